@@ -1,6 +1,6 @@
 //! VGM game music: reads songs, plays their chips, renders them.
 // Allowed in `vector` and `chips::fm::wide`, which are compiled for other processors, and in
-// `play::first`, which asks the system for a class that no crate of ours asks for.
+// `play::realtime`, which asks the system for a class that no crate of ours asks for.
 #![deny(unsafe_code)]
 
 pub mod batch;

@@ -34,7 +34,7 @@ fn fields(tags: &Gd3) -> Vec<Field> {
         author_native,
         ..
     } = tags;
-    let preferred = tags.either();
+    let preferred = tags.with_fallback();
     let date = preferred.date.replace('/', "-");
     let info = |name: &[u8; 4]| Some(*name);
     let all = [
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn every_field_is_in_every_kind_of_tag() {
+    fn every_tag_format_contains_every_field() {
         let tags = all();
         let comments = vorbis(&tags);
         assert_eq!(comments.len(), 11);
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_told_already_is_not_told_again() {
+    fn duplicate_tag_fields_are_omitted() {
         let tags = Gd3 {
             track_native: "縦糸".into(),
             system_native: "紋織".into(),

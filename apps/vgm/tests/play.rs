@@ -196,7 +196,7 @@ fn long() -> Settings {
 }
 
 #[test]
-fn songs_follow_each_other_without_a_gap_and_with_the_bits_of_a_render() {
+fn player_output_is_gapless_and_matches_render() {
     let songs = carried(3);
     let session = TestPlayer::new(songs.clone(), &Settings::default());
     for source in &songs {
@@ -207,7 +207,7 @@ fn songs_follow_each_other_without_a_gap_and_with_the_bits_of_a_render() {
 }
 
 #[test]
-fn what_was_ordered_is_heard_next() {
+fn commands_take_effect_on_the_next_block() {
     let songs = carried(2);
     let session = TestPlayer::new(songs.clone(), &long());
     let (first, second) = (whole(&songs[0], &long()), whole(&songs[1], &long()));
@@ -247,7 +247,7 @@ fn what_was_ordered_is_heard_next() {
 }
 
 #[test]
-fn a_device_that_vanishes_is_taken_up_again_where_it_was() {
+fn lost_device_is_reopened_at_the_same_position() {
     let songs = carried(1);
     let session = TestPlayer::new(songs.clone(), &long());
     let song = whole(&songs[0], &long());
@@ -295,7 +295,7 @@ impl Device for Server {
 }
 
 #[test]
-fn a_device_that_stands_still_is_told_from_a_player_that_is_late() {
+fn device_stalls_are_counted_apart_from_underruns() {
     let bench = Arc::new(Mutex::new(Bench {
         held: 1,
         takes: true,
@@ -374,7 +374,7 @@ fn a_device_that_stands_still_is_told_from_a_player_that_is_late() {
 }
 
 #[test]
-fn a_song_that_cannot_be_played_is_told_of_and_passed_over() {
+fn unplayable_song_is_reported_and_skipped() {
     let broken = Source::StandardInput(Arc::new(b"not a song".to_vec()));
     let songs = vec![broken, carried(1).remove(0)];
     let session = TestPlayer::new(songs.clone(), &Settings::default());
@@ -396,7 +396,7 @@ fn a_song_that_cannot_be_played_is_told_of_and_passed_over() {
 }
 
 #[test]
-fn a_renderer_that_panics_ends_the_controls() {
+fn renderer_panic_ends_the_player() {
     let queue = Queue::new(vec![Source::Carried(&demo::CARRIED[0])]);
     let choose = Box::new(|_: &Source, _: Option<&Source>| -> PlaybackSettings {
         panic!("so it was asked for")

@@ -43,7 +43,7 @@ fn ssg_write(random: &mut Random) -> (u8, u8) {
 }
 
 #[test]
-fn ssg_edges_add_up_to_its_levels() {
+fn ssg_steps_sum_to_its_levels() {
     for seed in 0..60 {
         let mut random = Random(seed);
         let (mut ticked, mut jumped) = (Ssg::new(), Ssg::new());
@@ -83,7 +83,7 @@ fn compare_stereo<C>(
     mut chips: [C; 2],
     write: impl Fn(&mut C, u32, u8),
     render: impl Fn(&mut C, &mut [[i32; 2]]),
-    run: impl Fn(&mut C, u32, &mut dyn FnMut(u32, Sides, i32)),
+    run_steps: impl Fn(&mut C, u32, &mut dyn FnMut(u32, Sides, i32)),
 ) {
     let mut random = Random(seed);
     let mut level = [0; 2];
@@ -96,7 +96,7 @@ fn compare_stereo<C>(
         let mut want = vec![[0; 2]; ticks as usize];
         let mut deltas = want.clone();
         render(&mut chips[0], &mut want);
-        run(&mut chips[1], ticks, &mut |tick, sides, delta| {
+        run_steps(&mut chips[1], ticks, &mut |tick, sides, delta| {
             for (sum, gain) in deltas[tick as usize].iter_mut().zip(sides.gains()) {
                 *sum += gain * delta;
             }
@@ -112,7 +112,7 @@ fn compare_stereo<C>(
 }
 
 #[test]
-fn sn76489_edges_add_up_to_its_frames() {
+fn sn76489_steps_sum_to_its_frames() {
     for seed in 0..32 {
         let variant = Variant {
             taps: [0x0009, 0x0003, 0x0006, 0x0022][seed as usize % 4],
@@ -135,7 +135,7 @@ fn sn76489_edges_add_up_to_its_frames() {
 }
 
 #[test]
-fn ay8910_edges_add_up_to_its_frames() {
+fn ay8910_steps_sum_to_its_frames() {
     for seed in 0..32 {
         let kind = [0x00, 0x10][seed as usize % 2];
         compare_stereo(
@@ -162,7 +162,7 @@ fn sn76489_changes(variant: Variant, writes: &[u8], ticks: u32) -> Vec<u32> {
 }
 
 #[test]
-fn sn76489_noise_has_its_period_and_length() {
+fn sn76489_noise_period_and_length() {
     // Periodic noise shows its one set bit every 16th shift of 32 ticks, the
     // register starting with that bit at the far end.
     let periodic = sn76489_changes(Variant::SEGA, &[0xe0, 0xf0], 1100);
@@ -184,7 +184,7 @@ fn sn76489_noise_has_its_period_and_length() {
 }
 
 #[test]
-fn sn76489_period_zero_is_what_the_variant_says() {
+fn sn76489_period_zero_follows_the_variant() {
     let zero_is_1024 = Variant {
         flags: 1,
         ..Variant::SEGA
@@ -200,7 +200,7 @@ fn sn76489_period_zero_is_what_the_variant_says() {
 }
 
 #[test]
-fn ay8910_envelope_has_half_the_levels_of_the_ym2149() {
+fn ay8910_envelope_has_half_the_ym2149_levels() {
     let distinct = |kind| {
         let mut chip = Ay8910::new(2_000_000, kind, 0);
         for (reg, value) in [(7, 0x3f), (8, 16), (11, 3), (13, 12)] {
@@ -245,7 +245,7 @@ fn square(half_ticks: u32, frames: usize) -> Vec<i32> {
 }
 
 #[test]
-fn a_square_wave_has_its_harmonics_and_nothing_else() {
+fn blep_square_wave_is_band_limited() {
     let half_ticks = 43;
     let wave = square(half_ticks, 60_000);
     let fundamental = 250_000.0 / f64::from(2 * half_ticks) / 44_100.0;
@@ -271,7 +271,7 @@ fn a_square_wave_has_its_harmonics_and_nothing_else() {
 }
 
 #[test]
-fn blocks_and_the_order_of_steps_change_nothing() {
+fn blep_is_independent_of_block_size_and_step_order() {
     let whole = {
         let mut blep = Blep::new(TICKS, 44_100);
         for n in (0..500).rev() {
@@ -295,7 +295,7 @@ fn blocks_and_the_order_of_steps_change_nothing() {
 }
 
 #[test]
-fn a_side_of_its_own_starts_where_the_others_are() {
+fn split_stereo_side_keeps_its_level() {
     let mut stereo = StereoBlep::new(TICKS, 44_100);
     stereo.advance(2_500);
     let mut frames = [[0; 2]; 441];

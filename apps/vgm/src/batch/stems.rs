@@ -23,7 +23,7 @@ pub struct Stem {
 
 /// What is told apart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Apart {
+pub enum StemKind {
     /// Chips.
     Chips,
     /// The voices of chips, where they can be.
@@ -34,7 +34,7 @@ impl Plan {
     /// Puts a unit for each chip or voice that is heard, of chips that are written to, in the place
     /// of each song. Reads all
     /// songs, on the pool; those that cannot be read stay, and will fail.
-    pub fn split_into_stems(&mut self, apart: Apart, selection: &Selection, pool: &Pool) {
+    pub fn split_into_stems(&mut self, apart: StemKind, selection: &Selection, pool: &Pool) {
         let stems = pool.map(&self.units, |_, unit| stems(unit, apart, selection));
         let units = std::mem::take(&mut self.units);
         for (unit, stems) in units.into_iter().zip(stems) {
@@ -43,18 +43,18 @@ impl Plan {
                 _ => self.units.push(unit),
             }
         }
-        self.refuse_twins();
+        self.reject_duplicates();
     }
 }
 
-fn stems(unit: &Unit, apart: Apart, selection: &Selection) -> Result<Vec<Unit>> {
+fn stems(unit: &Unit, apart: StemKind, selection: &Selection) -> Result<Vec<Unit>> {
     let song = unit.input.load()?;
     let missing = missing(&song);
     let chips = song.chips();
     let heard = chips.filter(|chip| selection.has(*chip) && !missing.contains(chip));
     let voices = |chip: Instance| match (apart, count(chip.chip)) {
-        (Apart::Chips, _) | (_, 1) => vec![(chip, None)],
-        (Apart::Voices, voices) => {
+        (StemKind::Chips, _) | (_, 1) => vec![(chip, None)],
+        (StemKind::Voices, voices) => {
             let heard = (0..voices).filter(|voice| selection.has_voice(chip, *voice));
             heard.map(|voice| (chip, Some(voice))).collect()
         }

@@ -158,7 +158,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_burst_is_late_by_a_bound_and_leaves_nothing_behind() {
+    fn bus_delays_bursts_by_a_bounded_time() {
         let mut bus = Bus::of(ChipId::Ym2151).unwrap();
         // Two writes a frame for ten seconds.
         let mut last = 0;
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn a_burst_of_settings_leaves_turns_to_keys() {
+    fn bus_reserves_frames_for_key_writes_in_bursts() {
         let mut bus = Bus::of(ChipId::Ym2151).unwrap();
         for _ in 0..5_000 {
             bus.write_frame(0, (0, 0x60, 0));
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn no_setting_comes_before_it_is_due_nor_before_its_key() {
+    fn bus_never_reorders_settings_before_key_writes() {
         let mut bus = Bus::of(ChipId::Ym3812).unwrap();
         let frames = [
             (0, (0, 0xB0, 0x20)),

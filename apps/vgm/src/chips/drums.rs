@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_drum_is_heard_and_over_when_its_samples_are() {
+    fn each_drum_is_audible_and_ends_with_its_samples() {
         for drum in 0..6 {
             let mut chip = Ym2608::new(7_987_200);
             let rom = rom();

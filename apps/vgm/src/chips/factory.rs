@@ -304,7 +304,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_chip_that_is_played_is_listed_and_no_other() {
+    fn exactly_the_supported_chips_are_listed() {
         for chip in ChipId::all() {
             let mut song = vec![0; 0x101];
             song[..4].copy_from_slice(b"Vgm ");

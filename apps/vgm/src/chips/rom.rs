@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn one_block_is_read_in_the_song() {
+    fn single_rom_block_is_read_in_place() {
         let song = Arc::new(vec![9, 8, 7, 6]);
         let mut rom = Rom::default();
         rom.add_block(0x10, song.clone(), 1..3);
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn songs_of_the_same_blocks_share_one_layout() {
+    fn songs_with_equal_blocks_share_one_layout() {
         let pieces: [(usize, &[u8]); 2] = [(0x21, &[1, 2]), (0x28, &[3])];
         let (mut one, mut same) = (rom(&pieces), rom(&pieces));
         let mut other = rom(&[(0x21, &[1, 2]), (0x28, &[4])]);
@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn a_later_block_covers_an_earlier_one_before_and_after_playing() {
+    fn later_rom_block_overrides_earlier_one() {
         let mut rom = rom(&[(4, &[1, 1, 1]), (5, &[2])]);
         let bytes = |rom: &mut Rom| [3, 4, 5, 6, 7].map(|at| rom.read().byte(at));
         assert_eq!(bytes(&mut rom), [0, 1, 2, 1, 0]);

@@ -217,7 +217,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_name_that_is_listed_is_understood() {
+    fn every_listed_chip_name_parses() {
         for row in CHIPS {
             for name in row.name.split(", ").chain([row.chip.name()]) {
                 let name: Name = name.parse().unwrap();
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn voices_are_sums_of_which_neighbours_cancel() {
+    fn voice_sums_cancel_between_neighbours() {
         let sum = |heard, part, all| {
             let heard = VoiceSum::of(heard, part, all);
             (heard.added, heard.subtracted)

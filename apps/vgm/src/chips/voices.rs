@@ -217,7 +217,7 @@ impl VoiceMuter {
         self.silent_mask.checked_shr(u32::from(voice)).unwrap_or(0) & 1 != 0
     }
 
-    /// The silent ones of eight voices, from `first` on.
+    /// The silent ones of eight voices, from `realtime` on.
     fn silent_bits(&self, first: u32) -> u16 {
         (self.silent_mask >> first) as u16 & 0xFF
     }
@@ -368,7 +368,7 @@ impl VoiceMuter {
     }
 }
 
-/// The volumes of an SSG whose first voice is `first`.
+/// The volumes of an SSG whose first voice is `realtime`.
 fn ssg(at: u16, first: u16) -> Option<VoiceWrite> {
     matches!(at, 8..=10).then(|| VoiceWrite::Volume(at - 8 + first, 0))
 }
@@ -392,7 +392,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_and_volumes_of_the_silent_alone_are_changed() {
+    fn muter_changes_only_muted_voices() {
         let ssg = passed(ChipId::Ym2608, 1 << 7, &[(8, 15), (9, 15), (0x109, 15)]);
         assert_eq!(ssg, [15, 0, 15]);
         // A latched volume, and its data; the tone of the same channel.
@@ -407,7 +407,7 @@ mod tests {
     }
 
     #[test]
-    fn a_voice_that_comes_and_goes_is_told_its_volume_again() {
+    fn unmuting_restores_the_volume() {
         let mut psg = VoiceMuter::adjustable(ChipId::Sn76489, !0);
         for value in [0x93, 0xB2, 0x85] {
             assert_eq!(psg.filter(0, 0, value), value);
@@ -444,7 +444,7 @@ mod tests {
     }
 
     #[test]
-    fn without_silence_nothing_is_changed() {
+    fn muter_without_muted_voices_passes_all_writes() {
         for chip in ChipId::all() {
             let writes: Vec<_> = (0..0x800u16)
                 .map(|at| (at, at.wrapping_mul(37) & 0xFF))

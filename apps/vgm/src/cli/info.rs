@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::Args;
 use creel_console::{Common, Exit, Format, output, report};
 use creel_vgm::Error;
-use creel_vgm::batch::{Remarks, Source, find};
+use creel_vgm::batch::{Source, Warnings, find};
 use creel_vgm::format::{Gd3, Song, TICKS_PER_SECOND};
 use creel_vgm::render::{Player, Settings};
 use serde::Serialize;
@@ -43,7 +43,7 @@ struct Document<'s> {
     loop_samples: u64,
     chips: Vec<Chip>,
     #[serde(flatten)]
-    remarks: Remarks,
+    remarks: Warnings,
     track: &'s str,
     game: &'s str,
     system: &'s str,
@@ -63,7 +63,7 @@ impl Info {
     /// Prints all songs; the first failure gives the exit code.
     pub fn run(&self, common: &Common) -> anyhow::Result<Exit> {
         let found = find(&self.paths, self.recurse);
-        report_skipped_folders(&found.deeper, &found.barren);
+        report_skipped_folders(&found.unsearched_folders, &found.empty_folders);
         let mut failures = ExitStatus(Exit::Done);
         let mut rows = Vec::new();
         for (path, error) in found.refused {
@@ -77,7 +77,7 @@ impl Info {
                     continue;
                 }
             };
-            let tags = song.tags.either();
+            let tags = song.tags.with_fallback();
             let document = document(source, &song, &tags);
             match common.format {
                 Format::Json => output::json_line(&document)?,
@@ -152,8 +152,8 @@ fn document<'s>(source: &Source, song: &'s Song, tags: &'s Gd3) -> Document<'s> 
 }
 
 /// What `render` would say of it, and why it would refuse it.
-fn warnings_of(song: &Song) -> Remarks {
-    let mut remarks = Remarks::of(song);
+fn warnings_of(song: &Song) -> Warnings {
+    let mut remarks = Warnings::of(song);
     if let Err(error) = Player::check(song, &Settings::default()) {
         let refused = format!("it cannot be rendered: {error}");
         remarks.warnings.push(refused);

@@ -7,7 +7,7 @@ pub mod info;
 pub mod play;
 pub mod render;
 pub mod serve;
-mod sound;
+mod sound_flags;
 mod stderr;
 mod tally;
 pub mod units;

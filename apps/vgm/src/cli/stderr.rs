@@ -32,7 +32,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_moves_the_cursor_is_escaped_and_nothing_else() {
+    fn only_control_characters_are_escaped() {
         assert_eq!(
             escape_control("糸 é\u{1b}[2J\n\u{202E}x"),
             "糸 é\\u{1b}[2J\\n\\u{202e}x"

@@ -145,7 +145,7 @@ impl Tally {
     /// Counts what happens to a song, and tells of its end.
     pub fn event(&self, unit: &Unit, event: &Event<'_>) {
         match event {
-            Event::Begun(frames) => self.correct_expected(unit.claimed, *frames),
+            Event::Started(frames) => self.correct_expected(unit.claimed, *frames),
             Event::Rendered(frames) => self.advance(*frames),
             Event::Done(extent, remarks) => {
                 let mut line = SongLine::of_unit(unit, "done");
@@ -160,7 +160,7 @@ impl Tally {
                     counts.frames += extent.frames;
                 });
             }
-            Event::Kept => {
+            Event::Skipped => {
                 let line = SongLine::of_unit(unit, "skipped");
                 self.correct_expected(unit.claimed, 0);
                 self.finish_song(&line, |counts| counts.skipped += 1);

@@ -86,7 +86,7 @@ impl Units {
     /// Prints all units; what would fail is told on stderr, too.
     pub fn run(&self, common: &Common) -> anyhow::Result<Exit> {
         self.render.preview(common, |plan, previews| {
-            report_skipped_folders(&plan.deeper, &plan.barren);
+            report_skipped_folders(&plan.unsearched_folders, &plan.empty_folders);
             let lines = previews.iter().map(|(unit, preview)| line(unit, preview));
             match common.format {
                 Format::Csv => output::csv(lines.map(UnitRow::row))?,

@@ -19,10 +19,10 @@
 
 mod controls;
 pub mod device;
-mod first;
 mod notes;
 mod pitch;
 mod queue;
+mod realtime;
 pub mod renderer;
 pub mod sink;
 mod track;
@@ -33,7 +33,7 @@ pub use notes::{Note, note_name};
 pub use queue::{Queue, Repeat};
 pub use renderer::Renderer;
 pub use sink::Sink;
-pub use track::Playing;
+pub use track::SongPlayer;
 
 use creel::channel::ring;
 use std::sync::Arc;

@@ -7,7 +7,7 @@ use std::time::Instant;
 use creel::channel::{Closed, ring};
 use creel::task::yield_now;
 
-use super::track::{Looks, Playing};
+use super::track::{MeterSchedule, SongPlayer};
 use super::{
     BLOCK_TIME, BLOCKS, BLOCKS_PER_SECOND, Block, ChooseSettings, Command, MeterMode,
     PlaybackSettings, PlayerControls, PlayerEvent, Queue, RendererMessage, TapBlock, Track,
@@ -38,7 +38,7 @@ pub struct Renderer {
     generation: u64,
     /// When that was ordered which began this turn, until a block says so.
     commanded_at: Option<Instant>,
-    looks: Looks,
+    looks: MeterSchedule,
     scratch: Vec<[f32; 2]>,
     /// What came during a long way through a song.
     deferred: VecDeque<RendererMessage>,
@@ -90,7 +90,7 @@ impl Renderer {
             serial: 0,
             generation: 0,
             commanded_at: None,
-            looks: Looks::default(),
+            looks: MeterSchedule::default(),
             scratch: Vec::new(),
             deferred: VecDeque::new(),
         }
@@ -120,7 +120,7 @@ impl Renderer {
                     _ => return,
                 }
             };
-            let sound = (self.choose)(source, self.queue.following());
+            let sound = (self.choose)(source, self.queue.peek_next());
             let way = match source.load() {
                 Ok(song) => {
                     let named = (place, source.to_string());
@@ -135,7 +135,7 @@ impl Renderer {
                 Err(error) => {
                     self.controls.add_failed();
                     self.send_event(PlayerEvent::Failed(place, error));
-                    self.queue.fail();
+                    self.queue.skip_failed();
                 }
             }
         }
@@ -206,9 +206,9 @@ impl Renderer {
         if self.controls.loops_forever() {
             settings.loops = ENDLESS_LOOPS;
         }
-        let mut playing = Playing::new(song, &settings).map_err(|error| error.to_string())?;
-        self.queue.succeed();
-        playing.set_pace(self.controls.tempo(), self.controls.pitch());
+        let mut playing = SongPlayer::new(song, &settings).map_err(|error| error.to_string())?;
+        self.queue.mark_played();
+        playing.set_tempo(self.controls.tempo(), self.controls.pitch());
         self.controls.set_voice_mask(playing.voice_mask());
         let named = (place, source);
         let track = self.track(song, &playing, &settings, named.clone());
@@ -258,7 +258,7 @@ impl Renderer {
     fn make_block(
         &mut self,
         mut block: Box<Block>,
-        playing: &mut Playing<'_>,
+        playing: &mut SongPlayer<'_>,
         chain: &mut Chain,
     ) -> Box<Block> {
         let begin = Instant::now();
@@ -267,9 +267,9 @@ impl Renderer {
         let frames = (self.controls.sample_rate() / BLOCKS_PER_SECOND) as usize;
         if self.looks.is_due(seeing) {
             let long = if seeing == MeterMode::Waves { 2 } else { 1 };
-            voices = playing.look(frames * long);
+            voices = playing.meter_voices(frames * long);
             self.looks
-                .took(begin.elapsed().as_nanos(), BLOCK_TIME.as_nanos());
+                .record_cost(begin.elapsed().as_nanos(), BLOCK_TIME.as_nanos());
         }
         block.first = playing.frame();
         block.frames.resize(frames, [0.0; 2]);
@@ -305,7 +305,11 @@ impl Renderer {
     }
 
     /// Does what is ordered while a song plays; says how it is left, if it is.
-    async fn apply_command(&mut self, command: Command, playing: &mut Playing<'_>) -> Option<Exit> {
+    async fn apply_command(
+        &mut self,
+        command: Command,
+        playing: &mut SongPlayer<'_>,
+    ) -> Option<Exit> {
         let now = self.heard_frame(playing);
         let rate = u64::from(self.controls.sample_rate());
         let frames = |ms: u64| ms.saturating_mul(rate) / 1000;
@@ -337,7 +341,7 @@ impl Renderer {
             Command::Tempo(_) | Command::Pitch(_) => {
                 let next = self.next_frame(playing);
                 self.seek(playing, next).await;
-                playing.set_pace(self.controls.tempo(), self.controls.pitch());
+                playing.set_tempo(self.controls.tempo(), self.controls.pitch());
             }
             _ => return self.apply_queue_command(command).then_some(Exit::Leave),
         }
@@ -345,7 +349,7 @@ impl Renderer {
     }
 
     /// Changes which voices are heard, from the next sound on that the device does not have yet.
-    async fn set_voice_mask(&mut self, playing: &mut Playing<'_>, heard: u64) {
+    async fn set_voice_mask(&mut self, playing: &mut SongPlayer<'_>, heard: u64) {
         let next = self.next_frame(playing);
         self.seek(playing, next).await;
         playing.set_voice_mask(heard);
@@ -354,10 +358,10 @@ impl Renderer {
 
     /// Goes to a frame of the song. A command to go elsewhere ends the way there, others wait; who
     /// shares the worker gets on.
-    async fn seek(&mut self, playing: &mut Playing<'_>, to: u64) {
+    async fn seek(&mut self, playing: &mut SongPlayer<'_>, to: u64) {
         self.discard_queued();
-        let to = playing.depart(to);
-        while playing.walk(to, &mut self.scratch) {
+        let to = playing.start_seek(to);
+        while playing.advance_seek(to, &mut self.scratch) {
             self.controls.set_seeking(true);
             yield_now().await;
             while self.deferred.len() < DEFERRED_MAX
@@ -370,7 +374,7 @@ impl Renderer {
                 break;
             }
         }
-        playing.arrive();
+        playing.finish_seek();
         self.controls.set_seeking(false);
         if self.controls.is_paused() {
             // Nothing is played that would say so.
@@ -384,18 +388,18 @@ impl Renderer {
     }
 
     /// The frame of this song that follows what the device has; its start, if it has none of it yet.
-    fn next_frame(&self, playing: &Playing<'_>) -> u64 {
+    fn next_frame(&self, playing: &SongPlayer<'_>) -> u64 {
         self.controls.next_frame().min(playing.frame())
     }
 
-    fn heard_frame(&self, playing: &Playing<'_>) -> u64 {
+    fn heard_frame(&self, playing: &SongPlayer<'_>) -> u64 {
         self.controls.frame().min(playing.frame())
     }
 
     fn track(
         &self,
         song: &Song,
-        playing: &Playing<'_>,
+        playing: &SongPlayer<'_>,
         settings: &Settings,
         (place, source): (usize, String),
     ) -> Track {
@@ -406,7 +410,7 @@ impl Renderer {
         Track {
             place,
             source,
-            tags: song.tags.either(),
+            tags: song.tags.with_fallback(),
             voices: playing.voices(),
             frames: (!forever).then(|| playing.frames()),
             faded: settings.frames(song).1,

@@ -7,7 +7,7 @@ use creel::channel::{Closed, TryRecvError, ring};
 use creel::time::{sleep, timeout};
 
 use super::device::{Device, Open};
-use super::first::come_first;
+use super::realtime::raise_priority;
 use super::{Block, Command, PlayerControls, RendererMessage};
 
 /// How soon a full device is asked again: when it has played half of what it holds, within these
@@ -105,7 +105,7 @@ impl Sink {
                         self.controls.set_queued(held);
                         // One that never holds anything has no clock, and can wait.
                         if held > 0 && !comes_first {
-                            come_first(is_alone);
+                            raise_priority(is_alone);
                             comes_first = true;
                         }
                         let until = Instant::now() + self.seconds(held);

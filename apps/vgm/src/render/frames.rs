@@ -47,7 +47,7 @@ impl VoicePlayer {
 
     fn apply(&mut self, song: &Song, action: Action) {
         let muter = &mut self.muter;
-        self.chip.apply(song, action.silenced(muter.as_mut()));
+        self.chip.apply(song, action.masked(muter.as_mut()));
     }
 
     fn set_voice_mask(&mut self, song: &Song, voices: u64) {

@@ -134,7 +134,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_two_directions_agree() {
+    fn tick_and_frame_conversions_agree() {
         for (frames, seconds) in [(4_000_000, 64), (8_000_000, 144), (15_625, 1), (1_000, 3)] {
             let base = Timebase::new(Rate { frames, seconds });
             for tick in (0..3_000).chain(1 << 40..(1 << 40) + 500) {
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn a_finder_finds_what_the_base_says() {
+    fn frame_cursor_matches_timebase() {
         for (frames, seconds) in [(4_000_000, 64), (8_000_000, 144), (15_625, 1), (1_000, 3)] {
             for step in [1, 3, 441, 44_100, 1 << 33] {
                 let base = Timebase::new(Rate { frames, seconds });
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn another_tempo_holds_from_its_frame_on() {
+    fn tempo_change_takes_effect_at_its_frame() {
         let rate = Rate {
             frames: 88_200,
             seconds: 1,

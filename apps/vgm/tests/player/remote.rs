@@ -95,7 +95,7 @@ impl Drop for Player {
 }
 
 #[test]
-fn a_player_is_told_and_says_how_it_stands() {
+fn ctl_controls_the_player_and_reads_its_status() {
     let player = Player::start("told", &demo(&[]));
     let status = player.status().unwrap();
     assert_eq!(status["state"], "playing");
@@ -149,7 +149,7 @@ fn a_player_is_told_and_says_how_it_stands() {
 }
 
 #[test]
-fn what_cannot_be_done_is_told() {
+fn ctl_reports_invalid_commands() {
     let player = Player::start("refused", &demo(&[]));
     for (words, why) in [
         (&["dance"][..], "dance: no such command"),
@@ -189,7 +189,7 @@ fn what_cannot_be_done_is_told() {
 }
 
 #[test]
-fn it_ends_when_told_and_leaves_no_socket() {
+fn ctl_quit_removes_the_socket() {
     let mut player = Player::start("quit", &demo(&[]));
     player.tell(&["quit"]);
     assert_eq!(player.child.wait().unwrap().code(), Some(0));
@@ -200,7 +200,7 @@ fn it_ends_when_told_and_leaves_no_socket() {
 }
 
 #[test]
-fn a_gap_is_counted_whoever_made_it() {
+fn underruns_and_stalls_are_counted() {
     let player = Player::start("gap", &demo(&[]));
     let pid = Pid::from_child(&player.child);
     let gap_ms = |status: &Value| status["underrun_ms"].as_f64().unwrap();
@@ -229,7 +229,7 @@ fn a_gap_is_counted_whoever_made_it() {
 }
 
 #[test]
-fn a_paused_player_shows_where_it_was_sent() {
+fn paused_player_shows_the_seek_position() {
     let player = Player::start("paused", &demo(&[]));
     player.tell(&["pause"]);
     player.until("paused", |status| status["state"] == "paused");
@@ -249,7 +249,7 @@ fn a_paused_player_shows_where_it_was_sent() {
 }
 
 #[test]
-fn on_a_long_way_it_hears_what_else_it_is_told() {
+fn long_seek_still_accepts_commands() {
     for jobs in ["1", "2"] {
         let mut player = Player::start("far", &demo(&["--jobs", jobs]));
         player.tell(&["seek", "20000:00"]);
@@ -267,7 +267,7 @@ fn on_a_long_way_it_hears_what_else_it_is_told() {
 }
 
 #[test]
-fn a_paused_player_shows_what_is_muted() {
+fn paused_player_shows_muted_voices() {
     let player = Player::start("muted", &demo(&[]));
     player.tell(&["pause"]);
     player.tell(&["mute", "1"]);
@@ -290,7 +290,7 @@ fn a_paused_player_shows_what_is_muted() {
 }
 
 #[test]
-fn one_worker_does_all_of_it() {
+fn player_runs_on_one_worker() {
     let mut player = Player::start("one", &demo(&["--jobs", "1"]));
     player.tell(&["next"]);
     player.until("the second", |status| status["queue_position"] == 2);
@@ -300,7 +300,7 @@ fn one_worker_does_all_of_it() {
 }
 
 #[test]
-fn a_queue_is_gone_on_with() {
+fn queue_position_is_resumed() {
     let folder = Folder::new("resume");
     let songs: Vec<String> = (0..3)
         .map(|n| folder.put(&format!("{n}.vgz"), carried(n)))

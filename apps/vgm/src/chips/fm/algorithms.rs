@@ -395,7 +395,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_the_processor_has_gives_the_bits_of_the_plain_loop() {
+    fn every_simd_kernel_matches_the_scalar_loop() {
         for seed in 0..200u32 {
             let noise = |n: usize| {
                 let mixed = (n as u32 + seed * 4096).wrapping_mul(0x9E37_79B9);

@@ -129,7 +129,7 @@ fn feedback_lanes<const LANES: usize>(
     LANES
 }
 
-/// Computes `frames` of operator 2 modulated by `first`, or added to it.
+/// Computes `frames` of operator 2 modulated by `realtime`, or added to it.
 pub fn render_pair<F: Family>(
     additive: bool,
     first: &Values,

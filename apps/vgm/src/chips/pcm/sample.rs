@@ -92,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn samples_are_read_as_they_lie() {
+    fn samples_decode_in_every_format() {
         let memory = [0x12, 0x34, 0x56, 0x80, 0x00];
         let byte = |at: u32| memory[at as usize];
         let read = |format: Format, at| format.sample(byte, 0, at);
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pitch_is_a_step() {
+    fn pitch_converts_to_phase_step() {
         assert_eq!(
             [step(0, 0), step(0, -3), step(512, 1)],
             [0x1_0000, 0x2000, 0x3_0000]
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn places_stop_leap_and_turn() {
+    fn loop_modes_stop_wrap_and_reverse() {
         let place = |turn: LoopMode, backwards| turn.place([100, 200], 7, backwards);
         assert_eq!(
             [false, true].map(|back| place(LoopMode::Stop, back)),

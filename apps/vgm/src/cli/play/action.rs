@@ -253,7 +253,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_are_read_and_what_is_none_is_told() {
+    fn commands_parse_and_invalid_ones_are_reported() {
         let good = [
             ("next", Action::Next),
             (" seek  +5.5 ", Action::Seek(5500)),

@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 
 use super::After;
 use super::sinks::{SINKS, is_sink};
-use crate::cli::sound::{ReplayGain, Resampler};
+use crate::cli::sound_flags::{ReplayGain, Resampler};
 
 /// The file, as it stands; what it does not name is as without it.
 #[derive(Debug, Clone, Default, Deserialize, Serialize)]
@@ -259,7 +259,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn later_lines_win_and_voices_add_up() {
+    fn later_rules_take_precedence_and_mutes_accumulate() {
         let text = "loops = 3\n[[song]]\nmatch = \"boss*.vgz\"\nvolume = 50\nmute = [\"YM2612:6\"]\n\
                     [[song]]\nmatch = \"*/game/*\"\nvolume = 60\nloops = 0\nmute = [\"SN76489\"]";
         let config = Config::parse(text).unwrap();
@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_told_with_its_line() {
+    fn config_errors_name_the_line() {
         for (text, why) in [
             ("loops = 1\nloop = 2", "line 2: unknown field `loop`"),
             ("volume = 401", "volume = 401: not from 0 to 400"),

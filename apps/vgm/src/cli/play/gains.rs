@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use creel_vgm::batch::Source;
 use creel_vgm::effects::{Effects, Loudness, Measured};
-use creel_vgm::output::{How, Job};
+use creel_vgm::output::{Job, OutputSettings};
 use creel_vgm::render::Settings;
 use creel_vgm::wav::Layout;
 
@@ -112,7 +112,7 @@ impl MeasuredGains {
         if let Some(known) = known().get(&name) {
             return known.clone();
         }
-        let how = How {
+        let how = OutputSettings {
             settings: &self.settings,
             effects: &self.effects,
             layout: Layout::default(),

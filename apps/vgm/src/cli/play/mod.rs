@@ -40,7 +40,7 @@ use rustix::process::{Signal, kill_current_process_group};
 use serde::{Deserialize, Serialize};
 
 use super::report_skipped_folders;
-use super::sound::{ReplayGain, Resampler, Tone};
+use super::sound_flags::{EffectOptions, ReplayGain, Resampler};
 use super::stderr::{escape_control, report, write_line};
 pub use action::WORDS as ACTION_WORDS;
 use config::{Config, SongRules, loop_count};
@@ -86,7 +86,7 @@ pub struct Play {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=1000))]
     loops: Option<u32>,
     /// How long songs that loop fade out, in seconds [default: 5]
-    #[arg(long, value_name = "S", value_parser = crate::cli::sound::seconds)]
+    #[arg(long, value_name = "S", value_parser = crate::cli::sound_flags::seconds)]
     fade: Option<f64>,
     /// How loud, in percent, 0 to 400 [default: 100]
     #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u16).range(0..=400))]
@@ -128,7 +128,7 @@ pub struct Play {
     #[arg(long)]
     dump_config: bool,
     #[command(flatten)]
-    tone: Tone,
+    tone: EffectOptions,
     /// Workers: with 1, rendering and sound share one [default: 2]
     #[arg(short, long, value_name = "N", value_parser = creel_console::knobs::jobs)]
     jobs: Option<usize>,
@@ -410,7 +410,7 @@ impl Play {
             _ => true,
         });
         let found = find(&paths, recurse);
-        report_skipped_folders(&found.deeper, &found.barren);
+        report_skipped_folders(&found.unsearched_folders, &found.empty_folders);
         for (path, error) in &found.refused {
             report(&format!(
                 "{}: {error}",

@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn a_panic_gives_it_back_and_is_read_on_it() {
+    fn panic_restores_the_terminal_and_prints_its_message() {
         for vars in [&[][..], &[("CREEL_TEST_ELSEWHERE", "1")]] {
             let screen = screen_after(vars);
             let screen = screen.screen();

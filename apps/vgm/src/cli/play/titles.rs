@@ -27,7 +27,7 @@ pub fn read(songs: Vec<Source>, session: &Arc<PlayerSession>) -> std::io::Result
             if !matches!(song, Source::Packed(_))
                 && let Ok(song) = song.load()
             {
-                session.set_title(place, &song.tags.either());
+                session.set_title(place, &song.tags.with_fallback());
             }
         }
     };

@@ -174,14 +174,14 @@ impl View {
         for (lane, meter) in self.lanes.iter_mut().zip(tap.voices) {
             let VoiceMeter { level, note, wave } = meter;
             // What was struck is told where its chip says it, and else by how it grows.
-            let is_struck = match note.strikes != lane.strikes {
+            let is_struck = match note.key_ons != lane.strikes {
                 true => true,
-                false => note.strikes == 0 && level > 0.02 && level > lane.level * 2.5,
+                false => note.key_ons == 0 && level > 0.02 && level > lane.level * 2.5,
             };
             if is_struck {
                 lane.highlight = HIGHLIGHT_FRAMES;
             }
-            lane.strikes = note.strikes;
+            lane.strikes = note.key_ons;
             lane.level = lane.level.max(level);
             lane.note = note.hz;
             lane.wave = wave;

@@ -54,7 +54,7 @@ pub struct Serve {
 const SONGS_AT_ONCE: usize = 200;
 
 /// How soon the folders are looked through again for who opens the page.
-const LOOK_AGAIN: Duration = Duration::from_secs(2);
+const RESCAN_INTERVAL: Duration = Duration::from_secs(2);
 
 impl Serve {
     /// Serves until interrupted.
@@ -70,7 +70,7 @@ impl Serve {
             .context("cannot make the pool")?;
         let pool = Arc::new(pool);
         let index = Index::open(self.index.clone())?;
-        let renewed = index.renew(&self.folders, &pool)?;
+        let renewed = index.refresh(&self.folders, &pool)?;
         if renewed.songs.is_empty() {
             return Err(Failure::new(Exit::BadData, "there is no song").into());
         }
@@ -105,7 +105,7 @@ impl Serve {
 }
 
 /// A song of a site: its place there is what pages call it by, so it keeps it.
-struct Known {
+struct KnownSong {
     song: Arc<Song>,
     /// Whether it was there when somebody looked last.
     is_here: bool,
@@ -113,7 +113,7 @@ struct Known {
 
 /// What pages ask.
 struct Site {
-    songs: RwLock<Vec<Known>>,
+    songs: RwLock<Vec<KnownSong>>,
     sessions: SongSessions,
     index: Index,
     folders: Vec<PathBuf>,
@@ -133,7 +133,7 @@ impl Site {
         let places: HashMap<String, usize> = places.collect();
         for song in found {
             let place = places.get(&song.entry.path).copied();
-            let known = Known {
+            let known = KnownSong {
                 song: Arc::new(song),
                 is_here: true,
             };
@@ -145,14 +145,14 @@ impl Site {
     }
 
     /// Looks through the folders again, unless somebody has just done so or does.
-    fn look_again(&self) {
+    fn rescan(&self) {
         let Ok(mut looked) = self.looked.try_lock() else {
             return;
         };
-        if looked.elapsed() < LOOK_AGAIN {
+        if looked.elapsed() < RESCAN_INTERVAL {
             return;
         }
-        match self.index.renew(&self.folders, &self.pool) {
+        match self.index.refresh(&self.folders, &self.pool) {
             Ok(renewed) => self.take(renewed.songs),
             Err(error) => report(&format!("{error:#}")),
         }
@@ -211,7 +211,7 @@ impl Site {
         let words: Vec<&str> = wanted.split_whitespace().collect();
         let from = request.number("from").unwrap_or(0) as usize;
         if from == 0 && words.is_empty() {
-            self.look_again();
+            self.rescan();
         }
         let songs = self.songs.read().unwrap_or_else(PoisonError::into_inner);
         let here = songs.iter().enumerate().filter(|(_, known)| known.is_here);

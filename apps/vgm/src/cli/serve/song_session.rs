@@ -15,7 +15,7 @@ use creel_console::http::{Answer, Request};
 use creel_vgm::batch::Source;
 use creel_vgm::flac::Flac;
 use creel_vgm::format::{Gd3, Song as Vgm};
-use creel_vgm::play::{Playing, VOICES_MAX, note_name};
+use creel_vgm::play::{SongPlayer, VOICES_MAX, note_name};
 use creel_vgm::render::{Buffers, Player, Settings};
 use creel_vgm::wav::{Container, Layout};
 use serde_json::{Value, json};
@@ -148,7 +148,7 @@ async fn run_session(source: Source, messages: ring::Receiver<Message>) {
     let (mut failed, mut playing) = (None, None);
     match &song {
         Err(error) => failed = Some(error.clone()),
-        Ok(song) => match Playing::new(song, &settings) {
+        Ok(song) => match SongPlayer::new(song, &settings) {
             Ok(it) => playing = Some((song, it)),
             Err(error) => failed = Some(error.to_string()),
         },
@@ -167,7 +167,7 @@ async fn run_session(source: Source, messages: ring::Receiver<Message>) {
 fn handle(
     query: Query,
     song: &Vgm,
-    playing: &mut Playing<'_>,
+    playing: &mut SongPlayer<'_>,
     settings: &Settings,
     scratch: &mut Vec<[f32; 2]>,
 ) -> Reply {
@@ -226,7 +226,7 @@ fn write_flac(
 /// The lowest and the highest sample of 127 at places all along the song, the levels of the voices
 /// there, of 255, and their notes.
 fn overview(song: &Vgm, settings: &Settings) -> Value {
-    let Ok(mut playing) = Playing::new(song, settings) else {
+    let Ok(mut playing) = SongPlayer::new(song, settings) else {
         return json!({});
     };
     let voices = playing.voices().len().min(VOICES_MAX);
@@ -235,7 +235,7 @@ fn overview(song: &Vgm, settings: &Settings) -> Value {
     let mut block = vec![[0.0; 2]; WAVE_FRAMES];
     for place in 0..OVERVIEW_POINTS {
         playing.seek(frames * place / OVERVIEW_POINTS, &mut scratch);
-        for (voice, seen) in playing.look(256).into_iter().enumerate() {
+        for (voice, seen) in playing.meter_voices(256).into_iter().enumerate() {
             // 60 dB of them, as in the terminal.
             let share = (1.0 + seen.level.max(1e-6).log10() / 3.0).clamp(0.0, 1.0);
             levels[voice].push((share * 255.0) as u8);

@@ -321,7 +321,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_coded_voice_sums_up_behind_its_volume() {
+    fn qsound_adpcm_voice_accumulates_after_volume() {
         let mut chip = Qsound::new(60_000_000);
         let rom = Arc::new(vec![0x77; 16]);
         chip.rom(0x8F).unwrap().add_block(0, rom, 0..16);

@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn the_filters_are_as_they_were_measured() {
+    fn spatial_filters_match_measured_gains() {
         // Hz, decibels left and right, degrees left and right.
         for (hz, db, degrees) in [
             (100.0, [-1.9, -1.9], Some([173.0, 178.0])),
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn a_block_shows_nowhere() {
+    fn spatial_filter_is_independent_of_block_size() {
         let frames = |cut: usize| {
             let mut space = SpatialFilter::new();
             let mut all = Vec::new();

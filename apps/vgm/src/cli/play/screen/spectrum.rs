@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_sine_is_found_where_it_is() {
+    fn spectrum_peaks_at_the_frequency_of_a_sine() {
         for hz in [150.0f32, 1000.0, 8000.0] {
             let turns = hz / 44_100.0;
             let sine: Vec<f32> = (0..SPECTRUM_FRAMES)

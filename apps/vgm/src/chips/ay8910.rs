@@ -21,6 +21,20 @@
 use super::Rate;
 use super::ssg::{CHANNELS, Ssg, YM2149_LEVELS};
 use crate::blep::Sides;
+use crate::chips::info::{ChipInfo, Create, Level, SSG_SCALE, VoiceGroup};
+use crate::format::ChipId;
+
+/// The entry of the AY8910 in the list of chips.
+pub const INFO: ChipInfo = ChipInfo {
+    chip: ChipId::Ay8910,
+    name: "AY8910, YM2149",
+    verification: "ymfm's SSG, tick by tick",
+    ratio: Some(6.9),
+    level: Level::new(SSG_SCALE, 0x100, 2.0),
+    voices: &[VoiceGroup::Named(&["A", "B", "C"])],
+    cost_ns: 16,
+    create: Create::ByFactory,
+};
 
 /// What a pin of the AY-3-8910 shows at its 16 levels, in mV at a load of 1 kΩ.
 ///

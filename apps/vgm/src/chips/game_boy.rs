@@ -30,6 +30,21 @@
 
 use super::Rate;
 use super::step_chip::{Countdown, OutputLevel, StepChip, StepSink, is_inaudible};
+use crate::chips::info::{ChipInfo, Create, DOCUMENTS, Level, VoiceGroup};
+use crate::format::ChipId;
+
+/// The entry of the GameBoy in the list of chips.
+pub const INFO: ChipInfo = ChipInfo {
+    chip: ChipId::GameBoy,
+    name: "GameBoy",
+    verification: DOCUMENTS,
+    ratio: Some(6.5),
+    // The core's four channels fill its scale; the machine's are twice as loud.
+    level: Level::new(2.0, 0xC0, 4.0),
+    voices: &[VoiceGroup::Named(&["pulse 1", "pulse 2", "wave", "noise"])],
+    cost_ns: 30,
+    create: Create::Steps(|clock_hz| Box::new(GameBoy::new(clock_hz))),
+};
 
 /// Ticks of a step of the 512 Hz counter: 8,192 clocks.
 const FRAME: u32 = 4096;

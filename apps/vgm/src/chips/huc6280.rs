@@ -27,6 +27,21 @@
 
 use super::Rate;
 use super::step_chip::{Countdown, OutputLevel, StepChip, StepSink, is_inaudible};
+use crate::chips::info::{ChipInfo, Create, DOCUMENTS, Level, VoiceGroup};
+use crate::format::ChipId;
+
+/// The entry of the HuC6280 in the list of chips.
+pub const INFO: ChipInfo = ChipInfo {
+    chip: ChipId::Huc6280,
+    name: "HuC6280",
+    verification: DOCUMENTS,
+    ratio: Some(2.6),
+    // This scale makes a tone as loud as libvgm's.
+    level: Level::new(0.72, 0x100, 1.0),
+    voices: &[VoiceGroup::Numbered(6)],
+    cost_ns: 30,
+    create: Create::Steps(|clock_hz| Box::new(Huc6280::new(clock_hz))),
+};
 
 const WAVE: u8 = 32;
 

@@ -22,6 +22,20 @@
 
 use super::Rate;
 use super::step_chip::{Countdown, OutputLevel, StepChip, StepSink};
+use crate::chips::info::{ChipInfo, Create, DOCUMENTS, Level, VoiceGroup};
+use crate::format::ChipId;
+
+/// The entry of the K007232 in the list of chips.
+pub const INFO: ChipInfo = ChipInfo {
+    chip: ChipId::K007232,
+    name: "K007232",
+    verification: DOCUMENTS,
+    ratio: Some(3.2),
+    level: Level::new(1.0, 0x100, 1.0),
+    voices: &[VoiceGroup::Numbered(2)],
+    cost_ns: 20,
+    create: Create::Steps(|clock_hz| Box::new(K007232::new(clock_hz))),
+};
 
 /// What a sample's address reaches.
 const BANK: usize = 1 << 17;

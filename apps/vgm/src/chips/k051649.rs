@@ -21,6 +21,21 @@
 
 use super::Rate;
 use super::step_chip::{Countdown, OutputLevel, StepChip, StepSink, is_inaudible};
+use crate::chips::info::{ChipInfo, Create, DOCUMENTS, Level, VoiceGroup};
+use crate::format::ChipId;
+
+/// The entry of the K051649 in the list of chips.
+pub const INFO: ChipInfo = ChipInfo {
+    chip: ChipId::K051649,
+    name: "K051649, K052539",
+    verification: DOCUMENTS,
+    ratio: Some(1.7),
+    // This scale makes a tone as loud as libvgm's.
+    level: Level::new(3.2, 0xA0, 1.6),
+    voices: &[VoiceGroup::Numbered(5)],
+    cost_ns: 30,
+    create: Create::Steps(|clock_hz| Box::new(K051649::new(clock_hz))),
+};
 
 /// Samples of a wave.
 const WAVE: usize = 32;

@@ -26,6 +26,21 @@
 
 use super::Rate;
 use super::step_chip::{Countdown, OutputLevel, StepChip, StepSink};
+use crate::chips::info::{ChipInfo, Create, DOCUMENTS, Level, VoiceGroup};
+use crate::format::ChipId;
+
+/// The entry of the Mikey in the list of chips.
+pub const INFO: ChipInfo = ChipInfo {
+    chip: ChipId::Mikey,
+    name: "Mikey",
+    verification: DOCUMENTS,
+    ratio: Some(13.8),
+    // This scale makes a tone as loud as libvgm's.
+    level: Level::new(0.94, 0x100, 2.0),
+    voices: &[VoiceGroup::Numbered(4)],
+    cost_ns: 30,
+    create: Create::Steps(|clock_hz| Box::new(Mikey::new(clock_hz))),
+};
 
 /// Steps of ours in one of 128 × 16 levels.
 const SCALE: i32 = 4;

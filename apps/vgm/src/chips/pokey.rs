@@ -23,6 +23,21 @@ use std::sync::OnceLock;
 
 use super::Rate;
 use super::step_chip::{Countdown, OutputLevel, StepChip, StepSink, is_inaudible};
+use crate::chips::info::{ChipInfo, Create, DOCUMENTS, Level, VoiceGroup};
+use crate::format::ChipId;
+
+/// The entry of the Pokey in the list of chips.
+pub const INFO: ChipInfo = ChipInfo {
+    chip: ChipId::Pokey,
+    name: "Pokey",
+    verification: DOCUMENTS,
+    ratio: Some(38.0),
+    // This scale makes a tone as loud as libvgm's.
+    level: Level::new(1.45, 0x100, 1.0),
+    voices: &[VoiceGroup::Numbered(4)],
+    cost_ns: 30,
+    create: Create::Steps(|clock_hz| Box::new(Pokey::new(clock_hz))),
+};
 
 /// Steps of ours in one of 15 levels.
 const SCALE: i32 = 512;

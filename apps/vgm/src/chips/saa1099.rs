@@ -23,6 +23,21 @@
 
 use super::Rate;
 use super::step_chip::{Countdown, OutputLevel, StepChip, StepSink, is_inaudible};
+use crate::chips::info::{ChipInfo, Create, DOCUMENTS, Level, VoiceGroup};
+use crate::format::ChipId;
+
+/// The entry of the SAA1099 in the list of chips.
+pub const INFO: ChipInfo = ChipInfo {
+    chip: ChipId::Saa1099,
+    name: "SAA1099",
+    verification: DOCUMENTS,
+    ratio: Some(2.1),
+    // This scale makes a tone as loud as libvgm's.
+    level: Level::new(1.07, 0x100, 1.0),
+    voices: &[VoiceGroup::Numbered(6)],
+    cost_ns: 30,
+    create: Create::Steps(|clock_hz| Box::new(Saa1099::new(clock_hz))),
+};
 
 /// Steps of ours in one of 16 × 15 levels: an amplitude at a full envelope.
 const SCALE: i32 = 20;

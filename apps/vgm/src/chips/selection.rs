@@ -7,7 +7,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use super::factory::Part;
-use super::verification::CHIPS;
+use super::registry::CHIPS;
 use super::voices::{all, count};
 use crate::error::{Error, Result};
 use crate::format::{ChipId, Instance};

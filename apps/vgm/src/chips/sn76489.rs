@@ -30,6 +30,20 @@
 
 use super::Rate;
 use crate::blep::Sides;
+use crate::chips::info::{ChipInfo, Create, Level, VoiceGroup};
+use crate::format::ChipId;
+
+/// The entry of the SN76489 in the list of chips.
+pub const INFO: ChipInfo = ChipInfo {
+    chip: ChipId::Sn76489,
+    name: "SN76489",
+    verification: "its documents; edges tick by tick",
+    ratio: Some(12.3),
+    level: Level::new(1.0, 0x80, 1.0),
+    voices: &[VoiceGroup::Named(&["tone 1", "tone 2", "tone 3", "noise"])],
+    cost_ns: 16,
+    create: Create::ByFactory,
+};
 
 /// Three tones and the noise.
 pub const CHANNELS: usize = 4;

@@ -17,6 +17,8 @@
 
 use std::collections::BTreeMap;
 
+use super::info::VoiceGroup;
+use super::registry;
 use crate::format::ChipId;
 
 /// How many voices a chip has that can be told apart; 1 where they cannot.
@@ -28,41 +30,7 @@ use crate::format::ChipId;
 /// assert_eq!(count(ChipId::Pwm), 1);
 /// ```
 pub fn count(chip: ChipId) -> u8 {
-    match chip {
-        ChipId::K007232 => 2,
-        ChipId::Ay8910 => 3,
-        ChipId::Sn76489
-        | ChipId::GameBoy
-        | ChipId::Pokey
-        | ChipId::WonderSwan
-        | ChipId::Mikey
-        | ChipId::Okim6295
-        | ChipId::K053260
-        | ChipId::Ga20 => 4,
-        ChipId::K051649 => 5,
-        // The last of the YM2612 is also the DAC, the last of the NES the FDS.
-        ChipId::Ym2612 | ChipId::NesApu | ChipId::Huc6280 | ChipId::Vsu | ChipId::Saa1099 => 6,
-        // Three of FM, three of the SSG.
-        ChipId::Ym2203 => 6,
-        ChipId::Ym2151 | ChipId::Rf5c68 | ChipId::Rf5c164 | ChipId::K054539 | ChipId::Ymz280b => 8,
-        // Nine, five drums; the Y8950's samples.
-        ChipId::Ym2413 | ChipId::Ym3812 | ChipId::Ym3526 => 14,
-        ChipId::Y8950 => 15,
-        // Six of FM, three of the SSG, six of ADPCM-A, one of ADPCM-B.
-        ChipId::Ym2608 | ChipId::Ym2610 => 16,
-        ChipId::SegaPcm | ChipId::X1010 => 16,
-        ChipId::Qsound => 19,
-        // Eighteen, five drums.
-        ChipId::Ymf262 => 23,
-        ChipId::C140 => 24,
-        ChipId::MultiPcm => 28,
-        ChipId::Es5503 | ChipId::Es5506 | ChipId::C352 | ChipId::Scsp | ChipId::Ics2115 => 32,
-        // Slot 1 of twelve groups, then slots 2 to 4.
-        ChipId::Ymf271 => 48,
-        // As the YMF262, and 24 of waves.
-        ChipId::Ymf278b => 47,
-        _ => 1,
-    }
+    registry::of(chip).map_or(1, |info| info.voices.iter().map(VoiceGroup::len).sum())
 }
 
 /// What a chip's voice, counted from 0, is called; its number where that is all there is to say.
@@ -74,34 +42,19 @@ pub fn count(chip: ChipId) -> u8 {
 /// assert_eq!(name(ChipId::Qsound, 0), "1");
 /// ```
 pub fn name(chip: ChipId, voice: u8) -> String {
-    const DRUMS: [&str; 5] = ["hi-hat", "cymbal", "tom", "snare", "bass drum"];
-    let of = |names: &[&str]| names.get(usize::from(voice)).map(ToString::to_string);
-    let counted = |kind: &str, from: u8| Some(format!("{kind} {}", voice - from + 1));
-    let drum = |from: u8| Some(DRUMS[usize::from(voice - from)].to_owned());
-    let named = match (chip, voice) {
-        (ChipId::Ym2612, 5) => of(&["", "", "", "", "", "FM 6, DAC"]),
-        (ChipId::Ym2612 | ChipId::Ym2151, _) => counted("FM", 0),
-        (ChipId::Ym2203, 0..=2) | (ChipId::Ym2608 | ChipId::Ym2610, 0..=5) => counted("FM", 0),
-        (ChipId::Ym2203, _) => counted("SSG", 3),
-        (ChipId::Ym2608 | ChipId::Ym2610, 6..=8) => counted("SSG", 6),
-        (ChipId::Ym2608, 9..=14) => counted("drum", 9),
-        (ChipId::Ym2610, 9..=14) => counted("ADPCM-A", 9),
-        (ChipId::Ym2608 | ChipId::Ym2610, _) => Some("ADPCM-B".into()),
-        (ChipId::Ym2413 | ChipId::Ym3526 | ChipId::Ym3812 | ChipId::Y8950, 0..=8) => {
-            counted("FM", 0)
+    let mut place = voice;
+    for group in registry::of(chip).map_or(&[][..], |info| info.voices) {
+        match group {
+            VoiceGroup::Counted(kind, count) if place < *count => {
+                return format!("{kind} {}", place + 1);
+            }
+            VoiceGroup::Named(names) if place < group.len() => {
+                return names[usize::from(place)].to_owned();
+            }
+            _ => place = place.saturating_sub(group.len()),
         }
-        (ChipId::Y8950, 14) => Some("ADPCM".into()),
-        (ChipId::Ym2413 | ChipId::Ym3526 | ChipId::Ym3812 | ChipId::Y8950, 9..=13) => drum(9),
-        (ChipId::Ymf262 | ChipId::Ymf278b, 0..=17) => counted("FM", 0),
-        (ChipId::Ymf262 | ChipId::Ymf278b, 18..=22) => drum(18),
-        (ChipId::Ymf278b, _) => counted("wave", 23),
-        (ChipId::Sn76489, _) => of(&["tone 1", "tone 2", "tone 3", "noise"]),
-        (ChipId::Ay8910, _) => of(&["A", "B", "C"]),
-        (ChipId::GameBoy, _) => of(&["pulse 1", "pulse 2", "wave", "noise"]),
-        (ChipId::NesApu, _) => of(&["pulse 1", "pulse 2", "triangle", "noise", "DMC", "FDS"]),
-        _ => None,
-    };
-    named.unwrap_or_else(|| (voice + 1).to_string())
+    }
+    (voice + 1).to_string()
 }
 
 /// All voices of a chip, a bit each.

@@ -23,6 +23,21 @@
 
 use super::Rate;
 use super::step_chip::{Countdown, OutputLevel, StepChip, StepSink, is_inaudible};
+use crate::chips::info::{ChipInfo, Create, DOCUMENTS, Level, VoiceGroup};
+use crate::format::ChipId;
+
+/// The entry of the VSU in the list of chips.
+pub const INFO: ChipInfo = ChipInfo {
+    chip: ChipId::Vsu,
+    name: "VSU",
+    verification: DOCUMENTS,
+    ratio: Some(2.4),
+    // This scale makes a tone as loud as libvgm's.
+    level: Level::new(2.0, 0x100, 1.0),
+    voices: &[VoiceGroup::Numbered(6)],
+    cost_ns: 30,
+    create: Create::Steps(|clock_hz| Box::new(Vsu::new(clock_hz))),
+};
 
 /// Clocks of the units of time.
 const INTERVAL: u32 = 19_200;

@@ -26,6 +26,20 @@
 
 use super::Rate;
 use super::step_chip::{Countdown, OutputLevel, StepChip, StepSink, is_inaudible};
+use crate::chips::info::{ChipInfo, Create, DOCUMENTS, Level, VoiceGroup};
+use crate::format::ChipId;
+
+/// The entry of the WonderSwan in the list of chips.
+pub const INFO: ChipInfo = ChipInfo {
+    chip: ChipId::WonderSwan,
+    name: "WonderSwan",
+    verification: DOCUMENTS,
+    ratio: Some(1.5),
+    level: Level::new(1.0, 0x100, 1.0),
+    voices: &[VoiceGroup::Numbered(4)],
+    cost_ns: 30,
+    create: Create::Steps(|clock_hz| Box::new(WonderSwan::new(clock_hz))),
+};
 
 /// What the waves' places in memory reach.
 const MEMORY: usize = 0x4000;

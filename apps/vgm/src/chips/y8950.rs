@@ -18,6 +18,24 @@ use super::Rate;
 use super::adpcm_b::AdpcmB;
 use super::fm::dac::through_dac;
 use super::opl::registers::{EarlyOpl, Opl, Revision};
+use crate::chips::info::{ChipInfo, Create, DRUM_VOICES, Level, VoiceGroup, YMFM};
+use crate::format::ChipId;
+
+/// The entry of the Y8950 in the list of chips.
+pub const INFO: ChipInfo = ChipInfo {
+    chip: ChipId::Y8950,
+    name: "Y8950",
+    verification: YMFM,
+    ratio: Some(3.2),
+    level: Level::new(1.0, 0x100, 2.0),
+    voices: &[
+        VoiceGroup::Counted("FM", 9),
+        VoiceGroup::Named(&DRUM_VOICES),
+        VoiceGroup::Named(&["ADPCM"]),
+    ],
+    cost_ns: 125,
+    create: Create::ByFactory,
+};
 
 /// Bytes of memory that the chip can address.
 const MEMORY: usize = 1 << 18;

@@ -45,6 +45,20 @@ use super::fm::dac::through_dac;
 use super::fm::operator::{BLOCK, OperatorSettings, Pitch};
 use super::fm::opm_lfo::OpmLfo;
 use super::fm::tables::{OPM_NOTES, detune};
+use crate::chips::info::{ChipInfo, Create, Level, VoiceGroup, YMFM};
+use crate::format::ChipId;
+
+/// The entry of the YM2151 in the list of chips.
+pub const INFO: ChipInfo = ChipInfo {
+    chip: ChipId::Ym2151,
+    name: "YM2151",
+    verification: YMFM,
+    ratio: Some(3.4),
+    level: Level::new(1.0, 0x100, 1.0),
+    voices: &[VoiceGroup::Counted("FM", 8)],
+    cost_ns: 125,
+    create: Create::ByFactory,
+};
 
 /// Clocks in a native frame.
 const DIVIDER: u64 = 64;

@@ -17,6 +17,20 @@ use super::Rate;
 use super::fm::algorithms::{FullWidth, Sums};
 use super::fm::dac::through_dac;
 use super::fm::opn::{Opn, Prescaler};
+use crate::chips::info::{ChipInfo, Create, Level, VoiceGroup, YMFM};
+use crate::format::ChipId;
+
+/// The entry of the YM2203 in the list of chips.
+pub const INFO: ChipInfo = ChipInfo {
+    chip: ChipId::Ym2203,
+    name: "YM2203",
+    verification: YMFM,
+    ratio: Some(3.7),
+    level: Level::new(1.0, 0x100, 1.0),
+    voices: &[VoiceGroup::Counted("FM", 3), VoiceGroup::Counted("SSG", 3)],
+    cost_ns: 60,
+    create: Create::ByFactory,
+};
 
 /// Clocks in a native frame, for each step of the prescaler.
 const DIVIDER: u64 = 12;

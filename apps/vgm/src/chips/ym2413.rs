@@ -32,6 +32,24 @@ use super::opl::bank::{Bank, VoiceMask};
 use super::opl::channel::Role;
 use super::opl::registers::{level_scaling, multiple, rates};
 use super::opl::waves::WAVES;
+use crate::chips::info::{ChipInfo, Create, DRUM_VOICES, Level, VoiceGroup, YMFM};
+use crate::format::ChipId;
+
+/// The entry of the YM2413 in the list of chips.
+pub const INFO: ChipInfo = ChipInfo {
+    chip: ChipId::Ym2413,
+    name: "YM2413, VRC7",
+    verification: YMFM,
+    ratio: Some(5.2),
+    // The core takes the mean of nine channels.
+    level: Level::new(9.0 / 16.0, 0x200, 0.5),
+    voices: &[
+        VoiceGroup::Counted("FM", 9),
+        VoiceGroup::Named(&DRUM_VOICES),
+    ],
+    cost_ns: 95,
+    create: Create::ByFactory,
+};
 
 const CHANNELS: usize = 9;
 

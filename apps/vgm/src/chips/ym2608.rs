@@ -27,6 +27,26 @@ use super::adpcm_b::AdpcmB;
 use super::fm::algorithms::{Sums, ThirteenBits};
 use super::fm::opn::{ALL, Opn, Prescaler};
 use super::rom::Rom;
+use crate::chips::info::{ChipInfo, Create, Level, VoiceGroup, YMFM};
+use crate::format::ChipId;
+
+/// The entry of the YM2608 in the list of chips.
+pub const INFO: ChipInfo = ChipInfo {
+    chip: ChipId::Ym2608,
+    name: "YM2608",
+    verification: YMFM,
+    ratio: Some(4.2),
+    // The core drops a bit, so that the sum fits its converter.
+    level: Level::new(2.0, 0x80, 1.0),
+    voices: &[
+        VoiceGroup::Counted("FM", 6),
+        VoiceGroup::Counted("SSG", 3),
+        VoiceGroup::Counted("drum", 6),
+        VoiceGroup::Named(&["ADPCM-B"]),
+    ],
+    cost_ns: 125,
+    create: Create::ByFactory,
+};
 
 /// Clocks in a native frame, for each step of the prescaler.
 const DIVIDER: u64 = 24;

@@ -24,6 +24,26 @@ use super::adpcm_b::AdpcmB;
 use super::fm::algorithms::{Sums, ThirteenBits};
 use super::fm::opn::{ALL, Opn};
 use super::rom::Rom;
+use crate::chips::info::{ChipInfo, Create, Level, VoiceGroup, YMFM};
+use crate::format::ChipId;
+
+/// The entry of the YM2610 in the list of chips.
+pub const INFO: ChipInfo = ChipInfo {
+    chip: ChipId::Ym2610,
+    name: "YM2610, YM2610B",
+    verification: YMFM,
+    ratio: Some(3.6),
+    // The core drops a bit, so that the sum fits its converter.
+    level: Level::new(2.0, 0x80, 1.0),
+    voices: &[
+        VoiceGroup::Counted("FM", 6),
+        VoiceGroup::Counted("SSG", 3),
+        VoiceGroup::Counted("ADPCM-A", 6),
+        VoiceGroup::Named(&["ADPCM-B"]),
+    ],
+    cost_ns: 115,
+    create: Create::ByFactory,
+};
 
 /// Clocks in a native frame.
 const DIVIDER: u64 = 144;

@@ -23,6 +23,24 @@
 use super::Rate;
 use super::fm::algorithms::{NineBits, Sums};
 use super::fm::opn::{ALL, Opn};
+use crate::chips::info::{ChipInfo, Create, Level, VoiceGroup, YMFM};
+use crate::format::ChipId;
+
+/// The entry of the YM2612 in the list of chips.
+pub const INFO: ChipInfo = ChipInfo {
+    chip: ChipId::Ym2612,
+    name: "YM2612, YM3438",
+    verification: YMFM,
+    ratio: Some(2.5),
+    // The core takes the mean of six channels of 14 bits.
+    level: Level::new(1.5, 0x100, 1.0),
+    voices: &[
+        VoiceGroup::Counted("FM", 5),
+        VoiceGroup::Named(&["FM 6, DAC"]),
+    ],
+    cost_ns: 115,
+    create: Create::ByFactory,
+};
 
 /// Clocks in a native frame.
 const DIVIDER: u64 = 144;

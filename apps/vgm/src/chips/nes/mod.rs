@@ -36,8 +36,25 @@ mod tone;
 
 use super::Rate;
 use super::step_chip::{Countdown, OutputLevel, StepChip, StepSink};
+use crate::chips::info::{ChipInfo, Create, DOCUMENTS, Level, VoiceGroup};
+use crate::format::ChipId;
 use dmc::Dmc;
 use tone::{Noise, Pulse, Triangle};
+
+/// The entry of the NESAPU in the list of chips.
+pub const INFO: ChipInfo = ChipInfo {
+    chip: ChipId::NesApu,
+    name: "NESAPU, FDS",
+    verification: DOCUMENTS,
+    ratio: Some(8.5),
+    // The core's full scale is the mixer's.
+    level: Level::new(1.0, 0x100, 2.0),
+    voices: &[VoiceGroup::Named(&[
+        "pulse 1", "pulse 2", "triangle", "noise", "DMC", "FDS",
+    ])],
+    cost_ns: 30,
+    create: Create::Steps(|clock_hz| Box::new(Nes::new(clock_hz))),
+};
 
 /// The mixer's full scale in steps.
 const FULL: f32 = 32_767.0;

@@ -42,6 +42,27 @@ use super::super::Rate;
 use super::super::rom::{Reader, Rom};
 use super::sample::LoopMode;
 use super::{PcmChip, limit};
+use crate::chips::info::{ChipInfo, Create, Level, SAMPLES, VoiceGroup};
+use crate::format::ChipId;
+
+/// The entry of the ES5505 in the list of chips.
+pub const INFO: ChipInfo = ChipInfo {
+    chip: ChipId::Es5506,
+    name: "ES5505, ES5506",
+    verification: SAMPLES,
+    ratio: None,
+    // One voice at its loudest makes 20 bits; the core drops six, players' cores four.
+    level: Level::new(4.0, 0x20, 16.0),
+    voices: &[VoiceGroup::Numbered(32)],
+    cost_ns: 80,
+    create: Create::Samples(|header, clock_hz| {
+        Box::new(if header.is_variant(ChipId::Es5506) {
+            Es550x::new(clock_hz)
+        } else {
+            Es550x::new_5505(clock_hz)
+        })
+    }),
+};
 
 const VOICES: usize = 32;
 

@@ -37,6 +37,21 @@ use super::super::Rate;
 use super::super::rom::{Reader, Rom};
 use super::sample::LoopMode;
 use super::{PcmChip, limit};
+use crate::chips::info::{ChipInfo, Create, Level, TONES, VoiceGroup};
+use crate::format::ChipId;
+
+/// The entry of the ICS2115 in the list of chips.
+pub const INFO: ChipInfo = ChipInfo {
+    chip: ChipId::Ics2115,
+    name: "ICS2115",
+    verification: TONES,
+    ratio: Some(1.8),
+    // A voice in the middle is as loud as libvgm's, which hardly pans.
+    level: Level::new(8.0, 0x40, 4.0),
+    voices: &[VoiceGroup::Numbered(32)],
+    cost_ns: 80,
+    create: Create::Samples(|_, clock_hz| Box::new(Ics2115::new(clock_hz))),
+};
 
 const OSCILLATORS: usize = 32;
 /// Frames that are looked up before they are computed.

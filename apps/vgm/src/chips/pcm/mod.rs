@@ -30,7 +30,7 @@ use std::ops::Range;
 use super::Rate;
 use super::rom::Rom;
 use super::streamed_writes::{StreamedWrite, render_streamed};
-use crate::format::{ChipId, Command, Header, Song, decode};
+use crate::format::{ChipId, Command, Song, decode};
 
 /// A chip that plays samples.
 pub trait PcmChip: Send + dyn_clone::DynClone {
@@ -79,34 +79,6 @@ pub trait PcmChip: Send + dyn_clone::DynClone {
 }
 
 dyn_clone::clone_trait_object!(PcmChip);
-
-/// The chip of a song, if it is one of these.
-pub fn of_song(header: &Header, chip: ChipId, clock_hz: u32) -> Option<Box<dyn PcmChip>> {
-    let variant = header.is_variant(chip);
-    Some(match chip {
-        ChipId::Okim6295 => Box::new(okim6295::Okim6295::new(clock_hz, variant)),
-        ChipId::SegaPcm => Box::new(segapcm::SegaPcm::new(clock_hz, header.long(0x3C))),
-        ChipId::Rf5c68 => Box::new(rf5c68::Rf5c68::new(clock_hz)),
-        ChipId::Rf5c164 => Box::new(rf5c68::Rf5c68::new_164(clock_hz)),
-        ChipId::K053260 => Box::new(k053260::K053260::new(clock_hz)),
-        ChipId::K054539 => Box::new(k054539::K054539::new(clock_hz, header.byte(0x95))),
-        ChipId::Qsound => Box::new(qsound::Qsound::new(clock_hz)),
-        ChipId::C352 => Box::new(c352::C352::new(clock_hz, header.byte(0xD6))),
-        ChipId::C140 => Box::new(c140::C140::new(clock_hz, header.byte(0x96))),
-        ChipId::Upd7759 => Box::new(upd7759::Upd7759::new(clock_hz, variant)),
-        ChipId::Ga20 => Box::new(ga20::Ga20::new(clock_hz)),
-        ChipId::Pwm => Box::new(pwm::Pwm::new()),
-        ChipId::X1010 => Box::new(x1_010::X1010::new(clock_hz)),
-        ChipId::MultiPcm => Box::new(multipcm::MultiPcm::new(clock_hz)),
-        ChipId::Ymf271 => Box::new(ymf271::Ymf271::new(clock_hz)),
-        ChipId::Ics2115 => Box::new(ics2115::Ics2115::new(clock_hz)),
-        ChipId::Ymf278b => Box::new(ymf278b::Ymf278b::new(clock_hz)),
-        ChipId::Es5506 if variant => Box::new(es550x::Es550x::new(clock_hz)),
-        ChipId::Es5506 => Box::new(es550x::Es550x::new_5505(clock_hz)),
-        ChipId::Scsp => Box::new(scsp::Scsp::new(clock_hz)),
-        _ => return None,
-    })
-}
 
 /// The chip that blocks of this kind, and copies into RAM of this kind, are for.
 pub fn of_block(kind: u8) -> Option<ChipId> {

@@ -32,6 +32,22 @@ use std::collections::VecDeque;
 use super::super::Rate;
 use super::super::rom::Rom;
 use super::PcmChip;
+use crate::chips::info::{ChipInfo, Create, Level, TONES, VoiceGroup};
+use crate::format::ChipId;
+
+/// The entry of the uPD7759 in the list of chips.
+pub const INFO: ChipInfo = ChipInfo {
+    chip: ChipId::Upd7759,
+    name: "uPD7759, uPD7756",
+    verification: TONES,
+    ratio: Some(6.3),
+    level: Level::new(1.0, 0x11E, 1.0),
+    voices: &[VoiceGroup::Numbered(1)],
+    cost_ns: 15,
+    create: Create::Samples(|header, clock_hz| {
+        Box::new(Upd7759::new(clock_hz, header.is_variant(ChipId::Upd7759)))
+    }),
+};
 
 /// Clocks of a unit, and units of a native frame.
 const UNIT: u32 = 4;

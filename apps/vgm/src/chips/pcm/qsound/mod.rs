@@ -34,7 +34,22 @@ mod spatial;
 use super::super::Rate;
 use super::super::rom::{Reader, Rom};
 use super::{PcmChip, limit};
+use crate::chips::info::{ChipInfo, Create, Level, TONES, VoiceGroup};
+use crate::format::ChipId;
 use spatial::{Pan, SpatialFilter};
+
+/// The entry of the QSound in the list of chips.
+pub const INFO: ChipInfo = ChipInfo {
+    chip: ChipId::Qsound,
+    name: "QSound",
+    verification: TONES,
+    ratio: Some(2.9),
+    // The core drops two bits.
+    level: Level::new(4.0, 0x100, 1.0),
+    voices: &[VoiceGroup::Numbered(19)],
+    cost_ns: 80,
+    create: Create::Samples(|_, clock_hz| Box::new(Qsound::new(clock_hz))),
+};
 
 const VOICES: usize = 16;
 const CODED: usize = 3;

@@ -34,7 +34,21 @@ use super::super::Rate;
 use super::envelope::{Envelope, Stage, THREE_DB, Volumes, envelope_mask};
 use super::sample::{Format, detuned, step};
 use super::{PcmChip, limit};
+use crate::chips::info::{ChipInfo, Create, Level, TONES, VoiceGroup};
+use crate::format::ChipId;
 use dsp::Dsp;
+
+/// The entry of the SCSP in the list of chips.
+pub const INFO: ChipInfo = ChipInfo {
+    chip: ChipId::Scsp,
+    name: "SCSP",
+    verification: TONES,
+    ratio: Some(1.6),
+    level: Level::new(4.0, 0x20, 8.0),
+    voices: &[VoiceGroup::Numbered(32)],
+    cost_ns: 120,
+    create: Create::Samples(|_, clock_hz| Box::new(Scsp::new(clock_hz))),
+};
 
 const SLOTS: usize = 32;
 const RAM: usize = 0x8_0000;

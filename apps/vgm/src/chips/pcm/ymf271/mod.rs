@@ -50,8 +50,22 @@ mod slot;
 use super::super::Rate;
 use super::super::rom::Rom;
 use super::{PcmChip, limit};
+use crate::chips::info::{ChipInfo, Create, Level, TONES, VoiceGroup};
+use crate::format::ChipId;
 use group::{Group, SyncMode};
 use slot::LFO_INTERVAL;
+
+/// The entry of the YMF271 in the list of chips.
+pub const INFO: ChipInfo = ChipInfo {
+    chip: ChipId::Ymf271,
+    name: "YMF271",
+    verification: TONES,
+    ratio: Some(1.6),
+    level: Level::new(1.0, 0x100, 1.0),
+    voices: &[VoiceGroup::Numbered(48)],
+    cost_ns: 120,
+    create: Create::Samples(|_, clock_hz| Box::new(Ymf271::new(clock_hz))),
+};
 
 const GROUPS: usize = 12;
 const DIVIDER: u64 = 384;

@@ -157,7 +157,7 @@ impl Voice {
 }
 
 #[test]
-fn eight_notes_are_eight_attacks() {
+fn eight_key_ons_give_eight_attacks() {
     for voice in VOICES {
         for (apart, patched) in [(0, false), (0, true), (1, false)] {
             let attacks = voice.attacks(apart, patched);

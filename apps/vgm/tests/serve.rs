@@ -112,7 +112,7 @@ impl Drop for Server {
 }
 
 #[test]
-fn songs_are_found_and_only_what_has_changed_is_read_again() {
+fn index_rereads_only_changed_files() {
     let folder = Folder::new("index");
     let all = demo::CARRIED.len();
     let server = Server::start(&folder);
@@ -139,7 +139,7 @@ fn songs_are_found_and_only_what_has_changed_is_read_again() {
 }
 
 #[test]
-fn songs_that_come_and_go_meanwhile_are_found_and_other_folders_are_kept() {
+fn index_rescan_finds_changes_and_keeps_other_folders() {
     let folder = Folder::new("meanwhile");
     let all = demo::CARRIED.len();
     let server = Server::start(&folder);
@@ -191,7 +191,7 @@ fn songs_that_come_and_go_meanwhile_are_found_and_other_folders_are_kept() {
 }
 
 #[test]
-fn head_has_no_body_and_hosts_no_case() {
+fn head_has_no_body_and_host_is_case_insensitive() {
     let folder = Folder::new("head");
     let server = Server::start(&folder);
     let mut stream = TcpStream::connect(&server.address).unwrap();
@@ -206,7 +206,7 @@ fn head_has_no_body_and_hosts_no_case() {
 }
 
 #[test]
-fn a_damaged_index_is_made_anew_and_one_in_use_is_left() {
+fn damaged_index_is_rebuilt_and_a_locked_one_is_kept() {
     let folder = Folder::new("damaged");
     let all = format!("{0} songs, {0} read anew", demo::CARRIED.len());
     drop(Server::start(&folder));
@@ -226,7 +226,7 @@ fn a_damaged_index_is_made_anew_and_one_in_use_is_left() {
 }
 
 #[test]
-fn what_is_no_index_is_left_as_it_is() {
+fn foreign_file_is_not_overwritten_as_index() {
     let folder = Folder::new("none");
     let file = folder.path("archive.zip");
     for content in [&b"PK\x03\x04 songs of years"[..], b"no index"] {
@@ -244,7 +244,7 @@ fn what_is_no_index_is_left_as_it_is() {
 }
 
 #[test]
-fn sound_is_made_from_anywhere_and_without_a_voice() {
+fn samples_start_anywhere_with_muted_voices() {
     let folder = Folder::new("sound");
     let server = Server::start(&folder);
     let song = server.json("/song?id=0");
@@ -304,7 +304,7 @@ fn unpacked(bytes: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn flac_has_the_same_sound() {
+fn flac_response_has_the_same_samples() {
     let folder = Folder::new("flac");
     let server = Server::start(&folder);
     let (head, piece) = server.ask("/sound?id=0&at=700&frames=4096&as=flac", "127.0.0.1", "");
@@ -326,7 +326,7 @@ fn flac_has_the_same_sound() {
 }
 
 #[test]
-fn songs_in_archives_and_under_odd_names_are_there_too() {
+fn archive_songs_and_odd_names_are_served() {
     use std::os::unix::ffi::OsStrExt;
     let folder = Folder::new("archives");
     let [a, b, c] = [0, 1, 2].map(|at| demo::CARRIED[at].packed);
@@ -387,7 +387,7 @@ fn songs_in_archives_and_under_odd_names_are_there_too() {
 }
 
 #[test]
-fn a_browser_lists_plays_and_mutes() {
+fn browser_page_lists_plays_and_mutes() {
     let Some(browser) = ["chromium", "chromium-browser"].into_iter().find(|name| {
         let found = Command::new(name)
             .arg("--version")

@@ -29,7 +29,22 @@
 //! obscure behaviour (writing volumes without a restart); the VGM 1.71 specification.
 
 use super::Rate;
-use super::edge_chip::{Countdown, EdgeChip, Shown, Steps, is_inaudible};
+use super::step_chip::{Countdown, OutputLevel, StepChip, StepSink, is_inaudible};
+use crate::chips::info::{ChipInfo, Create, DOCUMENTS, Level, VoiceGroup};
+use crate::format::ChipId;
+
+/// The entry of the GameBoy in the list of chips.
+pub const INFO: ChipInfo = ChipInfo {
+    chip: ChipId::GameBoy,
+    name: "GameBoy",
+    verification: DOCUMENTS,
+    ratio: Some(6.5),
+    // The core's four channels fill its scale; the machine's are twice as loud.
+    level: Level::new(2.0, 0xC0, 4.0),
+    voices: &[VoiceGroup::Named(&["pulse 1", "pulse 2", "wave", "noise"])],
+    cost_ns: 30,
+    create: Create::Steps(|clock_hz| Box::new(GameBoy::new(clock_hz))),
+};
 
 /// Ticks of a step of the 512 Hz counter: 8,192 clocks.
 const FRAME: u32 = 4096;
@@ -131,7 +146,7 @@ struct Pulse {
     pitch: u16,
     phase: u8,
     count: Countdown,
-    shown: Shown,
+    shown: OutputLevel,
 }
 
 /// Which eighths are high, from bit 0.
@@ -154,7 +169,7 @@ impl Pulse {
         (start, ticks): (u32, u32),
         limit: u32,
         gains: [i32; 2],
-        steps: &mut dyn Steps,
+        steps: &mut dyn StepSink,
     ) {
         let loud = if self.on {
             i32::from(self.envelope.level)
@@ -166,17 +181,17 @@ impl Pulse {
         if loud == 0 || is_inaudible(8, period, limit) {
             let mean = loud * duty.count_ones() as i32;
             self.shown
-                .show(start, gains.map(|gain| gain * mean / 8), steps);
+                .set(start, gains.map(|gain| gain * mean / 8), steps);
             let moved = self.count.skip(ticks, period);
             self.phase = (self.phase as u32 + moved) as u8 & 7;
             return;
         }
         let level = |phase: u8| gains.map(|gain| gain * loud * i32::from(duty >> phase & 1));
-        self.shown.show(start, level(self.phase), steps);
+        self.shown.set(start, level(self.phase), steps);
         let (mut phase, mut shown) = (self.phase, self.shown);
         self.count.run(ticks, |tick| {
             phase = (phase + 1) & 7;
-            shown.show(start + tick, level(phase), steps);
+            shown.set(start + tick, level(phase), steps);
             period
         });
         (self.phase, self.shown) = (phase, shown);
@@ -223,7 +238,7 @@ struct Wave {
     /// What was read last: a start does not read.
     held: u8,
     count: Countdown,
-    shown: Shown,
+    shown: OutputLevel,
 }
 
 impl Wave {
@@ -249,7 +264,7 @@ impl Wave {
         (start, ticks): (u32, u32),
         limit: u32,
         gains: [i32; 2],
-        steps: &mut dyn Steps,
+        steps: &mut dyn StepSink,
     ) {
         let period = self.period();
         let shift = match self.volume {
@@ -263,7 +278,7 @@ impl Wave {
                 .map(|place| u32::from(self.sample(place) >> shift))
                 .sum();
             self.shown
-                .show(start, gains.map(|gain| gain * sum as i32 / 32), steps);
+                .set(start, gains.map(|gain| gain * sum as i32 / 32), steps);
             let moved = self.count.skip(ticks, period);
             self.place = ((u32::from(self.place) + moved) & 31) as u8;
             if moved > 0 {
@@ -271,12 +286,12 @@ impl Wave {
             }
             return;
         }
-        self.shown.show(start, level(self.held), steps);
+        self.shown.set(start, level(self.held), steps);
         let mut count = self.count;
         count.run(ticks, |tick| {
             self.place = (self.place + 1) & 31;
             self.held = self.sample(self.place);
-            self.shown.show(start + tick, level(self.held), steps);
+            self.shown.set(start + tick, level(self.held), steps);
             period
         });
         self.count = count;
@@ -291,7 +306,7 @@ struct Noise {
     written: u8,
     register: u16,
     count: Countdown,
-    shown: Shown,
+    shown: OutputLevel,
 }
 
 impl Noise {
@@ -321,14 +336,14 @@ impl Noise {
         }
     }
 
-    fn run(&mut self, (start, ticks): (u32, u32), gains: [i32; 2], steps: &mut dyn Steps) {
+    fn run(&mut self, (start, ticks): (u32, u32), gains: [i32; 2], steps: &mut dyn StepSink) {
         let loud = if self.on {
             i32::from(self.envelope.level)
         } else {
             0
         };
         let level = |noise: &Self| gains.map(|gain| gain * loud * i32::from(noise.register & 1));
-        self.shown.show(start, level(self), steps);
+        self.shown.set(start, level(self), steps);
         let Some(period) = self.period() else {
             return;
         };
@@ -342,7 +357,7 @@ impl Noise {
         count.run(ticks, |tick| {
             self.shift();
             let level = level(self);
-            self.shown.show(start + tick, level, steps);
+            self.shown.set(start + tick, level, steps);
             period
         });
         self.count = count;
@@ -537,7 +552,7 @@ impl GameBoy {
     }
 }
 
-impl EdgeChip for GameBoy {
+impl StepChip for GameBoy {
     fn rate(&self) -> Rate {
         Rate {
             frames: u64::from(self.clock_hz),
@@ -575,11 +590,11 @@ impl EdgeChip for GameBoy {
         }
     }
 
-    fn average_periods_up_to(&mut self, ticks: u32) {
+    fn set_inaudible_period(&mut self, ticks: u32) {
         self.averaged = ticks;
     }
 
-    fn run(&mut self, ticks: u32, steps: &mut dyn Steps) {
+    fn run(&mut self, ticks: u32, steps: &mut dyn StepSink) {
         let limit = self.averaged;
         let gains = [0, 1, 2, 3].map(|channel| self.gains(channel));
         let mut at = 0;

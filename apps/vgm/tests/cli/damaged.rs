@@ -7,7 +7,7 @@ use std::process::Command;
 use crate::harness::*;
 
 #[test]
-fn bad_songs_are_named_and_the_others_rendered() {
+fn damaged_songs_are_reported_and_others_rendered() {
     let folder = Folder::new("bad");
     let good = folder.put("good.vgm", &small_song());
     let changed = |at: usize, value: u32| {
@@ -50,7 +50,7 @@ fn bad_songs_are_named_and_the_others_rendered() {
 }
 
 #[test]
-fn a_missing_song_fails_alone() {
+fn missing_song_does_not_affect_others() {
     let folder = Folder::new("missing");
     let good = folder.put("good.vgm", &small_song());
     let run = render(&[&folder.path("none.vgm"), &good], &folder.path("out"), &[]);
@@ -60,7 +60,7 @@ fn a_missing_song_fails_alone() {
 }
 
 #[test]
-fn a_gzip_bomb_takes_no_more_memory_than_a_song_may() {
+fn gzip_bomb_is_limited_to_the_maximum_song_size() {
     let folder = Folder::new("bomb");
     let mut bomb = small_song();
     bomb.resize(200 << 20, 0x70);
@@ -89,7 +89,7 @@ pub fn song_without_a_player() -> Vec<u8> {
 }
 
 #[test]
-fn a_chip_that_is_not_played_is_named_counted_and_refused_if_asked() {
+fn unsupported_chip_is_reported_and_fails_with_strict() {
     let folder = Folder::new("lacking");
     let lacking = folder.put("lacking.vgm", &song_without_a_player());
     let whole = folder.put("whole.vgm", &small_song());
@@ -142,7 +142,7 @@ fn a_chip_that_is_not_played_is_named_counted_and_refused_if_asked() {
 }
 
 #[test]
-fn what_players_take_is_taken_with_a_warning() {
+fn tolerated_defects_render_with_a_warning() {
     let folder = Folder::new("lenient");
     let whole = small_song();
     let changed = |at: usize, value: u32| {
@@ -173,7 +173,7 @@ fn what_players_take_is_taken_with_a_warning() {
 
 #[cfg(unix)]
 #[test]
-fn what_is_no_file_is_refused_and_not_waited_for() {
+fn special_files_are_rejected_without_blocking() {
     let folder = Folder::new("fifo");
     let fifo = folder.path("in/fifo.vgm");
     fs::create_dir_all(folder.path("in")).unwrap();
@@ -194,7 +194,7 @@ fn what_is_no_file_is_refused_and_not_waited_for() {
 }
 
 #[test]
-fn writes_to_a_chip_without_a_clock_are_told_everywhere() {
+fn writes_to_a_chip_without_clock_warn_in_every_command() {
     let folder = Folder::new("clockless");
     let mut song = small_song();
     song.splice(0x40..0x40, [0x54, 0x08, 0x78, 0x54, 0x08, 0x00]);
@@ -231,7 +231,7 @@ fn writes_to_a_chip_without_a_clock_are_told_everywhere() {
 }
 
 #[test]
-fn info_says_what_render_would_refuse() {
+fn info_reports_what_render_rejects() {
     let folder = Folder::new("refused");
     let mut song = small_song();
     song[0x0C..0x10].copy_from_slice(&1u32.to_le_bytes());
@@ -246,7 +246,7 @@ fn info_says_what_render_would_refuse() {
 }
 
 #[test]
-fn a_song_of_zeros_says_so_and_one_that_clips_is_counted() {
+fn silent_song_warns_and_clipping_is_counted() {
     let folder = Folder::new("zeros");
     let mut silent = small_song();
     silent[0x41] = 0x9F;

@@ -103,7 +103,7 @@ fn frames(kind: &Kind, seed: u64, cut: usize) -> Vec<[i32; 2]> {
 }
 
 #[test]
-fn a_storm_of_writes_is_survived_and_no_block_shows() {
+fn random_writes_are_independent_of_block_size() {
     for (number, kind) in KINDS.iter().enumerate() {
         let mut heard = 0;
         for seed in 0..6 {

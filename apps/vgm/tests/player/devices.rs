@@ -81,7 +81,7 @@ impl Drop for Running {
 }
 
 #[test]
-fn a_server_is_played_to_and_taken_up_again() {
+fn pulse_server_is_reconnected() {
     let folder = Folder::new("pulse");
     let Some(server) = Server::start(&folder) else {
         return;

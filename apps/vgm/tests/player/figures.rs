@@ -171,7 +171,7 @@ fn processor_time() {
 fn underruns() {
     let gaps = |player: &mut Player| {
         let status = player.tell("status");
-        format!("{} ({} ms)", status["gaps"], status["gap_ms"])
+        format!("{} ({} ms)", status["underruns"], status["underrun_ms"])
     };
     for (hogs, jobs) in [(0, "2"), (4, "2"), (4, "1")] {
         let _hogs = Hogs::start(hogs);
@@ -262,7 +262,11 @@ fn key_to_sound(hogs: usize) {
         player.terminal.press("m");
         let heard = ear.until(&mut player, begin, true);
         times.push(heard.as_secs_f64() * 1000.0);
-        answers.push(player.tell("status")["answer_ms"].as_f64().unwrap());
+        answers.push(
+            player.tell("status")["command_latency_ms"]
+                .as_f64()
+                .unwrap(),
+        );
     }
     let what = format!("a key to the sound of it, {hogs} hogs");
     row(&what, "50 ms", spread(times));
@@ -291,7 +295,7 @@ fn seek_back(hogs: usize) {
         player.pass(Duration::from_millis(700));
         let status = player.tell("status");
         assert!(status["position_s"].as_f64().unwrap() < 320.0, "{status}");
-        times.push(status["answer_ms"].as_f64().unwrap());
+        times.push(status["command_latency_ms"].as_f64().unwrap());
     }
     times.sort_by(f64::total_cmp);
     let seen = format!("{:.1} ms, at most {:.1}", times[5], times[9]);

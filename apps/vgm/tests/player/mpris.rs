@@ -127,7 +127,7 @@ fn position(status: &Value) -> f64 {
 }
 
 #[test]
-fn media_keys_reach_the_player() {
+fn mpris_commands_control_the_player() {
     let Some(bus) = Bus::start("keys") else {
         return;
     };
@@ -137,11 +137,11 @@ fn media_keys_reach_the_player() {
         bus.get("PlaybackStatus").contains("\"Playing\"")
     });
     key("Next");
-    player.until("the second", |status| status["place"] == 2);
+    player.until("the second", |status| status["queue_position"] == 2);
     key("Previous");
     // Paused at its very start it would be "Stopped".
     player.until("the first, under way", |status| {
-        status["place"] == 1 && position(status) > 0.0
+        status["queue_position"] == 1 && position(status) > 0.0
     });
     key("PlayPause");
     player.until("paused", |status| status["state"] == "paused");
@@ -169,7 +169,7 @@ fn media_keys_reach_the_player() {
 }
 
 #[test]
-fn the_desktop_sees_and_sets_what_holds() {
+fn mpris_properties_are_readable_and_writable() {
     let Some(bus) = Bus::start("panel") else {
         return;
     };
@@ -222,7 +222,7 @@ fn the_desktop_sees_and_sets_what_holds() {
 }
 
 #[test]
-fn two_have_two_names_and_a_bus_that_goes_takes_nobody_along() {
+fn second_player_gets_its_own_bus_name_and_survives_bus_exit() {
     let Some(bus) = Bus::start("two") else {
         return;
     };
@@ -233,7 +233,7 @@ fn two_have_two_names_and_a_bus_that_goes_takes_nobody_along() {
     // Who does not want it is not there.
     let third = bus.player(&demo(&["--no-mpris"]));
     third.tell(&["next"]);
-    third.until("the second", |status| status["place"] == 2);
+    third.until("the second", |status| status["queue_position"] == 2);
     let its = format!("{NAME}.instance{}", third.child.id());
     assert!(!bus.names().contains(&its));
     drop(bus);

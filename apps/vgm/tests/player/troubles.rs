@@ -32,7 +32,7 @@ fn told(output: &Output) -> String {
 }
 
 #[test]
-fn broken_and_missing_songs_are_named_once_and_the_others_play() {
+fn damaged_songs_are_reported_once_and_others_play() {
     let folder = Folder::new("songs");
     folder.put("good.vgm", &short_song());
     folder.put("broken.vgm", b"not a song");
@@ -62,7 +62,7 @@ fn broken_and_missing_songs_are_named_once_and_the_others_play() {
 }
 
 #[test]
-fn nothing_but_broken_songs_ends_though_it_would_repeat() {
+fn repeat_ends_if_all_songs_are_damaged() {
     let folder = Folder::new("repeat");
     let broken = folder.put("broken.vgm", b"not a song");
     let output = play(&["--sink", "null", "--repeat", "all", &broken, &broken]);
@@ -76,7 +76,7 @@ fn nothing_but_broken_songs_ends_though_it_would_repeat() {
 }
 
 #[test]
-fn playlists_are_read_in_any_encoding_and_broken_ones_are_named() {
+fn playlists_are_read_in_any_encoding() {
     let folder = Folder::new("lists");
     folder.put("\u{e9}t\u{e9}.vgm", &short_song());
     // Windows-1252, backslashes; then one that is no playlist.
@@ -108,7 +108,7 @@ fn playlists_are_read_in_any_encoding_and_broken_ones_are_named() {
 }
 
 #[test]
-fn the_queue_ends_when_all_of_it_was_heard() {
+fn player_exits_after_the_queue_is_drained() {
     let folder = Folder::new("end");
     let song = folder.put("song.vgm", &short_song());
     let begin = std::time::Instant::now();
@@ -124,7 +124,7 @@ fn the_queue_ends_when_all_of_it_was_heard() {
 }
 
 #[test]
-fn a_file_ends_with_its_song() {
+fn wav_sink_ends_with_the_song() {
     let folder = Folder::new("whole");
     // A minute of sound takes a tenth of a second: more is made than is told of.
     let song = folder.put("song.vgz", carried(1));
@@ -142,7 +142,7 @@ fn a_file_ends_with_its_song() {
 }
 
 #[test]
-fn who_reads_it_may_leave() {
+fn closed_output_pipe_ends_the_player() {
     use std::io::Read;
     for jobs in ["1", "2"] {
         let mut player = Command::new(env!("CARGO_BIN_EXE_creel-vgm"))
@@ -160,7 +160,7 @@ fn who_reads_it_may_leave() {
 }
 
 #[test]
-fn songs_are_brought_to_one_loudness_as_they_are_rendered() {
+fn player_applies_replay_gain() {
     let folder = Folder::new("loudness");
     let sound = folder.path("out.raw");
     let sink = format!("raw:{sound}");
@@ -192,7 +192,7 @@ fn songs_are_brought_to_one_loudness_as_they_are_rendered() {
 }
 
 #[test]
-fn a_full_disk_is_told_and_ends_it() {
+fn full_disk_is_reported_and_ends_the_player() {
     if !std::path::Path::new("/dev/full").exists() {
         eprintln!("skipped: there is no /dev/full");
         return;
@@ -207,7 +207,7 @@ fn a_full_disk_is_told_and_ends_it() {
 }
 
 #[test]
-fn what_is_not_there_is_named_though_there_is_no_sound_either() {
+fn missing_songs_are_reported_without_a_device() {
     let folder = Folder::new("nope");
     let song = folder.put("song.vgm", &short_song());
     let nope = folder.path("nope.vgz");
@@ -227,7 +227,7 @@ fn what_is_not_there_is_named_though_there_is_no_sound_either() {
 }
 
 #[test]
-fn a_sink_that_is_none_or_not_there_is_named() {
+fn invalid_sink_is_reported() {
     let output = play(&["--sink", "loud", "--demo"]);
     assert_eq!(output.status.code(), Some(2));
     assert!(told(&output).contains("--sink loud: no such sink"));
@@ -245,7 +245,7 @@ fn a_sink_that_is_none_or_not_there_is_named() {
 }
 
 #[test]
-fn a_program_that_does_not_stay_is_no_device() {
+fn player_program_that_exits_is_rejected() {
     let folder = Folder::new("programs");
     let program = |name: &str, script: &str| {
         let path = folder.put(name, format!("#!/bin/sh\n{script}\n").as_bytes());
@@ -283,7 +283,7 @@ fn a_program_that_does_not_stay_is_no_device() {
 }
 
 #[test]
-fn a_program_that_stands_still_keeps_nobody() {
+fn stalled_player_program_does_not_block_exit() {
     let folder = Folder::new("still");
     // It tells its number, and takes nothing.
     let number = folder.path("number");
@@ -319,7 +319,7 @@ fn a_program_that_stands_still_keeps_nobody() {
 }
 
 #[test]
-fn the_configuration_holds_and_its_mistakes_are_named() {
+fn config_applies_and_errors_are_reported() {
     let folder = Folder::new("config");
     let file = folder.put(
         "creel.toml",

@@ -22,7 +22,7 @@
 
 use super::operator::{BLOCK, Tone};
 use super::tables::{PERIOD, SIGN, SINE, VOLUME, Waveform};
-use crate::vector::{self, Loop};
+use crate::simd::{self, Loop};
 
 /// One value, 14 bits signed, for each frame of a block.
 pub type Values = [i16; BLOCK];
@@ -31,7 +31,7 @@ pub type Values = [i16; BLOCK];
 pub const CARRIERS: [u8; 8] = [8, 8, 8, 8, 0b1010, 0b1110, 0b1110, 0b1111];
 
 /// How a chip narrows an operator's value on its way to the sum.
-pub trait Width {
+pub trait OutputWidth {
     /// Bits dropped from each operator.
     const DROPPED: u32;
     /// The largest sum of a channel, where the chip limits it.
@@ -42,7 +42,7 @@ pub trait Width {
 #[derive(Clone)]
 pub struct FullWidth;
 
-impl Width for FullWidth {
+impl OutputWidth for FullWidth {
     const DROPPED: u32 = 0;
     const LIMIT: Option<i32> = None;
 }
@@ -51,7 +51,7 @@ impl Width for FullWidth {
 #[derive(Clone)]
 pub struct ThirteenBits;
 
-impl Width for ThirteenBits {
+impl OutputWidth for ThirteenBits {
     const DROPPED: u32 = 1;
     const LIMIT: Option<i32> = None;
 }
@@ -60,7 +60,7 @@ impl Width for ThirteenBits {
 #[derive(Clone)]
 pub struct NineBits;
 
-impl Width for NineBits {
+impl OutputWidth for NineBits {
     const DROPPED: u32 = 5;
     const LIMIT: Option<i32> = Some(256);
 }
@@ -101,7 +101,7 @@ impl Sums {
             [false, false] => return,
         };
         self.apart |= outputs != [true; 2];
-        vector::run(Addition {
+        simd::run(Addition {
             sums: &mut sums[..self.frames],
             values,
             shape,
@@ -112,7 +112,7 @@ impl Sums {
     #[inline(always)]
     pub fn write(&self, block: &mut [[i32; 2]], shape: impl Fn(i32) -> i32) {
         let sums = self;
-        vector::run(Output { sums, block, shape });
+        simd::run(Output { sums, block, shape });
     }
 }
 
@@ -176,14 +176,19 @@ pub struct Feedback {
 }
 
 /// Computes `frames` of operator 1 without feedback.
-pub fn plain(source: &Tone, frames: usize, out: &mut Values) {
+pub fn render_without_feedback(source: &Tone, frames: usize, out: &mut Values) {
     for (i, value) in out.iter_mut().enumerate().take(frames) {
         *value = tone(&SINE, source.phase[i], 0, source.attenuation[i]) as i16;
     }
 }
 
 /// Computes `frames` of several channels' operators 1 side by side.
-pub fn feedback(lanes: &mut [Feedback], sources: &[Tone], frames: usize, out: &mut [Values]) {
+pub fn render_feedback(
+    lanes: &mut [Feedback],
+    sources: &[Tone],
+    frames: usize,
+    out: &mut [Values],
+) {
     let mut at = 0;
     while at < lanes.len() {
         let lanes = &mut lanes[at..];
@@ -212,7 +217,7 @@ fn feedback_lanes<const LANES: usize>(
         sources.first_chunk(),
         out.first_chunk_mut(),
     ) {
-        vector::run(FeedBack {
+        simd::run(FeedBack {
             lanes,
             sources,
             frames,
@@ -263,7 +268,7 @@ impl<const LANES: usize> Loop for FeedBack<'_, LANES> {
 
 /// Computes `frames` of a channel from its first operator's values and the
 /// tones of the other three.
-pub fn connect<W: Width>(
+pub fn render_algorithm<W: OutputWidth>(
     algorithm: u8,
     first: &Values,
     others: [&Tone; 3],
@@ -271,14 +276,14 @@ pub fn connect<W: Width>(
     out: &mut Values,
 ) {
     #[cfg(target_arch = "x86_64")]
-    if super::wide::connect::<W>(algorithm, first, others, frames, out) {
+    if super::avx512::render_algorithm::<W>(algorithm, first, others, frames, out) {
         return;
     }
-    connect_one_by_one::<W>(algorithm, first, others, frames, out);
+    render_algorithm_scalar::<W>(algorithm, first, others, frames, out);
 }
 
-/// [`connect`] for any processor.
-fn connect_one_by_one<W: Width>(
+/// [`render_algorithm`] for any processor.
+fn render_algorithm_scalar<W: OutputWidth>(
     algorithm: u8,
     first: &Values,
     others: [&Tone; 3],
@@ -286,19 +291,19 @@ fn connect_one_by_one<W: Width>(
     out: &mut Values,
 ) {
     let kernel = match algorithm & 7 {
-        0 => connected::<0, W>,
-        1 => connected::<1, W>,
-        2 => connected::<2, W>,
-        3 => connected::<3, W>,
-        4 => connected::<4, W>,
-        5 => connected::<5, W>,
-        6 => connected::<6, W>,
-        _ => connected::<7, W>,
+        0 => output::<0, W>,
+        1 => output::<1, W>,
+        2 => output::<2, W>,
+        3 => output::<3, W>,
+        4 => output::<4, W>,
+        5 => output::<5, W>,
+        6 => output::<6, W>,
+        _ => output::<7, W>,
     };
     kernel(first, others, frames, out);
 }
 
-fn connected<const ALGORITHM: u8, W: Width>(
+fn output<const ALGORITHM: u8, W: OutputWidth>(
     first: &Values,
     others: [&Tone; 3],
     frames: usize,
@@ -372,17 +377,17 @@ pub fn route<const ALGORITHM: u8, T: Copy>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::chips::fm::tables::MAX_ATTENUATION;
     #[cfg(target_arch = "x86_64")]
-    use crate::chips::fm::wide;
+    use crate::chips::fm::avx512;
+    use crate::chips::fm::tables::MAX_ATTENUATION;
 
-    fn same<W: Width>(sources: [&Tone; 3], first: &Values) {
+    fn same<W: OutputWidth>(sources: [&Tone; 3], first: &Values) {
         for algorithm in 0..8 {
             for frames in [1, 31, 32, 33, BLOCK] {
                 let mut plain = [0; BLOCK];
-                connect_one_by_one::<W>(algorithm, first, sources, frames, &mut plain);
+                render_algorithm_scalar::<W>(algorithm, first, sources, frames, &mut plain);
                 #[cfg(target_arch = "x86_64")]
-                for any in wide::connect_by_each::<W>(algorithm, first, sources, frames) {
+                for any in avx512::render_with_each_kernel::<W>(algorithm, first, sources, frames) {
                     assert_eq!(any[..frames], plain[..frames], "{algorithm} {frames}");
                 }
             }
@@ -390,7 +395,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_the_processor_has_gives_the_bits_of_the_plain_loop() {
+    fn every_simd_kernel_matches_the_scalar_loop() {
         for seed in 0..200u32 {
             let noise = |n: usize| {
                 let mixed = (n as u32 + seed * 4096).wrapping_mul(0x9E37_79B9);

@@ -47,30 +47,30 @@ pub fn step(number: u32, octave: i32) -> u32 {
 }
 
 /// A step that is bent by some cents.
-pub fn bent(step: u64, cents: f64) -> u64 {
+pub fn detuned(step: u64, cents: f64) -> u64 {
     (step as f64 * (cents / 1200.0).exp2()) as u64
 }
 
 /// Where a place goes on that has come to an end of its sound.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub enum Turn {
+pub enum LoopMode {
     /// Nowhere: it stands.
     Stop,
     /// As far behind the other end as it went beyond this one.
     #[default]
-    Leap,
+    Forward,
     /// As far before this end as it went beyond it, the other way round.
-    Back,
+    PingPong,
 }
 
-impl Turn {
+impl LoopMode {
     /// By the bits that chips have for it: whether a sound loops, and to and fro.
     #[inline]
-    pub fn of(loops: bool, to_and_fro: bool) -> Turn {
+    pub fn of(loops: bool, to_and_fro: bool) -> LoopMode {
         match (loops, to_and_fro) {
-            (false, _) => Turn::Stop,
-            (true, false) => Turn::Leap,
-            (true, true) => Turn::Back,
+            (false, _) => LoopMode::Stop,
+            (true, false) => LoopMode::Forward,
+            (true, true) => LoopMode::PingPong,
         }
     }
 
@@ -79,10 +79,10 @@ impl Turn {
     #[inline]
     pub fn place(self, [start, end]: [i64; 2], over: i64, backwards: bool) -> i64 {
         match (self, backwards) {
-            (Turn::Stop, false) => end,
-            (Turn::Stop, true) => start,
-            (Turn::Leap, false) | (Turn::Back, true) => start + over,
-            (Turn::Leap, true) | (Turn::Back, false) => end - over,
+            (LoopMode::Stop, false) => end,
+            (LoopMode::Stop, true) => start,
+            (LoopMode::Forward, false) | (LoopMode::PingPong, true) => start + over,
+            (LoopMode::Forward, true) | (LoopMode::PingPong, false) => end - over,
         }
     }
 }
@@ -92,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn samples_are_read_as_they_lie() {
+    fn samples_decode_in_every_format() {
         let memory = [0x12, 0x34, 0x56, 0x80, 0x00];
         let byte = |at: u32| memory[at as usize];
         let read = |format: Format, at| format.sample(byte, 0, at);
@@ -103,29 +103,29 @@ mod tests {
     }
 
     #[test]
-    fn a_pitch_is_a_step() {
+    fn pitch_converts_to_phase_step() {
         assert_eq!(
             [step(0, 0), step(0, -3), step(512, 1)],
             [0x1_0000, 0x2000, 0x3_0000]
         );
-        assert_eq!(bent(0x1_0000, 1200.0), 0x2_0000);
+        assert_eq!(detuned(0x1_0000, 1200.0), 0x2_0000);
     }
 
     #[test]
-    fn places_stop_leap_and_turn() {
-        let place = |turn: Turn, backwards| turn.place([100, 200], 7, backwards);
+    fn loop_modes_stop_wrap_and_reverse() {
+        let place = |turn: LoopMode, backwards| turn.place([100, 200], 7, backwards);
         assert_eq!(
-            [false, true].map(|back| place(Turn::Stop, back)),
+            [false, true].map(|back| place(LoopMode::Stop, back)),
             [200, 100]
         );
         assert_eq!(
-            [false, true].map(|back| place(Turn::Leap, back)),
+            [false, true].map(|back| place(LoopMode::Forward, back)),
             [107, 193]
         );
         assert_eq!(
-            [false, true].map(|back| place(Turn::Back, back)),
+            [false, true].map(|back| place(LoopMode::PingPong, back)),
             [193, 107]
         );
-        assert_eq!(Turn::of(false, true), Turn::Stop);
+        assert_eq!(LoopMode::of(false, true), LoopMode::Stop);
     }
 }

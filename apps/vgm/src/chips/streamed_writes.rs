@@ -4,9 +4,9 @@
 
 /// A write, and the frame of a block before which it takes effect.
 #[derive(Debug, Clone, Copy)]
-pub struct Fed {
+pub struct StreamedWrite {
     /// No lower than that of the write before.
-    pub place: u32,
+    pub frame: u32,
     /// The register.
     pub reg: u16,
     /// The value.
@@ -15,20 +15,20 @@ pub struct Fed {
 
 /// Overwrites `out` with a chip's next frames, between which it takes these writes.
 #[inline]
-pub fn feed<C: ?Sized>(
+pub fn render_streamed<C: ?Sized>(
     chip: &mut C,
-    writes: &[Fed],
+    writes: &[StreamedWrite],
     out: &mut [[i32; 2]],
     (write, render): (impl Fn(&mut C, u16, u16), impl Fn(&mut C, &mut [[i32; 2]])),
 ) {
     let mut at = 0;
-    for fed in writes {
-        let place = fed.place as usize;
-        if place > at {
-            render(chip, &mut out[at..place]);
-            at = place;
+    for streamed in writes {
+        let frame = streamed.frame as usize;
+        if frame > at {
+            render(chip, &mut out[at..frame]);
+            at = frame;
         }
-        write(chip, fed.reg, fed.value);
+        write(chip, streamed.reg, streamed.value);
     }
     render(chip, &mut out[at..]);
 }

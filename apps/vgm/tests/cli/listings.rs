@@ -10,7 +10,7 @@ use crate::damaged::song_without_a_player;
 use crate::harness::*;
 
 #[test]
-fn info_tells_title_length_and_chips() {
+fn info_prints_title_length_and_chips() {
     let folder = Folder::new("info");
     let song = folder.put("song.vgz", demo::CARRIED[0].packed);
     let run = program()
@@ -30,7 +30,7 @@ fn info_tells_title_length_and_chips() {
 }
 
 #[test]
-fn info_takes_folders_and_writes_one_csv_header() {
+fn info_of_folders_writes_one_csv_header() {
     use creel_vgm::format::Gd3;
     let folder = Folder::new("folders");
     let mut song = small_song();
@@ -60,7 +60,7 @@ fn info_takes_folders_and_writes_one_csv_header() {
 }
 
 #[test]
-fn lines_are_json_alone() {
+fn lines_output_is_only_json() {
     let folder = Folder::new("lines");
     let song = folder.put("s.vgm", &small_song());
     let out = folder.path("out");
@@ -81,7 +81,7 @@ fn units(paths: &[&Path], output: &Path, flags: &[&str]) -> (Output, Vec<Value>)
 }
 
 #[test]
-fn units_tell_what_would_be_rendered_and_it_is() {
+fn units_match_what_render_does() {
     let folder = Folder::new("units");
     folder.put("in/a.vgm", &titled("Warp"));
     // Its header claims an hour, and its loop counts.
@@ -155,7 +155,7 @@ fn units_tell_what_would_be_rendered_and_it_is() {
 }
 
 #[test]
-fn chips_lists_what_is_played() {
+fn chips_lists_supported_chips() {
     let run = program().arg("chips").output().unwrap();
     assert_eq!(run.status.code(), Some(0), "{}", stderr(&run));
     let told = String::from_utf8_lossy(&run.stdout).into_owned();

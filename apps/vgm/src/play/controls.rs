@@ -1,5 +1,5 @@
 //! What the parts see of each other at any time, without waiting: the interface's switches and the
-//! sink's gauges. A word each; none orders another.
+//! sink's gauges. A word each; none commands another.
 
 use std::io;
 use std::sync::OnceLock;
@@ -7,15 +7,15 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering::Re
 
 use creel::channel::ring;
 
-use super::{Order, Repeat};
+use super::{Command, Repeat};
 use crate::render::TEMPO;
 
 /// What of the voices somebody looks at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Seeing {
+pub enum MeterMode {
     /// Nothing: nothing is made for it.
     #[default]
-    Nothing,
+    Off,
     /// Their levels and notes.
     Levels,
     /// Their waves, too.
@@ -23,39 +23,39 @@ pub enum Seeing {
 }
 
 /// Switches and gauges. All may be read and written from any thread; nothing blocks.
-pub struct Desk {
+pub struct PlayerControls {
     sample_rate: u32,
     paused: AtomicBool,
     /// The bits of an f32.
     volume: AtomicU32,
-    /// Blocks of earlier turns are not played. Written by the renderer.
-    turn: AtomicU64,
+    /// Blocks of earlier generations are not played. Written by the renderer.
+    generation: AtomicU64,
     /// The block that went to the device last, and the song's frame after it. Written by the sink.
     serial: AtomicU64,
     frame: AtomicU64,
-    gaps: AtomicU64,
-    gap_us: AtomicU64,
+    underruns: AtomicU64,
+    underrun_us: AtomicU64,
     /// The same of the device's own doing.
     stalls: AtomicU64,
     stall_us: AtomicU64,
     /// What the device holds that was not played yet, in frames.
-    held: AtomicU64,
-    lost: AtomicBool,
+    queued: AtomicU64,
+    device_lost: AtomicBool,
     /// Whether a long way through a song is being gone. Written by the renderer.
     seeking: AtomicBool,
     failure: OnceLock<io::Error>,
     ended: AtomicBool,
     /// Whether all of the queue went to the device. Written by the renderer.
-    played_out: AtomicBool,
+    drained: AtomicBool,
     /// Songs that could not be played.
     failed: AtomicU64,
     /// Which voices of the song under way are heard, a bit each.
-    voices: AtomicU64,
+    voice_mask: AtomicU64,
     played: AtomicU64,
-    /// From the last order to the first sound of its doing that went to the device.
-    answer_us: AtomicU64,
-    seeing: AtomicU8,
-    /// What was ordered last of what lasts.
+    /// From the last command to the first sound of its doing that went to the device.
+    command_latency_us: AtomicU64,
+    meter_mode: AtomicU8,
+    /// What was commanded last of what lasts.
     forever: AtomicBool,
     repeat: AtomicU8,
     shuffled: AtomicBool,
@@ -66,31 +66,31 @@ pub struct Desk {
     woken: ring::Receiver<()>,
 }
 
-impl Desk {
+impl PlayerControls {
     pub(super) fn new(sample_rate: u32) -> Self {
         let (wake, woken) = ring::channel(1);
-        Desk {
+        PlayerControls {
             sample_rate,
             paused: AtomicBool::new(false),
             volume: AtomicU32::new(1.0f32.to_bits()),
-            turn: AtomicU64::new(0),
+            generation: AtomicU64::new(0),
             serial: AtomicU64::new(0),
             frame: AtomicU64::new(0),
-            gaps: AtomicU64::new(0),
-            gap_us: AtomicU64::new(0),
+            underruns: AtomicU64::new(0),
+            underrun_us: AtomicU64::new(0),
             stalls: AtomicU64::new(0),
             stall_us: AtomicU64::new(0),
-            held: AtomicU64::new(0),
-            lost: AtomicBool::new(false),
+            queued: AtomicU64::new(0),
+            device_lost: AtomicBool::new(false),
             seeking: AtomicBool::new(false),
             failure: OnceLock::new(),
             ended: AtomicBool::new(false),
-            played_out: AtomicBool::new(false),
+            drained: AtomicBool::new(false),
             failed: AtomicU64::new(0),
-            voices: AtomicU64::new(u64::MAX),
+            voice_mask: AtomicU64::new(u64::MAX),
             played: AtomicU64::new(0),
-            answer_us: AtomicU64::new(0),
-            seeing: AtomicU8::new(0),
+            command_latency_us: AtomicU64::new(0),
+            meter_mode: AtomicU8::new(0),
             forever: AtomicBool::new(false),
             repeat: AtomicU8::new(0),
             shuffled: AtomicBool::new(false),
@@ -145,7 +145,7 @@ impl Desk {
 
     /// The song's frame that is heard now: what has gone to the device, less what that one holds.
     pub fn frame(&self) -> u64 {
-        let held = self.held.load(Relaxed);
+        let held = self.queued.load(Relaxed);
         self.frame.load(Relaxed).saturating_sub(held)
     }
 
@@ -156,23 +156,23 @@ impl Desk {
 
     /// How often the device ran dry although nobody asked for silence, and for how long in all, in
     /// microseconds.
-    pub fn gaps(&self) -> (u64, u64) {
-        (self.gaps.load(Relaxed), self.gap_us.load(Relaxed))
+    pub fn underruns(&self) -> (u64, u64) {
+        (self.underruns.load(Relaxed), self.underrun_us.load(Relaxed))
     }
 
     /// The same where sound was at hand and the device took none: a sound server that stands still, say.
-    pub fn stalls(&self) -> (u64, u64) {
+    pub fn device_stalls(&self) -> (u64, u64) {
         (self.stalls.load(Relaxed), self.stall_us.load(Relaxed))
     }
 
     /// What the device holds, in milliseconds.
-    pub fn held_ms(&self) -> u64 {
-        self.held.load(Relaxed) * 1000 / u64::from(self.sample_rate)
+    pub fn queued_ms(&self) -> u64 {
+        self.queued.load(Relaxed) * 1000 / u64::from(self.sample_rate)
     }
 
     /// Whether the device is gone and is being waited for.
-    pub fn is_lost(&self) -> bool {
-        self.lost.load(Relaxed)
+    pub fn is_device_lost(&self) -> bool {
+        self.device_lost.load(Relaxed)
     }
 
     /// Whether there is no sound because the place that was sought is far away.
@@ -180,27 +180,27 @@ impl Desk {
         self.seeking.load(Relaxed)
     }
 
-    /// How long it took from the last order that changes the sound until its first sound went to the
+    /// How long it took from the last command that changes the sound until its first sound went to the
     /// device, in microseconds.
-    pub fn answer_us(&self) -> u64 {
-        self.answer_us.load(Relaxed)
+    pub fn command_latency_us(&self) -> u64 {
+        self.command_latency_us.load(Relaxed)
     }
 
     /// Says what is looked at.
-    pub fn see(&self, seeing: Seeing) {
-        self.seeing.store(seeing as u8, Relaxed);
+    pub fn set_meter_mode(&self, seeing: MeterMode) {
+        self.meter_mode.store(seeing as u8, Relaxed);
     }
 
-    pub(super) fn seeing(&self) -> Seeing {
-        match self.seeing.load(Relaxed) {
-            0 => Seeing::Nothing,
-            1 => Seeing::Levels,
-            _ => Seeing::Waves,
+    pub(super) fn meter_mode(&self) -> MeterMode {
+        match self.meter_mode.load(Relaxed) {
+            0 => MeterMode::Off,
+            1 => MeterMode::Levels,
+            _ => MeterMode::Waves,
         }
     }
 
     /// Whether loops are played for ever.
-    pub fn is_forever(&self) -> bool {
+    pub fn loops_forever(&self) -> bool {
         self.forever.load(Relaxed)
     }
 
@@ -228,29 +228,29 @@ impl Desk {
         self.pitch.load(Relaxed)
     }
 
-    /// Takes down what an order changes for good.
-    pub(super) fn note(&self, order: Order) {
-        match order {
-            Order::LoopForever(forever) => self.forever.store(forever, Relaxed),
-            Order::Repeat(repeat) => self.repeat.store(repeat as u8, Relaxed),
-            Order::Shuffle(shuffled) => self.shuffled.store(shuffled, Relaxed),
-            Order::Tempo(tempo) => self.tempo.store(tempo, Relaxed),
-            Order::Pitch(pitch) => self.pitch.store(pitch, Relaxed),
+    /// Takes down what a command changes for good.
+    pub(super) fn apply(&self, command: Command) {
+        match command {
+            Command::LoopForever(forever) => self.forever.store(forever, Relaxed),
+            Command::Repeat(repeat) => self.repeat.store(repeat as u8, Relaxed),
+            Command::Shuffle(shuffled) => self.shuffled.store(shuffled, Relaxed),
+            Command::Tempo(tempo) => self.tempo.store(tempo, Relaxed),
+            Command::Pitch(pitch) => self.pitch.store(pitch, Relaxed),
             _ => {}
         }
     }
 
-    pub(super) fn set_answer(&self, us: u64) {
-        self.answer_us.store(us, Relaxed);
+    pub(super) fn set_command_latency(&self, us: u64) {
+        self.command_latency_us.store(us, Relaxed);
     }
 
     /// Whether the queue is at its end, and all of it went to the device.
-    pub fn is_played_out(&self) -> bool {
-        self.played_out.load(Relaxed)
+    pub fn is_drained(&self) -> bool {
+        self.drained.load(Relaxed)
     }
 
-    pub(super) fn set_played_out(&self, played_out: bool) {
-        self.played_out.store(played_out, Relaxed);
+    pub(super) fn set_drained(&self, played_out: bool) {
+        self.drained.store(played_out, Relaxed);
     }
 
     /// How many songs could not be played.
@@ -263,12 +263,12 @@ impl Desk {
     }
 
     /// Which voices of the song under way are heard, a bit each; at once, in a pause, too.
-    pub fn heard(&self) -> u64 {
-        self.voices.load(Relaxed)
+    pub fn voice_mask(&self) -> u64 {
+        self.voice_mask.load(Relaxed)
     }
 
-    pub(super) fn set_heard(&self, voices: u64) {
-        self.voices.store(voices, Relaxed);
+    pub(super) fn set_voice_mask(&self, voices: u64) {
+        self.voice_mask.store(voices, Relaxed);
     }
 
     /// Whether the renderer has ended.
@@ -291,15 +291,15 @@ impl Desk {
         self.wake();
     }
 
-    pub(super) fn turn(&self) -> u64 {
-        self.turn.load(Relaxed)
+    pub(super) fn generation(&self) -> u64 {
+        self.generation.load(Relaxed)
     }
 
-    /// Begins another turn.
-    pub(super) fn next_turn(&self) -> u64 {
-        let turn = self.turn.fetch_add(1, Relaxed) + 1;
+    /// Begins another generation.
+    pub(super) fn next_generation(&self) -> u64 {
+        let generation = self.generation.fetch_add(1, Relaxed) + 1;
         self.wake();
-        turn
+        generation
     }
 
     /// The song's frame that follows what has gone to the device.
@@ -308,23 +308,23 @@ impl Desk {
     }
 
     /// Blocks from `serial` on will follow what is at `frame` of a song.
-    pub(super) fn set_place(&self, serial: u64, frame: u64) {
+    pub(super) fn set_position(&self, serial: u64, frame: u64) {
         self.serial.store(serial, Relaxed);
         self.frame.store(frame, Relaxed);
     }
 
-    pub(super) fn set_held(&self, frames: usize) {
-        self.held.store(frames as u64, Relaxed);
+    pub(super) fn set_queued(&self, frames: usize) {
+        self.queued.store(frames as u64, Relaxed);
     }
 
     pub(super) fn add_played(&self, frames: usize) {
         self.played.fetch_add(frames as u64, Relaxed);
     }
 
-    pub(super) fn add_gap(&self, us: u64, is_stall: bool) {
+    pub(super) fn add_underrun(&self, us: u64, is_stall: bool) {
         let (count, time) = match is_stall {
             true => (&self.stalls, &self.stall_us),
-            false => (&self.gaps, &self.gap_us),
+            false => (&self.underruns, &self.underrun_us),
         };
         count.fetch_add(1, Relaxed);
         time.fetch_add(us, Relaxed);
@@ -334,7 +334,7 @@ impl Desk {
         self.seeking.store(seeking, Relaxed);
     }
 
-    pub(super) fn set_lost(&self, lost: bool) {
-        self.lost.store(lost, Relaxed);
+    pub(super) fn set_device_lost(&self, lost: bool) {
+        self.device_lost.store(lost, Relaxed);
     }
 }

@@ -5,7 +5,7 @@
 //!
 //! Left out on purpose: table lookups by gathers, which made a whole song half as slow again as one
 //! load after the other (measured on a Cascade Lake); the FM's tables fit the registers of AVX-512,
-//! see `chips/fm/wide.rs`.
+//! see `chips/fm/avx512.rs`.
 
 /// A loop to be compiled twice. Its `run` is to be `#[inline(always)]`.
 pub trait Loop {
@@ -154,7 +154,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn products_are_the_same_however_they_are_computed() {
+    fn avx2_products_match_scalar() {
         let noise = |n: usize| ((n as u32).wrapping_mul(0x9E37_79B9) >> 16) as u16 as i16;
         let rows: Vec<[i16; 32]> = (0..11)
             .map(|row| std::array::from_fn(|n| noise(32 * row + n) >> 2))

@@ -2,7 +2,7 @@
 //!
 //! A chip of square waves says *when* a level changes, in ticks of a clock far
 //! above the output rate, and by how much. Ticking it and filtering the result
-//! costs time on every tick; [`Edges`] instead adds one band-limited step (a
+//! costs time on every tick; [`Blep`] instead adds one band-limited step (a
 //! BLEP) to the output for every change and does nothing in between.
 //!
 //! A step is kept as the difference it makes from frame to frame: a windowed
@@ -25,13 +25,13 @@ use std::sync::OnceLock;
 use crate::chips::Rate;
 
 /// Length of a kernel in output frames.
-const TAPS: usize = 2 * REACH + 2;
+const KERNEL_FRAMES: usize = 2 * HALF_KERNEL + 2;
 
 /// How many frames the output lies behind the steps: half a kernel.
-pub const DELAY: usize = REACH;
+pub const LATENCY_FRAMES: usize = HALF_KERNEL;
 
 /// Frames that a step spreads to each side.
-const REACH: usize = 7;
+const HALF_KERNEL: usize = 7;
 
 /// Places within a frame at which the kernel is tabulated.
 const PHASES: usize = 64;
@@ -41,39 +41,39 @@ const ONE: i32 = 1 << UNIT_BITS;
 const UNIT_BITS: u32 = 14;
 
 /// Fraction bits of a place in frames.
-const PLACE_BITS: u32 = 56;
+const FRACTION_BITS: u32 = 56;
 
 /// One side (left, right or mono) of a sum of steps.
 ///
 /// ```
 /// use creel_vgm::chips::Rate;
-/// use creel_vgm::edges::{DELAY, Edges};
+/// use creel_vgm::blep::{Blep, LATENCY_FRAMES};
 ///
 /// // Ticks at 250 kHz, frames at 44.1 kHz.
-/// let mut edges = Edges::new(Rate { frames: 250_000, seconds: 1 }, 44_100);
-/// edges.step(1_000, 500);
+/// let mut blep = Blep::new(Rate { frames: 250_000, seconds: 1 }, 44_100);
+/// blep.step(1_000, 500);
 /// let mut frames = [0; 300];
-/// edges.read(&mut frames);
-/// let at = 1_000 * 441 / 2_500 + DELAY;
-/// assert_eq!(frames[at - DELAY], 0);
-/// assert_eq!(frames[at + DELAY + 1], 500);
+/// blep.read(&mut frames);
+/// let at = 1_000 * 441 / 2_500 + LATENCY_FRAMES;
+/// assert_eq!(frames[at - LATENCY_FRAMES], 0);
+/// assert_eq!(frames[at + LATENCY_FRAMES + 1], 500);
 /// ```
 #[derive(Clone, Debug)]
-pub struct Edges {
+pub struct Blep {
     kernels: &'static Kernels,
-    /// Output frames a tick, with [`PLACE_BITS`] fraction bits.
+    /// Output frames a tick, with [`FRACTION_BITS`] fraction bits.
     frames_a_tick: u64,
     /// The tick that the offsets given to `step` count from.
     tick: u64,
     /// The frame that `differences[0]` belongs to.
     frame: u64,
     /// From frame to frame, times [`ONE`].
-    differences: Vec<i32>,
+    deltas: Vec<i32>,
     /// The sum of all differences read so far, modulo 2^32.
     sum: i32,
 }
 
-impl Edges {
+impl Blep {
     /// Silence, for steps placed in `ticks` and frames of `output_hz`.
     ///
     /// # Panics
@@ -84,7 +84,7 @@ impl Edges {
             ticks.frames > 0 && ticks.seconds > 0 && output_hz > 0,
             "rates are above 0"
         );
-        let frames = (u128::from(output_hz) * u128::from(ticks.seconds)) << PLACE_BITS;
+        let frames = (u128::from(output_hz) * u128::from(ticks.seconds)) << FRACTION_BITS;
         let frames_a_tick = frames / u128::from(ticks.frames);
         let frames_a_tick = u64::try_from(frames_a_tick).expect("output below 256 × ticks");
         Self {
@@ -92,7 +92,7 @@ impl Edges {
             frames_a_tick,
             tick: 0,
             frame: 0,
-            differences: Vec::new(),
+            deltas: Vec::new(),
             sum: 0,
         }
     }
@@ -104,9 +104,9 @@ impl Edges {
 
     /// Where a step lies: a frame that is held, a phase, and how far beyond that.
     fn locate(&self, offset: u32) -> (usize, usize, i32) {
-        let place = self.place(self.tick + u64::from(offset));
-        let start = ((place >> PLACE_BITS) as u64 - self.frame) as usize;
-        let within = (place >> (PLACE_BITS - 16)) as usize & 0xffff;
+        let place = self.fraction(self.tick + u64::from(offset));
+        let start = ((place >> FRACTION_BITS) as u64 - self.frame) as usize;
+        let within = (place >> (FRACTION_BITS - 16)) as usize & 0xffff;
         (start, within >> 10, (within & 0x3ff) as i32)
     }
 
@@ -115,11 +115,11 @@ impl Edges {
         let later = (delta * between) >> 10;
         let (now, later) = ((delta - later) as i16, later as i16);
         let rows = (&self.kernels[phase], &self.kernels[phase + 1]);
-        if self.differences.len() < start + TAPS {
-            self.grow(start);
+        if self.deltas.len() < start + KERNEL_FRAMES {
+            self.reserve(start);
         }
-        let window = self.differences[start..]
-            .first_chunk_mut::<TAPS>()
+        let window = self.deltas[start..]
+            .first_chunk_mut::<KERNEL_FRAMES>()
             .expect("room was made");
         // A copy, so that the compiler knows that nothing overlaps and uses vectors.
         let mut sums = *window;
@@ -149,52 +149,52 @@ impl Edges {
     /// mean below 0.6 of the output rate.
     pub fn inaudible_half_period(&self) -> u32 {
         // tick rate / (2 h) >= 0.6 output rate, that is h <= ticks a frame / 1.2
-        let ticks_a_frame = (1u128 << PLACE_BITS) / u128::from(self.frames_a_tick);
+        let ticks_a_frame = (1u128 << FRACTION_BITS) / u128::from(self.frames_a_tick);
         (ticks_a_frame * 5 / 6) as u32
     }
 
     /// The first tick that falls on output frame `frame` or after it.
     pub fn tick_of_frame(&self, frame: u64) -> u64 {
-        let place = u128::from(frame) << PLACE_BITS;
+        let place = u128::from(frame) << FRACTION_BITS;
         place.div_ceil(u128::from(self.frames_a_tick)) as u64
     }
 
-    /// Writes the next frames, [`DELAY`] frames behind the steps.
+    /// Writes the next frames, [`LATENCY_FRAMES`] frames behind the steps.
     ///
     /// All steps before the first tick of the frame after the last one wanted
     /// must have been given; later ones may have been.
     pub fn read(&mut self, out: &mut [i32]) {
-        if self.differences.len() < out.len() {
-            self.grow(out.len());
+        if self.deltas.len() < out.len() {
+            self.reserve(out.len());
         }
-        for (frame, difference) in out.iter_mut().zip(&self.differences) {
+        for (frame, difference) in out.iter_mut().zip(&self.deltas) {
             self.sum = self.sum.wrapping_add(*difference);
             *frame = (self.sum + ONE / 2) >> UNIT_BITS;
         }
-        let rest = self.differences.len() - out.len();
-        self.differences.copy_within(out.len().., 0);
-        self.differences[rest..].fill(0);
+        let rest = self.deltas.len() - out.len();
+        self.deltas.copy_within(out.len().., 0);
+        self.deltas[rest..].fill(0);
         self.frame += out.len() as u64;
     }
 
     /// Silence at the same place in time.
-    fn silent(&self) -> Self {
+    fn silent_at_same_time(&self) -> Self {
         Self {
-            differences: Vec::new(),
+            deltas: Vec::new(),
             sum: 0,
             ..*self
         }
     }
 
-    fn place(&self, tick: u64) -> u128 {
+    fn fraction(&self, tick: u64) -> u128 {
         u128::from(tick) * u128::from(self.frames_a_tick)
     }
 
     /// Makes room for a step on frame `start` from now.
     #[cold]
-    fn grow(&mut self, start: usize) {
-        self.differences
-            .resize((start + TAPS).next_power_of_two(), 0);
+    fn reserve(&mut self, start: usize) {
+        self.deltas
+            .resize((start + KERNEL_FRAMES).next_power_of_two(), 0);
     }
 }
 
@@ -234,25 +234,25 @@ impl Sides {
     }
 }
 
-/// Two sides of [`Edges`]: what both sides share is kept once, and a side of
+/// Two sides of [`Blep`]: what both sides share is kept once, and a side of
 /// its own costs nothing until its first step.
 #[derive(Clone, Debug)]
-pub struct StereoEdges {
-    both: Edges,
-    left: Option<Box<Edges>>,
-    right: Option<Box<Edges>>,
+pub struct StereoBlep {
+    both: Blep,
+    left: Option<Box<Blep>>,
+    right: Option<Box<Blep>>,
     block: Vec<i32>,
 }
 
-impl StereoEdges {
-    /// Silence, as [`Edges::new`].
+impl StereoBlep {
+    /// Silence, as [`Blep::new`].
     ///
     /// # Panics
     ///
-    /// As [`Edges::new`].
+    /// As [`Blep::new`].
     pub fn new(ticks: Rate, output_hz: u32) -> Self {
         Self {
-            both: Edges::new(ticks, output_hz),
+            both: Blep::new(ticks, output_hz),
             left: None,
             right: None,
             block: Vec::new(),
@@ -260,7 +260,7 @@ impl StereoEdges {
     }
 
     /// The side they have in common: for its clock, and for mono chips.
-    pub fn both(&mut self) -> &mut Edges {
+    pub fn both(&mut self) -> &mut Blep {
         &mut self.both
     }
 
@@ -272,7 +272,7 @@ impl StereoEdges {
             Sides::Left => &mut self.left,
             Sides::Right => &mut self.right,
         };
-        side.get_or_insert_with(|| Box::new(self.both.silent()))
+        side.get_or_insert_with(|| Box::new(self.both.silent_at_same_time()))
             .step(offset, delta);
     }
 
@@ -281,7 +281,7 @@ impl StereoEdges {
         let place = self.both.locate(offset);
         for (side, delta) in [&mut self.left, &mut self.right].into_iter().zip(deltas) {
             if delta != 0 {
-                side.get_or_insert_with(|| Box::new(self.both.silent()))
+                side.get_or_insert_with(|| Box::new(self.both.silent_at_same_time()))
                     .step_at(place, delta);
             }
         }
@@ -295,7 +295,7 @@ impl StereoEdges {
         }
     }
 
-    /// Writes the next stereo frames, as [`Edges::read`].
+    /// Writes the next stereo frames, as [`Blep::read`].
     pub fn read(&mut self, out: &mut [[i32; 2]]) {
         self.block.resize(out.len(), 0);
         self.both.read(&mut self.block);
@@ -313,7 +313,7 @@ impl StereoEdges {
 }
 
 /// The differences a step makes, for each 64th of a frame it may lie after one.
-type Kernels = [[i16; TAPS]; PHASES + 1];
+type Kernels = [[i16; KERNEL_FRAMES]; PHASES + 1];
 
 fn kernels() -> &'static Kernels {
     static KERNELS: OnceLock<Kernels> = OnceLock::new();
@@ -325,7 +325,7 @@ fn kernels() -> &'static Kernels {
 
 /// The kernel for a step `phase` 64ths of a frame after a frame, which sums to
 /// [`ONE`] exactly: what rounding left over goes to the largest tap.
-fn kernel_row(steps: &[f64], phase: usize) -> [i16; TAPS] {
+fn kernel_row(steps: &[f64], phase: usize) -> [i16; KERNEL_FRAMES] {
     let level = |frames: usize| {
         let at = (frames * PHASES).saturating_sub(phase).min(steps.len() - 1);
         (steps[at] * f64::from(ONE)).round() as i32
@@ -338,10 +338,10 @@ fn kernel_row(steps: &[f64], phase: usize) -> [i16; TAPS] {
 /// [`REACH`] frames before it to as many after it, at every 64th of a frame:
 /// the integral (by Simpson's rule) of a windowed sinc.
 fn smooth_step() -> Vec<f64> {
-    let places = 2 * REACH * PHASES;
+    let places = 2 * HALF_KERNEL * PHASES;
     let impulse = |half: usize| {
-        let x = half as f64 / (2 * PHASES) as f64 - REACH as f64;
-        sinc(x) * kaiser(x / REACH as f64)
+        let x = half as f64 / (2 * PHASES) as f64 - HALF_KERNEL as f64;
+        sinc(x) * kaiser(x / HALF_KERNEL as f64)
     };
     let mut sum = 0.0;
     let mut step = vec![0.0];

@@ -8,28 +8,20 @@
 
 use super::ay8910::Ay8910;
 use super::drums;
-use super::edge_chip::EdgeChip;
 use super::es5503::Es5503;
 use super::fm::opn::Prescaler;
 use super::frame_chip::FrameChip;
-use super::game_boy::GameBoy;
-use super::huc6280::Huc6280;
-use super::k007232::K007232;
-use super::k051649::K051649;
+use super::info::Create;
 use super::levels;
-use super::mikey::Mikey;
 use super::msm5205::Msm5205;
-use super::nes::Nes;
 use super::nes::fds::Fds;
 use super::okim6258::Okim6258;
 use super::pcm;
-use super::pokey::Pokey;
-use super::saa1099::Saa1099;
+use super::registry;
 use super::sn76489::{Sn76489, Variant};
 use super::square_chip::{SquareChip, SsgClock};
+use super::step_chip::StepChip;
 use super::voices;
-use super::vsu::Vsu;
-use super::wonderswan::WonderSwan;
 use super::y8950::Y8950;
 use super::ym2151::Ym2151;
 use super::ym2203::Ym2203;
@@ -56,7 +48,7 @@ pub enum Part {
 
 impl Part {
     /// Which of its chip's lanes it hears.
-    pub fn hears(&self) -> [bool; LANES] {
+    pub fn lanes(&self) -> [bool; LANES] {
         match self {
             Part::Frames(chip, _) => match chip.lane() {
                 0 => [true, chip.has_data_lane()],
@@ -106,7 +98,7 @@ pub fn parts(song: &Song) -> Result<Vec<(Instance, Part)>> {
 /// The chips that a song has and writes to, but that cannot be played, in its order.
 ///
 /// ```
-/// use creel_vgm::{chips::set::missing, demo::CARRIED, format::Song};
+/// use creel_vgm::{chips::factory::missing, demo::CARRIED, format::Song};
 ///
 /// let song = Song::parse(CARRIED[0].packed.to_vec())?;
 /// assert!(missing(&song).is_empty());
@@ -132,38 +124,13 @@ fn no_chip(song: &Song) -> Error {
 /// About how long a chip takes to render a frame, in ns: for putting songs in order alone.
 ///
 /// Source: the carried songs, 2.5 GHz Cascade Lake.
-pub fn frame_ns(chip: ChipId) -> u64 {
-    match chip {
-        ChipId::Sn76489 | ChipId::Ay8910 => 16,
-        ChipId::Okim6258 | ChipId::Msm5205 | ChipId::K007232 => 20,
-        ChipId::GameBoy
-        | ChipId::NesApu
-        | ChipId::K051649
-        | ChipId::Huc6280
-        | ChipId::Pokey
-        | ChipId::WonderSwan
-        | ChipId::Vsu
-        | ChipId::Saa1099
-        | ChipId::Mikey => 30,
-        ChipId::Ymz280b | ChipId::Es5503 => 50,
-        ChipId::Ym2203 => 60,
-        ChipId::Ym2413 => 95,
-        ChipId::Ym3526 | ChipId::Ym3812 | ChipId::Ymf262 => 100,
-        ChipId::Ym2610 | ChipId::Ym2612 => 115,
-        ChipId::Y8950 | ChipId::Ym2608 | ChipId::Ym2151 => 125,
-        // Of samples: a few ns a voice that plays.
-        ChipId::Okim6295 | ChipId::Upd7759 | ChipId::Pwm | ChipId::Ga20 => 15,
-        ChipId::SegaPcm | ChipId::Rf5c68 | ChipId::Rf5c164 | ChipId::K053260 => 25,
-        ChipId::K054539 | ChipId::C140 | ChipId::X1010 => 40,
-        ChipId::Qsound | ChipId::C352 | ChipId::Es5506 | ChipId::MultiPcm | ChipId::Ics2115 => 80,
-        ChipId::Scsp | ChipId::Ymf278b | ChipId::Ymf271 => 120,
-        _ => 0,
-    }
+pub fn render_cost_ns(chip: ChipId) -> u64 {
+    registry::of(chip).map_or(0, |info| info.cost_ns)
 }
 
 /// Clocks that a chip can be asked to run at, in Hz: from a tenth of the slowest in use to more
 /// than the fastest. Outside, time would stand still or a second take minutes.
-fn clocks_hz(chip: ChipId) -> std::ops::RangeInclusive<u32> {
+fn clock_range_hz(chip: ChipId) -> std::ops::RangeInclusive<u32> {
     match chip {
         // Songs give their native rates.
         ChipId::C140 | ChipId::Scsp => 4_000..=40_000_000,
@@ -198,7 +165,7 @@ fn chip_parts(header: &Header, instance: Instance) -> Result<Vec<Part>> {
                 frames.set_sides([!instance.second, instance.second]);
             }
             parts.extend(frames.map(|frames| Part::Frames(frames, level)));
-            let steps = edge_chip(chip, clock_hz).map(SquareChip::Steps);
+            let steps = step_chip(chip, clock_hz).map(SquareChip::Steps);
             parts.extend(steps.map(|steps| Part::Squares(steps, 0, level)));
             if chip == ChipId::NesApu && header.is_variant(chip) {
                 let fds = SquareChip::Steps(Box::new(Fds::new(clock_hz)));
@@ -212,7 +179,7 @@ fn chip_parts(header: &Header, instance: Instance) -> Result<Vec<Part>> {
         parts.push(Part::Frames(FrameChip::Ymf262(Box::new(fm)), level));
     }
     parts.extend(ssg(header, instance, clock_hz));
-    if !parts.is_empty() && !clocks_hz(chip).contains(&clock_hz) {
+    if !parts.is_empty() && !clock_range_hz(chip).contains(&clock_hz) {
         let reason = format!("the {} cannot run at {clock_hz} Hz", header.name(chip));
         return Err(Error::malformed(chip.clock_offset(), reason));
     }
@@ -230,7 +197,7 @@ fn frame_chip(header: &Header, chip: ChipId, clock_hz: u32) -> Option<FrameChip>
             let mut chip = Ym2608::new(clock_hz);
             let drums = drums::rom();
             let all = 0..drums.len();
-            chip.rhythm_rom_mut().take_in(0, drums, all);
+            chip.rhythm_rom_mut().add_block(0, drums, all);
             FrameChip::Ym2608(Box::new(chip))
         }
         ChipId::Ym2610 if variant => FrameChip::Ym2610(Box::new(Ym2610::new_b(clock_hz))),
@@ -248,25 +215,19 @@ fn frame_chip(header: &Header, chip: ChipId, clock_hz: u32) -> Option<FrameChip>
             FrameChip::Msm5205(Box::new(Msm5205::new(clock_hz, header.byte(0xD7), variant)))
         }
         ChipId::Ymz280b => FrameChip::Ymz280b(Box::new(Ymz280b::new(clock_hz))),
-        _ => FrameChip::Pcm(pcm::of_song(header, chip, clock_hz)?),
+        _ => match &registry::of(chip)?.create {
+            Create::Samples(create) => FrameChip::Pcm(create(header, clock_hz)),
+            _ => return None,
+        },
     })
 }
 
 /// A chip that says its output as steps.
-fn edge_chip(chip: ChipId, clock_hz: u32) -> Option<Box<dyn EdgeChip>> {
-    Some(match chip {
-        ChipId::GameBoy => Box::new(GameBoy::new(clock_hz)),
-        ChipId::NesApu => Box::new(Nes::new(clock_hz)),
-        ChipId::K051649 => Box::new(K051649::new(clock_hz)),
-        ChipId::Huc6280 => Box::new(Huc6280::new(clock_hz)),
-        ChipId::Pokey => Box::new(Pokey::new(clock_hz)),
-        ChipId::WonderSwan => Box::new(WonderSwan::new(clock_hz)),
-        ChipId::Vsu => Box::new(Vsu::new(clock_hz)),
-        ChipId::Saa1099 => Box::new(Saa1099::new(clock_hz)),
-        ChipId::Mikey => Box::new(Mikey::new(clock_hz)),
-        ChipId::K007232 => Box::new(K007232::new(clock_hz)),
-        _ => return None,
-    })
+fn step_chip(chip: ChipId, clock_hz: u32) -> Option<Box<dyn StepChip>> {
+    match &registry::of(chip)?.create {
+        Create::Steps(create) => Some(create(clock_hz)),
+        _ => None,
+    }
 }
 
 /// The SSG of an OPN chip.
@@ -300,11 +261,11 @@ fn sn76489_variant(header: &Header) -> Variant {
 
 #[cfg(test)]
 mod tests {
-    use super::super::checked;
+
     use super::*;
 
     #[test]
-    fn every_chip_that_is_played_is_listed_and_no_other() {
+    fn exactly_the_supported_chips_are_listed() {
         for chip in ChipId::all() {
             let mut song = vec![0; 0x101];
             song[..4].copy_from_slice(b"Vgm ");
@@ -314,9 +275,9 @@ mod tests {
             let header = Header::parse(&song).unwrap();
             let second = false;
             let parts = chip_parts(&header, Instance { chip, second }).unwrap();
-            let listed = checked::of(chip).is_some();
+            let listed = registry::of(chip).is_some();
             assert_eq!(!parts.is_empty(), listed, "{}", chip.name());
-            assert_eq!(frame_ns(chip) > 0, listed, "{}", chip.name());
+            assert_eq!(render_cost_ns(chip) > 0, listed, "{}", chip.name());
         }
     }
 }

@@ -17,15 +17,15 @@ use zbus::connection::socket::{ReadHalf, Socket, Split, WriteHalf};
 
 /// A connection to a bus.
 #[derive(Clone)]
-pub struct Line(Arc<UnixStream>);
+pub struct BusSocket(Arc<UnixStream>);
 
-impl Line {
+impl BusSocket {
     /// Connects to the session's bus. Does not wait for longer than a local socket takes.
     ///
     /// # Errors
     ///
     /// If there is none, or it is on no Unix socket.
-    pub fn to_session() -> io::Result<Line> {
+    pub fn to_session() -> io::Result<BusSocket> {
         let address = Address::session().map_err(io::Error::other)?;
         let Transport::Unix(unix) = address.transport() else {
             return Err(io::ErrorKind::Unsupported.into());
@@ -37,34 +37,34 @@ impl Line {
             _ => return Err(io::ErrorKind::Unsupported.into()),
         };
         let stream = StdStream::connect_addr(&address)?;
-        Ok(Line(Arc::new(UnixStream::from_std(stream)?)))
+        Ok(BusSocket(Arc::new(UnixStream::from_std(stream)?)))
     }
 }
 
-impl fmt::Debug for Line {
+impl fmt::Debug for BusSocket {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Line")
     }
 }
 
-impl Socket for Line {
-    type ReadHalf = Line;
-    type WriteHalf = Line;
+impl Socket for BusSocket {
+    type ReadHalf = BusSocket;
+    type WriteHalf = BusSocket;
 
-    fn split(self) -> Split<Line, Line> {
+    fn split(self) -> Split<BusSocket, BusSocket> {
         Split::new(self.clone(), self)
     }
 }
 
 #[async_trait]
-impl ReadHalf for Line {
+impl ReadHalf for BusSocket {
     async fn recvmsg(&mut self, bytes: &mut [u8]) -> io::Result<(usize, Vec<OwnedFd>)> {
         Ok((self.0.read(bytes).await?, Vec::new()))
     }
 }
 
 #[async_trait]
-impl WriteHalf for Line {
+impl WriteHalf for BusSocket {
     async fn sendmsg(&mut self, bytes: &[u8], fds: &[BorrowedFd<'_>]) -> io::Result<usize> {
         if !fds.is_empty() {
             return Err(io::ErrorKind::InvalidInput.into());

@@ -14,7 +14,7 @@
 //!
 //! Source: YM3812 and YMF262 application manuals.
 
-use crate::chips::fm::connect::{Feedback, tone};
+use crate::chips::fm::algorithms::{Feedback, tone};
 use crate::chips::fm::operator::{BLOCK, Tone};
 use crate::chips::fm::tables::Waveform;
 
@@ -72,7 +72,13 @@ pub struct Lane {
 }
 
 /// Computes the frames from `from` to `frames` of an operator 1 without feedback.
-pub fn plain(lane: &Lane, source: &Tone, from: usize, frames: usize, out: &mut First) {
+pub fn render_without_feedback(
+    lane: &Lane,
+    source: &Tone,
+    from: usize,
+    frames: usize,
+    out: &mut First,
+) {
     out.0[0] = lane.feedback.last[0];
     for i in from..frames.min(BLOCK) {
         out.0[i + 1] = tone(lane.wave, source.phase[i], 0, source.attenuation[i]) as i16;
@@ -80,7 +86,7 @@ pub fn plain(lane: &Lane, source: &Tone, from: usize, frames: usize, out: &mut F
 }
 
 /// Computes `frames` of several operators 1 with feedback side by side.
-pub fn feedback(lanes: &[Lane], sources: &[Tone], frames: usize, out: &mut [First]) {
+pub fn render_feedback(lanes: &[Lane], sources: &[Tone], frames: usize, out: &mut [First]) {
     let mut at = 0;
     while at < lanes.len() {
         let (lanes, sources, out) = (&lanes[at..], &sources[at..], &mut out[at..]);
@@ -123,8 +129,8 @@ fn feedback_lanes<const LANES: usize>(
     LANES
 }
 
-/// Computes `frames` of operator 2 modulated by `first`, or added to it.
-pub fn pair<F: Family>(
+/// Computes `frames` of operator 2 modulated by `realtime`, or added to it.
+pub fn render_pair<F: Family>(
     additive: bool,
     first: &Values,
     (wave, second): (&Waveform, &Tone),
@@ -152,7 +158,7 @@ pub fn pair<F: Family>(
 
 /// Computes `frames` of a channel of four from its first operator's values and
 /// the others' waveforms and tones.
-pub fn four<F: Family>(
+pub fn render_four<F: Family>(
     algorithm: u8,
     first: &Values,
     others: [(&Waveform, &Tone); 3],

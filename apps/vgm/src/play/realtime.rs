@@ -13,15 +13,15 @@
 const NICE: i32 = -11;
 /// Low among the real-time classes: sound servers come before it.
 #[cfg(target_os = "linux")]
-const PRIORITY: i32 = 5;
+const REALTIME_PRIORITY: i32 = 5;
 
 /// Lets the calling thread come before others, as far as the user may ask for that: as root, or by a
 /// limit (`rtprio`, `nice`) that distributions give the group `audio`.
 ///
 /// One that has other work, too, gets no real-time class: it could keep a core from all others.
 #[cfg(target_os = "linux")]
-pub(super) fn come_first(is_alone: bool) {
-    if !(is_alone && is_real_time()) {
+pub(super) fn raise_priority(is_alone: bool) {
+    if !(is_alone && set_realtime_class()) {
         // Of no process in particular is this thread alone, on Linux.
         let _ = rustix::process::setpriority_process(None, NICE);
     }
@@ -32,10 +32,10 @@ pub(super) fn come_first(_is_alone: bool) {}
 
 /// Asks for a real-time class; whether it was given. Programs that this thread starts are as others.
 #[cfg(target_os = "linux")]
-fn is_real_time() -> bool {
+fn set_realtime_class() -> bool {
     let policy = libc::SCHED_RR | libc::SCHED_RESET_ON_FORK;
     let wish = libc::sched_param {
-        sched_priority: PRIORITY,
+        sched_priority: REALTIME_PRIORITY,
     };
     // SAFETY: 0 is the calling thread, and the wish is only read.
     #[expect(unsafe_code, reason = "a call of the system's")]
@@ -54,14 +54,14 @@ mod tests {
 
     fn after(is_alone: bool) -> (i32, i32) {
         let asked = std::thread::spawn(move || {
-            super::come_first(is_alone);
+            super::raise_priority(is_alone);
             class()
         });
         asked.join().unwrap()
     }
 
     #[test]
-    fn only_one_that_is_alone_gets_a_real_time_class() {
+    fn only_a_dedicated_thread_gets_a_realtime_class() {
         let before = class();
         let (nice, shared) = after(false);
         assert!(shared == libc::SCHED_OTHER && nice <= before.0);

@@ -3,18 +3,18 @@
 use std::io::{self, Write};
 
 /// Says something on stderr; who has closed it has heard enough.
-pub fn tell(text: &str) {
-    line(&format!("creel-vgm: {text}"));
+pub fn report(text: &str) {
+    write_line(&format!("creel-vgm: {text}"));
 }
 
 /// Writes a line to stderr, as it is.
-pub fn line(text: &str) {
+pub fn write_line(text: &str) {
     let _ = writeln!(io::stderr(), "{text}");
 }
 
 /// The text with its control characters written as escapes: a tag or a file's name must not move
 /// the cursor, nor break a line.
-pub fn plain(text: &str) -> String {
+pub fn escape_control(text: &str) -> String {
     let mut plain = String::with_capacity(text.len());
     for c in text.chars() {
         // Those that change the direction of what follows do harm, too.
@@ -32,9 +32,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_moves_the_cursor_is_escaped_and_nothing_else() {
+    fn only_control_characters_are_escaped() {
         assert_eq!(
-            plain("糸 é\u{1b}[2J\n\u{202E}x"),
+            escape_control("糸 é\u{1b}[2J\n\u{202E}x"),
             "糸 é\\u{1b}[2J\\n\\u{202e}x"
         );
     }

@@ -1,7 +1,7 @@
 //! Chips that say steps: how their ticks are cut into runs changes nothing, and times, noises and
 //! levels are those of their documents.
 
-use creel_vgm::chips::edge_chip::EdgeChip;
+use creel_vgm::blep::Sides;
 use creel_vgm::chips::game_boy::GameBoy;
 use creel_vgm::chips::huc6280::Huc6280;
 use creel_vgm::chips::k007232::K007232;
@@ -11,9 +11,9 @@ use creel_vgm::chips::nes::Nes;
 use creel_vgm::chips::nes::fds::Fds;
 use creel_vgm::chips::pokey::Pokey;
 use creel_vgm::chips::saa1099::Saa1099;
+use creel_vgm::chips::step_chip::StepChip;
 use creel_vgm::chips::vsu::Vsu;
 use creel_vgm::chips::wonderswan::WonderSwan;
-use creel_vgm::edges::Sides;
 
 /// A small generator of test data (PCG, 32 bits out).
 struct Random(u64);
@@ -34,7 +34,7 @@ impl Random {
 }
 
 /// A name, the ports and registers that it has, and a new one.
-type Kind = (&'static str, u32, u32, fn() -> Box<dyn EdgeChip>);
+type Kind = (&'static str, u32, u32, fn() -> Box<dyn StepChip>);
 
 const KINDS: &[Kind] = &[
     ("NES", 1, 0x18, || Box::new(Nes::new(1_789_773))),
@@ -53,7 +53,7 @@ const KINDS: &[Kind] = &[
 ];
 
 /// The level on each side after each of the next ticks, from `level` on.
-fn levels(chip: &mut dyn EdgeChip, ticks: u32, mut level: [i32; 2]) -> Vec<[i32; 2]> {
+fn levels(chip: &mut dyn StepChip, ticks: u32, mut level: [i32; 2]) -> Vec<[i32; 2]> {
     let mut changes = vec![[0; 2]; ticks as usize];
     let mut take = |tick: u32, sides: Sides, delta: i32| {
         assert!((-32768..=32767).contains(&delta), "{delta}");
@@ -77,7 +77,7 @@ fn memory() -> Vec<u8> {
 }
 
 #[test]
-fn the_length_of_runs_changes_no_level() {
+fn step_chip_levels_are_independent_of_run_length() {
     let memory = memory();
     for (name, ports, regs, new) in KINDS {
         let mut moved = 0;
@@ -88,7 +88,7 @@ fn the_length_of_runs_changes_no_level() {
                 chip.load(0x94, 0, &memory);
                 chip.load(0xC2, 0x8000, &memory[..0x8000]);
                 if seed % 2 == 1 {
-                    chip.average_periods_up_to(66);
+                    chip.set_inaudible_period(66);
                 }
             }
             let mut last = [[0; 2]; 2];
@@ -123,14 +123,14 @@ fn the_length_of_runs_changes_no_level() {
     }
 }
 
-fn write_all(chip: &mut dyn EdgeChip, writes: &[(u8, u8)]) {
+fn write_all(chip: &mut dyn StepChip, writes: &[(u8, u8)]) {
     for (reg, value) in writes {
         chip.write(0, *reg, *value);
     }
 }
 
 /// The ticks at which the left level changes, of the next ones.
-fn changes(chip: &mut dyn EdgeChip, ticks: u32) -> Vec<(u32, i32)> {
+fn changes(chip: &mut dyn StepChip, ticks: u32) -> Vec<(u32, i32)> {
     let all = levels(chip, ticks, [0; 2]);
     let mut found = Vec::new();
     let mut last = 0;
@@ -144,7 +144,7 @@ fn changes(chip: &mut dyn EdgeChip, ticks: u32) -> Vec<(u32, i32)> {
 }
 
 #[test]
-fn the_nes_mixes_as_its_networks_do() {
+fn nes_mixer_matches_resistor_networks() {
     // 95.88 / (8128 / 15 + 100) of full scale, and of both pulses 95.88 / (8128 / 30 + 100).
     for (pulses, expected) in [(1, 4_895), (3, 8_470)] {
         let mut nes = Nes::new(1_789_773);
@@ -162,7 +162,7 @@ fn the_nes_mixes_as_its_networks_do() {
 }
 
 #[test]
-fn the_nes_counts_lengths_and_envelopes_by_its_frames() {
+fn nes_frame_counter_clocks_lengths_and_envelopes() {
     let mut nes = Nes::new(1_789_773);
     // A length of 10 half frames; a volume that falls at each quarter.
     write_all(&mut nes, &[(0x15, 1), (0, 0x80), (1, 8), (2, 0xFD), (3, 0)]);
@@ -177,7 +177,7 @@ fn the_nes_counts_lengths_and_envelopes_by_its_frames() {
 }
 
 /// How many shifts it takes until a sequence of bits comes again.
-fn noise_cycle(chip: &mut dyn EdgeChip, period: u32, most: u32) -> Option<usize> {
+fn noise_cycle(chip: &mut dyn StepChip, period: u32, most: u32) -> Option<usize> {
     let all = levels(chip, 2 * most * period + 64 * period, [0; 2]);
     let bits: Vec<bool> = all
         .iter()
@@ -192,7 +192,7 @@ fn noise_cycle(chip: &mut dyn EdgeChip, period: u32, most: u32) -> Option<usize>
 }
 
 #[test]
-fn noises_repeat_as_their_polynomials_do() {
+fn noise_periods_match_lfsr_polynomials() {
     let nes = |mode: u8| {
         let mut nes = Nes::new(1_789_773);
         write_all(&mut nes, &[(0x15, 8), (12, 0x3F), (14, mode), (15, 0xF8)]);
@@ -241,7 +241,7 @@ fn noises_repeat_as_their_polynomials_do() {
 }
 
 #[test]
-fn the_game_boy_counts_by_512_hz() {
+fn game_boy_frame_sequencer_runs_at_512_hz() {
     let mut chip = GameBoy::new(4_194_304);
     write_all(&mut chip, &[(0x16, 0x80), (0x14, 0x77), (0x15, 0xFF)]);
     // Down a step every 2/64 s, from 15: 15 of them.
@@ -268,7 +268,7 @@ fn the_game_boy_counts_by_512_hz() {
 }
 
 #[test]
-fn volumes_and_sides_are_those_of_the_documents() {
+fn volumes_and_panning_match_the_documentation() {
     // HuC6280: 1.5 dB a step of the channel's volume, 3 dB one of the balance.
     let huc = |volume: u8, balance: u8| {
         let mut chip = Huc6280::new(3_579_545);
@@ -327,7 +327,7 @@ fn volumes_and_sides_are_those_of_the_documents() {
 }
 
 #[test]
-fn the_dmc_moves_by_two_a_bit() {
+fn dmc_level_changes_by_two_per_bit() {
     let mut nes = Nes::new(1_789_773);
     nes.load(0xC2, 0xC000, &[0xFF, 0x00]);
     write_all(
@@ -346,7 +346,7 @@ fn the_dmc_moves_by_two_a_bit() {
 }
 
 #[test]
-fn the_k007232_repeats_to_its_mark_or_stops() {
+fn k007232_loops_at_end_mark_or_stops() {
     for (repeats, expected) in [(0, 3), (1, 12)] {
         let mut chip = K007232::new(3_579_545);
         chip.load(0x94, 0, &[0x41, 0x42, 0x43, 0xC4]);
@@ -363,7 +363,7 @@ fn the_k007232_repeats_to_its_mark_or_stops() {
 }
 
 #[test]
-fn the_scc_cuts_its_lowest_bits_and_stops_when_too_high() {
+fn scc_truncates_low_bits_and_stops_at_short_periods() {
     let mut chip = K051649::new(1_789_772);
     for reg in 0..32 {
         chip.write(0, reg, if reg < 16 { 100 } else { 0x9C });
@@ -385,7 +385,7 @@ fn the_scc_cuts_its_lowest_bits_and_stops_when_too_high() {
 }
 
 #[test]
-fn the_saa1099_shapes_by_its_envelopes() {
+fn saa1099_envelopes_shape_the_volume() {
     let mut chip = Saa1099::new(8_000_000);
     // Channel 2 by envelope 0: once down, 4 bits, stepped by tone 1, right inverted.
     write_all(

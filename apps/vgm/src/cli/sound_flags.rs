@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 /// How it should sound.
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Sound")]
-pub(super) struct Sound {
+pub(super) struct SoundFlags {
     /// How often loops are played
     #[arg(long, allow_negative_numbers = true, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=1000))]
     loops: u32,
@@ -56,7 +56,7 @@ pub(super) struct EffectFlags {
     #[arg(long, conflicts_with = "replay_gain")]
     normalize: bool,
     #[command(flatten)]
-    tone: Tone,
+    tone: EffectOptions,
     /// Add noise of one step before rounding to 8 or 16 bits
     #[arg(long)]
     pub(super) dither: bool,
@@ -64,7 +64,7 @@ pub(super) struct EffectFlags {
 
 /// Effects that need not know the whole song.
 #[derive(Args, Debug)]
-pub(super) struct Tone {
+pub(super) struct EffectOptions {
     /// Bend what is beyond full scale instead of cutting it
     #[arg(long)]
     pub(super) soft_clip: bool,
@@ -82,7 +82,7 @@ pub(super) struct Tone {
     pub(super) width: f32,
 }
 
-impl Tone {
+impl EffectOptions {
     /// The effects; others are as without flags.
     pub(super) fn effects(&self) -> Effects {
         Effects {
@@ -185,7 +185,7 @@ fn up_to(most: u8, text: &str) -> std::result::Result<f32, String> {
     }
 }
 
-impl Sound {
+impl SoundFlags {
     pub(super) fn settings(&self, chips: Selection) -> Settings {
         Settings {
             loops: self.loops,

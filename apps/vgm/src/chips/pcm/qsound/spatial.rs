@@ -105,7 +105,7 @@ fn taps(middle: f64) -> [i32; TAPS] {
 
 /// The filters and delays of both sides.
 #[derive(Clone, Debug)]
-pub struct Space {
+pub struct SpatialFilter {
     taps: [[i32; TAPS]; 2],
     /// The last frames, and those of the block being rendered, of the left and the right.
     dry: [Vec<i32>; 2],
@@ -114,10 +114,10 @@ pub struct Space {
     plain: usize,
 }
 
-impl Space {
+impl SpatialFilter {
     /// Silence.
     pub fn new() -> Self {
-        Space {
+        SpatialFilter {
             taps: MIDDLES.map(taps),
             dry: DRY_LATE.map(|late| vec![0; late]),
             wet: [vec![0; TAPS - 1], vec![0; TAPS - 1]],
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn the_filters_are_as_they_were_measured() {
+    fn spatial_filters_match_measured_gains() {
         // Hz, decibels left and right, degrees left and right.
         for (hz, db, degrees) in [
             (100.0, [-1.9, -1.9], Some([173.0, 178.0])),
@@ -199,9 +199,9 @@ mod tests {
     }
 
     #[test]
-    fn a_block_shows_nowhere() {
+    fn spatial_filter_is_independent_of_block_size() {
         let frames = |cut: usize| {
-            let mut space = Space::new();
+            let mut space = SpatialFilter::new();
             let mut all = Vec::new();
             let sent = |at: usize| {
                 [

@@ -1,17 +1,17 @@
 //! What chips share that say when their levels change, and by how much.
 //!
 //! Such a chip is not ticked: each of its channels counts down to its next change and says it as a
-//! step, to be rendered at any rate without aliases by [`edges`](crate::edges). What none could hear,
+//! step, to be rendered at any rate without aliases by [`edges`](crate::blep). What none could hear,
 //! a wave that is over before two output frames are, is said as its mean.
 //!
 //! Invariant: what is said depends on the writes and their ticks alone, never on how the ticks are
 //! cut into runs.
 
 use super::Rate;
-use crate::edges::{Sides, StereoEdges};
+use crate::blep::{Sides, StereoBlep};
 
 /// A chip that says its output as steps.
-pub trait EdgeChip: Send + dyn_clone::DynClone {
+pub trait StepChip: Send + dyn_clone::DynClone {
     /// The ticks a second that its steps are placed in.
     fn rate(&self) -> Rate;
 
@@ -23,7 +23,7 @@ pub trait EdgeChip: Send + dyn_clone::DynClone {
 
     /// Lets waves whose whole period has at most so many ticks show nothing but their mean. 0, as at
     /// first, lets every step be said.
-    fn average_periods_up_to(&mut self, _ticks: u32) {}
+    fn set_inaudible_period(&mut self, _ticks: u32) {}
 
     /// Above this the board lets less and less through: 6 dB an octave.
     fn low_pass_hz(&self) -> Option<u32> {
@@ -31,13 +31,13 @@ pub trait EdgeChip: Send + dyn_clone::DynClone {
     }
 
     /// Runs `ticks` ticks, at least 1, and says the steps; those of one channel in order of time.
-    fn run(&mut self, ticks: u32, steps: &mut dyn Steps);
+    fn run(&mut self, ticks: u32, steps: &mut dyn StepSink);
 }
 
-dyn_clone::clone_trait_object!(EdgeChip);
+dyn_clone::clone_trait_object!(StepChip);
 
 /// What takes steps.
-pub trait Steps {
+pub trait StepSink {
     /// A change by `delta`, -32768 to 32767, before tick `tick` of the run.
     fn step(&mut self, tick: u32, sides: Sides, delta: i32);
 
@@ -52,17 +52,17 @@ pub trait Steps {
     }
 }
 
-impl Steps for StereoEdges {
+impl StepSink for StereoBlep {
     fn step(&mut self, tick: u32, sides: Sides, delta: i32) {
-        StereoEdges::step(self, tick, sides, delta);
+        StereoBlep::step(self, tick, sides, delta);
     }
 
     fn step_sides(&mut self, tick: u32, deltas: [i32; 2]) {
-        StereoEdges::step_sides(self, tick, deltas);
+        StereoBlep::step_sides(self, tick, deltas);
     }
 }
 
-impl<F: FnMut(u32, Sides, i32)> Steps for F {
+impl<F: FnMut(u32, Sides, i32)> StepSink for F {
     fn step(&mut self, tick: u32, sides: Sides, delta: i32) {
         self(tick, sides, delta);
     }
@@ -70,16 +70,16 @@ impl<F: FnMut(u32, Sides, i32)> Steps for F {
 
 /// The level that a channel, or a chip, shows on the left and on the right.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub struct Shown([i32; 2]);
+pub struct OutputLevel([i32; 2]);
 
-impl Shown {
+impl OutputLevel {
     /// What begins with a level that is taken for silence.
     pub fn at(level: i32) -> Self {
-        Shown([level; 2])
+        OutputLevel([level; 2])
     }
 
     /// Shows `level` from `tick` on: says what has changed.
-    pub fn show(&mut self, tick: u32, level: [i32; 2], steps: &mut dyn Steps) {
+    pub fn set(&mut self, tick: u32, level: [i32; 2], steps: &mut dyn StepSink) {
         let [left, right] = [level[0] - self.0[0], level[1] - self.0[1]];
         self.0 = level;
         if left != right {
@@ -93,7 +93,7 @@ impl Shown {
 /// Counts ticks down to the next change of something that changes again and again.
 ///
 /// ```
-/// use creel_vgm::chips::edge_chip::Countdown;
+/// use creel_vgm::chips::step_chip::Countdown;
 ///
 /// let mut count = Countdown::of(3);
 /// let mut at = Vec::new();

@@ -8,13 +8,13 @@
 //! quarter's high bytes are 0 from the half on. Without it, it is one of words, and of the octave two
 //! words lie in one, the second as a difference.
 //!
-//! Invariant: every lane computes what [`tone`](super::connect::tone) does, in 16 bits: a phase
+//! Invariant: every lane computes what [`tone`](super::algorithms::tone) does, in 16 bits: a phase
 //! counts modulo 1,024, and no attenuation or sum of four operators needs more.
 #![allow(unsafe_code)]
 
 use std::arch::x86_64::*;
 
-use super::connect::{Values, Width, route};
+use super::algorithms::{OutputWidth, Values, route};
 use super::operator::{BEYOND, BLOCK, Tone};
 use super::tables::{LOG_SINE, MANTISSA};
 
@@ -264,11 +264,11 @@ impl Bytes {
     }
 }
 
-/// Makes [`connect`](super::connect::connect), for one algorithm and one kind of tables.
-macro_rules! connected {
+/// Makes [`render_algorithm`](super::algorithms::connect), for one algorithm and one kind of tables.
+macro_rules! algorithm_kernel {
     ($name:ident, $features:literal, $tables:ident) => {
         #[target_feature(enable = $features)]
-        fn $name<const ALGORITHM: u8, W: Width>(
+        fn $name<const ALGORITHM: u8, W: OutputWidth>(
             first: &Values,
             others: [&Tone; 3],
             frames: usize,
@@ -300,8 +300,8 @@ macro_rules! connected {
     };
 }
 
-connected!(connected_by_words, "avx512f,avx512bw", Words);
-connected!(connected_by_bytes, "avx512f,avx512bw,avx512vbmi", Bytes);
+algorithm_kernel!(render_by_words, "avx512f,avx512bw", Words);
+algorithm_kernel!(render_by_bytes, "avx512f,avx512bw,avx512vbmi", Bytes);
 
 /// The first two vectors of words.
 #[inline]
@@ -319,7 +319,7 @@ fn plus(a: Two, b: Two) -> Two {
 /// The sum with one more carrier.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw")]
-fn carry<W: Width>(sum: Option<Two>, value: Two) -> Two {
+fn carry<W: OutputWidth>(sum: Option<Two>, value: Two) -> Two {
     let value = value.map(|value| match W::DROPPED {
         0 => value,
         1 => _mm512_srai_epi16::<1>(value),
@@ -333,11 +333,11 @@ fn carry<W: Width>(sum: Option<Two>, value: Two) -> Two {
     sum.map(|sum| _mm512_min_epi16(_mm512_max_epi16(sum, low), high))
 }
 
-/// As [`connect`](super::connect::connect), for one algorithm.
+/// As [`render_algorithm`](super::algorithms::connect), for one algorithm.
 type Kernel = unsafe fn(&Values, [&Tone; 3], usize, &mut Values);
 
 /// The kernels that the processor has what it takes for, the best first.
-fn kernels<W: Width>(algorithm: u8) -> impl Iterator<Item = Kernel> {
+fn kernels<W: OutputWidth>(algorithm: u8) -> impl Iterator<Item = Kernel> {
     macro_rules! of_algorithm {
         ($connected:ident) => {
             match algorithm & 7 {
@@ -354,14 +354,14 @@ fn kernels<W: Width>(algorithm: u8) -> impl Iterator<Item = Kernel> {
     }
     let has_words = is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512bw");
     let has_bytes = has_words && is_x86_feature_detected!("avx512vbmi");
-    let bytes = has_bytes.then_some(of_algorithm!(connected_by_bytes));
-    let words = has_words.then_some(of_algorithm!(connected_by_words));
+    let bytes = has_bytes.then_some(of_algorithm!(render_by_bytes));
+    let words = has_words.then_some(of_algorithm!(render_by_words));
     bytes.into_iter().chain(words)
 }
 
-/// As [`connect`](super::connect::connect); false, and nothing done, where the processor has not
+/// As [`render_algorithm`](super::algorithms::connect); false, and nothing done, where the processor has not
 /// what it takes.
-pub fn connect<W: Width>(
+pub fn render_algorithm<W: OutputWidth>(
     algorithm: u8,
     first: &Values,
     others: [&Tone; 3],
@@ -378,7 +378,7 @@ pub fn connect<W: Width>(
 
 /// What each of the kernels gives that the processor can run.
 #[cfg(test)]
-pub fn connect_by_each<W: Width>(
+pub fn render_with_each_kernel<W: OutputWidth>(
     algorithm: u8,
     first: &Values,
     others: [&Tone; 3],

@@ -454,7 +454,7 @@ fn units_of_loops_meet_while_the_worker_of_one_is_busy() {
             for first in (0..rounds).step_by(1000) {
                 bounded(&format!("{kind}, {balance}, from {first}"), move || {
                     let pool = pool(4, Wait::Park);
-                    let round = || meet_in_loops(&pool, &pool.with(balance), kind);
+                    let round = || meet_in_loops(&pool, &pool.with_balance(balance), kind);
                     (first..rounds.min(first + 1000)).for_each(|_| round());
                 });
             }
@@ -465,7 +465,7 @@ fn units_of_loops_meet_while_the_worker_of_one_is_busy() {
 fn meet_in_loops(pool: &Pool, loops: &Pool, kind: &str) {
     if kind == "scope" {
         let all = Barrier::new(4);
-        let units = || loops.each(0..2, |_, _| _ = all.wait());
+        let units = || loops.for_each(0..2, |_| _ = all.wait());
         return pool.scope(|s| (0..2).for_each(|_| s.spawn(units)));
     }
     let all = Barrier::new(2);
@@ -477,7 +477,7 @@ fn meet_in_loops(pool: &Pool, loops: &Pool, kind: &str) {
         } else {
             s.spawn(|| pool.run_on(1, waits));
         }
-        loops.each(0..2, |_, _| _ = all.wait());
+        loops.for_each(0..2, |_| _ = all.wait());
         drop(done);
     });
 }

@@ -250,8 +250,8 @@ fn meet_in_a_loop(pool: &Pool, world: &Arc<World>, draw: &mut Draw) {
         return;
     };
     let all = Barrier::new(units);
-    let loops = pool.with([Balance::Fixed, Balance::Shared][draw.below(2)]);
-    loops.each(0..units, |_, _| _ = all.wait());
+    let loops = pool.with_balance([Balance::Fixed, Balance::Shared][draw.below(2)]);
+    loops.for_each(0..units, |_| _ = all.wait());
 }
 
 /// Work of this pool that is no task, called on any thread.
@@ -269,7 +269,7 @@ fn share(pool: &Pool, world: &Arc<World>, draw: &mut Draw) {
             0 => block_for_child(world, &mut draw, 1),
             1 => assert_eq!(pool.join(|| 1, || 2), (1, 2)),
             2 => meet_in_a_loop(pool, world, &mut draw),
-            _ => pool.each(0..7, |_, _| ()),
+            _ => pool.for_each(0..7, |_| ()),
         }
     };
     match draw.below(3) {

@@ -170,23 +170,23 @@ fn misuse_panics_at_the_callers_line() {
         ("Received", Box::new(|| drop(net::Received::new(0, 1)))),
         (
             "each",
-            Box::new(|| pool.each((&[1][..], &[1, 2][..]), |_, _| ())),
+            Box::new(|| pool.for_each((&[1][..], &[1, 2][..]), |_| ())),
         ),
         (
             "map_chunks",
-            Box::new(|| drop(pool.map_chunks(&[1, 2], 0, |_, _| ()))),
+            Box::new(|| drop(pool.map_chunks(&[1, 2], 0, |_| ()))),
         ),
         (
             "fold_in",
-            Box::new(|| _ = pool.fold_in(0, &[1], || 0, |a, _, n| *a += n, |a, b| a + b)),
+            Box::new(|| _ = pool.fold_with_leaves(0, &[1], || 0, |a, n| *a += n, |a, b| a + b)),
         ),
         ("Tiles", Box::new(|| _ = Tiles::new(&items, 3, (1, 1)))),
         (
             "Outbox",
             Box::new(|| {
                 let mut outbox = Outbox::<u8>::new();
-                let _ = outbox.to(2);
-                pool.deliver(&mut outbox, &mut [0; 3], |_, _, _| ());
+                let _ = outbox.for_receivers(2);
+                pool.deliver(&mut outbox, &mut [0; 3], |_, _| ());
             }),
         ),
     ];

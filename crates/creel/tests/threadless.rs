@@ -18,11 +18,11 @@ fn pools() -> impl Iterator<Item = Pool> {
 fn loops() {
     for pool in pools().chain([Pool::new()]) {
         let mut items: Vec<usize> = (0..10_000).collect();
-        pool.each(&mut items, |_, item| *item *= 2);
-        assert_eq!(pool.sum(&items, |_, item| *item), 10_000 * 9_999);
-        let squares = pool.map(0..100, |_, n| n * n);
+        pool.for_each(&mut items, |item| *item *= 2);
+        assert_eq!(pool.sum(&items, |item| *item), 10_000 * 9_999);
+        let squares = pool.map(0..100, |n| n * n);
         assert_eq!(squares[99], 99 * 99);
-        let (a, b) = pool.join(|| pool.sum(0..10, |_, n| n), || 7);
+        let (a, b) = pool.join(|| pool.sum(0..10, |n| n), || 7);
         assert_eq!((a, b), (45, 7));
         let count = AtomicUsize::new(0);
         pool.scope(|scope| {
@@ -33,7 +33,7 @@ fn loops() {
             }
         });
         assert_eq!(count.into_inner(), 10);
-        pool.session(|pool| assert_eq!(pool.sum(0..10, |_, n| n), 45));
+        pool.session(|pool| assert_eq!(pool.sum(0..10, |n| n), 45));
     }
 }
 

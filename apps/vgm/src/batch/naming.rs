@@ -125,7 +125,7 @@ impl Naming {
             *count += 1;
             tracks[place] = *count;
         }
-        let names = pool.map(&plan.units, |place, unit| {
+        let names = pool.map_indexed(&plan.units, |place, unit| {
             self.name(unit, tracks[place]).ok()
         });
         for (unit, name) in plan.units.iter_mut().zip(names) {

@@ -43,7 +43,7 @@ impl Engine<'_> {
     pub fn preview<'p>(&self, plan: &'p Plan) -> Vec<(&'p Unit, Preview)> {
         let previews = self
             .pool
-            .map(&plan.units, |_, unit| self.preview_unit(unit));
+            .map(&plan.units, |unit| self.preview_unit(unit));
         let mut previews: Vec<_> = plan.units.iter().zip(previews).collect();
         previews.sort_by_key(|(_, preview)| std::cmp::Reverse(preview.cost_ns));
         previews

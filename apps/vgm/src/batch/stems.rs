@@ -35,7 +35,7 @@ impl Plan {
     /// of each song. Reads all
     /// songs, on the pool; those that cannot be read stay, and will fail.
     pub fn split_into_stems(&mut self, apart: StemKind, selection: &Selection, pool: &Pool) {
-        let stems = pool.map(&self.units, |_, unit| stems(unit, apart, selection));
+        let stems = pool.map(&self.units, |unit| stems(unit, apart, selection));
         let units = std::mem::take(&mut self.units);
         for (unit, stems) in units.into_iter().zip(stems) {
             match stems {

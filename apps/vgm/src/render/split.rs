@@ -215,7 +215,7 @@ impl<'s> SplitPlayer<'s> {
     /// As [`Player::fill`](super::Player::fill), on the pool's workers; the longer `out`, the less
     /// their meetings cost.
     pub fn fill(&mut self, pool: &Pool, out: &mut [[f32; 2]]) -> usize {
-        pool.each(&mut self.parts, |_, part| part.play(out.len()));
+        pool.for_each(&mut self.parts, |part| part.play(out.len()));
         self.sum(out)
     }
 

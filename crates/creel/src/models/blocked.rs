@@ -268,9 +268,9 @@ fn units_of_a_loop_in_a_loop_meet() {
 fn units_of_loops_in_scopes_meet() {
     check_in_time(|| {
         let pool = pool(4);
-        let loops = pool.with([Balance::Fixed, Balance::Shared][draw(2)]);
+        let loops = pool.with_balance([Balance::Fixed, Balance::Shared][draw(2)]);
         let all = Barrier::new(4);
-        let units = || loops.each(0..2, |_, _| _ = all.wait());
+        let units = || loops.for_each(0..2, |_| _ = all.wait());
         pool.scope(|s| (0..2).for_each(|_| s.spawn(units)));
         drop(pool);
     });
@@ -282,7 +282,7 @@ fn units_of_loops_in_scopes_meet() {
 fn units_of_a_loop_meet_while_the_worker_of_one_is_busy() {
     check_in_time(|| {
         let pool = Arc::new(pool(3));
-        let loops = pool.with([Balance::Fixed, Balance::Shared][draw(2)]);
+        let loops = pool.with_balance([Balance::Fixed, Balance::Shared][draw(2)]);
         let (done, wait) = channel::<()>();
         let busy = Arc::clone(&pool);
         let other = thread::spawn(move || {
@@ -293,7 +293,7 @@ fn units_of_a_loop_meet_while_the_worker_of_one_is_busy() {
             }
         });
         let all = Barrier::new(2);
-        let units = || loops.each(0..2, |_, _| _ = all.wait());
+        let units = || loops.for_each(0..2, |_| _ = all.wait());
         match draw(2) {
             0 => units(),
             _ => pool.scope(|s| s.spawn(units)),

@@ -38,16 +38,16 @@ pub fn large_maps(workers: usize) -> Vec<Subject> {
         [
             ("creel fold", |plan, workers| {
                 let (pool, keys) = (creel(workers)?, keys());
-                Ok(plan.time(|| _ = black_box(pool.fold(&keys, Counts::new, add, merge))))
+                Ok(plan.time(|| _ = black_box(pool.fold_indexed(&keys, Counts::new, add, merge))))
             }),
             ("creel fold_in 8", |plan, workers| {
                 let (pool, keys) = (creel(workers)?, keys());
-                let count = || pool.fold_in(8, &keys, Counts::new, add, merge);
+                let count = || pool.fold_with_leaves_indexed(8, &keys, Counts::new, add, merge);
                 Ok(plan.time(|| _ = black_box(count())))
             }),
             ("creel fold_by_worker", |plan, workers| {
                 let (pool, keys) = (creel(workers)?, keys());
-                let count = || pool.fold_by_worker(&keys, Counts::new, add, merge);
+                let count = || pool.fold_by_worker_indexed(&keys, Counts::new, add, merge);
                 Ok(plan.time(|| _ = black_box(count())))
             }),
             (ONE_THREAD, |plan, _| {

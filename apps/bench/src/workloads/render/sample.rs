@@ -171,10 +171,10 @@ impl Request {
             Renderer::OneThread => songs.iter().map(one).collect(),
             Renderer::CreelShared => self
                 .pool(Balance::Shared, Wait::Park)?
-                .map(songs, |_, song| one(song)),
+                .map(songs, |song| one(song)),
             Renderer::CreelSticky => self
                 .pool(Balance::Sticky, Wait::Adaptive)?
-                .map(songs, |_, song| one(song)),
+                .map(songs, |song| one(song)),
             Renderer::Rayon => {
                 let pool = rayon::ThreadPoolBuilder::new()
                     .num_threads(self.jobs)

@@ -213,7 +213,7 @@ impl Index {
             ..Refresh::default()
         };
         for files in new.chunks(AT_ONCE) {
-            let rows = pool.map(files, |_, (stamp, path)| Row {
+            let rows = pool.map(files, |(stamp, path)| Row {
                 stamp: *stamp,
                 songs: read(path),
             });

@@ -32,8 +32,8 @@ const NOTES: &[(&str, f64, usize)] = &[
 ];
 
 fn folder() -> Option<PathBuf> {
-    let beside = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared");
-    let shared = std::env::var_os("CREEL_SHARED").map_or(beside, PathBuf::from);
+    let default_path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared");
+    let shared = std::env::var_os("CREEL_SHARED").map_or(default_path, PathBuf::from);
     Some(shared.join("vgm/notes")).filter(|folder| folder.is_dir())
 }
 

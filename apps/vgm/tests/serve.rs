@@ -43,7 +43,7 @@ struct Server {
     child: Child,
     address: String,
     /// What it said about its index.
-    told: String,
+    printed: String,
 }
 
 impl Server {
@@ -66,18 +66,18 @@ impl Server {
             .spawn()
             .unwrap();
         let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
-        let mut told = String::new();
+        let mut printed = String::new();
         let address = loop {
             let line = lines.next().expect("it says where it is").unwrap();
             match line.split_once("http://") {
                 Some((_, address)) => break address.trim_end_matches('/').to_owned(),
-                None => told.push_str(&line),
+                None => printed.push_str(&line),
             }
         };
         Server {
             child,
             address,
-            told,
+            printed,
         }
     }
 
@@ -118,10 +118,10 @@ fn index_rereads_only_changed_files() {
     let server = Server::start(&folder);
     assert!(
         server
-            .told
+            .printed
             .contains(&format!("{all} songs, {all} read anew, 0 gone")),
         "{}",
-        server.told
+        server.printed
     );
     assert_eq!(
         server.json("/songs")["songs"].as_array().unwrap().len(),
@@ -135,7 +135,7 @@ fn index_rereads_only_changed_files() {
     fs::write(folder.path("music/broken.vgm"), "no song").unwrap();
     let server = Server::start(&folder);
     let wanted = format!("{} songs, 1 read anew, 1 gone, 1 not readable", all - 1);
-    assert!(server.told.contains(&wanted), "{}", server.told);
+    assert!(server.printed.contains(&wanted), "{}", server.printed);
 }
 
 #[test]
@@ -174,19 +174,23 @@ fn index_rescan_finds_changes_and_keeps_other_folders() {
     fs::create_dir(&music).unwrap();
     fs::write(named("other"), demo::CARRIED[2].packed).unwrap();
     let both = Server::start(&folder);
-    assert!(both.told.contains("1 songs, 1 read anew"), "{}", both.told);
-    drop(both);
-    let start = |name: &str| Server::of(&folder, name).told.clone();
-    let told = start("first");
     assert!(
-        told.contains(&format!("{all} songs, {all} read anew")),
-        "{told}"
+        both.printed.contains("1 songs, 1 read anew"),
+        "{}",
+        both.printed
+    );
+    drop(both);
+    let start = |name: &str| Server::of(&folder, name).printed.clone();
+    let printed = start("first");
+    assert!(
+        printed.contains(&format!("{all} songs, {all} read anew")),
+        "{printed}"
     );
     assert!(start("music").contains("1 songs, 0 read anew"));
-    let told = start("first");
+    let printed = start("first");
     assert!(
-        told.contains(&format!("{all} songs, 0 read anew")),
-        "{told}"
+        printed.contains(&format!("{all} songs, 0 read anew")),
+        "{printed}"
     );
 }
 
@@ -214,15 +218,23 @@ fn damaged_index_is_rebuilt_and_a_locked_one_is_kept() {
     for damaged in [&whole[..whole.len() / 2], &whole[..6], b""] {
         fs::write(folder.path("index.redb"), damaged).unwrap();
         let server = Server::start(&folder);
-        assert!(server.told.contains(&all), "{}", server.told);
-        assert!(server.told.contains("made anew") || damaged.is_empty());
+        assert!(server.printed.contains(&all), "{}", server.printed);
+        assert!(server.printed.contains("made anew") || damaged.is_empty());
         let second = Server::start(&folder);
-        assert!(second.told.contains("another server's"), "{}", second.told);
-        assert!(second.told.contains(&all), "{}", second.told);
+        assert!(
+            second.printed.contains("another server's"),
+            "{}",
+            second.printed
+        );
+        assert!(second.printed.contains(&all), "{}", second.printed);
     }
     drop(Server::start(&folder));
     let server = Server::start(&folder);
-    assert!(server.told.contains(" 0 read anew"), "{}", server.told);
+    assert!(
+        server.printed.contains(" 0 read anew"),
+        "{}",
+        server.printed
+    );
 }
 
 #[test]
@@ -236,9 +248,12 @@ fn foreign_file_is_not_overwritten_as_index() {
             .args([&file, &folder.path("music")])
             .output()
             .unwrap();
-        let told = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(2), "{told}");
-        assert!(told.contains("archive.zip: this is no index"), "{told}");
+        let printed = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{printed}");
+        assert!(
+            printed.contains("archive.zip: this is no index"),
+            "{printed}"
+        );
         assert_eq!(fs::read(&file).unwrap(), content);
     }
 }
@@ -354,7 +369,7 @@ fn archive_songs_and_odd_names_are_served() {
     fs::write(folder.0.join("music").join(odd), a).unwrap();
     let server = Server::start(&folder);
     let wanted = "4 songs, 5 read anew, 0 gone, 1 not readable";
-    assert!(server.told.contains(wanted), "{}", server.told);
+    assert!(server.printed.contains(wanted), "{}", server.printed);
     let songs = server.json("/songs");
     let songs = songs["songs"].as_array().unwrap();
     let path = |at: usize| songs[at]["song"]["path"].as_str().unwrap().to_owned();
@@ -379,7 +394,7 @@ fn archive_songs_and_odd_names_are_served() {
     put("-a.zip", &zip(&[("y.vgz", b), ("w.vgz", c), ("v.vgz", c)])).unwrap();
     let server = Server::start(&folder);
     let wanted = "5 songs, 3 read anew, 0 gone, 1 not readable";
-    assert!(server.told.contains(wanted), "{}", server.told);
+    assert!(server.printed.contains(wanted), "{}", server.printed);
     // One that is gone by now says so.
     fs::remove_file(folder.path("music/b.7z")).unwrap();
     let gone = server.json("/song?id=3");

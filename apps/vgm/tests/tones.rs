@@ -64,12 +64,12 @@ fn eight_key_ons_give_eight_attacks() {
                 .take(8)
                 .map(|note| rms(&note[..2205]) * 32768.0)
                 .collect();
-            let told: Vec<_> = attacks.iter().map(|rms| rms.round()).collect();
-            println!("{}: {told:?}", tone.name);
+            let printed: Vec<_> = attacks.iter().map(|rms| rms.round()).collect();
+            println!("{}: {printed:?}", tone.name);
             let loudest = attacks.iter().copied().fold(0.0, f64::max);
             let quietest = attacks.iter().copied().fold(f64::MAX, f64::min);
-            assert!(loudest > 300.0, "{} is heard: {told:?}", tone.name);
-            assert!(quietest > 0.7 * loudest, "{}: {told:?}", tone.name);
+            assert!(loudest > 300.0, "{} is heard: {printed:?}", tone.name);
+            assert!(quietest > 0.7 * loudest, "{}: {printed:?}", tone.name);
         }
     }
 }

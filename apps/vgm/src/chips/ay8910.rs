@@ -33,6 +33,7 @@ pub const INFO: ChipInfo = ChipInfo {
     level: Level::new(SSG_SCALE, 0x100, 2.0),
     voices: &[VoiceGroup::Named(&["A", "B", "C"])],
     cost_ns: 16,
+    memory_blocks: &[],
     create: Create::ByFactory,
 };
 

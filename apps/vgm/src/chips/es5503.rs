@@ -35,6 +35,7 @@ pub const INFO: ChipInfo = ChipInfo {
     level: Level::new(1.0, 0x40, 8.0),
     voices: &[VoiceGroup::Numbered(32)],
     cost_ns: 50,
+    memory_blocks: &[0xE1],
     create: Create::ByFactory,
 };
 

@@ -16,7 +16,7 @@ use super::levels;
 use super::msm5205::Msm5205;
 use super::nes::fds::Fds;
 use super::okim6258::Okim6258;
-use super::pcm;
+use super::pcm::{self, PcmChip};
 use super::registry;
 use super::sn76489::{Sn76489, Variant};
 use super::square_chip::{SquareChip, SsgClock};
@@ -215,11 +215,16 @@ fn frame_chip(header: &Header, chip: ChipId, clock_hz: u32) -> Option<FrameChip>
             FrameChip::Msm5205(Box::new(Msm5205::new(clock_hz, header.byte(0xD7), variant)))
         }
         ChipId::Ymz280b => FrameChip::Ymz280b(Box::new(Ymz280b::new(clock_hz))),
-        _ => match &registry::of(chip)?.create {
-            Create::Samples(create) => FrameChip::Pcm(create(header, clock_hz)),
-            _ => return None,
-        },
+        _ => FrameChip::Pcm(pcm_chip(header, chip, clock_hz)?),
     })
+}
+
+/// A chip that plays samples.
+pub fn pcm_chip(header: &Header, chip: ChipId, clock_hz: u32) -> Option<Box<dyn PcmChip>> {
+    match &registry::of(chip)?.create {
+        Create::Samples(create) => Some(create(header, clock_hz)),
+        _ => None,
+    }
 }
 
 /// A chip that says its output as steps.

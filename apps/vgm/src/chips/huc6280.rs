@@ -40,6 +40,7 @@ pub const INFO: ChipInfo = ChipInfo {
     level: Level::new(0.72, 0x100, 1.0),
     voices: &[VoiceGroup::Numbered(6)],
     cost_ns: 30,
+    memory_blocks: &[],
     create: Create::Steps(|clock_hz| Box::new(Huc6280::new(clock_hz))),
 };
 

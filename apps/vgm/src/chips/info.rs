@@ -27,6 +27,8 @@ pub struct ChipInfo {
     ///
     /// Source: the carried songs, 2.5 GHz Cascade Lake.
     pub cost_ns: u64,
+    /// The kinds of data blocks and of copies into RAM that are for its memory.
+    pub memory_blocks: &'static [u8],
     /// How a chip is made for a song.
     pub create: Create,
 }
@@ -65,7 +67,7 @@ pub enum VoiceGroup {
 
 impl VoiceGroup {
     /// How many voices it has.
-    pub fn len(&self) -> u8 {
+    pub fn count(&self) -> u8 {
         match self {
             VoiceGroup::Numbered(count) | VoiceGroup::Counted(_, count) => *count,
             VoiceGroup::Named(names) => names.len() as u8,

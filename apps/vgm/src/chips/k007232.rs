@@ -34,6 +34,7 @@ pub const INFO: ChipInfo = ChipInfo {
     level: Level::new(1.0, 0x100, 1.0),
     voices: &[VoiceGroup::Numbered(2)],
     cost_ns: 20,
+    memory_blocks: &[0x94],
     create: Create::Steps(|clock_hz| Box::new(K007232::new(clock_hz))),
 };
 

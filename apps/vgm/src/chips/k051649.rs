@@ -34,6 +34,7 @@ pub const INFO: ChipInfo = ChipInfo {
     level: Level::new(3.2, 0xA0, 1.6),
     voices: &[VoiceGroup::Numbered(5)],
     cost_ns: 30,
+    memory_blocks: &[],
     create: Create::Steps(|clock_hz| Box::new(K051649::new(clock_hz))),
 };
 

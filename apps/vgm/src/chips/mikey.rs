@@ -39,6 +39,7 @@ pub const INFO: ChipInfo = ChipInfo {
     level: Level::new(0.94, 0x100, 2.0),
     voices: &[VoiceGroup::Numbered(4)],
     cost_ns: 30,
+    memory_blocks: &[],
     create: Create::Steps(|clock_hz| Box::new(Mikey::new(clock_hz))),
 };
 

@@ -42,6 +42,7 @@ pub const INFO: ChipInfo = ChipInfo {
     level: Level::new(1.0, 0x1C0, 2.0),
     voices: &[VoiceGroup::Numbered(1)],
     cost_ns: 20,
+    memory_blocks: &[],
     create: Create::ByFactory,
 };
 

@@ -77,3 +77,11 @@ pub const CHIPS: &[&ChipInfo] = &[
 pub fn of(chip: ChipId) -> Option<&'static ChipInfo> {
     CHIPS.iter().copied().find(|info| info.chip == chip)
 }
+
+/// The chip that blocks of this kind, and copies into RAM of this kind, are for.
+pub fn of_block(kind: u8) -> Option<ChipId> {
+    let info = CHIPS
+        .iter()
+        .find(|info| info.memory_blocks.contains(&kind))?;
+    Some(info.chip)
+}

@@ -36,6 +36,7 @@ pub const INFO: ChipInfo = ChipInfo {
     level: Level::new(1.07, 0x100, 1.0),
     voices: &[VoiceGroup::Numbered(6)],
     cost_ns: 30,
+    memory_blocks: &[],
     create: Create::Steps(|clock_hz| Box::new(Saa1099::new(clock_hz))),
 };
 

@@ -42,6 +42,7 @@ pub const INFO: ChipInfo = ChipInfo {
     level: Level::new(1.0, 0x80, 1.0),
     voices: &[VoiceGroup::Named(&["tone 1", "tone 2", "tone 3", "noise"])],
     cost_ns: 16,
+    memory_blocks: &[],
     create: Create::ByFactory,
 };
 

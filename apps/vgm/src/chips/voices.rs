@@ -30,7 +30,7 @@ use crate::format::ChipId;
 /// assert_eq!(count(ChipId::Pwm), 1);
 /// ```
 pub fn count(chip: ChipId) -> u8 {
-    registry::of(chip).map_or(1, |info| info.voices.iter().map(VoiceGroup::len).sum())
+    registry::of(chip).map_or(1, |info| info.voices.iter().map(VoiceGroup::count).sum())
 }
 
 /// What a chip's voice, counted from 0, is called; its number where that is all there is to say.
@@ -48,10 +48,10 @@ pub fn name(chip: ChipId, voice: u8) -> String {
             VoiceGroup::Counted(kind, count) if place < *count => {
                 return format!("{kind} {}", place + 1);
             }
-            VoiceGroup::Named(names) if place < group.len() => {
+            VoiceGroup::Named(names) if place < group.count() => {
                 return names[usize::from(place)].to_owned();
             }
-            _ => place = place.saturating_sub(group.len()),
+            _ => place = place.saturating_sub(group.count()),
         }
     }
     (voice + 1).to_string()
@@ -146,7 +146,7 @@ impl VoiceMuter {
                 let volume = self
                     .register_values
                     .as_ref()
-                    .and_then(|told| told.get(&(0, place)));
+                    .and_then(|values| values.get(&(0, place)));
                 match volume {
                     // As loud as it is now, not as it was when it was latched.
                     Some(&volume) => {
@@ -191,8 +191,8 @@ impl VoiceMuter {
     }
 
     fn remember(&mut self, place: (u8, u16), value: u16) {
-        if let Some(told) = &mut self.register_values {
-            told.insert(place, value);
+        if let Some(values) = &mut self.register_values {
+            values.insert(place, value);
         }
     }
 

@@ -34,6 +34,7 @@ pub const INFO: ChipInfo = ChipInfo {
         VoiceGroup::Named(&["ADPCM"]),
     ],
     cost_ns: 125,
+    memory_blocks: &[0x88],
     create: Create::ByFactory,
 };
 

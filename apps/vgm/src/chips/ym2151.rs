@@ -57,6 +57,7 @@ pub const INFO: ChipInfo = ChipInfo {
     level: Level::new(1.0, 0x100, 1.0),
     voices: &[VoiceGroup::Counted("FM", 8)],
     cost_ns: 125,
+    memory_blocks: &[],
     create: Create::ByFactory,
 };
 

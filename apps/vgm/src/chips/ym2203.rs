@@ -29,6 +29,7 @@ pub const INFO: ChipInfo = ChipInfo {
     level: Level::new(1.0, 0x100, 1.0),
     voices: &[VoiceGroup::Counted("FM", 3), VoiceGroup::Counted("SSG", 3)],
     cost_ns: 60,
+    memory_blocks: &[],
     create: Create::ByFactory,
 };
 

@@ -48,6 +48,7 @@ pub const INFO: ChipInfo = ChipInfo {
         VoiceGroup::Named(&DRUM_VOICES),
     ],
     cost_ns: 95,
+    memory_blocks: &[],
     create: Create::ByFactory,
 };
 

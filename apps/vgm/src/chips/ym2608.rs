@@ -45,6 +45,7 @@ pub const INFO: ChipInfo = ChipInfo {
         VoiceGroup::Named(&["ADPCM-B"]),
     ],
     cost_ns: 125,
+    memory_blocks: &[0x81],
     create: Create::ByFactory,
 };
 

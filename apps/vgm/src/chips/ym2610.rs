@@ -42,6 +42,7 @@ pub const INFO: ChipInfo = ChipInfo {
         VoiceGroup::Named(&["ADPCM-B"]),
     ],
     cost_ns: 115,
+    memory_blocks: &[0x82, 0x83],
     create: Create::ByFactory,
 };
 

@@ -39,6 +39,7 @@ pub const INFO: ChipInfo = ChipInfo {
         VoiceGroup::Named(&["FM 6, DAC"]),
     ],
     cost_ns: 115,
+    memory_blocks: &[],
     create: Create::ByFactory,
 };
 

@@ -24,6 +24,7 @@ pub const INFO: ChipInfo = ChipInfo {
         VoiceGroup::Named(&DRUM_VOICES),
     ],
     cost_ns: 100,
+    memory_blocks: &[],
     create: Create::ByFactory,
 };
 

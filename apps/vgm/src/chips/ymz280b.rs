@@ -33,6 +33,7 @@ pub const INFO: ChipInfo = ChipInfo {
     level: Level::new(2.0, 0x98, 2.0),
     voices: &[VoiceGroup::Numbered(8)],
     cost_ns: 50,
+    memory_blocks: &[0x86],
     create: Create::ByFactory,
 };
 

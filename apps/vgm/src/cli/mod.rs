@@ -31,17 +31,17 @@ fn create_folder(output: &Path) -> anyhow::Result<()> {
 }
 
 /// Says where songs were not looked for, and where none were.
-fn report_skipped_folders(deeper: &[PathBuf], barren: &[PathBuf]) {
-    let tell = |folder: &PathBuf, text: &str| {
+fn report_skipped_folders(unsearched: &[PathBuf], empty: &[PathBuf]) {
+    let report_folder = |folder: &PathBuf, text: &str| {
         report(&format!(
             "{}: {text}",
             escape_control(&folder.display().to_string())
         ));
     };
-    for folder in deeper {
-        tell(folder, "songs lie in folders below it, too; -r takes them");
+    for folder in unsearched {
+        report_folder(folder, "songs lie in folders below it, too; -r takes them");
     }
-    for folder in barren {
-        tell(folder, "no song lies in it");
+    for folder in empty {
+        report_folder(folder, "no song lies in it");
     }
 }

@@ -287,7 +287,7 @@ pub fn player_parts(
             controls: Arc::clone(&controls),
         },
         controls,
-        events: events,
+        events,
         taps,
     }
 }

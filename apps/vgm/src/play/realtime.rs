@@ -34,12 +34,12 @@ pub(super) fn come_first(_is_alone: bool) {}
 #[cfg(target_os = "linux")]
 fn set_realtime_class() -> bool {
     let policy = libc::SCHED_RR | libc::SCHED_RESET_ON_FORK;
-    let wish = libc::sched_param {
+    let params = libc::sched_param {
         sched_priority: REALTIME_PRIORITY,
     };
     // SAFETY: 0 is the calling thread, and the wish is only read.
     #[expect(unsafe_code, reason = "a call of the system's")]
-    let code = unsafe { libc::sched_setscheduler(0, policy, &raw const wish) };
+    let code = unsafe { libc::sched_setscheduler(0, policy, &raw const params) };
     code == 0
 }
 

@@ -110,9 +110,9 @@ impl Sink {
                         }
                         let until = Instant::now() + self.seconds(held);
                         sounding = (held > 0).then_some((block.generation, until));
-                        if let Some(ordered) = block.commanded_at.take() {
+                        if let Some(commanded_at) = block.commanded_at.take() {
                             self.controls
-                                .set_command_latency(ordered.elapsed().as_micros() as u64);
+                                .set_command_latency(commanded_at.elapsed().as_micros() as u64);
                         }
                     }
                     Err(error) if device.is_permanently_lost() => return self.controls.fail(error),

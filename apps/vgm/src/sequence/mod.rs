@@ -10,7 +10,7 @@
 
 mod stream;
 
-use crate::chips::pcm;
+use crate::chips::registry;
 use crate::chips::voices::VoiceMuter;
 use crate::format::{
     ChipId, Command, Instance, Song, StreamCommand, Write, decode, frequent_wait, frequent_write,
@@ -335,18 +335,8 @@ impl<'s> Sequencer<'s> {
 
     /// Memory blocks of chips that have memory go to the chip's own lane.
     fn memory(&mut self, kind: u8, second: bool, at: usize) {
-        let chip = match kind {
-            0x81 => ChipId::Ym2608,
-            0x82 | 0x83 => ChipId::Ym2610,
-            0x88 => ChipId::Y8950,
-            0x07 | 0xC2 => ChipId::NesApu,
-            0x86 => ChipId::Ymz280b,
-            0x94 => ChipId::K007232,
-            0xE1 => ChipId::Es5503,
-            _ => match pcm::of_block(kind) {
-                Some(chip) => chip,
-                None => return,
-            },
+        let Some(chip) = registry::of_block(kind) else {
+            return;
         };
         let event = Event {
             tick: self.tick,

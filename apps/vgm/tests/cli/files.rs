@@ -245,9 +245,9 @@ fn name_pattern_and_playlist_are_written() {
         text,
         "of nothing no list"
     );
-    let twins = render(&[&input], &folder.path("twins"), &["--name", "{game}"]);
-    assert_eq!(twins.status.code(), Some(1));
-    assert_eq!(stderr(&twins).matches("same output").count(), 2);
+    let same_outputs = render(&[&input], &folder.path("twins"), &["--name", "{game}"]);
+    assert_eq!(same_outputs.status.code(), Some(1));
+    assert_eq!(stderr(&same_outputs).matches("same output").count(), 2);
     let nested = folder.path("nested");
     let run = render(
         &[&input],
@@ -430,7 +430,7 @@ fn summary_counts_rendered_songs() {
     ] {
         let flags = [flags, &["--overwrite"]].concat();
         let run = render(&[&song], &folder.path("out"), &flags);
-        let told = String::from_utf8_lossy(&run.stdout).into_owned();
-        assert!(told.starts_with(what), "{told}");
+        let printed = String::from_utf8_lossy(&run.stdout).into_owned();
+        assert!(printed.starts_with(what), "{printed}");
     }
 }

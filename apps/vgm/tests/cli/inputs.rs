@@ -95,9 +95,9 @@ fn first_existing_playlist_location_is_used_without_download() {
         let run = render(&[&list], &folder.path("out"), &flags);
         assert_eq!(run.status.code(), Some(1), "{name}: {}", stderr(&run));
         assert_eq!(summary(&run)["songs"], 1, "{name}");
-        let told = format!("{net}: is on the network, not fetched");
+        let printed = format!("{net}: is on the network, not fetched");
         assert_eq!(stderr(&run).lines().count(), 1, "{}", stderr(&run));
-        assert!(stderr(&run).contains(&told), "{}", stderr(&run));
+        assert!(stderr(&run).contains(&printed), "{}", stderr(&run));
     }
 }
 
@@ -260,10 +260,10 @@ fn damaged_archives_have_readable_errors() {
         let path = folder.put(name, bytes);
         let run = render(&[&path], &folder.path("out"), &[]);
         assert_eq!(run.status.code(), Some(65), "{name}: {}", stderr(&run));
-        let told = stderr(&run);
-        assert!(told.contains(name), "{told}");
+        let printed = stderr(&run);
+        assert!(printed.contains(name), "{printed}");
         for word in ["Error", "kind:", "Custom", "(\"", "{"] {
-            assert!(!told.contains(word), "{word} in {told}");
+            assert!(!printed.contains(word), "{word} in {printed}");
         }
     }
 }

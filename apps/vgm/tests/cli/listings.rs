@@ -120,15 +120,19 @@ fn units_match_what_render_does() {
     ] {
         let out = folder.path(out);
         let exists = out.exists();
-        let (told, units) = units(&[&input, &none], &out, flags);
+        let (printed, units) = units(&[&input, &none], &out, flags);
         assert_eq!(out.exists(), exists, "it makes nothing");
         let run = render(&[&input, &none], &out, &[flags, &["--lines"]].concat());
-        assert_eq!(told.status.code(), run.status.code(), "{flags:?}");
+        assert_eq!(printed.status.code(), run.status.code(), "{flags:?}");
         let key = |line: &Value| line["song"].as_str().unwrap().to_string();
         let mut ended = lines(&run);
         ended.pop();
         ended.retain(|line| !key(line).ends_with("none.vgm"));
-        assert!(stderr(&told).contains("none.vgm"), "{}", stderr(&told));
+        assert!(
+            stderr(&printed).contains("none.vgm"),
+            "{}",
+            stderr(&printed)
+        );
         ended.sort_by_key(key);
         let mut units = units;
         units.sort_by_key(key);
@@ -158,9 +162,9 @@ fn units_match_what_render_does() {
 fn chips_lists_supported_chips() {
     let run = program().arg("chips").output().unwrap();
     assert_eq!(run.status.code(), Some(0), "{}", stderr(&run));
-    let told = String::from_utf8_lossy(&run.stdout).into_owned();
+    let printed = String::from_utf8_lossy(&run.stdout).into_owned();
     for name in ["YM2151", "NESAPU, FDS", "HuC6280"] {
-        assert!(told.contains(name), "{told}");
+        assert!(printed.contains(name), "{printed}");
     }
     let run = program()
         .args(["chips", "--format", "json"])

@@ -41,8 +41,8 @@ fn both(chip: &mut impl PcmChip, frames: usize) -> Vec<[i32; 2]> {
 }
 
 /// The decibels of one level beside another.
-fn decibels(level: i32, beside: i32) -> f64 {
-    20.0 * (f64::from(level) / f64::from(beside)).log10()
+fn decibels(level: i32, reference: i32) -> f64 {
+    20.0 * (f64::from(level) / f64::from(reference)).log10()
 }
 
 #[test]

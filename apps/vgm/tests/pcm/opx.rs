@@ -70,8 +70,8 @@ fn peak(frames: &[i32]) -> i32 {
     frames.iter().map(|value| value.abs()).max().unwrap()
 }
 
-fn decibels(level: i32, beside: i32) -> f64 {
-    20.0 * (f64::from(level) / f64::from(beside)).log10()
+fn decibels(level: i32, reference: i32) -> f64 {
+    20.0 * (f64::from(level) / f64::from(reference)).log10()
 }
 
 /// How often the values cross 0 upwards.

@@ -53,8 +53,8 @@ fn right(chip: &mut Ics2115, frames: usize) -> Vec<i32> {
     both(chip, frames).iter().map(|frame| frame[1]).collect()
 }
 
-fn decibels(level: i32, beside: i32) -> f64 {
-    20.0 * (f64::from(level) / f64::from(beside)).log10()
+fn decibels(level: i32, reference: i32) -> f64 {
+    20.0 * (f64::from(level) / f64::from(reference)).log10()
 }
 
 const BYTES: u16 = 4;

@@ -106,9 +106,9 @@ impl Bus {
         self.property("Set", name, &[value]).unwrap();
     }
 
-    fn until(&self, what: &str, wished: impl Fn(&Bus) -> bool) {
+    fn until(&self, what: &str, condition: impl Fn(&Bus) -> bool) {
         let begin = Instant::now();
-        while !wished(self) {
+        while !condition(self) {
             assert!(begin.elapsed() < Duration::from_secs(60), "{what}");
             std::thread::sleep(Duration::from_millis(50));
         }
@@ -194,11 +194,11 @@ fn mpris_properties_are_readable_and_writable() {
     assert!(bus.get("Volume").contains("double 0.5"));
     assert!(bus.get("LoopStatus").contains("\"Playlist\""));
     // What is changed elsewhere is told, a leap of the place too.
-    player.tell(&["volume", "70"]);
+    player.send(&["volume", "70"]);
     monitor.until("double 0.7");
-    player.tell(&["pause"]);
+    player.send(&["pause"]);
     monitor.until("\"Paused\"");
-    player.tell(&["seek", "2:00"]);
+    player.send(&["seek", "2:00"]);
     monitor.until("member=Seeked");
     // A place in another song, or before its start, is none.
     let to = |song: &str, us: &str| {
@@ -232,7 +232,7 @@ fn second_player_gets_its_own_bus_name_and_survives_bus_exit() {
     bus.until("both", |bus| bus.names().contains(&other));
     // Who does not want it is not there.
     let third = bus.player(&demo(&["--no-mpris"]));
-    third.tell(&["next"]);
+    third.send(&["next"]);
     third.until("the second", |status| status["queue_position"] == 2);
     let its = format!("{NAME}.instance{}", third.child.id());
     assert!(!bus.names().contains(&its));
@@ -258,11 +258,11 @@ impl Monitor {
             .spawn()
             .unwrap();
         let out = BufReader::new(child.stdout.take().unwrap());
-        let (told, lines) = std::sync::mpsc::channel();
+        let (printed, lines) = std::sync::mpsc::channel();
         std::thread::spawn(move || {
             out.lines()
                 .map_while(Result::ok)
-                .all(|line| told.send(line).is_ok())
+                .all(|line| printed.send(line).is_ok())
         });
         let monitor = Monitor { child, lines };
         // It loses its name when it begins to listen.

@@ -27,7 +27,7 @@ fn play(words: &[&str]) -> Output {
         .unwrap()
 }
 
-fn told(output: &Output) -> String {
+fn printed(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
@@ -43,18 +43,19 @@ fn damaged_songs_are_reported_once_and_others_play() {
     );
     let sound = folder.path("out.wav");
     let output = play(&["--sink", &format!("wav:{sound}"), &list]);
-    let told = told(&output);
-    assert_eq!(output.status.code(), Some(1), "{told}");
+    let printed = printed(&output);
+    assert_eq!(output.status.code(), Some(1), "{printed}");
     for name in ["missing.vgz", "broken.vgm", "cut.vgz"] {
-        let lines = told.lines().filter(|line| line.contains(name));
-        assert_eq!(lines.count(), 1, "{name} in {told}");
+        let lines = printed.lines().filter(|line| line.contains(name));
+        assert_eq!(lines.count(), 1, "{name} in {printed}");
     }
     assert_eq!(
-        told.lines()
+        printed
+            .lines()
             .filter(|line| line.contains("good.vgm"))
             .count(),
         1,
-        "{told}"
+        "{printed}"
     );
     // The header, and half a second.
     let bytes = std::fs::metadata(&sound).unwrap().len();
@@ -68,10 +69,10 @@ fn repeat_ends_if_all_songs_are_damaged() {
     let output = play(&["--sink", "null", "--repeat", "all", &broken, &broken]);
     assert_eq!(output.status.code(), Some(65));
     assert_eq!(
-        told(&output).matches("broken.vgm").count(),
+        printed(&output).matches("broken.vgm").count(),
         2,
         "{}",
-        told(&output)
+        printed(&output)
     );
 }
 
@@ -98,12 +99,12 @@ fn playlists_are_read_in_any_encoding() {
         &bad,
         &good,
     ]);
-    let told = told(&output);
-    assert_eq!(output.status.code(), Some(1), "{told}");
-    assert_eq!(told.matches("bad.xspf").count(), 1, "{told}");
+    let printed = printed(&output);
+    assert_eq!(output.status.code(), Some(1), "{printed}");
+    assert_eq!(printed.matches("bad.xspf").count(), 1, "{printed}");
     assert!(
-        told.contains("\u{e9}t\u{e9}.vgm") && told.contains("good.vgm"),
-        "{told}"
+        printed.contains("\u{e9}t\u{e9}.vgm") && printed.contains("good.vgm"),
+        "{printed}"
     );
 }
 
@@ -116,10 +117,10 @@ fn player_exits_after_the_queue_is_drained() {
     assert_eq!(output.status.code(), Some(0), "{output:?}");
     assert!(begin.elapsed().as_secs_f64() >= 0.97, "in real time");
     assert_eq!(
-        told(&output).matches("song.vgm").count(),
+        printed(&output).matches("song.vgm").count(),
         2,
         "{}",
-        told(&output)
+        printed(&output)
     );
 }
 
@@ -200,10 +201,10 @@ fn full_disk_is_reported_and_ends_the_player() {
     let folder = Folder::new("full");
     let song = folder.put("song.vgm", &short_song());
     let output = play(&["--sink", "wav:/dev/full", &song]);
-    let told = told(&output);
-    assert!(told.contains("No space left"), "{told}");
-    assert_eq!(told.matches("No space left").count(), 1, "{told}");
-    assert_eq!(output.status.code(), Some(1), "{told}");
+    let printed = printed(&output);
+    assert!(printed.contains("No space left"), "{printed}");
+    assert_eq!(printed.matches("No space left").count(), 1, "{printed}");
+    assert_eq!(output.status.code(), Some(1), "{printed}");
 }
 
 #[test]
@@ -220,7 +221,7 @@ fn missing_songs_are_reported_without_a_device() {
             .output()
             .unwrap();
         assert!(
-            told(&output).contains("nope.vgz: No such file"),
+            printed(&output).contains("nope.vgz: No such file"),
             "{output:?}"
         );
     }
@@ -230,7 +231,7 @@ fn missing_songs_are_reported_without_a_device() {
 fn invalid_sink_is_reported() {
     let output = play(&["--sink", "loud", "--demo"]);
     assert_eq!(output.status.code(), Some(2));
-    assert!(told(&output).contains("--sink loud: no such sink"));
+    assert!(printed(&output).contains("--sink loud: no such sink"));
     let output = Command::new(env!("CARGO_BIN_EXE_creel-vgm"))
         .args(["play", "--demo", "--sink", "aplay"])
         .env("PATH", "/nonexistent")
@@ -239,7 +240,7 @@ fn invalid_sink_is_reported() {
         .unwrap();
     assert_eq!(output.status.code(), Some(1));
     assert!(
-        told(&output).contains("--sink null plays without sound"),
+        printed(&output).contains("--sink null plays without sound"),
         "{output:?}"
     );
 }
@@ -269,10 +270,10 @@ fn player_program_that_exits_is_rejected() {
     for sink in ["aplay", "auto"] {
         let output = play(sink);
         assert_eq!(output.status.code(), Some(1), "{output:?}");
-        let told = told(&output);
+        let printed = printed(&output);
         assert!(
-            told.contains("aplay: it ended at once (exit status: 3): no card"),
-            "{told}"
+            printed.contains("aplay: it ended at once (exit status: 3): no card"),
+            "{printed}"
         );
     }
     // The next that stays is taken.
@@ -347,9 +348,9 @@ fn config_applies_and_errors_are_reported() {
     let bad = folder.put("bad.toml", b"volume = 30\nlops = 1\n");
     let output = play(&["--config", &bad, "--demo"]);
     assert_eq!(output.status.code(), Some(65), "{output:?}");
-    let told = told(&output);
+    let printed = printed(&output);
     assert!(
-        told.contains("bad.toml: line 2: unknown field `lops`"),
-        "{told}"
+        printed.contains("bad.toml: line 2: unknown field `lops`"),
+        "{printed}"
     );
 }

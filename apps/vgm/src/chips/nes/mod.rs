@@ -53,6 +53,7 @@ pub const INFO: ChipInfo = ChipInfo {
         "pulse 1", "pulse 2", "triangle", "noise", "DMC", "FDS",
     ])],
     cost_ns: 30,
+    memory_blocks: &[0x07, 0xC2],
     create: Create::Steps(|clock_hz| Box::new(Nes::new(clock_hz))),
 };
 

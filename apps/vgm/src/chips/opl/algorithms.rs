@@ -189,17 +189,17 @@ fn four_connected<const ALGORITHM: u8, F: Family>(
         let two = at(0, i, if matches!(ALGORITHM, 0 | 2) { one } else { 0 });
         let three = at(1, i, if ALGORITHM == 2 { 0 } else { two });
         let four = at(2, i, if ALGORITHM == 3 { 0 } else { three });
-        let beside = match ALGORITHM {
+        let parallel = match ALGORITHM {
             0 => 0,
             1 => one,
             2 => two,
             _ => (one >> F::DROPPED) + (three >> F::DROPPED),
         };
-        let beside = if ALGORITHM == 3 {
-            beside
+        let parallel = if ALGORITHM == 3 {
+            parallel
         } else {
-            beside >> F::DROPPED
+            parallel >> F::DROPPED
         };
-        out[i] = (beside + (four >> F::DROPPED)) as i16;
+        out[i] = (parallel + (four >> F::DROPPED)) as i16;
     }
 }

@@ -38,6 +38,7 @@ pub const INFO: ChipInfo = ChipInfo {
     level: Level::new(1.0, 0x156, 2.0),
     voices: &[VoiceGroup::Numbered(24)],
     cost_ns: 40,
+    memory_blocks: &[0x8D],
     create: Create::Samples(|header, clock_hz| Box::new(C140::new(clock_hz, header.byte(0x96)))),
 };
 

@@ -46,6 +46,7 @@ pub const INFO: ChipInfo = ChipInfo {
     level: Level::new(8.0, 0x40, 8.0),
     voices: &[VoiceGroup::Numbered(32)],
     cost_ns: 80,
+    memory_blocks: &[0x92],
     create: Create::Samples(|header, clock_hz| Box::new(C352::new(clock_hz, header.byte(0xD6)))),
 };
 

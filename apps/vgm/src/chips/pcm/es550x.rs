@@ -55,6 +55,7 @@ pub const INFO: ChipInfo = ChipInfo {
     level: Level::new(4.0, 0x20, 16.0),
     voices: &[VoiceGroup::Numbered(32)],
     cost_ns: 80,
+    memory_blocks: &[0x90],
     create: Create::Samples(|header, clock_hz| {
         Box::new(if header.is_variant(ChipId::Es5506) {
             Es550x::new(clock_hz)

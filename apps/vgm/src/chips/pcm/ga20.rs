@@ -30,6 +30,7 @@ pub const INFO: ChipInfo = ChipInfo {
     level: Level::new(1.0, 0x280, 1.0),
     voices: &[VoiceGroup::Numbered(4)],
     cost_ns: 15,
+    memory_blocks: &[0x93],
     create: Create::Samples(|_, clock_hz| Box::new(Ga20::new(clock_hz))),
 };
 

@@ -50,6 +50,7 @@ pub const INFO: ChipInfo = ChipInfo {
     level: Level::new(8.0, 0x40, 4.0),
     voices: &[VoiceGroup::Numbered(32)],
     cost_ns: 80,
+    memory_blocks: &[0x96],
     create: Create::Samples(|_, clock_hz| Box::new(Ics2115::new(clock_hz))),
 };
 

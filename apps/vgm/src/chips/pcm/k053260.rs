@@ -35,6 +35,7 @@ pub const INFO: ChipInfo = ChipInfo {
     level: Level::new(2.0, 0x100, 1.0),
     voices: &[VoiceGroup::Numbered(4)],
     cost_ns: 25,
+    memory_blocks: &[0x8E],
     create: Create::Samples(|_, clock_hz| Box::new(K053260::new(clock_hz))),
 };
 

@@ -45,6 +45,7 @@ pub const INFO: ChipInfo = ChipInfo {
     level: Level::new(1.0, 0x100, 1.0),
     voices: &[VoiceGroup::Numbered(8)],
     cost_ns: 40,
+    memory_blocks: &[0x8C],
     create: Create::Samples(|header, clock_hz| Box::new(K054539::new(clock_hz, header.byte(0x95)))),
 };
 

@@ -30,7 +30,7 @@ use std::ops::Range;
 use super::Rate;
 use super::rom::Rom;
 use super::streamed_writes::{StreamedWrite, render_streamed};
-use crate::format::{ChipId, Command, Song, decode};
+use crate::format::{Command, Song, decode};
 
 /// A chip that plays samples.
 pub trait PcmChip: Send + dyn_clone::DynClone {
@@ -79,31 +79,6 @@ pub trait PcmChip: Send + dyn_clone::DynClone {
 }
 
 dyn_clone::clone_trait_object!(PcmChip);
-
-/// The chip that blocks of this kind, and copies into RAM of this kind, are for.
-pub fn of_block(kind: u8) -> Option<ChipId> {
-    Some(match kind {
-        0x01 | 0xC0 => ChipId::Rf5c68,
-        0x02 | 0xC1 => ChipId::Rf5c164,
-        0x06 | 0xE0 => ChipId::Scsp,
-        0x80 => ChipId::SegaPcm,
-        0x84 | 0x87 => ChipId::Ymf278b,
-        0x85 => ChipId::Ymf271,
-        0x89 => ChipId::MultiPcm,
-        0x8A => ChipId::Upd7759,
-        0x8B => ChipId::Okim6295,
-        0x8C => ChipId::K054539,
-        0x8D => ChipId::C140,
-        0x8E => ChipId::K053260,
-        0x8F => ChipId::Qsound,
-        0x90 => ChipId::Es5506,
-        0x91 => ChipId::X1010,
-        0x92 => ChipId::C352,
-        0x93 => ChipId::Ga20,
-        0x96 => ChipId::Ics2115,
-        _ => return None,
-    })
-}
 
 /// Takes in the memory that the command at byte `offset` of the song brings.
 pub fn load(chip: &mut dyn PcmChip, song: &Song, offset: u32) {

@@ -35,6 +35,7 @@ pub const INFO: ChipInfo = ChipInfo {
     level: Level::new(4.0, 0x40, 4.0),
     voices: &[VoiceGroup::Numbered(28)],
     cost_ns: 80,
+    memory_blocks: &[0x89],
     create: Create::Samples(|_, clock_hz| Box::new(MultiPcm::new(clock_hz))),
 };
 

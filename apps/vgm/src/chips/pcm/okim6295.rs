@@ -43,6 +43,7 @@ pub const INFO: ChipInfo = ChipInfo {
     level: Level::new(4.0, 0x100, 2.0),
     voices: &[VoiceGroup::Numbered(4)],
     cost_ns: 15,
+    memory_blocks: &[0x8B],
     create: Create::Samples(|header, clock_hz| {
         Box::new(Okim6295::new(clock_hz, header.is_variant(ChipId::Okim6295)))
     }),

@@ -29,6 +29,7 @@ pub const INFO: ChipInfo = ChipInfo {
     level: Level::new(1.0, 0xE0, 1.0),
     voices: &[VoiceGroup::Numbered(1)],
     cost_ns: 15,
+    memory_blocks: &[],
     create: Create::Samples(|_, _| Box::new(Pwm::new())),
 };
 

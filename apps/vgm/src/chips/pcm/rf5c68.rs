@@ -33,6 +33,7 @@ pub const INFO: ChipInfo = ChipInfo {
     level: Level::new(1.0, 0xB0, 1.0),
     voices: &[VoiceGroup::Numbered(8)],
     cost_ns: 25,
+    memory_blocks: &[0x01, 0xC0],
     create: Create::Samples(|_, clock_hz| Box::new(Rf5c68::new(clock_hz))),
 };
 
@@ -45,6 +46,7 @@ pub const RF5C164: ChipInfo = ChipInfo {
     level: Level::new(1.0, 0x80, 2.0),
     voices: &[VoiceGroup::Numbered(8)],
     cost_ns: 25,
+    memory_blocks: &[0x02, 0xC1],
     create: Create::Samples(|_, clock_hz| Box::new(Rf5c68::new_164(clock_hz))),
 };
 

@@ -33,6 +33,7 @@ pub const INFO: ChipInfo = ChipInfo {
     level: Level::new(4.0, 0x180, 1.0),
     voices: &[VoiceGroup::Numbered(16)],
     cost_ns: 25,
+    memory_blocks: &[0x80],
     create: Create::Samples(|header, clock_hz| Box::new(SegaPcm::new(clock_hz, header.long(0x3C)))),
 };
 

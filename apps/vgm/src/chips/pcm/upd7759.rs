@@ -44,6 +44,7 @@ pub const INFO: ChipInfo = ChipInfo {
     level: Level::new(1.0, 0x11E, 1.0),
     voices: &[VoiceGroup::Numbered(1)],
     cost_ns: 15,
+    memory_blocks: &[0x8A],
     create: Create::Samples(|header, clock_hz| {
         Box::new(Upd7759::new(clock_hz, header.is_variant(ChipId::Upd7759)))
     }),

@@ -32,6 +32,7 @@ pub const INFO: ChipInfo = ChipInfo {
     level: Level::new(546.0 / 512.0, 0x100, 1.0),
     voices: &[VoiceGroup::Numbered(16)],
     cost_ns: 40,
+    memory_blocks: &[0x91],
     create: Create::Samples(|_, clock_hz| Box::new(X1010::new(clock_hz))),
 };
 

@@ -43,6 +43,7 @@ pub const INFO: ChipInfo = ChipInfo {
         VoiceGroup::Counted("wave", 24),
     ],
     cost_ns: 120,
+    memory_blocks: &[0x84, 0x87],
     create: Create::Samples(|_, clock_hz| Box::new(Ymf278b::new(clock_hz))),
 };
 

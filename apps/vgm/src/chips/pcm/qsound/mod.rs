@@ -48,6 +48,7 @@ pub const INFO: ChipInfo = ChipInfo {
     level: Level::new(4.0, 0x100, 1.0),
     voices: &[VoiceGroup::Numbered(19)],
     cost_ns: 80,
+    memory_blocks: &[0x8F],
     create: Create::Samples(|_, clock_hz| Box::new(Qsound::new(clock_hz))),
 };
 

@@ -47,6 +47,7 @@ pub const INFO: ChipInfo = ChipInfo {
     level: Level::new(4.0, 0x20, 8.0),
     voices: &[VoiceGroup::Numbered(32)],
     cost_ns: 120,
+    memory_blocks: &[0x06, 0xE0],
     create: Create::Samples(|_, clock_hz| Box::new(Scsp::new(clock_hz))),
 };
 

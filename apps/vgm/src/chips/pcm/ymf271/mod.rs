@@ -64,6 +64,7 @@ pub const INFO: ChipInfo = ChipInfo {
     level: Level::new(1.0, 0x100, 1.0),
     voices: &[VoiceGroup::Numbered(48)],
     cost_ns: 120,
+    memory_blocks: &[0x85],
     create: Create::Samples(|_, clock_hz| Box::new(Ymf271::new(clock_hz))),
 };
 

@@ -28,10 +28,13 @@
 //! Source: Pan Docs, "Audio" and "Audio details"; gbdev wiki, "Game Boy sound hardware", with its
 //! obscure behaviour (writing volumes without a restart); the VGM 1.71 specification.
 
+mod envelope;
+
 use super::Rate;
 use super::step_chip::{Countdown, OutputLevel, StepChip, StepSink, is_inaudible};
 use crate::chips::info::{ChipInfo, Create, DOCUMENTS, Level, VoiceGroup};
 use crate::format::ChipId;
+use envelope::{Envelope, Length};
 
 /// The entry of the GameBoy in the list of chips.
 pub const INFO: ChipInfo = ChipInfo {
@@ -43,6 +46,7 @@ pub const INFO: ChipInfo = ChipInfo {
     level: Level::new(2.0, 0xC0, 4.0),
     voices: &[VoiceGroup::Named(&["pulse 1", "pulse 2", "wave", "noise"])],
     cost_ns: 30,
+    memory_blocks: &[],
     create: Create::Steps(|clock_hz| Box::new(GameBoy::new(clock_hz))),
 };
 
@@ -51,91 +55,6 @@ const FRAME: u32 = 4096;
 
 /// Steps of ours in one of 15 levels at one of 8 volumes.
 const SCALE: i32 = 64;
-
-/// Counts a note's 256ths of a second.
-#[derive(Clone, Copy, Debug, Default)]
-struct Length {
-    used: bool,
-    left: u16,
-}
-
-impl Length {
-    /// Whether the note ends with it.
-    fn clock(&mut self) -> bool {
-        if !self.used || self.left == 0 {
-            return false;
-        }
-        self.left -= 1;
-        self.left == 0
-    }
-
-    fn start(&mut self, whole: u16) {
-        if self.left == 0 {
-            self.left = whole;
-        }
-    }
-}
-
-#[derive(Clone, Copy, Debug, Default)]
-struct Envelope {
-    written: u8,
-    level: u8,
-    left: u8,
-    /// Whether it still moves.
-    moves: bool,
-}
-
-impl Envelope {
-    fn has_dac(&self) -> bool {
-        self.written & 0xF8 != 0
-    }
-
-    fn start(&mut self) {
-        self.level = self.written >> 4;
-        self.left = self.period();
-        self.moves = true;
-    }
-
-    /// The divider takes a period of 0 for 8.
-    fn period(&self) -> u8 {
-        match self.written & 7 {
-            0 => 8,
-            period => period,
-        }
-    }
-
-    fn write(&mut self, value: u8, plays: bool) {
-        if plays {
-            // Without a restart the volume is bent, which drivers use to set it.
-            if self.written & 7 == 0 && self.moves {
-                self.level += 1;
-            } else if self.written & 8 == 0 {
-                self.level += 2;
-            }
-            if (self.written ^ value) & 8 != 0 {
-                self.level = 16u8.wrapping_sub(self.level);
-            }
-            self.level &= 15;
-        }
-        self.written = value;
-    }
-
-    fn clock(&mut self) {
-        self.left = self.left.saturating_sub(1);
-        if self.left > 0 {
-            return;
-        }
-        self.left = self.period();
-        if self.written & 7 == 0 || !self.moves {
-            return;
-        }
-        match (self.written & 8 != 0, self.level) {
-            (true, 0..=14) => self.level += 1,
-            (false, 1..=15) => self.level -= 1,
-            _ => self.moves = false,
-        }
-    }
-}
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Pulse {

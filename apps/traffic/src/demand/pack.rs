@@ -368,7 +368,7 @@ impl Plans {
         if self.index.first().is_some_and(|&first| first != 0) || (count == 0 && all > 1) {
             return false;
         }
-        loops.all_indexed(0..count, |block, _| {
+        loops.all(0..count, |block| {
             let end = self
                 .index
                 .get(block + 1)

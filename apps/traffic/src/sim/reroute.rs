@@ -137,13 +137,11 @@ impl Simulation {
             .get_or_init(|| Router::from_times(network, free));
         let router = free_flow_router.with_times(network, times);
         let mut queries = loops.scratch(|_| router.query());
-        let changes: Vec<Vec<Change>> = loops.map(
-            (&self.tiles, &late, &mut queries),
-            |(tile, late, query)| {
+        let changes: Vec<Vec<Change>> =
+            loops.map((&self.tiles, &late, &mut queries), |(tile, late, query)| {
                 let faster_path = |&car: &u32| self.faster_path(tile, car, &router, query);
                 late.iter().filter_map(faster_path).collect()
-            },
-        );
+            });
         let end = self.rules.plans.end();
         for (tile, changes) in self.tiles.iter_mut().zip(changes) {
             for change in changes {

@@ -41,9 +41,7 @@ impl Engine<'_> {
     /// Looks at all songs of a plan, on the pool; those come first that take longest, now that their
     /// lengths are known.
     pub fn preview<'p>(&self, plan: &'p Plan) -> Vec<(&'p Unit, Preview)> {
-        let previews = self
-            .pool
-            .map(&plan.units, |unit| self.preview_unit(unit));
+        let previews = self.pool.map(&plan.units, |unit| self.preview_unit(unit));
         let mut previews: Vec<_> = plan.units.iter().zip(previews).collect();
         previews.sort_by_key(|(_, preview)| std::cmp::Reverse(preview.cost_ns));
         previews

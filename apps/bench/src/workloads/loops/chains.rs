@@ -50,8 +50,8 @@ pub fn zip_map_sum(count: usize, workers: usize) -> Vec<Subject> {
         subject("creel fold", |plan, Numbers { a, b }, workers| {
             let pool = Pool::builder().workers(workers).build()?;
             Ok(plan.time(|| {
-                let add = |sum: &mut f32, _: usize, (a, b): (&f32, &f32)| *sum += a * b;
-                black_box(pool.fold_indexed((a, b), || 0.0, add, |a, b| a + b));
+                let add = |sum: &mut f32, (a, b): (&f32, &f32)| *sum += a * b;
+                black_box(pool.fold((a, b), || 0.0, add, |a, b| a + b));
             }))
         }),
         subject(ONE_THREAD, |plan, Numbers { a, b }, _| {

@@ -7,7 +7,7 @@ use std::sync::Mutex;
 use creel_vgm::batch::{self, Plan};
 use creel_vgm::effects::Effects;
 use creel_vgm::format::Song;
-use creel_vgm::output::{OutputSettings, Job, Outcome};
+use creel_vgm::output::{Job, Outcome, OutputSettings};
 use creel_vgm::render::Settings;
 use creel_vgm::wav::Layout;
 

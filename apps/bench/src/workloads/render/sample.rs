@@ -10,7 +10,7 @@ use anyhow::{Context, bail, ensure};
 use creel::{Balance, Pool, Wait};
 use creel_console::Exit;
 use creel_console::energy::Meter;
-use creel_vgm::batch::{Engine, Event, Existing, SPARE_WORKERS, Observer};
+use creel_vgm::batch::{Engine, Event, Existing, Observer, SPARE_WORKERS};
 use creel_vgm::effects::Effects;
 use creel_vgm::format::Song;
 use creel_vgm::wav::Layout;

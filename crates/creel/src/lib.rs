@@ -8,7 +8,7 @@
 //! use creel::{Pool, Wait};
 //!
 //! let pool = Pool::builder().workers(2).wait(Wait::Park).build()?;
-//! let answer = pool.run_on(1, || 6 * 7); // on the thread of seat 1
+//! let answer = pool.run_on(1, || 6 * 7); // on the thread of worker 1
 //! assert_eq!(answer, 42);
 //! # Ok::<(), creel::BuildError>(())
 //! ```
@@ -32,7 +32,7 @@
 //! `docs/design/pool.md` is the contract that every part of the crate keeps.
 
 #![warn(clippy::missing_errors_doc, clippy::missing_panics_doc)]
-// What only tasks use of the seats lies there all the same.
+// What only tasks use of the workers lies there all the same.
 #![cfg_attr(
     not(feature = "tasks"),
     allow(
@@ -55,7 +55,6 @@ pub mod net;
 #[path = "net/without.rs"]
 mod net;
 mod pool;
-mod seat;
 #[cfg(all(unix, feature = "net"))]
 pub mod signal;
 mod sync;
@@ -69,6 +68,7 @@ pub mod time;
 #[cfg(not(feature = "tasks"))]
 #[path = "time/without.rs"]
 mod time;
+mod worker;
 
 #[cfg(feature = "tasks")]
 pub use blocking::{Blocking, blocking, set_max_blocking_threads};

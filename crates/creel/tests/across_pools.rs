@@ -324,7 +324,7 @@ fn block_on_for_the_own_pool_is_refused_at_once() {
             }
             assert!(a.block_on(async { refuses(&a) }));
             assert!(a.run_on(0, || b.block_on(async { refuses(&a) })));
-            // In its `block_on` by way of another pool's, whether or not it has a seat to lend.
+            // In its `block_on` by way of another pool's, whether or not it has a worker to lend.
             for lent in [true, false] {
                 let (release, gate) = mpsc::channel::<()>();
                 if !lent {

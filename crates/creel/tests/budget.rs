@@ -58,7 +58,7 @@ macro_rules! gives_way {
 }
 
 /// The loop is the future of a `block_on`, on whose thread the other task runs, too: the caller
-/// borrows the seat of the worker, which has not started yet.
+/// borrows the worker of the worker, which has not started yet.
 #[test]
 fn a_future_of_block_on() {
     let (tx, rx) = ring::channel(1);

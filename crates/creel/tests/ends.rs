@@ -50,7 +50,7 @@ fn a_spawn_beside_the_drop_starts_no_thread_after_it() {
             let builder = Pool::builder().workers(1).wait(Wait::Park);
             let pool = builder.name("beside").build().unwrap();
             let alive = Arc::new(());
-            // Idle tasks in the heap of a desk whose seat has not been started.
+            // Idle tasks in the heap of a desk whose worker has not been started.
             let waits = pool.block_on(async {
                 let mut waits = Vec::new();
                 for _ in 0..1 + round % 8 {

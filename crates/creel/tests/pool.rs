@@ -1,4 +1,4 @@
-//! The pool from outside: seats, urgent jobs, panics, resizing and the end.
+//! The pool from outside: workers, urgent jobs, panics, resizing and the end.
 
 use creel::{BuildError, Pool, Wait, net::UdpSocket};
 use std::{
@@ -22,13 +22,13 @@ const WAITS: [Wait; 3] = [
 ];
 
 #[test]
-fn a_seat_keeps_its_thread_and_seats_differ() {
+fn a_slot_keeps_its_thread_and_slots_differ() {
     for wait in WAITS {
         let pool = pool(3, wait);
         let first: Vec<ThreadId> = pool.broadcast(|_| thread::current().id());
         for round in 0..100 {
-            let seat = round % 3;
-            assert_eq!(pool.run_on(seat, || thread::current().id()), first[seat]);
+            let slot = round % 3;
+            assert_eq!(pool.run_on(slot, || thread::current().id()), first[slot]);
         }
         assert!(!first.contains(&thread::current().id()));
         assert!(first[0] != first[1] && first[1] != first[2] && first[0] != first[2]);

@@ -210,8 +210,8 @@ fn a_worker_that_is_to_go_stays_while_nobody_can_take_its_place() {
                     let mut bytes = [0; 4];
                     time::timeout(Duration::from_millis(40), socket.recv(&mut bytes)).await
                 });
-                for seat in 5..8 {
-                    pool.run_on(seat, || ());
+                for slot in 5..8 {
+                    pool.run_on(slot, || ());
                 }
                 refuse_threads();
                 thread::sleep(Duration::from_micros(pause_us));

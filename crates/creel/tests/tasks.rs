@@ -504,13 +504,13 @@ fn a_drop_may_spawn() {
 }
 
 #[test]
-fn a_seat_with_bound_tasks_is_listed_until_they_end() {
+fn a_slot_with_bound_tasks_is_listed_until_they_end() {
     let pool = pool(3);
     let (tx, rx) = oneshot::channel();
     let bound = pool.spawn_on(2, async { rx.await.unwrap() });
     pool.resize(1).unwrap();
     assert_eq!(pool.stats().retiring, [2]);
-    // Others get on meanwhile, and what is bound to the seat still runs there.
+    // Others get on meanwhile, and what is bound to the worker still runs there.
     assert_eq!(pool.block_on(pool.spawn(async { 5 })).unwrap(), 5);
     tx.send(7).unwrap();
     assert_eq!(pool.block_on(bound).unwrap(), 7);

@@ -115,7 +115,7 @@ fn messages_go_through_every_channel() {
     assert_eq!(sum, 3);
 }
 
-/// Scopes and joins that wait for each other, and workers that do: the waits of `seat/waiter.rs`
+/// Scopes and joins that wait for each other, and workers that do: the waits of `worker/waiter.rs`
 /// and the offers, whose memory is on the waiting thread's stack.
 #[test]
 fn who_waits_lends_what_is_on_its_stack() {

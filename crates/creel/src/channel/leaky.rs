@@ -8,9 +8,9 @@
 //! Left out: several senders or receivers; that is the ring, which does not leak.
 
 use super::{Closed, TryRecvError, TrySendError, blocking};
-use crate::seat::budget;
-use crate::seat::{panics::RunAll, stored_waker::StoredWaker};
 use crate::sync::{Mutex, lock};
+use crate::worker::budget;
+use crate::worker::{panics::RunAll, stored_waker::StoredWaker};
 use std::collections::VecDeque;
 use std::fmt;
 use std::future::{Future, poll_fn};

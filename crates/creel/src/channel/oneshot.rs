@@ -8,9 +8,9 @@
 
 use super::waker_cell::{EPOCH, Wait, WakerCell, exchange};
 use super::{Closed, TryRecvError, blocking, memory};
-use crate::seat::budget;
-use crate::seat::stored_waker::StoredWaker;
 use crate::sync::{AtomicU64, Ordering, UnsafeCell};
+use crate::worker::budget;
+use crate::worker::stored_waker::StoredWaker;
 use std::future::Future;
 use std::mem::MaybeUninit;
 use std::pin::Pin;

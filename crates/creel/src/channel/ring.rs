@@ -16,9 +16,9 @@
 
 use super::waiters::{Ticket, Waiters};
 use super::{Closed, TryRecvError, TrySendError, blocking};
-use crate::seat::budget;
-use crate::seat::{panics::RunAll, stored_waker::StoredWaker};
 use crate::sync::{AtomicU64, AtomicUsize, Ordering, UnsafeCell};
+use crate::worker::budget;
+use crate::worker::{panics::RunAll, stored_waker::StoredWaker};
 use crossbeam_utils::CachePadded;
 use std::future::Future;
 use std::mem::MaybeUninit;

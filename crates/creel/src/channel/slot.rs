@@ -11,8 +11,8 @@
 
 use super::waker_cell::{EPOCH, Wait, WakerCell, exchange};
 use super::{Closed, TryRecvError, TrySendError, blocking, memory};
-use crate::seat::{budget, panics::quietly};
 use crate::sync::{AtomicU64, Ordering, UnsafeCell};
+use crate::worker::{budget, panics::quietly};
 use std::future::Future;
 use std::mem::{ManuallyDrop, MaybeUninit};
 use std::pin::Pin;

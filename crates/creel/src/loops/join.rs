@@ -4,7 +4,7 @@ use super::protocol::{
     Protocol,
     offers::{Offer, Open},
 };
-use crate::{pool::Pool, seat::panics::discard, sync::UnsafeCell};
+use crate::{pool::Pool, sync::UnsafeCell, worker::panics::discard};
 use std::{
     panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
     ptr::NonNull,

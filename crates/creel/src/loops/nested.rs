@@ -10,8 +10,8 @@ use super::protocol::{
     offers::{Offer, Open},
 };
 use crate::{
-    seat::panics::FirstPanic,
     sync::{AtomicUsize, Ordering},
+    worker::panics::FirstPanic,
 };
 use std::{any::Any, ops::Range, ptr::NonNull};
 
@@ -44,7 +44,7 @@ pub(super) fn run(
     most: usize,
     body: Body<'_>,
 ) -> Option<Box<dyn Any + Send>> {
-    let blocks = units.min(loops.seats.workers() * BLOCKS_PER_WORKER).max(1);
+    let blocks = units.min(loops.slots.workers() * BLOCKS_PER_WORKER).max(1);
     let nested = Nested {
         offer: Offer::new(Nested::help, true),
         loops,

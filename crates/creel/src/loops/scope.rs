@@ -11,13 +11,13 @@ use super::protocol::{
 };
 use crate::{
     pool::Pool,
-    seat::{
+    sync::{Mutex, lock, now_ns, spin_loop},
+    worker::{
         current, lend,
         panics::{FirstPanic, discard},
         urgent::Job,
         waiter::Latch,
     },
-    sync::{Mutex, lock, now_ns, spin_loop},
 };
 use std::{
     collections::VecDeque,
@@ -129,7 +129,7 @@ impl Core<'_> {
             return (!queue.jobs.is_empty()).then_some(0);
         }
         let queue = || queue.jobs.iter().take(LOOK);
-        let own = current::index_in(&self.loops.seats);
+        let own = current::index_in(&self.loops.slots);
         let mine = |spawned: &Spawned| own.is_some() && spawned.near.map(|near| near.worker) == own;
         let mut now = None;
         let mut free = |spawned: &Spawned| match spawned.near {
@@ -274,7 +274,7 @@ impl<'scope> Scope<'scope, '_> {
     /// ```
     #[track_caller]
     pub fn spawn_near(&'scope self, worker: usize, f: impl FnOnce() + Send + 'scope) {
-        let worker = self.loops.seats.seat_in_use(worker).index;
+        let worker = self.loops.slots.slot_in_use(worker).index;
         let until_ns = now_ns() + LATE_WAKES * self.loops.line.wake_ns();
         let near = Some(Near { worker, until_ns });
         let job = self.job(f);
@@ -286,7 +286,7 @@ impl<'scope> Scope<'scope, '_> {
         self.core.latch.nudge();
     }
 
-    /// Spawns a closure that runs on the thread of the seat `worker`.
+    /// Spawns a closure that runs on the thread of the worker `worker`.
     ///
     /// # Panics
     /// If there is no such worker.
@@ -300,10 +300,10 @@ impl<'scope> Scope<'scope, '_> {
     /// ```
     #[track_caller]
     pub fn spawn_on(&'scope self, worker: usize, f: impl FnOnce() + Send + 'scope) {
-        let seats = &self.loops.seats;
-        let seat = seats.seat_in_use(worker);
-        if let Err(error) = seats.send(seat, self.job(f)) {
-            seats.panic_refused(worker, &error);
+        let slots = &self.loops.slots;
+        let slot = slots.slot_in_use(worker);
+        if let Err(error) = slots.send(slot, self.job(f)) {
+            slots.panic_refused(worker, &error);
         }
     }
 

@@ -374,7 +374,7 @@ fn a_pool_ends_while_its_tasks_block_for_each_other() {
     });
 }
 
-/// Idle tasks in the heap of a desk whose seat has no thread yet, and a spawn beside the drop.
+/// Idle tasks in the heap of a desk whose worker has no thread yet, and a spawn beside the drop.
 #[test]
 fn no_thread_is_started_after_the_pool_was_dropped() {
     check(|| {
@@ -398,7 +398,7 @@ fn no_thread_is_started_after_the_pool_was_dropped() {
         });
         let other = thread::spawn(move || handle.spawn(async {}).detach());
         drop(pool);
-        let runs = || shared.seats.made().any(|seat| seat.thread.is_running());
+        let runs = || shared.slots.made().any(|slot| slot.thread.is_running());
         let before = runs();
         other.join().expect("no panic");
         assert!(
@@ -437,7 +437,7 @@ fn several_spawn_on_a_pool_without_threads_beside_its_drop() {
             other.join().expect("no panic");
         }
         assert_eq!(ended.load(Ordering::Relaxed), 2);
-        assert!(shared.seats.made().all(|seat| !seat.thread.is_running()));
+        assert!(shared.slots.made().all(|slot| !slot.thread.is_running()));
         let stats = shared.tasks.stats();
         assert_eq!(stats.spawned, stats.finished + stats.cancelled, "{stats:?}");
     });

@@ -22,8 +22,8 @@
 use super::poller::{Events, Mode, Poller};
 use super::readiness::lock;
 use super::source::AnySource;
-use crate::seat::parker;
-use crate::seat::woken::{Woken, wake_all};
+use crate::worker::parker;
+use crate::worker::woken::{Woken, wake_all};
 use std::io;
 use std::num::NonZeroUsize;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};

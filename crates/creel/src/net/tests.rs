@@ -3,8 +3,8 @@
 use super::driver::Driver;
 use super::io;
 use super::*;
-use crate::seat::parker::{Parker, Poller};
-use crate::seat::woken::wake_all;
+use crate::worker::parker::{Parker, Poller};
+use crate::worker::woken::wake_all;
 use std::future::Future;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::pin::pin;

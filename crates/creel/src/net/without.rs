@@ -2,7 +2,7 @@
 
 /// No sockets.
 pub(crate) mod driver {
-    use crate::seat::{parker, woken::Woken};
+    use crate::worker::{parker, woken::Woken};
     use std::{task::Waker, time::Duration};
 
     /// Has no socket.

@@ -16,10 +16,10 @@ use super::{
 };
 use crate::{
     net::io,
-    seat::{current, seats::Work},
     sync::{AtomicBool, AtomicUsize, Instant, Ordering, WaitWord, local, thread, thread_local},
     task::{Behind, Frame, Inside, StandIn},
     time::timers,
+    worker::{current, slots::Work},
 };
 use std::{
     any::Any,
@@ -59,8 +59,8 @@ impl Away {
         // A substitute that sleeps is no substitute: a worker may start another.
         let of = local(&SUBSTITUTE_OF, RefCell::take).flatten();
         of.inspect(|pool| pool.absent.substituted.store(false, Ordering::SeqCst));
-        let own = current::worker().and_then(|(seats, _)| {
-            let work: Arc<dyn Any + Send + Sync> = seats.work()?;
+        let own = current::worker().and_then(|(slots, _)| {
+            let work: Arc<dyn Any + Send + Sync> = slots.work()?;
             work.downcast::<Shared>().ok()
         });
         let counts = own.is_some() && local(&IS_AWAY, |away| !away.replace(true)) == Some(true);
@@ -90,7 +90,7 @@ impl Away {
             return;
         }
         let pool = Arc::clone(own);
-        let name = format!("{}-away", pool.seats.name.replace('\0', ""));
+        let name = format!("{}-away", pool.slots.name.replace('\0', ""));
         let started = thread::Builder::new()
             .name(name)
             .spawn(move || substitute(&pool));
@@ -114,23 +114,23 @@ impl Shared {
     /// Whether every worker sleeps in another pool's `block_on`. The threads of a pool that is being
     /// dropped are not replaced: the thread that drops it does what lies behind them.
     fn all_are_away(&self) -> bool {
-        let seats = &self.seats;
-        !seats.is_closing() && self.absent.workers.load(Ordering::SeqCst) >= seats.workers()
+        let slots = &self.slots;
+        !slots.is_closing() && self.absent.workers.load(Ordering::SeqCst) >= slots.workers()
     }
 
     fn needs_a_worker(&self) -> bool {
-        let hides = |seat| self.hides(seat);
-        self.tasks.any_scheduled() || (0..self.seats.workers()).any(hides)
+        let hides = |slot| self.hides(slot);
+        self.tasks.any_scheduled() || (0..self.slots.workers()).any(hides)
     }
 }
 
 /// The body of a substitute's thread.
 fn substitute(pool: &Arc<Shared>) {
-    let seats = &pool.seats;
-    if !seats.life.enter() {
+    let slots = &pool.slots;
+    if !slots.life.enter() {
         return;
     }
-    let _user = User(seats);
+    let _user = User(slots);
     local(&SUBSTITUTE_OF, |of| of.replace(Some(Arc::clone(pool))));
     let _timers = timers::enter(Arc::clone(pool.timers.at(0)));
     let _driver = io::enter(Arc::clone(&pool.driver));

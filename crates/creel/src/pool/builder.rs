@@ -1,7 +1,7 @@
 //! The four knobs, set before a pool is made.
 
-use super::{Balance, Observe, Pool, Wait, seating::Offer, shared::Shared};
-use crate::{seat::table::SEATS_MAX as WORKERS_MAX, time::Clock};
+use super::{Balance, Observe, Pool, Wait, pinning::Offer, shared::Shared};
+use crate::{time::Clock, worker::table::WORKERS_MAX};
 use creel_topology::Placement;
 use std::fmt;
 
@@ -165,7 +165,7 @@ impl Builder {
     /// Where the workers sit. By default a pool that runs loops pins its workers by
     /// [`Placement::Cores`] from its first loop on, and others are not pinned.
     ///
-    /// Two pools of one process are seated on different cores as long as there are any.
+    /// Two pools of one process are pinned on different cores as long as there are any.
     ///
     /// ```
     /// use creel::{Placement, Pool};
@@ -275,7 +275,7 @@ impl Builder {
         let workers = self.workers.unwrap_or(offer.workers);
         check_workers(workers)?;
         check_stack_size(self.stack_size)?;
-        offer.seating.seat_as_asked(workers)?;
+        offer.pinning.pin_as_configured(workers)?;
         let observe = self.observe;
         let shared = Shared::new(self, workers, offer);
         let pool = Pool::new_of(shared, true);

@@ -5,8 +5,8 @@
 
 use super::{Balance, Pool, shared::Shared};
 use crate::{
-    seat::current,
-    task::{holds_a_desk_of, innermost_seats, is_inside},
+    task::{holds_a_desk_of, innermost_slots, is_inside},
+    worker::current,
 };
 use std::{any::Any, fmt, ops::Deref, sync::Arc};
 
@@ -113,8 +113,8 @@ impl Pool {
     /// ```
     #[must_use]
     pub fn current() -> Option<Handle> {
-        let worker = || current::worker().map(|(seats, _)| seats);
-        let work = innermost_seats().or_else(worker)?.work()?;
+        let worker = || current::worker().map(|(slots, _)| slots);
+        let work = innermost_slots().or_else(worker)?.work()?;
         let work: Arc<dyn Any + Send + Sync> = work;
         let shared = work.downcast::<Shared>().ok()?;
         Some(Handle(Self::new_of(shared, false)))
@@ -136,7 +136,7 @@ impl Pool {
     #[must_use]
     pub fn is_current(&self) -> bool {
         let tasks = &*self.shared.tasks;
-        current::index_in(&self.shared.seats).is_some()
+        current::index_in(&self.shared.slots).is_some()
             || holds_a_desk_of(tasks)
             || is_inside(tasks)
     }
@@ -159,7 +159,7 @@ impl Clone for Handle {
 impl fmt::Debug for Handle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Handle")
-            .field("pool", &self.shared.seats.name)
+            .field("pool", &self.shared.slots.name)
             .finish_non_exhaustive()
     }
 }

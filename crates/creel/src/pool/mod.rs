@@ -1,6 +1,6 @@
 //! The pool: placed threads, and the four knobs they obey.
 //!
-//! Loops, tasks, timers and sockets know nothing of each other but what `seat/` has; this module
+//! Loops, tasks, timers and sockets know nothing of each other but what `worker/` has; this module
 //! composes them, in the worker's turn. The loop verbs stand on it, in `crate::loops`.
 //! `docs/design/pool.md` holds the contract.
 
@@ -9,12 +9,13 @@ mod away;
 #[cfg(feature = "tasks")]
 mod block_on;
 mod builder;
+mod builder_diagnostics;
 mod global;
 mod handle;
 mod named;
 mod observe;
+mod pinning;
 mod rhythm;
-mod seating;
 #[cfg(feature = "tasks")]
 mod seeded;
 pub(crate) mod shared;
@@ -24,12 +25,11 @@ mod spin;
 #[cfg(feature = "tasks")]
 mod threadless;
 mod trace;
-mod unbuilt;
 mod wait;
 mod watch;
-mod worker;
+mod worker_loop;
 
-pub use crate::seat::{
+pub use crate::worker::{
     knobs::{Balance, ParseKnobError, Wait},
     stats::{PoolStats, TaskStats, WorkerStats},
 };
@@ -39,13 +39,13 @@ pub use handle::Handle;
 pub use named::{AcquireError, NamedPools, NamedSettings};
 pub use observe::Observe;
 
-use crate::seat::{current, lend};
+use crate::worker::{current, lend};
 use shared::Shared;
 use std::{fmt, mem, sync::Arc, time::Duration};
 
-/// A number of seats, each served by one OS thread: the one thing here that runs code.
+/// A number of workers, each served by one OS thread: the one thing here that runs code.
 ///
-/// A seat's thread starts with its first work. All verbs take `&self` and may be called from
+/// A worker's thread starts with its first work. All verbs take `&self` and may be called from
 /// any thread, from inside the pool's own workers too. Dropping a pool lets its threads finish
 /// what they were given and joins them; dropped on one of its own workers it returns at once, and
 /// a thread made for it waits for them. [`shutdown_timeout`](Self::shutdown_timeout) and
@@ -112,16 +112,16 @@ impl Pool {
     /// ```
     #[must_use]
     pub fn workers(&self) -> usize {
-        self.shared.seats.workers()
+        self.shared.slots.workers()
     }
 
     /// Changes the number of workers, at any time and from any thread; returns at once.
     ///
-    /// Added seats start with their first work. Removed ones finish what they were given
+    /// Added workers start with their first work. Removed ones finish what they were given
     /// before their threads end; a loop under way ends with the workers it began with.
     ///
     /// # Errors
-    /// If the number is out of range, the placement cannot seat them, or the pool has been dropped;
+    /// If the number is out of range, the placement cannot worker them, or the pool has been dropped;
     /// the pool is then as before.
     ///
     /// ```
@@ -134,16 +134,16 @@ impl Pool {
     /// ```
     pub fn resize(&self, workers: usize) -> Result<(), BuildError> {
         builder::check_workers(workers)?;
-        let seats = &self.shared.seats;
-        if !seats.life.enter() {
+        let slots = &self.shared.slots;
+        if !slots.life.enter() {
             return Err(BuildError::Ended);
         }
         let resized = self.shared.resize(workers);
-        seats.leave();
+        slots.leave();
         resized
     }
 
-    /// Runs `f` on the thread of seat `worker` (for 0 too) and gives back its result.
+    /// Runs `f` on the thread of worker `worker` (for 0 too) and gives back its result.
     ///
     /// Blocks until `f` has run: after what that worker does now and what it was told before.
     /// On that very thread it runs at once; on another worker of a pool, that worker runs its
@@ -161,15 +161,15 @@ impl Pool {
     /// ```
     #[track_caller]
     pub fn run_on<R: Send>(&self, worker: usize, f: impl FnOnce() -> R + Send) -> R {
-        let seats = &self.shared.seats;
-        let seat = seats.seat_in_use(worker);
-        if current::index_in(seats) == Some(worker) {
+        let slots = &self.shared.slots;
+        let slot = slots.slot_in_use(worker);
+        if current::index_in(slots) == Some(worker) {
             return f();
         }
         let mut sent = Ok(());
-        let mut results = lend::lend(vec![f], |_, job| sent = seats.send(seat, job));
+        let mut results = lend::lend(vec![f], |_, job| sent = slots.send(slot, job));
         if let Err(error) = sent {
-            seats.panic_refused(worker, &error);
+            slots.panic_refused(worker, &error);
         }
         results.remove(0)
     }
@@ -190,15 +190,15 @@ impl Pool {
     pub fn broadcast<R: Send>(&self, f: impl Fn(usize) -> R + Sync) -> Vec<R> {
         let f = &f;
         let works: Vec<_> = (0..self.workers()).map(|index| move || f(index)).collect();
-        let seats = &self.shared.seats;
+        let slots = &self.shared.slots;
         let mut refused = None;
         let results = lend::lend(works, |index, job| {
-            if let Err(error) = seats.send(seats.at(index), job) {
+            if let Err(error) = slots.send(slots.at(index), job) {
                 refused.get_or_insert((index, error));
             }
         });
         if let Some((index, error)) = refused {
-            seats.panic_refused(index, &error);
+            slots.panic_refused(index, &error);
         }
         results
     }
@@ -236,8 +236,8 @@ impl Pool {
     /// ```
     #[must_use]
     pub fn neighbours(&self) -> Vec<Vec<creel_topology::Neighbour>> {
-        let seating = &self.shared.seating;
-        let beside = |index| match seating.pinned_pus(index) {
+        let pinning = &self.shared.pinning;
+        let beside = |index| match pinning.pinned_pus(index) {
             Some(pus) => creel_topology::neighbours(&pus),
             None => Vec::new(),
         };
@@ -302,13 +302,13 @@ impl Pool {
         if !mem::take(&mut self.owns) {
             return;
         }
-        if self.shared.seats.is_forked() {
+        if self.shared.slots.is_forked() {
             // Its locks may be held for ever by threads that are not here, its descriptors are
             // shared with the process that has them, and what its tasks own is that one's.
             mem::forget(Arc::clone(&self.shared));
         } else {
             // Before the window: who opens one by a handle is refused, or has it closed here.
-            self.shared.seats.life.close();
+            self.shared.slots.life.close();
             self.close_window();
             self.shared.close(within);
         }
@@ -318,7 +318,7 @@ impl Pool {
 impl fmt::Debug for Pool {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Pool")
-            .field("name", &self.shared.seats.name)
+            .field("name", &self.shared.slots.name)
             .field("workers", &self.workers())
             .field("wait", &self.shared.wait)
             .field("balance", &self.balance)

@@ -3,7 +3,7 @@
 //! `task/seeded.rs` draws the tasks; here the clock goes to the next timer when none is runnable.
 
 use super::{Builder, Pool, shared::Shared};
-use crate::{seat::woken::wake_all, time::Clock};
+use crate::{time::Clock, worker::woken::wake_all};
 use std::time::Duration;
 
 impl Pool {

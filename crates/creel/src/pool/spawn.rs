@@ -26,7 +26,7 @@ impl Pool {
         self.shared.tasks.spawn(future)
     }
 
-    /// Makes a task that only the thread of seat `worker` runs.
+    /// Makes a task that only the thread of worker `worker` runs.
     ///
     /// # Panics
     ///
@@ -44,8 +44,8 @@ impl Pool {
         F: Future + Send + 'static,
         F::Output: Send + 'static,
     {
-        let seat = self.shared.seats.seat_in_use(worker);
-        self.shared.tasks.spawn_bound(seat.index, future)
+        let slot = self.shared.slots.slot_in_use(worker);
+        self.shared.tasks.spawn_bound(slot.index, future)
     }
 
     /// Makes a task that worker `worker` begins, if it has nothing to do: it is woken for it, in the
@@ -74,8 +74,8 @@ impl Pool {
         F: Future + Send + 'static,
         F::Output: Send + 'static,
     {
-        let seat = self.shared.seats.seat_in_use(worker);
-        self.shared.tasks.spawn_near(seat.index, future)
+        let slot = self.shared.slots.slot_in_use(worker);
+        self.shared.tasks.spawn_near(slot.index, future)
     }
 
     /// Runs a blocking or long closure as a task of this pool: of one that the program has made

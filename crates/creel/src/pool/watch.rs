@@ -1,6 +1,6 @@
 //! The watch: the idle worker that looks after those who work.
 //!
-//! Who is the watch is decided in `seat/idle.rs`. This is what it does, every [`WATCH_EVERY`]: it
+//! Who is the watch is decided in `worker/idle.rs`. This is what it does, every [`WATCH_EVERY`]: it
 //! compares how far everybody who works has come with what that was at its last look. Where there
 //! was no progress, somebody's code holds a thread, and the watch does what that thread would do:
 //! it takes the tasks that lie there, fires its due timers, asks the poller, and comes itself for
@@ -11,9 +11,9 @@
 
 use super::shared::Shared;
 use crate::{
-    seat::{idle::Called, seat::Seat},
     sync::Instant,
     task::Progress,
+    worker::{idle::Called, slot::WorkerSlot},
 };
 use std::time::Duration;
 
@@ -32,7 +32,7 @@ struct Look {
     /// None: this worker was not the watch.
     at: Option<Instant>,
     tasks: Progress,
-    /// How often each seat has looked at its timers.
+    /// How often each worker has looked at its timers.
     reactions: Vec<u64>,
     /// How often the poller was asked.
     asked: u64,
@@ -65,8 +65,8 @@ impl Watch {
     }
 
     /// How long the worker shall sleep at most, which has nothing to do: it may become the watch.
-    pub(super) fn timeout(&mut self, shared: &Shared, seat: &Seat) -> Option<Duration> {
-        if !shared.seats.idle.watches(seat.index) {
+    pub(super) fn timeout(&mut self, shared: &Shared, slot: &WorkerSlot) -> Option<Duration> {
+        if !shared.slots.idle.watches(slot.index) {
             self.last.at = None;
             return None;
         }
@@ -75,11 +75,11 @@ impl Watch {
     }
 
     /// Looks, if this worker is the watch and it is time to.
-    pub(super) fn look(&mut self, shared: &Shared, seat: &Seat) -> Found {
+    pub(super) fn look(&mut self, shared: &Shared, slot: &WorkerSlot) -> Found {
         let Some(at) = self.last.at else {
             return Found::default();
         };
-        if !shared.seats.idle.is_watch(seat.index) {
+        if !shared.slots.idle.is_watch(slot.index) {
             self.last.at = None;
             return Found::default();
         }
@@ -89,13 +89,13 @@ impl Watch {
         let (last, now) = (&self.last, &mut self.next);
         now.take(shared);
         // Its own looks are no sign of life: it would watch for ever.
-        if let Some(own) = now.reactions.get_mut(seat.index) {
+        if let Some(own) = now.reactions.get_mut(slot.index) {
             *own = 0;
         }
-        let found = now.compare(last, shared, seat);
+        let found = now.compare(last, shared, slot);
         let quiet = !found.any() && now.tasks == last.tasks && now.reactions == last.reactions;
         std::mem::swap(&mut self.last, &mut self.next);
-        if quiet && shared.seats.idle.resign(seat.index) {
+        if quiet && shared.slots.idle.resign(slot.index) {
             self.last.at = None;
         }
         found
@@ -114,12 +114,12 @@ impl Look {
         let now = Instant::now();
         self.at = Some(now);
         self.tasks.take(&shared.tasks);
-        let seats = 0..shared.seats.idle.seats();
-        let reactions = seats.map(|index| shared.timers.at(index).reactions());
+        let slots = 0..shared.slots.idle.slots();
+        let reactions = slots.map(|index| shared.timers.at(index).reactions());
         self.reactions.clear();
         self.reactions.extend(reactions);
         self.asked = shared.driver.attended();
-        self.called = shared.seats.idle.called();
+        self.called = shared.slots.idle.called();
         now
     }
 
@@ -129,27 +129,27 @@ impl Look {
     /// it is still the same and its worker has not arrived, due timers are taken under their lock by
     /// the exact clock, one worker at a time asks the poller, and queues and slots can be stolen
     /// from at any time.
-    fn compare(&self, last: &Look, shared: &Shared, seat: &Seat) -> Found {
+    fn compare(&self, last: &Look, shared: &Shared, slot: &WorkerSlot) -> Found {
         if let Some(called) = self.called.filter(|_| self.called == last.called) {
             // It has not come: others may be called again.
-            shared.seats.give_up(called);
+            shared.slots.give_up(called);
         }
         let driver = &shared.driver;
         // Who sleeps in the poller looks after it.
         let sockets = !driver.is_empty() && self.asked == last.asked && driver.is_unattended();
         let same = |index: &usize| self.reactions.get(*index) == last.reactions.get(*index);
         let late = (0..self.reactions.len())
-            .filter(|index| *index != seat.index)
+            .filter(|index| *index != slot.index)
             .filter(same);
         let mut fired = false;
         for index in late {
             let timers = shared.timers.at(index);
-            if timers.is_used() && !shared.seats.at(index).sleeps() {
-                fired |= shared.tasks.rescue_timers(seat, timers);
+            if timers.is_used() && !shared.slots.at(index).sleeps() {
+                fired |= shared.tasks.rescue_timers(slot, timers);
             }
         }
         Found {
-            tasks: shared.tasks.rescue(seat, &last.tasks, &self.tasks),
+            tasks: shared.tasks.rescue(slot, &last.tasks, &self.tasks),
             sockets,
             fired,
         }

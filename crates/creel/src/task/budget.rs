@@ -1,6 +1,6 @@
-//! What a program does about the budget of its tasks: see `seat/budget.rs`.
+//! What a program does about the budget of its tasks: see `worker/budget.rs`.
 
-use crate::seat::budget;
+use crate::worker::budget;
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};

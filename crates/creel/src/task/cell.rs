@@ -11,9 +11,9 @@ use super::desk::{self, Counters};
 use super::join::JoinError;
 use super::slab::{BLOCK_MAX, Block, GRAIN, Heap};
 use super::state::{AfterPoll, Claim, Completed, State, Then};
-use crate::seat::stored_waker::StoredWaker;
-use crate::seat::{budget, panics::quietly};
 use crate::sync::{UnsafeCell, local, prefetch, thread_local};
+use crate::worker::stored_waker::StoredWaker;
+use crate::worker::{budget, panics::quietly};
 use std::any::Any;
 use std::future::Future;
 use std::mem::{ManuallyDrop, MaybeUninit};
@@ -360,7 +360,7 @@ impl Task {
     ///
     /// # Safety
     ///
-    /// The caller has claimed the task, and is the seat's thread if it is bound.
+    /// The caller has claimed the task, and is the worker's thread if it is bound.
     #[inline]
     pub(super) unsafe fn run(self, claim: Claim, counters: &Counters) -> Ran {
         let mut spare = claim.spare;

@@ -1,8 +1,8 @@
-//! A desk: what a thread needs to run a seat's stealable tasks.
+//! A desk: what a thread needs to run a worker's stealable tasks.
 //!
-//! A run queue, a LIFO slot, a heap for cells. Each seat has a desk, which its own thread *holds*
+//! A run queue, a LIFO slot, a heap for cells. Each worker has a desk, which its own thread *holds*
 //! while it runs tasks. A caller of `block_on` that stands in for a worker holds a guest's desk
-//! (`stand_in.rs`). Who may hold one is told by `seat/idle.rs`, so that no more threads run
+//! (`stand_in.rs`). Who may hold one is told by `worker/idle.rs`, so that no more threads run
 //! stealable tasks than the pool has workers, but for those whose code blocks them.
 //!
 //! A wake from a running task puts the woken one in the LIFO slot, if that is empty, and tells
@@ -16,18 +16,18 @@ use super::slab::{CHANNEL_MAX, GRAIN, Heap};
 use super::state::Claim;
 use super::steal::POLL_NS_WORTH_A_STEAL;
 use super::tasks::Tasks;
-use crate::seat::idle::Search;
-use crate::seat::stats::Counter;
 use crate::sync::{
     AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Instant, Ordering, UnsafeCell, local,
     thread_local,
 };
+use crate::worker::idle::Search;
+use crate::worker::stats::Counter;
 use crossbeam_utils::CachePadded;
 use std::cell::Cell;
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
 
-/// One seat's share of the scheduler.
+/// One worker's share of the scheduler.
 pub(crate) struct Desk {
     pub(super) hints: RunQueue,
     pub(super) lifo: CachePadded<Lifo>,
@@ -43,11 +43,11 @@ pub(crate) struct Desk {
     /// Polls of what is no task: the future of a stand-in.
     pub(super) others: Counter,
     pub(super) counters: Counters,
-    /// Of bound tasks; written by the seat's thread only.
+    /// Of bound tasks; written by the worker's thread only.
     pub(super) bound_counters: Counters,
-    /// Tasks bound to this seat that are scheduled.
+    /// Tasks bound to this worker that are scheduled.
     pub(super) bound: super::inject::Inject,
-    /// Tasks bound to this seat that are not complete. `SeqCst`, against a seat's retirement.
+    /// Tasks bound to this worker that are not complete. `SeqCst`, against a worker's retirement.
     pub(super) bound_alive: AtomicUsize,
 }
 
@@ -75,7 +75,7 @@ pub(super) struct Counters {
 }
 
 // SAFETY: nothing in a desk belongs to a thread by its identity. `own` and the owner's part of the
-// heap are the holder's alone. A seat's desk passes from one thread to the next by the seat's
+// heap are the holder's alone. A worker's desk passes from one thread to the next by the worker's
 // `thread` lock, a guest's by the lock of the list of free ones.
 unsafe impl Send for Desk {}
 // SAFETY: what is not the holder's alone is atomic or locked; see above for the rest.
@@ -109,7 +109,7 @@ pub(super) fn here_for<'a>(task: Task) -> Option<Held<'a>> {
         return None;
     }
     let held = here()?;
-    (task.is_of(held.tasks) && task.state().seat().is_none()).then_some(held)
+    (task.is_of(held.tasks) && task.state().slot().is_none()).then_some(held)
 }
 
 /// The desk that this thread holds in this pool.
@@ -209,7 +209,7 @@ impl Desk {
     ///
     /// # Safety
     ///
-    /// It is the seat's own, or a guest's that this thread has been given; the thread holds no
+    /// It is the worker's own, or a guest's that this thread has been given; the thread holds no
     /// other.
     pub(super) unsafe fn sit_down(&self, tasks: &Tasks) {
         if self.heap.load(Ordering::Relaxed).is_null() {

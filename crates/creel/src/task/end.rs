@@ -5,8 +5,8 @@ use super::slab::Heap;
 use super::state::Then;
 use super::steal::Progress;
 use super::tasks::Tasks;
-use crate::seat::idle::Called;
 use crate::sync::{lock, thread};
+use crate::worker::idle::Called;
 
 /// Tasks that are run behind workers before the caller looks whether one is back, at most.
 const STEPS: usize = 256;
@@ -28,11 +28,11 @@ impl Tasks {
             }
         });
         for task in scheduled {
-            match task.state().seat() {
-                Some(seat) => {
-                    let seat = usize::from(seat);
-                    self.desks.at(seat).bound.push(task);
-                    self.seats.at(seat).notify();
+            match task.state().slot() {
+                Some(slot) => {
+                    let slot = usize::from(slot);
+                    self.desks.at(slot).bound.push(task);
+                    self.slots.at(slot).notify();
                 }
                 None => self.outside.push(task),
             }
@@ -43,11 +43,11 @@ impl Tasks {
     /// behind workers that have not come further than `last`, and renews that. Returns whether there
     /// was one. `cancel`: the pool ends, and they are cancelled instead.
     pub(crate) fn run_behind(&self, last: &mut Behind, cancel: bool) -> bool {
-        let (mut now, called) = (Progress::default(), self.seats.idle.called());
+        let (mut now, called) = (Progress::default(), self.slots.idle.called());
         now.take(self);
         if let Some(called) = called.filter(|called| last.called == Some(*called)) {
             // It has not come, as nobody else would find out: somebody must be able to search.
-            self.seats.give_up(called);
+            self.slots.give_up(called);
         }
         let stuck = now.mark_stuck(&last.progress, self);
         *last = Behind {
@@ -86,7 +86,7 @@ impl Tasks {
             while let Some(task) = self.outside.pop().or_else(bound) {
                 let claim = task.state().claim_queued().or_cancel(true);
                 // SAFETY: just claimed. A bound task that is still here is one of `spawn_on`, which
-                // any thread may drop: a seat's thread outlives its `spawn_local` tasks.
+                // any thread may drop: a worker's thread outlives its `spawn_local` tasks.
                 unsafe { task.run(claim, &self.dropped) };
             }
             for desk in self.all_desks() {

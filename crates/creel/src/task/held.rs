@@ -4,9 +4,9 @@ use super::cell::{self, Keep, Outcome, Ran, Task};
 use super::desk::{Held, Own};
 use super::state::Claim;
 use super::steal;
-use crate::seat::idle::Search;
-use crate::seat::stored_waker::StoredWaker;
 use crate::sync::{Instant, Ordering};
+use crate::worker::idle::Search;
+use crate::worker::stored_waker::StoredWaker;
 use std::future::Future;
 
 /// Polls between two looks at the clock, at most; and the time between them that is aimed at.
@@ -62,7 +62,7 @@ impl<'a> Held<'a> {
     /// Somebody idle looks every millisecond whether this thread is stuck in a poll.
     #[inline]
     fn see_to_a_watch(self) {
-        self.tasks.seats.see_to_a_watch();
+        self.tasks.slots.see_to_a_watch();
     }
 
     /// Makes a task in this desk's heap.
@@ -192,7 +192,7 @@ impl<'a> Held<'a> {
         if let Some(task) = self.tasks.outside.pop() {
             return Some((task, task.state().claim_queued()));
         }
-        let idle = &self.tasks.seats.idle;
+        let idle = &self.tasks.slots.idle;
         // The search of a call ends at the look before the next task, one begun here ends here.
         let called = self.own(|own| own.search.is_some());
         let begun = match called {
@@ -207,7 +207,7 @@ impl<'a> Held<'a> {
             self.see_to_a_watch();
         }
         if let Some(search) = begun {
-            self.tasks.seats.end_search(search);
+            self.tasks.slots.end_search(search);
         }
         stolen
     }
@@ -220,7 +220,7 @@ impl<'a> Held<'a> {
     /// Lets another search.
     pub(super) fn end_search(self) {
         if let Some(search) = self.own(|own| own.search.take()) {
-            self.tasks.seats.end_search(search);
+            self.tasks.slots.end_search(search);
         }
     }
 

@@ -3,8 +3,8 @@
 use super::desk::{self, Held};
 use super::stand_in::StandIn;
 use super::tasks::Tasks;
-use crate::seat::seats::Seats;
 use crate::sync::{local, thread_local};
+use crate::worker::slots::WorkerSlots;
 use std::cell::{Cell, RefCell};
 use std::iter::successors;
 use std::ptr;
@@ -69,9 +69,9 @@ pub(super) fn innermost<'a>() -> Option<&'a Tasks> {
     Some(unsafe { &*frame.tasks })
 }
 
-/// The seats of the pool whose `block_on` the calling thread is in, of several the innermost.
-pub(crate) fn innermost_seats() -> Option<Arc<Seats>> {
-    innermost().map(|tasks| Arc::clone(&tasks.seats))
+/// The workers of the pool whose `block_on` the calling thread is in, of several the innermost.
+pub(crate) fn innermost_slots() -> Option<Arc<WorkerSlots>> {
+    innermost().map(|tasks| Arc::clone(&tasks.slots))
 }
 
 /// Whether the calling thread is in a `block_on` of this pool, also one around another's.
@@ -80,7 +80,7 @@ pub(crate) fn is_inside(tasks: &Tasks) -> bool {
 }
 
 /// The desk at which the calling thread runs tasks of this pool, in a `block_on` of it that is the
-/// innermost. In the first poll of its future it borrows a seat for that now.
+/// innermost. In the first poll of its future it borrows a worker for that now.
 #[cold]
 pub(super) fn sit_down(tasks: &Tasks) -> Option<Held<'_>> {
     let frame = frames().next()?;

@@ -2,8 +2,8 @@
 
 use super::cell::{Payload, Task};
 use super::id::TaskId;
-use crate::seat::budget;
-use crate::seat::stored_waker::StoredWaker;
+use crate::worker::budget;
+use crate::worker::stored_waker::StoredWaker;
 use std::fmt;
 use std::future::Future;
 use std::marker::PhantomData;

@@ -5,8 +5,8 @@
 
 use super::join::{JoinError, JoinHandle};
 use super::spawn::spawn;
-use crate::seat::budget;
-use crate::seat::stored_waker::StoredWaker;
+use crate::worker::budget;
+use crate::worker::stored_waker::StoredWaker;
 use std::collections::VecDeque;
 use std::fmt;
 use std::future::{Future, poll_fn};

@@ -48,7 +48,7 @@ pub use yield_now::{YieldNow, yield_now};
 
 pub(crate) use desk::{block_for_channel, free_channel, holds_a_desk_of};
 pub(crate) use end::Behind;
-pub(crate) use inside::{Frame, Inside, enter, innermost_seats, is_inside};
+pub(crate) use inside::{Frame, Inside, enter, innermost_slots, is_inside};
 pub(crate) use stand_in::StandIn;
 pub(crate) use steal::Progress;
 pub(crate) use tasks::Tasks;

@@ -47,9 +47,9 @@ pub(crate) fn own_turn(tasks: &Tasks) -> bool {
 /// Runs one of the runnable tasks; false: there is none.
 pub(super) fn step(seeded: &Seeded, held: Held<'_>) -> bool {
     held.gather();
-    // In this mode the caller of `block_on` is the one seat's thread.
-    let seat = held.tasks.desks.at(0);
-    let bound = &seat.bound;
+    // In this mode the caller of `block_on` is the one worker's thread.
+    let slot = held.tasks.desks.at(0);
+    let bound = &slot.bound;
     let (stealable, all) = (held.hints(), held.hints() + bound.len());
     if all == 0 {
         return false;
@@ -64,8 +64,8 @@ pub(super) fn step(seeded: &Seeded, held: Held<'_>) -> bool {
         bound.push(task);
     }
     let Some(task) = bound.pop() else { return true };
-    // SAFETY: just taken from the seat's queue; and this is as good as the seat's thread, see above.
-    unsafe { seat.run_bound(task, false) };
+    // SAFETY: just taken from the worker's queue; and this is as good as the worker's thread, see above.
+    unsafe { slot.run_bound(task, false) };
     true
 }
 

@@ -1,4 +1,4 @@
-//! How tasks are made: on a pool, from any thread; bound to a seat or not.
+//! How tasks are made: on a pool, from any thread; bound to a worker or not.
 
 use super::cell::{Apart, Keep, Outcome, Task, fits, outcome_fits};
 use super::desk::{self, Counters, Held};
@@ -8,8 +8,8 @@ use super::seeded;
 use super::slab::Heap;
 use super::state::State;
 use super::tasks::Tasks;
-use crate::seat::{current, seats::When};
 use crate::sync::{Ordering, lock};
+use crate::worker::{current, slots::When};
 use std::future::Future;
 
 /// Makes a task on the pool whose task, worker or `block_on` calls this, of several the innermost:
@@ -89,22 +89,22 @@ impl Tasks {
         if let Some(held) = desk::here_in(self).or_else(|| inside::sit_down(self)) {
             return spawn_here(held, future);
         }
-        self.spawn_outside(future, || self.seats.call(0, When::Now))
+        self.spawn_outside(future, || self.slots.call(0, When::Now))
     }
 
-    /// The same for one that this seat's worker shall begin, if it has nothing to do: it is woken in
+    /// The same for one that this worker's worker shall begin, if it has nothing to do: it is woken in
     /// the place of any other.
     pub(crate) fn spawn_near<F: Future>(&self, index: usize, future: F) -> JoinHandle<F::Output> {
         self.spawn_outside(future, || {
-            let seat = self.seats.at(index);
-            let comes = seat.is_idle() && seat.thread.is_running();
-            if !comes || !self.seats.idle.may_run_tasks(index) {
-                return self.seats.call(0, When::Now);
+            let slot = self.slots.at(index);
+            let comes = slot.is_idle() && slot.thread.is_running();
+            if !comes || !self.slots.idle.may_run_tasks(index) {
+                return self.slots.call(0, When::Now);
             }
             // It looks at what came from outside before it sleeps again. If it has found something
             // else to do meanwhile, the watch finds this.
-            seat.notify();
-            self.seats.see_to_a_watch();
+            slot.notify();
+            self.slots.see_to_a_watch();
             Ok(())
         })
     }
@@ -116,7 +116,7 @@ impl Tasks {
         call: impl FnOnce() -> std::io::Result<()>,
     ) -> JoinHandle<F::Output> {
         // The pool does not end under this, nor is a thread started after it has.
-        if !self.seats.life.enter() {
+        if !self.slots.life.enter() {
             return JoinHandle::refused(None);
         }
         let task = make(
@@ -133,27 +133,27 @@ impl Tasks {
             self.drop_refused(task);
             handle = self.refused(error);
         }
-        self.seats.leave();
+        self.slots.leave();
         handle
     }
 
-    /// Makes a task that only this seat's thread may run, and queues it.
+    /// Makes a task that only this worker's thread may run, and queues it.
     pub(crate) fn spawn_bound<F: Future>(&self, index: usize, future: F) -> JoinHandle<F::Output> {
-        if !self.seats.life.enter() {
+        if !self.slots.life.enter() {
             return JoinHandle::refused(None);
         }
-        let seat = self.seats.at(index);
+        let slot = self.slots.at(index);
         let alive = &self.desks.at(index).bound_alive;
         // Before the thread is asked for, so that it does not end meanwhile.
         alive.fetch_add(1, Ordering::SeqCst);
-        let handle = match self.seats.ensure_started(seat) {
+        let handle = match self.slots.ensure_started(slot) {
             Ok(()) => {
                 let word = State::new_word(Some(index as u16), false);
                 let task = make(desk::here_in(self), self, word, future);
                 let handle = JoinHandle::new(task);
                 self.queue(task);
                 // Unlike a wake, a spawn does not wait for a throttle's quantum.
-                seat.notify();
+                slot.notify();
                 handle
             }
             Err(error) => {
@@ -161,14 +161,14 @@ impl Tasks {
                 self.refused(error)
             }
         };
-        self.seats.leave();
+        self.slots.leave();
         handle
     }
 
     /// The handle of a task for which there was no thread to be had, unless because the pool is
     /// being dropped.
     fn refused<T>(&self, error: std::io::Error) -> JoinHandle<T> {
-        JoinHandle::refused((!self.seats.is_closing()).then_some(error))
+        JoinHandle::refused((!self.slots.is_closing()).then_some(error))
     }
 
     /// Drops a task that was just made, for which there will be no thread.
@@ -177,7 +177,7 @@ impl Tasks {
         let claim = task.state().claim_queued().or_cancel(true);
         let counters = Counters::default();
         // The future may own the pool.
-        current::amid(&self.seats, || {
+        current::amid(&self.slots, || {
             // SAFETY: it was taken out of the queue that held it alone, and claimed.
             unsafe { task.run(claim, &counters) };
         });
@@ -188,7 +188,7 @@ impl Tasks {
 /// Makes a task that any worker may run, and queues it, on a thread that holds a desk.
 #[inline]
 fn spawn_here<F: Future>(held: Held<'_>, future: F) -> JoinHandle<F::Output> {
-    if held.tasks.seats.is_closing() {
+    if held.tasks.slots.is_closing() {
         return JoinHandle::refused(None);
     }
     let task = make(Some(held), held.tasks, State::new_word(None, true), future);

@@ -1,15 +1,15 @@
 //! A caller of `block_on` that runs the pool's tasks in a worker's stead.
 //!
-//! It borrows a seat (`seat/idle.rs`), so that it is no worker more, and has a desk of its own
-//! meanwhile. If the code that it runs blocks its thread, the seat's own thread takes the seat
+//! It borrows a worker (`worker/idle.rs`), so that it is no worker more, and has a desk of its own
+//! meanwhile. If the code that it runs blocks its thread, the worker's own thread takes the worker
 //! back, and what lies at the desk: then the caller finds out at its next step, and stands up.
 
 use super::desk::{self, Held};
 use super::seeded::{self, Seeded};
 use super::tasks::Tasks;
-use crate::seat::current;
-use crate::seat::idle::Loan;
-use crate::seat::seats::When;
+use crate::worker::current;
+use crate::worker::idle::Loan;
+use crate::worker::slots::When;
 use std::cell::Cell;
 
 /// Tasks that are run after the future is ready, at most.
@@ -18,11 +18,11 @@ const LAST_RUN: usize = 128;
 /// A thread's time at a desk.
 pub(crate) struct StandIn<'a> {
     tasks: &'a Tasks,
-    /// The seat that it has borrowed, and the desk.
+    /// The worker that it has borrowed, and the desk.
     at: Cell<Option<(Loan, usize)>>,
     /// How many had been relieved when it last looked whether it was.
     reliefs: Cell<u64>,
-    /// The thread is in the first poll of its future, and has not tried to borrow a seat.
+    /// The thread is in the first poll of its future, and has not tried to borrow a worker.
     first: Cell<bool>,
 }
 
@@ -36,13 +36,13 @@ impl<'a> StandIn<'a> {
         }
     }
 
-    /// The future is about to be polled for the first time. Many futures are ready then, so a seat
+    /// The future is about to be polled for the first time. Many futures are ready then, so a worker
     /// is borrowed only when the poll spawns or wakes a task of this pool.
     pub(crate) fn begin(&self) {
         self.first.set(true);
     }
 
-    /// Borrows a seat in the middle of the first poll, unless that was tried before.
+    /// Borrows a worker in the middle of the first poll, unless that was tried before.
     pub(super) fn sit_down_in_first_poll(&self) {
         if self.first.get() {
             self.sit_down();
@@ -50,14 +50,14 @@ impl<'a> StandIn<'a> {
         }
     }
 
-    /// Borrows a seat, unless it has one. A worker of another pool does not: a task would find out
+    /// Borrows a worker, unless it has one. A worker of another pool does not: a task would find out
     /// by chance on whose thread it is.
     pub(crate) fn sit_down(&self) {
         self.first.set(false);
         if self.at.get().is_some() || current::may_be_waited_for() || !desk::may_sit_down() {
             return;
         }
-        let Some(loan) = self.tasks.seats.idle.lend() else {
+        let Some(loan) = self.tasks.slots.idle.lend() else {
             return;
         };
         let guest = self.tasks.guests.take();
@@ -117,14 +117,14 @@ impl<'a> StandIn<'a> {
     /// Somebody has been relieved since this last looked whether it was.
     #[inline]
     fn may_be_relieved(&self) -> bool {
-        self.tasks.seats.idle.reliefs() != self.reliefs.get()
+        self.tasks.slots.idle.reliefs() != self.reliefs.get()
     }
 
     fn held_unless_relieved(&self) -> Option<Held<'a>> {
         if self.may_be_relieved() {
-            self.reliefs.set(self.tasks.seats.idle.reliefs());
+            self.reliefs.set(self.tasks.slots.idle.reliefs());
             let (loan, _) = self.at.get()?;
-            if !self.tasks.seats.idle.is_lent(loan) {
+            if !self.tasks.slots.idle.is_lent(loan) {
                 self.stand_up();
             }
         }
@@ -145,7 +145,7 @@ impl<'a> StandIn<'a> {
         }
     }
 
-    /// Gives the seat back; what lies at the desk goes to the others.
+    /// Gives the worker back; what lies at the desk goes to the others.
     fn stand_up(&self) {
         let Some(held) = self.held() else { return };
         let Some((loan, guest)) = self.at.get() else {
@@ -156,11 +156,11 @@ impl<'a> StandIn<'a> {
         held.stand_up();
         self.at.set(None);
         self.tasks.guests.give_back(guest);
-        self.tasks.seats.idle.give_back(loan);
+        self.tasks.slots.idle.give_back(loan);
         // A push outside that saw nobody idle before is seen here. Who cannot start a thread now
         // leaves it to the next who tries.
         if self.tasks.outside.len() > 0 {
-            let _ = self.tasks.seats.call(0, When::Now);
+            let _ = self.tasks.slots.call(0, When::Now);
         }
     }
 }

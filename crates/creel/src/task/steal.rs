@@ -11,8 +11,8 @@ use super::cell::Task;
 use super::desk::Desk;
 use super::state::Claim;
 use super::tasks::Tasks;
-use crate::seat::seats::When;
 use crate::sync::{AtomicU64, Instant, Ordering};
+use crate::worker::slots::When;
 use std::time::Duration;
 
 /// Tasks whose polls are shorter are not stolen: the move would cost more.
@@ -49,34 +49,34 @@ impl Calls {
 
 /// Has one of the idle called for the sake of a queue, if the last was not called just now.
 pub(super) fn call_help(tasks: &Tasks, now: Instant) {
-    let idle = &tasks.seats.idle;
+    let idle = &tasks.slots.idle;
     // Advice: `call` decides again, and the next look comes soon.
     if idle.any_listed() && !idle.is_searching() && tasks.calls.may_call(now) {
         // Who cannot start a thread now leaves it to the next look.
-        let _ = tasks.seats.call(0, When::Now);
+        let _ = tasks.slots.call(0, When::Now);
     }
 }
 
 /// All desks that there are.
 pub(super) fn desks(tasks: &Tasks) -> impl Iterator<Item = &Desk> {
-    let seats = (0..tasks.seats.idle.seats()).map(|index| tasks.desks.at(index));
-    seats.chain(tasks.guests.all())
+    let slots = (0..tasks.slots.idle.slots()).map(|index| tasks.desks.at(index));
+    slots.chain(tasks.guests.all())
 }
 
 /// How far all desks have come.
 #[derive(Default, PartialEq)]
 pub(crate) struct Progress {
-    /// The polls begun: the seats' first, then the guests'.
+    /// The polls begun: the workers' first, then the guests'.
     polls: Vec<u64>,
     /// The tasks made, by guest.
     made: Vec<u64>,
-    seats: usize,
+    slots: usize,
 }
 
 impl Progress {
     /// Looks again, into the same memory.
     pub(crate) fn take(&mut self, tasks: &Tasks) {
-        self.seats = tasks.seats.idle.seats();
+        self.slots = tasks.slots.idle.slots();
         self.polls.clear();
         self.polls.extend(desks(tasks).map(Desk::progress));
         self.made.clear();
@@ -89,7 +89,7 @@ impl Progress {
     pub(super) fn mark_stuck(&self, before: &Self, tasks: &Tasks) -> bool {
         let mut found = false;
         for (at, desk) in desks(tasks).enumerate().take(self.polls.len()) {
-            if self.seats == before.seats
+            if self.slots == before.slots
                 && before.polls.get(at) == Some(&self.polls[at])
                 && desk.has_hints()
             {
@@ -104,13 +104,13 @@ impl Progress {
     /// has, in a poll however long.
     pub(super) fn has_stuck_guest(&self, before: &Self, tasks: &Tasks) -> bool {
         let stuck = |(guest, desk): (usize, &Desk)| {
-            let at = self.seats + guest;
+            let at = self.slots + guest;
             let same = |now: Option<&u64>, before: Option<&u64>| now.is_some() && now == before;
             desk.is_held()
                 && same(self.polls.get(at), before.polls.get(at))
                 && same(self.made.get(guest), before.made.get(guest))
         };
-        self.seats == before.seats && tasks.guests.all().enumerate().any(stuck)
+        self.slots == before.slots && tasks.guests.all().enumerate().any(stuck)
     }
 }
 
@@ -123,12 +123,12 @@ impl Progress {
 ///
 /// The caller holds `own`.
 pub(super) unsafe fn search(tasks: &Tasks, own: &Desk) -> Option<(Task, Claim)> {
-    let (seats, guests) = (tasks.seats.idle.seats(), tasks.guests.made());
+    let (slots, guests) = (tasks.slots.idle.slots(), tasks.guests.made());
     let start = (own.counters.steals.get() + own.counters.polls.get()) as usize;
-    for offset in 0..seats + guests {
-        let desk = match (start + offset) % (seats + guests) {
-            seat if seat < seats => tasks.desks.at(seat),
-            guest => tasks.guests.desk(guest - seats),
+    for offset in 0..slots + guests {
+        let desk = match (start + offset) % (slots + guests) {
+            slot if slot < slots => tasks.desks.at(slot),
+            guest => tasks.guests.desk(guest - slots),
         };
         let stuck = desk.is_stuck();
         let worth = stuck || desk.poll_ns() >= POLL_NS_WORTH_A_STEAL;

@@ -1,4 +1,4 @@
-//! A pool's part of the scheduler: what is no seat's.
+//! A pool's part of the scheduler: what is no worker's.
 
 use super::cell::Task;
 use super::desk::{Counters, Desk};
@@ -6,10 +6,10 @@ use super::inject::Inject;
 use super::seeded::Seeded;
 use super::slab::Heap;
 use super::steal::Calls;
-use crate::seat::seats::Seats;
-use crate::seat::stats::TaskStats;
-use crate::seat::table::Table;
 use crate::sync::{AtomicU64, AtomicUsize, Mutex, Ordering, barrier, lock};
+use crate::worker::slots::WorkerSlots;
+use crate::worker::stats::TaskStats;
+use crate::worker::table::Table;
 use std::ptr::NonNull;
 use std::sync::{Arc, Weak};
 
@@ -17,8 +17,8 @@ use std::sync::{Arc, Weak};
 pub(crate) struct Tasks {
     /// Itself, for those who have only a reference.
     own: Weak<Self>,
-    pub(super) seats: Arc<Seats>,
-    /// By seat.
+    pub(super) slots: Arc<WorkerSlots>,
+    /// By worker.
     pub(super) desks: Table<Desk>,
     /// Stealable tasks that became scheduled on a thread without a desk.
     pub(super) outside: Inject,
@@ -45,12 +45,12 @@ pub(super) struct OutsideHeap(pub(super) Option<NonNull<Heap>>);
 unsafe impl Send for OutsideHeap {}
 
 impl Tasks {
-    pub(crate) fn new(seats: Arc<Seats>, seed: Option<u64>) -> Arc<Self> {
+    pub(crate) fn new(slots: Arc<WorkerSlots>, seed: Option<u64>) -> Arc<Self> {
         // For the LIFO slots.
         barrier::prepare();
         Arc::new_cyclic(|own| Self {
             own: own.clone(),
-            seats,
+            slots,
             desks: Table::new(|_| Desk::new()),
             outside: Inject::new(),
             calls: Calls::new(),
@@ -76,7 +76,7 @@ impl Tasks {
         self.outside.len() > 0
     }
 
-    /// The desks of the seats, and of those who stand in for workers.
+    /// The desks of the workers, and of those who stand in for workers.
     pub(super) fn all_desks(&self) -> impl Iterator<Item = &Desk> {
         self.desks.made().chain(self.guests.all())
     }
@@ -113,7 +113,7 @@ impl Tasks {
     }
 }
 
-/// Desks that belong to no seat, lent to one caller of `block_on` after the other.
+/// Desks that belong to no worker, lent to one caller of `block_on` after the other.
 pub(super) struct Guests {
     desks: Table<Desk>,
     /// How many there are. Release and acquire: who sees one finds it made.

@@ -1,9 +1,9 @@
 //! A token by which many are told to come to their end, each in its own way.
 
-use crate::seat::budget;
-use crate::seat::panics::RunAll;
-use crate::seat::stored_waker::{StoredWaker, WakerId};
 use crate::time::until::{Order, Until};
+use crate::worker::budget;
+use crate::worker::panics::RunAll;
+use crate::worker::stored_waker::{StoredWaker, WakerId};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::future::Future;

@@ -1,14 +1,17 @@
 //! What the pool sees of `task` where it is left out: a scheduler that never has a task.
 
 use crate::{
-    seat::{idle::Search, seat::Seat, seats::Seats, stats::TaskStats, stored_waker::StoredWaker},
     time::timers::Timers,
+    worker::{
+        idle::Search, slot::WorkerSlot, slots::WorkerSlots, stats::TaskStats,
+        stored_waker::StoredWaker,
+    },
 };
 use std::{sync::Arc, vec::Drain};
 
 /// Has no task.
 pub(crate) struct Tasks {
-    seats: Arc<Seats>,
+    slots: Arc<WorkerSlots>,
 }
 
 /// Nobody gets on, or fails to.
@@ -24,8 +27,8 @@ impl Progress {
 }
 
 impl Tasks {
-    pub(crate) fn new(seats: Arc<Seats>, _: Option<u64>) -> Arc<Self> {
-        Arc::new(Self { seats })
+    pub(crate) fn new(slots: Arc<WorkerSlots>, _: Option<u64>) -> Arc<Self> {
+        Arc::new(Self { slots })
     }
 
     pub(crate) fn any_outside(&self) -> bool {
@@ -37,34 +40,34 @@ impl Tasks {
     }
 
     /// The search of a worker that was called finds nothing here.
-    pub(crate) fn turn(&self, _: &Seat, mut search: Option<Search>, rescues: bool) -> bool {
-        self.seats.end_search_of(&mut search);
+    pub(crate) fn turn(&self, _: &WorkerSlot, mut search: Option<Search>, rescues: bool) -> bool {
+        self.slots.end_search_of(&mut search);
         if rescues {
-            self.seats.see_to_a_watch();
+            self.slots.see_to_a_watch();
         }
         false
     }
 
-    pub(crate) fn rest(&self, seat: &Seat) -> bool {
-        self.seats.enter_idle(seat);
+    pub(crate) fn rest(&self, slot: &WorkerSlot) -> bool {
+        self.slots.enter_idle(slot);
         true
     }
 
-    pub(crate) fn may_retire(&self, _: &Seat) -> bool {
+    pub(crate) fn may_retire(&self, _: &WorkerSlot) -> bool {
         true
     }
 
-    pub(crate) fn rescue(&self, _: &Seat, _: &Progress, _: &Progress) -> bool {
+    pub(crate) fn rescue(&self, _: &WorkerSlot, _: &Progress, _: &Progress) -> bool {
         false
     }
 
-    pub(crate) fn rescue_timers(&self, _: &Seat, _: &Timers) -> bool {
+    pub(crate) fn rescue_timers(&self, _: &WorkerSlot, _: &Timers) -> bool {
         false
     }
 
-    pub(crate) fn run_due(&self, _: &Seat, _: &mut Drain<'_, StoredWaker>) {}
+    pub(crate) fn run_due(&self, _: &WorkerSlot, _: &mut Drain<'_, StoredWaker>) {}
 
-    pub(crate) fn clear_desk(&self, _: &Seat) {}
+    pub(crate) fn clear_desk(&self, _: &WorkerSlot) {}
 
     pub(crate) fn cancel_all(&self) {}
 
@@ -83,7 +86,7 @@ pub(crate) fn enter(_: Arc<Tasks>, _: usize) -> Entered {
 }
 
 /// There is no `block_on` to be in.
-pub(crate) fn innermost_seats() -> Option<Arc<Seats>> {
+pub(crate) fn innermost_slots() -> Option<Arc<WorkerSlots>> {
     None
 }
 

@@ -6,8 +6,8 @@
 //! they are [`Instant`]s also under a driven clock, so that code which is given
 //! times needs not know which clock it runs by.
 
-use crate::seat::panics::RunAll;
 use crate::sync::Mutex;
+use crate::worker::panics::RunAll;
 use std::fmt;
 #[cfg(all(target_os = "linux", not(shuttle)))]
 use std::mem::MaybeUninit;

@@ -2,7 +2,7 @@
 
 use super::clock::nanos;
 use super::timers::{self, Due, Entry, Window};
-use crate::seat::budget;
+use crate::worker::budget;
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;

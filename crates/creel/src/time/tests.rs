@@ -3,7 +3,7 @@
 use super::clock::Clock;
 use super::timers::{self, Timers};
 use super::*;
-use crate::seat::woken::wake_all;
+use crate::worker::woken::wake_all;
 use std::future::{Future, pending, ready};
 use std::pin::pin;
 use std::sync::Arc;

@@ -20,9 +20,9 @@
 use super::clock::{Clock, Subscription};
 use super::notes::Notes;
 use super::wheel::{self, Key, Wheel};
-use crate::seat::stored_waker::{StoredWaker, WakerId};
-use crate::seat::woken::Woken;
 use crate::sync::{AtomicBool, AtomicU64, Mutex, MutexGuard, Ordering, local, lock, thread_local};
+use crate::worker::stored_waker::{StoredWaker, WakerId};
+use crate::worker::woken::Woken;
 use std::cell::{Cell, RefCell};
 use std::ptr;
 use std::sync::{Arc, OnceLock, PoisonError};

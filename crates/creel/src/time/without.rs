@@ -18,7 +18,7 @@ impl Clock {
 
 pub(crate) mod timers {
     use super::Clock;
-    use crate::seat::stored_waker::StoredWaker;
+    use crate::worker::stored_waker::StoredWaker;
     use std::{sync::Arc, task::Waker, vec::Drain};
 
     /// None is armed.

@@ -2,14 +2,14 @@
 
 use super::{call::Grain, dispatch::Part};
 use crate::{
-    seat::waiter::Waiter,
     sync::{LOOKS, lock, now_ns, spin_loop},
+    worker::waiter::Waiter,
 };
 
 /// A worker for whom the caller slept long.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::loops) struct Laggard {
-    pub(in crate::loops) seat: usize,
+    pub(in crate::loops) slot: usize,
     pub(in crate::loops) slept_ns: u64,
 }
 
@@ -46,9 +46,9 @@ impl Part<'_> {
         if shares {
             self.late().for_each(|other| join.sweep(other));
         }
-        let slept = self.late().filter_map(|seat| {
-            let slept_ns = join.wait_until_left(seat);
-            (slept_ns > 0).then_some(Laggard { seat, slept_ns })
+        let slept = self.late().filter_map(|slot| {
+            let slept_ns = join.wait_until_left(slot);
+            (slept_ns > 0).then_some(Laggard { slot, slept_ns })
         });
         slept.max_by_key(|laggard| laggard.slept_ns)
     }

@@ -1,6 +1,6 @@
 //! How a loop gets to the workers and back, without a word of what it does.
 //!
-//! `call` (the words), `closure` (what is called), `share` (a seat's line), `dispatch` (down and
+//! `call` (the words), `closure` (what is called), `share` (a worker's line), `dispatch` (down and
 //! up), `groups` and `join` (the caller's wait), `offers` (what is shared with whoever is idle), `places`
 //! (the shares of workers that are elsewhere);
 //! `slot` with `call_sites` and `sit_out` is what the callers of loops remember.
@@ -20,8 +20,8 @@ pub(super) mod sit_out;
 pub(super) mod slot;
 
 use crate::{
-    seat::{seats::Seats, table::Table},
     sync::Mutex,
+    worker::{slots::WorkerSlots, table::Table},
 };
 use crossbeam_utils::CachePadded;
 use dispatch::Line;
@@ -31,9 +31,9 @@ use std::sync::Arc;
 
 /// A pool's part of the loop protocol.
 pub(crate) struct Protocol {
-    pub(crate) seats: Arc<Seats>,
+    pub(crate) slots: Arc<WorkerSlots>,
     pub(crate) line: Line,
-    /// By seat: its lines.
+    /// By worker: its lines.
     pub(crate) shares: Table<CachePadded<Share>>,
     pub(crate) offers: CachePadded<Offers>,
     /// The slot: who holds it may call a loop.
@@ -41,9 +41,9 @@ pub(crate) struct Protocol {
 }
 
 impl Protocol {
-    pub(crate) fn new(seats: Arc<Seats>) -> Self {
+    pub(crate) fn new(slots: Arc<WorkerSlots>) -> Self {
         Self {
-            seats,
+            slots,
             line: Line::new(),
             shares: Table::new(|_| CachePadded::new(Share::new())),
             offers: CachePadded::new(Offers::new()),

@@ -13,8 +13,8 @@
 
 use super::Protocol;
 use crate::{
-    seat::{current, parker::Was, seats::When, waiter::Waiter},
     sync::{AtomicUsize, Mutex, Ordering, local, lock, thread_local},
+    worker::{current, parker::Was, slots::When, waiter::Waiter},
 };
 use std::{cell::Cell, ptr, ptr::NonNull};
 
@@ -251,9 +251,9 @@ impl<'a> Open<'a> {
             closed: None,
         };
         lock(&loops.offers.list).push(entry);
-        let outside = current::index_in(&loops.seats).is_none();
+        let outside = current::index_in(&loops.slots).is_none();
         if outside {
-            loops.seats.idle.begin_outside();
+            loops.slots.idle.begin_outside();
         }
         Self {
             loops,
@@ -281,23 +281,23 @@ impl<'a> Open<'a> {
     /// Has one of the idle come.
     fn call(&self) {
         // Where no thread can be had, the owner does it all.
-        let _ = self.loops.seats.call(usize::from(self.outside), When::Now);
+        let _ = self.loops.slots.call(usize::from(self.outside), When::Now);
     }
 
     /// There is one more piece, meant for the worker `near`: that one is told of it, if it idles.
     pub(in crate::loops) fn add_near(&self, near: usize) {
-        let seats = &self.loops.seats;
-        let seat = seats.at(near);
-        if !seat.is_idle() || seats.is_threadless() || seats.ensure_started(seat).is_err() {
+        let slots = &self.loops.slots;
+        let slot = slots.at(near);
+        if !slot.is_idle() || slots.is_threadless() || slots.ensure_started(slot).is_err() {
             return self.add(1);
         }
         self.count(1);
-        if seat.notify() != Was::Asleep {
+        if slot.notify() != Was::Asleep {
             // It may have begun something else since it was seen idle.
             self.call();
         }
         // One that wakes now sees the piece, and calls another if it begins something else first
-        // (`pool/worker.rs`).
+        // (`pool/worker_loop.rs`).
     }
 
     /// Takes a piece and runs it on the owner's thread.
@@ -331,7 +331,7 @@ impl Drop for Open<'_> {
             }
         }
         if self.outside {
-            self.loops.seats.idle.end_outside();
+            self.loops.slots.idle.end_outside();
         }
     }
 }

@@ -12,10 +12,10 @@
 
 use super::join::Laggard;
 use super::share::Share;
-use crate::seat::table::Table;
+use crate::worker::table::Table;
 use crossbeam_utils::CachePadded;
 
-/// The lines of all seats.
+/// The lines of all workers.
 type Shares = Table<CachePadded<Share>>;
 
 /// A caller that slept less for a worker has no reason to complain.
@@ -29,10 +29,10 @@ const OUT_TIMES: u64 = 4;
 /// Soon is before the worker has saved so many times what the caller slept for it.
 const SAVED_TIMES: u64 = 4;
 
-/// The seats that are out. Belongs to who holds the loop slot.
+/// The workers that are out. Belongs to who holds the loop slot.
 #[derive(Default)]
 pub(in crate::loops) struct SitOut {
-    /// How many seats are out.
+    /// How many workers are out.
     out: usize,
     /// How much loop time is left until all may come back.
     left_ns: u64,
@@ -43,7 +43,7 @@ pub(in crate::loops) struct SitOut {
 }
 
 impl SitOut {
-    /// A loop begins that takes `ns` on one thread; how many seats are out.
+    /// A loop begins that takes `ns` on one thread; how many workers are out.
     pub(in crate::loops) fn pass(&mut self, ns: u64, shares: &Shares) -> usize {
         if self.out == 0 {
             self.calm_ns = self.calm_ns.saturating_add(ns);
@@ -57,29 +57,29 @@ impl SitOut {
         self.out
     }
 
-    /// A caller slept for a worker, in a loop on so many seats that takes `total_ns` on one thread.
+    /// A caller slept for a worker, in a loop on so many workers that takes `total_ns` on one thread.
     pub(in crate::loops) fn judge(
         &mut self,
         laggard: Laggard,
         total_ns: u64,
-        seats: usize,
+        slots: usize,
         shares: &Shares,
     ) {
-        let share = shares.at(laggard.seat);
-        if self.leaves_out(laggard.slept_ns, total_ns, seats) && !share.sits_out() {
+        let share = shares.at(laggard.slot);
+        if self.leaves_out(laggard.slept_ns, total_ns, slots) && !share.sits_out() {
             share.sit_out(true);
             self.out += 1;
         }
     }
 
     /// Whether a worker that was slept for is to be left out; for how long is decided here.
-    fn leaves_out(&mut self, slept: u64, total_ns: u64, seats: usize) -> bool {
+    fn leaves_out(&mut self, slept: u64, total_ns: u64, slots: usize) -> bool {
         if total_ns == 0 || slept < SLEPT_NS || slept / SLEPT_TIMES < total_ns {
             return false;
         }
-        // With one of them less, what takes a `seats`th of the time takes a `seats - 1`th.
-        let seats = seats as u64;
-        let saved = self.calm_ns / (seats * (seats - 1)).max(1);
+        // With one of them less, what takes a `slots`th of the time takes a `slots - 1`th.
+        let slots = slots as u64;
+        let saved = self.calm_ns / (slots * (slots - 1)).max(1);
         let longer = match saved / SAVED_TIMES < slept {
             true => self.last_ns * OUT_TIMES,
             false => 0,
@@ -103,7 +103,7 @@ mod tests {
         Table::new(|_| CachePadded::new(Share::new()))
     }
 
-    /// How long `span` ns of such loops take on two seats, if whoever is at `now` in the second's
+    /// How long `span` ns of such loops take on two workers, if whoever is at `now` in the second's
     /// CPU keeps it from its thread until `taken(now)`; over what they take on one thread.
     fn over_one_thread(span: u64, taken: impl Fn(u64) -> Option<u64>) -> f64 {
         let (mut sit_out, shares) = (SitOut::default(), shares());
@@ -115,7 +115,7 @@ mod tests {
                 // Its share was begun: it ends when it has its CPU back.
                 let slept_ns = until - now;
                 now = until;
-                let laggard = Laggard { seat: 1, slept_ns };
+                let laggard = Laggard { slot: 1, slept_ns };
                 sit_out.judge(laggard, LOOP_NS, 2, &shares);
             } else {
                 now += LOOP_NS / 2;

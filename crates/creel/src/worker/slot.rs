@@ -1,7 +1,7 @@
-//! A seat: one worker's place in the pool.
+//! A worker: one worker's place in the pool.
 
 use super::{
-    life::SeatThread,
+    life::WorkerThread,
     parker::{Parker, Poller, Was},
     stats::{Counters, WorkerStats},
     trace::Spans,
@@ -12,11 +12,11 @@ use crossbeam_utils::CachePadded;
 use std::sync::Arc;
 
 /// One worker's place: its state word, its urgent jobs, its thread and its counters.
-pub(crate) struct Seat {
+pub(crate) struct WorkerSlot {
     pub(crate) index: usize,
     pub(crate) parker: CachePadded<Parker>,
     pub(crate) urgent: Urgent,
-    pub(crate) thread: SeatThread,
+    pub(crate) thread: WorkerThread,
     /// It has been called: `Idle::call`, and told. Stored before it is notified.
     called: AtomicBool,
     /// It is idle by `Idle`'s book. Its own thread's. `SeqCst`: a worker stores that it leaves
@@ -27,18 +27,18 @@ pub(crate) struct Seat {
     looping: AtomicBool,
     pub(crate) counters: CachePadded<Counters>,
     /// The other workers, the nearest first, as of when the thread sat down. Advice: for a loop of
-    /// more seats, the rest comes by index.
+    /// more workers, the rest comes by index.
     near: Mutex<Arc<[usize]>>,
     pub(crate) spans: Spans,
 }
 
-impl Seat {
+impl WorkerSlot {
     pub(crate) fn new(index: usize, poller: Arc<dyn Poller>) -> Self {
         Self {
             index,
             parker: CachePadded::new(Parker::new(poller)),
             urgent: Urgent::default(),
-            thread: SeatThread::default(),
+            thread: WorkerThread::default(),
             called: AtomicBool::new(false),
             idle: AtomicBool::new(true),
             looping: AtomicBool::new(false),
@@ -106,7 +106,7 @@ impl Seat {
         loom_fence();
     }
 
-    /// Runs the oldest urgent job; says whether there was one. Called by the seat's thread.
+    /// Runs the oldest urgent job; says whether there was one. Called by the worker's thread.
     pub(crate) fn run_urgent(&self) -> bool {
         self.urgent.take().map(|job| self.run(job)).is_some()
     }
@@ -121,7 +121,7 @@ impl Seat {
         job();
     }
 
-    /// What this seat has done so far.
+    /// What this worker has done so far.
     pub(crate) fn stats(&self) -> WorkerStats {
         self.counters.read(self.thread.is_running())
     }

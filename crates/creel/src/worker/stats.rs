@@ -7,7 +7,7 @@ use crate::sync::{AtomicU64, Ordering};
 use creel_topology::CpuSet;
 use std::time::Duration;
 
-/// What one worker has done since it was seated.
+/// What one worker has done since it was pinned.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
     pub(crate) urgent: Counter,
@@ -53,7 +53,7 @@ impl Counter {
 pub struct PoolStats {
     /// The workers, by their index.
     pub workers: Vec<WorkerStats>,
-    /// Seats beyond the number of workers, by index, whose threads go on because something is
+    /// Workers beyond the number of workers, by index, whose threads go on because something is
     /// bound to them: a task of `spawn_on` or `spawn_local`, a timer.
     pub retiring: Vec<usize>,
     /// What became of the pool's tasks.
@@ -85,7 +85,7 @@ pub struct TaskStats {
     pub steals: u64,
 }
 
-/// What one worker has done since it was seated.
+/// What one worker has done since it was pinned.
 ///
 /// ```
 /// let pool = creel::Pool::builder().workers(2).build()?;
@@ -100,7 +100,7 @@ pub struct TaskStats {
 pub struct WorkerStats {
     /// The PUs that it may run on; empty where the system does not tell.
     pub cpus: CpuSet,
-    /// Whether the seat has a thread.
+    /// Whether the worker has a thread.
     pub started: bool,
     /// Urgent jobs run: `run_on`, `broadcast`.
     pub urgent: u64,

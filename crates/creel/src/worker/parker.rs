@@ -1,4 +1,4 @@
-//! How a seat's thread sleeps and is woken: one word.
+//! How a worker's thread sleeps and is woken: one word.
 //!
 //! | value | who sets it | what it means |
 //! |---|---|---|
@@ -33,7 +33,7 @@ pub(crate) trait Poller: Send + Sync {
     fn interrupt(&self);
 }
 
-/// The state word of a seat.
+/// The state word of a worker.
 pub(crate) struct Parker {
     /// One of the values above. Every change is `AcqRel`: a waker's swap releases the work that
     /// it published, the worker's acquires it.

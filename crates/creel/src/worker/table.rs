@@ -1,9 +1,9 @@
-//! A table by seat: it grows while others read it, and an entry never moves.
+//! A table by worker: it grows while others read it, and an entry never moves.
 
 use std::sync::OnceLock;
 
 /// The most entries that a table may have, and so the most workers of one pool.
-pub(crate) const SEATS_MAX: usize = (1 << BUCKETS) - 1;
+pub(crate) const WORKERS_MAX: usize = (1 << BUCKETS) - 1;
 const BUCKETS: usize = 14;
 
 /// Entries 0, 1, 2 … in buckets of 1, 2, 4 … entries, each made when first asked for.
@@ -21,7 +21,7 @@ impl<T> Table<T> {
         }
     }
 
-    /// The entry with this index, below [`SEATS_MAX`].
+    /// The entry with this index, below [`WORKERS_MAX`].
     #[inline]
     pub(crate) fn at(&self, index: usize) -> &T {
         let bucket = (index + 1).ilog2() as usize;
@@ -57,7 +57,7 @@ mod tests {
     #[test]
     fn every_index_has_its_own_entry() {
         let table = Table::new(|index| index);
-        for index in (0..100).rev().chain([SEATS_MAX - 1]) {
+        for index in (0..100).rev().chain([WORKERS_MAX - 1]) {
             assert_eq!(*table.at(index), index);
         }
         let made: Vec<usize> = table.made().copied().collect();

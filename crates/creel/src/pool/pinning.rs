@@ -1,16 +1,16 @@
 //! Where the workers of a pool sit.
 //!
 //! The world of a pool is the set of PUs that its maker could use. A thread that Creel has
-//! pinned remembers its world, so a pool made there is not squeezed onto that thread's seat; and
+//! pinned remembers its world, so a pool made there is not squeezed onto that thread's worker; and
 //! every worker sets its own mask when it starts, so it does not inherit its starter's.
 //!
-//! One ledger a process counts the seated workers of each PU, so that two pools with `Cores`
+//! One ledger a process counts the pinned workers of each PU, so that two pools with `Cores`
 //! begin at different cores. Left out on purpose: the caller's mask, which only a session
-//! touches. The caller of a loop takes seat 0's share wherever it runs; where it stays on the
-//! PU of another worker, that worker changes seats with worker 0.
+//! touches. The caller of a loop takes worker 0's share wherever it runs; where it stays on the
+//! PU of another worker, that worker changes workers with worker 0.
 
-use crate::seat::steal_order;
 use crate::sync::{AtomicUsize, Mutex, Ordering, local, lock, thread_local};
+use crate::worker::steal_order;
 use creel_topology::{
     Budget, CpuSet, Layout, Ledger, LimitKind, Machine, Placement, Rounding,
     affinity::{self, Thread},
@@ -22,7 +22,7 @@ use std::{
     thread,
 };
 
-/// The seats that the pools of this process have taken.
+/// The workers that the pools of this process have taken.
 static LEDGER: PlainMutex<Ledger> = PlainMutex::new(Ledger::new());
 
 thread_local! {
@@ -39,7 +39,7 @@ struct World {
 
 /// Where the workers of one pool sit.
 #[derive(Debug)]
-pub(crate) struct Seating {
+pub(crate) struct Pinning {
     /// None where the system does not tell: then nobody is ever pinned.
     world: Option<Arc<World>>,
     /// What the program asked for. None: `Unpinned` until the first loop, `Cores` from then on.
@@ -50,7 +50,7 @@ pub(crate) struct Seating {
     version: AtomicUsize,
 }
 
-/// Which seat is whose, and who sits there.
+/// Which worker is whose, and who sits there.
 #[derive(Debug, Default)]
 struct Floor {
     layout: Option<Layout>,
@@ -72,27 +72,27 @@ impl Floor {
         &mut self.threads[index]
     }
 
-    /// Whose seat `pu` is changes seats with worker 0.
+    /// Whose worker `pu` is changes workers with worker 0.
     fn make_way(&mut self, pu: usize) {
-        let seats = self
+        let slots = self
             .layout
             .as_ref()
             .map_or(0, |layout| layout.seats().len());
-        let is_there = |seat: &usize| self.pinned_pus(*seat).is_some_and(|pus| pus.contains(pu));
-        match (0..seats).find(is_there) {
+        let is_there = |slot: &usize| self.pinned_pus(*slot).is_some_and(|pus| pus.contains(pu));
+        match (0..slots).find(is_there) {
             None | Some(0) => (),
-            Some(seat) => self.swap(0, seat),
+            Some(slot) => self.swap(0, slot),
         }
     }
 
-    /// Lets two workers change seats, and moves their threads.
+    /// Lets two workers change workers, and moves their threads.
     fn swap(&mut self, a: usize, b: usize) {
         if let Some(layout) = &mut self.layout {
             layout.swap(a, b);
         }
         for index in [a, b] {
             if let (Some(thread), Some(pus)) = (*self.thread(index), self.pinned_pus(index)) {
-                // The seat may have gone offline: then the thread stays where it is.
+                // The worker may have gone offline: then the thread stays where it is.
                 let _ = affinity::set_of(thread, pus);
             }
         }
@@ -101,7 +101,7 @@ impl Floor {
 
 /// What the machine and the limits of this process leave for a pool.
 pub(crate) struct Offer {
-    pub(crate) seating: Seating,
+    pub(crate) pinning: Pinning,
     /// The usable cores.
     pub(crate) workers: usize,
     /// How many threads can run at the same time.
@@ -131,14 +131,14 @@ impl Offer {
             }
             None => (threads(), threads()),
         };
-        let seating = Seating {
+        let pinning = Pinning {
             world,
             asked,
             floor: Mutex::new(Floor::default()),
             version: AtomicUsize::new(0),
         };
         Self {
-            seating,
+            pinning,
             workers,
             pus,
         }
@@ -156,24 +156,24 @@ impl World {
     }
 }
 
-impl Seating {
-    /// Seats `workers` workers as the program asked, if it asked.
-    pub(crate) fn seat_as_asked(&self, workers: usize) -> Result<(), creel_topology::Error> {
+impl Pinning {
+    /// Workers `workers` workers as the program asked, if it asked.
+    pub(crate) fn pin_as_configured(&self, workers: usize) -> Result<(), creel_topology::Error> {
         match &self.asked {
-            Some(placement) => self.seat(workers, placement),
+            Some(placement) => self.pin(workers, placement),
             None => Ok(()),
         }
     }
 
-    /// A loop wants its workers pinned: seats them by `Cores` unless they have been seated, or
+    /// A loop wants its workers pinned: workers them by `Cores` unless they have been pinned, or
     /// the program has said where. What cannot be pinned goes unpinned.
-    pub(crate) fn seat_for_loops(&self, workers: usize) {
+    pub(crate) fn pin_for_loops(&self, workers: usize) {
         if self.asked.is_none() && self.version() == 0 {
-            let _ = self.seat(workers, &Placement::Cores);
+            let _ = self.pin(workers, &Placement::Cores);
         }
     }
 
-    fn seat(&self, workers: usize, placement: &Placement) -> Result<(), creel_topology::Error> {
+    fn pin(&self, workers: usize, placement: &Placement) -> Result<(), creel_topology::Error> {
         let Some(world) = &self.world else {
             return Ok(());
         };
@@ -194,16 +194,16 @@ impl Seating {
         Ok(())
     }
 
-    /// Seats a changed number of workers by the same policy.
-    pub(crate) fn reseat(&self, workers: usize) -> Result<(), creel_topology::Error> {
+    /// Workers a changed number of workers by the same policy.
+    pub(crate) fn repin(&self, workers: usize) -> Result<(), creel_topology::Error> {
         match (&self.asked, self.version()) {
-            (Some(_), _) => self.seat_as_asked(workers),
+            (Some(_), _) => self.pin_as_configured(workers),
             (None, 0) => Ok(()),
-            (None, _) => self.seat(workers, &Placement::Cores),
+            (None, _) => self.pin(workers, &Placement::Cores),
         }
     }
 
-    /// The other workers that are seated, the nearest to worker `index` first; nobody where none
+    /// The other workers that are pinned, the nearest to worker `index` first; nobody where none
     /// is pinned.
     pub(crate) fn nearest(&self, index: usize) -> Arc<[usize]> {
         let floor = lock(&self.floor);
@@ -220,7 +220,7 @@ impl Seating {
         self.version.load(Ordering::Relaxed)
     }
 
-    /// The PUs of worker `index`: its seat, or all of the pool's world.
+    /// The PUs of worker `index`: its worker, or all of the pool's world.
     pub(crate) fn pus_of(&self, index: usize) -> CpuSet {
         self.pus_in(&lock(&self.floor), index)
     }
@@ -236,7 +236,7 @@ impl Seating {
         pinned.or_else(all).unwrap_or_default()
     }
 
-    /// Pins the calling thread to the seat of worker `index`, or gives it the whole world.
+    /// Pins the calling thread to the worker of worker `index`, or gives it the whole world.
     /// Returns the version of the layout that it goes by.
     pub(crate) fn sit_down(&self, index: usize) -> usize {
         let mut floor = lock(&self.floor);
@@ -245,7 +245,7 @@ impl Seating {
         local(&WORLD, |world| world.replace(self.world.clone()));
         *floor.thread(index) = self.world.as_ref().and_then(|_| Thread::current());
         if !pus.is_empty() && affinity::current().is_ok_and(|now| now != pus) {
-            // A seat may have gone offline meanwhile: then the thread stays where it is.
+            // A worker may have gone offline meanwhile: then the thread stays where it is.
             let _ = affinity::set(&pus);
         }
         version
@@ -256,7 +256,7 @@ impl Seating {
         if self.world.is_some() {
             let mut floor = lock(&self.floor);
             let thread = floor.thread(index);
-            // A new thread may have the seat already.
+            // A new thread may have the worker already.
             *thread = thread.filter(|other| Some(*other) != Thread::current());
         }
     }
@@ -266,31 +266,31 @@ impl Seating {
         self.world.as_ref().and_then(|_| affinity::pu())
     }
 
-    /// A loop's caller, who takes seat 0's share, runs on `pu`. A worker whose seat that is
+    /// A loop's caller, who takes worker 0's share, runs on `pu`. A worker whose worker that is
     /// would wait for the caller's CPU, and the scheduler may leave it at that for long: it
-    /// changes seats with worker 0.
+    /// changes workers with worker 0.
     pub(crate) fn make_way(&self, pu: usize) {
         lock(&self.floor).make_way(pu);
     }
 
-    /// Runs `f` with the calling thread pinned to the seat of worker 0; its own mask is back
-    /// when this returns or panics. If worker 0 may be given another seat (`movable`), that is
+    /// Runs `f` with the calling thread pinned to the worker of worker 0; its own mask is back
+    /// when this returns or panics. If worker 0 may be given another worker (`movable`), that is
     /// where the thread is already.
-    pub(crate) fn with_caller_seated<R>(&self, movable: bool, f: impl FnOnce() -> R) -> R {
-        let seat = {
+    pub(crate) fn with_caller_pinned<R>(&self, movable: bool, f: impl FnOnce() -> R) -> R {
+        let slot = {
             let mut floor = lock(&self.floor);
             let pu = self.caller_pu().filter(|_| movable);
             pu.into_iter().for_each(|pu| floor.make_way(pu));
             floor.pinned_pus(0).cloned()
         };
-        let (Some(seat), Ok(before)) = (seat, affinity::current()) else {
+        let (Some(slot), Ok(before)) = (slot, affinity::current()) else {
             return f();
         };
         let _stand_up = StandUp {
             mask: before,
             world: local(&WORLD, |world| world.replace(self.world.clone())).flatten(),
         };
-        let _ = affinity::set(&seat);
+        let _ = affinity::set(&slot);
         f()
     }
 }
@@ -308,7 +308,7 @@ impl Drop for StandUp {
     }
 }
 
-impl Drop for Seating {
+impl Drop for Pinning {
     fn drop(&mut self) {
         if let Some(layout) = &lock(&self.floor).layout {
             ledger().release(layout);

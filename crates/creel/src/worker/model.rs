@@ -1,13 +1,13 @@
 //! Models of the call for loom: who publishes, workers who fall idle, and a watch that takes a call
-//! back, in every interleaving up to a bound on preemptions. `RUSTFLAGS="--cfg loom" cargo test --release -p creel --lib seat`.
+//! back, in every interleaving up to a bound on preemptions. `RUSTFLAGS="--cfg loom" cargo test --release -p creel --lib slot`.
 //!
 //! A call that is lost is a publisher that waits for ever, which loom reports.
 
 use super::{
     idle::{Idle, Search},
     parker::Poller,
-    seat::Seat,
-    seats::{Seats, When, Work},
+    slot::WorkerSlot,
+    slots::{When, Work, WorkerSlots},
 };
 use crate::sync::{AtomicUsize, Ordering, WaitWord};
 use loom::{model::Builder, thread};
@@ -22,7 +22,7 @@ impl Poller for NoPoller {
 
 /// Pieces that any worker takes.
 struct Pieces {
-    seats: Arc<Seats>,
+    slots: Arc<WorkerSlots>,
     /// Published and not taken.
     left: AtomicUsize,
     /// Taken so far.
@@ -38,14 +38,14 @@ struct Pieces {
 impl Pieces {
     /// With as many threads, which are loom's.
     fn begin(workers: usize, all: usize, meet: bool) -> (Arc<Self>, Vec<thread::JoinHandle<()>>) {
-        let seats = Seats::new("model".into(), workers, false, None, Arc::new(NoPoller));
+        let slots = WorkerSlots::new("model".into(), workers, false, None, Arc::new(NoPoller));
         // Here, because loom does not see that who finds one made comes after who made it.
-        for seat in 0..workers {
-            seats.at(seat).thread.mark_running();
-            assert!(seats.life.enter());
+        for slot in 0..workers {
+            slots.at(slot).thread.mark_running();
+            assert!(slots.life.enter());
         }
         let pieces = Arc::new(Self {
-            seats,
+            slots,
             left: AtomicUsize::new(0),
             taken: AtomicUsize::new(0),
             all,
@@ -54,10 +54,10 @@ impl Pieces {
             ended: AtomicUsize::new(0),
         });
         let work: Weak<dyn Work> = Arc::<Self>::downgrade(&pieces);
-        pieces.seats.set_work(work);
-        let serve = |seat| {
+        pieces.slots.set_work(work);
+        let serve = |slot| {
             let pieces = Arc::clone(&pieces);
-            thread::spawn(move || pieces.serve(seat))
+            thread::spawn(move || pieces.serve(slot))
         };
         let threads = (0..workers).map(serve).collect();
         (pieces, threads)
@@ -65,7 +65,7 @@ impl Pieces {
 
     fn publish(&self) {
         self.left.fetch_add(1, Ordering::SeqCst);
-        self.seats.call(0, When::Now).expect("threads can be had");
+        self.slots.call(0, When::Now).expect("threads can be had");
     }
 
     fn take(&self) -> bool {
@@ -90,43 +90,43 @@ impl Pieces {
     /// The same, and ends the threads.
     fn finish(&self, threads: Vec<thread::JoinHandle<()>>) {
         self.wait();
-        self.seats.life.close();
-        for seat in self.seats.made() {
-            seat.notify();
+        self.slots.life.close();
+        for slot in self.slots.made() {
+            slot.notify();
         }
         for thread in threads {
             thread.join().expect("no panic");
         }
-        self.seats.leave();
+        self.slots.leave();
         assert_eq!(self.ended.load(Ordering::Relaxed), 1, "it ends once");
     }
 }
 
 impl Work for Pieces {
     fn serve(self: Arc<Self>, index: usize) {
-        let (seats, seat) = (&self.seats, self.seats.at(index));
+        let (slots, slot) = (&self.slots, self.slots.at(index));
         loop {
-            seat.parker.begin_turn();
-            if seat.take_called() {
+            slot.parker.begin_turn();
+            if slot.take_called() {
                 // One piece, as a task: others are for the next.
-                seats.leave_idle_for_long(seat);
+                slots.leave_idle_for_long(slot);
             }
             if self.is_ready() {
-                seats.leave_idle_for_long(seat);
+                slots.leave_idle_for_long(slot);
                 if self.take() && self.meet {
                     self.wait();
                 }
                 continue;
             }
-            seats.enter_idle(seat);
-            if seats.is_closing() {
+            slots.enter_idle(slot);
+            if slots.is_closing() {
                 break;
             }
             if !self.is_ready() {
-                seat.parker.park(None);
+                slot.parker.park(None);
             }
         }
-        seats.leave();
+        slots.leave();
     }
 
     fn is_ready(&self) -> bool {
@@ -137,11 +137,11 @@ impl Work for Pieces {
         false
     }
 
-    fn has_share(&self, _: &Seat) -> bool {
+    fn has_share(&self, _: &WorkerSlot) -> bool {
         false
     }
 
-    fn take_share(&self, _: &Seat) {}
+    fn take_share(&self, _: &WorkerSlot) {}
 
     fn end(&self) {
         self.ended.fetch_add(1, Ordering::Relaxed);
@@ -215,12 +215,12 @@ impl Counted {
     }
 
     /// The called worker arrives, or works for another reason, and falls idle again.
-    fn work(&self, seat: usize) {
-        if let Some(search) = self.idle.leave(seat).search {
+    fn work(&self, slot: usize) {
+        if let Some(search) = self.idle.leave(slot).search {
             self.search(search);
         }
         self.search_uncalled();
-        self.idle.enter(seat);
+        self.idle.enter(slot);
     }
 }
 
@@ -244,7 +244,7 @@ fn a_call_that_is_given_up_leaves_one_search() {
         // The last call may not have been answered.
         counted.give_up();
         let search = counted.idle.begin_search().expect("nobody searches");
-        assert!(counted.idle.call(0, search).is_ok(), "the seat is listed");
+        assert!(counted.idle.call(0, search).is_ok(), "the slot is listed");
         assert!(!counted.idle.any_listed(), "it is listed once");
     });
 }

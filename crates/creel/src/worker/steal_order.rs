@@ -4,14 +4,14 @@
 use creel_topology::{CpuSet, Machine};
 
 /// The other workers, the nearest to worker `index` first: by the smallest unit of the machine
-/// that both sit in, then by the distance of their indices. `seats` has the PUs of each worker.
-pub(crate) fn nearest(machine: &Machine, seats: &[CpuSet], index: usize) -> Vec<usize> {
-    let around = machine.units_around(&seats[index]);
+/// that both sit in, then by the distance of their indices. `slots` has the PUs of each worker.
+pub(crate) fn nearest(machine: &Machine, slots: &[CpuSet], index: usize) -> Vec<usize> {
+    let around = machine.units_around(&slots[index]);
     let unit = |other: usize| {
-        let both = around.iter().position(|unit| seats[other].is_subset(unit));
+        let both = around.iter().position(|unit| slots[other].is_subset(unit));
         both.unwrap_or(around.len())
     };
-    let mut others: Vec<usize> = by_index(seats.len(), index).collect();
+    let mut others: Vec<usize> = by_index(slots.len(), index).collect();
     others.sort_by_cached_key(|&other| unit(other));
     others
 }
@@ -39,14 +39,14 @@ mod tests {
             let mut ledger = Ledger::new();
             let layout = ledger.seat(&machine, machine.allowed(), 12, &placement);
             let layout = layout.unwrap();
-            let l3 = |seat: usize| layout.seats()[seat].first().unwrap() / 6;
+            let l3 = |slot: usize| layout.seats()[slot].first().unwrap() / 6;
             for index in 0..12 {
                 let order = nearest(&machine, layout.seats(), index);
                 let mut all = order.clone();
                 all.sort_unstable();
                 assert!(all.iter().copied().eq((0..12).filter(|i| *i != index)));
                 let (own, other) = (l3(index), l3(index) ^ 1);
-                let place = |seat: &usize| match l3(*seat) {
+                let place = |slot: &usize| match l3(*slot) {
                     cache if cache == own => 0,
                     cache if cache == other => 1,
                     _ => 2,
@@ -62,8 +62,8 @@ mod tests {
     #[test]
     fn unpinned_workers_are_near_by_their_index() {
         let machine = Machine::synthetic("package:2 core:4").unwrap();
-        let seats = vec![machine.allowed().clone(); 5];
-        assert_eq!(nearest(&machine, &seats, 1), [2, 0, 3, 4]);
+        let slots = vec![machine.allowed().clone(); 5];
+        assert_eq!(nearest(&machine, &slots, 1), [2, 0, 3, 4]);
         assert_eq!(by_index(1, 0).count(), 0);
     }
 }

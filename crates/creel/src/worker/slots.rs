@@ -1,7 +1,7 @@
-//! The seats of a pool: what they know of each other, and how an idle one is called.
+//! The workers of a pool: what they know of each other, and how an idle one is called.
 //!
-//! The law of liveness (docs/design/pool.md) is kept here: [`Seats::call`] for what any worker may
-//! take, [`Seats::see_to_a_watch`] for what lies behind one that works. `idle.rs` has the book that
+//! The law of liveness (docs/design/pool.md) is kept here: [`WorkerSlots::call`] for what any worker may
+//! take, [`WorkerSlots::see_to_a_watch`] for what lies behind one that works. `idle.rs` has the book that
 //! both go by.
 
 use super::{
@@ -9,7 +9,7 @@ use super::{
     idle::{Appointed, Called, Idle, Search},
     life::Life,
     parker::{Poller, Was},
-    seat::Seat,
+    slot::WorkerSlot,
     table::Table,
     trace::Tracing,
     urgent::Job,
@@ -22,25 +22,25 @@ use std::{
     sync::{Arc, OnceLock, Weak},
 };
 
-/// What the seats are for: all that they know of what is built on them.
+/// What the workers are for: all that they know of what is built on them.
 pub(crate) trait Work: Any + Send + Sync {
-    /// The body of a seat's thread, which leaves the pool's life in the end.
-    fn serve(self: Arc<Self>, seat: usize);
+    /// The body of a worker's thread, which leaves the pool's life in the end.
+    fn serve(self: Arc<Self>, slot: usize);
 
     /// Whether there is work that any worker may take. What a worker publishes before it looks for
     /// the idle is seen by one that has said that it is idle.
     fn is_ready(&self) -> bool;
 
-    /// Whether something that only this seat's thread looks at may become ready while it is in
+    /// Whether something that only this worker's thread looks at may become ready while it is in
     /// somebody's code.
-    fn hides(&self, seat: usize) -> bool;
+    fn hides(&self, slot: usize) -> bool;
 
-    /// Whether a loop has been called that this seat has a share in and has not looked at. The
-    /// seat's thread asks after it has stored that it does not idle (`SeqCst`).
-    fn has_share(&self, seat: &Seat) -> bool;
+    /// Whether a loop has been called that this worker has a share in and has not looked at. The
+    /// worker's thread asks after it has stored that it does not idle (`SeqCst`).
+    fn has_share(&self, slot: &WorkerSlot) -> bool;
 
-    /// Takes part in that loop. Called by the seat's own thread.
-    fn take_share(&self, seat: &Seat);
+    /// Takes part in that loop. Called by the worker's own thread.
+    fn take_share(&self, slot: &WorkerSlot);
 
     /// Called once, after the last user has left.
     fn end(&self);
@@ -54,26 +54,26 @@ pub(crate) enum When {
     Later,
 }
 
-/// The seats of a pool.
-pub(crate) struct Seats {
+/// The workers of a pool.
+pub(crate) struct WorkerSlots {
     /// Set once the pool is made.
     work: OnceLock<Weak<dyn Work>>,
     /// The process that made it, and has its threads.
     process: u32,
     pub(crate) name: String,
-    /// No seat has a thread: the deterministic mode, or the system has none.
+    /// No worker has a thread: the deterministic mode, or the system has none.
     threadless: bool,
-    /// Of a seat's thread, in bytes; none: as the system has it.
+    /// Of a worker's thread, in bytes; none: as the system has it.
     stack_size: Option<usize>,
-    table: Table<Seat>,
+    table: Table<WorkerSlot>,
     pub(crate) idle: CachePadded<Idle>,
     pub(crate) life: Life,
-    /// How many seats are in use: those below this index.
+    /// How many workers are in use: those below this index.
     workers: AtomicUsize,
     pub(crate) tracing: Tracing,
 }
 
-impl Seats {
+impl WorkerSlots {
     pub(crate) fn new(
         name: String,
         workers: usize,
@@ -87,7 +87,7 @@ impl Seats {
             name,
             threadless,
             stack_size,
-            table: Table::new(move |index| Seat::new(index, Arc::clone(&poller))),
+            table: Table::new(move |index| WorkerSlot::new(index, Arc::clone(&poller))),
             idle: CachePadded::new(Idle::new(workers)),
             life: Life::new(),
             workers: AtomicUsize::new(workers),
@@ -98,7 +98,7 @@ impl Seats {
     /// Tells what they are for.
     pub(crate) fn set_work(&self, work: Weak<dyn Work>) {
         let set = self.work.set(work);
-        debug_assert!(set.is_ok(), "seats work for one pool");
+        debug_assert!(set.is_ok(), "slots work for one pool");
     }
 
     /// None once the pool is gone.
@@ -111,18 +111,18 @@ impl Seats {
         self.process != process_id()
     }
 
-    /// The seat with this index, in use or not.
+    /// The worker with this index, in use or not.
     #[inline]
-    pub(crate) fn at(&self, index: usize) -> &Seat {
+    pub(crate) fn at(&self, index: usize) -> &WorkerSlot {
         self.table.at(index)
     }
 
-    /// All seats that there ever were, and a few that were not.
-    pub(crate) fn made(&self) -> impl Iterator<Item = &Seat> {
+    /// All workers that there ever were, and a few that were not.
+    pub(crate) fn made(&self) -> impl Iterator<Item = &WorkerSlot> {
         self.table.made()
     }
 
-    fn in_use(&self) -> impl Iterator<Item = &Seat> {
+    fn in_use(&self) -> impl Iterator<Item = &WorkerSlot> {
         (0..self.workers()).map(|index| self.at(index))
     }
 
@@ -131,12 +131,12 @@ impl Seats {
         self.workers.load(Ordering::SeqCst)
     }
 
-    /// Whether no seat has a thread: the deterministic mode, or the system has none.
+    /// Whether no worker has a thread: the deterministic mode, or the system has none.
     pub(crate) fn is_threadless(&self) -> bool {
         self.threadless
     }
 
-    /// Changes the number of seats in use, and gives the one before. One caller at a time.
+    /// Changes the number of workers in use, and gives the one before. One caller at a time.
     pub(crate) fn resize(&self, workers: usize) -> usize {
         // Whom the idle may call is in use meanwhile: one that is not would pass the call on, and get
         // it back, until this thread is done here.
@@ -167,17 +167,17 @@ impl Seats {
         self.life.is_closing()
     }
 
-    /// Whether the thread of this seat should end once it has nothing left to do.
+    /// Whether the thread of this worker should end once it has nothing left to do.
     pub(crate) fn wants_gone(&self, index: usize) -> bool {
         self.is_closing() || index >= self.workers()
     }
 
-    /// The seat with this index.
+    /// The worker with this index.
     ///
     /// # Panics
     /// If the pool has no such worker.
     #[track_caller]
-    pub(crate) fn seat_in_use(&self, index: usize) -> &Seat {
+    pub(crate) fn slot_in_use(&self, index: usize) -> &WorkerSlot {
         let workers = self.workers();
         assert!(
             index < workers,
@@ -186,21 +186,21 @@ impl Seats {
         self.at(index)
     }
 
-    /// Starts the seat's thread unless it has one.
+    /// Starts the worker's thread unless it has one.
     ///
     /// # Errors
     /// If the system refuses a thread, or the pool is closing.
-    pub(crate) fn ensure_started(&self, seat: &Seat) -> io::Result<()> {
-        self.start(seat).map(|_| ())
+    pub(crate) fn ensure_started(&self, slot: &WorkerSlot) -> io::Result<()> {
+        self.start(slot).map(|_| ())
     }
 
     /// The same; true if it is this call that has started the thread.
-    fn start(&self, seat: &Seat) -> io::Result<bool> {
+    fn start(&self, slot: &WorkerSlot) -> io::Result<bool> {
         if self.threadless {
             return Ok(false);
         }
-        let index = seat.index;
-        seat.thread.ensure(|| {
+        let index = slot.index;
+        slot.thread.ensure(|| {
             let closing = || io::Error::other("the pool is being dropped");
             let work = self.work().ok_or_else(closing)?;
             // The end needs it, if this was the last user.
@@ -229,25 +229,25 @@ impl Seats {
         }
     }
 
-    /// Gives a seat an urgent job and ensures that a thread runs it.
+    /// Gives a worker an urgent job and ensures that a thread runs it.
     ///
     /// # Errors
-    /// If the seat has no thread and the system refuses one, or the pool has ended. The job has been
+    /// If the worker has no thread and the system refuses one, or the pool has ended. The job has been
     /// dropped then.
-    pub(crate) fn send(&self, seat: &Seat, job: Job) -> io::Result<()> {
+    pub(crate) fn send(&self, slot: &WorkerSlot, job: Job) -> io::Result<()> {
         if self.threadless {
             // No thread but the caller's.
             job();
             return Ok(());
         }
-        let number = seat.urgent.push(job, current::may_be_waited_for());
-        if let Err(error) = self.ensure_started(seat)
-            && let Some(job) = seat.urgent.take_back(number)
+        let number = slot.urgent.push(job, current::may_be_waited_for());
+        if let Err(error) = self.ensure_started(slot)
+            && let Some(job) = slot.urgent.take_back(number)
         {
             drop(job);
             return Err(error);
         }
-        seat.notify();
+        slot.notify();
         Ok(())
     }
 
@@ -264,7 +264,7 @@ impl Seats {
     }
 
     /// Has one of the idle come for work that any worker may take, which has been published.
-    /// `first`: a seat below it is not called.
+    /// `first`: a worker below it is not called.
     ///
     /// # Errors
     /// If the system refuses a thread and the pool has none.
@@ -292,14 +292,14 @@ impl Seats {
         Ok(())
     }
 
-    /// Tells a seat that it has been called.
+    /// Tells a worker that it has been called.
     fn tell(&self, called: Called, first: usize, when: When) -> io::Result<()> {
-        let seat = self.at(called.seat);
-        seat.set_called();
-        let Err(error) = self.ensure_started(seat) else {
+        let slot = self.at(called.slot);
+        slot.set_called();
+        let Err(error) = self.ensure_started(slot) else {
             let was = match when {
-                When::Now => seat.notify(),
-                When::Later => seat.parker.notify_later(),
+                When::Now => slot.notify(),
+                When::Later => slot.parker.notify_later(),
             };
             if was != Was::Asleep {
                 // It spins, or is in a loop and will not come for a while.
@@ -307,8 +307,8 @@ impl Seats {
             }
             return Ok(());
         };
-        seat.take_called();
-        // Unless the watch has given it up already, or another thread has started the seat's.
+        slot.take_called();
+        // Unless the watch has given it up already, or another thread has started the worker's.
         if let Some(search) = self.idle.give_up(called) {
             self.idle.end_search(search);
         }
@@ -318,18 +318,18 @@ impl Seats {
                 self.at(other).notify();
                 Ok(())
             }
-            None if self.made().any(|seat| seat.thread.is_running()) => Ok(()),
+            None if self.made().any(|slot| slot.thread.is_running()) => Ok(()),
             None => Err(error),
         }
     }
 
-    /// The seat, from `first` on, of a thread that sleeps with nothing to do.
+    /// The worker, from `first` on, of a thread that sleeps with nothing to do.
     fn running_idle(&self, first: usize) -> Option<usize> {
-        let seats = (first..self.workers()).filter(|index| {
-            let seat = self.at(*index);
-            seat.thread.is_running() && seat.sleeps()
+        let slots = (first..self.workers()).filter(|index| {
+            let slot = self.at(*index);
+            slot.thread.is_running() && slot.sleeps()
         });
-        seats.min()
+        slots.min()
     }
 
     fn is_ready(&self) -> bool {
@@ -360,10 +360,10 @@ impl Seats {
         loop {
             match self.idle.appoint(|index| self.at(index).sleeps()) {
                 Appointed::Nobody => return,
-                Appointed::Seat(index) => {
-                    let seat = self.at(index);
-                    let started = self.start(seat);
-                    if started.is_ok() && seat.notify() == Was::Asleep {
+                Appointed::WorkerSlot(index) => {
+                    let slot = self.at(index);
+                    let started = self.start(slot);
+                    if started.is_ok() && slot.notify() == Was::Asleep {
                         return;
                     }
                     // A thread that starts after the appointment finds that it is the watch before it
@@ -375,8 +375,8 @@ impl Seats {
                     self.idle.unappoint(index, started.is_err());
                 }
                 Appointed::Spinners => {
-                    for seat in self.in_use().filter(|seat| seat.is_idle()) {
-                        seat.notify();
+                    for slot in self.in_use().filter(|slot| slot.is_idle()) {
+                        slot.notify();
                     }
                     return;
                 }
@@ -384,18 +384,18 @@ impl Seats {
         }
     }
 
-    /// Called by the seat's own thread before it runs anybody's code: it does not idle any more.
+    /// Called by the worker's own thread before it runs anybody's code: it does not idle any more.
     /// With a search: it had been called, and the search is its own.
     #[must_use]
-    pub(crate) fn leave_idle(&self, seat: &Seat) -> Option<Search> {
+    pub(crate) fn leave_idle(&self, slot: &WorkerSlot) -> Option<Search> {
         // Its own thread's, so it is not out of date.
-        if !seat.is_idle() {
+        if !slot.is_idle() {
             return None;
         }
-        seat.set_idle(false);
-        let left = self.idle.leave(seat.index);
-        seat.take_called();
-        if left.watched || self.hides(seat) {
+        slot.set_idle(false);
+        let left = self.idle.leave(slot.index);
+        slot.take_called();
+        if left.watched || self.hides(slot) {
             self.see_to_a_watch();
         }
         left.search
@@ -405,12 +405,12 @@ impl Seats {
     /// that moment, the thread takes its share first: the loop's caller may have seen it idle, and
     /// then nobody else runs that share.
     #[must_use]
-    pub(crate) fn leave_idle_for_code(&self, seat: &Seat) -> Option<Search> {
-        if !seat.is_idle() {
+    pub(crate) fn leave_idle_for_code(&self, slot: &WorkerSlot) -> Option<Search> {
+        if !slot.is_idle() {
             return None;
         }
-        let search = self.leave_idle(seat);
-        let Some(work) = self.work().filter(|work| work.has_share(seat)) else {
+        let search = self.leave_idle(slot);
+        let Some(work) = self.work().filter(|work| work.has_share(slot)) else {
             return search;
         };
         if let Some(search) = search {
@@ -418,32 +418,32 @@ impl Seats {
         }
         // It may be the only one that was woken for what it was about to take.
         self.call_if_work();
-        work.take_share(seat);
+        work.take_share(slot);
         None
     }
 
     /// The same as [`leave_idle`](Self::leave_idle) for code that is no task, and not what it was
     /// called for: the next one is called.
-    pub(crate) fn leave_idle_for_long(&self, seat: &Seat) {
-        let mut search = self.leave_idle(seat);
+    pub(crate) fn leave_idle_for_long(&self, slot: &WorkerSlot) {
+        let mut search = self.leave_idle(slot);
         self.end_search_of(&mut search);
     }
 
-    /// Called by the seat's own thread when it has nothing more to do: it looks for work once more
+    /// Called by the worker's own thread when it has nothing more to do: it looks for work once more
     /// after this.
-    pub(crate) fn enter_idle(&self, seat: &Seat) {
-        if !seat.is_idle() {
-            seat.set_idle(true);
-            self.idle.enter(seat.index);
+    pub(crate) fn enter_idle(&self, slot: &WorkerSlot) {
+        if !slot.is_idle() {
+            slot.set_idle(true);
+            self.idle.enter(slot.index);
         }
     }
 
     /// Whether something may become ready that only this thread looks at.
-    fn hides(&self, seat: &Seat) -> bool {
-        self.work().is_some_and(|work| work.hides(seat.index))
+    fn hides(&self, slot: &WorkerSlot) -> bool {
+        self.work().is_some_and(|work| work.hides(slot.index))
     }
 
-    /// Ends the search of a call to a seat that does not come, as [`end_search`](Self::end_search)
+    /// Ends the search of a call to a worker that does not come, as [`end_search`](Self::end_search)
     /// does.
     pub(crate) fn give_up(&self, called: Called) {
         let mut search = self.idle.give_up(called);

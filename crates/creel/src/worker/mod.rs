@@ -1,7 +1,7 @@
-//! Seats: the places of a pool's workers, and how their threads live, sleep and are woken.
+//! Workers: the places of a pool's workers, and how their threads live, sleep and are woken.
 //!
 //! This is the bottom of the runtime. It knows no kind of work: loops, tasks, timers and sockets
-//! are built on it, and `pool/` composes them. What it needs of them it asks by two traits, [`seats::Work`]
+//! are built on it, and `pool/` composes them. What it needs of them it asks by two traits, [`slots::Work`]
 //! and [`parker::Poller`].
 
 pub(crate) mod budget;
@@ -15,8 +15,8 @@ mod model;
 pub(crate) mod panics;
 pub(crate) mod parker;
 #[allow(clippy::module_inception)]
-pub(crate) mod seat;
-pub(crate) mod seats;
+pub(crate) mod slot;
+pub(crate) mod slots;
 pub(crate) mod stats;
 pub(crate) mod steal_order;
 pub(crate) mod stored_waker;

@@ -8,21 +8,21 @@
 //! | closing | users × 2 + 1, users > 0 | to leave: nobody enters any more; what was accepted is run or cancelled by those who are in |
 //! | ended | 1 | nothing; who made it so has ended the tasks |
 //!
-//! A *user* is the pool's owner, a thread that serves a seat (counted before it starts), or a call
+//! A *user* is the pool's owner, a thread that serves a worker (counted before it starts), or a call
 //! from outside that is about to accept work (a spawn). Entering and closing change one word, so
 //! each enters before the close and is waited for, or is refused. The word comes to 1 once only,
 //! because nobody enters after the close: who makes it so is alone with the pool's memory.
 //!
-//! # A seat's thread
+//! # A worker's thread
 //!
 //! | state | `alive` | who changes it |
 //! |---|---|---|
 //! | absent | false | |
-//! | starting | false | who holds the seat's `thread` lock, after it entered as a user; if the system refuses the thread it leaves again, and the state is *absent* |
+//! | starting | false | who holds the worker's `thread` lock, after it entered as a user; if the system refuses the thread it leaves again, and the state is *absent* |
 //! | running | true | the same, before it lets go of the lock |
 //! | retiring | false | the thread itself, under the lock: it looks whether anything was given to it, and goes on *running* or ends as *absent* |
 //!
-//! Who gives a seat work publishes it before it reads `alive` (`SeqCst` both sides): it finds the
+//! Who gives a worker work publishes it before it reads `alive` (`SeqCst` both sides): it finds the
 //! thread running, which will look; or retiring, and then the lock makes it wait for the outcome
 //! of that look; or absent, and starts one.
 
@@ -103,15 +103,15 @@ impl Life {
     }
 }
 
-/// The thread of a seat.
+/// The thread of a worker.
 #[derive(Default)]
-pub(crate) struct SeatThread {
+pub(crate) struct WorkerThread {
     /// See above. Changed under the lock only.
     alive: AtomicBool,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
-impl SeatThread {
+impl WorkerThread {
     /// Whether a thread runs.
     pub(crate) fn is_running(&self) -> bool {
         self.alive.load(Ordering::SeqCst)

@@ -38,7 +38,7 @@ pub(crate) struct Span {
     pub(crate) end_ns: u64,
 }
 
-/// The spans of one seat.
+/// The spans of one worker.
 #[derive(Debug, Default)]
 pub(crate) struct Spans(Mutex<Vec<Span>>);
 

@@ -6,7 +6,7 @@
 //!
 //! # The call
 //!
-//! Who publishes work that any worker may take, and then finds a seat in the list of the idle,
+//! Who publishes work that any worker may take, and then finds a worker in the list of the idle,
 //! *calls* one: takes it out of the list and notifies it. There is one search at a time: while a
 //! called worker has not arrived, others that publish call nobody. A called worker that arrives
 //! ends the search before it runs anybody's code, and calls the next if there is still work.
@@ -29,13 +29,13 @@
 //! names the next; who goes to sleep while there is none is it. All this is decided under one
 //! lock, so "nobody watches" is never believed by two in two ways.
 //!
-//! | a seat is | it means | it is in the list |
+//! | a worker is | it means | it is in the list |
 //! |---|---|---|
 //! | `Idle` | its thread sleeps, spins, takes part in a loop behind which nothing can hide, or has not started | yes, unless it is lent |
 //! | `Called` | it has been told to come | no |
 //! | `Works` | its thread runs somebody's code, or may | no |
 //!
-//! A seat may be *lent*: a caller of `block_on` runs tasks in its stead. Then its thread runs
+//! A worker may be *lent*: a caller of `block_on` runs tasks in its stead. Then its thread runs
 //! none, until the caller is done or, stuck for a millisecond, is relieved.
 
 use crate::sync::{AtomicBool, AtomicU64, AtomicUsize, Mutex, Ordering, lock};
@@ -43,7 +43,7 @@ use crate::sync::{AtomicBool, AtomicU64, AtomicUsize, Mutex, Ordering, lock};
 /// In `watch`.
 const NOBODY: usize = usize::MAX;
 
-/// Where a seat's thread is.
+/// Where a worker's thread is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum At {
     Idle,
@@ -58,10 +58,10 @@ struct Place {
     loan: u64,
 }
 
-/// A caller's right to run tasks in a seat's stead.
+/// A caller's right to run tasks in a worker's stead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Loan {
-    pub(crate) seat: usize,
+    pub(crate) slot: usize,
     number: u64,
 }
 
@@ -70,7 +70,7 @@ pub(crate) struct Loan {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Search(());
 
-/// What a seat was that does not idle any more.
+/// What a worker was that does not idle any more.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Left {
     /// It was called.
@@ -82,22 +82,22 @@ pub(crate) struct Left {
 /// A call that has been made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Called {
-    pub(crate) seat: usize,
+    pub(crate) slot: usize,
     number: u64,
 }
 
-/// A call whose seat has not arrived.
+/// A call whose worker has not arrived.
 struct Open {
     called: Called,
     search: Search,
-    /// The seat was the watch.
+    /// The worker was the watch.
     watched: bool,
 }
 
-/// The idle seats of a pool.
+/// The idle workers of a pool.
 pub(crate) struct Idle {
     state: Mutex<State>,
-    /// How many seats are in the list; the lock's mirror. `SeqCst`, see above. `call` and `lend`
+    /// How many workers are in the list; the lock's mirror. `SeqCst`, see above. `call` and `lend`
     /// look again under the lock.
     listed: AtomicUsize,
     /// Somebody works, somebody is idle, and nobody watches. Advice: who is about to sleep looks.
@@ -106,7 +106,7 @@ pub(crate) struct Idle {
     unwatched: AtomicBool,
     /// ... and nobody has been asked to. Advice: read relaxed at every push.
     unasked: AtomicBool,
-    /// The watch's seat, or `NOBODY`; the lock's mirror. Advice, but to the watch itself, which is
+    /// The watch's worker, or `NOBODY`; the lock's mirror. Advice, but to the watch itself, which is
     /// notified after this has been stored, or finds it by its own change.
     watch: AtomicUsize,
     /// There is a [`Search`]. `SeqCst`: a publisher that finds it set has published before, and is
@@ -117,41 +117,41 @@ pub(crate) struct Idle {
 }
 
 struct State {
-    /// By seat.
+    /// By worker.
     places: Vec<Place>,
-    /// The seats that may be called; the next last.
+    /// The workers that may be called; the next last.
     list: Vec<usize>,
-    /// How many seats are in use: those below this index.
-    seats: usize,
-    /// How many seats do not idle, and how many callers of `block_on` run tasks.
+    /// How many workers are in use: those below this index.
+    slots: usize,
+    /// How many workers do not idle, and how many callers of `block_on` run tasks.
     working: usize,
-    /// How many of the seats in use idle, lent ones too.
+    /// How many of the workers in use idle, lent ones too.
     idle: usize,
     watch: Option<usize>,
     loans: u64,
     calls: u64,
-    /// The call of the one seat that is `Called`.
+    /// The call of the one worker that is `Called`.
     open: Option<Open>,
-    /// Who could watch has been asked to, or refused a thread by the system. Until a seat moves.
+    /// Who could watch has been asked to, or refused a thread by the system. Until a worker moves.
     asked: bool,
 }
 
 impl Idle {
-    pub(crate) fn new(seats: usize) -> Self {
+    pub(crate) fn new(slots: usize) -> Self {
         Self {
             state: Mutex::new(State {
-                places: vec![State::FRESH; seats],
-                list: (0..seats).rev().collect(),
-                seats,
+                places: vec![State::FRESH; slots],
+                list: (0..slots).rev().collect(),
+                slots,
                 working: 0,
-                idle: seats,
+                idle: slots,
                 watch: None,
                 loans: 0,
                 calls: 0,
                 open: None,
                 asked: false,
             }),
-            listed: AtomicUsize::new(seats),
+            listed: AtomicUsize::new(slots),
             unwatched: AtomicBool::new(false),
             unasked: AtomicBool::new(false),
             watch: AtomicUsize::new(NOBODY),
@@ -175,7 +175,7 @@ impl Idle {
         result
     }
 
-    /// Whether a seat may be called.
+    /// Whether a worker may be called.
     pub(crate) fn any_listed(&self) -> bool {
         self.listed.load(Ordering::SeqCst) > 0
     }
@@ -186,10 +186,10 @@ impl Idle {
         self.unasked.load(Ordering::Relaxed)
     }
 
-    /// Whether this seat is the watch.
+    /// Whether this worker is the watch.
     #[inline]
-    pub(crate) fn is_watch(&self, seat: usize) -> bool {
-        self.watch.load(Ordering::Relaxed) == seat
+    pub(crate) fn is_watch(&self, slot: usize) -> bool {
+        self.watch.load(Ordering::Relaxed) == slot
     }
 
     /// Begins the one search. None: another is under way.
@@ -209,25 +209,25 @@ impl Idle {
         self.searching.swap(false, Ordering::SeqCst);
     }
 
-    /// Calls a seat, the watch last of all and none below `first`, and gives it the search. The
+    /// Calls a worker, the watch last of all and none below `first`, and gives it the search. The
     /// caller must notify it.
     ///
     /// # Errors
     ///
-    /// Returns the search if there is no such seat.
+    /// Returns the search if there is no such worker.
     pub(crate) fn call(&self, first: usize, search: Search) -> Result<Called, Search> {
         self.change(|state| {
             let watch = state.watch;
-            let others = |seat: &usize| *seat >= first && Some(*seat) != watch;
+            let others = |slot: &usize| *slot >= first && Some(*slot) != watch;
             let at = state.list.iter().rposition(others);
-            let at = at.or_else(|| state.list.iter().rposition(|seat| *seat >= first));
+            let at = at.or_else(|| state.list.iter().rposition(|slot| *slot >= first));
             let Some(at) = at else { return Err(search) };
-            let seat = state.list.remove(at);
-            state.set(seat, At::Called);
+            let slot = state.list.remove(at);
+            state.set(slot, At::Called);
             state.calls += 1;
             let number = state.calls;
-            let called = Called { seat, number };
-            let watched = watch == Some(seat);
+            let called = Called { slot, number };
+            let watched = watch == Some(slot);
             debug_assert!(state.open.is_none(), "there is one search");
             state.open = Some(Open {
                 called,
@@ -238,11 +238,11 @@ impl Idle {
         })
     }
 
-    /// The seat's thread begins to work.
-    pub(crate) fn leave(&self, seat: usize) -> Left {
+    /// The worker's thread begins to work.
+    pub(crate) fn leave(&self, slot: usize) -> Left {
         self.change(|state| {
-            let watched = state.watch == Some(seat);
-            let left = match state.open.take_if(|open| open.called.seat == seat) {
+            let watched = state.watch == Some(slot);
+            let left = match state.open.take_if(|open| open.called.slot == slot) {
                 Some(open) => Left {
                     search: Some(open.search),
                     watched: open.watched,
@@ -252,54 +252,54 @@ impl Idle {
                     watched,
                 },
             };
-            state.unlist(seat);
-            state.set(seat, At::Works);
+            state.unlist(slot);
+            state.set(slot, At::Works);
             left
         })
     }
 
-    /// The seat's thread has nothing to do: it looks once more after this, and sleeps.
-    pub(crate) fn enter(&self, seat: usize) {
+    /// The worker's thread has nothing to do: it looks once more after this, and sleeps.
+    pub(crate) fn enter(&self, slot: usize) {
         self.change(|state| {
-            state.set(seat, At::Idle);
-            state.enlist(seat);
+            state.set(slot, At::Idle);
+            state.enlist(slot);
         });
     }
 
-    /// The call whose seat has not arrived.
+    /// The call whose worker has not arrived.
     pub(crate) fn called(&self) -> Option<Called> {
         lock(&self.state).open.as_ref().map(|open| open.called)
     }
 
-    /// Takes back the search of a call to a seat that could not be had, or does not come: the seat
+    /// Takes back the search of a call to a worker that could not be had, or does not come: the worker
     /// goes back to the list's end. None: it has come, or another thread has given the call up.
     pub(crate) fn give_up(&self, called: Called) -> Option<Search> {
         self.change(|state| {
             let open = state.open.take_if(|open| open.called == called)?;
-            state.set(called.seat, At::Idle);
-            if state.may_be_listed(called.seat) {
-                state.list.insert(0, called.seat);
+            state.set(called.slot, At::Idle);
+            if state.may_be_listed(called.slot) {
+                state.list.insert(0, called.slot);
             }
             Some(open.search)
         })
     }
 
-    /// How many seats there have been.
-    pub(crate) fn seats(&self) -> usize {
+    /// How many workers there have been.
+    pub(crate) fn slots(&self) -> usize {
         lock(&self.state).places.len()
     }
 
-    /// Whether the seat's own thread may run tasks.
-    pub(crate) fn may_run_tasks(&self, seat: usize) -> bool {
+    /// Whether the worker's own thread may run tasks.
+    pub(crate) fn may_run_tasks(&self, slot: usize) -> bool {
         let state = lock(&self.state);
-        seat < state.seats && state.places[seat].loan == 0
+        slot < state.slots && state.places[slot].loan == 0
     }
 
-    /// Calls `f` while the seat's thread works, which therefore cannot become idle before `f` has
+    /// Calls `f` while the worker's thread works, which therefore cannot become idle before `f` has
     /// returned. Returns false without a call if the thread does not work.
-    pub(crate) fn while_works(&self, seat: usize, f: impl FnOnce() -> bool) -> bool {
+    pub(crate) fn while_works(&self, slot: usize, f: impl FnOnce() -> bool) -> bool {
         let state = lock(&self.state);
-        state.places[seat].at == At::Works && f()
+        state.places[slot].at == At::Works && f()
     }
 
     /// A thread that is no worker runs code of this pool's, and may wait for workers.
@@ -312,44 +312,44 @@ impl Idle {
         self.change(|state| state.working -= 1);
     }
 
-    /// Lends the next seat of the list.
+    /// Lends the next worker of the list.
     pub(crate) fn lend(&self) -> Option<Loan> {
         if !self.any_listed() {
             return None;
         }
         self.change(|state| {
-            let seat = state.list.pop()?;
+            let slot = state.list.pop()?;
             state.loans += 1;
-            state.places[seat].loan = state.loans;
+            state.places[slot].loan = state.loans;
             state.working += 1;
             let number = state.loans;
-            Some(Loan { seat, number })
+            Some(Loan { slot, number })
         })
     }
 
-    /// Whether the borrower of a seat has not been relieved.
+    /// Whether the borrower of a worker has not been relieved.
     pub(crate) fn is_lent(&self, loan: Loan) -> bool {
-        lock(&self.state).places[loan.seat].loan == loan.number
+        lock(&self.state).places[loan.slot].loan == loan.number
     }
 
     /// The borrower is done.
     pub(crate) fn give_back(&self, loan: Loan) {
         self.change(|state| {
             state.working -= 1;
-            let place = &mut state.places[loan.seat];
+            let place = &mut state.places[loan.slot];
             if place.loan == loan.number {
                 place.loan = 0;
-                state.enlist(loan.seat);
+                state.enlist(loan.slot);
             }
         });
     }
 
-    /// The seat's thread takes back the right to run tasks from a borrower who is stuck, unless that
+    /// The worker's thread takes back the right to run tasks from a borrower who is stuck, unless that
     /// one has just given it back.
-    pub(crate) fn relieve(&self, seat: usize) {
+    pub(crate) fn relieve(&self, slot: usize) {
         self.change(|state| {
-            if std::mem::take(&mut state.places[seat].loan) != 0 {
-                state.enlist(seat);
+            if std::mem::take(&mut state.places[slot].loan) != 0 {
+                state.enlist(slot);
             }
         });
         self.reliefs.fetch_add(1, Ordering::Release);
@@ -361,7 +361,7 @@ impl Idle {
         self.reliefs.load(Ordering::Relaxed)
     }
 
-    /// Names the watch, if one is missing: the first idle seat of which `sleeps` says that its
+    /// Names the watch, if one is missing: the first idle worker of which `sleeps` says that its
     /// thread sleeps or has not started. The caller notifies it; or, where all that are idle
     /// spin, all these: the first of them that goes to sleep will be it.
     pub(crate) fn appoint(&self, sleeps: impl Fn(usize) -> bool) -> Appointed {
@@ -369,64 +369,64 @@ impl Idle {
             if !state.is_unwatched() || state.asked {
                 return Appointed::Nobody;
             }
-            let idle = |seat: &usize| state.places[*seat].at == At::Idle;
+            let idle = |slot: &usize| state.places[*slot].at == At::Idle;
             // One that may be called is the better watch: it can take tasks at once.
-            let listed = state.list.iter().copied().find(|seat| sleeps(*seat));
-            let lent = || (0..state.seats).filter(idle).find(|seat| sleeps(*seat));
-            if let Some(seat) = listed.or_else(lent) {
-                state.watch = Some(seat);
-                return Appointed::Seat(seat);
+            let listed = state.list.iter().copied().find(|slot| sleeps(*slot));
+            let lent = || (0..state.slots).filter(idle).find(|slot| sleeps(*slot));
+            if let Some(slot) = listed.or_else(lent) {
+                state.watch = Some(slot);
+                return Appointed::WorkerSlot(slot);
             }
             state.asked = true;
             Appointed::Spinners
         })
     }
 
-    /// The seat was named the watch, but does not sleep any more, or (`refused`) has no thread.
-    pub(crate) fn unappoint(&self, seat: usize, refused: bool) {
+    /// The worker was named the watch, but does not sleep any more, or (`refused`) has no thread.
+    pub(crate) fn unappoint(&self, slot: usize, refused: bool) {
         self.change(|state| {
-            state.end_watch_of(seat);
+            state.end_watch_of(slot);
             state.asked |= refused;
         });
     }
 
-    /// Called by an idle seat before it sleeps: whether it is the watch, which it becomes if one is
+    /// Called by an idle worker before it sleeps: whether it is the watch, which it becomes if one is
     /// missing.
-    pub(crate) fn watches(&self, seat: usize) -> bool {
-        if !self.is_watch(seat) && !self.unwatched.load(Ordering::Relaxed) {
+    pub(crate) fn watches(&self, slot: usize) -> bool {
+        if !self.is_watch(slot) && !self.unwatched.load(Ordering::Relaxed) {
             return false;
         }
         self.change(|state| {
-            if state.is_unwatched() && state.places[seat].at == At::Idle {
-                state.watch = Some(seat);
+            if state.is_unwatched() && state.places[slot].at == At::Idle {
+                state.watch = Some(slot);
             }
-            state.watch == Some(seat)
+            state.watch == Some(slot)
         })
     }
 
     /// The watch has seen nothing for a while: it ceases to be it, if nobody works.
-    pub(crate) fn resign(&self, seat: usize) -> bool {
+    pub(crate) fn resign(&self, slot: usize) -> bool {
         self.change(|state| {
             if state.working == 0 {
-                state.end_watch_of(seat);
+                state.end_watch_of(slot);
             }
-            state.watch != Some(seat)
+            state.watch != Some(slot)
         })
     }
 
-    /// Changes the number of seats in use.
-    pub(crate) fn resize(&self, seats: usize) {
+    /// Changes the number of workers in use.
+    pub(crate) fn resize(&self, slots: usize) {
         self.change(|state| {
-            if state.places.len() < seats {
-                state.places.resize(seats, State::FRESH);
+            if state.places.len() < slots {
+                state.places.resize(slots, State::FRESH);
             }
-            state.seats = seats;
+            state.slots = slots;
             let places = &state.places;
-            let idle = |seat: &usize| places[*seat].at == At::Idle;
-            state.idle = (0..seats).filter(idle).count();
-            let callable = |seat: &usize| idle(seat) && places[*seat].loan == 0;
-            state.list = (0..seats).rev().filter(callable).collect();
-            if state.watch.is_some_and(|watch| watch >= seats) {
+            let idle = |slot: &usize| places[*slot].at == At::Idle;
+            state.idle = (0..slots).filter(idle).count();
+            let callable = |slot: &usize| idle(slot) && places[*slot].loan == 0;
+            state.list = (0..slots).rev().filter(callable).collect();
+            if state.watch.is_some_and(|watch| watch >= slots) {
                 state.watch = None;
             }
         });
@@ -438,7 +438,7 @@ pub(crate) enum Appointed {
     /// There is a watch already, or none is needed.
     Nobody,
     /// The watch.
-    Seat(usize),
+    WorkerSlot(usize),
     /// All that idle without sleeping.
     Spinners,
 }
@@ -453,39 +453,39 @@ impl State {
         self.watch.is_none() && self.working > 0 && self.idle > 0
     }
 
-    /// Moves a seat, and ends its watch if it does not idle any more.
-    fn set(&mut self, seat: usize, at: At) {
-        let before = std::mem::replace(&mut self.places[seat].at, at);
+    /// Moves a worker, and ends its watch if it does not idle any more.
+    fn set(&mut self, slot: usize, at: At) {
+        let before = std::mem::replace(&mut self.places[slot].at, at);
         let idles = |at| usize::from(at == At::Idle);
         self.working = self.working + idles(before) - idles(at);
-        if seat < self.seats {
+        if slot < self.slots {
             self.idle = self.idle + idles(at) - idles(before);
         }
         if at != At::Idle {
-            self.end_watch_of(seat);
+            self.end_watch_of(slot);
         }
         self.asked = false;
     }
 
-    fn may_be_listed(&self, seat: usize) -> bool {
-        let Place { at, loan } = self.places[seat];
-        seat < self.seats && at == At::Idle && loan == 0
+    fn may_be_listed(&self, slot: usize) -> bool {
+        let Place { at, loan } = self.places[slot];
+        slot < self.slots && at == At::Idle && loan == 0
     }
 
-    fn enlist(&mut self, seat: usize) {
-        if self.may_be_listed(seat) {
-            self.list.push(seat);
+    fn enlist(&mut self, slot: usize) {
+        if self.may_be_listed(slot) {
+            self.list.push(slot);
         }
     }
 
-    fn unlist(&mut self, seat: usize) {
-        if let Some(at) = self.list.iter().rposition(|listed| *listed == seat) {
+    fn unlist(&mut self, slot: usize) {
+        if let Some(at) = self.list.iter().rposition(|listed| *listed == slot) {
             self.list.remove(at);
         }
     }
 
-    fn end_watch_of(&mut self, seat: usize) {
-        if self.watch == Some(seat) {
+    fn end_watch_of(&mut self, slot: usize) {
+        if self.watch == Some(slot) {
             self.watch = None;
         }
     }
@@ -495,10 +495,10 @@ impl State {
 mod tests {
     use super::*;
 
-    /// Begins a search for a seat to call, and ends it if there is none.
+    /// Begins a search for a worker to call, and ends it if there is none.
     fn call(idle: &Idle, first: usize) -> Option<usize> {
         match idle.call(first, idle.begin_search().expect("nobody searches")) {
-            Ok(called) => Some(called.seat),
+            Ok(called) => Some(called.slot),
             Err(search) => {
                 idle.end_search(search);
                 None
@@ -506,9 +506,9 @@ mod tests {
         }
     }
 
-    /// The called seat arrives, and ends the search.
-    fn arrive(idle: &Idle, seat: usize) -> Left {
-        let mut left = idle.leave(seat);
+    /// The called worker arrives, and ends the search.
+    fn arrive(idle: &Idle, slot: usize) -> Left {
+        let mut left = idle.leave(slot);
         idle.end_search(left.search.take().expect("it was called"));
         left
     }
@@ -519,7 +519,10 @@ mod tests {
         assert!(!idle.wants_a_watch(), "nobody works");
         idle.leave(0);
         assert!(idle.wants_a_watch());
-        assert!(matches!(idle.appoint(|seat| seat == 1), Appointed::Seat(1)));
+        assert!(matches!(
+            idle.appoint(|slot| slot == 1),
+            Appointed::WorkerSlot(1)
+        ));
         assert_eq!(call(&idle, 0), Some(2));
         assert!(!arrive(&idle, 2).watched);
         assert_eq!(call(&idle, 0), Some(1), "there is no other");
@@ -529,16 +532,16 @@ mod tests {
         assert!(idle.wants_a_watch());
         assert!(idle.watches(1), "who goes to sleep is it");
         assert!(!idle.resign(1), "somebody works");
-        [0, 2].iter().for_each(|seat| idle.enter(*seat));
+        [0, 2].iter().for_each(|slot| idle.enter(*slot));
         assert!(idle.resign(1));
     }
 
     #[test]
-    fn a_lent_seat_is_not_called_and_may_be_relieved() {
+    fn a_lent_slot_is_not_called_and_may_be_relieved() {
         let idle = Idle::new(1);
         let loan = idle.lend().unwrap();
         assert!(!idle.any_listed() && !idle.may_run_tasks(0));
-        assert!(matches!(idle.appoint(|_| true), Appointed::Seat(0)));
+        assert!(matches!(idle.appoint(|_| true), Appointed::WorkerSlot(0)));
         idle.relieve(0);
         assert!(idle.may_run_tasks(0) && !idle.is_lent(loan));
         idle.give_back(loan);
@@ -546,7 +549,7 @@ mod tests {
     }
 
     #[test]
-    fn a_seat_that_was_given_back_before_its_borrower_is_relieved_is_listed_once() {
+    fn a_slot_that_was_given_back_before_its_borrower_is_relieved_is_listed_once() {
         let idle = Idle::new(1);
         let loan = idle.lend().unwrap();
         idle.give_back(loan);
@@ -568,7 +571,7 @@ mod tests {
 
         idle.enter(1);
         let second = idle.call(1, idle.begin_search().unwrap()).unwrap();
-        assert_eq!(idle.give_up(first), None, "the same seat, another call");
+        assert_eq!(idle.give_up(first), None, "the same slot, another call");
         let search = idle.give_up(second).expect("it has not arrived");
         assert_eq!(idle.give_up(second), None);
         assert_eq!(idle.leave(1).search, None, "others may search by now");
@@ -576,15 +579,15 @@ mod tests {
     }
 
     #[test]
-    fn seats_come_and_go() {
+    fn slots_come_and_go() {
         let idle = Idle::new(4);
         idle.leave(3);
         idle.resize(2);
         assert_eq!(
             [(); 3].map(|()| {
-                let seat = call(&idle, 0)?;
-                arrive(&idle, seat);
-                Some(seat)
+                let slot = call(&idle, 0)?;
+                arrive(&idle, slot);
+                Some(slot)
             }),
             [Some(0), Some(1), None]
         );

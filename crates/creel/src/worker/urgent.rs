@@ -1,9 +1,9 @@
-//! What others want of one seat's thread: jobs that it runs before all else.
+//! What others want of one worker's thread: jobs that it runs before all else.
 
 use crate::sync::{AtomicUsize, Mutex, Ordering, lock};
 use std::collections::VecDeque;
 
-/// Work that a seat's thread runs before all else, in the order it came.
+/// Work that a worker's thread runs before all else, in the order it came.
 pub(crate) type Job = Box<dyn FnOnce() + Send>;
 
 /// A job, and what there is to know of who asks for it.
@@ -23,7 +23,7 @@ struct Queue {
     numbers: u64,
 }
 
-/// The urgent jobs of a seat.
+/// The urgent jobs of a worker.
 #[derive(Default)]
 pub(crate) struct Urgent {
     queue: Mutex<Queue>,

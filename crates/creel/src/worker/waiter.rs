@@ -1,11 +1,11 @@
 //! How a thread waits for others: the one blocking wait of the runtime.
 //!
 //! A thread from outside sleeps on a word of its own. A worker, of whatever pool, sleeps on its
-//! seat's state word and runs what other workers want of it meanwhile, so that two that wait for
+//! worker's state word and runs what other workers want of it meanwhile, so that two that wait for
 //! each other both get on, also across pools. It runs nothing else: neither a task inside
 //! another's poll, nor what threads from outside want, which would pile up on its stack.
 
-use super::{current, seats::Seats};
+use super::{current, slots::WorkerSlots};
 use crate::sync::{AtomicUsize, Ordering, WaitWord, local, thread_local};
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +16,7 @@ pub(crate) enum Waiter {
     /// A thread from outside: its word counts the wakes.
     Thread(Arc<WaitWord>),
     /// The worker with this index.
-    Worker(Arc<Seats>, usize),
+    Worker(Arc<WorkerSlots>, usize),
 }
 
 thread_local! {
@@ -35,8 +35,8 @@ const ASLEEP: u32 = 2;
 impl Waiter {
     /// The calling thread.
     pub(crate) fn current() -> Self {
-        if let Some((seats, index)) = current::worker() {
-            return Self::Worker(seats, index);
+        if let Some((slots, index)) = current::worker() {
+            return Self::Worker(slots, index);
         }
         // At a thread's end its locals are gone, and loom's threads share theirs.
         let kept = (!cfg!(loom)).then(|| local(&WORD, Arc::clone)).flatten();
@@ -51,8 +51,8 @@ impl Waiter {
                     word.wake_one();
                 }
             }
-            Self::Worker(seats, index) => {
-                seats.at(*index).notify();
+            Self::Worker(slots, index) => {
+                slots.at(*index).notify();
             }
         }
     }
@@ -95,24 +95,24 @@ impl Waiter {
                 // A wake that was used up here may have been meant for a wait around this one.
                 word.swap(WOKEN, Ordering::AcqRel);
             }
-            Self::Worker(seats, index) => {
+            Self::Worker(slots, index) => {
                 if done() {
                     return;
                 }
-                let seat = seats.at(*index);
+                let slot = slots.at(*index);
                 // It is not idle, although it sleeps.
-                seats.leave_idle_for_long(seat);
+                slots.leave_idle_for_long(slot);
                 loop {
-                    seat.parker.begin_turn();
+                    slot.parker.begin_turn();
                     if done() {
                         break;
                     }
-                    if !help() && !seat.run_nested() {
-                        seat.parker.sleep_inside(every);
+                    if !help() && !slot.run_nested() {
+                        slot.parker.sleep_inside(every);
                     }
                 }
                 // A wake that was used up here may have been meant for the worker's other work.
-                seat.notify();
+                slot.notify();
             }
         }
     }

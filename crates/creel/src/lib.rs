@@ -52,7 +52,7 @@ mod models;
 #[cfg(feature = "net")]
 pub mod net;
 #[cfg(not(feature = "net"))]
-#[path = "net/without.rs"]
+#[path = "net/disabled.rs"]
 mod net;
 mod pool;
 #[cfg(all(unix, feature = "net"))]
@@ -61,12 +61,12 @@ mod sync;
 #[cfg(feature = "tasks")]
 pub mod task;
 #[cfg(not(feature = "tasks"))]
-#[path = "task/without.rs"]
+#[path = "task/disabled.rs"]
 mod task;
 #[cfg(feature = "tasks")]
 pub mod time;
 #[cfg(not(feature = "tasks"))]
-#[path = "time/without.rs"]
+#[path = "time/disabled.rs"]
 mod time;
 mod worker;
 

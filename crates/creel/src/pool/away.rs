@@ -17,7 +17,7 @@ use super::{
 use crate::{
     net::io,
     sync::{AtomicBool, AtomicUsize, Instant, Ordering, WaitWord, local, thread, thread_local},
-    task::{Behind, Frame, Inside, StandIn},
+    task::{Behind, BlockOnDriver, ContextGuard, Frame},
     time::timers,
     worker::{current, slots::Work},
 };
@@ -134,9 +134,9 @@ fn substitute(pool: &Arc<Shared>) {
     local(&SUBSTITUTE_OF, |of| of.replace(Some(Arc::clone(pool))));
     let _timers = timers::enter(Arc::clone(pool.timers.at(0)));
     let _driver = io::enter(Arc::clone(&pool.driver));
-    let stand_in = StandIn::new(&pool.tasks);
-    let frame = Frame::new(&pool.tasks, &stand_in);
-    let _inside = Inside::enter(&frame);
+    let block_on_driver = BlockOnDriver::new(&pool.tasks);
+    let frame = Frame::new(&pool.tasks, &block_on_driver);
+    let _inside = ContextGuard::enter(&frame);
     let mut last = Behind::default();
     while pool.all_are_away() {
         serve_callers(pool);

@@ -5,7 +5,7 @@ use super::watch::WATCH_EVERY;
 use super::{Pool, seeded, shared::Shared, threadless};
 use crate::net::io;
 use crate::sync::{AtomicBool, Ordering, WaitWord};
-use crate::task::{Frame, Inside, StandIn};
+use crate::task::{BlockOnDriver, ContextGuard, Frame};
 use crate::time::timers;
 use crate::worker::budget;
 use crate::worker::slots::WorkerSlots;
@@ -146,9 +146,9 @@ impl Pool {
         timers.set_rouse(|| WorkerWaker::waker(slots, 0));
         let _timers = timers::enter(Arc::clone(timers));
         let _driver = io::enter(Arc::clone(&pool.driver));
-        let stand_in = StandIn::new(tasks);
-        let frame = Frame::new(tasks, &stand_in);
-        let _inside = Inside::enter(&frame);
+        let block_on_driver = BlockOnDriver::new(tasks);
+        let frame = Frame::new(tasks, &block_on_driver);
+        let _inside = ContextGuard::enter(&frame);
         // In the deterministic mode nobody else comes for what other threads have woken.
         let look = slots.is_threadless().then_some(WATCH_EVERY);
         let mut first = look.is_none();
@@ -157,22 +157,22 @@ impl Pool {
         loop {
             let woken = bell.woken.swap(false, Ordering::AcqRel);
             if first {
-                stand_in.begin();
+                block_on_driver.begin();
             } else if woken || look.is_some() {
-                stand_in.sit_down();
+                block_on_driver.attach();
             }
             if woken {
-                stand_in.count_poll();
+                block_on_driver.count_poll();
                 let polled = budget::fresh(|| future.as_mut().poll(&mut context));
                 if let Poll::Ready(output) = polled {
-                    stand_in.finish();
+                    block_on_driver.finish();
                     return output;
                 }
                 if mem::take(&mut first) {
-                    stand_in.sit_down();
+                    block_on_driver.attach();
                 }
             }
-            let helped = stand_in.help(|| bell.is_woken() || steps.enough());
+            let helped = block_on_driver.help(|| bell.is_woken() || steps.enough());
             let more = helped || seeded::jump(pool);
             if threadless::turn(pool, more) || more {
                 continue;

@@ -5,7 +5,7 @@
 
 use super::{Balance, Pool, shared::Shared};
 use crate::{
-    task::{holds_a_desk_of, innermost_slots, is_inside},
+    task::{innermost_slots, is_in_context, runs_tasks_of},
     worker::current,
 };
 use std::{any::Any, fmt, ops::Deref, sync::Arc};
@@ -137,8 +137,8 @@ impl Pool {
     pub fn is_current(&self) -> bool {
         let tasks = &*self.shared.tasks;
         current::index_in(&self.shared.slots).is_some()
-            || holds_a_desk_of(tasks)
-            || is_inside(tasks)
+            || runs_tasks_of(tasks)
+            || is_in_context(tasks)
     }
 }
 

@@ -157,9 +157,9 @@ mod tests {
         let pools = NamedPools::default();
         let one = || pools.acquire("a", Pool::builder().workers(1));
         let two = || pools.acquire("a", Pool::builder().workers(2));
-        let held = one().unwrap();
+        let context = one().unwrap();
         assert!(two().is_err());
-        drop(held);
+        drop(context);
         assert_eq!(two().unwrap().workers(), 2);
         assert!(pools.acquire("b", Pool::builder().workers(0)).is_err());
     }

@@ -238,7 +238,7 @@ impl Pinning {
 
     /// Pins the calling thread to the worker of worker `index`, or gives it the whole world.
     /// Returns the version of the layout that it goes by.
-    pub(crate) fn sit_down(&self, index: usize) -> usize {
+    pub(crate) fn attach(&self, index: usize) -> usize {
         let mut floor = lock(&self.floor);
         let version = self.version();
         let pus = self.pus_in(&floor, index);

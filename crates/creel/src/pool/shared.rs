@@ -11,7 +11,7 @@ use crate::{
     loops::protocol::Protocol,
     net::driver::Driver,
     sync::{AtomicUsize, HAS_THREADS, Instant, Mutex, lock, thread},
-    task::{Behind, Tasks, is_inside},
+    task::{Behind, Tasks, is_in_context},
     time::timers::Timers,
     worker::{
         current,
@@ -163,7 +163,7 @@ impl Shared {
             slot.notify();
         }
         let owned = current::index_in(slots).is_some() || current::is_amid(slots);
-        if !owned && !is_inside(&self.tasks) && self.wait_for_the_end(within) {
+        if !owned && !is_in_context(&self.tasks) && self.wait_for_the_end(within) {
             return;
         }
         let shared = Arc::clone(self);

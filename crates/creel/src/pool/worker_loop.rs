@@ -40,7 +40,7 @@ impl Drop for NoWayOut {
 /// The body of a worker's thread.
 pub(super) fn run(shared: &Arc<Shared>, index: usize) {
     let _no_way_out = NoWayOut;
-    let mut pinned = sit_down(shared, index);
+    let mut pinned = attach(shared, index);
     let (slots, timers) = (&shared.slots, shared.timers.at(index));
     let _entered = current::enter(Arc::clone(slots), index);
     let _inside = task::enter(Arc::clone(&shared.tasks), index);
@@ -53,14 +53,14 @@ pub(super) fn run(shared: &Arc<Shared>, index: usize) {
     loop {
         slot.parker.begin_turn();
         if shared.pinning.version() != pinned {
-            pinned = sit_down(shared, index);
+            pinned = attach(shared, index);
         }
         if turn(slot, shared, &mut pace, &mut watch) {
             pace.worked();
             continue;
         }
         if slots.wants_gone(index) {
-            shared.tasks.clear_desk(slot);
+            shared.tasks.clear_scheduler(slot);
             let unbound = || {
                 let timers = slots.is_closing() || timers.may_end();
                 // A caller that does not see the call of this loop here sees that no thread runs.
@@ -89,8 +89,8 @@ pub(super) fn run(shared: &Arc<Shared>, index: usize) {
 }
 
 /// Goes where worker `index` sits now; returns the version of the layout that says so.
-fn sit_down(shared: &Shared, index: usize) -> usize {
-    let version = shared.pinning.sit_down(index);
+fn attach(shared: &Shared, index: usize) -> usize {
+    let version = shared.pinning.attach(index);
     shared
         .slots
         .at(index)

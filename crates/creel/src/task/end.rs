@@ -1,6 +1,6 @@
 //! The end of a pool's tasks.
 
-use super::desk::{self, Desk};
+use super::local::{self, LocalScheduler};
 use super::slab::Heap;
 use super::state::Then;
 use super::steal::Progress;
@@ -31,7 +31,7 @@ impl Tasks {
             match task.state().slot() {
                 Some(slot) => {
                     let slot = usize::from(slot);
-                    self.desks.at(slot).bound.push(task);
+                    self.schedulers.at(slot).bound.push(task);
                     self.slots.at(slot).notify();
                 }
                 None => self.outside.push(task),
@@ -39,7 +39,7 @@ impl Tasks {
         }
     }
 
-    /// Called from time to time by a thread that holds no desk: runs tasks that lie outside, or
+    /// Called from time to time by a thread that holds no local scheduler: runs tasks that lie outside, or
     /// behind workers that have not come further than `last`, and renews that. Returns whether there
     /// was one. `cancel`: the pool ends, and they are cancelled instead.
     pub(crate) fn run_behind(&self, last: &mut Behind, cancel: bool) -> bool {
@@ -54,27 +54,31 @@ impl Tasks {
             progress: now,
             called,
         };
-        if !stuck && self.outside.len() == 0 || !desk::may_sit_down() {
+        if !stuck && self.outside.len() == 0 || !local::may_attach() {
             return false;
         }
-        let guest = self.guests.take();
-        // SAFETY: the desk has just been given to this thread, which holds no other.
-        unsafe { self.guests.desk(guest).sit_down(self) };
+        let block_on_scheduler = self.block_on_schedulers.take();
+        // SAFETY: the local scheduler has just been given to this thread, which holds no other.
+        unsafe {
+            self.block_on_schedulers
+                .scheduler(block_on_scheduler)
+                .attach(self)
+        };
         let mut found = false;
-        if let Some(held) = desk::here_in(self) {
+        if let Some(context) = local::current_in(self) {
             let steps = if cancel { usize::MAX } else { STEPS };
-            found = (0..steps).take_while(|_| held.step(cancel)).count() > 0;
-            held.clear();
-            held.end_search();
-            held.stand_up();
+            found = (0..steps).take_while(|_| context.step(cancel)).count() > 0;
+            context.clear();
+            context.end_search();
+            context.detach_thread();
         }
-        self.guests.give_back(guest);
+        self.block_on_schedulers.give_back(block_on_scheduler);
         found
     }
 
     /// Whether a task lies where a worker would take it; a moment ago.
     pub(crate) fn any_scheduled(&self) -> bool {
-        self.any_outside() || self.all_desks().any(Desk::has_hints)
+        self.any_outside() || self.all_schedulers().any(LocalScheduler::has_hints)
     }
 
     /// Drops what is left of the tasks and lets go of the heaps. Called once, by the last user to leave
@@ -82,16 +86,20 @@ impl Tasks {
     pub(crate) fn end(&self) {
         loop {
             self.cancel_all();
-            let bound = || self.desks.made().find_map(|desk| desk.bound.pop());
+            let bound = || {
+                self.schedulers
+                    .made()
+                    .find_map(|scheduler| scheduler.bound.pop())
+            };
             while let Some(task) = self.outside.pop().or_else(bound) {
                 let claim = task.state().claim_queued().or_cancel(true);
                 // SAFETY: just claimed. A bound task that is still here is one of `spawn_on`, which
                 // any thread may drop: a worker's thread outlives its `spawn_local` tasks.
                 unsafe { task.run(claim, &self.dropped) };
             }
-            for desk in self.all_desks() {
+            for scheduler in self.all_schedulers() {
                 // SAFETY: nobody serves the pool any more.
-                while let Some((task, claim)) = unsafe { desk.pop_left() } {
+                while let Some((task, claim)) = unsafe { scheduler.pop_left() } {
                     // SAFETY: just claimed.
                     unsafe { task.run(claim.or_cancel(true), &self.dropped) };
                 }
@@ -105,8 +113,12 @@ impl Tasks {
             thread::yield_now();
         }
         let outside = lock(&self.outside_heap).0.take();
-        for heap in self.all_desks().filter_map(Desk::take_heap).chain(outside) {
-            // SAFETY: nobody holds a desk any more, nor reads a hint, nor makes a task.
+        for heap in self
+            .all_schedulers()
+            .filter_map(LocalScheduler::take_heap)
+            .chain(outside)
+        {
+            // SAFETY: nobody holds a local scheduler any more, nor reads a hint, nor makes a task.
             unsafe { Heap::orphan(heap) };
         }
     }

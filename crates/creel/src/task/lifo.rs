@@ -1,4 +1,4 @@
-//! The LIFO slot: the task that a desk's holder runs next, claimed for it already.
+//! The LIFO slot: the task that a local scheduler's holder runs next, claimed for it already.
 //!
 //! Only the holder puts a task in, and it takes it out with plain loads and stores, so that a
 //! hand-over on one worker is claimed by the wake itself. A thief comes only where the holder has

@@ -2,9 +2,9 @@
 //! three threads. A stub stands for the pool: a queue under a lock.
 
 use super::cell::{Ran, Schedule, Task};
-use super::desk::Counters;
 use super::join::{JoinError, JoinHandle};
 use super::lifo::Lifo;
+use super::local::Counters;
 use super::run_queue::RunQueue;
 use super::slab::{Block, Heap};
 use super::state::State;

@@ -1,4 +1,4 @@
-//! Memory for task cells and channels: heaps that belong to one desk each.
+//! Memory for task cells and channels: heaps that belong to one local scheduler each.
 //!
 //! A [`Heap`] cuts chunks of 64 KiB, aligned to their size, into blocks of one size class.
 //! Its owner takes and gives blocks without an atomic operation; any other thread gives a block

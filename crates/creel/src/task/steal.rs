@@ -1,4 +1,4 @@
-//! What lies at another's desk: when it is worth taking, and by whom.
+//! What lies at another's local scheduler: when it is worth taking, and by whom.
 //!
 //! - A worker with a queue and polls long enough to be worth a steal has one of the idle called,
 //!   at most one every [`CALL_EVERY`] in the whole pool.
@@ -8,7 +8,7 @@
 //!   finding (`pool/watch.rs`).
 
 use super::cell::Task;
-use super::desk::Desk;
+use super::local::LocalScheduler;
 use super::state::Claim;
 use super::tasks::Tasks;
 use crate::sync::{AtomicU64, Instant, Ordering};
@@ -57,18 +57,18 @@ pub(super) fn call_help(tasks: &Tasks, now: Instant) {
     }
 }
 
-/// All desks that there are.
-pub(super) fn desks(tasks: &Tasks) -> impl Iterator<Item = &Desk> {
-    let slots = (0..tasks.slots.idle.slots()).map(|index| tasks.desks.at(index));
-    slots.chain(tasks.guests.all())
+/// All schedulers that there are.
+pub(super) fn schedulers(tasks: &Tasks) -> impl Iterator<Item = &LocalScheduler> {
+    let slots = (0..tasks.slots.idle.slots()).map(|index| tasks.schedulers.at(index));
+    slots.chain(tasks.block_on_schedulers.all())
 }
 
-/// How far all desks have come.
+/// How far all schedulers have come.
 #[derive(Default, PartialEq)]
 pub(crate) struct Progress {
-    /// The polls begun: the workers' first, then the guests'.
+    /// The polls begun: the workers' first, then the `block_on` callers'.
     polls: Vec<u64>,
-    /// The tasks made, by guest.
+    /// The tasks made, by `block_on` caller.
     made: Vec<u64>,
     slots: usize,
 }
@@ -78,22 +78,23 @@ impl Progress {
     pub(crate) fn take(&mut self, tasks: &Tasks) {
         self.slots = tasks.slots.idle.slots();
         self.polls.clear();
-        self.polls.extend(desks(tasks).map(Desk::progress));
+        self.polls
+            .extend(schedulers(tasks).map(LocalScheduler::progress));
         self.made.clear();
-        let made = |desk: &Desk| desk.counters.spawned.get();
-        self.made.extend(tasks.guests.all().map(made));
+        let made = |scheduler: &LocalScheduler| scheduler.counters.spawned.get();
+        self.made.extend(tasks.block_on_schedulers.all().map(made));
     }
 
-    /// Marks the desks that have not come further since `before`, so that a search takes from
+    /// Marks the schedulers that have not come further since `before`, so that a search takes from
     /// them. Says whether there was one with something to take.
     pub(super) fn mark_stuck(&self, before: &Self, tasks: &Tasks) -> bool {
         let mut found = false;
-        for (at, desk) in desks(tasks).enumerate().take(self.polls.len()) {
+        for (at, scheduler) in schedulers(tasks).enumerate().take(self.polls.len()) {
             if self.slots == before.slots
                 && before.polls.get(at) == Some(&self.polls[at])
-                && desk.has_hints()
+                && scheduler.has_hints()
             {
-                desk.mark_stuck(self.polls[at]);
+                scheduler.mark_stuck(self.polls[at]);
                 found = true;
             }
         }
@@ -102,41 +103,46 @@ impl Progress {
 
     /// Whether one who stands in for a worker has not come further since `before`. Who makes tasks
     /// has, in a poll however long.
-    pub(super) fn has_stuck_guest(&self, before: &Self, tasks: &Tasks) -> bool {
-        let stuck = |(guest, desk): (usize, &Desk)| {
-            let at = self.slots + guest;
+    pub(super) fn has_stuck_block_on(&self, before: &Self, tasks: &Tasks) -> bool {
+        let stuck = |(block_on_scheduler, scheduler): (usize, &LocalScheduler)| {
+            let at = self.slots + block_on_scheduler;
             let same = |now: Option<&u64>, before: Option<&u64>| now.is_some() && now == before;
-            desk.is_held()
+            scheduler.is_held()
                 && same(self.polls.get(at), before.polls.get(at))
-                && same(self.made.get(guest), before.made.get(guest))
+                && same(
+                    self.made.get(block_on_scheduler),
+                    before.made.get(block_on_scheduler),
+                )
         };
-        self.slots == before.slots && tasks.guests.all().enumerate().any(stuck)
+        self.slots == before.slots && tasks.block_on_schedulers.all().enumerate().any(stuck)
     }
 }
 
-/// Claims a task from another desk whose polls are worth it, or who is stuck.
+/// Claims a task from another local scheduler whose polls are worth it, or who is stuck.
 ///
-/// That a desk is stuck may be out of date by the time of the steal. Its queue and its slot can be
+/// That a local scheduler is stuck may be out of date by the time of the steal. Its queue and its slot can be
 /// stolen from at any time, so a needless steal only moves a task.
 ///
 /// # Safety
 ///
 /// The caller holds `own`.
-pub(super) unsafe fn search(tasks: &Tasks, own: &Desk) -> Option<(Task, Claim)> {
-    let (slots, guests) = (tasks.slots.idle.slots(), tasks.guests.made());
+pub(super) unsafe fn search(tasks: &Tasks, own: &LocalScheduler) -> Option<(Task, Claim)> {
+    let (slots, block_on_schedulers) = (tasks.slots.idle.slots(), tasks.block_on_schedulers.made());
     let start = (own.counters.steals.get() + own.counters.polls.get()) as usize;
-    for offset in 0..slots + guests {
-        let desk = match (start + offset) % (slots + guests) {
-            slot if slot < slots => tasks.desks.at(slot),
-            guest => tasks.guests.desk(guest - slots),
+    for offset in 0..slots + block_on_schedulers {
+        let scheduler = match (start + offset) % (slots + block_on_schedulers) {
+            slot if slot < slots => tasks.schedulers.at(slot),
+            block_on_scheduler => tasks
+                .block_on_schedulers
+                .scheduler(block_on_scheduler - slots),
         };
-        let stuck = desk.is_stuck();
-        let worth = stuck || desk.poll_ns() >= POLL_NS_WORTH_A_STEAL;
-        if std::ptr::eq(desk, own) || !worth {
+        let stuck = scheduler.is_stuck();
+        let worth = stuck || scheduler.poll_ns() >= POLL_NS_WORTH_A_STEAL;
+        if std::ptr::eq(scheduler, own) || !worth {
             continue;
         }
-        // SAFETY: the caller holds `own`, which is another desk.
-        if let Some(found) = unsafe { desk.steal(own, stuck) } {
+        // SAFETY: the caller holds `own`, which is another local scheduler.
+        if let Some(found) = unsafe { scheduler.steal(own, stuck) } {
             return Some(found);
         }
     }

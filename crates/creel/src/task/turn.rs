@@ -1,8 +1,8 @@
 //! What tasks add to a worker's turn, its wait and its rescue of others.
 
 use super::cell::{Ran, Schedule, Task};
-use super::desk::{self, Desk, Held};
-use super::inside;
+use super::context;
+use super::local::{self, LocalContext, LocalScheduler};
 use super::steal::Progress;
 use super::tasks::Tasks;
 use crate::sync::{Ordering, prefetch};
@@ -34,8 +34,8 @@ impl Schedule for Tasks {
     }
 }
 
-impl Desk {
-    /// Runs a task that is bound to the desk's worker.
+impl LocalScheduler {
+    /// Runs a task that is bound to the local scheduler's worker.
     ///
     /// # Safety
     ///
@@ -58,8 +58,8 @@ impl Tasks {
     /// Queues a task that has just become scheduled, not by a hint. From any thread.
     pub(super) fn queue(&self, task: Task) {
         let Some(slot) = task.state().slot() else {
-            if let Some(held) = desk::here_in(self).or_else(|| inside::sit_down(self)) {
-                return held.push_scheduled(task);
+            if let Some(context) = local::current_in(self).or_else(|| context::attach(self)) {
+                return context.push_scheduled(task);
             }
             self.outside.push(task);
             // Who wakes has nobody to tell that no thread can be had: the next call tries again.
@@ -67,7 +67,7 @@ impl Tasks {
             return;
         };
         let slot = usize::from(slot);
-        self.desks.at(slot).bound.push(task);
+        self.schedulers.at(slot).bound.push(task);
         // It has a thread, which does not end while such a task lives, unless the pool ends.
         self.slots.at(slot).parker.notify_later();
     }
@@ -85,28 +85,28 @@ impl Tasks {
         let closing = self.slots.is_closing();
         let bound = self.run_bound(slot, &mut search, closing);
         let wanted = search.is_some() || rescues || self.outside.len() > 0;
-        let held = desk::here_in(self).or_else(|| {
+        let context = local::current_in(self).or_else(|| {
             wanted
-                .then(|| self.sit_down(slot, WorkerSlots::leave_idle_for_code))
+                .then(|| self.attach(slot, WorkerSlots::leave_idle_for_code))
                 .flatten()
         });
-        let Some(held) = held else {
+        let Some(context) = context else {
             self.slots.end_search_of(&mut search);
             return bound;
         };
         if let Some(search) = search {
-            held.begin_search(search);
+            context.begin_search(search);
         }
         if rescues {
             // There may be more that does not get on, and this one is not the watch any more.
             self.slots.see_to_a_watch();
         }
         if slot.index >= self.slots.workers() && !closing {
-            self.clear_desk(slot);
+            self.clear_scheduler(slot);
             return bound;
         }
         for _ in 0..TURN {
-            if !held.step(closing) {
+            if !context.step(closing) {
                 return bound;
             }
             if slot.urgent.any() {
@@ -116,17 +116,17 @@ impl Tasks {
         true
     }
 
-    /// Gives the calling thread, which serves this worker, its desk, if it may run tasks. `leave`
+    /// Gives the calling thread, which serves this worker, its local scheduler, if it may run tasks. `leave`
     /// takes it out of the idle, and returns the search if it had been called.
-    fn sit_down<'a>(
+    fn attach<'a>(
         &'a self,
         slot: &'a WorkerSlot,
         leave: fn(&WorkerSlots, &WorkerSlot) -> Option<Search>,
-    ) -> Option<Held<'a>> {
-        if let Some(held) = desk::here_in(self) {
-            return Some(held);
+    ) -> Option<LocalContext<'a>> {
+        if let Some(context) = local::current_in(self) {
+            return Some(context);
         }
-        if !desk::may_sit_down()
+        if !local::may_attach()
             || !self.slots.idle.may_run_tasks(slot.index) && !self.slots.is_closing()
         {
             return None;
@@ -137,13 +137,13 @@ impl Tasks {
             self.slots.end_search_of(&mut search);
             return None;
         }
-        // SAFETY: this thread serves the worker, and holds no other desk.
-        unsafe { self.desks.at(slot.index).sit_down(self) };
-        let held = desk::here_in(self)?;
+        // SAFETY: this thread serves the worker, and holds no other local scheduler.
+        unsafe { self.schedulers.at(slot.index).attach(self) };
+        let context = local::current_in(self)?;
         if let Some(search) = search {
-            held.begin_search(search);
+            context.begin_search(search);
         }
-        Some(held)
+        Some(context)
     }
 
     /// Wakes what due timers wait with, on the thread that serves this worker.
@@ -154,13 +154,13 @@ impl Tasks {
     pub(crate) fn run_due(&self, slot: &WorkerSlot, due: &mut Drain<'_, StoredWaker>) {
         // Without a look at the loops, because what is due must not wait for a share: the next turn
         // begins with one.
-        let held = self.sit_down(slot, WorkerSlots::leave_idle);
+        let context = self.attach(slot, WorkerSlots::leave_idle);
         // Wakers are somebody's code, behind which nobody else could search.
-        if let Some(held) = held {
-            held.end_search();
+        if let Some(context) = context {
+            context.end_search();
         }
         let alone = self.slots.workers() == 1 && !self.slots.is_closing();
-        let Some(held) = held.filter(|_| alone) else {
+        let Some(context) = context.filter(|_| alone) else {
             return wake_all(due);
         };
         let fetch = |waker: &StoredWaker| prefetch(waker.data(), FETCHED_BYTES);
@@ -170,7 +170,7 @@ impl Tasks {
             if slot.urgent.any() {
                 waker.wake_quietly();
             } else {
-                held.run_woken(waker);
+                context.run_woken(waker);
             }
         }
     }
@@ -178,19 +178,19 @@ impl Tasks {
     /// Runs tasks that are bound to this worker, and ends the search before the first. Says whether
     /// there may be more.
     fn run_bound(&self, slot: &WorkerSlot, search: &mut Option<Search>, cancel: bool) -> bool {
-        let desk = self.desks.at(slot.index);
-        if desk.bound.len() == 0 {
+        let scheduler = self.schedulers.at(slot.index);
+        if scheduler.bound.len() == 0 {
             return false;
         }
         self.slots.end_search_of(search);
         let mut left = self.slots.leave_idle_for_code(slot);
         self.slots.end_search_of(&mut left);
         for _ in 0..TURN_BOUND {
-            let Some(task) = desk.bound.pop() else {
+            let Some(task) = scheduler.bound.pop() else {
                 return false;
             };
             // SAFETY: just taken from the worker's queue, and this is the worker's thread.
-            unsafe { desk.run_bound(task, cancel) };
+            unsafe { scheduler.run_bound(task, cancel) };
         }
         true
     }
@@ -200,42 +200,44 @@ impl Tasks {
     pub(crate) fn run_all_bound(&self) -> bool {
         let mut found = false;
         for index in self.slots.made().map(|slot| slot.index) {
-            let desk = self.desks.at(index);
-            for _ in 0..TURN_BOUND.min(desk.bound.len()) {
-                let Some(task) = desk.bound.pop() else { break };
-                let _inside = inside::enter(self.counted(), index);
+            let scheduler = self.schedulers.at(index);
+            for _ in 0..TURN_BOUND.min(scheduler.bound.len()) {
+                let Some(task) = scheduler.bound.pop() else {
+                    break;
+                };
+                let _inside = context::enter(self.counted(), index);
                 found = true;
                 // SAFETY: just taken from the worker's queue; the only thread is as good as the worker's.
-                unsafe { desk.run_bound(task, false) };
+                unsafe { scheduler.run_bound(task, false) };
             }
         }
         found
     }
 
-    /// Called by a worker whose turn found nothing, before it waits: frees its desk, and puts the
+    /// Called by a worker whose turn found nothing, before it waits: frees its local scheduler, and puts the
     /// worker among the idle. False: there is one after all.
     pub(crate) fn rest(&self, slot: &WorkerSlot) -> bool {
-        if let Some(held) = desk::here_in(self) {
-            if held.desk.has_hints() {
+        if let Some(context) = local::current_in(self) {
+            if context.scheduler.has_hints() {
                 return false;
             }
-            held.end_search();
-            held.stand_up();
+            context.end_search();
+            context.detach_thread();
         }
         self.slots.enter_idle(slot);
         let takes = self.outside.len() > 0 && self.slots.idle.may_run_tasks(slot.index);
-        !takes && self.desks.at(slot.index).bound.len() == 0
+        !takes && self.schedulers.at(slot.index).bound.len() == 0
     }
 
-    /// Frees the desk of a worker that is no longer wanted; the others get what lies there.
+    /// Frees the local scheduler of a worker that is no longer wanted; the others get what lies there.
     ///
     /// Not while the worker's thread is retiring: the one that is called may be of this very worker, if
     /// it is wanted again.
-    pub(crate) fn clear_desk(&self, slot: &WorkerSlot) {
-        if let Some(held) = desk::here_in(self) {
-            held.clear();
-            held.end_search();
-            held.stand_up();
+    pub(crate) fn clear_scheduler(&self, slot: &WorkerSlot) {
+        if let Some(context) = local::current_in(self) {
+            context.clear();
+            context.end_search();
+            context.detach_thread();
         }
         self.slots.enter_idle(slot);
         self.slots.call_if_work();
@@ -243,7 +245,13 @@ impl Tasks {
 
     /// Whether the thread of a worker that is no longer wanted may end: nothing bound to it is left.
     pub(crate) fn may_retire(&self, slot: &WorkerSlot) -> bool {
-        if self.desks.at(slot.index).bound_alive.load(Ordering::SeqCst) == 0 {
+        if self
+            .schedulers
+            .at(slot.index)
+            .bound_alive
+            .load(Ordering::SeqCst)
+            == 0
+        {
             return true;
         }
         if self.slots.is_closing() {
@@ -262,10 +270,10 @@ impl Tasks {
         if !found || self.slots.idle.may_run_tasks(slot.index) {
             return found;
         }
-        let relieves = now.has_stuck_guest(before, self);
+        let relieves = now.has_stuck_block_on(before, self);
         if relieves {
             // The worker's borrower may be another by now, or none. One who is relieved for nothing
-            // only stands up, and leaves what lies at its desk to the others.
+            // only stands up, and leaves what lies at its local scheduler to the others.
             self.slots.idle.relieve(slot.index);
         }
         relieves
@@ -281,8 +289,8 @@ impl Tasks {
             rescued.due.run(|due| {
                 // They are queued here, if this thread may run tasks. Wakers are somebody's code,
                 // behind which nobody else could search.
-                if let Some(held) = self.sit_down(slot, WorkerSlots::leave_idle) {
-                    held.end_search();
+                if let Some(context) = self.attach(slot, WorkerSlots::leave_idle) {
+                    context.end_search();
                 }
                 wake_all(due);
             });

@@ -1,8 +1,8 @@
-//! A desk: what a thread needs to run a worker's stealable tasks.
+//! A local scheduler: what a thread needs to run a worker's stealable tasks.
 //!
-//! A run queue, a LIFO slot, a heap for cells. Each worker has a desk, which its own thread *holds*
-//! while it runs tasks. A caller of `block_on` that stands in for a worker holds a guest's desk
-//! (`stand_in.rs`). Who may hold one is told by `worker/idle.rs`, so that no more threads run
+//! A run queue, a LIFO slot, a heap for cells. Each worker has a local scheduler, which its own thread *holds*
+//! while it runs tasks. A caller of `block_on` that stands in for a worker holds a `block_on` caller's local scheduler
+//! (`block_on_driver.rs`). Who may hold one is told by `worker/idle.rs`, so that no more threads run
 //! stealable tasks than the pool has workers, but for those whose code blocks them.
 //!
 //! A wake from a running task puts the woken one in the LIFO slot, if that is empty, and tells
@@ -28,18 +28,18 @@ use std::ptr::{self, NonNull};
 use std::sync::Arc;
 
 /// One worker's share of the scheduler.
-pub(crate) struct Desk {
+pub(crate) struct LocalScheduler {
     pub(super) hints: RunQueue,
     pub(super) lifo: CachePadded<Lifo>,
-    /// Made when the desk is first held; then it does not change.
+    /// Made when the local scheduler is first held; then it does not change.
     pub(super) heap: AtomicPtr<Heap>,
     pub(super) own: CachePadded<UnsafeCell<Own>>,
     /// A guess of what a poll here takes, ns. Advice only.
     pub(super) poll_ns: AtomicU32,
     /// The poll count at which the watch found the holder stuck. Advice only.
     stuck_at: AtomicU64,
-    /// A guest's: somebody holds it. Stored by who does; advice.
-    held: AtomicBool,
+    /// A `block_on` caller's: somebody holds it. Stored by who does; advice.
+    context: AtomicBool,
     /// Polls of what is no task: the future of a stand-in.
     pub(super) others: Counter,
     pub(super) counters: Counters,
@@ -74,86 +74,86 @@ pub(super) struct Counters {
     pub(super) steals: Counter,
 }
 
-// SAFETY: nothing in a desk belongs to a thread by its identity. `own` and the owner's part of the
-// heap are the holder's alone. A worker's desk passes from one thread to the next by the worker's
-// `thread` lock, a guest's by the lock of the list of free ones.
-unsafe impl Send for Desk {}
+// SAFETY: nothing in a local scheduler belongs to a thread by its identity. `own` and the owner's part of the
+// heap are the holder's alone. A worker's local scheduler passes from one thread to the next by the worker's
+// `thread` lock, a `block_on` caller's by the lock of the list of free ones.
+unsafe impl Send for LocalScheduler {}
 // SAFETY: what is not the holder's alone is atomic or locked; see above for the rest.
-unsafe impl Sync for Desk {}
+unsafe impl Sync for LocalScheduler {}
 
 #[derive(Clone, Copy)]
 struct Here {
-    desk: *const Desk,
+    scheduler: *const LocalScheduler,
     /// The pool's address, for comparison.
     tasks: *const Tasks,
 }
 
 thread_local! {
-    /// The desk that this thread holds.
+    /// The local scheduler that this thread holds.
     static HERE: Cell<Here> = const {
-        Cell::new(Here { desk: ptr::null(), tasks: ptr::null() })
+        Cell::new(Here { scheduler: ptr::null(), tasks: ptr::null() })
     };
 }
 
-/// A desk that the calling thread holds; only made on that thread, and gone before it lets go.
+/// A local scheduler that the calling thread holds; only made on that thread, and gone before it lets go.
 #[derive(Clone, Copy)]
-pub(super) struct Held<'a> {
-    pub(super) desk: &'a Desk,
+pub(super) struct LocalContext<'a> {
+    pub(super) scheduler: &'a LocalScheduler,
     pub(super) tasks: &'a Tasks,
 }
 
-/// The desk that this thread holds, if it is one of the task's pool and the task is not bound.
+/// The local scheduler that this thread holds, if it is one of the task's pool and the task is not bound.
 #[inline]
-pub(super) fn here_for<'a>(task: Task) -> Option<Held<'a>> {
+pub(super) fn current_for<'a>(task: Task) -> Option<LocalContext<'a>> {
     if cfg!(loom) {
         return None;
     }
-    let held = here()?;
-    (task.is_of(held.tasks) && task.state().slot().is_none()).then_some(held)
+    let context = here()?;
+    (task.is_of(context.tasks) && task.state().slot().is_none()).then_some(context)
 }
 
-/// The desk that this thread holds in this pool.
+/// The local scheduler that this thread holds in this pool.
 #[inline]
-pub(super) fn here_in(tasks: &Tasks) -> Option<Held<'_>> {
-    here().filter(|held| ptr::eq(held.tasks, tasks))
+pub(super) fn current_in(tasks: &Tasks) -> Option<LocalContext<'_>> {
+    here().filter(|context| ptr::eq(context.tasks, tasks))
 }
 
-/// Whether this thread holds a desk of this pool.
-pub(crate) fn holds_a_desk_of(tasks: &Tasks) -> bool {
-    here_in(tasks).is_some()
+/// Whether this thread holds a local scheduler of this pool.
+pub(crate) fn runs_tasks_of(tasks: &Tasks) -> bool {
+    current_in(tasks).is_some()
 }
 
-/// The desk that this thread holds, in whatever pool.
+/// The local scheduler that this thread holds, in whatever pool.
 ///
-/// The caller does not keep it longer than the thread holds the desk.
+/// The caller does not keep it longer than the thread holds the local scheduler.
 #[inline]
-pub(super) fn here<'a>() -> Option<Held<'a>> {
-    let here = local(&HERE, Cell::get).filter(|here| !here.desk.is_null())?;
-    // SAFETY: the thread holds a desk of this pool, which therefore lives.
+pub(super) fn here<'a>() -> Option<LocalContext<'a>> {
+    let here = local(&HERE, Cell::get).filter(|here| !here.scheduler.is_null())?;
+    // SAFETY: the thread holds a local scheduler of this pool, which therefore lives.
     let tasks = unsafe { &*here.tasks };
-    // SAFETY: validity: desks are in a table of `tasks`, which lives. Aliasing: it is only shared;
-    // `own` is touched by this thread alone, which holds the desk.
-    let desk = unsafe { &*here.desk };
-    Some(Held { desk, tasks })
+    // SAFETY: validity: schedulers are in a table of `tasks`, which lives. Aliasing: it is only shared;
+    // `own` is touched by this thread alone, which holds the local scheduler.
+    let scheduler = unsafe { &*here.scheduler };
+    Some(LocalContext { scheduler, tasks })
 }
 
-/// Whether this thread may take a desk: it holds none, and is not about to end.
-pub(super) fn may_sit_down() -> bool {
-    local(&HERE, Cell::get).is_some_and(|here| here.desk.is_null())
+/// Whether this thread may take a local scheduler: it holds none, and is not about to end.
+pub(super) fn may_attach() -> bool {
+    local(&HERE, Cell::get).is_some_and(|here| here.scheduler.is_null())
 }
 
-/// The heap of the desk that this thread holds.
+/// The heap of the local scheduler that this thread holds.
 #[inline]
 pub(super) fn heap() -> Option<NonNull<Heap>> {
     if cfg!(loom) {
         return None;
     }
-    let here = local(&HERE, Cell::get).filter(|here| !here.desk.is_null())?;
-    // SAFETY: the thread holds the desk.
-    NonNull::new(unsafe { &*here.desk }.heap.load(Ordering::Relaxed))
+    let here = local(&HERE, Cell::get).filter(|here| !here.scheduler.is_null())?;
+    // SAFETY: the thread holds the local scheduler.
+    NonNull::new(unsafe { &*here.scheduler }.heap.load(Ordering::Relaxed))
 }
 
-/// Memory for a channel of type `C`, from the heap of the desk that this thread holds; `None` if
+/// Memory for a channel of type `C`, from the heap of the local scheduler that this thread holds; `None` if
 /// it holds none or the channel is too large.
 #[inline]
 pub(crate) fn block_for_channel<C>() -> Option<NonNull<C>> {
@@ -161,9 +161,9 @@ pub(crate) fn block_for_channel<C>() -> Option<NonNull<C>> {
     if cfg!(shuttle) || size_of::<C>() > CHANNEL_MAX || align_of::<C>() > GRAIN {
         return None;
     }
-    // SAFETY: this thread holds the desk and so owns its heap, which lives.
+    // SAFETY: this thread holds the local scheduler and so owns its heap, which lives.
     let heap = unsafe { heap()?.as_ref() };
-    // SAFETY: validity: the size was looked at. Aliasing: this thread holds the desk, so it is the
+    // SAFETY: validity: the size was looked at. Aliasing: this thread holds the local scheduler, so it is the
     // heap's owner.
     Some(unsafe { heap.alloc_for_channel(size_of::<C>()) }.cast())
 }
@@ -175,12 +175,12 @@ pub(crate) fn block_for_channel<C>() -> Option<NonNull<C>> {
 /// It came from [`block_for_channel`] and is not used again.
 #[inline]
 pub(crate) unsafe fn free_channel<C>(channel: NonNull<C>) {
-    // SAFETY: validity: a block from a heap of desks, which lives while the block is out. Aliasing:
+    // SAFETY: validity: a block from a heap of schedulers, which lives while the block is out. Aliasing:
     // it is not used again, says the caller; `heap` is the calling thread's own.
     unsafe { Heap::free(channel.cast(), heap()) };
 }
 
-impl Desk {
+impl LocalScheduler {
     pub(crate) fn new() -> Self {
         Self {
             hints: RunQueue::new(),
@@ -189,14 +189,14 @@ impl Desk {
             own: CachePadded::new(UnsafeCell::new(Own {
                 polls_left: 0,
                 polls_planned: 0,
-                outside_in: super::held::OUTSIDE_EVERY,
+                outside_in: super::local_context::OUTSIDE_EVERY,
                 search: None,
                 looked: Instant::now(),
                 last_ns: 0,
             })),
             poll_ns: AtomicU32::new(0),
             stuck_at: AtomicU64::new(u64::MAX),
-            held: AtomicBool::new(false),
+            context: AtomicBool::new(false),
             others: Counter::default(),
             counters: Counters::default(),
             bound_counters: Counters::default(),
@@ -205,32 +205,35 @@ impl Desk {
         }
     }
 
-    /// Marks the desk as the calling thread's.
+    /// Marks the local scheduler as the calling thread's.
     ///
     /// # Safety
     ///
-    /// It is the worker's own, or a guest's that this thread has been given; the thread holds no
+    /// It is the worker's own, or a `block_on` caller's that this thread has been given; the thread holds no
     /// other.
-    pub(super) unsafe fn sit_down(&self, tasks: &Tasks) {
+    pub(super) unsafe fn attach(&self, tasks: &Tasks) {
         if self.heap.load(Ordering::Relaxed).is_null() {
             let scheduler: Arc<dyn Schedule> = tasks.counted();
             self.heap
                 .store(Heap::new(scheduler).as_ptr(), Ordering::Release);
         }
         self.own.with_mut(|own| {
-            // SAFETY: the thread holds the desk.
+            // SAFETY: the thread holds the local scheduler.
             let own = unsafe { &mut *own };
             own.looked = Instant::now();
             own.polls_left = 0;
             own.polls_planned = 0;
             debug_assert!(own.search.is_none(), "the last holder has ended its search");
         });
-        self.held.store(true, Ordering::Relaxed);
-        let here = Here { desk: self, tasks };
+        self.context.store(true, Ordering::Relaxed);
+        let here = Here {
+            scheduler: self,
+            tasks,
+        };
         local(&HERE, |place| place.set(here));
     }
 
-    /// The heap, if the desk was ever held.
+    /// The heap, if the local scheduler was ever held.
     pub(super) fn heap(&self) -> Option<NonNull<Heap>> {
         NonNull::new(self.heap.load(Ordering::Acquire))
     }
@@ -239,14 +242,14 @@ impl Desk {
     ///
     /// # Safety
     ///
-    /// Nobody holds the desk, nor will.
+    /// Nobody holds the local scheduler, nor will.
     pub(super) unsafe fn pop_left(&self) -> Option<(Task, Claim)> {
         // SAFETY: the caller is as good as the holder.
         if let Some(task) = unsafe { self.lifo.take() } {
             return Some((task, task.state().claimed()));
         }
         let claim = |task: Task| Some((task, task.state().claim_hinted()?));
-        // SAFETY: nobody holds the desk, nor will, so the caller is its queue's only owner.
+        // SAFETY: nobody holds the local scheduler, nor will, so the caller is its queue's only owner.
         std::iter::from_fn(|| unsafe { self.hints.pop() }).find_map(claim)
     }
 
@@ -287,19 +290,19 @@ impl Desk {
         self.stuck_at.load(Ordering::Relaxed) == self.progress()
     }
 
-    /// A guest's: whether somebody holds it.
+    /// A `block_on` caller's: whether somebody holds it.
     pub(super) fn is_held(&self) -> bool {
-        self.held.load(Ordering::Relaxed)
+        self.context.load(Ordering::Relaxed)
     }
 
-    /// Claims a task from this desk for the thread that holds `own`: from the queue, or, if
+    /// Claims a task from this local scheduler for the thread that holds `own`: from the queue, or, if
     /// `slot`, from the LIFO slot too.
     ///
     /// # Safety
     ///
-    /// The caller holds `own`, which is another desk.
-    pub(super) unsafe fn steal(&self, own: &Desk, slot: bool) -> Option<(Task, Claim)> {
-        // SAFETY: validity: queues live with their desks. Aliasing: the caller holds `own`, so it
+    /// The caller holds `own`, which is another local scheduler.
+    pub(super) unsafe fn steal(&self, own: &LocalScheduler, slot: bool) -> Option<(Task, Claim)> {
+        // SAFETY: validity: queues live with their schedulers. Aliasing: the caller holds `own`, so it
         // is its queue's owner, and only reads this one.
         unsafe { self.hints.steal(&own.hints) }.or_else(|| {
             let task = slot.then(|| self.lifo.steal())??;
@@ -308,12 +311,12 @@ impl Desk {
     }
 }
 
-impl Held<'_> {
-    /// The reverse of [`Desk::sit_down`].
-    pub(super) fn stand_up(self) {
-        self.desk.held.store(false, Ordering::Relaxed);
+impl LocalContext<'_> {
+    /// The reverse of [`LocalScheduler::attach`].
+    pub(super) fn detach_thread(self) {
+        self.scheduler.context.store(false, Ordering::Relaxed);
         let nowhere = Here {
-            desk: ptr::null(),
+            scheduler: ptr::null(),
             tasks: ptr::null(),
         };
         local(&HERE, |place| place.set(nowhere));

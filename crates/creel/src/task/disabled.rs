@@ -67,7 +67,7 @@ impl Tasks {
 
     pub(crate) fn run_due(&self, _: &WorkerSlot, _: &mut Drain<'_, StoredWaker>) {}
 
-    pub(crate) fn clear_desk(&self, _: &WorkerSlot) {}
+    pub(crate) fn clear_scheduler(&self, _: &WorkerSlot) {}
 
     pub(crate) fn cancel_all(&self) {}
 
@@ -90,10 +90,10 @@ pub(crate) fn innermost_slots() -> Option<Arc<WorkerSlots>> {
     None
 }
 
-pub(crate) fn is_inside(_: &Tasks) -> bool {
+pub(crate) fn is_in_context(_: &Tasks) -> bool {
     false
 }
 
-pub(crate) fn holds_a_desk_of(_: &Tasks) -> bool {
+pub(crate) fn runs_tasks_of(_: &Tasks) -> bool {
     false
 }

@@ -1,7 +1,7 @@
-//! What a thread does with the desk that it holds: it makes, queues and runs tasks.
+//! What a thread does with the local scheduler that it holds: it makes, queues and runs tasks.
 
 use super::cell::{self, Keep, Outcome, Ran, Task};
-use super::desk::{Held, Own};
+use super::local::{LocalContext, Own};
 use super::state::Claim;
 use super::steal;
 use crate::sync::{Instant, Ordering};
@@ -15,11 +15,11 @@ const LOOK_NS: u64 = 20_000;
 /// Polls between two tasks that are taken from outside first, about: it is seen to at a look.
 pub(super) const OUTSIDE_EVERY: u32 = LOOK_POLLS_MAX;
 
-impl<'a> Held<'a> {
+impl<'a> LocalContext<'a> {
     #[inline]
     fn own<R>(&self, f: impl FnOnce(&mut Own) -> R) -> R {
-        self.desk.own.with_mut(|own| {
-            // SAFETY: a `Held` exists only on the thread that holds the desk, so nobody else uses
+        self.scheduler.own.with_mut(|own| {
+            // SAFETY: a `LocalContext` exists only on the thread that holds the local scheduler, so nobody else uses
             // it; and `f`, always within this file, calls nothing that comes back here.
             f(unsafe { &mut *own })
         })
@@ -29,21 +29,21 @@ impl<'a> Held<'a> {
     /// reference stays with it. False: nothing was done.
     #[inline]
     pub(super) fn wakes_into_slot(self, task: Task, spare: bool) -> bool {
-        if !self.desk.lifo.is_empty() || !task.state().wake_into_slot(spare) {
+        if !self.scheduler.lifo.is_empty() || !task.state().wake_into_slot(spare) {
             return false;
         }
-        // SAFETY: this thread holds the desk and has found the slot empty; the wake claimed it.
-        unsafe { self.desk.lifo.put(task) };
+        // SAFETY: this thread holds the local scheduler and has found the slot empty; the wake claimed it.
+        unsafe { self.scheduler.lifo.put(task) };
         self.see_to_a_watch();
         true
     }
 
     /// Queues a scheduled task that nobody else knows of: next, if the slot is empty.
     pub(super) fn push_scheduled(self, task: Task) {
-        if self.desk.lifo.is_empty() {
+        if self.scheduler.lifo.is_empty() {
             task.state().claim_queued();
-            // SAFETY: this thread holds the desk and has found the slot empty.
-            unsafe { self.desk.lifo.put(task) };
+            // SAFETY: this thread holds the local scheduler and has found the slot empty.
+            unsafe { self.scheduler.lifo.put(task) };
             self.see_to_a_watch();
         } else {
             task.state().to_hinted();
@@ -54,8 +54,8 @@ impl<'a> Held<'a> {
     /// Queues a task behind the others.
     #[inline]
     pub(super) fn push_back(self, task: Task) {
-        // SAFETY: this thread holds the desk.
-        unsafe { self.desk.hints.push(task) };
+        // SAFETY: this thread holds the local scheduler.
+        unsafe { self.scheduler.hints.push(task) };
         self.see_to_a_watch();
     }
 
@@ -65,17 +65,17 @@ impl<'a> Held<'a> {
         self.tasks.slots.see_to_a_watch();
     }
 
-    /// Makes a task in this desk's heap.
+    /// Makes a task in this local scheduler's heap.
     #[inline]
     pub(super) fn make<F, O>(self, word: u64, future: F) -> Task
     where
         F: Future,
         O: Keep<Outcome<F>>,
     {
-        self.desk.counters.spawned.add(1);
-        // SAFETY: made when the desk was first held.
-        let heap = unsafe { &*self.desk.heap.load(Ordering::Relaxed) };
-        // SAFETY: this thread holds the desk and so owns its heap; callers box what does not fit.
+        self.scheduler.counters.spawned.add(1);
+        // SAFETY: made when the local scheduler was first held.
+        let heap = unsafe { &*self.scheduler.heap.load(Ordering::Relaxed) };
+        // SAFETY: this thread holds the local scheduler and so owns its heap; callers box what does not fit.
         unsafe { Task::new::<F, O>(heap, word, future) }
     }
 
@@ -102,7 +102,7 @@ impl<'a> Held<'a> {
     pub(super) fn run_woken(self, waker: StoredWaker) {
         let task = waker.get().and_then(cell::woken_by);
         let task = task.filter(|task| task.is_of(self.tasks));
-        let free = self.desk.lifo.is_empty() && self.own(|own| own.polls_left > 0);
+        let free = self.scheduler.lifo.is_empty() && self.own(|own| own.polls_left > 0);
         let claimed = task.filter(|_| free).and_then(|task| {
             let claim = task.state().claim_idle()?;
             Some((task, claim))
@@ -125,8 +125,8 @@ impl<'a> Held<'a> {
     pub(super) fn run_slot(self) {
         const MOST: u32 = 16;
         for _ in 0..MOST {
-            // SAFETY: this thread holds the desk.
-            let Some(task) = (unsafe { self.desk.lifo.take() }) else {
+            // SAFETY: this thread holds the local scheduler.
+            let Some(task) = (unsafe { self.scheduler.lifo.take() }) else {
                 return;
             };
             if self.own(|own| own.polls_left == 0) {
@@ -140,7 +140,7 @@ impl<'a> Held<'a> {
     #[cold]
     fn step_after_a_look(self, cancel: bool) -> bool {
         let outside = self.look();
-        if self.desk.hints.len() > 0 {
+        if self.scheduler.hints.len() > 0 {
             self.spill();
         }
         let from_outside = || {
@@ -163,9 +163,9 @@ impl<'a> Held<'a> {
     fn run(self, task: Task, claim: Claim) {
         self.own(|own| own.polls_left -= 1);
         // Before the poll: who finds the count unchanged a millisecond later sees a stuck worker.
-        self.desk.counters.polls.add(1);
+        self.scheduler.counters.polls.add(1);
         // SAFETY: the caller has claimed the task.
-        if unsafe { task.run(claim, &self.desk.counters) } == Ran::Again {
+        if unsafe { task.run(claim, &self.scheduler.counters) } == Ran::Again {
             self.push_back(task);
         }
     }
@@ -173,12 +173,12 @@ impl<'a> Held<'a> {
     /// Claims the next task to run.
     #[inline(always)]
     fn next(self) -> Option<(Task, Claim)> {
-        // SAFETY: this thread holds the desk.
-        if let Some(task) = unsafe { self.desk.lifo.take() } {
+        // SAFETY: this thread holds the local scheduler.
+        if let Some(task) = unsafe { self.scheduler.lifo.take() } {
             return Some((task, task.state().claimed()));
         }
-        // SAFETY: this thread holds the desk.
-        while let Some(task) = unsafe { self.desk.hints.pop() } {
+        // SAFETY: this thread holds the local scheduler.
+        while let Some(task) = unsafe { self.scheduler.hints.pop() } {
             if let Some(claim) = task.state().claim_hinted() {
                 return Some((task, claim));
             }
@@ -186,7 +186,7 @@ impl<'a> Held<'a> {
         self.elsewhere()
     }
 
-    /// Claims a task from outside or, with the pool's one search, from another desk.
+    /// Claims a task from outside or, with the pool's one search, from another local scheduler.
     #[cold]
     fn elsewhere(self) -> Option<(Task, Claim)> {
         if let Some(task) = self.tasks.outside.pop() {
@@ -199,10 +199,10 @@ impl<'a> Held<'a> {
             true => None,
             false => Some(idle.begin_search()?),
         };
-        // SAFETY: this thread holds the desk.
-        let stolen = unsafe { steal::search(self.tasks, self.desk) };
+        // SAFETY: this thread holds the local scheduler.
+        let stolen = unsafe { steal::search(self.tasks, self.scheduler) };
         if stolen.is_some() {
-            self.desk.counters.steals.add(1);
+            self.scheduler.counters.steals.add(1);
             // What was copied here lies behind it.
             self.see_to_a_watch();
         }
@@ -249,10 +249,10 @@ impl<'a> Held<'a> {
             own.polls_left = own.polls_planned;
             (guess, outside)
         });
-        self.desk
+        self.scheduler
             .poll_ns
             .store(guess.min(u32::MAX.into()) as u32, Ordering::Relaxed);
-        let queued = self.desk.hints.len() > 0 || self.tasks.outside.len() > 0;
+        let queued = self.scheduler.hints.len() > 0 || self.tasks.outside.len() > 0;
         if queued && guess >= steal::POLL_NS_WORTH_A_STEAL.into() {
             steal::call_help(self.tasks, now);
         }
@@ -261,25 +261,25 @@ impl<'a> Held<'a> {
 
     /// How many hints there are, the slot's not counted.
     pub(super) fn hints(self) -> usize {
-        self.desk.hints.len()
+        self.scheduler.hints.len()
     }
 
     /// How many tasks wait for this thread, or for any; stale hints count.
     pub(super) fn waiting(self) -> usize {
-        let slot = usize::from(!self.desk.lifo.is_empty());
-        self.desk.hints.len() + slot + self.tasks.outside.len()
+        let slot = usize::from(!self.scheduler.lifo.is_empty());
+        self.scheduler.hints.len() + slot + self.tasks.outside.len()
     }
 
     /// Moves the task in the slot to the end of the queue.
     fn spill(self) {
-        // SAFETY: this thread holds the desk.
-        if let Some(task) = unsafe { self.desk.lifo.take() } {
+        // SAFETY: this thread holds the local scheduler.
+        if let Some(task) = unsafe { self.scheduler.lifo.take() } {
             task.state().unclaim();
             self.push_back(task);
         }
     }
 
-    /// Moves every stealable task that is scheduled to this desk's queue.
+    /// Moves every stealable task that is scheduled to this local scheduler's queue.
     pub(super) fn gather(self) {
         self.spill();
         while let Some(task) = self.tasks.outside.pop() {
@@ -291,8 +291,8 @@ impl<'a> Held<'a> {
     /// Moves the first `count` hints to the end.
     pub(super) fn rotate(self, count: usize) {
         for _ in 0..count {
-            // SAFETY: this thread holds the desk.
-            if let Some(task) = unsafe { self.desk.hints.pop() } {
+            // SAFETY: this thread holds the local scheduler.
+            if let Some(task) = unsafe { self.scheduler.hints.pop() } {
                 self.push_back(task);
             }
         }
@@ -301,8 +301,8 @@ impl<'a> Held<'a> {
     /// Moves what lies here to the queue outside, for the others.
     pub(super) fn clear(self) {
         self.spill();
-        // SAFETY: this thread holds the desk.
-        for task in std::iter::from_fn(|| unsafe { self.desk.hints.pop() }) {
+        // SAFETY: this thread holds the local scheduler.
+        for task in std::iter::from_fn(|| unsafe { self.scheduler.hints.pop() }) {
             if task.state().unhint() {
                 self.tasks.outside.push(task);
             }

@@ -1,7 +1,7 @@
 //! Which pool the calling thread runs code of: children inherit it.
 
-use super::desk::{self, Held};
-use super::stand_in::StandIn;
+use super::block_on_driver::BlockOnDriver;
+use super::local::{self, LocalContext};
 use super::tasks::Tasks;
 use crate::sync::{local, thread_local};
 use crate::worker::slots::WorkerSlots;
@@ -40,7 +40,7 @@ pub(super) fn worker() -> Option<(Arc<Tasks>, usize)> {
 pub(crate) struct Frame {
     tasks: *const Tasks,
     /// What runs the pool's tasks meanwhile. Only ever shared.
-    stand_in: *const StandIn<'static>,
+    block_on_driver: *const BlockOnDriver<'static>,
     outer: *const Frame,
 }
 
@@ -75,47 +75,47 @@ pub(crate) fn innermost_slots() -> Option<Arc<WorkerSlots>> {
 }
 
 /// Whether the calling thread is in a `block_on` of this pool, also one around another's.
-pub(crate) fn is_inside(tasks: &Tasks) -> bool {
+pub(crate) fn is_in_context(tasks: &Tasks) -> bool {
     frames().any(|frame| ptr::eq(frame.tasks, tasks))
 }
 
-/// The desk at which the calling thread runs tasks of this pool, in a `block_on` of it that is the
+/// The local scheduler at which the calling thread runs tasks of this pool, in a `block_on` of it that is the
 /// innermost. In the first poll of its future it borrows a worker for that now.
 #[cold]
-pub(super) fn sit_down(tasks: &Tasks) -> Option<Held<'_>> {
+pub(super) fn attach(tasks: &Tasks) -> Option<LocalContext<'_>> {
     let frame = frames().next()?;
     if !ptr::eq(frame.tasks, tasks) {
         return None;
     }
     // SAFETY: validity: it is borrowed by that `block_on`, which outlives its frame's time as the
     // innermost. Aliasing: it is only shared.
-    let stand_in = unsafe { &*frame.stand_in };
-    stand_in.sit_down_in_first_poll();
-    desk::here_in(tasks)
+    let block_on_driver = unsafe { &*frame.block_on_driver };
+    block_on_driver.sit_down_in_first_poll();
+    local::current_in(tasks)
 }
 
 impl Frame {
     /// The caller keeps both for as long as the frame is entered.
-    pub(crate) fn new(tasks: &Tasks, stand_in: &StandIn<'_>) -> Self {
+    pub(crate) fn new(tasks: &Tasks, block_on_driver: &BlockOnDriver<'_>) -> Self {
         Self {
             tasks,
-            stand_in: ptr::from_ref(stand_in).cast(),
+            block_on_driver: ptr::from_ref(block_on_driver).cast(),
             outer: local(&INSIDE, Cell::get).unwrap_or(ptr::null()),
         }
     }
 }
 
 /// Keeps a frame the innermost until it is dropped.
-pub(crate) struct Inside<'a>(&'a Frame);
+pub(crate) struct ContextGuard<'a>(&'a Frame);
 
-impl<'a> Inside<'a> {
+impl<'a> ContextGuard<'a> {
     pub(crate) fn enter(frame: &'a Frame) -> Self {
         local(&INSIDE, |inside| inside.set(frame));
         Self(frame)
     }
 }
 
-impl Drop for Inside<'_> {
+impl Drop for ContextGuard<'_> {
     fn drop(&mut self) {
         local(&INSIDE, |inside| inside.set(self.0.outer));
     }

@@ -1,10 +1,10 @@
 //! A caller of `block_on` that runs the pool's tasks in a worker's stead.
 //!
-//! It borrows a worker (`worker/idle.rs`), so that it is no worker more, and has a desk of its own
+//! It borrows a worker (`worker/idle.rs`), so that it is no worker more, and has a local scheduler of its own
 //! meanwhile. If the code that it runs blocks its thread, the worker's own thread takes the worker
-//! back, and what lies at the desk: then the caller finds out at its next step, and stands up.
+//! back, and what lies at the local scheduler: then the caller finds out at its next step, and stands up.
 
-use super::desk::{self, Held};
+use super::local::{self, LocalContext};
 use super::seeded::{self, Seeded};
 use super::tasks::Tasks;
 use crate::worker::current;
@@ -15,10 +15,10 @@ use std::cell::Cell;
 /// Tasks that are run after the future is ready, at most.
 const LAST_RUN: usize = 128;
 
-/// A thread's time at a desk.
-pub(crate) struct StandIn<'a> {
+/// A thread's time at a local scheduler.
+pub(crate) struct BlockOnDriver<'a> {
     tasks: &'a Tasks,
-    /// The worker that it has borrowed, and the desk.
+    /// The worker that it has borrowed, and the local scheduler.
     at: Cell<Option<(Loan, usize)>>,
     /// How many had been relieved when it last looked whether it was.
     reliefs: Cell<u64>,
@@ -26,7 +26,7 @@ pub(crate) struct StandIn<'a> {
     first: Cell<bool>,
 }
 
-impl<'a> StandIn<'a> {
+impl<'a> BlockOnDriver<'a> {
     pub(crate) fn new(tasks: &'a Tasks) -> Self {
         Self {
             tasks,
@@ -45,46 +45,51 @@ impl<'a> StandIn<'a> {
     /// Borrows a worker in the middle of the first poll, unless that was tried before.
     pub(super) fn sit_down_in_first_poll(&self) {
         if self.first.get() {
-            self.sit_down();
+            self.attach();
             self.count_poll();
         }
     }
 
     /// Borrows a worker, unless it has one. A worker of another pool does not: a task would find out
     /// by chance on whose thread it is.
-    pub(crate) fn sit_down(&self) {
+    pub(crate) fn attach(&self) {
         self.first.set(false);
-        if self.at.get().is_some() || current::may_be_waited_for() || !desk::may_sit_down() {
+        if self.at.get().is_some() || current::may_be_waited_for() || !local::may_attach() {
             return;
         }
         let Some(loan) = self.tasks.slots.idle.lend() else {
             return;
         };
-        let guest = self.tasks.guests.take();
-        self.at.set(Some((loan, guest)));
-        // SAFETY: the desk has just been given to this thread, which holds no other.
-        unsafe { self.tasks.guests.desk(guest).sit_down(self.tasks) };
+        let block_on_scheduler = self.tasks.block_on_schedulers.take();
+        self.at.set(Some((loan, block_on_scheduler)));
+        // SAFETY: the local scheduler has just been given to this thread, which holds no other.
+        unsafe {
+            self.tasks
+                .block_on_schedulers
+                .scheduler(block_on_scheduler)
+                .attach(self.tasks)
+        };
     }
 
-    fn held(&self) -> Option<Held<'a>> {
-        self.at.get().and_then(|_| desk::here_in(self.tasks))
+    fn context(&self) -> Option<LocalContext<'a>> {
+        self.at.get().and_then(|_| local::current_in(self.tasks))
     }
 
     /// The future is about to be polled: counts it, for the watch.
     pub(crate) fn count_poll(&self) {
-        if let Some(held) = self.held() {
-            held.desk.others.add(1);
+        if let Some(context) = self.context() {
+            context.scheduler.others.add(1);
         }
     }
 
     /// Runs tasks, at least one if there is any, until `enough`; then true. False: there is
-    /// nothing to do, the desk is free.
+    /// nothing to do, the local scheduler is free.
     pub(crate) fn help(&self, enough: impl Fn() -> bool) -> bool {
         if let Some(seeded) = &self.tasks.seeded {
             return self.draw(seeded, enough);
         }
-        while let Some(held) = self.held_unless_relieved() {
-            while held.step(false) {
+        while let Some(context) = self.held_unless_relieved() {
+            while context.step(false) {
                 if enough() {
                     return true;
                 }
@@ -96,21 +101,21 @@ impl<'a> StandIn<'a> {
                 break;
             }
         }
-        self.stand_up();
+        self.detach_thread();
         enough()
     }
 
     /// The same in the deterministic mode: the future is one of those that are drawn from.
     fn draw(&self, seeded: &Seeded, enough: impl Fn() -> bool) -> bool {
-        while let Some(held) = self.held() {
+        while let Some(context) = self.context() {
             if enough() && seeded::own_turn(self.tasks) {
                 return true;
             }
-            if !seeded::step(seeded, held) {
+            if !seeded::step(seeded, context) {
                 break;
             }
         }
-        self.stand_up();
+        self.detach_thread();
         enough()
     }
 
@@ -120,42 +125,44 @@ impl<'a> StandIn<'a> {
         self.tasks.slots.idle.reliefs() != self.reliefs.get()
     }
 
-    fn held_unless_relieved(&self) -> Option<Held<'a>> {
+    fn held_unless_relieved(&self) -> Option<LocalContext<'a>> {
         if self.may_be_relieved() {
             self.reliefs.set(self.tasks.slots.idle.reliefs());
             let (loan, _) = self.at.get()?;
             if !self.tasks.slots.idle.is_lent(loan) {
-                self.stand_up();
+                self.detach_thread();
             }
         }
-        self.held()
+        self.context()
     }
 
     /// Goes on with a chain of short hand-overs that the future's end has begun: to wake a thread
     /// for it would take longer.
     pub(crate) fn finish(&self) {
-        let Some(held) = self.held().filter(|_| self.tasks.seeded.is_none()) else {
+        let Some(context) = self.context().filter(|_| self.tasks.seeded.is_none()) else {
             return;
         };
         for _ in 0..LAST_RUN {
-            if !held.desk.has_short_chain() {
+            if !context.scheduler.has_short_chain() {
                 return;
             }
-            held.step(false);
+            context.step(false);
         }
     }
 
-    /// Gives the worker back; what lies at the desk goes to the others.
-    fn stand_up(&self) {
-        let Some(held) = self.held() else { return };
-        let Some((loan, guest)) = self.at.get() else {
+    /// Gives the worker back; what lies at the local scheduler goes to the others.
+    fn detach_thread(&self) {
+        let Some(context) = self.context() else {
             return;
         };
-        held.clear();
-        held.end_search();
-        held.stand_up();
+        let Some((loan, block_on_scheduler)) = self.at.get() else {
+            return;
+        };
+        context.clear();
+        context.end_search();
+        context.detach_thread();
         self.at.set(None);
-        self.tasks.guests.give_back(guest);
+        self.tasks.block_on_schedulers.give_back(block_on_scheduler);
         self.tasks.slots.idle.give_back(loan);
         // A push outside that saw nobody idle before is seen here. Who cannot start a thread now
         // leaves it to the next who tries.
@@ -165,8 +172,8 @@ impl<'a> StandIn<'a> {
     }
 }
 
-impl Drop for StandIn<'_> {
+impl Drop for BlockOnDriver<'_> {
     fn drop(&mut self) {
-        self.stand_up();
+        self.detach_thread();
     }
 }

@@ -7,10 +7,10 @@ use super::{
         call_sites::{Alone, Key, Plan, Site},
         closure::Body,
         dispatch::{Job, Part},
-        join::Laggard,
+        exclusion::Exclusion,
+        join::Straggler,
+        loop_lock::{LoopCache, LoopState},
         places,
-        sit_out::SitOut,
-        slot::{Known, Slot},
     },
 };
 use crate::{
@@ -46,14 +46,14 @@ impl Pool {
         if slots <= 1 {
             return inline(units, body);
         }
-        let Some(mut slot) = try_lock(&self.shared.loops.slot) else {
+        let Some(mut guard) = try_lock(&self.shared.loops.lock) else {
             return self.run_nested(units, slots, body);
         };
-        let Slot {
-            known,
+        let LoopState {
+            cache,
             sites,
-            sit_out,
-        } = &mut *slot;
+            exclusion,
+        } = &mut *guard;
         let loop_ = Loop {
             shared: &self.shared,
             units,
@@ -67,19 +67,19 @@ impl Pool {
         if site.as_mut().is_some_and(|(site, _)| site.is_tiny()) {
             // Nobody else is needed, be they busy or not.
             loop_.count_inline();
-            drop(slot);
+            drop(guard);
             return inline(units, body);
         }
         if !self.others_idle(slots) {
-            drop(slot);
+            drop(guard);
             return self.run_nested(units, slots, body);
         }
         let payload = match (self.balance, site) {
-            (Balance::Shared, _) => loop_.queue(known),
-            (Balance::Fixed, _) | (_, None) => loop_.spread(known, Grain::WHOLE, None, false).0,
-            (Balance::Sticky, Some(site)) => loop_.sticky(known, site, sit_out),
+            (Balance::Shared, _) => loop_.queue(cache),
+            (Balance::Fixed, _) | (_, None) => loop_.spread(cache, Grain::WHOLE, None, false).0,
+            (Balance::Sticky, Some(site)) => loop_.sticky(cache, site, exclusion),
         };
-        drop(slot);
+        drop(guard);
         if let Some(payload) = payload {
             resume_unwind(payload);
         }
@@ -147,30 +147,30 @@ struct Loop<'a> {
 impl Loop<'_> {
     fn sticky(
         &self,
-        known: &mut Known,
+        cache: &mut LoopCache,
         (site, alone): (&mut Site, &mut Alone),
-        sit_out: &mut SitOut,
+        exclusion: &mut Exclusion,
     ) -> Thrown {
-        let line = &self.shared.loops.line;
-        let out = sit_out.pass(site.total_ns(), &self.shared.loops.shares);
-        let cold = self.is_cold(known).then(|| line.wake_pays_ns());
+        let mailbox = &self.shared.loops.mailbox;
+        let out = exclusion.pass(site.total_ns(), &self.shared.loops.shares);
+        let cold = self.is_cold(cache).then(|| mailbox.wake_pays_ns());
         match site.plan(alone, cold, now_ns) {
             Plan::Spread { grain, timed } if out + 1 < self.slots => {
                 let bounds = Some(site.bounds());
-                let (thrown, laggard) = self.spread(known, grain, bounds, timed);
+                let (thrown, straggler) = self.spread(cache, grain, bounds, timed);
                 if timed {
                     let shares = &self.shared.loops.shares;
                     site.learn(|slot| shares.at(slot).take_cost());
                 }
-                if let Some(laggard) = laggard {
+                if let Some(straggler) = straggler {
                     let shares = &self.shared.loops.shares;
-                    sit_out.judge(laggard, site.total_ns(), self.slots, shares);
+                    exclusion.judge(straggler, site.total_ns(), self.slots, shares);
                 }
                 thrown
             }
             Plan::Inline { timed } | Plan::Spread { timed, .. } => {
                 if cold.is_some() {
-                    line.forget_wake();
+                    mailbox.forget_wake();
                 }
                 let begin = if timed { now_ns() } else { 0 };
                 let panic = FirstPanic::default();
@@ -194,11 +194,11 @@ impl Loop<'_> {
     /// A share a worker.
     fn spread(
         &self,
-        known: &mut Known,
+        cache: &mut LoopCache,
         grain: Grain,
         bounds: Option<&[usize]>,
         timed: bool,
-    ) -> (Thrown, Option<Laggard>) {
+    ) -> (Thrown, Option<Straggler>) {
         let even = Even::new(self.units, self.slots);
         let job = Job {
             body: self.body,
@@ -206,11 +206,11 @@ impl Loop<'_> {
             even,
             timed,
         };
-        self.call(known, grain, job)
+        self.call(cache, grain, job)
     }
 
     /// All in one queue.
-    fn queue(&self, known: &mut Known) -> Thrown {
+    fn queue(&self, cache: &mut LoopCache) -> Thrown {
         let even = Even::new(self.units, self.queue_blocks());
         let job = Job {
             body: self.body,
@@ -218,30 +218,35 @@ impl Loop<'_> {
             even,
             timed: false,
         };
-        self.call(known, Grain::QUEUE, job).0
+        self.call(cache, Grain::QUEUE, job).0
     }
 
-    fn call(&self, known: &mut Known, grain: Grain, job: Job<'_>) -> (Thrown, Option<Laggard>) {
+    fn call(
+        &self,
+        cache: &mut LoopCache,
+        grain: Grain,
+        job: Job<'_>,
+    ) -> (Thrown, Option<Straggler>) {
         let loops = &self.shared.loops;
-        let (slots, line) = (&loops.slots, &loops.line);
+        let (slots, mailbox) = (&loops.slots, &loops.mailbox);
         let (outside, who) = self.caller();
         let outside = outside.then_some(who);
-        self.ensure_pinned(known);
+        self.ensure_pinned(cache);
         if outside.is_some() {
-            self.make_way(known);
+            self.make_way(cache);
         }
-        line.ensure_threads(slots, self.slots, outside.unwrap_or(usize::MAX));
-        let epoch = known.next_epoch(loops, self.slots);
+        mailbox.ensure_threads(slots, self.slots, outside.unwrap_or(usize::MAX));
+        let epoch = cache.next_epoch(loops, self.slots);
         if grain == Grain::QUEUE {
             let share = loops.shares.at(who);
             share.lay_out(epoch, self.queue_blocks() as u64);
         }
-        let cold = self.is_cold(known);
+        let cold = self.is_cold(cache);
         if cold {
-            known.awake = self.slots;
+            cache.awake = self.slots;
         }
         let call = Call::new(epoch, self.slots, who, grain);
-        let call = line.publish(slots, &job, call, cold);
+        let call = mailbox.publish(slots, &job, call, cold);
         let slot = slots.at(who);
         let counters = &*slot.counters;
         let part = Part {
@@ -252,7 +257,7 @@ impl Loop<'_> {
         };
         let traced = slots.tracing.begin();
         let join = || part.work_and_join(self.units, self.shared.join_spin_ns());
-        let laggard = match places::any_elsewhere(&part) {
+        let straggler = match places::any_elsewhere(&part) {
             true => places::offer_while(&part, join),
             false => join(),
         };
@@ -261,9 +266,9 @@ impl Loop<'_> {
         if cold && all.any(|slot| loops.shares.at(slot).is_unseen(call)) {
             // Such a worker has not woken those below it in the tree, and does not for a later loop
             // that does not wake.
-            known.awake = 0;
+            cache.awake = 0;
         }
-        (line.panic.take(), laggard)
+        (mailbox.panic.take(), straggler)
     }
 
     /// Whether the caller is none of the pool's workers, and whose share it takes.
@@ -275,30 +280,30 @@ impl Loop<'_> {
 
     /// Sees to it that the workers are pinned, and that worker 0, whose share a caller takes, knows
     /// its neighbours.
-    fn ensure_pinned(&self, known: &mut Known) {
+    fn ensure_pinned(&self, cache: &mut LoopCache) {
         let pinning = &self.shared.pinning;
-        if known.pinned.is_none() {
+        if cache.pinned.is_none() {
             self.shared.pin_for_loops();
         }
         let version = pinning.version();
-        if known.pinned != Some(version) {
-            known.pinned = Some(version);
+        if cache.pinned != Some(version) {
+            cache.pinned = Some(version);
             self.shared.slots.at(0).set_near(pinning.nearest(0));
         }
     }
 
     /// Sees to it that no worker sits where the caller runs, if it seems to stay there: two
     /// callers in turns, or one that is being moved about, are not worth it.
-    fn make_way(&self, known: &mut Known) {
+    fn make_way(&self, cache: &mut LoopCache) {
         let pinning = &self.shared.pinning;
         let pu = pinning.caller_pu();
-        if pu != known.caller_pu {
-            (known.caller_pu, known.made_way) = (pu, false);
-        } else if let (Some(pu), false) = (pu, known.made_way) {
+        if pu != cache.caller_pu {
+            (cache.caller_pu, cache.made_way) = (pu, false);
+        } else if let (Some(pu), false) = (pu, cache.made_way) {
             let now = now_ns();
-            if now - known.made_way_ns >= MAKE_WAY_EVERY_NS {
+            if now - cache.made_way_ns >= MAKE_WAY_EVERY_NS {
                 pinning.make_way(pu);
-                (known.made_way, known.made_way_ns) = (true, now);
+                (cache.made_way, cache.made_way_ns) = (true, now);
             }
         }
     }
@@ -308,8 +313,8 @@ impl Loop<'_> {
         blocks.min(Left::BLOCKS_MAX as usize)
     }
 
-    fn is_cold(&self, known: &Known) -> bool {
-        known.awake < self.slots || self.shared.loops.line.call().has_sleepers()
+    fn is_cold(&self, cache: &LoopCache) -> bool {
+        cache.awake < self.slots || self.shared.loops.mailbox.call().has_sleepers()
     }
 }
 
@@ -323,7 +328,7 @@ mod tests {
     fn run_at(epoch: u64, workers: usize, balance: Balance, loops: usize) {
         let builder = Pool::builder().workers(workers).wait(Wait::Park);
         let pool = builder.balance(balance).build().expect("in range");
-        lock(&pool.shared.loops.slot).known.epoch = epoch;
+        lock(&pool.shared.loops.lock).cache.epoch = epoch;
         let items: Vec<AtomicUsize> = (0..workers * 7).map(|_| AtomicUsize::new(0)).collect();
         for n in 1..=loops {
             pool.for_each(&items, |item| {

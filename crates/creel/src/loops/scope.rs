@@ -2,20 +2,21 @@
 //!
 //! The invariant: when [`Pool::scope`] returns, each closure spawned in it has run or (after a
 //! panic) been dropped. Jobs wait in the scope's own queue, which is offered to who is idle
-//! (`offers.rs`); the one who waits helps to empty it, so a scope gets on even when no worker is
+//! (`shared_jobs.rs`); the one who waits helps to empty it, so a scope gets on even when no worker is
 //! free.
 
 use super::protocol::{
     Protocol,
-    offers::{Offer, Open},
+    shared_jobs::{Open, SharedJob},
 };
 use crate::{
     pool::Pool,
     sync::{Mutex, lock, now_ns, spin_loop},
     worker::{
-        current, lend,
+        current,
+        inbox::Job,
         panics::{FirstPanic, discard},
-        urgent::Job,
+        scoped_job,
         waiter::Latch,
     },
 };
@@ -87,7 +88,7 @@ const LATE_WAKES: u64 = 2;
 /// What the scope and its helpers share.
 #[repr(C)]
 struct Core<'a> {
-    offer: Offer,
+    shared_job: SharedJob,
     loops: &'a Protocol,
     queue: Mutex<Queue>,
     /// Counts the jobs spawned and not yet done, and the scope's closure while it runs.
@@ -101,10 +102,10 @@ impl Core<'_> {
     /// # Safety
     ///
     /// It is a `Core` that begins with the offer, and it is alive.
-    unsafe fn run(offer: NonNull<Offer>) -> bool {
+    unsafe fn run(shared_job: NonNull<SharedJob>) -> bool {
         // SAFETY: validity: it is a `Core` that begins with the offer, and alive, says the caller.
         // Aliasing: it is only shared; what changes in it is locked or atomic.
-        let this = unsafe { offer.cast::<Self>().as_ref() };
+        let this = unsafe { shared_job.cast::<Self>().as_ref() };
         // It keeps its panic.
         this.take().map(|job| job()).is_some()
     }
@@ -112,13 +113,13 @@ impl Core<'_> {
     /// Takes the oldest job, of those that are meant for this thread if there are any, but none that
     /// is meant for another who is not late yet.
     fn take(&self) -> Option<Job> {
-        if self.offer.is_empty() {
+        if self.shared_job.is_empty() {
             return None;
         }
         let mut queue = lock(&self.queue);
         let at = self.pick(&queue)?;
         // A job is in the queue before it is counted.
-        let claimed = self.loops.offers.claim(&self.offer);
+        let claimed = self.loops.shared_jobs.claim(&self.shared_job);
         let spawned = claimed.then(|| queue.jobs.remove(at)).flatten()?;
         queue.meant -= usize::from(spawned.near.is_some());
         Some(spawned.job)
@@ -143,7 +144,7 @@ impl Core<'_> {
 
     /// Whether there is a job that is meant for another.
     fn waits_for_another(&self) -> bool {
-        !self.offer.is_empty() && lock(&self.queue).meant > 0
+        !self.shared_job.is_empty() && lock(&self.queue).meant > 0
     }
 }
 
@@ -182,7 +183,7 @@ impl Pool {
     ) -> R {
         let loops = &self.shared().loops;
         let core = Core {
-            offer: Offer::new(Core::run, false),
+            shared_job: SharedJob::new(Core::run, false),
             loops,
             queue: Mutex::default(),
             latch: Latch::new(1),
@@ -275,7 +276,7 @@ impl<'scope> Scope<'scope, '_> {
     #[track_caller]
     pub fn spawn_near(&'scope self, worker: usize, f: impl FnOnce() + Send + 'scope) {
         let worker = self.loops.slots.slot_in_use(worker).index;
-        let until_ns = now_ns() + LATE_WAKES * self.loops.line.wake_ns();
+        let until_ns = now_ns() + LATE_WAKES * self.loops.mailbox.wake_ns();
         let near = Some(Near { worker, until_ns });
         let job = self.job(f);
         let mut queue = lock(&self.core.queue);
@@ -316,7 +317,7 @@ impl<'scope> Scope<'scope, '_> {
         };
         // SAFETY: what the closure borrows outlives `'scope`, which `Pool::scope` ends only after
         // the latch is open.
-        unsafe { lend::job(work, Arc::clone(&self.core.latch)) }
+        unsafe { scoped_job::job(work, Arc::clone(&self.core.latch)) }
     }
 }
 

@@ -1,7 +1,7 @@
 //! Tasks that block their threads, pools that wait for each other, and the pool's end beside all
 //! that.
 //!
-//! Who is idle finds what lies behind a blocked thread by the watch, which looks once a
+//! Who is idle finds what lies behind a blocked thread by the watchdog, which looks once a
 //! millisecond; so where time-outs never run out, only what is called for at once is modelled.
 
 use super::{check, check_in_time, draw, end_and_count, pool};

@@ -25,9 +25,9 @@ pub(crate) mod driver {
             false
         }
 
-        pub(crate) fn set_rouse(&self, _: Waker) {}
+        pub(crate) fn set_wake(&self, _: Waker) {}
 
-        pub(crate) fn rouse_if_unattended(&self) {}
+        pub(crate) fn wake_if_unattended(&self) {}
 
         pub(crate) fn is_unattended(&self) -> bool {
             true

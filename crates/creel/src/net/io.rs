@@ -299,7 +299,7 @@ impl<S: AsSource + Send + Sync + 'static> Io<S> {
         });
         let driver = Arc::clone(&place.driver);
         drop(held);
-        driver.rouse_if_unattended();
+        driver.wake_if_unattended();
         Ok(())
     }
 

@@ -579,7 +579,7 @@ fn the_last_named_worker_is_roused_and_may_ask_at_once() {
     let driver = Arc::new(Driver::default());
     let workers = [(); 2].map(|()| Arc::new(Asks(Arc::clone(&driver), AtomicUsize::new(0))));
     for (n, worker) in workers.iter().enumerate() {
-        driver.set_rouse(Waker::from(Arc::clone(worker)));
+        driver.set_wake(Waker::from(Arc::clone(worker)));
         let socket = UdpSocket::bind(LOOPBACK).unwrap();
         begin_to_wait(&driver, socket.recv(&mut [0; 8]));
         let asked = workers

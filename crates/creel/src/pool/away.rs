@@ -2,8 +2,8 @@
 //!
 //! Such a worker is *away*: it polls no task of its pool, fires no timer and asks no poller. Pools
 //! whose workers wait for each other in a ring would therefore wait for ever. While all workers of a
-//! pool are away, one of them looks every [`WATCH_EVERY`] whether the pool has work. If it has, the
-//! worker starts a *substitute*: a thread that does what lies behind the workers, as the watch does
+//! pool are away, one of them looks every [`WATCHDOG_INTERVAL`] whether the pool has work. If it has, the
+//! worker starts a *substitute*: a thread that does what lies behind the workers, as the watchdog does
 //! for a worker that is stuck. It ends when a worker is back.
 //!
 //! The substitute is not a worker. What is bound to a worker waits for that worker: a task of
@@ -12,7 +12,7 @@
 use super::{
     block_on::{User, serve_callers},
     shared::Shared,
-    watch::WATCH_EVERY,
+    watchdog::WATCHDOG_INTERVAL,
 };
 use crate::{
     net::io,
@@ -73,7 +73,10 @@ impl Away {
 
     /// How often the thread shall [look](Self::look) while it sleeps.
     pub(super) fn looks_every(&self) -> Option<Duration> {
-        self.own.as_ref()?.all_are_away().then_some(WATCH_EVERY)
+        self.own
+            .as_ref()?
+            .all_are_away()
+            .then_some(WATCHDOG_INTERVAL)
     }
 
     /// Starts a substitute for the workers if the pool needs one. Most workers are back before the
@@ -82,7 +85,7 @@ impl Away {
         let Some(own) = self.own.as_ref().filter(|own| own.all_are_away()) else {
             return;
         };
-        if self.since.elapsed() < WATCH_EVERY {
+        if self.since.elapsed() < WATCHDOG_INTERVAL {
             return;
         }
         let substituted = &own.absent.substituted;
@@ -141,7 +144,7 @@ fn substitute(pool: &Arc<Shared>) {
     while pool.all_are_away() {
         serve_callers(pool);
         if !pool.tasks.run_behind(&mut last, false) {
-            WaitWord::new(0).wait(0, Some(WATCH_EVERY));
+            WaitWord::new(0).wait(0, Some(WATCHDOG_INTERVAL));
         }
     }
     // Unless it went away itself, and another has come.

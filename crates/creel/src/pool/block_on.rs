@@ -1,7 +1,7 @@
 //! Waiting for a future on a thread that is no worker, and working meanwhile.
 
 use super::away::Away;
-use super::watch::WATCH_EVERY;
+use super::watchdog::WATCHDOG_INTERVAL;
 use super::{Pool, seeded, shared::Shared, threadless};
 use crate::net::io;
 use crate::sync::{AtomicBool, Ordering, WaitWord};
@@ -143,14 +143,14 @@ impl Pool {
         let mut future = pin!(future);
         // What the future waits for by time or on a socket is the business of worker 0.
         let timers = pool.timers.at(0);
-        timers.set_rouse(|| WorkerWaker::waker(slots, 0));
+        timers.set_wake(|| WorkerWaker::waker(slots, 0));
         let _timers = timers::enter(Arc::clone(timers));
         let _driver = io::enter(Arc::clone(&pool.driver));
         let block_on_driver = BlockOnDriver::new(tasks);
         let frame = Frame::new(tasks, &block_on_driver);
         let _inside = ContextGuard::enter(&frame);
         // In the deterministic mode nobody else comes for what other threads have woken.
-        let look = slots.is_threadless().then_some(WATCH_EVERY);
+        let look = slots.is_threadless().then_some(WATCHDOG_INTERVAL);
         let mut first = look.is_none();
         let mut away = None;
         let steps = threadless::Steps::default();

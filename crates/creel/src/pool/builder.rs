@@ -1,6 +1,6 @@
 //! The four knobs, set before a pool is made.
 
-use super::{Balance, Observe, Pool, Wait, pinning::Offer, shared::Shared};
+use super::{Balance, Observe, Pool, Wait, pinning::SharedJob, shared::Shared};
 use crate::{time::Clock, worker::table::WORKERS_MAX};
 use creel_topology::Placement;
 use std::fmt;
@@ -271,13 +271,13 @@ impl Builder {
     /// # Ok::<(), creel::BuildError>(())
     /// ```
     pub fn build(mut self) -> Result<Pool, BuildError> {
-        let offer = Offer::find(self.placement.take());
-        let workers = self.workers.unwrap_or(offer.workers);
+        let shared_job = SharedJob::find(self.placement.take());
+        let workers = self.workers.unwrap_or(shared_job.workers);
         check_workers(workers)?;
         check_stack_size(self.stack_size)?;
-        offer.pinning.pin_as_configured(workers)?;
+        shared_job.pinning.pin_as_configured(workers)?;
         let observe = self.observe;
-        let shared = Shared::new(self, workers, offer);
+        let shared = Shared::new(self, workers, shared_job);
         let pool = Pool::new_of(shared, true);
         pool.observe(observe)?;
         Ok(pool)

@@ -26,7 +26,7 @@ mod spin;
 mod threadless;
 mod trace;
 mod wait;
-mod watch;
+mod watchdog;
 mod worker_loop;
 
 pub use crate::worker::{
@@ -39,7 +39,7 @@ pub use handle::Handle;
 pub use named::{AcquireError, NamedPools, NamedSettings};
 pub use observe::Observe;
 
-use crate::worker::{current, lend};
+use crate::worker::{current, scoped_job};
 use shared::Shared;
 use std::{fmt, mem, sync::Arc, time::Duration};
 
@@ -167,7 +167,7 @@ impl Pool {
             return f();
         }
         let mut sent = Ok(());
-        let mut results = lend::lend(vec![f], |_, job| sent = slots.send(slot, job));
+        let mut results = scoped_job::lend(vec![f], |_, job| sent = slots.send(slot, job));
         if let Err(error) = sent {
             slots.panic_refused(worker, &error);
         }
@@ -192,7 +192,7 @@ impl Pool {
         let works: Vec<_> = (0..self.workers()).map(|index| move || f(index)).collect();
         let slots = &self.shared.slots;
         let mut refused = None;
-        let results = lend::lend(works, |index, job| {
+        let results = scoped_job::lend(works, |index, job| {
             if let Err(error) = slots.send(slots.at(index), job) {
                 refused.get_or_insert((index, error));
             }

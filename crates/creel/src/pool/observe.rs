@@ -1,4 +1,4 @@
-//! A view into a running pool from outside: `creel top` shows it, `creel run --watch` changes the
+//! A view into a running pool from outside: `creel top` shows it, `creel run --watchdog` changes the
 //! number of workers by it.
 //!
 //! A program that wants to be seen opens a window: a listening Unix socket, in Linux' abstract
@@ -39,7 +39,7 @@ pub enum Observe {
     Off,
     /// See what the workers do: `creel top`.
     Look,
-    /// Also change their number: `creel run --watch`, when the limits change.
+    /// Also change their number: `creel run --watchdog`, when the limits change.
     Resize,
 }
 
@@ -154,7 +154,7 @@ fn stats(shared: &Shared, allowed: Observe) -> Result<String, fmt::Error> {
              \"loop_pieces\":{},\"steals\":{},\"spins\":{},\"spun_ns\":{}}}",
             state(shared.slots.at(index)),
             worker.cpus,
-            worker.urgent,
+            worker.inbox,
             worker.timers,
             worker.events,
             worker.parks,

@@ -100,7 +100,7 @@ impl Floor {
 }
 
 /// What the machine and the limits of this process leave for a pool.
-pub(crate) struct Offer {
+pub(crate) struct SharedJob {
     pub(crate) pinning: Pinning,
     /// The usable cores.
     pub(crate) workers: usize,
@@ -108,7 +108,7 @@ pub(crate) struct Offer {
     pub(crate) pus: usize,
 }
 
-impl Offer {
+impl SharedJob {
     /// What the calling thread may use.
     pub(crate) fn find(asked: Option<Placement>) -> Self {
         let world = local(&WORLD, |world| world.borrow().clone()).flatten();

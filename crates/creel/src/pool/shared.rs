@@ -3,8 +3,8 @@
 use super::{
     Balance, BuildError, Builder, PoolStats, Wait, WorkerStats,
     observe::Window,
-    pinning::{Offer, Pinning},
-    watch::WATCH_EVERY,
+    pinning::{Pinning, SharedJob},
+    watchdog::WATCHDOG_INTERVAL,
     worker_loop,
 };
 use crate::{
@@ -58,7 +58,7 @@ impl UnwindSafe for Shared {}
 impl RefUnwindSafe for Shared {}
 
 impl Shared {
-    pub(crate) fn new(settings: Builder, workers: usize, offer: Offer) -> Arc<Self> {
+    pub(crate) fn new(settings: Builder, workers: usize, shared_job: SharedJob) -> Arc<Self> {
         let Builder {
             name,
             wait,
@@ -73,7 +73,7 @@ impl Shared {
         let poller: Arc<dyn Poller> = driver.clone();
         let threadless = seed.is_some() || !HAS_THREADS;
         let slots = WorkerSlots::new(name, workers, threadless, stack_size, poller);
-        driver.set_rouse(PollerWaker::waker(&slots));
+        driver.set_wake(PollerWaker::waker(&slots));
         let shared = Arc::new(Self {
             wait,
             balance,
@@ -82,12 +82,12 @@ impl Shared {
             timers: Table::new(move |_| Arc::new(Timers::new(clock.clone()))),
             driver,
             resizing: Mutex::new(()),
-            pinning: offer.pinning,
+            pinning: shared_job.pinning,
             window: Mutex::default(),
             #[cfg(feature = "tasks")]
             absent: Default::default(),
             sessions: AtomicUsize::new(0),
-            pus: offer.pus,
+            pus: shared_job.pus,
             slots,
         });
         let work: Weak<dyn Work> = Arc::<Self>::downgrade(&shared);
@@ -102,7 +102,7 @@ impl Shared {
         let before = self.slots.resize(workers);
         self.driver.set_alone(workers == 1);
         self.loops.forget_threads();
-        self.slots.rouse(before);
+        self.slots.wake_all(before);
         Ok(())
     }
 
@@ -188,7 +188,7 @@ impl Shared {
             #[cfg(feature = "tasks")]
             super::block_on::serve_callers(self);
         };
-        if !slots.life.wait_for_others(WATCH_EVERY, until, look) {
+        if !slots.life.wait_for_others(WATCHDOG_INTERVAL, until, look) {
             return false;
         }
         for thread in slots.made().filter_map(|slot| slot.thread.take()) {
@@ -215,7 +215,7 @@ impl Work for Shared {
     }
 
     fn is_ready(&self) -> bool {
-        self.tasks.any_outside() || self.loops.offers.left() > 0
+        self.tasks.any_outside() || self.loops.shared_jobs.left() > 0
     }
 
     fn hides(&self, slot: usize) -> bool {

@@ -106,7 +106,7 @@ impl Spin {
     /// What the worker slept for is over: was it a loop?
     fn called(&mut self, shared: &Shared, slot: &WorkerSlot, asleep: bool) {
         if shared.wait == Wait::Adaptive && shared.loops.has_part(slot) {
-            self.rhythm.called(shared.loops.line.woken_ns(), asleep);
+            self.rhythm.called(shared.loops.mailbox.woken_ns(), asleep);
             self.woken_for_loop |= asleep;
         }
     }
@@ -135,14 +135,14 @@ impl Spin {
 
 /// The longest spin of `Adaptive`.
 fn full_ns(shared: &Shared) -> u64 {
-    (2 * shared.loops.line.wake_ns()).clamp(SPIN_MIN_NS, SPIN_MAX_NS)
+    (2 * shared.loops.mailbox.wake_ns()).clamp(SPIN_MIN_NS, SPIN_MAX_NS)
 }
 
 /// Spins for at most `limit()` ns; tells how that ended, and how long it took (short spins count
 /// as none: they are over before the clock is read).
 fn spin(shared: &Shared, slot: &WorkerSlot, limit: impl Fn() -> u64) -> (Spun, u64) {
     let (mut begin, mut last) = (0, 0);
-    let (line, share) = (&shared.loops.line, shared.loops.shares.at(slot.index));
+    let (line, share) = (&shared.loops.mailbox, shared.loops.shares.at(slot.index));
     loop {
         // Reading the clock costs some 20 ns, and so does a pause: look many times between.
         for look in 0..LOOKS {

@@ -86,19 +86,19 @@ impl<'a> Pace<'a> {
         self.busy = true;
     }
 
-    /// Returns when there may be something to do, or after `watch`; with the sockets that were
+    /// Returns when there may be something to do, or after `watchdog`; with the sockets that were
     /// found ready, if it was one that ended the wait. These are a reaction.
     ///
     /// A worker that watches only looks after others, so it does not spin.
-    pub(crate) fn wait(&mut self, watch: Option<Duration>) -> Found {
+    pub(crate) fn wait(&mut self, watchdog: Option<Duration>) -> Found {
         let (shared, spans) = (self.shared, &self.slot.spans);
         let traced = shared.slots.tracing.begin();
-        let came = watch.is_none() && self.spin.spin(shared, self.slot);
+        let came = watchdog.is_none() && self.spin.spin(shared, self.slot);
         spans.note(Doing::Spinning, traced);
         if came {
             return Found::default();
         }
-        let call = self.shared.loops.line.mark_sleeper();
+        let call = self.shared.loops.mailbox.mark_sleeper();
         if self.shared.loops.shares.at(self.slot.index).is_unseen(call) {
             return Found::default();
         }
@@ -109,7 +109,7 @@ impl<'a> Pace<'a> {
                 self.slot.parker.rest(self.until(self.line)),
             )
         } else {
-            self.sleep(watch)
+            self.sleep(watchdog)
         };
         spans.note(Doing::Parked, shared.slots.tracing.begin().map(|_| begin));
         let parked = now_ns() - begin;
@@ -126,7 +126,7 @@ impl<'a> Pace<'a> {
 
     /// Sleeps until the next timer, a socket or a waker; in the poller if there are sockets and
     /// nobody is in there. Says whether it was a waker.
-    fn sleep(&self, watch: Option<Duration>) -> (Found, bool) {
+    fn sleep(&self, watchdog: Option<Duration>) -> (Found, bool) {
         let deadline = self.timers.sleep_until();
         let timeout = deadline.and_then(|deadline| self.until(self.line_at(deadline)));
         let alarm = self
@@ -135,7 +135,7 @@ impl<'a> Pace<'a> {
             .map(|alarm| Duration::from_nanos(alarm.saturating_sub(now_ns())));
         // One that has passed was heard: it ended the last sleep.
         let alarm = alarm.filter(|left| !left.is_zero());
-        let timeout = [timeout, watch, alarm].into_iter().flatten().min();
+        let timeout = [timeout, watchdog, alarm].into_iter().flatten().min();
         let driver = &self.shared.driver;
         if !driver.is_empty() {
             // None: another is in there, and this one has not slept.

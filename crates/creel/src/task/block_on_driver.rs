@@ -8,7 +8,7 @@ use super::local::{self, LocalContext};
 use super::seeded::{self, Seeded};
 use super::tasks::Tasks;
 use crate::worker::current;
-use crate::worker::idle::Loan;
+use crate::worker::idle::Lease;
 use crate::worker::slots::When;
 use std::cell::Cell;
 
@@ -19,9 +19,9 @@ const LAST_RUN: usize = 128;
 pub(crate) struct BlockOnDriver<'a> {
     tasks: &'a Tasks,
     /// The worker that it has borrowed, and the local scheduler.
-    at: Cell<Option<(Loan, usize)>>,
-    /// How many had been relieved when it last looked whether it was.
-    reliefs: Cell<u64>,
+    at: Cell<Option<(Lease, usize)>>,
+    /// How many had been revoked when it last looked whether it was.
+    revocations: Cell<u64>,
     /// The thread is in the first poll of its future, and has not tried to borrow a worker.
     first: Cell<bool>,
 }
@@ -31,7 +31,7 @@ impl<'a> BlockOnDriver<'a> {
         Self {
             tasks,
             at: Cell::new(None),
-            reliefs: Cell::new(0),
+            revocations: Cell::new(0),
             first: Cell::new(false),
         }
     }
@@ -57,11 +57,11 @@ impl<'a> BlockOnDriver<'a> {
         if self.at.get().is_some() || current::may_be_waited_for() || !local::may_attach() {
             return;
         }
-        let Some(loan) = self.tasks.slots.idle.lend() else {
+        let Some(lease) = self.tasks.slots.idle.lease() else {
             return;
         };
         let block_on_scheduler = self.tasks.block_on_schedulers.take();
-        self.at.set(Some((loan, block_on_scheduler)));
+        self.at.set(Some((lease, block_on_scheduler)));
         // SAFETY: the local scheduler has just been given to this thread, which holds no other.
         unsafe {
             self.tasks
@@ -75,7 +75,7 @@ impl<'a> BlockOnDriver<'a> {
         self.at.get().and_then(|_| local::current_in(self.tasks))
     }
 
-    /// The future is about to be polled: counts it, for the watch.
+    /// The future is about to be polled: counts it, for the watchdog.
     pub(crate) fn count_poll(&self) {
         if let Some(context) = self.context() {
             context.scheduler.others.add(1);
@@ -88,16 +88,16 @@ impl<'a> BlockOnDriver<'a> {
         if let Some(seeded) = &self.tasks.seeded {
             return self.draw(seeded, enough);
         }
-        while let Some(context) = self.held_unless_relieved() {
+        while let Some(context) = self.context_unless_revoked() {
             while context.step(false) {
                 if enough() {
                     return true;
                 }
-                if self.may_be_relieved() {
+                if self.may_be_revoked() {
                     break;
                 }
             }
-            if !self.may_be_relieved() {
+            if !self.may_be_revoked() {
                 break;
             }
         }
@@ -119,17 +119,17 @@ impl<'a> BlockOnDriver<'a> {
         enough()
     }
 
-    /// Somebody has been relieved since this last looked whether it was.
+    /// Somebody has been revoked since this last looked whether it was.
     #[inline]
-    fn may_be_relieved(&self) -> bool {
-        self.tasks.slots.idle.reliefs() != self.reliefs.get()
+    fn may_be_revoked(&self) -> bool {
+        self.tasks.slots.idle.revocations() != self.revocations.get()
     }
 
-    fn held_unless_relieved(&self) -> Option<LocalContext<'a>> {
-        if self.may_be_relieved() {
-            self.reliefs.set(self.tasks.slots.idle.reliefs());
-            let (loan, _) = self.at.get()?;
-            if !self.tasks.slots.idle.is_lent(loan) {
+    fn context_unless_revoked(&self) -> Option<LocalContext<'a>> {
+        if self.may_be_revoked() {
+            self.revocations.set(self.tasks.slots.idle.revocations());
+            let (lease, _) = self.at.get()?;
+            if !self.tasks.slots.idle.is_leased(lease) {
                 self.detach_thread();
             }
         }
@@ -155,19 +155,21 @@ impl<'a> BlockOnDriver<'a> {
         let Some(context) = self.context() else {
             return;
         };
-        let Some((loan, block_on_scheduler)) = self.at.get() else {
+        let Some((lease, block_on_scheduler)) = self.at.get() else {
             return;
         };
         context.clear();
         context.end_search();
         context.detach_thread();
         self.at.set(None);
-        self.tasks.block_on_schedulers.give_back(block_on_scheduler);
-        self.tasks.slots.idle.give_back(loan);
+        self.tasks
+            .block_on_schedulers
+            .return_lease(block_on_scheduler);
+        self.tasks.slots.idle.return_lease(lease);
         // A push outside that saw nobody idle before is seen here. Who cannot start a thread now
         // leaves it to the next who tries.
         if self.tasks.outside.len() > 0 {
-            let _ = self.tasks.slots.call(0, When::Now);
+            let _ = self.tasks.slots.notify_one(0, When::Now);
         }
     }
 }

@@ -43,7 +43,7 @@ impl Tasks {
     pub(crate) fn turn(&self, _: &WorkerSlot, mut search: Option<Search>, rescues: bool) -> bool {
         self.slots.end_search_of(&mut search);
         if rescues {
-            self.slots.see_to_a_watch();
+            self.slots.ensure_watchdog();
         }
         false
     }

@@ -6,7 +6,7 @@ use super::state::Then;
 use super::steal::Progress;
 use super::tasks::Tasks;
 use crate::sync::{lock, thread};
-use crate::worker::idle::Called;
+use crate::worker::idle::Notification;
 
 /// Tasks that are run behind workers before the caller looks whether one is back, at most.
 const STEPS: usize = 256;
@@ -15,7 +15,7 @@ const STEPS: usize = 256;
 #[derive(Default)]
 pub(crate) struct Behind {
     progress: Progress,
-    called: Option<Called>,
+    notified: Option<Notification>,
 }
 
 impl Tasks {
@@ -43,16 +43,16 @@ impl Tasks {
     /// behind workers that have not come further than `last`, and renews that. Returns whether there
     /// was one. `cancel`: the pool ends, and they are cancelled instead.
     pub(crate) fn run_behind(&self, last: &mut Behind, cancel: bool) -> bool {
-        let (mut now, called) = (Progress::default(), self.slots.idle.called());
+        let (mut now, notified) = (Progress::default(), self.slots.idle.notified());
         now.take(self);
-        if let Some(called) = called.filter(|called| last.called == Some(*called)) {
+        if let Some(notified) = notified.filter(|notified| last.notified == Some(*notified)) {
             // It has not come, as nobody else would find out: somebody must be able to search.
-            self.slots.give_up(called);
+            self.slots.give_up(notified);
         }
         let stuck = now.mark_stuck(&last.progress, self);
         *last = Behind {
             progress: now,
-            called,
+            notified,
         };
         if !stuck && self.outside.len() == 0 || !local::may_attach() {
             return false;
@@ -72,7 +72,7 @@ impl Tasks {
             context.end_search();
             context.detach_thread();
         }
-        self.block_on_schedulers.give_back(block_on_scheduler);
+        self.block_on_schedulers.return_lease(block_on_scheduler);
         found
     }
 

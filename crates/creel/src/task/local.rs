@@ -36,7 +36,7 @@ pub(crate) struct LocalScheduler {
     pub(super) own: CachePadded<UnsafeCell<Own>>,
     /// A guess of what a poll here takes, ns. Advice only.
     pub(super) poll_ns: AtomicU32,
-    /// The poll count at which the watch found the holder stuck. Advice only.
+    /// The poll count at which the watchdog found the holder stuck. Advice only.
     stuck_at: AtomicU64,
     /// A `block_on` caller's: somebody holds it. Stored by who does; advice.
     context: AtomicBool,
@@ -280,12 +280,12 @@ impl LocalScheduler {
         self.counters.polls.get() + self.others.get() + bound
     }
 
-    /// The watch has seen no progress beyond this.
+    /// The watchdog has seen no progress beyond this.
     pub(super) fn mark_stuck(&self, progress: u64) {
         self.stuck_at.store(progress, Ordering::Relaxed);
     }
 
-    /// Whether the holder is still where the watch found it stuck.
+    /// Whether the holder is still where the watchdog found it stuck.
     pub(super) fn is_stuck(&self) -> bool {
         self.stuck_at.load(Ordering::Relaxed) == self.progress()
     }

@@ -34,7 +34,7 @@ impl<'a> LocalContext<'a> {
         }
         // SAFETY: this thread holds the local scheduler and has found the slot empty; the wake claimed it.
         unsafe { self.scheduler.lifo.put(task) };
-        self.see_to_a_watch();
+        self.ensure_watchdog();
         true
     }
 
@@ -44,7 +44,7 @@ impl<'a> LocalContext<'a> {
             task.state().claim_queued();
             // SAFETY: this thread holds the local scheduler and has found the slot empty.
             unsafe { self.scheduler.lifo.put(task) };
-            self.see_to_a_watch();
+            self.ensure_watchdog();
         } else {
             task.state().to_hinted();
             self.push_back(task);
@@ -56,13 +56,13 @@ impl<'a> LocalContext<'a> {
     pub(super) fn push_back(self, task: Task) {
         // SAFETY: this thread holds the local scheduler.
         unsafe { self.scheduler.hints.push(task) };
-        self.see_to_a_watch();
+        self.ensure_watchdog();
     }
 
     /// Somebody idle looks every millisecond whether this thread is stuck in a poll.
     #[inline]
-    fn see_to_a_watch(self) {
-        self.tasks.slots.see_to_a_watch();
+    fn ensure_watchdog(self) {
+        self.tasks.slots.ensure_watchdog();
     }
 
     /// Makes a task in this local scheduler's heap.
@@ -204,7 +204,7 @@ impl<'a> LocalContext<'a> {
         if stolen.is_some() {
             self.scheduler.counters.steals.add(1);
             // What was copied here lies behind it.
-            self.see_to_a_watch();
+            self.ensure_watchdog();
         }
         if let Some(search) = begun {
             self.tasks.slots.end_search(search);
@@ -254,7 +254,7 @@ impl<'a> LocalContext<'a> {
             .store(guess.min(u32::MAX.into()) as u32, Ordering::Relaxed);
         let queued = self.scheduler.hints.len() > 0 || self.tasks.outside.len() > 0;
         if queued && guess >= steal::POLL_NS_WORTH_A_STEAL.into() {
-            steal::call_help(self.tasks, now);
+            steal::notify_helper(self.tasks, now);
         }
         outside
     }

@@ -310,7 +310,7 @@ fn the_slot_gives_each_task_to_its_holder_or_to_the_thief() {
     });
 }
 
-/// The watch may send a second thief while the first is still there.
+/// The watchdog may send a second thief while the first is still there.
 #[test]
 fn the_slot_gives_a_task_to_its_holder_or_to_one_of_several_thieves() {
     bounded(|| {

@@ -330,7 +330,7 @@ impl Heap {
         if mine != Some(heap) {
             // SAFETY: validity: the block came from that heap, which lives while the block is out.
             // Aliasing: it is not used again, says the caller, but for its state word.
-            unsafe { Self::give_back(heap, block) };
+            unsafe { Self::return_lease(heap, block) };
             return;
         }
         // SAFETY: a heap lives while one of its blocks is out.
@@ -351,7 +351,7 @@ impl Heap {
     /// # Safety
     ///
     /// As for [`free`](Self::free), with the block's heap; it is not used again by the caller.
-    unsafe fn give_back(heap: NonNull<Heap>, block: NonNull<Block>) {
+    unsafe fn return_lease(heap: NonNull<Heap>, block: NonNull<Block>) {
         // Not a reference to the heap: once the block is back, others may free it.
         // SAFETY: a heap lives while one of its blocks is out.
         let returns = unsafe { &(*heap.as_ptr()).returns };

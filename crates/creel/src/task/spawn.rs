@@ -89,7 +89,7 @@ impl Tasks {
         if let Some(context) = local::current_in(self).or_else(|| context::attach(self)) {
             return spawn_here(context, future);
         }
-        self.spawn_outside(future, || self.slots.call(0, When::Now))
+        self.spawn_outside(future, || self.slots.notify_one(0, When::Now))
     }
 
     /// The same for one that this worker's worker shall begin, if it has nothing to do: it is woken in
@@ -99,12 +99,12 @@ impl Tasks {
             let slot = self.slots.at(index);
             let comes = slot.is_idle() && slot.thread.is_running();
             if !comes || !self.slots.idle.may_run_tasks(index) {
-                return self.slots.call(0, When::Now);
+                return self.slots.notify_one(0, When::Now);
             }
             // It looks at what came from outside before it sleeps again. If it has found something
-            // else to do meanwhile, the watch finds this.
+            // else to do meanwhile, the watchdog finds this.
             slot.notify();
-            self.slots.see_to_a_watch();
+            self.slots.ensure_watchdog();
             Ok(())
         })
     }

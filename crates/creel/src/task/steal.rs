@@ -1,11 +1,11 @@
 //! What lies at another's local scheduler: when it is worth taking, and by whom.
 //!
 //! - A worker with a queue and polls long enough to be worth a steal has one of the idle called,
-//!   at most one every [`CALL_EVERY`] in the whole pool.
+//!   at most one every [`NOTIFY_INTERVAL`] in the whole pool.
 //! - Nobody is called for a LIFO slot, nor for tiny polls: moving a task of some 50 ns to another
 //!   core costs more than running it.
-//! - Whose holder does not get on, is taken from whatever its polls took: that is the watch's
-//!   finding (`pool/watch.rs`).
+//! - Whose holder does not get on, is taken from whatever its polls took: that is the watchdog's
+//!   finding (`pool/watchdog.rs`).
 
 use super::cell::Task;
 use super::local::LocalScheduler;
@@ -18,16 +18,16 @@ use std::time::Duration;
 /// Tasks whose polls are shorter are not stolen: the move would cost more.
 pub(super) const POLL_NS_WORTH_A_STEAL: u32 = 700;
 /// The shortest time between two calls for the sake of a queue.
-const CALL_EVERY: Duration = Duration::from_micros(100);
+const NOTIFY_INTERVAL: Duration = Duration::from_micros(100);
 
 /// When somebody was last called for a queue's sake.
-pub(super) struct Calls {
+pub(super) struct NotifyLimiter {
     start: Instant,
     /// Nanoseconds since `start`. Advice.
     last_ns: AtomicU64,
 }
 
-impl Calls {
+impl NotifyLimiter {
     pub(super) fn new() -> Self {
         Self {
             start: Instant::now(),
@@ -36,10 +36,10 @@ impl Calls {
     }
 
     /// Whether somebody may be called now.
-    fn may_call(&self, now: Instant) -> bool {
+    fn may_notify(&self, now: Instant) -> bool {
         let now = now.duration_since(self.start).as_nanos() as u64;
         let last = self.last_ns.load(Ordering::Relaxed);
-        let due = now.saturating_sub(last) >= CALL_EVERY.as_nanos() as u64;
+        let due = now.saturating_sub(last) >= NOTIFY_INTERVAL.as_nanos() as u64;
         due && self
             .last_ns
             .compare_exchange(last, now, Ordering::Relaxed, Ordering::Relaxed)
@@ -48,12 +48,12 @@ impl Calls {
 }
 
 /// Has one of the idle called for the sake of a queue, if the last was not called just now.
-pub(super) fn call_help(tasks: &Tasks, now: Instant) {
+pub(super) fn notify_helper(tasks: &Tasks, now: Instant) {
     let idle = &tasks.slots.idle;
     // Advice: `call` decides again, and the next look comes soon.
-    if idle.any_listed() && !idle.is_searching() && tasks.calls.may_call(now) {
+    if idle.any_listed() && !idle.is_searching() && tasks.notify_limiter.may_notify(now) {
         // Who cannot start a thread now leaves it to the next look.
-        let _ = tasks.slots.call(0, When::Now);
+        let _ = tasks.slots.notify_one(0, When::Now);
     }
 }
 

@@ -5,7 +5,7 @@ use super::inject::Inject;
 use super::local::{Counters, LocalScheduler};
 use super::seeded::Seeded;
 use super::slab::Heap;
-use super::steal::Calls;
+use super::steal::NotifyLimiter;
 use crate::sync::{AtomicU64, AtomicUsize, Mutex, Ordering, barrier, lock};
 use crate::worker::slots::WorkerSlots;
 use crate::worker::stats::TaskStats;
@@ -22,7 +22,7 @@ pub(crate) struct Tasks {
     pub(super) schedulers: Table<LocalScheduler>,
     /// Stealable tasks that became scheduled on a thread without a local scheduler.
     pub(super) outside: Inject,
-    pub(super) calls: Calls,
+    pub(super) notify_limiter: NotifyLimiter,
     /// In the deterministic mode.
     pub(crate) seeded: Option<Seeded>,
     /// The schedulers of those who stand in for workers.
@@ -53,7 +53,7 @@ impl Tasks {
             slots,
             schedulers: Table::new(|_| LocalScheduler::new()),
             outside: Inject::new(),
-            calls: Calls::new(),
+            notify_limiter: NotifyLimiter::new(),
             seeded: seed.map(Seeded::new),
             block_on_schedulers: BlockOnSchedulers::new(),
             outside_heap: Mutex::new(OutsideHeap::default()),
@@ -158,7 +158,7 @@ impl BlockOnSchedulers {
     }
 
     /// Gives one back, which is empty.
-    pub(super) fn give_back(&self, index: usize) {
+    pub(super) fn return_lease(&self, index: usize) {
         lock(&self.free).push(index);
     }
 }

@@ -63,7 +63,7 @@ impl Tasks {
             }
             self.outside.push(task);
             // Who wakes has nobody to tell that no thread can be had: the next call tries again.
-            let _ = self.slots.call(0, When::Later);
+            let _ = self.slots.notify_one(0, When::Later);
             return;
         };
         let slot = usize::from(slot);
@@ -74,7 +74,7 @@ impl Tasks {
 
     /// Runs some tasks on the thread that serves this worker. Says whether there may be more.
     ///
-    /// `search`: it was called, and the search is its own. `rescues`: as the watch, it has found
+    /// `search`: it was called, and the search is its own. `rescues`: as the watchdog, it has found
     /// tasks whose holders do not get on.
     pub(crate) fn turn(
         &self,
@@ -98,8 +98,8 @@ impl Tasks {
             context.begin_search(search);
         }
         if rescues {
-            // There may be more that does not get on, and this one is not the watch any more.
-            self.slots.see_to_a_watch();
+            // There may be more that does not get on, and this one is not the watchdog any more.
+            self.slots.ensure_watchdog();
         }
         if slot.index >= self.slots.workers() && !closing {
             self.clear_scheduler(slot);
@@ -109,7 +109,7 @@ impl Tasks {
             if !context.step(closing) {
                 return bound;
             }
-            if slot.urgent.any() {
+            if slot.inbox.any() {
                 break;
             }
         }
@@ -167,7 +167,7 @@ impl Tasks {
         due.as_slice().iter().take(AHEAD).for_each(fetch);
         while let Some(waker) = due.next() {
             due.as_slice().get(AHEAD - 1).into_iter().for_each(fetch);
-            if slot.urgent.any() {
+            if slot.inbox.any() {
                 waker.wake_quietly();
             } else {
                 context.run_woken(waker);
@@ -240,7 +240,7 @@ impl Tasks {
             context.detach_thread();
         }
         self.slots.enter_idle(slot);
-        self.slots.call_if_work();
+        self.slots.notify_if_work();
     }
 
     /// Whether the thread of a worker that is no longer wanted may end: nothing bound to it is left.
@@ -261,7 +261,7 @@ impl Tasks {
         false
     }
 
-    /// What the watch does for tasks, which have come so far between two looks. Says whether this
+    /// What the watchdog does for tasks, which have come so far between two looks. Says whether this
     /// worker shall search, or take from outside.
     ///
     /// One whose worker is lent takes the worker back from a borrower who is stuck.
@@ -270,13 +270,13 @@ impl Tasks {
         if !found || self.slots.idle.may_run_tasks(slot.index) {
             return found;
         }
-        let relieves = now.has_stuck_block_on(before, self);
-        if relieves {
-            // The worker's borrower may be another by now, or none. One who is relieved for nothing
+        let revokes = now.has_stuck_block_on(before, self);
+        if revokes {
+            // The worker's borrower may be another by now, or none. One who is revoked for nothing
             // only stands up, and leaves what lies at its local scheduler to the others.
-            self.slots.idle.relieve(slot.index);
+            self.slots.idle.revoke(slot.index);
         }
-        relieves
+        revokes
     }
 
     /// Fires the due timers of another worker, whose thread does not get on. Says whether there were

@@ -39,7 +39,7 @@ pub(crate) mod timers {
             &self.0
         }
 
-        pub(crate) fn set_rouse(&self, _: impl FnOnce() -> Waker) {}
+        pub(crate) fn set_wake(&self, _: impl FnOnce() -> Waker) {}
 
         pub(crate) fn is_used(&self) -> bool {
             false

@@ -7,13 +7,14 @@
 pub(crate) mod budget;
 pub(crate) mod current;
 pub(crate) mod idle;
+pub(crate) mod inbox;
 pub(crate) mod knobs;
-pub(crate) mod lend;
 pub(crate) mod life;
 #[cfg(all(test, loom))]
 mod model;
 pub(crate) mod panics;
 pub(crate) mod parker;
+pub(crate) mod scoped_job;
 #[allow(clippy::module_inception)]
 pub(crate) mod slot;
 pub(crate) mod slots;
@@ -22,7 +23,6 @@ pub(crate) mod steal_order;
 pub(crate) mod stored_waker;
 pub(crate) mod table;
 pub(crate) mod trace;
-pub(crate) mod urgent;
 pub(crate) mod waiter;
 pub(crate) mod wakers;
 pub(crate) mod woken;

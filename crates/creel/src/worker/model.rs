@@ -1,4 +1,4 @@
-//! Models of the call for loom: who publishes, workers who fall idle, and a watch that takes a call
+//! Models of the call for loom: who publishes, workers who fall idle, and a watchdog that takes a call
 //! back, in every interleaving up to a bound on preemptions. `RUSTFLAGS="--cfg loom" cargo test --release -p creel --lib slot`.
 //!
 //! A call that is lost is a publisher that waits for ever, which loom reports.
@@ -65,7 +65,9 @@ impl Pieces {
 
     fn publish(&self) {
         self.left.fetch_add(1, Ordering::SeqCst);
-        self.slots.call(0, When::Now).expect("threads can be had");
+        self.slots
+            .notify_one(0, When::Now)
+            .expect("threads can be had");
     }
 
     fn take(&self) -> bool {
@@ -107,7 +109,7 @@ impl Work for Pieces {
         let (slots, slot) = (&self.slots, self.slots.at(index));
         loop {
             slot.parker.begin_turn();
-            if slot.take_called() {
+            if slot.take_notified() {
                 // One piece, as a task: others are for the next.
                 slots.leave_idle_for_long(slot);
             }
@@ -199,16 +201,16 @@ impl Counted {
 
     fn call(&self) {
         if let Some(search) = self.idle.begin_search()
-            && let Err(search) = self.idle.call(0, search)
+            && let Err(search) = self.idle.notify_one(0, search)
         {
             self.search(search);
         }
     }
 
-    /// What the watch does with a call that it has seen twice.
+    /// What the watchdog does with a call that it has seen twice.
     fn give_up(&self) {
-        if let Some(called) = self.idle.called()
-            && let Some(search) = self.idle.give_up(called)
+        if let Some(notified) = self.idle.notified()
+            && let Some(search) = self.idle.give_up(notified)
         {
             self.search(search);
         }
@@ -224,7 +226,7 @@ impl Counted {
     }
 }
 
-/// The watch gives up a call while the called worker arrives, and while the next one is called.
+/// The watchdog gives up a call while the called worker arrives, and while the next one is called.
 #[test]
 fn a_call_that_is_given_up_leaves_one_search() {
     check(3, || {
@@ -244,7 +246,10 @@ fn a_call_that_is_given_up_leaves_one_search() {
         // The last call may not have been answered.
         counted.give_up();
         let search = counted.idle.begin_search().expect("nobody searches");
-        assert!(counted.idle.call(0, search).is_ok(), "the slot is listed");
+        assert!(
+            counted.idle.notify_one(0, search).is_ok(),
+            "the slot is listed"
+        );
         assert!(!counted.idle.any_listed(), "it is listed once");
     });
 }

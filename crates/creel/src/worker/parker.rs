@@ -6,7 +6,7 @@
 //! | `NOTIFIED` | a waker | something came since the worker last began to look |
 //! | `PARKED` | the worker, from `RUNNING` only | it sleeps on this word (or is about to) |
 //! | `POLLING` | the worker, from `RUNNING` only | it sleeps elsewhere, where the [`Poller`] ends its sleep (or is about to) |
-//! | `RESTING` | the worker, from `RUNNING` only | it sleeps out a throttle's quantum on this word |
+//! | `SLEEPING_QUANTUM` | the worker, from `RUNNING` only | it sleeps out a throttle's quantum on this word |
 //! | `WAITING` | the worker, from `RUNNING` only | it sleeps on this word in the middle of somebody's code, which waits for others |
 //!
 //! Why no wake-up is lost: who brings work publishes it first and swaps `NOTIFIED` in after; the
@@ -14,7 +14,7 @@
 //! they have one order. If the waker's swap comes before the worker's, the worker's look sees the
 //! work. If it comes after, the worker's step from `RUNNING` to `PARKED` fails, or finds itself
 //! undone by a waker that saw `PARKED` and pays the one system call that wakes it. What waits
-//! for the quantum (`notify_later`) leaves `RESTING` as it is, by a read-modify-write, too: the
+//! for the quantum (`notify_later`) leaves `SLEEPING_QUANTUM` as it is, by a read-modify-write, too: the
 //! worker's swap at the quantum's end comes after it and sees the work.
 
 use crate::sync::{Ordering, WaitWord};
@@ -24,7 +24,7 @@ const RUNNING: u32 = 0;
 const NOTIFIED: u32 = 1;
 const PARKED: u32 = 2;
 const POLLING: u32 = 3;
-const RESTING: u32 = 4;
+const SLEEPING_QUANTUM: u32 = 4;
 const WAITING: u32 = 5;
 
 /// Where a worker may sleep but on its word.
@@ -43,7 +43,7 @@ pub(crate) struct Parker {
 
 /// What a notified thread was at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Was {
+pub(crate) enum PrevState {
     /// Asleep, with nothing to do.
     Asleep,
     /// Asleep in the middle of somebody's code.
@@ -52,12 +52,12 @@ pub(crate) enum Was {
     Awake,
 }
 
-impl Was {
+impl PrevState {
     fn of(state: u32) -> Self {
         match state {
-            PARKED | POLLING | RESTING => Was::Asleep,
-            WAITING => Was::Waiting,
-            _ => Was::Awake,
+            PARKED | POLLING | SLEEPING_QUANTUM => PrevState::Asleep,
+            WAITING => PrevState::Waiting,
+            _ => PrevState::Awake,
         }
     }
 }
@@ -72,37 +72,37 @@ impl Parker {
 
     /// Tells the worker that there is something new, wakes it if it sleeps, and says what it was
     /// at.
-    pub(crate) fn notify(&self) -> Was {
+    pub(crate) fn notify(&self) -> PrevState {
         self.wake_from(self.state.swap(NOTIFIED, Ordering::AcqRel))
     }
 
     /// The same for something that may wait for the end of a throttle's quantum.
-    pub(crate) fn notify_later(&self) -> Was {
+    pub(crate) fn notify_later(&self) -> PrevState {
         let told = |state| match state {
-            RESTING => Some(RESTING),
+            SLEEPING_QUANTUM => Some(SLEEPING_QUANTUM),
             _ => Some(NOTIFIED),
         };
         let before = self
             .state
             .fetch_update(Ordering::AcqRel, Ordering::Acquire, told);
         match before.unwrap_or_else(|state| state) {
-            RESTING => Was::Asleep,
+            SLEEPING_QUANTUM => PrevState::Asleep,
             state => self.wake_from(state),
         }
     }
 
-    fn wake_from(&self, state: u32) -> Was {
+    fn wake_from(&self, state: u32) -> PrevState {
         match state {
-            PARKED | RESTING | WAITING => self.state.wake_one(),
+            PARKED | SLEEPING_QUANTUM | WAITING => self.state.wake_one(),
             POLLING => self.poller.interrupt(),
             _ => {}
         }
-        Was::of(state)
+        PrevState::of(state)
     }
 
     /// Whether the thread sleeps with nothing to do; a moment ago.
     pub(crate) fn sleeps(&self) -> bool {
-        Was::of(self.state.load(Ordering::SeqCst)) == Was::Asleep
+        PrevState::of(self.state.load(Ordering::SeqCst)) == PrevState::Asleep
     }
 
     /// Begins a turn: from here on, what a waker brings is either seen by this turn or keeps
@@ -126,7 +126,9 @@ impl Parker {
 
     /// The same, in which only [`notify`](Self::notify) counts as a waker.
     pub(crate) fn rest(&self, timeout: Option<Duration>) -> bool {
-        self.sleep_as(RESTING, || self.state.wait(RESTING, timeout))
+        self.sleep_as(SLEEPING_QUANTUM, || {
+            self.state.wait(SLEEPING_QUANTUM, timeout)
+        })
     }
 
     /// The same as `park`, in the middle of somebody's code.

@@ -1,11 +1,11 @@
 //! A worker: one worker's place in the pool.
 
 use super::{
+    inbox::Inbox,
     life::WorkerThread,
-    parker::{Parker, Poller, Was},
+    parker::{Parker, Poller, PrevState},
     stats::{Counters, WorkerStats},
     trace::Spans,
-    urgent::Urgent,
 };
 use crate::sync::{AtomicBool, Mutex, Ordering, lock, loom_fence};
 use crossbeam_utils::CachePadded;
@@ -15,10 +15,10 @@ use std::sync::Arc;
 pub(crate) struct WorkerSlot {
     pub(crate) index: usize,
     pub(crate) parker: CachePadded<Parker>,
-    pub(crate) urgent: Urgent,
+    pub(crate) inbox: Inbox,
     pub(crate) thread: WorkerThread,
     /// It has been called: `Idle::call`, and told. Stored before it is notified.
-    called: AtomicBool,
+    notified: AtomicBool,
     /// It is idle by `Idle`'s book. Its own thread's. `SeqCst`: a worker stores that it leaves
     /// idleness before it looks for a loop that has been called; a loop's caller looks here after it
     /// has published the loop. So one of the two sees the other.
@@ -37,9 +37,9 @@ impl WorkerSlot {
         Self {
             index,
             parker: CachePadded::new(Parker::new(poller)),
-            urgent: Urgent::default(),
+            inbox: Inbox::default(),
             thread: WorkerThread::default(),
-            called: AtomicBool::new(false),
+            notified: AtomicBool::new(false),
             idle: AtomicBool::new(true),
             looping: AtomicBool::new(false),
             counters: CachePadded::new(Counters::default()),
@@ -60,7 +60,7 @@ impl WorkerSlot {
 
     /// Tells the worker that there is something new, wakes it if it sleeps, and says what it was
     /// at.
-    pub(crate) fn notify(&self) -> Was {
+    pub(crate) fn notify(&self) -> PrevState {
         self.parker.notify()
     }
 
@@ -70,18 +70,18 @@ impl WorkerSlot {
     }
 
     /// Tells the worker that it has been called. The caller notifies it after.
-    pub(crate) fn set_called(&self) {
-        self.called.store(true, Ordering::SeqCst);
+    pub(crate) fn set_notified(&self) {
+        self.notified.store(true, Ordering::SeqCst);
     }
 
     /// Whether it has been called and has not noticed: then its thread may not end.
-    pub(crate) fn is_called(&self) -> bool {
-        self.called.load(Ordering::SeqCst)
+    pub(crate) fn is_notified(&self) -> bool {
+        self.notified.load(Ordering::SeqCst)
     }
 
     /// Whether it has been called since this was last asked.
-    pub(crate) fn take_called(&self) -> bool {
-        self.called.load(Ordering::Relaxed) && self.called.swap(false, Ordering::Acquire)
+    pub(crate) fn take_notified(&self) -> bool {
+        self.notified.load(Ordering::Relaxed) && self.notified.swap(false, Ordering::Acquire)
     }
 
     /// Whether it is idle by the book, as its own thread last wrote there.
@@ -107,17 +107,17 @@ impl WorkerSlot {
     }
 
     /// Runs the oldest urgent job; says whether there was one. Called by the worker's thread.
-    pub(crate) fn run_urgent(&self) -> bool {
-        self.urgent.take().map(|job| self.run(job)).is_some()
+    pub(crate) fn run_inbox(&self) -> bool {
+        self.inbox.take().map(|job| self.run(job)).is_some()
     }
 
     /// The same, of those that a worker waits for.
     pub(crate) fn run_nested(&self) -> bool {
-        self.urgent.take_nested().map(|job| self.run(job)).is_some()
+        self.inbox.take_nested().map(|job| self.run(job)).is_some()
     }
 
-    fn run(&self, job: super::urgent::Job) {
-        self.counters.urgent.add(1);
+    fn run(&self, job: super::inbox::Job) {
+        self.counters.inbox.add(1);
         job();
     }
 

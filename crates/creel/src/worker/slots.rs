@@ -1,18 +1,18 @@
 //! The workers of a pool: what they know of each other, and how an idle one is called.
 //!
 //! The law of liveness (docs/design/pool.md) is kept here: [`WorkerSlots::call`] for what any worker may
-//! take, [`WorkerSlots::see_to_a_watch`] for what lies behind one that works. `idle.rs` has the book that
+//! take, [`WorkerSlots::ensure_watchdog`] for what lies behind one that works. `idle.rs` has the book that
 //! both go by.
 
 use super::{
     current,
-    idle::{Appointed, Called, Idle, Search},
+    idle::{Appointed, Idle, Notification, Search},
+    inbox::Job,
     life::Life,
-    parker::{Poller, Was},
+    parker::{Poller, PrevState},
     slot::WorkerSlot,
     table::Table,
     trace::Tracing,
-    urgent::Job,
 };
 use crate::sync::{AtomicUsize, Ordering, process_id, thread};
 use crossbeam_utils::CachePadded;
@@ -152,13 +152,13 @@ impl WorkerSlots {
     }
 
     /// Has all come that are or were in use, and calls for what waits for a worker.
-    pub(crate) fn rouse(&self, before: usize) {
+    pub(crate) fn wake_all(&self, before: usize) {
         // All, not only those that go: others may sit elsewhere now.
         (0..before).for_each(|index| {
             self.at(index).notify();
         });
-        self.see_to_a_watch();
-        self.call_if_work();
+        self.ensure_watchdog();
+        self.notify_if_work();
     }
 
     /// Whether the pool is being dropped.
@@ -240,9 +240,9 @@ impl WorkerSlots {
             job();
             return Ok(());
         }
-        let number = slot.urgent.push(job, current::may_be_waited_for());
+        let number = slot.inbox.push(job, current::may_be_waited_for());
         if let Err(error) = self.ensure_started(slot)
-            && let Some(job) = slot.urgent.take_back(number)
+            && let Some(job) = slot.inbox.take_back(number)
         {
             drop(job);
             return Err(error);
@@ -268,19 +268,19 @@ impl WorkerSlots {
     ///
     /// # Errors
     /// If the system refuses a thread and the pool has none.
-    pub(crate) fn call(&self, first: usize, when: When) -> io::Result<()> {
+    pub(crate) fn notify_one(&self, first: usize, when: When) -> io::Result<()> {
         // While the pool ends, its threads come by themselves and none is started.
         if self.is_closing() || self.threadless {
             return Ok(());
         }
         if !self.idle.any_listed() {
             // All work, but one who idles may have to run the tasks of one who is stood in for.
-            self.see_to_a_watch();
+            self.ensure_watchdog();
             return Ok(());
         }
         while let Some(search) = self.idle.begin_search() {
-            match self.idle.call(first, search) {
-                Ok(called) => return self.tell(called, first, when),
+            match self.idle.notify_one(first, search) {
+                Ok(notified) => return self.deliver(notified, first, when),
                 Err(search) => self.idle.end_search(search),
             }
             // Who published something meanwhile has called nobody, because of this search.
@@ -288,28 +288,28 @@ impl WorkerSlots {
                 break;
             }
         }
-        self.see_to_a_watch();
+        self.ensure_watchdog();
         Ok(())
     }
 
     /// Tells a worker that it has been called.
-    fn tell(&self, called: Called, first: usize, when: When) -> io::Result<()> {
-        let slot = self.at(called.slot);
-        slot.set_called();
+    fn deliver(&self, notified: Notification, first: usize, when: When) -> io::Result<()> {
+        let slot = self.at(notified.slot);
+        slot.set_notified();
         let Err(error) = self.ensure_started(slot) else {
             let was = match when {
                 When::Now => slot.notify(),
                 When::Later => slot.parker.notify_later(),
             };
-            if was != Was::Asleep {
+            if was != PrevState::Asleep {
                 // It spins, or is in a loop and will not come for a while.
-                self.see_to_a_watch();
+                self.ensure_watchdog();
             }
             return Ok(());
         };
-        slot.take_called();
-        // Unless the watch has given it up already, or another thread has started the worker's.
-        if let Some(search) = self.idle.give_up(called) {
+        slot.take_notified();
+        // Unless the watchdog has given it up already, or another thread has started the worker's.
+        if let Some(search) = self.idle.give_up(notified) {
             self.idle.end_search(search);
         }
         match self.running_idle(first) {
@@ -337,17 +337,17 @@ impl WorkerSlots {
     }
 
     /// The same as [`call`](Self::call) if there is work, by one who has none to answer for.
-    pub(crate) fn call_if_work(&self) {
+    pub(crate) fn notify_if_work(&self) {
         if self.is_ready() {
             // Who cannot start a thread now leaves it to the next who tries.
-            let _ = self.call(0, When::Now);
+            let _ = self.notify_one(0, When::Now);
         }
     }
 
     /// Sees to it that one of the idle watches, if somebody works.
     #[inline]
-    pub(crate) fn see_to_a_watch(&self) {
-        if self.idle.wants_a_watch() {
+    pub(crate) fn ensure_watchdog(&self) {
+        if self.idle.needs_watchdog() {
             self.appoint();
         }
     }
@@ -363,10 +363,10 @@ impl WorkerSlots {
                 Appointed::WorkerSlot(index) => {
                     let slot = self.at(index);
                     let started = self.start(slot);
-                    if started.is_ok() && slot.notify() == Was::Asleep {
+                    if started.is_ok() && slot.notify() == PrevState::Asleep {
                         return;
                     }
-                    // A thread that starts after the appointment finds that it is the watch before it
+                    // A thread that starts after the appointment finds that it is the watchdog before it
                     // does anything else. One that was awake may have looked before it, and be in
                     // a loop's share by now.
                     if matches!(started, Ok(true)) {
@@ -394,9 +394,9 @@ impl WorkerSlots {
         }
         slot.set_idle(false);
         let left = self.idle.leave(slot.index);
-        slot.take_called();
-        if left.watched || self.hides(slot) {
-            self.see_to_a_watch();
+        slot.take_notified();
+        if left.was_watchdog || self.hides(slot) {
+            self.ensure_watchdog();
         }
         left.search
     }
@@ -417,7 +417,7 @@ impl WorkerSlots {
             self.idle.end_search(search);
         }
         // It may be the only one that was woken for what it was about to take.
-        self.call_if_work();
+        self.notify_if_work();
         work.take_share(slot);
         None
     }
@@ -445,8 +445,8 @@ impl WorkerSlots {
 
     /// Ends the search of a call to a worker that does not come, as [`end_search`](Self::end_search)
     /// does.
-    pub(crate) fn give_up(&self, called: Called) {
-        let mut search = self.idle.give_up(called);
+    pub(crate) fn give_up(&self, notified: Notification) {
+        let mut search = self.idle.give_up(notified);
         self.end_search_of(&mut search);
     }
 
@@ -454,7 +454,7 @@ impl WorkerSlots {
     /// during the search has called nobody.
     pub(crate) fn end_search(&self, search: Search) {
         self.idle.end_search(search);
-        self.call_if_work();
+        self.notify_if_work();
     }
 
     /// The same if there is one.

@@ -10,7 +10,7 @@ use std::time::Duration;
 /// What one worker has done since it was pinned.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
-    pub(crate) urgent: Counter,
+    pub(crate) inbox: Counter,
     pub(crate) timers: Counter,
     pub(crate) events: Counter,
     pub(crate) parks: Counter,
@@ -103,7 +103,7 @@ pub struct WorkerStats {
     /// Whether the worker has a thread.
     pub started: bool,
     /// Urgent jobs run: `run_on`, `broadcast`.
-    pub urgent: u64,
+    pub inbox: u64,
     /// Timers fired.
     pub timers: u64,
     /// Times that a socket was found ready.
@@ -130,7 +130,7 @@ impl Counters {
         WorkerStats {
             cpus: CpuSet::new(),
             started,
-            urgent: self.urgent.get(),
+            inbox: self.inbox.get(),
             timers: self.timers.get(),
             events: self.events.get(),
             parks: self.parks.get(),

@@ -15,7 +15,7 @@ const SPAN_NS_MIN: u64 = 50;
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Doing {
     Loop,
-    Urgent,
+    Inbox,
     Spinning,
     Parked,
 }
@@ -24,7 +24,7 @@ impl Doing {
     pub(crate) fn name(self) -> &'static str {
         match self {
             Doing::Loop => "loop",
-            Doing::Urgent => "urgent job",
+            Doing::Inbox => "urgent job",
             Doing::Spinning => "spinning",
             Doing::Parked => "parked",
         }

@@ -33,7 +33,7 @@ impl Wake for WorkerWaker {
             }
             slot.notify();
             // It may be in somebody's code that it began when it had nothing to hide.
-            slots.see_to_a_watch();
+            slots.ensure_watchdog();
         }
     }
 }
@@ -57,7 +57,7 @@ impl Wake for PollerWaker {
             return;
         };
         // Workers that are awake look by themselves, or hide what they do not look at.
-        slots.see_to_a_watch();
+        slots.ensure_watchdog();
         let all = || (0..slots.workers()).map(|index| slots.at(index));
         let asleep = all().find(|slot| slot.thread.is_running() && slot.sleeps());
         let Some(slot) = asleep.or_else(|| all().find(|slot| !slot.thread.is_running())) else {

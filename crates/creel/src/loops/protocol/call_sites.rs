@@ -210,8 +210,8 @@ impl Site {
     /// Whether its caller just runs the call that begins now: it is known to be small, and need not
     /// be measured this time. If not, [`plan`](Self::plan) tells how.
     pub(in crate::loops) fn is_tiny(&mut self) -> bool {
-        let known = self.calls >= TIMED_AT_FIRST && !self.calls.is_multiple_of(TIMED_EVERY);
-        let tiny = known && self.total_ns < SPREAD_NS;
+        let cache = self.calls >= TIMED_AT_FIRST && !self.calls.is_multiple_of(TIMED_EVERY);
+        let tiny = cache && self.total_ns < SPREAD_NS;
         self.calls += u64::from(tiny);
         tiny
     }
@@ -257,10 +257,10 @@ impl Site {
     /// Who was woken comes late, so the others must be able to help: cut finely then.
     fn grain(&self, cold: bool) -> Grain {
         let share_ns = self.total_ns / self.costs.len() as u64;
-        let known = self.calls > 1;
-        if known && share_ns < 2 * CLAIM_NS {
+        let cache = self.calls > 1;
+        if cache && share_ns < 2 * CLAIM_NS {
             Grain::WHOLE
-        } else if known && !self.uneven && self.moves == 0 && !cold {
+        } else if cache && !self.uneven && self.moves == 0 && !cold {
             Grain(4)
         } else {
             let claim = (CLAIM_NS << 6) / share_ns.max(CLAIM_NS);
@@ -344,7 +344,7 @@ mod tests {
     }
 
     /// Sites of so many closures, each of which has been called often enough to be known.
-    fn known(sites: &mut Sites, closures: usize) {
+    fn cache(sites: &mut Sites, closures: usize) {
         for _ in 0..=TIMED_AT_FIRST {
             for code in 0..closures {
                 let (site, alone) = sites.find(key(code));
@@ -359,7 +359,7 @@ mod tests {
     /// loops they missed, of how many, and how often they were woken.
     fn calls(closures: usize, pause: u64, span: u64, awake: u64) -> (u64, u64, u64) {
         let mut sites = Sites::default();
-        known(&mut sites, closures);
+        cache(&mut sites, closures);
         let (mut now, mut loops, mut missed, mut wakes, mut awake_for) = (1 << 40, 0, 0, 0, 0);
         let end = now + span;
         while now < end {

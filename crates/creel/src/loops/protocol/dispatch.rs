@@ -45,7 +45,7 @@ use crossbeam_utils::CachePadded;
 use std::{mem::transmute, ops::Range, ptr};
 
 /// The pool's side of the loop protocol.
-pub(crate) struct Line {
+pub(crate) struct LoopMailbox {
     down: CachePadded<Down>,
     /// What was thrown in the loop under way.
     pub(in crate::loops) panic: FirstPanic,
@@ -89,7 +89,7 @@ unsafe impl Sync for Down {}
 unsafe impl Send for Down {}
 
 #[cfg(all(target_pointer_width = "64", not(any(loom, shuttle))))]
-const _: () = assert!(size_of::<Down>() == 64, "one line");
+const _: () = assert!(size_of::<Down>() == 64, "one mailbox");
 
 impl Down {
     fn new() -> Self {
@@ -166,7 +166,7 @@ const WAKER_NS_AT_FIRST: u64 = 3_000;
 const WAKE_NS_MIN: u64 = 1_000;
 const WAKE_NS_MAX: u64 = 50_000;
 
-impl Line {
+impl LoopMailbox {
     pub(crate) fn new() -> Self {
         Self {
             down: CachePadded::new(Down::new()),
@@ -324,10 +324,10 @@ impl<'a> Part<'a> {
     fn victims(&self) -> impl Iterator<Item = usize> {
         let (slots, who) = (self.call.workers(), self.slot.index);
         let near = self.slot.near();
-        let known = near.len();
-        let near = (0..known).map(move |at| near[at]);
+        let cache = near.len();
+        let near = (0..cache).map(move |at| near[at]);
         // Who is not known there: all, or those of a pool that has just grown.
-        let rest = by_index(slots, who).filter(move |other| *other > known || known == 0);
+        let rest = by_index(slots, who).filter(move |other| *other > cache || cache == 0);
         near.filter(move |other| *other < slots).chain(rest)
     }
 
@@ -356,13 +356,13 @@ impl<'a> Part<'a> {
 
     /// Runs blocks of share `home` that this thread has claimed.
     pub(in crate::loops) fn run(&self, home: usize, blocks: Range<u64>) {
-        let line = &self.loops.line;
+        let mailbox = &self.loops.mailbox;
         let queue = self.call.grain() == Grain::QUEUE;
         // SAFETY: this thread has claimed these blocks of `self.call`'s epoch and runs them
         // now. The claim read from what was written after that epoch's job, and the next job
         // is written after this loop, so what is read is this epoch's.
-        let units = unsafe { line.down.units(queue, home, blocks) };
-        if units.is_empty() || line.panic.thrown() {
+        let units = unsafe { mailbox.down.units(queue, home, blocks) };
+        if units.is_empty() || mailbox.panic.thrown() {
             return;
         }
         let (who, counters) = (self.slot.index, self.counters);
@@ -371,13 +371,13 @@ impl<'a> Part<'a> {
         // SAFETY: this thread has claimed these blocks and has not said that it is out: validity,
         // the body read is this epoch's and its borrows last; aliasing, the closure is `Sync` and
         // shared.
-        let run = || unsafe { line.down.run(units, who) };
-        if line.down.timed.load(Ordering::Relaxed) == 1 {
+        let run = || unsafe { mailbox.down.run(units, who) };
+        if mailbox.down.timed.load(Ordering::Relaxed) == 1 {
             let begin = now_ns();
-            line.panic.catch(run);
+            mailbox.panic.catch(run);
             self.share(home).add_cost(now_ns() - begin);
         } else {
-            line.panic.catch(run);
+            mailbox.panic.catch(run);
         }
     }
 }
@@ -386,13 +386,13 @@ impl Protocol {
     /// Whether there is a loop that this worker has not looked at; a moment ago.
     #[inline]
     pub(crate) fn has_part(&self, slot: &WorkerSlot) -> bool {
-        self.shares.at(slot.index).is_unseen(self.line.call())
+        self.shares.at(slot.index).is_unseen(self.mailbox.call())
     }
 
     /// A worker's source of work: takes part in the loop under way, if it has not yet. Says
     /// whether it did.
     pub(crate) fn take_part(&self, slot: &WorkerSlot) -> bool {
-        let call = self.line.call();
+        let call = self.mailbox.call();
         let (who, share) = (slot.index, self.shares.at(slot.index));
         let mine = who < call.workers() && who != call.caller();
         if !share.is_news(call) || !mine {
@@ -412,7 +412,7 @@ impl Protocol {
         }
         share.enter(call.epoch());
         if call.wakes() {
-            self.line.note_wake();
+            self.mailbox.note_wake();
         }
         let traced = self.slots.tracing.begin();
         let part = Part {
@@ -424,7 +424,7 @@ impl Protocol {
         part.work();
         slot.spans.note(Doing::Loop, traced);
         if share.leave(call.epoch()) {
-            let caller = lock(&self.line.caller).clone();
+            let caller = lock(&self.mailbox.caller).clone();
             caller.iter().for_each(Waiter::wake);
         }
         part.report();

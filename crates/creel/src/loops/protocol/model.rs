@@ -10,8 +10,8 @@ use super::{
     call::{Call, Even, Grain},
     closure::Body,
     dispatch::{Job, Part},
-    offers::{Offer, Open},
     places,
+    shared_jobs::{Open, SharedJob},
 };
 use crate::{
     sync::{AtomicUsize, Ordering},
@@ -57,11 +57,11 @@ fn call_loop(loops: &Arc<Protocol>, epoch: u64, grain: Grain) {
     let (slots, caller) = (loops.slots.workers(), loops.slots.workers() - 1);
     let items = (0..slots).map(|_| Item(UnsafeCell::new(0)));
     let items: Arc<[Item]> = items.collect();
-    let watched = Arc::clone(&items);
+    let was_watchdog = Arc::clone(&items);
     let body = move |units: Range<usize>, _: usize| {
         for unit in units {
             // SAFETY: each unit is given out once; that is what is checked here.
-            watched[unit].0.with_mut(|item| unsafe { *item += 1 });
+            was_watchdog[unit].0.with_mut(|item| unsafe { *item += 1 });
         }
     };
     // SAFETY: it is used through this only.
@@ -76,7 +76,7 @@ fn call_loop(loops: &Arc<Protocol>, epoch: u64, grain: Grain) {
         loops.shares.at(caller).lay_out(epoch, slots as u64);
     }
     let call = Call::new(epoch, slots, caller, grain);
-    let call = loops.line.publish(&loops.slots, &job, call, false);
+    let call = loops.mailbox.publish(&loops.slots, &job, call, false);
     let part = Part {
         loops,
         call,
@@ -148,7 +148,7 @@ fn a_worker_that_goes_to_sleep_learns_of_the_next_loop() {
             loop {
                 slot.parker.begin_turn();
                 other.take_part(slot);
-                let call = other.line.mark_sleeper();
+                let call = other.mailbox.mark_sleeper();
                 if !other.shares.at(0).is_unseen(call) {
                     if call.epoch() == 1 {
                         return; // there is no further loop to be woken for
@@ -184,10 +184,10 @@ fn no_share_waits_for_a_busy_worker(grain: Grain, owner: Owner) {
             assert!(!loops.slots.leave_idle(loops.slots.at(0)));
         }
         let scratch: Arc<[Item]> = (0..2).map(|_| Item(UnsafeCell::new(0))).collect();
-        let watched = Arc::clone(&scratch);
+        let was_watchdog = Arc::clone(&scratch);
         let body = move |units: Range<usize>, who: usize| {
             // SAFETY: an index is one thread's; that is what is checked here.
-            watched[who]
+            was_watchdog[who]
                 .0
                 .with_mut(|item| unsafe { *item += units.len() as u64 });
         };
@@ -221,7 +221,7 @@ fn no_share_waits_for_a_busy_worker(grain: Grain, owner: Owner) {
             loops.shares.at(1).lay_out(1, UNITS as u64);
         }
         let call = Call::new(1, 2, 1, grain);
-        let call = loops.line.publish(&loops.slots, &job, call, false);
+        let call = loops.mailbox.publish(&loops.slots, &job, call, false);
         let slot = loops.slots.at(1);
         let part = Part {
             loops: &loops,
@@ -237,7 +237,7 @@ fn no_share_waits_for_a_busy_worker(grain: Grain, owner: Owner) {
         };
         if places::any_elsewhere(&part) {
             places::offer_while(&part, || {
-                let helper = loops.offers.enter(None);
+                let helper = loops.shared_jobs.enter(None);
                 helper.iter().for_each(|helper| helper.run(|| false));
                 drop(helper);
                 if leaves && !loops.shares.at(0).is_claimed(1) {
@@ -284,7 +284,7 @@ fn a_place_at_a_queue_is_one_threads() {
 /// and the frame, which stands for the owner's stack.
 #[repr(C)]
 struct Shared {
-    offer: Offer,
+    shared_job: SharedJob,
     loops: Arc<Protocol>,
     next: AtomicUsize,
     items: Vec<Item>,
@@ -299,7 +299,7 @@ unsafe impl Send for Shared {}
 impl Shared {
     fn new(loops: &Arc<Protocol>, pieces: usize) -> Arc<Self> {
         Arc::new(Self {
-            offer: Offer::new(Self::run, true),
+            shared_job: SharedJob::new(Self::run, true),
             loops: Arc::clone(loops),
             next: AtomicUsize::new(0),
             items: (0..pieces).map(|_| Item(UnsafeCell::new(0))).collect(),
@@ -310,12 +310,12 @@ impl Shared {
     /// # Safety
     ///
     /// The offer is that of a `Shared`, which is alive.
-    unsafe fn run(offer: NonNull<Offer>) -> bool {
+    unsafe fn run(shared_job: NonNull<SharedJob>) -> bool {
         // SAFETY: the offer is its first field, says the caller.
-        let this = unsafe { offer.cast::<Self>().as_ref() };
+        let this = unsafe { shared_job.cast::<Self>().as_ref() };
         // SAFETY: nobody writes there while somebody is inside; that is what is checked here.
         this.frame.0.with(|frame| assert_eq!(unsafe { *frame }, 0));
-        if !this.loops.offers.claim(&this.offer) {
+        if !this.loops.shared_jobs.claim(&this.shared_job) {
             return false;
         }
         let item = &this.items[this.next.fetch_add(1, Ordering::Relaxed)];
@@ -336,7 +336,7 @@ fn share_and_close(preemptions: usize, pieces: usize, visits: usize) {
         let kept = Arc::clone(&shared);
         let visitor = thread::spawn(move || {
             for _ in 0..visits {
-                if let Some(inside) = others.offers.enter(None) {
+                if let Some(inside) = others.shared_jobs.enter(None) {
                     inside.run(|| false);
                 }
             }
@@ -355,8 +355,8 @@ fn share_and_close(preemptions: usize, pieces: usize, visits: usize) {
             // SAFETY: as above.
             item.0.with(|item| assert_eq!(unsafe { *item }, 1));
         }
-        assert_eq!(loops.offers.left(), 0);
-        assert!(!loops.offers.any_left());
+        assert_eq!(loops.shared_jobs.left(), 0);
+        assert!(!loops.shared_jobs.any_left());
         visitor.join().expect("no panic");
     });
 }

@@ -6,8 +6,8 @@
 //! that leaves idleness looks for a loop after it has stored that it does. Both pairs are `SeqCst`, so
 //! one of the two sees the other: either the worker takes its share before it begins the other code,
 //! or the caller sees it elsewhere. For these the caller offers the loop's places like anything else
-//! that it shares (`offers.rs`): an idle worker is called for them, one that becomes idle finds them,
-//! and the watch takes over the call of one that does not come.
+//! that it shares (`shared_jobs.rs`): an idle worker is called for them, one that becomes idle finds them,
+//! and the watchdog takes over the call of one that does not come.
 //!
 //! # Who has a place
 //!
@@ -29,7 +29,7 @@
 
 use super::{
     dispatch::Part,
-    offers::{Offer, Open},
+    shared_jobs::{Open, SharedJob},
 };
 use crate::{
     sync::{AtomicUsize, Ordering},
@@ -39,7 +39,7 @@ use std::ptr::NonNull;
 
 #[repr(C)]
 struct Places<'a> {
-    offer: Offer,
+    shared_job: SharedJob,
     /// The caller's.
     part: Part<'a>,
     /// The next worker whose place a helper looks at. Relaxed: each gets another one, and what they
@@ -71,7 +71,7 @@ pub(in crate::loops) fn offer_while<R>(part: &Part<'_>, f: impl FnOnce() -> R) -
         });
     }
     let places = Places {
-        offer: Offer::new(Places::help, true),
+        shared_job: SharedJob::new(Places::help, true),
         part: *part,
         next: AtomicUsize::new(0),
     };
@@ -82,7 +82,7 @@ pub(in crate::loops) fn offer_while<R>(part: &Part<'_>, f: impl FnOnce() -> R) -
     open.add(call.workers());
     let result = f();
     // Everything is claimed, so nobody needs to come any more.
-    while loops.offers.claim(&places.offer) {}
+    while loops.shared_jobs.claim(&places.shared_job) {}
     drop(open);
     result
 }
@@ -91,11 +91,11 @@ impl Places<'_> {
     /// # Safety
     ///
     /// It is a `Places` that begins with the offer, and it is alive.
-    unsafe fn help(offer: NonNull<Offer>) -> bool {
+    unsafe fn help(shared_job: NonNull<SharedJob>) -> bool {
         // SAFETY: validity: it is a `Places` that begins with the offer, and alive, says the caller.
         // Aliasing: it is only shared; what changes in it is atomic.
-        let this = unsafe { offer.cast::<Places<'_>>().as_ref() };
-        let claimed = this.part.loops.offers.claim(&this.offer);
+        let this = unsafe { shared_job.cast::<Places<'_>>().as_ref() };
+        let claimed = this.part.loops.shared_jobs.claim(&this.shared_job);
         if claimed {
             this.take(this.next.fetch_add(1, Ordering::Relaxed));
         }

@@ -153,7 +153,7 @@ impl Share {
     }
 
     /// Tells the worker's thread to stay out, or to come back.
-    pub(crate) fn sit_out(&self, out: bool) {
+    pub(crate) fn exclusion(&self, out: bool) {
         self.claims.sits_out.store(out, Ordering::Relaxed);
     }
 

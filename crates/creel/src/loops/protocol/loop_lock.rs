@@ -1,18 +1,18 @@
 //! What those who call loops remember from one to the next.
 
-use super::{Protocol, call::next_epoch, call_sites::Sites, sit_out::SitOut};
+use super::{Protocol, call::next_epoch, call_sites::Sites, exclusion::Exclusion};
 
 /// What belongs to who holds the loop slot.
 #[derive(Default)]
-pub(in crate::loops) struct Slot {
-    pub(in crate::loops) known: Known,
+pub(in crate::loops) struct LoopState {
+    pub(in crate::loops) cache: LoopCache,
     pub(in crate::loops) sites: Sites,
-    pub(in crate::loops) sit_out: SitOut,
+    pub(in crate::loops) exclusion: Exclusion,
 }
 
 /// What the slot's holders remember about the workers.
 #[derive(Default)]
-pub(in crate::loops) struct Known {
+pub(in crate::loops) struct LoopCache {
     /// The last loop's epoch.
     pub(in crate::loops) epoch: u64,
     /// Workers below this index were woken since `SLEEPERS` was last cleared.
@@ -33,7 +33,7 @@ pub(in crate::loops) struct Known {
 /// one to come.
 const TOUCH_EVERY: u64 = 1 << 30;
 
-impl Known {
+impl LoopCache {
     /// The epoch of a new loop, which every share of it knows to be newer than its last one.
     pub(in crate::loops) fn next_epoch(&mut self, loops: &Protocol, slots: usize) -> u64 {
         let before = self.epoch;

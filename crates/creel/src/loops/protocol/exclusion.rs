@@ -10,7 +10,7 @@
 //! for it. A machine that is free but for a passing process some times a second keeps its worker;
 //! one with a neighbour that never ends does not wait for it more than once in a while.
 
-use super::join::Laggard;
+use super::join::Straggler;
 use super::share::Share;
 use crate::worker::table::Table;
 use crossbeam_utils::CachePadded;
@@ -31,7 +31,7 @@ const SAVED_TIMES: u64 = 4;
 
 /// The workers that are out. Belongs to who holds the loop slot.
 #[derive(Default)]
-pub(in crate::loops) struct SitOut {
+pub(in crate::loops) struct Exclusion {
     /// How many workers are out.
     out: usize,
     /// How much loop time is left until all may come back.
@@ -42,7 +42,7 @@ pub(in crate::loops) struct SitOut {
     calm_ns: u64,
 }
 
-impl SitOut {
+impl Exclusion {
     /// A loop begins that takes `ns` on one thread; how many workers are out.
     pub(in crate::loops) fn pass(&mut self, ns: u64, shares: &Shares) -> usize {
         if self.out == 0 {
@@ -51,7 +51,7 @@ impl SitOut {
         }
         self.left_ns = self.left_ns.saturating_sub(ns);
         if self.left_ns == 0 {
-            shares.made().for_each(|share| share.sit_out(false));
+            shares.made().for_each(|share| share.exclusion(false));
             self.out = 0;
         }
         self.out
@@ -60,14 +60,14 @@ impl SitOut {
     /// A caller slept for a worker, in a loop on so many workers that takes `total_ns` on one thread.
     pub(in crate::loops) fn judge(
         &mut self,
-        laggard: Laggard,
+        straggler: Straggler,
         total_ns: u64,
         slots: usize,
         shares: &Shares,
     ) {
-        let share = shares.at(laggard.slot);
-        if self.leaves_out(laggard.slept_ns, total_ns, slots) && !share.sits_out() {
-            share.sit_out(true);
+        let share = shares.at(straggler.slot);
+        if self.leaves_out(straggler.slept_ns, total_ns, slots) && !share.sits_out() {
+            share.exclusion(true);
             self.out += 1;
         }
     }
@@ -106,17 +106,17 @@ mod tests {
     /// How long `span` ns of such loops take on two workers, if whoever is at `now` in the second's
     /// CPU keeps it from its thread until `taken(now)`; over what they take on one thread.
     fn over_one_thread(span: u64, taken: impl Fn(u64) -> Option<u64>) -> f64 {
-        let (mut sit_out, shares) = (SitOut::default(), shares());
+        let (mut exclusion, shares) = (Exclusion::default(), shares());
         let (mut now, mut done) = (0, 0);
         while now < span {
-            if sit_out.pass(LOOP_NS, &shares) > 0 {
+            if exclusion.pass(LOOP_NS, &shares) > 0 {
                 now += LOOP_NS;
             } else if let Some(until) = taken(now) {
                 // Its share was begun: it ends when it has its CPU back.
                 let slept_ns = until - now;
                 now = until;
-                let laggard = Laggard { slot: 1, slept_ns };
-                sit_out.judge(laggard, LOOP_NS, 2, &shares);
+                let straggler = Straggler { slot: 1, slept_ns };
+                exclusion.judge(straggler, LOOP_NS, 2, &shares);
             } else {
                 now += LOOP_NS / 2;
             }

@@ -15,7 +15,7 @@ use std::mem::MaybeUninit;
 pub(super) const LEN: usize = if cfg!(loom) { 2 } else { 256 };
 
 /// The ring.
-pub(super) struct Notes<T> {
+pub(super) struct PendingTimers<T> {
     /// The next position to read. Stored with release once a note is out, so that the writer, who
     /// acquires it, does not write over what is still being read.
     head: AtomicUsize,
@@ -26,12 +26,12 @@ pub(super) struct Notes<T> {
 
 // SAFETY: a note moves from the writer to the reader, and each place is one's alone, as `head` and
 // `tail` tell; so `T: Send` is enough.
-unsafe impl<T: Send> Sync for Notes<T> {}
+unsafe impl<T: Send> Sync for PendingTimers<T> {}
 
-impl<T> Notes<T> {
+impl<T> PendingTimers<T> {
     pub(super) fn new() -> Self {
         let place = |_| UnsafeCell::new(MaybeUninit::uninit());
-        Notes {
+        PendingTimers {
             head: AtomicUsize::new(0),
             tail: AtomicUsize::new(0),
             places: (0..LEN).map(place).collect(),
@@ -86,7 +86,7 @@ impl<T> Notes<T> {
     }
 }
 
-impl<T> Drop for Notes<T> {
+impl<T> Drop for PendingTimers<T> {
     fn drop(&mut self) {
         // SAFETY: borrowed mutably: nobody else reads.
         while unsafe { self.pop() }.is_some() {}
@@ -100,35 +100,35 @@ mod tests {
 
     #[test]
     fn notes_come_out_once_in_order_and_a_full_ring_takes_no_more() {
-        let notes = Notes::new();
+        let pending = PendingTimers::new();
         for round in 0..3 {
             for n in 0..LEN {
                 // SAFETY: this thread alone writes.
-                assert_eq!(unsafe { notes.push(round + n) }, Ok(()));
+                assert_eq!(unsafe { pending.push(round + n) }, Ok(()));
             }
             // SAFETY: this thread alone writes.
-            assert_eq!(unsafe { notes.push(7) }, Err(7));
+            assert_eq!(unsafe { pending.push(7) }, Err(7));
             for n in 0..LEN {
                 // SAFETY: this thread alone reads.
-                assert_eq!(unsafe { notes.pop() }, Some(round + n));
+                assert_eq!(unsafe { pending.pop() }, Some(round + n));
             }
             // SAFETY: this thread alone reads.
-            assert_eq!(unsafe { notes.pop() }, None);
+            assert_eq!(unsafe { pending.pop() }, None);
         }
     }
 
     #[test]
     fn what_was_not_read_is_dropped_with_the_ring() {
         let note = Arc::new(());
-        let notes = Notes::new();
+        let pending = PendingTimers::new();
         for _ in 0..3 {
             // SAFETY: this thread alone writes.
-            assert!(unsafe { notes.push(Arc::clone(&note)) }.is_ok());
+            assert!(unsafe { pending.push(Arc::clone(&note)) }.is_ok());
         }
         // SAFETY: this thread alone reads.
-        drop(unsafe { notes.pop() });
+        drop(unsafe { pending.pop() });
         assert_eq!(Arc::strong_count(&note), 3);
-        drop(notes);
+        drop(pending);
         assert_eq!(Arc::strong_count(&note), 1);
     }
 }
@@ -144,7 +144,7 @@ mod model {
 
     /// The ring, and what was read of it.
     struct Shared {
-        notes: Notes<Box<usize>>,
+        pending: PendingTimers<Box<usize>>,
         read: Mutex<Vec<usize>>,
     }
 
@@ -152,7 +152,7 @@ mod model {
         fn read_all(&self) {
             let mut read = self.read.lock().unwrap();
             // SAFETY: under the lock.
-            while let Some(note) = unsafe { self.notes.pop() } {
+            while let Some(note) = unsafe { self.pending.pop() } {
                 read.push(*note);
             }
         }
@@ -164,7 +164,7 @@ mod model {
         builder.preemption_bound = Some(3);
         builder.check(|| {
             let shared = Arc::new(Shared {
-                notes: Notes::new(),
+                pending: PendingTimers::new(),
                 read: Mutex::new(Vec::new()),
             });
             let other = Arc::clone(&shared);
@@ -175,7 +175,7 @@ mod model {
             for n in 0..COUNT {
                 let mut note = Box::new(n);
                 // SAFETY: this thread alone writes.
-                while let Err(back) = unsafe { shared.notes.push(note) } {
+                while let Err(back) = unsafe { shared.pending.push(note) } {
                     note = back;
                     shared.read_all();
                 }
@@ -193,7 +193,7 @@ mod model {
         builder.preemption_bound = Some(3);
         builder.check(|| {
             let shared = Arc::new(Shared {
-                notes: Notes::new(),
+                pending: PendingTimers::new(),
                 read: Mutex::new(Vec::new()),
             });
             // Who may write is passed on under a lock, as `Timers` does it.
@@ -203,7 +203,7 @@ mod model {
                     return shared.read.lock().unwrap().push(n);
                 }
                 // SAFETY: the claim just made, which the next one comes after.
-                unsafe { shared.notes.push(Box::new(n)) }.unwrap();
+                unsafe { shared.pending.push(Box::new(n)) }.unwrap();
                 *served.lock().unwrap() = false;
             };
             let (other, theirs) = (Arc::clone(&shared), Arc::clone(&served));

@@ -3,7 +3,7 @@
 //! The invariant: what a job borrows is not used any more when the job's latch is told. This is
 //! the one place where a lifetime is forgotten.
 
-use super::{panics::discard, urgent::Job, waiter::Latch};
+use super::{inbox::Job, panics::discard, waiter::Latch};
 use std::{
     mem::{ManuallyDrop, MaybeUninit},
     panic::{AssertUnwindSafe, catch_unwind, resume_unwind},

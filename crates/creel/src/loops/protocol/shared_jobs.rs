@@ -14,12 +14,12 @@
 use super::Protocol;
 use crate::{
     sync::{AtomicUsize, Mutex, Ordering, local, lock, thread_local},
-    worker::{current, parker::Was, slots::When, waiter::Waiter},
+    worker::{current, parker::PrevState, slots::When, waiter::Waiter},
 };
 use std::{cell::Cell, ptr, ptr::NonNull};
 
 /// The offers of a pool.
-pub(crate) struct Offers {
+pub(crate) struct SharedJobs {
     list: Mutex<Vec<Entry>>,
     /// Pieces of all offers that nobody has taken, or a few more: an offer's own count goes up
     /// before this does, and down before. `SeqCst`: stored before its publisher looks for an idle
@@ -28,7 +28,7 @@ pub(crate) struct Offers {
 }
 
 struct Entry {
-    offer: NonNull<Offer>,
+    shared_job: NonNull<SharedJob>,
     /// How many threads but the owner run pieces of it.
     inside: usize,
     /// The owner waits until that is none.
@@ -42,15 +42,17 @@ unsafe impl Send for Entry {}
 impl Entry {
     fn is_worth_entering(&self) -> bool {
         // SAFETY: what is in the list is alive.
-        let left = unsafe { self.offer.as_ref() }.left.load(Ordering::Acquire);
+        let left = unsafe { self.shared_job.as_ref() }
+            .left
+            .load(Ordering::Acquire);
         self.closed.is_none() && left > 0
     }
 }
 
 /// Something offered: the first field of what there is to share.
-pub(crate) struct Offer {
+pub(crate) struct SharedJob {
     /// The offer of which the owner runs a piece. It outlives this one, because that piece does.
-    parent: *const Offer,
+    parent: *const SharedJob,
     run: Run,
     /// Pieces that nobody has taken; a hint to those outside.
     left: AtomicUsize,
@@ -59,31 +61,33 @@ pub(crate) struct Offer {
 }
 
 // SAFETY: the parent is only compared, and followed to its own parent, which does not change.
-unsafe impl Sync for Offer {}
+unsafe impl Sync for SharedJob {}
 
 /// Takes a piece of the offer and runs it; false: there was none. Does not panic.
-pub(in crate::loops) type Run = unsafe fn(NonNull<Offer>) -> bool;
+pub(in crate::loops) type Run = unsafe fn(NonNull<SharedJob>) -> bool;
 
 thread_local! {
     /// The offer of which this thread runs a piece, or null.
-    static INSIDE: Cell<*const Offer> = const { Cell::new(ptr::null()) };
+    static CURRENT_JOB: Cell<*const SharedJob> = const { Cell::new(ptr::null()) };
 }
 
-/// Makes `offer` the one inside of which this thread is, while it calls `f`.
-fn inside<R>(offer: *const Offer, f: impl FnOnce() -> R) -> R {
-    let outer = local(&INSIDE, |place| place.replace(offer));
+/// Makes `shared_job` the one inside of which this thread is, while it calls `f`.
+fn with_current_job<R>(shared_job: *const SharedJob, f: impl FnOnce() -> R) -> R {
+    let outer = local(&CURRENT_JOB, |place| place.replace(shared_job));
     let result = f();
     if let Some(outer) = outer {
-        local(&INSIDE, |place| place.set(outer));
+        local(&CURRENT_JOB, |place| place.set(outer));
     }
     result
 }
 
-impl Offer {
+impl SharedJob {
     /// `run` is for the type that begins with this.
     pub(in crate::loops) fn new(run: Run, splits: bool) -> Self {
         // Loom's threads share what is the thread's own.
-        let parent = (!cfg!(loom)).then(|| local(&INSIDE, Cell::get)).flatten();
+        let parent = (!cfg!(loom))
+            .then(|| local(&CURRENT_JOB, Cell::get))
+            .flatten();
         Self {
             parent: parent.unwrap_or(ptr::null()),
             run,
@@ -102,7 +106,7 @@ impl Offer {
     /// # Safety
     ///
     /// The offer, and so all that it comes from, is alive.
-    unsafe fn is_under(&self, above: NonNull<Offer>) -> bool {
+    unsafe fn is_under(&self, above: NonNull<SharedJob>) -> bool {
         let mut parent = self.parent;
         while !parent.is_null() {
             if ptr::eq(parent, above.as_ptr()) {
@@ -116,7 +120,7 @@ impl Offer {
     }
 }
 
-impl Offers {
+impl SharedJobs {
     pub(crate) fn new() -> Self {
         Self {
             list: Mutex::new(Vec::new()),
@@ -134,11 +138,11 @@ impl Offers {
         self.left() > 0 && lock(&self.list).iter().any(Entry::is_worth_entering)
     }
 
-    /// Takes a piece of `offer`, if nobody has taken the last one.
-    pub(in crate::loops) fn claim(&self, offer: &Offer) -> bool {
+    /// Takes a piece of `shared_job`, if nobody has taken the last one.
+    pub(in crate::loops) fn claim(&self, shared_job: &SharedJob) -> bool {
         // One step, so that nobody finds a piece that somebody is about to take.
         let one_less = |left: usize| left.checked_sub(1);
-        let claimed = offer
+        let claimed = shared_job
             .left
             .fetch_update(Ordering::AcqRel, Ordering::Acquire, one_less)
             .is_ok();
@@ -149,24 +153,24 @@ impl Offers {
     }
 
     /// Goes inside the first offer with something left, or of those under `above` the last.
-    pub(crate) fn enter(&self, above: Option<NonNull<Offer>>) -> Option<Inside<'_>> {
+    pub(crate) fn enter(&self, above: Option<NonNull<SharedJob>>) -> Option<Helper<'_>> {
         if self.left() == 0 {
             return None;
         }
-        let offer = self.find(above)?;
-        Some(Inside {
-            offers: self,
-            offer,
+        let shared_job = self.find(above)?;
+        Some(Helper {
+            shared_jobs: self,
+            shared_job,
         })
     }
 
-    fn find(&self, above: Option<NonNull<Offer>>) -> Option<NonNull<Offer>> {
+    fn find(&self, above: Option<NonNull<SharedJob>>) -> Option<NonNull<SharedJob>> {
         let mut list = lock(&self.list);
         let fits = |entry: &&mut Entry| {
             // SAFETY: what is in the list is alive, and is only shared.
-            let offer = unsafe { entry.offer.as_ref() };
+            let shared_job = unsafe { entry.shared_job.as_ref() };
             // SAFETY: so is all that it comes from.
-            let is_under = |above| unsafe { offer.is_under(above) };
+            let is_under = |above| unsafe { shared_job.is_under(above) };
             entry.is_worth_entering() && above.is_none_or(is_under)
         };
         let entry = match above {
@@ -174,13 +178,13 @@ impl Offers {
             Some(_) => list.iter_mut().rev().find(fits),
         }?;
         entry.inside += 1;
-        Some(entry.offer)
+        Some(entry.shared_job)
     }
 
-    fn leave(&self, offer: NonNull<Offer>) {
+    fn leave(&self, shared_job: NonNull<SharedJob>) {
         let mut list = lock(&self.list);
-        let Some(at) = list.iter().position(|entry| entry.offer == offer) else {
-            unreachable!("an offer stays in the list while somebody is inside");
+        let Some(at) = list.iter().position(|entry| entry.shared_job == shared_job) else {
+            unreachable!("an shared_job stays in the list while somebody is inside");
         };
         list[at].inside -= 1;
         if list[at].inside == 0 && list[at].closed.is_some() {
@@ -189,47 +193,49 @@ impl Offers {
         }
     }
 
-    fn is_listed(&self, offer: NonNull<Offer>) -> bool {
-        lock(&self.list).iter().any(|entry| entry.offer == offer)
+    fn is_listed(&self, shared_job: NonNull<SharedJob>) -> bool {
+        lock(&self.list)
+            .iter()
+            .any(|entry| entry.shared_job == shared_job)
     }
 }
 
 /// A thread's stay inside an offer: until it is dropped, the offer lives.
-pub(crate) struct Inside<'a> {
-    offers: &'a Offers,
-    offer: NonNull<Offer>,
+pub(crate) struct Helper<'a> {
+    shared_jobs: &'a SharedJobs,
+    shared_job: NonNull<SharedJob>,
 }
 
-impl Inside<'_> {
+impl Helper<'_> {
     /// Whether there is work for others, beside the piece that this thread will take. If that piece
     /// has gone meanwhile, this thread runs nothing and looks again at once.
     pub(crate) fn leaves_some(&self) -> bool {
         // SAFETY: it lives.
-        let splits = unsafe { self.offer.as_ref() }.splits;
-        splits || self.offers.left() > 1
+        let splits = unsafe { self.shared_job.as_ref() }.splits;
+        splits || self.shared_jobs.left() > 1
     }
 
     /// Runs pieces until there are no more, or `enough`.
     pub(crate) fn run(&self, enough: impl Fn() -> bool) {
         // SAFETY: it lives.
-        let run = unsafe { self.offer.as_ref() }.run;
-        inside(self.offer.as_ptr(), || {
+        let run = unsafe { self.shared_job.as_ref() }.run;
+        with_current_job(self.shared_job.as_ptr(), || {
             // SAFETY: `run` was made for this offer, which lives.
-            while unsafe { run(self.offer) } && !enough() {}
+            while unsafe { run(self.shared_job) } && !enough() {}
         });
     }
 }
 
-impl Drop for Inside<'_> {
+impl Drop for Helper<'_> {
     fn drop(&mut self) {
-        self.offers.leave(self.offer);
+        self.shared_jobs.leave(self.shared_job);
     }
 }
 
 /// An offer that is open, until this is dropped: then nobody is inside any more.
 pub(in crate::loops) struct Open<'a> {
     loops: &'a Protocol,
-    offer: NonNull<Offer>,
+    shared_job: NonNull<SharedJob>,
     /// The owner is no worker of the pool: it is as good as worker 0.
     outside: bool,
 }
@@ -244,27 +250,30 @@ impl<'a> Open<'a> {
     ///
     /// The offer is alive, does not move, and may be shared, until this is dropped; `run` and what
     /// it is the first field of were made for each other. The open one is dropped, not leaked.
-    pub(in crate::loops) unsafe fn new(loops: &'a Protocol, offer: NonNull<Offer>) -> Self {
+    pub(in crate::loops) unsafe fn new(
+        loops: &'a Protocol,
+        shared_job: NonNull<SharedJob>,
+    ) -> Self {
         let entry = Entry {
-            offer,
+            shared_job,
             inside: 0,
             closed: None,
         };
-        lock(&loops.offers.list).push(entry);
+        lock(&loops.shared_jobs.list).push(entry);
         let outside = current::index_in(&loops.slots).is_none();
         if outside {
             loops.slots.idle.begin_outside();
         }
         Self {
             loops,
-            offer,
+            shared_job,
             outside,
         }
     }
 
-    fn offer(&self) -> &Offer {
+    fn shared_job(&self) -> &SharedJob {
         // SAFETY: alive while this is, says who made it.
-        unsafe { self.offer.as_ref() }
+        unsafe { self.shared_job.as_ref() }
     }
 
     /// There are so many more pieces; one of the idle is called for them.
@@ -274,14 +283,20 @@ impl<'a> Open<'a> {
     }
 
     fn count(&self, pieces: usize) {
-        self.offer().left.fetch_add(pieces, Ordering::Release);
-        self.loops.offers.left.fetch_add(pieces, Ordering::SeqCst);
+        self.shared_job().left.fetch_add(pieces, Ordering::Release);
+        self.loops
+            .shared_jobs
+            .left
+            .fetch_add(pieces, Ordering::SeqCst);
     }
 
     /// Has one of the idle come.
     fn call(&self) {
         // Where no thread can be had, the owner does it all.
-        let _ = self.loops.slots.call(usize::from(self.outside), When::Now);
+        let _ = self
+            .loops
+            .slots
+            .notify_one(usize::from(self.outside), When::Now);
     }
 
     /// There is one more piece, meant for the worker `near`: that one is told of it, if it idles.
@@ -292,7 +307,7 @@ impl<'a> Open<'a> {
             return self.add(1);
         }
         self.count(1);
-        if slot.notify() != Was::Asleep {
+        if slot.notify() != PrevState::Asleep {
             // It may have begun something else since it was seen idle.
             self.call();
         }
@@ -302,14 +317,14 @@ impl<'a> Open<'a> {
 
     /// Takes a piece and runs it on the owner's thread.
     pub(in crate::loops) fn run_one(&self) -> bool {
-        let run = self.offer().run;
+        let run = self.shared_job().run;
         // SAFETY: `run` is the offer's own.
-        inside(self.offer.as_ptr(), || unsafe { run(self.offer) })
+        with_current_job(self.shared_job.as_ptr(), || unsafe { run(self.shared_job) })
     }
 
     /// Runs a piece of an offer that comes from this one.
     pub(in crate::loops) fn help_under(&self) -> bool {
-        let inside = self.loops.offers.enter(Some(self.offer));
+        let inside = self.loops.shared_jobs.enter(Some(self.shared_job));
         inside.iter().for_each(|inside| inside.run(|| false));
         inside.is_some()
     }
@@ -317,9 +332,12 @@ impl<'a> Open<'a> {
 
 impl Drop for Open<'_> {
     fn drop(&mut self) {
-        let offers = &self.loops.offers;
-        let mut list = lock(&offers.list);
-        if let Some(at) = list.iter().position(|entry| entry.offer == self.offer) {
+        let shared_jobs = &self.loops.shared_jobs;
+        let mut list = lock(&shared_jobs.list);
+        if let Some(at) = list
+            .iter()
+            .position(|entry| entry.shared_job == self.shared_job)
+        {
             if list[at].inside == 0 {
                 list.swap_remove(at);
                 drop(list);
@@ -327,7 +345,10 @@ impl Drop for Open<'_> {
                 let waiter = Waiter::current();
                 list[at].closed = Some(waiter.clone());
                 drop(list);
-                waiter.wait_until(|| !offers.is_listed(self.offer), || self.help_under());
+                waiter.wait_until(
+                    || !shared_jobs.is_listed(self.shared_job),
+                    || self.help_under(),
+                );
             }
         }
         if self.outside {

@@ -1,8 +1,8 @@
-//! The watch: the idle worker that looks after those who work.
+//! The watchdog: the idle worker that looks after those who work.
 //!
-//! Who is the watch is decided in `worker/idle.rs`. This is what it does, every [`WATCH_EVERY`]: it
+//! Who is the watchdog is decided in `worker/idle.rs`. This is what it does, every [`WATCHDOG_INTERVAL`]: it
 //! compares how far everybody who works has come with what that was at its last look. Where there
-//! was no progress, somebody's code holds a thread, and the watch does what that thread would do:
+//! was no progress, somebody's code holds a thread, and the watchdog does what that thread would do:
 //! it takes the tasks that lie there, fires its due timers, asks the poller, and comes itself for
 //! what another was called for.
 //!
@@ -13,15 +13,15 @@ use super::shared::Shared;
 use crate::{
     sync::Instant,
     task::Progress,
-    worker::{idle::Called, slot::WorkerSlot},
+    worker::{idle::Notification, slot::WorkerSlot},
 };
 use std::time::Duration;
 
-/// How often the watch looks.
-pub(crate) const WATCH_EVERY: Duration = Duration::from_millis(1);
+/// How often the watchdog looks.
+pub(crate) const WATCHDOG_INTERVAL: Duration = Duration::from_millis(1);
 
-/// What a worker remembers of its last look as the watch.
-pub(super) struct Watch {
+/// What a worker remembers of its last look as the watchdog.
+pub(super) struct Watchdog {
     last: Look,
     /// The memory of the next look: watching allocates nothing.
     next: Look,
@@ -29,17 +29,17 @@ pub(super) struct Watch {
 
 #[derive(Default)]
 struct Look {
-    /// None: this worker was not the watch.
+    /// None: this worker was not the watchdog.
     at: Option<Instant>,
     tasks: Progress,
     /// How often each worker has looked at its timers.
     reactions: Vec<u64>,
     /// How often the poller was asked.
     asked: u64,
-    called: Option<Called>,
+    notified: Option<Notification>,
 }
 
-/// What the watch has found.
+/// What the watchdog has found.
 #[derive(Default)]
 pub(super) struct Found {
     /// There are tasks that it shall take.
@@ -50,7 +50,7 @@ pub(super) struct Found {
     pub(super) fired: bool,
 }
 
-impl Watch {
+impl Watchdog {
     pub(super) fn new(shared: &Shared) -> Self {
         let sized = || {
             let mut look = Look::default();
@@ -64,26 +64,26 @@ impl Watch {
         }
     }
 
-    /// How long the worker shall sleep at most, which has nothing to do: it may become the watch.
+    /// How long the worker shall sleep at most, which has nothing to do: it may become the watchdog.
     pub(super) fn timeout(&mut self, shared: &Shared, slot: &WorkerSlot) -> Option<Duration> {
-        if !shared.slots.idle.watches(slot.index) {
+        if !shared.slots.idle.try_become_watchdog(slot.index) {
             self.last.at = None;
             return None;
         }
         let at = self.last.at.unwrap_or_else(|| self.last.take(shared));
-        Some(WATCH_EVERY.saturating_sub(at.elapsed()))
+        Some(WATCHDOG_INTERVAL.saturating_sub(at.elapsed()))
     }
 
-    /// Looks, if this worker is the watch and it is time to.
+    /// Looks, if this worker is the watchdog and it is time to.
     pub(super) fn look(&mut self, shared: &Shared, slot: &WorkerSlot) -> Found {
         let Some(at) = self.last.at else {
             return Found::default();
         };
-        if !shared.slots.idle.is_watch(slot.index) {
+        if !shared.slots.idle.is_watchdog(slot.index) {
             self.last.at = None;
             return Found::default();
         }
-        if at.elapsed() < WATCH_EVERY {
+        if at.elapsed() < WATCHDOG_INTERVAL {
             return Found::default();
         }
         let (last, now) = (&self.last, &mut self.next);
@@ -119,7 +119,7 @@ impl Look {
         self.reactions.clear();
         self.reactions.extend(reactions);
         self.asked = shared.driver.attended();
-        self.called = shared.slots.idle.called();
+        self.notified = shared.slots.idle.notified();
         now
     }
 
@@ -130,9 +130,9 @@ impl Look {
     /// the exact clock, one worker at a time asks the poller, and queues and slots can be stolen
     /// from at any time.
     fn compare(&self, last: &Look, shared: &Shared, slot: &WorkerSlot) -> Found {
-        if let Some(called) = self.called.filter(|_| self.called == last.called) {
+        if let Some(notified) = self.notified.filter(|_| self.notified == last.notified) {
             // It has not come: others may be called again.
-            shared.slots.give_up(called);
+            shared.slots.give_up(notified);
         }
         let driver = &shared.driver;
         // Who sleeps in the poller looks after it.

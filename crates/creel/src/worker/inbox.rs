@@ -25,14 +25,14 @@ struct Queue {
 
 /// The urgent jobs of a worker.
 #[derive(Default)]
-pub(crate) struct Urgent {
+pub(crate) struct Inbox {
     queue: Mutex<Queue>,
     /// The length of the queue; lets the worker pass by without the lock. `SeqCst`, against its
     /// retirement.
     len: AtomicUsize,
 }
 
-impl Urgent {
+impl Inbox {
     /// Whether one waits.
     #[inline]
     pub(crate) fn any(&self) -> bool {

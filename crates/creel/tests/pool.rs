@@ -43,7 +43,7 @@ fn urgent_jobs_run_in_the_order_they_came_and_borrow() {
         pool.run_on(0, || log.push(i));
     }
     assert_eq!(log, (0..1000).collect::<Vec<_>>());
-    assert_eq!(pool.stats().workers[0].urgent, 1000);
+    assert_eq!(pool.stats().workers[0].inbox, 1000);
 }
 
 #[test]

@@ -181,7 +181,7 @@ fn no_share_waits_for_a_busy_worker(grain: Grain, owner: Owner) {
         let loops = protocol(2);
         (0..2).for_each(|seat| loops.seats.at(seat).thread.mark_running());
         if !matches!(owner, Owner::Leaves) {
-            assert!(!loops.seats.leave_idle(loops.seats.at(0)));
+            assert_eq!(loops.seats.leave_idle(loops.seats.at(0)), None);
         }
         let scratch: Arc<[Item]> = (0..2).map(|_| Item(UnsafeCell::new(0))).collect();
         let watched = Arc::clone(&scratch);
@@ -205,7 +205,7 @@ fn no_share_waits_for_a_busy_worker(grain: Grain, owner: Owner) {
             let seat = other.seats.at(0);
             match owner {
                 Owner::Leaves => {
-                    assert!(!other.seats.leave_idle(seat));
+                    assert_eq!(other.seats.leave_idle(seat), None);
                     if other.has_part(seat) {
                         other.take_part(seat);
                     }

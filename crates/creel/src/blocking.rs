@@ -67,6 +67,10 @@ enum Kind {
     /// A call of the program.
     Call,
     /// A name is looked up.
+    #[cfg_attr(
+        not(feature = "net"),
+        expect(dead_code, reason = "names are for sockets")
+    )]
     Name,
 }
 

@@ -113,7 +113,8 @@ pub struct WorkerStats {
     /// How long it slept in all, as measured, not as asked for.
     pub parked: Duration,
     /// Items (of a chunked loop: chunks) that it visited in loops. A caller from outside counts
-    /// as worker 0. Loops inside of others, and those of a pool of one, are not counted.
+    /// as worker 0. Loops inside of others are not counted, nor are those that only one worker may
+    /// run, for example on a pool of one, or on an adaptive pool on one CPU.
     pub loop_items: u64,
     /// Pieces of loops that it ran: how often it went for items.
     pub loop_pieces: u64,

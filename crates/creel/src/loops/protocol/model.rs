@@ -57,11 +57,11 @@ fn call_loop(loops: &Arc<Protocol>, epoch: u64, grain: Grain) {
     let (slots, caller) = (loops.slots.workers(), loops.slots.workers() - 1);
     let items = (0..slots).map(|_| Item(UnsafeCell::new(0)));
     let items: Arc<[Item]> = items.collect();
-    let was_watchdog = Arc::clone(&items);
+    let visited = Arc::clone(&items);
     let body = move |units: Range<usize>, _: usize| {
         for unit in units {
             // SAFETY: each unit is given out once; that is what is checked here.
-            was_watchdog[unit].0.with_mut(|item| unsafe { *item += 1 });
+            visited[unit].0.with_mut(|item| unsafe { *item += 1 });
         }
     };
     // SAFETY: it is used through this only.
@@ -181,13 +181,13 @@ fn no_share_waits_for_a_busy_worker(grain: Grain, owner: Owner) {
         let loops = protocol(2);
         (0..2).for_each(|slot| loops.slots.at(slot).thread.mark_running());
         if !matches!(owner, Owner::Leaves) {
-            assert!(!loops.slots.leave_idle(loops.slots.at(0)));
+            assert_eq!(loops.slots.leave_idle(loops.slots.at(0)), None);
         }
         let scratch: Arc<[Item]> = (0..2).map(|_| Item(UnsafeCell::new(0))).collect();
-        let was_watchdog = Arc::clone(&scratch);
+        let visited = Arc::clone(&scratch);
         let body = move |units: Range<usize>, who: usize| {
             // SAFETY: an index is one thread's; that is what is checked here.
-            was_watchdog[who]
+            visited[who]
                 .0
                 .with_mut(|item| unsafe { *item += units.len() as u64 });
         };
@@ -205,7 +205,7 @@ fn no_share_waits_for_a_busy_worker(grain: Grain, owner: Owner) {
             let slot = other.slots.at(0);
             match owner {
                 Owner::Leaves => {
-                    assert!(!other.slots.leave_idle(slot));
+                    assert_eq!(other.slots.leave_idle(slot), None);
                     if other.has_part(slot) {
                         other.take_part(slot);
                     }

@@ -4,7 +4,7 @@
 //! read.
 
 use clap::Args;
-use creel::{Balance, Builder, Observe, Wait};
+use creel::{Balance, PoolBuilder, Observe, Wait};
 use creel_topology::{Budget, LimitKind, Machine, Placement};
 
 /// `--jobs`, `--placement`, `--wait`, `--balance` and `--observe`; flatten it into the program's own flags.
@@ -50,7 +50,7 @@ pub struct Knobs {
 
 impl Knobs {
     /// Sets on the builder what the user has set, and nothing else.
-    pub fn apply(&self, mut builder: Builder) -> Builder {
+    pub fn apply(&self, mut builder: PoolBuilder) -> PoolBuilder {
         if let Some(jobs) = self.jobs {
             builder = builder.workers(jobs);
         }

@@ -8,7 +8,7 @@
 //! use creel::{Pool, Wait};
 //!
 //! let pool = Pool::builder().workers(2).wait(Wait::Park).build()?;
-//! let answer = pool.run_on(1, || 6 * 7); // on the thread of worker 1
+//! let answer = pool.run_on(1, || 6 * 7).unwrap(); // on the thread of worker 1
 //! assert_eq!(answer, 42);
 //! # Ok::<(), creel::BuildError>(())
 //! ```
@@ -75,8 +75,9 @@ pub use blocking::{Blocking, blocking, set_max_blocking_threads};
 pub use creel_topology::{CpuSet, Neighbour, Placement};
 pub use loops::{Outbox, Scope, Scratch};
 pub use pool::{
-    AcquireError, Balance, BuildError, Builder, GlobalError, Handle, NamedPools, NamedSettings,
-    Observe, ParseKnobError, Pool, PoolStats, TaskStats, Wait, WorkerStats, global,
+    AcquireError, Balance, BuildError, GlobalError, NamedPools, NamedSettings, Observe,
+    ParseKnobError, Pool, PoolBuilder, PoolStats, TaskStats, Wait, WorkerError, WorkerStats,
+    global,
 };
 #[cfg(feature = "tasks")]
 pub use task::{JoinError, JoinHandle};

@@ -35,8 +35,6 @@ fn misuse_panics_at_the_callers_line() {
     let gone = Pool::builder().workers(1).build().unwrap().handle();
     let items = [0; 10];
     let cases: Vec<Case<'_>> = vec![
-        ("run_on", Box::new(|| pool.run_on(2, || ()))),
-        ("run_on after the end", Box::new(|| gone.run_on(0, || ()))),
         (
             "broadcast after the end",
             Box::new(|| drop(gone.broadcast(|_| ()))),
@@ -49,11 +47,6 @@ fn misuse_panics_at_the_callers_line() {
             "block_on inside",
             Box::new(|| pool.block_on(async { pool.block_on(async {}) })),
         ),
-        ("spawn_on", Box::new(|| pool.spawn_on(2, async {}).detach())),
-        (
-            "spawn_near",
-            Box::new(|| pool.spawn_near(2, async {}).detach()),
-        ),
         ("task::spawn", Box::new(|| task::spawn(async {}).detach())),
         (
             "task::spawn_local",
@@ -62,14 +55,6 @@ fn misuse_panics_at_the_callers_line() {
         (
             "JoinSet::spawn",
             Box::new(|| task::JoinSet::new().spawn(async {})),
-        ),
-        (
-            "Scope::spawn_on",
-            Box::new(|| pool.scope(|s| s.spawn_on(2, || ()))),
-        ),
-        (
-            "Scope::spawn_near",
-            Box::new(|| pool.scope(|s| s.spawn_near(2, || ()))),
         ),
         ("ring", Box::new(|| drop(ring::channel::<u8>(0)))),
         (

@@ -45,7 +45,7 @@ fn pool(observe: Observe) -> Pool {
 fn what_workers_do_is_told() {
     let _alone = alone();
     let pool = pool(Observe::Look);
-    pool.run_on(1, || ());
+    pool.run_on(1, || ()).unwrap();
     let told = ask(0, "stats\n");
     assert!(told.contains(r#""pool":"a \"b\"\u000a""#), "{told}");
     assert!(

@@ -44,7 +44,8 @@ fn phases_of_a_session_see_what_the_ones_before_wrote() {
     let nested = pool.session(|_| pool.session(|s| s.map(&[1, 2], |x| x * 2)));
     assert_eq!(nested, [2, 4]);
     assert_eq!(
-        pool.run_on(1, || pool.session(|s| s.join(|| 1, || 2))),
+        pool.run_on(1, || pool.session(|s| s.join(|| 1, || 2)))
+            .unwrap(),
         (1, 2)
     );
 }
@@ -85,18 +86,20 @@ fn workers_sit_where_the_stats_say_and_a_pool_made_on_one_has_the_whole_world() 
         .unwrap();
     let slots: Vec<_> = pool.stats().workers.into_iter().map(|w| w.cpus).collect();
     assert_eq!(pool.broadcast(|_| mask()), slots);
-    let inner = pool.run_on(1, || {
-        let inner = Pool::builder()
-            .workers(1)
-            .placement(Placement::Unpinned)
-            .build()
-            .unwrap();
-        inner.run_on(0, mask)
-    });
+    let inner = pool
+        .run_on(1, || {
+            let inner = Pool::builder()
+                .workers(1)
+                .placement(Placement::Unpinned)
+                .build()
+                .unwrap();
+            inner.run_on(0, mask).unwrap()
+        })
+        .unwrap();
     assert_eq!(inner, world, "a worker does not inherit its starter's slot");
     let inner = pool.session(|_| {
         let inner = Pool::builder().workers(1).wait(Wait::Park).build().unwrap();
-        inner.run_on(0, mask)
+        inner.run_on(0, mask).unwrap()
     });
     assert_eq!(inner, world);
     drop(pool);
@@ -150,13 +153,13 @@ fn a_worker_makes_way_for_a_caller_who_stays_on_its_slot() {
     let pool = pool.balance(Balance::Fixed).build().unwrap();
     let mut items = vec![0u64; 64];
     pool.for_each(&mut items, |item| *item += 1);
-    let theirs = pool.run_on(1, mask);
+    let theirs = pool.run_on(1, mask).unwrap();
     thread::scope(|scope| {
         let caller = scope.spawn(|| {
             affinity::set(&CpuSet::from_iter([theirs.first().unwrap()])).unwrap();
             // Workers change workers at most once in some milliseconds.
             let begun = Instant::now();
-            while pool.run_on(1, mask) == theirs {
+            while pool.run_on(1, mask).unwrap() == theirs {
                 assert!(begun.elapsed() < LONG, "worker 1 stays with the caller");
                 pool.for_each(&mut items, |item| *item += 1);
             }

@@ -28,7 +28,7 @@ fn an_impossible_stack_size_is_refused_by_build() {
         assert!(error.to_string().contains("stack_size"), "{error}");
     }
     let small = Pool::builder().workers(1).stack_size(64 << 10);
-    assert_eq!(small.build().unwrap().run_on(0, || 7), 7);
+    assert_eq!(small.build().unwrap().run_on(0, || 7).unwrap(), 7);
 }
 
 #[test]

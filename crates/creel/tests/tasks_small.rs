@@ -129,6 +129,10 @@ fn who_waits_lends_what_is_on_its_stack() {
         s.spawn(|| *total.lock().unwrap() += 10);
     });
     assert_eq!(*total.lock().unwrap(), 16);
-    let there_and_back = pool.run_on(0, || pool.run_on(1, || pool.run_on(0, || 7)));
+    let there_and_back = pool
+        .run_on(0, || {
+            pool.run_on(1, || pool.run_on(0, || 7).unwrap()).unwrap()
+        })
+        .unwrap();
     assert_eq!(there_and_back, 7);
 }

@@ -42,7 +42,7 @@ fn each_worker_s_own_job() {
     for pool in pools() {
         let workers = pool.workers();
         assert_eq!(pool.broadcast(|worker| worker), Vec::from_iter(0..workers));
-        assert_eq!(pool.run_on(workers - 1, || 7), 7);
+        assert_eq!(pool.run_on(workers - 1, || 7).unwrap(), 7);
     }
 }
 

@@ -60,7 +60,7 @@ impl Contexts {
 
     /// The CPU time of the contexts' own threads.
     fn cpu(&self) -> Duration {
-        let of_thread = |pool: &Pool| pool.run_on(0, || cpu(ClockId::ThreadCPUTime));
+        let of_thread = |pool: &Pool| pool.run_on(0, || cpu(ClockId::ThreadCPUTime)).unwrap();
         self.pools.iter().map(of_thread).sum()
     }
 
@@ -82,7 +82,7 @@ impl Contexts {
     pub fn take_histograms(&self) -> Histograms {
         let mut all = Histograms::new();
         for pool in &self.pools {
-            let of_context = pool.run_on(0, || with_histograms(std::mem::take));
+            let of_context = pool.run_on(0, || with_histograms(std::mem::take)).unwrap();
             all.merge(&of_context);
         }
         all

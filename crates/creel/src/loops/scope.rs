@@ -14,6 +14,7 @@ use crate::{
     sync::{Mutex, lock, now_ns, spin_loop},
     worker::{
         current,
+        error::WorkerError,
         inbox::Job,
         panics::{FirstPanic, discard},
         scoped_job,
@@ -172,7 +173,7 @@ impl Pool {
     /// let (mut left, mut right) = (1, 2);
     /// pool.scope(|s| {
     ///     s.spawn(|| left += 10);
-    ///     s.spawn_on(1, || right += 20);
+    ///     s.spawn_on(1, || right += 20).unwrap();
     /// });
     /// assert_eq!((left, right), (11, 22));
     /// # Ok::<(), creel::BuildError>(())
@@ -257,8 +258,7 @@ impl<'scope> Scope<'scope, '_> {
     /// CPU is, whoever is free or waits for the scope runs it. So what lies in that worker's cache
     /// is used where that costs nothing, and nobody is waited for.
     ///
-    /// # Panics
-    /// If there is no such worker.
+    /// If the pool has no such worker, this does the same as [`spawn`](Self::spawn).
     ///
     /// ```
     /// let pool = creel::Pool::builder().workers(2).build()?;
@@ -273,9 +273,10 @@ impl<'scope> Scope<'scope, '_> {
     /// assert_eq!((halves[0][0], halves[1][999]), (4, 5));
     /// # Ok::<(), creel::BuildError>(())
     /// ```
-    #[track_caller]
     pub fn spawn_near(&'scope self, worker: usize, f: impl FnOnce() + Send + 'scope) {
-        let worker = self.loops.slots.slot_in_use(worker).index;
+        if self.loops.slots.slot_in_use(worker).is_err() {
+            return self.spawn(f);
+        }
         let until_ns = now_ns() + LATE_WAKES * self.loops.mailbox.wake_ns();
         let near = Some(Near { worker, until_ns });
         let job = self.job(f);
@@ -289,23 +290,28 @@ impl<'scope> Scope<'scope, '_> {
 
     /// Spawns a closure that runs on the thread of the worker `worker`.
     ///
-    /// # Panics
-    /// If there is no such worker.
+    /// # Errors
+    /// If the pool has no such worker, has ended, or the operating system refuses the worker's
+    /// thread. The closure has been dropped in that case.
     ///
     /// ```
     /// let pool = creel::Pool::builder().workers(2).build()?;
     /// let mut name = None;
-    /// pool.scope(|s| s.spawn_on(1, || name = std::thread::current().name().map(String::from)));
+    /// pool.scope(|s| {
+    ///     s.spawn_on(1, || name = std::thread::current().name().map(String::from)).unwrap()
+    /// }).unwrap();
     /// assert_eq!(name.as_deref(), Some("creel-1"));
     /// # Ok::<(), creel::BuildError>(())
     /// ```
-    #[track_caller]
-    pub fn spawn_on(&'scope self, worker: usize, f: impl FnOnce() + Send + 'scope) {
+    pub fn spawn_on(
+        &'scope self,
+        worker: usize,
+        f: impl FnOnce() + Send + 'scope,
+    ) -> Result<(), WorkerError> {
         let slots = &self.loops.slots;
-        let slot = slots.slot_in_use(worker);
-        if let Err(error) = slots.send(slot, self.job(f)) {
-            slots.panic_refused(worker, &error);
-        }
+        let slot = slots.slot_in_use(worker)?;
+        let sent = slots.send(slot, self.job(f));
+        sent.map_err(|error| slots.refused(error))
     }
 
     /// The closure as a job that keeps its panic and counts itself done.

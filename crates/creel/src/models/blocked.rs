@@ -224,7 +224,7 @@ fn leaves_of_joins_in_joins_meet() {
         };
         match draw(2) {
             0 => split(),
-            _ => pool.run_on(draw(4), split),
+            _ => pool.run_on(draw(4), split).unwrap(),
         }
         drop(pool);
     });
@@ -288,7 +288,7 @@ fn units_of_a_loop_meet_while_the_worker_of_one_is_busy() {
         let other = thread::spawn(move || {
             let waits = move || _ = wait.recv();
             match draw(2) {
-                0 => busy.run_on(1, waits),
+                0 => busy.run_on(1, waits).unwrap(),
                 _ => busy.spawn_fn(waits).detach(),
             }
         });
@@ -311,21 +311,28 @@ fn two_pools_wait_for_each_other() {
         let (a, b) = (Arc::new(pool(2)), Arc::new(pool(1)));
         let (theirs, ours) = (Arc::clone(&a), Arc::clone(&b));
         let other = thread::spawn(move || {
-            ours.run_on(0, || theirs.scope(|s| s.spawn(|| ours.run_on(0, || ()))));
+            ours.run_on(0, || {
+                theirs.scope(|s| s.spawn(|| ours.run_on(0, || ()).unwrap()))
+            })
+            .unwrap();
             let task = theirs.spawn(async { 3 });
             assert_eq!(
-                ours.run_on(0, || theirs.block_on(task)).expect("it ends"),
+                ours.run_on(0, || theirs.block_on(task))
+                    .unwrap()
+                    .expect("it ends"),
                 3
             );
         });
-        a.run_on(0, || b.run_on(0, || a.run_on(0, || ())));
+        a.run_on(0, || b.run_on(0, || a.run_on(0, || ()).unwrap()).unwrap())
+            .unwrap();
         let inner = Arc::clone(&b);
         let task = a.spawn(async move {
             let task = inner.spawn(async { 5 });
             inner.block_on(task).expect("the task ends")
         });
         assert_eq!(block_for(task).expect("the task ends"), 5);
-        a.run_on(0, || b.join(|| a.run_on(0, || ()), || ()));
+        a.run_on(0, || b.join(|| a.run_on(0, || ()).unwrap(), || ()))
+            .unwrap();
         other.join().expect("no panic");
         end_and_count(Arc::into_inner(a).expect("the last"));
         end_and_count(Arc::into_inner(b).expect("the last"));
@@ -336,7 +343,8 @@ fn two_pools_wait_for_each_other() {
 fn a_loops_units_call_back_to_the_worker_that_waits_for_it() {
     check(|| {
         let (a, b) = (pool(2), pool(1));
-        b.run_on(0, || a.for_each(0..2, |_| b.run_on(0, || ())));
+        b.run_on(0, || a.for_each(0..2, |_| b.run_on(0, || ()).unwrap()))
+            .unwrap();
         drop(a);
         drop(b);
     });
@@ -347,8 +355,9 @@ fn a_pool_is_dropped_on_a_worker_that_it_waits_for() {
     check(|| {
         let (a, b) = (pool(1), Arc::new(pool(1)));
         let inner = Arc::clone(&b);
-        a.spawn(async move { inner.run_on(0, || ()) }).detach();
-        b.run_on(0, || drop(a));
+        a.spawn(async move { inner.run_on(0, || ()).unwrap() })
+            .detach();
+        b.run_on(0, || drop(a)).unwrap();
         let b = Arc::into_inner(b).expect("the task has ended");
         end_and_count(b);
     });

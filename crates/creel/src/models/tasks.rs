@@ -2,7 +2,7 @@
 
 use super::{check, draw, end_and_count, pool, throw};
 use crate::{
-    Handle, JoinError, Pool,
+    JoinError, Pool,
     channel::{oneshot, ring, slot},
     sync::{AtomicUsize, Mutex, Ordering, lock, spin_loop, thread},
     task::{self, yield_now},
@@ -289,7 +289,7 @@ fn ended_in_mid_resize() {
 #[test]
 fn spawned_from_drops() {
     /// Spawns a task when it is dropped.
-    struct Last(Handle, Arc<()>);
+    struct Last(Pool, Arc<()>);
     impl Drop for Last {
         fn drop(&mut self) {
             let guard = Arc::clone(&self.1);
@@ -439,13 +439,15 @@ fn loops_and_tasks_at_once() {
             yield_now().await;
             items.iter().sum::<usize>()
         });
-        let local = pool.run_on(1, || {
-            let value = std::rc::Rc::new(3);
-            task::spawn_local(async move {
-                yield_now().await;
-                *value
+        let local = pool
+            .run_on(1, || {
+                let value = std::rc::Rc::new(3);
+                task::spawn_local(async move {
+                    yield_now().await;
+                    *value
+                })
             })
-        });
+            .unwrap();
         let mut items = [0; 4];
         pool.for_each_indexed(&mut items, |index, item| *item = index);
         let sums = pool.block_on(async { (task.await, local.await) });

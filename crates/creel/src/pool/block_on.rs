@@ -103,7 +103,7 @@ impl Pool {
     /// # Panics
     ///
     /// On a thread that runs this pool's work already: the worker would wait for itself. If the
-    /// future panics. By a [`Handle`](crate::Handle) whose pool has been dropped, or is being
+    /// future panics. By a [handle](crate::Pool::handle) whose pool has been dropped, or is being
     /// dropped.
     ///
     /// # When the pool is dropped meanwhile

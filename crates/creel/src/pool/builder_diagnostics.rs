@@ -1,11 +1,11 @@
 //! What the compiler says where `.build()?` was forgotten: a builder has a pool's verbs, hidden, by
 //! name only. Nothing can call them; who tries is told why.
 
-use super::Builder;
+use super::PoolBuilder;
 
 /// Implemented by nothing.
 #[diagnostic::on_unimplemented(
-    message = "a `Builder` is no pool yet: finish it by `.build()?`",
+    message = "a `PoolBuilder` is no pool yet: finish it by `.build()?`",
     label = "the pool is not built",
     note = "`let pool = creel::Pool::builder().workers(2).build()?;`"
 )]
@@ -14,7 +14,7 @@ pub trait Built {}
 macro_rules! verbs_of_a_pool {
     ($($verb:ident($($arg:ident: $kind:ident),*);)*) => {
         #[allow(missing_docs, clippy::missing_panics_doc)]
-        impl Builder {
+        impl PoolBuilder {
             $(
                 #[doc(hidden)]
                 pub fn $verb<$($kind),*>(&self, $($arg: $kind),*)

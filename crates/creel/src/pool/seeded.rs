@@ -2,7 +2,7 @@
 //!
 //! `task/seeded.rs` draws the tasks; here the clock goes to the next timer when none is runnable.
 
-use super::{Builder, Pool, shared::Shared};
+use super::{Pool, PoolBuilder, shared::Shared};
 use crate::{time::Clock, worker::woken::wake_all};
 use std::time::Duration;
 
@@ -35,7 +35,7 @@ impl Pool {
     /// assert!((0..100).any(|seed| run(seed) != run(7)));
     /// ```
     pub fn seeded(seed: u64) -> Pool {
-        let built = Builder::seeded(seed, Clock::driven()).build();
+        let built = PoolBuilder::seeded(seed, Clock::driven()).build();
         built.unwrap_or_else(|e| unreachable!("one worker is in range: {e}"))
     }
 }

@@ -1,7 +1,7 @@
 //! What a pool's owner, its workers and its handles share: the workers, and what is built on them.
 
 use super::{
-    Balance, BuildError, Builder, PoolStats, Wait, WorkerStats,
+    Balance, BuildError, PoolBuilder, PoolStats, Wait, WorkerStats,
     observe::Window,
     pinning::{Pinning, SharedJob},
     watchdog::WATCHDOG_INTERVAL,
@@ -58,8 +58,8 @@ impl UnwindSafe for Shared {}
 impl RefUnwindSafe for Shared {}
 
 impl Shared {
-    pub(crate) fn new(settings: Builder, workers: usize, shared_job: SharedJob) -> Arc<Self> {
-        let Builder {
+    pub(crate) fn new(settings: PoolBuilder, workers: usize, shared_job: SharedJob) -> Arc<Self> {
+        let PoolBuilder {
             name,
             wait,
             balance,

@@ -3,6 +3,7 @@
 use super::cell::{Payload, Task};
 use super::id::TaskId;
 use crate::worker::budget;
+use crate::worker::error::WorkerError;
 use crate::worker::stored_waker::StoredWaker;
 use std::fmt;
 use std::future::Future;
@@ -30,6 +31,8 @@ pub enum JoinError {
     /// The system refused the pool its first thread, or the one that the task is bound to, for
     /// this reason. The future was dropped.
     NoThread(std::io::Error),
+    /// The worker to which the task was to be bound did not take it. The future was dropped.
+    Worker(WorkerError),
     /// Its poll, or its future's drop, panicked.
     Panicked(Panic),
 }
@@ -104,6 +107,7 @@ impl fmt::Display for JoinError {
             Self::Cancelled => f.write_str("the task was cancelled"),
             Self::Refused => f.write_str("the pool was shutting down"),
             Self::NoThread(error) => write!(f, "the pool has no thread for it: {error}"),
+            Self::Worker(error) => write!(f, "the task was not spawned: {error}"),
             Self::Panicked(panic) => match panic.message() {
                 Some(text) => write!(f, "the task panicked: {text}"),
                 None => f.write_str("the task panicked"),
@@ -122,6 +126,7 @@ impl std::error::Error for JoinError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             Self::NoThread(error) => Some(error),
+            Self::Worker(error) => Some(error),
             _ => None,
         }
     }
@@ -173,9 +178,14 @@ impl<T> JoinHandle<T> {
 
     /// The handle of a task that was not spawned.
     pub(super) fn refused(error: Option<std::io::Error>) -> Self {
+        Self::not_spawned(error.map_or(JoinError::Refused, JoinError::NoThread))
+    }
+
+    /// The handle of a task that was not spawned for this reason.
+    pub(crate) fn not_spawned(error: JoinError) -> Self {
         Self {
             task: None,
-            refused: Some(error.map_or(JoinError::Refused, JoinError::NoThread)),
+            refused: Some(error),
             joining: false,
             output: PhantomData,
         }

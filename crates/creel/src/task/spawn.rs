@@ -43,7 +43,7 @@ where
     }
     match context::worker() {
         Some((tasks, _)) => tasks.spawn(future),
-        None => panic!("task::spawn outside of a pool: use Pool::spawn or Handle::spawn"),
+        None => panic!("task::spawn outside of a pool: use Pool::spawn"),
     }
 }
 
@@ -62,7 +62,7 @@ where
 /// let sum = pool.run_on(1, || {
 ///     let numbers = Rc::new([1, 2, 3]);
 ///     creel::task::spawn_local(async move { numbers.iter().sum::<i32>() })
-/// });
+/// }).unwrap();
 /// assert_eq!(pool.block_on(sum).unwrap(), 6);
 /// # Ok::<(), creel::BuildError>(())
 /// ```

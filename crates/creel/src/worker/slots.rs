@@ -6,6 +6,7 @@
 
 use super::{
     current,
+    error::WorkerError,
     idle::{Appointed, Idle, Notification, Search},
     inbox::Job,
     life::Life,
@@ -172,18 +173,26 @@ impl WorkerSlots {
         self.is_closing() || index >= self.workers()
     }
 
-    /// The worker with this index.
+    /// Returns the slot of this worker.
     ///
-    /// # Panics
+    /// # Errors
     /// If the pool has no such worker.
-    #[track_caller]
-    pub(crate) fn slot_in_use(&self, index: usize) -> &WorkerSlot {
+    pub(crate) fn slot_in_use(&self, worker: usize) -> Result<&WorkerSlot, WorkerError> {
         let workers = self.workers();
-        assert!(
-            index < workers,
-            "worker index {index} out of range: the pool has {workers} workers"
-        );
-        self.at(index)
+        if worker < workers {
+            Ok(self.at(worker))
+        } else {
+            Err(WorkerError::NoSuchWorker { worker, workers })
+        }
+    }
+
+    /// Says why a worker has no thread.
+    pub(crate) fn refused(&self, error: io::Error) -> WorkerError {
+        if self.is_closing() {
+            WorkerError::Ended
+        } else {
+            WorkerError::NoThread(error)
+        }
     }
 
     /// Starts the worker's thread unless it has one.

@@ -89,7 +89,7 @@ pub struct TaskStats {
 ///
 /// ```
 /// let pool = creel::Pool::builder().workers(2).build()?;
-/// pool.run_on(1, || ());
+/// pool.run_on(1, || ()).unwrap();
 /// for (index, worker) in pool.stats().workers.iter().enumerate() {
 ///     println!("{index}: on {}, asleep for {:?}", worker.cpus, worker.parked);
 /// }

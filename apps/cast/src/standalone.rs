@@ -9,7 +9,7 @@ use crate::stream::flow::Stream;
 use crate::stream::sink::{AsyncInPlace, Drain, InPlace, Pull, Push, SinkMode};
 use crate::stream::source::{Blank, Paced};
 use creel::channel::leaky::{self, Leak};
-use creel::channel::slot;
+use creel::channel::spsc;
 use creel::task::control::{Changes, Control, Running, Trigger};
 use creel::time::interval;
 use creel::{Observe, Pool};
@@ -132,7 +132,7 @@ impl Launcher<'_> {
                 self.spawn(index, context, push, |_| None)
             }
             SinkMode::Slot => {
-                let (push, pull) = slot::channel();
+                let (push, pull) = spsc::channel();
                 self.spawn_sink(context, pull, sink);
                 self.spawn(index, context, push, |_| None)
             }

@@ -62,7 +62,7 @@ impl CryptoPool {
             permit.finish(nanos(started.elapsed()).saturating_sub(from));
             Ok(done)
         });
-        work.cancel_on_drop()
+        work.abort_on_drop()
             .await
             .unwrap_or(Err(JobError::Panicked))
     }

@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use creel::channel::ring;
+use creel::channel::bounded;
 use serde::Serialize;
 
 use crate::metrics::Metrics;
@@ -54,7 +54,7 @@ impl LogEntry {
 /// Where lines go.
 #[derive(Debug)]
 pub struct AccessLog {
-    lines: Option<ring::Sender<LogEntry>>,
+    lines: Option<bounded::Sender<LogEntry>>,
     /// Closed when the thread has written all.
     done: Mutex<mpsc::Receiver<()>>,
     metrics: Arc<Metrics>,
@@ -78,7 +78,7 @@ impl AccessLog {
                 Box::new(options.open(path)?)
             }
         };
-        let (sender, lines) = ring::channel(QUEUE_MAX);
+        let (sender, lines) = bounded::channel(QUEUE_MAX);
         let (done_sender, done) = mpsc::channel::<()>();
         let thread = thread::Builder::new().name("access-log".into());
         let counted = Arc::clone(&metrics);
@@ -113,7 +113,7 @@ impl Drop for AccessLog {
     }
 }
 
-fn write(lines: &ring::Receiver<LogEntry>, mut out: impl Write, metrics: &Metrics) {
+fn write(lines: &bounded::Receiver<LogEntry>, mut out: impl Write, metrics: &Metrics) {
     while let Ok(line) = lines.recv_blocking() {
         let mut next = Some(line);
         while let Some(line) = next {

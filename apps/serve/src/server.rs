@@ -208,7 +208,7 @@ impl Server {
             .http1(http1)
             .http2(http2);
         io.block_on(async {
-            let _trim = creel::task::spawn(memory::trim_when_idle(metrics)).cancel_on_drop();
+            let _trim = creel::task::spawn(memory::trim_when_idle(metrics)).abort_on_drop();
             #[cfg(feature = "tls")]
             if let Some(acceptor) = tls {
                 let handshake = move |stream| {

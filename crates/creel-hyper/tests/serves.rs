@@ -230,7 +230,7 @@ fn a_part_of_a_head_does_not_hold_up_the_end() {
 fn who_never_ends_a_head_is_cut_off_however_slowly_it_goes_on() {
     let listener = TcpListener::bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let address = listener.local_addr().unwrap();
-    let clock = Clock::driven();
+    let clock = Clock::manual();
     let driven = clock.clone();
     thread::spawn(move || {
         let pool = Pool::builder().workers(1).clock(clock).build().unwrap();

@@ -2,7 +2,7 @@
 //! re-entry, and more workers than there are CPUs. Whatever happens, the pool goes on, and what
 //! was borrowed or owned is dropped once.
 
-use creel::channel::{oneshot, ring, slot};
+use creel::channel::{bounded, oneshot, spsc};
 use creel::task::{self, JoinError, yield_now};
 use creel::time::{self, Clock};
 use creel::{Balance, JoinHandle, Outbox, Pool, Scratch, Wait, net};
@@ -213,7 +213,7 @@ fn payloads_that_panic_when_they_are_dropped_end_no_worker() {
         let _late = LoudDrop;
         pending::<()>().await;
     })
-    .cancel();
+    .abort();
     goes_on(&pool);
 }
 
@@ -228,7 +228,7 @@ impl Wake for BadWaker {
 
 #[test]
 fn wakers_that_panic_end_no_worker() {
-    let clock = Clock::driven();
+    let clock = Clock::manual();
     let builder = Pool::builder().workers(1).clock(clock.clone());
     let pool = builder.wait(Wait::Park).build().unwrap();
     let bad = Waker::from(Arc::new(BadWaker));
@@ -284,7 +284,7 @@ fn a_ring_that_closes_wakes_those_behind_a_waker_that_panics() {
     let bad = Waker::from(Arc::new(BadWaker));
     let (told, tell) = mpsc::channel();
     let good = Waker::from(Arc::new(Tell(Mutex::new(told))));
-    let (tx, rx) = ring::channel::<u8>(1);
+    let (tx, rx) = bounded::channel::<u8>(1);
     let mut receives = [rx.recv(), rx.recv(), rx.recv()];
     for (receive, waker) in receives.iter_mut().zip([&good, &bad, &good]) {
         let polled = Pin::new(receive).poll(&mut Context::from_waker(waker));
@@ -335,13 +335,13 @@ fn leaked_handles_and_futures_break_nothing() {
     poll_once(Pin::new(&mut one));
     std::mem::forget(one);
     tx.send(1).unwrap();
-    let (mut tx, mut rx) = slot::channel();
+    let (mut tx, mut rx) = spsc::channel();
     let mut receives = Box::pin(rx.recv());
     poll_once(receives.as_mut());
     std::mem::forget(receives);
     tx.try_send(1).unwrap();
     assert_eq!(rx.try_recv(), Ok(1));
-    let (tx, rx) = ring::channel(1);
+    let (tx, rx) = bounded::channel(1);
     let mut receives = Box::pin(rx.recv());
     poll_once(receives.as_mut());
     std::mem::forget(receives);
@@ -443,7 +443,7 @@ fn pools_that_end_inside_their_own_work() {
 }
 
 fn crowd(pool: &Pool) {
-    let (tx, rx) = ring::channel(4);
+    let (tx, rx) = bounded::channel(4);
     for i in 0..300_u64 {
         let tx = tx.clone();
         let task = async move {

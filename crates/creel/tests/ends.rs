@@ -8,7 +8,7 @@ mod bounded;
 use bounded::{block_on, bounded};
 use creel::{
     JoinError, Pool, Wait,
-    channel::{oneshot, ring, slot},
+    channel::{bounded as mpmc, oneshot, spsc},
     task::{self, yield_now},
     time,
 };
@@ -109,7 +109,7 @@ fn pools_end_while_others_spawn_wake_and_join() {
                             };
                             let _ = tx.send(i);
                             match (i * 7 + other) % 5 {
-                                0 => drop(task.cancel_on_drop()),
+                                0 => drop(task.abort_on_drop()),
                                 1 => task.detach(),
                                 2 => std::mem::forget(task),
                                 _ => match block_on(task) {
@@ -206,27 +206,27 @@ fn whatever_is_cancelled_tells_its_other_end() {
         let pool = pool(4);
         let alive = Arc::new(());
         for round in 0..500 {
-            let (mut tx, mut rx) = slot::channel();
+            let (mut tx, mut rx) = spsc::channel();
             let guard = Arc::clone(&alive);
             let sends =
                 pool.spawn(async move { while tx.send(Arc::clone(&guard)).await.is_ok() {} });
             let receives = pool.spawn(async move { while rx.recv().await.is_ok() {} });
             match round % 3 {
                 0 => {
-                    drop(sends.cancel_on_drop());
+                    drop(sends.abort_on_drop());
                     block_on(receives).unwrap();
                 }
                 1 => {
-                    drop(receives.cancel_on_drop());
+                    drop(receives.abort_on_drop());
                     block_on(sends).unwrap();
                 }
                 _ => {
-                    sends.cancel();
-                    receives.cancel();
+                    sends.abort();
+                    receives.abort();
                     let _ = (block_on(sends), pool.block_on(receives));
                 }
             }
-            let (tx, rx) = ring::channel(2);
+            let (tx, rx) = mpmc::channel(2);
             let guard = Arc::clone(&alive);
             let sends =
                 pool.spawn(async move { while tx.send(Arc::clone(&guard)).await.is_ok() {} });
@@ -239,11 +239,11 @@ fn whatever_is_cancelled_tells_its_other_end() {
             });
             match round % 2 {
                 0 => {
-                    drop(sends.cancel_on_drop());
+                    drop(sends.abort_on_drop());
                     block_on(receives).unwrap();
                 }
                 _ => {
-                    drop(receives.cancel_on_drop());
+                    drop(receives.abort_on_drop());
                     block_on(sends).unwrap();
                 }
             }

@@ -8,7 +8,7 @@ mod bounded;
 use bounded::bounded;
 use creel::{
     BuildError, Pool, Wait,
-    channel::{oneshot, ring},
+    channel::{bounded, oneshot},
     net::{TcpListener, TcpStream, UdpSocket},
     time::{interval, sleep, timeout},
 };
@@ -112,7 +112,7 @@ fn connects(_: &Pool) -> Waits {
 }
 
 fn receives_from_outside(handle: &Pool) -> Waits {
-    let (sender, receiver) = ring::channel(1);
+    let (sender, receiver) = bounded::channel(1);
     while_closing(handle, move || sender.send_blocking(7).unwrap());
     Box::pin(async move { assert_eq!(receiver.recv().await, Ok(7)) })
 }

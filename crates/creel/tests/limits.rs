@@ -186,7 +186,7 @@ fn ticks_from<const N: usize>(pool: &Pool, first: Instant, skips: bool) -> [Dura
 #[test]
 fn an_interval_that_starts_before_its_clock_keeps_its_schedule() {
     let seconds = |n: u64| Duration::from_secs(n);
-    let clock = time::Clock::driven();
+    let clock = time::Clock::manual();
     let (epoch, pool) = (clock.now(), Pool::builder().workers(1).clock(clock.clone()));
     let pool = pool.build().unwrap();
     clock.advance(Duration::from_millis(2700));

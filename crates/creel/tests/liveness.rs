@@ -17,7 +17,7 @@ mod bounded;
 use bounded::LIMIT;
 use creel::{
     Balance, JoinHandle, Placement, Pool, Wait,
-    channel::{oneshot, ring, slot},
+    channel::{bounded as mpmc, oneshot, spsc},
     net::UdpSocket,
     task, time,
 };
@@ -168,8 +168,8 @@ async fn packet(draw: &mut Draw) {
 }
 
 async fn channels(world: &Arc<World>, draw: &mut Draw) {
-    let (tx, rx) = ring::channel(1 + draw.below(3));
-    let (mut back, mut heard) = slot::channel();
+    let (tx, rx) = mpmc::channel(1 + draw.below(3));
+    let (mut back, mut heard) = spsc::channel();
     let sends = world.spawn(draw, async move {
         for i in 0..20 {
             tx.send(i).await.unwrap();

@@ -6,7 +6,7 @@
 
 use creel::{
     Outbox, Pool,
-    channel::{leaky, ring, slot},
+    channel::{bounded, leaky, spsc},
     loops::Tiles,
     net, task, time,
 };
@@ -56,7 +56,7 @@ fn misuse_panics_at_the_callers_line() {
             "JoinSet::spawn",
             Box::new(|| task::JoinSet::new().spawn(async {})),
         ),
-        ("ring", Box::new(|| drop(ring::channel::<u8>(0)))),
+        ("ring", Box::new(|| drop(bounded::channel::<u8>(0)))),
         (
             "leaky",
             Box::new(|| drop(leaky::channel::<u8>(0, leaky::Leak::Old))),
@@ -71,7 +71,7 @@ fn misuse_panics_at_the_callers_line() {
         (
             "slot::poll_send",
             Box::new(|| {
-                let (mut tx, _rx) = slot::channel::<u8>();
+                let (mut tx, _rx) = spsc::channel::<u8>();
                 let _ = tx.poll_send(&mut Context::from_waker(Waker::noop()), &mut None);
             }),
         ),

@@ -3,7 +3,7 @@
 
 use creel::{
     Pool, Wait,
-    channel::{oneshot, ring, slot},
+    channel::{bounded, oneshot, spsc},
     task,
 };
 use std::{
@@ -29,7 +29,7 @@ fn a_block_is_taken_again_whatever_lay_in_it() {
     let made = pool.spawn_on(0, async {
         for _ in 0..3 {
             drop(oneshot::channel::<Sparse>());
-            drop(slot::channel::<Sparse>());
+            drop(spsc::channel::<Sparse>());
         }
         (0..3)
             .map(|_| oneshot::channel::<Sparse>())
@@ -73,7 +73,7 @@ fn tasks_end_in_each_of_the_ways() {
             pending::<()>().await;
         });
         task::yield_now().await;
-        waits.cancel();
+        waits.abort();
         assert!(waits.await.is_err(), "cancelled");
         assert!(panics.await.is_err(), "panicked");
         assert_eq!(ready.await.unwrap(), 4);
@@ -91,8 +91,8 @@ fn tasks_end_in_each_of_the_ways() {
 #[test]
 fn messages_go_through_every_channel() {
     let pool = pool(2);
-    let (mut one, mut two) = slot::channel();
-    let (tx, rx) = ring::channel(1);
+    let (mut one, mut two) = spsc::channel();
+    let (tx, rx) = bounded::channel(1);
     pool.spawn_on(0, async move {
         for i in 0..3 {
             one.send(Box::new(i)).await.expect("somebody receives");

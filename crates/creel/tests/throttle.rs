@@ -31,7 +31,7 @@ struct Bench {
 
 impl Bench {
     fn new(wait: Wait) -> Self {
-        let clock = Clock::driven();
+        let clock = Clock::manual();
         let builder = Pool::builder().workers(1).wait(wait);
         let pool = builder.clock(clock.clone()).build().unwrap();
         let (tell, told) = mpsc::channel();

@@ -131,7 +131,7 @@ impl<'a> Relay<'a> {
                 self.contexts
                     .of(number)
                     .spawn(forwarder.run())
-                    .cancel_on_drop()
+                    .abort_on_drop()
             })
             .collect();
         let start = Instant::now();

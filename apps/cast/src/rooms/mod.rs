@@ -66,7 +66,7 @@ pub fn run(
     ports.close(&mut measured.warnings, &mut measured.notes, any)?;
     let tasks: Vec<_> = rooms
         .into_iter()
-        .map(|(number, room)| contexts.of(number).spawn(room.run()).cancel_on_drop())
+        .map(|(number, room)| contexts.of(number).spawn(room.run()).abort_on_drop())
         .collect();
     let start = Instant::now();
     let first = contexts.usage();

@@ -7,7 +7,7 @@
 use crate::stream::buffer::Buffer;
 use async_lock::{Mutex as AsyncMutex, MutexGuardArc};
 use creel::channel::leaky;
-use creel::channel::slot;
+use creel::channel::spsc;
 use creel::task::control::Flow;
 use std::fmt;
 use std::future::Future;
@@ -172,7 +172,7 @@ impl<S: Sink + 'static> Push for AsyncInPlace<S> {
     }
 }
 
-impl Push for slot::Sender<Buffer> {
+impl Push for spsc::Sender<Buffer> {
     #[inline]
     fn poll_push(
         &mut self,
@@ -201,7 +201,7 @@ pub trait Pull: Send + Unpin {
     fn poll_pull(&mut self, cx: &mut Context<'_>) -> Poll<Option<(Buffer, bool)>>;
 }
 
-impl Pull for slot::Receiver<Buffer> {
+impl Pull for spsc::Receiver<Buffer> {
     #[inline]
     fn poll_pull(&mut self, cx: &mut Context<'_>) -> Poll<Option<(Buffer, bool)>> {
         let received = self.poll_recv(cx);

@@ -93,7 +93,7 @@ pub fn run(plan: Plan, stop: impl Future) -> Result<Report, LoadError> {
         }
         let all = async { while connections.join_next().await.is_some() {} };
         either(all, stop).await;
-        connections.cancel_all();
+        connections.abort_all();
         let unsent = lock(&shared.schedule).overdue(Instant::now());
         let mut tally = lock(&shared.tally);
         unsent.into_iter().for_each(|step| {

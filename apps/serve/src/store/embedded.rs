@@ -16,7 +16,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use creel::channel::{TryRecvError, ring};
+use creel::channel::{TryRecvError, bounded};
 use redb::backends::InMemoryBackend;
 use redb::{Database, DatabaseError, ReadableTable, TableDefinition};
 
@@ -97,7 +97,7 @@ impl Embedded {
     }
 
     /// Executes requests until all senders are gone.
-    pub(super) fn run(mut self, requests: &ring::Receiver<StoreRequest>) {
+    pub(super) fn run(mut self, requests: &bounded::Receiver<StoreRequest>) {
         let mut batch = Vec::new();
         while let Some(first) = self.next(requests) {
             let more = std::iter::from_fn(|| requests.try_recv().ok());
@@ -134,7 +134,7 @@ impl Embedded {
 
     /// The next request. While the store cannot write, it also retries. None when all senders are
     /// gone.
-    fn next(&mut self, requests: &ring::Receiver<StoreRequest>) -> Option<StoreRequest> {
+    fn next(&mut self, requests: &bounded::Receiver<StoreRequest>) -> Option<StoreRequest> {
         while !self.state.is_writable.load(Relaxed) {
             match requests.try_recv() {
                 Ok(request) => return Some(request),
@@ -312,7 +312,7 @@ mod tests {
         });
         let state = Arc::new(State::default());
         let store = Embedded::open_with(opening, has_space, Arc::clone(&state)).unwrap();
-        let (sender, requests) = ring::channel(16);
+        let (sender, requests) = bounded::channel(16);
         let thread = std::thread::spawn(move || store.run(&requests));
         let request = |command| {
             let (answer, outcome) = oneshot::channel();

@@ -18,7 +18,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use bytes::Bytes;
 use creel::Pool;
-use creel::channel::{oneshot, ring};
+use creel::channel::{bounded, oneshot};
 
 pub use kind::{Kind, RedisAddr};
 pub use request::{Id, StoreError};
@@ -31,7 +31,7 @@ const REQUESTS_MAX: usize = 4096;
 
 /// Sends requests to a store.
 pub struct Store {
-    requests: Option<ring::Sender<StoreRequest>>,
+    requests: Option<bounded::Sender<StoreRequest>>,
     state: Arc<State>,
     metrics: Arc<Metrics>,
     embedded: Option<std::thread::JoinHandle<()>>,
@@ -53,7 +53,7 @@ impl Store {
     ///
     /// What the embedded store says.
     pub fn open(kind: &Kind, pool: &Pool, metrics: &Arc<Metrics>) -> Result<Store, StoreError> {
-        let (sender, requests) = ring::channel(REQUESTS_MAX);
+        let (sender, requests) = bounded::channel(REQUESTS_MAX);
         let state = Arc::new(State::default());
         let mut embedded = None;
         let path = match kind {

@@ -22,7 +22,7 @@ use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
-use creel::channel::{oneshot, ring};
+use creel::channel::{bounded, oneshot};
 use creel::net::{Connection, Stream, TcpStream, UnixStream};
 use creel::time::{sleep, timeout};
 
@@ -80,7 +80,7 @@ impl RedisClient {
     }
 
     /// Executes requests until all senders are gone, over as many connections as it takes.
-    pub(super) async fn run(self, requests: ring::Receiver<StoreRequest>) {
+    pub(super) async fn run(self, requests: bounded::Receiver<StoreRequest>) {
         let mut pause = RECONNECT_MIN;
         loop {
             let connected = match &self.address {
@@ -107,7 +107,7 @@ impl RedisClient {
     async fn run_connection<C: Connection>(
         &self,
         connect: impl Future<Output = io::Result<Stream<C>>>,
-        requests: &ring::Receiver<StoreRequest>,
+        requests: &bounded::Receiver<StoreRequest>,
     ) -> Option<io::Result<()>> {
         let connected = async {
             let stream = connect.await?;
@@ -155,7 +155,7 @@ async fn either<T>(one: impl Future<Output = T>, other: impl Future<Output = T>)
 /// Sends requests; done when all senders are gone.
 async fn write<C: Connection>(
     stream: &Stream<C>,
-    requests: &ring::Receiver<StoreRequest>,
+    requests: &bounded::Receiver<StoreRequest>,
     pipeline: &Pipeline,
 ) -> io::Result<()> {
     let mut bytes = Vec::new();

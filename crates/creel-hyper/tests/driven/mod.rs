@@ -22,7 +22,7 @@ pub struct Driven {
 impl Driven {
     /// Runs this with the pool.
     pub fn start(run: impl FnOnce(Pool) + Send + 'static) -> Driven {
-        let clock = Clock::driven();
+        let clock = Clock::manual();
         let (tell, seconds) = mpsc::channel();
         let (on, first) = (clock.clone(), clock.now() + SECOND);
         thread::spawn(move || {

@@ -180,7 +180,7 @@ fn a_root_gives_way_until_a_task_is_done() {
 #[test]
 fn a_blocked_thread_wakes_for_a_timer_of_its_own() {
     check_in_time(|| {
-        let clock = Clock::driven();
+        let clock = Clock::manual();
         let builder = Pool::builder().workers(2).clock(clock.clone());
         let pool = builder.build().expect("in range");
         let task = pool.spawn(async { block_for(sleep(Duration::from_millis(1))) });

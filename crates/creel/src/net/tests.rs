@@ -348,7 +348,7 @@ fn a_group_receives_what_is_sent_to_it() {
     let group: std::net::IpAddr = "239.255.83.17".parse().unwrap();
     let receiver = UdpSocket::bind("0.0.0.0:0".parse().unwrap()).unwrap();
     let sender = UdpSocket::bind(LOOPBACK).unwrap();
-    if receiver.join(group, LOOPBACK.ip()).is_err() {
+    if receiver.join_multicast(group, LOOPBACK.ip()).is_err() {
         eprintln!("skipped: no multicast on loopback here");
         return;
     }
@@ -359,7 +359,7 @@ fn a_group_receives_what_is_sent_to_it() {
         Ok(_) => assert_eq!(run(&driver, receiver.recv(&mut bytes)).unwrap(), 3),
         Err(error) => eprintln!("skipped: multicast is not routed here: {error}"),
     }
-    receiver.leave(group, LOOPBACK.ip()).unwrap();
+    receiver.leave_multicast(group, LOOPBACK.ip()).unwrap();
 }
 
 #[test]

@@ -236,7 +236,7 @@ impl PoolBuilder {
     /// use creel::{Pool, time::{Clock, sleep}};
     /// use std::time::Duration;
     ///
-    /// let clock = Clock::driven();
+    /// let clock = Clock::manual();
     /// let pool = Pool::builder().workers(1).clock(clock.clone()).build()?;
     /// let hour = pool.spawn(sleep(Duration::from_secs(3600)));
     /// while !hour.is_finished() {

@@ -44,7 +44,7 @@ pub(super) fn turn(pool: &Shared, busy: bool) -> bool {
     if timers.fire(wake_all).count > 0 || bound || busy {
         return true;
     }
-    let next = timers.sleep_until().filter(|_| !timers.clock().is_driven());
+    let next = timers.sleep_until().filter(|_| !timers.clock().is_manual());
     let next = next.expect(
         "block_on would wait for ever: this system has no threads, and the pool has no task or timer \
          that could wake the future",

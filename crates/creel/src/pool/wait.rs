@@ -154,7 +154,7 @@ impl<'a> Pace<'a> {
     fn until(&self, nanos: u64) -> Option<Duration> {
         let clock = self.timers.clock();
         let left = nanos.saturating_sub(clock.exact_nanos());
-        (!clock.is_driven()).then_some(Duration::from_nanos(left))
+        (!clock.is_manual()).then_some(Duration::from_nanos(left))
     }
 
     /// The first line of the grid that is not before `nanos`.

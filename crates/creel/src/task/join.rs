@@ -18,13 +18,13 @@ use std::task::{Context, Poll};
 /// use creel::JoinError;
 ///
 /// let task = pool.spawn(std::future::pending::<()>());
-/// task.cancel();
+/// task.abort();
 /// assert!(matches!(pool.block_on(task), Err(JoinError::Cancelled)));
 /// # Ok::<(), creel::BuildError>(())
 /// ```
 pub enum JoinError {
-    /// Its future was dropped before it was ready: by [`JoinHandle::cancel`] or a
-    /// [`CancelOnDrop`], because nothing could wake it any more, or because its pool was dropped.
+    /// Its future was dropped before it was ready: by [`JoinHandle::abort`] or a
+    /// [`AbortOnDrop`], because nothing could wake it any more, or because its pool was dropped.
     Cancelled,
     /// Its pool was shutting down when it was to be spawned.
     Refused,
@@ -135,7 +135,7 @@ impl std::error::Error for JoinError {
 /// A task's output to come: a future of `Result<T, JoinError>`.
 ///
 /// Dropped, it lets the task go on, as `std`'s and tokio's do. To cancel is asked for: by
-/// [`cancel`](Self::cancel), or by keeping a [`CancelOnDrop`] instead.
+/// [`abort`](Self::abort), or by keeping a [`AbortOnDrop`] instead.
 ///
 /// # Panics
 ///
@@ -212,12 +212,12 @@ impl<T> JoinHandle<T> {
     ///     std::future::pending::<()>().await;
     ///     sender.send(())
     /// });
-    /// drop(task.cancel_on_drop());
+    /// drop(task.abort_on_drop());
     /// assert!(pool.block_on(receiver).is_err()); // its sender was dropped with the future
     /// # Ok::<(), creel::BuildError>(())
     /// ```
-    pub fn cancel_on_drop(self) -> CancelOnDrop<T> {
-        CancelOnDrop(self)
+    pub fn abort_on_drop(self) -> AbortOnDrop<T> {
+        AbortOnDrop(self)
     }
 
     /// Asks for the task's future to be dropped by a worker of its pool; returns at once. A poll
@@ -227,11 +227,11 @@ impl<T> JoinHandle<T> {
     /// ```
     /// let pool = creel::Pool::builder().workers(2).build()?;
     /// let task = pool.spawn(std::future::pending::<()>());
-    /// task.cancel();
+    /// task.abort();
     /// assert!(pool.block_on(task).is_err());
     /// # Ok::<(), creel::BuildError>(())
     /// ```
-    pub fn cancel(&self) {
+    pub fn abort(&self) {
         if let Some(task) = self.task
             && let Some(then) = task.state().cancel()
         {
@@ -349,25 +349,25 @@ impl<T> fmt::Debug for JoinHandle<T> {
 ///
 /// ```
 /// let pool = creel::Pool::builder().workers(2).build()?;
-/// use creel::task::CancelOnDrop;
+/// use creel::task::AbortOnDrop;
 ///
 /// /// Ends with whoever has it.
-/// struct Poller { _task: CancelOnDrop<()> }
+/// struct Poller { _task: AbortOnDrop<()> }
 ///
-/// let task = pool.spawn(std::future::pending()).cancel_on_drop();
+/// let task = pool.spawn(std::future::pending()).abort_on_drop();
 /// drop(Poller { _task: task });
 /// # Ok::<(), creel::BuildError>(())
 /// ```
 #[must_use = "dropped, it cancels its task"]
 #[derive(Debug)]
-pub struct CancelOnDrop<T>(JoinHandle<T>);
+pub struct AbortOnDrop<T>(JoinHandle<T>);
 
-impl<T> CancelOnDrop<T> {
+impl<T> AbortOnDrop<T> {
     /// The handle alone: the task goes on when that is dropped.
     ///
     /// ```
     /// let pool = creel::Pool::builder().workers(2).build()?;
-    /// let guarded = pool.spawn(async { 7 }).cancel_on_drop();
+    /// let guarded = pool.spawn(async { 7 }).abort_on_drop();
     /// assert_eq!(pool.block_on(guarded.into_handle()).unwrap(), 7);
     /// # Ok::<(), creel::BuildError>(())
     /// ```
@@ -381,17 +381,17 @@ impl<T> CancelOnDrop<T> {
         std::mem::replace(&mut self.0, gone)
     }
 
-    /// As [`JoinHandle::cancel`].
+    /// As [`JoinHandle::abort`].
     ///
     /// ```
     /// let pool = creel::Pool::builder().workers(2).build()?;
-    /// let guarded = pool.spawn(std::future::pending::<()>()).cancel_on_drop();
+    /// let guarded = pool.spawn(std::future::pending::<()>()).abort_on_drop();
     /// guarded.cancel();
     /// assert!(pool.block_on(guarded.into_handle()).is_err());
     /// # Ok::<(), creel::BuildError>(())
     /// ```
-    pub fn cancel(&self) {
-        self.0.cancel();
+    pub fn abort(&self) {
+        self.0.abort();
     }
 
     /// As [`JoinHandle::id`].
@@ -403,7 +403,7 @@ impl<T> CancelOnDrop<T> {
     ///
     /// ```
     /// let pool = creel::Pool::builder().workers(2).build()?;
-    /// let guarded = pool.spawn(async {}).cancel_on_drop();
+    /// let guarded = pool.spawn(async {}).abort_on_drop();
     /// while !guarded.is_finished() {
     ///     std::thread::yield_now();
     /// }
@@ -414,7 +414,7 @@ impl<T> CancelOnDrop<T> {
     }
 }
 
-impl<T> Future for CancelOnDrop<T> {
+impl<T> Future for AbortOnDrop<T> {
     type Output = Result<T, JoinError>;
 
     /// # Panics
@@ -426,8 +426,8 @@ impl<T> Future for CancelOnDrop<T> {
     }
 }
 
-impl<T> Drop for CancelOnDrop<T> {
+impl<T> Drop for AbortOnDrop<T> {
     fn drop(&mut self) {
-        self.0.cancel();
+        self.0.abort();
     }
 }

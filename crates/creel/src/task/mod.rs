@@ -40,7 +40,7 @@ mod yield_now;
 pub use background::{Background, background};
 pub use budget::{Budgeted, Unconstrained, budgeted, unconstrained};
 pub use id::{TaskId, id};
-pub use join::{CancelOnDrop, JoinError, JoinHandle, Panic};
+pub use join::{AbortOnDrop, JoinError, JoinHandle, Panic};
 pub use join_set::JoinSet;
 pub use spawn::{spawn, spawn_local};
 pub use token::{CancellationToken, Cancelled, TokenGuard};

@@ -186,7 +186,7 @@ fn cancel_poll_and_wake_drop_the_future_once() {
         });
         let polled = Pin::new(&mut handle).poll(&mut Context::from_waker(Waker::noop()));
         if polled.is_pending() {
-            drop(handle.cancel_on_drop());
+            drop(handle.abort_on_drop());
         }
         runs.join().unwrap();
         stub.run_all(&Counters::default());
@@ -230,7 +230,7 @@ fn cancelled_handle_tells_it() {
         } = scene();
         let worker = stub.clone();
         let runs = thread::spawn(move || worker.run_all(&Counters::default()));
-        handle.cancel();
+        handle.abort();
         runs.join().unwrap();
         stub.run_all(&Counters::default());
         drop(lock(&give).take());

@@ -11,7 +11,7 @@ impl Clock {
         now_ns()
     }
 
-    pub(crate) fn is_driven(&self) -> bool {
+    pub(crate) fn is_manual(&self) -> bool {
         false
     }
 }

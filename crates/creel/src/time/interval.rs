@@ -148,7 +148,7 @@ impl Interval {
     /// use creel::time::{Clock, interval};
     /// use std::time::Duration;
     ///
-    /// let clock = Clock::driven();
+    /// let clock = Clock::manual();
     /// let pool = creel::Pool::builder().workers(1).clock(clock.clone()).build()?;
     /// let period = Duration::from_millis(1);
     /// pool.block_on(async {

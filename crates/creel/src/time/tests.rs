@@ -1,4 +1,4 @@
-//! The futures by a driven clock, fired by hand as a worker's loop would.
+//! The futures by a manual clock, fired by hand as a worker's loop would.
 
 use super::clock::Clock;
 use super::timers::{self, Timers};
@@ -37,7 +37,7 @@ struct Bench {
 
 impl Bench {
     fn new() -> Self {
-        let clock = Clock::driven();
+        let clock = Clock::manual();
         let wakes = Arc::new(Count::default());
         Bench {
             timers: Arc::new(Timers::new(clock.clone())),
@@ -402,5 +402,5 @@ fn a_sleeping_worker_is_roused_for_an_earlier_timer_only() {
     assert!(bench.poll(&mut early).is_pending());
     assert_eq!(was_woken.get(), 2);
     bench.clock.advance(MS);
-    assert_eq!(was_woken.get(), 3, "a driven clock that moves rouses, too");
+    assert_eq!(was_woken.get(), 3, "a manual clock that moves rouses, too");
 }

@@ -58,7 +58,7 @@ pub(crate) struct Timers {
     used: AtomicBool,
     /// Wakes the worker when another thread has armed something earlier.
     rouse: OnceLock<Waker>,
-    /// The same waker's, at a driven clock.
+    /// The same waker's, at a manual clock.
     subscription: Mutex<Option<Subscription>>,
 }
 
@@ -147,7 +147,7 @@ impl Timers {
         self.used.load(Ordering::Relaxed)
     }
 
-    /// No worker will look any more: a driven clock need not tell.
+    /// No worker will look any more: a manual clock need not tell.
     pub(crate) fn end(&self) {
         let subscription = lock(&self.subscription).take();
         drop(subscription);

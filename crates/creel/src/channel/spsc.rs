@@ -10,7 +10,7 @@
 //! Left out: several senders or receivers; that is the ring.
 
 use super::waker_cell::{EPOCH, Wait, WakerCell, exchange};
-use super::{Closed, TryRecvError, TrySendError, blocking, memory};
+use super::{Closed, SendError, TryRecvError, TrySendError, blocking, memory};
 use crate::sync::{AtomicU64, Ordering, UnsafeCell};
 use crate::worker::{budget, panics::quietly};
 use std::future::Future;
@@ -57,7 +57,7 @@ struct Inner<T> {
 /// leaves the place free for the next.
 ///
 /// ```
-/// let (mut tx, mut rx) = creel::channel::slot::channel();
+/// let (mut tx, mut rx) = creel::channel::spsc::channel();
 /// tx.try_send(1).unwrap();
 /// assert!(tx.try_send(2).is_err());
 /// assert_eq!(rx.try_recv(), Ok(1));
@@ -80,7 +80,7 @@ pub fn channel<T>() -> (Sender<T>, Receiver<T>) {
 /// The sending half. Dropping it closes the channel once the place is empty.
 ///
 /// ```
-/// let (mut tx, mut rx) = creel::channel::slot::channel();
+/// let (mut tx, mut rx) = creel::channel::spsc::channel();
 /// tx.try_send(1).unwrap();
 /// drop(tx);
 /// assert_eq!((rx.try_recv().ok(), rx.try_recv().ok()), (Some(1), None));
@@ -93,7 +93,7 @@ pub struct Sender<T> {
 /// The receiving half. Dropping it drops what was sent and not received, and makes sends fail.
 ///
 /// ```
-/// let (mut tx, mut rx) = creel::channel::slot::channel();
+/// let (mut tx, mut rx) = creel::channel::spsc::channel();
 /// tx.try_send(1).unwrap();
 /// assert_eq!(rx.try_recv(), Ok(1));
 /// ```
@@ -184,7 +184,7 @@ impl<T> Sender<T> {
     /// gone.
     ///
     /// ```
-    /// let (mut tx, rx) = creel::channel::slot::channel();
+    /// let (mut tx, rx) = creel::channel::spsc::channel();
     /// assert!(tx.try_send(1).is_ok());
     /// drop(rx);
     /// assert!(tx.try_send(2).is_err());
@@ -232,7 +232,7 @@ impl<T> Sender<T> {
     ///
     /// ```
     /// let pool = creel::Pool::builder().workers(2).build()?;
-    /// let (mut tx, mut rx) = creel::channel::slot::channel();
+    /// let (mut tx, mut rx) = creel::channel::spsc::channel();
     /// let sum = pool.spawn(async move {
     ///     let mut sum = 0;
     ///     while let Ok(n) = rx.recv().await {
@@ -272,14 +272,14 @@ impl<T> Sender<T> {
         &mut self,
         cx: &mut Context<'_>,
         message: &mut Option<T>,
-    ) -> Poll<Result<(), T>> {
+    ) -> Poll<Result<(), SendError<T>>> {
         assert!(message.is_some(), "there is a message until it is sent");
         budget::poll(cx, |cx| {
             loop {
                 let taken = message.take().expect("there is a message until it is sent");
                 match self.try_send(taken) {
                     Ok(()) => return Poll::Ready(Ok(())),
-                    Err(TrySendError::Closed(back)) => return Poll::Ready(Err(back)),
+                    Err(TrySendError::Closed(back)) => return Poll::Ready(Err(SendError(back))),
                     Err(TrySendError::Full(back)) => *message = Some(back),
                 }
                 let inner = self.inner();
@@ -303,12 +303,12 @@ impl<T> Sender<T> {
     /// The message back when the receiver is gone.
     ///
     /// ```
-    /// let (mut tx, mut rx) = creel::channel::slot::channel();
+    /// let (mut tx, mut rx) = creel::channel::spsc::channel();
     /// let thread = std::thread::spawn(move || (0..10).all(|n| tx.send_blocking(n).is_ok()));
     /// let all: Vec<i32> = std::iter::from_fn(|| rx.recv_blocking().ok()).collect();
     /// assert!(thread.join().unwrap() && all == Vec::from_iter(0..10));
     /// ```
-    pub fn send_blocking(&mut self, message: T) -> Result<(), T> {
+    pub fn send_blocking(&mut self, message: T) -> Result<(), SendError<T>> {
         blocking::wait(self.send(message))
     }
 }
@@ -317,7 +317,7 @@ impl<T> Sender<T> {
 ///
 /// ```
 /// let pool = creel::Pool::builder().workers(2).build()?;
-/// let (mut tx, mut rx) = creel::channel::slot::channel();
+/// let (mut tx, mut rx) = creel::channel::spsc::channel();
 /// tx.try_send(1).unwrap();
 /// let send = tx.send(2);
 /// assert_eq!(rx.try_recv(), Ok(1)); // makes room
@@ -334,7 +334,7 @@ pub struct SendFuture<'a, T> {
 impl<T> Unpin for SendFuture<'_, T> {}
 
 impl<T> Future for SendFuture<'_, T> {
-    type Output = Result<(), T>;
+    type Output = Result<(), SendError<T>>;
 
     #[inline]
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
@@ -367,7 +367,7 @@ impl<T> Receiver<T> {
     /// [`TryRecvError::Empty`] while the sender lives, else [`TryRecvError::Closed`].
     ///
     /// ```
-    /// let (mut tx, mut rx) = creel::channel::slot::channel();
+    /// let (mut tx, mut rx) = creel::channel::spsc::channel();
     /// assert!(rx.try_recv().is_err());
     /// tx.try_send(1).unwrap();
     /// assert_eq!(rx.try_recv(), Ok(1));
@@ -425,7 +425,7 @@ impl<T> Receiver<T> {
     ///
     /// ```
     /// let pool = creel::Pool::builder().workers(2).build()?;
-    /// let (mut tx, mut rx) = creel::channel::slot::channel();
+    /// let (mut tx, mut rx) = creel::channel::spsc::channel();
     /// tx.try_send(1).unwrap();
     /// assert_eq!(pool.block_on(rx.recv()), Ok(1));
     /// drop(tx);
@@ -448,7 +448,7 @@ impl<T> Receiver<T> {
     /// let pool = creel::Pool::builder().workers(2).build()?;
     /// use std::future::poll_fn;
     ///
-    /// let (mut tx, mut rx) = creel::channel::slot::channel();
+    /// let (mut tx, mut rx) = creel::channel::spsc::channel();
     /// tx.try_send(1).unwrap();
     /// assert_eq!(pool.block_on(poll_fn(|cx| rx.poll_recv(cx))), Ok(1));
     /// # Ok::<(), creel::BuildError>(())
@@ -479,7 +479,7 @@ impl<T> Receiver<T> {
     /// [`Closed`] when the sender is gone and the place is empty.
     ///
     /// ```
-    /// let (mut tx, mut rx) = creel::channel::slot::channel();
+    /// let (mut tx, mut rx) = creel::channel::spsc::channel();
     /// tx.try_send(1).unwrap();
     /// assert_eq!(rx.recv_blocking(), Ok(1));
     /// ```
@@ -492,7 +492,7 @@ impl<T> Receiver<T> {
 ///
 /// ```
 /// let pool = creel::Pool::builder().workers(2).build()?;
-/// let (mut tx, mut rx) = creel::channel::slot::channel();
+/// let (mut tx, mut rx) = creel::channel::spsc::channel();
 /// let recv = rx.recv();
 /// tx.try_send(1).unwrap();
 /// assert_eq!(pool.block_on(recv), Ok(1));

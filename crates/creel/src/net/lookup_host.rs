@@ -18,11 +18,11 @@ use std::net::{SocketAddr, ToSocketAddrs};
 ///
 /// ```
 /// let pool = creel::Pool::builder().workers(1).build()?;
-/// let found = pool.block_on(creel::net::resolve("localhost:80"))?;
+/// let found = pool.block_on(creel::net::lookup_host("localhost:80"))?;
 /// assert!(found.iter().all(|address| address.port() == 80));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub async fn resolve(name: impl ToSocketAddrs + Send + 'static) -> io::Result<Vec<SocketAddr>> {
+pub async fn lookup_host(name: impl ToSocketAddrs + Send + 'static) -> io::Result<Vec<SocketAddr>> {
     look_up(move || Ok(name.to_socket_addrs()?.collect())).await
 }
 
@@ -35,7 +35,7 @@ impl TcpStream {
     ///
     /// # Errors
     ///
-    /// Those of [`resolve`], or that of the last address.
+    /// Those of [`lookup_host`], or that of the last address.
     ///
     /// ```
     /// use creel::net::TcpStream;
@@ -49,7 +49,7 @@ impl TcpStream {
     /// ```
     pub async fn connect_to(name: impl ToSocketAddrs + Send + 'static) -> io::Result<Self> {
         let mut last = None;
-        for address in resolve(name).await? {
+        for address in lookup_host(name).await? {
             match TcpStream::connect(address).await {
                 Ok(stream) => return Ok(stream),
                 Err(error) => last = Some(error),

@@ -15,7 +15,7 @@
 //! Left out: unbounded capacity, and selecting over several rings (use futures for that).
 
 use super::waiters::{Ticket, Waiters};
-use super::{Closed, TryRecvError, TrySendError, blocking};
+use super::{Closed, SendError, TryRecvError, TrySendError, blocking};
 use crate::sync::{AtomicU64, AtomicUsize, Ordering, UnsafeCell};
 use crate::worker::budget;
 use crate::worker::{panics::RunAll, stored_waker::StoredWaker};
@@ -86,7 +86,7 @@ unsafe impl<T: Send> Sync for Ring<T> {}
 /// If `capacity` is 0 or above 2³⁰.
 ///
 /// ```
-/// let (tx, rx) = creel::channel::ring::channel(2);
+/// let (tx, rx) = creel::channel::bounded::channel(2);
 /// tx.try_send('a').unwrap();
 /// tx.try_send('b').unwrap();
 /// assert!(tx.try_send('c').is_err());
@@ -332,7 +332,7 @@ impl<T> Drop for Ring<T> {
 /// A sending half; clones send to the same ring. The last one's drop closes it.
 ///
 /// ```
-/// let (tx, rx) = creel::channel::ring::channel(2);
+/// let (tx, rx) = creel::channel::bounded::channel(2);
 /// tx.try_send(1).unwrap();
 /// drop(tx);
 /// assert_eq!((rx.try_recv().ok(), rx.try_recv().ok()), (Some(1), None));
@@ -346,7 +346,7 @@ pub struct Sender<T> {
 /// the first of these panics.
 ///
 /// ```
-/// let (tx, rx) = creel::channel::ring::channel(2);
+/// let (tx, rx) = creel::channel::bounded::channel(2);
 /// tx.try_send(1).unwrap();
 /// assert_eq!(rx.try_recv(), Ok(1));
 /// ```
@@ -362,7 +362,7 @@ impl<T> Sender<T> {
     /// The message back: [`TrySendError::Full`], or [`TrySendError::Closed`].
     ///
     /// ```
-    /// let (tx, rx) = creel::channel::ring::channel(2);
+    /// let (tx, rx) = creel::channel::bounded::channel(2);
     /// assert!(tx.try_send(1).is_ok());
     /// drop(rx);
     /// assert!(tx.try_send(2).is_err());
@@ -381,7 +381,7 @@ impl<T> Sender<T> {
     ///
     /// ```
     /// let pool = creel::Pool::builder().workers(2).build()?;
-    /// let (tx, rx) = creel::channel::ring::channel(2);
+    /// let (tx, rx) = creel::channel::bounded::channel(2);
     /// let sum = pool.spawn(async move {
     ///     let mut sum = 0;
     ///     while let Ok(n) = rx.recv().await {
@@ -412,15 +412,15 @@ impl<T> Sender<T> {
     /// The message back when the ring is closed.
     ///
     /// ```
-    /// let (tx, rx) = creel::channel::ring::channel(2);
+    /// let (tx, rx) = creel::channel::bounded::channel(2);
     /// let thread = std::thread::spawn(move || (0..10).all(|n| tx.send_blocking(n).is_ok()));
     /// let all: Vec<i32> = std::iter::from_fn(|| rx.recv_blocking().ok()).collect();
     /// assert!(thread.join().unwrap() && all == Vec::from_iter(0..10));
     /// ```
-    pub fn send_blocking(&self, message: T) -> Result<(), T> {
+    pub fn send_blocking(&self, message: T) -> Result<(), SendError<T>> {
         match self.try_send(message) {
             Ok(()) => Ok(()),
-            Err(TrySendError::Closed(message)) => Err(message),
+            Err(TrySendError::Closed(message)) => Err(SendError(message)),
             Err(TrySendError::Full(message)) => blocking::wait(self.send(message)),
         }
     }
@@ -428,7 +428,7 @@ impl<T> Sender<T> {
     /// Refuses further messages from every sender; what is in the ring can still be received.
     ///
     /// ```
-    /// let (tx, rx) = creel::channel::ring::channel(2);
+    /// let (tx, rx) = creel::channel::bounded::channel(2);
     /// tx.try_send(1).unwrap();
     /// tx.close();
     /// assert!(tx.try_send(2).is_err());
@@ -447,7 +447,7 @@ impl<T> Receiver<T> {
     /// [`TryRecvError::Empty`], or [`TryRecvError::Closed`] when the ring is closed and empty.
     ///
     /// ```
-    /// let (tx, rx) = creel::channel::ring::channel(2);
+    /// let (tx, rx) = creel::channel::bounded::channel(2);
     /// assert!(rx.try_recv().is_err());
     /// tx.try_send(1).unwrap();
     /// assert_eq!(rx.try_recv(), Ok(1));
@@ -467,7 +467,7 @@ impl<T> Receiver<T> {
     ///
     /// ```
     /// let pool = creel::Pool::builder().workers(2).build()?;
-    /// let (tx, rx) = creel::channel::ring::channel(2);
+    /// let (tx, rx) = creel::channel::bounded::channel(2);
     /// tx.try_send(1).unwrap();
     /// assert_eq!(pool.block_on(rx.recv()), Ok(1));
     /// drop(tx);
@@ -488,7 +488,7 @@ impl<T> Receiver<T> {
     /// [`Closed`] when the ring is closed and empty.
     ///
     /// ```
-    /// let (tx, rx) = creel::channel::ring::channel(2);
+    /// let (tx, rx) = creel::channel::bounded::channel(2);
     /// tx.try_send(1).unwrap();
     /// assert_eq!(rx.recv_blocking(), Ok(1));
     /// ```
@@ -503,7 +503,7 @@ impl<T> Receiver<T> {
     /// Refuses further messages from every sender; what is in the ring can still be received.
     ///
     /// ```
-    /// let (tx, rx) = creel::channel::ring::channel(2);
+    /// let (tx, rx) = creel::channel::bounded::channel(2);
     /// rx.close();
     /// assert!(tx.try_send(1).is_err());
     /// ```
@@ -565,7 +565,7 @@ impl<T> std::fmt::Debug for Receiver<T> {
 ///
 /// ```
 /// let pool = creel::Pool::builder().workers(2).build()?;
-/// let (tx, rx) = creel::channel::ring::channel(2);
+/// let (tx, rx) = creel::channel::bounded::channel(2);
 /// tx.try_send(1).unwrap();
 /// let send = tx.send(2);
 /// assert_eq!(rx.try_recv(), Ok(1)); // makes room
@@ -582,7 +582,7 @@ pub struct SendFuture<'a, T> {
 ///
 /// ```
 /// let pool = creel::Pool::builder().workers(2).build()?;
-/// let (tx, rx) = creel::channel::ring::channel(2);
+/// let (tx, rx) = creel::channel::bounded::channel(2);
 /// let recv = rx.recv();
 /// tx.try_send(1).unwrap();
 /// assert_eq!(pool.block_on(recv), Ok(1));
@@ -596,7 +596,7 @@ pub struct RecvFuture<'a, T> {
 impl<T> Unpin for SendFuture<'_, T> {}
 
 impl<T> Future for SendFuture<'_, T> {
-    type Output = Result<(), T>;
+    type Output = Result<(), SendError<T>>;
 
     #[inline(always)]
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
@@ -610,7 +610,7 @@ impl<T> Future for SendFuture<'_, T> {
                 this.end.ring.put(claim, message);
                 Ok(())
             }
-            Err(Closed) => Err(message),
+            Err(Closed) => Err(SendError(message)),
         };
         this.end.done();
         Poll::Ready(sent)

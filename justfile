@@ -23,7 +23,7 @@ ci:
 bench *ARGS:
     cargo run --release -p creel-bench -- {{ARGS}}
 
-# Keeps the figures of a workload, to compare a change with: `just before iterate`.
+# Keeps the figures of a workload, to compare a change with: `just before loops`.
 before WORKLOAD *ARGS:
     cargo run --release -p creel-bench -- --only {{WORKLOAD}} --report target/before.json {{ARGS}}
 

@@ -8,16 +8,16 @@ fn main() {
     println!("cargo::rerun-if-changed=src");
     let rustc = std::env::var("RUSTC").unwrap_or_else(|_| "rustc".into());
     let variable = |name: &str| std::env::var(name).unwrap_or_else(|_| "unknown".into());
-    tell("COMPILER", said(&rustc, &["--version"]));
+    set_variable("COMPILER", output_of(&rustc, &["--version"]));
     let target = format!("{}, {}", variable("TARGET"), variable("PROFILE"));
-    tell("TARGET", Some(target));
-    tell("COMMIT", commit());
-    tell("CRATES", crates());
+    set_variable("TARGET", Some(target));
+    set_variable("COMMIT", commit());
+    set_variable("CRATES", crates());
     #[cfg(feature = "peers")]
     {
-        println!("cargo::rerun-if-changed=src/workloads/iterate/openmp.c");
+        println!("cargo::rerun-if-changed=src/workloads/loops/openmp.c");
         cc::Build::new()
-            .file("src/workloads/iterate/openmp.c")
+            .file("src/workloads/loops/openmp.c")
             .opt_level(3)
             .flag("-fopenmp")
             .compile("creel_bench_openmp");
@@ -25,14 +25,14 @@ fn main() {
     }
 }
 
-fn tell(name: &str, value: Option<String>) {
+fn set_variable(name: &str, value: Option<String>) {
     let value = value.unwrap_or_else(|| "unknown".into());
     println!("cargo::rustc-env=CREEL_BENCH_{name}={value}");
 }
 
 /// The commit, and whether files differ from it; built anew when the commit changes.
 fn commit() -> Option<String> {
-    let git = |arguments: &[&str]| said("git", arguments);
+    let git = |arguments: &[&str]| output_of("git", arguments);
     for name in ["HEAD", "logs/HEAD"] {
         // A file that is not there would have everything built each time.
         if let Some(file) = git(&["rev-parse", "--git-path", name])
@@ -86,7 +86,7 @@ fn crates() -> Option<String> {
 }
 
 /// The first line that a program says.
-fn said(program: &str, arguments: &[&str]) -> Option<String> {
+fn output_of(program: &str, arguments: &[&str]) -> Option<String> {
     let output = Command::new(program).args(arguments).output().ok()?;
     let text = String::from_utf8(output.stdout).ok()?;
     let line = text.lines().next()?.trim().to_owned();

@@ -11,6 +11,9 @@ pub fn process_cpu_s() -> f64 {
     time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
 }
 
+/// Above this share of the machine, what others took makes a run unfit to be compared.
+pub const DISTURBED_SHARE: f64 = 0.05;
+
 /// What disturbed a run, as shares of the machine's CPU time, 0 to 1.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct Disturbance {
@@ -36,14 +39,14 @@ impl Disturbance {
     }
 
     /// Both in percent, where they are enough to doubt the figures.
-    pub fn doubtful(&self) -> Option<(f64, f64)> {
+    pub fn noteworthy(&self) -> Option<(f64, f64)> {
         let percent = |share: f64| (share * 100.0).round();
         (self.share() > 0.02).then(|| (percent(self.others), percent(self.stolen)))
     }
 
     /// The same in words.
     pub fn warning(&self) -> Option<String> {
-        self.doubtful().map(|(others, host)| {
+        self.noteworthy().map(|(others, host)| {
             format!(
                 "others used {others} % of the machine meanwhile, its host {host} %: repeat it \
                  when it is quiet"
@@ -53,14 +56,14 @@ impl Disturbance {
 }
 
 /// The clocks at the beginning of a run.
-pub struct Watch {
+pub struct DisturbanceMeter {
     begin: Option<(Machine, f64)>,
 }
 
-impl Watch {
+impl DisturbanceMeter {
     /// Begins to watch.
     pub fn start() -> Self {
-        Watch {
+        DisturbanceMeter {
             begin: Machine::now().zip(own_ticks()),
         }
     }
@@ -141,7 +144,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_line_of_stat_is_the_machine() {
+    fn the_first_line_of_proc_stat_is_parsed() {
         let stat = "cpu  10 1 5 80 2 1 1 3 9 0\ncpu0 1 1 1 1 1 1 1 1 0 0\n";
         assert_eq!(
             Machine::parse(stat),

@@ -1,36 +1,34 @@
 //! Two reports beside each other: what must match, and what differs beyond both runs' noise.
 //!
 //! Times of two runs are not compared by themselves, because the machine's speed drifts between
-//! them. What is compared is the ratio of each of Creel's subjects to a yardstick that was sampled in
+//! them. What is compared is the ratio of each of Creel's subjects to a baseline that was sampled in
 //! the same rounds: one thread, or the first that is not Creel's. Where memory became slower, because
-//! a guest beside this one came or went, a yardstick that needs more of it moves by more: up to 1.5 ×
+//! a guest beside this one came or went, a baseline that needs more of it moves by more: up to 1.5 ×
 //! between two runs an hour apart, while Creel's subjects took what they had taken. So a difference
-//! is only called where the subject's own figure moved the same way, by [`OWN`] of it at least.
+//! is only called where the subject's own figure moved the same way, by [`OWN_SHARE_MIN`] of it at least.
 //!
 //! Two runs of all cases compare hundreds of ratios, of which 1 in 20 would be beyond an error of
 //! 95 % by chance. So a difference is called only beyond an error that is wider the more is compared
-//! ([`wider`]), by Holm's rule: the clearest first, each as one of those that are left.
+//! ([`bonferroni_factor`]), by Holm's rule: the clearest first, each as one of those that are left.
 //!
 //! Source: S. Holm, "A simple sequentially rejective multiple test procedure" (1979).
 
 use creel_console::{Align, Table};
 
+use crate::clock::DISTURBED_SHARE;
 use crate::harness::ONE_THREAD;
 use crate::report::{CaseView, Report, Section, SubjectView, factor, is_more_better, quantity};
-use crate::stats::{Call, Centre, LEAST, wider};
+use creel_stats::{Estimate, FACTOR_MIN, Verdict, bonferroni_factor};
 
-/// Above this share of the machine, what others took makes a run unfit to be compared.
-pub const DISTURBED: f64 = 0.05;
-
-/// How much of a change, as a logarithm, is to be the subject's own and not the yardstick's.
-const OWN: f64 = 0.5;
+/// How much of a change, as a logarithm, is to be the subject's own and not the baseline's.
+const OWN_SHARE_MIN: f64 = 0.5;
 
 /// What 19 of 20 subjects that nobody changed moved by between two processes, beyond the error of
 /// their samples: one process is luckier with its memory than the next.
-const BETWEEN: f64 = 1.08;
+const BETWEEN_PROCESS_FACTOR: f64 = 1.08;
 
 /// A factor that a run should tell.
-const PLAIN: f64 = 2.0;
+const DETECTABLE_FACTOR: f64 = 2.0;
 
 /// What two reports differ in.
 #[derive(Debug, Default)]
@@ -41,12 +39,12 @@ pub struct Comparison {
     pub notes: Vec<String>,
     /// How many ratios were compared.
     pub compared: usize,
-    /// In how many of these a factor of [`PLAIN`] would have been called.
-    pub plain: usize,
+    /// In how many of these a factor of [`DETECTABLE_FACTOR`] would have been called.
+    pub detectable: usize,
     /// What is called a difference, the worst first.
     pub differences: Vec<Difference>,
-    /// Where a yardstick moved and the subject did not.
-    pub moved: Vec<String>,
+    /// Where a baseline moved and the subject did not.
+    pub baseline_moved: Vec<String>,
 }
 
 /// A subject that is faster or slower than it was.
@@ -54,28 +52,28 @@ pub struct Comparison {
 pub struct Difference {
     /// Workload, case and subject.
     pub what: String,
-    /// The yardstick's name.
-    pub beside: String,
+    /// The baseline's name.
+    pub baseline: String,
     /// Its figure then and now, as printed.
     pub figures: [String; 2],
-    /// How many times better it is, by the yardstick; below one is worse.
+    /// How many times better it is, by the baseline; below one is worse.
     pub better: f64,
 }
 
 /// How much better a subject is than it was.
 struct Change<'a> {
-    /// By the yardstick.
-    ratio: Centre,
+    /// By the baseline.
+    ratio: Estimate,
     /// By its own figures, as a logarithm.
     own: f64,
-    /// The yardstick's name.
-    beside: &'a str,
+    /// The baseline's name.
+    baseline: &'a str,
 }
 
 /// A change, as a difference that it may be, and how sure it is.
 struct Candidate {
     difference: Difference,
-    change: Centre,
+    change: Estimate,
     /// Whether it is the subject that changed.
     own: bool,
     /// The noise of both runs, and that between them.
@@ -100,32 +98,34 @@ pub fn reports(old: &Report, new: &Report) -> Comparison {
             };
             let changes_to = |case: &CaseView| changes(section, &old_case, case);
             let there = changes_to(&case);
-            comparison.lost(&changes_to(&old_case), &there);
+            comparison.note_missing(&changes_to(&old_case), &there);
             candidates.extend(there);
         }
     }
-    comparison.call(candidates);
+    comparison.classify(candidates);
     let worst = |a: &Difference, b: &Difference| a.better.total_cmp(&b.better);
     comparison.differences.sort_by(worst);
     comparison
 }
 
 /// Subjects of a case whose difference from an old report's more samples should settle, their
-/// yardstick among them.
-pub fn in_doubt(old: &Section, case: &CaseView) -> Vec<usize> {
+/// baseline among them.
+pub fn inconclusive(old: &Section, case: &CaseView) -> Vec<usize> {
     let Some(old_case) = old.case(case.name) else {
         return Vec::new();
     };
     let far = |subject: &&SubjectView| {
         let change = change(&old_case, case, subject);
-        change.is_some_and(|change| change.ratio.log.abs() > LEAST.ln() && change.is_own())
+        change.is_some_and(|change| {
+            change.ratio.log.abs() > FACTOR_MIN.ln() && change.is_own_change()
+        })
     };
     let names: Vec<&str> = case.subjects.iter().filter(far).map(|s| s.name).collect();
     if names.is_empty() {
         return Vec::new();
     }
-    let yardstick = yardstick(&old_case, case).map(|subject| subject.name);
-    let wanted = |name: &str| names.contains(&name) || yardstick == Some(name);
+    let baseline = baseline(&old_case, case).map(|subject| subject.name);
+    let wanted = |name: &str| names.contains(&name) || baseline == Some(name);
     let subjects = case.subjects.iter().enumerate();
     subjects
         .filter(|(_, s)| wanted(s.name))
@@ -134,7 +134,7 @@ pub fn in_doubt(old: &Section, case: &CaseView) -> Vec<usize> {
 }
 
 /// The first that both have of those that the program does not change.
-fn yardstick<'a, 'b>(old: &CaseView, case: &'b CaseView<'a>) -> Option<&'b SubjectView<'a>> {
+fn baseline<'a, 'b>(old: &CaseView, case: &'b CaseView<'a>) -> Option<&'b SubjectView<'a>> {
     let known =
         |subject: &&SubjectView| old.subjects.iter().any(|other| other.name == subject.name);
     let one_thread = case
@@ -152,8 +152,8 @@ fn is_creels(subject: &SubjectView) -> bool {
 }
 
 impl Change<'_> {
-    fn is_own(&self) -> bool {
-        self.own * self.ratio.log.signum() >= OWN * self.ratio.log.abs()
+    fn is_own_change(&self) -> bool {
+        self.own * self.ratio.log.signum() >= OWN_SHARE_MIN * self.ratio.log.abs()
     }
 }
 
@@ -163,7 +163,7 @@ fn change<'a>(
     case: &CaseView<'a>,
     subject: &SubjectView<'a>,
 ) -> Option<Change<'a>> {
-    let by = yardstick(old, case)?;
+    let by = baseline(old, case)?;
     let find = |name| old.subjects.iter().find(|other| other.name == name);
     let (before, by_before) = (find(subject.name)?, find(by.name)?);
     if !is_creels(subject) {
@@ -179,13 +179,14 @@ fn change<'a>(
         } else {
             -more
         },
-        beside: by.name,
+        baseline: by.name,
     })
 }
 
 /// All changes of a case, whether they are called or not.
 fn changes(section: &Section, old: &CaseView, new: &CaseView) -> Vec<Candidate> {
-    let floors = [old.floor, new.floor, Some(BETWEEN.ln())].map(|floor| floor.unwrap_or(0.0));
+    let floors =
+        [old.floor, new.floor, Some(BETWEEN_PROCESS_FACTOR.ln())].map(|floor| floor.unwrap_or(0.0));
     let candidate = |subject: &SubjectView| {
         let change = change(old, new, subject)?;
         let figure = |case: &CaseView| {
@@ -193,14 +194,14 @@ fn changes(section: &Section, old: &CaseView, new: &CaseView) -> Vec<Candidate> 
             let found = subjects.find(|other| other.name == subject.name);
             found.map_or(String::new(), |s| quantity(s.first.median, &s.first.unit))
         };
-        change.ratio.half.is_finite().then(|| Candidate {
+        change.ratio.half_width.is_finite().then(|| Candidate {
             difference: Difference {
                 what: format!("{} {}: {}", section.workload, new.name, subject.name),
-                beside: change.beside.into(),
+                baseline: change.baseline.into(),
                 figures: [figure(old), figure(new)],
                 better: change.ratio.factor(),
             },
-            own: change.is_own(),
+            own: change.is_own_change(),
             change: change.ratio,
             floors,
         })
@@ -221,8 +222,8 @@ pub fn mismatches(old: &Section, new: &Section) -> Vec<String> {
         ("load", old.load.name(), new.load.name()),
         ("length", pace(old), pace(new)),
     ]);
-    let told = !before.caches.is_empty() && !now.caches.is_empty();
-    if told && before.caches != now.caches {
+    let message = !before.caches.is_empty() && !now.caches.is_empty();
+    if message && before.caches != now.caches {
         let caches = format!("caches: {}, now {}", before.caches, now.caches);
         mismatches.push(caches);
     }
@@ -246,7 +247,7 @@ impl Comparison {
         for (when, section) in [("the old", old), ("the new", new)] {
             let disturbance = section.disturbance;
             let share = disturbance.map_or(0.0, |disturbance| disturbance.share());
-            if share > DISTURBED {
+            if share > DISTURBED_SHARE {
                 mismatches.push(format!(
                     "{when} {} was disturbed: others and the host took {:.0} % of the machine",
                     section.workload,
@@ -277,29 +278,32 @@ impl Comparison {
 
     /// Tells what could have been compared with the old case, and cannot: it is gone, or has no
     /// samples that are times or speeds.
-    fn lost(&mut self, all: &[Candidate], there: &[Candidate]) {
+    fn note_missing(&mut self, all: &[Candidate], there: &[Candidate]) {
         let what = |candidate: &Candidate| candidate.difference.what.clone();
         let there: Vec<String> = there.iter().map(what).collect();
-        let lost = all.iter().map(what).filter(|what| !there.contains(what));
-        let lost = lost.map(|what| format!("{what}: not in the new report"));
-        self.notes.extend(lost);
+        let note_missing = all.iter().map(what).filter(|what| !there.contains(what));
+        let note_missing = note_missing.map(|what| format!("{what}: not in the new report"));
+        self.notes.extend(note_missing);
     }
 
     /// Calls those that are differences.
-    fn call(&mut self, mut candidates: Vec<Candidate>) {
+    fn classify(&mut self, mut candidates: Vec<Candidate>) {
         let all = candidates.len();
         self.compared = all;
-        let is_plain = |c: &&Candidate| c.change.would_show(PLAIN, &c.floors, wider(all));
-        self.plain = candidates.iter().filter(is_plain).count();
+        let is_detectable = |c: &&Candidate| {
+            c.change
+                .is_detectable(DETECTABLE_FACTOR, &c.floors, bonferroni_factor(all))
+        };
+        self.detectable = candidates.iter().filter(is_detectable).count();
         let distance = |candidate: &Candidate| candidate.change.distance(&candidate.floors);
         candidates.sort_by(|a, b| distance(b).total_cmp(&distance(a)));
         let clear = candidates.into_iter().enumerate();
-        let clear = clear.take_while(|(before, c)| distance(c) > wider(all - before));
-        for (_, candidate) in clear.filter(|(_, c)| c.change.call(&c.floors) != Call::Same) {
+        let clear = clear.take_while(|(before, c)| distance(c) > bonferroni_factor(all - before));
+        for (_, candidate) in clear.filter(|(_, c)| c.change.verdict(&c.floors) != Verdict::Same) {
             if candidate.own {
                 self.differences.push(candidate.difference);
             } else {
-                self.moved.push(candidate.difference.what);
+                self.baseline_moved.push(candidate.difference.what);
             }
         }
     }
@@ -337,23 +341,25 @@ impl Comparison {
                     difference.what.clone(),
                     was,
                     is,
-                    difference.beside.clone(),
+                    difference.baseline.clone(),
                     verdict,
                 ]);
             }
             out += &table.text();
             out += "whether one comes again, a run of its case alone tells (--case NAME)\n";
         }
-        if !self.moved.is_empty() {
-            let names = self.moved.join("; ");
-            out += &format!("not called, because it is the yardstick that moved: {names}\n");
+        if !self.baseline_moved.is_empty() {
+            let names = self.baseline_moved.join("; ");
+            out += &format!("not called, because it is the baseline that moved: {names}\n");
         }
-        let (compared, plain) = (self.compared, self.plain);
+        let (compared, detectable) = (self.compared, self.detectable);
         out += &match self.differences.len() {
             0 => format!("{compared} ratios compared, no difference"),
             count => format!("{compared} ratios compared, {count} differ"),
         };
-        out += &format!("; {plain} are sure enough that {PLAIN} × would have been called\n");
+        out += &format!(
+            "; {detectable} are sure enough that {DETECTABLE_FACTOR} × would have been called\n"
+        );
         out
     }
 }
@@ -371,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn twice_the_time_is_called_a_difference_and_only_that() {
+    fn doubled_time_is_the_only_difference() {
         let (old, slow) = (
             report(with_creel_at(50.0, 1)),
             report(with_creel_at(100.0, 77)),
@@ -383,12 +389,12 @@ mod tests {
         let [only] = &comparison.differences[..] else {
             panic!("{:?}", comparison.differences);
         };
-        assert_eq!(only.what, "iterate hot: creel [sticky, adaptive]");
+        assert_eq!(only.what, "loops hot: creel [sticky, adaptive]");
         assert!((0.4..0.6).contains(&only.better), "{only:?}");
     }
 
     #[test]
-    fn two_runs_of_the_same_differ_in_nothing() {
+    fn equal_runs_do_not_differ() {
         let mut called = 0;
         let trials = 300;
         for seed in 0..trials {
@@ -412,14 +418,17 @@ mod tests {
     }
 
     #[test]
-    fn a_yardstick_that_moved_alone_is_no_difference_and_a_slower_machine_hides_none() {
+    fn a_moved_baseline_is_not_a_difference() {
         let old = report(with_creel_at(50.0, 3));
         let is_creel = |name: &str| name.starts_with("creel");
-        let yardstick = scaled(5, |name| if is_creel(name) { 1.0 } else { 1.5 });
-        let comparison = reports(&old, &yardstick);
+        let baseline = scaled(5, |name| if is_creel(name) { 1.0 } else { 1.5 });
+        let comparison = reports(&old, &baseline);
         assert!(comparison.differences.is_empty());
-        assert_eq!(comparison.moved, ["iterate hot: creel [sticky, adaptive]"]);
-        let mut less = yardstick;
+        assert_eq!(
+            comparison.baseline_moved,
+            ["loops hot: creel [sticky, adaptive]"]
+        );
+        let mut less = baseline;
         less.sections[0].rows.retain(|row| !is_creel(&row.subject));
         let text = |new: &Report| reports(&old, new).text();
         assert!(text(&less).contains("not in the new report"));
@@ -435,7 +444,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_process_may_differ_from_the_next_by_is_not_called_however_sure_its_samples_are() {
+    fn changes_below_the_between_process_factor_are_noise() {
         // Samples without any noise.
         let sure = |times: f64| {
             let mut section = with_creel_at(50.0, 1);
@@ -474,7 +483,7 @@ mod tests {
     }
 
     #[test]
-    fn two_full_runs_of_the_same_differ_in_nothing_and_a_slowdown_in_one_place_is_called() {
+    fn equal_full_runs_do_not_differ_and_single_slowdowns_are_detected() {
         let (trials, mut runs, mut missed) = (20, 0, 0);
         for trial in 0..trials {
             let seed = 1_000_000 * trial;
@@ -500,7 +509,7 @@ mod tests {
     }
 
     #[test]
-    fn what_must_match_is_named() {
+    fn mismatched_conditions_are_named() {
         let mut old = report(section());
         old.sections[0].host.caches = "L3 2K".into();
         let mut new = section();
@@ -513,22 +522,22 @@ mod tests {
             stolen: 0.2,
         });
         let comparison = reports(&old, &report(new));
-        let told = comparison.mismatches.join("\n");
+        let message = comparison.mismatches.join("\n");
         for part in [
             "processor",
             "length: full, now quick",
             "caches: L3 2K, now L3 1K",
             "21 % of the machine",
         ] {
-            assert!(told.contains(part), "{told}");
+            assert!(message.contains(part), "{message}");
         }
         assert!(comparison.notes.join("\n").contains("now elsewhere"));
     }
 
     #[test]
-    fn who_seems_to_differ_is_sampled_again_with_the_yardstick() {
+    fn apparent_changes_are_sampled_again_with_the_baseline() {
         let (old, slow) = (with_creel_at(50.0, 1), with_creel_at(70.0, 2));
-        assert_eq!(in_doubt(&old, &slow.case("hot").unwrap()), [0, 1]);
-        assert_eq!(in_doubt(&old, &old.case("hot").unwrap()), [0; 0]);
+        assert_eq!(inconclusive(&old, &slow.case("hot").unwrap()), [0, 1]);
+        assert_eq!(inconclusive(&old, &old.case("hot").unwrap()), [0; 0]);
     }
 }

@@ -98,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_burnt_and_held_is_told() {
+    fn costs_include_cpu_time_and_memory() {
         let meter = Meter::start();
         let block = std::hint::black_box(vec![1u8; 64 << 20]);
         let begin = Instant::now();

@@ -16,19 +16,19 @@ pub struct Plan {
     pub sample: Duration,
     /// What a sample takes beside them on a small machine, to estimate a run: making and ending
     /// its subject, and calls that are longer than all of the plan.
-    pub beside: Duration,
+    pub overhead: Duration,
 }
 
 impl Plan {
     /// The plan of samples that take so much beside it.
-    pub fn beside_ms(self, milliseconds: u64) -> Self {
-        let beside = Duration::from_millis(milliseconds);
-        Plan { beside, ..self }
+    pub fn with_overhead_ms(self, milliseconds: u64) -> Self {
+        let overhead = Duration::from_millis(milliseconds);
+        Plan { overhead, ..self }
     }
 
     /// About how long a sample takes.
-    pub fn takes(&self) -> Duration {
-        self.warm_up + self.sample + self.beside
+    pub fn estimated_duration(&self) -> Duration {
+        self.warm_up + self.sample + self.overhead
     }
 
     /// The mean time of one call, in ns, of calls made back to back.
@@ -43,7 +43,7 @@ impl Plan {
     }
 
     /// The mean time of one call, in ns, where `between` runs before each call and is not counted.
-    pub fn time_apart(&self, mut between: impl FnMut(), mut call: impl FnMut()) -> f64 {
+    pub fn time_with_setup(&self, mut between: impl FnMut(), mut call: impl FnMut()) -> f64 {
         let calls = self.calls_in_sample(|| {
             between();
             call();
@@ -176,10 +176,10 @@ impl Case {
         self.subjects.retain(|subject| pass(&subject.name));
     }
 
-    /// About how long the planned rounds take: each subject's samples, and the first one's twin's.
-    pub fn takes(&self) -> Duration {
+    /// About how long the planned rounds take: each subject's samples, and the first one's A/A control.
+    pub fn estimated_duration(&self) -> Duration {
         let slots = self.subjects.len() + usize::from(self.compared);
-        self.plan.takes() * (self.rounds * slots) as u32
+        self.plan.estimated_duration() * (self.rounds * slots) as u32
     }
 }
 
@@ -190,11 +190,11 @@ mod tests {
     const SHORT: Plan = Plan {
         warm_up: Duration::ZERO,
         sample: Duration::ZERO,
-        beside: Duration::ZERO,
+        overhead: Duration::ZERO,
     };
 
     #[test]
-    fn only_what_comes_after_the_warm_up_counts() {
+    fn the_warm_up_is_not_counted() {
         let mut calls = 0;
         assert!(SHORT.time(|| calls += 1) >= 0.0);
         assert!(calls >= 2, "one call to warm up, at least one that counts");

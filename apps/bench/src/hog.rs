@@ -50,7 +50,7 @@ impl Drop for Hog {
 }
 
 /// The subject, with a hog beside each of its samples.
-pub fn beside(subject: Subject) -> Subject {
+pub fn with_hog(subject: Subject) -> Subject {
     subject.within(|sample| {
         let _hog = Hog::start()?;
         sample()

@@ -55,7 +55,7 @@ pub struct Limits {
     pub locked: String,
 }
 
-const NOT_TOLD: &str = "not told";
+const UNKNOWN: &str = "not told";
 
 impl Host {
     /// Of this machine, now.
@@ -64,13 +64,13 @@ impl Host {
         let meminfo = read("/proc/meminfo");
         Host {
             date: today(),
-            cpu: or_not_told(&field(&cpuinfo, "model name")),
+            cpu: or_unknown(&field(&cpuinfo, "model name")),
             caches: caches(),
             allowed: machine.allowed().to_string(),
             quota: budget.bound_by().to_string(),
             virtual_machine: field(&cpuinfo, "flags").contains(" hypervisor"),
             kernel: kernel(),
-            governor: or_not_told(
+            governor: or_unknown(
                 read("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor").trim(),
             ),
             turbo: turbo().into(),
@@ -92,7 +92,7 @@ impl Host {
 
     /// In a line for people.
     pub fn line(&self) -> String {
-        let memory = self.memory_bytes.map_or(NOT_TOLD.into(), |bytes| {
+        let memory = self.memory_bytes.map_or(UNKNOWN.into(), |bytes| {
             format!("{:.1} GiB", bytes as f64 / (1u64 << 30) as f64)
         });
         let guest = if self.virtual_machine {
@@ -100,8 +100,8 @@ impl Host {
         } else {
             ""
         };
-        let speed = if self.governor == NOT_TOLD && self.turbo == NOT_TOLD {
-            format!("governor and turbo {NOT_TOLD}")
+        let speed = if self.governor == UNKNOWN && self.turbo == UNKNOWN {
+            format!("governor and turbo {UNKNOWN}")
         } else {
             format!("governor {}, turbo {}", self.governor, self.turbo)
         };
@@ -117,7 +117,7 @@ impl Limits {
     fn parse(limits: &str) -> Self {
         let soft = |name: &str| {
             let line = limits.lines().find_map(|line| line.strip_prefix(name));
-            or_not_told(
+            or_unknown(
                 line.and_then(|line| line.split_whitespace().next())
                     .unwrap_or(""),
             )
@@ -192,8 +192,8 @@ fn read(path: &str) -> String {
     fs::read_to_string(path).unwrap_or_default()
 }
 
-fn or_not_told(text: &str) -> String {
-    if text.is_empty() { NOT_TOLD } else { text }.into()
+fn or_unknown(text: &str) -> String {
+    if text.is_empty() { UNKNOWN } else { text }.into()
 }
 
 /// The first value of a `name : value` file.
@@ -213,7 +213,7 @@ fn kib(value: &str) -> Option<u64> {
 fn kernel() -> String {
     let part = |name: &str| read(&format!("/proc/sys/kernel/{name}"));
     let (system, release) = (part("ostype"), part("osrelease"));
-    or_not_told(format!("{} {}", system.trim(), release.trim()).trim())
+    or_unknown(format!("{} {}", system.trim(), release.trim()).trim())
 }
 
 /// Source: the kernel's documentation of intel_pstate (`no_turbo`) and of cpufreq (`boost`).
@@ -223,7 +223,7 @@ fn turbo() -> &'static str {
     match (no_turbo.trim(), boost.trim()) {
         ("0", _) | ("", "1") => "on",
         ("1", _) | ("", "0") => "off",
-        _ => NOT_TOLD,
+        _ => UNKNOWN,
     }
 }
 
@@ -256,7 +256,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn days_have_the_calendars_dates() {
+    fn days_convert_to_dates() {
         assert_eq!(date(0), "1970-01-01");
         assert_eq!(date(11_016), "2000-02-29");
         assert_eq!(date(11_017), "2000-03-01");
@@ -264,13 +264,13 @@ mod tests {
     }
 
     #[test]
-    fn files_of_the_kernel_are_read() {
+    fn kernel_files_are_parsed() {
         let limits = "Limit   Soft Limit  Hard Limit  Units\n\
                       Max stack size            8388608              unlimited            bytes\n\
                       Max open files            1024                 4096                 files\n";
         let limits = Limits::parse(limits);
         assert_eq!((&*limits.stack, &*limits.files), ("8388608", "1024"));
-        assert_eq!(limits.processes, NOT_TOLD);
+        assert_eq!(limits.processes, UNKNOWN);
         assert_eq!(field("a\t: 1\nmodel name\t: X  Y\n", "model name"), "X  Y");
         assert_eq!(kib("4 kB"), Some(4096));
     }

@@ -17,7 +17,6 @@ mod report;
 mod rounds;
 mod run;
 mod setting;
-mod stats;
 mod sweep;
 mod workloads;
 
@@ -42,12 +41,12 @@ use workloads::serve;
 #[derive(Parser)]
 #[command(name = "creel-bench", version, after_help = EXAMPLES)]
 struct Cli {
-    /// What to run: workloads (iterate, render, whispers, streams, traffic, serve, decode, launch,
+    /// What to run: workloads (loops, render, messages, streams, traffic, serve, decode, sizing,
     /// programs) or cases; all workloads if nothing is named
     #[arg(value_name = "WORKLOAD|CASE")]
     workloads: Vec<String>,
     /// The same as a list
-    #[arg(long, value_name = "WORKLOAD,…", value_delimiter = ',', value_parser = workloads::names())]
+    #[arg(long, value_name = "WORKLOAD,…", value_delimiter = ',', value_parser = workloads::possible_values())]
     only: Vec<String>,
     /// Only the cases of this name; may be repeated
     #[arg(long = "case", value_name = "CASE")]
@@ -121,9 +120,9 @@ const EXAMPLES: &str = "\
 Examples:
   creel-bench                                   a quick look at all, and creel-report.html
   creel-bench --full --record benches/runs      the record of a machine, half an hour
-  creel-bench iterate --case hot --runs 25      one case, more rounds
-  creel-bench iterate --sweep workers=1..8      what a worker more brings
-  creel-bench --only iterate --report old.json; …; creel-bench --only iterate --compare old.json
+  creel-bench loops --case hot --runs 25      one case, more rounds
+  creel-bench loops --sweep workers=1..8      what a worker more brings
+  creel-bench --only loops --report old.json; …; creel-bench --only loops --compare old.json
   creel-bench render --songs DIR --matrix workers=4,1 --matrix jobs=4,1 --matrix yield=no,block";
 
 fn main() -> ExitCode {

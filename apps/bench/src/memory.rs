@@ -44,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_peak_is_told_in_kib() {
+    fn peak_memory_is_parsed_from_kib() {
         let status = "Name:\tx\nVmHWM:\t    1840 kB\nVmRSS:\t 12 kB\n";
         assert_eq!(parse(status, "VmHWM:"), Some(1840.0 * 1024.0));
         assert_eq!(parse(status, "VmRSS:"), Some(12.0 * 1024.0));

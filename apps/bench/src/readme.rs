@@ -6,12 +6,12 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::ensure;
-use creel_console::{Exit, Failure, output};
+use creel_console::{AtomicFile, Exit, Failure, output};
 
 use crate::harness::ONE_THREAD;
 use crate::report::findings::{best_peer, disturbance};
 use crate::report::{CaseView, Report, Section, SubjectView, factor, quantity};
-use crate::stats::{Call, Centre};
+use creel_stats::{Estimate, Verdict};
 
 /// Around what is generated.
 const BEGIN: &str = "<!-- creel-bench --readme: begin -->";
@@ -36,14 +36,14 @@ const STYLE: &str = ".page{fill:#fff}text{fill:#1c2026}.soft{fill:#545b66}.grid{
 /// what it is in words. `NAME*` is the best of those whose names begin so.
 const SHOWN: &[(&str, &str, &str, &[&str], &str)] = &[
     (
-        "iterate",
+        "loops",
         "hot",
         "creel [sticky",
         &[ONE_THREAD, "rayon*", BEST],
         "100,000 items, call after call",
     ),
     (
-        "iterate",
+        "loops",
         "frame",
         "creel [sticky",
         &[ONE_THREAD, "rayon*", BEST],
@@ -64,7 +64,7 @@ const SHOWN: &[(&str, &str, &str, &[&str], &str)] = &[
         "songs, one a job",
     ),
     (
-        "whispers",
+        "messages",
         "chain",
         "creel {n} workers",
         &["tokio*", "go*"],
@@ -99,21 +99,21 @@ const SHOWN: &[(&str, &str, &str, &[&str], &str)] = &[
         "a city's cars",
     ),
     (
-        "launch",
+        "sizing",
         "OpenMP in lock-step",
         "creel run",
         &["as it is*"],
         "OpenMP told of 4 × the CPUs, sized",
     ),
     (
-        "launch",
+        "sizing",
         "OpenMP in lock-step quota",
         "creel run",
         &["as it is*"],
         "OpenMP under a quota, sized",
     ),
     (
-        "launch",
+        "sizing",
         "Haskell quota",
         "creel run",
         &["as it is*"],
@@ -126,17 +126,17 @@ struct Line {
     about: String,
     command: String,
     ours: String,
-    others: Vec<Beside>,
+    others: Vec<Comparand>,
 }
 
 /// One beside Creel.
-struct Beside {
+struct Comparand {
     name: String,
     figure: String,
     /// How many times better Creel is.
-    better: Centre,
+    better: Estimate,
     /// What is called of that.
-    call: Call,
+    verdict: Verdict,
 }
 
 /// Writes the newest record's table into a README, and its plot beside it.
@@ -149,8 +149,8 @@ pub fn write(readme: &Path) -> anyhow::Result<Exit> {
         output::note("creel-bench: no record yet, nothing to write\n");
         return Ok(Exit::Done);
     };
-    output::replace(&beside(readme, PLOT), &plot)?;
-    output::replace(readme, &text)?;
+    AtomicFile::write(&sibling(readme, PLOT), plot.as_bytes())?;
+    AtomicFile::write(readme, text.as_bytes())?;
     Ok(Exit::Done)
 }
 
@@ -166,30 +166,30 @@ pub fn check(readme: &Path) -> anyhow::Result<Exit> {
     };
     let same = |file: &Path, text: &str| fs::read_to_string(file).is_ok_and(|there| there == text);
     let differs = |name: &str| {
-        let told = format!(
+        let message = format!(
             "creel-bench: {name} is not what the newest record says: creel-bench --readme {}\n",
             readme.display()
         );
-        output::note(&told);
+        output::note(&message);
         Exit::SomeFailed
     };
     if !same(readme, &text) {
         return Ok(differs(&readme.display().to_string()));
     }
-    if !same(&beside(readme, PLOT), &plot) {
+    if !same(&sibling(readme, PLOT), &plot) {
         return Ok(differs(PLOT));
     }
     output::text("as the newest record says\n")?;
     Ok(Exit::Done)
 }
 
-fn beside(readme: &Path, name: &str) -> PathBuf {
+fn sibling(readme: &Path, name: &str) -> PathBuf {
     readme.parent().unwrap_or(Path::new("")).join(name)
 }
 
 /// The README and the plot as they should be; nothing without a record.
 fn generated(readme: &Path) -> anyhow::Result<Option<(String, String)>> {
-    let Some(record) = newest(&beside(readme, RECORDS))? else {
+    let Some(record) = newest(&sibling(readme, RECORDS))? else {
         return Ok(None);
     };
     let report = Report::read(&record.join("report.json"))?;
@@ -262,7 +262,7 @@ fn line(
     let fill = |text: &str| text.replace("{n}", &section.workers.to_string());
     let case = section.case(&fill(case))?;
     let ours = case.subject(&fill(subject))?;
-    let other = |name: &&str| beside_it(&case, ours, &fill(name));
+    let other = |name: &&str| comparand(&case, ours, &fill(name));
     let mut others: Vec<_> = others.iter().filter_map(other).collect();
     // The best of all may be one that is there already.
     others.dedup_by(|b, a| a.name == b.name);
@@ -278,17 +278,17 @@ fn line(
     })
 }
 
-fn beside_it(case: &CaseView, ours: &SubjectView, name: &str) -> Option<Beside> {
+fn comparand(case: &CaseView, ours: &SubjectView, name: &str) -> Option<Comparand> {
     let other = match name.strip_suffix('*') {
         Some("") => best_peer(case)?,
         Some(begin) => case.best(|name| name.starts_with(begin))?,
         None => case.subjects.iter().find(|subject| subject.name == name)?,
     };
     let better = case.better(ours, other)?;
-    Some(Beside {
+    Some(Comparand {
         name: other.name.into(),
         figure: quantity(other.first.median, &other.first.unit),
-        call: case.call(&better),
+        verdict: case.verdict(&better),
         better,
     })
 }
@@ -323,10 +323,10 @@ fn table(report: &Report, lines: &[Line], record: &str) -> String {
         } = line;
         let named = others
             .iter()
-            .map(|Beside { name, figure, .. }| format!("{name} {figure}"));
+            .map(|Comparand { name, figure, .. }| format!("{name} {figure}"));
         let named: Vec<String> = named.collect();
-        let factors = others.iter().map(|Beside { better, .. }| {
-            let (from, to) = better.ends();
+        let factors = others.iter().map(|Comparand { better, .. }| {
+            let (from, to) = better.interval();
             let [better, from, to] = [better.factor(), from, to].map(factor);
             format!("{better} × ({from}–{to})")
         });
@@ -369,11 +369,13 @@ fn plot(lines: &[Line]) -> String {
     const RIGHT: f64 = 30.0;
     const WIDTH: f64 = 800.0;
     let dots = lines.iter().flat_map(|line| {
-        let name = move |beside: &'_ Beside| format!("{} — {}", line.about, beside.name);
-        line.others.iter().map(move |beside| (name(beside), beside))
+        let name = move |sibling: &'_ Comparand| format!("{} — {}", line.about, sibling.name);
+        line.others
+            .iter()
+            .map(move |sibling| (name(sibling), sibling))
     });
     let dots: Vec<_> = dots.collect();
-    let factors = || dots.iter().map(|(_, beside)| beside.better.factor());
+    let factors = || dots.iter().map(|(_, sibling)| sibling.better.factor());
     let (largest, least) = (factors().fold(2.0, f64::max), factors().fold(1.0, f64::min));
     let (low, high) = (least.log2().floor(), largest.log2().ceil());
     let across = |factor: f64| {
@@ -405,14 +407,23 @@ fn plot(lines: &[Line]) -> String {
         );
         step += 1.0;
     }
-    for (index, (name, Beside { better, call, .. })) in dots.iter().enumerate() {
+    for (
+        index,
+        (
+            name,
+            Comparand {
+                better, verdict, ..
+            },
+        ),
+    ) in dots.iter().enumerate()
+    {
         let y = TOP + ROW * (index as f64 + 0.5);
         // The line is the 95 % interval.
-        let (x, (from, to)) = (across(better.factor()), better.ends());
-        let class = match call {
-            Call::More => "better",
-            Call::Less => "worse",
-            Call::Same => "alike",
+        let (x, (from, to)) = (across(better.factor()), better.interval());
+        let class = match verdict {
+            Verdict::More => "better",
+            Verdict::Less => "worse",
+            Verdict::Same => "alike",
         };
         let _ = writeln!(
             out,
@@ -436,7 +447,7 @@ mod tests {
     use crate::report::tests::{machine, with_creel_at};
 
     #[test]
-    fn the_newest_record_is_written_between_the_marks_and_then_checked() {
+    fn the_newest_record_is_written_between_the_marks() {
         let folder = std::env::temp_dir().join(format!("creel-readme-{}", std::process::id()));
         let records = folder.join(RECORDS);
         fs::create_dir_all(folder.join("docs")).unwrap();
@@ -466,7 +477,7 @@ mod tests {
             text.starts_with("before\n") && text.ends_with("\nafter\n"),
             "{text}"
         );
-        assert!(text.contains("`creel-bench iterate --case hot`"), "{text}");
+        assert!(text.contains("`creel-bench loops --case hot`"), "{text}");
         assert!(text.contains("benches/runs/2026-01-02-b"), "{text}");
         assert!(!text.contains("\nold\n"));
         fs::write(folder.join(PLOT), "another").unwrap();

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
-use creel_console::output;
+use creel_console::AtomicFile;
 use creel_topology::{Budget, Machine};
 
 use crate::host;
@@ -44,7 +44,7 @@ pub fn write(
         report.write(&folder.join(name), machine, budget)?;
     }
     let about = about(report);
-    output::replace(&folder.join("README.md"), &about)?;
+    AtomicFile::write(&folder.join("README.md"), about.as_bytes())?;
     Ok(folder)
 }
 

@@ -1,13 +1,13 @@
 //! Round after round, one sample of each subject a round; and what came of it.
 //!
-//! Each round begins with another subject. The first subject has a *twin* in the rounds, a slot
+//! Each round begins with another subject. The first subject has an *A/A control* in the rounds, a slot
 //! more in which the same subject is sampled: what the two differ by is noise. After the planned
 //! rounds, subjects whose difference from the first is in doubt get as many again, with the first
-//! and its twin beside them; how many does not depend on what they show, for who stops when he
+//! and its control beside them; how many does not depend on what they show, for who stops when he
 //! likes what he sees is often wrong.
 //!
 //! Left out on purpose: outlier rejection. Minimum, median and maximum are shown as measured;
-//! what is called a difference is decided by [`crate::stats`].
+//! what is called a difference is decided by [`creel_stats`].
 
 use std::hint::black_box;
 use std::time::Instant;
@@ -17,8 +17,8 @@ use creel_console::{Interrupt, Progress};
 
 use crate::costs::{self, Costs};
 use crate::harness::{Case, Metric, ONE_THREAD, Subject};
-use crate::stats::{Centre, Spread};
 use crate::sweep;
+use creel_stats::{Estimate, Summary};
 
 /// A sample's values, by the case's metrics, and what it cost.
 #[derive(Clone, Debug, PartialEq)]
@@ -42,40 +42,40 @@ pub struct Measured {
     /// By subject and round; those in doubt have more rounds.
     samples: Vec<Vec<Sample>>,
     /// Of the first subject again.
-    twin: Vec<Sample>,
+    aa_control: Vec<Sample>,
 }
 
 /// Subjects to be sampled more, by what was measured so far.
-pub type Doubt<'a> = &'a dyn Fn(&Measured) -> Vec<usize>;
+pub type InconclusiveBy<'a> = &'a dyn Fn(&Measured) -> Vec<usize>;
 
-/// The time for suspects, where a run is to end by a time: a share of what the planned rounds have
+/// The time for inconclusive subjects, where a run is to end by a time: a share of what the planned rounds have
 /// taken so far. Who is in doubt when it is used up stays in doubt, whatever he shows.
 #[derive(Debug)]
-pub struct Spare {
+pub struct ExtraTime {
     used: f64,
-    earned: f64,
+    granted: f64,
 }
 
-impl Spare {
+impl ExtraTime {
     /// Of the planned rounds' time.
     pub const SHARE: f64 = 0.25;
 
     /// Nothing yet.
     pub fn new() -> Self {
-        Spare {
+        ExtraTime {
             used: 0.0,
-            earned: 0.0,
+            granted: 0.0,
         }
     }
 
     /// What planned rounds took, in seconds.
-    fn earn(&mut self, seconds: f64) {
-        self.earned += Self::SHARE * seconds;
+    fn grant(&mut self, seconds: f64) {
+        self.granted += Self::SHARE * seconds;
     }
 
     /// Takes so much, if something is left; the last may have more than that.
-    fn take(&mut self, seconds: f64) -> bool {
-        let is_left = self.used < self.earned;
+    fn spend(&mut self, seconds: f64) -> bool {
+        let is_left = self.used < self.granted;
         if is_left {
             self.used += seconds;
         }
@@ -85,7 +85,7 @@ impl Spare {
 
 impl Case {
     /// Measures all subjects in turn, for all rounds, then those in doubt: by their own figures,
-    /// or as `doubt` says; without it, nobody is. Progress is in milliseconds of the plan.
+    /// or as `inconclusive_by` says; without it, nobody is. Progress is in milliseconds of the plan.
     ///
     /// # Errors
     ///
@@ -94,11 +94,11 @@ impl Case {
         self,
         progress: &Progress,
         interrupt: &Interrupt,
-        doubt: Option<Doubt>,
-        mut spare: Option<&mut Spare>,
+        inconclusive_by: Option<InconclusiveBy>,
+        mut extra_time: Option<&mut ExtraTime>,
     ) -> anyhow::Result<Measured> {
         let begin = Instant::now();
-        let weight = self.plan.takes().as_millis() as u64;
+        let weight = self.plan.estimated_duration().as_millis() as u64;
         let count = self.subjects.len();
         let mut names = Vec::new();
         let mut subjects = self.subjects;
@@ -109,7 +109,7 @@ impl Case {
             compared: self.compared,
             names,
             samples: vec![Vec::with_capacity(self.rounds); count],
-            twin: Vec::new(),
+            aa_control: Vec::new(),
         };
         let sample = |case: &str, subject: &mut Subject| -> anyhow::Result<Sample> {
             interrupt.check()?;
@@ -127,7 +127,7 @@ impl Case {
         };
         let mut turns: Vec<Turn> = (0..count).map(Turn::Subject).collect();
         if measured.compared {
-            turns.insert(count.div_ceil(2), Turn::Twin);
+            turns.insert(count.div_ceil(2), Turn::AaControl);
         }
         let mut rounds = |turns: &[Turn], measured: &mut Measured| -> anyhow::Result<()> {
             for round in 0..self.rounds {
@@ -137,9 +137,9 @@ impl Case {
                             let taken = sample(&measured.case, &mut subjects[index])?;
                             measured.samples[index].push(taken);
                         }
-                        Turn::Twin => {
+                        Turn::AaControl => {
                             let taken = sample(&measured.case, &mut subjects[0])?;
-                            measured.twin.push(taken);
+                            measured.aa_control.push(taken);
                         }
                     }
                 }
@@ -147,27 +147,27 @@ impl Case {
             Ok(())
         };
         rounds(&turns, &mut measured)?;
-        let suspects: Vec<usize> = doubt.map_or(Vec::new(), |doubt| {
-            let mut suspects = measured.suspects();
-            suspects.extend(doubt(&measured));
-            suspects
+        let inconclusive: Vec<usize> = inconclusive_by.map_or(Vec::new(), |inconclusive_by| {
+            let mut inconclusive = measured.inconclusive();
+            inconclusive.extend(inconclusive_by(&measured));
+            inconclusive
         });
         let planned = begin.elapsed().as_secs_f64();
-        if let Some(spare) = &mut spare {
-            spare.earn(planned);
+        if let Some(extra_time) = &mut extra_time {
+            extra_time.grant(planned);
         }
-        if !suspects.is_empty() && measured.compared {
-            let bases: Vec<usize> = suspects.iter().map(|&s| measured.first_of(s)).collect();
-            let once_more = |turn: &Turn| match turn {
+        if !inconclusive.is_empty() && measured.compared {
+            let bases: Vec<usize> = inconclusive.iter().map(|&s| measured.first_of(s)).collect();
+            let is_resampled = |turn: &Turn| match turn {
                 Turn::Subject(index) => {
-                    *index == 0 || suspects.contains(index) || bases.contains(index)
+                    *index == 0 || inconclusive.contains(index) || bases.contains(index)
                 }
-                Turn::Twin => true,
+                Turn::AaControl => true,
             };
             let all = turns.len() as f64;
-            turns.retain(once_more);
-            let again = planned * turns.len() as f64 / all;
-            if spare.is_none_or(|spare| spare.take(again)) {
+            turns.retain(is_resampled);
+            let extra_seconds = planned * turns.len() as f64 / all;
+            if extra_time.is_none_or(|extra_time| extra_time.spend(extra_seconds)) {
                 progress.add((turns.len() * self.rounds) as u64 * weight);
                 rounds(&turns, &mut measured)?;
             }
@@ -180,7 +180,7 @@ impl Case {
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Turn {
     Subject(usize),
-    Twin,
+    AaControl,
 }
 
 impl Measured {
@@ -195,13 +195,13 @@ impl Measured {
     }
 
     /// A subject's values of a metric over the rounds.
-    pub fn spread(&self, subject: usize, metric: usize) -> Spread {
-        Spread::of(self.samples[subject].iter().map(|s| s.values[metric]))
+    pub fn summary(&self, subject: usize, metric: usize) -> Summary {
+        summary(self.samples[subject].iter().map(|s| s.values[metric]))
     }
 
     /// A subject's costs of a kind over the rounds.
-    pub fn cost(&self, subject: usize, cost: usize) -> Spread {
-        Spread::of(self.samples[subject].iter().map(|s| s.costs.0[cost]))
+    pub fn cost(&self, subject: usize, cost: usize) -> Summary {
+        summary(self.samples[subject].iter().map(|s| s.costs.0[cost]))
     }
 
     /// A subject's first metric over that of `other`, round by round.
@@ -210,39 +210,40 @@ impl Measured {
     }
 
     /// The same over the first subject's, with its error.
-    pub fn centre(&self, subject: usize, other: usize) -> Option<Centre> {
-        Centre::of(self.ratios(subject, other))
+    pub fn estimate(&self, subject: usize, other: usize) -> Option<Estimate> {
+        Estimate::of(self.ratios(subject, other))
     }
 
-    /// The first subject's twin over itself; nothing where nothing is compared.
-    pub fn twin(&self) -> Option<Centre> {
-        Centre::of(ratios(&self.twin, &self.samples[0]))
+    /// The first subject's A/A control over itself; nothing where nothing is compared.
+    pub fn aa_control(&self) -> Option<Estimate> {
+        Estimate::of(ratios(&self.aa_control, &self.samples[0]))
     }
 
     /// How far from one noise alone reaches here, as a logarithm.
     pub fn floor(&self) -> f64 {
-        self.twin().map_or(0.0, |twin| twin.floor())
+        self.aa_control()
+            .map_or(0.0, |aa_control| aa_control.floor())
     }
 
     /// Those whose difference from the first is in doubt.
-    fn suspects(&self) -> Vec<usize> {
+    fn inconclusive(&self) -> Vec<usize> {
         let floor = self.floor();
         let in_doubt = |&subject: &usize| {
-            let centre = self.centre(subject, self.first_of(subject));
-            centre.is_some_and(|centre| centre.is_suspect(&[floor]))
+            let estimate = self.estimate(subject, self.first_of(subject));
+            estimate.is_some_and(|estimate| estimate.is_inconclusive(&[floor]))
         };
         (1..self.names.len()).filter(in_doubt).collect()
     }
 
     /// Where the one is that is compared with a subject under this name.
-    fn beside(&self, subject: usize, name: &str) -> Option<usize> {
-        let name = sweep::beside(&self.names[subject], name);
+    fn counterpart(&self, subject: usize, name: &str) -> Option<usize> {
+        let name = sweep::counterpart(&self.names[subject], name);
         self.names.iter().position(|other| *other == name)
     }
 
     /// The first subject, where it does as much as this one.
     fn first_of(&self, subject: usize) -> usize {
-        self.beside(subject, &self.names[0]).unwrap_or(0)
+        self.counterpart(subject, &self.names[0]).unwrap_or(0)
     }
 
     /// Those that a subject is compared with: `one thread` where it is a subject, then the first.
@@ -251,10 +252,15 @@ impl Measured {
             return Vec::new();
         }
         let first = self.first_of(subject);
-        let one_thread = self.beside(subject, ONE_THREAD).into_iter();
+        let one_thread = self.counterpart(subject, ONE_THREAD).into_iter();
         let one_thread = one_thread.filter(|&index| index != first);
         one_thread.chain([first]).collect()
     }
+}
+
+fn summary(values: impl Iterator<Item = f64>) -> Summary {
+    let values: Vec<f64> = values.collect();
+    Summary::of(&values).expect("at least one round")
 }
 
 fn ratios(values: &[Sample], others: &[Sample]) -> Vec<f64> {
@@ -268,7 +274,7 @@ pub mod tests {
 
     use super::*;
     use crate::harness::Plan;
-    use crate::stats::noise::Noise;
+    use creel_stats::noise::Noise;
 
     /// A case of subjects whose samples are made, each by its function of the sample's number.
     pub fn case(rounds: usize, subjects: Vec<Subject>) -> Case {
@@ -282,7 +288,7 @@ pub mod tests {
             plan: Plan {
                 warm_up: Duration::ZERO,
                 sample: Duration::ZERO,
-                beside: Duration::from_millis(1),
+                overhead: Duration::from_millis(1),
             },
             rounds,
             subjects,
@@ -302,7 +308,7 @@ pub mod tests {
     }
 
     #[test]
-    fn ratios_are_taken_within_a_round_so_a_drift_cancels() {
+    fn ratios_within_a_round_cancel_drift() {
         let drifting = |name: &str, factor: f64| {
             let mut drift = 0.0;
             Subject::new(name, move |_| {
@@ -316,15 +322,18 @@ pub mod tests {
         let measured = case.measure(&progress, &Interrupt::default(), Some(&|_| vec![]), None);
         let measured = measured.unwrap();
         assert_eq!(progress.done(), 8);
-        let spread = measured.spread(0, 0);
-        assert_eq!((spread.min, spread.median, spread.max), (10.0, 25.0, 40.0));
+        let summary = measured.summary(0, 0);
+        assert_eq!(
+            (summary.min, summary.median, summary.max),
+            (10.0, 25.0, 40.0)
+        );
         let mean = (10.0f64 * 20.0 * 30.0 * 40.0).powf(0.25);
-        assert!((spread.mean - mean).abs() < 1e-9);
+        assert!((summary.geometric_mean.unwrap() - mean).abs() < 1e-9);
         assert_eq!(measured.ratios(0, 1), [0.5; 4]);
     }
 
     #[test]
-    fn who_is_in_doubt_gets_as_many_again_and_who_is_not_does_not() {
+    fn only_inconclusive_subjects_get_extra_samples() {
         let subjects = vec![
             noisy("creel", 100.0, 1),
             noisy("one thread", 400.0, 2),
@@ -333,24 +342,24 @@ pub mod tests {
         let measured = measure(case(5, subjects));
         let counts = [0, 1, 2].map(|subject| measured.samples(subject).len());
         assert_eq!(counts, [10, 5, 10]);
-        assert_eq!(measured.twin.len(), 10);
+        assert_eq!(measured.aa_control.len(), 10);
         assert_eq!(measured.compared_with(2), [1, 0]);
     }
 
     #[test]
-    fn suspects_have_a_share_of_the_time_and_the_last_may_have_more() {
-        let mut spare = Spare::new();
-        assert!(!spare.take(1.0), "nothing is earned yet");
-        spare.earn(100.0);
-        assert!(spare.take(20.0) && spare.take(60.0));
-        assert!(!spare.take(0.1));
-        spare.earn(1000.0);
-        assert!(spare.take(0.1));
+    fn extra_time_is_a_share_of_the_planned_time() {
+        let mut extra_time = ExtraTime::new();
+        assert!(!extra_time.spend(1.0), "nothing is earned yet");
+        extra_time.grant(100.0);
+        assert!(extra_time.spend(20.0) && extra_time.spend(60.0));
+        assert!(!extra_time.spend(0.1));
+        extra_time.grant(1000.0);
+        assert!(extra_time.spend(0.1));
         let subjects = || vec![noisy("creel", 100.0, 1), noisy("rayon", 900.0, 2)];
         let (progress, interrupt) = (Progress::new(1, "samples", true), Interrupt::default());
-        let mut used_up = Spare {
+        let mut used_up = ExtraTime {
             used: 1e9,
-            earned: 0.0,
+            granted: 0.0,
         };
         let case = case(7, subjects());
         let measured = case.measure(
@@ -363,12 +372,12 @@ pub mod tests {
     }
 
     #[test]
-    fn others_may_doubt_too() {
+    fn the_caller_may_name_inconclusive_subjects() {
         let subjects = || vec![noisy("creel", 100.0, 1), noisy("rayon", 900.0, 2)];
         let progress = Progress::new(1, "samples", true);
-        let doubted =
+        let measured =
             case(7, subjects()).measure(&progress, &Interrupt::default(), Some(&|_| vec![1]), None);
-        assert_eq!(doubted.unwrap().samples(1).len(), 14);
+        assert_eq!(measured.unwrap().samples(1).len(), 14);
         assert_eq!(measure(case(7, subjects())).samples(1).len(), 7);
     }
 

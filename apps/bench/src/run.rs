@@ -7,11 +7,11 @@ use std::time::Duration;
 use creel_console::{Exit, Failure, Format, Interrupt, Progress, output};
 use creel_topology::{Budget, Machine};
 
-use crate::clock::Watch;
+use crate::clock::DisturbanceMeter;
 use crate::harness::Case;
 use crate::host::Host;
 use crate::report::{self, Report, Section};
-use crate::rounds::{Doubt, Measured, Spare};
+use crate::rounds::{ExtraTime, InconclusiveBy, Measured};
 use crate::setting::{Load, Setting};
 use crate::workloads::{self, Workload};
 use crate::{Cli, compare, hog, readme, record, sweep};
@@ -32,8 +32,8 @@ struct Run<'a> {
     budget: Budget,
     setting: Setting,
     progress: Progress,
-    /// What is left for suspects, where the run is to end by a time.
-    spare: Option<Spare>,
+    /// What is left for inconclusive subjects, where the run is to end by a time.
+    extra_time: Option<ExtraTime>,
     interrupt: Interrupt,
     /// What is compared with.
     old: Option<Report>,
@@ -67,7 +67,7 @@ pub fn run(cli: &Cli) -> anyhow::Result<Exit> {
     let mut run = Run {
         cli,
         progress: Progress::share(0, cli.common.quiet || cli.from.is_some()),
-        spare: cli.full.then(Spare::new),
+        extra_time: cli.full.then(ExtraTime::new),
         interrupt: Interrupt::install()?,
         old: cli.compare.as_deref().map(Report::read).transpose()?,
         kept: cli.resume.as_deref().map(Report::read).transpose()?,
@@ -120,18 +120,20 @@ impl Cli {
     /// The workloads named, of either form.
     fn named(&self) -> Vec<&str> {
         let names = workloads::names();
-        let positional = self.workloads.iter().map(String::as_str);
+        let positional = self
+            .workloads
+            .iter()
+            .map(|name| workloads::current_name(name));
         let positional = positional.filter(|name| names.contains(name));
-        positional
-            .chain(self.only.iter().map(String::as_str))
-            .collect()
+        let only = self.only.iter().map(|name| workloads::current_name(name));
+        positional.chain(only).collect()
     }
 
     /// The cases named, of either form.
     fn named_cases(&self) -> BTreeSet<&str> {
         let names = workloads::names();
         let positional = self.workloads.iter().map(String::as_str);
-        let positional = positional.filter(|name| !names.contains(name));
+        let positional = positional.filter(|name| !names.contains(&workloads::current_name(name)));
         positional
             .chain(self.cases.iter().map(String::as_str))
             .collect()
@@ -145,7 +147,7 @@ fn chosen(cli: &Cli, setting: &Setting) -> anyhow::Result<Chosen> {
     let mut chosen = Vec::new();
     for workload in workloads::ALL {
         let wanted = named.is_empty() || named.contains(&workload.name);
-        let by_default = cli.names_something() || !workloads::ONLY_NAMED.contains(&workload.name);
+        let by_default = cli.names_something() || !workloads::OPT_IN.contains(&workload.name);
         if !(wanted && by_default) {
             continue;
         }
@@ -153,10 +155,10 @@ fn chosen(cli: &Cli, setting: &Setting) -> anyhow::Result<Chosen> {
         if !named_cases.is_empty() {
             cases.retain(|case| named_cases.contains(&*case.name));
         } else if setting.quick && !cli.names_something() {
-            let headlines = workloads::headlines(workload.name, setting);
-            cases.retain(|case| headlines.contains(&case.name));
+            let quick_cases = workloads::quick_cases(workload.name, setting);
+            cases.retain(|case| quick_cases.contains(&case.name));
         } else if setting.matrix.is_empty() {
-            cases.retain(|case| !workloads::ONLY_NAMED_CASES.contains(&&*case.name));
+            cases.retain(|case| !workloads::OPT_IN_CASES.contains(&&*case.name));
         }
         for case in &mut cases {
             unknown.remove(&*case.name);
@@ -164,7 +166,7 @@ fn chosen(cli: &Cli, setting: &Setting) -> anyhow::Result<Chosen> {
                 case.retain_subjects(|name| cli.subjects.iter().any(|part| name.contains(part)));
             }
             if cli.load == Load::Busy {
-                case.subjects = case.subjects.drain(..).map(hog::beside).collect();
+                case.subjects = case.subjects.drain(..).map(hog::with_hog).collect();
             }
         }
         cases.retain(|case| !case.subjects.is_empty());
@@ -208,7 +210,7 @@ fn swept(cli: &Cli, setting: &Setting) -> anyhow::Result<Chosen> {
         match &*values.key {
             "workers" => setting.workers = number,
             "items" | "work" if !cli.named_cases().contains("article") => {
-                return Err(usage(format!("{}: of iterate article only", values.key)).into());
+                return Err(usage(format!("{}: of loops article only", values.key)).into());
             }
             "items" => setting.items = Some(number),
             "work" => setting.work = Some(number),
@@ -234,7 +236,7 @@ fn swept(cli: &Cli, setting: &Setting) -> anyhow::Result<Chosen> {
 }
 
 /// How long a run takes, if nobody is in doubt and with the time for those who are.
-fn in_words(least: Duration, most: Duration) -> String {
+fn duration_in_words(least: Duration, most: Duration) -> String {
     let minutes = |time: Duration| (time.as_secs_f64() / 60.0).round();
     if least.is_zero() {
         return "nobody knows how long".into();
@@ -263,9 +265,9 @@ impl Run<'_> {
             }
         }
         let host = Host::detect(&self.machine, &self.budget);
-        let mut begun = Vec::new();
+        let mut started_section = Vec::new();
         for (workload, cases) in &mut chosen {
-            let section = self.begun(workload, &host)?;
+            let section = self.started_section(workload, &host)?;
             cases.retain(|case| section.case(&case.name).is_none());
             let other = section.host.commit != host.commit && !section.rows.is_empty();
             if other && !cases.is_empty() && !self.cli.anyway {
@@ -275,19 +277,22 @@ impl Run<'_> {
                 );
                 return Err(Failure::new(Exit::BadData, message).into());
             }
-            begun.push(section);
+            started_section.push(section);
         }
         let cases = chosen.iter().flat_map(|(_, cases)| cases);
-        let takes: Duration = cases.map(Case::takes).sum();
-        self.progress.add(takes.as_millis() as u64);
+        let estimated_duration: Duration = cases.map(Case::estimated_duration).sum();
+        self.progress.add(estimated_duration.as_millis() as u64);
         self.show(&format!("{}\n", host.line().replace("; ", "\n")))?;
         self.show(&format!(
             "{} workers, bound by {}; {}\n",
             self.setting.workers,
             self.budget.bound_by(),
-            in_words(takes, takes.mul_f64(1.0 + Spare::SHARE))
+            duration_in_words(
+                estimated_duration,
+                estimated_duration.mul_f64(1.0 + ExtraTime::SHARE)
+            )
         ))?;
-        for ((workload, cases), mut section) in chosen.into_iter().zip(begun) {
+        for ((workload, cases), mut section) in chosen.into_iter().zip(started_section) {
             let measured = self.measure(workload, cases, &mut section);
             if !section.rows.is_empty() {
                 self.export_json(&section)?;
@@ -299,7 +304,7 @@ impl Run<'_> {
     }
 
     /// A workload's section as it was left by a run that was cut short, or without figures.
-    fn begun(&self, workload: &Workload, host: &Host) -> anyhow::Result<Section> {
+    fn started_section(&self, workload: &Workload, host: &Host) -> anyhow::Result<Section> {
         let empty = Section {
             host: host.clone(),
             load: self.cli.load,
@@ -340,9 +345,9 @@ impl Run<'_> {
         }
         let before = section.disturbance;
         let old = self.old.as_ref().and_then(|old| old.section(name));
-        let watch = Watch::start();
+        let watch = DisturbanceMeter::start();
         for case in cases {
-            let doubt = |measured: &Measured| {
+            let inconclusive_by = |measured: &Measured| {
                 let Some(old) = old else {
                     return Vec::new();
                 };
@@ -355,12 +360,17 @@ impl Run<'_> {
                 let cases = now.cases();
                 cases
                     .first()
-                    .map_or(Vec::new(), |case| compare::in_doubt(old, case))
+                    .map_or(Vec::new(), |case| compare::inconclusive(old, case))
             };
             // Who says how many rounds gets so many.
-            let doubt: Option<Doubt> = self.cli.runs.is_none().then_some(&doubt);
-            let measured =
-                case.measure(&self.progress, &self.interrupt, doubt, self.spare.as_mut())?;
+            let inconclusive_by: Option<InconclusiveBy> =
+                self.cli.runs.is_none().then_some(&inconclusive_by);
+            let measured = case.measure(
+                &self.progress,
+                &self.interrupt,
+                inconclusive_by,
+                self.extra_time.as_mut(),
+            )?;
             section.add(&measured);
             section.disturbance = match (before, watch.disturbance()) {
                 (Some(before), Some(now)) => Some(before.or_worse(now)),
@@ -440,7 +450,7 @@ impl Run<'_> {
         let comparison = compare::reports(old, new);
         if comparison.compared == 0 {
             let message = "these reports have no subject of one case in common that was sampled more \
-                           than once beside a yardstick: nothing was compared";
+                           than once beside a baseline: nothing was compared";
             return Err(Failure::new(Exit::BadData, message.to_owned()).into());
         }
         if !comparison.mismatches.is_empty() && !self.cli.anyway {

@@ -55,7 +55,7 @@ pub struct Setting {
     pub python: Option<PathBuf>,
     /// For `render`: settings that are crossed.
     pub matrix: Vec<Values>,
-    /// For `iterate article`: the number of items, where it is swept.
+    /// For `loops article`: the number of items, where it is swept.
     pub items: Option<usize>,
     /// The same: steps of work an item.
     pub work: Option<usize>,
@@ -76,7 +76,7 @@ impl Setting {
         Plan {
             warm_up: Duration::from_millis(warm_up_ms) / share,
             sample: Duration::from_millis(sample_ms) / share,
-            beside: Duration::ZERO,
+            overhead: Duration::ZERO,
         }
     }
 }

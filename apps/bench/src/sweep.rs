@@ -87,7 +87,7 @@ impl<'a> Point<'a> {
 
 /// Who is compared with a subject under this name: where what is done was swept, the one that does as
 /// much.
-pub fn beside(subject: &str, name: &str) -> String {
+pub fn counterpart(subject: &str, name: &str) -> String {
     fn done(name: &str) -> Option<Point<'_>> {
         Point::of(name).filter(|point| point.key != "workers")
     }
@@ -151,21 +151,21 @@ mod tests {
     use crate::rounds::tests::{case, noisy};
 
     #[test]
-    fn who_does_more_is_compared_with_who_does_as_much() {
+    fn subjects_are_compared_at_equal_work() {
         let first = "creel [sticky, adaptive], items 100";
         assert_eq!(
-            beside("rayon, items 3000", ONE_THREAD),
+            counterpart("rayon, items 3000", ONE_THREAD),
             "one thread, items 3000"
         );
-        let there = beside("rayon, items 3000", first);
+        let there = counterpart("rayon, items 3000", first);
         assert_eq!(there, "creel [sticky, adaptive], items 3000");
-        assert_eq!(beside("rayon, workers 2", ONE_THREAD), ONE_THREAD);
+        assert_eq!(counterpart("rayon, workers 2", ONE_THREAD), ONE_THREAD);
         let workers = "creel [sticky, adaptive], workers 1";
-        assert_eq!(beside("rayon, workers 2", workers), workers);
+        assert_eq!(counterpart("rayon, workers 2", workers), workers);
     }
 
     #[test]
-    fn values_are_lists_and_ranges() {
+    fn sweep_values_are_lists_or_ranges() {
         let values: Values = "workers=1..3,8".parse().unwrap();
         assert_eq!(
             (&*values.key, values.numbers().unwrap()),
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn points_become_one_case_whose_subjects_say_their_point() {
+    fn sweep_points_merge_into_one_case() {
         let at = |value| {
             let names = [
                 "creel [a, b]".to_owned(),

@@ -9,6 +9,7 @@ fn bench(line: &[&str]) -> Output {
 
 #[test]
 fn json_has_the_documented_fields() {
+    // A former name is accepted, and reports keep it.
     let output = bench(&[
         "iterate", "--case", "noop", "--quick", "--runs", "2", "--format", "json",
     ]);
@@ -29,9 +30,9 @@ fn json_has_the_documented_fields() {
         "rayon scope",
     ] {
         let row = rows.iter().find(|row| row["subject"] == subject).unwrap();
-        let told = serde_json::json!(["noop", "time", "ns a call", 2]);
-        let row_tells = ["case", "metric", "unit", "runs"].map(|field| row[field].clone());
-        assert_eq!(serde_json::json!(row_tells), told);
+        let expected = serde_json::json!(["noop", "time", "ns a call", 2]);
+        let fields = ["case", "metric", "unit", "runs"].map(|field| row[field].clone());
+        assert_eq!(serde_json::json!(fields), expected);
         let [min, median, max] = ["min", "median", "max"].map(|field| row[field].as_f64().unwrap());
         assert!(0.0 < min && min <= median && median <= max, "{row}");
     }
@@ -51,7 +52,7 @@ fn csv_has_one_header() {
 }
 
 #[test]
-fn what_does_not_exist_is_a_usage_error_that_names_it() {
+fn unknown_names_are_usage_errors() {
     for line in [
         ["knit", "--quick"],
         ["--case", "knit"],
@@ -72,7 +73,7 @@ fn what_does_not_exist_is_a_usage_error_that_names_it() {
 /// The README's table and plot are what the newest record says; without a record there is nothing
 /// to check, and the program says so.
 #[test]
-fn the_readme_is_what_the_newest_record_says() {
+fn the_readme_matches_the_newest_record() {
     let readme = concat!(env!("CARGO_MANIFEST_DIR"), "/../../README.md");
     let output = bench(&["--check-readme", readme]);
     println!("{}", String::from_utf8_lossy(&output.stdout));
@@ -88,17 +89,17 @@ fn folder(name: &str) -> std::path::PathBuf {
 }
 
 #[test]
-fn a_report_is_written_in_every_form_and_compared() {
+fn reports_are_written_in_every_format_and_compared() {
     let folder = folder("report");
     let file = |name: &str| folder.join(name).to_str().unwrap().to_owned();
     let (json, html, md) = (file("a.json"), file("a.html"), file("a.md"));
-    let run = ["iterate", "--case", "noop", "--quick", "--runs", "2", "-q"];
+    let run = ["loops", "--case", "noop", "--quick", "--runs", "2", "-q"];
     let reports = ["--report", &json, "--report", &html, "--report", &md];
     let output = bench(&[&run[..], &reports].concat());
     assert_eq!(output.status.code(), Some(0), "{output:?}");
     let text = |file: &str| std::fs::read_to_string(file).unwrap();
     assert!(text(&html).starts_with("<!doctype html>") && text(&html).contains("creel ["));
-    assert!(text(&md).contains("## iterate"));
+    assert!(text(&md).contains("## loops"));
     // Beside itself nothing differs, whatever the noise of the run was.
     let output = bench(&[
         "--from",
@@ -109,9 +110,12 @@ fn a_report_is_written_in_every_form_and_compared() {
         "--format",
         "csv",
     ]);
-    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    let message = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(0), "{output:?}");
-    assert!(told.contains("ratios compared, no difference"), "{told}");
+    assert!(
+        message.contains("ratios compared, no difference"),
+        "{message}"
+    );
     // Of what is there, nothing is chosen by names that are for measuring.
     let output = bench(&["--from", &json, "--case", "hot"]);
     assert_eq!(output.status.code(), Some(2), "{output:?}");
@@ -119,16 +123,16 @@ fn a_report_is_written_in_every_form_and_compared() {
     let other = text(&json).replace("\"cpu\":\"", "\"cpu\":\"another ");
     std::fs::write(file("b.json"), other).unwrap();
     let output = bench(&["--from", &json, "--compare", &file("b.json")]);
-    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    let message = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(65), "{output:?}");
-    assert!(told.contains("processor: another"), "{told}");
+    assert!(message.contains("processor: another"), "{message}");
     std::fs::remove_dir_all(folder).unwrap();
 }
 
 #[test]
-fn a_sweep_tells_what_a_worker_costs() {
+fn a_sweep_prints_the_cost_per_worker() {
     let line = [
-        "iterate",
+        "loops",
         "article",
         "--sweep",
         "workers=1,2",
@@ -146,11 +150,11 @@ fn a_sweep_tells_what_a_worker_costs() {
 }
 
 #[test]
-fn a_record_is_a_folder_with_all_that_a_reader_needs() {
+fn a_record_contains_reports_and_conditions() {
     let folder = folder("record");
     let path = folder.to_str().unwrap();
     let output = bench(&[
-        "iterate", "noop", "--quick", "--runs", "1", "-q", "--record", path,
+        "loops", "noop", "--quick", "--runs", "1", "-q", "--record", path,
     ]);
     assert_eq!(output.status.code(), Some(0), "{output:?}");
     let record = std::fs::read_dir(&folder)
@@ -170,14 +174,14 @@ fn a_record_is_a_folder_with_all_that_a_reader_needs() {
 }
 
 #[test]
-fn the_manuals_come_from_the_program() {
+fn man_page_and_completions_are_printed() {
     assert!(String::from_utf8_lossy(&bench(&["man"]).stdout).contains(".TH creel-bench"));
     assert!(String::from_utf8_lossy(&bench(&["completions", "bash"]).stdout).contains("--load"));
 }
 
 /// Needs a Python with uxsim and eclipse-sumo, named in `CREEL_BENCH_PYTHON`.
 #[test]
-fn a_city_comes_to_what_other_simulators_come_to() {
+fn traffic_results_match_other_simulators() {
     let Some(python) = std::env::var_os("CREEL_BENCH_PYTHON") else {
         eprintln!("skipped: CREEL_BENCH_PYTHON names no Python with uxsim and eclipse-sumo");
         return;
@@ -214,7 +218,7 @@ fn an_interrupted_run_keeps_what_it_has_measured() {
     // The heading of the case that was measured, if the other was cut short.
     let cut = |_| {
         let mut child = Command::new(env!("CARGO_BIN_EXE_creel-bench"))
-            .args(["iterate", "--case", "hot", "--case", "noop", "--quick"])
+            .args(["loops", "--case", "hot", "--case", "noop", "--quick"])
             .args(["--runs", "20", "--report"])
             .arg(&file)
             .stdout(Stdio::piped())
@@ -225,7 +229,7 @@ fn an_interrupted_run_keeps_what_it_has_measured() {
         let mut headings = printed
             .lines()
             .map(|line| line.unwrap())
-            .filter(|line| line.starts_with("iterate ") && line.contains("noise"));
+            .filter(|line| line.starts_with("loops ") && line.contains("noise"));
         let first = headings.next().expect("a case");
         let pid = child.id().to_string();
         let _ = Command::new("kill").args(["-INT", &pid]).status().unwrap();
@@ -244,11 +248,11 @@ fn an_interrupted_run_keeps_what_it_has_measured() {
     };
     let kept = read();
     let case = kept[0]["case"].as_str().unwrap().to_owned();
-    assert!(first.starts_with(&format!("iterate {case}:")), "{first}");
+    assert!(first.starts_with(&format!("loops {case}:")), "{first}");
     assert!(kept.iter().all(|row| row["case"] == *case), "{kept:?}");
     // The rest is measured, and what was there stays.
     let path = file.to_str().unwrap();
-    let mut line = vec!["hot", "noop", "--only", "iterate", "--quick", "--runs", "2"];
+    let mut line = vec!["hot", "noop", "--only", "loops", "--quick", "--runs", "2"];
     line.extend(["--resume", path, "--report", path]);
     let resumed = bench(&line);
     assert_eq!(resumed.status.code(), Some(0), "{resumed:?}");
@@ -256,12 +260,12 @@ fn an_interrupted_run_keeps_what_it_has_measured() {
     assert_eq!(all[..kept.len()], kept);
     assert!(all.len() > kept.len() && all[kept.len()..].iter().all(|row| row["case"] != *case));
     // What was measured otherwise is not gone on from.
-    let other = bench(&["hot", "--only", "iterate", "--jobs", "1", "--resume", path]);
+    let other = bench(&["hot", "--only", "loops", "--jobs", "1", "--resume", path]);
     assert_eq!(other.status.code(), Some(65), "{other:?}");
-    let told = String::from_utf8_lossy(&other.stderr).into_owned();
+    let message = String::from_utf8_lossy(&other.stderr).into_owned();
     assert!(
-        told.contains("workers: ") && told.contains("length: quick"),
-        "{told}"
+        message.contains("workers: ") && message.contains("length: quick"),
+        "{message}"
     );
     std::fs::remove_file(&file).unwrap();
 }

@@ -153,7 +153,7 @@ fn truncated_packets_are_measured_by_their_headers() {
     drop(writer);
     let measured = read_capture(&path).unwrap();
     is_whole(&measured);
-    assert_eq!(measured.unrecognized.truncated, COUNT.into());
+    assert_eq!(measured.unrecognized.truncated, u64::from(COUNT));
 }
 
 #[test]

@@ -10,7 +10,7 @@
 //! let plans = laps::plans(&pool, &network, 100, 1)?;
 //! let mut simulation = Simulation::new(&pool, network, Arc::new(plans), Default::default())?;
 //! simulation.run(&pool, 600);
-//! assert_eq!(simulation.tally().moving + simulation.tally().beside, 100);
+//! assert_eq!(simulation.tally().moving + simulation.tally().waiting_to_enter, 100);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!

@@ -3,7 +3,7 @@
 //! Its nodes are junctions by the numbers of their file, so that which of two equally quick ways is
 //! taken does not depend on how the network is cut into tiles.
 
-use crate::network::{LEAST_MS, Ms, Network};
+use crate::network::{LINK_TIME_MS_MIN, Ms, Network};
 use fast_paths::{FastGraph, InputGraph, PathCalculator};
 use std::fmt;
 
@@ -19,15 +19,15 @@ pub struct Router {
 impl Router {
     /// By free-flow times.
     pub fn new(network: &Network) -> Self {
-        Self::by(network, free_flow_times(network))
+        Self::from_times(network, free_flow_times(network))
     }
 
     /// By a time for each road, which is at least 1. Takes seconds where there are 100,000 roads.
-    pub fn by(network: &Network, times: Vec<Ms>) -> Self {
+    pub fn from_times(network: &Network, times: Vec<Ms>) -> Self {
         let graph = fast_paths::prepare(&graph(network, &times));
         let mut junctions = vec![0; network.junctions().len()];
         for junction in 0..junctions.len() as u32 {
-            junctions[network.junction_origin(junction) as usize] = junction;
+            junctions[network.junction_file_index(junction) as usize] = junction;
         }
         Self {
             graph,
@@ -53,26 +53,26 @@ impl Router {
     }
 
     /// Something to ask with, one a thread.
-    pub fn asker(&self) -> Asker {
-        Asker(fast_paths::create_calculator(&self.graph))
+    pub fn query(&self) -> RouteQuery {
+        RouteQuery(fast_paths::create_calculator(&self.graph))
     }
 
     /// The roads of the quickest way, none where it begins at its end; `None` where there is no way.
-    pub fn way(
+    pub fn shortest_path(
         &self,
         network: &Network,
-        asker: &mut Asker,
+        query: &mut RouteQuery,
         from: u32,
         to: u32,
     ) -> Option<Vec<u32>> {
         if from == to {
             return Some(Vec::new());
         }
-        let [from, to] = [from, to].map(|junction| network.junction_origin(junction) as usize);
+        let [from, to] = [from, to].map(|junction| network.junction_file_index(junction) as usize);
         if from.max(to) >= self.graph.get_num_nodes() {
             return None;
         }
-        let path = asker.0.calc_path(&self.graph, from, to)?;
+        let path = query.0.calc_path(&self.graph, from, to)?;
         let road = |pair: &[usize]| {
             let (from, to) = (self.junctions[pair[0]], self.junctions[pair[1]]);
             let out = network.out(from);
@@ -87,7 +87,7 @@ impl Router {
 pub(crate) fn free_flow_times(network: &Network) -> Vec<Ms> {
     let time = |road: &crate::network::Link| {
         let time = u64::from(road.length_mm) * 1000 / u64::from(road.speed_mm_s);
-        time.clamp(u64::from(LEAST_MS), 1 << 30) as Ms
+        time.clamp(u64::from(LINK_TIME_MS_MIN), 1 << 30) as Ms
     };
     network.links().iter().map(time).collect()
 }
@@ -102,8 +102,8 @@ fn graph(network: &Network, times: &[Ms]) -> InputGraph {
         let best = beside.min_by_key(|&other| (times[other as usize], other));
         if road.from != road.to && best == Some(link as u32) {
             graph.add_edge(
-                network.junction_origin(road.from) as usize,
-                network.junction_origin(road.to) as usize,
+                network.junction_file_index(road.from) as usize,
+                network.junction_file_index(road.to) as usize,
                 times[link].max(1) as usize,
             );
         }
@@ -119,4 +119,4 @@ impl fmt::Debug for Router {
 }
 
 /// What a query needs of memory.
-pub struct Asker(PathCalculator);
+pub struct RouteQuery(PathCalculator);

@@ -5,7 +5,7 @@ mod common;
 use creel::{Balance, Placement, Pool};
 use creel_traffic::city::City;
 use creel_traffic::demand::{Plans, laps};
-use creel_traffic::network::{Control, Network, Physics, Plan};
+use creel_traffic::network::{Control, Network, Physics, RawNetwork};
 use creel_traffic::random::Stream;
 use creel_traffic::sim::{Rerouting, Simulation, SnapshotError};
 use std::sync::Arc;
@@ -20,7 +20,7 @@ fn pool(workers: usize, balance: Balance, placement: Placement) -> Pool {
 }
 
 /// A small city full of everything, by a seed.
-fn city(seed: u64) -> (Plan, Physics, u32) {
+fn city(seed: u64) -> (RawNetwork, Physics, u32) {
     let mut stream = Stream::of(seed, "a test's city", 0);
     let mut up_to = |low: u64, high: u64| (low + stream.below(high - low + 1)) as u32;
     let city = City {
@@ -32,7 +32,7 @@ fn city(seed: u64) -> (Plan, Physics, u32) {
         seed,
         ..City::grid(up_to(2, 9), up_to(2, 9))
     };
-    let mut plan = city.plan().unwrap();
+    let mut plan = city.raw_network().unwrap();
     for (index, junction) in plan.junctions.iter_mut().enumerate() {
         match Stream::of(seed, "control", index as u64).below(4) {
             0 => junction.control = Control::Free,
@@ -53,22 +53,22 @@ fn city(seed: u64) -> (Plan, Physics, u32) {
 fn plans(network: &Network, of: &Network, plans: &Plans) -> Plans {
     use creel_traffic::demand::{Route, Traveller};
     let mut link = vec![0; network.links().len()];
-    (0..link.len() as u32).for_each(|l| link[network.link_origin(l) as usize] = l);
+    (0..link.len() as u32).for_each(|l| link[network.link_file_index(l) as usize] = l);
     let mut junction = vec![0; network.junctions().len()];
-    (0..junction.len() as u32).for_each(|j| junction[network.junction_origin(j) as usize] = j);
+    (0..junction.len() as u32).for_each(|j| junction[network.junction_file_index(j) as usize] = j);
     let moved = |car| {
         let trips = plans.trips(of, car).into_iter().map(|(at, path)| {
             let path: Vec<u32> = path
                 .iter()
-                .map(|&l| link[of.link_origin(l) as usize])
+                .map(|&l| link[of.link_file_index(l) as usize])
                 .collect();
             (at, Route::pack(network, &path).unwrap())
         });
-        let origin = junction[of.junction_origin(plans.origin(car)) as usize];
+        let origin = junction[of.junction_file_index(plans.origin(car)) as usize];
         Traveller {
             origin,
             trips: trips.collect(),
-            again: true,
+            repeats: true,
         }
     };
     Plans::new((0..plans.len() as u32).map(moved)).unwrap()
@@ -85,7 +85,7 @@ fn rerouting(seed: u64) -> Option<Rerouting> {
 }
 
 #[test]
-fn workers_balances_placements_tiles_and_windows_do_not_show() {
+fn hash_is_independent_of_workers_balance_placement_tiles_and_windows() {
     let pools = [
         pool(1, Balance::Sticky, Placement::Cores),
         pool(2, Balance::Sticky, Placement::Cores),
@@ -130,22 +130,23 @@ fn workers_balances_placements_tiles_and_windows_do_not_show() {
 }
 
 #[test]
-fn run_by_others_it_comes_to_the_same() {
+fn run_with_other_threads_gives_the_same_hash() {
     let pool = pool(2, Balance::Sticky, Placement::Unpinned);
-    let network = Arc::new(Network::with_tiles(City::grid(9, 9).plan().unwrap(), 4).unwrap());
+    let network =
+        Arc::new(Network::with_tiles(City::grid(9, 9).raw_network().unwrap(), 4).unwrap());
     let plans = Arc::new(laps::plans(&pool, &network, 900, 5).unwrap());
     let new =
         || Simulation::new(&pool, network.clone(), plans.clone(), Physics::default()).unwrap();
     let (mut ours, mut theirs) = (new(), new());
     for ticks in [1, 100, 99] {
         ours.run(&pool, ticks);
-        theirs.run_by(ticks, |parts, each| parts.iter_mut().rev().for_each(each));
+        theirs.run_with(ticks, |parts, each| parts.iter_mut().rev().for_each(each));
         assert_eq!(ours.hash(&pool), theirs.hash(&pool));
     }
 }
 
 #[test]
-fn hashes_tell_states_apart() {
+fn different_states_have_different_hashes() {
     let pool = pool(1, Balance::Sticky, Placement::Unpinned);
     let network = Arc::new(City::grid(4, 4).network().unwrap());
     let hash = |seed, ticks| {
@@ -164,7 +165,7 @@ fn hashes_tell_states_apart() {
 }
 
 #[test]
-fn a_snapshot_goes_on_to_the_same_bits() {
+fn resuming_a_snapshot_gives_the_same_hash() {
     let pool = pool(2, Balance::Sticky, Placement::Unpinned);
     for seed in 0..20 {
         let (plan, physics, cars) = city(seed);
@@ -185,7 +186,7 @@ fn a_snapshot_goes_on_to_the_same_bits() {
 }
 
 #[test]
-fn a_broken_snapshot_is_refused() {
+fn broken_snapshots_are_rejected() {
     let pool = pool(1, Balance::Sticky, Placement::Unpinned);
     let network = Arc::new(City::grid(3, 3).network().unwrap());
     let plans = Arc::new(laps::plans(&pool, &network, 20, 1).unwrap());

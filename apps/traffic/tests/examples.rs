@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 #[test]
-fn frames_and_budgets_do_not_show_in_what_cars_do() {
+fn outcomes_are_independent_of_frames_and_budgets() {
     let pool = Pool::builder().workers(2).build().unwrap();
     let game = frame::Game {
         side: 24,
@@ -37,7 +37,7 @@ fn frames_and_budgets_do_not_show_in_what_cars_do() {
 }
 
 #[test]
-fn two_copies_stay_in_step_and_one_that_cheats_is_told() {
+fn lockstep_copies_agree_and_a_cheat_is_detected() {
     let [first, second] = lockstep::match_up(20, None).unwrap();
     assert_eq!(first.unwrap(), second.unwrap());
     let [first, second] = lockstep::match_up(20, Some(5)).unwrap();

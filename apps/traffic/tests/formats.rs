@@ -52,8 +52,8 @@ fn sioux_falls_reaches_the_published_optimum() {
     );
     assert!(found.gap <= 1e-7);
     let one = Pool::builder().workers(1).build().unwrap();
-    let again = equilibrium(&one, &roads, &trips, 1e-7, 10_000).unwrap();
-    assert_eq!(found.objective.to_bits(), again.objective.to_bits());
+    let rerun = equilibrium(&one, &roads, &trips, 1e-7, 10_000).unwrap();
+    assert_eq!(found.objective.to_bits(), rerun.objective.to_bits());
 }
 
 #[test]
@@ -72,8 +72,8 @@ fn pair_lists_and_dimacs_graphs_are_read() {
 }
 
 #[test]
-fn broken_files_are_told_with_the_line() {
-    for (text, told) in [
+fn broken_files_are_reported_with_their_line() {
+    for (text, expected) in [
         ("p tw 3 2\n1 2\n", "cut"),
         ("p tw 3 1\n1 2\n2 3\n", "line 3"),
         ("p tw 3 1\n1 4\n", "line 2"),
@@ -114,7 +114,7 @@ fn broken_files_are_told_with_the_line() {
         ("hello", "none of the formats"),
     ] {
         let error = read(&file("broken", text)).map(|_| ()).unwrap_err();
-        assert!(error.to_string().contains(told), "{text:?}: {error}");
+        assert!(error.to_string().contains(expected), "{text:?}: {error}");
     }
     let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
     packed.write_all(b"p tw 3 2\n1 2\n2 3\n").unwrap();
@@ -201,7 +201,7 @@ fn sumo_networks_lights_and_routes_drive() {
 }
 
 #[test]
-fn a_trip_without_a_way_is_told_and_the_others_drive() {
+fn trips_without_a_route_are_reported_and_the_others_drive() {
     let network = Arc::new(read(&file("island.gr", "p tw 4 2\n1 2\n3 4\n")).unwrap());
     let table =
         "<NUMBER OF ZONES> 4\n<END OF METADATA>\nOrigin 1\n2 : 2.0; 3 : 1.0;\nOrigin 9\n1 : 1.0;";
@@ -214,7 +214,7 @@ fn a_trip_without_a_way_is_told_and_the_others_drive() {
 }
 
 #[test]
-fn what_happened_is_written_as_others_read_it() {
+fn reports_match_the_formats_of_sumo_and_matsim() {
     let network = Arc::new(read(&file("out-network.xml", MATSIM)).unwrap());
     let plans = "<plans><person id='1'><plan><act end_time='5'/><leg mode='car'><route>ab bc</route></leg></plan></person>
         <person id='2'><plan><act end_time='5'/><leg mode='car'><route>ab</route></leg></plan></person></plans>";
@@ -226,7 +226,7 @@ fn what_happened_is_written_as_others_read_it() {
         Physics::default(),
     )
     .unwrap();
-    simulation.record(true);
+    simulation.record_events(true);
     let (mut events, mut edges, mut fcd, mut table) =
         (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     let mut late = Vec::new();
@@ -244,12 +244,10 @@ fn what_happened_is_written_as_others_read_it() {
     let mut all = Vec::new();
     for _ in 0..12 {
         simulation.run(&pool(), 10);
-        let happenings = simulation.happenings();
-        all.extend_from_slice(&happenings);
+        let events = simulation.take_events();
+        all.extend_from_slice(&events);
         for report in &mut reports {
-            report
-                .take(labels, &happenings, simulation.now_ms())
-                .unwrap();
+            report.take(labels, &events, simulation.now_ms()).unwrap();
         }
     }
     reports
@@ -285,12 +283,13 @@ fn what_happened_is_written_as_others_read_it() {
     // Roads of the west, of two lanes, fast ones; each second car.
     let links = network.links_by_name();
     let wanted = |filter: Filter| {
-        let wants = |car, road| filter.wants(&network, car, links[road]);
+        let matches =
+            |car, road| filter.matches_vehicle(car) && filter.matches_link(&network, links[road]);
         [
-            wants(0, "ab"),
-            wants(0, "bc"),
-            wants(1, "ab"),
-            wants(1, "bc"),
+            matches(0, "ab"),
+            matches(0, "bc"),
+            matches(1, "ab"),
+            matches(1, "bc"),
         ]
     };
     let all_roads = Filter::default();
@@ -328,7 +327,7 @@ fn what_happened_is_written_as_others_read_it() {
 }
 
 #[test]
-fn roads_and_demand_come_back_as_they_were_written() {
+fn roads_and_demand_survive_a_round_trip_through_files() {
     use creel_traffic::city::City;
     use creel_traffic::demand::{gravity, write as demand_write};
     use creel_traffic::network::write;
@@ -339,7 +338,7 @@ fn roads_and_demand_come_back_as_they_were_written() {
         river: true,
         ..City::grid(9, 8)
     }
-    .plan()
+    .raw_network()
     .unwrap();
     plan.junctions[10].control = Control::Stop;
     plan.junctions[11].control = Control::Free;
@@ -356,7 +355,7 @@ fn roads_and_demand_come_back_as_they_were_written() {
     let wishes = gravity::Gravity {
         cars: 50,
         within_ms: 600_000,
-        again: false,
+        repeats: false,
         places: 5,
         seed: 3,
     };
@@ -384,9 +383,9 @@ fn roads_and_demand_come_back_as_they_were_written() {
             let mut all: Vec<_> = (0..network.links().len() as u32)
                 .map(|link| {
                     let road = network.links()[link as usize];
-                    let ends = [road.from, road.to].map(|j| network.junction_origin(j));
+                    let ends = [road.from, road.to].map(|j| network.junction_file_index(j));
                     (
-                        network.link_origin(link),
+                        network.link_file_index(link),
                         ends,
                         road.length_mm,
                         network.flow(link, &physics),
@@ -416,7 +415,7 @@ fn roads_and_demand_come_back_as_they_were_written() {
             let links = 0..network.links().len() as u32;
             let link = links
                 .into_iter()
-                .find(|&link| network.link_origin(link) == origin);
+                .find(|&link| network.link_file_index(link) == origin);
             let road = network.links()[link.unwrap() as usize];
             match network.junctions()[road.to as usize].control {
                 Control::Signal { program, .. } => {
@@ -430,10 +429,10 @@ fn roads_and_demand_come_back_as_they_were_written() {
             for origin in 0..network.links().len() as u32 {
                 assert_eq!(greens(&network, origin), greens(&other, origin));
             }
-            let origin = |j: u32| network.junction_origin(j);
+            let origin = |j: u32| network.junction_file_index(j);
             for junction in 0..network.junctions().len() as u32 {
                 let same = (0..)
-                    .find(|&j| other.junction_origin(j) == origin(junction))
+                    .find(|&j| other.junction_file_index(j) == origin(junction))
                     .unwrap();
                 let controls = [
                     network.junctions()[junction as usize],
@@ -465,7 +464,7 @@ fn roads_and_demand_come_back_as_they_were_written() {
                 .map(|trip| {
                     trip.1
                         .iter()
-                        .map(|&link| network.link_origin(link))
+                        .map(|&link| network.link_file_index(link))
                         .collect()
                 })
                 .collect();
@@ -488,7 +487,7 @@ fn roads_and_demand_come_back_as_they_were_written() {
 }
 
 #[test]
-fn more_roads_at_a_junction_than_numbers_tell_are_refused() {
+fn junctions_above_the_maximum_degree_are_rejected() {
     for star in [|i: u32| (1, i), |i: u32| (i, 1)] {
         let roads: String = (2..300)
             .map(|i| format!("a {} {} 1\n", star(i).0, star(i).1))

@@ -1,4 +1,4 @@
-//! What is told of a simulation, against what its own happenings say.
+//! What is told of a simulation, against what its own events say.
 
 mod common;
 
@@ -8,7 +8,7 @@ use creel_traffic::city::City;
 use creel_traffic::demand::{Plans, Route, Traveller, gravity};
 use creel_traffic::network::Physics;
 use creel_traffic::route::Router;
-use creel_traffic::sim::{Happening, NO_ROAD, Simulation, What};
+use creel_traffic::sim::{Event, EventKind, NO_ROAD, Simulation};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -19,13 +19,13 @@ fn pool() -> Pool {
 /// Of a jammed city, with all cars still on the way and with all arrived: the time without waiting is
 /// what the roads' free-flow times sum up to.
 #[test]
-fn the_mean_speed_is_that_of_what_happened() {
+fn mean_speed_and_delay_match_the_events() {
     let pool = pool();
     let network = Arc::new(City::grid(8, 8).network().unwrap());
     let wishes = gravity::Gravity {
         cars: 4000,
         within_ms: 300_000,
-        again: false,
+        repeats: false,
         places: 1,
         seed: 3,
     };
@@ -36,27 +36,27 @@ fn the_mean_speed_is_that_of_what_happened() {
         ..Physics::default()
     };
     let mut simulation = Simulation::new(&pool, network.clone(), Arc::new(plans), physics).unwrap();
-    simulation.record(true);
-    let mut since: HashMap<u32, Happening> = HashMap::new();
-    let mut beside: HashMap<u32, u32> = HashMap::new();
+    simulation.record_events(true);
+    let mut since: HashMap<u32, Event> = HashMap::new();
+    let mut waiting_to_enter: HashMap<u32, u32> = HashMap::new();
     let (mut free_ms, mut real_ms, mut beside_ms) = (0_u64, 0_u64, 0_u64);
     let free_flow_ms = |link| u64::from(network.flow(link, &physics).free_flow_ms);
     for minute in 1..=300 {
         simulation.run(&pool, 60);
-        for happening in simulation.happenings() {
-            match happening.what {
-                What::Departed | What::SteppedAside if happening.link != NO_ROAD => {
-                    beside.insert(happening.car, happening.at_ms);
+        for event in simulation.take_events() {
+            match event.kind {
+                EventKind::Departed | EventKind::SteppedAside if event.link != NO_ROAD => {
+                    waiting_to_enter.insert(event.car, event.at_ms);
                 }
-                What::Entered => {
-                    let begun = beside.remove(&happening.car);
-                    beside_ms += begun.map_or(0, |begun| u64::from(happening.at_ms - begun));
-                    since.insert(happening.car, happening);
+                EventKind::Entered => {
+                    let begun = waiting_to_enter.remove(&event.car);
+                    beside_ms += begun.map_or(0, |begun| u64::from(event.at_ms - begun));
+                    since.insert(event.car, event);
                 }
-                What::Left => {
-                    let entered = since.remove(&happening.car).expect("it had entered");
+                EventKind::Left => {
+                    let entered = since.remove(&event.car).expect("it had entered");
                     free_ms += free_flow_ms(entered.link);
-                    real_ms += u64::from(happening.at_ms - entered.at_ms);
+                    real_ms += u64::from(event.at_ms - entered.at_ms);
                 }
                 _ => {}
             }
@@ -67,14 +67,18 @@ fn the_mean_speed_is_that_of_what_happened() {
             free_now += on_road.min(free_flow_ms(entered.link));
             real_now += on_road;
         }
-        assert_eq!(simulation.free_seconds(), free_now as f64 / 1000.0);
+        assert_eq!(simulation.free_flow_seconds(), free_now as f64 / 1000.0);
         assert_eq!(simulation.vehicle_seconds(), real_now as f64 / 1000.0);
         let wait_beside = |&begun: &u32| u64::from(simulation.now_ms() - begun);
-        let beside_now = beside_ms + beside.values().map(wait_beside).sum::<u64>();
+        let beside_now = beside_ms + waiting_to_enter.values().map(wait_beside).sum::<u64>();
         let waited = real_now - free_now + beside_now;
         assert_eq!(simulation.delay_seconds(), waited as f64 / 1000.0);
         if minute == 20 {
-            assert!(beside.len() > 100, "{} wait beside", beside.len());
+            assert!(
+                waiting_to_enter.len() > 100,
+                "{} wait beside",
+                waiting_to_enter.len()
+            );
             let tally = simulation.tally();
             assert!(
                 tally.moving > 1000 && free_now < real_now / 3,
@@ -114,7 +118,7 @@ fn short_roads_carry_the_flow_of_long_ones() {
 }
 
 #[test]
-fn who_stays_sets_out_before_it_arrives() {
+fn a_trip_without_links_departs_before_it_arrives() {
     let network = network(2, vec![road(0, 1, 100), road(1, 0, 100)], 1);
     let nowhere = Route::default();
     let there = Route::pack(&network, &path(&network, [0])).unwrap();
@@ -126,26 +130,31 @@ fn who_stays_sets_out_before_it_arrives() {
             (1000, there),
             (0, nowhere),
         ],
-        again: false,
+        repeats: false,
     };
     let plans = Arc::new(Plans::new([traveller]).unwrap());
     let mut simulation =
         Simulation::new(&pool(), network.clone(), plans, Physics::default()).unwrap();
-    simulation.record(true);
+    simulation.record_events(true);
     simulation.run(&pool(), 60);
-    let told: Vec<_> = simulation
-        .happenings()
+    let reported: Vec<_> = simulation
+        .take_events()
         .iter()
-        .map(|happening| (happening.at_ms, happening.what, happening.link == NO_ROAD))
+        .map(|event| (event.at_ms, event.kind, event.link == NO_ROAD))
         .collect();
-    let stays = |at| [(at, What::Departed, true), (at, What::Arrived, true)];
+    let stays = |at| {
+        [
+            (at, EventKind::Departed, true),
+            (at, EventKind::Arrived, true),
+        ]
+    };
     let mut expected: Vec<_> = [stays(1000), stays(1000)].concat();
     expected.extend([
-        (1000, What::Departed, false),
-        (1000, What::Entered, false),
-        (6000, What::Left, false),
-        (6000, What::Arrived, false),
+        (1000, EventKind::Departed, false),
+        (1000, EventKind::Entered, false),
+        (6000, EventKind::Left, false),
+        (6000, EventKind::Arrived, false),
     ]);
     expected.extend(stays(6000));
-    assert_eq!(told, expected);
+    assert_eq!(reported, expected);
 }

@@ -7,7 +7,7 @@ use creel::Pool;
 use creel_traffic::city::City;
 use creel_traffic::demand::{Plans, Route, Traveller, laps};
 use creel_traffic::network::{Control, Network, Physics, Program};
-use creel_traffic::sim::{Happening, Rerouting, Simulation, What};
+use creel_traffic::sim::{Event, EventKind, Rerouting, Simulation};
 use std::sync::Arc;
 
 fn pool() -> Pool {
@@ -15,27 +15,27 @@ fn pool() -> Pool {
 }
 
 /// Runs tick by tick, and checks each that no car is lost and no road too full.
-fn run(simulation: &mut Simulation, ticks: u32) -> Vec<Happening> {
+fn run(simulation: &mut Simulation, ticks: u32) -> Vec<Event> {
     let pool = pool();
     let mut all = Vec::new();
     for _ in 0..ticks {
         simulation.run(&pool, 1);
         simulation.check().unwrap();
-        all.extend(simulation.happenings());
+        all.extend(simulation.take_events());
     }
     all
 }
 
-fn times(happenings: &[Happening], what: What) -> Vec<u32> {
-    happenings
+fn times(events: &[Event], kind: EventKind) -> Vec<u32> {
+    events
         .iter()
-        .filter(|happening| happening.what == what)
-        .map(|happening| happening.at_ms)
+        .filter(|event| event.kind == kind)
+        .map(|event| event.at_ms)
         .collect()
 }
 
 #[test]
-fn a_lone_car_keeps_the_limit() {
+fn a_lone_car_drives_at_the_speed_limit() {
     for tile in [1, 2, 100] {
         // 20 m/s: 5 s, 12.35 s, 10 ms that count as a second, 7.5 s.
         let links = vec![
@@ -46,13 +46,13 @@ fn a_lone_car_keeps_the_limit() {
         ];
         let network = network(5, links, tile);
         let mut simulation = simulation(&network, vec![trip(&network, 1234, 0..4)], NEWELL);
-        let happenings = run(&mut simulation, 40);
-        assert_eq!(times(&happenings, What::Departed), [1234]);
+        let events = run(&mut simulation, 40);
+        assert_eq!(times(&events, EventKind::Departed), [1234]);
         assert_eq!(
-            times(&happenings, What::Entered),
+            times(&events, EventKind::Entered),
             [1234, 6234, 18_584, 19_584]
         );
-        assert_eq!(times(&happenings, What::Arrived), [27_084]);
+        assert_eq!(times(&events, EventKind::Arrived), [27_084]);
         let tally = simulation.tally();
         assert_eq!(
             (tally.arrived, tally.done, tally.moving, tally.delay_ms),
@@ -63,7 +63,7 @@ fn a_lone_car_keeps_the_limit() {
 }
 
 #[test]
-fn a_red_light_holds_and_a_green_one_lets_go() {
+fn cars_stop_at_red_and_leave_at_green() {
     let mut plan = plan(3, vec![road(0, 1, 100), road(1, 2, 100)]);
     plan.programs.push(Program {
         cycle_ms: 60_000,
@@ -84,16 +84,16 @@ fn a_red_light_holds_and_a_green_one_lets_go() {
             ..NEWELL
         },
     );
-    let happenings = run(&mut simulation, 120);
+    let events = run(&mut simulation, 120);
     assert_eq!(
-        times(&happenings, What::Left)[..],
+        times(&events, EventKind::Left)[..],
         [17_000, 22_000, 36_500, 41_500, 77_000, 82_000]
     );
 }
 
 #[test]
-fn lights_are_green_when_their_program_says_so() {
-    let program = Program::in_turn(2, 90_000);
+fn signals_follow_their_program() {
+    let program = Program::fixed_time(2, 90_000);
     assert_eq!(program.greens, [(0, 42_000), (45_000, 87_000)]);
     assert_eq!(program.green(0, 0, 41_999), 41_999);
     assert_eq!(program.green(0, 0, 42_000), 90_000);
@@ -106,7 +106,7 @@ fn lights_are_green_when_their_program_says_so() {
 }
 
 /// Cars come each `every_ms` over roads of 50 m to one whose end lets one go each `slow_ms`.
-fn bottleneck(every_ms: u32, slow_ms: u16, tile: usize) -> (Arc<Network>, Vec<Happening>) {
+fn bottleneck(every_ms: u32, slow_ms: u16, tile: usize) -> (Arc<Network>, Vec<Event>) {
     let roads = 40;
     let mut links: Vec<_> = (0..roads).map(|i| road(i, i + 1, 50)).collect();
     links[roads as usize - 1].headway_ms = slow_ms;
@@ -119,19 +119,19 @@ fn bottleneck(every_ms: u32, slow_ms: u16, tile: usize) -> (Arc<Network>, Vec<Ha
 }
 
 #[test]
-fn a_bottlenecks_tail_moves_at_the_shock_speed() {
+fn the_queue_behind_a_bottleneck_grows_at_the_shock_speed() {
     // In: 0.5 a second, 0.025 a metre. Out: 0.25 a second; behind it 0.2 - 0.25 / 5 = 0.15 a metre.
     // So the tail goes back at (0.5 - 0.25) / (0.15 - 0.025) = 2 m/s: a road of 50 m in 25 s.
-    let (network, happenings) = bottleneck(2000, 4000, 7);
+    let (network, events) = bottleneck(2000, 4000, 7);
     let mut first_late = vec![u32::MAX; 40];
     let mut entered = std::collections::HashMap::new();
-    for happening in happenings {
-        let link = network.link_origin(happening.link.min(39));
-        match happening.what {
-            What::Entered => _ = entered.insert((happening.car, link), happening.at_ms),
+    for event in events {
+        let link = network.link_file_index(event.link.min(39));
+        match event.kind {
+            EventKind::Entered => _ = entered.insert((event.car, link), event.at_ms),
             // Late by more than what a car waits whose predecessor just had to wait.
-            What::Left if happening.at_ms > entered[&(happening.car, link)] + 2500 + 1500 => {
-                first_late[link as usize] = first_late[link as usize].min(happening.at_ms);
+            EventKind::Left if event.at_ms > entered[&(event.car, link)] + 2500 + 1500 => {
+                first_late[link as usize] = first_late[link as usize].min(event.at_ms);
             }
             _ => {}
         }
@@ -142,9 +142,9 @@ fn a_bottlenecks_tail_moves_at_the_shock_speed() {
 }
 
 #[test]
-fn behind_a_bottleneck_comes_what_it_lets_by() {
-    let (_, happenings) = bottleneck(1250, 4000, 1000);
-    let arrived = times(&happenings, What::Arrived);
+fn flow_behind_a_bottleneck_equals_its_capacity() {
+    let (_, events) = bottleneck(1250, 4000, 1000);
+    let arrived = times(&events, EventKind::Arrived);
     assert!(
         arrived.windows(2).all(|pair| pair[1] - pair[0] == 4000),
         "{arrived:?}"
@@ -152,7 +152,7 @@ fn behind_a_bottleneck_comes_what_it_lets_by() {
 }
 
 #[test]
-fn flow_over_density_is_a_triangle() {
+fn the_fundamental_diagram_is_triangular() {
     // A ring of ten roads of 200 m: 40 cars each at rest. Free flow until 80 cars, then the wave.
     for (cars, tile) in [
         (20, 1000),
@@ -172,14 +172,14 @@ fn flow_over_density_is_a_triangle() {
             Traveller {
                 origin,
                 trips: vec![(car * 100, route)],
-                again: true,
+                repeats: true,
             }
         };
         let mut simulation = simulation(&network, (0..cars).map(lap).collect(), NEWELL);
         run(&mut simulation, 1200);
         let before = simulation.tally();
-        let happenings = run(&mut simulation, 1000);
-        let flow = times(&happenings, What::Entered).len() as f64 / 10.0 / 1000.0;
+        let events = run(&mut simulation, 1000);
+        let flow = times(&events, EventKind::Entered).len() as f64 / 10.0 / 1000.0;
         let density = f64::from(cars) / 2000.0;
         let expected = (20.0 * density).min(5.0 * (0.2 - density));
         assert_eq!(before.stepped_aside + simulation.tally().stepped_aside, 0);
@@ -223,13 +223,10 @@ fn a_symmetric_city_stays_symmetric() {
             })
             .collect();
         let mut simulation = simulation(&network, travellers, NEWELL);
-        let happenings = run(&mut simulation, 120);
-        let of_arm = |arm: u32| -> Vec<(u32, What)> {
-            let its = happenings
-                .iter()
-                .filter(|happening| happening.car % 4 == arm);
-            its.map(|happening| (happening.at_ms, happening.what))
-                .collect()
+        let events = run(&mut simulation, 120);
+        let of_arm = |arm: u32| -> Vec<(u32, EventKind)> {
+            let its = events.iter().filter(|event| event.car % 4 == arm);
+            its.map(|event| (event.at_ms, event.kind)).collect()
         };
         assert_eq!(of_arm(0).len(), 5 * (3 + 3 + 2));
         assert!((1..4).all(|arm| of_arm(arm) == of_arm(0)));
@@ -237,7 +234,7 @@ fn a_symmetric_city_stays_symmetric() {
 }
 
 #[test]
-fn a_stop_lets_one_go_at_a_time_in_the_order_of_coming() {
+fn a_stop_serves_one_car_at_a_time_in_arrival_order() {
     let mut links: Vec<_> = (0..3).map(|i| road(1 + i, 0, 100 + i)).collect();
     links.push(road(0, 4, 500));
     let mut plan = plan(5, links);
@@ -245,10 +242,10 @@ fn a_stop_lets_one_go_at_a_time_in_the_order_of_coming() {
     let network = Arc::new(Network::new(plan).unwrap());
     let travellers = (0..30).map(|i| trip(&network, i / 3, [i % 3, 3])).collect();
     let mut simulation = simulation(&network, travellers, NEWELL);
-    let happenings = run(&mut simulation, 200);
-    let mut crossed: Vec<_> = happenings
+    let events = run(&mut simulation, 200);
+    let mut crossed: Vec<_> = events
         .iter()
-        .filter(|h| h.what == What::Entered && network.link_origin(h.link) == 3)
+        .filter(|h| h.kind == EventKind::Entered && network.link_file_index(h.link) == 3)
         .collect();
     crossed.sort_by_key(|h| h.at_ms);
     assert_eq!(crossed.len(), 30);
@@ -266,7 +263,7 @@ fn a_stop_lets_one_go_at_a_time_in_the_order_of_coming() {
 }
 
 #[test]
-fn who_must_yield_waits_for_a_gap() {
+fn minor_roads_wait_for_a_gap() {
     let mut links = vec![road(1, 0, 100), road(2, 0, 100), road(0, 3, 500)];
     links[0].approach = 1;
     let mut plan = plan(4, links);
@@ -276,16 +273,16 @@ fn who_must_yield_waits_for_a_gap() {
     let mut travellers: Vec<_> = (0..5).map(|i| trip(&network, i * 1500, [0, 2])).collect();
     travellers.push(trip(&network, 200, [1, 2]));
     let mut simulation = simulation(&network, travellers, NEWELL);
-    let happenings = run(&mut simulation, 60);
-    let minor = happenings
+    let events = run(&mut simulation, 60);
+    let minor = events
         .iter()
-        .find(|h| h.what == What::Left && h.car == 5)
+        .find(|h| h.kind == EventKind::Left && h.car == 5)
         .unwrap();
     assert_eq!(minor.at_ms, 5000 + 4 * 1500 + NEWELL.gap_ms);
 }
 
 #[test]
-fn gridlock_is_real_and_its_way_out_is_counted() {
+fn gridlock_occurs_and_its_resolution_is_counted() {
     // A ring of four roads, each full of cars that want to go on to the next.
     let links: Vec<_> = (0..4).map(|i| road(i, (i + 1) % 4, 50)).collect();
     let network = network(4, links, 2);
@@ -304,30 +301,33 @@ fn gridlock_is_real_and_its_way_out_is_counted() {
             (40, 0, 0),
             "ten a road, no hole"
         );
-        stuck.set_stuck(100_000).unwrap();
+        stuck.set_stuck_time(100_000).unwrap();
         run(&mut stuck, 6000);
         let tally = stuck.tally();
         assert!(tally.stepped_aside > 0);
-        assert_eq!((tally.moving, tally.beside, tally.done), (0, 0, 40));
-        assert!(stuck.set_stuck(0).is_err());
+        assert_eq!(
+            (tally.moving, tally.waiting_to_enter, tally.done),
+            (0, 0, 40)
+        );
+        assert!(stuck.set_stuck_time(0).is_err());
     }
 }
 
 #[test]
-fn who_finds_no_room_waits_beside_the_road() {
+fn cars_without_storage_wait_in_the_entry_queue() {
     let network = network(2, vec![road(0, 1, 50)], 1);
     let travellers = (0..25).map(|_| trip(&network, 0, [0])).collect();
     let mut simulation = simulation(&network, travellers, NEWELL);
-    let happenings = run(&mut simulation, 60);
-    let entered = times(&happenings, What::Entered);
+    let events = run(&mut simulation, 60);
+    let entered = times(&events, EventKind::Entered);
     // As the flow allows, 1.25 s apart; in the order of their numbers.
     assert!(
         entered.windows(2).all(|pair| pair[1] - pair[0] == 1250),
         "{entered:?}"
     );
-    let cars: Vec<u32> = happenings
+    let cars: Vec<u32> = events
         .iter()
-        .filter(|h| h.what == What::Entered)
+        .filter(|h| h.kind == EventKind::Entered)
         .map(|h| h.car)
         .collect();
     assert!(cars.is_sorted());
@@ -335,7 +335,7 @@ fn who_finds_no_room_waits_beside_the_road() {
 }
 
 #[test]
-fn one_trip_follows_another_from_where_it_ended() {
+fn the_next_trip_starts_where_the_last_one_ended() {
     let network = network(2, vec![road(0, 1, 100), road(1, 0, 100)], 1);
     let route = |origin| Route::pack(&network, &path(&network, [origin])).unwrap();
     let trips = vec![
@@ -347,27 +347,27 @@ fn one_trip_follows_another_from_where_it_ended() {
     let traveller = Traveller {
         origin: 0,
         trips,
-        again: false,
+        repeats: false,
     };
     let stays = Traveller {
         origin: 1,
         ..Traveller::default()
     };
     let mut simulation = simulation(&network, vec![traveller, stays], NEWELL);
-    let happenings = run(&mut simulation, 70);
+    let events = run(&mut simulation, 70);
     assert_eq!(
-        times(&happenings, What::Departed),
+        times(&events, EventKind::Departed),
         [1000, 6000, 50_000, 60_000]
     );
     assert_eq!(
-        times(&happenings, What::Arrived),
+        times(&events, EventKind::Arrived),
         [6000, 11_000, 50_000, 65_000]
     );
     assert_eq!(simulation.tally().done, 2);
 }
 
 #[test]
-fn an_idle_city_does_nothing_and_a_city_without_cars_is_no_error() {
+fn idle_and_empty_cities_run_without_events() {
     let network = Arc::new(City::grid(20, 20).network().unwrap());
     let mut simulation = Simulation::new(
         &pool(),
@@ -398,7 +398,7 @@ fn fork() -> Arc<Network> {
 }
 
 #[test]
-fn late_cars_take_another_way_and_only_at_the_rate_that_is_asked_for() {
+fn late_cars_are_rerouted_at_the_requested_rate() {
     let outcome = |share_ppm| {
         let network = fork();
         let travellers = (0..200).map(|i| trip(&network, i * 2000, 0..3)).collect();
@@ -410,11 +410,11 @@ fn late_cars_take_another_way_and_only_at_the_rate_that_is_asked_for() {
             seed: 1,
         };
         simulation.set_rerouting(Some(rerouting)).unwrap();
-        let happenings = run(&mut simulation, 3000);
+        let events = run(&mut simulation, 3000);
         let over = |link: u32| {
-            let entered = happenings
-                .iter()
-                .filter(|h| h.what == What::Entered && network.link_origin(h.link) == link);
+            let entered = events.iter().filter(|h| {
+                h.kind == EventKind::Entered && network.link_file_index(h.link) == link
+            });
             entered.count() as u64
         };
         let tally = simulation.tally();
@@ -436,20 +436,20 @@ fn late_cars_take_another_way_and_only_at_the_rate_that_is_asked_for() {
 }
 
 #[test]
-fn works_on_a_road_hold_cars_back_until_they_are_over() {
+fn a_longer_headway_holds_cars_back_until_it_is_reset() {
     let network = network(3, vec![road(0, 1, 100), road(1, 2, 100)], 1);
     let travellers = (0..60).map(|_| trip(&network, 0, 0..2)).collect();
     let mut simulation = simulation(&network, travellers, NEWELL);
     let link = path(&network, [1])[0];
     simulation.set_headway(link, Some(10_000)).unwrap();
     assert!(simulation.set_headway(9, None).is_err());
-    let slow = times(&run(&mut simulation, 200), What::Arrived);
+    let slow = times(&run(&mut simulation, 200), EventKind::Arrived);
     assert!(
         slow.len() > 10 && slow.windows(2).all(|pair| pair[1] - pair[0] == 10_000),
         "{slow:?}"
     );
     simulation.set_headway(link, None).unwrap();
-    let quick = times(&run(&mut simulation, 200), What::Arrived);
+    let quick = times(&run(&mut simulation, 200), EventKind::Arrived);
     assert!(
         quick[5..].windows(2).all(|pair| pair[1] - pair[0] == 1250),
         "{quick:?}"
@@ -457,38 +457,38 @@ fn works_on_a_road_hold_cars_back_until_they_are_over() {
 }
 
 #[test]
-fn works_hold_back_those_too_who_are_on_the_road_and_are_a_part_of_the_state() {
+fn a_longer_headway_affects_cars_on_the_link_and_is_saved() {
     let network = network(3, vec![road(0, 1, 100), road(1, 2, 100)], 1);
     let link = path(&network, [0])[0];
     let travellers = (0..4).map(|_| trip(&network, 0, 0..2)).collect();
     let mut simulation = simulation(&network, travellers, NEWELL);
-    let mut happenings = run(&mut simulation, 4);
-    assert_eq!(times(&happenings, What::Entered), [0, 1250, 2500, 3750]);
+    let mut events = run(&mut simulation, 4);
+    assert_eq!(times(&events, EventKind::Entered), [0, 1250, 2500, 3750]);
     let (pool, before) = (pool(), simulation.hash(&pool()));
     simulation.set_headway(link, Some(10_000)).unwrap();
     assert_ne!(simulation.hash(&pool), before);
     simulation.set_headway(link, None).unwrap();
     assert_eq!(simulation.hash(&pool), before);
     simulation.set_headway(link, Some(10_000)).unwrap();
-    happenings = run(&mut simulation, 60);
-    happenings.retain(|happening| happening.link == link);
+    events = run(&mut simulation, 60);
+    events.retain(|event| event.link == link);
     assert_eq!(
-        times(&happenings, What::Left),
+        times(&events, EventKind::Left),
         [5000, 15_000, 25_000, 35_000]
     );
 }
 
 #[test]
-fn a_trip_begins_when_it_should_even_within_the_eighth_of_a_second_in_which_the_last_ended() {
+fn a_trip_can_start_in_the_slot_in_which_the_last_one_ended() {
     let network = network(2, vec![road(0, 1, 100), road(1, 0, 100)], 1);
     let route = |origin| Route::pack(&network, &path(&network, [origin])).unwrap();
     let traveller = Traveller {
         origin: 0,
         trips: vec![(0, route(0)), (5050, route(1))],
-        again: false,
+        repeats: false,
     };
     let mut simulation = simulation(&network, vec![traveller], NEWELL);
-    let happenings = run(&mut simulation, 20);
-    assert_eq!(times(&happenings, What::Departed), [0, 5050]);
-    assert_eq!(times(&happenings, What::Arrived), [5000, 10_050]);
+    let events = run(&mut simulation, 20);
+    assert_eq!(times(&events, EventKind::Departed), [0, 5050]);
+    assert_eq!(times(&events, EventKind::Arrived), [5000, 10_050]);
 }

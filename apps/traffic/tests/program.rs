@@ -9,8 +9,8 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 #[test]
-fn a_run_tells_what_became_of_it() {
-    let told = json(&[&CITY[..], &["--seconds", "100"]].concat());
+fn a_run_prints_its_summary() {
+    let output = json(&[&CITY[..], &["--seconds", "100"]].concat());
     for name in [
         "ticks",
         "cars",
@@ -21,13 +21,13 @@ fn a_run_tells_what_became_of_it() {
         "real_time_ratio",
         "vehicle_seconds_per_second",
     ] {
-        assert!(told[name].is_number(), "{name}: {told}");
+        assert!(output[name].is_number(), "{name}: {output}");
     }
     assert_eq!(
-        (&told["schema"], &told["ticks"], &told["cars"]),
+        (&output["schema"], &output["ticks"], &output["cars"]),
         (&1.into(), &100.into(), &900.into())
     );
-    assert_eq!(told["hash"].as_str().map(str::len), Some(16));
+    assert_eq!(output["hash"].as_str().map(str::len), Some(16));
     let none = json(&["run", "--city", "3x3", "--cars", "0", "--seconds", "10"]);
     assert_eq!(none["moving"], 0);
 }
@@ -72,7 +72,7 @@ fn a_resumed_run_ends_with_the_same_hash_on_any_number_of_workers() {
 }
 
 #[test]
-fn wrong_input_is_told_in_a_line_with_its_exit_code() {
+fn wrong_input_gives_one_line_and_its_exit_code() {
     let broken = place("broken.gr");
     std::fs::write(&broken, "p tw 2 1\n1 9\n").unwrap();
     let broken = broken.to_str().unwrap();
@@ -89,7 +89,7 @@ fn wrong_input_is_told_in_a_line_with_its_exit_code() {
     )
     .unwrap();
     let many = many.to_str().unwrap();
-    for (arguments, code, told) in [
+    for (arguments, code, expected) in [
         (
             &["assign", "--network", net, "--trips", many][..],
             65,
@@ -148,12 +148,12 @@ fn wrong_input_is_told_in_a_line_with_its_exit_code() {
         let output = run(arguments);
         let error = String::from_utf8_lossy(&output.stderr).into_owned();
         assert_eq!(output.status.code(), Some(code), "{arguments:?}: {error}");
-        assert!(error.contains(told), "{arguments:?}: {error}");
+        assert!(error.contains(expected), "{arguments:?}: {error}");
     }
 }
 
 #[test]
-fn a_run_cut_while_it_writes_leaves_what_was_there() {
+fn an_interrupted_write_keeps_the_old_file() {
     let events = place("events.xml.gz");
     let good = run(&[
         &CITY[..],
@@ -193,7 +193,7 @@ fn a_run_cut_while_it_writes_leaves_what_was_there() {
 
 #[test]
 #[cfg(target_os = "linux")]
-fn what_is_no_file_is_written_as_it_is_and_what_cannot_be_written_is_told_first() {
+fn devices_are_written_in_place_and_unwritable_outputs_fail_early() {
     use std::os::unix::fs::{FileTypeExt, symlink};
     let short = |what: &[&str]| run(&[&CITY[..], &["--seconds", "20", "--quiet"], what].concat());
     // A link to a device stands for it. It is not replaced, whoever may do so.
@@ -201,8 +201,8 @@ fn what_is_no_file_is_written_as_it_is_and_what_cannot_be_written_is_told_first(
     symlink("/dev/full", &device).unwrap();
     let path = device.to_str().unwrap();
     for flag in ["--snapshot", "--events", "--events-csv"] {
-        let told = short(&[flag, path]);
-        assert!(!told.status.success(), "{flag}: the disk is full");
+        let output = short(&[flag, path]);
+        assert!(!output.status.success(), "{flag}: the disk is full");
     }
     let packed = place("device.gz");
     symlink("/dev/full", &packed).unwrap();
@@ -214,8 +214,8 @@ fn what_is_no_file_is_written_as_it_is_and_what_cannot_be_written_is_told_first(
     let kind = std::fs::metadata(&device).unwrap().file_type();
     assert!(kind.is_char_device());
     assert!(std::fs::symlink_metadata(&device).unwrap().is_symlink());
-    let told = short(&["--events-csv", "/dev/stdout"]);
-    assert!(told.status.success() && told.stdout.starts_with(b"time_ms,"));
+    let output = short(&["--events-csv", "/dev/stdout"]);
+    assert!(output.status.success() && output.stdout.starts_with(b"time_ms,"));
     // A link to a file that is not there yet makes that file.
     let (ahead, made) = (place("ahead"), place("made"));
     symlink(made.file_name().unwrap(), &ahead).unwrap();
@@ -253,7 +253,7 @@ fn what_is_no_file_is_written_as_it_is_and_what_cannot_be_written_is_told_first(
 }
 
 #[test]
-fn a_picture_is_drawn_and_files_are_converted() {
+fn draw_writes_pictures_and_convert_writes_networks() {
     let scene = [
         "--city",
         "10x6",
@@ -312,7 +312,7 @@ fn a_picture_is_drawn_and_files_are_converted() {
         "{}",
         String::from_utf8_lossy(&output.stderr)
     );
-    let told = json(&[
+    let output = json(&[
         "run",
         "--network",
         net,
@@ -321,7 +321,7 @@ fn a_picture_is_drawn_and_files_are_converted() {
         "--seconds",
         "3000",
     ]);
-    assert_eq!(told["links"], roads);
+    assert_eq!(output["links"], roads);
     let here = json(
         &[
             &[
@@ -337,15 +337,15 @@ fn a_picture_is_drawn_and_files_are_converted() {
         ]
         .concat(),
     );
-    assert_eq!((&told["moving"], &here["moving"]), (&0.into(), &0.into()));
-    assert_eq!(told["crossings"], here["crossings"]);
+    assert_eq!((&output["moving"], &here["moving"]), (&0.into(), &0.into()));
+    assert_eq!(output["crossings"], here["crossings"]);
     for file in [&png, &svg, &PathBuf::from(net), &PathBuf::from(rou)] {
         std::fs::remove_file(file).unwrap();
     }
 }
 
 #[test]
-fn what_is_written_is_what_was_asked_for() {
+fn reports_contain_only_what_the_filters_select() {
     let table = place("asked.csv");
     let path = table.to_str().unwrap();
     let all = [&CITY[..], &["--seconds", "200", "--events-csv", path]].concat();
@@ -395,7 +395,7 @@ fn what_is_written_is_what_was_asked_for() {
 /// Ways for a million cars take minutes; nothing is lost if they are not waited for.
 #[test]
 #[cfg(target_os = "linux")]
-fn who_interrupts_a_set_up_does_not_wait_for_its_end() {
+fn an_interrupt_ends_the_set_up_at_once() {
     let child = Command::new(env!("CARGO_BIN_EXE_creel-traffic"))
         .args(["run", "--city", "200x200", "--cars", "1000000"])
         .args(["--demand", "gravity", "--seconds", "0"])

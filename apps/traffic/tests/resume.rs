@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 /// What is said at a resume holds from there on, is the same on any number of workers, and what would be
 /// ignored is refused.
 #[test]
-fn what_is_said_at_a_resume_is_heeded_or_refused() {
+fn options_of_a_resumed_run_are_applied_or_rejected() {
     let half = place("heeded");
     let half = half.to_str().unwrap();
     let jam = ["run", "--city", "10x10"];
@@ -68,7 +68,7 @@ fn what_is_said_at_a_resume_is_heeded_or_refused() {
 
 /// A run that goes on writes what one that was never interrupted writes from there on.
 #[test]
-fn a_resumed_run_writes_what_a_whole_one_does() {
+fn a_resumed_run_writes_the_same_reports() {
     let half = place("goes-on");
     let files = ["edges.xml", "fcd.xml", "events.csv"].map(|name| place(&format!("whole-{name}")));
     let resumed = ["edges.xml", "fcd.xml", "events.csv"].map(|name| place(&format!("rest-{name}")));
@@ -84,7 +84,7 @@ fn a_resumed_run_writes_what_a_whole_one_does() {
     );
     json(&[&CITY[..], &["--seconds", "200", "--snapshot", half]].concat());
     let city = &CITY[..5];
-    let told = write(
+    let reported = write(
         &resumed,
         &[city, &["--seconds", "50", "--resume", half]].concat(),
     );
@@ -115,11 +115,11 @@ fn a_resumed_run_writes_what_a_whole_one_does() {
     );
     let seconds = edges.split("sampledSeconds=\"").skip(1);
     let seconds = seconds.map(|rest| rest.split('"').next().unwrap().parse::<f64>().unwrap());
-    let (sum, told) = (
+    let (sum, reported) = (
         seconds.sum::<f64>(),
-        told["vehicle_seconds"].as_f64().unwrap(),
+        reported["vehicle_seconds"].as_f64().unwrap(),
     );
-    assert!((sum - told).abs() < 5.0, "{sum} of {told}");
+    assert!((sum - reported).abs() < 5.0, "{sum} of {reported}");
     for file in files.iter().chain(&resumed) {
         std::fs::remove_file(file).unwrap();
     }
@@ -127,12 +127,12 @@ fn a_resumed_run_writes_what_a_whole_one_does() {
 }
 
 #[test]
-fn one_file_is_not_written_twice_nor_over_what_is_read() {
+fn outputs_must_differ_from_each_other_and_from_inputs() {
     let roads = place("twice.gr");
     std::fs::write(&roads, "p tw 2 2\n1 2\n2 1\n").unwrap();
     let roads = roads.to_str().unwrap();
-    let beside = std::env::temp_dir().join(".");
-    let beside = beside.join(Path::new(roads).file_name().unwrap());
+    let copied_roads = std::env::temp_dir().join(".");
+    let copied_roads = copied_roads.join(Path::new(roads).file_name().unwrap());
     for arguments in [
         &[
             "run",
@@ -158,7 +158,7 @@ fn one_file_is_not_written_twice_nor_over_what_is_read() {
             "--network",
             roads,
             "--snapshot",
-            beside.to_str().unwrap(),
+            copied_roads.to_str().unwrap(),
         ],
     ] {
         let output = run(arguments);

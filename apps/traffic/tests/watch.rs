@@ -76,7 +76,7 @@ fn status(port: u16, request: &str) -> String {
 }
 
 #[test]
-fn the_page_survives_hostile_requests() {
+fn the_page_survives_malformed_requests() {
     let (_program, port) = watch(&["--city", "5x5", "--cars", "20", "--speed", "0"]);
     let host = format!("Host: localhost:{port}\r\n\r\n");
     assert_eq!(status(port, &format!("GET / HTTP/1.1\r\n{host}")), "200");
@@ -142,15 +142,18 @@ fn the_page_survives_hostile_requests() {
 }
 
 #[test]
-fn a_port_in_use_is_told() {
+fn a_port_in_use_is_reported() {
     let (_program, port) = watch(&["--city", "2x2", "--speed", "0"]);
     let other = Command::new(env!("CARGO_BIN_EXE_creel-traffic"))
         .args(["watch", "--city", "2x2", "--port", &port.to_string()])
         .output()
         .unwrap();
     assert_eq!(other.status.code(), Some(75));
-    let told = String::from_utf8_lossy(&other.stderr).into_owned();
-    assert!(told.contains(&format!("port {port} is in use")), "{told}");
+    let output = String::from_utf8_lossy(&other.stderr).into_owned();
+    assert!(
+        output.contains(&format!("port {port} is in use")),
+        "{output}"
+    );
 }
 
 /// A WebDriver session, by bare requests.

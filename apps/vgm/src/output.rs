@@ -3,11 +3,8 @@
 //! Invariant: under its own name a file is whole or absent, whatever fails and whenever the process
 //! is stopped. Rendering and publishing are two steps, so that a job need not wait for the disk.
 
-use std::ffi::{OsStr, OsString};
-use std::fs::{self, File};
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{self, Seek, SeekFrom, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use crate::effects::{Chain, Effects, Loudness, Measured, Meter};
 use crate::error::{Error, Result};
@@ -17,6 +14,7 @@ use crate::mix::SampleFormat;
 use crate::render::{Buffers, Player, Settings, SplitPlayer};
 use crate::wav::{Container, Layout};
 use creel::Pool;
+use creel_console::AtomicFile;
 
 /// Output frames that are rendered, converted and written at a time.
 pub const BLOCK_FRAMES: usize = 1024;
@@ -329,22 +327,15 @@ impl Playing<'_> {
 /// A sound file written under a passing name; removed unless it is published.
 #[derive(Debug)]
 pub struct Rendered {
-    file: File,
-    part: PathBuf,
-    path: PathBuf,
+    file: AtomicFile,
     extent: Extent,
-    published: bool,
 }
 
 impl Rendered {
     fn create(path: &Path) -> Result<Rendered> {
-        let part = path.with_file_name(passing_name(path.file_name().unwrap_or_default()));
         Ok(Rendered {
-            file: File::create(&part)?,
-            part,
-            path: path.into(),
+            file: AtomicFile::create(path)?,
             extent: Extent::default(),
-            published: false,
         })
     }
 
@@ -358,35 +349,8 @@ impl Rendered {
     /// # Errors
     ///
     /// [`Error::Io`]; no file is left then.
-    pub fn publish(mut self) -> Result<()> {
-        self.file.sync_data().map_err(Error::Io)?;
-        fs::rename(&self.part, &self.path)?;
-        self.published = true;
-        Ok(())
-    }
-}
-
-/// The name of a file while it is written. Another process may write the same file meanwhile: the
-/// last one to end has it, whole.
-fn passing_name(name: &OsStr) -> OsString {
-    let end = format!(".{}.part", std::process::id());
-    let mut passing = name.to_os_string();
-    if name.len() + end.len() > NAME_BYTES_MAX {
-        // What is cut off tells others of the same beginning apart.
-        let mut hasher = DefaultHasher::new();
-        name.hash(&mut hasher);
-        passing = format!("{:016x}", hasher.finish()).into();
-    }
-    passing.push(end);
-    passing
-}
-
-impl Drop for Rendered {
-    fn drop(&mut self) {
-        if !self.published {
-            // Nothing can be done if even this fails, and the first error is the one to tell.
-            let _ = fs::remove_file(&self.part);
-        }
+    pub fn publish(self) -> Result<()> {
+        self.file.commit().map_err(Error::Io)
     }
 }
 

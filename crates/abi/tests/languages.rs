@@ -100,7 +100,7 @@ fn is_there(program: &str, argument: &str) -> bool {
 }
 
 #[test]
-fn python_counts_and_its_wheel_is_whole() {
+fn the_python_wheel_works() {
     let prefix = prefix();
     let python = packages().join("python");
     let mut command = Command::new("/usr/bin/python3");
@@ -140,7 +140,7 @@ fn python_counts_and_its_wheel_is_whole() {
 }
 
 #[test]
-fn a_cabal_package_sizes_a_program_that_depends_on_it() {
+fn the_cabal_package_sizes_dependents() {
     if !is_there("cabal", "--version") || !is_there("ghc", "--version") {
         return;
     }
@@ -172,12 +172,12 @@ fn a_cabal_package_sizes_a_program_that_depends_on_it() {
     assert_eq!(run(&["env"], "exe:sized"), expected());
     assert_eq!(run(&["taskset", "-c", "0"], "exe:sized"), "1");
     // It narrows its own mask, and ends when its capabilities have followed.
-    let told = run(&["env"], "exe:follows");
-    assert_eq!(told.lines().last(), Some("1"), "{told}");
+    let output = run(&["env"], "exe:follows");
+    assert_eq!(output.lines().last(), Some("1"), "{output}");
 }
 
 #[test]
-fn a_crystal_program_obeys_jobs() {
+fn the_crystal_shard_uses_jobs() {
     if !is_there("crystal", "--version") {
         return;
     }
@@ -212,7 +212,7 @@ puts ENV[\"CRYSTAL_WORKERS\"]? || 4
 }
 
 #[test]
-fn common_lisp_counts() {
+fn the_common_lisp_package_works() {
     if !is_there("sbcl", "--version") {
         return;
     }
@@ -236,7 +236,7 @@ fn common_lisp_counts() {
 }
 
 #[test]
-fn go_counts() {
+fn the_go_module_works() {
     if !is_there("go", "version") || !is_there("pkg-config", "--version") {
         return;
     }

@@ -45,7 +45,7 @@ fn output(command: &mut Command) -> Option<String> {
 }
 
 #[test]
-fn a_c_program_is_masked_before_main_and_counts_by_the_mask() {
+fn a_c_program_gets_its_mask_before_main() {
     let folder = tempfile::tempdir().unwrap();
     let program = folder.path().join("workers");
     let include = Path::new(env!("CARGO_MANIFEST_DIR")).join("include");
@@ -60,7 +60,7 @@ fn a_c_program_is_masked_before_main_and_counts_by_the_mask() {
 }
 
 #[test]
-fn a_haskell_program_counts_by_the_budget() {
+fn a_haskell_program_uses_the_budget() {
     let folder = tempfile::tempdir().unwrap();
     let program = folder.path().join("workers");
     let mut ghc = Command::new("ghc");
@@ -102,7 +102,7 @@ fn counter(folder: &Path) -> Option<PathBuf> {
 }
 
 #[test]
-fn the_number_that_creel_run_was_given_is_not_exceeded() {
+fn the_jobs_of_creel_run_are_an_upper_bound() {
     let folder = tempfile::tempdir().unwrap();
     let Some(program) = counter(folder.path()) else {
         return;
@@ -116,7 +116,7 @@ fn the_number_that_creel_run_was_given_is_not_exceeded() {
 }
 
 #[test]
-fn without_proc_and_sys_the_mask_counts() {
+fn without_proc_and_sys_the_mask_is_used() {
     let folder = tempfile::tempdir().unwrap();
     let Some(program) = counter(folder.path()) else {
         return;
@@ -136,7 +136,7 @@ fn without_proc_and_sys_the_mask_counts() {
 }
 
 #[test]
-fn the_shared_library_is_installed_and_linked_by_pkg_config() {
+fn the_shared_library_links_with_pkg_config() {
     let folder = tempfile::tempdir().unwrap();
     let built = folder.path().join("built");
     std::fs::create_dir(&built).unwrap();

@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn what_every_verb_takes_may_stand_before_it_or_after_it() {
+    fn common_flags_may_precede_or_follow_the_verb() {
         for line in [["tool", "-q", "topo"], ["tool", "topo", "-q"]] {
             let nested = Nested::from_arg_matches(&matches::<Nested>(&line).unwrap()).unwrap();
             assert!(nested.common.quiet, "{line:?}");
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn the_manuals_do_not_get_in_the_way_of_positionals() {
+    fn positionals_may_be_named_like_manual_commands() {
         let flat = matches::<Flat>(&["bench", "iterate", "render", "--format", "csv"]).unwrap();
         let flat = Flat::from_arg_matches(&flat).unwrap();
         assert_eq!(flat.workloads, ["iterate", "render"]);
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn they_stand_beside_subcommands() {
+    fn manual_commands_work_with_subcommands() {
         let nested = matches::<Nested>(&["tool", "topo", "--root", "x"]).unwrap();
         let verb = Nested::from_arg_matches(&nested).unwrap().verb;
         assert_eq!(

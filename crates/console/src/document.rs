@@ -87,7 +87,7 @@ struct KindFields {
 impl From<&Machine> for MachineFields {
     fn from(machine: &Machine) -> Self {
         let caches = |level| lists(machine.caches_at(level).map(|cache| &cache.pus));
-        let cores = machine.cores().iter().filter(|_| machine.siblings_told());
+        let cores = machine.cores().iter().filter(|_| machine.siblings_known());
         MachineFields {
             pus: machine.online().to_string(),
             online: machine.online().to_string(),

@@ -43,7 +43,7 @@ impl Meter {
     }
 
     /// Adds what was used since the last look.
-    pub fn look(&mut self) {
+    pub fn read_zone(&mut self) {
         for zone in &mut self.zones {
             if let Some(now) = read_number(&zone.counter) {
                 self.used_uj += advance(zone.last_uj, now, zone.range_uj);
@@ -54,7 +54,7 @@ impl Meter {
 
     /// Joules since the start.
     pub fn joules(mut self) -> f64 {
-        self.look();
+        self.read_zone();
         self.used_uj as f64 / 1e6
     }
 }
@@ -94,7 +94,7 @@ mod tests {
     use super::advance;
 
     #[test]
-    fn a_wrap_is_counted_once() {
+    fn counter_overflow_is_counted_once() {
         assert_eq!(advance(10, 25, 100), 15);
         assert_eq!(advance(90, 5, 100), 15);
         assert_eq!(advance(7, 7, 100), 0);

@@ -103,10 +103,13 @@ impl Error for Failure {}
 /// A [`Failure`] tells its own; an [`io::Error`] of a busy or timed-out resource is
 /// [`Exit::TryAgain`], of malformed data [`Exit::BadData`], of a broken pipe [`Exit::Done`].
 pub fn exit_of(error: &anyhow::Error) -> Exit {
-    error.chain().find_map(told).unwrap_or(Exit::SomeFailed)
+    error
+        .chain()
+        .find_map(exit_of_cause)
+        .unwrap_or(Exit::SomeFailed)
 }
 
-fn told(cause: &(dyn Error + 'static)) -> Option<Exit> {
+fn exit_of_cause(cause: &(dyn Error + 'static)) -> Option<Exit> {
     if let Some(failure) = cause.downcast_ref::<Failure>() {
         return Some(failure.exit);
     }
@@ -208,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn the_cause_decides_even_under_context() {
+    fn the_cause_decides_the_exit_code() {
         assert_eq!(exit_of(&io(io::ErrorKind::BrokenPipe)), Exit::Done);
         assert_eq!(exit_of(&io(io::ErrorKind::InvalidData)), Exit::BadData);
         assert_eq!(exit_of(&io(io::ErrorKind::TimedOut)), Exit::TryAgain);
@@ -218,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn a_json_writer_on_a_closed_pipe_is_done() {
+    fn a_closed_pipe_is_not_an_error() {
         struct Closed;
         impl io::Write for Closed {
             fn write(&mut self, _: &[u8]) -> io::Result<usize> {

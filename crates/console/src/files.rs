@@ -3,7 +3,7 @@
 /// Files that a process has open beside its connections: a quarter of what it may have, but no fewer
 /// and no more than these.
 #[cfg(unix)]
-const OTHERS: std::ops::RangeInclusive<u64> = 16..=100;
+const RESERVED: std::ops::RangeInclusive<u64> = 16..=100;
 
 /// Raises this process's limit of open files, and that of processes it starts, as far as it may. Gives
 /// how many connections that leaves room for, at least one.
@@ -20,25 +20,28 @@ pub fn allow_many() -> usize {
         // Not allowed, it stays as it is.
         let _ = setrlimit(Resource::Nofile, raised);
         let allowed = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
-        usize::try_from(room(allowed)).unwrap_or(usize::MAX)
+        usize::try_from(connections_within(allowed)).unwrap_or(usize::MAX)
     }
     #[cfg(not(unix))]
     usize::MAX
 }
 
 #[cfg(unix)]
-fn room(allowed: u64) -> u64 {
-    let others = (allowed / 4).clamp(*OTHERS.start(), *OTHERS.end());
-    allowed.saturating_sub(others).max(1)
+fn connections_within(allowed: u64) -> u64 {
+    let reserved = (allowed / 4).clamp(*RESERVED.start(), *RESERVED.end());
+    allowed.saturating_sub(reserved).max(1)
 }
 
 #[cfg(all(test, unix))]
 mod tests {
-    use super::room;
+    use super::connections_within;
 
     #[test]
-    fn a_small_limit_leaves_room_for_most() {
+    fn small_limits_leave_room_for_connections() {
         let limits = [0, 16, 24, 64, 256, 1024, u64::MAX];
-        assert_eq!(limits.map(room), [1, 1, 8, 48, 192, 924, u64::MAX - 100]);
+        assert_eq!(
+            limits.map(connections_within),
+            [1, 1, 8, 48, 192, 924, u64::MAX - 100]
+        );
     }
 }

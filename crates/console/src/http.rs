@@ -17,8 +17,8 @@ use std::time::{Duration, Instant};
 use crate::exit::{Exit, Failure};
 
 const REQUEST_BYTES_MAX: usize = 8 << 10;
-const AT_ONCE_MAX: usize = 16;
-const PATIENCE: Duration = Duration::from_secs(5);
+const CONNECTIONS_MAX: usize = 16;
+const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// What a browser asks for.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -50,7 +50,7 @@ impl Request {
             .filter(|pair| pair.0 == name)
             .map(|pair| pair.1)
             .next();
-        value.map(unescape)
+        value.map(percent_decode)
     }
 
     /// The same as a number.
@@ -92,7 +92,7 @@ impl Request {
 }
 
 /// Percent escapes and plus signs; what is no escape stays.
-fn unescape(text: &str) -> String {
+fn percent_decode(text: &str) -> String {
     let bytes = text.as_bytes();
     let mut out = Vec::with_capacity(bytes.len());
     let mut at = 0;
@@ -226,7 +226,7 @@ pub fn serve(listener: &TcpListener, answer: impl Fn(&Request) -> Answer + Send 
             std::thread::sleep(Duration::from_millis(50));
             continue;
         };
-        if open.fetch_add(1, Ordering::Relaxed) >= AT_ONCE_MAX {
+        if open.fetch_add(1, Ordering::Relaxed) >= CONNECTIONS_MAX {
             open.fetch_sub(1, Ordering::Relaxed);
             continue;
         }
@@ -245,7 +245,7 @@ pub fn serve(listener: &TcpListener, answer: impl Fn(&Request) -> Answer + Send 
 }
 
 fn respond(mut stream: &TcpStream, answer: &dyn Fn(&Request) -> Answer) -> io::Result<()> {
-    stream.set_write_timeout(Some(PATIENCE))?;
+    stream.set_write_timeout(Some(TIMEOUT))?;
     let request = read(stream)?;
     let is_head = request
         .as_ref()
@@ -270,7 +270,7 @@ fn read(mut stream: &TcpStream) -> io::Result<Result<Request, &'static str>> {
     let mut bytes = Vec::new();
     let mut piece = [0; 1024];
     while !bytes.windows(4).any(|end| end == b"\r\n\r\n") {
-        let left = PATIENCE
+        let left = TIMEOUT
             .checked_sub(begun.elapsed())
             .ok_or(io::ErrorKind::TimedOut)?;
         stream.set_read_timeout(Some(left.max(Duration::from_millis(1))))?;
@@ -320,7 +320,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn other_hosts_and_other_pages_are_refused() {
+    fn other_hosts_and_origins_are_rejected() {
         let ask = |headers: &str| parse(&format!("GET /a?b=1 HTTP/1.1\r\n{headers}\r\n\r\n"));
         let own = ask("Host: 127.0.0.1:7881\r\nRange: bytes=5-9").unwrap();
         assert_eq!((own.path.as_str(), own.number("b")), ("/a", Some(1)));
@@ -342,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn ranges_lie_within_what_there_is() {
+    fn ranges_are_clamped_to_the_body() {
         let range = |text: &str| Request::new("GET", "/", Some(text.to_owned())).range(100);
         assert_eq!(range("bytes=90-"), Some((90, 100)));
         assert_eq!(range("bytes=-10"), Some((90, 100)));

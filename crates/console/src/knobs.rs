@@ -157,14 +157,14 @@ mod tests {
     }
 
     #[test]
-    fn jobs_are_a_number_or_a_word() {
+    fn jobs_accept_a_number_or_a_word() {
         let of = |text: &str| jobs(text).unwrap();
         assert_eq!(of("7"), 7);
         assert!(of("cores") >= 1 && of("pus") >= of("cores"));
     }
 
     #[test]
-    fn a_wrong_knob_is_named_with_what_would_do() {
+    fn wrong_knobs_list_the_valid_values() {
         let wait = error(&["--wait", "nap"]);
         assert!(
             wait.contains("'nap'") && wait.contains("spin:TIME"),

@@ -22,6 +22,7 @@
 #![forbid(unsafe_code)]
 
 pub mod args;
+mod atomic_file;
 pub mod color;
 pub mod document;
 pub mod energy;
@@ -39,6 +40,7 @@ pub mod quota;
 mod table;
 
 pub use args::Common;
+pub use atomic_file::AtomicFile;
 pub use document::{Document, SCHEMA};
 pub use exit::{Exit, Failure, conclude, conclude_by_signal, exit_of, report};
 pub use interrupt::{Interrupt, is_ignored};

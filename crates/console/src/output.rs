@@ -3,9 +3,7 @@
 //! All writers give the stream's error back, so that a closed pipe ends a program quietly
 //! ([`crate::exit`]) where `println!` would panic.
 
-use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
-use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
@@ -86,27 +84,6 @@ pub fn csv<R: Serialize>(rows: impl IntoIterator<Item = R>) -> io::Result<()> {
         out.serialize(row).map_err(stream_error)?;
     }
     out.flush()
-}
-
-/// Writes a file that is there whole or not at all: beside it first, then in its place.
-///
-/// # Errors
-///
-/// The file system's; what was there before is then still there.
-pub fn replace(file: &Path, text: &str) -> io::Result<()> {
-    let mut partial = file.as_os_str().to_owned();
-    partial.push(".partial");
-    let partial = PathBuf::from(partial);
-    let written = File::create(&partial).and_then(|mut out| {
-        out.write_all(text.as_bytes())?;
-        out.sync_all()
-    });
-    written
-        .and_then(|()| fs::rename(&partial, file))
-        .inspect_err(|_| {
-            // The error that matters is the first one.
-            let _ = fs::remove_file(&partial);
-        })
 }
 
 fn stream_error(error: csv::Error) -> io::Error {

@@ -319,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn the_largest_value_is_at_the_top_right() {
+    fn the_largest_value_is_drawn_top_right() {
         let text = chart(vec![(0.0, 0.0), (10.0, 4.0)]).text(11, 5);
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines[1], "       4 |          *");
@@ -327,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_to_draw_and_points_that_are_no_numbers_still_make_a_chart() {
+    fn empty_and_nan_series_still_make_a_chart() {
         for points in [vec![], vec![(1.0, f64::NAN)], vec![(3.0, 0.0)]] {
             let chart = chart(points);
             assert!(chart.svg().ends_with("</svg>\n"));

@@ -3,7 +3,7 @@
 use creel_console::{Exit, Interrupt, exit_of};
 
 #[test]
-fn the_first_interrupt_only_sets_the_flag() {
+fn the_first_interrupt_sets_the_flag_only() {
     let interrupt = Interrupt::install().unwrap();
     let clone = interrupt.clone();
     assert!(!clone.requested());

@@ -158,7 +158,7 @@ mod tests {
 
     #[test]
     #[cfg(target_endian = "little")]
-    fn only_the_first_cpus_are_left() {
+    fn the_mask_keeps_the_first_cpus() {
         let mut mask = [0b1011_0000_u8, 0b0000_0111, 0, 0, 0, 0, 0, 0];
         keep_first(&mut mask, 4);
         assert_eq!(mask[..2], [0b1011_0000, 0b0000_0001]);

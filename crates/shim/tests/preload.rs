@@ -36,7 +36,7 @@ const PYTHON: [&str; 2] = [
 ];
 
 #[test]
-fn programs_believe_the_number() {
+fn programs_see_the_number_of_cpus() {
     for (program, args) in [
         ("nproc", &[][..]),
         ("getconf", &["_NPROCESSORS_ONLN"]),
@@ -52,7 +52,7 @@ fn programs_believe_the_number() {
 }
 
 #[test]
-fn a_larger_number_widens_no_mask() {
+fn a_larger_number_does_not_widen_the_mask() {
     let truth = std::thread::available_parallelism().unwrap().to_string();
     if let Some(text) = said("nproc", &[], "64") {
         assert_eq!(text, truth);
@@ -60,7 +60,7 @@ fn a_larger_number_widens_no_mask() {
 }
 
 #[test]
-fn without_a_number_the_truth_is_told() {
+fn without_a_number_the_real_count_is_reported() {
     let truth = std::thread::available_parallelism().unwrap().to_string();
     for cpus in ["", "0", "x", "-3", "99999999999"] {
         if let Some(text) = said("nproc", &[], cpus) {

@@ -235,22 +235,22 @@ mod tests {
     #[test]
     fn a_thread_is_moved_by_another() {
         let all = current().unwrap();
-        let (tell, told) = std::sync::mpsc::channel();
+        let (sender, receiver) = std::sync::mpsc::channel();
         let (end, ended) = std::sync::mpsc::channel::<()>();
         let other = std::thread::spawn(move || {
-            tell.send(Thread::current().unwrap()).unwrap();
+            sender.send(Thread::current().unwrap()).unwrap();
             ended.recv().unwrap();
             (current().unwrap(), pu().unwrap())
         });
         let last = CpuSet::from_iter([all.last().unwrap()]);
-        set_of(told.recv().unwrap(), &last).unwrap();
+        set_of(receiver.recv().unwrap(), &last).unwrap();
         end.send(()).unwrap();
         assert_eq!(other.join().unwrap(), (last.clone(), last.last().unwrap()));
         assert_eq!(current().unwrap(), all, "only the other is moved");
     }
 
     #[test]
-    fn impossible_masks_are_refused() {
+    fn invalid_masks_are_rejected() {
         assert!(matches!(set(&CpuSet::new()), Err(Error::NotAllowed { .. })));
         let absent = CpuSet::from_iter([CpuSet::INDEX_MAX]);
         assert!(matches!(set(&absent), Err(Error::Affinity(_))));

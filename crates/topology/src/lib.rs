@@ -15,7 +15,7 @@
 //! | `types/` | sets of PUs, the machine's objects as plain data, what readers hand on, errors |
 //! | `read/`, [`affinity`] | readers: a tree of files (`sysfs/`, `cpuinfo.rs`, `cgroup/`), a description (`synthetic.rs`), a thread's mask |
 //! | `machine/` | [`Machine`]: its constructors, what follows from the parts, the logical order |
-//! | `budget.rs`, `seats/` | how many workers; policies, layouts, the ledger |
+//! | `budget.rs`, `placement/` | how many workers; policies, layouts, the ledger |
 //!
 //! Beside them stands `neighbours.rs`, which uses the types only.
 //!
@@ -41,14 +41,14 @@ pub mod affinity;
 mod budget;
 mod machine;
 mod neighbours;
+mod placement;
 mod read;
-mod seats;
 mod types;
 
 pub use budget::{Budget, Limit, LimitKind, Rounding};
 pub use machine::Machine;
 pub use neighbours::{Neighbour, neighbours};
-pub use seats::{Layout, Ledger, Placement, place};
+pub use placement::{Layout, Ledger, Placement, place};
 pub use types::{Cache, CacheKind, Core, CpuSet, Die, Error, Kind, KindSource, NumaNode, Package};
 
 #[cfg(doctest)]

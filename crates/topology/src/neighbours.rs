@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_pinned_threads_of_others_are_found() {
+    fn only_pinned_threads_of_others_are_found() {
         let proc = tempfile::tempdir().unwrap();
         let user = "Name:\tgame\nVmSize:\t 10 kB\nCpus_allowed_list:\t";
         thread(proc.path(), 7, 7, &format!("{user}0-3\n"));
@@ -118,7 +118,7 @@ mod tests {
 
     #[cfg(target_os = "linux")]
     #[test]
-    fn a_process_that_is_pinned_beside_this_one_is_found() {
+    fn other_pinned_processes_are_found() {
         let all = crate::affinity::current().unwrap();
         let last = CpuSet::from_iter([all.last().unwrap()]);
         let child = std::thread::scope(|scope| {

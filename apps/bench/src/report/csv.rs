@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use super::Report;
+use crate::workloads::schema_name;
 
 /// A row after its workload.
 #[derive(Serialize)]
@@ -25,19 +26,19 @@ struct Line<'a> {
 /// None that a row of this kind can have.
 pub fn rows(report: &Report) -> anyhow::Result<String> {
     // What was not told is an empty field.
-    let told = |value: f64| value.is_finite().then_some(value);
+    let finite = |value: f64| value.is_finite().then_some(value);
     let mut out = ::csv::Writer::from_writer(Vec::new());
     for section in &report.sections {
         for row in &section.rows {
             out.serialize(Line {
-                workload: &section.workload,
+                workload: schema_name(&section.workload),
                 subject: &row.subject,
                 case: &row.case,
                 metric: &row.metric,
                 unit: &row.unit,
-                min: told(row.min),
-                median: told(row.median),
-                max: told(row.max),
+                min: finite(row.min),
+                median: finite(row.median),
+                max: finite(row.max),
                 runs: row.runs,
             })?;
         }

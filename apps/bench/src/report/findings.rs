@@ -6,10 +6,10 @@
 use super::quantity::factor;
 use super::view::{CaseView, SubjectView};
 use super::{Report, Section};
-use crate::compare;
+use crate::clock::DISTURBED_SHARE;
 use crate::harness::ONE_THREAD;
-use crate::stats::Call;
 use crate::sweep::Point;
+use creel_stats::Verdict;
 
 /// How much better is `subject` than `than`? `{x}` is the factor, `{n}` the number of workers,
 /// `{case}` the case.
@@ -31,7 +31,7 @@ const EACH_CASE: &str = "";
 
 const QUESTIONS: &[Question] = &[
     Question {
-        workload: "iterate",
+        workload: "loops",
         case: "hot",
         subject: "creel",
         than: ONE_THREAD,
@@ -40,7 +40,7 @@ const QUESTIONS: &[Question] = &[
         worse: "A hot loop of 100,000 items is best left on one thread here: sharing costs {x} ×.",
     },
     Question {
-        workload: "iterate",
+        workload: "loops",
         case: "frame",
         subject: "creel [sticky, adaptive]",
         than: "creel [unpinned]",
@@ -49,7 +49,7 @@ const QUESTIONS: &[Question] = &[
         worse: "Pinning costs {x} × in a frame loop here: leave workers unpinned.",
     },
     Question {
-        workload: "iterate",
+        workload: "loops",
         case: "oversubscribed",
         subject: "creel [sticky, adaptive]",
         than: "creel [sticky, adaptive] ",
@@ -58,7 +58,7 @@ const QUESTIONS: &[Question] = &[
         worse: "More than {n} workers cost {x} ×.",
     },
     Question {
-        workload: "iterate",
+        workload: "loops",
         case: "hog",
         subject: "creel",
         than: ONE_THREAD,
@@ -67,7 +67,7 @@ const QUESTIONS: &[Question] = &[
         worse: "Beside a program that spins on one of the cores it loses {x} × to one thread.",
     },
     Question {
-        workload: "iterate",
+        workload: "loops",
         case: "frame",
         subject: "creel",
         than: BEST_PEER,
@@ -94,16 +94,16 @@ const QUESTIONS: &[Question] = &[
         worse: "rayon is {x} × as fast.",
     },
     Question {
-        workload: "whispers",
+        workload: "messages",
         case: "chain",
         subject: "creel {n} workers",
         than: "creel 1 workers",
-        better: "{n} workers pass a whisper on {x} × faster than one.",
+        better: "{n} workers pass a message on {x} × faster than one.",
         same: "Tasks that only talk gain nothing from more than one worker, and lose nothing.",
         worse: "Tasks that only talk cost {x} × with {n} workers: give them one.",
     },
     Question {
-        workload: "whispers",
+        workload: "messages",
         case: "chain",
         subject: "creel {n} workers",
         than: BEST_PEER,
@@ -157,7 +157,7 @@ const QUESTIONS: &[Question] = &[
         worse: "rayon makes {x} × as many tokens.",
     },
     Question {
-        workload: "launch",
+        workload: "sizing",
         case: EACH_CASE,
         subject: "creel run",
         than: "as it is",
@@ -194,16 +194,16 @@ pub fn about(report: &Report) -> Vec<String> {
 
 /// What others took of the machine, where it is enough to doubt the figures.
 pub fn disturbance(report: &Report) -> Option<String> {
-    let doubtful = report.sections.iter().filter_map(|section| {
-        let (others, host) = section.disturbance?.doubtful()?;
+    let noteworthy = report.sections.iter().filter_map(|section| {
+        let (others, host) = section.disturbance?.noteworthy()?;
         Some(format!("{} {others} and {host} %", section.workload))
     });
-    let doubtful: Vec<String> = doubtful.collect();
-    (!doubtful.is_empty()).then(|| {
+    let noteworthy: Vec<String> = noteworthy.collect();
+    (!noteworthy.is_empty()).then(|| {
         format!(
             "Of the machine, others used and its host took meanwhile: {}. Repeat these when it is \
              quiet.",
-            doubtful.join(", ")
+            noteworthy.join(", ")
         )
     })
 }
@@ -219,9 +219,7 @@ pub fn of(section: &Section) -> Vec<String> {
     }
     let asked = QUESTIONS.iter().filter(|q| q.workload == section.workload);
     let mut answers: Vec<String> = asked.flat_map(|q| q.answers(section)).collect();
-    let disturbance = section
-        .disturbance
-        .filter(|d| d.share() > compare::DISTURBED);
+    let disturbance = section.disturbance.filter(|d| d.share() > DISTURBED_SHARE);
     if !answers.is_empty() && disturbance.is_some() {
         answers.push("The machine was not quiet: these are hints.".into());
     }
@@ -251,14 +249,14 @@ impl Question {
             name => case.subject(name)?,
         };
         let better = case.better(subject, than)?;
-        if subject.name == than.name || better.half.is_infinite() {
+        if subject.name == than.name || better.half_width.is_infinite() {
             return None;
         }
-        let (sentence, x) = match case.call(&better) {
-            Call::Same if !case.is_alike(&better) => {
-                let (from, to) = better.ends();
+        let (sentence, x) = match case.verdict(&better) {
+            Verdict::Same if !case.is_equivalent(&better) => {
+                let (from, to) = better.interval();
                 return Some(format!(
-                    "{}: {} beside {} is not told apart: between {} and {} × as good.",
+                    "{}: {} against {} is inconclusive: between {} and {} × as good.",
                     case.name,
                     subject.name,
                     than.name,
@@ -266,21 +264,21 @@ impl Question {
                     factor(to)
                 ));
             }
-            Call::Same => (self.same, 1.0),
-            Call::More => (self.better, better.factor()),
-            Call::Less => (self.worse, 1.0 / better.factor()),
+            Verdict::Same => (self.same, 1.0),
+            Verdict::More => (self.better, better.factor()),
+            Verdict::Less => (self.worse, 1.0 / better.factor()),
         };
-        let sentence = fill(sentence).replace("{x}", &factor_told(x, better.half));
+        let sentence = fill(sentence).replace("{x}", &factor_with_interval(x, better.half_width));
         Some(sentence.replace("{peer}", than.name))
     }
 }
 
 /// A factor, and where it is not sure, from where to where it may be.
-fn factor_told(x: f64, half: f64) -> String {
+fn factor_with_interval(x: f64, half_width: f64) -> String {
     /// Beyond this to either side: a tenth of it or more.
     const WIDE: f64 = 1.1;
-    if x > 1.0 && half > WIDE.ln() {
-        let (from, to) = (x / half.exp(), x * half.exp());
+    if x > 1.0 && half_width > WIDE.ln() {
+        let (from, to) = (x / half_width.exp(), x * half_width.exp());
         format!("{} ({} to {})", factor(x), factor(from), factor(to))
     } else {
         factor(x)
@@ -315,7 +313,7 @@ pub fn settings(section: &Section) -> Option<(String, String)> {
         format!("Pool::builder()\n    .workers({n})\n{lines}    .build()?")
     };
     let setting = match &*section.workload {
-        "iterate" | "decode" | "programs" | "traffic" => (
+        "loops" | "decode" | "programs" | "traffic" => (
             builder(&[
                 "placement(Placement::Cores)".into(),
                 format!("balance(Balance::{rust_balance})"),
@@ -333,7 +331,7 @@ pub fn settings(section: &Section) -> Option<(String, String)> {
             builder(&["balance(Balance::Shared)".into(), "wait(Wait::Park)".into()]),
             format!("creel-vgm render --jobs {n} SONGS… -o DIR"),
         ),
-        "whispers" => (builder(&[]), String::new()),
+        "messages" => (builder(&[]), String::new()),
         "streams" => (
             "Pool::builder()\n    .workers(1)\n    .wait(Wait::Throttle(Duration::from_millis(2)))\n    \
              .build()?"
@@ -344,7 +342,7 @@ pub fn settings(section: &Section) -> Option<(String, String)> {
             format!("{}\ncreel_hyper::serve(listener, service).until(stop)", builder(&[])),
             String::new(),
         ),
-        "launch" => (String::new(), "creel run -- PROGRAM".into()),
+        "sizing" => (String::new(), "creel run -- PROGRAM".into()),
         _ => return None,
     };
     Some(setting)
@@ -356,7 +354,7 @@ fn best_knobs<'a>(case: &CaseView<'a>) -> Option<(&'a str, &'a str)> {
     let ahead = |subject: &SubjectView<'a>| {
         let better = case.better(subject, first)?;
         let known = knobs(subject.name)?;
-        (case.call(&better) == Call::More).then_some((better.log, known))
+        (case.verdict(&better) == Verdict::More).then_some((better.log, known))
     };
     let ahead = case.subjects.iter().filter_map(ahead);
     let best = ahead.max_by(|(a, _), (b, _)| a.total_cmp(b));
@@ -384,7 +382,7 @@ mod tests {
     use crate::report::tests::{section, with_creel_at};
 
     #[test]
-    fn a_finding_is_a_sentence_with_its_factor() {
+    fn findings_are_sentences_with_a_factor() {
         let findings = of(&section());
         println!("{findings:?}");
         assert!(findings[0].starts_with("Sharing a hot loop of 100,000 items over 2 workers pays"));
@@ -395,7 +393,7 @@ mod tests {
     }
 
     #[test]
-    fn settings_are_told_as_code_and_as_a_command() {
+    fn settings_are_printed_as_code_and_command() {
         let (rust, command) = settings(&section()).unwrap();
         assert!(
             rust.contains(".balance(Balance::Sticky)\n    .wait(Wait::Adaptive)\n"),
@@ -406,8 +404,8 @@ mod tests {
     }
 
     #[test]
-    fn a_factor_that_is_not_sure_has_its_interval() {
-        assert_eq!(factor_told(2.0, 0.05), "2.00");
-        assert_eq!(factor_told(2.0, 2f64.ln()), "2.00 (1.00 to 4.00)");
+    fn uncertain_factors_are_printed_with_their_interval() {
+        assert_eq!(factor_with_interval(2.0, 0.05), "2.00");
+        assert_eq!(factor_with_interval(2.0, 2f64.ln()), "2.00 (1.00 to 4.00)");
     }
 }

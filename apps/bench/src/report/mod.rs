@@ -16,7 +16,7 @@ use std::fs;
 use std::path::Path;
 
 use anyhow::{Context, ensure};
-use creel_console::{Document, Exit, Failure};
+use creel_console::{AtomicFile, Document, Exit, Failure};
 use creel_topology::{Budget, Machine};
 use serde::{Deserialize, Serialize};
 
@@ -41,7 +41,8 @@ pub struct Section {
     pub quick: bool,
     /// Of every subject that has workers.
     pub workers: usize,
-    /// Its name.
+    /// The workload's current name. JSON has its schema name.
+    #[serde(with = "workload_name")]
     pub workload: String,
     /// What else happened meanwhile.
     pub disturbance: Option<Disturbance>,
@@ -49,6 +50,22 @@ pub struct Section {
     pub noise: Vec<Noise>,
     /// All figures.
     pub rows: Vec<Row>,
+}
+
+/// Converts between the current name of a workload and its name in the schema.
+mod workload_name {
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    use crate::workloads::{current_name, schema_name};
+
+    pub fn serialize<S: Serializer>(name: &str, serializer: S) -> Result<S::Ok, S::Error> {
+        schema_name(name).serialize(serializer)
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
+        let name = String::deserialize(deserializer)?;
+        Ok(current_name(&name).to_owned())
+    }
 }
 
 /// What is looked at first in a line that is read back.
@@ -195,7 +212,7 @@ impl Report {
                 return Err(Failure::new(Exit::Usage, message).into());
             }
         };
-        creel_console::output::replace(file, &text).with_context(|| file.display().to_string())
+        AtomicFile::write(file, text.as_bytes()).with_context(|| file.display().to_string())
     }
 }
 
@@ -222,7 +239,7 @@ pub mod tests {
             load: Load::Idle,
             quick: false,
             workers: 2,
-            workload: "iterate".into(),
+            workload: "loops".into(),
             disturbance: None,
             noise: Vec::new(),
             rows: Vec::new(),
@@ -232,7 +249,7 @@ pub mod tests {
     }
 
     #[test]
-    fn a_report_is_read_back_as_it_was_written() {
+    fn reports_survive_a_round_trip_through_json() {
         let report = Report {
             sections: vec![section()],
         };
@@ -241,9 +258,9 @@ pub mod tests {
         fs::create_dir_all(&folder).unwrap();
         let file = folder.join("report.json");
         report.write(&file, &machine, &budget).unwrap();
-        let again = Report::read(&file).unwrap();
+        let read_back = Report::read(&file).unwrap();
         let json = |report: &Report| serde_json::to_value(&report.sections).unwrap();
-        assert_eq!(json(&again), json(&report));
+        assert_eq!(json(&read_back), json(&report));
         let bad = report.write(&folder.join("report.doc"), &machine, &budget);
         assert!(bad.unwrap_err().to_string().contains("html, md"));
         fs::write(&file, "{}\n").unwrap();
@@ -259,7 +276,7 @@ pub mod tests {
     }
 
     #[test]
-    fn the_noise_floor_is_what_most_cases_keep() {
+    fn the_noise_floor_is_the_95th_percentile() {
         let mut report = Report::default();
         assert_eq!(report.noise_floor(), None);
         let mut section = section();

@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn a_unit_is_told_once() {
+    fn headings_do_not_repeat_the_unit() {
         assert_eq!(heading("time", "ns a call"), "time");
         assert_eq!(heading("speed", "tokens/s"), "tokens/s");
         assert_eq!(heading("burnt", "cores"), "burnt, cores");

@@ -5,7 +5,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use crate::costs;
 use crate::harness::Metric;
 use crate::rounds::Measured;
-use crate::stats::{Call, Centre, Spread};
+use creel_stats::{Estimate, Summary, Verdict};
 
 /// A subject's values of one metric of one case; the JSON's and the CSV's row.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -44,34 +44,12 @@ pub struct Row {
     pub samples: Vec<f64>,
 }
 
-/// What is said of a ratio.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Verdict {
-    /// No difference that these samples tell.
-    Same,
-    /// Above one.
-    More,
-    /// Below one.
-    Less,
-}
-
-impl From<Call> for Verdict {
-    fn from(call: Call) -> Self {
-        match call {
-            Call::Same => Verdict::Same,
-            Call::More => Verdict::More,
-            Call::Less => Verdict::Less,
-        }
-    }
-}
-
 /// A case's first subject over itself, in the same slots.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Noise {
     /// The case.
     pub case: String,
-    /// The subject's twin over the subject.
+    /// The A/A control of the subject over the subject.
     pub ratio: f64,
     /// How far from one noise alone reaches, as a factor.
     pub floor: f64,
@@ -80,11 +58,13 @@ pub struct Noise {
 impl Noise {
     /// Of a case; nothing where nothing is compared, or with one round.
     pub fn of(measured: &Measured) -> Option<Self> {
-        let twin = measured.twin().filter(|twin| twin.half.is_finite())?;
+        let aa_control = measured
+            .aa_control()
+            .filter(|aa_control| aa_control.half_width.is_finite())?;
         Some(Noise {
             case: measured.case.clone(),
-            ratio: rounded(twin.factor()),
-            floor: rounded(twin.floor().exp()),
+            ratio: rounded(aa_control.factor()),
+            floor: rounded(aa_control.floor().exp()),
         })
     }
 }
@@ -95,14 +75,14 @@ pub fn rows(measured: &Measured) -> Vec<Row> {
     let mut rows = Vec::new();
     let metrics = &measured.metrics;
     for (subject, name) in measured.subjects().iter().enumerate() {
-        let row = |metric: String, unit: &str, spread: Spread| Row {
+        let row = |metric: String, unit: &str, [min, median, max]: [f64; 3]| Row {
             subject: name.clone(),
             case: measured.case.clone(),
             metric,
             unit: unit.into(),
-            min: rounded(spread.min),
-            median: rounded(spread.median),
-            max: rounded(spread.max),
+            min: rounded(min),
+            median: rounded(median),
+            max: rounded(max),
             runs: measured.samples(subject).len(),
             interval: None,
             verdict: None,
@@ -120,48 +100,57 @@ pub fn rows(measured: &Measured) -> Vec<Row> {
                 ..row(
                     metric.name.into(),
                     metric.unit,
-                    measured.spread(subject, index),
+                    range(measured.summary(subject, index)),
                 )
             });
         }
         for (index, metric) in metrics.iter().enumerate() {
-            let mean = measured.spread(subject, index).mean;
-            let all = Spread {
-                min: mean,
-                median: mean,
-                max: mean,
-                mean,
-            };
+            let mean = geometric_mean(measured.summary(subject, index));
             let name = format!("{}, geometric mean", metric.name);
-            rows.push(row(name, metric.unit, all));
+            rows.push(row(name, metric.unit, [mean; 3]));
         }
         for other in measured.compared_with(subject) {
             let metric = format!("{} / {}", metrics[0].name, measured.subjects()[other]);
             let ratios = measured.ratios(subject, other);
+            let ratio_summary = Summary::of(&ratios).expect("at least one round");
             rows.push(Row {
                 runs: ratios.len(),
                 ..judged(
-                    row(metric, "ratio", Spread::of(ratios.iter().copied())),
-                    Centre::of(ratios),
+                    row(metric, "ratio", range(ratio_summary)),
+                    Estimate::of(ratios),
                     (subject != other).then(|| measured.floor()),
                 )
             });
         }
         for (index, Metric { name, unit }) in costs::METRICS.iter().enumerate() {
-            rows.push(row((*name).into(), unit, measured.cost(subject, index)));
+            rows.push(row(
+                (*name).into(),
+                unit,
+                range(measured.cost(subject, index)),
+            ));
         }
     }
     rows
 }
 
+fn range(summary: Summary) -> [f64; 3] {
+    [summary.min, summary.median, summary.max]
+}
+
+/// The geometric mean, which is 0 if a value is, and NaN if a value is not known.
+fn geometric_mean(summary: Summary) -> f64 {
+    let no_mean = if summary.mean.is_nan() { f64::NAN } else { 0.0 };
+    summary.geometric_mean.unwrap_or(no_mean)
+}
+
 /// A ratio's row with its interval and what is called of it; nothing is of a subject over itself.
-fn judged(row: Row, centre: Option<Centre>, floor: Option<f64>) -> Row {
-    let sure = centre.filter(|centre| centre.half.is_finite());
+fn judged(row: Row, estimate: Option<Estimate>, floor: Option<f64>) -> Row {
+    let sure = estimate.filter(|estimate| estimate.half_width.is_finite());
     Row {
-        interval: sure.map(|centre| <[f64; 2]>::from(centre.ends()).map(rounded)),
+        interval: sure.map(|estimate| <[f64; 2]>::from(estimate.interval()).map(rounded)),
         verdict: sure
             .zip(floor)
-            .map(|(centre, floor)| centre.call(&[floor]).into()),
+            .map(|(estimate, floor)| estimate.verdict(&[floor])),
         ..row
     }
 }
@@ -188,7 +177,7 @@ mod tests {
     use crate::rounds::tests::{case, measure, noisy};
 
     #[test]
-    fn a_row_has_six_digits_and_goes_through_json() {
+    fn rows_have_six_digits_and_survive_json() {
         assert_eq!(rounded(1234567.8), 1234570.0);
         assert!(rounded(f64::NAN).is_nan() && rounded(0.0) == 0.0);
         // The last is here, and of a version that cannot do it.
@@ -200,14 +189,14 @@ mod tests {
         ];
         let rows = rows(&measure(case(7, subjects)));
         let json = serde_json::to_string(&rows).unwrap();
-        let again: Vec<Row> = serde_json::from_str(&json).unwrap();
-        assert_eq!(serde_json::to_string(&again).unwrap(), json);
+        let read_back: Vec<Row> = serde_json::from_str(&json).unwrap();
+        assert_eq!(serde_json::to_string(&read_back).unwrap(), json);
         let verdicts: Vec<_> = rows.iter().filter_map(|row| row.verdict).collect();
         assert_eq!(verdicts, [Verdict::Less, Verdict::More]);
         assert_eq!(rows[0].samples.len(), 7);
         // What the system does not tell is null, and read as such.
         let row = json.replace(&format!("\"max\":{}", rows[0].max), "\"max\":null");
-        let again: Vec<Row> = serde_json::from_str(&row).unwrap();
-        assert!(again[0].max.is_nan());
+        let read_back: Vec<Row> = serde_json::from_str(&row).unwrap();
+        assert!(read_back[0].max.is_nan());
     }
 }

@@ -7,8 +7,8 @@ use super::quantity::{factor, heading, quantity, spread};
 use super::rows::Row;
 use super::view::{CaseView, SubjectView};
 use crate::harness::ONE_THREAD;
-use crate::stats::Call;
 use crate::sweep::Point;
+use creel_stats::Verdict;
 
 /// As wide as a terminal that many have.
 pub const COLUMNS: usize = 100;
@@ -80,7 +80,7 @@ fn with(case: &CaseView, shape: Shape) -> Table {
         && case
             .subjects
             .iter()
-            .any(|subject| case.one_thread_beside(subject).is_some());
+            .any(|subject| case.one_thread_for(subject).is_some());
     let mut columns = vec![("", Align::Left)];
     let head = |row: &Row| heading(&row.metric, &row.unit);
     let first = case.recommended().map(|first| head(first.first));
@@ -108,10 +108,10 @@ fn with(case: &CaseView, shape: Shape) -> Table {
             cells.push(spread(row.min, row.median, row.max));
         }
         if has_one_thread {
-            cells.push(ratio(case, subject, case.one_thread_beside(subject)));
+            cells.push(ratio(case, subject, case.one_thread_for(subject)));
         }
         if case.is_compared {
-            cells.push(ratio(case, subject, case.recommended_beside(subject)));
+            cells.push(ratio(case, subject, case.recommended_for(subject)));
             cells.push(if shape.spread {
                 verdict(case, subject)
             } else {
@@ -137,14 +137,14 @@ fn ratio(case: &CaseView, subject: &SubjectView, other: Option<&SubjectView>) ->
 /// What is called of a subject beside the first; of the first, beside one thread, which is said.
 pub fn verdict(case: &CaseView, subject: &SubjectView) -> String {
     let word = word(case, subject);
-    let first = case.recommended_beside(subject);
+    let first = case.recommended_for(subject);
     if word.is_empty() || first.is_none_or(|first| first.name != subject.name) {
         return word.into();
     }
     let than = match word {
         "one sample" => "beside",
         "the same" => "as",
-        "not told apart" => "from",
+        "inconclusive" => "against",
         _ => "than",
     };
     format!("{word} {than} 1 thread")
@@ -152,9 +152,9 @@ pub fn verdict(case: &CaseView, subject: &SubjectView) -> String {
 
 /// The same in a word.
 fn word(case: &CaseView, subject: &SubjectView) -> &'static str {
-    let first = case.recommended_beside(subject);
+    let first = case.recommended_for(subject);
     let other = match first {
-        Some(first) if first.name == subject.name => case.one_thread_beside(subject),
+        Some(first) if first.name == subject.name => case.one_thread_for(subject),
         first => first,
     };
     let better = other
@@ -163,14 +163,14 @@ fn word(case: &CaseView, subject: &SubjectView) -> &'static str {
     let Some(better) = better else {
         return "";
     };
-    if better.half.is_infinite() {
+    if better.half_width.is_infinite() {
         return "one sample";
     }
-    match case.call(&better) {
-        Call::Same if case.is_alike(&better) => "the same",
-        Call::Same => "not told apart",
-        Call::More => "faster",
-        Call::Less => "slower",
+    match case.verdict(&better) {
+        Verdict::Same if case.is_equivalent(&better) => "the same",
+        Verdict::Same => "inconclusive",
+        Verdict::More => "faster",
+        Verdict::Less => "slower",
     }
 }
 
@@ -213,7 +213,7 @@ fn crossover(case: &CaseView, points: &[(Point, &SubjectView)], name: &str) -> O
     values.dedup();
     let ahead = |value: &f64| {
         let better = case.better(at(name, *value)?, at(ONE_THREAD, *value)?)?;
-        Some(case.call(&better) == Call::More)
+        Some(case.verdict(&better) == Verdict::More)
     };
     let from = values
         .iter()
@@ -258,7 +258,7 @@ mod tests {
     use crate::report::tests::section;
 
     #[test]
-    fn a_table_says_who_is_faster_in_a_hundred_columns() {
+    fn tables_fit_the_width_and_show_verdicts() {
         let section = section();
         let case = section.case("hot").unwrap();
         let table = |columns| super::table(&case, columns);

@@ -5,8 +5,8 @@ use super::Section;
 use super::rows::Row;
 use crate::costs;
 use crate::harness::ONE_THREAD;
-use crate::stats::{Call, Centre};
 use crate::sweep;
+use creel_stats::{Estimate, Verdict};
 
 /// A case and its subjects.
 #[derive(Debug)]
@@ -98,17 +98,17 @@ impl<'a> CaseView<'a> {
     }
 
     /// One thread, where it is a subject, doing as much as this one.
-    pub fn one_thread_beside(&self, subject: &SubjectView) -> Option<&SubjectView<'a>> {
-        self.beside(subject, ONE_THREAD)
+    pub fn one_thread_for(&self, subject: &SubjectView) -> Option<&SubjectView<'a>> {
+        self.counterpart(subject, ONE_THREAD)
     }
 
     /// The recommended subject, doing as much as this one.
-    pub fn recommended_beside(&self, subject: &SubjectView) -> Option<&SubjectView<'a>> {
-        self.beside(subject, self.recommended()?.name)
+    pub fn recommended_for(&self, subject: &SubjectView) -> Option<&SubjectView<'a>> {
+        self.counterpart(subject, self.recommended()?.name)
     }
 
-    fn beside(&self, subject: &SubjectView, name: &str) -> Option<&SubjectView<'a>> {
-        let name = sweep::beside(subject.name, name);
+    fn counterpart(&self, subject: &SubjectView, name: &str) -> Option<&SubjectView<'a>> {
+        let name = sweep::counterpart(subject.name, name);
         self.subjects.iter().find(|other| other.name == name)
     }
 
@@ -120,8 +120,8 @@ impl<'a> CaseView<'a> {
             false => -subject.first.median,
         };
         let subjects = self.subjects.iter();
-        let told = subjects.filter(|s| wanted(s.name) && !s.first.median.is_nan());
-        told.max_by(|a, b| good(a).total_cmp(&good(b)))
+        let known = subjects.filter(|s| wanted(s.name) && !s.first.median.is_nan());
+        known.max_by(|a, b| good(a).total_cmp(&good(b)))
     }
 
     /// The first subject whose name begins so.
@@ -131,24 +131,24 @@ impl<'a> CaseView<'a> {
     }
 
     /// What one subject's figure is of another's, round by round.
-    pub fn ratio(&self, of: &SubjectView, over: &SubjectView) -> Option<Centre> {
+    pub fn ratio(&self, of: &SubjectView, over: &SubjectView) -> Option<Estimate> {
         let pairs = of.first.samples.iter().zip(&over.first.samples);
-        Centre::of(pairs.map(|(value, base)| value / base))
+        Estimate::of(pairs.map(|(value, base)| value / base))
     }
 
     /// What is called of a ratio here.
-    pub fn call(&self, ratio: &Centre) -> Call {
-        ratio.call(&[self.floor.unwrap_or(0.0)])
+    pub fn verdict(&self, ratio: &Estimate) -> Verdict {
+        ratio.verdict(&[self.floor.unwrap_or(0.0)])
     }
 
     /// Whether what is not called a difference can be called the same.
-    pub fn is_alike(&self, ratio: &Centre) -> bool {
-        ratio.is_alike(&[self.floor.unwrap_or(0.0)])
+    pub fn is_equivalent(&self, ratio: &Estimate) -> bool {
+        ratio.is_equivalent(&[self.floor.unwrap_or(0.0)])
     }
 
     /// How much better the one is than the other, whether more or less is better here; above one
     /// is better.
-    pub fn better(&self, one: &SubjectView, than: &SubjectView) -> Option<Centre> {
+    pub fn better(&self, one: &SubjectView, than: &SubjectView) -> Option<Estimate> {
         if is_more_better(self.unit()) {
             self.ratio(one, than)
         } else {
@@ -168,18 +168,18 @@ mod tests {
     use crate::report::tests::section;
 
     #[test]
-    fn a_view_has_what_the_rows_say() {
+    fn views_match_their_rows() {
         let section = section();
         let case = section.case("hot").unwrap();
         let names: Vec<&str> = case.subjects.iter().map(|subject| subject.name).collect();
         assert_eq!(names, ["creel [sticky, adaptive]", "one thread", "rayon"]);
         let (creel, one) = (
             &case.subjects[0],
-            case.one_thread_beside(&case.subjects[0]).unwrap(),
+            case.one_thread_for(&case.subjects[0]).unwrap(),
         );
         let better = case.better(creel, one).unwrap();
         assert!((1.8..2.2).contains(&better.factor()), "{better:?}");
-        assert_eq!(case.call(&better), Call::More);
+        assert_eq!(case.verdict(&better), Verdict::More);
         assert!(case.is_compared && case.unit() == "ns a call");
         assert_eq!((creel.others.len(), creel.costs.len()), (0, 5));
     }

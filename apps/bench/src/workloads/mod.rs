@@ -1,19 +1,20 @@
 //! The workloads; one file each. A new one is its module here and its line in [`ALL`].
 
 mod decode;
-mod iterate;
-mod launch;
+mod loops;
+mod messages;
 mod programs;
 pub mod render;
 #[cfg(target_os = "linux")]
 pub mod serve;
+mod sizing;
 mod streams;
 mod traffic;
-mod whispers;
 
 use std::path::Path;
 use std::process::Command;
 
+use clap::builder::PossibleValue;
 use creel_console::{Exit, Failure};
 
 use crate::harness::Case;
@@ -31,24 +32,24 @@ pub struct Workload {
 
 /// All workloads, in the order they are run.
 pub const ALL: &[Workload] = &[
-    iterate::WORKLOAD,
+    loops::WORKLOAD,
     programs::WORKLOAD,
     render::WORKLOAD,
-    whispers::WORKLOAD,
+    messages::WORKLOAD,
     streams::WORKLOAD,
     #[cfg(target_os = "linux")]
     serve::WORKLOAD,
     traffic::WORKLOAD,
     decode::WORKLOAD,
-    launch::WORKLOAD,
+    sizing::WORKLOAD,
 ];
 
 /// Those that are left out unless a workload or a case is asked for: they take minutes each.
-pub const ONLY_NAMED: &[&str] = &["programs"];
+pub const OPT_IN: &[&str] = &["programs"];
 
 /// Cases that are left out unless they are asked for: what others have measured, once more, and what
 /// lies between two cases or repeats one under a load, and has never said another thing than they.
-pub const ONLY_NAMED_CASES: &[&str] = &[
+pub const OPT_IN_CASES: &[&str] = &[
     "article",
     "two systems",
     "spawn-join oversubscribed",
@@ -65,23 +66,23 @@ pub const ONLY_NAMED_CASES: &[&str] = &[
 ];
 
 /// A quick look's cases of each workload.
-const HEADLINES: &[(&str, &[&str])] = &[
+const QUICK_CASES: &[(&str, &[&str])] = &[
     (
-        "iterate",
+        "loops",
         &["hot", "frame", "uneven", "hog", "oversubscribed"],
     ),
     ("render", &["jobs {n}"]),
-    ("whispers", &["chain", "hop", "channel"]),
+    ("messages", &["chain", "hop", "channel"]),
     ("streams", &["4000"]),
     ("serve", &["50"]),
     ("traffic", &["run"]),
     ("decode", &["q8 1024"]),
-    ("launch", &["OpenMP in lock-step"]),
+    ("sizing", &["OpenMP in lock-step"]),
 ];
 
 /// The cases of a workload that a quick look has.
-pub fn headlines(workload: &str, setting: &Setting) -> Vec<String> {
-    let cases = HEADLINES.iter().find(|(name, _)| *name == workload);
+pub fn quick_cases(workload: &str, setting: &Setting) -> Vec<String> {
+    let cases = QUICK_CASES.iter().find(|(name, _)| *name == workload);
     let fill = |case: &&str| case.replace("{n}", &setting.workers.to_string());
     cases.map_or(Vec::new(), |(_, cases)| cases.iter().map(fill).collect())
 }
@@ -111,12 +112,50 @@ pub fn names() -> Vec<&'static str> {
     ALL.iter().map(|workload| workload.name).collect()
 }
 
+/// Former names of workloads, each with the current name.
+///
+/// The command line accepts a former name for one more version. Reports keep the former names, because
+/// docs/schema.md promises that a printed value does not change.
+const FORMER_NAMES: &[(&str, &str)] = &[
+    ("iterate", "loops"),
+    ("whispers", "messages"),
+    ("launch", "sizing"),
+];
+
+/// The current name of a workload that is called by its current or its former name.
+pub fn current_name(name: &str) -> &str {
+    let mut names = FORMER_NAMES.iter();
+    names
+        .find(|(former, _)| *former == name)
+        .map_or(name, |(_, current)| current)
+}
+
+/// The name of a workload in JSON and CSV.
+pub fn schema_name(name: &str) -> &str {
+    let mut names = FORMER_NAMES.iter();
+    names
+        .find(|(_, current)| *current == name)
+        .map_or(name, |(former, _)| former)
+}
+
+/// The values of `--only`. Former names are hidden aliases.
+pub fn possible_values() -> Vec<PossibleValue> {
+    let value = |workload: &Workload| {
+        let value = PossibleValue::new(workload.name);
+        match schema_name(workload.name) {
+            former if former != workload.name => value.alias(former),
+            _ => value,
+        }
+    };
+    ALL.iter().map(value).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn a_quick_look_and_its_findings_name_cases_that_there_are() {
+    fn quick_cases_and_findings_name_existing_cases() {
         let setting = Setting::of_tests();
         let asked = crate::report::findings::asked(&setting);
         for workload in ALL {
@@ -126,7 +165,7 @@ mod tests {
                 continue;
             }
             let there = |name: &str| cases.iter().any(|case| case.name == name);
-            for case in headlines(workload.name, &setting) {
+            for case in quick_cases(workload.name, &setting) {
                 assert!(there(&case), "{}: {case}", workload.name);
             }
             for (_, case) in asked.iter().filter(|(name, _)| *name == workload.name) {

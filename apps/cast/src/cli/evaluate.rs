@@ -340,10 +340,8 @@ impl Evaluate {
 
 /// Writes a file that is whole or not there.
 fn write_whole(path: &Path, text: &str) -> anyhow::Result<()> {
-    let mut part = path.as_os_str().to_owned();
-    part.push(".part");
-    let written = fs::write(&part, text).and_then(|()| fs::rename(&part, path));
-    written.with_context(|| path.display().to_string())
+    creel_console::AtomicFile::write(path, text.as_bytes())
+        .with_context(|| path.display().to_string())
 }
 
 /// What is kept of a run, in the order of [`COLUMNS`](super::finished_runs::COLUMNS); over a

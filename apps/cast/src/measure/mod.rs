@@ -2,10 +2,9 @@
 
 pub(crate) mod context;
 pub(crate) mod contexts;
-mod histogram;
 pub(crate) mod reception;
 pub(crate) mod stats;
 
 pub use contexts::{Used, resident_bytes};
-pub use histogram::Histogram;
-pub use stats::{Histograms, Moments, Percentiles, Stations, StreamStats};
+
+pub use stats::{Histogram, Histograms, Moments, Percentiles, Stations, StreamStats};

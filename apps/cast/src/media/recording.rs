@@ -9,7 +9,7 @@
 //! Left out: files above 4 GiB; a recording ends there.
 
 use super::wav::WavError;
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{self, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
@@ -65,19 +65,9 @@ impl Recording {
     ///
     /// If the folder cannot be written to.
     pub(crate) fn create(path: &Path, rate: u32, channels: u16) -> Result<Self, WavError> {
-        let mut part = path.as_os_str().to_owned();
-        part.push(".part");
-        let part = PathBuf::from(part);
-        let begun = File::create(&part).and_then(|mut file| {
-            let written = file.write_all(&header(rate, channels, 0));
-            match written.and_then(|()| fs::rename(&part, path)) {
-                Ok(()) => Ok(file),
-                Err(error) => {
-                    // Nothing of use is in it.
-                    let _ = fs::remove_file(&part);
-                    Err(error)
-                }
-            }
+        let begun = creel_console::AtomicFile::create(path).and_then(|mut file| {
+            file.write_all(&header(rate, channels, 0))?;
+            file.commit_growing()
         });
         Ok(Recording {
             path: path.into(),
@@ -212,6 +202,7 @@ impl Recording {
 mod tests {
     use super::*;
     use crate::media::wav::Sound;
+    use std::fs;
 
     /// A file of this test's own, removed at its end.
     struct Scratch(PathBuf);

@@ -1,6 +1,6 @@
 //! The report of a load: by step, and over time.
 
-use hdrhistogram::Histogram;
+use creel_stats::Histogram;
 use serde::Serialize;
 
 /// Latencies, in microseconds.
@@ -18,11 +18,11 @@ pub struct Latency {
 
 impl Latency {
     /// None where nothing was measured.
-    pub(super) fn of(histogram: &Histogram<u64>) -> Option<Latency> {
+    pub(super) fn of(histogram: &Histogram) -> Option<Latency> {
         (!histogram.is_empty()).then(|| Latency {
-            p50_us: histogram.value_at_quantile(0.5),
-            p99_us: histogram.value_at_quantile(0.99),
-            p999_us: histogram.value_at_quantile(0.999),
+            p50_us: histogram.quantile(0.5),
+            p99_us: histogram.quantile(0.99),
+            p999_us: histogram.quantile(0.999),
             max_us: histogram.max(),
         })
     }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use hdrhistogram::Histogram;
+use creel_stats::Histogram;
 
 use super::arrivals::{Due, Schedule};
 use super::outcome::Outcome;
@@ -26,16 +26,14 @@ struct Counts {
     wrong: u64,
     timeouts: u64,
     errors: u64,
-    corrected: Histogram<u64>,
-    uncorrected: Histogram<u64>,
-    refusal: Histogram<u64>,
+    corrected: Histogram,
+    uncorrected: Histogram,
+    refusal: Histogram,
 }
 
 impl Counts {
     fn new() -> Counts {
         // A microsecond to a minute, to a hundredth.
-        let histogram =
-            || Histogram::new_with_bounds(1, 60_000_000, 2).expect("bounds that can be");
         Counts {
             due: 0,
             crowded: 0,
@@ -47,9 +45,9 @@ impl Counts {
             wrong: 0,
             timeouts: 0,
             errors: 0,
-            corrected: histogram(),
-            uncorrected: histogram(),
-            refusal: histogram(),
+            corrected: Histogram::default(),
+            uncorrected: Histogram::default(),
+            refusal: Histogram::default(),
         }
     }
 }
@@ -134,15 +132,15 @@ impl Tally {
                 bucket
                     .corrected
                     .push(u32::try_from(corrected).unwrap_or(u32::MAX));
-                counts.corrected.saturating_record(corrected);
-                counts.uncorrected.saturating_record(uncorrected);
+                counts.corrected.record(corrected);
+                counts.uncorrected.record(uncorrected);
                 self.acknowledged.extend(acknowledged);
                 return;
             }
             Outcome::Refused => {
                 counts.refused += 1;
                 bucket.refused += 1;
-                counts.refusal.saturating_record(uncorrected);
+                counts.refusal.record(uncorrected);
                 return;
             }
             Outcome::Other => counts.other += 1,

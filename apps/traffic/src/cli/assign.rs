@@ -10,7 +10,7 @@ use creel_traffic::network::read::tntp::{self, Tntp};
 use creel_traffic::network::read::{self, ReadError};
 use serde::Serialize;
 
-use super::scene::told;
+use super::scene::read_error;
 use super::{bad_data, document};
 
 const EXAMPLES: &str = "\
@@ -73,8 +73,9 @@ impl Assign {
     pub fn run(&self, common: &Common) -> anyhow::Result<Exit> {
         let pool = self.knobs.apply(Pool::builder()).build()?;
         let network =
-            Tntp::parse(&text(&self.network)?).map_err(|error| told(&self.network, error))?;
-        let trips = tntp::trips(&text(&self.trips)?).map_err(|error| told(&self.trips, error))?;
+            Tntp::parse(&text(&self.network)?).map_err(|error| read_error(&self.network, error))?;
+        let trips =
+            tntp::trips(&text(&self.trips)?).map_err(|error| read_error(&self.trips, error))?;
         let found = equilibrium(&pool, &network, &trips, self.gap, self.steps).map_err(bad_data)?;
         let total = trips.iter().map(|trip| trip.2).sum::<f64>();
         self.print(&network, total, &found, common)?;
@@ -133,6 +134,6 @@ impl Assign {
 }
 
 fn text(path: &Path) -> anyhow::Result<String> {
-    let bytes = read::bytes(path).map_err(|error| told(path, error))?;
-    String::from_utf8(bytes).map_err(|_| told(path, ReadError::Unknown))
+    let bytes = read::bytes(path).map_err(|error| read_error(path, error))?;
+    String::from_utf8(bytes).map_err(|_| read_error(path, ReadError::Unknown))
 }

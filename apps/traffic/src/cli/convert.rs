@@ -9,7 +9,7 @@ use creel_traffic::demand::write::{self as demand, Format as DemandFormat};
 use creel_traffic::network::write::{self as roads, Format as RoadsFormat};
 
 use super::scene::Scene;
-use super::{usage, whole};
+use super::{output_file, usage};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -48,23 +48,23 @@ impl Convert {
         let demand_to = known(self.demand_to.as_deref(), DemandFormat::of)?;
         let outputs = [&self.roads_to, &self.demand_to].into_iter();
         let outputs = outputs.filter_map(|path| path.as_deref());
-        whole::apart(outputs, self.scene.files())?;
+        output_file::check_distinct(outputs, self.scene.files())?;
         let builder = Pool::builder().wait(Wait::Adaptive);
         let pool = self.knobs.apply(builder).build()?;
         let network = self.scene.network(&pool)?;
         let physics = self.scene.physics();
-        let tell = |text: &str| {
+        let note = |text: &str| {
             if !common.quiet {
                 output::note(text);
             }
         };
         if let Some((path, format)) = roads_to {
             let unit_mm = self.scene.unit_mm();
-            whole::write(path, true, |to| {
+            output_file::write(path, true, |to| {
                 roads::network(&network, &physics, unit_mm, format, to)
             })?;
             if network.controlled() && !format.keeps_control() {
-                tell(
+                note(
                     "creel-traffic: lights, stops and priorities are left out: the format has none\n",
                 );
             }
@@ -73,20 +73,20 @@ impl Convert {
                 .iter()
                 .any(|road| road.speed_mm_s != links[0].speed_mm_s);
             if differ && !format.keeps_speeds() {
-                tell("creel-traffic: speeds are left out: the format has lengths only\n");
+                note("creel-traffic: speeds are left out: the format has lengths only\n");
             }
             if links.iter().any(|road| road.lanes > 1) && !format.keeps_lanes() {
-                tell("creel-traffic: lanes are left out: the format has none\n");
+                note("creel-traffic: lanes are left out: the format has none\n");
             }
-            if network.placed() && !format.keeps_lanes() {
-                tell(
+            if network.has_coordinates() && !format.keeps_lanes() {
+                note(
                     "creel-traffic: the junctions' places are left out, so there is no map of it\n",
                 );
             }
         }
         if let Some((path, format)) = demand_to {
             let (plans, names) = self.scene.plans(&network, &pool, common.quiet)?;
-            whole::write(path, true, |to| {
+            output_file::write(path, true, |to| {
                 demand::plans(&network, &plans, &names, format, to)
             })?;
             let stay = (0..plans.len() as u32)
@@ -94,17 +94,17 @@ impl Convert {
                 .filter(|(_, links)| links.is_empty())
                 .count();
             if stay > 0 {
-                tell(&format!(
+                note(&format!(
                     "creel-traffic: {stay} trips that go nowhere are left out\n"
                 ));
             }
             if format == DemandFormat::Tntp {
-                tell(
+                note(
                     "creel-traffic: ways and times are left out: a table has numbers of trips only\n",
                 );
             }
-            if plans.any_again() {
-                tell(
+            if plans.any_repeats() {
+                note(
                     "creel-traffic: who drives for ever does so once there: no format can say it\n",
                 );
             }

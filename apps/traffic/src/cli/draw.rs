@@ -9,7 +9,7 @@ use creel_console::{Common, Exit, Interrupt, Knobs};
 use creel_traffic::output::Picture;
 
 use super::scene::{Scene, Start};
-use super::{Steps, usage, whole};
+use super::{Steps, output_file, usage};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -49,13 +49,13 @@ impl Draw {
                 "{output}: a picture's name ends with .png or .svg"
             )));
         }
-        whole::check(&self.output)?;
+        output_file::check(&self.output)?;
         let interrupt = Interrupt::install()?;
         let builder = Pool::builder().wait(Wait::Adaptive);
         let pool = self.knobs.apply(builder).build()?;
         let start = || self.start.simulation(&self.scene, &pool, common.quiet);
-        let (mut simulation, _) = super::set_up(&interrupt, start)?;
-        if !simulation.network().placed() {
+        let (mut simulation, _) = super::run_interruptible(&interrupt, start)?;
+        if !simulation.network().has_coordinates() {
             return Err(super::no_map());
         }
         super::check_end(&simulation, self.seconds)?;
@@ -79,7 +79,7 @@ impl Draw {
             "svg" => picture.svg(full).into_bytes(),
             _ => picture.png(full)?,
         };
-        whole::write(&self.output, false, |to| to.write_all(&bytes))?;
+        output_file::write(&self.output, false, |to| to.write_all(&bytes))?;
         Ok(Exit::Done)
     }
 }

@@ -3,11 +3,11 @@
 pub mod assign;
 pub mod convert;
 pub mod draw;
+mod output_file;
 mod reports;
 pub mod run;
 mod scene;
 pub mod watch;
-mod whole;
 
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
@@ -51,7 +51,10 @@ impl Steps<'_> {
 }
 
 /// Does what takes long, looks at no flag and has nothing to lose: who interrupts it ends the process.
-fn set_up<T>(interrupt: &Interrupt, work: impl FnOnce() -> anyhow::Result<T>) -> anyhow::Result<T> {
+fn run_interruptible<T>(
+    interrupt: &Interrupt,
+    work: impl FnOnce() -> anyhow::Result<T>,
+) -> anyhow::Result<T> {
     const LOOKS: Duration = Duration::from_millis(100);
     let (working, done) = mpsc::channel::<()>();
     std::thread::scope(|scope| {

@@ -7,14 +7,14 @@ use anyhow::Context;
 use clap::Args;
 use creel_traffic::network::{Ms, Names, Network};
 use creel_traffic::output::{Edges, Events, Fcd, Filter, Labels, Report, Table};
-use creel_traffic::sim::{Happening, Simulation};
+use creel_traffic::sim::{Event, Simulation};
 
-use super::whole::Whole;
+use super::output_file::OutputFile;
 
 /// Files of what happens, and which part of it.
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Output (.gz is packed)")]
-pub struct Reports {
+pub struct ReportFlags {
     /// MATSim's events
     #[arg(long, value_name = "FILE")]
     events: Option<PathBuf>,
@@ -68,22 +68,22 @@ fn region(text: &str) -> Result<[f64; 4], String> {
 }
 
 /// A file that is being written.
-struct Opened {
+struct OpenReport {
     path: PathBuf,
     report: Box<dyn Report>,
-    file: Whole,
+    file: OutputFile,
 }
 
 /// The files that are being written.
-pub struct Writing {
-    files: Vec<Opened>,
+pub struct OpenReports {
+    files: Vec<OpenReport>,
     filter: Filter,
     /// When the run begins.
     begin_ms: Ms,
     names: Names,
 }
 
-impl Reports {
+impl ReportFlags {
     /// The files that are asked for.
     pub fn files(&self) -> impl Iterator<Item = &Path> {
         let files = [&self.events, &self.edge_data, &self.fcd, &self.events_csv];
@@ -92,7 +92,7 @@ impl Reports {
 
     /// Opens all files; none under its own name yet. They begin with who is on the roads of a
     /// simulation that goes on.
-    pub fn open(&self, names: Names, simulation: &Simulation) -> anyhow::Result<Writing> {
+    pub fn open(&self, names: Names, simulation: &Simulation) -> anyhow::Result<OpenReports> {
         if self.until.is_some_and(|until| until <= self.from) {
             return Err(super::usage(
                 "nothing happens from --from on and before --until",
@@ -107,43 +107,43 @@ impl Reports {
             every: self.every,
         };
         let now = simulation.now_ms();
-        let mut writing = Writing {
+        let mut open_reports = OpenReports {
             files: Vec::new(),
             filter,
             begin_ms: now,
             names,
         };
         let (from, interval) = (filter.from_ms.max(now), self.interval * 1000);
-        writing.open(self.events.as_deref(), |to| Box::new(Events::new(to, from)))?;
-        writing.open(self.edge_data.as_deref(), |to| {
+        open_reports.open(self.events.as_deref(), |to| Box::new(Events::new(to, from)))?;
+        open_reports.open(self.edge_data.as_deref(), |to| {
             Box::new(Edges::new(to, from, interval))
         })?;
         let (every, physics) = (self.fcd_every * 1000, *simulation.physics());
-        writing.open(self.fcd.as_deref(), |to| {
+        open_reports.open(self.fcd.as_deref(), |to| {
             Box::new(Fcd::new(to, from, every, physics, self.every))
         })?;
-        writing.open(self.events_csv.as_deref(), |to| Box::new(Table::new(to)))?;
-        if now > 0 && writing.any() {
-            writing.write(simulation.network(), simulation.on_roads(), now)?;
+        open_reports.open(self.events_csv.as_deref(), |to| Box::new(Table::new(to)))?;
+        if now > 0 && open_reports.any() {
+            open_reports.write(simulation.network(), simulation.vehicles_on_links(), now)?;
         }
-        Ok(writing)
+        Ok(open_reports)
     }
 }
 
-impl Writing {
+impl OpenReports {
     fn open(
         &mut self,
         path: Option<&Path>,
         make: impl FnOnce(Box<dyn Write>) -> Box<dyn Report>,
     ) -> anyhow::Result<()> {
         let Some(path) = path else { return Ok(()) };
-        let opened = || -> io::Result<(Whole, Box<dyn Write>)> {
-            let file = Whole::create(path)?;
+        let opened = || -> io::Result<(OutputFile, Box<dyn Write>)> {
+            let file = OutputFile::create(path)?;
             let to = Box::new(file.stream(true)?);
             Ok((file, to))
         };
         let (file, to) = opened().with_context(|| path.display().to_string())?;
-        self.files.push(Opened {
+        self.files.push(OpenReport {
             path: path.to_owned(),
             report: make(to),
             file,
@@ -161,24 +161,24 @@ impl Writing {
         if !self.any() {
             return Ok(());
         }
-        let happenings = simulation.happenings();
-        self.write(simulation.network(), happenings, simulation.now_ms())
+        let events = simulation.take_events();
+        self.write(simulation.network(), events, simulation.now_ms())
     }
 
     /// Writes what is wanted of what happened until `now_ms`.
     fn write(
         &mut self,
         network: &Network,
-        mut happenings: Vec<Happening>,
+        mut events: Vec<Event>,
         now_ms: Ms,
     ) -> anyhow::Result<()> {
         let filter = self.filter;
-        happenings.retain(|happening| {
-            happening.at_ms < filter.until_ms && filter.wants_road(network, happening.link)
+        events.retain(|event| {
+            event.at_ms < filter.until_ms && filter.matches_link(network, event.link)
         });
-        let mut picked = happenings.clone();
-        picked.retain(|happening| filter.wants_car(happening.car));
-        let from = |happening: &Happening| happening.at_ms < filter.from_ms.max(self.begin_ms);
+        let mut picked = events.clone();
+        picked.retain(|event| filter.matches_vehicle(event.car));
+        let from = |event: &Event| event.at_ms < filter.from_ms.max(self.begin_ms);
         let begin = picked.partition_point(from);
         let until = now_ms.min(filter.until_ms);
         let labels = Labels {
@@ -187,8 +187,8 @@ impl Writing {
         };
         for file in &mut self.files {
             let wanted = match &file.report {
-                report if report.needs_each_car() => &happenings[..],
-                report if report.looks_back() => &picked[..],
+                report if report.needs_all_vehicles() => &events[..],
+                report if report.needs_history() => &picked[..],
                 _ => &picked[begin..],
             };
             file.report
@@ -205,7 +205,7 @@ impl Writing {
             network,
             cars: &names,
         };
-        for Opened {
+        for OpenReport {
             path,
             mut report,
             file,

@@ -10,9 +10,9 @@ use creel_console::{Align, Common, Exit, Format, Interrupt, Knobs, Table, output
 use creel_traffic::sim::{Simulation, TICK_MS};
 use serde::Serialize;
 
-use super::reports::{Reports, Writing};
+use super::reports::{OpenReports, ReportFlags};
 use super::scene::{Scene, Start};
-use super::{Steps, document, whole};
+use super::{Steps, document, output_file};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -44,7 +44,7 @@ pub struct Run {
     #[command(flatten)]
     start: Start,
     #[command(flatten)]
-    reports: Reports,
+    reports: ReportFlags,
     #[command(flatten)]
     knobs: Knobs,
 }
@@ -89,8 +89,10 @@ impl Run {
         // A snapshot may take the place of the one that it goes on from.
         let goes_on = self.start.file().filter(|_| self.snapshot.is_none());
         let read = self.scene.files().chain(goes_on);
-        whole::apart(self.reports.files().chain(self.snapshot.as_deref()), read)?;
-        self.snapshot.as_deref().map_or(Ok(()), whole::check)?;
+        output_file::check_distinct(self.reports.files().chain(self.snapshot.as_deref()), read)?;
+        self.snapshot
+            .as_deref()
+            .map_or(Ok(()), output_file::check)?;
         let interrupt = Interrupt::install().context("cannot watch for Ctrl-C")?;
         let begun = Instant::now();
         let pool = self
@@ -98,15 +100,21 @@ impl Run {
             .apply(Pool::builder().wait(Wait::Adaptive))
             .build()?;
         let start = || self.start.simulation(&self.scene, &pool, common.quiet);
-        let (mut simulation, names) = super::set_up(&interrupt, start)?;
+        let (mut simulation, names) = super::run_interruptible(&interrupt, start)?;
         let setup_seconds = begun.elapsed().as_secs_f64();
         super::check_end(&simulation, self.seconds)?;
         let before = (simulation.vehicle_seconds(), simulation.tally().crossings);
         let begun = (Instant::now(), cpu_seconds());
-        let mut writing = self.reports.open(names, &simulation)?;
-        simulation.record(writing.any());
-        let ran = self.advance(&mut simulation, &pool, &interrupt, common, &mut writing)?;
-        writing.finish(simulation.network())?;
+        let mut open_reports = self.reports.open(names, &simulation)?;
+        simulation.record_events(open_reports.any());
+        let ticks_run = self.advance(
+            &mut simulation,
+            &pool,
+            &interrupt,
+            common,
+            &mut open_reports,
+        )?;
+        open_reports.finish(simulation.network())?;
         let (seconds, cpu) = (begun.0.elapsed().as_secs_f64(), cpu_seconds() - begun.1);
         if let Some(path) = &self.snapshot {
             save(&simulation, path)?;
@@ -114,7 +122,7 @@ impl Run {
         let summary = summary(
             &simulation,
             &pool,
-            ran,
+            ticks_run,
             [seconds, cpu, setup_seconds],
             before,
         );
@@ -130,7 +138,7 @@ impl Run {
         pool: &Pool,
         interrupt: &Interrupt,
         common: &Common,
-        writing: &mut Writing,
+        open_reports: &mut OpenReports,
     ) -> anyhow::Result<u32> {
         let begun = Instant::now();
         let steps = Steps {
@@ -140,7 +148,7 @@ impl Run {
             quiet: common.quiet,
         };
         steps.run(simulation, pool, |simulation, done, progress| {
-            writing.take(simulation)?;
+            open_reports.take(simulation)?;
             let rate = f64::from(done) / begun.elapsed().as_secs_f64();
             progress.set_message(format!(
                 "{rate:.0} x real time, {} moving",
@@ -155,7 +163,7 @@ impl Run {
 }
 
 fn save(simulation: &Simulation, path: &Path) -> anyhow::Result<()> {
-    whole::write(path, false, |to| simulation.save(to))
+    output_file::write(path, false, |to| simulation.save(to))
 }
 
 fn summary(
@@ -179,7 +187,7 @@ fn summary(
         links,
         junctions: simulation.network().junctions().len(),
         moving: tally.moving,
-        waiting: tally.beside,
+        waiting: tally.waiting_to_enter,
         idle: tally.idle + tally.done as i64,
         arrived: tally.arrived,
         begun: tally.begun,
@@ -197,7 +205,7 @@ fn summary(
         vehicle_seconds,
         vehicle_seconds_per_second: rate(vehicle_seconds),
         crossings_per_second: rate(crossings_here as f64),
-        mean_speed_share: share(simulation.free_seconds(), all_seconds),
+        mean_speed_share: share(simulation.free_flow_seconds(), all_seconds),
         mean_delay_s: share(simulation.delay_seconds(), tally.begun as f64),
         bytes_per_link: share(road_bytes as f64, links as f64),
         bytes_per_car: share((car_bytes + simulation.plans().bytes()) as f64, cars as f64),
@@ -231,7 +239,7 @@ fn print(summary: &Summary, common: &Common) -> anyhow::Result<()> {
 }
 
 /// A number with its unit, or that there is none.
-fn told(value: Option<f64>, unit: &str) -> String {
+fn or_dash(value: Option<f64>, unit: &str) -> String {
     value.map_or_else(|| "–".into(), |value| format!("{value:.1}{unit}"))
 }
 
@@ -246,7 +254,7 @@ fn text(summary: &Summary) -> String {
     let mut text =
         format!("{cars} cars, {links} roads, {junctions} junctions, {ticks} s simulated\n\n");
     let mut table = Table::new(&[("", Align::Left), ("", Align::Right)]);
-    let percent = |share: Option<f64>| told(share.map(|share| share * 100.0), " %");
+    let percent = |share: Option<f64>| or_dash(share.map(|share| share * 100.0), " %");
     let mut row = |name: &str, value: String| table.row([name, &value]);
     row("moving", summary.moving.to_string());
     row("waiting to enter", summary.waiting.to_string());
@@ -266,7 +274,7 @@ fn text(summary: &Summary) -> String {
         "mean speed, of what the roads allow",
         percent(summary.mean_speed_share),
     );
-    row("delay a trip, so far", told(summary.mean_delay_s, " s"));
+    row("delay a trip, so far", or_dash(summary.mean_delay_s, " s"));
     row("times real time", format!("{:.0}", summary.real_time_ratio));
     row(
         "million vehicle-seconds a second",
@@ -280,8 +288,8 @@ fn text(summary: &Summary) -> String {
         "bytes a road, bytes a car with its plan",
         format!(
             "{}, {}",
-            told(summary.bytes_per_link, ""),
-            told(summary.bytes_per_car, "")
+            or_dash(summary.bytes_per_link, ""),
+            or_dash(summary.bytes_per_car, "")
         ),
     );
     row(

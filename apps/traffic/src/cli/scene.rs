@@ -171,7 +171,7 @@ impl Start {
         }
         if let Some(stuck) = scene.physics.stuck {
             simulation
-                .set_stuck(stuck * 1000)
+                .set_stuck_time(stuck * 1000)
                 .map_err(|error| usage(error.to_string()))?;
         }
         if let Some(rerouting) = scene.rerouting() {
@@ -270,8 +270,8 @@ impl Scene {
             unit_mm: roads.unit,
             ..Assumed::default()
         };
-        let plan = read::network(path, &assumed, pool).map_err(|error| told(path, error))?;
-        let network = Network::new(plan).map_err(|error| told(path, error.into()))?;
+        let plan = read::network(path, &assumed, pool).map_err(|error| read_error(path, error))?;
+        let network = Network::new(plan).map_err(|error| read_error(path, error.into()))?;
         Ok(Arc::new(network))
     }
 
@@ -299,7 +299,7 @@ impl Scene {
                 let path = Path::new(file);
                 let most = cars.map_or(usize::MAX, |cars| cars as usize);
                 let demand = demand::read::demand(pool, network, path, most, self.seed());
-                let demand = demand.map_err(|error| told(path, error))?;
+                let demand = demand.map_err(|error| read_error(path, error))?;
                 if let (number, Some(reason)) = &demand.left_out {
                     output::note(&format!(
                         "creel-traffic: {file}: {number} left out; the first: {reason}\n"
@@ -318,7 +318,7 @@ impl Scene {
         let gravity = Gravity {
             cars: self.travellers.cars.unwrap_or(1000),
             within_ms: self.travellers.within * 1000,
-            again: self.travellers.again,
+            repeats: self.travellers.again,
             places: self.travellers.places,
             seed: self.seed(),
         };
@@ -338,7 +338,7 @@ impl Scene {
 }
 
 /// An error of a file, with its exit code.
-pub fn told(path: &Path, error: ReadError) -> anyhow::Error {
+pub fn read_error(path: &Path, error: ReadError) -> anyhow::Error {
     match error {
         ReadError::Io(error) => anyhow::Error::from(error).context(path.display().to_string()),
         other => bad_data(format!("{}: {other}", path.display())),

@@ -14,7 +14,7 @@ pub struct Gravity {
     /// Within how long their first trips begin.
     pub within_ms: Ms,
     /// Whether each drives to and fro for ever, rather than there and back once.
-    pub again: bool,
+    pub repeats: bool,
     /// How many places each looks at; it takes one of them, the nearer the likelier.
     pub places: u32,
     /// What is random.
@@ -34,11 +34,11 @@ pub fn plans(
     router: &Router,
     gravity: &Gravity,
 ) -> Result<(Plans, u32), NetworkError> {
-    let plans = Plans::gather(
+    let plans = Plans::from_fn(
         pool,
         gravity.cars,
-        |_| router.asker(),
-        |car, asker| {
+        |_| router.query(),
+        |car, query| {
             let mut stream = Stream::of(gravity.seed, "gravity", u64::from(car));
             let links = network.links();
             let mut place = || links[stream.below(links.len() as u64) as usize].from;
@@ -48,8 +48,8 @@ pub fn plans(
             let depart_ms = stream.below(u64::from(gravity.within_ms.max(1))) as Ms;
             let stay_ms = stream.below(u64::from(gravity.within_ms.max(1))) as Ms;
             let (there, back) = (
-                router.way(network, asker, origin, goal),
-                router.way(network, asker, goal, origin),
+                router.shortest_path(network, query, origin, goal),
+                router.shortest_path(network, query, goal, origin),
             );
             let (Some(there), Some(back)) = (there, back) else {
                 return Ok(Traveller {
@@ -57,7 +57,7 @@ pub fn plans(
                     ..Traveller::default()
                 });
             };
-            let back_ms = if gravity.again {
+            let back_ms = if gravity.repeats {
                 depart_ms
             } else {
                 depart_ms.saturating_add(stay_ms)
@@ -69,7 +69,7 @@ pub fn plans(
             Ok(Traveller {
                 origin,
                 trips,
-                again: gravity.again,
+                repeats: gravity.repeats,
             })
         },
     )?;
@@ -84,7 +84,7 @@ pub fn plans(
 fn choose(network: &Network, origin: u32, places: &[u32], share: f64) -> u32 {
     let junctions = network.junctions();
     let weight = |&place: &u32| -> u64 {
-        let far = if network.placed() {
+        let far = if network.has_coordinates() {
             let (a, b) = (junctions[origin as usize], junctions[place as usize]);
             let (x, y) = (a.x - b.x, a.y - b.y);
             x * x + y * y

@@ -19,7 +19,7 @@ pub fn plans(pool: &Pool, network: &Network, cars: u32, seed: u64) -> Result<Pla
     } else {
         backward(network)?
     };
-    Plans::gather(
+    Plans::from_fn(
         pool,
         cars,
         |_| (),
@@ -81,6 +81,6 @@ fn traveller(network: &Network, back: &[u32], seed: u64, car: u32) -> Traveller 
     Traveller {
         origin,
         trips: vec![(depart_ms, route)],
-        again: true,
+        repeats: true,
     }
 }

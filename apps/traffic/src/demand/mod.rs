@@ -7,4 +7,4 @@ pub mod read;
 pub mod write;
 
 pub use pack::{Plans, Route, Traveller};
-pub(crate) use pack::{is_turns, turn_bits, unpack, walk};
+pub(crate) use pack::{follow_turns, is_turns, turn_bits, unpack};

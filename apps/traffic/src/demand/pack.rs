@@ -19,8 +19,8 @@ use creel::Pool;
 
 const TRIP: u32 = 0b10 << 30;
 const TRAVELLER: u32 = 0b11 << 30;
-const AGAIN: u32 = 1 << 29;
-const PLACE: u32 = AGAIN - 1;
+const REPEATS: u32 = 1 << 29;
+const PLACE: u32 = REPEATS - 1;
 const _: () = assert!(LINKS_MAX < PLACE as usize);
 /// After the last plan.
 const END: u32 = u32::MAX;
@@ -31,7 +31,7 @@ pub const DEPART_MS_MAX: Ms = !TRAVELLER;
 /// All plans together have at most so many words.
 const WORDS_MAX: usize = 1 << 31;
 /// Of how many travellers one is known by its place.
-const KNOWN: usize = 16;
+const INDEX_STRIDE: usize = 16;
 
 /// Bits of a turn where so many roads begin.
 #[inline]
@@ -50,7 +50,7 @@ pub(crate) fn is_turns(word: u32) -> bool {
 pub struct Plans {
     words: Vec<u32>,
     /// The places of travellers 0, 16, 32 and so on.
-    known: Vec<u32>,
+    index: Vec<u32>,
     travellers: u32,
 }
 
@@ -58,7 +58,7 @@ impl Default for Plans {
     fn default() -> Self {
         Self {
             words: vec![END],
-            known: Vec::new(),
+            index: Vec::new(),
             travellers: 0,
         }
     }
@@ -136,7 +136,7 @@ pub struct Traveller {
     /// When each trip begins (or at once, if the one before ends later), and its roads.
     pub trips: Vec<(Ms, Route)>,
     /// Whether it begins anew after the last, for ever; it ends where it began then.
-    pub again: bool,
+    pub repeats: bool,
 }
 
 impl Plans {
@@ -147,19 +147,19 @@ impl Plans {
     ///
     /// # Errors
     /// The first of `traveller`, or whose plan is too long or begins too late.
-    pub fn gather<S: Send>(
+    pub fn from_fn<S: Send>(
         pool: &Pool,
         cars: u32,
         scratch: impl FnMut(usize) -> S,
         traveller: impl Fn(u32, &mut S) -> Result<Traveller, NetworkError> + Sync,
     ) -> Result<Self, NetworkError> {
-        const AT_ONCE: u32 = 64 * KNOWN as u32;
-        let parts = 0..cars.div_ceil(AT_ONCE) as usize;
+        const TRAVELLERS_PER_BLOCK: u32 = 64 * INDEX_STRIDE as u32;
+        let parts = 0..cars.div_ceil(TRAVELLERS_PER_BLOCK) as usize;
         let mut scratch = pool.scratch(scratch);
         let parts = pool.try_map((parts, &mut scratch), |index, (_, scratch)| {
-            let begin = index as u32 * AT_ONCE;
+            let begin = index as u32 * TRAVELLERS_PER_BLOCK;
             let mut plans = Self::default();
-            (begin..cars.min(begin.saturating_add(AT_ONCE)))
+            (begin..cars.min(begin.saturating_add(TRAVELLERS_PER_BLOCK)))
                 .try_for_each(|car| plans.push(&traveller(car, scratch)?, car))
                 .map(|()| plans)
         })?;
@@ -169,14 +169,14 @@ impl Plans {
         }
         let mut plans = Self {
             words: Vec::with_capacity(words + 1),
-            known: Vec::with_capacity((cars as usize).div_ceil(KNOWN)),
+            index: Vec::with_capacity((cars as usize).div_ceil(INDEX_STRIDE)),
             travellers: cars,
         };
         for part in parts {
             let begin = plans.words.len() as u32;
             plans
-                .known
-                .extend(part.known.iter().map(|place| begin + place));
+                .index
+                .extend(part.index.iter().map(|place| begin + place));
             plans.words.extend(&part.words[..part.words.len() - 1]);
         }
         plans.words.push(END);
@@ -193,7 +193,7 @@ impl Plans {
             plans.push(&traveller, number as u32)?;
         }
         plans.words.shrink_to_fit();
-        plans.known.shrink_to_fit();
+        plans.index.shrink_to_fit();
         Ok(plans)
     }
 
@@ -208,14 +208,18 @@ impl Plans {
             return fail("begins a trip after more than 12 days");
         }
         self.words.pop();
-        if (self.travellers as usize).is_multiple_of(KNOWN) {
-            self.known.push(self.words.len() as u32);
+        if (self.travellers as usize).is_multiple_of(INDEX_STRIDE) {
+            self.index.push(self.words.len() as u32);
         }
         self.travellers += 1;
         // One that goes nowhere and begins anew would do so without end at one instant.
         let moves = trips.iter().any(|(_, route)| !route.0.is_empty());
-        let again = if traveller.again && moves { AGAIN } else { 0 };
-        self.words.push(TRAVELLER | again | traveller.origin);
+        let repeats = if traveller.repeats && moves {
+            REPEATS
+        } else {
+            0
+        };
+        self.words.push(TRAVELLER | repeats | traveller.origin);
         for (depart_ms, route) in trips {
             self.words.push(TRIP | depart_ms);
             self.words.extend(&route.0);
@@ -236,7 +240,7 @@ impl Plans {
 
     /// Bytes that they take.
     pub fn bytes(&self) -> usize {
-        4 * (self.words.len() + self.known.len())
+        4 * (self.words.len() + self.index.len())
     }
 
     /// One place after the last.
@@ -256,33 +260,33 @@ impl Plans {
     }
 
     /// Of each traveller, the place where its plan begins.
-    pub(crate) fn places(&self) -> impl Iterator<Item = u32> {
-        self.places_from(0)
+    pub(crate) fn plan_starts(&self) -> impl Iterator<Item = u32> {
+        self.plan_starts_from(0)
     }
 
     /// The same from a place on where one begins.
-    fn places_from(&self, begin: u32) -> impl Iterator<Item = u32> {
+    fn plan_starts_from(&self, begin: u32) -> impl Iterator<Item = u32> {
         let rest = self.words[begin as usize..].iter().zip(begin..);
         rest.filter(|&(&word, _)| word >= TRAVELLER && word != END)
             .map(|(_, place)| place)
     }
 
     /// Where somebody's plan begins.
-    fn place_of(&self, traveller: u32) -> u32 {
-        let known = self.known[traveller as usize / KNOWN];
-        let mut after = self.places_from(known);
+    fn plan_start(&self, traveller: u32) -> u32 {
+        let index = self.index[traveller as usize / INDEX_STRIDE];
+        let mut after = self.plan_starts_from(index);
         after
-            .nth(traveller as usize % KNOWN)
+            .nth(traveller as usize % INDEX_STRIDE)
             .expect("a traveller's number")
     }
 
     /// Whose plan a place belongs to.
     pub(crate) fn traveller_at(&self, place: u32) -> u32 {
-        let block = self.known.partition_point(|&known| known <= place) - 1;
+        let block = self.index.partition_point(|&index| index <= place) - 1;
         let before = self
-            .places_from(self.known[block])
+            .plan_starts_from(self.index[block])
             .take_while(|&begin| begin <= place);
-        (block * KNOWN + before.count() - 1) as u32
+        (block * INDEX_STRIDE + before.count() - 1) as u32
     }
 
     /// The junction where the plan that begins at a place begins.
@@ -298,7 +302,7 @@ impl Plans {
         turns
             .copied()
             .try_fold(before[begin] & PLACE, |junction, word| {
-                walk(network, junction, word)
+                follow_turns(network, junction, word)
             })
     }
 
@@ -313,28 +317,29 @@ impl Plans {
         while self.word(begin) < TRAVELLER {
             begin -= 1;
         }
-        (self.word(begin) & AGAIN != 0).then_some((0, begin + 1))
+        (self.word(begin) & REPEATS != 0).then_some((0, begin + 1))
     }
 
     /// The junction where a traveller begins.
     pub fn origin(&self, traveller: u32) -> u32 {
-        self.origin_at(self.place_of(traveller))
+        self.origin_at(self.plan_start(traveller))
     }
 
     /// Whether a traveller never leaves where it is.
     pub fn stays(&self, traveller: u32) -> bool {
-        self.departure(self.place_of(traveller) + 1).is_none()
+        self.departure(self.plan_start(traveller) + 1).is_none()
     }
 
     /// Whether somebody begins anew for ever.
-    pub fn any_again(&self) -> bool {
-        self.places().any(|place| self.word(place) & AGAIN != 0)
+    pub fn any_repeats(&self) -> bool {
+        self.plan_starts()
+            .any(|place| self.word(place) & REPEATS != 0)
     }
 
     /// The roads of one trip after another, for who looks at plans from outside.
     pub fn trips(&self, network: &Network, traveller: u32) -> Vec<(Ms, Vec<u32>)> {
         let mut trips: Vec<(Ms, Vec<u32>)> = Vec::new();
-        let place = self.place_of(traveller);
+        let place = self.plan_start(traveller);
         let mut junction = self.origin_at(place);
         let mut rest = self.words[place as usize + 1..].iter();
         while let Some(&word) = rest.next().filter(|&&word| word < TRAVELLER) {
@@ -355,21 +360,21 @@ impl Plans {
             let word = self.words.get(*place as usize);
             word.is_some_and(|&word| word >= TRAVELLER && word != END)
         };
-        let count = self.len().div_ceil(KNOWN);
-        let ordered = self.known.is_sorted_by(|a, b| a < b) && self.known.iter().all(begins);
-        if self.words.last() != Some(&END) || self.known.len() != count || !ordered {
+        let count = self.len().div_ceil(INDEX_STRIDE);
+        let ordered = self.index.is_sorted_by(|a, b| a < b) && self.index.iter().all(begins);
+        if self.words.last() != Some(&END) || self.index.len() != count || !ordered {
             return false;
         }
-        if self.known.first().is_some_and(|&first| first != 0) || (count == 0 && all > 1) {
+        if self.index.first().is_some_and(|&first| first != 0) || (count == 0 && all > 1) {
             return false;
         }
         loops.all(0..count, |block, _| {
             let end = self
-                .known
+                .index
                 .get(block + 1)
                 .map_or(all - 1, |&end| end as usize);
-            let travellers = KNOWN.min(self.len() - block * KNOWN);
-            let words = &self.words[self.known[block] as usize..end];
+            let travellers = INDEX_STRIDE.min(self.len() - block * INDEX_STRIDE);
+            let words = &self.words[self.index[block] as usize..end];
             fits(network, words) == Some(travellers)
         })
     }
@@ -391,7 +396,7 @@ fn fits(network: &Network, words: &[u32]) -> Option<usize> {
                 if junction >= junctions {
                     return None;
                 }
-                origin = (word & AGAIN != 0).then_some(junction);
+                origin = (word & REPEATS != 0).then_some(junction);
                 (plans, trips, stays) = (plans + 1, 0, true);
             }
             TRIP.. => trips += 1,
@@ -400,7 +405,7 @@ fn fits(network: &Network, words: &[u32]) -> Option<usize> {
                 if trips == 0 {
                     return None;
                 }
-                junction = walk(network, junction, turns)?;
+                junction = follow_turns(network, junction, turns)?;
                 stays = false;
             }
         }
@@ -411,7 +416,7 @@ fn fits(network: &Network, words: &[u32]) -> Option<usize> {
 }
 
 /// Where the turns of a word lead from a junction, if all are of this network.
-pub(crate) fn walk(network: &Network, mut junction: u32, mut turns: u32) -> Option<u32> {
+pub(crate) fn follow_turns(network: &Network, mut junction: u32, mut turns: u32) -> Option<u32> {
     while turns != 1 {
         let out = network.out(junction);
         let bits = turn_bits(out.len() as u32);

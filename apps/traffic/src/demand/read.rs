@@ -1,6 +1,6 @@
 //! Demand from the files that people have: MATSim plans, SUMO routes and trips, TNTP trip tables.
 //!
-//! What a file is, its first bytes tell. A reader gives wishes; those that name no roads are routed
+//! What a file is, its first bytes tell. A reader gives itineraries; those that name no roads are routed
 //! on the pool. What cannot be (a place that is not there, no way) is counted, and told with the
 //! first case; the others drive.
 
@@ -16,7 +16,7 @@ use std::path::Path;
 
 /// How a trip goes.
 #[derive(Clone, Debug, PartialEq)]
-enum Way {
+enum TripRoute {
     /// Over these roads.
     Links(Vec<u32>),
     /// From a junction to another, the quickest way.
@@ -26,7 +26,7 @@ enum Way {
 }
 
 /// What somebody wants to do.
-type Wish = Vec<(Ms, Way)>;
+type Itinerary = Vec<(Ms, TripRoute)>;
 
 /// What was read.
 #[derive(Debug)]
@@ -40,26 +40,26 @@ pub struct Demand {
 }
 
 #[derive(Default)]
-struct Reading {
-    wishes: Vec<Wish>,
+struct DemandReader {
+    itineraries: Vec<Itinerary>,
     names: Vec<Box<str>>,
     left_out: usize,
     first: Option<String>,
 }
 
-impl Reading {
-    fn leave_out(&mut self, reason: String) {
+impl DemandReader {
+    fn skip(&mut self, reason: String) {
         self.left_out += 1;
         self.first.get_or_insert(reason);
     }
 
-    fn add(&mut self, name: &str, wish: Result<Wish, String>) {
-        match wish {
-            Ok(wish) => {
-                self.wishes.push(wish);
+    fn add(&mut self, name: &str, itinerary: Result<Itinerary, String>) {
+        match itinerary {
+            Ok(itinerary) => {
+                self.itineraries.push(itinerary);
                 self.names.push(name.into());
             }
-            Err(reason) => self.leave_out(format!("{name}: {reason}")),
+            Err(reason) => self.skip(format!("{name}: {reason}")),
         }
     }
 }
@@ -77,86 +77,89 @@ pub fn demand(
 ) -> Result<Demand, ReadError> {
     let bytes = bytes(path)?;
     let text = std::str::from_utf8(&bytes).map_err(|_| ReadError::Unknown)?;
-    let mut reading = Reading::default();
+    let mut reader = DemandReader::default();
     match () {
         () if text.contains("Origin") && !text.trim_start().starts_with("<?") => {
-            table(text, network, seed, &mut reading)?
+            table(text, network, seed, &mut reader)?
         }
         () if text.contains("<plans") || text.contains("<population") => {
-            matsim(text, network, &mut reading)?
+            matsim(text, network, &mut reader)?
         }
         () if text.contains("<routes") || text.contains("<trips") => {
-            sumo(text, network, &mut reading)?
+            sumo(text, network, &mut reader)?
         }
         () => return Err(ReadError::Unknown),
     }
-    reading.wishes.truncate(cars_max);
-    reading.names.truncate(cars_max);
-    let routed = reading
-        .wishes
+    reader.itineraries.truncate(cars_max);
+    reader.names.truncate(cars_max);
+    let routed = reader
+        .itineraries
         .iter()
         .flatten()
-        .any(|(_, way)| !matches!(way, Way::Links(_)));
+        .any(|(_, route)| !matches!(route, TripRoute::Links(_)));
     let router = routed.then(|| Router::new(network));
-    let wishes = &reading.wishes;
-    let asker = |_| router.as_ref().map(Router::asker);
-    let plans = Plans::gather(pool, wishes.len() as u32, asker, |car, asker| {
-        let wish = &wishes[car as usize];
+    let itineraries = &reader.itineraries;
+    let query = |_| router.as_ref().map(Router::query);
+    let plans = Plans::from_fn(pool, itineraries.len() as u32, query, |car, query| {
+        let itinerary = &itineraries[car as usize];
         Ok(traveller(
             network,
-            router.as_ref().zip(asker.as_mut()),
-            wish,
+            router.as_ref().zip(query.as_mut()),
+            itinerary,
         ))
     })?;
-    for (car, wish) in wishes.iter().enumerate() {
-        if plans.stays(car as u32) && !wish.is_empty() {
+    for (car, itinerary) in itineraries.iter().enumerate() {
+        if plans.stays(car as u32) && !itinerary.is_empty() {
             let reason = "there is no way for one of the trips";
-            let reason = match reading.names.get(car) {
+            let reason = match reader.names.get(car) {
                 Some(name) => format!("{name}: {reason}"),
                 None => format!("traveller {}: {reason}", car + 1),
             };
-            reading.left_out += 1;
-            reading.first.get_or_insert(reason);
+            reader.left_out += 1;
+            reader.first.get_or_insert(reason);
         }
     }
     Ok(Demand {
         plans,
-        names: Names::new(reading.names),
-        left_out: (reading.left_out, reading.first),
+        names: Names::new(reader.names),
+        left_out: (reader.left_out, reader.first),
     })
 }
 
 /// A traveller whose trips are all there, or one that stays.
 fn traveller(
     network: &Network,
-    router: Option<(&Router, &mut crate::route::Asker)>,
-    wish: &Wish,
+    router: Option<(&Router, &mut crate::route::RouteQuery)>,
+    itinerary: &Itinerary,
 ) -> Traveller {
-    let begin = |way: &Way| match way {
-        Way::Links(links) => links
+    let begin = |route: &TripRoute| match route {
+        TripRoute::Links(links) => links
             .first()
             .map(|&link| network.links()[link as usize].from),
-        Way::Between(from, _) => Some(*from),
-        Way::Across(first, _) => Some(network.links()[*first as usize].from),
+        TripRoute::Between(from, _) => Some(*from),
+        TripRoute::Across(first, _) => Some(network.links()[*first as usize].from),
     };
-    let origin = wish.iter().find_map(|(_, way)| begin(way)).unwrap_or(0);
+    let origin = itinerary
+        .iter()
+        .find_map(|(_, route)| begin(route))
+        .unwrap_or(0);
     let mut router = router;
     let mut place = origin;
     let mut trips = Vec::new();
-    for (depart_ms, way) in wish {
-        let links = match way {
-            Way::Links(links) => Some(links.clone()),
-            Way::Between(from, to) => router
+    for (depart_ms, route) in itinerary {
+        let links = match route {
+            TripRoute::Links(links) => Some(links.clone()),
+            TripRoute::Between(from, to) => router
                 .as_mut()
-                .and_then(|(router, asker)| router.way(network, asker, *from, *to)),
-            Way::Across(first, last) if first == last => Some(vec![*first]),
-            Way::Across(first, last) => {
+                .and_then(|(router, query)| router.shortest_path(network, query, *from, *to)),
+            TripRoute::Across(first, last) if first == last => Some(vec![*first]),
+            TripRoute::Across(first, last) => {
                 let roads = [first, last].map(|&link| network.links()[link as usize]);
                 let ends = (roads[0].to, roads[1].from);
-                let between = router
-                    .as_mut()
-                    .and_then(|(router, asker)| router.way(network, asker, ends.0, ends.1));
-                between.map(|way| [&[*first], &way[..], &[*last]].concat())
+                let between = router.as_mut().and_then(|(router, query)| {
+                    router.shortest_path(network, query, ends.0, ends.1)
+                });
+                between.map(|route| [&[*first], &route[..], &[*last]].concat())
             }
         };
         let fits = |links: &Vec<u32>| {
@@ -181,7 +184,7 @@ fn traveller(
     Traveller {
         origin,
         trips,
-        again: false,
+        repeats: false,
     }
 }
 
@@ -197,7 +200,12 @@ fn milliseconds(seconds: f64) -> Result<Ms, String> {
     Ok(ms as Ms)
 }
 
-fn table(text: &str, network: &Network, seed: u64, reading: &mut Reading) -> Result<(), ReadError> {
+fn table(
+    text: &str,
+    network: &Network,
+    seed: u64,
+    reader: &mut DemandReader,
+) -> Result<(), ReadError> {
     let names = network.junctions_by_name();
     for (from, to, amount) in tntp::trips(text)? {
         let mut stream = Stream::of(seed, "table", u64::from(from) << 32 | u64::from(to));
@@ -206,11 +214,14 @@ fn table(text: &str, network: &Network, seed: u64, reading: &mut Reading) -> Res
         let cars = amount as u64 + u64::from(stream.unit() < amount.fract());
         match (zone(from), zone(to)) {
             (Some(a), Some(b)) => {
-                let trip =
-                    |stream: &mut Stream| vec![(stream.below(3_600_000) as Ms, Way::Between(a, b))];
-                reading.wishes.extend((0..cars).map(|_| trip(&mut stream)));
+                let trip = |stream: &mut Stream| {
+                    vec![(stream.below(3_600_000) as Ms, TripRoute::Between(a, b))]
+                };
+                reader
+                    .itineraries
+                    .extend((0..cars).map(|_| trip(&mut stream)));
             }
-            _ => reading.leave_out(format!(
+            _ => reader.skip(format!(
                 "trips from {} to {}: there is no such zone",
                 from + 1,
                 to + 1
@@ -220,12 +231,12 @@ fn table(text: &str, network: &Network, seed: u64, reading: &mut Reading) -> Res
     Ok(())
 }
 
-fn matsim(text: &str, network: &Network, reading: &mut Reading) -> Result<(), ReadError> {
+fn matsim(text: &str, network: &Network, reader: &mut DemandReader) -> Result<(), ReadError> {
     let links = network.links_by_name();
     let mut person = String::new();
     let (mut selected, mut in_route, mut car) = (false, false, false);
     let mut end = None;
-    let mut wish: Option<Result<Wish, String>> = None;
+    let mut itinerary: Option<Result<Itinerary, String>> = None;
     xml::each(text, |part| {
         match part {
             xml::Part::Begin(element) => match element.name().as_str() {
@@ -233,7 +244,7 @@ fn matsim(text: &str, network: &Network, reading: &mut Reading) -> Result<(), Re
                 "plan" => {
                     selected = element.get("selected")?.is_none_or(|text| text == "yes");
                     if selected {
-                        wish = Some(Ok(Vec::new()));
+                        itinerary = Some(Ok(Vec::new()));
                     }
                 }
                 "activity" | "act" if selected => {
@@ -260,18 +271,19 @@ fn matsim(text: &str, network: &Network, reading: &mut Reading) -> Result<(), Re
                             .ok_or_else(|| format!("there is no link {name}"))
                     })
                     .collect();
-                let trip =
-                    path.and_then(|path| Ok((milliseconds(end.unwrap_or(0.0))?, Way::Links(path))));
-                if let Some(wishes) = &mut wish {
-                    match (wishes.as_mut(), trip) {
+                let trip = path.and_then(|path| {
+                    Ok((milliseconds(end.unwrap_or(0.0))?, TripRoute::Links(path)))
+                });
+                if let Some(itineraries) = &mut itinerary {
+                    match (itineraries.as_mut(), trip) {
                         // The first road was driven by the trip before, if there was one.
-                        (Ok(wishes), Ok((at, Way::Links(mut path)))) => {
-                            if !wishes.is_empty() && !path.is_empty() {
+                        (Ok(itineraries), Ok((at, TripRoute::Links(mut path)))) => {
+                            if !itineraries.is_empty() && !path.is_empty() {
                                 path.remove(0);
                             }
-                            wishes.push((at, Way::Links(path)));
+                            itineraries.push((at, TripRoute::Links(path)));
                         }
-                        (Ok(_), Err(reason)) => *wishes = Err(reason),
+                        (Ok(_), Err(reason)) => *itineraries = Err(reason),
                         _ => {}
                     }
                 }
@@ -280,8 +292,8 @@ fn matsim(text: &str, network: &Network, reading: &mut Reading) -> Result<(), Re
                 "route" => in_route = false,
                 "plan" => {
                     selected = false;
-                    if let Some(wish) = wish.take() {
-                        reading.add(&person, wish);
+                    if let Some(itinerary) = itinerary.take() {
+                        reader.add(&person, itinerary);
                     }
                 }
                 _ => {}
@@ -292,7 +304,7 @@ fn matsim(text: &str, network: &Network, reading: &mut Reading) -> Result<(), Re
     })
 }
 
-fn sumo(text: &str, network: &Network, reading: &mut Reading) -> Result<(), ReadError> {
+fn sumo(text: &str, network: &Network, reader: &mut DemandReader) -> Result<(), ReadError> {
     let links = network.links_by_name();
     let path = |edges: &str| -> Result<Vec<u32>, String> {
         let find = |name: &str| {
@@ -319,14 +331,15 @@ fn sumo(text: &str, network: &Network, reading: &mut Reading) -> Result<(), Read
                                 .get(&route)
                                 .cloned()
                                 .unwrap_or_else(|| Err(format!("there is no route {route}")));
-                            add_all(reading, &who, &departs, route.map(Way::Links));
+                            add_all(reader, &who, &departs, route.map(TripRoute::Links));
                         } else if let (Some(from), Some(to)) = ends {
-                            let way = path(&from).and_then(|from| Ok((from, path(&to)?)));
-                            let way = way.and_then(|(from, to)| match (from.first(), to.first()) {
-                                (Some(&from), Some(&to)) => Ok(Way::Across(from, to)),
-                                _ => Err("it goes from nowhere".into()),
-                            });
-                            add_all(reading, &who, &departs, way);
+                            let route = path(&from).and_then(|from| Ok((from, path(&to)?)));
+                            let route =
+                                route.and_then(|(from, to)| match (from.first(), to.first()) {
+                                    (Some(&from), Some(&to)) => Ok(TripRoute::Across(from, to)),
+                                    _ => Err("it goes from nowhere".into()),
+                                });
+                            add_all(reader, &who, &departs, route);
                         } else {
                             vehicle = Some((who, departs));
                         }
@@ -335,7 +348,7 @@ fn sumo(text: &str, network: &Network, reading: &mut Reading) -> Result<(), Read
                         let edges = path(&element.need("edges")?);
                         match (&vehicle, element.get("id")?) {
                             (Some((who, departs)), _) => {
-                                add_all(reading, who, departs, edges.map(Way::Links));
+                                add_all(reader, who, departs, edges.map(TripRoute::Links));
                                 vehicle = None;
                             }
                             (None, Some(id)) => _ = routes.insert(id, edges),
@@ -382,7 +395,12 @@ fn departs(element: &xml::Element<'_>) -> Result<Vec<f64>, ReadError> {
         .collect())
 }
 
-fn add_all(reading: &mut Reading, who: &str, departs: &[f64], way: Result<Way, String>) {
+fn add_all(
+    reader: &mut DemandReader,
+    who: &str,
+    departs: &[f64],
+    route: Result<TripRoute, String>,
+) {
     for (index, &depart) in departs.iter().enumerate() {
         // A flow's vehicles have its name and their number.
         let name = if departs.len() > 1 {
@@ -390,9 +408,9 @@ fn add_all(reading: &mut Reading, who: &str, departs: &[f64], way: Result<Way, S
         } else {
             who.to_owned()
         };
-        let wish = way
+        let itinerary = route
             .clone()
-            .and_then(|way| Ok(vec![(milliseconds(depart)?, way)]));
-        reading.add(&name, wish);
+            .and_then(|route| Ok(vec![(milliseconds(depart)?, route)]));
+        reader.add(&name, itinerary);
     }
 }

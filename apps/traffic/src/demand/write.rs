@@ -152,7 +152,8 @@ fn tntp(network: &Network, plans: &Plans, to: &mut dyn Write) -> io::Result<()> 
             };
             let from = network.links()[first as usize].from;
             let goal = network.links()[last as usize].to;
-            let [from, goal] = [from, goal].map(|junction| network.junction_origin(junction) + 1);
+            let [from, goal] =
+                [from, goal].map(|junction| network.junction_file_index(junction) + 1);
             *table.entry(from).or_default().entry(goal).or_default() += 1;
             all += 1;
         }

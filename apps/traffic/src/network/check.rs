@@ -1,20 +1,20 @@
 //! What a plan of roads must be, that later code takes for granted.
 
-use super::{Control, DEGREE_MAX, LINKS_MAX, Ms, NetworkError, Plan};
+use super::{Control, DEGREE_MAX, LINKS_MAX, Ms, NetworkError, RawNetwork};
 
 /// How far from the origin a junction may be, in metres or degrees.
 const PLACE_MAX: f64 = 1e9;
 
 /// Checks all of it.
-pub(super) fn check(plan: &Plan) -> Result<(), NetworkError> {
+pub(super) fn check(raw: &RawNetwork) -> Result<(), NetworkError> {
     let fail = |reason: String| Err(NetworkError(reason));
-    if plan.junctions.is_empty() || plan.links.is_empty() {
+    if raw.junctions.is_empty() || raw.links.is_empty() {
         return fail("a network has at least one junction and one road".into());
     }
-    if plan.junctions.len().max(plan.links.len()) > LINKS_MAX {
+    if raw.junctions.len().max(raw.links.len()) > LINKS_MAX {
         return fail(format!("more than {LINKS_MAX} junctions or roads"));
     }
-    for (index, program) in plan.programs.iter().enumerate() {
+    for (index, program) in raw.programs.iter().enumerate() {
         let whole =
             program.cycle_ms >= 1000 && program.cycle_ms <= 3_600_000 && !program.greens.is_empty();
         let fits = |&(from, to): &(Ms, Ms)| from < to && to <= program.cycle_ms;
@@ -25,8 +25,8 @@ pub(super) fn check(plan: &Plan) -> Result<(), NetworkError> {
             ));
         }
     }
-    for (index, junction) in plan.junctions.iter().enumerate() {
-        let name = || plan.junction_names.get(index as u32);
+    for (index, junction) in raw.junctions.iter().enumerate() {
+        let name = || raw.junction_names.get(index as u32);
         let within = |value: f64| value.abs() <= PLACE_MAX;
         if !(within(junction.x) && within(junction.y)) {
             return fail(format!(
@@ -35,7 +35,7 @@ pub(super) fn check(plan: &Plan) -> Result<(), NetworkError> {
             ));
         }
         if let Control::Signal { program, offset_ms } = junction.control {
-            match plan.programs.get(usize::from(program)) {
+            match raw.programs.get(usize::from(program)) {
                 Some(program) if offset_ms < program.cycle_ms => {}
                 _ => {
                     return fail(format!(
@@ -46,12 +46,12 @@ pub(super) fn check(plan: &Plan) -> Result<(), NetworkError> {
             }
         }
     }
-    let mut begin = vec![0_usize; plan.junctions.len()];
+    let mut begin = vec![0_usize; raw.junctions.len()];
     let mut end = begin.clone();
-    for (index, link) in plan.links.iter().enumerate() {
-        let name = || plan.link_names.get(index as u32);
+    for (index, link) in raw.links.iter().enumerate() {
+        let name = || raw.link_names.get(index as u32);
         let ends = link.from.max(link.to) as usize;
-        if ends >= plan.junctions.len() {
+        if ends >= raw.junctions.len() {
             return fail(format!(
                 "road {}: ends at a junction that is not there",
                 name()
@@ -76,8 +76,8 @@ pub(super) fn check(plan: &Plan) -> Result<(), NetworkError> {
         if link.lanes == 0 {
             return fail(format!("road {}: has no lane", name()));
         }
-        if let Control::Signal { program, .. } = plan.junctions[link.to as usize].control {
-            let greens = &plan.programs[usize::from(program)].greens;
+        if let Control::Signal { program, .. } = raw.junctions[link.to as usize].control {
+            let greens = &raw.programs[usize::from(program)].greens;
             if usize::from(link.approach) >= greens.len() {
                 return fail(format!(
                     "road {}: the signal at its end has no green for it",
@@ -88,7 +88,7 @@ pub(super) fn check(plan: &Plan) -> Result<(), NetworkError> {
     }
     for (counts, what) in [(begin, "begin"), (end, "end")] {
         if let Some(junction) = counts.iter().position(|&count| count > DEGREE_MAX) {
-            let name = plan.junction_names.get(junction as u32);
+            let name = raw.junction_names.get(junction as u32);
             return fail(format!(
                 "junction {name}: more than {DEGREE_MAX} roads {what} there"
             ));

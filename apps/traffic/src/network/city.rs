@@ -1,6 +1,6 @@
 //! A generated city: a grid with noise, rings, and a river with bridges.
 
-use super::{Control, Junction, Link, Network, NetworkError, Plan, Program};
+use super::{Control, Junction, Link, Network, NetworkError, Program, RawNetwork};
 use crate::random::Stream;
 
 /// What a city is like. All is computed from the seed, road by road, so a larger city begins like a
@@ -45,14 +45,14 @@ impl City {
     /// # Errors
     /// Sizes out of range.
     pub fn network(&self) -> Result<Network, NetworkError> {
-        Network::new(self.plan()?)
+        Network::new(self.raw_network()?)
     }
 
     /// The same before it is put in order.
     ///
     /// # Errors
     /// Sizes out of range.
-    pub fn plan(&self) -> Result<Plan, NetworkError> {
+    pub fn raw_network(&self) -> Result<RawNetwork, NetworkError> {
         let (width, height) = (u64::from(self.width), u64::from(self.height));
         if width < 2 || height < 2 || width * height > 4_000_000 {
             return Err(NetworkError(format!(
@@ -64,22 +64,22 @@ impl City {
                 "a city's noise is at most 40 percent, its blocks 10 m to 10 km".into(),
             ));
         }
-        let mut plan = Plan {
-            placed: true,
-            ..Plan::default()
+        let mut raw = RawNetwork {
+            has_coordinates: true,
+            ..RawNetwork::default()
         };
-        plan.programs.push(Program::in_turn(2, 90_000));
+        raw.programs.push(Program::fixed_time(2, 90_000));
         for y in 0..self.height {
             for x in 0..self.width {
-                plan.junctions.push(self.junction(x, y));
+                raw.junctions.push(self.junction(x, y));
             }
         }
         for y in 0..self.height {
             for x in 0..self.width {
-                self.roads(x, y, &mut plan);
+                self.roads(x, y, &mut raw);
             }
         }
-        Ok(plan)
+        Ok(raw)
     }
 
     fn number(&self, x: u32, y: u32) -> u32 {
@@ -112,14 +112,14 @@ impl City {
         !self.river || from_y != self.height / 2 - 1 || x.is_multiple_of(8)
     }
 
-    fn roads(&self, x: u32, y: u32, plan: &mut Plan) {
+    fn roads(&self, x: u32, y: u32, raw: &mut RawNetwork) {
         let east = (x + 1 < self.width).then_some((x + 1, y, 0));
         let north = (y + 1 < self.height && self.crosses(x, y)).then_some((x, y + 1, 1));
         for (to_x, to_y, approach) in [east, north].into_iter().flatten() {
             let (from, to) = (self.number(x, y), self.number(to_x, to_y));
             let line = if approach == 0 { y } else { x };
             let avenue = self.avenue > 0 && line.is_multiple_of(self.avenue);
-            let (a, b) = (plan.junctions[from as usize], plan.junctions[to as usize]);
+            let (a, b) = (raw.junctions[from as usize], raw.junctions[to as usize]);
             let length = ((a.x - b.x).hypot(a.y - b.y) * 1000.0).round() as u32;
             let link = Link {
                 from,
@@ -134,8 +134,8 @@ impl City {
                 lanes: if avenue { 2 } else { 1 },
                 approach,
             };
-            plan.links.push(link);
-            plan.links.push(Link {
+            raw.links.push(link);
+            raw.links.push(Link {
                 from: to,
                 to: from,
                 ..link

@@ -11,7 +11,7 @@ pub mod read;
 pub mod write;
 
 mod check;
-mod place;
+mod coordinates;
 mod tiles;
 
 use crate::random::Stream;
@@ -28,7 +28,7 @@ pub const LINKS_MAX: usize = 1 << 26;
 pub const DEGREE_MAX: usize = 256;
 /// A road takes at least so long, and a hole runs back through it no faster: the look-ahead of the
 /// simulation. (MATSim has the same least travel time.)
-pub const LEAST_MS: Ms = 1000;
+pub const LINK_TIME_MS_MIN: Ms = 1000;
 
 /// What cars are like, for all roads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -105,7 +105,7 @@ pub struct Program {
 
 impl Program {
     /// Two approaches that have green in turn, with 3 s between them; `cycle_ms` is 12,000 or more.
-    pub fn in_turn(approaches: u8, cycle_ms: Ms) -> Self {
+    pub fn fixed_time(approaches: u8, cycle_ms: Ms) -> Self {
         let part = cycle_ms / Ms::from(approaches.max(1));
         let green = |i: u8| {
             (
@@ -190,7 +190,7 @@ impl Link {
         );
         let speed = u64::from(self.speed_mm_s);
         let rounded = |a: u64, b: u64| (a + b / 2) / b;
-        let free = rounded(length * 1000, speed).max(u64::from(LEAST_MS));
+        let free = rounded(length * 1000, speed).max(u64::from(LINK_TIME_MS_MIN));
         // Newell's triangle: a lane lets a car by each reaction + spacing ÷ speed.
         let lane = reaction + rounded(spacing * 1000, speed);
         let headway = rounded(lane, lanes).max(u64::from(self.headway_ms));
@@ -199,7 +199,7 @@ impl Link {
         // less than its length would, and where they cannot, or its times were made longer, it holds more.
         let hole = rounded(length * reaction, spacing)
             .min((whole * headway).saturating_sub(free))
-            .max(u64::from(LEAST_MS));
+            .max(u64::from(LINK_TIME_MS_MIN));
         let carried = (free + hole).div_ceil(headway);
         Flow {
             free_flow_ms: free.min(1 << 30) as Ms,
@@ -242,7 +242,7 @@ impl Names {
 
 /// What a reader or a generator gives, to be checked and put in order.
 #[derive(Clone, Debug, Default)]
-pub struct Plan {
+pub struct RawNetwork {
     /// Junctions.
     pub junctions: Vec<Junction>,
     /// Roads between them.
@@ -254,7 +254,7 @@ pub struct Plan {
     /// The roads' names, or none.
     pub link_names: Names,
     /// Whether junctions have places at all.
-    pub placed: bool,
+    pub has_coordinates: bool,
     /// Whether places are degrees.
     pub geographic: bool,
 }
@@ -270,11 +270,11 @@ pub struct Network {
     /// Of each tile, its first junction; one more at the end.
     tiles: Vec<u32>,
     /// The numbers that junctions and roads had in their file.
-    junction_origin: Vec<u32>,
-    link_origin: Vec<u32>,
+    junction_file_index: Vec<u32>,
+    link_file_index: Vec<u32>,
     junction_names: Names,
     link_names: Names,
-    placed: bool,
+    has_coordinates: bool,
     geographic: bool,
 }
 
@@ -286,32 +286,32 @@ impl Network {
     ///
     /// # Errors
     /// The first thing that cannot be, by name.
-    pub fn new(plan: Plan) -> Result<Self, NetworkError> {
-        Self::with_tiles(plan, TILE_JUNCTIONS)
+    pub fn new(raw: RawNetwork) -> Result<Self, NetworkError> {
+        Self::with_tiles(raw, TILE_JUNCTIONS)
     }
 
     /// The same with tiles of at most so many junctions. Outcomes do not depend on it.
     ///
     /// # Errors
     /// The first thing that cannot be, by name.
-    pub fn with_tiles(plan: Plan, tile_junctions: usize) -> Result<Self, NetworkError> {
-        check::check(&plan)?;
-        let (order, tiles) = tiles::cut(&plan, tile_junctions.max(1));
+    pub fn with_tiles(raw: RawNetwork, tile_junctions: usize) -> Result<Self, NetworkError> {
+        check::check(&raw)?;
+        let (order, tiles) = tiles::cut(&raw, tile_junctions.max(1));
         let mut place = vec![0_u32; order.len()];
         for (new, &old) in order.iter().enumerate() {
             place[old as usize] = new as u32;
         }
-        let mut link_origin: Vec<u32> = (0..plan.links.len() as u32).collect();
-        link_origin.sort_by_key(|&link| (place[plan.links[link as usize].from as usize], link));
+        let mut link_file_index: Vec<u32> = (0..raw.links.len() as u32).collect();
+        link_file_index.sort_by_key(|&link| (place[raw.links[link as usize].from as usize], link));
         let moved = |&old: &u32| {
-            let link = plan.links[old as usize];
+            let link = raw.links[old as usize];
             Link {
                 from: place[link.from as usize],
                 to: place[link.to as usize],
                 ..link
             }
         };
-        let links: Vec<Link> = link_origin.iter().map(moved).collect();
+        let links: Vec<Link> = link_file_index.iter().map(moved).collect();
         let mut first_out = vec![0_u32; order.len() + 1];
         for link in &links {
             first_out[link.from as usize + 1] += 1;
@@ -322,18 +322,18 @@ impl Network {
         Ok(Self {
             junctions: order
                 .iter()
-                .map(|&old| plan.junctions[old as usize])
+                .map(|&old| raw.junctions[old as usize])
                 .collect(),
             links,
-            programs: plan.programs,
+            programs: raw.programs,
             first_out,
             tiles,
-            junction_origin: order,
-            link_origin,
-            junction_names: plan.junction_names,
-            link_names: plan.link_names,
-            placed: plan.placed,
-            geographic: plan.geographic,
+            junction_file_index: order,
+            link_file_index,
+            junction_names: raw.junction_names,
+            link_names: raw.link_names,
+            has_coordinates: raw.has_coordinates,
+            geographic: raw.geographic,
         })
     }
 
@@ -371,23 +371,23 @@ impl Network {
     /// The number that a road had in its file, from 0; also what it is called in hashes, so that
     /// these do not depend on the order here.
     #[inline]
-    pub fn link_origin(&self, link: u32) -> u32 {
-        self.link_origin[link as usize]
+    pub fn link_file_index(&self, link: u32) -> u32 {
+        self.link_file_index[link as usize]
     }
 
     /// The number that a junction had in its file, from 0.
-    pub fn junction_origin(&self, junction: u32) -> u32 {
-        self.junction_origin[junction as usize]
+    pub fn junction_file_index(&self, junction: u32) -> u32 {
+        self.junction_file_index[junction as usize]
     }
 
     /// A road's name in its file, or its number from 1.
     pub fn link_name(&self, link: u32) -> String {
-        self.link_names.get(self.link_origin(link))
+        self.link_names.get(self.link_file_index(link))
     }
 
     /// A junction's name in its file, or its number from 1.
     pub fn junction_name(&self, junction: u32) -> String {
-        self.junction_names.get(self.junction_origin(junction))
+        self.junction_names.get(self.junction_file_index(junction))
     }
 
     /// Junctions by their names.
@@ -411,8 +411,8 @@ impl Network {
     }
 
     /// Whether junctions have places.
-    pub fn placed(&self) -> bool {
-        self.placed
+    pub fn has_coordinates(&self) -> bool {
+        self.has_coordinates
     }
 
     /// Whether places are degrees of longitude and latitude.
@@ -424,10 +424,10 @@ impl Network {
     pub fn fingerprint(&self) -> u64 {
         let link = |(index, link): (usize, &Link)| {
             let (from, to) = (
-                self.junction_origin[link.from as usize],
-                self.junction_origin[link.to as usize],
+                self.junction_file_index[link.from as usize],
+                self.junction_file_index[link.to as usize],
             );
-            let mut hash = Stream::new(u64::from(self.link_origin[index]));
+            let mut hash = Stream::new(u64::from(self.link_file_index[index]));
             for part in [
                 from,
                 to,
@@ -441,7 +441,7 @@ impl Network {
             hash.value()
         };
         let control = |(index, junction): (usize, &Junction)| {
-            let mut hash = Stream::new(!u64::from(self.junction_origin[index]));
+            let mut hash = Stream::new(!u64::from(self.junction_file_index[index]));
             match junction.control {
                 Control::Free => hash.mix(0),
                 Control::Stop => hash.mix(1),

@@ -1,21 +1,21 @@
 //! Cuts a network into tiles of neighbouring junctions, in an order in which neighbours are near.
 
-use super::Plan;
+use super::RawNetwork;
 
 /// The junctions in order, and where in it each tile begins (one more at the end).
-pub(super) fn cut(plan: &Plan, junctions_max: usize) -> (Vec<u32>, Vec<u32>) {
-    let mut degree = vec![0_u32; plan.junctions.len()];
-    for link in &plan.links {
+pub(super) fn cut(raw: &RawNetwork, junctions_max: usize) -> (Vec<u32>, Vec<u32>) {
+    let mut degree = vec![0_u32; raw.junctions.len()];
+    for link in &raw.links {
         degree[link.from as usize] += 1;
         degree[link.to as usize] += 1;
     }
-    let mut order: Vec<u32> = (0..plan.junctions.len() as u32).collect();
-    if !plan.placed {
-        order = walk(plan);
+    let mut order: Vec<u32> = (0..raw.junctions.len() as u32).collect();
+    if !raw.has_coordinates {
+        order = breadth_first_order(raw);
     }
     let mut begins = vec![0];
     let mut tiles = Cut {
-        plan,
+        raw,
         degree: &degree,
         junctions_max,
         begins: &mut begins,
@@ -30,7 +30,7 @@ const ENDS_MAX: usize = 16_000;
 const _: () = assert!(ENDS_MAX > 2 * super::DEGREE_MAX);
 
 struct Cut<'a> {
-    plan: &'a Plan,
+    raw: &'a RawNetwork,
     degree: &'a [u32],
     junctions_max: usize,
     begins: &'a mut Vec<u32>,
@@ -48,8 +48,8 @@ impl Cut<'_> {
             return;
         }
         let middle = part.len() / 2;
-        if self.plan.placed {
-            let place = |&j: &u32| self.plan.junctions[j as usize];
+        if self.raw.has_coordinates {
+            let place = |&j: &u32| self.raw.junctions[j as usize];
             let span = |get: fn(super::Junction) -> f64| {
                 let values = part.iter().map(|j| get(place(j)));
                 let (low, high) =
@@ -70,11 +70,11 @@ impl Cut<'_> {
 
 /// Junctions in an order in which pieces of it are near each other: regions grown one after another,
 /// each breadth first from beside the last, so long as there is something.
-fn walk(plan: &Plan) -> Vec<u32> {
+fn breadth_first_order(raw: &RawNetwork) -> Vec<u32> {
     const REGION: usize = 512;
-    let total = plan.junctions.len();
+    let total = raw.junctions.len();
     let mut first = vec![0_u32; total + 1];
-    for link in &plan.links {
+    for link in &raw.links {
         first[link.from as usize + 1] += 1;
         first[link.to as usize + 1] += 1;
     }
@@ -82,8 +82,8 @@ fn walk(plan: &Plan) -> Vec<u32> {
         first[j + 1] += first[j];
     }
     let mut filled = first.clone();
-    let mut beside = vec![0_u32; plan.links.len() * 2];
-    for link in &plan.links {
+    let mut beside = vec![0_u32; raw.links.len() * 2];
+    for link in &raw.links {
         for (a, b) in [(link.from, link.to), (link.to, link.from)] {
             beside[filled[a as usize] as usize] = b;
             filled[a as usize] += 1;

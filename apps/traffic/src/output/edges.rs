@@ -2,7 +2,7 @@
 
 use super::{Labels, Report, seconds};
 use crate::network::Ms;
-use crate::sim::{Happening, What};
+use crate::sim::{Event, EventKind};
 use std::collections::{BTreeMap, HashMap};
 use std::io::{self, Write};
 
@@ -100,29 +100,24 @@ impl<W: Write> Edges<W> {
 }
 
 impl<W: Write> Report for Edges<W> {
-    fn take(
-        &mut self,
-        labels: Labels<'_>,
-        happenings: &[Happening],
-        until_ms: Ms,
-    ) -> io::Result<()> {
-        for &Happening {
+    fn take(&mut self, labels: Labels<'_>, events: &[Event], until_ms: Ms) -> io::Result<()> {
+        for &Event {
             at_ms,
             car,
-            what,
+            kind,
             link,
-        } in happenings
+        } in events
         {
             self.close_until(labels, at_ms)?;
-            match what {
-                What::Entered => {
+            match kind {
+                EventKind::Entered => {
                     let since = at_ms.max(self.begin_ms);
                     self.cars.insert(car, (link, at_ms, since));
                     if at_ms >= self.begin_ms {
                         self.sums.entry(link).or_default().entered += 1;
                     }
                 }
-                What::Left => {
+                EventKind::Left => {
                     let car = self.cars.remove(&car);
                     if let Some((link, entered, since)) = car.filter(|_| at_ms >= self.begin_ms) {
                         let sums = self.sums.entry(link).or_default();
@@ -146,7 +141,7 @@ impl<W: Write> Report for Edges<W> {
         self.to.flush()
     }
 
-    fn looks_back(&self) -> bool {
+    fn needs_history(&self) -> bool {
         true
     }
 }

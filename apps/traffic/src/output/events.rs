@@ -1,8 +1,8 @@
-//! Happenings one by one: MATSim's `events.xml`, and CSV.
+//! Events one by one: MATSim's `events.xml`, and CSV.
 
 use super::{Labels, Report, seconds};
 use crate::network::Ms;
-use crate::sim::{Happening, What};
+use crate::sim::{Event, EventKind};
 use std::collections::HashSet;
 use std::io::{self, Write};
 
@@ -39,45 +39,45 @@ impl<W: Write> Events<W> {
 }
 
 impl<W: Write> Report for Events<W> {
-    fn take(&mut self, labels: Labels<'_>, happenings: &[Happening], _: Ms) -> io::Result<()> {
+    fn take(&mut self, labels: Labels<'_>, events: &[Event], _: Ms) -> io::Result<()> {
         self.begin()?;
-        for happening in happenings {
-            let car = happening.car;
-            let first = match happening.what {
-                What::Departed => self.waiting.insert(car),
-                What::Entered => self.waiting.remove(&car),
+        for event in events {
+            let car = event.car;
+            let first = match event.kind {
+                EventKind::Departed => self.waiting.insert(car),
+                EventKind::Entered => self.waiting.remove(&car),
                 _ => false,
             };
-            if happening.at_ms < self.from_ms {
+            if event.at_ms < self.from_ms {
                 continue;
             }
-            let (time, car) = (seconds(happening.at_ms), labels.car(car));
-            let link = labels.road(happening.link);
+            let (time, car) = (seconds(event.at_ms), labels.car(car));
+            let link = labels.road(event.link);
             let to = &mut self.to;
-            match happening.what {
-                What::Departed => {
+            match event.kind {
+                EventKind::Departed => {
                     writeln!(
                         to,
                         "<event time=\"{time}\" type=\"departure\" person=\"{car}\" link=\"{link}\" legMode=\"car\"/>"
                     )?;
                 }
-                What::Entered if first => {
+                EventKind::Entered if first => {
                     writeln!(
                         to,
                         "<event time=\"{time}\" type=\"vehicle enters traffic\" person=\"{car}\" link=\"{link}\" vehicle=\"{car}\" networkMode=\"car\" relativePosition=\"0.0\"/>"
                     )?;
                 }
-                What::Entered => writeln!(
+                EventKind::Entered => writeln!(
                     to,
                     "<event time=\"{time}\" type=\"entered link\" vehicle=\"{car}\" link=\"{link}\"/>"
                 )?,
-                What::Left => writeln!(
+                EventKind::Left => writeln!(
                     to,
                     "<event time=\"{time}\" type=\"left link\" vehicle=\"{car}\" link=\"{link}\"/>"
                 )?,
                 // It entered no road meanwhile: the next event of it says where it is.
-                What::SteppedAside => {}
-                What::Arrived => {
+                EventKind::SteppedAside => {}
+                EventKind::Arrived => {
                     writeln!(
                         to,
                         "<event time=\"{time}\" type=\"vehicle leaves traffic\" person=\"{car}\" link=\"{link}\" vehicle=\"{car}\" networkMode=\"car\" relativePosition=\"1.0\"/>"
@@ -98,7 +98,7 @@ impl<W: Write> Report for Events<W> {
         self.to.flush()
     }
 
-    fn looks_back(&self) -> bool {
+    fn needs_history(&self) -> bool {
         true
     }
 }
@@ -112,7 +112,7 @@ fn quoted(name: String) -> String {
     }
 }
 
-/// Happenings as CSV: time in milliseconds, car, what, road.
+/// Events as CSV: time in milliseconds, car, what, road.
 pub struct Table<W: Write> {
     to: W,
     begun: bool,
@@ -126,23 +126,23 @@ impl<W: Write> Table<W> {
 }
 
 impl<W: Write> Report for Table<W> {
-    fn take(&mut self, labels: Labels<'_>, happenings: &[Happening], _: Ms) -> io::Result<()> {
+    fn take(&mut self, labels: Labels<'_>, events: &[Event], _: Ms) -> io::Result<()> {
         if !std::mem::replace(&mut self.begun, true) {
             self.to.write_all(b"time_ms,car,what,road\n")?;
         }
-        for happening in happenings {
-            let what = match happening.what {
-                What::Left => "left",
-                What::SteppedAside => "stepped aside",
-                What::Arrived => "arrived",
-                What::Departed => "departed",
-                What::Entered => "entered",
+        for event in events {
+            let what = match event.kind {
+                EventKind::Left => "left",
+                EventKind::SteppedAside => "stepped aside",
+                EventKind::Arrived => "arrived",
+                EventKind::Departed => "departed",
+                EventKind::Entered => "entered",
             };
-            let road = match happening.link {
+            let road = match event.link {
                 crate::sim::NO_ROAD => String::new(),
                 link => quoted(labels.network.link_name(link)),
             };
-            let (at_ms, car) = (happening.at_ms, quoted(labels.cars.get(happening.car)));
+            let (at_ms, car) = (event.at_ms, quoted(labels.cars.get(event.car)));
             writeln!(self.to, "{at_ms},{car},{what},{road}")?;
         }
         Ok(())

@@ -3,7 +3,7 @@
 use super::queue::Queue;
 use super::{Labels, Report, seconds};
 use crate::network::{Ms, Physics};
-use crate::sim::{Happening, What};
+use crate::sim::{Event, EventKind};
 use std::collections::{BTreeMap, HashMap};
 use std::io::{self, Write};
 
@@ -63,7 +63,9 @@ impl<W: Write> Fcd<W> {
                 let spot = self.roads[&link].spot(number, now);
                 let road = labels.network.links()[link as usize];
                 let share = (spot.pos * 1000.0 / f64::from(road.length_mm)).min(1.0);
-                let [from, to] = labels.network.lane_m(&self.places, link, spot.lane);
+                let [from, to] = labels
+                    .network
+                    .lane_coordinates_m(&self.places, link, spot.lane);
                 let (dx, dy) = (to.0 - from.0, to.1 - from.1);
                 let (x, y) = (from.0 + dx * share, from.1 + dy * share);
                 let angle = dx.atan2(dy).to_degrees().rem_euclid(360.0);
@@ -82,30 +84,25 @@ impl<W: Write> Fcd<W> {
 }
 
 impl<W: Write> Report for Fcd<W> {
-    fn take(
-        &mut self,
-        labels: Labels<'_>,
-        happenings: &[Happening],
-        until_ms: Ms,
-    ) -> io::Result<()> {
+    fn take(&mut self, labels: Labels<'_>, events: &[Event], until_ms: Ms) -> io::Result<()> {
         if self.places.is_empty() {
-            self.places = labels.network.places_m();
+            self.places = labels.network.coordinates_m();
         }
-        for &Happening {
+        for &Event {
             at_ms,
             car,
-            what,
+            kind,
             link,
-        } in happenings
+        } in events
         {
             self.steps(labels, at_ms)?;
-            match what {
-                What::Entered => {
+            match kind {
+                EventKind::Entered => {
                     let new = || Queue::new(labels.network, link, &self.physics);
                     let number = self.roads.entry(link).or_insert_with(new).enter(at_ms);
                     self.cars.insert(car, (link, number));
                 }
-                What::Left => {
+                EventKind::Left => {
                     if let Some((link, number)) = self.cars.remove(&car) {
                         let road = self.roads.get_mut(&link);
                         road.into_iter().for_each(|road| road.leave(number, at_ms));
@@ -123,11 +120,11 @@ impl<W: Write> Report for Fcd<W> {
         self.to.flush()
     }
 
-    fn looks_back(&self) -> bool {
+    fn needs_history(&self) -> bool {
         true
     }
 
-    fn needs_each_car(&self) -> bool {
+    fn needs_all_vehicles(&self) -> bool {
         true
     }
 }

@@ -1,6 +1,6 @@
 //! What others read of a simulation: events, means a road, and cars in motion.
 //!
-//! All are made of happenings, in the order in which [`happenings`](crate::sim::Simulation::happenings)
+//! All are made of events, in the order in which [`take_events`](crate::sim::Simulation::take_events)
 //! gives them, so a file has the same bytes on any number of workers. Whole dumps have made other
 //! simulators ten times slower: a [`Filter`] says what is wanted.
 
@@ -17,7 +17,7 @@ pub use picture::Picture;
 
 use crate::network::write::escaped;
 use crate::network::{Ms, Names, Network};
-use crate::sim::{Happening, NO_ROAD};
+use crate::sim::{Event, NO_ROAD};
 use std::io;
 
 /// What roads and cars are called.
@@ -50,12 +50,7 @@ pub trait Report {
     ///
     /// # Errors
     /// The stream's.
-    fn take(
-        &mut self,
-        labels: Labels<'_>,
-        happenings: &[Happening],
-        until_ms: Ms,
-    ) -> io::Result<()>;
+    fn take(&mut self, labels: Labels<'_>, events: &[Event], until_ms: Ms) -> io::Result<()>;
 
     /// Writes what is left, and the end.
     ///
@@ -65,18 +60,18 @@ pub trait Report {
 
     /// Whether it must know what happened before the period that is wanted: who is where when that
     /// begins.
-    fn looks_back(&self) -> bool {
+    fn needs_history(&self) -> bool {
         false
     }
 
     /// Whether it must know of all cars on the roads that are wanted, and itself leaves out those that
     /// are not.
-    fn needs_each_car(&self) -> bool {
+    fn needs_all_vehicles(&self) -> bool {
         false
     }
 }
 
-/// Which happenings are wanted.
+/// Which events are wanted.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Filter {
     /// From when on.
@@ -107,19 +102,14 @@ impl Default for Filter {
 }
 
 impl Filter {
-    /// Whether what happens to a car on a road is wanted. What happens on none is, where no roads are
-    /// picked.
-    pub fn wants(&self, network: &Network, car: u32, link: u32) -> bool {
-        self.wants_car(car) && self.wants_road(network, link)
-    }
-
     /// Whether what happens to a car is wanted.
-    pub fn wants_car(&self, car: u32) -> bool {
+    pub fn matches_vehicle(&self, car: u32) -> bool {
         car.is_multiple_of(self.every.max(1))
     }
 
-    /// Whether what happens on a road is wanted.
-    pub fn wants_road(&self, network: &Network, link: u32) -> bool {
+    /// Whether what happens on a road is wanted. What happens on none is, where no roads are
+    /// picked.
+    pub fn matches_link(&self, network: &Network, link: u32) -> bool {
         let Self {
             region,
             lanes,

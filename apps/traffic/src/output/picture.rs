@@ -42,7 +42,7 @@ impl Picture {
     /// A picture so wide, as high as the map asks for; both at most 16,384 pixels.
     pub fn new(network: &Network, width: u32) -> Self {
         const SIDE_MAX: f64 = 16_384.0;
-        let places = network.places_m();
+        let places = network.coordinates_m();
         let [west, south, east, north] = Network::bounds_m(&places);
         let (across, along) = ((east - west).max(1.0), (north - south).max(1.0));
         let width = f64::from(width).clamp(16.0, SIDE_MAX);
@@ -150,10 +150,10 @@ impl Picture {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::network::{Junction, Link, Plan};
+    use crate::network::{Junction, Link, RawNetwork};
 
     #[test]
-    fn a_road_is_drawn_as_wide_as_roads_are_long() {
+    fn stroke_width_follows_the_mean_road_length() {
         let junction = |x| Junction {
             x,
             ..Junction::default()
@@ -168,15 +168,15 @@ mod tests {
             approach: 0,
         };
         for (roads, expected) in [(6_u32, 6.0), (19, 4.04), (500, 0.7)] {
-            let plan = Plan {
+            let raw = RawNetwork {
                 junctions: (0..=roads)
                     .map(|i| junction(f64::from(i) * 100.0))
                     .collect(),
                 links: (0..roads).map(road).collect(),
-                placed: true,
-                ..Plan::default()
+                has_coordinates: true,
+                ..RawNetwork::default()
             };
-            let picture = Picture::new(&Network::new(plan).unwrap(), 960);
+            let picture = Picture::new(&Network::new(raw).unwrap(), 960);
             let svg = picture.svg(|_| 1.0);
             assert!(
                 svg.contains(&format!("stroke-width=\"{expected:.2}\"")),
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn colours_go_from_empty_to_full() {
+    fn colours_range_from_empty_to_full() {
         assert_eq!(colour(0), [51, 71, 94]);
         assert_eq!(colour(SHADES - 1), [214, 38, 61]);
         let different: std::collections::HashSet<_> = (0..SHADES).map(colour).collect();

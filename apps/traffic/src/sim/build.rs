@@ -18,12 +18,12 @@ pub(super) struct Built {
 }
 
 pub(super) fn build(network: &Network, plans: &Plans, physics: &Physics) -> Built {
-    let ends = Ends::of(network);
+    let ends = LinkEnds::of(network);
     let mut look_ahead_ms = Ms::MAX;
     let mut tiles = Vec::with_capacity(network.tiles().len());
     let mut neighbours: Vec<Vec<u32>> = Vec::with_capacity(network.tiles().len());
     for (index, junctions) in network.tiles().enumerate() {
-        let mut making = Making {
+        let mut builder = TileBuilder {
             network,
             ends: &ends,
             index: index as u32,
@@ -32,14 +32,14 @@ pub(super) fn build(network: &Network, plans: &Plans, physics: &Physics) -> Buil
             look_ahead_ms,
         };
         for junction in junctions.clone() {
-            making.junction(junction, physics);
+            builder.junction(junction, physics);
         }
-        making.finish();
-        look_ahead_ms = making.look_ahead_ms;
-        tiles.push(making.tile);
-        neighbours.push(making.neighbours);
+        builder.finish();
+        look_ahead_ms = builder.look_ahead_ms;
+        tiles.push(builder.tile);
+        neighbours.push(builder.neighbours);
     }
-    put_cars(plans, &ends, &mut tiles);
+    schedule_first_trips(plans, &ends, &mut tiles);
     let mut sources: Vec<Sources> = vec![Vec::new(); tiles.len()];
     for (tile, neighbours) in neighbours.iter().enumerate() {
         for (slot, &neighbour) in neighbours.iter().enumerate() {
@@ -56,41 +56,44 @@ pub(super) fn build(network: &Network, plans: &Plans, physics: &Physics) -> Buil
 }
 
 /// Where both ends of each road are.
-struct Ends {
+struct LinkEnds {
     tile_of: Vec<u32>,
     /// Of each tile, its first road.
     first_link: Vec<u32>,
     /// Roads by the junction where they end, there in the order of their file.
-    heads: Vec<u32>,
+    exits: Vec<u32>,
     /// Of each junction, its first among them; one more at the end.
-    first_head: Vec<u32>,
-    /// Of each road, its place among the heads of its tile.
-    head_of: Vec<u16>,
+    first_exit: Vec<u32>,
+    /// Of each road, its place among the exits of its tile.
+    exit_of: Vec<u16>,
 }
 
-impl Ends {
+impl LinkEnds {
     fn of(network: &Network) -> Self {
         let total = network.junctions().len();
         let mut tile_of = vec![0; total];
-        let mut first_head = vec![0_u32; total + 1];
+        let mut first_exit = vec![0_u32; total + 1];
         for (tile, junctions) in network.tiles().enumerate() {
             tile_of[junctions.start as usize..junctions.end as usize].fill(tile as u32);
         }
         for link in network.links() {
-            first_head[link.to as usize + 1] += 1;
+            first_exit[link.to as usize + 1] += 1;
         }
         for junction in 0..total {
-            first_head[junction + 1] += first_head[junction];
+            first_exit[junction + 1] += first_exit[junction];
         }
-        let mut heads: Vec<u32> = (0..network.links().len() as u32).collect();
-        heads.sort_unstable_by_key(|&link| {
-            (network.links()[link as usize].to, network.link_origin(link))
+        let mut exits: Vec<u32> = (0..network.links().len() as u32).collect();
+        exits.sort_unstable_by_key(|&link| {
+            (
+                network.links()[link as usize].to,
+                network.link_file_index(link),
+            )
         });
-        let mut head_of = vec![0; heads.len()];
+        let mut exit_of = vec![0; exits.len()];
         for junctions in network.tiles() {
-            let first = first_head[junctions.start as usize];
-            for place in first..first_head[junctions.end as usize] {
-                head_of[heads[place as usize] as usize] = (place - first) as u16;
+            let first = first_exit[junctions.start as usize];
+            for place in first..first_exit[junctions.end as usize] {
+                exit_of[exits[place as usize] as usize] = (place - first) as u16;
             }
         }
         let first_link = network
@@ -100,18 +103,18 @@ impl Ends {
         Self {
             tile_of,
             first_link,
-            heads,
-            first_head,
-            head_of,
+            exits,
+            first_exit,
+            exit_of,
         }
     }
 
-    fn heads_of(&self, junction: u32) -> &[u32] {
+    fn exits_of(&self, junction: u32) -> &[u32] {
         let (begin, end) = (
-            self.first_head[junction as usize],
-            self.first_head[junction as usize + 1],
+            self.first_exit[junction as usize],
+            self.first_exit[junction as usize + 1],
         );
-        &self.heads[begin as usize..end as usize]
+        &self.exits[begin as usize..end as usize]
     }
 
     fn neighbours(
@@ -126,7 +129,7 @@ impl Ends {
                     .out(junction)
                     .map(|link| network.links()[link as usize].to);
                 let into = self
-                    .heads_of(junction)
+                    .exits_of(junction)
                     .iter()
                     .map(|&link| network.links()[link as usize].from);
                 out.chain(into)
@@ -141,19 +144,19 @@ impl Ends {
 }
 
 /// A tile that is being made.
-struct Making<'a> {
+struct TileBuilder<'a> {
     network: &'a Network,
-    ends: &'a Ends,
+    ends: &'a LinkEnds,
     index: u32,
     tile: Tile,
     neighbours: Vec<u32>,
     look_ahead_ms: Ms,
 }
 
-impl Making<'_> {
+impl TileBuilder<'_> {
     fn junction(&mut self, junction: u32, physics: &Physics) {
         let out = self.network.out(junction);
-        let heads = self.ends.heads_of(junction);
+        let exits = self.ends.exits_of(junction);
         let control = self.network.junctions()[junction as usize].control;
         let (rule, program, offset_ms) = match control {
             Control::Free => (Rule::Free, 0, 0),
@@ -161,12 +164,12 @@ impl Making<'_> {
             Control::Priority => (Rule::Priority, 0, 0),
             Control::Signal { program, offset_ms } => (Rule::Signal, program, offset_ms),
         };
-        let local = self.tile.crossings.len() as u16;
-        self.tile.crossings.push(Crossing {
+        let local = self.tile.nodes.len() as u16;
+        self.tile.nodes.push(Node {
             busy_until: 0,
             offset_ms,
-            first_tail: self.tile.tails.len() as u16,
-            first_head: self.tile.heads.len() as u16,
+            first_entry: self.tile.entries.len() as u16,
+            first_exit: self.tile.exits.len() as u16,
             program,
             turn_bits: turn_bits(out.len() as u32) as u8,
             rule,
@@ -174,16 +177,16 @@ impl Making<'_> {
         for link in out {
             let flow = self.network.flow(link, physics);
             let road = self.network.links()[link as usize];
-            let head = self.ends.head_of[link as usize];
-            let down = self.other_end(road.to, head, link, flow.free_flow_ms);
-            self.tile.tails.push(Tail::new(down, &flow));
+            let exit = self.ends.exit_of[link as usize];
+            let down = self.other_end(road.to, exit, link, flow.free_flow_ms);
+            self.tile.entries.push(LinkEntry::new(down, &flow));
         }
-        for &link in heads {
+        for &link in exits {
             let flow = self.network.flow(link, physics);
             let road = self.network.links()[link as usize];
             let first = self.ends.first_link[self.ends.tile_of[road.from as usize] as usize];
             let up = self.other_end(road.from, (link - first) as u16, link, flow.hole_ms);
-            self.tile.heads.push(Head {
+            self.tile.exits.push(LinkExit {
                 last: NONE,
                 free_at: 0,
                 up,
@@ -201,18 +204,18 @@ impl Making<'_> {
     /// Ends the list of junctions, and gives back memory that is not used.
     fn finish(&mut self) {
         let tile = &mut self.tile;
-        tile.crossings.push(Crossing {
+        tile.nodes.push(Node {
             busy_until: 0,
             offset_ms: 0,
-            first_tail: tile.tails.len() as u16,
-            first_head: tile.heads.len() as u16,
+            first_entry: tile.entries.len() as u16,
+            first_exit: tile.exits.len() as u16,
             program: 0,
             turn_bits: 1,
             rule: Rule::Free,
         });
-        tile.crossings.shrink_to_fit();
-        tile.heads.shrink_to_fit();
-        tile.tails.shrink_to_fit();
+        tile.nodes.shrink_to_fit();
+        tile.exits.shrink_to_fit();
+        tile.entries.shrink_to_fit();
         tile.cuts.shrink_to_fit();
     }
 
@@ -237,21 +240,23 @@ impl Making<'_> {
 }
 
 /// Puts everybody's first trip on the calendar of where they are.
-fn put_cars(plans: &Plans, ends: &Ends, tiles: &mut [Tile]) {
+fn schedule_first_trips(plans: &Plans, ends: &LinkEnds, tiles: &mut [Tile]) {
     let tile_at = |place| ends.tile_of[plans.origin_at(place) as usize] as usize;
     let mut trips = vec![0; tiles.len()];
-    plans.places().for_each(|place| trips[tile_at(place)] += 1);
+    plans
+        .plan_starts()
+        .for_each(|place| trips[tile_at(place)] += 1);
     for (tile, &trips) in tiles.iter_mut().zip(&trips) {
-        tile.calendar.reserve_exact(trips);
+        tile.departures.reserve_exact(trips);
     }
-    for begin in plans.places() {
+    for begin in plans.plan_starts() {
         let tile = &mut tiles[tile_at(begin)];
         match plans.departure(begin + 1) {
             None => tile.tally.done += 1,
             Some((at, place)) => {
                 let junction = (plans.origin_at(begin) - tile.first_junction) as u16;
                 tile.tally.idle += 1;
-                tile.calendar.push(Reverse(Departure {
+                tile.departures.push(Reverse(Departure {
                     at,
                     place,
                     junction,
@@ -262,7 +267,7 @@ fn put_cars(plans: &Plans, ends: &Ends, tiles: &mut [Tile]) {
 }
 
 /// A number that two networks share only if they are the same and cut into the same tiles.
-pub(super) fn cut_fingerprint(network: &Network) -> u64 {
+pub(super) fn partition_fingerprint(network: &Network) -> u64 {
     let mut stream = crate::random::Stream::new(network.fingerprint());
     network
         .tiles()

@@ -15,21 +15,22 @@ fn mixed(parts: &[u64]) -> u64 {
 }
 
 impl Tile {
-    /// How many holes are on their way to a tail.
-    pub(super) fn holes_of(&self, tail: &Tail) -> usize {
-        let rings = self.holes.ring(tail.holes);
+    /// How many holes are on their way to an entry.
+    pub(super) fn holes_of(&self, entry: &LinkEntry) -> usize {
+        let rings = self.holes.ring(entry.holes);
         rings.map(|place| self.holes[place].count() as usize).sum()
     }
 
     /// Calls `f` for each car on a road that ends here.
-    pub(super) fn each_car(&self, mut f: impl FnMut(Car)) {
-        self.arrivals.each(&self.cars, |place| f(self.cars[place]));
-        for (head, record) in self.heads.iter().enumerate() {
-            let head = head as u16;
+    pub(super) fn for_each_car(&self, mut f: impl FnMut(Car)) {
+        self.arrival_wheel
+            .each(&self.cars, |place| f(self.cars[place]));
+        for (exit, record) in self.exits.iter().enumerate() {
+            let exit = exit as u16;
             let ring = self.cars.ring(record.last);
             ring.for_each(|place| {
                 f(Car {
-                    head,
+                    exit,
                     ..self.cars[place]
                 })
             });
@@ -38,77 +39,77 @@ impl Tile {
 
     fn hash(&self, simulation: &Simulation) -> u64 {
         let network = &simulation.network;
-        let name = |link: u32| u64::from(network.link_origin(link));
+        let name = |link: u32| u64::from(network.link_file_index(link));
         let mut sum = 0_u64;
         let mut add = |parts: &[u64]| sum = sum.wrapping_add(mixed(parts));
-        self.each_car(|car| {
+        self.for_each_car(|car| {
             add(&[
                 1,
                 simulation.rules.route_hash(car.place),
-                name(self.link_of_head(car.head)),
+                name(self.link_of_exit(car.exit)),
                 u64::from(car.at),
                 u64::from(car.turns),
             ]);
         });
-        for driveway in &self.driveways {
-            let link = name(self.first_link + u32::from(driveway.tail));
-            for (index, place) in self.cars.ring(driveway.last).enumerate() {
+        for entry_queue in &self.entry_queues {
+            let link = name(self.first_link + u32::from(entry_queue.entry));
+            for (index, place) in self.cars.ring(entry_queue.last).enumerate() {
                 let route = simulation.rules.route_hash(self.cars[place].place);
                 add(&[2, route, link, index as u64]);
             }
         }
-        for Reverse(departure) in &self.calendar {
+        for Reverse(departure) in &self.departures {
             add(&[3, u64::from(departure.at), u64::from(departure.place)]);
         }
-        for (index, head) in self.heads.iter().enumerate() {
-            let since = if head.last == NONE { 0 } else { head.since };
+        for (index, exit) in self.exits.iter().enumerate() {
+            let since = if exit.last == NONE { 0 } else { exit.since };
             add(&[
                 4,
-                name(self.link_of_head(index as u16)),
-                u64::from(head.free_at),
-                u64::from(since) << 16 | u64::from(head.headway_ms),
+                name(self.link_of_exit(index as u16)),
+                u64::from(exit.free_at),
+                u64::from(since) << 16 | u64::from(exit.headway_ms),
             ]);
         }
-        for (head, lateness) in self.lateness.iter().enumerate() {
+        for (exit, lateness) in self.lateness.iter().enumerate() {
             add(&[
                 9,
-                name(self.link_of_head(head as u16)),
+                name(self.link_of_exit(exit as u16)),
                 lateness.sum_ms,
                 u64::from(lateness.cars) << 32 | u64::from(lateness.mean_ms),
             ]);
         }
-        for (index, tail) in self.tails.iter().enumerate() {
+        for (index, entry) in self.entries.iter().enumerate() {
             let link = name(self.first_link + index as u32);
-            let mut room = u64::from(tail.room);
-            let holes = self.holes.ring(tail.holes);
-            for at in holes.flat_map(|place| self.holes[place].times(tail.headway_ms)) {
+            let mut free_storage = u64::from(entry.free_storage);
+            let holes = self.holes.ring(entry.holes);
+            for at in holes.flat_map(|place| self.holes[place].times(entry.headway_ms)) {
                 if at <= simulation.now_ms {
-                    room += 1;
+                    free_storage += 1;
                 } else {
                     add(&[5, link, u64::from(at)]);
                 }
             }
-            add(&[6, link, room, u64::from(tail.next_in)]);
-            let mut who = tail.waiters;
+            add(&[6, link, free_storage, u64::from(entry.next_in)]);
+            let mut who = entry.last_waiter;
             let mut place = 0;
             while who != NONE16 {
                 who = self.next_waiter(index as u16, who);
-                let waits = if who == DRIVEWAY {
+                let waits = if who == ENTRY_QUEUE {
                     u64::MAX
                 } else {
-                    name(self.link_of_head(who))
+                    name(self.link_of_exit(who))
                 };
                 add(&[7, link, place, waits]);
                 place += 1;
-                if who == tail.waiters {
+                if who == entry.last_waiter {
                     break;
                 }
             }
         }
-        for (index, crossing) in self.crossings().iter().enumerate() {
-            if crossing.busy_until > 0 {
-                let junction = network.junction_origin(self.first_junction + index as u32);
-                add(&[8, u64::from(junction), u64::from(crossing.busy_until)]);
+        for (index, node) in self.nodes().iter().enumerate() {
+            if node.busy_until > 0 {
+                let junction = network.junction_file_index(self.first_junction + index as u32);
+                add(&[8, u64::from(junction), u64::from(node.busy_until)]);
             }
         }
         sum
@@ -151,39 +152,39 @@ impl Simulation {
     /// What is not so.
     pub fn check(&self) -> Result<(), String> {
         let mut on_road = vec![0_u32; self.network.links().len()];
-        let (mut beside, mut idle) = (0, 0);
+        let (mut waiting_to_enter, mut idle) = (0, 0);
         for tile in &self.tiles {
-            tile.each_car(|car| on_road[tile.link_of_head(car.head) as usize] += 1);
-            beside += tile
-                .driveways
+            tile.for_each_car(|car| on_road[tile.link_of_exit(car.exit) as usize] += 1);
+            waiting_to_enter += tile
+                .entry_queues
                 .iter()
-                .map(|driveway| tile.cars.ring(driveway.last).count() as i64)
+                .map(|entry_queue| tile.cars.ring(entry_queue.last).count() as i64)
                 .sum::<i64>();
-            idle += tile.calendar.len() as i64;
+            idle += tile.departures.len() as i64;
         }
         for tile in &self.tiles {
-            for (index, tail) in tile.tails.iter().enumerate() {
+            for (index, entry) in tile.entries.iter().enumerate() {
                 let link = tile.first_link + index as u32;
                 let storage = usize::from(self.network.flow(link, &self.rules.physics).storage);
                 let cars = on_road[link as usize] as usize;
-                if cars + usize::from(tail.room) + tile.holes_of(tail) != storage {
+                if cars + usize::from(entry.free_storage) + tile.holes_of(entry) != storage {
                     let name = self.network.link_name(link);
-                    let (room, holes) = (tail.room, tile.holes_of(tail));
+                    let (free_storage, holes) = (entry.free_storage, tile.holes_of(entry));
                     return Err(format!(
-                        "road {name}: {cars} cars, room {room}, {holes} holes, storage {storage}"
+                        "road {name}: {cars} cars, free storage {free_storage}, {holes} holes, storage {storage}"
                     ));
                 }
             }
         }
         let tally = self.tally();
         let moving = on_road.iter().map(|&cars| i64::from(cars)).sum::<i64>();
-        let counted = (moving, beside, idle);
-        if counted != (tally.moving, tally.beside, tally.idle) {
+        let counted = (moving, waiting_to_enter, idle);
+        if counted != (tally.moving, tally.waiting_to_enter, tally.idle) {
             return Err(format!(
-                "moving, beside, idle: counted {counted:?}, told {tally:?}"
+                "moving, waiting to enter, idle: counted {counted:?}, tallied {tally:?}"
             ));
         }
-        let all = moving + beside + idle + tally.done as i64;
+        let all = moving + waiting_to_enter + idle + tally.done as i64;
         if all != self.rules.plans.len() as i64 {
             return Err(format!("{all} cars of {}", self.rules.plans.len()));
         }

@@ -3,28 +3,28 @@
 //! docs/design/traffic.md has the model, the layout, and why outcomes do not depend on the workers.
 
 mod build;
-mod compare;
-mod cross;
 mod detours;
-mod due;
+mod events;
+mod external;
 mod hash;
+mod junction;
+mod link;
 mod records;
 mod reroute;
-mod road;
-mod room;
 mod slab;
 mod snapshot;
-mod sound;
+mod storage;
 mod tile;
 mod trips;
+mod validate;
 mod wheel;
 
-pub use compare::Part;
+pub use external::TileWindow;
 pub use reroute::Rerouting;
 pub use snapshot::SnapshotError;
 
 use crate::demand::Plans;
-use crate::network::{LEAST_MS, Ms, Network, NetworkError, Physics, Program};
+use crate::network::{LINK_TIME_MS_MIN, Ms, Network, NetworkError, Physics, Program};
 use crate::route::Router;
 use creel::Pool;
 use detours::Detours;
@@ -55,7 +55,7 @@ pub struct Tally {
     /// Cars on roads. (Of one tile it may be negative, for cars come and go.)
     pub moving: i64,
     /// Cars beside a road, which wait to enter it.
-    pub beside: i64,
+    pub waiting_to_enter: i64,
     /// Cars between two trips, or before the first.
     pub idle: i64,
     /// Cars that have made their last trip.
@@ -84,7 +84,7 @@ pub struct Tally {
 impl Tally {
     fn add(&mut self, other: &Self) {
         self.moving += other.moving;
-        self.beside += other.beside;
+        self.waiting_to_enter += other.waiting_to_enter;
         self.idle += other.idle;
         self.done += other.done;
         self.begun += other.begun;
@@ -104,24 +104,24 @@ pub const NO_ROAD: u32 = u32::MAX;
 
 /// Something that happened to a car.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Happening {
+pub struct Event {
     /// When.
     pub at_ms: Ms,
     /// To whom.
     pub car: u32,
     /// What.
-    pub what: What,
-    /// On which road: for [`What::Departed`] the one that it wants to enter, for [`What::Arrived`]
+    pub kind: EventKind,
+    /// On which road: for [`EventKind::Departed`] the one that it wants to enter, for [`EventKind::Arrived`]
     /// the one that it came on; [`NO_ROAD`] where a trip has none.
     pub link: u32,
 }
 
 /// What may happen to a car.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum What {
+pub enum EventKind {
     /// It left a road at its end.
     Left,
-    /// It gave up its place at the head of a road, and waits beside the one that it wants to enter.
+    /// It gave up its place at the exit of a road, and waits beside the one that it wants to enter.
     SteppedAside,
     /// A trip ended.
     Arrived,
@@ -188,7 +188,7 @@ impl Simulation {
             tiles: built.tiles,
             sources: built.sources,
             now_ms: 0,
-            window_ms: window.clamp(LEAST_MS / TICK_MS, WINDOW_TICKS_MAX) * TICK_MS,
+            window_ms: window.clamp(LINK_TIME_MS_MIN / TICK_MS, WINDOW_TICKS_MAX) * TICK_MS,
             rerouting: None,
             router: OnceLock::new(),
         })
@@ -243,14 +243,14 @@ impl Simulation {
         };
         let (begin, end) = (tile_of(road.from), tile_of(road.to));
         let begin = &mut self.tiles[begin];
-        begin.set_tail_headway((link - begin.first_link) as u16, headway_ms, self.now_ms);
+        begin.set_entry_headway((link - begin.first_link) as u16, headway_ms, self.now_ms);
         let end = &mut self.tiles[end];
-        let heads = 0..end.heads.len() as u16;
-        let head = heads
+        let exits = 0..end.exits.len() as u16;
+        let exit = exits
             .into_iter()
-            .find(|&head| end.link_of_head(head) == link);
-        let head = head.expect("a road ends in the tile of its junction");
-        end.heads[usize::from(head)].headway_ms = headway_ms;
+            .find(|&exit| end.link_of_exit(exit) == link);
+        let exit = exit.expect("a road ends in the tile of its junction");
+        end.exits[usize::from(exit)].headway_ms = headway_ms;
         Ok(())
     }
 
@@ -258,7 +258,7 @@ impl Simulation {
     ///
     /// # Errors
     /// A time out of range.
-    pub fn set_stuck(&mut self, stuck_ms: Ms) -> Result<(), NetworkError> {
+    pub fn set_stuck_time(&mut self, stuck_ms: Ms) -> Result<(), NetworkError> {
         let physics = Physics {
             stuck_ms,
             ..self.rules.physics
@@ -266,7 +266,7 @@ impl Simulation {
         physics.check()?;
         self.rules.physics = physics;
         for tile in &mut self.tiles {
-            tile.set_stuck(stuck_ms, self.now_ms);
+            tile.set_stuck_time(stuck_ms, self.now_ms);
         }
         Ok(())
     }
@@ -290,9 +290,9 @@ impl Simulation {
             let round = self.now_ms.saturating_add(to_round);
             while self.now_ms < until.min(round) {
                 let next = until.min(round).min(self.now_ms + self.window_ms);
-                self.window(loops, next);
+                self.run_window(loops, next);
             }
-            self.take_in(loops);
+            self.receive_messages(loops);
             if self.now_ms == round {
                 self.reroute(loops);
             }
@@ -310,39 +310,39 @@ impl Simulation {
     }
 
     /// One window: each tile takes in what it was sent, and runs alone.
-    fn window(&mut self, loops: &Pool, until: Ms) {
+    fn run_window(&mut self, loops: &Pool, until: Ms) {
         let Self {
             rules,
             tiles,
             sources,
-            mail: [sent, room],
+            mail: [incoming, outgoing],
             now_ms,
             ..
         } = self;
-        let (sent, from) = (&*sent, *now_ms);
-        loops.each((tiles, room), |index, (tile, room)| {
-            tile.warm_up();
-            take_in(tile, &sources[index], sent, from);
-            room.iter_mut().for_each(Vec::clear);
-            tile.run(from, until, rules, room);
+        let (incoming, from) = (&*incoming, *now_ms);
+        loops.each((tiles, outgoing), |index, (tile, outgoing)| {
+            tile.prefetch();
+            receive_messages(tile, &sources[index], incoming, from);
+            outgoing.iter_mut().for_each(Vec::clear);
+            tile.run(from, until, rules, outgoing);
         });
         self.mail.swap(0, 1);
         self.now_ms = until;
     }
 
     /// Takes in what was sent in the last window, so that all is in the tiles.
-    fn take_in(&mut self, loops: &Pool) {
+    fn receive_messages(&mut self, loops: &Pool) {
         let Self {
             tiles,
             sources,
-            mail: [sent, _],
+            mail: [incoming, _],
             now_ms,
             ..
         } = self;
         loops.each(tiles, |index, tile| {
-            take_in(tile, &sources[index], sent, *now_ms);
+            receive_messages(tile, &sources[index], incoming, *now_ms);
         });
-        sent.iter_mut().flatten().for_each(Vec::clear);
+        incoming.iter_mut().flatten().for_each(Vec::clear);
     }
 
     /// What happened so far.
@@ -360,7 +360,7 @@ impl Simulation {
 
     /// The same without the time that they waited at the ends of roads: how long the ways that they came
     /// would have taken each of them alone.
-    pub fn free_seconds(&self) -> f64 {
+    pub fn free_flow_seconds(&self) -> f64 {
         let tally = self.tally();
         let drive = tally.moving - tally.waiting;
         let free_ms = tally.vehicle_ms - tally.waited_ms + drive * i64::from(self.now_ms);
@@ -368,7 +368,7 @@ impl Simulation {
     }
 
     /// How long all cars together have waited so far: at the ends of roads, which is what
-    /// [`vehicle_seconds`](Self::vehicle_seconds) has beyond [`free_seconds`](Self::free_seconds), and
+    /// [`vehicle_seconds`](Self::vehicle_seconds) has beyond [`free_flow_seconds`](Self::free_seconds), and
     /// beside them. Those who still wait count until now.
     pub fn delay_seconds(&self) -> f64 {
         let of_tile = |tile: &Tile| {
@@ -377,49 +377,53 @@ impl Simulation {
                 ring.map(|place| u64::from(self.now_ms - tile.cars[place].at))
                     .sum::<u64>()
             };
-            let on_roads: u64 = tile.heads.iter().map(|head| waits(head.last)).sum();
-            let beside: u64 = tile.driveways.iter().map(|beside| waits(beside.last)).sum();
-            tile.tally.delay_ms + on_roads + beside
+            let on_links: u64 = tile.exits.iter().map(|exit| waits(exit.last)).sum();
+            let waiting_to_enter: u64 = tile
+                .entry_queues
+                .iter()
+                .map(|queue| waits(queue.last))
+                .sum();
+            tile.tally.delay_ms + on_links + waiting_to_enter
         };
         self.tiles.iter().map(of_tile).sum::<u64>() as f64 / 1000.0
     }
 
     /// Notes what happens from now on, or no longer.
-    pub fn record(&mut self, on: bool) {
+    pub fn record_events(&mut self, on: bool) {
         for tile in &mut self.tiles {
-            tile.record = on.then(|| tile.record.take().unwrap_or_default());
+            tile.recorded_events = on.then(|| tile.recorded_events.take().unwrap_or_default());
         }
     }
 
     /// What happened since this was last called, in an order that does not depend on the workers.
-    pub fn happenings(&mut self) -> Vec<Happening> {
-        let records = self
+    pub fn take_events(&mut self) -> Vec<Event> {
+        let recordings = self
             .tiles
             .iter_mut()
-            .filter_map(|tile| tile.record.as_mut());
-        let mut all: Vec<Happening> = records.flat_map(|record| record.drain(..)).collect();
+            .filter_map(|tile| tile.recorded_events.as_mut());
+        let mut all: Vec<Event> = recordings.flat_map(|events| events.drain(..)).collect();
         // What happens to one car at one instant is at one junction, and so is noted in its order.
-        all.sort_by_key(|happening| (happening.at_ms, happening.car));
+        all.sort_by_key(|event| (event.at_ms, event.car));
         all
     }
 
     /// Who is on roads now: that and when each entered the one that it is on, in the order of
-    /// [`happenings`](Self::happenings).
-    pub fn on_roads(&self) -> Vec<Happening> {
+    /// [`events`](Self::take_events).
+    pub fn vehicles_on_links(&self) -> Vec<Event> {
         let mut all = Vec::new();
         for tile in &self.tiles {
-            tile.each_car(|car| {
-                let link = tile.link_of_head(car.head);
+            tile.for_each_car(|car| {
+                let link = tile.link_of_exit(car.exit);
                 let flow = self.network.flow(link, &self.rules.physics);
-                all.push(Happening {
+                all.push(Event {
                     at_ms: car.at - flow.free_flow_ms,
                     car: self.rules.traveller(car.place),
-                    what: What::Entered,
+                    kind: EventKind::Entered,
                     link,
                 });
             });
         }
-        all.sort_by_key(|happening| (happening.at_ms, happening.car));
+        all.sort_by_key(|event| (event.at_ms, event.car));
         all
     }
 
@@ -428,10 +432,10 @@ impl Simulation {
         into.clear();
         into.resize(self.network.links().len(), 0);
         for tile in &self.tiles {
-            for (index, tail) in tile.tails.iter().enumerate() {
+            for (index, entry) in tile.entries.iter().enumerate() {
                 let link = tile.first_link + index as u32;
                 let storage = self.network.flow(link, &self.rules.physics).storage;
-                into[link as usize] = storage - tail.room - tile.holes_of(tail) as u16;
+                into[link as usize] = storage - entry.free_storage - tile.holes_of(entry) as u16;
             }
         }
     }
@@ -441,11 +445,11 @@ impl Simulation {
     pub fn gridlocked(&self) -> u64 {
         let long_ms = (self.rules.physics.stuck_ms / 2).min(60_000);
         let of_tile = |tile: &Tile| {
-            let stuck = tile.heads.iter().filter(|head| {
-                head.flags & records::Head::WAITS != 0 && self.now_ms - head.since >= long_ms
+            let stuck = tile.exits.iter().filter(|exit| {
+                exit.flags & records::LinkExit::BLOCKED != 0 && self.now_ms - exit.since >= long_ms
             });
             stuck
-                .map(|head| tile.cars.ring(head.last).count() as u64)
+                .map(|exit| tile.cars.ring(exit.last).count() as u64)
                 .sum::<u64>()
         };
         self.tiles.iter().map(of_tile).sum()
@@ -467,9 +471,9 @@ impl Simulation {
 }
 
 /// Takes in all that neighbours have sent to a tile.
-fn take_in(tile: &mut Tile, sources: &Sources, sent: &[Mail], now: Ms) {
+fn receive_messages(tile: &mut Tile, sources: &Sources, incoming: &[Mail], now: Ms) {
     for &(source, slot) in sources {
-        for &message in &sent[source as usize][usize::from(slot)] {
+        for &message in &incoming[source as usize][usize::from(slot)] {
             tile.receive(message, now);
         }
     }

@@ -1,7 +1,7 @@
 //! The records of a tile: 28 + 24 bytes a road, 16 a junction.
 //!
-//! A road has two ends, which may lie in two tiles. The junction where it begins has its *tail*:
-//! how much room there is, and who waits for it. The one where it ends has its *head*: the cars that
+//! A road has two ends, which may lie in two tiles. The junction where it begins has its *entry*:
+//! how much room there is, and who waits for it. The one where it ends has its *exit*: the cars that
 //! wait there. The two meet by messages only, which take as long as a car or a hole through it.
 
 use super::slab::{Listed, NONE};
@@ -11,18 +11,18 @@ use serde::{Deserialize, Serialize};
 /// None, where numbers have 16 bits.
 pub(super) const NONE16: u16 = u16::MAX;
 /// Among those that wait for room: the cars beside the road.
-pub(super) const DRIVEWAY: u16 = u16::MAX - 1;
+pub(super) const ENTRY_QUEUE: u16 = u16::MAX - 1;
 /// In `up` and `down`: the other end is in another tile, and this a place in the tile's `cuts`.
 pub(super) const CUT: u32 = 1 << 31;
 
 /// The end of a road, in the tile of the junction where it ends.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-pub(super) struct Head {
+pub(super) struct LinkExit {
     /// The last of the cars that wait, in a ring; its next is the first.
     pub last: u32,
     /// When the flow lets the next car go.
     pub free_at: Ms,
-    /// The road's tail.
+    /// The road's entry.
     pub up: u32,
     /// Since when the first car is the first.
     pub since: Ms,
@@ -35,19 +35,19 @@ pub(super) struct Head {
     pub flags: u8,
 }
 
-impl Head {
+impl LinkExit {
     /// It waits for room on a road.
-    pub const WAITS: u8 = 1;
+    pub const BLOCKED: u8 = 1;
     /// A timer is set for when it may try again.
-    pub const RETRIES: u8 = 2;
+    pub const RETRY_TIMER: u8 = 2;
     /// A timer is set for when it has waited too long.
-    pub const WATCHED: u8 = 4;
+    pub const STUCK_TIMER: u8 = 4;
 }
 
 /// The begin of a road, in the tile of the junction where it begins.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-pub(super) struct Tail {
-    /// The road's head.
+pub(super) struct LinkEntry {
+    /// The road's exit.
     pub down: u32,
     /// The free-flow time, below 2³¹; above it, whether a timer is set for when there may be room.
     free_flow: u32,
@@ -56,13 +56,13 @@ pub(super) struct Tail {
     /// When the flow lets the next car in.
     pub next_in: Ms,
     /// How many cars there is room for, holes on their way not counted.
-    pub room: u16,
+    pub free_storage: u16,
     pub headway_ms: u16,
-    /// The last of the heads that wait for room, in a ring.
-    pub waiters: u16,
+    /// The last of the exits that wait for room, in a ring.
+    pub last_waiter: u16,
 }
 
-impl Tail {
+impl LinkEntry {
     const WAKES: u32 = 1 << 31;
 
     /// An empty road's.
@@ -72,9 +72,9 @@ impl Tail {
             free_flow: flow.free_flow_ms,
             holes: NONE,
             next_in: 0,
-            room: flow.storage,
+            free_storage: flow.storage,
             headway_ms: flow.headway_ms,
-            waiters: NONE16,
+            last_waiter: NONE16,
         }
     }
 
@@ -95,14 +95,14 @@ impl Tail {
     }
 }
 
-/// A junction. Its heads are those before the first of the next.
+/// A junction. Its exits are those before the first of the next.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-pub(super) struct Crossing {
+pub(super) struct Node {
     /// Until when the last crossing keeps others off: stops, and roads that yield.
     pub busy_until: Ms,
     pub offset_ms: Ms,
-    pub first_tail: u16,
-    pub first_head: u16,
+    pub first_entry: u16,
+    pub first_exit: u16,
     pub program: u16,
     pub turn_bits: u8,
     pub rule: Rule,
@@ -117,7 +117,7 @@ pub(super) enum Rule {
     Signal,
 }
 
-/// Holes on their way to a tail, a headway of the road apart, as those are that a queue leaves.
+/// Holes on their way to an entry, a headway of the road apart, as those are that a queue leaves.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(super) struct Holes {
     /// When the first is there.
@@ -211,8 +211,8 @@ pub(super) struct Car {
     pub turns: u32,
     /// The place of that word, which also tells whose plan it is.
     pub place: u32,
-    /// The road's head.
-    pub head: u16,
+    /// The road's exit.
+    pub exit: u16,
 }
 
 impl Listed for Car {
@@ -232,14 +232,14 @@ impl Listed for Car {
     }
 }
 
-/// Something to look at, later. A tile has at most two for each head and one for each tail, so that 16
+/// Something to look at, later. A tile has at most two for each exit and one for each entry, so that 16
 /// bits tell them apart; a tile's size is bounded for that (network/tiles.rs).
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(super) struct Timer {
     pub at: Ms,
     next: u16,
-    /// A head or a tail, and above [`Self::OF`] the kind.
-    what: u16,
+    /// An exit or an entry, and above [`Self::OF`] the kind.
+    kind_and_index: u16,
 }
 
 impl Timer {
@@ -250,18 +250,18 @@ impl Timer {
         Self {
             at,
             next: NONE16,
-            what: kind << 14 | of,
+            kind_and_index: kind << 14 | of,
         }
     }
 
     #[inline]
     pub fn kind(&self) -> u16 {
-        self.what >> 14
+        self.kind_and_index >> 14
     }
 
     #[inline]
     pub fn of(&self) -> u16 {
-        self.what & Self::OF
+        self.kind_and_index & Self::OF
     }
 }
 
@@ -286,9 +286,9 @@ impl Listed for Timer {
 }
 
 const _: () = assert!(
-    size_of::<Head>() == 28
-        && size_of::<Tail>() == 24
-        && size_of::<Crossing>() == 16
+    size_of::<LinkExit>() == 28
+        && size_of::<LinkEntry>() == 24
+        && size_of::<Node>() == 16
         && size_of::<Car>() == 18
         && size_of::<Timer>() == 8
         && size_of::<Holes>() == 8
@@ -299,7 +299,7 @@ const _: () = assert!(
 pub(super) struct Cut {
     /// Which of the tile's neighbours.
     pub neighbour: u16,
-    /// The head or tail there.
+    /// The exit or entry there.
     pub there: u16,
     /// The road.
     pub link: u32,
@@ -312,16 +312,16 @@ pub(super) struct Message {
     pub turns: u32,
     /// Its place in the plans, or `NONE` for a hole.
     pub place: u32,
-    /// The head of the car's road, or the hole's tail.
+    /// The exit of the car's road, or the hole's entry.
     pub to: u16,
 }
 
 /// The cars beside a road, which wait to enter it.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-pub(super) struct Driveway {
+pub(super) struct EntryQueue {
     /// The last, in a ring.
     pub last: u32,
-    pub tail: u16,
+    pub entry: u16,
     /// Who waits for the road after them.
     pub next_waiter: u16,
 }

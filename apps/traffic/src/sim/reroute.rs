@@ -11,7 +11,7 @@ use super::{Simulation, TICK_MS};
 use crate::demand::{Route, is_turns, unpack};
 use crate::network::{Ms, Network, NetworkError};
 use crate::random::Stream;
-use crate::route::{Asker, Router, free_flow_times};
+use crate::route::{RouteQuery, Router, free_flow_times};
 use creel::Pool;
 use serde::{Deserialize, Serialize};
 
@@ -82,7 +82,7 @@ struct Change {
 }
 
 impl Simulation {
-    /// Has late cars look for other ways from now on, or no longer. [`run_by`](Self::run_by) does
+    /// Has late cars look for other ways from now on, or no longer. [`run_with`](Self::run_by) does
     /// nothing of it.
     ///
     /// # Errors
@@ -91,12 +91,12 @@ impl Simulation {
         rerouting.iter().try_for_each(Rerouting::check)?;
         self.rerouting = rerouting;
         for tile in &mut self.tiles {
-            let heads = if rerouting.is_some() {
-                tile.heads.len()
+            let exits = if rerouting.is_some() {
+                tile.exits.len()
             } else {
                 0
             };
-            tile.lateness.resize(heads, Lateness::default());
+            tile.lateness.resize(exits, Lateness::default());
         }
         Ok(())
     }
@@ -120,8 +120,8 @@ impl Simulation {
         let free = free_flow_times(&self.network);
         let mut times = free.clone();
         for tile in &self.tiles {
-            for (head, lateness) in tile.lateness.iter().enumerate() {
-                let time = &mut times[tile.link_of_head(head as u16) as usize];
+            for (exit, lateness) in tile.lateness.iter().enumerate() {
+                let time = &mut times[tile.link_of_exit(exit as u16) as usize];
                 *time = time.saturating_add(lateness.mean_ms);
             }
         }
@@ -132,14 +132,16 @@ impl Simulation {
             return;
         }
         let network = &self.network;
-        let alone = self.router.get_or_init(|| Router::by(network, free));
-        let router = alone.with_times(network, times);
-        let mut askers = loops.scratch(|_| router.asker());
+        let free_flow_router = self
+            .router
+            .get_or_init(|| Router::from_times(network, free));
+        let router = free_flow_router.with_times(network, times);
+        let mut queries = loops.scratch(|_| router.query());
         let changes: Vec<Vec<Change>> = loops.map(
-            (&self.tiles, &late, &mut askers),
-            |_, (tile, late, asker)| {
-                let better = |&car: &u32| self.better(tile, car, &router, asker);
-                late.iter().filter_map(better).collect()
+            (&self.tiles, &late, &mut queries),
+            |_, (tile, late, query)| {
+                let faster_path = |&car: &u32| self.faster_path(tile, car, &router, query);
+                late.iter().filter_map(faster_path).collect()
             },
         );
         let end = self.rules.plans.end();
@@ -171,19 +173,19 @@ impl Simulation {
 
     /// The cars of a tile that are late, and have drawn a lot that says so.
     fn late(&self, tile: &Tile, rerouting: &Rerouting, free: &[Ms], times: &[Ms]) -> Vec<u32> {
-        let drawn = |car: &u32| {
+        let is_selected = |car: &u32| {
             let order = self.rules.order(tile.cars[*car].place);
             let mut lot = Stream::of(rerouting.seed, "another way", u64::from(order));
             lot.mix(u64::from(self.now_ms));
             lot.below(1_000_000) < u64::from(rerouting.share_ppm)
         };
         let is_late = |car: &u32| {
-            let way = self.rest_of_trip(tile, *car).0;
-            let takes = sum(times, &way) * 100;
-            takes > sum(free, &way) * u64::from(100 + rerouting.late_percent)
+            let path = self.rest_of_trip(tile, *car).0;
+            let takes = sum(times, &path) * 100;
+            takes > sum(free, &path) * u64::from(100 + rerouting.late_percent)
         };
         let mut cars = tile.cars_behind();
-        cars.retain(|car| drawn(car) && is_late(car));
+        cars.retain(|car| is_selected(car) && is_late(car));
         cars
     }
 
@@ -192,7 +194,7 @@ impl Simulation {
     fn rest_of_trip(&self, tile: &Tile, car: u32) -> (Vec<u32>, u32, [u32; 2]) {
         let car = tile.cars[car];
         let network: &Network = &self.network;
-        let mut junction = network.links()[tile.link_of_head(car.head) as usize].to;
+        let mut junction = network.links()[tile.link_of_exit(car.exit) as usize].to;
         let from = junction;
         let mut links: Vec<u32> = unpack(network, &mut junction, car.turns).collect();
         let mut place = car.place;
@@ -206,19 +208,25 @@ impl Simulation {
         }
     }
 
-    fn better(&self, tile: &Tile, car: u32, router: &Router, asker: &mut Asker) -> Option<Change> {
-        let (way, back, [from, to]) = self.rest_of_trip(tile, car);
-        let other = router.way(&self.network, asker, from, to)?;
+    fn faster_path(
+        &self,
+        tile: &Tile,
+        car: u32,
+        router: &Router,
+        query: &mut RouteQuery,
+    ) -> Option<Change> {
+        let (path, back, [from, to]) = self.rest_of_trip(tile, car);
+        let candidate = router.shortest_path(&self.network, query, from, to)?;
         // It takes something to turn round for: a twentieth.
-        let saves = sum(router.times(), &other) * 20 < sum(router.times(), &way) * 19;
-        let route = Route::pack(&self.network, &other).ok()?;
+        let saves = sum(router.times(), &candidate) * 20 < sum(router.times(), &path) * 19;
+        let route = Route::pack(&self.network, &candidate).ok()?;
         let words = route.words().to_vec();
         (saves && !words.is_empty()).then_some(Change { car, words, back })
     }
 }
 
-fn sum(times: &[Ms], way: &[u32]) -> u64 {
-    way.iter()
+fn sum(times: &[Ms], path: &[u32]) -> u64 {
+    path.iter()
         .map(|&link| u64::from(times[link as usize]))
         .sum()
 }
@@ -226,8 +234,8 @@ fn sum(times: &[Ms], way: &[u32]) -> u64 {
 impl Tile {
     /// Ends a round of re-routing.
     fn end_round(&mut self, now: Ms) {
-        for (head, lateness) in self.heads.iter().zip(&mut self.lateness) {
-            let first = self.cars.ring(head.last).next();
+        for (exit, lateness) in self.exits.iter().zip(&mut self.lateness) {
+            let first = self.cars.ring(exit.last).next();
             lateness.end_round(first.map_or(0, |first| now - self.cars[first].at));
         }
     }
@@ -235,9 +243,10 @@ impl Tile {
     /// The places of cars on roads, but for the first in queues.
     fn cars_behind(&self) -> Vec<u32> {
         let mut cars = Vec::new();
-        self.arrivals.each(&self.cars, |place| cars.push(place));
-        for head in &self.heads {
-            cars.extend(self.cars.ring(head.last).skip(1));
+        self.arrival_wheel
+            .each(&self.cars, |place| cars.push(place));
+        for exit in &self.exits {
+            cars.extend(self.cars.ring(exit.last).skip(1));
         }
         cars
     }
@@ -245,10 +254,10 @@ impl Tile {
     /// The places of all cars on roads and beside them.
     fn cars_out(&self) -> Vec<u32> {
         let mut cars = self.cars_behind();
-        let firsts = self.heads.iter().map(|head| head.last);
+        let firsts = self.exits.iter().map(|exit| exit.last);
         cars.extend(firsts.filter_map(|last| self.cars.ring(last).next()));
-        for driveway in &self.driveways {
-            cars.extend(self.cars.ring(driveway.last));
+        for entry_queue in &self.entry_queues {
+            cars.extend(self.cars.ring(entry_queue.last));
         }
         cars
     }

@@ -58,7 +58,7 @@ impl<T: Listed> Slab<T> {
     }
 
     /// Whether there is room for one more in the memory that it has.
-    pub fn has_room(&self) -> bool {
+    pub fn has_free_place(&self) -> bool {
         self.free != NONE || self.things.len() < self.things.capacity()
     }
 

@@ -153,7 +153,7 @@ impl Simulation {
         simulation.rerouting = state.rerouting;
         simulation.now_ms = state.now_ms;
         let empty = std::mem::replace(&mut simulation.tiles, state.tiles);
-        if !simulation.is_sound(&empty, loops) {
+        if !simulation.is_valid(&empty, loops) {
             return Err(SnapshotError::Malformed("a part of it makes no sense"));
         }
         Ok(simulation)
@@ -161,6 +161,6 @@ impl Simulation {
 
     /// What tells this network, cut as it is, from others.
     fn fingerprint(&self) -> u64 {
-        build::cut_fingerprint(&self.network)
+        build::partition_fingerprint(&self.network)
     }
 }

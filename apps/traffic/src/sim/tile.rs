@@ -4,12 +4,12 @@
 //! is in: what comes from elsewhere comes as a car or a hole that was sent a window ago or earlier.
 //! So neither the cut of the tiles nor the length of windows nor the workers show in an outcome.
 
-use super::due::{STUCK, Work};
+use super::events::{STUCK, Work};
 use super::records::*;
 use super::reroute::Lateness;
 use super::slab::{NONE, Slab};
 use super::wheel::{SLOT_MS, Wheel};
-use super::{Happening, Rules, Tally};
+use super::{Event, Rules, Tally};
 use crate::network::Ms;
 use serde::{Deserialize, Serialize};
 use std::cmp::Reverse;
@@ -19,32 +19,32 @@ use std::collections::BinaryHeap;
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Tile {
     pub first_junction: u32,
-    /// The road of its first tail; the others follow.
+    /// The road of its first entry; the others follow.
     pub first_link: u32,
-    /// Its junctions, and one more at the end, where the heads of the last end.
-    pub crossings: Vec<Crossing>,
-    pub heads: Vec<Head>,
-    pub tails: Vec<Tail>,
+    /// Its junctions, and one more at the end, where the exits of the last end.
+    pub nodes: Vec<Node>,
+    pub exits: Vec<LinkExit>,
+    pub entries: Vec<LinkEntry>,
     pub cuts: Vec<Cut>,
     pub cars: Slab<Car>,
     /// When cars are at the ends of their roads.
-    pub arrivals: Wheel,
+    pub arrival_wheel: Wheel,
     pub timers: Slab<Timer>,
-    pub alarms: Wheel,
+    pub timer_wheel: Wheel,
     pub holes: Slab<Holes>,
     /// Trips to come.
-    pub calendar: BinaryHeap<Reverse<Departure>>,
-    /// By tail.
-    pub driveways: Vec<Driveway>,
+    pub departures: BinaryHeap<Reverse<Departure>>,
+    /// By entry.
+    pub entry_queues: Vec<EntryQueue>,
     pub tally: Tally,
-    /// By head, where cars are re-routed.
+    /// By exit, where cars are re-routed.
     pub lateness: Vec<Lateness>,
     /// What happened, where somebody wants to know.
     #[serde(skip)]
-    pub record: Option<Vec<Happening>>,
+    pub recorded_events: Option<Vec<Event>>,
     /// What is due in the slot that is being worked on, the next last. Kept for its memory.
     #[serde(skip)]
-    pub due: Vec<u64>,
+    pub due_events: Vec<u64>,
 }
 
 impl Tile {
@@ -52,40 +52,37 @@ impl Tile {
         Self {
             first_junction,
             first_link,
-            crossings: Vec::new(),
-            heads: Vec::new(),
-            tails: Vec::new(),
+            nodes: Vec::new(),
+            exits: Vec::new(),
+            entries: Vec::new(),
             cuts: Vec::new(),
             cars: Slab::new(),
-            arrivals: Wheel::new(),
+            arrival_wheel: Wheel::new(),
             timers: Slab::new(),
-            alarms: Wheel::new(),
+            timer_wheel: Wheel::new(),
             holes: Slab::new(),
-            calendar: BinaryHeap::new(),
-            driveways: Vec::new(),
+            departures: BinaryHeap::new(),
+            entry_queues: Vec::new(),
             tally: Tally::default(),
             lateness: Vec::new(),
-            record: None,
-            due: Vec::new(),
+            recorded_events: None,
+            due_events: Vec::new(),
         }
     }
 
     /// Walks over what a window will touch here and there, in order, which a cache takes in four times
     /// as fast.
-    pub fn warm_up(&self) {
+    pub fn prefetch(&self) {
         fn lines<T>(things: &[T]) -> impl Iterator<Item = &T> {
             things.iter().step_by(64 / size_of::<T>())
         }
-        let heads = lines(&self.heads).map(|head| head.free_at);
-        let tails = lines(&self.tails).map(|tail| tail.next_in);
-        let crossings = lines(&self.crossings).map(|crossing| crossing.busy_until);
-        let records = heads
-            .chain(tails)
-            .chain(crossings)
-            .fold(0, Ms::wrapping_add);
+        let exits = lines(&self.exits).map(|exit| exit.free_at);
+        let entries = lines(&self.entries).map(|entry| entry.next_in);
+        let nodes = lines(&self.nodes).map(|node| node.busy_until);
+        let touched = exits.chain(entries).chain(nodes).fold(0, Ms::wrapping_add);
         let lists = self.holes.each_line().chain(self.timers.each_line());
         let all = lists.chain(self.cars.each_line());
-        std::hint::black_box(all.fold(records, Ms::wrapping_add));
+        std::hint::black_box(all.fold(touched, Ms::wrapping_add));
     }
 
     /// Runs it from `from` to `until`, both whole ticks. What leaves goes into `mail`, by neighbour.
@@ -93,10 +90,10 @@ impl Tile {
         let end = until / SLOT_MS;
         let mut slot = from / SLOT_MS;
         while slot < end {
-            let calendar = self.calendar.peek();
-            let departure = calendar.map_or(end, |Reverse(next)| (next.at / SLOT_MS).max(slot));
-            let arrival = self.arrivals.next(slot, departure.min(end));
-            slot = self.alarms.next(slot, arrival);
+            let departures = self.departures.peek();
+            let departure = departures.map_or(end, |Reverse(next)| (next.at / SLOT_MS).max(slot));
+            let arrival = self.arrival_wheel.next(slot, departure.min(end));
+            slot = self.timer_wheel.next(slot, arrival);
             if slot < end {
                 Work {
                     slot,
@@ -126,14 +123,14 @@ impl Tile {
             next: NONE,
             turns,
             place,
-            head: to,
+            exit: to,
         });
-        self.arrivals.push(&mut self.cars, place);
+        self.arrival_wheel.push(&mut self.cars, place);
     }
 
-    /// The road of a head.
-    pub fn link_of_head(&self, head: u16) -> u32 {
-        let up = self.heads[usize::from(head)].up;
+    /// The road of an exit.
+    pub fn link_of_exit(&self, exit: u16) -> u32 {
+        let up = self.exits[usize::from(exit)].up;
         if up & CUT == 0 {
             self.first_link + up
         } else {
@@ -142,15 +139,15 @@ impl Tile {
     }
 
     /// Sets anew after how long a car steps aside, also for those that wait already.
-    pub fn set_stuck(&mut self, stuck_ms: Ms, now: Ms) {
+    pub fn set_stuck_time(&mut self, stuck_ms: Ms, now: Ms) {
         let mut timers = Vec::new();
-        self.alarms
+        self.timer_wheel
             .each(&self.timers, |place| timers.push(self.timers[place]));
-        (self.timers, self.alarms) = (Slab::new(), Wheel::new());
+        (self.timers, self.timer_wheel) = (Slab::new(), Wheel::new());
         for timer in timers {
-            let head = usize::from(timer.of());
+            let exit = usize::from(timer.of());
             let at = match timer.kind() {
-                STUCK => now.max(self.heads[head].since + stuck_ms),
+                STUCK => now.max(self.exits[exit].since + stuck_ms),
                 _ => timer.at,
             };
             self.set_timer(timer.kind(), timer.of(), at, None);
@@ -158,19 +155,19 @@ impl Tile {
     }
 
     /// Its junctions.
-    pub fn crossings(&self) -> &[Crossing] {
-        &self.crossings[..self.crossings.len() - 1]
+    pub fn nodes(&self) -> &[Node] {
+        &self.nodes[..self.nodes.len() - 1]
     }
 
     /// Bytes that it takes.
     pub fn bytes(&self) -> usize {
-        self.crossings.capacity() * size_of::<Crossing>()
-            + self.heads.capacity() * size_of::<Head>()
-            + self.tails.capacity() * size_of::<Tail>()
+        self.nodes.capacity() * size_of::<Node>()
+            + self.exits.capacity() * size_of::<LinkExit>()
+            + self.entries.capacity() * size_of::<LinkEntry>()
             + self.cuts.capacity() * size_of::<Cut>()
-            + self.arrivals.bytes()
-            + self.alarms.bytes()
-            + self.due.capacity() * size_of::<u64>()
+            + self.arrival_wheel.bytes()
+            + self.timer_wheel.bytes()
+            + self.due_events.capacity() * size_of::<u64>()
             + self.lateness.capacity() * size_of::<Lateness>()
             + self.car_bytes()
     }
@@ -180,7 +177,7 @@ impl Tile {
         self.cars.bytes()
             + self.timers.bytes()
             + self.holes.bytes()
-            + self.calendar.capacity() * size_of::<Departure>()
-            + self.driveways.capacity() * size_of::<Driveway>()
+            + self.departures.capacity() * size_of::<Departure>()
+            + self.entry_queues.capacity() * size_of::<EntryQueue>()
     }
 }

@@ -1,9 +1,9 @@
 //! Trips: cars beside a road that want to enter it, and those that have come to their ends.
 
-use super::due::Work;
+use super::events::Work;
 use super::records::*;
 use super::slab::NONE;
-use super::{NO_ROAD, What};
+use super::{EventKind, NO_ROAD};
 use crate::demand::is_turns;
 use crate::network::Ms;
 
@@ -24,88 +24,93 @@ impl Work<'_> {
         let turns = self.rules.plans.word(place);
         if !is_turns(turns) {
             self.tile.tally.arrived += 1;
-            self.tell(now, place - 1, What::Departed, NO_ROAD);
-            self.tell(now, place - 1, What::Arrived, NO_ROAD);
+            self.record_event(now, place - 1, EventKind::Departed, NO_ROAD);
+            self.record_event(now, place - 1, EventKind::Arrived, NO_ROAD);
             return self.next_trip(place, junction, now);
         }
-        let crossing = &self.tile.crossings[usize::from(junction)];
-        let (bits, first) = (crossing.turn_bits, crossing.first_tail);
-        let tail = first + (turns & ((1 << bits) - 1)) as u16;
-        let link = self.tile.first_link + u32::from(tail);
-        self.tell(now, place, What::Departed, link);
+        let node = &self.tile.nodes[usize::from(junction)];
+        let (bits, first) = (node.turn_bits, node.first_entry);
+        let entry = first + (turns & ((1 << bits) - 1)) as u16;
+        let link = self.tile.first_link + u32::from(entry);
+        self.record_event(now, place, EventKind::Departed, link);
         let car = self.tile.cars.add(Car {
             at: now,
             next: NONE,
             turns: turns >> bits,
             place,
-            head: 0,
+            exit: 0,
         });
-        if self.tile.tails[usize::from(tail)].waiters == NONE16 && self.has_room(tail, now) {
-            self.begin(tail, car, now);
+        if self.tile.entries[usize::from(entry)].last_waiter == NONE16
+            && self.accepts_car(entry, now)
+        {
+            self.begin(entry, car, now);
         } else {
-            self.stand_beside(tail, car, now);
+            self.join_entry_queue(entry, car, now);
         }
         None
     }
 
     /// A car comes onto the roads from beside one.
-    fn begin(&mut self, tail: u16, car: u32, now: Ms) {
+    fn begin(&mut self, entry: u16, car: u32, now: Ms) {
         self.tile.tally.moving += 1;
         self.tile.tally.vehicle_ms -= i64::from(now);
-        self.enter(tail, car, now);
+        self.enter(entry, car, now);
     }
 
     /// A car waits beside a road to enter it.
-    pub fn stand_beside(&mut self, tail: u16, car: u32, now: Ms) {
+    pub fn join_entry_queue(&mut self, entry: u16, car: u32, now: Ms) {
         let tile = &mut *self.tile;
         tile.cars[car].at = now;
-        tile.tally.beside += 1;
-        match tile.driveway(tail) {
+        tile.tally.waiting_to_enter += 1;
+        match tile.entry_queue(entry) {
             Ok(index) => {
-                let driveway = &mut tile.driveways[index];
-                driveway.last = tile.cars.append(driveway.last, car);
+                let entry_queue = &mut tile.entry_queues[index];
+                entry_queue.last = tile.cars.append(entry_queue.last, car);
             }
             Err(index) => {
                 let last = tile.cars.append(NONE, car);
                 let next_waiter = NONE16;
-                let driveway = Driveway {
+                let entry_queue = EntryQueue {
                     last,
-                    tail,
+                    entry,
                     next_waiter,
                 };
-                tile.driveways.insert(index, driveway);
-                tile.queue_up(tail, DRIVEWAY);
-                tile.wake_when_due(tail, now, Some(self.slot));
+                tile.entry_queues.insert(index, entry_queue);
+                tile.push_waiter(entry, ENTRY_QUEUE);
+                tile.wake_when_due(entry, now, Some(self.slot));
             }
         }
     }
 
     /// The first of the cars beside a road enters it.
-    pub fn pull_out(&mut self, tail: u16, now: Ms) {
-        let index = self.tile.driveway(tail).expect("cars wait beside the road");
-        let driveway = &mut self.tile.driveways[index];
-        let first = self.tile.cars[driveway.last].next;
-        driveway.last = self.tile.cars.unlink_first(driveway.last);
-        if driveway.last == NONE {
-            self.tile.driveways.remove(index);
+    pub fn leave_entry_queue(&mut self, entry: u16, now: Ms) {
+        let index = self
+            .tile
+            .entry_queue(entry)
+            .expect("cars wait beside the road");
+        let entry_queue = &mut self.tile.entry_queues[index];
+        let first = self.tile.cars[entry_queue.last].next;
+        entry_queue.last = self.tile.cars.unlink_first(entry_queue.last);
+        if entry_queue.last == NONE {
+            self.tile.entry_queues.remove(index);
         } else {
-            self.tile.queue_up(tail, DRIVEWAY);
+            self.tile.push_waiter(entry, ENTRY_QUEUE);
         }
-        self.tile.tally.beside -= 1;
+        self.tile.tally.waiting_to_enter -= 1;
         self.tile.tally.delay_ms += u64::from(now - self.tile.cars[first].at);
-        self.begin(tail, first, now);
+        self.begin(entry, first, now);
     }
 
     /// A car is at the end of its trip; what is at `place` of the plans comes next.
-    pub fn finish(&mut self, place: u32, head: u16, now: Ms) {
+    pub fn finish(&mut self, place: u32, exit: u16, now: Ms) {
         self.tile.tally.moving -= 1;
         self.tile.tally.vehicle_ms += i64::from(now);
         self.tile.tally.arrived += 1;
-        if self.tile.record.is_some() {
-            let link = self.tile.link_of_head(head);
-            self.tell(now, place - 1, What::Arrived, link);
+        if self.tile.recorded_events.is_some() {
+            let link = self.tile.link_of_exit(exit);
+            self.record_event(now, place - 1, EventKind::Arrived, link);
         }
-        let junction = self.tile.heads[usize::from(head)].junction;
+        let junction = self.tile.exits[usize::from(exit)].junction;
         if let Some(next) = self.next_trip(place, junction, now) {
             self.depart(next, junction, now);
         }
@@ -121,7 +126,7 @@ impl Work<'_> {
         if at <= now {
             return Some(place);
         }
-        self.note(Departure {
+        self.schedule(Departure {
             at,
             place,
             junction,

@@ -3,7 +3,7 @@
 
 use creel::Pool;
 use creel_traffic::demand::{Plans, Route, Traveller};
-use creel_traffic::network::{Junction, Link, Network, Physics, Plan};
+use creel_traffic::network::{Junction, Link, Network, Physics, RawNetwork};
 use creel_traffic::sim::Simulation;
 use std::sync::Arc;
 
@@ -33,16 +33,16 @@ pub fn network(junctions: u32, links: Vec<Link>, tile: usize) -> Arc<Network> {
     Arc::new(Network::with_tiles(plan(junctions, links), tile).unwrap())
 }
 
-pub fn plan(junctions: u32, links: Vec<Link>) -> Plan {
+pub fn plan(junctions: u32, links: Vec<Link>) -> RawNetwork {
     let junctions = (0..junctions).map(|i| Junction {
         x: f64::from(i) * 100.0,
         ..Junction::default()
     });
-    Plan {
+    RawNetwork {
         junctions: junctions.collect(),
         links,
-        placed: true,
-        ..Plan::default()
+        has_coordinates: true,
+        ..RawNetwork::default()
     }
 }
 
@@ -51,7 +51,7 @@ pub fn path(network: &Network, origins: impl IntoIterator<Item = u32>) -> Vec<u3
     let all = 0..network.links().len() as u32;
     let find = |origin| {
         all.clone()
-            .find(|&link| network.link_origin(link) == origin)
+            .find(|&link| network.link_file_index(link) == origin)
             .unwrap()
     };
     origins.into_iter().map(find).collect()
@@ -68,7 +68,7 @@ pub fn trip(
     Traveller {
         origin,
         trips: vec![(depart_ms, Route::pack(network, &path).unwrap())],
-        again: false,
+        repeats: false,
     }
 }
 
@@ -80,6 +80,6 @@ pub fn simulation(
     let plans = Arc::new(Plans::new(travellers).unwrap());
     let pool = Pool::builder().workers(1).build().unwrap();
     let mut simulation = Simulation::new(&pool, network.clone(), plans, physics).unwrap();
-    simulation.record(true);
+    simulation.record_events(true);
     simulation
 }

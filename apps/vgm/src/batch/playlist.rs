@@ -388,11 +388,7 @@ impl Playlist {
             text.extend(line(place, &output));
             text.push(b'\n');
         }
-        // Whole or not at all.
-        let mut part = path.as_os_str().to_os_string();
-        part.push(format!(".{}.part", std::process::id()));
-        std::fs::write(&part, text)?;
-        std::fs::rename(part, path)
+        creel_console::AtomicFile::write(path, &text)
     }
 }
 

@@ -12,13 +12,13 @@ pub struct View {
     pub machine: Machine,
     /// What may be used of it.
     pub budget: Budget,
-    /// Workers, where they are to be shown.
-    pub seating: Option<Seating>,
+    /// The placement of workers, if it is to be shown.
+    pub worker_placement: Option<WorkerPlacement>,
 }
 
 /// Who sits where.
 #[derive(Clone, Debug)]
-pub struct Seating {
+pub struct WorkerPlacement {
     /// As asked for.
     pub placement: Placement,
     /// As it came out.
@@ -34,7 +34,7 @@ impl View {
     ///
     /// let machine = Machine::synthetic("core:2 pu:2")?;
     /// let budget = Budget::of(&machine);
-    /// let view = View { machine, budget, seating: None };
+    /// let view = View { machine, budget, worker_placement: None };
     /// assert!(view.svg().starts_with("<svg"));
     /// # Ok::<(), creel_topology::Error>(())
     /// ```

@@ -64,11 +64,11 @@ fn caption(view: &View) -> String {
         view.budget.workers(),
         view.budget.bound_by()
     );
-    match &view.seating {
-        Some(seating) => format!(
+    match &view.worker_placement {
+        Some(worker_placement) => format!(
             "{} workers, {} — {usable}",
-            seating.layout.seats().len(),
-            seating.placement
+            worker_placement.layout.seats().len(),
+            worker_placement.placement
         ),
         None => usable,
     }

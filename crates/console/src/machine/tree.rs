@@ -84,13 +84,13 @@ pub fn of(view: &View) -> Object {
     for node in machine.numa_nodes().iter().filter(|node| !node.has_pus) {
         root.holder(&node.pus).labels.push(node_label(node));
     }
-    if let Some(seating) = &view.seating {
-        for (worker, seat) in seating
+    if let Some(worker_placement) = &view.worker_placement {
+        for (worker, seat) in worker_placement
             .layout
             .seats()
             .iter()
             .enumerate()
-            .filter(|_| seating.layout.pinned())
+            .filter(|_| worker_placement.layout.pinned())
         {
             root.holder(seat).workers.push((worker, seat.clone()));
         }

@@ -35,7 +35,7 @@ pub struct Machine {
     nodes: Vec<NumaNode>,
     caches: Vec<Cache>,
     cores: Vec<Core>,
-    siblings_told: bool,
+    siblings_known: bool,
     kinds: Vec<Kind>,
     mask: Option<CpuSet>,
     constraints: Vec<Constraint>,
@@ -281,8 +281,8 @@ impl Machine {
     /// assert!(machine.siblings_told());
     /// # Ok::<(), creel_topology::Error>(())
     /// ```
-    pub fn siblings_told(&self) -> bool {
-        self.siblings_told
+    pub fn siblings_known(&self) -> bool {
+        self.siblings_known
     }
 
     /// The kinds of cores, the slowest first; empty when not told.
@@ -371,7 +371,7 @@ impl Machine {
 
     /// Computes what follows from the parts, and puts all in logical order.
     fn assemble(parts: Parts) -> Machine {
-        let siblings_told = !parts.siblings.is_empty();
+        let siblings_known = !parts.siblings.is_empty();
         let cores = order::with_lone_pus(parts.siblings, &parts.online)
             .into_iter()
             .map(|pus| Core {
@@ -389,7 +389,7 @@ impl Machine {
             nodes: parts.nodes,
             caches: parts.caches,
             cores: cores.collect(),
-            siblings_told,
+            siblings_known,
             kinds: parts.kinds,
             mask: parts.mask,
             constraints: parts.constraints,

@@ -115,19 +115,19 @@ impl Cpuinfo {
         key: impl Fn(&Processor) -> Option<K>,
     ) -> BTreeMap<K, CpuSet> {
         let mut groups: BTreeMap<K, CpuSet> = BTreeMap::new();
-        let mut told = CpuSet::new();
+        let mut reported = CpuSet::new();
         for processor in self
             .processors
             .iter()
             .filter(|processor| online.contains(processor.pu))
         {
             if let Some(key) = key(processor)
-                && told.insert(processor.pu)
+                && reported.insert(processor.pu)
             {
                 groups.entry(key).or_default().insert(processor.pu);
             }
         }
-        if told == *online {
+        if reported == *online {
             groups
         } else {
             BTreeMap::new()
@@ -168,31 +168,31 @@ processor\t: 3\nphysical id\t: 0\nsiblings\t: 4\ncore id\t\t: 1\ncpu cores\t: 2\
     }
 
     #[test]
-    fn x86_tells_cores_and_packages() {
-        let told = Cpuinfo::parse(HYPER_THREADED);
+    fn x86_cpuinfo_has_cores_and_packages() {
+        let reported = Cpuinfo::parse(HYPER_THREADED);
         let online = CpuSet::range(0, 3);
-        assert_eq!(texts(&told.cores(&online)), ["0,2", "1,3"]);
-        assert_eq!(told.packages(&online).len(), 1);
+        assert_eq!(texts(&reported.cores(&online)), ["0,2", "1,3"]);
+        assert_eq!(reported.packages(&online).len(), 1);
     }
 
     #[test]
-    fn repeated_core_ids_without_smt_are_cores_of_their_own() {
-        let told = Cpuinfo::parse(&HYPER_THREADED.replace("cpu cores\t: 2", "cpu cores\t: 4"));
+    fn repeated_core_ids_without_smt_are_separate_cores() {
+        let reported = Cpuinfo::parse(&HYPER_THREADED.replace("cpu cores\t: 2", "cpu cores\t: 4"));
         assert_eq!(
-            texts(&told.cores(&CpuSet::range(0, 3))),
+            texts(&reported.cores(&CpuSet::range(0, 3))),
             ["0", "1", "2", "3"]
         );
     }
 
     #[test]
-    fn other_architectures_tell_pus_only() {
-        let told = Cpuinfo::parse(
+    fn other_architectures_list_pus_only() {
+        let reported = Cpuinfo::parse(
             "# processors : 2\nprocessor 0: version = 00\nprocessor 7: version = 00\n",
         );
         assert_eq!(
-            told.processors.iter().map(|p| p.pu).collect::<Vec<_>>(),
+            reported.processors.iter().map(|p| p.pu).collect::<Vec<_>>(),
             [0, 7]
         );
-        assert!(told.cores(&CpuSet::from_iter([0, 7])).is_empty());
+        assert!(reported.cores(&CpuSet::from_iter([0, 7])).is_empty());
     }
 }

@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn typos_in_lists_are_named() {
+    fn typos_in_lists_are_reported() {
         for text in [
             "0-", "-3", "3-1", "a", "0,,1", "0-3:2", "0-3:0/2", "0-3:3/2", "1.5", "0x3",
         ] {

@@ -36,7 +36,7 @@ fn caches_may_differ_from_core_to_core() {
 }
 
 #[test]
-fn a_pu_may_have_a_cache_of_its_own_inside_its_core() {
+fn pus_may_have_private_caches() {
     let mut fixture = Fixture::online("0-3").topology("thread_siblings_list", &["0-1", "2-3"]);
     for (pu, own, core) in [(0, "1", "3"), (1, "2", "3"), (2, "4", "c"), (3, "8", "c")] {
         fixture = cache(fixture, pu, 0, ["1", "Data", "16K", own]);
@@ -59,7 +59,7 @@ fn a_pu_may_have_a_cache_of_its_own_inside_its_core() {
 }
 
 #[test]
-fn a_cache_without_sharers_belongs_to_its_core() {
+fn caches_without_sharers_belong_to_their_core() {
     let mut fixture = Fixture::online("0-3").topology("thread_siblings_list", &["0-1", "2-3"]);
     for pu in 0..4 {
         fixture = cache(

@@ -93,7 +93,7 @@ fn differences(machine: &Machine, expected: &Value) -> Vec<String> {
         machine.allowed().to_string(),
         expected["allowed"].as_str().unwrap().into(),
     );
-    let told = if expected["kernel_cores"].is_array() {
+    let reported = if expected["kernel_cores"].is_array() {
         "kernel_cores"
     } else {
         "cores"
@@ -101,10 +101,10 @@ fn differences(machine: &Machine, expected: &Value) -> Vec<String> {
     let cores = machine
         .cores()
         .iter()
-        .filter(|_| machine.siblings_told())
+        .filter(|_| machine.siblings_known())
         .map(|core| &core.pus);
     let levels = [
-        ("cores", told, sets(cores)),
+        ("cores", reported, sets(cores)),
         (
             "packages",
             "packages",
@@ -126,11 +126,11 @@ fn differences(machine: &Machine, expected: &Value) -> Vec<String> {
             sets(machine.caches_at(3).map(|cache| &cache.pus)),
         ),
     ];
-    for (level, told, found) in levels {
+    for (level, reported, found) in levels {
         compare(
             level,
             format!("{found:?}"),
-            format!("{:?}", expected_sets(&expected[told])),
+            format!("{:?}", expected_sets(&expected[reported])),
         );
     }
     let nodes: BTreeSet<(usize, String)> = machine
@@ -161,7 +161,7 @@ fn differences(machine: &Machine, expected: &Value) -> Vec<String> {
 }
 
 #[test]
-fn captured_machines_are_read_right() {
+fn captured_machines_match_their_expectations() {
     let Some(shared) = shared() else {
         eprintln!("skipped: no machines/expected.json in CREEL_SHARED or ../shared");
         return;

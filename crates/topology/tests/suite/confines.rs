@@ -54,7 +54,7 @@ fn the_smallest_quota_of_all_ancestors_binds() {
 }
 
 #[test]
-fn fractions_are_rounded_as_the_caller_says_and_never_to_none() {
+fn fractions_round_as_requested_but_never_to_zero() {
     for (quota, floor, ceil) in [
         ("250000", 2, 3),
         ("50000", 1, 1),
@@ -75,7 +75,7 @@ fn fractions_are_rounded_as_the_caller_says_and_never_to_none() {
 }
 
 #[test]
-fn a_given_number_wins() {
+fn explicit_workers_win() {
     let budget = v2("/a")
         .file("sys/fs/cgroup/a/cpu.max", "100000 100000\n")
         .budget()
@@ -88,7 +88,7 @@ fn a_given_number_wins() {
 }
 
 #[test]
-fn an_impossible_quota_is_named() {
+fn invalid_quotas_are_reported() {
     for (file, text) in [
         ("cpu.max", "0 100000"),
         ("cpu.max", "100000 0"),
@@ -135,7 +135,7 @@ fn hyper_threads_count_once() {
 }
 
 #[test]
-fn version_1_has_a_hierarchy_for_each_controller() {
+fn cgroup_v1_has_one_hierarchy_per_controller() {
     let fixture = Fixture::online("0-7")
         .file(
             "proc/self/mountinfo",
@@ -164,7 +164,7 @@ fn version_1_has_a_hierarchy_for_each_controller() {
 }
 
 #[test]
-fn hybrid_reads_each_controller_where_it_is() {
+fn hybrid_cgroups_are_read_per_controller() {
     let fixture = Fixture::online("0-7")
         .file(
             "proc/self/mountinfo",
@@ -183,7 +183,7 @@ fn hybrid_reads_each_controller_where_it_is() {
 }
 
 #[test]
-fn a_container_sees_its_own_group_at_the_mount_point() {
+fn containers_see_their_cgroup_at_the_mount_point() {
     let fixture = Fixture::online("0-7")
         .file(
             "proc/self/mountinfo",
@@ -196,7 +196,7 @@ fn a_container_sees_its_own_group_at_the_mount_point() {
 }
 
 #[test]
-fn a_mount_of_another_part_says_nothing() {
+fn mounts_of_other_subtrees_are_ignored() {
     let fixture = Fixture::online("0-7")
         .file(
             "proc/self/mountinfo",
@@ -208,7 +208,7 @@ fn a_mount_of_another_part_says_nothing() {
 }
 
 #[test]
-fn of_several_mounts_the_one_with_most_ancestors_is_read() {
+fn the_mount_with_most_ancestors_is_read() {
     let fixture = Fixture::online("0-7")
         .file(
             "proc/self/mountinfo",
@@ -225,7 +225,7 @@ fn of_several_mounts_the_one_with_most_ancestors_is_read() {
 }
 
 #[test]
-fn a_namespace_that_hides_the_groups_name_is_seen_through() {
+fn cgroup_namespaces_are_resolved() {
     let fixture = Fixture::online("0-7")
         .file(
             "proc/self/mountinfo",
@@ -245,7 +245,7 @@ fn a_namespace_that_hides_the_groups_name_is_seen_through() {
 }
 
 #[test]
-fn kernels_before_control_groups_have_cpusets() {
+fn cpusets_without_cgroups_are_read() {
     let fixture = Fixture::online("0-7")
         .file("proc/mounts", "none /dev/cpuset cpuset rw 0 0\n")
         .file("proc/self/cpuset", "/jobs\n")
@@ -254,7 +254,7 @@ fn kernels_before_control_groups_have_cpusets() {
 }
 
 #[test]
-fn a_mask_outside_the_cpuset_is_the_one_that_binds() {
+fn a_mask_outside_the_cpuset_binds() {
     let fixture = v2("/a")
         .file("sys/fs/cgroup/a/cpuset.cpus.effective", "0-1\n")
         .file("proc/self/status", "Cpus_allowed_list:\t4-6\n");

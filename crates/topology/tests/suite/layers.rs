@@ -11,7 +11,7 @@ const LAYERS: [(&str, &[&str]); 7] = [
     ("neighbours", &["types"]),
     ("machine", &["types", "read", "affinity"]),
     ("budget", &["types", "machine"]),
-    ("seats", &["types", "machine"]),
+    ("placement", &["types", "machine"]),
 ];
 
 fn files(folder: &Path, found: &mut Vec<PathBuf>) {
@@ -71,8 +71,8 @@ fn no_file_imports_from_a_layer_above() {
 }
 
 #[test]
-fn an_import_is_seen_however_it_is_written() {
-    let text = "use crate::{read, machine::Machine};\n// crate::seats\nuse crate::types::CpuSet;\n\
+fn imports_are_found_in_every_form() {
+    let text = "use crate::{read, machine::Machine};\n// crate::placement\nuse crate::types::CpuSet;\n\
                 fn f() { crate::budget::g() }\n#[cfg(test)]\nuse crate::affinity;";
     assert_eq!(named(text), ["read", "machine::Machine", "types", "budget"]);
 }

@@ -3,7 +3,7 @@
 use crate::support::{Fixture, NODE, texts};
 
 #[test]
-fn a_node_without_pus_has_those_nearest_to_it() {
+fn nodes_without_pus_get_the_nearest_pus() {
     let machine = Fixture::online("0-7")
         .file(&format!("{NODE}/node0/cpulist"), "0-3\n")
         .file(&format!("{NODE}/node1/cpulist"), "4-7\n")
@@ -46,7 +46,7 @@ fn initiator(fixture: Fixture, access: usize, node: usize) -> Fixture {
 }
 
 #[test]
-fn the_initiators_that_are_cpus_say_whose_memory_it_is() {
+fn cpu_initiators_define_the_node_of_memory() {
     let of_memory = |fixture: Fixture| fixture.machine().numa_nodes()[2].pus.to_string();
     assert_eq!(of_memory(between_two_nodes()), "0-7", "as far from both");
     let cpus = initiator(between_two_nodes(), 1, 1);

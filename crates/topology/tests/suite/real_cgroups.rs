@@ -129,7 +129,7 @@ fn groups(hierarchy: Option<PathBuf>, name: &str) -> Option<Groups> {
 }
 
 #[test]
-fn a_parents_quota_binds_in_version_1() {
+fn a_parent_quota_binds_in_cgroup_v1() {
     let Some(groups) = groups(v1_hierarchy("cpu"), "quota") else {
         return;
     };
@@ -149,7 +149,7 @@ fn a_parents_quota_binds_in_version_1() {
 }
 
 #[test]
-fn a_parents_quota_binds_in_version_2() {
+fn a_parent_quota_binds_in_cgroup_v2() {
     let Some(groups) = groups(v2_hierarchy("cpu"), "quota2") else {
         return;
     };
@@ -166,7 +166,7 @@ fn a_parents_quota_binds_in_version_2() {
 }
 
 #[test]
-fn a_quota_is_seen_from_inside_a_namespace() {
+fn quotas_are_visible_inside_a_namespace() {
     let Some(groups) = groups(v1_hierarchy("cpu"), "namespace") else {
         return;
     };

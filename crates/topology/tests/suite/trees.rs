@@ -16,7 +16,7 @@ fn ids_may_be_sparse_and_pus_offline() {
 }
 
 #[test]
-fn without_a_list_the_folders_say_who_is_online() {
+fn without_a_list_the_folders_define_the_online_pus() {
     let mut fixture = Fixture::new();
     for pu in 0..4 {
         fixture = fixture.file(
@@ -30,7 +30,7 @@ fn without_a_list_the_folders_say_who_is_online() {
 }
 
 #[test]
-fn a_core_that_is_offline_is_told_and_not_used() {
+fn offline_cores_are_reported_and_not_used() {
     let machine = Fixture::online("0")
         .topology("thread_siblings_list", &["0", "1"])
         .machine();
@@ -39,9 +39,9 @@ fn a_core_that_is_offline_is_told_and_not_used() {
 }
 
 #[test]
-fn nothing_but_pus_makes_a_machine() {
+fn pus_alone_make_a_machine() {
     let machine = Fixture::online("0-3").machine();
-    assert!(!machine.siblings_told());
+    assert!(!machine.siblings_known());
     assert_eq!(cores(&machine), ["0", "1", "2", "3"]);
     assert!(
         machine.packages().is_empty() && machine.caches().is_empty() && machine.kinds().is_empty()
@@ -75,7 +75,7 @@ fn smt_may_be_four_wide_or_mixed() {
 }
 
 #[test]
-fn the_core_id_says_nothing_about_siblings() {
+fn core_ids_do_not_define_siblings() {
     let mut fixture = Fixture::online("0-7").topology("package_cpus_list", &["0-3", "4-7"]);
     for pu in 0..8 {
         fixture = fixture
@@ -92,7 +92,7 @@ fn the_core_id_says_nothing_about_siblings() {
 }
 
 #[test]
-fn the_newer_name_of_a_level_is_read_first() {
+fn newer_sysfs_names_have_priority() {
     let machine = Fixture::online("0-3")
         .topology("core_siblings_list", &["0-1", "2-3"])
         .topology("package_cpus_list", &["0-3"])
@@ -103,7 +103,7 @@ fn the_newer_name_of_a_level_is_read_first() {
 }
 
 #[test]
-fn a_package_cut_at_its_nodes_is_joined_again() {
+fn packages_split_at_nodes_are_rejoined() {
     let nodes = |fixture: Fixture| {
         fixture
             .file(&format!("{NODE}/node0/cpulist"), "0-3\n")
@@ -136,7 +136,7 @@ fn a_package_cut_at_its_nodes_is_joined_again() {
 }
 
 #[test]
-fn dies_are_told_only_when_they_are_not_the_packages() {
+fn dies_are_listed_only_if_they_differ_from_packages() {
     let fixture = |dies: &[&str]| {
         Fixture::online("0-3")
             .topology("package_cpus_list", &["0-3"])
@@ -207,7 +207,7 @@ fn kinds_come_from_the_most_trusted_source() {
 }
 
 #[test]
-fn a_source_that_leaves_pus_out_is_not_asked() {
+fn incomplete_sources_are_ignored() {
     let machine = Fixture::online("0-1")
         .each("0", "cpufreq/cpuinfo_max_freq", "800000\n")
         .machine();
@@ -215,7 +215,7 @@ fn a_source_that_leaves_pus_out_is_not_asked() {
 }
 
 #[test]
-fn cpuinfo_stands_in_for_sys() {
+fn cpuinfo_replaces_a_missing_sysfs() {
     let cpuinfo = "processor\t: 0\nphysical id\t: 0\nsiblings\t: 2\ncore id\t: 0\ncpu cores\t: 1\n\n\
                    processor\t: 1\nphysical id\t: 0\nsiblings\t: 2\ncore id\t: 0\ncpu cores\t: 1\n";
     let machine = Fixture::new().file("proc/cpuinfo", cpuinfo).machine();
@@ -252,7 +252,7 @@ fn more_pus_than_a_fixed_mask_holds() {
 }
 
 #[test]
-fn bad_trees_are_told_apart() {
+fn malformed_trees_are_distinguished() {
     let kind = |result: Result<Machine, Error>| match result {
         Err(Error::NoMachine { .. }) => "no machine",
         Err(Error::Malformed { .. }) => "malformed",

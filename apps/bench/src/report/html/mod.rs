@@ -6,7 +6,7 @@ mod lines;
 
 use std::fmt::Write;
 
-use creel_console::machine::{Seating, View};
+use creel_console::machine::{View, WorkerPlacement};
 use creel_topology::{Budget, Machine, Placement, place};
 
 use super::quantity::{factor, heading, quantity, spread};
@@ -75,7 +75,7 @@ fn machine(out: &mut String, report: &Report, drawing: &Drawing) {
     let view = View {
         machine: machine.clone(),
         budget: budget.clone(),
-        seating: layout.ok().map(|layout| Seating {
+        worker_placement: layout.ok().map(|layout| WorkerPlacement {
             placement: Placement::Cores,
             layout,
         }),
@@ -208,10 +208,7 @@ fn cells(case: &CaseView, subject: &SubjectView) -> Vec<String> {
         spread(row.min, row.median, row.max),
     ];
     if case.is_compared {
-        for other in [
-            case.one_thread_beside(subject),
-            case.recommended_beside(subject),
-        ] {
+        for other in [case.one_thread_for(subject), case.recommended_for(subject)] {
             let ratio = other.and_then(|other| case.ratio(subject, other));
             cells.push(ratio.map_or(String::new(), |ratio| factor(ratio.factor())));
         }
@@ -232,7 +229,7 @@ the first bar the setting that is recommended.</p>\n\
 <p>The first subject is also measured against itself, in the same rounds. What the two differ by is \
 noise. <em>Faster</em> and <em>slower</em> are said only of what is beyond 5 %, and beyond its own \
 error (95 %, by a mean without the outermost fifths) and that noise together; <em>the same</em> \
-only where a difference of 15 % would have been seen; everything else is <em>not told apart</em>. \
+only where a difference of 15 % would have been seen; everything else is <em>inconclusive</em>. \
 What was in doubt has been measured twice as often.</p>\n\
 <p>Two figures of two runs are not to be compared by eye: <code>creel-bench --compare \
 OLD.json</code> does it by ratios, and says first whether the two machines match.</p>\n</section>\n";
@@ -266,7 +263,7 @@ mod tests {
     use crate::report::tests::{machine, section};
 
     #[test]
-    fn the_page_is_one_file_without_scripts_and_addresses() {
+    fn the_page_needs_no_scripts_and_no_network() {
         let (machine, budget) = machine();
         let drawing = Drawing {
             machine: &machine,

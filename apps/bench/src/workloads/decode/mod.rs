@@ -59,7 +59,7 @@ fn cases(setting: &Setting) -> anyhow::Result<Vec<Case>> {
             setting,
             (*format, *size),
             " busy",
-            hog::beside,
+            hog::with_hog,
             workers,
         ));
     }
@@ -97,7 +97,7 @@ fn case(
 ) -> Case {
     let (format, size) = what;
     // The weights are made, and a token of the largest takes longer than a sample.
-    let beside_ms = if size < 2048 { 30 } else { 600 };
+    let with_overhead_ms = if size < 2048 { 30 } else { 600 };
     let subjects = subjects::all(
         move || Model::new(format, size),
         workers,
@@ -107,7 +107,7 @@ fn case(
         name: name(what) + load,
         metrics: vec![SPEED],
         compared: true,
-        plan: setting.plan(50, 100).beside_ms(beside_ms),
+        plan: setting.plan(50, 100).with_overhead_ms(with_overhead_ms),
         rounds: setting.rounds(if size < 2048 { 7 } else { 4 }),
         subjects: subjects.into_iter().map(under).collect(),
     }
@@ -120,7 +120,7 @@ fn idle(setting: &Setting) -> Case {
         name: "idle".into(),
         metrics: vec![BURNT],
         compared: false,
-        plan: setting.plan(20, 100).beside_ms(130),
+        plan: setting.plan(20, 100).with_overhead_ms(130),
         rounds: setting.rounds(3),
         subjects: subjects::all(model, setting.workers, subjects::Rhythm::Idle),
     }

@@ -174,7 +174,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_token_is_144_products_that_stay_in_bounds() {
+    fn a_token_takes_144_products_within_bounds() {
         for format in [Format::F32, Format::Q8] {
             for size in [256, 1024] {
                 let model = Model::new(format, size);

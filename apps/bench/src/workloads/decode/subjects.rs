@@ -10,7 +10,7 @@ use rayon::{ThreadPool, ThreadPoolBuilder};
 
 use super::model::{Input, Matrix, Model};
 use crate::harness::{ONE_THREAD, Plan, Subject};
-use crate::workloads::iterate::{floor::in_lockstep, work::burnt_after};
+use crate::workloads::loops::{floor::in_lockstep, work::burnt_after};
 
 /// What is measured.
 #[derive(Clone, Copy)]

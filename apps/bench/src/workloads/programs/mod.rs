@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn creels_programs_are_no_longer_than_rayons_obvious_ones_by_more_than_a_tenth() {
+    fn creel_programs_are_at_most_a_tenth_longer_than_on_rayon() {
         for (name, creel, obvious, clever) in [
             (
                 "game",

@@ -90,7 +90,7 @@ pub fn large_maps(workers: usize) -> Vec<Subject> {
 fn sorts(plan: &Plan, mut sort: impl FnMut(&mut [u64])) -> f64 {
     let unsorted: Vec<u64> = (0..SORTED).map(mixed).collect();
     let place = std::cell::RefCell::new(unsorted.clone());
-    plan.time_apart(
+    plan.time_with_setup(
         || place.borrow_mut().copy_from_slice(&unsorted),
         || sort(&mut place.borrow_mut()),
     )

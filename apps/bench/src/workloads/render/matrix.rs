@@ -120,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn settings_are_crossed_and_a_thread_a_job_is_there_once() {
+    fn matrix_settings_are_crossed() {
         let matrix = ["workers=4,1", "jobs=20,1", "yield=no,block"];
         let mut setting = Setting::of_tests();
         setting.matrix = matrix.map(|values| values.parse().unwrap()).into();

@@ -123,7 +123,7 @@ fn case(setting: &Setting, jobs: usize) -> Case {
         metrics: METRICS.to_vec(),
         compared: true,
         // As long as the songs take.
-        plan: setting.plan(0, 0).beside_ms(700),
+        plan: setting.plan(0, 0).with_overhead_ms(700),
         rounds: setting.rounds(4),
         subjects,
     }

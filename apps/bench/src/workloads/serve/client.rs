@@ -12,7 +12,7 @@ use rustix::event::{Timespec, epoll};
 
 const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nHost: localhost\r\nAccept: */*\r\n\r\n";
 /// So long it waits for any answer.
-const PATIENCE: Timespec = Timespec {
+const TIMEOUT: Timespec = Timespec {
     tv_sec: 10,
     tv_nsec: 0,
 };
@@ -110,7 +110,7 @@ impl Client {
         let mut over = false;
         while under_way > 0 {
             events.clear();
-            epoll::wait(&self.epoll, spare_capacity(&mut events), Some(&PATIENCE))?;
+            epoll::wait(&self.epoll, spare_capacity(&mut events), Some(&TIMEOUT))?;
             if events.is_empty() {
                 bail!("{under_way} requests are not answered");
             }
@@ -209,7 +209,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_response_is_as_long_as_head_and_body() {
+    fn response_length_is_head_plus_body() {
         let head = "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nx: y\r\n\r\n";
         assert_eq!(whole_length(head.as_bytes()).unwrap(), Some(head.len() + 5));
         assert_eq!(whole_length(b"HTTP/1.1 200 OK\r\n").unwrap(), None);
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn quantiles_are_of_all() {
+    fn quantiles_cover_all_connections() {
         let answers = Answers {
             waits: (1..=101).map(|us| us * 1_000).collect(),
             took: Duration::ZERO,

@@ -131,7 +131,7 @@ fn case(
     bytes: usize,
 ) -> Case {
     // Connections are opened; wrk takes whole seconds.
-    let beside_ms = if name.ends_with("by wrk") {
+    let with_overhead_ms = if name.ends_with("by wrk") {
         1_500
     } else {
         100 + count as u64 / 10
@@ -140,7 +140,7 @@ fn case(
         name,
         metrics: METRICS.to_vec(),
         compared: true,
-        plan: setting.plan(150, 450).beside_ms(beside_ms),
+        plan: setting.plan(150, 450).with_overhead_ms(with_overhead_ms),
         rounds: setting.rounds(4),
         subjects: subjects(workers, sample, count, bytes),
     }
@@ -153,7 +153,7 @@ fn idle(setting: &Setting, count: usize) -> Case {
         compared: true,
         plan: setting
             .plan(500, 500)
-            .beside_ms(UNTIL_REST.as_millis() as u64 + 1_500),
+            .with_overhead_ms(UNTIL_REST.as_millis() as u64 + 1_500),
         rounds: setting.rounds(3),
         subjects: subjects(setting.workers.max(2), idle_sample, count, SMALL),
     }
@@ -180,13 +180,13 @@ fn wrk_sample(plan: &Plan, request: &Request, count: usize) -> anyhow::Result<Ve
     let mut server = Server::start(request)?;
     wrk::run(server.address, count, plan.warm_up)?;
     let before = server.usage()?;
-    let told = wrk::run(server.address, count, plan.sample)?;
+    let report = wrk::run(server.address, count, plan.sample)?;
     let after = server.usage()?;
     Ok(vec![
-        told.per_second,
-        (after.cpu_s - before.cpu_s) * 1e6 / told.requests.max(1.0),
-        told.wait_p50_us,
-        told.wait_p99_us,
+        report.per_second,
+        (after.cpu_s - before.cpu_s) * 1e6 / report.requests.max(1.0),
+        report.wait_p50_us,
+        report.wait_p99_us,
         after.rss_bytes / 1e6,
     ])
 }

@@ -65,7 +65,7 @@ pub struct Server {
     child: Child,
     /// Taken at the end, which closes it.
     ask: Option<ChildStdin>,
-    told: Lines<BufReader<ChildStdout>>,
+    lines: Lines<BufReader<ChildStdout>>,
     /// Where it listens.
     pub address: SocketAddr,
 }
@@ -82,13 +82,13 @@ impl Server {
             .spawn()
             .context("starting a server")?;
         let ask = child.stdin.take();
-        let told = child.stdout.take().context("a server without an output")?;
-        let mut told = BufReader::new(told).lines();
-        let address = told.next().context("a server that did not begin")??;
+        let stdout = child.stdout.take().context("a server without an output")?;
+        let mut lines = BufReader::new(stdout).lines();
+        let address = lines.next().context("a server that did not begin")??;
         Ok(Server {
             child,
             ask,
-            told,
+            lines,
             address: address.parse()?,
         })
     }
@@ -97,8 +97,8 @@ impl Server {
     pub fn usage(&mut self) -> anyhow::Result<Usage> {
         let ask = self.ask.as_mut().context("a server that has ended")?;
         ask.write_all(b"\n")?;
-        let told = self.told.next().context("a server that has ended")??;
-        Ok(serde_json::from_str(&told)?)
+        let line = self.lines.next().context("a server that has ended")??;
+        Ok(serde_json::from_str(&line)?)
     }
 }
 
@@ -125,8 +125,8 @@ pub fn answer(request: Option<OsString>) -> anyhow::Result<Exit> {
                 rss_bytes: rss_bytes(),
             };
             giving_back_s += process_cpu_s() - cpu_s;
-            let told = serde_json::to_string(&usage).unwrap_or_default();
-            println!("{told}");
+            let line = serde_json::to_string(&usage).unwrap_or_default();
+            println!("{line}");
         }
         std::process::exit(0);
     });
@@ -140,7 +140,7 @@ pub fn answer(request: Option<OsString>) -> anyhow::Result<Exit> {
     Ok(Exit::Done)
 }
 
-fn tell(address: SocketAddr) -> anyhow::Result<()> {
+fn print_address(address: SocketAddr) -> anyhow::Result<()> {
     let mut out = stdout();
     writeln!(out, "{address}")?;
     Ok(out.flush()?)
@@ -154,7 +154,7 @@ async fn respond(_: Asked<Incoming>, body: Bytes) -> Result<Response<Full<Bytes>
 fn creel(workers: usize, body: Bytes) -> anyhow::Result<()> {
     let pool = creel::Pool::builder().workers(workers).build()?;
     let listener = creel::net::TcpListener::bind(([127, 0, 0, 1], 0).into())?;
-    tell(listener.local_addr()?)?;
+    print_address(listener.local_addr()?)?;
     let service = service_fn(move |asked| respond(asked, body.clone()));
     pool.block_on(pool.spawn(creel_hyper::serve(listener, service).into_future()))
         .map_err(|error| anyhow!("{error}"))
@@ -163,7 +163,7 @@ fn creel(workers: usize, body: Bytes) -> anyhow::Result<()> {
 fn creel_bare(workers: usize, body: Bytes) -> anyhow::Result<()> {
     let pool = creel::Pool::builder().workers(workers).build()?;
     let listener = creel::net::TcpListener::bind(([127, 0, 0, 1], 0).into())?;
-    tell(listener.local_addr()?)?;
+    print_address(listener.local_addr()?)?;
     let serve = async move {
         loop {
             let (stream, _) = listener.accept().await?;
@@ -190,7 +190,7 @@ fn tokio(workers: usize, body: Bytes, is_graceful: bool) -> anyhow::Result<()> {
         let socket = tokio::net::TcpSocket::new_v4()?;
         socket.bind(([127, 0, 0, 1], 0).into())?;
         let listener = socket.listen(1024)?;
-        tell(listener.local_addr()?)?;
+        print_address(listener.local_addr()?)?;
         let graceful = GracefulShutdown::new();
         loop {
             let (stream, _) = listener.accept().await?;

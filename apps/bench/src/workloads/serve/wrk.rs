@@ -8,7 +8,7 @@ use anyhow::{Context, ensure};
 
 /// What it printed.
 #[derive(Debug, PartialEq)]
-pub struct Told {
+pub struct WrkReport {
     pub requests: f64,
     pub per_second: f64,
     pub wait_p50_us: f64,
@@ -21,7 +21,7 @@ pub fn is_installed() -> bool {
 }
 
 /// Runs it on one thread with so many connections, for whole seconds.
-pub fn run(address: SocketAddr, connections: usize, sample: Duration) -> anyhow::Result<Told> {
+pub fn run(address: SocketAddr, connections: usize, sample: Duration) -> anyhow::Result<WrkReport> {
     let seconds = sample.as_secs_f64().ceil().max(1.0);
     let output = Command::new("wrk")
         .args(["-t1", "--latency", "--timeout", "10"])
@@ -36,7 +36,7 @@ pub fn run(address: SocketAddr, connections: usize, sample: Duration) -> anyhow:
 }
 
 /// What [`run`] looks for; None if something is missing, or there were errors.
-fn parse(text: &str) -> Option<Told> {
+fn parse(text: &str) -> Option<WrkReport> {
     let after = |name: &str| {
         let line = text.lines().find_map(|line| line.trim().strip_prefix(name));
         line.map(str::trim)
@@ -45,7 +45,7 @@ fn parse(text: &str) -> Option<Told> {
         return None;
     }
     let requests = text.lines().find(|line| line.contains(" requests in "))?;
-    Some(Told {
+    Some(WrkReport {
         requests: requests.split_whitespace().next()?.parse().ok()?,
         per_second: after("Requests/sec:")?.parse().ok()?,
         wait_p50_us: microseconds(after("50%")?)?,
@@ -82,14 +82,14 @@ Transfer/sec:     21.99MB
 ";
 
     #[test]
-    fn what_it_prints_is_read() {
-        let told = Told {
+    fn wrk_output_is_parsed() {
+        let report = WrkReport {
             requests: 360_510.0,
             per_second: 180_166.61,
             wait_p50_us: 262.0,
             wait_p99_us: 1_250.0,
         };
-        assert_eq!(parse(TEXT), Some(told));
+        assert_eq!(parse(TEXT), Some(report));
         let broken = format!("{TEXT}  Socket errors: connect 0, read 3, write 0, timeout 0\n");
         assert_eq!(parse(&broken), None);
         assert_eq!(parse("wrk: nothing of the kind"), None);

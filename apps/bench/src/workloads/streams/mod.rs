@@ -109,7 +109,7 @@ fn case(setting: &Setting, streams: usize) -> Case {
         name: streams.to_string(),
         metrics: METRICS.to_vec(),
         compared: true,
-        plan: setting.plan(200, 800).beside_ms(50),
+        plan: setting.plan(200, 800).with_overhead_ms(50),
         rounds: setting.rounds(4),
         subjects,
     }

@@ -36,7 +36,7 @@ pub fn cases(setting: &Setting) -> Vec<Case> {
             },
         ],
         compared: false,
-        plan: setting.plan(500, 1_500).beside_ms(50),
+        plan: setting.plan(500, 1_500).with_overhead_ms(50),
         rounds: setting.rounds(3),
         subjects: vec![creel(rooms, legs)],
     })

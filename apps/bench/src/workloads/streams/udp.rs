@@ -64,7 +64,7 @@ fn case(setting: &Setting, name: String, subjects: Vec<Subject>) -> Case {
         name,
         metrics: METRICS.to_vec(),
         compared: true,
-        plan: setting.plan(300, 1_000).beside_ms(500),
+        plan: setting.plan(300, 1_000).with_overhead_ms(500),
         rounds: setting.rounds(4),
         subjects,
     }

@@ -117,13 +117,13 @@ impl Scene {
         let mut run = ticks * 2;
         city.run(run);
         let before = city.sums();
-        let begun = run;
+        let start = run;
         let ns = plan.time(|| {
             city.run(ticks);
             run += ticks;
         });
         // Of all calls, warm-up included, for the mean of one.
-        let calls = f64::from((run - begun) / ticks);
+        let calls = f64::from((run - start) / ticks);
         let after = city.sums();
         let rate = |amount: f64| amount / calls / (ns / 1e9);
         vec![
@@ -191,7 +191,9 @@ fn run(setting: &Setting, scene: &Later<Scene>) -> Case {
         Subject::with_metrics(ONE_THREAD, move |plan| {
             let scene = single.get()?;
             let city = scene.tiled(|simulation, ticks| {
-                simulation.run_by(ticks, |parts, each| parts.iter_mut().for_each(each));
+                simulation.run_with(ticks, |tile_windows, each| {
+                    tile_windows.iter_mut().for_each(each)
+                });
             })?;
             Ok(scene.measure(plan, city))
         }),
@@ -208,8 +210,8 @@ fn run(setting: &Setting, scene: &Later<Scene>) -> Case {
         Subject::with_metrics("rayon same tiles", move |plan| {
             let (scene, pool) = (tiled.get()?, rayon(workers)?);
             let city = scene.tiled(|simulation, ticks| {
-                simulation.run_by(ticks, |parts, each| {
-                    pool.install(|| parts.par_iter_mut().for_each(each));
+                simulation.run_with(ticks, |tile_windows, each| {
+                    pool.install(|| tile_windows.par_iter_mut().for_each(each));
                 });
             })?;
             Ok(scene.measure(plan, city))
@@ -231,7 +233,7 @@ fn run(setting: &Setting, scene: &Later<Scene>) -> Case {
         // A city is made and filled for each sample, a small one when quick.
         plan: setting
             .plan(250, 750)
-            .beside_ms(if setting.quick { 250 } else { 4_000 }),
+            .with_overhead_ms(if setting.quick { 250 } else { 4_000 }),
         rounds: setting.rounds(4),
         subjects,
     }

@@ -139,7 +139,7 @@ fn case(
             metric("mean speed", "km/h"),
         ],
         compared: true,
-        plan: setting.plan(0, 0).beside_ms(7_000),
+        plan: setting.plan(0, 0).with_overhead_ms(7_000),
         rounds: setting.rounds(3),
         subjects: subjects.collect(),
     }
@@ -156,7 +156,7 @@ impl Scene {
         let wishes = Gravity {
             cars: size.travellers,
             within_ms: size.within_s * 1000,
-            again: false,
+            repeats: false,
             places: 4,
             seed: 1,
         };
@@ -173,7 +173,7 @@ impl Scene {
                 Ok(Traveller {
                     origin: network.links()[links[0] as usize].from,
                     trips: vec![(*depart_ms, Route::pack(&network, links)?)],
-                    again: false,
+                    repeats: false,
                 })
             })
             .collect();
@@ -232,10 +232,10 @@ impl Scene {
             .build()?;
         let (network, plans) = (self.network.clone(), self.plans.clone());
         let mut simulation = Simulation::new(&pool, network, plans, Physics::default())?;
-        let begun = Instant::now();
+        let start = Instant::now();
         simulation.run(&pool, self.seconds);
         let outcome = Outcome {
-            seconds: begun.elapsed().as_secs_f64(),
+            seconds: start.elapsed().as_secs_f64(),
             trips: simulation.tally().arrived,
             vehicle_seconds: simulation.vehicle_seconds(),
             metres: self.metres,

@@ -11,7 +11,7 @@ use rayon::prelude::*;
 use super::rayon;
 use crate::harness::{Case, Metric, ONE_THREAD, Subject};
 use crate::setting::Setting;
-use crate::workloads::iterate::floor::in_lockstep;
+use crate::workloads::loops::floor::in_lockstep;
 
 const SIGNALS: usize = 250_000;
 
@@ -93,7 +93,7 @@ pub(super) fn fast_forward(setting: &Setting) -> Case {
             unit: "ns a tick",
         }],
         compared: true,
-        plan: setting.plan(60, 200).beside_ms(20),
+        plan: setting.plan(60, 200).with_overhead_ms(20),
         rounds: setting.rounds(7),
         subjects,
     }

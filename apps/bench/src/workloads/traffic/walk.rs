@@ -56,7 +56,7 @@ pub(super) fn two_workers(setting: &Setting, scene: &Later<Scene>) -> Case {
         // It has two parts.
         plan: setting
             .plan(250, 750)
-            .beside_ms(if setting.quick { 200 } else { 2_500 }),
+            .with_overhead_ms(if setting.quick { 200 } else { 2_500 }),
         rounds: setting.rounds(4),
         subjects: vec![creel, walk],
     }

@@ -5,12 +5,12 @@ use std::sync::{Arc, PoisonError};
 use creel_console::http::{Answer, Request};
 use serde_json::json;
 
-use super::Shown;
+use super::SharedState;
 
 const BYTES: &str = "application/octet-stream";
 const NOT_FOUND: &str = "404 Not Found";
 
-impl Shown {
+impl SharedState {
     pub fn answer(&self, request: &Request) -> Answer {
         match (request.method.as_str(), request.path.as_str()) {
             ("GET", "/") => {
@@ -41,13 +41,13 @@ impl Shown {
                 let control = *self.control.lock().unwrap_or_else(PoisonError::into_inner);
                 Answer::json(&json!({"playing": control.playing, "speed": control.speed}))
             }
-            ("POST", "/control") => Answer::json(&json!({"asked": self.wish(request)})),
+            ("POST", "/control") => Answer::json(&json!({"asked": self.apply_control(request)})),
             _ => Answer::refused(NOT_FOUND),
         }
     }
 
     /// Takes in what a browser wishes, and gives how many wishes there were so far.
-    fn wish(&self, request: &Request) -> u32 {
+    fn apply_control(&self, request: &Request) -> u32 {
         const STEPS_MAX: u64 = 3600;
         let number = |name, most| request.number(name).map(|value| value.min(most) as u32);
         let mut control = self.control.lock().unwrap_or_else(PoisonError::into_inner);
@@ -56,8 +56,8 @@ impl Shown {
         control.speed = number("speed", 1_000_000).unwrap_or(control.speed);
         let steps = control.steps + number("steps", STEPS_MAX).unwrap_or(0);
         control.steps = steps.min(STEPS_MAX as u32);
-        control.asked = control.asked.wrapping_add(1);
+        control.requests = control.requests.wrapping_add(1);
         self.changed.notify_all();
-        control.asked
+        control.requests
     }
 }

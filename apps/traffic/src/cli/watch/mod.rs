@@ -46,7 +46,7 @@ pub struct Watch {
 }
 
 /// What browsers are shown, and what they ask for.
-struct Shown {
+struct SharedState {
     /// The roads' places; never changes.
     roads: Vec<u8>,
     control: Mutex<Control>,
@@ -73,7 +73,7 @@ struct Control {
     /// Ticks to go while it is paused.
     steps: u32,
     /// How often browsers have asked for something.
-    asked: u32,
+    requests: u32,
 }
 
 impl Watch {
@@ -86,44 +86,53 @@ impl Watch {
             .apply(Pool::builder().wait(Wait::Adaptive))
             .build()?;
         let start = || self.start.simulation(&self.scene, &pool, common.quiet);
-        let (mut simulation, _) = super::set_up(&interrupt, start)?;
-        if !simulation.network().placed() {
+        let (mut simulation, _) = super::run_interruptible(&interrupt, start)?;
+        if !simulation.network().has_coordinates() {
             return Err(super::no_map());
         }
         let control = Control {
             playing: self.speed > 0,
             speed: self.speed.max(1),
             steps: 0,
-            asked: 0,
+            requests: 0,
         };
-        let shown = Arc::new(shown(&simulation, control));
-        show(&shown, &simulation, 0, &mut Vec::new());
+        let shared_state = Arc::new(shared_state(&simulation, control));
+        publish_frame(&shared_state, &simulation, 0, &mut Vec::new());
         let address = listener.local_addr()?;
-        let answering = Arc::clone(&shown);
+        let server_state = Arc::clone(&shared_state);
         std::thread::Builder::new()
             .name("page".into())
-            .spawn(move || http::serve(&listener, move |request| answering.answer(request)))?;
+            .spawn(move || http::serve(&listener, move |request| server_state.answer(request)))?;
         if !common.quiet {
             eprintln!("creel-traffic: http://{address}/");
         }
-        drive(&mut simulation, &pool, &shown, &interrupt);
+        run_until_interrupted(&mut simulation, &pool, &shared_state, &interrupt);
         interrupt.check()?;
         Ok(Exit::Done)
     }
 }
 
 /// Runs the simulation as the controls say, until interrupted.
-fn drive(simulation: &mut Simulation, pool: &Pool, shown: &Shown, interrupt: &Interrupt) {
+fn run_until_interrupted(
+    simulation: &mut Simulation,
+    pool: &Pool,
+    shared_state: &SharedState,
+    interrupt: &Interrupt,
+) {
     const FRAME: Duration = Duration::from_millis(50);
     let mut occupancy = Vec::new();
-    let (mut owed, mut steps, mut heard) = (0.0, 0, 0);
+    let (mut ticks_owed, mut steps, mut applied) = (0.0, 0, 0);
     let mut last = Instant::now();
     while !interrupt.requested() {
         let control = {
-            let control = shown.control.lock().unwrap_or_else(PoisonError::into_inner);
-            let waits =
-                |control: &mut Control| !control.playing && steps == 0 && control.asked == heard;
-            let (mut control, _) = shown
+            let control = shared_state
+                .control
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner);
+            let waits = |control: &mut Control| {
+                !control.playing && steps == 0 && control.requests == applied
+            };
+            let (mut control, _) = shared_state
                 .changed
                 .wait_timeout_while(control, FRAME * 4, waits)
                 .unwrap_or_else(PoisonError::into_inner);
@@ -132,19 +141,24 @@ fn drive(simulation: &mut Simulation, pool: &Pool, shown: &Shown, interrupt: &In
             now
         };
         steps += control.steps;
-        if !control.playing && steps == 0 && control.asked == heard {
+        if !control.playing && steps == 0 && control.requests == applied {
             continue;
         }
-        heard = control.asked;
+        applied = control.requests;
         let begun = Instant::now();
         let passed = (begun - last).min(FRAME * 4).as_secs_f64();
         last = begun;
         if control.playing {
-            owed = (owed + passed * f64::from(control.speed)).min(1000.0);
+            ticks_owed = (ticks_owed + passed * f64::from(control.speed)).min(1000.0);
         }
         let at_once = control.playing && control.speed == 0;
-        let mut ticks = steps + if at_once { u32::MAX / 2 } else { owed as u32 };
-        owed -= owed.floor();
+        let mut ticks = steps
+            + if at_once {
+                u32::MAX / 2
+            } else {
+                ticks_owed as u32
+            };
+        ticks_owed -= ticks_owed.floor();
         // For no longer than a frame, in pieces of a window. Steps that are left go on in the next.
         while ticks > 0
             && begun.elapsed() < FRAME
@@ -155,16 +169,16 @@ fn drive(simulation: &mut Simulation, pool: &Pool, shown: &Shown, interrupt: &In
             ticks -= now;
             steps = steps.saturating_sub(now);
         }
-        show(shown, simulation, heard, &mut occupancy);
+        publish_frame(shared_state, simulation, applied, &mut occupancy);
         if control.playing {
             std::thread::sleep(FRAME.saturating_sub(begun.elapsed()));
         }
     }
 }
 
-fn shown(simulation: &Simulation, control: Control) -> Shown {
+fn shared_state(simulation: &Simulation, control: Control) -> SharedState {
     let network = simulation.network();
-    let places = network.places_m();
+    let places = network.coordinates_m();
     let [west, south, ..] = Network::bounds_m(&places);
     let mut roads = Vec::with_capacity(16 * network.links().len());
     let mut details = Vec::with_capacity(network.links().len());
@@ -183,7 +197,7 @@ fn shown(simulation: &Simulation, control: Control) -> Shown {
         });
     }
     let frame = Mutex::new(Arc::new(Vec::new()));
-    Shown {
+    SharedState {
         roads,
         control: Mutex::new(control),
         changed: Condvar::new(),
@@ -194,23 +208,31 @@ fn shown(simulation: &Simulation, control: Control) -> Shown {
 
 /// Puts up a frame: time, cars, trips, the sums that means are made of, and up to which of the browsers'
 /// wishes it is as they wished; then a byte a road: how full it is, of 255.
-fn show(shown: &Shown, simulation: &Simulation, heard: u32, occupancy: &mut Vec<u16>) {
+fn publish_frame(
+    shared_state: &SharedState,
+    simulation: &Simulation,
+    applied: u32,
+    occupancy: &mut Vec<u16>,
+) {
     simulation.occupancy(occupancy);
     let tally = simulation.tally();
     let mut frame = Vec::with_capacity(56 + occupancy.len());
     let sums = [
         f64::from(simulation.now_ms()) / 1000.0,
         tally.moving as f64,
-        tally.beside as f64,
+        tally.waiting_to_enter as f64,
         tally.arrived as f64,
         simulation.vehicle_seconds(),
-        simulation.free_seconds(),
-        f64::from(heard),
+        simulation.free_flow_seconds(),
+        f64::from(applied),
     ];
     sums.iter().for_each(|sum| frame.extend(sum.to_le_bytes()));
     let full = |(&cars, detail): (&u16, &Detail)| {
         (u32::from(cars) * 255 / u32::from(detail.storage)).min(255) as u8
     };
-    frame.extend(occupancy.iter().zip(&shown.details).map(full));
-    *shown.frame.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(frame);
+    frame.extend(occupancy.iter().zip(&shared_state.details).map(full));
+    *shared_state
+        .frame
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner) = Arc::new(frame);
 }

@@ -4,14 +4,14 @@
 //! EDGES`, then a pair a line for a road each way. Comments begin with `c`.
 
 use super::{Assumed, ReadError, at_line};
-use crate::network::{Junction, LINKS_MAX, Link, Plan};
+use crate::network::{Junction, LINKS_MAX, Link, RawNetwork};
 
 pub(super) fn read(
     text: &str,
     assumed: &Assumed,
     coordinates: Option<&str>,
-) -> Result<Plan, ReadError> {
-    let mut plan: Option<Plan> = None;
+) -> Result<RawNetwork, ReadError> {
+    let mut raw: Option<RawNetwork> = None;
     let mut said = 0;
     for (number, line) in text.lines().enumerate() {
         let mut words = line.split_ascii_whitespace();
@@ -25,7 +25,7 @@ pub(super) fn read(
             word.parse()
                 .map_err(|_| at_line(number, format!("'{word}' is no number")))
         };
-        let Some(plan) = &mut plan else {
+        let Some(raw) = &mut raw else {
             if first != "p" {
                 return Err(at_line(number, "before the line 'p …'"));
             }
@@ -47,9 +47,9 @@ pub(super) fn read(
                 ));
             }
             said = edges;
-            plan = Some(Plan {
+            raw = Some(RawNetwork {
                 junctions: vec![Junction::default(); nodes],
-                ..Plan::default()
+                ..RawNetwork::default()
             });
             continue;
         };
@@ -68,7 +68,7 @@ pub(super) fn read(
                 (from, value()?, assumed.length_mm, true)
             }
         };
-        let nodes = plan.junctions.len() as u32;
+        let nodes = raw.junctions.len() as u32;
         if from == 0 || to == 0 || from > nodes || to > nodes {
             return Err(at_line(
                 number,
@@ -84,9 +84,9 @@ pub(super) fn read(
             lanes: 1,
             approach: 0,
         };
-        plan.links.push(link);
+        raw.links.push(link);
         if both {
-            plan.links.push(Link {
+            raw.links.push(Link {
                 from: link.to,
                 to: link.from,
                 ..link
@@ -96,20 +96,20 @@ pub(super) fn read(
             .checked_sub(1)
             .ok_or_else(|| at_line(number, "more roads than the line 'p …' says"))?;
     }
-    let mut plan = plan.ok_or_else(|| ReadError::Malformed("there is no line 'p …'".into()))?;
+    let mut raw = raw.ok_or_else(|| ReadError::Malformed("there is no line 'p …'".into()))?;
     if said > 0 {
         return Err(ReadError::Malformed(format!(
             "it is cut: {said} roads fewer than the line 'p …' says"
         )));
     }
     if let Some(text) = coordinates {
-        place(&mut plan, text)?;
+        place(&mut raw, text)?;
     }
-    Ok(plan)
+    Ok(raw)
 }
 
 /// `v NUMBER X Y`, in millionths of a degree.
-fn place(plan: &mut Plan, text: &str) -> Result<(), ReadError> {
+fn place(raw: &mut RawNetwork, text: &str) -> Result<(), ReadError> {
     for (number, line) in text
         .lines()
         .enumerate()
@@ -126,12 +126,12 @@ fn place(plan: &mut Plan, text: &str) -> Result<(), ReadError> {
         };
         let junction = usize::try_from(node - 1)
             .ok()
-            .and_then(|node| plan.junctions.get_mut(node));
+            .and_then(|node| raw.junctions.get_mut(node));
         let junction = junction
             .ok_or_else(|| at_line(number, format!("there is no junction {node} (coordinates)")))?;
         (junction.x, junction.y) = (x as f64 / 1e6, y as f64 / 1e6);
-        plan.placed = true;
-        plan.geographic = true;
+        raw.has_coordinates = true;
+        raw.geographic = true;
     }
     Ok(())
 }

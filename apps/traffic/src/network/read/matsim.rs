@@ -5,12 +5,12 @@
 
 use super::xml::{self, Numbers, Part};
 use super::{ReadError, length_mm};
-use crate::network::{Junction, Link, Names, Plan};
+use crate::network::{Junction, Link, Names, RawNetwork};
 
-pub(super) fn read(text: &str) -> Result<Plan, ReadError> {
-    let mut plan = Plan {
-        placed: true,
-        ..Plan::default()
+pub(super) fn read(text: &str) -> Result<RawNetwork, ReadError> {
+    let mut raw = RawNetwork {
+        has_coordinates: true,
+        ..RawNetwork::default()
     };
     let (mut nodes, mut links) = (Numbers::default(), Numbers::default());
     let mut period = 3600.0;
@@ -36,7 +36,7 @@ pub(super) fn read(text: &str) -> Result<Plan, ReadError> {
                     element.number("x")?.unwrap_or(0.0),
                     element.number("y")?.unwrap_or(0.0),
                 );
-                plan.junctions.push(Junction {
+                raw.junctions.push(Junction {
                     x: place.0,
                     y: place.1,
                     ..Junction::default()
@@ -76,13 +76,13 @@ pub(super) fn read(text: &str) -> Result<Plan, ReadError> {
                 if links.add(id.clone()).is_none() {
                     return Err(element.error(format!("a second link {id}")));
                 }
-                plan.links.push(link);
+                raw.links.push(link);
             }
             _ => {}
         }
         Ok(())
     })?;
-    plan.junction_names = Names::new(nodes.into_names());
-    plan.link_names = Names::new(links.into_names());
-    Ok(plan)
+    raw.junction_names = Names::new(nodes.into_names());
+    raw.link_names = Names::new(links.into_names());
+    Ok(raw)
 }

@@ -1,7 +1,7 @@
 //! Roads from the files that people have.
 //!
 //! What a file is, its first bytes tell; `.gz` and `.xz` are unpacked first. A reader gives a
-//! [`Plan`], and [`Network::new`](super::Network::new) checks it.
+//! [`RawNetwork`], and [`Network::new`](super::Network::new) checks it.
 
 mod dimacs;
 mod matsim;
@@ -10,7 +10,7 @@ mod sumo;
 pub mod tntp;
 pub(crate) mod xml;
 
-use super::{Mm, Plan};
+use super::{Mm, RawNetwork};
 use creel::Pool;
 use std::fmt;
 use std::fs::File;
@@ -117,7 +117,7 @@ pub fn bytes(path: &Path) -> Result<Vec<u8>, ReadError> {
 ///
 /// # Errors
 /// Names the line or the place.
-pub fn network(path: &Path, assumed: &Assumed, loops: &Pool) -> Result<Plan, ReadError> {
+pub fn network(path: &Path, assumed: &Assumed, loops: &Pool) -> Result<RawNetwork, ReadError> {
     let bytes = bytes(path)?;
     if bytes.get(4..14).is_some_and(|begin| {
         begin.ends_with(b"OSMHeader"[..8].as_ref()) || begin.starts_with(b"\x0a\x09OSMHeade")
@@ -128,14 +128,14 @@ pub fn network(path: &Path, assumed: &Assumed, loops: &Pool) -> Result<Plan, Rea
     let begin: String = text.chars().take(4096).collect();
     if begin.trim_start().starts_with('<') {
         return match () {
-            () if text.contains("<NUMBER OF NODES>") => Ok(tntp::Tntp::parse(text)?.plan(assumed)),
+            () if text.contains("<NUMBER OF NODES>") => Ok(tntp::Tntp::parse(text)?.raw(assumed)),
             () if text.contains("<network") => matsim::read(text),
             () if text.contains("<net") => sumo::read(text),
             () => Err(ReadError::Unknown),
         };
     }
     if begin.contains("<NUMBER OF NODES>") || begin.contains("<NUMBER OF LINKS>") {
-        return Ok(tntp::Tntp::parse(text)?.plan(assumed));
+        return Ok(tntp::Tntp::parse(text)?.raw(assumed));
     }
     let problem = text.lines().find(|line| line.starts_with("p "));
     match problem {

@@ -4,7 +4,7 @@
 //! for cars are kept; a junction is where ways meet or end. Turn restrictions are left out.
 
 use super::ReadError;
-use crate::network::{Control, Junction, LINKS_MAX, Link, Names, Plan, Program};
+use crate::network::{Control, Junction, LINKS_MAX, Link, Names, Program, RawNetwork};
 use creel::Pool;
 use osmpbf::{Blob, BlobDecode, BlobReader, Element};
 use std::collections::HashMap;
@@ -31,7 +31,7 @@ struct Node {
     lights: bool,
 }
 
-pub(super) fn read(bytes: &[u8], loops: &Pool) -> Result<Plan, ReadError> {
+pub(super) fn read(bytes: &[u8], loops: &Pool) -> Result<RawNetwork, ReadError> {
     let broken = |error: osmpbf::Error| ReadError::Malformed(error.to_string());
     let blobs: Vec<Blob> = BlobReader::new(bytes)
         .collect::<Result<_, _>>()
@@ -54,7 +54,7 @@ pub(super) fn read(bytes: &[u8], loops: &Pool) -> Result<Plan, ReadError> {
     for part in decoded {
         places.extend(part.map_err(broken)?);
     }
-    plan(&roads, &uses, &places)
+    raw(&roads, &uses, &places)
 }
 
 fn ways(blob: &Blob) -> Result<Vec<Way>, osmpbf::Error> {
@@ -133,15 +133,15 @@ fn road(tags: &HashMap<&str, &str>) -> Option<Road> {
         Some(_) => 0,
         None => i32::from(round || kind.starts_with("motorway")),
     };
-    let told = tags
+    let tagged_lanes = tags
         .get("lanes")
         .and_then(|text| text.parse::<u8>().ok())
         .filter(|lanes| *lanes > 0);
-    let each = told.map_or(lanes, |told| {
+    let each = tagged_lanes.map_or(lanes, |tagged_lanes| {
         if one_way == 0 {
-            (told / 2).max(1)
+            (tagged_lanes / 2).max(1)
         } else {
-            told
+            tagged_lanes
         }
     });
     let lanes = [
@@ -168,17 +168,17 @@ fn speed(text: &str) -> Option<u32> {
     }
 }
 
-fn plan(
+fn raw(
     roads: &[Way],
     uses: &HashMap<i64, u32>,
     places: &HashMap<i64, Node>,
-) -> Result<Plan, ReadError> {
-    let mut plan = Plan {
-        placed: true,
+) -> Result<RawNetwork, ReadError> {
+    let mut raw = RawNetwork {
+        has_coordinates: true,
         geographic: true,
-        ..Plan::default()
+        ..RawNetwork::default()
     };
-    plan.programs.push(Program::in_turn(2, 90_000));
+    raw.programs.push(Program::fixed_time(2, 90_000));
     let mut numbers: HashMap<i64, u32> = HashMap::new();
     let (mut junction_names, mut link_names) = (Vec::new(), Vec::new());
     for way in roads {
@@ -205,9 +205,9 @@ fn plan(
                     Control::Free
                 };
                 let (x, y) = (f64::from(node.lon) / 1e7, f64::from(node.lat) / 1e7);
-                plan.junctions.push(Junction { x, y, control });
+                raw.junctions.push(Junction { x, y, control });
                 junction_names.push(id.to_string().into());
-                plan.junctions.len() as u32 - 1
+                raw.junctions.len() as u32 - 1
             });
             if let Some((from, begin)) = last.filter(|_| length > 0.0) {
                 for (against, &lanes) in way
@@ -222,7 +222,7 @@ fn plan(
                     } else {
                         (number, from)
                     };
-                    plan.links.push(Link {
+                    raw.links.push(Link {
                         from,
                         to,
                         length_mm: (length * 1000.0).clamp(1.0, 1e9) as u32,
@@ -239,13 +239,13 @@ fn plan(
             }
             (last, length) = (Some((number, node)), 0.0);
         }
-        if plan.links.len() > LINKS_MAX {
+        if raw.links.len() > LINKS_MAX {
             return Err(ReadError::Malformed(format!("more than {LINKS_MAX} roads")));
         }
     }
-    plan.junction_names = Names::new(junction_names);
-    plan.link_names = Names::new(link_names);
-    Ok(plan)
+    raw.junction_names = Names::new(junction_names);
+    raw.link_names = Names::new(link_names);
+    Ok(raw)
 }
 
 /// Whether a road runs north and south rather than east and west.

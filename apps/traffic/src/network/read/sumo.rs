@@ -6,7 +6,7 @@
 
 use super::xml::{self, Numbers, Part};
 use super::{ReadError, length_mm};
-use crate::network::{Control, Junction, Link, Ms, Names, Plan, Program};
+use crate::network::{Control, Junction, Link, Ms, Names, Program, RawNetwork};
 use std::collections::{BTreeMap, HashMap};
 
 /// A light: its phases, and which of its letters each edge has.
@@ -29,7 +29,7 @@ struct Edge {
 
 #[derive(Default)]
 struct Reading {
-    plan: Plan,
+    raw: RawNetwork,
     junctions: Numbers,
     edges: Numbers,
     ends: Vec<(String, String)>,
@@ -42,9 +42,9 @@ struct Reading {
     programs: HashMap<Program, u16>,
 }
 
-pub(super) fn read(text: &str) -> Result<Plan, ReadError> {
+pub(super) fn read(text: &str) -> Result<RawNetwork, ReadError> {
     let mut reading = Reading::default();
-    reading.plan.placed = true;
+    reading.raw.has_coordinates = true;
     xml::each(text, |part| match part {
         Part::Begin(element) => reading.begin(&element),
         Part::End(name) => {
@@ -118,7 +118,7 @@ impl Reading {
                     element.number("x")?.unwrap_or(0.0),
                     element.number("y")?.unwrap_or(0.0),
                 );
-                self.plan.junctions.push(Junction {
+                self.raw.junctions.push(Junction {
                     x,
                     y,
                     ..Junction::default()
@@ -150,7 +150,7 @@ impl Reading {
         if edge.lanes == 0 || self.edges.add(edge.name).is_none() {
             return;
         }
-        self.plan.links.push(Link {
+        self.raw.links.push(Link {
             from: 0,
             to: 0,
             length_mm: edge.length_mm,
@@ -164,8 +164,8 @@ impl Reading {
     }
 
     /// Junctions come after edges, so roads get their ends last.
-    fn finish(mut self) -> Result<Plan, ReadError> {
-        for (link, (from, to)) in self.plan.links.iter_mut().zip(&self.ends) {
+    fn finish(mut self) -> Result<RawNetwork, ReadError> {
+        for (link, (from, to)) in self.raw.links.iter_mut().zip(&self.ends) {
             let find = |id: &str| {
                 let number = self.junctions.get(id);
                 number.ok_or_else(|| {
@@ -176,8 +176,8 @@ impl Reading {
             };
             (link.from, link.to) = (find(from)?, find(to)?);
         }
-        let mut into: Vec<Vec<u32>> = vec![Vec::new(); self.plan.junctions.len()];
-        self.plan
+        let mut into: Vec<Vec<u32>> = vec![Vec::new(); self.raw.junctions.len()];
+        self.raw
             .links
             .iter()
             .enumerate()
@@ -195,22 +195,22 @@ impl Reading {
                         .iter()
                         .filter(|&&road| Some(self.priorities[road as usize]) == most)
                     {
-                        self.plan.links[road as usize].approach = 1;
+                        self.raw.links[road as usize].approach = 1;
                     }
                     Control::Priority
                 }
                 _ => Control::Free,
             };
-            self.plan.junctions[*junction as usize].control = control;
+            self.raw.junctions[*junction as usize].control = control;
         }
         let mut lights: Vec<_> = std::mem::take(&mut self.lights).into_iter().collect();
         lights.sort_by(|a, b| a.0.cmp(&b.0));
         for (id, light) in lights {
             self.set_light(&id, &light, &into)?;
         }
-        self.plan.junction_names = Names::new(self.junctions.into_names());
-        self.plan.link_names = Names::new(self.edges.into_names());
-        Ok(self.plan)
+        self.raw.junction_names = Names::new(self.junctions.into_names());
+        self.raw.link_names = Names::new(self.edges.into_names());
+        Ok(self.raw)
     }
 
     /// A light rules the junctions at whose ends its edges are, all with one program.
@@ -231,7 +231,7 @@ impl Reading {
             }
             let approach = u8::try_from(approach);
             let too_many = |_| ReadError::Malformed(format!("light {id}: more than 255 greens"));
-            self.plan.links[edge as usize].approach = approach.map_err(too_many)?;
+            self.raw.links[edge as usize].approach = approach.map_err(too_many)?;
         }
         let program = Program { cycle_ms, greens };
         let known = self.programs.get(&program).copied();
@@ -239,13 +239,13 @@ impl Reading {
         let number =
             number.map_err(|_| ReadError::Malformed("more than 65,536 different lights".into()))?;
         if known.is_none() {
-            self.plan.programs.push(program.clone());
+            self.raw.programs.push(program.clone());
             self.programs.insert(program, number);
         }
         let offset_ms = light.offset_ms.rem_euclid(i64::from(cycle_ms)) as Ms;
         for &edge in light.letters.keys() {
-            let junction = self.plan.links[edge as usize].to as usize;
-            self.plan.junctions[junction].control = Control::Signal {
+            let junction = self.raw.links[edge as usize].to as usize;
+            self.raw.junctions[junction].control = Control::Signal {
                 program: number,
                 offset_ms,
             };
@@ -254,7 +254,7 @@ impl Reading {
                 .iter()
                 .filter(|road| !light.letters.contains_key(road))
             {
-                self.plan.links[road as usize].approach = 0;
+                self.raw.links[road as usize].approach = 0;
             }
         }
         Ok(())

@@ -3,7 +3,7 @@
 //! Source: the format notes of "Transportation Networks for Research".
 
 use super::{Assumed, ReadError, at_line};
-use crate::network::{Junction, LINKS_MAX, Link, Plan};
+use crate::network::{Junction, LINKS_MAX, Link, RawNetwork};
 
 /// A network as such a file has it: real numbers, in its own units.
 #[derive(Clone, Debug, Default)]
@@ -121,7 +121,7 @@ impl Tntp {
     }
 
     /// As roads for a simulation: lengths such that the free time, taken as minutes, is kept.
-    pub fn plan(&self, assumed: &Assumed) -> Plan {
+    pub fn raw(&self, assumed: &Assumed) -> RawNetwork {
         let link = |link: &TntpLink| {
             let length = link.free_time * 60.0 * f64::from(assumed.speed_mm_s);
             Link {
@@ -134,10 +134,10 @@ impl Tntp {
                 approach: 0,
             }
         };
-        Plan {
+        RawNetwork {
             junctions: vec![Junction::default(); self.nodes as usize],
             links: self.links.iter().map(link).collect(),
-            ..Plan::default()
+            ..RawNetwork::default()
         }
     }
 }

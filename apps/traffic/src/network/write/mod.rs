@@ -88,9 +88,9 @@ impl Network {
     /// Junctions, then roads, in the order of their file.
     fn in_order_of_file(&self) -> (Vec<u32>, Vec<u32>) {
         let mut junctions: Vec<u32> = (0..self.junctions().len() as u32).collect();
-        junctions.sort_unstable_by_key(|&junction| self.junction_origin(junction));
+        junctions.sort_unstable_by_key(|&junction| self.junction_file_index(junction));
         let mut links: Vec<u32> = (0..self.links().len() as u32).collect();
-        links.sort_unstable_by_key(|&link| self.link_origin(link));
+        links.sort_unstable_by_key(|&link| self.link_file_index(link));
         (junctions, links)
     }
 }

@@ -8,7 +8,7 @@ pub(super) fn dimacs(network: &Network, unit_mm: u32, to: &mut dyn Write) -> io:
     writeln!(to, "p sp {} {}", junctions.len(), links.len())?;
     for link in links {
         let road = network.links()[link as usize];
-        let [from, end] = [road.from, road.to].map(|j| network.junction_origin(j) + 1);
+        let [from, end] = [road.from, road.to].map(|j| network.junction_file_index(j) + 1);
         let length = (road.length_mm.saturating_add(unit_mm / 2) / unit_mm).max(1);
         writeln!(to, "a {from} {end} {length}")?;
     }
@@ -25,7 +25,7 @@ pub(super) fn tntp(network: &Network, physics: &Physics, to: &mut dyn Write) -> 
     )?;
     for link in links {
         let road = network.links()[link as usize];
-        let [from, end] = [road.from, road.to].map(|j| network.junction_origin(j) + 1);
+        let [from, end] = [road.from, road.to].map(|j| network.junction_file_index(j) + 1);
         let capacity = 3_600_000.0 / f64::from(network.flow(link, physics).headway_ms);
         let minutes = f64::from(road.length_mm) / f64::from(road.speed_mm_s) / 60.0;
         let (km, km_h) = (

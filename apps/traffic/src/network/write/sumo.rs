@@ -20,7 +20,7 @@ struct Turn {
 
 pub(super) fn write(network: &Network, to: &mut dyn Write) -> io::Result<()> {
     let (junctions, links) = network.in_order_of_file();
-    let places = network.places_m();
+    let places = network.coordinates_m();
     let mut into: Vec<Vec<u32>> = vec![Vec::new(); junctions.len()];
     for &link in &links {
         into[network.links()[link as usize].to as usize].push(link);
@@ -99,7 +99,7 @@ fn edge(network: &Network, places: &[(f64, f64)], link: u32, to: &mut dyn Write)
         road.approach
     )?;
     for lane in 0..road.lanes {
-        let [a, b] = network.lane_m(places, link, lane);
+        let [a, b] = network.lane_coordinates_m(places, link, lane);
         writeln!(
             to,
             "        <lane id=\"{}_{lane}\" index=\"{lane}\" speed=\"{:.3}\" length=\"{:.3}\" shape=\"{:.2},{:.2} {:.2},{:.2}\"/>",

@@ -4,8 +4,8 @@
 //! that cannot be read is one that says nothing.
 
 use std::env;
-use std::fs::{self, File};
-use std::io::{self, Write};
+use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -135,10 +135,5 @@ pub fn leave(left: Left) -> io::Result<()> {
     book.queues.insert(0, left);
     book.queues.truncate(QUEUES_MAX);
     fs::create_dir_all(file.parent().expect("it has two folders above it"))?;
-    let part = file.with_extension(format!("{}.part", std::process::id()));
-    let mut out = File::create(&part)?;
-    out.write_all(&serde_json::to_vec(&book)?)?;
-    // Whole before it has its name, whatever happens to the machine.
-    out.sync_data()?;
-    fs::rename(&part, &file)
+    creel_console::AtomicFile::write(&file, &serde_json::to_vec(&book)?)
 }

@@ -24,8 +24,8 @@ pub(super) fn weight(
         Version::V2 => ("cpu.weight", 100),
     };
     let path = format!("{group}/{name}");
-    let told = tree.number(&path)?.and_then(|n| u64::try_from(n).ok());
-    let value = told.filter(|&value| value != usual);
+    let reported = tree.number(&path)?.and_then(|n| u64::try_from(n).ok());
+    let value = reported.filter(|&value| value != usual);
     Ok(value.map(|value| (path, Rule::Weight { value, usual })))
 }
 
@@ -50,8 +50,8 @@ pub(super) fn memory(
         Version::V2 => "memory.max",
     };
     let path = format!("{group}/{name}");
-    let told = tree.number(&path)?.and_then(|n| u64::try_from(n).ok());
-    let bytes = told.filter(|&bytes| bytes < UNLIMITED);
+    let reported = tree.number(&path)?.and_then(|n| u64::try_from(n).ok());
+    let bytes = reported.filter(|&bytes| bytes < UNLIMITED);
     Ok(bytes.map(|bytes| (path, Rule::Memory(bytes))))
 }
 

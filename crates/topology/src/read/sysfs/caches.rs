@@ -35,11 +35,11 @@ pub(super) fn read(tree: &Tree, asked: &CpuSet, siblings: &[CpuSet]) -> Result<V
             let place = known.iter().position(|cache| cache.pus.contains(pu));
             let place = place.unwrap_or(known.len());
             if place == known.len() {
-                let told = sharers(tree, &folder)?.map(|told| &told & asked);
-                let told = told
-                    .filter(|told| !told.is_empty())
+                let reported = sharers(tree, &folder)?.map(|reported| &reported & asked);
+                let reported = reported
+                    .filter(|reported| !reported.is_empty())
                     .unwrap_or_else(|| core.clone());
-                let mut pus = known.iter().fold(told, |pus, cache| &pus - &cache.pus);
+                let mut pus = known.iter().fold(reported, |pus, cache| &pus - &cache.pus);
                 pus.insert(pu);
                 let size_bytes = tree
                     .text(&format!("{folder}/size"))?

@@ -46,10 +46,10 @@ fn by_pmu(tree: &Tree, online: &CpuSet) -> Result<Vec<Kind>, Error> {
     let mut kinds = Vec::new();
     let mut covered = CpuSet::new();
     for pmu in PMUS {
-        let told = tree
+        let reported = tree
             .list(&format!("sys/devices/{pmu}/cpus"))?
             .unwrap_or_default();
-        let pus = &(&told & online) - &covered;
+        let pus = &(&reported & online) - &covered;
         if !pus.is_empty() {
             covered = &covered | &pus;
             kinds.push(Kind {
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn favoured_cores_are_no_kind() {
+    fn favoured_cores_are_not_a_kind() {
         assert_eq!(
             kinds(&[5000, 5300, 5000, 5300], KindSource::MaxFrequency),
             ["0-3"]

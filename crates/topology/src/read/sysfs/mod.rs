@@ -29,14 +29,14 @@ pub(crate) fn read(tree: &Tree) -> Result<Parts, Error> {
     let nodes = nodes::read(tree, &online)?;
     let mut packages = topology::packages(tree, &asked, &nodes)?;
     if siblings.is_empty() || packages.is_empty() {
-        let told = Cpuinfo::read(tree)?;
+        let reported = Cpuinfo::read(tree)?;
         siblings = if siblings.is_empty() {
-            told.cores(&online)
+            reported.cores(&online)
         } else {
             siblings
         };
         packages = if packages.is_empty() {
-            told.packages(&online)
+            reported.packages(&online)
         } else {
             packages
         };

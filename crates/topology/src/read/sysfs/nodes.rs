@@ -28,8 +28,9 @@ pub(crate) fn read(tree: &Tree, online: &CpuSet) -> Result<Vec<NumaNode>, Error>
     let mut taken = CpuSet::new();
     for &os_index in &numbers {
         let folder = format!("{NODE}/node{os_index}");
-        let told = tree.mask_or_list(&format!("{folder}/cpumap"), &format!("{folder}/cpulist"))?;
-        let pus = &told.unwrap_or_default() & online;
+        let reported =
+            tree.mask_or_list(&format!("{folder}/cpumap"), &format!("{folder}/cpulist"))?;
+        let pus = &reported.unwrap_or_default() & online;
         if pus.intersects(&taken) {
             continue;
         }

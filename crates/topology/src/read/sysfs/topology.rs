@@ -16,10 +16,10 @@ use crate::types::{CpuSet, Die, Error, NumaNode, Package};
 
 /// The kernel's sibling sets, also those of offline PUs where it still tells them.
 pub(super) fn siblings(tree: &Tree, folders: &[usize]) -> Result<Vec<CpuSet>, Error> {
-    let told = partition(folders.iter().copied(), |pu| {
-        first_told(tree, pu, ["core_cpus", "thread_siblings"])
+    let reported = partition(folders.iter().copied(), |pu| {
+        first_reported(tree, pu, ["core_cpus", "thread_siblings"])
     })?;
-    Ok(told.into_iter().map(|(_, pus)| pus).collect())
+    Ok(reported.into_iter().map(|(_, pus)| pus).collect())
 }
 
 pub(super) fn packages(
@@ -27,11 +27,11 @@ pub(super) fn packages(
     asked: &CpuSet,
     nodes: &[NumaNode],
 ) -> Result<Vec<Package>, Error> {
-    let told = partition(asked.iter(), |pu| {
-        Ok(first_told(tree, pu, ["package_cpus", "core_siblings"])?.map(|pus| &pus & asked))
+    let reported = partition(asked.iter(), |pu| {
+        Ok(first_reported(tree, pu, ["package_cpus", "core_siblings"])?.map(|pus| &pus & asked))
     })?;
-    let mut packages: Vec<Package> = Vec::with_capacity(told.len());
-    for (pu, pus) in told {
+    let mut packages: Vec<Package> = Vec::with_capacity(reported.len());
+    for (pu, pus) in reported {
         let os_index = id(tree, pu, "physical_package_id")?;
         packages.push(Package { os_index, pus });
     }
@@ -40,11 +40,11 @@ pub(super) fn packages(
 
 /// Kernels before 4.10 cut `core_siblings` at the NUMA node when a package holds several: sets
 /// that share a package's number and are a NUMA node each are one package.
-fn rejoined(told: Vec<Package>, nodes: &[NumaNode]) -> Vec<Package> {
-    let mut packages: Vec<Package> = Vec::with_capacity(told.len());
+fn rejoined(reported: Vec<Package>, nodes: &[NumaNode]) -> Vec<Package> {
+    let mut packages: Vec<Package> = Vec::with_capacity(reported.len());
     let is_node = |pus: &CpuSet| nodes.iter().any(|node| node.has_pus && node.pus == *pus);
     let mut of_nodes: BTreeMap<usize, usize> = BTreeMap::new();
-    for package in told {
+    for package in reported {
         let number = package.os_index.filter(|_| is_node(&package.pus));
         match number.and_then(|number| of_nodes.get(&number)) {
             Some(&first) => packages[first].pus = &packages[first].pus | &package.pus,
@@ -60,11 +60,11 @@ fn rejoined(told: Vec<Package>, nodes: &[NumaNode]) -> Vec<Package> {
 /// The dies, when they are more than another name for the packages. Kernels that know of none
 /// give each PU a die of its own with the number -1.
 pub(super) fn dies(tree: &Tree, asked: &CpuSet, packages: &[Package]) -> Result<Vec<Die>, Error> {
-    let told = partition(asked.iter(), |pu| {
-        Ok(first_told(tree, pu, ["die_cpus"])?.map(|pus| &pus & asked))
+    let reported = partition(asked.iter(), |pu| {
+        Ok(first_reported(tree, pu, ["die_cpus"])?.map(|pus| &pus & asked))
     })?;
     let mut dies = Vec::new();
-    for (pu, pus) in told {
+    for (pu, pus) in reported {
         let os_index = id(tree, pu, "die_id")?;
         if os_index.is_some() {
             dies.push(Die { os_index, pus });
@@ -79,7 +79,7 @@ pub(super) fn dies(tree: &Tree, asked: &CpuSet, packages: &[Package]) -> Result<
 }
 
 /// The first of these sets that the kernel tells for a PU, by mask or list.
-fn first_told<const N: usize>(
+fn first_reported<const N: usize>(
     tree: &Tree,
     pu: usize,
     names: [&str; N],
@@ -102,7 +102,7 @@ fn id(tree: &Tree, pu: usize, name: &str) -> Result<Option<usize>, Error> {
 /// Asks each PU for its set, unless an earlier one's covers it.
 fn partition(
     pus: impl Iterator<Item = usize>,
-    told: impl Fn(usize) -> Result<Option<CpuSet>, Error>,
+    reported: impl Fn(usize) -> Result<Option<CpuSet>, Error>,
 ) -> Result<Vec<(usize, CpuSet)>, Error> {
     let mut covered = CpuSet::new();
     let mut sets = Vec::new();
@@ -110,7 +110,7 @@ fn partition(
         if covered.contains(pu) {
             continue;
         }
-        let fresh = &told(pu)?.unwrap_or_default() - &covered;
+        let fresh = &reported(pu)?.unwrap_or_default() - &covered;
         if !fresh.is_empty() {
             covered = &covered | &fresh;
             sets.push((pu, fresh));

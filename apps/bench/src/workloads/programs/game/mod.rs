@@ -64,7 +64,7 @@ fn measure(plan: &Plan, pause: Pause, mut frame: impl FnMut(&mut World) -> f32) 
             sleep(Duration::from_millis(2));
         }
     };
-    plan.time_apart(between, || _ = black_box(frame(&mut world.borrow_mut())))
+    plan.time_with_setup(between, || _ = black_box(frame(&mut world.borrow_mut())))
 }
 
 /// All that have a frame, with so many workers.

@@ -228,7 +228,7 @@ pub fn start_relay(ports: Arc<Ports>, clients: Vec<SocketAddr>) -> anyhow::Resul
                     break;
                 }
             }
-            sleep_to_line(begin, QUANTUM);
+            sleep_until_tick(begin, QUANTUM);
         }
         Ok(())
     })
@@ -283,12 +283,12 @@ fn paced(
         send(&due)?;
         running.count(due.len());
         sent = wanted;
-        sleep_to_line(begin, quantum);
+        sleep_until_tick(begin, quantum);
     }
     Ok(())
 }
 
-fn sleep_to_line(begin: Instant, quantum: Duration) {
+fn sleep_until_tick(begin: Instant, quantum: Duration) {
     let quantum = quantum.as_nanos() as u64;
     let now = begin.elapsed().as_nanos() as u64;
     std::thread::sleep(Duration::from_nanos(quantum - now % quantum));
@@ -351,7 +351,7 @@ fn receive_each(running: &Shared, sockets: &[UdpSocket], quantum: Duration) -> a
                 }
             }
         }
-        sleep_to_line(begin, quantum);
+        sleep_until_tick(begin, quantum);
     }
     Ok(())
 }
@@ -369,7 +369,7 @@ fn receive_many(running: &Shared, socket: &UdpSocket, quantum: Duration) -> anyh
                 break;
             }
         }
-        sleep_to_line(begin, quantum);
+        sleep_until_tick(begin, quantum);
     }
     Ok(())
 }

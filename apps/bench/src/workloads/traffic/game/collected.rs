@@ -9,7 +9,7 @@ use rayon::prelude::*;
 
 use super::super::{Run, Sums};
 use super::junction::{Effect, Junction};
-use super::{Rules, TICK_MS, build, dues, sums};
+use super::{Rules, TICK_MS, build, due_times, sums};
 
 /// Parts for each thread, so that one that is done early finds more to do.
 const PARTS: usize = 8;
@@ -34,7 +34,7 @@ impl Collected {
         let none = || (0..parts).map(|_| Vec::new()).collect();
         Self {
             pool,
-            due: dues(&junctions).collect(),
+            due: due_times(&junctions).collect(),
             junctions,
             part,
             effects: (0..parts).map(|_| none()).collect(),
@@ -73,7 +73,7 @@ impl Collected {
             parts.enumerate().for_each(|(index, (junctions, due))| {
                 for effect in effects.iter().flat_map(|source| &source[index]) {
                     let here = effect.to as usize % part;
-                    due[here] = due[here].min(junctions[here].take_in(effect));
+                    due[here] = due[here].min(junctions[here].apply_effect(effect));
                 }
             });
         });

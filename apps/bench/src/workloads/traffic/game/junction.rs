@@ -1,6 +1,6 @@
 //! A junction with both ends of its roads, and what happens there in a tick.
 //!
-//! What is due is found by looking at all of the junction's few roads. Events are taken in the order
+//! EffectKind is due is found by looking at all of the junction's few roads. Events are taken in the order
 //! of (time, kind, road), as creel-traffic's are.
 
 use std::collections::VecDeque;
@@ -13,7 +13,7 @@ use super::{BACK, Rules};
 pub(super) const ROADS: usize = 4;
 pub(super) const NEVER: Ms = Ms::MAX;
 /// Among those that wait for a road: the cars beside it.
-const ASIDE: u8 = ROADS as u8;
+const ENTRY_QUEUE: u8 = ROADS as u8;
 
 /// Kinds of what is due, in the order in which they come at one instant.
 const WAKE: u64 = 0;
@@ -32,44 +32,44 @@ pub(super) struct Car {
 }
 
 /// A road's end.
-pub(super) struct Head {
+pub(super) struct LinkExit {
     /// All that are on the road, in order.
     queue: VecDeque<Car>,
     free_at: Ms,
     pub hole_ms: Ms,
     headway_ms: u16,
     approach: u8,
-    /// The junction where the road begins, and which of its tails it is.
+    /// The junction where the road begins, and which of its entries it is.
     up: (u32, u8),
 }
 
 /// A road's begin.
-pub(super) struct Tail {
+pub(super) struct LinkEntry {
     /// When space is free here that cars have left at the end.
     pub holes: VecDeque<Ms>,
     next_in: Ms,
     free_flow_ms: Ms,
-    pub room: u16,
+    pub free_storage: u16,
     headway_ms: u16,
     down: (u32, u8),
 }
 
-/// What is looked at to find what is due stands together, so that a look is a line or two of the cache.
+/// EffectKind is looked at to find what is due stands together, so that a look is a line or two of the cache.
 pub(super) struct Junction {
-    /// By head: when its first car may go, as far as is known; never while it waits for room.
+    /// By exit: when its first car may go, as far as is known; never while it waits for room.
     try_at: [Ms; ROADS],
-    /// By head: whether that is when the car comes to the end of the road.
+    /// By exit: whether that is when the car comes to the end of the road.
     arrives: [bool; ROADS],
-    /// By tail: when there is room for those that wait, if that is known.
+    /// By entry: when there is room for those that wait, if that is known.
     wake_at: [Ms; ROADS],
-    pub heads: [Head; ROADS],
-    pub tails: [Tail; ROADS],
+    pub exits: [LinkExit; ROADS],
+    pub entries: [LinkEntry; ROADS],
     /// The program and how late it begins.
     signal: Option<(u16, Ms)>,
-    /// Which tail, and who waits for it: heads, or the cars beside it. In the order of coming.
+    /// Which entry, and who waits for it: exits, or the cars beside it. In the order of coming.
     waiting: Vec<(u8, u8)>,
     /// Cars beside the roads that begin here.
-    aside: VecDeque<(u8, Car)>,
+    entry_queue: VecDeque<(u8, Car)>,
     /// Trips to come: when, whose, the car. The next is the last.
     pub trips: Vec<(Ms, u32, Car)>,
     pub moving: i64,
@@ -77,19 +77,19 @@ pub(super) struct Junction {
     pub crossings: u64,
 }
 
-/// What a junction does to another: a car comes to one of its heads, or a hole to one of its tails.
+/// EffectKind a junction does to another: a car comes to one of its exits, or a hole to one of its entries.
 pub(super) struct Effect {
     pub to: u32,
     road: u8,
-    what: What,
+    kind: EffectKind,
 }
 
-enum What {
+enum EffectKind {
     Car(Car),
     Hole(Ms),
 }
 
-impl Head {
+impl LinkExit {
     pub fn new(up: (u32, u8), approach: u8, flow: &Flow) -> Self {
         Self {
             queue: VecDeque::new(),
@@ -102,24 +102,24 @@ impl Head {
     }
 }
 
-impl Tail {
+impl LinkEntry {
     pub fn new(down: (u32, u8), flow: &Flow) -> Self {
         Self {
             holes: VecDeque::new(),
             next_in: 0,
             free_flow_ms: flow.free_flow_ms,
-            room: flow.storage,
+            free_storage: flow.storage,
             headway_ms: flow.headway_ms,
             down,
         }
     }
 
-    fn has_room(&mut self, now: Ms) -> bool {
+    fn accepts_car(&mut self, now: Ms) -> bool {
         while self.holes.front().is_some_and(|&at| at <= now) {
             self.holes.pop_front();
-            self.room += 1;
+            self.free_storage += 1;
         }
-        self.room > 0 && self.next_in <= now
+        self.free_storage > 0 && self.next_in <= now
     }
 }
 
@@ -136,11 +136,11 @@ impl Junction {
             try_at: [NEVER; ROADS],
             arrives: [false; ROADS],
             wake_at: [NEVER; ROADS],
-            heads: std::array::from_fn(|_| Head::new((0, 0), 0, &none)),
-            tails: std::array::from_fn(|_| Tail::new((0, 0), &none)),
+            exits: std::array::from_fn(|_| LinkExit::new((0, 0), 0, &none)),
+            entries: std::array::from_fn(|_| LinkEntry::new((0, 0), &none)),
             signal,
             waiting: Vec::new(),
-            aside: VecDeque::new(),
+            entry_queue: VecDeque::new(),
             trips: Vec::new(),
             moving: 0,
             vehicle_ms: 0,
@@ -148,7 +148,7 @@ impl Junction {
         }
     }
 
-    /// All that is due before `end`; gives when something is due next. What happens to others goes
+    /// All that is due before `end`; gives when something is due next. EffectKind happens to others goes
     /// into `effects`.
     pub fn tick(&mut self, end: Ms, rules: &Rules, effects: &mut Vec<Effect>) -> Ms {
         loop {
@@ -169,36 +169,36 @@ impl Junction {
         }
     }
 
-    /// What is due first: when, its kind and its road, in one number.
+    /// EffectKind is due first: when, its kind and its road, in one number.
     fn next(&self) -> u64 {
         let key = |at: Ms, kind, road| u64::from(at) << 8 | kind << 4 | road as u64;
         let first = self
             .trips
             .last()
             .map_or(u64::MAX, |trip| key(trip.0, DEPART, 0));
-        let tails = self.wake_at.iter().enumerate();
-        let tails = tails.map(|(road, &at)| key(at, WAKE, road));
-        let heads = self.try_at.iter().zip(self.arrives).enumerate();
-        let heads =
-            heads.map(|(road, (&at, arrives))| key(at, if arrives { ARRIVE } else { RETRY }, road));
-        tails.chain(heads).fold(first, u64::min)
+        let entries = self.wake_at.iter().enumerate();
+        let entries = entries.map(|(road, &at)| key(at, WAKE, road));
+        let exits = self.try_at.iter().zip(self.arrives).enumerate();
+        let exits =
+            exits.map(|(road, (&at, arrives))| key(at, if arrives { ARRIVE } else { RETRY }, road));
+        entries.chain(exits).fold(first, u64::min)
     }
 
     /// Takes in what another does, and gives when this has something to do for it.
-    pub fn take_in(&mut self, effect: &Effect) -> Ms {
+    pub fn apply_effect(&mut self, effect: &Effect) -> Ms {
         let road = usize::from(effect.road);
-        match effect.what {
-            What::Car(car) => {
-                let head = &mut self.heads[road];
-                if head.queue.is_empty() {
+        match effect.kind {
+            EffectKind::Car(car) => {
+                let exit = &mut self.exits[road];
+                if exit.queue.is_empty() {
                     (self.try_at[road], self.arrives[road]) = (car.at, true);
                 }
-                head.queue.push_back(car);
+                exit.queue.push_back(car);
                 self.try_at[road]
             }
-            What::Hole(at) => {
-                self.tails[road].holes.push_back(at);
-                if self.waited_for(road) {
+            EffectKind::Hole(at) => {
+                self.entries[road].holes.push_back(at);
+                if self.has_waiters(road) {
                     self.set_wake(road, 0);
                 }
                 self.wake_at[road]
@@ -211,24 +211,24 @@ impl Junction {
         &mut self,
         road: usize,
         now: Ms,
-        called: bool,
+        has_turn: bool,
         rules: &Rules,
         effects: &mut Vec<Effect>,
     ) {
         loop {
-            let head = &mut self.heads[road];
-            let Some(mut car) = head.queue.front().copied() else {
+            let exit = &mut self.exits[road];
+            let Some(mut car) = exit.queue.front().copied() else {
                 self.try_at[road] = NEVER;
                 return;
             };
-            let earliest = car.at.max(head.free_at);
+            let earliest = car.at.max(exit.free_at);
             if earliest > now {
                 (self.try_at[road], self.arrives[road]) = (earliest, earliest == car.at);
                 return;
             }
             if let Some((program, offset_ms)) = self.signal {
                 let program = &rules.programs[usize::from(program)];
-                let green = program.green(head.approach, offset_ms, now);
+                let green = program.green(exit.approach, offset_ms, now);
                 if green > now {
                     (self.try_at[road], self.arrives[road]) = (green, false);
                     return;
@@ -248,11 +248,11 @@ impl Junction {
                 }
                 car.turns = word;
                 car.next += 1;
-                head.queue[0] = car;
+                exit.queue[0] = car;
             }
             let to = car.turns as usize & 3;
-            let next = called || !self.waited_for(to);
-            if !(next && self.tails[to].has_room(now)) {
+            let next = has_turn || !self.has_waiters(to);
+            if !(next && self.entries[to].accepts_car(now)) {
                 self.try_at[road] = NEVER;
                 return self.wait(to, road as u8, now);
             }
@@ -265,18 +265,18 @@ impl Junction {
 
     /// Somebody waits: sets when there is room, if that is known and not set.
     fn set_wake(&mut self, to: usize, now: Ms) {
-        let tail = &self.tails[to];
-        let room_at = if tail.room > 0 {
+        let entry = &self.entries[to];
+        let storage_at = if entry.free_storage > 0 {
             Some(now)
         } else {
-            tail.holes.front().copied()
+            entry.holes.front().copied()
         };
-        if let Some(room_at) = room_at.filter(|_| self.wake_at[to] == NEVER) {
-            self.wake_at[to] = tail.next_in.max(room_at).max(now);
+        if let Some(storage_at) = storage_at.filter(|_| self.wake_at[to] == NEVER) {
+            self.wake_at[to] = entry.next_in.max(storage_at).max(now);
         }
     }
 
-    fn waited_for(&self, to: usize) -> bool {
+    fn has_waiters(&self, to: usize) -> bool {
         self.waiting.iter().any(|&(of, _)| usize::from(of) == to)
     }
 
@@ -290,12 +290,12 @@ impl Junction {
         self.wake_at[to] = NEVER;
         let first = |&(of, _): &(u8, u8)| usize::from(of) == to;
         while let Some(place) = self.waiting.iter().position(first) {
-            if !self.tails[to].has_room(now) {
+            if !self.entries[to].accepts_car(now) {
                 return self.set_wake(to, now);
             }
             match self.waiting.remove(place).1 {
-                ASIDE => self.pull_out(to, now, effects),
-                head => self.serve(usize::from(head), now, true, rules, effects),
+                ENTRY_QUEUE => self.leave_entry_queue(to, now, effects),
+                exit => self.serve(usize::from(exit), now, true, rules, effects),
             }
         }
     }
@@ -304,23 +304,31 @@ impl Junction {
     fn depart(&mut self, mut car: Car, now: Ms, effects: &mut Vec<Effect>) {
         let to = car.turns as usize & 3;
         car.turns >>= 2;
-        if !self.waited_for(to) && self.tails[to].has_room(now) {
+        if !self.has_waiters(to) && self.entries[to].accepts_car(now) {
             self.begin(to, car, now, effects);
         } else {
-            if !self.aside.iter().any(|&(of, _)| usize::from(of) == to) {
-                self.wait(to, ASIDE, now);
+            if !self
+                .entry_queue
+                .iter()
+                .any(|&(of, _)| usize::from(of) == to)
+            {
+                self.wait(to, ENTRY_QUEUE, now);
             }
-            self.aside.push_back((to as u8, car));
+            self.entry_queue.push_back((to as u8, car));
         }
     }
 
     /// The first of the cars beside a road enters it.
-    fn pull_out(&mut self, to: usize, now: Ms, effects: &mut Vec<Effect>) {
+    fn leave_entry_queue(&mut self, to: usize, now: Ms, effects: &mut Vec<Effect>) {
         let here = |&(of, _): &(u8, Car)| usize::from(of) == to;
-        let place = self.aside.iter().position(here).expect("somebody waits");
-        let (_, car) = self.aside.remove(place).expect("its place");
-        if self.aside.iter().any(here) {
-            self.waiting.push((to as u8, ASIDE));
+        let place = self
+            .entry_queue
+            .iter()
+            .position(here)
+            .expect("somebody waits");
+        let (_, car) = self.entry_queue.remove(place).expect("its place");
+        if self.entry_queue.iter().any(here) {
+            self.waiting.push((to as u8, ENTRY_QUEUE));
         }
         self.begin(to, car, now, effects);
     }
@@ -332,25 +340,25 @@ impl Junction {
     }
 
     fn enter(&mut self, to: usize, car: Car, now: Ms, effects: &mut Vec<Effect>) {
-        let tail = &mut self.tails[to];
-        tail.room -= 1;
-        tail.next_in = now + Ms::from(tail.headway_ms);
-        let at = now + tail.free_flow_ms;
+        let entry = &mut self.entries[to];
+        entry.free_storage -= 1;
+        entry.next_in = now + Ms::from(entry.headway_ms);
+        let at = now + entry.free_flow_ms;
         effects.push(Effect {
-            to: tail.down.0,
-            road: tail.down.1,
-            what: What::Car(Car { at, ..car }),
+            to: entry.down.0,
+            road: entry.down.1,
+            kind: EffectKind::Car(Car { at, ..car }),
         });
     }
 
     fn leave(&mut self, road: usize, now: Ms, effects: &mut Vec<Effect>) {
-        let head = &mut self.heads[road];
-        head.queue.pop_front();
-        head.free_at = now + Ms::from(head.headway_ms);
+        let exit = &mut self.exits[road];
+        exit.queue.pop_front();
+        exit.free_at = now + Ms::from(exit.headway_ms);
         effects.push(Effect {
-            to: head.up.0,
-            road: head.up.1,
-            what: What::Hole(now + head.hole_ms),
+            to: exit.up.0,
+            road: exit.up.1,
+            kind: EffectKind::Hole(now + exit.hole_ms),
         });
     }
 }

@@ -9,10 +9,10 @@ use rayon::prelude::*;
 
 use super::super::{Run, Sums};
 use super::junction::{Effect, Junction};
-use super::{Rules, TICK_MS, build, dues, sums};
+use super::{Rules, TICK_MS, build, due_times, sums};
 
 /// How many junctions a thread takes at once, at least.
-const AT_ONCE: usize = 256;
+const JUNCTIONS_PER_TASK_MIN: usize = 256;
 
 pub(in super::super) struct Locked {
     pool: ThreadPool,
@@ -29,7 +29,7 @@ impl Locked {
         let junctions = build(network, &rules);
         Self {
             pool,
-            due: dues(&junctions).map(AtomicU32::new).collect(),
+            due: due_times(&junctions).map(AtomicU32::new).collect(),
             junctions: junctions.into_iter().map(Mutex::new).collect(),
             rules,
             now: 0,
@@ -65,11 +65,13 @@ impl Run for Locked {
                 for effect in effects.drain(..) {
                     let to = effect.to as usize;
                     let mut other = junctions[to].lock().expect("nobody panicked");
-                    let at = other.take_in(&effect);
+                    let at = other.apply_effect(&effect);
                     due[to].fetch_min(at, Ordering::Relaxed);
                 }
             };
-            let all = (0..junctions.len()).into_par_iter().with_min_len(AT_ONCE);
+            let all = (0..junctions.len())
+                .into_par_iter()
+                .with_min_len(JUNCTIONS_PER_TASK_MIN);
             pool.install(|| all.for_each_init(Vec::new, visit));
         }
         self.now += ticks * TICK_MS;

@@ -2,7 +2,7 @@
 //! that are due.
 //!
 //! The same model, cars and rules as creel-traffic's, as far as a city of lights needs them, with the
-//! same outcome (tested below): nobody steps aside here, and there are no stops. What a junction does
+//! same outcome (tested below): nobody steps aside here, and there are no stops. EffectKind a junction does
 //! to another one takes a second or more, so it may be done at any time before the tick ends: behind
 //! that one's mutex (`locked.rs`), or collected and done after the loop (`collected.rs`).
 
@@ -14,7 +14,7 @@ use creel_traffic::demand::Plans;
 use creel_traffic::network::{Control, Ms, Network, Physics, Program};
 
 use super::Sums;
-use junction::{Car, Head, Junction, NEVER, ROADS, Tail};
+use junction::{Car, Junction, LinkEntry, LinkExit, NEVER, ROADS};
 
 pub(super) use collected::Collected;
 pub(super) use locked::Locked;
@@ -26,7 +26,7 @@ const BACK: u64 = 1 << 63;
 /// Turns of two bits, with a one above the last, and [`BACK`] above that.
 const TURNS: usize = 31;
 
-/// What all junctions look at.
+/// EffectKind all junctions look at.
 pub(super) struct Rules {
     /// Of all cars, one after another, each with a word at its end that leads back.
     routes: Vec<u64>,
@@ -36,7 +36,7 @@ pub(super) struct Rules {
 }
 
 impl Rules {
-    /// What `plans` say, packed anew: made once, for all samples.
+    /// EffectKind `plans` say, packed anew: made once, for all samples.
     pub fn new(network: &Network, plans: &Plans) -> Self {
         let (mut routes, mut cars) = (Vec::new(), Vec::new());
         for traveller in 0..plans.len() as u32 {
@@ -82,17 +82,18 @@ fn build(network: &Network, rules: &Rules) -> Vec<Junction> {
         .collect();
     let links = network.links();
     let mut by_origin: Vec<u32> = (0..links.len() as u32).collect();
-    by_origin.sort_unstable_by_key(|&link| network.link_origin(link));
+    by_origin.sort_unstable_by_key(|&link| network.link_file_index(link));
     for link in by_origin {
         let (road, flow) = (
             links[link as usize],
             network.flow(link, &Physics::default()),
         );
         let out = link - network.out(road.from).start;
-        let heads = &mut junctions[road.to as usize].heads;
-        let into = heads.iter().take_while(|head| head.hole_ms > 0).count();
-        heads[into] = Head::new((road.from, out as u8), road.approach, &flow);
-        junctions[road.from as usize].tails[out as usize] = Tail::new((road.to, into as u8), &flow);
+        let exits = &mut junctions[road.to as usize].exits;
+        let into = exits.iter().take_while(|exit| exit.hole_ms > 0).count();
+        exits[into] = LinkExit::new((road.from, out as u8), road.approach, &flow);
+        junctions[road.from as usize].entries[out as usize] =
+            LinkEntry::new((road.to, into as u8), &flow);
     }
     for (car, &(begin, depart_ms, origin)) in rules.cars.iter().enumerate() {
         let turns = rules.routes[begin as usize];
@@ -123,7 +124,7 @@ fn pack(network: &Network, links: &[u32], routes: &mut Vec<u64>) {
 }
 
 /// Of each junction, when it has something to do next.
-fn dues(junctions: &[Junction]) -> impl Iterator<Item = Ms> {
+fn due_times(junctions: &[Junction]) -> impl Iterator<Item = Ms> {
     junctions.iter().map(|junction| {
         let first = junction.trips.last();
         first.map_or(NEVER, |&(at, ..)| at)
@@ -144,16 +145,16 @@ mod tests {
     fn occupancy<'a>(network: &Network, junctions: impl Iterator<Item = &'a Junction>) -> Vec<u16> {
         let mut all = vec![0; network.links().len()];
         for (index, junction) in junctions.enumerate() {
-            for (link, tail) in network.out(index as u32).zip(&junction.tails) {
+            for (link, entry) in network.out(index as u32).zip(&junction.entries) {
                 let storage = network.flow(link, &Physics::default()).storage;
-                all[link as usize] = storage - tail.room - tail.holes.len() as u16;
+                all[link as usize] = storage - entry.free_storage - entry.holes.len() as u16;
             }
         }
         all
     }
 
     #[test]
-    fn a_game_on_rayon_comes_to_what_the_simulation_comes_to() {
+    fn the_game_on_rayon_matches_the_simulation() {
         let pool = Pool::builder().workers(2).build().unwrap();
         let rayon = || super::super::rayon(2).unwrap();
         for (signals, cars) in [(true, 2000), (false, 4000), (true, 8000)] {
@@ -176,10 +177,14 @@ mod tests {
                 assert_eq!(tally.stepped_aside, 0, "a scene in which nobody is stuck");
                 let mut expected = Vec::new();
                 simulation.occupancy(&mut expected);
-                let told = |sums: Sums| (sums.vehicle_ms as f64 / 1000.0, sums.crossings);
+                let observed = |sums: Sums| (sums.vehicle_ms as f64 / 1000.0, sums.crossings);
                 let expected_sums = (simulation.vehicle_seconds(), tally.crossings);
-                assert_eq!(told(locked.sums()), expected_sums, "{signals} {cars}");
-                assert_eq!(told(collected.sums()), expected_sums, "{signals} {cars}");
+                assert_eq!(observed(locked.sums()), expected_sums, "{signals} {cars}");
+                assert_eq!(
+                    observed(collected.sums()),
+                    expected_sums,
+                    "{signals} {cars}"
+                );
                 assert!(occupancy(&network, locked.junctions()) == expected);
                 assert!(occupancy(&network, collected.junctions()) == expected);
             }

@@ -1,0 +1,214 @@
+//! The table of an article about a game's loop: one thread, rayon, a pool of boxed jobs, a pool that
+//! spins without and with pinned threads; and Creel without and with. Its loops may have any number
+//! of items and any work an item, to see from where on each pays; and two of them may take turns,
+//! so that each drives the other's items out of the caches.
+
+use std::hint::black_box;
+use std::sync::{Mutex, mpsc};
+use std::thread;
+
+use creel::{Placement, Pool};
+use creel_topology::{CpuSet, Machine, affinity, place};
+use rayon::prelude::*;
+
+use super::floor::in_lockstep;
+use super::peers::{one_thread, rayon, rayon_scope};
+use super::work::{Loop, Rhythm, busy_work};
+use super::{case, knobs};
+use crate::harness::{Case, ONE_THREAD, Plan, Subject};
+use crate::setting::Setting;
+
+/// The article's items.
+const ITEMS: usize = 100_000;
+/// Items of each of two systems: 4 MB, more than a core's second-level cache.
+const SYSTEM: usize = 512 * 1024;
+
+/// The article's rows.
+pub fn article(setting: &Setting) -> Case {
+    let items = vec![0; setting.items.unwrap_or(ITEMS)];
+    let plan = setting.plan(20, 40);
+    let rounds = setting.rounds(9);
+    // Adding one and grinding are loops of unlike kinds, which the compiler must see as such.
+    let subjects = match setting.work {
+        None => rows(items, |item: &mut u64| *item += 1, setting.workers),
+        Some(steps) => {
+            let steps = u32::try_from(steps).unwrap_or(u32::MAX);
+            let each = move |item: &mut u64| *item = busy_work(*item, steps);
+            rows(items, each, setting.workers)
+        }
+    };
+    case("article", plan, rounds, subjects)
+}
+
+fn rows<F>(items: Vec<u64>, each: F, workers: usize) -> Vec<Subject>
+where
+    F: Fn(&mut u64) + Clone + Send + Sync + 'static,
+{
+    let work = Loop {
+        items,
+        each,
+        rhythm: Rhythm::Steady,
+    };
+    vec![
+        knobs::pinned(&work, workers),
+        knobs::unpinned(&work, workers),
+        one_thread(work.clone()),
+        rayon_scope(work.clone(), workers),
+        boxed_jobs(work.clone(), workers),
+        spinning("spin pool, unpinned", work.clone(), vec![None; workers]),
+        spinning("spin pool, pinned", work, worker_cpus(workers)),
+    ]
+}
+
+/// Where pinned workers sit: on a core each, as Creel's do.
+fn worker_cpus(workers: usize) -> Vec<Option<CpuSet>> {
+    let layout = Machine::detect()
+        .and_then(|machine| place(&machine, machine.allowed(), workers, &Placement::Cores));
+    let worker_cpus = layout.map(|layout| layout.seats().iter().cloned().map(Some).collect());
+    worker_cpus.unwrap_or_else(|_| vec![None; workers])
+}
+
+/// Workers that wait for boxed closures at one locked queue, a closure a share.
+fn boxed_jobs<F>(work: Loop<u64, F>, workers: usize) -> Subject
+where
+    F: Fn(&mut u64) + Clone + Send + Sync + 'static,
+{
+    Subject::new("boxed jobs in a queue", move |plan| {
+        let each = &work.each;
+        let (send, receive) = mpsc::channel::<Box<dyn FnOnce() + Send + '_>>();
+        let (back, done) = mpsc::channel();
+        let receive = Mutex::new(receive);
+        Ok(thread::scope(|scope| {
+            for _ in 0..workers {
+                scope.spawn(|| {
+                    loop {
+                        // The lock is held while waiting: who comes next waits for the lock.
+                        let job = receive.lock().expect("nobody panics holding it").recv();
+                        match job {
+                            Ok(job) => job(),
+                            Err(_) => return,
+                        }
+                    }
+                });
+            }
+            // A share goes with its job and comes back: a loan to another thread is not safe here.
+            let share = work.items.len().div_ceil(workers).max(1);
+            let mut shares: Vec<Vec<u64>> = work.items.chunks(share).map(<[u64]>::to_vec).collect();
+            let value = work.measure(plan, || {
+                let count = shares.len();
+                for mut share in shares.drain(..) {
+                    let back = back.clone();
+                    let job = move || {
+                        share.iter_mut().for_each(each);
+                        // The caller waits for it.
+                        let _ = back.send(share);
+                    };
+                    send.send(Box::new(job)).expect("the workers wait");
+                }
+                shares.extend(done.iter().take(count));
+            });
+            drop(send);
+            value
+        }))
+    })
+}
+
+/// A share and the seat of who has it, until he sits there.
+type Side = (Option<CpuSet>, Vec<u64>);
+
+/// A share a thread, which spins between two calls; the caller has one too.
+fn spinning<F>(name: &str, work: Loop<u64, F>, worker_cpus: Vec<Option<CpuSet>>) -> Subject
+where
+    F: Fn(&mut u64) + Clone + Send + Sync + 'static,
+{
+    Subject::new(name, move |plan: &Plan| {
+        let share = work.items.len().div_ceil(worker_cpus.len()).max(1);
+        let shares = work.items.chunks(share).map(<[u64]>::to_vec);
+        let sides: Vec<Side> = worker_cpus.iter().cloned().zip(shares).collect();
+        let side = |(seat, share): &mut Side| {
+            if let Some(seat) = seat.take() {
+                // Where it is refused, it runs unpinned.
+                let _ = affinity::set(&seat);
+            }
+            share.iter_mut().for_each(&work.each);
+        };
+        // On a thread of its own, for the caller keeps its mask.
+        thread::scope(|scope| {
+            let run = || in_lockstep(sides, side, |call| work.measure(plan, call));
+            let value = scope.spawn(run).join();
+            value.map_err(|_| anyhow::anyhow!("a spinning pool panicked"))
+        })
+    })
+}
+
+/// Two loops that take turns, each over more than a core's second-level cache has room for.
+pub fn two_systems(setting: &Setting) -> Case {
+    let workers = setting.workers;
+    let creel = |name: &str, placement: Placement| {
+        subject(name, move |plan, [a, b]| {
+            let pool = Pool::builder()
+                .workers(workers)
+                .placement(placement.clone())
+                .build()?;
+            Ok(plan.time(|| {
+                pool.each(&mut *a, |_, item| *item += 1);
+                pool.each(&mut *b, |_, item| *item += 1);
+            }))
+        })
+    };
+    let subjects = vec![
+        creel("creel [sticky, adaptive]", Placement::Cores),
+        creel("creel [unpinned]", Placement::Unpinned),
+        subject(ONE_THREAD, |plan, [a, b]| {
+            Ok(plan.time(|| {
+                black_box(&mut *a).iter_mut().for_each(|item| *item += 1);
+                black_box(&mut *b).iter_mut().for_each(|item| *item += 1);
+            }))
+        }),
+        subject("rayon chunks", move |plan, systems| {
+            let pool = rayon(workers)?;
+            Ok(plan.time(|| {
+                for system in &mut *systems {
+                    let share = system.len().div_ceil(workers);
+                    let shares = system.par_chunks_mut(share);
+                    pool.install(|| shares.for_each(|s| s.iter_mut().for_each(|item| *item += 1)));
+                }
+            }))
+        }),
+    ];
+    case(
+        "two systems",
+        setting.plan(40, 80),
+        setting.rounds(7),
+        subjects,
+    )
+}
+
+fn subject(
+    name: &str,
+    sample: impl Fn(&Plan, &mut [Vec<u64>; 2]) -> anyhow::Result<f64> + 'static,
+) -> Subject {
+    Subject::new(name, move |plan| {
+        let mut systems = [vec![0; SYSTEM], vec![0; SYSTEM]];
+        sample(plan, &mut systems)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_subject_gives_a_time_at_any_size() {
+        for (items, work) in [(1, None), (1000, Some(3))] {
+            let mut setting = Setting::of_tests();
+            (setting.items, setting.work) = (Some(items), work);
+            let article = article(&setting);
+            assert_eq!(article.subjects.len(), 7);
+            for mut subject in article.subjects {
+                let values = (subject.sample)(&article.plan).unwrap();
+                assert!(values[0] > 0.0, "{}", subject.name);
+            }
+        }
+    }
+}

@@ -1,0 +1,254 @@
+//! A frame loop's job: touch many items on all cores, again and again.
+//!
+//! Items are a game's state in miniature: eight bytes each, 800 kB in all, so that a half stays
+//! in a core's second-level cache between calls when the same core gets it again.
+
+mod article;
+mod chains;
+pub mod floor;
+mod knobs;
+#[cfg(feature = "peers")]
+mod openmp;
+mod outbox;
+mod peers;
+mod phases;
+#[cfg(feature = "peers")]
+mod spinning;
+pub mod work;
+
+use std::hint::black_box;
+use std::time::{Duration, Instant};
+
+use crate::harness::{Case, Metric, Plan, Subject};
+use crate::hog;
+use crate::setting::Setting;
+use crate::workloads::Workload;
+use work::{Loop, Rhythm, busy_work};
+
+/// The workload's entry.
+pub const WORKLOAD: Workload = Workload {
+    name: "loops",
+    about: "touch 100,000 items on all cores, again and again",
+    cases,
+};
+
+const ITEMS: usize = 100_000;
+const TIME: Metric = Metric {
+    name: "time",
+    unit: "ns a call",
+};
+const BURNT: Metric = Metric {
+    name: "burnt",
+    unit: "cores",
+};
+
+fn cases(setting: &Setting) -> anyhow::Result<Vec<Case>> {
+    Ok(vec![
+        hot(setting),
+        noop(setting),
+        frame(setting),
+        frame_in_phases(setting),
+        uneven_linear(setting),
+        uneven_heavy(setting),
+        beside_a_hog(setting),
+        half_a_core(setting),
+        idle(setting),
+        oversubscribed(setting),
+        outbox(setting),
+        chain(setting, "zip-map-sum 1 M", 1_000_000),
+        chain(setting, "zip-map-sum 10 k", 10_000),
+        nested(setting),
+        article::article(setting),
+        article::two_systems(setting),
+    ])
+}
+
+fn case(name: &str, plan: Plan, rounds: usize, subjects: Vec<Subject>) -> Case {
+    Case {
+        name: name.into(),
+        metrics: vec![TIME],
+        compared: true,
+        plan,
+        rounds,
+        subjects,
+    }
+}
+
+/// One added to each of 100,000 numbers.
+fn plus_one(rhythm: Rhythm) -> Loop<u64, impl Fn(&mut u64) + Clone + Send + Sync> {
+    let each = |item: &mut u64| *item += 1;
+    Loop {
+        items: vec![0; ITEMS],
+        each,
+        rhythm,
+    }
+}
+
+/// Items that tell how many steps each of them takes.
+fn by_steps(items: Vec<u32>) -> Loop<u32, impl Fn(&mut u32) + Clone + Send + Sync> {
+    let each = |steps: &mut u32| _ = busy_work(u64::from(*steps), *steps);
+    Loop {
+        items,
+        each,
+        rhythm: Rhythm::Steady,
+    }
+}
+
+/// Creel under several settings, then the peers.
+fn subjects<T, F>(work: &Loop<T, F>, workers: usize) -> Vec<Subject>
+where
+    T: Clone + Send + 'static,
+    F: Fn(&mut T) + Clone + Send + Sync + 'static,
+{
+    let mut subjects = knobs::loops(work, workers);
+    subjects.extend(peers::loops(work, workers));
+    #[cfg(feature = "peers")]
+    subjects.extend(spinning::loops(work, workers));
+    subjects
+}
+
+/// Call after call without a pause.
+fn hot(setting: &Setting) -> Case {
+    let work = plus_one(Rhythm::Steady);
+    let mut subjects = subjects(&work, setting.workers);
+    subjects.push(floor::two_halves(&work));
+    case("hot", setting.plan(20, 40), setting.rounds(7), subjects)
+}
+
+/// An item for each worker, and nothing to do with it: what a dispatch and a join cost.
+fn noop(setting: &Setting) -> Case {
+    let each = |item: &mut u64| _ = black_box(item);
+    let work = Loop {
+        items: vec![0; setting.workers],
+        each,
+        rhythm: Rhythm::Steady,
+    };
+    let mut subjects = subjects(&work, setting.workers);
+    subjects.push(floor::two_halves(&work));
+    case("noop", setting.plan(10, 20), setting.rounds(7), subjects)
+}
+
+/// 200 µs of work after each millisecond of sleep: so much as one thread does here and now.
+fn frames() -> Loop<u64, impl Fn(&mut u64) + Clone + Send + Sync> {
+    let each = |item: &mut u64| *item = busy_work(*item, 2);
+    Loop {
+        items: (0..items_in(Duration::from_micros(200), each)).collect(),
+        each,
+        rhythm: Rhythm::Frames(Duration::from_millis(1)),
+    }
+}
+
+/// A frame's work in one loop.
+fn frame(setting: &Setting) -> Case {
+    let work = frames();
+    let mut subjects = subjects(&work, setting.workers);
+    subjects.push(floor::two_halves(&work));
+    case("frame", setting.plan(40, 80), setting.rounds(7), subjects)
+}
+
+/// The same work in several loops, one after the other.
+fn frame_in_phases(setting: &Setting) -> Case {
+    let subjects = phases::subjects(&frames(), setting.workers);
+    let plan = setting.plan(40, 80);
+    case("frame in phases", plan, setting.rounds(7), subjects)
+}
+
+/// How many items one thread has done after so long, to a hundred.
+fn items_in(time: Duration, each: impl Fn(&mut u64)) -> u64 {
+    let mut some: Vec<u64> = (0..ITEMS as u64).collect();
+    let once = (0..7).map(|_| {
+        let begin = Instant::now();
+        some.iter_mut().for_each(&each);
+        begin.elapsed()
+    });
+    let once = once.min().unwrap_or(time);
+    (ITEMS as f64 * time.as_secs_f64() / once.as_secs_f64() / 100.0) as u64 * 100
+}
+
+/// The last of 1,024 items costs most, the first nothing.
+fn uneven_linear(setting: &Setting) -> Case {
+    let work = by_steps((0..1024).map(|index| index / 5).collect());
+    case(
+        "uneven",
+        setting.plan(20, 40),
+        setting.rounds(7),
+        subjects(&work, setting.workers),
+    )
+}
+
+/// One of 64 items is thirty times heavier than the others.
+fn uneven_heavy(setting: &Setting) -> Case {
+    let work = by_steps(
+        (0..64)
+            .map(|index| if index == 20 { 30_000 } else { 1000 })
+            .collect(),
+    );
+    let subjects = subjects(&work, setting.workers);
+    case(
+        "uneven heavy",
+        setting.plan(20, 40),
+        setting.rounds(7),
+        subjects,
+    )
+}
+
+/// As hot, with a neighbour that spins on the last usable PU.
+fn beside_a_hog(setting: &Setting) -> Case {
+    let subjects = subjects(&plus_one(Rhythm::Steady), setting.workers);
+    let subjects = subjects.into_iter().map(hog::with_hog).collect();
+    case("hog", setting.plan(40, 80), setting.rounds(7), subjects)
+}
+
+/// Some 20 ms of equal items, with a neighbour that takes half of the last usable PU: cores that are
+/// not equally fast.
+fn half_a_core(setting: &Setting) -> Case {
+    let work = by_steps(vec![2_500; 4_096]);
+    let subjects = subjects(&work, setting.workers);
+    let subjects = subjects.into_iter().map(hog::with_hog).collect();
+    let plan = setting.plan(80, 160);
+    case("half a core", plan, setting.rounds(4), subjects)
+}
+
+/// What is burnt when there is nothing to do.
+fn idle(setting: &Setting) -> Case {
+    let subjects = subjects(&plus_one(Rhythm::Idle), setting.workers);
+    let case = case("idle", setting.plan(20, 100), setting.rounds(3), subjects);
+    Case {
+        metrics: vec![BURNT],
+        compared: false,
+        ..case
+    }
+}
+
+/// As hot, with four workers for each that the machine has room for; beside Creel with just as
+/// many as it has room for.
+fn oversubscribed(setting: &Setting) -> Case {
+    let work = plus_one(Rhythm::Steady);
+    let mut subjects = subjects(&work, setting.workers * 4);
+    subjects.insert(1, knobs::not_oversubscribed(&work, setting.workers));
+    let plan = setting.plan(40, 80);
+    case("oversubscribed", plan, setting.rounds(7), subjects)
+}
+
+/// A message from each of 100,000 items to another one.
+fn outbox(setting: &Setting) -> Case {
+    let plan = setting.plan(20, 60);
+    case(
+        "outbox",
+        plan,
+        setting.rounds(7),
+        outbox::subjects(setting.workers),
+    )
+}
+
+/// A chain of iterators over so many pairs of numbers.
+fn chain(setting: &Setting, name: &str, count: usize) -> Case {
+    let subjects = chains::zip_map_sum(count, setting.workers);
+    case(name, setting.plan(20, 60), setting.rounds(7), subjects)
+}
+
+/// Two loops at the same time.
+fn nested(setting: &Setting) -> Case {
+    let subjects = chains::nested(setting.workers);
+    case("nested", setting.plan(20, 60), setting.rounds(7), subjects)
+}

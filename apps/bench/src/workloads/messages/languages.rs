@@ -1,0 +1,229 @@
+//! Other languages, where their compilers are: a small program each, built when it is first sampled
+//! and run for each sample.
+//!
+//! A program is told case, size, workers, warm-up and sample in microseconds; it prints ns a unit,
+//! the number of passes, and its memory in KiB before the first pass and at most (proc(5), `VmRSS`
+//! and `VmHWM`). All know the chain, Go the other cases too.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, ensure};
+
+use super::cost::{self, Pass, Used};
+use super::jobs::Job;
+use crate::foreign::Foreign;
+use crate::harness::{Plan, Subject};
+
+/// A language whose tasks are compared.
+struct Language {
+    name: &'static str,
+    foreign: Foreign,
+    /// How many workers there are, where only a variable tells.
+    variable: Option<&'static str>,
+    /// The longest chain that it lives through.
+    longest: u64,
+    /// Whether it knows more than the chain.
+    all_cases: bool,
+}
+
+const LANGUAGES: &[Language] = &[
+    Language {
+        name: "go",
+        foreign: Foreign {
+            file: "messages.go",
+            source: include_str!("languages/messages.go"),
+            build: &["go", "build", "-o", "PROGRAM", "SOURCE"],
+            run: &["PROGRAM"],
+        },
+        variable: None,
+        longest: u64::MAX,
+        all_cases: true,
+    },
+    Language {
+        name: "java virtual threads",
+        foreign: Foreign {
+            file: "Messages.java",
+            source: include_str!("languages/Messages.java"),
+            build: &["javac", "-d", ".", "SOURCE"],
+            run: &[
+                "java",
+                "-Djdk.virtualThreadScheduler.parallelism=WORKERS",
+                "-cp",
+                ".",
+                "Messages",
+            ],
+        },
+        variable: None,
+        longest: u64::MAX,
+        all_cases: false,
+    },
+    Language {
+        name: "ghc forkIO",
+        foreign: Foreign {
+            file: "Messages.hs",
+            source: include_str!("languages/Messages.hs"),
+            build: &[
+                "ghc",
+                "-O2",
+                "-threaded",
+                "-rtsopts",
+                "-o",
+                "PROGRAM",
+                "SOURCE",
+            ],
+            run: &["PROGRAM"],
+        },
+        variable: None,
+        longest: u64::MAX,
+        all_cases: false,
+    },
+    Language {
+        name: "erlang",
+        foreign: Foreign {
+            file: "messages.erl",
+            source: include_str!("languages/messages.erl"),
+            build: &["erlc", "SOURCE"],
+            run: &[
+                "erl",
+                "+S",
+                "WORKERS:WORKERS",
+                "+P",
+                "2000000",
+                "-noshell",
+                "-run",
+                "messages",
+                "main",
+            ],
+        },
+        variable: None,
+        longest: u64::MAX,
+        all_cases: false,
+    },
+    Language {
+        name: "crystal",
+        foreign: Foreign {
+            file: "messages.cr",
+            source: include_str!("languages/messages.cr"),
+            build: &[
+                "crystal",
+                "build",
+                "--release",
+                "-Dpreview_mt",
+                "-o",
+                "PROGRAM",
+                "SOURCE",
+            ],
+            run: &["PROGRAM"],
+        },
+        variable: Some("CRYSTAL_WORKERS"),
+        // Of a longer one it died (1.6).
+        longest: 30_000,
+        all_cases: false,
+    },
+];
+
+/// The subjects of a job with so many workers: those whose compiler is there and that know it. Of a
+/// quick look Go alone: the other compilers take longer than the look.
+pub fn subjects(job: Job, workers: usize, quick: bool) -> Vec<Subject> {
+    let (case, size) = match job {
+        Job::Chain(length) => ("chain", length),
+        Job::Hop(length) => ("hop", length),
+        Job::SpawnJoin => ("spawn-join", 0),
+        Job::PingPong => ("ping-pong", 0),
+        Job::Yield | Job::FanOut(..) | Job::Blocked => return Vec::new(),
+    };
+    let knows = |language: &&Language| {
+        (language.all_cases || (case == "chain" && !quick)) && size <= language.longest
+    };
+    let known = LANGUAGES.iter().filter(knows);
+    let subject = |language: &'static Language| {
+        if !language.foreign.has_compiler() {
+            return None;
+        }
+        let name = format!("{} {workers} workers", language.name);
+        Some(Subject::with_metrics(name, move |plan: &Plan| {
+            // A compiler of another version is no peer, and no reason to end a run.
+            let Some(folder) = language.foreign.built() else {
+                let metrics = if case == "chain" {
+                    cost::METRICS.len()
+                } else {
+                    1
+                };
+                return Ok(vec![f64::NAN; metrics]);
+            };
+            let (ns, pass) = language.sample(&folder, &[case, &size.to_string()], workers, plan)?;
+            Ok(if case == "chain" {
+                pass.values(ns / 1e6, size)
+            } else {
+                vec![ns]
+            })
+        }))
+    };
+    known.filter_map(subject).collect()
+}
+
+impl Language {
+    /// Ns a unit, and what a pass cost.
+    fn sample(
+        &self,
+        folder: &Path,
+        job: &[&str],
+        workers: usize,
+        plan: &Plan,
+    ) -> anyhow::Result<(f64, Pass)> {
+        let words = self.foreign.run(folder, workers);
+        let microseconds = |time: std::time::Duration| time.as_micros().to_string();
+        let mut command = Command::new(&words[0]);
+        command.args(&words[1..]).current_dir(folder);
+        if let Some(variable) = self.variable {
+            command.env(variable, workers.to_string());
+        }
+        command.args(job).arg(workers.to_string());
+        command.args([microseconds(plan.warm_up), microseconds(plan.sample)]);
+        let before = Used::by_children();
+        let output = command.stderr(Stdio::null()).output()?;
+        let used = Used::by_children() - before;
+        ensure!(output.status.success(), "the {} program failed", self.name);
+        let text = String::from_utf8(output.stdout)?;
+        let numbers: Result<Vec<f64>, _> = text.split_whitespace().map(str::parse).collect();
+        let numbers = numbers.with_context(|| format!("the {} program's figures", self.name))?;
+        let [ns, passes, before_kib, peak_kib] = numbers[..] else {
+            anyhow::bail!("the {} program's figures: {text}", self.name);
+        };
+        let bytes = (peak_kib - before_kib) * 1024.0;
+        Ok((ns, Pass::of(used, passes, bytes)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn installed_languages_run_the_chain() {
+        let plan = Plan {
+            warm_up: Duration::ZERO,
+            sample: Duration::from_millis(1),
+            overhead: Duration::ZERO,
+        };
+        let mut found = Vec::new();
+        // Crystal's compiler takes a minute.
+        for language in LANGUAGES
+            .iter()
+            .filter(|language| language.name != "crystal")
+        {
+            let Some(folder) = language.foreign.built() else {
+                continue;
+            };
+            let (ns, _) = language
+                .sample(&folder, &["chain", "100"], 1, &plan)
+                .unwrap();
+            assert!(ns > 0.0, "{}", language.name);
+            found.push(language.name);
+        }
+        println!("installed: {}", found.join(", "));
+    }
+}

@@ -1,0 +1,219 @@
+//! Programs with the wrong number of threads, as they are and under `creel run`.
+//!
+//! `too many`: what a runtime starts that counts a host's CPUs and not those that the program may
+//! use. `quota`: what one does that sees no quota, in a control group that has one; only where such
+//! a group can be made. There it works for a second or so: what ends within the quota's period of
+//! 100 ms may never be halted by it. The programs are compiled here; without their compiler, or
+//! without the tool, there are fewer cases.
+
+mod service;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Instant;
+
+use anyhow::{Context, ensure};
+
+use crate::foreign::Foreign;
+use crate::harness::{Case, Metric, Subject};
+use crate::quota;
+use crate::setting::Setting;
+use crate::workloads::Workload;
+
+/// The workload's entry.
+pub const WORKLOAD: Workload = Workload {
+    name: "sizing",
+    about: "programs with too many threads, as they are and under creel run",
+    cases,
+};
+
+/// Threads for each that there is room for, as on a host with so many more CPUs.
+const TOO_MANY: usize = 4;
+
+/// Builds a Haskell program that counts the CPUs by itself.
+const GHC: &[&str] = &[
+    "ghc",
+    "-O1",
+    "-threaded",
+    "-rtsopts",
+    "-with-rtsopts=-N",
+    "SOURCE",
+    "-o",
+    "PROGRAM",
+];
+
+/// A program that sizes itself.
+struct Program {
+    name: &'static str,
+    foreign: Foreign,
+    /// By which a larger machine is played.
+    variable: &'static str,
+    /// Before the number in the variable.
+    option: &'static str,
+    /// So many times the work, under a quota.
+    under_quota: &'static str,
+}
+
+static PROGRAMS: [Program; 4] = [
+    Program {
+        name: "OpenMP in lock-step",
+        foreign: Foreign {
+            file: "lockstep.c",
+            source: include_str!("../../../../../docs/examples/lockstep.c"),
+            build: &["cc", "-O2", "-fopenmp", "SOURCE", "-o", "PROGRAM"],
+            run: &["PROGRAM"],
+        },
+        variable: "OMP_NUM_THREADS",
+        option: "",
+        under_quota: "20",
+    },
+    Program {
+        name: "Go",
+        foreign: Foreign {
+            file: "sums.go",
+            source: include_str!("sums.go"),
+            build: &["go", "build", "-o", "PROGRAM", "SOURCE"],
+            run: &["PROGRAM"],
+        },
+        variable: "GOMAXPROCS",
+        option: "",
+        under_quota: "5",
+    },
+    Program {
+        name: "Java",
+        foreign: Foreign {
+            file: "Sums.java",
+            source: include_str!("Sums.java"),
+            build: &["javac", "-d", ".", "SOURCE"],
+            run: &["java", "-cp", ".", "Sums"],
+        },
+        variable: "JDK_JAVA_OPTIONS",
+        option: "-XX:ActiveProcessorCount=",
+        under_quota: "1",
+    },
+    Program {
+        name: "Haskell",
+        foreign: Foreign {
+            file: "Sums.hs",
+            source: include_str!("Sums.hs"),
+            build: GHC,
+            run: &["PROGRAM"],
+        },
+        variable: "GHCRTS",
+        option: "-N",
+        under_quota: "16",
+    },
+];
+
+fn cases(setting: &Setting) -> anyhow::Result<Vec<Case>> {
+    let Some(tool) = find_program("creel") else {
+        creel_console::output::note(
+            "sizing: skipped, there is no creel beside this program or in PATH: \
+             cargo build --release -p creel-cli\n",
+        );
+        return Ok(Vec::new());
+    };
+    let quotas = quota::can_be_set();
+    let mut cases = Vec::new();
+    for program in &PROGRAMS {
+        if !program.foreign.has_compiler() {
+            continue;
+        }
+        let started = |tool: Option<PathBuf>, many: Option<usize>, times: &'static str| {
+            move |_: &_| program.time(tool.as_deref(), many, times)
+        };
+        let many = setting.workers * TOO_MANY;
+        let too_many = format!("as it is, {many} threads");
+        let subjects = vec![
+            Subject::new("creel run", started(Some(tool.clone()), None, "1")),
+            Subject::new(too_many, started(None, Some(many), "1")),
+        ];
+        cases.push(case(program.name.into(), setting, subjects, 500));
+        if quotas {
+            let cores = setting.workers as f64 / 2.0;
+            let times = program.under_quota;
+            let subjects = [
+                Subject::new("creel run", started(Some(tool.clone()), None, times)),
+                Subject::new("as it is", started(None, None, times)),
+            ];
+            let within = subjects.map(|subject| quota::within(subject, cores));
+            cases.push(case(
+                format!("{} quota", program.name),
+                setting,
+                within.into(),
+                1_000,
+            ));
+        }
+    }
+    cases.extend(service::cases(setting, &tool));
+    Ok(cases)
+}
+
+/// Of programs that take about so long.
+fn case(name: String, setting: &Setting, subjects: Vec<Subject>, takes_ms: u64) -> Case {
+    Case {
+        name,
+        metrics: vec![Metric {
+            name: "time",
+            unit: "ms",
+        }],
+        compared: true,
+        plan: setting.plan(0, 0).with_overhead_ms(takes_ms),
+        rounds: setting.rounds(4),
+        subjects,
+    }
+}
+
+/// Another of these programs: beside this one, or else in PATH.
+fn find_program(name: &str) -> Option<PathBuf> {
+    let sibling = std::env::current_exe().ok()?.with_file_name(name);
+    if sibling.is_file() {
+        return Some(sibling);
+    }
+    let path = std::env::var_os("PATH")?;
+    let mut files = std::env::split_paths(&path).map(|folder| folder.join(name));
+    files.find(|file| file.is_file())
+}
+
+impl Program {
+    /// Runs it once, under the tool or as on a machine with `many` CPUs, so many `times` its work,
+    /// and gives the ms that took.
+    fn time(
+        &'static self,
+        tool: Option<&Path>,
+        many: Option<usize>,
+        times: &str,
+    ) -> anyhow::Result<f64> {
+        let Some(folder) = self.foreign.built() else {
+            return Ok(f64::NAN);
+        };
+        let mut words = self.foreign.run(&folder, 1);
+        words.push(times.into());
+        if let Some(tool) = tool {
+            let run = [
+                tool.to_string_lossy().into_owned(),
+                "run".into(),
+                "-q".into(),
+                "--".into(),
+            ];
+            words.splice(0..0, run);
+        }
+        let mut command = Command::new(&words[0]);
+        command
+            .args(&words[1..])
+            .current_dir(folder)
+            .env_remove(self.variable);
+        if let Some(many) = many {
+            command.env(self.variable, format!("{}{many}", self.option));
+        }
+        let begin = Instant::now();
+        let output = command.output().with_context(|| words.join(" "))?;
+        ensure!(
+            output.status.success(),
+            "{}: {}",
+            words.join(" "),
+            output.status
+        );
+        Ok(begin.elapsed().as_secs_f64() * 1e3)
+    }
+}

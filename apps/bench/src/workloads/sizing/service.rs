@@ -1,0 +1,325 @@
+//! A Haskell service that signs and counts in Redis, under a load that does not wait for answers: as
+//! GHC sizes it, as on a host with more CPUs, and under `creel run`.
+//!
+//! For GHC with its network and cryptonite libraries, Redis, and `creel-serve` (which offers the
+//! load) beside this program. Only in full runs: a sample takes four seconds.
+
+use std::io::{BufRead, BufReader};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, ensure};
+use creel_console::quota::Quota;
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+use crate::foreign::Foreign;
+use crate::harness::{Case, Metric, Subject};
+use crate::host::is_installed;
+use crate::quota;
+use crate::setting::Setting;
+
+static SERVICE: Foreign = Foreign {
+    file: "Service.hs",
+    source: include_str!("Service.hs"),
+    build: super::GHC,
+    run: &["PROGRAM"],
+};
+
+/// Requests a second and worker, of the rising steps.
+const RATES: [usize; 4] = [750, 1_500, 2_250, 3_000];
+const STEP_MS: usize = 800;
+const CONNECTIONS: usize = 64;
+/// Longer than a program takes to begin or to end.
+const TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Of the last step, but for the p99 of those before it.
+const METRICS: [Metric; 9] = [
+    Metric {
+        name: "p50",
+        unit: "ms",
+    },
+    Metric {
+        name: "p99",
+        unit: "ms",
+    },
+    Metric {
+        name: "answered",
+        unit: "requests/s",
+    },
+    Metric {
+        name: "peak memory",
+        unit: "MB",
+    },
+    Metric {
+        name: "collecting",
+        unit: "ms",
+    },
+    Metric {
+        name: "CPU",
+        unit: "ms",
+    },
+    Metric {
+        name: "p99, step 1",
+        unit: "ms",
+    },
+    Metric {
+        name: "step 2",
+        unit: "ms",
+    },
+    Metric {
+        name: "step 3",
+        unit: "ms",
+    },
+];
+
+/// The cases, if all that they need is here: on the whole machine, and under a quota of half of it,
+/// which is as near as a machine without siblings comes to a core whose second thread is worth little.
+pub(super) fn cases(setting: &Setting, tool: &Path) -> Vec<Case> {
+    let quota = quota::can_be_set().then(|| setting.workers as f64 / 2.0);
+    let places = [("Haskell service", None), ("Haskell service quota", quota)];
+    let places = places
+        .iter()
+        .filter(|(name, cores)| cores.is_some() || !name.ends_with("quota"));
+    places
+        .filter_map(|(name, cores)| case(setting, tool, name, *cores))
+        .collect()
+}
+
+fn case(setting: &Setting, tool: &Path, name: &str, cores: Option<f64>) -> Option<Case> {
+    let load = super::find_program("creel-serve")?;
+    if setting.quick || !SERVICE.has_compiler() || !is_installed("redis-server") {
+        return None;
+    }
+    if SERVICE.built().is_none() {
+        creel_console::output::note(
+            "sizing: without the Haskell service, ghc lacks a library: \
+             apt-get install libghc-network-dev libghc-cryptonite-dev\n",
+        );
+        return None;
+    }
+    let share = cores.map_or(1.0, |cores| cores / setting.workers as f64);
+    let rates = RATES.map(|rate| (rate as f64 * setting.workers as f64 * share) as usize);
+    let many = setting.workers * super::TOO_MANY;
+    // The options of `creel run`, if it is started by that, and those of GHC's runtime.
+    let ways: [(String, Option<&[&str]>, String); 8] = [
+        ("creel run, count alone".into(), Some(&[]), String::new()),
+        (
+            "creel run, count and mask".into(),
+            Some(&["--placement", "cores"]),
+            String::new(),
+        ),
+        (
+            format!("mask alone, {many} threads"),
+            // What is set already stays.
+            Some(&["--placement", "cores"]),
+            format!("-N{many}"),
+        ),
+        ("creel run --gc".into(), Some(&["--gc"]), String::new()),
+        ("as it is".into(), None, String::new()),
+        (
+            format!("as it is, {many} threads"),
+            None,
+            format!("-N{many}"),
+        ),
+        (
+            format!("{many} threads, -qg"),
+            None,
+            format!("-N{many} -qg"),
+        ),
+        (
+            format!("{many} threads, -qa"),
+            None,
+            format!("-N{many} -qa"),
+        ),
+    ];
+    let subjects = ways.map(|(name, run, options)| {
+        let mut before = Vec::new();
+        if let Some(run) = run {
+            before.extend([tool.to_string_lossy().into_owned(), "run".into()]);
+            before.extend(
+                ["-q"]
+                    .iter()
+                    .chain(run)
+                    .chain(&["--"])
+                    .map(ToString::to_string),
+            );
+        }
+        let load = load.clone();
+        Subject::with_metrics(name, move |_| {
+            sample(&before, &options, &load, rates, cores)
+        })
+    });
+    let mut case = Case {
+        name: name.into(),
+        metrics: METRICS.into(),
+        compared: true,
+        plan: setting
+            .plan(0, 0)
+            .with_overhead_ms((RATES.len() * STEP_MS) as u64 + 800),
+        rounds: setting.rounds(3),
+        subjects: subjects.into(),
+    };
+    if cores.is_some() {
+        // What the collector's settings and a mask do, the case without a quota tells.
+        case.retain_subjects(|name| {
+            name == "creel run, count alone" || name.starts_with("as it is")
+        });
+    }
+    Some(case)
+}
+
+/// A program that is ended with what is measured.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Serves once, under `before` if that is something, with these options of GHC's runtime, and alone
+/// under a quota of so many cores.
+fn sample(
+    before: &[String],
+    options: &str,
+    load: &PathBuf,
+    rates: [usize; RATES.len()],
+    cores: Option<f64>,
+) -> anyhow::Result<Vec<f64>> {
+    let folder = SERVICE.built().context("the service was built before")?;
+    let (port, redis_port) = (free_port()?, free_port()?);
+    let redis = Command::new("redis-server")
+        .args(["--port", &redis_port.to_string(), "--bind", "127.0.0.1"])
+        .args(["--save", "", "--appendonly", "no"])
+        .stdout(Stdio::null())
+        .spawn();
+    let _redis = Running(redis.context("redis-server")?);
+    listens(redis_port)?;
+    let (runtime_file, program) = (folder.join("runtime"), folder.join("program"));
+    let quota = cores
+        .map(|cores| Quota::new("creel-bench", cores))
+        .transpose()?;
+    let within = quota.iter().flat_map(|quota| {
+        let members = quota.members().to_string_lossy().into_owned();
+        [
+            "sh".into(),
+            "-c".into(),
+            "echo $$ >\"$0\" && exec \"$@\"".into(),
+            members,
+        ]
+    });
+    let words: Vec<String> = within
+        .chain(before.iter().cloned())
+        .chain([
+            program.to_string_lossy().into_owned(),
+            port.to_string(),
+            redis_port.to_string(),
+            "+RTS".into(),
+            format!("-t{}", runtime_file.display()),
+            "--machine-readable".into(),
+            "-RTS".into(),
+        ])
+        .collect();
+    let service = Command::new(&words[0])
+        .args(&words[1..])
+        .env("GHCRTS", options)
+        .stdout(Stdio::piped())
+        .spawn();
+    let mut service = Running(service.with_context(|| words.join(" "))?);
+    let output = service.0.stdout.take().context("its output is piped")?;
+    let mut line = String::new();
+    BufReader::new(output).read_line(&mut line)?;
+    ensure!(line == "listening\n", "{}: {line}", words.join(" "));
+    let steps = offer(load, port, rates)?;
+    let id = Pid::from_raw(service.0.id().cast_signed()).context("a process has a number")?;
+    kill_process(id, Signal::INT)?;
+    ended(&mut service.0)?;
+    let runtime = std::fs::read_to_string(&runtime_file).context("what GHC's runtime tells")?;
+    let of_runtime = |name: &str| {
+        figure(&runtime, name).with_context(|| format!("GHC's runtime tells no {name}: {runtime}"))
+    };
+    let [first, second, third, last] = &steps[..] else {
+        anyhow::bail!("{} steps", steps.len());
+    };
+    let ms = |step: &Value, name: &str| {
+        step["corrected"][name]
+            .as_f64()
+            .map_or(f64::NAN, |us| us / 1e3)
+    };
+    Ok(vec![
+        ms(last, "p50_us"),
+        ms(last, "p99_us"),
+        last["goodput_per_second"].as_f64().unwrap_or(f64::NAN),
+        of_runtime("max_mem_in_use_bytes")? / 1e6,
+        of_runtime("GC_wall_seconds")? * 1e3,
+        of_runtime("total_cpu_seconds")? * 1e3,
+        ms(first, "p99_us"),
+        ms(second, "p99_us"),
+        ms(third, "p99_us"),
+    ])
+}
+
+/// Offers the load; gives what became of it, step by step.
+fn offer(load: &PathBuf, port: u16, rates: [usize; RATES.len()]) -> anyhow::Result<Vec<Value>> {
+    let output = Command::new(load)
+        .args(["load", &format!("http://127.0.0.1:{port}")])
+        .args(["--connections", &CONNECTIONS.to_string()])
+        .args(["--rate", &rates.map(|rate| rate.to_string()).join(",")])
+        .args(["--step", &format!("{STEP_MS}ms"), "--format", "json", "-q"])
+        .output()
+        .context("creel-serve load")?;
+    let document: Value = serde_json::from_slice(&output.stdout)
+        .with_context(|| String::from_utf8_lossy(&output.stderr).into_owned())?;
+    let steps = document["steps"].as_array().cloned().unwrap_or_default();
+    ensure!(
+        steps.len() == rates.len(),
+        "creel-serve load: {}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    Ok(steps)
+}
+
+/// A field of what GHC's runtime writes: pairs of names and figures, all in quotes.
+fn figure(runtime: &str, name: &str) -> Option<f64> {
+    let (_, rest) = runtime.split_once(&format!("(\"{name}\", \""))?;
+    rest.split('"').next()?.parse().ok()
+}
+
+fn free_port() -> anyhow::Result<u16> {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+    Ok(listener.local_addr()?.port())
+}
+
+fn listens(port: u16) -> anyhow::Result<()> {
+    let begin = Instant::now();
+    while TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_err() {
+        ensure!(begin.elapsed() < TIMEOUT, "Redis does not listen");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    Ok(())
+}
+
+fn ended(child: &mut Child) -> anyhow::Result<()> {
+    let begin = Instant::now();
+    while child.try_wait()?.is_none() {
+        ensure!(begin.elapsed() < TIMEOUT, "the service does not end");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::figure;
+
+    #[test]
+    fn runtime_statistics_of_ghc_are_parsed() {
+        let text = " [(\"bytes allocated\", \"12\")\n ,(\"GC_wall_seconds\", \"0.25\")\n ]\n";
+        assert_eq!(figure(text, "GC_wall_seconds"), Some(0.25));
+        assert_eq!(figure(text, "GC_cpu_seconds"), None);
+    }
+}

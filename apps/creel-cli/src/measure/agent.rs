@@ -1,0 +1,78 @@
+//! The near end of the process that runs the commands: see [`super::runner`].
+
+use super::runner::{Outcome, RunReply, RunRequest, signal_below};
+use anyhow::{Context, Result, bail};
+use creel_console::Interrupt;
+use nix::sys::signal::Signal;
+use std::{
+    io::{BufRead, BufReader, ErrorKind, Write},
+    os::{fd::OwnedFd, unix::net::UnixStream},
+    process::{Child, Command},
+    time::Duration,
+};
+
+/// The first argument with which this program becomes that process.
+pub const RUNNER_COMMAND: &str = "measure-one";
+
+/// How often an interrupt is looked for while a command runs.
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
+
+/// The process that runs commands; ended, with all that it runs, when dropped.
+pub struct Agent {
+    process: Child,
+    requests: UnixStream,
+    replies: BufReader<UnixStream>,
+}
+
+impl Agent {
+    pub fn start() -> Result<Self> {
+        let own = std::env::current_exe().context("cannot find this program's own file")?;
+        let (near, far) = UnixStream::pair()?;
+        near.set_read_timeout(Some(POLL_INTERVAL))?;
+        let process = Command::new(own)
+            .arg(RUNNER_COMMAND)
+            .stdin(OwnedFd::from(far))
+            .spawn()
+            .context("cannot start this program again")?;
+        Ok(Self {
+            process,
+            replies: BufReader::new(near.try_clone()?),
+            requests: near,
+        })
+    }
+
+    /// Does one run; an interrupt ends it.
+    pub fn run(&mut self, request: &RunRequest, interrupt: &Interrupt) -> Result<Outcome> {
+        let text = serde_json::to_string(request)?;
+        writeln!(self.requests, "{text}").context("the process that runs commands has ended")?;
+        let mut line = Vec::new();
+        loop {
+            match self.replies.read_until(b'\n', &mut line) {
+                Ok(_) if line.ends_with(b"\n") => break,
+                Ok(_) => {
+                    // A Ctrl-C reaches that process too.
+                    interrupt.check()?;
+                    bail!("the process that runs commands has ended");
+                }
+                Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
+                    interrupt.check()?;
+                }
+                Err(e) if e.kind() == ErrorKind::Interrupted => interrupt.check()?,
+                Err(e) => return Err(e.into()),
+            }
+        }
+        match serde_json::from_slice(&line)? {
+            RunReply::Ran(outcome) => Ok(outcome),
+            RunReply::Failed(reason) => bail!(reason),
+        }
+    }
+}
+
+impl Drop for Agent {
+    fn drop(&mut self) {
+        signal_below(self.process.id(), Signal::SIGKILL);
+        // It has ended, or ends when its socket does.
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}

@@ -1,0 +1,289 @@
+//! Which commands a measurement runs: one, several, or a matrix of settings.
+
+use anyhow::{Result, bail};
+use std::{
+    collections::BTreeMap,
+    ffi::{OsStr, OsString},
+};
+
+/// What the label of a command ends with that is its own twin.
+pub const AA_SUFFIX: &str = " (again)";
+
+/// The most commands that one measurement may consist of.
+const SUBJECTS_MAX: usize = 1000;
+
+/// One command, with the settings that were put into it.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Subject {
+    /// What tables call it.
+    pub label: String,
+    pub command: Vec<OsString>,
+    /// The settings, by which hooks are filled too.
+    pub settings: Vec<(String, String)>,
+    /// The same command as its base, to see how far it differs from itself.
+    pub is_aa_control: bool,
+}
+
+/// One setting of a matrix: its name and its values.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Axis {
+    name: String,
+    values: Vec<String>,
+}
+
+impl std::str::FromStr for Axis {
+    type Err = anyhow::Error;
+
+    /// Reads `jobs=1,2,4`.
+    fn from_str(text: &str) -> Result<Self> {
+        let (name, values) = named(text, "VALUE,VALUE…")?;
+        let values: Vec<String> = values.split(',').map(String::from).collect();
+        if values.iter().any(String::is_empty) {
+            bail!("`{text}` has an empty name or value");
+        }
+        Ok(Self {
+            name: name.into(),
+            values,
+        })
+    }
+}
+
+fn named<'a>(text: &'a str, form: &str) -> Result<(&'a str, &'a str)> {
+    match text.split_once('=') {
+        Some((name, values)) if !name.is_empty() && !values.is_empty() => Ok((name, values)),
+        Some(_) => bail!("`{text}` has an empty name or value"),
+        None => bail!("`{text}` is not of the form NAME={form}"),
+    }
+}
+
+/// Reads `jobs=1..8` or `size=0.5..2:0.5`, both ends included.
+pub fn scan(text: &str) -> Result<Axis> {
+    let (name, range) = named(text, "FROM..TO[:STEP]")?;
+    let (ends, step) = range.split_once(':').unwrap_or((range, "1"));
+    let Some((from, to)) = ends.split_once("..") else {
+        bail!("`{text}` is not of the form NAME=FROM..TO[:STEP]");
+    };
+    let number = |word: &str| -> Result<f64> {
+        match word.parse::<f64>() {
+            Ok(number) if number.is_finite() => Ok(number),
+            _ => bail!("`{text}`: `{word}` is no number"),
+        }
+    };
+    let (first, last, width) = (number(from)?, number(to)?, number(step)?);
+    if width <= 0.0 || last < first || (last - first) / width >= SUBJECTS_MAX as f64 {
+        bail!("`{text}` goes nowhere, or in more than {SUBJECTS_MAX} steps");
+    }
+    let decimals = |word: &str| word.split_once('.').map_or(0, |(_, digits)| digits.len());
+    let digits = decimals(from).max(decimals(step));
+    let steps = ((last - first) / width + 1e-9) as usize;
+    let value = |i: usize| format!("{:.digits$}", first + i as f64 * width);
+    Ok(Axis {
+        name: name.into(),
+        values: (0..=steps).map(value).collect(),
+    })
+}
+
+/// What is asked for.
+#[derive(Default)]
+pub struct MeasureRequest<'a> {
+    pub command: &'a [OsString],
+    /// Further commands, each a line as a shell reads it.
+    pub versus: &'a [String],
+    /// What tables call them, in their order.
+    pub names: &'a [String],
+    pub matrix: Vec<Axis>,
+    /// Whether the first command is also run against itself.
+    pub is_aa_control: bool,
+}
+
+/// Every command to run, each at every point of the matrix.
+pub fn subjects(request: &MeasureRequest) -> Result<Vec<Subject>> {
+    let mut commands = vec![request.command.to_vec()];
+    for text in request.versus {
+        let Some(words) = shlex::split(text).filter(|words| !words.is_empty()) else {
+            bail!("--vs `{text}` is no command line: a quote is open, or nothing is there");
+        };
+        commands.push(words.into_iter().map(OsString::from).collect());
+    }
+    if request.names.len() > commands.len() {
+        bail!("there are more --name than commands");
+    }
+    for axis in &request.matrix {
+        let hole = format!("{{{}}}", axis.name);
+        let used = |word: &OsString| word.to_string_lossy().contains(&hole);
+        if !commands.iter().flatten().any(used) {
+            bail!("{}: the command has no {hole} to put it in", axis.name);
+        }
+    }
+    let points = points(&request.matrix);
+    let each = commands.len() + usize::from(request.is_aa_control);
+    if points.len() * each > SUBJECTS_MAX {
+        bail!("the matrix has more than {SUBJECTS_MAX} points");
+    }
+    let mut all = Vec::new();
+    for point in &points {
+        let base = all.len();
+        for (i, command) in commands.iter().enumerate() {
+            let name = request.names.get(i).map(|name| labelled(name, point));
+            all.push(subject(command, point, name));
+        }
+        if request.is_aa_control {
+            let first: &Subject = &all[base];
+            all.push(Subject {
+                label: format!("{}{AA_SUFFIX}", first.label),
+                is_aa_control: true,
+                ..first.clone()
+            });
+        }
+    }
+    Ok(all)
+}
+
+/// Every combination of the axes' values, the last axis fastest.
+fn points(matrix: &[Axis]) -> Vec<Vec<(String, String)>> {
+    let start = vec![Vec::new()];
+    matrix.iter().fold(start, |points, axis| {
+        let extend = |point: Vec<(String, String)>| {
+            axis.values.iter().map(move |value| {
+                let mut longer = point.clone();
+                longer.push((axis.name.clone(), value.clone()));
+                longer
+            })
+        };
+        points.into_iter().flat_map(extend).collect()
+    })
+}
+
+/// A name at a point of the matrix: filled in, or else with the point behind it.
+fn labelled(name: &str, point: &[(String, String)]) -> String {
+    let filled = fill_text(name, point);
+    if filled != name || point.is_empty() {
+        return filled;
+    }
+    let settings: Vec<String> = point.iter().map(|(n, v)| format!("{n}={v}")).collect();
+    format!("{name} {}", settings.join(" "))
+}
+
+fn subject(command: &[OsString], point: &[(String, String)], name: Option<String>) -> Subject {
+    let command: Vec<OsString> = command.iter().map(|word| fill(word, point)).collect();
+    let words: Vec<_> = command.iter().map(|w| w.to_string_lossy()).collect();
+    let line = || {
+        let line = shlex::try_join(words.iter().map(AsRef::as_ref));
+        line.unwrap_or_else(|_| words.join(" "))
+    };
+    Subject {
+        label: name.unwrap_or_else(line),
+        command: command.clone(),
+        settings: point.to_vec(),
+        is_aa_control: false,
+    }
+}
+
+/// Puts the settings into a word. A word that is not UTF-8 has no holes and stays as it is.
+fn fill(word: &OsStr, point: &[(String, String)]) -> OsString {
+    match word.to_str() {
+        Some(text) => fill_text(text, point).into(),
+        None => word.to_owned(),
+    }
+}
+
+/// Puts the settings into a text.
+pub fn fill_text(text: &str, point: &[(String, String)]) -> String {
+    point.iter().fold(text.to_owned(), |text, (name, value)| {
+        text.replace(&format!("{{{name}}}"), value)
+    })
+}
+
+/// Reads `KEY=VALUE` for `--label`.
+pub fn label(text: &str) -> Result<(String, String)> {
+    let (key, value) = named(text, "VALUE")?;
+    let figure = super::sample::unit(key) != super::sample::Unit::Plain;
+    if figure || ["command", "run", "exit_code"].contains(&key) {
+        bail!("`{key}` is a column already");
+    }
+    Ok((key.into(), value.into()))
+}
+
+/// Settings and labels by name.
+pub type Labels = BTreeMap<String, String>;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn made(
+        command: &[&str],
+        versus: &[&str],
+        axes: &[&str],
+        names: &[&str],
+    ) -> Result<Vec<Subject>> {
+        let command: Vec<OsString> = command.iter().map(OsString::from).collect();
+        let strings =
+            |words: &[&str]| -> Vec<String> { words.iter().map(|w| (*w).into()).collect() };
+        let axes: Result<Vec<Axis>> = axes.iter().map(|a| a.parse()).collect();
+        subjects(&MeasureRequest {
+            command: &command,
+            versus: &strings(versus),
+            names: &strings(names),
+            matrix: axes?,
+            is_aa_control: false,
+        })
+    }
+
+    #[test]
+    fn a_matrix_expands_to_all_combinations() {
+        let versus = ["old --jobs {jobs}"];
+        let made = made(
+            &["r", "-j{jobs}", "{mode}"],
+            &versus,
+            &["jobs=1,2", "mode=a,b c"],
+            &[],
+        );
+        let made = made.unwrap();
+        let labels: Vec<&str> = made.iter().map(|s| s.label.as_str()).collect();
+        let expected = [
+            "r -j1 a",
+            "old --jobs 1",
+            "r -j1 'b c'",
+            "old --jobs 1",
+            "r -j2 a",
+            "old --jobs 2",
+            "r -j2 'b c'",
+            "old --jobs 2",
+        ];
+        assert_eq!(labels, expected);
+    }
+
+    #[test]
+    fn names_replace_commands_in_labels() {
+        let made = made(&["r", "{j}"], &["s"], &["j=1,2"], &["new", "old {j}"]).unwrap();
+        let labels: Vec<&str> = made.iter().map(|s| s.label.as_str()).collect();
+        assert_eq!(labels, ["new j=1", "old 1", "new j=2", "old 2"]);
+    }
+
+    #[test]
+    fn scans_expand_to_values() {
+        let values = |text: &str| scan(text).unwrap().values.join(" ");
+        assert_eq!(values("j=1..4"), "1 2 3 4");
+        assert_eq!(values("x=0.5..2:0.5"), "0.5 1.0 1.5 2.0");
+        assert_eq!(values("x=0..1:0.1").split(' ').count(), 11);
+        for wrong in [
+            "j", "j=1", "j=1..", "j=4..1", "j=1..2:0", "j=0..1e9", "=1..2",
+        ] {
+            assert!(scan(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn wrong_arguments_are_named() {
+        let error = |versus: &[&str], axes: &[&str]| {
+            made(&["x"], versus, axes, &[]).unwrap_err().to_string()
+        };
+        assert!(error(&[], &["jobs"]).contains("`jobs` is not of the form"));
+        assert!(error(&[], &["jobs=1,"]).contains("empty"));
+        assert!(error(&[], &["jobs=1"]).contains("no {jobs}"));
+        assert!(error(&["a 'b"], &[]).contains("a quote is open"));
+        assert!(made(&["x"], &[], &[], &["a", "b"]).is_err());
+        assert!(label("command=x").is_err() && label("wall_s=3").is_err() && label("x").is_err());
+    }
+}

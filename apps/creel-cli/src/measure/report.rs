@@ -1,0 +1,433 @@
+//! What a measurement prints: tables as text or Markdown, sentences, JSON, plots.
+
+use super::{
+    sample::{FIGURES, Sample, Unit, WALL, show, title, unit},
+    store::{Measured, own_figures},
+    verdict::verdict,
+};
+use anyhow::{Context, Result};
+use creel_console::{
+    Align, Table,
+    document::{BudgetFields, MachineFields, SCHEMA},
+    output,
+    plot::{Chart, Series},
+};
+use creel_stats::{Ratio, Summary};
+use creel_topology::{Budget, Machine};
+use serde::Serialize;
+use std::{collections::BTreeMap, io};
+
+/// The names of the figures that some run tells, in the order of tables.
+fn figure_names(all: &[Measured]) -> Vec<String> {
+    let measured = FIGURES.iter().map(|figure| figure.name.to_owned());
+    let every = measured.chain(own_figures(all));
+    let is_measured = |name: &String| all.iter().any(|m| m.values(name).is_some());
+    every.filter(is_measured).collect()
+}
+
+fn summary(m: &Measured, name: &str) -> Option<Summary> {
+    Summary::of(&m.values(name)?)
+}
+
+fn ratio(base: &Measured, m: &Measured, name: &str) -> Option<Ratio> {
+    Ratio::of(&base.values(name)?, &m.values(name)?)
+}
+
+/// By how much a command differs from itself in these runs, as a factor; 1 where not asked.
+fn noise_floor(all: &[Measured]) -> f64 {
+    let controls = all.iter().filter(|m| m.is_aa_control);
+    let floors = controls.filter_map(|m| Some(ratio(&all[m.base], m, WALL)?.noise_floor()));
+    floors.fold(1.0, f64::max)
+}
+
+/// The document that `--format json` prints.
+#[derive(Serialize)]
+struct Document<'a> {
+    schema: u32,
+    /// Null where the runs come from files, which do not tell.
+    machine: Option<MachineFields>,
+    budget: Option<BudgetFields>,
+    /// The first command's runs and summary; `commands` has all.
+    runs: &'a [Sample],
+    summary: BTreeMap<String, Option<Summary>>,
+    /// How far the first command differs from itself, as a factor; null where not asked for.
+    noise_floor: Option<f64>,
+    /// Why there is no figure of energy; null where there is one.
+    energy_untold: Option<&'static str>,
+    commands: Vec<Command<'a>>,
+}
+
+#[derive(Serialize)]
+struct Command<'a> {
+    command: &'a str,
+    labels: &'a BTreeMap<String, String>,
+    runs: &'a [Sample],
+    summary: BTreeMap<String, Option<Summary>>,
+    /// The command that it is compared with: the first at the same settings.
+    base: &'a str,
+    /// Of each figure: this command's over its base's, run by run.
+    ratio: BTreeMap<String, Option<Ratio>>,
+}
+
+/// Prints everything as one JSON document.
+pub fn json(
+    all: &[Measured],
+    here: Option<&Machine>,
+    energy_untold: Option<&'static str>,
+) -> Result<()> {
+    let first = all.first().context("nothing was measured")?;
+    let own = own_figures(all);
+    let names = || {
+        let measured = FIGURES.iter().map(|figure| figure.name.to_owned());
+        measured.chain(own.iter().cloned())
+    };
+    let summaries = |m: &Measured| names().map(|n| (n.clone(), summary(m, &n))).collect();
+    let commands = all.iter().map(|m| {
+        let base = &all[m.base];
+        Command {
+            command: &m.label,
+            labels: &m.labels,
+            runs: &m.samples,
+            summary: summaries(m),
+            base: &base.label,
+            ratio: names().map(|n| (n.clone(), ratio(base, m, &n))).collect(),
+        }
+    });
+    let document = Document {
+        schema: SCHEMA,
+        machine: here.map(Into::into),
+        budget: here.map(|machine| (&Budget::of(machine)).into()),
+        runs: &first.samples,
+        summary: summaries(first),
+        noise_floor: all
+            .iter()
+            .any(|m| m.is_aa_control)
+            .then(|| noise_floor(all)),
+        energy_untold,
+        commands: commands.collect(),
+    };
+    Ok(output::json(&document)?)
+}
+
+/// The tables as text, or as Markdown.
+pub fn text(all: &[Measured], markdown: bool) -> io::Result<()> {
+    let render = |table: Table| {
+        if markdown {
+            table.markdown()
+        } else {
+            table.text()
+        }
+    };
+    let mut parts = Vec::new();
+    if all.len() <= 3 {
+        for m in all {
+            parts.push(format!("{}\n\n{}", heading(m), render(summary_table(m))));
+        }
+    } else {
+        parts.push(format!(
+            "geometric means\n\n{}",
+            render(means(all, markdown))
+        ));
+    }
+    let compared = all.iter().filter(|m| !std::ptr::eq(*m, &all[m.base]));
+    let (compared, noise_floor) = (compared.collect::<Vec<_>>(), noise_floor(all));
+    if !compared.is_empty() {
+        let table = render(ratios(all, &compared, markdown));
+        parts.push(format!("ratios, run by run (geometric means)\n\n{table}"));
+    }
+    let mut sentences: Vec<String> = Vec::new();
+    for m in &compared {
+        let base = &all[m.base];
+        let sentence = match ratio(base, m, WALL) {
+            Some(ratio) if m.is_aa_control => format!(
+                "noise: {} differs from itself by up to ×{:.3}",
+                base.label,
+                ratio.noise_floor()
+            ),
+            Some(ratio) => verdict(&ratio, &label(m), &label(base), noise_floor),
+            None => continue,
+        };
+        sentences.push(sentence);
+    }
+    sentences.extend(all.iter().filter_map(outliers));
+    if !sentences.is_empty() {
+        parts.push(format!("{}\n", sentences.join("\n")));
+    }
+    output::text(&parts.join("\n"))
+}
+
+fn heading(m: &Measured) -> String {
+    let s = if m.samples.len() == 1 { "" } else { "s" };
+    let labels: Vec<String> = m.labels.iter().map(|(k, v)| format!(", {k}={v}")).collect();
+    format!(
+        "{} ({} run{s}{})",
+        m.label,
+        m.samples.len(),
+        labels.concat()
+    )
+}
+
+fn outliers(m: &Measured) -> Option<String> {
+    let wall = summary(m, WALL)?;
+    (wall.outliers > 0).then(|| {
+        let s = if wall.outliers == 1 { "" } else { "s" };
+        format!(
+            "{}: {} outlier{s} of {} runs; something else used the machine, or the first runs \
+             were cold (--warmup)",
+            m.label,
+            wall.outliers,
+            m.samples.len()
+        )
+    })
+}
+
+/// One command: a figure a row.
+fn summary_table(m: &Measured) -> Table {
+    let right = |title| (title, Align::Right);
+    let mut table = Table::new(&[
+        ("", Align::Left),
+        right("mean"),
+        right("± 95 %"),
+        right("σ"),
+        right("min"),
+        right("median"),
+        right("max"),
+        right("geo. mean"),
+    ]);
+    for name in figure_names(std::slice::from_ref(m)) {
+        let Some(s) = summary(m, &name) else {
+            continue;
+        };
+        let unit = unit(&name);
+        let or_none = |value: Option<f64>| value.map_or("-".into(), |v| show(unit, v));
+        table.row([
+            title(&name).to_owned(),
+            show(unit, s.mean),
+            of_mean(s.ci95, s.mean),
+            of_mean(Some(s.sd), s.mean),
+            show(unit, s.min),
+            show(unit, s.median),
+            show(unit, s.max),
+            or_none(s.geometric_mean),
+        ]);
+    }
+    table
+}
+
+/// A share of the mean, in as few characters as a line of 80 leaves.
+fn of_mean(value: Option<f64>, mean: f64) -> String {
+    match value.map(|value| value / mean * 100.0) {
+        Some(percent) if percent >= 100.0 => format!("{percent:.0} %"),
+        Some(percent) if percent >= 10.0 => format!("{percent:.1} %"),
+        Some(percent) if percent.is_finite() => format!("{percent:.2} %"),
+        _ => "-".into(),
+    }
+}
+
+/// Parts of a whole, and counts that are mostly 0 or 1: their ratios say nothing, and where many
+/// commands stand below each other they are left to the formats for programs.
+const MINOR: [&str; 3] = ["user_s", "sys_s", "migrations"];
+
+/// Many commands: a command a row, a figure a column; all figures only where width is no matter.
+fn means(all: &[Measured], whole: bool) -> Table {
+    let mut names = figure_names(all);
+    names.retain(|name| whole || !MINOR.contains(&name.as_str()));
+    let mut columns = vec![("command", Align::Left), ("runs", Align::Right)];
+    columns.extend(names.iter().map(|name| (title(name), Align::Right)));
+    let mut table = Table::new(&columns);
+    let most = if whole { usize::MAX } else { 27 };
+    for (m, name) in all.iter().zip(short_labels(all, most)) {
+        let mut cells = vec![name, m.samples.len().to_string()];
+        cells.extend(names.iter().map(|name| mean(m, name)));
+        table.row(cells);
+    }
+    table
+}
+
+/// What a command is called, with the labels that its name does not tell.
+fn label(m: &Measured) -> String {
+    let is_in_name = |label: &String| m.label.split(' ').any(|word| word == label);
+    let labels = m.labels.iter().map(|(k, v)| format!("{k}={v}"));
+    let others = labels.filter(|label| !is_in_name(label));
+    [m.label.clone()]
+        .into_iter()
+        .chain(others)
+        .collect::<Vec<_>>()
+        .join(" ")
+}
+
+/// What the commands are called in a table, in at most so many characters; the number of each
+/// before it where that does not tell them apart.
+fn short_labels(all: &[Measured], most: usize) -> Vec<String> {
+    let whole: Vec<String> = all.iter().map(label).collect();
+    let cut: Vec<String> = whole.iter().map(|text| short(text, most)).collect();
+    let are_distinct = (0..all.len())
+        .flat_map(|one| (0..one).map(move |other| (one, other)))
+        .all(|(one, other)| cut[one] != cut[other] || whole[one] == whole[other]);
+    if are_distinct {
+        return cut;
+    }
+    let numbered = whole.iter().zip(1..).map(|(text, n)| {
+        let number = format!("{n}: ");
+        let left = most - number.len();
+        number + &short(text, left)
+    });
+    numbered.collect()
+}
+
+/// A text in at most so many characters, its middle left out: commands differ at their ends.
+fn short(text: &str, most: usize) -> String {
+    let chars: Vec<char> = text.chars().collect();
+    if chars.len() <= most {
+        return text.into();
+    }
+    let end = most / 2;
+    let part = |chars: &[char]| chars.iter().collect::<String>();
+    let begin = part(&chars[..most - end - 1]);
+    format!("{begin}…{}", part(&chars[chars.len() - end..]))
+}
+
+/// The geometric mean, or where a value is zero the arithmetic one.
+fn mean(m: &Measured, name: &str) -> String {
+    let Some(s) = summary(m, name) else {
+        return "-".into();
+    };
+    show(unit(name), s.geometric_mean.unwrap_or(s.mean))
+}
+
+/// What is compared: a command a row, a figure a column.
+fn ratios(all: &[Measured], compared: &[&Measured], whole: bool) -> Table {
+    let shown = |name: &String| {
+        !MINOR.contains(&name.as_str()) && (unit(name) != Unit::Count || all.len() <= 3)
+    };
+    let names: Vec<String> = figure_names(all).into_iter().filter(shown).collect();
+    let mut columns = vec![("command ÷ base", Align::Left)];
+    columns.extend(names.iter().map(|name| (title(name), Align::Right)));
+    let mut table = Table::new(&columns);
+    let labels = short_labels(all, if whole { usize::MAX } else { 20 });
+    for m in compared {
+        let base = &all[m.base];
+        let cell = |name: &String| match ratio(base, m, name) {
+            Some(ratio) => format!("{:.3}", ratio.geometric_mean),
+            None => "-".into(),
+        };
+        let at = all.iter().position(|other| std::ptr::eq(other, *m));
+        let one = &labels[at.expect("what is compared is one of all")];
+        let mut cells = vec![format!("{one} ÷ {}", labels[m.base])];
+        cells.extend(names.iter().map(cell));
+        table.row(cells);
+    }
+    table
+}
+
+/// What a plot shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Plot {
+    /// How often which wall time came
+    Histogram,
+    /// Wall time run by run
+    Runs,
+    /// The mean wall time at each command of a matrix or scan
+    Scan,
+    /// Wall time beside peak memory, a point a run
+    Scatter,
+}
+
+/// Bars of a histogram.
+const BINS: usize = 20;
+
+/// The chart of some runs.
+pub fn chart(all: &[Measured], plot: Plot) -> Chart {
+    let walls = |m: &Measured| m.values(WALL).unwrap_or_default();
+    let ms = |s: f64| s * 1e3;
+    let each = |points: &dyn Fn(&Measured) -> Vec<(f64, f64)>| -> Vec<Series> {
+        let series = all.iter().map(|m| Series {
+            name: m.label.clone(),
+            points: points(m),
+        });
+        series.collect()
+    };
+    let (x_label, y_label, series) = match plot {
+        Plot::Histogram => ("wall, ms", "runs", each(&|m| histogram(&walls(m)))),
+        Plot::Runs => {
+            let runs = |m: &Measured| {
+                let numbered = walls(m).into_iter().enumerate();
+                numbered.map(|(i, s)| ((i + 1) as f64, ms(s))).collect()
+            };
+            ("run", "wall, ms", each(&runs))
+        }
+        Plot::Scatter => {
+            let pairs = |m: &Measured| {
+                let memory = m.values("peak_rss_bytes").unwrap_or_default();
+                let mut points: Vec<(f64, f64)> = walls(m)
+                    .into_iter()
+                    .zip(memory)
+                    .map(|(s, b)| (ms(s), b / 1048576.0))
+                    .collect();
+                points.sort_by(|a, b| a.0.total_cmp(&b.0));
+                points
+            };
+            ("wall, ms", "peak memory, MiB", each(&pairs))
+        }
+        Plot::Scan => ("setting", "wall, ms", scan(all)),
+    };
+    Chart {
+        title: String::new(),
+        x_label: x_label.into(),
+        y_label: y_label.into(),
+        series,
+    }
+}
+
+/// A curve for each command of a matrix; x is the number in its settings, or else its place.
+fn scan(all: &[Measured]) -> Vec<Series> {
+    let mut curves: Vec<Series> = Vec::new();
+    let mut point = None;
+    let (mut place, mut within) = (0, 0);
+    for m in all.iter().filter(|m| !m.is_aa_control) {
+        if point != Some(&m.labels) {
+            (point, within, place) = (Some(&m.labels), 0, place + 1);
+        }
+        let number = m.labels.values().find_map(|value| value.parse().ok());
+        let x = number.unwrap_or(f64::from(place));
+        let Some(wall) = summary(m, WALL) else {
+            continue;
+        };
+        if curves.len() <= within {
+            curves.push(Series {
+                name: m.label.clone(),
+                points: Vec::new(),
+            });
+        }
+        curves[within].points.push((x, wall.mean * 1e3));
+        within += 1;
+    }
+    curves
+}
+
+fn histogram(walls: &[f64]) -> Vec<(f64, f64)> {
+    let least = walls.iter().copied().fold(f64::INFINITY, f64::min);
+    let most = walls.iter().copied().fold(0.0, f64::max);
+    let width = ((most - least) / BINS as f64).max(1e-9);
+    let mut bins = [0.0; BINS];
+    for wall in walls {
+        bins[(((wall - least) / width) as usize).min(BINS - 1)] += 1.0;
+    }
+    let middle = |i: usize| (least + (i as f64 + 0.5) * width) * 1e3;
+    bins.iter()
+        .enumerate()
+        .map(|(i, &n)| (middle(i), n))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_commands_are_shortened_in_the_middle() {
+        assert_eq!(short("sleep 1", 7), "sleep 1");
+        assert_eq!(short("sleep 0.01 j=1", 7), "sle…j=1");
+        assert_eq!(short("äöüß", 3), "ä…ß");
+    }
+}

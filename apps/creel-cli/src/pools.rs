@@ -1,0 +1,207 @@
+//! The pools of running programs that let themselves be seen (`creel::Observe`): found, asked, and
+//! told how many workers are warranted.
+//!
+//! A window is a Unix socket among Linux' abstract names, which belong to a network namespace: a
+//! program in a container that has its own is seen from inside of it.
+
+use rustix::net::sockopt::socket_peercred;
+use serde::{Deserialize, Serialize};
+use std::{
+    collections::BTreeSet,
+    fs,
+    io::{self, Read, Write},
+    os::{
+        linux::net::SocketAddrExt,
+        unix::net::{SocketAddr, UnixStream},
+    },
+    time::Duration,
+};
+
+/// How long a program may take to answer.
+const TIMEOUT: Duration = Duration::from_millis(200);
+/// The longest answer that is read: some 16,000 workers.
+const ANSWER_MAX: u64 = 8 << 20;
+
+/// A listening socket, in `/proc/net/unix`. Source: proc_pid_net(5), `__SO_ACCEPTCON`.
+const LISTENS: u32 = 0x1_0000;
+
+/// What a pool said of itself: counts since it was made.
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+pub struct Pool {
+    #[serde(rename = "pool")]
+    pub name: String,
+    pub pid: u32,
+    pub wait: String,
+    pub balance: String,
+    pub resizable: bool,
+    pub tasks: Tasks,
+    pub workers: Vec<Worker>,
+    /// The socket's name, by which it is the same pool at the next look.
+    #[serde(skip)]
+    pub socket: String,
+}
+
+/// What became of a pool's tasks.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Serialize)]
+pub struct Tasks {
+    pub spawned: u64,
+    pub finished: u64,
+    pub cancelled: u64,
+    pub polls: u64,
+    pub steals: u64,
+}
+
+/// What one worker has done.
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+pub struct Worker {
+    pub worker: usize,
+    pub state: String,
+    pub cpus: String,
+    pub urgent: u64,
+    pub timers: u64,
+    pub events: u64,
+    pub parks: u64,
+    pub parked_ns: u64,
+    pub loop_items: u64,
+    pub loop_pieces: u64,
+    pub steals: u64,
+    pub spins: u64,
+    pub spun_ns: u64,
+}
+
+impl Pool {
+    /// What it did since `before`, a look at the same pool.
+    pub fn since(&self, before: &Pool) -> Pool {
+        let none = Worker::default();
+        let workers = self.workers.iter().map(|now| {
+            let then = before.workers.get(now.worker).unwrap_or(&none);
+            now.since(then)
+        });
+        let (now, then) = (&self.tasks, &before.tasks);
+        Pool {
+            workers: workers.collect(),
+            tasks: Tasks {
+                spawned: now.spawned.saturating_sub(then.spawned),
+                finished: now.finished.saturating_sub(then.finished),
+                cancelled: now.cancelled.saturating_sub(then.cancelled),
+                polls: now.polls.saturating_sub(then.polls),
+                steals: now.steals.saturating_sub(then.steals),
+            },
+            ..self.clone()
+        }
+    }
+}
+
+impl Worker {
+    fn since(&self, then: &Worker) -> Worker {
+        Worker {
+            worker: self.worker,
+            state: self.state.clone(),
+            cpus: self.cpus.clone(),
+            urgent: self.urgent.saturating_sub(then.urgent),
+            timers: self.timers.saturating_sub(then.timers),
+            events: self.events.saturating_sub(then.events),
+            parks: self.parks.saturating_sub(then.parks),
+            parked_ns: self.parked_ns.saturating_sub(then.parked_ns),
+            loop_items: self.loop_items.saturating_sub(then.loop_items),
+            loop_pieces: self.loop_pieces.saturating_sub(then.loop_pieces),
+            steals: self.steals.saturating_sub(then.steals),
+            spins: self.spins.saturating_sub(then.spins),
+            spun_ns: self.spun_ns.saturating_sub(then.spun_ns),
+        }
+    }
+}
+
+/// What the pools of these processes say of themselves.
+pub fn query(pids: &[u32]) -> Vec<Pool> {
+    let answered = observed_sockets(pids)
+        .into_iter()
+        .filter_map(|(pid, socket)| {
+            let answer = request(pid, &socket, "stats").ok()?;
+            let pool: Pool = serde_json::from_str(&answer).ok()?;
+            // Its own process id may be that of another namespace.
+            Some(Pool {
+                pid,
+                socket,
+                ..pool
+            })
+        });
+    answered.collect()
+}
+
+/// Tells the pools of these processes that let themselves be told: how many did it, and what the
+/// others said.
+pub fn resize(pids: &[u32], workers: usize) -> (usize, Vec<String>) {
+    let (mut resized, mut refused) = (0, Vec::new());
+    for pool in query(pids).into_iter().filter(|pool| pool.resizable) {
+        #[derive(Deserialize)]
+        struct Answer {
+            error: Option<String>,
+        }
+        let said = request(pool.pid, &pool.socket, &format!("workers {workers}"));
+        match said.map(|text| serde_json::from_str::<Answer>(&text)) {
+            Ok(Ok(Answer { error: None })) => resized += 1,
+            Ok(Ok(Answer { error: Some(why) })) => {
+                refused.push(format!("pool {}: {why}", pool.name));
+            }
+            // It has ended meanwhile.
+            Ok(Err(_)) | Err(_) => {}
+        }
+    }
+    (resized, refused)
+}
+
+/// The windows that these processes have named as theirs.
+fn observed_sockets(pids: &[u32]) -> Vec<(u32, String)> {
+    let table = fs::read_to_string("/proc/net/unix").unwrap_or_default();
+    let names: BTreeSet<&str> = table.lines().filter_map(listening).collect();
+    let owned = names.into_iter().filter_map(|name| {
+        let (pid, number) = name.strip_prefix("creel/")?.split_once('/')?;
+        let _: u32 = number.parse().ok()?;
+        let pid = pid.parse().ok()?;
+        pids.contains(&pid).then(|| (pid, name.to_owned()))
+    });
+    owned.collect()
+}
+
+/// A line's abstract name, if somebody listens there.
+fn listening(line: &str) -> Option<&str> {
+    let mut words = line.split_ascii_whitespace();
+    let flags = u32::from_str_radix(words.nth(3)?, 16).ok()?;
+    let name = words.nth(3)?.strip_prefix('@')?;
+    (flags & LISTENS != 0).then_some(name)
+}
+
+/// One line there and one back.
+fn request(pid: u32, socket: &str, line: &str) -> io::Result<String> {
+    let mut stream = UnixStream::connect_addr(&SocketAddr::from_abstract_name(socket)?)?;
+    // The kernel says who listens; a name can be anybody's.
+    let listener = socket_peercred(&stream)?.pid;
+    if u32::try_from(listener.as_raw_nonzero().get()) != Ok(pid) {
+        return Err(io::ErrorKind::PermissionDenied.into());
+    }
+    stream.set_read_timeout(Some(TIMEOUT))?;
+    stream.set_write_timeout(Some(TIMEOUT))?;
+    writeln!(stream, "{line}")?;
+    let mut answer = String::new();
+    stream.take(ANSWER_MAX).read_to_string(&mut answer)?;
+    Ok(answer)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn listening_socket_names_are_parsed() {
+        let line = "0000000000000000: 00000002 00000000 00010000 0001 01 12345 @creel/77/0";
+        assert_eq!(listening(line), Some("creel/77/0"));
+        let accepted = line.replace("00010000", "00000000");
+        assert_eq!(listening(&accepted), None);
+        assert_eq!(
+            listening("Num RefCount Protocol Flags Type St Inode Path"),
+            None
+        );
+        assert_eq!(listening(&line.replace('@', "/run/")), None);
+    }
+}

@@ -1,0 +1,115 @@
+//! Reads parts of an ELF file.
+//!
+//! Only the section table, some small sections and a bounded part of the read-only data are read:
+//! a program of hundreds of megabytes costs some milliseconds, and one that is known by its name,
+//! or by its libraries, none for its data.
+//!
+//! Source: the ELF-64 object file format.
+
+use aho_corasick::packed::Searcher;
+use elf::{ElfStream, abi, endian::AnyEndian};
+use std::{fs::File, os::unix::fs::FileExt};
+
+/// How much of a section is read at most.
+const SECTION_MAX: u64 = 16 << 20;
+/// How much of it is searched at once.
+const PIECE: usize = 256 << 10;
+
+/// The texts among `known` that the read-only data of a program hold.
+pub fn find_texts<'t>(known: &[&'t str], tables: &mut Tables, file: &File) -> Vec<&'t str> {
+    match tables.section_header_by_name(".rodata") {
+        Ok(Some(header)) => search(known, file, header.sh_offset, header.sh_size),
+        _ => Vec::new(),
+    }
+}
+
+/// Those of some texts that a part of a file holds. It is read in pieces that stay in the
+/// processor's cache, each searched for all of the texts at once.
+fn search<'t>(known: &[&'t str], file: &File, begin: u64, length: u64) -> Vec<&'t str> {
+    let Some(searcher) = Searcher::new(known) else {
+        return Vec::new();
+    };
+    let longest = known.iter().map(|text| text.len()).max().unwrap_or(0);
+    let mut found = vec![false; known.len()];
+    let mut piece = vec![0; PIECE];
+    let (mut at, mut left) = (begin, length.min(SECTION_MAX));
+    while left > 0 {
+        let size = left.min(PIECE as u64) as usize;
+        if file.read_exact_at(&mut piece[..size], at).is_err() {
+            break;
+        }
+        for text in searcher.find_iter(&piece[..size]) {
+            found[text.pattern().as_usize()] = true;
+        }
+        // The next piece begins with as much as a text may have of its beginning in this one.
+        let step = if left > size as u64 {
+            size - longest
+        } else {
+            size
+        } as u64;
+        (at, left) = (at + step, left - step);
+    }
+    let texts = known.iter().zip(found);
+    texts
+        .filter(|(_, found)| *found)
+        .map(|(text, _)| *text)
+        .collect()
+}
+
+/// A program's tables, read as they are asked for.
+pub type Tables<'f> = ElfStream<AnyEndian, &'f File>;
+
+/// Only the names are read: a program that exports its symbols has megabytes of them.
+pub fn needed(tables: &mut Tables, file: &File) -> Option<Vec<String>> {
+    const NAME_MAX: usize = 256;
+    let dynamic = tables.dynamic().ok()??;
+    let offsets: Vec<u64> = dynamic
+        .iter()
+        .filter(|entry| entry.d_tag == abi::DT_NEEDED)
+        .map(|entry| entry.d_val())
+        .collect();
+    let strings = *tables.section_header_by_name(".dynstr").ok()??;
+    let name = |offset: u64| {
+        let mut name = [0; NAME_MAX];
+        let within = offset < strings.sh_size;
+        let length = file
+            .read_at(&mut name, strings.sh_offset.checked_add(offset)?)
+            .ok()
+            .filter(|_| within)?;
+        let text = name[..length].split(|&b| b == 0).next()?;
+        Some(String::from_utf8_lossy(text).into_owned())
+    };
+    Some(offsets.into_iter().filter_map(name).collect())
+}
+
+pub fn has_section(tables: &mut Tables, name: &str) -> bool {
+    matches!(tables.section_header_by_name(name), Ok(Some(_)))
+}
+
+pub fn section(tables: &mut Tables, name: &str) -> Option<Vec<u8>> {
+    let mut header = *tables.section_header_by_name(name).ok()??;
+    header.sh_size = header.sh_size.min(SECTION_MAX);
+    let (data, _compression) = tables.section_data(&header).ok()?;
+    Some(data.to_vec())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+
+    #[test]
+    fn texts_are_found_across_piece_borders() {
+        let known = ["GHCRTS", "OCAMLRUNPARAM", "DOTNET_ROOT"];
+        let end = 2 * PIECE + 100;
+        for at in [0, PIECE - 13, PIECE - 6, PIECE - 1, PIECE, end - 13] {
+            let mut data = vec![b'x'; end];
+            data[at..at + 13].copy_from_slice(b"OCAMLRUNPARAM");
+            let mut file = tempfile::tempfile().unwrap();
+            file.write_all(&data).unwrap();
+            let found = |length| search(&known, &file, 0, length);
+            assert_eq!(found(end as u64), ["OCAMLRUNPARAM"], "at {at}");
+            assert!(found(at as u64 + 12).is_empty(), "cut within, at {at}");
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! A plan in words, as JSON or CSV.
+
+use super::{knob::KnobKind, plan::Plan};
+use creel_console::document::{BudgetFields, SCHEMA};
+use serde::Serialize;
+use std::{ffi::OsString, fmt::Write};
+
+/// Each decision and its reason, a line each.
+pub fn explain(plan: &Plan) -> String {
+    let mut text = String::new();
+    let mut line = |label: &str, what: String| {
+        // Writing to a string does not fail.
+        let _ = writeln!(text, "{label:9} {what}");
+    };
+    let path = plan.program.path.display();
+    line("program:", format!("{path}: {}", plan.program.because));
+    line("usable:", workers(plan));
+    match &plan.mask {
+        Some(mask) => line("mask:", format!("{mask}, as asked for")),
+        None => line("mask:", "left as it is".into()),
+    }
+    for setting in &plan.settings {
+        match &setting.kept {
+            Some(kept) => line("kept:", format!("{kept}: you have set it")),
+            None => line("set:", format!("{}: {}", shown(&setting.knob), setting.why)),
+        }
+    }
+    for note in &plan.notes {
+        line("note:", note.clone());
+    }
+    text
+}
+
+fn shown(knob: &super::knob::Knob) -> String {
+    match knob.kind {
+        KnobKind::Argument => knob.value.clone(),
+        KnobKind::Variable => format!("{}={}", knob.name, knob.value),
+        KnobKind::Option { .. } => format!("{} gets {}", knob.name, knob.value),
+    }
+}
+
+fn workers(plan: &Plan) -> String {
+    let Some(budget) = &plan.budget else {
+        return "not known".into();
+    };
+    let s = if plan.workers() == 1 { "" } else { "s" };
+    format!(
+        "{} worker{s}, bound by {}",
+        plan.workers(),
+        budget.bound_by()
+    )
+}
+
+/// The plan for programs.
+#[derive(Serialize)]
+pub struct Document {
+    schema: u32,
+    program: String,
+    because: String,
+    budget: Option<BudgetFields>,
+    /// The narrowed mask as a Linux list; null where it is left as it is.
+    mask: Option<String>,
+    command: Vec<String>,
+    settings: Vec<SettingFields>,
+    notes: Vec<String>,
+}
+
+/// One setting; also a row of the CSV.
+#[derive(Serialize)]
+pub struct SettingFields {
+    /// `variable`, `option` (among others in a variable) or `argument`.
+    kind: &'static str,
+    name: &'static str,
+    value: String,
+    /// Null where it is turned; else where the user has turned it already.
+    kept: Option<String>,
+    why: String,
+}
+
+impl Document {
+    pub fn new(plan: &Plan, command: &[OsString]) -> Self {
+        let words = plan.command(command);
+        Self {
+            schema: SCHEMA,
+            program: plan.program.path.display().to_string(),
+            because: plan.program.because.clone(),
+            budget: plan.budget.as_ref().map(BudgetFields::from),
+            mask: plan.mask.as_ref().map(ToString::to_string),
+            command: words.iter().map(|w| w.to_string_lossy().into()).collect(),
+            settings: rows(plan).collect(),
+            notes: plan.notes.clone(),
+        }
+    }
+}
+
+/// The first line of the CSV: the names of [`SettingFields`].
+pub const HEADER: &str = "kind,name,value,kept,why\n";
+
+/// A row a setting.
+pub fn rows(plan: &Plan) -> impl Iterator<Item = SettingFields> {
+    plan.settings.iter().map(|setting| SettingFields {
+        kind: match setting.knob.kind {
+            KnobKind::Variable => "variable",
+            KnobKind::Option { .. } => "option",
+            KnobKind::Argument => "argument",
+        },
+        name: setting.knob.name,
+        value: setting.knob.value.clone(),
+        kept: setting.kept.clone(),
+        why: setting.why.clone(),
+    })
+}

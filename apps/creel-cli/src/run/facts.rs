@@ -1,0 +1,103 @@
+//! The facts that identify the runtime inside a program's ELF file.
+//!
+//! Source: Go's `debug/buildinfo`.
+
+use super::{
+    elf::{self, Tables, has_section, needed, section},
+    ghc::{self, Ghc},
+};
+use ::elf::abi;
+use memchr::memmem;
+use std::{fs::File, path::Path};
+
+/// What was found in the file.
+#[derive(Debug, Default)]
+pub struct Facts {
+    /// The shared libraries it names.
+    pub needed: Vec<String>,
+    /// Whether it names no dynamic loader, so that no preloaded library reaches it.
+    pub is_static: bool,
+    /// Go's build information or build id is there: its version, as (1, 26), where told.
+    pub go: Option<Option<(u32, u32)>>,
+    pub ghc: Option<Ghc>,
+    /// The marks in its read-only data, of those in [`MARKS`].
+    pub marks: Vec<&'static str>,
+}
+
+/// Texts that only a program with that runtime holds: each is the name of the variable that the
+/// runtime itself reads.
+pub const MARKS: [&str; 6] = [
+    "CRYSTAL_WORKERS",
+    "RAYON_NUM_THREADS",
+    "TOKIO_WORKER_THREADS",
+    "OCAMLRUNPARAM",
+    "DOTNET_PROCESSOR_COUNT",
+    "DOTNET_ROOT",
+];
+
+/// Reads the facts; `None` if the file is no ELF file or its tables are damaged. Where the file's
+/// name has told already what it is, its data are not searched.
+pub fn read(path: &Path, is_named: bool) -> Option<Facts> {
+    let file = File::open(path).ok()?;
+    let mut tables = Tables::open_stream(&file).ok()?;
+    let segments = tables.segments().iter();
+    let mut facts = Facts {
+        is_static: !segments.clone().any(|s| s.p_type == abi::PT_INTERP),
+        needed: needed(&mut tables, &file).unwrap_or_default(),
+        ..Facts::default()
+    };
+    facts.go = go(&mut tables);
+    if facts.go.is_some() || facts.needed.iter().any(|name| is_runtime(name)) {
+        return Some(facts);
+    }
+    if let Some(info) = section(&mut tables, ".debug-ghc-link-info") {
+        facts.ghc = Some(Ghc::of_link_info(&info));
+    } else if !is_named {
+        let known: Vec<&str> = MARKS.into_iter().chain(ghc::TEXTS).collect();
+        let texts = elf::find_texts(&known, &mut tables, &file);
+        let comment = section(&mut tables, ".comment").unwrap_or_default();
+        if memmem::find(&comment, b"GHC ").is_some() || texts.contains(&ghc::VARIABLE) {
+            // Stripped; Debian's packages lack the comment too.
+            facts.ghc = Some(Ghc::of_stripped(&file, &mut tables, &texts));
+        }
+        let marks = MARKS.into_iter().filter(|mark| texts.contains(mark));
+        facts.marks = marks.collect();
+    }
+    Some(facts)
+}
+
+/// Whether a library is a language's runtime, which makes a look at the data needless.
+fn is_runtime(library: &str) -> bool {
+    ["libjli.", "libnode.", "libpython", "libruby"]
+        .iter()
+        .any(|name| library.starts_with(name))
+}
+
+/// Go's version stands in `.go.buildinfo` since 1.18: a header of 32 bytes, a length, `go1.26.1`.
+fn go(tables: &mut Tables) -> Option<Option<(u32, u32)>> {
+    if let Some(info) = section(tables, ".go.buildinfo") {
+        let text = info.get(33..).unwrap_or_default();
+        let text = String::from_utf8_lossy(&text[..text.len().min(16)]).into_owned();
+        return Some(go_version(&text));
+    }
+    has_section(tables, ".note.go.buildid").then_some(None)
+}
+
+fn go_version(text: &str) -> Option<(u32, u32)> {
+    let mut numbers = text
+        .strip_prefix("go")?
+        .split(|c: char| !c.is_ascii_digit());
+    Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn go_versions_are_parsed() {
+        assert_eq!(go_version("go1.26.1 X:y"), Some((1, 26)));
+        assert_eq!(go_version("go1.9rc2"), Some((1, 9)));
+        assert_eq!(go_version("devel"), None);
+    }
+}

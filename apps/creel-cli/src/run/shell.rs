@@ -1,0 +1,79 @@
+//! What a line of shell starts, as far as that can be told without running it.
+//!
+//! Only simple commands are seen: words, quotes and the operators between commands. What a
+//! variable or a substitution will be is not known, and such a word names no program.
+
+/// The simple commands of a script, each as its words, without leading assignments.
+pub fn commands(script: &str) -> Vec<Vec<String>> {
+    let mut all = vec![Vec::new()];
+    let mut word: Option<String> = None;
+    let mut chars = script.chars().peekable();
+    let end = |all: &mut Vec<Vec<String>>, word: &mut Option<String>| {
+        if let (Some(word), Some(last)) = (word.take(), all.last_mut()) {
+            last.push(word);
+        }
+    };
+    while let Some(c) = chars.next() {
+        match c {
+            '\'' => {
+                let quoted = word.get_or_insert_default();
+                quoted.extend(chars.by_ref().take_while(|&c| c != '\''));
+            }
+            '"' => {
+                let quoted = word.get_or_insert_default();
+                while let Some(c) = chars.next().filter(|&c| c != '"') {
+                    let plain = if c == '\\' { chars.next() } else { Some(c) };
+                    quoted.extend(plain);
+                }
+            }
+            '\\' => match chars.next() {
+                Some('\n') | None => {}
+                Some(c) => word.get_or_insert_default().push(c),
+            },
+            '#' if word.is_none() => while chars.next_if(|&c| c != '\n').is_some() {},
+            ';' | '&' | '|' | '\n' | '(' | ')' | '`' => {
+                end(&mut all, &mut word);
+                all.push(Vec::new());
+            }
+            c if c.is_whitespace() => end(&mut all, &mut word),
+            c => word.get_or_insert_default().push(c),
+        }
+    }
+    end(&mut all, &mut word);
+    let mut all: Vec<Vec<String>> = all.into_iter().map(without_assignments).collect();
+    all.retain(|words| !words.is_empty());
+    all
+}
+
+fn without_assignments(words: Vec<String>) -> Vec<String> {
+    let before = |word: &String| {
+        let keyword = ["then", "do", "else", "!", "{", "if", "while"].contains(&word.as_str());
+        let name = word.split('=').next().unwrap_or("");
+        let is_name = !name.is_empty()
+            && name != word
+            && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+        keyword || is_name
+    };
+    words.into_iter().skip_while(before).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::commands;
+
+    #[test]
+    fn scripts_are_split_into_commands() {
+        let script =
+            "A=1 exec java -jar 'a b.jar'; cd \"$X\" && nice -n 5 erl # erl\nfoo | bar\\ x";
+        let expected: [&[&str]; 5] = [
+            &["exec", "java", "-jar", "a b.jar"],
+            &["cd", "$X"],
+            &["nice", "-n", "5", "erl"],
+            &["foo"],
+            &["bar x"],
+        ];
+        assert_eq!(commands(script), expected);
+        assert!(commands("  # nothing\n;;").is_empty());
+        assert_eq!(commands("exec \"$@\""), [["exec", "$@"]]);
+    }
+}

@@ -1,0 +1,190 @@
+//! A program's parent that says when its limits change: a quota or a cpuset that somebody writes
+//! while it runs.
+//!
+//! Most runtimes read their limits once and cannot be told. Creel's own pools can, where the
+//! program allows it (`creel::Observe::Resize`); others by a line of shell, for each has a way of
+//! its own. Signals for this process go on to the program, and its
+//! exit code is ours; a program that a signal ended ends us with 128 + that signal.
+
+use super::exec;
+use super::plan::{Plan, Request, budget_now};
+use crate::{inherited, pools, process};
+use anyhow::{Context, Result};
+use creel_console::{Exit, Failure};
+use nix::{
+    errno::Errno,
+    sys::{
+        signal::{Signal, kill},
+        wait::{WaitPidFlag, waitpid},
+    },
+    unistd::Pid,
+};
+use signal_hook::{
+    consts::{SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2},
+    iterator::Signals,
+};
+use std::{
+    ffi::OsString,
+    io,
+    io::IsTerminal,
+    os::unix::process::{CommandExt, ExitStatusExt},
+    path::Path,
+    process::{Child, Command, ExitStatus, Stdio},
+    sync::{Mutex, PoisonError},
+    thread,
+    time::Duration,
+};
+
+/// How often the limits are read. Control groups tell nobody that they were written.
+const READ_EVERY: Duration = Duration::from_millis(500);
+
+pub struct Watch<'a> {
+    pub request: &'a Request,
+    pub on_change: Option<&'a str>,
+    pub quiet: bool,
+}
+
+impl Watch<'_> {
+    /// Starts the program and stays until it ends.
+    pub fn run(&self, plan: &Plan, command: &[OsString]) -> Result<Exit> {
+        let forwarded = [SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2];
+        // What was ignored when we were started stays so, for us and for the program.
+        let forwarded = forwarded.into_iter().filter(|&s| !inherited::ignored(s));
+        let mut signals = Signals::new(forwarded.chain([SIGCHLD]))?;
+        let mut child = start(plan, &plan.command(command)).map_err(|e| {
+            let text = format!("cannot run {}: {e}", plan.program.path.display());
+            Failure::new(Exit::NotExecutable, text)
+        })?;
+        let pid = i32::try_from(child.id()).context("a pid that is none")?;
+        // A terminal sends these to the program too.
+        let by_terminal = std::io::stdin().is_terminal();
+        let own = Mutex::new(None);
+        thread::scope(|s| {
+            let (stop, stopped) = std::sync::mpsc::channel::<()>();
+            let (line, own) = (&own, &own);
+            s.spawn(move || self.limits(plan.workers(), pid, &stopped, line));
+            for signal in signals.forever() {
+                if signal == SIGCHLD {
+                    if let Some(status) = child.try_wait()? {
+                        drop(stop);
+                        return ended(status);
+                    }
+                    reap(pid, own);
+                } else if !(by_terminal && [SIGINT, SIGQUIT].contains(&signal)) {
+                    let signal = Signal::try_from(signal).context("a signal that is none")?;
+                    // Who has just ended needs no telling.
+                    let _ = kill(Pid::from_raw(pid), signal);
+                }
+            }
+            Ok(Exit::Done)
+        })
+    }
+
+    /// Reads the limits until told to stop, and says what changes.
+    fn limits(
+        &self,
+        first: usize,
+        pid: i32,
+        stopped: &std::sync::mpsc::Receiver<()>,
+        own: &Mutex<Option<u32>>,
+    ) {
+        let mut known = match self.request.jobs {
+            // What was asked for holds; what the limits warrant is said all the same.
+            Some(_) => budget_now(self.request).map_or(first, |budget| budget.workers()),
+            None => first,
+        };
+        let timeout = std::sync::mpsc::RecvTimeoutError::Timeout;
+        while stopped.recv_timeout(READ_EVERY) == Err(timeout) {
+            let Ok(budget) = budget_now(self.request) else {
+                continue;
+            };
+            let now = budget.workers();
+            if now == known {
+                continue;
+            }
+            if !self.quiet {
+                eprintln!(
+                    "creel: limits have changed: workers that are warranted now: {now}, bound by \
+                     {}; before: {known}",
+                    budget.bound_by()
+                );
+            }
+            known = now;
+            self.notify(now, pid, own);
+        }
+    }
+
+    /// Tells the program's pools, if they let themselves be told, and runs the user's line.
+    fn notify(&self, workers: usize, pid: i32, own: &Mutex<Option<u32>>) {
+        let mut pids = process::descendants(pid.unsigned_abs());
+        pids.push(pid.unsigned_abs());
+        let (resized, refused) = pools::resize(&pids, workers);
+        if !self.quiet {
+            if resized > 0 {
+                eprintln!("creel: resized {resized} of the program's pools");
+            }
+            refused.iter().for_each(|why| eprintln!("creel: {why}"));
+        }
+        let Some(line) = self.on_change else {
+            return;
+        };
+        let mut command = Command::new("sh");
+        command
+            .args(["-c", line])
+            .env("CREEL_WORKERS", workers.to_string())
+            .env("CREEL_PID", pid.to_string())
+            .stdin(Stdio::null());
+        let started = {
+            // Nobody reaps between its start and the note of who it is.
+            let mut own = own.lock().unwrap_or_else(PoisonError::into_inner);
+            let started = command.spawn();
+            *own = started.as_ref().ok().map(Child::id);
+            started
+        };
+        let finished = started.and_then(|mut line| line.wait());
+        *own.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        if !finished.is_ok_and(|status| status.success()) && !self.quiet {
+            eprintln!("creel: --on-change `{line}` failed");
+        }
+    }
+}
+
+fn start(plan: &Plan, words: &[OsString]) -> io::Result<Child> {
+    let spawn = |path: &Path, words: &[OsString]| {
+        let mut command = Command::new(path);
+        command
+            .arg0(&words[0])
+            .args(&words[1..])
+            .envs(plan.variables());
+        inherited::restore_in_child(&mut command).spawn()
+    };
+    let path = &plan.program.path;
+    match spawn(path, words) {
+        Err(e) if e.raw_os_error() == Some(Errno::ENOEXEC as i32) => {
+            spawn(Path::new(exec::SHELL), &exec::for_shell(path, words))
+        }
+        started => started,
+    }
+}
+
+/// Takes note of the end of children that are neither the program nor the line of shell: as a
+/// container's first process we have those whose parents have ended.
+fn reap(program: i32, own: &Mutex<Option<u32>>) {
+    let own = own.lock().unwrap_or_else(PoisonError::into_inner);
+    for pid in process::children(std::process::id()) {
+        let is_known = *own == Some(pid) || pid == program.unsigned_abs();
+        if let Some(pid) = i32::try_from(pid).ok().filter(|_| !is_known) {
+            // Who is still alive is left alone.
+            let _ = waitpid(Pid::from_raw(pid), Some(WaitPidFlag::WNOHANG));
+        }
+    }
+}
+
+fn ended(status: ExitStatus) -> Result<Exit> {
+    let by_signal = status.signal().map(|signal| 128 + signal);
+    match status.code().or(by_signal).unwrap_or(1) {
+        0 => Ok(Exit::Done),
+        // The program's own code is ours.
+        code => std::process::exit(code),
+    }
+}

@@ -1,0 +1,256 @@
+//! The program that `creel top` starts, and where its output goes: a pane, a file, or stderr.
+//!
+//! A pane is a terminal of its own (a pty), so that the program prints as it would alone, and a
+//! small emulator keeps what its screen shows.
+
+use anyhow::Result;
+use creel_console::{Exit, Failure};
+use nix::{
+    sys::signal::{Signal, kill},
+    unistd::Pid,
+};
+use pty_process::{Size, blocking};
+use std::{
+    ffi::{OsStr, OsString},
+    fs::{self, File},
+    io::{self, Read, Seek, SeekFrom},
+    num::NonZeroU16,
+    os::unix::process::ExitStatusExt,
+    path::{Path, PathBuf},
+    process::{Child, Command, ExitStatus, Stdio},
+    sync::{Arc, Mutex, PoisonError},
+    thread,
+};
+
+/// A program that was started here; ended when dropped, unless it has been let go.
+pub struct ChildProgram {
+    child: Child,
+    pane: Option<Pane>,
+    /// Where its output is kept that may go on without us.
+    file: Option<PathBuf>,
+    ended: Option<i32>,
+    kill_on_drop: bool,
+}
+
+/// The program's terminal.
+struct Pane {
+    pty: Arc<blocking::Pty>,
+    screen: Arc<Mutex<vt100::Parser>>,
+    reader: thread::JoinHandle<()>,
+}
+
+fn failed(program: &OsStr, error: &io::Error) -> anyhow::Error {
+    let code = match error.kind() {
+        io::ErrorKind::NotFound => Exit::NotFound,
+        _ => Exit::NotExecutable,
+    };
+    Failure::new(code, format!("cannot run {}: {error}", program.display())).into()
+}
+
+/// At least one, as a terminal has.
+fn size(rows: u16, columns: u16) -> (NonZeroU16, NonZeroU16) {
+    let one = NonZeroU16::MIN;
+    (
+        NonZeroU16::new(rows).unwrap_or(one),
+        NonZeroU16::new(columns).unwrap_or(one),
+    )
+}
+
+impl ChildProgram {
+    /// With its output on our stderr, so that stdout holds our data only.
+    pub fn on_stderr(program: &OsStr, args: &[OsString]) -> Result<Self> {
+        let out = Stdio::from(io::stderr());
+        Self::spawn(Command::new(program).args(args).stdout(out))
+    }
+
+    /// With its output in a file.
+    pub fn in_file(program: &OsStr, args: &[OsString], file: &Path) -> Result<Self> {
+        let out = File::create(file).map_err(|e| {
+            let text = format!("--output {}: {e}", file.display());
+            Failure::new(Exit::Usage, text)
+        })?;
+        let mut command = Command::new(program);
+        command.args(args).stderr(out.try_clone()?).stdout(out);
+        Self::spawn(&mut command)
+    }
+
+    /// With its output in a file that is shown like a pane: a terminal of ours would end with us,
+    /// and the program may go on.
+    pub fn in_temporary_file(program: &OsStr, args: &[OsString]) -> Result<Self> {
+        let name = format!("creel-top-{}.out", std::process::id());
+        let file = std::env::temp_dir().join(name);
+        let out = File::options().append(true).create_new(true).open(&file)?;
+        let mut command = Command::new(program);
+        command.args(args).stderr(out.try_clone()?).stdout(out);
+        let mut child = Self::spawn(&mut command).inspect_err(|_| {
+            // The error that matters is the first one.
+            let _ = fs::remove_file(&file);
+        })?;
+        child.file = Some(file);
+        Ok(child)
+    }
+
+    fn spawn(command: &mut Command) -> Result<Self> {
+        let child = crate::inherited::restore_in_child(command).spawn();
+        let child = child.map_err(|e| failed(command.get_program(), &e))?;
+        Ok(Self {
+            child,
+            pane: None,
+            file: None,
+            ended: None,
+            kill_on_drop: true,
+        })
+    }
+
+    /// In a terminal of its own.
+    pub fn in_pane(program: &OsStr, args: &[OsString], rows: u16, columns: u16) -> Result<Self> {
+        let (pty, pts) = blocking::open()?;
+        pty.resize(Size::new(rows.max(1), columns.max(1)))?;
+        let child = blocking::Command::new(program).args(args).spawn(pts);
+        let child = child.map_err(|e| failed(program, &io::Error::from(error_kind(&e))))?;
+        let (rows, columns) = size(rows, columns);
+        let pty = Arc::new(pty);
+        let screen = Arc::new(Mutex::new(vt100::Parser::new(rows, columns, 0)));
+        let (from, into) = (pty.clone(), screen.clone());
+        // It ends when the terminal's last writer does, or with this process.
+        let reader = thread::spawn(move || {
+            let mut bytes = [0; 4096];
+            while let Ok(count @ 1..) = (&*from).read(&mut bytes) {
+                let mut screen = into.lock().unwrap_or_else(PoisonError::into_inner);
+                screen.process(&bytes[..count]);
+            }
+        });
+        let pane = Pane {
+            pty,
+            screen,
+            reader,
+        };
+        Ok(Self {
+            child,
+            pane: Some(pane),
+            file: None,
+            ended: None,
+            kill_on_drop: true,
+        })
+    }
+
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Its exit code, or 128 + the signal that ended it, once it has ended.
+    pub fn ended(&mut self) -> Option<i32> {
+        if self.ended.is_none() {
+            self.ended = self.child.try_wait().ok().flatten().map(code);
+        }
+        self.ended
+    }
+
+    /// Waits until its pane has shown all that a program printed that has ended; not for long, for
+    /// a child of its own may still have the terminal.
+    pub fn drain(&self) {
+        let Some(pane) = &self.pane else {
+            return;
+        };
+        let mut samples = 0..50;
+        while !pane.reader.is_finished() && samples.next().is_some() {
+            thread::sleep(std::time::Duration::from_millis(5));
+        }
+    }
+
+    /// What its screen shows, without the empty lines at the end.
+    pub fn output(&self, width: usize) -> Option<Vec<String>> {
+        if let Some(file) = &self.file {
+            return Some(last_lines(file));
+        }
+        let pane = self.pane.as_ref()?;
+        let screen = pane.screen.lock().unwrap_or_else(PoisonError::into_inner);
+        let width = u16::try_from(width).unwrap_or(u16::MAX);
+        let mut rows: Vec<String> = screen.screen().rows(0, width).collect();
+        while rows.last().is_some_and(|row| row.trim().is_empty()) {
+            rows.pop();
+        }
+        Some(rows)
+    }
+
+    /// Gives its terminal another size.
+    pub fn resize(&self, rows: u16, columns: u16) {
+        if let Some(pane) = &self.pane {
+            // A terminal that cannot be resized keeps its size.
+            let _ = pane.pty.resize(Size::new(rows.max(1), columns.max(1)));
+            let (rows, columns) = size(rows, columns);
+            let mut screen = pane.screen.lock().unwrap_or_else(PoisonError::into_inner);
+            screen.set_size(rows, columns);
+        }
+    }
+
+    /// Lets it go on without us.
+    pub fn detach(mut self) {
+        self.kill_on_drop = false;
+        if self.ended().is_none()
+            && let Some(file) = self.file.take()
+        {
+            eprintln!(
+                "creel: the program goes on; its output is in {}",
+                file.display()
+            );
+        }
+    }
+}
+
+impl Drop for ChildProgram {
+    fn drop(&mut self) {
+        if let Some(file) = &self.file {
+            // What it held has been printed.
+            let _ = fs::remove_file(file);
+        }
+        if !self.kill_on_drop || self.ended().is_some() {
+            return;
+        }
+        if let Ok(pid) = i32::try_from(self.child.id()) {
+            // In a pane it leads a group of its own: tell all of it.
+            let target = if self.pane.is_some() { -pid } else { pid };
+            let _ = kill(Pid::from_raw(target), Signal::SIGTERM);
+        }
+        // Bounded: who does not listen within a second is ended.
+        for _ in 0..50 {
+            if self.ended().is_some() {
+                return;
+            }
+            thread::sleep(std::time::Duration::from_millis(20));
+        }
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// How much of a program's output is shown at most.
+const SHOWN_MAX: u64 = 64 << 10;
+
+/// The last lines of a file that grows, without what a terminal would obey.
+fn last_lines(file: &Path) -> Vec<String> {
+    let mut bytes = Vec::new();
+    if let Ok(mut file) = File::open(file) {
+        let length = file.metadata().map_or(0, |data| data.len());
+        // What cannot be read is not shown.
+        let _ = file.seek(SeekFrom::Start(length.saturating_sub(SHOWN_MAX)));
+        let _ = file.take(SHOWN_MAX).read_to_end(&mut bytes);
+    }
+    let text = String::from_utf8_lossy(&bytes).replace('\t', "    ");
+    let lines = text.lines();
+    lines
+        .map(|line| line.chars().filter(|c| !c.is_control()).collect())
+        .collect()
+}
+
+fn code(status: ExitStatus) -> i32 {
+    let by_signal = status.signal().map(|signal| 128 + signal);
+    status.code().or(by_signal).unwrap_or(-1)
+}
+
+fn error_kind(error: &pty_process::Error) -> io::ErrorKind {
+    match error {
+        pty_process::Error::Io(error) => error.kind(),
+        pty_process::Error::Rustix(error) => error.kind(),
+    }
+}

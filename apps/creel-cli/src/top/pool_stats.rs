@@ -1,0 +1,156 @@
+//! What the pools of a Creel program do, where it lets itself be seen: as lines for the picture,
+//! as a table for the report.
+
+use crate::pools::{self, Pool, Worker};
+use creel_console::{Align, Table};
+use std::{
+    collections::BTreeMap,
+    time::{Duration, Instant},
+};
+
+/// How often a program is asked.
+const QUERY_INTERVAL: Duration = Duration::from_millis(100);
+
+/// The pools of the processes under watch.
+#[derive(Default)]
+pub struct PoolStats {
+    asked: Option<Instant>,
+    first: BTreeMap<String, Pool>,
+    /// Also those that have gone.
+    last: BTreeMap<String, Pool>,
+    now: BTreeMap<String, Pool>,
+    interval: BTreeMap<String, Pool>,
+}
+
+impl PoolStats {
+    /// Asks, if it is time to.
+    pub fn sample(&mut self, pids: &[u32]) {
+        if self.asked.is_some_and(|at| at.elapsed() < QUERY_INTERVAL) {
+            return;
+        }
+        self.asked = Some(Instant::now());
+        let named = |pool: Pool| (pool.socket.clone(), pool);
+        self.now = pools::query(pids).into_iter().map(named).collect();
+        for (socket, pool) in &self.now {
+            let first = self.first.entry(socket.clone());
+            first.or_insert_with(|| pool.clone());
+            self.last.insert(socket.clone(), pool.clone());
+        }
+    }
+
+    /// What each pool did since it was first seen.
+    pub fn whole(&self) -> Vec<Pool> {
+        since(&self.last, &self.first)
+    }
+
+    /// What those that are there did since the last call.
+    pub fn interval(&mut self) -> Vec<Pool> {
+        let interval = since(&self.now, &self.interval);
+        self.interval.clone_from(&self.now);
+        interval
+    }
+}
+
+fn since(now: &BTreeMap<String, Pool>, before: &BTreeMap<String, Pool>) -> Vec<Pool> {
+    let each = now.iter().map(|(socket, pool)| {
+        // A pool that was not there before did all that it did since.
+        before
+            .get(socket)
+            .map_or_else(|| pool.clone(), |b| pool.since(b))
+    });
+    each.collect()
+}
+
+/// Names the pool and what became of its tasks.
+pub fn heading(pool: &Pool, seconds: f64) -> String {
+    let rate = |n: u64| rate(n, seconds);
+    let tasks = &pool.tasks;
+    format!(
+        "pool {}: {} workers, {}, {}; a second: {} tasks, {} polls, {} stolen",
+        pool.name,
+        pool.workers.len(),
+        pool.wait,
+        pool.balance,
+        rate(tasks.finished),
+        rate(tasks.polls),
+        rate(tasks.steals),
+    )
+}
+
+/// A worker a row, each figure a second.
+pub fn table(pool: &Pool, seconds: f64) -> Table {
+    let right = |title| (title, Align::Right);
+    let mut table = Table::new(&[
+        right("worker"),
+        ("is", Align::Left),
+        ("PUs", Align::Left),
+        right("spin%"),
+        right("wakes"),
+        right("items"),
+        right("stolen"),
+        right("jobs"),
+        right("timers"),
+        right("events"),
+    ]);
+    for worker in &pool.workers {
+        table.row(row(worker, seconds));
+    }
+    table
+}
+
+fn row(worker: &Worker, seconds: f64) -> [String; 10] {
+    let rate = |n: u64| rate(n, seconds);
+    let spun = worker.spun_ns as f64 / 1e9 / seconds.max(1e-9);
+    [
+        worker.worker.to_string(),
+        worker.state.clone(),
+        worker.cpus.clone(),
+        format!("{:.0}", spun * 100.0),
+        rate(worker.parks),
+        rate(worker.loop_items),
+        rate(worker.steals),
+        rate(worker.urgent),
+        rate(worker.timers),
+        rate(worker.events),
+    ]
+}
+
+/// A count a second, in a few characters.
+fn rate(count: u64, seconds: f64) -> String {
+    let rate = count as f64 / seconds.max(1e-9);
+    match rate {
+        r if r >= 1e7 => format!("{:.0}M", r / 1e6),
+        r if r >= 1e4 => format!("{:.0}k", r / 1e3),
+        r => format!("{r:.0}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn worker_rows_fit_eighty_columns() {
+        let most = 9_999_999_999;
+        let worker = |worker| Worker {
+            worker,
+            state: "unstarted".into(),
+            cpus: "10-19".into(),
+            urgent: most,
+            timers: most,
+            events: most,
+            parks: most,
+            loop_items: most,
+            steals: most,
+            spun_ns: 1_000_000_000,
+            ..Worker::default()
+        };
+        let pool = Pool {
+            workers: (0..100).map(worker).collect(),
+            ..Pool::default()
+        };
+        for line in table(&pool, 1.0).plain().lines() {
+            assert!(line.chars().count() <= 80, "{line}");
+        }
+    }
+}

@@ -1,0 +1,360 @@
+//! A program under watch: what its threads did since the start, and since the last interval.
+
+use super::{
+    pool_stats::PoolStats,
+    threads::{self, Thread},
+    throttle::{Periods, Throttled},
+};
+use crate::{pools::Pool, process};
+use anyhow::Result;
+use creel_console::{Exit, Failure};
+use std::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    time::Instant,
+};
+
+/// Less CPU time than this share of one CPU says nothing about a program's size.
+const IDLE: f64 = 0.02;
+
+/// How many looks the lanes remember, and intervals the sparkline.
+const HISTORY: usize = 512;
+
+/// Which thread was seen running on a PU at one look.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LaneSample {
+    Nobody,
+    One(u32),
+    /// Several wanted it.
+    Several,
+}
+
+pub struct Sampler {
+    pid: u32,
+    begin: Instant,
+    pub usable: usize,
+    first: BTreeMap<u32, Thread>,
+    /// What was last seen of each thread, also of those that have ended.
+    last: BTreeMap<u32, Thread>,
+    /// The threads that are there.
+    now: BTreeMap<u32, Thread>,
+    /// When that was.
+    sampled_at: Instant,
+    /// Those whose end an interval has told already.
+    ended_threads: BTreeSet<u32>,
+    throttled: Option<Throttled>,
+    samples: u64,
+    /// The sum over all looks of how many threads were runnable.
+    runnable: u64,
+    interval: IntervalStart,
+    /// Each PU's last looks, the newest last.
+    pub lanes: BTreeMap<usize, VecDeque<LaneSample>>,
+    /// The share of throttled periods in each of the last intervals.
+    pub throttling: VecDeque<f64>,
+    pool_stats: PoolStats,
+}
+
+/// Where the last interval began.
+struct IntervalStart {
+    begin: Instant,
+    threads: BTreeMap<u32, Thread>,
+    periods: Option<Periods>,
+    samples: u64,
+    runnable: u64,
+}
+
+/// What the threads did in a stretch of time.
+#[derive(Clone, Debug, Default)]
+pub struct Interval {
+    pub seconds: f64,
+    pub runnable_mean: f64,
+    pub throttled: Option<Periods>,
+    /// Of those that there are, or that there were.
+    pub threads: Vec<Thread>,
+    /// CPU time, and waiting for a CPU, of threads that have ended meanwhile and are not listed.
+    pub ended_s: (f64, f64),
+    /// Of the pools that let themselves be seen.
+    pub pools: Vec<Pool>,
+}
+
+impl Sampler {
+    pub fn begin(pid: u32, usable: usize, pus: impl Iterator<Item = usize>) -> Result<Self> {
+        // Its children too: what they did before is no part of what is watched.
+        let first = threads::sample(&process_tree(pid));
+        if first.is_empty() {
+            return Err(Failure::new(Exit::Usage, format!("there is no process {pid}")).into());
+        }
+        let throttled = Throttled::begin(pid);
+        let now = Instant::now();
+        Ok(Self {
+            pid,
+            begin: now,
+            usable,
+            last: first.clone(),
+            now: first.clone(),
+            sampled_at: now,
+            ended_threads: BTreeSet::new(),
+            interval: IntervalStart {
+                begin: now,
+                threads: first.clone(),
+                periods: throttled.as_ref().map(Throttled::since),
+                samples: 0,
+                runnable: 0,
+            },
+            first,
+            throttled,
+            samples: 0,
+            runnable: 0,
+            lanes: pus.map(|pu| (pu, VecDeque::new())).collect(),
+            throttling: VecDeque::new(),
+            pool_stats: PoolStats::default(),
+        })
+    }
+
+    /// Looks once; says whether anybody is still there.
+    pub fn sample(&mut self) -> bool {
+        let pids = process_tree(self.pid);
+        self.pool_stats.sample(&pids);
+        self.sampled_at = Instant::now();
+        let mut now = threads::sample(&pids);
+        for thread in now.values_mut() {
+            if let Some(before) = self.last.get(&thread.tid) {
+                let moved = u64::from(before.cpu != thread.cpu);
+                thread.moves_seen = before.moves_seen + moved;
+            }
+        }
+        self.samples += 1;
+        self.runnable += now.values().filter(|t| t.runnable()).count() as u64;
+        self.see(&now);
+        self.last.extend(now.clone());
+        self.now = now;
+        !self.now.is_empty()
+    }
+
+    /// Adds a look to the lanes.
+    fn see(&mut self, now: &BTreeMap<u32, Thread>) {
+        for (pu, lane) in &mut self.lanes {
+            let mut running = now.values().filter(|t| t.runnable() && t.cpu == *pu);
+            let seen = match (running.next(), running.next()) {
+                (None, _) => LaneSample::Nobody,
+                (Some(thread), None) => LaneSample::One(thread.tid),
+                _ => LaneSample::Several,
+            };
+            push(lane, seen);
+        }
+    }
+
+    /// What happened since the start, by threads that have ended too.
+    pub fn whole(&self) -> Interval {
+        Interval {
+            seconds: self.begin.elapsed().as_secs_f64(),
+            runnable_mean: self.runnable as f64 / self.samples.max(1) as f64,
+            throttled: self.throttled.as_ref().map(Throttled::since),
+            threads: since(&self.last, &self.first, f64::INFINITY),
+            ended_s: (0.0, 0.0),
+            pools: self.pool_stats.whole(),
+        }
+    }
+
+    /// What happened since the last call, by the threads that are there.
+    pub fn interval(&mut self) -> Interval {
+        let periods = self.throttled.as_ref().map(Throttled::since);
+        let throttled = periods
+            .zip(self.interval.periods)
+            .map(|(now, then)| Periods {
+                all: now.all.saturating_sub(then.all),
+                throttled: now.throttled.saturating_sub(then.throttled),
+            });
+        let samples = self.samples - self.interval.samples;
+        // From look to look, for that is what the threads' figures are.
+        let seconds = (self.sampled_at - self.interval.begin).as_secs_f64();
+        let interval = Interval {
+            seconds,
+            ended_s: self.ended(seconds),
+            runnable_mean: (self.runnable - self.interval.runnable) as f64 / samples.max(1) as f64,
+            throttled,
+            threads: since(&self.now, &self.interval.threads, seconds),
+            pools: self.pool_stats.interval(),
+        };
+        if let Some(periods) = throttled {
+            let share = periods.throttled as f64 / periods.all.max(1) as f64;
+            push(&mut self.throttling, share);
+        }
+        self.interval = IntervalStart {
+            begin: self.sampled_at,
+            threads: self.now.clone(),
+            periods,
+            samples: self.samples,
+            runnable: self.runnable,
+        };
+        interval
+    }
+
+    /// What the threads ran and waited in this interval that have ended in it, as far as it was
+    /// seen.
+    fn ended(&mut self, seconds: f64) -> (f64, f64) {
+        self.ended_threads.retain(|tid| !self.now.contains_key(tid));
+        let ended = self.last.iter();
+        let ended = ended
+            .filter(|(tid, _)| !self.now.contains_key(tid) && !self.ended_threads.contains(tid));
+        let ended: BTreeMap<u32, Thread> = ended.map(|(tid, t)| (*tid, t.clone())).collect();
+        self.ended_threads.extend(ended.keys());
+        let did = since(&ended, &self.interval.threads, seconds);
+        let sum = |figure: fn(&Thread) -> f64| did.iter().map(figure).sum();
+        (sum(|t| t.cpu_s), sum(|t| t.waited_s))
+    }
+
+    pub fn elapsed_s(&self) -> f64 {
+        self.begin.elapsed().as_secs_f64()
+    }
+}
+
+/// A process and all below it. The one that looks is none of them, though a shell under watch may
+/// have started it.
+fn process_tree(pid: u32) -> Vec<u32> {
+    let own = std::process::id();
+    let mut pids = process::descendants(pid);
+    pids.retain(|&pid| pid != own);
+    pids.push(pid);
+    pids
+}
+
+fn push<T>(history: &mut VecDeque<T>, value: T) {
+    if history.len() == HISTORY {
+        history.pop_front();
+    }
+    history.push_back(value);
+}
+
+/// What each thread did since `before`, in no more than so many seconds: the kernel's accounts
+/// lag behind by a tick, and catch up in the next stretch.
+fn since(now: &BTreeMap<u32, Thread>, before: &BTreeMap<u32, Thread>, seconds: f64) -> Vec<Thread> {
+    let none = Thread::default();
+    let each = now.values().map(|t| {
+        let did = t.since(before.get(&t.tid).unwrap_or(&none));
+        let cpu_s = did.cpu_s.min(seconds);
+        Thread {
+            cpu_s,
+            waited_s: did.waited_s.min(seconds - cpu_s),
+            ..did
+        }
+    });
+    each.collect()
+}
+
+impl Interval {
+    /// The share of the runnable time that threads waited for a CPU.
+    pub fn waiting(&self) -> f64 {
+        let waited = self.threads.iter().map(|t| t.waited_s).sum::<f64>() + self.ended_s.1;
+        let ran = self.ran();
+        waited / (waited + ran).max(1e-9)
+    }
+
+    /// The CPU time of all threads, seconds.
+    fn ran(&self) -> f64 {
+        self.threads.iter().map(|t| t.cpu_s).sum::<f64>() + self.ended_s.0
+    }
+
+    /// Whether its size is the program's trouble.
+    pub fn diagnosis(&self, usable: usize) -> &'static str {
+        let waits = self.runnable_mean > 1.0 && self.waiting() > 0.25;
+        if !waits && self.ran() < self.seconds * IDLE {
+            "it is idle"
+        } else if self.runnable_mean > usable as f64 * 1.25 {
+            "more threads than CPUs: try `creel run`"
+        } else if self.waiting() > 0.25 {
+            "its threads fit, others use the CPUs too"
+        } else {
+            "its size is not its trouble"
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    fn ran(interval: &Interval) -> f64 {
+        interval.threads.iter().map(|t| t.cpu_s).sum()
+    }
+
+    #[test]
+    fn ended_threads_count_for_the_verdict() {
+        let busy = |cpu_s| Interval {
+            seconds: 1.0,
+            runnable_mean: 1.6,
+            ended_s: (cpu_s, 0.2),
+            ..Interval::default()
+        };
+        assert_eq!(
+            busy(0.0).diagnosis(2),
+            "its threads fit, others use the CPUs too"
+        );
+        assert_eq!(busy(1.5).diagnosis(2), "its size is not its trouble");
+        let thread = Thread {
+            tid: 7,
+            cpu_s: 3.0,
+            waited_s: 3.0,
+            ..Thread::default()
+        };
+        let now = BTreeMap::from([(7, thread)]);
+        let did = &since(&now, &BTreeMap::new(), 0.5)[0];
+        assert_eq!(
+            (did.cpu_s, did.waited_s),
+            (0.5, 0.0),
+            "no more than the stretch"
+        );
+    }
+
+    #[test]
+    fn activity_before_sampling_is_excluded() {
+        let script = "sh -c 'i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done; echo done; \
+                      exec sleep 60' & wait";
+        let mut parent = std::process::Command::new("sh")
+            .args(["-c", script])
+            .stdout(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut line = [0; 5];
+        let mut out = parent.stdout.take().unwrap();
+        std::io::Read::read_exact(&mut out, &mut line).unwrap();
+        let mut sampler = Sampler::begin(parent.id(), 1, 0..1).unwrap();
+        sampler.sample();
+        let (did, alive): (f64, f64) = (
+            ran(&sampler.whole()),
+            sampler.last.values().map(|t| t.cpu_s).sum(),
+        );
+        for child in process::descendants(parent.id()) {
+            let pid = nix::unistd::Pid::from_raw(child as i32);
+            nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGKILL).unwrap();
+        }
+        parent.wait().unwrap();
+        assert!(did < alive / 2.0, "{did} s of {alive} s");
+    }
+
+    #[test]
+    fn intervals_exclude_earlier_activity() {
+        // A child, because other tests run in this process meanwhile.
+        let script = "i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done; echo done; exec sleep 60";
+        let mut child = std::process::Command::new("sh")
+            .args(["-c", script])
+            .stdout(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut sampler = Sampler::begin(child.id(), 1, 0..1).unwrap();
+        let mut line = [0; 5];
+        let mut out = child.stdout.take().unwrap();
+        std::io::Read::read_exact(&mut out, &mut line).unwrap();
+        // It may still be on its way into its sleep.
+        std::thread::sleep(Duration::from_millis(100));
+        sampler.sample();
+        let busy = ran(&sampler.interval());
+        sampler.sample();
+        let idle = ran(&sampler.interval());
+        let whole = ran(&sampler.whole());
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(busy > 0.0 && idle < busy / 2.0, "{busy} s, then {idle} s");
+        assert!(whole >= busy, "{whole} s in all");
+    }
+}

@@ -1,0 +1,97 @@
+//! The terminal while a picture is on it: entered and left as a whole, also by a panic.
+
+use super::view::{Line, LineStyle};
+use crossterm::{
+    cursor::{Hide, MoveTo, Show},
+    event::{DisableMouseCapture, EnableMouseCapture},
+    execute, queue,
+    style::{Attribute, Print, SetAttribute},
+    terminal::{
+        self, Clear, ClearType, DisableLineWrap, EnableLineWrap, EnterAlternateScreen,
+        LeaveAlternateScreen,
+    },
+};
+use std::io::{self, Write};
+
+/// The terminal in our hands; given back when dropped.
+pub struct Screen;
+
+impl Screen {
+    pub fn enter() -> io::Result<Self> {
+        terminal::enable_raw_mode()?;
+        execute!(
+            io::stdout(),
+            EnterAlternateScreen,
+            EnableMouseCapture,
+            DisableLineWrap,
+            Hide
+        )?;
+        Ok(Self)
+    }
+
+    /// Columns and lines.
+    pub fn size() -> (u16, u16) {
+        terminal::size().unwrap_or((80, 24))
+    }
+
+    /// Puts the lines on it, each over what was there.
+    pub fn show(&self, lines: &[Line]) -> io::Result<()> {
+        put(&mut io::stdout().lock(), lines)
+    }
+}
+
+fn put(out: &mut impl Write, lines: &[Line]) -> io::Result<()> {
+    for (y, line) in lines.iter().enumerate() {
+        let style = match line.style {
+            LineStyle::Plain => Attribute::Reset,
+            LineStyle::Bold => Attribute::Bold,
+            LineStyle::Dim => Attribute::Dim,
+            LineStyle::Bar => Attribute::Reverse,
+        };
+        queue!(
+            out,
+            MoveTo(0, y as u16),
+            // Before the text: behind one of the whole width, terminals clear its last place.
+            Clear(ClearType::UntilNewLine),
+            SetAttribute(style),
+            Print(&line.text),
+            SetAttribute(Attribute::Reset)
+        )?;
+    }
+    out.flush()
+}
+
+impl Drop for Screen {
+    fn drop(&mut self) {
+        // A terminal that is gone needs no restoring.
+        let _ = execute!(
+            io::stdout(),
+            Show,
+            EnableLineWrap,
+            DisableMouseCapture,
+            LeaveAlternateScreen
+        );
+        let _ = terminal::disable_raw_mode();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_cleared_before_the_text() {
+        let line = Line {
+            text: "whole width".into(),
+            style: LineStyle::Bold,
+        };
+        let mut out = Vec::new();
+        put(&mut out, &[line]).unwrap();
+        let out = String::from_utf8(out).unwrap();
+        let (before, behind) = out.split_once("whole width").unwrap();
+        assert!(
+            before.contains("\x1b[K") && !behind.contains("\x1b[K"),
+            "{out:?}"
+        );
+    }
+}

@@ -1,0 +1,145 @@
+//! What the kernel tells of a process's threads, and what changed between two looks.
+//!
+//! Source: proc(5): `/proc/PID/task/TID/stat`, `status` and `schedstat`; and, in kernels with
+//! scheduler debugging, `sched`.
+
+use serde::Serialize;
+use std::{collections::BTreeMap, fs, path::Path};
+
+/// One thread at one moment; counts are since its start.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct Thread {
+    pub tid: u32,
+    /// The process that it belongs to, and that one's parent.
+    pub pid: u32,
+    pub parent: u32,
+    pub name: String,
+    /// R, S, D … as proc(5) says.
+    pub state: char,
+    /// The PU that it ran on last.
+    pub cpu: usize,
+    pub cpu_s: f64,
+    /// Of its CPU time, the part in the kernel, 0 to 1: near 1 for one that only switches.
+    pub sys_share: f64,
+    /// Time that it was runnable and had no CPU.
+    pub waited_s: f64,
+    pub voluntary: u64,
+    pub involuntary: u64,
+    /// Where the kernel tells.
+    pub migrations: Option<u64>,
+    /// How often it was seen on another PU than at the look before: at most the migrations.
+    pub moves_seen: u64,
+    #[serde(skip)]
+    pub(super) user_ticks: u64,
+    #[serde(skip)]
+    pub(super) sys_ticks: u64,
+}
+
+impl Thread {
+    /// Whether it ran or wanted to.
+    pub fn runnable(&self) -> bool {
+        self.state == 'R'
+    }
+
+    /// What this thread did since `before`.
+    pub fn since(&self, before: &Thread) -> Thread {
+        let user = self.user_ticks.saturating_sub(before.user_ticks);
+        let sys = self.sys_ticks.saturating_sub(before.sys_ticks);
+        Thread {
+            cpu_s: (self.cpu_s - before.cpu_s).max(0.0),
+            waited_s: (self.waited_s - before.waited_s).max(0.0),
+            sys_share: sys as f64 / (user + sys).max(1) as f64,
+            moves_seen: self.moves_seen.saturating_sub(before.moves_seen),
+            voluntary: self.voluntary.saturating_sub(before.voluntary),
+            involuntary: self.involuntary.saturating_sub(before.involuntary),
+            migrations: self
+                .migrations
+                .zip(before.migrations)
+                .map(|(now, then): (u64, u64)| now.saturating_sub(then)),
+            ..self.clone()
+        }
+    }
+}
+
+/// Every thread of these processes, by id.
+pub fn sample(pids: &[u32]) -> BTreeMap<u32, Thread> {
+    let folders = pids.iter().filter_map(|&pid| {
+        let entries = fs::read_dir(format!("/proc/{pid}/task")).ok()?;
+        Some(entries.map(move |entry| (pid, entry)))
+    });
+    folders
+        .flatten()
+        .filter_map(|(pid, entry)| Some((pid, read(&entry.ok()?.path())?)))
+        .map(|(pid, thread)| (thread.tid, Thread { pid, ..thread }))
+        .collect()
+}
+
+/// Reads one thread; `None` if it has just ended.
+fn read(folder: &Path) -> Option<Thread> {
+    let stat = fs::read_to_string(folder.join("stat")).ok()?;
+    let status = fs::read_to_string(folder.join("status")).ok()?;
+    let mut thread = parse_stat(&stat)?;
+    thread.voluntary = field(&status, "voluntary_ctxt_switches:")?;
+    thread.involuntary = field(&status, "nonvoluntary_ctxt_switches:")?;
+    if let Ok(sched) = fs::read_to_string(folder.join("schedstat")) {
+        let mut ns = sched.split_ascii_whitespace().map(|n| n.parse::<f64>());
+        thread.cpu_s = ns.next()?.ok()? / 1e9;
+        thread.waited_s = ns.next()?.ok()? / 1e9;
+    }
+    let sched = fs::read_to_string(folder.join("sched")).unwrap_or_default();
+    thread.migrations = field(&sched, "se.nr_migrations");
+    Some(thread)
+}
+
+/// The name stands in parentheses and may hold any character, so the last one closes it.
+fn parse_stat(stat: &str) -> Option<Thread> {
+    let (tid, rest) = stat.split_once(" (")?;
+    let (name, rest) = rest.rsplit_once(") ")?;
+    let fields: Vec<&str> = rest.split_ascii_whitespace().collect();
+    Some(Thread {
+        tid: tid.parse().ok()?,
+        name: name.into(),
+        state: fields.first()?.chars().next()?,
+        parent: fields.get(1)?.parse().ok()?,
+        user_ticks: fields.get(11)?.parse().ok()?,
+        sys_ticks: fields.get(12)?.parse().ok()?,
+        cpu: fields.get(36)?.parse().ok()?,
+        ..Thread::default()
+    })
+}
+
+/// The number behind a label, with or without a colon of its own.
+fn field(text: &str, label: &str) -> Option<u64> {
+    let line = text.lines().find_map(|l| l.strip_prefix(label))?;
+    let digits = line.trim_start_matches([' ', '\t', ':']);
+    digits.trim().parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn thread_names_may_contain_parentheses() {
+        let stat = "77 (a) R (b) S 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 \
+                    24 25 26 27 28 29 30 31 32 33 34 35 3 0 0";
+        let thread = parse_stat(stat).unwrap();
+        assert_eq!((thread.tid, thread.state, thread.cpu), (77, 'S', 3));
+        assert_eq!(thread.name, "a) R (b");
+    }
+
+    #[test]
+    fn status_and_sched_labels_are_parsed() {
+        let status = "nonvoluntary_ctxt_switches:\t7\nvoluntary_ctxt_switches:\t12\n";
+        assert_eq!(field(status, "voluntary_ctxt_switches:"), Some(12));
+        let sched = "se.nr_migrations                   :                   41\n";
+        assert_eq!(field(sched, "se.nr_migrations"), Some(41));
+        assert_eq!(field("", "x"), None);
+    }
+
+    #[test]
+    fn the_current_thread_is_sampled() {
+        let threads = sample(&[std::process::id()]);
+        assert!(threads.values().any(|t| t.runnable()));
+    }
+}

@@ -1,0 +1,181 @@
+//! The machine as text: a summary, the tree of its objects, who sits where, and the budget.
+
+use anstyle::{AnsiColor, Style};
+use creel_topology::{CpuSet, Kind, KindSource, Machine};
+
+use creel_console::machine::tree::{self, Object};
+use creel_console::machine::{View, WorkerPlacement};
+
+const BOLD: Style = Style::new().bold();
+const DIM: Style = Style::new().dimmed();
+const WORKER: Style = AnsiColor::Green.on_default().bold();
+
+/// The whole picture; `limits` adds every limit that the budget met.
+pub(super) fn draw(view: &View, limits: bool) -> String {
+    let mut out = summary(&view.machine);
+    let root = tree::of(view);
+    for object in &root.inside {
+        draw_object(&mut out, view, object, 1);
+    }
+    if !root.workers.is_empty() {
+        out += &format!(
+            "  across the machine{}\n",
+            workers_note(&root, view.machine.allowed())
+        );
+    }
+    if let Some(worker_placement) = &view.worker_placement {
+        out += &seats(view, worker_placement);
+    }
+    out += &usable(view);
+    if limits {
+        for limit in view.budget.limits() {
+            out += &format!("  {limit}: {}\n", counted(limit.workers, "worker"));
+        }
+    }
+    out
+}
+
+fn styled(style: Style, text: &str) -> String {
+    format!("{style}{text}{style:#}")
+}
+
+/// `1 core`, `2 cores`.
+fn counted(count: usize, noun: &str) -> String {
+    format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
+}
+
+fn summary(machine: &Machine) -> String {
+    let mut counts = vec![
+        counted(machine.online().len(), "PU"),
+        counted(machine.cores_in(machine.online()), "core"),
+    ];
+    for (count, noun) in [
+        (machine.packages().len(), "package"),
+        (machine.dies().len(), "die"),
+        (machine.numa_nodes().len(), "NUMA node"),
+    ] {
+        counts.extend((count > 0).then(|| counted(count, noun)));
+    }
+    let mut out = format!("{}\n", styled(BOLD, &counts.join(", ")));
+    if !machine.siblings_known() {
+        out += "  siblings are not told: each PU counts as a core\n";
+    }
+    if machine.kinds().len() > 1 {
+        let source = machine
+            .kinds()
+            .first()
+            .map_or("", |kind| source(kind.source));
+        out += &format!("  kinds of cores, by {source}, the slowest first:\n");
+        for kind in machine.kinds() {
+            out += &kind_line(machine, kind);
+        }
+    }
+    out
+}
+
+fn kind_line(machine: &Machine, kind: &Kind) -> String {
+    format!(
+        "    kind {}: {} on PUs {}\n",
+        kind.rank,
+        counted(machine.cores_in(&kind.pus), "core"),
+        kind.pus
+    )
+}
+
+fn source(source: KindSource) -> &'static str {
+    match source {
+        KindSource::Pmu => "the PMUs' lists",
+        KindSource::Capacity => "cpu_capacity",
+        KindSource::Cppc => "CPPC's nominal performance",
+        KindSource::BaseFrequency => "base frequency",
+        KindSource::MaxFrequency => "maximum frequency",
+        KindSource::Description => "the description",
+    }
+}
+
+fn draw_object(out: &mut String, view: &View, object: &Object, depth: usize) {
+    let mut line = object.labels.join(" + ");
+    if object.is_core {
+        line += &kind_note(view, object);
+    }
+    if object.is_core || object.inside.is_empty() {
+        line += &format!(": PU {}", object.pus);
+    }
+    let allowed = &object.pus & view.machine.allowed();
+    if allowed.is_empty() {
+        line = styled(DIM, &format!("{line} (not allowed)"));
+    } else if object.is_core && allowed != object.pus {
+        line += &styled(DIM, &format!(" (allowed: {allowed})"));
+    }
+    line += &workers_note(object, &allowed);
+    *out += &format!("{}{line}\n", "  ".repeat(depth));
+    for inner in &object.inside {
+        draw_object(out, view, inner, depth + 1);
+    }
+}
+
+fn kind_note(view: &View, object: &Object) -> String {
+    let several = view.machine.kinds().len() > 1;
+    object
+        .kind
+        .filter(|_| several)
+        .map_or_else(String::new, |kind| format!(" (kind {kind})"))
+}
+
+/// `← workers 0-1,8`; a worker that may use a part of a core only says which.
+fn workers_note(object: &Object, allowed: &CpuSet) -> String {
+    let all_of_it = |seat: &CpuSet| seat == allowed || !object.is_core;
+    let here = object.workers.iter().filter(|(_, seat)| all_of_it(seat));
+    // Numbers of workers read like numbers of PUs: 0-3,8.
+    let here: CpuSet = here.map(|(worker, _)| *worker).collect();
+    let mut names = Vec::new();
+    names.extend((!here.is_empty()).then(|| here.to_string()));
+    let partly = object.workers.iter().filter(|(_, seat)| !all_of_it(seat));
+    names.extend(partly.map(|(worker, seat)| format!("{worker} on PU {seat}")));
+    if names.is_empty() {
+        return String::new();
+    }
+    let noun = if object.workers.len() == 1 {
+        "worker"
+    } else {
+        "workers"
+    };
+    styled(WORKER, &format!("  ← {noun} {}", names.join(", ")))
+}
+
+fn seats(view: &View, worker_placement: &WorkerPlacement) -> String {
+    let workers = counted(worker_placement.layout.seats().len(), "worker");
+    if !worker_placement.layout.pinned() {
+        return format!(
+            "{workers}, unpinned: anywhere on {}\n",
+            view.machine.allowed()
+        );
+    }
+    let wrapped = if worker_placement.layout.wrapped() {
+        "; more workers than places, so some share"
+    } else {
+        ""
+    };
+    format!(
+        "{workers}, placed by {}{wrapped}\n",
+        worker_placement.placement
+    )
+}
+
+fn usable(view: &View) -> String {
+    let allowed = view.machine.allowed();
+    let mut out = String::new();
+    if allowed != view.machine.online() {
+        out += &format!("allowed: {allowed} of {}\n", view.machine.online());
+    }
+    let workers = counted(view.budget.workers(), "worker");
+    out += &format!(
+        "usable: {}, bound by {}\n",
+        styled(BOLD, &workers),
+        view.budget.bound_by()
+    );
+    if let Some(note) = view.machine.weight_only() {
+        out += &format!("note: {note}\n");
+    }
+    out
+}

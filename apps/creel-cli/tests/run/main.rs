@@ -1,0 +1,91 @@
+//! `creel run` against the real thing: other people's programs, in real control groups.
+
+mod export;
+mod process;
+mod quota;
+mod runtimes;
+mod user_settings;
+mod watch;
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::{Command, Output},
+};
+
+const CREEL: &str = env!("CARGO_BIN_EXE_creel");
+
+fn source(name: &str) -> PathBuf {
+    let tests = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/runtimes");
+    tests.join(name)
+}
+
+/// Runs a command to its end; `None`, with a word on stderr, if there is no such program.
+fn output(command: &mut Command) -> Option<Output> {
+    let output = command.output();
+    if output.is_err() {
+        eprintln!(
+            "skipped: {} is not installed",
+            command.get_program().display()
+        );
+    }
+    output.ok()
+}
+
+/// Builds a program; `None` if its compiler is not installed.
+fn built(compiler: &str, args: &[&str], into: &Path) -> Option<PathBuf> {
+    let mut command = Command::new(compiler);
+    let output = output(command.args(args).current_dir(into))?;
+    assert!(output.status.success(), "{command:?}: {output:?}");
+    Some(into.join("cpu"))
+}
+
+/// A program that prints the number of threads that its runtime chose.
+struct Asked {
+    name: &'static str,
+    /// Options for `creel run` that this runtime needs.
+    options: &'static [&'static str],
+    command: Vec<String>,
+}
+
+/// What a program prints that is started by `creel run` below `wrapper`.
+fn answer(wrapper: &[&str], options: &[&str], asked: &Asked) -> String {
+    let mut words: Vec<&str> = wrapper.to_vec();
+    words.extend([CREEL, "run"]);
+    words.extend(options);
+    words.extend(asked.options);
+    words.push("--");
+    words.extend(asked.command.iter().map(String::as_str));
+    let output = Command::new(words[0]).args(&words[1..]).output().unwrap();
+    assert!(output.status.success(), "{}: {output:?}", asked.name);
+    String::from_utf8(output.stdout).unwrap().trim().into()
+}
+
+/// Puts the preload library, where cargo has built it, beside the program.
+fn shim_is_beside() -> bool {
+    let folder = Path::new(CREEL).parent().unwrap();
+    let (built, beside) = (folder.join("deps"), folder.join("libcreel_shim.so"));
+    let name = |entry: &fs::DirEntry| entry.file_name().to_string_lossy().into_owned();
+    let entries = fs::read_dir(built).into_iter().flatten().flatten();
+    let ours = entries.filter(|e| name(e).starts_with("libcreel_shim") && name(e).ends_with(".so"));
+    let newest = ours.max_by_key(|entry| entry.metadata().and_then(|m| m.modified()).ok());
+    if let Some(newest) = newest.filter(|_| !beside.exists()) {
+        fs::copy(newest.path(), &beside).unwrap();
+    }
+    beside.exists()
+}
+
+/// What `creel` prints on stdout and stderr with this environment beside ours.
+fn said(words: &[&str], variables: &[(&str, &str)]) -> (String, String) {
+    let mut command = Command::new(CREEL);
+    command.args(words).envs(variables.iter().copied());
+    let out = command.output().unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    (text(out.stdout), text(out.stderr))
+}
+
+/// Whether every core here has one PU.
+fn creel_topology_has_no_smt() -> bool {
+    let machine = creel_topology::Machine::detect().unwrap();
+    machine.cores().iter().all(|core| core.pus.len() == 1)
+}

@@ -1,0 +1,98 @@
+//! The program starts as it would alone, and bad wishes are named.
+
+use crate::{CREEL, output};
+use std::process::Command;
+
+#[test]
+fn an_ignored_signal_stays_ignored() {
+    let ignored = |trap: &str| {
+        let script = format!("{trap} exec \"$0\" run -- grep SigIgn /proc/self/status");
+        let out = Command::new("sh")
+            .args(["-c", &script, CREEL])
+            .output()
+            .unwrap();
+        let text = String::from_utf8(out.stdout).unwrap();
+        let hex = text.trim().rsplit('\t').next().unwrap();
+        u64::from_str_radix(hex, 16).unwrap() & (1 << 12) != 0
+    };
+    assert!(ignored("trap '' PIPE;"));
+    assert!(!ignored(""));
+}
+
+#[test]
+fn an_unreadable_machine_changes_nothing() {
+    let hidden = "mount -t tmpfs none /sys && mount -t tmpfs none /proc || exit 99; \
+                  exec \"$0\" run -- sh -c 'echo started; exit 7'";
+    let mut command = Command::new("unshare");
+    let Some(out) = output(command.args(["-m", "sh", "-c", hidden, CREEL])) else {
+        return;
+    };
+    if !matches!(out.status.code(), Some(0 | 7)) {
+        eprintln!("skipped: this host lets nobody hide /proc and /sys");
+        return;
+    }
+    assert_eq!(
+        (out.status.code(), &out.stdout[..]),
+        (Some(7), &b"started\n"[..])
+    );
+    let said = String::from_utf8(out.stderr).unwrap();
+    assert!(said.contains("cannot be read"), "{said}");
+}
+
+#[test]
+fn program_options_are_not_parsed() {
+    let run = |words: &[&str]| {
+        let out = Command::new(CREEL).args(words).output().unwrap();
+        let text = |bytes| String::from_utf8(bytes).unwrap();
+        (out.status.code(), text(out.stdout), text(out.stderr))
+    };
+    let (_, output, _) = run(&["run", "-j3", "-n", "sh", "-x", "--dry-run"]);
+    assert!(output.contains("usable:   3 workers"), "{output}");
+    for words in [
+        ["run", "--wrong", "true"],
+        ["measure", "-z", "true"],
+        ["top", "--wrong", "true"],
+    ] {
+        let (code, _, said) = run(&words);
+        assert_eq!(code, Some(2), "{words:?}");
+        assert!(said.contains(words[1]), "{said}");
+        // A program is not called so.
+        assert!(!said.contains("as a value"), "{said}");
+    }
+    let (_, said, _) = run(&["run", "echo", "-j9", "--wrong", "--", "-n"]);
+    assert_eq!(said, "-j9 --wrong -- -n\n");
+    let (code, _, said) = run(&["run", "--cpus", "2", "true"]);
+    assert_eq!(code, Some(2));
+    assert!(
+        said.contains("--jobs") && said.contains("--cpu-list"),
+        "{said}"
+    );
+    let (_, json, _) = run(&["run", "-n", "--format", "json", "true"]);
+    let document: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(document["command"], serde_json::json!(["true"]));
+    let (code, _, said) = run(&["run", "-n", "--rounding", "up", "true"]);
+    assert!(code == Some(2) && said.contains("floor"), "{said}");
+}
+
+#[test]
+fn bad_requests_are_named() {
+    let fails = |words: &[&str], code: i32, text: &str| {
+        let output = Command::new(CREEL).arg("run").args(words).output().unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(code), "{words:?}: {said}");
+        assert!(said.contains(text), "{words:?}: {said}");
+    };
+    fails(&["--", "no-such-program"], 127, "no-such-program");
+    fails(&["--", "/etc/passwd"], 126, "/etc/passwd");
+    fails(
+        &["--cpu-list", "0-16000", "--", "true"],
+        2,
+        "may not be used here",
+    );
+    fails(&["--cpu-list", "3-1", "--", "true"], 2, "3-1");
+    fails(&["--cpu-list", "", "--", "true"], 2, "names no CPU");
+    fails(&["--", ""], 127, "an empty name");
+    fails(&["--jobs", "0", "--", "true"], 2, "at least one worker");
+    fails(&["--placement", "nowhere", "--", "true"], 2, "nowhere");
+    fails(&[], 2, "PROGRAM");
+}

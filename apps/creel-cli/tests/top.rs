@@ -1,0 +1,270 @@
+//! `creel top` from outside: its report, and its picture on terminals of two sizes.
+//!
+//! The programs under watch end by themselves, whatever becomes of the test.
+
+use pty_process::{Size, blocking};
+use std::{
+    fs,
+    io::{Read, Write},
+    num::NonZeroU16,
+    process::{Child, Command},
+};
+
+const CREEL: &str = env!("CARGO_BIN_EXE_creel");
+/// Computes for a while, at most half a minute.
+const BUSY: &str = "exec timeout 30 sh -c 'while :; do :; done'";
+
+fn creel(words: &[&str]) -> (Option<i32>, String, String) {
+    let output = Command::new(CREEL).arg("top").args(words).output().unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    (
+        output.status.code(),
+        text(output.stdout),
+        text(output.stderr),
+    )
+}
+
+#[test]
+fn threads_and_a_verdict_are_reported() {
+    let busy = "i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done";
+    let (code, text, err) = creel(&["--", "sh", "-c", busy]);
+    assert_eq!(code, Some(0), "{err}");
+    assert!(text.contains("threads runnable on average"), "{text}");
+    assert!(text.lines().any(|line| line.contains(" sh ")), "{text}");
+}
+
+#[test]
+fn exit_code_is_kept_and_output_goes_to_stderr() {
+    let words = ["--format", "json", "--", "sh", "-c", "echo printed; exit 7"];
+    let (code, json, err) = creel(&words);
+    assert_eq!(code, Some(7), "{err}");
+    let output: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(output["exit_code"], 7);
+    assert!(err.contains("printed"), "{err}");
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("out");
+    let words = [
+        "--output",
+        file.to_str().unwrap(),
+        "sh",
+        "-c",
+        "echo printed; kill -9 $$",
+    ];
+    let (code, _, err) = creel(&words);
+    assert_eq!((code, err.as_str()), (Some(128 + 9), ""));
+    assert_eq!(fs::read_to_string(file).unwrap(), "printed\n");
+}
+
+#[test]
+fn top_does_not_watch_itself() {
+    // The shell watches itself, and so would its child, that looks.
+    let script = "\"$0\" top -p $$ --for 0.3 --format json; exit";
+    let output = Command::new("sh").args(["-c", script, CREEL]).output();
+    let output: serde_json::Value = serde_json::from_slice(&output.unwrap().stdout).unwrap();
+    let threads = output["threads"].as_array().unwrap();
+    let names: Vec<_> = threads.iter().map(|thread| &thread["name"]).collect();
+    assert_eq!(names, ["sh"]);
+}
+
+#[test]
+fn wrong_arguments_are_named() {
+    let fails = |words: &[&str], code: i32, text: &str| {
+        let (ended, _, said) = creel(words);
+        assert_eq!(ended, Some(code), "{words:?}: {said}");
+        assert!(said.contains(text), "{words:?}: {said}");
+    };
+    fails(&["no-such-program"], 127, "no-such-program");
+    fails(&["-p", "4000000000"], 2, "no process");
+    fails(&["--for", "x", "true"], 2, "no number");
+    fails(
+        &["--output", "/no/such/folder/x", "true"],
+        2,
+        "/no/such/folder/x",
+    );
+}
+
+/// `creel top` in a terminal of its own, and what that terminal shows.
+struct Terminal {
+    pty: blocking::Pty,
+    child: Child,
+    screen: vt100::Parser,
+}
+
+impl Terminal {
+    fn start(columns: u16, rows: u16, words: &[&str]) -> Self {
+        let (pty, pts) = blocking::open().unwrap();
+        pty.resize(Size::new(rows, columns)).unwrap();
+        let command = blocking::Command::new(CREEL).args(["top", "--interval", "0.05"]);
+        let child = command.args(words).spawn(pts).unwrap();
+        let size = |n| NonZeroU16::new(n).unwrap();
+        Self {
+            pty,
+            child,
+            screen: vt100::Parser::new(size(rows), size(columns), 100),
+        }
+    }
+
+    fn rows(&self) -> Vec<String> {
+        let (_, columns) = self.screen.screen().size();
+        self.screen.screen().rows(0, columns.get()).collect()
+    }
+
+    /// Reads until the screen is as wanted; false if the program ends before.
+    fn until(&mut self, wanted: impl Fn(&[String]) -> bool) -> bool {
+        let mut bytes = [0; 4096];
+        while !wanted(&self.rows()) {
+            match self.pty.read(&mut bytes) {
+                Ok(count @ 1..) => self.screen.process(&bytes[..count]),
+                _ => return wanted(&self.rows()),
+            }
+        }
+        true
+    }
+
+    fn shows(&mut self, text: &str) {
+        let seen = self.until(|rows| rows.iter().any(|row| row.contains(text)));
+        assert!(seen, "{text:?} is not in\n{}", self.rows().join("\n"));
+    }
+
+    fn press(&mut self, keys: &str) {
+        self.pty.write_all(keys.as_bytes()).unwrap();
+    }
+
+    /// Reads all that is left; gives the exit code.
+    fn end(mut self) -> (Option<i32>, Vec<String>) {
+        let mut bytes = [0; 4096];
+        while let Ok(count @ 1..) = self.pty.read(&mut bytes) {
+            self.screen.process(&bytes[..count]);
+        }
+        (self.child.wait().unwrap().code(), self.rows())
+    }
+}
+
+impl Drop for Terminal {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn the_view_fits_two_terminal_sizes() {
+    for (columns, rows) in [(80, 24), (200, 50)] {
+        let script = format!("echo printed by the program; {BUSY}");
+        let mut top = Terminal::start(columns, rows, &["--", "sh", "-c", &script]);
+        top.shows("printed by the program");
+        top.shows("wait%");
+        let is_busy = |row: &String| row.contains(" sh ") && !row.contains("creel top");
+        assert!(
+            top.until(|rows| rows.iter().any(is_busy)),
+            "{:?}",
+            top.rows()
+        );
+        let seen = top.rows();
+        // Nothing has scrolled: the title stands first and the keys last.
+        assert!(seen[0].starts_with(" creel top  sh "), "{seen:?}");
+        assert!(
+            seen[usize::from(rows) - 1].starts_with("q quit"),
+            "{seen:?}"
+        );
+        assert!(seen[1].contains("runnable"), "{seen:?}");
+        assert!(seen[2].starts_with("PU "), "a lane a PU: {seen:?}");
+        // What fills a line keeps its last place.
+        let titles = seen.iter().find(|row| row.contains("wait%")).unwrap();
+        assert!(titles.trim_end().ends_with("migr/s"), "{titles}");
+        top.press("q");
+        let (code, last) = top.end();
+        assert_eq!(code, Some(0));
+        assert!(
+            last.iter().any(|row| row.contains("runnable on average")),
+            "{last:?}"
+        );
+    }
+}
+
+#[test]
+fn keys_and_mouse_control_the_view() {
+    let mut top = Terminal::start(80, 24, &["--", "sh", "-c", BUSY]);
+    top.shows("CPU%▾");
+    top.press("w");
+    top.shows("wait%▾");
+    top.press("w");
+    top.shows("wait%▴");
+    top.press("?");
+    top.shows("any key: back");
+    top.press("?");
+    top.shows("q quit");
+    top.press("T");
+    top.shows("   sh ");
+    top.press("l");
+    let titles = top.until(|rows| rows[2].contains("thread") && rows[2].contains("PU"));
+    assert!(titles, "{:?}", top.rows());
+    // A click on the title of the names, which now is the third line.
+    top.press("\x1b[<0;14;3M");
+    top.shows("name▾");
+    top.press(" ");
+    top.shows("paused");
+    top.press("q");
+    assert_eq!(top.end().0, Some(0));
+}
+
+#[test]
+fn ended_processes_disappear_from_the_view() {
+    let folder = tempfile::tempdir().unwrap();
+    let pipe = |name: &str| {
+        let path = folder.path().join(name);
+        assert!(
+            Command::new("mkfifo")
+                .arg(&path)
+                .status()
+                .unwrap()
+                .success()
+        );
+        path
+    };
+    let (one, two) = (pipe("one"), pipe("two"));
+    let (first, second) = (one.display(), two.display());
+    let script = format!("cat {first}; cat {second}; echo over; exit 5");
+    let mut top = Terminal::start(80, 24, &["--", "sh", "-c", &script]);
+    let cats = |rows: &[String]| -> Vec<String> {
+        let rows = rows.iter().filter(|row| row.contains(" cat "));
+        let tid = |row: &String| row[1..].split_whitespace().next().map(String::from);
+        rows.filter_map(tid).collect()
+    };
+    assert!(top.until(|rows| cats(rows).len() == 1), "{:?}", top.rows());
+    let before = cats(&top.rows());
+    fs::write(one, "").unwrap();
+    let other = |rows: &[String]| cats(rows).len() == 1 && cats(rows) != before;
+    assert!(top.until(other), "the first one has gone: {:?}", top.rows());
+    fs::write(two, "").unwrap();
+    let (code, last) = top.end();
+    assert_eq!(code, Some(5));
+    assert!(last.iter().any(|row| row.contains("over")), "{last:?}");
+}
+
+#[test]
+fn ctrl_c_interrupts_the_live_view() {
+    let mut top = Terminal::start(80, 24, &["--", "sh", "-c", BUSY]);
+    top.shows("CPU%");
+    top.press("\x03");
+    assert_eq!(top.end().0, Some(130));
+}
+
+#[test]
+fn top_with_a_duration_shows_the_output() {
+    let script = "echo HELLO; exec timeout 10 sh -c 'while :; do :; done'";
+    let mut top = Terminal::start(80, 24, &["--for", "3", "--", "sh", "-c", script]);
+    top.shows("output of sh");
+    top.shows("HELLO");
+    let (code, last) = top.end();
+    assert_eq!(code, Some(0));
+    // The program goes on, and where its output is to be found is said.
+    let said = last.join("");
+    assert!(
+        said.contains("HELLO") && said.contains("creel-top-"),
+        "{last:?}"
+    );
+    let file = said.split("its output is in ").nth(1).unwrap();
+    let end = file.find(".out").unwrap() + 4;
+    fs::remove_file(&file[..end]).unwrap();
+}

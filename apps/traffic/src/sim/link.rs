@@ -1,0 +1,100 @@
+//! Onto a road, and off it.
+
+use super::EventKind;
+use super::events::Work;
+use super::records::*;
+use super::slab::NONE;
+use crate::network::Ms;
+
+impl Work<'_> {
+    #[inline]
+    pub fn accepts_car(&mut self, entry: u16, now: Ms) -> bool {
+        if self.tile.entries[usize::from(entry)].free_storage == 0 {
+            self.tile.absorb_holes(entry, now);
+        }
+        let record = &self.tile.entries[usize::from(entry)];
+        record.free_storage > 0 && record.next_in <= now
+    }
+
+    /// There may be room on a road that some wait for.
+    pub fn wake(&mut self, entry: u16, now: Ms) {
+        self.tile.entries[usize::from(entry)].set_wakes(false);
+        self.tile.absorb_holes(entry, now);
+        while self.tile.entries[usize::from(entry)].last_waiter != NONE16 {
+            if !self.accepts_car(entry, now) {
+                return self.tile.wake_when_due(entry, now, Some(self.slot));
+            }
+            match self.tile.pop_waiter(entry) {
+                ENTRY_QUEUE => self.leave_entry_queue(entry, now),
+                exit => {
+                    self.tile.exits[usize::from(exit)].flags &= !LinkExit::BLOCKED;
+                    self.serve(exit, now, true);
+                }
+            }
+        }
+    }
+
+    /// A car enters a road that has room.
+    pub fn enter(&mut self, entry: u16, place: u32, now: Ms) {
+        let record = &mut self.tile.entries[usize::from(entry)];
+        record.free_storage -= 1;
+        record.next_in = now + Ms::from(record.headway_ms);
+        let (down, at) = (record.down, now + record.free_flow_ms());
+        let car = &mut self.tile.cars[place];
+        car.at = at;
+        let car = *car;
+        if down & CUT == 0 {
+            self.tile.cars[place].exit = down as u16;
+            self.tile.arrival_wheel.push(&mut self.tile.cars, place);
+        } else {
+            let cut = self.tile.cuts[(down & !CUT) as usize];
+            self.tile.cars.remove(place);
+            self.mail[usize::from(cut.neighbour)].push(Message {
+                at,
+                turns: car.turns,
+                place: car.place,
+                to: cut.there,
+            });
+        }
+        let link = self.tile.first_link + u32::from(entry);
+        self.record_event(now, car.place, EventKind::Entered, link);
+    }
+
+    /// The first car of a road leaves it, and its space goes upstream. Its record is kept.
+    pub fn leave(&mut self, exit: u16, now: Ms) {
+        let record = &mut self.tile.exits[usize::from(exit)];
+        let first = self.tile.cars[record.last].next;
+        record.last = self.tile.cars.unlink_first(record.last);
+        record.free_at = now + Ms::from(record.headway_ms);
+        record.since = now;
+        let (up, at, approach) = (record.up, now + record.hole_ms, record.approach);
+        let node = &mut self.tile.nodes[usize::from(record.junction)];
+        if node.rule == Rule::Stop || (node.rule == Rule::Priority && approach > 0) {
+            node.busy_until = now + self.rules.physics.gap_ms;
+        }
+        let car = self.tile.cars[first];
+        let late_ms = now - car.at;
+        self.tile.tally.delay_ms += u64::from(late_ms);
+        self.tile.tally.waiting -= 1;
+        self.tile.tally.waited_ms += i64::from(now);
+        if let Some(lateness) = self.tile.lateness.get_mut(usize::from(exit)) {
+            lateness.sum_ms += u64::from(late_ms);
+            lateness.cars += 1;
+        }
+        if self.tile.recorded_events.is_some() {
+            let link = self.tile.link_of_exit(exit);
+            self.record_event(now, car.place, EventKind::Left, link);
+        }
+        if up & CUT == 0 {
+            self.tile.hole(up as u16, at, now, Some(self.slot));
+        } else {
+            let cut = self.tile.cuts[(up & !CUT) as usize];
+            self.mail[usize::from(cut.neighbour)].push(Message {
+                at,
+                turns: 0,
+                place: NONE,
+                to: cut.there,
+            });
+        }
+    }
+}

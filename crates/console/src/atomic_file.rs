@@ -1,0 +1,212 @@
+//! Files that appear under their name only when they are complete.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::{self, File, OpenOptions};
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::io::{self, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+
+/// The longest file name that common file systems accept.
+const NAME_BYTES_MAX: usize = 255;
+
+/// A file that is written under a temporary name next to its target and renamed when it is complete.
+///
+/// Until [`commit`](Self::commit), whatever was at the target stays. A file that is dropped before
+/// that leaves nothing behind. Only a process that is killed leaves the temporary file; its name ends
+/// in `.part`.
+///
+/// ```
+/// use creel_console::AtomicFile;
+/// use std::io::Write;
+///
+/// let path = std::env::temp_dir().join(format!("creel-atomic-{}", std::process::id()));
+/// let mut file = AtomicFile::create(&path)?;
+/// file.write_all(b"all of it")?;
+/// assert!(!path.exists());
+/// file.commit()?;
+/// assert_eq!(std::fs::read(&path)?, b"all of it");
+/// std::fs::remove_file(path)?;
+/// # Ok::<(), std::io::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct AtomicFile {
+    file: File,
+    partial: PathBuf,
+    path: PathBuf,
+    renamed: bool,
+}
+
+impl AtomicFile {
+    /// Creates the temporary file for `path`.
+    ///
+    /// # Errors
+    ///
+    /// The file system's.
+    pub fn create(path: &Path) -> io::Result<Self> {
+        loop {
+            let partial = path.with_file_name(partial_name(path.file_name().unwrap_or_default()));
+            // An existing file is never opened, so nobody can prepare the name, and two writers of
+            // one target never share a temporary file.
+            match OpenOptions::new()
+                .write(true)
+                .create_new(true)
+                .open(&partial)
+            {
+                Ok(file) => {
+                    return Ok(Self {
+                        file,
+                        partial,
+                        path: path.to_owned(),
+                        renamed: false,
+                    });
+                }
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Writes a whole file.
+    ///
+    /// # Errors
+    ///
+    /// The file system's. The target is then as it was before.
+    pub fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
+        let mut file = Self::create(path)?;
+        file.write_all(bytes)?;
+        file.commit()
+    }
+
+    /// The temporary file.
+    pub fn file(&self) -> &File {
+        &self.file
+    }
+
+    /// Syncs the file to the disk and renames it to its target. Blocks until the disk has it.
+    ///
+    /// # Errors
+    ///
+    /// The file system's. The target is then as it was before.
+    pub fn commit(mut self) -> io::Result<()> {
+        self.file.sync_all()?;
+        self.rename()
+    }
+
+    /// Renames the file to its target and returns it, to be written further. It is not synced, because
+    /// it is not complete.
+    ///
+    /// # Errors
+    ///
+    /// The file system's. The target is then as it was before.
+    pub fn commit_growing(mut self) -> io::Result<File> {
+        let file = self.file.try_clone()?;
+        self.rename()?;
+        Ok(file)
+    }
+
+    fn rename(&mut self) -> io::Result<()> {
+        fs::rename(&self.partial, &self.path)?;
+        self.renamed = true;
+        Ok(())
+    }
+}
+
+/// `NAME.RANDOM.part`, or without NAME if that would be too long.
+fn partial_name(name: &OsStr) -> OsString {
+    // The keys of a hasher come from the system's random numbers, so the name cannot be predicted.
+    let random = RandomState::new().build_hasher().finish();
+    let mut partial = name.to_owned();
+    let end = format!(".{random:016x}.part");
+    if name.len() + end.len() > NAME_BYTES_MAX {
+        partial.clear();
+    }
+    partial.push(end);
+    partial
+}
+
+impl Write for AtomicFile {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.file.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
+}
+
+impl Seek for AtomicFile {
+    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
+        self.file.seek(to)
+    }
+}
+
+impl Drop for AtomicFile {
+    fn drop(&mut self) {
+        if !self.renamed {
+            // An incomplete file is useless, and the caller already has the error that matters.
+            let _ = fs::remove_file(&self.partial);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A folder of a test's own.
+    fn folder(name: &str) -> PathBuf {
+        let name = format!("creel-atomic-{name}-{}", std::process::id());
+        let folder = std::env::temp_dir().join(name);
+        fs::create_dir_all(&folder).unwrap();
+        folder
+    }
+
+    #[test]
+    fn the_target_changes_only_on_commit() {
+        let folder = folder("commit");
+        let path = folder.join("file");
+        fs::write(&path, "old").unwrap();
+        let mut dropped = AtomicFile::create(&path).unwrap();
+        dropped.write_all(b"half").unwrap();
+        drop(dropped);
+        let (first, mut second) = (
+            AtomicFile::create(&path),
+            AtomicFile::create(&path).unwrap(),
+        );
+        second.write_all(b"new").unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"old");
+        second.commit().unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"new");
+        drop(first);
+        assert_eq!(
+            fs::read_dir(&folder).unwrap().count(),
+            1,
+            "no partial files"
+        );
+        fs::remove_dir_all(folder).unwrap();
+    }
+
+    #[test]
+    fn a_growing_file_is_written_after_its_rename() {
+        let folder = folder("growing");
+        let path = folder.join("file");
+        let mut file = AtomicFile::create(&path).unwrap();
+        file.write_all(b"header ").unwrap();
+        let mut file = file.commit_growing().unwrap();
+        file.write_all(b"body").unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"header body");
+        fs::remove_dir_all(folder).unwrap();
+    }
+
+    #[test]
+    fn names_of_every_length_are_accepted() {
+        let folder = folder("names");
+        for length in [1, 200, 233, 234, 255] {
+            let path = folder.join("n".repeat(length));
+            AtomicFile::write(&path, b"x").unwrap();
+            assert_eq!(fs::read(&path).unwrap(), b"x", "{length}");
+        }
+        assert_eq!(fs::read_dir(&folder).unwrap().count(), 5);
+        fs::remove_dir_all(folder).unwrap();
+    }
+}

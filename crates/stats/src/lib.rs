@@ -1,0 +1,21 @@
+//! Statistics that the programs share.
+//!
+//! | module | for |
+//! |---|---|
+//! | `summary` | a few values: mean, median, interval, outliers; ratios of pairs |
+//! | `estimate` | noisy ratios: a trimmed mean, its interval, and a verdict whether it is a difference |
+//! | `moments` | long series that are not stored |
+//! | `histogram` | quantiles of long series |
+//! | [`noise`] | synthetic samples for tests |
+#![forbid(unsafe_code)]
+
+mod estimate;
+mod histogram;
+mod moments;
+pub mod noise;
+mod summary;
+
+pub use estimate::{Estimate, FACTOR_MIN, Verdict, bonferroni_factor};
+pub use histogram::{Histogram, Percentiles};
+pub use moments::Moments;
+pub use summary::{Ratio, Summary};

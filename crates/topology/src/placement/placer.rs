@@ -1,0 +1,369 @@
+//! Seats for workers: a pure function of machine, allowed PUs, number and policy.
+//!
+//! Invariants: every seat is a non-empty subset of the allowed PUs; a core that a policy uses has
+//! a worker before another has two, and the least seated cores come first. Only a list is taken as
+//! it is written.
+
+use std::collections::BTreeMap;
+
+use super::layout::Layout;
+use super::policy::Placement;
+use crate::machine::Machine;
+use crate::types::{CacheKind, CpuSet, Error};
+
+/// Seats `workers` workers on `allowed`, by `placement`.
+///
+/// # Errors
+///
+/// [`Error::NotAllowed`] when no allowed PU is online, or a list names a PU that is not allowed.
+///
+/// ```
+/// use creel_topology::{place, Machine, Placement};
+///
+/// let machine = Machine::synthetic("package:2 core:2 pu:2")?;
+/// let layout = place(&machine, machine.allowed(), 6, &Placement::Cores)?;
+/// let seats: Vec<String> = layout.seats().iter().map(|seat| seat.to_string()).collect();
+/// assert_eq!(seats, ["0-1", "2-3", "4-5", "6-7", "0-1", "2-3"]);
+/// assert!(layout.wrapped());
+/// # Ok::<(), creel_topology::Error>(())
+/// ```
+pub fn place(
+    machine: &Machine,
+    allowed: &CpuSet,
+    workers: usize,
+    placement: &Placement,
+) -> Result<Layout, Error> {
+    Placer::new(machine, allowed, |_| 0)?.layout(workers, placement)
+}
+
+/// An allowed core.
+#[derive(Clone)]
+struct AvailableCore {
+    /// Its allowed PUs, the least seated first.
+    pus: Vec<usize>,
+    /// Its kind's rank; higher is faster.
+    kind: Option<usize>,
+    load: u64,
+}
+
+impl AvailableCore {
+    fn pu_set(&self) -> CpuSet {
+        self.pus.iter().copied().collect()
+    }
+}
+
+/// The allowed cores in logical order.
+pub(crate) struct Placer<'a> {
+    machine: &'a Machine,
+    allowed: CpuSet,
+    cores: Vec<AvailableCore>,
+}
+
+impl<'a> Placer<'a> {
+    /// # Errors
+    ///
+    /// [`Error::NotAllowed`] when no allowed PU is online.
+    pub(crate) fn new(
+        machine: &'a Machine,
+        allowed: &CpuSet,
+        load: impl Fn(usize) -> u64,
+    ) -> Result<Placer<'a>, Error> {
+        let usable = allowed & machine.online();
+        if usable.is_empty() {
+            return Err(Error::NotAllowed {
+                reason: format!("none of the PUs {{{allowed}}} is online"),
+            });
+        }
+        let mut cores = Vec::new();
+        for core in machine.cores() {
+            let mut pus: Vec<usize> = (&core.pus & &usable).iter().collect();
+            pus.sort_by_key(|&pu| load(pu));
+            if !pus.is_empty() {
+                let load = pus.iter().map(|&pu| load(pu)).sum();
+                cores.push(AvailableCore {
+                    pus,
+                    kind: core.kind,
+                    load,
+                });
+            }
+        }
+        Ok(Placer {
+            machine,
+            allowed: usable,
+            cores,
+        })
+    }
+
+    pub(crate) fn layout(&self, workers: usize, placement: &Placement) -> Result<Layout, Error> {
+        let (seats, places) = match placement {
+            Placement::Unpinned => (vec![self.allowed.clone(); workers], usize::MAX),
+            Placement::Cores => round_robin(
+                fastest_first(self.least_loaded(&self.cores, workers)),
+                workers,
+            ),
+            Placement::Pus => round_robin(self.pus_by_rank(workers), workers),
+            Placement::Close => blocks(self.nearest(workers), workers),
+            Placement::Spread => self.spread(workers),
+            Placement::PerCache => self.per_domain(workers, |pu| self.last_level_cache(pu)),
+            Placement::PerNode => self.per_domain(workers, |pu| self.node(pu)),
+            Placement::FastCores => round_robin(
+                pu_sets(self.least_loaded(&self.fastest(), workers)),
+                workers,
+            ),
+            Placement::List(sets) => round_robin(self.checked(sets)?, workers),
+        };
+        let pinned = *placement != Placement::Unpinned;
+        Ok(Layout {
+            seats,
+            wrapped: workers > places,
+            pinned,
+        })
+    }
+
+    /// The least seated of the sites, at least as many as workers, in logical order.
+    fn least_loaded(&self, cores: &[AvailableCore], workers: usize) -> Vec<AvailableCore> {
+        let mut loads: Vec<u64> = cores.iter().map(|core| core.load).collect();
+        loads.sort_unstable();
+        let Some(&bound) = loads.get(workers.saturating_sub(1)) else {
+            return cores.to_vec();
+        };
+        // Of the sites at the bound, only as many as are still wanted.
+        let mut at_bound = workers
+            - loads
+                .iter()
+                .filter(|&&load| load < bound)
+                .count()
+                .min(workers);
+        if loads[0] == bound {
+            at_bound = cores.len();
+        }
+        let mut kept = Vec::new();
+        for core in cores.iter().filter(|core| core.load <= bound) {
+            if core.load == bound {
+                if at_bound == 0 {
+                    continue;
+                }
+                at_bound -= 1;
+            }
+            kept.push(core.clone());
+        }
+        kept
+    }
+
+    /// The first PU of every core, then the second ones, and so on; the fastest kind first.
+    fn pus_by_rank(&self, workers: usize) -> Vec<CpuSet> {
+        let mut cores = self.least_loaded(&self.cores, workers);
+        cores.sort_by_key(|core| std::cmp::Reverse(core.kind));
+        let widest = cores.iter().map(|core| core.pus.len()).max().unwrap_or(0);
+        let ranks =
+            (0..widest).flat_map(|rank| cores.iter().filter_map(move |core| core.pus.get(rank)));
+        ranks.map(|&pu| CpuSet::from_iter([pu])).collect()
+    }
+
+    /// The cores of the smallest object of the machine that has enough of them.
+    fn nearest(&self, workers: usize) -> Vec<CpuSet> {
+        let cores = self.least_loaded(&self.cores, workers);
+        let inside = |object: &CpuSet| {
+            cores
+                .iter()
+                .filter(|core| object.contains(core.pus[0]))
+                .count()
+        };
+        let objects = self.machine.levels();
+        let fitting = objects
+            .iter()
+            .flatten()
+            .filter(|object| inside(object) >= workers);
+        let smallest = fitting.min_by_key(|object| object.len());
+        let near = cores
+            .iter()
+            .filter(|core| smallest.is_none_or(|object| object.contains(core.pus[0])));
+        near.take(workers.max(1))
+            .map(AvailableCore::pu_set)
+            .collect()
+    }
+
+    /// Workers in blocks along the logical order, so that neighbours have near numbers.
+    fn spread(&self, workers: usize) -> (Vec<CpuSet>, usize) {
+        let cores = self.least_loaded(&self.cores, workers);
+        let (everywhere, rest) = (workers / cores.len(), workers % cores.len());
+        let mut counts = vec![everywhere; cores.len()];
+        let all: Vec<usize> = (0..cores.len()).collect();
+        for chosen in spread_over(&cores, &all, rest, &self.machine.levels()) {
+            counts[chosen] += 1;
+        }
+        let seats = cores
+            .iter()
+            .zip(&counts)
+            .flat_map(|(core, &count)| vec![core.pu_set(); count])
+            .collect();
+        (seats, cores.len())
+    }
+
+    /// Workers to the domains in turn, to none more than it has cores before all are full.
+    fn per_domain<K: Ord>(
+        &self,
+        workers: usize,
+        domain_of: impl Fn(usize) -> Option<K>,
+    ) -> (Vec<CpuSet>, usize) {
+        let mut order: Vec<Option<K>> = Vec::new();
+        let mut domains: Vec<Domain> = Vec::new();
+        for core in &self.cores {
+            let key = domain_of(core.pus[0]);
+            let i = order
+                .iter()
+                .position(|known| *known == key)
+                .unwrap_or_else(|| {
+                    order.push(key);
+                    domains.push(Domain::default());
+                    domains.len() - 1
+                });
+            domains[i].add(core);
+        }
+        domains.sort_by_key(Domain::load_per_core);
+        let seats = (0..workers).filter_map(|_| {
+            let next = domains.iter_mut().min_by_key(|domain| {
+                (domain.workers / domain.cores, domain.workers % domain.cores)
+            })?;
+            next.workers += 1;
+            Some(next.pus.clone())
+        });
+        (seats.collect(), self.cores.len())
+    }
+
+    fn fastest(&self) -> Vec<AvailableCore> {
+        let fastest = self.cores.iter().map(|core| core.kind).max().flatten();
+        self.cores
+            .iter()
+            .filter(|core| core.kind == fastest)
+            .cloned()
+            .collect()
+    }
+
+    fn checked(&self, sets: &[CpuSet]) -> Result<Vec<CpuSet>, Error> {
+        for set in sets {
+            if set.is_empty() || !set.is_subset(&self.allowed) {
+                let reason = format!(
+                    "the PUs {{{set}}} are not all among the allowed ones, {{{}}}",
+                    self.allowed
+                );
+                return Err(Error::NotAllowed { reason });
+            }
+        }
+        match sets.is_empty() {
+            true => Err(Error::NotAllowed {
+                reason: "an empty list of PUs".into(),
+            }),
+            false => Ok(sets.to_vec()),
+        }
+    }
+
+    /// Level and first PU of the outermost cache that holds a PU's data, or else of its package.
+    fn last_level_cache(&self, pu: usize) -> Option<(u8, Option<usize>)> {
+        let caches = self.machine.caches().iter().rev();
+        let cache = caches
+            .filter(|cache| cache.kind != CacheKind::Instruction)
+            .find(|cache| cache.pus.contains(pu));
+        let package = || {
+            self.machine
+                .packages()
+                .iter()
+                .find(|package| package.pus.contains(pu))
+        };
+        cache
+            .map(|cache| (cache.level, cache.pus.first()))
+            .or_else(|| Some((0, package()?.pus.first())))
+    }
+
+    fn node(&self, pu: usize) -> Option<usize> {
+        let mut nodes = self.machine.numa_nodes().iter().filter(|node| node.has_pus);
+        Some(nodes.find(|node| node.pus.contains(pu))?.os_index)
+    }
+}
+
+/// Cores among which a worker may move.
+#[derive(Default)]
+struct Domain {
+    pus: CpuSet,
+    cores: usize,
+    load: u64,
+    workers: usize,
+}
+
+impl Domain {
+    fn add(&mut self, core: &AvailableCore) {
+        self.pus.extend(core.pus.iter().copied());
+        self.cores += 1;
+        self.load += core.load;
+    }
+
+    fn load_per_core(&self) -> u64 {
+        self.load / self.cores as u64
+    }
+}
+
+fn pu_sets(cores: Vec<AvailableCore>) -> Vec<CpuSet> {
+    cores.iter().map(AvailableCore::pu_set).collect()
+}
+
+fn fastest_first(mut cores: Vec<AvailableCore>) -> Vec<CpuSet> {
+    cores.sort_by_key(|core| std::cmp::Reverse(core.kind));
+    pu_sets(cores)
+}
+
+/// Worker i at place i, and again from the first.
+fn round_robin(places: Vec<CpuSet>, workers: usize) -> (Vec<CpuSet>, usize) {
+    (
+        places.iter().cycle().take(workers).cloned().collect(),
+        places.len(),
+    )
+}
+
+/// Neighbouring workers at neighbouring places, and at the same one when there are too few.
+fn blocks(places: Vec<CpuSet>, workers: usize) -> (Vec<CpuSet>, usize) {
+    let seats = (0..workers).map(|i| {
+        places[if workers <= places.len() {
+            i
+        } else {
+            i * places.len() / workers
+        }]
+        .clone()
+    });
+    (seats.collect(), places.len())
+}
+
+/// Chooses `count` of the sites, even over the objects of each level from the outside in.
+fn spread_over(
+    cores: &[AvailableCore],
+    among: &[usize],
+    count: usize,
+    levels: &[Vec<&CpuSet>],
+) -> Vec<usize> {
+    let Some((objects, inner)) = levels.split_first() else {
+        return (0..count).map(|i| among[i * among.len() / count]).collect();
+    };
+    let object_of = |core: usize| {
+        objects
+            .iter()
+            .position(|object| object.contains(cores[core].pus[0]))
+    };
+    let mut groups: BTreeMap<Option<usize>, Vec<usize>> = BTreeMap::new();
+    for &core in among {
+        groups.entry(object_of(core)).or_default().push(core);
+    }
+    let groups: Vec<Vec<usize>> = groups.into_values().collect();
+    let mut counts = vec![0; groups.len()];
+    for _ in 0..count {
+        let open = (0..groups.len()).filter(|&group| counts[group] < groups[group].len());
+        if let Some(group) = open.min_by_key(|&group| counts[group]) {
+            counts[group] += 1;
+        }
+    }
+    let mut chosen: Vec<usize> = groups
+        .iter()
+        .zip(counts)
+        .flat_map(|(group, count)| spread_over(cores, group, count, inner))
+        .collect();
+    chosen.sort_unstable();
+    chosen
+}

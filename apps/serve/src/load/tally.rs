@@ -1,4 +1,4 @@
-//! What became of the requests: by step, and over time.
+//! Counts the outcomes of requests by step and over time.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -10,9 +10,9 @@ use super::outcome::Outcome;
 use super::plan::Plan;
 use super::report::{Latency, Moment, Report, Step};
 
-/// A request that leaves later than this after it was due was not offered in time.
+/// A request that leaves later than this after it was due is late.
 pub(super) const LATE: Duration = Duration::from_millis(50);
-/// How many points there are over time, about.
+/// The approximate number of points in the results over time.
 const MOMENTS: f64 = 120.0;
 
 struct Counts {
@@ -33,7 +33,6 @@ struct Counts {
 
 impl Counts {
     fn new() -> Counts {
-        // A microsecond to a minute, to a hundredth.
         Counts {
             due: 0,
             crowded: 0,
@@ -60,7 +59,7 @@ struct Bucket {
     corrected: Vec<u32>,
 }
 
-/// Counts while the load runs.
+/// The counts of a load while it runs.
 pub(super) struct Tally {
     plan: Plan,
     started: Instant,
@@ -86,14 +85,15 @@ impl Tally {
         }
     }
 
-    /// A request that was due and did not leave.
+    /// Counts a request that was due and was not sent.
     pub(super) fn unsent(&mut self, step: usize) {
         if let Some(counts) = self.steps.get_mut(step) {
             counts.due += 1;
         }
     }
 
-    /// One that will be counted found no connection free when it was due.
+    /// Counts that a request was late because it found no free connection. The request itself is
+    /// counted elsewhere.
     pub(super) fn crowded(&mut self, step: usize) {
         if let Some(counts) = self.steps.get_mut(step) {
             counts.crowded += 1;
@@ -190,7 +190,7 @@ impl Tally {
             true => (rates[index] + rates[index + 1]) / 2.0,
             false => rates[index],
         };
-        // It may have been stopped in the middle of it.
+        // The load may have been stopped in the middle of the step.
         let from = self.started + self.plan.step * index as u32;
         let seconds = now
             .saturating_duration_since(from)

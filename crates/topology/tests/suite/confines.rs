@@ -1,4 +1,4 @@
-//! Cpusets and quotas, in trees of every arrangement of control groups.
+//! Tests of cpusets and quotas in trees with every arrangement of control groups.
 
 use creel_topology::{Budget, Error, LimitKind, Rounding};
 
@@ -6,7 +6,7 @@ use crate::support::Fixture;
 
 const V2: &str = "31 23 0:26 / /sys/fs/cgroup rw,nosuid - cgroup2 cgroup2 rw,nsdelegate\n";
 
-/// Eight one-PU cores whose process is in `group` of version 2.
+/// Returns a tree with eight cores of one PU. The process is in `group` of version 2.
 fn v2(group: &str) -> Fixture {
     Fixture::online("0-7")
         .topology("core_cpus_list", &["0", "1", "2", "3", "4", "5", "6", "7"])
@@ -178,7 +178,7 @@ fn hybrid_cgroups_are_read_per_controller() {
     assert_eq!(
         fixture.budget().workers(),
         2,
-        "the controller is in version 1, so cpu.max is not its file"
+        "the controller is in version 1, so cpu.max must be ignored"
     );
 }
 

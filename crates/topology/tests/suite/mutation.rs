@@ -1,4 +1,5 @@
-//! Hostile input: texts and trees broken at random never panic and never read for long.
+//! Tests with hostile input: texts and trees with random errors must never cause a panic or a long
+//! read.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,7 +8,7 @@ use creel_topology::{Budget, CpuSet, Machine, Placement, place};
 
 use crate::support::{CPU, Dice, Fixture, NODE};
 
-/// A text with a few bytes changed, doubled, dropped or cut off.
+/// Returns a text with a few bytes changed, doubled or removed, or with its end cut off.
 fn mutated(dice: &mut Dice, text: &[u8]) -> Vec<u8> {
     let mut bytes = text.to_vec();
     for _ in 0..1 + dice.below(4) {
@@ -62,7 +63,7 @@ fn broken_texts_are_errors_at_most() {
     }
 }
 
-/// A tree that has a file of every sort that is read.
+/// Returns a tree with a file of every sort that the readers know.
 fn whole() -> Fixture {
     let mut fixture = Fixture::online("0-3")
         .topology("core_cpus_list", &["0-1", "2-3"])

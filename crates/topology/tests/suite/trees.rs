@@ -1,4 +1,4 @@
-//! The oddities of real kernels, each in the smallest tree that has it.
+//! Tests of the special cases of real kernels. Each has the smallest tree that shows it.
 
 use crate::support::{CPU, Fixture, NODE, cores, set, texts};
 use creel_topology::{Error, KindSource, Machine};
@@ -131,7 +131,7 @@ fn packages_split_at_nodes_are_rejoined() {
     assert_eq!(
         nodes(lone).machine().packages().len(),
         8,
-        "sets that are no nodes stay apart"
+        "sets that are not nodes must stay separate"
     );
 }
 
@@ -310,7 +310,7 @@ fn links_devices_and_pipes_end_a_read() {
     assert_eq!(
         pipe.machine().online().to_string(),
         "0",
-        "a pipe without a writer reads as empty"
+        "a pipe without a writer must read as empty"
     );
 }
 

@@ -421,7 +421,7 @@ impl Machine {
         }
         rules().find_map(|constraint| match constraint.rule {
             Rule::Weight { value, usual } => Some(format!(
-                "{} is {value} (the default is {usual}) and no quota is set: when other processes \
+                "{} is {value} (usually {usual}) and no quota is set: when other processes \
                  are busy, this process gets only a part of the CPUs, and a pool as large as the \
                  machine thrashes",
                 constraint.path

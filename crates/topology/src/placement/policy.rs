@@ -121,7 +121,7 @@ impl FromStr for Placement {
             _ => {
                 let names: Vec<&str> = Placement::names().collect();
                 let reason = format!(
-                    "expected one of {}, PUs (0,2,4-7) or sets ({{0-3}},{{4-7}})",
+                    "give one of {}, PUs (0,2,4-7) or sets ({{0-3}},{{4-7}})",
                     names.join(", ")
                 );
                 return Err(Error::syntax("placement", text, reason));
@@ -182,8 +182,8 @@ mod tests {
     #[test]
     fn mistakes_are_named() {
         for (text, reason) in [
-            ("", "expected one of"),
-            ("core", "expected one of"),
+            ("", "give one of"),
+            ("core", "give one of"),
             ("{0-3", "brace"),
             ("{0},{}", "empty"),
             ("{0},{x}", "not a number"),

@@ -1,8 +1,8 @@
-//! The same service on tokio, for comparison. It uses hyper and the same cryptography and store. The
-//! cryptography runs on tokio's blocking pool.
+//! The same service on tokio, for comparison. It uses hyper and the same cryptography and store.
+//! The cryptography runs on tokio's blocking pool.
 //!
-//! `--workers N` and `--blocking N` set tokio's two numbers of threads. Without them, tokio's defaults
-//! apply. With `--admission on`, our admission control runs before the work.
+//! `--workers N` and `--blocking N` set tokio's two numbers of threads. Without them, tokio's
+//! defaults apply. With `--admission on`, our admission control runs before the work.
 
 use std::convert::Infallible;
 use std::sync::Arc;

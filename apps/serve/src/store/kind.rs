@@ -36,7 +36,8 @@ impl fmt::Display for RedisAddr {
 impl FromStr for Kind {
     type Err = String;
 
-    /// Parses `memory`, `redis://HOST:PORT`, `unix:PATH` (the socket of a Redis server), or a file path.
+    /// Parses `memory`, `redis://HOST:PORT`, `unix:PATH` (the socket of a Redis server), or a file
+    /// path.
     fn from_str(text: &str) -> Result<Kind, String> {
         if let Some(address) = text.strip_prefix("redis://") {
             if address.contains(['@', '/']) {

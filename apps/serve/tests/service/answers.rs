@@ -93,8 +93,8 @@ fn http2_with_prior_knowledge_works() {
     let folder = Folder::new("http2");
     let service = Service::start(&folder, &[]);
     let mut stream = service.connect();
-    // We send the preface and empty settings. The answer begins with the server's settings (RFC 9113,
-    // section 3.4).
+    // We send the preface and empty settings. The answer begins with the server's settings (RFC
+    // 9113, section 3.4).
     stream
         .write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0")
         .unwrap();

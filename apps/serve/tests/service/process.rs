@@ -47,8 +47,8 @@ pub struct Service {
 impl Service {
     /// Starts a service with its key in a folder.
     ///
-    /// Unless the arguments say otherwise, records are in memory, passwords are cheap, and the deadline
-    /// is long.
+    /// Unless the arguments say otherwise, records are in memory, passwords are cheap, and the
+    /// deadline is long.
     pub fn start(folder: &Folder, arguments: &[&str]) -> Service {
         let mut command = Command::new(PROGRAM);
         command.args([
@@ -105,7 +105,8 @@ impl Service {
         let head = format!(
             "{method} {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: {length}\r\n{headers}\r\n"
         );
-        // The service may reject the request and close the connection before we have sent all of it.
+        // The service may reject the request and close the connection before we have sent all of
+        // it.
         let _ = stream.write_all(&[head.as_bytes(), body].concat());
         Answer::read(&mut stream)
     }

@@ -1,5 +1,5 @@
-//! Tests of a Redis server that is killed, stopped and started again under load. Every answer must be
-//! right or 503, and no acknowledged record may be lost.
+//! Tests of a Redis server that is killed, stopped and started again under load. Every answer must
+//! be right or 503, and no acknowledged record may be lost.
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
@@ -7,7 +7,8 @@ use std::process::{Child, Command, Stdio};
 
 use crate::process::{Folder, HANG_TIMEOUT, PROGRAM, Service, eventually, exists, signal};
 
-/// A Redis server on its own socket. It writes all acknowledged data to a file. It is killed on drop.
+/// A Redis server on its own socket. It writes all acknowledged data to a file. It is killed on
+/// drop.
 struct Redis(Child);
 
 impl Redis {

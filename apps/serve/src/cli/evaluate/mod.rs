@@ -440,8 +440,8 @@ impl Evaluate {
         ]
     }
 
-    /// Runs one load against a new process of a subject. Without a share of the capacity, it measures
-    /// the capacity.
+    /// Runs one load against a new process of a subject. Without a share of the capacity, it
+    /// measures the capacity.
     fn measure(
         &self,
         site: &Site,

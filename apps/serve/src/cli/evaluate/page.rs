@@ -109,8 +109,8 @@ fn by_load(out: &mut String, rows: &[&Row]) {
     let is_drawn = |row: &&&Row| row.workers.is_none() || [least, most].contains(&row.workers);
     let mut names: Vec<&str> = Vec::new();
     for row in loaded().filter(is_drawn) {
-        // We leave out the curve with the most workers and admission control, because it lies between
-        // the others.
+        // We leave out the curve with the most workers and admission control, because it lies
+        // between the others.
         let is_middling =
             row.set.is_some_and(|(_, admission)| admission) && row.workers == most && least != most;
         if !names.contains(&row.subject.as_str()) && !is_middling {

@@ -1,10 +1,12 @@
-"""What a million songs on many cores take, by a model with inputs measured on this machine.
+"""Estimate how long many songs take on many cores, with a model based on measurements.
 
-usage: model.py [--program creel-vgm] [--songs N] [--cores N] [--store-mb-s N] SONGS...
+usage: model.py [--program creel-vgm] [--songs N] [--cores N] [--store-mb-s N] [--tasks-per-s N]
+                SONGS...
 
-Measured: the CPU time that rendering the songs takes, their bytes, and what starting the program
-costs (a run that finds all done, less nothing). Assumed: as many like songs as said, cores like this
-one, a store that takes so many MB a second, and a scheduler that starts so many tasks a second.
+We measure three values on this machine: the CPU time to render a song, the size of its output, and
+the time of a run of the program that finds everything done. The options set the rest: the number of
+songs and of cores, the MB per second that the storage accepts, and the tasks per second that the
+scheduler starts. We assume that all songs and all cores are like those that were measured.
 """
 
 import argparse
@@ -16,7 +18,7 @@ import time
 
 
 def cpu_s(command):
-    """The CPU time of a child, in seconds."""
+    """Runs a command and returns its CPU time in seconds."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -24,18 +26,20 @@ def cpu_s(command):
 
 
 def measure(program, songs):
+    """Returns the CPU seconds and bytes per song, and the seconds per start of the program."""
     with tempfile.TemporaryDirectory() as out:
         command = [program, "render", "-q", "--jobs", "1", "--skip-done", "-o", out]
         song_s = cpu_s(command + songs) / len(songs)
         song_bytes = sum(entry.stat().st_size for entry in os.scandir(out)) / len(songs)
-        begun = time.monotonic()
+        start = time.monotonic()
         for song in songs:
             subprocess.run(command + [song], check=True, stdout=subprocess.DEVNULL)
-        start_s = (time.monotonic() - begun) / len(songs)
+        start_s = (time.monotonic() - start) / len(songs)
     return song_s, song_bytes, start_s
 
 
 def span(seconds):
+    """Formats a time in the largest unit that fits."""
     for unit, length in (("d", 86400), ("h", 3600), ("min", 60)):
         if seconds >= length:
             return f"{seconds / length:.1f} {unit}"
@@ -50,32 +54,34 @@ def main():
     parser.add_argument("--store-mb-s", type=float, default=10_000)
     parser.add_argument("--tasks-per-s", type=float, default=200)
     parser.add_argument("song", nargs="+")
-    told = parser.parse_args()
-    song_s, song_bytes, start_s = measure(told.program, told.song)
-    compute_s = told.songs * song_s / told.cores
-    total_bytes = told.songs * song_bytes
+    args = parser.parse_args()
+    song_s, song_bytes, start_s = measure(args.program, args.song)
+    compute_s = args.songs * song_s / args.cores
+    total_bytes = args.songs * song_bytes
+    write_s = total_bytes / args.store_mb_s / 1e6
+    start_all_s = args.songs / args.tasks_per_s
     rows = [
-        ("a song, CPU time", f"{song_s * 1000:.0f} ms"),
-        ("a song, WAV", f"{song_bytes / 1e6:.1f} MB"),
-        ("a start that finds all done", f"{start_s * 1000:.1f} ms"),
-        ("computing, on all cores", span(compute_s)),
-        ("the same on one core", span(told.songs * song_s)),
-        ("all WAVs", f"{total_bytes / 1e12:.1f} TB"),
-        (f"writing them at {told.store_mb_s:.0f} MB/s", span(total_bytes / told.store_mb_s / 1e6)),
-        ("what the cores would write at full speed", f"{total_bytes / compute_s / 1e9:.0f} GB/s"),
-        (f"a task a song, at {told.tasks_per_s:.0f} tasks a second", span(told.songs / told.tasks_per_s)),
-        ("a petabyte of WAV is", f"{1e15 / song_bytes / 1e6:.0f} million songs"),
-        ("and takes, on all cores", span(1e15 / song_bytes * song_s / told.cores)),
-        ("and to write", span(1e15 / told.store_mb_s / 1e6)),
+        ("CPU time per song", f"{song_s * 1000:.0f} ms"),
+        ("WAV per song", f"{song_bytes / 1e6:.1f} MB"),
+        ("a run that finds everything done", f"{start_s * 1000:.1f} ms"),
+        ("computing on all cores", span(compute_s)),
+        ("computing on one core", span(args.songs * song_s)),
+        ("all WAV files", f"{total_bytes / 1e12:.1f} TB"),
+        (f"writing all WAV files at {args.store_mb_s:.0f} MB/s", span(write_s)),
+        ("output of all cores at full speed", f"{total_bytes / compute_s / 1e9:.0f} GB/s"),
+        (f"one task per song at {args.tasks_per_s:.0f} tasks/s", span(start_all_s)),
+        ("songs in a petabyte of WAV", f"{1e15 / song_bytes / 1e6:.0f} million"),
+        ("computing a petabyte on all cores", span(1e15 / song_bytes * song_s / args.cores)),
+        ("writing a petabyte", span(1e15 / args.store_mb_s / 1e6)),
     ]
     for name, value in rows:
         print(f"{name:44} {value}")
     limits = {
         "the cores": compute_s,
-        "the store": total_bytes / told.store_mb_s / 1e6,
-        "the scheduler, with a task a song": told.songs / told.tasks_per_s,
+        "the storage": write_s,
+        "the scheduler, with one task per song": start_all_s,
     }
-    print("what breaks first:", max(limits, key=limits.get))
+    print("the first bottleneck:", max(limits, key=limits.get))
 
 
 if __name__ == "__main__":

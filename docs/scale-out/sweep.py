@@ -1,11 +1,12 @@
-"""Lists the units of a sweep: a JSON line a combination of values, for chunks.py and work.py.
+"""List the units of a parameter sweep for chunks.py and work.py, one JSON line per combination.
 
 usage: sweep.py OUT NAME=VALUE,… … -- creel-traffic run …
 
     sweep.py /shared/sweep cars=1000,2000,4000 seed=1,2,3 -- creel-traffic run --city 20x20 --seconds 600
 
-Each unit is the command with `--NAME VALUE` of each, and `--format json`; its file is named by them.
-What is expected to take long is what has the largest product of its numbers, but for seeds.
+Each unit is the command with `--NAME VALUE` for each name, and with `--format json`. The name of its
+output file contains the values. As the expected cost of a unit, we use the product of all its
+numbers except the seed.
 """
 
 import itertools

@@ -1,5 +1,7 @@
-"""Does units by HyperQueue's Python package: a server and a worker of this machine, or a server that
-runs already.
+"""Process units with HyperQueue's Python package.
+
+Without SERVER-DIR, it starts a server and a worker on this machine. With SERVER-DIR, it uses a
+server that runs already.
 
 usage: creel-vgm units --skip-done -r music -o out | with_hyperqueue.py [SERVER-DIR]
 """
@@ -13,7 +15,8 @@ from hyperqueue.cluster import WorkerConfig
 WORK = os.path.join(os.path.dirname(os.path.abspath(__file__)), "work.py")
 
 
-def do(client, units):
+def process(client, units):
+    """Submits all units as one job, waits for it, and returns whether all of them succeeded."""
     job = Job(default_env=dict(os.environ))
     for unit in units:
         command = [sys.executable, WORK, "--jobs", "1", "-"]
@@ -24,10 +27,10 @@ def do(client, units):
 def main(server=None):
     units = list(sys.stdin)
     if server is not None:
-        done = do(Client(server), units)
+        done = process(Client(server), units)
     else:
         with LocalCluster(worker_config=WorkerConfig()) as cluster:
-            done = do(cluster.client(), units)
+            done = process(cluster.client(), units)
     print(f"{len(units)} units, {'all done' if done else 'some failed'}")
     return 0 if done else 1
 

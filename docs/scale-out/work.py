@@ -1,15 +1,21 @@
-"""Does the units of a list, those that are not done yet; for any scheduler, on any machine.
+"""Process the units of a list that are not done yet, for any scheduler and on any machine.
 
 usage: work.py [--jobs N] LIST        (- for stdin)
 
-A unit is a JSON line. Songs, as `creel-vgm units` prints them, have `song` and `output`; all that
-share a folder are rendered by one `creel-vgm render --skip-done`. Others, as sweep.py prints them,
-have `command` and `output`: the command's stdout becomes that file, written in whole or not at all.
+A unit is a line of JSON. There are two kinds:
 
-Exit codes: 0 all is done; 1 some failed and will fail again (songs that are malformed, or gone from
-their folder), the others are done; 2 the list or the call is wrong, or a program is not there; 75
-something was busy or killed, or a file could not be read or written (a full disk), and was tried
-three times: do the same again.
+- A song, as `creel-vgm units` prints it, has `song` and `output`. All songs with the same output
+  folder are rendered by one `creel-vgm render --skip-done`.
+- A command, as sweep.py prints it, has `command` and `output`. The stdout of the command becomes
+  that file, which is either complete or absent.
+
+Exit codes:
+  0   all units are done
+  1   some units failed and will fail again, because a song is malformed or has disappeared from its
+      folder; the others are done
+  2   the list or the call is wrong, or a program is missing
+  75  a program was busy or killed, or a file could not be read or written (for example because the
+      disk is full), even after three tries; run the same command again
 """
 
 import argparse
@@ -21,18 +27,18 @@ import sys
 
 TRIES = 3
 DONE, FAILED, USAGE, AGAIN = 0, 1, 2, 75
-# Of creel-vgm: some failed; nothing but malformed songs.
+# Exit codes of creel-vgm: some songs failed; all songs were malformed.
 SOME, MALFORMED = 1, 65
-# As a shell says it.
+# Exit codes of a shell for a program that cannot be executed, or does not exist.
 NO_PROGRAM = (126, 127)
 
 
-def say(what):
-    print(f"work.py: {what}", file=sys.stderr)
+def report(message):
+    print(f"work.py: {message}", file=sys.stderr)
 
 
 def outcome(code):
-    """An exit code of ours for one of a program's; those of a killed one are below zero."""
+    """Maps the exit code of a program to one of ours. The code of a killed program is negative."""
     if code == DONE:
         return DONE
     if code == USAGE or code in NO_PROGRAM:
@@ -40,22 +46,23 @@ def outcome(code):
     return FAILED if code in (SOME, MALFORMED) else AGAIN
 
 
-def tried(do):
+def with_retries(run_once):
+    """Calls `run_once` up to three times, until a retry would not help."""
     for _ in range(TRIES):
         try:
-            code = outcome(do())
+            code = outcome(run_once())
         except OSError as error:
-            say(error)
+            report(error)
             code = AGAIN
         if code != AGAIN:
             break
     return code
 
 
-def is_there(program):
+def is_installed(program):
     if shutil.which(program):
         return True
-    say(f"{program}: not there, or cannot be executed")
+    report(f"cannot find the program {program}, or it is not executable")
     return False
 
 
@@ -65,18 +72,20 @@ def render(folder, songs, jobs):
 
 
 def render_all(folder, units, jobs):
-    if not is_there("creel-vgm"):
+    """Renders all songs of one output folder, and returns an exit code of creel-vgm or of ours."""
+    if not is_installed("creel-vgm"):
         return USAGE
     code = render(folder, [unit["song"] for unit in units], jobs)
     if code != SOME:
         return code
-    # A song alone says why: what is not malformed may be rendered the next time. One that is gone
-    # from its folder will not be back; without its folder, a disk may be missing for now.
+    # We render the remaining songs one by one, because only then does the exit code say why a song
+    # failed. If it is not malformed, another try may help. A song that has disappeared from its
+    # folder will not come back. If its whole folder is missing, a disk may be unmounted for now.
     left = [unit["song"] for unit in units if not os.path.exists(unit["output"])]
     codes = []
     for song in left:
         if not os.path.lexists(song) and os.path.isdir(os.path.dirname(song) or "."):
-            say(f"{song}: it is not there any more")
+            report(f"cannot render {song}: the file does not exist any more")
             codes.append(MALFORMED)
             continue
         codes.append(render(folder, [song], jobs))
@@ -86,13 +95,15 @@ def render_all(folder, units, jobs):
 
 
 def run(command, output, jobs):
-    if not is_there(command[0]):
+    """Runs a command, and writes its stdout to a file that appears only if the command succeeds."""
+    if not is_installed(command[0]):
         return USAGE
     os.makedirs(os.path.dirname(output) or ".", exist_ok=True)
     part = f"{output}.{os.getpid()}.part"
     try:
         with open(part, "wb") as file:
-            # Through a pipe: if the disk is full, we see it, and not the command.
+            # We copy through a pipe, so that we notice a full disk ourselves. The command would
+            # only fail with a code of its own.
             command = command + (["--jobs", jobs] if jobs else [])
             with subprocess.Popen(command, stdout=subprocess.PIPE) as program:
                 shutil.copyfileobj(program.stdout, file)
@@ -106,56 +117,60 @@ def run(command, output, jobs):
     return program.returncode
 
 
-def unit_of(line):
+def parse_unit(line):
+    """Parses and checks one line of a list."""
     unit = json.loads(line)
     song, command, output = (unit.get(name) for name in ("song", "command", "output"))
     words = [song] if command is None else command
     if not isinstance(words, list) or not words or not isinstance(output, str):
-        raise ValueError("`output` and one of `song` and `command` are needed")
+        raise ValueError("a unit needs `output`, and `song` or `command`")
     if not all(isinstance(word, str) for word in words):
-        raise ValueError("names and commands are strings")
+        raise ValueError("`song` and the words of `command` must be strings")
     return unit
 
 
-def units_of(name):
+def read_units(name):
+    """Reads the units of a list; `-` is stdin."""
     units = []
     with sys.stdin if name == "-" else open(name) as file:
         for number, line in enumerate(file, 1):
             try:
                 if line.strip():
-                    units.append(unit_of(line))
+                    units.append(parse_unit(line))
             except (ValueError, AttributeError) as error:
                 raise ValueError(f"{name}, line {number}: {error}") from error
     return units
 
 
 def work(units, jobs):
+    """Processes all units and returns our exit code."""
     folders, codes = {}, [DONE]
     for unit in units:
         if unit.get("command") is None:
             folders.setdefault(os.path.dirname(unit["output"]) or ".", []).append(unit)
         elif not os.path.exists(unit["output"]):
             command, output = unit["command"], unit["output"]
-            codes.append(tried(lambda: run(command, output, jobs)))
+            codes.append(with_retries(lambda: run(command, output, jobs)))
     for folder, songs in folders.items():
-        codes.append(tried(lambda: render_all(folder, songs, jobs)))
+        codes.append(with_retries(lambda: render_all(folder, songs, jobs)))
     return max(codes)
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--jobs", help="workers, where the scheduler sets no mask and no quota")
-    parser.add_argument("list")
-    told = parser.parse_args()
+    help_jobs = "the number of workers, if the scheduler sets neither a mask nor a quota"
+    parser.add_argument("--jobs", help=help_jobs)
+    parser.add_argument("list", help="the list of units, or - for stdin")
+    args = parser.parse_args()
     try:
-        units = units_of(told.list)
+        units = read_units(args.list)
     except (ValueError, FileNotFoundError, IsADirectoryError, NotADirectoryError) as error:
-        say(error)
+        report(error)
         return USAGE
     except OSError as error:
-        say(error)
+        report(error)
         return AGAIN
-    return work(units, told.jobs)
+    return work(units, args.jobs)
 
 
 if __name__ == "__main__":

@@ -36,7 +36,7 @@ fn a_program_with_a_pool() {
         let mut workers = 0;
         let begin = std::time::Instant::now();
         while !over.load(Ordering::Relaxed) {
-            pool.each(&mut items, |_, item| *item += 1);
+            pool.for_each(&mut items, |item| *item += 1);
             if pool.workers() != workers {
                 workers = pool.workers();
                 println!("\nworkers {workers}");

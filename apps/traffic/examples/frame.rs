@@ -58,7 +58,7 @@ impl Screen {
     fn draw(&mut self, loops: &Pool, occupancy: &[u16]) {
         let width = self.width;
         let mut rows: Vec<&mut [u8]> = self.pixels.chunks_mut(width).collect();
-        loops.each(&mut rows, |row, pixels| {
+        loops.for_each_indexed(&mut rows, |row, pixels| {
             for (column, pixel) in pixels.iter_mut().enumerate() {
                 let cars = occupancy.get(row * width + column).copied().unwrap_or(0);
                 *pixel = (f32::from(cars) / 8.0)

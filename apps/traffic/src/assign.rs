@@ -308,7 +308,7 @@ impl Demand {
 
     /// All trips on the quickest ways by these times: the flow of each road.
     fn load(&self, loops: &Pool, graph: &Graph, links: &[TntpLink], times: &[f64]) -> Vec<f64> {
-        let parts = loops.map(&self.origins, |_, (origin, goals)| {
+        let parts = loops.map(&self.origins, |(origin, goals)| {
             let (order, by) = graph.tree(links, times, *origin);
             let mut through = vec![0.0; graph.first.len() - 1];
             goals

@@ -19,6 +19,7 @@ use std::hint::black_box;
 use std::path::Path;
 use std::time::Instant;
 
+use creel_vgm::blep::Blep;
 use creel_vgm::chips::Rate;
 use creel_vgm::chips::rom::Rom;
 use creel_vgm::chips::ssg::Ssg;
@@ -33,7 +34,6 @@ use creel_vgm::chips::ym3526::Ym3526;
 use creel_vgm::chips::ym3812::Ym3812;
 use creel_vgm::chips::ymf262::Ymf262;
 use creel_vgm::demo::CARRIED;
-use creel_vgm::edges::Edges;
 use creel_vgm::format::Song;
 use song::{Kind, Track, tracks};
 use streams::Step;
@@ -160,9 +160,9 @@ fn hear_ssg(track: &Track) {
         frames: u64::from(track.clock_hz),
         seconds: divider,
     };
-    let mut edges = Edges::new(ticks, 44_100);
+    let mut blep = Blep::new(ticks, 44_100);
     let mut ssg = Ssg::new();
-    ssg.average_periods_up_to(edges.inaudible_half_period());
+    ssg.set_inaudible_period(blep.inaudible_half_period());
     let mut frames = vec![0; CALL];
     for step in &track.ssg {
         match *step {
@@ -170,12 +170,12 @@ fn hear_ssg(track: &Track) {
             Step::Run(mut left) => {
                 while left > 0 {
                     let here = left.min(CALL);
-                    ssg.edges(here as u32, |tick, _, delta| edges.step(tick, delta));
-                    edges.advance(here as u32);
+                    ssg.run(here as u32, |tick, _, delta| blep.step(tick, delta));
+                    blep.advance(here as u32);
                     left -= here;
-                    let ready = edges.tick() * 44_100 * divider / u64::from(track.clock_hz);
-                    let ready = ready.saturating_sub(edges.frame() + 1) as usize;
-                    edges.read(&mut frames[..ready]);
+                    let ready = blep.tick() * 44_100 * divider / u64::from(track.clock_hz);
+                    let ready = ready.saturating_sub(blep.frame() + 1) as usize;
+                    blep.read(&mut frames[..ready]);
                     black_box(&mut frames);
                 }
             }
@@ -351,7 +351,7 @@ fn render_ssg(track: &Track) {
     for step in &track.ssg {
         match *step {
             Step::Write(_, reg, value) => ssg.write(reg, value),
-            Step::Run(ticks) => ssg.edges(ticks as u32, |_, _, delta| sum += delta),
+            Step::Run(ticks) => ssg.run(ticks as u32, |_, _, delta| sum += delta),
         }
     }
     black_box(sum);

@@ -143,10 +143,10 @@ impl Flac {
 /// The tags as Vorbis has them: what made the file, a count, and each.
 fn comments(tags: &Gd3) -> Vec<u8> {
     let text = |text: &str| [&(text.len() as u32).to_le_bytes(), text.as_bytes()].concat();
-    let told = tags::vorbis(tags);
+    let fields = tags::vorbis(tags);
     let mut comments = text("creel-vgm");
-    comments.extend((told.len() as u32).to_le_bytes());
-    comments.extend(told.iter().flat_map(|comment| text(comment)));
+    comments.extend((fields.len() as u32).to_le_bytes());
+    comments.extend(fields.iter().flat_map(|comment| text(comment)));
     comments
 }
 
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn the_bytes_do_not_depend_on_the_pieces() {
+    fn flac_bytes_are_independent_of_push_sizes() {
         for frames in [1, 31, 63, 4096, 4097, 10_000] {
             let whole = file(frames, frames);
             assert_eq!(file(frames, 7), whole);
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn every_kind_of_sound_comes_back_as_it_was() {
+    fn flac_round_trip_is_lossless() {
         let noise = |at: usize| (at as u32).wrapping_mul(0x9E37_79B9) as f32 / 2f32.powi(31) - 1.0;
         let square = |up: bool| if up { 1.0 } else { -1.0 };
         let sounds: [&dyn Fn(usize) -> [f32; 2]; 7] = [
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn what_flac_does_not_hold_is_refused() {
+    fn flac_rejects_unsupported_formats() {
         for (samples, rate) in [
             (SampleFormat::F32, 44_100),
             (SampleFormat::I32, 44_100),

@@ -1,12 +1,12 @@
 //! VGM game music: reads songs, plays their chips, renders them.
 // Allowed in `vector` and `chips::fm::wide`, which are compiled for other processors, and in
-// `play::first`, which asks the system for a class that no crate of ours asks for.
+// `play::realtime`, which asks the system for a class that no crate of ours asks for.
 #![deny(unsafe_code)]
 
 pub mod batch;
+pub mod blep;
 pub mod chips;
 pub mod demo;
-pub mod edges;
 pub mod effects;
 mod error;
 pub mod flac;
@@ -16,8 +16,8 @@ pub mod output;
 pub mod play;
 pub mod render;
 pub mod sequence;
+mod simd;
 mod tags;
-mod vector;
 pub mod wav;
 
 pub use error::{Error, Result};

@@ -39,7 +39,7 @@ pub struct Job {
 
 /// How songs become files.
 #[derive(Clone, Copy)]
-pub struct How<'a> {
+pub struct OutputSettings<'a> {
     /// How they are played.
     pub settings: &'a Settings,
     /// What the file is like.
@@ -60,7 +60,7 @@ pub enum Outcome {
     /// All of it was rendered.
     Done(Finished),
     /// Whoever was told of the progress asked to stop.
-    Stopped,
+    Cancelled,
 }
 
 /// How long and how loud a song has become.
@@ -181,11 +181,11 @@ impl Job {
     pub fn render(
         &mut self,
         song: &Song,
-        how: How<'_>,
+        how: OutputSettings<'_>,
         mut sink: impl FnMut(&[u8]) -> io::Result<()>,
         progress: impl Fn(u64) -> bool,
     ) -> Result<Outcome> {
-        let How {
+        let OutputSettings {
             settings, layout, ..
         } = how;
         let gain = match (how.gain, how.effects.loudness) {
@@ -195,7 +195,7 @@ impl Job {
             (None, Loudness::Album) => 1.0,
             (None, wanted) => match self.measure(song, how, || progress(0))? {
                 Some(measured) => measured.gain(wanted, how.effects.soft_clip) * settings.volume,
-                None => return Ok(Outcome::Stopped),
+                None => return Ok(Outcome::Cancelled),
             },
         };
         let mut player = self.player(song, how)?;
@@ -222,7 +222,7 @@ impl Job {
                 self.bytes.clear();
             }
             if !progress(frames as u64) {
-                return Ok(Outcome::Stopped);
+                return Ok(Outcome::Cancelled);
             }
         }
     }
@@ -235,7 +235,7 @@ impl Job {
     pub fn measure(
         &mut self,
         song: &Song,
-        how: How<'_>,
+        how: OutputSettings<'_>,
         go_on: impl Fn() -> bool,
     ) -> Result<Option<Measured>> {
         let rate = how.settings.sample_rate;
@@ -256,12 +256,12 @@ impl Job {
         }
     }
 
-    fn player<'s>(&mut self, song: &'s Song, how: How<'s>) -> Result<Playing<'s>> {
+    fn player<'s>(&mut self, song: &'s Song, how: OutputSettings<'s>) -> Result<AnyPlayer<'s>> {
         Ok(match how.split {
-            Some(pool) => Playing::Split(SplitPlayer::new(song, how.settings)?, pool),
+            Some(pool) => AnyPlayer::Split(SplitPlayer::new(song, how.settings)?, pool),
             None => {
                 let player = Player::new(song, how.settings, &mut self.buffers)?;
-                Playing::Alone(Box::new(player))
+                AnyPlayer::Alone(Box::new(player))
             }
         })
     }
@@ -275,11 +275,11 @@ impl Job {
     pub fn render_file(
         &mut self,
         song: &Song,
-        how: How<'_>,
+        how: OutputSettings<'_>,
         path: &Path,
         progress: impl Fn(u64) -> bool,
-    ) -> Result<Option<Rendered>> {
-        let mut rendered = Rendered::create(path)?;
+    ) -> Result<Option<TemporaryFile>> {
+        let mut rendered = TemporaryFile::create(path)?;
         let file = &mut rendered.file;
         let outcome = self.render(song, how, |bytes| file.write_all(bytes), progress)?;
         Ok(match outcome {
@@ -289,51 +289,51 @@ impl Job {
                 rendered.file.write_all(&finished.beginning)?;
                 Some(rendered)
             }
-            Outcome::Stopped => None,
+            Outcome::Cancelled => None,
         })
     }
 }
 
 /// A song being played, by one thread or by several.
-enum Playing<'a> {
+enum AnyPlayer<'a> {
     Alone(Box<Player<'a>>),
     Split(SplitPlayer<'a>, &'a Pool),
 }
 
-impl Playing<'_> {
+impl AnyPlayer<'_> {
     fn frames(&self) -> u64 {
         match self {
-            Playing::Alone(player) => player.frames(),
-            Playing::Split(player, _) => player.frames(),
+            AnyPlayer::Alone(player) => player.frames(),
+            AnyPlayer::Split(player, _) => player.frames(),
         }
     }
 
     /// Output frames a call.
     fn block_frames(&self) -> usize {
         match self {
-            Playing::Alone(_) => BLOCK_FRAMES,
-            Playing::Split(..) => SPLIT_FRAMES,
+            AnyPlayer::Alone(_) => BLOCK_FRAMES,
+            AnyPlayer::Split(..) => SPLIT_FRAMES,
         }
     }
 
     fn fill(&mut self, buffers: &mut Buffers, out: &mut [[f32; 2]]) -> usize {
         match self {
-            Playing::Alone(player) => player.fill(buffers, out),
-            Playing::Split(player, pool) => player.fill(pool, out),
+            AnyPlayer::Alone(player) => player.fill(buffers, out),
+            AnyPlayer::Split(player, pool) => player.fill(pool, out),
         }
     }
 }
 
 /// A sound file written under a passing name; removed unless it is published.
 #[derive(Debug)]
-pub struct Rendered {
+pub struct TemporaryFile {
     file: AtomicFile,
     extent: Extent,
 }
 
-impl Rendered {
-    fn create(path: &Path) -> Result<Rendered> {
-        Ok(Rendered {
+impl TemporaryFile {
+    fn create(path: &Path) -> Result<TemporaryFile> {
+        Ok(TemporaryFile {
             file: AtomicFile::create(path)?,
             extent: Extent::default(),
         })
@@ -359,7 +359,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn extents_tell_silence_and_clipping() {
+    fn extent_reports_silence_and_clipping() {
         let of = |blocks: &[&[[f32; 2]]]| {
             let mut extent = Extent::default();
             blocks.iter().for_each(|block| extent.add(block));

@@ -34,18 +34,28 @@ fn fields(tags: &Gd3) -> Vec<Field> {
         author_native,
         ..
     } = tags;
-    let told = tags.either();
-    let date = told.date.replace('/', "-");
+    let preferred = tags.with_fallback();
+    let date = preferred.date.replace('/', "-");
     let info = |name: &[u8; 4]| Some(*name);
     let all = [
-        ("TITLE", *b"TIT2", info(b"INAM"), &told.track),
-        ("ALBUM", *b"TALB", info(b"IPRD"), &told.game),
-        ("ARTIST", *b"TPE1", info(b"IART"), &told.author),
+        ("TITLE", *b"TIT2", info(b"INAM"), &preferred.track),
+        ("ALBUM", *b"TALB", info(b"IPRD"), &preferred.game),
+        ("ARTIST", *b"TPE1", info(b"IART"), &preferred.author),
         ("DATE", *b"TDRC", info(b"ICRD"), &date),
         // The form that the music had before it was a file, and who made it one.
-        ("SYSTEM", FREE, info(b"ISRF"), &told.system),
-        ("ENCODED-BY", *b"TENC", info(b"ITCH"), &told.converted_by),
-        ("DESCRIPTION", COMMENTS.0, Some(COMMENTS.1), &told.notes),
+        ("SYSTEM", FREE, info(b"ISRF"), &preferred.system),
+        (
+            "ENCODED-BY",
+            *b"TENC",
+            info(b"ITCH"),
+            &preferred.converted_by,
+        ),
+        (
+            "DESCRIPTION",
+            COMMENTS.0,
+            Some(COMMENTS.1),
+            &preferred.notes,
+        ),
         ("TITLE-NATIVE", FREE, None, track_native),
         ("ALBUM-NATIVE", FREE, None, game_native),
         ("ARTIST-NATIVE", FREE, None, author_native),
@@ -54,10 +64,10 @@ fn fields(tags: &Gd3) -> Vec<Field> {
     let mut fields: Vec<Field> = Vec::new();
     for (vorbis, id3, info, text) in all {
         let text = text.trim_matches(|c: char| c.is_whitespace() || c == '\0');
-        let is_told = fields
+        let is_present = fields
             .iter()
             .any(|field| info.is_none() && field.text == text);
-        if !text.is_empty() && !is_told {
+        if !text.is_empty() && !is_present {
             fields.push(Field {
                 vorbis,
                 id3,
@@ -147,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn every_field_is_in_every_kind_of_tag() {
+    fn every_tag_format_contains_every_field() {
         let tags = all();
         let comments = vorbis(&tags);
         assert_eq!(comments.len(), 11);
@@ -169,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_told_already_is_not_told_again() {
+    fn duplicate_tag_fields_are_omitted() {
         let tags = Gd3 {
             track_native: "縦糸".into(),
             system_native: "紋織".into(),

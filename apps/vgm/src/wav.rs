@@ -255,7 +255,7 @@ mod tests {
     ];
 
     #[test]
-    fn headers_announce_what_follows() {
+    fn headers_have_the_sizes_of_their_data() {
         for samples in ALL {
             for container in [Container::Wav, Container::Au] {
                 let layout = Layout { container, samples };
@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_are_in_the_order_of_the_format() {
+    fn samples_have_the_byte_order_of_the_container() {
         let encoded = |container, samples| {
             let mut bytes = Vec::new();
             Layout { container, samples }.encode(&[[0.5, -1.0]], &mut bytes);
@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wav_of_more_than_16_bits_is_described_at_length() {
+    fn wav_above_16_bits_uses_the_extensible_header() {
         for (samples, tag, bytes) in [
             (SampleFormat::I8, 1, 16),
             (SampleFormat::I16, 1, 16),
@@ -333,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_beyond_4_gib_is_refused() {
+    fn file_above_4_gib_is_rejected() {
         let layout = Layout::default();
         let around = |frames| layout.around(44_100, frames, &Gd3::default());
         assert!(around(1 << 29).is_ok());

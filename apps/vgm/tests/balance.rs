@@ -181,7 +181,7 @@ fn tone(name: &str) -> &'static Tone {
 }
 
 #[test]
-fn a_chip_that_is_only_declared_or_set_up_changes_no_level() {
+fn unused_chip_does_not_change_the_level() {
     let alone = seconds(tone("YM2612").song());
     // A YM3812 weighs as much as both together.
     let mut declared = tone("YM2612").song();
@@ -197,7 +197,7 @@ fn a_chip_that_is_only_declared_or_set_up_changes_no_level() {
 /// Tracks of one album, with the volumes of all their chips written in the header and without, and
 /// a little louder.
 #[test]
-fn volumes_in_the_header_keep_an_album_together() {
+fn header_volumes_keep_album_levels_consistent() {
     let with = |fm: u16, ssg: u16| {
         let mut song = tone("YM2203").song();
         song[0x30..0x34].fill(0);
@@ -230,7 +230,7 @@ fn volumes_in_the_header_keep_an_album_together() {
 }
 
 #[test]
-fn each_chip_is_as_loud_as_the_mix_says() {
+fn each_chip_has_its_documented_level() {
     if let Some(folder) = std::env::var_os("CREEL_BALANCE_SONGS").map(PathBuf::from) {
         std::fs::create_dir_all(&folder).unwrap();
         for tone in TONES {

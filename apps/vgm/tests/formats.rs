@@ -71,7 +71,7 @@ fn floats(path: &Path) -> Vec<f32> {
 }
 
 #[test]
-fn flac_holds_the_samples_of_the_wav() {
+fn flac_and_wav_have_the_same_samples() {
     let folder = Folder::new("flac");
     let song = song(&folder, "sn76489");
     for (bits, bytes) in [("8", 1), ("16", 2), ("24", 3)] {
@@ -104,7 +104,7 @@ fn flac_holds_the_samples_of_the_wav() {
 }
 
 #[test]
-fn archives_are_folders() {
+fn archives_are_treated_as_folders() {
     let folder = Folder::new("archives");
     let songs = [&demo::CARRIED[5], &demo::CARRIED[6]];
     let plain = folder.path("plain");
@@ -192,7 +192,7 @@ fn stems_add_up_to_the_song() {
 
 /// Whatever brings the song to a loudness: it is the song that is measured, and not each stem.
 #[test]
-fn stems_of_a_song_that_is_made_louder_add_up_to_it() {
+fn stems_of_a_normalized_song_add_up_to_it() {
     let folder = Folder::new("louder-stems");
     let song = song(&folder, "ym2612-sn76489");
     for flags in [
@@ -223,7 +223,7 @@ fn stems_of_a_song_that_is_made_louder_add_up_to_it() {
 
 /// A voice alone is the same, however it was asked for, and so is all that is left.
 #[test]
-fn a_voice_alone_is_its_stem_to_the_bit() {
+fn solo_voice_equals_its_stem() {
     let folder = Folder::new("solo-voice");
     let song = song(&folder, "ym2612-sn76489");
     let of = |out: &str, flags: &[&str], name: &str| {
@@ -289,7 +289,7 @@ fn lufs(samples: &[f32]) -> f64 {
 }
 
 #[test]
-fn loudness_is_what_was_asked_for_whatever_the_jobs() {
+fn replay_gain_is_independent_of_job_count() {
     let folder = Folder::new("loudness");
     let names = ["ym2413", "ay8910", "sn76489"];
     let songs = names.map(|name| song(&folder, name));
@@ -337,7 +337,7 @@ fn loudness_is_what_was_asked_for_whatever_the_jobs() {
 }
 
 #[test]
-fn other_programs_read_every_kind_of_file() {
+fn other_programs_read_every_format() {
     if Command::new("ffmpeg").arg("-version").output().is_err() {
         eprintln!("skipped: no ffmpeg");
         return;

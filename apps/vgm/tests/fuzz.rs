@@ -142,7 +142,7 @@ fn all_songs() -> Vec<Vec<u8>> {
 }
 
 #[test]
-fn damaged_songs_do_no_harm() {
+fn damaged_songs_never_panic() {
     let cases = from_env("CREEL_VGM_FUZZ", CASES);
     let first = from_env("CREEL_VGM_FUZZ_SEED", SEED);
     let plain = all_songs();
@@ -224,7 +224,7 @@ fn containers() -> Vec<(&'static str, Vec<u8>)> {
 }
 
 #[test]
-fn damaged_archives_and_playlists_do_no_harm() {
+fn damaged_archives_and_playlists_never_panic() {
     let cases = from_env("CREEL_VGM_FUZZ", CASES) / 5;
     let first = from_env("CREEL_VGM_FUZZ_SEED", SEED);
     let folder = std::env::temp_dir().join(format!("creel-vgm-fuzz-{}", std::process::id()));
@@ -395,7 +395,7 @@ fn peak_memory() -> String {
 }
 
 #[test]
-fn what_once_broke_something_does_so_no_more() {
+fn regression_inputs_pass() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/crashers");
     let Ok(entries) = fs::read_dir(&folder) else {
         return;

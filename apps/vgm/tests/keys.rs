@@ -157,17 +157,20 @@ impl Voice {
 }
 
 #[test]
-fn eight_notes_are_eight_attacks() {
+fn eight_key_ons_give_eight_attacks() {
     for voice in VOICES {
         for (apart, patched) in [(0, false), (0, true), (1, false)] {
             let attacks = voice.attacks(apart, patched);
-            let told: Vec<_> = attacks.iter().map(|rms| rms.round()).collect();
-            println!("{}, {apart} ticks, patch {patched}: {told:?}", voice.name);
+            let printed: Vec<_> = attacks.iter().map(|rms| rms.round()).collect();
+            println!(
+                "{}, {apart} ticks, patch {patched}: {printed:?}",
+                voice.name
+            );
             assert_eq!(attacks.len(), NOTES);
             let loudest = attacks.iter().copied().fold(0.0, f64::max);
             let quietest = attacks.iter().copied().fold(f64::MAX, f64::min);
-            assert!(loudest > 300.0, "{} is heard: {told:?}", voice.name);
-            assert!(quietest > 0.7 * loudest, "{}: {told:?}", voice.name);
+            assert!(loudest > 300.0, "{} is heard: {printed:?}", voice.name);
+            assert!(quietest > 0.7 * loudest, "{}: {printed:?}", voice.name);
         }
     }
 }

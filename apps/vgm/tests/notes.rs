@@ -32,13 +32,13 @@ const NOTES: &[(&str, f64, usize)] = &[
 ];
 
 fn folder() -> Option<PathBuf> {
-    let beside = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared");
-    let shared = std::env::var_os("CREEL_SHARED").map_or(beside, PathBuf::from);
+    let default_path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared");
+    let shared = std::env::var_os("CREEL_SHARED").map_or(default_path, PathBuf::from);
     Some(shared.join("vgm/notes")).filter(|folder| folder.is_dir())
 }
 
 #[test]
-fn notes_have_their_pitch() {
+fn test_songs_have_the_expected_pitch() {
     let Some(folder) = folder() else {
         eprintln!("skipped: no vgm/notes in CREEL_SHARED or ../shared");
         return;
@@ -65,7 +65,7 @@ fn notes_have_their_pitch() {
 const SILENT: [&str; 2] = ["ymf271_fm_a4", "vsu_a4_no_sound"];
 
 #[test]
-fn no_note_is_silent_and_none_clips() {
+fn no_test_song_is_silent_or_clips() {
     let Some(folder) = folder() else {
         eprintln!("skipped: no vgm/notes in CREEL_SHARED or ../shared");
         return;

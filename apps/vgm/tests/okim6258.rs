@@ -24,7 +24,7 @@ fn decode(chip: &mut Okim6258, bytes: &[u8]) -> Vec<i32> {
 }
 
 #[test]
-fn codes_move_value_and_step_by_the_table() {
+fn okim6258_adpcm_follows_the_step_table() {
     // Worked by hand: size 16 moves by 30 for code 7 and the size climbs by 8
     // places to 34, which moves by 34 + 17 + 8 + 4 = 63; code 8 moves down by
     // an eighth of size 73 and the size falls by one place. Of each value,
@@ -35,7 +35,7 @@ fn codes_move_value_and_step_by_the_table() {
 }
 
 #[test]
-fn the_value_stops_at_twelve_bits_and_the_step_at_its_ends() {
+fn okim6258_value_and_step_saturate() {
     let up = decode(&mut playing(0b1010), &[0x77; 40]);
     assert_eq!(up.last(), Some(&(2047 << 4)));
     let down = decode(&mut playing(0b1010), &[0xff; 40]);
@@ -70,7 +70,7 @@ fn tone(codes: usize) -> Vec<u8> {
 
 /// One tone after the other, as drivers join them.
 #[test]
-fn what_a_sound_leaves_behind_does_not_add_up() {
+fn okim6258_dc_offset_does_not_accumulate() {
     let sound = tone(400);
     let mut chip = playing(0b1010);
     for seconds in [4, 8, 12, 16] {
@@ -82,7 +82,7 @@ fn what_a_sound_leaves_behind_does_not_add_up() {
 }
 
 #[test]
-fn a_ten_bit_output_drops_two_bits() {
+fn okim6258_ten_bit_output_drops_two_bits() {
     let bytes: Vec<u8> = (0..200u32).map(|n| (n * 37) as u8).collect();
     let twelve = decode(&mut playing(0b1010), &bytes);
     let ten = decode(&mut playing(0b0010), &bytes);
@@ -92,7 +92,7 @@ fn a_ten_bit_output_drops_two_bits() {
 }
 
 #[test]
-fn stop_silences_and_play_starts_afresh() {
+fn okim6258_stop_mutes_and_play_resets() {
     let mut chip = playing(0b1010);
     let first = decode(&mut chip, &[0x35, 0x71, 0x0a]);
     chip.write(0, 0, 1);
@@ -102,7 +102,7 @@ fn stop_silences_and_play_starts_afresh() {
 }
 
 #[test]
-fn without_data_the_output_stays() {
+fn okim6258_holds_output_without_data() {
     let mut chip = playing(0b1010);
     let last = *decode(&mut chip, &[0x77]).last().expect("two values");
     let mut frames = [[0; 2]; 5];
@@ -111,7 +111,7 @@ fn without_data_the_output_stays() {
 }
 
 #[test]
-fn pan_and_clock_are_taken() {
+fn okim6258_applies_pan_and_clock_writes() {
     let mut chip = playing(0b1010);
     chip.write(0, 2, 1);
     chip.write(0, 1, 0x77);
@@ -145,7 +145,7 @@ fn song_of_two_rates() -> Song {
 }
 
 #[test]
-fn no_code_is_lost_where_the_rate_changes_in_mid_song() {
+fn okim6258_rate_change_loses_no_code() {
     let song = song_of_two_rates();
     let played = |block: usize| {
         let mut buffers = Buffers::default();

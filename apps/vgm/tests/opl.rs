@@ -105,7 +105,7 @@ fn vrc7() {
 }
 
 #[test]
-fn a_chip_of_a_sound_card_may_be_heard_on_one_side_alone() {
+fn dual_ym3812_is_panned_left_and_right() {
     let mut chip = Ym3812::new(3_579_545);
     chip.set_sides([true, false]);
     for (reg, value) in [(0x23, 0x21), (0x63, 0xF0), (0xA0, 0x41), (0xB0, 0x32)] {

@@ -10,7 +10,8 @@ use creel_vgm::batch::Source;
 use creel_vgm::demo;
 use creel_vgm::format::Song;
 use creel_vgm::play::{
-    Desk, Device, News, Order, Orders, Parts, Queue, Seeing, Sound, Tap, Track, parts,
+    Command, CommandSender, Device, MeterMode, PlaybackSettings, PlayerControls, PlayerEvent,
+    PlayerParts, Queue, TapBlock, Track, player_parts,
 };
 use creel_vgm::render::{Buffers, Player, Settings};
 
@@ -39,7 +40,7 @@ impl Tape {
         std::mem::take(&mut self.state.lock().unwrap().given)
     }
 
-    /// Waits until the sink has looked at its desk after now: what it offers then is of the turn
+    /// Waits until the sink has looked at its controls after now: what it offers then is of the generation
     /// that it finds there.
     fn settle(&self) {
         let seen = self.state.lock().unwrap().offers;
@@ -71,25 +72,25 @@ impl Device for Recorder {
         Ok(taken)
     }
 
-    fn held(&mut self) -> usize {
+    fn queued_frames(&mut self) -> usize {
         0
     }
 }
 
-struct Deck {
+struct TestPlayer {
     tape: Arc<Tape>,
-    desk: Arc<Desk>,
-    orders: Orders,
-    news: creel::channel::ring::Receiver<News>,
-    taps: creel::channel::ring::Receiver<Tap>,
+    controls: Arc<PlayerControls>,
+    commands: CommandSender,
+    events: creel::channel::ring::Receiver<PlayerEvent>,
+    taps: creel::channel::ring::Receiver<TapBlock>,
     begun: RefCell<Option<Arc<Track>>>,
     ends: Vec<creel::task::JoinHandle<()>>,
     // Dropped last.
     pools: [Pool; 2],
 }
 
-impl Deck {
-    fn new(songs: Vec<Source>, settings: &Settings) -> Deck {
+impl TestPlayer {
+    fn new(songs: Vec<Source>, settings: &Settings) -> TestPlayer {
         let tape = Arc::new(Tape::default());
         let again = Arc::clone(&tape);
         let open = Box::new(move || {
@@ -98,19 +99,19 @@ impl Deck {
         });
         let settings = settings.clone();
         let rate = settings.sample_rate;
-        let choose = Box::new(move |_: &Source, _: Option<&Source>| Sound {
+        let choose = Box::new(move |_: &Source, _: Option<&Source>| PlaybackSettings {
             settings: settings.clone(),
-            ..Sound::default()
+            ..PlaybackSettings::default()
         });
-        let Parts {
+        let PlayerParts {
             renderer,
             sink,
-            desk,
-            orders,
-            news,
+            controls,
+            commands,
+            events,
             taps,
-        } = parts(Queue::new(songs), rate, choose, open);
-        desk.see(Seeing::Levels);
+        } = player_parts(Queue::new(songs), rate, choose, open);
+        controls.set_meter_mode(MeterMode::Levels);
         let pool = || Pool::builder().workers(1).build().unwrap();
         let pools = [pool(), pool()];
         let device = Box::new(Recorder(Arc::clone(&tape)));
@@ -118,11 +119,11 @@ impl Deck {
             pools[0].spawn(renderer.run()),
             pools[1].spawn(sink.run(device, true)),
         ];
-        Deck {
+        TestPlayer {
             tape,
-            desk,
-            orders,
-            news,
+            controls,
+            commands,
+            events,
             taps,
             begun: RefCell::default(),
             ends,
@@ -132,32 +133,32 @@ impl Deck {
 
     /// The next song that is begun.
     fn track(&self) -> Arc<Track> {
-        match self.news.recv_blocking().unwrap() {
-            News::Begun(_, track) => track,
-            News::Failed(place, why) => panic!("song {place}: {why}"),
+        match self.events.recv_blocking().unwrap() {
+            PlayerEvent::Started(_, track) => track,
+            PlayerEvent::Failed(place, why) => panic!("song {place}: {why}"),
         }
     }
 
-    /// Orders something, and waits until a block of its doing is on its way.
-    fn order_until(&self, order: Order, made: impl Fn(&Tap) -> bool) {
-        // What is heard now is on the desk.
+    /// Sends a command, and waits until a block of its doing is on its way.
+    fn send_until(&self, command: Command, made: impl Fn(&TapBlock) -> bool) {
+        // What is heard now is on the controls.
         self.tape.settle();
-        while self.news.try_recv().is_ok() {}
+        while self.events.try_recv().is_ok() {}
         while self.taps.try_recv().is_ok() {}
-        self.order(order);
+        self.send(command);
         while !made(&self.taps.recv_blocking().unwrap()) {}
-        while let Ok(News::Begun(_, track)) = self.news.try_recv() {
+        while let Ok(PlayerEvent::Started(_, track)) = self.events.try_recv() {
             *self.begun.borrow_mut() = Some(track);
         }
         self.tape.settle();
     }
 
-    fn order(&self, order: Order) {
-        assert!(self.orders.send(order));
+    fn send(&self, command: Command) {
+        assert!(self.commands.send(command));
     }
 
     fn end(self) {
-        self.order(Order::Quit);
+        self.send(Command::Quit);
         // The sink may wait for room.
         self.tape.state.lock().unwrap().room = usize::MAX / 2;
         for end in self.ends {
@@ -195,66 +196,66 @@ fn long() -> Settings {
 }
 
 #[test]
-fn songs_follow_each_other_without_a_gap_and_with_the_bits_of_a_render() {
+fn player_output_is_gapless_and_matches_render() {
     let songs = carried(3);
-    let deck = Deck::new(songs.clone(), &Settings::default());
+    let session = TestPlayer::new(songs.clone(), &Settings::default());
     for source in &songs {
         let whole = whole(source, &Settings::default());
-        assert!(deck.tape.take(whole.len()) == whole, "{source}");
+        assert!(session.tape.take(whole.len()) == whole, "{source}");
     }
-    deck.end();
+    session.end();
 }
 
 #[test]
-fn what_was_ordered_is_heard_next() {
+fn commands_take_effect_on_the_next_block() {
     let songs = carried(2);
-    let deck = Deck::new(songs.clone(), &long());
+    let session = TestPlayer::new(songs.clone(), &long());
     let (first, second) = (whole(&songs[0], &long()), whole(&songs[1], &long()));
     let has = |song: &[[f32; 2]], frame: usize, frames: usize| {
-        deck.tape.take(frames) == song[frame..frame + frames]
+        session.tape.take(frames) == song[frame..frame + frames]
     };
-    let second_of = |frame: u64| move |tap: &Tap| tap.frame == frame;
+    let second_of = |frame: u64| move |tap: &TapBlock| tap.frame == frame;
     assert!(has(&first, 0, 5000));
-    deck.order_until(Order::SeekTo(1000), second_of(44_100));
+    session.send_until(Command::SeekTo(1000), second_of(44_100));
     assert!(has(&first, 44_100, 3000), "forward");
-    deck.order_until(Order::Seek(-500), second_of(47_100 - 22_050));
+    session.send_until(Command::Seek(-500), second_of(47_100 - 22_050));
     assert!(has(&first, 47_100 - 22_050, 3000), "back");
-    deck.order_until(Order::Next, second_of(0));
-    assert_eq!(deck.begun.take().unwrap().place, 1);
+    session.send_until(Command::Next, second_of(0));
+    assert_eq!(session.begun.take().unwrap().place, 1);
     assert!(has(&second, 0, 3000), "next");
-    deck.order_until(Order::Previous, second_of(0));
-    assert_eq!(deck.begun.take().unwrap().place, 0);
+    session.send_until(Command::Previous, second_of(0));
+    assert_eq!(session.begun.take().unwrap().place, 0);
     assert!(has(&first, 0, 3000), "previous");
-    deck.order_until(Order::Solo(40), second_of(3000));
-    let silent = deck.tape.take(3000);
+    session.send_until(Command::SoloVoice(40), second_of(3000));
+    let silent = session.tape.take(3000);
     assert!(
         silent.iter().all(|frame| *frame == [0.0; 2]),
         "no such voice"
     );
-    assert_eq!(deck.desk.heard() & 1, 0);
-    deck.order_until(Order::HearAll, second_of(6000));
-    assert_eq!(deck.desk.heard(), u64::MAX);
+    assert_eq!(session.controls.voice_mask() & 1, 0);
+    session.send_until(Command::UnmuteAll, second_of(6000));
+    assert_eq!(session.controls.voice_mask(), u64::MAX);
     assert!(has(&first, 6000, 3000), "it has played on");
-    deck.desk.set_volume(0.5);
-    deck.tape.settle();
-    let half = deck.tape.take(1000);
+    session.controls.set_volume(0.5);
+    session.tape.settle();
+    let half = session.tape.take(1000);
     assert_eq!(half[999], first[9999].map(|sample| sample * 0.5));
-    deck.desk.set_volume(1.0);
-    deck.order_until(Order::Pitch(2000), second_of(10_000));
+    session.controls.set_volume(1.0);
+    session.send_until(Command::Pitch(2000), second_of(10_000));
     assert!(!has(&first, 10_000, 3000), "higher, and as fast");
-    deck.end();
+    session.end();
 }
 
 #[test]
-fn a_device_that_vanishes_is_taken_up_again_where_it_was() {
+fn lost_device_is_reopened_at_the_same_position() {
     let songs = carried(1);
-    let deck = Deck::new(songs.clone(), &long());
+    let session = TestPlayer::new(songs.clone(), &long());
     let song = whole(&songs[0], &long());
-    assert!(deck.tape.take(2000) == song[..2000]);
-    deck.tape.state.lock().unwrap().gone = true;
-    assert!(deck.tape.take(2000) == song[2000..4000]);
-    assert!(!deck.desk.is_lost());
-    deck.end();
+    assert!(session.tape.take(2000) == song[..2000]);
+    session.tape.state.lock().unwrap().gone = true;
+    assert!(session.tape.take(2000) == song[2000..4000]);
+    assert!(!session.controls.is_device_lost());
+    session.end();
 }
 
 /// A device of the test's own: how much it holds, and whether it takes something.
@@ -281,7 +282,7 @@ impl Device for Server {
         Ok(frames.len())
     }
 
-    fn held(&mut self) -> usize {
+    fn queued_frames(&mut self) -> usize {
         let (held, is_slow) = {
             let bench = self.0.lock().unwrap();
             (bench.held, bench.is_slow)
@@ -294,27 +295,27 @@ impl Device for Server {
 }
 
 #[test]
-fn a_device_that_stands_still_is_told_from_a_player_that_is_late() {
+fn device_stalls_are_counted_apart_from_underruns() {
     let bench = Arc::new(Mutex::new(Bench {
         held: 1,
         takes: true,
         ..Bench::default()
     }));
     let open = Box::new(|| Err(io::ErrorKind::NotFound.into()));
-    let choose = Box::new(|_: &Source, _: Option<&Source>| Sound {
+    let choose = Box::new(|_: &Source, _: Option<&Source>| PlaybackSettings {
         settings: Settings {
             loops: u32::MAX,
             ..Settings::default()
         },
-        ..Sound::default()
+        ..PlaybackSettings::default()
     });
-    let Parts {
+    let PlayerParts {
         renderer,
         sink,
-        desk,
-        orders,
+        controls,
+        commands,
         ..
-    } = parts(Queue::new(carried(1)), 44_100, choose, open);
+    } = player_parts(Queue::new(carried(1)), 44_100, choose, open);
     let pools = [0; 2].map(|_| Pool::builder().workers(1).build().unwrap());
     let device = Box::new(Server(Arc::clone(&bench)));
     let ends = [
@@ -331,7 +332,10 @@ fn a_device_that_stands_still_is_told_from_a_player_that_is_late() {
     let set = |change: &dyn Fn(&mut Bench)| change(&mut bench.lock().unwrap());
     // It has something left at each look: no gap, whatever the clock says.
     until("it takes", &|bench| bench.taken > 10_000);
-    assert_eq!((desk.gaps(), desk.stalls()), ((0, 0), (0, 0)));
+    assert_eq!(
+        (controls.underruns(), controls.device_stalls()),
+        ((0, 0), (0, 0))
+    );
     let has_left = |held: usize| {
         set(&|bench| bench.held = held);
         let taken = bench.lock().unwrap().taken;
@@ -339,7 +343,7 @@ fn a_device_that_stands_still_is_told_from_a_player_that_is_late() {
     };
     let begin = std::time::Instant::now();
     // It stands still: it has nothing left, and takes nothing. The sink may have looked just between.
-    while desk.stalls().0 == 0 {
+    while controls.device_stalls().0 == 0 {
         set(&|bench| (bench.held, bench.takes, bench.refused) = (0, false, 0));
         until("it refuses", &|bench| bench.refused > 20);
         set(&|bench| bench.takes = true);
@@ -347,58 +351,63 @@ fn a_device_that_stands_still_is_told_from_a_player_that_is_late() {
         has_left(1);
         assert!(begin.elapsed().as_secs() < 60, "no stall");
     }
-    assert_eq!(desk.gaps(), (0, 0));
-    assert_eq!(desk.stalls().0, 1);
-    assert!(desk.stalls().1 >= 1000, "{:?}", desk.stalls());
+    assert_eq!(controls.underruns(), (0, 0));
+    assert_eq!(controls.device_stalls().0, 1);
+    assert!(
+        controls.device_stalls().1 >= 1000,
+        "{:?}",
+        controls.device_stalls()
+    );
     // Who comes late to a device that takes all was late himself.
     set(&|bench| bench.is_slow = true);
-    while desk.gaps().0 == 0 {
+    while controls.underruns().0 == 0 {
         has_left(1);
         has_left(0);
         assert!(begin.elapsed().as_secs() < 60, "no gap");
     }
-    assert_eq!(desk.stalls().0, 1);
+    assert_eq!(controls.device_stalls().0, 1);
     set(&|bench| bench.is_slow = false);
-    assert!(orders.send(Order::Quit));
+    assert!(commands.send(Command::Quit));
     for end in ends {
         pools[0].block_on(end).unwrap();
     }
 }
 
 #[test]
-fn a_song_that_cannot_be_played_is_told_of_and_passed_over() {
+fn unplayable_song_is_reported_and_skipped() {
     let broken = Source::StandardInput(Arc::new(b"not a song".to_vec()));
     let songs = vec![broken, carried(1).remove(0)];
-    let deck = Deck::new(songs.clone(), &Settings::default());
-    let Ok(News::Failed(0, why)) = deck.news.recv_blocking() else {
+    let session = TestPlayer::new(songs.clone(), &Settings::default());
+    let Ok(PlayerEvent::Failed(0, why)) = session.events.recv_blocking() else {
         panic!("the first song is broken");
     };
     assert!(why.contains("not a VGM song"), "{why}");
-    assert_eq!(deck.track().place, 1);
+    assert_eq!(session.track().place, 1);
     let whole = whole(&songs[1], &Settings::default());
-    assert!(deck.tape.take(whole.len()) == whole);
+    assert!(session.tape.take(whole.len()) == whole);
     // At the end it waits, and plays again when told. News that nobody takes leave no room for more.
-    while deck.news.try_recv().is_ok() {}
-    deck.order(Order::Jump(1));
-    assert_eq!(deck.track().place, 1);
-    assert!(deck.tape.take(500) == whole[..500]);
-    deck.end();
+    while session.events.try_recv().is_ok() {}
+    session.send(Command::Jump(1));
+    assert_eq!(session.track().place, 1);
+    assert!(session.tape.take(500) == whole[..500]);
+    session.end();
     let song = Song::parse(demo::CARRIED[0].packed.to_vec()).unwrap();
     assert!(song.repeat().is_some());
 }
 
 #[test]
-fn a_renderer_that_panics_ends_the_desk() {
+fn renderer_panic_ends_the_player() {
     let queue = Queue::new(vec![Source::Carried(&demo::CARRIED[0])]);
-    let choose =
-        Box::new(|_: &Source, _: Option<&Source>| -> Sound { panic!("so it was asked for") });
+    let choose = Box::new(|_: &Source, _: Option<&Source>| -> PlaybackSettings {
+        panic!("so it was asked for")
+    });
     let open = Box::new(|| Err(io::ErrorKind::NotFound.into()));
-    let Parts {
+    let PlayerParts {
         renderer,
         sink,
-        desk,
+        controls,
         ..
-    } = parts(queue, 44_100, choose, open);
+    } = player_parts(queue, 44_100, choose, open);
     let pool = Pool::builder().workers(1).build().unwrap();
     let renderer = pool.spawn(renderer.run());
     let tape = Arc::new(Tape::default());
@@ -407,6 +416,6 @@ fn a_renderer_that_panics_ends_the_desk() {
         pool.block_on(renderer),
         Err(creel::JoinError::Panicked(_))
     ));
-    assert!(desk.is_ended());
+    assert!(controls.is_ended());
     pool.block_on(sink).unwrap();
 }

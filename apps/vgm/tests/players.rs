@@ -113,7 +113,7 @@ fn distance(ours: &[[f32; 2]], theirs: &[[f32; 2]]) -> (f64, f64, usize) {
 }
 
 #[test]
-fn random_songs_sound_as_another_player_has_them() {
+fn random_songs_match_libvgm() {
     let Some(player) = std::env::var_os("CREEL_VGM2WAV") else {
         eprintln!("skipped: CREEL_VGM2WAV names no player");
         return;
@@ -153,7 +153,7 @@ fn seconds(command: &mut Command) -> f64 {
 
 #[test]
 #[ignore = "a measurement: it prints, and asserts nothing"]
-fn speeds_beside_another_player() {
+fn speed_compared_with_libvgm() {
     let player = std::env::var_os("CREEL_VGM2WAV").expect("CREEL_VGM2WAV names a player");
     let folder = std::env::temp_dir().join(format!("creel-vgm-speeds-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();

@@ -4,7 +4,7 @@
 use creel_vgm::demo;
 use creel_vgm::format::Song;
 use creel_vgm::mix::Quality;
-use creel_vgm::render::{Buffers, LEAD, Lane, Player, Settings, SplitPlayer};
+use creel_vgm::render::{Buffers, LOOKAHEAD, Lane, Player, Settings, SplitPlayer};
 
 fn songs() -> Vec<(&'static str, Song)> {
     let songs = demo::CARRIED.iter();
@@ -45,7 +45,7 @@ fn play(
 }
 
 #[test]
-fn the_size_of_blocks_changes_no_bit() {
+fn output_is_independent_of_block_size() {
     for (name, song) in songs() {
         let mut buffers = Buffers::default();
         for quality in [Quality::BandLimited, Quality::Linear] {
@@ -67,7 +67,7 @@ fn live() -> Settings {
 }
 
 #[test]
-fn a_copy_made_in_mid_song_plays_the_same_bits() {
+fn cloned_player_continues_identically() {
     for (name, song) in songs() {
         let mut first = SplitPlayer::new(&song, &once()).unwrap();
         let mut out = vec![[0.0; 2]; 1000];
@@ -86,7 +86,7 @@ fn a_copy_made_in_mid_song_plays_the_same_bits() {
 }
 
 #[test]
-fn a_voice_that_is_not_heard_plays_on() {
+fn muted_voice_keeps_running() {
     for (name, song) in songs() {
         let mut muted = SplitPlayer::new(&song, &live()).unwrap();
         let mut whole = SplitPlayer::new(&song, &once()).unwrap();
@@ -97,7 +97,7 @@ fn a_voice_that_is_not_heard_plays_on() {
         assert!(out == other, "{name}: all are heard");
         // One after the other leaves, and in the end there is nothing but what fades away.
         for count in 1..=lanes.len() {
-            muted.hear(|lane| !lanes[..count].contains(&lane));
+            muted.set_voices(|lane| !lanes[..count].contains(&lane));
             muted.fill_here(&mut out);
             whole.fill_here(&mut other);
         }
@@ -112,7 +112,7 @@ fn a_voice_that_is_not_heard_plays_on() {
             .fold(0.0f32, |peak, it| peak.max(it.abs()));
         assert!(peak < 1e-3, "{name}: {peak} is left of all voices");
         // All come back.
-        muted.hear(|_| true);
+        muted.set_voices(|_| true);
         (0..80).for_each(|_| {
             muted.fill_here(&mut out);
             whole.fill_here(&mut other);
@@ -124,7 +124,7 @@ fn a_voice_that_is_not_heard_plays_on() {
 }
 
 #[test]
-fn voices_have_the_numbers_that_they_are_muted_by() {
+fn voice_numbers_match_mute_numbers() {
     for (name, song) in songs() {
         let lanes = SplitPlayer::new(&song, &live()).unwrap().lanes();
         let are_next =
@@ -142,10 +142,10 @@ fn voices_alone_add_up_to_the_song() {
         let (mut sum, mut alone) = (vec![0.0; 500], vec![0.0; 500]);
         for lane in player.lanes() {
             let mut scratch = Default::default();
-            assert_eq!(player.listen(lane, &mut scratch, &mut alone), 500);
+            assert_eq!(player.render_voice(lane, &mut scratch, &mut alone), 500);
             sum.iter_mut().zip(&alone).for_each(|(sum, it)| *sum += it);
         }
-        player.fill_here(&mut out[..LEAD]);
+        player.fill_here(&mut out[..LOOKAHEAD]);
         player.fill_here(&mut out[..500]);
         // Pins that swing between 0 and a level take their time to find their middle: of what goes so
         // slowly nothing is looked at.
@@ -169,7 +169,7 @@ fn voices_alone_add_up_to_the_song() {
 }
 
 #[test]
-fn another_tempo_takes_another_time_and_keeps_the_place() {
+fn tempo_changes_duration_and_keeps_position() {
     for (name, song) in songs() {
         let mut player = SplitPlayer::new(&song, &once()).unwrap();
         let mut out = vec![[0.0; 2]; 1000];
@@ -194,7 +194,7 @@ fn another_tempo_takes_another_time_and_keeps_the_place() {
 }
 
 #[test]
-fn what_was_played_before_changes_no_bit() {
+fn output_is_independent_of_previous_songs() {
     let mut used = Buffers::default();
     for (name, song) in songs() {
         let fresh = play(&song, &once(), &mut Buffers::default(), (1024, 20_000));
@@ -204,7 +204,7 @@ fn what_was_played_before_changes_no_bit() {
 }
 
 #[test]
-fn lengths_are_exact_with_loops_fades_and_rates() {
+fn song_lengths_are_exact() {
     for (name, song) in songs() {
         let looped = song.ticks() - song.repeat().expect("carried songs loop").tick;
         for (loops, fade_seconds, sample_rate) in
@@ -235,7 +235,7 @@ fn lengths_are_exact_with_loops_fades_and_rates() {
 }
 
 #[test]
-fn the_second_pass_of_a_loop_sounds_on() {
+fn second_loop_pass_continues_seamlessly() {
     for (name, song) in songs() {
         let settings = Settings { loops: 2, ..once() };
         let frames = play(
@@ -255,7 +255,7 @@ fn the_second_pass_of_a_loop_sounds_on() {
 }
 
 #[test]
-fn carried_songs_are_heard_and_do_not_clip() {
+fn bundled_songs_are_audible_and_do_not_clip() {
     for (name, song) in songs() {
         let frames = play(&song, &once(), &mut Buffers::default(), (4096, usize::MAX));
         let peak = frames
@@ -267,7 +267,7 @@ fn carried_songs_are_heard_and_do_not_clip() {
 }
 
 #[test]
-fn the_carried_files_are_what_the_composer_writes() {
+fn bundled_files_match_the_composer() {
     let composed = demo::compose();
     assert_eq!(composed.len(), demo::CARRIED.len());
     for (composed, carried) in composed.iter().zip(demo::CARRIED) {
@@ -283,7 +283,7 @@ fn the_carried_files_are_what_the_composer_writes() {
 }
 
 #[test]
-fn a_song_split_over_workers_has_the_same_bits() {
+fn split_player_matches_single_player() {
     let settings = Settings {
         fade_seconds: 0.2,
         ..once()

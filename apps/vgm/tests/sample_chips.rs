@@ -20,7 +20,7 @@ fn left<const FRAMES: usize>(mut render: impl FnMut(&mut [[i32; 2]])) -> [i32; F
 }
 
 #[test]
-fn the_ymz280b_loops_between_its_marks() {
+fn ymz280b_loops_between_its_addresses() {
     // PCM of 8 bits at 44,100 Hz, the loudest, in the middle.
     let memory: Vec<u8> = (1..=9).collect();
     let setup = [(0xFF, 0x80), (0, 0xFF), (2, 0xFF), (3, 8), (0x60, 1)];
@@ -36,7 +36,7 @@ fn the_ymz280b_loops_between_its_marks() {
 }
 
 #[test]
-fn the_ymz280b_draws_lines_and_pans() {
+fn ymz280b_interpolates_and_pans() {
     let memory = [64, 64, 64, 64];
     let setup = [(0xFF, 0x80), (0, 63), (2, 0x80), (0x63, 4)];
     let mut chip = ymz280b(&memory, &[&setup[..], &[(3, 8), (1, 0xC0)]].concat());
@@ -62,7 +62,7 @@ fn the_ymz280b_draws_lines_and_pans() {
 }
 
 #[test]
-fn the_ymz280b_decodes_adpcm_as_yamaha_writes_it() {
+fn ymz280b_decodes_yamaha_adpcm() {
     // Up by 15/8 of 127; the step grows to 127 × 614 / 256 = 304; down by 1/8 of it; and 1/8 of
     // 304 × 230 / 256 = 273 more.
     let setup = [
@@ -80,7 +80,7 @@ fn the_ymz280b_decodes_adpcm_as_yamaha_writes_it() {
 }
 
 #[test]
-fn the_msm5205_takes_what_its_pins_say() {
+fn msm5205_follows_its_pins() {
     for (flags, is_msm6585, hz) in [
         (0, false, 4_000.0),
         (1, false, 6_000.0),
@@ -139,7 +139,7 @@ fn es5503(modes: [u8; 2]) -> Es5503 {
 }
 
 #[test]
-fn the_es5503_ends_as_its_modes_say() {
+fn es5503_oscillator_modes() {
     assert_eq!(es5503([0, 0]).rate().hz(), 8e6 / 32.0);
     // 0xFF00 of 2^17: twice through the table is not quite four frames.
     assert_eq!(left::<8>(|out| es5503([0, 0]).render(out)), [2; 8]);
@@ -153,7 +153,7 @@ fn the_es5503_ends_as_its_modes_say() {
 }
 
 #[test]
-fn the_es5503_stops_at_a_zero_and_knows_its_sides() {
+fn es5503_stops_at_zero_and_pans() {
     let mut chip = es5503([0, 0]);
     chip.memory_mut()[128..].fill(0);
     let mut frames = [[0; 2]; 4];

@@ -43,7 +43,7 @@ struct Server {
     child: Child,
     address: String,
     /// What it said about its index.
-    told: String,
+    printed: String,
 }
 
 impl Server {
@@ -66,18 +66,18 @@ impl Server {
             .spawn()
             .unwrap();
         let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
-        let mut told = String::new();
+        let mut printed = String::new();
         let address = loop {
             let line = lines.next().expect("it says where it is").unwrap();
             match line.split_once("http://") {
                 Some((_, address)) => break address.trim_end_matches('/').to_owned(),
-                None => told.push_str(&line),
+                None => printed.push_str(&line),
             }
         };
         Server {
             child,
             address,
-            told,
+            printed,
         }
     }
 
@@ -112,16 +112,16 @@ impl Drop for Server {
 }
 
 #[test]
-fn songs_are_found_and_only_what_has_changed_is_read_again() {
+fn index_rereads_only_changed_files() {
     let folder = Folder::new("index");
     let all = demo::CARRIED.len();
     let server = Server::start(&folder);
     assert!(
         server
-            .told
+            .printed
             .contains(&format!("{all} songs, {all} read anew, 0 gone")),
         "{}",
-        server.told
+        server.printed
     );
     assert_eq!(
         server.json("/songs")["songs"].as_array().unwrap().len(),
@@ -135,11 +135,11 @@ fn songs_are_found_and_only_what_has_changed_is_read_again() {
     fs::write(folder.path("music/broken.vgm"), "no song").unwrap();
     let server = Server::start(&folder);
     let wanted = format!("{} songs, 1 read anew, 1 gone, 1 not readable", all - 1);
-    assert!(server.told.contains(&wanted), "{}", server.told);
+    assert!(server.printed.contains(&wanted), "{}", server.printed);
 }
 
 #[test]
-fn songs_that_come_and_go_meanwhile_are_found_and_other_folders_are_kept() {
+fn index_rescan_finds_changes_and_keeps_other_folders() {
     let folder = Folder::new("meanwhile");
     let all = demo::CARRIED.len();
     let server = Server::start(&folder);
@@ -174,24 +174,28 @@ fn songs_that_come_and_go_meanwhile_are_found_and_other_folders_are_kept() {
     fs::create_dir(&music).unwrap();
     fs::write(named("other"), demo::CARRIED[2].packed).unwrap();
     let both = Server::start(&folder);
-    assert!(both.told.contains("1 songs, 1 read anew"), "{}", both.told);
-    drop(both);
-    let start = |name: &str| Server::of(&folder, name).told.clone();
-    let told = start("first");
     assert!(
-        told.contains(&format!("{all} songs, {all} read anew")),
-        "{told}"
+        both.printed.contains("1 songs, 1 read anew"),
+        "{}",
+        both.printed
+    );
+    drop(both);
+    let start = |name: &str| Server::of(&folder, name).printed.clone();
+    let printed = start("first");
+    assert!(
+        printed.contains(&format!("{all} songs, {all} read anew")),
+        "{printed}"
     );
     assert!(start("music").contains("1 songs, 0 read anew"));
-    let told = start("first");
+    let printed = start("first");
     assert!(
-        told.contains(&format!("{all} songs, 0 read anew")),
-        "{told}"
+        printed.contains(&format!("{all} songs, 0 read anew")),
+        "{printed}"
     );
 }
 
 #[test]
-fn head_has_no_body_and_hosts_no_case() {
+fn head_has_no_body_and_host_is_case_insensitive() {
     let folder = Folder::new("head");
     let server = Server::start(&folder);
     let mut stream = TcpStream::connect(&server.address).unwrap();
@@ -206,7 +210,7 @@ fn head_has_no_body_and_hosts_no_case() {
 }
 
 #[test]
-fn a_damaged_index_is_made_anew_and_one_in_use_is_left() {
+fn damaged_index_is_rebuilt_and_a_locked_one_is_kept() {
     let folder = Folder::new("damaged");
     let all = format!("{0} songs, {0} read anew", demo::CARRIED.len());
     drop(Server::start(&folder));
@@ -214,19 +218,27 @@ fn a_damaged_index_is_made_anew_and_one_in_use_is_left() {
     for damaged in [&whole[..whole.len() / 2], &whole[..6], b""] {
         fs::write(folder.path("index.redb"), damaged).unwrap();
         let server = Server::start(&folder);
-        assert!(server.told.contains(&all), "{}", server.told);
-        assert!(server.told.contains("made anew") || damaged.is_empty());
+        assert!(server.printed.contains(&all), "{}", server.printed);
+        assert!(server.printed.contains("made anew") || damaged.is_empty());
         let second = Server::start(&folder);
-        assert!(second.told.contains("another server's"), "{}", second.told);
-        assert!(second.told.contains(&all), "{}", second.told);
+        assert!(
+            second.printed.contains("another server's"),
+            "{}",
+            second.printed
+        );
+        assert!(second.printed.contains(&all), "{}", second.printed);
     }
     drop(Server::start(&folder));
     let server = Server::start(&folder);
-    assert!(server.told.contains(" 0 read anew"), "{}", server.told);
+    assert!(
+        server.printed.contains(" 0 read anew"),
+        "{}",
+        server.printed
+    );
 }
 
 #[test]
-fn what_is_no_index_is_left_as_it_is() {
+fn foreign_file_is_not_overwritten_as_index() {
     let folder = Folder::new("none");
     let file = folder.path("archive.zip");
     for content in [&b"PK\x03\x04 songs of years"[..], b"no index"] {
@@ -236,15 +248,18 @@ fn what_is_no_index_is_left_as_it_is() {
             .args([&file, &folder.path("music")])
             .output()
             .unwrap();
-        let told = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(2), "{told}");
-        assert!(told.contains("archive.zip: this is no index"), "{told}");
+        let printed = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{printed}");
+        assert!(
+            printed.contains("archive.zip: this is no index"),
+            "{printed}"
+        );
         assert_eq!(fs::read(&file).unwrap(), content);
     }
 }
 
 #[test]
-fn sound_is_made_from_anywhere_and_without_a_voice() {
+fn samples_start_anywhere_with_muted_voices() {
     let folder = Folder::new("sound");
     let server = Server::start(&folder);
     let song = server.json("/song?id=0");
@@ -304,7 +319,7 @@ fn unpacked(bytes: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn flac_has_the_same_sound() {
+fn flac_response_has_the_same_samples() {
     let folder = Folder::new("flac");
     let server = Server::start(&folder);
     let (head, piece) = server.ask("/sound?id=0&at=700&frames=4096&as=flac", "127.0.0.1", "");
@@ -326,7 +341,7 @@ fn flac_has_the_same_sound() {
 }
 
 #[test]
-fn songs_in_archives_and_under_odd_names_are_there_too() {
+fn archive_songs_and_odd_names_are_served() {
     use std::os::unix::ffi::OsStrExt;
     let folder = Folder::new("archives");
     let [a, b, c] = [0, 1, 2].map(|at| demo::CARRIED[at].packed);
@@ -354,7 +369,7 @@ fn songs_in_archives_and_under_odd_names_are_there_too() {
     fs::write(folder.0.join("music").join(odd), a).unwrap();
     let server = Server::start(&folder);
     let wanted = "4 songs, 5 read anew, 0 gone, 1 not readable";
-    assert!(server.told.contains(wanted), "{}", server.told);
+    assert!(server.printed.contains(wanted), "{}", server.printed);
     let songs = server.json("/songs");
     let songs = songs["songs"].as_array().unwrap();
     let path = |at: usize| songs[at]["song"]["path"].as_str().unwrap().to_owned();
@@ -379,7 +394,7 @@ fn songs_in_archives_and_under_odd_names_are_there_too() {
     put("-a.zip", &zip(&[("y.vgz", b), ("w.vgz", c), ("v.vgz", c)])).unwrap();
     let server = Server::start(&folder);
     let wanted = "5 songs, 3 read anew, 0 gone, 1 not readable";
-    assert!(server.told.contains(wanted), "{}", server.told);
+    assert!(server.printed.contains(wanted), "{}", server.printed);
     // One that is gone by now says so.
     fs::remove_file(folder.path("music/b.7z")).unwrap();
     let gone = server.json("/song?id=3");
@@ -387,7 +402,7 @@ fn songs_in_archives_and_under_odd_names_are_there_too() {
 }
 
 #[test]
-fn a_browser_lists_plays_and_mutes() {
+fn browser_page_lists_plays_and_mutes() {
     let Some(browser) = ["chromium", "chromium-browser"].into_iter().find(|name| {
         let found = Command::new(name)
             .arg("--version")

@@ -1,11 +1,11 @@
 //! The square-wave chips: what they say as edges equals what they say tick by
 //! tick.
 
+use creel_vgm::blep::{Blep, Sides, StereoBlep};
 use creel_vgm::chips::Rate;
 use creel_vgm::chips::ay8910::Ay8910;
 use creel_vgm::chips::sn76489::{Sn76489, Variant};
 use creel_vgm::chips::ssg::Ssg;
-use creel_vgm::edges::{Edges, Sides, StereoEdges};
 
 const TICKS: Rate = Rate {
     frames: 250_000,
@@ -43,7 +43,7 @@ fn ssg_write(random: &mut Random) -> (u8, u8) {
 }
 
 #[test]
-fn ssg_edges_add_up_to_its_levels() {
+fn ssg_steps_sum_to_its_levels() {
     for seed in 0..60 {
         let mut random = Random(seed);
         let (mut ticked, mut jumped) = (Ssg::new(), Ssg::new());
@@ -58,7 +58,7 @@ fn ssg_edges_add_up_to_its_levels() {
             let mut levels = vec![[0; 3]; ticks as usize];
             ticked.levels(&mut levels);
             let mut deltas = vec![[0i32; 3]; ticks as usize];
-            jumped.edges(ticks, |tick, channel, delta| {
+            jumped.run(ticks, |tick, channel, delta| {
                 assert_ne!(delta, 0);
                 deltas[tick as usize][channel] += delta;
             });
@@ -83,7 +83,7 @@ fn compare_stereo<C>(
     mut chips: [C; 2],
     write: impl Fn(&mut C, u32, u8),
     render: impl Fn(&mut C, &mut [[i32; 2]]),
-    edges: impl Fn(&mut C, u32, &mut dyn FnMut(u32, Sides, i32)),
+    run_steps: impl Fn(&mut C, u32, &mut dyn FnMut(u32, Sides, i32)),
 ) {
     let mut random = Random(seed);
     let mut level = [0; 2];
@@ -96,7 +96,7 @@ fn compare_stereo<C>(
         let mut want = vec![[0; 2]; ticks as usize];
         let mut deltas = want.clone();
         render(&mut chips[0], &mut want);
-        edges(&mut chips[1], ticks, &mut |tick, sides, delta| {
+        run_steps(&mut chips[1], ticks, &mut |tick, sides, delta| {
             for (sum, gain) in deltas[tick as usize].iter_mut().zip(sides.gains()) {
                 *sum += gain * delta;
             }
@@ -112,7 +112,7 @@ fn compare_stereo<C>(
 }
 
 #[test]
-fn sn76489_edges_add_up_to_its_frames() {
+fn sn76489_steps_sum_to_its_frames() {
     for seed in 0..32 {
         let variant = Variant {
             taps: [0x0009, 0x0003, 0x0006, 0x0022][seed as usize % 4],
@@ -129,13 +129,13 @@ fn sn76489_edges_add_up_to_its_frames() {
                 _ => chip.write(0, 0, value | (kind >> 8) as u8 & 0x80),
             },
             |chip, out| chip.render(out),
-            |chip, ticks, sink| chip.edges(ticks, sink),
+            |chip, ticks, sink| chip.run(ticks, sink),
         );
     }
 }
 
 #[test]
-fn ay8910_edges_add_up_to_its_frames() {
+fn ay8910_steps_sum_to_its_frames() {
     for seed in 0..32 {
         let kind = [0x00, 0x10][seed as usize % 2];
         compare_stereo(
@@ -147,7 +147,7 @@ fn ay8910_edges_add_up_to_its_frames() {
                 reg => chip.write(0, reg as u8, value),
             },
             |chip, out| chip.render(out),
-            |chip, ticks, sink| chip.edges(ticks, sink),
+            |chip, ticks, sink| chip.run(ticks, sink),
         );
     }
 }
@@ -157,12 +157,12 @@ fn sn76489_changes(variant: Variant, writes: &[u8], ticks: u32) -> Vec<u32> {
     let mut chip = Sn76489::new(3_579_545, variant);
     writes.iter().for_each(|&byte| chip.write(0, 0, byte));
     let mut changes = Vec::new();
-    chip.edges(ticks, |tick, _, _| changes.push(tick));
+    chip.run(ticks, |tick, _, _| changes.push(tick));
     changes
 }
 
 #[test]
-fn sn76489_noise_has_its_period_and_length() {
+fn sn76489_noise_period_and_length() {
     // Periodic noise shows its one set bit every 16th shift of 32 ticks, the
     // register starting with that bit at the far end.
     let periodic = sn76489_changes(Variant::SEGA, &[0xe0, 0xf0], 1100);
@@ -184,7 +184,7 @@ fn sn76489_noise_has_its_period_and_length() {
 }
 
 #[test]
-fn sn76489_period_zero_is_what_the_variant_says() {
+fn sn76489_period_zero_follows_the_variant() {
     let zero_is_1024 = Variant {
         flags: 1,
         ..Variant::SEGA
@@ -200,7 +200,7 @@ fn sn76489_period_zero_is_what_the_variant_says() {
 }
 
 #[test]
-fn ay8910_envelope_has_half_the_levels_of_the_ym2149() {
+fn ay8910_envelope_has_half_the_ym2149_levels() {
     let distinct = |kind| {
         let mut chip = Ay8910::new(2_000_000, kind, 0);
         for (reg, value) in [(7, 0x3f), (8, 16), (11, 3), (13, 12)] {
@@ -230,22 +230,22 @@ fn amplitude(frames: &[i32], turns: f64) -> f64 {
 /// A square wave of level 0 or 16000 whose harmonics lie at odd multiples of
 /// `ticks_hz / 2 / half_ticks`.
 fn square(half_ticks: u32, frames: usize) -> Vec<i32> {
-    let mut edges = Edges::new(TICKS, 44_100);
+    let mut blep = Blep::new(TICKS, 44_100);
     let mut delta = 16_000;
     let mut out = vec![0; frames];
     for block in out.chunks_mut(1000) {
-        while edges.tick() < edges.tick_of_frame(edges.frame() + block.len() as u64) {
-            edges.step(0, delta);
-            edges.advance(half_ticks);
+        while blep.tick() < blep.tick_of_frame(blep.frame() + block.len() as u64) {
+            blep.step(0, delta);
+            blep.advance(half_ticks);
             delta = -delta;
         }
-        edges.read(block);
+        blep.read(block);
     }
     out
 }
 
 #[test]
-fn a_square_wave_has_its_harmonics_and_nothing_else() {
+fn blep_square_wave_is_band_limited() {
     let half_ticks = 43;
     let wave = square(half_ticks, 60_000);
     let fundamental = 250_000.0 / f64::from(2 * half_ticks) / 44_100.0;
@@ -271,32 +271,32 @@ fn a_square_wave_has_its_harmonics_and_nothing_else() {
 }
 
 #[test]
-fn blocks_and_the_order_of_steps_change_nothing() {
+fn blep_is_independent_of_block_size_and_step_order() {
     let whole = {
-        let mut edges = Edges::new(TICKS, 44_100);
+        let mut blep = Blep::new(TICKS, 44_100);
         for n in (0..500).rev() {
-            edges.step(n * 17, if n % 2 == 0 { 12_345 } else { -12_345 });
+            blep.step(n * 17, if n % 2 == 0 { 12_345 } else { -12_345 });
         }
         let mut out = vec![0; 1500];
-        edges.read(&mut out);
+        blep.read(&mut out);
         out
     };
-    let mut edges = Edges::new(TICKS, 44_100);
+    let mut blep = Blep::new(TICKS, 44_100);
     let mut cut = Vec::new();
     for n in 0..500 {
-        edges.step(0, if n % 2 == 0 { 12_345 } else { -12_345 });
-        edges.advance(17);
-        let ready = (edges.tick() * 441 / 2500).saturating_sub(1) - edges.frame();
+        blep.step(0, if n % 2 == 0 { 12_345 } else { -12_345 });
+        blep.advance(17);
+        let ready = (blep.tick() * 441 / 2500).saturating_sub(1) - blep.frame();
         let mut block = vec![0; ready as usize];
-        edges.read(&mut block);
+        blep.read(&mut block);
         cut.extend(block);
     }
     assert_eq!(whole[..cut.len()], cut);
 }
 
 #[test]
-fn a_side_of_its_own_starts_where_the_others_are() {
-    let mut stereo = StereoEdges::new(TICKS, 44_100);
+fn split_stereo_side_keeps_its_level() {
+    let mut stereo = StereoBlep::new(TICKS, 44_100);
     stereo.advance(2_500);
     let mut frames = [[0; 2]; 441];
     stereo.read(&mut frames);

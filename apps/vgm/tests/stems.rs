@@ -16,8 +16,8 @@ mod streams;
 #[allow(dead_code, reason = "the streams have notes of their own")]
 mod tone;
 
+use creel_vgm::chips::factory::missing;
 use creel_vgm::chips::selection::Selection;
-use creel_vgm::chips::set::missing;
 use creel_vgm::chips::voices::count;
 use creel_vgm::demo;
 use creel_vgm::format::{Instance, Song};

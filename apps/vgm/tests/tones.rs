@@ -20,7 +20,7 @@ fn rms(frames: &[[f32; 2]]) -> f64 {
 }
 
 #[test]
-fn each_tone_has_its_pitch() {
+fn each_chip_tone_has_its_pitch() {
     for tone in tones() {
         let commands = [&tone.setup[..], &tone.on, &wait(SECOND / 2)].concat();
         let frames = play(tone.song(false, &commands));
@@ -45,7 +45,7 @@ fn each_tone_has_its_pitch() {
 }
 
 #[test]
-fn eight_notes_are_eight_attacks() {
+fn eight_key_ons_give_eight_attacks() {
     for tone in tones() {
         for patched in [false, true] {
             let mut commands = tone.setup.clone();
@@ -64,18 +64,18 @@ fn eight_notes_are_eight_attacks() {
                 .take(8)
                 .map(|note| rms(&note[..2205]) * 32768.0)
                 .collect();
-            let told: Vec<_> = attacks.iter().map(|rms| rms.round()).collect();
-            println!("{}: {told:?}", tone.name);
+            let printed: Vec<_> = attacks.iter().map(|rms| rms.round()).collect();
+            println!("{}: {printed:?}", tone.name);
             let loudest = attacks.iter().copied().fold(0.0, f64::max);
             let quietest = attacks.iter().copied().fold(f64::MAX, f64::min);
-            assert!(loudest > 300.0, "{} is heard: {told:?}", tone.name);
-            assert!(quietest > 0.7 * loudest, "{}: {told:?}", tone.name);
+            assert!(loudest > 300.0, "{} is heard: {printed:?}", tone.name);
+            assert!(quietest > 0.7 * loudest, "{}: {printed:?}", tone.name);
         }
     }
 }
 
 #[test]
-fn the_size_of_blocks_changes_no_bit() {
+fn output_is_independent_of_block_size() {
     for tone in tones() {
         let commands = [
             &tone.setup[..],
@@ -107,7 +107,7 @@ fn the_size_of_blocks_changes_no_bit() {
 }
 
 #[test]
-fn damaged_songs_are_played_or_refused() {
+fn damaged_songs_play_or_fail_cleanly() {
     let mut seed = 7u64;
     let mut below = |end: usize| {
         seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
@@ -182,7 +182,7 @@ fn balance(tone: &Tone) -> Vec<u8> {
 }
 
 #[test]
-fn each_chip_is_as_loud_as_the_mix_says() {
+fn each_chip_has_its_documented_level() {
     let folder = std::env::var_os("CREEL_BALANCE_SONGS").map(PathBuf::from);
     println!("| chip | dB beside the YM2151 |\n|---|---|");
     let mut wrong = Vec::new();

@@ -14,7 +14,7 @@ struct Layer {
 
 /// `out = weights × from`, a row an output.
 fn product(pool: &Pool, layer: &Layer, from: &[f32], out: &mut [f32]) {
-    pool.each(out, |row, out| {
+    pool.for_each_indexed(out, |row, out| {
         let weights = &layer.weights[row * WIDTH..(row + 1) * WIDTH];
         // Eight sums, so that it can be done eight at a time.
         let mut sums = [0.0; 8];

@@ -25,14 +25,14 @@ fn main() -> Result<(), creel::BuildError> {
         .map(|n| format!("GET /page/{} {}", n * n % 997, 200 + n % 3))
         .collect();
     let begin = std::time::Instant::now();
-    if let Some(broken) = pool.position(&lines, |_, line| page(line).is_none()) {
+    if let Some(broken) = pool.position(&lines, |line| page(line).is_none()) {
         println!("line {broken} is broken");
     }
     // Counts are the same in whatever order.
     let counts = pool.fold_by_worker(
         &lines,
         Counts::new,
-        |counts, _, line| *counts.entry(page(line).unwrap_or("?")).or_default() += 1,
+        |counts, line| *counts.entry(page(line).unwrap_or("?")).or_default() += 1,
         merge,
     );
     let mut pages: Vec<(&str, u64)> = counts.into_iter().collect();

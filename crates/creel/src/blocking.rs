@@ -1,9 +1,16 @@
 //! Calls that block: files, child processes, names; on threads that are no pool's workers.
 //!
 //! They are the process's: a thread starts when a call comes and none is free, and ends when
-//! there was none for a while. What blocks needs no CPU, so their number is no question of the
-//! machine's size, only a bound against a flood. Work that computes belongs on a pool.
+//! there was none for a while. What blocks needs no CPU, so their number does not depend on the
+//! machine's size: it is only a bound against a flood, which the program may change. Work that
+//! computes belongs on a pool.
+//!
+//! Names are looked up on threads of their own. Otherwise calls that wait for a peer could take all
+//! threads, and the look-up of that peer's name would wait for them.
 
+use crate::seat::budget;
+use crate::seat::stored_waker::StoredWaker;
+use crate::sync::{HAS_THREADS, process_id};
 use std::any::Any;
 use std::collections::VecDeque;
 use std::fmt;
@@ -11,14 +18,67 @@ use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::pin::Pin;
 use std::ptr;
-use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll};
 use std::thread;
 use std::time::Duration;
 
-/// Threads at most; further calls wait for one.
+/// The most threads for the calls of the program, unless it sets another number.
 const THREADS_MAX: usize = 512;
+/// The most threads for names, which have threads of their own: a look-up must not wait for the
+/// program's calls, which may wait for what the look-up is needed for.
+const NAMES_MAX: usize = 32;
+
+/// The most threads for the calls of the program. Relaxed: nothing else depends on it.
+static MAX: AtomicUsize = AtomicUsize::new(THREADS_MAX);
+
+/// Sets the most threads that this process uses for [`blocking`] calls, 512 by default.
+///
+/// Further calls wait until a thread is free. The limit applies from the next call on; threads
+/// above it end when they have been free for a while. Names that [`net`](crate::net) looks up have
+/// a few threads of their own, which this does not change.
+///
+/// It belongs to the process and not to a pool, because `blocking` can be called outside of pools.
+/// Set it at the start of `main`.
+///
+/// # Panics
+///
+/// If `threads` is 0.
+///
+/// ```
+/// creel::set_max_blocking_threads(16);
+/// let pool = creel::Pool::builder().workers(1).build()?;
+/// assert_eq!(pool.block_on(creel::blocking(|| 6 * 7)), 42);
+/// # Ok::<(), creel::BuildError>(())
+/// ```
+#[track_caller]
+pub fn set_max_blocking_threads(threads: usize) {
+    assert!(
+        threads > 0,
+        "blocking calls need at least one thread, not 0"
+    );
+    MAX.store(threads, Ordering::Relaxed);
+}
+
+/// Which threads a call has.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    /// A call of the program.
+    Call,
+    /// A name is looked up.
+    Name,
+}
+
+impl Kind {
+    fn threads_max(self) -> usize {
+        match self {
+            Kind::Call => MAX.load(Ordering::Relaxed),
+            Kind::Name => NAMES_MAX,
+        }
+    }
+}
+
 /// How long a thread waits for the next call.
 const KEPT: Duration = Duration::from_secs(10);
 
@@ -32,11 +92,27 @@ struct Calls {
     free: usize,
 }
 
-/// The calls of a process, and its threads for them.
-struct Line {
-    process: u32,
+/// Calls of one kind, and the threads for them.
+#[derive(Default)]
+struct Lane {
     calls: Mutex<Calls>,
     came: Condvar,
+}
+
+/// The calls of a process.
+struct Line {
+    process: u32,
+    calls: Lane,
+    names: Lane,
+}
+
+impl Line {
+    fn lane(&self, kind: Kind) -> &Lane {
+        match kind {
+            Kind::Call => &self.calls,
+            Kind::Name => &self.names,
+        }
+    }
 }
 
 /// The line of the process that last called. It is never freed: one that was forked makes its own,
@@ -45,7 +121,7 @@ static LINE: AtomicPtr<Line> = AtomicPtr::new(ptr::null_mut());
 
 /// This process's line.
 fn line() -> &'static Line {
-    let process = std::process::id();
+    let process = process_id();
     loop {
         let known = LINE.load(Ordering::Acquire);
         // SAFETY: validity: null, or from a box that was leaked below, published with `Release`.
@@ -56,8 +132,8 @@ fn line() -> &'static Line {
         }
         let fresh = Box::new(Line {
             process,
-            calls: Mutex::default(),
-            came: Condvar::new(),
+            calls: Lane::default(),
+            names: Lane::default(),
         });
         let fresh = Box::into_raw(fresh);
         let kept = LINE.compare_exchange(known, fresh, Ordering::AcqRel, Ordering::Acquire);
@@ -74,8 +150,10 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 /// Calls `work` on a thread for calls that block, and gives what it returns.
 ///
-/// It begins at once, or when one of 512 threads is free; wherever this is called, on a pool or not.
-/// Dropping the future lets a call that has begun go on, and leaves out one that has not.
+/// It begins at once, or when one of 512 threads is free ([`set_max_blocking_threads`] changes that
+/// number); wherever this is called, on a pool or not. Dropping the future lets a call that has begun
+/// go on, and leaves out one that has not. On a system without threads it is made at once, on the
+/// thread that asks for it.
 ///
 /// # Panics
 ///
@@ -94,10 +172,22 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// })?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
+#[track_caller]
 pub fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Blocking<T> {
+    call(Kind::Call, work)
+}
+
+/// The same for looking up a name.
+#[cfg(feature = "net")]
+pub(crate) fn look_up<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Blocking<T> {
+    call(Kind::Name, work)
+}
+
+#[track_caller]
+fn call<T: Send + 'static>(kind: Kind, work: impl FnOnce() -> T + Send + 'static) -> Blocking<T> {
     let call = Arc::new(Mutex::new(Call::Waits(None)));
     let calls = Arc::clone(&call);
-    submit(Box::new(move || {
+    let job = Box::new(move || {
         if matches!(*lock(&calls), Call::GivenUp) {
             return;
         }
@@ -106,7 +196,8 @@ pub fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) ->
         if let Call::Waits(Some(waker)) = before {
             waker.wake();
         }
-    }));
+    });
+    submit(kind, job);
     Blocking { call }
 }
 
@@ -117,7 +208,7 @@ pub struct Blocking<T> {
 }
 
 enum Call<T> {
-    Waits(Option<Waker>),
+    Waits(Option<StoredWaker>),
     Done(Result<T, Box<dyn Any + Send>>),
     /// Nobody wants the outcome, or it was taken.
     GivenUp,
@@ -126,8 +217,12 @@ enum Call<T> {
 impl<T> Future for Blocking<T> {
     type Output = T;
 
+    #[track_caller]
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<T> {
-        let fresh = cx.waker().clone();
+        if budget::is_spent(cx) {
+            return Poll::Pending;
+        }
+        let fresh = StoredWaker::new(cx.waker());
         let mut call = lock(&self.call);
         let (before, poll) = match std::mem::replace(&mut *call, Call::GivenUp) {
             Call::Waits(before) => {
@@ -139,6 +234,7 @@ impl<T> Future for Blocking<T> {
         };
         drop(call);
         drop(before);
+        let poll = budget::counted(poll);
         poll.map(|outcome| outcome.unwrap_or_else(|payload| resume_unwind(payload)))
     }
 }
@@ -156,25 +252,29 @@ impl<T> fmt::Debug for Blocking<T> {
     }
 }
 
-fn submit(job: Job) {
-    let line = line();
-    let mut calls = lock(&line.calls);
+#[track_caller]
+fn submit(kind: Kind, job: Job) {
+    if !HAS_THREADS {
+        return job();
+    }
+    let lane = line().lane(kind);
+    let mut calls = lock(&lane.calls);
     calls.waiting.push_back(job);
     // As many of the free are on their way as there are others.
     if calls.free >= calls.waiting.len() {
-        line.came.notify_one();
+        lane.came.notify_one();
         return;
     }
-    if calls.threads == THREADS_MAX {
+    if calls.threads >= kind.threads_max() {
         return;
     }
     calls.threads += 1;
     drop(calls);
     let started = thread::Builder::new()
         .name("creel-blocking".into())
-        .spawn(move || serve(line));
+        .spawn(move || serve(lane));
     if let Err(error) = started {
-        let mut calls = lock(&line.calls);
+        let mut calls = lock(&lane.calls);
         calls.threads -= 1;
         if calls.threads == 0 {
             let given_up = std::mem::take(&mut calls.waiting);
@@ -186,8 +286,8 @@ fn submit(job: Job) {
 }
 
 /// The body of a thread.
-fn serve(line: &Line) {
-    let mut calls = lock(&line.calls);
+fn serve(lane: &Lane) {
+    let mut calls = lock(&lane.calls);
     loop {
         while let Some(job) = calls.waiting.pop_front() {
             drop(calls);
@@ -195,10 +295,10 @@ fn serve(line: &Line) {
             if let Err(payload) = catch_unwind(AssertUnwindSafe(job)) {
                 std::mem::forget(payload);
             }
-            calls = lock(&line.calls);
+            calls = lock(&lane.calls);
         }
         calls.free += 1;
-        let (held, _) = line
+        let (held, _) = lane
             .came
             .wait_timeout_while(calls, KEPT, |calls| calls.waiting.is_empty())
             .unwrap_or_else(PoisonError::into_inner);

@@ -23,6 +23,12 @@
 //!
 //! - `futures-io`, `tokio-io`: the traits of those crates for streams.
 //!
+//! # Without threads
+//!
+//! On WebAssembly (`wasm32-wasip1`, without the feature `net`) a pool has no threads. Loops, joins,
+//! scopes, [`Pool::run_on`] and [`Pool::broadcast`] run on the thread that calls them. Tasks and timers
+//! run inside of `Pool::block_on`, which panics if nothing is left that could wake its future.
+//!
 //! `docs/design/pool.md` is the contract that every part of the crate keeps.
 
 #![warn(clippy::missing_errors_doc, clippy::missing_panics_doc)]
@@ -65,7 +71,7 @@ pub mod time;
 mod time;
 
 #[cfg(feature = "tasks")]
-pub use blocking::{Blocking, blocking};
+pub use blocking::{Blocking, blocking, set_max_blocking_threads};
 pub use creel_topology::{CpuSet, Neighbour, Placement};
 pub use loops::{Outbox, Scope, Scratch};
 pub use pool::{

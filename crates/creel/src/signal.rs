@@ -31,12 +31,12 @@ pub use libc::{SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGW
 /// })?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
+#[track_caller]
 pub fn signal(number: i32) -> io::Result<Signal> {
-    // The other faults the registry refuses.
-    assert_ne!(
-        number,
-        libc::SIGBUS,
-        "SIGBUS is a fault of the program's own"
+    // The registry refuses the other ones, too, but its panic would point to itself.
+    assert!(
+        number != libc::SIGBUS && !signal_hook_registry::FORBIDDEN.contains(&number),
+        "signal {number} cannot be taken: it is a fault of the program, or stops or kills it"
     );
     let (sends, receives) = net::UnixStream::pair()?;
     sends.set_nonblocking(true)?;

@@ -6,16 +6,23 @@
 //! Otherwise an atomic is `std`'s, and a [`WaitWord`] is one futex on Linux and a mutex with a
 //! condition variable elsewhere.
 //!
+//! `--cfg creel_pauses` keeps `std`'s and lets each step pause at random (`pauses.rs`).
+//!
 //! Under shuttle all threads are one of the system's, so nothing may hold a lock of `std` or be
 //! inside a `OnceLock` while it does one of the steps below. Its clock (`model_clock.rs`) is drawn
 //! from the schedule, so a replay is the same to the last step. Left out there: the poller and
 //! the placement, which are the system's own.
 
-#[cfg(all(not(loom), not(shuttle)))]
-pub(crate) use std::sync::{
-    Mutex, MutexGuard,
-    atomic::{AtomicBool, AtomicIsize, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering},
+#[cfg(all(not(loom), not(shuttle), not(creel_pauses)))]
+pub(crate) use std::sync::atomic::{
+    AtomicBool, AtomicIsize, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize,
 };
+
+#[cfg(all(not(loom), not(shuttle), creel_pauses))]
+pub(crate) use pauses::{AtomicBool, AtomicIsize, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize};
+
+#[cfg(all(not(loom), not(shuttle)))]
+pub(crate) use std::sync::{Mutex, MutexGuard, atomic::Ordering};
 
 #[cfg(loom)]
 pub(crate) use loom::sync::{
@@ -33,6 +40,9 @@ pub(crate) use shuttle::sync::{
 pub(crate) mod model_clock;
 
 pub(crate) mod barrier;
+
+#[cfg(all(not(loom), not(shuttle), creel_pauses))]
+mod pauses;
 
 #[cfg(loom)]
 pub(crate) use loom::cell::UnsafeCell;
@@ -118,6 +128,14 @@ pub(crate) fn spin_loop() {
     std::hint::spin_loop();
 }
 
+/// Between a `SeqCst` store and a `SeqCst` load that rely on being `SeqCst`: loom takes these for
+/// `AcqRel`, and knows the order of fences only.
+#[inline(always)]
+pub(crate) fn loom_fence() {
+    #[cfg(loom)]
+    loom::sync::atomic::fence(Ordering::SeqCst);
+}
+
 /// Asks for the cache lines of the first `bytes` from `at` on, which may be any address.
 #[inline]
 pub(crate) fn prefetch(at: *const (), bytes: usize) {
@@ -130,6 +148,19 @@ pub(crate) fn prefetch(at: *const (), bytes: usize) {
     }
     #[cfg(not(all(target_arch = "x86_64", not(miri))))]
     let _ = (at, bytes);
+}
+
+/// Whether the system has threads. WebAssembly without its threads extension has none: there a pool
+/// runs everything on the thread that calls it.
+pub(crate) const HAS_THREADS: bool =
+    !cfg!(all(target_family = "wasm", not(target_feature = "atomics")));
+
+/// The number of this process, for comparison; the same for all where the system has none.
+pub(crate) fn process_id() -> u32 {
+    match cfg!(target_family = "wasm") {
+        true => 0,
+        false => std::process::id(),
+    }
 }
 
 /// How often a spin looks before it reads the clock. A model checker gains nothing from more.
@@ -147,16 +178,28 @@ pub(crate) fn local<T: 'static, R>(
     key.try_with(f).ok()
 }
 
+/// Pauses the calling thread at random under `--cfg creel_pauses`; otherwise it does nothing.
+#[cfg_attr(creel_pauses, track_caller)]
+#[inline(always)]
+fn pause() {
+    #[cfg(all(not(loom), not(shuttle), creel_pauses))]
+    pauses::pause();
+}
+
 /// Takes a lock whose holder may have panicked: the data of every mutex in this crate is valid
 /// between any two statements, so a poisoned lock is an ordinary one.
+#[cfg_attr(creel_pauses, track_caller)]
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> impl std::ops::DerefMut<Target = T> + '_ {
+    pause();
     mutex
         .lock()
         .unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
 /// Takes a lock if nobody holds it.
+#[cfg_attr(creel_pauses, track_caller)]
 pub(crate) fn try_lock<T>(mutex: &Mutex<T>) -> Option<impl std::ops::DerefMut<Target = T> + '_> {
+    pause();
     match mutex.try_lock() {
         Ok(guard) => Some(guard),
         Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),

@@ -33,7 +33,7 @@ fn works(pool: &Pool) {
         2
     );
     assert_eq!(pool.broadcast(|worker| worker).len(), pool.workers());
-    assert_eq!(pool.map(&[1; 50], |_, x| x + 1), [2; 50]);
+    assert_eq!(pool.map(&[1; 50], |x| x + 1), [2; 50]);
     assert_eq!(pool.join(|| 1, || 2), (1, 2));
     pool.block_on(time::sleep(Duration::from_micros(1)));
 }
@@ -45,7 +45,7 @@ fn on_a_worker(pool: &Arc<Pool>, f: impl Fn() + Send + Sync + 'static) {
     pool.broadcast(|_| f());
     pool.scope(|s| s.spawn_on(0, || f()));
     pool.scope(|s| s.spawn(|| f()));
-    pool.each(0..pool.workers(), |_, _| f());
+    pool.for_each(0..pool.workers(), |_| f());
     let inner = Arc::clone(&f);
     block_on(pool.spawn(async move { inner() })).unwrap();
     let inner = Arc::clone(&f);
@@ -94,13 +94,13 @@ fn a_call_comes_back_to_a_worker_that_waits_for_the_other_pool() {
     for balance in BALANCES {
         bounded(&format!("loops, {balance}"), move || {
             let (a, b) = (pool(2, "a"), pool(1, "b"));
-            let loops = a.with(balance);
+            let loops = a.with_balance(balance);
             for _ in 0..20 {
                 // B's one worker waits for A's loop, whose units ask for that worker.
-                b.run_on(0, || loops.each(0..2, |_, _| b.run_on(0, || ())));
+                b.run_on(0, || loops.for_each(0..2, |_| b.run_on(0, || ())));
                 b.run_on(0, || {
-                    loops.each(0..2, |_, _| {
-                        loops.each(0..4, |_, _| b.run_on(0, || ()));
+                    loops.for_each(0..2, |_| {
+                        loops.for_each(0..4, |_| b.run_on(0, || ()));
                     });
                 });
             }
@@ -194,6 +194,65 @@ fn time_and_packets_reach_a_worker_in_another_pools_block_on() {
                 }
             }
         });
+    }
+}
+
+/// Every worker of every pool waits in the next pool's `block_on`.
+#[test]
+fn pools_that_wait_for_each_other_in_a_ring_all_make_progress() {
+    type Waits = fn(&Pool) -> std::pin::Pin<Box<dyn Future<Output = ()> + '_>>;
+    let kinds: [(&str, Waits); 4] = [
+        ("tasks", |pool| {
+            Box::pin(async move {
+                let child = pool.spawn(async {
+                    task::yield_now().await;
+                    task::spawn(async { 7 }).await.unwrap()
+                });
+                assert_eq!(child.await.unwrap(), 7);
+            })
+        }),
+        ("timers", |_| {
+            Box::pin(time::sleep(Duration::from_millis(3)))
+        }),
+        ("timers of tasks", |pool| {
+            let task = pool.spawn(time::sleep(Duration::from_millis(3)));
+            Box::pin(async move { task.await.unwrap() })
+        }),
+        ("packets", |_| {
+            Box::pin(async {
+                let socket = UdpSocket::bind(LOOPBACK).unwrap();
+                let to = socket.local_addr().unwrap();
+                let sender = std::thread::spawn(move || {
+                    std::thread::sleep(Duration::from_millis(3));
+                    let sender = std::net::UdpSocket::bind(LOOPBACK).unwrap();
+                    sender.send_to(b"x", to).unwrap();
+                });
+                assert_eq!(socket.recv(&mut [0; 8]).await.unwrap(), 1);
+                sender.join().unwrap();
+            })
+        }),
+    ];
+    for (kind, waits) in kinds {
+        for (count, workers) in [(2, 1), (3, 1), (5, 1), (3, 2)] {
+            bounded(&format!("{kind}: {count} pools of {workers}"), move || {
+                let pools: Vec<_> = (0..count).map(|_| pool(workers, "ring")).collect();
+                for _ in 0..3 {
+                    let all = Arc::new(std::sync::Barrier::new(count * workers));
+                    let tasks = (0..count * workers).map(|at| {
+                        let next = Arc::clone(&pools[(at + 1) % count]);
+                        let all = Arc::clone(&all);
+                        pools[at % count].spawn(async move {
+                            all.wait();
+                            next.block_on(waits(&next));
+                        })
+                    });
+                    let tasks: Vec<_> = tasks.collect();
+                    for task in tasks {
+                        block_on(task).unwrap();
+                    }
+                }
+            });
+        }
     }
 }
 

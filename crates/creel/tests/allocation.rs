@@ -40,13 +40,13 @@ fn a_loop_that_has_run_before_allocates_nothing() {
         let mut outbox = Outbox::new();
         let mut frame = || {
             for balance in [Balance::Fixed, Balance::Sticky, Balance::Shared] {
-                let loops = pool.with(balance);
-                loops.each(&mut items, |i, x| *x += i as u64);
-                loops.chunks(&mut items, 100, |_, part| part.reverse());
-                loops.each((&mut items, outbox.to(5000)), |i, (_, post)| {
+                let loops = pool.with_balance(balance);
+                loops.for_each_indexed(&mut items, |i, x| *x += i as u64);
+                loops.for_each_chunk(&mut items, 100, |part| part.reverse());
+                loops.for_each_indexed((&mut items, outbox.for_receivers(5000)), |i, (_, post)| {
                     post.send(i % 5000, 1_u64);
                 });
-                loops.deliver(&mut outbox, &mut receivers, |_, x, m| *x += m);
+                loops.deliver(&mut outbox, &mut receivers, |x, m| *x += m);
             }
         };
         (0..40).for_each(|_| frame());

@@ -59,7 +59,7 @@ fn throws_a_bomb<R>(f: impl FnOnce() -> R) {
 /// The pool still does each kind of work, on each of its workers.
 fn goes_on(pool: &Pool) {
     assert_eq!(pool.broadcast(|i| i).len(), pool.workers());
-    assert_eq!(pool.map(&[1; 100], |_, x| x + 1), [2; 100]);
+    assert_eq!(pool.map(&[1; 100], |x| x + 1), [2; 100]);
     assert_eq!(pool.join(|| 1, || 2), (1, 2));
     let bound = pool.spawn_on(pool.workers() - 1, async {
         time::sleep(Duration::from_micros(1)).await;
@@ -82,26 +82,28 @@ fn throws(f: impl FnOnce()) {
 fn a_panic_at_every_item_of_every_verb() {
     for (workers, balance) in [1, 2, 4].into_iter().flat_map(|n| BALANCES.map(|b| (n, b))) {
         let pool = pool(workers);
-        let loops = pool.with(balance);
+        let loops = pool.with_balance(balance);
         let alive = Arc::new(());
         for bad in 0..ITEMS {
             let mut items: Vec<_> = (0..ITEMS).map(|_| Arc::clone(&alive)).collect();
             let mut others = items.clone();
             let mut own = Scratch::new(workers, |_| Arc::clone(&alive));
             let tick = |index: usize| assert!(index != bad, "at {index}");
-            throws(|| loops.each(&mut items, |i, _| tick(i)));
-            throws(|| loops.each(&items, |i, _| tick(i)));
-            throws(|| loops.each(0..ITEMS, |_, i| tick(i)));
-            throws(|| loops.chunks(&mut items, 1, |i, _| tick(i)));
-            throws(|| loops.each((&mut items, &mut others), |i, (_, _)| tick(i)));
-            throws(|| loops.each((&mut items, &mut own), |i, (_, _)| tick(i)));
+            throws(|| loops.for_each_indexed(&mut items, |i, _| tick(i)));
+            throws(|| loops.for_each_indexed(&items, |i, _| tick(i)));
+            throws(|| loops.for_each(0..ITEMS, |i| tick(i)));
+            throws(|| loops.for_each_chunk_indexed(&mut items, 1, |i, _| tick(i)));
+            throws(|| loops.for_each_indexed((&mut items, &mut others), |i, (_, _)| tick(i)));
+            throws(|| loops.for_each_indexed((&mut items, &mut own), |i, (_, _)| tick(i)));
             let made = |i: usize, x: &Arc<()>| {
                 tick(i);
                 Arc::clone(x)
             };
-            throws(|| drop(loops.map(&items, made)));
-            throws(|| drop(loops.map_reduce(&items, made, |a, _| a)));
-            throws(|| drop(loops.fold(&items, Vec::new, |v, i, x| v.push(made(i, x)), join)));
+            throws(|| drop(loops.map_indexed(&items, made)));
+            throws(|| drop(loops.map_reduce_indexed(&items, made, |a, _| a)));
+            throws(|| {
+                drop(loops.fold_indexed(&items, Vec::new, |v, i, x| v.push(made(i, x)), join))
+            });
             throws(|| loops.scope(|s| (0..ITEMS).for_each(|i| s.spawn(move || tick(i)))));
             throws(|| {
                 loops.scope(|s| {
@@ -110,9 +112,9 @@ fn a_panic_at_every_item_of_every_verb() {
             });
             throws(|| {
                 pool.session(|s| {
-                    s.each(&mut items, |_, _| ());
-                    s.each(&mut others, |i, _| tick(i));
-                    s.each(&mut items, |_, _| panic!("a phase after the panic"));
+                    s.for_each(&mut items, |_| ());
+                    s.for_each_indexed(&mut others, |i, _| tick(i));
+                    s.for_each(&mut items, |_| panic!("a phase after the panic"));
                 });
             });
             drop((items, others, own));
@@ -134,7 +136,7 @@ fn a_panic_where_parts_are_begun_and_put_together() {
     let begun = AtomicUsize::new(0);
     throws(|| {
         let begin = || assert!(begun.fetch_add(1, Ordering::Relaxed) < 3, "the fourth part");
-        pool.fold(&items, begin, |(), _, _| (), |(), ()| ());
+        pool.fold(&items, begin, |(), _| (), |(), ()| ());
     });
     let put = AtomicUsize::new(0);
     for bad in [0, 1, 3] {
@@ -144,7 +146,7 @@ fn a_panic_where_parts_are_begun_and_put_together() {
                 assert!(put.fetch_add(1, Ordering::Relaxed) != bad, "at {bad}");
                 a
             };
-            pool.map_reduce(&items, |_, x| Box::new(*x), combine);
+            pool.map_reduce(&items, |x| Box::new(*x), combine);
         });
     }
     throws(|| _ = pool.join(|| panic!("the first"), || ()));
@@ -168,24 +170,27 @@ fn a_panic_at_every_message_of_an_outbox() {
             let mut senders = vec![(); 600];
             let mut send = |bad: usize, outbox: &mut Outbox<_>| {
                 let sent = catch_unwind(AssertUnwindSafe(|| {
-                    pool.each((&mut senders, outbox.to(2100)), |i, ((), post)| {
-                        assert!(i != bad, "sender {i}");
-                        post.send(i * 3, (i, Arc::clone(&alive)));
-                    });
+                    pool.for_each_indexed(
+                        (&mut senders, outbox.for_receivers(2100)),
+                        |i, ((), post)| {
+                            assert!(i != bad, "sender {i}");
+                            post.send(i * 3, (i, Arc::clone(&alive)));
+                        },
+                    );
                 }));
                 assert_eq!(sent.is_err(), bad < 600);
             };
             send(bad, &mut outbox);
             send(usize::MAX, &mut outbox);
             throws(|| {
-                pool.deliver(&mut outbox, &mut receivers, |_, got, (i, message)| {
+                pool.deliver(&mut outbox, &mut receivers, |got, (i, message)| {
                     assert!(i != bad, "message {i}");
                     got.push(message);
                 });
             });
         }
         // What a panic left undelivered goes with the next use of the outbox.
-        let _ = outbox.to(1);
+        let _ = outbox.for_receivers(1);
         receivers.clear();
         assert_eq!(Arc::strong_count(&alive), 1);
         goes_on(&pool);
@@ -196,7 +201,7 @@ fn a_panic_at_every_message_of_an_outbox() {
 fn payloads_that_panic_when_they_are_dropped_end_no_worker() {
     let pool = pool(2);
     throws(|| pool.scope(|s| (0..6).for_each(|_| s.spawn(|| panic_any(LoudDrop)))));
-    throws(|| pool.each(0..100, |_, _| panic_any(LoudDrop)));
+    throws(|| pool.for_each(0..100, |_| panic_any(LoudDrop)));
     let tasks: Vec<_> = (0..4)
         .map(|_| pool.spawn(async { panic_any(LoudDrop) }))
         .collect();
@@ -275,7 +280,7 @@ fn a_ring_that_closes_wakes_those_behind_a_waker_that_panics() {
         let polled = Pin::new(receive).poll(&mut Context::from_waker(waker));
         assert!(polled.is_pending());
     }
-    drop(tx);
+    throws(|| drop(tx));
     assert_eq!(tell.try_iter().count(), 2, "before and behind the bad one");
 }
 
@@ -366,22 +371,22 @@ fn everything_inside_of_everything() {
             count.fetch_add(1, Ordering::Relaxed);
         };
         pool.session(|s| {
-            s.each(0..4, |_, _| {
-                pool.session(|s| s.each(0..2, |_, _| one()));
+            s.for_each(0..4, |_| {
+                pool.session(|s| s.for_each(0..2, |_| one()));
                 pool.scope(|s| (0..2).for_each(|_| s.spawn(one)));
-                pool.run_on(workers - 1, || pool.each(0..2, |_, _| one()));
+                pool.run_on(workers - 1, || pool.for_each(0..2, |_| one()));
                 other.block_on(async { one() });
-                let made = pool.map(&[0; 3], |_, _| pool.join(one, one));
+                let made = pool.map(&[0; 3], |_| pool.join(one, one));
                 assert_eq!(made.len(), 3);
             });
         });
         assert_eq!(count.load(Ordering::Relaxed), 4 * (2 + 2 + 2 + 1 + 6));
         pool.resize(workers + 1).unwrap();
-        pool.each(0..8, |_, i| pool.resize(1 + i % 3).unwrap());
+        pool.for_each(0..8, |i| pool.resize(1 + i % 3).unwrap());
         pool.block_on(async {
             // A pool that lives and ends inside a task, and a loop inside that.
             let own = Pool::builder().workers(2).build().unwrap();
-            let sum = own.spawn(async { 5 }).await.unwrap() + own.map(&[1, 2], |_, x| *x)[1];
+            let sum = own.spawn(async { 5 }).await.unwrap() + own.map(&[1, 2], |x| *x)[1];
             throws(|| inner.block_on(async {}));
             let ended = inner.spawn(async move { drop(own) });
             ended.await.unwrap();
@@ -406,7 +411,7 @@ fn pools_that_end_inside_their_own_work() {
     }
     let outer = pool(2);
     outer.scope(|s| s.spawn(|| drop(pool(2))));
-    outer.each(0..4, |_, _| {
+    outer.for_each(0..4, |_| {
         let inner = pool(2);
         assert_eq!(inner.run_on(1, || 1), 1);
     });
@@ -448,9 +453,9 @@ fn crowd(pool: &Pool) {
     });
     assert_eq!(sum, 299 * 300 / 2);
     let mut items = vec![0_usize; 5000];
-    pool.each(&mut items, |i, x| *x = i);
+    pool.for_each_indexed(&mut items, |i, x| *x = i);
     assert_eq!(
-        pool.fold(&items, || 0, |sum, _, x| *sum += x, |a, b| a + b),
+        pool.fold(&items, || 0, |sum, x| *sum += x, |a, b| a + b),
         4999 * 2500
     );
     assert_eq!(pool.broadcast(|i| i).len(), pool.workers());
@@ -503,9 +508,11 @@ fn several_bombs_end_neither_a_worker_nor_the_process() {
     throws_a_bomb(|| pool.join(throw::<()>, || Bomb));
     throws_a_bomb(|| pool.join(throw::<()>, throw::<()>));
     for balance in BALANCES {
-        let loops = pool.with(balance);
-        throws_a_bomb(|| loops.each(0..1000, |_, _| throw::<()>()));
-        throws_a_bomb(|| loops.map(&[0; 1000], |i, _| if i > 900 { throw() } else { Bomb }));
+        let loops = pool.with_balance(balance);
+        throws_a_bomb(|| loops.for_each(0..1000, |_| throw::<()>()));
+        throws_a_bomb(|| {
+            loops.map_indexed(&[0; 1000], |i, _| if i > 900 { throw() } else { Bomb })
+        });
     }
     let tasks: Vec<_> = (0..9).map(|_| pool.spawn(async { throw() })).collect();
     let kept = tasks.into_iter().skip(4).collect::<Vec<JoinHandle<()>>>();

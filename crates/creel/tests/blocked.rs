@@ -443,20 +443,59 @@ fn as_many_jobs_of_a_scope_as_workers_meet() {
     }
 }
 
+/// A job or a task gets hold of a share's worker while the loop is being called, and ends only after
+/// the loop. `CREEL_MEET_ROUNDS` for more rounds.
+#[test]
+fn units_of_loops_meet_while_the_worker_of_one_is_busy() {
+    let rounds = std::env::var("CREEL_MEET_ROUNDS").map_or(200, |n| n.parse().unwrap());
+    for balance in [Balance::Fixed, Balance::Shared] {
+        for kind in ["scope", "urgent job", "task"] {
+            // Each thousand has its own limit.
+            for first in (0..rounds).step_by(1000) {
+                bounded(&format!("{kind}, {balance}, from {first}"), move || {
+                    let pool = pool(4, Wait::Park);
+                    let round = || meet_in_loops(&pool, &pool.with_balance(balance), kind);
+                    (first..rounds.min(first + 1000)).for_each(|_| round());
+                });
+            }
+        }
+    }
+}
+
+fn meet_in_loops(pool: &Pool, loops: &Pool, kind: &str) {
+    if kind == "scope" {
+        let all = Barrier::new(4);
+        let units = || loops.for_each(0..2, |_| _ = all.wait());
+        return pool.scope(|s| (0..2).for_each(|_| s.spawn(units)));
+    }
+    let all = Barrier::new(2);
+    let (done, wait) = mpsc::channel::<()>();
+    let waits = move || _ = wait.recv();
+    thread::scope(|s| {
+        if kind == "task" {
+            pool.spawn_fn(waits).detach();
+        } else {
+            s.spawn(|| pool.run_on(1, waits));
+        }
+        loops.for_each(0..2, |_| _ = all.wait());
+        drop(done);
+    });
+}
+
 #[test]
 fn as_many_units_of_loops_in_loops_as_workers_meet() {
     for (outer, inner) in [(2, 2), (2, 4), (4, 2), (1, 3)] {
         for balance in [Balance::Fixed, Balance::Shared] {
             bounded(&format!("{outer} times {inner}, {balance}"), move || {
                 let pool = pool(outer * inner, Wait::Park);
-                let loops = pool.with(balance);
+                let loops = pool.with_balance(balance);
                 for round in 0..50 {
                     let all = Barrier::new(outer * inner);
-                    let units = || loops.each(0..inner, |_, _| _ = all.wait());
+                    let units = || loops.for_each(0..inner, |_| _ = all.wait());
                     match round % 3 {
-                        0 => loops.each(0..outer, |_, _| units()),
+                        0 => loops.for_each(0..outer, |_| units()),
                         1 => pool.scope(|s| (0..outer).for_each(|_| s.spawn(units))),
-                        _ => pool.run_on(0, || loops.each(0..outer, |_, _| units())),
+                        _ => pool.run_on(0, || loops.for_each(0..outer, |_| units())),
                     }
                 }
             });

@@ -262,7 +262,7 @@ fn many_pools_one_after_the_other_leave_nothing() {
                 round
             });
             let mut items = [0; 100];
-            pool.each(&mut items, |i, item| *item = i);
+            pool.for_each_indexed(&mut items, |i, item| *item = i);
             assert_eq!(pool.block_on(task).unwrap(), round);
             pool.block_on(time::sleep(Duration::from_micros(1)));
             drop(pool);

@@ -88,7 +88,7 @@ fn a_forked_process_drops_the_pool_and_makes_its_own() {
     let new_one = || {
         let pool = pool();
         let mut items = vec![1; 1000];
-        pool.each(&mut items, |i, item| *item += i);
+        pool.for_each_indexed(&mut items, |i, item| *item += i);
         assert_eq!(items[999], 1000);
         let task = pool.spawn(async {
             time::sleep(Duration::from_millis(1)).await;

@@ -67,8 +67,8 @@ fn workers_by_the_thousand_do_each_kind_of_work() {
         assert!(pool.broadcast(|worker| worker).into_iter().eq(0..WORKERS));
         for balance in BALANCES {
             let mut items = vec![0; 50_000];
-            let loops = pool.with(balance);
-            (0..5).for_each(|_| loops.each(&mut items, |i, item| *item += i));
+            let loops = pool.with_balance(balance);
+            (0..5).for_each(|_| loops.for_each_indexed(&mut items, |i, item| *item += i));
             assert!(items.iter().enumerate().all(|(i, item)| *item == 5 * i));
         }
         let tasks: Vec<_> = (0..20_000)
@@ -111,9 +111,12 @@ fn times_at_both_ends_are_waited_for_or_not() {
             for _ in 0..100 {
                 ever.tick().await;
             }
-            let mut at_once = time::interval(Duration::from_secs(1)).early(Duration::MAX);
-            let first = at_once.tick().await;
-            assert!(at_once.tick().await > first);
+            let second = Duration::from_secs(1);
+            let mut at_once = time::interval(second).early(second);
+            let begin = Instant::now();
+            assert!(at_once.tick().await > begin);
+            // A whole period early, and no more than that.
+            assert!(time::timeout(SHORT, at_once.tick()).await.is_err());
         });
     });
     for wait in [
@@ -124,7 +127,7 @@ fn times_at_both_ends_are_waited_for_or_not() {
         bounded(&format!("{wait:?}"), move || {
             let pool = Pool::builder().workers(2).wait(wait).build().unwrap();
             assert_eq!(block_on(pool.spawn(async { 1 })).unwrap(), 1);
-            assert_eq!(pool.map(&[1; 1000], |_, x| x + 1), [2; 1000]);
+            assert_eq!(pool.map(&[1; 1000], |x| x + 1), [2; 1000]);
             assert_eq!(pool.run_on(1, || 2), 2);
         });
     }
@@ -136,22 +139,68 @@ fn items_without_a_size_and_ranges_to_the_end() {
         let pool = pool(3);
         let throw = || resume_unwind(Box::new("at the first"));
         let throws = |f: &dyn Fn()| assert!(catch_unwind(AssertUnwindSafe(f)).is_err());
-        for loops in BALANCES.map(|balance| pool.with(balance)) {
+        for loops in BALANCES.map(|balance| pool.with_balance(balance)) {
             let visits = AtomicUsize::new(0);
             let visit = || _ = visits.fetch_add(1, Ordering::Relaxed);
-            loops.each(&mut [(); 100_000], |_, ()| visit());
+            loops.for_each(&mut [(); 100_000], |()| visit());
             assert_eq!(visits.swap(0, Ordering::Relaxed), 100_000);
-            assert_eq!(loops.map(&[(); 100_000], |_, ()| ()).len(), 100_000);
-            loops.each(usize::MAX - 1000..usize::MAX, |_, i| {
+            assert_eq!(loops.map(&[(); 100_000], |()| ()).len(), 100_000);
+            loops.for_each(usize::MAX - 1000..usize::MAX, |i| {
                 assert!(i >= usize::MAX - 1000);
                 visit();
             });
             assert_eq!(visits.into_inner(), 1000);
             let all = || vec![(); usize::MAX];
-            throws(&|| loops.each(0..usize::MAX, |_, _| throw()));
-            throws(&|| loops.each(&mut all(), |_, ()| throw()));
-            throws(&|| loops.chunks(&mut all(), usize::MAX / 2, |_, _| throw()));
-            throws(&|| drop(loops.map(&all(), |_, ()| -> () { throw() })));
+            throws(&|| loops.for_each(0..usize::MAX, |_| throw()));
+            throws(&|| loops.for_each(&mut all(), |()| throw()));
+            throws(&|| loops.for_each_chunk(&mut all(), usize::MAX / 2, |_| throw()));
+            throws(&|| drop(loops.map(&all(), |()| -> () { throw() })));
         }
     });
+}
+
+#[test]
+#[should_panic(expected = "at most one period early")]
+fn an_interval_that_is_early_by_more_than_its_period_is_refused() {
+    let _ = time::interval(Duration::from_secs(1)).early(Duration::MAX);
+}
+
+/// The first ticks of an interval of a second that starts at `first`, counted from there.
+fn ticks_from<const N: usize>(pool: &Pool, first: Instant, skips: bool) -> [Duration; N] {
+    pool.block_on(async move {
+        let mut ticks = time::interval(Duration::from_secs(1)).starting(first);
+        if skips {
+            ticks = ticks.skip_missed();
+        }
+        let mut after = [Duration::ZERO; N];
+        for after in &mut after {
+            *after = ticks.tick().await.duration_since(first);
+        }
+        after
+    })
+}
+
+#[test]
+fn an_interval_that_starts_before_its_clock_keeps_its_schedule() {
+    let seconds = |n: u64| Duration::from_secs(n);
+    let clock = time::Clock::driven();
+    let (epoch, pool) = (clock.now(), Pool::builder().workers(1).clock(clock.clone()));
+    let pool = pool.build().unwrap();
+    clock.advance(Duration::from_millis(2700));
+    bounded("intervals", move || {
+        let first = epoch - Duration::from_millis(300);
+        assert_eq!(ticks_from(&pool, first, false), [0, 1, 2, 3].map(seconds));
+        assert_eq!(ticks_from(&pool, first, true), [3].map(seconds));
+        let first = epoch - Duration::from_millis(2500);
+        let all = [0, 1, 2, 3, 4, 5].map(seconds);
+        assert_eq!(ticks_from(&pool, first, false), all);
+        assert_eq!(ticks_from(&pool, first, true), [5].map(seconds));
+    });
+    // Long before the process has looked at any clock.
+    if let Some(first) = Instant::now().checked_sub(seconds(3600)) {
+        bounded("an interval", move || {
+            let ticks = ticks_from(&self::pool(1), first, false);
+            assert_eq!(ticks, [0, 1].map(seconds));
+        });
+    }
 }

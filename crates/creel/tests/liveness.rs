@@ -239,6 +239,21 @@ fn piece(
     })
 }
 
+/// Units of a loop that wait for each other. A sticky one may be run by its caller alone.
+fn meet_in_a_loop(pool: &Pool, world: &Arc<World>, draw: &mut Draw) {
+    // A pool that ends starts no thread for them.
+    if world.ends {
+        return;
+    }
+    let units = 2 + draw.below(world.least - 1);
+    let Some(_permit) = world.may_block(units - 1) else {
+        return;
+    };
+    let all = Barrier::new(units);
+    let loops = pool.with_balance([Balance::Fixed, Balance::Shared][draw.below(2)]);
+    loops.for_each(0..units, |_| _ = all.wait());
+}
+
 /// Work of this pool that is no task, called on any thread.
 fn share(pool: &Pool, world: &Arc<World>, draw: &mut Draw) {
     // The calling thread may have to wait for those that help it.
@@ -250,10 +265,11 @@ fn share(pool: &Pool, world: &Arc<World>, draw: &mut Draw) {
         .collect();
     let run = |part: &Draw| {
         let mut draw = part.clone();
-        match draw.below(3) {
+        match draw.below(4) {
             0 => block_for_child(world, &mut draw, 1),
             1 => assert_eq!(pool.join(|| 1, || 2), (1, 2)),
-            _ => pool.each(0..7, |_, _| ()),
+            2 => meet_in_a_loop(pool, world, &mut draw),
+            _ => pool.for_each(0..7, |_| ()),
         }
     };
     match draw.below(3) {
@@ -264,8 +280,8 @@ fn share(pool: &Pool, world: &Arc<World>, draw: &mut Draw) {
             pool.join(|| all(left), || all(right));
         }
         _ => {
-            let loops = pool.with(BALANCES[draw.below(3)]);
-            loops.each(&parts, |_, part| run(part));
+            let loops = pool.with_balance(BALANCES[draw.below(3)]);
+            loops.for_each(&parts, |part| run(part));
         }
     }
 }
@@ -305,7 +321,7 @@ fn from_outside(pool: &Arc<Pool>, world: &Arc<World>, beside: &Arc<Pool>, draw: 
                     let told = other.spawn(async move { back.spawn(async {}).await });
                     other.block_on(told).unwrap().unwrap();
                     other.run_on(0, || inner.run_on(worker, || ()));
-                    other.scope(|s| s.spawn(|| inner.each(0..4, |_, _| ())));
+                    other.scope(|s| s.spawn(|| inner.for_each(0..4, |_| ())));
                 }
             });
             bounded::block_on(task).unwrap();

@@ -52,8 +52,8 @@ fn use_all() {
         pool.spawn(async {}).await.unwrap();
     });
     let mut items = [0; 100];
-    pool.each(&mut items, |i, item| *item = i);
-    pool.session(|loops| loops.each(&mut items, |i, item| *item += i));
+    pool.for_each_indexed(&mut items, |i, item| *item = i);
+    pool.session(|loops| loops.for_each_indexed(&mut items, |i, item| *item += i));
     let (tx, rx) = oneshot::channel();
     pool.spawn(async move { tx.send(()).unwrap() }).detach();
     rx.recv_blocking().unwrap();
@@ -97,7 +97,7 @@ fn a_pool_may_be_used_until_then() {
             use_all();
             let pool = pool(2);
             let mut items = vec![1; 1000];
-            pool.each(&mut items, |i, item| *item += i);
+            pool.for_each_indexed(&mut items, |i, item| *item += i);
             let sleep = || time::sleep(Duration::from_millis(1));
             let task = pool.spawn(async move {
                 sleep().await;

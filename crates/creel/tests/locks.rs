@@ -49,7 +49,7 @@ fn pools() -> impl Iterator<Item = Pool> {
 /// Work that others are likely to want to help with.
 fn work(pool: &Pool) {
     let sum = AtomicUsize::new(0);
-    pool.each(0..8, |_, n| {
+    pool.for_each(0..8, |n| {
         std::thread::yield_now();
         sum.fetch_add(n, Relaxed);
     });
@@ -62,7 +62,7 @@ fn a_loop_under_a_lock_that_each_item_of_a_loop_takes() {
     bounded("loops under a lock", || {
         for pool in pools() {
             let lock = Strict::default();
-            pool.each(0..40, |_, _| lock.hold(|| work(&pool)));
+            pool.for_each(0..40, |_| lock.hold(|| work(&pool)));
             assert_eq!(*lock.0.lock().unwrap(), 40);
         }
     });

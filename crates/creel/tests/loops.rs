@@ -39,13 +39,13 @@ fn every_item_is_visited_once_with_its_index() {
         for len in [0, 1, 2, 6, 63, 64, 65, 1000, 10_007] {
             let mut items = vec![0_usize; len];
             for _ in 0..3 {
-                pool.each(&mut items, |index, item| *item += index + 1);
+                pool.for_each_indexed(&mut items, |index, item| *item += index + 1);
             }
             assert!(
                 items.iter().enumerate().all(|(i, x)| *x == 3 * (i + 1)),
                 "{pool:?} {len}"
             );
-            let mapped = pool.map(&items, |index, x| x - index);
+            let mapped = pool.map_indexed(&items, |index, x| x - index);
             assert!(
                 mapped.iter().enumerate().all(|(i, x)| *x == 2 * i + 3),
                 "{pool:?} {len}"
@@ -59,7 +59,7 @@ fn chunks_have_their_length_and_the_last_the_rest() {
     for pool in pools(&[1, 2, 5]) {
         for (total, len) in [(0, 3), (1, 3), (9, 3), (10, 3), (10, 100), (1000, 7)] {
             let mut items = vec![usize::MAX; total];
-            pool.chunks(&mut items, len, |start, part| {
+            pool.for_each_chunk_indexed(&mut items, len, |start, part| {
                 assert_eq!(part.len(), len.min(total - start));
                 part.fill(start / len);
             });
@@ -73,8 +73,8 @@ fn sums_of_floats_have_the_same_bits_at_any_number_of_workers() {
     let noise: Vec<f32> = (0..12_345).map(|i| (i as f32 * 1.618).sin()).collect();
     let sums: HashSet<u32> = pools(&[1, 2, 7, 64])
         .map(|pool| {
-            let sum = pool.fold(&noise, || 0.0, |sum, _, x| *sum += x, |a: f32, b| a + b);
-            let again = pool.map_reduce(&noise, |_, x| *x, |a, b| a + b);
+            let sum = pool.fold(&noise, || 0.0, |sum, x| *sum += x, |a: f32, b| a + b);
+            let again = pool.map_reduce(&noise, |x| *x, |a, b| a + b);
             assert_eq!(again.map(f32::to_bits), Some(sum.to_bits()));
             sum.to_bits()
         })
@@ -85,7 +85,7 @@ fn sums_of_floats_have_the_same_bits_at_any_number_of_workers() {
         pools(&[2])
             .next()
             .unwrap()
-            .map_reduce(&none, |_, x| *x, f32::max),
+            .map_reduce(&none, |x| *x, f32::max),
         None
     );
 }
@@ -96,7 +96,7 @@ fn a_panic_at_any_item_reaches_the_caller_and_the_pool_goes_on() {
         for bad in [0, 1, 31, 32, 50, 63] {
             let mut items = [0; 64];
             let thrown = catch_unwind(AssertUnwindSafe(|| {
-                pool.each(&mut items, |index, item| {
+                pool.for_each_indexed(&mut items, |index, item| {
                     assert!(index != bad, "item {index} fails");
                     *item = 1;
                 });
@@ -107,7 +107,7 @@ fn a_panic_at_any_item_reaches_the_caller_and_the_pool_goes_on() {
                 format!("item {bad} fails")
             );
             assert_eq!(items[bad], 0);
-            assert_eq!(pool.map(&items, |index, _| index).len(), 64);
+            assert_eq!(pool.map_indexed(&items, |index, _| index).len(), 64);
         }
     }
 }
@@ -134,7 +134,7 @@ fn results_made_before_a_panic_are_dropped_once() {
     for pool in pools(&[1, 2, 8]) {
         for bad in [0, 1, 99, 100, 199] {
             let thrown = catch_unwind(AssertUnwindSafe(|| {
-                pool.map(&[(); 200], |index, ()| {
+                pool.map_indexed(&[(); 200], |index, ()| {
                     assert!(index != bad);
                     Counted::new(&alive)
                 })
@@ -154,12 +154,12 @@ fn nested_loops_second_callers_and_workers_get_on() {
             for _ in 0..3 {
                 s.spawn(|| {
                     for _ in 0..20 {
-                        pool.each(0..10, |_, _| pool.each(0..10, |_, i| add(i)));
+                        pool.for_each(0..10, |_| pool.for_each(0..10, |i| add(i)));
                     }
                 });
             }
         });
-        pool.broadcast(|_| pool.each(0..100, |_, i| add(i)));
+        pool.broadcast(|_| pool.for_each(0..100, |i| add(i)));
         assert_eq!(total.into_inner(), 3 * 20 * 100 + pool.workers() * 100);
     }
 }
@@ -170,7 +170,7 @@ fn two_workers_that_call_into_each_other_from_a_loop_get_on() {
         let workers = pool.workers();
         let met = Mutex::new(HashSet::new());
         pool.run_on(1, || {
-            pool.each(0..workers, |_, index| {
+            pool.for_each(0..workers, |index| {
                 let id = pool.run_on(1, || thread::current().id());
                 met.lock().unwrap().insert((index, id));
             });
@@ -250,7 +250,7 @@ fn a_pool_is_resized_while_loops_run() {
             });
             while stop.load(Ordering::Relaxed) == 0 {
                 let mut items = [0_u8; 500];
-                pool.each(&mut items, |_, x| *x += 1);
+                pool.for_each(&mut items, |x| *x += 1);
                 assert_eq!(items, [1; 500]);
             }
         });

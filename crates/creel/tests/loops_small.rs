@@ -31,12 +31,14 @@ fn every_verb_once_and_a_panic_in_each() {
                 check(index);
                 *x += 1;
             };
-            thrown("mut", &mut || pool.each(&mut items, |i, x| tick(i, x)));
+            thrown("mut", &mut || {
+                pool.for_each_indexed(&mut items, |i, x| tick(i, x))
+            });
             thrown("chunks", &mut || {
-                pool.chunks(&mut items, 1, |i, part| tick(i, &mut part[0]));
+                pool.for_each_chunk_indexed(&mut items, 1, |i, part| tick(i, &mut part[0]));
             });
             thrown("zip", &mut || {
-                pool.each((&mut items, &mut others), |i, (a, b)| {
+                pool.for_each_indexed((&mut items, &mut others), |i, (a, b)| {
                     tick(i, a);
                     *b = a.clone();
                 });
@@ -47,21 +49,21 @@ fn every_verb_once_and_a_panic_in_each() {
                 check(i);
                 x.clone()
             };
-            thrown("map", &mut || drop(pool.map(&items, copy)));
+            thrown("map", &mut || drop(pool.map_indexed(&items, copy)));
             thrown("reduce", &mut || {
-                drop(pool.map_reduce(&items, copy, |a, b| a.max(b)))
+                drop(pool.map_reduce_indexed(&items, copy, |a, b| a.max(b)))
             });
             thrown("scope", &mut || {
                 pool.scope(|s| (0..9).for_each(|i| s.spawn(move || check(i))));
             });
             thrown("outbox", &mut || {
-                pool.each((&mut items, outbox.to(9)), |i, (x, post)| {
+                pool.for_each_indexed((&mut items, outbox.for_receivers(9)), |i, (x, post)| {
                     post.send(8 - i, copy(i, x));
                 });
-                pool.deliver(&mut outbox, &mut others, |_, x, message| *x = message);
+                pool.deliver(&mut outbox, &mut others, |x, message| *x = message);
             });
             thrown("scratch", &mut || {
-                pool.each((&mut items, &mut own), |i, (_, x)| tick(i, x));
+                pool.for_each_indexed((&mut items, &mut own), |i, (_, x)| tick(i, x));
             });
         }
         let (a, b) = pool.session(|s| s.join(|| 1, || String::from("b")));
@@ -82,18 +84,18 @@ fn one_closure_is_called_by_all() {
         assert_eq!(sorted, [0, 1, 2, 3, 4, 5, 6, 7, 8], "of {tickets:?}");
     };
     let small = AtomicUsize::new(0);
-    pool.each(&mut tickets, move |_, ticket| {
+    pool.for_each(&mut tickets, move |ticket| {
         *ticket = small.fetch_add(1, Relaxed);
     });
     sorted(&tickets);
     let large = [const { AtomicUsize::new(0) }; 9];
-    pool.each(&mut tickets, move |_, ticket| {
+    pool.for_each(&mut tickets, move |ticket| {
         *ticket = large[8].fetch_add(1, Relaxed);
     });
     sorted(&tickets);
     // Two words; a copy would free the box that the first call has put away.
     let last = Mutex::new(Box::new(7));
-    pool.each(0..9, move |_, index| {
+    pool.for_each(0..9, move |index| {
         let before = mem::replace(&mut *last.lock().unwrap(), Box::new(index));
         assert!(*before < 9);
     });

@@ -109,7 +109,7 @@ fn loops_are_counted_whether_or_not_they_are_shared() {
     let pool = Pool::builder().workers(2).build().unwrap();
     for _ in 0..100 {
         // So little work that it is not worth a wake: the caller does it, in the stead of worker 0.
-        pool.each(&mut [0_u8; 10], |_, item| *item += 1);
+        pool.for_each(&mut [0_u8; 10], |item| *item += 1);
     }
     let workers = pool.stats().workers;
     assert_eq!(workers.iter().map(|w| w.loop_items).sum::<u64>(), 1000);

@@ -31,16 +31,19 @@ fn messages_come_in_the_order_of_their_senders_at_any_number_of_workers() {
         for workers in [1, 2, 7, 64] {
             let pool = pool(workers);
             for balance in [Balance::Fixed, Balance::Sticky, Balance::Shared] {
-                let loops = pool.with(balance);
+                let loops = pool.with_balance(balance);
                 let (mut from, mut to) = (first.clone(), vec![1; receivers]);
                 let mut outbox = Outbox::new();
-                loops.each((&mut from, outbox.to(to.len())), |index, (sender, post)| {
-                    for place in places(*sender, receivers) {
-                        post.send(place, index as u64);
-                    }
-                });
+                loops.for_each_indexed(
+                    (&mut from, outbox.for_receivers(to.len())),
+                    |index, (sender, post)| {
+                        for place in places(*sender, receivers) {
+                            post.send(place, index as u64);
+                        }
+                    },
+                );
                 assert_eq!(outbox.len(), 2 * first.len());
-                loops.deliver(&mut outbox, &mut to, |_, state, m| *state = mix(*state, m));
+                loops.deliver(&mut outbox, &mut to, |state, m| *state = mix(*state, m));
                 assert!(outbox.is_empty());
                 assert!(
                     to == expected,
@@ -57,19 +60,22 @@ fn one_loop_may_send_to_several_slices() {
     let (mut even, mut odd) = (vec![0_u32; 2000], vec![String::new(); 3]);
     let (mut numbers, mut texts) = (Outbox::new(), Outbox::new());
     let mut senders: Vec<usize> = (0..2000).collect();
-    let both = (numbers.to(even.len()), texts.to(odd.len()));
-    pool.each(
+    let both = (
+        numbers.for_receivers(even.len()),
+        texts.for_receivers(odd.len()),
+    );
+    pool.for_each_indexed(
         (&mut senders, both),
         |index, (_, (numbers, texts))| match index % 2 {
             0 => numbers.send(index, 7_u32),
             _ => texts.send(index % 3, 'x'),
         },
     );
-    pool.deliver(&mut numbers, &mut even, |index, item, m| {
+    pool.deliver_indexed(&mut numbers, &mut even, |index, item, m| {
         assert_eq!(index % 2, 0);
         *item += m;
     });
-    pool.deliver(&mut texts, &mut odd, |_, item, m| item.push(m));
+    pool.deliver(&mut texts, &mut odd, |item, m| item.push(m));
     assert_eq!(even.iter().sum::<u32>(), 7000);
     assert_eq!(odd.iter().map(String::len).sum::<usize>(), 1000);
 }
@@ -80,24 +86,27 @@ fn a_receiver_that_is_not_there_is_named_and_nothing_is_broken() {
     let (mut senders, mut receivers) = (vec![0_u8; 1000], vec![0_u32; 10]);
     let mut outbox = Outbox::new();
     let thrown = catch_unwind(AssertUnwindSafe(|| {
-        pool.each((&mut senders, outbox.to(10)), |index, (_, post)| {
-            post.send(index % 11, Box::new(index));
-        });
+        pool.for_each_indexed(
+            (&mut senders, outbox.for_receivers(10)),
+            |index, (_, post)| {
+                post.send(index % 11, Box::new(index));
+            },
+        );
     }));
     let text = *thrown.unwrap_err().downcast::<String>().unwrap();
     assert_eq!(text, "a message to receiver 10, but there are 10");
-    let address = outbox.to(10);
-    pool.each((&mut senders, address), |i, (_, post)| {
+    let address = outbox.for_receivers(10);
+    pool.for_each_indexed((&mut senders, address), |i, (_, post)| {
         post.send(i % 10, Box::new(i))
     });
     let half = catch_unwind(AssertUnwindSafe(|| {
-        pool.deliver(&mut outbox, &mut receivers, |_, _, m| assert!(*m != 500));
+        pool.deliver(&mut outbox, &mut receivers, |_, m| assert!(*m != 500));
     }));
     assert!(half.is_err());
-    pool.each((&mut senders, outbox.to(10)), |_, (_, post)| {
+    pool.for_each((&mut senders, outbox.for_receivers(10)), |(_, post)| {
         post.send(3, Box::new(1))
     });
-    pool.deliver(&mut outbox, &mut receivers, |_, item, _| *item += 1);
+    pool.deliver(&mut outbox, &mut receivers, |item, _| *item += 1);
     assert_eq!(receivers[3], 1000);
 }
 
@@ -105,8 +114,10 @@ fn a_receiver_that_is_not_there_is_named_and_nothing_is_broken() {
 #[should_panic(expected = "delivered to as many receivers as it is addressed to")]
 fn an_outbox_is_not_delivered_to_another_slice() {
     let mut outbox = Outbox::new();
-    pool(2).each((&[1], outbox.to(3)), |_, (_, post)| post.send(2, ()));
-    pool(2).deliver(&mut outbox, &mut [0, 0], |_, _, ()| ());
+    pool(2).for_each((&[1], outbox.for_receivers(3)), |(_, post)| {
+        post.send(2, ())
+    });
+    pool(2).deliver(&mut outbox, &mut [0, 0], |_, ()| ());
 }
 
 #[test]
@@ -116,7 +127,7 @@ fn scratch_is_one_threads_at_a_time_and_no_more_workers_run_than_have_some() {
         let mut sums = Scratch::new(have, |_| 0_u64);
         let mut items: Vec<u64> = (0..10_000).collect();
         for _ in 0..5 {
-            pool.each((&mut items, &mut sums), |_, (item, sum)| *sum += *item);
+            pool.for_each((&mut items, &mut sums), |(item, sum)| *sum += *item);
         }
         assert_eq!(sums.iter().sum::<u64>(), 5 * 10_000 * 9_999 / 2);
     }
@@ -126,6 +137,6 @@ fn scratch_is_one_threads_at_a_time_and_no_more_workers_run_than_have_some() {
 fn receivers_without_a_size_may_be_as_many_as_a_word_counts() {
     let mut outbox = Outbox::<u8>::new();
     let mut receivers = vec![(); usize::MAX];
-    let _ = outbox.to(receivers.len());
-    pool(2).deliver(&mut outbox, &mut receivers, |_, (), _| ());
+    let _ = outbox.for_receivers(receivers.len());
+    pool(2).deliver(&mut outbox, &mut receivers, |(), _| ());
 }

@@ -164,7 +164,7 @@ fn one_who_sleeps_in_the_poller_is_not_looked_after_for_ever() {
         pool.spawn(async move { socket.recv(&mut [0; 8]).await })
             .detach();
         pool.scope(|s| (0..4).for_each(|_| s.spawn(|| thread::sleep(Duration::from_millis(1)))));
-        pool.each(0..4, |_, _| pool.each(0..4, |_, _| ()));
+        pool.for_each(0..4, |_| pool.for_each(0..4, |_| ()));
         assert!(becomes_idle(&[pool]), "{wait}: still looking after 10 s");
     }
 }

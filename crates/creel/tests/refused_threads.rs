@@ -117,12 +117,12 @@ fn a_refused_thread_is_a_clear_error() {
         let bound = block_on(pool.spawn_on(2, async {}));
         assert!(matches!(bound, Err(JoinError::NoThread(_))), "{bound:?}");
         // A loop needs no thread but its caller's.
-        let visits = pool.with(Balance::Fixed).map(&[1, 2, 3], |_, x| x + 1);
+        let visits = pool.with_balance(Balance::Fixed).map(&[1, 2, 3], |x| x + 1);
         assert_eq!(visits, [2, 3, 4]);
         // What has its threads goes on.
         assert_eq!(pool.run_on(1, || 5), 5);
         pool.resize(2).unwrap();
-        let visits = pool.with(Balance::Fixed).map(&[1, 2, 3], |_, x| x + 1);
+        let visits = pool.with_balance(Balance::Fixed).map(&[1, 2, 3], |x| x + 1);
         assert_eq!(visits, [2, 3, 4]);
     });
 }

@@ -34,14 +34,14 @@ fn phases_of_a_session_see_what_the_ones_before_wrote() {
     let (mut speed, mut place) = (vec![1_u64; 5000], vec![0_u64; 5000]);
     for frame in 1..=20 {
         let total = pool.session(|s| {
-            s.each(&mut speed, |i, v| *v += i as u64);
-            s.each(&mut place, |i, x| *x += speed[i]);
-            s.fold(&place, || 0, |sum, _, x| *sum += x, |a: u64, b| a + b)
+            s.for_each_indexed(&mut speed, |i, v| *v += i as u64);
+            s.for_each_indexed(&mut place, |i, x| *x += speed[i]);
+            s.fold(&place, || 0, |sum, x| *sum += x, |a: u64, b| a + b)
         });
         let expected = (0..5000_u64).map(|i| frame + i * frame * (frame + 1) / 2);
         assert_eq!(total, expected.sum::<u64>());
     }
-    let nested = pool.session(|_| pool.session(|s| s.map(&[1, 2], |_, x| x * 2)));
+    let nested = pool.session(|_| pool.session(|s| s.map(&[1, 2], |x| x * 2)));
     assert_eq!(nested, [2, 4]);
     assert_eq!(
         pool.run_on(1, || pool.session(|s| s.join(|| 1, || 2))),
@@ -149,7 +149,7 @@ fn a_worker_makes_way_for_a_caller_who_stays_on_its_seat() {
     let pool = Pool::builder().workers(2).placement(Placement::Cores);
     let pool = pool.balance(Balance::Fixed).build().unwrap();
     let mut items = vec![0u64; 64];
-    pool.each(&mut items, |_, item| *item += 1);
+    pool.for_each(&mut items, |item| *item += 1);
     let theirs = pool.run_on(1, mask);
     thread::scope(|scope| {
         let caller = scope.spawn(|| {
@@ -158,7 +158,7 @@ fn a_worker_makes_way_for_a_caller_who_stays_on_its_seat() {
             let begun = Instant::now();
             while pool.run_on(1, mask) == theirs {
                 assert!(begun.elapsed() < LONG, "worker 1 stays with the caller");
-                pool.each(&mut items, |_, item| *item += 1);
+                pool.for_each(&mut items, |item| *item += 1);
             }
         });
         caller.join().unwrap();

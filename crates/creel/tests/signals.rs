@@ -54,7 +54,7 @@ fn everything(pool: &Pool) {
         .collect();
     meeting.into_iter().for_each(|met| block_on(met).unwrap());
     assert_eq!(pool.broadcast(|i| i).len(), pool.workers());
-    assert_eq!(pool.map(&[1; 500], |_, x| x + 1), [2; 500]);
+    assert_eq!(pool.map(&[1; 500], |x| x + 1), [2; 500]);
     assert_eq!(pool.join(|| 1, || 2), (1, 2));
     pool.block_on(async {
         time::sleep(Duration::from_micros(300)).await;

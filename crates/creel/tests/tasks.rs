@@ -538,7 +538,7 @@ fn loops_and_tasks_go_together() {
     let inner = pool.clone();
     let task = pool.spawn(async move {
         let mut items = vec![1_u64; 1000];
-        inner.each(&mut items, |i, item| *item += i as u64);
+        inner.for_each_indexed(&mut items, |i, item| *item += i as u64);
         yield_now().await;
         items.iter().sum::<u64>()
     });

@@ -10,7 +10,7 @@ use std::{
 /// and `sync`. `loops/protocol` is below the pool, the rest of `loops` above it.
 const LAYERS: [(&str, &[&str]); 11] = [
     ("sync", &[]),
-    ("blocking", &[]),
+    ("blocking", &["seat"]),
     ("seat", &[]),
     ("time", &["seat"]),
     ("net", &["blocking", "seat", "time"]),
@@ -163,4 +163,19 @@ fn each_file_says_why_it_exists_and_is_short() {
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// A waker is code of the program, which must not run under a lock or in the middle of an update:
+/// `seat/stored_waker.rs` says how it is kept.
+#[test]
+fn wakers_are_cloned_in_one_file() {
+    let mut wrong = Vec::new();
+    for (place, text) in all_files() {
+        let code = code(&text);
+        let clones = [".waker().clone()", "Waker::clone"];
+        if place != "seat/stored_waker.rs" && clones.iter().any(|it| code.contains(it)) {
+            wrong.push(place);
+        }
+    }
+    assert!(wrong.is_empty(), "use StoredWaker in {wrong:?}");
 }

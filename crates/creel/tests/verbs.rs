@@ -25,7 +25,7 @@ fn pools() -> impl Iterator<Item = creel::Handle> {
     let balances = [Balance::Fixed, Balance::Sticky, Balance::Shared];
     let pools = if cfg!(miri) { &[3][..] } else { &[1, 2, 5] };
     let pools = pools.iter().map(move |&workers| pool(workers));
-    pools.flat_map(move |pool| balances.map(|balance| pool.with(balance)))
+    pools.flat_map(move |pool| balances.map(|balance| pool.with_balance(balance)))
 }
 
 /// Lengths at which something begins or ends.
@@ -65,9 +65,9 @@ fn eight_side_by_side_and_whatever_lends_a_slice() {
                 &e[..],
                 10..10 + len,
                 &mut own,
-                outbox.to(1),
+                outbox.for_receivers(1),
             );
-            pool.each(all, |index, (a, b, c, d, e, n, own, post)| {
+            pool.for_each_indexed(all, |index, (a, b, c, d, e, n, own, post)| {
                 *a = c + *d + e;
                 *d = index;
                 *b = n - 10;
@@ -78,12 +78,12 @@ fn eight_side_by_side_and_whatever_lends_a_slice() {
             assert!(b.iter().copied().eq(0..len) && d == b);
             assert_eq!(own.into_iter().sum::<usize>(), len);
             let mut order = [Vec::new()];
-            pool.deliver(&mut outbox, &mut order, |_, order, n| order.push(n));
+            pool.deliver(&mut outbox, &mut order, |order, n| order.push(n));
             assert!(order[0].iter().copied().eq(10..10 + len));
         }
         let (mut x, y) = ([1, 2, 3], [4, 5, 6]);
-        pool.each((&mut x, &y), |_, (x, y)| *x += y);
-        pool.each(&mut x, |_, x| *x += 1);
+        pool.for_each((&mut x, &y), |(x, y)| *x += y);
+        pool.for_each(&mut x, |x| *x += 1);
         assert_eq!(x, [6, 8, 10]);
     }
 }
@@ -93,18 +93,18 @@ fn lengths_that_differ_are_named() {
     let pool = Pool::builder().workers(2).build().unwrap();
     let (mut a, b) = (vec![0; 10], vec![0; 9]);
     let mut own = pool.scratch(|_| ());
-    let text = message(|| pool.each((&mut a, &mut own, 0..10, &b), |_, (_, (), _, _)| ()));
+    let text = message(|| pool.for_each((&mut a, &mut own, 0..10, &b), |(_, (), _, _)| ()));
     assert!(
         text.ends_with("number 1 of the tuple has 10, number 4 has 9"),
         "{text}"
     );
-    let text = message(|| pool.chunks((&b, &a), 4, |_, _| ()));
+    let text = message(|| pool.for_each_chunk((&b, &a), 4, |_| ()));
     assert!(text.ends_with("number 1 of the tuple has 9, number 2 has 10"));
-    let text = message(|| pool.chunks(&a, 0, |_, _| ()));
+    let text = message(|| pool.for_each_chunk(&a, 0, |_| ()));
     assert_eq!(text, "a chunk has at least one item, not 0");
     let text = message(|| _ = TilesMut::new(&mut a, 3, (1, 1)));
     assert_eq!(text, "10 items are not whole rows of 3");
-    let text = message(|| _ = pool.fold_in(0, &a, || 0, |_, _, _| (), |a, _| a));
+    let text = message(|| _ = pool.fold_with_leaves(0, &a, || 0, |_, _| (), |a, _| a));
     assert_eq!(text, "a fold's tree has at least one leaf, not 0");
 }
 
@@ -116,8 +116,8 @@ fn chunks_side_by_side_with_an_outbox() {
                 let (mut a, b) = (vec![0; len], (0..len).collect::<Vec<_>>());
                 let mut outbox = Outbox::new();
                 let mut own: Scratch<usize> = pool.scratch(|_| 0);
-                let all = (&mut a, &b, 5..5 + len, &mut own, outbox.to(1));
-                pool.chunks(all, chunk, |start, (a, b, n, own, post)| {
+                let all = (&mut a, &b, 5..5 + len, &mut own, outbox.for_receivers(1));
+                pool.for_each_chunk_indexed(all, chunk, |start, (a, b, n, own, post)| {
                     assert_eq!((a.len(), b.len()), (n.len(), n.len()));
                     assert_eq!(start + 5, n.start);
                     a.copy_from_slice(b);
@@ -127,9 +127,9 @@ fn chunks_side_by_side_with_an_outbox() {
                 assert_eq!(a, b);
                 assert_eq!(own.iter().sum::<usize>(), len);
                 let mut starts = [Vec::new()];
-                pool.deliver(&mut outbox, &mut starts, |_, all, start| all.push(start));
+                pool.deliver(&mut outbox, &mut starts, |all, start| all.push(start));
                 assert!(starts[0].iter().copied().eq((0..len).step_by(chunk)));
-                let sums = pool.map_chunks((&a, 0..len), chunk, |_, (a, n)| a.len() + n.len());
+                let sums = pool.map_chunks((&a, 0..len), chunk, |(a, n)| a.len() + n.len());
                 assert!(b.chunks(chunk).map(|b| 2 * b.len()).eq(sums));
             }
         }
@@ -151,7 +151,7 @@ fn tiles_are_the_whole_grid_once() {
                 TilesMut::new(&mut grid, width, tile),
                 Tiles::new(&read, width, tile),
             );
-            pool.each(tiles, |_, (mut to, from)| {
+            pool.for_each(tiles, |(mut to, from)| {
                 for y in to.rows() {
                     assert_eq!(to.columns(), from.columns());
                     to.row_mut(y).copy_from_slice(from.row(y));
@@ -161,7 +161,7 @@ fn tiles_are_the_whole_grid_once() {
         }
         let mut grid = [0; 4];
         let text = message(|| {
-            pool.each(TilesMut::new(&mut grid, 2, (2, 1)), |index, mut tile| {
+            pool.for_each_indexed(TilesMut::new(&mut grid, 2, (2, 1)), |index, mut tile| {
                 tile.row_mut(1 - index).fill(1);
             });
         });
@@ -175,16 +175,16 @@ fn folds_have_the_outcome_of_one_thread() {
         for &len in LENGTHS {
             let numbers: Vec<u64> = (0..len).map(mixed).collect();
             assert_eq!(
-                pool.sum(&numbers, |_, n| n % 100),
+                pool.sum(&numbers, |n| n % 100),
                 numbers.iter().map(|n| n % 100).sum::<u64>()
             );
-            assert_eq!(pool.min(&numbers, |_, n| *n), numbers.iter().copied().min());
+            assert_eq!(pool.min(&numbers, |n| *n), numbers.iter().copied().min());
             assert_eq!(
-                pool.max(&numbers, |i, n| (n % 7, i)),
+                pool.max((0..numbers.len(), &numbers), |(i, n)| (n % 7, i)),
                 numbers.iter().zip(0..).map(|(n, i)| (n % 7, i)).max()
             );
             assert_eq!(
-                pool.count(&numbers, |_, n| n % 2 == 0),
+                pool.count(&numbers, |n| n % 2 == 0),
                 numbers.iter().filter(|n| *n % 2 == 0).count()
             );
             // Not commutative: the order is that of the items.
@@ -192,12 +192,15 @@ fn folds_have_the_outcome_of_one_thread() {
                 a.extend(b);
                 a
             };
-            let add = |all: &mut Vec<u64>, _: usize, n: &u64| all.push(*n);
-            assert_eq!(pool.fold(&numbers, Vec::new, add, join), numbers);
+            let add = |all: &mut Vec<u64>, n: &u64| all.push(*n);
+            assert_eq!(pool.fold_indexed(&numbers, Vec::new, add, join), numbers);
             for leaves in [1, 3, usize::MAX] {
-                assert_eq!(pool.fold_in(leaves, &numbers, Vec::new, add, join), numbers);
+                assert_eq!(
+                    pool.fold_with_leaves(leaves, &numbers, Vec::new, add, join),
+                    numbers
+                );
             }
-            let mut all = pool.fold_by_worker(&numbers, Vec::new, add, join);
+            let mut all = pool.fold_by_worker_indexed(&numbers, Vec::new, add, join);
             let mut sorted = numbers.clone();
             all.sort_unstable();
             sorted.sort_unstable();
@@ -205,7 +208,7 @@ fn folds_have_the_outcome_of_one_thread() {
             let mut changed = numbers.clone();
             let most = pool.map_reduce(
                 &mut changed,
-                |_, n| {
+                |n| {
                     *n /= 2;
                     *n
                 },
@@ -213,7 +216,7 @@ fn folds_have_the_outcome_of_one_thread() {
             );
             assert!(changed.iter().zip(&numbers).all(|(a, b)| *a == b / 2));
             assert_eq!(most, changed.iter().copied().max());
-            let flat = pool.flat_map(&numbers, |i, n| vec![*n; i % 3]);
+            let flat = pool.flat_map_indexed(&numbers, |i, n| vec![*n; i % 3]);
             let beside = numbers
                 .iter()
                 .enumerate()
@@ -229,8 +232,8 @@ fn a_floating_point_sum_has_the_same_bits_everywhere() {
     let noise: Vec<f32> = (0..3000).map(|n| mixed(n) as f32 * 1e-9).collect();
     let mut seen = HashMap::new();
     for pool in pools() {
-        let few = pool.fold_in(7, &noise, || 0.0, |sum, _, x| *sum += x, |a, b| a + b);
-        let bits = (pool.sum(&noise, |_, x| *x).to_bits(), few.to_bits());
+        let few = pool.fold_with_leaves(7, &noise, || 0.0, |sum, x| *sum += x, |a, b| a + b);
+        let bits = (pool.sum(&noise, |x| *x).to_bits(), few.to_bits());
         *seen.entry(bits).or_insert(0) += 1;
     }
     assert_eq!(seen.len(), 1, "{seen:?}");
@@ -244,24 +247,24 @@ fn the_first_find_counts_and_all_before_it_are_looked_at() {
                 let found = |index: usize| index >= first;
                 let there = (first < len).then_some(first);
                 let looked = AtomicUsize::new(0);
-                let position = pool.position(0..len, |_, index| {
+                let position = pool.position(0..len, |index| {
                     looked.fetch_add(usize::from(index <= first), Relaxed);
                     found(index)
                 });
                 assert_eq!(position, there);
                 assert_eq!(looked.into_inner(), len.min(first + 1));
-                let any = pool.find_any(0..len, |_, index| found(index));
+                let any = pool.find_any(0..len, |index| found(index));
                 assert_eq!(any.is_some(), there.is_some());
                 assert!(any.is_none_or(found));
-                assert_eq!(pool.any(0..len, |_, index| found(index)), there.is_some());
-                assert_eq!(pool.all(0..len, |_, index| !found(index)), there.is_none());
+                assert_eq!(pool.any(0..len, |index| found(index)), there.is_some());
+                assert_eq!(pool.all(0..len, |index| !found(index)), there.is_none());
                 let boxed = |index| found(index).then(|| Box::new(index));
-                let map = pool.find_map(0..len, |_, index| boxed(index));
+                let map = pool.find_map(0..len, |index| boxed(index));
                 assert_eq!(map.map(|found| *found), there);
                 let fails = |index| boxed(index).map_or(Ok(Box::new(index)), Err);
-                let each = pool.try_each(0..len, |_, index| fails(index).map(drop));
+                let each = pool.try_for_each(0..len, |index| fails(index).map(drop));
                 assert_eq!(each.err().map(|found| *found), there);
-                match pool.try_map(0..len, |_, index| fails(index)) {
+                match pool.try_map(0..len, |index| fails(index)) {
                     Ok(made) => assert!(made.into_iter().map(|made| *made).eq(0..len)),
                     Err(error) => assert_eq!(Some(*error), there),
                 }
@@ -369,21 +372,21 @@ fn a_panic_in_each_drops_each_result_once() {
                 std::sync::Arc::clone(&alive)
             };
             type Kept = std::sync::Arc<()>;
-            let put = |all: &mut Vec<Kept>, index: usize, _: usize| all.push(made(index));
+            let put = |all: &mut Vec<Kept>, index: usize| all.push(made(index));
             let join = |mut a: Vec<Kept>, b: Vec<Kept>| {
                 a.extend(b);
                 a
             };
             let verbs: [&dyn Fn(); 9] = [
-                &|| drop(pool.map(0..len, |i, _| made(i))),
-                &|| drop(pool.try_map(0..len, |i, _| Ok::<_, ()>(made(i)))),
-                &|| drop(pool.map_chunks(0..len, 2, |_, part| part.map(&made).collect::<Vec<_>>())),
-                &|| drop(pool.flat_map(0..len, |i, _| [made(i), made(i)])),
-                &|| drop(pool.fold(0..len, Vec::new, put, join)),
-                &|| drop(pool.fold_by_worker(0..len, Vec::new, put, join)),
-                &|| drop(pool.map_reduce(0..len, |i, _| made(i), |a, _| a)),
-                &|| _ = pool.find_map(0..len, |i, _| (made(i), None::<()>).1),
-                &|| pool.chunks(0..len, 1, |start, _| drop(made(start))),
+                &|| drop(pool.map_indexed(0..len, |i, _| made(i))),
+                &|| drop(pool.try_map(0..len, |i| Ok::<_, ()>(made(i)))),
+                &|| drop(pool.map_chunks(0..len, 2, |part| part.map(&made).collect::<Vec<_>>())),
+                &|| drop(pool.flat_map_indexed(0..len, |i, _| [made(i), made(i)])),
+                &|| drop(pool.fold_indexed(0..len, Vec::new, put, join)),
+                &|| drop(pool.fold_by_worker_indexed(0..len, Vec::new, put, join)),
+                &|| drop(pool.map_reduce_indexed(0..len, |i, _| made(i), |a, _| a)),
+                &|| _ = pool.find_map_indexed(0..len, |i, _| (made(i), None::<()>).1),
+                &|| pool.for_each_chunk_indexed(0..len, 1, |start, _| drop(made(start))),
             ];
             for (verb, call) in verbs.iter().enumerate() {
                 let thrown = catch_unwind(AssertUnwindSafe(call));
@@ -398,7 +401,10 @@ fn a_panic_in_each_drops_each_result_once() {
                     Err(i)
                 }
             };
-            assert_eq!(pool.try_map(0..len, |i, _| half(i)).unwrap_err(), bad);
+            assert_eq!(
+                pool.try_map_indexed(0..len, |i, _| half(i)).unwrap_err(),
+                bad
+            );
             assert_eq!(std::sync::Arc::strong_count(&alive), 1);
         }
     }
@@ -409,38 +415,38 @@ fn a_panic_in_each_drops_each_result_once() {
 #[test]
 fn a_lease_a_balance_and_a_handle_have_the_same_verbs() {
     let pool = Pool::builder().workers(4).wait(Wait::Park).build().unwrap();
-    let few = pool.at_most(2).with(Balance::Fixed);
+    let few = pool.with_max_workers(2).with_balance(Balance::Fixed);
     let inside = AtomicUsize::new(0);
     let most = AtomicUsize::new(0);
     for _ in 0..20 {
-        few.each(0..400, |_, _| {
+        few.for_each(0..400, |_| {
             most.fetch_max(1 + inside.fetch_add(1, Relaxed), Relaxed);
             std::thread::yield_now();
             inside.fetch_sub(1, Relaxed);
         });
     }
     assert!(most.into_inner() <= 2);
-    assert_eq!(pool.at_most(0).map(0..3, |_, n| n), [0, 1, 2]);
-    let sum = pool.session(|frame| frame.with(Balance::Shared).sum(0..100, |_, n| n));
+    assert_eq!(pool.with_max_workers(0).map(0..3, |n| n), [0, 1, 2]);
+    let sum = pool.session(|frame| frame.with_balance(Balance::Shared).sum(0..100, |n| n));
     assert_eq!(sum, 4950);
     assert!(Pool::current().is_none());
-    let inside = pool.block_on(async { Pool::current().map(|pool| pool.sum(0..10, |_, n| n)) });
+    let inside = pool.block_on(async { Pool::current().map(|pool| pool.sum(0..10, |n| n)) });
     assert_eq!(inside, Some(45));
     let task = pool.spawn(async {
         let pool = Pool::current().expect("a task's");
-        pool.spawn(async { 7 }).await.unwrap() + pool.map(0..3, |_, n| n).len()
+        pool.spawn(async { 7 }).await.unwrap() + pool.map(0..3, |n| n).len()
     });
     assert_eq!(pool.block_on(task).unwrap(), 10);
     let handle = pool.handle();
     drop(pool);
     // Its workers are gone; a loop needs none.
-    assert_eq!(handle.map(0..3, |_, n| n), [0, 1, 2]);
+    assert_eq!(handle.map(0..3, |n| n), [0, 1, 2]);
     assert_eq!(handle.join(|| 1, || 2), (1, 2));
     let mut ran = 0;
     handle.scope(|s| s.spawn(|| ran += 1));
     assert_eq!(ran, 1);
     let text = message(|| handle.run_on(1, || ()));
-    assert!(text.contains("the pool is being dropped"), "{text}");
+    assert!(text.contains("has ended"), "{text}");
     let text = message(|| handle.block_on(async {}));
     assert!(text.contains("has been dropped"), "{text}");
 }
@@ -530,27 +536,4 @@ fn a_job_near_a_worker_runs_there_or_elsewhere_if_that_one_is_late() {
     release.send(()).unwrap();
     pool.block_on(task).unwrap();
     assert!(message(|| pool.scope(|s| s.spawn_near(3, || ()))).contains("has 3 workers"));
-}
-
-#[test]
-#[expect(deprecated)]
-fn the_names_of_before_do_the_same() {
-    let pool = Pool::builder().workers(2).build().unwrap();
-    let (mut items, mut outbox, visited) = ([1; 10], Outbox::new(), AtomicUsize::new(0));
-    pool.for_each_mut(&mut items, |index, item| *item += index);
-    pool.for_each_chunk_mut(&mut items, 4, |chunk, items| items[0] += 100 * chunk);
-    assert_eq!(items, [1, 2, 3, 4, 105, 6, 7, 8, 209, 10]);
-    pool.for_each(&items, |_, item| _ = visited.fetch_add(*item, Relaxed));
-    pool.for_each_index(5..8, |index| _ = visited.fetch_add(index, Relaxed));
-    assert_eq!(visited.into_inner(), 355 + 18);
-    pool.for_each_sending(&mut items, outbox.to(2), |_, item, post| {
-        post.send(*item % 2, 1);
-    });
-    let mut received = [0, 0];
-    pool.deliver(&mut outbox, &mut received, |_, sum, n| *sum += n);
-    assert_eq!(received, [5, 5]);
-    assert_eq!(
-        pool.reduce(&items, |_, item| *item, |a, b| a.max(b)),
-        Some(209)
-    );
 }

@@ -96,7 +96,7 @@ impl Paralight<'_> {
             cleanup,
         };
         let mut steps: Vec<_> = (0..pieces).map(cut).map(Step::Ready).collect();
-        self.0.each(&mut steps, |_, step| {
+        self.0.for_each(&mut steps, |step| {
             if let Step::Ready(piece) = mem::replace(step, Step::Running) {
                 *step = Step::Done(run(piece));
             }

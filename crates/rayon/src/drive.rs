@@ -56,10 +56,13 @@ impl<T, C: Consumer<T>> ProducerCallback<T> for Drive<'_, C> {
         let mut tree = Tree::new(pieces);
         tree.cut(self.len, pieces, producer, self.consumer);
         // The leaves own the consumers now.
-        let each = |_, leaf: &mut Leaf<P, C, C::Result>| leaf.fold();
+        let each = |leaf: &mut Leaf<P, C, C::Result>| leaf.fold();
         match self.balance {
-            None => self.pool.each(&mut tree.leaves, each),
-            Some(balance) => self.pool.with(balance).each(&mut tree.leaves, each),
+            None => self.pool.for_each(&mut tree.leaves, each),
+            Some(balance) => self
+                .pool
+                .with_balance(balance)
+                .for_each(&mut tree.leaves, each),
         }
         let mut leaves = tree.leaves.into_iter();
         put_together(pieces, &mut leaves, &mut tree.reducers.into_iter())

@@ -1,9 +1,12 @@
-//! The code blocks of the guide, as tests: a page that does not compile or whose assertion fails,
-//! fails here. The list of pages is that of `SUMMARY.md`, which a test compares.
+//! Runs the code blocks of the guide as tests. If a code block does not compile, or one of its
+//! assertions fails, the documentation test of its page fails.
+//!
+//! The pages below must be the same as those in `SUMMARY.md`, in the same order. We check this with
+//! a test, because a page that is missing here would not be tested.
 
 #![forbid(unsafe_code)]
 
-/// Each page with its name.
+/// Includes each page as the documentation of a module, so that `cargo test` runs its code blocks.
 macro_rules! pages {
     ($($page:literal $module:ident)*) => {
         $(
@@ -30,6 +33,9 @@ pages! {
     "music.md" music
     "server.md" server
     "audio.md" audio
+    "measuring.md" measuring
+    "traffic.md" traffic
+    "cast.md" cast
     "service.md" service
     "player.md" player
 }
@@ -39,7 +45,7 @@ mod tests {
     use super::PAGES;
 
     #[test]
-    fn every_page_of_the_summary_is_tested() {
+    fn the_tested_pages_are_those_of_the_summary() {
         let links = include_str!("SUMMARY.md").split("](").skip(1);
         let listed: Vec<&str> = links.filter_map(|link| link.split(')').next()).collect();
         assert_eq!(listed, PAGES);

@@ -12,14 +12,14 @@ use anyhow::Context;
 use clap::{Args, ValueEnum};
 use creel::Wait;
 use creel::signal::{SIGHUP, SIGINT, SIGTERM, signal};
-use creel_console::{Common, Exit, Failure, Interrupt, files, is_ignored, output};
+use creel_console::{Common, Exit, Failure, Interrupt, duration, files, is_ignored, output};
 use creel_serve::crypto::Cost;
 use creel_serve::store::Kind;
 use creel_serve::{Server, Settings};
 use serde::{Deserialize, Deserializer, de};
 
 use super::exit_error;
-use super::time::{Time, parse_duration, parsed};
+use super::time::{Time, parsed};
 
 /// A setting that is on or off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, ValueEnum)]
@@ -133,7 +133,7 @@ where
 
 /// Parses a duration that may be zero, which [`Time`] does not allow.
 fn or_zero(text: &str) -> Result<Time, String> {
-    parse_duration(text).map(Time)
+    duration::value_parser(text).map(Time)
 }
 
 /// Deserializes the setting `drain`, which may be zero.

@@ -156,7 +156,7 @@ impl Plans {
         const TRAVELLERS_PER_BLOCK: u32 = 64 * INDEX_STRIDE as u32;
         let parts = 0..cars.div_ceil(TRAVELLERS_PER_BLOCK) as usize;
         let mut scratch = pool.scratch(scratch);
-        let parts = pool.try_map((parts, &mut scratch), |index, (_, scratch)| {
+        let parts = pool.try_map_indexed((parts, &mut scratch), |index, (_, scratch)| {
             let begin = index as u32 * TRAVELLERS_PER_BLOCK;
             let mut plans = Self::default();
             (begin..cars.min(begin.saturating_add(TRAVELLERS_PER_BLOCK)))
@@ -368,7 +368,7 @@ impl Plans {
         if self.index.first().is_some_and(|&first| first != 0) || (count == 0 && all > 1) {
             return false;
         }
-        loops.all(0..count, |block, _| {
+        loops.all(0..count, |block| {
             let end = self
                 .index
                 .get(block + 1)

@@ -120,7 +120,7 @@ impl Simulation {
     /// All that later outcomes depend on, as one number: equal for any number of workers, balance,
     /// placement, cut of tiles and length of windows, on any machine.
     pub fn hash(&self, loops: &Pool) -> u64 {
-        let tiles = loops.map(&self.tiles, |_, tile| tile.hash(self));
+        let tiles = loops.map(&self.tiles, |tile| tile.hash(self));
         let Tally {
             begun,
             arrived,

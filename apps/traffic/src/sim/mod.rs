@@ -320,7 +320,7 @@ impl Simulation {
             ..
         } = self;
         let (incoming, from) = (&*incoming, *now_ms);
-        loops.each((tiles, outgoing), |index, (tile, outgoing)| {
+        loops.for_each_indexed((tiles, outgoing), |index, (tile, outgoing)| {
             tile.prefetch();
             receive_messages(tile, &sources[index], incoming, from);
             outgoing.iter_mut().for_each(Vec::clear);
@@ -339,7 +339,7 @@ impl Simulation {
             now_ms,
             ..
         } = self;
-        loops.each(tiles, |index, tile| {
+        loops.for_each_indexed(tiles, |index, tile| {
             receive_messages(tile, &sources[index], incoming, *now_ms);
         });
         incoming.iter_mut().flatten().for_each(Vec::clear);

@@ -115,7 +115,7 @@ impl Simulation {
             return;
         };
         let now = self.now_ms;
-        loops.each(&mut self.tiles, |_, tile| tile.end_round(now));
+        loops.for_each(&mut self.tiles, |tile| tile.end_round(now));
         self.collect_detours();
         let free = free_flow_times(&self.network);
         let mut times = free.clone();
@@ -125,7 +125,7 @@ impl Simulation {
                 *time = time.saturating_add(lateness.mean_ms);
             }
         }
-        let late: Vec<Vec<u32>> = loops.map(&self.tiles, |_, tile| {
+        let late: Vec<Vec<u32>> = loops.map(&self.tiles, |tile| {
             self.late(tile, &rerouting, &free, &times)
         });
         if late.iter().all(Vec::is_empty) {
@@ -137,13 +137,11 @@ impl Simulation {
             .get_or_init(|| Router::from_times(network, free));
         let router = free_flow_router.with_times(network, times);
         let mut queries = loops.scratch(|_| router.query());
-        let changes: Vec<Vec<Change>> = loops.map(
-            (&self.tiles, &late, &mut queries),
-            |_, (tile, late, query)| {
+        let changes: Vec<Vec<Change>> =
+            loops.map((&self.tiles, &late, &mut queries), |(tile, late, query)| {
                 let faster_path = |&car: &u32| self.faster_path(tile, car, &router, query);
                 late.iter().filter_map(faster_path).collect()
-            },
-        );
+            });
         let end = self.rules.plans.end();
         for (tile, changes) in self.tiles.iter_mut().zip(changes) {
             for change in changes {

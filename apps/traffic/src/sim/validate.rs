@@ -31,7 +31,7 @@ impl Simulation {
             && self.tiles.len() == empty.len()
             && self.has_valid_sums()
             && self.has_valid_detours()
-            && loops.all(0..empty.len(), |index, _| {
+            && loops.all(0..empty.len(), |index| {
                 let of = TileCheck {
                     simulation: self,
                     tile: &self.tiles[index],

@@ -295,7 +295,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn places_lead_down_only() {
+    fn archive_paths_never_leave_the_output_folder() {
         let mut names = Names::default();
         assert!(names.take(0, "a\\b.vgm"));
         assert_eq!(names.places, [(0, "a/b.vgm".into())]);

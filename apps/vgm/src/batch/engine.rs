@@ -16,11 +16,11 @@ use creel::Pool;
 
 use super::gains::Gains;
 use super::{Plan, Unit};
-use crate::chips::set::missing;
+use crate::chips::factory::missing;
 use crate::effects::Effects;
 use crate::error::{Error, Result};
 use crate::format::Song;
-use crate::output::{Extent, How, Job, Outcome, Rendered};
+use crate::output::{Extent, Job, Outcome, OutputSettings, TemporaryFile};
 use crate::render::Settings;
 use crate::wav::Layout;
 
@@ -40,34 +40,34 @@ pub enum Existing {
     /// The file is replaced.
     Replace,
     /// The song is left alone.
-    Keep,
+    Skip,
 }
 
 /// What is to be said of a song that was rendered.
 #[derive(Debug, Default, Clone, PartialEq, Eq, serde::Serialize)]
-pub struct Remarks {
+pub struct Warnings {
     /// The names of its chips that are not played.
     pub chips_missing: Vec<&'static str>,
     /// What is wrong with it otherwise.
     pub warnings: Vec<String>,
 }
 
-impl Remarks {
+impl Warnings {
     /// The remarks on a song.
-    pub fn of(song: &Song) -> Remarks {
+    pub fn of(song: &Song) -> Warnings {
         let name = |instance: crate::format::Instance| song.header.name(instance.chip);
         let mut warnings = song.warnings().to_vec();
         if song.chips().next().is_none() {
             warnings.push("it writes to no chip that it has a clock for".into());
         }
-        Remarks {
+        Warnings {
             chips_missing: missing(song).into_iter().map(name).collect(),
             warnings,
         }
     }
 
     /// The same, and that nothing is heard of the song. Of a stem nobody expects it.
-    fn with_silence(mut self, unit: &Unit, extent: Extent, how: How<'_>) -> Remarks {
+    fn with_silence(mut self, unit: &Unit, extent: Extent, how: OutputSettings<'_>) -> Warnings {
         let dithered = how.effects.dither;
         if unit.stem.is_none() && extent.is_silent(how.layout.samples, dithered) {
             self.warnings
@@ -81,13 +81,13 @@ impl Remarks {
 #[derive(Debug)]
 pub enum Event<'e> {
     /// It was read and will have so many frames.
-    Begun(u64),
+    Started(u64),
     /// So many more frames were rendered.
     Rendered(u64),
     /// It is on the disk under its own name. The end.
-    Done(Extent, &'e Remarks),
+    Done(Extent, &'e Warnings),
     /// It was left alone, for its file exists. The end.
-    Kept,
+    Skipped,
     /// It was not rendered. The end.
     Failed(&'e Error),
 }
@@ -112,19 +112,19 @@ pub struct Engine<'a> {
 
 /// What the caller of [`Engine::run`] wants to know, and whether to go on. Called from all workers.
 #[derive(Clone, Copy)]
-pub struct Watch<'w> {
+pub struct Observer<'w> {
     /// Told of each event of each song.
-    pub tell: &'w (dyn Fn(&Unit, Event<'_>) + Sync),
+    pub on_event: &'w (dyn Fn(&Unit, Event<'_>) + Sync),
     /// Asked before each block: songs under way are given up, without an event, once it says yes.
-    pub stop: &'w (dyn Fn() -> bool + Sync),
+    pub should_stop: &'w (dyn Fn() -> bool + Sync),
 }
 
 /// A song that waits for the disk.
-type Finished<'p> = (&'p Unit, Rendered, Remarks);
+type Finished<'p> = (&'p Unit, TemporaryFile, Warnings);
 
 /// Who does what.
 #[derive(Default)]
-struct Board<'p> {
+struct SharedState<'p> {
     /// The next song of the plan.
     next: usize,
     rendering: usize,
@@ -134,7 +134,7 @@ struct Board<'p> {
 impl Engine<'_> {
     /// Renders all songs of the plan. Blocks until the last is on the disk, or until those under way
     /// have noticed that they should stop.
-    pub fn run(&self, plan: &Plan, watch: Watch<'_>) {
+    pub fn run(&self, plan: &Plan, watch: Observer<'_>) {
         let gains = &Gains::measure(self, &plan.units, watch);
         if plan.is_better_split(self.jobs) {
             let mut job = Job::default();
@@ -147,8 +147,8 @@ impl Engine<'_> {
             }
             return;
         }
-        let (board, changed) = (Mutex::new(Board::default()), Condvar::new());
-        let crew = Crew {
+        let (board, changed) = (Mutex::new(SharedState::default()), Condvar::new());
+        let crew = WorkerContext {
             engine: self,
             units: &plan.units,
             gains,
@@ -165,31 +165,31 @@ impl Engine<'_> {
         unit: &'p Unit,
         job: &mut Job,
         way: (Option<f32>, Option<&Pool>),
-        watch: Watch<'_>,
+        watch: Observer<'_>,
     ) -> Option<Finished<'p>> {
-        if (watch.stop)() {
+        if (watch.should_stop)() {
             return None;
         }
-        if self.keeps(unit) {
-            (watch.tell)(unit, Event::Kept);
+        if self.is_skipped(unit) {
+            (watch.on_event)(unit, Event::Skipped);
             return None;
         }
         match self.rendered(unit, job, way, watch) {
             Ok(finished) => finished,
             Err(error) => {
-                (watch.tell)(unit, Event::Failed(&error));
+                (watch.on_event)(unit, Event::Failed(&error));
                 None
             }
         }
     }
 
     /// Whether a song is left alone.
-    pub(super) fn keeps(&self, unit: &Unit) -> bool {
-        self.existing == Existing::Keep && unit.output.exists()
+    pub(super) fn is_skipped(&self, unit: &Unit) -> bool {
+        self.existing == Existing::Skip && unit.output.exists()
     }
 
     /// A song that may be rendered, and what is to be said of it.
-    pub(super) fn ready(&self, unit: &Unit) -> Result<(Song, Remarks)> {
+    pub(super) fn ready(&self, unit: &Unit) -> Result<(Song, Warnings)> {
         if self.existing == Existing::Refuse && unit.output.exists() {
             return Err(Error::Io(io::Error::other(format!(
                 "{} exists (--overwrite replaces it, --skip-done leaves it)",
@@ -204,16 +204,16 @@ impl Engine<'_> {
         unit: &'p Unit,
         job: &mut Job,
         way: (Option<f32>, Option<&Pool>),
-        watch: Watch<'_>,
+        watch: Observer<'_>,
     ) -> Result<Option<Finished<'p>>> {
         let (song, remarks) = self.ready(unit)?;
         if let Some(folder) = unit.output.parent() {
             fs::create_dir_all(folder).map_err(|error| at_output(unit, error.into()))?;
         }
         let (frames, _) = self.settings.frames(&song);
-        (watch.tell)(unit, Event::Begun(frames));
+        (watch.on_event)(unit, Event::Started(frames));
         let settings = unit.settings(self.settings);
-        let how = How {
+        let how = OutputSettings {
             settings: &settings,
             layout: self.layout,
             effects: self.effects,
@@ -221,8 +221,8 @@ impl Engine<'_> {
             split: way.1,
         };
         let rendered = job.render_file(&song, how, &unit.output, |frames| {
-            (watch.tell)(unit, Event::Rendered(frames));
-            !(watch.stop)()
+            (watch.on_event)(unit, Event::Rendered(frames));
+            !(watch.should_stop)()
         });
         let rendered = rendered.map_err(|error| at_output(unit, error))?;
         Ok(rendered.map(|rendered| {
@@ -233,16 +233,16 @@ impl Engine<'_> {
 }
 
 /// The workers of a run, as each of them sees it.
-struct Crew<'a, 'p> {
+struct WorkerContext<'a, 'p> {
     engine: &'a Engine<'a>,
     units: &'p [Unit],
     gains: &'a Gains,
-    board: &'a Mutex<Board<'p>>,
+    board: &'a Mutex<SharedState<'p>>,
     changed: &'a Condvar,
-    watch: Watch<'a>,
+    watch: Observer<'a>,
 }
 
-impl<'p> Crew<'_, 'p> {
+impl<'p> WorkerContext<'_, 'p> {
     /// What a worker does from the first song to the last.
     fn work(&self, worker: usize) {
         let renders = worker < self.engine.jobs;
@@ -281,7 +281,7 @@ impl<'p> Crew<'_, 'p> {
         }
     }
 
-    fn board(&self) -> MutexGuard<'_, Board<'p>> {
+    fn board(&self) -> MutexGuard<'_, SharedState<'p>> {
         self.board.lock().expect("no worker panics with it")
     }
 }
@@ -308,18 +308,18 @@ impl Stream<'_> {
     pub fn run(
         &self,
         plan: &Plan,
-        watch: Watch<'_>,
+        watch: Observer<'_>,
         mut sink: impl FnMut(&[u8]) -> io::Result<()>,
     ) -> io::Result<()> {
         let mut job = Job::default();
         for unit in &plan.units {
-            if (watch.stop)() {
+            if (watch.should_stop)() {
                 break;
             }
             let mut sunk = Ok(());
             let rendered = load(unit, self.strict).and_then(|(song, remarks)| {
-                (watch.tell)(unit, Event::Begun(self.settings.frames(&song).0));
-                let how = How {
+                (watch.on_event)(unit, Event::Started(self.settings.frames(&song).0));
+                let how = OutputSettings {
                     settings: self.settings,
                     layout: self.layout,
                     effects: self.effects,
@@ -334,8 +334,8 @@ impl Stream<'_> {
                         .map_err(|error| error.kind().into())
                 };
                 let progress = |frames| {
-                    (watch.tell)(unit, Event::Rendered(frames));
-                    !(watch.stop)()
+                    (watch.on_event)(unit, Event::Rendered(frames));
+                    !(watch.should_stop)()
                 };
                 Ok((job.render(&song, how, sink, progress)?, remarks, how))
             });
@@ -343,10 +343,10 @@ impl Stream<'_> {
             match rendered {
                 Ok((Outcome::Done(finished), remarks, how)) => {
                     let remarks = remarks.with_silence(unit, finished.extent, how);
-                    (watch.tell)(unit, Event::Done(finished.extent, &remarks));
+                    (watch.on_event)(unit, Event::Done(finished.extent, &remarks));
                 }
-                Ok((Outcome::Stopped, ..)) => {}
-                Err(error) => (watch.tell)(unit, Event::Failed(&error)),
+                Ok((Outcome::Cancelled, ..)) => {}
+                Err(error) => (watch.on_event)(unit, Event::Failed(&error)),
             }
         }
         Ok(())
@@ -354,9 +354,9 @@ impl Stream<'_> {
 }
 
 /// A song, and what is to be said of it.
-pub(super) fn load(unit: &Unit, strict: bool) -> Result<(Song, Remarks)> {
+pub(super) fn load(unit: &Unit, strict: bool) -> Result<(Song, Warnings)> {
     let song = unit.input.load()?;
-    let remarks = Remarks::of(&song);
+    let remarks = Warnings::of(&song);
     if strict && !remarks.chips_missing.is_empty() {
         let names = remarks.chips_missing.join(", ");
         let reason = format!("it needs {names}, not played yet");
@@ -366,11 +366,11 @@ pub(super) fn load(unit: &Unit, strict: bool) -> Result<(Song, Remarks)> {
 }
 
 /// Brings a song's file to the disk and under its name.
-fn publish((unit, rendered, remarks): Finished<'_>, watch: Watch<'_>) {
+fn publish((unit, rendered, remarks): Finished<'_>, watch: Observer<'_>) {
     let extent = rendered.extent();
     match rendered.publish() {
-        Ok(()) => (watch.tell)(unit, Event::Done(extent, &remarks)),
-        Err(error) => (watch.tell)(unit, Event::Failed(&at_output(unit, error))),
+        Ok(()) => (watch.on_event)(unit, Event::Done(extent, &remarks)),
+        Err(error) => (watch.on_event)(unit, Event::Failed(&at_output(unit, error))),
     }
 }
 

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use super::Source;
 use super::archive;
 use super::kind::{self, Kind};
-use super::playlist::{self, Place};
+use super::playlist::{self, Target};
 use crate::error::{Error, Result};
 
 /// How deep playlists may name playlists.
@@ -34,9 +34,9 @@ pub struct Found {
     /// Paths that cannot be read, each with the reason.
     pub refused: Vec<(PathBuf, Error)>,
     /// Folders below which songs lie that were not looked for.
-    pub deeper: Vec<PathBuf>,
+    pub unsearched_folders: Vec<PathBuf>,
     /// Folders in which nothing was found.
-    pub barren: Vec<PathBuf>,
+    pub empty_folders: Vec<PathBuf>,
 }
 
 /// Finds the songs of `paths`: files as they are, what playlists name, what lies in archives and in
@@ -94,9 +94,9 @@ impl Found {
             let mut below = Vec::new();
             self.folder(path, Path::new(""), recurse, &mut below);
             if below.iter().any(|folder| has_songs(folder)) {
-                self.deeper.push(path.into());
+                self.unsearched_folders.push(path.into());
             } else if self.songs.len() == before {
-                self.barren.push(path.into());
+                self.empty_folders.push(path.into());
             }
             return;
         }
@@ -110,7 +110,7 @@ impl Found {
                     return self.refuse(path, "a playlist that leads back to itself");
                 }
                 match playlist::entries(path, kind) {
-                    Ok(entries) if entries.is_empty() => self.barren.push(path.into()),
+                    Ok(entries) if entries.is_empty() => self.empty_folders.push(path.into()),
                     Ok(entries) => {
                         lists.push(own);
                         self.listed(entries, recurse, lists);
@@ -123,15 +123,15 @@ impl Found {
     }
 
     /// Takes what a playlist names.
-    fn listed(&mut self, entries: Vec<Place>, recurse: bool, lists: &mut Vec<PathBuf>) {
+    fn listed(&mut self, entries: Vec<Target>, recurse: bool, lists: &mut Vec<PathBuf>) {
         for entry in entries {
             let entry = match entry {
-                Place::Here(path) => path,
-                Place::Away(uri) => {
+                Target::Local(path) => path,
+                Target::Remote(uri) => {
                     self.refuse(Path::new(&uri), "is on the network, not fetched");
                     continue;
                 }
-                Place::Broken(why) => {
+                Target::Broken(why) => {
                     let list = lists.last().cloned().unwrap_or_default();
                     self.refuse(&list, &why);
                     continue;
@@ -179,7 +179,7 @@ impl Found {
         let before = (self.songs.len(), self.refused.len());
         self.archive(path, kind, bytes, Path::new(""));
         if (self.songs.len(), self.refused.len()) == before {
-            self.barren.push(path.into());
+            self.empty_folders.push(path.into());
         }
     }
 

@@ -9,9 +9,9 @@ use std::path::PathBuf;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use super::{Engine, Unit, Watch};
+use super::{Engine, Observer, Unit};
 use crate::effects::{Loudness, Measured};
-use crate::output::{How, Job};
+use crate::output::{Job, OutputSettings};
 
 /// The gain of each group that has one.
 #[derive(Default)]
@@ -44,9 +44,9 @@ impl Group {
 impl Gains {
     /// Plays all songs of groups of which something is to be rendered, on the engine's jobs. Stops
     /// early, with what it has, when the watch says so.
-    pub(super) fn measure(engine: &Engine<'_>, units: &[Unit], watch: Watch<'_>) -> Gains {
+    pub(super) fn measure(engine: &Engine<'_>, units: &[Unit], watch: Observer<'_>) -> Gains {
         let group = |unit: &Unit| Group::of(unit, engine.effects.loudness);
-        let wanted = units.iter().filter(|unit| !engine.keeps(unit));
+        let wanted = units.iter().filter(|unit| !engine.is_skipped(unit));
         let wanted: HashSet<Group> = wanted.filter_map(group).collect();
         // Of a song's stems, the first stands for the song.
         let stands = |unit: &&Unit| unit.stem.as_ref().is_none_or(|stem| stem.first);
@@ -62,7 +62,7 @@ impl Gains {
             let mut job = Job::default();
             // Relaxed: it hands out numbers, and nothing else.
             while worker < engine.jobs
-                && !(watch.stop)()
+                && !(watch.should_stop)()
                 && let Some((unit, group)) = songs.get(next.fetch_add(1, Ordering::Relaxed))
             {
                 if let Some(measured) = of_song(engine, unit, &mut job, watch) {
@@ -88,14 +88,21 @@ impl Gains {
 }
 
 /// What a song measures, whole.
-fn of_song(engine: &Engine<'_>, unit: &Unit, job: &mut Job, watch: Watch<'_>) -> Option<Measured> {
+fn of_song(
+    engine: &Engine<'_>,
+    unit: &Unit,
+    job: &mut Job,
+    watch: Observer<'_>,
+) -> Option<Measured> {
     let song = unit.input.load().ok()?;
-    let how = How {
+    let how = OutputSettings {
         settings: engine.settings,
         layout: engine.layout,
         effects: engine.effects,
         gain: None,
         split: None,
     };
-    job.measure(&song, how, || !(watch.stop)()).ok().flatten()
+    job.measure(&song, how, || !(watch.should_stop)())
+        .ok()
+        .flatten()
 }

@@ -96,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bytes_count_more_than_names() {
+    fn content_takes_precedence_over_file_name() {
         let of = |front: &[u8], name: &str| Kind::of(front, Path::new(name));
         assert_eq!(of(b"PK\x03\x04", "a.vgm"), Kind::Zip);
         assert_eq!(of(b"7z\xBC\xAF\x27\x1C", "-"), Kind::SevenZ);

@@ -25,14 +25,14 @@ use std::sync::Arc;
 use creel::Pool;
 
 pub use archive::Packed;
-pub use engine::{Engine, Event, Existing, Remarks, SPARE_WORKERS, Stream, Watch};
+pub use engine::{Engine, Event, Existing, Observer, SPARE_WORKERS, Stream, Warnings};
 pub use find::{Found, files_below, find, songs_of};
 pub use naming::Naming;
 pub use playlist::Playlist;
 pub use preview::{Intent, Preview};
-pub use stems::{Apart, Stem};
+pub use stems::{Stem, StemKind};
 
-use crate::chips::set::frame_ns;
+use crate::chips::factory::render_cost_ns;
 use crate::demo;
 use crate::error::{Error, Result};
 use crate::format::{Header, Song, open, peek};
@@ -181,7 +181,7 @@ impl Cost {
     /// The cost of a header's chips over so many frames.
     pub fn of(header: &Header, frames: u64) -> Cost {
         let chips = header.instances();
-        let each = chips.map(|instance| frames.saturating_mul(frame_ns(instance.chip)));
+        let each = chips.map(|instance| frames.saturating_mul(render_cost_ns(instance.chip)));
         each.fold(Cost::default(), |cost, chip| Cost {
             whole: cost.whole.saturating_add(chip),
             longest_chip: cost.longest_chip.max(chip),
@@ -197,16 +197,16 @@ pub struct Plan {
     /// Paths that cannot be rendered, each with the reason.
     pub refused: Vec<(PathBuf, Error)>,
     /// Folders below which songs lie that were not looked for.
-    pub deeper: Vec<PathBuf>,
+    pub unsearched_folders: Vec<PathBuf>,
     /// Folders in which nothing was found.
-    pub barren: Vec<PathBuf>,
+    pub empty_folders: Vec<PathBuf>,
 }
 
 impl Plan {
     /// Gives each song an output of its own. Songs that are the same are rendered once; where others
     /// meet, those that come from these folders and archives lie in folders of their names. `roots`
     /// has where each song comes from, by its order.
-    fn settle(&mut self, base: &Path, roots: &[PathBuf]) {
+    fn resolve_outputs(&mut self, base: &Path, roots: &[PathBuf]) {
         self.units.sort_by_key(|unit| unit.order);
         let mut first: HashMap<PathBuf, usize> = HashMap::new();
         let (mut twice, mut apart) = (HashSet::new(), HashSet::new());
@@ -232,11 +232,11 @@ impl Plan {
                 unit.output = base.join(name_of(root)).join(place);
             }
         }
-        self.refuse_twins();
+        self.reject_duplicates();
     }
 
     /// Refuses songs whose output is that of an earlier one of the input.
-    fn refuse_twins(&mut self) {
+    fn reject_duplicates(&mut self) {
         self.units.sort_by_key(|unit| unit.order);
         let mut taken: HashMap<PathBuf, Source> = HashMap::new();
         let (units, refused) = (&mut self.units, &mut self.refused);
@@ -269,12 +269,12 @@ impl Plan {
 /// rendered once, and songs of several folders or archives whose names meet lie in folders named after
 /// these.
 pub fn plan(paths: &[PathBuf], output: &Path, extension: &str, recurse: bool) -> Plan {
-    let (mut plan, roots) = unsettled(paths, output, extension, recurse);
+    let (mut plan, roots) = collect(paths, output, extension, recurse);
     // A stream takes all songs, whatever their names.
     if output.as_os_str() == "-" {
         sort(&mut plan.units);
     } else {
-        plan.settle(output, &roots);
+        plan.resolve_outputs(output, &roots);
     }
     plan
 }
@@ -286,15 +286,15 @@ pub fn plan_named(
     extension: &str,
     (naming, pool): (&Naming, &Pool),
 ) -> Plan {
-    let (mut plan, roots) = unsettled(paths, output, extension, recurse);
+    let (mut plan, roots) = collect(paths, output, extension, recurse);
     naming.rename(&mut plan, pool);
-    plan.settle(output, &roots);
+    plan.resolve_outputs(output, &roots);
     plan
 }
 
 /// The songs of `paths`, of which some may share an output, and the folder or archive that each comes
 /// from, by its order.
-fn unsettled(
+fn collect(
     paths: &[PathBuf],
     output: &Path,
     extension: &str,
@@ -304,8 +304,8 @@ fn unsettled(
     let mut plan = Plan {
         units: Vec::new(),
         refused: found.refused,
-        deeper: found.deeper,
-        barren: found.barren,
+        unsearched_folders: found.unsearched_folders,
+        empty_folders: found.empty_folders,
     };
     let mut roots = Vec::new();
     for (input, place) in found.songs {
@@ -404,7 +404,7 @@ mod tests {
     }
 
     #[test]
-    fn songs_are_shared_only_where_workers_would_idle_and_it_pays() {
+    fn songs_are_split_only_if_it_finishes_sooner() {
         let dual: &[u64] = &[50, 50];
         assert!(plan(&[dual]).is_better_split(2));
         assert!(!plan(&[dual]).is_better_split(1));
@@ -419,7 +419,7 @@ mod tests {
     }
 
     #[test]
-    fn carried_songs_come_in_the_order_of_their_costs() {
+    fn bundled_songs_are_sorted_by_cost() {
         let units = carried(Path::new("out"), "wav").units;
         assert!(units.iter().all(|unit| unit.cost.whole > 0));
         assert!(units.is_sorted_by_key(|unit| std::cmp::Reverse(unit.cost.whole)));

@@ -20,10 +20,10 @@ const BYTES_MAX: usize = 200;
 
 /// A pattern of names.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Naming(Vec<Piece>);
+pub struct Naming(Vec<PatternPart>);
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Piece {
+enum PatternPart {
     Text(String),
     /// A field and the least number of digits.
     Field(Field, usize),
@@ -75,10 +75,13 @@ impl std::str::FromStr for Naming {
             let (_, found) = found.ok_or_else(|| format!("{{{field}}} is none of {known}"))?;
             let digits = digits.parse().ok().filter(|digits| *digits <= 9);
             let digits = digits.ok_or_else(|| format!("{{{field}}}: not a number of digits"))?;
-            pieces.extend([Piece::Text(text.into()), Piece::Field(*found, digits)]);
+            pieces.extend([
+                PatternPart::Text(text.into()),
+                PatternPart::Field(*found, digits),
+            ]);
             rest = after;
         }
-        pieces.push(Piece::Text(rest.into()));
+        pieces.push(PatternPart::Text(rest.into()));
         if pattern.starts_with('/') || pattern.split('/').any(|part| part.trim() == "..") {
             return Err(format!(
                 "{pattern:?} leads out of the folder that --output names"
@@ -87,7 +90,10 @@ impl std::str::FromStr for Naming {
         if pattern.ends_with('/') {
             return Err(format!("{pattern:?} names folders, and no file"));
         }
-        if !pieces.iter().any(|piece| matches!(piece, Piece::Field(..))) {
+        if !pieces
+            .iter()
+            .any(|piece| matches!(piece, PatternPart::Field(..)))
+        {
             return Err(format!(
                 "all songs would be {pattern:?}; fields are {known}"
             ));
@@ -104,7 +110,7 @@ impl Naming {
     /// pattern, in the plan's input.
     pub fn apply(&self, plan: &mut Plan, pool: &Pool) {
         self.rename(plan, pool);
-        plan.refuse_twins();
+        plan.reject_duplicates();
     }
 
     /// The same, where songs may share a name.
@@ -119,7 +125,7 @@ impl Naming {
             *count += 1;
             tracks[place] = *count;
         }
-        let names = pool.map(&plan.units, |place, unit| {
+        let names = pool.map_indexed(&plan.units, |place, unit| {
             self.name(unit, tracks[place]).ok()
         });
         for (unit, name) in plan.units.iter_mut().zip(names) {
@@ -136,7 +142,7 @@ impl Naming {
     }
 
     fn name(&self, unit: &Unit, track: usize) -> Result<PathBuf> {
-        let tags = unit.input.load()?.tags.either();
+        let tags = unit.input.load()?.tags.with_fallback();
         let file = unit.output.file_stem().unwrap_or_default();
         let file = file.to_string_lossy();
         let name = self.expand(&tags, &file, track);
@@ -149,13 +155,13 @@ impl Naming {
         for piece in &self.0 {
             let mut push = |text: &str| components.last_mut().expect("never empty").push_str(text);
             match piece {
-                Piece::Text(text) => {
+                PatternPart::Text(text) => {
                     let mut parts = text.split('/');
                     push(parts.next().unwrap_or_default());
                     components.extend(parts.map(String::from));
                 }
-                Piece::Field(Field::Track, digits) => push(&format!("{track:0digits$}")),
-                Piece::Field(field, _) => {
+                PatternPart::Field(Field::Track, digits) => push(&format!("{track:0digits$}")),
+                PatternPart::Field(field, _) => {
                     let text = match field {
                         Field::Title => &tags.track,
                         Field::Game => &tags.game,
@@ -171,18 +177,18 @@ impl Naming {
                 }
             }
         }
-        let name = components.pop().map(|name| harmless(&name))?;
+        let name = components.pop().map(|name| sanitize(&name))?;
         if name.is_empty() {
             return None;
         }
-        let folders = components.iter().map(|folder| harmless(folder));
+        let folders = components.iter().map(|folder| sanitize(folder));
         let folders = folders.filter(|folder| !folder.is_empty());
         Some(folders.collect::<PathBuf>().join(name))
     }
 }
 
 /// A text as one component of a path, or nothing.
-fn harmless(text: &str) -> String {
+fn sanitize(text: &str) -> String {
     let replaced = |c: char| match c {
         '/' => '_',
         '\\' | ':' | '*' | '?' | '"' | '<' | '>' | '|' if cfg!(windows) => '_',
@@ -207,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_harmless_components() {
+    fn names_are_sanitized_path_components() {
         let tags = Gd3 {
             track: "../a/b\u{1b}".into(),
             game: "糸".repeat(100),
@@ -223,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slash_of_the_pattern_makes_a_folder() {
+    fn slash_in_pattern_creates_a_folder() {
         let tags = Gd3 {
             track: "a/b".into(),
             game: "..".into(),
@@ -238,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_patterns_are_named() {
+    fn invalid_patterns_are_reported() {
         for (pattern, reason) in [
             ("{name}", "{name}"),
             ("{title", "not closed"),

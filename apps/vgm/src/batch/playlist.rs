@@ -28,11 +28,11 @@ const BYTES_MAX: u64 = 16 << 20;
 
 /// What an entry means.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Place {
+pub enum Target {
     /// A file of this machine, which may not be there.
-    Here(PathBuf),
+    Local(PathBuf),
     /// Something on the network.
-    Away(String),
+    Remote(String),
     /// Here the playlist is broken off, and why; what comes before it holds.
     Broken(String),
 }
@@ -43,7 +43,7 @@ pub enum Place {
 ///
 /// [`Error::Io`] if it cannot be read, [`Error::BadList`] if it is no playlist of this kind,
 /// [`Error::TooLarge`] beyond 16 MiB.
-pub fn entries(path: &Path, kind: Kind) -> Result<Vec<Place>> {
+pub fn entries(path: &Path, kind: Kind) -> Result<Vec<Target>> {
     let mut bytes = Vec::new();
     open(path)?.take(BYTES_MAX + 1).read_to_end(&mut bytes)?;
     let folder = path.parent().unwrap_or(Path::new(""));
@@ -55,7 +55,7 @@ pub fn entries(path: &Path, kind: Kind) -> Result<Vec<Place>> {
 /// # Errors
 ///
 /// As [`entries`].
-pub fn entries_of(bytes: &[u8], kind: Kind, folder: &Path) -> Result<Vec<Place>> {
+pub fn entries_of(bytes: &[u8], kind: Kind, folder: &Path) -> Result<Vec<Target>> {
     if bytes.len() as u64 > BYTES_MAX {
         return Err(Error::TooLarge("a playlist of more than 16 MiB".into()));
     }
@@ -73,8 +73,8 @@ pub fn entries_of(bytes: &[u8], kind: Kind, folder: &Path) -> Result<Vec<Place>>
         Kind::Jspf => jspf(&bytes)?,
         _ => m3u(&bytes).into_iter().map(|place| vec![place]).collect(),
     };
-    let places = tracks.iter().filter_map(|track| meant(folder, track));
-    Ok(places.chain(broken.map(Place::Broken)).collect())
+    let places = tracks.iter().filter_map(|track| resolve(folder, track));
+    Ok(places.chain(broken.map(Target::Broken)).collect())
 }
 
 /// The places that an entry has, of which the first that can be played is meant.
@@ -238,20 +238,20 @@ fn jspf(bytes: &[u8]) -> Result<Vec<Track>> {
 
 /// What a track means: the first of its places that is there, else the first that is on this
 /// machine, else the first; nothing if it has none.
-fn meant(folder: &Path, track: &Track) -> Option<Place> {
-    let (away, here): (Vec<_>, Vec<_>) = track.iter().partition(|place| is_away(place));
+fn resolve(folder: &Path, track: &Track) -> Option<Target> {
+    let (away, here): (Vec<_>, Vec<_>) = track.iter().partition(|place| is_remote(place));
     let paths = here.iter().flat_map(|place| readings(folder, place));
     let mut paths: Vec<_> = paths.collect();
     if paths.is_empty() {
         let first = away.first()?;
-        return Some(Place::Away(String::from_utf8_lossy(first).into_owned()));
+        return Some(Target::Remote(String::from_utf8_lossy(first).into_owned()));
     }
     let there = paths.iter().position(|path| path.exists());
-    Some(Place::Here(paths.swap_remove(there.unwrap_or(0))))
+    Some(Target::Local(paths.swap_remove(there.unwrap_or(0))))
 }
 
 /// Whether a place is a URI other than a file's.
-fn is_away(place: &[u8]) -> bool {
+fn is_remote(place: &[u8]) -> bool {
     let text = String::from_utf8_lossy(place);
     let is_scheme = |c: char| c.is_ascii_alphanumeric() || "+-.".contains(c);
     text.split_once("://").is_some_and(|(scheme, _)| {
@@ -423,7 +423,7 @@ mod tests {
     }
 
     #[test]
-    fn m3u_has_a_place_a_line_but_comments() {
+    fn m3u_has_one_entry_per_line_except_comments() {
         let list = "#EXTM3U\r\n#EXTINF:1,x\r\n a b.vgm \r\n\r\nc\\d.vgz";
         assert_eq!(texts(m3u(list.as_bytes())), ["a b.vgm", "c\\d.vgz"]);
     }
@@ -434,12 +434,12 @@ mod tests {
     }
 
     #[test]
-    fn what_is_bad_in_a_list_costs_itself_only() {
+    fn malformed_playlist_entry_does_not_affect_others() {
         let named = |list: &str, kind| {
             let places = entries_of(list.as_bytes(), kind, Path::new("pl")).unwrap();
-            let name = |place: Place| match place {
-                Place::Here(path) => path.display().to_string(),
-                Place::Away(uri) | Place::Broken(uri) => uri,
+            let name = |place: Target| match place {
+                Target::Local(path) => path.display().to_string(),
+                Target::Remote(uri) | Target::Broken(uri) => uri,
             };
             places.into_iter().map(name).collect::<Vec<_>>()
         };
@@ -456,7 +456,7 @@ mod tests {
     }
 
     #[test]
-    fn xspf_has_the_location_of_each_track() {
+    fn xspf_lists_the_location_of_each_track() {
         let list = r#"<?xml version="1.0"?><playlist xmlns="http://xspf.org/ns/0/"><location>no</location>
             <trackList><track><title>t</title><location>a%20b.vgm?&amp;&#x41;</location><location>b.vgm</location></track>
             <track><location> c.vgm </location></track><track/></trackList></playlist>"#;
@@ -477,20 +477,20 @@ mod tests {
     }
 
     #[test]
-    fn jspf_has_locations_as_lists_or_alone() {
+    fn jspf_accepts_location_lists_and_single_locations() {
         let list = r#"{"playlist":{"track":[{"location":["a.vgm","b"]},{"location":"c"},{}]}}"#;
         assert_eq!(tracks(jspf(list.as_bytes()).unwrap()), ["a.vgm|b", "c", ""]);
         assert!(jspf(b"[]").is_err());
     }
 
     #[test]
-    fn an_entry_means_the_file_that_is_there() {
+    fn playlist_entry_resolves_to_the_existing_file() {
         let folder = std::env::temp_dir().join(format!("creel-vgm-list-{}", std::process::id()));
         std::fs::create_dir_all(folder.join("sub")).unwrap();
         for name in ["a b.vgm", "100%25.vgm", "sub/é.vgm", "縦.vgm"] {
             std::fs::write(folder.join(name), b"x").unwrap();
         }
-        let here = |name: &str| Some(Place::Here(folder.join(name)));
+        let here = |name: &str| Some(Target::Local(folder.join(name)));
         let uri = format!("file://localhost{}/a%20b.vgm", folder.display());
         let (japanese, _, _) = encoding_rs::SHIFT_JIS.encode("縦.vgm");
         for (place, name) in [
@@ -502,28 +502,28 @@ mod tests {
             (uri.as_bytes(), "a b.vgm"),
         ] {
             assert_eq!(
-                meant(&folder, &vec![place.to_vec()]),
+                resolve(&folder, &vec![place.to_vec()]),
                 here(name),
                 "{place:?}"
             );
         }
         let track = |places: &[&str]| places.iter().map(|it| it.as_bytes().to_vec()).collect();
-        assert_eq!(meant(&folder, &track(&["none"])), here("none"));
-        assert_eq!(meant(&folder, &track(&["file://"])), here(""));
+        assert_eq!(resolve(&folder, &track(&["none"])), here("none"));
+        assert_eq!(resolve(&folder, &track(&["file://"])), here(""));
         let net = "https://example.com/a%20b.vgm";
         let places = track(&[net, "none", "a b.vgm"]);
-        assert_eq!(meant(&folder, &places), here("a b.vgm"));
-        assert_eq!(meant(&folder, &track(&[net, "none"])), here("none"));
+        assert_eq!(resolve(&folder, &places), here("a b.vgm"));
+        assert_eq!(resolve(&folder, &track(&[net, "none"])), here("none"));
         assert_eq!(
-            meant(&folder, &track(&[net])),
-            Some(Place::Away(net.into()))
+            resolve(&folder, &track(&[net])),
+            Some(Target::Remote(net.into()))
         );
-        assert_eq!(meant(&folder, &Track::new()), None);
+        assert_eq!(resolve(&folder, &Track::new()), None);
         std::fs::remove_dir_all(folder).unwrap();
     }
 
     #[test]
-    fn lines_say_names_that_are_no_lines() {
+    fn m3u_escapes_names_that_contain_line_breaks() {
         let said = |name: &str| line(Path::new(name), &Path::new("/é d").join(name));
         for (name, expected) in [
             ("a b%20.wav", "a b%20.wav"),
@@ -534,8 +534,8 @@ mod tests {
             assert_eq!(said(name), expected.as_bytes());
         }
         assert_eq!(
-            meant(Path::new(""), &vec![said("a\n.wav")]),
-            Some(Place::Here("/é d/a\n.wav".into()))
+            resolve(Path::new(""), &vec![said("a\n.wav")]),
+            Some(Target::Local("/é d/a\n.wav".into()))
         );
     }
 }

@@ -3,9 +3,9 @@
 //! Invariant: it is what [`Engine::run`] does, as long as the files stay as they are and the disk
 //! takes all.
 
-use super::engine::{Engine, Remarks, load};
+use super::engine::{Engine, Warnings, load};
 use super::{Cost, Plan, Unit};
-use crate::chips::set::frame_ns;
+use crate::chips::factory::render_cost_ns;
 use crate::error::Error;
 use crate::format::Song;
 use crate::output;
@@ -34,28 +34,28 @@ pub struct Preview {
     /// How long rendering it will take, about, in ns.
     pub cost_ns: u64,
     /// What would be said of it.
-    pub remarks: Remarks,
+    pub remarks: Warnings,
 }
 
 impl Engine<'_> {
     /// Looks at all songs of a plan, on the pool; those come first that take longest, now that their
     /// lengths are known.
     pub fn preview<'p>(&self, plan: &'p Plan) -> Vec<(&'p Unit, Preview)> {
-        let previews = self.pool.map(&plan.units, |_, unit| self.look_at(unit));
+        let previews = self.pool.map(&plan.units, |unit| self.preview_unit(unit));
         let mut previews: Vec<_> = plan.units.iter().zip(previews).collect();
         previews.sort_by_key(|(_, preview)| std::cmp::Reverse(preview.cost_ns));
         previews
     }
 
-    fn look_at(&self, unit: &Unit) -> Preview {
+    fn preview_unit(&self, unit: &Unit) -> Preview {
         let mut preview = Preview {
             intent: Intent::Render,
             ticks: 0,
             frames: 0,
             cost_ns: 0,
-            remarks: Remarks::default(),
+            remarks: Warnings::default(),
         };
-        let kept = self.keeps(unit);
+        let kept = self.is_skipped(unit);
         // A song that is left alone is not read by a run, but how long it is counts here.
         let looked = match kept {
             true => load(unit, false),
@@ -86,7 +86,7 @@ impl Unit {
     /// About how long a frame of it takes to render, in ns.
     fn frame_ns(&self, song: &Song) -> u64 {
         match self.stem {
-            Some(stem) => frame_ns(stem.chip.chip),
+            Some(stem) => render_cost_ns(stem.chip.chip),
             None => Cost::of(&song.header, 1).whole,
         }
     }

@@ -3,8 +3,8 @@
 use creel::Pool;
 
 use super::{Cost, Plan, Unit, with_ending};
+use crate::chips::factory::{missing, render_cost_ns};
 use crate::chips::selection::Selection;
-use crate::chips::set::{frame_ns, missing};
 use crate::chips::voices::count;
 use crate::error::Result;
 use crate::format::Instance;
@@ -23,7 +23,7 @@ pub struct Stem {
 
 /// What is told apart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Apart {
+pub enum StemKind {
     /// Chips.
     Chips,
     /// The voices of chips, where they can be.
@@ -34,8 +34,8 @@ impl Plan {
     /// Puts a unit for each chip or voice that is heard, of chips that are written to, in the place
     /// of each song. Reads all
     /// songs, on the pool; those that cannot be read stay, and will fail.
-    pub fn split_into_stems(&mut self, apart: Apart, selection: &Selection, pool: &Pool) {
-        let stems = pool.map(&self.units, |_, unit| stems(unit, apart, selection));
+    pub fn split_into_stems(&mut self, apart: StemKind, selection: &Selection, pool: &Pool) {
+        let stems = pool.map(&self.units, |unit| stems(unit, apart, selection));
         let units = std::mem::take(&mut self.units);
         for (unit, stems) in units.into_iter().zip(stems) {
             match stems {
@@ -43,18 +43,18 @@ impl Plan {
                 _ => self.units.push(unit),
             }
         }
-        self.refuse_twins();
+        self.reject_duplicates();
     }
 }
 
-fn stems(unit: &Unit, apart: Apart, selection: &Selection) -> Result<Vec<Unit>> {
+fn stems(unit: &Unit, apart: StemKind, selection: &Selection) -> Result<Vec<Unit>> {
     let song = unit.input.load()?;
     let missing = missing(&song);
     let chips = song.chips();
     let heard = chips.filter(|chip| selection.has(*chip) && !missing.contains(chip));
     let voices = |chip: Instance| match (apart, count(chip.chip)) {
-        (Apart::Chips, _) | (_, 1) => vec![(chip, None)],
-        (Apart::Voices, voices) => {
+        (StemKind::Chips, _) | (_, 1) => vec![(chip, None)],
+        (StemKind::Voices, voices) => {
             let heard = (0..voices).filter(|voice| selection.has_voice(chip, *voice));
             heard.map(|voice| (chip, Some(voice))).collect()
         }
@@ -69,7 +69,7 @@ fn stems(unit: &Unit, apart: Apart, selection: &Selection) -> Result<Vec<Unit>> 
         let extension = unit.output.extension().unwrap_or_default();
         let ending = format!("{suffix}.{}", extension.display());
         let output = with_ending(&unit.output, &ending);
-        let cost = unit.claimed.saturating_mul(frame_ns(chip.chip));
+        let cost = unit.claimed.saturating_mul(render_cost_ns(chip.chip));
         Unit {
             input: unit.input.clone(),
             output,

@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_of_japan_and_of_the_west_are_told_apart() {
+    fn shift_jis_and_western_names_are_distinguished() {
         let (bytes, _, _) = SHIFT_JIS.encode("縦糸/01 タイトル.vgz");
         assert_eq!(japanese(&bytes).as_deref(), Some("縦糸/01 タイトル.vgz"));
         assert_eq!(japanese("é.vgm".as_bytes()).as_deref(), Some("é.vgm"));
@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn utf_16_is_read_in_either_order() {
+    fn utf16_is_decoded_in_either_byte_order() {
         let text = "a.vgm\né";
         let units: Vec<u16> = text.encode_utf16().collect();
         let little: Vec<u8> = units.iter().flat_map(|unit| unit.to_le_bytes()).collect();

@@ -52,7 +52,7 @@ pub struct AdpcmA {
     /// Voices that take every other tick only.
     slow: u8,
     /// Voices that are heard; all play.
-    heard: u8,
+    voice_mask: u8,
     /// The sum of all voices from tick to tick, left and right: the first before the first tick.
     sums: Vec<[i32; 2]>,
 }
@@ -107,7 +107,7 @@ impl AdpcmA {
             rom: Rom::default(),
             address_shift,
             slow,
-            heard: 0xff,
+            voice_mask: 0xff,
             sums: Vec::new(),
         }
     }
@@ -118,8 +118,8 @@ impl AdpcmA {
     }
 
     /// Lets only these voices be heard, a bit each; all play on.
-    pub fn hear(&mut self, voices: u8) {
-        self.heard = voices;
+    pub fn set_voice_mask(&mut self, voices: u8) {
+        self.voice_mask = voices;
     }
 
     /// Writes a register, 00 to 2F.
@@ -163,7 +163,7 @@ impl AdpcmA {
         let mut sounds = false;
         for (i, voice) in self.voices.iter_mut().enumerate() {
             let mut level = Level::new(voice.level, self.total_level);
-            if self.heard >> i & 1 == 0 {
+            if self.voice_mask >> i & 1 == 0 {
                 level.outputs = [false; 2];
             }
             let slow = self.slow >> i & 1 != 0;

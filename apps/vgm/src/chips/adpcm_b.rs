@@ -65,7 +65,7 @@ pub struct AdpcmB {
     voice: Voice,
     /// Whether writing to the memory is yet to start at the start address.
     rewinds: bool,
-    heard: bool,
+    enabled: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -130,7 +130,7 @@ impl AdpcmB {
             dropped,
             voice: Voice::RESET,
             rewinds: false,
-            heard: true,
+            enabled: true,
         }
     }
 
@@ -157,8 +157,8 @@ impl AdpcmB {
     }
 
     /// Whether it is heard; it plays on.
-    pub fn hear(&mut self, heard: bool) {
-        self.heard = heard;
+    pub fn set_enabled(&mut self, heard: bool) {
+        self.enabled = heard;
     }
 
     /// Writes a register, 00 to 0F.
@@ -196,7 +196,7 @@ impl AdpcmB {
             factor: i32::from(self.regs[0x0b]),
             shift: 8 + self.dropped,
             sides: [0x80, 0x40].map(|bit| {
-                let on = self.heard && self.regs[1] & bit != 0;
+                let on = self.enabled && self.regs[1] & bit != 0;
                 if on { -1 } else { 0 }
             }),
         };

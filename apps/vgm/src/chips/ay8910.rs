@@ -20,7 +20,22 @@
 
 use super::Rate;
 use super::ssg::{CHANNELS, Ssg, YM2149_LEVELS};
-use crate::edges::Sides;
+use crate::blep::Sides;
+use crate::chips::info::{ChipInfo, Create, Level, SSG_SCALE, VoiceGroup};
+use crate::format::ChipId;
+
+/// The entry of the AY8910 in the list of chips.
+pub const INFO: ChipInfo = ChipInfo {
+    chip: ChipId::Ay8910,
+    name: "AY8910, YM2149",
+    verification: "ymfm's SSG, tick by tick",
+    ratio: Some(6.9),
+    level: Level::new(SSG_SCALE, 0x100, 2.0),
+    voices: &[VoiceGroup::Named(&["A", "B", "C"])],
+    cost_ns: 16,
+    memory_blocks: &[],
+    create: Create::ByFactory,
+};
 
 /// What a pin of the AY-3-8910 shows at its 16 levels, in mV at a load of 1 kΩ.
 ///
@@ -63,7 +78,7 @@ pub struct Ay8910 {
     ssg: Ssg,
     sides: [Sides; CHANNELS],
     /// Where each channel was heard after the last tick, and what it showed.
-    shown: [(Sides, i32); CHANNELS],
+    output_levels: [(Sides, i32); CHANNELS],
 }
 
 impl Ay8910 {
@@ -84,7 +99,7 @@ impl Ay8910 {
                 &AY_LEVELS
             }),
             sides: [Sides::Both; CHANNELS],
-            shown: [(Sides::Both, 0); CHANNELS],
+            output_levels: [(Sides::Both, 0); CHANNELS],
         }
     }
 
@@ -110,9 +125,9 @@ impl Ay8910 {
         }
     }
 
-    /// As [`Ssg::average_periods_up_to`].
-    pub fn average_periods_up_to(&mut self, period: u32) {
-        self.ssg.average_periods_up_to(period);
+    /// As [`Ssg::set_inaudible_period`].
+    pub fn set_inaudible_period(&mut self, period: u32) {
+        self.ssg.set_inaudible_period(period);
     }
 
     /// Overwrites `out` with one stereo frame for each tick, each channel 0 to
@@ -126,7 +141,7 @@ impl Ay8910 {
                 let [left, right] = self.sides[channel].gains();
                 frame[0] += left * i32::from(level);
                 frame[1] += right * i32::from(level);
-                self.shown[channel] = (self.sides[channel], i32::from(level));
+                self.output_levels[channel] = (self.sides[channel], i32::from(level));
             }
         }
     }
@@ -134,19 +149,19 @@ impl Ay8910 {
     /// Runs `ticks` ticks and reports each change to `sink` as (tick, sides,
     /// difference), the first tick being 0; the differences add up to what
     /// [`render`](Self::render) would have written.
-    pub fn edges(&mut self, ticks: u32, mut sink: impl FnMut(u32, Sides, i32)) {
+    pub fn run(&mut self, ticks: u32, mut sink: impl FnMut(u32, Sides, i32)) {
         if ticks == 0 {
             return;
         }
-        for (shown, &sides) in self.shown.iter_mut().zip(&self.sides) {
+        for (shown, &sides) in self.output_levels.iter_mut().zip(&self.sides) {
             if shown.0 != sides && shown.1 != 0 {
                 sink(0, shown.0, -shown.1);
                 sink(0, sides, shown.1);
             }
             shown.0 = sides;
         }
-        self.ssg.edges(ticks, |tick, channel, delta| {
-            self.shown[channel].1 += delta;
+        self.ssg.run(ticks, |tick, channel, delta| {
+            self.output_levels[channel].1 += delta;
             sink(tick, self.sides[channel], delta);
         });
     }

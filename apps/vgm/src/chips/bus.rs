@@ -22,11 +22,11 @@
 use crate::format::ChipId;
 
 /// How many native frames after it is due a write may take effect: 17 to 20 ms.
-const LATE_MAX: u64 = 1024;
+const DELAY_MAX: u64 = 1024;
 
 /// How late a setting may be and still have a turn of its own. The rest is left to changes of keys, so
 /// that a burst of settings costs no note.
-const SETTING_LATE_MAX: u64 = LATE_MAX / 2;
+const SETTING_DELAY_MAX: u64 = DELAY_MAX / 2;
 
 /// The bus to one chip.
 ///
@@ -49,7 +49,7 @@ pub struct Bus {
     /// As they were written last, by [`Family::key`]'s places.
     keys: [u8; PLACES],
     /// The first frame that no write has taken.
-    free: u64,
+    next_free_frame: u64,
     /// Where the last write took effect.
     last: u64,
     /// Where the settings since the last change of a key took effect.
@@ -107,7 +107,7 @@ impl Bus {
             chip,
             family,
             keys: [0; PLACES],
-            free: 0,
+            next_free_frame: 0,
             last: 0,
             settings: None,
         })
@@ -115,36 +115,36 @@ impl Bus {
 
     /// The native frame before which the next write (port, register, value), due before frame
     /// `due`, takes effect.
-    pub fn carry(&mut self, due: u64, write: (u8, u8, u8)) -> u64 {
-        self.last = if self.is_store(write) {
+    pub fn write_frame(&mut self, due: u64, write: (u8, u8, u8)) -> u64 {
+        self.last = if self.is_memory_write(write) {
             self.last.max(due)
         } else {
-            self.turn(due, write)
+            self.reserve_frame(due, write)
         };
         self.last
     }
 
-    fn turn(&mut self, due: u64, write: (u8, u8, u8)) -> u64 {
-        let turn = self.free.min(due + LATE_MAX).max(due);
+    fn reserve_frame(&mut self, due: u64, write: (u8, u8, u8)) -> u64 {
+        let turn = self.next_free_frame.min(due + DELAY_MAX).max(due);
         if let Some((place, key)) = self.family.key(write)
             && self.keys[place] != key
         {
             self.keys[place] = key;
             self.settings = None;
-            self.free = turn + 1;
+            self.next_free_frame = turn + 1;
             return turn;
         }
-        if turn < due + SETTING_LATE_MAX {
-            self.free = turn + 1;
+        if turn < due + SETTING_DELAY_MAX {
+            self.next_free_frame = turn + 1;
         } else {
-            self.free = turn;
+            self.next_free_frame = turn;
         }
         let together = self.settings.filter(|first| *first >= due);
         *self.settings.insert(together.unwrap_or(turn))
     }
 
     /// Whether a write stores a byte in the chip's memory.
-    fn is_store(&self, (port, reg, _): (u8, u8, u8)) -> bool {
+    fn is_memory_write(&self, (port, reg, _): (u8, u8, u8)) -> bool {
         match self.chip {
             ChipId::Ym2608 => (port, reg) == (1, 0x08),
             ChipId::Y8950 => reg == 0x0F,
@@ -158,34 +158,38 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_burst_is_late_by_a_bound_and_leaves_nothing_behind() {
+    fn bus_delays_bursts_by_a_bounded_time() {
         let mut bus = Bus::of(ChipId::Ym2151).unwrap();
         // Two writes a frame for ten seconds.
         let mut last = 0;
         for write in 0..1_000_000u64 {
             let due = write / 2;
-            let frame = bus.carry(due, (0, 0x08, (write as u8 & 1) << 3));
-            assert!((due..=due + LATE_MAX).contains(&frame), "{write}");
+            let frame = bus.write_frame(due, (0, 0x08, (write as u8 & 1) << 3));
+            assert!((due..=due + DELAY_MAX).contains(&frame), "{write}");
             assert!(frame >= last, "{write}");
             last = frame;
         }
-        assert_eq!(last, 499_999 + LATE_MAX);
-        assert_eq!(bus.carry(600_000, (0, 0x08, 0)), 600_000, "on time again");
+        assert_eq!(last, 499_999 + DELAY_MAX);
+        assert_eq!(
+            bus.write_frame(600_000, (0, 0x08, 0)),
+            600_000,
+            "on time again"
+        );
     }
 
     #[test]
-    fn a_burst_of_settings_leaves_turns_to_keys() {
+    fn bus_reserves_frames_for_key_writes_in_bursts() {
         let mut bus = Bus::of(ChipId::Ym2151).unwrap();
         for _ in 0..5_000 {
-            bus.carry(0, (0, 0x60, 0));
+            bus.write_frame(0, (0, 0x60, 0));
         }
-        let press = |bus: &mut Bus, keys: u8| bus.carry(0, (0, 0x08, keys << 3));
+        let press = |bus: &mut Bus, keys: u8| bus.write_frame(0, (0, 0x08, keys << 3));
         let frames: Vec<_> = (0..16).map(|n| press(&mut bus, 1 - n % 2)).collect();
         assert!(frames.is_sorted_by(|a, b| a < b), "{frames:?}");
     }
 
     #[test]
-    fn no_setting_comes_before_it_is_due_nor_before_its_key() {
+    fn bus_never_reorders_settings_before_key_writes() {
         let mut bus = Bus::of(ChipId::Ym3812).unwrap();
         let frames = [
             (0, (0, 0xB0, 0x20)),
@@ -195,7 +199,7 @@ mod tests {
             (2, (0, 0xB0, 0x01)),
             (2, (0, 0xA0, 3)),
         ]
-        .map(|(due, write)| bus.carry(due, write));
+        .map(|(due, write)| bus.write_frame(due, write));
         assert_eq!(frames, [0, 1, 1, 3, 4, 5]);
     }
 }

@@ -85,12 +85,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_drum_is_heard_and_over_when_its_samples_are() {
+    fn each_drum_is_audible_and_ends_with_its_samples() {
         for drum in 0..6 {
             let mut chip = Ym2608::new(7_987_200);
             let rom = rom();
             let data = 0..rom.len();
-            chip.rhythm_rom_mut().take_in(0, rom, data);
+            chip.rhythm_rom_mut().add_block(0, rom, data);
             for (reg, value) in [(0x11, 63), (0x18 + drum, 0xDF), (0x10, 1 << drum)] {
                 chip.write(0, reg, value);
             }

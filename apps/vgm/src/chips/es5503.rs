@@ -22,6 +22,22 @@
 //! chapter 5; the VGM 1.71 specification.
 
 use super::Rate;
+use crate::chips::info::{ChipInfo, Create, DOCUMENTS, Level, VoiceGroup};
+use crate::format::ChipId;
+
+/// The entry of the ES5503 in the list of chips.
+pub const INFO: ChipInfo = ChipInfo {
+    chip: ChipId::Es5503,
+    name: "ES5503",
+    verification: DOCUMENTS,
+    ratio: Some(2.9),
+    // This scale makes a tone as loud as libvgm's.
+    level: Level::new(1.0, 0x40, 8.0),
+    voices: &[VoiceGroup::Numbered(32)],
+    cost_ns: 50,
+    memory_blocks: &[0xE1],
+    create: Create::ByFactory,
+};
 
 const OSCILLATORS: usize = 32;
 
@@ -101,7 +117,7 @@ impl Es5503 {
     }
 
     /// The fastest that it is run at: with all oscillators, which is usual, 26 kHz at 7.16 MHz.
-    pub fn pace(&self) -> Rate {
+    pub fn max_rate(&self) -> Rate {
         Rate {
             frames: u64::from(self.clock_hz),
             seconds: 8 * (OSCILLATORS as u64 + 2),

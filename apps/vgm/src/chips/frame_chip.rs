@@ -4,10 +4,10 @@ use std::ops::Range;
 
 use super::Rate;
 use super::es5503::Es5503;
-use super::fed::{Fed, feed};
 use super::msm5205::Msm5205;
 use super::okim6258::Okim6258;
 use super::pcm::{self, PcmChip};
+use super::streamed_writes::{StreamedWrite, render_streamed};
 use super::y8950::Y8950;
 use super::ym2151::Ym2151;
 use super::ym2203::Ym2203;
@@ -58,7 +58,7 @@ pub enum FrameChip {
 }
 
 /// The fastest that the MSM6258 is run at; songs change its rate as they play.
-const OKIM6258_PACE: Rate = Rate {
+const OKIM6258_MAX_RATE: Rate = Rate {
     frames: 15_625,
     seconds: 1,
 };
@@ -86,10 +86,12 @@ impl FrameChip {
     }
 
     /// The native frames a second to resample from: the highest that its rate is expected to take.
-    pub fn pace(&self) -> Rate {
+    pub fn max_rate(&self) -> Rate {
         match self {
-            FrameChip::Okim6258(chip) if chip.rate().hz() < OKIM6258_PACE.hz() => OKIM6258_PACE,
-            FrameChip::Es5503(chip) if chip.rate().hz() < chip.pace().hz() => chip.pace(),
+            FrameChip::Okim6258(chip) if chip.rate().hz() < OKIM6258_MAX_RATE.hz() => {
+                OKIM6258_MAX_RATE
+            }
+            FrameChip::Es5503(chip) if chip.rate().hz() < chip.max_rate().hz() => chip.max_rate(),
             _ => self.rate(),
         }
     }
@@ -107,31 +109,31 @@ impl FrameChip {
         matches!(self, FrameChip::Ym2612(_))
     }
 
-    /// The registers whose writes may be handed over with a block, by [`FrameChip::render_fed`]:
+    /// The registers whose writes may be handed over with a block, by [`FrameChip::render_streamed`]:
     /// none of them changes the chip's rate.
-    pub fn fed(&self) -> Range<u16> {
+    pub fn streamed_registers(&self) -> Range<u16> {
         match self {
             FrameChip::Okim6258(_) | FrameChip::Msm5205(_) => 1..3,
-            FrameChip::Pcm(chip) => chip.fed(),
+            FrameChip::Pcm(chip) => chip.streamed_registers(),
             _ => 0..0,
         }
     }
 
     /// Leaves voices out of the sum, all but these, a bit each; returns whether it can, or wants
-    /// them to be silenced by a [`Silencer`](super::voices::Silencer).
-    pub fn hear(&mut self, voices: u64) -> bool {
+    /// them to be silenced by a [`VoiceMuter`](super::voices::Silencer).
+    pub fn set_voice_mask(&mut self, voices: u64) -> bool {
         match self {
-            FrameChip::Ym2151(chip) => chip.hear(voices),
-            FrameChip::Ym2203(chip) => chip.hear(voices),
-            FrameChip::Ym2608(chip) => chip.hear(voices),
-            FrameChip::Ym2610(chip) => chip.hear(voices),
-            FrameChip::Ym2612(chip) => chip.hear(voices),
-            FrameChip::Ym2413(chip) => chip.hear(voices),
-            FrameChip::Ym3526(chip) => chip.hear(voices),
-            FrameChip::Ym3812(chip) => chip.hear(voices),
-            FrameChip::Y8950(chip) => chip.hear(voices),
-            FrameChip::Ymf262(chip) => chip.hear(voices),
-            FrameChip::Pcm(chip) => return chip.hear(voices),
+            FrameChip::Ym2151(chip) => chip.set_voice_mask(voices),
+            FrameChip::Ym2203(chip) => chip.set_voice_mask(voices),
+            FrameChip::Ym2608(chip) => chip.set_voice_mask(voices),
+            FrameChip::Ym2610(chip) => chip.set_voice_mask(voices),
+            FrameChip::Ym2612(chip) => chip.set_voice_mask(voices),
+            FrameChip::Ym2413(chip) => chip.set_voice_mask(voices),
+            FrameChip::Ym3526(chip) => chip.set_voice_mask(voices),
+            FrameChip::Ym3812(chip) => chip.set_voice_mask(voices),
+            FrameChip::Y8950(chip) => chip.set_voice_mask(voices),
+            FrameChip::Ymf262(chip) => chip.set_voice_mask(voices),
+            FrameChip::Pcm(chip) => return chip.set_voice_mask(voices),
             FrameChip::Okim6258(_)
             | FrameChip::Es5503(_)
             | FrameChip::Msm5205(_)
@@ -141,7 +143,7 @@ impl FrameChip {
     }
 
     /// Takes of the song's first writes those that set its rate, before their turns come.
-    pub fn foresee(&mut self, events: &[Event]) {
+    pub fn apply_initial_writes(&mut self, events: &[Event]) {
         if !matches!(self, FrameChip::Ym2203(_) | FrameChip::Ym2608(_)) {
             return;
         }
@@ -158,7 +160,7 @@ impl FrameChip {
     }
 
     /// Does what an event asks for, between two native frames.
-    pub fn act(&mut self, song: &Song, action: Action) {
+    pub fn apply(&mut self, song: &Song, action: Action) {
         match action {
             Action::Write { port, reg, value } => self.write(port, reg, value),
             Action::Memory(offset) => self.load(song, offset),
@@ -208,18 +210,18 @@ impl FrameChip {
         }
     }
 
-    /// As [`FrameChip::render`], with writes to the registers of [`FrameChip::fed`] in between.
-    pub fn render_fed(&mut self, writes: &[Fed], out: &mut [[i32; 2]]) {
+    /// As [`FrameChip::render`], with writes to the registers of [`FrameChip::streamed_registers`] in between.
+    pub fn render_streamed(&mut self, writes: &[StreamedWrite], out: &mut [[i32; 2]]) {
         match self {
             FrameChip::Okim6258(chip) => {
                 let write = |chip: &mut Okim6258, reg, value| chip.write(0, reg as u8, value as u8);
-                feed(chip, writes, out, (write, Okim6258::render));
+                render_streamed(chip, writes, out, (write, Okim6258::render));
             }
             FrameChip::Msm5205(chip) => {
                 let write = |chip: &mut Msm5205, reg, value| chip.write(0, reg as u8, value as u8);
-                feed(chip.as_mut(), writes, out, (write, Msm5205::render));
+                render_streamed(chip.as_mut(), writes, out, (write, Msm5205::render));
             }
-            FrameChip::Pcm(chip) => chip.render_fed(writes, out),
+            FrameChip::Pcm(chip) => chip.render_streamed(writes, out),
             _ => {
                 debug_assert!(writes.is_empty(), "no other chip says that it takes any");
                 self.render(&[], out);
@@ -242,7 +244,7 @@ impl FrameChip {
             _ => None,
         };
         if let Some(rom) = rom {
-            return pcm::take_in(rom, 0, song, block.data);
+            return pcm::add_rom_block(rom, 0, song, block.data);
         }
         let memory = match (self, block.kind) {
             (FrameChip::Ym2608(chip), 0x81) => chip.adpcm_b_mut(),

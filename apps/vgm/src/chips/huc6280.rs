@@ -26,7 +26,23 @@
 //! specification.
 
 use super::Rate;
-use super::edge_chip::{Countdown, EdgeChip, Shown, Steps, is_inaudible};
+use super::step_chip::{Countdown, OutputLevel, StepChip, StepSink, is_inaudible};
+use crate::chips::info::{ChipInfo, Create, DOCUMENTS, Level, VoiceGroup};
+use crate::format::ChipId;
+
+/// The entry of the HuC6280 in the list of chips.
+pub const INFO: ChipInfo = ChipInfo {
+    chip: ChipId::Huc6280,
+    name: "HuC6280",
+    verification: DOCUMENTS,
+    ratio: Some(2.6),
+    // This scale makes a tone as loud as libvgm's.
+    level: Level::new(0.72, 0x100, 1.0),
+    voices: &[VoiceGroup::Numbered(6)],
+    cost_ns: 30,
+    memory_blocks: &[],
+    create: Create::Steps(|clock_hz| Box::new(Huc6280::new(clock_hz))),
+};
 
 const WAVE: u8 = 32;
 
@@ -50,7 +66,7 @@ struct Channel {
     noise_count: Countdown,
     /// The level of a sample step, left and right.
     gains: [i32; 2],
-    shown: Shown,
+    shown: OutputLevel,
 }
 
 impl Channel {
@@ -102,20 +118,20 @@ impl Channel {
         self.level(if self.register & 1 != 0 { 31 } else { -31 })
     }
 
-    fn run(&mut self, ticks: u32, limit: u32, steps: &mut dyn Steps) {
+    fn run(&mut self, ticks: u32, limit: u32, steps: &mut dyn StepSink) {
         if !self.is_on() {
-            self.shown.show(0, [0; 2], steps);
+            self.shown.set(0, [0; 2], steps);
             self.skip_noise(ticks);
         } else if self.is_direct() {
             let level = self.level(2 * i32::from(self.direct) - 31);
-            self.shown.show(0, level, steps);
+            self.shown.set(0, level, steps);
             self.skip_noise(ticks);
         } else if self.is_noise() {
-            self.shown.show(0, self.noise_level(), steps);
+            self.shown.set(0, self.noise_level(), steps);
             let mut count = self.noise_count;
             count.run(ticks, |tick| {
                 self.shift();
-                self.shown.show(tick, self.noise_level(), steps);
+                self.shown.set(tick, self.noise_level(), steps);
                 self.noise_period()
             });
             self.noise_count = count;
@@ -125,7 +141,7 @@ impl Channel {
         }
     }
 
-    fn run_wave(&mut self, ticks: u32, limit: u32, steps: &mut dyn Steps) {
+    fn run_wave(&mut self, ticks: u32, limit: u32, steps: &mut dyn StepSink) {
         let period = self.period();
         if self.gains == [0; 2] || is_inaudible(WAVE.into(), period, limit) {
             let sum: i32 = self
@@ -133,15 +149,15 @@ impl Channel {
                 .iter()
                 .map(|sample| 2 * i32::from(*sample) - 31)
                 .sum();
-            self.shown.show(0, self.level(sum / i32::from(WAVE)), steps);
+            self.shown.set(0, self.level(sum / i32::from(WAVE)), steps);
             self.skip_wave(ticks);
             return;
         }
-        self.shown.show(0, self.level(self.sample()), steps);
+        self.shown.set(0, self.level(self.sample()), steps);
         let mut count = self.count;
         count.run(ticks, |tick| {
             self.step_wave();
-            self.shown.show(tick, self.level(self.sample()), steps);
+            self.shown.set(tick, self.level(self.sample()), steps);
             period
         });
         self.count = count;
@@ -210,14 +226,14 @@ impl Huc6280 {
     }
 
     /// Channel 0 while channel 1 bends it; 1 moves as if it were heard.
-    fn run_bent(&mut self, ticks: u32, steps: &mut dyn Steps) {
+    fn run_bent(&mut self, ticks: u32, steps: &mut dyn StepSink) {
         let factor = match self.lfo_period {
             0 => 256,
             period => u32::from(period),
         };
         let shift = 2 * ((self.lfo & 3) - 1);
         let [bent, lfo] = self.channels.first_chunk_mut().expect("six channels");
-        lfo.shown.show(0, [0; 2], steps);
+        lfo.shown.set(0, [0; 2], steps);
         let lfo_period = lfo.period() * factor;
         let mut at = 0;
         while at < ticks {
@@ -227,11 +243,11 @@ impl Huc6280 {
             let period = if period == 0 { 4096 } else { period };
             let heard = bent.is_on() && !bent.is_direct() && !bent.is_noise();
             if heard {
-                bent.shown.show(at, bent.level(bent.sample()), steps);
+                bent.shown.set(at, bent.level(bent.sample()), steps);
                 let mut count = bent.count;
                 count.run(run, |tick| {
                     bent.step_wave();
-                    bent.shown.show(at + tick, bent.level(bent.sample()), steps);
+                    bent.shown.set(at + tick, bent.level(bent.sample()), steps);
                     period
                 });
                 bent.count = count;
@@ -261,7 +277,7 @@ fn gain(off: u8) -> i32 {
     (LOUDEST / 2.0 * 10f64.powf(-1.5 * f64::from(off) / 20.0)).round() as i32
 }
 
-impl EdgeChip for Huc6280 {
+impl StepChip for Huc6280 {
     fn rate(&self) -> Rate {
         Rate {
             frames: u64::from(self.clock_hz),
@@ -319,11 +335,11 @@ impl EdgeChip for Huc6280 {
         }
     }
 
-    fn average_periods_up_to(&mut self, ticks: u32) {
+    fn set_inaudible_period(&mut self, ticks: u32) {
         self.averaged = ticks;
     }
 
-    fn run(&mut self, ticks: u32, steps: &mut dyn Steps) {
+    fn run(&mut self, ticks: u32, steps: &mut dyn StepSink) {
         let first = if self.bends() {
             self.run_bent(ticks, steps);
             2

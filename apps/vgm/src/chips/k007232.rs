@@ -21,7 +21,22 @@
 //! the VGM 1.72 specification.
 
 use super::Rate;
-use super::edge_chip::{Countdown, EdgeChip, Shown, Steps};
+use super::step_chip::{Countdown, OutputLevel, StepChip, StepSink};
+use crate::chips::info::{ChipInfo, Create, DOCUMENTS, Level, VoiceGroup};
+use crate::format::ChipId;
+
+/// The entry of the K007232 in the list of chips.
+pub const INFO: ChipInfo = ChipInfo {
+    chip: ChipId::K007232,
+    name: "K007232",
+    verification: DOCUMENTS,
+    ratio: Some(3.2),
+    level: Level::new(1.0, 0x100, 1.0),
+    voices: &[VoiceGroup::Numbered(2)],
+    cost_ns: 20,
+    memory_blocks: &[0x94],
+    create: Create::Steps(|clock_hz| Box::new(K007232::new(clock_hz))),
+};
 
 /// What a sample's address reaches.
 const BANK: usize = 1 << 17;
@@ -42,7 +57,7 @@ struct Voice {
     repeats: bool,
     volumes: [u8; 2],
     count: Countdown,
-    shown: Shown,
+    shown: OutputLevel,
 }
 
 impl Voice {
@@ -75,13 +90,13 @@ impl Voice {
         }
     }
 
-    fn run(&mut self, rom: &[u8], ticks: u32, steps: &mut dyn Steps) {
-        self.shown.show(0, self.level(rom), steps);
+    fn run(&mut self, rom: &[u8], ticks: u32, steps: &mut dyn StepSink) {
+        self.shown.set(0, self.level(rom), steps);
         let mut count = self.count;
         while self.plays && count.left() < ticks {
             let tick = count.left();
             self.step(rom);
-            self.shown.show(tick, self.level(rom), steps);
+            self.shown.set(tick, self.level(rom), steps);
             count = Countdown::of(tick + self.period());
         }
         count.skip(ticks, 1 << 30);
@@ -129,7 +144,7 @@ impl K007232 {
     }
 }
 
-impl EdgeChip for K007232 {
+impl StepChip for K007232 {
     fn rate(&self) -> Rate {
         Rate {
             frames: u64::from(self.clock_hz),
@@ -167,7 +182,7 @@ impl EdgeChip for K007232 {
         self.rom[start..end].copy_from_slice(data);
     }
 
-    fn run(&mut self, ticks: u32, steps: &mut dyn Steps) {
+    fn run(&mut self, ticks: u32, steps: &mut dyn StepSink) {
         for voice in &mut self.voices {
             voice.run(&self.rom, ticks, steps);
         }

@@ -20,7 +20,23 @@
 //! and SCC+"); the VGM 1.71 specification.
 
 use super::Rate;
-use super::edge_chip::{Countdown, EdgeChip, Shown, Steps, is_inaudible};
+use super::step_chip::{Countdown, OutputLevel, StepChip, StepSink, is_inaudible};
+use crate::chips::info::{ChipInfo, Create, DOCUMENTS, Level, VoiceGroup};
+use crate::format::ChipId;
+
+/// The entry of the K051649 in the list of chips.
+pub const INFO: ChipInfo = ChipInfo {
+    chip: ChipId::K051649,
+    name: "K051649, K052539",
+    verification: DOCUMENTS,
+    ratio: Some(1.7),
+    // This scale makes a tone as loud as libvgm's.
+    level: Level::new(3.2, 0xA0, 1.6),
+    voices: &[VoiceGroup::Numbered(5)],
+    cost_ns: 30,
+    memory_blocks: &[],
+    create: Create::Steps(|clock_hz| Box::new(K051649::new(clock_hz))),
+};
 
 /// Samples of a wave.
 const WAVE: usize = 32;
@@ -43,7 +59,7 @@ struct Channel {
     on: bool,
     place: u8,
     count: Countdown,
-    shown: Shown,
+    shown: OutputLevel,
 }
 
 impl Channel {
@@ -66,24 +82,24 @@ impl Channel {
         [level; 2]
     }
 
-    fn run(&mut self, ticks: u32, limit: u32, steps: &mut dyn Steps) {
+    fn run(&mut self, ticks: u32, limit: u32, steps: &mut dyn StepSink) {
         let period = u32::from(self.period) + 1;
         if self.period < PERIOD_MIN {
-            self.shown.show(0, self.level(), steps);
+            self.shown.set(0, self.level(), steps);
             return;
         }
         let averaged = is_inaudible(WAVE as u32, period, limit);
         if averaged || !self.on || self.volume == 0 {
-            self.shown.show(0, self.mean(), steps);
+            self.shown.set(0, self.mean(), steps);
             let moved = self.count.skip(ticks, period);
             self.place = ((u32::from(self.place) + moved) % WAVE as u32) as u8;
             return;
         }
-        self.shown.show(0, self.level(), steps);
+        self.shown.set(0, self.level(), steps);
         let mut count = self.count;
         count.run(ticks, |tick| {
             self.place = (self.place + 1) % WAVE as u8;
-            self.shown.show(tick, self.level(), steps);
+            self.shown.set(tick, self.level(), steps);
             period
         });
         self.count = count;
@@ -126,7 +142,7 @@ impl K051649 {
     }
 }
 
-impl EdgeChip for K051649 {
+impl StepChip for K051649 {
     fn rate(&self) -> Rate {
         Rate {
             frames: 2 * u64::from(self.clock_hz),
@@ -156,11 +172,11 @@ impl EdgeChip for K051649 {
         }
     }
 
-    fn average_periods_up_to(&mut self, ticks: u32) {
+    fn set_inaudible_period(&mut self, ticks: u32) {
         self.averaged = ticks;
     }
 
-    fn run(&mut self, ticks: u32, steps: &mut dyn Steps) {
+    fn run(&mut self, ticks: u32, steps: &mut dyn StepSink) {
         for channel in &mut self.channels {
             channel.run(ticks, self.averaged, steps);
         }

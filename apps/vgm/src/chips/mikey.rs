@@ -25,7 +25,23 @@
 //! Source: Epyx, "Handy specification", "Audio"; the VGM 1.72 specification.
 
 use super::Rate;
-use super::edge_chip::{Countdown, EdgeChip, Shown, Steps};
+use super::step_chip::{Countdown, OutputLevel, StepChip, StepSink};
+use crate::chips::info::{ChipInfo, Create, DOCUMENTS, Level, VoiceGroup};
+use crate::format::ChipId;
+
+/// The entry of the Mikey in the list of chips.
+pub const INFO: ChipInfo = ChipInfo {
+    chip: ChipId::Mikey,
+    name: "Mikey",
+    verification: DOCUMENTS,
+    ratio: Some(13.8),
+    // This scale makes a tone as loud as libvgm's.
+    level: Level::new(0.94, 0x100, 2.0),
+    voices: &[VoiceGroup::Numbered(4)],
+    cost_ns: 30,
+    memory_blocks: &[],
+    create: Create::Steps(|clock_hz| Box::new(Mikey::new(clock_hz))),
+};
 
 /// Steps of ours in one of 128 × 16 levels.
 const SCALE: i32 = 4;
@@ -41,7 +57,7 @@ struct Channel {
     /// What is left of a count that the channel before drives.
     linked: u8,
     count: Countdown,
-    shown: Shown,
+    shown: OutputLevel,
 }
 
 impl Channel {
@@ -123,14 +139,14 @@ impl Mikey {
         })
     }
 
-    fn show(&mut self, index: usize, tick: u32, steps: &mut dyn Steps) {
+    fn show(&mut self, index: usize, tick: u32, steps: &mut dyn StepSink) {
         let output = i32::from(self.channels[index].output);
         let level = self.gains(index).map(|gain| gain * output);
-        self.channels[index].shown.show(tick, level, steps);
+        self.channels[index].shown.set(tick, level, steps);
     }
 
     /// Lets a channel's counter run out, and those that count with it.
-    fn run_out(&mut self, index: usize, tick: u32, steps: &mut dyn Steps) {
+    fn run_out(&mut self, index: usize, tick: u32, steps: &mut dyn StepSink) {
         self.channels[index].shift();
         self.show(index, tick, steps);
         let Some(next) = self.channels.get_mut(index + 1) else {
@@ -176,7 +192,7 @@ impl Mikey {
     }
 }
 
-impl EdgeChip for Mikey {
+impl StepChip for Mikey {
     fn rate(&self) -> Rate {
         Rate {
             frames: u64::from(self.clock_hz),
@@ -194,7 +210,7 @@ impl EdgeChip for Mikey {
         }
     }
 
-    fn run(&mut self, ticks: u32, steps: &mut dyn Steps) {
+    fn run(&mut self, ticks: u32, steps: &mut dyn StepSink) {
         for index in 0..4 {
             self.show(index, 0, steps);
         }

@@ -4,21 +4,20 @@
 //! the native frames a second, `write` takes effect between native frames, and
 //! `render` overwrites a block of native stereo frames. Chips of square waves
 //! also say their output as edges, to be rendered at any rate by
-//! [`edges`](crate::edges).
+//! [`edges`](crate::blep).
 
 pub mod adpcm_a;
 pub mod adpcm_b;
 pub mod ay8910;
 pub mod bus;
-pub mod checked;
 mod drums;
-pub mod edge_chip;
 pub mod es5503;
-pub mod fed;
+pub mod factory;
 pub mod fm;
 pub mod frame_chip;
 pub mod game_boy;
 pub mod huc6280;
+pub mod info;
 pub mod k007232;
 pub mod k051649;
 pub mod levels;
@@ -30,13 +29,15 @@ pub mod okim6258;
 pub mod opl;
 pub mod pcm;
 pub mod pokey;
+pub mod registry;
 pub mod rom;
 pub mod saa1099;
 pub mod selection;
-pub mod set;
 pub mod sn76489;
 pub mod square_chip;
 pub mod ssg;
+pub mod step_chip;
+pub mod streamed_writes;
 pub mod voices;
 pub mod vsu;
 pub mod wonderswan;

@@ -21,6 +21,22 @@
 
 use super::Rate;
 use super::oki_adpcm::{Codes, Oki};
+use crate::chips::info::{ChipInfo, Create, DOCUMENTS, Level, VoiceGroup};
+use crate::format::ChipId;
+
+/// The entry of the MSM5205 in the list of chips.
+pub const INFO: ChipInfo = ChipInfo {
+    chip: ChipId::Msm5205,
+    name: "MSM5205, MSM6585",
+    verification: DOCUMENTS,
+    ratio: Some(2.2),
+    // This scale makes a tone as loud as libvgm's.
+    level: Level::new(1.0, 0x100, 2.0),
+    voices: &[VoiceGroup::Numbered(1)],
+    cost_ns: 20,
+    memory_blocks: &[],
+    create: Create::ByFactory,
+};
 
 /// Codes that may wait; more are lost.
 const WAITING_MAX: u32 = 7;

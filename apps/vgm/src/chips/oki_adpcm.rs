@@ -134,7 +134,7 @@ mod tests {
     use std::collections::VecDeque;
 
     #[test]
-    fn codes_come_in_their_order_and_a_pair_is_dropped_behind_what_is_kept() {
+    fn code_queue_is_fifo_and_drops_pairs() {
         let (mut codes, mut model) = (Codes::default(), VecDeque::new());
         let mut random = 1u32;
         for _ in 0..10_000 {

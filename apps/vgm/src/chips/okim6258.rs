@@ -30,6 +30,21 @@
 
 use super::Rate;
 use super::oki_adpcm::{Codes, Steps};
+use crate::chips::info::{ChipInfo, Create, Level, VoiceGroup};
+use crate::format::ChipId;
+
+/// The entry of the OKIM6258 in the list of chips.
+pub const INFO: ChipInfo = ChipInfo {
+    chip: ChipId::Okim6258,
+    name: "OKIM6258",
+    verification: "figures of its documents",
+    ratio: Some(1.7),
+    level: Level::new(1.0, 0x1C0, 2.0),
+    voices: &[VoiceGroup::Numbered(1)],
+    cost_ns: 20,
+    memory_blocks: &[],
+    create: Create::ByFactory,
+};
 
 /// What is left of the value at the next code, in 256ths.
 const KEPT: i32 = 245;

@@ -22,7 +22,23 @@
 use std::sync::OnceLock;
 
 use super::Rate;
-use super::edge_chip::{Countdown, EdgeChip, Shown, Steps, is_inaudible};
+use super::step_chip::{Countdown, OutputLevel, StepChip, StepSink, is_inaudible};
+use crate::chips::info::{ChipInfo, Create, DOCUMENTS, Level, VoiceGroup};
+use crate::format::ChipId;
+
+/// The entry of the Pokey in the list of chips.
+pub const INFO: ChipInfo = ChipInfo {
+    chip: ChipId::Pokey,
+    name: "Pokey",
+    verification: DOCUMENTS,
+    ratio: Some(38.0),
+    // This scale makes a tone as loud as libvgm's.
+    level: Level::new(1.45, 0x100, 1.0),
+    voices: &[VoiceGroup::Numbered(4)],
+    cost_ns: 30,
+    memory_blocks: &[],
+    create: Create::Steps(|clock_hz| Box::new(Pokey::new(clock_hz))),
+};
 
 /// Steps of ours in one of 15 levels.
 const SCALE: i32 = 512;
@@ -68,7 +84,7 @@ struct Channel {
     /// The high-pass's flip-flop.
     held: bool,
     count: Countdown,
-    shown: Shown,
+    shown: OutputLevel,
 }
 
 impl Channel {
@@ -183,7 +199,7 @@ impl Pokey {
     }
 }
 
-impl EdgeChip for Pokey {
+impl StepChip for Pokey {
     fn rate(&self) -> Rate {
         Rate {
             frames: u64::from(self.clock_hz),
@@ -212,11 +228,11 @@ impl EdgeChip for Pokey {
         }
     }
 
-    fn average_periods_up_to(&mut self, ticks: u32) {
+    fn set_inaudible_period(&mut self, ticks: u32) {
         self.averaged = ticks;
     }
 
-    fn run(&mut self, ticks: u32, steps: &mut dyn Steps) {
+    fn run(&mut self, ticks: u32, steps: &mut dyn StepSink) {
         let periods = [0, 1, 2, 3].map(|index| self.period(index));
         let (mut runs, mut averaged) = ([false; 4], [false; 4]);
         for index in 0..4 {
@@ -235,7 +251,7 @@ impl EdgeChip for Pokey {
                 level = [channel.volume() * SCALE / 2; 2];
             }
             let channel = &mut self.channels[index];
-            channel.shown.show(0, level, steps);
+            channel.shown.set(0, level, steps);
             if !runs[index] {
                 let times = channel.count.skip(ticks, period);
                 channel.high ^= channel.is_pure() && times & 1 != 0;
@@ -258,7 +274,7 @@ impl EdgeChip for Pokey {
                     for index in [index, index & 1] {
                         let level = self.level(index);
                         if runs[index] && !averaged[index] {
-                            self.channels[index].shown.show(next, level, steps);
+                            self.channels[index].shown.set(next, level, steps);
                         }
                     }
                 }

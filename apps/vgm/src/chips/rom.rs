@@ -16,13 +16,13 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 /// A block of a song's memory.
 #[derive(Clone, Debug)]
-struct Piece {
+struct RomBlock {
     start: usize,
     song: Arc<Vec<u8>>,
     data: Range<usize>,
 }
 
-impl Piece {
+impl RomBlock {
     fn bytes(&self) -> &[u8] {
         &self.song[self.data.clone()]
     }
@@ -46,7 +46,7 @@ static LAYOUTS: Mutex<Vec<Weak<Layout>>> = Mutex::new(Vec::new());
 
 impl Layout {
     /// The one of these pieces; the same for as long as somebody has it.
-    fn of(pieces: &[Piece]) -> Arc<Layout> {
+    fn of(pieces: &[RomBlock]) -> Arc<Layout> {
         let mut layouts = LAYOUTS.lock().unwrap_or_else(PoisonError::into_inner);
         layouts.retain(|layout| layout.strong_count() > 0);
         let known = layouts
@@ -60,8 +60,8 @@ impl Layout {
         })
     }
 
-    fn new(pieces: &[Piece]) -> Layout {
-        let places: Vec<_> = pieces.iter().map(Piece::places).collect();
+    fn new(pieces: &[RomBlock]) -> Layout {
+        let places: Vec<_> = pieces.iter().map(RomBlock::places).collect();
         let start = places.iter().map(|place| place.start).min().unwrap_or(0);
         let end = places.iter().map(|place| place.end).max().unwrap_or(0);
         let mut bytes = vec![0; end - start];
@@ -76,13 +76,13 @@ impl Layout {
     }
 
     /// Pieces that cover one another are nobody's: they are laid out anew.
-    fn is_of(&self, pieces: &[Piece]) -> bool {
+    fn is_of(&self, pieces: &[RomBlock]) -> bool {
         let same_places = self
             .places
             .iter()
             .cloned()
-            .eq(pieces.iter().map(Piece::places));
-        let at = |piece: &Piece| &self.bytes[piece.start - self.start..][..piece.data.len()];
+            .eq(pieces.iter().map(RomBlock::places));
+        let at = |piece: &RomBlock| &self.bytes[piece.start - self.start..][..piece.data.len()];
         same_places && pieces.iter().all(|piece| at(piece) == piece.bytes())
     }
 }
@@ -92,7 +92,7 @@ impl Layout {
 enum Source {
     #[default]
     Nowhere,
-    Song(Piece),
+    Song(RomBlock),
     Shared(Arc<Layout>),
     /// From address 0 on, of a chip that was given more after it had played.
     Own(Vec<u8>),
@@ -115,7 +115,7 @@ enum Source {
 pub struct Rom {
     source: Source,
     /// What was taken in since the chip last played.
-    new: Vec<Piece>,
+    new: Vec<RomBlock>,
 }
 
 impl Rom {
@@ -123,14 +123,14 @@ impl Rom {
     pub fn of(bytes: Vec<u8>) -> Rom {
         let data = 0..bytes.len();
         let mut rom = Rom::default();
-        rom.take_in(0, Arc::new(bytes), data);
+        rom.add_block(0, Arc::new(bytes), data);
         rom
     }
 
     /// Takes in a block that lies at `data` in the song; its first byte is at address `start`.
-    pub fn take_in(&mut self, start: usize, song: Arc<Vec<u8>>, data: Range<usize>) {
+    pub fn add_block(&mut self, start: usize, song: Arc<Vec<u8>>, data: Range<usize>) {
         if !data.is_empty() {
-            self.new.push(Piece { start, song, data });
+            self.new.push(RomBlock { start, song, data });
         }
     }
 
@@ -151,7 +151,7 @@ impl Rom {
 
     /// Writes a byte, as few chips can.
     pub fn write(&mut self, address: usize, value: u8) {
-        self.take_in(address, Arc::new(vec![value]), 0..1);
+        self.add_block(address, Arc::new(vec![value]), 0..1);
         self.settle();
     }
 
@@ -172,7 +172,7 @@ impl Rom {
     }
 }
 
-fn patched<'p>(mut bytes: Vec<u8>, pieces: impl Iterator<Item = &'p Piece>) -> Source {
+fn patched<'p>(mut bytes: Vec<u8>, pieces: impl Iterator<Item = &'p RomBlock>) -> Source {
     for piece in pieces {
         let places = piece.places();
         bytes.resize(bytes.len().max(places.end), 0);
@@ -230,7 +230,7 @@ mod tests {
     fn rom(pieces: &[(usize, &[u8])]) -> Rom {
         let mut rom = Rom::default();
         for (start, bytes) in pieces {
-            rom.take_in(*start, Arc::new(bytes.to_vec()), 0..bytes.len());
+            rom.add_block(*start, Arc::new(bytes.to_vec()), 0..bytes.len());
         }
         rom
     }
@@ -243,10 +243,10 @@ mod tests {
     }
 
     #[test]
-    fn one_block_is_read_in_the_song() {
+    fn single_rom_block_is_read_in_place() {
         let song = Arc::new(vec![9, 8, 7, 6]);
         let mut rom = Rom::default();
-        rom.take_in(0x10, song.clone(), 1..3);
+        rom.add_block(0x10, song.clone(), 1..3);
         assert!(matches!(rom.source, Source::Nowhere), "not before it plays");
         let read = rom.read();
         assert_eq!(
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn songs_of_the_same_blocks_share_one_layout() {
+    fn songs_with_equal_blocks_share_one_layout() {
         let pieces: [(usize, &[u8]); 2] = [(0x21, &[1, 2]), (0x28, &[3])];
         let (mut one, mut same) = (rom(&pieces), rom(&pieces));
         let mut other = rom(&[(0x21, &[1, 2]), (0x28, &[4])]);
@@ -270,13 +270,13 @@ mod tests {
     }
 
     #[test]
-    fn a_later_block_covers_an_earlier_one_before_and_after_playing() {
+    fn later_rom_block_overrides_earlier_one() {
         let mut rom = rom(&[(4, &[1, 1, 1]), (5, &[2])]);
         let bytes = |rom: &mut Rom| [3, 4, 5, 6, 7].map(|at| rom.read().byte(at));
         assert_eq!(bytes(&mut rom), [0, 1, 2, 1, 0]);
-        rom.take_in(6, Arc::new(vec![3, 3]), 0..2);
+        rom.add_block(6, Arc::new(vec![3, 3]), 0..2);
         assert_eq!(bytes(&mut rom), [0, 1, 2, 3, 3]);
-        rom.take_in(3, Arc::new(vec![4]), 0..1);
+        rom.add_block(3, Arc::new(vec![4]), 0..1);
         assert_eq!(bytes(&mut rom), [4, 1, 2, 3, 3]);
     }
 }

@@ -22,7 +22,23 @@
 //! (the noise's polynomial, x^18 + x^11 + 1); the VGM 1.71 specification.
 
 use super::Rate;
-use super::edge_chip::{Countdown, EdgeChip, Shown, Steps, is_inaudible};
+use super::step_chip::{Countdown, OutputLevel, StepChip, StepSink, is_inaudible};
+use crate::chips::info::{ChipInfo, Create, DOCUMENTS, Level, VoiceGroup};
+use crate::format::ChipId;
+
+/// The entry of the SAA1099 in the list of chips.
+pub const INFO: ChipInfo = ChipInfo {
+    chip: ChipId::Saa1099,
+    name: "SAA1099",
+    verification: DOCUMENTS,
+    ratio: Some(2.1),
+    // This scale makes a tone as loud as libvgm's.
+    level: Level::new(1.07, 0x100, 1.0),
+    voices: &[VoiceGroup::Numbered(6)],
+    cost_ns: 30,
+    memory_blocks: &[],
+    create: Create::Steps(|clock_hz| Box::new(Saa1099::new(clock_hz))),
+};
 
 /// Steps of ours in one of 16 × 15 levels: an amplitude at a full envelope.
 const SCALE: i32 = 20;
@@ -37,7 +53,7 @@ struct Channel {
     octave: u8,
     high: bool,
     count: Countdown,
-    shown: Shown,
+    shown: OutputLevel,
 }
 
 impl Channel {
@@ -243,9 +259,9 @@ impl Saa1099 {
         })
     }
 
-    fn show(&mut self, tick: u32, index: usize, steps: &mut dyn Steps) {
+    fn show(&mut self, tick: u32, index: usize, steps: &mut dyn StepSink) {
         let level = self.level(index, self.averaged);
-        self.channels[index].shown.show(tick, level, steps);
+        self.channels[index].shown.set(tick, level, steps);
     }
 
     fn noise_period(&self, which: usize) -> Option<u32> {
@@ -266,7 +282,7 @@ impl Saa1099 {
     }
 
     /// Half the chip: three channels, a noise, an envelope.
-    fn run_half(&mut self, half: usize, ticks: u32, steps: &mut dyn Steps) {
+    fn run_half(&mut self, half: usize, ticks: u32, steps: &mut dyn StepSink) {
         let all = 3 * half..3 * half + 3;
         for index in all.clone() {
             self.show(0, index, steps);
@@ -344,7 +360,7 @@ impl Saa1099 {
     }
 }
 
-impl EdgeChip for Saa1099 {
+impl StepChip for Saa1099 {
     fn rate(&self) -> Rate {
         Rate {
             frames: u64::from(self.clock_hz),
@@ -385,11 +401,11 @@ impl EdgeChip for Saa1099 {
         }
     }
 
-    fn average_periods_up_to(&mut self, ticks: u32) {
+    fn set_inaudible_period(&mut self, ticks: u32) {
         self.averaged = ticks;
     }
 
-    fn run(&mut self, ticks: u32, steps: &mut dyn Steps) {
+    fn run(&mut self, ticks: u32, steps: &mut dyn StepSink) {
         self.run_half(0, ticks, steps);
         self.run_half(1, ticks, steps);
     }

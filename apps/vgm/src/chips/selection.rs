@@ -6,8 +6,8 @@
 use std::fmt;
 use std::str::FromStr;
 
-use super::checked::CHIPS;
-use super::set::Part;
+use super::factory::Part;
+use super::registry::CHIPS;
 use super::voices::{all, count};
 use crate::error::{Error, Result};
 use crate::format::{ChipId, Instance};
@@ -106,27 +106,27 @@ impl fmt::Display for Name {
 /// each is what it adds to those before it. Several voices are the sum of each for itself, of which
 /// neighbours cancel: all voices are the chip as it is.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Heard {
+pub struct VoiceSum {
     /// Sets of voices, a bit each, whose sound is added.
     pub added: Vec<u64>,
     /// Those whose sound is taken off.
-    pub taken_off: Vec<u64>,
+    pub subtracted: Vec<u64>,
     /// Whether voices may come and go while the song plays; then one set is added.
-    pub live: bool,
+    pub adjustable: bool,
 }
 
-impl Heard {
+impl VoiceSum {
     /// The voices of `heard`, a bit each, of a part that makes those of `part` and of a chip that has
     /// `all`.
-    fn of(heard: u64, part: u64, all: u64) -> Heard {
+    fn of(heard: u64, part: u64, all: u64) -> VoiceSum {
         // What the part does not make is none of its concern.
         let up_to = |voice: u32| (part & low_bits(voice)) | (all & !part);
-        let (mut sum, mut was_heard) = (Heard::default(), false);
+        let (mut sum, mut was_heard) = (VoiceSum::default(), false);
         let voices = (0..u64::BITS).filter(|voice| part >> voice & 1 != 0);
         for voice in voices {
             let is_heard = heard >> voice & 1 != 0;
             if is_heard && !was_heard && part & low_bits(voice) != 0 {
-                sum.taken_off.push(up_to(voice));
+                sum.subtracted.push(up_to(voice));
             } else if was_heard && !is_heard {
                 sum.added.push(up_to(voice));
             }
@@ -181,16 +181,16 @@ impl Selection {
     }
 
     /// What is heard of a part of a chip.
-    pub(crate) fn heard(&self, instance: Instance, part: &Part) -> Heard {
+    pub(crate) fn voice_sum(&self, instance: Instance, part: &Part) -> VoiceSum {
         let (chip, voices) = (instance.chip, self.voices(instance));
         if self.live {
-            return Heard {
+            return VoiceSum {
                 added: vec![voices],
-                live: true,
+                adjustable: true,
                 ..Default::default()
             };
         }
-        Heard::of(voices, part.voices(chip), all(chip))
+        VoiceSum::of(voices, part.voices(chip), all(chip))
     }
 
     /// The parts that are heard.
@@ -217,7 +217,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_name_that_is_listed_is_understood() {
+    fn every_listed_chip_name_parses() {
         for row in CHIPS {
             for name in row.name.split(", ").chain([row.chip.name()]) {
                 let name: Name = name.parse().unwrap();
@@ -251,10 +251,10 @@ mod tests {
     }
 
     #[test]
-    fn voices_are_sums_of_which_neighbours_cancel() {
+    fn voice_sums_cancel_between_neighbours() {
         let sum = |heard, part, all| {
-            let heard = Heard::of(heard, part, all);
-            (heard.added, heard.taken_off)
+            let heard = VoiceSum::of(heard, part, all);
+            (heard.added, heard.subtracted)
         };
         let of = |added: &[u64], taken_off: &[u64]| (added.to_vec(), taken_off.to_vec());
         assert_eq!(sum(0b11_1111, 0b11_1111, 0b11_1111), of(&[0b11_1111], &[]));

@@ -29,7 +29,22 @@
 //! Power! (Maxim); the VGM 1.72 specification (header 0x0C, 0x28 to 0x2B).
 
 use super::Rate;
-use crate::edges::Sides;
+use crate::blep::Sides;
+use crate::chips::info::{ChipInfo, Create, Level, VoiceGroup};
+use crate::format::ChipId;
+
+/// The entry of the SN76489 in the list of chips.
+pub const INFO: ChipInfo = ChipInfo {
+    chip: ChipId::Sn76489,
+    name: "SN76489",
+    verification: "its documents; edges tick by tick",
+    ratio: Some(12.3),
+    level: Level::new(1.0, 0x80, 1.0),
+    voices: &[VoiceGroup::Named(&["tone 1", "tone 2", "tone 3", "noise"])],
+    cost_ns: 16,
+    memory_blocks: &[],
+    create: Create::ByFactory,
+};
 
 /// Three tones and the noise.
 pub const CHANNELS: usize = 4;
@@ -101,9 +116,9 @@ pub struct Sn76489 {
     latched: u8,
     stereo: u8,
     /// Plain tones of at most this period are reported as their mean.
-    averaged_period: u32,
+    inaudible_period: u32,
     /// Where each channel was heard after the last tick, and what it showed.
-    shown: [(Sides, i16); CHANNELS],
+    output_levels: [(Sides, i16); CHANNELS],
 }
 
 impl Sn76489 {
@@ -130,8 +145,8 @@ impl Sn76489 {
             attenuations: [15; CHANNELS],
             latched: 0,
             stereo: 0xff,
-            averaged_period: 0,
-            shown: [(Sides::Both, 0); CHANNELS],
+            inaudible_period: 0,
+            output_levels: [(Sides::Both, 0); CHANNELS],
         }
     }
 
@@ -172,10 +187,10 @@ impl Sn76489 {
 
     /// From now on [`edges`](Self::edges) reports a tone of at most `period` as
     /// half its level instead of edge by edge, see
-    /// [`Edges::inaudible_half_period`](crate::edges::Edges::inaudible_half_period).
+    /// [`Blep::inaudible_half_period`](crate::blep::Blep::inaudible_half_period).
     /// 0, as at first, reports every edge.
-    pub fn average_periods_up_to(&mut self, period: u32) {
-        self.averaged_period = period;
+    pub fn set_inaudible_period(&mut self, period: u32) {
+        self.inaudible_period = period;
     }
 
     /// Runs `out.len()` ticks and writes the level of each channel after each.
@@ -192,7 +207,8 @@ impl Sn76489 {
                     0
                 };
                 let sides = self.sides(channel);
-                self.shown[channel] = (sides, if sides == Sides::None { 0 } else { *level });
+                self.output_levels[channel] =
+                    (sides, if sides == Sides::None { 0 } else { *level });
             }
         }
     }
@@ -217,13 +233,13 @@ impl Sn76489 {
     /// The differences add up to what [`render`](Self::render) would have
     /// written. Ticks rise within a channel, but one channel comes after the
     /// other.
-    pub fn edges(&mut self, ticks: u32, mut sink: impl FnMut(u32, Sides, i32)) {
+    pub fn run(&mut self, ticks: u32, mut sink: impl FnMut(u32, Sides, i32)) {
         if ticks == 0 {
             return;
         }
         for channel in 0..CHANNELS {
             let sides = self.sides(channel);
-            let (old_sides, mut level) = self.shown[channel];
+            let (old_sides, mut level) = self.output_levels[channel];
             if sides != old_sides {
                 if level != 0 {
                     sink(0, old_sides, -i32::from(level));
@@ -237,11 +253,11 @@ impl Sn76489 {
             };
             let report = |tick, delta| sink(tick, sides, delta);
             let level = if channel < 3 {
-                self.tone_edges(channel, ticks, (level, loud), report)
+                self.run_tone(channel, ticks, (level, loud), report)
             } else {
-                self.noise_edges(ticks, (level, loud), report)
+                self.run_noise(ticks, (level, loud), report)
             };
-            self.shown[channel] = (sides, level);
+            self.output_levels[channel] = (sides, level);
         }
         for tone in &mut self.tones {
             tone.advance(ticks);
@@ -250,7 +266,7 @@ impl Sn76489 {
     }
 
     /// Reports a tone from level `shown` on; returns the last level.
-    fn tone_edges(
+    fn run_tone(
         &self,
         channel: usize,
         ticks: u32,
@@ -263,7 +279,7 @@ impl Sn76489 {
             high = tone.held || !high;
             at = tone.cycle;
         }
-        let averaged = !tone.held && tone.cycle <= self.averaged_period;
+        let averaged = !tone.held && tone.cycle <= self.inaudible_period;
         let start = match (averaged, high) {
             (true, _) => loud / 2,
             (false, true) => loud,
@@ -288,7 +304,7 @@ impl Sn76489 {
     }
 
     /// Reports the noise from level `shown` on; returns the last level.
-    fn noise_edges(
+    fn run_noise(
         &self,
         ticks: u32,
         (shown, loud): (i16, i16),

@@ -2,11 +2,11 @@
 
 use super::Rate;
 use super::ay8910::Ay8910;
-use super::edge_chip::EdgeChip;
 use super::fm::opn::Prescaler;
 use super::sn76489::Sn76489;
 use super::ssg::Ssg;
-use crate::edges::{Sides, StereoEdges};
+use super::step_chip::StepChip;
+use crate::blep::{Sides, StereoBlep};
 use crate::format::{Command, Song, decode};
 use crate::sequence::Action;
 
@@ -20,7 +20,7 @@ pub enum SquareChip {
     /// The SSG of an OPN chip.
     Ssg(Box<Ssg>, SsgClock),
     /// Any chip that says its output as steps.
-    Steps(Box<dyn EdgeChip>),
+    Steps(Box<dyn StepChip>),
 }
 
 /// What makes an SSG tick.
@@ -57,17 +57,17 @@ impl SquareChip {
     }
 
     /// Lets tones of at most this half period, in ticks, show nothing but their mean.
-    pub fn average_periods_up_to(&mut self, period: u32) {
+    pub fn set_inaudible_period(&mut self, period: u32) {
         match self {
-            SquareChip::Ay8910(chip) => chip.average_periods_up_to(period),
-            SquareChip::Sn76489(chip) => chip.average_periods_up_to(period),
-            SquareChip::Ssg(chip, _) => chip.average_periods_up_to(period),
-            SquareChip::Steps(chip) => chip.average_periods_up_to(2 * period),
+            SquareChip::Ay8910(chip) => chip.set_inaudible_period(period),
+            SquareChip::Sn76489(chip) => chip.set_inaudible_period(period),
+            SquareChip::Ssg(chip, _) => chip.set_inaudible_period(period),
+            SquareChip::Steps(chip) => chip.set_inaudible_period(2 * period),
         }
     }
 
     /// Does what an event asks for, between two ticks.
-    pub fn act(&mut self, song: &Song, action: Action) {
+    pub fn apply(&mut self, song: &Song, action: Action) {
         let (port, reg, value) = match action {
             Action::Write { port, reg, value } => (port, reg, value),
             Action::Memory(offset) => return self.load(song, offset),
@@ -115,18 +115,18 @@ impl SquareChip {
     }
 
     /// Runs `ticks` ticks and places their edges.
-    pub fn edges(&mut self, ticks: u32, edges: &mut StereoEdges) {
+    pub fn run(&mut self, ticks: u32, blep: &mut StereoBlep) {
         match self {
-            SquareChip::Ay8910(chip) => chip.edges(ticks, |tick, sides, delta| {
-                edges.step(tick, sides, delta);
+            SquareChip::Ay8910(chip) => chip.run(ticks, |tick, sides, delta| {
+                blep.step(tick, sides, delta);
             }),
-            SquareChip::Sn76489(chip) => chip.edges(ticks, |tick, sides, delta| {
-                edges.step(tick, sides, delta);
+            SquareChip::Sn76489(chip) => chip.run(ticks, |tick, sides, delta| {
+                blep.step(tick, sides, delta);
             }),
-            SquareChip::Ssg(chip, _) => chip.edges(ticks, |tick, _, delta| {
-                edges.step(tick, Sides::Both, delta);
+            SquareChip::Ssg(chip, _) => chip.run(ticks, |tick, _, delta| {
+                blep.step(tick, Sides::Both, delta);
             }),
-            SquareChip::Steps(chip) => chip.run(ticks, edges),
+            SquareChip::Steps(chip) => chip.run(ticks, blep),
         }
     }
 }

@@ -66,9 +66,9 @@ pub struct Ssg {
     volumes: [u8; CHANNELS],
     table: &'static [i16; 32],
     /// Plain tones of at most this period are reported as their mean.
-    averaged_period: u32,
+    inaudible_period: u32,
     /// What each channel showed at the end of the last tick.
-    shown: [i16; CHANNELS],
+    output_levels: [i16; CHANNELS],
 }
 
 impl Default for Ssg {
@@ -99,18 +99,18 @@ impl Ssg {
             mixer: 0,
             volumes: [0; CHANNELS],
             table,
-            averaged_period: 0,
-            shown: [0; CHANNELS],
+            inaudible_period: 0,
+            output_levels: [0; CHANNELS],
         }
     }
 
     /// From now on [`edges`](Self::edges) reports a tone of at most `period` that
     /// plays alone at a fixed level as half that level instead of edge by edge:
     /// for periods whose tone lies above what the listener's rate carries, see
-    /// [`Edges::inaudible_half_period`](crate::edges::Edges::inaudible_half_period).
+    /// [`Blep::inaudible_half_period`](crate::blep::Blep::inaudible_half_period).
     /// 0, as at first, reports every edge.
-    pub fn average_periods_up_to(&mut self, period: u32) {
-        self.averaged_period = period;
+    pub fn set_inaudible_period(&mut self, period: u32) {
+        self.inaudible_period = period;
     }
 
     /// Writes one register; registers above 0D make no sound and are ignored.
@@ -148,7 +148,7 @@ impl Ssg {
             for (channel, level) in frame.iter_mut().enumerate() {
                 *level = self.level(channel, self.tones[channel].high, noise, volume);
             }
-            self.shown = *frame;
+            self.output_levels = *frame;
         }
     }
 
@@ -158,16 +158,16 @@ impl Ssg {
     /// The differences add up to what [`levels`](Self::levels) would have
     /// written. Ticks rise within a channel, but one channel comes after the
     /// other.
-    pub fn edges(&mut self, ticks: u32, mut sink: impl FnMut(u32, usize, i32)) {
+    pub fn run(&mut self, ticks: u32, mut sink: impl FnMut(u32, usize, i32)) {
         if ticks == 0 {
             return;
         }
         for channel in 0..CHANNELS {
             let report = |tick, delta| sink(tick, channel, delta);
-            self.shown[channel] = if self.is_plain_tone(channel) {
-                self.tone_edges(channel, ticks, report)
+            self.output_levels[channel] = if self.is_plain_tone(channel) {
+                self.run_tone(channel, ticks, report)
             } else {
-                self.mixed_edges(channel, ticks, report)
+                self.run_mixed(channel, ticks, report)
             };
             self.tones[channel].advance(ticks);
         }
@@ -200,10 +200,10 @@ impl Ssg {
     }
 
     /// A tone at a fixed level, the common case: returns the last level.
-    fn tone_edges(&self, channel: usize, ticks: u32, mut report: impl FnMut(u32, i32)) -> i16 {
+    fn run_tone(&self, channel: usize, ticks: u32, mut report: impl FnMut(u32, i32)) -> i16 {
         let tone = &self.tones[channel];
         let loud = self.level(channel, true, true, 0);
-        let averaged = tone.cycle() <= self.averaged_period;
+        let averaged = tone.cycle() <= self.inaudible_period;
         let mut at = tone.next() - 1;
         let mut high = tone.high;
         if at == 0 {
@@ -215,8 +215,8 @@ impl Ssg {
             (false, true) => loud,
             (false, false) => 0,
         };
-        if start != self.shown[channel] {
-            report(0, i32::from(start) - i32::from(self.shown[channel]));
+        if start != self.output_levels[channel] {
+            report(0, i32::from(start) - i32::from(self.output_levels[channel]));
         }
         if averaged || loud == 0 {
             return start;
@@ -235,7 +235,7 @@ impl Ssg {
     }
 
     /// Any mixture of tone, noise and envelope: returns the last level.
-    fn mixed_edges(&self, channel: usize, ticks: u32, mut report: impl FnMut(u32, i32)) -> i16 {
+    fn run_mixed(&self, channel: usize, ticks: u32, mut report: impl FnMut(u32, i32)) -> i16 {
         let (tone, volume) = (self.tones[channel], self.volumes[channel]);
         let audible = volume & 0x1f != 0;
         let tone_used = audible && !self.tone_is_off(channel);
@@ -253,7 +253,7 @@ impl Ssg {
         } else {
             NEVER
         };
-        let mut shown = self.shown[channel];
+        let mut shown = self.output_levels[channel];
         let mut tick = 0;
         loop {
             if tone_at == tick {
@@ -409,12 +409,12 @@ impl Envelope {
     }
 
     /// Whether the shape stops after its first 32 steps.
-    fn stops(&self) -> bool {
+    fn is_one_shot(&self) -> bool {
         self.has(Self::HOLD) || !self.has(Self::CONTINUE)
     }
 
     fn volume(&self) -> usize {
-        if self.step >= 32 && self.stops() {
+        if self.step >= 32 && self.is_one_shot() {
             let up = self.has(Self::ATTACK) != self.has(Self::ALTERNATE);
             return if up && self.has(Self::CONTINUE) {
                 31
@@ -430,7 +430,7 @@ impl Envelope {
 
     fn take_steps(&mut self, steps: u32) {
         let step = self.step.saturating_add(steps);
-        self.step = if self.stops() {
+        self.step = if self.is_one_shot() {
             step.min(32)
         } else {
             step & 63
@@ -439,7 +439,7 @@ impl Envelope {
 
     /// Ticks from one step to the next; never once held.
     fn cycle(&self) -> u32 {
-        if self.step >= 32 && self.stops() {
+        if self.step >= 32 && self.is_one_shot() {
             NEVER
         } else {
             self.period.max(1)

@@ -17,6 +17,8 @@
 
 use std::collections::BTreeMap;
 
+use super::info::VoiceGroup;
+use super::registry;
 use crate::format::ChipId;
 
 /// How many voices a chip has that can be told apart; 1 where they cannot.
@@ -28,41 +30,7 @@ use crate::format::ChipId;
 /// assert_eq!(count(ChipId::Pwm), 1);
 /// ```
 pub fn count(chip: ChipId) -> u8 {
-    match chip {
-        ChipId::K007232 => 2,
-        ChipId::Ay8910 => 3,
-        ChipId::Sn76489
-        | ChipId::GameBoy
-        | ChipId::Pokey
-        | ChipId::WonderSwan
-        | ChipId::Mikey
-        | ChipId::Okim6295
-        | ChipId::K053260
-        | ChipId::Ga20 => 4,
-        ChipId::K051649 => 5,
-        // The last of the YM2612 is also the DAC, the last of the NES the FDS.
-        ChipId::Ym2612 | ChipId::NesApu | ChipId::Huc6280 | ChipId::Vsu | ChipId::Saa1099 => 6,
-        // Three of FM, three of the SSG.
-        ChipId::Ym2203 => 6,
-        ChipId::Ym2151 | ChipId::Rf5c68 | ChipId::Rf5c164 | ChipId::K054539 | ChipId::Ymz280b => 8,
-        // Nine, five drums; the Y8950's samples.
-        ChipId::Ym2413 | ChipId::Ym3812 | ChipId::Ym3526 => 14,
-        ChipId::Y8950 => 15,
-        // Six of FM, three of the SSG, six of ADPCM-A, one of ADPCM-B.
-        ChipId::Ym2608 | ChipId::Ym2610 => 16,
-        ChipId::SegaPcm | ChipId::X1010 => 16,
-        ChipId::Qsound => 19,
-        // Eighteen, five drums.
-        ChipId::Ymf262 => 23,
-        ChipId::C140 => 24,
-        ChipId::MultiPcm => 28,
-        ChipId::Es5503 | ChipId::Es5506 | ChipId::C352 | ChipId::Scsp | ChipId::Ics2115 => 32,
-        // Slot 1 of twelve groups, then slots 2 to 4.
-        ChipId::Ymf271 => 48,
-        // As the YMF262, and 24 of waves.
-        ChipId::Ymf278b => 47,
-        _ => 1,
-    }
+    registry::of(chip).map_or(1, |info| info.voices.iter().map(VoiceGroup::count).sum())
 }
 
 /// What a chip's voice, counted from 0, is called; its number where that is all there is to say.
@@ -74,34 +42,19 @@ pub fn count(chip: ChipId) -> u8 {
 /// assert_eq!(name(ChipId::Qsound, 0), "1");
 /// ```
 pub fn name(chip: ChipId, voice: u8) -> String {
-    const DRUMS: [&str; 5] = ["hi-hat", "cymbal", "tom", "snare", "bass drum"];
-    let of = |names: &[&str]| names.get(usize::from(voice)).map(ToString::to_string);
-    let counted = |kind: &str, from: u8| Some(format!("{kind} {}", voice - from + 1));
-    let drum = |from: u8| Some(DRUMS[usize::from(voice - from)].to_owned());
-    let named = match (chip, voice) {
-        (ChipId::Ym2612, 5) => of(&["", "", "", "", "", "FM 6, DAC"]),
-        (ChipId::Ym2612 | ChipId::Ym2151, _) => counted("FM", 0),
-        (ChipId::Ym2203, 0..=2) | (ChipId::Ym2608 | ChipId::Ym2610, 0..=5) => counted("FM", 0),
-        (ChipId::Ym2203, _) => counted("SSG", 3),
-        (ChipId::Ym2608 | ChipId::Ym2610, 6..=8) => counted("SSG", 6),
-        (ChipId::Ym2608, 9..=14) => counted("drum", 9),
-        (ChipId::Ym2610, 9..=14) => counted("ADPCM-A", 9),
-        (ChipId::Ym2608 | ChipId::Ym2610, _) => Some("ADPCM-B".into()),
-        (ChipId::Ym2413 | ChipId::Ym3526 | ChipId::Ym3812 | ChipId::Y8950, 0..=8) => {
-            counted("FM", 0)
+    let mut place = voice;
+    for group in registry::of(chip).map_or(&[][..], |info| info.voices) {
+        match group {
+            VoiceGroup::Counted(kind, count) if place < *count => {
+                return format!("{kind} {}", place + 1);
+            }
+            VoiceGroup::Named(names) if place < group.count() => {
+                return names[usize::from(place)].to_owned();
+            }
+            _ => place = place.saturating_sub(group.count()),
         }
-        (ChipId::Y8950, 14) => Some("ADPCM".into()),
-        (ChipId::Ym2413 | ChipId::Ym3526 | ChipId::Ym3812 | ChipId::Y8950, 9..=13) => drum(9),
-        (ChipId::Ymf262 | ChipId::Ymf278b, 0..=17) => counted("FM", 0),
-        (ChipId::Ymf262 | ChipId::Ymf278b, 18..=22) => drum(18),
-        (ChipId::Ymf278b, _) => counted("wave", 23),
-        (ChipId::Sn76489, _) => of(&["tone 1", "tone 2", "tone 3", "noise"]),
-        (ChipId::Ay8910, _) => of(&["A", "B", "C"]),
-        (ChipId::GameBoy, _) => of(&["pulse 1", "pulse 2", "wave", "noise"]),
-        (ChipId::NesApu, _) => of(&["pulse 1", "pulse 2", "triangle", "noise", "DMC", "FDS"]),
-        _ => None,
-    };
-    named.unwrap_or_else(|| (voice + 1).to_string())
+    }
+    (voice + 1).to_string()
 }
 
 /// All voices of a chip, a bit each.
@@ -110,25 +63,25 @@ pub fn all(chip: ChipId) -> u64 {
 }
 
 /// The place of the SN76489's register for the noise's kind.
-const PSG_NOISE: u16 = 6;
+const PSG_NOISE_REGISTER: u16 = 6;
 
 /// Keeps some of a chip's voices silent, by what the chip is told.
 #[derive(Debug, Clone)]
-pub struct Silencer {
+pub struct VoiceMuter {
     chip: ChipId,
     /// A bit a voice.
-    silent: u64,
+    silent_mask: u64,
     /// What the chip was told to expect: a register, a voice, a phrase.
     latch: [u16; 2],
     /// What volumes and keys were to be, by port and register, if that is remembered.
-    told: Option<BTreeMap<(u8, u16), u16>>,
+    register_values: Option<BTreeMap<(u8, u16), u16>>,
 }
 
 /// A write to a chip: port, register, value.
-pub type Told = (u8, u16, u16);
+pub type RegisterWrite = (u8, u16, u16);
 
 /// What a write means for the voices.
-enum Touch {
+enum VoiceWrite {
     /// It is the volume of a voice, which is told this if it is silent.
     Volume(u16, u16),
     /// It presses the key of a voice; the same.
@@ -137,68 +90,71 @@ enum Touch {
     Bits(u16),
 }
 
-impl Silencer {
+impl VoiceMuter {
     /// Lets only the voices of `heard` be heard, a bit each, the first voice's the lowest; nothing
     /// if those are all.
     pub fn new(chip: ChipId, heard: u64) -> Option<Self> {
-        let silencer = Silencer::live(chip, heard);
-        (silencer.silent != 0).then_some(Silencer {
-            told: None,
-            ..silencer
+        let muter = VoiceMuter::adjustable(chip, heard);
+        (muter.silent_mask != 0).then_some(VoiceMuter {
+            register_values: None,
+            ..muter
         })
     }
 
     /// One whose voices may come and go; to be told all writes from the song's start on.
-    pub fn live(chip: ChipId, heard: u64) -> Self {
-        Silencer {
+    pub fn adjustable(chip: ChipId, heard: u64) -> Self {
+        VoiceMuter {
             chip,
-            silent: !heard & all(chip),
+            silent_mask: !heard & all(chip),
             latch: [0; 2],
-            told: Some(BTreeMap::new()),
+            register_values: Some(BTreeMap::new()),
         }
     }
 
     /// Lets only the voices of `heard` be heard from now on; returns what the chip is to be told for
     /// that.
-    pub fn hear(&mut self, heard: u64) -> Vec<Told> {
-        let before = self.silent;
-        self.silent = !heard & all(self.chip);
+    pub fn set_voice_mask(&mut self, heard: u64) -> Vec<RegisterWrite> {
+        let before = self.silent_mask;
+        self.silent_mask = !heard & all(self.chip);
         let mut writes = Vec::new();
-        for (&(port, reg), &value) in self.told.iter().flatten() {
+        for (&(port, reg), &value) in self.register_values.iter().flatten() {
             let as_silent = |silent| {
-                let silencer = Silencer {
-                    silent,
-                    told: None,
+                let muter = VoiceMuter {
+                    silent_mask: silent,
+                    register_values: None,
                     ..*self
                 };
-                silencer.instead(port, reg, value)
+                muter.masked_value(port, reg, value)
             };
-            let (was, now) = (as_silent(before), as_silent(self.silent));
-            let pressed = matches!(self.touch(port, reg, value), Some(Touch::Key(..)))
-                && before & !self.silent != 0;
+            let (was, now) = (as_silent(before), as_silent(self.silent_mask));
+            let pressed = matches!(self.classify(port, reg, value), Some(VoiceWrite::Key(..)))
+                && before & !self.silent_mask != 0;
             if was != now && !pressed {
-                self.tell((port, reg, now), &mut writes);
+                self.push_write((port, reg, now), &mut writes);
             }
         }
         writes
     }
 
     /// Adds a write, with what it needs before and after where registers are latched.
-    fn tell(&self, (port, reg, value): Told, writes: &mut Vec<Told>) {
+    fn push_write(&self, (port, reg, value): RegisterWrite, writes: &mut Vec<RegisterWrite>) {
         match self.chip {
             ChipId::Sn76489 => {
                 // What is remembered stands at its place: channel, volume.
                 writes.push((0, 0, 0x80 | reg << 4 | value & 0xF));
                 let place = self.latch[0];
-                let volume = self.told.as_ref().and_then(|told| told.get(&(0, place)));
+                let volume = self
+                    .register_values
+                    .as_ref()
+                    .and_then(|values| values.get(&(0, place)));
                 match volume {
                     // As loud as it is now, not as it was when it was latched.
                     Some(&volume) => {
-                        let volume = self.instead(0, place, volume) & 0xF;
+                        let volume = self.masked_value(0, place, volume) & 0xF;
                         writes.push((0, 0, 0x80 | place << 4 | volume));
                     }
                     // It would begin anew: what else it is told is latched then.
-                    None if place == PSG_NOISE => {}
+                    None if place == PSG_NOISE_REGISTER => {}
                     None => writes.push((0, 0, self.latch[1])),
                 }
             }
@@ -210,97 +166,103 @@ impl Silencer {
         }
     }
 
-    fn is(&self, voice: u16) -> bool {
-        self.silent.checked_shr(u32::from(voice)).unwrap_or(0) & 1 != 0
+    fn is_silent(&self, voice: u16) -> bool {
+        self.silent_mask.checked_shr(u32::from(voice)).unwrap_or(0) & 1 != 0
     }
 
-    /// The silent ones of eight voices, from `first` on.
-    fn bits(&self, first: u32) -> u16 {
-        (self.silent >> first) as u16 & 0xFF
+    /// The silent ones of eight voices, from `realtime` on.
+    fn silent_bits(&self, first: u32) -> u16 {
+        (self.silent_mask >> first) as u16 & 0xFF
     }
 
     /// What the chip is told instead of a write.
-    pub fn pass(&mut self, port: u8, reg: u16, value: u16) -> u16 {
+    pub fn filter(&mut self, port: u8, reg: u16, value: u16) -> u16 {
         match self.chip {
             ChipId::Sn76489 | ChipId::Okim6295 | ChipId::Huc6280 | ChipId::MultiPcm => {
-                self.latched(u16::from(port) << 8 | reg, value)
+                self.filter_latched(u16::from(port) << 8 | reg, value)
             }
             _ => {
-                if self.told.is_some() && self.touch(port, reg, value).is_some() {
+                if self.register_values.is_some() && self.classify(port, reg, value).is_some() {
                     self.remember((port, reg), value);
                 }
-                self.instead(port, reg, value)
+                self.masked_value(port, reg, value)
             }
         }
     }
 
     fn remember(&mut self, place: (u8, u16), value: u16) {
-        if let Some(told) = &mut self.told {
-            told.insert(place, value);
+        if let Some(values) = &mut self.register_values {
+            values.insert(place, value);
         }
     }
 
-    fn instead(&self, port: u8, reg: u16, value: u16) -> u16 {
-        match self.touch(port, reg, value) {
-            Some(Touch::Volume(voice, instead) | Touch::Key(voice, instead)) if self.is(voice) => {
+    fn masked_value(&self, port: u8, reg: u16, value: u16) -> u16 {
+        match self.classify(port, reg, value) {
+            Some(VoiceWrite::Volume(voice, instead) | VoiceWrite::Key(voice, instead))
+                if self.is_silent(voice) =>
+            {
                 instead
             }
-            Some(Touch::Bits(instead)) => instead,
+            Some(VoiceWrite::Bits(instead)) => instead,
             _ => value,
         }
     }
 
-    /// Which voices a write is about; of latched chips, a place that [`Silencer::latched`] makes.
-    fn touch(&self, port: u8, reg: u16, value: u16) -> Option<Touch> {
+    /// Which voices a write is about; of latched chips, a place that [`VoiceMuter::latched`] makes.
+    fn classify(&self, port: u8, reg: u16, value: u16) -> Option<VoiceWrite> {
         let at = u16::from(port) << 8 | reg;
         match self.chip {
             ChipId::Ay8910 => ssg(at, 0),
             // Their SSG alone: FM and samples are left out by the chip itself.
             ChipId::Ym2203 => ssg(at, 3),
             ChipId::Ym2608 | ChipId::Ym2610 => ssg(at, 6),
-            ChipId::Sn76489 => Some(Touch::Volume(reg >> 1, value | 0x0F)),
-            ChipId::Huc6280 => Some(Touch::Volume(reg >> 8, value & !0x80)),
-            chip => self.by_place(chip, at, value),
+            ChipId::Sn76489 => Some(VoiceWrite::Volume(reg >> 1, value | 0x0F)),
+            ChipId::Huc6280 => Some(VoiceWrite::Volume(reg >> 8, value & !0x80)),
+            chip => self.classify_by_address(chip, at, value),
         }
     }
 
     /// Chips that are told first what the next write is for.
-    fn latched(&mut self, at: u16, value: u16) -> u16 {
+    fn filter_latched(&mut self, at: u16, value: u16) -> u16 {
         match (self.chip, at) {
             (ChipId::Sn76489, 0) => {
                 if value & 0x80 != 0 {
                     self.latch = [value >> 4 & 7, value];
                 }
                 let place = self.latch[0];
-                if place == PSG_NOISE {
+                if place == PSG_NOISE_REGISTER {
                     // The same with and without its latch.
-                    return 0x80 | PSG_NOISE << 4 | value & 0x0F;
+                    return 0x80 | PSG_NOISE_REGISTER << 4 | value & 0x0F;
                 }
                 if place & 1 == 0 {
                     return value;
                 }
                 self.remember((0, place), value & 0x0F);
-                let passed = self.instead(0, place, value);
+                let passed = self.masked_value(0, place, value);
                 self.latch[1] = self.latch[1] & 0xF0 | passed & 0x0F;
                 return passed;
             }
             (ChipId::Okim6295, 0) if self.latch[0] != 0 => {
                 self.latch[0] = 0;
-                return value & !(self.bits(0) << 4 & 0xF0);
+                return value & !(self.silent_bits(0) << 4 & 0xF0);
             }
             (ChipId::Okim6295, 0) => self.latch[0] = value & 0x80,
             (ChipId::Huc6280, 0) => self.latch[0] = value & 7,
             (ChipId::Huc6280, 4) => {
                 let place = self.latch[0] << 8 | 4;
                 self.remember((0, place), value);
-                return self.instead(0, place, value);
+                return self.masked_value(0, place, value);
             }
             (ChipId::MultiPcm, 1) => self.latch[0] = value & 0x1F,
             (ChipId::MultiPcm, 2) => self.latch[1] = value,
             // Each eighth number is no voice.
             (ChipId::MultiPcm, 0) if self.latch[1] == 4 && self.latch[0] & 7 != 7 => {
                 let voice = self.latch[0] - (self.latch[0] >> 3);
-                return if self.is(voice) { value & !0x80 } else { value };
+                return if self.is_silent(voice) {
+                    value & !0x80
+                } else {
+                    value
+                };
             }
             _ => {}
         }
@@ -308,9 +270,9 @@ impl Silencer {
     }
 
     /// Chips whose voices have registers of their own.
-    fn by_place(&self, chip: ChipId, at: u16, value: u16) -> Option<Touch> {
-        let volume = |voice, instead| Some(Touch::Volume(voice, instead));
-        let key = |voice, instead| Some(Touch::Key(voice, instead));
+    fn classify_by_address(&self, chip: ChipId, at: u16, value: u16) -> Option<VoiceWrite> {
+        let volume = |voice, instead| Some(VoiceWrite::Volume(voice, instead));
+        let key = |voice, instead| Some(VoiceWrite::Key(voice, instead));
         match (chip, at) {
             (ChipId::GameBoy, 0x02) => volume(0, 0),
             (ChipId::GameBoy, 0x07) => volume(1, 0),
@@ -334,9 +296,13 @@ impl Silencer {
             (ChipId::K007232, 0x10..=0x13) => volume(at >> 1 & 1, 0),
             (ChipId::Es5503, 0x40..=0x5F) => volume(at - 0x40, 0),
             (ChipId::SegaPcm, _) if at < 0x80 && matches!(at & 7, 2 | 3) => volume(at >> 3, 0),
-            (ChipId::Rf5c68 | ChipId::Rf5c164, 8) => Some(Touch::Bits(value | self.bits(0))),
-            (ChipId::K053260, 0x28) => Some(Touch::Bits(value & !(self.bits(0) & 0xF))),
-            (ChipId::K054539, 0x214 | 0x22C) => Some(Touch::Bits(value & !self.bits(0))),
+            (ChipId::Rf5c68 | ChipId::Rf5c164, 8) => {
+                Some(VoiceWrite::Bits(value | self.silent_bits(0)))
+            }
+            (ChipId::K053260, 0x28) => Some(VoiceWrite::Bits(value & !(self.silent_bits(0) & 0xF))),
+            (ChipId::K054539, 0x214 | 0x22C) => {
+                Some(VoiceWrite::Bits(value & !self.silent_bits(0)))
+            }
             (ChipId::C140, _) if at < 0x180 && at & 0xF < 2 => volume(at >> 4, 0),
             (ChipId::C352, _) if at < 0x100 && at & 7 < 2 => volume(at >> 3, 0),
             (ChipId::Qsound, _) if at < 0x80 && at & 7 == 6 => volume(at >> 3, 0),
@@ -355,9 +321,9 @@ impl Silencer {
     }
 }
 
-/// The volumes of an SSG whose first voice is `first`.
-fn ssg(at: u16, first: u16) -> Option<Touch> {
-    matches!(at, 8..=10).then(|| Touch::Volume(at - 8 + first, 0))
+/// The volumes of an SSG whose first voice is `realtime`.
+fn ssg(at: u16, first: u16) -> Option<VoiceWrite> {
+    matches!(at, 8..=10).then(|| VoiceWrite::Volume(at - 8 + first, 0))
 }
 
 #[cfg(test)]
@@ -367,19 +333,19 @@ mod tests {
     /// What comes of writes (address, value) where the voices of `silent` are.
     fn passed(chip: ChipId, silent: u64, writes: &[(u16, u16)]) -> Vec<u16> {
         let latch = [0; 2];
-        let mut silencer = Silencer {
+        let mut muter = VoiceMuter {
             chip,
-            silent,
+            silent_mask: silent,
             latch,
-            told: None,
+            register_values: None,
         };
         let writes = writes.iter();
-        let passed = writes.map(|(at, value)| silencer.pass((at >> 8) as u8, at & 0xFF, *value));
+        let passed = writes.map(|(at, value)| muter.filter((at >> 8) as u8, at & 0xFF, *value));
         passed.collect()
     }
 
     #[test]
-    fn keys_and_volumes_of_the_silent_alone_are_changed() {
+    fn muter_changes_only_muted_voices() {
         let ssg = passed(ChipId::Ym2608, 1 << 7, &[(8, 15), (9, 15), (0x109, 15)]);
         assert_eq!(ssg, [15, 0, 15]);
         // A latched volume, and its data; the tone of the same channel.
@@ -394,41 +360,44 @@ mod tests {
     }
 
     #[test]
-    fn a_voice_that_comes_and_goes_is_told_its_volume_again() {
-        let mut psg = Silencer::live(ChipId::Sn76489, !0);
+    fn unmuting_restores_the_volume() {
+        let mut psg = VoiceMuter::adjustable(ChipId::Sn76489, !0);
         for value in [0x93, 0xB2, 0x85] {
-            assert_eq!(psg.pass(0, 0, value), value);
+            assert_eq!(psg.filter(0, 0, value), value);
         }
         // The second's volume goes, and what was latched is latched again.
-        assert_eq!(psg.hear(!2), [(0, 0, 0xBF), (0, 0, 0x85)]);
-        assert_eq!([psg.pass(0, 0, 0xB7), psg.pass(0, 0, 0x84)], [0xBF, 0x84]);
-        assert_eq!(psg.hear(!0), [(0, 0, 0xB7), (0, 0, 0x84)]);
+        assert_eq!(psg.set_voice_mask(!2), [(0, 0, 0xBF), (0, 0, 0x85)]);
+        assert_eq!(
+            [psg.filter(0, 0, 0xB7), psg.filter(0, 0, 0x84)],
+            [0xBF, 0x84]
+        );
+        assert_eq!(psg.set_voice_mask(!0), [(0, 0, 0xB7), (0, 0, 0x84)]);
         // A volume that was latched is not told as it was.
-        psg.pass(0, 0, 0xB1);
-        assert_eq!(psg.hear(!2), [(0, 0, 0xBF), (0, 0, 0xBF)]);
-        assert_eq!(psg.hear(!0), [(0, 0, 0xB1), (0, 0, 0xB1)]);
+        psg.filter(0, 0, 0xB1);
+        assert_eq!(psg.set_voice_mask(!2), [(0, 0, 0xBF), (0, 0, 0xBF)]);
+        assert_eq!(psg.set_voice_mask(!0), [(0, 0, 0xB1), (0, 0, 0xB1)]);
         // The noise does not begin anew, and what it is told later is for the noise.
-        psg.pass(0, 0, 0xE4);
-        assert_eq!(psg.hear(!2), [(0, 0, 0xBF)]);
-        assert_eq!(psg.pass(0, 0, 0x05), 0xE5);
-        let mut ssg = Silencer::live(ChipId::Ym2608, !0);
-        ssg.pass(0, 9, 12);
-        assert_eq!(ssg.hear(!(1 << 7)), [(0, 9, 0)]);
-        assert_eq!(ssg.hear(!0), [(0, 9, 12)]);
+        psg.filter(0, 0, 0xE4);
+        assert_eq!(psg.set_voice_mask(!2), [(0, 0, 0xBF)]);
+        assert_eq!(psg.filter(0, 0, 0x05), 0xE5);
+        let mut ssg = VoiceMuter::adjustable(ChipId::Ym2608, !0);
+        ssg.filter(0, 9, 12);
+        assert_eq!(ssg.set_voice_mask(!(1 << 7)), [(0, 9, 0)]);
+        assert_eq!(ssg.set_voice_mask(!0), [(0, 9, 12)]);
         // A key is let go, but not pressed again.
-        let mut pcm = Silencer::live(ChipId::Ymz280b, !0);
-        pcm.pass(0, 1, 0x80);
-        assert_eq!(pcm.hear(!1), [(0, 1, 0)]);
-        assert_eq!(pcm.hear(!0), []);
-        let mut huc = Silencer::live(ChipId::Huc6280, !0);
+        let mut pcm = VoiceMuter::adjustable(ChipId::Ymz280b, !0);
+        pcm.filter(0, 1, 0x80);
+        assert_eq!(pcm.set_voice_mask(!1), [(0, 1, 0)]);
+        assert_eq!(pcm.set_voice_mask(!0), []);
+        let mut huc = VoiceMuter::adjustable(ChipId::Huc6280, !0);
         for write in [(0, 2), (4, 0x9F), (0, 5)] {
-            huc.pass(0, write.0, write.1);
+            huc.filter(0, write.0, write.1);
         }
-        assert_eq!(huc.hear(!4), [(0, 0, 2), (0, 4, 0x1F), (0, 0, 5)]);
+        assert_eq!(huc.set_voice_mask(!4), [(0, 0, 2), (0, 4, 0x1F), (0, 0, 5)]);
     }
 
     #[test]
-    fn without_silence_nothing_is_changed() {
+    fn muter_without_muted_voices_passes_all_writes() {
         for chip in ChipId::all() {
             let writes: Vec<_> = (0..0x800u16)
                 .map(|at| (at, at.wrapping_mul(37) & 0xFF))

@@ -22,7 +22,23 @@
 //! Source: "The Sacred Tech Scroll" of Planet Virtual Boy, "VSU"; the VGM 1.71 specification.
 
 use super::Rate;
-use super::edge_chip::{Countdown, EdgeChip, Shown, Steps, is_inaudible};
+use super::step_chip::{Countdown, OutputLevel, StepChip, StepSink, is_inaudible};
+use crate::chips::info::{ChipInfo, Create, DOCUMENTS, Level, VoiceGroup};
+use crate::format::ChipId;
+
+/// The entry of the VSU in the list of chips.
+pub const INFO: ChipInfo = ChipInfo {
+    chip: ChipId::Vsu,
+    name: "VSU",
+    verification: DOCUMENTS,
+    ratio: Some(2.4),
+    // This scale makes a tone as loud as libvgm's.
+    level: Level::new(2.0, 0x100, 1.0),
+    voices: &[VoiceGroup::Numbered(6)],
+    cost_ns: 30,
+    memory_blocks: &[],
+    create: Create::Steps(|clock_hz| Box::new(Vsu::new(clock_hz))),
+};
 
 /// Clocks of the units of time.
 const INTERVAL: u32 = 19_200;
@@ -54,7 +70,7 @@ struct Channel {
     count: Countdown,
     until_off: u32,
     until_envelope: u32,
-    shown: Shown,
+    shown: OutputLevel,
 }
 
 impl Channel {
@@ -247,23 +263,23 @@ impl Vsu {
         self.register = (self.register << 1 | fed) & 0x7FFF;
     }
 
-    fn run_noise(&mut self, (start, ticks): (u32, u32), steps: &mut dyn Steps) {
+    fn run_noise(&mut self, (start, ticks): (u32, u32), steps: &mut dyn StepSink) {
         let gains = self.channels[NOISE].gains();
         let period = 10 * self.channels[NOISE].period();
         let level = |register: u16| gains.map(|gain| if register & 1 != 0 { 63 * gain } else { 0 });
         let mut shown = self.channels[NOISE].shown;
-        shown.show(start, level(self.register), steps);
+        shown.set(start, level(self.register), steps);
         let mut count = self.channels[NOISE].count;
         count.run(ticks, |tick| {
             self.shift();
-            shown.show(start + tick, level(self.register), steps);
+            shown.set(start + tick, level(self.register), steps);
             period
         });
         self.channels[NOISE].count = count;
         self.channels[NOISE].shown = shown;
     }
 
-    fn run_wave(&mut self, index: usize, (start, ticks): (u32, u32), steps: &mut dyn Steps) {
+    fn run_wave(&mut self, index: usize, (start, ticks): (u32, u32), steps: &mut dyn StepSink) {
         let channel = &mut self.channels[index];
         let silence = [0; 32];
         let wave = self
@@ -275,26 +291,24 @@ impl Vsu {
             let sum: i32 = wave.iter().map(|sample| i32::from(*sample)).sum();
             channel
                 .shown
-                .show(start, gains.map(|gain| gain * sum / 32), steps);
+                .set(start, gains.map(|gain| gain * sum / 32), steps);
             let moved = channel.count.skip(ticks, period);
             channel.place = ((u32::from(channel.place) + moved) & 31) as u8;
             return;
         }
         let level = |place: u8| gains.map(|gain| gain * i32::from(wave[usize::from(place)]));
-        channel.shown.show(start, level(channel.place), steps);
+        channel.shown.set(start, level(channel.place), steps);
         let mut count = channel.count;
         count.run(ticks, |tick| {
             channel.place = (channel.place + 1) & 31;
-            channel
-                .shown
-                .show(start + tick, level(channel.place), steps);
+            channel.shown.set(start + tick, level(channel.place), steps);
             period
         });
         channel.count = count;
     }
 }
 
-impl EdgeChip for Vsu {
+impl StepChip for Vsu {
     fn rate(&self) -> Rate {
         Rate {
             frames: u64::from(self.clock_hz),
@@ -318,11 +332,11 @@ impl EdgeChip for Vsu {
         }
     }
 
-    fn average_periods_up_to(&mut self, ticks: u32) {
+    fn set_inaudible_period(&mut self, ticks: u32) {
         self.averaged = ticks;
     }
 
-    fn run(&mut self, ticks: u32, steps: &mut dyn Steps) {
+    fn run(&mut self, ticks: u32, steps: &mut dyn StepSink) {
         let mut at = 0;
         while at < ticks {
             let changes = self.channels.iter().map(Channel::until_change);

@@ -25,7 +25,22 @@
 //! port 94); the VGM 1.71 specification.
 
 use super::Rate;
-use super::edge_chip::{Countdown, EdgeChip, Shown, Steps, is_inaudible};
+use super::step_chip::{Countdown, OutputLevel, StepChip, StepSink, is_inaudible};
+use crate::chips::info::{ChipInfo, Create, DOCUMENTS, Level, VoiceGroup};
+use crate::format::ChipId;
+
+/// The entry of the WonderSwan in the list of chips.
+pub const INFO: ChipInfo = ChipInfo {
+    chip: ChipId::WonderSwan,
+    name: "WonderSwan",
+    verification: DOCUMENTS,
+    ratio: Some(1.5),
+    level: Level::new(1.0, 0x100, 1.0),
+    voices: &[VoiceGroup::Numbered(4)],
+    cost_ns: 30,
+    memory_blocks: &[],
+    create: Create::Steps(|clock_hz| Box::new(WonderSwan::new(clock_hz))),
+};
 
 /// What the waves' places in memory reach.
 const MEMORY: usize = 0x4000;
@@ -50,7 +65,7 @@ struct Channel {
     volume: u8,
     place: u8,
     count: Countdown,
-    shown: Shown,
+    shown: OutputLevel,
 }
 
 impl Channel {
@@ -140,15 +155,15 @@ impl WonderSwan {
         self.channels[NOISE].level(if self.register & 1 != 0 { 15 } else { 0 })
     }
 
-    fn run_noise(&mut self, (start, ticks): (u32, u32), steps: &mut dyn Steps) {
+    fn run_noise(&mut self, (start, ticks): (u32, u32), steps: &mut dyn StepSink) {
         let mut shown = self.channels[NOISE].shown;
-        shown.show(start, self.noise_level(), steps);
+        shown.set(start, self.noise_level(), steps);
         if self.noise & 0x10 != 0 {
             let mut count = self.channels[NOISE].count;
             let period = self.channels[NOISE].period();
             count.run(ticks, |tick| {
                 self.shift();
-                shown.show(start + tick, self.noise_level(), steps);
+                shown.set(start + tick, self.noise_level(), steps);
                 period
             });
             self.channels[NOISE].count = count;
@@ -156,7 +171,7 @@ impl WonderSwan {
         self.channels[NOISE].shown = shown;
     }
 
-    fn run_wave(&mut self, index: usize, (start, ticks): (u32, u32), steps: &mut dyn Steps) {
+    fn run_wave(&mut self, index: usize, (start, ticks): (u32, u32), steps: &mut dyn StepSink) {
         let wave = self.wave(index);
         let sample = |place: u8| wave[usize::from(place / 2)] >> (4 * (place & 1)) & 15;
         let channel = &mut self.channels[index];
@@ -164,32 +179,32 @@ impl WonderSwan {
         if channel.volume == 0 || is_inaudible(32, period, self.averaged) {
             let sum: u32 = (0..32).map(|place| u32::from(sample(place))).sum();
             let level = channel.level((sum / 32) as u8);
-            channel.shown.show(start, level, steps);
+            channel.shown.set(start, level, steps);
             channel.skip(ticks);
             return;
         }
         let level = channel.level(sample(channel.place));
-        channel.shown.show(start, level, steps);
+        channel.shown.set(start, level, steps);
         let mut count = channel.count;
         count.run(ticks, |tick| {
             channel.place = (channel.place + 1) & 31;
             let level = channel.level(sample(channel.place));
-            channel.shown.show(start + tick, level, steps);
+            channel.shown.set(start + tick, level, steps);
             period
         });
         channel.count = count;
     }
 
-    fn run_channel(&mut self, index: usize, span: (u32, u32), steps: &mut dyn Steps) {
+    fn run_channel(&mut self, index: usize, span: (u32, u32), steps: &mut dyn StepSink) {
         if index == VOICE && self.is(5) {
             let level = if self.is(1) {
                 self.voice_level()
             } else {
                 [0; 2]
             };
-            self.channels[index].shown.show(span.0, level, steps);
+            self.channels[index].shown.set(span.0, level, steps);
         } else if !self.is(index as u8) {
-            self.channels[index].shown.show(span.0, [0; 2], steps);
+            self.channels[index].shown.set(span.0, [0; 2], steps);
         } else if index == NOISE && self.is(7) {
             self.run_noise(span, steps);
         } else {
@@ -211,7 +226,7 @@ impl WonderSwan {
     }
 }
 
-impl EdgeChip for WonderSwan {
+impl StepChip for WonderSwan {
     fn rate(&self) -> Rate {
         Rate {
             frames: u64::from(self.clock_hz),
@@ -253,11 +268,11 @@ impl EdgeChip for WonderSwan {
         }
     }
 
-    fn average_periods_up_to(&mut self, ticks: u32) {
+    fn set_inaudible_period(&mut self, ticks: u32) {
         self.averaged = ticks;
     }
 
-    fn run(&mut self, ticks: u32, steps: &mut dyn Steps) {
+    fn run(&mut self, ticks: u32, steps: &mut dyn StepSink) {
         let mut at = 0;
         while at < ticks {
             if self.until_sweep == 0 {

@@ -18,6 +18,25 @@ use super::Rate;
 use super::adpcm_b::AdpcmB;
 use super::fm::dac::through_dac;
 use super::opl::registers::{EarlyOpl, Opl, Revision};
+use crate::chips::info::{ChipInfo, Create, DRUM_VOICES, Level, VoiceGroup, YMFM};
+use crate::format::ChipId;
+
+/// The entry of the Y8950 in the list of chips.
+pub const INFO: ChipInfo = ChipInfo {
+    chip: ChipId::Y8950,
+    name: "Y8950",
+    verification: YMFM,
+    ratio: Some(3.2),
+    level: Level::new(1.0, 0x100, 2.0),
+    voices: &[
+        VoiceGroup::Counted("FM", 9),
+        VoiceGroup::Named(&DRUM_VOICES),
+        VoiceGroup::Named(&["ADPCM"]),
+    ],
+    cost_ns: 125,
+    memory_blocks: &[0x88],
+    create: Create::ByFactory,
+};
 
 /// Bytes of memory that the chip can address.
 const MEMORY: usize = 1 << 18;
@@ -87,9 +106,9 @@ impl Y8950 {
 
     /// Lets only these voices reach the outputs, a bit each: nine channels, five drums,
     /// the samples.
-    pub fn hear(&mut self, voices: u64) {
-        self.fm.hear(voices);
-        self.adpcm_b.hear(voices >> 14 & 1 != 0);
+    pub fn set_voice_mask(&mut self, voices: u64) {
+        self.fm.set_voice_mask(voices);
+        self.adpcm_b.set_enabled(voices >> 14 & 1 != 0);
     }
 
     /// Overwrites `out` with the next native frames, both sides alike, 16 bits.

@@ -39,12 +39,27 @@
 //! the oracle test compares every bit.
 
 use super::Rate;
-use super::fm::bank::{Bank, Block, ChannelSettings, Family, LfoStretch};
-use super::fm::connect::{FullWidth, Sums};
+use super::fm::algorithms::{FullWidth, Sums};
+use super::fm::bank::{Bank, Block, ChannelLfoSegment, ChannelSettings, Family};
 use super::fm::dac::through_dac;
 use super::fm::operator::{BLOCK, OperatorSettings, Pitch};
 use super::fm::opm_lfo::OpmLfo;
 use super::fm::tables::{OPM_NOTES, detune};
+use crate::chips::info::{ChipInfo, Create, Level, VoiceGroup, YMFM};
+use crate::format::ChipId;
+
+/// The entry of the YM2151 in the list of chips.
+pub const INFO: ChipInfo = ChipInfo {
+    chip: ChipId::Ym2151,
+    name: "YM2151",
+    verification: YMFM,
+    ratio: Some(3.4),
+    level: Level::new(1.0, 0x100, 1.0),
+    voices: &[VoiceGroup::Counted("FM", 8)],
+    cost_ns: 125,
+    memory_blocks: &[],
+    create: Create::ByFactory,
+};
 
 /// Clocks in a native frame.
 const DIVIDER: u64 = 64;
@@ -78,10 +93,10 @@ pub struct Ym2151 {
     stale: u8,
     bank: Bank<CHANNELS>,
     lfo: OpmLfo,
-    stretches: Vec<LfoStretch>,
+    stretches: Vec<ChannelLfoSegment>,
     noise: [bool; BLOCK],
     /// Channels that reach the outputs.
-    heard: u8,
+    channel_mask: u8,
 }
 
 #[derive(Clone)]
@@ -138,7 +153,7 @@ impl Ym2151 {
             lfo: OpmLfo::default(),
             stretches: Vec::with_capacity(BLOCK),
             noise: [false; BLOCK],
-            heard: 0xff,
+            channel_mask: 0xff,
         }
     }
 
@@ -152,7 +167,7 @@ impl Ym2151 {
 
     /// Writes a register between two frames. The chip has one port; `port` is ignored.
     pub fn write(&mut self, _port: u8, reg: u8, value: u8) {
-        self.bank.touch();
+        self.bank.mark_written();
         self.regs[usize::from(reg)] = value;
         match reg {
             0x01 => self.lfo.hold = value & 2 != 0,
@@ -174,8 +189,8 @@ impl Ym2151 {
     }
 
     /// Lets only these voices reach the outputs, a bit each: a channel.
-    pub fn hear(&mut self, voices: u64) {
-        self.heard = voices as u8;
+    pub fn set_voice_mask(&mut self, voices: u64) {
+        self.channel_mask = voices as u8;
     }
 
     /// Renders `out.len()` native frames, left and right, each overwritten
@@ -200,7 +215,7 @@ impl Ym2151 {
         );
         let block = Block {
             lfo: &self.stretches,
-            audible: self.heard,
+            audible: self.channel_mask,
             noise: noise.then_some(&self.noise),
         };
         let mut sums = Sums::new(out.len(), 0);

@@ -14,9 +14,24 @@
 //! they leave open follows ymfm (BSD-3-Clause, Aaron Giles).
 
 use super::Rate;
-use super::fm::connect::{FullWidth, Sums};
+use super::fm::algorithms::{FullWidth, Sums};
 use super::fm::dac::through_dac;
 use super::fm::opn::{Opn, Prescaler};
+use crate::chips::info::{ChipInfo, Create, Level, VoiceGroup, YMFM};
+use crate::format::ChipId;
+
+/// The entry of the YM2203 in the list of chips.
+pub const INFO: ChipInfo = ChipInfo {
+    chip: ChipId::Ym2203,
+    name: "YM2203",
+    verification: YMFM,
+    ratio: Some(3.7),
+    level: Level::new(1.0, 0x100, 1.0),
+    voices: &[VoiceGroup::Counted("FM", 3), VoiceGroup::Counted("SSG", 3)],
+    cost_ns: 60,
+    memory_blocks: &[],
+    create: Create::ByFactory,
+};
 
 /// Clocks in a native frame, for each step of the prescaler.
 const DIVIDER: u64 = 12;
@@ -43,7 +58,7 @@ pub struct Ym2203 {
     prescaler: Prescaler,
     fm: Opn<3>,
     /// Channels that reach the outputs.
-    heard: u8,
+    channel_mask: u8,
 }
 
 impl Ym2203 {
@@ -56,7 +71,7 @@ impl Ym2203 {
             clock_hz,
             prescaler,
             fm,
-            heard: ALL_CHANNELS,
+            channel_mask: ALL_CHANNELS,
         }
     }
 
@@ -91,8 +106,8 @@ impl Ym2203 {
 
     /// Lets only these voices reach the outputs, a bit each: three channels; the
     /// SSG's follow.
-    pub fn hear(&mut self, voices: u64) {
-        self.heard = ALL_CHANNELS & voices as u8;
+    pub fn set_voice_mask(&mut self, voices: u64) {
+        self.channel_mask = ALL_CHANNELS & voices as u8;
     }
 
     /// Renders `out.len()` native frames, both sides alike, each overwritten
@@ -104,7 +119,7 @@ impl Ym2203 {
             let (block, after) = rest.split_at_mut(frames);
             let mut sums = Sums::new(frames, 0);
             self.fm
-                .render::<FullWidth>(frames, self.heard, |_, values| {
+                .render::<FullWidth>(frames, self.channel_mask, |_, values| {
                     sums.add([true; 2], values, |value| value);
                 });
             sums.write(block, through_dac);

@@ -27,11 +27,30 @@
 use super::Rate;
 use super::fm::envelope::Stage;
 use super::fm::operator::{BLOCK, OperatorSettings, Pitch, key};
-use super::opl::bank::{Bank, Heard};
+use super::opl::algorithms::Family;
+use super::opl::bank::{Bank, VoiceMask};
 use super::opl::channel::Role;
-use super::opl::connect::Family;
 use super::opl::registers::{level_scaling, multiple, rates};
 use super::opl::waves::WAVES;
+use crate::chips::info::{ChipInfo, Create, DRUM_VOICES, Level, VoiceGroup, YMFM};
+use crate::format::ChipId;
+
+/// The entry of the YM2413 in the list of chips.
+pub const INFO: ChipInfo = ChipInfo {
+    chip: ChipId::Ym2413,
+    name: "YM2413, VRC7",
+    verification: YMFM,
+    ratio: Some(5.2),
+    // The core takes the mean of nine channels.
+    level: Level::new(9.0 / 16.0, 0x200, 0.5),
+    voices: &[
+        VoiceGroup::Counted("FM", 9),
+        VoiceGroup::Named(&DRUM_VOICES),
+    ],
+    cost_ns: 95,
+    memory_blocks: &[],
+    create: Create::ByFactory,
+};
 
 const CHANNELS: usize = 9;
 
@@ -164,7 +183,7 @@ impl Ym2413 {
 
     /// Writes a register between two frames. The chip has one port; `port` is ignored.
     pub fn write(&mut self, _port: u8, reg: u8, value: u8) {
-        self.bank.touch();
+        self.bank.mark_written();
         let Some(slot) = self.regs.get_mut(usize::from(reg)) else {
             return;
         };
@@ -187,8 +206,8 @@ impl Ym2413 {
     }
 
     /// Lets only these voices reach the outputs, a bit each: nine channels, five drums.
-    pub fn hear(&mut self, voices: u64) {
-        self.bank.heard = Heard::of_voices(voices, CHANNELS as u32);
+    pub fn set_voice_mask(&mut self, voices: u64) {
+        self.bank.voice_mask = VoiceMask::of_voices(voices, CHANNELS as u32);
     }
 
     /// Overwrites `out` with the next native frames, both sides alike: melody

@@ -24,9 +24,30 @@
 use super::Rate;
 use super::adpcm_a::AdpcmA;
 use super::adpcm_b::AdpcmB;
-use super::fm::connect::{Sums, ThirteenBits};
+use super::fm::algorithms::{Sums, ThirteenBits};
 use super::fm::opn::{ALL, Opn, Prescaler};
 use super::rom::Rom;
+use crate::chips::info::{ChipInfo, Create, Level, VoiceGroup, YMFM};
+use crate::format::ChipId;
+
+/// The entry of the YM2608 in the list of chips.
+pub const INFO: ChipInfo = ChipInfo {
+    chip: ChipId::Ym2608,
+    name: "YM2608",
+    verification: YMFM,
+    ratio: Some(4.2),
+    // The core drops a bit, so that the sum fits its converter.
+    level: Level::new(2.0, 0x80, 1.0),
+    voices: &[
+        VoiceGroup::Counted("FM", 6),
+        VoiceGroup::Counted("SSG", 3),
+        VoiceGroup::Counted("drum", 6),
+        VoiceGroup::Named(&["ADPCM-B"]),
+    ],
+    cost_ns: 125,
+    memory_blocks: &[0x81],
+    create: Create::ByFactory,
+};
 
 /// Clocks in a native frame, for each step of the prescaler.
 const DIVIDER: u64 = 24;
@@ -52,7 +73,7 @@ pub struct Ym2608 {
     clock_hz: u32,
     audible: u8,
     /// FM channels that reach the outputs.
-    heard: u8,
+    channel_mask: u8,
     prescaler: Prescaler,
     fm: Opn<6>,
     rhythm: AdpcmA,
@@ -70,7 +91,7 @@ impl Ym2608 {
         Self {
             clock_hz,
             audible: THREE_CHANNELS,
-            heard: ALL,
+            channel_mask: ALL,
             prescaler,
             fm,
             rhythm: AdpcmA::opna(),
@@ -130,10 +151,10 @@ impl Ym2608 {
 
     /// Lets only these voices reach the outputs, a bit each: six channels, the SSG's
     /// three, six of ADPCM-A, one of ADPCM-B.
-    pub fn hear(&mut self, voices: u64) {
-        self.heard = ALL & voices as u8;
-        self.rhythm.hear((voices >> 9) as u8);
-        self.adpcm_b.hear(voices >> 15 & 1 != 0);
+    pub fn set_voice_mask(&mut self, voices: u64) {
+        self.channel_mask = ALL & voices as u8;
+        self.rhythm.set_voice_mask((voices >> 9) as u8);
+        self.adpcm_b.set_enabled(voices >> 15 & 1 != 0);
     }
 
     /// Renders `out.len()` native frames, left and right, each overwritten
@@ -145,10 +166,13 @@ impl Ym2608 {
             let (block, after) = rest.split_at_mut(frames);
             let clock = self.fm.bank().clock;
             let mut sums = Sums::new(frames, 0);
-            self.fm
-                .render::<ThirteenBits>(frames, self.audible & self.heard, |channel, values| {
+            self.fm.render::<ThirteenBits>(
+                frames,
+                self.audible & self.channel_mask,
+                |channel, values| {
                     sums.add(channel.outputs, values, |value| value);
-                });
+                },
+            );
             sums.write(block, |value| value);
             self.rhythm.render(&clock, block);
             self.adpcm_b.render(block);

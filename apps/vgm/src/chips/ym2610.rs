@@ -21,9 +21,30 @@
 use super::Rate;
 use super::adpcm_a::AdpcmA;
 use super::adpcm_b::AdpcmB;
-use super::fm::connect::{Sums, ThirteenBits};
+use super::fm::algorithms::{Sums, ThirteenBits};
 use super::fm::opn::{ALL, Opn};
 use super::rom::Rom;
+use crate::chips::info::{ChipInfo, Create, Level, VoiceGroup, YMFM};
+use crate::format::ChipId;
+
+/// The entry of the YM2610 in the list of chips.
+pub const INFO: ChipInfo = ChipInfo {
+    chip: ChipId::Ym2610,
+    name: "YM2610, YM2610B",
+    verification: YMFM,
+    ratio: Some(3.6),
+    // The core drops a bit, so that the sum fits its converter.
+    level: Level::new(2.0, 0x80, 1.0),
+    voices: &[
+        VoiceGroup::Counted("FM", 6),
+        VoiceGroup::Counted("SSG", 3),
+        VoiceGroup::Counted("ADPCM-A", 6),
+        VoiceGroup::Named(&["ADPCM-B"]),
+    ],
+    cost_ns: 115,
+    memory_blocks: &[0x82, 0x83],
+    create: Create::ByFactory,
+};
 
 /// Clocks in a native frame.
 const DIVIDER: u64 = 144;
@@ -51,7 +72,7 @@ pub struct Ym2610 {
     clock_hz: u32,
     present: u8,
     /// FM channels that reach the outputs.
-    heard: u8,
+    channel_mask: u8,
     fm: Opn<6>,
     adpcm_a: AdpcmA,
     adpcm_b: AdpcmB,
@@ -72,7 +93,7 @@ impl Ym2610 {
         Self {
             clock_hz,
             present,
-            heard: ALL,
+            channel_mask: ALL,
             fm: Opn::new(present),
             adpcm_a: AdpcmA::opnb(),
             adpcm_b: AdpcmB::new(Some(8), 1),
@@ -119,10 +140,10 @@ impl Ym2610 {
 
     /// Lets only these voices reach the outputs, a bit each: six channels, the SSG's
     /// three, six of ADPCM-A, one of ADPCM-B.
-    pub fn hear(&mut self, voices: u64) {
-        self.heard = ALL & voices as u8;
-        self.adpcm_a.hear((voices >> 9) as u8);
-        self.adpcm_b.hear(voices >> 15 & 1 != 0);
+    pub fn set_voice_mask(&mut self, voices: u64) {
+        self.channel_mask = ALL & voices as u8;
+        self.adpcm_a.set_voice_mask((voices >> 9) as u8);
+        self.adpcm_b.set_enabled(voices >> 15 & 1 != 0);
     }
 
     /// Renders `out.len()` native frames, left and right, each overwritten
@@ -134,10 +155,13 @@ impl Ym2610 {
             let (block, after) = rest.split_at_mut(frames);
             let clock = self.fm.bank().clock;
             let mut sums = Sums::new(frames, 0);
-            self.fm
-                .render::<ThirteenBits>(frames, self.present & self.heard, |channel, values| {
+            self.fm.render::<ThirteenBits>(
+                frames,
+                self.present & self.channel_mask,
+                |channel, values| {
                     sums.add(channel.outputs, values, |value| value);
-                });
+                },
+            );
             sums.write(block, |value| value);
             self.adpcm_a.render(&clock, block);
             self.adpcm_b.render(block);

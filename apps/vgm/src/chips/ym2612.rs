@@ -21,8 +21,27 @@
 //! DAC's behaviour follows ymfm (BSD-3-Clause, Aaron Giles).
 
 use super::Rate;
-use super::fm::connect::{NineBits, Sums};
+use super::fm::algorithms::{NineBits, Sums};
 use super::fm::opn::{ALL, Opn};
+use crate::chips::info::{ChipInfo, Create, Level, VoiceGroup, YMFM};
+use crate::format::ChipId;
+
+/// The entry of the YM2612 in the list of chips.
+pub const INFO: ChipInfo = ChipInfo {
+    chip: ChipId::Ym2612,
+    name: "YM2612, YM3438",
+    verification: YMFM,
+    ratio: Some(2.5),
+    // The core takes the mean of six channels of 14 bits.
+    level: Level::new(1.5, 0x100, 1.0),
+    voices: &[
+        VoiceGroup::Counted("FM", 5),
+        VoiceGroup::Named(&["FM 6, DAC"]),
+    ],
+    cost_ns: 115,
+    memory_blocks: &[],
+    create: Create::ByFactory,
+};
 
 /// Clocks in a native frame.
 const DIVIDER: u64 = 144;
@@ -51,7 +70,7 @@ pub struct Ym2612 {
     clock_hz: u32,
     has_ladder: bool,
     /// Channels that reach the output, the last with the DAC.
-    heard: u8,
+    channel_mask: u8,
     fm: Opn<6>,
     dac_on: bool,
     /// 9 bits, signed.
@@ -64,7 +83,7 @@ impl Ym2612 {
         Self {
             clock_hz,
             has_ladder: true,
-            heard: ALL,
+            channel_mask: ALL,
             fm: Opn::new(ALL),
             dac_on: false,
             dac: 0,
@@ -103,8 +122,8 @@ impl Ym2612 {
 
     /// Lets only these voices reach the outputs, a bit each: a channel, the last with
     /// the DAC.
-    pub fn hear(&mut self, voices: u64) {
-        self.heard = ALL & voices as u8;
+    pub fn set_voice_mask(&mut self, voices: u64) {
+        self.channel_mask = ALL & voices as u8;
     }
 
     /// Renders `out.len()` native frames, left and right, each overwritten
@@ -135,7 +154,7 @@ impl Ym2612 {
     }
 
     fn render_fm(&mut self, out: &mut [[i32; 2]]) {
-        let audible = self.heard & if self.dac_on { WITHOUT_LAST } else { ALL };
+        let audible = self.channel_mask & if self.dac_on { WITHOUT_LAST } else { ALL };
         let has_ladder = self.has_ladder;
         let zero = if has_ladder { LADDER[0] * CHANNELS } else { 0 };
         let mut rest = out;
@@ -153,7 +172,7 @@ impl Ym2612 {
     }
 
     fn add_dac(&self, out: &mut [[i32; 2]]) {
-        if !self.dac_on || self.heard & !WITHOUT_LAST == 0 {
+        if !self.dac_on || self.channel_mask & !WITHOUT_LAST == 0 {
             return;
         }
         let value = stepped(self.has_ladder, self.dac);

@@ -9,6 +9,24 @@
 use super::Rate;
 use super::fm::dac::through_dac;
 use super::opl::registers::{EarlyOpl, Opl, Revision};
+use crate::chips::info::{ChipInfo, Create, DRUM_VOICES, Level, VoiceGroup, YMFM};
+use crate::format::ChipId;
+
+/// The entry of the YM3526 in the list of chips.
+pub const INFO: ChipInfo = ChipInfo {
+    chip: ChipId::Ym3526,
+    name: "YM3526",
+    verification: YMFM,
+    ratio: Some(3.6),
+    level: Level::new(1.0, 0x100, 2.0),
+    voices: &[
+        VoiceGroup::Counted("FM", 9),
+        VoiceGroup::Named(&DRUM_VOICES),
+    ],
+    cost_ns: 100,
+    memory_blocks: &[],
+    create: Create::ByFactory,
+};
 
 /// The chip.
 ///
@@ -52,8 +70,8 @@ impl Ym3526 {
     }
 
     /// Lets only these voices reach the outputs, a bit each: nine channels, five drums.
-    pub fn hear(&mut self, voices: u64) {
-        self.fm.hear(voices);
+    pub fn set_voice_mask(&mut self, voices: u64) {
+        self.fm.set_voice_mask(voices);
     }
 
     /// Overwrites `out` with the next native frames, both sides alike, 16 bits.

@@ -10,6 +10,25 @@
 
 use super::Rate;
 use super::opl::registers::{Opl, Opl3, Revision};
+use crate::chips::info::{ChipInfo, Create, DRUM_VOICES, Level, VoiceGroup, YMFM};
+use crate::format::ChipId;
+
+/// The entry of the YMF262 in the list of chips.
+pub const INFO: ChipInfo = ChipInfo {
+    chip: ChipId::Ymf262,
+    name: "YMF262",
+    verification: YMFM,
+    ratio: Some(7.2),
+    // The core keeps a bit more than that of the YM3812.
+    level: Level::new(0.5, 0x100, 2.0),
+    voices: &[
+        VoiceGroup::Counted("FM", 18),
+        VoiceGroup::Named(&DRUM_VOICES),
+    ],
+    cost_ns: 100,
+    memory_blocks: &[],
+    create: Create::ByFactory,
+};
 
 /// The chip.
 ///
@@ -56,8 +75,8 @@ impl Ymf262 {
     }
 
     /// Lets only these voices reach the outputs, a bit each: 18 channels, five drums.
-    pub fn hear(&mut self, voices: u64) {
-        self.fm.hear(voices);
+    pub fn set_voice_mask(&mut self, voices: u64) {
+        self.fm.set_voice_mask(voices);
     }
 
     /// Overwrites `out` with the next native frames, left and right, 16 bits.

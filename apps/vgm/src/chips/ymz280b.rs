@@ -20,6 +20,22 @@
 //! application manual, whose figures it shares; the VGM 1.71 specification.
 
 use super::Rate;
+use crate::chips::info::{ChipInfo, Create, DOCUMENTS, Level, VoiceGroup};
+use crate::format::ChipId;
+
+/// The entry of the YMZ280B in the list of chips.
+pub const INFO: ChipInfo = ChipInfo {
+    chip: ChipId::Ymz280b,
+    name: "YMZ280B",
+    verification: DOCUMENTS,
+    ratio: Some(1.7),
+    // The core keeps a bit less, so that eight voices fit.
+    level: Level::new(2.0, 0x98, 2.0),
+    voices: &[VoiceGroup::Numbered(8)],
+    cost_ns: 50,
+    memory_blocks: &[0x86],
+    create: Create::ByFactory,
+};
 
 const VOICES: usize = 8;
 

@@ -3,7 +3,8 @@
 use clap::Args;
 
 use creel_console::{Align, Common, Exit, Format, Table, output};
-use creel_vgm::chips::checked::{CHIPS, Checked};
+use creel_vgm::chips::info::ChipInfo;
+use creel_vgm::chips::registry::CHIPS;
 use serde::Serialize;
 
 /// List the chips that are played and how each was checked
@@ -30,7 +31,7 @@ struct Row {
 impl Chips {
     /// Prints all chips.
     pub fn run(&self, common: &Common) -> anyhow::Result<Exit> {
-        let rows = CHIPS.iter().map(row);
+        let rows = CHIPS.iter().copied().map(row);
         match common.format {
             Format::Json => output::json(&Document {
                 schema: 1,
@@ -43,10 +44,10 @@ impl Chips {
     }
 }
 
-fn row(chip: &Checked) -> Row {
+fn row(chip: &ChipInfo) -> Row {
     Row {
         name: chip.name,
-        checked: chip.how,
+        checked: chip.verification,
         ratio: chip.ratio,
     }
 }
@@ -61,7 +62,7 @@ fn table() -> Table {
         let ratio = chip
             .ratio
             .map_or("-".into(), |ratio| format!("{ratio:.1} ×"));
-        table.row([chip.name.into(), chip.how.into(), ratio]);
+        table.row([chip.name.into(), chip.verification.into(), ratio]);
     }
     table
 }

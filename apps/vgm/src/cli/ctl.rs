@@ -103,20 +103,20 @@ impl Ctl {
 
 /// A line a fact, for people; what is not known is left out.
 fn print_status(out: &mut impl Write, status: &Value) -> std::io::Result<()> {
-    let is_endless = status["place"].is_u64() && status["length_s"].is_null();
+    let is_endless = status["queue_position"].is_u64() && status["length_s"].is_null();
     for (name, value) in status.as_object().into_iter().flatten() {
         match value {
             Value::Null if name == "length_s" && is_endless => writeln!(out, "{name}: for ever")?,
             Value::Array(voices) => {
                 for voice in voices {
-                    let heard = if voice["heard"] == true {
-                        "heard"
+                    let state = if voice["audible"] == true {
+                        "audible"
                     } else {
                         "muted"
                     };
                     writeln!(
                         out,
-                        "voice: {} ({heard})",
+                        "voice: {} ({state})",
                         voice["name"].as_str().unwrap_or("")
                     )?;
                 }

@@ -8,7 +8,7 @@ use clap::Args;
 use creel_console::Exit;
 use creel_vgm::demo;
 
-use super::make_folder;
+use super::create_folder;
 
 /// Compose the songs that the program carries, as .vgz files
 #[derive(Args, Debug)]
@@ -23,7 +23,7 @@ pub struct Generate {
 impl Generate {
     /// Writes all songs.
     pub fn run(&self) -> anyhow::Result<Exit> {
-        make_folder(&self.output)?;
+        create_folder(&self.output)?;
         for song in demo::compose() {
             let path = self.output.join(song.name).with_extension("vgz");
             fs::write(&path, song.packed()).with_context(|| path.display().to_string())?;

@@ -6,13 +6,13 @@ use std::path::PathBuf;
 use clap::Args;
 use creel_console::{Common, Exit, Format, output, report};
 use creel_vgm::Error;
-use creel_vgm::batch::{Remarks, Source, find};
+use creel_vgm::batch::{Source, Warnings, find};
 use creel_vgm::format::{Gd3, Song, TICKS_PER_SECOND};
 use creel_vgm::render::{Player, Settings};
 use serde::Serialize;
 
-use super::plain::plain;
-use super::tell_of_folders;
+use super::report_skipped_folders;
+use super::stderr::escape_control;
 
 /// Tell what songs are: title, length, loop, chips
 #[derive(Args, Debug)]
@@ -43,7 +43,7 @@ struct Document<'s> {
     loop_samples: u64,
     chips: Vec<Chip>,
     #[serde(flatten)]
-    remarks: Remarks,
+    remarks: Warnings,
     track: &'s str,
     game: &'s str,
     system: &'s str,
@@ -63,21 +63,21 @@ impl Info {
     /// Prints all songs; the first failure gives the exit code.
     pub fn run(&self, common: &Common) -> anyhow::Result<Exit> {
         let found = find(&self.paths, self.recurse);
-        tell_of_folders(&found.deeper, &found.barren);
-        let mut failures = Failures(Exit::Done);
+        report_skipped_folders(&found.unsearched_folders, &found.empty_folders);
+        let mut failures = ExitStatus(Exit::Done);
         let mut rows = Vec::new();
         for (path, error) in found.refused {
-            failures.tell(&path.display(), error);
+            failures.report(&path.display(), error);
         }
         for (source, _) in &found.songs {
             let song = match source.load() {
                 Ok(song) => song,
                 Err(error) => {
-                    failures.tell(source, error);
+                    failures.report(source, error);
                     continue;
                 }
             };
-            let tags = song.tags.either();
+            let tags = song.tags.with_fallback();
             let document = document(source, &song, &tags);
             match common.format {
                 Format::Json => output::json_line(&document)?,
@@ -93,10 +93,10 @@ impl Info {
 }
 
 /// The exit code of the first failure.
-struct Failures(Exit);
+struct ExitStatus(Exit);
 
-impl Failures {
-    fn tell(&mut self, song: &dyn Display, error: Error) {
+impl ExitStatus {
+    fn report(&mut self, song: &dyn Display, error: Error) {
         let failed = if error.is_bad_data() {
             Exit::BadData
         } else {
@@ -110,7 +110,10 @@ impl Failures {
             Error::Io(error) => anyhow::Error::new(error),
             error => error.into(),
         };
-        report("creel-vgm", &error.context(plain(&song.to_string())));
+        report(
+            "creel-vgm",
+            &error.context(escape_control(&song.to_string())),
+        );
     }
 }
 
@@ -139,7 +142,7 @@ fn document<'s>(source: &Source, song: &'s Song, tags: &'s Gd3) -> Document<'s> 
                 writes: song.writes(instance),
             })
             .collect(),
-        remarks: remarks(song),
+        remarks: warnings_of(song),
         track: &tags.track,
         game: &tags.game,
         system: &tags.system,
@@ -149,8 +152,8 @@ fn document<'s>(source: &Source, song: &'s Song, tags: &'s Gd3) -> Document<'s> 
 }
 
 /// What `render` would say of it, and why it would refuse it.
-fn remarks(song: &Song) -> Remarks {
-    let mut remarks = Remarks::of(song);
+fn warnings_of(song: &Song) -> Warnings {
+    let mut remarks = Warnings::of(song);
     if let Err(error) = Player::check(song, &Settings::default()) {
         let refused = format!("it cannot be rendered: {error}");
         remarks.warnings.push(refused);
@@ -186,10 +189,10 @@ fn row(document: &Document<'_>) -> Row {
 }
 
 fn text(document: &Document<'_>) -> String {
-    let mut lines = vec![plain(&document.song)];
+    let mut lines = vec![escape_control(&document.song)];
     let mut field = |name: &str, value: String| {
         if !value.is_empty() {
-            lines.push(format!("  {name:<8} {}", plain(&value)));
+            lines.push(format!("  {name:<8} {}", escape_control(&value)));
         }
     };
     field("track", document.track.into());

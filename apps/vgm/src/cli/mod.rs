@@ -4,11 +4,11 @@ pub mod chips;
 pub mod ctl;
 pub mod generate;
 pub mod info;
-mod plain;
 pub mod play;
 pub mod render;
 pub mod serve;
-mod sound;
+mod sound_flags;
+mod stderr;
 mod tally;
 pub mod units;
 
@@ -16,10 +16,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, ensure};
-use plain::{plain, tell};
+use stderr::{escape_control, report};
 
 /// Makes the folder that results go to, if it is not there.
-fn make_folder(output: &Path) -> anyhow::Result<()> {
+fn create_folder(output: &Path) -> anyhow::Result<()> {
     let name = output.display();
     ensure!(
         !output.exists() || output.is_dir(),
@@ -31,14 +31,17 @@ fn make_folder(output: &Path) -> anyhow::Result<()> {
 }
 
 /// Says where songs were not looked for, and where none were.
-fn tell_of_folders(deeper: &[PathBuf], barren: &[PathBuf]) {
-    let tell = |folder: &PathBuf, text: &str| {
-        tell(&format!("{}: {text}", plain(&folder.display().to_string())));
+fn report_skipped_folders(unsearched: &[PathBuf], empty: &[PathBuf]) {
+    let report_folder = |folder: &PathBuf, text: &str| {
+        report(&format!(
+            "{}: {text}",
+            escape_control(&folder.display().to_string())
+        ));
     };
-    for folder in deeper {
-        tell(folder, "songs lie in folders below it, too; -r takes them");
+    for folder in unsearched {
+        report_folder(folder, "songs lie in folders below it, too; -r takes them");
     }
-    for folder in barren {
-        tell(folder, "no song lies in it");
+    for folder in empty {
+        report_folder(folder, "no song lies in it");
     }
 }

@@ -10,8 +10,8 @@ use creel::{Balance, Placement, Pool, Wait};
 use creel_console::{Common, Exit, Failure, Format, Interrupt, Knobs, knobs};
 use creel_topology::Machine;
 use creel_vgm::batch::{
-    self, Apart, Engine, Event, Existing, Naming, Plan, Playlist, Preview, SPARE_WORKERS, Stream,
-    Unit, Watch,
+    self, Engine, Event, Existing, Naming, Observer, Plan, Playlist, Preview, SPARE_WORKERS,
+    StemKind, Stream, Unit,
 };
 use creel_vgm::chips::selection::{Name, Selection};
 use creel_vgm::effects::Effects;
@@ -19,10 +19,10 @@ use creel_vgm::mix::SampleFormat;
 use creel_vgm::render::Settings;
 use creel_vgm::wav::{Container, Layout};
 
-use super::plain::tell;
-use super::sound::{EffectFlags, ReplayGain, Sound};
+use super::sound_flags::{EffectFlags, ReplayGain, SoundFlags};
+use super::stderr::report;
 use super::tally::Tally;
-use super::{make_folder, tell_of_folders};
+use super::{create_folder, report_skipped_folders};
 
 const EXAMPLES: &str = "Examples:
   creel-vgm render --demo -o out
@@ -77,7 +77,7 @@ pub struct Render {
     #[arg(long)]
     lines: bool,
     #[command(flatten)]
-    sound: Sound,
+    sound: SoundFlags,
     #[command(flatten)]
     effects: EffectFlags,
     /// Write a file for each of this instead of one a song
@@ -125,7 +125,7 @@ impl Render {
         if self.is_stream() {
             return self.to_stdout(common);
         }
-        make_folder(&self.output)?;
+        create_folder(&self.output)?;
         if let Some(folder) = self.m3u.as_ref().and_then(|list| list.parent()) {
             // It is there, or below the other.
             fs::create_dir_all(folder).context("--m3u")?;
@@ -134,12 +134,12 @@ impl Render {
         // Before signals are watched for: standard input may be waited for, and nothing is begun.
         let plan = self.plan(&pool);
         let interrupt = Interrupt::install().context("cannot watch for Ctrl-C")?;
-        tell_of_folders(&plan.deeper, &plan.barren);
+        report_skipped_folders(&plan.unsearched_folders, &plan.empty_folders);
         if self.knobs.jobs.is_none() && plan.units.len() > jobs && !common.quiet {
             // Where the machine cannot be read, there is nothing to say of it.
             let machine = Machine::detect().ok();
             if let Some(line) = machine.and_then(|machine| knobs::idle_pus(&machine, jobs)) {
-                tell(&line);
+                report(&line);
             }
         }
         let tally = Tally::new(&plan.units, self.lines, common.quiet);
@@ -149,16 +149,16 @@ impl Render {
         let (settings, effects) = (self.settings(), self.effects.effects());
         let list = Playlist::default();
         let engine = self.engine((&pool, jobs), &settings, &effects);
-        let watch = Watch {
-            tell: &|unit, event| {
+        let watch = Observer {
+            on_event: &|unit, event| {
                 if let Event::Done(extent, _) = event {
                     list.add(unit, Some(extent.frames));
-                } else if let Event::Kept = event {
+                } else if let Event::Skipped = event {
                     list.add(unit, None);
                 }
                 tally.event(unit, &event);
             },
-            stop: &|| interrupt.requested(),
+            should_stop: &|| interrupt.requested(),
         };
         engine.run(&plan, watch);
         if let Some(path) = &self.m3u {
@@ -166,7 +166,7 @@ impl Render {
             written.with_context(|| format!("--m3u: {}", path.display()))?;
         }
         let exit = tally.exit();
-        tally.finish().print(common, self.lines)?;
+        tally.finish().print_summary(common, self.lines)?;
         interrupt.check()?;
         Ok(exit)
     }
@@ -175,7 +175,7 @@ impl Render {
     pub(super) fn preview<T>(
         &self,
         common: &Common,
-        tell: impl Fn(&Plan, Vec<(&Unit, Preview)>) -> anyhow::Result<T>,
+        with_previews: impl Fn(&Plan, Vec<(&Unit, Preview)>) -> anyhow::Result<T>,
     ) -> anyhow::Result<T> {
         self.check(common)?;
         let (pool, jobs) = self.pool()?;
@@ -190,7 +190,7 @@ impl Render {
                 unit.output = self.output.clone();
             }
         }
-        tell(&plan, engine.preview(&plan))
+        with_previews(&plan, engine.preview(&plan))
     }
 
     /// Samples alone on stdout, the songs in the order of the input; a reader that has seen enough
@@ -199,7 +199,7 @@ impl Render {
         let mut plan = self.found();
         plan.units.sort_by_key(|unit| unit.order);
         let interrupt = Interrupt::install().context("cannot watch for Ctrl-C")?;
-        tell_of_folders(&plan.deeper, &plan.barren);
+        report_skipped_folders(&plan.unsearched_folders, &plan.empty_folders);
         let tally = Tally::new(&plan.units, false, common.quiet);
         for (path, error) in &plan.refused {
             tally.refused(path, error);
@@ -214,9 +214,9 @@ impl Render {
             },
             strict: self.strict,
         };
-        let watch = Watch {
-            tell: &|unit, event| tally.event(unit, &event),
-            stop: &|| interrupt.requested(),
+        let watch = Observer {
+            on_event: &|unit, event| tally.event(unit, &event),
+            should_stop: &|| interrupt.requested(),
         };
         let mut stdout = io::stdout().lock();
         engine.run(&plan, watch, |bytes| stdout.write_all(bytes))?;
@@ -306,7 +306,7 @@ impl Render {
             layout: self.sound.layout(),
             existing: match (self.overwrite, self.skip_done) {
                 (true, _) => Existing::Replace,
-                (_, true) => Existing::Keep,
+                (_, true) => Existing::Skip,
                 _ => Existing::Refuse,
             },
             strict: self.strict,
@@ -340,8 +340,8 @@ impl Render {
         };
         if let Some(stems) = self.stems {
             let apart = match stems {
-                Stems::Chip => Apart::Chips,
-                Stems::Voice => Apart::Voices,
+                Stems::Chip => StemKind::Chips,
+                Stems::Voice => StemKind::Voices,
             };
             plan.split_into_stems(apart, &self.settings().chips, pool);
         }

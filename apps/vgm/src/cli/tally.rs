@@ -12,7 +12,7 @@ use creel_vgm::Error;
 use creel_vgm::batch::{Event, Unit, escaped};
 use serde::Serialize;
 
-use super::plain::plain;
+use super::stderr::escape_control;
 
 /// Counts songs as they end, from many threads.
 pub struct Tally {
@@ -47,7 +47,7 @@ struct Counts {
 
 /// One song's line.
 #[derive(Serialize, Default)]
-struct Line<'l> {
+struct SongLine<'l> {
     schema: u32,
     song: String,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -68,22 +68,22 @@ struct Line<'l> {
     error: Option<String>,
 }
 
-impl Line<'_> {
+impl SongLine<'_> {
     fn of_unit(unit: &Unit, status: &'static str) -> Self {
-        Line {
+        SongLine {
             output: Some(unit.output.display().to_string()),
             song_escaped: unit.input.escaped(),
             output_escaped: escaped(&unit.output),
-            ..Line::of(&unit.name(), status)
+            ..SongLine::of(&unit.name(), status)
         }
     }
 
     fn of(song: &(impl Display + ?Sized), status: &'static str) -> Self {
-        Line {
+        SongLine {
             schema: 1,
             song: song.to_string(),
             status,
-            ..Line::default()
+            ..SongLine::default()
         }
     }
 }
@@ -131,12 +131,12 @@ impl Tally {
         self.progress.advance(frames);
         let before = self.rendered.fetch_add(frames, Ordering::Relaxed);
         if before / MESSAGE_FRAMES != (before + frames) / MESSAGE_FRAMES {
-            self.tell_rate(before + frames);
+            self.update_bar_message(before + frames);
         }
     }
 
     /// Replaces what a song claimed to have by what it has.
-    fn correct(&self, claimed: u64, frames: u64) {
+    fn correct_expected(&self, claimed: u64, frames: u64) {
         let change = frames.wrapping_sub(claimed);
         let before = self.expected.fetch_add(change, Ordering::Relaxed);
         self.progress.set_total(before.wrapping_add(change));
@@ -145,25 +145,25 @@ impl Tally {
     /// Counts what happens to a song, and tells of its end.
     pub fn event(&self, unit: &Unit, event: &Event<'_>) {
         match event {
-            Event::Begun(frames) => self.correct(unit.claimed, *frames),
+            Event::Started(frames) => self.correct_expected(unit.claimed, *frames),
             Event::Rendered(frames) => self.advance(*frames),
             Event::Done(extent, remarks) => {
-                let mut line = Line::of_unit(unit, "done");
+                let mut line = SongLine::of_unit(unit, "done");
                 line.frames = extent.frames;
                 (line.peak, line.clipped) = (Some(extent.peak), Some(extent.clipped));
                 line.chips_missing = &remarks.chips_missing;
                 line.warnings = &remarks.warnings;
-                self.end(&line, |counts| {
+                self.finish_song(&line, |counts| {
                     counts.done += 1;
                     counts.incomplete += u64::from(!remarks.chips_missing.is_empty());
                     counts.clipped += u64::from(extent.clipped > 0);
                     counts.frames += extent.frames;
                 });
             }
-            Event::Kept => {
-                let line = Line::of_unit(unit, "skipped");
-                self.correct(unit.claimed, 0);
-                self.end(&line, |counts| counts.skipped += 1);
+            Event::Skipped => {
+                let line = SongLine::of_unit(unit, "skipped");
+                self.correct_expected(unit.claimed, 0);
+                self.finish_song(&line, |counts| counts.skipped += 1);
             }
             Event::Failed(error) => self.fail(&unit.name(), error),
         }
@@ -175,29 +175,29 @@ impl Tally {
     }
 
     fn fail(&self, song: &dyn Display, error: &Error) {
-        let mut line = Line::of(song, "failed");
+        let mut line = SongLine::of(song, "failed");
         line.error = Some(error.to_string());
-        self.end(&line, |counts| {
+        self.finish_song(&line, |counts| {
             counts.failed += 1;
             counts.system_failed |= !error.is_bad_data();
         });
     }
 
     /// Tells of a song's end, and counts it.
-    fn end(&self, line: &Line<'_>, count: impl FnOnce(&mut Counts)) {
-        let tell = |text: &str| {
+    fn finish_song(&self, line: &SongLine<'_>, count: impl FnOnce(&mut Counts)) {
+        let report = |text: &str| {
             self.progress.println(&format!(
                 "creel-vgm: {}: {}",
-                plain(&line.song),
-                plain(text)
+                escape_control(&line.song),
+                escape_control(text)
             ));
         };
-        line.warnings.iter().for_each(|warning| tell(warning));
+        line.warnings.iter().for_each(|warning| report(warning));
         if !line.chips_missing.is_empty() {
             let names = line.chips_missing.join(", ");
-            tell(&format!("rendered without {names}, not played yet"));
+            report(&format!("rendered without {names}, not played yet"));
         }
-        line.error.iter().for_each(|error| tell(error));
+        line.error.iter().for_each(|error| report(error));
         // The lock also keeps lines whole and in the order of the counts.
         let mut counts = self.counts();
         count(&mut counts);
@@ -237,7 +237,7 @@ impl Tally {
         }
     }
 
-    fn tell_rate(&self, rendered: u64) {
+    fn update_bar_message(&self, rendered: u64) {
         let counts = self.counts();
         let ended = counts.done + counts.failed + counts.skipped;
         drop(counts);
@@ -257,7 +257,7 @@ impl Tally {
 
 impl Summary {
     /// Prints it on stdout in the form asked for, as JSON behind `lines`.
-    pub fn print(&self, common: &Common, lines: bool) -> anyhow::Result<()> {
+    pub fn print_summary(&self, common: &Common, lines: bool) -> anyhow::Result<()> {
         match common.format {
             _ if lines => output::json_line(self)?,
             Format::Json => output::json_line(self)?,
@@ -268,7 +268,7 @@ impl Summary {
                 self.songs,
                 self.what,
                 if self.songs == 1 { "" } else { "s" },
-                self.remarks(),
+                self.notes_of(),
                 self.failed,
                 self.skipped,
                 self.frames as f64 / 1e6,
@@ -282,15 +282,15 @@ impl Summary {
 
 impl Summary {
     /// What is to be said of songs that are done.
-    fn remarks(&self) -> String {
+    fn notes_of(&self) -> String {
         let counted = |count: u64, what: &str| (count > 0).then(|| format!("{count} {what}"));
-        let told = [
+        let notes = [
             counted(self.incomplete, "lack a chip"),
             counted(self.clipped, "clip"),
         ];
-        match told.into_iter().flatten().collect::<Vec<_>>() {
-            told if told.is_empty() => String::new(),
-            told => format!(" ({})", told.join(", ")),
+        match notes.into_iter().flatten().collect::<Vec<_>>() {
+            notes if notes.is_empty() => String::new(),
+            notes => format!(" ({})", notes.join(", ")),
         }
     }
 }

@@ -7,9 +7,9 @@ use creel_vgm::batch::{Intent, Plan, Preview, Unit, escaped};
 use creel_vgm::format::TICKS_PER_SECOND;
 use serde::Serialize;
 
-use super::plain::plain;
 use super::render::Render;
-use super::tell_of_folders;
+use super::report_skipped_folders;
+use super::stderr::escape_control;
 
 /// List what `render` with the same flags would do, a JSON line a file (or CSV)
 ///
@@ -28,7 +28,7 @@ pub struct Units {
 
 /// One file.
 #[derive(Serialize)]
-struct Line {
+struct UnitRow {
     #[serde(skip_serializing_if = "Option::is_none")]
     schema: Option<u32>,
     song: String,
@@ -48,7 +48,7 @@ struct Line {
     cost_ns: u64,
     /// Whether the sound file is there already.
     exists: bool,
-    chips_missing: Names,
+    chips_missing: JsonOrTable,
     #[serde(skip_serializing_if = "Option::is_none")]
     warnings: Option<Vec<String>>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -58,19 +58,19 @@ struct Line {
 /// Names as JSON has them, or as a field of a table does.
 #[derive(Serialize)]
 #[serde(untagged)]
-enum Names {
+enum JsonOrTable {
     List(Vec<&'static str>),
     Words(String),
 }
 
-impl Line {
+impl UnitRow {
     /// The same as a row of a table, in which all rows have the same fields.
-    fn row(self) -> Line {
+    fn row(self) -> UnitRow {
         let chips_missing = match self.chips_missing {
-            Names::List(names) => Names::Words(names.join(" ")),
+            JsonOrTable::List(names) => JsonOrTable::Words(names.join(" ")),
             words => words,
         };
-        Line {
+        UnitRow {
             schema: None,
             song_escaped: None,
             output_escaped: None,
@@ -86,23 +86,23 @@ impl Units {
     /// Prints all units; what would fail is told on stderr, too.
     pub fn run(&self, common: &Common) -> anyhow::Result<Exit> {
         self.render.preview(common, |plan, previews| {
-            tell_of_folders(&plan.deeper, &plan.barren);
+            report_skipped_folders(&plan.unsearched_folders, &plan.empty_folders);
             let lines = previews.iter().map(|(unit, preview)| line(unit, preview));
             match common.format {
-                Format::Csv => output::csv(lines.map(Line::row))?,
+                Format::Csv => output::csv(lines.map(UnitRow::row))?,
                 Format::Text | Format::Json => {
                     for line in lines {
                         output::json_line(&line)?;
                     }
                 }
             }
-            Ok(tell_of_failures(plan, &previews))
+            Ok(report_failures(plan, &previews))
         })
     }
 }
 
 /// Tells what would fail; gives the exit code of such a run.
-fn tell_of_failures(plan: &Plan, previews: &[(&Unit, Preview)]) -> Exit {
+fn report_failures(plan: &Plan, previews: &[(&Unit, Preview)]) -> Exit {
     let refused = plan.refused.iter();
     let refused = refused.map(|(path, error)| (path.display().to_string(), error));
     let failed = previews.iter();
@@ -112,8 +112,8 @@ fn tell_of_failures(plan: &Plan, previews: &[(&Unit, Preview)]) -> Exit {
     });
     let failures: Vec<_> = refused.chain(failed).collect();
     for (name, error) in &failures {
-        let error = plain(&error.to_string());
-        report("creel-vgm", &anyhow!("{}: {error}", plain(name)));
+        let error = escape_control(&error.to_string());
+        report("creel-vgm", &anyhow!("{}: {error}", escape_control(name)));
     }
     let fails = |(_, preview): &(&Unit, Preview)| matches!(preview.intent, Intent::Fail(_));
     let is_bad_data = failures.iter().all(|(_, error)| error.is_bad_data());
@@ -126,13 +126,13 @@ fn tell_of_failures(plan: &Plan, previews: &[(&Unit, Preview)]) -> Exit {
     }
 }
 
-fn line(unit: &Unit, preview: &Preview) -> Line {
+fn line(unit: &Unit, preview: &Preview) -> UnitRow {
     let (action, error) = match &preview.intent {
         Intent::Render => ("render", None),
         Intent::Keep => ("skip", None),
         Intent::Fail(error) => ("fail", Some(error.to_string())),
     };
-    Line {
+    UnitRow {
         schema: Some(1),
         song: unit.name(),
         output: unit.output.display().to_string(),
@@ -144,7 +144,7 @@ fn line(unit: &Unit, preview: &Preview) -> Line {
         frames: preview.frames,
         cost_ns: preview.cost_ns,
         exists: unit.output.exists(),
-        chips_missing: Names::List(preview.remarks.chips_missing.clone()),
+        chips_missing: JsonOrTable::List(preview.remarks.chips_missing.clone()),
         warnings: Some(preview.remarks.warnings.clone()),
         error,
     }

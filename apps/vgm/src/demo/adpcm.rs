@@ -178,7 +178,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_encoded_is_heard() {
+    fn encoded_samples_decode_to_the_input() {
         let sine: Vec<f64> = (0..2000)
             .map(|n| 0.8 * (f64::from(n) * 0.1).sin())
             .collect();
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn step_sizes_are_those_of_the_chips() {
+    fn step_sizes_match_the_chips() {
         assert_eq!(
             [0, 1, 2, 9, 20, 48].map(step_size),
             [16, 17, 19, 37, 107, 1552]

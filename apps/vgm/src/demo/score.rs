@@ -207,7 +207,7 @@ mod tests {
     use crate::demo::pieces::PIECES;
 
     #[test]
-    fn motifs_last_two_bars_and_drums_one() {
+    fn motifs_last_two_bars_and_drums_one_bar() {
         for piece in PIECES {
             for motif in piece.motifs {
                 let steps: u32 = motif.iter().map(|(steps, _)| steps).sum();

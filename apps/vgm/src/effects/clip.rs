@@ -31,7 +31,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_rises_everywhere_and_never_reaches_full_scale() {
+    fn soft_clip_is_monotonic_and_below_full_scale() {
         assert_eq!((bent(0.5), bent(-0.8)), (0.5, -0.8));
         let mut last = 0.0;
         for step in 1..4000 {

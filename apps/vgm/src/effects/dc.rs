@@ -41,7 +41,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_mean_goes_and_tones_stay() {
+    fn dc_filter_removes_the_mean_and_keeps_tones() {
         let tone = |at: usize| (at as f32 * 0.1).sin() * 0.4;
         let mut frames: Vec<_> = (0..88_200).map(|at| [0.5 + tone(at), 0.5]).collect();
         DcFilter::new(44_100).apply(&mut frames);

@@ -54,7 +54,7 @@ mod tests {
     use crate::mix::to_i16;
 
     #[test]
-    fn a_third_of_a_step_is_still_there_on_the_mean() {
+    fn dither_preserves_a_third_of_a_step_on_average() {
         let third = 1.0 / 32768.0 / 3.0;
         let mut frames = vec![[third; 2]; 100_000];
         Dither::of(SampleFormat::I16).unwrap().apply(&mut frames);

@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn bands_lift_and_lower_what_they_say() {
+    fn equalizer_bands_have_their_gain() {
         for (band, hz, db) in [
             ("1000:6:2", 1000.0, 6.0),
             ("1000:6:2", 50.0, 0.0),
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_band_is_refused() {
+    fn invalid_equalizer_bands_are_rejected() {
         for text in [
             "",
             "1000",

@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tone_has_the_loudness_that_the_recommendation_gives() {
+    fn tone_has_the_bs1770_reference_loudness() {
         // BS.1770: 0 dB FS on one side is -3.01 LKFS; both sides are 3.01 more.
         let (loud, silence) = (tone(0.1, 5), vec![[0.0; 2]; 480_000]);
         for songs in [vec![&loud[..]], vec![&loud, &silence, &loud]] {
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_what_the_library_says_of_the_whole() {
+    fn loudness_matches_ebur128() {
         let (loud, soft) = (tone(0.3, 4), tone(0.08, 6));
         let mut whole = EbuR128::new(2, 48_000, Mode::I).unwrap();
         for song in [&loud, &soft] {
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_shorter_than_a_block_is_measured_whole() {
+    fn song_shorter_than_a_block_is_measured_whole() {
         let loud = tone(0.1, 1);
         for frames in [19_000, 9_600, 4_801, 480] {
             let lufs = measured(&[&loud[..frames]]).lufs().unwrap();
@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn gains_reach_the_target_and_do_not_cut() {
+    fn gain_reaches_the_target_without_clipping() {
         let loud = measured(&[&tone(0.5, 3)]);
         let gain = loud.gain(Loudness::Track, false);
         assert!((20.0 * gain.log10() + 12.0).abs() < 0.2, "{gain}");

@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn blocks_do_not_show() {
+    fn effects_are_independent_of_block_size() {
         let (mut whole, mut pieces) = (song(20_000), song(20_000));
         let chain = || Chain::whole(&all(), 44_100, 1.7, SampleFormat::I16);
         chain().apply(&mut whole);
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn without_effects_nothing_is_done() {
+    fn no_effects_leave_samples_unchanged() {
         let (mut frames, effects) = (song(100), Effects::default());
         let mut chain = Chain::whole(&effects, 44_100, 1.0, SampleFormat::I16);
         assert!(chain.0.is_empty());

@@ -137,7 +137,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_clap_dies_away_and_differs_by_side() {
+    fn reverb_decays_and_differs_between_channels() {
         let mut frames = vec![[0.0; 2]; 3 * 44_100];
         frames[0] = [1.0; 2];
         Reverb::new(1.0, 44_100).apply(&mut frames);

@@ -20,7 +20,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_middle_stays_and_the_sides_part() {
+    fn width_keeps_the_mid_and_scales_the_side_signal() {
         let widened = |width: f32| {
             let mut frames = [[0.75, 0.25], [0.5, 0.5]];
             Width(width).apply(&mut frames);

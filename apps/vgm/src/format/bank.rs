@@ -147,8 +147,8 @@ fn unpack(data: &[u8], table: &Table, room: usize, out: &mut Vec<u8>) -> Result<
     let method = match (u8_at(data, 0), u8_at(data, 7)) {
         (0, 0) => Method::Copy(start),
         (0, 1) => Method::ShiftLeft(start, u32::from(bits_out - bits_in)),
-        (0, 2) => Method::Table(table.checked(bits_out, bits_in)?),
-        (1, _) => Method::Dpcm(table.checked(bits_out, bits_in)?),
+        (0, 2) => Method::Table(table.values_checked(bits_out, bits_in)?),
+        (1, _) => Method::Dpcm(table.values_checked(bits_out, bits_in)?),
         (kind, sub) => return Err(format!("a block packed by unknown method {kind}.{sub}")),
     };
     let mask = (0xFFFF_u16) >> (16 - bits_out);
@@ -175,7 +175,7 @@ fn unpack(data: &[u8], table: &Table, room: usize, out: &mut Vec<u8>) -> Result<
 
 impl Table {
     /// The values, if the table fits a block packed from `bits_out` to `bits_in`.
-    fn checked(&self, bits_out: u8, bits_in: u8) -> Result<&[u16], String> {
+    fn values_checked(&self, bits_out: u8, bits_in: u8) -> Result<&[u16], String> {
         if self.bits_out != bits_out || self.bits_in != bits_in || self.values.len() < 1 << bits_in
         {
             return Err("a block packed with a table that was not given before it".into());
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn blocks_of_a_kind_lie_end_to_end() {
+    fn blocks_of_a_kind_are_concatenated() {
         let mut banks = Banks::new();
         banks.add(&[1, 2, 3], &block(0, &[1, 2, 3])).unwrap();
         banks.add(&[4], &block(0, &[4])).unwrap();
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn bits_are_copied_or_shifted_and_offset() {
+    fn packed_bits_are_copied_or_shifted_with_offset() {
         let copy = packed([0, 0], [8, 4], 0x10, 4, &[0x12, 0x3F]);
         assert_eq!(unpacked(&[(0x40, copy)]).unwrap(), [0x11, 0x12, 0x13, 0x1F]);
         let shift = packed(
@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn tables_and_differences_need_their_table_first() {
+    fn table_compression_requires_a_table() {
         let table = vec![0, 2, 8, 2, 4, 0, 10, 20, 30, 250];
         let by_table = packed([0, 2], [8, 2], 0, 4, &[0b0001_1011]);
         let dpcm = packed([1, 0], [8, 2], 100, 4, &[0b0001_1011]);
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn a_block_that_promises_more_than_its_bits_is_an_error() {
+    fn truncated_packed_block_is_an_error() {
         let bomb = packed([0, 0], [8, 1], 0, u32::MAX, &[0; 8]);
         assert!(unpacked(&[(0x40, bomb)]).is_err());
         let wide = packed([0, 0], [17, 1], 0, 2, &[0; 8]);

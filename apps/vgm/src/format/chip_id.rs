@@ -139,7 +139,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_table_is_in_the_order_of_the_numbers() {
+    fn chip_table_is_sorted_by_number() {
         for (number, row) in TABLE.iter().enumerate() {
             assert_eq!(row.0 as usize, number, "{}", row.1);
         }

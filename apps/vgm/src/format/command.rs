@@ -468,7 +468,7 @@ mod tests {
 
     /// Operand counts written down a second time, from the specification's list.
     #[test]
-    fn every_byte_has_the_operand_count_of_the_specification() {
+    fn operand_counts_match_the_specification() {
         for code in 0..=255u8 {
             let expected = match code {
                 0x00..=0x2F | 0x60 | 0x65 | 0x69..=0x6F | 0x96..=0x9F => None,
@@ -494,7 +494,7 @@ mod tests {
     }
 
     #[test]
-    fn a_command_that_does_not_fit_is_an_error_at_every_length() {
+    fn truncated_commands_are_errors() {
         for code in (0..=255u8).filter(|code| operands(*code, 0x171).is_some()) {
             let whole = 1 + operands(code, 0x171).unwrap();
             let mut song = vec![0; whole];
@@ -507,7 +507,7 @@ mod tests {
     }
 
     #[test]
-    fn second_chips_are_told_by_command_or_by_bit_7() {
+    fn second_chip_is_selected_by_command_or_bit_7() {
         let write = |bytes: &[u8]| match decode(bytes, 0, 0x171).unwrap().0 {
             Command::Write(write) => write,
             other => panic!("{other:?}"),
@@ -525,7 +525,7 @@ mod tests {
     }
 
     #[test]
-    fn a_block_keeps_its_place_and_its_chip() {
+    fn data_block_has_its_range_and_chip() {
         let mut song = vec![0x67, 0x66, 0x82, 4, 0, 0, 0x80, 1, 2, 3, 4, 0x66];
         let (command, next) = decode(&song, 0, 0x171).unwrap();
         let block = Block {

@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn members_of_a_gzip_file_are_one_song_and_garbage_is_none() {
+    fn gzip_members_are_joined_and_trailing_garbage_ignored() {
         let two = [gzip(b"Vgm "), gzip(b"song")].concat();
         assert_eq!(unpack(two.clone()).unwrap(), b"Vgm song");
         for garbage in [

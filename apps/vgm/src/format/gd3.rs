@@ -66,7 +66,7 @@ impl Gd3 {
     }
 
     /// The same tag with the Japanese text where there is no other.
-    pub fn either(&self) -> Gd3 {
+    pub fn with_fallback(&self) -> Gd3 {
         let or = |text: &String, native: &String| {
             if text.trim().is_empty() {
                 native.clone()
@@ -114,7 +114,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_tag_comes_back_as_written_and_a_cut_one_keeps_its_front() {
+    fn gd3_round_trips_and_truncated_tag_keeps_its_front() {
         let tag = Gd3 {
             track: "Étude".into(),
             game_native: "糸".into(),
@@ -124,7 +124,10 @@ mod tests {
         let bytes = tag.to_bytes();
         assert_eq!(Gd3::parse(&bytes, Some(0)), tag);
         assert_eq!(
-            (tag.either().game.as_str(), tag.either().track.as_str()),
+            (
+                tag.with_fallback().game.as_str(),
+                tag.with_fallback().track.as_str()
+            ),
             ("糸", "Étude")
         );
         assert_eq!(Gd3::parse(&bytes[..30], Some(0)).track, "Étude");

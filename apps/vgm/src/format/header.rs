@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn a_field_beyond_the_data_is_not_read() {
+    fn header_fields_beyond_the_data_are_ignored() {
         let mut song = song();
         song[0x74..0x78].copy_from_slice(&1_789_750u32.to_le_bytes());
         assert_eq!(
@@ -331,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn the_second_chip_has_its_own_clock_if_the_extra_header_says_so() {
+    fn extra_header_sets_second_chip_clock() {
         let mut song = song();
         song[0x33] |= 0x40;
         let second = Instance {
@@ -352,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn the_volume_modifier_spans_a_quarter_to_sixty_four() {
+    fn volume_modifier_ranges_from_a_quarter_to_64() {
         assert_eq!(volume_factor(0), 1.0);
         assert_eq!(volume_factor(0xC1), 0.25);
         assert_eq!(volume_factor(0xC0), 64.0);
@@ -360,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn loops_are_scaled_and_never_none() {
+    fn loop_modifier_scales_loops_to_at_least_one() {
         let mut song = song();
         assert_eq!(Header::parse(&song).unwrap().loops(2), 2);
         song[0x7F] = 0x20;

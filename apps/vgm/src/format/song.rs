@@ -79,8 +79,8 @@ impl Song {
             bytes.truncate(walk.end);
             bytes.push(END);
         }
-        warnings.extend(walk.clockless(&header));
-        warnings.extend(walk.unheard());
+        warnings.extend(walk.writes_without_clock(&header));
+        warnings.extend(walk.missing_samples());
         Ok(Song {
             repeat: walk.repeat(&header, &mut warnings),
             ticks: walk.tick,
@@ -288,7 +288,7 @@ impl Walk {
     }
 
     /// What to say of each chip that is written to though the header has no clock for it.
-    fn clockless(&self, header: &Header) -> impl Iterator<Item = String> {
+    fn writes_without_clock(&self, header: &Header) -> impl Iterator<Item = String> {
         let instances = ChipId::all().flat_map(|chip| {
             let instance = move |second| Instance { chip, second };
             [false, true].map(instance)
@@ -309,7 +309,7 @@ impl Walk {
     }
 
     /// What to say of samples that the song plays and does not bring.
-    fn unheard(&self) -> impl Iterator<Item = String> {
+    fn missing_samples(&self) -> impl Iterator<Item = String> {
         let Samples {
             drums,
             adpcm_a,
@@ -318,12 +318,12 @@ impl Walk {
         let silent =
             |what| format!("the YM2610's {what} is silent: the song brings none of its samples");
         let of_chip = "the YM2608's drums are not those of the chip, whose ROM is not at hand";
-        let told = [
+        let warnings = [
             drums.then(|| of_chip.into()),
             (adpcm_a == [true, false]).then(|| silent("ADPCM-A")),
             (adpcm_b == [true, false]).then(|| silent("ADPCM-B")),
         ];
-        told.into_iter().flatten()
+        warnings.into_iter().flatten()
     }
 
     /// The loop, if the song has one that begins at a command and lasts.
@@ -395,7 +395,7 @@ mod tests {
     }
 
     #[test]
-    fn ticks_are_the_sum_of_all_waits() {
+    fn song_ticks_are_the_sum_of_waits() {
         let song = song(
             &[0x61, 2, 1, 0x62, 0x63, 0x70, 0x8F, 0x50, 0x9F, 0x66],
             None,
@@ -407,7 +407,7 @@ mod tests {
     }
 
     #[test]
-    fn loops_repeat_only_what_follows_the_loop_point() {
+    fn only_the_loop_is_repeated() {
         let commands = [0x70, 0x73, 0x50, 0, 0x75, 0x66];
         let song = song(&commands, Some(1)).unwrap();
         assert_eq!(
@@ -423,7 +423,7 @@ mod tests {
     }
 
     #[test]
-    fn a_loop_that_points_nowhere_or_lasts_no_time_is_none() {
+    fn invalid_or_empty_loop_is_ignored() {
         let commands = [0x70, 0x73, 0x50, 0, 0x75, 0x66];
         for (at, reason) in [(3, "no command begins"), (50, "no command"), (5, "no time")] {
             let song = song(&commands, Some(at)).unwrap();
@@ -439,22 +439,25 @@ mod tests {
     }
 
     #[test]
-    fn writes_to_a_chip_without_a_clock_are_told_once() {
+    fn writes_to_a_chip_without_clock_warn_once() {
         let commands = [
             0x54, 8, 0, 0x54, 8, 0x78, 0x30, 0x9F, 0x50, 0x9F, 0x62, 0x66,
         ];
         let song = song(&commands, None).unwrap();
-        let told = song.warnings();
-        assert_eq!(told.len(), 2, "{told:?}");
+        let warnings = song.warnings();
+        assert_eq!(warnings.len(), 2, "{warnings:?}");
         assert!(
-            told[0].starts_with("1 write to a second SN76489"),
-            "{told:?}"
+            warnings[0].starts_with("1 write to a second SN76489"),
+            "{warnings:?}"
         );
-        assert!(told[1].starts_with("2 writes to a YM2151 "), "{told:?}");
+        assert!(
+            warnings[1].starts_with("2 writes to a YM2151 "),
+            "{warnings:?}"
+        );
     }
 
     #[test]
-    fn a_song_without_an_end_ends_with_its_data() {
+    fn song_without_end_command_ends_with_its_data() {
         for (commands, ticks) in [
             (&[0x62][..], 735),
             (&[0x62, 0x50], 735),
@@ -473,7 +476,7 @@ mod tests {
     }
 
     #[test]
-    fn a_song_without_an_end_ends_at_its_tags() {
+    fn song_without_end_command_ends_at_its_tags() {
         let mut bytes = song(&[0x62, 0x66], None).unwrap().bytes().to_vec();
         bytes.pop();
         bytes[0x14] = (bytes.len() - 0x14) as u8;

@@ -20,7 +20,7 @@ impl Fade {
         }
     }
 
-    /// Quietens a block whose first frame is frame `first` of the song.
+    /// Quietens a block whose first frame is frame `realtime` of the song.
     pub fn apply(&self, first: u64, frames: &mut [[f32; 2]]) {
         let skipped = self.start.saturating_sub(first);
         let skipped = usize::try_from(skipped).unwrap_or(usize::MAX);
@@ -40,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_fade_goes_from_one_to_nothing_whatever_the_blocks() {
+    fn fade_is_independent_of_block_size() {
         let fade = Fade::over_last(100, 250);
         let mut whole = vec![[1.0; 2]; 250];
         fade.apply(0, &mut whole);
@@ -55,7 +55,7 @@ mod tests {
     }
 
     #[test]
-    fn no_fade_changes_nothing() {
+    fn zero_length_fade_changes_nothing() {
         let mut frames = vec![[0.5; 2]; 10];
         Fade::over_last(0, 10).apply(0, &mut frames);
         assert_eq!(frames, vec![[0.5; 2]; 10]);

@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn bands_are_as_the_table_says() {
+    fn kernel_bands_match_the_documented_table() {
         for (native_hz, native, output, pass, stop) in [
             (55_555.6, 5000, 3969, 18_800.0, 25_300.0),
             (62_500.0, 625, 441, 18_400.0, 25_700.0),
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn every_phase_sums_to_one_and_no_sum_can_overflow() {
+    fn kernel_phases_sum_to_one_and_cannot_overflow() {
         for (native, output) in [(625, 441), (5000, 3969), (625, 1764), (7, 1), (1, 9)] {
             for quality in [Quality::BandLimited, Quality::Linear] {
                 let kernel = Kernel::new(quality, native, output);

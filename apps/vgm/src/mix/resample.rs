@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::kernel::{CHUNK, Kernel, ONE};
-use crate::vector;
+use crate::simd;
 
 /// Output frames whose places are looked up before their sums are computed.
 const PLACES: usize = 64;
@@ -212,7 +212,7 @@ impl Resampler {
                 });
                 (&rows[place.row as usize], frames)
             };
-            vector::add_products(rows, &mut sums[..places.len()]);
+            simd::add_products(rows, &mut sums[..places.len()]);
         }
         sums
     }
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sine_comes_out_at_its_own_time() {
+    fn resampler_preserves_the_phase_of_a_sine() {
         let sine = |x: f64| 20_000.0 * (x * 0.05).sin();
         for (quality, ratio, error) in [
             (Quality::BandLimited, RATIO, 30.0),
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn at_one_rate_frames_come_out_as_they_went_in() {
+    fn equal_rates_copy_frames_unchanged() {
         let noise = |n: usize| ((n as u32).wrapping_mul(0x9E37_79B9) >> 17) as i32 - 0x4000;
         for quality in [Quality::BandLimited, Quality::Linear] {
             let copied = run(quality, (1, 1), 256, noise);
@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn sides_alike_sound_as_if_they_were_not() {
+    fn mono_fast_path_matches_stereo() {
         let sine = |n: usize| (9_000.0 * (n as f64 * 0.07).sin()) as i32;
         let mut both = resampler(Quality::BandLimited, RATIO);
         let mut left = resampler(Quality::BandLimited, RATIO);
@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn the_size_of_blocks_changes_no_bit() {
+    fn output_is_independent_of_block_size() {
         let noise = |n: usize| ((n as u32).wrapping_mul(0x9E37_79B9) >> 17) as i32 - 0x4000;
         let burst = |n: usize| if n % 1000 < 300 { noise(n) } else { 0 };
         for ratio in [RATIO, (625, 441), (625, 1764), (3, 1), (1, 1)] {

@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn samples_are_rounded_to_nearest_and_clipped() {
+    fn samples_round_to_nearest_and_clip() {
         for bits in [8, 16, 24, 32] {
             let top = (1i64 << (bits - 1)) as i32;
             assert_eq!(to_int(1.0, bits), top.wrapping_sub(1));

@@ -1,39 +1,39 @@
 //! Playing songs one after another: three parts that never wait for each other.
 //!
 //! ```text
-//!            orders              blocks, each of 10 ms
+//!            commands            blocks, each of 10 ms
 //! interface ────────► renderer ════════════════════════► sink ────► device
 //!     ▲                 │  ▲                              │ │
-//!     │   news of them  │  └───────── empty blocks ───────┘ │
-//!     └─────────────────┴──────────── the desk ─────────────┘
+//!     │     events      │  └───────── empty blocks ───────┘ │
+//!     └─────────────────┴────────── the controls ───────────┘
 //! ```
 //!
 //! The renderer ([`renderer`]) makes blocks as long as there are empty ones; so many there are, so
 //! much sound is made ahead. The sink ([`sink`]) gives them to the device when it has room. The
-//! interface is not here: it sends [`Order`]s, looks at the [`Desk`] and takes what [`News`] there is.
+//! interface is not here: it sends [`Command`]s, looks at the [`PlayerControls`] and takes what [`PlayerEvent`] there is.
 //!
 //! Invariants. No part waits for the interface: news that it does not take are dropped. The sink
-//! takes no lock and allocates nothing for a block. What is heard is what was ordered last: blocks of
-//! an older *turn* (before a seek, a mute, another song) are thrown away, not played. A gap in the
+//! takes no lock and allocates nothing for a block. What is heard is what was commanded last: blocks of
+//! an older *generation* (before a seek, a mute, another song) are thrown away, not played. A gap in the
 //! sound that nobody asked for is counted.
 
-mod desk;
+mod controls;
 pub mod device;
-mod first;
 mod notes;
 mod pitch;
 mod queue;
+mod realtime;
 pub mod renderer;
 pub mod sink;
 mod track;
 
-pub use desk::{Desk, Seeing};
+pub use controls::{MeterMode, PlayerControls};
 pub use device::Device;
 pub use notes::{Note, note_name};
 pub use queue::{Queue, Repeat};
 pub use renderer::Renderer;
 pub use sink::Sink;
-pub use track::Playing;
+pub use track::SongPlayer;
 
 use creel::channel::ring;
 use std::sync::Arc;
@@ -52,11 +52,11 @@ const BLOCKS: usize = 20;
 /// Voices that are told of and can be muted, at most; more are always heard.
 pub const VOICES_MAX: usize = 64;
 /// The slowest and the fastest tempo, the lowest and the highest pitch, in thousandths.
-pub const PACE: std::ops::RangeInclusive<u32> = 250..=4000;
+pub const TEMPO_RANGE: std::ops::RangeInclusive<u32> = 250..=4000;
 
 /// What the interface asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Order {
+pub enum Command {
     /// The next song of the queue.
     Next,
     /// The start of this song, or, within its first two seconds, the song before.
@@ -68,11 +68,11 @@ pub enum Order {
     /// To so many milliseconds from the song's start.
     SeekTo(u64),
     /// A voice is heard, or not: its place among the song's voices.
-    Toggle(usize),
+    ToggleVoice(usize),
     /// This voice alone is heard; if that is so already, all are.
-    Solo(usize),
+    SoloVoice(usize),
     /// All voices are heard.
-    HearAll,
+    UnmuteAll,
     /// Songs that loop are played for ever, or as often as was set.
     LoopForever(bool),
     /// What comes after the last song, or after this one.
@@ -87,24 +87,24 @@ pub enum Order {
     Quit,
 }
 
-impl Order {
+impl Command {
     /// Whether it leads away from where the song is.
-    fn leads(self) -> bool {
+    fn changes_position(self) -> bool {
         match self {
-            Order::Next | Order::Previous | Order::Jump(_) | Order::Quit => true,
-            Order::Seek(_) | Order::SeekTo(_) => true,
-            Order::Toggle(_) | Order::Solo(_) | Order::HearAll => false,
-            Order::LoopForever(_) | Order::Repeat(_) | Order::Shuffle(_) => false,
-            Order::Tempo(_) | Order::Pitch(_) => false,
+            Command::Next | Command::Previous | Command::Jump(_) | Command::Quit => true,
+            Command::Seek(_) | Command::SeekTo(_) => true,
+            Command::ToggleVoice(_) | Command::SoloVoice(_) | Command::UnmuteAll => false,
+            Command::LoopForever(_) | Command::Repeat(_) | Command::Shuffle(_) => false,
+            Command::Tempo(_) | Command::Pitch(_) => false,
         }
     }
 }
 
 /// What the renderer tells.
 #[derive(Debug, Clone)]
-pub enum News {
+pub enum PlayerEvent {
     /// From this block on it is another song, or this one anew.
-    Begun(u64, Arc<Track>),
+    Started(u64, Arc<Track>),
     /// A song cannot be played: its place in the queue, and why.
     Failed(usize, String),
 }
@@ -132,22 +132,22 @@ pub struct Track {
 
 /// What a block holds, for who draws it.
 #[derive(Debug, Clone)]
-pub struct Tap {
+pub struct TapBlock {
     /// Which block.
     pub serial: u64,
     /// The song's frame that it begins with.
     pub frame: u64,
     /// How long it took to make, as a share of how long it lasts, in thousandths.
     pub load: u32,
-    /// Left and right together; empty while [nobody looks](Desk::see).
+    /// Left and right together; empty while [nobody looks](PlayerControls::see).
     pub mix: Vec<f32>,
     /// What the voices play; empty at most blocks.
-    pub voices: Vec<Seen>,
+    pub voices: Vec<VoiceMeter>,
 }
 
 /// A voice, looked at for a moment.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct Seen {
+pub struct VoiceMeter {
     /// The loudest sample of a block, 1 is full scale.
     pub level: f32,
     /// What it plays.
@@ -160,40 +160,46 @@ pub struct Seen {
 struct Block {
     frames: Vec<[f32; 2]>,
     serial: u64,
-    turn: u64,
+    generation: u64,
     /// The song's frame that it begins with, and how many it lasts a frame, in thousandths.
     first: u64,
     tempo: u32,
     /// When that was ordered which it is the first to follow, if it is.
-    ordered: Option<Instant>,
+    commanded_at: Option<Instant>,
 }
 
 /// What the renderer waits for.
-enum Inbox {
-    Order(Order, Instant),
-    Empty(Box<Block>),
+enum RendererMessage {
+    Command(Command, Instant),
+    EmptyBlock(Box<Block>),
 }
 
-/// Sends orders; clones send to the same renderer.
+/// Sends commands; clones send to the same renderer.
 #[derive(Clone)]
-pub struct Orders {
-    sender: ring::Sender<Inbox>,
-    desk: Arc<Desk>,
+pub struct CommandSender {
+    sender: ring::Sender<RendererMessage>,
+    controls: Arc<PlayerControls>,
 }
 
-impl Orders {
-    /// Orders something. False: the renderer has ended, or has more orders than it can see to.
+impl CommandSender {
+    /// Sends a command. False: the renderer has ended, or has more commands than it can see to.
     ///
-    /// What holds from now on is on the desk at once.
-    pub fn send(&self, order: Order) -> bool {
-        let order = match order {
-            Order::Tempo(tempo) => Order::Tempo(tempo.clamp(*PACE.start(), *PACE.end())),
-            Order::Pitch(pitch) => Order::Pitch(pitch.clamp(*PACE.start(), *PACE.end())),
-            order => order,
+    /// What holds from now on is on the controls at once.
+    pub fn send(&self, command: Command) -> bool {
+        let command = match command {
+            Command::Tempo(tempo) => {
+                Command::Tempo(tempo.clamp(*TEMPO_RANGE.start(), *TEMPO_RANGE.end()))
+            }
+            Command::Pitch(pitch) => {
+                Command::Pitch(pitch.clamp(*TEMPO_RANGE.start(), *TEMPO_RANGE.end()))
+            }
+            command => command,
         };
-        let sent = self.sender.try_send(Inbox::Order(order, Instant::now()));
+        let sent = self
+            .sender
+            .try_send(RendererMessage::Command(command, Instant::now()));
         if sent.is_ok() {
-            self.desk.note(order);
+            self.controls.apply(command);
         }
         sent.is_ok()
     }
@@ -201,7 +207,7 @@ impl Orders {
 
 /// How a song is to sound.
 #[derive(Debug, Clone)]
-pub struct Sound {
+pub struct PlaybackSettings {
     /// How it is played.
     pub settings: Settings,
     /// What is done to it; a loudness that must be measured first is not brought about.
@@ -210,9 +216,9 @@ pub struct Sound {
     pub gain: f32,
 }
 
-impl Default for Sound {
+impl Default for PlaybackSettings {
     fn default() -> Self {
-        Sound {
+        PlaybackSettings {
             settings: Settings::default(),
             effects: Effects::default(),
             gain: 1.0,
@@ -221,62 +227,67 @@ impl Default for Sound {
 }
 
 /// How a song is to sound: called by the renderer as it begins, with the song after it.
-pub type Choose = Box<dyn Fn(&Source, Option<&Source>) -> Sound + Send>;
+pub type ChooseSettings = Box<dyn Fn(&Source, Option<&Source>) -> PlaybackSettings + Send>;
 
 /// The parts, not running yet, and what the interface has of them.
-pub struct Parts {
+pub struct PlayerParts {
     /// To be run on a pool of its own: [`Renderer::run`].
     pub renderer: Renderer,
     /// To be run on another: [`Sink::run`].
     pub sink: Sink,
     /// What is played, and how.
-    pub desk: Arc<Desk>,
-    /// Where orders go.
-    pub orders: Orders,
+    pub controls: Arc<PlayerControls>,
+    /// Where commands go.
+    pub commands: CommandSender,
     /// What the renderer tells; what is not taken in time is dropped.
-    pub news: ring::Receiver<News>,
-    /// What was made: each block while [somebody looks](Desk::see), else one in ten; dropped as well.
-    pub taps: ring::Receiver<Tap>,
+    pub events: ring::Receiver<PlayerEvent>,
+    /// What was made: each block while [somebody looks](PlayerControls::see), else one in ten; dropped as well.
+    pub taps: ring::Receiver<TapBlock>,
 }
 
 /// Makes the parts that play a queue on a device that takes so many frames a second; all settings
 /// chosen must have this rate.
-pub fn parts(queue: Queue, sample_rate: u32, choose: Choose, open: device::Open) -> Parts {
+pub fn player_parts(
+    queue: Queue,
+    sample_rate: u32,
+    choose: ChooseSettings,
+    open: device::Open,
+) -> PlayerParts {
     let frames = (sample_rate / BLOCKS_PER_SECOND) as usize;
-    // Orders on top of the blocks, all of which may be in there.
+    // Commands on top of the blocks, all of which may be in there.
     let (to_renderer, inbox) = ring::channel(BLOCKS + 56);
     let (to_sink, blocks) = ring::channel(BLOCKS);
-    let (tell, news) = ring::channel(256);
+    let (events_out, events) = ring::channel(256);
     let (show, taps) = ring::channel(256);
     for _ in 0..BLOCKS {
         let block = Block {
             frames: Vec::with_capacity(frames),
             serial: 0,
-            turn: 0,
+            generation: 0,
             first: 0,
             tempo: TEMPO,
-            ordered: None,
+            commanded_at: None,
         };
-        let sent = to_renderer.try_send(Inbox::Empty(Box::new(block)));
+        let sent = to_renderer.try_send(RendererMessage::EmptyBlock(Box::new(block)));
         debug_assert!(sent.is_ok(), "there is a place for each");
     }
-    let desk = Arc::new(Desk::new(sample_rate));
-    desk.note(Order::Repeat(queue.repeat()));
-    desk.note(Order::Shuffle(queue.is_shuffled()));
-    Parts {
-        sink: Sink::new(blocks, to_renderer.clone(), Arc::clone(&desk), open),
+    let controls = Arc::new(PlayerControls::new(sample_rate));
+    controls.apply(Command::Repeat(queue.repeat()));
+    controls.apply(Command::Shuffle(queue.is_shuffled()));
+    PlayerParts {
+        sink: Sink::new(blocks, to_renderer.clone(), Arc::clone(&controls), open),
         renderer: Renderer::new(
             queue,
             choose,
-            (inbox, to_sink, tell, show),
-            Arc::clone(&desk),
+            (inbox, to_sink, events_out, show),
+            Arc::clone(&controls),
         ),
-        orders: Orders {
+        commands: CommandSender {
             sender: to_renderer,
-            desk: Arc::clone(&desk),
+            controls: Arc::clone(&controls),
         },
-        desk,
-        news,
+        controls,
+        events,
         taps,
     }
 }

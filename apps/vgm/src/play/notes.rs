@@ -18,29 +18,30 @@ pub struct Note {
     /// Its pitch in Hz, if it is on and has one.
     pub hz: Option<f32>,
     /// How often it was struck so far; starts anew at 0 after 255.
-    pub strikes: u8,
+    pub key_ons: u8,
 }
 
 /// The notes of a song, at a moment of it.
 #[derive(Clone)]
-pub(super) struct Notes<'s> {
+pub(super) struct NoteTracker<'s> {
     sequencer: Sequencer<'s>,
-    chips: Vec<Chip>,
+    chips: Vec<ChipRegisters>,
     rate: u64,
 }
 
-impl<'s> Notes<'s> {
+impl<'s> NoteTracker<'s> {
     /// At the song's start; `sample_rate` is what its frames are counted in.
     pub(super) fn new(song: &'s Song, sample_rate: u32) -> Self {
         let header = &song.header;
         let chip = |instance: Instance| {
             let clock = header.clock(instance)?;
-            pitched(instance.chip).then(|| Chip::new(instance, clock))
+            has_pitches(instance.chip).then(|| ChipRegisters::new(instance, clock))
         };
-        let chips: Vec<Chip> = song.chips().filter_map(chip).collect();
+        let chips: Vec<ChipRegisters> = song.chips().filter_map(chip).collect();
         // The second lane is the SSG of an OPN chip, but the DAC's data of a YM2612.
-        let lanes = |chip: &Chip| (chip.instance, [true, chip.instance.chip != ChipId::Ym2612]);
-        Notes {
+        let lanes =
+            |chip: &ChipRegisters| (chip.instance, [true, chip.instance.chip != ChipId::Ym2612]);
+        NoteTracker {
             sequencer: Sequencer::new(song, chips.iter().map(lanes)),
             chips,
             rate: u64::from(sample_rate),
@@ -48,7 +49,7 @@ impl<'s> Notes<'s> {
     }
 
     /// Goes on to a frame of the song.
-    pub(super) fn go(&mut self, frame: u64) {
+    pub(super) fn advance_to(&mut self, frame: u64) {
         let tick = u128::from(frame) * u128::from(TICKS_PER_SECOND) / u128::from(self.rate);
         self.sequencer.advance(tick as u64);
         for (place, chip) in self.chips.iter_mut().enumerate() {
@@ -70,7 +71,7 @@ impl<'s> Notes<'s> {
 }
 
 /// Whether what a chip is told says which notes it plays.
-fn pitched(chip: ChipId) -> bool {
+fn has_pitches(chip: ChipId) -> bool {
     matches!(
         chip,
         ChipId::Ym2612
@@ -97,7 +98,7 @@ const VOICES: usize = 24;
 
 /// A chip's registers, as they were written.
 #[derive(Clone)]
-struct Chip {
+struct ChipRegisters {
     instance: Instance,
     clock: f32,
     regs: [u8; 0x400],
@@ -106,14 +107,14 @@ struct Chip {
     strikes: [u8; VOICES],
 }
 
-impl Chip {
+impl ChipRegisters {
     fn new(instance: Instance, clock: u32) -> Self {
         let mut regs = [0; 0x400];
         if instance.chip == ChipId::Sn76489 {
             // Silent until told.
             (0..4).for_each(|voice| regs[voice * 2 + 1] = 15);
         }
-        Chip {
+        ChipRegisters {
             instance,
             clock: clock as f32,
             regs,
@@ -231,7 +232,7 @@ impl Chip {
         let hz = on.then(|| self.hz(voice)).flatten();
         Note {
             hz: hz.filter(|hz| hz.is_finite() && *hz > 0.0),
-            strikes: self.strikes.get(voice).copied().unwrap_or(0),
+            key_ons: self.strikes.get(voice).copied().unwrap_or(0),
         }
     }
 
@@ -330,16 +331,16 @@ mod tests {
     /// What is played after these writes (port, register, value), at a clock.
     fn after(chip: ChipId, clock: u32, voice: usize, writes: &[(u8, u16, u8)]) -> (String, u8) {
         let second = false;
-        let mut chip = Chip::new(Instance { chip, second }, clock);
+        let mut chip = ChipRegisters::new(Instance { chip, second }, clock);
         for &(port, reg, value) in writes {
             chip.write(port, reg, value);
         }
         let note = chip.note(voice);
-        (note.hz.map_or("-".into(), note_name), note.strikes)
+        (note.hz.map_or("-".into(), note_name), note.key_ons)
     }
 
     #[test]
-    fn registers_say_which_note_it_is() {
+    fn notes_are_derived_from_registers() {
         let a4 = ("A4".to_owned(), 1);
         let opm = after(
             ChipId::Ym2151,

@@ -7,11 +7,11 @@
 use crate::render::TEMPO;
 
 /// A song's own pitch, in thousandths.
-const OWN: u32 = 1000;
+const UNCHANGED: u32 = 1000;
 
 /// Reads frames at another pace than they are made for.
 #[derive(Debug, Clone)]
-pub(super) struct Pitch {
+pub(super) struct PitchShifter {
     /// Frames taken a frame given, in thousandths.
     pitch: u32,
     /// Where between the second and the third of the last four frames the next one lies, in
@@ -21,10 +21,10 @@ pub(super) struct Pitch {
     taken: Vec<[f32; 2]>,
 }
 
-impl Default for Pitch {
+impl Default for PitchShifter {
     fn default() -> Self {
-        Pitch {
-            pitch: OWN,
+        PitchShifter {
+            pitch: UNCHANGED,
             at: 0,
             last: [[0.0; 2]; 4],
             taken: Vec::new(),
@@ -32,21 +32,21 @@ impl Default for Pitch {
     }
 }
 
-impl Pitch {
+impl PitchShifter {
     pub(super) fn set(&mut self, pitch: u32) {
         self.pitch = pitch;
     }
 
     /// The tempo that the player must have for the song to have this one.
     pub(super) fn tempo_within(&self, tempo: u32) -> u32 {
-        if self.pitch == OWN {
+        if self.pitch == UNCHANGED {
             return tempo;
         }
         (u64::from(tempo) * u64::from(TEMPO) / u64::from(self.pitch)).max(1) as u32
     }
 
     /// What comes has nothing to do with what was.
-    pub(super) fn forget(&mut self) {
+    pub(super) fn reset(&mut self) {
         (self.at, self.last) = (0, [[0.0; 2]; 4]);
     }
 
@@ -56,7 +56,7 @@ impl Pitch {
         out: &mut [[f32; 2]],
         mut make: impl FnMut(&mut [[f32; 2]]) -> usize,
     ) -> usize {
-        if self.pitch == OWN {
+        if self.pitch == UNCHANGED {
             return make(out);
         }
         let steps = self.at as usize + out.len() * self.pitch as usize;
@@ -67,7 +67,7 @@ impl Pitch {
         let mut from = taken[..made].iter();
         let mut given = 0;
         for frame in out.iter_mut() {
-            *frame = between(&self.last, self.at as f32 / 1000.0);
+            *frame = interpolate(&self.last, self.at as f32 / 1000.0);
             self.at += self.pitch;
             while self.at >= 1000 {
                 let Some(next) = from.next() else {
@@ -89,7 +89,7 @@ impl Pitch {
 }
 
 /// Catmull and Rom's spline through four frames, between the second and the third.
-fn between(frames: &[[f32; 2]; 4], at: f32) -> [f32; 2] {
+fn interpolate(frames: &[[f32; 2]; 4], at: f32) -> [f32; 2] {
     std::array::from_fn(|side| {
         let [a, b, c, d] = frames.map(|frame| frame[side]);
         let slope = c - a;
@@ -104,7 +104,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_tone_is_an_octave_higher_and_goes_on_from_block_to_block() {
+    fn pitch_shift_doubles_frequency_across_blocks() {
         let mut frame = 0u32;
         let mut make = |out: &mut [[f32; 2]]| {
             for made in out.iter_mut() {
@@ -113,7 +113,7 @@ mod tests {
             }
             out.len()
         };
-        let mut pitch = Pitch::default();
+        let mut pitch = PitchShifter::default();
         pitch.set(2000);
         assert_eq!(pitch.tempo_within(1000), 500);
         let mut out = vec![[0.0; 2]; 1000];

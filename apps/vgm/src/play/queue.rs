@@ -60,7 +60,7 @@ impl Queue {
     }
 
     /// The song that is played after this one, if all goes as it is.
-    pub fn following(&self) -> Option<&Source> {
+    pub fn peek_next(&self) -> Option<&Source> {
         let mut after = self.at;
         if self.repeat != Repeat::One {
             after += 1;
@@ -115,7 +115,7 @@ impl Queue {
     }
 
     /// This song cannot be played: the next, but for the same songs not for ever.
-    pub fn fail(&mut self) {
+    pub fn skip_failed(&mut self) {
         self.failed += 1;
         if self.failed >= self.songs.len() {
             self.at = self.order.len();
@@ -125,7 +125,7 @@ impl Queue {
     }
 
     /// This song is played.
-    pub fn succeed(&mut self) {
+    pub fn mark_played(&mut self) {
         self.failed = 0;
     }
 
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn songs_follow_each_other_to_the_end_and_back() {
+    fn queue_advances_to_the_end_and_back() {
         let mut queue = queue();
         for place in 0..5 {
             assert_eq!(at(&queue), Some(place));
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn each_round_has_an_order_of_its_own() {
+    fn repeat_all_reshuffles_each_round() {
         for seed in 0..50 {
             let mut queue = queue().seeded(seed);
             queue.set_repeat(Repeat::All);
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn a_random_order_has_each_song_once_and_ends_where_it_began() {
+    fn shuffle_plays_each_song_once() {
         for seed in 0..50 {
             let mut queue = queue().seeded(seed);
             queue.jump(2);

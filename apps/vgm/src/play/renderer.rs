@@ -7,115 +7,120 @@ use std::time::Instant;
 use creel::channel::{Closed, ring};
 use creel::task::yield_now;
 
-use super::track::{Looks, Playing};
+use super::track::{MeterSchedule, SongPlayer};
 use super::{
-    BLOCK_TIME, BLOCKS, BLOCKS_PER_SECOND, Block, Choose, Desk, Inbox, News, Order, Queue, Seeing,
-    Sound, Tap, Track,
+    BLOCK_TIME, BLOCKS, BLOCKS_PER_SECOND, Block, ChooseSettings, Command, MeterMode,
+    PlaybackSettings, PlayerControls, PlayerEvent, Queue, RendererMessage, TapBlock, Track,
 };
-use crate::chips::set::missing;
+use crate::chips::factory::missing;
 use crate::effects::Chain;
 use crate::format::{Song, TICKS_PER_SECOND};
 use crate::mix::SampleFormat;
 use crate::render::Settings;
 
 /// Loops of a song that is played for ever.
-const FOREVER: u32 = u32::MAX;
+const ENDLESS_LOOPS: u32 = u32::MAX;
 /// Before this, "previous" is the song before, not this one's start.
-const EARLY_SECONDS: u64 = 2;
-/// Orders and blocks that are kept on a long way, at most; others stay where they are.
-const KEPT_MAX: usize = 256;
+const RESTART_AFTER_SECONDS: u64 = 2;
+/// Commands and blocks that are kept on a long way, at most; others stay where they are.
+const DEFERRED_MAX: usize = 256;
 
 /// Makes the sound.
 pub struct Renderer {
     queue: Queue,
-    choose: Choose,
-    inbox: ring::Receiver<Inbox>,
+    choose: ChooseSettings,
+    inbox: ring::Receiver<RendererMessage>,
     blocks: ring::Sender<Box<Block>>,
-    news: ring::Sender<News>,
-    taps: ring::Sender<Tap>,
-    desk: Arc<Desk>,
+    events: ring::Sender<PlayerEvent>,
+    taps: ring::Sender<TapBlock>,
+    controls: Arc<PlayerControls>,
     serial: u64,
-    turn: u64,
+    generation: u64,
     /// When that was ordered which began this turn, until a block says so.
-    ordered: Option<Instant>,
-    looks: Looks,
+    commanded_at: Option<Instant>,
+    looks: MeterSchedule,
     scratch: Vec<[f32; 2]>,
     /// What came during a long way through a song.
-    kept: VecDeque<Inbox>,
+    deferred: VecDeque<RendererMessage>,
 }
 
-/// Ends the desk however the renderer ends, by a panic too: nobody waits for one that is gone.
-struct End(Arc<Desk>);
+/// Ends the controls however the renderer ends, by a panic too: nobody waits for one that is gone.
+struct EndOnDrop(Arc<PlayerControls>);
 
-impl Drop for End {
+impl Drop for EndOnDrop {
     fn drop(&mut self) {
         // Who quits does not wait for what was made ahead.
-        self.0.next_turn();
+        self.0.next_generation();
         self.0.end();
     }
 }
 
-type Ends = (
-    ring::Receiver<Inbox>,
+type RendererEnds = (
+    ring::Receiver<RendererMessage>,
     ring::Sender<Box<Block>>,
-    ring::Sender<News>,
-    ring::Sender<Tap>,
+    ring::Sender<PlayerEvent>,
+    ring::Sender<TapBlock>,
 );
 
 /// How a song is left.
-enum Way {
+enum Exit {
     /// It has ended.
-    Ended,
+    SongEnded,
     /// To the song that the queue is at, at once.
     Leave,
     Quit,
 }
 
 impl Renderer {
-    pub(super) fn new(queue: Queue, choose: Choose, ends: Ends, desk: Arc<Desk>) -> Self {
-        let (inbox, blocks, news, taps) = ends;
+    pub(super) fn new(
+        queue: Queue,
+        choose: ChooseSettings,
+        ends: RendererEnds,
+        controls: Arc<PlayerControls>,
+    ) -> Self {
+        let (inbox, blocks, events, taps) = ends;
         Renderer {
             queue,
             choose,
             inbox,
             blocks,
-            news,
+            events,
             taps,
-            desk,
+            controls,
             serial: 0,
-            turn: 0,
-            ordered: None,
-            looks: Looks::default(),
+            generation: 0,
+            commanded_at: None,
+            looks: MeterSchedule::default(),
             scratch: Vec::new(),
-            kept: VecDeque::new(),
+            deferred: VecDeque::new(),
         }
     }
 
     /// What comes next.
-    async fn receive(&mut self) -> Result<Inbox, Closed> {
-        match self.kept.pop_front() {
+    async fn receive(&mut self) -> Result<RendererMessage, Closed> {
+        match self.deferred.pop_front() {
             Some(kept) => Ok(kept),
             None => self.inbox.recv().await,
         }
     }
 
-    /// Plays the queue; returns when [`Order::Quit`] has come or nobody listens any more.
+    /// Plays the queue; returns when [`Command::Quit`] has come or nobody listens any more.
     ///
-    /// At the queue's end it waits for orders.
+    /// At the queue's end it waits for commands.
     pub async fn run(mut self) {
-        let _end = End(Arc::clone(&self.desk));
-        self.serve().await;
+        let _end = EndOnDrop(Arc::clone(&self.controls));
+        self.play_queue().await;
     }
 
-    async fn serve(&mut self) {
+    async fn play_queue(&mut self) {
         loop {
             let Some((place, source)) = self.queue.current() else {
-                match self.idle().await {
+                match self.wait_for_song().await {
                     Ok(true) => continue,
                     _ => return,
                 }
             };
-            let sound = (self.choose)(source, self.queue.following());
+            let sound = (self.choose)(source, self.queue.peek_next());
             let way = match source.load() {
                 Ok(song) => {
                     let named = (place, source.to_string());
@@ -124,38 +129,38 @@ impl Renderer {
                 Err(error) => Err(error.to_string()),
             };
             match way {
-                Ok(Way::Ended) => self.queue.advance(),
-                Ok(Way::Leave) => self.turn(),
-                Ok(Way::Quit) => return,
+                Ok(Exit::SongEnded) => self.queue.advance(),
+                Ok(Exit::Leave) => self.discard_queued(),
+                Ok(Exit::Quit) => return,
                 Err(error) => {
-                    self.desk.add_failed();
-                    self.tell(News::Failed(place, error));
-                    self.queue.fail();
+                    self.controls.add_failed();
+                    self.send_event(PlayerEvent::Failed(place, error));
+                    self.queue.skip_failed();
                 }
             }
         }
     }
 
-    /// Waits for an order that leads to a song; false: it was to quit.
-    async fn idle(&mut self) -> Result<bool, Closed> {
+    /// Waits for a command that leads to a song; false: it was to quit.
+    async fn wait_for_song(&mut self) -> Result<bool, Closed> {
         let mut empty = Vec::new();
         loop {
             // The sink has none left.
-            self.desk.set_played_out(empty.len() == BLOCKS);
+            self.controls.set_drained(empty.len() == BLOCKS);
             match self.receive().await? {
-                Inbox::Empty(block) => empty.push(block),
-                Inbox::Order(Order::Quit, _) => return Ok(false),
-                Inbox::Order(order, when) => {
-                    self.ordered = Some(when);
-                    self.elsewhere(order);
+                RendererMessage::EmptyBlock(block) => empty.push(block),
+                RendererMessage::Command(Command::Quit, _) => return Ok(false),
+                RendererMessage::Command(command, when) => {
+                    self.commanded_at = Some(when);
+                    self.apply_queue_command(command);
                     if self.queue.current().is_some() {
                         break;
                     }
                 }
             }
         }
-        self.desk.set_played_out(false);
-        self.turn();
+        self.controls.set_drained(false);
+        self.discard_queued();
         for block in empty {
             // Their places in the sink's ring are free: it gives them back.
             if self.blocks.send(block).await.is_err() {
@@ -165,17 +170,17 @@ impl Renderer {
         Ok(true)
     }
 
-    /// What an order does that is not about the song under way. True: the queue was moved.
-    fn elsewhere(&mut self, order: Order) -> bool {
-        match order {
-            Order::Next => self.queue.next(),
-            Order::Previous => self.queue.previous(),
-            Order::Jump(place) => self.queue.jump(place),
-            Order::Repeat(repeat) => {
+    /// What a command does that is not about the song under way. True: the queue was moved.
+    fn apply_queue_command(&mut self, command: Command) -> bool {
+        match command {
+            Command::Next => self.queue.next(),
+            Command::Previous => self.queue.previous(),
+            Command::Jump(place) => self.queue.jump(place),
+            Command::Repeat(repeat) => {
                 self.queue.set_repeat(repeat);
                 return false;
             }
-            Order::Shuffle(shuffled) => {
+            Command::Shuffle(shuffled) => {
                 self.queue.shuffle(shuffled);
                 return false;
             }
@@ -187,10 +192,10 @@ impl Renderer {
     async fn play(
         &mut self,
         song: &Song,
-        sound: Sound,
+        sound: PlaybackSettings,
         (place, source): (usize, String),
-    ) -> Result<Way, String> {
-        let Sound {
+    ) -> Result<Exit, String> {
+        let PlaybackSettings {
             mut settings,
             effects,
             gain,
@@ -198,94 +203,94 @@ impl Renderer {
         let rate = settings.sample_rate;
         let mut chain = Chain::whole(&effects, rate, gain, SampleFormat::F32);
         let loops = settings.loops;
-        if self.desk.is_forever() {
-            settings.loops = FOREVER;
+        if self.controls.loops_forever() {
+            settings.loops = ENDLESS_LOOPS;
         }
-        let mut playing = Playing::new(song, &settings).map_err(|error| error.to_string())?;
-        self.queue.succeed();
-        playing.set_pace(self.desk.tempo(), self.desk.pitch());
-        self.desk.set_heard(playing.heard());
+        let mut playing = SongPlayer::new(song, &settings).map_err(|error| error.to_string())?;
+        self.queue.mark_played();
+        playing.set_tempo(self.controls.tempo(), self.controls.pitch());
+        self.controls.set_voice_mask(playing.voice_mask());
         let named = (place, source);
         let track = self.track(song, &playing, &settings, named.clone());
-        self.tell(News::Begun(self.serial + 1, Arc::new(track)));
+        self.send_event(PlayerEvent::Started(self.serial + 1, Arc::new(track)));
         if self.serial == 0 {
-            self.desk.set_place(0, 0);
-        } else if self.desk.is_paused() {
+            self.controls.set_position(0, 0);
+        } else if self.controls.is_paused() {
             // As good as heard: who looks sees the song that is to come.
-            self.desk.set_place(self.serial + 1, 0);
+            self.controls.set_position(self.serial + 1, 0);
         }
         loop {
             let block = match self.receive().await {
-                Ok(Inbox::Empty(block)) => block,
-                Ok(Inbox::Order(Order::LoopForever(forever), _)) => {
-                    settings.loops = if forever { FOREVER } else { loops };
+                Ok(RendererMessage::EmptyBlock(block)) => block,
+                Ok(RendererMessage::Command(Command::LoopForever(forever), _)) => {
+                    settings.loops = if forever { ENDLESS_LOOPS } else { loops };
                     // What is made already is not taken back.
                     playing.set_length(&settings);
                     let track = self.track(song, &playing, &settings, named.clone());
-                    self.tell(News::Begun(self.serial, Arc::new(track)));
+                    self.send_event(PlayerEvent::Started(self.serial, Arc::new(track)));
                     continue;
                 }
-                Ok(Inbox::Order(order, when)) => {
-                    let turn = self.turn;
-                    let way = self.obey(order, &mut playing).await;
-                    if self.turn != turn || way.is_some() {
-                        self.ordered = Some(when);
+                Ok(RendererMessage::Command(command, when)) => {
+                    let generation = self.generation;
+                    let way = self.apply_command(command, &mut playing).await;
+                    if self.generation != generation || way.is_some() {
+                        self.commanded_at = Some(when);
                     }
                     match way {
                         Some(way) => return Ok(way),
                         None => continue,
                     }
                 }
-                Err(Closed) => return Ok(Way::Quit),
+                Err(Closed) => return Ok(Exit::Quit),
             };
-            let block = self.make(block, &mut playing, &mut chain);
+            let block = self.make_block(block, &mut playing, &mut chain);
             let is_last = block.frames.is_empty();
             if self.blocks.send(block).await.is_err() {
-                return Ok(Way::Quit);
+                return Ok(Exit::Quit);
             }
             if is_last {
-                return Ok(Way::Ended);
+                return Ok(Exit::SongEnded);
             }
         }
     }
 
     /// Makes the next block; at the song's end it is empty.
-    fn make(
+    fn make_block(
         &mut self,
         mut block: Box<Block>,
-        playing: &mut Playing<'_>,
+        playing: &mut SongPlayer<'_>,
         chain: &mut Chain,
     ) -> Box<Block> {
         let begin = Instant::now();
-        let seeing = self.desk.seeing();
+        let seeing = self.controls.meter_mode();
         let mut voices = Vec::new();
-        let frames = (self.desk.sample_rate() / BLOCKS_PER_SECOND) as usize;
+        let frames = (self.controls.sample_rate() / BLOCKS_PER_SECOND) as usize;
         if self.looks.is_due(seeing) {
-            let long = if seeing == Seeing::Waves { 2 } else { 1 };
-            voices = playing.look(frames * long);
+            let long = if seeing == MeterMode::Waves { 2 } else { 1 };
+            voices = playing.meter_voices(frames * long);
             self.looks
-                .took(begin.elapsed().as_nanos(), BLOCK_TIME.as_nanos());
+                .record_cost(begin.elapsed().as_nanos(), BLOCK_TIME.as_nanos());
         }
         block.first = playing.frame();
         block.frames.resize(frames, [0.0; 2]);
         let made = playing.fill(&mut block.frames);
         block.frames.truncate(made);
         chain.apply(&mut block.frames);
-        block.tempo = self.desk.tempo();
-        (block.turn, block.ordered) = (self.turn, None);
+        block.tempo = self.controls.tempo();
+        (block.generation, block.commanded_at) = (self.generation, None);
         if made > 0 {
             self.serial += 1;
-            block.ordered = self.ordered.take();
+            block.commanded_at = self.commanded_at.take();
             let took = begin.elapsed().as_nanos() * 1000 / BLOCK_TIME.as_nanos();
             // Who does not look is told now and then, so that there is room for what is rare.
-            let is_told = seeing != Seeing::Nothing || self.serial.is_multiple_of(10);
+            let is_metered = seeing != MeterMode::Off || self.serial.is_multiple_of(10);
             let together = |frame: &[f32; 2]| (frame[0] + frame[1]) * 0.5;
-            let tap = is_told.then(|| Tap {
+            let tap = is_metered.then(|| TapBlock {
                 serial: self.serial,
                 frame: block.first,
                 load: took as u32,
                 mix: match seeing {
-                    Seeing::Nothing => Vec::new(),
+                    MeterMode::Off => Vec::new(),
                     _ => block.frames.iter().map(together).collect(),
                 },
                 voices,
@@ -300,108 +305,112 @@ impl Renderer {
     }
 
     /// Does what is ordered while a song plays; says how it is left, if it is.
-    async fn obey(&mut self, order: Order, playing: &mut Playing<'_>) -> Option<Way> {
+    async fn apply_command(
+        &mut self,
+        command: Command,
+        playing: &mut SongPlayer<'_>,
+    ) -> Option<Exit> {
         let now = self.heard_frame(playing);
-        let rate = u64::from(self.desk.sample_rate());
+        let rate = u64::from(self.controls.sample_rate());
         let frames = |ms: u64| ms.saturating_mul(rate) / 1000;
-        match order {
-            Order::Quit => return Some(Way::Quit),
-            Order::Previous if now >= EARLY_SECONDS * rate => self.seek(playing, 0).await,
-            Order::Seek(ms) if ms < 0 => {
+        match command {
+            Command::Quit => return Some(Exit::Quit),
+            Command::Previous if now >= RESTART_AFTER_SECONDS * rate => self.seek(playing, 0).await,
+            Command::Seek(ms) if ms < 0 => {
                 self.seek(playing, now.saturating_sub(frames(ms.unsigned_abs())))
                     .await;
             }
-            Order::Seek(ms) => {
+            Command::Seek(ms) => {
                 self.seek(playing, now.saturating_add(frames(ms.unsigned_abs())))
                     .await
             }
-            Order::SeekTo(ms) => self.seek(playing, frames(ms)).await,
-            Order::Toggle(voice) if voice < 64 => {
-                self.hear(playing, playing.heard() ^ 1 << voice).await
+            Command::SeekTo(ms) => self.seek(playing, frames(ms)).await,
+            Command::ToggleVoice(voice) if voice < 64 => {
+                self.set_voice_mask(playing, playing.voice_mask() ^ 1 << voice)
+                    .await
             }
-            Order::Solo(voice) if voice < 64 => {
+            Command::SoloVoice(voice) if voice < 64 => {
                 let voices = playing.voices().len() as u32;
                 let others = u64::MAX.checked_shl(voices).unwrap_or(0);
                 let alone = 1 << voice | others;
-                let is_alone = playing.heard() == alone;
-                self.hear(playing, if is_alone { u64::MAX } else { alone })
+                let is_alone = playing.voice_mask() == alone;
+                self.set_voice_mask(playing, if is_alone { u64::MAX } else { alone })
                     .await;
             }
-            Order::HearAll => self.hear(playing, u64::MAX).await,
-            Order::Tempo(_) | Order::Pitch(_) => {
+            Command::UnmuteAll => self.set_voice_mask(playing, u64::MAX).await,
+            Command::Tempo(_) | Command::Pitch(_) => {
                 let next = self.next_frame(playing);
                 self.seek(playing, next).await;
-                playing.set_pace(self.desk.tempo(), self.desk.pitch());
+                playing.set_tempo(self.controls.tempo(), self.controls.pitch());
             }
-            _ => return self.elsewhere(order).then_some(Way::Leave),
+            _ => return self.apply_queue_command(command).then_some(Exit::Leave),
         }
         None
     }
 
     /// Changes which voices are heard, from the next sound on that the device does not have yet.
-    async fn hear(&mut self, playing: &mut Playing<'_>, heard: u64) {
+    async fn set_voice_mask(&mut self, playing: &mut SongPlayer<'_>, heard: u64) {
         let next = self.next_frame(playing);
         self.seek(playing, next).await;
-        playing.hear(heard);
-        self.desk.set_heard(heard);
+        playing.set_voice_mask(heard);
+        self.controls.set_voice_mask(heard);
     }
 
-    /// Goes to a frame of the song. An order to go elsewhere ends the way there, others wait; who
+    /// Goes to a frame of the song. A command to go elsewhere ends the way there, others wait; who
     /// shares the worker gets on.
-    async fn seek(&mut self, playing: &mut Playing<'_>, to: u64) {
-        self.turn();
-        let to = playing.depart(to);
-        while playing.walk(to, &mut self.scratch) {
-            self.desk.set_seeking(true);
+    async fn seek(&mut self, playing: &mut SongPlayer<'_>, to: u64) {
+        self.discard_queued();
+        let to = playing.start_seek(to);
+        while playing.advance_seek(to, &mut self.scratch) {
+            self.controls.set_seeking(true);
             yield_now().await;
-            while self.kept.len() < KEPT_MAX
+            while self.deferred.len() < DEFERRED_MAX
                 && let Ok(next) = self.inbox.try_recv()
             {
-                self.kept.push_back(next);
+                self.deferred.push_back(next);
             }
-            let is_elsewhere =
-                |kept: &Inbox| matches!(kept, Inbox::Order(order, _) if order.leads());
-            if self.kept.iter().any(is_elsewhere) {
+            let is_elsewhere = |kept: &RendererMessage| matches!(kept, RendererMessage::Command(command, _) if command.changes_position());
+            if self.deferred.iter().any(is_elsewhere) {
                 break;
             }
         }
-        playing.arrive();
-        self.desk.set_seeking(false);
-        if self.desk.is_paused() {
+        playing.finish_seek();
+        self.controls.set_seeking(false);
+        if self.controls.is_paused() {
             // Nothing is played that would say so.
-            self.desk.set_place(self.serial, playing.frame());
+            self.controls.set_position(self.serial, playing.frame());
         }
     }
 
     /// What was made and is not with the device yet is not played.
-    fn turn(&mut self) {
-        self.turn = self.desk.next_turn();
+    fn discard_queued(&mut self) {
+        self.generation = self.controls.next_generation();
     }
 
     /// The frame of this song that follows what the device has; its start, if it has none of it yet.
-    fn next_frame(&self, playing: &Playing<'_>) -> u64 {
-        self.desk.next_frame().min(playing.frame())
+    fn next_frame(&self, playing: &SongPlayer<'_>) -> u64 {
+        self.controls.next_frame().min(playing.frame())
     }
 
-    fn heard_frame(&self, playing: &Playing<'_>) -> u64 {
-        self.desk.frame().min(playing.frame())
+    fn heard_frame(&self, playing: &SongPlayer<'_>) -> u64 {
+        self.controls.frame().min(playing.frame())
     }
 
     fn track(
         &self,
         song: &Song,
-        playing: &Playing<'_>,
+        playing: &SongPlayer<'_>,
         settings: &Settings,
         (place, source): (usize, String),
     ) -> Track {
         let rate = u64::from(settings.sample_rate);
         let frames = |ticks: u64| ticks * rate / u64::from(TICKS_PER_SECOND);
         let repeat = song.repeat();
-        let forever = repeat.is_some() && settings.loops == FOREVER;
+        let forever = repeat.is_some() && settings.loops == ENDLESS_LOOPS;
         Track {
             place,
             source,
-            tags: song.tags.either(),
+            tags: song.tags.with_fallback(),
             voices: playing.voices(),
             frames: (!forever).then(|| playing.frames()),
             faded: settings.frames(song).1,
@@ -414,7 +423,7 @@ impl Renderer {
     }
 
     /// Tells the interface, if it has room to be told.
-    fn tell(&self, news: News) {
-        let _ = self.news.try_send(news);
+    fn send_event(&self, events: PlayerEvent) {
+        let _ = self.events.try_send(events);
     }
 }

@@ -7,27 +7,27 @@ use creel::channel::{Closed, TryRecvError, ring};
 use creel::time::{sleep, timeout};
 
 use super::device::{Device, Open};
-use super::first::come_first;
-use super::{Block, Desk, Inbox, Order};
+use super::realtime::raise_priority;
+use super::{Block, Command, PlayerControls, RendererMessage};
 
 /// How soon a full device is asked again: when it has played half of what it holds, within these
 /// bounds.
-const AGAIN_MIN: Duration = Duration::from_millis(2);
-const AGAIN_MAX: Duration = Duration::from_millis(8);
+const RETRY_MIN: Duration = Duration::from_millis(2);
+const RETRY_MAX: Duration = Duration::from_millis(8);
 /// Shorter ones are what clocks differ by.
-const GAP_MIN: Duration = Duration::from_millis(1);
+const UNDERRUN_MIN: Duration = Duration::from_millis(1);
 /// How soon one that looks for its device looks whether it is to end.
-const LOOK: Duration = Duration::from_millis(25);
+const POLL_INTERVAL: Duration = Duration::from_millis(25);
 /// How soon a device that was lost is looked for again.
-const LOOK_FOR: Duration = Duration::from_secs(1);
+const REOPEN_INTERVAL: Duration = Duration::from_secs(1);
 /// How much longer than it should a device may play what it has at the end.
-const REST: Duration = Duration::from_millis(500);
+const DRAIN_MARGIN: Duration = Duration::from_millis(500);
 
 /// Gives the sound to the device.
 pub struct Sink {
     blocks: ring::Receiver<Box<Block>>,
-    back: ring::Sender<Inbox>,
-    desk: Arc<Desk>,
+    back: ring::Sender<RendererMessage>,
+    controls: Arc<PlayerControls>,
     open: Open,
     /// When the device was last opened again, or looked for.
     opened: Option<Instant>,
@@ -36,14 +36,14 @@ pub struct Sink {
 impl Sink {
     pub(super) fn new(
         blocks: ring::Receiver<Box<Block>>,
-        back: ring::Sender<Inbox>,
-        desk: Arc<Desk>,
+        back: ring::Sender<RendererMessage>,
+        controls: Arc<PlayerControls>,
         open: Open,
     ) -> Self {
         Sink {
             blocks,
             back,
-            desk,
+            controls,
             open,
             opened: None,
         }
@@ -70,50 +70,52 @@ impl Sink {
                 },
             };
             let mut at = 0;
-            while at < block.frames.len() && block.turn == self.desk.turn() {
-                if self.desk.is_paused() {
+            while at < block.frames.len() && block.generation == self.controls.generation() {
+                if self.controls.is_paused() {
                     (sounding, stands) = (None, false);
-                    self.desk.set_held(device.held());
-                    self.desk.woken().await;
+                    self.controls.set_queued(device.queued_frames());
+                    self.controls.woken().await;
                     continue;
                 }
-                let gap = match sounding.filter(|sounding| sounding.0 == block.turn) {
-                    Some((_, until)) if device.held() == 0 => until.elapsed(),
+                let gap = match sounding.filter(|sounding| sounding.0 == block.generation) {
+                    Some((_, until)) if device.queued_frames() == 0 => until.elapsed(),
                     _ => Duration::ZERO,
                 };
-                scale(&block.frames[at..], self.desk.volume(), &mut scaled);
+                scale(&block.frames[at..], self.controls.volume(), &mut scaled);
                 match device.write(&scaled) {
                     Ok(0) => {
-                        let held = device.held();
-                        stands |= gap > GAP_MIN;
-                        self.desk.set_held(held);
-                        let again = (self.seconds(held) / 2).clamp(AGAIN_MIN, AGAIN_MAX);
+                        let held = device.queued_frames();
+                        stands |= gap > UNDERRUN_MIN;
+                        self.controls.set_queued(held);
+                        let again = (self.seconds(held) / 2).clamp(RETRY_MIN, RETRY_MAX);
                         // Another turn ends the wait: what is to be heard next is not this block.
-                        let _ = timeout(again, self.desk.woken()).await;
+                        let _ = timeout(again, self.controls.woken()).await;
                     }
                     Ok(frames) => {
                         at += frames;
-                        self.desk.add_played(frames);
+                        self.controls.add_played(frames);
                         let of_song = at as u64 * u64::from(block.tempo) / 1000;
-                        self.desk.set_place(block.serial, block.first + of_song);
-                        if gap > GAP_MIN {
-                            self.desk.add_gap(gap.as_micros() as u64, stands);
+                        self.controls
+                            .set_position(block.serial, block.first + of_song);
+                        if gap > UNDERRUN_MIN {
+                            self.controls.add_underrun(gap.as_micros() as u64, stands);
                         }
                         stands = false;
-                        let held = device.held();
-                        self.desk.set_held(held);
+                        let held = device.queued_frames();
+                        self.controls.set_queued(held);
                         // One that never holds anything has no clock, and can wait.
                         if held > 0 && !comes_first {
-                            come_first(is_alone);
+                            raise_priority(is_alone);
                             comes_first = true;
                         }
                         let until = Instant::now() + self.seconds(held);
-                        sounding = (held > 0).then_some((block.turn, until));
-                        if let Some(ordered) = block.ordered.take() {
-                            self.desk.set_answer(ordered.elapsed().as_micros() as u64);
+                        sounding = (held > 0).then_some((block.generation, until));
+                        if let Some(commanded_at) = block.commanded_at.take() {
+                            self.controls
+                                .set_command_latency(commanded_at.elapsed().as_micros() as u64);
                         }
                     }
-                    Err(error) if device.is_gone_for_good() => return self.desk.fail(error),
+                    Err(error) if device.is_permanently_lost() => return self.controls.fail(error),
                     Err(_) => {
                         (sounding, stands) = (None, false);
                         match self.reopen().await {
@@ -125,29 +127,29 @@ impl Sink {
             }
             block.frames.clear();
             // The renderer that does not take it has ended, and the next receive says so.
-            let _ = self.back.send(Inbox::Empty(block)).await;
+            let _ = self.back.send(RendererMessage::EmptyBlock(block)).await;
         }
         // Who quits does not wait for what the device has, and nobody for one that stands still.
-        let until = Instant::now() + self.seconds(device.held()) + REST;
-        let waits = |device: &mut dyn Device| device.held() > 0 && Instant::now() < until;
-        while self.desk.is_played_out() && waits(device.as_mut()) && device.write(&[]).is_ok() {
-            sleep(AGAIN_MIN).await;
+        let until = Instant::now() + self.seconds(device.queued_frames()) + DRAIN_MARGIN;
+        let waits = |device: &mut dyn Device| device.queued_frames() > 0 && Instant::now() < until;
+        while self.controls.is_drained() && waits(device.as_mut()) && device.write(&[]).is_ok() {
+            sleep(RETRY_MIN).await;
         }
-        if let Err(error) = device.finish(self.desk.is_played_out()) {
-            self.desk.fail(error);
+        if let Err(error) = device.finish(self.controls.is_drained()) {
+            self.controls.fail(error);
         }
     }
 
     /// Waits for the next block, and tells meanwhile what the device still holds.
     async fn next(&mut self, device: &mut dyn Device) -> Result<Box<Block>, Closed> {
         loop {
-            let held = device.held();
-            self.desk.set_held(held);
+            let held = device.queued_frames();
+            self.controls.set_queued(held);
             let block = self.blocks.recv();
             if held == 0 {
                 return block.await;
             }
-            if let Ok(block) = timeout(self.seconds(held).min(AGAIN_MAX), block).await {
+            if let Ok(block) = timeout(self.seconds(held).min(RETRY_MAX), block).await {
                 return block;
             }
         }
@@ -155,28 +157,28 @@ impl Sink {
 
     /// Waits for the device to come back; none if the renderer has ended.
     async fn reopen(&mut self) -> Option<Box<dyn Device>> {
-        self.desk.set_lost(true);
+        self.controls.set_device_lost(true);
         loop {
             // One that is lost as soon as it is opened is not opened without a pause.
             while self
                 .opened
-                .is_some_and(|opened| opened.elapsed() < LOOK_FOR)
+                .is_some_and(|opened| opened.elapsed() < REOPEN_INTERVAL)
             {
-                if self.desk.is_ended() {
+                if self.controls.is_ended() {
                     return None;
                 }
-                sleep(LOOK).await;
+                sleep(POLL_INTERVAL).await;
             }
             self.opened = Some(Instant::now());
             if let Ok(device) = (self.open)() {
-                self.desk.set_lost(false);
+                self.controls.set_device_lost(false);
                 return Some(device);
             }
         }
     }
 
     fn seconds(&self, frames: usize) -> Duration {
-        Duration::from_secs_f64(frames as f64 / f64::from(self.desk.sample_rate()))
+        Duration::from_secs_f64(frames as f64 / f64::from(self.controls.sample_rate()))
     }
 }
 
@@ -184,10 +186,10 @@ impl Sink {
 /// that it had.
 impl Drop for Sink {
     fn drop(&mut self) {
-        // There is room for it, or so many orders that one of them ends the renderer's wait.
+        // There is room for it, or so many commands that one of them ends the renderer's wait.
         let _ = self
             .back
-            .try_send(Inbox::Order(Order::Quit, Instant::now()));
+            .try_send(RendererMessage::Command(Command::Quit, Instant::now()));
     }
 }
 

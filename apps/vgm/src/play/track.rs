@@ -6,9 +6,9 @@
 
 use std::collections::VecDeque;
 
-use super::notes::Notes;
-use super::pitch::Pitch;
-use super::{Seeing, Seen, VOICES_MAX};
+use super::notes::NoteTracker;
+use super::pitch::PitchShifter;
+use super::{MeterMode, VOICES_MAX, VoiceMeter};
 use crate::error::Result;
 use crate::format::Song;
 use crate::render::{Lane, Scratch, Settings, SplitPlayer, TEMPO};
@@ -20,14 +20,14 @@ const COPY_EVERY_SECONDS: u64 = 2;
 const COPIES_MAX: usize = 256;
 /// Copies of the last moments, so many blocks apart: what is made ahead is made anew when voices come
 /// or go.
-const RECENT_EVERY: usize = 5;
-const RECENT: usize = 5;
+const RECENT_INTERVAL: usize = 5;
+const RECENT_MAX: usize = 5;
 
 /// A song under way, that any moment of can be gone to.
-pub struct Playing<'s> {
+pub struct SongPlayer<'s> {
     song: &'s Song,
     player: SplitPlayer<'s>,
-    notes: Notes<'s>,
+    notes: NoteTracker<'s>,
     lanes: Vec<Lane>,
     /// In the order of their frames; the first is the start.
     copies: Vec<SplitPlayer<'s>>,
@@ -36,15 +36,15 @@ pub struct Playing<'s> {
     recent: VecDeque<SplitPlayer<'s>>,
     blocks: usize,
     /// Bit by voice.
-    heard: u64,
+    voice_mask: u64,
     /// In thousandths.
     tempo: u32,
-    pitch: Pitch,
+    pitch: PitchShifter,
     scratch: Scratch,
     sample_rate: u32,
 }
 
-impl<'s> Playing<'s> {
+impl<'s> SongPlayer<'s> {
     /// At the start; of the voices, those are heard that the settings select.
     ///
     /// # Errors
@@ -62,22 +62,22 @@ impl<'s> Playing<'s> {
         let selected = selected.filter(|(_, lane)| settings.chips.has_voice(lane.chip, lane.voice));
         let heard = selected.fold(0, |heard, (place, _)| heard | 1 << place);
         let rest = u64::MAX.checked_shl(lanes.len() as u32).unwrap_or(0);
-        let mut playing = Playing {
+        let mut playing = SongPlayer {
             song,
             copies: vec![player.clone()],
             player,
-            notes: Notes::new(song, settings.sample_rate),
+            notes: NoteTracker::new(song, settings.sample_rate),
             lanes,
             copy_every: COPY_EVERY_SECONDS * u64::from(settings.sample_rate),
             recent: VecDeque::new(),
             blocks: 0,
-            heard: u64::MAX,
+            voice_mask: u64::MAX,
             tempo: TEMPO,
-            pitch: Pitch::default(),
+            pitch: PitchShifter::default(),
             scratch: Scratch::default(),
             sample_rate: settings.sample_rate,
         };
-        playing.hear(heard | rest);
+        playing.set_voice_mask(heard | rest);
         Ok(playing)
     }
 
@@ -98,21 +98,21 @@ impl<'s> Playing<'s> {
     }
 
     /// Which voices are heard, a bit each.
-    pub fn heard(&self) -> u64 {
-        self.heard
+    pub fn voice_mask(&self) -> u64 {
+        self.voice_mask
     }
 
     /// Lets these voices be heard from here on, a bit each.
-    pub fn hear(&mut self, heard: u64) {
-        self.heard = heard;
-        self.hear_and_keep_time();
+    pub fn set_voice_mask(&mut self, heard: u64) {
+        self.voice_mask = heard;
+        self.apply_settings();
     }
 
     /// Goes on in this tempo and at this pitch, in thousandths.
-    pub fn set_pace(&mut self, tempo: u32, pitch: u32) {
+    pub fn set_tempo(&mut self, tempo: u32, pitch: u32) {
         self.tempo = tempo;
         self.pitch.set(pitch);
-        self.hear_and_keep_time();
+        self.apply_settings();
     }
 
     /// Plays the loop as often as these settings say.
@@ -124,9 +124,9 @@ impl<'s> Playing<'s> {
     }
 
     /// Brings the player, perhaps a copy of an earlier moment, to what holds now.
-    fn hear_and_keep_time(&mut self) {
-        let (lanes, heard) = (&self.lanes, self.heard);
-        self.player.hear(|lane| {
+    fn apply_settings(&mut self) {
+        let (lanes, heard) = (&self.lanes, self.voice_mask);
+        self.player.set_voices(|lane| {
             let place = lanes.iter().position(|other| *other == lane);
             place.is_none_or(|place| place >= VOICES_MAX || heard >> place & 1 == 1)
         });
@@ -148,8 +148,8 @@ impl<'s> Playing<'s> {
                 self.copy_every *= 2;
             }
         }
-        if self.blocks.is_multiple_of(RECENT_EVERY) {
-            if self.recent.len() == RECENT {
+        if self.blocks.is_multiple_of(RECENT_INTERVAL) {
+            if self.recent.len() == RECENT_MAX {
                 self.recent.pop_front();
             }
             self.recent.push_back(self.player.clone());
@@ -161,13 +161,13 @@ impl<'s> Playing<'s> {
 
     /// Goes to a frame, or to the end if there is none such; `scratch` is overwritten.
     pub fn seek(&mut self, to: u64, scratch: &mut Vec<[f32; 2]>) {
-        let to = self.depart(to);
-        while self.walk(to, scratch) {}
-        self.arrive();
+        let to = self.start_seek(to);
+        while self.advance_seek(to, scratch) {}
+        self.finish_seek();
     }
 
     /// Begins to go to a frame: is at the nearest copy before it; returns which frame that will be.
-    pub(super) fn depart(&mut self, to: u64) -> u64 {
+    pub(super) fn start_seek(&mut self, to: u64) -> u64 {
         let to = to.min(self.frames());
         let reached = |copies: &mut dyn DoubleEndedIterator<Item = &SplitPlayer<'s>>| {
             copies.rev().find(|copy| copy.frame() <= to).cloned()
@@ -182,16 +182,16 @@ impl<'s> Playing<'s> {
         // Going on from where it is costs less than from a copy further back.
         if self.frame() > to || self.frame() < nearest.frame() {
             self.player = nearest.clone();
-            self.notes_anew();
+            self.rebuild_notes();
         }
         self.recent.clear();
-        self.pitch.forget();
+        self.pitch.reset();
         self.player.set_tempo(TEMPO);
         to
     }
 
     /// Goes some way to a frame, which takes a millisecond or less; whether there is more of it.
-    pub(super) fn walk(&mut self, to: u64, scratch: &mut Vec<[f32; 2]>) -> bool {
+    pub(super) fn advance_seek(&mut self, to: u64, scratch: &mut Vec<[f32; 2]>) -> bool {
         let frame = self.player.frame();
         if frame >= to {
             return false;
@@ -206,27 +206,27 @@ impl<'s> Playing<'s> {
     }
 
     /// Goes on from here as was ordered.
-    pub(super) fn arrive(&mut self) {
+    pub(super) fn finish_seek(&mut self) {
         self.blocks = 0;
-        self.hear_and_keep_time();
+        self.apply_settings();
     }
 
     /// The notes are walked from the start: it takes a thousandth of what rendering takes.
-    fn notes_anew(&mut self) {
-        self.notes = Notes::new(self.song, self.sample_rate);
+    fn rebuild_notes(&mut self) {
+        self.notes = NoteTracker::new(self.song, self.sample_rate);
     }
 
     /// What the voices play here, for who looks at them: their notes, and what of each would be heard
     /// in the next `frames` frames.
-    pub fn look(&mut self, frames: usize) -> Vec<Seen> {
-        self.notes.go(self.player.frame());
+    pub fn meter_voices(&mut self, frames: usize) -> Vec<VoiceMeter> {
+        self.notes.advance_to(self.player.frame());
         let mut seen = Vec::new();
         for &lane in self.lanes.iter().take(VOICES_MAX) {
             let mut wave = vec![0.0; frames];
-            let made = self.player.listen(lane, &mut self.scratch, &mut wave);
+            let made = self.player.render_voice(lane, &mut self.scratch, &mut wave);
             wave.truncate(made);
-            seen.push(Seen {
-                level: centre(&mut wave),
+            seen.push(VoiceMeter {
+                level: remove_dc(&mut wave),
                 note: self.notes.of(lane),
                 wave,
             });
@@ -237,7 +237,7 @@ impl<'s> Playing<'s> {
 
 /// Brings the middle between the highest and the lowest sample to 0, for chips whose pins swing
 /// between 0 and a level take their time for that; returns how far they are from it.
-fn centre(wave: &mut [f32]) -> f32 {
+fn remove_dc(wave: &mut [f32]) -> f32 {
     let low = wave.iter().copied().fold(f32::MAX, f32::min);
     let high = wave.iter().copied().fold(f32::MIN, f32::max);
     if low > high {
@@ -251,23 +251,23 @@ fn centre(wave: &mut [f32]) -> f32 {
 /// Says when voices are looked at: as often as is worth drawing, but for no more than three hundredths
 /// of the time.
 #[derive(Debug, Default)]
-pub(super) struct Looks {
+pub(super) struct MeterSchedule {
     rest: u64,
 }
 
-impl Looks {
+impl MeterSchedule {
     /// At least so many blocks lie between two looks.
-    const REST_BLOCKS: u64 = 5;
+    const METER_INTERVAL_MIN: u64 = 5;
 
     /// Whether this block is looked at.
-    pub(super) fn is_due(&mut self, seeing: Seeing) -> bool {
+    pub(super) fn is_due(&mut self, seeing: MeterMode) -> bool {
         self.rest = self.rest.saturating_sub(1);
-        seeing != Seeing::Nothing && self.rest == 0
+        seeing != MeterMode::Off && self.rest == 0
     }
 
     /// One took so long, in nanoseconds, and blocks last so long.
-    pub(super) fn took(&mut self, ns: u128, block_ns: u128) {
-        self.rest = Self::REST_BLOCKS.max((ns * 100 / 3 / block_ns.max(1)) as u64);
+    pub(super) fn record_cost(&mut self, ns: u128, block_ns: u128) {
+        self.rest = Self::METER_INTERVAL_MIN.max((ns * 100 / 3 / block_ns.max(1)) as u64);
     }
 }
 
@@ -277,17 +277,17 @@ mod tests {
     use crate::demo::CARRIED;
 
     #[test]
-    fn any_moment_sounds_the_same_however_it_was_come_to() {
+    fn seeking_gives_the_same_samples_as_playing() {
         let settings = Settings {
             loops: 8,
             ..Settings::default()
         };
         for carried in CARRIED.iter().take(3) {
             let song = Song::parse(carried.packed.to_vec()).unwrap();
-            let mut playing = Playing::new(&song, &settings).unwrap();
+            let mut playing = SongPlayer::new(&song, &settings).unwrap();
             let mut scratch = Vec::new();
             let mut out = vec![[0.0; 2]; 441];
-            let mut at = |playing: &mut Playing<'_>, frame| {
+            let mut at = |playing: &mut SongPlayer<'_>, frame| {
                 playing.seek(frame, &mut scratch);
                 assert_eq!(playing.frame(), frame.min(playing.frames()));
                 let made = playing.fill(&mut out);

@@ -3,17 +3,17 @@
 //! The writes of a chip with keys come over a [`Bus`]; other chips take them when they are due.
 //!
 //! Voices for themselves are sums and differences of several chips, of native frames, whole numbers:
-//! see [`Heard`]. Where a whole chip is heard there is one.
+//! see [`VoiceSum`]. Where a whole chip is heard there is one.
 
 use std::ops::Range;
 
-use super::timebase::{Finder, Timebase, lowest_terms};
+use super::timebase::{FrameCursor, Timebase, lowest_terms};
 use crate::chips::Rate;
 use crate::chips::bus::Bus;
-use crate::chips::fed::Fed;
 use crate::chips::frame_chip::FrameChip;
-use crate::chips::selection::Heard;
-use crate::chips::voices::Silencer;
+use crate::chips::selection::VoiceSum;
+use crate::chips::streamed_writes::StreamedWrite;
+use crate::chips::voices::VoiceMuter;
 use crate::format::{ChipId, Song};
 use crate::mix::Resampler;
 use crate::sequence::{Action, Event, LANES, Queue};
@@ -22,41 +22,41 @@ use super::Kernels;
 
 /// A chip of which some voices are heard.
 #[derive(Clone)]
-struct Player {
+struct VoicePlayer {
     chip: FrameChip,
-    silencer: Option<Silencer>,
-    /// Of a native frame, while the chip's own rate is another: see [`Player::held`].
-    owed: u64,
+    muter: Option<VoiceMuter>,
+    /// Of a native frame, while the chip's own rate is another: see [`VoicePlayer::render_held_rate`].
+    rate_remainder: u64,
     last: [i32; 2],
 }
 
-impl Player {
+impl VoicePlayer {
     fn new(mut chip: FrameChip, id: ChipId, voices: u64, live: bool) -> Self {
-        let silencer = match (chip.hear(voices), live) {
+        let muter = match (chip.set_voice_mask(voices), live) {
             (true, _) => None,
-            (_, true) => Some(Silencer::live(id, voices)),
-            _ => Silencer::new(id, voices),
+            (_, true) => Some(VoiceMuter::adjustable(id, voices)),
+            _ => VoiceMuter::new(id, voices),
         };
-        Player {
+        VoicePlayer {
             chip,
-            silencer,
-            owed: 0,
+            muter,
+            rate_remainder: 0,
             last: [0; 2],
         }
     }
 
-    fn act(&mut self, song: &Song, action: Action) {
-        let silencer = &mut self.silencer;
-        self.chip.act(song, action.silenced(silencer.as_mut()));
+    fn apply(&mut self, song: &Song, action: Action) {
+        let muter = &mut self.muter;
+        self.chip.apply(song, action.masked(muter.as_mut()));
     }
 
-    fn hear(&mut self, song: &Song, voices: u64) {
-        if let Some(silencer) = &mut self.silencer {
-            for (port, reg, value) in silencer.hear(voices) {
-                self.chip.act(song, Action::Write { port, reg, value });
+    fn set_voice_mask(&mut self, song: &Song, voices: u64) {
+        if let Some(muter) = &mut self.muter {
+            for (port, reg, value) in muter.set_voice_mask(voices) {
+                self.chip.apply(song, Action::Write { port, reg, value });
             }
         } else {
-            self.chip.hear(voices);
+            self.chip.set_voice_mask(voices);
         }
     }
 
@@ -64,29 +64,29 @@ impl Player {
         if self.chip.rate() == rate {
             self.chip.render(data, block);
         } else {
-            self.held(rate, block);
+            self.render_held_rate(rate, block);
         }
         if let Some(last) = block.last() {
             self.last = *last;
         }
     }
 
-    fn render_fed(&mut self, writes: &[Fed], block: &mut [[i32; 2]]) {
-        self.chip.render_fed(writes, block);
+    fn render_streamed(&mut self, writes: &[StreamedWrite], block: &mut [[i32; 2]]) {
+        self.chip.render_streamed(writes, block);
         if let Some(last) = block.last() {
             self.last = *last;
         }
     }
 
     /// Renders while the chip's rate is not the one resampled: its frames are held, or dropped.
-    fn held(&mut self, rate: Rate, block: &mut [[i32; 2]]) {
+    fn render_held_rate(&mut self, rate: Rate, block: &mut [[i32; 2]]) {
         let own = self.chip.rate();
         let each = own.frames * rate.seconds;
         let whole = rate.frames * own.seconds;
         for frame in block {
-            self.owed += each;
-            while self.owed >= whole {
-                self.owed -= whole;
+            self.rate_remainder += each;
+            while self.rate_remainder >= whole {
+                self.rate_remainder -= whole;
                 self.chip.render(&[], std::slice::from_mut(&mut self.last));
             }
             *frame = self.last;
@@ -96,19 +96,19 @@ impl Player {
 
 /// What is heard of a chip: the sum of its players, less of those whose sound is taken off.
 #[derive(Clone)]
-pub struct Chips {
+pub struct ChipSum {
     /// At least one.
-    added: Vec<Player>,
-    taken_off: Vec<Player>,
+    added: Vec<VoicePlayer>,
+    subtracted: Vec<VoicePlayer>,
 }
 
-impl Chips {
+impl ChipSum {
     /// A chip at the start of a song, of which something is heard.
-    pub fn new(chip: &FrameChip, (id, heard): (ChipId, Heard)) -> Self {
-        let player = |voices: &u64| Player::new(chip.clone(), id, *voices, heard.live);
-        Chips {
+    pub fn new(chip: &FrameChip, (id, heard): (ChipId, VoiceSum)) -> Self {
+        let player = |voices: &u64| VoicePlayer::new(chip.clone(), id, *voices, heard.adjustable);
+        ChipSum {
             added: heard.added.iter().map(player).collect(),
-            taken_off: heard.taken_off.iter().map(player).collect(),
+            subtracted: heard.subtracted.iter().map(player).collect(),
         }
     }
 
@@ -117,26 +117,27 @@ impl Chips {
         &self.added[0].chip
     }
 
-    fn all(&mut self) -> impl Iterator<Item = &mut Player> {
-        self.added.iter_mut().chain(&mut self.taken_off)
+    fn all(&mut self) -> impl Iterator<Item = &mut VoicePlayer> {
+        self.added.iter_mut().chain(&mut self.subtracted)
     }
 
     /// The one player that there is, where writes may be handed over to it with a block.
-    fn fed(&mut self, rate: Rate) -> Option<&mut Player> {
-        match (&mut self.added[..], self.taken_off.is_empty()) {
-            ([only], true) if only.silencer.is_none() && only.chip.rate() == rate => Some(only),
+    fn streamed_player(&mut self, rate: Rate) -> Option<&mut VoicePlayer> {
+        match (&mut self.added[..], self.subtracted.is_empty()) {
+            ([only], true) if only.muter.is_none() && only.chip.rate() == rate => Some(only),
             _ => None,
         }
     }
 
-    /// See [`FrameChip::foresee`].
-    pub fn foresee(&mut self, events: &[Event]) {
-        self.all().for_each(|player| player.chip.foresee(events));
+    /// See [`FrameChip::apply_initial_writes`].
+    pub fn apply_initial_writes(&mut self, events: &[Event]) {
+        self.all()
+            .for_each(|player| player.chip.apply_initial_writes(events));
     }
 
     /// Does what an event asks for, between two native frames.
-    pub fn act(&mut self, song: &Song, action: Action) {
-        self.all().for_each(|player| player.act(song, action));
+    pub fn apply(&mut self, song: &Song, action: Action) {
+        self.all().for_each(|player| player.apply(song, action));
     }
 
     /// Overwrites `block`; `other` is scratch memory.
@@ -148,7 +149,7 @@ impl Chips {
     ) {
         let (first, more) = self.added.split_first_mut().expect("something is heard");
         first.render(rate, data, block);
-        if more.is_empty() && self.taken_off.is_empty() {
+        if more.is_empty() && self.subtracted.is_empty() {
             return;
         }
         let converted = |value: i32| value.clamp(-0x8000, 0x7FFF);
@@ -157,7 +158,7 @@ impl Chips {
         }
         other.resize(block.len(), [0; 2]);
         let more = more.iter_mut().map(|player| (1, player));
-        let less = self.taken_off.iter_mut().map(|player| (-1, player));
+        let less = self.subtracted.iter_mut().map(|player| (-1, player));
         for (sign, player) in more.chain(less) {
             player.render(rate, data, other);
             let sides = block.as_flattened_mut().iter_mut();
@@ -171,23 +172,23 @@ impl Chips {
 /// A chip, where it is in time, and its way to the output rate.
 #[derive(Clone)]
 pub struct FrameVoice {
-    chips: Chips,
+    chips: ChipSum,
     /// The rate that is resampled; the chip's own may change in mid-song.
     rate: Rate,
     timebase: Timebase,
     /// Of the chip's own lane, and of its data lane.
-    finders: [Finder; LANES],
+    frame_cursors: [FrameCursor; LANES],
     bus: Option<Bus>,
     /// Registers whose writes are handed over with a block, and those of the block being rendered.
-    registers: Range<u16>,
-    fed: Vec<Fed>,
+    streamed_registers: Range<u16>,
+    streamed: Vec<StreamedWrite>,
     /// The frame at which the event at the front of the queue takes effect, if it was looked at.
-    placed: Option<u64>,
+    next_event_frame: Option<u64>,
     resampler: Resampler,
     /// Native frames rendered so far.
     rendered: u64,
     /// Scratch memory.
-    other: Vec<[i32; 2]>,
+    scratch: Vec<[i32; 2]>,
     /// Of the data lane: what the block being rendered gets.
     data: Vec<(usize, u8)>,
     gain: f32,
@@ -196,29 +197,29 @@ pub struct FrameVoice {
 impl FrameVoice {
     /// A voice at the start of a song; `gain` is the factor from a native step to full scale.
     pub fn new(
-        chips: Chips,
+        chips: ChipSum,
         bus: Option<Bus>,
         gain: f32,
         (output_hz, kernels): (u32, &mut Kernels),
     ) -> Self {
-        let rate = chips.chip().pace();
+        let rate = chips.chip().max_rate();
         let (native, output) = lowest_terms(rate.frames, rate.seconds * u64::from(output_hz));
         let registers = match &bus {
             Some(_) => 0..0,
-            None => chips.chip().fed(),
+            None => chips.chip().streamed_registers(),
         };
         FrameVoice {
             chips,
             rate,
             timebase: Timebase::new(rate),
-            finders: [Finder::new(Timebase::new(rate)); LANES],
-            registers,
-            fed: Vec::new(),
+            frame_cursors: [FrameCursor::new(Timebase::new(rate)); LANES],
+            streamed_registers: registers,
+            streamed: Vec::new(),
             bus,
-            placed: None,
+            next_event_frame: None,
             resampler: Resampler::new(kernels.get(native, output), native, output),
             rendered: 0,
-            other: Vec::new(),
+            scratch: Vec::new(),
             data: Vec::new(),
             gain: gain / crate::mix::ONE as f32,
         }
@@ -226,14 +227,14 @@ impl FrameVoice {
 
     /// Lets only these of the chip's voices be heard from now on, a bit each; see
     /// [`Selection::live`](crate::chips::selection::Selection::live).
-    pub fn hear(&mut self, song: &Song, voices: u64) {
-        self.chips.added[0].hear(song, voices);
+    pub fn set_voice_mask(&mut self, song: &Song, voices: u64) {
+        self.chips.added[0].set_voice_mask(song, voices);
     }
 
     /// Lets the song go by faster by this factor from now on, in thousandths.
     pub fn set_tempo(&mut self, tempo: u32) {
         self.timebase = self.timebase.at_tempo(self.rendered, tempo);
-        self.finders = [Finder::new(self.timebase); LANES];
+        self.frame_cursors = [FrameCursor::new(self.timebase); LANES];
     }
 
     /// The first tick whose events the next `frames` output frames do not need.
@@ -255,14 +256,18 @@ impl FrameVoice {
         let mut rest = &mut native[..];
         while !rest.is_empty() {
             let queue = &mut queues[self.chips.chip().lane()];
-            let until = self.act(song, queue, rest.len());
+            let until = self.apply_due(song, queue, rest.len());
             let free = usize::try_from(until - self.rendered).unwrap_or(usize::MAX);
             let (block, after) = rest.split_at_mut(free.min(rest.len()));
             self.take_data(&mut queues[1], block.len());
-            match self.chips.fed(self.rate).filter(|_| !self.fed.is_empty()) {
-                Some(player) => player.render_fed(&self.fed, block),
+            match self
+                .chips
+                .streamed_player(self.rate)
+                .filter(|_| !self.streamed.is_empty())
+            {
+                Some(player) => player.render_streamed(&self.streamed, block),
                 None => {
-                    let scratch = (&mut *block, &mut self.other);
+                    let scratch = (&mut *block, &mut self.scratch);
                     self.chips.render(self.rate, &self.data, scratch);
                 }
             }
@@ -275,30 +280,34 @@ impl FrameVoice {
 
     /// Acts on all that is due before the next native frame, and takes what may be handed over with
     /// the next `room` frames; returns the frame of what comes next.
-    fn act(&mut self, song: &Song, queue: &mut Queue, room: usize) -> u64 {
-        self.fed.clear();
-        let mut end = self.fed_until(room);
+    fn apply_due(&mut self, song: &Song, queue: &mut Queue, room: usize) -> u64 {
+        self.streamed.clear();
+        let mut end = self.streamed_until(room);
         let mut taken = 0;
         let mut until = u64::MAX;
         for event in queue.pending() {
-            let frame = match self.placed.take() {
+            let frame = match self.next_event_frame.take() {
                 Some(frame) => frame,
-                None => self.place(event),
+                None => self.event_frame(event),
             };
             if frame < end
                 && let Action::Write { reg, value, .. } = event.action
-                && self.registers.contains(&reg)
+                && self.streamed_registers.contains(&reg)
             {
                 let place = frame.saturating_sub(self.rendered) as u32;
-                self.fed.push(Fed { place, reg, value });
-            } else if frame > self.rendered || !self.fed.is_empty() {
-                self.placed = Some(frame);
+                self.streamed.push(StreamedWrite {
+                    frame: place,
+                    reg,
+                    value,
+                });
+            } else if frame > self.rendered || !self.streamed.is_empty() {
+                self.next_event_frame = Some(frame);
                 until = frame.max(self.rendered);
                 break;
             } else {
-                self.chips.act(song, event.action);
+                self.chips.apply(song, event.action);
                 // It may have changed the chip's rate.
-                end = self.fed_until(room);
+                end = self.streamed_until(room);
             }
             taken += 1;
         }
@@ -307,19 +316,20 @@ impl FrameVoice {
     }
 
     /// The frame up to which writes may be handed over with the next `room` frames.
-    fn fed_until(&mut self, room: usize) -> u64 {
-        match !self.registers.is_empty() && self.chips.fed(self.rate).is_some() {
+    fn streamed_until(&mut self, room: usize) -> u64 {
+        match !self.streamed_registers.is_empty() && self.chips.streamed_player(self.rate).is_some()
+        {
             true => self.rendered + room as u64,
             false => 0,
         }
     }
 
     /// The native frame before which an event takes effect, asked for once an event.
-    fn place(&mut self, event: &Event) -> u64 {
-        let due = self.finders[0].frame_of(event.tick);
+    fn event_frame(&mut self, event: &Event) -> u64 {
+        let due = self.frame_cursors[0].frame_of(event.tick);
         match (&mut self.bus, event.action) {
             (Some(bus), Action::Write { port, reg, value }) => {
-                bus.carry(due, (port, reg as u8, value as u8))
+                bus.write_frame(due, (port, reg as u8, value as u8))
             }
             _ => due,
         }
@@ -331,7 +341,7 @@ impl FrameVoice {
         if !self.chips.chip().has_data_lane() {
             return;
         }
-        let finder = &mut self.finders[1];
+        let finder = &mut self.frame_cursors[1];
         let end = self.rendered + frames as u64;
         for event in queue.pending() {
             let frame = finder.frame_of(event.tick);

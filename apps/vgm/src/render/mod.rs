@@ -11,15 +11,15 @@ mod timebase;
 use std::sync::Arc;
 
 use crate::chips::bus::Bus;
+use crate::chips::factory::{Part, parts};
 use crate::chips::levels;
 use crate::chips::selection::Selection;
-use crate::chips::set::{Part, parts};
 use crate::error::Result;
 use crate::format::{Instance, Song, TICKS_PER_SECOND};
 use crate::mix::{Fade, Kernel, Quality};
 use crate::sequence::Sequencer;
 use frames::FrameVoice;
-pub use split::{LEAD, Lane, Scratch, SplitPlayer};
+pub use split::{LOOKAHEAD, Lane, Scratch, SplitPlayer};
 use squares::SquareVoice;
 pub use timebase::Timebase;
 
@@ -118,7 +118,7 @@ impl Kernels {
 }
 
 #[derive(Clone)]
-enum Voice {
+enum PartVoice {
     Frames(FrameVoice),
     Squares(SquareVoice),
 }
@@ -129,7 +129,7 @@ pub struct Player<'s> {
     song: &'s Song,
     sequencer: Sequencer<'s>,
     /// Each in the place it has among the sequencer's listeners.
-    voices: Vec<Voice>,
+    voices: Vec<PartVoice>,
     fade: Fade,
     /// The song's frame that comes next; of the next one, thousandths that have gone by.
     frame: u64,
@@ -175,32 +175,32 @@ impl<'s> Player<'s> {
         let kernels = &mut buffers.kernels;
         kernels.prepare(settings.quality);
         let rate = settings.sample_rate;
-        let listeners = parts.iter().map(|(chip, part)| (*chip, part.hears()));
+        let listeners = parts.iter().map(|(chip, part)| (*chip, part.lanes()));
         let mut sequencer = Sequencer::new(song, listeners);
         // What comes before the first frame may set a chip's rate, so it comes first.
         sequencer.advance(1);
         let mut voices = Vec::new();
         for (listener, (instance, part)) in parts.into_iter().enumerate() {
             let queues = sequencer.queues(listener);
-            let heard = (instance.chip, settings.chips.heard(instance, &part));
+            let heard = (instance.chip, settings.chips.voice_sum(instance, &part));
             voices.push(match part {
                 Part::Frames(chip, level) => {
                     let lane = chip.lane();
                     let bus = Bus::of(instance.chip).filter(|_| lane == 0);
-                    let mut chips = frames::Chips::new(&chip, heard);
+                    let mut chips = frames::ChipSum::new(&chip, heard);
                     if bus.is_some() {
                         // Its writes wait for their turns, but its rate must be known.
-                        chips.foresee(queues[lane].pending());
+                        chips.apply_initial_writes(queues[lane].pending());
                     } else {
-                        queues[lane].take_all(|action| chips.act(song, action));
+                        queues[lane].take_all(|action| chips.apply(song, action));
                     }
                     let way = (rate, &mut *kernels);
-                    Voice::Frames(FrameVoice::new(chips, bus, gain * level, way))
+                    PartVoice::Frames(FrameVoice::new(chips, bus, gain * level, way))
                 }
                 Part::Squares(chip, lane, level) => {
-                    let mut chips = squares::Chips::new(&chip, heard);
-                    queues[lane].take_all(|action| chips.act(song, action));
-                    Voice::Squares(SquareVoice::new(chips, lane, gain * level, rate))
+                    let mut chips = squares::ChipSum::new(&chip, heard);
+                    queues[lane].take_all(|action| chips.apply(song, action));
+                    PartVoice::Squares(SquareVoice::new(chips, lane, gain * level, rate))
                 }
             });
         }
@@ -227,19 +227,19 @@ impl<'s> Player<'s> {
     fn set_tempo(&mut self, tempo: u32) {
         for voice in &mut self.voices {
             match voice {
-                Voice::Frames(voice) => voice.set_tempo(tempo),
-                Voice::Squares(voice) => voice.set_tempo(tempo),
+                PartVoice::Frames(voice) => voice.set_tempo(tempo),
+                PartVoice::Squares(voice) => voice.set_tempo(tempo),
             }
         }
         self.tempo = tempo;
     }
 
     /// Lets only these voices of a chip be heard from now on, a bit each: of a player of one part.
-    fn hear(&mut self, voices: u64) {
+    fn set_voice_mask(&mut self, voices: u64) {
         for voice in &mut self.voices {
             match voice {
-                Voice::Frames(voice) => voice.hear(self.song, voices),
-                Voice::Squares(voice) => voice.hear(self.song, voices),
+                PartVoice::Frames(voice) => voice.set_voice_mask(self.song, voices),
+                PartVoice::Squares(voice) => voice.set_voice_mask(self.song, voices),
             }
         }
     }
@@ -267,15 +267,15 @@ impl<'s> Player<'s> {
         let mix = &mut out[..length];
         mix.fill([0.0; 2]);
         let needed = self.voices.iter_mut().map(|voice| match voice {
-            Voice::Frames(voice) => voice.tick_needed(length),
-            Voice::Squares(voice) => voice.tick_needed(length),
+            PartVoice::Frames(voice) => voice.tick_needed(length),
+            PartVoice::Squares(voice) => voice.tick_needed(length),
         });
         self.sequencer.advance(needed.max().unwrap_or(0));
         for (listener, voice) in self.voices.iter_mut().enumerate() {
             let queues = self.sequencer.queues(listener);
             match voice {
-                Voice::Frames(voice) => voice.mix(self.song, queues, &mut buffers.native, mix),
-                Voice::Squares(voice) => voice.mix(self.song, queues, &mut buffers.levels, mix),
+                PartVoice::Frames(voice) => voice.mix(self.song, queues, &mut buffers.native, mix),
+                PartVoice::Squares(voice) => voice.mix(self.song, queues, &mut buffers.levels, mix),
             }
         }
         self.fade.apply(self.frame, mix);

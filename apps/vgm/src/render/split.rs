@@ -8,7 +8,7 @@
 use creel::Pool;
 
 use super::{Buffers, Fade, Player, Settings, TEMPO};
-use crate::chips::set::{Part, parts};
+use crate::chips::factory::{Part, parts};
 use crate::chips::voices;
 use crate::error::Result;
 use crate::format::{Header, Instance, Song};
@@ -16,13 +16,13 @@ use crate::format::{Header, Instance, Song};
 /// A song being played a part a worker.
 #[derive(Clone)]
 pub struct SplitPlayer<'s> {
-    parts: Vec<Soloist<'s>>,
+    parts: Vec<PartPlayer<'s>>,
     frames: u64,
     fade: Fade,
 }
 
-/// How many frames ahead [`SplitPlayer::listen`] listens.
-pub const LEAD: usize = 64;
+/// How many frames ahead [`SplitPlayer::render_voice`] listens.
+pub const LOOKAHEAD: usize = 64;
 
 /// What can be heard alone: a voice of a chip.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,26 +47,26 @@ impl Lane {
 }
 
 /// A part alone, with what it has just played.
-struct Soloist<'s> {
+struct PartPlayer<'s> {
     chip: Instance,
     /// Which of the chip's voices it makes, and which of them are heard, a bit each.
     voices: u64,
     heard: u64,
     /// What its chip was told of that: where nothing is heard it need not know.
-    told: u64,
+    voice_mask: u64,
     player: Player<'s>,
     buffers: Buffers,
     mix: Vec<[f32; 2]>,
 }
 
 /// A copy does not carry the scratch memory, so that many can be kept.
-impl Clone for Soloist<'_> {
+impl Clone for PartPlayer<'_> {
     fn clone(&self) -> Self {
-        Soloist {
+        PartPlayer {
             chip: self.chip,
             voices: self.voices,
             heard: self.heard,
-            told: self.told,
+            voice_mask: self.voice_mask,
             player: self.player.clone(),
             buffers: Buffers::default(),
             mix: Vec::new(),
@@ -74,7 +74,7 @@ impl Clone for Soloist<'_> {
     }
 }
 
-impl Soloist<'_> {
+impl PartPlayer<'_> {
     /// Plays the next `frames` frames into its own memory, or fewer at the end.
     fn play(&mut self, frames: usize) {
         self.mix.resize(frames, [0.0; 2]);
@@ -99,11 +99,11 @@ impl<'s> SplitPlayer<'s> {
             let mut player = Player::of_parts(song, settings, &mut buffers, (vec![part], gain));
             // The whole is faded, not each part.
             player.fade = Fade::over_last(0, frames);
-            Soloist {
+            PartPlayer {
                 chip,
                 voices,
                 heard: voices,
-                told: voices,
+                voice_mask: voices,
                 player,
                 buffers,
                 mix: Vec::new(),
@@ -153,7 +153,7 @@ impl<'s> SplitPlayer<'s> {
 
     /// Lets those voices alone be heard, from the next frame on, that `heard` says yes to. The
     /// settings must be [live](crate::chips::selection::Selection::live).
-    pub fn hear(&mut self, heard: impl Fn(Lane) -> bool) {
+    pub fn set_voices(&mut self, heard: impl Fn(Lane) -> bool) {
         for part in &mut self.parts {
             let of_voice = |voice: u8| {
                 let chip = part.chip;
@@ -162,9 +162,9 @@ impl<'s> SplitPlayer<'s> {
             let all = (0..voices::count(part.chip.chip)).map(of_voice);
             let heard = all.fold(0, |all, voice| all | voice) & part.voices;
             part.heard = heard;
-            if heard != part.told && heard != 0 {
-                part.told = heard;
-                part.player.hear(heard);
+            if heard != part.voice_mask && heard != 0 {
+                part.voice_mask = heard;
+                part.player.set_voice_mask(heard);
             }
         }
     }
@@ -193,17 +193,17 @@ impl<'s> SplitPlayer<'s> {
     /// What a voice alone would sound soon, left and right together, without going on: overwrites the
     /// front of `out`, and returns how many frames. The first is that after the next [`LEAD`]: until
     /// then what all voices have sounded is still on its way through filters.
-    pub fn listen(&self, lane: Lane, scratch: &mut Scratch, out: &mut [f32]) -> usize {
+    pub fn render_voice(&self, lane: Lane, scratch: &mut Scratch, out: &mut [f32]) -> usize {
         out.fill(0.0);
         let mut most = 0;
         let makes =
-            |part: &&Soloist<'_>| part.chip == lane.chip && part.voices >> lane.voice & 1 == 1;
+            |part: &&PartPlayer<'_>| part.chip == lane.chip && part.voices >> lane.voice & 1 == 1;
         for part in self.parts.iter().filter(makes) {
             let mut alone = part.player.clone();
-            alone.hear(1 << lane.voice);
-            scratch.mix.resize(LEAD + out.len(), [0.0; 2]);
+            alone.set_voice_mask(1 << lane.voice);
+            scratch.mix.resize(LOOKAHEAD + out.len(), [0.0; 2]);
             let made = alone.fill(&mut scratch.buffers, &mut scratch.mix);
-            let heard = scratch.mix[..made].get(LEAD..).unwrap_or(&[]);
+            let heard = scratch.mix[..made].get(LOOKAHEAD..).unwrap_or(&[]);
             for (out, frame) in out.iter_mut().zip(heard) {
                 *out += (frame[0] + frame[1]) * 0.5;
             }
@@ -215,7 +215,7 @@ impl<'s> SplitPlayer<'s> {
     /// As [`Player::fill`](super::Player::fill), on the pool's workers; the longer `out`, the less
     /// their meetings cost.
     pub fn fill(&mut self, pool: &Pool, out: &mut [[f32; 2]]) -> usize {
-        pool.each(&mut self.parts, |_, part| part.play(out.len()));
+        pool.for_each(&mut self.parts, |part| part.play(out.len()));
         self.sum(out)
     }
 
@@ -251,7 +251,7 @@ impl<'s> SplitPlayer<'s> {
     }
 }
 
-/// Scratch memory of [`SplitPlayer::listen`].
+/// Scratch memory of [`SplitPlayer::render_voice`].
 #[derive(Default)]
 pub struct Scratch {
     buffers: Buffers,

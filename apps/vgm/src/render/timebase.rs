@@ -68,23 +68,23 @@ impl Timebase {
 
 /// Finds the frames of ticks that never fall: what it knows of one saves most of the next.
 #[derive(Debug, Clone, Copy)]
-pub struct Finder {
+pub struct FrameCursor {
     base: Timebase,
     tick: u64,
     /// That of the tick.
     frame: u64,
     /// How far the frame begins behind the tick: so many of the base's ticks times frames.
-    behind: u64,
+    remainder: u64,
 }
 
-impl Finder {
+impl FrameCursor {
     /// A finder at the tick from which `base` holds.
     pub fn new(base: Timebase) -> Self {
-        Finder {
+        FrameCursor {
             base,
             tick: base.from.0,
             frame: base.from.1,
-            behind: 0,
+            remainder: 0,
         }
     }
 
@@ -106,14 +106,14 @@ impl Finder {
         if let Some(on) = on.and_then(|on| u32::try_from(on).ok())
             && let Ok(ticks) = u32::try_from(ticks)
         {
-            let more = u64::from(on).saturating_sub(self.behind) as u32;
+            let more = u64::from(on).saturating_sub(self.remainder) as u32;
             let frames = more.div_ceil(ticks);
-            self.behind = self.behind + u64::from(frames) * u64::from(ticks) - u64::from(on);
+            self.remainder = self.remainder + u64::from(frames) * u64::from(ticks) - u64::from(on);
             self.frame += u64::from(frames);
         } else {
             self.frame = self.base.frame_of(tick);
             let all = u128::from(self.frame - from.1) * u128::from(ticks);
-            self.behind = (all - u128::from(tick - from.0) * u128::from(frames)) as u64;
+            self.remainder = (all - u128::from(tick - from.0) * u128::from(frames)) as u64;
         }
         self.tick = tick;
         self.frame
@@ -134,7 +134,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_two_directions_agree() {
+    fn tick_and_frame_conversions_agree() {
         for (frames, seconds) in [(4_000_000, 64), (8_000_000, 144), (15_625, 1), (1_000, 3)] {
             let base = Timebase::new(Rate { frames, seconds });
             for tick in (0..3_000).chain(1 << 40..(1 << 40) + 500) {
@@ -146,17 +146,17 @@ mod tests {
     }
 
     #[test]
-    fn a_finder_finds_what_the_base_says() {
+    fn frame_cursor_matches_timebase() {
         for (frames, seconds) in [(4_000_000, 64), (8_000_000, 144), (15_625, 1), (1_000, 3)] {
             for step in [1, 3, 441, 44_100, 1 << 33] {
                 let base = Timebase::new(Rate { frames, seconds });
-                let mut finder = Finder::new(base);
+                let mut finder = FrameCursor::new(base);
                 for tick in (0..2_000).map(|count| count / 2 * step) {
                     assert_eq!(finder.frame_of(tick), base.frame_of(tick), "{tick}");
                 }
                 // From where another tempo holds, and, for what is late, before that.
                 let base = base.at_tempo(base.frame_of(500 * step), 700);
-                let mut finder = Finder::new(base);
+                let mut finder = FrameCursor::new(base);
                 for tick in (490..2_000).map(|count| count * step) {
                     assert_eq!(finder.frame_of(tick), base.frame_of(tick), "{tick}");
                 }
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn another_tempo_holds_from_its_frame_on() {
+    fn tempo_change_takes_effect_at_its_frame() {
         let rate = Rate {
             frames: 88_200,
             seconds: 1,

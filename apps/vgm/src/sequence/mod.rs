@@ -10,8 +10,8 @@
 
 mod stream;
 
-use crate::chips::pcm;
-use crate::chips::voices::Silencer;
+use crate::chips::registry;
+use crate::chips::voices::VoiceMuter;
 use crate::format::{
     ChipId, Command, Instance, Song, StreamCommand, Write, decode, frequent_wait, frequent_write,
 };
@@ -44,12 +44,12 @@ pub enum Action {
 
 impl Action {
     /// What is left of it where voices are silent.
-    pub fn silenced(self, silencer: Option<&mut Silencer>) -> Action {
-        match (self, silencer) {
-            (Action::Write { port, reg, value }, Some(silencer)) => Action::Write {
+    pub fn masked(self, muter: Option<&mut VoiceMuter>) -> Action {
+        match (self, muter) {
+            (Action::Write { port, reg, value }, Some(muter)) => Action::Write {
                 port,
                 reg,
-                value: silencer.pass(port, reg, value),
+                value: muter.filter(port, reg, value),
             },
             _ => self,
         }
@@ -110,7 +110,7 @@ fn lanes(write: &Write) -> [bool; LANES] {
 
 /// A part of a chip that wants to be told some of what its chip is told.
 #[derive(Debug, Clone)]
-struct Listener {
+struct Subscriber {
     instance: Instance,
     hears: [bool; LANES],
     queues: [Queue; LANES],
@@ -118,14 +118,14 @@ struct Listener {
 
 /// All who listen; those of one chip are neighbours.
 #[derive(Debug, Clone)]
-struct Listeners {
-    all: Vec<Listener>,
+struct Subscribers {
+    all: Vec<Subscriber>,
     /// From where to where the listeners of each chip lie.
     of: [(u8, u8); Instance::COUNT],
 }
 
-impl Listeners {
-    fn new(all: Vec<Listener>) -> Self {
+impl Subscribers {
+    fn new(all: Vec<Subscriber>) -> Self {
         let mut of = [(0, 0); Instance::COUNT];
         for (place, listener) in (0u8..).zip(&all) {
             let range = &mut of[listener.instance.index()];
@@ -134,11 +134,11 @@ impl Listeners {
             }
             range.1 = place + 1;
         }
-        Listeners { all, of }
+        Subscribers { all, of }
     }
 
     #[inline]
-    fn of(&mut self, instance: Instance) -> &mut [Listener] {
+    fn of(&mut self, instance: Instance) -> &mut [Subscriber] {
         let (first, end) = self.of[instance.index()];
         &mut self.all[usize::from(first)..usize::from(end)]
     }
@@ -188,7 +188,7 @@ impl Listeners {
     }
 
     /// Keeps the memory of what has been acted on for what comes.
-    fn forget_taken(&mut self) {
+    fn compact(&mut self) {
         for queue in self
             .all
             .iter_mut()
@@ -212,7 +212,7 @@ pub struct Sequencer<'s> {
     streams: Vec<Stream>,
     /// Where the YM2612's data bank is read next.
     dac_at: usize,
-    listeners: Listeners,
+    listeners: Subscribers,
 }
 
 impl<'s> Sequencer<'s> {
@@ -220,7 +220,7 @@ impl<'s> Sequencer<'s> {
     /// lanes are heard; later, each is known by its place among them. Those of one chip are
     /// neighbours.
     pub fn new(song: &'s Song, listeners: impl Iterator<Item = (Instance, [bool; LANES])>) -> Self {
-        let listener = |(instance, hears)| Listener {
+        let listener = |(instance, hears)| Subscriber {
             instance,
             hears,
             queues: Default::default(),
@@ -233,7 +233,7 @@ impl<'s> Sequencer<'s> {
             ended: false,
             streams: Vec::new(),
             dac_at: 0,
-            listeners: Listeners::new(listeners.map(listener).collect()),
+            listeners: Subscribers::new(listeners.map(listener).collect()),
         }
     }
 
@@ -244,7 +244,7 @@ impl<'s> Sequencer<'s> {
 
     /// Decodes all that happens before tick `until`.
     pub fn advance(&mut self, until: u64) {
-        self.listeners.forget_taken();
+        self.listeners.compact();
         while self.tick < until {
             if self.ended || self.wait > 0 {
                 let left = until - self.tick;
@@ -255,7 +255,7 @@ impl<'s> Sequencer<'s> {
                 };
                 self.wait = self.wait.saturating_sub(ticks);
                 self.pass(ticks);
-            } else if !self.frequent(until) {
+            } else if !self.decode_frequent(until) {
                 self.command();
             }
         }
@@ -263,7 +263,7 @@ impl<'s> Sequencer<'s> {
 
     /// Goes through the commands that most of many songs are, waits of 1 to 16 ticks and writes,
     /// which are not decoded; returns false before another command.
-    fn frequent(&mut self, until: u64) -> bool {
+    fn decode_frequent(&mut self, until: u64) -> bool {
         let bytes = self.song.bytes();
         let (mut offset, mut tick) = (self.offset, self.tick);
         loop {
@@ -335,18 +335,8 @@ impl<'s> Sequencer<'s> {
 
     /// Memory blocks of chips that have memory go to the chip's own lane.
     fn memory(&mut self, kind: u8, second: bool, at: usize) {
-        let chip = match kind {
-            0x81 => ChipId::Ym2608,
-            0x82 | 0x83 => ChipId::Ym2610,
-            0x88 => ChipId::Y8950,
-            0x07 | 0xC2 => ChipId::NesApu,
-            0x86 => ChipId::Ymz280b,
-            0x94 => ChipId::K007232,
-            0xE1 => ChipId::Es5503,
-            _ => match pcm::of_block(kind) {
-                Some(chip) => chip,
-                None => return,
-            },
+        let Some(chip) = registry::of_block(kind) else {
+            return;
         };
         let event = Event {
             tick: self.tick,
@@ -458,7 +448,7 @@ mod tests {
     const STREAM: [u8; 10] = [0x90, 0, 2, 0, 0x2A, 0x91, 0, 0, 1, 0];
 
     #[test]
-    fn a_stream_writes_at_its_frequency_whatever_the_windows() {
+    fn stream_frequency_is_independent_of_window_size() {
         let mut commands = [&BANK[..], &STREAM].concat();
         commands.extend([0x92, 0, 0x10, 0x27, 0, 0]); // 10,000 a second
         commands.extend([0x93, 0, 1, 0, 0, 0, 1, 3, 0, 0, 0]); // 3 from byte 1
@@ -471,7 +461,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stream_repeats_turns_round_and_stops() {
+    fn stream_loops_reverses_and_stops() {
         let mut commands = [&BANK[..], &STREAM].concat();
         commands.extend([0x92, 0, 0x44, 0xAC, 0, 0]); // each tick
         commands.extend([0x95, 0, 0, 0, 0x11]); // block 0, backwards, again and again
@@ -482,13 +472,13 @@ mod tests {
     }
 
     #[test]
-    fn dac_writes_read_on_from_where_they_were_sought() {
+    fn dac_writes_continue_after_seek() {
         let commands = [&BANK[..], &[0xE0, 2, 0, 0, 0, 0x83, 0x82, 0x81, 0x66]].concat();
         assert_eq!(data(&song(&commands), 2, 10), [(0, 12), (3, 13)]);
     }
 
     #[test]
-    fn nothing_is_kept_for_those_who_do_not_hear_it() {
+    fn events_without_subscriber_are_not_stored() {
         let commands = [&BANK[..], &[0x80, 0x52, 0x28, 0, 0x70, 0x66]].concat();
         let song = song(&commands);
         let mut sequencer = Sequencer::new(&song, [(OPN2, [true, false])].into_iter());

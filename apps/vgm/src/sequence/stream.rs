@@ -135,7 +135,7 @@ impl Stream {
             self.made
         };
         let data = self.data(song, index);
-        self.move_on();
+        self.advance_position();
         self.write(self.target?, data?)
     }
 
@@ -171,7 +171,7 @@ impl Stream {
         )
     }
 
-    fn move_on(&mut self) {
+    fn advance_position(&mut self) {
         self.made += 1;
         if self.made == self.length {
             self.made = 0;

@@ -7,7 +7,7 @@ use std::process::Command;
 use crate::harness::*;
 
 #[test]
-fn bad_songs_are_named_and_the_others_rendered() {
+fn damaged_songs_are_reported_and_others_rendered() {
     let folder = Folder::new("bad");
     let good = folder.put("good.vgm", &small_song());
     let changed = |at: usize, value: u32| {
@@ -34,10 +34,10 @@ fn bad_songs_are_named_and_the_others_rendered() {
         assert_eq!(alone.status.code(), Some(65), "{name}: {}", stderr(&alone));
         let run = render(&[&path, &good], &out, &["--format", "json"]);
         assert_eq!(run.status.code(), Some(1), "{name}: {}", stderr(&run));
-        let told = stderr(&run);
+        let printed = stderr(&run);
         assert!(
-            told.contains(name) && told.contains(reason),
-            "{name}: {told}"
+            printed.contains(name) && printed.contains(reason),
+            "{name}: {printed}"
         );
         assert_eq!(
             (&summary(&run)["songs"], &summary(&run)["failed"]),
@@ -50,7 +50,7 @@ fn bad_songs_are_named_and_the_others_rendered() {
 }
 
 #[test]
-fn a_missing_song_fails_alone() {
+fn missing_song_does_not_affect_others() {
     let folder = Folder::new("missing");
     let good = folder.put("good.vgm", &small_song());
     let run = render(&[&folder.path("none.vgm"), &good], &folder.path("out"), &[]);
@@ -60,7 +60,7 @@ fn a_missing_song_fails_alone() {
 }
 
 #[test]
-fn a_gzip_bomb_takes_no_more_memory_than_a_song_may() {
+fn gzip_bomb_is_limited_to_the_maximum_song_size() {
     let folder = Folder::new("bomb");
     let mut bomb = small_song();
     bomb.resize(200 << 20, 0x70);
@@ -89,7 +89,7 @@ pub fn song_without_a_player() -> Vec<u8> {
 }
 
 #[test]
-fn a_chip_that_is_not_played_is_named_counted_and_refused_if_asked() {
+fn unsupported_chip_is_reported_and_fails_with_strict() {
     let folder = Folder::new("lacking");
     let lacking = folder.put("lacking.vgm", &song_without_a_player());
     let whole = folder.put("whole.vgm", &small_song());
@@ -117,8 +117,8 @@ fn a_chip_that_is_not_played_is_named_counted_and_refused_if_asked() {
         assert_eq!(missing, usize::from(lacks), "{line}");
     }
     let run = render(&[&lacking, &whole], &out, &["--overwrite"]);
-    let told = String::from_utf8_lossy(&run.stdout).into_owned();
-    assert!(told.contains("2 songs (1 lack a chip)"), "{told}");
+    let printed = String::from_utf8_lossy(&run.stdout).into_owned();
+    assert!(printed.contains("2 songs (1 lack a chip)"), "{printed}");
 
     let run = render(
         &[&lacking, &whole],
@@ -142,7 +142,7 @@ fn a_chip_that_is_not_played_is_named_counted_and_refused_if_asked() {
 }
 
 #[test]
-fn what_players_take_is_taken_with_a_warning() {
+fn tolerated_defects_render_with_a_warning() {
     let folder = Folder::new("lenient");
     let whole = small_song();
     let changed = |at: usize, value: u32| {
@@ -173,7 +173,7 @@ fn what_players_take_is_taken_with_a_warning() {
 
 #[cfg(unix)]
 #[test]
-fn what_is_no_file_is_refused_and_not_waited_for() {
+fn special_files_are_rejected_without_blocking() {
     let folder = Folder::new("fifo");
     let fifo = folder.path("in/fifo.vgm");
     fs::create_dir_all(folder.path("in")).unwrap();
@@ -194,23 +194,24 @@ fn what_is_no_file_is_refused_and_not_waited_for() {
 }
 
 #[test]
-fn writes_to_a_chip_without_a_clock_are_told_everywhere() {
+fn writes_to_a_chip_without_clock_warn_in_every_command() {
     let folder = Folder::new("clockless");
     let mut song = small_song();
     song.splice(0x40..0x40, [0x54, 0x08, 0x78, 0x54, 0x08, 0x00]);
     let path = folder.put("s.vgm", &song);
     let run = render(&[&path], &folder.path("out"), &["--lines"]);
     assert_eq!(run.status.code(), Some(0), "{}", stderr(&run));
-    let told = "2 writes to a YM2151 in vain";
-    assert_eq!(stderr(&run).matches(told).count(), 1, "{}", stderr(&run));
-    let is_told = |line: &serde_json::Value| line["warnings"][0].as_str().unwrap().contains(told);
-    assert!(is_told(&lines(&run)[0]));
+    let printed = "2 writes to a YM2151 in vain";
+    assert_eq!(stderr(&run).matches(printed).count(), 1, "{}", stderr(&run));
+    let has_warning =
+        |line: &serde_json::Value| line["warnings"][0].as_str().unwrap().contains(printed);
+    assert!(has_warning(&lines(&run)[0]));
     let info = program()
         .args(["info", "--format", "json"])
         .arg(&path)
         .output()
         .unwrap();
-    assert!(is_told(&lines(&info)[0]));
+    assert!(has_warning(&lines(&info)[0]));
     // A song of such writes alone is silent, and says why, whoever renders it.
     let mut none = song[..0x46].to_vec();
     none.extend([0x62, 0x66]);
@@ -219,9 +220,12 @@ fn writes_to_a_chip_without_a_clock_are_told_everywhere() {
         let flags = ["--strict", "--lines", "--overwrite", "--jobs", jobs];
         let run = render(&[&silent], &folder.path("out"), &flags);
         assert_eq!(run.status.code(), Some(0), "{}", stderr(&run));
-        let told = stderr(&run);
-        assert!(told.contains("no chip that it has a clock for"), "{told}");
-        assert!(told.contains("nothing is heard"), "{told}");
+        let printed = stderr(&run);
+        assert!(
+            printed.contains("no chip that it has a clock for"),
+            "{printed}"
+        );
+        assert!(printed.contains("nothing is heard"), "{printed}");
         assert_eq!(lines(&run)[0]["frames"], 735);
     }
     none[0x0C..0x10].fill(0);
@@ -231,7 +235,7 @@ fn writes_to_a_chip_without_a_clock_are_told_everywhere() {
 }
 
 #[test]
-fn info_says_what_render_would_refuse() {
+fn info_reports_what_render_rejects() {
     let folder = Folder::new("refused");
     let mut song = small_song();
     song[0x0C..0x10].copy_from_slice(&1u32.to_le_bytes());
@@ -240,13 +244,13 @@ fn info_says_what_render_would_refuse() {
     assert_eq!(run.status.code(), Some(65), "{}", stderr(&run));
     let info = program().arg("info").arg(&song).output().unwrap();
     assert_eq!(info.status.code(), Some(0));
-    let told = String::from_utf8_lossy(&info.stdout).into_owned();
-    assert!(told.contains("cannot be rendered"), "{told}");
-    assert!(told.contains("1 Hz"), "{told}");
+    let printed = String::from_utf8_lossy(&info.stdout).into_owned();
+    assert!(printed.contains("cannot be rendered"), "{printed}");
+    assert!(printed.contains("1 Hz"), "{printed}");
 }
 
 #[test]
-fn a_song_of_zeros_says_so_and_one_that_clips_is_counted() {
+fn silent_song_warns_and_clipping_is_counted() {
     let folder = Folder::new("zeros");
     let mut silent = small_song();
     silent[0x41] = 0x9F;

@@ -9,7 +9,7 @@ use creel_vgm::demo;
 use crate::harness::*;
 
 #[test]
-fn the_bytes_are_the_same_at_any_number_of_jobs() {
+fn output_is_independent_of_job_count() {
     let folder = Folder::new("jobs");
     let mut all = Vec::new();
     for jobs in ["1", "2", "8"] {
@@ -31,7 +31,7 @@ fn the_bytes_are_the_same_at_any_number_of_jobs() {
 }
 
 #[test]
-fn a_song_shared_by_several_jobs_has_the_same_bytes() {
+fn song_split_over_jobs_has_the_same_bytes() {
     let folder = Folder::new("split");
     let song = Path::new(env!("CARGO_MANIFEST_DIR")).join("songs/ym2151-okim6258.vgz");
     let rendered = |jobs: &str| {
@@ -46,7 +46,7 @@ fn a_song_shared_by_several_jobs_has_the_same_bytes() {
 }
 
 #[test]
-fn the_output_mirrors_the_input_and_is_not_overwritten_unasked() {
+fn output_mirrors_input_and_is_not_overwritten_by_default() {
     let folder = Folder::new("tree");
     folder.put("in/top.vgm", &small_song());
     folder.put("in/below/deep.vgz", &gzip(&small_song()));
@@ -78,7 +78,7 @@ fn the_output_mirrors_the_input_and_is_not_overwritten_unasked() {
 }
 
 #[test]
-fn formats_have_the_sizes_they_should() {
+fn every_format_has_the_expected_file_size() {
     let folder = Folder::new("formats");
     let song = folder.put("s.vgm", &small_song());
     for (flags, name, bytes) in [
@@ -100,7 +100,7 @@ fn formats_have_the_sizes_they_should() {
 }
 
 #[test]
-fn two_songs_with_one_output_are_not_both_written() {
+fn songs_with_the_same_output_are_rejected() {
     let folder = Folder::new("twins");
     folder.put("in/a.vgm", &small_song());
     folder.put("in/a.vgz", &gzip(&small_song()));
@@ -115,7 +115,7 @@ fn two_songs_with_one_output_are_not_both_written() {
 }
 
 #[test]
-fn songs_of_several_albums_may_have_one_name_and_be_named_twice() {
+fn same_name_in_different_albums_is_allowed() {
     let folder = Folder::new("albums");
     for song in ["one/01.vgm", "two/01.vgm", "two/02.vgm"] {
         folder.put(song, &small_song());
@@ -155,7 +155,7 @@ fn songs_of_several_albums_may_have_one_name_and_be_named_twice() {
 }
 
 #[test]
-fn a_folder_that_cannot_be_written_is_named() {
+fn unwritable_folder_is_reported() {
     let folder = Folder::new("unwritable");
     let song = folder.put("s.vgm", &small_song());
     let file = folder.put("file", b"");
@@ -169,7 +169,7 @@ fn a_folder_that_cannot_be_written_is_named() {
 
 #[cfg(unix)]
 #[test]
-fn a_full_disk_leaves_no_partial_output() {
+fn full_disk_leaves_no_partial_file() {
     let folder = Folder::new("full");
     let song = folder.put("s.vgm", &small_song());
     // A limit on files' sizes stands in for a full disk.
@@ -188,7 +188,7 @@ fn a_full_disk_leaves_no_partial_output() {
 }
 
 #[test]
-fn names_follow_a_pattern_and_a_playlist_lists_them() {
+fn name_pattern_and_playlist_are_written() {
     let folder = Folder::new("names");
     folder.put("in/1.vgm", &titled("Warp 1.5"));
     folder.put("in/2.vgm", &titled("a/b"));
@@ -245,9 +245,9 @@ fn names_follow_a_pattern_and_a_playlist_lists_them() {
         text,
         "of nothing no list"
     );
-    let twins = render(&[&input], &folder.path("twins"), &["--name", "{game}"]);
-    assert_eq!(twins.status.code(), Some(1));
-    assert_eq!(stderr(&twins).matches("same output").count(), 2);
+    let same_outputs = render(&[&input], &folder.path("twins"), &["--name", "{game}"]);
+    assert_eq!(same_outputs.status.code(), Some(1));
+    assert_eq!(stderr(&same_outputs).matches("same output").count(), 2);
     let nested = folder.path("nested");
     let run = render(
         &[&input],
@@ -270,7 +270,7 @@ fn names_follow_a_pattern_and_a_playlist_lists_them() {
 }
 
 #[test]
-fn stdout_gets_samples_alone_in_the_order_of_the_input() {
+fn stdout_contains_only_samples_in_input_order() {
     let folder = Folder::new("stdout");
     let song = folder.put("a.vgm", &titled("Weft"));
     let broken = folder.put("b.vgm", b"x");
@@ -290,7 +290,7 @@ fn stdout_gets_samples_alone_in_the_order_of_the_input() {
 }
 
 #[test]
-fn names_as_long_as_file_systems_take_are_cut_to_fit() {
+fn long_names_are_truncated_to_the_file_system_limit() {
     let folder = Folder::new("long-names");
     // Both have the same beginning, and one of them has room for its ending only.
     let name = |last: char| format!("{}{last}.vgm", "é".repeat(125));
@@ -318,7 +318,7 @@ fn names_as_long_as_file_systems_take_are_cut_to_fit() {
 }
 
 #[test]
-fn who_closes_stderr_has_heard_enough() {
+fn closed_stderr_does_not_fail_the_run() {
     let folder = Folder::new("closed");
     let song = folder.put("a.vgm", &small_song());
     let missing = folder.path("missing.vgm");
@@ -337,7 +337,7 @@ fn who_closes_stderr_has_heard_enough() {
 }
 
 #[test]
-fn a_playlist_is_refused_before_the_work_where_it_cannot_lie() {
+fn unwritable_playlist_is_rejected_before_rendering() {
     let folder = Folder::new("list-place");
     let song = folder.put("s.vgm", &small_song());
     let out = folder.path("out");
@@ -354,7 +354,7 @@ fn a_playlist_is_refused_before_the_work_where_it_cannot_lie() {
 
 #[cfg(unix)]
 #[test]
-fn every_name_can_be_listed_and_read_again() {
+fn every_file_name_survives_a_playlist_round_trip() {
     use std::ffi::OsStr;
     use std::os::unix::ffi::OsStrExt;
     let folder = Folder::new("odd-names");
@@ -392,7 +392,7 @@ fn every_name_can_be_listed_and_read_again() {
 }
 
 #[test]
-fn numbers_out_of_range_are_told_by_their_range() {
+fn out_of_range_numbers_are_rejected_with_their_range() {
     let folder = Folder::new("ranges");
     let song = folder.put("s.vgm", &small_song());
     for (flag, value, why) in [
@@ -412,7 +412,7 @@ fn numbers_out_of_range_are_told_by_their_range() {
 }
 
 #[test]
-fn the_summary_counts_what_was_made() {
+fn summary_counts_rendered_songs() {
     let folder = Folder::new("counted");
     let song = folder.put("s.vgm", &small_song());
     for (flags, what) in [
@@ -430,7 +430,7 @@ fn the_summary_counts_what_was_made() {
     ] {
         let flags = [flags, &["--overwrite"]].concat();
         let run = render(&[&song], &folder.path("out"), &flags);
-        let told = String::from_utf8_lossy(&run.stdout).into_owned();
-        assert!(told.starts_with(what), "{told}");
+        let printed = String::from_utf8_lossy(&run.stdout).into_owned();
+        assert!(printed.starts_with(what), "{printed}");
     }
 }

@@ -12,7 +12,7 @@ use zip::write::SimpleFileOptions;
 use crate::harness::*;
 
 #[test]
-fn folders_say_where_their_songs_lie() {
+fn folders_without_direct_songs_hint_at_recurse() {
     let folder = Folder::new("deeper");
     folder.put("in/below/deep/song.vgm", &small_song());
     fs::create_dir_all(folder.path("none")).unwrap();
@@ -27,7 +27,7 @@ fn folders_say_where_their_songs_lie() {
 }
 
 #[test]
-fn playlists_and_standard_input_are_rendered() {
+fn playlists_and_stdin_are_rendered() {
     let folder = Folder::new("lists");
     folder.put("songs/a b.vgm", &small_song());
     folder.put("songs/c.vgm", &small_song());
@@ -69,7 +69,7 @@ fn playlists_and_standard_input_are_rendered() {
 }
 
 #[test]
-fn of_the_places_of_a_track_one_that_is_there_is_played_and_none_is_fetched() {
+fn first_existing_playlist_location_is_used_without_download() {
     let folder = Folder::new("places");
     folder.put("a.vgm", &small_song());
     let net = "http://example.com/x.vgm";
@@ -95,9 +95,9 @@ fn of_the_places_of_a_track_one_that_is_there_is_played_and_none_is_fetched() {
         let run = render(&[&list], &folder.path("out"), &flags);
         assert_eq!(run.status.code(), Some(1), "{name}: {}", stderr(&run));
         assert_eq!(summary(&run)["songs"], 1, "{name}");
-        let told = format!("{net}: is on the network, not fetched");
+        let printed = format!("{net}: is on the network, not fetched");
         assert_eq!(stderr(&run).lines().count(), 1, "{}", stderr(&run));
-        assert!(stderr(&run).contains(&told), "{}", stderr(&run));
+        assert!(stderr(&run).contains(&printed), "{}", stderr(&run));
     }
 }
 
@@ -141,7 +141,7 @@ fn names(folder: &Path) -> Vec<PathBuf> {
 }
 
 #[test]
-fn an_archive_is_known_by_its_bytes_wherever_it_is_met() {
+fn archives_are_detected_by_content() {
     let folder = Folder::new("by-bytes");
     let packed = zip("a.vgm", CompressionMethod::Stored);
     let renamed = folder.put("in/album.vgz", &packed);
@@ -177,7 +177,7 @@ fn an_archive_is_known_by_its_bytes_wherever_it_is_met() {
 }
 
 #[test]
-fn archives_may_be_packed_in_many_ways() {
+fn every_archive_compression_is_read() {
     let folder = Folder::new("methods");
     use CompressionMethod as Zip;
     // The library that writes them here reads LZMA only.
@@ -210,7 +210,7 @@ fn archives_may_be_packed_in_many_ways() {
 }
 
 #[test]
-fn names_in_archives_are_read_as_they_were_meant_and_never_lead_out() {
+fn archive_names_are_decoded_and_never_escape_the_output() {
     let folder = Folder::new("archive-names");
     let song = small_song();
     let (japanese, _, _) = encoding_rs::SHIFT_JIS.encode("縦糸/01 横糸.vgm");
@@ -243,7 +243,7 @@ fn names_in_archives_are_read_as_they_were_meant_and_never_lead_out() {
 }
 
 #[test]
-fn damaged_archives_are_told_in_words() {
+fn damaged_archives_have_readable_errors() {
     let folder = Folder::new("damaged-archives");
     let whole = seven_z("a.vgm", EncoderMethod::LZMA2);
     let mut flipped = whole.clone();
@@ -260,16 +260,16 @@ fn damaged_archives_are_told_in_words() {
         let path = folder.put(name, bytes);
         let run = render(&[&path], &folder.path("out"), &[]);
         assert_eq!(run.status.code(), Some(65), "{name}: {}", stderr(&run));
-        let told = stderr(&run);
-        assert!(told.contains(name), "{told}");
+        let printed = stderr(&run);
+        assert!(printed.contains(name), "{printed}");
         for word in ["Error", "kind:", "Custom", "(\"", "{"] {
-            assert!(!told.contains(word), "{word} in {told}");
+            assert!(!printed.contains(word), "{word} in {printed}");
         }
     }
 }
 
 #[test]
-fn playlists_name_playlists_archives_and_folders_in_any_encoding() {
+fn playlists_may_contain_playlists_archives_and_folders() {
     let folder = Folder::new("nested-lists");
     folder.put("music/a.vgm", &small_song());
     folder.put("music/é b.vgm", &small_song());

@@ -4,5 +4,5 @@ mod damaged;
 mod files;
 mod harness;
 mod inputs;
+mod listings;
 mod stopped;
-mod told;

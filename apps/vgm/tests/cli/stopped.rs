@@ -8,7 +8,7 @@ use crate::harness::*;
 
 #[cfg(unix)]
 #[test]
-fn interrupted_it_leaves_whole_files_only() {
+fn interrupt_leaves_only_complete_files() {
     let folder = Folder::new("interrupt");
     let short = folder.put("short.vgm", &small_song());
     // An hour and more, so that it is still at it.
@@ -55,7 +55,7 @@ fn interrupted_it_leaves_whole_files_only() {
 /// same command again.
 #[cfg(unix)]
 #[test]
-fn a_killed_run_is_finished_by_the_next() {
+fn killed_run_is_completed_by_the_next() {
     let folder = Folder::new("killed");
     let songs: Vec<PathBuf> = (0..40)
         .map(|i| folder.put(&format!("{i}.vgm"), &small_song()))
@@ -93,7 +93,7 @@ fn a_killed_run_is_finished_by_the_next() {
 /// Two runs of one folder at once: each has part files of its own, and whoever ends last has the
 /// whole of each.
 #[test]
-fn two_runs_of_one_folder_leave_whole_files() {
+fn concurrent_runs_leave_complete_files() {
     let folder = Folder::new("two-runs");
     for number in 0..40 {
         folder.put(&format!("in/{number}.vgm"), &small_song());

@@ -41,12 +41,12 @@ fn both(chip: &mut impl PcmChip, frames: usize) -> Vec<[i32; 2]> {
 }
 
 /// The decibels of one level beside another.
-fn decibels(level: i32, beside: i32) -> f64 {
-    20.0 * (f64::from(level) / f64::from(beside)).log10()
+fn decibels(level: i32, reference: i32) -> f64 {
+    20.0 * (f64::from(level) / f64::from(reference)).log10()
 }
 
 #[test]
-fn okim6295_attenuates_by_three_decibels_and_plays_a_phrase_to_its_end() {
+fn okim6295_attenuation_is_3_db_and_phrases_end() {
     // Phrase 1: up by seven eights of 16 bytes, then the value stays near its top.
     let mut memory = vec![0; 8];
     memory.extend([0, 0, 0x10, 0, 0, 0x1F, 0, 0]);
@@ -77,7 +77,7 @@ fn okim6295_attenuates_by_three_decibels_and_plays_a_phrase_to_its_end() {
 }
 
 #[test]
-fn segapcm_ends_behind_its_last_page_and_goes_on_at_the_loop() {
+fn segapcm_loops_after_its_last_page() {
     // Each sample tells its page; 80 is the middle.
     let memory: Vec<u8> = (0..0x400).map(|at| 0x80 + (at >> 8) as u8).collect();
     let note = |flags: u16| {
@@ -117,7 +117,7 @@ fn segapcm_ends_behind_its_last_page_and_goes_on_at_the_loop() {
 }
 
 #[test]
-fn rf5c164_loops_at_ff_and_its_signs_are_set_above_the_middle() {
+fn rf5c164_loops_at_ff_and_uses_sign_magnitude() {
     let mut chip = Rf5c68::new_164(12_500_000);
     for (reg, value) in [(7, 0x81), (7, 0xC2)] {
         chip.write(0, reg, value);
@@ -145,7 +145,7 @@ fn rf5c164_loops_at_ff_and_its_signs_are_set_above_the_middle() {
 }
 
 #[test]
-fn k053260_pans_by_a_constant_power_and_adds_codes_up() {
+fn k053260_pans_at_constant_power_and_decodes_kadpcm() {
     let plain: Vec<u8> = vec![100; 64];
     let level = |pan: u16| {
         let mut chip = with_rom(K053260::new(3_579_545), 0x8E, &plain);
@@ -200,7 +200,7 @@ fn k053260_pans_by_a_constant_power_and_adds_codes_up() {
 }
 
 #[test]
-fn k054539_ends_by_its_markers_in_each_format_and_echoes_in_time() {
+fn k054539_end_markers_and_echo_delay() {
     let setup = [(2, 0x2F, 1), (0, 2, 1), (0, 4, 0xFF), (0, 5, 0x11 + 14)];
     let note = |kind: u16, looping: u16, memory: &[u8]| {
         let mut chip = with_rom(K054539::new(18_432_000, 0), 0x8C, memory);
@@ -246,7 +246,7 @@ fn k054539_ends_by_its_markers_in_each_format_and_echoes_in_time() {
 }
 
 #[test]
-fn qsound_goes_back_by_its_loop_and_pans_from_side_to_side() {
+fn qsound_loops_and_pans() {
     let memory: Vec<u8> = (0..16).collect();
     let note = |pan: u16| {
         let mut chip = with_rom(Qsound::new(60_000_000), 0x8F, &memory);
@@ -291,7 +291,7 @@ fn qsound_goes_back_by_its_loop_and_pans_from_side_to_side() {
 }
 
 #[test]
-fn c352_turns_back_links_and_moves_its_volume_by_steps() {
+fn c352_reverses_links_and_ramps_volume() {
     let memory: Vec<u8> = (0..64).collect();
     let note = |flags: u16| {
         let mut chip = with_rom(C352::new(24_192_000, 72), 0x92, &memory);
@@ -344,7 +344,7 @@ fn c352_turns_back_links_and_moves_its_volume_by_steps() {
 }
 
 #[test]
-fn c140_expands_codes_and_loops_and_c219_swaps_bytes() {
+fn c140_decodes_companded_samples_and_c219_swaps_bytes() {
     let note = |kind: u8, mode: u16, memory: &[u8]| {
         let mut chip = with_rom(C140::new(21_390, kind), 0x8D, memory);
         let end = memory.len() as u16 / if kind == 2 { 2 } else { 1 };
@@ -375,7 +375,7 @@ fn c140_expands_codes_and_loops_and_c219_swaps_bytes() {
 }
 
 #[test]
-fn upd7759_keeps_silences_times_repeats_and_ends() {
+fn upd7759_silences_repeats_and_ends() {
     // Phrase 0 at 8: its kind, a silence of 10 ms, 128 codes of 6.
     let mut memory = vec![0, 0x5A, 0xA5, 0x69, 0x55, 0, 4, 0, 0, 9];
     memory.extend([0xC1, 0x80 + 24, 3, 0x40, 0x40, 0, 0, 0]);
@@ -400,7 +400,7 @@ fn upd7759_keeps_silences_times_repeats_and_ends() {
 }
 
 #[test]
-fn ga20_has_its_curve_of_volume_and_its_rates() {
+fn ga20_volume_curve_and_rates() {
     let level = |volume: u16| {
         let mut chip = with_rom(Ga20::new(3_579_545), 0x93, &[0xC0; 64]);
         let voice = [(2, 4), (4, 0xF0), (5, volume), (6, 2)];
@@ -419,7 +419,7 @@ fn ga20_has_its_curve_of_volume_and_its_rates() {
 }
 
 #[test]
-fn x1_010_plays_waves_by_envelopes() {
+fn x1_010_plays_wavetables_with_envelopes() {
     let mut chip = X1010::new(16_000_000);
     for n in 0..128 {
         chip.write(0, 0x1080 + n, if n < 64 { 100 } else { 0x9C });
@@ -437,7 +437,7 @@ fn x1_010_plays_waves_by_envelopes() {
 }
 
 #[test]
-fn pwm_is_silent_at_half_its_cycle() {
+fn pwm_is_silent_at_half_cycle() {
     let mut chip = Pwm::new();
     write(&mut chip, &[(0, 1, 1001), (0, 2, 500), (0, 3, 1000)]);
     assert_eq!(both(&mut chip, 1), [[0, 0x7FFF]]);
@@ -467,7 +467,7 @@ fn opl4(rates: [u8; 3]) -> Ymf278b {
 }
 
 #[test]
-fn ymf278b_decays_and_attacks_in_the_manuals_times() {
+fn ymf278b_envelope_times_match_the_manual() {
     // Rates 16, 24 and 32: 88.6 s for 90 dB at rate 4, half of it at each fourth.
     for (rate, seconds) in [(4u8, 88.6 / 8.0), (6, 88.6 / 32.0), (8, 88.6 / 128.0)] {
         let mut chip = opl4([0xF0 | rate, 0xF0, 0xF0]);
@@ -492,7 +492,7 @@ fn ymf278b_decays_and_attacks_in_the_manuals_times() {
 }
 
 #[test]
-fn ymf278b_has_levels_of_three_eighths_of_a_decibel_and_pans_of_three() {
+fn ymf278b_level_is_0_375_db_and_pan_3_db_per_step() {
     let level = |level: u16, pan: u16| {
         let mut chip = opl4([0xF0, 0, 0xF0]);
         write(
@@ -532,7 +532,7 @@ fn es5506(chip: &mut Es550x, register: u16, value: u32) {
 }
 
 #[test]
-fn es5506_loops_turns_and_halves_its_volume_by_the_exponent() {
+fn es5506_loops_and_volume_exponent() {
     let memory: Vec<u8> = (0..64u16).flat_map(|n| (n * 256).to_be_bytes()).collect();
     let note = |control: u32, volume: u32| {
         let mut chip = with_rom(Es550x::new(16_000_000), 0x90, &memory);
@@ -577,7 +577,7 @@ fn es5506_loops_turns_and_halves_its_volume_by_the_exponent() {
 }
 
 #[test]
-fn scsp_has_levels_of_six_decibels_and_octaves() {
+fn scsp_send_levels_and_octaves() {
     let note = |send: u16, octave: u16| {
         let mut chip = Scsp::new(22_579_200);
         let memory: Vec<u8> = (0..256u16).flat_map(|n| (n * 64).to_be_bytes()).collect();

@@ -50,7 +50,7 @@ fn pitch(samples: &[f64]) -> f64 {
 }
 
 #[test]
-fn eight_notes_at_their_pitch_and_level() {
+fn pcm_chips_play_eight_notes_at_their_pitch_and_level() {
     let folder = std::env::var_os("CREEL_BALANCE_SONGS").map(PathBuf::from);
     println!("| chip | dB beside the YM2151 | Hz |\n|---|---|---|");
     let mut wrong = Vec::new();

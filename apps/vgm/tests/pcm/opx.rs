@@ -70,8 +70,8 @@ fn peak(frames: &[i32]) -> i32 {
     frames.iter().map(|value| value.abs()).max().unwrap()
 }
 
-fn decibels(level: i32, beside: i32) -> f64 {
-    20.0 * (f64::from(level) / f64::from(beside)).log10()
+fn decibels(level: i32, reference: i32) -> f64 {
+    20.0 * (f64::from(level) / f64::from(reference)).log10()
 }
 
 /// How often the values cross 0 upwards.
@@ -83,7 +83,7 @@ fn turns(frames: &[i32]) -> usize {
 const OFF: u16 = 0x7F;
 
 #[test]
-fn pitch_is_number_times_multiple_in_octaves() {
+fn ymf271_pitch_is_fnum_times_multiple_and_octave() {
     // A second at block 3, number 400h, is 1024 × 44,100 / 2^18 turns.
     for (block, multiple, expected) in [
         (3u16, 1, 172.27),
@@ -114,7 +114,7 @@ fn pitch_is_number_times_multiple_in_octaves() {
 }
 
 #[test]
-fn the_number_counts_when_its_low_byte_is_written() {
+fn ymf271_fnum_latches_on_low_byte_write() {
     let mut chip = operators([0, OFF, OFF, OFF]);
     write(&mut chip, &[(0, 0, 1)]);
     let before = turns(&left(&mut chip, 4_410));
@@ -130,7 +130,7 @@ fn the_number_counts_when_its_low_byte_is_written() {
 }
 
 #[test]
-fn a_total_level_is_three_quarters_of_a_decibel_and_outputs_are_apart() {
+fn ymf271_total_level_is_0_75_db_per_step() {
     let loudest = |level: u16, outputs: u16| {
         let mut chip = operators([level, OFF, OFF, OFF]);
         write(&mut chip, &[(0, 0xD0, outputs), (0, 0, 1)]);
@@ -161,7 +161,7 @@ fn a_total_level_is_three_quarters_of_a_decibel_and_outputs_are_apart() {
 }
 
 #[test]
-fn envelopes_take_the_times_of_the_manual() {
+fn ymf271_envelope_times_match_the_manual() {
     // Samples of one level show the envelope itself.
     let memory = [0x40; 64];
     let until = |chip: &mut Ymf271, db: f64, up: bool| {
@@ -236,7 +236,7 @@ fn envelopes_take_the_times_of_the_manual() {
 }
 
 #[test]
-fn samples_of_eight_and_twelve_bits_loop_behind_their_end() {
+fn ymf271_8_and_12_bit_samples_loop() {
     let memory: Vec<u8> = (1..=12).map(|value| value * 4).collect();
     // From 2 on; the sixth is the last, and what lies one behind it one behind the loop's start.
     let place = [(4, 0x00, 2), (4, 0x30, 5), (4, 0x60, 2)];
@@ -268,7 +268,7 @@ fn samples_of_eight_and_twelve_bits_loop_behind_their_end() {
 }
 
 #[test]
-fn a_loop_to_and_fro_turns_at_the_end_and_at_its_start() {
+fn ymf271_ping_pong_loop_reverses_at_both_ends() {
     let memory: Vec<u8> = (1..40).collect();
     let to = |place: u16| {
         let mut writes = vec![(4, 0x30, 9), (4, 0x60, 4), (4, 0x20, place), (0, 0, 1)];
@@ -302,7 +302,7 @@ fn a_loop_to_and_fro_turns_at_the_end_and_at_its_start() {
 }
 
 #[test]
-fn detune_moves_the_pitch_by_the_key_code() {
+fn ymf271_detune_depends_on_key_code() {
     let heard = |number: u16, detune: u16| {
         let mut chip = operators([0, OFF, OFF, OFF]);
         // All of them: those that are off are not quite.
@@ -332,7 +332,7 @@ fn detune_moves_the_pitch_by_the_key_code() {
 }
 
 #[test]
-fn each_algorithm_is_heard_by_its_carriers() {
+fn ymf271_algorithms_output_their_carriers() {
     // One operator at a time is not silent: a carrier is a sine, a modulator moves what is silent.
     const CARRIERS: [u8; 16] = [
         0b1000, 0b1000, 0b1000, 0b1000, 0b1000, 0b1000, 0b1100, 0b1100, 0b1001, 0b1001, 0b1110,
@@ -364,7 +364,7 @@ fn each_algorithm_is_heard_by_its_carriers() {
 }
 
 #[test]
-fn an_operator_moves_another_by_what_its_register_says() {
+fn ymf271_modulation_depth_follows_its_register() {
     // Slot 1 a constant (wave 6) moves slot 3, which stands still, in a pair: sin(2π × index / 2π).
     let level = |depth: u16| {
         let mut chip = Ymf271::new(CLOCK_HZ);
@@ -393,7 +393,7 @@ fn an_operator_moves_another_by_what_its_register_says() {
 }
 
 #[test]
-fn an_lfo_turns_as_often_as_the_manual_says_and_attenuates() {
+fn ymf271_lfo_frequency_and_depth_match_the_manual() {
     // A square LFO on samples of one level: 23.6 dB down in each first half.
     let mut chip = voices(&[0x40; 64], &[(4, 0x30, 63)]);
     // Speed 240: 16 frames of 2^7, 2048 frames a turn, 21.533 Hz.

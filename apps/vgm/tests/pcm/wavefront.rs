@@ -53,8 +53,8 @@ fn right(chip: &mut Ics2115, frames: usize) -> Vec<i32> {
     both(chip, frames).iter().map(|frame| frame[1]).collect()
 }
 
-fn decibels(level: i32, beside: i32) -> f64 {
-    20.0 * (f64::from(level) / f64::from(beside)).log10()
+fn decibels(level: i32, reference: i32) -> f64 {
+    20.0 * (f64::from(level) / f64::from(reference)).log10()
 }
 
 const BYTES: u16 = 4;
@@ -62,7 +62,7 @@ const LOOP: u16 = 8;
 const TO_AND_FRO: u16 = 16;
 
 #[test]
-fn fewer_oscillators_make_more_frames() {
+fn ics2115_frame_rate_depends_on_oscillator_count() {
     let mut chip = Ics2115::new(33_868_800);
     assert_eq!(chip.rate().hz(), 33_075.0);
     set(&mut chip, 0x0E, 23 << 8);
@@ -70,7 +70,7 @@ fn fewer_oscillators_make_more_frames() {
 }
 
 #[test]
-fn each_oscillator_has_registers_of_its_own() {
+fn ics2115_oscillator_registers_are_separate() {
     let mut chip = chip(&[0x7F; 64], BYTES | LOOP, 32);
     start(&mut chip);
     let one = right(&mut chip, 8)[7];
@@ -91,7 +91,7 @@ fn each_oscillator_has_registers_of_its_own() {
 }
 
 #[test]
-fn it_steps_lies_between_samples_and_stops_at_its_end() {
+fn ics2115_interpolates_and_stops_at_the_end() {
     let memory: Vec<u8> = (0..64).collect();
     let mut one = chip(&memory, BYTES, 32);
     start(&mut one);
@@ -112,7 +112,7 @@ fn it_steps_lies_between_samples_and_stops_at_its_end() {
 }
 
 #[test]
-fn loops_go_round_and_to_and_fro() {
+fn ics2115_loops_forward_and_ping_pong() {
     let memory: Vec<u8> = (0..64).collect();
     let mut round = chip(&memory, BYTES | LOOP, 12);
     place(&mut round, 0x02, 4);
@@ -145,7 +145,7 @@ fn loops_go_round_and_to_and_fro() {
 }
 
 #[test]
-fn a_volume_has_six_decibels_an_exponent() {
+fn ics2115_volume_exponent_is_6_db() {
     let level = |volume: u16| {
         let mut chip = chip(&[0x7F; 64], BYTES | LOOP, 32);
         set(&mut chip, 9, volume);
@@ -167,7 +167,7 @@ fn a_volume_has_six_decibels_an_exponent() {
 }
 
 #[test]
-fn pans_lead_from_side_to_side() {
+fn ics2115_pan_is_linear() {
     let sides = |pan: u16| {
         let mut chip = chip(&[0x7F; 64], BYTES | LOOP, 32);
         set(&mut chip, 0x0C, pan << 8);
@@ -185,7 +185,7 @@ fn pans_lead_from_side_to_side() {
 }
 
 #[test]
-fn ramps_go_by_their_rate_and_stop_at_their_end() {
+fn ics2115_volume_ramps_follow_their_rate() {
     // From 800h to FF0h by 63 a frame; 8 and 64 times less often.
     for (ramp, frames) in [(0x3F, 32), (0x7F, 258), (0xBF, 2_064), (0x60, 508)] {
         let mut chip = chip(&[0x7F; 64], BYTES | LOOP, 32);
@@ -209,7 +209,7 @@ fn ramps_go_by_their_rate_and_stop_at_their_end() {
 }
 
 #[test]
-fn mu_law_and_words_are_read() {
+fn ics2115_decodes_mu_law_and_16_bit_samples() {
     // ITU-T G.711: FF is 0, 80 is 32,124, 00 the other way.
     for (code, expected) in [
         (0xFF, 0),

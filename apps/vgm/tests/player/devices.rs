@@ -51,9 +51,9 @@ impl Server {
         Some(server)
     }
 
-    fn until(&self, what: &str, mut wished: impl FnMut() -> bool) {
+    fn until(&self, what: &str, mut condition: impl FnMut() -> bool) {
         let begin = Instant::now();
-        while !wished() {
+        while !condition() {
             assert!(
                 begin.elapsed() < Duration::from_secs(60),
                 "{what}: not seen for a minute"
@@ -81,7 +81,7 @@ impl Drop for Running {
 }
 
 #[test]
-fn a_server_is_played_to_and_taken_up_again() {
+fn pulse_server_is_reconnected() {
     let folder = Folder::new("pulse");
     let Some(server) = Server::start(&folder) else {
         return;
@@ -132,10 +132,10 @@ fn a_server_is_played_to_and_taken_up_again() {
     let again = Server::start(&folder).unwrap();
     again.until("sound again", || at(&status()) > lost_at + 0.5);
     assert_eq!(status()["device_lost"], false);
-    let told = Command::new(env!("CARGO_BIN_EXE_creel-vgm"))
+    let printed = Command::new(env!("CARGO_BIN_EXE_creel-vgm"))
         .args(["ctl", "--socket", &socket, "quit"])
         .status()
         .unwrap();
-    assert!(told.success());
+    assert!(printed.success());
     assert_eq!(player.0.wait().unwrap().code(), Some(0));
 }

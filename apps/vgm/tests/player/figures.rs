@@ -69,7 +69,7 @@ impl Player {
         }
     }
 
-    fn tell(&mut self, line: &str) -> Value {
+    fn send(&mut self, line: &str) -> Value {
         self.control
             .get_mut()
             .write_all(format!("{line}\n").as_bytes())
@@ -170,8 +170,8 @@ fn processor_time() {
 
 fn underruns() {
     let gaps = |player: &mut Player| {
-        let status = player.tell("status");
-        format!("{} ({} ms)", status["gaps"], status["gap_ms"])
+        let status = player.send("status");
+        format!("{} ({} ms)", status["underruns"], status["underrun_ms"])
     };
     for (hogs, jobs) in [(0, "2"), (4, "2"), (4, "1")] {
         let _hogs = Hogs::start(hogs);
@@ -202,7 +202,7 @@ impl Ear {
             .unwrap();
         assert!(made.success());
         let heard = Arc::new(Mutex::new(Vec::new()));
-        let (told, path) = (Arc::clone(&heard), path.to_owned());
+        let (printed, path) = (Arc::clone(&heard), path.to_owned());
         thread::spawn(move || {
             let mut fifo = File::open(path).unwrap();
             let mut piece = [0; 441 * 4];
@@ -215,7 +215,7 @@ impl Ear {
                 let peak =
                     samples.map(|pair| i16::from_le_bytes([pair[0], pair[1]]).saturating_abs());
                 let peak = peak.max().unwrap();
-                told.lock().unwrap().push((Instant::now(), peak));
+                printed.lock().unwrap().push((Instant::now(), peak));
                 thread::sleep(
                     (begin + count * Duration::from_millis(10))
                         .saturating_duration_since(Instant::now()),
@@ -251,18 +251,22 @@ fn key_to_sound(hogs: usize) {
     let mut player = Player::start("keys", &["--sink", &sink]);
     player.pass(Duration::from_secs(3));
     let (mut times, mut answers) = (Vec::new(), Vec::new());
-    player.tell("solo 1");
+    player.send("solo 1");
     player.pass(Duration::from_millis(300));
     for _ in 0..KEYS {
-        player.tell("hear-all");
+        player.send("hear-all");
         player.pass(Duration::from_millis(250));
-        player.tell("solo 1");
+        player.send("solo 1");
         player.pass(Duration::from_millis(157));
         let begin = Instant::now();
         player.terminal.press("m");
         let heard = ear.until(&mut player, begin, true);
         times.push(heard.as_secs_f64() * 1000.0);
-        answers.push(player.tell("status")["answer_ms"].as_f64().unwrap());
+        answers.push(
+            player.send("status")["command_latency_ms"]
+                .as_f64()
+                .unwrap(),
+        );
     }
     let what = format!("a key to the sound of it, {hogs} hogs");
     row(&what, "50 ms", spread(times));
@@ -281,17 +285,17 @@ fn spread(mut times: Vec<f64>) -> String {
 
 fn seek_back(hogs: usize) {
     let mut player = Player::start("seek", &["--sink", "null"]);
-    player.tell("seek 10:00");
+    player.send("seek 10:00");
     player.pass(Duration::from_secs(10));
     let mut times = Vec::new();
     for _ in 0..10 {
-        player.tell("seek 10:00");
+        player.send("seek 10:00");
         player.pass(Duration::from_millis(700));
-        player.tell("seek -5:03.7");
+        player.send("seek -5:03.7");
         player.pass(Duration::from_millis(700));
-        let status = player.tell("status");
+        let status = player.send("status");
         assert!(status["position_s"].as_f64().unwrap() < 320.0, "{status}");
-        times.push(status["answer_ms"].as_f64().unwrap());
+        times.push(status["command_latency_ms"].as_f64().unwrap());
     }
     times.sort_by(f64::total_cmp);
     let seen = format!("{:.1} ms, at most {:.1}", times[5], times[9]);

@@ -19,7 +19,7 @@ pub fn seconds(screen: &str) -> Option<u32> {
 }
 
 #[test]
-fn every_key_does_what_the_help_says() {
+fn every_key_matches_the_help() {
     let mut it = player();
     it.press("?");
     it.until_has("this help; quit");
@@ -134,7 +134,7 @@ fn every_key_does_what_the_help_says() {
 }
 
 #[test]
-fn a_song_is_found_and_played() {
+fn search_finds_and_plays_a_song() {
     let mut it = player();
     let wanted = creel_vgm::demo::CARRIED[6].name;
     it.press("/");
@@ -162,7 +162,7 @@ fn a_song_is_found_and_played() {
 }
 
 #[test]
-fn a_song_is_found_by_its_title() {
+fn search_matches_titles() {
     let mut it = player();
     let song = creel_vgm::format::Song::parse(crate::carried(6).to_vec()).unwrap();
     let title = &song.tags.track;
@@ -179,7 +179,7 @@ fn a_song_is_found_by_its_title() {
 }
 
 #[test]
-fn what_lies_over_the_songs_is_scrolled_where_it_has_no_room() {
+fn overlay_scrolls_if_it_does_not_fit() {
     let mut it = Terminal::play(&demo(&[]), (12, 40), PLAIN);
     it.until_has("? help");
     it.press("?");
@@ -206,7 +206,7 @@ fn what_lies_over_the_songs_is_scrolled_where_it_has_no_room() {
 }
 
 #[test]
-fn the_mouse_mutes_seeks_and_chooses() {
+fn mouse_mutes_seeks_and_selects() {
     let mut it = player();
     let lane = it.row_of("  2 ");
     it.click(0, (10, lane));
@@ -239,7 +239,7 @@ fn the_mouse_mutes_seeks_and_chooses() {
 }
 
 #[test]
-fn a_click_on_the_bar_seeks() {
+fn click_on_the_progress_bar_seeks() {
     // Of one that loops for ever it is the first pass.
     for loops in ["50", "0"] {
         let words = ["--sink", "null", "--loops", loops, "--demo"];

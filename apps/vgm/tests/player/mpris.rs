@@ -106,9 +106,9 @@ impl Bus {
         self.property("Set", name, &[value]).unwrap();
     }
 
-    fn until(&self, what: &str, wished: impl Fn(&Bus) -> bool) {
+    fn until(&self, what: &str, condition: impl Fn(&Bus) -> bool) {
         let begin = Instant::now();
-        while !wished(self) {
+        while !condition(self) {
             assert!(begin.elapsed() < Duration::from_secs(60), "{what}");
             std::thread::sleep(Duration::from_millis(50));
         }
@@ -127,7 +127,7 @@ fn position(status: &Value) -> f64 {
 }
 
 #[test]
-fn media_keys_reach_the_player() {
+fn mpris_commands_control_the_player() {
     let Some(bus) = Bus::start("keys") else {
         return;
     };
@@ -137,11 +137,11 @@ fn media_keys_reach_the_player() {
         bus.get("PlaybackStatus").contains("\"Playing\"")
     });
     key("Next");
-    player.until("the second", |status| status["place"] == 2);
+    player.until("the second", |status| status["queue_position"] == 2);
     key("Previous");
     // Paused at its very start it would be "Stopped".
     player.until("the first, under way", |status| {
-        status["place"] == 1 && position(status) > 0.0
+        status["queue_position"] == 1 && position(status) > 0.0
     });
     key("PlayPause");
     player.until("paused", |status| status["state"] == "paused");
@@ -169,7 +169,7 @@ fn media_keys_reach_the_player() {
 }
 
 #[test]
-fn the_desktop_sees_and_sets_what_holds() {
+fn mpris_properties_are_readable_and_writable() {
     let Some(bus) = Bus::start("panel") else {
         return;
     };
@@ -194,11 +194,11 @@ fn the_desktop_sees_and_sets_what_holds() {
     assert!(bus.get("Volume").contains("double 0.5"));
     assert!(bus.get("LoopStatus").contains("\"Playlist\""));
     // What is changed elsewhere is told, a leap of the place too.
-    player.tell(&["volume", "70"]);
+    player.send(&["volume", "70"]);
     monitor.until("double 0.7");
-    player.tell(&["pause"]);
+    player.send(&["pause"]);
     monitor.until("\"Paused\"");
-    player.tell(&["seek", "2:00"]);
+    player.send(&["seek", "2:00"]);
     monitor.until("member=Seeked");
     // A place in another song, or before its start, is none.
     let to = |song: &str, us: &str| {
@@ -222,7 +222,7 @@ fn the_desktop_sees_and_sets_what_holds() {
 }
 
 #[test]
-fn two_have_two_names_and_a_bus_that_goes_takes_nobody_along() {
+fn second_player_gets_its_own_bus_name_and_survives_bus_exit() {
     let Some(bus) = Bus::start("two") else {
         return;
     };
@@ -232,8 +232,8 @@ fn two_have_two_names_and_a_bus_that_goes_takes_nobody_along() {
     bus.until("both", |bus| bus.names().contains(&other));
     // Who does not want it is not there.
     let third = bus.player(&demo(&["--no-mpris"]));
-    third.tell(&["next"]);
-    third.until("the second", |status| status["place"] == 2);
+    third.send(&["next"]);
+    third.until("the second", |status| status["queue_position"] == 2);
     let its = format!("{NAME}.instance{}", third.child.id());
     assert!(!bus.names().contains(&its));
     drop(bus);
@@ -258,11 +258,11 @@ impl Monitor {
             .spawn()
             .unwrap();
         let out = BufReader::new(child.stdout.take().unwrap());
-        let (told, lines) = std::sync::mpsc::channel();
+        let (printed, lines) = std::sync::mpsc::channel();
         std::thread::spawn(move || {
             out.lines()
                 .map_while(Result::ok)
-                .all(|line| told.send(line).is_ok())
+                .all(|line| printed.send(line).is_ok())
         });
         let monitor = Monitor { child, lines };
         // It loses its name when it begins to listen.

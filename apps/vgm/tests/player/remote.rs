@@ -48,7 +48,7 @@ impl Player {
             socket,
             _folder: folder,
         };
-        player.until("it plays", |status| status["place"] == 1);
+        player.until("it plays", |status| status["queue_position"] == 1);
         player
     }
 
@@ -68,11 +68,11 @@ impl Player {
         (code == Some(0)).then(|| serde_json::from_str(&text).unwrap())
     }
 
-    pub fn until(&self, what: &str, wished: impl Fn(&Value) -> bool) -> Value {
+    pub fn until(&self, what: &str, condition: impl Fn(&Value) -> bool) -> Value {
         let begin = Instant::now();
         loop {
             let status = self.status();
-            if let Some(status) = status.filter(&wished) {
+            if let Some(status) = status.filter(&condition) {
                 return status;
             }
             let late = begin.elapsed() > Duration::from_secs(60);
@@ -82,7 +82,7 @@ impl Player {
     }
 
     /// Tells it something that it does.
-    pub fn tell(&self, words: &[&str]) {
+    pub fn send(&self, words: &[&str]) {
         assert_eq!(self.ctl(words), (String::new(), Some(0)), "{words:?}");
     }
 }
@@ -95,35 +95,35 @@ impl Drop for Player {
 }
 
 #[test]
-fn a_player_is_told_and_says_how_it_stands() {
+fn ctl_controls_the_player_and_reads_its_status() {
     let player = Player::start("told", &demo(&[]));
     let status = player.status().unwrap();
     assert_eq!(status["state"], "playing");
     assert_eq!(status["songs"], creel_vgm::demo::CARRIED.len());
     assert_eq!(status["length_s"], Value::Null, "for ever");
     assert!(status["voices"].as_array().unwrap().len() > 4, "{status}");
-    player.tell(&["next"]);
-    player.until("the second", |status| status["place"] == 2);
-    player.tell(&["previous"]);
-    player.until("the first", |status| status["place"] == 1);
-    player.tell(&["seek", "0:30"]);
+    player.send(&["next"]);
+    player.until("the second", |status| status["queue_position"] == 2);
+    player.send(&["previous"]);
+    player.until("the first", |status| status["queue_position"] == 1);
+    player.send(&["seek", "0:30"]);
     let at = |status: &Value| status["position_s"].as_f64().unwrap();
     player.until("there", |status| at(status) >= 30.0);
-    player.tell(&["pause"]);
+    player.send(&["pause"]);
     let before = player.until("paused", |status| status["state"] == "paused");
-    player.tell(&["seek", "-10"]);
+    player.send(&["seek", "-10"]);
     player.until("back", |status| at(status) < at(&before) - 5.0);
-    player.tell(&["resume"]);
+    player.send(&["resume"]);
     player.until("playing", |status| status["state"] == "playing");
-    player.tell(&["volume", "50"]);
-    player.tell(&["volume", "+10"]);
-    player.tell(&["tempo", "80"]);
-    player.tell(&["pitch", "120"]);
-    player.tell(&["mute", "2"]);
-    player.tell(&["loop", "on"]);
-    player.tell(&["repeat", "all"]);
-    player.tell(&["shuffle", "on"]);
-    let status = player.until("muted", |status| status["voices"][1]["heard"] == false);
+    player.send(&["volume", "50"]);
+    player.send(&["volume", "+10"]);
+    player.send(&["tempo", "80"]);
+    player.send(&["pitch", "120"]);
+    player.send(&["mute", "2"]);
+    player.send(&["loop", "on"]);
+    player.send(&["repeat", "all"]);
+    player.send(&["shuffle", "on"]);
+    let status = player.until("muted", |status| status["voices"][1]["audible"] == false);
     assert_eq!(status["volume_percent"], 60);
     assert_eq!(
         (&status["tempo_percent"], &status["pitch_percent"]),
@@ -134,22 +134,22 @@ fn a_player_is_told_and_says_how_it_stands() {
         (&true.into(), &"all".into())
     );
     assert_eq!(status["shuffle"], true);
-    player.tell(&["hear-all"]);
-    player.tell(&["solo", "1"]);
+    player.send(&["hear-all"]);
+    player.send(&["solo", "1"]);
     player.until("alone", |status| {
-        status["voices"][0]["heard"] == true && status["voices"][1]["heard"] == false
+        status["voices"][0]["audible"] == true && status["voices"][1]["audible"] == false
     });
-    player.tell(&["jump", "3"]);
-    player.until("the third", |status| status["place"] == 3);
+    player.send(&["jump", "3"]);
+    player.until("the third", |status| status["queue_position"] == 3);
     let (text, _) = player.ctl(&["status"]);
     assert!(
-        text.contains("place: 3\n") && text.contains("state: playing\n"),
+        text.contains("queue_position: 3\n") && text.contains("state: playing\n"),
         "{text}"
     );
 }
 
 #[test]
-fn what_cannot_be_done_is_told() {
+fn ctl_reports_invalid_commands() {
     let player = Player::start("refused", &demo(&[]));
     for (words, why) in [
         (&["dance"][..], "dance: no such command"),
@@ -185,13 +185,13 @@ fn what_cannot_be_done_is_told() {
         .output()
         .unwrap();
     assert_eq!(second.status.code(), Some(75), "{second:?}");
-    player.tell(&["next"]);
+    player.send(&["next"]);
 }
 
 #[test]
-fn it_ends_when_told_and_leaves_no_socket() {
+fn ctl_quit_removes_the_socket() {
     let mut player = Player::start("quit", &demo(&[]));
-    player.tell(&["quit"]);
+    player.send(&["quit"]);
     assert_eq!(player.child.wait().unwrap().code(), Some(0));
     assert!(!std::path::Path::new(&player.socket).exists());
     let (text, code) = player.ctl(&["status"]);
@@ -200,26 +200,28 @@ fn it_ends_when_told_and_leaves_no_socket() {
 }
 
 #[test]
-fn a_gap_is_counted_whoever_made_it() {
+fn underruns_and_stalls_are_counted() {
     let player = Player::start("gap", &demo(&[]));
     let pid = Pid::from_child(&player.child);
-    let gap_ms = |status: &Value| status["gap_ms"].as_f64().unwrap();
+    let gap_ms = |status: &Value| status["underrun_ms"].as_f64().unwrap();
     let before = gap_ms(&player.status().unwrap());
     kill_process(pid, Signal::STOP).unwrap();
     std::thread::sleep(Duration::from_millis(300));
     kill_process(pid, Signal::CONT).unwrap();
     let status = player.until("a gap", |status| gap_ms(status) >= before + 200.0);
-    assert!(status["gaps"].as_u64() > Some(0), "{status}");
+    assert!(status["underruns"].as_u64() > Some(0), "{status}");
     // A pause is none; a machine that halts the player meanwhile does not do so each time.
     let begin = Instant::now();
     let mut is_none = false;
     while !is_none {
         let before = player.status().unwrap();
-        player.tell(&["pause"]);
+        player.send(&["pause"]);
         std::thread::sleep(Duration::from_millis(200));
-        player.tell(&["resume"]);
-        player.tell(&["next"]);
-        let status = player.until("the next", |status| status["place"] != before["place"]);
+        player.send(&["resume"]);
+        player.send(&["next"]);
+        let status = player.until("the next", |status| {
+            status["queue_position"] != before["queue_position"]
+        });
         is_none = gap_ms(&status) - gap_ms(&before) < 190.0;
         let late = begin.elapsed() > Duration::from_secs(60);
         assert!(!late, "{status} after {before}");
@@ -227,78 +229,78 @@ fn a_gap_is_counted_whoever_made_it() {
 }
 
 #[test]
-fn a_paused_player_shows_where_it_was_sent() {
+fn paused_player_shows_the_seek_position() {
     let player = Player::start("paused", &demo(&[]));
-    player.tell(&["pause"]);
+    player.send(&["pause"]);
     player.until("paused", |status| status["state"] == "paused");
-    player.tell(&["seek", "1:00"]);
+    player.send(&["seek", "1:00"]);
     let at = |status: &Value| status["position_s"].as_f64().unwrap();
     // What the device still held does not count.
     let near = |status: &Value, seconds: f64| (at(status) - seconds).abs() < 0.2;
     player.until("at a minute", |status| near(status, 60.0));
     // From there, not from where it was heard last.
-    player.tell(&["seek", "+10"]);
+    player.send(&["seek", "+10"]);
     player.until("ten seconds on", |status| near(status, 70.0));
-    player.tell(&["next"]);
-    player.until("the second", |status| status["place"] == 2);
+    player.send(&["next"]);
+    player.until("the second", |status| status["queue_position"] == 2);
     player.until("its start", |status| near(status, 0.0));
-    player.tell(&["resume"]);
+    player.send(&["resume"]);
     player.until("it plays", |status| (0.3..60.0).contains(&at(status)));
 }
 
 #[test]
-fn on_a_long_way_it_hears_what_else_it_is_told() {
+fn long_seek_still_accepts_commands() {
     for jobs in ["1", "2"] {
         let mut player = Player::start("far", &demo(&["--jobs", jobs]));
-        player.tell(&["seek", "20000:00"]);
+        player.send(&["seek", "20000:00"]);
         player.until("it is on its way", |status| status["state"] == "seeking");
-        player.tell(&["mute", "1"]);
-        player.tell(&["seek", "0:30"]);
+        player.send(&["mute", "1"]);
+        player.send(&["seek", "0:30"]);
         player.until("there, and the voice is muted", |status| {
             let at = status["position_s"].as_f64().unwrap();
-            (30.0..60.0).contains(&at) && status["voices"][0]["heard"] == false
+            (30.0..60.0).contains(&at) && status["voices"][0]["audible"] == false
         });
-        player.tell(&["seek", "20000:00"]);
-        player.tell(&["quit"]);
+        player.send(&["seek", "20000:00"]);
+        player.send(&["quit"]);
         assert_eq!(player.child.wait().unwrap().code(), Some(0));
     }
 }
 
 #[test]
-fn a_paused_player_shows_what_is_muted() {
+fn paused_player_shows_muted_voices() {
     let player = Player::start("muted", &demo(&[]));
-    player.tell(&["pause"]);
-    player.tell(&["mute", "1"]);
+    player.send(&["pause"]);
+    player.send(&["mute", "1"]);
     let heard = |voice: usize, is_heard: bool| {
-        move |status: &Value| status["voices"][voice]["heard"] == is_heard
+        move |status: &Value| status["voices"][voice]["audible"] == is_heard
     };
     player.until("one", heard(0, false));
-    player.tell(&["mute", "2"]);
+    player.send(&["mute", "2"]);
     player.until("two", heard(1, false));
-    player.tell(&["solo", "1"]);
+    player.send(&["solo", "1"]);
     player.until("it alone", heard(0, true));
     let status = player.until("the third", heard(2, false));
     assert_eq!(status["state"], "paused");
     let (text, _) = player.ctl(&["status"]);
     assert!(
-        text.contains("(heard)") && text.contains("(muted)"),
+        text.contains("(audible)") && text.contains("(muted)"),
         "{text}"
     );
     assert!(text.contains("length_s: for ever"), "{text}");
 }
 
 #[test]
-fn one_worker_does_all_of_it() {
+fn player_runs_on_one_worker() {
     let mut player = Player::start("one", &demo(&["--jobs", "1"]));
-    player.tell(&["next"]);
-    player.until("the second", |status| status["place"] == 2);
+    player.send(&["next"]);
+    player.until("the second", |status| status["queue_position"] == 2);
     kill_process(Pid::from_child(&player.child), Signal::TERM).unwrap();
     let ended = player.child.wait().unwrap();
     assert_eq!(ended.signal(), Some(Signal::TERM.as_raw()));
 }
 
 #[test]
-fn a_queue_is_gone_on_with() {
+fn queue_position_is_resumed() {
     let folder = Folder::new("resume");
     let songs: Vec<String> = (0..3)
         .map(|n| folder.put(&format!("{n}.vgz"), carried(n)))
@@ -326,31 +328,31 @@ fn a_queue_is_gone_on_with() {
         }
     };
     let mut first = play();
-    first.until("it plays", |status| status["place"] == 1);
-    first.tell(&["jump", "2"]);
-    first.until("the second", |status| status["place"] == 2);
-    first.tell(&["seek", "1:00"]);
+    first.until("it plays", |status| status["queue_position"] == 1);
+    first.send(&["jump", "2"]);
+    first.until("the second", |status| status["queue_position"] == 2);
+    first.send(&["seek", "1:00"]);
     first.until("there", |status| {
         status["position_s"].as_f64().unwrap() >= 60.0
     });
-    first.tell(&["quit"]);
+    first.send(&["quit"]);
     assert_eq!(first.child.wait().unwrap().code(), Some(0));
     let mut second = play();
     second.until("where it was", |status| {
-        status["place"] == 2 && status["position_s"].as_f64().unwrap() >= 60.0
+        status["queue_position"] == 2 && status["position_s"].as_f64().unwrap() >= 60.0
     });
     // Its terminal is closed.
-    second.tell(&["jump", "3"]);
-    second.until("the third", |status| status["place"] == 3);
+    second.send(&["jump", "3"]);
+    second.until("the third", |status| status["queue_position"] == 3);
     kill_process(Pid::from_child(&second.child), Signal::HUP).unwrap();
     let ended = second.child.wait().unwrap();
     assert_eq!(ended.signal(), Some(Signal::HUP.as_raw()));
     let mut third = play();
-    third.until("where it was", |status| status["place"] == 3);
+    third.until("where it was", |status| status["queue_position"] == 3);
     // Killed, it loses some seconds at most.
-    third.tell(&["jump", "1"]);
-    third.until("the first", |status| status["place"] == 1);
-    third.tell(&["seek", "2:00"]);
+    third.send(&["jump", "1"]);
+    third.until("the first", |status| status["queue_position"] == 1);
+    third.send(&["seek", "2:00"]);
     let file = folder.path("state/creel-vgm/positions.json");
     let begin = Instant::now();
     let is_kept = |text: String| {
@@ -365,6 +367,6 @@ fn a_queue_is_gone_on_with() {
     third.child.kill().unwrap();
     third.child.wait().unwrap();
     play().until("where it was", |status| {
-        status["place"] == 1 && status["position_s"].as_f64().unwrap() >= 120.0
+        status["queue_position"] == 1 && status["position_s"].as_f64().unwrap() >= 120.0
     });
 }

@@ -13,7 +13,7 @@ fn player() -> Terminal {
 }
 
 #[test]
-fn by_ctrl_c() {
+fn terminal_is_restored_after_ctrl_c() {
     let mut it = player();
     it.press("\x03");
     assert_eq!(it.end(), Some(130), "as by the signal");
@@ -21,7 +21,7 @@ fn by_ctrl_c() {
 }
 
 #[test]
-fn by_the_signal_itself_so_that_a_loop_ends_too() {
+fn interrupt_exits_by_signal_so_that_shell_loops_end() {
     // A shell with jobs, and one without, which is told of the key by its group.
     for jobs in ["set -m; ", ""] {
         let script = format!("{jobs}for n in 1 2 3; do echo begin $n; \"$@\"; done");
@@ -37,7 +37,7 @@ fn by_the_signal_itself_so_that_a_loop_ends_too() {
 }
 
 #[test]
-fn by_signals() {
+fn terminal_is_restored_after_signals() {
     let ends = [
         (Signal::INT, 130),
         (Signal::TERM, 143),
@@ -53,7 +53,7 @@ fn by_signals() {
 }
 
 #[test]
-fn while_it_is_stopped() {
+fn terminal_is_restored_when_killed_while_stopped() {
     // A shell that has jobs: else there is nobody to let the player go on.
     let script = "set -m; \"$@\"; echo \"stopped $?\"; read line; fg; echo \"ended $?\"";
     let words = [&["-c", script, "sh", PROGRAM, "play"][..], &demo(&[])].concat();
@@ -73,7 +73,7 @@ fn while_it_is_stopped() {
 }
 
 #[test]
-fn though_nobody_reads_it() {
+fn terminal_is_restored_with_a_blocked_reader() {
     let mut it = player();
     // The pty fills up, as a terminal that is stopped does; the player goes on and ends all the same.
     it.press("v");
@@ -86,7 +86,7 @@ fn though_nobody_reads_it() {
 }
 
 #[test]
-fn one_whose_terminal_is_gone_ends() {
+fn player_exits_after_hangup() {
     // Its shell lets it ignore that it is told so.
     let script = "trap '' HUP; exec \"$@\"";
     let words = [&["-c", script, "sh", PROGRAM, "play"][..], &demo(&[])].concat();
@@ -97,7 +97,7 @@ fn one_whose_terminal_is_gone_ends() {
 }
 
 #[test]
-fn who_closes_the_window_finds_his_place_again() {
+fn position_is_saved_on_hangup() {
     let folder = Folder::new("closed");
     let (state, song) = (folder.path("state"), folder.put("song.vgz", carried(0)));
     let words = ["--sink", "null", "--resume", &song];
@@ -112,7 +112,7 @@ fn who_closes_the_window_finds_his_place_again() {
 }
 
 #[test]
-fn keys_come_from_the_terminal_and_the_background_leaves_it_alone() {
+fn background_player_does_not_touch_the_terminal() {
     // As `xargs` starts it.
     let start = |script: &str, words: &[&str]| {
         let words = [&["-c", script, "sh", PROGRAM, "play"][..], words].concat();

@@ -4,7 +4,7 @@ use crate::demo;
 use crate::terminal::{PLAIN, Terminal};
 
 #[test]
-fn any_size_is_drawn_and_the_size_may_change() {
+fn screen_draws_at_any_size_and_after_resize() {
     let mut it = Terminal::play(&demo(&[]), (24, 80), PLAIN);
     it.until_has("> 1 ");
     for (rows, columns) in [
@@ -37,7 +37,7 @@ fn any_size_is_drawn_and_the_size_may_change() {
 }
 
 #[test]
-fn a_key_that_comes_with_a_resize_is_heard() {
+fn key_during_resize_is_handled() {
     let mut it = Terminal::play(&demo(&[]), (24, 80), PLAIN);
     it.until_has("> 1 ");
     for round in 0..60 {
@@ -52,7 +52,7 @@ fn a_key_that_comes_with_a_resize_is_heard() {
 }
 
 #[test]
-fn eighty_columns_have_the_song_its_voices_its_place_and_the_queue() {
+fn eighty_columns_show_song_voices_position_and_queue() {
     let mut it = Terminal::play(&demo(&[]), (24, 80), PLAIN);
     it.until("all of it", |screen| {
         screen.contains("> 1 ")
@@ -69,7 +69,7 @@ fn eighty_columns_have_the_song_its_voices_its_place_and_the_queue() {
 }
 
 #[test]
-fn who_looks_for_a_song_sees_more_of_them() {
+fn search_shows_more_songs() {
     let mut it = Terminal::play(&demo(&[]), (24, 80), PLAIN);
     it.until_has("> 1 ");
     let all = creel_vgm::demo::CARRIED.len();
@@ -97,7 +97,7 @@ fn who_looks_for_a_song_sees_more_of_them() {
 }
 
 #[test]
-fn without_unicode_all_is_ascii() {
+fn non_unicode_locale_uses_ascii() {
     let vars = [("LC_ALL", "C"), ("TERM", "xterm")];
     let mut it = Terminal::play(&demo(&[]), (30, 80), &vars);
     it.until_has("##");
@@ -116,7 +116,7 @@ fn without_unicode_all_is_ascii() {
 }
 
 #[test]
-fn narrow_lists_keep_what_tells_songs_apart() {
+fn narrow_lists_keep_distinguishing_suffixes() {
     let folder = crate::Folder::new("narrow");
     let deep = "a folder with a long name";
     std::fs::create_dir(folder.path(deep)).unwrap();
@@ -134,7 +134,7 @@ fn narrow_lists_keep_what_tells_songs_apart() {
 }
 
 #[test]
-fn a_terminal_without_a_screen_gets_lines() {
+fn dumb_terminal_gets_plain_lines() {
     let mut it = Terminal::play(&demo(&[]), (24, 80), &[("TERM", "dumb")]);
     let song = creel_vgm::format::Song::parse(crate::carried(0).to_vec()).unwrap();
     it.until_has(&song.tags.track);
@@ -144,7 +144,7 @@ fn a_terminal_without_a_screen_gets_lines() {
 }
 
 #[test]
-fn colours_are_as_the_terminal_has_them() {
+fn colors_follow_the_terminal() {
     let written = |vars: &[(&str, &str)]| {
         let mut it = Terminal::play(&demo(&[]), (24, 80), vars);
         it.until_has("> 1 ");

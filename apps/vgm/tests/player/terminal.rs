@@ -110,9 +110,9 @@ impl Terminal {
     }
 
     /// Reads until the screen is as wished.
-    pub fn until(&mut self, what: &str, wished: impl Fn(&str) -> bool) {
+    pub fn until(&mut self, what: &str, condition: impl Fn(&str) -> bool) {
         let begin = Instant::now();
-        while !wished(&self.text()) {
+        while !condition(&self.text()) {
             let more = self.read(Duration::from_millis(100));
             let late = begin.elapsed() > HANG;
             assert!(more && !late, "{what}: not seen in\n{}", self.text());

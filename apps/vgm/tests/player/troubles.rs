@@ -27,12 +27,12 @@ fn play(words: &[&str]) -> Output {
         .unwrap()
 }
 
-fn told(output: &Output) -> String {
+fn printed(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
 #[test]
-fn broken_and_missing_songs_are_named_once_and_the_others_play() {
+fn damaged_songs_are_reported_once_and_others_play() {
     let folder = Folder::new("songs");
     folder.put("good.vgm", &short_song());
     folder.put("broken.vgm", b"not a song");
@@ -43,18 +43,19 @@ fn broken_and_missing_songs_are_named_once_and_the_others_play() {
     );
     let sound = folder.path("out.wav");
     let output = play(&["--sink", &format!("wav:{sound}"), &list]);
-    let told = told(&output);
-    assert_eq!(output.status.code(), Some(1), "{told}");
+    let printed = printed(&output);
+    assert_eq!(output.status.code(), Some(1), "{printed}");
     for name in ["missing.vgz", "broken.vgm", "cut.vgz"] {
-        let lines = told.lines().filter(|line| line.contains(name));
-        assert_eq!(lines.count(), 1, "{name} in {told}");
+        let lines = printed.lines().filter(|line| line.contains(name));
+        assert_eq!(lines.count(), 1, "{name} in {printed}");
     }
     assert_eq!(
-        told.lines()
+        printed
+            .lines()
             .filter(|line| line.contains("good.vgm"))
             .count(),
         1,
-        "{told}"
+        "{printed}"
     );
     // The header, and half a second.
     let bytes = std::fs::metadata(&sound).unwrap().len();
@@ -62,21 +63,21 @@ fn broken_and_missing_songs_are_named_once_and_the_others_play() {
 }
 
 #[test]
-fn nothing_but_broken_songs_ends_though_it_would_repeat() {
+fn repeat_ends_if_all_songs_are_damaged() {
     let folder = Folder::new("repeat");
     let broken = folder.put("broken.vgm", b"not a song");
     let output = play(&["--sink", "null", "--repeat", "all", &broken, &broken]);
     assert_eq!(output.status.code(), Some(65));
     assert_eq!(
-        told(&output).matches("broken.vgm").count(),
+        printed(&output).matches("broken.vgm").count(),
         2,
         "{}",
-        told(&output)
+        printed(&output)
     );
 }
 
 #[test]
-fn playlists_are_read_in_any_encoding_and_broken_ones_are_named() {
+fn playlists_are_read_in_any_encoding() {
     let folder = Folder::new("lists");
     folder.put("\u{e9}t\u{e9}.vgm", &short_song());
     // Windows-1252, backslashes; then one that is no playlist.
@@ -98,17 +99,17 @@ fn playlists_are_read_in_any_encoding_and_broken_ones_are_named() {
         &bad,
         &good,
     ]);
-    let told = told(&output);
-    assert_eq!(output.status.code(), Some(1), "{told}");
-    assert_eq!(told.matches("bad.xspf").count(), 1, "{told}");
+    let printed = printed(&output);
+    assert_eq!(output.status.code(), Some(1), "{printed}");
+    assert_eq!(printed.matches("bad.xspf").count(), 1, "{printed}");
     assert!(
-        told.contains("\u{e9}t\u{e9}.vgm") && told.contains("good.vgm"),
-        "{told}"
+        printed.contains("\u{e9}t\u{e9}.vgm") && printed.contains("good.vgm"),
+        "{printed}"
     );
 }
 
 #[test]
-fn the_queue_ends_when_all_of_it_was_heard() {
+fn player_exits_after_the_queue_is_drained() {
     let folder = Folder::new("end");
     let song = folder.put("song.vgm", &short_song());
     let begin = std::time::Instant::now();
@@ -116,15 +117,15 @@ fn the_queue_ends_when_all_of_it_was_heard() {
     assert_eq!(output.status.code(), Some(0), "{output:?}");
     assert!(begin.elapsed().as_secs_f64() >= 0.97, "in real time");
     assert_eq!(
-        told(&output).matches("song.vgm").count(),
+        printed(&output).matches("song.vgm").count(),
         2,
         "{}",
-        told(&output)
+        printed(&output)
     );
 }
 
 #[test]
-fn a_file_ends_with_its_song() {
+fn wav_sink_ends_with_the_song() {
     let folder = Folder::new("whole");
     // A minute of sound takes a tenth of a second: more is made than is told of.
     let song = folder.put("song.vgz", carried(1));
@@ -142,7 +143,7 @@ fn a_file_ends_with_its_song() {
 }
 
 #[test]
-fn who_reads_it_may_leave() {
+fn closed_output_pipe_ends_the_player() {
     use std::io::Read;
     for jobs in ["1", "2"] {
         let mut player = Command::new(env!("CARGO_BIN_EXE_creel-vgm"))
@@ -160,7 +161,7 @@ fn who_reads_it_may_leave() {
 }
 
 #[test]
-fn songs_are_brought_to_one_loudness_as_they_are_rendered() {
+fn player_applies_replay_gain() {
     let folder = Folder::new("loudness");
     let sound = folder.path("out.raw");
     let sink = format!("raw:{sound}");
@@ -192,7 +193,7 @@ fn songs_are_brought_to_one_loudness_as_they_are_rendered() {
 }
 
 #[test]
-fn a_full_disk_is_told_and_ends_it() {
+fn full_disk_is_reported_and_ends_the_player() {
     if !std::path::Path::new("/dev/full").exists() {
         eprintln!("skipped: there is no /dev/full");
         return;
@@ -200,14 +201,14 @@ fn a_full_disk_is_told_and_ends_it() {
     let folder = Folder::new("full");
     let song = folder.put("song.vgm", &short_song());
     let output = play(&["--sink", "wav:/dev/full", &song]);
-    let told = told(&output);
-    assert!(told.contains("No space left"), "{told}");
-    assert_eq!(told.matches("No space left").count(), 1, "{told}");
-    assert_eq!(output.status.code(), Some(1), "{told}");
+    let printed = printed(&output);
+    assert!(printed.contains("No space left"), "{printed}");
+    assert_eq!(printed.matches("No space left").count(), 1, "{printed}");
+    assert_eq!(output.status.code(), Some(1), "{printed}");
 }
 
 #[test]
-fn what_is_not_there_is_named_though_there_is_no_sound_either() {
+fn missing_songs_are_reported_without_a_device() {
     let folder = Folder::new("nope");
     let song = folder.put("song.vgm", &short_song());
     let nope = folder.path("nope.vgz");
@@ -220,17 +221,17 @@ fn what_is_not_there_is_named_though_there_is_no_sound_either() {
             .output()
             .unwrap();
         assert!(
-            told(&output).contains("nope.vgz: No such file"),
+            printed(&output).contains("nope.vgz: No such file"),
             "{output:?}"
         );
     }
 }
 
 #[test]
-fn a_sink_that_is_none_or_not_there_is_named() {
+fn invalid_sink_is_reported() {
     let output = play(&["--sink", "loud", "--demo"]);
     assert_eq!(output.status.code(), Some(2));
-    assert!(told(&output).contains("--sink loud: no such sink"));
+    assert!(printed(&output).contains("--sink loud: no such sink"));
     let output = Command::new(env!("CARGO_BIN_EXE_creel-vgm"))
         .args(["play", "--demo", "--sink", "aplay"])
         .env("PATH", "/nonexistent")
@@ -239,13 +240,13 @@ fn a_sink_that_is_none_or_not_there_is_named() {
         .unwrap();
     assert_eq!(output.status.code(), Some(1));
     assert!(
-        told(&output).contains("--sink null plays without sound"),
+        printed(&output).contains("--sink null plays without sound"),
         "{output:?}"
     );
 }
 
 #[test]
-fn a_program_that_does_not_stay_is_no_device() {
+fn player_program_that_exits_is_rejected() {
     let folder = Folder::new("programs");
     let program = |name: &str, script: &str| {
         let path = folder.put(name, format!("#!/bin/sh\n{script}\n").as_bytes());
@@ -269,10 +270,10 @@ fn a_program_that_does_not_stay_is_no_device() {
     for sink in ["aplay", "auto"] {
         let output = play(sink);
         assert_eq!(output.status.code(), Some(1), "{output:?}");
-        let told = told(&output);
+        let printed = printed(&output);
         assert!(
-            told.contains("aplay: it ended at once (exit status: 3): no card"),
-            "{told}"
+            printed.contains("aplay: it ended at once (exit status: 3): no card"),
+            "{printed}"
         );
     }
     // The next that stays is taken.
@@ -283,7 +284,7 @@ fn a_program_that_does_not_stay_is_no_device() {
 }
 
 #[test]
-fn a_program_that_stands_still_keeps_nobody() {
+fn stalled_player_program_does_not_block_exit() {
     let folder = Folder::new("still");
     // It tells its number, and takes nothing.
     let number = folder.path("number");
@@ -319,7 +320,7 @@ fn a_program_that_stands_still_keeps_nobody() {
 }
 
 #[test]
-fn the_configuration_holds_and_its_mistakes_are_named() {
+fn config_applies_and_errors_are_reported() {
     let folder = Folder::new("config");
     let file = folder.put(
         "creel.toml",
@@ -347,9 +348,9 @@ fn the_configuration_holds_and_its_mistakes_are_named() {
     let bad = folder.put("bad.toml", b"volume = 30\nlops = 1\n");
     let output = play(&["--config", &bad, "--demo"]);
     assert_eq!(output.status.code(), Some(65), "{output:?}");
-    let told = told(&output);
+    let printed = printed(&output);
     assert!(
-        told.contains("bad.toml: line 2: unknown field `lops`"),
-        "{told}"
+        printed.contains("bad.toml: line 2: unknown field `lops`"),
+        "{printed}"
     );
 }

@@ -196,7 +196,7 @@ pub fn paced(mut bus: Bus, steps: Vec<Step>) -> Vec<Step> {
         match step {
             Step::Run(count) => due += count as u64,
             Step::Write(port, reg, value) => {
-                run_to(bus.carry(due, (port, reg, value)), &mut paced);
+                run_to(bus.write_frame(due, (port, reg, value)), &mut paced);
                 paced.push(step);
             }
         }

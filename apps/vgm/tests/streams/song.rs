@@ -178,7 +178,10 @@ impl Stream {
     /// A write over the bus, if there is one.
     fn carry(&mut self, tick: u64, write: (u8, u8, u8)) {
         let due = self.timebase.frame_of(tick);
-        let frame = self.bus.as_mut().map_or(due, |bus| bus.carry(due, write));
+        let frame = self
+            .bus
+            .as_mut()
+            .map_or(due, |bus| bus.write_frame(due, write));
         self.push(frame, write);
     }
 

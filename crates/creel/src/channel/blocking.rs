@@ -3,6 +3,7 @@
 //! It parks the thread and runs nothing else meanwhile; a program that wants its thread to help
 //! uses `Pool::block_on`.
 
+use crate::seat::budget;
 use crate::sync::{
     AtomicBool, Ordering, local,
     thread::{self, Thread},
@@ -51,7 +52,11 @@ pub(crate) fn wait<F: Future>(future: F) -> F::Output {
     let mut context = Context::from_waker(&waker);
     let mut future = pin!(future);
     loop {
-        if let Poll::Ready(output) = future.as_mut().poll(&mut context) {
+        // In a task that has used up its budget, it would be polled over and over.
+        let suspended = budget::suspend();
+        let polled = future.as_mut().poll(&mut context);
+        drop(suspended);
+        if let Poll::Ready(output) = polled {
             local(&UNPARKER, |cell| cell.replace(Some(unparker)));
             return output;
         }

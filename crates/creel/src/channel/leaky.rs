@@ -2,19 +2,21 @@
 //! back: what a live source needs, whose newest message is worth more than its oldest.
 //!
 //! A mutex guards it: all it is for is to be small (a message has a place of its own before there
-//! is a queue), and to know what it has dropped. Nothing of the program's is dropped, and nobody
-//! woken, under the lock.
+//! is a queue), and to know what it has dropped. Under the lock no message is dropped and no waker
+//! cloned, woken or dropped, because all of these may call back into the channel.
 //!
 //! Left out: several senders or receivers; that is the ring, which does not leak.
 
 use super::{Closed, TryRecvError, TrySendError, blocking};
+use crate::seat::budget;
+use crate::seat::{panics::RunAll, stored_waker::StoredWaker};
 use crate::sync::{Mutex, lock};
 use std::collections::VecDeque;
 use std::fmt;
 use std::future::{Future, poll_fn};
 use std::str::FromStr;
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll};
 
 /// What a full channel does with one more message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -63,8 +65,8 @@ struct Inner<T> {
     leak: Leak,
     leaked: u64,
     closed: bool,
-    sender: Option<Waker>,
-    receiver: Option<Waker>,
+    sender: Option<StoredWaker>,
+    receiver: Option<StoredWaker>,
 }
 
 /// The sending half. Dropping it closes the channel once it is empty.
@@ -79,7 +81,7 @@ pub struct Receiver<T>(Arc<Mutex<Inner<T>>>);
 ///
 /// # Panics
 ///
-/// If `capacity` is zero.
+/// If `capacity` is 0 or above 2³⁰.
 ///
 /// ```
 /// use creel::channel::leaky::{self, Leak};
@@ -91,8 +93,12 @@ pub struct Receiver<T>(Arc<Mutex<Inner<T>>>);
 /// assert_eq!((rx.try_recv(), rx.try_recv()), (Ok(4), Ok(5)));
 /// assert_eq!(rx.leaked(), 3);
 /// ```
+#[track_caller]
 pub fn channel<T>(capacity: usize, leak: Leak) -> (Sender<T>, Receiver<T>) {
-    assert!(capacity > 0, "a channel holds at least one message");
+    assert!(
+        (1..=1 << 30).contains(&capacity),
+        "a channel's capacity is 1 to 2^30, not {capacity}"
+    );
     let inner = Arc::new(Mutex::new(Inner {
         first: None,
         more: VecDeque::with_capacity(capacity - 1),
@@ -106,18 +112,9 @@ pub fn channel<T>(capacity: usize, leak: Leak) -> (Sender<T>, Receiver<T>) {
     (Sender(Arc::clone(&inner)), Receiver(inner))
 }
 
-fn wake(waker: Option<Waker>) {
-    if let Some(waker) = waker {
-        waker.wake();
-    }
-}
-
-/// Has `place` wake whom `waker` wakes; gives what was there before, to be dropped elsewhere.
-fn keep(place: &mut Option<Waker>, waker: &Waker) -> Option<Waker> {
-    match place {
-        Some(kept) if kept.will_wake(waker) => None,
-        _ => place.replace(waker.clone()),
-    }
+/// Whether a place wakes the task that `cx` is of.
+fn holds(place: &Option<StoredWaker>, cx: &Context<'_>) -> bool {
+    place.as_ref().is_some_and(|it| it.will_wake(cx.waker()))
 }
 
 /// What became of a message.
@@ -135,6 +132,11 @@ impl<T> Inner<T> {
             self.first = self.more.pop_front();
         }
         Some(first)
+    }
+
+    /// Whether nothing is left after the next [`pop`](Self::pop).
+    fn is_left_empty(&self) -> bool {
+        self.first.is_none() || self.more.is_empty()
     }
 
     fn is_full(&self) -> bool {
@@ -194,33 +196,45 @@ impl<T> Sender<T> {
     ///
     /// Without a message.
     #[inline]
+    #[track_caller]
     pub fn poll_send(
         &mut self,
         cx: &mut Context<'_>,
         message: &mut Option<T>,
     ) -> Poll<Result<(), T>> {
         assert!(message.is_some(), "there is a message until it is sent");
-        let mut inner = lock(&self.0);
-        match inner.push(message) {
-            Pushed::In => {
-                let receiver = inner.receiver.take();
-                drop(inner);
-                // What has leaked.
-                *message = None;
-                wake(receiver);
-                Poll::Ready(Ok(()))
+        budget::poll(cx, |cx| {
+            let mut fresh = None;
+            loop {
+                let mut inner = lock(&self.0);
+                match inner.push(message) {
+                    Pushed::In => {
+                        let receiver = inner.receiver.take();
+                        drop(inner);
+                        let leaked = message.take();
+                        if let Some(waker) = receiver {
+                            waker.wake();
+                        }
+                        drop(leaked);
+                        return Poll::Ready(Ok(()));
+                    }
+                    Pushed::Full if holds(&inner.sender, cx) => return Poll::Pending,
+                    Pushed::Full if fresh.is_some() => {
+                        std::mem::swap(&mut inner.sender, &mut fresh);
+                        drop(inner);
+                        return Poll::Pending;
+                    }
+                    Pushed::Full => {
+                        drop(inner);
+                        fresh = Some(StoredWaker::new(cx.waker()));
+                    }
+                    Pushed::Closed => {
+                        drop(inner);
+                        return Poll::Ready(message.take().map_or(Ok(()), Err));
+                    }
+                }
             }
-            Pushed::Full => {
-                let before = keep(&mut inner.sender, cx.waker());
-                drop(inner);
-                drop(before);
-                Poll::Pending
-            }
-            Pushed::Closed => {
-                drop(inner);
-                Poll::Ready(message.take().map_or(Ok(()), Err))
-            }
-        }
+        })
     }
 
     /// Sends one message if there is a place or one leaks. Never waits.
@@ -238,7 +252,9 @@ impl<T> Sender<T> {
             Pushed::Full | Pushed::Closed => None,
         };
         drop(inner);
-        wake(receiver);
+        if let Some(waker) = receiver {
+            waker.wake();
+        }
         match (pushed, message) {
             (Pushed::Full, Some(back)) => Err(TrySendError::Full(back)),
             (Pushed::Closed, Some(back)) => Err(TrySendError::Closed(back)),
@@ -292,19 +308,32 @@ impl<T> Receiver<T> {
     /// As for [`recv`](Self::recv).
     #[inline]
     pub fn poll_recv_or_wait(&mut self, cx: &mut Context<'_>) -> Poll<Result<(T, bool), Closed>> {
-        let mut inner = lock(&self.0);
-        let message = inner.pop();
-        let again = inner.first.is_some() || inner.closed;
-        let before = (!again).then(|| keep(&mut inner.receiver, cx.waker()));
-        let sender = message.is_some().then(|| inner.sender.take()).flatten();
-        drop(inner);
-        drop(before);
-        wake(sender);
-        match message {
-            Some(message) => Poll::Ready(Ok((message, again))),
-            None if again => Poll::Ready(Err(Closed)),
-            None => Poll::Pending,
-        }
+        budget::poll(cx, |cx| {
+            let mut fresh = None;
+            let mut inner = lock(&self.0);
+            // A message is taken out only once the waker is here: its clone may panic.
+            if inner.is_left_empty() && !inner.closed && !holds(&inner.receiver, cx) {
+                drop(inner);
+                fresh = Some(StoredWaker::new(cx.waker()));
+                inner = lock(&self.0);
+            }
+            let message = inner.pop();
+            let again = inner.first.is_some() || inner.closed;
+            if !again && fresh.is_some() {
+                std::mem::swap(&mut inner.receiver, &mut fresh);
+            }
+            let sender = message.is_some().then(|| inner.sender.take()).flatten();
+            drop(inner);
+            // A panic would cost this caller its message.
+            if let Some(waker) = sender {
+                waker.wake_quietly();
+            }
+            match message {
+                Some(message) => Poll::Ready(Ok((message, again))),
+                None if again => Poll::Ready(Err(Closed)),
+                None => Poll::Pending,
+            }
+        })
     }
 
     /// Takes the oldest message if there is one. Never waits.
@@ -318,7 +347,10 @@ impl<T> Receiver<T> {
         let closed = inner.closed;
         let sender = message.is_some().then(|| inner.sender.take()).flatten();
         drop(inner);
-        wake(sender);
+        // A panic would cost this caller its message.
+        if let Some(waker) = sender {
+            waker.wake_quietly();
+        }
         message.ok_or(match closed {
             true => TryRecvError::Closed,
             false => TryRecvError::Empty,
@@ -340,8 +372,10 @@ impl<T> Receiver<T> {
         let (first, more) = (inner.first.take(), inner.more.drain(..).collect::<Vec<_>>());
         let sender = inner.sender.take();
         drop(inner);
-        drop((first, more));
-        wake(sender);
+        let mut all = RunAll::default();
+        all.run(|| drop((first, more)));
+        all.wake(sender);
+        all.finish();
     }
 }
 
@@ -351,7 +385,9 @@ impl<T> Drop for Sender<T> {
         inner.closed = true;
         let receiver = inner.receiver.take();
         drop(inner);
-        wake(receiver);
+        if let Some(waker) = receiver {
+            waker.wake_in_drop();
+        }
     }
 }
 
@@ -362,7 +398,9 @@ impl<T> Drop for Receiver<T> {
         let sender = inner.sender.take();
         let messages = (inner.first.take(), std::mem::take(&mut inner.more));
         drop(inner);
-        drop(messages);
-        wake(sender);
+        let mut all = RunAll::default();
+        all.run(|| drop(messages));
+        all.wake(sender);
+        all.finish();
     }
 }

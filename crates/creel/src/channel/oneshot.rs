@@ -8,6 +8,8 @@
 
 use super::waker_cell::{EPOCH, Wait, WakerCell, exchange};
 use super::{Closed, TryRecvError, blocking, memory};
+use crate::seat::budget;
+use crate::seat::stored_waker::StoredWaker;
 use crate::sync::{AtomicU64, Ordering, UnsafeCell};
 use std::future::Future;
 use std::mem::MaybeUninit;
@@ -121,27 +123,24 @@ unsafe fn take<T>(inner: &Inner<T>) -> T {
     })
 }
 
-/// The sender's last transition. True: the receiver has been told, `inner` is no longer ours.
-/// False: the receiver is gone and the caller is the last half.
+/// The sender's last transition. Afterwards `inner` is no longer ours, and the caller wakes the
+/// receiver if it waits. `Err`: the receiver is gone and the caller is the last half.
 ///
 /// # Safety
 ///
 /// The caller is the sender's half and calls this once.
-unsafe fn finish<T>(inner: NonNull<Inner<T>>, outcome: u64) -> bool {
+unsafe fn finish<T>(inner: NonNull<Inner<T>>, outcome: u64) -> Result<Option<StoredWaker>, Closed> {
     // SAFETY: the channel lives until this call's exchange, after which it is not touched.
     let inner = unsafe { inner.as_ref() };
     loop {
         let seen = inner.state.load(Ordering::Acquire);
         if seen & RX_GONE != 0 {
-            return false;
+            return Err(Closed);
         }
         let words = inner.waker.copy();
         if exchange(&inner.state, seen, (seen & !WAITING) | outcome) {
-            if seen & WAITING != 0 {
-                // SAFETY: the exchange cleared the bit, on the value read before the copy.
-                unsafe { words.into_waker() }.wake();
-            }
-            return true;
+            // SAFETY: the exchange cleared the bit, on the value read before the copy.
+            return Ok((seen & WAITING != 0).then(|| unsafe { words.into_waker() }));
         }
     }
 }
@@ -169,7 +168,10 @@ impl<T> Sender<T> {
             value.write(message);
         });
         // SAFETY: `self` is forgotten, so this is the sender's only end.
-        if unsafe { finish(inner, DONE | VALUE) } {
+        if let Ok(receiver) = unsafe { finish(inner, DONE | VALUE) } {
+            if let Some(waker) = receiver {
+                waker.wake();
+            }
             return Ok(());
         }
         // SAFETY: the receiver is gone, the channel is this call's.
@@ -199,9 +201,14 @@ impl<T> Sender<T> {
 impl<T> Drop for Sender<T> {
     fn drop(&mut self) {
         // SAFETY: `send` forgets its sender, so this is the sender's only end.
-        if !unsafe { finish(self.inner, DONE) } {
+        match unsafe { finish(self.inner, DONE) } {
+            Ok(receiver) => {
+                if let Some(waker) = receiver {
+                    waker.wake_in_drop();
+                }
+            }
             // SAFETY: the receiver is gone: the last half, and not used again.
-            unsafe { free(self.inner) };
+            Err(Closed) => unsafe { free(self.inner) },
         }
     }
 }
@@ -267,22 +274,24 @@ impl<T> Future for Receiver<T> {
 
     #[inline]
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        loop {
-            match self.try_recv() {
-                Ok(message) => return Poll::Ready(Ok(message)),
-                Err(TryRecvError::Closed) => return Poll::Ready(Err(Closed)),
-                Err(TryRecvError::Empty) => {}
+        budget::poll(cx, |cx| {
+            loop {
+                match self.try_recv() {
+                    Ok(message) => return Poll::Ready(Ok(message)),
+                    Err(TryRecvError::Closed) => return Poll::Ready(Err(Closed)),
+                    Err(TryRecvError::Empty) => {}
+                }
+                let Some(inner) = &self.inner else {
+                    return Poll::Ready(Err(Closed));
+                };
+                // SAFETY: the channel lives until `self.inner` is `None`.
+                let inner = unsafe { inner.as_ref() };
+                let seen = inner.state.load(Ordering::Acquire);
+                if seen & DONE == 0 && inner.waker.register(&inner.state, seen, WAIT, cx.waker()) {
+                    return Poll::Pending;
+                }
             }
-            let Some(inner) = &self.inner else {
-                return Poll::Ready(Err(Closed));
-            };
-            // SAFETY: the channel lives until `self.inner` is `None`.
-            let inner = unsafe { inner.as_ref() };
-            let seen = inner.state.load(Ordering::Acquire);
-            if seen & DONE == 0 && inner.waker.register(&inner.state, seen, WAIT, cx.waker()) {
-                return Poll::Pending;
-            }
-        }
+        })
     }
 }
 

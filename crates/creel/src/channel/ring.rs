@@ -16,11 +16,12 @@
 
 use super::waiters::{Ticket, Waiters};
 use super::{Closed, TryRecvError, TrySendError, blocking};
+use crate::seat::budget;
+use crate::seat::{panics::RunAll, stored_waker::StoredWaker};
 use crate::sync::{AtomicU64, AtomicUsize, Ordering, UnsafeCell};
 use crossbeam_utils::CachePadded;
 use std::future::Future;
 use std::mem::MaybeUninit;
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -91,6 +92,7 @@ unsafe impl<T: Send> Sync for Ring<T> {}
 /// assert!(tx.try_send('c').is_err());
 /// assert_eq!(rx.try_recv(), Ok('a'));
 /// ```
+#[track_caller]
 pub fn channel<T>(capacity: usize) -> (Sender<T>, Receiver<T>) {
     assert!(
         (1..=1 << 30).contains(&capacity),
@@ -194,8 +196,10 @@ impl<T> Ring<T> {
         // One above a position, which is never a position: "to read".
         let position = claim.word & !FLAGS;
         claim.place.stamp.store(position + 1, Ordering::Release);
-        if claim.word & WAITING != 0 {
-            self.wake(Side::Receivers);
+        if claim.word & WAITING != 0
+            && let Some(waker) = self.first_waiting(Side::Receivers)
+        {
+            waker.wake();
         }
     }
 
@@ -211,7 +215,11 @@ impl<T> Ring<T> {
         let free = (claim.word & !FLAGS).wrapping_add(self.mask + 1);
         claim.place.stamp.store(free, Ordering::Release);
         if claim.word & WAITING != 0 {
-            self.wake(Side::Senders);
+            // A panic would cost this caller its message.
+            let sender = self.first_waiting(Side::Senders);
+            if let Some(waker) = sender {
+                waker.wake_quietly();
+            }
         }
         message
     }
@@ -249,19 +257,22 @@ impl<T> Ring<T> {
         }
     }
 
+    /// Takes out the first of a side who wait.
     #[cold]
-    fn wake(&self, side: Side) {
+    fn first_waiting(&self, side: Side) -> Option<StoredWaker> {
         let (list, word) = self.waiting(side);
-        list.wake_one(|| lower(word));
+        list.pop(|| lower(word))
     }
 
     /// Refuses further messages and wakes everybody to see it.
     fn close(&self) {
         if self.tail.fetch_or(CLOSED, Ordering::AcqRel) & CLOSED == 0 {
+            let mut woken = RunAll::default();
             for side in [Side::Receivers, Side::Senders] {
                 let (list, word) = self.waiting(side);
-                list.wake_all(|| lower(word));
+                list.wake_all(&mut woken, || lower(word));
             }
+            woken.finish();
         }
     }
 
@@ -304,14 +315,11 @@ fn raise(word: &AtomicU64) {
 impl<T> Ring<T> {
     /// Drops all messages that are there; then throws what the first of them threw.
     fn clear(&self) {
-        let mut thrown = None;
+        let mut dropped = RunAll::default();
         while let Ok(message) = self.try_recv() {
-            let dropped = catch_unwind(AssertUnwindSafe(|| drop(message)));
-            thrown = thrown.or(dropped.err());
+            dropped.run(|| drop(message));
         }
-        if let Some(payload) = thrown {
-            resume_unwind(payload);
-        }
+        dropped.finish();
     }
 }
 
@@ -533,8 +541,10 @@ impl<T> Drop for Sender<T> {
 impl<T> Drop for Receiver<T> {
     fn drop(&mut self) {
         if self.ring.receivers.fetch_sub(1, Ordering::AcqRel) == 1 {
-            self.ring.close();
-            self.ring.clear();
+            let mut both = RunAll::default();
+            both.run(|| self.ring.close());
+            both.run(|| self.ring.clear());
+            both.finish();
         }
     }
 }
@@ -650,11 +660,11 @@ impl<'a, T, const SENDS: bool> End<'a, T, SENDS> {
     /// follows.
     #[inline(always)]
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<Claim<'a, T>, Closed>> {
-        match self.ring.claim::<SENDS>() {
+        budget::poll(cx, |cx| match self.ring.claim::<SENDS>() {
             Ok(claim) => Poll::Ready(Ok(claim)),
             Err(Refused::Closed) => Poll::Ready(Err(Closed)),
             Err(Refused::ForNow) => self.wait(cx),
-        }
+        })
     }
 
     #[cold]
@@ -698,7 +708,11 @@ impl<'a, T, const SENDS: bool> End<'a, T, SENDS> {
     #[cold]
     fn pass_on(&mut self) {
         if self.leave() && !self.may_sleep() {
-            self.ring.wake(Self::SIDE);
+            // A received message may be on its way to the caller.
+            let next = self.ring.first_waiting(Self::SIDE);
+            if let Some(waker) = next {
+                waker.wake_quietly();
+            }
         }
     }
 

@@ -11,7 +11,7 @@
 
 use super::waker_cell::{EPOCH, Wait, WakerCell, exchange};
 use super::{Closed, TryRecvError, TrySendError, blocking, memory};
-use crate::seat::panics::quietly;
+use crate::seat::{budget, panics::quietly};
 use crate::sync::{AtomicU64, Ordering, UnsafeCell};
 use std::future::Future;
 use std::mem::{ManuallyDrop, MaybeUninit};
@@ -150,7 +150,7 @@ impl<T> Inner<T> {
             let tx = (seen & TX_WAITING != 0).then(|| unsafe { tx.into_waker() });
             let other = if gone == TX_GONE { rx } else { tx };
             if let Some(waker) = other {
-                waker.wake();
+                waker.wake_in_drop();
             }
             return Some(seen);
         }
@@ -267,29 +267,33 @@ impl<T> Sender<T> {
     ///
     /// Without a message.
     #[inline]
+    #[track_caller]
     pub fn poll_send(
         &mut self,
         cx: &mut Context<'_>,
         message: &mut Option<T>,
     ) -> Poll<Result<(), T>> {
-        loop {
-            let taken = message.take().expect("there is a message until it is sent");
-            match self.try_send(taken) {
-                Ok(()) => return Poll::Ready(Ok(())),
-                Err(TrySendError::Closed(back)) => return Poll::Ready(Err(back)),
-                Err(TrySendError::Full(back)) => *message = Some(back),
+        assert!(message.is_some(), "there is a message until it is sent");
+        budget::poll(cx, |cx| {
+            loop {
+                let taken = message.take().expect("there is a message until it is sent");
+                match self.try_send(taken) {
+                    Ok(()) => return Poll::Ready(Ok(())),
+                    Err(TrySendError::Closed(back)) => return Poll::Ready(Err(back)),
+                    Err(TrySendError::Full(back)) => *message = Some(back),
+                }
+                let inner = self.inner();
+                let seen = inner.state.load(Ordering::Acquire);
+                let waits = seen & FULL != 0 && seen & RX_GONE == 0;
+                if waits
+                    && inner
+                        .tx_waker
+                        .register(&inner.state, seen, TX_WAIT, cx.waker())
+                {
+                    return Poll::Pending;
+                }
             }
-            let inner = self.inner();
-            let seen = inner.state.load(Ordering::Acquire);
-            let waits = seen & FULL != 0 && seen & RX_GONE == 0;
-            if waits
-                && inner
-                    .tx_waker
-                    .register(&inner.state, seen, TX_WAIT, cx.waker())
-            {
-                return Poll::Pending;
-            }
-        }
+        })
     }
 
     /// Sends one message, blocking the calling thread while the place is full.
@@ -400,12 +404,13 @@ impl<T> Receiver<T> {
             let words = inner.tx_waker.copy();
             let empty = (seen & !(FULL | TX_WAITING)).wrapping_add(EPOCH);
             if exchange(&inner.state, seen, empty) {
+                // SAFETY: the place was full and the exchange made the message ours.
+                let message = unsafe { message.assume_init() };
                 if seen & TX_WAITING != 0 {
                     // SAFETY: the exchange cleared the bit, on the value read before the copy.
-                    unsafe { words.into_waker() }.wake();
+                    unsafe { words.into_waker() }.wake_quietly();
                 }
-                // SAFETY: the place was full and the exchange made the message ours.
-                return Ok(unsafe { message.assume_init() });
+                return Ok(message);
             }
         }
     }
@@ -450,19 +455,21 @@ impl<T> Receiver<T> {
     /// ```
     #[inline]
     pub fn poll_recv(&mut self, cx: &mut Context<'_>) -> Poll<Result<T, Closed>> {
-        loop {
-            let seen = match self.take() {
-                Ok(message) => return Poll::Ready(Ok(message)),
-                Err(seen) if seen & TX_GONE != 0 => return Poll::Ready(Err(Closed)),
-                Err(seen) => seen,
-            };
-            let inner = self.inner();
-            let waker = cx.waker();
-            if inner.rx_waker.register(&inner.state, seen, RX_WAIT, waker) {
-                self.taken = false;
-                return Poll::Pending;
+        budget::poll(cx, |cx| {
+            loop {
+                let seen = match self.take() {
+                    Ok(message) => return Poll::Ready(Ok(message)),
+                    Err(seen) if seen & TX_GONE != 0 => return Poll::Ready(Err(Closed)),
+                    Err(seen) => seen,
+                };
+                let inner = self.inner();
+                let waker = cx.waker();
+                if inner.rx_waker.register(&inner.state, seen, RX_WAIT, waker) {
+                    self.taken = false;
+                    return Poll::Pending;
+                }
             }
-        }
+        })
     }
 
     /// Receives one message, blocking the calling thread until it is there.

@@ -9,7 +9,8 @@
 //! The list is linked through slots that waiters know by index, so that one of very many that give
 //! up leaves as fast as one of a few.
 
-use crate::seat::panics::quietly;
+use crate::seat::panics::RunAll;
+use crate::seat::stored_waker::StoredWaker;
 use crate::sync::Mutex;
 use std::mem;
 use std::task::Waker;
@@ -43,7 +44,7 @@ struct List {
 struct Slot {
     id: u64,
     /// None if it is free.
-    waker: Option<Waker>,
+    waker: Option<StoredWaker>,
     before: usize,
     after: usize,
 }
@@ -64,12 +65,12 @@ impl List {
     }
 
     /// The waker of the one who has this ticket, if it still waits.
-    fn known(&mut self, ticket: Ticket) -> Option<&mut Waker> {
+    fn known(&mut self, ticket: Ticket) -> Option<&mut StoredWaker> {
         let slot = self.slots.get_mut(ticket.slot)?;
         slot.waker.as_mut().filter(|_| slot.id == ticket.id)
     }
 
-    fn push_back(&mut self, waker: Waker) -> Ticket {
+    fn push_back(&mut self, waker: StoredWaker) -> Ticket {
         let ticket = Ticket {
             slot: if self.free == NONE {
                 self.slots.len()
@@ -97,12 +98,12 @@ impl List {
         ticket
     }
 
-    fn pop_front(&mut self) -> Option<Waker> {
+    fn pop_front(&mut self) -> Option<StoredWaker> {
         self.take(self.first)
     }
 
     /// Takes the waiter out of a slot, if there is one.
-    fn take(&mut self, index: usize) -> Option<Waker> {
+    fn take(&mut self, index: usize) -> Option<StoredWaker> {
         let slot = self.slots.get_mut(index)?;
         let waker = slot.waker.take()?;
         let (before, after) = (slot.before, mem::replace(&mut slot.after, self.free));
@@ -134,7 +135,7 @@ impl Waiters {
 
     /// Adds the waiter, or renews its waker if it still waits, and then calls `raise`.
     pub(super) fn add(&self, ticket: &mut Option<Ticket>, waker: &Waker, raise: impl FnOnce()) {
-        let fresh = waker.clone();
+        let fresh = StoredWaker::new(waker);
         let old = self.with(|list| {
             let known = ticket.and_then(|ticket| list.known(ticket));
             let old = match known {
@@ -150,23 +151,20 @@ impl Waiters {
         drop(old);
     }
 
-    /// Wakes the first waiter; `lower` is called if none is left.
-    pub(super) fn wake_one(&self, lower: impl FnOnce()) {
-        let first = self.with(|list| {
+    /// Takes out the first waiter, to be woken by the caller; `lower` is called if none is left.
+    pub(super) fn pop(&self, lower: impl FnOnce()) -> Option<StoredWaker> {
+        self.with(|list| {
             let first = list.pop_front();
             if list.is_empty() {
                 lower();
             }
             first
-        });
-        if let Some(waker) = first {
-            waker.wake();
-        }
+        })
     }
 
-    /// Wakes everybody, in order, also if a waker panics.
-    pub(super) fn wake_all(&self, lower: impl FnOnce()) {
-        let all = self.with(|list| {
+    /// Wakes everybody, in order, as part of `woken`.
+    pub(super) fn wake_all(&self, woken: &mut RunAll, lower: impl FnOnce()) {
+        let mut all = self.with(|list| {
             lower();
             // Tickets go on from the same number: those given out are of no one any more.
             let next_id = list.next_id;
@@ -174,10 +172,7 @@ impl Waiters {
             list.next_id = next_id;
             all
         });
-        let mut all = all;
-        while let Some(waker) = all.pop_front() {
-            quietly(|| waker.wake());
-        }
+        woken.wake(std::iter::from_fn(|| all.pop_front()));
     }
 
     /// Takes a waiter out. False: it had been woken already, and that wake is now the caller's to
@@ -228,7 +223,9 @@ mod tests {
             }
             waiters.add(&mut tickets[3], &waker(3), || ());
             for _ in 0..6 {
-                waiters.wake_one(|| lowered += 1);
+                if let Some(waker) = waiters.pop(|| lowered += 1) {
+                    waker.wake();
+                }
             }
             assert_eq!(mem::take(&mut *log.lock().unwrap()), [1, 2, 5, 6, 3]);
             let late = tickets[5].expect("it waited");
@@ -244,10 +241,14 @@ mod tests {
         let waker = |n| Waker::from(Arc::new(Note(n, Arc::clone(&log))));
         let mut tickets = [None; 2];
         waiters.add(&mut tickets[0], &waker(0), || ());
-        waiters.wake_all(|| ());
+        let mut woken = RunAll::default();
+        waiters.wake_all(&mut woken, || ());
+        woken.finish();
         waiters.add(&mut tickets[1], &waker(1), || ());
         assert!(!waiters.remove(tickets[0].expect("it waited"), || ()));
-        waiters.wake_one(|| ());
+        if let Some(waker) = waiters.pop(|| ()) {
+            waker.wake();
+        }
         assert_eq!(*log.lock().unwrap(), [0, 1]);
     }
 }

@@ -14,6 +14,7 @@
 //!
 //! Left out: more than one waiter a side. The ring has a list for that.
 
+use crate::seat::stored_waker::StoredWaker;
 use crate::sync::{AtomicPtr, AtomicU64, Ordering};
 use std::task::{RawWakerVTable, Waker};
 
@@ -52,11 +53,11 @@ impl WakerWords {
     /// The caller has just won the exchange that cleared the waiting bit, on the value of the
     /// state word that it had read before the copy; nobody else has turned it into a waker.
     #[inline]
-    pub(super) unsafe fn into_waker(self) -> Waker {
-        // SAFETY: the words were taken from a `Waker` in `register`, whose vtable is `'static`.
+    pub(super) unsafe fn into_waker(self) -> StoredWaker {
+        // SAFETY: the words were taken from a waker in `register`, whose vtable is `'static`.
         let vtable = unsafe { &*self.vtable };
-        // SAFETY: both words come from one `Waker`, whose ownership the caller has won.
-        unsafe { Waker::new(self.data, vtable) }
+        // SAFETY: both words come from one waker, whose ownership the caller has won.
+        unsafe { StoredWaker::from_words(self.data, vtable) }
     }
 }
 
@@ -116,17 +117,16 @@ impl WakerCell {
                 None => return false,
             }
         }
-        let clone = std::mem::ManuallyDrop::new(waker.clone());
-        self.data.store(clone.data().cast_mut(), Ordering::Relaxed);
-        self.vtable.store(
-            std::ptr::from_ref(clone.vtable()).cast_mut(),
-            Ordering::Relaxed,
-        );
+        let (data, vtable) = StoredWaker::new(waker).into_words();
+        let vtable_word = std::ptr::from_ref(vtable).cast_mut();
+        self.data.store(data.cast_mut(), Ordering::Relaxed);
+        self.vtable.store(vtable_word, Ordering::Relaxed);
         let waits = (seen & !wait.clears | wait.bit).wrapping_add(EPOCH);
         if exchange(state, seen, waits) {
             return true;
         }
-        drop(std::mem::ManuallyDrop::into_inner(clone));
+        // SAFETY: the words just made; the bit is clear, so nobody else has turned them into a waker.
+        drop(unsafe { StoredWaker::from_words(data, vtable) });
         false
     }
 }

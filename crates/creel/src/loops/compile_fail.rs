@@ -5,14 +5,14 @@
 //! ```compile_fail,E0594
 //! let pool = creel::Pool::new();
 //! let mut count = 0;
-//! pool.each(0..100, |_, _| count += 1);
+//! pool.for_each(0..100, |_| count += 1);
 //! ```
 //!
 //! Something that is not `Sync`, seen by all workers:
 //! ```compile_fail,E0277
 //! let pool = creel::Pool::new();
 //! let cell = std::cell::Cell::new(0);
-//! pool.each(&[1, 2, 3], |_, x| cell.set(*x));
+//! pool.for_each(&[1, 2, 3], |x| cell.set(*x));
 //! ```
 //!
 //! Items that are not `Send`, given to other threads:
@@ -20,7 +20,7 @@
 //! let pool = creel::Pool::new();
 //! let shared = std::rc::Rc::new(0);
 //! let mut items = vec![shared.clone(), shared];
-//! pool.each(&mut items, |_, item| drop(item.clone()));
+//! pool.for_each(&mut items, |item| drop(item.clone()));
 //! ```
 //!
 //! An item that outlives its loop:
@@ -28,7 +28,7 @@
 //! let pool = creel::Pool::new();
 //! let kept = std::sync::Mutex::new(None);
 //! let mut items = [1, 2, 3];
-//! pool.each(&mut items, |_, item| *kept.lock().unwrap() = Some(item));
+//! pool.for_each(&mut items, |item| *kept.lock().unwrap() = Some(item));
 //! items[0] = 4;
 //! drop(kept);
 //! ```
@@ -53,7 +53,7 @@
 //! Results that are not `Send`:
 //! ```compile_fail,E0277
 //! let pool = creel::Pool::new();
-//! let made = pool.map(&[1, 2], |_, x| std::rc::Rc::new(*x));
+//! let made = pool.map(&[1, 2], |x| std::rc::Rc::new(*x));
 //! ```
 //!
 //! A worker's scratch that outlives a visit:
@@ -61,27 +61,27 @@
 //! let pool = creel::Pool::new();
 //! let mut own = pool.scratch(|_| 0);
 //! let kept = std::sync::Mutex::new(vec![]);
-//! pool.each((0..3, &mut own), |_, (_, own)| kept.lock().unwrap().push(own));
+//! pool.for_each((0..3, &mut own), |(_, own)| kept.lock().unwrap().push(own));
 //! ```
 //!
 //! Scratch that is visited alone, so that nothing says how often:
 //! ```compile_fail,E0080
 //! let pool = creel::Pool::new();
 //! let mut own = pool.scratch(|_| 0);
-//! pool.each(&mut own, |_, own| *own += 1);
+//! pool.for_each(&mut own, |own| *own += 1);
 //! ```
 //!
 //! One slice twice, once to change it:
 //! ```compile_fail,E0502
 //! let pool = creel::Pool::new();
 //! let mut items = vec![1, 2, 3];
-//! pool.each((&mut items, &items), |_, (a, b)| *a += b);
+//! pool.for_each((&mut items, &items), |(a, b)| *a += b);
 //! ```
 //!
 //! A vector that is not lent:
 //! ```compile_fail,E0277
 //! let pool = creel::Pool::new();
-//! pool.each(vec![1, 2, 3], |_, item| drop(item));
+//! pool.for_each(vec![1, 2, 3], |item| drop(item));
 //! ```
 //!
 //! A sort of what may not be sent:
@@ -93,19 +93,19 @@
 //! A forgotten `.build()?`, about which the compiler says just that (`pool/unbuilt.rs`):
 //! ```compile_fail,E0277
 //! let pool = creel::Pool::builder().workers(2);
-//! pool.each(0..3, |_, _| ());
+//! pool.for_each(0..3, |_| ());
 //! ```
 //!
 //! A forgotten `?` after it:
 //! ```compile_fail,E0599
 //! let pool = creel::Pool::builder().workers(2).build();
-//! pool.each(0..3, |_, _| ());
+//! pool.for_each(0..3, |_| ());
 //! ```
 //!
 //! A builder that is passed on as a pool:
 //! ```compile_fail,E0308
 //! fn sum(pool: &creel::Pool) -> usize {
-//!     pool.sum(0..10, |_, n| n)
+//!     pool.sum(0..10, |n| n)
 //! }
 //! sum(&creel::Pool::builder().workers(2));
 //! ```
@@ -119,13 +119,13 @@
 //! A loop over an iterator:
 //! ```compile_fail,E0277
 //! let pool = creel::Pool::new();
-//! pool.each([1, 2, 3].iter(), |_, x| drop(x));
+//! pool.for_each([1, 2, 3].iter(), |x| drop(x));
 //! ```
 //!
 //! A range that does not count by `usize`:
 //! ```compile_fail,E0277
 //! let pool = creel::Pool::new();
-//! pool.each(0..3_u32, |_, x| drop(x));
+//! pool.for_each(0..3_u32, |x| drop(x));
 //! ```
 //!
 //! A task that borrows what its pool outlives:

@@ -1,19 +1,20 @@
-//! The loops that end early: what is looked for was found, or something went wrong.
+//! The loops that can stop early, because the result is known or an error occurred.
 //!
-//! The invariant: of several finds the one with the least index counts, and all before it were
-//! looked at. So the outcome is that of a loop on one thread, whoever finds what first; but for
-//! `find_any`, which is content with any.
+//! The invariant: if several items qualify, the one with the lowest index is the result, and every
+//! item before it has been visited. So the result is that of a loop on one thread, regardless of
+//! which worker finds what first. The exceptions are [`Pool::find_any`], [`Pool::any`] and
+//! [`Pool::all`], where any qualifying item is as good as another.
 
-use super::items::{ItemOf, Items};
+use super::items::{ItemOf, ParItems};
 use crate::{
     pool::Pool,
     sync::{AtomicUsize, Mutex, Ordering, lock},
 };
 
-/// The find with the least index so far.
+/// The find with the lowest index so far.
 pub(super) struct First<R> {
-    /// Its index, or the largest number. Relaxed: a hint where one may stop; what was found is
-    /// under the lock, and the loop's end is ordered after all of it.
+    /// The index of the find, or `usize::MAX`. Relaxed: it is a hint that a worker may stop; the
+    /// find itself is under the lock, and the end of the loop is ordered after all of it.
     index: AtomicUsize,
     found: Mutex<Option<(usize, R)>>,
 }
@@ -28,13 +29,13 @@ impl<R> Default for First<R> {
 }
 
 impl<R> First<R> {
-    /// Whether there is a find before this index.
+    /// Returns whether there is a find before this index.
     #[inline]
     pub(super) fn is_before(&self, index: usize) -> bool {
         self.index.load(Ordering::Relaxed) < index
     }
 
-    /// Something was found there.
+    /// Records a find at this index.
     pub(super) fn put(&self, index: usize, found: R) {
         let mut place = lock(&self.found);
         let further = match &*place {
@@ -48,29 +49,43 @@ impl<R> First<R> {
         drop(further);
     }
 
-    /// What was found first.
+    /// Takes the find with the lowest index.
     pub(super) fn take(&self) -> Option<R> {
         lock(&self.found).take().map(|(_, found)| found)
     }
 }
 
 impl Pool {
-    /// What `f(index, item)` gives, if anything, at the least index at which it gives something.
-    /// Items behind that may be left out. Blocks until it is known.
+    /// Returns the result of `f(item)` for the first item for which it is `Some`, in the order of
+    /// the items. Items behind that one may be skipped. Blocks until the result is known.
     ///
     /// # Panics
-    /// If slices side by side differ in length. Re-throws the first panic of `f`.
+    /// If slices in a tuple differ in length. Resumes the first panic of `f`.
     ///
     /// ```
     /// let pool = creel::Pool::builder().workers(2).build()?;
     /// let texts = ["a", "7", "b", "8"];
-    /// let number = pool.find_map(&texts, |_, text| text.parse::<i32>().ok());
+    /// let number = pool.find_map(&texts, |text| text.parse::<i32>().ok());
     /// assert_eq!(number, Some(7));
     /// # Ok::<(), creel::BuildError>(())
     /// ```
     #[must_use]
     #[track_caller]
-    pub fn find_map<I: Items, R: Send>(
+    pub fn find_map<I: ParItems, R: Send>(
+        &self,
+        items: I,
+        f: impl Fn(ItemOf<'_, I>) -> Option<R> + Sync,
+    ) -> Option<R> {
+        self.find_map_indexed(items, move |_, item| f(item))
+    }
+
+    /// Like [`find_map`](Self::find_map), but calls `f(index, item)`.
+    ///
+    /// # Panics
+    /// As [`find_map`](Self::find_map).
+    #[must_use]
+    #[track_caller]
+    pub fn find_map_indexed<I: ParItems, R: Send>(
         &self,
         items: I,
         f: impl Fn(usize, ItemOf<'_, I>) -> Option<R> + Sync,
@@ -81,7 +96,7 @@ impl Pool {
                 if first.is_before(index) {
                     return;
                 }
-                // SAFETY: `walk` gives each index out once.
+                // SAFETY: `walk` passes each index once.
                 if let Some(found) = f(index, unsafe { I::item(hand, index) }) {
                     return first.put(index, found);
                 }
@@ -90,11 +105,11 @@ impl Pool {
         first.take()
     }
 
-    /// Calls `f(index, item)` for each item until one gives an error. Items behind that may be left
-    /// out, those before it are not. Blocks until all is done.
+    /// Calls `f(item)` for each item until one returns an error. Items behind the error may be
+    /// skipped; items before it are not. Blocks until all workers are done.
     ///
     /// # Errors
-    /// That of `f` with the least index.
+    /// The error of `f` with the lowest index.
     ///
     /// # Panics
     /// As [`find_map`](Self::find_map).
@@ -102,47 +117,64 @@ impl Pool {
     /// ```
     /// let pool = creel::Pool::builder().workers(2).build()?;
     /// let mut ages = [3, -1, 5, -2];
-    /// let checked = pool.try_each(&mut ages, |index, age| match *age {
+    /// let checked = pool.try_for_each(&mut ages, |age| match *age {
     ///     0.. => Ok(*age += 1),
-    ///     _ => Err(format!("age {index} is negative")),
+    ///     _ => Err(format!("{age} is negative")),
     /// });
-    /// assert_eq!(checked.unwrap_err(), "age 1 is negative");
+    /// assert_eq!(checked.unwrap_err(), "-1 is negative");
     /// # Ok::<(), creel::BuildError>(())
     /// ```
     #[track_caller]
-    pub fn try_each<I: Items, E: Send>(
+    pub fn try_for_each<I: ParItems, E: Send>(
+        &self,
+        items: I,
+        f: impl Fn(ItemOf<'_, I>) -> Result<(), E> + Sync,
+    ) -> Result<(), E> {
+        self.try_for_each_indexed(items, move |_, item| f(item))
+    }
+
+    /// Like [`try_for_each`](Self::try_for_each), but calls `f(index, item)`.
+    ///
+    /// # Errors
+    /// As [`try_for_each`](Self::try_for_each).
+    ///
+    /// # Panics
+    /// As [`find_map`](Self::find_map).
+    #[track_caller]
+    pub fn try_for_each_indexed<I: ParItems, E: Send>(
         &self,
         items: I,
         f: impl Fn(usize, ItemOf<'_, I>) -> Result<(), E> + Sync,
     ) -> Result<(), E> {
-        let error = self.find_map(items, |index, item| f(index, item).err());
+        let error = self.find_map_indexed(items, |index, item| f(index, item).err());
         error.map_or(Ok(()), Err)
     }
 
-    /// The least index at which `f(index, item)` is true. Items behind that may be left out. Blocks
-    /// until it is known.
+    /// Returns the lowest index for whose item `f(item)` is true. Items behind that one may be
+    /// skipped. Blocks until the result is known.
     ///
     /// # Panics
     /// As [`find_map`](Self::find_map).
     ///
     /// ```
     /// let pool = creel::Pool::builder().workers(2).build()?;
-    /// assert_eq!(pool.position(&[3, 5, 8, 9], |_, x| x % 2 == 0), Some(2));
-    /// assert_eq!(pool.position(&[3, 5], |_, x| x % 2 == 0), None);
+    /// assert_eq!(pool.position(&[3, 5, 8, 9], |x| x % 2 == 0), Some(2));
+    /// assert_eq!(pool.position(&[3, 5], |x| x % 2 == 0), None);
     /// # Ok::<(), creel::BuildError>(())
     /// ```
     #[must_use]
     #[track_caller]
-    pub fn position<I: Items>(
+    pub fn position<I: ParItems>(
         &self,
         items: I,
-        f: impl Fn(usize, ItemOf<'_, I>) -> bool + Sync,
+        f: impl Fn(ItemOf<'_, I>) -> bool + Sync,
     ) -> Option<usize> {
-        self.find_map(items, |index, item| f(index, item).then_some(index))
+        self.find_map_indexed(items, |index, item| f(item).then_some(index))
     }
 
-    /// An index at which `f(index, item)` is true: of several the one that is found soonest, which
-    /// may be another one each time. All look no further then. Blocks until it is known.
+    /// Returns the index of any item for which `f(item)` is true. If several qualify, the result
+    /// is the one found soonest, which may differ from call to call. All workers stop once one is
+    /// found. Blocks until the result is known.
     ///
     /// # Panics
     /// As [`find_map`](Self::find_map).
@@ -150,54 +182,54 @@ impl Pool {
     /// ```
     /// let pool = creel::Pool::builder().workers(2).build()?;
     /// let numbers = [3, 8, 5, 6];
-    /// let even = pool.find_any(&numbers, |_, x| x % 2 == 0).unwrap();
+    /// let even = pool.find_any(&numbers, |x| x % 2 == 0).unwrap();
     /// assert_eq!(numbers[even] % 2, 0);
     /// # Ok::<(), creel::BuildError>(())
     /// ```
     #[must_use]
     #[track_caller]
-    pub fn find_any<I: Items>(
+    pub fn find_any<I: ParItems>(
         &self,
         items: I,
-        f: impl Fn(usize, ItemOf<'_, I>) -> bool + Sync,
+        f: impl Fn(ItemOf<'_, I>) -> bool + Sync,
     ) -> Option<usize> {
-        // Relaxed: the loop's end is ordered after all that was done in it.
+        // Relaxed: the end of the loop is ordered after everything that was done in it.
         let found = AtomicUsize::new(usize::MAX);
         self.walk(items, |hand, range, _| {
             for index in range {
                 if found.load(Ordering::Relaxed) != usize::MAX {
                     return;
                 }
-                // SAFETY: `walk` gives each index out once.
-                if f(index, unsafe { I::item(hand, index) }) {
+                // SAFETY: `walk` passes each index once.
+                if f(unsafe { I::item(hand, index) }) {
                     return found.store(index, Ordering::Relaxed);
                 }
             }
         });
-        // The largest number is no item's index.
+        // `usize::MAX` is never the index of an item.
         let found = found.load(Ordering::Relaxed);
         (found != usize::MAX).then_some(found)
     }
 
-    /// Whether `f(index, item)` is true for one item at least. Once one is found, all look no
-    /// further. Blocks until it is known.
+    /// Returns whether `f(item)` is true for at least one item. All workers stop once one is
+    /// found. Blocks until the result is known.
     ///
     /// # Panics
     /// As [`find_map`](Self::find_map).
     ///
     /// ```
     /// let pool = creel::Pool::builder().workers(2).build()?;
-    /// assert!(pool.any(&[1, 2, 3], |_, x| *x > 2));
+    /// assert!(pool.any(&[1, 2, 3], |x| *x > 2));
     /// # Ok::<(), creel::BuildError>(())
     /// ```
     #[must_use]
     #[track_caller]
-    pub fn any<I: Items>(&self, items: I, f: impl Fn(usize, ItemOf<'_, I>) -> bool + Sync) -> bool {
+    pub fn any<I: ParItems>(&self, items: I, f: impl Fn(ItemOf<'_, I>) -> bool + Sync) -> bool {
         self.find_any(items, f).is_some()
     }
 
-    /// Whether `f(index, item)` is true for all items. Once one is found for which it is not, all
-    /// look no further. Blocks until it is known.
+    /// Returns whether `f(item)` is true for all items. All workers stop once an item is found for
+    /// which it is false. Blocks until the result is known.
     ///
     /// # Panics
     /// As [`find_map`](Self::find_map).
@@ -205,12 +237,12 @@ impl Pool {
     /// ```
     /// let pool = creel::Pool::builder().workers(2).build()?;
     /// let (a, b) = ([1, 2, 3], [1, 2, 4]);
-    /// assert!(!pool.all((&a, &b), |_, (a, b)| a == b));
+    /// assert!(!pool.all((&a, &b), |(a, b)| a == b));
     /// # Ok::<(), creel::BuildError>(())
     /// ```
     #[must_use]
     #[track_caller]
-    pub fn all<I: Items>(&self, items: I, f: impl Fn(usize, ItemOf<'_, I>) -> bool + Sync) -> bool {
-        !self.any(items, |index, item| !f(index, item))
+    pub fn all<I: ParItems>(&self, items: I, f: impl Fn(ItemOf<'_, I>) -> bool + Sync) -> bool {
+        !self.any(items, |item| !f(item))
     }
 }

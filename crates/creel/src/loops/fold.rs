@@ -1,20 +1,21 @@
-//! Loops with one outcome: folded along a tree that depends on the number of items only, or by
-//! worker where the order does not matter.
+//! Loops with a single result. Their items are folded along a tree that depends on the number of
+//! items only, or per worker if the order does not matter.
 
 use super::{
-    items::{Base, ItemOf, Items},
+    items::{Base, ItemOf, ParItems},
     visit::count,
 };
 use crate::pool::Pool;
 use std::{iter::Sum, mem::needs_drop, num::NonZeroUsize, ops::Range};
 
-/// Leaves of a fold's tree where the program does not say how many: two for each of 64 workers.
+/// The number of leaves of a fold's tree by default: two for each of 64 workers.
 const LEAVES: usize = 128;
-/// The same for values that own something, such as maps: each is made anew, grows, and is put into
-/// another one entry by entry, so that 128 of them cost three times as much as what they are for.
+/// The same for values that own memory, such as maps. Each of them has to be allocated, grown, and
+/// merged entry by entry, so that 128 of them would cost three times as much as the fold itself.
 const LEAVES_OWNING: usize = 16;
 
-/// How many, by the type of the values alone: they must not depend on the machine.
+/// Returns the default number of leaves. It depends on the type of the values only, because it
+/// must not depend on the machine.
 const fn leaves_of<A>() -> usize {
     if needs_drop::<A>() {
         LEAVES_OWNING
@@ -25,28 +26,32 @@ const fn leaves_of<A>() -> usize {
 
 /// # Folds
 ///
-/// They make one value of all items. Where it matters in which order, as with floating-point sums,
-/// the items are cut into leaves by their number only, each folded from the front, and neighbours
-/// are combined pairwise: so the outcome has the same bits at any number of workers.
+/// A fold reduces all items to one value. To make the result independent of the number of workers,
+/// even for floating-point sums, we cut the items into leaves by their number only, fold each leaf
+/// in order, and combine neighbours pairwise. The result has the same bits at any number of
+/// workers.
 impl Pool {
-    /// Folds all items into one value: each leaf of a fixed tree from a fresh `init()` by
-    /// `f(&mut value, index, item)`, in order, and then neighbours by `combine`. The tree has 128
-    /// leaves, or 16 where the values own memory (maps, vectors), for then it is dear to put many
-    /// together; [`fold_in`](Self::fold_in) has as many as you say: more for maps on more than 16
-    /// workers. Where order does not matter, [`fold_by_worker`](Self::fold_by_worker) is cheaper.
+    /// Folds all items into one value. Each leaf of a fixed tree starts with a fresh `init()` and
+    /// calls `f(&mut value, item)` in order; then `combine` merges neighbouring values.
     ///
-    /// The same bits at any number of workers; `combine` must be associative in that sense only.
-    /// Values that own memory are combined on all workers, others on the caller.
-    /// Blocks until all is done; allocates two vectors of so many values at most.
+    /// The tree has 128 leaves, or 16 if the values own memory (for example maps and vectors),
+    /// because merging many of those is expensive. [`fold_with_leaves`](Self::fold_with_leaves)
+    /// lets you choose the number, for example to use more than 16 workers with maps. If the order
+    /// does not matter, [`fold_by_worker`](Self::fold_by_worker) is cheaper.
+    ///
+    /// The result has the same bits at any number of workers, and `combine` does not have to be
+    /// commutative. Values that own memory are combined on all workers, other values on the
+    /// caller. Blocks until all items are done. Allocates at most two vectors with one value per
+    /// leaf.
     ///
     /// # Panics
-    /// If slices side by side differ in length. Re-throws the first panic of a closure.
+    /// If slices in a tuple differ in length. Resumes the first panic of a closure.
     ///
     /// ```
     /// use std::collections::BTreeMap;
     ///
     /// let pool = creel::Pool::builder().workers(2).build()?;
-    /// let count = |map: &mut BTreeMap<_, _>, _, word| *map.entry(word).or_insert(0) += 1;
+    /// let count = |map: &mut BTreeMap<_, _>, word| *map.entry(word).or_insert(0) += 1;
     /// let merge = |mut a: BTreeMap<_, _>, b| {
     ///     for (word, n) in b {
     ///         *a.entry(word).or_insert(0) += n;
@@ -58,19 +63,34 @@ impl Pool {
     /// # Ok::<(), creel::BuildError>(())
     /// ```
     #[track_caller]
-    pub fn fold<I: Items, A: Send>(
+    pub fn fold<I: ParItems, A: Send>(
+        &self,
+        items: I,
+        init: impl Fn() -> A + Sync,
+        f: impl Fn(&mut A, ItemOf<'_, I>) + Sync,
+        combine: impl Fn(A, A) -> A + Sync,
+    ) -> A {
+        self.fold_with_leaves(leaves_of::<A>(), items, init, f, combine)
+    }
+
+    /// Like [`fold`](Self::fold), but calls `f(&mut value, index, item)`.
+    ///
+    /// # Panics
+    /// As [`fold`](Self::fold).
+    #[track_caller]
+    pub fn fold_indexed<I: ParItems, A: Send>(
         &self,
         items: I,
         init: impl Fn() -> A + Sync,
         f: impl Fn(&mut A, usize, ItemOf<'_, I>) + Sync,
         combine: impl Fn(A, A) -> A + Sync,
     ) -> A {
-        self.fold_in(leaves_of::<A>(), items, init, f, combine)
+        self.fold_tree(leaves_of::<A>(), items, init, f, combine)
     }
 
-    /// The same, along a tree of `leaves` leaves (fewer, where there are fewer items). Few, where it
-    /// is dear to combine two values; many, where the items are of unlike length. The number is a
-    /// part of the outcome, so it must not depend on the machine.
+    /// Like [`fold`](Self::fold), along a tree of `leaves` leaves, or fewer if there are fewer
+    /// items. Choose few leaves if combining two values is expensive, and many if the items differ
+    /// in cost. The result depends on the number of leaves, so do not derive it from the machine.
     ///
     /// # Panics
     /// If `leaves` is 0; and as [`fold`](Self::fold).
@@ -78,12 +98,30 @@ impl Pool {
     /// ```
     /// let pool = creel::Pool::builder().workers(2).build()?;
     /// let noise: Vec<f64> = (0..10_000).map(|i| f64::from(i).sin()).collect();
-    /// let sum = || pool.fold_in(16, &noise, || 0.0, |sum, _, x| *sum += x, |a, b| a + b);
+    /// let sum = || pool.fold_with_leaves(16, &noise, || 0.0, |sum, x| *sum += x, |a, b| a + b);
     /// assert_eq!(sum(), sum());
     /// # Ok::<(), creel::BuildError>(())
     /// ```
     #[track_caller]
-    pub fn fold_in<I: Items, A: Send>(
+    pub fn fold_with_leaves<I: ParItems, A: Send>(
+        &self,
+        leaves: usize,
+        items: I,
+        init: impl Fn() -> A + Sync,
+        f: impl Fn(&mut A, ItemOf<'_, I>) + Sync,
+        combine: impl Fn(A, A) -> A + Sync,
+    ) -> A {
+        self.fold_tree(
+            leaves,
+            items,
+            init,
+            |value, _, item| f(value, item),
+            combine,
+        )
+    }
+
+    #[track_caller]
+    fn fold_tree<I: ParItems, A: Send>(
         &self,
         leaves: usize,
         items: I,
@@ -94,7 +132,7 @@ impl Pool {
         let leaf = |hand: &mut I::Hand, range: Range<usize>| {
             let mut value = init();
             for index in range {
-                // SAFETY: `leaves` gives each index out once.
+                // SAFETY: `leaves` passes each index once.
                 f(&mut value, index, unsafe { I::item(hand, index) });
             }
             value
@@ -103,17 +141,18 @@ impl Pool {
         value.unwrap_or_else(&init)
     }
 
-    /// Folds all items into one value where order does not matter: each worker has a value, made by
-    /// `init()` when it visits its first item, into which it folds what it visits by
-    /// `f(&mut value, index, item)`; in the end these are combined. As many values as workers, at
-    /// most, so to put maps together costs next to nothing.
+    /// Folds all items into one value if the order does not matter. Each worker calls `init()`
+    /// when it visits its first item and then `f(&mut value, item)` for each item that it visits.
+    /// At the end, `combine` merges these values. There are at most as many values as workers, so
+    /// merging even large maps costs next to nothing.
     ///
-    /// Which items are folded together differs from call to call: for counts, sums of integers, sets
-    /// and maps of these, not for sums of floating-point numbers ([`fold`](Self::fold)). Blocks until
-    /// all is done; allocates a vector of as many values as workers.
+    /// Which items are folded together differs from call to call. Use it for counts, sums of
+    /// integers, and sets or maps of these, but not for sums of floating-point numbers (see
+    /// [`fold`](Self::fold)). Blocks until all items are done. Allocates a vector with one value
+    /// per worker.
     ///
     /// # Panics
-    /// If slices side by side differ in length. Re-throws the first panic of a closure.
+    /// If slices in a tuple differ in length. Resumes the first panic of a closure.
     ///
     /// ```
     /// use std::collections::HashSet;
@@ -122,35 +161,35 @@ impl Pool {
     /// let ends = pool.fold_by_worker(
     ///     0..1000,
     ///     HashSet::new,
-    ///     |ends, _, n| _ = ends.insert(n * n % 10),
+    ///     |ends, n| _ = ends.insert(n * n % 10),
     ///     |a, b| a.into_iter().chain(b).collect(),
     /// );
     /// assert_eq!(ends, HashSet::from([0, 1, 4, 5, 6, 9]));
     /// # Ok::<(), creel::BuildError>(())
     /// ```
     #[track_caller]
-    pub fn fold_by_worker<I: Items, A: Send>(
+    pub fn fold_by_worker<I: ParItems, A: Send>(
         &self,
         items: I,
         init: impl Fn() -> A + Sync,
-        f: impl Fn(&mut A, usize, ItemOf<'_, I>) + Sync,
+        f: impl Fn(&mut A, ItemOf<'_, I>) + Sync,
         combine: impl Fn(A, A) -> A + Sync,
     ) -> A {
         let mut own = self.scratch(|_| None);
         self.walk((items, &mut own), |(hand, own), range, _| {
             let value = own.get().get_or_insert_with(&init);
             for index in range {
-                // SAFETY: `walk` gives each index out once.
-                f(value, index, unsafe { I::item(hand, index) });
+                // SAFETY: `walk` passes each index once.
+                f(value, unsafe { I::item(hand, index) });
             }
         });
         let made = own.into_iter().filter(Option::is_some).collect();
         self.pairwise(made, combine).unwrap_or_else(init)
     }
 
-    /// Makes a value of each item by `f(index, item)`, and combines them all into one, along the
-    /// same tree as [`fold`](Self::fold). None if there are no items. Items may be changed on the
-    /// way.
+    /// Computes `f(item)` for each item and combines the results into one, along the same tree as
+    /// [`fold`](Self::fold). Returns `None` if there are no items. The closure may change the
+    /// items.
     ///
     /// # Panics
     /// As [`fold`](Self::fold).
@@ -160,7 +199,7 @@ impl Pool {
     /// let mut speed = [1.0, 4.0, 2.0];
     /// let fastest = pool.map_reduce(
     ///     &mut speed,
-    ///     |_, v| {
+    ///     |v| {
     ///         *v *= 0.5;
     ///         *v
     ///     },
@@ -170,14 +209,28 @@ impl Pool {
     /// # Ok::<(), creel::BuildError>(())
     /// ```
     #[track_caller]
-    pub fn map_reduce<I: Items, R: Send>(
+    pub fn map_reduce<I: ParItems, R: Send>(
+        &self,
+        items: I,
+        f: impl Fn(ItemOf<'_, I>) -> R + Sync,
+        combine: impl Fn(R, R) -> R + Sync,
+    ) -> Option<R> {
+        self.map_reduce_indexed(items, move |_, item| f(item), combine)
+    }
+
+    /// Like [`map_reduce`](Self::map_reduce), but computes `f(index, item)`.
+    ///
+    /// # Panics
+    /// As [`fold`](Self::fold).
+    #[track_caller]
+    pub fn map_reduce_indexed<I: ParItems, R: Send>(
         &self,
         items: I,
         f: impl Fn(usize, ItemOf<'_, I>) -> R + Sync,
         combine: impl Fn(R, R) -> R + Sync,
     ) -> Option<R> {
         let leaf = |hand: &mut I::Hand, mut range: Range<usize>| {
-            // SAFETY: `leaves` gives each index out once.
+            // SAFETY: `leaves` passes each index once.
             let mut of = |index| f(index, unsafe { I::item(hand, index) });
             let first = range.next().map(&mut of);
             first.map(|first| range.fold(first, |value, index| combine(value, of(index))))
@@ -189,8 +242,8 @@ impl Pool {
         value.flatten()
     }
 
-    /// The sum of `f(index, item)` over all items, along the same tree as [`fold`](Self::fold): the
-    /// same bits at any number of workers, in floating point too.
+    /// Returns the sum of `f(item)` over all items, along the same tree as [`fold`](Self::fold).
+    /// The result has the same bits at any number of workers, also for floating-point numbers.
     ///
     /// # Panics
     /// As [`fold`](Self::fold).
@@ -198,46 +251,42 @@ impl Pool {
     /// ```
     /// let pool = creel::Pool::builder().workers(2).build()?;
     /// let (a, b) = ([1.0, 2.0, 3.0], [4.0, 5.0, 6.0]);
-    /// assert_eq!(pool.sum((&a, &b), |_, (a, b)| a * b), 32.0);
+    /// assert_eq!(pool.sum((&a, &b), |(a, b)| a * b), 32.0);
     /// # Ok::<(), creel::BuildError>(())
     /// ```
     #[track_caller]
-    pub fn sum<I: Items, S: Sum + Send>(
+    pub fn sum<I: ParItems, S: Sum + Send>(
         &self,
         items: I,
-        f: impl Fn(usize, ItemOf<'_, I>) -> S + Sync,
+        f: impl Fn(ItemOf<'_, I>) -> S + Sync,
     ) -> S {
         let leaf = |hand: &mut I::Hand, range: Range<usize>| {
-            // SAFETY: `leaves` gives each index out once.
-            let of = |index| f(index, unsafe { I::item(hand, index) });
+            // SAFETY: `leaves` passes each index once.
+            let of = |index| f(unsafe { I::item(hand, index) });
             range.map(of).sum::<S>()
         };
         let sum = self.leaves(LEAVES, items, leaf, |a, b| [a, b].into_iter().sum());
         sum.unwrap_or_else(|| std::iter::empty::<S>().sum())
     }
 
-    /// At how many items `f(index, item)` is true.
+    /// Returns the number of items for which `f(item)` is true.
     ///
     /// # Panics
     /// As [`fold`](Self::fold).
     ///
     /// ```
     /// let pool = creel::Pool::builder().workers(2).build()?;
-    /// assert_eq!(pool.count(0..1000, |_, n| n % 7 == 0), 143);
+    /// assert_eq!(pool.count(0..1000, |n| n % 7 == 0), 143);
     /// # Ok::<(), creel::BuildError>(())
     /// ```
     #[must_use]
     #[track_caller]
-    pub fn count<I: Items>(
-        &self,
-        items: I,
-        f: impl Fn(usize, ItemOf<'_, I>) -> bool + Sync,
-    ) -> usize {
-        self.sum(items, |index, item| usize::from(f(index, item)))
+    pub fn count<I: ParItems>(&self, items: I, f: impl Fn(ItemOf<'_, I>) -> bool + Sync) -> usize {
+        self.sum(items, |item| usize::from(f(item)))
     }
 
-    /// The least of `f(index, item)`; none if there are no items. For floating-point numbers, which
-    /// have no order of all, `map_reduce(…, f64::min)`.
+    /// Returns the smallest `f(item)`, or `None` if there are no items. Floating-point numbers are
+    /// not totally ordered: use `map_reduce(…, f64::min)` for them.
     ///
     /// # Panics
     /// As [`fold`](Self::fold).
@@ -245,45 +294,46 @@ impl Pool {
     /// ```
     /// let pool = creel::Pool::builder().workers(2).build()?;
     /// let words = ["three", "two", "four"];
-    /// let shortest = pool.min(&words, |index, word| (word.len(), index));
+    /// let shortest = pool.min((0..3, &words), |(index, word)| (word.len(), index));
     /// assert_eq!(shortest, Some((3, 1)));
     /// # Ok::<(), creel::BuildError>(())
     /// ```
     #[must_use]
     #[track_caller]
-    pub fn min<I: Items, R: Ord + Send>(
+    pub fn min<I: ParItems, R: Ord + Send>(
         &self,
         items: I,
-        f: impl Fn(usize, ItemOf<'_, I>) -> R + Sync,
+        f: impl Fn(ItemOf<'_, I>) -> R + Sync,
     ) -> Option<R> {
         self.map_reduce(items, f, Ord::min)
     }
 
-    /// The greatest of `f(index, item)`, of equal ones the last; none if there are no items. For
-    /// floating-point numbers, which have no order of all, `map_reduce(…, f64::max)`.
+    /// Returns the largest `f(item)`, or `None` if there are no items. If several are equal, the
+    /// last one is returned. Floating-point numbers are not totally ordered: use
+    /// `map_reduce(…, f64::max)` for them.
     ///
     /// # Panics
     /// As [`fold`](Self::fold).
     ///
     /// ```
     /// let pool = creel::Pool::builder().workers(2).build()?;
-    /// assert_eq!(pool.max(&["a", "abc", "ab"], |_, word| word.len()), Some(3));
+    /// assert_eq!(pool.max(&["a", "abc", "ab"], |word| word.len()), Some(3));
     /// # Ok::<(), creel::BuildError>(())
     /// ```
     #[must_use]
     #[track_caller]
-    pub fn max<I: Items, R: Ord + Send>(
+    pub fn max<I: ParItems, R: Ord + Send>(
         &self,
         items: I,
-        f: impl Fn(usize, ItemOf<'_, I>) -> R + Sync,
+        f: impl Fn(ItemOf<'_, I>) -> R + Sync,
     ) -> Option<R> {
         self.map_reduce(items, f, Ord::max)
     }
 
-    /// Makes a value of each leaf by `leaf(hand, range)`, and combines them; none if there are no
-    /// items.
+    /// Computes `leaf(hand, range)` for each leaf and combines the values. Returns `None` if there
+    /// are no items.
     #[track_caller]
-    fn leaves<I: Items, A: Send>(
+    fn leaves<I: ParItems, A: Send>(
         &self,
         leaves: usize,
         items: I,
@@ -298,14 +348,14 @@ impl Pool {
         let places = Base::new(&mut values);
         self.walk_chunks(items, len, |hand, at, range, _| {
             let value = leaf(hand, range);
-            // SAFETY: there is a place for each leaf, and each leaf is given out once.
+            // SAFETY: there is a place for each leaf, and `walk_chunks` passes each leaf once.
             *unsafe { places.item(at) } = Some(value);
         });
         self.pairwise(values, combine)
     }
 
-    /// Combines neighbours, then neighbours of these, until one is left. On all workers where a
-    /// value owns something, for then that is likely to be work.
+    /// Combines neighbours, then neighbours of these, until one value is left. If the values own
+    /// memory, all workers take part, because combining is then likely to be expensive.
     fn pairwise<A: Send>(
         &self,
         mut values: Vec<Option<A>>,
@@ -320,7 +370,7 @@ impl Pool {
         };
         while values.len() > 1 {
             values = if needs_drop::<A>() {
-                self.map_chunks(&mut values, 2, |_, two| pair(two))
+                self.map_chunks(&mut values, 2, pair)
             } else {
                 values.chunks_mut(2).map(pair).collect()
             };

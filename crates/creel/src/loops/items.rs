@@ -4,8 +4,8 @@
 //! slice is its own. Whoever runs a loop promises that ([`Walk`]), and nothing here checks it again:
 //! a slice is one word of a loop's closure, and the closure travels in the line that calls it.
 //!
-//! Two traits say what a closure is given, at an index ([`GivesItem`]) and for a chunk of them
-//! ([`GivesPart`]), so that a slice's items may be kept for as long as the slice is borrowed, but a
+//! Two traits say what a closure is given, at an index ([`HasItem`]) and for a chunk of them
+//! ([`HasChunk`]), so that a slice's items may be kept for as long as the slice is borrowed, but a
 //! worker's scratch for one visit only.
 
 use std::{marker::PhantomData, ops::Range};
@@ -19,7 +19,7 @@ use std::{marker::PhantomData, ops::Range};
 /// | `&mut [T]`, `&mut Vec<T>`, `&mut [T; N]` | `&mut T` | `&mut [T]` |
 /// | `Range<usize>` | `usize` | `Range<usize>` |
 /// | [`&mut Scratch<S>`](crate::Scratch) | `&mut S`, the visiting worker's own | the same |
-/// | [`outbox.to(n)`](crate::Outbox::to) | `&mut Post<M>`, to send messages by | the same |
+/// | [`outbox.for_receivers(n)`](crate::Outbox::for_receivers) | `&mut OutboxSender<M>`, to send messages by | the same |
 /// | [`Tiles`](super::Tiles), [`TilesMut`](super::TilesMut) | a tile of a grid | – |
 ///
 /// Every verb's closure is told the index first, and then the item, or the tuple of items. Scratch
@@ -29,7 +29,7 @@ use std::{marker::PhantomData, ops::Range};
 /// let pool = creel::Pool::builder().workers(2).build()?;
 /// let (mut place, mut speed) = (vec![0.0; 100], vec![1.0; 100]);
 /// let push = vec![2.0; 100];
-/// pool.each((&mut place, &mut speed, &push), |_, (x, v, push)| {
+/// pool.for_each((&mut place, &mut speed, &push), |(x, v, push)| {
 ///     *v += push;
 ///     *x += *v;
 /// });
@@ -37,10 +37,10 @@ use std::{marker::PhantomData, ops::Range};
 /// # Ok::<(), creel::BuildError>(())
 /// ```
 ///
-/// Slices that differ in length are refused:
+/// ParChunks that differ in length are refused:
 /// ```should_panic
 /// let pool = creel::Pool::builder().workers(2).build().unwrap();
-/// pool.each((&[1, 2, 3], &[1, 2]), |_, (a, b)| assert_eq!(a, b));
+/// pool.for_each((&[1, 2, 3], &[1, 2]), |(a, b)| assert_eq!(a, b));
 /// ```
 #[diagnostic::on_unimplemented(
     message = "a loop cannot visit `{Self}`",
@@ -48,19 +48,19 @@ use std::{marker::PhantomData, ops::Range};
     note = "lend it: `&xs` to read, `&mut xs` to change; several go side by side as a tuple, \
             `(&mut xs, &ys)`, of at most eight"
 )]
-pub trait Items: sealed::Walk + for<'x> GivesItem<'x> {}
+pub trait ParItems: sealed::Walk + for<'x> HasItem<'x> {}
 
-impl<I: sealed::Walk + for<'x> GivesItem<'x>> Items for I {}
+impl<I: sealed::Walk + for<'x> HasItem<'x>> ParItems for I {}
 
-/// [`Items`] that lie one behind the other, so that a loop can be given chunks of them: all but
+/// [`ParItems`] that lie one behind the other, so that a loop can be given chunks of them: all but
 /// tiles.
 ///
 /// ```
-/// use creel::loops::Slices;
+/// use creel::loops::ParChunks;
 ///
 /// /// A verb of one's own.
-/// fn parts(pool: &creel::Pool, items: impl Slices) -> usize {
-///     pool.map_chunks(items, 100, |_, _| ()).len()
+/// fn parts(pool: &creel::Pool, items: impl ParChunks) -> usize {
+///     pool.map_chunks(items, 100, |_| ()).len()
 /// }
 /// let pool = creel::Pool::builder().workers(2).build()?;
 /// let (mut a, b) = (vec![0; 250], [0; 250]);
@@ -73,95 +73,95 @@ impl<I: sealed::Walk + for<'x> GivesItem<'x>> Items for I {}
     note = "lend it: `&xs` to read, `&mut xs` to change; several go side by side as a tuple, \
             `(&mut xs, &ys)`, of at most eight"
 )]
-pub trait Slices: Items + sealed::Chunk + for<'x> GivesPart<'x> {}
+pub trait ParChunks: ParItems + sealed::WalkChunks + for<'x> HasChunk<'x> {}
 
-impl<I: Items + sealed::Chunk + for<'x> GivesPart<'x>> Slices for I {}
+impl<I: ParItems + sealed::WalkChunks + for<'x> HasChunk<'x>> ParChunks for I {}
 
-/// What a closure is given of [`Items`] at an index, for the time `'x` of its call.
+/// What a closure is given of [`ParItems`] at an index, for the time `'x` of its call.
 ///
 /// ```
 /// let pool = creel::Pool::builder().workers(2).build()?;
-/// use creel::loops::{GivesItem, Items};
+/// use creel::loops::{HasItem, ParItems};
 ///
 /// /// Something that visits numbers, wherever they are.
-/// fn total<I: Items + for<'x> GivesItem<'x, Item = usize>>(pool: &creel::Pool, items: I) -> usize {
-///     pool.sum(items, |_, n| n)
+/// fn total<I: ParItems + for<'x> HasItem<'x, Item = usize>>(pool: &creel::Pool, items: I) -> usize {
+///     pool.sum(items, |n| n)
 /// }
 /// assert_eq!(total(&pool, 0..10), 45);
 /// # Ok::<(), creel::BuildError>(())
 /// ```
 #[diagnostic::on_unimplemented(message = "a loop cannot visit `{Self}`")]
-pub trait GivesItem<'x, Outlives = &'x Self> {
+pub trait HasItem<'x, Outlives = &'x Self> {
     /// It.
     type Item;
 }
 
-/// What a closure is given of [`Slices`] for a chunk, for the time `'x` of its call.
+/// What a closure is given of [`ParChunks`] for a chunk, for the time `'x` of its call.
 ///
 /// ```
 /// let pool = creel::Pool::builder().workers(2).build()?;
-/// use creel::loops::{GivesPart, Slices};
+/// use creel::loops::{HasChunk, ParChunks};
 ///
 /// /// Something that visits ranges.
 /// fn lengths<I>(pool: &creel::Pool, items: I) -> Vec<usize>
 /// where
-///     I: Slices + for<'x> GivesPart<'x, Part = std::ops::Range<usize>>,
+///     I: ParChunks + for<'x> HasChunk<'x, Chunk = std::ops::Range<usize>>,
 /// {
-///     pool.map_chunks(items, 4, |_, part| part.len())
+///     pool.map_chunks(items, 4, |part| part.len())
 /// }
 /// assert_eq!(lengths(&pool, 0..10), [4, 4, 2]);
 /// # Ok::<(), creel::BuildError>(())
 /// ```
 #[diagnostic::on_unimplemented(message = "a loop cannot visit chunks of `{Self}`")]
-pub trait GivesPart<'x, Outlives = &'x Self> {
+pub trait HasChunk<'x, Outlives = &'x Self> {
     /// It.
-    type Part;
+    type Chunk;
 }
 
 /// The item of `I`, as a closure is given it.
 ///
 /// ```
 /// let pool = creel::Pool::builder().workers(2).build()?;
-/// use creel::loops::{ItemOf, Items};
+/// use creel::loops::{ItemOf, ParItems};
 ///
 /// /// Every other item.
-/// fn every_other<I: Items>(pool: &creel::Pool, items: I, f: impl Fn(ItemOf<'_, I>) + Sync) {
-///     pool.each(items, |index, item| if index % 2 == 0 { f(item) });
+/// fn every_other<I: ParItems>(pool: &creel::Pool, items: I, f: impl Fn(ItemOf<'_, I>) + Sync) {
+///     pool.for_each_indexed(items, |index, item| if index % 2 == 0 { f(item) });
 /// }
 /// let mut items = [1, 2, 3];
 /// every_other(&pool, &mut items, |item| *item *= 10);
 /// assert_eq!(items, [10, 2, 30]);
 /// # Ok::<(), creel::BuildError>(())
 /// ```
-pub type ItemOf<'x, I> = <I as GivesItem<'x>>::Item;
+pub type ItemOf<'x, I> = <I as HasItem<'x>>::Item;
 
 /// The part of `I` in a chunk, as a closure is given it.
 ///
 /// ```
 /// let pool = creel::Pool::builder().workers(2).build()?;
-/// use creel::loops::{PartOf, Slices};
+/// use creel::loops::{ChunkOf, ParChunks};
 ///
 /// /// Chunks of 1,000, whatever they are of.
-/// fn by_thousands<I: Slices>(pool: &creel::Pool, items: I, f: impl Fn(PartOf<'_, I>) + Sync) {
-///     pool.chunks(items, 1000, |_, part| f(part));
+/// fn by_thousands<I: ParChunks>(pool: &creel::Pool, items: I, f: impl Fn(ChunkOf<'_, I>) + Sync) {
+///     pool.for_each_chunk(items, 1000, |part| f(part));
 /// }
 /// let mut items = vec![1; 2500];
 /// by_thousands(&pool, &mut items, |part| part.fill(part.len()));
 /// assert_eq!((items[0], items[2499]), (1000, 500));
 /// # Ok::<(), creel::BuildError>(())
 /// ```
-pub type PartOf<'x, I> = <I as GivesPart<'x>>::Part;
+pub type ChunkOf<'x, I> = <I as HasChunk<'x>>::Chunk;
 
-pub(super) use sealed::{Chunk, Count, Walk};
+pub(super) use sealed::{Count, Walk, WalkChunks};
 
 pub(super) mod sealed {
-    use super::{GivesItem, GivesPart, Range};
+    use super::{HasChunk, HasItem, Range};
 
     /// How threads get at the items.
     ///
     /// # Safety
     /// No two threads are given the same at the same time, if the callers keep their side.
-    pub unsafe trait Walk: Sized + for<'x> GivesItem<'x> {
+    pub unsafe trait Walk: Sized + for<'x> HasItem<'x> {
         /// Where they are: seen by all threads.
         type Base: Sync;
         /// What one thread visits some units with.
@@ -195,7 +195,7 @@ pub(super) mod sealed {
         ///
         /// # Safety
         /// The index is below the number of items, and nobody was given it before in this loop.
-        unsafe fn item<'x>(hand: &'x mut Self::Hand, index: usize) -> <Self as GivesItem<'x>>::Item
+        unsafe fn item<'x>(hand: &'x mut Self::Hand, index: usize) -> <Self as HasItem<'x>>::Item
         where
             Self: 'x;
     }
@@ -204,16 +204,16 @@ pub(super) mod sealed {
     ///
     /// # Safety
     /// As for [`Walk`].
-    pub unsafe trait Chunk: Walk + for<'x> GivesPart<'x> {
+    pub unsafe trait WalkChunks: Walk + for<'x> HasChunk<'x> {
         /// The part in this range of indices.
         ///
         /// # Safety
         /// The range is not the wrong way round and inside the items, and nobody was given any of
         /// it before in this loop.
-        unsafe fn part<'x>(
+        unsafe fn chunk<'x>(
             hand: &'x mut Self::Hand,
             range: Range<usize>,
-        ) -> <Self as GivesPart<'x>>::Part
+        ) -> <Self as HasChunk<'x>>::Chunk
         where
             Self: 'x;
     }
@@ -373,12 +373,12 @@ impl<'a, T> ReadBase<'a, T> {
 /// must be allowed to do with an item.
 macro_rules! slices {
     ($([$($of:tt)*] $slice:ty: $item:ty, $part:ty, $base:ident, $may:ident;)*) => {$(
-        impl<'a, $($of)*> GivesItem<'_> for $slice {
+        impl<'a, $($of)*> HasItem<'_> for $slice {
             type Item = $item;
         }
 
-        impl<'a, $($of)*> GivesPart<'_> for $slice {
-            type Part = $part;
+        impl<'a, $($of)*> HasChunk<'_> for $slice {
+            type Chunk = $part;
         }
 
         // SAFETY: what is lent to be read is only read, by threads that may share it; of what is lent
@@ -418,12 +418,12 @@ macro_rules! slices {
         }
 
         // SAFETY: as above.
-        unsafe impl<'a, $($of)*> Chunk for $slice
+        unsafe impl<'a, $($of)*> WalkChunks for $slice
         where
             T: $may,
         {
             #[inline]
-            unsafe fn part<'x>(hand: &'x mut Self::Hand, range: Range<usize>) -> $part
+            unsafe fn chunk<'x>(hand: &'x mut Self::Hand, range: Range<usize>) -> $part
             where
                 Self: 'x,
             {
@@ -444,12 +444,12 @@ slices! {
     [T, const N: usize] &'a mut [T; N]: &'a mut T, &'a mut [T], Base, Send;
 }
 
-impl GivesItem<'_> for Range<usize> {
+impl HasItem<'_> for Range<usize> {
     type Item = usize;
 }
 
-impl GivesPart<'_> for Range<usize> {
-    type Part = Range<usize>;
+impl HasChunk<'_> for Range<usize> {
+    type Chunk = Range<usize>;
 }
 
 // SAFETY: numbers are given, nothing that is somewhere.
@@ -483,9 +483,9 @@ unsafe impl Walk for Range<usize> {
 }
 
 // SAFETY: as above.
-unsafe impl Chunk for Range<usize> {
+unsafe impl WalkChunks for Range<usize> {
     #[inline]
-    unsafe fn part<'x>(hand: &'x mut usize, range: Range<usize>) -> Range<usize>
+    unsafe fn chunk<'x>(hand: &'x mut usize, range: Range<usize>) -> Range<usize>
     where
         Self: 'x,
     {
@@ -496,12 +496,12 @@ unsafe impl Chunk for Range<usize> {
 /// For a tuple: each does its part.
 macro_rules! tuple {
     ($($part:ident $at:tt),*) => {
-        impl<'x, $($part: GivesItem<'x>),*> GivesItem<'x> for ($($part,)*) {
+        impl<'x, $($part: HasItem<'x>),*> HasItem<'x> for ($($part,)*) {
             type Item = ($($part::Item,)*);
         }
 
-        impl<'x, $($part: GivesPart<'x>),*> GivesPart<'x> for ($($part,)*) {
-            type Part = ($($part::Part,)*);
+        impl<'x, $($part: HasChunk<'x>),*> HasChunk<'x> for ($($part,)*) {
+            type Chunk = ($($part::Chunk,)*);
         }
 
         // SAFETY: each gives a thread what is its own, and they are different borrows.
@@ -539,7 +539,7 @@ macro_rules! tuple {
             unsafe fn item<'x>(
                 hand: &'x mut Self::Hand,
                 index: usize,
-            ) -> <Self as GivesItem<'x>>::Item
+            ) -> <Self as HasItem<'x>>::Item
             where
                 Self: 'x,
             {
@@ -551,18 +551,18 @@ macro_rules! tuple {
         }
 
         // SAFETY: as above.
-        unsafe impl<$($part: Chunk),*> Chunk for ($($part,)*) {
+        unsafe impl<$($part: WalkChunks),*> WalkChunks for ($($part,)*) {
             #[inline]
-            unsafe fn part<'x>(
+            unsafe fn chunk<'x>(
                 hand: &'x mut Self::Hand,
                 range: Range<usize>,
-            ) -> <Self as GivesPart<'x>>::Part
+            ) -> <Self as HasChunk<'x>>::Chunk
             where
                 Self: 'x,
             {
                 ($(
                     // SAFETY: the caller promises each of them what it promises all.
-                    unsafe { $part::part(&mut hand.$at, range.clone()) },
+                    unsafe { $part::chunk(&mut hand.$at, range.clone()) },
                 )*)
             }
         }

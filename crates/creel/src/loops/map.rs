@@ -1,9 +1,9 @@
-//! The loops that give a vector: a result for each item, for each chunk, or many for each.
+//! The loops that return a vector: one result for each item or chunk, or any number for each item.
 
 use super::{
     collect,
     find::First,
-    items::{ItemOf, Items, PartOf, Slices},
+    items::{ChunkOf, ItemOf, ParChunks, ParItems},
     visit::{chunk_len, count},
 };
 use crate::{
@@ -13,24 +13,46 @@ use crate::{
 use std::convert::Infallible;
 
 impl Pool {
-    /// The results of `f(index, item)` for all items, in their order. Blocks until all is done.
+    /// Returns the results of `f(item)` for all items, in the order of the items. Blocks until all
+    /// items are done.
     ///
     /// # Panics
-    /// If slices side by side differ in length. Re-throws the first panic of `f`; results made so
-    /// far are dropped.
+    /// If slices in a tuple differ in length. Resumes the first panic of `f`, after dropping the
+    /// results made so far.
     ///
     /// ```
     /// let pool = creel::Pool::builder().workers(2).build()?;
-    /// let words = pool.map(&["so", "far"], |index, word| format!("{index}: {word}"));
-    /// assert_eq!(words, ["0: so", "1: far"]);
-    /// // Items may be changed on the way, and a range has indices only.
+    /// let lengths = pool.map(&["so", "far!"], |word| word.len());
+    /// assert_eq!(lengths, [2, 4]);
+    /// // The closure may change the items, and the items of a range are its numbers.
     /// let mut bits = [1, 2];
-    /// let before = pool.map(&mut bits, |_, x| std::mem::replace(x, 0));
-    /// assert_eq!(before, pool.map(0..2, |_, index| 1 << index));
+    /// let before = pool.map(&mut bits, |x| std::mem::replace(x, 0));
+    /// assert_eq!(before, pool.map(0..2, |index| 1 << index));
     /// # Ok::<(), creel::BuildError>(())
     /// ```
     #[track_caller]
-    pub fn map<I: Items, R: Send>(
+    pub fn map<I: ParItems, R: Send>(
+        &self,
+        items: I,
+        f: impl Fn(ItemOf<'_, I>) -> R + Sync,
+    ) -> Vec<R> {
+        self.map_indexed(items, move |_, item| f(item))
+    }
+
+    /// Returns the results of `f(index, item)` for all items, in the order of the items. Blocks
+    /// until all items are done.
+    ///
+    /// # Panics
+    /// As [`map`](Self::map).
+    ///
+    /// ```
+    /// let pool = creel::Pool::builder().workers(2).build()?;
+    /// let words = pool.map_indexed(&["so", "far"], |index, word| format!("{index}: {word}"));
+    /// assert_eq!(words, ["0: so", "1: far"]);
+    /// # Ok::<(), creel::BuildError>(())
+    /// ```
+    #[track_caller]
+    pub fn map_indexed<I: ParItems, R: Send>(
         &self,
         items: I,
         f: impl Fn(usize, ItemOf<'_, I>) -> R + Sync,
@@ -38,9 +60,9 @@ impl Pool {
         let len = count(&items);
         let made: Result<_, Infallible> = collect::collect(len, |results| {
             self.walk(items, move |hand, range, _| {
-                // SAFETY: `walk` gives each index out once.
+                // SAFETY: `walk` passes each index once.
                 let make = |index| Some(f(index, unsafe { I::item(hand, index) }));
-                // SAFETY: and so each range.
+                // SAFETY: `walk` passes each range once.
                 unsafe { results.fill(range, make) };
             });
             Ok(())
@@ -49,24 +71,41 @@ impl Pool {
         made
     }
 
-    /// The same, unless `f` gives an error: then that one, of several the one with the least
-    /// index; results made so far are dropped. Items behind an error may be left out.
+    /// Returns the results of `f(item)` for all items, in the order of the items, or the error with
+    /// the lowest index. Items behind an error may be skipped; items before it are not. Blocks
+    /// until the result is known.
     ///
     /// # Errors
-    /// The first of `f`.
+    /// The error of `f` with the lowest index, after dropping the results made so far.
     ///
     /// # Panics
     /// As [`map`](Self::map).
     ///
     /// ```
     /// let pool = creel::Pool::builder().workers(2).build()?;
-    /// let read = |texts: &[&str]| pool.try_map(texts, |_, text| text.parse::<i32>());
+    /// let read = |texts: &[&str]| pool.try_map(texts, |text| text.parse::<i32>());
     /// assert_eq!(read(&["1", "2", "3"]), Ok(vec![1, 2, 3]));
     /// assert!(read(&["1", "two", "3"]).is_err());
     /// # Ok::<(), creel::BuildError>(())
     /// ```
     #[track_caller]
-    pub fn try_map<I: Items, R: Send, E: Send>(
+    pub fn try_map<I: ParItems, R: Send, E: Send>(
+        &self,
+        items: I,
+        f: impl Fn(ItemOf<'_, I>) -> Result<R, E> + Sync,
+    ) -> Result<Vec<R>, E> {
+        self.try_map_indexed(items, move |_, item| f(item))
+    }
+
+    /// Like [`try_map`](Self::try_map), but calls `f(index, item)`.
+    ///
+    /// # Errors
+    /// As [`try_map`](Self::try_map).
+    ///
+    /// # Panics
+    /// As [`map`](Self::map).
+    #[track_caller]
+    pub fn try_map_indexed<I: ParItems, R: Send, E: Send>(
         &self,
         items: I,
         f: impl Fn(usize, ItemOf<'_, I>) -> Result<R, E> + Sync,
@@ -79,36 +118,51 @@ impl Pool {
                     if error.is_before(index) {
                         return None;
                     }
-                    // SAFETY: `walk` gives each index out once.
+                    // SAFETY: `walk` passes each index once.
                     let made = f(index, unsafe { I::item(hand, index) });
                     made.map_err(|e| error.put(index, e)).ok()
                 };
-                // SAFETY: and so each range.
+                // SAFETY: `walk` passes each range once.
                 unsafe { results.fill(range, make) };
             });
             error.take().map_or(Ok(()), Err)
         })
     }
 
-    /// The results of `f(start, part)` for each chunk of `len` items (the last may be shorter), in
-    /// their order, as [`chunks`](Self::chunks) gives them. Blocks until all is done.
+    /// Returns the results of `f(chunk)` for each chunk of `len` items, in the order of the chunks.
+    /// The last chunk may be shorter. Blocks until all chunks are done.
     ///
     /// # Panics
-    /// If `len` is 0, or slices side by side differ in length. Re-throws the first panic of `f`;
-    /// results made so far are dropped.
+    /// If `len` is 0 or slices in a tuple differ in length. Resumes the first panic of `f`, after
+    /// dropping the results made so far.
     ///
     /// ```
     /// let pool = creel::Pool::builder().workers(2).build()?;
-    /// let sums = pool.map_chunks(&[1, 2, 3, 4, 5], 2, |_, part| part.iter().sum::<i32>());
+    /// let sums = pool.map_chunks(&[1, 2, 3, 4, 5], 2, |chunk| chunk.iter().sum::<i32>());
     /// assert_eq!(sums, [3, 7, 5]);
     /// # Ok::<(), creel::BuildError>(())
     /// ```
     #[track_caller]
-    pub fn map_chunks<I: Slices, R: Send>(
+    pub fn map_chunks<I: ParChunks, R: Send>(
         &self,
         items: I,
         len: usize,
-        f: impl Fn(usize, PartOf<'_, I>) -> R + Sync,
+        f: impl Fn(ChunkOf<'_, I>) -> R + Sync,
+    ) -> Vec<R> {
+        self.map_chunks_indexed(items, len, move |_, chunk| f(chunk))
+    }
+
+    /// Like [`map_chunks`](Self::map_chunks), but calls `f(start, chunk)`, where `start` is the
+    /// index of the chunk's first item.
+    ///
+    /// # Panics
+    /// As [`map_chunks`](Self::map_chunks).
+    #[track_caller]
+    pub fn map_chunks_indexed<I: ParChunks, R: Send>(
+        &self,
+        items: I,
+        len: usize,
+        f: impl Fn(usize, ChunkOf<'_, I>) -> R + Sync,
     ) -> Vec<R> {
         let len = chunk_len(len);
         let chunks = count(&items).div_ceil(len.get());
@@ -117,10 +171,10 @@ impl Pool {
                 let mut range = Some(range);
                 let make = |_| {
                     let range = range.take()?;
-                    // SAFETY: `walk_chunks` gives each chunk out once.
-                    Some(f(range.start, unsafe { I::part(hand, range) }))
+                    // SAFETY: `walk_chunks` passes each chunk once.
+                    Some(f(range.start, unsafe { I::chunk(hand, range) }))
                 };
-                // SAFETY: as above.
+                // SAFETY: `walk_chunks` passes each chunk once.
                 unsafe { results.fill(chunk..chunk + 1, make) };
             });
             Ok(())
@@ -129,21 +183,36 @@ impl Pool {
         made
     }
 
-    /// What `f(index, item)` gives for all items, one after the other in their order. Blocks until
-    /// all is done.
+    /// Returns all elements of the iterators that `f(item)` returns, in the order of the items.
+    /// Blocks until all items are done.
     ///
     /// # Panics
-    /// If slices side by side differ in length. Re-throws the first panic of `f`, or of what it
-    /// gives to iterate.
+    /// If slices in a tuple differ in length. Resumes the first panic of `f` or of the iterators.
     ///
     /// ```
     /// let pool = creel::Pool::builder().workers(2).build()?;
-    /// let words = pool.flat_map(&["a b", "", "c"], |_, line| line.split_whitespace());
+    /// let words = pool.flat_map(&["a b", "", "c"], |line| line.split_whitespace());
     /// assert_eq!(words, ["a", "b", "c"]);
     /// # Ok::<(), creel::BuildError>(())
     /// ```
     #[track_caller]
-    pub fn flat_map<I: Items, M>(
+    pub fn flat_map<I: ParItems, M>(
+        &self,
+        items: I,
+        f: impl Fn(ItemOf<'_, I>) -> M + Sync,
+    ) -> Vec<M::Item>
+    where
+        M: IntoIterator<Item: Send>,
+    {
+        self.flat_map_indexed(items, move |_, item| f(item))
+    }
+
+    /// Like [`flat_map`](Self::flat_map), but calls `f(index, item)`.
+    ///
+    /// # Panics
+    /// As [`flat_map`](Self::flat_map).
+    #[track_caller]
+    pub fn flat_map_indexed<I: ParItems, M>(
         &self,
         items: I,
         f: impl Fn(usize, ItemOf<'_, I>) -> M + Sync,
@@ -155,7 +224,7 @@ impl Pool {
         self.walk(items, |hand, range, _| {
             let mut piece = Vec::new();
             for index in range.clone() {
-                // SAFETY: `walk` gives each index out once.
+                // SAFETY: `walk` passes each index once.
                 piece.extend(f(index, unsafe { I::item(hand, index) }));
             }
             lock(&pieces).push((range.start, piece));

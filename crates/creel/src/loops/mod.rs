@@ -1,7 +1,7 @@
 //! Fork-join loops: items shared out among the workers while the caller waits.
 //!
 //! The verbs are methods of [`Pool`](crate::Pool); here are the things that they take. What a loop
-//! can visit is told by [`Items`].
+//! can visit is told by [`ParItems`].
 //!
 //! The invariant: each item is visited exactly once, by one thread, before the call returns; so
 //! the outcome has the same bits at any number of workers and under any [`Balance`](crate::Balance),
@@ -16,7 +16,6 @@ mod collect;
 mod compile_fail;
 mod find;
 mod fold;
-mod former;
 mod items;
 mod join;
 mod map;
@@ -32,8 +31,8 @@ mod split;
 mod tiles;
 mod visit;
 
-pub use items::{GivesItem, GivesPart, ItemOf, Items, PartOf, Slices};
-pub use outbox::{Addressed, Outbox, Post};
+pub use items::{ChunkOf, HasChunk, HasItem, ItemOf, ParChunks, ParItems};
+pub use outbox::{BoundOutbox, Outbox, OutboxSender};
 pub use scope::Scope;
 pub use scratch::Scratch;
 pub use tiles::{Tile, TileMut, Tiles, TilesMut};

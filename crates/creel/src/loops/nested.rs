@@ -59,7 +59,8 @@ pub(super) fn run(
     // SAFETY: it lives until the end of this function, is not moved, is `Sync`, and `open` is
     // dropped before.
     let open = unsafe { Open::new(loops, NonNull::from(&nested).cast()) };
-    // Before the first block, which may take long, also where nobody idles now.
+    // Before the first block, which may take long, also where nobody idles now: one that becomes
+    // idle looks at the offers after it has said so.
     open.add(1);
     while nested.run_block(0) {}
     nested.end();

@@ -10,7 +10,7 @@
 //! Left out on purpose: delivery while senders still run, which no order could survive.
 
 use super::{
-    items::{Chunk, Count, GivesItem, GivesPart, Walk},
+    items::{Count, HasChunk, HasItem, Walk, WalkChunks},
     split::Split,
 };
 use crate::pool::Pool;
@@ -24,7 +24,7 @@ const RECEIVERS_A_RANGE: usize = 1024;
 /// the next, so a program makes it once.
 ///
 /// A loop over the senders has the outbox beside them, addressed to so many receivers
-/// ([`to`](Self::to)); then [`Pool::deliver`] applies the messages. There may be several outboxes,
+/// ([`to`](Self::for_receivers)); then [`Pool::deliver`] applies the messages. There may be several outboxes,
 /// for several receiving slices, and the senders may be changed, or only read.
 ///
 /// ```
@@ -34,10 +34,10 @@ const RECEIVERS_A_RANGE: usize = 1024;
 /// let cars = [(0, 2.0), (1, 3.0), (0, 4.0)]; // a road and a weight
 /// let mut roads = [0.0, 0.0];
 /// let mut outbox = Outbox::new();
-/// pool.each((&cars, outbox.to(roads.len())), |_, ((road, weight), post)| {
+/// pool.for_each((&cars, outbox.for_receivers(roads.len())), |((road, weight), post)| {
 ///     post.send(*road, *weight);
 /// });
-/// pool.deliver(&mut outbox, &mut roads, |_, load, weight| *load += weight);
+/// pool.deliver(&mut outbox, &mut roads, |load, weight| *load += weight);
 /// assert_eq!(roads, [6.0, 3.0]);
 /// # Ok::<(), creel::BuildError>(())
 /// ```
@@ -58,7 +58,7 @@ impl<M> Outbox<M> {
     /// ```
     /// let pool = creel::Pool::builder().workers(2).build()?;
     /// let mut outbox = creel::Outbox::new();
-    /// pool.each((0..3, outbox.to(1)), |_, (n, post)| post.send(0, n));
+    /// pool.for_each((0..3, outbox.for_receivers(1)), |(n, post)| post.send(0, n));
     /// assert_eq!(outbox.len(), 3);
     /// # Ok::<(), creel::BuildError>(())
     /// ```
@@ -79,20 +79,20 @@ impl<M> Outbox<M> {
     /// let pool = creel::Pool::builder().workers(2).build()?;
     /// let (mut outbox, mut cells) = (creel::Outbox::new(), [0; 4]);
     /// for _tick in 0..3 {
-    ///     pool.each((0..8, outbox.to(cells.len())), |_, (n, post)| post.send(n / 2, 1));
-    ///     pool.deliver(&mut outbox, &mut cells, |_, cell, one| *cell += one);
+    ///     pool.for_each((0..8, outbox.for_receivers(cells.len())), |(n, post)| post.send(n / 2, 1));
+    ///     pool.deliver(&mut outbox, &mut cells, |cell, one| *cell += one);
     /// }
     /// assert_eq!(cells, [6, 6, 6, 6]);
     /// # Ok::<(), creel::BuildError>(())
     /// ```
     #[must_use]
-    pub fn to(&mut self, receivers: usize) -> Addressed<'_, M> {
+    pub fn for_receivers(&mut self, receivers: usize) -> BoundOutbox<'_, M> {
         let range = receivers.div_ceil(SIDE_MAX).max(RECEIVERS_A_RANGE);
         self.shift = range.next_power_of_two().ilog2();
         self.ranges = receivers.div_ceil(1 << self.shift);
         self.receivers = receivers;
         self.buckets.iter_mut().for_each(Vec::clear);
-        Addressed(self)
+        BoundOutbox(self)
     }
 
     /// How many messages are on their way.
@@ -100,7 +100,7 @@ impl<M> Outbox<M> {
     /// ```
     /// let pool = creel::Pool::builder().workers(2).build()?;
     /// let mut outbox = creel::Outbox::new();
-    /// pool.each((0..100, outbox.to(1)), |_, (n, post)| if n % 3 == 0 { post.send(0, n) });
+    /// pool.for_each((0..100, outbox.for_receivers(1)), |(n, post)| if n % 3 == 0 { post.send(0, n) });
     /// assert_eq!(outbox.len(), 34);
     /// # Ok::<(), creel::BuildError>(())
     /// ```
@@ -114,9 +114,9 @@ impl<M> Outbox<M> {
     /// ```
     /// let pool = creel::Pool::builder().workers(2).build()?;
     /// let (mut outbox, mut sum) = (creel::Outbox::new(), [0]);
-    /// pool.each((0..4, outbox.to(1)), |_, (n, post)| post.send(0, n));
+    /// pool.for_each((0..4, outbox.for_receivers(1)), |(n, post)| post.send(0, n));
     /// assert!(!outbox.is_empty());
-    /// pool.deliver(&mut outbox, &mut sum, |_, sum, n| *sum += n);
+    /// pool.deliver(&mut outbox, &mut sum, |sum, n| *sum += n);
     /// assert!(outbox.is_empty());
     /// # Ok::<(), creel::BuildError>(())
     /// ```
@@ -132,13 +132,13 @@ impl<M> Default for Outbox<M> {
     }
 }
 
-/// An [`Outbox`] that knows how many receivers there are. Made by [`Outbox::to`].
+/// An [`Outbox`] that knows how many receivers there are. Made by [`Outbox::for_receivers`].
 ///
 /// ```
 /// let pool = creel::Pool::builder().workers(2).build()?;
 /// let (mut odd, mut even) = (creel::Outbox::new(), creel::Outbox::new());
 /// // Two outboxes beside the senders.
-/// pool.each((0..10, odd.to(1), even.to(1)), |_, (n, odd, even)| match n % 2 {
+/// pool.for_each((0..10, odd.for_receivers(1), even.for_receivers(1)), |(n, odd, even)| match n % 2 {
 ///     0 => even.send(0, n),
 ///     _ => odd.send(0, n),
 /// });
@@ -146,32 +146,32 @@ impl<M> Default for Outbox<M> {
 /// # Ok::<(), creel::BuildError>(())
 /// ```
 #[derive(Debug)]
-pub struct Addressed<'a, M>(&'a mut Outbox<M>);
+pub struct BoundOutbox<'a, M>(&'a mut Outbox<M>);
 
 /// Where the visit of one sender puts its messages.
 ///
 /// ```
 /// let pool = creel::Pool::builder().workers(2).build()?;
-/// use creel::loops::Post;
+/// use creel::loops::OutboxSender;
 ///
 /// /// What a sender does, apart from the loop.
-/// fn vote(voter: usize, post: &mut Post<usize>) {
+/// fn vote(voter: usize, post: &mut OutboxSender<usize>) {
 ///     post.send(voter % 2, voter);
 /// }
 /// let (mut outbox, mut votes) = (creel::Outbox::new(), [0, 0]);
-/// pool.each((0..5, outbox.to(2)), |_, (voter, post)| vote(voter, post));
-/// pool.deliver(&mut outbox, &mut votes, |_, votes, _| *votes += 1);
+/// pool.for_each((0..5, outbox.for_receivers(2)), |(voter, post)| vote(voter, post));
+/// pool.deliver(&mut outbox, &mut votes, |votes, _| *votes += 1);
 /// assert_eq!(votes, [3, 2]);
 /// # Ok::<(), creel::BuildError>(())
 /// ```
 #[derive(Debug)]
-pub struct Post<'a, M> {
+pub struct OutboxSender<'a, M> {
     row: &'a mut [Vec<(u32, M)>],
     shift: u32,
     receivers: usize,
 }
 
-impl<M> Post<'_, M> {
+impl<M> OutboxSender<'_, M> {
     /// Sends a message to the receiver with the index `to`.
     ///
     /// # Panics
@@ -180,11 +180,11 @@ impl<M> Post<'_, M> {
     /// ```
     /// let pool = creel::Pool::builder().workers(2).build()?;
     /// let (mut outbox, mut inbox) = (creel::Outbox::new(), [String::new(), String::new()]);
-    /// pool.each((&["a", "b"], outbox.to(2)), |index, (name, post)| {
+    /// pool.for_each_indexed((&["a", "b"], outbox.for_receivers(2)), |index, (name, post)| {
     ///     post.send(1 - index, format!("from {name}"));
     ///     post.send(1 - index, "!".into());
     /// });
-    /// pool.deliver(&mut outbox, &mut inbox, |_, inbox, message| inbox.push_str(&message));
+    /// pool.deliver(&mut outbox, &mut inbox, |inbox, message| inbox.push_str(&message));
     /// assert_eq!(inbox, ["from b!", "from a!"]);
     /// # Ok::<(), creel::BuildError>(())
     /// ```
@@ -204,12 +204,12 @@ fn no_receiver(to: usize, receivers: usize) -> ! {
     panic!("a message to receiver {to}, but there are {receivers}")
 }
 
-impl<'x, 'o, M> GivesItem<'x> for Addressed<'o, M> {
-    type Item = &'x mut Post<'o, M>;
+impl<'x, 'o, M> HasItem<'x> for BoundOutbox<'o, M> {
+    type Item = &'x mut OutboxSender<'o, M>;
 }
 
-impl<'x, 'o, M> GivesPart<'x> for Addressed<'o, M> {
-    type Part = &'x mut Post<'o, M>;
+impl<'x, 'o, M> HasChunk<'x> for BoundOutbox<'o, M> {
+    type Chunk = &'x mut OutboxSender<'o, M>;
 }
 
 /// The buckets of an outbox, shared by the threads of a loop.
@@ -221,9 +221,9 @@ pub struct Grid<'a, M> {
 }
 
 // SAFETY: each section has a row of buckets of its own.
-unsafe impl<'o, M: Send> Walk for Addressed<'o, M> {
+unsafe impl<'o, M: Send> Walk for BoundOutbox<'o, M> {
     type Base = Grid<'o, M>;
-    type Hand = Post<'o, M>;
+    type Hand = OutboxSender<'o, M>;
     const COUNTED: bool = false;
     const IN_SECTIONS: bool = true;
 
@@ -248,9 +248,9 @@ unsafe impl<'o, M: Send> Walk for Addressed<'o, M> {
     }
 
     #[inline]
-    unsafe fn take(grid: &Grid<'o, M>, _: usize, section: usize) -> Post<'o, M> {
+    unsafe fn take(grid: &Grid<'o, M>, _: usize, section: usize) -> OutboxSender<'o, M> {
         let row = section * grid.ranges..(section + 1) * grid.ranges;
-        Post {
+        OutboxSender {
             // SAFETY: rows do not overlap, and each is in use once at a time, says the caller.
             row: unsafe { grid.buckets.piece(row) },
             shift: grid.shift,
@@ -259,7 +259,7 @@ unsafe impl<'o, M: Send> Walk for Addressed<'o, M> {
     }
 
     #[inline]
-    unsafe fn item<'x>(hand: &'x mut Post<'o, M>, _: usize) -> &'x mut Post<'o, M>
+    unsafe fn item<'x>(hand: &'x mut OutboxSender<'o, M>, _: usize) -> &'x mut OutboxSender<'o, M>
     where
         Self: 'x,
     {
@@ -268,9 +268,12 @@ unsafe impl<'o, M: Send> Walk for Addressed<'o, M> {
 }
 
 // SAFETY: as above.
-unsafe impl<'o, M: Send> Chunk for Addressed<'o, M> {
+unsafe impl<'o, M: Send> WalkChunks for BoundOutbox<'o, M> {
     #[inline]
-    unsafe fn part<'x>(hand: &'x mut Post<'o, M>, _: Range<usize>) -> &'x mut Post<'o, M>
+    unsafe fn chunk<'x>(
+        hand: &'x mut OutboxSender<'o, M>,
+        _: Range<usize>,
+    ) -> &'x mut OutboxSender<'o, M>
     where
         Self: 'x,
     {
@@ -279,21 +282,21 @@ unsafe impl<'o, M: Send> Chunk for Addressed<'o, M> {
 }
 
 impl Pool {
-    /// Calls `f(index, receiver, message)` for each message in the outbox, and empties it. Each
-    /// receiver gets its messages in the order of their senders' indices, and of one sender in
-    /// the order sent. Blocks until all is done.
+    /// Calls `f(receiver, message)` for each message in the outbox, and empties the outbox. A
+    /// receiver gets its messages in the order of their senders' indices, and the messages of one
+    /// sender in the order in which they were sent. Blocks until all messages are delivered.
     ///
     /// # Panics
-    /// If the outbox was addressed to another number of receivers. Re-throws the first panic of
-    /// `f`; which messages were applied then is not said.
+    /// If the outbox was made for a different number of receivers. Resumes the first panic of `f`;
+    /// it is unspecified which messages were delivered in that case.
     ///
     /// ```
     /// use creel::{Outbox, Pool};
     ///
     /// let pool = Pool::builder().workers(2).build()?;
     /// let (mut outbox, mut got) = (Outbox::new(), vec![Vec::new(); 3]);
-    /// pool.each((0..6, outbox.to(3)), |_, (sender, post)| post.send(sender % 3, sender));
-    /// pool.deliver(&mut outbox, &mut got, |_, got, message| got.push(message));
+    /// pool.for_each((0..6, outbox.for_receivers(3)), |(sender, out)| out.send(sender % 3, sender));
+    /// pool.deliver(&mut outbox, &mut got, |got, message| got.push(message));
     /// assert_eq!(got, [[0, 3], [1, 4], [2, 5]]);
     /// # Ok::<(), creel::BuildError>(())
     /// ```
@@ -302,12 +305,29 @@ impl Pool {
         &self,
         outbox: &mut Outbox<M>,
         receivers: &mut [T],
+        f: impl Fn(&mut T, M) + Sync,
+    ) {
+        self.deliver_indexed(outbox, receivers, |_, receiver, message| {
+            f(receiver, message)
+        });
+    }
+
+    /// Like [`deliver`](Self::deliver), but calls `f(index, receiver, message)`, where `index` is
+    /// the receiver's.
+    ///
+    /// # Panics
+    /// As [`deliver`](Self::deliver).
+    #[track_caller]
+    pub fn deliver_indexed<M: Send, T: Send>(
+        &self,
+        outbox: &mut Outbox<M>,
+        receivers: &mut [T],
         f: impl Fn(usize, &mut T, M) + Sync,
     ) {
         let (ranges, shift) = (outbox.ranges, outbox.shift);
         assert!(
             outbox.receivers == receivers.len(),
-            "an outbox is delivered to as many receivers as it is addressed to: {}, not {}",
+            "the outbox was made for {} receivers, but delivered to {}",
             outbox.receivers,
             receivers.len()
         );
@@ -321,12 +341,12 @@ impl Pool {
             for range in range {
                 let first = range << shift;
                 let end = total.min(first.saturating_add(1 << shift));
-                // SAFETY: `run` gives each range out once, and ranges do not overlap.
+                // SAFETY: `run` passes each range once, and ranges do not overlap.
                 let items = unsafe { receivers.piece(first..end) };
                 for section in 0..sections {
                     let bucket = section * ranges + range;
-                    // SAFETY: validity: `bucket` is below sections × ranges. Aliasing: `run` gives
-                    // each range out once, and each range has buckets of its own.
+                    // SAFETY: validity: `bucket` is below sections × ranges. Aliasing: `run` passes
+                    // each range once, and each range has buckets of its own.
                     let bucket = unsafe { buckets.piece(bucket..bucket + 1) };
                     for (place, message) in bucket[0].drain(..) {
                         let place = place as usize;

@@ -8,6 +8,7 @@ use super::{
         closure::Body,
         dispatch::{Job, Part},
         join::Laggard,
+        places,
         sit_out::SitOut,
         slot::{Known, Slot},
     },
@@ -91,7 +92,8 @@ impl Pool {
         }
     }
 
-    /// Whether no worker of the loop but the caller is in somebody's code; a moment ago.
+    /// Whether no worker of the loop but the caller is in somebody's code; a moment ago. Advice: one
+    /// that leaves meanwhile is found after the loop has been published (`places.rs`).
     fn others_idle(&self, seats: usize) -> bool {
         let busy = |index: &usize| self.shared.seats.at(*index).is_elsewhere();
         match (0..seats).find(busy) {
@@ -107,6 +109,8 @@ impl Pool {
     /// there are CPUs, or a quota of them rounded up: more threads would only take turns on them.
     fn seats(&self, units: usize) -> usize {
         let cap = match (self.balance, self.shared.wait) {
+            // The caller alone.
+            _ if self.shared.seats.is_threadless() => 1,
             (Balance::Sticky, Wait::Adaptive) => self.shared.pus,
             _ => SEATS_MAX,
         };
@@ -239,10 +243,26 @@ impl Loop<'_> {
         let call = Call::new(epoch, self.seats, who, grain);
         let call = line.publish(seats, &job, call, cold);
         let seat = seats.at(who);
-        let part = Part { loops, call, seat };
+        let counters = &*seat.counters;
+        let part = Part {
+            loops,
+            call,
+            seat,
+            counters,
+        };
         let traced = seats.tracing.begin();
-        let laggard = part.work_and_join(self.units, self.shared.join_spin_ns());
+        let join = || part.work_and_join(self.units, self.shared.join_spin_ns());
+        let laggard = match places::any_elsewhere(&part) {
+            true => places::offer_while(&part, join),
+            false => join(),
+        };
         seat.spans.note(Doing::Loop, traced);
+        let mut all = (0..self.seats).filter(|seat| *seat != who);
+        if cold && all.any(|seat| loops.shares.at(seat).is_unseen(call)) {
+            // Such a worker has not woken those below it in the tree, and does not for a later loop
+            // that does not wake.
+            known.awake = 0;
+        }
         (line.panic.take(), laggard)
     }
 
@@ -306,7 +326,7 @@ mod tests {
         lock(&pool.shared.loops.slot).known.epoch = epoch;
         let items: Vec<AtomicUsize> = (0..workers * 7).map(|_| AtomicUsize::new(0)).collect();
         for n in 1..=loops {
-            pool.each(&items, |_, item| {
+            pool.for_each(&items, |item| {
                 item.fetch_add(1, Ordering::Relaxed);
             });
             let visited = |item: &AtomicUsize| item.load(Ordering::Relaxed) == n;

@@ -147,6 +147,17 @@ impl Core<'_> {
     }
 }
 
+/// Ends the process if the wait for the jobs unwinds. They keep their panics, so this would be a
+/// defect of ours, and jobs that still run would use what the unwinding frees.
+struct AbortOnUnwind;
+
+impl Drop for AbortOnUnwind {
+    fn drop(&mut self) {
+        eprintln!("creel: the wait of a scope has panicked; ending the process");
+        std::process::abort();
+    }
+}
+
 impl Pool {
     /// Runs `f`, which may spawn closures that borrow from outside the scope, and returns when
     /// all of them are done. The calling thread helps; a worker that calls this runs only the
@@ -189,6 +200,7 @@ impl Pool {
         };
         let result = catch_unwind(AssertUnwindSafe(|| f(&scope)));
         core.latch.done();
+        let guard = AbortOnUnwind;
         core.latch.wait(|| {
             let helped = open.run_one() || open.help_under();
             // Such a job is late soon, and then this thread runs it.
@@ -199,6 +211,7 @@ impl Pool {
             helped || soon
         });
         drop(open);
+        std::mem::forget(guard);
         let first = core.panic.take();
         match (result, first) {
             (Err(payload), second) => {
@@ -259,6 +272,7 @@ impl<'scope> Scope<'scope, '_> {
     /// assert_eq!((halves[0][0], halves[1][999]), (4, 5));
     /// # Ok::<(), creel::BuildError>(())
     /// ```
+    #[track_caller]
     pub fn spawn_near(&'scope self, worker: usize, f: impl FnOnce() + Send + 'scope) {
         let worker = self.loops.seats.seat_in_use(worker).index;
         let until_ns = now_ns() + LATE_WAKES * self.loops.line.wake_ns();
@@ -284,9 +298,13 @@ impl<'scope> Scope<'scope, '_> {
     /// assert_eq!(name.as_deref(), Some("creel-1"));
     /// # Ok::<(), creel::BuildError>(())
     /// ```
+    #[track_caller]
     pub fn spawn_on(&'scope self, worker: usize, f: impl FnOnce() + Send + 'scope) {
         let seats = &self.loops.seats;
-        seats.send(seats.seat_in_use(worker), self.job(f));
+        let seat = seats.seat_in_use(worker);
+        if let Err(error) = seats.send(seat, self.job(f)) {
+            seats.panic_refused(worker, &error);
+        }
     }
 
     /// The closure as a job that keeps its panic and counts itself done.

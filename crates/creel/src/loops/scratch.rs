@@ -1,6 +1,6 @@
 //! Something of its own for each worker of a loop: a buffer, a random generator, a sum.
 
-use super::items::{Base, Chunk, Count, GivesItem, GivesPart, Walk};
+use super::items::{Base, Count, HasChunk, HasItem, Walk, WalkChunks};
 use crate::pool::Pool;
 use crossbeam_utils::CachePadded;
 use std::{iter::Map, ops::Range, vec};
@@ -15,7 +15,7 @@ use std::{iter::Map, ops::Range, vec};
 /// ```
 /// let pool = creel::Pool::builder().workers(2).build()?;
 /// let mut longest = pool.scratch(|_| 0);
-/// pool.each((&["a", "abc", "ab"], &mut longest), |_, (word, longest)| {
+/// pool.for_each((&["a", "abc", "ab"], &mut longest), |(word, longest)| {
 ///     *longest = word.len().max(*longest);
 /// });
 /// assert_eq!(longest.into_iter().max(), Some(3));
@@ -47,7 +47,7 @@ impl<S> Scratch<S> {
     /// ```
     /// let pool = creel::Pool::builder().workers(2).build()?;
     /// let mut visits = pool.scratch(|_| 0);
-    /// pool.each((0..100, &mut visits), |_, (_, visits)| *visits += 1);
+    /// pool.for_each((0..100, &mut visits), |(_, visits)| *visits += 1);
     /// assert_eq!(visits.iter().sum::<usize>(), 100);
     /// # Ok::<(), creel::BuildError>(())
     /// ```
@@ -62,7 +62,7 @@ impl<S> Scratch<S> {
     /// let mut visits = pool.scratch(|_| 0);
     /// for _frame in 0..2 {
     ///     visits.iter_mut().for_each(|visits| *visits = 0);
-    ///     pool.each((0..100, &mut visits), |_, (_, visits)| *visits += 1);
+    ///     pool.for_each((0..100, &mut visits), |(_, visits)| *visits += 1);
     /// }
     /// assert_eq!(visits.iter().sum::<usize>(), 100);
     /// # Ok::<(), creel::BuildError>(())
@@ -90,7 +90,7 @@ impl Pool {
     /// let pool = creel::Pool::builder().workers(2).build()?;
     /// let mut words = ["ab", "cde", "f"].map(String::from);
     /// let mut buffers = pool.scratch(|_| String::new());
-    /// pool.each((&mut words, &mut buffers), |_, (word, buffer)| {
+    /// pool.for_each((&mut words, &mut buffers), |(word, buffer)| {
     ///     buffer.clear();
     ///     buffer.extend(word.chars().rev());
     ///     word.clone_from(buffer);
@@ -104,12 +104,12 @@ impl Pool {
     }
 }
 
-impl<'x, S> GivesItem<'x> for &mut Scratch<S> {
+impl<'x, S> HasItem<'x> for &mut Scratch<S> {
     type Item = &'x mut S;
 }
 
-impl<'x, S> GivesPart<'x> for &mut Scratch<S> {
-    type Part = &'x mut S;
+impl<'x, S> HasChunk<'x> for &mut Scratch<S> {
+    type Chunk = &'x mut S;
 }
 
 /// What a worker has of a [`Scratch`] while it visits some items.
@@ -159,9 +159,9 @@ unsafe impl<'a, S: Send> Walk for &'a mut Scratch<S> {
 }
 
 // SAFETY: as above.
-unsafe impl<'a, S: Send> Chunk for &'a mut Scratch<S> {
+unsafe impl<'a, S: Send> WalkChunks for &'a mut Scratch<S> {
     #[inline]
-    unsafe fn part<'x>(hand: &'x mut Own<'a, S>, _: Range<usize>) -> &'x mut S
+    unsafe fn chunk<'x>(hand: &'x mut Own<'a, S>, _: Range<usize>) -> &'x mut S
     where
         Self: 'x,
     {

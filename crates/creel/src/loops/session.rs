@@ -43,9 +43,9 @@ impl Pool {
     /// let mut place = vec![0.0; 1000];
     /// let mut speed = vec![1.0; 1000];
     /// let furthest = pool.session(|frame| {
-    ///     frame.each(&mut speed, |_, v| *v *= 0.5);
-    ///     frame.each((&mut place, &speed), |_, (x, v)| *x += v);
-    ///     frame.map_reduce(&place, |_, x| *x, f64::max)
+    ///     frame.for_each(&mut speed, |v| *v *= 0.5);
+    ///     frame.for_each((&mut place, &speed), |(x, v)| *x += v);
+    ///     frame.map_reduce(&place, |x| *x, f64::max)
     /// });
     /// assert_eq!(furthest, Some(0.5));
     /// # Ok::<(), creel::BuildError>(())

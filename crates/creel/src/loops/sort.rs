@@ -147,7 +147,7 @@ impl Pool {
             return sort(items);
         }
         let run = items.len().div_ceil(runs);
-        self.chunks(&mut *items, run, |_, piece| sort(piece));
+        self.for_each_chunk(&mut *items, run, |piece| sort(piece));
         let in_order = |border: usize| compare(&items[border - 1], &items[border]).is_le();
         if (run..items.len()).step_by(run).all(in_order) {
             return;
@@ -182,7 +182,7 @@ impl Pool {
                 cut(from, begin..middle, middle..end, compare, &mut pieces);
             }
             let (from, to) = (Split::new(from), Split::new(to));
-            self.each(&pieces, |_, piece| {
+            self.for_each(&pieces, |piece| {
                 // SAFETY: the pieces' left sides do not overlap, nor with any right side.
                 let left = unsafe { from.piece(piece.left.clone()) };
                 // SAFETY: nor do their right sides.

@@ -3,7 +3,7 @@
 //! The invariant: two tiles of one grid have no item in common, so each may be changed by a thread
 //! of its own. A tile has the rows' parts one by one, never the rows between them.
 
-use super::items::{Base, Count, GivesItem, Walk};
+use super::items::{Base, Count, HasItem, Walk};
 use std::ops::Range;
 
 /// How a grid is cut.
@@ -68,7 +68,7 @@ impl Cut {
 ///
 /// let grid: Vec<u32> = (0..6 * 4).collect(); // four rows of six
 /// let tiles = Tiles::new(&grid, 6, (3, 2));
-/// let sums = pool.map(tiles, |_, tile| {
+/// let sums = pool.map(tiles, |tile| {
 ///     tile.rows().map(|y| tile.row(y).iter().sum::<u32>()).sum::<u32>()
 /// });
 /// assert_eq!(sums, [24, 42, 96, 114]);
@@ -88,7 +88,7 @@ pub struct Tiles<'a, T> {
 /// let pool = Pool::builder().workers(2).build()?;
 /// let (mut wet, rain) = (vec![0; 6 * 4], vec![1; 6 * 4]); // four rows of six
 /// let tiles = (TilesMut::new(&mut wet, 6, (4, 2)), Tiles::new(&rain, 6, (4, 2)));
-/// pool.each(tiles, |index, (mut wet, rain)| {
+/// pool.for_each_indexed(tiles, |index, (mut wet, rain)| {
 ///     for y in wet.rows() {
 ///         for (wet, rain) in wet.row_mut(y).iter_mut().zip(rain.row(y)) {
 ///             *wet += rain * index;
@@ -117,7 +117,7 @@ impl<'a, T> Tiles<'a, T> {
     /// use creel::loops::Tiles;
     ///
     /// let grid: Vec<u32> = (0..6 * 4).collect(); // four rows of six
-    /// let first = pool.map(Tiles::new(&grid, 6, (4, 3)), |_, tile| tile.row(tile.rows().start)[0]);
+    /// let first = pool.map(Tiles::new(&grid, 6, (4, 3)), |tile| tile.row(tile.rows().start)[0]);
     /// assert_eq!(first, [0, 4, 18, 22]);
     /// # Ok::<(), creel::BuildError>(())
     /// ```
@@ -141,7 +141,7 @@ impl<'a, T> TilesMut<'a, T> {
     /// use creel::loops::TilesMut;
     ///
     /// let mut grid = [0; 6];
-    /// pool.each(TilesMut::new(&mut grid, 3, (2, 2)), |index, mut tile| {
+    /// pool.for_each_indexed(TilesMut::new(&mut grid, 3, (2, 2)), |index, mut tile| {
     ///     for y in tile.rows() {
     ///         tile.row_mut(y).fill(index);
     ///     }
@@ -164,7 +164,7 @@ impl<'a, T> TilesMut<'a, T> {
 /// use creel::loops::Tiles;
 ///
 /// let grid = [1, 2, 3, 4, 5, 6];
-/// let corners = pool.map(Tiles::new(&grid, 3, (2, 1)), |_, tile| {
+/// let corners = pool.map(Tiles::new(&grid, 3, (2, 1)), |tile| {
 ///     (tile.columns().start, tile.rows().start)
 /// });
 /// assert_eq!(corners, [(0, 0), (2, 0), (0, 1), (2, 1)]);
@@ -184,7 +184,7 @@ impl<'a, T> Tile<'a, T> {
     /// let pool = creel::Pool::builder().workers(2).build()?;
     /// use creel::loops::Tiles;
     ///
-    /// let columns = pool.map(Tiles::new(&[0; 10], 5, (3, 2)), |_, tile| tile.columns());
+    /// let columns = pool.map(Tiles::new(&[0; 10], 5, (3, 2)), |tile| tile.columns());
     /// assert_eq!(columns, [0..3, 3..5]);
     /// # Ok::<(), creel::BuildError>(())
     /// ```
@@ -199,7 +199,7 @@ impl<'a, T> Tile<'a, T> {
     /// let pool = creel::Pool::builder().workers(2).build()?;
     /// use creel::loops::Tiles;
     ///
-    /// let rows = pool.map(Tiles::new(&[0; 10], 2, (2, 3)), |_, tile| tile.rows());
+    /// let rows = pool.map(Tiles::new(&[0; 10], 2, (2, 3)), |tile| tile.rows());
     /// assert_eq!(rows, [0..3, 3..5]);
     /// # Ok::<(), creel::BuildError>(())
     /// ```
@@ -218,7 +218,7 @@ impl<'a, T> Tile<'a, T> {
     /// use creel::loops::Tiles;
     ///
     /// let grid = ["a", "b", "c", "d", "e", "f"];
-    /// let words = pool.map(Tiles::new(&grid, 3, (2, 2)), |_, tile| tile.row(1).concat());
+    /// let words = pool.map(Tiles::new(&grid, 3, (2, 2)), |tile| tile.row(1).concat());
     /// assert_eq!(words, ["de", "f"]);
     /// # Ok::<(), creel::BuildError>(())
     /// ```
@@ -245,7 +245,7 @@ impl<'a, T> Tile<'a, T> {
 ///     }
 /// }
 /// let mut image = [200; 8 * 8];
-/// pool.each(TilesMut::new(&mut image, 8, (4, 4)), |_, mut tile| shade(&mut tile));
+/// pool.for_each(TilesMut::new(&mut image, 8, (4, 4)), |mut tile| shade(&mut tile));
 /// assert_eq!(image, [100; 8 * 8]);
 /// # Ok::<(), creel::BuildError>(())
 /// ```
@@ -266,7 +266,7 @@ impl<T> TileMut<'_, T> {
     /// use creel::loops::TilesMut;
     ///
     /// let mut grid = [0; 10];
-    /// let columns = pool.map(TilesMut::new(&mut grid, 5, (3, 2)), |_, tile| tile.columns());
+    /// let columns = pool.map(TilesMut::new(&mut grid, 5, (3, 2)), |tile| tile.columns());
     /// assert_eq!(columns, [0..3, 3..5]);
     /// # Ok::<(), creel::BuildError>(())
     /// ```
@@ -282,7 +282,7 @@ impl<T> TileMut<'_, T> {
     /// use creel::loops::TilesMut;
     ///
     /// let mut grid = [0; 10];
-    /// let rows = pool.map(TilesMut::new(&mut grid, 2, (2, 3)), |_, tile| tile.rows());
+    /// let rows = pool.map(TilesMut::new(&mut grid, 2, (2, 3)), |tile| tile.rows());
     /// assert_eq!(rows, [0..3, 3..5]);
     /// # Ok::<(), creel::BuildError>(())
     /// ```
@@ -301,7 +301,7 @@ impl<T> TileMut<'_, T> {
     /// use creel::loops::TilesMut;
     ///
     /// let mut grid = [1, 2, 3, 4, 5, 6];
-    /// pool.each(TilesMut::new(&mut grid, 3, (2, 2)), |_, mut tile| tile.row_mut(1).reverse());
+    /// pool.for_each(TilesMut::new(&mut grid, 3, (2, 2)), |mut tile| tile.row_mut(1).reverse());
     /// assert_eq!(grid, [1, 2, 3, 5, 4, 6]);
     /// # Ok::<(), creel::BuildError>(())
     /// ```
@@ -325,7 +325,7 @@ impl<T> std::fmt::Debug for TileMut<'_, T> {
     }
 }
 
-impl<'a, T> GivesItem<'_> for Tiles<'a, T> {
+impl<'a, T> HasItem<'_> for Tiles<'a, T> {
     type Item = Tile<'a, T>;
 }
 
@@ -358,7 +358,7 @@ unsafe impl<'a, T: Sync> Walk for Tiles<'a, T> {
     }
 }
 
-impl<'a, T> GivesItem<'_> for TilesMut<'a, T> {
+impl<'a, T> HasItem<'_> for TilesMut<'a, T> {
     type Item = TileMut<'a, T>;
 }
 

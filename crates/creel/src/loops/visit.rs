@@ -1,31 +1,32 @@
-//! The loops that visit: `each`, `chunks`, and how all verbs hand out what they visit.
+//! The loops that visit: `for_each`, `for_each_chunk`, and how all verbs pass out what they visit.
 
 use super::{
-    items::{Count, ItemOf, Items, PartOf, Slices, Walk},
+    items::{ChunkOf, Count, ItemOf, ParChunks, ParItems, Walk},
     split::Split,
 };
 use crate::pool::{Balance, Pool};
 use std::{cmp::Reverse, num::NonZeroUsize, ops::Range};
 
-/// A loop that has something of its own for each section is cut into so many at most.
+/// The maximum number of sections of a loop that keeps something per section, such as an outbox.
 const SECTIONS_MAX: usize = 64;
-/// Items of a section at least.
+/// The minimum number of items in a section.
 const SECTION_LEN: usize = 256;
 
-/// How many units a section has, cut by their number only; the last one may have fewer.
+/// Returns the length of a section, in units. It depends on the number of units only, so that the
+/// sections are the same at any number of workers. The last section may be shorter.
 fn section_len(units: usize, coarse: bool) -> usize {
     let least = if coarse { 1 } else { SECTION_LEN };
     units.div_ceil(SECTIONS_MAX).max(least)
 }
 
-/// How many there are.
+/// Returns the number of items.
 #[inline]
 #[track_caller]
 pub(super) fn count<I: Walk>(items: &I) -> usize {
     const {
         assert!(
             I::COUNTED,
-            "nothing here says how many there are: put a slice or a range beside it"
+            "the number of items is unknown: visit a slice or a range together with the scratch or outbox"
         )
     };
     let mut count = Count::default();
@@ -33,7 +34,7 @@ pub(super) fn count<I: Walk>(items: &I) -> usize {
     count.all()
 }
 
-/// The chunk's length.
+/// Returns the length of a chunk. Panics if it is 0.
 #[track_caller]
 pub(super) fn chunk_len(len: usize) -> NonZeroUsize {
     match NonZeroUsize::new(len) {
@@ -44,22 +45,46 @@ pub(super) fn chunk_len(len: usize) -> NonZeroUsize {
 
 /// # Loops
 ///
-/// A loop shares its items out among the workers and returns when all are done; the calling thread
-/// works, too. What can be visited is told by [`Items`](crate::loops::Items): slices, ranges, and
-/// tuples of them, with a worker's [`Scratch`](crate::Scratch) and [`Outbox`](crate::Outbox)es
-/// beside. Each closure is told the index first. Which worker visits which item never changes an
-/// outcome, but where a verb says that it does. A panic of a closure is re-thrown at the caller
-/// after all that was begun has ended; which of the other items were visited is not said then.
+/// A loop distributes its items among the workers and returns when all of them are done. The
+/// calling thread works too. A loop can visit everything that implements
+/// [`ParItems`](crate::loops::ParItems): slices, ranges, and tuples of them, optionally together
+/// with a [`Scratch`](crate::Scratch) per worker and with [`Outbox`](crate::Outbox)es.
+///
+/// Most verbs come in two forms. The plain form passes the item to your closure, and the
+/// `_indexed` form passes the item's index as well. Verbs without an `_indexed` form can visit a
+/// range next to the items, for example `pool.any((0..n, &items), |(index, item)| …)`.
+///
+/// Which worker visits which item never changes the result, unless the verb says so. If a closure
+/// panics, the loop waits until everything that has begun has ended and then resumes the first
+/// panic on the calling thread. It is unspecified which of the other items were visited.
 impl Pool {
-    /// Calls `f(index, item)` once for each item, on all workers. Blocks until all is done.
+    /// Calls `f(item)` once for each item, on all workers. Blocks until all items are done.
     ///
     /// # Panics
-    /// If slices side by side differ in length. Re-throws the first panic of `f`.
+    /// If slices in a tuple differ in length. Resumes the first panic of `f`.
+    ///
+    /// ```
+    /// let pool = creel::Pool::builder().workers(2).build()?;
+    /// let (mut positions, speeds) = ([10.0, 20.0], [1.0, 2.0]);
+    /// pool.for_each((&mut positions, &speeds), |(x, v)| *x += v);
+    /// assert_eq!(positions, [11.0, 22.0]);
+    /// # Ok::<(), creel::BuildError>(())
+    /// ```
+    #[inline]
+    #[track_caller]
+    pub fn for_each<I: ParItems>(&self, items: I, f: impl Fn(ItemOf<'_, I>) + Sync) {
+        self.for_each_indexed(items, move |_, item| f(item));
+    }
+
+    /// Calls `f(index, item)` once for each item, on all workers. Blocks until all items are done.
+    ///
+    /// # Panics
+    /// If slices in a tuple differ in length. Resumes the first panic of `f`.
     ///
     /// ```
     /// let pool = creel::Pool::builder().workers(2).build()?;
     /// let (mut vx, mut vy, px) = ([1.0, 2.0], [0.0, 0.0], [10.0, 20.0]);
-    /// pool.each((&mut vx, &mut vy, &px), |index, (vx, vy, px)| {
+    /// pool.for_each_indexed((&mut vx, &mut vy, &px), |index, (vx, vy, px)| {
     ///     *vx *= 0.5;
     ///     *vy = px + index as f64;
     /// });
@@ -68,25 +93,50 @@ impl Pool {
     /// ```
     #[inline]
     #[track_caller]
-    pub fn each<I: Items>(&self, items: I, f: impl Fn(usize, ItemOf<'_, I>) + Sync) {
+    pub fn for_each_indexed<I: ParItems>(&self, items: I, f: impl Fn(usize, ItemOf<'_, I>) + Sync) {
         self.walk(items, move |hand, range, _| {
             for index in range {
-                // SAFETY: `walk` gives each index out once.
+                // SAFETY: `walk` passes each index once.
                 f(index, unsafe { I::item(hand, index) });
             }
         });
     }
 
-    /// Calls `f(start, part)` once for each chunk of `len` items (the last may be shorter), where
-    /// the part begins at index `start`, on all workers. Blocks until all is done.
+    /// Calls `f(chunk)` once for each chunk of `len` items, on all workers. The last chunk may be
+    /// shorter. Blocks until all chunks are done.
     ///
     /// # Panics
-    /// If `len` is 0, or slices side by side differ in length. Re-throws the first panic of `f`.
+    /// If `len` is 0 or slices in a tuple differ in length. Resumes the first panic of `f`.
+    ///
+    /// ```
+    /// let pool = creel::Pool::builder().workers(2).build()?;
+    /// let mut samples = [3, 1, 2, 9, 7];
+    /// pool.for_each_chunk(&mut samples, 3, |chunk| chunk.sort());
+    /// assert_eq!(samples, [1, 2, 3, 7, 9]);
+    /// # Ok::<(), creel::BuildError>(())
+    /// ```
+    #[inline]
+    #[track_caller]
+    pub fn for_each_chunk<I: ParChunks>(
+        &self,
+        items: I,
+        len: usize,
+        f: impl Fn(ChunkOf<'_, I>) + Sync,
+    ) {
+        self.for_each_chunk_indexed(items, len, move |_, chunk| f(chunk));
+    }
+
+    /// Calls `f(start, chunk)` once for each chunk of `len` items, on all workers, where `start`
+    /// is the index of the chunk's first item. The last chunk may be shorter. Blocks until all
+    /// chunks are done.
+    ///
+    /// # Panics
+    /// If `len` is 0 or slices in a tuple differ in length. Resumes the first panic of `f`.
     ///
     /// ```
     /// let pool = creel::Pool::builder().workers(2).build()?;
     /// let (mut px, vx) = ([0; 5], [1, 2, 3, 4, 5]);
-    /// pool.chunks((&mut px, &vx), 2, |start, (px, vx)| {
+    /// pool.for_each_chunk_indexed((&mut px, &vx), 2, |start, (px, vx)| {
     ///     px.copy_from_slice(vx);
     ///     px[0] += 10 * start;
     /// });
@@ -95,30 +145,51 @@ impl Pool {
     /// ```
     #[inline]
     #[track_caller]
-    pub fn chunks<I: Slices>(&self, items: I, len: usize, f: impl Fn(usize, PartOf<'_, I>) + Sync) {
+    pub fn for_each_chunk_indexed<I: ParChunks>(
+        &self,
+        items: I,
+        len: usize,
+        f: impl Fn(usize, ChunkOf<'_, I>) + Sync,
+    ) {
         self.walk_chunks(items, chunk_len(len), move |hand, _, range, _| {
-            // SAFETY: `walk_chunks` gives each chunk out once, and it is not the wrong way round.
-            f(range.start, unsafe { I::part(hand, range) });
+            // SAFETY: `walk_chunks` passes each chunk once, and its start is not after its end.
+            f(range.start, unsafe { I::chunk(hand, range) });
         });
     }
 
-    /// Calls `f(index, item)` once for each item, those with the largest `length(item)` first,
-    /// whatever the pool's balance: for few jobs of known, unlike length. Who is free takes the
-    /// next, so that all end at about the same time. Blocks until all is done.
+    /// Calls `f(item)` once for each item, starting with the items of the largest
+    /// `length(item)`, regardless of the pool's balance. Use it for a few jobs whose known lengths
+    /// differ: a free worker takes the next longest job, so that all workers finish at about the
+    /// same time. Blocks until all items are done.
     ///
     /// # Panics
-    /// Re-throws the first panic of `length` or `f`.
+    /// Resumes the first panic of `length` or `f`.
     ///
     /// ```
     /// let pool = creel::Pool::builder().workers(2).build()?;
     /// let mut songs = ["intro".to_string(), "a very long song".into(), "outro".into()];
-    /// pool.each_longest_first(&mut songs, |song| song.len() as u64, |index, song| {
-    ///     song.insert_str(0, &format!("{index}: "));
+    /// pool.for_each_longest_first(&mut songs, |song| song.len() as u64, |song| {
+    ///     song.make_ascii_uppercase();
     /// });
-    /// assert_eq!(songs[1], "1: a very long song");
+    /// assert_eq!(songs[1], "A VERY LONG SONG");
     /// # Ok::<(), creel::BuildError>(())
     /// ```
-    pub fn each_longest_first<T: Send>(
+    #[track_caller]
+    pub fn for_each_longest_first<T: Send>(
+        &self,
+        items: &mut [T],
+        length: impl Fn(&T) -> u64,
+        f: impl Fn(&mut T) + Sync,
+    ) {
+        self.for_each_longest_first_indexed(items, length, |_, item| f(item));
+    }
+
+    /// Like [`for_each_longest_first`](Self::for_each_longest_first), but calls `f(index, item)`.
+    ///
+    /// # Panics
+    /// Resumes the first panic of `length` or `f`.
+    #[track_caller]
+    pub fn for_each_longest_first_indexed<T: Send>(
         &self,
         items: &mut [T],
         length: impl Fn(&T) -> u64,
@@ -127,15 +198,16 @@ impl Pool {
         let mut order: Vec<(u64, usize)> = items.iter().map(length).zip(0..).collect();
         order.sort_by_key(|&(length, index)| (Reverse(length), index));
         let split = Split::new(items);
-        self.with(Balance::Shared).each(&order, |_, &(_, index)| {
+        let pool = self.with_balance(Balance::Shared);
+        pool.for_each(&order, |&(_, index)| {
             // SAFETY: `order` has each index once, and each of its items is visited once.
             let piece = unsafe { split.piece(index..index + 1) };
             piece.iter_mut().for_each(|item| f(index, item));
         });
     }
 
-    /// Calls `g(hand, range, who)` for ranges that together are all indices, each once. `who` is
-    /// below the number of seats, and no other thread has it meanwhile.
+    /// Calls `g(hand, range, who)` for ranges that together cover all indices, each index once.
+    /// `who` is below the number of workers, and no other thread has the same `who` during the call.
     #[inline]
     #[track_caller]
     pub(super) fn walk<I: Walk>(
@@ -147,8 +219,8 @@ impl Pool {
         self.walk_units(items, len, I::COARSE, g);
     }
 
-    /// Calls `g(hand, chunk, range, who)` once for each chunk of `len` indices, the last of which
-    /// may have fewer.
+    /// Calls `g(hand, chunk, range, who)` once for each chunk of `len` indices. The last chunk may be
+    /// shorter.
     #[inline]
     #[track_caller]
     pub(super) fn walk_chunks<I: Walk>(
@@ -172,7 +244,7 @@ impl Pool {
         });
     }
 
-    /// Calls `g(hand, range, who)` for ranges that together are `0..units`, each unit once.
+    /// Calls `g(hand, range, who)` for ranges that together cover `0..units`, each unit once.
     #[inline]
     #[track_caller]
     fn walk_units<I: Walk>(
@@ -186,8 +258,8 @@ impl Pool {
         if !I::IN_SECTIONS {
             let base = items.open(0);
             return self.run(most, units, move |range, who| {
-                // SAFETY: `run` lets no other thread have this `who`, which is below `most`, nor
-                // does a thread begin a range inside another; and there are no sections.
+                // SAFETY: `run` passes this `who`, which is below `most`, to no other thread, and a
+                // thread does not begin a range inside another. There are no sections.
                 let mut hand = unsafe { I::take(&base, who, 0) };
                 g(&mut hand, range, who);
             });
@@ -197,7 +269,8 @@ impl Pool {
         let base = items.open(sections);
         self.run(most, sections, move |range, who| {
             for section in range {
-                // SAFETY: as above, and `run` gives each section out once.
+                // SAFETY: `run` passes this `who`, which is below `most`, to no other thread, and
+                // passes each section once.
                 let mut hand = unsafe { I::take(&base, who, section) };
                 let begin = section * len;
                 let end = units.min(begin.saturating_add(len));

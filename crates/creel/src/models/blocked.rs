@@ -253,14 +253,54 @@ fn units_of_a_loop_in_a_loop_meet() {
     check(|| {
         let workers = 2 + draw(2);
         let pool = pool(workers);
-        let loops = pool.with([Balance::Fixed, Balance::Shared][draw(2)]);
+        let loops = pool.with_balance([Balance::Fixed, Balance::Shared][draw(2)]);
         let all = Barrier::new(workers);
-        loops.each(0..2, |_, unit| {
+        loops.for_each(0..2, |unit| {
             if unit == 0 {
-                loops.each(0..workers, |_, _| _ = all.wait());
+                loops.for_each(0..workers, |_| _ = all.wait());
             }
         });
         drop(pool);
+    });
+}
+
+#[test]
+fn units_of_loops_in_scopes_meet() {
+    check_in_time(|| {
+        let pool = pool(4);
+        let loops = pool.with_balance([Balance::Fixed, Balance::Shared][draw(2)]);
+        let all = Barrier::new(4);
+        let units = || loops.for_each(0..2, |_| _ = all.wait());
+        pool.scope(|s| (0..2).for_each(|_| s.spawn(units)));
+        drop(pool);
+    });
+}
+
+/// The worker of a share runs a job or a task that ends only after the loop, whose units wait for
+/// each other.
+#[test]
+fn units_of_a_loop_meet_while_the_worker_of_one_is_busy() {
+    check_in_time(|| {
+        let pool = Arc::new(pool(3));
+        let loops = pool.with_balance([Balance::Fixed, Balance::Shared][draw(2)]);
+        let (done, wait) = channel::<()>();
+        let busy = Arc::clone(&pool);
+        let other = thread::spawn(move || {
+            let waits = move || _ = wait.recv();
+            match draw(2) {
+                0 => busy.run_on(1, waits),
+                _ => busy.spawn_fn(waits).detach(),
+            }
+        });
+        let all = Barrier::new(2);
+        let units = || loops.for_each(0..2, |_| _ = all.wait());
+        match draw(2) {
+            0 => units(),
+            _ => pool.scope(|s| s.spawn(units)),
+        }
+        drop(done);
+        other.join().expect("no panic");
+        end_and_count(Arc::into_inner(pool).expect("the last"));
     });
 }
 
@@ -296,7 +336,7 @@ fn two_pools_wait_for_each_other() {
 fn a_loops_units_call_back_to_the_worker_that_waits_for_it() {
     check(|| {
         let (a, b) = (pool(2), pool(1));
-        b.run_on(0, || a.each(0..2, |_, _| b.run_on(0, || ())));
+        b.run_on(0, || a.for_each(0..2, |_| b.run_on(0, || ())));
         drop(a);
         drop(b);
     });

@@ -20,7 +20,7 @@ fn visit_each_once(pool: &Pool, units: usize) {
         let before = visits[index].load(Ordering::Relaxed);
         visits[index].store(before + 1, Ordering::Relaxed);
     };
-    pool.each(0..units, |_, index| body(index));
+    pool.for_each(0..units, |index| body(index));
     under_way.store(false, Ordering::Relaxed);
     assert!(
         visits
@@ -62,8 +62,8 @@ fn nested_loops() {
     check(|| {
         let pool = pool(2 + draw(2));
         let visits = AtomicUsize::new(0);
-        pool.each(0..3, |_, _| {
-            pool.each(0..3, |_, _| {
+        pool.for_each(0..3, |_| {
+            pool.for_each(0..3, |_| {
                 visits.fetch_add(1, Ordering::Relaxed);
             });
         });
@@ -80,7 +80,7 @@ fn a_panic_in_a_body_reaches_its_caller() {
             |pool| {
                 let bad = draw(6);
                 let thrown = catch_unwind(AssertUnwindSafe(|| {
-                    pool.each(0..6, |_, index| (index == bad).then(throw).unwrap_or(()));
+                    pool.for_each(0..6, |index| (index == bad).then(throw).unwrap_or(()));
                 }));
                 assert!(thrown.is_err());
                 visit_each_once(pool, 4);
@@ -96,7 +96,7 @@ fn results_before_a_panic_are_dropped_once() {
         let alive = Arc::new(());
         let bad = draw(6);
         let thrown = catch_unwind(AssertUnwindSafe(|| {
-            pool.map(&[(); 6], |index, ()| {
+            pool.map_indexed(&[(); 6], |index, ()| {
                 (index == bad).then(throw);
                 Arc::clone(&alive)
             })
@@ -130,9 +130,9 @@ fn sessions_beside_loops() {
             |pool| {
                 let mut items = [0; 6];
                 pool.session(|s| {
-                    s.each(&mut items, |index, item| *item = index);
-                    let read = s.map(&items, |_, item| *item);
-                    s.each(&mut items, |index, item| *item += read[5 - index]);
+                    s.for_each_indexed(&mut items, |index, item| *item = index);
+                    let read = s.map(&items, |item| *item);
+                    s.for_each_indexed(&mut items, |index, item| *item += read[5 - index]);
                 });
                 assert_eq!(items, [5; 6]);
             },
@@ -149,10 +149,13 @@ fn outbox_in_the_order_of_the_senders() {
         let mut senders = vec![(); SENDERS];
         let mut receivers = vec![Vec::new(); RECEIVERS];
         let mut outbox = Outbox::new();
-        pool.each((&mut senders, outbox.to(RECEIVERS)), |index, ((), post)| {
-            post.send(index % 3 * 1000, index);
-        });
-        pool.deliver(&mut outbox, &mut receivers, |_, got, index| got.push(index));
+        pool.for_each_indexed(
+            (&mut senders, outbox.for_receivers(RECEIVERS)),
+            |index, ((), post)| {
+                post.send(index % 3 * 1000, index);
+            },
+        );
+        pool.deliver(&mut outbox, &mut receivers, |got, index| got.push(index));
         for (place, got) in receivers.iter().enumerate() {
             match place % 1000 {
                 0 if place < 3000 => {
@@ -181,7 +184,7 @@ fn scopes_and_joins() {
                 pool.scope(|s| {
                     s.spawn(|| add(()));
                     s.spawn_on(draw(pool.workers()), || add(()));
-                    s.spawn(|| pool.each(0..2, |_, _| add(())));
+                    s.spawn(|| pool.for_each(0..2, |_| add(())));
                 });
                 assert_eq!(done.load(Ordering::Relaxed), 4);
             },

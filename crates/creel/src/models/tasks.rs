@@ -434,7 +434,7 @@ fn loops_and_tasks_at_once() {
         let inner = Arc::clone(&pool);
         let task = pool.spawn(async move {
             let mut items = [1; 5];
-            inner.each(&mut items, |index, item| *item += index);
+            inner.for_each_indexed(&mut items, |index, item| *item += index);
             drop(inner);
             yield_now().await;
             items.iter().sum::<usize>()
@@ -447,7 +447,7 @@ fn loops_and_tasks_at_once() {
             })
         });
         let mut items = [0; 4];
-        pool.each(&mut items, |index, item| *item = index);
+        pool.for_each_indexed(&mut items, |index, item| *item = index);
         let sums = pool.block_on(async { (task.await, local.await) });
         assert_eq!((sums.0.expect("ends"), sums.1.expect("ends")), (15, 3));
         let pool = Arc::into_inner(pool).expect("the task has let go of it");

@@ -157,6 +157,7 @@ impl Received {
     /// # Panics
     ///
     /// If one of the numbers is out of range.
+    #[track_caller]
     pub fn new(slots: usize, bytes: usize) -> Self {
         assert!(
             (1..=CALL_MAX).contains(&slots),

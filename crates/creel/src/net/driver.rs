@@ -122,8 +122,11 @@ impl Driver {
     }
 
     /// Whether nobody asks or sleeps in the poller; a moment ago.
+    ///
+    /// A worker that wants to sleep in the poller just now finds it taken and sleeps elsewhere. So a
+    /// caller that gets `true` sends a worker there, or asks the poller itself.
     pub(crate) fn is_unattended(&self) -> bool {
-        // Given back before anybody comes, who could not have it else.
+        // The lock is free again before a worker that is sent arrives.
         self.asking.try_lock().is_ok()
     }
 

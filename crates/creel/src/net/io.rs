@@ -4,6 +4,7 @@ use super::driver::Driver;
 use super::poller::{AsSource, Mode, Poller};
 use super::readiness::{Readiness, Ticket, Waiting, lock};
 use super::source::{Direction, Place, Source, Watch};
+use crate::seat::budget;
 use crate::sync::{local, thread_local};
 use std::cell::Cell;
 use std::future::poll_fn;
@@ -17,16 +18,21 @@ thread_local! {
     /// Which driver the sockets that have to wait on this thread join: that of the innermost
     /// [`Entered`], or null.
     static CURRENT: Cell<*const Driver> = const { Cell::new(ptr::null()) };
-    /// How many operations this thread has tried since one gave way.
+    /// How many operations this thread has tried on sockets that are reported by level, since one
+    /// gave way.
     static TRIED: Cell<u32> = const { Cell::new(0) };
 }
 
-/// So many operations, and one gives way: a peer that sends as fast as it is read holds up neither
-/// other tasks nor timers. What is reported by level leaves it to the poller's next answer whether
-/// there is more, which under a throttle comes in the same quantum; all else wakes itself.
+/// What a system call uses up of the budget of a poll.
+const SYSTEM_CALL: i64 = 2;
+
+/// Of the operations on sockets that are reported by level, each of this number gives way: a peer
+/// that sends as fast as it is read holds up neither other tasks nor timers. It leaves it to the
+/// poller's next answer whether there is more, which under a throttle comes in the same quantum. A
+/// task that has used up its budget would wake itself, and come in the next one.
 const IN_A_ROW: u32 = 64;
 
-/// Whether this operation is to give way.
+/// Whether this operation gives way.
 fn gives_way() -> bool {
     let tried = |tried: &Cell<u32>| tried.replace((tried.get() + 1) % IN_A_ROW);
     local(&TRIED, tried) == Some(IN_A_ROW - 1)
@@ -131,6 +137,7 @@ impl<S: AsSource + Send + Sync + 'static> Io<S> {
     /// # Panics
     ///
     /// If it has to wait on a thread that neither is a pool's worker nor blocks on one.
+    #[track_caller]
     pub(super) fn poll<T>(
         &self,
         cx: &mut Context<'_>,
@@ -152,11 +159,16 @@ impl<S: AsSource + Send + Sync + 'static> Io<S> {
             ticket: None,
         };
         poll_fn(|cx| {
+            // Paid for in advance: once it is ready, the program makes the call.
+            if budget::is_spent(cx) {
+                return Poll::Pending;
+            }
             while !readiness.is_armed() {
                 self.arm(readiness)?;
             }
             let mut waiting = Waiting::Ticket(&mut wait.ticket);
             if readiness.poll(cx, &mut waiting).is_ready() {
+                budget::use_up(SYSTEM_CALL);
                 return Poll::Ready(Ok(()));
             }
             self.rearm()?;
@@ -187,6 +199,7 @@ impl<S: AsSource + Send + Sync + 'static> Io<S> {
         result.map(|(value, _)| value)
     }
 
+    #[track_caller]
     fn poll_waiting<T>(
         &self,
         cx: &mut Context<'_>,
@@ -194,8 +207,7 @@ impl<S: AsSource + Send + Sync + 'static> Io<S> {
         direction: Direction,
         mut operation: impl FnMut(&S) -> io::Result<(T, Left)>,
     ) -> Poll<io::Result<T>> {
-        if !self.source.is_level() && gives_way() {
-            cx.waker().wake_by_ref();
+        if budget::is_spent(cx) {
             return Poll::Pending;
         }
         let readiness = self.source.readiness(direction);
@@ -212,6 +224,7 @@ impl<S: AsSource + Send + Sync + 'static> Io<S> {
             }
             match operation(&self.source.socket) {
                 Ok((value, left)) => {
+                    budget::use_up(SYSTEM_CALL);
                     if armed && self.tries_again(left) {
                         readiness.keep();
                     }
@@ -230,6 +243,7 @@ impl<S: AsSource + Send + Sync + 'static> Io<S> {
                         readiness.keep();
                     }
                     if error.kind() != ErrorKind::Interrupted {
+                        budget::use_up(SYSTEM_CALL);
                         return Poll::Ready(Err(error));
                     }
                 }
@@ -253,6 +267,7 @@ impl<S: AsSource + Send + Sync + 'static> Io<S> {
     }
 
     /// Adds the direction to those that the poller looks at.
+    #[track_caller]
     fn arm(&self, readiness: &Readiness) -> io::Result<()> {
         let source = &self.source;
         let mut held = lock(&source.place);
@@ -293,6 +308,7 @@ impl<S: AsSource + Send + Sync + 'static> Io<S> {
     /// # Errors
     ///
     /// If that has ended, too, or the system refuses a poller.
+    #[track_caller]
     fn take_place<'a>(
         &self,
         held: &'a mut Option<Place>,

@@ -123,7 +123,11 @@ impl<L: Listen> Listener<L> {
         self.as_std().address()
     }
 
-    /// Takes the next connection. Cancel-safe.
+    /// Takes the next connection.
+    ///
+    /// # Cancel safety
+    ///
+    /// Safe: cancelled, it has taken no connection.
     ///
     /// # Errors
     ///
@@ -140,6 +144,7 @@ impl<L: Listen> Listener<L> {
     /// # Errors
     ///
     /// As for [`accept`](Self::accept).
+    #[track_caller]
     pub fn poll_accept(&self, cx: &mut Context<'_>) -> Poll<io::Result<Accepted<L>>> {
         let taken = self.io.poll(cx, Direction::Read, accept);
         taken.map(|taken| stream(taken?))

@@ -1,9 +1,28 @@
 //! Sockets that wait without a thread: UDP in batches, TCP, Unix sockets; names.
 //!
 //! An operation is tried first; only if it would have to wait, the socket joins the
-//! driver of the pool on which it is awaited. Every future here is cancel-safe:
-//! dropped before it is ready, it has neither taken nor sent anything (of a batch: nothing
-//! that it has not counted).
+//! driver of the pool on which it is awaited.
+//!
+//! # Cancel safety
+//!
+//! A future is cancelled when it is dropped before it is ready, for example by
+//! [`timeout`](crate::time::timeout). Most operations here are one system call, which either has
+//! happened, and then the future is ready, or has not. The others are not safe to cancel, because
+//! they make several calls:
+//!
+//! | operation | after it was cancelled |
+//! |---|---|
+//! | `read`, `write`, `write_vectored`, `accept`, `send`, `send_to`, `recv`, `recv_from`, `recv_batch`, `readable`, `writable` | **safe**: nothing has been taken or sent, and you can call it again |
+//! | `send_batch` | **safe**: what has been sent is gone from the [`Outgoing`], and you can call it again; the counts of the [`Sent`] are lost |
+//! | `resolve` | **safe**: the look-up goes on in the background, and its answer is lost |
+//! | `connect`, `connect_to` | **safe**: the connection is closed, if there is one, and you can call it again |
+//! | `read_exact` | **not safe**: bytes that were read are lost |
+//! | `write_all` | **not safe**: an unknown part of the bytes has been written |
+//! | `relay` | **not safe**: bytes that were read and not yet written are lost |
+//! | [`SendQueue::run`] | **not safe**: datagrams that it has taken from the queue are lost |
+//!
+//! To give up an operation that is not safe to cancel, close the connection; or use `read` and
+//! `write` in a loop, and keep count where cancelling does not drop it.
 //!
 //! A socket is no pool's: tasks of several may share it, and it outlives them. When the pool it has
 //! joined ends, it joins that of the next one who has to wait for it.

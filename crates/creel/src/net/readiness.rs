@@ -8,6 +8,7 @@
 //! that is given up leaves nothing behind. An event wakes all who wait, so nobody's wake needs to
 //! be passed on.
 
+use crate::seat::stored_waker::StoredWaker;
 use crate::seat::woken::Woken;
 use std::mem;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -32,15 +33,15 @@ struct Waiters {
     /// Counts the events that have woken all.
     round: u64,
     /// The last who waits without a ticket.
-    nameless: Option<Waker>,
-    first: Option<Waker>,
+    nameless: Option<StoredWaker>,
+    first: Option<StoredWaker>,
     /// By place; the places that are free are linked from `free` on.
     others: Vec<Slot>,
     free: Option<usize>,
 }
 
 enum Slot {
-    Waits(Waker),
+    Waits(StoredWaker),
     /// And the next free one.
     Free(Option<usize>),
 }
@@ -120,8 +121,7 @@ impl Readiness {
         if waits {
             return;
         }
-        // Not under the lock: a waker is foreign code.
-        let fresh = waker.clone();
+        let fresh = StoredWaker::new(waker);
         let old = lock(&self.waiters).put(fresh, waiting);
         drop(old);
     }
@@ -157,7 +157,7 @@ impl Waiters {
     }
 
     /// The waker there is for who waits so.
-    fn known(&mut self, waiting: &Waiting<'_>) -> Option<&mut Waker> {
+    fn known(&mut self, waiting: &Waiting<'_>) -> Option<&mut StoredWaker> {
         let ticket = match waiting {
             Waiting::Nameless => return self.nameless.as_mut(),
             Waiting::Ticket(ticket) => (**ticket)?,
@@ -173,7 +173,7 @@ impl Waiters {
     }
 
     /// Puts a waker in, and gives back the one that it replaces.
-    fn put(&mut self, waker: Waker, waiting: &mut Waiting<'_>) -> Option<Waker> {
+    fn put(&mut self, waker: StoredWaker, waiting: &mut Waiting<'_>) -> Option<StoredWaker> {
         if let Some(known) = self.known(waiting) {
             return Some(mem::replace(known, waker));
         }
@@ -196,7 +196,7 @@ impl Waiters {
     }
 
     /// Puts a waker among the others.
-    fn insert(&mut self, waker: Waker) -> usize {
+    fn insert(&mut self, waker: StoredWaker) -> usize {
         let Some(place) = self.free else {
             self.others.push(Slot::Waits(waker));
             return self.others.len() - 1;
@@ -207,7 +207,7 @@ impl Waiters {
         place
     }
 
-    fn remove(&mut self, ticket: Ticket) -> Option<Waker> {
+    fn remove(&mut self, ticket: Ticket) -> Option<StoredWaker> {
         match ticket.place {
             _ if ticket.round != self.round => None,
             None => self.first.take(),

@@ -18,6 +18,10 @@ const ROUNDS: usize = 32;
 /// either: 16 KiB a direction are held at most. What holds the other side up, a half-open peer say,
 /// is the caller's to bound by a [`timeout`](crate::time::timeout).
 ///
+/// # Cancel safety
+///
+/// Not safe: up to 16 KiB of each direction have been read and not been written, and are lost.
+///
 /// # Errors
 ///
 /// If one of them is broken; what has not been passed on by then is lost.

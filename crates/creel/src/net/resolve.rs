@@ -1,13 +1,16 @@
 //! Names: looked up where that may block, off the pool's workers.
 
 use super::tcp::TcpStream;
-use crate::blocking::blocking;
+use crate::blocking::look_up;
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
 
-/// Looks a name up, as the system does, on a thread for [blocking](crate::blocking) calls.
+/// Looks a name up, as the system does, on one of up to 32 threads for names. It does not wait for
+/// the program's [blocking](crate::blocking) calls.
 ///
-/// Dropped, the look-up goes on and its answer is lost.
+/// # Cancel safety
+///
+/// Safe: the look-up goes on in the background, and its answer is lost.
 ///
 /// # Errors
 ///
@@ -20,11 +23,15 @@ use std::net::{SocketAddr, ToSocketAddrs};
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub async fn resolve(name: impl ToSocketAddrs + Send + 'static) -> io::Result<Vec<SocketAddr>> {
-    blocking(move || Ok(name.to_socket_addrs()?.collect())).await
+    look_up(move || Ok(name.to_socket_addrs()?.collect())).await
 }
 
 impl TcpStream {
     /// Looks a name up and connects to the first of its addresses that takes it.
+    ///
+    /// # Cancel safety
+    ///
+    /// Safe: the connection is closed, if there is one.
     ///
     /// # Errors
     ///

@@ -6,13 +6,15 @@
 
 use super::batch::Outgoing;
 use super::udp::UdpSocket;
-use crate::sync::{AtomicU64, Mutex, Ordering, lock};
+use crate::seat::stored_waker::StoredWaker;
+use crate::sync::{AtomicU64, Mutex, Ordering, local, lock, thread_local};
+use std::cell::RefCell;
 use std::fmt;
 use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
-use std::task::{Poll, Waker};
+use std::task::Poll;
 
 /// A bounded queue of datagrams before a UDP socket, which tasks write to and one sends from.
 ///
@@ -52,8 +54,13 @@ pub struct SendQueue {
 #[derive(Default)]
 struct Written {
     outgoing: Outgoing,
-    sender: Option<Waker>,
+    sender: Option<StoredWaker>,
     closed: bool,
+}
+
+thread_local! {
+    /// Memory for the receivers of a datagram, kept so that writing one allocates nothing.
+    static RECEIVERS: RefCell<Vec<SocketAddr>> = const { RefCell::new(Vec::new()) };
 }
 
 impl SendQueue {
@@ -80,24 +87,34 @@ impl SendQueue {
     where
         I: IntoIterator<Item = SocketAddr, IntoIter: ExactSizeIterator>,
     {
-        let to = to.into_iter();
+        // The iterator is the program's, and may use this queue: it runs before the lock is taken.
+        let mut receivers = local(&RECEIVERS, RefCell::take).unwrap_or_default();
+        receivers.extend(to);
         let mut written = lock(&self.written);
-        if written.closed || written.outgoing.len() + to.len() > self.capacity {
-            self.dropped.fetch_add(to.len() as u64, Ordering::Relaxed);
-            return;
-        }
-        written.outgoing.push_to_many(datagram, to);
-        let sender = written.sender.take();
+        let sender = if written.closed || written.outgoing.len() + receivers.len() > self.capacity {
+            let count = receivers.len() as u64;
+            self.dropped.fetch_add(count, Ordering::Relaxed);
+            receivers.clear();
+            None
+        } else {
+            written.outgoing.push_to_many(datagram, receivers.drain(..));
+            written.sender.take()
+        };
         drop(written);
-        if let Some(sender) = sender {
-            sender.wake();
+        local(&RECEIVERS, |kept| kept.replace(receivers));
+        if let Some(waker) = sender {
+            waker.wake();
         }
     }
 
-    /// Sends what is written until the queue is closed and empty; one task's work. Cancelled, it
-    /// drops what it was about to send.
+    /// Sends what is written until the queue is closed and empty; one task's work.
     ///
     /// A datagram that the system refuses is left out and counted; the others go on.
+    ///
+    /// # Cancel safety
+    ///
+    /// Not safe: cancelled, the datagrams that it has taken from the queue and not sent are lost. What
+    /// is still in the queue stays there for the next call.
     pub async fn run(&self) {
         let mut batch = Outgoing::new();
         while self.take(&mut batch).await {
@@ -115,14 +132,23 @@ impl SendQueue {
         let mut let_others = false;
         poll_fn(|cx| {
             let mut written = lock(&self.written);
-            if written.outgoing.is_empty() {
+            let mut fresh = None;
+            while written.outgoing.is_empty() {
                 if written.closed {
                     return Poll::Ready(false);
                 }
-                let before = written.sender.replace(cx.waker().clone());
+                let known = written.sender.as_ref();
+                if known.is_some_and(|known| known.will_wake(cx.waker())) {
+                    return Poll::Pending;
+                }
+                if fresh.is_some() {
+                    std::mem::swap(&mut written.sender, &mut fresh);
+                    drop(written);
+                    return Poll::Pending;
+                }
                 drop(written);
-                drop(before);
-                return Poll::Pending;
+                fresh = Some(StoredWaker::new(cx.waker()));
+                written = lock(&self.written);
             }
             if !std::mem::replace(&mut let_others, true) && !written.closed {
                 drop(written);
@@ -141,8 +167,8 @@ impl SendQueue {
         written.closed = true;
         let sender = written.sender.take();
         drop(written);
-        if let Some(sender) = sender {
-            sender.wake();
+        if let Some(waker) = sender {
+            waker.wake();
         }
     }
 

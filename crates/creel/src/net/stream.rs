@@ -92,7 +92,11 @@ impl<S: Connection> Stream<S> {
         self.as_std().others_address()
     }
 
-    /// Reads what there is, at least one byte; 0 at the other side's end. Cancel-safe.
+    /// Reads what there is, at least one byte; 0 at the other side's end.
+    ///
+    /// # Cancel safety
+    ///
+    /// Safe: cancelled, it has read nothing.
     ///
     /// # Errors
     ///
@@ -126,6 +130,7 @@ impl<S: Connection> Stream<S> {
     /// # Errors
     ///
     /// If the connection is broken.
+    #[track_caller]
     pub fn poll_read(&self, cx: &mut Context<'_>, bytes: &mut [u8]) -> Poll<io::Result<usize>> {
         self.io
             .poll(cx, Direction::Read, |stream| read(stream, bytes))
@@ -137,6 +142,7 @@ impl<S: Connection> Stream<S> {
     /// # Errors
     ///
     /// If the connection is broken.
+    #[track_caller]
     pub fn poll_read_uninit(
         &self,
         cx: &mut Context<'_>,
@@ -156,6 +162,7 @@ impl<S: Connection> Stream<S> {
     /// # Errors
     ///
     /// If the connection is broken.
+    #[track_caller]
     pub fn poll_read_vectored(
         &self,
         cx: &mut Context<'_>,
@@ -171,7 +178,12 @@ impl<S: Connection> Stream<S> {
         })
     }
 
-    /// Reads until `bytes` is full. Cancelled, what had been read is lost.
+    /// Reads until `bytes` is full.
+    ///
+    /// # Cancel safety
+    ///
+    /// Not safe: cancelled, an unknown number of bytes has been read, and they are lost. Use
+    /// [`read`](Self::read) in a loop where that matters.
     ///
     /// # Errors
     ///
@@ -187,7 +199,11 @@ impl<S: Connection> Stream<S> {
         Ok(())
     }
 
-    /// Writes what the socket's buffer has room for, at least one byte. Cancel-safe.
+    /// Writes what the socket's buffer has room for, at least one byte.
+    ///
+    /// # Cancel safety
+    ///
+    /// Safe: cancelled, it has written nothing.
     ///
     /// # Errors
     ///
@@ -203,12 +219,17 @@ impl<S: Connection> Stream<S> {
     /// # Errors
     ///
     /// If the connection is broken.
+    #[track_caller]
     pub fn poll_write(&self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         self.io
             .poll(cx, Direction::Write, |stream| write(stream, bytes))
     }
 
     /// As [`write`](Self::write), of several pieces, one after the other, in one call.
+    ///
+    /// # Cancel safety
+    ///
+    /// Safe: cancelled, it has written nothing.
     ///
     /// # Errors
     ///
@@ -223,6 +244,7 @@ impl<S: Connection> Stream<S> {
     /// # Errors
     ///
     /// If the connection is broken.
+    #[track_caller]
     pub fn poll_write_vectored(
         &self,
         cx: &mut Context<'_>,
@@ -232,7 +254,12 @@ impl<S: Connection> Stream<S> {
             .poll(cx, Direction::Write, |stream| write_pieces(stream, pieces))
     }
 
-    /// Writes all of `bytes`. Cancelled, it is unknown how much has been written.
+    /// Writes all of `bytes`.
+    ///
+    /// # Cancel safety
+    ///
+    /// Not safe: cancelled, an unknown part of `bytes` has been written. Use [`write`](Self::write) in
+    /// a loop where that matters.
     ///
     /// # Errors
     ///
@@ -249,7 +276,11 @@ impl<S: Connection> Stream<S> {
     }
 
     /// Waits until there may be something to read, or the other side's end. Takes nothing:
-    /// [`try_read`](Self::try_read) does. Cancel-safe.
+    /// [`try_read`](Self::try_read) does.
+    ///
+    /// # Cancel safety
+    ///
+    /// Safe: it takes nothing.
     ///
     /// # Errors
     ///
@@ -280,6 +311,10 @@ impl<S: Connection> Stream<S> {
 
     /// Waits until there may be room to write, or the connection is broken, as
     /// [`readable`](Self::readable) does.
+    ///
+    /// # Cancel safety
+    ///
+    /// Safe: it writes nothing.
     ///
     /// # Errors
     ///
@@ -372,6 +407,10 @@ pub struct ReadHalf<S: Connection>(pub(super) Arc<Stream<S>>);
 impl<S: Connection> ReadHalf<S> {
     /// As [`Stream::read`].
     ///
+    /// # Cancel safety
+    ///
+    /// Safe: cancelled, it has read nothing.
+    ///
     /// # Errors
     ///
     /// If the connection is broken.
@@ -380,6 +419,11 @@ impl<S: Connection> ReadHalf<S> {
     }
 
     /// As [`Stream::read_exact`].
+    ///
+    /// # Cancel safety
+    ///
+    /// Not safe: cancelled, an unknown number of bytes has been read, and they are lost. Use
+    /// [`read`](Self::read) in a loop where that matters.
     ///
     /// # Errors
     ///
@@ -402,6 +446,10 @@ pub struct WriteHalf<S: Connection>(pub(super) Arc<Stream<S>>);
 impl<S: Connection> WriteHalf<S> {
     /// As [`Stream::write`].
     ///
+    /// # Cancel safety
+    ///
+    /// Safe: cancelled, it has written nothing.
+    ///
     /// # Errors
     ///
     /// If the connection is broken.
@@ -410,6 +458,11 @@ impl<S: Connection> WriteHalf<S> {
     }
 
     /// As [`Stream::write_all`].
+    ///
+    /// # Cancel safety
+    ///
+    /// Not safe: cancelled, an unknown part of `bytes` has been written. Use [`write`](Self::write) in
+    /// a loop where that matters.
     ///
     /// # Errors
     ///

@@ -39,7 +39,11 @@ impl TcpListener {
 }
 
 impl TcpStream {
-    /// Connects to `to`. Dropping the future closes the connection again.
+    /// Connects to `to`.
+    ///
+    /// # Cancel safety
+    ///
+    /// Safe: the connection is closed, if there is one.
     ///
     /// # Errors
     ///

@@ -69,6 +69,10 @@ impl UdpSocket {
 
     /// Sends a datagram to where it is connected; waits while the socket's buffer is full.
     ///
+    /// # Cancel safety
+    ///
+    /// Safe: cancelled, it has sent nothing.
+    ///
     /// # Errors
     ///
     /// The system's: of a connected socket also that a former datagram found nobody.
@@ -78,6 +82,10 @@ impl UdpSocket {
 
     /// Sends a datagram; waits while the socket's buffer is full.
     ///
+    /// # Cancel safety
+    ///
+    /// Safe: cancelled, it has sent nothing.
+    ///
     /// # Errors
     ///
     /// The system's.
@@ -86,6 +94,10 @@ impl UdpSocket {
     }
 
     /// Receives a datagram; what does not fit into `bytes` is lost.
+    ///
+    /// # Cancel safety
+    ///
+    /// Safe: cancelled, it has received nothing.
     ///
     /// # Errors
     ///
@@ -100,6 +112,7 @@ impl UdpSocket {
     /// # Errors
     ///
     /// As for [`recv`](Self::recv).
+    #[track_caller]
     pub fn poll_recv(&self, cx: &mut Context<'_>, bytes: &mut [u8]) -> Poll<io::Result<usize>> {
         self.io.poll(cx, Direction::Read, |socket| {
             Ok((socket.recv(bytes)?, Left::Unknown))
@@ -107,6 +120,10 @@ impl UdpSocket {
     }
 
     /// Receives a datagram and tells its sender; what does not fit into `bytes` is lost.
+    ///
+    /// # Cancel safety
+    ///
+    /// Safe: cancelled, it has received nothing.
     ///
     /// # Errors
     ///
@@ -116,7 +133,11 @@ impl UdpSocket {
     }
 
     /// Waits until there may be a datagram, and takes none: [`try_recv_from`](Self::try_recv_from)
-    /// does. Cancel-safe.
+    /// does.
+    ///
+    /// # Cancel safety
+    ///
+    /// Safe: it takes nothing.
     ///
     /// # Errors
     ///
@@ -144,6 +165,10 @@ impl UdpSocket {
     }
 
     /// Waits until there may be room to send, as [`readable`](Self::readable) does.
+    ///
+    /// # Cancel safety
+    ///
+    /// Safe: it sends nothing.
     ///
     /// # Errors
     ///
@@ -176,7 +201,11 @@ impl UdpSocket {
     /// is full. `outgoing` is empty after that.
     ///
     /// A datagram that the system refuses is left out and counted; the others go on.
-    /// Cancelled, what has been sent is gone from `outgoing`.
+    ///
+    /// # Cancel safety
+    ///
+    /// Safe: cancelled, what has been sent is gone from `outgoing`, and the next call sends the rest.
+    /// The counts of the [`Sent`] are lost.
     pub async fn send_batch(&self, outgoing: &mut Outgoing) -> Sent {
         let mut report = Sent::default();
         while !outgoing.is_empty() {
@@ -204,6 +233,10 @@ impl UdpSocket {
     /// Receives at least one datagram, and all more that there are and `received` has slots
     /// for, in one system call. Returns how many slots it filled.
     ///
+    /// # Cancel safety
+    ///
+    /// Safe: cancelled, it has received nothing.
+    ///
     /// # Errors
     ///
     /// The system's.
@@ -218,6 +251,7 @@ impl UdpSocket {
     /// # Errors
     ///
     /// The system's.
+    #[track_caller]
     pub fn poll_recv_batch(
         &self,
         cx: &mut Context<'_>,

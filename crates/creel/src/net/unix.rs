@@ -8,7 +8,13 @@ use crate::{blocking::blocking, time::sleep};
 use socket2::{Domain, SockAddr, Socket, Type};
 use std::fmt;
 use std::io::{self, ErrorKind};
+#[cfg(target_os = "android")]
+use std::os::android::net::SocketAddrExt;
 use std::os::fd::OwnedFd;
+#[cfg(target_os = "linux")]
+use std::os::linux::net::SocketAddrExt;
+#[cfg(any(target_os = "linux", target_os = "android"))]
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{self, SocketAddr};
 use std::path::Path;
 use std::task::{Context, Poll};
@@ -24,6 +30,22 @@ listener::kind!(net::UnixListener, net::UnixStream, SocketAddr, |_| Ok(()));
 
 impl UnixListener {
     /// Listens at `path`, which must not exist yet. Does not block.
+    ///
+    /// On Linux and Android, a path that begins with a NUL byte is an *abstract* name: it has no
+    /// file, and the system frees it with the socket. [`UnixStream::connect`] takes it, too.
+    ///
+    /// ```
+    /// # #[cfg(any(target_os = "linux", target_os = "android"))]
+    /// # {
+    /// use creel::net::{UnixListener, UnixStream};
+    ///
+    /// let pool = creel::Pool::builder().workers(1).build()?;
+    /// let name = format!("\0creel-{}", std::process::id());
+    /// let listener = UnixListener::bind(&name)?;
+    /// pool.block_on(UnixStream::connect(&name))?;
+    /// # }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     ///
@@ -56,19 +78,32 @@ impl UnixListener {
     }
 }
 
-/// The address of a path.
+/// The address of a path, or of the abstract name after a NUL byte.
 ///
 /// # Errors
 ///
-/// If it is too long, or has a NUL inside.
+/// If it is too long, or a path has a NUL inside.
+fn address(path: &Path) -> io::Result<SocketAddr> {
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    if let [0, name @ ..] = path.as_os_str().as_bytes() {
+        return SocketAddr::from_abstract_name(name);
+    }
+    SocketAddr::from_pathname(path)
+}
+
+/// The same as `socket2` has it.
 fn at(path: &Path) -> io::Result<SockAddr> {
-    // The other would be cut at its NUL.
-    SocketAddr::from_pathname(path)?;
+    // It cuts a path at a NUL inside, which this refuses.
+    address(path)?;
     SockAddr::unix(path)
 }
 
 impl UnixStream {
-    /// Connects to who listens at `path`.
+    /// Connects to the listener at `path`; see [`UnixListener::bind`] for abstract names.
+    ///
+    /// # Cancel safety
+    ///
+    /// Safe: the connection is closed, if there is one.
     ///
     /// # Errors
     ///
@@ -81,8 +116,8 @@ impl UnixStream {
             Ok(()) => Self::from_std(OwnedFd::from(socket).into()),
             // The listener's queue is full, and no poller tells when there is room.
             Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                let path = path.to_owned();
-                let connected = blocking(move || net::UnixStream::connect(path)).await;
+                let at = address(path)?;
+                let connected = blocking(move || net::UnixStream::connect_addr(&at)).await;
                 Self::from_std(connected?)
             }
             Err(error) => Err(error),
@@ -121,13 +156,14 @@ pub struct UnixDatagram {
 }
 
 impl UnixDatagram {
-    /// Opens a socket at `path`, which must not exist yet.
+    /// Opens a socket at `path`, which must not exist yet. As for a [`UnixListener`], it may be an
+    /// abstract name.
     ///
     /// # Errors
     ///
     /// If the path exists or cannot be made, or too many files are open.
     pub fn bind(path: impl AsRef<Path>) -> io::Result<Self> {
-        Self::from_std(net::UnixDatagram::bind(path)?)
+        Self::from_std(net::UnixDatagram::bind_addr(&address(path.as_ref())?)?)
     }
 
     /// Opens a socket without a path: it sends, and nobody can answer.
@@ -185,10 +221,14 @@ impl UnixDatagram {
     ///
     /// If nobody is there.
     pub fn connect(&self, path: impl AsRef<Path>) -> io::Result<()> {
-        self.as_std().connect(path)
+        self.as_std().connect_addr(&address(path.as_ref())?)
     }
 
     /// Sends a datagram to where it is connected; waits while the receiver's buffer is full.
+    ///
+    /// # Cancel safety
+    ///
+    /// Safe: cancelled, it has sent nothing.
     ///
     /// # Errors
     ///
@@ -202,14 +242,18 @@ impl UnixDatagram {
     /// room there, so it tries again after 1 ms, then 2, and every 16 in the end; where that is too
     /// late, connect.
     ///
+    /// # Cancel safety
+    ///
+    /// Safe: cancelled, it has sent nothing.
+    ///
     /// # Errors
     ///
     /// The system's.
     pub async fn send_to(&self, bytes: &[u8], path: impl AsRef<Path>) -> io::Result<usize> {
-        let path = path.as_ref();
+        let to = address(path.as_ref())?;
         let mut pause = Duration::from_millis(1);
         loop {
-            match self.as_std().send_to(bytes, path) {
+            match self.as_std().send_to_addr(bytes, &to) {
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
                     sleep(pause).await;
                     pause = (2 * pause).min(Duration::from_millis(16));
@@ -221,6 +265,10 @@ impl UnixDatagram {
     }
 
     /// Receives a datagram; what does not fit into `bytes` is lost.
+    ///
+    /// # Cancel safety
+    ///
+    /// Safe: cancelled, it has received nothing.
     ///
     /// # Errors
     ///
@@ -236,13 +284,18 @@ impl UnixDatagram {
     /// # Errors
     ///
     /// The system's.
+    #[track_caller]
     pub fn poll_recv(&self, cx: &mut Context<'_>, bytes: &mut [u8]) -> Poll<io::Result<usize>> {
         self.io.poll(cx, Direction::Read, |socket| {
             Ok((socket.recv(bytes)?, Left::Unknown))
         })
     }
 
-    /// Waits until there may be a datagram, and takes none. Cancel-safe.
+    /// Waits until there may be a datagram, and takes none.
+    ///
+    /// # Cancel safety
+    ///
+    /// Safe: it takes nothing.
     ///
     /// # Errors
     ///
@@ -251,7 +304,11 @@ impl UnixDatagram {
         self.io.ready(Direction::Read).await
     }
 
-    /// Waits until there may be room to send. Cancel-safe.
+    /// Waits until there may be room to send.
+    ///
+    /// # Cancel safety
+    ///
+    /// Safe: it sends nothing.
     ///
     /// # Errors
     ///
@@ -261,6 +318,10 @@ impl UnixDatagram {
     }
 
     /// Receives a datagram and tells its sender; what does not fit into `bytes` is lost.
+    ///
+    /// # Cancel safety
+    ///
+    /// Safe: cancelled, it has received nothing.
     ///
     /// # Errors
     ///

@@ -1,15 +1,19 @@
 //! Waiting for a future on a thread that is no worker, and working meanwhile.
 
+use super::away::Away;
 use super::watch::WATCH_EVERY;
-use super::{Pool, seeded};
+use super::{Pool, seeded, shared::Shared, threadless};
 use crate::net::io;
+use crate::seat::budget;
 use crate::seat::seats::Seats;
 use crate::seat::waiter::Waiter;
-use crate::seat::wakers::{PollerWaker, SeatWaker};
+use crate::seat::wakers::SeatWaker;
+use crate::seat::woken::wake_all;
 use crate::sync::{AtomicBool, Ordering, WaitWord};
 use crate::task::{Frame, Inside, StandIn};
 use crate::time::timers;
 use std::future::Future;
+use std::mem;
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
@@ -39,8 +43,25 @@ impl Wake for Bell {
     }
 }
 
+/// Wakes the callers of `block_on` whose timers are due or whose sockets are ready. A pool that is
+/// being dropped calls this from time to time, because its workers have ended or are about to.
+pub(super) fn serve_callers(pool: &Shared) {
+    for timers in pool.timers.made() {
+        loop {
+            let rescued = timers.rescue();
+            rescued.due.run(wake_all);
+            if !rescued.more {
+                break;
+            }
+        }
+    }
+    if let Some(found) = pool.driver.turn(false) {
+        found.due.run(wake_all);
+    }
+}
+
 /// Keeps the pool from ending until it is dropped.
-struct User<'a>(&'a Seats);
+pub(super) struct User<'a>(pub(super) &'a Seats);
 
 impl Drop for User<'_> {
     fn drop(&mut self) {
@@ -56,7 +77,8 @@ impl Pool {
     /// is no worker more, and a chain of hand-overs between the future and the tasks stays on
     /// one thread. The future need not be `Send`.
     ///
-    /// A worker may block on another pool's future: it then serves nobody of its own. On its own
+    /// A worker may block on another pool's future. If all workers of its pool do so, a substitute
+    /// thread does the pool's work meanwhile, except what is bound to one of them. On its own
     /// pool's it must not; there a task awaits, and code that is not `async` asks
     /// [`is_current`](Self::is_current) and has the wait done on a thread that is no pool's:
     ///
@@ -81,14 +103,24 @@ impl Pool {
     /// # Panics
     ///
     /// On a thread that runs this pool's work already: the worker would wait for itself. If the
-    /// future panics. By a [`Handle`](crate::Handle) whose pool has been dropped; one that is being
-    /// dropped waits for those who are in here.
+    /// future panics. By a [`Handle`](crate::Handle) whose pool has been dropped, or is being
+    /// dropped.
+    ///
+    /// # When the pool is dropped meanwhile
+    ///
+    /// Another thread may drop the pool while a handle's `block_on` waits. The drop then waits for
+    /// it: this call goes on until its future is ready. Its timers fire, its sockets work and its
+    /// channels receive, but the pool's tasks are cancelled, so awaiting one gives
+    /// [`JoinError::Cancelled`](crate::JoinError::Cancelled). If the future is never ready, the drop
+    /// never returns: use [`shutdown_timeout`](Self::shutdown_timeout) or
+    /// [`shutdown_background`](Self::shutdown_background) instead.
     ///
     /// ```
     /// let pool = creel::Pool::builder().workers(1).build()?;
     /// assert_eq!(pool.block_on(async { 1 + 1 }), 2);
     /// # Ok::<(), creel::BuildError>(())
     /// ```
+    #[track_caller]
     pub fn block_on<F: Future>(&self, future: F) -> F::Output {
         let pool = &*self.shared;
         let (seats, tasks) = (&pool.seats, &*pool.tasks);
@@ -111,32 +143,50 @@ impl Pool {
         let mut future = pin!(future);
         // What the future waits for by time or on a socket is the business of seat 0.
         let timers = pool.timers.at(0);
-        timers.set_rouse(SeatWaker::waker(seats, 0));
-        pool.driver.set_rouse(PollerWaker::waker(seats));
+        timers.set_rouse(|| SeatWaker::waker(seats, 0));
         let _timers = timers::enter(Arc::clone(timers));
         let _driver = io::enter(Arc::clone(&pool.driver));
-        let frame = Frame::new(tasks);
+        let stand_in = StandIn::new(tasks);
+        let frame = Frame::new(tasks, &stand_in);
         let _inside = Inside::enter(&frame);
-        let mut stand_in = StandIn::new(tasks);
         // In the deterministic mode nobody else comes for what other threads have woken.
         let look = seats.is_threadless().then_some(WATCH_EVERY);
+        let mut first = look.is_none();
+        let mut away = None;
+        let steps = threadless::Steps::default();
         loop {
             let woken = bell.woken.swap(false, Ordering::AcqRel);
-            if woken || look.is_some() {
+            if first {
+                stand_in.begin();
+            } else if woken || look.is_some() {
                 stand_in.sit_down();
             }
             if woken {
                 stand_in.count_poll();
-                if let Poll::Ready(output) = future.as_mut().poll(&mut context) {
+                let polled = budget::fresh(|| future.as_mut().poll(&mut context));
+                if let Poll::Ready(output) = polled {
                     stand_in.finish();
                     return output;
                 }
+                if mem::take(&mut first) {
+                    stand_in.sit_down();
+                }
             }
-            if stand_in.help(|| bell.is_woken()) || seeded::jump(pool) {
+            let helped = stand_in.help(|| bell.is_woken() || steps.enough());
+            let more = helped || seeded::jump(pool);
+            if threadless::turn(pool, more) || more {
                 continue;
             }
             match look {
-                None => bell.waiter.wait_until(|| bell.is_woken(), || false),
+                None => {
+                    let away = away.get_or_insert_with(Away::enter);
+                    let look = || {
+                        away.look();
+                        false
+                    };
+                    let every = away.looks_every();
+                    bell.waiter.wait_looking(every, || bell.is_woken(), look);
+                }
                 Some(_) => WaitWord::new(0).wait(0, look),
             }
         }

@@ -29,6 +29,17 @@ pub enum BuildError {
         /// Why not.
         reason: String,
     },
+    /// The stack of a worker's thread would be too small or too large.
+    StackSize {
+        /// The number of bytes asked for.
+        asked: usize,
+        /// The fewest bytes that a worker can have.
+        min: usize,
+        /// The most bytes that a worker can have.
+        max: usize,
+    },
+    /// The pool has been dropped: a [`Handle`](crate::Handle) asked for another number of workers.
+    Ended,
     /// The pool cannot be made visible from outside.
     Observe {
         /// Why not.
@@ -43,6 +54,11 @@ impl fmt::Display for BuildError {
                 write!(f, "a pool has 1 to {max} workers, not {asked}")
             }
             BuildError::Placement { reason } => f.write_str(reason),
+            BuildError::StackSize { asked, min, max } => write!(
+                f,
+                "the stack_size of a worker is {min} to {max} bytes, not {asked}"
+            ),
+            BuildError::Ended => f.write_str("the pool has ended"),
             BuildError::Observe { reason } => write!(f, "the pool cannot be observed: {reason}"),
         }
     }
@@ -56,6 +72,15 @@ impl From<creel_topology::Error> for BuildError {
         BuildError::Placement { reason }
     }
 }
+
+/// The limits of [`Builder::stack_size`], in bytes. The lower one is the least that the common
+/// systems give a thread. The upper one is far beyond what a system gives, and keeps the standard
+/// library from computing with a number that overflows.
+const STACK_MIN: usize = 16 << 10;
+const STACK_MAX: usize = match usize::BITS {
+    64 => (1_u64 << 40) as usize,
+    _ => isize::MAX as usize,
+};
 
 /// Sets the knobs of a [`Pool`] and makes it. Made by [`Pool::builder`].
 ///
@@ -146,7 +171,7 @@ impl Builder {
     /// use creel::{Placement, Pool};
     ///
     /// let pool = Pool::builder().workers(2).placement(Placement::Unpinned).build()?;
-    /// let sum = pool.sum(0..10, |_, n| n); // these workers go where the system puts them
+    /// let sum = pool.sum(0..10, |n| n); // these workers go where the system puts them
     /// assert_eq!(sum, 45);
     /// # Ok::<(), creel::BuildError>(())
     /// ```
@@ -157,7 +182,8 @@ impl Builder {
 
     /// How many bytes of stack each worker's thread has. By default as many as the standard library
     /// gives a thread (2 MiB, or what `RUST_MIN_STACK` says); the system may round up. For deep
-    /// recursion in the closures, or for very many workers.
+    /// recursion in the closures, or for very many workers. [`build`](Self::build) returns an error
+    /// for less than 16 KiB or more than 1 TiB (2 GiB on 32-bit systems).
     ///
     /// ```
     /// fn depth(n: usize) -> usize {
@@ -180,7 +206,7 @@ impl Builder {
     ///
     /// // For what is called rarely: no CPU is burnt between.
     /// let pool = Pool::builder().workers(2).wait(Wait::Park).build()?;
-    /// assert_eq!(pool.map(0..3, |_, n| n * n), [0, 1, 4]);
+    /// assert_eq!(pool.map(0..3, |n| n * n), [0, 1, 4]);
     /// # Ok::<(), creel::BuildError>(())
     /// ```
     pub fn wait(mut self, wait: Wait) -> Self {
@@ -195,7 +221,7 @@ impl Builder {
     ///
     /// // For few jobs of unlike length: who is free takes the next.
     /// let pool = Pool::builder().workers(2).balance(Balance::Shared).build()?;
-    /// assert_eq!(pool.map(&["short", "longer"], |_, job| job.len()), [5, 6]);
+    /// assert_eq!(pool.map(&["short", "longer"], |job| job.len()), [5, 6]);
     /// # Ok::<(), creel::BuildError>(())
     /// ```
     pub fn balance(mut self, balance: Balance) -> Self {
@@ -235,8 +261,8 @@ impl Builder {
     /// Makes the pool. Starts no thread: a worker's starts with its first work.
     ///
     /// # Errors
-    /// If the number of workers is out of range, the placement cannot be had, or the pool is to
-    /// be observed and cannot be.
+    /// If the number of workers or the size of their stacks is out of range, the placement cannot be
+    /// had, or the pool is to be observed and cannot be.
     ///
     /// ```
     /// let pool = creel::Pool::builder().workers(2).build()?;
@@ -248,6 +274,7 @@ impl Builder {
         let offer = Offer::find(self.placement.take());
         let workers = self.workers.unwrap_or(offer.workers);
         check_workers(workers)?;
+        check_stack_size(self.stack_size)?;
         offer.seating.seat_as_asked(workers)?;
         let observe = self.observe;
         let shared = Shared::new(self, workers, offer);
@@ -265,5 +292,17 @@ pub(super) fn check_workers(asked: usize) -> Result<(), BuildError> {
             asked,
             max: WORKERS_MAX,
         }),
+    }
+}
+
+/// Refuses a size that no thread's stack can have.
+fn check_stack_size(asked: Option<usize>) -> Result<(), BuildError> {
+    match asked {
+        Some(asked) if !(STACK_MIN..=STACK_MAX).contains(&asked) => Err(BuildError::StackSize {
+            asked,
+            min: STACK_MIN,
+            max: STACK_MAX,
+        }),
+        _ => Ok(()),
     }
 }

@@ -12,7 +12,7 @@ static GLOBAL: OnceLock<Pool> = OnceLock::new();
 /// none: whose pool it is, decides the program.
 ///
 /// ```
-/// let squares = creel::global().map(0..4, |_, n| n * n);
+/// let squares = creel::global().map(0..4, |n| n * n);
 /// assert_eq!(squares, [0, 1, 4, 9]);
 /// ```
 pub fn global() -> &'static Pool {

@@ -15,12 +15,13 @@ use std::{any::Any, fmt, ops::Deref, sync::Arc};
 ///
 /// Once the pool is dropped, it refuses: a spawned task gives
 /// [`JoinError::Refused`](crate::JoinError::Refused), a loop, a join or a scope runs on its caller
-/// alone, and what needs a certain worker panics.
+/// alone, [`resize`](Pool::resize) gives an error, and what needs a certain worker panics. A drop of
+/// the pool waits for each [`block_on`](Pool::block_on) of a handle that has begun.
 ///
 /// ```
 /// let pool = creel::Pool::builder().workers(2).build()?;
 /// let handle = pool.handle();
-/// let sum = std::thread::spawn(move || handle.sum(0..100, |_, n| n));
+/// let sum = std::thread::spawn(move || handle.sum(0..100, |n| n));
 /// assert_eq!(sum.join().unwrap(), 4950);
 /// # Ok::<(), creel::BuildError>(())
 /// ```
@@ -67,12 +68,12 @@ impl Pool {
     ///
     /// let pool = Pool::builder().workers(2).build()?;
     /// let songs = ["a long one", "a short one", "short"];
-    /// let lengths = pool.with(Balance::Shared).map(&songs, |_, song| song.len());
+    /// let lengths = pool.with_balance(Balance::Shared).map(&songs, |song| song.len());
     /// assert_eq!(lengths, [10, 11, 5]);
     /// # Ok::<(), creel::BuildError>(())
     /// ```
     #[must_use]
-    pub fn with(&self, balance: Balance) -> Handle {
+    pub fn with_balance(&self, balance: Balance) -> Handle {
         self.lent(balance, self.most)
     }
 
@@ -87,13 +88,13 @@ impl Pool {
     /// use std::{collections::HashSet, thread};
     ///
     /// let pool = creel::Pool::builder().workers(4).build()?;
-    /// let few = pool.at_most(2);
-    /// let threads = few.map(0..1000, |_, _| thread::current().id());
+    /// let few = pool.with_max_workers(2);
+    /// let threads = few.map(0..1000, |_| thread::current().id());
     /// assert!(threads.into_iter().collect::<HashSet<_>>().len() <= 2);
     /// # Ok::<(), creel::BuildError>(())
     /// ```
     #[must_use]
-    pub fn at_most(&self, workers: usize) -> Handle {
+    pub fn with_max_workers(&self, workers: usize) -> Handle {
         self.lent(self.balance, self.most.min(workers.max(1)))
     }
 

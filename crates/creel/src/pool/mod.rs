@@ -5,6 +5,8 @@
 //! `docs/design/pool.md` holds the contract.
 
 #[cfg(feature = "tasks")]
+mod away;
+#[cfg(feature = "tasks")]
 mod block_on;
 mod builder;
 mod global;
@@ -19,6 +21,8 @@ pub(crate) mod shared;
 #[cfg(feature = "tasks")]
 mod spawn;
 mod spin;
+#[cfg(feature = "tasks")]
+mod threadless;
 mod trace;
 mod unbuilt;
 mod wait;
@@ -37,14 +41,15 @@ pub use observe::Observe;
 
 use crate::seat::{current, lend};
 use shared::Shared;
-use std::{fmt, sync::Arc};
+use std::{fmt, mem, sync::Arc, time::Duration};
 
 /// A number of seats, each served by one OS thread: the one thing here that runs code.
 ///
 /// A seat's thread starts with its first work. All verbs take `&self` and may be called from
 /// any thread, from inside the pool's own workers too. Dropping a pool lets its threads finish
 /// what they were given and joins them; dropped on one of its own workers it returns at once, and
-/// a thread made for it waits for them.
+/// a thread made for it waits for them. [`shutdown_timeout`](Self::shutdown_timeout) and
+/// [`shutdown_background`](Self::shutdown_background) do not wait for ever.
 ///
 /// A process that was forked from this one has the pool, but none of its threads: there, dropping
 /// it does nothing, also not to what it waits for here, and using it may wait for ever. A new pool
@@ -79,7 +84,7 @@ impl Pool {
     ///
     /// ```
     /// let pool = creel::Pool::new();
-    /// assert_eq!(pool.sum(0..100, |_, n| n), 4950);
+    /// assert_eq!(pool.sum(0..100, |n| n), 4950);
     /// ```
     #[must_use]
     pub fn new() -> Self {
@@ -116,8 +121,8 @@ impl Pool {
     /// before their threads end; a loop under way ends with the workers it began with.
     ///
     /// # Errors
-    /// If the number is out of range or the placement cannot seat them; the pool is then as
-    /// before.
+    /// If the number is out of range, the placement cannot seat them, or the pool has been dropped;
+    /// the pool is then as before.
     ///
     /// ```
     /// let pool = creel::Pool::builder().workers(2).build()?;
@@ -129,7 +134,13 @@ impl Pool {
     /// ```
     pub fn resize(&self, workers: usize) -> Result<(), BuildError> {
         builder::check_workers(workers)?;
-        self.shared.resize(workers)
+        let seats = &self.shared.seats;
+        if !seats.life.enter() {
+            return Err(BuildError::Ended);
+        }
+        let resized = self.shared.resize(workers);
+        seats.leave();
+        resized
     }
 
     /// Runs `f` on the thread of seat `worker` (for 0 too) and gives back its result.
@@ -148,13 +159,18 @@ impl Pool {
     /// assert_eq!(log, ["from the caller", "from worker 1"]);
     /// # Ok::<(), creel::BuildError>(())
     /// ```
+    #[track_caller]
     pub fn run_on<R: Send>(&self, worker: usize, f: impl FnOnce() -> R + Send) -> R {
         let seats = &self.shared.seats;
         let seat = seats.seat_in_use(worker);
         if current::index_in(seats) == Some(worker) {
             return f();
         }
-        let mut results = lend::lend(vec![f], |_, job| seats.send(seat, job));
+        let mut sent = Ok(());
+        let mut results = lend::lend(vec![f], |_, job| sent = seats.send(seat, job));
+        if let Err(error) = sent {
+            seats.panic_refused(worker, &error);
+        }
         results.remove(0)
     }
 
@@ -170,18 +186,28 @@ impl Pool {
     /// assert_eq!(squares, [0, 1]);
     /// # Ok::<(), creel::BuildError>(())
     /// ```
+    #[track_caller]
     pub fn broadcast<R: Send>(&self, f: impl Fn(usize) -> R + Sync) -> Vec<R> {
         let f = &f;
         let works: Vec<_> = (0..self.workers()).map(|index| move || f(index)).collect();
         let seats = &self.shared.seats;
-        lend::lend(works, |index, job| seats.send(seats.at(index), job))
+        let mut refused = None;
+        let results = lend::lend(works, |index, job| {
+            if let Err(error) = seats.send(seats.at(index), job) {
+                refused.get_or_insert((index, error));
+            }
+        });
+        if let Some((index, error)) = refused {
+            seats.panic_refused(index, &error);
+        }
+        results
     }
 
     /// What each worker has done so far and where it sits.
     ///
     /// ```
     /// let pool = creel::Pool::builder().workers(2).build()?;
-    /// pool.each(0..100, |_, _| ());
+    /// pool.for_each(0..100, |_| ());
     /// let items: u64 = pool.stats().workers.iter().map(|worker| worker.loop_items).sum();
     /// assert!(items <= 100); // what its caller did alone is no worker's
     /// # Ok::<(), creel::BuildError>(())
@@ -227,18 +253,64 @@ impl Default for Pool {
 
 impl Drop for Pool {
     fn drop(&mut self) {
-        if !self.owns {
+        self.end(None);
+    }
+}
+
+impl Pool {
+    /// Ends the pool as dropping it does, but waits for no longer than `duration`.
+    ///
+    /// The pool refuses new work and cancels its tasks. A worker whose thread is blocked in your
+    /// code, or a [`block_on`](Self::block_on) of another thread that is not ready, can hold up its
+    /// end. If the pool has not ended after `duration`, this returns all the same, and a thread that
+    /// Creel makes for it waits for the rest. On one of the pool's own workers this returns at once.
+    ///
+    /// ```
+    /// use std::{thread::sleep, time::{Duration, Instant}};
+    ///
+    /// let pool = creel::Pool::builder().workers(1).build()?;
+    /// pool.spawn(async { sleep(Duration::from_secs(2)) }).detach(); // blocks its worker
+    /// let begin = Instant::now();
+    /// pool.shutdown_timeout(Duration::from_millis(10));
+    /// assert!(begin.elapsed() < Duration::from_secs(2));
+    /// # Ok::<(), creel::BuildError>(())
+    /// ```
+    pub fn shutdown_timeout(mut self, duration: Duration) {
+        self.end(Some(duration));
+    }
+
+    /// Ends the pool as dropping it does, but does not wait for it.
+    ///
+    /// The same as [`shutdown_timeout`](Self::shutdown_timeout) with a duration of zero. The futures
+    /// of its tasks may be dropped after this has returned.
+    ///
+    /// ```
+    /// let pool = creel::Pool::builder().workers(1).build()?;
+    /// let handle = pool.handle();
+    /// pool.shutdown_background();
+    /// let late = handle.spawn(async { 7 });
+    /// let other = creel::Pool::builder().workers(1).build()?;
+    /// assert!(other.block_on(late).is_err());
+    /// # Ok::<(), creel::BuildError>(())
+    /// ```
+    pub fn shutdown_background(self) {
+        self.shutdown_timeout(Duration::ZERO);
+    }
+
+    /// Ends the pool, unless this is a handle or it has ended. Waits for `within` at most.
+    fn end(&mut self, within: Option<Duration>) {
+        if !mem::take(&mut self.owns) {
             return;
         }
         if self.shared.seats.is_forked() {
             // Its locks may be held for ever by threads that are not here, its descriptors are
             // shared with the process that has them, and what its tasks own is that one's.
-            std::mem::forget(Arc::clone(&self.shared));
+            mem::forget(Arc::clone(&self.shared));
         } else {
             // Before the window: who opens one by a handle is refused, or has it closed here.
             self.shared.seats.life.close();
             self.close_window();
-            self.shared.close();
+            self.shared.close(within);
         }
     }
 }

@@ -121,7 +121,7 @@ impl NamedPools {
     /// let pools = NamedPools::default();
     /// let encoder = pools.acquire("encode", Pool::builder().workers(2))?;
     /// let decoder = pools.acquire("encode", Pool::builder().workers(2))?; // the same pool
-    /// assert_eq!(encoder.map(0..2, |_, n| n), decoder.map(0..2, |_, n| n));
+    /// assert_eq!(encoder.map(0..2, |n| n), decoder.map(0..2, |n| n));
     /// # Ok::<(), creel::AcquireError>(())
     /// ```
     pub fn acquire(&self, name: &str, settings: Builder) -> Result<Arc<Pool>, AcquireError> {

@@ -42,7 +42,7 @@ impl Pool {
 
 /// Moves the clock to the next timer and fires it; false: there is none.
 pub(super) fn jump(pool: &Shared) -> bool {
-    if !pool.seats.is_threadless() {
+    if pool.tasks.seeded.is_none() {
         return false;
     }
     let timers = pool.timers.at(0);

@@ -13,16 +13,19 @@ use crate::{
     seat::{
         current,
         parker::Poller,
+        seat::Seat,
         seats::{Seats, Work},
         table::Table,
+        wakers::PollerWaker,
     },
-    sync::{AtomicUsize, Mutex, lock, thread},
+    sync::{AtomicUsize, HAS_THREADS, Instant, Mutex, lock, thread},
     task::{Behind, Tasks, is_inside},
     time::timers::Timers,
 };
 use std::{
     panic::{RefUnwindSafe, UnwindSafe},
     sync::{Arc, Weak},
+    time::Duration,
 };
 
 /// The pool itself. Threads and handles keep it alive; only its owner ends it.
@@ -41,6 +44,9 @@ pub(crate) struct Shared {
     pub(crate) seating: Seating,
     /// By which it is seen from outside.
     pub(super) window: Mutex<Option<Window>>,
+    /// Its workers that wait in other pools.
+    #[cfg(feature = "tasks")]
+    pub(super) absent: super::away::Absent,
     /// How many sessions are under way.
     pub(crate) sessions: AtomicUsize,
     /// How many threads can run at the same time.
@@ -65,7 +71,9 @@ impl Shared {
         let driver = Arc::<Driver>::default();
         driver.set_alone(workers == 1);
         let poller: Arc<dyn Poller> = driver.clone();
-        let seats = Seats::new(name, workers, seed.is_some(), stack_size, poller);
+        let threadless = seed.is_some() || !HAS_THREADS;
+        let seats = Seats::new(name, workers, threadless, stack_size, poller);
+        driver.set_rouse(PollerWaker::waker(&seats));
         let shared = Arc::new(Self {
             wait,
             balance,
@@ -76,6 +84,8 @@ impl Shared {
             resizing: Mutex::new(()),
             seating: offer.seating,
             window: Mutex::default(),
+            #[cfg(feature = "tasks")]
+            absent: Default::default(),
             sessions: AtomicUsize::new(0),
             pus: offer.pus,
             seats,
@@ -144,33 +154,43 @@ impl Shared {
 
     /// Ends the pool, which is closing: every thread finishes what it was given and ends. Waits for
     /// them, unless called by one of them, inside its `block_on`, or in the middle of one of its
-    /// verbs, which would wait for itself: then a thread made for it waits.
-    pub(crate) fn close(self: &Arc<Self>) {
+    /// verbs, which would wait for itself: then a thread made for it waits. The same thread waits
+    /// once the caller has waited for `within`.
+    pub(crate) fn close(self: &Arc<Self>, within: Option<Duration>) {
         let seats = &self.seats;
         self.tasks.cancel_all();
         for seat in seats.made() {
             seat.notify();
         }
         let owned = current::index_in(seats).is_some() || current::is_amid(seats);
-        if !owned && !is_inside(&self.tasks) {
-            return self.wait_for_the_end();
+        if !owned && !is_inside(&self.tasks) && self.wait_for_the_end(within) {
+            return;
         }
         let shared = Arc::clone(self);
-        let waits = thread::Builder::new().spawn(move || shared.wait_for_the_end());
+        let waits = thread::Builder::new().spawn(move || shared.wait_for_the_end(None));
         if waits.is_err() {
             // The last thread to leave ends the tasks; what lies behind one that blocks waits.
             seats.leave();
         }
     }
 
-    /// Waits until all have left, by the owner or in its stead, and ends the tasks.
-    fn wait_for_the_end(&self) {
+    /// Waits until all have left, by the owner or in its stead, and ends the tasks. Returns false
+    /// if that takes longer than `within`; then the caller is still a user of the pool.
+    fn wait_for_the_end(&self, within: Option<Duration>) -> bool {
         let seats = &self.seats;
+        // A time beyond the clock's range is no limit.
+        let until = within.and_then(|within| Instant::now().checked_add(within));
         // Workers whose code blocks them may wait for what lies behind them.
         let mut last = Behind::default();
-        seats
-            .life
-            .wait_for_others(WATCH_EVERY, || self.tasks.cancel_behind(&mut last));
+        let look = || {
+            self.tasks.run_behind(&mut last, true);
+            // The workers end, but a caller of `block_on` may still wait.
+            #[cfg(feature = "tasks")]
+            super::block_on::serve_callers(self);
+        };
+        if !seats.life.wait_for_others(WATCH_EVERY, until, look) {
+            return false;
+        }
         for thread in seats.made().filter_map(|seat| seat.thread.take()) {
             // A worker catches what its work throws, so an error here is a defect of the pool,
             // which the thread's own panic message has told already.
@@ -178,6 +198,7 @@ impl Shared {
         }
         seats.leave();
         self.let_go();
+        true
     }
 
     /// Gives back what the system and a driven clock keep for the pool, which has no thread any
@@ -199,6 +220,14 @@ impl Work for Shared {
 
     fn hides(&self, seat: usize) -> bool {
         self.timers.at(seat).is_used() || !self.driver.is_empty()
+    }
+
+    fn has_share(&self, seat: &Seat) -> bool {
+        self.loops.has_part(seat)
+    }
+
+    fn take_share(&self, seat: &Seat) {
+        self.loops.take_part(seat);
     }
 
     fn end(&self) {

@@ -38,6 +38,7 @@ impl Pool {
     /// assert_eq!(pool.block_on(name).unwrap().as_deref(), Some("pair-1"));
     /// # Ok::<(), creel::BuildError>(())
     /// ```
+    #[track_caller]
     pub fn spawn_on<F>(&self, worker: usize, future: F) -> JoinHandle<F::Output>
     where
         F: Future + Send + 'static,
@@ -67,6 +68,7 @@ impl Pool {
     /// assert_eq!(sums.sum::<u64>(), 499_500);
     /// # Ok::<(), creel::BuildError>(())
     /// ```
+    #[track_caller]
     pub fn spawn_near<F>(&self, worker: usize, future: F) -> JoinHandle<F::Output>
     where
         F: Future + Send + 'static,

@@ -28,7 +28,7 @@ impl Pool {
     /// ```
     /// let pool = creel::Pool::builder().workers(2).build()?;
     /// let path = std::env::temp_dir().join(format!("creel-{}.json", std::process::id()));
-    /// let doubled = pool.trace(&path, || pool.map(&[1, 2, 3], |_, x| x * 2))?;
+    /// let doubled = pool.trace(&path, || pool.map(&[1, 2, 3], |x| x * 2))?;
     /// assert_eq!(doubled, [2, 4, 6]);
     /// assert!(std::fs::read_to_string(&path)?.starts_with("{\"traceEvents\":["));
     /// # std::fs::remove_file(&path)?;

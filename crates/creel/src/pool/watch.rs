@@ -124,6 +124,11 @@ impl Look {
     }
 
     /// What has not moved since `last`, and is now this worker's.
+    ///
+    /// All of it may have moved by the time this acts, which is harmless: a call is given up only if
+    /// it is still the same and its worker has not arrived, due timers are taken under their lock by
+    /// the exact clock, one worker at a time asks the poller, and queues and slots can be stolen
+    /// from at any time.
     fn compare(&self, last: &Look, shared: &Shared, seat: &Seat) -> Found {
         if let Some(called) = self.called.filter(|_| self.called == last.called) {
             // It has not come: others may be called again.

@@ -16,13 +16,7 @@
 use super::{shared::Shared, wait::Pace, watch::Watch};
 use crate::{
     net::{driver::Found, io},
-    seat::{
-        current,
-        seat::Seat,
-        seats::Work,
-        trace::Doing,
-        wakers::{PollerWaker, SeatWaker},
-    },
+    seat::{current, idle::Search, seat::Seat, seats::Work, trace::Doing, wakers::SeatWaker},
     task,
     time::timers,
 };
@@ -49,8 +43,7 @@ pub(super) fn run(shared: &Arc<Shared>, index: usize) {
     let _entered = current::enter(Arc::clone(seats), index);
     let _inside = task::enter(Arc::clone(&shared.tasks), index);
     let seat = seats.at(index);
-    timers.set_rouse(SeatWaker::waker(seats, index));
-    shared.driver.set_rouse(PollerWaker::waker(seats));
+    timers.set_rouse(|| SeatWaker::waker(seats, index));
     let _timers = timers::serve(Arc::clone(timers));
     let _driver = io::enter(Arc::clone(&shared.driver));
     let mut pace = Pace::new(shared, seat);
@@ -68,7 +61,8 @@ pub(super) fn run(shared: &Arc<Shared>, index: usize) {
             shared.tasks.clear_desk(seat);
             let unbound = || {
                 let timers = seats.is_closing() || timers.may_end();
-                let asked = seat.urgent.any() || seat.is_called();
+                // A caller that does not see the call of this loop here sees that no thread runs.
+                let asked = seat.urgent.any() || seat.is_called() || shared.loops.has_part(seat);
                 seats.wants_gone(index) && timers && !asked && shared.tasks.may_retire(seat)
             };
             // Its turn looks again once it has been woken, as all who stay do.
@@ -105,35 +99,44 @@ fn sit_down(shared: &Shared, index: usize) -> usize {
 /// One turn, with or without a look at timers and sockets. Says whether there may be more to do
 /// at once.
 fn turn(seat: &Seat, shared: &Shared, pace: &mut Pace, watch: &mut Watch) -> bool {
-    // The search is this worker's until it has found a task, or runs something else.
-    let mut searches = seat.take_called() && shared.seats.leave_idle(seat);
+    // The search is this worker's until it has found a task, or runs something else. Nobody can take
+    // it away any more, so each of these ends it before it runs anybody's code.
+    let mut search = seat
+        .take_called()
+        .then(|| shared.seats.leave_idle(seat))
+        .flatten();
     let calls = shared.loops.has_part(seat);
-    if (calls || seat.urgent.any()) && std::mem::take(&mut searches) {
-        shared.seats.end_search();
+    if calls {
+        shared.seats.end_search_of(&mut search);
     }
     let looped = calls && take_part(seat, shared);
-    let urgent = run_urgent(seat, shared);
+    let urgent = run_urgent(seat, shared, &mut search);
+    // A worker that has a search is not the watch, because it does not idle.
     let watched = watch.look(shared, seat);
-    let helped = help(seat, shared, &mut searches);
-    let tasks = shared.tasks.turn(seat, searches, watched.tasks);
+    // To fire timers it may have left idleness without a look at the loops.
+    let looped = watched.fired && shared.loops.has_part(seat) && take_part(seat, shared) || looped;
+    let helped = help(seat, shared, &mut search);
+    let tasks = shared.tasks.turn(seat, search, watched.tasks);
     let reacted = (pace.reacts() || watched.sockets) && react(seat, shared, pace);
     looped || urgent || helped || tasks || reacted || watched.fired
 }
 
 /// Takes part in what others have offered to share.
-fn help(seat: &Seat, shared: &Shared, searches: &mut bool) -> bool {
+fn help(seat: &Seat, shared: &Shared, search: &mut Option<Search>) -> bool {
     // A loop that this seat has a share in may have been called since it last looked, and then have
     // made offers.
     if shared.loops.offers.left() == 0 || shared.loops.has_part(seat) {
         return false;
     }
     let leaves = seat.is_idle();
-    *searches |= shared.seats.leave_idle(seat);
+    if let Some(left) = shared.seats.leave_idle_for_code(seat) {
+        *search = Some(left);
+    }
     let Some(inside) = shared.loops.offers.enter(None) else {
         return false;
     };
-    if std::mem::take(searches) {
-        shared.seats.idle.end_search();
+    if let Some(search) = search.take() {
+        shared.seats.idle.end_search(search);
     }
     if inside.leaves_some() || shared.tasks.any_outside() {
         shared.seats.call_if_work();
@@ -147,8 +150,18 @@ fn help(seat: &Seat, shared: &Shared, searches: &mut bool) -> bool {
     true
 }
 
+/// Calls another worker for what is offered, because this one is about to run something else. It
+/// may be the only one that was woken for it (`Open::add_near`).
+fn pass_on_offers(shared: &Shared) {
+    if shared.loops.offers.left() > 0 {
+        shared.seats.call_if_work();
+    }
+}
+
 fn take_part(seat: &Seat, shared: &Shared) -> bool {
-    // By the book it idles on, so that a loop costs nothing, unless something would wait for it.
+    // By the book it idles on, so that a loop costs nothing, unless something would wait for it. If
+    // it is appointed the watch after this look, it is awake, and that is taken back.
+    pass_on_offers(shared);
     let leaves =
         seat.is_idle() && (shared.hides(seat.index) || shared.seats.idle.is_watch(seat.index));
     if leaves {
@@ -163,12 +176,15 @@ fn take_part(seat: &Seat, shared: &Shared) -> bool {
     looped
 }
 
-fn run_urgent(seat: &Seat, shared: &Shared) -> bool {
+fn run_urgent(seat: &Seat, shared: &Shared, search: &mut Option<Search>) -> bool {
     if !seat.urgent.any() {
         return false;
     }
+    shared.seats.end_search_of(search);
     let leaves = seat.is_idle();
-    shared.seats.leave_idle_for_long(seat);
+    let mut left = shared.seats.leave_idle_for_code(seat);
+    shared.seats.end_search_of(&mut left);
+    pass_on_offers(shared);
     let traced = shared.seats.tracing.begin();
     let urgent = seat.run_urgent();
     if leaves {

@@ -10,6 +10,13 @@
 //! *calls* one: takes it out of the list and notifies it. There is one search at a time: while a
 //! called worker has not arrived, others that publish call nobody. A called worker that arrives
 //! ends the search before it runs anybody's code, and calls the next if there is still work.
+//!
+//! The search is a value, [`Search`], which is moved and never copied, so only the thread that has
+//! it can end it. The thread that begins it gives it to the call. There it stays until, under the
+//! lock, the called worker takes it as it arrives, or another thread takes it back because the
+//! worker does not arrive ([`Idle::give_up`]). So nobody can end a search that another thread has
+//! taken or begun meanwhile.
+//!
 //! A worker that becomes idle goes into the list first and then looks for work (`SeqCst` both, as
 //! for the publisher, so that one of the two sees the other).
 //!
@@ -58,33 +65,52 @@ pub(crate) struct Loan {
     number: u64,
 }
 
+/// The pool's one search: the right to search, and the duty to end it by [`Idle::end_search`].
+#[must_use = "others can search only after it has ended"]
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Search(());
+
 /// What a seat was that does not idle any more.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Left {
-    pub(crate) called: bool,
-    /// It was the watch.
+    /// It was called.
+    pub(crate) search: Option<Search>,
+    /// It was the watch, or was until it was called.
     pub(crate) watched: bool,
 }
 
 /// A call that has been made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Called {
-    seat: usize,
+    pub(crate) seat: usize,
     number: u64,
+}
+
+/// A call whose seat has not arrived.
+struct Open {
+    called: Called,
+    search: Search,
+    /// The seat was the watch.
+    watched: bool,
 }
 
 /// The idle seats of a pool.
 pub(crate) struct Idle {
     state: Mutex<State>,
-    /// How many seats are in the list; the lock's mirror. `SeqCst`, see above.
+    /// How many seats are in the list; the lock's mirror. `SeqCst`, see above. `call` and `lend`
+    /// look again under the lock.
     listed: AtomicUsize,
     /// Somebody works, somebody is idle, and nobody watches. Advice: who is about to sleep looks.
+    /// Of both, an old value is harmless: `watches` and `appoint` decide under the lock, and a
+    /// thread whose own change makes a watch wanting looks after it.
     unwatched: AtomicBool,
     /// ... and nobody has been asked to. Advice: read relaxed at every push.
     unasked: AtomicBool,
-    /// The watch's seat, or `NOBODY`; the lock's mirror. Advice, but to the watch itself.
+    /// The watch's seat, or `NOBODY`; the lock's mirror. Advice, but to the watch itself, which is
+    /// notified after this has been stored, or finds it by its own change.
     watch: AtomicUsize,
-    /// A called worker has not arrived yet, or searches.
+    /// There is a [`Search`]. `SeqCst`: a publisher that finds it set has published before, and is
+    /// seen by the look of the thread that unsets it.
     searching: AtomicBool,
     /// How many borrowers have been relieved. Read relaxed at every step of a borrower.
     reliefs: AtomicU64,
@@ -104,8 +130,8 @@ struct State {
     watch: Option<usize>,
     loans: u64,
     calls: u64,
-    /// The last seat called.
-    called: Option<Called>,
+    /// The call of the one seat that is `Called`.
+    open: Option<Open>,
     /// Who could watch has been asked to, or refused a thread by the system. Until a seat moves.
     asked: bool,
 }
@@ -122,7 +148,7 @@ impl Idle {
                 watch: None,
                 loans: 0,
                 calls: 0,
-                called: None,
+                open: None,
                 asked: false,
             }),
             listed: AtomicUsize::new(seats),
@@ -166,41 +192,65 @@ impl Idle {
         self.watch.load(Ordering::Relaxed) == seat
     }
 
-    /// Begins the one search. False: another is under way.
-    pub(crate) fn begin_search(&self) -> bool {
-        !self.searching.load(Ordering::SeqCst) && !self.searching.swap(true, Ordering::SeqCst)
+    /// Begins the one search. None: another is under way.
+    pub(crate) fn begin_search(&self) -> Option<Search> {
+        let begun =
+            !self.searching.load(Ordering::SeqCst) && !self.searching.swap(true, Ordering::SeqCst);
+        begun.then_some(Search(()))
     }
 
     pub(crate) fn is_searching(&self) -> bool {
         self.searching.load(Ordering::SeqCst)
     }
 
-    pub(crate) fn end_search(&self) {
-        self.searching.store(false, Ordering::SeqCst);
+    pub(crate) fn end_search(&self, _: Search) {
+        // An exchange like the one that begins it, because loom does not know that an exchange and
+        // what it has read lie side by side in the word's order.
+        self.searching.swap(false, Ordering::SeqCst);
     }
 
-    /// Calls a seat, the watch last of all and none below `first`: it is the caller's to notify.
-    pub(crate) fn call(&self, first: usize) -> Option<usize> {
+    /// Calls a seat, the watch last of all and none below `first`, and gives it the search. The
+    /// caller must notify it.
+    ///
+    /// # Errors
+    ///
+    /// Returns the search if there is no such seat.
+    pub(crate) fn call(&self, first: usize, search: Search) -> Result<Called, Search> {
         self.change(|state| {
             let watch = state.watch;
             let others = |seat: &usize| *seat >= first && Some(*seat) != watch;
             let at = state.list.iter().rposition(others);
-            let at = at.or_else(|| state.list.iter().rposition(|seat| *seat >= first))?;
+            let at = at.or_else(|| state.list.iter().rposition(|seat| *seat >= first));
+            let Some(at) = at else { return Err(search) };
             let seat = state.list.remove(at);
             state.set(seat, At::Called);
             state.calls += 1;
             let number = state.calls;
-            state.called = Some(Called { seat, number });
-            Some(seat)
+            let called = Called { seat, number };
+            let watched = watch == Some(seat);
+            debug_assert!(state.open.is_none(), "there is one search");
+            state.open = Some(Open {
+                called,
+                search,
+                watched,
+            });
+            Ok(called)
         })
     }
 
     /// The seat's thread begins to work.
     pub(crate) fn leave(&self, seat: usize) -> Left {
         self.change(|state| {
-            let left = Left {
-                called: state.places[seat].at == At::Called,
-                watched: state.watch == Some(seat),
+            let watched = state.watch == Some(seat);
+            let left = match state.open.take_if(|open| open.called.seat == seat) {
+                Some(open) => Left {
+                    search: Some(open.search),
+                    watched: open.watched,
+                },
+                None => Left {
+                    search: None,
+                    watched,
+                },
             };
             state.unlist(seat);
             state.set(seat, At::Works);
@@ -216,33 +266,22 @@ impl Idle {
         });
     }
 
-    /// A called seat could not be had, or does not come: it goes back to the list's end.
-    pub(crate) fn uncall(&self, seat: usize) {
-        self.change(|state| {
-            if state.places[seat].at == At::Called {
-                state.set(seat, At::Idle);
-                if state.may_be_listed(seat) {
-                    state.list.insert(0, seat);
-                }
-            }
-        });
-    }
-
-    /// The call whose search has not ended.
+    /// The call whose seat has not arrived.
     pub(crate) fn called(&self) -> Option<Called> {
-        let state = lock(&self.state);
-        state.called.filter(|_| self.is_searching())
+        lock(&self.state).open.as_ref().map(|open| open.called)
     }
 
-    /// Ends the search of a call to a seat that does not come. False: it has come, and ended it.
-    #[must_use]
-    pub(crate) fn give_up(&self, called: Called) -> bool {
-        let open = self.called() == Some(called);
-        if open {
-            self.uncall(called.seat);
-            self.end_search();
-        }
-        open
+    /// Takes back the search of a call to a seat that could not be had, or does not come: the seat
+    /// goes back to the list's end. None: it has come, or another thread has given the call up.
+    pub(crate) fn give_up(&self, called: Called) -> Option<Search> {
+        self.change(|state| {
+            let open = state.open.take_if(|open| open.called == called)?;
+            state.set(called.seat, At::Idle);
+            if state.may_be_listed(called.seat) {
+                state.list.insert(0, called.seat);
+            }
+            Some(open.search)
+        })
     }
 
     /// How many seats there have been.
@@ -254,6 +293,13 @@ impl Idle {
     pub(crate) fn may_run_tasks(&self, seat: usize) -> bool {
         let state = lock(&self.state);
         seat < state.seats && state.places[seat].loan == 0
+    }
+
+    /// Calls `f` while the seat's thread works, which therefore cannot become idle before `f` has
+    /// returned. Returns false without a call if the thread does not work.
+    pub(crate) fn while_works(&self, seat: usize, f: impl FnOnce() -> bool) -> bool {
+        let state = lock(&self.state);
+        state.places[seat].at == At::Works && f()
     }
 
     /// A thread that is no worker runs code of this pool's, and may wait for workers.
@@ -298,11 +344,13 @@ impl Idle {
         });
     }
 
-    /// The seat's thread takes back the right to run tasks from a borrower who is stuck.
+    /// The seat's thread takes back the right to run tasks from a borrower who is stuck, unless that
+    /// one has just given it back.
     pub(crate) fn relieve(&self, seat: usize) {
         self.change(|state| {
-            state.places[seat].loan = 0;
-            state.enlist(seat);
+            if std::mem::take(&mut state.places[seat].loan) != 0 {
+                state.enlist(seat);
+            }
         });
         self.reliefs.fetch_add(1, Ordering::Release);
     }
@@ -447,6 +495,24 @@ impl State {
 mod tests {
     use super::*;
 
+    /// Begins a search for a seat to call, and ends it if there is none.
+    fn call(idle: &Idle, first: usize) -> Option<usize> {
+        match idle.call(first, idle.begin_search().expect("nobody searches")) {
+            Ok(called) => Some(called.seat),
+            Err(search) => {
+                idle.end_search(search);
+                None
+            }
+        }
+    }
+
+    /// The called seat arrives, and ends the search.
+    fn arrive(idle: &Idle, seat: usize) -> Left {
+        let mut left = idle.leave(seat);
+        idle.end_search(left.search.take().expect("it was called"));
+        left
+    }
+
     #[test]
     fn the_watch_is_called_last_and_names_no_one_by_itself() {
         let idle = Idle::new(3);
@@ -454,10 +520,11 @@ mod tests {
         idle.leave(0);
         assert!(idle.wants_a_watch());
         assert!(matches!(idle.appoint(|seat| seat == 1), Appointed::Seat(1)));
-        assert_eq!(idle.call(0), Some(2));
-        assert_eq!(idle.call(0), Some(1), "there is no other");
+        assert_eq!(call(&idle, 0), Some(2));
+        assert!(!arrive(&idle, 2).watched);
+        assert_eq!(call(&idle, 0), Some(1), "there is no other");
         assert!(!idle.is_watch(1) && !idle.wants_a_watch(), "nobody idles");
-        assert!(idle.leave(1).called);
+        assert!(arrive(&idle, 1).watched, "it has to name the next");
         idle.enter(1);
         assert!(idle.wants_a_watch());
         assert!(idle.watches(1), "who goes to sleep is it");
@@ -475,7 +542,37 @@ mod tests {
         idle.relieve(0);
         assert!(idle.may_run_tasks(0) && !idle.is_lent(loan));
         idle.give_back(loan);
-        assert_eq!(idle.call(0), Some(0));
+        assert_eq!(call(&idle, 0), Some(0));
+    }
+
+    #[test]
+    fn a_seat_that_was_given_back_before_its_borrower_is_relieved_is_listed_once() {
+        let idle = Idle::new(1);
+        let loan = idle.lend().unwrap();
+        idle.give_back(loan);
+        idle.relieve(0);
+        assert_eq!(call(&idle, 0), Some(0));
+        assert!(!idle.any_listed());
+    }
+
+    #[test]
+    fn a_call_that_has_arrived_or_is_another_cannot_be_given_up() {
+        let idle = Idle::new(2);
+        let first = idle.call(1, idle.begin_search().unwrap()).unwrap();
+        assert_eq!(idle.called(), Some(first));
+        let search = idle.leave(1).search.expect("it was called");
+        assert_eq!(idle.called(), None, "it has arrived");
+        assert_eq!(idle.give_up(first), None);
+        assert!(idle.begin_search().is_none(), "it searches");
+        idle.end_search(search);
+
+        idle.enter(1);
+        let second = idle.call(1, idle.begin_search().unwrap()).unwrap();
+        assert_eq!(idle.give_up(first), None, "the same seat, another call");
+        let search = idle.give_up(second).expect("it has not arrived");
+        assert_eq!(idle.give_up(second), None);
+        assert_eq!(idle.leave(1).search, None, "others may search by now");
+        idle.end_search(search);
     }
 
     #[test]
@@ -484,14 +581,22 @@ mod tests {
         idle.leave(3);
         idle.resize(2);
         assert_eq!(
-            [idle.call(0), idle.call(0), idle.call(0)],
+            [(); 3].map(|()| {
+                let seat = call(&idle, 0)?;
+                arrive(&idle, seat);
+                Some(seat)
+            }),
             [Some(0), Some(1), None]
         );
         idle.enter(3);
-        assert_eq!(idle.call(0), None, "out of use");
-        idle.uncall(0);
-        assert_eq!(idle.call(0), Some(0));
+        assert_eq!(call(&idle, 0), None, "out of use");
+        idle.enter(0);
+        assert_eq!(call(&idle, 0), Some(0));
+        let search = idle.give_up(idle.called().unwrap()).unwrap();
+        idle.end_search(search);
+        assert_eq!(call(&idle, 0), Some(0));
+        arrive(&idle, 0);
         idle.resize(4);
-        assert_eq!(idle.call(3), Some(3));
+        assert_eq!(call(&idle, 3), Some(3));
     }
 }

@@ -45,7 +45,7 @@ pub enum Wait {
 /// |---|---|
 /// | the same data again and again; or you do not know | `Sticky`: the data stays in the caches, and who is done helps |
 /// | few jobs of unlike length: files, songs, tiles of a picture | `Shared`: who is free takes the next |
-/// | equal items, and each worker must have the very same ones each time | `Fixed`: nobody helps, so the slowest worker decides |
+/// | equal items, and each worker must have the very same ones each time | `Fixed`: nobody helps a worker that is free, so the slowest decides |
 ///
 /// It is the pool's, or a call's: [`Pool::with`](crate::Pool::with).
 ///
@@ -53,17 +53,23 @@ pub enum Wait {
 /// use creel::{Balance, Pool};
 ///
 /// let pool = Pool::builder().workers(2).build()?; // sticky
-/// let lengths = pool.with(Balance::Shared).map(&["a", "abc"], |_, song| song.len());
+/// let lengths = pool.with_balance(Balance::Shared).map(&["a", "abc"], |song| song.len());
 /// assert_eq!(lengths, [1, 3]);
 /// # Ok::<(), creel::BuildError>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Balance {
-    /// Each worker gets the same even share in each call, and nobody helps anybody.
+    /// Each worker gets the same even share in each call, and nobody helps anybody. A worker that is
+    /// free always runs its own share. If it is busy with something else (a task, a job of a scope),
+    /// an idle worker or the caller runs the whole share in its place, because nothing that is ready
+    /// waits for a busy worker.
     Fixed,
     /// Each worker begins with its own range, the same call after call, so that its data stays
     /// in its cache; who is done takes blocks from the back of another's range, near ones first.
+    ///
+    /// A loop that was measured to be short is run by its caller alone, so items must not wait for
+    /// each other. Take `Fixed` or `Shared` where they do.
     #[default]
     Sticky,
     /// One queue for all, in the order given: the best for few, long jobs of unlike length

@@ -27,7 +27,7 @@
 //! of that look; or absent, and starts one.
 
 use super::waiter::Waiter;
-use crate::sync::{AtomicBool, AtomicUsize, Mutex, Ordering, lock, thread::JoinHandle};
+use crate::sync::{AtomicBool, AtomicUsize, Instant, Mutex, Ordering, lock, thread::JoinHandle};
 use std::{io, time::Duration};
 
 const CLOSING: usize = 1;
@@ -80,18 +80,26 @@ impl Life {
         self.word.fetch_or(CLOSING, Ordering::SeqCst);
     }
 
-    /// Blocks the owner until it is the only user; calls `look` from time to time, `every` at the
-    /// latest. After [`close`](Self::close).
-    pub(crate) fn wait_for_others(&self, every: Duration, mut look: impl FnMut()) {
+    /// Blocks the owner until it is the only user, or until the deadline `until`. Calls `look` at
+    /// least once every `every` meanwhile. Returns whether the owner is the only user. After
+    /// [`close`](Self::close).
+    pub(crate) fn wait_for_others(
+        &self,
+        every: Duration,
+        until: Option<Instant>,
+        mut look: impl FnMut(),
+    ) -> bool {
         let waiter = Waiter::current();
         *lock(&self.owner) = Some(waiter.clone());
         let alone = || self.word.load(Ordering::SeqCst) == CLOSING | USER;
+        let late = || until.is_some_and(|until| Instant::now() >= until);
         let help = || {
             look();
             false
         };
-        waiter.wait_looking(Some(every), alone, help);
+        waiter.wait_looking(Some(every), || alone() || late(), help);
         *lock(&self.owner) = None;
+        alone()
     }
 }
 
@@ -111,24 +119,26 @@ impl SeatThread {
 
     /// One runs that nobody started here.
     #[cfg(all(test, loom))]
-    pub(super) fn mark_running(&self) {
+    pub(crate) fn mark_running(&self) {
         self.alive.store(true, Ordering::SeqCst);
     }
 
-    /// Sees to it that a thread runs; `start` makes it.
+    /// Ensures that a thread runs; `start` makes it. True if it has been made.
     pub(crate) fn ensure(
         &self,
         start: impl FnOnce() -> io::Result<JoinHandle<()>>,
-    ) -> io::Result<()> {
+    ) -> io::Result<bool> {
         if self.is_running() {
-            return Ok(());
+            return Ok(false);
         }
         let mut thread = lock(&self.thread);
-        if !self.is_running() {
+        // Again, under the lock that it changes under.
+        let starts = !self.is_running();
+        if starts {
             *thread = Some(start()?);
             self.alive.store(true, Ordering::SeqCst);
         }
-        Ok(())
+        Ok(starts)
     }
 
     /// Called by the thread itself when it wants to end; `free` says whether nothing is left that
@@ -139,6 +149,13 @@ impl SeatThread {
         let ends = free();
         self.alive.store(!ends, Ordering::SeqCst);
         ends
+    }
+
+    /// Calls `f` while there is no thread; one that starts later does so after `f`. Returns false
+    /// without a call if there is one.
+    pub(crate) fn while_absent(&self, f: impl FnOnce() -> bool) -> bool {
+        let _thread = lock(&self.thread);
+        !self.is_running() && f()
     }
 
     /// The handle, to join it.

@@ -4,6 +4,7 @@
 //! are built on it, and `pool/` composes them. What it needs of them it asks by two traits, [`seats::Work`]
 //! and [`parker::Poller`].
 
+pub(crate) mod budget;
 pub(crate) mod current;
 pub(crate) mod idle;
 pub(crate) mod knobs;
@@ -18,6 +19,7 @@ pub(crate) mod seat;
 pub(crate) mod seats;
 pub(crate) mod stats;
 pub(crate) mod steal_order;
+pub(crate) mod stored_waker;
 pub(crate) mod table;
 pub(crate) mod trace;
 pub(crate) mod urgent;

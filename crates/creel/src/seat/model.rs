@@ -1,10 +1,12 @@
-//! Models of the call for loom: who publishes, and workers who fall idle, in every interleaving up
-//! to a bound on preemptions. `RUSTFLAGS="--cfg loom" cargo test --release -p creel --lib seat`.
+//! Models of the call for loom: who publishes, workers who fall idle, and a watch that takes a call
+//! back, in every interleaving up to a bound on preemptions. `RUSTFLAGS="--cfg loom" cargo test --release -p creel --lib seat`.
 //!
 //! A call that is lost is a publisher that waits for ever, which loom reports.
 
 use super::{
+    idle::{Idle, Search},
     parker::Poller,
+    seat::Seat,
     seats::{Seats, When, Work},
 };
 use crate::sync::{AtomicUsize, Ordering, WaitWord};
@@ -105,15 +107,12 @@ impl Work for Pieces {
         let (seats, seat) = (&self.seats, self.seats.at(index));
         loop {
             seat.parker.begin_turn();
-            if seat.take_called() && seats.leave_idle(seat) {
+            if seat.take_called() {
                 // One piece, as a task: others are for the next.
-                seats.idle.end_search();
-                seats.call_if_work();
+                seats.leave_idle_for_long(seat);
             }
             if self.is_ready() {
-                if seats.leave_idle(seat) {
-                    seats.end_search();
-                }
+                seats.leave_idle_for_long(seat);
                 if self.take() && self.meet {
                     self.wait();
                 }
@@ -137,6 +136,12 @@ impl Work for Pieces {
     fn hides(&self, _: usize) -> bool {
         false
     }
+
+    fn has_share(&self, _: &Seat) -> bool {
+        false
+    }
+
+    fn take_share(&self, _: &Seat) {}
 
     fn end(&self) {
         self.ended.fetch_add(1, Ordering::Relaxed);
@@ -168,5 +173,78 @@ fn what_is_published_during_a_search_is_taken() {
         pieces.publish();
         pieces.publish();
         pieces.finish(threads);
+    });
+}
+
+/// The book, and the number of threads that have a search which they have not ended.
+struct Counted {
+    idle: Idle,
+    searchers: AtomicUsize,
+}
+
+impl Counted {
+    fn search(&self, search: Search) {
+        let others = self.searchers.fetch_add(1, Ordering::SeqCst);
+        assert_eq!(others, 0, "two threads search at a time");
+        self.searchers.fetch_sub(1, Ordering::SeqCst);
+        self.idle.end_search(search);
+    }
+
+    /// A worker that runs out of tasks searches without having been called.
+    fn search_uncalled(&self) {
+        if let Some(search) = self.idle.begin_search() {
+            self.search(search);
+        }
+    }
+
+    fn call(&self) {
+        if let Some(search) = self.idle.begin_search()
+            && let Err(search) = self.idle.call(0, search)
+        {
+            self.search(search);
+        }
+    }
+
+    /// What the watch does with a call that it has seen twice.
+    fn give_up(&self) {
+        if let Some(called) = self.idle.called()
+            && let Some(search) = self.idle.give_up(called)
+        {
+            self.search(search);
+        }
+    }
+
+    /// The called worker arrives, or works for another reason, and falls idle again.
+    fn work(&self, seat: usize) {
+        if let Some(search) = self.idle.leave(seat).search {
+            self.search(search);
+        }
+        self.search_uncalled();
+        self.idle.enter(seat);
+    }
+}
+
+/// The watch gives up a call while the called worker arrives, and while the next one is called.
+#[test]
+fn a_call_that_is_given_up_leaves_one_search() {
+    check(3, || {
+        let idle = Idle::new(1);
+        let searchers = AtomicUsize::new(0);
+        let counted = Arc::new(Counted { idle, searchers });
+        counted.call();
+        let other = |f: fn(&Counted)| {
+            let counted = Arc::clone(&counted);
+            thread::spawn(move || f(&counted))
+        };
+        let threads = [other(|counted| counted.work(0)), other(Counted::give_up)];
+        counted.call();
+        for thread in threads {
+            thread.join().expect("no panic");
+        }
+        // The last call may not have been answered.
+        counted.give_up();
+        let search = counted.idle.begin_search().expect("nobody searches");
+        assert!(counted.idle.call(0, search).is_ok(), "the seat is listed");
+        assert!(!counted.idle.any_listed(), "it is listed once");
     });
 }

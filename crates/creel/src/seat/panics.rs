@@ -3,7 +3,8 @@
 use crate::sync::{AtomicBool, Mutex, Ordering, lock};
 use std::{
     any::Any,
-    panic::{AssertUnwindSafe, catch_unwind},
+    panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
+    thread,
 };
 
 type Payload = Box<dyn Any + Send>;
@@ -53,6 +54,36 @@ impl FirstPanic {
         let payload = lock(&self.payload).take();
         self.thrown.store(false, Ordering::Relaxed);
         payload
+    }
+}
+
+/// Runs a series of callbacks, each also if an earlier one has panicked.
+///
+/// For a flag that is set once and then acted upon: the callbacks that a panic would leave out
+/// would never be called.
+#[derive(Default)]
+#[must_use = "`finish` re-throws the first panic"]
+pub(crate) struct RunAll(Option<Payload>);
+
+impl RunAll {
+    /// Runs `f`.
+    pub(crate) fn run(&mut self, f: impl FnOnce()) {
+        if let Err(payload) = catch_unwind(AssertUnwindSafe(f)) {
+            match self.0 {
+                None => self.0 = Some(payload),
+                Some(_) => discard(payload),
+            }
+        }
+    }
+
+    /// Re-throws the first panic, unless this thread is unwinding already: a second panic would end
+    /// the process.
+    pub(crate) fn finish(self) {
+        match self.0 {
+            None => {}
+            Some(payload) if thread::panicking() => discard(payload),
+            Some(payload) => resume_unwind(payload),
+        }
     }
 }
 

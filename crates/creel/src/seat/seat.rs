@@ -7,7 +7,7 @@ use super::{
     trace::Spans,
     urgent::Urgent,
 };
-use crate::sync::{AtomicBool, Mutex, Ordering, lock};
+use crate::sync::{AtomicBool, Mutex, Ordering, lock, loom_fence};
 use crossbeam_utils::CachePadded;
 use std::sync::Arc;
 
@@ -19,7 +19,9 @@ pub(crate) struct Seat {
     pub(crate) thread: SeatThread,
     /// It has been called: `Idle::call`, and told. Stored before it is notified.
     called: AtomicBool,
-    /// It is idle by `Idle`'s book. Its own thread's.
+    /// It is idle by `Idle`'s book. Its own thread's. `SeqCst`: a worker stores that it leaves
+    /// idleness before it looks for a loop that has been called; a loop's caller looks here after it
+    /// has published the loop. So one of the two sees the other.
     idle: AtomicBool,
     /// It takes part in the pool's loop. Advice, for who calls the next one.
     looping: AtomicBool,
@@ -84,7 +86,7 @@ impl Seat {
 
     /// Whether it is idle by the book, as its own thread last wrote there.
     pub(crate) fn is_idle(&self) -> bool {
-        self.idle.load(Ordering::Relaxed)
+        self.idle.load(Ordering::SeqCst)
     }
 
     /// Whether it is in somebody's code, but for a share of the pool's loop: it will not come at
@@ -100,7 +102,8 @@ impl Seat {
 
     /// Its own thread has written that.
     pub(crate) fn set_idle(&self, idle: bool) {
-        self.idle.store(idle, Ordering::Relaxed);
+        self.idle.store(idle, Ordering::SeqCst);
+        loom_fence();
     }
 
     /// Runs the oldest urgent job; says whether there was one. Called by the seat's thread.

@@ -6,7 +6,7 @@
 
 use super::{
     current,
-    idle::{Appointed, Called, Idle},
+    idle::{Appointed, Called, Idle, Search},
     life::Life,
     parker::{Poller, Was},
     seat::Seat,
@@ -14,7 +14,7 @@ use super::{
     trace::Tracing,
     urgent::Job,
 };
-use crate::sync::{AtomicUsize, Ordering, thread};
+use crate::sync::{AtomicUsize, Ordering, process_id, thread};
 use crossbeam_utils::CachePadded;
 use std::{
     any::Any,
@@ -35,6 +35,13 @@ pub(crate) trait Work: Any + Send + Sync {
     /// somebody's code.
     fn hides(&self, seat: usize) -> bool;
 
+    /// Whether a loop has been called that this seat has a share in and has not looked at. The
+    /// seat's thread asks after it has stored that it does not idle (`SeqCst`).
+    fn has_share(&self, seat: &Seat) -> bool;
+
+    /// Takes part in that loop. Called by the seat's own thread.
+    fn take_share(&self, seat: &Seat);
+
     /// Called once, after the last user has left.
     fn end(&self);
 }
@@ -54,7 +61,7 @@ pub(crate) struct Seats {
     /// The process that made it, and has its threads.
     process: u32,
     pub(crate) name: String,
-    /// No seat has a thread: the deterministic mode.
+    /// No seat has a thread: the deterministic mode, or the system has none.
     threadless: bool,
     /// Of a seat's thread, in bytes; none: as the system has it.
     stack_size: Option<usize>,
@@ -76,7 +83,7 @@ impl Seats {
     ) -> Arc<Self> {
         Arc::new(Self {
             work: OnceLock::new(),
-            process: std::process::id(),
+            process: process_id(),
             name,
             threadless,
             stack_size,
@@ -101,7 +108,7 @@ impl Seats {
 
     /// Whether this process was forked from the one that made the pool.
     pub(crate) fn is_forked(&self) -> bool {
-        self.process != std::process::id()
+        self.process != process_id()
     }
 
     /// The seat with this index, in use or not.
@@ -124,7 +131,7 @@ impl Seats {
         self.workers.load(Ordering::SeqCst)
     }
 
-    /// Whether no seat has a thread: the deterministic mode.
+    /// Whether no seat has a thread: the deterministic mode, or the system has none.
     pub(crate) fn is_threadless(&self) -> bool {
         self.threadless
     }
@@ -169,6 +176,7 @@ impl Seats {
     ///
     /// # Panics
     /// If the pool has no such worker.
+    #[track_caller]
     pub(crate) fn seat_in_use(&self, index: usize) -> &Seat {
         let workers = self.workers();
         assert!(
@@ -183,8 +191,13 @@ impl Seats {
     /// # Errors
     /// If the system refuses a thread, or the pool is closing.
     pub(crate) fn ensure_started(&self, seat: &Seat) -> io::Result<()> {
+        self.start(seat).map(|_| ())
+    }
+
+    /// The same; true if it is this call that has started the thread.
+    fn start(&self, seat: &Seat) -> io::Result<bool> {
         if self.threadless {
-            return Ok(());
+            return Ok(false);
         }
         let index = seat.index;
         seat.thread.ensure(|| {
@@ -216,27 +229,37 @@ impl Seats {
         }
     }
 
-    /// Gives a seat an urgent job and sees to it that a thread runs it.
+    /// Gives a seat an urgent job and ensures that a thread runs it.
     ///
-    /// # Panics
-    /// If the seat has no thread and the system refuses one. The job has been dropped then.
-    pub(crate) fn send(&self, seat: &Seat, job: Job) {
+    /// # Errors
+    /// If the seat has no thread and the system refuses one, or the pool has ended. The job has been
+    /// dropped then.
+    pub(crate) fn send(&self, seat: &Seat, job: Job) -> io::Result<()> {
         if self.threadless {
             // No thread but the caller's.
-            return job();
+            job();
+            return Ok(());
         }
         let number = seat.urgent.push(job, current::may_be_waited_for());
         if let Err(error) = self.ensure_started(seat)
             && let Some(job) = seat.urgent.take_back(number)
         {
             drop(job);
-            self.panic_refused(seat.index, &error);
+            return Err(error);
         }
         seat.notify();
+        Ok(())
     }
 
-    /// Tells that the system refuses a thread.
+    /// Panics with the reason why worker `index` has no thread.
+    #[track_caller]
     pub(crate) fn panic_refused(&self, index: usize, error: &io::Error) -> ! {
+        if self.is_closing() {
+            panic!(
+                "pool {} has ended: worker {index} takes no more work",
+                self.name
+            );
+        }
         panic!("cannot start worker {index} of pool {}: {error}", self.name);
     }
 
@@ -255,11 +278,11 @@ impl Seats {
             self.see_to_a_watch();
             return Ok(());
         }
-        while self.idle.begin_search() {
-            if let Some(index) = self.idle.call(first) {
-                return self.tell(index, first, when);
+        while let Some(search) = self.idle.begin_search() {
+            match self.idle.call(first, search) {
+                Ok(called) => return self.tell(called, first, when),
+                Err(search) => self.idle.end_search(search),
             }
-            self.idle.end_search();
             // Who published something meanwhile has called nobody, because of this search.
             if first > 0 || !self.is_ready() || !self.idle.any_listed() {
                 break;
@@ -269,9 +292,9 @@ impl Seats {
         Ok(())
     }
 
-    /// Tells a seat that it has been called. The search is its own from here on.
-    fn tell(&self, index: usize, first: usize, when: When) -> io::Result<()> {
-        let seat = self.at(index);
+    /// Tells a seat that it has been called.
+    fn tell(&self, called: Called, first: usize, when: When) -> io::Result<()> {
+        let seat = self.at(called.seat);
         seat.set_called();
         let Err(error) = self.ensure_started(seat) else {
             let was = match when {
@@ -285,8 +308,10 @@ impl Seats {
             return Ok(());
         };
         seat.take_called();
-        self.idle.uncall(index);
-        self.idle.end_search();
+        // Unless the watch has given it up already, or another thread has started the seat's.
+        if let Some(search) = self.idle.give_up(called) {
+            self.idle.end_search(search);
+        }
         match self.running_idle(first) {
             // It looks at all sources before it sleeps again, as if it had been called.
             Some(other) => {
@@ -337,13 +362,14 @@ impl Seats {
                 Appointed::Nobody => return,
                 Appointed::Seat(index) => {
                     let seat = self.at(index);
-                    let started = self.ensure_started(seat);
+                    let started = self.start(seat);
                     if started.is_ok() && seat.notify() == Was::Asleep {
                         return;
                     }
-                    // One that has just started looks whether it is the watch before it sleeps.
-                    let starts = started.is_ok() && seat.is_idle();
-                    if starts && self.idle.is_watch(index) {
+                    // A thread that starts after the appointment finds that it is the watch before it
+                    // does anything else. One that was awake may have looked before it, and be in
+                    // a loop's share by now.
+                    if matches!(started, Ok(true)) {
                         return;
                     }
                     self.idle.unappoint(index, started.is_err());
@@ -359,11 +385,12 @@ impl Seats {
     }
 
     /// Called by the seat's own thread before it runs anybody's code: it does not idle any more.
-    /// True: it had been called, and the search is its own.
+    /// With a search: it had been called, and the search is its own.
     #[must_use]
-    pub(crate) fn leave_idle(&self, seat: &Seat) -> bool {
+    pub(crate) fn leave_idle(&self, seat: &Seat) -> Option<Search> {
+        // Its own thread's, so it is not out of date.
         if !seat.is_idle() {
-            return false;
+            return None;
         }
         seat.set_idle(false);
         let left = self.idle.leave(seat.index);
@@ -371,14 +398,35 @@ impl Seats {
         if left.watched || self.hides(seat) {
             self.see_to_a_watch();
         }
-        left.called
+        left.search
     }
 
-    /// The same for code that is no task, and not what it was called for: the next one is called.
-    pub(crate) fn leave_idle_for_long(&self, seat: &Seat) {
-        if self.leave_idle(seat) {
-            self.end_search();
+    /// The same before the thread takes a job that only it will have then. If a loop was called in
+    /// that moment, the thread takes its share first: the loop's caller may have seen it idle, and
+    /// then nobody else runs that share.
+    #[must_use]
+    pub(crate) fn leave_idle_for_code(&self, seat: &Seat) -> Option<Search> {
+        if !seat.is_idle() {
+            return None;
         }
+        let search = self.leave_idle(seat);
+        let Some(work) = self.work().filter(|work| work.has_share(seat)) else {
+            return search;
+        };
+        if let Some(search) = search {
+            self.idle.end_search(search);
+        }
+        // It may be the only one that was woken for what it was about to take.
+        self.call_if_work();
+        work.take_share(seat);
+        None
+    }
+
+    /// The same as [`leave_idle`](Self::leave_idle) for code that is no task, and not what it was
+    /// called for: the next one is called.
+    pub(crate) fn leave_idle_for_long(&self, seat: &Seat) {
+        let mut search = self.leave_idle(seat);
+        self.end_search_of(&mut search);
     }
 
     /// Called by the seat's own thread when it has nothing more to do: it looks for work once more
@@ -398,17 +446,21 @@ impl Seats {
     /// Ends the search of a call to a seat that does not come, as [`end_search`](Self::end_search)
     /// does.
     pub(crate) fn give_up(&self, called: Called) {
-        if self.idle.give_up(called) {
-            self.call_if_work();
-        }
+        let mut search = self.idle.give_up(called);
+        self.end_search_of(&mut search);
     }
 
     /// The search is over; if there is still work, the next one is called. Who published some
     /// during the search has called nobody.
-    pub(crate) fn end_search(&self) {
-        self.idle.end_search();
-        if self.is_ready() {
-            self.call_if_work();
+    pub(crate) fn end_search(&self, search: Search) {
+        self.idle.end_search(search);
+        self.call_if_work();
+    }
+
+    /// The same if there is one.
+    pub(crate) fn end_search_of(&self, search: &mut Option<Search>) {
+        if let Some(search) = search.take() {
+            self.end_search(search);
         }
     }
 }

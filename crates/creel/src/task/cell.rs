@@ -11,7 +11,8 @@ use super::desk::{self, Counters};
 use super::join::JoinError;
 use super::slab::{BLOCK_MAX, Block, GRAIN, Heap};
 use super::state::{AfterPoll, Claim, Completed, State, Then};
-use crate::seat::panics::quietly;
+use crate::seat::stored_waker::StoredWaker;
+use crate::seat::{budget, panics::quietly};
 use crate::sync::{UnsafeCell, local, prefetch, thread_local};
 use std::any::Any;
 use std::future::Future;
@@ -34,7 +35,7 @@ pub(super) struct Header {
     block: Block,
     vtable: &'static VTable,
     /// The handle's waker, if the word says `JOINER`.
-    joiner: UnsafeCell<MaybeUninit<Waker>>,
+    joiner: UnsafeCell<MaybeUninit<StoredWaker>>,
 }
 
 #[repr(C)]
@@ -308,7 +309,7 @@ impl Task {
         unsafe { (*self.0.as_ptr()).vtable }
     }
 
-    fn joiner(&self) -> &UnsafeCell<MaybeUninit<Waker>> {
+    fn joiner(&self) -> &UnsafeCell<MaybeUninit<StoredWaker>> {
         // SAFETY: validity: written before the task was known to anybody, and the caller keeps it
         // alive. Aliasing: only shared; the state word says who may touch what is in it.
         unsafe { &(*self.0.as_ptr()).joiner }
@@ -376,7 +377,7 @@ impl Task {
             // A poll may run another task, of another pool, within.
             let outer = local(&SPARE, |place| place.replace(lent));
             // SAFETY: the caller has claimed the task.
-            let ready = unsafe { (self.vtable().poll)(self, &mut context) };
+            let ready = budget::fresh(|| unsafe { (self.vtable().poll)(self, &mut context) });
             if let Some(outer) = outer {
                 // It was lent, and has been taken if it is not there any more.
                 spare = local(&SPARE, |place| place.replace(outer)).is_some_and(|it| !it.is_null());
@@ -420,7 +421,7 @@ impl Task {
                 Completed::WakeJoiner => {
                     // SAFETY: the step made the waker the worker's.
                     let waker = unsafe { self.take_joiner() };
-                    quietly(|| waker.wake());
+                    waker.wake_quietly();
                     let then = self.state().release_run();
                     // SAFETY: the step told it.
                     unsafe { self.follow(then) };
@@ -435,7 +436,7 @@ impl Task {
     /// # Safety
     ///
     /// It is there and the caller's.
-    pub(super) unsafe fn take_joiner(self) -> Waker {
+    pub(super) unsafe fn take_joiner(self) -> StoredWaker {
         self.joiner().with_mut(|place| {
             // SAFETY: the caller alone may touch it.
             let place = unsafe { &mut *place };
@@ -449,7 +450,7 @@ impl Task {
     /// # Safety
     ///
     /// The place is empty and the caller's.
-    pub(super) unsafe fn put_joiner(self, waker: Waker) {
+    pub(super) unsafe fn put_joiner(self, waker: StoredWaker) {
         self.joiner().with_mut(|place| {
             // SAFETY: the caller alone may touch it.
             let place = unsafe { &mut *place };

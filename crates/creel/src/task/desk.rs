@@ -16,6 +16,7 @@ use super::slab::{CHANNEL_MAX, GRAIN, Heap};
 use super::state::Claim;
 use super::steal::POLL_NS_WORTH_A_STEAL;
 use super::tasks::Tasks;
+use crate::seat::idle::Search;
 use crate::seat::stats::Counter;
 use crate::sync::{
     AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Instant, Ordering, UnsafeCell, local,
@@ -57,8 +58,8 @@ pub(super) struct Own {
     pub(super) polls_planned: u32,
     /// Polls until one is taken from outside first.
     pub(super) outside_in: u32,
-    /// Whether the pool's one search is this thread's: it was called.
-    pub(super) searcher: bool,
+    /// The pool's one search, if it is this thread's because the thread was called.
+    pub(super) search: Option<Search>,
     pub(super) looked: Instant,
     pub(super) last_ns: u64,
 }
@@ -189,7 +190,7 @@ impl Desk {
                 polls_left: 0,
                 polls_planned: 0,
                 outside_in: super::held::OUTSIDE_EVERY,
-                searcher: false,
+                search: None,
                 looked: Instant::now(),
                 last_ns: 0,
             })),
@@ -222,7 +223,7 @@ impl Desk {
             own.looked = Instant::now();
             own.polls_left = 0;
             own.polls_planned = 0;
-            own.searcher = false;
+            debug_assert!(own.search.is_none(), "the last holder has ended its search");
         });
         self.held.store(true, Ordering::Relaxed);
         let here = Here { desk: self, tasks };
@@ -296,13 +297,12 @@ impl Desk {
     ///
     /// # Safety
     ///
-    /// The caller holds `own`, which is another desk, and is the searcher.
+    /// The caller holds `own`, which is another desk.
     pub(super) unsafe fn steal(&self, own: &Desk, slot: bool) -> Option<(Task, Claim)> {
         // SAFETY: validity: queues live with their desks. Aliasing: the caller holds `own`, so it
         // is its queue's owner, and only reads this one.
         unsafe { self.hints.steal(&own.hints) }.or_else(|| {
-            // SAFETY: there is one searcher at a time.
-            let task = slot.then(|| unsafe { self.lifo.steal() })??;
+            let task = slot.then(|| self.lifo.steal())??;
             Some((task, task.state().claimed()))
         })
     }

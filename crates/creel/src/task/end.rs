@@ -8,6 +8,9 @@ use super::tasks::Tasks;
 use crate::seat::idle::Called;
 use crate::sync::{lock, thread};
 
+/// Tasks that are run behind workers before the caller looks whether one is back, at most.
+const STEPS: usize = 256;
+
 /// How far all had come at the owner's last look.
 #[derive(Default)]
 pub(crate) struct Behind {
@@ -36,9 +39,10 @@ impl Tasks {
         }
     }
 
-    /// Called from time to time by a pool's owner, who waits for its end: cancels what lies behind
-    /// workers that have not come further than `last`, and renews that.
-    pub(crate) fn cancel_behind(&self, last: &mut Behind) {
+    /// Called from time to time by a thread that holds no desk: runs tasks that lie outside, or
+    /// behind workers that have not come further than `last`, and renews that. Returns whether there
+    /// was one. `cancel`: the pool ends, and they are cancelled instead.
+    pub(crate) fn run_behind(&self, last: &mut Behind, cancel: bool) -> bool {
         let (mut now, called) = (Progress::default(), self.seats.idle.called());
         now.take(self);
         if let Some(called) = called.filter(|called| last.called == Some(*called)) {
@@ -51,17 +55,26 @@ impl Tasks {
             called,
         };
         if !stuck && self.outside.len() == 0 || !desk::may_sit_down() {
-            return;
+            return false;
         }
         let guest = self.guests.take();
         // SAFETY: the desk has just been given to this thread, which holds no other.
         unsafe { self.guests.desk(guest).sit_down(self) };
+        let mut found = false;
         if let Some(held) = desk::here_in(self) {
-            while held.step(true) {}
+            let steps = if cancel { usize::MAX } else { STEPS };
+            found = (0..steps).take_while(|_| held.step(cancel)).count() > 0;
             held.clear();
+            held.end_search();
             held.stand_up();
         }
         self.guests.give_back(guest);
+        found
+    }
+
+    /// Whether a task lies where a worker would take it; a moment ago.
+    pub(crate) fn any_scheduled(&self) -> bool {
+        self.any_outside() || self.all_desks().any(Desk::has_hints)
     }
 
     /// Drops what is left of the tasks and lets go of the heaps. Called once, by the last user to leave

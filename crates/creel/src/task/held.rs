@@ -4,10 +4,10 @@ use super::cell::{self, Keep, Outcome, Ran, Task};
 use super::desk::{Held, Own};
 use super::state::Claim;
 use super::steal;
-use crate::seat::panics::quietly;
+use crate::seat::idle::Search;
+use crate::seat::stored_waker::StoredWaker;
 use crate::sync::{Instant, Ordering};
 use std::future::Future;
-use std::task::Waker;
 
 /// Polls between two looks at the clock, at most; and the time between them that is aimed at.
 const LOOK_POLLS_MAX: u32 = 64;
@@ -99,8 +99,9 @@ impl<'a> Held<'a> {
     ///
     /// The pool has one worker.
     #[inline]
-    pub(super) fn run_woken(self, waker: Waker) {
-        let task = cell::woken_by(&waker).filter(|task| task.is_of(self.tasks));
+    pub(super) fn run_woken(self, waker: StoredWaker) {
+        let task = waker.get().and_then(cell::woken_by);
+        let task = task.filter(|task| task.is_of(self.tasks));
         let free = self.desk.lifo.is_empty() && self.own(|own| own.polls_left > 0);
         let claimed = task.filter(|_| free).and_then(|task| {
             let claim = task.state().claim_idle()?;
@@ -112,7 +113,7 @@ impl<'a> Held<'a> {
                 std::mem::forget(waker);
                 self.run(task, claim);
             }
-            None => quietly(|| waker.wake()),
+            None => waker.wake_quietly(),
         }
         self.run_slot();
     }
@@ -185,39 +186,41 @@ impl<'a> Held<'a> {
         self.elsewhere()
     }
 
-    /// Claims a task from outside or, as the one who searches, from another desk.
+    /// Claims a task from outside or, with the pool's one search, from another desk.
     #[cold]
     fn elsewhere(self) -> Option<(Task, Claim)> {
         if let Some(task) = self.tasks.outside.pop() {
             return Some((task, task.state().claim_queued()));
         }
         let idle = &self.tasks.seats.idle;
-        let called = self.own(|own| own.searcher);
-        if !called && !idle.begin_search() {
-            return None;
-        }
-        // SAFETY: this thread holds the desk, and the search.
+        // The search of a call ends at the look before the next task, one begun here ends here.
+        let called = self.own(|own| own.search.is_some());
+        let begun = match called {
+            true => None,
+            false => Some(idle.begin_search()?),
+        };
+        // SAFETY: this thread holds the desk.
         let stolen = unsafe { steal::search(self.tasks, self.desk) };
         if stolen.is_some() {
             self.desk.counters.steals.add(1);
             // What was copied here lies behind it.
             self.see_to_a_watch();
         }
-        if !called {
-            self.tasks.seats.end_search();
+        if let Some(search) = begun {
+            self.tasks.seats.end_search(search);
         }
         stolen
     }
 
-    /// The search is this thread's: it was called. It ends at the look before the next task.
-    pub(super) fn begin_search(self) {
-        self.own(|own| (own.searcher, own.polls_left) = (true, 0));
+    /// The search is this thread's, because it was called. It ends at the look before the next task.
+    pub(super) fn begin_search(self, search: Search) {
+        self.own(|own| (own.search, own.polls_left) = (Some(search), 0));
     }
 
     /// Lets another search.
     pub(super) fn end_search(self) {
-        if self.own(|own| std::mem::take(&mut own.searcher)) {
-            self.tasks.seats.end_search();
+        if let Some(search) = self.own(|own| own.search.take()) {
+            self.tasks.seats.end_search(search);
         }
     }
 

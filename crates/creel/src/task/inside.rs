@@ -1,5 +1,7 @@
 //! Which pool the calling thread runs code of: children inherit it.
 
+use super::desk::{self, Held};
+use super::stand_in::StandIn;
 use super::tasks::Tasks;
 use crate::seat::seats::Seats;
 use crate::sync::{local, thread_local};
@@ -37,6 +39,8 @@ pub(super) fn worker() -> Option<(Arc<Tasks>, usize)> {
 /// A `block_on` that this thread is in, and the one around it.
 pub(crate) struct Frame {
     tasks: *const Tasks,
+    /// What runs the pool's tasks meanwhile. Only ever shared.
+    stand_in: *const StandIn<'static>,
     outer: *const Frame,
 }
 
@@ -75,10 +79,27 @@ pub(crate) fn is_inside(tasks: &Tasks) -> bool {
     frames().any(|frame| ptr::eq(frame.tasks, tasks))
 }
 
+/// The desk at which the calling thread runs tasks of this pool, in a `block_on` of it that is the
+/// innermost. In the first poll of its future it borrows a seat for that now.
+#[cold]
+pub(super) fn sit_down(tasks: &Tasks) -> Option<Held<'_>> {
+    let frame = frames().next()?;
+    if !ptr::eq(frame.tasks, tasks) {
+        return None;
+    }
+    // SAFETY: validity: it is borrowed by that `block_on`, which outlives its frame's time as the
+    // innermost. Aliasing: it is only shared.
+    let stand_in = unsafe { &*frame.stand_in };
+    stand_in.sit_down_in_first_poll();
+    desk::here_in(tasks)
+}
+
 impl Frame {
-    pub(crate) fn new(tasks: &Tasks) -> Self {
+    /// The caller keeps both for as long as the frame is entered.
+    pub(crate) fn new(tasks: &Tasks, stand_in: &StandIn<'_>) -> Self {
         Self {
             tasks,
+            stand_in: ptr::from_ref(stand_in).cast(),
             outer: local(&INSIDE, Cell::get).unwrap_or(ptr::null()),
         }
     }

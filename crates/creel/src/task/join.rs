@@ -1,7 +1,9 @@
 //! The handle of a task: to wait for its output, to cancel it, or to let it go.
 
-use super::cell::{Payload, Task, drop_quietly};
+use super::cell::{Payload, Task};
 use super::id::TaskId;
+use crate::seat::budget;
+use crate::seat::stored_waker::StoredWaker;
 use std::fmt;
 use std::future::Future;
 use std::marker::PhantomData;
@@ -264,7 +266,7 @@ impl<T> JoinHandle<T> {
         let Some(task) = self.task.take() else { return };
         if self.joining && task.state().clear_joiner() {
             // SAFETY: the step made it the handle's again.
-            drop_quietly(unsafe { task.take_joiner() });
+            drop(unsafe { task.take_joiner() });
         }
         let then = task.state().drop_handle().unwrap_or_else(|| {
             // SAFETY: complete, with the handle alive.
@@ -282,33 +284,40 @@ impl<T> Future for JoinHandle<T> {
     /// # Panics
     ///
     /// If polled after it gave the output.
+    #[track_caller]
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        if let Some(error) = self.refused.take() {
-            return Poll::Ready(Err(error));
-        }
-        let task = self.task.expect("polled after it was ready");
-        if task.state().is_complete() {
-            return Poll::Ready(self.take(task));
-        }
-        // Cloned first: it may panic, and must not do so between the steps.
-        let waker = context.waker().clone();
-        if self.joining {
-            self.joining = false;
-            if !task.state().clear_joiner() {
+        assert!(
+            self.task.is_some() || self.refused.is_some(),
+            "polled after it was ready"
+        );
+        budget::poll(context, |context| {
+            if let Some(error) = self.refused.take() {
+                return Poll::Ready(Err(error));
+            }
+            let task = self.task.expect("polled after it was ready");
+            if task.state().is_complete() {
                 return Poll::Ready(self.take(task));
             }
-            // SAFETY: the step made it the handle's again.
-            drop_quietly(unsafe { task.take_joiner() });
-        }
-        // SAFETY: `JOINER` is not set, so the place is empty and the handle's.
-        unsafe { task.put_joiner(waker) };
-        if task.state().set_joiner() {
-            self.joining = true;
-            return Poll::Pending;
-        }
-        // SAFETY: complete before the step: the waker is still the handle's.
-        drop_quietly(unsafe { task.take_joiner() });
-        Poll::Ready(self.take(task))
+            // Cloned first: it may panic, and must not do so between the steps.
+            let waker = StoredWaker::new(context.waker());
+            if self.joining {
+                self.joining = false;
+                if !task.state().clear_joiner() {
+                    return Poll::Ready(self.take(task));
+                }
+                // SAFETY: the step made it the handle's again.
+                drop(unsafe { task.take_joiner() });
+            }
+            // SAFETY: `JOINER` is not set, so the place is empty and the handle's.
+            unsafe { task.put_joiner(waker) };
+            if task.state().set_joiner() {
+                self.joining = true;
+                return Poll::Pending;
+            }
+            // SAFETY: complete before the step: the waker is still the handle's.
+            drop(unsafe { task.take_joiner() });
+            Poll::Ready(self.take(task))
+        })
     }
 }
 
@@ -401,6 +410,7 @@ impl<T> Future for CancelOnDrop<T> {
     /// # Panics
     ///
     /// If polled after it gave the output.
+    #[track_caller]
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         Pin::new(&mut self.0).poll(context)
     }

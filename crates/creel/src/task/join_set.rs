@@ -5,6 +5,8 @@
 
 use super::join::{JoinError, JoinHandle};
 use super::spawn::spawn;
+use crate::seat::budget;
+use crate::seat::stored_waker::StoredWaker;
 use std::collections::VecDeque;
 use std::fmt;
 use std::future::{Future, poll_fn};
@@ -47,7 +49,7 @@ struct Member<T> {
 #[derive(Default)]
 struct Ended {
     numbers: VecDeque<usize>,
-    waiter: Option<Waker>,
+    waiter: Option<StoredWaker>,
 }
 
 struct Note {
@@ -65,7 +67,9 @@ impl Wake for Note {
         ended.numbers.push_back(self.number);
         let waiter = ended.waiter.take();
         drop(ended);
-        waiter.inspect(Waker::wake_by_ref);
+        if let Some(waker) = waiter {
+            waker.wake();
+        }
     }
 }
 
@@ -180,7 +184,11 @@ impl<T> JoinSet<T> {
         if self.is_empty() {
             return Poll::Ready(None);
         }
-        let mut fresh = Some(cx.waker().clone());
+        // Here, since a member that found nothing left would be noted, and so polled, again and again.
+        if budget::is_spent(cx) {
+            return Poll::Pending;
+        }
+        let mut fresh = Some(StoredWaker::new(cx.waker()));
         loop {
             let mut ended = lock(&self.ended);
             let Some(number) = ended.numbers.pop_front() else {
@@ -232,8 +240,14 @@ impl<T> JoinSet<T> {
     /// # Ok::<(), creel::BuildError>(())
     /// ```
     pub fn detach_all(&mut self) {
-        self.members.clear();
+        // The numbers of these tasks go to a list that ends with them, not with the set.
+        let ended = std::mem::take(&mut self.ended);
         self.free.clear();
+        self.members.clear();
+        let waiter = lock(&ended).waiter.take();
+        if let Some(waker) = waiter {
+            waker.wake();
+        }
     }
 }
 
@@ -257,6 +271,7 @@ impl<T: Send + 'static> JoinSet<T> {
     /// assert_eq!(sum, 7);
     /// # Ok::<(), creel::BuildError>(())
     /// ```
+    #[track_caller]
     pub fn spawn(&mut self, future: impl Future<Output = T> + Send + 'static) {
         self.add(spawn(future));
     }
@@ -277,5 +292,24 @@ impl<T> Drop for JoinSet<T> {
 impl<T> fmt::Debug for JoinSet<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("JoinSet").field("len", &self.len()).finish()
+    }
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use super::*;
+    use crate::Pool;
+
+    #[test]
+    fn a_set_that_lets_its_tasks_go_forgets_them() {
+        let pool = Pool::builder().workers(1).build().expect("in range");
+        let mut set = JoinSet::new();
+        for _ in 0..100 {
+            set.add(pool.spawn(async {}));
+            set.detach_all();
+        }
+        assert_eq!(lock(&set.ended).numbers.len(), 0);
+        set.add(pool.spawn(async {}));
+        assert!(pool.block_on(set.join_next()).is_some_and(|it| it.is_ok()));
     }
 }

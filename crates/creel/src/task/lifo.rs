@@ -2,11 +2,18 @@
 //!
 //! Only the holder puts a task in, and it takes it out with plain loads and stores, so that a
 //! hand-over on one worker is claimed by the wake itself. A thief comes only where the holder has
-//! been stuck in one poll for a millisecond; it says so, pays for a barrier on both sides
+//! been stuck in one poll for a millisecond. It sets `thief`, pays for a barrier on both sides
 //! (`sync/barrier.rs`), and goes away again if the holder is just taking.
 //!
-//! Invariant: a thief that has seen `taking` false after the barrier is seen by every later take,
-//! which then exchanges, as the thief does.
+//! Any number of threads may try to steal at any time, because the watch's finding that a holder is
+//! stuck may be out of date, and because its second look may send another thread. The first one to
+//! set `thief` is the thief, and it alone clears `thief`. The others find it set and leave.
+//!
+//! Invariant: from the moment when a thief has seen `taking` false after the barrier until it clears
+//! `thief`, every take that begins finds `thief` set and then exchanges, as the thief does. If two
+//! thieves could overlap, the first one to leave would clear `thief` under the other, and the
+//! holder's plain load and store would race with the other's exchange: two threads would run one
+//! task.
 
 use super::cell::{Header, Task};
 use crate::sync::{AtomicBool, AtomicPtr, Ordering, barrier};
@@ -14,10 +21,14 @@ use std::ptr;
 
 /// One claimed task, or none.
 pub(super) struct Lifo {
+    /// The holder stores with release what a thief's exchange acquires: the task and its claim.
     task: AtomicPtr<Header>,
-    /// The holder is in `take`.
+    /// The holder is in `take`. Relaxed when set, because the barriers order it against `thief`;
+    /// release when cleared, so that a thief sees that the task is gone.
     taking: AtomicBool,
-    /// A thief is there.
+    /// A thief is there. Acquire when set, so that a thief comes after the one before it; the
+    /// barriers order it against `taking`. Release when cleared, for the next thief and so that
+    /// the holder's plain load finds what the exchange has left.
     thief: AtomicBool,
 }
 
@@ -78,16 +89,12 @@ impl Lifo {
         Task::from_ptr(task)
     }
 
-    /// Takes the task out, claimed, from another thread; `None` also while the holder takes.
-    ///
-    /// # Safety
-    ///
-    /// The caller is the only thief.
-    pub(super) unsafe fn steal(&self) -> Option<Task> {
-        if self.is_empty() {
+    /// Takes the task out, claimed, from any thread; `None` also while the holder takes or another
+    /// thread steals.
+    pub(super) fn steal(&self) -> Option<Task> {
+        if self.is_empty() || self.thief.swap(true, Ordering::Acquire) {
             return None;
         }
-        self.thief.store(true, Ordering::Relaxed);
         // Acquire: what the holder took before is gone.
         let still = barrier::heavy() && !self.taking.load(Ordering::Acquire);
         let task = if still {

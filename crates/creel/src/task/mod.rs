@@ -9,10 +9,11 @@
 //! `lifo` and `inject` (the queues), `desk` (what a thread needs to run tasks), `held` (what it
 //! does there), `steal` (when it takes from another's), `tasks` (what is the pool's), `turn` (a
 //! worker's part), `stand_in` (a caller's part), `inside` (whose code a thread runs), `spawn`, `end`; on top
-//! of a future `background`, `yield_now`, of a handle `join_set`, `token`, of a task `id` and
+//! of a future `background`, `budget`, `yield_now`, of a handle `join_set`, `token`, of a task `id` and
 //! [`control`].
 
 mod background;
+mod budget;
 mod cell;
 pub mod control;
 mod desk;
@@ -37,6 +38,7 @@ mod turn;
 mod yield_now;
 
 pub use background::{Background, background};
+pub use budget::{Budgeted, Unconstrained, budgeted, unconstrained};
 pub use id::{TaskId, id};
 pub use join::{CancelOnDrop, JoinError, JoinHandle, Panic};
 pub use join_set::JoinSet;

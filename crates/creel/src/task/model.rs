@@ -292,10 +292,7 @@ fn the_slot_gives_each_task_to_its_holder_or_to_the_thief() {
         let theirs = slot.clone();
         // SAFETY: this thread is the holder, the slot is empty, nobody else has the task.
         unsafe { slot.put(task(0)) };
-        let thief = thread::spawn(move || {
-            // SAFETY: it is the only thief.
-            (0..2).find_map(|_| unsafe { theirs.steal() })
-        });
+        let thief = thread::spawn(move || (0..2).find_map(|_| theirs.steal()));
         let mut had = Vec::new();
         for index in [1, 2] {
             // SAFETY: this thread is the holder.
@@ -307,6 +304,39 @@ fn the_slot_gives_each_task_to_its_holder_or_to_the_thief() {
             }
         }
         had.extend(thief.join().unwrap());
+        assert_eq!(had.len(), 2, "each task goes to one of them");
+        assert!(had.contains(&task(0)) && had.contains(&task(1)));
+        drop(blocks);
+    });
+}
+
+/// The watch may send a second thief while the first is still there.
+#[test]
+fn the_slot_gives_a_task_to_its_holder_or_to_one_of_several_thieves() {
+    bounded(|| {
+        let blocks = Arc::new(blocks(2));
+        let task = |index: usize| Task::from_block(NonNull::from(&*blocks[index]));
+        let slot = Arc::new(Lifo::new());
+        // SAFETY: this thread is the holder, the slot is empty, nobody else has the task.
+        unsafe { slot.put(task(0)) };
+        let thief = || {
+            let theirs = slot.clone();
+            thread::spawn(move || theirs.steal())
+        };
+        let thieves = [thief(), thief()];
+        // SAFETY: this thread is the holder.
+        let mut had = Vec::from_iter(unsafe { slot.take() });
+        // SAFETY: this thread is the holder, and the slot has just been emptied by it or by a
+        // thief; nobody else has the task.
+        unsafe { slot.put(task(1)) };
+        had.extend(
+            thieves
+                .map(|thief| thief.join().unwrap())
+                .into_iter()
+                .flatten(),
+        );
+        // SAFETY: this thread is the holder.
+        had.extend(unsafe { slot.take() });
         assert_eq!(had.len(), 2, "each task goes to one of them");
         assert!(had.contains(&task(0)) && had.contains(&task(1)));
         drop(blocks);

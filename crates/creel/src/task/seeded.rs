@@ -7,10 +7,13 @@
 //!
 //! Left out: sockets, and wakes from other threads. They work, but come when they come.
 
-use super::cell::Ran;
 use super::desk::Held;
 use super::tasks::Tasks;
-use crate::sync::{Mutex, Ordering, lock};
+use crate::sync::{Mutex, lock};
+use std::mem;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::thread::{self, ThreadId};
 
 /// The seed's state.
 pub(crate) struct Seeded(Mutex<u64>);
@@ -61,15 +64,55 @@ pub(super) fn step(seeded: &Seeded, held: Held<'_>) -> bool {
         bound.push(task);
     }
     let Some(task) = bound.pop() else { return true };
-    let claim = task.state().claim_queued();
-    seat.bound_counters.polls.add(1);
-    // SAFETY: just claimed; and this is as good as the seat's thread, see above.
-    match unsafe { task.run(claim, &seat.bound_counters) } {
-        Ran::Idle => {}
-        Ran::Again => bound.push(task),
-        Ran::Complete => {
-            seat.bound_alive.fetch_sub(1, Ordering::SeqCst);
+    // SAFETY: just taken from the seat's queue; and this is as good as the seat's thread, see above.
+    unsafe { seat.run_bound(task, false) };
+    true
+}
+
+/// A future of `spawn_local`, which is polled and dropped by one thread only.
+///
+/// A seeded pool has no thread of its own: whoever calls `block_on` runs its tasks. The pool may
+/// move to another thread, which would poll or drop a future that is not `Send`. There, polling it
+/// panics, and dropping it leaks it. It lies in a box, so that its memory is never used again, as
+/// `Pin` demands of a future that is not dropped.
+pub(super) struct Local<F> {
+    /// None once it was leaked.
+    future: Option<Pin<Box<F>>>,
+    thread: ThreadId,
+}
+
+impl<F> Local<F> {
+    pub(super) fn new(future: F) -> Self {
+        Self {
+            future: Some(Box::pin(future)),
+            thread: thread::current().id(),
         }
     }
-    true
+
+    fn is_here(&self) -> bool {
+        self.thread == thread::current().id()
+    }
+}
+
+impl<F: Future> Future for Local<F> {
+    type Output = F::Output;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
+        assert!(
+            self.is_here(),
+            "a task of spawn_local runs on the thread that spawned it: call block_on there"
+        );
+        match &mut self.future {
+            Some(future) => future.as_mut().poll(context),
+            None => Poll::Pending,
+        }
+    }
+}
+
+impl<F> Drop for Local<F> {
+    fn drop(&mut self) {
+        if !self.is_here() {
+            mem::forget(self.future.take());
+        }
+    }
 }

@@ -4,6 +4,7 @@ use super::cell::{Apart, Keep, Outcome, Task, fits, outcome_fits};
 use super::desk::{self, Counters, Held};
 use super::inside;
 use super::join::JoinHandle;
+use super::seeded;
 use super::slab::Heap;
 use super::state::State;
 use super::tasks::Tasks;
@@ -24,6 +25,7 @@ use std::future::Future;
 /// assert_eq!(pool.block_on(grandchild).unwrap(), 3);
 /// # Ok::<(), creel::BuildError>(())
 /// ```
+#[track_caller]
 pub fn spawn<F>(future: F) -> JoinHandle<F::Output>
 where
     F: Future + Send + 'static,
@@ -31,7 +33,7 @@ where
 {
     // A `block_on` on a worker of another pool is the innermost.
     if let Some(tasks) = inside::innermost() {
-        return match desk::here_in(tasks) {
+        return match desk::here_in(tasks).or_else(|| inside::sit_down(tasks)) {
             Some(held) => spawn_here(held, future),
             None => tasks.spawn(future),
         };
@@ -49,7 +51,9 @@ where
 ///
 /// # Panics
 ///
-/// On a thread that is no pool's worker (a caller of `block_on` is none).
+/// On a thread that is no pool's worker (a caller of `block_on` is none, except in a pool of
+/// [`Pool::seeded`](crate::Pool::seeded), which has no threads: there the task stays on the caller's
+/// thread).
 ///
 /// ```
 /// use std::rc::Rc;
@@ -62,11 +66,15 @@ where
 /// assert_eq!(pool.block_on(sum).unwrap(), 6);
 /// # Ok::<(), creel::BuildError>(())
 /// ```
+#[track_caller]
 pub fn spawn_local<F>(future: F) -> JoinHandle<F::Output>
 where
     F: Future + 'static,
     F::Output: 'static,
 {
+    if let Some(tasks) = inside::innermost().filter(|tasks| tasks.seeded.is_some()) {
+        return tasks.spawn_bound(0, seeded::Local::new(future));
+    }
     match inside::worker() {
         Some((tasks, index)) => tasks.spawn_bound(index, future),
         None => panic!("task::spawn_local on a thread that is no pool's worker"),
@@ -78,7 +86,7 @@ impl Tasks {
     ///
     /// The caller sees to it that the future may be sent.
     pub(crate) fn spawn<F: Future>(&self, future: F) -> JoinHandle<F::Output> {
-        if let Some(held) = desk::here_in(self) {
+        if let Some(held) = desk::here_in(self).or_else(|| inside::sit_down(self)) {
             return spawn_here(held, future);
         }
         self.spawn_outside(future, || self.seats.call(0, When::Now))

@@ -10,6 +10,7 @@ use super::tasks::Tasks;
 use crate::seat::current;
 use crate::seat::idle::Loan;
 use crate::seat::seats::When;
+use std::cell::Cell;
 
 /// Tasks that are run after the future is ready, at most.
 const LAST_RUN: usize = 128;
@@ -18,37 +19,55 @@ const LAST_RUN: usize = 128;
 pub(crate) struct StandIn<'a> {
     tasks: &'a Tasks,
     /// The seat that it has borrowed, and the desk.
-    at: Option<(Loan, usize)>,
+    at: Cell<Option<(Loan, usize)>>,
     /// How many had been relieved when it last looked whether it was.
-    reliefs: u64,
+    reliefs: Cell<u64>,
+    /// The thread is in the first poll of its future, and has not tried to borrow a seat.
+    first: Cell<bool>,
 }
 
 impl<'a> StandIn<'a> {
     pub(crate) fn new(tasks: &'a Tasks) -> Self {
         Self {
             tasks,
-            at: None,
-            reliefs: 0,
+            at: Cell::new(None),
+            reliefs: Cell::new(0),
+            first: Cell::new(false),
+        }
+    }
+
+    /// The future is about to be polled for the first time. Many futures are ready then, so a seat
+    /// is borrowed only when the poll spawns or wakes a task of this pool.
+    pub(crate) fn begin(&self) {
+        self.first.set(true);
+    }
+
+    /// Borrows a seat in the middle of the first poll, unless that was tried before.
+    pub(super) fn sit_down_in_first_poll(&self) {
+        if self.first.get() {
+            self.sit_down();
+            self.count_poll();
         }
     }
 
     /// Borrows a seat, unless it has one. A worker of another pool does not: a task would find out
     /// by chance on whose thread it is.
-    pub(crate) fn sit_down(&mut self) {
-        if self.at.is_some() || current::may_be_waited_for() || !desk::may_sit_down() {
+    pub(crate) fn sit_down(&self) {
+        self.first.set(false);
+        if self.at.get().is_some() || current::may_be_waited_for() || !desk::may_sit_down() {
             return;
         }
         let Some(loan) = self.tasks.seats.idle.lend() else {
             return;
         };
         let guest = self.tasks.guests.take();
-        self.at = Some((loan, guest));
+        self.at.set(Some((loan, guest)));
         // SAFETY: the desk has just been given to this thread, which holds no other.
         unsafe { self.tasks.guests.desk(guest).sit_down(self.tasks) };
     }
 
     fn held(&self) -> Option<Held<'a>> {
-        self.at.and_then(|_| desk::here_in(self.tasks))
+        self.at.get().and_then(|_| desk::here_in(self.tasks))
     }
 
     /// The future is about to be polled: counts it, for the watch.
@@ -60,7 +79,7 @@ impl<'a> StandIn<'a> {
 
     /// Runs tasks, at least one if there is any, until `enough`; then true. False: there is
     /// nothing to do, the desk is free.
-    pub(crate) fn help(&mut self, enough: impl Fn() -> bool) -> bool {
+    pub(crate) fn help(&self, enough: impl Fn() -> bool) -> bool {
         if let Some(seeded) = &self.tasks.seeded {
             return self.draw(seeded, enough);
         }
@@ -82,7 +101,7 @@ impl<'a> StandIn<'a> {
     }
 
     /// The same in the deterministic mode: the future is one of those that are drawn from.
-    fn draw(&mut self, seeded: &Seeded, enough: impl Fn() -> bool) -> bool {
+    fn draw(&self, seeded: &Seeded, enough: impl Fn() -> bool) -> bool {
         while let Some(held) = self.held() {
             if enough() && seeded::own_turn(self.tasks) {
                 return true;
@@ -98,13 +117,13 @@ impl<'a> StandIn<'a> {
     /// Somebody has been relieved since this last looked whether it was.
     #[inline]
     fn may_be_relieved(&self) -> bool {
-        self.tasks.seats.idle.reliefs() != self.reliefs
+        self.tasks.seats.idle.reliefs() != self.reliefs.get()
     }
 
-    fn held_unless_relieved(&mut self) -> Option<Held<'a>> {
+    fn held_unless_relieved(&self) -> Option<Held<'a>> {
         if self.may_be_relieved() {
-            self.reliefs = self.tasks.seats.idle.reliefs();
-            let (loan, _) = self.at?;
+            self.reliefs.set(self.tasks.seats.idle.reliefs());
+            let (loan, _) = self.at.get()?;
             if !self.tasks.seats.idle.is_lent(loan) {
                 self.stand_up();
             }
@@ -127,13 +146,15 @@ impl<'a> StandIn<'a> {
     }
 
     /// Gives the seat back; what lies at the desk goes to the others.
-    fn stand_up(&mut self) {
+    fn stand_up(&self) {
         let Some(held) = self.held() else { return };
-        let Some((loan, guest)) = self.at else { return };
+        let Some((loan, guest)) = self.at.get() else {
+            return;
+        };
         held.clear();
         held.end_search();
         held.stand_up();
-        self.at = None;
+        self.at.set(None);
         self.tasks.guests.give_back(guest);
         self.tasks.seats.idle.give_back(loan);
         // A push outside that saw nobody idle before is seen here. Who cannot start a thread now

@@ -50,6 +50,7 @@ impl Calls {
 /// Has one of the idle called for the sake of a queue, if the last was not called just now.
 pub(super) fn call_help(tasks: &Tasks, now: Instant) {
     let idle = &tasks.seats.idle;
+    // Advice: `call` decides again, and the next look comes soon.
     if idle.any_listed() && !idle.is_searching() && tasks.calls.may_call(now) {
         // Who cannot start a thread now leaves it to the next look.
         let _ = tasks.seats.call(0, When::Now);
@@ -115,9 +116,12 @@ impl Progress {
 
 /// Claims a task from another desk whose polls are worth it, or who is stuck.
 ///
+/// That a desk is stuck may be out of date by the time of the steal. Its queue and its slot can be
+/// stolen from at any time, so a needless steal only moves a task.
+///
 /// # Safety
 ///
-/// The caller holds `own`, and the pool's one search.
+/// The caller holds `own`.
 pub(super) unsafe fn search(tasks: &Tasks, own: &Desk) -> Option<(Task, Claim)> {
     let (seats, guests) = (tasks.seats.idle.seats(), tasks.guests.made());
     let start = (own.counters.steals.get() + own.counters.polls.get()) as usize;
@@ -131,8 +135,7 @@ pub(super) unsafe fn search(tasks: &Tasks, own: &Desk) -> Option<(Task, Claim)> 
         if std::ptr::eq(desk, own) || !worth {
             continue;
         }
-        // SAFETY: the caller holds `own`, which is another desk, so it is its queue's owner; it has
-        // the pool's one search, so it is the only thief at a slot.
+        // SAFETY: the caller holds `own`, which is another desk.
         if let Some(found) = unsafe { desk.steal(own, stuck) } {
             return Some(found);
         }

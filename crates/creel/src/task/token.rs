@@ -1,5 +1,8 @@
 //! A token by which many are told to come to their end, each in its own way.
 
+use crate::seat::budget;
+use crate::seat::panics::RunAll;
+use crate::seat::stored_waker::{StoredWaker, WakerId};
 use crate::time::until::{Order, Until};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -7,7 +10,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll};
 
 /// Tells that something is over, to all who hold a clone: once, and for ever.
 ///
@@ -43,7 +46,7 @@ struct Inner {
 #[derive(Default)]
 struct Waits {
     next: u64,
-    wakers: BTreeMap<u64, Waker>,
+    wakers: BTreeMap<u64, StoredWaker>,
     children: Vec<Weak<Inner>>,
 }
 
@@ -56,8 +59,8 @@ impl Inner {
         self.cancelled.load(Ordering::Acquire)
     }
 
-    /// Wakes who waits here, and gives the children, who are to be told.
-    fn tell(&self) -> Vec<Weak<Inner>> {
+    /// Wakes who waits here, as part of `woken`, and gives the children, which are to be cancelled.
+    fn tell(&self, woken: &mut RunAll) -> Vec<Weak<Inner>> {
         let mut waits = self.lock();
         if self.cancelled.swap(true, Ordering::AcqRel) {
             return Vec::new();
@@ -66,16 +69,19 @@ impl Inner {
             wakers, children, ..
         } = std::mem::take(&mut *waits);
         drop(waits);
-        wakers.into_values().for_each(Waker::wake);
+        woken.wake(wakers.into_values());
         children
     }
 
     /// Not by recursion, which a long line of children would not bear; so its drop.
     fn cancel(&self) {
-        let mut left = self.tell();
+        let mut woken = RunAll::default();
+        let mut left = self.tell(&mut woken);
         while let Some(next) = left.pop() {
-            left.extend(next.upgrade().iter().flat_map(|inner| inner.tell()));
+            let children = next.upgrade().map(|inner| inner.tell(&mut woken));
+            left.extend(children.into_iter().flatten());
         }
+        woken.finish();
     }
 }
 
@@ -139,6 +145,10 @@ impl CancellationToken {
     }
 
     /// Tells all who hold a clone or a child; more than once is the same.
+    ///
+    /// # Panics
+    ///
+    /// If a waker does, of an executor other than Creel's: all others have been woken by then.
     ///
     /// ```
     /// let token = creel::task::CancellationToken::new();
@@ -262,38 +272,39 @@ impl Drop for TokenGuard {
 pub struct Cancelled<'a> {
     token: &'a CancellationToken,
     ticket: Option<u64>,
-    /// What lies with the token by the ticket: polled again by the same task, it need not be looked
-    /// for under a lock that all share.
-    waker: Option<Waker>,
+    /// Of the waker that lies with the token by the ticket: polled again by the same task, it need
+    /// not be looked for under a lock that all share.
+    waker: Option<WakerId>,
 }
 
 impl Future for Cancelled<'_> {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
-        let inner = &self.token.inner;
-        if inner.is_cancelled() {
-            return Poll::Ready(());
-        }
-        let same = |waker: &Waker| waker.will_wake(cx.waker());
-        if self.waker.as_ref().is_some_and(same) {
-            return Poll::Pending;
-        }
-        let fresh = cx.waker().clone();
-        self.waker = Some(fresh.clone());
-        let mut waits = inner.lock();
-        if inner.is_cancelled() {
-            return Poll::Ready(());
-        }
-        let ticket = self.ticket.unwrap_or(waits.next);
-        if self.ticket.is_none() {
-            waits.next += 1;
-        }
-        let before = waits.wakers.insert(ticket, fresh);
-        drop(waits);
-        drop(before);
-        self.ticket = Some(ticket);
-        Poll::Pending
+        budget::poll(cx, |cx| {
+            let inner = &self.token.inner;
+            if inner.is_cancelled() {
+                return Poll::Ready(());
+            }
+            let id = WakerId::of(cx.waker());
+            if self.waker == Some(id) {
+                return Poll::Pending;
+            }
+            let fresh = StoredWaker::new(cx.waker());
+            let mut waits = inner.lock();
+            if inner.is_cancelled() {
+                return Poll::Ready(());
+            }
+            let ticket = self.ticket.unwrap_or(waits.next);
+            if self.ticket.is_none() {
+                waits.next += 1;
+            }
+            let before = waits.wakers.insert(ticket, fresh);
+            drop(waits);
+            (self.ticket, self.waker) = (Some(ticket), Some(id));
+            drop(before);
+            Poll::Pending
+        })
     }
 }
 

@@ -1,10 +1,10 @@
 //! What the pool sees of `task` where it is left out: a scheduler that never has a task.
 
 use crate::{
-    seat::{seat::Seat, seats::Seats, stats::TaskStats},
+    seat::{idle::Search, seat::Seat, seats::Seats, stats::TaskStats, stored_waker::StoredWaker},
     time::timers::Timers,
 };
-use std::{sync::Arc, task::Waker, vec::Drain};
+use std::{sync::Arc, vec::Drain};
 
 /// Has no task.
 pub(crate) struct Tasks {
@@ -37,10 +37,8 @@ impl Tasks {
     }
 
     /// The search of a worker that was called finds nothing here.
-    pub(crate) fn turn(&self, _: &Seat, searches: bool, rescues: bool) -> bool {
-        if searches {
-            self.seats.end_search();
-        }
+    pub(crate) fn turn(&self, _: &Seat, mut search: Option<Search>, rescues: bool) -> bool {
+        self.seats.end_search_of(&mut search);
         if rescues {
             self.seats.see_to_a_watch();
         }
@@ -64,13 +62,15 @@ impl Tasks {
         false
     }
 
-    pub(crate) fn run_due(&self, _: &Seat, _: &mut Drain<'_, Waker>) {}
+    pub(crate) fn run_due(&self, _: &Seat, _: &mut Drain<'_, StoredWaker>) {}
 
     pub(crate) fn clear_desk(&self, _: &Seat) {}
 
     pub(crate) fn cancel_all(&self) {}
 
-    pub(crate) fn cancel_behind(&self, _: &mut Behind) {}
+    pub(crate) fn run_behind(&self, _: &mut Behind, _: bool) -> bool {
+        false
+    }
 
     pub(crate) fn end(&self) {}
 }

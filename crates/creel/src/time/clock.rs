@@ -6,8 +6,11 @@
 //! they are [`Instant`]s also under a driven clock, so that code which is given
 //! times needs not know which clock it runs by.
 
+use crate::seat::panics::RunAll;
 use crate::sync::Mutex;
 use std::fmt;
+#[cfg(all(target_os = "linux", not(shuttle)))]
+use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, PoisonError};
 use std::task::Waker;
@@ -60,6 +63,13 @@ impl Epoch {
             nanos: if cfg!(shuttle) { 0 } else { system_nanos() },
         }
     }
+
+    /// The origin of the system's clock, as far as an `Instant` can name it.
+    fn of_system() -> Self {
+        let now = Epoch::now();
+        let instant = now.instant.checked_sub(Duration::from_nanos(now.nanos));
+        instant.map_or(now, |instant| Epoch { instant, nanos: 0 })
+    }
 }
 
 /// The clock of `Instant` as one number, of no particular origin: `Instant::elapsed` takes
@@ -67,7 +77,14 @@ impl Epoch {
 #[cfg(all(target_os = "linux", not(shuttle)))]
 #[inline]
 pub(super) fn system_nanos() -> u64 {
-    let time = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    // By the C library. The `rustix` crate finds the kernel's fast call by the auxiliary vector,
+    // which valgrind hides, so a program that reads the clock that way crashes under valgrind.
+    let mut time = MaybeUninit::uninit();
+    // SAFETY: the place is writable and of the type that the call writes.
+    let read = unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, time.as_mut_ptr()) };
+    debug_assert_eq!(read, 0, "every Linux has the monotonic clock");
+    // SAFETY: the call fails only for an unknown clock or a bad pointer, so it wrote the time.
+    let time: libc::timespec = unsafe { time.assume_init() };
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
@@ -90,7 +107,8 @@ struct Driven {
     listeners: Mutex<Listeners>,
 }
 
-/// By the key of their subscription; the keys of those that have ended are used again.
+/// Wakers of pools' workers, which call nothing of the program's. By the key of their subscription;
+/// the keys of those that have ended are used again.
 #[derive(Default)]
 struct Listeners {
     wakers: Vec<Option<Waker>>,
@@ -113,9 +131,11 @@ impl Driven {
             waker.clone()
         };
         let mut key = 0;
+        let mut all = RunAll::default();
         while let Some(waker) = next(&mut key) {
-            waker.wake();
+            all.run(|| waker.wake());
         }
+        all.finish();
     }
 }
 
@@ -138,7 +158,8 @@ impl Drop for Subscription {
 impl Clock {
     /// The system's monotonic clock: the default.
     ///
-    /// All of them share one epoch, the first one's making.
+    /// All of them share one epoch. On Linux that is the origin of the system's clock, elsewhere the
+    /// first one's making.
     ///
     /// ```
     /// use creel::time::Clock;
@@ -151,7 +172,7 @@ impl Clock {
     pub fn monotonic() -> Self {
         static EPOCH: OnceLock<Epoch> = OnceLock::new();
         Clock {
-            epoch: *EPOCH.get_or_init(Epoch::now),
+            epoch: *EPOCH.get_or_init(Epoch::of_system),
             driven: None,
         }
     }
@@ -226,6 +247,7 @@ impl Clock {
     /// clock.advance(Duration::from_secs(3600));
     /// assert_eq!(clock.now() - begin, Duration::from_secs(3600));
     /// ```
+    #[track_caller]
     pub fn advance(&self, by: Duration) {
         let driven = self.driven.as_ref();
         let driven = driven.expect("Clock::advance is for a clock made by Clock::driven");
@@ -275,6 +297,9 @@ impl Clock {
 
     /// Nanoseconds from the epoch until `at`; zero if `at` was before it.
     ///
+    /// A driven clock's epoch is its making. The monotonic clock's is the origin of the system's on
+    /// Linux, so that no instant which the system has given lies before it.
+    ///
     /// ```
     /// use creel::time::Clock;
     /// use std::time::Duration;
@@ -285,12 +310,26 @@ impl Clock {
     /// ```
     #[must_use]
     pub fn nanos_at(&self, at: Instant) -> u64 {
-        nanos(at.saturating_duration_since(self.epoch.instant))
+        self.since_epoch(at).unwrap_or(0)
+    }
+
+    /// Nanoseconds from the epoch until `at`; `Err`: from `at` until the epoch.
+    pub(crate) fn since_epoch(&self, at: Instant) -> Result<u64, u64> {
+        match at.checked_duration_since(self.epoch.instant) {
+            Some(since) => Ok(nanos(since)),
+            None => Err(nanos(self.epoch.instant.duration_since(at))),
+        }
     }
 
     /// The instant that lies `nanos` after the epoch.
     pub(crate) fn instant(&self, nanos: u64) -> Instant {
         self.epoch.instant + Duration::from_nanos(nanos)
+    }
+
+    /// The instant that lies `nanos` before the epoch, if the system can represent it.
+    pub(crate) fn instant_before(&self, nanos: u64) -> Option<Instant> {
+        let before = Duration::from_nanos(nanos);
+        self.epoch.instant.checked_sub(before)
     }
 
     /// Wakes `listener` at each move of a driven clock, until the subscription is dropped.

@@ -2,6 +2,7 @@
 
 use super::clock::nanos;
 use super::timers::{self, Due, Entry, Window};
+use crate::seat::budget;
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
@@ -32,6 +33,7 @@ use std::time::{Duration, Instant};
 /// });
 /// # Ok::<(), creel::BuildError>(())
 /// ```
+#[track_caller]
 pub fn interval(period: Duration) -> Interval {
     let period = nanos(period);
     assert!(period > 0, "an interval's period is longer than nothing");
@@ -94,6 +96,11 @@ impl Interval {
     /// Lets each tick also come up to `early` before its deadline. Without this
     /// none ever does.
     ///
+    /// # Panics
+    ///
+    /// If `early` is longer than the period: several ticks would then be due at once, before the
+    /// first deadline.
+    ///
     /// ```
     /// use creel::time::interval;
     /// use std::time::Duration;
@@ -104,10 +111,16 @@ impl Interval {
     #[must_use]
     pub fn early(mut self, early: Duration) -> Self {
         self.early = nanos(early);
+        assert!(
+            self.early <= self.period,
+            "a tick comes at most one period early: {early:?} is longer than {:?}",
+            self.period()
+        );
         self
     }
 
-    /// Puts the next deadline at `first`, and the others one period apart from it.
+    /// Puts the next deadline at `first`, and the others one period apart from it. `first` may lie in
+    /// the past: the deadlines that have passed are then due at once, one after the other.
     ///
     /// ```
     /// let pool = creel::Pool::builder().workers(2).build()?;
@@ -201,12 +214,21 @@ impl Interval {
     /// });
     /// # Ok::<(), creel::BuildError>(())
     /// ```
+    #[track_caller]
     pub fn poll_tick(&mut self, cx: &mut Context<'_>) -> Poll<Instant> {
-        self.poll_tick_nanos(cx)
-            .map(|nanos| timers::expect_clock().instant(nanos))
+        self.poll_deadline(cx).map(|deadline| {
+            let clock = timers::expect_clock();
+            match deadline {
+                Ok(nanos) => clock.instant(nanos),
+                Err(before) => clock
+                    .instant_before(before)
+                    .unwrap_or_else(|| clock.instant(0)),
+            }
+        })
     }
 
-    /// The same in nanoseconds of the pool's clock, which saves converting it.
+    /// The same in nanoseconds of the pool's clock, which saves converting it; zero for a deadline
+    /// before the clock's epoch.
     ///
     /// ```
     /// let pool = creel::Pool::builder().workers(2).build()?;
@@ -222,8 +244,22 @@ impl Interval {
     /// # Ok::<(), creel::BuildError>(())
     /// ```
     #[inline]
+    #[track_caller]
     pub fn poll_tick_nanos(&mut self, cx: &mut Context<'_>) -> Poll<u64> {
+        self.poll_deadline(cx).map(|deadline| deadline.unwrap_or(0))
+    }
+
+    /// The next deadline if it has come, in nanoseconds after the clock's epoch, or (`Err`) before.
+    #[inline]
+    #[track_caller]
+    fn poll_deadline(&mut self, cx: &mut Context<'_>) -> Poll<Result<u64, u64>> {
+        if budget::is_spent(cx) {
+            return Poll::Pending;
+        }
         let due = self.next.settle();
+        if let Due::Before(before) = self.next {
+            return budget::counted(Poll::Ready(self.past_deadline(before)));
+        }
         let window = Window {
             earliest: due.saturating_sub(self.early),
             latest: due.saturating_add(self.slack),
@@ -238,7 +274,29 @@ impl Interval {
         };
         let due = due.saturating_add(missed.saturating_mul(self.period));
         self.next = Due::At(due.saturating_add(self.period));
-        Poll::Ready(due)
+        budget::counted(Poll::Ready(Ok(due)))
+    }
+
+    /// The deadline `before` nanoseconds before the clock's epoch has come, and the next one is set.
+    #[cold]
+    #[track_caller]
+    fn past_deadline(&mut self, before: u64) -> Result<u64, u64> {
+        let passed = u128::from(timers::expect_clock().exact_nanos()) + u128::from(before);
+        let missed = match self.skip {
+            true => passed / u128::from(self.period),
+            false => 0,
+        };
+        // After the epoch; before it, `Err`. No sum here exceeds two `u64`s.
+        let after_epoch = |nanos: u128| match nanos.checked_sub(u128::from(before)) {
+            Some(after) => Ok(u64::try_from(after).unwrap_or(u64::MAX)),
+            None => Err(u64::try_from(u128::from(before) - nanos).unwrap_or(u64::MAX)),
+        };
+        let since_first = missed * u128::from(self.period);
+        self.next = match after_epoch(since_first + u128::from(self.period)) {
+            Ok(after) => Due::At(after),
+            Err(before) => Due::Before(before),
+        };
+        after_epoch(since_first)
     }
 }
 
@@ -260,6 +318,7 @@ pub struct Tick<'a>(&'a mut Interval);
 impl Future for Tick<'_> {
     type Output = Instant;
 
+    #[track_caller]
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Instant> {
         self.0.poll_tick(cx)
     }

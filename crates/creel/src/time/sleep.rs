@@ -3,6 +3,7 @@
 use super::clock::nanos;
 use super::timers::{Due, Entry, Window};
 use super::until::{Order, Until};
+use crate::seat::budget;
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
@@ -101,17 +102,21 @@ impl Sleep {
 impl Future for Sleep {
     type Output = ();
 
+    #[track_caller]
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        if budget::is_spent(cx) {
+            return Poll::Pending;
+        }
         let this = &mut *self;
         let at = this.due.settle();
         let window = Window {
             earliest: at,
             latest: at,
         };
-        match this.entry.poll(window, cx.waker()) {
+        budget::counted(match this.entry.poll(window, cx.waker()) {
             Some(_) => Poll::Ready(()),
             None => Poll::Pending,
-        }
+        })
     }
 }
 

@@ -384,7 +384,7 @@ fn a_timer_moves_to_the_worker_that_polls_it() {
 fn a_sleeping_worker_is_roused_for_an_earlier_timer_only() {
     let bench = Bench::new();
     let roused = Arc::new(Count::default());
-    bench.timers.set_rouse(Waker::from(Arc::clone(&roused)));
+    bench.timers.set_rouse(|| Waker::from(Arc::clone(&roused)));
     let mut late = sleep(50 * MS);
     assert!(bench.poll(&mut late).is_pending());
     assert_eq!(roused.get(), 1, "it has not begun");

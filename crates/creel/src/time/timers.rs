@@ -20,7 +20,7 @@
 use super::clock::{Clock, Subscription};
 use super::notes::Notes;
 use super::wheel::{self, Key, Wheel};
-use crate::seat::panics::quietly;
+use crate::seat::stored_waker::{StoredWaker, WakerId};
 use crate::seat::woken::Woken;
 use crate::sync::{AtomicBool, AtomicU64, Mutex, MutexGuard, Ordering, local, lock, thread_local};
 use std::cell::{Cell, RefCell};
@@ -63,7 +63,7 @@ pub(crate) struct Timers {
 }
 
 struct State {
-    wheel: Wheel<Waker>,
+    wheel: Wheel<StoredWaker>,
     /// The tick up to which the worker means to sleep, while it does or has no thread. An entry armed
     /// by another thread is either seen by the sleeper or sees it asleep.
     asleep_until: Option<u64>,
@@ -80,7 +80,7 @@ impl State {
     }
 
     /// Puts on the wheel what has been noted, oldest first; what that leaves over goes to `spent`.
-    fn take(&mut self, notes: &Notes<Arm>, spent: &mut Vec<Waker>) {
+    fn take(&mut self, notes: &Notes<Arm>, spent: &mut Vec<StoredWaker>) {
         // SAFETY: the state's lock is held, so this is the only reader.
         while let Some(Arm { key, tick, waker }) = unsafe { notes.pop() } {
             spent.extend(self.wheel.arm(key, tick, waker));
@@ -92,7 +92,7 @@ impl State {
 struct Arm {
     key: Key,
     tick: u64,
-    waker: Waker,
+    waker: StoredWaker,
 }
 
 /// From when to when an entry may fire, in nanoseconds of the clock.
@@ -132,8 +132,12 @@ impl Timers {
     }
 
     /// Names the waker of the worker that fires these timers; once.
-    pub(crate) fn set_rouse(&self, waker: Waker) {
+    pub(crate) fn set_rouse(&self, waker: impl FnOnce() -> Waker) {
         // A second waker could only be the same worker's again.
+        if self.rouse.get().is_some() {
+            return;
+        }
+        let waker = waker();
         if self.rouse.set(waker.clone()).is_ok() {
             *lock(&self.subscription) = self.clock.subscribe(waker);
         }
@@ -168,7 +172,7 @@ impl Timers {
     /// Begins a turn: reads the clock and gives `run` the wakers that are due, up to a batch. What a
     /// batch leaves is the next call's, which goes by the same reading of the clock, so that it has
     /// an end.
-    pub(crate) fn fire(&self, run: impl FnOnce(&mut Drain<'_, Waker>)) -> Fired {
+    pub(crate) fn fire(&self, run: impl FnOnce(&mut Drain<'_, StoredWaker>)) -> Fired {
         let before = self.reactions.load(Ordering::Relaxed);
         self.reactions
             .store(before.wrapping_add(1), Ordering::Relaxed);
@@ -295,7 +299,7 @@ impl Timers {
         let result = f(&mut state);
         drop(state);
         if spent.capacity() > 0 {
-            spent.drain(..).for_each(|waker| quietly(|| drop(waker)));
+            spent.clear();
             local(&SPENT, |kept| kept.replace(spent));
         }
         result
@@ -350,7 +354,7 @@ const NOWHERE: Here = Here {
 thread_local! {
     static HERE: Cell<Here> = const { Cell::new(NOWHERE) };
     /// Memory for wakers that a look leaves over, kept so that a turn allocates nothing.
-    static SPENT: RefCell<Vec<Waker>> = const { RefCell::new(Vec::new()) };
+    static SPENT: RefCell<Vec<StoredWaker>> = const { RefCell::new(Vec::new()) };
 }
 
 #[inline]
@@ -434,12 +438,14 @@ pub(super) fn current_clock() -> Option<Clock> {
 /// # Panics
 ///
 /// On a thread that neither is a pool's worker nor blocks on one.
+#[track_caller]
 pub(super) fn expect_clock() -> Clock {
     current_clock().expect(NO_TIMERS)
 }
 
 /// When a timer is due, as far as it is known: a future may be made where no
 /// clock is at hand, and settles this at its first poll.
+#[derive(Clone, Copy)]
 pub(super) enum Due {
     /// Nanoseconds after the first poll.
     After(u64),
@@ -447,6 +453,8 @@ pub(super) enum Due {
     Instant(Instant),
     /// Nanoseconds of the clock.
     At(u64),
+    /// So many nanoseconds before the clock's epoch: it has come.
+    Before(u64),
 }
 
 impl Due {
@@ -458,12 +466,14 @@ impl Due {
         }
     }
 
-    /// Nanoseconds of this thread's clock, the same from the first call on.
+    /// Nanoseconds of this thread's clock, the same from the first call on; zero if that is before
+    /// its epoch.
     ///
     /// # Panics
     ///
     /// If that is the first call and this thread has no timers.
     #[inline]
+    #[track_caller]
     pub(super) fn settle(&mut self) -> u64 {
         match *self {
             Due::At(at) => at,
@@ -472,14 +482,21 @@ impl Due {
     }
 
     #[cold]
+    #[track_caller]
     fn settle_now(&mut self) -> u64 {
-        let at = match *self {
-            Due::At(at) => at,
-            Due::After(nanos) => expect_clock().exact_nanos().saturating_add(nanos),
-            Due::Instant(instant) => expect_clock().nanos_at(instant),
+        *self = match *self {
+            Due::After(nanos) => Due::At(expect_clock().exact_nanos().saturating_add(nanos)),
+            Due::Instant(instant) => match expect_clock().since_epoch(instant) {
+                Ok(nanos) => Due::At(nanos),
+                Err(before) => Due::Before(before),
+            },
+            Due::At(nanos) => Due::At(nanos),
+            Due::Before(before) => Due::Before(before),
         };
-        *self = Due::At(at);
-        at
+        match *self {
+            Due::At(at) => at,
+            _ => 0,
+        }
     }
 }
 
@@ -497,15 +514,7 @@ pub(super) struct Entry {
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Armed {
     tick: u64,
-    waker: (usize, usize),
-}
-
-impl Armed {
-    #[inline]
-    fn new(tick: u64, waker: &Waker) -> Self {
-        let waker = (waker.data().addr(), ptr::from_ref(waker.vtable()).addr());
-        Armed { tick, waker }
-    }
+    waker: WakerId,
 }
 
 impl Entry {
@@ -516,6 +525,7 @@ impl Entry {
     ///
     /// On a thread that neither is a pool's worker nor blocks on one.
     #[inline]
+    #[track_caller]
     pub(super) fn poll(&mut self, window: Window, waker: &Waker) -> Option<u64> {
         let polled = current(|here, role| {
             // At the first poll here the turn may lie back: a worker without timers has none, and
@@ -550,14 +560,17 @@ impl Entry {
 
     #[inline]
     fn arm(&mut self, here: &Timers, role: Role, tick: u64, waker: &Waker) {
-        let armed = Some(Armed::new(tick, waker));
+        let armed = Some(Armed {
+            tick,
+            waker: WakerId::of(waker),
+        });
         if self.armed == armed && self.is_of(here) {
             return;
         }
-        self.armed = armed;
+        // First: where it panics, the entry is armed as it was.
+        let waker = StoredWaker::new(waker);
         match &self.place {
             Some((timers, key)) if role == Role::Notes && ptr::eq(Arc::as_ptr(timers), here) => {
-                let waker = waker.clone();
                 // SAFETY: the role is this thread's.
                 unsafe {
                     here.note(Arm {
@@ -567,13 +580,14 @@ impl Entry {
                     });
                 }
             }
-            _ => self.arm_at_once(here, tick, waker.clone()),
+            _ => self.arm_at_once(here, tick, waker),
         }
+        self.armed = armed;
     }
 
     /// Arms the entry for the first time here, or not on the thread that serves the timers.
     #[cold]
-    fn arm_at_once(&mut self, here: &Timers, tick: u64, waker: Waker) {
+    fn arm_at_once(&mut self, here: &Timers, tick: u64, waker: StoredWaker) {
         if !self.is_of(here) {
             self.remove();
         }

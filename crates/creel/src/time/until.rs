@@ -1,5 +1,6 @@
 //! A future that is given up when another is ready.
 
+use crate::seat::budget;
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -47,7 +48,12 @@ where
 {
     type Output = O;
 
+    #[track_caller]
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<O> {
+        // The limit does not ask.
+        if budget::is_spent(cx) {
+            return Poll::Pending;
+        }
         // SAFETY: `future` is not moved: it is polled where it lies and dropped there. The others
         // are `Unpin`.
         let this = unsafe { self.get_unchecked_mut() };
@@ -72,8 +78,17 @@ where
     }
 }
 
+#[track_caller]
 fn is_ready<L: Future<Output = ()> + Unpin>(limit: &mut L, cx: &mut Context<'_>) -> bool {
-    Pin::new(limit).poll(cx).is_ready()
+    // Also if the future has just used up the budget: one that does so in each poll would never be
+    // given up otherwise.
+    let suspended = budget::suspend();
+    let is_ready = Pin::new(limit).poll(cx).is_ready();
+    drop(suspended);
+    if is_ready {
+        budget::use_up(1);
+    }
+    is_ready
 }
 
 #[cfg(all(test, not(any(loom, shuttle))))]

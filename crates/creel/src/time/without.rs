@@ -18,6 +18,7 @@ impl Clock {
 
 pub(crate) mod timers {
     use super::Clock;
+    use crate::seat::stored_waker::StoredWaker;
     use std::{sync::Arc, task::Waker, vec::Drain};
 
     /// None is armed.
@@ -38,7 +39,7 @@ pub(crate) mod timers {
             &self.0
         }
 
-        pub(crate) fn set_rouse(&self, _: Waker) {}
+        pub(crate) fn set_rouse(&self, _: impl FnOnce() -> Waker) {}
 
         pub(crate) fn is_used(&self) -> bool {
             false
@@ -56,7 +57,7 @@ pub(crate) mod timers {
             None
         }
 
-        pub(crate) fn fire(&self, _: impl FnOnce(&mut Drain<'_, Waker>)) -> Fired {
+        pub(crate) fn fire(&self, _: impl FnOnce(&mut Drain<'_, StoredWaker>)) -> Fired {
             let (count, more) = (0, false);
             Fired { count, more }
         }

@@ -110,7 +110,7 @@ fn one_thread(plan: &Plan, mut decoder: Decoder, _: usize) -> anyhow::Result<f64
 fn creel(plan: &Plan, mut decoder: Decoder, workers: usize) -> anyhow::Result<f64> {
     let pool = Pool::builder().workers(workers).build()?;
     Ok(decoder.measure(plan, |model, matrix, input, output| {
-        pool.each(output, |row, y| *y = model.row(matrix, row, input));
+        pool.for_each_indexed(output, |row, y| *y = model.row(matrix, row, input));
     }))
 }
 
@@ -118,7 +118,7 @@ fn creel_session(plan: &Plan, mut decoder: Decoder, workers: usize) -> anyhow::R
     let pool = Pool::builder().workers(workers).build()?;
     Ok(pool.session(|loops| {
         decoder.measure(plan, |model, matrix, input, output| {
-            loops.each(output, |row, y| *y = model.row(matrix, row, input));
+            loops.for_each_indexed(output, |row, y| *y = model.row(matrix, row, input));
         })
     }))
 }

@@ -151,8 +151,8 @@ pub fn two_systems(setting: &Setting) -> Case {
                 .placement(placement.clone())
                 .build()?;
             Ok(plan.time(|| {
-                pool.each(&mut *a, |_, item| *item += 1);
-                pool.each(&mut *b, |_, item| *item += 1);
+                pool.for_each(&mut *a, |item| *item += 1);
+                pool.for_each(&mut *b, |item| *item += 1);
             }))
         })
     };

@@ -50,7 +50,7 @@ pub fn zip_map_sum(count: usize, workers: usize) -> Vec<Subject> {
         subject("creel fold", |plan, Numbers { a, b }, workers| {
             let pool = Pool::builder().workers(workers).build()?;
             Ok(plan.time(|| {
-                let add = |sum: &mut f32, _: usize, (a, b): (&f32, &f32)| *sum += a * b;
+                let add = |sum: &mut f32, (a, b): (&f32, &f32)| *sum += a * b;
                 black_box(pool.fold((a, b), || 0.0, add, |a, b| a + b));
             }))
         }),
@@ -132,8 +132,8 @@ pub fn nested(workers: usize) -> Vec<Subject> {
             let pool = Pool::builder().workers(workers).build()?;
             let (mut a, mut b) = halves();
             Ok(plan.time(|| {
-                let first = || pool.each(&mut a, |_, item| light(item));
-                pool.join(first, || pool.each(&mut b, |_, item| heavy(item)));
+                let first = || pool.for_each(&mut a, |item| light(item));
+                pool.join(first, || pool.for_each(&mut b, |item| heavy(item)));
             }))
         }),
         subject("creel-rayon", |plan, workers| {

@@ -73,6 +73,6 @@ where
     Subject::new(name, move |plan| {
         let pool = builder.clone().build()?;
         let mut items = work.items.clone();
-        Ok(work.measure(plan, || pool.each(&mut items, |_, item| (work.each)(item))))
+        Ok(work.measure(plan, || pool.for_each(&mut items, |item| (work.each)(item))))
     })
 }

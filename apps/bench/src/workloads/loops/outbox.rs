@@ -56,10 +56,13 @@ fn outbox(plan: &Plan, pool: &Pool) -> f64 {
     let (mut messages, mut receivers) = (messages(), vec![0; ITEMS]);
     let mut outbox = Outbox::new();
     plan.time(|| {
-        pool.each((&mut messages, outbox.to(ITEMS)), |_, (message, post)| {
-            post.send(receiver_of(*message), *message);
-        });
-        pool.deliver(&mut outbox, &mut receivers, |_, receiver, message| {
+        pool.for_each(
+            (&mut messages, outbox.for_receivers(ITEMS)),
+            |(message, post)| {
+                post.send(receiver_of(*message), *message);
+            },
+        );
+        pool.deliver(&mut outbox, &mut receivers, |receiver, message| {
             receive(receiver, message)
         });
     })

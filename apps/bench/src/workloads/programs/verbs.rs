@@ -30,7 +30,7 @@ fn merge(mut a: Counts, b: Counts) -> Counts {
 
 /// Counts items into maps that have nearly as many entries as there are items.
 pub fn large_maps(workers: usize) -> Vec<Subject> {
-    fn add(counts: &mut Counts, _: usize, key: &u64) {
+    fn add(counts: &mut Counts, key: &u64) {
         *counts.entry(*key).or_default() += 1;
     }
     program(
@@ -40,9 +40,9 @@ pub fn large_maps(workers: usize) -> Vec<Subject> {
                 let (pool, keys) = (creel(workers)?, keys());
                 Ok(plan.time(|| _ = black_box(pool.fold(&keys, Counts::new, add, merge))))
             }),
-            ("creel fold_in 8", |plan, workers| {
+            ("creel fold_with_leaves 8", |plan, workers| {
                 let (pool, keys) = (creel(workers)?, keys());
-                let count = || pool.fold_in(8, &keys, Counts::new, add, merge);
+                let count = || pool.fold_with_leaves(8, &keys, Counts::new, add, merge);
                 Ok(plan.time(|| _ = black_box(count())))
             }),
             ("creel fold_by_worker", |plan, workers| {
@@ -54,7 +54,7 @@ pub fn large_maps(workers: usize) -> Vec<Subject> {
                 let keys = keys();
                 Ok(plan.time(|| {
                     let mut counts = Counts::new();
-                    keys.iter().for_each(|key| add(&mut counts, 0, key));
+                    keys.iter().for_each(|key| add(&mut counts, key));
                     black_box(counts);
                 }))
             }),
@@ -62,7 +62,7 @@ pub fn large_maps(workers: usize) -> Vec<Subject> {
                 let (pool, keys) = (rayon(workers)?, keys());
                 let count = || {
                     let counts = keys.par_iter().fold(Counts::new, |mut counts, key| {
-                        add(&mut counts, 0, key);
+                        add(&mut counts, key);
                         counts
                     });
                     counts.reduce(Counts::new, merge)
@@ -75,7 +75,7 @@ pub fn large_maps(workers: usize) -> Vec<Subject> {
                     let shares = keys.par_chunks(keys.len().div_ceil(workers));
                     let counts = shares.map(|share| {
                         let mut counts = Counts::new();
-                        share.iter().for_each(|key| add(&mut counts, 0, key));
+                        share.iter().for_each(|key| add(&mut counts, key));
                         counts
                     });
                     counts.reduce_with(merge)

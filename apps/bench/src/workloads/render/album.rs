@@ -7,7 +7,7 @@ use std::sync::Mutex;
 use creel_vgm::batch::{self, Plan};
 use creel_vgm::effects::Effects;
 use creel_vgm::format::Song;
-use creel_vgm::output::{How, Job, Outcome};
+use creel_vgm::output::{Job, Outcome, OutputSettings};
 use creel_vgm::render::Settings;
 use creel_vgm::wav::Layout;
 
@@ -99,7 +99,7 @@ impl Album {
             black_box(bytes);
             Ok(())
         };
-        let how = How {
+        let how = OutputSettings {
             settings: &self.settings,
             layout: Layout::default(),
             effects: &Effects::default(),
@@ -113,7 +113,7 @@ impl Album {
             .push(job);
         match outcome? {
             Outcome::Done(finished) => Ok(finished.extent.frames),
-            Outcome::Stopped => unreachable!("nobody stops it"),
+            Outcome::Cancelled => unreachable!("nobody stops it"),
         }
     }
 }

@@ -10,7 +10,7 @@ use anyhow::{Context, bail, ensure};
 use creel::{Balance, Pool, Wait};
 use creel_console::Exit;
 use creel_console::energy::Meter;
-use creel_vgm::batch::{Engine, Event, Existing, SPARE_WORKERS, Watch};
+use creel_vgm::batch::{Engine, Event, Existing, Observer, SPARE_WORKERS};
 use creel_vgm::effects::Effects;
 use creel_vgm::format::Song;
 use creel_vgm::wav::Layout;
@@ -148,13 +148,13 @@ impl Request {
                 strict: true,
             };
             // Relaxed: they are looked at when all workers are done.
-            let watch = Watch {
-                tell: &|_, event| match event {
+            let watch = Observer {
+                on_event: &|_, event| match event {
                     Event::Done(more, _) => drop(frames.fetch_add(more.frames, Ordering::Relaxed)),
                     Event::Failed(_) => failed.store(true, Ordering::Relaxed),
                     _ => {}
                 },
-                stop: &|| false,
+                should_stop: &|| false,
             };
             engine.run(&self.choice.plan(&folder)?, watch);
             ensure!(!failed.into_inner(), "a song failed");
@@ -171,10 +171,10 @@ impl Request {
             Renderer::OneThread => songs.iter().map(one).collect(),
             Renderer::CreelShared => self
                 .pool(Balance::Shared, Wait::Park)?
-                .map(songs, |_, song| one(song)),
+                .map(songs, |song| one(song)),
             Renderer::CreelSticky => self
                 .pool(Balance::Sticky, Wait::Adaptive)?
-                .map(songs, |_, song| one(song)),
+                .map(songs, |song| one(song)),
             Renderer::Rayon => {
                 let pool = rayon::ThreadPoolBuilder::new()
                     .num_threads(self.jobs)

@@ -81,7 +81,12 @@ fn cases(setting: &Setting) -> anyhow::Result<Vec<Case>> {
 
 fn case(setting: &Setting, streams: usize) -> Case {
     let mut subjects = vec![
-        creel("creel [in place, 20 ms]", streams, QUANTUM, SinkMode::SyncMutex),
+        creel(
+            "creel [in place, 20 ms]",
+            streams,
+            QUANTUM,
+            SinkMode::SyncMutex,
+        ),
         creel("creel [slot, 20 ms]", streams, QUANTUM, SinkMode::Slot),
         creel("creel [task, 20 ms]", streams, QUANTUM, SinkMode::Task),
         creel(

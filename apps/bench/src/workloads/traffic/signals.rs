@@ -48,8 +48,8 @@ pub(super) fn fast_forward(setting: &Setting) -> Case {
                 .placement(placement.clone())
                 .build()?;
             let Signals { mut passed, cycle } = Signals::new();
-            let each = |_, signal: (&mut u8, &u8)| tick(signal);
-            Ok(pool.session(|loops| plan.time(|| loops.each((&mut passed, &cycle), each))))
+            let each = |signal: (&mut u8, &u8)| tick(signal);
+            Ok(pool.session(|loops| plan.time(|| loops.for_each((&mut passed, &cycle), each))))
         })
     };
     let subjects = vec![

@@ -36,7 +36,7 @@ pub(super) fn read(bytes: &[u8], loops: &Pool) -> Result<RawNetwork, ReadError> 
     let blobs: Vec<Blob> = BlobReader::new(bytes)
         .collect::<Result<_, _>>()
         .map_err(broken)?;
-    let decoded = loops.map(&blobs, |_, blob| ways(blob));
+    let decoded = loops.map(&blobs, |blob| ways(blob));
     let mut roads = Vec::new();
     for part in decoded {
         roads.extend(part.map_err(broken)?);
@@ -49,7 +49,7 @@ pub(super) fn read(bytes: &[u8], loops: &Pool) -> Result<RawNetwork, ReadError> 
             .chain(ends.into_iter().flatten())
             .for_each(|&node| *uses.entry(node).or_default() += 1);
     }
-    let decoded = loops.map(&blobs, |_, blob| nodes(blob, &uses));
+    let decoded = loops.map(&blobs, |blob| nodes(blob, &uses));
     let mut places = HashMap::new();
     for part in decoded {
         places.extend(part.map_err(broken)?);

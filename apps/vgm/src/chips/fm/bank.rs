@@ -4,9 +4,12 @@
 //! feedback memory is what clocking each operator frame by frame would have
 //! left, however the blocks were cut and whatever was skipped for silence.
 
-use super::connect::{CARRIERS, Feedback, Values, Width, connect, feedback, plain};
+use super::algorithms::{
+    CARRIERS, Feedback, OutputWidth, Values, render_algorithm, render_feedback,
+    render_without_feedback,
+};
 use super::envelope::EnvelopeClock;
-use super::operator::{BLOCK, Operator, Pitch, Stretch, Tone, key};
+use super::operator::{BLOCK, LfoSegment, Operator, Pitch, Tone, key};
 use super::tables::MAX_ATTENUATION;
 use super::timer::TimerA;
 
@@ -25,7 +28,7 @@ pub trait Family {
 
 /// A stretch of frames in which the LFO stands still.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LfoStretch {
+pub struct ChannelLfoSegment {
     /// How many frames.
     pub frames: usize,
     /// Amplitude modulation, before the channel's sensitivity.
@@ -35,10 +38,10 @@ pub struct LfoStretch {
 }
 
 /// Adds a stretch, or makes the last one longer if the LFO is where it was.
-pub fn push_stretch(stretches: &mut Vec<LfoStretch>, frames: usize, am: u8, pm: i16) {
+pub fn push_segment(stretches: &mut Vec<ChannelLfoSegment>, frames: usize, am: u8, pm: i16) {
     match stretches.last_mut() {
         Some(last) if (last.am, last.pm) == (am, pm) => last.frames += frames,
-        _ => stretches.push(LfoStretch { frames, am, pm }),
+        _ => stretches.push(ChannelLfoSegment { frames, am, pm }),
     }
 }
 
@@ -72,7 +75,7 @@ pub struct Channel {
 #[derive(Clone, Copy)]
 pub struct Block<'a> {
     /// The LFO over the block's frames.
-    pub lfo: &'a [LfoStretch],
+    pub lfo: &'a [ChannelLfoSegment],
     /// Which channels reach the outputs; the others keep running.
     pub audible: u8,
     /// OPM's noise in place of the last channel's last operator: the sign of each frame.
@@ -92,14 +95,14 @@ pub struct Bank<const CHANNELS: usize> {
     present: u8,
     /// Which channels timer A presses.
     csm: u8,
-    touched: bool,
+    written: bool,
     to_prepare: usize,
     buffers: Buffers<CHANNELS>,
 }
 
 #[derive(Clone)]
 struct Buffers<const CHANNELS: usize> {
-    stretches: Vec<Stretch>,
+    stretches: Vec<LfoSegment>,
     /// Operators 1: those with feedback from the front, the others from the back.
     tones: [Tone; CHANNELS],
     values: [Values; CHANNELS],
@@ -133,7 +136,7 @@ impl<const CHANNELS: usize> Bank<CHANNELS> {
             clock: EnvelopeClock::new(3),
             present,
             csm,
-            touched: true,
+            written: true,
             to_prepare: PREPARE_PERIOD,
             buffers: Buffers {
                 stretches: Vec::with_capacity(BLOCK),
@@ -147,13 +150,13 @@ impl<const CHANNELS: usize> Bank<CHANNELS> {
     }
 
     /// To be called with every register write that reaches the FM part.
-    pub fn touch(&mut self) {
-        self.touched = true;
+    pub fn mark_written(&mut self) {
+        self.written = true;
     }
 
     /// Whether something was written since the last block.
-    pub fn is_touched(&self) -> bool {
-        self.touched
+    pub fn is_written(&self) -> bool {
+        self.written
     }
 
     /// Presses or lets go the keys of a channel, operator 1 in bit 0.
@@ -166,7 +169,7 @@ impl<const CHANNELS: usize> Bank<CHANNELS> {
     /// Takes up what was written and says how many frames, at most `wanted`,
     /// the next block may have. To be called before each block.
     pub fn begin(&mut self, wanted: usize) -> usize {
-        if self.touched || self.to_prepare == 0 {
+        if self.written || self.to_prepare == 0 {
             for (i, channel) in self.channels.iter_mut().enumerate() {
                 if self.present >> i & 1 != 0 {
                     channel.active = false;
@@ -175,7 +178,7 @@ impl<const CHANNELS: usize> Bank<CHANNELS> {
                     }
                 }
             }
-            self.touched = false;
+            self.written = false;
             self.to_prepare = PREPARE_PERIOD;
         }
         let to_key = self
@@ -187,7 +190,7 @@ impl<const CHANNELS: usize> Bank<CHANNELS> {
 
     /// Renders a block of as many frames as [`begin`](Self::begin) gave; calls
     /// `sink` with the settings and the values of each channel that may be heard.
-    pub fn render<F: Family, W: Width>(
+    pub fn render<F: Family, W: OutputWidth>(
         &mut self,
         block: Block<'_>,
         mut sink: impl FnMut(&ChannelSettings, &Values),
@@ -219,7 +222,7 @@ impl<const CHANNELS: usize> Bank<CHANNELS> {
             let fourth = if noise.is_some() { &OFF } else { tone(2) };
             let first = slot.map_or(&ZERO, |slot| &values[slot]);
             let settings = &self.channels[i].settings;
-            connect::<W>(
+            render_algorithm::<W>(
                 settings.algorithm,
                 first,
                 [tone(0), tone(1), fourth],
@@ -276,14 +279,14 @@ impl<const CHANNELS: usize> Bank<CHANNELS> {
             lanes,
             ..
         } = &mut self.buffers;
-        feedback(
+        render_feedback(
             &mut lanes[..front],
             &tones[..front],
             frames,
             &mut values[..front],
         );
         for (tone, values) in tones[back..].iter().zip(&mut values[back..]) {
-            plain(tone, frames, values);
+            render_without_feedback(tone, frames, values);
         }
         for (channel, plan) in self.channels.iter_mut().zip(plans) {
             let last = channel.feedback.last[0];
@@ -301,7 +304,12 @@ impl<const CHANNELS: usize> Bank<CHANNELS> {
     }
 
     /// Renders operators 2 to 4; returns which of them may be heard.
-    fn render_others<F: Family>(&mut self, channel: usize, lfo: &[LfoStretch], noise: bool) -> u8 {
+    fn render_others<F: Family>(
+        &mut self,
+        channel: usize,
+        lfo: &[ChannelLfoSegment],
+        noise: bool,
+    ) -> u8 {
         let channel = &mut self.channels[channel];
         let Buffers {
             stretches, others, ..
@@ -322,7 +330,7 @@ impl<const CHANNELS: usize> Bank<CHANNELS> {
         heard
     }
 
-    fn skip_others<F: Family>(&mut self, channel: usize, lfo: &[LfoStretch]) {
+    fn skip_others<F: Family>(&mut self, channel: usize, lfo: &[ChannelLfoSegment]) {
         let channel = &mut self.channels[channel];
         let stretches = &mut self.buffers.stretches;
         for k in 1..4 {
@@ -343,7 +351,7 @@ impl<const CHANNELS: usize> Bank<CHANNELS> {
                         .for_each(|o| o.set_key(key::CSM, true));
                 }
             }
-            self.touched = true;
+            self.written = true;
         }
     }
 }
@@ -365,7 +373,7 @@ impl Channel {
     }
 
     /// The LFO's stretches as operator `k` of this channel sees them.
-    fn stretch<F: Family>(&self, k: usize, lfo: &[LfoStretch], out: &mut Vec<Stretch>) {
+    fn stretch<F: Family>(&self, k: usize, lfo: &[ChannelLfoSegment], out: &mut Vec<LfoSegment>) {
         let ChannelSettings {
             pm_sensitivity,
             am_sensitivity,
@@ -379,7 +387,7 @@ impl Channel {
             // The LFO does not reach it.
             let frames = lfo.iter().map(|stretch| stretch.frames).sum();
             let (step, am) = (now, 0);
-            return out.push(Stretch { frames, step, am });
+            return out.push(LfoSegment { frames, step, am });
         }
         for stretch in lfo {
             if pm_sensitivity != 0 && stretch.pm != pm {
@@ -391,7 +399,7 @@ impl Channel {
             };
             match out.last_mut() {
                 Some(last) if (last.step, last.am) == (now, am) => last.frames += stretch.frames,
-                _ => out.push(Stretch {
+                _ => out.push(LfoSegment {
                     frames: stretch.frames,
                     step: now,
                     am,

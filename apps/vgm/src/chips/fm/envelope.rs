@@ -125,13 +125,13 @@ impl EnvelopeClock {
 ///
 /// A closure would do, but that it is called at two places, so that the compiler makes a function of
 /// it, without the vectors of the loop around it. Its `hold` is to be `#[inline(always)]`.
-pub trait Hold {
+pub trait AttenuationSink {
     /// Takes the next stretch of frames and its attenuation.
     fn hold(&mut self, frames: Range<usize>, attenuation: u16);
 }
 
 /// Nothing becomes of it.
-impl Hold for () {
+impl AttenuationSink for () {
     #[inline(always)]
     fn hold(&mut self, _: Range<usize>, _: u16) {}
 }
@@ -179,7 +179,7 @@ impl Envelope {
     }
 
     /// Whether it can only get quieter until the next write.
-    pub fn only_falls(&self) -> bool {
+    pub fn is_monotonic(&self) -> bool {
         matches!(self.stage, Stage::Decay | Stage::Sustain | Stage::Release)
     }
 
@@ -194,17 +194,17 @@ impl Envelope {
         rates: &Rates,
         clock: &EnvelopeClock,
         frames: usize,
-        mut levels: impl Hold,
+        mut levels: impl AttenuationSink,
     ) -> Option<usize> {
         let (mut tick, mut count) = clock.next();
         let (mut start, mut attacked) = (0, None);
         while tick < frames {
-            self.turn(rates);
+            self.advance_stage(rates);
             let Some(wait) = self.ticks_to_step(rates, count) else {
                 break;
             };
             count = count.wrapping_add(wait);
-            let pace = Pace::of(rates.rate[self.stage as usize]);
+            let pace = StepPattern::of(rates.rate[self.stage as usize]);
             let period = clock.divider() << pace.shift;
             let mut index = count >> pace.shift;
             let mut next = tick + wait as usize * clock.divider();
@@ -224,7 +224,7 @@ impl Envelope {
                     (start, tick) = (next, next);
                     let ends;
                     (level, ends) = if attacks {
-                        let level = rise(level, amount);
+                        let level = attack_step(level, amount);
                         (level, level == 0)
                     } else {
                         let level = (level + amount).min(MAX_ATTENUATION);
@@ -253,7 +253,7 @@ impl Envelope {
     }
 
     /// The stage changes that a tick makes before it moves the attenuation.
-    pub fn turn(&mut self, rates: &Rates) {
+    pub fn advance_stage(&mut self, rates: &Rates) {
         if self.stage == Stage::Attack && self.attenuation == 0 {
             self.stage = Stage::Decay;
         }
@@ -272,13 +272,13 @@ impl Envelope {
         if stands || rate < 2 {
             return None;
         }
-        let mask = (1u32 << Pace::of(rate).shift) - 1;
+        let mask = (1u32 << StepPattern::of(rate).shift) - 1;
         Some(count.wrapping_neg() & mask)
     }
 
     /// The step of a tick that moves the attenuation; `factor` scales all but the attack.
     pub fn step(&mut self, rates: &Rates, count: u32, factor: u16) {
-        let pace = Pace::of(rates.rate[self.stage as usize]);
+        let pace = StepPattern::of(rates.rate[self.stage as usize]);
         let amount = pace.amount(count >> pace.shift);
         self.shift(match self.stage {
             Stage::Attack => amount,
@@ -288,7 +288,7 @@ impl Envelope {
 
     fn shift(&mut self, amount: u16) {
         self.attenuation = if self.stage == Stage::Attack {
-            rise(self.attenuation, amount)
+            attack_step(self.attenuation, amount)
         } else {
             (self.attenuation + amount).min(MAX_ATTENUATION)
         };
@@ -296,21 +296,21 @@ impl Envelope {
 }
 
 /// The attenuation after a step of the attack.
-fn rise(attenuation: u16, amount: u16) -> u16 {
+fn attack_step(attenuation: u16, amount: u16) -> u16 {
     let level = i32::from(attenuation);
     (level + ((!level * i32::from(amount)) >> 4)) as u16
 }
 
 /// How often and how far a rate moves the attenuation.
 #[derive(Clone, Copy)]
-struct Pace {
+struct StepPattern {
     /// Each 2^shift-th tick may move it,
     shift: u32,
     /// by one of eight amounts in turn, a nibble each, the first in the lowest.
     amounts: u32,
 }
 
-impl Pace {
+impl StepPattern {
     fn of(rate: u8) -> Self {
         Self {
             shift: 11 - u32::from(rate >> 2).min(11),

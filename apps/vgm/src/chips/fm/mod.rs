@@ -9,8 +9,10 @@
 //! The invariant: the values are those of ymfm (BSD-3-Clause, Aaron Giles) at
 //! the chip's native rate, bit by bit, whatever the blocks.
 
+pub mod algorithms;
+#[cfg(target_arch = "x86_64")]
+mod avx512;
 pub mod bank;
-pub mod connect;
 pub mod dac;
 pub mod envelope;
 pub mod operator;
@@ -19,5 +21,3 @@ pub mod opn;
 pub mod ssg_eg;
 pub mod tables;
 pub mod timer;
-#[cfg(target_arch = "x86_64")]
-mod wide;

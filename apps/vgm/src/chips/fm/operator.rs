@@ -7,10 +7,10 @@
 
 use std::ops::Range;
 
-use super::envelope::{Envelope, EnvelopeClock, Hold, QUIET, Rates, Stage};
+use super::envelope::{AttenuationSink, Envelope, EnvelopeClock, QUIET, Rates, Stage};
 use super::ssg_eg::{self, SsgEg};
 use super::tables::{MAX_ATTENUATION, SILENT};
-use crate::vector::{self, Loop};
+use crate::simd::{self, Loop};
 
 /// The most frames that are rendered in one go; the arrays of a chip stay in L1.
 pub const BLOCK: usize = 256;
@@ -80,7 +80,7 @@ impl Tone {
 
 /// A stretch of frames in which the LFO stands still, as one operator sees it.
 #[derive(Clone, Copy, Debug)]
-pub struct Stretch {
+pub struct LfoSegment {
     /// How many frames.
     pub frames: usize,
     /// The phase step.
@@ -146,7 +146,7 @@ impl Operator {
         let level = self.settings.total_level;
         if self.settings.ssg_eg.is_on() {
             level >= SILENT || ssg_eg::is_over(&self.envelope)
-        } else if !self.envelope.only_falls() {
+        } else if !self.envelope.is_monotonic() {
             level >= SILENT
         } else {
             self.envelope.attenuation + level >= SILENT
@@ -154,7 +154,7 @@ impl Operator {
     }
 
     /// Moves on by the frames of `stretches` without a tone.
-    pub fn skip(&mut self, clock: &EnvelopeClock, stretches: &[Stretch]) {
+    pub fn skip(&mut self, clock: &EnvelopeClock, stretches: &[LfoSegment]) {
         if self.settings.ssg_eg.is_on() {
             return self.run_ssg_eg(clock, stretches, |_, _, _| {}, |_, _, _| {});
         }
@@ -180,24 +180,24 @@ impl Operator {
     }
 
     /// Renders the frames of `stretches`, at most [`BLOCK`], into `tone`.
-    pub fn render(&mut self, clock: &EnvelopeClock, stretches: &[Stretch], tone: &mut Tone) {
+    pub fn render(&mut self, clock: &EnvelopeClock, stretches: &[LfoSegment], tone: &mut Tone) {
         self.render_scaled::<2>(clock, stretches, tone, |attenuation| attenuation > QUIET);
     }
 
     /// Like [`render`](Self::render), but the attenuation is the 10-bit one of
     /// the envelope, even when it is quiet: what feeds OPM's noise.
-    pub fn render_raw(&mut self, clock: &EnvelopeClock, stretches: &[Stretch], tone: &mut Tone) {
+    pub fn render_raw(&mut self, clock: &EnvelopeClock, stretches: &[LfoSegment], tone: &mut Tone) {
         self.render_scaled::<0>(clock, stretches, tone, |_| false);
     }
 
     fn render_scaled<const SHIFT: u32>(
         &mut self,
         clock: &EnvelopeClock,
-        stretches: &[Stretch],
+        stretches: &[LfoSegment],
         tone: &mut Tone,
         is_off: impl Fn(u16) -> bool,
     ) {
-        vector::run(Rendering::<SHIFT, _> {
+        simd::run(Rendering::<SHIFT, _> {
             operator: self,
             clock,
             stretches,
@@ -214,7 +214,7 @@ impl Operator {
     fn run_ssg_eg(
         &mut self,
         clock: &EnvelopeClock,
-        stretches: &[Stretch],
+        stretches: &[LfoSegment],
         mut ramp: impl FnMut(Range<usize>, u32, u32),
         mut hold: impl FnMut(Range<usize>, &Self, u16),
     ) {
@@ -237,7 +237,7 @@ impl Operator {
                     // Nothing happens until the next tick that moves the envelope.
                     frame = end;
                     if tick < end {
-                        envelope.turn(&rates);
+                        envelope.advance_stage(&rates);
                         let wait = envelope.ticks_to_step(&rates, count);
                         let wait = wait.unwrap_or(u32::MAX / 4);
                         tick += wait as usize * clock.divider();
@@ -245,7 +245,7 @@ impl Operator {
                         frame = tick.min(end);
                     }
                 } else {
-                    let stands = ssg_eg::stands(ssg_eg, envelope);
+                    let stands = ssg_eg::is_steady(ssg_eg, envelope);
                     let frames = if stands { end - start } else { 1 };
                     frame += frames;
                     if ssg_eg::clock(ssg_eg, &rates, envelope, inverted, frames) {
@@ -254,7 +254,7 @@ impl Operator {
                         (self.phase, from) = (0, frame - 1);
                     }
                     if stands && tick < end {
-                        self.envelope.turn(&rates);
+                        self.envelope.advance_stage(&rates);
                         let ticks = (end - tick).div_ceil(clock.divider());
                         tick += ticks * clock.divider();
                         count = count.wrapping_add(ticks as u32);
@@ -280,7 +280,7 @@ impl Operator {
 struct Rendering<'a, const SHIFT: u32, O> {
     operator: &'a mut Operator,
     clock: &'a EnvelopeClock,
-    stretches: &'a [Stretch],
+    stretches: &'a [LfoSegment],
     tone: &'a mut Tone,
     is_off: O,
 }
@@ -351,7 +351,7 @@ struct Levels<'a, const SHIFT: u32, O> {
     is_off: O,
 }
 
-impl<const SHIFT: u32, O: Fn(u16) -> bool> Hold for Levels<'_, SHIFT, O> {
+impl<const SHIFT: u32, O: Fn(u16) -> bool> AttenuationSink for Levels<'_, SHIFT, O> {
     #[inline(always)]
     fn hold(&mut self, frames: Range<usize>, level: u16) {
         const MAX: u16 = MAX_ATTENUATION;

@@ -9,7 +9,7 @@
 
 use std::sync::LazyLock;
 
-use super::bank::{LfoStretch, push_stretch};
+use super::bank::{ChannelLfoSegment, push_segment};
 use super::operator::BLOCK;
 
 /// The LFO's phase is in the bits from here on.
@@ -87,7 +87,7 @@ impl OpmLfo {
     pub fn run(
         &mut self,
         frames: usize,
-        out: &mut Vec<LfoStretch>,
+        out: &mut Vec<ChannelLfoSegment>,
         mut signs: Option<&mut [bool; BLOCK]>,
     ) {
         out.clear();
@@ -103,7 +103,7 @@ impl OpmLfo {
             self.noise_wave[usize::from(phase.wrapping_add(1))] = self.random();
             let am = (u32::from(am) * u32::from(self.am_depth)) >> 7;
             let pm = (i32::from(pm) * i32::from(self.pm_depth)) >> 7;
-            push_stretch(out, here, am as u8, pm as i16);
+            push_segment(out, here, am as u8, pm as i16);
             start += here;
         }
     }

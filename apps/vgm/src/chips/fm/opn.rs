@@ -33,8 +33,8 @@
 //! open follows ymfm (BSD-3-Clause, Aaron Giles) as of ymfm-sys 0.2, in which
 //! the high bits of a frequency number are latched once for both ports.
 
-use super::bank::{Bank, Block, ChannelSettings, Family, LfoStretch, push_stretch};
-use super::connect::{Values, Width};
+use super::algorithms::{OutputWidth, Values};
+use super::bank::{Bank, Block, ChannelLfoSegment, ChannelSettings, Family, push_segment};
 use super::operator::{BLOCK, OperatorSettings, Pitch};
 use super::ssg_eg::SsgEg;
 use super::tables::detune;
@@ -65,7 +65,7 @@ pub struct Opn<const CHANNELS: usize> {
     stale: u8,
     bank: Bank<CHANNELS>,
     lfo: OpnLfo,
-    stretches: Vec<LfoStretch>,
+    stretches: Vec<ChannelLfoSegment>,
 }
 
 /// The prescaler of YM2203 and YM2608.
@@ -177,7 +177,7 @@ impl<const CHANNELS: usize> Opn<CHANNELS> {
         } else {
             0
         };
-        self.bank.touch();
+        self.bank.mark_written();
         match reg {
             0xa0..=0xaf => self.write_frequency(port, reg, value),
             0xb8..=0xbf => {}
@@ -248,7 +248,7 @@ impl<const CHANNELS: usize> Opn<CHANNELS> {
     /// Renders the block of `frames` that [`begin`](Self::begin) gave; calls
     /// `sink` with the settings and values of each channel in `audible` that
     /// may be heard.
-    pub fn render<W: Width>(
+    pub fn render<W: OutputWidth>(
         &mut self,
         frames: usize,
         audible: u8,
@@ -258,7 +258,7 @@ impl<const CHANNELS: usize> Opn<CHANNELS> {
             self.lfo.run(frames, &mut self.stretches);
         } else {
             self.stretches.clear();
-            self.stretches.push(LfoStretch {
+            self.stretches.push(ChannelLfoSegment {
                 frames,
                 am: 0,
                 pm: 0,
@@ -339,11 +339,11 @@ impl OpnLfo {
     /// The count at which a step is due, for each frequency. It restarts at 2.
     const LIMITS: [u8; 8] = [109, 78, 72, 68, 63, 45, 9, 6];
 
-    fn run(&mut self, frames: usize, out: &mut Vec<LfoStretch>) {
+    fn run(&mut self, frames: usize, out: &mut Vec<ChannelLfoSegment>) {
         out.clear();
         if self.control & 8 == 0 {
             (self.divider, self.step) = (0, 0);
-            push_stretch(out, frames, 0x3f, 0);
+            push_segment(out, frames, 0x3f, 0);
             return;
         }
         let limit = Self::LIMITS[usize::from(self.control & 7)];
@@ -365,7 +365,7 @@ impl OpnLfo {
         }
     }
 
-    fn push(&self, frames: usize, out: &mut Vec<LfoStretch>) {
+    fn push(&self, frames: usize, out: &mut Vec<ChannelLfoSegment>) {
         let am = if self.step & 0x40 != 0 {
             self.step & 0x3f
         } else {
@@ -377,7 +377,7 @@ impl OpnLfo {
         } else {
             quarter & 7
         });
-        push_stretch(
+        push_segment(
             out,
             frames,
             am,

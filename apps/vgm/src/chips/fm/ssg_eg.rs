@@ -67,7 +67,7 @@ pub fn is_over(envelope: &Envelope) -> bool {
 }
 
 /// Whether all frames in which [`clock`] does something are alike, up to the next write.
-pub fn stands(mode: SsgEg, envelope: &Envelope) -> bool {
+pub fn is_steady(mode: SsgEg, envelope: &Envelope) -> bool {
     let held = mode.holds() && envelope.stage != Stage::Attack;
     !is_idle(envelope) && (envelope.stage == Stage::Release || held)
 }
@@ -105,7 +105,7 @@ pub fn clock(
 
 /// An envelope tick under SSG-EG: four times as fast, and only above the middle.
 pub fn tick(rates: &Rates, envelope: &mut Envelope, count: u32) {
-    envelope.turn(rates);
+    envelope.advance_stage(rates);
     let moves = envelope.stage == Stage::Attack || envelope.attenuation < MIDDLE;
     if moves && envelope.ticks_to_step(rates, count) == Some(0) {
         envelope.step(rates, count, 4);

@@ -9,7 +9,7 @@
 //!
 //! Source: the NESdev wiki, "APU DMC".
 
-use crate::chips::edge_chip::Countdown;
+use crate::chips::step_chip::Countdown;
 
 /// What the CPU's addresses reach.
 const MEMORY: usize = 0x1_0000;

@@ -23,7 +23,7 @@
 //! Source: the NESdev wiki, "FDS audio".
 
 use crate::chips::Rate;
-use crate::chips::edge_chip::{Countdown, EdgeChip, Shown, Steps};
+use crate::chips::step_chip::{Countdown, OutputLevel, StepChip, StepSink};
 
 /// The loudest in steps of the mixer: 2.4 times one pulse at its loudest.
 const FULL: i32 = 11_750;
@@ -91,7 +91,7 @@ pub struct Fds {
     table_pitch: u16,
     table_halted: bool,
     averaged: u32,
-    shown: Shown,
+    shown: OutputLevel,
 }
 
 impl Fds {
@@ -116,7 +116,7 @@ impl Fds {
             table_pitch: 0,
             table_halted: true,
             averaged: 0,
-            shown: Shown::default(),
+            shown: OutputLevel::default(),
         }
     }
 
@@ -169,7 +169,7 @@ impl Fds {
     }
 }
 
-impl EdgeChip for Fds {
+impl StepChip for Fds {
     fn rate(&self) -> Rate {
         Rate {
             frames: u64::from(self.clock_hz),
@@ -223,7 +223,7 @@ impl EdgeChip for Fds {
         }
     }
 
-    fn average_periods_up_to(&mut self, ticks: u32) {
+    fn set_inaudible_period(&mut self, ticks: u32) {
         self.averaged = ticks;
     }
 
@@ -231,7 +231,7 @@ impl EdgeChip for Fds {
         Some(LOW_PASS_HZ)
     }
 
-    fn run(&mut self, ticks: u32, steps: &mut dyn Steps) {
+    fn run(&mut self, ticks: u32, steps: &mut dyn StepSink) {
         let limit = self.averaged;
         let mut at = 0;
         while at < ticks {
@@ -246,7 +246,7 @@ impl EdgeChip for Fds {
                 self.modulated()
             };
             let averaged = pitch > 0 && (64 << FRACTION) / pitch <= limit;
-            self.shown.show(at, self.level(averaged), steps);
+            self.shown.set(at, self.level(averaged), steps);
             let moved = |envelope: &Envelope| {
                 !envelope.fixed && !self.envelopes_halted && self.pace > 0 && !self.halted
             };

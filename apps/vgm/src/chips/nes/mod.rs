@@ -35,9 +35,27 @@ pub mod fds;
 mod tone;
 
 use super::Rate;
-use super::edge_chip::{Countdown, EdgeChip, Shown, Steps};
+use super::step_chip::{Countdown, OutputLevel, StepChip, StepSink};
+use crate::chips::info::{ChipInfo, Create, DOCUMENTS, Level, VoiceGroup};
+use crate::format::ChipId;
 use dmc::Dmc;
 use tone::{Noise, Pulse, Triangle};
+
+/// The entry of the NESAPU in the list of chips.
+pub const INFO: ChipInfo = ChipInfo {
+    chip: ChipId::NesApu,
+    name: "NESAPU, FDS",
+    verification: DOCUMENTS,
+    ratio: Some(8.5),
+    // The core's full scale is the mixer's.
+    level: Level::new(1.0, 0x100, 2.0),
+    voices: &[VoiceGroup::Named(&[
+        "pulse 1", "pulse 2", "triangle", "noise", "DMC", "FDS",
+    ])],
+    cost_ns: 30,
+    memory_blocks: &[0x07, 0xC2],
+    create: Create::Steps(|clock_hz| Box::new(Nes::new(clock_hz))),
+};
 
 /// The mixer's full scale in steps.
 const FULL: f32 = 32_767.0;
@@ -92,7 +110,7 @@ pub struct Nes {
     quarter: usize,
     until_quarter: Countdown,
     averaged: u32,
-    shown: [Shown; 2],
+    shown: [OutputLevel; 2],
 }
 
 /// Clocks below this are a PAL machine's (1.66 MHz; NTSC's is 1.79 MHz).
@@ -114,7 +132,10 @@ impl Nes {
             until_quarter: Countdown::of(system.quarters[0][0]),
             averaged: 0,
             // The triangle begins at its top, by which the others' network is bent.
-            shown: [Shown::default(), Shown::at(others_mixed(15.0, 0, 0))],
+            shown: [
+                OutputLevel::default(),
+                OutputLevel::at(others_mixed(15.0, 0, 0)),
+            ],
         };
         // Songs that never say which channels are on mean those that the machine's start leaves on.
         nes.switch(0x0F);
@@ -165,15 +186,15 @@ impl Nes {
     }
 
     /// Runs the channels while nothing but their own counters changes them.
-    fn channels(&mut self, start: u32, ticks: u32, steps: &mut dyn Steps) {
+    fn channels(&mut self, start: u32, ticks: u32, steps: &mut dyn StepSink) {
         self.run_pulses(start, ticks, steps);
         self.run_others(start, ticks, steps);
     }
 
-    fn run_pulses(&mut self, start: u32, ticks: u32, steps: &mut dyn Steps) {
+    fn run_pulses(&mut self, start: u32, ticks: u32, steps: &mut dyn StepSink) {
         let shown = &mut self.shown[0];
         let [a, b] = &mut self.pulses;
-        shown.show(start, [pulses_mixed(a.level() + b.level()); 2], steps);
+        shown.set(start, [pulses_mixed(a.level() + b.level()); 2], steps);
         let silent = [a, b].map(|pulse| {
             let silent = pulse.volume() == 0;
             if silent {
@@ -199,12 +220,12 @@ impl Nes {
                     }
                 }
                 let level = pulses_mixed(a.level() + b.level());
-                shown.show(start + next, [level; 2], steps);
+                shown.set(start + next, [level; 2], steps);
             },
         }
     }
 
-    fn run_others(&mut self, start: u32, ticks: u32, steps: &mut dyn Steps) {
+    fn run_others(&mut self, start: u32, ticks: u32, steps: &mut dyn StepSink) {
         let (triangle, noise, dmc) = (&mut self.triangle, &mut self.noise, &mut self.dmc);
         let averaged = triangle.is_inaudible(self.averaged);
         let silent = noise.volume() == 0;
@@ -226,7 +247,7 @@ impl Nes {
                 noise.level(),
                 dmc.level(),
             );
-            self.shown[1].show(start + at, [level; 2], steps);
+            self.shown[1].set(start + at, [level; 2], steps);
             let nexts = [
                 if moves {
                     triangle.count.left()
@@ -269,11 +290,16 @@ impl Nes {
 }
 
 /// One pulse while the other is silent.
-fn alone(pulse: &mut Pulse, (start, ticks): (u32, u32), shown: &mut Shown, steps: &mut dyn Steps) {
+fn alone(
+    pulse: &mut Pulse,
+    (start, ticks): (u32, u32),
+    shown: &mut OutputLevel,
+    steps: &mut dyn StepSink,
+) {
     while pulse.count.left() < ticks {
         let at = pulse.count.left();
         pulse.step();
-        shown.show(start + at, [pulses_mixed(pulse.level()); 2], steps);
+        shown.set(start + at, [pulses_mixed(pulse.level()); 2], steps);
     }
     pulse.count.skip(ticks, 1 << 30);
 }
@@ -290,7 +316,7 @@ fn others_mixed(triangle: f32, noise: u8, dmc: u8) -> i32 {
     (159.79 * FULL * sum / (1.0 + 100.0 * sum)).round() as i32
 }
 
-impl EdgeChip for Nes {
+impl StepChip for Nes {
     fn rate(&self) -> Rate {
         Rate {
             frames: u64::from(self.clock_hz),
@@ -331,11 +357,11 @@ impl EdgeChip for Nes {
         self.dmc.load(start, data);
     }
 
-    fn average_periods_up_to(&mut self, ticks: u32) {
+    fn set_inaudible_period(&mut self, ticks: u32) {
         self.averaged = ticks;
     }
 
-    fn run(&mut self, ticks: u32, steps: &mut dyn Steps) {
+    fn run(&mut self, ticks: u32, steps: &mut dyn StepSink) {
         let mut at = 0;
         while at < ticks {
             if self.until_quarter.left() == 0 {

@@ -1,7 +1,7 @@
 //! The pulses, the triangle and the noise, and what they share: lengths and envelopes.
 
 use super::LENGTHS;
-use crate::chips::edge_chip::{Countdown, is_inaudible};
+use crate::chips::step_chip::{Countdown, is_inaudible};
 
 /// Counts a note's half frames.
 #[derive(Clone, Copy, Debug, Default)]

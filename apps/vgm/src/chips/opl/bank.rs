@@ -4,12 +4,14 @@
 //! feedback memory is what clocking each operator frame by frame would have
 //! left, however the blocks were cut and whatever was skipped for silence.
 
+use super::algorithms::{
+    Family, First, Lane, Values, render_feedback, render_four, render_pair, render_without_feedback,
+};
 use super::channel::{Block, Channel, Role};
-use super::connect::{Family, First, Lane, Values, feedback, four, pair, plain};
 use super::lfo::{Lfo, Noise};
 use super::rhythm;
 use super::waves::WAVES;
-use crate::chips::fm::connect::Feedback;
+use crate::chips::fm::algorithms::Feedback;
 use crate::chips::fm::envelope::EnvelopeClock;
 use crate::chips::fm::operator::{BLOCK, Tone, key};
 use crate::chips::fm::timer::TimerA;
@@ -29,35 +31,35 @@ pub struct Bank<const CHANNELS: usize> {
     /// The LFO.
     pub lfo: Lfo,
     /// What reaches the outputs; all of it plays on.
-    pub heard: Heard,
+    pub voice_mask: VoiceMask,
     noise: Noise,
     clock: EnvelopeClock,
     /// Whether any operator listens to the LFO.
     modulated: bool,
-    touched: bool,
+    written: bool,
     to_prepare: usize,
     buffers: Buffers<CHANNELS>,
 }
 
 /// What reaches the outputs, a bit each.
 #[derive(Clone, Copy, Debug)]
-pub struct Heard {
+pub struct VoiceMask {
     /// Of the channels, while they are no drums.
     pub channels: u32,
     /// Of the drums, as in the rhythm register.
     pub drums: u8,
 }
 
-impl Heard {
+impl VoiceMask {
     /// Everything.
-    pub const ALL: Heard = Heard {
+    pub const ALL: VoiceMask = VoiceMask {
         channels: u32::MAX,
         drums: 31,
     };
 
     /// Those of a chip's voices that are channels, `channels` of them, and drums.
-    pub fn of_voices(voices: u64, channels: u32) -> Heard {
-        Heard {
+    pub fn of_voices(voices: u64, channels: u32) -> VoiceMask {
+        VoiceMask {
             channels: voices as u32 & ((1 << channels) - 1),
             drums: (voices >> channels) as u8 & 31,
         }
@@ -109,11 +111,11 @@ impl<const CHANNELS: usize> Default for Bank<CHANNELS> {
             channels: std::array::from_fn(|_| Channel::default()),
             timer: TimerA::default(),
             lfo: Lfo::default(),
-            heard: Heard::ALL,
+            voice_mask: VoiceMask::ALL,
             noise: Noise::default(),
             clock: EnvelopeClock::new(1),
             modulated: false,
-            touched: true,
+            written: true,
             to_prepare: PREPARE_PERIOD,
             buffers: Buffers {
                 tones: [Tone::OFF; CHANNELS],
@@ -131,8 +133,8 @@ impl<const CHANNELS: usize> Default for Bank<CHANNELS> {
 
 impl<const CHANNELS: usize> Bank<CHANNELS> {
     /// To be called with every register write that reaches the FM part.
-    pub fn touch(&mut self) {
-        self.touched = true;
+    pub fn mark_written(&mut self) {
+        self.written = true;
     }
 
     /// Presses or lets go the keys of one `source`, operator 1 in bit 0.
@@ -164,7 +166,7 @@ impl<const CHANNELS: usize> Bank<CHANNELS> {
     /// Takes up what was written and says how many frames, at most `wanted`,
     /// the next block may have. To be called before each block.
     pub fn begin(&mut self, wanted: usize) -> usize {
-        if self.touched || self.to_prepare == 0 {
+        if self.written || self.to_prepare == 0 {
             self.prepare();
         }
         let to_key = self
@@ -197,7 +199,7 @@ impl<const CHANNELS: usize> Bank<CHANNELS> {
                 self.channels[i].active |= self.channels[i + 3].active;
             }
         }
-        self.touched = false;
+        self.written = false;
         self.to_prepare = PREPARE_PERIOD;
     }
 
@@ -261,7 +263,7 @@ impl<const CHANNELS: usize> Bank<CHANNELS> {
             firsts,
             ..
         } = &mut self.buffers;
-        feedback(
+        render_feedback(
             &lanes[..front],
             &tones[..front],
             frames,
@@ -277,7 +279,13 @@ impl<const CHANNELS: usize> Bank<CHANNELS> {
                 } else {
                     0
                 };
-                plain(&lanes[slot], &tones[slot], from, frames, &mut firsts[slot]);
+                render_without_feedback(
+                    &lanes[slot],
+                    &tones[slot],
+                    from,
+                    frames,
+                    &mut firsts[slot],
+                );
             }
             channel.feedback.last = match plan {
                 Plan::Still => [channel.feedback.last[0]; 2],
@@ -292,9 +300,9 @@ impl<const CHANNELS: usize> Bank<CHANNELS> {
     /// Which outputs channel `i` goes to.
     fn outputs(&self, i: usize) -> u8 {
         let heard = match self.channels[i].role {
-            Role::BassDrum => self.heard.drum(4),
+            Role::BassDrum => self.voice_mask.drum(4),
             Role::HatAndSnare | Role::TomAndCymbal => true,
-            Role::Pair | Role::Four | Role::Lent => self.heard.channels >> i & 1 != 0,
+            Role::Pair | Role::Four | Role::Lent => self.voice_mask.channels >> i & 1 != 0,
         };
         if heard { self.channels[i].outputs } else { 0 }
     }
@@ -356,7 +364,7 @@ impl<const CHANNELS: usize> Bank<CHANNELS> {
         let tone = block.tone(channel, 1, &mut buffers.others[0]);
         let (additive, second) = (channel.additive, (channel.waves[1], tone));
         let first = first.received::<F>();
-        pair::<F>(additive, first, second, block.frames, &mut buffers.out);
+        render_pair::<F>(additive, first, second, block.frames, &mut buffers.out);
         true
     }
 
@@ -373,7 +381,7 @@ impl<const CHANNELS: usize> Bank<CHANNELS> {
             (partner.waves[1], block.tone(partner, 1, fourth)),
         ];
         let algorithm = u8::from(channel.additive) | u8::from(partner.additive) << 1;
-        four::<F>(
+        render_four::<F>(
             algorithm,
             first.values(),
             sources,
@@ -400,7 +408,7 @@ impl<const CHANNELS: usize> Bank<CHANNELS> {
     }
 
     fn connect_drums<F: Family>(&mut self, i: usize, plan: Plan, frames: usize) -> bool {
-        let (heard, outputs) = (self.heard, self.outputs(i));
+        let (heard, outputs) = (self.voice_mask, self.outputs(i));
         let channel = &self.channels[i];
         let Buffers {
             firsts,
@@ -428,7 +436,7 @@ impl<const CHANNELS: usize> Bank<CHANNELS> {
                 let first = slot
                     .filter(|_| !channel.additive)
                     .map_or(&ZERO, |slot| &firsts[slot]);
-                pair::<F>(
+                render_pair::<F>(
                     false,
                     first.values(),
                     (channel.waves[1], &drums[0]),
@@ -450,7 +458,7 @@ impl<const CHANNELS: usize> Bank<CHANNELS> {
             for channel in 0..CHANNELS {
                 self.set_keys(channel, key::CSM, 15);
             }
-            self.touched = true;
+            self.written = true;
         }
     }
 }

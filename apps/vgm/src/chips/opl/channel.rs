@@ -1,9 +1,9 @@
 //! A channel of two operators, and how one of them is run through a block.
 
 use super::waves::WAVES;
-use crate::chips::fm::connect::Feedback;
+use crate::chips::fm::algorithms::Feedback;
 use crate::chips::fm::envelope::EnvelopeClock;
-use crate::chips::fm::operator::{Operator, Pitch, Stretch, Tone};
+use crate::chips::fm::operator::{LfoSegment, Operator, Pitch, Tone};
 use crate::chips::fm::tables::Waveform;
 
 static OFF: Tone = Tone::OFF;
@@ -76,10 +76,10 @@ pub struct Block {
 }
 
 impl Block {
-    fn stretch(&self, channel: &Channel, k: usize) -> Stretch {
+    fn stretch(&self, channel: &Channel, k: usize) -> LfoSegment {
         let pitch = &channel.operators[k].settings.pitch;
         let pm = if channel.vibrato[k] { self.pm } else { 0 };
-        Stretch {
+        LfoSegment {
             frames: self.frames,
             step: phase_step(pitch, pm),
             am: self.am,

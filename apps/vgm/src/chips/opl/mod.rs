@@ -8,9 +8,9 @@
 //! The invariant is the same: ymfm's values (BSD-3-Clause, Aaron Giles) at the
 //! native rate, bit by bit, whatever the blocks.
 
+pub mod algorithms;
 pub mod bank;
 pub mod channel;
-pub mod connect;
 pub mod lfo;
 pub mod registers;
 pub mod rhythm;

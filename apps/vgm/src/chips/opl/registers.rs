@@ -27,9 +27,9 @@
 //! Source: Yamaha YM3526, YM3812, Y8950 and YMF262 application manuals and data
 //! sheets; the handling of odd cases as in ymfm.
 
-use super::bank::{Bank, Heard};
+use super::algorithms::Family;
+use super::bank::{Bank, VoiceMask};
 use super::channel::Role;
-use super::connect::Family;
 use super::waves::WAVES;
 use crate::chips::fm::envelope::{Rates, Stage, scaled_rate, sustain_level};
 use crate::chips::fm::operator::{BLOCK, OperatorSettings, Pitch, key};
@@ -92,8 +92,8 @@ impl<const CHANNELS: usize> Opl<CHANNELS> {
     }
 
     /// Lets only these voices reach the outputs: a bit each, the channels' and then the drums'.
-    pub fn hear(&mut self, voices: u64) {
-        self.bank.heard = Heard::of_voices(voices, CHANNELS as u32);
+    pub fn set_voice_mask(&mut self, voices: u64) {
+        self.bank.voice_mask = VoiceMask::of_voices(voices, CHANNELS as u32);
     }
 
     fn is_new(&self) -> bool {
@@ -105,7 +105,7 @@ impl<const CHANNELS: usize> Opl<CHANNELS> {
         let upper = self.revision == Revision::Opl3 && port & 1 != 0 && (self.is_new() || reg == 5);
         let half = if upper { 0x100 } else { 0 };
         let address = half | usize::from(reg);
-        self.bank.touch();
+        self.bank.mark_written();
         if address == 0x04 && value & 0x80 != 0 {
             // A reset of the flags leaves the timers alone.
             return;

@@ -12,8 +12,8 @@
 //!
 //! Source: YM3812 application manual; the phases as in ymfm.
 
-use super::connect::{Family, Values};
-use crate::chips::fm::connect::tone;
+use super::algorithms::{Family, Values};
+use crate::chips::fm::algorithms::tone;
 use crate::chips::fm::operator::{BLOCK, Tone};
 use crate::chips::fm::tables::Waveform;
 

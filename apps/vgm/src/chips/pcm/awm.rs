@@ -20,7 +20,7 @@
 
 use super::super::rom::Reader;
 use super::envelope::{Envelope, SILENT, Stage, THREE_DB, Volumes, envelope_mask};
-use super::sound::{Format, bent, step};
+use super::sample::{Format, detuned, step};
 
 /// Frames between two looks at the LFO.
 const LFO_FRAMES: u32 = 64;
@@ -99,8 +99,8 @@ impl Voice {
     }
 
     /// Whether there is anything to hear.
-    pub fn sounds(&self) -> bool {
-        self.envelope.sounds()
+    pub fn is_audible(&self) -> bool {
+        self.envelope.is_audible()
     }
 
     /// Sets the level at once.
@@ -166,7 +166,7 @@ impl Voice {
         if vibrato == 0.0 {
             return step;
         }
-        bent(u64::from(step), self.lfo_at(0.25) * vibrato) as u32
+        detuned(u64::from(step), self.lfo_at(0.25) * vibrato) as u32
     }
 
     /// Adds frames from frame `clock` on; frames are made at `rate_hz`.
@@ -195,7 +195,7 @@ impl Voice {
             let mut left_over = block;
             while !left_over.is_empty() {
                 self.advance_envelope(now);
-                if !self.sounds() {
+                if !self.is_audible() {
                     return;
                 }
                 self.move_level(now);
@@ -330,7 +330,7 @@ impl<const N: usize> Voices<N> {
     pub fn render(&mut self, rom: Reader<'_>, rate_hz: u64, out: &mut [[i32; 2]]) {
         out.fill([0; 2]);
         let at = (self.clock, rate_hz);
-        for voice in self.all.iter_mut().filter(|voice| voice.sounds()) {
+        for voice in self.all.iter_mut().filter(|voice| voice.is_audible()) {
             voice.add(rom, &self.volumes, at, out);
         }
         self.clock = self.clock.wrapping_add(out.len() as u32);

@@ -26,6 +26,21 @@
 use super::super::Rate;
 use super::super::rom::{Reader, Rom};
 use super::{PcmChip, limit};
+use crate::chips::info::{ChipInfo, Create, Level, TONES, VoiceGroup};
+use crate::format::ChipId;
+
+/// The entry of the C140 in the list of chips.
+pub const INFO: ChipInfo = ChipInfo {
+    chip: ChipId::C140,
+    name: "C140, C219",
+    verification: TONES,
+    ratio: Some(5.0),
+    level: Level::new(1.0, 0x156, 2.0),
+    voices: &[VoiceGroup::Numbered(24)],
+    cost_ns: 40,
+    memory_blocks: &[0x8D],
+    create: Create::Samples(|header, clock_hz| Box::new(C140::new(clock_hz, header.byte(0x96)))),
+};
 
 const VOICES: usize = 24;
 

@@ -33,6 +33,22 @@
 use super::super::Rate;
 use super::super::rom::{Reader, Rom};
 use super::{PcmChip, limit};
+use crate::chips::info::{ChipInfo, Create, Level, TONES, VoiceGroup};
+use crate::format::ChipId;
+
+/// The entry of the C352 in the list of chips.
+pub const INFO: ChipInfo = ChipInfo {
+    chip: ChipId::C352,
+    name: "C352",
+    verification: TONES,
+    ratio: Some(3.2),
+    // The core drops three bits, so that all voices fit.
+    level: Level::new(8.0, 0x40, 8.0),
+    voices: &[VoiceGroup::Numbered(32)],
+    cost_ns: 80,
+    memory_blocks: &[0x92],
+    create: Create::Samples(|header, clock_hz| Box::new(C352::new(clock_hz, header.byte(0xD6)))),
+};
 
 const VOICES: usize = 32;
 

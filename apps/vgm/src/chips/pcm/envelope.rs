@@ -57,7 +57,7 @@ impl Envelope {
 
     /// Whether there is anything to hear.
     #[inline]
-    pub fn sounds(&self) -> bool {
+    pub fn is_audible(&self) -> bool {
         self.stage != Stage::Off
     }
 

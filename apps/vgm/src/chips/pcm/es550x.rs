@@ -40,8 +40,30 @@
 
 use super::super::Rate;
 use super::super::rom::{Reader, Rom};
-use super::sound::Turn;
+use super::sample::LoopMode;
 use super::{PcmChip, limit};
+use crate::chips::info::{ChipInfo, Create, Level, SAMPLES, VoiceGroup};
+use crate::format::ChipId;
+
+/// The entry of the ES5505 in the list of chips.
+pub const INFO: ChipInfo = ChipInfo {
+    chip: ChipId::Es5506,
+    name: "ES5505, ES5506",
+    verification: SAMPLES,
+    ratio: None,
+    // One voice at its loudest makes 20 bits; the core drops six, players' cores four.
+    level: Level::new(4.0, 0x20, 16.0),
+    voices: &[VoiceGroup::Numbered(32)],
+    cost_ns: 80,
+    memory_blocks: &[0x90],
+    create: Create::Samples(|header, clock_hz| {
+        Box::new(if header.is_variant(ChipId::Es5506) {
+            Es550x::new(clock_hz)
+        } else {
+            Es550x::new_5505(clock_hz)
+        })
+    }),
+};
 
 const VOICES: usize = 32;
 
@@ -89,7 +111,7 @@ pub struct Es550x {
     page: usize,
     latch: u32,
     /// Voices that are heard, a bit each.
-    heard: u32,
+    voice_mask: u32,
     rom: Rom,
 }
 
@@ -108,7 +130,7 @@ impl Es550x {
             last_voice: 31,
             page: 0,
             latch: 0,
-            heard: u32::MAX,
+            voice_mask: u32::MAX,
             rom: Rom::default(),
         }
     }
@@ -285,14 +307,14 @@ impl Voice {
         if over == 0 {
             return;
         }
-        let turn = Turn::of(self.has(control::LOOP), self.has(control::TO_AND_FRO));
+        let turn = LoopMode::of(self.has(control::LOOP), self.has(control::TO_AND_FRO));
         match turn {
-            Turn::Stop => {
+            LoopMode::Stop => {
                 self.control |= 1;
                 return;
             }
-            Turn::Leap => {}
-            Turn::Back => self.control ^= control::BACKWARDS,
+            LoopMode::Forward => {}
+            LoopMode::PingPong => self.control ^= control::BACKWARDS,
         }
         let ends = [self.start, self.end].map(i64::from);
         self.at = turn.place(ends, i64::from(over), backwards) as u32;
@@ -348,8 +370,8 @@ impl PcmChip for Es550x {
     }
 
     /// None acts on another, so those that are not heard stand still.
-    fn hear(&mut self, voices: u64) -> bool {
-        self.heard = voices as u32;
+    fn set_voice_mask(&mut self, voices: u64) -> bool {
+        self.voice_mask = voices as u32;
         true
     }
 
@@ -358,7 +380,7 @@ impl PcmChip for Es550x {
         let rom = self.rom.read();
         let voices = self.last_voice as usize + 1;
         for (number, voice) in self.voices[..voices].iter_mut().enumerate() {
-            if !voice.has(control::STOP) && self.heard >> number & 1 != 0 {
+            if !voice.has(control::STOP) && self.voice_mask >> number & 1 != 0 {
                 voice.add(rom, out);
             }
         }

@@ -18,6 +18,21 @@
 use super::super::Rate;
 use super::super::rom::{Reader, Rom};
 use super::PcmChip;
+use crate::chips::info::{ChipInfo, Create, Level, TONES, VoiceGroup};
+use crate::format::ChipId;
+
+/// The entry of the GA20 in the list of chips.
+pub const INFO: ChipInfo = ChipInfo {
+    chip: ChipId::Ga20,
+    name: "GA20",
+    verification: TONES,
+    ratio: Some(8.0),
+    level: Level::new(1.0, 0x280, 1.0),
+    voices: &[VoiceGroup::Numbered(4)],
+    cost_ns: 15,
+    memory_blocks: &[0x93],
+    create: Create::Samples(|_, clock_hz| Box::new(Ga20::new(clock_hz))),
+};
 
 const VOICES: usize = 4;
 

@@ -35,8 +35,24 @@
 
 use super::super::Rate;
 use super::super::rom::{Reader, Rom};
-use super::sound::Turn;
+use super::sample::LoopMode;
 use super::{PcmChip, limit};
+use crate::chips::info::{ChipInfo, Create, Level, TONES, VoiceGroup};
+use crate::format::ChipId;
+
+/// The entry of the ICS2115 in the list of chips.
+pub const INFO: ChipInfo = ChipInfo {
+    chip: ChipId::Ics2115,
+    name: "ICS2115",
+    verification: TONES,
+    ratio: Some(1.8),
+    // A voice in the middle is as loud as libvgm's, which hardly pans.
+    level: Level::new(8.0, 0x40, 4.0),
+    voices: &[VoiceGroup::Numbered(32)],
+    cost_ns: 80,
+    memory_blocks: &[0x96],
+    create: Create::Samples(|_, clock_hz| Box::new(Ics2115::new(clock_hz))),
+};
 
 const OSCILLATORS: usize = 32;
 /// Frames that are looked up before they are computed.
@@ -105,7 +121,7 @@ pub struct Ics2115 {
     chosen: usize,
     low: u8,
     /// Oscillators that are heard, a bit each.
-    heard: u32,
+    voice_mask: u32,
     tables: Box<Tables>,
     rom: Rom,
 }
@@ -157,7 +173,7 @@ impl Ics2115 {
             register: 0,
             chosen: 0,
             low: 0,
-            heard: u32::MAX,
+            voice_mask: u32::MAX,
             tables: Box::new(Tables::new()),
             rom: Rom::default(),
         }
@@ -226,11 +242,11 @@ impl Oscillator {
             self.at = at as u32;
             return;
         }
-        let turn = Turn::of(self.has(control::LOOP), self.has(control::TO_AND_FRO));
+        let turn = LoopMode::of(self.has(control::LOOP), self.has(control::TO_AND_FRO));
         match turn {
-            Turn::Stop => self.control |= control::STOP,
-            Turn::Leap => {}
-            Turn::Back => self.control ^= control::BACKWARDS,
+            LoopMode::Stop => self.control |= control::STOP,
+            LoopMode::Forward => {}
+            LoopMode::PingPong => self.control ^= control::BACKWARDS,
         }
         self.at = turn.place([start, end], over, back) as u32;
     }
@@ -253,11 +269,11 @@ impl Oscillator {
             return;
         }
         let has = |bit: u8| self.ramp_control & bit != 0;
-        let turn = Turn::of(has(control::LOOP), has(control::TO_AND_FRO));
+        let turn = LoopMode::of(has(control::LOOP), has(control::TO_AND_FRO));
         match turn {
-            Turn::Stop => self.ramp_control |= control::DONE,
-            Turn::Leap => {}
-            Turn::Back => self.ramp_control ^= control::BACKWARDS,
+            LoopMode::Stop => self.ramp_control |= control::DONE,
+            LoopMode::Forward => {}
+            LoopMode::PingPong => self.ramp_control ^= control::BACKWARDS,
         }
         let volume = turn.place([self.ramp_start, self.ramp_end], over, down);
         self.volume = volume.clamp(0, VOLUME_MAX);
@@ -429,8 +445,8 @@ impl PcmChip for Ics2115 {
     }
 
     /// None acts on another, so those that are not heard stand still.
-    fn hear(&mut self, voices: u64) -> bool {
-        self.heard = voices as u32;
+    fn set_voice_mask(&mut self, voices: u64) -> bool {
+        self.voice_mask = voices as u32;
         true
     }
 
@@ -439,7 +455,7 @@ impl PcmChip for Ics2115 {
         let rom = self.rom.read();
         let playing = usize::from(self.last) + 1;
         for (number, of) in self.oscillators[..playing].iter_mut().enumerate() {
-            if !of.stands() && self.heard >> number & 1 != 0 {
+            if !of.stands() && self.voice_mask >> number & 1 != 0 {
                 of.add(rom, &self.tables, out);
             }
         }

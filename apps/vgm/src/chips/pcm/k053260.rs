@@ -23,6 +23,21 @@
 use super::super::Rate;
 use super::super::rom::{Reader, Rom};
 use super::{PcmChip, limit};
+use crate::chips::info::{ChipInfo, Create, Level, TONES, VoiceGroup};
+use crate::format::ChipId;
+
+/// The entry of the K053260 in the list of chips.
+pub const INFO: ChipInfo = ChipInfo {
+    chip: ChipId::K053260,
+    name: "K053260",
+    verification: TONES,
+    ratio: Some(2.4),
+    level: Level::new(2.0, 0x100, 1.0),
+    voices: &[VoiceGroup::Numbered(4)],
+    cost_ns: 25,
+    memory_blocks: &[0x8E],
+    create: Create::Samples(|_, clock_hz| Box::new(K053260::new(clock_hz))),
+};
 
 const VOICES: usize = 4;
 

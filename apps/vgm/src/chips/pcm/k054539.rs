@@ -33,6 +33,21 @@
 use super::super::Rate;
 use super::super::rom::{Reader, Rom};
 use super::{PcmChip, limit};
+use crate::chips::info::{ChipInfo, Create, Level, TONES, VoiceGroup};
+use crate::format::ChipId;
+
+/// The entry of the K054539 in the list of chips.
+pub const INFO: ChipInfo = ChipInfo {
+    chip: ChipId::K054539,
+    name: "K054539",
+    verification: TONES,
+    ratio: Some(1.8),
+    level: Level::new(1.0, 0x100, 1.0),
+    voices: &[VoiceGroup::Numbered(8)],
+    cost_ns: 40,
+    memory_blocks: &[0x8C],
+    create: Create::Samples(|header, clock_hz| Box::new(K054539::new(clock_hz, header.byte(0x95)))),
+};
 
 const VOICES: usize = 8;
 /// The longest delay, in frames.

@@ -17,9 +17,9 @@ pub mod okim6295;
 pub mod pwm;
 pub mod qsound;
 pub mod rf5c68;
+mod sample;
 pub mod scsp;
 pub mod segapcm;
-mod sound;
 pub mod upd7759;
 pub mod x1_010;
 pub mod ymf271;
@@ -28,9 +28,9 @@ pub mod ymf278b;
 use std::ops::Range;
 
 use super::Rate;
-use super::fed::{Fed, feed};
 use super::rom::Rom;
-use crate::format::{ChipId, Command, Header, Song, decode};
+use super::streamed_writes::{StreamedWrite, render_streamed};
+use crate::format::{Command, Song, decode};
 
 /// A chip that plays samples.
 pub trait PcmChip: Send + dyn_clone::DynClone {
@@ -41,22 +41,22 @@ pub trait PcmChip: Send + dyn_clone::DynClone {
     fn write(&mut self, port: u8, reg: u16, value: u16);
 
     /// Leaves voices out of the sum, all but these, a bit each; returns whether it can.
-    fn hear(&mut self, _voices: u64) -> bool {
+    fn set_voice_mask(&mut self, _voices: u64) -> bool {
         false
     }
 
     /// Overwrites `out` with the next native frames, each side -32768 to 32767.
     fn render(&mut self, out: &mut [[i32; 2]]);
 
-    /// The registers that may be handed over with a block, by [`PcmChip::render_fed`].
-    fn fed(&self) -> Range<u16> {
+    /// The registers that may be handed over with a block, by [`PcmChip::render_streamed`].
+    fn streamed_registers(&self) -> Range<u16> {
         0..0
     }
 
     /// As [`PcmChip::render`], with writes to these registers in between.
-    fn render_fed(&mut self, writes: &[Fed], out: &mut [[i32; 2]]) {
+    fn render_streamed(&mut self, writes: &[StreamedWrite], out: &mut [[i32; 2]]) {
         let write = |chip: &mut Self, reg, value| chip.write(0, reg, value);
-        feed(self, writes, out, (write, |chip, out| chip.render(out)));
+        render_streamed(self, writes, out, (write, |chip, out| chip.render(out)));
     }
 
     /// The memory that blocks of this kind are for, if the chip only reads it.
@@ -80,59 +80,6 @@ pub trait PcmChip: Send + dyn_clone::DynClone {
 
 dyn_clone::clone_trait_object!(PcmChip);
 
-/// The chip of a song, if it is one of these.
-pub fn of_song(header: &Header, chip: ChipId, clock_hz: u32) -> Option<Box<dyn PcmChip>> {
-    let variant = header.is_variant(chip);
-    Some(match chip {
-        ChipId::Okim6295 => Box::new(okim6295::Okim6295::new(clock_hz, variant)),
-        ChipId::SegaPcm => Box::new(segapcm::SegaPcm::new(clock_hz, header.long(0x3C))),
-        ChipId::Rf5c68 => Box::new(rf5c68::Rf5c68::new(clock_hz)),
-        ChipId::Rf5c164 => Box::new(rf5c68::Rf5c68::new_164(clock_hz)),
-        ChipId::K053260 => Box::new(k053260::K053260::new(clock_hz)),
-        ChipId::K054539 => Box::new(k054539::K054539::new(clock_hz, header.byte(0x95))),
-        ChipId::Qsound => Box::new(qsound::Qsound::new(clock_hz)),
-        ChipId::C352 => Box::new(c352::C352::new(clock_hz, header.byte(0xD6))),
-        ChipId::C140 => Box::new(c140::C140::new(clock_hz, header.byte(0x96))),
-        ChipId::Upd7759 => Box::new(upd7759::Upd7759::new(clock_hz, variant)),
-        ChipId::Ga20 => Box::new(ga20::Ga20::new(clock_hz)),
-        ChipId::Pwm => Box::new(pwm::Pwm::new()),
-        ChipId::X1010 => Box::new(x1_010::X1010::new(clock_hz)),
-        ChipId::MultiPcm => Box::new(multipcm::MultiPcm::new(clock_hz)),
-        ChipId::Ymf271 => Box::new(ymf271::Ymf271::new(clock_hz)),
-        ChipId::Ics2115 => Box::new(ics2115::Ics2115::new(clock_hz)),
-        ChipId::Ymf278b => Box::new(ymf278b::Ymf278b::new(clock_hz)),
-        ChipId::Es5506 if variant => Box::new(es550x::Es550x::new(clock_hz)),
-        ChipId::Es5506 => Box::new(es550x::Es550x::new_5505(clock_hz)),
-        ChipId::Scsp => Box::new(scsp::Scsp::new(clock_hz)),
-        _ => return None,
-    })
-}
-
-/// The chip that blocks of this kind, and copies into RAM of this kind, are for.
-pub fn of_block(kind: u8) -> Option<ChipId> {
-    Some(match kind {
-        0x01 | 0xC0 => ChipId::Rf5c68,
-        0x02 | 0xC1 => ChipId::Rf5c164,
-        0x06 | 0xE0 => ChipId::Scsp,
-        0x80 => ChipId::SegaPcm,
-        0x84 | 0x87 => ChipId::Ymf278b,
-        0x85 => ChipId::Ymf271,
-        0x89 => ChipId::MultiPcm,
-        0x8A => ChipId::Upd7759,
-        0x8B => ChipId::Okim6295,
-        0x8C => ChipId::K054539,
-        0x8D => ChipId::C140,
-        0x8E => ChipId::K053260,
-        0x8F => ChipId::Qsound,
-        0x90 => ChipId::Es5506,
-        0x91 => ChipId::X1010,
-        0x92 => ChipId::C352,
-        0x93 => ChipId::Ga20,
-        0x96 => ChipId::Ics2115,
-        _ => return None,
-    })
-}
-
 /// Takes in the memory that the command at byte `offset` of the song brings.
 pub fn load(chip: &mut dyn PcmChip, song: &Song, offset: u32) {
     let command = decode(song.bytes(), offset as usize, song.header.version);
@@ -141,7 +88,7 @@ pub fn load(chip: &mut dyn PcmChip, song: &Song, offset: u32) {
             if block.kind < 0xC0 {
                 let base = chip.rom_start(block.kind);
                 if let Some(rom) = chip.rom(block.kind) {
-                    take_in(rom, base, song, block.data);
+                    add_rom_block(rom, base, song, block.data);
                 }
                 return;
             }
@@ -165,13 +112,13 @@ pub fn load(chip: &mut dyn PcmChip, song: &Song, offset: u32) {
 
 /// Takes in a ROM block that lies at `block` in the song: the memory's size, where in it the rest
 /// goes, and the rest. Places count from `base`.
-pub fn take_in(rom: &mut Rom, base: usize, song: &Song, block: Range<usize>) {
+pub fn add_rom_block(rom: &mut Rom, base: usize, song: &Song, block: Range<usize>) {
     // A song's blocks were checked to have heads, and to lie within what a chip can address.
     let start = &song.bytes()[block.start + 4..block.start + 8];
     let start = start
         .iter()
         .rfold(0, |start, byte| start << 8 | usize::from(*byte));
-    rom.take_in(
+    rom.add_block(
         base + start,
         song.shared_bytes(),
         block.start + 8..block.end,

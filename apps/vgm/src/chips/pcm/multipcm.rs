@@ -23,6 +23,21 @@ use super::super::Rate;
 use super::super::rom::Rom;
 use super::awm::Voices;
 use super::{PcmChip, limit};
+use crate::chips::info::{ChipInfo, Create, Level, TONES, VoiceGroup};
+use crate::format::ChipId;
+
+/// The entry of the MultiPCM in the list of chips.
+pub const INFO: ChipInfo = ChipInfo {
+    chip: ChipId::MultiPcm,
+    name: "MultiPCM",
+    verification: TONES,
+    ratio: Some(1.8),
+    level: Level::new(4.0, 0x40, 4.0),
+    voices: &[VoiceGroup::Numbered(28)],
+    cost_ns: 80,
+    memory_blocks: &[0x89],
+    create: Create::Samples(|_, clock_hz| Box::new(MultiPcm::new(clock_hz))),
+};
 
 const VOICES: usize = 28;
 

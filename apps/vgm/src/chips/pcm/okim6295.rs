@@ -30,6 +30,24 @@ use super::super::Rate;
 use super::super::oki_adpcm::Oki;
 use super::super::rom::{Reader, Rom};
 use super::PcmChip;
+use crate::chips::info::{ChipInfo, Create, Level, TONES, VoiceGroup};
+use crate::format::ChipId;
+
+/// The entry of the OKIM6295 in the list of chips.
+pub const INFO: ChipInfo = ChipInfo {
+    chip: ChipId::Okim6295,
+    name: "OKIM6295",
+    verification: TONES,
+    ratio: Some(2.3),
+    // As SegaPCM: four voices fit.
+    level: Level::new(4.0, 0x100, 2.0),
+    voices: &[VoiceGroup::Numbered(4)],
+    cost_ns: 15,
+    memory_blocks: &[0x8B],
+    create: Create::Samples(|header, clock_hz| {
+        Box::new(Okim6295::new(clock_hz, header.is_variant(ChipId::Okim6295)))
+    }),
+};
 
 const VOICES: usize = 4;
 

@@ -17,6 +17,21 @@ use std::ops::Range;
 
 use super::super::Rate;
 use super::PcmChip;
+use crate::chips::info::{ChipInfo, Create, Level, TONES, VoiceGroup};
+use crate::format::ChipId;
+
+/// The entry of the PWM in the list of chips.
+pub const INFO: ChipInfo = ChipInfo {
+    chip: ChipId::Pwm,
+    name: "PWM",
+    verification: TONES,
+    ratio: Some(1.2),
+    level: Level::new(1.0, 0xE0, 1.0),
+    voices: &[VoiceGroup::Numbered(1)],
+    cost_ns: 15,
+    memory_blocks: &[],
+    create: Create::Samples(|_, _| Box::new(Pwm::new())),
+};
 
 /// The cycle at which a console's program is expected to begin: 22,020 pulses a second.
 const USUAL_CYCLE: u16 = 1045;
@@ -57,7 +72,7 @@ impl PcmChip for Pwm {
         }
     }
 
-    fn fed(&self) -> Range<u16> {
+    fn streamed_registers(&self) -> Range<u16> {
         0..5
     }
 

@@ -21,6 +21,34 @@
 
 use super::super::Rate;
 use super::{PcmChip, limit};
+use crate::chips::info::{ChipInfo, Create, Level, TONES, VoiceGroup};
+use crate::format::ChipId;
+
+/// The entry of the RF5C68 in the list of chips.
+pub const INFO: ChipInfo = ChipInfo {
+    chip: ChipId::Rf5c68,
+    name: "RF5C68",
+    verification: TONES,
+    ratio: Some(2.7),
+    level: Level::new(1.0, 0xB0, 1.0),
+    voices: &[VoiceGroup::Numbered(8)],
+    cost_ns: 25,
+    memory_blocks: &[0x01, 0xC0],
+    create: Create::Samples(|_, clock_hz| Box::new(Rf5c68::new(clock_hz))),
+};
+
+/// The entry of the RF5C164 in the list of chips.
+pub const RF5C164: ChipInfo = ChipInfo {
+    chip: ChipId::Rf5c164,
+    name: "RF5C164",
+    verification: TONES,
+    ratio: Some(3.9),
+    level: Level::new(1.0, 0x80, 2.0),
+    voices: &[VoiceGroup::Numbered(8)],
+    cost_ns: 25,
+    memory_blocks: &[0x02, 0xC1],
+    create: Create::Samples(|_, clock_hz| Box::new(Rf5c68::new_164(clock_hz))),
+};
 
 const VOICES: usize = 8;
 const MEMORY: usize = 0x1_0000;

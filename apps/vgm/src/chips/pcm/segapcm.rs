@@ -20,6 +20,22 @@
 use super::super::Rate;
 use super::super::rom::{Reader, Rom};
 use super::{PcmChip, limit};
+use crate::chips::info::{ChipInfo, Create, Level, TONES, VoiceGroup};
+use crate::format::ChipId;
+
+/// The entry of the SegaPCM in the list of chips.
+pub const INFO: ChipInfo = ChipInfo {
+    chip: ChipId::SegaPcm,
+    name: "SegaPCM",
+    verification: TONES,
+    ratio: Some(2.0),
+    // The core drops two bits, so that eight loud voices fit.
+    level: Level::new(4.0, 0x180, 1.0),
+    voices: &[VoiceGroup::Numbered(16)],
+    cost_ns: 25,
+    memory_blocks: &[0x80],
+    create: Create::Samples(|header, clock_hz| Box::new(SegaPcm::new(clock_hz, header.long(0x3C)))),
+};
 
 const VOICES: usize = 16;
 

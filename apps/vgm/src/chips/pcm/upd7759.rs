@@ -32,6 +32,23 @@ use std::collections::VecDeque;
 use super::super::Rate;
 use super::super::rom::Rom;
 use super::PcmChip;
+use crate::chips::info::{ChipInfo, Create, Level, TONES, VoiceGroup};
+use crate::format::ChipId;
+
+/// The entry of the uPD7759 in the list of chips.
+pub const INFO: ChipInfo = ChipInfo {
+    chip: ChipId::Upd7759,
+    name: "uPD7759, uPD7756",
+    verification: TONES,
+    ratio: Some(6.3),
+    level: Level::new(1.0, 0x11E, 1.0),
+    voices: &[VoiceGroup::Numbered(1)],
+    cost_ns: 15,
+    memory_blocks: &[0x8A],
+    create: Create::Samples(|header, clock_hz| {
+        Box::new(Upd7759::new(clock_hz, header.is_variant(ChipId::Upd7759)))
+    }),
+};
 
 /// Clocks of a unit, and units of a native frame.
 const UNIT: u32 = 4;
@@ -76,7 +93,7 @@ enum State {
 pub struct Upd7759 {
     clock_hz: u32,
     /// A CPU feeds it.
-    fed: bool,
+    is_slave: bool,
     running: bool,
     started: bool,
     port: u8,
@@ -103,7 +120,7 @@ impl Upd7759 {
     pub fn new(clock_hz: u32, fed: bool) -> Self {
         Self {
             clock_hz,
-            fed,
+            is_slave: fed,
             running: true,
             started: true,
             port: 0,
@@ -134,7 +151,7 @@ impl Upd7759 {
         (self.begun, self.repeats) = (false, 0);
         self.state = State::Block;
         self.left = START_UNITS;
-        if !self.fed {
+        if !self.is_slave {
             let (rom, bank) = (self.rom.read(), self.bank);
             let entry = bank + 5 + 2 * u32::from(self.port);
             let word = u16::from_be_bytes([rom.byte(entry), rom.byte(entry + 1)]);
@@ -148,7 +165,7 @@ impl Upd7759 {
 
     /// The next byte; none if the CPU has brought none.
     fn byte(&mut self) -> Option<u8> {
-        if self.fed {
+        if self.is_slave {
             return self.waiting.pop_front();
         }
         let byte = self.rom.read().byte(self.bank + (self.at & 0x1_FFFF));
@@ -254,7 +271,7 @@ impl PcmChip for Upd7759 {
                 }
                 self.started = value != 0;
             }
-            0x02 if self.fed => {
+            0x02 if self.is_slave => {
                 if self.waiting.len() == WAITING_MAX {
                     self.waiting.pop_front();
                 }

@@ -19,6 +19,22 @@
 use super::super::Rate;
 use super::super::rom::{Reader, Rom};
 use super::{PcmChip, limit};
+use crate::chips::info::{ChipInfo, Create, Level, TONES, VoiceGroup};
+use crate::format::ChipId;
+
+/// The entry of the X1-010 in the list of chips.
+pub const INFO: ChipInfo = ChipInfo {
+    chip: ChipId::X1010,
+    name: "X1-010",
+    verification: TONES,
+    ratio: Some(3.5),
+    // A volume of 15 is 546 / 256.
+    level: Level::new(546.0 / 512.0, 0x100, 1.0),
+    voices: &[VoiceGroup::Numbered(16)],
+    cost_ns: 40,
+    memory_blocks: &[0x91],
+    create: Create::Samples(|_, clock_hz| Box::new(X1010::new(clock_hz))),
+};
 
 const VOICES: usize = 16;
 const MEMORY: usize = 0x2000;

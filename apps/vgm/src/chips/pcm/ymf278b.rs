@@ -26,6 +26,26 @@ use super::super::Rate;
 use super::super::rom::Rom;
 use super::awm::Voices;
 use super::{PcmChip, limit};
+use crate::chips::info::{ChipInfo, Create, DRUM_VOICES, Level, TONES, VoiceGroup};
+use crate::format::ChipId;
+
+/// The entry of the YMF278B in the list of chips.
+pub const INFO: ChipInfo = ChipInfo {
+    chip: ChipId::Ymf278b,
+    name: "YMF278B",
+    verification: TONES,
+    ratio: Some(3.0),
+    // This scale makes a tone as loud as libvgm's.
+    level: Level::new(0.707, 0x100, 1.0),
+    voices: &[
+        VoiceGroup::Counted("FM", 18),
+        VoiceGroup::Named(&DRUM_VOICES),
+        VoiceGroup::Counted("wave", 24),
+    ],
+    cost_ns: 120,
+    memory_blocks: &[0x84, 0x87],
+    create: Create::Samples(|_, clock_hz| Box::new(Ymf278b::new(clock_hz))),
+};
 
 const VOICES: usize = 24;
 

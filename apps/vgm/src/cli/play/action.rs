@@ -1,8 +1,8 @@
 //! What a player can be told, by a key or by a line: one meaning for both.
 
-use creel_vgm::play::{Order, Repeat};
+use creel_vgm::play::{Command, Repeat};
 
-use super::deck::Deck;
+use super::session::PlayerSession;
 
 /// Something that a player can be told.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -20,7 +20,7 @@ pub enum Action {
     Jump(usize),
     Toggle(usize),
     Solo(usize),
-    HearAll,
+    UnmuteAll,
     LoopForever(Option<bool>),
     /// None: the next of off, all, one.
     Repeat(Option<Repeat>),
@@ -79,7 +79,7 @@ pub const WORDS: &[(&str, &str)] = &[
 ];
 
 /// Tempo and pitch, in percent.
-const PACE_PERCENT: std::ops::RangeInclusive<f32> = 25.0..=400.0;
+const TEMPO_PERCENT: std::ops::RangeInclusive<f32> = 25.0..=400.0;
 
 impl Action {
     /// Reads a line of the remote control.
@@ -135,11 +135,11 @@ impl Action {
             "seek" => seek(one()?).ok_or_else(|| format!("seek {}: not a time", rest[0])),
             "jump" => place().map(Action::Jump),
             "volume" => change(0.0..=400.0).map(Action::Volume),
-            "tempo" => change(PACE_PERCENT).map(Action::Tempo),
-            "pitch" => change(PACE_PERCENT).map(Action::Pitch),
+            "tempo" => change(TEMPO_PERCENT).map(Action::Tempo),
+            "pitch" => change(TEMPO_PERCENT).map(Action::Pitch),
             "mute" => place().map(Action::Toggle),
             "solo" => place().map(Action::Solo),
-            "hear-all" => none(Action::HearAll),
+            "hear-all" => none(Action::UnmuteAll),
             "loop" => switch().map(Action::LoopForever),
             "shuffle" => switch().map(Action::Shuffle),
             "repeat" => match one()? {
@@ -159,12 +159,12 @@ impl Action {
     /// # Errors
     ///
     /// Why it cannot be done.
-    pub fn apply(self, deck: &Deck) -> Result<(), String> {
-        let desk = &deck.desk;
+    pub fn apply(self, session: &PlayerSession) -> Result<(), String> {
+        let controls = &session.controls;
         let thousandths = |percent: f32| (percent * 10.0).round().clamp(0.0, 1e6) as u32;
         let voice = |voice: usize| {
-            let voices = deck
-                .now()
+            let voices = session
+                .now_playing()
                 .track
                 .as_ref()
                 .map_or(0, |track| track.voices.len());
@@ -174,47 +174,49 @@ impl Action {
             }
         };
         match self {
-            Action::Next => deck.order(Order::Next),
-            Action::Previous => deck.order(Order::Previous),
+            Action::Next => session.send(Command::Next),
+            Action::Previous => session.send(Command::Previous),
             Action::Pause(paused) => {
-                desk.pause(paused.unwrap_or(!desk.is_paused()));
+                controls.pause(paused.unwrap_or(!controls.is_paused()));
                 Ok(())
             }
-            Action::Seek(ms) => deck.order(Order::Seek(ms)),
-            Action::SeekTo(ms) => deck.order(Order::SeekTo(ms)),
+            Action::Seek(ms) => session.send(Command::Seek(ms)),
+            Action::SeekTo(ms) => session.send(Command::SeekTo(ms)),
             Action::Volume(change) => {
-                desk.set_volume(change.of(desk.volume() * 100.0) / 100.0);
+                controls.set_volume(change.of(controls.volume() * 100.0) / 100.0);
                 Ok(())
             }
             Action::Tempo(change) => {
-                let percent = change.of(desk.tempo() as f32 / 10.0);
-                deck.order(Order::Tempo(thousandths(percent)))
+                let percent = change.of(controls.tempo() as f32 / 10.0);
+                session.send(Command::Tempo(thousandths(percent)))
             }
             Action::Pitch(change) => {
-                let percent = change.of(desk.pitch() as f32 / 10.0);
-                deck.order(Order::Pitch(thousandths(percent)))
+                let percent = change.of(controls.pitch() as f32 / 10.0);
+                session.send(Command::Pitch(thousandths(percent)))
             }
-            Action::Jump(place) if place < deck.names.len() => deck.order(Order::Jump(place)),
-            Action::Jump(_) => Err(format!("there are {} songs", deck.names.len())),
-            Action::Toggle(place) => deck.order(Order::Toggle(voice(place)?)),
-            Action::Solo(place) => deck.order(Order::Solo(voice(place)?)),
-            Action::HearAll => deck.order(Order::HearAll),
-            Action::LoopForever(forever) => {
-                deck.order(Order::LoopForever(forever.unwrap_or(!desk.is_forever())))
+            Action::Jump(place) if place < session.labels.len() => {
+                session.send(Command::Jump(place))
             }
+            Action::Jump(_) => Err(format!("there are {} songs", session.labels.len())),
+            Action::Toggle(place) => session.send(Command::ToggleVoice(voice(place)?)),
+            Action::Solo(place) => session.send(Command::SoloVoice(voice(place)?)),
+            Action::UnmuteAll => session.send(Command::UnmuteAll),
+            Action::LoopForever(forever) => session.send(Command::LoopForever(
+                forever.unwrap_or(!controls.loops_forever()),
+            )),
             Action::Repeat(repeat) => {
-                let next = match desk.repeat() {
+                let next = match controls.repeat() {
                     Repeat::Off => Repeat::All,
                     Repeat::All => Repeat::One,
                     Repeat::One => Repeat::Off,
                 };
-                deck.order(Order::Repeat(repeat.unwrap_or(next)))
+                session.send(Command::Repeat(repeat.unwrap_or(next)))
             }
-            Action::Shuffle(shuffled) => {
-                deck.order(Order::Shuffle(shuffled.unwrap_or(!desk.is_shuffled())))
-            }
+            Action::Shuffle(shuffled) => session.send(Command::Shuffle(
+                shuffled.unwrap_or(!controls.is_shuffled()),
+            )),
             Action::Quit => {
-                deck.quit();
+                session.quit();
                 Ok(())
             }
         }
@@ -251,7 +253,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_are_read_and_what_is_none_is_told() {
+    fn commands_parse_and_invalid_ones_are_reported() {
         let good = [
             ("next", Action::Next),
             (" seek  +5.5 ", Action::Seek(5500)),

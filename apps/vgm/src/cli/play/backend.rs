@@ -8,15 +8,15 @@ use ratatui::buffer::Cell;
 use ratatui::layout::{Position, Size};
 
 /// A backend that knows where the cursor is, for it is hidden and nobody else moves it.
-pub struct Silent<W: Write>(CrosstermBackend<W>);
+pub struct NoCursorQuery<W: Write>(CrosstermBackend<W>);
 
-impl<W: Write> Silent<W> {
+impl<W: Write> NoCursorQuery<W> {
     pub fn new(out: W) -> Self {
-        Silent(CrosstermBackend::new(out))
+        NoCursorQuery(CrosstermBackend::new(out))
     }
 }
 
-impl<W: Write> Backend for Silent<W> {
+impl<W: Write> Backend for NoCursorQuery<W> {
     type Error = io::Error;
 
     fn draw<'a, I>(&mut self, content: I) -> io::Result<()>

@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 
 use super::After;
 use super::sinks::{SINKS, is_sink};
-use crate::cli::sound::{ReplayGain, Resampler};
+use crate::cli::sound_flags::{ReplayGain, Resampler};
 
 /// The file, as it stands; what it does not name is as without it.
 #[derive(Debug, Clone, Default, Deserialize, Serialize)]
@@ -47,13 +47,13 @@ pub struct Config {
     pub mpris: Option<bool>,
     pub listen: Option<PathBuf>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub song: Vec<OfSongs>,
+    pub song: Vec<SongRule>,
 }
 
 /// How the songs differ whose path matches.
 #[derive(Debug, Clone, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
-pub struct OfSongs {
+pub struct SongRule {
     /// A glob over the whole path, or over its end after a `/`.
     #[serde(rename = "match")]
     pub matches: String,
@@ -68,19 +68,19 @@ pub struct OfSongs {
 
 /// The lines of the file that are about songs, ready to be asked.
 #[derive(Debug, Default)]
-pub struct Tastes(Vec<Taste>);
+pub struct SongRules(Vec<CompiledRule>);
 
 #[derive(Debug)]
-struct Taste {
+struct CompiledRule {
     whole: Pattern,
     end: Pattern,
-    of: OfSongs,
+    of: SongRule,
     mute: Vec<Name>,
     solo: Vec<Name>,
 }
 
 /// Where the file is looked for: `$XDG_CONFIG_HOME/creel-vgm/config.toml`, else below `~/.config`.
-fn usual_place() -> Option<PathBuf> {
+fn default_path() -> Option<PathBuf> {
     let set = |name| env::var_os(name).filter(|value| !value.is_empty());
     let folder = set("XDG_CONFIG_HOME").map(PathBuf::from);
     let folder = folder.or_else(|| Some(PathBuf::from(set("HOME")?).join(".config")))?;
@@ -94,7 +94,7 @@ impl Config {
     ///
     /// One that names the file, the place and the reason.
     pub fn read(named: Option<&Path>) -> anyhow::Result<Config> {
-        let Some(path) = named.map(PathBuf::from).or_else(usual_place) else {
+        let Some(path) = named.map(PathBuf::from).or_else(default_path) else {
             return Ok(Config::default());
         };
         let text = match fs::read_to_string(&path) {
@@ -116,7 +116,7 @@ impl Config {
             let line = error.span().map_or(1, |span| {
                 1 + text[..span.start.min(text.len())].matches('\n').count()
             });
-            format!("line {line}: {}", plainly(error.message()))
+            format!("line {line}: {}", plain_error(error.message()))
         })?;
         let from_to = |name: &str, value: Option<f64>, least: f64, most: f64| match value {
             Some(value) if !(least..=most).contains(&value) => {
@@ -147,13 +147,13 @@ impl Config {
             band.parse::<Band>()
                 .map_err(|error| format!("eq: {band:?}: {error}"))?;
         }
-        Tastes::new(&config.song).map_err(|error| error.to_string())?;
+        SongRules::new(&config.song).map_err(|error| error.to_string())?;
         Ok(config)
     }
 }
 
 /// An error of the library's, without the names that Rust has for what is expected.
-fn plainly(message: &str) -> String {
+fn plain_error(message: &str) -> String {
     let mut text = message.replace('\n', " ");
     for (rust, plain) in [
         ("u16", "a whole number from 0 on"),
@@ -192,14 +192,14 @@ impl Config {
     }
 }
 
-impl Tastes {
+impl SongRules {
     /// Of the lines of a file.
     ///
     /// # Errors
     ///
     /// If a glob or a voice is none.
-    pub fn new(songs: &[OfSongs]) -> anyhow::Result<Tastes> {
-        let taste = |of: &OfSongs| {
+    pub fn new(songs: &[SongRule]) -> anyhow::Result<SongRules> {
+        let rule = |of: &SongRule| {
             let glob = |text: &str| {
                 Pattern::new(text).map_err(|error| anyhow!("match = {:?}: {error}", of.matches))
             };
@@ -210,7 +210,7 @@ impl Tastes {
                 };
                 names.iter().map(name).collect::<anyhow::Result<Vec<_>>>()
             };
-            Ok(Taste {
+            Ok(CompiledRule {
                 whole: glob(&of.matches)?,
                 end: glob(&format!("*/{}", of.matches))?,
                 mute: names(&of.mute)?,
@@ -220,9 +220,9 @@ impl Tastes {
         };
         songs
             .iter()
-            .map(taste)
+            .map(rule)
             .collect::<anyhow::Result<_>>()
-            .map(Tastes)
+            .map(SongRules)
     }
 
     /// How a song is to sound, where others sound like `settings`.
@@ -231,26 +231,26 @@ impl Tastes {
         let matching = self
             .0
             .iter()
-            .filter(|taste| taste.whole.matches(&path) || taste.end.matches(&path));
-        for taste in matching {
-            if let Some(loops) = taste.of.loops {
-                settings.loops = as_often(loops);
+            .filter(|rule| rule.whole.matches(&path) || rule.end.matches(&path));
+        for rule in matching {
+            if let Some(loops) = rule.of.loops {
+                settings.loops = loop_count(loops);
             }
-            if let Some(fade) = taste.of.fade {
+            if let Some(fade) = rule.of.fade {
                 settings.fade_seconds = fade;
             }
-            if let Some(volume) = taste.of.volume {
+            if let Some(volume) = rule.of.volume {
                 settings.volume = f32::from(volume) / 100.0;
             }
-            settings.chips.mute.extend(&taste.mute);
-            settings.chips.solo.extend(&taste.solo);
+            settings.chips.mute.extend(&rule.mute);
+            settings.chips.solo.extend(&rule.solo);
         }
         settings
     }
 }
 
 /// Loops as a user says them: 0 is for ever.
-pub fn as_often(loops: u32) -> u32 {
+pub fn loop_count(loops: u32) -> u32 {
     if loops == 0 { u32::MAX } else { loops }
 }
 
@@ -259,13 +259,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn later_lines_win_and_voices_add_up() {
+    fn later_rules_take_precedence_and_mutes_accumulate() {
         let text = "loops = 3\n[[song]]\nmatch = \"boss*.vgz\"\nvolume = 50\nmute = [\"YM2612:6\"]\n\
                     [[song]]\nmatch = \"*/game/*\"\nvolume = 60\nloops = 0\nmute = [\"SN76489\"]";
         let config = Config::parse(text).unwrap();
         assert_eq!(config.loops, Some(3));
-        let tastes = Tastes::new(&config.song).unwrap();
-        let of = |path: &str| tastes.of(&Source::File(path.into()), &Settings::default());
+        let rules = SongRules::new(&config.song).unwrap();
+        let of = |path: &str| rules.of(&Source::File(path.into()), &Settings::default());
         let both = of("/music/game/boss 1.vgz");
         assert_eq!(
             (both.volume, both.loops, both.chips.mute.len()),
@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_told_with_its_line() {
+    fn config_errors_name_the_line() {
         for (text, why) in [
             ("loops = 1\nloop = 2", "line 2: unknown field `loop`"),
             ("volume = 401", "volume = 401: not from 0 to 400"),

@@ -10,18 +10,18 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use creel_vgm::batch::Source;
 use creel_vgm::effects::{Effects, Loudness, Measured};
-use creel_vgm::output::{How, Job};
+use creel_vgm::output::{Job, OutputSettings};
 use creel_vgm::render::Settings;
 use creel_vgm::wav::Layout;
 
 /// What was measured, and what is to be measured next.
 #[derive(Clone)]
 pub struct Gains {
-    book: Arc<Book>,
+    book: Arc<MeasuredGains>,
     next: Sender<Source>,
 }
 
-struct Book {
+struct MeasuredGains {
     wanted: Loudness,
     effects: Effects,
     settings: Settings,
@@ -45,7 +45,7 @@ impl Gains {
         songs: &[Source],
     ) -> std::io::Result<Gains> {
         let (next, asked) = channel::<Source>();
-        let book = Arc::new(Book {
+        let book = Arc::new(MeasuredGains {
             wanted,
             effects: effects.clone(),
             // Another pass of the loop is as loud, and one that is looped for ever has no end.
@@ -88,7 +88,7 @@ impl Gains {
     }
 }
 
-impl Book {
+impl MeasuredGains {
     fn gain(&self, song: &Source) -> f32 {
         let mut all = Measured::default();
         match self.wanted {
@@ -112,7 +112,7 @@ impl Book {
         if let Some(known) = known().get(&name) {
             return known.clone();
         }
-        let how = How {
+        let how = OutputSettings {
             settings: &self.settings,
             effects: &self.effects,
             layout: Layout::default(),

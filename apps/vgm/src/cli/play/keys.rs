@@ -13,12 +13,12 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
 use super::action::{Action, Change};
-use super::deck::length;
-use super::view::{Over, View};
+use super::session::total_frames;
+use super::view::{Overlay, View};
 
 /// What only the program's loop can do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Wish {
+pub enum UiRequest {
     Quit,
     /// As a signal would.
     Interrupt,
@@ -50,29 +50,33 @@ pub const HELP: &[(&str, &str)] = &[
 ];
 
 /// Waits for the next key of the terminal, so long at most, and does what it means.
-pub fn next(terminal: &File, wait: Duration, view: &mut View) -> anyhow::Result<Option<Wish>> {
-    if is_gone(terminal, wait)? {
-        return Ok(Some(Wish::Quit));
+pub fn next_event(
+    terminal: &File,
+    wait: Duration,
+    view: &mut View,
+) -> anyhow::Result<Option<UiRequest>> {
+    if wait_for_input(terminal, wait)? {
+        return Ok(Some(UiRequest::Quit));
     }
     if !event::poll(Duration::ZERO)? {
         return Ok(None);
     }
     // All that is there: a held key does not lag behind.
     loop {
-        let wish = match event::read()? {
-            Event::Key(key) if key.kind != KeyEventKind::Release => pressed(key, view),
+        let request = match event::read()? {
+            Event::Key(key) if key.kind != KeyEventKind::Release => handle_key(key, view),
             Event::Mouse(mouse) => {
-                clicked(mouse, view);
+                handle_click(mouse, view);
                 None
             }
             Event::Resize(..) => {
                 creel_console::keys::after_resize();
-                Some(Wish::Redraw)
+                Some(UiRequest::Redraw)
             }
             _ => None,
         };
-        if wish.is_some() {
-            return Ok(wish);
+        if request.is_some() {
+            return Ok(request);
         }
         if !event::poll(Duration::ZERO)? {
             return Ok(None);
@@ -82,7 +86,7 @@ pub fn next(terminal: &File, wait: Duration, view: &mut View) -> anyhow::Result<
 
 /// Waits for a key, a signal, or so long; whether the terminal has hung up. A library that reads keys
 /// of one that has would read on for ever.
-fn is_gone(terminal: &File, wait: Duration) -> io::Result<bool> {
+fn wait_for_input(terminal: &File, wait: Duration) -> io::Result<bool> {
     let mut fds = [PollFd::new(terminal, PollFlags::IN)];
     let time = Timespec::try_from(wait).map_err(io::Error::other)?;
     match poll(&mut fds, Some(&time)) {
@@ -94,28 +98,28 @@ fn is_gone(terminal: &File, wait: Duration) -> io::Result<bool> {
 }
 
 /// Does it; what cannot be done is told.
-fn act(view: &mut View, action: Action) {
-    if let Err(why) = action.apply(&view.deck) {
+fn handle_event(view: &mut View, action: Action) {
+    if let Err(why) = action.apply(&view.session) {
         view.messages.push(why);
     }
 }
 
-fn pressed(key: KeyEvent, view: &mut View) -> Option<Wish> {
+fn handle_key(key: KeyEvent, view: &mut View) -> Option<UiRequest> {
     let control = key.modifiers.contains(KeyModifiers::CONTROL);
     match key.code {
-        KeyCode::Char('c') if control => return Some(Wish::Interrupt),
-        KeyCode::Char('z') if control => return Some(Wish::Suspend),
+        KeyCode::Char('c') if control => return Some(UiRequest::Interrupt),
+        KeyCode::Char('z') if control => return Some(UiRequest::Suspend),
         _ if control => return None,
         _ => {}
     }
     if view.search.is_some() {
-        searched(key.code, view);
+        handle_search_key(key.code, view);
         return None;
     }
-    if view.over != Over::Nothing && over_key(key.code, view) {
+    if view.overlay != Overlay::None && handle_overlay_key(key.code, view) {
         return None;
     }
-    if list_key(key.code, view) || look_key(key.code, view) {
+    if handle_list_key(key.code, view) || handle_view_key(key.code, view) {
         return None;
     }
     let far = match key.modifiers.contains(KeyModifiers::SHIFT) {
@@ -123,7 +127,7 @@ fn pressed(key: KeyEvent, view: &mut View) -> Option<Wish> {
         false => 5_000,
     };
     let action = match key.code {
-        KeyCode::Char('q') => return Some(Wish::Quit),
+        KeyCode::Char('q') => return Some(UiRequest::Quit),
         KeyCode::Char(' ') => Action::Pause(None),
         KeyCode::Char('n') => Action::Next,
         KeyCode::Char('p') => Action::Previous,
@@ -135,7 +139,7 @@ fn pressed(key: KeyEvent, view: &mut View) -> Option<Wish> {
         KeyCode::Char(digit @ '1'..='9') => Action::Toggle(digit as usize - '1' as usize),
         KeyCode::Char('m') => Action::Toggle(view.selected),
         KeyCode::Char('s') => Action::Solo(view.selected),
-        KeyCode::Char('a') => Action::HearAll,
+        KeyCode::Char('a') => Action::UnmuteAll,
         KeyCode::Char('l') => Action::LoopForever(None),
         KeyCode::Char('r') => Action::Repeat(None),
         KeyCode::Char('z') => Action::Shuffle(None),
@@ -144,24 +148,26 @@ fn pressed(key: KeyEvent, view: &mut View) -> Option<Wish> {
         KeyCode::Char('{') => Action::Pitch(Change::By(-5.0)),
         KeyCode::Char('}') => Action::Pitch(Change::By(5.0)),
         KeyCode::Char('=') => {
-            act(view, Action::Tempo(Change::To(100.0)));
+            handle_event(view, Action::Tempo(Change::To(100.0)));
             Action::Pitch(Change::To(100.0))
         }
         _ => return None,
     };
-    act(view, action);
+    handle_event(view, action);
     None
 }
 
 /// A key while something is looked for.
-fn searched(key: KeyCode, view: &mut View) {
+fn handle_search_key(key: KeyCode, view: &mut View) {
     match key {
         KeyCode::Esc => (view.search, view.cursor) = (None, None),
         KeyCode::Enter => {
-            let found = view.cursor.or_else(|| view.listed().first().copied());
+            let found = view
+                .cursor
+                .or_else(|| view.filtered_songs().first().copied());
             (view.search, view.cursor) = (None, None);
             if let Some(place) = found {
-                act(view, Action::Jump(place));
+                handle_event(view, Action::Jump(place));
             }
         }
         KeyCode::Up => view.move_cursor(-1),
@@ -175,14 +181,14 @@ fn searched(key: KeyCode, view: &mut View) {
                     }
                 }
             }
-            view.cursor = view.listed().first().copied();
+            view.cursor = view.filtered_songs().first().copied();
         }
         _ => {}
     }
 }
 
 /// A key that moves through what lies over the songs; whether it was one.
-fn over_key(key: KeyCode, view: &mut View) -> bool {
+fn handle_overlay_key(key: KeyCode, view: &mut View) -> bool {
     let by = match key {
         KeyCode::Up | KeyCode::Char('k') => -1,
         KeyCode::Down | KeyCode::Char('j') => 1,
@@ -190,43 +196,43 @@ fn over_key(key: KeyCode, view: &mut View) -> bool {
         KeyCode::PageDown => 5,
         _ => return false,
     };
-    view.scrolled = view.scrolled.saturating_add_signed(by);
+    view.overlay_scroll = view.overlay_scroll.saturating_add_signed(by);
     true
 }
 
 /// A key that moves through the songs, or leaves what lies over them; whether it was one.
-fn list_key(key: KeyCode, view: &mut View) -> bool {
+fn handle_list_key(key: KeyCode, view: &mut View) -> bool {
     let rows = view.areas.queue.height.max(2) as isize - 1;
     match key {
         KeyCode::PageUp => view.move_cursor(-rows),
         KeyCode::PageDown => view.move_cursor(rows),
         KeyCode::Enter => {
             if let Some(place) = view.cursor.take() {
-                act(view, Action::Jump(place));
+                handle_event(view, Action::Jump(place));
             }
         }
         // What lies over the list would hide what is found.
-        KeyCode::Char('/') => (view.search, view.over) = (Some(String::new()), Over::Nothing),
-        KeyCode::Esc => (view.over, view.cursor) = (Over::Nothing, None),
+        KeyCode::Char('/') => (view.search, view.overlay) = (Some(String::new()), Overlay::None),
+        KeyCode::Esc => (view.overlay, view.cursor) = (Overlay::None, None),
         _ => return false,
     }
     true
 }
 
 /// A key that changes what is shown; whether it was one.
-fn look_key(key: KeyCode, view: &mut View) -> bool {
+fn handle_view_key(key: KeyCode, view: &mut View) -> bool {
     let voices = view.lanes.len();
     let show = |view: &mut View, over| {
-        view.over = if view.over == over {
-            Over::Nothing
+        view.overlay = if view.overlay == over {
+            Overlay::None
         } else {
             over
         };
-        view.scrolled = 0;
+        view.overlay_scroll = 0;
     };
     match key {
-        KeyCode::Char('?' | 'h') => show(view, Over::Help),
-        KeyCode::Char('t') => show(view, Over::Tags),
+        KeyCode::Char('?' | 'h') => show(view, Overlay::Help),
+        KeyCode::Char('t') => show(view, Overlay::Tags),
         KeyCode::Char('v') => view.waves ^= true,
         KeyCode::Char('f') => view.spectrum ^= true,
         KeyCode::Tab | KeyCode::Char('j') if voices > 0 => {
@@ -240,14 +246,16 @@ fn look_key(key: KeyCode, view: &mut View) -> bool {
     true
 }
 
-fn clicked(mouse: MouseEvent, view: &mut View) {
+fn handle_click(mouse: MouseEvent, view: &mut View) {
     let at = Position::new(mouse.column, mouse.row);
     // Which row of an area it is in.
     let row = |area: Rect| area.contains(at).then(|| usize::from(at.y - area.y));
-    if view.over != Over::Nothing {
+    if view.overlay != Overlay::None {
         match mouse.kind {
-            MouseEventKind::ScrollUp => view.scrolled = view.scrolled.saturating_sub(3),
-            MouseEventKind::ScrollDown => view.scrolled = view.scrolled.saturating_add(3),
+            MouseEventKind::ScrollUp => view.overlay_scroll = view.overlay_scroll.saturating_sub(3),
+            MouseEventKind::ScrollDown => {
+                view.overlay_scroll = view.overlay_scroll.saturating_add(3)
+            }
             _ => {}
         }
         return;
@@ -256,15 +264,15 @@ fn clicked(mouse: MouseEvent, view: &mut View) {
     match mouse.kind {
         MouseEventKind::ScrollUp if over_queue => view.move_cursor(-3),
         MouseEventKind::ScrollDown if over_queue => view.move_cursor(3),
-        MouseEventKind::ScrollUp => act(view, Action::Volume(Change::By(5.0))),
-        MouseEventKind::ScrollDown => act(view, Action::Volume(Change::By(-5.0))),
+        MouseEventKind::ScrollUp => handle_event(view, Action::Volume(Change::By(5.0))),
+        MouseEventKind::ScrollDown => handle_event(view, Action::Volume(Change::By(-5.0))),
         MouseEventKind::Down(MouseButton::Left) if areas.bar.contains(at) => {
-            let length = view.track.as_ref().and_then(|track| length(&track.1));
+            let length = view.track.as_ref().and_then(|track| total_frames(&track.1));
             if let Some(frames) = length {
-                let rate = u64::from(view.deck.desk.sample_rate());
+                let rate = u64::from(view.session.controls.sample_rate());
                 let share = f64::from(at.x - areas.bar.x) / f64::from(areas.bar.width.max(1));
                 let ms = (frames * 1000 / rate) as f64 * share;
-                act(view, Action::SeekTo(ms as u64));
+                handle_event(view, Action::SeekTo(ms as u64));
             }
         }
         MouseEventKind::Down(button) => {
@@ -273,15 +281,15 @@ fn clicked(mouse: MouseEvent, view: &mut View) {
                 if lane < view.lanes.len() {
                     view.selected = lane;
                     match button {
-                        MouseButton::Left => act(view, Action::Toggle(lane)),
-                        MouseButton::Right => act(view, Action::Solo(lane)),
-                        MouseButton::Middle => act(view, Action::HearAll),
+                        MouseButton::Left => handle_event(view, Action::Toggle(lane)),
+                        MouseButton::Right => handle_event(view, Action::Solo(lane)),
+                        MouseButton::Middle => handle_event(view, Action::UnmuteAll),
                     }
                 }
             } else if let Some(row) = row(areas.queue)
-                && let Some(place) = view.listed().get(areas.first_song + row)
+                && let Some(place) = view.filtered_songs().get(areas.first_song + row)
             {
-                act(view, Action::Jump(*place));
+                handle_event(view, Action::Jump(*place));
                 (view.search, view.cursor) = (None, None);
             }
         }

@@ -6,7 +6,6 @@
 mod action;
 mod backend;
 mod config;
-mod deck;
 mod gains;
 mod keys;
 #[cfg(feature = "mpris")]
@@ -14,6 +13,7 @@ mod mpris;
 mod remote;
 mod resume;
 mod screen;
+mod session;
 mod sinks;
 mod terminal;
 mod titles;
@@ -33,23 +33,23 @@ use creel_console::{Common, Exit, Failure, Interrupt, is_ignored};
 use creel_vgm::batch::{Source, find};
 use creel_vgm::demo;
 use creel_vgm::effects::Loudness;
-use creel_vgm::play::{Order, Parts, Queue, Repeat, Sound, parts};
+use creel_vgm::play::{Command, PlaybackSettings, PlayerParts, Queue, Repeat, player_parts};
 use creel_vgm::render::Settings;
 use rustix::io::Errno;
 use rustix::process::{Signal, kill_current_process_group};
 use serde::{Deserialize, Serialize};
 
-use super::plain::{line, plain, tell};
-use super::sound::{ReplayGain, Resampler, Tone};
-use super::tell_of_folders;
+use super::report_skipped_folders;
+use super::sound_flags::{EffectOptions, ReplayGain, Resampler};
+use super::stderr::{escape_control, report, write_line};
 pub use action::WORDS as ACTION_WORDS;
-use config::{Config, Tastes, as_often};
-use deck::Deck;
+use config::{Config, SongRules, loop_count};
 use gains::Gains;
-use keys::Wish;
+use keys::UiRequest;
 use remote::Remote;
 pub use remote::default_socket;
-use resume::{Keeper, left};
+use resume::{PositionSaver, current_position};
+use session::PlayerSession;
 use terminal::Terminal;
 use view::View;
 
@@ -86,7 +86,7 @@ pub struct Play {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=1000))]
     loops: Option<u32>,
     /// How long songs that loop fade out, in seconds [default: 5]
-    #[arg(long, value_name = "S", value_parser = crate::cli::sound::seconds)]
+    #[arg(long, value_name = "S", value_parser = crate::cli::sound_flags::seconds)]
     fade: Option<f64>,
     /// How loud, in percent, 0 to 400 [default: 100]
     #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u16).range(0..=400))]
@@ -128,7 +128,7 @@ pub struct Play {
     #[arg(long)]
     dump_config: bool,
     #[command(flatten)]
-    tone: Tone,
+    tone: EffectOptions,
     /// Workers: with 1, rendering and sound share one [default: 2]
     #[arg(short, long, value_name = "N", value_parser = creel_console::knobs::jobs)]
     jobs: Option<usize>,
@@ -179,7 +179,7 @@ impl Play {
             Failure::new(Exit::SomeFailed, message)
         })?;
         let settings = Settings {
-            loops: as_often(config.loops.unwrap_or(2)),
+            loops: loop_count(config.loops.unwrap_or(2)),
             fade_seconds: config.fade.unwrap_or(5.0),
             sample_rate: rate,
             quality: config.resampler.unwrap_or_default().quality(),
@@ -189,30 +189,32 @@ impl Play {
         let names: Vec<String> = queue
             .songs()
             .iter()
-            .map(|song| plain(&song.to_string()))
+            .map(|song| escape_control(&song.to_string()))
             .collect();
         let listed = queue.songs().to_vec();
-        let tastes = Tastes::new(&config.song)?;
+        let rules = SongRules::new(&config.song)?;
         let effects = config.effects();
         let wanted = config
             .replay_gain
             .map_or(Loudness::AsIs, ReplayGain::loudness);
         let gains = Gains::new(wanted, &effects, &settings, queue.songs())?;
         let measured = gains.clone();
-        let choose = Box::new(move |song: &Source, next: Option<&Source>| Sound {
-            settings: tastes.of(song, &settings),
-            effects: effects.clone(),
-            gain: gains.of(song, next),
-        });
-        let Parts {
+        let choose = Box::new(
+            move |song: &Source, next: Option<&Source>| PlaybackSettings {
+                settings: rules.of(song, &settings),
+                effects: effects.clone(),
+                gain: gains.of(song, next),
+            },
+        );
+        let PlayerParts {
             renderer,
             sink,
-            desk,
-            orders,
-            news,
+            controls,
+            commands,
+            events,
             taps,
-        } = parts(queue, rate, choose, open);
-        desk.set_volume(f32::from(config.volume.unwrap_or(100)) / 100.0);
+        } = player_parts(queue, rate, choose, open);
+        controls.set_volume(f32::from(config.volume.unwrap_or(100)) / 100.0);
         let has_two = config.jobs.unwrap_or(2) > 1;
         let rendering = self.pool("render")?;
         let sounding = if has_two {
@@ -220,14 +222,14 @@ impl Play {
         } else {
             None
         };
-        let deck = Arc::new(Deck::new(desk, orders, names, refused));
+        let session = Arc::new(PlayerSession::new(controls, commands, names, refused));
         if start > 0 {
-            deck.orders.send(Order::SeekTo(start));
+            session.commands.send(Command::SeekTo(start));
         }
-        let remote = self.remote(&config, &deck, &rendering)?;
+        let remote = self.remote(&config, &session, &rendering)?;
         #[cfg(feature = "mpris")]
         if config.mpris != Some(false) {
-            mpris::serve(&deck, &rendering);
+            mpris::serve(&session, &rendering);
         }
         let ends = [
             rendering.spawn(renderer.run()),
@@ -237,24 +239,24 @@ impl Play {
                 .spawn(sink.run(device, has_two)),
         ];
         end_by_signals(&interrupt, &rendering)?;
-        let mut view = View::new(Arc::clone(&deck), news, taps);
-        let mut keeper = Keeper::new(&self.paths, config.resume == Some(true));
-        let told = if self.has_interface(name) {
-            titles::read(listed, &deck)?;
+        let mut view = View::new(Arc::clone(&session), events, taps);
+        let mut saver = PositionSaver::new(&self.paths, config.resume == Some(true));
+        let events = if self.has_interface(name) {
+            titles::read(listed, &session)?;
             interface(
                 &mut view,
                 &interrupt,
-                &mut keeper,
+                &mut saver,
                 config.mouse != Some(false),
             )
         } else {
-            lines(&mut view, &interrupt, &mut keeper, common.quiet)
+            lines(&mut view, &interrupt, &mut saver, common.quiet)
         };
-        let left = left(&keeper.paths, &deck);
+        let left = current_position(&saver.paths, &session);
         measured.stop();
-        deck.orders.send(Order::Quit);
-        deck.desk.pause(false);
-        let limit = if deck.desk.is_played_out() {
+        session.commands.send(Command::Quit);
+        session.controls.pause(false);
+        let limit = if session.controls.is_drained() {
             ENDS
         } else {
             QUITS
@@ -266,7 +268,7 @@ impl Play {
             std::mem::forget((rendering, sounding));
             None
         });
-        let wish = told?;
+        let request = events?;
         if let Some(panic) = panicked {
             // It said what it was about when it happened.
             std::panic::resume_unwind(panic.into_payload());
@@ -274,15 +276,15 @@ impl Play {
         if config.resume == Some(true)
             && let Some(left) = left
         {
-            resume::leave(left).context("cannot remember where it was left")?;
+            resume::save(left).context("cannot remember where it was left")?;
         }
-        if wish == Some(Wish::Interrupt) {
+        if request == Some(UiRequest::Interrupt) {
             // As the terminal would have, had it not been asked for keys: a script that waits for the
             // player is told, too. The player ends by it.
             kill_current_process_group(Signal::INT)?;
         }
         interrupt.check()?;
-        match deck.desk.failure() {
+        match session.controls.failure() {
             // Who reads has had enough.
             Some(error) if error.kind() != io::ErrorKind::BrokenPipe => {
                 let message = format!("--sink {name}: {error}");
@@ -290,7 +292,7 @@ impl Play {
             }
             _ => {}
         }
-        Ok(match (deck.failed(), deck.desk.played()) {
+        Ok(match (session.failed(), session.controls.played()) {
             (0, _) => Exit::Done,
             (_, 0) => Exit::BadData,
             _ => Exit::SomeFailed,
@@ -341,8 +343,8 @@ impl Play {
             After::One => Repeat::One,
         });
         queue.shuffle_all(config.shuffle == Some(true));
-        let left =
-            (config.resume == Some(true)).then(|| resume::was_left(&resume::known_as(&self.paths)));
+        let left = (config.resume == Some(true))
+            .then(|| resume::saved_position(&resume::absolute_paths(&self.paths)));
         let Some(left) = left.flatten() else {
             return (queue, 0);
         };
@@ -362,7 +364,7 @@ impl Play {
     fn remote(
         &self,
         config: &Config,
-        deck: &Arc<Deck>,
+        session: &Arc<PlayerSession>,
         pool: &Pool,
     ) -> anyhow::Result<Option<Remote>> {
         let Some(path) = &config.listen else {
@@ -373,7 +375,7 @@ impl Play {
                 .map_err(|why| Failure::new(Exit::Usage, format!("--listen auto: {why}")))?,
             _ => path.clone(),
         };
-        let remote = Remote::listen(&path, deck, pool);
+        let remote = Remote::listen(&path, session, pool);
         let remote = remote.with_context(|| format!("--listen {}", path.display()))?;
         Ok(Some(remote))
     }
@@ -398,16 +400,22 @@ impl Play {
         let mut paths = self.paths.clone();
         paths.retain(|path| match path.metadata() {
             Err(error) if path.as_os_str() != "-" => {
-                tell(&format!("{}: {error}", plain(&path.display().to_string())));
+                report(&format!(
+                    "{}: {error}",
+                    escape_control(&path.display().to_string())
+                ));
                 missing += 1;
                 false
             }
             _ => true,
         });
         let found = find(&paths, recurse);
-        tell_of_folders(&found.deeper, &found.barren);
+        report_skipped_folders(&found.unsearched_folders, &found.empty_folders);
         for (path, error) in &found.refused {
-            tell(&format!("{}: {error}", plain(&path.display().to_string())));
+            report(&format!(
+                "{}: {error}",
+                escape_control(&path.display().to_string())
+            ));
         }
         let songs = found.songs.into_iter().map(|(song, _)| song).collect();
         (songs, missing + found.refused.len())
@@ -416,7 +424,11 @@ impl Play {
     fn has_interface(&self, sink: &str) -> bool {
         // Emacs' shell, say, has no screen.
         let is_screen = env::var_os("TERM").is_some_and(|term| !term.is_empty() && term != "dumb");
-        !self.plain && is_screen && sink != "-" && io::stdout().is_terminal() && terminal::is_ours()
+        !self.plain
+            && is_screen
+            && sink != "-"
+            && io::stdout().is_terminal()
+            && terminal::is_foreground()
     }
 }
 
@@ -447,9 +459,9 @@ fn end_by_signals(interrupt: &Interrupt, pool: &Pool) -> anyhow::Result<()> {
         .into_iter()
         .filter(|number| !is_ignored(*number))
     {
-        let (mut told, interrupt) = (signal(number)?, interrupt.clone());
+        let (mut events, interrupt) = (signal(number)?, interrupt.clone());
         pool.spawn(async move {
-            match told.recv().await {
+            match events.recv().await {
                 Ok(()) if number == SIGHUP => interrupt.hang_up(),
                 // ^\ would leave a core behind.
                 Ok(()) => interrupt.request(),
@@ -499,18 +511,18 @@ const LOOK: Duration = Duration::from_millis(50);
 fn interface(
     view: &mut View,
     interrupt: &Interrupt,
-    keeper: &mut Keeper,
+    saver: &mut PositionSaver,
     mouse: bool,
-) -> anyhow::Result<Option<Wish>> {
+) -> anyhow::Result<Option<UiRequest>> {
     let mut terminal = Terminal::enter(mouse).context("the terminal")?;
     loop {
-        view.look();
-        if view.is_over() || interrupt.requested() {
+        view.update();
+        if view.is_finished() || interrupt.requested() {
             return Ok(None);
         }
-        keeper.look(&view.deck);
-        view.ask();
-        view.played.clear();
+        saver.save_if_due(&view.session);
+        view.request_metering();
+        view.heard_songs.clear();
         match terminal.draw(|frame| screen::draw(frame, view)) {
             // Its window was closed.
             Err(error) if error.raw_os_error() == Some(Errno::IO.raw_os_error()) => {
@@ -518,26 +530,26 @@ fn interface(
             }
             drawn => drawn?,
         }
-        let wait = if view.deck.desk.is_paused() {
+        let wait = if view.session.controls.is_paused() {
             FRAME_PAUSED
         } else {
             FRAME
         };
-        let Some(wish) = keys::next(terminal.keys(), wait, view)? else {
+        let Some(request) = keys::next_event(terminal.keys(), wait, view)? else {
             continue;
         };
-        match wish {
-            Wish::Quit => return Ok(Some(wish)),
-            Wish::Interrupt => {
+        match request {
+            UiRequest::Quit => return Ok(Some(request)),
+            UiRequest::Interrupt => {
                 interrupt.request();
-                return Ok(Some(wish));
+                return Ok(Some(request));
             }
-            Wish::Redraw => terminal.redraw()?,
-            Wish::Suspend => {
-                let paused = view.deck.desk.is_paused();
-                view.deck.desk.pause(true);
+            UiRequest::Redraw => terminal.invalidate()?,
+            UiRequest::Suspend => {
+                let paused = view.session.controls.is_paused();
+                view.session.controls.pause(true);
                 terminal.suspend()?;
-                view.deck.desk.pause(paused);
+                view.session.controls.pause(paused);
             }
         }
     }
@@ -547,21 +559,21 @@ fn interface(
 fn lines(
     view: &mut View,
     interrupt: &Interrupt,
-    keeper: &mut Keeper,
+    saver: &mut PositionSaver,
     quiet: bool,
-) -> anyhow::Result<Option<Wish>> {
+) -> anyhow::Result<Option<UiRequest>> {
     loop {
-        view.look();
-        for track in view.played.drain(..).filter(|_| !quiet) {
-            line(&view::title(&track));
+        view.update();
+        for track in view.heard_songs.drain(..).filter(|_| !quiet) {
+            write_line(&view::title(&track));
         }
         for message in view.messages.drain(..) {
-            tell(&plain(&message));
+            report(&escape_control(&message));
         }
-        if view.is_over() || interrupt.requested() {
+        if view.is_finished() || interrupt.requested() {
             return Ok(None);
         }
-        keeper.look(&view.deck);
+        saver.save_if_due(&view.session);
         std::thread::sleep(LOOK);
     }
 }

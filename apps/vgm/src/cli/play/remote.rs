@@ -14,7 +14,7 @@ use creel::Pool;
 use creel::net::{UnixListener, UnixStream};
 
 use super::action::Action;
-use super::deck::Deck;
+use super::session::PlayerSession;
 
 const LINE_BYTES_MAX: usize = 1 << 10;
 
@@ -40,7 +40,7 @@ impl Remote {
     /// # Errors
     ///
     /// If another player listens there, if the path is something else, and what the system says.
-    pub fn listen(path: &Path, deck: &Arc<Deck>, pool: &Pool) -> io::Result<Self> {
+    pub fn listen(path: &Path, session: &Arc<PlayerSession>, pool: &Pool) -> io::Result<Self> {
         if let Ok(found) = fs::symlink_metadata(path) {
             if !found.file_type().is_socket() {
                 let message = "is there and is no socket";
@@ -59,10 +59,10 @@ impl Remote {
         };
         // Who may play may tell.
         fs::set_permissions(path, fs::Permissions::from_mode(0o600))?;
-        let (deck, handle) = (Arc::clone(deck), pool.handle());
+        let (session, handle) = (Arc::clone(session), pool.handle());
         pool.spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
-                handle.spawn(serve(stream, Arc::clone(&deck)));
+                handle.spawn(serve(stream, Arc::clone(&session)));
             }
         });
         Ok(remote)
@@ -77,13 +77,13 @@ impl Drop for Remote {
 }
 
 /// Answers line by line, until the other end has gone.
-async fn serve(stream: UnixStream, deck: Arc<Deck>) {
+async fn serve(stream: UnixStream, session: Arc<PlayerSession>) {
     let mut bytes = Vec::new();
     let mut piece = [0; 256];
     loop {
         while let Some(end) = bytes.iter().position(|byte| *byte == b'\n') {
             let line: Vec<u8> = bytes.drain(..=end).collect();
-            let mut answer = answer(&String::from_utf8_lossy(&line), &deck);
+            let mut answer = answer(&String::from_utf8_lossy(&line), &session);
             answer.push('\n');
             if stream.write_all(answer.as_bytes()).await.is_err() {
                 return;
@@ -102,11 +102,11 @@ async fn serve(stream: UnixStream, deck: Arc<Deck>) {
     }
 }
 
-fn answer(line: &str, deck: &Deck) -> String {
+fn answer(line: &str, session: &PlayerSession) -> String {
     let answer = if line.trim() == "status" {
-        serde_json::to_string(&deck.status())
+        serde_json::to_string(&session.status())
     } else {
-        match Action::read(line).and_then(|action| action.apply(deck)) {
+        match Action::read(line).and_then(|action| action.apply(session)) {
             Ok(()) => return "{\"ok\":true}".into(),
             Err(error) => serde_json::to_string(&serde_json::json!({ "error": error })),
         }

@@ -11,20 +11,20 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
-use super::deck::Deck;
+use super::session::PlayerSession;
 
 /// Queues that are remembered, at most.
 const QUEUES_MAX: usize = 100;
 
 #[derive(Debug, Default, Deserialize, Serialize)]
-struct Book {
+struct SavedPositions {
     /// The last that was played comes first.
-    queues: Vec<Left>,
+    queues: Vec<QueuePosition>,
 }
 
 /// Where a queue was left.
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
-pub struct Left {
+pub struct QueuePosition {
     /// The paths it was made of, absolute.
     pub paths: Vec<PathBuf>,
     /// The song.
@@ -34,7 +34,7 @@ pub struct Left {
 }
 
 /// The file: `$XDG_STATE_HOME/creel-vgm/positions.json`, else below `~/.local/state`.
-fn place() -> Option<PathBuf> {
+fn file_path() -> Option<PathBuf> {
     let set = |name| env::var_os(name).filter(|value| !value.is_empty());
     let folder = set("XDG_STATE_HOME").map(PathBuf::from);
     let folder = folder.or_else(|| Some(PathBuf::from(set("HOME")?).join(".local/state")))?;
@@ -42,33 +42,33 @@ fn place() -> Option<PathBuf> {
 }
 
 /// The paths as they are remembered.
-pub fn known_as(paths: &[PathBuf]) -> Vec<PathBuf> {
+pub fn absolute_paths(paths: &[PathBuf]) -> Vec<PathBuf> {
     let absolute = |path: &PathBuf| std::path::absolute(path).unwrap_or_else(|_| path.clone());
     paths.iter().map(absolute).collect()
 }
 
-fn read(file: &Path) -> Book {
+fn read(file: &Path) -> SavedPositions {
     let text = fs::read_to_string(file).unwrap_or_default();
     serde_json::from_str(&text).unwrap_or_default()
 }
 
 /// How long a crash may set a listener back.
-const KEPT: Duration = Duration::from_secs(5);
+const SAVE_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Keeps the place while the queue is played, for an end that nobody hears of.
-pub struct Keeper {
+pub struct PositionSaver {
     pub paths: Vec<PathBuf>,
     is_asked: bool,
     /// When it was kept last, or looked at first, and what.
     at: Instant,
-    last: Option<Left>,
+    last: Option<QueuePosition>,
 }
 
-impl Keeper {
+impl PositionSaver {
     /// Of the queue of these paths; nothing unless asked.
     pub fn new(paths: &[PathBuf], is_asked: bool) -> Self {
-        Keeper {
-            paths: known_as(paths),
+        PositionSaver {
+            paths: absolute_paths(paths),
             is_asked,
             at: Instant::now(),
             last: None,
@@ -76,41 +76,41 @@ impl Keeper {
     }
 
     /// Looks whether there is something to be kept: another song, or the place every some seconds.
-    pub fn look(&mut self, deck: &Deck) {
+    pub fn save_if_due(&mut self, session: &PlayerSession) {
         if !self.is_asked {
             return;
         }
-        let is_another = |last: &Left| {
-            let now = deck.now();
+        let is_another = |last: &QueuePosition| {
+            let now = session.now_playing();
             now.track
                 .as_ref()
                 .is_some_and(|track| track.source != last.source)
         };
         // The first song may still be on its way to where it was left.
-        if self.at.elapsed() < KEPT && !self.last.as_ref().is_some_and(is_another) {
+        if self.at.elapsed() < SAVE_INTERVAL && !self.last.as_ref().is_some_and(is_another) {
             return;
         }
         self.at = Instant::now();
-        let left = left(&self.paths, deck);
-        if let Some(left) = left.filter(|left| Some(left) != self.last.as_ref()) {
+        let position = current_position(&self.paths, session);
+        if let Some(position) = position.filter(|position| Some(position) != self.last.as_ref()) {
             // What cannot be kept is told at the end.
-            let _ = leave(left.clone());
-            self.last = Some(left);
+            let _ = save(position.clone());
+            self.last = Some(position);
         }
     }
 }
 
 /// Where the queue is now; none before its first song.
-pub fn left(paths: &[PathBuf], deck: &Deck) -> Option<Left> {
-    let now = deck.now();
+pub fn current_position(paths: &[PathBuf], session: &PlayerSession) -> Option<QueuePosition> {
+    let now = session.now_playing();
     let track = now.track.as_ref()?;
-    let rate = u64::from(deck.desk.sample_rate());
+    let rate = u64::from(session.controls.sample_rate());
     // After the end, it begins anew.
-    let (source, ms) = match deck.desk.is_played_out() {
+    let (source, ms) = match session.controls.is_drained() {
         true => (String::new(), 0),
-        false => (track.source.clone(), deck.desk.frame() * 1000 / rate),
+        false => (track.source.clone(), session.controls.frame() * 1000 / rate),
     };
-    Some(Left {
+    Some(QueuePosition {
         paths: paths.to_vec(),
         source,
         ms,
@@ -118,9 +118,12 @@ pub fn left(paths: &[PathBuf], deck: &Deck) -> Option<Left> {
 }
 
 /// Where the queue of these paths was left.
-pub fn was_left(paths: &[PathBuf]) -> Option<Left> {
-    let book = read(&place()?);
-    book.queues.into_iter().find(|left| left.paths == paths)
+pub fn saved_position(paths: &[PathBuf]) -> Option<QueuePosition> {
+    let saved = read(&file_path()?);
+    saved
+        .queues
+        .into_iter()
+        .find(|position| position.paths == paths)
 }
 
 /// Remembers it.
@@ -128,12 +131,12 @@ pub fn was_left(paths: &[PathBuf]) -> Option<Left> {
 /// # Errors
 ///
 /// What the system says.
-pub fn leave(left: Left) -> io::Result<()> {
-    let file = place().ok_or_else(|| io::Error::other("there is no home folder"))?;
-    let mut book = read(&file);
-    book.queues.retain(|other| other.paths != left.paths);
-    book.queues.insert(0, left);
-    book.queues.truncate(QUEUES_MAX);
+pub fn save(position: QueuePosition) -> io::Result<()> {
+    let file = file_path().ok_or_else(|| io::Error::other("there is no home folder"))?;
+    let mut saved = read(&file);
+    saved.queues.retain(|other| other.paths != position.paths);
+    saved.queues.insert(0, position);
+    saved.queues.truncate(QUEUES_MAX);
     fs::create_dir_all(file.parent().expect("it has two folders above it"))?;
-    creel_console::AtomicFile::write(&file, &serde_json::to_vec(&book)?)
+    creel_console::AtomicFile::write(&file, &serde_json::to_vec(&saved)?)
 }

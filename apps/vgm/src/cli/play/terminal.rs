@@ -19,7 +19,7 @@ use ratatui::crossterm::terminal::{
 use rustix::process::getpgrp;
 use rustix::termios::tcgetpgrp;
 
-use super::backend::Silent;
+use super::backend::NoCursorQuery;
 
 /// Whether any thread has panicked: then the terminal is the panic's message's, and nothing is drawn
 /// over it. Relaxed: a picture that is under way is drawn to its end either way.
@@ -27,27 +27,27 @@ static PANICKED: AtomicBool = AtomicBool::new(false);
 
 /// The terminal while the interface has it.
 pub struct Terminal {
-    inner: ratatui::Terminal<Silent<Patient>>,
+    inner: ratatui::Terminal<NoCursorQuery<BufferedTty>>,
     /// The same that the inner one writes to.
-    out: Patient,
+    out: BufferedTty,
     mouse: bool,
 }
 
 impl Terminal {
     /// Takes it over, the mouse too if so asked.
     pub fn enter(mouse: bool) -> io::Result<Self> {
-        static HOOK: Once = Once::new();
-        HOOK.call_once(|| {
+        static PANIC_HOOK: Once = Once::new();
+        PANIC_HOOK.call_once(|| {
             let before = panic::take_hook();
             panic::set_hook(Box::new(move |info| {
                 PANICKED.store(true, Relaxed);
-                leave();
+                restore();
                 before(info);
             }));
         });
-        let mut out = Patient::new()?;
-        let inner = ratatui::Terminal::new(Silent::new(out.clone()))?;
-        take(mouse, &mut out)?;
+        let mut out = BufferedTty::new()?;
+        let inner = ratatui::Terminal::new(NoCursorQuery::new(out.clone()))?;
+        enter_raw(mouse, &mut out)?;
         Ok(Terminal { inner, out, mouse })
     }
 
@@ -69,32 +69,32 @@ impl Terminal {
     }
 
     /// Draws all of it next time, and not what has changed.
-    pub fn redraw(&mut self) -> io::Result<()> {
+    pub fn invalidate(&mut self) -> io::Result<()> {
         self.inner.clear()
     }
 
     /// Gives it back and stops, until the shell lets the program go on.
     pub fn suspend(&mut self) -> io::Result<()> {
-        leave();
+        restore();
         rustix::process::kill_current_process_group(rustix::process::Signal::TSTP)?;
-        take(self.mouse, &mut self.out)?;
+        enter_raw(self.mouse, &mut self.out)?;
         self.inner.clear()
     }
 }
 
 impl Drop for Terminal {
     fn drop(&mut self) {
-        leave();
+        restore();
     }
 }
 
 /// Whether it is taken over: given back twice, the cursor would be where it was before what was
 /// written since. Relaxed: it is swapped, so one of two threads gives it back.
-static TAKEN: AtomicBool = AtomicBool::new(false);
+static ENTERED: AtomicBool = AtomicBool::new(false);
 
 /// Takes it over, from the start or after a stop.
-fn take(mouse: bool, out: &mut impl Write) -> io::Result<()> {
-    TAKEN.store(true, Relaxed);
+fn enter_raw(mouse: bool, out: &mut impl Write) -> io::Result<()> {
+    ENTERED.store(true, Relaxed);
     enable_raw_mode()?;
     execute!(out, EnterAlternateScreen, Hide)?;
     if mouse {
@@ -105,19 +105,19 @@ fn take(mouse: bool, out: &mut impl Write) -> io::Result<()> {
 
 /// Gives the terminal back, as far as it takes it: one that is stopped is not waited for. What fails
 /// here can't be told anybody.
-fn leave() {
-    if !TAKEN.swap(false, Relaxed) {
+fn restore() {
+    if !ENTERED.swap(false, Relaxed) {
         return;
     }
     let mut bytes = Vec::new();
     let _ = execute!(bytes, DisableMouseCapture, LeaveAlternateScreen, Show);
-    let _ = open().and_then(|mut out| out.write_all(&bytes));
+    let _ = open_tty().and_then(|mut out| out.write_all(&bytes));
     let _ = disable_raw_mode();
 }
 
 /// The terminal, opened anew: that it does not block would else hold for whoever shares our standard
 /// output. It is there also where standard input is a list or a song.
-pub fn open() -> io::Result<File> {
+pub fn open_tty() -> io::Result<File> {
     let nonblocking = rustix::fs::OFlags::NONBLOCK.bits() as i32;
     OpenOptions::new()
         .read(true)
@@ -127,28 +127,28 @@ pub fn open() -> io::Result<File> {
 }
 
 /// Whether there is one that is ours: who runs in the background is stopped if he takes it.
-pub fn is_ours() -> bool {
-    open().is_ok_and(|terminal| tcgetpgrp(&terminal) == Ok(getpgrp()))
+pub fn is_foreground() -> bool {
+    open_tty().is_ok_and(|terminal| tcgetpgrp(&terminal) == Ok(getpgrp()))
 }
 
 /// The terminal as a writer that keeps what it does not take now: one that is stopped holds up
 /// nobody.
 #[derive(Clone)]
-struct Patient {
+struct BufferedTty {
     out: Rc<File>,
     pending: Rc<RefCell<Vec<u8>>>,
 }
 
-impl Patient {
+impl BufferedTty {
     fn new() -> io::Result<Self> {
-        Ok(Patient {
-            out: Rc::new(open()?),
+        Ok(BufferedTty {
+            out: Rc::new(open_tty()?),
             pending: Rc::default(),
         })
     }
 }
 
-impl Write for Patient {
+impl Write for BufferedTty {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.pending.borrow_mut().extend_from_slice(bytes);
         Ok(bytes.len())
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn a_panic_gives_it_back_and_is_read_on_it() {
+    fn panic_restores_the_terminal_and_prints_its_message() {
         for vars in [&[][..], &[("CREEL_TEST_ELSEWHERE", "1")]] {
             let screen = screen_after(vars);
             let screen = screen.screen();

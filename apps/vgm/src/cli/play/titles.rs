@@ -7,27 +7,27 @@ use std::sync::Arc;
 
 use creel_vgm::batch::Source;
 
-use super::deck::Deck;
+use super::session::PlayerSession;
 
 /// Begins to read them, after all others that want a processor.
 ///
 /// # Errors
 ///
 /// If the system has no thread for it.
-pub fn read(songs: Vec<Source>, deck: &Arc<Deck>) -> std::io::Result<()> {
-    let deck = Arc::clone(deck);
+pub fn read(songs: Vec<Source>, session: &Arc<PlayerSession>) -> std::io::Result<()> {
+    let session = Arc::clone(session);
     let read = move || {
         // Of no process in particular is this thread alone, on Linux.
         #[cfg(target_os = "linux")]
         let _ = rustix::process::setpriority_process(None, 19);
         for (place, song) in songs.iter().enumerate() {
-            if deck.is_quitting() || deck.desk.is_ended() {
+            if session.is_quitting() || session.controls.is_ended() {
                 return;
             }
             if !matches!(song, Source::Packed(_))
                 && let Ok(song) = song.load()
             {
-                deck.entitle(place, &song.tags.either());
+                session.set_title(place, &song.tags.with_fallback());
             }
         }
     };

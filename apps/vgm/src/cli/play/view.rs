@@ -4,17 +4,17 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use creel::channel::ring::Receiver;
-use creel_vgm::play::{News, Seeing, Seen, Tap, Track};
+use creel_vgm::play::{MeterMode, PlayerEvent, TapBlock, Track, VoiceMeter};
 
-use super::deck::{Deck, named};
-use crate::cli::plain::plain;
+use super::session::{PlayerSession, display_title};
+use crate::cli::stderr::escape_control;
 
 /// Levels fall by this factor a frame of the screen.
-const FALL: f32 = 0.76;
+const LEVEL_DECAY: f32 = 0.76;
 /// Frames of the screen for which a struck note shines.
-const SHINE: u8 = 4;
+const HIGHLIGHT_FRAMES: u8 = 4;
 /// Frames of sound that the spectrum is made of.
-pub const HEARD_FRAMES: usize = 1024;
+pub const SPECTRUM_FRAMES: usize = 1024;
 
 /// A voice as it is drawn.
 #[derive(Debug, Clone, Default)]
@@ -23,48 +23,48 @@ pub struct Lane {
     pub note: Option<f32>,
     strikes: u8,
     /// Frames of the screen for which it still shines.
-    pub shine: u8,
+    pub highlight: u8,
     pub wave: Vec<f32>,
 }
 
 /// What the lower part of the screen is taken by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Over {
+pub enum Overlay {
     #[default]
-    Nothing,
+    None,
     Help,
     Tags,
 }
 
 /// What is shown.
 pub struct View {
-    pub deck: Arc<Deck>,
-    news: Receiver<News>,
-    shown: Receiver<Tap>,
+    pub session: Arc<PlayerSession>,
+    events: Receiver<PlayerEvent>,
+    shown: Receiver<TapBlock>,
     /// Songs that are made but not heard yet, with their first blocks.
-    begun: VecDeque<(u64, Arc<Track>)>,
-    taps: VecDeque<Tap>,
+    upcoming: VecDeque<(u64, Arc<Track>)>,
+    taps: VecDeque<TapBlock>,
     /// The song that is heard, with its first block.
     pub track: Option<(u64, Arc<Track>)>,
     pub lanes: Vec<Lane>,
     /// The last sound heard, left and right together.
-    pub sound: VecDeque<f32>,
+    pub samples: VecDeque<f32>,
     /// The bands of the spectrum as they were drawn.
     pub bands: Vec<f32>,
     pub messages: Vec<String>,
     /// Songs that were heard since this was last emptied.
-    pub played: Vec<Arc<Track>>,
+    pub heard_songs: Vec<Arc<Track>>,
     lost: bool,
     /// Whether all was played, and all that was told of it is shown.
-    is_over: bool,
+    is_finished: bool,
     /// The voice that keys are about, and the first that is drawn.
     pub selected: usize,
     pub first_lane: usize,
     pub waves: bool,
     pub spectrum: bool,
-    pub over: Over,
+    pub overlay: Overlay,
     /// Lines of what lies over the queue that were scrolled past.
-    pub scrolled: u16,
+    pub overlay_scroll: u16,
     /// Where in the list of songs the user is; none: where the song is.
     pub cursor: Option<usize>,
     /// What is looked for among the songs, while it is typed.
@@ -74,27 +74,31 @@ pub struct View {
 }
 
 impl View {
-    pub fn new(deck: Arc<Deck>, news: Receiver<News>, taps: Receiver<Tap>) -> Self {
+    pub fn new(
+        session: Arc<PlayerSession>,
+        events: Receiver<PlayerEvent>,
+        taps: Receiver<TapBlock>,
+    ) -> Self {
         View {
-            deck,
-            news,
+            session,
+            events,
             shown: taps,
-            begun: VecDeque::new(),
+            upcoming: VecDeque::new(),
             taps: VecDeque::new(),
             track: None,
             lanes: Vec::new(),
-            sound: VecDeque::new(),
+            samples: VecDeque::new(),
             bands: Vec::new(),
             messages: Vec::new(),
-            played: Vec::new(),
+            heard_songs: Vec::new(),
             lost: false,
-            is_over: false,
+            is_finished: false,
             selected: 0,
             first_lane: 0,
             waves: false,
             spectrum: true,
-            over: Over::Nothing,
-            scrolled: 0,
+            overlay: Overlay::None,
+            overlay_scroll: 0,
             cursor: None,
             search: None,
             areas: Default::default(),
@@ -102,23 +106,23 @@ impl View {
     }
 
     /// Takes what was told since, and shows of it what is heard by now.
-    pub fn look(&mut self) {
-        let desk = &self.deck.desk;
+    pub fn update(&mut self) {
+        let controls = &self.session.controls;
         // Before all that is looked at here: it is told before.
-        self.is_over = desk.is_played_out() && desk.held_ms() == 0;
+        self.is_finished = controls.is_drained() && controls.queued_ms() == 0;
         self.taps
             .extend(std::iter::from_fn(|| self.shown.try_recv().ok()));
-        while let Ok(news) = self.news.try_recv() {
-            match news {
-                News::Begun(serial, track) => self.begun.push_back((serial, track)),
-                News::Failed(place, why) => {
-                    let message = format!("{}: {why}", self.deck.names[place]);
-                    self.deck.now().message = Some(message.clone());
+        while let Ok(events) = self.events.try_recv() {
+            match events {
+                PlayerEvent::Started(serial, track) => self.upcoming.push_back((serial, track)),
+                PlayerEvent::Failed(place, why) => {
+                    let message = format!("{}: {why}", self.session.labels[place]);
+                    self.session.now_playing().message = Some(message.clone());
                     self.messages.push(message);
                 }
             }
         }
-        let lost = self.deck.desk.is_lost();
+        let lost = self.session.controls.is_device_lost();
         if lost != self.lost {
             self.lost = lost;
             self.messages.push(match lost {
@@ -126,14 +130,14 @@ impl View {
                 false => "the sound device is back".into(),
             });
         }
-        let serial = self.deck.desk.serial();
-        while self.begun.front().is_some_and(|begun| begun.0 <= serial) {
-            self.begin();
+        let serial = self.session.controls.serial();
+        while self.upcoming.front().is_some_and(|begun| begun.0 <= serial) {
+            self.show_track();
         }
-        if !self.deck.desk.is_paused() {
+        if !self.session.controls.is_paused() {
             for lane in &mut self.lanes {
-                lane.level *= FALL;
-                lane.shine = lane.shine.saturating_sub(1);
+                lane.level *= LEVEL_DECAY;
+                lane.highlight = lane.highlight.saturating_sub(1);
             }
         }
         while self.taps.front().is_some_and(|tap| tap.serial <= serial) {
@@ -145,8 +149,8 @@ impl View {
     }
 
     /// Another song is heard, or the same with another length.
-    fn begin(&mut self) {
-        let Some(begun) = self.begun.pop_front() else {
+    fn show_track(&mut self) {
+        let Some(begun) = self.upcoming.pop_front() else {
             return;
         };
         let is_same = self.track.as_ref().is_some_and(|track| {
@@ -157,62 +161,62 @@ impl View {
             (self.selected, self.first_lane) = (0, 0);
         }
         // Of the same song, only its length has changed, if it goes on.
-        let goes_on = is_same && self.deck.desk.frame() > 0;
+        let goes_on = is_same && self.session.controls.frame() > 0;
         if !goes_on {
-            self.played.push(Arc::clone(&begun.1));
+            self.heard_songs.push(Arc::clone(&begun.1));
         }
-        self.deck.entitle(begun.1.place, &begun.1.tags);
-        self.deck.now().track = Some(Arc::clone(&begun.1));
+        self.session.set_title(begun.1.place, &begun.1.tags);
+        self.session.now_playing().track = Some(Arc::clone(&begun.1));
         self.track = Some(begun);
     }
 
-    fn take(&mut self, tap: Tap) {
-        for (lane, seen) in self.lanes.iter_mut().zip(tap.voices) {
-            let Seen { level, note, wave } = seen;
+    fn take(&mut self, tap: TapBlock) {
+        for (lane, meter) in self.lanes.iter_mut().zip(tap.voices) {
+            let VoiceMeter { level, note, wave } = meter;
             // What was struck is told where its chip says it, and else by how it grows.
-            let is_struck = match note.strikes != lane.strikes {
+            let is_struck = match note.key_ons != lane.strikes {
                 true => true,
-                false => note.strikes == 0 && level > 0.02 && level > lane.level * 2.5,
+                false => note.key_ons == 0 && level > 0.02 && level > lane.level * 2.5,
             };
             if is_struck {
-                lane.shine = SHINE;
+                lane.highlight = HIGHLIGHT_FRAMES;
             }
-            lane.strikes = note.strikes;
+            lane.strikes = note.key_ons;
             lane.level = lane.level.max(level);
             lane.note = note.hz;
             lane.wave = wave;
         }
-        self.sound.extend(tap.mix);
-        let too_many = self.sound.len().saturating_sub(HEARD_FRAMES);
-        self.sound.drain(..too_many);
-        let mut now = self.deck.now();
+        self.samples.extend(tap.mix);
+        let too_many = self.samples.len().saturating_sub(SPECTRUM_FRAMES);
+        self.samples.drain(..too_many);
+        let mut now = self.session.now_playing();
         now.load += (tap.load as f32 - now.load) / 50.0;
     }
 
     /// Says what the renderer is to make for the screen.
-    pub fn ask(&self) {
-        let seeing = match (self.deck.desk.is_paused(), self.waves) {
-            (true, _) => Seeing::Nothing,
-            (_, true) => Seeing::Waves,
-            _ => Seeing::Levels,
+    pub fn request_metering(&self) {
+        let seeing = match (self.session.controls.is_paused(), self.waves) {
+            (true, _) => MeterMode::Off,
+            (_, true) => MeterMode::Waves,
+            _ => MeterMode::Levels,
         };
-        self.deck.desk.see(seeing);
+        self.session.controls.set_meter_mode(seeing);
     }
 
     /// Whether all was played.
-    pub fn is_over(&self) -> bool {
-        self.is_over || self.deck.desk.is_ended() || self.deck.is_quitting()
+    pub fn is_finished(&self) -> bool {
+        self.is_finished || self.session.controls.is_ended() || self.session.is_quitting()
     }
 
     /// Which songs are listed: all, or those that are looked for.
-    pub fn listed(&self) -> Vec<usize> {
+    pub fn filtered_songs(&self) -> Vec<usize> {
         let wanted = self.search.as_deref().unwrap_or("").to_lowercase();
-        let names = self.deck.names.iter().enumerate();
+        let names = self.session.labels.iter().enumerate();
         let is_wanted = |(place, name): &(usize, &String)| {
             if wanted.is_empty() {
                 return true;
             }
-            let title = self.deck.title(*place).unwrap_or("");
+            let title = self.session.title(*place).unwrap_or("");
             let text = format!("{title} {name}").to_lowercase();
             wanted.split_whitespace().all(|word| text.contains(word))
         };
@@ -226,7 +230,7 @@ impl View {
 
     /// Moves the cursor among the listed songs.
     pub fn move_cursor(&mut self, by: isize) {
-        let listed = self.listed();
+        let listed = self.filtered_songs();
         let at = self.cursor.unwrap_or_else(|| self.place());
         let at = listed
             .iter()
@@ -242,8 +246,8 @@ impl View {
 /// What a song is called: its title and game, or its file.
 pub fn title(track: &Track) -> String {
     let game = &track.tags.game;
-    named(&track.tags).unwrap_or_else(|| match game.is_empty() {
-        true => plain(&track.source),
-        false => plain(&format!("{} ({game})", track.source)),
+    display_title(&track.tags).unwrap_or_else(|| match game.is_empty() {
+        true => escape_control(&track.source),
+        false => escape_control(&format!("{} ({game})", track.source)),
     })
 }

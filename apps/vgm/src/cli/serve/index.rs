@@ -21,7 +21,7 @@ use redb::backends::InMemoryBackend;
 use redb::{Database, DatabaseError, ReadableTable, StorageError, TableDefinition};
 use serde::{Deserialize, Serialize};
 
-use crate::cli::plain::tell;
+use crate::cli::stderr::report;
 
 /// The bytes of a file's absolute path to a [`Row`] in JSON.
 const FILES: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("files-1");
@@ -93,7 +93,7 @@ pub struct Index {
 const MAGIC: &[u8] = b"redb\x1a\n\xa9\r\n";
 
 /// Whether there is nothing of the user's: no file, or one that begins as a store does, cut or not.
-fn may_be_an_index(path: &Path) -> io::Result<bool> {
+fn is_index_or_new(path: &Path) -> io::Result<bool> {
     match fs::metadata(path) {
         Ok(of) if !of.is_file() => return Ok(false),
         Ok(_) => {}
@@ -108,7 +108,7 @@ fn may_be_an_index(path: &Path) -> io::Result<bool> {
 
 /// Opens a store and looks at all of it: one that is cut short has its library panic, which is no
 /// error.
-fn sound(path: &Path) -> Result<Database, Option<DatabaseError>> {
+fn open_checked(path: &Path) -> Result<Database, Option<DatabaseError>> {
     let hook = panic::take_hook();
     panic::set_hook(Box::new(|_| {}));
     let opened = panic::catch_unwind(|| {
@@ -122,7 +122,7 @@ fn sound(path: &Path) -> Result<Database, Option<DatabaseError>> {
 
 /// What was done to bring it up to date, in songs, and those that can be played, by their paths.
 #[derive(Default)]
-pub struct Renewed {
+pub struct Refresh {
     pub songs: Vec<Song>,
     pub read: usize,
     pub gone: usize,
@@ -145,14 +145,14 @@ impl Index {
             fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
         }
         let name = path.display().to_string();
-        if !may_be_an_index(&path).with_context(|| name.clone())? {
+        if !is_index_or_new(&path).with_context(|| name.clone())? {
             let message = format!("--index {name}: this is no index, and is left as it is");
             return Err(Failure::new(Exit::Usage, message).into());
         }
-        let broken = match sound(&path) {
+        let broken = match open_checked(&path) {
             Ok(database) => return Ok(Index { database, name }),
             Err(Some(DatabaseError::DatabaseAlreadyOpen)) => {
-                tell(&format!(
+                report(&format!(
                     "{name}: another server's; this one's index is not kept (--index names another)"
                 ));
                 let memory = Database::builder().create_with_backend(InMemoryBackend::new());
@@ -170,7 +170,7 @@ impl Index {
             Err(None) => "it is damaged".into(),
         };
         // It can be had again from the songs.
-        tell(&format!("{name}: {broken}; it is made anew"));
+        report(&format!("{name}: {broken}; it is made anew"));
         fs::remove_file(&path).with_context(|| name.clone())?;
         let database = Database::create(&path).context(name.clone())?;
         Ok(Index { database, name })
@@ -178,12 +178,12 @@ impl Index {
 
     /// Reads what is new in these folders, and forgets what is not there any more. What it knows of other
     /// folders it keeps.
-    pub fn renew(&self, folders: &[PathBuf], pool: &Pool) -> anyhow::Result<Renewed> {
+    pub fn refresh(&self, folders: &[PathBuf], pool: &Pool) -> anyhow::Result<Refresh> {
         self.renewed(folders, pool)
             .with_context(|| format!("the index {}", self.name))
     }
 
-    fn renewed(&self, folders: &[PathBuf], pool: &Pool) -> anyhow::Result<Renewed> {
+    fn renewed(&self, folders: &[PathBuf], pool: &Pool) -> anyhow::Result<Refresh> {
         let mut files = Vec::new();
         for folder in folders {
             let folder = fs::canonicalize(folder).with_context(|| folder.display().to_string())?;
@@ -208,12 +208,12 @@ impl Index {
             known.get(path).is_some_and(|row| row.stamp == *stamp)
         };
         let new: Vec<_> = files.iter().filter(|file| !is_known(file)).collect();
-        let mut renewed = Renewed {
+        let mut renewed = Refresh {
             gone: gone.iter().map(|(_, row)| row.songs.len()).sum(),
-            ..Renewed::default()
+            ..Refresh::default()
         };
         for files in new.chunks(AT_ONCE) {
-            let rows = pool.map(files, |_, (stamp, path)| Row {
+            let rows = pool.map(files, |(stamp, path)| Row {
                 stamp: *stamp,
                 songs: read(path),
             });
@@ -301,7 +301,7 @@ impl Entry {
         match source.load() {
             Err(error) => entry.error = Some(error.to_string()),
             Ok(song) => {
-                let tags = song.tags.either();
+                let tags = song.tags.with_fallback();
                 let chips: Vec<_> = song.chips().map(|it| song.header.name(it.chip)).collect();
                 entry.chips = chips.join(", ");
                 entry.seconds = song.ticks() as f64 / f64::from(TICKS_PER_SECOND);

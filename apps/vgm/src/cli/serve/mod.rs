@@ -1,11 +1,11 @@
 //! `creel-vgm serve`: a page to listen to an archive, for browsers on this machine.
 //!
-//! The index (`index.rs`) knows the songs, a desk a song that is open (`booth.rs`) makes its sound,
+//! The index (`index.rs`) knows the songs, a session a song that is open (`song_session.rs`) makes its sound,
 //! and the page asks for a tenth of a second at a time, as FLAC where the browser reads it: what it asks for next is made with the voices
 //! that are heard by then.
 
-mod booth;
 mod index;
+mod song_session;
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
@@ -19,9 +19,9 @@ use creel_console::http::{self, Answer, Request};
 use creel_console::{Common, Exit, Failure, Interrupt};
 use serde_json::json;
 
-use super::plain::tell;
-use booth::Booths;
+use super::stderr::report;
 use index::{Index, Song};
+use song_session::SongSessions;
 
 /// Listen to an archive in a browser
 ///
@@ -54,7 +54,7 @@ pub struct Serve {
 const SONGS_AT_ONCE: usize = 200;
 
 /// How soon the folders are looked through again for who opens the page.
-const LOOK_AGAIN: Duration = Duration::from_secs(2);
+const RESCAN_INTERVAL: Duration = Duration::from_secs(2);
 
 impl Serve {
     /// Serves until interrupted.
@@ -70,29 +70,29 @@ impl Serve {
             .context("cannot make the pool")?;
         let pool = Arc::new(pool);
         let index = Index::open(self.index.clone())?;
-        let told = index.renew(&self.folders, &pool)?;
-        if told.songs.is_empty() {
+        let renewed = index.refresh(&self.folders, &pool)?;
+        if renewed.songs.is_empty() {
             return Err(Failure::new(Exit::BadData, "there is no song").into());
         }
         if !common.quiet {
-            tell(&format!(
+            report(&format!(
                 "{} songs, {} read anew, {} gone, {} not readable",
-                told.songs.len(),
-                told.read,
-                told.gone,
-                told.failed
+                renewed.songs.len(),
+                renewed.read,
+                renewed.gone,
+                renewed.failed
             ));
-            tell(&format!("http://{}/", listener.local_addr()?));
+            report(&format!("http://{}/", listener.local_addr()?));
         }
         let site = Arc::new(Site {
-            booths: Booths::new(pool.handle()),
+            sessions: SongSessions::new(pool.handle()),
             songs: RwLock::default(),
             index,
             folders: self.folders.clone(),
             pool,
             looked: Mutex::new(Instant::now()),
         });
-        site.take(told.songs);
+        site.take(renewed.songs);
         std::thread::Builder::new()
             .name("page".into())
             .spawn(move || http::serve(&listener, move |request| site.answer(request)))?;
@@ -105,7 +105,7 @@ impl Serve {
 }
 
 /// A song of a site: its place there is what pages call it by, so it keeps it.
-struct Known {
+struct KnownSong {
     song: Arc<Song>,
     /// Whether it was there when somebody looked last.
     is_here: bool,
@@ -113,8 +113,8 @@ struct Known {
 
 /// What pages ask.
 struct Site {
-    songs: RwLock<Vec<Known>>,
-    booths: Booths,
+    songs: RwLock<Vec<KnownSong>>,
+    sessions: SongSessions,
     index: Index,
     folders: Vec<PathBuf>,
     pool: Arc<Pool>,
@@ -133,7 +133,7 @@ impl Site {
         let places: HashMap<String, usize> = places.collect();
         for song in found {
             let place = places.get(&song.entry.path).copied();
-            let known = Known {
+            let known = KnownSong {
                 song: Arc::new(song),
                 is_here: true,
             };
@@ -145,16 +145,16 @@ impl Site {
     }
 
     /// Looks through the folders again, unless somebody has just done so or does.
-    fn look_again(&self) {
+    fn rescan(&self) {
         let Ok(mut looked) = self.looked.try_lock() else {
             return;
         };
-        if looked.elapsed() < LOOK_AGAIN {
+        if looked.elapsed() < RESCAN_INTERVAL {
             return;
         }
-        match self.index.renew(&self.folders, &self.pool) {
+        match self.index.refresh(&self.folders, &self.pool) {
             Ok(renewed) => self.take(renewed.songs),
-            Err(error) => tell(&format!("{error:#}")),
+            Err(error) => report(&format!("{error:#}")),
         }
         *looked = Instant::now();
     }
@@ -176,9 +176,11 @@ impl Site {
                 let place = request.number("id").and_then(|id| usize::try_from(id).ok());
                 match place.and_then(|place| Some((place, self.song(place)?))) {
                     None => Answer::refused("404 Not Found"),
-                    Some((_, song)) if request.path == "/wav" => booth::wav(&song, request),
-                    Some((_, song)) if request.path == "/flac" => booth::flac(&song, request),
-                    Some((place, song)) => self.booths.answer(place, &song, request),
+                    Some((_, song)) if request.path == "/wav" => song_session::wav(&song, request),
+                    Some((_, song)) if request.path == "/flac" => {
+                        song_session::flac(&song, request)
+                    }
+                    Some((place, song)) => self.sessions.answer(place, &song, request),
                 }
             }
             _ => Answer::refused("404 Not Found"),
@@ -209,7 +211,7 @@ impl Site {
         let words: Vec<&str> = wanted.split_whitespace().collect();
         let from = request.number("from").unwrap_or(0) as usize;
         if from == 0 && words.is_empty() {
-            self.look_again();
+            self.rescan();
         }
         let songs = self.songs.read().unwrap_or_else(PoisonError::into_inner);
         let here = songs.iter().enumerate().filter(|(_, known)| known.is_here);

@@ -32,10 +32,10 @@ pub trait Device: Send {
     fn write(&mut self, frames: &[[f32; 2]]) -> io::Result<usize>;
 
     /// How many frames it has taken that are not played yet, as far as it knows.
-    fn held(&mut self) -> usize;
+    fn queued_frames(&mut self) -> usize;
 
     /// Whether one that was lost is not to be looked for again: a file, say.
-    fn is_gone_for_good(&self) -> bool {
+    fn is_permanently_lost(&self) -> bool {
         false
     }
 

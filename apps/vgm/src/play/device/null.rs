@@ -30,7 +30,7 @@ impl Null {
 
 impl Device for Null {
     fn write(&mut self, frames: &[[f32; 2]]) -> io::Result<usize> {
-        let held = self.held();
+        let held = self.queued_frames();
         if held == 0 {
             (self.since, self.taken) = (Instant::now(), 0);
         }
@@ -40,7 +40,7 @@ impl Device for Null {
         Ok(taken)
     }
 
-    fn held(&mut self) -> usize {
+    fn queued_frames(&mut self) -> usize {
         let played = self.since.elapsed().as_nanos() * u128::from(self.rate) / 1_000_000_000;
         u128::from(self.taken).saturating_sub(played) as usize
     }

@@ -205,12 +205,12 @@ impl Device for Pipe {
         Ok(whole)
     }
 
-    fn held(&mut self) -> usize {
+    fn queued_frames(&mut self) -> usize {
         let bytes = self.end.as_ref().and_then(|end| ioctl_fionread(end).ok());
         bytes.unwrap_or(0) as usize / LAYOUT.frame_bytes()
     }
 
-    fn is_gone_for_good(&self) -> bool {
+    fn is_permanently_lost(&self) -> bool {
         !self.may_return
     }
 

@@ -210,7 +210,7 @@ impl Device for Pulse {
         if taken == 0 || !self.outbox.is_empty() {
             return Ok(0);
         }
-        if self.held() == 0 {
+        if self.queued_frames() == 0 {
             (self.since, self.given) = (None, 0);
         }
         self.samples.clear();
@@ -223,7 +223,7 @@ impl Device for Pulse {
         Ok(taken)
     }
 
-    fn held(&mut self) -> usize {
+    fn queued_frames(&mut self) -> usize {
         let asked = self.target.saturating_sub(self.wanted) / LAYOUT.frame_bytes();
         let since = self.since.map_or(Duration::ZERO, |since| since.elapsed());
         let played = since.as_nanos() * u128::from(self.rate) / 1_000_000_000;

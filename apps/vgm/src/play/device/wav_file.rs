@@ -14,7 +14,7 @@ pub struct WavFile {
     file: BufWriter<File>,
     rate: u32,
     frames: u64,
-    told: u64,
+    reported_frames: u64,
     bytes: Vec<u8>,
 }
 
@@ -29,21 +29,21 @@ impl WavFile {
             file: BufWriter::new(File::create(path)?),
             rate,
             frames: 0,
-            told: 0,
+            reported_frames: 0,
             bytes: Vec::new(),
         };
-        made.tell_length()?;
+        made.write_header()?;
         Ok(made)
     }
 
     /// Writes the header anew, for what there is.
-    fn tell_length(&mut self) -> io::Result<()> {
+    fn write_header(&mut self) -> io::Result<()> {
         let around = Layout::default().around(self.rate, self.frames, &Gd3::default());
         let (header, _) = around.map_err(io::Error::other)?;
         self.file.seek(SeekFrom::Start(0))?;
         self.file.write_all(&header)?;
         self.file.seek(SeekFrom::End(0))?;
-        self.told = self.frames;
+        self.reported_frames = self.frames;
         Ok(())
     }
 }
@@ -54,22 +54,22 @@ impl Device for WavFile {
         Layout::default().encode(frames, &mut self.bytes);
         self.file.write_all(&self.bytes)?;
         self.frames += frames.len() as u64;
-        if self.frames - self.told >= u64::from(self.rate) {
-            self.tell_length()?;
+        if self.frames - self.reported_frames >= u64::from(self.rate) {
+            self.write_header()?;
         }
         Ok(frames.len())
     }
 
-    fn held(&mut self) -> usize {
+    fn queued_frames(&mut self) -> usize {
         0
     }
 
-    fn is_gone_for_good(&self) -> bool {
+    fn is_permanently_lost(&self) -> bool {
         true
     }
 
     fn finish(&mut self, _is_heard: bool) -> io::Result<()> {
-        self.tell_length()?;
+        self.write_header()?;
         self.file.flush()
     }
 }

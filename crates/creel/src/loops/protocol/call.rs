@@ -22,6 +22,11 @@ pub(in crate::loops) fn next_epoch(epoch: u64) -> u64 {
     if epoch == EPOCH_MASK { 1 } else { epoch + 1 }
 }
 
+/// Whether loop `epoch` came before loop `other`, of which one is not much older than the other.
+pub(in crate::loops) fn is_before(epoch: u64, other: u64) -> bool {
+    epoch.wrapping_sub(other) & EPOCH_MASK > EPOCH_MASK / 2
+}
+
 /// What is called: the one word that a loop is published by.
 ///
 /// | bits | field | |
@@ -119,11 +124,10 @@ impl Left {
     /// The blocks of loop `epoch` that are left, given that a share nobody has touched since an
     /// earlier loop is whole. None left if it has been touched in a later one.
     pub(crate) fn of_or_whole(self, epoch: u64) -> Range<u64> {
-        let newer = (self.0 >> 25).wrapping_sub(epoch) & EPOCH_MASK;
         match self.of(epoch) {
             Some(blocks) => blocks,
-            None if newer <= EPOCH_MASK / 2 => 0..0,
-            None => 0..BLOCKS,
+            None if is_before(self.0 >> 25, epoch) => 0..BLOCKS,
+            None => 0..0,
         }
     }
 }

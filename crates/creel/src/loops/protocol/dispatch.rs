@@ -18,6 +18,9 @@
 //! seen to be *in* by whoever sees its claim. A worker that comes late finds every share closed
 //! for its epoch.
 //!
+//! Why a busy worker cannot hang a loop: the caller looks for those after the swap, and offers their
+//! places to idle ones (`places.rs`).
+//!
 //! Why a lost wake-up cannot hang a loop: the caller never waits for a sleeper. A worker that
 //! goes to sleep sets `SLEEPERS` in the call's word: if that finds a new epoch, it looks again;
 //! else the next publication's swap finds the bit, and wakes.
@@ -30,11 +33,12 @@ use super::{
 };
 use crate::{
     seat::{
-        panics::FirstPanic, seat::Seat, seats::Seats, steal_order::by_index, trace::Doing,
-        waiter::Waiter,
+        panics::FirstPanic, seat::Seat, seats::Seats, stats::Counters, steal_order::by_index,
+        trace::Doing, waiter::Waiter,
     },
     sync::{
-        AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Mutex, Ordering, UnsafeCell, lock, now_ns,
+        AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Mutex, Ordering, UnsafeCell, lock,
+        loom_fence, now_ns,
     },
 };
 use crossbeam_utils::CachePadded;
@@ -61,7 +65,9 @@ pub(crate) struct Line {
 /// The one line that goes down. All but the call is read by claimers only.
 struct Down {
     /// A [`Call`]. Published by a swap (releases the rest of the line and all that the job
-    /// borrows); read with `Acquire` by workers; they add `SLEEPERS`.
+    /// borrows); read with `Acquire` by workers; they add `SLEEPERS`. `SeqCst`: a worker stores that
+    /// it leaves idleness before it reads this, and a loop's caller reads that after the swap, so one
+    /// of the two sees the other.
     call: AtomicU64,
     /// The two parts of a [`Body`]. The words are written before a call, and read by its
     /// claimers.
@@ -175,7 +181,7 @@ impl Line {
 
     /// The last call published.
     pub(crate) fn call(&self) -> Call {
-        Call(self.down.call.load(Ordering::Acquire))
+        Call(self.down.call.load(Ordering::SeqCst))
     }
 
     /// A worker is about to sleep: the last call published, which from here on knows it.
@@ -251,7 +257,8 @@ impl Line {
         } else {
             call
         };
-        let before = Call(self.down.call.swap(call.0, Ordering::AcqRel));
+        let before = Call(self.down.call.swap(call.0, Ordering::SeqCst));
+        loom_fence();
         if cold {
             wake_children(seats, call, call.caller());
             let took = now_ns() - self.woken_ns();
@@ -304,6 +311,8 @@ pub(in crate::loops) struct Part<'a> {
     pub(in crate::loops) call: Call,
     /// The one whose share it takes.
     pub(in crate::loops) seat: &'a Seat,
+    /// Those of the seat that is this thread's own, or is taken to be.
+    pub(in crate::loops) counters: &'a Counters,
 }
 
 impl<'a> Part<'a> {
@@ -338,7 +347,7 @@ impl<'a> Part<'a> {
         if grain != Grain::WHOLE {
             for victim in self.victims() {
                 while let Some(blocks) = self.share(victim).claim_back(epoch, grain) {
-                    self.seat.counters.steals.add(1);
+                    self.counters.steals.add(1);
                     self.run(victim, blocks);
                 }
             }
@@ -356,7 +365,7 @@ impl<'a> Part<'a> {
         if units.is_empty() || line.panic.thrown() {
             return;
         }
-        let (who, counters) = (self.seat.index, &self.seat.counters);
+        let (who, counters) = (self.seat.index, self.counters);
         counters.loop_blocks.add(1);
         counters.loop_units.add(units.len() as u64);
         // SAFETY: this thread has claimed these blocks and has not said that it is out: validity,
@@ -386,19 +395,31 @@ impl Protocol {
         let call = self.line.call();
         let (who, share) = (seat.index, self.shares.at(seat.index));
         let mine = who < call.seats() && who != call.caller();
-        if !share.is_news(call) || !mine || share.sits_out() {
+        if !share.is_news(call) || !mine {
+            return false;
+        }
+        if call.wakes() {
+            // Also where it stays out: nobody else wakes these.
+            wake_children(&self.seats, call, who);
+        }
+        // While it idles nobody takes its place, and it does without a swap.
+        let taken = || match seat.is_idle() {
+            true => share.is_taken(call.epoch()),
+            false => !share.take_place(call.epoch()),
+        };
+        if share.sits_out() || taken() {
             return false;
         }
         share.enter(call.epoch());
         if call.wakes() {
             self.line.note_wake();
-            wake_children(&self.seats, call, who);
         }
         let traced = self.seats.tracing.begin();
         let part = Part {
             loops: self,
             call,
             seat,
+            counters: &seat.counters,
         };
         part.work();
         seat.spans.note(Doing::Loop, traced);

@@ -1,7 +1,8 @@
 //! How a loop gets to the workers and back, without a word of what it does.
 //!
 //! `call` (the words), `closure` (what is called), `share` (a seat's line), `dispatch` (down and
-//! up), `groups` and `join` (the caller's wait), `offers` (what is shared with whoever is idle);
+//! up), `groups` and `join` (the caller's wait), `offers` (what is shared with whoever is idle), `places`
+//! (the shares of workers that are elsewhere);
 //! `slot` with `call_sites` and `sit_out` is what the callers of loops remember.
 
 pub(crate) mod call;
@@ -13,6 +14,7 @@ pub(super) mod join;
 #[cfg(all(test, loom))]
 mod model;
 pub(crate) mod offers;
+pub(super) mod places;
 pub(crate) mod share;
 pub(super) mod sit_out;
 pub(super) mod slot;

@@ -11,6 +11,7 @@ use super::{
     closure::Body,
     dispatch::{Job, Part},
     offers::{Offer, Open},
+    places,
 };
 use crate::{
     seat::{parker::Poller, seats::Seats},
@@ -80,6 +81,7 @@ fn call_loop(loops: &Arc<Protocol>, epoch: u64, grain: Grain) {
         loops,
         call,
         seat: loops.seats.at(caller),
+        counters: &loops.seats.at(caller).counters,
     };
     part.work_and_join(seats, 0);
     for item in items.iter() {
@@ -158,6 +160,124 @@ fn a_worker_that_goes_to_sleep_learns_of_the_next_loop() {
         call_loop(&loops, 1, Grain::WHOLE);
         worker.join().expect("no panic");
     });
+}
+
+/// What the worker of a share does while a loop is called.
+#[derive(Clone, Copy)]
+enum Owner {
+    /// It idles, and leaves for other code.
+    Leaves,
+    /// It is in other code and becomes idle.
+    ComesBack,
+    /// It is in other code, and its next turn begins with the loop.
+    Turns,
+}
+
+/// A share is run before its caller begins its own part: by its worker or by an idle one, whose part
+/// the caller's thread plays. Loom watches what belongs to an index.
+fn no_share_waits_for_a_busy_worker(grain: Grain, owner: Owner) {
+    const UNITS: usize = 3;
+    check(3, move || {
+        let loops = protocol(2);
+        (0..2).for_each(|seat| loops.seats.at(seat).thread.mark_running());
+        if !matches!(owner, Owner::Leaves) {
+            assert!(!loops.seats.leave_idle(loops.seats.at(0)));
+        }
+        let scratch: Arc<[Item]> = (0..2).map(|_| Item(UnsafeCell::new(0))).collect();
+        let watched = Arc::clone(&scratch);
+        let body = move |units: Range<usize>, who: usize| {
+            // SAFETY: an index is one thread's; that is what is checked here.
+            watched[who]
+                .0
+                .with_mut(|item| unsafe { *item += units.len() as u64 });
+        };
+        // SAFETY: it is used through this only.
+        let body = unsafe { Body::new(&body) };
+        let blocks = if grain == Grain::QUEUE { UNITS } else { 2 };
+        let job = Job {
+            body,
+            bounds: None,
+            even: Even::new(UNITS, blocks),
+            timed: false,
+        };
+        let other = Arc::clone(&loops);
+        let worker = thread::spawn(move || {
+            let seat = other.seats.at(0);
+            match owner {
+                Owner::Leaves => {
+                    assert!(!other.seats.leave_idle(seat));
+                    if other.has_part(seat) {
+                        other.take_part(seat);
+                    }
+                }
+                Owner::ComesBack => {
+                    other.seats.enter_idle(seat);
+                    other.take_part(seat);
+                }
+                Owner::Turns => _ = other.take_part(seat),
+            }
+        });
+        if grain == Grain::QUEUE {
+            loops.shares.at(1).lay_out(1, UNITS as u64);
+        }
+        let call = Call::new(1, 2, 1, grain);
+        let call = loops.line.publish(&loops.seats, &job, call, false);
+        let seat = loops.seats.at(1);
+        let part = Part {
+            loops: &loops,
+            call,
+            seat,
+            counters: &seat.counters,
+        };
+        let leaves = matches!(owner, Owner::Leaves);
+        let mut worker = Some(worker);
+        let mut join_worker = || {
+            let worker = worker.take().into_iter();
+            worker.for_each(|worker| worker.join().expect("no panic"));
+        };
+        if places::any_elsewhere(&part) {
+            places::offer_while(&part, || {
+                let helper = loops.offers.enter(None);
+                helper.iter().for_each(|helper| helper.run(|| false));
+                drop(helper);
+                if leaves && !loops.shares.at(0).is_claimed(1) {
+                    // Its worker looks for it before it begins the other code.
+                    join_worker();
+                    assert!(loops.shares.at(0).is_claimed(1), "a share is left");
+                }
+                part.work_and_join(UNITS, 0);
+            });
+        } else {
+            if leaves {
+                join_worker();
+                assert!(loops.shares.at(0).is_claimed(1), "a share is left");
+            }
+            part.work_and_join(UNITS, 0);
+        }
+        join_worker();
+        let count = |item: &Item| {
+            // SAFETY: all have left the loop.
+            item.0.with(|item| unsafe { *item })
+        };
+        assert_eq!(scratch.iter().map(count).sum::<u64>(), UNITS as u64);
+    });
+}
+
+#[test]
+fn a_share_whose_worker_leaves_for_other_code_is_run() {
+    no_share_waits_for_a_busy_worker(Grain::WHOLE, Owner::Leaves);
+}
+
+#[test]
+fn a_place_in_a_whole_share_is_one_threads() {
+    no_share_waits_for_a_busy_worker(Grain::WHOLE, Owner::ComesBack);
+    no_share_waits_for_a_busy_worker(Grain::WHOLE, Owner::Turns);
+}
+
+#[test]
+fn a_place_at_a_queue_is_one_threads() {
+    no_share_waits_for_a_busy_worker(Grain::QUEUE, Owner::ComesBack);
+    no_share_waits_for_a_busy_worker(Grain::QUEUE, Owner::Turns);
 }
 
 /// Something to share: pieces that each add one to an item of their own. Loom watches the items,

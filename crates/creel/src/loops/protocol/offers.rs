@@ -201,7 +201,8 @@ pub(crate) struct Inside<'a> {
 }
 
 impl Inside<'_> {
-    /// Whether there is work for others, beside the piece that this thread will take.
+    /// Whether there is work for others, beside the piece that this thread will take. If that piece
+    /// has gone meanwhile, this thread runs nothing and looks again at once.
     pub(crate) fn leaves_some(&self) -> bool {
         // SAFETY: it lives.
         let splits = unsafe { self.offer.as_ref() }.splits;
@@ -292,9 +293,11 @@ impl<'a> Open<'a> {
         }
         self.count(1);
         if seat.notify() != Was::Asleep {
-            // It may be about to begin something else.
+            // It may have begun something else since it was seen idle.
             self.call();
         }
+        // One that wakes now sees the piece, and calls another if it begins something else first
+        // (`pool/worker.rs`).
     }
 
     /// Takes a piece and runs it on the owner's thread.

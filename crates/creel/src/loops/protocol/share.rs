@@ -3,9 +3,10 @@
 //!
 //! The invariant: a block is claimed once, and who claims one as a worker has said that it is
 //! *in* before. So a caller that finds every share claimed, and after that nobody in, knows that
-//! all is done.
+//! all is done. (One that works in another's place is inside of an offer instead, which the caller
+//! closes: `places.rs`.)
 
-use super::call::{Call, Grain, Left};
+use super::call::{Call, Grain, Left, is_before};
 use crate::sync::{AtomicBool, AtomicU64, Ordering};
 use crossbeam_utils::CachePadded;
 use std::ops::Range;
@@ -31,6 +32,11 @@ struct Claims {
     entered: AtomicU64,
     /// The epoch of the last loop that the seat's thread has looked at.
     seen: AtomicU64,
+    /// The epoch of the last loop in which the seat's place was taken by compare-and-swap: by another
+    /// thread, or by the seat's own while it did not idle. Relaxed: the seat's own thread reads it
+    /// without a swap when it idles, and became idle under the lock under which others took it
+    /// (`places.rs`).
+    taken: AtomicU64,
     /// Whether the seat's thread is to stay out of loops for a while: it lost its CPU in the
     /// middle of one. Written by who holds the loop slot; late news are harmless.
     sits_out: AtomicBool,
@@ -55,6 +61,7 @@ impl Share {
                 left: AtomicU64::new(0),
                 entered: AtomicU64::new(0),
                 seen: AtomicU64::new(0),
+                taken: AtomicU64::new(0),
                 sits_out: AtomicBool::new(false),
                 cost_ns: AtomicU64::new(0),
             }),
@@ -84,6 +91,7 @@ impl Share {
         self.claims
             .left
             .store(Left::new(epoch, 0..0).0, Ordering::Release);
+        self.claims.taken.store(epoch, Ordering::Relaxed);
     }
 
     /// Forgets what is older than loop `epoch`, the last one, which is over: by the time its epoch
@@ -174,6 +182,27 @@ impl Share {
                 Err(other) => now = other,
             }
         }
+    }
+
+    /// Takes the seat's place in loop `epoch`, unless somebody has.
+    pub(crate) fn take_place(&self, epoch: u64) -> bool {
+        let taken = &self.claims.taken;
+        let take = |last| is_before(last, epoch).then_some(epoch);
+        taken
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, take)
+            .is_ok()
+    }
+
+    /// Whether somebody has taken the seat's place in loop `epoch`, and so is the one that the
+    /// loop's body may know by its index.
+    pub(crate) fn is_taken(&self, epoch: u64) -> bool {
+        self.claims.taken.load(Ordering::Relaxed) == epoch
+    }
+
+    /// Whether the seat's thread has taken part in loop `epoch`. Certain for one that has left
+    /// idleness since.
+    pub(crate) fn has_entered(&self, epoch: u64) -> bool {
+        self.claims.entered.load(Ordering::Relaxed) == epoch
     }
 
     /// The seat's thread takes part from here on: before its first claim.

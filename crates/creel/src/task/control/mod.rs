@@ -35,11 +35,12 @@ mod states;
 
 pub use states::{Flow, Refused, State, Trigger};
 
+use crate::seat::stored_waker::{StoredWaker, WakerId};
 use crate::sync::{AtomicU64, Mutex, Ordering, lock};
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker, ready};
+use std::task::{Context, Poll, ready};
 
 /// How often a state has changed in a group of tasks.
 ///
@@ -67,8 +68,8 @@ pub struct Control {
 #[derive(Debug, Default)]
 struct Inner {
     state: State,
-    /// The task's waker; kept, because it stays the same.
-    task: Option<Waker>,
+    /// The task's waker, since its last look at the state.
+    task: Option<StoredWaker>,
 }
 
 /// How a controlled task ended.
@@ -114,22 +115,30 @@ impl Control {
         let state = inner.state.after(trigger)?;
         inner.state = state;
         self.changes.0.fetch_add(1, Ordering::Relaxed);
-        let task = inner.task.clone();
+        // The change that it is woken for has it look again, and come back with its waker.
+        let task = inner.task.take();
         drop(inner);
-        if let Some(task) = task {
-            task.wake();
+        if let Some(waker) = task {
+            waker.wake();
         }
         Ok(state)
     }
 
     /// The state, to be asked again when it changes.
     fn look(&self, cx: &mut Context<'_>) -> State {
-        let mut inner = lock(&self.inner);
-        let before = inner.task.replace(cx.waker().clone());
-        let state = inner.state;
+        let known = |inner: &Inner| {
+            let task = inner.task.as_ref();
+            task.is_some_and(|task| task.will_wake(cx.waker()))
+        };
+        let inner = lock(&self.inner);
+        if known(&inner) {
+            return inner.state;
+        }
         drop(inner);
-        drop(before);
-        state
+        let mut fresh = Some(StoredWaker::new(cx.waker()));
+        let mut inner = lock(&self.inner);
+        std::mem::swap(&mut inner.task, &mut fresh);
+        inner.state
     }
 
     /// Does `work` step by step while the task is started, and what the state asks for otherwise,
@@ -139,6 +148,7 @@ impl Control {
             control: Arc::clone(self),
             changes: self.changes.clone(),
             seen: UNSEEN,
+            waker: None,
             state: State::Started,
             work,
         }
@@ -179,6 +189,8 @@ pub struct Running<W> {
     changes: Changes,
     /// The count of changes at the last look at the state.
     seen: u64,
+    /// Of the waker that the control was given then.
+    waker: Option<WakerId>,
     /// The state then.
     state: State,
     work: W,
@@ -202,8 +214,9 @@ impl<W: Work> Running<W> {
 
     #[cold]
     fn look_again(&mut self, count: u64, cx: &mut Context<'_>) -> Option<Ended> {
-        self.seen = count;
         let before = std::mem::replace(&mut self.state, self.control.look(cx));
+        // Last: a look that panicked is made again.
+        (self.seen, self.waker) = (count, Some(WakerId::of(cx.waker())));
         match self.state {
             State::Stopped | State::Unprepared => return Some(Ended::Stopped),
             State::Failed => return Some(Ended::Failed),
@@ -220,6 +233,10 @@ impl<W: Work> Future for Running<W> {
     #[inline]
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Ended> {
         let this = &mut *self;
+        if this.waker != Some(WakerId::of(cx.waker())) {
+            // Another task polls it, which is to be woken.
+            this.seen = UNSEEN;
+        }
         for _ in 0..STEPS_MAX {
             if let Some(ended) = this.look(cx) {
                 return Poll::Ready(ended);
@@ -241,7 +258,7 @@ impl<W: Work> Future for Running<W> {
 mod tests {
     use super::*;
     use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-    use std::task::Wake;
+    use std::task::{Wake, Waker};
 
     /// Counts its steps; each waits for a permit.
     #[derive(Default)]

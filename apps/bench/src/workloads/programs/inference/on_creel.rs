@@ -6,7 +6,7 @@ use creel::Pool;
 pub fn token(pool: &Pool, layers: &[Layer], state: &mut State) {
     for layer in layers {
         let [from, out] = state;
-        pool.each(out, |row, out| *out = layer.row(row, from));
+        pool.for_each_indexed(out, |row, out| *out = layer.row(row, from));
         state.swap(0, 1);
     }
 }

@@ -4,10 +4,10 @@ use super::{Counts, Pages, merge, page};
 use creel::Pool;
 
 pub fn pages<'a>(pool: &Pool, lines: &'a [String]) -> Pages<'a> {
-    if let Some(broken) = pool.position(lines, |_, line| page(line).is_none()) {
+    if let Some(broken) = pool.position(lines, |line| page(line).is_none()) {
         return Err(broken);
     }
-    let count = |counts: &mut Counts<'a>, _, line: &'a String| {
+    let count = |counts: &mut Counts<'a>, line: &'a String| {
         *counts.entry(page(line).unwrap_or("?")).or_default() += 1;
     };
     let counts = pool.fold(lines, Counts::new, count, merge);

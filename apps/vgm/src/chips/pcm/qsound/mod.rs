@@ -29,12 +29,28 @@
 //! Source: the registers and the program's arithmetic as MAME's qsoundhle (BSD-3-Clause, superctr,
 //! Valley Bell) describes them; VGM specification 1.71 (command C4).
 
-mod space;
+mod spatial;
 
 use super::super::Rate;
 use super::super::rom::{Reader, Rom};
 use super::{PcmChip, limit};
-use space::{Pan, Space};
+use crate::chips::info::{ChipInfo, Create, Level, TONES, VoiceGroup};
+use crate::format::ChipId;
+use spatial::{Pan, SpatialFilter};
+
+/// The entry of the QSound in the list of chips.
+pub const INFO: ChipInfo = ChipInfo {
+    chip: ChipId::Qsound,
+    name: "QSound",
+    verification: TONES,
+    ratio: Some(2.9),
+    // The core drops two bits.
+    level: Level::new(4.0, 0x100, 1.0),
+    voices: &[VoiceGroup::Numbered(19)],
+    cost_ns: 80,
+    memory_blocks: &[0x8F],
+    create: Create::Samples(|_, clock_hz| Box::new(Qsound::new(clock_hz))),
+};
 
 const VOICES: usize = 16;
 const CODED: usize = 3;
@@ -67,7 +83,7 @@ struct Voice {
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Coded {
+struct AdpcmVoice {
     start: u16,
     end: u16,
     bank: u16,
@@ -94,10 +110,10 @@ struct Echo {
 pub struct Qsound {
     clock_hz: u32,
     voices: [Voice; VOICES],
-    coded: [Coded; CODED],
+    coded: [AdpcmVoice; CODED],
     /// Of all voices.
     pans: [Pan; VOICES + CODED],
-    space: Space,
+    space: SpatialFilter,
     echo: Echo,
     /// What goes to the filters, frame by frame of a block.
     wet: Vec<[i32; 2]>,
@@ -119,7 +135,7 @@ impl Qsound {
             voices: Default::default(),
             coded: Default::default(),
             pans: [Pan::of(0x120); VOICES + CODED],
-            space: Space::new(),
+            space: SpatialFilter::new(),
             wet: Vec::new(),
             echo: Echo {
                 feedback: 0,
@@ -179,7 +195,7 @@ impl Pan {
     }
 }
 
-impl Coded {
+impl AdpcmVoice {
     fn press(&mut self, value: u16) {
         if value != 0 {
             self.playing = true;
@@ -321,10 +337,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_coded_voice_sums_up_behind_its_volume() {
+    fn qsound_adpcm_voice_accumulates_after_volume() {
         let mut chip = Qsound::new(60_000_000);
         let rom = Arc::new(vec![0x77; 16]);
-        chip.rom(0x8F).unwrap().take_in(0, rom, 0..16);
+        chip.rom(0x8F).unwrap().add_block(0, rom, 0..16);
         for (reg, value) in [(0xCB, 16), (0xCD, 0x4000), (0xD6, 1)] {
             chip.write(0, reg, value);
         }

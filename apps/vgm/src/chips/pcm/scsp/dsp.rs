@@ -335,7 +335,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn packed_numbers_keep_twelve_bits_whatever_their_size() {
+    fn packed_numbers_keep_twelve_bits() {
         for bits in 1..24 {
             for value in [
                 (1 << bits) - 1,
@@ -377,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn an_input_times_a_coefficient_comes_back() {
+    fn dsp_multiplies_input_by_coefficient() {
         // Input 3 (place 23h) times a half, then that to EFREG 5.
         let mut dsp = dsp(&[[0, times(0x23), NO_B, 0], [0, 0, to_effect(5), 0]]);
         dsp.write(0x700, 0x40);
@@ -394,7 +394,7 @@ mod tests {
     }
 
     #[test]
-    fn the_ring_delays_by_the_difference_of_its_addresses() {
+    fn dsp_ring_delay_is_the_address_difference() {
         // Step 0: X = input 0 × 1; step 1 writes it at address 0 of the list; step 3 reads address 1;
         // step 4 takes it into MEMS 0, step 5 multiplies, step 6 to EFREG 0.
         let steps = [
@@ -428,7 +428,7 @@ mod tests {
     }
 
     #[test]
-    fn temp_moves_by_one_each_frame() {
+    fn dsp_temp_index_advances_once_per_frame() {
         // TEMP 1 is written with the input and read as TEMP 2 a frame later.
         let steps = [
             [0, times(0x20), NO_B, 1 << 9],

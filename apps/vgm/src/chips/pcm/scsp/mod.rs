@@ -32,9 +32,24 @@ mod dsp;
 
 use super::super::Rate;
 use super::envelope::{Envelope, Stage, THREE_DB, Volumes, envelope_mask};
-use super::sound::{Format, bent, step};
+use super::sample::{Format, detuned, step};
 use super::{PcmChip, limit};
+use crate::chips::info::{ChipInfo, Create, Level, TONES, VoiceGroup};
+use crate::format::ChipId;
 use dsp::Dsp;
+
+/// The entry of the SCSP in the list of chips.
+pub const INFO: ChipInfo = ChipInfo {
+    chip: ChipId::Scsp,
+    name: "SCSP",
+    verification: TONES,
+    ratio: Some(1.6),
+    level: Level::new(4.0, 0x20, 8.0),
+    voices: &[VoiceGroup::Numbered(32)],
+    cost_ns: 120,
+    memory_blocks: &[0x06, 0xE0],
+    create: Create::Samples(|_, clock_hz| Box::new(Scsp::new(clock_hz))),
+};
 
 const SLOTS: usize = 32;
 const RAM: usize = 0x8_0000;
@@ -59,7 +74,7 @@ const TREMOLO: [f64; 8] = [0.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0];
 
 /// A sound, decoded.
 #[derive(Clone, Copy, Debug, Default)]
-struct Sound {
+struct SoundSettings {
     /// 0 the memory, 1 noise.
     source: u32,
     format: Format,
@@ -91,7 +106,7 @@ struct Slot {
     /// Those of the effect that comes back in its place.
     effect_sides: [i32; 2],
     /// What its words say of the sound.
-    sound: Sound,
+    sound: SoundSettings,
     /// The volume, and which bits of the clock are 0 where it may change.
     volume: i32,
     mask: u32,
@@ -213,7 +228,7 @@ impl Slot {
     }
 
     /// Lets the LFO go on by the frames between two looks at it.
-    fn leap(&mut self, hz: u64) {
+    fn advance_lfo(&mut self, hz: u64) {
         let turns = LFO_SPEEDS[self.bits(0x12, 10, 5) as usize];
         let turn = (turns << 32) / (hz.max(1) * 100);
         self.lfo = self.lfo.wrapping_add((turn * u64::from(LFO_FRAMES)) as u32);
@@ -228,12 +243,12 @@ impl Slot {
     /// What stays the same until the next look at the LFO.
     fn prepare(&mut self, leaps: bool, hz: u64) {
         if leaps {
-            self.leap(hz);
+            self.advance_lfo(hz);
         }
         let vibrato = VIBRATO[self.bits(0x12, 5, 3) as usize];
         let step = u64::from(step(self.bits(0x10, 0, 10), self.octave()));
         self.step = match vibrato > 0.0 {
-            true => bent(step, vibrato * self.wave(self.bits(0x12, 8, 2))),
+            true => detuned(step, vibrato * self.wave(self.bits(0x12, 8, 2))),
             false => step,
         } as i64;
         let depth = TREMOLO[self.bits(0x12, 0, 3) as usize];
@@ -242,7 +257,7 @@ impl Slot {
         self.effect_sides = self.pan(0);
         self.mask = 0;
         let [start, end] = [0x04, 0x06].map(|word| i64::from(self.bits(word, 0, 16)) << 16);
-        self.sound = Sound {
+        self.sound = SoundSettings {
             source: self.bits(0x00, 7, 2),
             format: match self.bits(0x00, 4, 1) {
                 0 => Format::Words,
@@ -288,7 +303,7 @@ impl Slot {
             self.volume = volumes.of(self.total());
             self.mask = envelope_mask(self.stage_rate());
         }
-        if !self.envelope.sounds() {
+        if !self.envelope.is_audible() {
             return 0;
         }
         let at = self.at + i64::from(moved);
@@ -321,7 +336,7 @@ impl Slot {
     }
 
     fn advance(&mut self) {
-        let Sound {
+        let SoundSettings {
             start, end, kind, ..
         } = self.sound;
         self.at += if self.backwards {
@@ -398,7 +413,7 @@ impl Scsp {
         for slot in &mut self.slots {
             slot.prepare(leaps, hz);
         }
-        let sounds = |slot: &&mut Slot| slot.envelope.sounds();
+        let sounds = |slot: &&mut Slot| slot.envelope.is_audible();
         // By what was written alone, so that blocks' borders do not show in the ring.
         let moves = |slot: &Slot| slot.was_pressed && slot.moved_by().is_some();
         let effects = self.dsp.works();

@@ -5,11 +5,11 @@
 //! two go frame by frame. All others are rendered a block at a time.
 
 use super::super::super::rom::Reader;
-use super::slot::{LEAP, Slot};
+use super::slot::{LFO_INTERVAL, Slot};
 
 /// Which slots of a group play together.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub enum Together {
+pub enum SyncMode {
     /// Four operators.
     #[default]
     Four,
@@ -21,24 +21,24 @@ pub enum Together {
     None,
 }
 
-impl Together {
+impl SyncMode {
     /// What a group's register says.
     pub fn of(value: u8) -> Self {
         match value & 3 {
-            0 => Together::Four,
-            1 => Together::Pairs,
-            2 => Together::Three,
-            _ => Together::None,
+            0 => SyncMode::Four,
+            1 => SyncMode::Pairs,
+            2 => SyncMode::Three,
+            _ => SyncMode::None,
         }
     }
 
     /// The slots, a bit each, that are told what slot `port` is told for all.
     pub fn slots(self, port: usize) -> u8 {
         match (self, port) {
-            (Together::Four, 0) => 0b1111,
-            (Together::Pairs, 0) => 0b0101,
-            (Together::Pairs, 1) => 0b1010,
-            (Together::Three, 0) => 0b0111,
+            (SyncMode::Four, 0) => 0b1111,
+            (SyncMode::Pairs, 0) => 0b0101,
+            (SyncMode::Pairs, 1) => 0b1010,
+            (SyncMode::Three, 0) => 0b0111,
             _ => 1 << port,
         }
     }
@@ -52,14 +52,14 @@ struct Algorithm {
     /// What moves the second, third and fourth.
     moved_by: [u8; 3],
     /// Which are heard.
-    heard: u8,
+    carriers: u8,
 }
 
 const fn algorithm(from_second: bool, moved_by: [u8; 3], heard: u8) -> Algorithm {
     Algorithm {
         from_second,
         moved_by,
-        heard,
+        carriers: heard,
     }
 }
 
@@ -108,7 +108,7 @@ const PAIR: [Algorithm; 4] = [
 ];
 
 /// What the operators of a group show in a block, in the order of computation.
-type Values = [[i32; LEAP]; 4];
+type Values = [[i32; LFO_INTERVAL]; 4];
 
 /// A group.
 #[derive(Clone, Default)]
@@ -116,7 +116,7 @@ pub struct Group {
     /// Its slots, 1 to 4.
     pub slots: [Slot; 4],
     /// How they play.
-    pub together: Together,
+    pub together: SyncMode,
 }
 
 impl Group {
@@ -129,22 +129,22 @@ impl Group {
             slot.prepare(leaps);
         }
         match self.together {
-            Together::Four => {
+            SyncMode::Four => {
                 let algorithm = FOUR[usize::from(self.slots[0].algorithm)];
                 self.operators(&[0, 2, 1, 3], algorithm, heard, out);
             }
-            Together::Pairs => {
+            SyncMode::Pairs => {
                 for first in 0..2 {
                     let algorithm = PAIR[usize::from(self.slots[first].algorithm & 3)];
                     self.operators(&[first, first + 2], algorithm, heard, out);
                 }
             }
-            Together::Three => {
+            SyncMode::Three => {
                 let algorithm = THREE[usize::from(self.slots[0].algorithm & 7)];
                 self.operators(&[0, 2, 1], algorithm, heard, out);
                 self.voice(3, heard[3], rom, out);
             }
-            Together::None => {
+            SyncMode::None => {
                 for (slot, heard) in heard.into_iter().enumerate() {
                     self.voice(slot, heard, rom, out);
                 }
@@ -158,7 +158,7 @@ impl Group {
         if slot.is_silent() {
             return;
         }
-        let mut values = [0; LEAP];
+        let mut values = [0; LFO_INTERVAL];
         let values = &mut values[..out.len()];
         if slot.has_samples() {
             slot.samples(rom, values);
@@ -181,7 +181,7 @@ impl Group {
         if order.iter().all(|place| self.slots[*place].is_silent()) {
             return;
         }
-        let mut values: Values = [[0; LEAP]; 4];
+        let mut values: Values = [[0; LFO_INTERVAL]; 4];
         let frames = out.len();
         let done = if algorithm.from_second {
             self.loop_of_two([order[0], order[1]], frames, &mut values);
@@ -193,7 +193,7 @@ impl Group {
         for (place, slot) in order.iter().enumerate().skip(done) {
             let (before, own) = values.split_at_mut(place);
             let movers = algorithm.moved_by[place - 1];
-            let mut moved = [0; LEAP];
+            let mut moved = [0; LFO_INTERVAL];
             for (mover, values) in before.iter().enumerate() {
                 if movers >> mover & 1 != 0 {
                     for (sum, value) in moved.iter_mut().zip(values) {
@@ -204,7 +204,7 @@ impl Group {
             let moved = (movers != 0).then_some(&moved);
             self.slots[*slot].operator(moved, &mut own[0][..frames]);
         }
-        for place in (0..order.len()).filter(|place| algorithm.heard >> place & 1 != 0) {
+        for place in (0..order.len()).filter(|place| algorithm.carriers >> place & 1 != 0) {
             let number = order[place];
             if heard[number] {
                 self.slots[number].add(&values[place][..frames], out);
@@ -214,7 +214,7 @@ impl Group {
 
     /// The first two operators where the second one's value is fed back into the first.
     fn loop_of_two(&mut self, [first, second]: [usize; 2], frames: usize, values: &mut Values) {
-        let mut gains = [[0; LEAP]; 2];
+        let mut gains = [[0; LFO_INTERVAL]; 2];
         self.slots[first].gains(&mut gains[0][..frames]);
         self.slots[second].gains(&mut gains[1][..frames]);
         for frame in 0..frames {

@@ -50,8 +50,23 @@ mod slot;
 use super::super::Rate;
 use super::super::rom::Rom;
 use super::{PcmChip, limit};
-use group::{Group, Together};
-use slot::LEAP;
+use crate::chips::info::{ChipInfo, Create, Level, TONES, VoiceGroup};
+use crate::format::ChipId;
+use group::{Group, SyncMode};
+use slot::LFO_INTERVAL;
+
+/// The entry of the YMF271 in the list of chips.
+pub const INFO: ChipInfo = ChipInfo {
+    chip: ChipId::Ymf271,
+    name: "YMF271",
+    verification: TONES,
+    ratio: Some(1.6),
+    level: Level::new(1.0, 0x100, 1.0),
+    voices: &[VoiceGroup::Numbered(48)],
+    cost_ns: 120,
+    memory_blocks: &[0x85],
+    create: Create::Samples(|_, clock_hz| Box::new(Ymf271::new(clock_hz))),
+};
 
 const GROUPS: usize = 12;
 const DIVIDER: u64 = 384;
@@ -79,9 +94,9 @@ pub struct Ymf271 {
     clock_hz: u32,
     groups: [Group; GROUPS],
     /// Frames since the LFOs last leaped.
-    leaped: usize,
+    lfo_frames: usize,
     /// Slots that are heard, a bit each, those of a port neighbours.
-    heard: u64,
+    voice_mask: u64,
     rom: Rom,
 }
 
@@ -97,8 +112,8 @@ impl Ymf271 {
         Self {
             clock_hz,
             groups: std::array::from_fn(|_| Group::default()),
-            leaped: 0,
-            heard: u64::MAX,
+            lfo_frames: 0,
+            voice_mask: u64::MAX,
             rom: Rom::default(),
         }
     }
@@ -147,15 +162,15 @@ impl PcmChip for Ymf271 {
             (4, _) => self.write_samples(reg, byte),
             (6, 0x00..=0x0F) => {
                 if let Some(group) = group_of(reg) {
-                    self.groups[group].together = Together::of(byte);
+                    self.groups[group].together = SyncMode::of(byte);
                 }
             }
             _ => {}
         }
     }
 
-    fn hear(&mut self, voices: u64) -> bool {
-        self.heard = voices;
+    fn set_voice_mask(&mut self, voices: u64) -> bool {
+        self.voice_mask = voices;
         true
     }
 
@@ -165,14 +180,14 @@ impl PcmChip for Ymf271 {
         let mut rest = &mut *out;
         while !rest.is_empty() {
             // The LFOs go by leaps, always at the same frames.
-            let leaps = self.leaped == 0;
-            let frames = (LEAP - self.leaped).min(rest.len());
+            let leaps = self.lfo_frames == 0;
+            let frames = (LFO_INTERVAL - self.lfo_frames).min(rest.len());
             let (block, after) = rest.split_at_mut(frames);
             for (number, group) in self.groups.iter_mut().enumerate() {
-                let heard = |slot: usize| self.heard >> (GROUPS * slot + number) & 1 != 0;
+                let heard = |slot: usize| self.voice_mask >> (GROUPS * slot + number) & 1 != 0;
                 group.render(leaps, std::array::from_fn(heard), rom, block);
             }
-            self.leaped = (self.leaped + frames) % LEAP;
+            self.lfo_frames = (self.lfo_frames + frames) % LFO_INTERVAL;
             rest = after;
         }
         for value in out.as_flattened_mut() {

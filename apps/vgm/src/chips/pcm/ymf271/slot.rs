@@ -8,10 +8,10 @@ use std::sync::LazyLock;
 use super::super::super::fm::tables::detune;
 use super::super::super::rom::Reader;
 use super::super::envelope::Stage;
-use super::super::sound::{Format, Turn, bent};
+use super::super::sample::{Format, LoopMode, detuned};
 
 /// Frames between two looks at an LFO; its fastest turn takes 128.
-pub const LEAP: usize = 32;
+pub const LFO_INTERVAL: usize = 32;
 
 /// A wave's length; phases have 16 bits more.
 const WAVE: usize = 1024;
@@ -137,7 +137,7 @@ pub struct Slot {
     end: u32,
     loop_start: u32,
     format: Format,
-    turn: Turn,
+    turn: LoopMode,
     halvings: u8,
 
     stage: Stage,
@@ -149,7 +149,7 @@ pub struct Slot {
     step: u64,
     backwards: bool,
     /// The last two values that are fed back, as phases.
-    fed: [i32; 2],
+    last_phases: [i32; 2],
     lfo: u32,
     /// Attenuation by all but the envelope, of the block being rendered.
     base: usize,
@@ -201,7 +201,7 @@ impl Slot {
             _ => return,
         };
         if what == 2 {
-            self.turn = Turn::of(true, value & 0x80 != 0);
+            self.turn = LoopMode::of(true, value & 0x80 != 0);
         }
         let shift = 8 * u32::from(what % 3);
         *place = (*place & !(0xFF << shift) | u32::from(value) << shift) & 0x7F_FFFF;
@@ -227,7 +227,7 @@ impl Slot {
         self.stage = Stage::Attack;
         self.volume = ATTACK_FROM;
         (self.at, self.backwards) = (0, false);
-        self.fed = [0; 2];
+        self.last_phases = [0; 2];
         self.lfo = 0;
         self.set_steps();
     }
@@ -290,7 +290,7 @@ impl Slot {
         let turn = (self.lfo >> 24) as i32;
         if self.vibrato > 0 {
             let depth = VIBRATO[usize::from(self.vibrato)];
-            self.step = bent(self.step, depth * pitch_wave(self.lfo_wave, turn));
+            self.step = detuned(self.step, depth * pitch_wave(self.lfo_wave, turn));
         }
         let depth = TREMOLO[usize::from(self.tremolo)];
         let tremolo = (level_wave(self.lfo_wave, turn) * depth * 63) >> 14;
@@ -306,7 +306,7 @@ impl Slot {
             0 => mantissa << 7,
             _ => (mantissa | 16) << (exponent + 6),
         };
-        ((LEAP as u64) << 32)
+        ((LFO_INTERVAL as u64) << 32)
             .checked_div(u64::from(period))
             .unwrap_or(0) as u32
     }
@@ -358,7 +358,7 @@ impl Slot {
     /// How far the values fed back move the phase.
     #[inline]
     pub fn fed_back_phase(&self) -> i32 {
-        (self.fed[0].wrapping_add(self.fed[1])) >> 1
+        (self.last_phases[0].wrapping_add(self.last_phases[1])) >> 1
     }
 
     /// Takes the value that is fed back next.
@@ -369,7 +369,7 @@ impl Slot {
             // A sixteenth of π/4 … four of them.
             depth => (value << 8 >> 4) << (depth - 1),
         };
-        self.fed = [self.fed[1], phase];
+        self.last_phases = [self.last_phases[1], phase];
     }
 
     /// The next value at a volume, with the phase moved.
@@ -383,7 +383,7 @@ impl Slot {
 
     /// Overwrites `out` with the values of an operator that feeds itself.
     pub fn fed_back(&mut self, out: &mut [i32]) {
-        let mut gains = [0; LEAP];
+        let mut gains = [0; LFO_INTERVAL];
         self.gains(&mut gains[..out.len()]);
         for (value, gain) in out.iter_mut().zip(gains) {
             *value = self.value(self.fed_back_phase(), gain);
@@ -392,7 +392,7 @@ impl Slot {
     }
 
     /// Overwrites `out` with the values of an operator that others may move.
-    pub fn operator(&mut self, moved: Option<&[i32; LEAP]>, out: &mut [i32]) {
+    pub fn operator(&mut self, moved: Option<&[i32; LFO_INTERVAL]>, out: &mut [i32]) {
         match moved {
             Some(values) => self.operate(|slot, frame| slot.moved(values[frame]), out),
             None => self.operate(|_, _| 0, out),
@@ -400,7 +400,7 @@ impl Slot {
     }
 
     fn operate(&mut self, moved: impl Fn(&Self, usize) -> i32, out: &mut [i32]) {
-        let mut gains = [0; LEAP];
+        let mut gains = [0; LFO_INTERVAL];
         self.gains(&mut gains[..out.len()]);
         let wave = &TABLES.waves[usize::from(self.wave)];
         let (mut at, step) = (self.at as u32, self.step as u32);
@@ -414,7 +414,7 @@ impl Slot {
 
     /// Overwrites `out` with the values of samples.
     pub fn samples(&mut self, rom: Reader<'_>, out: &mut [i32]) {
-        let mut gains = [0; LEAP];
+        let mut gains = [0; LFO_INTERVAL];
         self.gains(&mut gains[..out.len()]);
         for (value, gain) in out.iter_mut().zip(gains) {
             self.turn_at_ends();
@@ -438,7 +438,7 @@ impl Slot {
             _ => return,
         };
         let at = self.turn.place(ends, over, self.backwards);
-        self.backwards ^= self.turn == Turn::Back;
+        self.backwards ^= self.turn == LoopMode::PingPong;
         // Where that is outside, too, the sound goes on at its start.
         self.at = match (0..=last).contains(&(at >> 16)) {
             true => at,

@@ -4,13 +4,13 @@
 //! Without a session bus there is nobody to talk to, and nothing is said about it; a bus that goes
 //! away is not looked for again. Nobody waits for it.
 //!
-//! What changes is looked for [`LOOK`] apart, in the deck, whoever changed it, and told as changed
+//! What changes is looked for [`LOOK`] apart, in the session, whoever changed it, and told as changed
 //! properties (`state.rs`); a place that is not where time would have led is told as `Seeked`.
 //!
 //! Source: MPRIS D-Bus Interface Specification 2.2. Left out on purpose: the track list and
 //! playlists, which desktops do not show.
 
-mod line;
+mod bus_socket;
 mod objects;
 mod state;
 
@@ -22,30 +22,30 @@ use zbus::Connection;
 use zbus::connection::Builder;
 use zbus::fdo::RequestNameFlags;
 
-use super::deck::Deck;
-use line::Line;
+use super::session::PlayerSession;
+use bus_socket::BusSocket;
 use objects::{Player, Program};
 use state::State;
 
 const PATH: &str = "/org/mpris/MediaPlayer2";
 const NAME: &str = "org.mpris.MediaPlayer2.creel_vgm";
 /// How often is looked for changes.
-const LOOK: Duration = Duration::from_millis(200);
+const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
 /// Lets the desktop tell the player what to do, from now on until the pool ends.
-pub fn serve(deck: &Arc<Deck>, pool: &Pool) {
-    let (deck, handle) = (Arc::clone(deck), pool.handle());
+pub fn serve(session: &Arc<PlayerSession>, pool: &Pool) {
+    let (session, handle) = (Arc::clone(session), pool.handle());
     // A desktop that is not there, or goes, changes nothing for who listens.
     pool.spawn(async move {
-        let _ = run(&deck, &handle).await;
+        let _ = run(&session, &handle).await;
     });
 }
 
-async fn run(deck: &Arc<Deck>, handle: &Handle) -> zbus::Result<()> {
-    let bus = Builder::socket(Line::to_session()?)
+async fn run(session: &Arc<PlayerSession>, handle: &Handle) -> zbus::Result<()> {
+    let bus = Builder::socket(BusSocket::to_session()?)
         .internal_executor(false)
-        .serve_at(PATH, Program(Arc::clone(deck)))?
-        .serve_at(PATH, Player(Arc::clone(deck)))?
+        .serve_at(PATH, Program(Arc::clone(session)))?
+        .serve_at(PATH, Player(Arc::clone(session)))?
         .build()
         .await?;
     let executor = bus.executor().clone();
@@ -54,19 +54,19 @@ async fn run(deck: &Arc<Deck>, handle: &Handle) -> zbus::Result<()> {
             executor.tick().await;
         }
     });
-    take_name(&bus).await?;
+    acquire_name(&bus).await?;
     let player = bus.object_server().interface::<_, Player>(PATH).await?;
-    let mut told = State::of(deck);
+    let mut previous = State::of(session);
     loop {
-        creel::time::sleep(LOOK).await;
-        let now = State::of(deck);
-        now.tell(&told, &player).await?;
-        told = now;
+        creel::time::sleep(POLL_INTERVAL).await;
+        let now = State::of(session);
+        now.emit_changes(&previous, &player).await?;
+        previous = now;
     }
 }
 
 /// Takes the player's name; a second player has its process's number in it.
-async fn take_name(bus: &Connection) -> zbus::Result<()> {
+async fn acquire_name(bus: &Connection) -> zbus::Result<()> {
     let alone = RequestNameFlags::DoNotQueue.into();
     match bus.request_name_with_flags(NAME, alone).await {
         Err(zbus::Error::NameTaken) => {

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use creel_vgm::play::{PACE, Repeat};
+use creel_vgm::play::{Repeat, TEMPO_RANGE};
 use zbus::fdo::{Error, Result};
 use zbus::interface;
 use zbus::object_server::SignalEmitter;
@@ -11,10 +11,10 @@ use zbus::zvariant::{ObjectPath, Value};
 
 use super::state::State;
 use crate::cli::play::action::{Action, Change};
-use crate::cli::play::deck::Deck;
+use crate::cli::play::session::PlayerSession;
 
 /// The program.
-pub struct Program(pub Arc<Deck>);
+pub struct Program(pub Arc<PlayerSession>);
 
 #[interface(name = "org.mpris.MediaPlayer2")]
 impl Program {
@@ -56,10 +56,10 @@ impl Program {
 }
 
 /// What is played.
-pub struct Player(pub Arc<Deck>);
+pub struct Player(pub Arc<PlayerSession>);
 
 impl Player {
-    fn told(&self, action: Action) -> Result<()> {
+    fn send(&self, action: Action) -> Result<()> {
         action.apply(&self.0).map_err(Error::Failed)
     }
 
@@ -71,15 +71,15 @@ impl Player {
 #[interface(name = "org.mpris.MediaPlayer2.Player")]
 impl Player {
     fn next(&self) -> Result<()> {
-        self.told(Action::Next)
+        self.send(Action::Next)
     }
 
     fn previous(&self) -> Result<()> {
-        self.told(Action::Previous)
+        self.send(Action::Previous)
     }
 
     fn pause(&self) -> Result<()> {
-        self.told(Action::Pause(Some(true)))
+        self.send(Action::Pause(Some(true)))
     }
 
     fn play_pause(&self) -> Result<()> {
@@ -91,19 +91,19 @@ impl Player {
 
     /// Stopped is what is paused at its start.
     fn stop(&self) -> Result<()> {
-        self.told(Action::Pause(Some(true)))?;
-        self.told(Action::SeekTo(0))
+        self.send(Action::Pause(Some(true)))?;
+        self.send(Action::SeekTo(0))
     }
 
     fn play(&self) -> Result<()> {
-        if self.0.desk.is_played_out() {
-            self.told(Action::Jump(0))?;
+        if self.0.controls.is_drained() {
+            self.send(Action::Jump(0))?;
         }
-        self.told(Action::Pause(Some(false)))
+        self.send(Action::Pause(Some(false)))
     }
 
     fn seek(&self, offset_us: i64) -> Result<()> {
-        self.told(Action::Seek(offset_us / 1000))
+        self.send(Action::Seek(offset_us / 1000))
     }
 
     fn set_position(&self, song: ObjectPath<'_>, position_us: i64) -> Result<()> {
@@ -111,7 +111,7 @@ impl Player {
         let now = State::of(&self.0).metadata;
         let is_within = now.length_us.is_none_or(|length| position_us <= length);
         match u64::try_from(position_us) {
-            Ok(us) if is_within && now.id() == song => self.told(Action::SeekTo(us / 1000)),
+            Ok(us) if is_within && now.track_id() == song => self.send(Action::SeekTo(us / 1000)),
             _ => Ok(()),
         }
     }
@@ -161,12 +161,12 @@ impl Player {
 
     #[zbus(property(emits_changed_signal = "const"))]
     fn minimum_rate(&self) -> f64 {
-        f64::from(*PACE.start()) / 1000.0
+        f64::from(*TEMPO_RANGE.start()) / 1000.0
     }
 
     #[zbus(property(emits_changed_signal = "const"))]
     fn maximum_rate(&self) -> f64 {
-        f64::from(*PACE.end()) / 1000.0
+        f64::from(*TEMPO_RANGE.end()) / 1000.0
     }
 
     #[zbus(property)]
@@ -194,7 +194,7 @@ impl Player {
 
     #[zbus(property)]
     fn metadata(&self) -> HashMap<&'static str, Value<'static>> {
-        State::of(&self.0).metadata.on_the_bus()
+        State::of(&self.0).metadata.to_dict()
     }
 
     #[zbus(property(emits_changed_signal = "false"))]

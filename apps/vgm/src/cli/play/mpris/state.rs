@@ -8,8 +8,8 @@ use zbus::object_server::InterfaceRef;
 use zbus::zvariant::{ObjectPath, Value};
 
 use super::objects::Player;
-use crate::cli::plain::plain;
-use crate::cli::play::deck::Deck;
+use crate::cli::play::session::PlayerSession;
+use crate::cli::stderr::escape_control;
 
 /// A place this far from where time would have led was jumped to, in microseconds.
 const JUMP_US: i64 = 500_000;
@@ -41,40 +41,44 @@ pub struct State {
 }
 
 impl State {
-    pub fn of(deck: &Deck) -> State {
-        let desk = &deck.desk;
-        let now = deck.now();
-        let us = |frames: u64| (frames as f64 * 1e6 / f64::from(desk.sample_rate())) as i64;
+    pub fn of(session: &PlayerSession) -> State {
+        let controls = &session.controls;
+        let now = session.now_playing();
+        let us = |frames: u64| (frames as f64 * 1e6 / f64::from(controls.sample_rate())) as i64;
         State {
             status: match (
-                desk.is_played_out() || now.track.is_none(),
-                desk.is_paused(),
+                controls.is_drained() || now.track.is_none(),
+                controls.is_paused(),
             ) {
                 (false, false) => "Playing",
-                (false, true) if desk.frame() > 0 => "Paused",
+                (false, true) if controls.frame() > 0 => "Paused",
                 _ => "Stopped",
             },
-            loops: match desk.repeat() {
+            loops: match controls.repeat() {
                 Repeat::Off => "None",
                 Repeat::All => "Playlist",
                 Repeat::One => "Track",
             },
-            rate: f64::from(desk.tempo()) / 1000.0,
-            shuffle: desk.is_shuffled(),
-            volume: f64::from(desk.volume()),
+            rate: f64::from(controls.tempo()) / 1000.0,
+            shuffle: controls.is_shuffled(),
+            volume: f64::from(controls.volume()),
             metadata: now
                 .track
                 .as_deref()
                 .map_or_else(Metadata::default, |track| {
                     Metadata::of(track, track.frames.map(us))
                 }),
-            position_us: us(desk.frame()),
+            position_us: us(controls.frame()),
             at: Instant::now(),
         }
     }
 
     /// Tells what is not as it was.
-    pub async fn tell(&self, was: &State, player: &InterfaceRef<Player>) -> zbus::Result<()> {
+    pub async fn emit_changes(
+        &self,
+        was: &State,
+        player: &InterfaceRef<Player>,
+    ) -> zbus::Result<()> {
         let (it, to) = (player.get().await, player.signal_emitter());
         if self.metadata != was.metadata {
             it.metadata_changed(to).await?;
@@ -124,38 +128,42 @@ impl Metadata {
         Metadata {
             place: Some(track.place),
             length_us,
-            title: plain(title),
-            game: plain(&tags.game),
-            author: plain(&tags.author),
-            system: plain(&tags.system),
+            title: escape_control(title),
+            game: escape_control(&tags.game),
+            author: escape_control(&tags.author),
+            system: escape_control(&tags.system),
         }
     }
 
     /// What the song is called on the bus.
-    pub fn id(&self) -> ObjectPath<'static> {
+    pub fn track_id(&self) -> ObjectPath<'static> {
         let place = self.place.map_or(0, |place| place + 1);
         ObjectPath::from_string_unchecked(format!("/creel_vgm/song/{place}"))
     }
 
     /// As the bus has it: what is not known is not there.
-    pub fn on_the_bus(&self) -> HashMap<&'static str, Value<'static>> {
+    pub fn to_dict(&self) -> HashMap<&'static str, Value<'static>> {
         let mut words = HashMap::new();
         if self.place.is_none() {
             return words;
         }
-        words.insert("mpris:trackid", Value::from(self.id()));
+        words.insert("mpris:trackid", Value::from(self.track_id()));
         if let Some(length) = self.length_us {
             words.insert("mpris:length", Value::from(length));
         }
         let text = |text: &String| (!text.is_empty()).then(|| Value::from(text.clone()));
         let list = |text: &String| (!text.is_empty()).then(|| Value::from(vec![text.clone()]));
-        let told = [
+        let optional = [
             ("xesam:title", text(&self.title)),
             ("xesam:album", text(&self.game)),
             ("xesam:artist", list(&self.author)),
             ("xesam:comment", list(&self.system)),
         ];
-        words.extend(told.into_iter().filter_map(|(key, it)| Some((key, it?))));
+        words.extend(
+            optional
+                .into_iter()
+                .filter_map(|(key, it)| Some((key, it?))),
+        );
         words
     }
 }

@@ -5,10 +5,10 @@ use ratatui::layout::Rect;
 use ratatui::text::{Line, Span};
 
 use super::super::view::{Lane, View};
-use super::style::{self, Ink, Style, ink};
+use super::style::{self, Role, Style, style_of};
 
 /// How far a bar goes for a level: 60 dB of them.
-fn share_of(level: f32) -> f32 {
+fn bar_fraction(level: f32) -> f32 {
     (1.0 + 20.0 * level.max(1e-6).log10() / 60.0).clamp(0.0, 1.0)
 }
 
@@ -23,7 +23,7 @@ pub fn lines(view: &mut View, area: Rect, rows: u16) -> Vec<Line<'static>> {
         .first_lane
         .clamp((view.selected + 1).saturating_sub(fit), view.selected)
         .min(last);
-    let (names, heard_voices) = (&track.voices, view.deck.desk.heard());
+    let (names, heard_voices) = (&track.voices, view.session.controls.voice_mask());
     let longest = names
         .iter()
         .map(|name| name.chars().count())
@@ -39,30 +39,34 @@ pub fn lines(view: &mut View, area: Rect, rows: u16) -> Vec<Line<'static>> {
         let chosen = if place == view.selected { ">" } else { " " };
         let mute = if heard { " " } else { "M" };
         let note = lane.note.map_or(String::new(), note_name);
-        let struck = if lane.shine > 0 {
-            style::signs().struck
+        let struck = if lane.highlight > 0 {
+            style::glyphs().note_on
         } else {
             " "
         };
         let name: String = name.chars().take(width).collect();
-        let faint = if heard { Style::new() } else { ink(Ink::Faint) };
+        let faint = if heard {
+            Style::new()
+        } else {
+            style_of(Role::Faint)
+        };
         let mut first = vec![
             Span::styled(
                 format!("{chosen}{:>2} {name:width$} {mute} {note:4}", place + 1),
                 faint,
             ),
-            Span::styled(struck, ink(Ink::Struck)),
+            Span::styled(struck, style_of(Role::NoteOn)),
         ];
         if !view.waves {
-            let share = share_of(lane.level);
-            let bar = style::signs().full.repeat((share * room as f32) as usize);
+            let share = bar_fraction(lane.level);
+            let bar = style::glyphs().full.repeat((share * room as f32) as usize);
             let style = if heard { style::shade(share) } else { faint };
             first.push(Span::styled(bar, style));
             lines.push(Line::from(first));
             continue;
         }
         let style = if heard {
-            style::shade(share_of(lane.level))
+            style::shade(bar_fraction(lane.level))
         } else {
             faint
         };
@@ -82,7 +86,7 @@ pub fn lines(view: &mut View, area: Rect, rows: u16) -> Vec<Line<'static>> {
 fn wave(lane: &Lane, columns: usize, rows: usize) -> Vec<String> {
     let (across, down) = if style::is_unicode() { (2, 4) } else { (1, 3) };
     let (width, height) = (columns * across, rows * down);
-    let wave = from_crossing(&lane.wave);
+    let wave = triggered(&lane.wave);
     // A soft voice is drawn larger, but for silence.
     let scale = 1.0 / lane.level.max(0.01);
     let mut dots = vec![false; width * height];
@@ -125,7 +129,7 @@ fn wave(lane: &Lane, columns: usize, rows: usize) -> Vec<String> {
 }
 
 /// Half of it, from where it first rises through zero: so a tone stands still.
-fn from_crossing(wave: &[f32]) -> &[f32] {
+fn triggered(wave: &[f32]) -> &[f32] {
     let half = wave.len() / 2;
     let rises = wave[..half]
         .windows(2)

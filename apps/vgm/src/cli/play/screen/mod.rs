@@ -12,11 +12,11 @@ use ratatui::style::Modifier;
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Block, BorderType, Clear, Paragraph, Wrap};
 
-use super::deck::{length, pass, within};
 use super::keys::HELP;
-use super::view::{Over, View, title};
-use crate::cli::plain::plain;
-use style::{Ink, Style, ink};
+use super::session::{frame_in_length, loop_pass, total_frames};
+use super::view::{Overlay, View, title};
+use crate::cli::stderr::escape_control;
+use style::{Role, Style, style_of};
 
 /// Where things were drawn.
 #[derive(Debug, Clone, Copy, Default)]
@@ -80,43 +80,49 @@ pub fn draw(frame: &mut Frame<'_>, view: &mut View) {
     );
     frame.render_widget(Paragraph::new(spectrum::lines(view, spectrum)), spectrum);
     frame.render_widget(Paragraph::new(songs(view, queue)), queue);
-    frame.render_widget(Paragraph::new(foot_line(view)), foot);
-    match view.over {
-        Over::Nothing => {}
-        Over::Help => view.scrolled = over(frame, " keys ", help(), view.scrolled),
-        Over::Tags => view.scrolled = over(frame, " tags ", tags(view), view.scrolled),
+    frame.render_widget(Paragraph::new(status_line(view)), foot);
+    match view.overlay {
+        Overlay::None => {}
+        Overlay::Help => {
+            view.overlay_scroll = draw_overlay(frame, " keys ", help(), view.overlay_scroll)
+        }
+        Overlay::Tags => {
+            view.overlay_scroll = draw_overlay(frame, " tags ", tags(view), view.overlay_scroll)
+        }
     }
 }
 
 fn header(view: &View) -> Vec<Line<'static>> {
     let Some((_, track)) = &view.track else {
         let waiting = view.messages.last().cloned();
-        return vec![Line::from(plain(&waiting.unwrap_or_else(|| "...".into())))];
+        return vec![Line::from(escape_control(
+            &waiting.unwrap_or_else(|| "...".into()),
+        ))];
     };
     let tags = &track.tags;
     let known = [&tags.system, &tags.author, &tags.date];
     let known: Vec<String> = known
         .into_iter()
         .filter(|text| !text.is_empty())
-        .map(|text| plain(text))
+        .map(|text| escape_control(text))
         .collect();
     let third = match (view.messages.last(), track.missing.is_empty()) {
         (Some(message), _) => message.clone(),
         (_, false) => format!("not played: {}", track.missing.join(", ")),
         _ => chips(track),
     };
-    let third_ink = if view.messages.is_empty() && track.missing.is_empty() {
-        ink(Ink::Faint)
+    let third_role = if view.messages.is_empty() && track.missing.is_empty() {
+        style_of(Role::Faint)
     } else {
-        ink(Ink::Warning)
+        style_of(Role::Warning)
     };
     vec![
         Line::from(Span::styled(
             title(track),
-            ink(Ink::Title).add_modifier(Modifier::BOLD),
+            style_of(Role::Title).add_modifier(Modifier::BOLD),
         )),
         Line::from(known.join(", ")),
-        Line::from(Span::styled(plain(&third), third_ink)),
+        Line::from(Span::styled(escape_control(&third), third_role)),
     ]
 }
 
@@ -138,12 +144,12 @@ fn clock(frames: u64, rate: u32) -> String {
 }
 
 fn position(view: &mut View, area: Rect) -> Line<'static> {
-    let desk = &view.deck.desk;
-    let (rate, now) = (desk.sample_rate(), desk.frame());
+    let controls = &view.session.controls;
+    let (rate, now) = (controls.sample_rate(), controls.frame());
     let track = view.track.as_ref().map(|track| track.1.as_ref());
     let total = track.and_then(|track| track.frames);
     let end = total.map_or("for ever".into(), |frames| clock(frames, rate));
-    let pass = track.and_then(|track| pass(track, now));
+    let pass = track.and_then(|track| loop_pass(track, now));
     let pass = pass.map_or(String::new(), |pass| format!(" loop {pass}"));
     let fades = track.is_some_and(|track| {
         let from = track
@@ -152,7 +158,7 @@ fn position(view: &mut View, area: Rect) -> Line<'static> {
         from.is_some_and(|from| now >= from && track.faded > 0)
     });
     let fade = if fades { " fade" } else { "" };
-    let pause = match (desk.is_paused(), desk.is_seeking()) {
+    let pause = match (controls.is_paused(), controls.is_seeking()) {
         (true, _) => " paused",
         (_, true) => " seeking",
         _ => "",
@@ -160,8 +166,8 @@ fn position(view: &mut View, area: Rect) -> Line<'static> {
     let (left, right) = (clock(now, rate), format!("{end}{pass}{fade}{pause}"));
     let room = usize::from(area.width).saturating_sub(left.len() + right.len() + 2);
     let share = track.and_then(|track| {
-        let length = length(track)?;
-        Some(within(track, now) as f64 / length.max(1) as f64)
+        let length = total_frames(track)?;
+        Some(frame_in_length(track, now) as f64 / length.max(1) as f64)
     });
     let share = share.unwrap_or(0.0);
     let done = (share.min(1.0) * room as f64) as usize;
@@ -171,17 +177,17 @@ fn position(view: &mut View, area: Rect) -> Line<'static> {
         room as u16,
         area.height,
     );
-    let signs = style::signs();
+    let glyphs = style::glyphs();
     Line::from(vec![
         Span::raw(format!("{left} ")),
-        Span::styled(signs.full.repeat(done), ink(Ink::Good)),
-        Span::styled(signs.empty.repeat(room - done), ink(Ink::Faint)),
+        Span::styled(glyphs.full.repeat(done), style_of(Role::Good)),
+        Span::styled(glyphs.empty.repeat(room - done), style_of(Role::Faint)),
         Span::raw(format!(" {right}")),
     ])
 }
 
 fn songs(view: &mut View, area: Rect) -> Vec<Line<'static>> {
-    let (at, listed) = (view.place(), view.listed());
+    let (at, listed) = (view.place(), view.filtered_songs());
     let rows = usize::from(area.height);
     let cursor = view.cursor.unwrap_or(at);
     let here = listed
@@ -197,7 +203,7 @@ fn songs(view: &mut View, area: Rect) -> Vec<Line<'static>> {
     }
     let line = |place: &usize| {
         let mut style = if *place == at {
-            ink(Ink::Title)
+            style_of(Role::Title)
         } else {
             Style::new()
         };
@@ -205,7 +211,7 @@ fn songs(view: &mut View, area: Rect) -> Vec<Line<'static>> {
             style = style.add_modifier(Modifier::REVERSED);
         }
         let number = format!("{:>4}  ", place + 1);
-        let title = view.deck.title(*place);
+        let title = view.session.title(*place);
         let mut room = usize::from(area.width).saturating_sub(number.len());
         let mut spans = vec![Span::styled(number, style)];
         if let Some(title) = title {
@@ -215,8 +221,11 @@ fn songs(view: &mut View, area: Rect) -> Vec<Line<'static>> {
         }
         // Of a song with a title, a word of its path tells nothing.
         if title.is_none() || room >= NAME_COLUMNS_MIN {
-            let style = title.map_or(style, |_| ink(Ink::Faint));
-            spans.push(Span::styled(ending(&view.deck.names[*place], room), style));
+            let style = title.map_or(style, |_| style_of(Role::Faint));
+            spans.push(Span::styled(
+                elide_front(&view.session.labels[*place], room),
+                style,
+            ));
         }
         Line::from(spans)
     };
@@ -224,7 +233,7 @@ fn songs(view: &mut View, area: Rect) -> Vec<Line<'static>> {
 }
 
 /// The end of a path, which is what tells it from others, in so many columns.
-fn ending(path: &str, columns: usize) -> String {
+fn elide_front(path: &str, columns: usize) -> String {
     if Span::raw(path).width() <= columns {
         return path.to_owned();
     }
@@ -234,48 +243,56 @@ fn ending(path: &str, columns: usize) -> String {
     format!("{cut}{}", &path[from.unwrap_or(path.len())..])
 }
 
-fn foot_line(view: &View) -> Line<'static> {
+fn status_line(view: &View) -> Line<'static> {
     if let Some(text) = &view.search {
-        let (found, all) = (view.listed().len(), view.deck.names.len());
-        let text = plain(text);
+        let (found, all) = (view.filtered_songs().len(), view.session.labels.len());
+        let text = escape_control(text);
         return Line::from(format!(
             "/{text}_   {found} of {all}, enter plays, esc leaves"
         ));
     }
-    let desk = &view.deck.desk;
-    let (gaps, us) = desk.gaps();
+    let controls = &view.session.controls;
+    let (gaps, us) = controls.underruns();
     let gaps = match gaps {
         0 => "no gaps".into(),
         1 => format!("1 gap, {} ms", us / 1000),
         _ => format!("{gaps} gaps, {} ms", us / 1000),
     };
-    let stalls = match desk.stalls() {
+    let stalls = match controls.device_stalls() {
         (0, _) => String::new(),
         (_, us) => format!("  device stood {} ms", us / 1000),
     };
-    let device = if desk.is_lost() {
+    let device = if controls.is_device_lost() {
         "device lost".into()
     } else {
-        format!("buffer {} ms", desk.held_ms())
+        format!("buffer {} ms", controls.queued_ms())
     };
     let mut modes = String::new();
     let percent = |name: &str, value: u32| match value {
         1000 => String::new(),
         value => format!(" {name} {}%", f64::from(value) / 10.0),
     };
-    modes.push_str(&percent("tempo", desk.tempo()));
-    modes.push_str(&percent("pitch", desk.pitch()));
-    modes.push_str(if desk.is_forever() { " loop" } else { "" });
-    modes.push_str(if desk.is_shuffled() { " shuffle" } else { "" });
-    modes.push_str(match desk.repeat() {
+    modes.push_str(&percent("tempo", controls.tempo()));
+    modes.push_str(&percent("pitch", controls.pitch()));
+    modes.push_str(if controls.loops_forever() {
+        " loop"
+    } else {
+        ""
+    });
+    modes.push_str(if controls.is_shuffled() {
+        " shuffle"
+    } else {
+        ""
+    });
+    modes.push_str(match controls.repeat() {
         Repeat::Off => "",
         Repeat::All => " repeat",
         Repeat::One => " repeat one",
     });
     Line::from(format!(
         "vol {:.0}%{modes}  ? help  q quit  {device}  {gaps}{stalls}  render {:.1}%",
-        desk.volume() * 100.0,
-        view.deck.now().load / 10.0
+        controls.volume() * 100.0,
+        view.session.now_playing().load / 10.0
     ))
 }
 
@@ -303,18 +320,22 @@ fn tags(view: &View) -> Vec<Line<'static>> {
         ("file", &track.source),
     ] {
         if !text.is_empty() {
-            lines.push(Line::from(format!("{name:7} {}", plain(text))));
+            lines.push(Line::from(format!("{name:7} {}", escape_control(text))));
         }
     }
     if !tags.notes.is_empty() {
         lines.push(Line::default());
-        lines.extend(tags.notes.lines().map(|line| Line::from(plain(line))));
+        lines.extend(
+            tags.notes
+                .lines()
+                .map(|line| Line::from(escape_control(line))),
+        );
     }
     lines
 }
 
 /// A box over the middle; returns how many lines were scrolled past, of which there may be fewer.
-fn over(
+fn draw_overlay(
     frame: &mut Frame<'_>,
     name: &'static str,
     lines: Vec<Line<'static>>,

@@ -5,18 +5,18 @@ use std::f32::consts::TAU;
 use ratatui::layout::Rect;
 use ratatui::text::{Line, Span};
 
-use super::super::view::{HEARD_FRAMES, View};
+use super::super::view::{SPECTRUM_FRAMES, View};
 use super::style;
 
 /// The lowest and the highest band, in Hz.
-const LOW: f32 = 50.0;
-const HIGH: f32 = 12_000.0;
+const LOW_HZ: f32 = 50.0;
+const HIGH_HZ: f32 = 12_000.0;
 /// Bands, at most.
 const BANDS_MAX: usize = 64;
 /// What the lowest row stands for, in dB below full scale.
 const FLOOR_DB: f32 = -60.0;
 /// How much of a band stays from one frame of the screen to the next.
-const FALL: f32 = 0.75;
+const DECAY: f32 = 0.75;
 
 /// The rows, from the top.
 pub fn lines(view: &mut View, area: Rect) -> Vec<Line<'static>> {
@@ -27,20 +27,20 @@ pub fn lines(view: &mut View, area: Rect) -> Vec<Line<'static>> {
     let each = columns.div_ceil(BANDS_MAX);
     let bands = columns / each;
     view.bands.resize(bands, 0.0);
-    let rate = view.deck.desk.sample_rate() as f32;
-    let sound = view.sound.make_contiguous();
-    let is_paused = view.deck.desk.is_paused();
+    let rate = view.session.controls.sample_rate() as f32;
+    let sound = view.samples.make_contiguous();
+    let is_paused = view.session.controls.is_paused();
     for (place, band) in view.bands.iter_mut().enumerate().filter(|_| !is_paused) {
-        let hz = LOW * (HIGH / LOW).powf(place as f32 / (bands - 1).max(1) as f32);
-        let db = 20.0 * strength(sound, hz / rate).max(1e-6).log10();
+        let hz = LOW_HZ * (HIGH_HZ / LOW_HZ).powf(place as f32 / (bands - 1).max(1) as f32);
+        let db = 20.0 * goertzel(sound, hz / rate).max(1e-6).log10();
         let share = (1.0 - db / FLOOR_DB).clamp(0.0, 1.0);
-        *band = share.max(*band * FALL);
+        *band = share.max(*band * DECAY);
     }
     let row = |row: usize| {
         let spans = view.bands.iter().map(|band| {
             let eighths = (band * rows as f32 * 8.0) as usize;
             let here = eighths.saturating_sub((rows - 1 - row) * 8).min(8);
-            let sign = style::signs().heights[here];
+            let sign = style::glyphs().heights[here];
             Span::styled(sign.repeat(each), style::shade(*band))
         });
         Line::from(spans.collect::<Vec<_>>())
@@ -50,9 +50,9 @@ pub fn lines(view: &mut View, area: Rect) -> Vec<Line<'static>> {
 
 /// How strong a frequency is, 1 for a sine of full scale: Goertzel's sum over the last frames, fewer
 /// of them for the high ones, which last as many of their waves.
-fn strength(sound: &[f32], turns: f32) -> f32 {
+fn goertzel(sound: &[f32], turns: f32) -> f32 {
     let length = ((8.0 / turns) as usize)
-        .clamp(192, HEARD_FRAMES)
+        .clamp(192, SPECTRUM_FRAMES)
         .min(sound.len());
     if length == 0 || turns >= 0.5 {
         return 0.0;
@@ -74,16 +74,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_sine_is_found_where_it_is() {
+    fn spectrum_peaks_at_the_frequency_of_a_sine() {
         for hz in [150.0f32, 1000.0, 8000.0] {
             let turns = hz / 44_100.0;
-            let sine: Vec<f32> = (0..HEARD_FRAMES)
+            let sine: Vec<f32> = (0..SPECTRUM_FRAMES)
                 .map(|n| (TAU * turns * n as f32).sin())
                 .collect();
-            let here = strength(&sine, turns);
+            let here = goertzel(&sine, turns);
             assert!((0.8..1.2).contains(&here), "{hz}: {here}");
-            assert!(strength(&sine, turns * 2.0) < 0.1, "{hz}");
+            assert!(goertzel(&sine, turns * 2.0) < 0.1, "{hz}");
         }
-        assert_eq!(strength(&[], 0.1), 0.0);
+        assert_eq!(goertzel(&[], 0.1), 0.0);
     }
 }

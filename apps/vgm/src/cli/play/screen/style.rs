@@ -9,26 +9,26 @@ pub use ratatui::style::Style;
 use ratatui::symbols::border;
 
 /// The signs that pictures are made of.
-pub struct Signs {
+pub struct Glyphs {
     pub full: &'static str,
     pub empty: &'static str,
     /// Columns of eight heights.
     pub heights: [&'static str; 9],
-    pub struck: &'static str,
+    pub note_on: &'static str,
 }
 
-const UNICODE: Signs = Signs {
+const UNICODE: Glyphs = Glyphs {
     full: "█",
     empty: "─",
     heights: [" ", "▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"],
-    struck: "●",
+    note_on: "●",
 };
 
-const ASCII: Signs = Signs {
+const ASCII: Glyphs = Glyphs {
     full: "#",
     empty: "-",
     heights: [" ", "_", ".", ".", ":", ":", "|", "|", "#"],
-    struck: "*",
+    note_on: "*",
 };
 
 /// The border of a box without Unicode.
@@ -60,18 +60,18 @@ pub fn is_unicode() -> bool {
     })
 }
 
-pub fn signs() -> &'static Signs {
+pub fn glyphs() -> &'static Glyphs {
     if is_unicode() { &UNICODE } else { &ASCII }
 }
 
 /// What a colour is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Ink {
+pub enum Role {
     Title,
     Good,
     Warning,
     Faint,
-    Struck,
+    NoteOn,
 }
 
 #[derive(Clone, Copy, PartialEq)]
@@ -95,16 +95,16 @@ fn colors() -> Colors {
     })
 }
 
-pub fn ink(ink: Ink) -> Style {
+pub fn style_of(role: Role) -> Style {
     if colors() == Colors::None {
         return Style::new();
     }
-    Style::new().fg(match ink {
-        Ink::Title => Color::Cyan,
-        Ink::Good => Color::Green,
-        Ink::Warning => Color::Yellow,
-        Ink::Faint => Color::DarkGray,
-        Ink::Struck => Color::LightRed,
+    Style::new().fg(match role {
+        Role::Title => Color::Cyan,
+        Role::Good => Color::Green,
+        Role::Warning => Color::Yellow,
+        Role::Faint => Color::DarkGray,
+        Role::NoteOn => Color::LightRed,
     })
 }
 
@@ -112,8 +112,8 @@ pub fn ink(ink: Ink) -> Style {
 pub fn shade(loud: f32) -> Style {
     match colors() {
         Colors::None => Style::new(),
-        Colors::Sixteen if loud > 0.9 => ink(Ink::Warning),
-        Colors::Sixteen => ink(Ink::Good),
+        Colors::Sixteen if loud > 0.9 => style_of(Role::Warning),
+        Colors::Sixteen => style_of(Role::Good),
         Colors::All => {
             let mix = |from: f32, to: f32| (from + (to - from) * loud.clamp(0.0, 1.0)) as u8;
             Style::new().fg(Color::Rgb(

@@ -1,0 +1,385 @@
+//! Square waves without aliases: steps in, frames at the output rate out.
+//!
+//! A chip of square waves says *when* a level changes, in ticks of a clock far
+//! above the output rate, and by how much. Ticking it and filtering the result
+//! costs time on every tick; [`Blep`] instead adds one band-limited step (a
+//! BLEP) to the output for every change and does nothing in between.
+//!
+//! A step is kept as the difference it makes from frame to frame: a windowed
+//! sinc of 16 frames, tabulated at 64 places within a frame and interpolated
+//! between them; reading the buffer sums the differences up. It is flat within
+//! 0.1 dB up to 0.40 of the output rate and at least 50 dB down from 0.62 on,
+//! on top of the 6 dB an octave by which a square wave falls anyhow: what folds
+//! back lies above 0.38 of the output rate (16.8 kHz at 44.1 kHz).
+//!
+//! Invariants: all arithmetic is on integers and a step's place depends on its
+//! absolute tick alone, so neither the order of the steps nor the size of the
+//! blocks changes a bit; each kernel sums to exactly one, so levels return
+//! to where they were however many steps there have been.
+//!
+//! Source: Stilson and Smith, "Alias-free digital synthesis of classic analog
+//! waveforms" (1996); Brandt, "Hard sync without aliasing" (2001).
+
+use std::sync::OnceLock;
+
+use crate::chips::Rate;
+
+/// Length of a kernel in output frames.
+const KERNEL_FRAMES: usize = 2 * HALF_KERNEL + 2;
+
+/// How many frames the output lies behind the steps: half a kernel.
+pub const LATENCY_FRAMES: usize = HALF_KERNEL;
+
+/// Frames that a step spreads to each side.
+const HALF_KERNEL: usize = 7;
+
+/// Places within a frame at which the kernel is tabulated.
+const PHASES: usize = 64;
+
+/// A kernel's sum, that is the output of a step of 1.
+const ONE: i32 = 1 << UNIT_BITS;
+const UNIT_BITS: u32 = 14;
+
+/// Fraction bits of a place in frames.
+const FRACTION_BITS: u32 = 56;
+
+/// One side (left, right or mono) of a sum of steps.
+///
+/// ```
+/// use creel_vgm::chips::Rate;
+/// use creel_vgm::blep::{Blep, LATENCY_FRAMES};
+///
+/// // Ticks at 250 kHz, frames at 44.1 kHz.
+/// let mut blep = Blep::new(Rate { frames: 250_000, seconds: 1 }, 44_100);
+/// blep.step(1_000, 500);
+/// let mut frames = [0; 300];
+/// blep.read(&mut frames);
+/// let at = 1_000 * 441 / 2_500 + LATENCY_FRAMES;
+/// assert_eq!(frames[at - LATENCY_FRAMES], 0);
+/// assert_eq!(frames[at + LATENCY_FRAMES + 1], 500);
+/// ```
+#[derive(Clone, Debug)]
+pub struct Blep {
+    kernels: &'static Kernels,
+    /// Output frames a tick, with [`FRACTION_BITS`] fraction bits.
+    frames_a_tick: u64,
+    /// The tick that the offsets given to `step` count from.
+    tick: u64,
+    /// The frame that `differences[0]` belongs to.
+    frame: u64,
+    /// From frame to frame, times [`ONE`].
+    deltas: Vec<i32>,
+    /// The sum of all differences read so far, modulo 2^32.
+    sum: i32,
+}
+
+impl Blep {
+    /// Silence, for steps placed in `ticks` and frames of `output_hz`.
+    ///
+    /// # Panics
+    ///
+    /// If a rate is 0 or the output's is 256 times the ticks' or more.
+    pub fn new(ticks: Rate, output_hz: u32) -> Self {
+        assert!(
+            ticks.frames > 0 && ticks.seconds > 0 && output_hz > 0,
+            "rates are above 0"
+        );
+        let frames = (u128::from(output_hz) * u128::from(ticks.seconds)) << FRACTION_BITS;
+        let frames_a_tick = frames / u128::from(ticks.frames);
+        let frames_a_tick = u64::try_from(frames_a_tick).expect("output below 256 × ticks");
+        Self {
+            kernels: kernels(),
+            frames_a_tick,
+            tick: 0,
+            frame: 0,
+            deltas: Vec::new(),
+            sum: 0,
+        }
+    }
+
+    /// Adds a step of `delta` (-32768 to 32767), `offset` ticks from now.
+    pub fn step(&mut self, offset: u32, delta: i32) {
+        self.step_at(self.locate(offset), delta);
+    }
+
+    /// Where a step lies: a frame that is held, a phase, and how far beyond that.
+    fn locate(&self, offset: u32) -> (usize, usize, i32) {
+        let place = self.fraction(self.tick + u64::from(offset));
+        let start = ((place >> FRACTION_BITS) as u64 - self.frame) as usize;
+        let within = (place >> (FRACTION_BITS - 16)) as usize & 0xffff;
+        (start, within >> 10, (within & 0x3ff) as i32)
+    }
+
+    #[inline]
+    fn step_at(&mut self, (start, phase, between): (usize, usize, i32), delta: i32) {
+        let later = (delta * between) >> 10;
+        let (now, later) = ((delta - later) as i16, later as i16);
+        let rows = (&self.kernels[phase], &self.kernels[phase + 1]);
+        if self.deltas.len() < start + KERNEL_FRAMES {
+            self.reserve(start);
+        }
+        let window = self.deltas[start..]
+            .first_chunk_mut::<KERNEL_FRAMES>()
+            .expect("room was made");
+        // A copy, so that the compiler knows that nothing overlaps and uses vectors.
+        let mut sums = *window;
+        for ((sum, a), b) in sums.iter_mut().zip(rows.0).zip(rows.1) {
+            let both = i32::from(*a) * i32::from(now) + i32::from(*b) * i32::from(later);
+            *sum = sum.wrapping_add(both);
+        }
+        *window = sums;
+    }
+
+    /// Moves on by `ticks`.
+    pub fn advance(&mut self, ticks: u32) {
+        self.tick += u64::from(ticks);
+    }
+
+    /// The tick that offsets count from, the first being 0.
+    pub fn tick(&self) -> u64 {
+        self.tick
+    }
+
+    /// The frame that [`read`](Self::read) writes next, the first being 0.
+    pub fn frame(&self) -> u64 {
+        self.frame
+    }
+
+    /// Half a period, in ticks, up to which a square wave has nothing but its
+    /// mean below 0.6 of the output rate.
+    pub fn inaudible_half_period(&self) -> u32 {
+        // tick rate / (2 h) >= 0.6 output rate, that is h <= ticks a frame / 1.2
+        let ticks_a_frame = (1u128 << FRACTION_BITS) / u128::from(self.frames_a_tick);
+        (ticks_a_frame * 5 / 6) as u32
+    }
+
+    /// The first tick that falls on output frame `frame` or after it.
+    pub fn tick_of_frame(&self, frame: u64) -> u64 {
+        let place = u128::from(frame) << FRACTION_BITS;
+        place.div_ceil(u128::from(self.frames_a_tick)) as u64
+    }
+
+    /// Writes the next frames, [`LATENCY_FRAMES`] frames behind the steps.
+    ///
+    /// All steps before the first tick of the frame after the last one wanted
+    /// must have been given; later ones may have been.
+    pub fn read(&mut self, out: &mut [i32]) {
+        if self.deltas.len() < out.len() {
+            self.reserve(out.len());
+        }
+        for (frame, difference) in out.iter_mut().zip(&self.deltas) {
+            self.sum = self.sum.wrapping_add(*difference);
+            *frame = (self.sum + ONE / 2) >> UNIT_BITS;
+        }
+        let rest = self.deltas.len() - out.len();
+        self.deltas.copy_within(out.len().., 0);
+        self.deltas[rest..].fill(0);
+        self.frame += out.len() as u64;
+    }
+
+    /// Silence at the same place in time.
+    fn silent_at_same_time(&self) -> Self {
+        Self {
+            deltas: Vec::new(),
+            sum: 0,
+            ..*self
+        }
+    }
+
+    fn fraction(&self, tick: u64) -> u128 {
+        u128::from(tick) * u128::from(self.frames_a_tick)
+    }
+
+    /// Makes room for a step on frame `start` from now.
+    #[cold]
+    fn reserve(&mut self, start: usize) {
+        self.deltas
+            .resize((start + KERNEL_FRAMES).next_power_of_two(), 0);
+    }
+}
+
+/// Where a channel is heard.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum Sides {
+    /// Nowhere.
+    None,
+    /// Left only.
+    Left,
+    /// Right only.
+    Right,
+    /// In the middle.
+    #[default]
+    Both,
+}
+
+impl Sides {
+    /// The sides that are switched on.
+    pub fn of(left: bool, right: bool) -> Self {
+        match (left, right) {
+            (false, false) => Self::None,
+            (true, false) => Self::Left,
+            (false, true) => Self::Right,
+            (true, true) => Self::Both,
+        }
+    }
+
+    /// 1 for each of left and right that is on, else 0.
+    pub fn gains(self) -> [i32; 2] {
+        match self {
+            Self::None => [0, 0],
+            Self::Left => [1, 0],
+            Self::Right => [0, 1],
+            Self::Both => [1, 1],
+        }
+    }
+}
+
+/// Two sides of [`Blep`]: what both sides share is kept once, and a side of
+/// its own costs nothing until its first step.
+#[derive(Clone, Debug)]
+pub struct StereoBlep {
+    both: Blep,
+    left: Option<Box<Blep>>,
+    right: Option<Box<Blep>>,
+    block: Vec<i32>,
+}
+
+impl StereoBlep {
+    /// Silence, as [`Blep::new`].
+    ///
+    /// # Panics
+    ///
+    /// As [`Blep::new`].
+    pub fn new(ticks: Rate, output_hz: u32) -> Self {
+        Self {
+            both: Blep::new(ticks, output_hz),
+            left: None,
+            right: None,
+            block: Vec::new(),
+        }
+    }
+
+    /// The side they have in common: for its clock, and for mono chips.
+    pub fn both(&mut self) -> &mut Blep {
+        &mut self.both
+    }
+
+    /// Adds a step of `delta` on `sides`, `offset` ticks from now.
+    pub fn step(&mut self, offset: u32, sides: Sides, delta: i32) {
+        let side = match sides {
+            Sides::None => return,
+            Sides::Both => return self.both.step(offset, delta),
+            Sides::Left => &mut self.left,
+            Sides::Right => &mut self.right,
+        };
+        side.get_or_insert_with(|| Box::new(self.both.silent_at_same_time()))
+            .step(offset, delta);
+    }
+
+    /// Adds a step on each side, where they are not alike.
+    pub fn step_sides(&mut self, offset: u32, deltas: [i32; 2]) {
+        let place = self.both.locate(offset);
+        for (side, delta) in [&mut self.left, &mut self.right].into_iter().zip(deltas) {
+            if delta != 0 {
+                side.get_or_insert_with(|| Box::new(self.both.silent_at_same_time()))
+                    .step_at(place, delta);
+            }
+        }
+    }
+
+    /// Moves on by `ticks`.
+    pub fn advance(&mut self, ticks: u32) {
+        self.both.advance(ticks);
+        for side in [&mut self.left, &mut self.right].into_iter().flatten() {
+            side.advance(ticks);
+        }
+    }
+
+    /// Writes the next stereo frames, as [`Blep::read`].
+    pub fn read(&mut self, out: &mut [[i32; 2]]) {
+        self.block.resize(out.len(), 0);
+        self.both.read(&mut self.block);
+        for (frame, &both) in out.iter_mut().zip(&self.block) {
+            *frame = [both; 2];
+        }
+        for (index, side) in [&mut self.left, &mut self.right].into_iter().enumerate() {
+            let Some(side) = side else { continue };
+            side.read(&mut self.block);
+            for (frame, &own) in out.iter_mut().zip(&self.block) {
+                frame[index] += own;
+            }
+        }
+    }
+}
+
+/// The differences a step makes, for each 64th of a frame it may lie after one.
+type Kernels = [[i16; KERNEL_FRAMES]; PHASES + 1];
+
+fn kernels() -> &'static Kernels {
+    static KERNELS: OnceLock<Kernels> = OnceLock::new();
+    KERNELS.get_or_init(|| {
+        let steps = smooth_step();
+        std::array::from_fn(|phase| kernel_row(&steps, phase))
+    })
+}
+
+/// The kernel for a step `phase` 64ths of a frame after a frame, which sums to
+/// [`ONE`] exactly: what rounding left over goes to the largest tap.
+fn kernel_row(steps: &[f64], phase: usize) -> [i16; KERNEL_FRAMES] {
+    let level = |frames: usize| {
+        let at = (frames * PHASES).saturating_sub(phase).min(steps.len() - 1);
+        (steps[at] * f64::from(ONE)).round() as i32
+    };
+    // Differences of rounded levels, so that rounding errors do not add up.
+    std::array::from_fn(|tap| (level(tap) - if tap == 0 { 0 } else { level(tap - 1) }) as i16)
+}
+
+/// A step from 0 to 1 without anything above half the frame rate, from
+/// [`REACH`] frames before it to as many after it, at every 64th of a frame:
+/// the integral (by Simpson's rule) of a windowed sinc.
+fn smooth_step() -> Vec<f64> {
+    let places = 2 * HALF_KERNEL * PHASES;
+    let impulse = |half: usize| {
+        let x = half as f64 / (2 * PHASES) as f64 - HALF_KERNEL as f64;
+        sinc(x) * kaiser(x / HALF_KERNEL as f64)
+    };
+    let mut sum = 0.0;
+    let mut step = vec![0.0];
+    for place in 0..places {
+        let at = 2 * place;
+        sum += impulse(at) + 4.0 * impulse(at + 1) + impulse(at + 2);
+        step.push(sum);
+    }
+    step.iter().map(|level| level / sum).collect()
+}
+
+fn sinc(x: f64) -> f64 {
+    let angle = std::f64::consts::PI * x;
+    if angle.abs() < 1e-9 {
+        1.0
+    } else {
+        angle.sin() / angle
+    }
+}
+
+/// Kaiser's window for 50 dB, 0 outside -1 to 1.
+fn kaiser(x: f64) -> f64 {
+    const BETA: f64 = 4.55;
+    let inside = 1.0 - x * x;
+    if inside <= 0.0 {
+        0.0
+    } else {
+        bessel_i0(BETA * inside.sqrt()) / bessel_i0(BETA)
+    }
+}
+
+/// The modified Bessel function of order 0, by its power series.
+fn bessel_i0(x: f64) -> f64 {
+    let mut term = 1.0;
+    let mut sum = 1.0;
+    for n in 1..40 {
+        term *= (x / 2.0 / f64::from(n)).powi(2);
+        sum += term;
+    }
+    sum
+}

@@ -1,0 +1,288 @@
+//! The chips of one song: which can be played, and at what clock.
+//!
+//! A chip is played in *parts*. Most have one, made of native frames. The square waves of an OPN
+//! chip are a part of their own, made of edges at the output rate, so that their many writes do not
+//! cut the FM's blocks short.
+//!
+//! How loud they are is told by [`levels`].
+
+use super::ay8910::Ay8910;
+use super::drums;
+use super::es5503::Es5503;
+use super::fm::opn::Prescaler;
+use super::frame_chip::FrameChip;
+use super::info::Create;
+use super::levels;
+use super::msm5205::Msm5205;
+use super::nes::fds::Fds;
+use super::okim6258::Okim6258;
+use super::pcm::{self, PcmChip};
+use super::registry;
+use super::sn76489::{Sn76489, Variant};
+use super::square_chip::{SquareChip, SsgClock};
+use super::step_chip::StepChip;
+use super::voices;
+use super::y8950::Y8950;
+use super::ym2151::Ym2151;
+use super::ym2203::Ym2203;
+use super::ym2413::Ym2413;
+use super::ym2608::Ym2608;
+use super::ym2610::Ym2610;
+use super::ym2612::Ym2612;
+use super::ym3526::Ym3526;
+use super::ym3812::Ym3812;
+use super::ymf262::Ymf262;
+use super::ymz280b::Ymz280b;
+use crate::error::{Error, Result};
+use crate::format::{ChipId, Header, Instance, Song};
+use crate::sequence::LANES;
+
+/// A part of a chip, with its level: the factor from one of its steps to full scale.
+#[derive(Clone)]
+pub enum Part {
+    /// Native frames, listening to the chip's own lane, and to its data lane.
+    Frames(FrameChip, f32),
+    /// Square waves, listening to this lane of the chip.
+    Squares(SquareChip, usize, f32),
+}
+
+impl Part {
+    /// Which of its chip's lanes it hears.
+    pub fn lanes(&self) -> [bool; LANES] {
+        match self {
+            Part::Frames(chip, _) => match chip.lane() {
+                0 => [true, chip.has_data_lane()],
+                _ => [false, true],
+            },
+            Part::Squares(_, lane, _) => std::array::from_fn(|place| place == *lane),
+        }
+    }
+
+    /// Which of its chip's voices it makes, a bit each.
+    pub(crate) fn voices(&self, chip: ChipId) -> u64 {
+        let all = voices::all(chip);
+        let second = match chip {
+            ChipId::Ym2203 => 0b111 << 3,
+            ChipId::Ym2608 | ChipId::Ym2610 => 0b111 << 6,
+            ChipId::Ymf278b => all & !0 << 23,
+            _ => return all,
+        };
+        let is_second = match self {
+            Part::Frames(chip, _) => chip.lane() == 1,
+            Part::Squares(..) => true,
+        };
+        if is_second { second } else { all & !second }
+    }
+}
+
+/// All parts of a song that can be played, in the order of its chips, and the chips themselves.
+///
+/// # Errors
+///
+/// [`Error::Unsupported`] if there are none, [`Error::Malformed`] if a chip's clock is none that a
+/// chip can run at.
+pub fn parts(song: &Song) -> Result<Vec<(Instance, Part)>> {
+    let mut all = Vec::new();
+    for instance in song.chips() {
+        let parts = chip_parts(&song.header, instance)?;
+        all.extend(parts.into_iter().map(|part| (instance, part)));
+    }
+    // A song that has chips and leaves them alone is silent, which is no fault.
+    let is_silent = song.chips().next().is_none() && song.header.instances().next().is_some();
+    if all.is_empty() && !is_silent {
+        return Err(no_chip(song));
+    }
+    Ok(all)
+}
+
+/// The chips that a song has and writes to, but that cannot be played, in its order.
+///
+/// ```
+/// use creel_vgm::{chips::factory::missing, demo::CARRIED, format::Song};
+///
+/// let song = Song::parse(CARRIED[0].packed.to_vec())?;
+/// assert!(missing(&song).is_empty());
+/// # Ok::<(), creel_vgm::Error>(())
+/// ```
+pub fn missing(song: &Song) -> Vec<Instance> {
+    let is_missing = |instance: &Instance| {
+        chip_parts(&song.header, *instance).is_ok_and(|parts| parts.is_empty())
+    };
+    song.chips().filter(is_missing).collect()
+}
+
+fn no_chip(song: &Song) -> Error {
+    let name = |instance: Instance| song.header.name(instance.chip);
+    let names: Vec<_> = song.chips().map(name).collect();
+    Error::Unsupported(if names.is_empty() {
+        "the song has a clock for no chip".into()
+    } else {
+        format!("none of its chips can be played: {}", names.join(", "))
+    })
+}
+
+/// About how long a chip takes to render a frame, in ns: for putting songs in order alone.
+///
+/// Source: the carried songs, 2.5 GHz Cascade Lake.
+pub fn render_cost_ns(chip: ChipId) -> u64 {
+    registry::of(chip).map_or(0, |info| info.cost_ns)
+}
+
+/// Clocks that a chip can be asked to run at, in Hz: from a tenth of the slowest in use to more
+/// than the fastest. Outside, time would stand still or a second take minutes.
+fn clock_range_hz(chip: ChipId) -> std::ops::RangeInclusive<u32> {
+    match chip {
+        // Songs give their native rates.
+        ChipId::C140 | ChipId::Scsp => 4_000..=40_000_000,
+        ChipId::Qsound => 100_000..=100_000_000,
+        _ => 100_000..=40_000_000,
+    }
+}
+
+/// The parts of one chip of a song; none if it is not a chip that is played.
+fn chip_parts(header: &Header, instance: Instance) -> Result<Vec<Part>> {
+    let Some(clock_hz) = header.clock(instance) else {
+        return Ok(Vec::new());
+    };
+    let chip = instance.chip;
+    let level = levels::of_chip(header, instance);
+    let mut parts = Vec::new();
+    match chip {
+        ChipId::Ay8910 => {
+            let chip = Ay8910::new(clock_hz, header.byte(0x78), header.byte(0x79));
+            parts.push(Part::Squares(SquareChip::Ay8910(Box::new(chip)), 0, level));
+        }
+        ChipId::Sn76489 => {
+            let chip = Sn76489::new(clock_hz, sn76489_variant(header));
+            parts.push(Part::Squares(SquareChip::Sn76489(Box::new(chip)), 0, level));
+        }
+        _ => {
+            let mut frames = frame_chip(header, chip, clock_hz);
+            if let Some(FrameChip::Ym3812(frames)) = &mut frames
+                && header.is_variant(chip)
+            {
+                // Two on a sound card, one a side.
+                frames.set_sides([!instance.second, instance.second]);
+            }
+            parts.extend(frames.map(|frames| Part::Frames(frames, level)));
+            let steps = step_chip(chip, clock_hz).map(SquareChip::Steps);
+            parts.extend(steps.map(|steps| Part::Squares(steps, 0, level)));
+            if chip == ChipId::NesApu && header.is_variant(chip) {
+                let fds = SquareChip::Steps(Box::new(Fds::new(clock_hz)));
+                parts.push(Part::Squares(fds, 0, level));
+            }
+        }
+    }
+    if chip == ChipId::Ymf278b {
+        let fm = Ymf262::new(pcm::ymf278b::fm_clock_hz(clock_hz));
+        let level = levels::of_opl4_fm(header, instance);
+        parts.push(Part::Frames(FrameChip::Ymf262(Box::new(fm)), level));
+    }
+    parts.extend(ssg(header, instance, clock_hz));
+    if !parts.is_empty() && !clock_range_hz(chip).contains(&clock_hz) {
+        let reason = format!("the {} cannot run at {clock_hz} Hz", header.name(chip));
+        return Err(Error::malformed(chip.clock_offset(), reason));
+    }
+    Ok(parts)
+}
+
+/// The part of a chip that renders native frames.
+fn frame_chip(header: &Header, chip: ChipId, clock_hz: u32) -> Option<FrameChip> {
+    let variant = header.is_variant(chip);
+    Some(match chip {
+        ChipId::Okim6258 => FrameChip::Okim6258(Okim6258::new(clock_hz, header.byte(0x94))),
+        ChipId::Ym2151 => FrameChip::Ym2151(Box::new(Ym2151::new(clock_hz))),
+        ChipId::Ym2203 => FrameChip::Ym2203(Box::new(Ym2203::new(clock_hz))),
+        ChipId::Ym2608 => {
+            let mut chip = Ym2608::new(clock_hz);
+            let drums = drums::rom();
+            let all = 0..drums.len();
+            chip.rhythm_rom_mut().add_block(0, drums, all);
+            FrameChip::Ym2608(Box::new(chip))
+        }
+        ChipId::Ym2610 if variant => FrameChip::Ym2610(Box::new(Ym2610::new_b(clock_hz))),
+        ChipId::Ym2610 => FrameChip::Ym2610(Box::new(Ym2610::new(clock_hz))),
+        ChipId::Ym2612 if variant => FrameChip::Ym2612(Box::new(Ym2612::new_3438(clock_hz))),
+        ChipId::Ym2612 => FrameChip::Ym2612(Box::new(Ym2612::new(clock_hz))),
+        ChipId::Ym2413 if variant => FrameChip::Ym2413(Box::new(Ym2413::new_vrc7(clock_hz))),
+        ChipId::Ym2413 => FrameChip::Ym2413(Box::new(Ym2413::new(clock_hz))),
+        ChipId::Ym3526 => FrameChip::Ym3526(Box::new(Ym3526::new(clock_hz))),
+        ChipId::Ym3812 => FrameChip::Ym3812(Box::new(Ym3812::new(clock_hz))),
+        ChipId::Y8950 => FrameChip::Y8950(Box::new(Y8950::new(clock_hz))),
+        ChipId::Ymf262 => FrameChip::Ymf262(Box::new(Ymf262::new(clock_hz))),
+        ChipId::Es5503 => FrameChip::Es5503(Box::new(Es5503::new(clock_hz, header.byte(0xD4)))),
+        ChipId::Msm5205 => {
+            FrameChip::Msm5205(Box::new(Msm5205::new(clock_hz, header.byte(0xD7), variant)))
+        }
+        ChipId::Ymz280b => FrameChip::Ymz280b(Box::new(Ymz280b::new(clock_hz))),
+        _ => FrameChip::Pcm(pcm_chip(header, chip, clock_hz)?),
+    })
+}
+
+/// A chip that plays samples.
+pub fn pcm_chip(header: &Header, chip: ChipId, clock_hz: u32) -> Option<Box<dyn PcmChip>> {
+    match &registry::of(chip)?.create {
+        Create::Samples(create) => Some(create(header, clock_hz)),
+        _ => None,
+    }
+}
+
+/// A chip that says its output as steps.
+fn step_chip(chip: ChipId, clock_hz: u32) -> Option<Box<dyn StepChip>> {
+    match &registry::of(chip)?.create {
+        Create::Steps(create) => Some(create(clock_hz)),
+        _ => None,
+    }
+}
+
+/// The SSG of an OPN chip.
+fn ssg(header: &Header, instance: Instance, clock_hz: u32) -> Option<Part> {
+    let divider = match instance.chip {
+        ChipId::Ym2203 => 4,
+        ChipId::Ym2608 | ChipId::Ym2610 => 8,
+        _ => return None,
+    };
+    let clock = SsgClock {
+        clock_hz,
+        divider,
+        prescaler: Prescaler::default(),
+    };
+    let chip = SquareChip::Ssg(Box::default(), clock);
+    Some(Part::Squares(chip, 1, levels::of_ssg(header, instance)))
+}
+
+/// What the header says of the SN76489; where it says nothing that could be, Sega's.
+fn sn76489_variant(header: &Header) -> Variant {
+    let (taps, width) = (header.word(0x28), header.byte(0x2A));
+    if taps == 0 || !(2..=16).contains(&width) {
+        return Variant::SEGA;
+    }
+    Variant {
+        taps,
+        width,
+        flags: header.byte(0x2B),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+
+    use super::*;
+
+    #[test]
+    fn exactly_the_supported_chips_are_listed() {
+        for chip in ChipId::all() {
+            let mut song = vec![0; 0x101];
+            song[..4].copy_from_slice(b"Vgm ");
+            song[8..10].copy_from_slice(&[0x72, 0x01]);
+            song[0x34] = 0xCC;
+            song[chip.clock_offset()..][..4].copy_from_slice(&4_000_000u32.to_le_bytes());
+            let header = Header::parse(&song).unwrap();
+            let second = false;
+            let parts = chip_parts(&header, Instance { chip, second }).unwrap();
+            let listed = registry::of(chip).is_some();
+            assert_eq!(!parts.is_empty(), listed, "{}", chip.name());
+            assert_eq!(render_cost_ns(chip) > 0, listed, "{}", chip.name());
+        }
+    }
+}

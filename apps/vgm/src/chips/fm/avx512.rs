@@ -1,0 +1,394 @@
+//! 64 frames at once, for processors with AVX-512BW, and for those with AVX-512VBMI.
+//!
+//! What a tone costs elsewhere is two table lookups, one after the other. Here both tables lie in
+//! vector registers: of the sine a quarter, of the exponential an octave. A permutation is a lookup
+//! among as many entries as two registers, or one, hold, of which the index's upper bits pick one.
+//!
+//! With VBMI a lookup is one of bytes, 64 frames at once, the low ones and the high ones apart: the
+//! quarter's high bytes are 0 from the half on. Without it, it is one of words, and of the octave two
+//! words lie in one, the second as a difference.
+//!
+//! Invariant: every lane computes what [`tone`](super::algorithms::tone) does, in 16 bits: a phase
+//! counts modulo 1,024, and no attenuation or sum of four operators needs more.
+#![allow(unsafe_code)]
+
+use std::arch::x86_64::*;
+
+use super::algorithms::{OutputWidth, Values, route};
+use super::operator::{BEYOND, BLOCK, Tone};
+use super::tables::{LOG_SINE, MANTISSA};
+
+/// Words in a vector.
+const WIDE: usize = 32;
+
+/// Two vectors of words: the frames computed at once.
+type Two = [__m512i; 2];
+
+/// Words that one permutation picks from.
+const PICKED: usize = 64;
+
+/// 256 words in registers.
+type Table = [[__m512i; 2]; 256 / PICKED];
+
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw")]
+fn load(words: &[i16; WIDE]) -> __m512i {
+    // SAFETY: a reference is readable for the 64 bytes of its array, however aligned.
+    unsafe { _mm512_loadu_epi16(words.as_ptr()) }
+}
+
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw")]
+fn load_unsigned(words: &[u16; WIDE]) -> __m512i {
+    // SAFETY: a reference is readable for the 64 bytes of its array, however aligned.
+    unsafe { _mm512_loadu_epi16(words.as_ptr().cast()) }
+}
+
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw")]
+fn store(words: &mut [i16; WIDE], lanes: __m512i) {
+    // SAFETY: an exclusive reference is writable for the 64 bytes of its array, however aligned.
+    unsafe { _mm512_storeu_epi16(words.as_mut_ptr(), lanes) }
+}
+
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw")]
+fn table(words: &[u16; 256]) -> Table {
+    let vectors = words.as_chunks::<WIDE>().0;
+    std::array::from_fn(|k| {
+        [
+            load_unsigned(&vectors[2 * k]),
+            load_unsigned(&vectors[2 * k + 1]),
+        ]
+    })
+}
+
+/// The words at the low 8 bits of `index`.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw")]
+fn look_up(table: &Table, index: __m512i) -> __m512i {
+    let upper = _mm512_test_epi16_mask(index, _mm512_set1_epi16(0x80));
+    let odd = _mm512_test_epi16_mask(index, _mm512_set1_epi16(0x40));
+    let [a, b, c, d] = table.map(|[low, high]| _mm512_permutex2var_epi16(low, index, high));
+    let low = _mm512_mask_mov_epi16(a, odd, b);
+    let high = _mm512_mask_mov_epi16(c, odd, d);
+    _mm512_mask_mov_epi16(low, upper, high)
+}
+
+/// The exponential's octave, two words in one: the first without its two low bits, which are 0, and
+/// in the three lowest bits how much less the second is.
+static PAIRS: [u16; 128] = pairs();
+
+const fn pairs() -> [u16; 128] {
+    let mut pairs = [0; 128];
+    let mut place = 0;
+    while place < 128 {
+        let (first, second) = (MANTISSA[2 * place] >> 2, MANTISSA[2 * place + 1] >> 2);
+        assert!(first - second < 8);
+        pairs[place] = first << 3 | (first - second);
+        place += 1;
+    }
+    pairs
+}
+
+/// The words of the exponential at the low 8 bits of `attenuation`.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw")]
+fn exponential(pairs: &[[__m512i; 2]; 2], attenuation: __m512i) -> __m512i {
+    let upper = _mm512_test_epi16_mask(attenuation, _mm512_set1_epi16(0x80));
+    let second = _mm512_test_epi16_mask(attenuation, _mm512_set1_epi16(1));
+    let index = _mm512_srli_epi16::<1>(attenuation);
+    let [a, b] = pairs.map(|[low, high]| _mm512_permutex2var_epi16(low, index, high));
+    let pair = _mm512_mask_mov_epi16(a, upper, b);
+    let (first, less) = (
+        _mm512_srli_epi16::<3>(pair),
+        _mm512_and_si512(pair, _mm512_set1_epi16(7)),
+    );
+    // No multiplication: wide ones slow the whole processor down.
+    _mm512_slli_epi16::<2>(_mm512_mask_sub_epi16(first, second, first, less))
+}
+
+/// The tables as words.
+struct Words {
+    sine: Table,
+    pairs: [[__m512i; 2]; 2],
+}
+
+impl Words {
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw")]
+    fn new() -> Self {
+        let pairs = PAIRS.as_chunks::<WIDE>().0;
+        Self {
+            sine: table(&LOG_SINE),
+            pairs: [0, 2].map(|k| [load_unsigned(&pairs[k]), load_unsigned(&pairs[k + 1])]),
+        }
+    }
+
+    /// The values of an operator.
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw")]
+    fn tones(&self, phase: Two, attenuation: Two) -> Two {
+        std::array::from_fn(|half| {
+            let (phase, attenuation) = (phase[half], attenuation[half]);
+            let mirrored = _mm512_test_epi16_mask(phase, _mm512_set1_epi16(0x100));
+            // The complement of x is -1 - x.
+            let index = _mm512_mask_sub_epi16(phase, mirrored, _mm512_set1_epi16(-1), phase);
+            let attenuation = _mm512_add_epi16(look_up(&self.sine, index), attenuation);
+            volume(phase, exponential(&self.pairs, attenuation), attenuation)
+        })
+    }
+}
+
+/// The value of a phase, by the octave of the exponential that its attenuation has.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw")]
+fn volume(phase: __m512i, mantissa: __m512i, attenuation: __m512i) -> __m512i {
+    let negative = _mm512_test_epi16_mask(phase, _mm512_set1_epi16(0x200));
+    let value = _mm512_srlv_epi16(mantissa, _mm512_srli_epi16::<8>(attenuation));
+    _mm512_mask_sub_epi16(value, negative, _mm512_setzero_si512(), value)
+}
+
+/// The tables as bytes, 64 in a vector.
+struct Bytes {
+    sine_low: [__m512i; 4],
+    /// Of the first half of the quarter; in the other there are only zeros.
+    sine_high: [__m512i; 2],
+    octave_low: [__m512i; 4],
+    octave_high: [__m512i; 4],
+}
+
+/// One byte of each word.
+const fn bytes(words: &[u16; 256], shift: u32) -> [i8; 256] {
+    let mut bytes = [0; 256];
+    let mut place = 0;
+    while place < 256 {
+        bytes[place] = (words[place] >> shift) as i8;
+        place += 1;
+    }
+    bytes
+}
+
+static SINE_LOW: [i8; 256] = bytes(&LOG_SINE, 0);
+static SINE_HIGH: [i8; 256] = bytes(&LOG_SINE, 8);
+static OCTAVE_LOW: [i8; 256] = bytes(&MANTISSA, 0);
+static OCTAVE_HIGH: [i8; 256] = bytes(&MANTISSA, 8);
+
+const _: () = assert!(LOG_SINE[128] < 0x100, "the sine falls");
+
+/// 256 bytes, or the first of them, in registers.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw")]
+fn byte_table<const VECTORS: usize>(bytes: &[i8; 256]) -> [__m512i; VECTORS] {
+    let vectors = bytes.as_chunks::<64>().0;
+    // SAFETY: a reference is readable for the 64 bytes of its array, however aligned.
+    std::array::from_fn(|k| unsafe { _mm512_loadu_epi8(vectors[k].as_ptr()) })
+}
+
+/// The bytes at `index`; the masks are those of its bits 7 and 6.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
+fn look_up_bytes(
+    [a, b, c, d]: [__m512i; 4],
+    index: __m512i,
+    (upper, odd): (__mmask64, __mmask64),
+) -> __m512i {
+    let low = _mm512_permutexvar_epi8(index, a);
+    let low = _mm512_mask_permutexvar_epi8(low, odd, index, b);
+    let high = _mm512_permutexvar_epi8(index, c);
+    let high = _mm512_mask_permutexvar_epi8(high, odd, index, d);
+    _mm512_mask_mov_epi8(low, upper, high)
+}
+
+/// The low bytes of both vectors, in the order that [`words`] turns round, and the masks of their
+/// bits 7 and 6.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
+fn low_bytes([a, b]: Two) -> (__m512i, (__mmask64, __mmask64)) {
+    let index = _mm512_packus_epi16(a, b);
+    let odd = _mm512_test_epi8_mask(index, _mm512_set1_epi8(0x40));
+    (index, (_mm512_movepi8_mask(index), odd))
+}
+
+/// The words of low and high bytes.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
+fn words(low: __m512i, high: __m512i) -> Two {
+    [
+        _mm512_unpacklo_epi8(low, high),
+        _mm512_unpackhi_epi8(low, high),
+    ]
+}
+
+impl Bytes {
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
+    fn new() -> Self {
+        Self {
+            sine_low: byte_table(&SINE_LOW),
+            sine_high: byte_table(&SINE_HIGH),
+            octave_low: byte_table(&OCTAVE_LOW),
+            octave_high: byte_table(&OCTAVE_HIGH),
+        }
+    }
+
+    /// The values of an operator.
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
+    fn tones(&self, phase: Two, attenuation: Two) -> Two {
+        let byte = _mm512_set1_epi16(0xff);
+        let (index, masks) = low_bytes(phase.map(|phase| {
+            let mirror = _mm512_srai_epi16::<15>(_mm512_slli_epi16::<7>(phase));
+            // (phase ^ mirror) & byte
+            _mm512_ternarylogic_epi32::<0x28>(phase, mirror, byte)
+        }));
+        let low = look_up_bytes(self.sine_low, index, masks);
+        let [a, b] = self.sine_high;
+        let (upper, odd) = masks;
+        let high = _mm512_maskz_permutexvar_epi8(!upper, index, a);
+        let high = _mm512_mask_permutexvar_epi8(high, !upper & odd, index, b);
+        let [sine_a, sine_b] = words(low, high);
+        let attenuation = [
+            _mm512_add_epi16(sine_a, attenuation[0]),
+            _mm512_add_epi16(sine_b, attenuation[1]),
+        ];
+        let (index, masks) = low_bytes(attenuation.map(|level| _mm512_and_si512(level, byte)));
+        let mantissa = words(
+            look_up_bytes(self.octave_low, index, masks),
+            look_up_bytes(self.octave_high, index, masks),
+        );
+        [
+            volume(phase[0], mantissa[0], attenuation[0]),
+            volume(phase[1], mantissa[1], attenuation[1]),
+        ]
+    }
+}
+
+/// Makes [`render_algorithm`](super::algorithms::connect), for one algorithm and one kind of tables.
+macro_rules! algorithm_kernel {
+    ($name:ident, $features:literal, $tables:ident) => {
+        #[target_feature(enable = $features)]
+        fn $name<const ALGORITHM: u8, W: OutputWidth>(
+            first: &Values,
+            others: [&Tone; 3],
+            frames: usize,
+            out: &mut Values,
+        ) {
+            let tables = $tables::new();
+            for at in (0..frames.min(BLOCK)).step_by(2 * WIDE) {
+                let part = |words: &[u16; BLOCK + BEYOND]| {
+                    two(&words[at..]).map(|half| load_unsigned(half))
+                };
+                let one = two(&first[at..]).map(|half| load(half));
+                let sum = route::<ALGORITHM, Two>(
+                    one,
+                    [_mm512_setzero_si512(); 2],
+                    |operator, by| {
+                        let source = others[operator];
+                        let by = by.map(|by| _mm512_srai_epi16::<1>(by));
+                        let phase = plus(part(&source.phase), by);
+                        tables.tones(phase, part(&source.attenuation))
+                    },
+                    |a, b| plus(a, b),
+                    |sum, value| carry::<W>(sum, value),
+                );
+                let out = out[at..].as_chunks_mut().0;
+                store(&mut out[0], sum[0]);
+                store(&mut out[1], sum[1]);
+            }
+        }
+    };
+}
+
+algorithm_kernel!(render_by_words, "avx512f,avx512bw", Words);
+algorithm_kernel!(render_by_bytes, "avx512f,avx512bw,avx512vbmi", Bytes);
+
+/// The first two vectors of words.
+#[inline]
+fn two<T>(words: &[T]) -> [&[T; WIDE]; 2] {
+    let vectors = words.as_chunks().0;
+    [&vectors[0], &vectors[1]]
+}
+
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw")]
+fn plus(a: Two, b: Two) -> Two {
+    [_mm512_add_epi16(a[0], b[0]), _mm512_add_epi16(a[1], b[1])]
+}
+
+/// The sum with one more carrier.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw")]
+fn carry<W: OutputWidth>(sum: Option<Two>, value: Two) -> Two {
+    let value = value.map(|value| match W::DROPPED {
+        0 => value,
+        1 => _mm512_srai_epi16::<1>(value),
+        _ => _mm512_srai_epi16::<5>(value),
+    });
+    let Some(sum) = sum else { return value };
+    let sum = plus(sum, value);
+    let Some(limit) = W::LIMIT else { return sum };
+    let low = _mm512_set1_epi16(-limit as i16 - 1);
+    let high = _mm512_set1_epi16(limit as i16);
+    sum.map(|sum| _mm512_min_epi16(_mm512_max_epi16(sum, low), high))
+}
+
+/// As [`render_algorithm`](super::algorithms::connect), for one algorithm.
+type Kernel = unsafe fn(&Values, [&Tone; 3], usize, &mut Values);
+
+/// The kernels that the processor has what it takes for, the best first.
+fn kernels<W: OutputWidth>(algorithm: u8) -> impl Iterator<Item = Kernel> {
+    macro_rules! of_algorithm {
+        ($connected:ident) => {
+            match algorithm & 7 {
+                0 => $connected::<0, W> as Kernel,
+                1 => $connected::<1, W>,
+                2 => $connected::<2, W>,
+                3 => $connected::<3, W>,
+                4 => $connected::<4, W>,
+                5 => $connected::<5, W>,
+                6 => $connected::<6, W>,
+                _ => $connected::<7, W>,
+            }
+        };
+    }
+    let has_words = is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512bw");
+    let has_bytes = has_words && is_x86_feature_detected!("avx512vbmi");
+    let bytes = has_bytes.then_some(of_algorithm!(render_by_bytes));
+    let words = has_words.then_some(of_algorithm!(render_by_words));
+    bytes.into_iter().chain(words)
+}
+
+/// As [`render_algorithm`](super::algorithms::connect); false, and nothing done, where the processor has not
+/// what it takes.
+pub fn render_algorithm<W: OutputWidth>(
+    algorithm: u8,
+    first: &Values,
+    others: [&Tone; 3],
+    frames: usize,
+    out: &mut Values,
+) -> bool {
+    let best = kernels::<W>(algorithm).next();
+    if let Some(kernel) = best {
+        // SAFETY: the processor has what it is compiled for.
+        unsafe { kernel(first, others, frames, out) };
+    }
+    best.is_some()
+}
+
+/// What each of the kernels gives that the processor can run.
+#[cfg(test)]
+pub fn render_with_each_kernel<W: OutputWidth>(
+    algorithm: u8,
+    first: &Values,
+    others: [&Tone; 3],
+    frames: usize,
+) -> Vec<Values> {
+    let each = kernels::<W>(algorithm).map(|kernel| {
+        let mut out = [0; BLOCK];
+        // SAFETY: the processor has what it is compiled for.
+        unsafe { kernel(first, others, frames, &mut out) };
+        out
+    });
+    each.collect()
+}

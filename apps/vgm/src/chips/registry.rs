@@ -1,0 +1,87 @@
+//! Which chips are played, how each was checked, and how fast it is beside another player.
+//!
+//! The ratios were taken on 22 and 23 November 2026, of CPU time, whole programs in turns, on five or
+//! ten minutes of random notes over all voices, made outside the project, and cut to one decimal;
+//! those of OKIM6258, MSM5205 and PWM of random data of which each byte is a write, PWM with one for
+//! each side; with one for both it is 1.4 times as fast. libvgm draws lines between samples where we
+//! filter; of the PWM's time most goes into taking in 44,000 writes a second. It plays no ES5506.
+//! `CREEL_VGM2WAV=… cargo test --release -p creel-vgm --test players -- --ignored --nocapture`
+//! measures shorter songs by wall time, and comes out lower where files weigh.
+
+use super::info::ChipInfo;
+use super::{
+    ay8910, es5503, game_boy, huc6280, k007232, k051649, mikey, msm5205, nes, okim6258, pcm, pokey,
+    saa1099, sn76489, vsu, wonderswan, y8950, ym2151, ym2203, ym2413, ym2608, ym2610, ym2612,
+    ym3526, ym3812, ymf262, ymz280b,
+};
+use crate::format::ChipId;
+
+/// Every chip that is played, in the header's order.
+pub const CHIPS: &[&ChipInfo] = &[
+    &sn76489::INFO,
+    &ym2413::INFO,
+    &ym2612::INFO,
+    &ym2151::INFO,
+    &ym2203::INFO,
+    &ym2608::INFO,
+    &ym2610::INFO,
+    &ym3812::INFO,
+    &ym3526::INFO,
+    &y8950::INFO,
+    &ymf262::INFO,
+    &ymz280b::INFO,
+    &ay8910::INFO,
+    &game_boy::INFO,
+    &nes::INFO,
+    &okim6258::INFO,
+    &k051649::INFO,
+    &huc6280::INFO,
+    &pokey::INFO,
+    &wonderswan::INFO,
+    &vsu::INFO,
+    &saa1099::INFO,
+    &es5503::INFO,
+    &mikey::INFO,
+    &k007232::INFO,
+    &pcm::segapcm::INFO,
+    &pcm::rf5c68::INFO,
+    &pcm::pwm::INFO,
+    &pcm::ymf278b::INFO,
+    &pcm::ymf271::INFO,
+    &pcm::rf5c68::RF5C164,
+    &pcm::multipcm::INFO,
+    &pcm::upd7759::INFO,
+    &pcm::okim6295::INFO,
+    &pcm::k054539::INFO,
+    &pcm::c140::INFO,
+    &pcm::k053260::INFO,
+    &pcm::qsound::INFO,
+    &pcm::scsp::INFO,
+    &pcm::es550x::INFO,
+    &pcm::x1_010::INFO,
+    &pcm::c352::INFO,
+    &pcm::ga20::INFO,
+    &pcm::ics2115::INFO,
+    &msm5205::INFO,
+];
+
+/// What is known of a chip, if it is played.
+///
+/// ```
+/// use creel_vgm::chips::registry;
+/// use creel_vgm::format::ChipId;
+///
+/// assert_eq!(registry::of(ChipId::Ym2413).unwrap().name, "YM2413, VRC7");
+/// assert!(registry::of(ChipId::Bsmt2000).is_none());
+/// ```
+pub fn of(chip: ChipId) -> Option<&'static ChipInfo> {
+    CHIPS.iter().copied().find(|info| info.chip == chip)
+}
+
+/// The chip that blocks of this kind, and copies into RAM of this kind, are for.
+pub fn of_block(kind: u8) -> Option<ChipId> {
+    let info = CHIPS
+        .iter()
+        .find(|info| info.memory_blocks.contains(&kind))?;
+    Some(info.chip)
+}

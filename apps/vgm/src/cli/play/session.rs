@@ -1,0 +1,224 @@
+//! What the interface, the lines on stderr and the remote control share of a player.
+
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use creel_vgm::format::Gd3;
+use creel_vgm::play::{Command, CommandSender, PlayerControls, Repeat, Track};
+use serde::Serialize;
+
+use crate::cli::stderr::escape_control;
+
+/// A player under way.
+pub struct PlayerSession {
+    pub controls: Arc<PlayerControls>,
+    pub commands: CommandSender,
+    /// What the songs of the queue are called, by their places.
+    pub labels: Vec<String>,
+    /// Their titles and games, as far as they were read.
+    titles: Vec<OnceLock<String>>,
+    /// Paths that were refused.
+    refused: usize,
+    /// Relaxed: it carries no data.
+    quit: AtomicBool,
+    now: Mutex<NowPlaying>,
+}
+
+/// What was told last.
+#[derive(Default)]
+pub struct NowPlaying {
+    pub track: Option<Arc<Track>>,
+    /// The renderer's share of real time, in thousandths; a mean.
+    pub load: f32,
+    pub message: Option<String>,
+}
+
+impl PlayerSession {
+    pub fn new(
+        controls: Arc<PlayerControls>,
+        commands: CommandSender,
+        names: Vec<String>,
+        refused: usize,
+    ) -> Self {
+        PlayerSession {
+            controls,
+            commands,
+            titles: vec![OnceLock::new(); names.len()],
+            labels: names,
+            refused,
+            quit: AtomicBool::new(false),
+            now: Mutex::default(),
+        }
+    }
+
+    /// Held for a moment only, and never by the renderer or the sink.
+    pub fn now_playing(&self) -> MutexGuard<'_, NowPlaying> {
+        self.now.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub fn is_quitting(&self) -> bool {
+        self.quit.load(Relaxed)
+    }
+
+    pub fn quit(&self) {
+        self.quit.store(true, Relaxed);
+    }
+
+    /// A song's title and game, if they were read and say something.
+    pub fn title(&self, place: usize) -> Option<&str> {
+        let title = self.titles.get(place)?.get()?;
+        (!title.is_empty()).then_some(title)
+    }
+
+    /// Remembers a song's title.
+    pub fn set_title(&self, place: usize, tags: &Gd3) {
+        if let Some(title) = self.titles.get(place) {
+            // It has one already: the same.
+            let _ = title.set(display_title(tags).unwrap_or_default());
+        }
+    }
+
+    /// Songs that could not be played, and paths that were refused.
+    pub fn failed(&self) -> usize {
+        self.refused + self.controls.failed() as usize
+    }
+
+    /// Sends a command; one that found no room is a defect that the user should hear of.
+    pub fn send(&self, command: Command) -> Result<(), String> {
+        if self.commands.send(command) || self.controls.is_ended() {
+            Ok(())
+        } else {
+            Err("the renderer does not accept commands".into())
+        }
+    }
+
+    /// How it stands.
+    pub fn status(&self) -> Status {
+        let controls = &self.controls;
+        let now = self.now_playing();
+        let track = now.track.as_deref();
+        let rate = f64::from(controls.sample_rate());
+        let seconds = |frames: u64| (frames as f64 / rate * 1000.0).round() / 1000.0;
+        let (gaps, gap_us) = controls.underruns();
+        let (stalls, stall_us) = controls.device_stalls();
+        let tag = |get: fn(&Track) -> &String| {
+            track.map_or(String::new(), |track| escape_control(get(track)))
+        };
+        let voice = |(place, name): (usize, &String)| Voice {
+            name: escape_control(name),
+            audible: controls.voice_mask() >> place.min(63) & 1 == 1,
+        };
+        Status {
+            state: match (controls.is_drained(), controls.is_paused()) {
+                (true, _) => "ended",
+                (_, true) => "paused",
+                _ if controls.is_seeking() => "seeking",
+                _ => "playing",
+            },
+            queue_position: track.map(|track| track.place + 1),
+            songs: self.labels.len(),
+            source: tag(|track| &track.source),
+            title: tag(|track| &track.tags.track),
+            game: tag(|track| &track.tags.game),
+            system: tag(|track| &track.tags.system),
+            author: tag(|track| &track.tags.author),
+            position_s: seconds(controls.frame()),
+            length_s: track.and_then(|track| track.frames).map(seconds),
+            pass: track.and_then(|track| loop_pass(track, controls.frame())),
+            volume_percent: (controls.volume() * 100.0).round() as u32,
+            tempo_percent: f64::from(controls.tempo()) / 10.0,
+            pitch_percent: f64::from(controls.pitch()) / 10.0,
+            loop_forever: controls.loops_forever(),
+            repeat: match controls.repeat() {
+                Repeat::Off => "off",
+                Repeat::All => "all",
+                Repeat::One => "one",
+            },
+            shuffle: controls.is_shuffled(),
+            voices: track.map_or(Vec::new(), |track| {
+                track.voices.iter().enumerate().map(voice).collect()
+            }),
+            device_lost: controls.is_device_lost(),
+            buffer_ms: controls.queued_ms(),
+            underruns: gaps,
+            underrun_ms: gap_us as f64 / 1000.0,
+            device_stalls: stalls,
+            device_stall_ms: stall_us as f64 / 1000.0,
+            render_percent: f64::from((now.load * 10.0).round()) / 100.0,
+            command_latency_ms: controls.command_latency_us() as f64 / 1000.0,
+            failed: self.failed(),
+            message: now.message.as_deref().map(escape_control),
+        }
+    }
+}
+
+/// What a song is called by its tags, if they have a title.
+pub fn display_title(tags: &Gd3) -> Option<String> {
+    let (title, game) = (&tags.track, &tags.game);
+    match (title.is_empty(), game.is_empty()) {
+        (true, _) => None,
+        (_, true) => Some(escape_control(title)),
+        (_, false) => Some(escape_control(&format!("{title} ({game})"))),
+    }
+}
+
+/// Which pass of its loop a song is in at a frame: the first is 1; none before the loop.
+pub fn loop_pass(track: &Track, frame: u64) -> Option<u64> {
+    let (start, length) = track.looped?;
+    Some(frame.checked_sub(start)? / length.max(1) + 1)
+}
+
+/// How long it is, in frames: a song without an end by its first pass.
+pub fn total_frames(track: &Track) -> Option<u64> {
+    let pass = || track.looped.map(|(start, length)| start + length);
+    track.frames.or_else(pass)
+}
+
+/// Where in its [`length`] a frame is heard.
+pub fn frame_in_length(track: &Track, frame: u64) -> u64 {
+    match track.looped {
+        Some((start, length)) if track.frames.is_none() && frame > start => {
+            start + (frame - start) % length.max(1)
+        }
+        _ => frame,
+    }
+}
+
+/// What `ctl status --json` prints.
+#[derive(Serialize)]
+pub struct Status {
+    state: &'static str,
+    queue_position: Option<usize>,
+    songs: usize,
+    source: String,
+    title: String,
+    game: String,
+    system: String,
+    author: String,
+    position_s: f64,
+    length_s: Option<f64>,
+    pass: Option<u64>,
+    volume_percent: u32,
+    tempo_percent: f64,
+    pitch_percent: f64,
+    loop_forever: bool,
+    repeat: &'static str,
+    shuffle: bool,
+    voices: Vec<Voice>,
+    device_lost: bool,
+    buffer_ms: u64,
+    underruns: u64,
+    underrun_ms: f64,
+    device_stalls: u64,
+    device_stall_ms: f64,
+    render_percent: f64,
+    command_latency_ms: f64,
+    failed: usize,
+    message: Option<String>,
+}
+
+#[derive(Serialize)]
+struct Voice {
+    name: String,
+    audible: bool,
+}

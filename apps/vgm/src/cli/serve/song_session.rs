@@ -1,0 +1,331 @@
+//! A song that is open: a task holds it and makes what is asked for.
+//!
+//! A page asks for some frames from a place on, with the voices that are to be heard. Where it goes on
+//! from what it asked for last, that costs what it lasts; elsewhere the next copy is gone on from.
+
+use std::collections::HashMap;
+use std::io::Write;
+use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use creel::Handle;
+use creel::channel::ring;
+use creel_console::http::{Answer, Request};
+use creel_vgm::batch::Source;
+use creel_vgm::flac::Flac;
+use creel_vgm::format::{Gd3, Song as Vgm};
+use creel_vgm::play::{SongPlayer, VOICES_MAX, note_name};
+use creel_vgm::render::{Buffers, Player, Settings};
+use creel_vgm::wav::{Container, Layout};
+use serde_json::{Value, json};
+
+use super::index::Song;
+
+/// Songs that are open at once; the one that was asked longest ago is closed.
+const SESSIONS_MAX: usize = 8;
+/// Frames that are given at once, at most: a second and a half.
+const FRAMES_MAX: u64 = 65_536;
+/// Frames of a FLAC file, which is held in memory: an hour.
+const FLAC_FRAMES_MAX: u64 = 3600 * 44_100;
+/// The picture of a song has so many places, and so many frames are looked at for the wave at each.
+const OVERVIEW_POINTS: u64 = 400;
+const WAVE_FRAMES: usize = 1024;
+/// How long an answer is waited for.
+const REPLY_TIMEOUT: Duration = Duration::from_secs(20);
+/// Said of a song whose file is not there any more.
+const NOT_FOUND: &str = "it is not there any more";
+const RAW_LAYOUT: Layout = Layout {
+    container: Container::Raw,
+    samples: creel_vgm::mix::SampleFormat::I16,
+};
+
+/// What is asked of a session.
+enum Query {
+    /// What it is.
+    Song,
+    /// Some frames.
+    Sound(FrameRange),
+    /// The wave, and how loud each voice is, all along.
+    Overview,
+}
+
+/// Frames of a song.
+struct FrameRange {
+    at: u64,
+    frames: u64,
+    /// The voices, a bit each.
+    voice_mask: u64,
+    /// As a FLAC file, and not as mere samples.
+    flac: bool,
+}
+
+enum Reply {
+    Json(Value),
+    Bytes(&'static str, Vec<u8>),
+}
+
+type Message = (Query, Sender<Result<Reply, String>>);
+
+/// The songs that are open.
+pub struct SongSessions {
+    pool: Handle,
+    open: Mutex<OpenSessions>,
+}
+
+/// By the songs' places in the index, each with when it was asked last.
+type OpenSessions = HashMap<usize, (ring::Sender<Message>, Instant)>;
+
+impl SongSessions {
+    pub fn new(pool: Handle) -> Self {
+        SongSessions {
+            pool,
+            open: Mutex::new(HashMap::new()),
+        }
+    }
+
+    /// Answers a request about a song.
+    pub fn answer(&self, place: usize, song: &Song, request: &Request) -> Answer {
+        let query = match request.path.as_str() {
+            "/song" => Query::Song,
+            "/lanes" => Query::Overview,
+            _ => Query::Sound(FrameRange {
+                at: request.number("at").unwrap_or(0),
+                frames: request.number("frames").unwrap_or(4096).min(FRAMES_MAX),
+                voice_mask: request.number("heard").unwrap_or(u64::MAX),
+                flac: request.value("as").as_deref() == Some("flac"),
+            }),
+        };
+        let (reply, answer) = channel();
+        let Some(session) = self.session(place, song) else {
+            return Answer::json(&json!({ "error": NOT_FOUND }));
+        };
+        if session.try_send((query, reply)).is_err() {
+            return Answer::refused("503 Service Unavailable");
+        }
+        match answer.recv_timeout(REPLY_TIMEOUT) {
+            Ok(Ok(Reply::Json(value))) => Answer::json(&value),
+            Ok(Ok(Reply::Bytes(kind, bytes))) => Answer::ok(kind, bytes),
+            Ok(Err(error)) => Answer::json(&json!({ "error": error })),
+            Err(_) => Answer::refused("503 Service Unavailable"),
+        }
+    }
+
+    /// The session of a song, opened now if it is not; none if the song is gone.
+    fn session(&self, place: usize, song: &Song) -> Option<ring::Sender<Message>> {
+        if let Some((session, used)) = self.open().get_mut(&place) {
+            *used = Instant::now();
+            return Some(session.clone());
+        }
+        // Nobody waits for an archive but who asked for what is in it.
+        let source = song.source()?;
+        let mut open = self.open();
+        if let Some((session, _)) = open.get(&place) {
+            return Some(session.clone());
+        }
+        if open.len() >= SESSIONS_MAX {
+            let oldest = open
+                .iter()
+                .min_by_key(|session| session.1.1)
+                .map(|session| *session.0);
+            oldest.map(|place| open.remove(&place));
+        }
+        let (sender, messages) = ring::channel(32);
+        self.pool.spawn(run_session(source, messages));
+        open.insert(place, (sender.clone(), Instant::now()));
+        Some(sender)
+    }
+
+    fn open(&self) -> MutexGuard<'_, OpenSessions> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Keeps a song open for as long as somebody may ask.
+async fn run_session(source: Source, messages: ring::Receiver<Message>) {
+    let settings = Settings::default();
+    let song = source.load().map_err(|error| error.to_string());
+    let (mut failed, mut playing) = (None, None);
+    match &song {
+        Err(error) => failed = Some(error.clone()),
+        Ok(song) => match SongPlayer::new(song, &settings) {
+            Ok(it) => playing = Some((song, it)),
+            Err(error) => failed = Some(error.to_string()),
+        },
+    }
+    let mut scratch = Vec::new();
+    while let Ok((query, reply)) = messages.recv().await {
+        let result = match (&mut playing, &failed) {
+            (Some((song, playing)), _) => Ok(handle(query, song, playing, &settings, &mut scratch)),
+            (None, error) => Err(error.clone().unwrap_or_default()),
+        };
+        // Who asked may have gone.
+        let _ = reply.send(result);
+    }
+}
+
+fn handle(
+    query: Query,
+    song: &Vgm,
+    playing: &mut SongPlayer<'_>,
+    settings: &Settings,
+    scratch: &mut Vec<[f32; 2]>,
+) -> Reply {
+    match query {
+        Query::Song => Reply::Json(json!({
+            "frames": playing.frames(),
+            "rate": settings.sample_rate,
+            "voices": playing.voices(),
+            "notes": song.tags.notes,
+        })),
+        Query::Sound(piece) => {
+            if playing.frame() != piece.at {
+                playing.seek(piece.at, scratch);
+            }
+            if playing.voice_mask() != piece.voice_mask {
+                playing.set_voice_mask(piece.voice_mask);
+            }
+            let mut out = vec![[0.0; 2]; piece.frames as usize];
+            let filled = playing.fill(&mut out);
+            out.truncate(filled);
+            encode(&out, settings.sample_rate, piece.flac)
+        }
+        Query::Overview => Reply::Json(overview(song, settings)),
+    }
+}
+
+/// Frames for a browser; none are no bytes, whatever is asked for.
+fn encode(frames: &[[f32; 2]], rate: u32, flac: bool) -> Reply {
+    let mut bytes = Vec::new();
+    if flac
+        && !frames.is_empty()
+        && let Ok(mut flac) = Flac::new(RAW_LAYOUT.samples, rate, frames.len() as u64)
+    {
+        write_flac(&mut flac, &mut bytes, &Gd3::default(), |flac, bytes| {
+            flac.push(frames, bytes);
+        });
+        return Reply::Bytes("audio/flac", bytes);
+    }
+    RAW_LAYOUT.encode(frames, &mut bytes);
+    Reply::Bytes("application/octet-stream", bytes)
+}
+
+/// Makes a file of what `push` packs.
+fn write_flac(
+    flac: &mut Flac,
+    bytes: &mut Vec<u8>,
+    tags: &Gd3,
+    push: impl FnOnce(&mut Flac, &mut Vec<u8>),
+) {
+    bytes.extend(flac.header(tags));
+    push(flac, bytes);
+    let beginning = flac.finish(bytes);
+    bytes[..beginning.len()].copy_from_slice(&beginning);
+}
+
+/// The lowest and the highest sample of 127 at places all along the song, the levels of the voices
+/// there, of 255, and their notes.
+fn overview(song: &Vgm, settings: &Settings) -> Value {
+    let Ok(mut playing) = SongPlayer::new(song, settings) else {
+        return json!({});
+    };
+    let voices = playing.voices().len().min(VOICES_MAX);
+    let (mut levels, mut notes) = (vec![Vec::new(); voices], vec![Vec::new(); voices]);
+    let (frames, mut scratch, mut wave) = (playing.frames(), Vec::new(), Vec::new());
+    let mut block = vec![[0.0; 2]; WAVE_FRAMES];
+    for place in 0..OVERVIEW_POINTS {
+        playing.seek(frames * place / OVERVIEW_POINTS, &mut scratch);
+        for (voice, seen) in playing.meter_voices(256).into_iter().enumerate() {
+            // 60 dB of them, as in the terminal.
+            let share = (1.0 + seen.level.max(1e-6).log10() / 3.0).clamp(0.0, 1.0);
+            levels[voice].push((share * 255.0) as u8);
+            notes[voice].push(seen.note.hz.map_or(String::new(), note_name));
+        }
+        let filled = playing.fill(&mut block);
+        let of_127 = |sample: f32| (sample.clamp(-1.0, 1.0) * 127.0) as i8;
+        let middle = block[..filled]
+            .iter()
+            .map(|[left, right]| (left + right) * 0.5);
+        wave.push((
+            of_127(middle.clone().fold(0.0, f32::min)),
+            of_127(middle.fold(0.0, f32::max)),
+        ));
+    }
+    json!({ "wave": wave, "levels": levels, "notes": notes })
+}
+
+/// The whole song as a FLAC file. Its length is known when it is made, so it is made first.
+pub fn flac(song: &Song, request: &Request) -> Answer {
+    let Some(Ok(song)) = song.source().map(|source| source.load()) else {
+        return Answer::refused("404 Not Found");
+    };
+    let settings = Settings::default();
+    if settings.frames(&song).0 > FLAC_FRAMES_MAX {
+        return Answer::refused("413 Content Too Large");
+    }
+    let mut buffers = Buffers::default();
+    let player = Player::new(&song, &settings, &mut buffers);
+    let flac = Flac::new(
+        RAW_LAYOUT.samples,
+        settings.sample_rate,
+        settings.frames(&song).0,
+    );
+    let (Ok(mut player), Ok(mut flac)) = (player, flac) else {
+        return Answer::refused("404 Not Found");
+    };
+    let mut bytes = Vec::new();
+    write_flac(&mut flac, &mut bytes, &song.tags, |flac, bytes| {
+        let mut block = vec![[0.0; 2]; 4096];
+        loop {
+            let filled = player.fill(&mut buffers, &mut block);
+            flac.push(&block[..filled], bytes);
+            if filled == 0 {
+                return;
+            }
+        }
+    });
+    let length = bytes.len() as u64;
+    let range = request.range(length);
+    let (first, end) = range.unwrap_or((0, length));
+    let body = move |out: &mut dyn Write| out.write_all(&bytes[first as usize..end as usize]);
+    Answer::stream("audio/flac", length, range, Box::new(body))
+}
+
+/// The whole song as a WAV file, made as it is sent.
+pub fn wav(song: &Song, request: &Request) -> Answer {
+    let Some(Ok(song)) = song.source().map(|source| source.load()) else {
+        return Answer::refused("404 Not Found");
+    };
+    let song = Arc::new(song);
+    let settings = Settings::default();
+    let frames = settings.frames(&song).0;
+    let header = Layout::default().around(settings.sample_rate, frames, &Gd3::default());
+    let Ok((header, _)) = header else {
+        return Answer::refused("413 Content Too Large");
+    };
+    let each = Layout::default().frame_bytes() as u64;
+    let length = header.len() as u64 + frames * each;
+    let range = request.range(length);
+    let (first, end) = range.unwrap_or((0, length));
+    let body = move |out: &mut dyn Write| {
+        let mut buffers = Buffers::default();
+        let mut player =
+            Player::new(&song, &settings, &mut buffers).map_err(std::io::Error::other)?;
+        let (mut at, mut bytes, mut block) = (0, header, vec![[0.0; 2]; 4096]);
+        while at < end {
+            let here = at..at + bytes.len() as u64;
+            let from = first.clamp(here.start, here.end) - at;
+            let to = end.clamp(here.start, here.end) - at;
+            out.write_all(&bytes[from as usize..to as usize])?;
+            at = here.end;
+            let filled = player.fill(&mut buffers, &mut block);
+            bytes.clear();
+            Layout::default().encode(&block[..filled], &mut bytes);
+            if filled == 0 {
+                break;
+            }
+        }
+        Ok(())
+    };
+    Answer::stream("audio/wav", length, range, Box::new(body))
+}

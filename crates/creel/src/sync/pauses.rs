@@ -1,0 +1,155 @@
+//! Random pauses between the steps of the runtime on shared memory, under `--cfg creel_pauses`.
+//!
+//! The system may take a thread's CPU away between any two of its steps, for milliseconds. In an
+//! ordinary run of the tests that almost never happens at the few places where a fault needs it.
+//! Under this cfg every operation on an atomic from `sync.rs`, and every lock, is a place where the
+//! thread may pause.
+//!
+//! Many faults need several threads to pause at certain places at the same time, and pauses that
+//! are spread evenly over all places would never meet there. Therefore the pauses come in *epochs*
+//! of [`EPOCH`]. In each epoch the seed chooses one place in [`SLOW`] of the source code to be slow.
+//! The first [`MOST`] threads that pass a slow place in an epoch pause there, and later ones do
+//! not, so that a place that is passed a million times a second does not stall the tests.
+//!
+//! `CREEL_PAUSES_SEED` sets the seed. The same seed makes the same places slow in the same epochs,
+//! but the rest of the schedule belongs to the system, so a failure may need several runs to show
+//! again.
+
+use std::{
+    cell::Cell,
+    io::Write,
+    ops::Deref,
+    panic::Location,
+    sync::{OnceLock, atomic},
+    thread,
+    time::{Duration, Instant},
+};
+
+/// How long the same places are slow.
+const EPOCH: Duration = Duration::from_millis(20);
+/// One place in this many is slow.
+const SLOW: u64 = 5;
+/// The number of pauses at a slow place in one epoch.
+const MOST: u64 = 3;
+/// The longest pause is `2^LONGEST` microseconds.
+const LONGEST: u64 = 12;
+/// Elsewhere a thread gives its CPU up once in about this many steps.
+const YIELD_EVERY: u64 = 256;
+/// The number of steps of a thread between two looks at the clock.
+const STEPS_A_LOOK: u64 = 32;
+/// The places are counted in this many cells, by a hash.
+const CELLS: usize = 1024;
+
+struct Seed {
+    seed: u64,
+    begin: Instant,
+}
+
+/// The number of the current epoch. Relaxed, like all here: nothing depends on an order.
+static NOW: atomic::AtomicU64 = atomic::AtomicU64::new(0);
+/// The number of threads that have drawn their first random number.
+static THREADS: atomic::AtomicU64 = atomic::AtomicU64::new(0);
+/// By place: the epoch of its last pause, shifted by 8, and the number of its pauses in that epoch.
+static PAUSED: [atomic::AtomicU64; CELLS] = [const { atomic::AtomicU64::new(0) }; CELLS];
+
+thread_local! {
+    /// The state of the thread's random numbers; 0 before the first.
+    static RANDOM: Cell<u64> = const { Cell::new(0) };
+}
+
+fn seed() -> &'static Seed {
+    static SEED: OnceLock<Seed> = OnceLock::new();
+    SEED.get_or_init(|| {
+        let seed = match std::env::var("CREEL_PAUSES_SEED") {
+            Ok(text) => text.parse().expect("CREEL_PAUSES_SEED is a number"),
+            Err(_) => u64::from(std::process::id()),
+        };
+        // Not by `eprintln`, because the test harness would keep it from the reader.
+        let _ = writeln!(std::io::stderr(), "CREEL_PAUSES_SEED={seed}");
+        let begin = Instant::now();
+        Seed { seed, begin }
+    })
+}
+
+/// The finalizer of SplitMix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number
+/// generators", OOPSLA 2014): every bit of the input changes about half of the bits of the output.
+fn mix(mut word: u64) -> u64 {
+    word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    word ^ (word >> 31)
+}
+
+/// The thread's next random number.
+fn random(seed: u64) -> u64 {
+    let next = |state: &Cell<u64>| {
+        if state.get() == 0 {
+            let thread = THREADS.fetch_add(1, atomic::Ordering::Relaxed);
+            state.set(mix(seed ^ mix(thread + 1)) | 1);
+        }
+        state.set(state.get().wrapping_add(0x9e37_79b9_7f4a_7c15));
+        mix(state.get())
+    };
+    RANDOM.try_with(next).unwrap_or(0)
+}
+
+/// Pauses the calling thread, perhaps, by the caller's place in the source code.
+#[track_caller]
+pub(crate) fn pause() {
+    let Seed { seed, begin } = seed();
+    let random = random(*seed);
+    if random.is_multiple_of(STEPS_A_LOOK) {
+        let epoch = begin.elapsed().as_nanos() / EPOCH.as_nanos();
+        NOW.store(epoch as u64 + 1, atomic::Ordering::Relaxed);
+    }
+    let now = NOW.load(atomic::Ordering::Relaxed);
+    let at = Location::caller();
+    let place = (u64::from(at.line()) << 32) | (u64::from(at.column()) << 16);
+    let place = mix(place ^ at.file().len() as u64);
+    if !mix(place ^ mix(now ^ seed)).is_multiple_of(SLOW) {
+        if (random >> 8).is_multiple_of(YIELD_EVERY) {
+            thread::yield_now();
+        }
+        return;
+    }
+    let cell = &PAUSED[place as usize % CELLS];
+    let paused = cell.load(atomic::Ordering::Relaxed);
+    let count = if paused >> 8 == now { paused & 255 } else { 0 };
+    if count < MOST {
+        cell.store((now << 8) | (count + 1), atomic::Ordering::Relaxed);
+        let longest = 1 << ((random >> 16) % (LONGEST + 1));
+        thread::sleep(Duration::from_micros(longest));
+    }
+}
+
+/// Makes an atomic whose every operation, which goes through `deref`, may pause before.
+macro_rules! pausing {
+    ($($name:ident $(<$param:ident>)? : $value:ty),* $(,)?) => {$(
+        #[derive(Debug, Default)]
+        pub(crate) struct $name $(<$param>)? (atomic::$name $(<$param>)?);
+
+        impl $(<$param>)? $name $(<$param>)? {
+            pub(crate) const fn new(value: $value) -> Self {
+                Self(atomic::$name::new(value))
+            }
+        }
+
+        impl $(<$param>)? Deref for $name $(<$param>)? {
+            type Target = atomic::$name $(<$param>)?;
+
+            #[track_caller]
+            fn deref(&self) -> &Self::Target {
+                pause();
+                &self.0
+            }
+        }
+    )*};
+}
+
+pausing! {
+    AtomicBool: bool,
+    AtomicIsize: isize,
+    AtomicPtr<T>: *mut T,
+    AtomicU32: u32,
+    AtomicU64: u64,
+    AtomicUsize: usize,
+}

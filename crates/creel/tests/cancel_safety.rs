@@ -1,0 +1,202 @@
+//! Each class of the table of cancel safety in the documentation of `net`: what a cancelled
+//! operation has done, and has not.
+
+#![cfg(all(unix, not(miri)))]
+
+mod bounded;
+
+use bounded::bounded;
+use creel::Pool;
+use creel::net::{Outgoing, Received, SendQueue, TcpListener, TcpStream, UdpSocket, UnixStream};
+use std::future::Future;
+use std::io;
+use std::net::SocketAddr;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Context, Waker};
+
+/// Runs `future` on a pool of its own.
+fn run<F>(future: F)
+where
+    F: Future<Output = io::Result<()>> + Send + 'static,
+{
+    bounded("cancelled operations", || {
+        let pool = Pool::builder().workers(1).build().unwrap();
+        pool.block_on(future).unwrap();
+    });
+}
+
+/// Polls once and cancels. Says whether it had to.
+fn cancel<F: Future>(future: F) -> bool {
+    pin!(future)
+        .poll(&mut Context::from_waker(Waker::noop()))
+        .is_pending()
+}
+
+fn any() -> SocketAddr {
+    "127.0.0.1:0".parse().unwrap()
+}
+
+#[test]
+fn receiving_is_safe_to_cancel() {
+    run(async {
+        let (a, b) = UnixStream::pair()?;
+        let mut bytes = [0; 16];
+        for _ in 0..3 {
+            assert!(cancel(b.read(&mut bytes)));
+            assert!(cancel(b.readable()));
+        }
+        a.write_all(b"hello").await?;
+        b.readable().await?;
+        assert_eq!(b.read(&mut bytes).await?, 5);
+
+        let (from, to) = (UdpSocket::bind(any())?, UdpSocket::bind(any())?);
+        let mut received = Received::new(4, 16);
+        for _ in 0..3 {
+            assert!(cancel(to.recv(&mut bytes)));
+            assert!(cancel(to.recv_from(&mut bytes)));
+            assert!(cancel(to.recv_batch(&mut received)));
+        }
+        from.send_to(b"hello", to.local_addr()?).await?;
+        assert_eq!(to.recv_from(&mut bytes).await?, (5, from.local_addr()?));
+
+        let listener = TcpListener::bind(any())?;
+        assert!(cancel(listener.accept()));
+        let client = TcpStream::connect(listener.local_addr()?).await?;
+        let (server, from) = listener.accept().await?;
+        assert_eq!(from, client.local_addr()?);
+        drop(server);
+        Ok(())
+    });
+}
+
+#[test]
+fn one_write_is_safe_to_cancel() {
+    run(async {
+        let (a, b) = UnixStream::pair()?;
+        let piece = [7; 4096];
+        let mut written = 0;
+        loop {
+            let mut count = Ok(0);
+            let writes = async { count = a.write(&piece).await };
+            let waits = cancel(writes);
+            written += count?;
+            if waits {
+                // Is the buffer full, or did it give way to other tasks?
+                match a.try_write(&piece) {
+                    Ok(more) => written += more,
+                    Err(_) => break,
+                }
+            }
+        }
+        drop(a);
+        let (mut read, mut bytes) = (0, vec![0; 1 << 16]);
+        loop {
+            match b.read(&mut bytes).await? {
+                0 => break,
+                more => read += more,
+            }
+        }
+        assert_eq!(read, written);
+        Ok(())
+    });
+}
+
+#[test]
+fn a_batch_goes_on_after_it_was_cancelled() {
+    const ALL: usize = 64 * 64 * 2;
+    run(async {
+        let (from, to) = (UdpSocket::bind(any())?, UdpSocket::bind(any())?);
+        // To one after the other, so that the system takes each by itself.
+        let to = [to.local_addr()?, from.local_addr()?];
+        let mut outgoing = Outgoing::new();
+        outgoing.push_to_many(b"a buffer", to.into_iter().cycle().take(ALL));
+        // So many calls in a row give way to other tasks in between.
+        assert!(cancel(from.send_batch(&mut outgoing)));
+        let left = outgoing.len();
+        assert!(left > 0 && left < ALL, "{left}");
+        let sent = from.send_batch(&mut outgoing).await;
+        assert_eq!((sent.sent, sent.failed), (left, 0));
+        Ok(())
+    });
+}
+
+#[test]
+fn a_queue_that_nobody_sends_from_keeps_what_is_written() {
+    run(async {
+        let (from, to) = (UdpSocket::bind(any())?, UdpSocket::bind(any())?);
+        let queue = SendQueue::new(Arc::new(from), 10);
+        assert!(cancel(queue.run()));
+        queue.push(b"hello", [to.local_addr()?]);
+        queue.close();
+        queue.run().await;
+        assert_eq!(to.recv(&mut [0; 16]).await?, 5);
+        Ok(())
+    });
+}
+
+#[test]
+fn reading_exactly_so_much_is_not_safe_to_cancel() {
+    run(async {
+        let (a, b) = UnixStream::pair()?;
+        let mut bytes = [0; 5];
+        a.write_all(b"hel").await?;
+        assert!(cancel(b.read_exact(&mut bytes)));
+        a.write_all(b"lo").await?;
+        // As documented: the first three are lost.
+        assert_eq!(b.read(&mut bytes).await?, 2);
+
+        // What the documentation advises instead: the count is kept outside.
+        let mut filled = 0;
+        for piece in [&b"hel"[..], b"lo"] {
+            a.write_all(piece).await?;
+            b.readable().await?;
+            let mut read = Ok(0);
+            assert!(!cancel(async { read = b.read(&mut bytes[filled..]).await }));
+            filled += read?;
+            assert!(cancel(b.read(&mut [0; 16])));
+        }
+        assert_eq!(&bytes, b"hello");
+        Ok(())
+    });
+}
+
+#[test]
+fn writing_all_is_not_safe_to_cancel() {
+    run(async {
+        let (a, b) = UnixStream::pair()?;
+        let all: Vec<u8> = (0..4_000_000_u32).map(|n| (n % 251) as u8).collect();
+        assert!(cancel(a.write_all(&all)));
+        drop(a);
+        let (mut read, mut bytes) = (Vec::new(), vec![0; 1 << 16]);
+        loop {
+            match b.read(&mut bytes).await? {
+                0 => break,
+                more => read.extend_from_slice(&bytes[..more]),
+            }
+        }
+        // As documented: some part from the beginning.
+        assert!(read.len() < all.len());
+        assert_eq!(read, all[..read.len()]);
+        Ok(())
+    });
+}
+
+#[test]
+fn connecting_and_looking_up_are_safe_to_cancel() {
+    run(async {
+        let listener = TcpListener::bind(any())?;
+        let address = listener.local_addr()?;
+        let mut bytes = [0; 16];
+        cancel(TcpStream::connect(address));
+        let (server, _) = listener.accept().await?;
+        // Its end, or that the connection was broken off.
+        assert_eq!(server.read(&mut bytes).await.unwrap_or(0), 0);
+
+        cancel(creel::net::resolve(address));
+        assert_eq!(creel::net::resolve(address).await?, [address]);
+        let stream = TcpStream::connect_to(address).await?;
+        assert_eq!(stream.peer_addr()?, address);
+        Ok(())
+    });
+}

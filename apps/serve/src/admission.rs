@@ -334,6 +334,7 @@ fn update_mean(mean: &AtomicU64, took: u64) {
     mean.store(after.max(1), Relaxed);
 }
 
+/// Converts a duration to nanoseconds. A duration that is too long becomes a very large number.
 fn nanos(time: Duration) -> Nanos {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX / 4)
 }

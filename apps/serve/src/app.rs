@@ -110,6 +110,7 @@ impl App {
         }
     }
 
+    /// Returns whether clients should use another server.
     fn is_draining(&self) -> bool {
         self.is_draining.load(Relaxed)
     }
@@ -151,6 +152,7 @@ impl App {
         reply
     }
 
+    /// Validates a request and answers it within its timeout.
     async fn outcome<B>(
         &self,
         route: Route,
@@ -198,6 +200,7 @@ impl App {
         })
     }
 
+    /// Does the work of a request that needs the store or the cryptography.
     async fn work<B>(
         &self,
         route: Route,
@@ -269,6 +272,7 @@ impl App {
         collected
     }
 
+    /// Returns the reply with all metrics.
     fn metrics(&self) -> Reply {
         let text = self
             .metrics
@@ -279,6 +283,8 @@ impl App {
         reply
     }
 
+    /// Returns the reply that reports a refusal, and counts it if admission control rejected the
+    /// request.
     fn error_reply(&self, refusal: &Refusal) -> Reply {
         if let Refusal::Shed(shed) = refusal {
             self.metrics.refused(*shed);
@@ -418,6 +424,7 @@ impl<'a> InFlight<'a> {
         }
     }
 
+    /// Counts the reply.
     fn answered(mut self, status: StatusCode) {
         self.is_answered = true;
         self.metrics

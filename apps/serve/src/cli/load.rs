@@ -136,6 +136,7 @@ fn rate(text: &str) -> Result<f64, String> {
     }
 }
 
+/// The body of the JSON report.
 #[derive(Serialize)]
 struct Body<'a> {
     steps: &'a [Step],
@@ -144,6 +145,8 @@ struct Body<'a> {
 }
 
 impl Load {
+    /// Runs the load and prints its report. Fails if an answer was wrong or missing, or if the load
+    /// was late.
     pub fn run(&self, common: &Common) -> anyhow::Result<Exit> {
         if self.ramp && self.rate.len() < 2 {
             anyhow::bail!(Failure::new(

@@ -60,10 +60,20 @@ pub struct Options {
     #[arg(long, value_name = "FILE", help_heading = "Connections")]
     tls_key: Option<PathBuf>,
     /// Use N workers for the cryptography [default: one per usable core]
-    #[arg(long, value_name = "N", value_parser = creel_console::knobs::jobs, help_heading = "Workers")]
+    #[arg(
+        long,
+        value_name = "N",
+        value_parser = creel_console::knobs::jobs,
+        help_heading = "Workers"
+    )]
     workers: Option<usize>,
     /// Use N workers for the connections [default: half the usable cores]
-    #[arg(long, value_name = "N", value_parser = creel_console::knobs::jobs, help_heading = "Workers")]
+    #[arg(
+        long,
+        value_name = "N",
+        value_parser = creel_console::knobs::jobs,
+        help_heading = "Workers"
+    )]
     io_workers: Option<usize>,
     /// Let idle connection workers wait like this: adaptive, park, or throttle:1ms, which polls
     /// once per millisecond and handles all events of that time together [default: adaptive]
@@ -153,6 +163,7 @@ pub struct Serve {
 }
 
 impl Serve {
+    /// Runs the service until a signal stops it.
     pub fn run(&self, common: &Common) -> anyhow::Result<Exit> {
         let file = match &self.config {
             Some(path) => read(path)?,

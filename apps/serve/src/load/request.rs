@@ -73,6 +73,7 @@ impl RequestBuilder {
         Ok(builder)
     }
 
+    /// Sends one request over a new connection. Returns the body of an answer with status 200.
     async fn fetch(
         &self,
         plan: &Plan,
@@ -92,6 +93,7 @@ impl RequestBuilder {
         }
     }
 
+    /// Returns the bytes of a request.
     fn bytes(&self, method: &str, path: &str, body: &[u8]) -> Vec<u8> {
         let length = body.len();
         let head = format!(
@@ -184,10 +186,12 @@ struct Valid {
     valid: bool,
 }
 
+/// Parses a JSON body.
 fn parsed<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Option<T> {
     serde_json::from_slice(body).ok()
 }
 
+/// Parses hex digits.
 fn bytes<const N: usize>(text: &str) -> Option<[u8; N]> {
     let mut bytes = [0; N];
     hex::decode_to_slice(text, &mut bytes).ok()?;

@@ -15,6 +15,7 @@ pub(super) const LATE: Duration = Duration::from_millis(50);
 /// The approximate number of points in the results over time.
 const MOMENTS: f64 = 120.0;
 
+/// The counts of one step.
 struct Counts {
     due: u64,
     crowded: u64,
@@ -51,6 +52,7 @@ impl Counts {
     }
 }
 
+/// The counts of a short time.
 struct Bucket {
     due: u64,
     good: u64,
@@ -100,6 +102,7 @@ impl Tally {
         }
     }
 
+    /// Counts a request that was sent, with its outcome.
     pub(super) fn count(
         &mut self,
         due: Due,
@@ -151,6 +154,7 @@ impl Tally {
         bucket.failed += 1;
     }
 
+    /// Returns the results so far.
     pub(super) fn report(&mut self, now: Instant) -> Report {
         let steps = self.steps.iter().enumerate();
         let steps = steps
@@ -184,6 +188,7 @@ impl Tally {
         }
     }
 
+    /// Returns the results of one step.
     fn step(&self, index: usize, counts: &Counts, now: Instant) -> Step {
         let rates = &self.plan.rates;
         let rate = match self.plan.is_ramp {

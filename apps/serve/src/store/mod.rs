@@ -132,6 +132,7 @@ impl Store {
         }
     }
 
+    /// Executes a command and counts errors.
     async fn request(&self, command: Command) -> Outcome {
         let outcome = self.try_request(command).await;
         if outcome.is_err() {
@@ -140,6 +141,7 @@ impl Store {
         outcome
     }
 
+    /// Executes a command if the store is available and its queue has room.
     async fn try_request(&self, command: Command) -> Outcome {
         let is_available = match command {
             Command::Put(..) => self.is_ready(),
@@ -164,6 +166,7 @@ impl Drop for Store {
     }
 }
 
+/// Returns the error of an answer that has the wrong kind.
 fn unexpected(answer: &Answer) -> StoreError {
     StoreError::Refused(format!("the answer belongs to another command: {answer:?}"))
 }

@@ -183,6 +183,7 @@ struct Measured {
     capacity_per_second: f64,
 }
 
+/// The body of the JSON report.
 #[derive(Serialize)]
 struct Body<'a> {
     places: &'a [Measured],
@@ -197,6 +198,7 @@ struct Site<'a> {
 }
 
 impl Evaluate {
+    /// Measures all subjects in all places and prints the report.
     pub fn run(&self, common: &Common) -> anyhow::Result<Exit> {
         self.validate()
             .map_err(|why| Failure::new(Exit::Usage, why))?;

@@ -4,8 +4,7 @@
 //! |---|---|
 //! | an executor | [`Executor`], which spawns tasks of the current pool |
 //! | a timer | [`Timer`], which uses Creel's timers and takes a few nanoseconds to arm |
-//! | connections | [`Io`] for Creel's TCP and Unix streams, which reads into uninitialized memory,
-//! and [`FuturesIo`] for anything else, for example TLS |
+//! | connections | [`Io`] for Creel's TCP and Unix streams, which reads into uninitialized memory, and [`FuturesIo`] for anything else, for example TLS |
 //!
 //! You can serve HTTP with a few lines:
 //!

@@ -26,7 +26,7 @@
 //! |---|---|---|
 //! | sources: slices, vectors, ranges, arrays, `VecDeque`, `par_chunks`, `par_windows` | `filter`, `filter_map`, `flat_map_iter`, `flat_map` | `map`, `map_with`, `map_init`, `inspect`, `update` |
 //! | `zip`, `enumerate`, `rev`, `chain`, `take`, `step_by`, `chunks`, `interleave`, `multizip` of tuples | `fold`, `fold_with`, `try_fold`, `while_some`, `take_any` | `copied`, `cloned` |
-//! | `with_min_len`, `with_max_len` (obeyed) | every end: `for_each`, `try_for_each`, `collect`, `sum`, `product`, `reduce`, `try_reduce`, `min`, `max`, `count`, `find_any`, `find_first`, `any`, `all`, `partition`, `unzip` | `panic_fuse` |
+//! | `with_min_len`, `with_max_len` (honoured) | every final method: `for_each`, `try_for_each`, `collect`, `sum`, `product`, `reduce`, `try_reduce`, `min`, `max`, `count`, `find_any`, `find_first`, `any`, `all`, `partition`, `unzip` | `panic_fuse` |
 //!
 //! To collect into a vector that already has memory, call `vector.clear()` and then
 //! `vector.par_extend(items.on(&pool))`.

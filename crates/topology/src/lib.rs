@@ -4,12 +4,9 @@
 //!
 //! | question | answer |
 //! |---|---|
-//! | Which hardware is there? | [`Machine`]: packages, dies, NUMA nodes, caches, cores with kinds,
-//! PUs |
-//! | How many workers should you start? | [`Budget`]: mask ∩ cpuset ∩ quota, and the limit that
-//! decided |
-//! | Where should each worker run? | [`place`]: one [`CpuSet`] per worker, chosen by a
-//! [`Placement`] |
+//! | Which hardware is there? | [`Machine`]: packages, dies, NUMA nodes, caches, cores with kinds, PUs |
+//! | How many workers should you start? | [`Budget`]: mask ∩ cpuset ∩ quota, and the limit that decided |
+//! | Where should each worker run? | [`place`]: one [`CpuSet`] per worker, chosen by a [`Placement`] |
 //!
 //! A *PU* (processing unit) is a hardware thread. The OS numbers PUs, and we call this number the
 //! OS index.
@@ -18,20 +15,21 @@
 //!
 //! | layer | contents |
 //! |---|---|
-//! | `types/` | sets of PUs, the objects of a machine as plain data, the results of readers, errors
-//! |
-//! | `read/`, [`affinity`] | readers of a tree of files (`sysfs/`, `cpuinfo.rs`, `cgroup/`), of a
-//! description (`synthetic.rs`), and of a thread's mask |
+//! | `types/` | sets of PUs, the objects of a machine as plain data, the results of readers, errors |
+//! | `read/`, [`affinity`] | readers of a tree of files (`sysfs/`, `cpuinfo.rs`, `cgroup/`), of a description (`synthetic.rs`), and of a thread's mask |
 //! | `machine/` | [`Machine`]: its constructors, derived facts, the logical order |
 //! | `budget.rs`, `placement/` | the number of workers, placement policies, layouts, the ledger |
 //!
 //! In addition there is `neighbours.rs`, which uses only the types.
+//!
 //! **Invariants.** We read no environment variable. We place workers only on PUs that the caller
 //! allows. Reading a machine is bounded, so a hostile tree gives an [`Error`] and never a panic or
 //! an endless read.
-//! node without PUs needs to find its neighbours.
+//!
 //! **Left out on purpose.** Memory binding, devices, and distances between NUMA nodes. We use the
 //! distances only to find the nearest PUs of a node without PUs.
+//!
+//! ```
 //! use creel_topology::{place, Machine, Placement};
 //!
 //! let machine = Machine::synthetic("package:2 core:4 pu:2")?;

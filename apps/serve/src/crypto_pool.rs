@@ -14,7 +14,7 @@ use crate::metrics::Metrics;
 pub(crate) enum JobError {
     /// Admission control rejected the job.
     Shed(Shed),
-    /// The job panicked. The pool has caught the panic and goes on.
+    /// The job panicked. The pool has caught the panic and remains usable.
     Panicked,
 }
 

@@ -169,7 +169,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_and_lists_read_as_written() {
+    fn parsed_names_and_lists_print_as_written() {
         for text in ["unpinned", "per-cache", "fast-cores", "{0},{2},{4-7}"] {
             assert_eq!(text.parse::<Placement>().unwrap().to_string(), text);
         }
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_are_named() {
+    fn errors_name_the_mistake() {
         for (text, reason) in [
             ("", "give one of"),
             ("core", "give one of"),

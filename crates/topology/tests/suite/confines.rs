@@ -20,7 +20,7 @@ fn workers_and_cause(fixture: &Fixture) -> (usize, String) {
 }
 
 #[test]
-fn the_smallest_quota_of_all_ancestors_binds() {
+fn the_smallest_quota_of_all_ancestors_applies() {
     let fixture = v2("/a/b/c")
         .file("sys/fs/cgroup/a/b/c/cpu.max", "max 100000\n")
         .file("sys/fs/cgroup/a/b/cpu.max", "300000 100000\n")
@@ -75,7 +75,7 @@ fn fractions_round_as_requested_but_never_to_zero() {
 }
 
 #[test]
-fn explicit_workers_win() {
+fn an_explicit_number_overrides_all_limits() {
     let budget = v2("/a")
         .file("sys/fs/cgroup/a/cpu.max", "100000 100000\n")
         .budget()
@@ -254,7 +254,7 @@ fn cpusets_without_cgroups_are_read() {
 }
 
 #[test]
-fn a_mask_outside_the_cpuset_binds() {
+fn a_mask_outside_the_cpuset_has_priority() {
     let fixture = v2("/a")
         .file("sys/fs/cgroup/a/cpuset.cpus.effective", "0-1\n")
         .file("proc/self/status", "Cpus_allowed_list:\t4-6\n");

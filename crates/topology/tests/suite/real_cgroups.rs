@@ -218,7 +218,7 @@ fn nested_cpusets_bind_in_version_1() {
 }
 
 #[test]
-fn the_mask_binds() {
+fn the_affinity_mask_limits_the_workers() {
     let machine = Machine::detect().unwrap();
     let Some(first) = machine.allowed().first() else {
         return;

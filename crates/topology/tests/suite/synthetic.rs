@@ -30,7 +30,7 @@ fn kinds_have_their_own_smt_width() {
 }
 
 #[test]
-fn mistakes_are_named() {
+fn errors_name_the_mistake() {
     for (description, reason) in [
         ("", "empty"),
         ("core", "no number"),

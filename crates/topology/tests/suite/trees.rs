@@ -232,7 +232,7 @@ fn cpuinfo_replaces_a_missing_sysfs() {
 }
 
 #[test]
-fn more_pus_than_a_fixed_mask_holds() {
+fn machines_with_more_than_1024_pus_are_read() {
     let mut fixture = Fixture::online("0-2047");
     for core in 0..1024 {
         let mut words = vec!["00000000".to_string(); 64];
@@ -295,7 +295,7 @@ fn malformed_trees_are_distinguished() {
 
 #[cfg(unix)]
 #[test]
-fn links_devices_and_pipes_end_a_read() {
+fn links_devices_and_pipes_do_not_block_a_read() {
     use std::os::unix::fs::symlink;
     let looped = Fixture::new().file("sys/devices/system/x", "");
     symlink("cpu", looped.root().join(CPU)).unwrap();

@@ -41,7 +41,7 @@ pub struct Step {
     pub sent: u64,
     /// The share of the due requests that left at most 50 ms late.
     pub offered_share: f64,
-    /// The number of requests that were late because all connections waited for answers.
+    /// The number of requests that were late or not sent because all connections were in use.
     pub crowded: u64,
     /// The number of answers with status 200. They are also right, if answers are checked.
     pub good: u64,

@@ -1,7 +1,7 @@
-//! A server's connection: what was read of it before hyper, and what goes on there.
+//! The stream of a server's connection, with the bytes that were read before hyper got it.
 //!
-//! Who speaks HTTP/2 without TLS begins with a preface that is no request of HTTP/1. So the first
-//! bytes are read here, and given to hyper again.
+//! A client that uses HTTP/2 without TLS begins with a preface that is not an HTTP/1 request. We
+//! therefore read the first bytes ourselves and pass them to hyper again.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -10,23 +10,23 @@ use std::task::{Context, Poll, ready};
 
 use hyper::rt::{Read, ReadBuf, ReadBufCursor, Write};
 
-use crate::activity::{Activity, BYTES_A_TURN};
+use crate::activity::{Activity, BYTES_PER_TURN};
 
 const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
-/// A connection and what was read of it already.
-pub(crate) struct Begun<T> {
+/// The stream of a connection, and the bytes that we have already read.
+pub(crate) struct ServerIo<T> {
     io: T,
     first: Vec<u8>,
-    /// Of `first`: what hyper has taken.
+    /// The number of bytes of `first` that hyper has read.
     taken: usize,
     activity: Arc<Activity>,
 }
 
-impl<T: Read + Unpin> Begun<T> {
-    /// With what was read of it in the past.
+impl<T: Read + Unpin> ServerIo<T> {
+    /// Creates a stream from `io` and the bytes that were already read from it.
     pub(crate) fn new(io: T, first: Vec<u8>, activity: Arc<Activity>) -> Self {
-        Begun {
+        ServerIo {
             io,
             first,
             taken: 0,
@@ -34,8 +34,8 @@ impl<T: Read + Unpin> Begun<T> {
         }
     }
 
-    /// Reads until there is something and it is clear what it is: the preface in whole, or a
-    /// beginning of something else. At the stream's end, there may be nothing.
+    /// Reads until it is clear how the connection begins: with the complete preface, or with
+    /// something else. At the end of the stream there may be no bytes.
     pub(crate) fn poll_begin(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let mut bytes = [0; PREFACE.len()];
         while self.first.len() < PREFACE.len() && PREFACE.starts_with(&self.first) {
@@ -50,68 +50,70 @@ impl<T: Read + Unpin> Begun<T> {
         Poll::Ready(Ok(()))
     }
 
+    /// Returns whether the connection begins with the preface of HTTP/2.
     #[cfg(feature = "http2")]
     pub(crate) fn is_http2(&self) -> bool {
         self.first == PREFACE
     }
 
-    /// The connection, all that was read before having been taken.
+    /// Returns the stream. hyper must have read all first bytes.
     pub(crate) fn into_io(self) -> T {
-        debug_assert!(self.first.is_empty(), "what hyper has not taken is lost");
+        debug_assert!(self.first.is_empty(), "hyper has not read all first bytes");
         self.io
     }
 }
 
-impl<T: Read + Unpin> Read for Begun<T> {
+impl<T: Read + Unpin> Read for ServerIo<T> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         mut into: ReadBufCursor<'_>,
     ) -> Poll<io::Result<()>> {
-        let begun = &mut *self;
-        if begun.activity.has_had_its_turn() {
-            // The others first.
+        let this = &mut *self;
+        if this.activity.end_turn_if_over() {
+            // We let other tasks run first.
             cx.waker().wake_by_ref();
             return Poll::Pending;
         }
-        if begun.first.is_empty() {
-            // SAFETY: nothing is taken away from what is initialized.
+        if this.first.is_empty() {
+            // SAFETY: We do not de-initialize any byte of the buffer.
             let place = unsafe { into.as_mut() };
-            let most = place.len().min(BYTES_A_TURN);
+            let most = place.len().min(BYTES_PER_TURN);
             let mut part = ReadBuf::uninit(&mut place[..most]);
-            ready!(Pin::new(&mut begun.io).poll_read(cx, part.unfilled()))?;
+            ready!(Pin::new(&mut this.io).poll_read(cx, part.unfilled()))?;
             let read = part.filled().len();
-            // SAFETY: the part is its beginning, and so many bytes of that are filled.
+            // SAFETY: `part` is the beginning of the buffer, and its first `read` bytes are
+            // initialized.
             unsafe { into.advance(read) };
-            begun.activity.has_read(read);
+            this.activity.record_read(read);
             return Poll::Ready(Ok(()));
         }
-        let left = &begun.first[begun.taken..];
+        let left = &this.first[this.taken..];
         let more = left.len().min(into.remaining());
         into.put_slice(&left[..more]);
-        begun.taken += more;
-        if begun.taken == begun.first.len() {
-            begun.first = Vec::new();
+        this.taken += more;
+        if this.taken == this.first.len() {
+            this.first = Vec::new();
         }
-        begun.activity.has_read(more);
+        this.activity.record_read(more);
         Poll::Ready(Ok(()))
     }
 }
 
-impl<T: Write + Unpin> Write for Begun<T> {
+impl<T: Write + Unpin> Write for ServerIo<T> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.io).poll_write(cx, bytes);
-        self.activity.has_written(written.is_ready());
+        self.activity.record_write(written.is_ready());
         written
     }
 
-    /// hyper asks for this when it has written all that it had.
+    /// hyper calls this after it has written all of its output.
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.activity.has_sent();
+        self.activity.record_flush();
         Pin::new(&mut self.io).poll_flush(cx)
     }
 
@@ -129,7 +131,7 @@ impl<T: Write + Unpin> Write for Begun<T> {
         pieces: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.io).poll_write_vectored(cx, pieces);
-        self.activity.has_written(written.is_ready());
+        self.activity.record_write(written.is_ready());
         written
     }
 }
@@ -140,7 +142,7 @@ mod tests {
 
     use super::*;
 
-    /// There is always more of it.
+    /// A stream that never ends.
     struct Endless;
 
     impl Read for Endless {
@@ -158,22 +160,22 @@ mod tests {
     #[test]
     fn a_turn_of_reading_ends_and_the_next_begins() {
         let activity = Arc::new(Activity::default());
-        let mut begun = Begun::new(Endless, Vec::new(), Arc::clone(&activity));
+        let mut server_io = ServerIo::new(Endless, Vec::new(), Arc::clone(&activity));
         let cx = &mut Context::from_waker(Waker::noop());
-        let mut bytes = vec![0; 10 * BYTES_A_TURN];
+        let mut bytes = vec![0; 10 * BYTES_PER_TURN];
         for _ in 0..3 {
             let mut read = 0;
             loop {
                 let mut place = ReadBuf::new(&mut bytes);
-                match Pin::new(&mut begun).poll_read(cx, place.unfilled()) {
+                match Pin::new(&mut server_io).poll_read(cx, place.unfilled()) {
                     Poll::Ready(done) => done.unwrap(),
                     Poll::Pending => break,
                 }
                 assert!(place.filled().iter().all(|byte| *byte == 7));
                 read += place.filled().len();
-                assert!(read < 2 * BYTES_A_TURN, "it goes on");
+                assert!(read < 2 * BYTES_PER_TURN, "the turn does not end");
             }
-            assert!(read >= BYTES_A_TURN);
+            assert!(read >= BYTES_PER_TURN);
         }
     }
 }

@@ -1,15 +1,15 @@
-//! What is measured: five numbers a stream and measure, histograms a context.
+//! Statistics per stream, and histograms per context.
 //!
-//! A stream notes each buffer in a few additions; the histograms are shared by the streams of a
-//! context, so that a stream costs little memory and none is left out of the percentiles.
+//! A stream records a buffer with a few additions. The streams of a context share its histograms. A
+//! stream therefore needs little memory, and the percentiles cover all buffers.
 
 use crate::measure::histogram::Histogram;
 use std::time::Duration;
 
-/// Count, least, greatest, mean and variance of a series, without its values.
+/// The count, minimum, maximum, mean and variance of a series, without storing its values.
 ///
-/// Sums run over the distance from the first value: times of a stream lie close together, so
-/// the squares do not cancel, and there is no division a value.
+/// We sum distances from the first value. The times of a stream are close together, so the squares
+/// do not cancel. In addition, recording a value needs no division.
 ///
 /// ```
 /// use creel_cast::measure::Moments;
@@ -24,7 +24,8 @@ pub struct Moments {
     first: f64,
     sum: f64,
     squares: f64,
-    /// Distances from the first: short ones, for which an `f32` will do.
+    /// The minimum and the maximum distance from the first value. Distances are short, so `f32`
+    /// suffices.
     least: f32,
     greatest: f32,
 }
@@ -39,7 +40,7 @@ impl Moments {
         let distance = value - self.first;
         let short = distance as f32;
         self.count += 1;
-        // Not `min` and `max`, which care for values that are no numbers.
+        // We avoid `min` and `max`, because their handling of NaN costs time.
         if short < self.least {
             self.least = short;
         }
@@ -50,27 +51,27 @@ impl Moments {
         self.squares += distance * distance;
     }
 
-    /// How many values there were.
+    /// Returns the number of values.
     pub fn count(&self) -> u64 {
         self.count as u64
     }
 
-    /// The least value; zero of none.
+    /// Returns the minimum, or zero if there are no values.
     pub fn min(&self) -> f64 {
         self.first + f64::from(self.least)
     }
 
-    /// The greatest value; zero of none.
+    /// Returns the maximum, or zero if there are no values.
     pub fn max(&self) -> f64 {
         self.first + f64::from(self.greatest)
     }
 
-    /// The mean; zero of none.
+    /// Returns the mean, or zero if there are no values.
     pub fn mean(&self) -> f64 {
         self.first + self.sum / self.count.max(1) as f64
     }
 
-    /// The sample's variance (divided by n − 1); zero of fewer than two.
+    /// Returns the sample variance (divided by n − 1), or zero if there are fewer than two values.
     pub fn variance(&self) -> f64 {
         if self.count < 2 {
             return 0.0;
@@ -79,7 +80,7 @@ impl Moments {
         ((self.squares - self.sum * self.sum / count) / (count - 1.0)).max(0.0)
     }
 
-    /// The square root of the variance.
+    /// Returns the standard deviation.
     pub fn deviation(&self) -> f64 {
         self.variance().sqrt()
     }
@@ -93,7 +94,7 @@ impl Moments {
             *self = *other;
             return;
         }
-        // The other's sums, moved from its first value to this one's.
+        // We shift the other sums from the first value of `other` to our own first value.
         let shift = other.first - self.first;
         let count = other.count as f64;
         self.count += other.count;
@@ -104,39 +105,39 @@ impl Moments {
     }
 }
 
-/// When a buffer's life went through its stations, in nanoseconds of one clock.
+/// The times at which a buffer passed its stations, in nanoseconds of one clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stations {
-    /// When it should have been made.
+    /// The time at which the buffer should have been produced.
     pub due: u64,
-    /// When it was made and pushed.
+    /// The time at which it was produced and pushed.
     pub made: u64,
-    /// When the sink had it.
+    /// The time at which it arrived at the sink.
     pub arrived: u64,
 }
 
-/// One stream's numbers, in nanoseconds.
+/// The statistics of one stream, in nanoseconds.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct StreamStats {
-    /// From one buffer's arrival to the next one's.
+    /// The time between the arrivals of two buffers.
     pub interval: Moments,
-    /// From being made to being with the sink.
+    /// The time from the production of a buffer to its arrival at the sink.
     pub latency: Moments,
-    /// When the last buffer arrived; zero: none has.
+    /// The arrival time of the last buffer, or zero if there is none.
     last: u64,
 }
 
 impl StreamStats {
-    /// When the last buffer arrived; zero: none has.
+    /// Returns the arrival time of the last buffer, or zero if there is none.
     pub(crate) fn last(&self) -> u64 {
         self.last
     }
 
-    /// Notes a buffer here and in the context's histograms.
+    /// Records a buffer here and in the histograms of the context.
     #[inline]
     pub fn note(&mut self, histograms: &mut Histograms, at: Stations) {
         let latency = at.arrived.saturating_sub(at.made);
-        // Signed: these convert in one instruction, and no time reaches 292 years.
+        // We convert from signed integers, which takes one instruction. No time reaches 292 years.
         self.latency.note(latency as i64 as f64);
         histograms.latency.record(latency);
         histograms.lateness.record(at.made.saturating_sub(at.due));
@@ -152,21 +153,21 @@ impl StreamStats {
 /// Distributions over all streams of a context, in nanoseconds.
 #[derive(Debug, Clone, Default)]
 pub struct Histograms {
-    /// From one buffer's arrival to the next one's of the same stream.
+    /// The time between the arrivals of two buffers of the same stream.
     pub interval: Histogram,
-    /// From being made to being with the sink.
+    /// The time from the production of a buffer to its arrival at the sink.
     pub latency: Histogram,
-    /// From when it should have been made to when it was.
+    /// The time from when a buffer should have been produced to when it was produced.
     pub lateness: Histogram,
 }
 
 impl Histograms {
-    /// Empty ones.
+    /// Creates empty distributions.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Adds those of another context.
+    /// Adds the distributions of another context.
     pub fn merge(&mut self, other: &Histograms) {
         self.interval.merge(&other.interval);
         self.latency.merge(&other.latency);
@@ -179,14 +180,15 @@ impl Histograms {
 pub struct Percentiles {
     /// The median.
     pub p50: f64,
-    /// What 99 of 100 do not exceed.
+    /// The value that 99 of 100 values do not exceed.
     pub p99: f64,
-    /// The greatest.
+    /// The maximum.
     pub max: f64,
 }
 
 impl Percentiles {
-    /// Of a histogram of nanoseconds, in units of `unit`; zeros of an empty one.
+    /// Returns the points of a histogram in units of `unit`. All points of an empty histogram are
+    /// zero.
     pub fn of(histogram: &Histogram, unit: Duration) -> Self {
         let unit = unit.as_nanos() as f64;
         Percentiles {
@@ -202,7 +204,7 @@ mod tests {
     use super::*;
 
     fn values() -> Vec<f64> {
-        // Twenty million and a little: what a sum of squares in single precision would lose.
+        // Values slightly above twenty million would lose their differences in single precision.
         (0..1_000_u32)
             .map(|n| 2e7 + f64::from(n * n % 97))
             .collect()

@@ -134,7 +134,7 @@ fn audio_from_sipp_is_received_sample_by_sample() {
     let expected: Vec<i16> = played.iter().copied().map(sample).collect();
     assert!(
         recorded.rate == 8_000 && recorded.samples == expected,
-        "it heard something else"
+        "the recording differs from what was played"
     );
 }
 

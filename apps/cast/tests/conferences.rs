@@ -41,7 +41,7 @@ fn packet(n: u32, voice: u8, ssrc: u32) -> Vec<u8> {
 }
 
 /// Runs rooms while `talk` runs.
-fn conferring(plan: &Plan, talk: impl FnOnce()) -> Vec<LegReport> {
+fn run_rooms_while(plan: &Plan, talk: impl FnOnce()) -> Vec<LegReport> {
     let over = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let running = scope.spawn(|| {
@@ -59,7 +59,7 @@ fn conferring(plan: &Plan, talk: impl FnOnce()) -> Vec<LegReport> {
 }
 
 #[test]
-fn each_leg_hears_the_others_but_not_itself() {
+fn each_leg_receives_the_others_but_not_itself() {
     let on = free_ports(2);
     let plan = Plan {
         wait: MS,
@@ -73,7 +73,7 @@ fn each_leg_hears_the_others_but_not_itself() {
     // The tolerance is one step of µ-law at that level.
     let is_sum = |received: i32, others: i32| (received - others).abs() <= others.abs() / 16;
     let mut last = [0; 3];
-    let reports = conferring(&plan, || {
+    let reports = run_rooms_while(&plan, || {
         let begin = Instant::now();
         // The number of rounds since all legs are in the room. We go on until each leg has received
         // the sum of the others in the same round.
@@ -82,7 +82,7 @@ fn each_leg_hears_the_others_but_not_itself() {
             std::thread::sleep((begin + 20 * MS * n).saturating_duration_since(Instant::now()));
             assert!(
                 begin.elapsed() < 60_000 * MS,
-                "they heard {last:?} of {others:?}"
+                "the legs received {last:?} instead of {others:?}"
             );
             together += u32::from(!last.contains(&0));
             if together > 60 && (0..3).all(|leg| is_sum(last[leg], others[leg])) {
@@ -100,7 +100,7 @@ fn each_leg_hears_the_others_but_not_itself() {
             let _ = alone.send_to(&packet(n, VOICES[0], 9), other_room);
             assert!(
                 alone.recv(&mut [0; 2_048]).is_err(),
-                "who is alone hears nobody"
+                "a leg that is alone must not receive anything"
             );
         }
     });
@@ -145,7 +145,7 @@ impl Pair {
 #[test]
 fn a_leg_leaves_by_bye_or_by_silence() {
     // With a BYE, the leg leaves long before the silence would remove it.
-    for (silence, says_good_bye) in [(200 * MS, false), (600_000 * MS, true)] {
+    for (silence, sends_bye) in [(200 * MS, false), (600_000 * MS, true)] {
         let on = free_ports(1);
         let plan = Plan {
             wait: MS,
@@ -159,9 +159,9 @@ fn a_leg_leaves_by_bye_or_by_silence() {
             other,
             n,
         };
-        conferring(&plan, || {
+        run_rooms_while(&plan, || {
             let is_there = pair.until(true, |received| received > 0);
-            if says_good_bye {
+            if sends_bye {
                 let bye = [0x81, 203, 0, 1, 0, 0, 0, 2];
                 pair.other.send_to(&bye, on).unwrap();
             }

@@ -164,7 +164,7 @@ fn an_unsupported_description_is_bad_data_and_sends_nothing() {
     }
     assert!(
         client.recv(&mut [0; 2_048]).is_err(),
-        "it was sent all the same"
+        "the client must not receive anything"
     );
 }
 

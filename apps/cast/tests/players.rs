@@ -144,7 +144,7 @@ fn audio_from_ffmpeg_is_received_sample_by_sample() {
         };
         assert!(
             pairs.into_iter().all(close),
-            "{format} is heard as something else"
+            "{format}: the recording differs from what was played"
         );
     }
 }
@@ -282,7 +282,7 @@ fn ffmpeg_plays_our_stream_from_our_description() {
         };
         assert!(
             (0..2_000).any(|packet| close(packet * frames)),
-            "{format}: it heard something else"
+            "{format}: the recording differs from the tone"
         );
     }
 }
@@ -372,7 +372,7 @@ fn gstreamer_sends_receiver_reports_to_us() {
         let lost = block.lost;
         assert!(
             block.fraction == 0 && (-2..=0).contains(&lost),
-            "it lacks {lost}"
+            "the player reports a loss of {lost}"
         );
         assert!(block.jitter < 8_000 / 10, "{} ticks", block.jitter);
     });
@@ -516,7 +516,7 @@ fn gstreamer_and_the_sender_agree_on_the_loss() {
         while reported_lost + 20 < LOST as i32 || (reported_lost - LOST as i32).abs() > 2 {
             assert!(
                 begin.elapsed() < Duration::from_secs(60),
-                "it says {reported_lost} of {LOST}"
+                "the player reports {reported_lost} of {LOST} lost packets"
             );
             for report in lossy.pass(to, &mut count, LOST) {
                 if let Some(block) = Block::of(&report, 0x0506_0708) {

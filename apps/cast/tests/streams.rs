@@ -218,9 +218,9 @@ fn having_no_port_is_an_error_that_names_the_address() {
 #[test]
 fn a_missing_client_does_not_disturb_the_others() {
     let base = free_ports(4);
-    let nobody = SocketAddr::new(base.ip(), base.port() + 2);
+    let closed = SocketAddr::new(base.ip(), base.port() + 2);
     let send = send::Plan {
-        to: vec![nobody, base],
+        to: vec![closed, base],
         ..send_plan(base, 2, false)
     };
     let (sent, received) = sent_and_received(&send, &receive_plan(base, 2, false));

@@ -46,7 +46,7 @@ struct ObserveArgs {
     observe: Option<Observe>,
 }
 
-/// What a datagram or a TCP frame contains.
+/// The contents of a datagram or of a TCP frame.
 #[derive(ValueEnum, Debug, Clone, Copy, PartialEq, Eq)]
 enum Framing {
     /// RTP packets

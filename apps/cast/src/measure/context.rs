@@ -21,8 +21,8 @@ pub fn with_histograms<R>(f: impl FnOnce(&mut Histograms) -> R) -> R {
     HISTOGRAMS.with_borrow_mut(f)
 }
 
-/// The sequence numbers of the buffers that are measured in each stream. Buffers of the ramp-up are
-/// outside.
+/// The sequence numbers of the buffers that are measured in each stream, without those of the
+/// ramp-up. For example, with 25 buffers of ramp-up and 50 measured ones, they are 25 to 74.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Window {
     /// The first number.

@@ -37,7 +37,8 @@ impl Contexts {
         self.pools.len()
     }
 
-    /// Returns the context of the stream with this index.
+    /// Returns the context of the stream with this index. For example, with two contexts, stream 5
+    /// belongs to context 1.
     pub fn of(&self, stream: usize) -> &Pool {
         &self.pools[stream % self.pools.len()]
     }

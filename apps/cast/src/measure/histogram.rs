@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn quantiles_are_those_of_the_sorted_values() {
+    fn quantiles_match_the_sorted_values() {
         let mut values: Vec<u64> = (0..10_000_u64).map(|n| n * n % 7_919 * 1_000).collect();
         let (mut a, mut b) = (Histogram::default(), Histogram::default());
         for (n, &value) in values.iter().enumerate() {
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_recorded_is_zero() {
+    fn an_empty_histogram_reports_zero() {
         let none = Histogram::default();
         assert!(none.is_empty());
         assert_eq!((none.quantile(0.5), none.max()), (0, 0));

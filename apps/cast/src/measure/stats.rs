@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn moments_are_those_of_the_definition() {
+    fn moments_match_the_definition() {
         let mut moments = Moments::default();
         values().into_iter().for_each(|value| moments.note(value));
         let (mean, variance) = naive(&values());
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn merged_moments_are_those_of_all_values() {
+    fn merged_moments_match_the_moments_of_all_values() {
         let values = values();
         let mut whole = Moments::default();
         values.iter().for_each(|&value| whole.note(value));
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_noted_is_all_zeros() {
+    fn empty_statistics_report_zero() {
         let none = Moments::default();
         assert_eq!(
             (none.min(), none.max(), none.mean(), none.deviation()),
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn a_buffer_is_noted_in_stream_and_context() {
+    fn a_buffer_is_recorded_in_the_stream_and_the_context() {
         let mut histograms = Histograms::new();
         let mut stream = StreamStats::default();
         for n in 1..=100 {

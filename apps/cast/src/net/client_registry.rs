@@ -8,7 +8,8 @@ use std::net::{SocketAddr, ToSocketAddrs, UdpSocket};
 use std::str::FromStr;
 
 /// The clients of all streams. A client is identified by its first address. It receives stream n on
-/// port + n, or all streams on one port if the port is shared.
+/// port + n, or all streams on one port if the port is shared. For example, stream 2 of the client
+/// 10.0.0.1:5004 goes to 10.0.0.1:5006.
 #[derive(Debug)]
 pub struct ClientRegistry {
     streams: Vec<Clients>,

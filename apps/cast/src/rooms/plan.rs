@@ -8,7 +8,8 @@ use std::time::Duration;
 /// The configuration of a run.
 #[derive(Debug, Clone)]
 pub struct Plan {
-    /// The address of the first room. Room n is on port + n.
+    /// The address of the first room. Room n is on port + n. For example, 400 rooms on 0.0.0.0:6000
+    /// use the ports 6000 to 6399.
     pub on: SocketAddr,
     /// The number of rooms.
     pub rooms: usize,

@@ -1,7 +1,7 @@
 //! Sends, receives, relays, mixes and measures many audio streams on one core.
 //!
-//! A stream moves buffers from a source to a sink. It is a task on a *context*, which is a pool with
-//! one worker and [`creel::Wait::Throttle`]. The worker wakes up once per quantum and runs all
+//! A stream moves buffers from a source to a sink. It is a task on a *context*, which is a pool
+//! with one worker and [`creel::Wait::Throttle`]. The worker wakes up once per quantum and runs all
 //! streams that have a buffer due. Thousands of streams therefore share each wake-up, which is why
 //! one core suffices for them.
 //!

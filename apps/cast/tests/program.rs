@@ -23,7 +23,8 @@ fn creel_cast(args: &[&str]) -> Command {
     command
 }
 
-/// With `--observe look`, each context listens on an abstract Unix socket. With `off`, there is none.
+/// With `--observe look`, each context listens on an abstract Unix socket. With `off`, there is
+/// none.
 #[test]
 #[cfg(target_os = "linux")]
 fn observe_look_shows_the_contexts() {
@@ -226,8 +227,8 @@ fn an_interrupted_evaluation_resumes() {
             .lines()
             .count()
     };
-    // We kill the program after the header and two runs. If it ends before, the file is shorter, and
-    // the test fails below.
+    // We kill the program after the header and two runs. If it ends before, the file is shorter,
+    // and the test fails below.
     while lines() < 3 && first.try_wait().unwrap().is_none() {
         std::thread::sleep(MS);
     }
@@ -372,7 +373,8 @@ fn streams_pass_through_tcp_and_a_capture() {
     assert_eq!(packets(&receiver.wait_with_output().unwrap().stdout), heard);
 }
 
-/// Opens three connections at once, to a shared port and to three ports. No stream waits for another.
+/// Opens three connections at once, to a shared port and to three ports. No stream waits for
+/// another.
 #[test]
 fn concurrent_tcp_connections_are_received() {
     const PACKETS: u32 = 40;

@@ -194,8 +194,8 @@ impl Evaluate {
                 .iter()
                 .map(|name| finished.of(&self.key(name, &point), self.runs))
                 .collect();
-            // A run over UDP has two rows. If the program was killed between them, the file has only
-            // the first row, and we repeat the run. We then keep the row that the file has.
+            // A run over UDP has two rows. If the program was killed between them, the file has
+            // only the first row, and we repeat the run. We then keep the row that the file has.
             let done = runs.iter().map(Vec::len).min().unwrap_or(0);
             progress.advance(done as u64);
             for _ in done..self.runs {
@@ -406,8 +406,8 @@ fn medians(sink: &str, point: &Point, runs: &[Values]) -> Row {
     }
 }
 
-/// Returns the name of a row's curve. It mentions the number of contexts, and the wait, only if rows
-/// differ in them.
+/// Returns the name of a row's curve. It mentions the number of contexts, and the wait, only if
+/// rows differ in them.
 fn curve(row: &Row, rows: &[Row]) -> String {
     let mut name = row.sink.clone();
     if rows.iter().any(|other| other.contexts != row.contexts) {

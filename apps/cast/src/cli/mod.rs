@@ -80,8 +80,8 @@ fn period(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// Parses the duration of a packet. We reject durations of more than a minute, because such a packet
-/// exceeds the size of a datagram.
+/// Parses the duration of a packet. We reject durations of more than a minute, because such a
+/// packet exceeds the size of a datagram.
 fn packet_time(text: &str) -> Result<Duration, String> {
     match period(text)? {
         time if time > Duration::from_secs(60) => Err("a packet lasts at most one minute".into()),

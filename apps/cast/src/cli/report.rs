@@ -241,8 +241,8 @@ impl Body {
     }
 }
 
-/// Prints the rows of the streams, if `rows` is given, and the totals of a run. Warnings go to stderr.
-/// Returns [`Exit::SomeFailed`] if there are any.
+/// Prints the rows of the streams, if `rows` is given, and the totals of a run. Warnings go to
+/// stderr. Returns [`Exit::SomeFailed`] if there are any.
 pub fn print(
     measured: &Measured,
     common: &Common,

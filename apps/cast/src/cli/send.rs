@@ -64,8 +64,8 @@ pub struct Send {
     /// Replay this capture instead, at its own pace. The packets of its nth port go to port + n
     #[arg(long, value_name = "FILE", conflicts_with_all = ["tone", "hertz", "wav", "tcp", "from_sdp", "control"], help_heading = "Content")]
     pcap: Option<PathBuf>,
-    /// Press these telephone keys at the beginning of each stream: 0 to 9, *, #, A to D. The payload
-    /// type is that of a telephone-event format, or 101
+    /// Press these telephone keys at the beginning of each stream: 0 to 9, *, #, A to D. The
+    /// payload type is that of a telephone-event format, or 101
     #[arg(long, value_name = "KEYS", value_parser = keys, help_heading = "Content")]
     keys: Option<String>,
     #[command(flatten)]

@@ -25,7 +25,8 @@ pub enum Encoding {
     Opus,
     /// Keys of a telephone (RFC 4733).
     Event,
-    /// Any other encoding, for example AMR. We count and time its packets, but we cannot decode them.
+    /// Any other encoding, for example AMR. We count and time its packets, but we cannot decode
+    /// them.
     Other,
 }
 

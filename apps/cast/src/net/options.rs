@@ -193,7 +193,8 @@ pub(crate) fn receive_buffer(socket: &UdpSocket, bytes: usize) -> io::Result<usi
     socket.recv_buffer_size()
 }
 
-/// Returns a function that makes an [`Error`] of an I/O error. `what` states what could not be done.
+/// Returns a function that makes an [`Error`] of an I/O error. `what` states what could not be
+/// done.
 pub(crate) fn socket_error(what: impl ToString) -> impl FnOnce(io::Error) -> Error {
     move |error| Error::Socket(what.to_string(), error)
 }

@@ -94,8 +94,8 @@ const CATCH_UP_MAX: Duration = Duration::from_millis(100);
 /// If it is a little late, it catches up, so that each deadline yields a buffer. For example, if it
 /// is 60 ms late and has 20 ms per buffer, it produces three buffers in a row.
 ///
-/// If it is more than 100 ms behind, it skips the past deadlines, as a sound card does. The listeners
-/// have had silence in the meantime, so old buffers are of no use to them.
+/// If it is more than 100 ms behind, it skips the past deadlines, as a sound card does. The
+/// listeners have had silence in the meantime, so old buffers are of no use to them.
 #[derive(Debug)]
 pub struct Paced<S> {
     interval: Interval,

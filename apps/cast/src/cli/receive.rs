@@ -29,7 +29,7 @@ Examples:
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct Receive {
-    /// Receive on port + n for stream n of this address. A multicast group is joined
+    /// Receive stream n on port + n of this address. If it is a multicast group, join it
     #[arg(long, value_name = "IP:PORT", default_value = "127.0.0.1:5004", conflicts_with_all = ["from_sdp", "pcap"], help_heading = "Input")]
     on: SocketAddr,
     /// Expect N streams, each on a port of its own unless --shared-port is given [default: 500]

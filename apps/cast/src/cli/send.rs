@@ -91,17 +91,17 @@ pub struct Send {
     /// Start each stream at timestamp N [default: random]
     #[arg(long, value_name = "N", help_heading = "Formats")]
     timestamp: Option<u32>,
-    /// Seed the random numbers, so that a run can be repeated
+    /// Seed the random numbers with N, so that you can repeat a run
     #[arg(long, value_name = "N", help_heading = "Formats")]
     seed: Option<u64>,
+    #[command(flatten)]
+    contexts: ContextArgs,
     /// Stop each stream after N packets, not counting those of the ramp-up
     #[arg(long, value_name = "N", default_value_t = 1000, value_parser = count, help_heading = "Streams and contexts")]
     buffers: usize,
     /// Leave the first TIME out of the figures
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = parse_duration, help_heading = "Streams and contexts")]
     ramp_up: Duration,
-    #[command(flatten)]
-    contexts: ContextArgs,
     /// Print the session description of all streams for each client, and send nothing
     #[arg(long, help_heading = "Output")]
     sdp: bool,

@@ -129,7 +129,8 @@ impl ClientRegistry {
         match command {
             Command::List => {
                 let clients: Vec<_> = self.list().iter().map(SocketAddr::to_string).collect();
-                format!("{} clients: {}", clients.len(), clients.join(" "))
+                let plural = if clients.len() == 1 { "" } else { "s" };
+                format!("{} client{plural}: {}", clients.len(), clients.join(" "))
             }
             Command::Add(client) => match self.add(client) {
                 Ok(true) => format!("added {client}"),
@@ -193,7 +194,7 @@ mod tests {
             assert_eq!(execute("add 127.0.0.1:5004"), "added 127.0.0.1:5004");
             assert!(execute("add 127.0.0.1:5004").ends_with("already"));
             assert_eq!(registry.of_stream(2).list(), [last.parse().unwrap()]);
-            assert_eq!(execute(" list "), "1 clients: 127.0.0.1:5004");
+            assert_eq!(execute(" list "), "1 client: 127.0.0.1:5004");
             assert_eq!(execute("remove 127.0.0.1:5004"), "removed 127.0.0.1:5004");
             assert!(execute("remove 127.0.0.1:5004").ends_with("is not a client"));
             assert!(registry.of_stream(2).list().is_empty());

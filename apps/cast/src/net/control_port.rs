@@ -201,7 +201,7 @@ mod tests {
         let lines: Vec<&str> = reply.lines().collect();
         assert_eq!(
             lines[..2],
-            ["added 127.0.0.1:5004", "1 clients: 127.0.0.1:5004"]
+            ["added 127.0.0.1:5004", "1 client: 127.0.0.1:5004"]
         );
         assert!(
             lines[2].contains("shout") && lines[3] == "figures 1",
@@ -212,7 +212,7 @@ mod tests {
         assert!(http("PUT /clients/127.0.0.1:6000").starts_with("HTTP/1.1 200"));
         assert_eq!(registry.list().len(), 2);
         assert!(http("DELETE /clients/127.0.0.1:5004").contains("removed"));
-        assert!(http("GET /clients").ends_with("1 clients: 127.0.0.1:6000\n"));
+        assert!(http("GET /clients").ends_with("1 client: 127.0.0.1:6000\n"));
         assert!(http("GET /metrics").ends_with("figures 1\n"));
         assert!(http("GET /secrets").starts_with("HTTP/1.1 404"));
         assert!(http("PUT /clients/nowhere").starts_with("HTTP/1.1 400"));

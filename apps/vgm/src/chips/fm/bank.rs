@@ -1,8 +1,8 @@
-//! The channels of an OPM or OPN chip, rendered block by block.
+//! The channels of an OPM or OPN chip, rendered in blocks.
 //!
-//! The invariant: after any sequence of blocks every phase, envelope and
-//! feedback memory is what clocking each operator frame by frame would have
-//! left, however the blocks were cut and whatever was skipped for silence.
+//! Invariant: after any sequence of blocks, each phase, envelope and feedback memory has the state
+//! that clocking each operator frame by frame would produce. This holds for any block sizes, and
+//! although we skip silent operators.
 
 use super::algorithms::{
     CARRIERS, Feedback, OutputWidth, Values, render_algorithm, render_feedback,
@@ -13,31 +13,31 @@ use super::operator::{BLOCK, LfoSegment, Operator, Pitch, Tone, key};
 use super::tables::MAX_ATTENUATION;
 use super::timer::TimerA;
 
-/// Frames after which the chip looks at its keys though nothing was written.
+/// The number of frames after which the chip samples its keys even without a write.
 ///
-/// It decides when the keys of a CSM trigger are let go. Source: ymfm.
+/// This determines when the keys of a CSM trigger are released. Source: ymfm.
 const PREPARE_PERIOD: usize = 4097;
 
-/// What differs between OPM and OPN once the registers are decoded.
+/// The differences between OPM and OPN after decoding the registers.
 pub trait Family {
-    /// The phase step at the LFO's `pm` under the channel's `sensitivity`.
+    /// Returns the phase step for the LFO's `pm` and the channel's `sensitivity`.
     fn phase_step(pitch: &Pitch, sensitivity: u8, pm: i16) -> u32;
-    /// The attenuation of the LFO's `am` under the channel's `sensitivity`.
+    /// Returns the attenuation for the LFO's `am` and the channel's `sensitivity`.
     fn am_attenuation(am: u8, sensitivity: u8) -> u16;
 }
 
-/// A stretch of frames in which the LFO stands still.
+/// A range of frames in which the LFO is constant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChannelLfoSegment {
-    /// How many frames.
+    /// The number of frames.
     pub frames: usize,
-    /// Amplitude modulation, before the channel's sensitivity.
+    /// The amplitude modulation, before the channel's sensitivity.
     pub am: u8,
-    /// Phase modulation, before the channel's sensitivity.
+    /// The phase modulation, before the channel's sensitivity.
     pub pm: i16,
 }
 
-/// Adds a stretch, or makes the last one longer if the LFO is where it was.
+/// Adds a segment, or extends the last one if the LFO has not changed.
 pub fn push_segment(stretches: &mut Vec<ChannelLfoSegment>, frames: usize, am: u8, pm: i16) {
     match stretches.last_mut() {
         Some(last) if (last.am, last.pm) == (am, pm) => last.frames += frames,
@@ -45,55 +45,55 @@ pub fn push_segment(stretches: &mut Vec<ChannelLfoSegment>, frames: usize, am: u
     }
 }
 
-/// A channel's registers, decoded.
+/// The decoded registers of a channel.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ChannelSettings {
-    /// How its operators are connected, 0 to 7.
+    /// The algorithm that connects the operators, 0 to 7.
     pub algorithm: u8,
-    /// Whether it goes to the left and to the right output.
+    /// Whether the channel goes to the left and to the right output.
     pub outputs: [bool; 2],
-    /// How much the LFO moves its frequency, 0 to 7; 0 where the LFO has no depth.
+    /// The depth of the LFO's phase modulation, 0 to 7. It is 0 if the LFO has no depth.
     pub pm_sensitivity: u8,
-    /// How much the LFO moves its level, 0 to 3.
+    /// The depth of the LFO's amplitude modulation, 0 to 3.
     pub am_sensitivity: u8,
 }
 
 /// A channel of four operators.
 #[derive(Clone, Debug, Default)]
 pub struct Channel {
-    /// Its registers.
+    /// The decoded registers.
     pub settings: ChannelSettings,
-    /// Its operators in the order of computation.
+    /// The operators in the order of computation.
     pub operators: [Operator; 4],
-    /// The memory of operator 1.
+    /// The feedback memory of operator 1.
     pub feedback: Feedback,
-    /// Whether it may be heard; as of the last look at the keys.
+    /// Whether the channel may be audible. It is updated when the chip samples its keys.
     active: bool,
 }
 
-/// What the caller of [`Bank::render`] decides for one block.
+/// The parameters of [`Bank::render`] for one block.
 #[derive(Clone, Copy)]
 pub struct Block<'a> {
-    /// The LFO over the block's frames.
+    /// The LFO during the block.
     pub lfo: &'a [ChannelLfoSegment],
-    /// Which channels reach the outputs; the others keep running.
+    /// The channels that reach the outputs, one bit per channel. The others keep running.
     pub audible: u8,
-    /// OPM's noise in place of the last channel's last operator: the sign of each frame.
+    /// The sign of OPM's noise in each frame, if it replaces the last operator of the last channel.
     pub noise: Option<&'a [bool; BLOCK]>,
 }
 
-/// The channels with their shared clocks and the buffers of a block.
+/// The channels with their common clocks and the buffers of a block.
 #[derive(Clone)]
 pub struct Bank<const CHANNELS: usize> {
     /// The channels.
     pub channels: [Channel; CHANNELS],
     /// Timer A.
     pub timer: TimerA,
-    /// The envelopes' clock.
+    /// The clock of the envelopes.
     pub clock: EnvelopeClock,
-    /// Which channels exist; the others' memories are not even clocked.
+    /// The channels that exist, one bit per channel. The memories of the others are not clocked.
     present: u8,
-    /// Which channels timer A presses.
+    /// The channels whose keys timer A presses, one bit per channel.
     csm: u8,
     written: bool,
     to_prepare: usize,
@@ -103,7 +103,8 @@ pub struct Bank<const CHANNELS: usize> {
 #[derive(Clone)]
 struct Buffers<const CHANNELS: usize> {
     stretches: Vec<LfoSegment>,
-    /// Operators 1: those with feedback from the front, the others from the back.
+    /// The tones of the first operators. Those with feedback start at the front, the others at the
+    /// back.
     tones: [Tone; CHANNELS],
     values: [Values; CHANNELS],
     lanes: [Feedback; CHANNELS],
@@ -111,16 +112,16 @@ struct Buffers<const CHANNELS: usize> {
     out: Values,
 }
 
-/// What is to be computed of a channel in a block.
+/// The computations that a channel needs in a block.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Plan {
-    /// Nothing; the feedback memory stands still.
+    /// None. The feedback memory keeps its last value.
     Masked,
-    /// Operator 1 gives zeros, and so do the carriers.
+    /// None. Operator 1 and the carriers are silent, and the feedback memory receives zeros.
     Silent,
-    /// Operator 1 in this slot, for its memory; the carriers are silent.
+    /// Only operator 1, in this slot, for the feedback memory. The carriers are silent.
     First(usize),
-    /// All of it; operator 1 in this slot or silent.
+    /// All operators. Operator 1 is in this slot, or silent.
     Whole(Option<usize>),
 }
 
@@ -128,7 +129,8 @@ static OFF: Tone = Tone::OFF;
 static ZERO: Values = [0; BLOCK];
 
 impl<const CHANNELS: usize> Bank<CHANNELS> {
-    /// A bank after reset, of which the channels in `present` exist.
+    /// Creates a bank in its state after reset. The channels in `present` exist, and `csm` are the
+    /// channels whose keys timer A presses.
     pub fn new(present: u8, csm: u8) -> Self {
         Self {
             channels: std::array::from_fn(|_| Channel::default()),
@@ -149,25 +151,27 @@ impl<const CHANNELS: usize> Bank<CHANNELS> {
         }
     }
 
-    /// To be called with every register write that reaches the FM part.
+    /// Marks the bank as changed. You must call this for every register write to the FM part.
     pub fn mark_written(&mut self) {
         self.written = true;
     }
 
-    /// Whether something was written since the last block.
+    /// Returns whether a register was written since the last block.
     pub fn is_written(&self) -> bool {
         self.written
     }
 
-    /// Presses or lets go the keys of a channel, operator 1 in bit 0.
+    /// Presses or releases the keys of a channel. Operator 1 is bit 0.
     pub fn set_keys(&mut self, channel: usize, operators: u8) {
         for (i, operator) in self.channels[channel].operators.iter_mut().enumerate() {
             operator.set_key(key::NORMAL, operators >> i & 1 != 0);
         }
     }
 
-    /// Takes up what was written and says how many frames, at most `wanted`,
-    /// the next block may have. To be called before each block.
+    /// Applies the written registers and returns the number of frames in the next block, at most
+    /// `wanted`.
+    ///
+    /// You must call this before each block.
     pub fn begin(&mut self, wanted: usize) -> usize {
         if self.written || self.to_prepare == 0 {
             for (i, channel) in self.channels.iter_mut().enumerate() {
@@ -188,8 +192,9 @@ impl<const CHANNELS: usize> Bank<CHANNELS> {
         wanted.min(BLOCK).min(self.to_prepare).min(to_key)
     }
 
-    /// Renders a block of as many frames as [`begin`](Self::begin) gave; calls
-    /// `sink` with the settings and the values of each channel that may be heard.
+    /// Renders a block with the number of frames that [`begin`](Self::begin) returned.
+    ///
+    /// Calls `sink` with the settings and the values of each channel that may be audible.
     pub fn render<F: Family, W: OutputWidth>(
         &mut self,
         block: Block<'_>,
@@ -237,8 +242,9 @@ impl<const CHANNELS: usize> Bank<CHANNELS> {
         self.end(frames);
     }
 
-    /// Renders the first operators of all channels, which is where frames
-    /// depend on each other, and keeps their memories.
+    /// Renders the first operators of all channels and updates their feedback memories.
+    ///
+    /// Only these operators have frames that depend on each other.
     fn render_first<F: Family>(&mut self, block: &Block<'_>, frames: usize) -> [Plan; CHANNELS] {
         let (mut front, mut back) = (0, CHANNELS);
         let plans = std::array::from_fn(|i| {
@@ -303,7 +309,7 @@ impl<const CHANNELS: usize> Bank<CHANNELS> {
         plans
     }
 
-    /// Renders operators 2 to 4; returns which of them may be heard.
+    /// Renders operators 2 to 4 and returns which of them may be audible.
     fn render_others<F: Family>(
         &mut self,
         channel: usize,
@@ -372,7 +378,7 @@ impl Channel {
         }
     }
 
-    /// The LFO's stretches as operator `k` of this channel sees them.
+    /// Computes the LFO segments for operator `k` of this channel.
     fn stretch<F: Family>(&self, k: usize, lfo: &[ChannelLfoSegment], out: &mut Vec<LfoSegment>) {
         let ChannelSettings {
             pm_sensitivity,
@@ -384,7 +390,7 @@ impl Channel {
         out.clear();
         let (mut pm, mut now) = (0, settings.step);
         if pm_sensitivity == 0 && (!settings.am || am_sensitivity == 0) {
-            // The LFO does not reach it.
+            // The LFO does not affect this operator.
             let frames = lfo.iter().map(|stretch| stretch.frames).sum();
             let (step, am) = (now, 0);
             return out.push(LfoSegment { frames, step, am });
@@ -409,7 +415,7 @@ impl Channel {
     }
 }
 
-/// Adds OPM's noise: the envelope itself, linear, with a random sign.
+/// Adds OPM's noise, which is the linear envelope with a random sign.
 fn add_noise(signs: &[bool], tone: &Tone, out: &mut Values) {
     for ((value, &negative), attenuation) in out.iter_mut().zip(signs).zip(tone.attenuation) {
         let level = ((attenuation ^ MAX_ATTENUATION) << 1) as i16;

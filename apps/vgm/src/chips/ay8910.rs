@@ -113,7 +113,7 @@ impl Ay8910 {
         }
     }
 
-    /// Writes a register. The chip has one port, so `port` is ignored.
+    /// Writes a register. `_port` is ignored, because the chip has only one port.
     pub fn write(&mut self, _port: u8, reg: u8, value: u8) {
         self.ssg.write(reg, value);
     }

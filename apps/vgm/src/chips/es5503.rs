@@ -138,7 +138,7 @@ impl Es5503 {
         &mut self.memory
     }
 
-    /// Writes a register. The chip has one port, so `port` is ignored.
+    /// Writes a register. `_port` is ignored, because the chip has only one port.
     pub fn write(&mut self, _port: u8, reg: u8, value: u8) {
         let oscillator = &mut self.oscillators[usize::from(reg & 31)];
         match reg {

@@ -123,6 +123,8 @@ impl FrameChip {
 
     /// Removes all voices from the output except those in `voices`, one bit per voice.
     ///
+    /// For example, `0b101` keeps the first and the third voice.
+    ///
     /// Returns false if the chip cannot do this. The caller must then use a
     /// [`VoiceMuter`](super::voices::VoiceMuter).
     pub fn set_voice_mask(&mut self, voices: u64) -> bool {

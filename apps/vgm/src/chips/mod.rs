@@ -59,6 +59,8 @@ pub mod ymz280b;
 
 /// A rate in frames (or ticks) per second, as an exact ratio.
 ///
+/// We use a ratio because the rates of most chips are not whole numbers.
+///
 /// ```
 /// use creel_vgm::chips::Rate;
 ///

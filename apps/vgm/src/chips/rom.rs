@@ -51,27 +51,27 @@ static LAYOUTS: Mutex<Vec<Weak<Layout>>> = Mutex::new(Vec::new());
 impl Layout {
     /// Returns the layout of these blocks. Callers share one layout as long as at least one of them
     /// holds it.
-    fn of(pieces: &[RomBlock]) -> Arc<Layout> {
+    fn of(blocks: &[RomBlock]) -> Arc<Layout> {
         let mut layouts = LAYOUTS.lock().unwrap_or_else(PoisonError::into_inner);
         layouts.retain(|layout| layout.strong_count() > 0);
         let known = layouts
             .iter()
             .filter_map(Weak::upgrade)
-            .find(|layout| layout.is_of(pieces));
+            .find(|layout| layout.is_of(blocks));
         known.unwrap_or_else(|| {
-            let layout = Arc::new(Layout::new(pieces));
+            let layout = Arc::new(Layout::new(blocks));
             layouts.push(Arc::downgrade(&layout));
             layout
         })
     }
 
-    fn new(pieces: &[RomBlock]) -> Layout {
-        let places: Vec<_> = pieces.iter().map(RomBlock::places).collect();
+    fn new(blocks: &[RomBlock]) -> Layout {
+        let places: Vec<_> = blocks.iter().map(RomBlock::places).collect();
         let start = places.iter().map(|place| place.start).min().unwrap_or(0);
         let end = places.iter().map(|place| place.end).max().unwrap_or(0);
         let mut bytes = vec![0; end - start];
-        for piece in pieces {
-            bytes[piece.start - start..][..piece.data.len()].copy_from_slice(piece.bytes());
+        for block in blocks {
+            bytes[block.start - start..][..block.data.len()].copy_from_slice(block.bytes());
         }
         Layout {
             start,
@@ -80,18 +80,18 @@ impl Layout {
         }
     }
 
-    /// Returns whether this is the layout of `pieces`.
+    /// Returns whether this is the layout of `blocks`.
     ///
     /// Returns false if blocks overlap, because the overwritten bytes are lost. Such blocks get a
     /// new layout.
-    fn is_of(&self, pieces: &[RomBlock]) -> bool {
+    fn is_of(&self, blocks: &[RomBlock]) -> bool {
         let same_places = self
             .places
             .iter()
             .cloned()
-            .eq(pieces.iter().map(RomBlock::places));
-        let at = |piece: &RomBlock| &self.bytes[piece.start - self.start..][..piece.data.len()];
-        same_places && pieces.iter().all(|piece| at(piece) == piece.bytes())
+            .eq(blocks.iter().map(RomBlock::places));
+        let at = |block: &RomBlock| &self.bytes[block.start - self.start..][..block.data.len()];
+        same_places && blocks.iter().all(|block| at(block) == block.bytes())
     }
 }
 
@@ -150,7 +150,7 @@ impl Rom {
         }
         let (start, bytes) = match &self.source {
             Source::Nowhere => (0, &[][..]),
-            Source::Song(piece) => (piece.start, piece.bytes()),
+            Source::Song(block) => (block.start, block.bytes()),
             Source::Shared(layout) => (layout.start, &layout.bytes[..]),
             Source::Own(bytes) => (0, &bytes[..]),
         };
@@ -169,7 +169,7 @@ impl Rom {
         self.source = match old {
             Source::Nowhere if new.len() == 1 => Source::Song(new.remove(0)),
             Source::Nowhere => Source::Shared(Layout::of(&new)),
-            Source::Song(piece) => patched(Vec::new(), [piece].iter().chain(&new)),
+            Source::Song(block) => patched(Vec::new(), [block].iter().chain(&new)),
             Source::Shared(layout) => {
                 let mut bytes = vec![0; layout.start];
                 bytes.extend_from_slice(&layout.bytes);
@@ -180,11 +180,11 @@ impl Rom {
     }
 }
 
-fn patched<'p>(mut bytes: Vec<u8>, pieces: impl Iterator<Item = &'p RomBlock>) -> Source {
-    for piece in pieces {
-        let places = piece.places();
+fn patched<'p>(mut bytes: Vec<u8>, blocks: impl Iterator<Item = &'p RomBlock>) -> Source {
+    for block in blocks {
+        let places = block.places();
         bytes.resize(bytes.len().max(places.end), 0);
-        bytes[places].copy_from_slice(piece.bytes());
+        bytes[places].copy_from_slice(block.bytes());
     }
     Source::Own(bytes)
 }
@@ -235,9 +235,9 @@ impl Reader<'_> {
 mod tests {
     use super::*;
 
-    fn rom(pieces: &[(usize, &[u8])]) -> Rom {
+    fn rom(blocks: &[(usize, &[u8])]) -> Rom {
         let mut rom = Rom::default();
-        for (start, bytes) in pieces {
+        for (start, bytes) in blocks {
             rom.add_block(*start, Arc::new(bytes.to_vec()), 0..bytes.len());
         }
         rom
@@ -269,8 +269,8 @@ mod tests {
 
     #[test]
     fn songs_with_equal_blocks_share_one_layout() {
-        let pieces: [(usize, &[u8]); 2] = [(0x21, &[1, 2]), (0x28, &[3])];
-        let (mut one, mut same) = (rom(&pieces), rom(&pieces));
+        let blocks: [(usize, &[u8]); 2] = [(0x21, &[1, 2]), (0x28, &[3])];
+        let (mut one, mut same) = (rom(&blocks), rom(&blocks));
         let mut other = rom(&[(0x21, &[1, 2]), (0x28, &[4])]);
         for rom in [&mut one, &mut same, &mut other] {
             rom.read();

@@ -166,7 +166,7 @@ impl Sn76489 {
 
     /// Writes a byte to the chip, or to the Game Gear's port if `port` is 1.
     ///
-    /// The chip has no register numbers, so `_reg` is ignored.
+    /// `_reg` is ignored, because the chip has no register numbers.
     pub fn write(&mut self, port: u8, _reg: u8, value: u8) {
         match (port, value & 0x80 != 0) {
             (0, true) => {

@@ -92,7 +92,7 @@ pub struct Ym2151 {
     stale: u8,
     bank: Bank<CHANNELS>,
     lfo: OpmLfo,
-    stretches: Vec<ChannelLfoSegment>,
+    segments: Vec<ChannelLfoSegment>,
     noise: [bool; BLOCK],
     /// The channels that are not muted.
     channel_mask: u8,
@@ -150,13 +150,15 @@ impl Ym2151 {
             stale: 0xff,
             bank: Bank::new(0xff, 0xff),
             lfo: OpmLfo::default(),
-            stretches: Vec::with_capacity(BLOCK),
+            segments: Vec::with_capacity(BLOCK),
             noise: [false; BLOCK],
             channel_mask: 0xff,
         }
     }
 
     /// Returns the native rate, which is a 64th of the clock.
+    ///
+    /// For example, it is 55,930 Hz at 3.579545 MHz.
     pub fn rate(&self) -> Rate {
         Rate {
             frames: u64::from(self.clock_hz),
@@ -164,7 +166,9 @@ impl Ym2151 {
         }
     }
 
-    /// Writes a register between two frames. The chip has one port, so `port` is ignored.
+    /// Writes a register between two frames.
+    ///
+    /// `_port` is ignored, because the chip has only one port.
     pub fn write(&mut self, _port: u8, reg: u8, value: u8) {
         self.bank.mark_written();
         self.regs[usize::from(reg)] = value;
@@ -208,11 +212,11 @@ impl Ym2151 {
         let noise = self.regs[0x0f] & 0x80 != 0;
         self.lfo.run(
             out.len(),
-            &mut self.stretches,
+            &mut self.segments,
             noise.then_some(&mut self.noise),
         );
         let block = Block {
-            lfo: &self.stretches,
+            lfo: &self.segments,
             audible: self.channel_mask,
             noise: noise.then_some(&self.noise),
         };

@@ -98,7 +98,7 @@ impl Ym2203 {
 
     /// Writes a register between two frames. Writes to the SSG are ignored.
     ///
-    /// The chip has one port, so `port` is ignored.
+    /// `_port` is ignored, because the chip has only one port.
     pub fn write(&mut self, _port: u8, reg: u8, value: u8) {
         if reg >= 0x10 {
             self.prescaler.select(0, reg);

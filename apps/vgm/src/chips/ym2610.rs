@@ -101,6 +101,8 @@ impl Ym2610 {
     }
 
     /// Returns the native rate, which is a 144th of the clock.
+    ///
+    /// For example, it is 55,556 Hz at 8 MHz.
     pub fn rate(&self) -> Rate {
         Rate {
             frames: u64::from(self.clock_hz),

@@ -99,6 +99,8 @@ impl Ym2612 {
     }
 
     /// Returns the native rate, which is a 144th of the clock.
+    ///
+    /// For example, it is 53,267 Hz at 7.670454 MHz.
     pub fn rate(&self) -> Rate {
         Rate {
             frames: u64::from(self.clock_hz),

@@ -56,6 +56,8 @@ impl Ym3526 {
     }
 
     /// Returns the native rate, which is a 72nd of the clock.
+    ///
+    /// For example, it is 49,716 Hz at 3.579545 MHz.
     pub fn rate(&self) -> Rate {
         Rate {
             frames: u64::from(self.clock_hz),
@@ -63,7 +65,9 @@ impl Ym3526 {
         }
     }
 
-    /// Writes a register between two frames. The chip has one port, so `port` is ignored.
+    /// Writes a register between two frames.
+    ///
+    /// `_port` is ignored, because the chip has only one port.
     pub fn write(&mut self, _port: u8, reg: u8, value: u8) {
         self.fm.write(0, reg, value);
     }

@@ -60,6 +60,8 @@ impl Ymf262 {
     }
 
     /// Returns the native rate, which is a 288th of the clock.
+    ///
+    /// For example, it is 49,716 Hz at 14.31818 MHz.
     pub fn rate(&self) -> Rate {
         Rate {
             frames: u64::from(self.clock_hz),

@@ -231,7 +231,7 @@ impl Ymz280b {
         }
     }
 
-    /// Returns the number of native frames per second.
+    /// Returns the number of native frames per second. For example, it is 44,100 at 16.9344 MHz.
     pub fn rate(&self) -> Rate {
         Rate {
             frames: u64::from(self.clock_hz),
@@ -244,7 +244,7 @@ impl Ymz280b {
         &mut self.memory
     }
 
-    /// Writes a register. The chip has one port, so `port` is ignored.
+    /// Writes a register. `_port` is ignored, because the chip has only one port.
     pub fn write(&mut self, _port: u8, reg: u8, value: u8) {
         let voice = &mut self.voices[usize::from(reg >> 2 & 7)];
         match (reg, reg & 3) {

@@ -38,10 +38,10 @@ pub struct ChannelLfoSegment {
 }
 
 /// Adds a segment, or extends the last one if the LFO has not changed.
-pub fn push_segment(stretches: &mut Vec<ChannelLfoSegment>, frames: usize, am: u8, pm: i16) {
-    match stretches.last_mut() {
+pub fn push_segment(segments: &mut Vec<ChannelLfoSegment>, frames: usize, am: u8, pm: i16) {
+    match segments.last_mut() {
         Some(last) if (last.am, last.pm) == (am, pm) => last.frames += frames,
-        _ => stretches.push(ChannelLfoSegment { frames, am, pm }),
+        _ => segments.push(ChannelLfoSegment { frames, am, pm }),
     }
 }
 
@@ -102,7 +102,7 @@ pub struct Bank<const CHANNELS: usize> {
 
 #[derive(Clone)]
 struct Buffers<const CHANNELS: usize> {
-    stretches: Vec<LfoSegment>,
+    segments: Vec<LfoSegment>,
     /// The tones of the first operators. Those with feedback start at the front, the others at the
     /// back.
     tones: [Tone; CHANNELS],
@@ -141,7 +141,7 @@ impl<const CHANNELS: usize> Bank<CHANNELS> {
             written: true,
             to_prepare: PREPARE_PERIOD,
             buffers: Buffers {
-                stretches: Vec::with_capacity(BLOCK),
+                segments: Vec::with_capacity(BLOCK),
                 tones: [Tone::OFF; CHANNELS],
                 values: [ZERO; CHANNELS],
                 lanes: [Feedback::default(); CHANNELS],
@@ -200,7 +200,7 @@ impl<const CHANNELS: usize> Bank<CHANNELS> {
         block: Block<'_>,
         mut sink: impl FnMut(&ChannelSettings, &Values),
     ) {
-        let frames = block.lfo.iter().map(|stretch| stretch.frames).sum();
+        let frames = block.lfo.iter().map(|segment| segment.frames).sum();
         let plans = self.render_first::<F>(&block, frames);
         for (i, plan) in plans.into_iter().enumerate() {
             let noise = block.noise.filter(|_| i + 1 == CHANNELS);
@@ -263,19 +263,19 @@ impl<const CHANNELS: usize> Bank<CHANNELS> {
                 }
             });
             let Buffers {
-                stretches,
+                segments,
                 tones,
                 lanes,
                 ..
             } = &mut self.buffers;
-            channel.stretch::<F>(0, block.lfo, stretches);
+            channel.lfo_segments::<F>(0, block.lfo, segments);
             let first = &mut channel.operators[0];
             match plan {
                 Plan::First(slot) | Plan::Whole(Some(slot)) => {
-                    first.render(&self.clock, stretches, &mut tones[slot]);
+                    first.render(&self.clock, segments, &mut tones[slot]);
                     lanes[slot] = channel.feedback;
                 }
-                _ => first.skip(&self.clock, stretches),
+                _ => first.skip(&self.clock, segments),
             }
             plan
         });
@@ -318,18 +318,18 @@ impl<const CHANNELS: usize> Bank<CHANNELS> {
     ) -> u8 {
         let channel = &mut self.channels[channel];
         let Buffers {
-            stretches, others, ..
+            segments, others, ..
         } = &mut self.buffers;
         let mut heard = 0;
         for (k, tone) in others.iter_mut().enumerate() {
-            channel.stretch::<F>(k + 1, lfo, stretches);
+            channel.lfo_segments::<F>(k + 1, lfo, segments);
             let operator = &mut channel.operators[k + 1];
             if noise && k == 2 {
-                operator.render_raw(&self.clock, stretches, tone);
+                operator.render_raw(&self.clock, segments, tone);
             } else if operator.is_silent() {
-                operator.skip(&self.clock, stretches);
+                operator.skip(&self.clock, segments);
             } else {
-                operator.render(&self.clock, stretches, tone);
+                operator.render(&self.clock, segments, tone);
                 heard |= 1 << k;
             }
         }
@@ -338,10 +338,10 @@ impl<const CHANNELS: usize> Bank<CHANNELS> {
 
     fn skip_others<F: Family>(&mut self, channel: usize, lfo: &[ChannelLfoSegment]) {
         let channel = &mut self.channels[channel];
-        let stretches = &mut self.buffers.stretches;
+        let segments = &mut self.buffers.segments;
         for k in 1..4 {
-            channel.stretch::<F>(k, lfo, stretches);
-            channel.operators[k].skip(&self.clock, stretches);
+            channel.lfo_segments::<F>(k, lfo, segments);
+            channel.operators[k].skip(&self.clock, segments);
         }
     }
 
@@ -379,7 +379,12 @@ impl Channel {
     }
 
     /// Computes the LFO segments for operator `k` of this channel.
-    fn stretch<F: Family>(&self, k: usize, lfo: &[ChannelLfoSegment], out: &mut Vec<LfoSegment>) {
+    fn lfo_segments<F: Family>(
+        &self,
+        k: usize,
+        lfo: &[ChannelLfoSegment],
+        out: &mut Vec<LfoSegment>,
+    ) {
         let ChannelSettings {
             pm_sensitivity,
             am_sensitivity,
@@ -391,22 +396,22 @@ impl Channel {
         let (mut pm, mut now) = (0, settings.step);
         if pm_sensitivity == 0 && (!settings.am || am_sensitivity == 0) {
             // The LFO does not affect this operator.
-            let frames = lfo.iter().map(|stretch| stretch.frames).sum();
+            let frames = lfo.iter().map(|segment| segment.frames).sum();
             let (step, am) = (now, 0);
             return out.push(LfoSegment { frames, step, am });
         }
-        for stretch in lfo {
-            if pm_sensitivity != 0 && stretch.pm != pm {
-                (pm, now) = (stretch.pm, step(stretch.pm));
+        for segment in lfo {
+            if pm_sensitivity != 0 && segment.pm != pm {
+                (pm, now) = (segment.pm, step(segment.pm));
             }
             let am = match settings.am {
-                true => F::am_attenuation(stretch.am, am_sensitivity),
+                true => F::am_attenuation(segment.am, am_sensitivity),
                 false => 0,
             };
             match out.last_mut() {
-                Some(last) if (last.step, last.am) == (now, am) => last.frames += stretch.frames,
+                Some(last) if (last.step, last.am) == (now, am) => last.frames += segment.frames,
                 _ => out.push(LfoSegment {
-                    frames: stretch.frames,
+                    frames: segment.frames,
                     step: now,
                     am,
                 }),

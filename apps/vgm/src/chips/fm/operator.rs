@@ -157,17 +157,17 @@ impl Operator {
         }
     }
 
-    /// Advances by the frames of `stretches` without computing a tone.
-    pub fn skip(&mut self, clock: &EnvelopeClock, stretches: &[LfoSegment]) {
+    /// Advances by the frames of `segments` without computing a tone.
+    pub fn skip(&mut self, clock: &EnvelopeClock, segments: &[LfoSegment]) {
         if self.settings.ssg_eg.is_on() {
-            return self.run_ssg_eg(clock, stretches, |_, _, _| {}, |_, _, _| {});
+            return self.run_ssg_eg(clock, segments, |_, _, _| {}, |_, _, _| {});
         }
         self.inverted = false;
-        let frames = stretches.iter().map(|s| s.frames).sum();
+        let frames = segments.iter().map(|s| s.frames).sum();
         let rates = &self.settings.rates;
         let attacked = self.envelope.run(rates, clock, frames, ());
         let mut start = 0;
-        for s in stretches {
+        for s in segments {
             let end = start + s.frames;
             let from = match attacked {
                 Some(frame) if (start..end).contains(&frame) => {
@@ -183,28 +183,28 @@ impl Operator {
         }
     }
 
-    /// Renders the frames of `stretches`, at most [`BLOCK`], into `tone`.
-    pub fn render(&mut self, clock: &EnvelopeClock, stretches: &[LfoSegment], tone: &mut Tone) {
-        self.render_scaled::<2>(clock, stretches, tone, |attenuation| attenuation > QUIET);
+    /// Renders the frames of `segments`, at most [`BLOCK`], into `tone`.
+    pub fn render(&mut self, clock: &EnvelopeClock, segments: &[LfoSegment], tone: &mut Tone) {
+        self.render_scaled::<2>(clock, segments, tone, |attenuation| attenuation > QUIET);
     }
 
     /// Renders as [`render`](Self::render) does, but with the 10-bit attenuation of the envelope
     /// even if it is quiet. OPM's noise uses this.
-    pub fn render_raw(&mut self, clock: &EnvelopeClock, stretches: &[LfoSegment], tone: &mut Tone) {
-        self.render_scaled::<0>(clock, stretches, tone, |_| false);
+    pub fn render_raw(&mut self, clock: &EnvelopeClock, segments: &[LfoSegment], tone: &mut Tone) {
+        self.render_scaled::<0>(clock, segments, tone, |_| false);
     }
 
     fn render_scaled<const SHIFT: u32>(
         &mut self,
         clock: &EnvelopeClock,
-        stretches: &[LfoSegment],
+        segments: &[LfoSegment],
         tone: &mut Tone,
         is_off: impl Fn(u16) -> bool,
     ) {
         simd::run(Rendering::<SHIFT, _> {
             operator: self,
             clock,
-            stretches,
+            segments,
             tone,
             is_off,
         });
@@ -220,7 +220,7 @@ impl Operator {
     fn run_ssg_eg(
         &mut self,
         clock: &EnvelopeClock,
-        stretches: &[LfoSegment],
+        segments: &[LfoSegment],
         mut ramp: impl FnMut(Range<usize>, u32, u32),
         mut hold: impl FnMut(Range<usize>, &Self, u16),
     ) {
@@ -229,7 +229,7 @@ impl Operator {
         } = self.settings;
         let (mut tick, mut count) = clock.next();
         let mut frame = 0;
-        for s in stretches {
+        for s in segments {
             let am = if am { s.am } else { 0 };
             let end = frame + s.frames;
             // The frame in which the phase was last restarted.
@@ -286,7 +286,7 @@ impl Operator {
 struct Rendering<'a, const SHIFT: u32, O> {
     operator: &'a mut Operator,
     clock: &'a EnvelopeClock,
-    stretches: &'a [LfoSegment],
+    segments: &'a [LfoSegment],
     tone: &'a mut Tone,
     is_off: O,
 }
@@ -300,7 +300,7 @@ impl<const SHIFT: u32, O: Fn(u16) -> bool> Loop for Rendering<'_, SHIFT, O> {
         let Rendering {
             operator,
             clock,
-            stretches,
+            segments,
             tone: Tone { phase, attenuation },
             is_off,
         } = self;
@@ -308,7 +308,7 @@ impl<const SHIFT: u32, O: Fn(u16) -> bool> Loop for Rendering<'_, SHIFT, O> {
         if operator.settings.ssg_eg.is_on() {
             return operator.run_ssg_eg(
                 clock,
-                stretches,
+                segments,
                 |range, start, step| {
                     ramp(start, step, phase, range);
                 },
@@ -323,7 +323,7 @@ impl<const SHIFT: u32, O: Fn(u16) -> bool> Loop for Rendering<'_, SHIFT, O> {
             );
         }
         operator.inverted = false;
-        let frames = stretches.iter().map(|s| s.frames).sum();
+        let frames = segments.iter().map(|s| s.frames).sum();
         let levels = Levels::<SHIFT, _> {
             attenuation: &mut *attenuation,
             total,
@@ -332,7 +332,7 @@ impl<const SHIFT: u32, O: Fn(u16) -> bool> Loop for Rendering<'_, SHIFT, O> {
         let rates = &operator.settings.rates;
         let attacked = operator.envelope.run(rates, clock, frames, levels);
         let mut start = 0;
-        for s in stretches {
+        for s in segments {
             let end = start + s.frames;
             let mut from = start;
             if let Some(frame) = attacked.filter(|frame| (start..end).contains(frame)) {

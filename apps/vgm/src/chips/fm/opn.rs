@@ -65,7 +65,7 @@ pub struct Opn<const CHANNELS: usize> {
     stale: u8,
     bank: Bank<CHANNELS>,
     lfo: OpnLfo,
-    stretches: Vec<ChannelLfoSegment>,
+    segments: Vec<ChannelLfoSegment>,
 }
 
 /// The prescaler of YM2203 and YM2608.
@@ -151,7 +151,7 @@ impl<const CHANNELS: usize> Opn<CHANNELS> {
             stale: ALL,
             bank: Bank::new(present, 1 << SPECIAL),
             lfo: OpnLfo::default(),
-            stretches: Vec::with_capacity(BLOCK),
+            segments: Vec::with_capacity(BLOCK),
         }
     }
 
@@ -257,17 +257,17 @@ impl<const CHANNELS: usize> Opn<CHANNELS> {
         sink: impl FnMut(&ChannelSettings, &Values),
     ) {
         if Self::IS_OPNA {
-            self.lfo.run(frames, &mut self.stretches);
+            self.lfo.run(frames, &mut self.segments);
         } else {
-            self.stretches.clear();
-            self.stretches.push(ChannelLfoSegment {
+            self.segments.clear();
+            self.segments.push(ChannelLfoSegment {
                 frames,
                 am: 0,
                 pm: 0,
             });
         }
         let block = Block {
-            lfo: &self.stretches,
+            lfo: &self.segments,
             audible,
             noise: None,
         };

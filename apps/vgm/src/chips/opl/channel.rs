@@ -76,7 +76,7 @@ pub struct Block {
 }
 
 impl Block {
-    fn stretch(&self, channel: &Channel, k: usize) -> LfoSegment {
+    fn segment(&self, channel: &Channel, k: usize) -> LfoSegment {
         let pitch = &channel.operators[k].settings.pitch;
         let pm = if channel.vibrato[k] { self.pm } else { 0 };
         LfoSegment {
@@ -88,8 +88,8 @@ impl Block {
 
     /// Renders operator `k` of a channel into `tone`.
     pub fn render(&self, channel: &mut Channel, k: usize, tone: &mut Tone) {
-        let stretch = self.stretch(channel, k);
-        channel.operators[k].render(&self.clock, &[stretch], tone);
+        let segment = self.segment(channel, k);
+        channel.operators[k].render(&self.clock, &[segment], tone);
     }
 
     /// Renders operator `k` of a channel into `tone` and returns it, or returns a silent tone.
@@ -105,8 +105,8 @@ impl Block {
 
     /// Advances operator `k` of a channel without computing a tone.
     pub fn skip(&self, channel: &mut Channel, k: usize) {
-        let stretch = self.stretch(channel, k);
-        channel.operators[k].skip(&self.clock, &[stretch]);
+        let segment = self.segment(channel, k);
+        channel.operators[k].skip(&self.clock, &[segment]);
     }
 }
 

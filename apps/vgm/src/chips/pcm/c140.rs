@@ -61,7 +61,7 @@ const BANKS_219: [usize; 4] = [3, 0, 1, 2];
 const KEY: u8 = 0x80;
 const LOOPS: u8 = 0x10;
 const COMPANDED: u8 = 0x08;
-const TURNED_219: u8 = 0x40;
+const INVERTED_219: u8 = 0x40;
 const NOISE_219: u8 = 0x04;
 const SIGN_219: u8 = 0x01;
 
@@ -241,7 +241,7 @@ impl PcmChip for C140 {
 impl Voice {
     fn add(&mut self, rom: Reader<'_>, (board, bank): (Board, u8), out: &mut [[i32; 2]]) {
         let mut volumes = [self.bytes[1], self.bytes[0]].map(i32::from);
-        if board == Board::C219 && self.mode & TURNED_219 != 0 {
+        if board == Board::C219 && self.mode & INVERTED_219 != 0 {
             volumes[1] = -volumes[1];
         }
         let step = self.word(2) * 2;

@@ -62,9 +62,9 @@ mod flag {
     pub const BUSY: u16 = 0x8000;
     pub const KEY_ON: u16 = 0x4000;
     pub const KEY_OFF: u16 = 0x2000;
-    pub const REAR_LEFT_TURNED: u16 = 0x0200;
-    pub const FRONT_LEFT_TURNED: u16 = 0x0100;
-    pub const RIGHT_TURNED: u16 = 0x0080;
+    pub const REAR_LEFT_INVERTED: u16 = 0x0200;
+    pub const FRONT_LEFT_INVERTED: u16 = 0x0100;
+    pub const RIGHT_INVERTED: u16 = 0x0080;
     pub const ON_THE_WAY_BACK: u16 = 0x0040;
     pub const LINKED: u16 = 0x0020;
     pub const NOISE: u16 = 0x0010;
@@ -234,11 +234,11 @@ impl Voice {
     /// Returns the sums of front and rear, left and right.
     fn sides(&self) -> [i32; 2] {
         let turned = |turn, volume: i32| if self.has(turn) { -volume } else { volume };
-        let left = turned(flag::FRONT_LEFT_TURNED, self.now[0]);
-        let rear_left = turned(flag::REAR_LEFT_TURNED, self.now[2]);
+        let left = turned(flag::FRONT_LEFT_INVERTED, self.now[0]);
+        let rear_left = turned(flag::REAR_LEFT_INVERTED, self.now[2]);
         [
             left + rear_left,
-            turned(flag::RIGHT_TURNED, self.now[1] + self.now[3]),
+            turned(flag::RIGHT_INVERTED, self.now[1] + self.now[3]),
         ]
     }
 }

@@ -75,7 +75,7 @@ const DIVIDER: u64 = 16;
 mod control {
     pub const STOP: u32 = 0x0003;
     pub const LOOP: u32 = 0x0008;
-    pub const TO_AND_FRO: u32 = 0x0010;
+    pub const PING_PONG: u32 = 0x0010;
     pub const BACKWARDS: u32 = 0x0040;
     pub const LOW_3: u32 = 0x0100;
     pub const LOW_4: u32 = 0x0200;
@@ -310,7 +310,7 @@ impl Voice {
         if over == 0 {
             return;
         }
-        let turn = LoopMode::of(self.has(control::LOOP), self.has(control::TO_AND_FRO));
+        let turn = LoopMode::of(self.has(control::LOOP), self.has(control::PING_PONG));
         match turn {
             LoopMode::Stop => {
                 self.control |= 1;

@@ -74,7 +74,7 @@ mod control {
     /// 00: samples have 8 bits.
     pub const BYTES: u8 = 4;
     pub const LOOP: u8 = 8;
-    pub const TO_AND_FRO: u8 = 16;
+    pub const PING_PONG: u8 = 16;
     pub const BACKWARDS: u8 = 64;
     /// 0D: the ramp has ended.
     pub const DONE: u8 = 1;
@@ -242,7 +242,7 @@ impl Oscillator {
             self.at = at as u32;
             return;
         }
-        let turn = LoopMode::of(self.has(control::LOOP), self.has(control::TO_AND_FRO));
+        let turn = LoopMode::of(self.has(control::LOOP), self.has(control::PING_PONG));
         match turn {
             LoopMode::Stop => self.control |= control::STOP,
             LoopMode::Forward => {}
@@ -269,7 +269,7 @@ impl Oscillator {
             return;
         }
         let has = |bit: u8| self.ramp_control & bit != 0;
-        let turn = LoopMode::of(has(control::LOOP), has(control::TO_AND_FRO));
+        let turn = LoopMode::of(has(control::LOOP), has(control::PING_PONG));
         match turn {
             LoopMode::Stop => self.ramp_control |= control::DONE,
             LoopMode::Forward => {}

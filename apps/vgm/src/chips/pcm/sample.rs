@@ -68,8 +68,8 @@ impl LoopMode {
     /// Returns the mode for the loop bits of a chip: whether a sound loops, and whether it does so
     /// in both directions.
     #[inline]
-    pub fn of(loops: bool, to_and_fro: bool) -> LoopMode {
-        match (loops, to_and_fro) {
+    pub fn of(loops: bool, ping_pong: bool) -> LoopMode {
+        match (loops, ping_pong) {
             (false, _) => LoopMode::Stop,
             (true, false) => LoopMode::Forward,
             (true, true) => LoopMode::PingPong,

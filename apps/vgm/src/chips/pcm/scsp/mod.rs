@@ -247,8 +247,8 @@ impl Slot {
     }
 
     /// Computes the values that are constant until the next update of the LFO.
-    fn prepare(&mut self, leaps: bool, hz: u64) {
-        if leaps {
+    fn prepare(&mut self, updates_lfo: bool, hz: u64) {
+        if updates_lfo {
             self.advance_lfo(hz);
         }
         let vibrato = VIBRATO[self.bits(0x12, 5, 3) as usize];
@@ -419,9 +419,9 @@ impl Scsp {
     }
 
     fn add(&mut self, out: &mut [[i32; 2]]) {
-        let (hz, leaps) = (self.hz(), self.clock.is_multiple_of(LFO_FRAMES));
+        let (hz, updates_lfo) = (self.hz(), self.clock.is_multiple_of(LFO_FRAMES));
         for slot in &mut self.slots {
-            slot.prepare(leaps, hz);
+            slot.prepare(updates_lfo, hz);
         }
         let sounds = |slot: &&mut Slot| slot.envelope.is_audible();
         // We decide this from the registers only. Otherwise the boundaries of blocks would change

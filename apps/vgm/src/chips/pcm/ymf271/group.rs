@@ -116,20 +116,26 @@ pub struct Group {
     /// The slots 1 to 4.
     pub slots: [Slot; 4],
     /// The mode in which the slots play together.
-    pub together: SyncMode,
+    pub sync_mode: SyncMode,
 }
 
 impl Group {
-    /// Adds at most [`LFO_INTERVAL`] frames of the slots in `heard`. If `leaps` is set, the LFOs
+    /// Adds at most [`LFO_INTERVAL`] frames of the slots in `heard`. If `updates_lfo` is set, the LFOs
     /// are updated first.
-    pub fn render(&mut self, leaps: bool, heard: [bool; 4], rom: Reader<'_>, out: &mut [[i32; 2]]) {
+    pub fn render(
+        &mut self,
+        updates_lfo: bool,
+        heard: [bool; 4],
+        rom: Reader<'_>,
+        out: &mut [[i32; 2]],
+    ) {
         if self.slots.iter().all(Slot::is_silent) {
             return;
         }
         for slot in &mut self.slots {
-            slot.prepare(leaps);
+            slot.prepare(updates_lfo);
         }
-        match self.together {
+        match self.sync_mode {
             SyncMode::Four => {
                 let algorithm = FOUR[usize::from(self.slots[0].algorithm)];
                 self.operators(&[0, 2, 1, 3], algorithm, heard, out);

@@ -128,7 +128,7 @@ impl Ymf271 {
         let group = &mut self.groups[group];
         let is_shared = matches!(what, 0x0 | 0x9 | 0xA | 0xC | 0xD | 0xE);
         let slots = if is_shared {
-            group.together.slots(port)
+            group.sync_mode.slots(port)
         } else {
             1 << port
         };
@@ -165,7 +165,7 @@ impl PcmChip for Ymf271 {
             (4, _) => self.write_samples(reg, byte),
             (6, 0x00..=0x0F) => {
                 if let Some(group) = group_of(reg) {
-                    self.groups[group].together = SyncMode::of(byte);
+                    self.groups[group].sync_mode = SyncMode::of(byte);
                 }
             }
             _ => {}
@@ -183,12 +183,12 @@ impl PcmChip for Ymf271 {
         let mut rest = &mut *out;
         while !rest.is_empty() {
             // We update the LFOs rarely, and always at the same frames.
-            let leaps = self.lfo_frames == 0;
+            let updates_lfo = self.lfo_frames == 0;
             let frames = (LFO_INTERVAL - self.lfo_frames).min(rest.len());
             let (block, after) = rest.split_at_mut(frames);
             for (number, group) in self.groups.iter_mut().enumerate() {
                 let heard = |slot: usize| self.voice_mask >> (GROUPS * slot + number) & 1 != 0;
-                group.render(leaps, std::array::from_fn(heard), rom, block);
+                group.render(updates_lfo, std::array::from_fn(heard), rom, block);
             }
             self.lfo_frames = (self.lfo_frames + frames) % LFO_INTERVAL;
             rest = after;

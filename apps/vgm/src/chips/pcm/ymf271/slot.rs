@@ -275,8 +275,8 @@ impl Slot {
     }
 
     /// Computes the values that are constant until the next update of the LFO or the next write.
-    pub fn prepare(&mut self, leaps: bool) {
-        if leaps {
+    pub fn prepare(&mut self, updates_lfo: bool) {
+        if updates_lfo {
             self.lfo = self.lfo.wrapping_add(self.lfo_step());
         }
         let octave = (self.block + 8) as u32;

@@ -201,7 +201,7 @@ fn writes_to_a_chip_without_clock_warn_in_every_command() {
     let path = folder.put("s.vgm", &song);
     let run = render(&[&path], &folder.path("out"), &["--lines"]);
     assert_eq!(run.status.code(), Some(0), "{}", stderr(&run));
-    let printed = "2 writes to a YM2151 in vain";
+    let printed = "2 writes to a YM2151 ignored";
     assert_eq!(stderr(&run).matches(printed).count(), 1, "{}", stderr(&run));
     let has_warning =
         |line: &serde_json::Value| line["warnings"][0].as_str().unwrap().contains(printed);

@@ -228,8 +228,8 @@ fn name_pattern_and_playlist_are_written() {
     let before = fs::read(&song).unwrap();
     for (list, flag, why) in [
         (&list, "--strict", "exists"),
-        (&song, "--overwrite", "no M3U playlist"),
-        (&folder.path("in"), "--overwrite", "is read"),
+        (&song, "--overwrite", "not an M3U playlist"),
+        (&folder.path("in"), "--overwrite", "also an input"),
         (&out, "--overwrite", "regular file"),
     ] {
         let run = render(&[&input], &out, &["--m3u", list.to_str().unwrap(), flag]);
@@ -344,7 +344,7 @@ fn unwritable_playlist_is_rejected_before_rendering() {
     let with = |list: &str| render(&[&song], &out, &["--m3u", list]);
     let run = with(folder.path("none/x.m3u").to_str().unwrap());
     assert_eq!(run.status.code(), Some(2), "{}", stderr(&run));
-    assert!(stderr(&run).contains("not there"), "{}", stderr(&run));
+    assert!(stderr(&run).contains("does not exist"), "{}", stderr(&run));
     assert!(!out.exists());
     let below = out.join("lists/x.m3u");
     let run = with(below.to_str().unwrap());
@@ -402,8 +402,8 @@ fn out_of_range_numbers_are_rejected_with_their_range() {
         ("--eq", "-5:3", "-5:3"),
         ("--width", "-1", "from 0 to 2"),
         ("--jobs", "-1", "invalid value '-1'"),
-        ("--dither", "--float", "nothing is rounded"),
-        ("--dither", "--bit-depth=24", "nothing is rounded"),
+        ("--dither", "--float", "8 or 16 bits"),
+        ("--dither", "--bit-depth=24", "8 or 16 bits"),
     ] {
         let run = render(&[&song], &folder.path("out"), &[flag, value]);
         assert_eq!(run.status.code(), Some(2), "{flag}");

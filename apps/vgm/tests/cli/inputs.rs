@@ -18,7 +18,11 @@ fn folders_without_direct_songs_hint_at_recurse() {
     fs::create_dir_all(folder.path("none")).unwrap();
     let out = folder.path("out");
     let run = render(&[&folder.path("in")], &out, &[]);
-    assert!(stderr(&run).contains("-r takes them"), "{}", stderr(&run));
+    assert!(
+        stderr(&run).contains("Use -r to include them"),
+        "{}",
+        stderr(&run)
+    );
     let run = render(&[&folder.path("in")], &out, &["-r"]);
     assert_eq!(stderr(&run), "");
     assert!(out.join("below/deep/song.wav").exists());
@@ -95,7 +99,7 @@ fn first_existing_playlist_location_is_used_without_download() {
         let run = render(&[&list], &folder.path("out"), &flags);
         assert_eq!(run.status.code(), Some(1), "{name}: {}", stderr(&run));
         assert_eq!(summary(&run)["songs"], 1, "{name}");
-        let printed = format!("{net}: is on the network, not fetched");
+        let printed = format!("{net}: network addresses in playlists are not supported");
         assert_eq!(stderr(&run).lines().count(), 1, "{}", stderr(&run));
         assert!(stderr(&run).contains(&printed), "{}", stderr(&run));
     }
@@ -237,7 +241,7 @@ fn archive_names_are_decoded_and_never_escape_the_output() {
         stderr(&run)
     );
     assert!(stderr(&run).contains("album.zip: ../../evil.vgm"));
-    assert!(stderr(&run).contains("more.zip: an archive in an archive"));
+    assert!(stderr(&run).contains("more.zip: skipped, because it is an archive in an archive"));
     assert_eq!(summary(&run)["failed"], 3);
     assert_eq!(names(&folder.0).len(), 4, "nothing lies elsewhere");
 }

@@ -13,7 +13,7 @@ fn player() -> Terminal {
 
 /// The song's time, in seconds.
 pub fn seconds(screen: &str) -> Option<u32> {
-    let line = screen.lines().find(|line| line.contains("for ever"))?;
+    let line = screen.lines().find(|line| line.contains("endless"))?;
     let (minutes, rest) = line.trim_start().split_once(':')?;
     Some(minutes.parse::<u32>().ok()? * 60 + rest.get(..2)?.parse::<u32>().ok()?)
 }
@@ -145,7 +145,7 @@ fn search_finds_and_plays_a_song() {
         listed.count() == 1
     });
     it.press("zzzz");
-    it.until_has("no such song");
+    it.until_has("no song matches");
     it.press("\x7f\x7f\x7f\x7f");
     it.until_has(wanted);
     it.press("\r");
@@ -240,7 +240,7 @@ fn mouse_mutes_seeks_and_selects() {
 
 #[test]
 fn click_on_the_progress_bar_seeks() {
-    // Of one that loops for ever it is the first pass.
+    // For an endless song, the bar shows the first pass.
     for loops in ["50", "0"] {
         let words = ["--sink", "null", "--loops", loops, "--demo"];
         let mut it = Terminal::play(&words, (24, 80), PLAIN);

@@ -152,13 +152,19 @@ fn ctl_controls_the_player_and_reads_its_status() {
 fn ctl_reports_invalid_commands() {
     let player = Player::start("refused", &demo(&[]));
     for (words, why) in [
-        (&["dance"][..], "dance: no such command"),
-        (&["jump", "99"], "there are"),
-        (&["mute", "60"], "there are"),
-        (&["volume"], "volume: wants a value"),
-        (&["volume", "401"], "volume 401: not from 0 to 400"),
-        (&["tempo", "1000"], "tempo 1000: not from 25 to 400"),
-        (&["seek", "1:99"], "seek 1:99: not a time"),
+        (&["dance"][..], "unknown command dance"),
+        (&["jump", "99"], "no song 99"),
+        (&["mute", "60"], "no voice 60"),
+        (&["volume"], "volume needs a value"),
+        (
+            &["volume", "401"],
+            "volume 401: expected a number from 0 to 400",
+        ),
+        (
+            &["tempo", "1000"],
+            "tempo 1000: expected a number from 25 to 400",
+        ),
+        (&["seek", "1:99"], "seek 1:99: expected a time"),
     ] {
         let (text, code) = player.ctl(words);
         assert!(
@@ -166,7 +172,8 @@ fn ctl_reports_invalid_commands() {
             "{words:?}: {text} {code:?}"
         );
     }
-    // A line without an end is not waited for beyond its bound, nor is anybody else.
+    // The player does not wait for the end of a line that exceeds the limit, and other clients are
+    // not delayed.
     let mut stream = UnixStream::connect(&player.socket).unwrap();
     stream.write_all(&[b'x'; 4000]).unwrap();
     let mut answer = String::new();
@@ -195,7 +202,7 @@ fn ctl_quit_removes_the_socket() {
     assert_eq!(player.child.wait().unwrap().code(), Some(0));
     assert!(!std::path::Path::new(&player.socket).exists());
     let (text, code) = player.ctl(&["status"]);
-    assert!(text.contains("no player listens there"), "{text}");
+    assert!(text.contains("no player is listening on"), "{text}");
     assert_eq!(code, Some(75));
 }
 
@@ -286,7 +293,7 @@ fn paused_player_shows_muted_voices() {
         text.contains("(audible)") && text.contains("(muted)"),
         "{text}"
     );
-    assert!(text.contains("length_s: for ever"), "{text}");
+    assert!(text.contains("length_s: endless"), "{text}");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! The page to listen: the index, the sound, and a browser where one is installed.
+//! The server: the index, the sound, and the page in a browser if one is installed.
 #![cfg(unix)]
 
 use std::fs;
@@ -42,7 +42,7 @@ impl Drop for Folder {
 struct Server {
     child: Child,
     address: String,
-    /// What it said about its index.
+    /// The messages of the server about its index.
     printed: String,
 }
 
@@ -51,7 +51,7 @@ impl Server {
         Server::of(folder, "music")
     }
 
-    /// Of a folder in it.
+    /// Starts a server for a folder below the test folder.
     fn of(folder: &Folder, name: &str) -> Server {
         let mut child = Command::new(env!("CARGO_BIN_EXE_creel-vgm"))
             .args([
@@ -153,7 +153,7 @@ fn index_rescan_finds_changes_and_keeps_other_folders() {
     };
     let before = id(&server.json("/songs"), last);
     assert!(before.is_some());
-    // It would come before all others, but those keep their numbers.
+    // The new song would come first, but the known songs keep their numbers.
     fs::write(named("aaa"), demo::CARRIED[1].packed).unwrap();
     fs::remove_file(named(demo::CARRIED[0].name)).unwrap();
     let begin = std::time::Instant::now();
@@ -162,13 +162,16 @@ fn index_rescan_finds_changes_and_keeps_other_folders() {
         if id(&songs, "aaa").is_some() {
             break songs;
         }
-        assert!(begin.elapsed().as_secs() < 60, "it is not found: {songs}");
+        assert!(
+            begin.elapsed().as_secs() < 60,
+            "the new file is not found: {songs}"
+        );
         std::thread::sleep(std::time::Duration::from_millis(100));
     };
-    assert_eq!(songs["all"], all, "one came, one went");
+    assert_eq!(songs["all"], all, "one song was added and one was removed");
     assert_eq!(id(&songs, last), before);
     drop(server);
-    // Another folder's songs, and then this one's again.
+    // We serve another folder, and then this one again.
     let music = folder.path("music");
     fs::rename(&music, folder.path("first")).unwrap();
     fs::create_dir(&music).unwrap();
@@ -262,10 +265,13 @@ fn samples_start_anywhere_with_muted_voices() {
     let part = server.get("/sound?id=0&at=10000&frames=500");
     assert!(
         part == whole[40_000..42_000],
-        "the same sound wherever it is begun"
+        "the sound depends on the start of the request"
     );
     let none = server.get("/sound?id=0&at=10000&frames=500&heard=0");
-    assert!(none.iter().all(|byte| *byte == 0), "no voice is heard");
+    assert!(
+        none.iter().all(|byte| *byte == 0),
+        "a muted voice is audible"
+    );
     let end = song["frames"].as_u64().unwrap();
     assert!(
         server
@@ -284,7 +290,7 @@ fn samples_start_anywhere_with_muted_voices() {
     let wave = lanes["wave"].as_array().unwrap();
     let is_swing = |pair: &Value| pair[0].as_i64() < Some(0) && pair[1].as_i64() > Some(0);
     assert!(wave.iter().any(is_swing), "{wave:?}");
-    // The file is the song's sound, whole or in part.
+    // The file has the sound of the song, also for a part of it.
     let wav = server.get("/wav?id=0");
     assert_eq!(wav.len() as u64, 44 + end * 4);
     assert!(wav[44..80_044] == whole[..]);
@@ -304,7 +310,7 @@ fn samples_start_anywhere_with_muted_voices() {
     }
 }
 
-/// The samples of a FLAC file, as bytes.
+/// Returns the samples of a FLAC file as bytes.
 fn unpacked(bytes: &[u8]) -> Vec<u8> {
     let mut reader = claxon::FlacReader::new(bytes).unwrap();
     let samples = reader.samples().map(|sample| sample.unwrap() as i16);
@@ -383,12 +389,12 @@ fn archive_songs_and_odd_names_are_served() {
     assert!(sound(0).iter().any(|byte| *byte != 0));
     assert!(server.get("/wav?id=2").len() > 10_000);
     drop(server);
-    // What has not changed is not opened again, an archive that has is read again as a whole.
+    // Unchanged files are not read again. A changed archive is read again as a whole.
     put("-a.zip", &zip(&[("y.vgz", b), ("w.vgz", c), ("v.vgz", c)])).unwrap();
     let server = Server::start(&folder);
     let wanted = "5 songs, 3 read, 0 removed, 1 not readable";
     assert!(server.printed.contains(wanted), "{}", server.printed);
-    // One that is gone by now says so.
+    // A song whose file was removed gives an error.
     fs::remove_file(folder.path("music/b.7z")).unwrap();
     let gone = server.json("/song?id=3");
     assert_eq!(gone["error"], "the file no longer exists");
@@ -409,8 +415,8 @@ fn browser_page_lists_plays_and_mutes() {
     };
     let folder = Folder::new("browser");
     let server = Server::start(&folder);
-    // The page is driven by its own hash: it opens the song, mutes a voice, and says so in its
-    // title.
+    // The hash of the address makes the page open the song and mute a voice. The title of the page
+    // shows the result.
     let output = Command::new(browser)
         .args([
             "--headless",
@@ -449,7 +455,7 @@ fn browser_page_lists_plays_and_mutes() {
     }
     assert_eq!(page.matches("class=\"muted\"").count(), 1, "{page}");
     assert!(page.contains("aria-current=\"true\""), "{page}");
-    // It has asked for sound, and got on.
+    // The page has requested sound and made progress.
     let asked = page
         .split("data-frames=\"")
         .nth(1)

@@ -151,7 +151,7 @@ impl fmt::Display for Source {
         match self {
             Source::File(path) => path.display().fmt(f),
             Source::Packed(song) => song.fmt(f),
-            Source::Carried(song) => write!(f, "{} (carried)", song.name),
+            Source::Carried(song) => write!(f, "{} (built-in)", song.name),
             Source::StandardInput(_) => f.write_str("standard input"),
         }
     }

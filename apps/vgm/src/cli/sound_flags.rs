@@ -1,6 +1,9 @@
 //! Command-line flags for the sound: the format of the file, and the effects on the mix.
 
+use std::time::Duration;
+
 use clap::{Args, ValueEnum};
+use creel_console::duration;
 use creel_vgm::chips::selection::Selection;
 use creel_vgm::effects::{Band, Effects, Loudness};
 use creel_vgm::mix::{Quality, SampleFormat};
@@ -15,9 +18,9 @@ pub(super) struct SoundFlags {
     /// Play loops N times
     #[arg(long, allow_negative_numbers = true, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=1000))]
     loops: u32,
-    /// How long songs that loop fade out, in seconds
-    #[arg(long, allow_negative_numbers = true, value_name = "S", default_value_t = 5.0, value_parser = seconds)]
-    fade: f64,
+    /// Fade out looping songs for TIME
+    #[arg(long, allow_negative_numbers = true, value_name = "TIME", default_value = "5s", value_parser = duration::value_parser)]
+    fade: Duration,
     /// Multiply the volume by F, after --normalize or --replay-gain
     #[arg(long, allow_negative_numbers = true, value_name = "F", default_value_t = 1.0, value_parser = factor)]
     volume: f32,
@@ -160,13 +163,6 @@ impl Resampler {
     }
 }
 
-pub fn seconds(text: &str) -> std::result::Result<f64, String> {
-    match text.parse() {
-        Ok(seconds) if (0.0..=3600.0).contains(&seconds) => Ok(seconds),
-        _ => Err("not a number of seconds from 0 to 3600".into()),
-    }
-}
-
 fn factor(text: &str) -> std::result::Result<f32, String> {
     up_to(100, text)
 }
@@ -190,7 +186,7 @@ impl SoundFlags {
     pub(super) fn settings(&self, chips: Selection) -> Settings {
         Settings {
             loops: self.loops,
-            fade_seconds: self.fade,
+            fade_seconds: self.fade.as_secs_f64(),
             volume: self.volume,
             sample_rate: self.sample_rate,
             quality: self.resampler.quality(),

@@ -1,4 +1,4 @@
-//! Songs that are damaged, or lack something: what is refused, and what is told.
+//! Songs that are damaged or incomplete: which of them we reject, and which give a warning.
 
 use std::fs;
 use std::path::Path;
@@ -74,14 +74,14 @@ fn gzip_bomb_is_limited_to_the_maximum_song_size() {
     }
 }
 
-/// The small song with a chip that is not played.
+/// The small song with a chip that is not supported.
 pub fn song_without_a_player() -> Vec<u8> {
     let mut song = vec![0; 0x100];
     let small = small_song();
     song[..0x40].copy_from_slice(&small[..0x40]);
     song[8..10].copy_from_slice(&[0x72, 0x01]);
     song[0x34] = 0xCC;
-    // An MSM5232, of arcade boards.
+    // An MSM5232, a chip of arcade boards.
     song[0xF4..0xF8].copy_from_slice(&2_000_000u32.to_le_bytes());
     song.extend([0x43, 0x00, 0x7F]);
     song.extend(&small[0x40..]);

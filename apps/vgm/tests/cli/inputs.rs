@@ -1,4 +1,4 @@
-//! Where songs come from: folders, archives, playlists, standard input.
+//! The sources of songs: folders, archives, playlists and standard input.
 
 use std::fs;
 use std::io::{Cursor, Write};
@@ -105,7 +105,7 @@ fn first_existing_playlist_location_is_used_without_download() {
     }
 }
 
-/// Renders what standard input has.
+/// Renders a song, archive or playlist from standard input.
 fn from_stdin(bytes: &[u8], output: &Path, flags: &[&str]) -> Output {
     let mut child = program()
         .args(["render", "-", "-o"])
@@ -120,7 +120,7 @@ fn from_stdin(bytes: &[u8], output: &Path, flags: &[&str]) -> Output {
     child.wait_with_output().unwrap()
 }
 
-/// A zip of one song, `name`, packed by a method.
+/// Creates a zip archive of one song, compressed with a method.
 fn zip(name: &str, method: CompressionMethod) -> Vec<u8> {
     let mut zip = zip::ZipWriter::new(Cursor::new(Vec::new()));
     let options = SimpleFileOptions::default().compression_method(method);
@@ -184,7 +184,7 @@ fn archives_are_detected_by_content() {
 fn every_archive_compression_is_read() {
     let folder = Folder::new("methods");
     use CompressionMethod as Zip;
-    // The library that writes them here reads LZMA only.
+    // The library with which we write archives here cannot write LZMA.
     folder.put("lzma.zip", include_bytes!("lzma.zip"));
     for (place, method) in [Zip::Stored, Zip::Deflated, Zip::Bzip2, Zip::Ppmd]
         .into_iter()
@@ -243,7 +243,11 @@ fn archive_names_are_decoded_and_never_escape_the_output() {
     assert!(stderr(&run).contains("album.zip: ../../evil.vgm"));
     assert!(stderr(&run).contains("more.zip: skipped, because it is an archive in an archive"));
     assert_eq!(summary(&run)["failed"], 3);
-    assert_eq!(names(&folder.0).len(), 4, "nothing lies elsewhere");
+    assert_eq!(
+        names(&folder.0).len(),
+        4,
+        "files were written outside the output folder"
+    );
 }
 
 #[test]

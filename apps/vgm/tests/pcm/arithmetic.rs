@@ -1,5 +1,5 @@
-//! What registers do, by the arithmetic of each chip's documents: ends and loops, levels, pans,
-//! codes, times.
+//! The effects of registers according to the documentation of each chip: ends and loops, levels,
+//! pans, codes and times.
 
 use creel_vgm::chips::pcm::PcmChip;
 use creel_vgm::chips::pcm::c140::C140;
@@ -40,7 +40,7 @@ fn both(chip: &mut impl PcmChip, frames: usize) -> Vec<[i32; 2]> {
     out
 }
 
-/// The decibels of one level beside another.
+/// Returns the ratio of two levels in dB.
 fn decibels(level: i32, reference: i32) -> f64 {
     20.0 * (f64::from(level) / f64::from(reference)).log10()
 }
@@ -66,7 +66,7 @@ fn okim6295_attenuation_is_3_db_and_phrases_end() {
         );
     }
     assert_eq!(peak(9), 0);
-    // A voice that plays takes no other phrase; one that was stopped does.
+    // A playing voice does not accept another phrase. A stopped voice does.
     let mut chip = with_rom(Okim6295::new(1_056_000, true), 0x8B, &memory);
     write(&mut chip, &[(0, 0, 0x81), (0, 0, 0x10)]);
     let first = left(&mut chip, 8);
@@ -122,7 +122,7 @@ fn rf5c164_loops_at_ff_and_uses_sign_magnitude() {
     for (reg, value) in [(7, 0x81), (7, 0xC2)] {
         chip.write(0, reg, value);
     }
-    // The window is where it was put before the voice was chosen.
+    // The window stays where it was set before the voice was selected.
     chip.store(0, &[0x90, 0x10, 0xA0, 0xFF]);
     write(
         &mut chip,
@@ -266,7 +266,7 @@ fn qsound_loops_and_pans() {
     };
     let samples: Vec<_> = note(0x110)[..8].iter().map(|frame| frame[0] >> 6).collect();
     assert_eq!(samples, [4, 5, 6, 7, 5, 6, 7, 5]);
-    // Without the filters, by a constant power.
+    // Without the filters, the pan has constant power.
     let whole = f64::from(note(0x140)[3][0]);
     for place in 0..33 {
         let played = note(0x140 + place);
@@ -274,7 +274,8 @@ fn qsound_loops_and_pans() {
         assert!((left.hypot(right) - whole).abs() < 4.0, "{place}");
     }
     assert_eq!(note(0x160)[3][0], 0);
-    // With them, what is a constant for long is turned over and four fifths as loud on the other side.
+    // With them, what is a constant for long is turned over and four fifths as loud on the other
+    // side.
     let mut chip = with_rom(Qsound::new(60_000_000), 0x8F, &[64; 16]);
     for (reg, value) in [
         (1, 4),
@@ -445,7 +446,7 @@ fn pwm_is_silent_at_half_cycle() {
     assert_eq!(both(&mut chip, 1), [[-0x7FFF, -0x7FFF]]);
 }
 
-/// A YMF278B that plays a constant with these rates, its attack apart.
+/// Returns a YMF278B that plays a constant with these rates. The attack is separate.
 fn opl4(rates: [u8; 3]) -> Ymf278b {
     let mut memory = vec![
         0, 0, 0x10, 0, 0, 0xFF, 0xF0, 0, rates[0], rates[1], rates[2], 0,
@@ -524,7 +525,7 @@ fn ymf278b_level_is_0_375_db_and_pan_3_db_per_step() {
     );
 }
 
-/// Writes a whole register of an ES5506.
+/// Writes all bytes of a register of an ES5506.
 fn es5506(chip: &mut Es550x, register: u16, value: u32) {
     for (byte, value) in (0..).zip(value.to_be_bytes()) {
         chip.write(0, 4 * register + byte, u16::from(value));
@@ -560,7 +561,7 @@ fn es5506_loops_and_volume_exponent() {
             .for_each(|(register, value)| es5506(&mut chip, register, value));
         left(&mut chip, 24)
     };
-    // A filter wide open lets all but some of the first frames through.
+    // A fully open filter passes everything except some of the first frames.
     let turns: Vec<_> = note(0x18, 0xFFF0)[12..]
         .iter()
         .map(|level| (level + 32) / 64)

@@ -1,10 +1,10 @@
-//! The YMF271 by the arithmetic of its manual: pitch, levels, envelope times, loops, algorithms.
+//! The YMF271 according to its manual: pitch, levels, envelope times, loops and algorithms.
 
 use creel_vgm::chips::pcm::PcmChip;
 use creel_vgm::chips::pcm::ymf271::Ymf271;
 use creel_vgm::chips::rom::Rom;
 
-/// A write to a port.
+/// Writes to a port.
 type Write = (u8, u16, u16);
 
 const CLOCK_HZ: u32 = 16_934_400;
@@ -74,7 +74,7 @@ fn decibels(level: i32, reference: i32) -> f64 {
     20.0 * (f64::from(level) / f64::from(reference)).log10()
 }
 
-/// How often the values cross 0 upwards.
+/// Returns how often the values cross 0 upwards.
 fn turns(frames: &[i32]) -> usize {
     let pairs = frames.windows(2);
     pairs.filter(|pair| pair[0] < 0 && pair[1] >= 0).count()
@@ -259,7 +259,7 @@ fn ymf271_8_and_12_bit_samples_loop() {
     let mut sorted = pair.clone();
     sorted.sort_unstable();
     assert_eq!(sorted, [0x1260 >> 2, 0x4530 >> 2], "{pair:x?}");
-    // Each halving of the rate plays every sample twice as long.
+    // With each halving of the rate, every sample lasts twice as long.
     let steps: Vec<u8> = (0..200).map(|value| value / 2).collect();
     let mut chip = voices(&steps, &[(4, 0x30, 199), (4, 0x60, 199), (4, 0x90, 1)]);
     write(&mut chip, &[(0, 0, 1)]);

@@ -1,28 +1,28 @@
-//! A note of each chip: a sine of full scale from its memory, a fifth of a second long.
+//! A note of each chip: a sine of full scale from its memory that lasts a fifth of a second.
 
 use std::f64::consts::TAU;
 
 /// A note at its loudest.
 pub struct Tone {
     pub name: &'static str,
-    /// Offsets and words: the clock, and what else the chip's header says.
+    /// The offsets and words of the header: the clock and other fields of the chip.
     pub header: &'static [(usize, u32)],
-    /// Blocks: kind and bytes.
+    /// The data blocks with their kinds and bytes.
     pub memory: fn() -> Vec<(u8, Vec<u8>)>,
-    /// Commands before the first note.
+    /// The commands before the first note.
     pub setup: &'static [u8],
     pub on: &'static [u8],
     pub off: &'static [u8],
     pub hz: f64,
-    /// Beside one operator of the YM2151.
+    /// The expected level in dB, relative to one operator of the YM2151.
     pub decibels: f64,
 }
 
-/// Ticks of a note; what is played lasts for two fifths of it.
+/// The length of a note in ticks. The sound lasts for two fifths of it.
 pub const NOTE: usize = 22_050;
 pub const NOTES: usize = 8;
 
-/// One operator of the YM2151, an undamped sine.
+/// The writes for one operator of the YM2151 with an undamped sine.
 #[rustfmt::skip]
 const SINE: &[u8] = &[
     0x54, 0x20, 0xC7, 0x54, 0x28, 0x4A, 0x54, 0x60, 0x00, 0x54, 0x68, 0x7F, 0x54, 0x70, 0x7F,
@@ -31,7 +31,7 @@ const SINE: &[u8] = &[
 const SINE_OFF: &[u8] = &[0x54, 0x08, 0x00];
 
 impl Tone {
-    /// Half a second of the YM2151, then the notes.
+    /// Creates a song with half a second of the YM2151, followed by the notes.
     pub fn song(&self) -> Vec<u8> {
         let mut song = vec![0; 0x100];
         song[..4].copy_from_slice(b"Vgm ");
@@ -57,46 +57,47 @@ impl Tone {
     }
 }
 
-/// Samples of a sine of full scale, `period` samples a turn.
+/// Returns a sine of full scale with `period` samples per period.
 fn sine(samples: usize, period: f64) -> impl Iterator<Item = f64> {
     (0..samples).map(move |n| (TAU * n as f64 / period).sin())
 }
 
-/// A sine in signed bytes.
+/// Returns a sine as signed bytes.
 fn signed(samples: usize, period: f64) -> Vec<u8> {
     sine(samples, period)
         .map(|value| (value * 127.0).round() as i8 as u8)
         .collect()
 }
 
-/// A sine in words, high byte first.
+/// Returns a sine as words with the high byte first.
 fn words_be(samples: usize, period: f64) -> Vec<u8> {
     sine(samples, period)
         .flat_map(|value| ((value * 32_000.0) as i16).to_be_bytes())
         .collect()
 }
 
-/// A sine in bytes around 80, none of them 0 or FF.
+/// Returns a sine as bytes around 80 (hexadecimal) without 0 and FF.
 fn unsigned(samples: usize, period: f64) -> Vec<u8> {
     sine(samples, period)
         .map(|value| (128.0 + value * 126.0).round() as u8)
         .collect()
 }
 
-/// A sine in signs, set above the middle, and seven bits.
+/// Returns a sine as a sign bit, which is set above the middle, and seven bits.
 fn signs(samples: usize, period: f64) -> Vec<u8> {
     sine(samples, period)
         .map(|value| (value.abs() * 126.0).round() as u8 | if value > 0.0 { 0x80 } else { 0 })
         .collect()
 }
 
-/// A ROM block's body: its bytes begin at `start`.
+/// Returns the body of a ROM block whose bytes begin at `start`.
 fn rom(start: u32, bytes: Vec<u8>) -> Vec<u8> {
     let size = start + bytes.len() as u32;
     [&size.to_le_bytes()[..], &start.to_le_bytes(), &bytes].concat()
 }
 
-/// A sine by OKI's codes, the one that comes nearest each time, the high one of a byte first.
+/// Encodes a sine with the codes of OKI, using the nearest code each time. The high half of a byte
+/// comes first.
 fn oki(codes: usize, period: f64) -> Vec<u8> {
     const MOVES: [i32; 8] = [-1, -1, -1, -1, 2, 4, 6, 8];
     let (mut value, mut step) = (-2.0f64, 0i32);
@@ -120,7 +121,8 @@ fn oki(codes: usize, period: f64) -> Vec<u8> {
     pairs.map(|pair| pair[0] << 4 | pair[1]).collect()
 }
 
-/// A sine by NEC's codes, `units` of four clocks each, in blocks of 256.
+/// Encodes a sine with the codes of NEC in blocks of 256. A code lasts `units` units of four
+/// clocks.
 fn nec(codes: usize, period: f64, units: u8) -> Vec<u8> {
     const STEPS: [[i32; 8]; 16] = creel_vgm::chips::pcm::upd7759::STEPS;
     const MOVES: [i32; 8] = [-1, -1, 0, 0, 1, 2, 2, 3];

@@ -1,17 +1,17 @@
-//! The ICS2115 by the arithmetic of its data sheet: pitch, volumes, ramps, pans, loops, codes.
+//! The ICS2115 according to its data sheet: pitch, volumes, ramps, pans, loops and codes.
 
 use creel_vgm::chips::pcm::PcmChip;
 use creel_vgm::chips::pcm::ics2115::Ics2115;
 use creel_vgm::chips::rom::Rom;
 
-/// Writes a register as the host does.
+/// Writes a register in the way that the host does.
 fn set(chip: &mut Ics2115, register: u16, value: u16) {
     for (address, byte) in [(1, register), (2, value & 0xFF), (3, value >> 8)] {
         chip.write(0, address, byte);
     }
 }
 
-/// A place in samples, into a pair of registers.
+/// Writes a position in samples to a pair of registers.
 fn place(chip: &mut Ics2115, register: u16, samples: u32) {
     set(chip, register, (samples >> 4) as u16);
     set(chip, register + 1, (samples << 12) as u16);

@@ -9,6 +9,7 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, anyhow};
+use creel_console::duration::DURATION_MAX;
 use creel_console::{Exit, Failure};
 use creel_vgm::batch::Source;
 use creel_vgm::chips::selection::Name;
@@ -31,6 +32,7 @@ pub struct Config {
     pub shuffle: Option<bool>,
     pub repeat: Option<After>,
     pub loops: Option<u32>,
+    /// In seconds.
     pub fade: Option<f64>,
     pub volume: Option<u16>,
     pub sample_rate: Option<u32>,
@@ -141,7 +143,7 @@ impl Config {
             .map(|song| (song.loops, song.fade, song.volume));
         for (loops, fade, volume) in of_songs.chain([of_all]) {
             within("loops", loops.map(f64::from), 1000.0)?;
-            within("fade", fade, 3600.0)?;
+            within("fade", fade, DURATION_MAX.as_secs_f64())?;
             within("volume", volume.map(f64::from), 400.0)?;
         }
         within("reverb", config.reverb.map(f64::from), 1.0)?;

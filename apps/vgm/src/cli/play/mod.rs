@@ -31,7 +31,7 @@ use anyhow::Context;
 use clap::{Args, ValueEnum};
 use creel::signal::{SIGHUP, SIGQUIT, signal};
 use creel::{JoinError, JoinHandle, Observe, Pool, Wait};
-use creel_console::{Common, Exit, Failure, Interrupt, is_ignored};
+use creel_console::{Common, Exit, Failure, Interrupt, duration, is_ignored};
 use creel_vgm::batch::{Source, find};
 use creel_vgm::demo;
 use creel_vgm::effects::Loudness;
@@ -103,14 +103,14 @@ pub struct Play {
         help_heading = "Sound"
     )]
     loops: Option<u32>,
-    /// Fade out looping songs for S seconds [default: 5]
+    /// Fade out looping songs for TIME [default: 5s]
     #[arg(
         long,
-        value_name = "S",
-        value_parser = crate::cli::sound_flags::seconds,
+        value_name = "TIME",
+        value_parser = duration::value_parser,
         help_heading = "Sound"
     )]
-    fade: Option<f64>,
+    fade: Option<Duration>,
     /// Set the volume in percent, from 0 to 400 [default: 100]
     #[arg(
         long,
@@ -348,7 +348,7 @@ impl Play {
             shuffle: flag(self.shuffle).or(file.shuffle),
             repeat: self.repeat.or(file.repeat),
             loops: self.loops.or(file.loops),
-            fade: self.fade.or(file.fade),
+            fade: self.fade.map(|fade| fade.as_secs_f64()).or(file.fade),
             volume: self.volume.or(file.volume),
             sample_rate: self.sample_rate.or(file.sample_rate),
             resampler: self.resampler.or(file.resampler),

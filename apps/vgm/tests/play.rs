@@ -234,22 +234,22 @@ fn commands_take_effect_on_the_next_block() {
     let silent = session.tape.take(3000);
     assert!(
         silent.iter().all(|frame| *frame == [0.0; 2]),
-        "an unknown voice must change nothing"
+        "a solo of an unknown voice must silence all voices"
     );
     assert_eq!(session.controls.voice_mask() & 1, 0);
     session.send_until(Command::UnmuteAll, second_of(6000));
     assert_eq!(session.controls.voice_mask(), u64::MAX);
-    assert!(has(&first, 6000, 3000), "the song did not continue");
+    assert!(
+        has(&first, 6000, 3000),
+        "the song must continue while its voices are muted"
+    );
     session.controls.set_volume(0.5);
     session.tape.settle();
     let half = session.tape.take(1000);
     assert_eq!(half[999], first[9999].map(|sample| sample * 0.5));
     session.controls.set_volume(1.0);
     session.send_until(Command::Pitch(2000), second_of(10_000));
-    assert!(
-        !has(&first, 10_000, 3000),
-        "the pitch changed without the tempo"
-    );
+    assert!(!has(&first, 10_000, 3000), "the pitch did not change");
     session.end();
 }
 

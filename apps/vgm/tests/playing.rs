@@ -94,7 +94,10 @@ fn muted_voice_keeps_running() {
         let (mut out, mut other) = (vec![[0.0; 2]; 4410], vec![[0.0; 2]; 4410]);
         muted.fill_here(&mut out);
         whole.fill_here(&mut other);
-        assert!(out == other, "{name}: muted voices are audible");
+        assert!(
+            out == other,
+            "{name}: the song differs although no voice is muted"
+        );
         // We mute one voice after another. At the end, only decaying sound is left.
         for count in 1..=lanes.len() {
             muted.set_voices(|lane| !lanes[..count].contains(&lane));

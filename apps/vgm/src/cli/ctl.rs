@@ -35,9 +35,9 @@ pub struct Ctl {
 fn after_help() -> String {
     let mut text = String::from("Commands:\n");
     for (word, meaning) in ACTION_WORDS {
-        text.push_str(&format!("  {word:24} {meaning}\n"));
+        text.push_str(&format!("  {word:30}  {meaning}\n"));
     }
-    text.push_str("\nExamples:\n  creel-vgm play --listen /tmp/player.sock album/ &\n  creel-vgm ctl --socket /tmp/player.sock next\n  creel-vgm ctl --json status");
+    text.push_str("\nExamples:\n  creel-vgm play --listen /tmp/player.sock album/ &\n  creel-vgm ctl --socket /tmp/player.sock next\n  creel-vgm ctl status --format json");
     text
 }
 

@@ -183,7 +183,7 @@ pub const TONES: &[Tone] = &[
         header: &[(0x40, 12_500_000)],
         memory: || {
             let sound = [signs(6144, 64.0), vec![0xFF; 16]].concat();
-            // The window is 4 KiB, but a block may reach further.
+            // The window has 4 KiB, but a block may be longer.
             vec![(0xC0, [&[0, 0][..], &sound].concat())]
         },
         #[rustfmt::skip]
@@ -217,7 +217,7 @@ pub const TONES: &[Tone] = &[
         name: "K053260",
         header: &[(0xAC, 3_579_545)],
         memory: || vec![(0x8E, rom(0x100, signed(4096, 40.0)))],
-        // 200 clocks a sample.
+        // A sample has 200 clocks.
         #[rustfmt::skip]
         setup: &[
             0xBA, 0x2F, 2, 0xBA, 0x08, 0x38, 0xBA, 0x09, 0x0F, 0xBA, 0x0A, 0xF0, 0xBA, 0x0B, 0x0D,
@@ -252,7 +252,7 @@ pub const TONES: &[Tone] = &[
             let sound = [signed(4800, 48.0), vec![0; 16]].concat();
             vec![(0x8F, rom(0x10000, sound))]
         },
-        // Voice 0: its bank is told in voice 15's place.
+        // The bank of voice 0 is in the registers of voice 15.
         #[rustfmt::skip]
         setup: &[
             0xC4, 0x80, 0x01, 0x78, 0xC4, 0x10, 0x00, 0x02, 0xC4, 0x12, 0xC8, 0x05,
@@ -320,7 +320,7 @@ pub const TONES: &[Tone] = &[
         setup: &[0xB6, 0, 1, 0xB6, 1, 0],
         on: &[0xB6, 0, 1, 0xB6, 2, 0, 0xB6, 1, 0, 0xB6, 1, 1],
         off: &[0xB6, 0, 0],
-        // Each 256 codes wait for two bytes of the next block's head.
+        // After 256 codes, there are two bytes of the head of the next block.
         hz: 640_000.0 / 4.0 / (25.0 + 18.0 / 256.0) / 16.0,
         decibels: 12.4,
     },
@@ -328,7 +328,7 @@ pub const TONES: &[Tone] = &[
         name: "GA20",
         header: &[(0xE0, 3_579_545)],
         memory: || vec![(0x93, rom(0, unsigned(3600, 40.0)))],
-        // 50 ticks a sample.
+        // A sample has 50 ticks.
         #[rustfmt::skip]
         setup: &[
             0xBF, 0, 0, 0xBF, 1, 0, 0xBF, 2, 0xE0, 0xBF, 3, 0, 0xBF, 4, 0xCE, 0xBF, 5, 0xFF,
@@ -371,7 +371,7 @@ pub const TONES: &[Tone] = &[
         name: "MultiPCM",
         header: &[(0x88, 8_053_975)],
         memory: || {
-            // Sound 1: begins at 100, 8,900 samples, silence around the loop.
+            // Sound 1 begins at 100 and has 8,900 samples, with silence around the loop.
             let mut memory = vec![0; 12];
             memory.extend([0, 1, 0, 0x22, 0xC8, 0xDD, 0x2B, 0, 0xF0, 0x00, 0xFF, 0]);
             memory.resize(0x100, 0);
@@ -414,7 +414,7 @@ pub const TONES: &[Tone] = &[
         name: "YMF271",
         header: &[(0x64, 16_934_400)],
         memory: || vec![(0x85, rom(0, [signed(8820, 100.0), vec![0; 100]].concat()))],
-        // Group 0 plays samples, slot 1 at their own rate; silence behind them is gone round in.
+        // Group 0 plays samples, slot 1 at their own rate. The loop is in the silence after them.
         #[rustfmt::skip]
         setup: &[
             0xD1, 6, 0x00, 3, 0xD1, 0, 0x30, 1, 0xD1, 0, 0x50, 31, 0xD1, 0, 0x80, 0x0F,
@@ -430,7 +430,7 @@ pub const TONES: &[Tone] = &[
         name: "YMF271 FM",
         header: &[(0x64, 16_934_400)],
         memory: Vec::new,
-        // Group 0, four operators side by side, of which the fourth is heard.
+        // Group 0 has four parallel operators, of which only the fourth is audible.
         #[rustfmt::skip]
         setup: &[
             0xD1, 6, 0x00, 0, 0xD1, 0, 0xC0, 15, 0xD1, 0, 0xD0, 0,
@@ -447,7 +447,7 @@ pub const TONES: &[Tone] = &[
         name: "ICS2115",
         header: &[(0xFC, 33_868_800)],
         memory: || vec![(0x96, rom(0, [signed(8820, 100.0), vec![0; 16]].concat()))],
-        // 24 oscillators, the first of 8 bits, a sample a frame.
+        // 24 oscillators. The first plays 8-bit samples, with one sample per frame.
         #[rustfmt::skip]
         setup: &[
             0x44, 1, 0x0E, 0x44, 3, 23, 0x44, 1, 0x4F, 0x44, 2, 0,

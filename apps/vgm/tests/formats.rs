@@ -149,7 +149,7 @@ fn archives_are_treated_as_folders() {
         "-o",
         out.to_str().unwrap(),
     ]);
-    assert!(String::from_utf8_lossy(&shallow.stderr).contains("-r takes them"));
+    assert!(String::from_utf8_lossy(&shallow.stderr).contains("Use -r to include them"));
     // A truncated archive is malformed data and does not cause a panic.
     let whole = fs::read(folder.path("album.zip")).unwrap();
     fs::write(folder.path("cut.zip"), &whole[..whole.len() / 2]).unwrap();

@@ -320,7 +320,7 @@ fn watch(at: Arc<AtomicU64>) {
 }
 
 #[test]
-#[ignore = "a soak: it takes minutes"]
+#[ignore = "a soak test that takes minutes"]
 fn soak() {
     let cases = from_env("CREEL_VGM_FUZZ", SOAK);
     let first = from_env("CREEL_VGM_FUZZ_SEED", SEED);

@@ -154,7 +154,7 @@ fn seconds(command: &mut Command) -> f64 {
 }
 
 #[test]
-#[ignore = "a measurement: it prints, and asserts nothing"]
+#[ignore = "prints measurements and asserts nothing"]
 fn speed_compared_with_libvgm() {
     let player = std::env::var_os("CREEL_VGM2WAV").expect("CREEL_VGM2WAV names a player");
     let folder = std::env::temp_dir().join(format!("creel-vgm-speeds-{}", std::process::id()));

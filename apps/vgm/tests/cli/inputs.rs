@@ -63,7 +63,11 @@ fn playlists_and_stdin_are_rendered() {
         let broken = folder.put("broken.xspf", broken.as_bytes());
         let run = render(&[&broken], &out, &[]);
         assert_eq!(run.status.code(), Some(65), "{}", stderr(&run));
-        assert!(stderr(&run).contains("no XSPF"), "{}", stderr(&run));
+        assert!(
+            stderr(&run).contains("not a valid XSPF"),
+            "{}",
+            stderr(&run)
+        );
     }
 
     let run = from_stdin(&gzip(&small_song()), &out, &[]);

@@ -131,7 +131,7 @@ fn row(what: &str, asked: &str, seen: String) {
 }
 
 #[test]
-#[ignore = "prints figures, and takes minutes"]
+#[ignore = "prints measurements and takes minutes"]
 fn figures() {
     let cores = thread::available_parallelism().unwrap();
     println!(

@@ -165,7 +165,7 @@ fn colors_follow_the_terminal() {
 }
 
 #[test]
-#[ignore = "prints screens, to be looked at"]
+#[ignore = "prints screens for a person to check"]
 fn screens_to_look_at() {
     let show = |size: (u16, u16), keys: &str, vars: &[(&str, &str)]| {
         let mut it = Terminal::play(&demo(&[]), size, vars);

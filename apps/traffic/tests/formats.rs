@@ -111,7 +111,7 @@ fn broken_files_are_reported_with_their_line() {
             "<network><nodes><node id='a' x='1e308' y='0'/></nodes><links><link id='1' from='a' to='a' length='10' freespeed='1' capacity='1' permlanes='1'/></links></network>",
             "junction a",
         ),
-        ("hello", "none of the formats"),
+        ("hello", "unknown file format"),
     ] {
         let error = read(&file("broken", text)).map(|_| ()).unwrap_err();
         assert!(error.to_string().contains(expected), "{text:?}: {error}");

@@ -93,14 +93,14 @@ fn wrong_input_gives_one_line_and_its_exit_code() {
         (
             &["assign", "--network", net, "--trips", many][..],
             65,
-            "no number",
+            "out of range",
         ),
         (
             &["assign", "--network", net, "--trips", many, "--gap", "nan"],
             2,
             "--gap",
         ),
-        (&["run"][..], 2, "roads are wanted"),
+        (&["run"][..], 2, "no road network given"),
         (&["run", "--city", "5"], 2, "500x500"),
         (&["run", "--city", "1x9"], 2, "2x2"),
         (&["run", "--city", "99999x99999"], 2, "4,000,000"),
@@ -111,7 +111,7 @@ fn wrong_input_gives_one_line_and_its_exit_code() {
         (
             &["run", "--city", "3x3", "--demand", broken],
             65,
-            "none of the formats",
+            "unknown file format",
         ),
         (&["run", "--city", "3x3", "--stuck", "0"], 2, "0"),
         (&["run", "--city", "3x3", "--spacing", "1"], 2, "spacing"),
@@ -136,13 +136,13 @@ fn wrong_input_gives_one_line_and_its_exit_code() {
         (
             &["draw", "--network", pairs, "--output", "picture.png"],
             2,
-            "no map",
+            "no coordinates",
         ),
         (&["convert", "--city", "3x3"], 2, "--roads-to"),
         (
             &["convert", "--city", "3x3", "--roads-to", "roads.txt"],
             2,
-            "tells no format",
+            "unknown file name ending",
         ),
     ] {
         let output = run(arguments);

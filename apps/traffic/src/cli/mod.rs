@@ -1,4 +1,4 @@
-//! The commands of the program: what is printed, and which exit code says how it went.
+//! The subcommands of the program: what each one prints, and which exit code it returns.
 
 pub mod assign;
 pub mod convert;
@@ -16,18 +16,19 @@ use creel::Pool;
 use creel_console::{Exit, Failure, Interrupt, Progress};
 use creel_traffic::sim::{END_MS_MAX, Simulation, TICK_MS};
 
-/// How a simulation is run where it shows its progress and may be interrupted.
+/// How to run a simulation that shows its progress and can be interrupted.
 struct Steps<'a> {
     ticks: u32,
-    /// A step ends each time that so many are done.
+    /// The interval of the caller's periodic work in ticks. A step ends at each multiple of it.
     every: Option<u32>,
     interrupt: &'a Interrupt,
     quiet: bool,
 }
 
 impl Steps<'_> {
-    /// Runs it in steps of a few windows until it is interrupted, and gives back how many ticks were
-    /// run. After each step `look` is told how many were so far.
+    /// Runs the simulation in steps of a few windows until it is finished or interrupted. Calls
+    /// `look` after each step with the number of ticks run so far. Returns the number of ticks that
+    /// were run.
     fn run(
         &self,
         simulation: &mut Simulation,
@@ -50,7 +51,8 @@ impl Steps<'_> {
     }
 }
 
-/// Does what takes long, looks at no flag and has nothing to lose: who interrupts it ends the process.
+/// Runs `work`, which takes long, does not check for interrupts and has no state worth saving. An
+/// interrupt therefore ends the whole process.
 fn run_interruptible<T>(
     interrupt: &Interrupt,
     work: impl FnOnce() -> anyhow::Result<T>,
@@ -73,33 +75,35 @@ fn run_interruptible<T>(
     })
 }
 
-/// Refuses to run for longer than a simulation may.
+/// Returns an error if the run would exceed the maximum simulated time.
 fn check_end(simulation: &Simulation, seconds: u32) -> anyhow::Result<()> {
     let last = u64::from(simulation.now_ms()) + u64::from(seconds) * u64::from(TICK_MS);
     if last > u64::from(END_MS_MAX) {
-        return Err(usage("a simulation ends after 34 days"));
+        return Err(usage(
+            "cannot simulate for that long: a simulation ends after 34 days",
+        ));
     }
     Ok(())
 }
 
-/// What is told where a map is wanted of roads that have none.
+/// Returns the error for a map of a network that has no coordinates.
 fn no_map() -> anyhow::Error {
     usage(
-        "these roads have no places, so there is no map of them (for NAME.gr, they are in NAME.co beside it)",
+        "cannot draw a map: the network has no coordinates (those of NAME.gr are read from NAME.co in the same folder)",
     )
 }
 
-/// An error of the command line.
+/// Returns an error with the exit code for wrong usage.
 fn usage(message: impl Into<String>) -> anyhow::Error {
     Failure::new(Exit::Usage, message).into()
 }
 
-/// An error of what was read.
+/// Returns an error with the exit code for invalid input data.
 fn bad_data(what: impl std::fmt::Display) -> anyhow::Error {
     Failure::new(Exit::BadData, what.to_string()).into()
 }
 
-/// Prints a JSON document with the machine and the budget.
+/// Prints a JSON document that also describes the machine and its CPU budget.
 fn document(body: &impl serde::Serialize) -> anyhow::Result<()> {
     let machine = creel_topology::Machine::detect()?;
     let budget = creel_topology::Budget::of(&machine);

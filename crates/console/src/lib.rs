@@ -25,6 +25,7 @@ pub mod args;
 mod atomic_file;
 pub mod color;
 pub mod document;
+pub mod duration;
 pub mod energy;
 mod exit;
 pub mod files;

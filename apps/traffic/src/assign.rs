@@ -55,7 +55,8 @@ impl TntpLink {
 }
 
 /// Computes the equilibrium of trips, given as (origin, destination, number). Stops at the relative
-/// gap `gap` or after `steps_max` iterations.
+/// gap `gap` or after `steps_max` iterations. If the result has a greater `gap` than you asked for,
+/// the iterations were not enough.
 ///
 /// # Errors
 /// Returns an error if a zone does not exist, or if the total travel time overflows.

@@ -5,7 +5,8 @@
 //! traveller). Two travellers therefore never share a stream, so the results do not depend on which
 //! of them is processed first.
 
-/// A stream of random numbers or a running hash. Both use the same mixing function.
+/// A stream of random numbers or a running hash. Both use the same mixing function. You can derive
+/// one for each of your own items with [`of`](Self::of).
 ///
 /// Source: the finalizer of SplitMix64 (Steele, Lea, Flood 2014).
 #[derive(Clone, Copy, Debug)]

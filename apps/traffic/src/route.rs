@@ -54,7 +54,8 @@ impl Router {
         &self.times
     }
 
-    /// Creates the working memory of a query. Each thread needs its own.
+    /// Creates the working memory of a query. Each thread needs its own. You can reuse it for any
+    /// number of queries of one router.
     pub fn query(&self) -> RouteQuery {
         RouteQuery(fast_paths::create_calculator(&self.graph))
     }
@@ -99,10 +100,10 @@ pub(crate) fn free_flow_times(network: &Network) -> Vec<Ms> {
 fn graph(network: &Network, times: &[Ms]) -> InputGraph {
     let mut graph = InputGraph::new();
     for (link, road) in network.links().iter().enumerate() {
-        let beside = network
+        let parallel = network
             .out(road.from)
             .filter(|&other| network.links()[other as usize].to == road.to);
-        let best = beside.min_by_key(|&other| (times[other as usize], other));
+        let best = parallel.min_by_key(|&other| (times[other as usize], other));
         if road.from != road.to && best == Some(link as u32) {
             graph.add_edge(
                 network.junction_file_index(road.from) as usize,

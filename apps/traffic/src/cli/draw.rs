@@ -9,7 +9,7 @@ use creel_console::{Common, Exit, Interrupt, Knobs};
 use creel_traffic::output::Picture;
 
 use super::scene::{Scene, Start};
-use super::{Steps, output_file, usage};
+use super::{Steps, output_file, seconds, usage};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -27,8 +27,9 @@ pub struct Draw {
     scene: Scene,
     #[command(flatten)]
     start: Start,
-    /// Simulate N seconds before drawing, counted from the beginning or from the snapshot
-    #[arg(long, value_name = "N", default_value_t = 600, value_parser = clap::value_parser!(u32).range(0..=2_000_000))]
+    /// Simulate for TIME before drawing, counted from the beginning or from the snapshot. A number
+    /// without a unit is in seconds
+    #[arg(long, value_name = "TIME", default_value_t = 600, value_parser = seconds::<0, 2_000_000>)]
     seconds: u32,
     /// Make the picture PX pixels wide
     #[arg(long, value_name = "PX", default_value_t = 1600, value_parser = clap::value_parser!(u32).range(16..=16_384))]

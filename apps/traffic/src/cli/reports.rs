@@ -1,4 +1,5 @@
-//! The flags that select which reports `run` writes and what they contain.
+//! The flags that select which reports `run` writes and what they contain. We open all files before
+//! the run starts, so that you see an error at once.
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -10,6 +11,7 @@ use creel_traffic::output::{Edges, Events, Fcd, Filter, Labels, Report, Table};
 use creel_traffic::sim::{Event, Simulation};
 
 use super::output_file::{OutputFile, cannot_write};
+use super::seconds;
 
 /// The report files and the filters that select their content.
 #[derive(Args, Debug)]
@@ -28,14 +30,14 @@ pub struct ReportFlags {
     /// Write all events to FILE as CSV
     #[arg(long, value_name = "FILE")]
     events_csv: Option<PathBuf>,
-    /// Use intervals of S seconds in edge data
-    #[arg(long, value_name = "S", default_value_t = 300, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    /// Use intervals of TIME in edge data. As in all flags, a number without a unit is in seconds
+    #[arg(long, value_name = "TIME", default_value_t = 300, value_parser = seconds::<1, 1_000_000>)]
     interval: u32,
-    /// Report only what happens at or after second S
-    #[arg(long, value_name = "S", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=3_000_000))]
+    /// Report only what happens at or after TIME
+    #[arg(long, value_name = "TIME", default_value_t = 0, value_parser = seconds::<0, 3_000_000>)]
     from: u32,
-    /// Report only what happens before second S
-    #[arg(long, value_name = "S", value_parser = clap::value_parser!(u32).range(0..=3_000_000))]
+    /// Report only what happens before TIME
+    #[arg(long, value_name = "TIME", value_parser = seconds::<0, 3_000_000>)]
     until: Option<u32>,
     /// Report only roads that begin inside this part of the map
     #[arg(long, value_name = "W,S,E,N", value_parser = region, allow_hyphen_values = true)]
@@ -46,8 +48,8 @@ pub struct ReportFlags {
     /// Report only roads with a speed limit of at least KM/H
     #[arg(long, value_name = "KM/H", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=1000))]
     speed: u32,
-    /// Use time steps of S seconds in floating car data
-    #[arg(long, value_name = "S", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    /// Use time steps of TIME in floating car data
+    #[arg(long, value_name = "TIME", default_value_t = 1, value_parser = seconds::<1, 1_000_000>)]
     fcd_every: u32,
     /// Report only every Nth car
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]

@@ -12,7 +12,7 @@ use serde::Serialize;
 
 use super::reports::{OpenReports, ReportFlags};
 use super::scene::{Scene, Start};
-use super::{Steps, document, output_file};
+use super::{Steps, document, output_file, seconds};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -31,14 +31,14 @@ Examples:
 pub struct Run {
     #[command(flatten)]
     scene: Scene,
-    /// Simulate N seconds
-    #[arg(long, value_name = "N", default_value_t = 3600, value_parser = clap::value_parser!(u32).range(0..=2_000_000))]
+    /// Simulate for TIME, for example 2h or 90m. A number without a unit is in seconds
+    #[arg(long, value_name = "TIME", default_value_t = 3600, value_parser = seconds::<0, 2_000_000>)]
     seconds: u32,
     /// Write the final state to FILE, for use with --resume
     #[arg(long, value_name = "FILE")]
     snapshot: Option<PathBuf>,
-    /// Also write the snapshot every N simulated seconds
-    #[arg(long, value_name = "N", requires = "snapshot", value_parser = clap::value_parser!(u32).range(1..))]
+    /// Also write the snapshot each time that TIME has been simulated
+    #[arg(long, value_name = "TIME", requires = "snapshot", value_parser = seconds::<1, { u32::MAX }>)]
     snapshot_every: Option<u32>,
     #[command(flatten)]
     start: Start,

@@ -1,4 +1,5 @@
-//! The flags that all commands share: the road network, the demand and the car model.
+//! The flags that all commands share: the road network, the demand and the car model. Only `assign`
+//! does not use them, because it reads TNTP files only.
 
 use std::fs::File;
 use std::io::BufReader;
@@ -18,7 +19,7 @@ use creel_traffic::network::{Names, Network, Physics};
 use creel_traffic::route::Router;
 use creel_traffic::sim::{Rerouting, Simulation, SnapshotError};
 
-use super::{bad_data, usage};
+use super::{bad_data, milliseconds, seconds, usage};
 
 /// The road network, the demand and the car model.
 #[derive(Args, Debug)]
@@ -30,7 +31,7 @@ pub struct Scene {
     #[command(flatten)]
     physics: PhysicsFlags,
     #[command(flatten)]
-    other_ways: OtherWays,
+    rerouting: ReroutingFlags,
     /// Draw all random choices from seed N [default: 1]
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
@@ -74,13 +75,14 @@ struct Travellers {
     /// Simulate N cars, or at most N if the demand comes from a file [default: 1000]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=100_000_000))]
     cars: Option<u32>,
-    /// Choose the demand: `laps` (cars that drive in circles for ever), `gravity` (round trips, to
+    /// Choose the demand: laps (cars that drive in circles for ever), gravity (round trips, to
     /// near places more often than to far ones), or a file with MATSim plans, SUMO routes or trips,
     /// or a TNTP trip table [default: laps, or gravity if the network has one-way roads]
     #[arg(long, value_name = "DEMAND")]
     demand: Option<String>,
-    /// Spread the departures of gravity trips over S seconds
-    #[arg(long, value_name = "S", default_value_t = 3600, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    /// Spread the departures of gravity trips over TIME, for example 30m. A number without a unit
+    /// is in seconds
+    #[arg(long, value_name = "TIME", default_value_t = 3600, value_parser = seconds::<1, 1_000_000>)]
     within: u32,
     /// Repeat gravity trips for ever, instead of one round trip per car
     #[arg(long)]
@@ -96,23 +98,25 @@ struct PhysicsFlags {
     /// Set the length of road that a standing car takes, in mm (inverse of the jam density)
     #[arg(long, value_name = "MM", default_value_t = Physics::default().spacing_mm)]
     spacing: u32,
-    /// Set the reaction time of a driver who follows another car, in ms
-    #[arg(long, value_name = "MS", default_value_t = Physics::default().reaction_ms)]
+    /// Set the reaction time of a driver who follows another car, for example 1.2s. A number
+    /// without a unit is in milliseconds
+    #[arg(long, value_name = "TIME", default_value_t = Physics::default().reaction_ms, value_parser = milliseconds)]
     reaction: u32,
-    /// Let a car that is blocked for S seconds step aside [default: 300]
-    #[arg(long, value_name = "S", value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    /// Let a car that is blocked for TIME step aside, for example 5m. A number without a unit is in
+    /// seconds [default: 300]
+    #[arg(long, value_name = "TIME", value_parser = seconds::<1, 100_000>)]
     stuck: Option<u32>,
 }
 
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Rerouting")]
-struct OtherWays {
+struct ReroutingFlags {
     /// Each minute, let P percent of the late cars search for a quicker route, based on the travel
     /// times of the last minutes
     #[arg(long, value_name = "P", value_parser = percent)]
     reroute: Option<f64>,
-    /// Search every S seconds instead of every minute
-    #[arg(long, value_name = "S", default_value_t = 60, requires = "reroute", value_parser = clap::value_parser!(u32).range(1..=86_400))]
+    /// Search each time that TIME has been simulated, instead of every minute
+    #[arg(long, value_name = "TIME", default_value_t = 60, requires = "reroute", value_parser = seconds::<1, 86_400>)]
     reroute_every: u32,
     /// Count a car as late if the rest of its trip takes P percent longer than in free flow
     #[arg(long, value_name = "P", default_value_t = 20, requires = "reroute", value_parser = clap::value_parser!(u32).range(0..=10_000))]
@@ -227,11 +231,11 @@ impl Scene {
 
     /// Returns the settings for rerouting, if the user asked for it.
     fn rerouting(&self) -> Option<Rerouting> {
-        let OtherWays {
+        let ReroutingFlags {
             reroute,
             reroute_every,
             late,
-        } = self.other_ways;
+        } = self.rerouting;
         // The flag gives the share per minute, but `share_ppm` is the share per round.
         let share = |percent: f64| percent * 1e4 * f64::from(reroute_every) / 60.0;
         reroute.map(|percent| Rerouting {

@@ -1,4 +1,5 @@
-//! Generates trips by a gravity model: near destinations are more likely than far ones.
+//! Generates trips by a gravity model: near destinations are more likely than far ones. We use it
+//! if you have a network but no demand data, because it needs nothing but the network.
 
 use super::{Plans, Route, Traveller};
 use crate::network::{Ms, Network, NetworkError};

@@ -1,5 +1,5 @@
 //! Generates cars that drive laps for ever. They fill a city without a router, for example for
-//! benchmarks.
+//! benchmarks. We need no router for them, so they are generated quickly.
 
 use super::{Plans, Route, Traveller};
 use crate::network::{Network, NetworkError};

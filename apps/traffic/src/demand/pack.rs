@@ -14,7 +14,7 @@
 //! |---|---|
 //! | `0…` | turns |
 //! | `10…` | a trip begins at this departure time, and the previous trip ends |
-//! | `11…` | the plan of a traveller begins (its origin, and whether it repeats), and the previous plan ends |
+//! | `11…` | a plan begins (its origin, and whether it repeats), and the previous plan ends |
 
 use crate::network::{LINKS_MAX, Ms, Network, NetworkError};
 use creel::Pool;
@@ -47,7 +47,9 @@ pub(crate) fn is_turns(word: u32) -> bool {
     word < TRIP
 }
 
-/// The plans of all travellers. Each traveller is one car, and cars are numbered in this order.
+/// The plans of all travellers. Each traveller is one car, and cars are numbered in this order. You
+/// get them from [`laps`](super::laps), [`gravity`](super::gravity) or [`read`](super::read), or
+/// you pack your own with [`new`](Self::new).
 #[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
 pub struct Plans {
     words: Vec<u32>,

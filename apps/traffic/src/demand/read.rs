@@ -326,14 +326,14 @@ fn sumo(text: &str, network: &Network, reader: &mut DemandReader) -> Result<(), 
                 let name = element.name();
                 match name.as_str() {
                     "vehicle" | "trip" | "flow" => {
-                        let who = element.get("id")?.unwrap_or_default();
+                        let id = element.get("id")?.unwrap_or_default();
                         let departs = departs(&element)?;
                         let ends = (element.get("from")?, element.get("to")?);
                         if let Some(route) = element.get("route")? {
                             let route = routes.get(&route).cloned().unwrap_or_else(|| {
                                 Err(format!("the file defines no route {route}"))
                             });
-                            add_all(reader, &who, &departs, route.map(TripRoute::Links));
+                            add_all(reader, &id, &departs, route.map(TripRoute::Links));
                         } else if let (Some(from), Some(to)) = ends {
                             let route = path(&from).and_then(|from| Ok((from, path(&to)?)));
                             let route =
@@ -341,16 +341,16 @@ fn sumo(text: &str, network: &Network, reader: &mut DemandReader) -> Result<(), 
                                     (Some(&from), Some(&to)) => Ok(TripRoute::Across(from, to)),
                                     _ => Err("its from or to names no edge".into()),
                                 });
-                            add_all(reader, &who, &departs, route);
+                            add_all(reader, &id, &departs, route);
                         } else {
-                            vehicle = Some((who, departs));
+                            vehicle = Some((id, departs));
                         }
                     }
                     "route" => {
                         let edges = path(&element.need("edges")?);
                         match (&vehicle, element.get("id")?) {
-                            (Some((who, departs)), _) => {
-                                add_all(reader, who, departs, edges.map(TripRoute::Links));
+                            (Some((id, departs)), _) => {
+                                add_all(reader, id, departs, edges.map(TripRoute::Links));
                                 vehicle = None;
                             }
                             (None, Some(id)) => _ = routes.insert(id, edges),
@@ -398,18 +398,13 @@ fn departs(element: &xml::Element<'_>) -> Result<Vec<f64>, ReadError> {
         .collect())
 }
 
-fn add_all(
-    reader: &mut DemandReader,
-    who: &str,
-    departs: &[f64],
-    route: Result<TripRoute, String>,
-) {
+fn add_all(reader: &mut DemandReader, id: &str, departs: &[f64], route: Result<TripRoute, String>) {
     for (index, &depart) in departs.iter().enumerate() {
         // As in SUMO, vehicles of a flow are named after the flow, with a number.
         let name = if departs.len() > 1 {
-            format!("{who}.{index}")
+            format!("{id}.{index}")
         } else {
-            who.to_owned()
+            id.to_owned()
         };
         let itinerary = route
             .clone()

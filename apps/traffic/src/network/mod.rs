@@ -35,7 +35,8 @@ pub const DEGREE_MAX: usize = 256;
 /// simulation's look-ahead. MATSim has the same minimum travel time.
 pub const LINK_TIME_MS_MIN: Ms = 1000;
 
-/// The parameters of the car-following model, which are the same for all links.
+/// The parameters of the car-following model, which are the same for all links. The defaults suit
+/// city traffic, so you rarely need to change them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Physics {
     /// The length of road that a standing car occupies (the inverse of the jam density per lane).
@@ -252,7 +253,8 @@ impl Names {
     }
 }
 
-/// An unchecked network, as a reader or generator returns it.
+/// An unchecked network, as a reader or generator returns it. You can also fill it yourself, and
+/// then pass it to [`Network::new`].
 #[derive(Clone, Debug, Default)]
 pub struct RawNetwork {
     /// The junctions.
@@ -271,7 +273,8 @@ pub struct RawNetwork {
     pub geographic: bool,
 }
 
-/// A road network, checked and ordered.
+/// A road network, checked and ordered. You can read one from a file ([`read::network`]) or
+/// generate one ([`city::City`]).
 #[derive(Clone, Debug)]
 pub struct Network {
     junctions: Vec<Junction>,
@@ -435,7 +438,7 @@ impl Network {
     }
 
     /// Returns a hash of the network. It does not depend on the tiles. Two different networks have
-    /// the same hash only by accident.
+    /// the same hash only by accident. We use it to check that a snapshot belongs to a network.
     pub fn fingerprint(&self) -> u64 {
         let link = |(index, link): (usize, &Link)| {
             let (from, to) = (

@@ -1,5 +1,6 @@
 //! Partitions a network into tiles of neighbouring junctions, and orders the junctions so that
-//! neighbours are close in memory.
+//! neighbours are close in memory. We want few links between tiles, because each of them costs
+//! messages.
 
 use super::RawNetwork;
 
@@ -86,10 +87,10 @@ fn breadth_first_order(raw: &RawNetwork) -> Vec<u32> {
         first[j + 1] += first[j];
     }
     let mut filled = first.clone();
-    let mut beside = vec![0_u32; raw.links.len() * 2];
+    let mut neighbours = vec![0_u32; raw.links.len() * 2];
     for link in &raw.links {
         for (a, b) in [(link.from, link.to), (link.to, link.from)] {
-            beside[filled[a as usize] as usize] = b;
+            neighbours[filled[a as usize] as usize] = b;
             filled[a as usize] += 1;
         }
     }
@@ -118,7 +119,7 @@ fn breadth_first_order(raw: &RawNetwork) -> Vec<u32> {
         while looked < order.len() {
             let junction = order[looked] as usize;
             looked += 1;
-            for &other in &beside[first[junction] as usize..first[junction + 1] as usize] {
+            for &other in &neighbours[first[junction] as usize..first[junction + 1] as usize] {
                 if taken[other as usize] {
                     continue;
                 }

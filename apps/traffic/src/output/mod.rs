@@ -45,7 +45,8 @@ impl Labels<'_> {
     }
 }
 
-/// A report that is written while the simulation runs.
+/// A report that is written while the simulation runs. Call [`take`](Self::take) after each part of
+/// a run, and [`finish`](Self::finish) once at the end.
 pub trait Report {
     /// Adds the events since the last call. All events before `until_ms` are then known.
     ///
@@ -72,7 +73,8 @@ pub trait Report {
     }
 }
 
-/// Selects events.
+/// Selects events. The default selects all of them. For example, you can restrict it to one part of
+/// the map, or to every tenth car.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Filter {
     /// The start of the period, which is included.

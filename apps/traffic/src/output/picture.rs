@@ -1,4 +1,5 @@
-//! Draws the map as PNG or SVG, with each road coloured by its occupancy.
+//! Draws the map as PNG or SVG, with each road coloured by its occupancy. We use the same colours
+//! as the page of `creel-traffic watch`.
 
 use crate::network::Network;
 use std::fmt::Write as _;

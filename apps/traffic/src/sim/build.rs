@@ -1,4 +1,5 @@
-//! Builds the tiles of a network, with all cars at their origins.
+//! Builds the tiles of a network, with all cars at their origins. We also find the look-ahead here,
+//! because it follows from the links between tiles.
 
 use super::records::*;
 use super::slab::NONE;

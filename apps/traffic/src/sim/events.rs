@@ -1,7 +1,8 @@
 //! Processes the events of one slot of a tile in order.
 //!
 //! At the beginning of a slot, we collect and sort its arrivals, timers and departures. A timer
-//! that is set for the same slot during processing is inserted at its position.
+//! that is set for the same slot during processing is inserted at its position. We process them in
+//! the order of (time, kind, link, car), because the results must not depend on the tiles.
 
 use super::records::*;
 use super::tile::Tile;

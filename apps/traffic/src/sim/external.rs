@@ -1,4 +1,5 @@
-//! Runs the same windows on threads of another runtime instead of Creel's loops, for comparison.
+//! Runs the same windows on threads of another runtime instead of Creel's loops, for comparison. We
+//! use it in `creel-bench` to compare the runtimes without comparing the models.
 
 use super::tile::Tile;
 use super::{Mail, Ms, Simulation, Sources, receive_messages};

@@ -90,18 +90,18 @@ impl Tile {
                 }
             }
             add(&[6, link, free_storage, u64::from(entry.next_in)]);
-            let mut who = entry.last_waiter;
+            let mut waiter = entry.last_waiter;
             let mut place = 0;
-            while who != NONE16 {
-                who = self.next_waiter(index as u16, who);
-                let waits = if who == ENTRY_QUEUE {
+            while waiter != NONE16 {
+                waiter = self.next_waiter(index as u16, waiter);
+                let waits = if waiter == ENTRY_QUEUE {
                     u64::MAX
                 } else {
-                    name(self.link_of_exit(who))
+                    name(self.link_of_exit(waiter))
                 };
                 add(&[7, link, place, waits]);
                 place += 1;
-                if who == entry.last_waiter {
+                if waiter == entry.last_waiter {
                     break;
                 }
             }
@@ -118,7 +118,8 @@ impl Tile {
 
 impl Simulation {
     /// Returns a hash of everything that influences later results. It is equal for any number of
-    /// workers, balance, placement, tile size and window length, on every machine.
+    /// workers, balance, placement, tile size and window length, on every machine. You can compare
+    /// it to check that two copies are in step, as `examples/lockstep.rs` does.
     pub fn hash(&self, loops: &Pool) -> u64 {
         let tiles = loops.map(&self.tiles, |tile| tile.hash(self));
         let Tally {

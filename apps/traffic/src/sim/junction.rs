@@ -1,4 +1,5 @@
-//! The end of a link: cars that arrive there, and how the junction lets the first of them cross.
+//! The end of a link: cars that arrive there, and how the junction lets the first of them cross. We
+//! compute the state of traffic lights when a car asks for it, so lights need no events.
 
 use super::EventKind;
 use super::events::{RETRY, STUCK, Work};

@@ -42,7 +42,8 @@ const WINDOW_TICKS_MAX: Ms = 32;
 /// The maximum simulated time. It is limited so that sums of times never overflow.
 pub const END_MS_MAX: Ms = 3_000_000_000;
 
-/// Data that all tiles read while they run.
+/// Data that all tiles read while they run. We keep it apart from the tiles, because all of them
+/// share it.
 #[derive(Clone, Debug)]
 struct Rules {
     plans: Arc<Plans>,
@@ -144,7 +145,8 @@ type Sources = Vec<(u32, u16)>;
 /// The messages that a tile sends in a window, by neighbour.
 type Mail = Vec<Vec<Message>>;
 
-/// The state of a simulation at one time.
+/// The state of a simulation at one time. You advance it with [`run`](Self::run), and you can
+/// inspect it between two calls.
 #[derive(Debug)]
 pub struct Simulation {
     network: Arc<Network>,
@@ -230,7 +232,8 @@ impl Simulation {
         self.window_ms
     }
 
-    /// Limits windows to `ticks` ticks. The results do not depend on it.
+    /// Limits windows to `ticks` ticks. The results do not depend on it. You can use this to
+    /// measure the cost of windows, for example.
     pub fn set_window(&mut self, ticks: Ms) {
         self.window_ms = self.window_ms.min(ticks.max(1).saturating_mul(TICK_MS));
     }
@@ -269,7 +272,8 @@ impl Simulation {
     }
 
     /// Sets the time after which a blocked car steps aside. This also applies to cars that are
-    /// already waiting.
+    /// already waiting. If you choose a short time, cars seldom get stuck, but more of them step
+    /// aside.
     ///
     /// # Errors
     /// Returns an error if the time is out of range.
@@ -286,7 +290,9 @@ impl Simulation {
         Ok(())
     }
 
-    /// Runs for `ticks` ticks in one session of the pool. Blocks until it is done.
+    /// Runs for `ticks` ticks in one session of the pool. Blocks until it is done. If you call it
+    /// in a loop, for example once per frame, open one session yourself and use
+    /// [`run_in`](Self::run_in).
     ///
     /// # Panics
     /// Panics if the simulation would continue after [`END_MS_MAX`].
@@ -411,7 +417,9 @@ impl Simulation {
         }
     }
 
-    /// Returns all events since the last call. Their order does not depend on the workers.
+    /// Returns all events since the last call. Their order does not depend on the workers. You must
+    /// enable [`record_events`](Self::record_events) first. Take the events regularly, because they
+    /// use memory until you do.
     pub fn take_events(&mut self) -> Vec<Event> {
         let recordings = self
             .tiles
@@ -444,7 +452,8 @@ impl Simulation {
         all
     }
 
-    /// Writes the number of cars on each link into `into`, and reuses its memory.
+    /// Writes the number of cars on each link into `into`, and reuses its memory. You can pass the
+    /// same vector each time.
     pub fn occupancy(&self, into: &mut Vec<u16>) {
         into.clear();
         into.resize(self.network.links().len(), 0);

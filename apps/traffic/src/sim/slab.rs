@@ -1,5 +1,6 @@
 //! Storage for the elements of linked lists: cars, timers and holes. The places of removed elements
-//! are reused.
+//! are reused. We use 32-bit places instead of pointers, because most of the memory consists of
+//! these links.
 
 use crate::network::Ms;
 use serde::{Deserialize, Serialize};

@@ -1,4 +1,5 @@
-//! Snapshots: the state of a simulation as bytes, which can be resumed on the same network only.
+//! Snapshots: the state of a simulation as bytes, which can be resumed on the same network only. We
+//! leave the network out, because you can read or generate it again.
 //!
 //! Layout: 8 bytes of magic and version, the length of the content, the content, and its CRC-32.
 
@@ -75,7 +76,8 @@ struct State<P, D, T> {
 }
 
 impl Simulation {
-    /// Writes a snapshot.
+    /// Writes a snapshot. Note that it does not contain the network, so you need the same network
+    /// to load it.
     ///
     /// # Errors
     /// Returns the error of the stream.

@@ -72,7 +72,7 @@ impl Tile {
         }
     }
 
-    /// Sets the headway of cars that enter a link. Holes on their way are stored anew, because the
+    /// Sets the headway of cars that enter a link. Holes on their way are stored again, because the
     /// encoding of their times depends on the headway.
     pub fn set_entry_headway(&mut self, entry: u16, headway_ms: u16, now: Ms) {
         self.absorb_holes(entry, now);
@@ -109,18 +109,18 @@ impl Tile {
         self.set_timer(super::events::WAKE, entry, at, slot);
     }
 
-    /// Appends `who` to the waiters for a link.
-    pub fn push_waiter(&mut self, entry: u16, who: u16) {
-        let last = std::mem::replace(&mut self.entries[usize::from(entry)].last_waiter, who);
+    /// Appends `waiter` to the waiters for a link.
+    pub fn push_waiter(&mut self, entry: u16, waiter: u16) {
+        let last = std::mem::replace(&mut self.entries[usize::from(entry)].last_waiter, waiter);
         let first = match last {
-            NONE16 => who,
-            last => std::mem::replace(self.next_waiter_mut(entry, last), who),
+            NONE16 => waiter,
+            last => std::mem::replace(self.next_waiter_mut(entry, last), waiter),
         };
-        *self.next_waiter_mut(entry, who) = first;
+        *self.next_waiter_mut(entry, waiter) = first;
     }
 
-    fn next_waiter_mut(&mut self, entry: u16, who: u16) -> &mut u16 {
-        match who {
+    fn next_waiter_mut(&mut self, entry: u16, waiter: u16) -> &mut u16 {
+        match waiter {
             ENTRY_QUEUE => {
                 let index = self
                     .entry_queue(entry)
@@ -131,9 +131,9 @@ impl Tile {
         }
     }
 
-    /// Returns the waiter for a link that follows `who`, in a ring.
-    pub fn next_waiter(&self, entry: u16, who: u16) -> u16 {
-        match who {
+    /// Returns the waiter for a link that follows `waiter`, in a ring.
+    pub fn next_waiter(&self, entry: u16, waiter: u16) -> u16 {
+        match waiter {
             ENTRY_QUEUE => {
                 let index = self
                     .entry_queue(entry)
@@ -158,25 +158,25 @@ impl Tile {
         first
     }
 
-    /// Unlinks `who`, which follows `before`.
-    fn unlink_waiter(&mut self, entry: u16, before: u16, who: u16) {
+    /// Unlinks `waiter`, which follows `before`.
+    fn unlink_waiter(&mut self, entry: u16, before: u16, waiter: u16) {
         let last = self.entries[usize::from(entry)].last_waiter;
-        if before == who {
+        if before == waiter {
             self.entries[usize::from(entry)].last_waiter = NONE16;
         } else {
-            *self.next_waiter_mut(entry, before) = self.next_waiter(entry, who);
-            if last == who {
+            *self.next_waiter_mut(entry, before) = self.next_waiter(entry, waiter);
+            if last == waiter {
                 self.entries[usize::from(entry)].last_waiter = before;
             }
         }
     }
 
-    /// Removes `who`, wherever it is in the ring.
-    pub fn remove_waiter(&mut self, entry: u16, who: u16) {
+    /// Removes `waiter`, wherever it is in the ring.
+    pub fn remove_waiter(&mut self, entry: u16, waiter: u16) {
         let mut before = self.entries[usize::from(entry)].last_waiter;
-        while self.next_waiter(entry, before) != who {
+        while self.next_waiter(entry, before) != waiter {
             before = self.next_waiter(entry, before);
         }
-        self.unlink_waiter(entry, before, who);
+        self.unlink_waiter(entry, before, waiter);
     }
 }

@@ -1,6 +1,6 @@
 //! Checks whether a state from a snapshot is one that a run could have reached.
 //!
-//! A checksum detects damage, but it does not tell a genuine snapshot from a forged one. The
+//! A checksum detects damage, but it cannot distinguish a genuine snapshot from a forged one. The
 //! simulation itself does not check its data for consistency. Therefore we check once, before
 //! anything runs, everything that the simulation relies on:
 //!
@@ -360,25 +360,25 @@ impl TileCheck<'_> {
         let mut waiting_to_enter = vec![true; tile.entry_queues.len()];
         for (index, entry) in tile.entries.iter().enumerate() {
             let index = index as u16;
-            let next = |who| match who {
+            let next = |waiter| match waiter {
                 ENTRY_QUEUE => {
                     let place = tile.entry_queue(index).ok()?;
                     Some(tile.entry_queues[place].next_waiter)
                 }
                 exit => Some(tile.exits.get(usize::from(exit))?.next_waiter),
             };
-            let mut who = entry.last_waiter;
-            while who != NONE16 {
-                who = next(who)?;
-                let left = match who {
+            let mut waiter = entry.last_waiter;
+            while waiter != NONE16 {
+                waiter = next(waiter)?;
+                let left = match waiter {
                     ENTRY_QUEUE => &mut waiting_to_enter[tile.entry_queue(index).ok()?],
                     exit => exits.get_mut(usize::from(exit))?,
                 };
                 std::mem::take(left).then_some(())?;
-                if who != ENTRY_QUEUE {
-                    (self.next_entry(who)? == index).then_some(())?;
+                if waiter != ENTRY_QUEUE {
+                    (self.next_entry(waiter)? == index).then_some(())?;
                 }
-                if who == entry.last_waiter {
+                if waiter == entry.last_waiter {
                     break;
                 }
             }

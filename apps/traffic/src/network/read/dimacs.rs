@@ -13,7 +13,7 @@ pub(super) fn read(
     coordinates: Option<&str>,
 ) -> Result<RawNetwork, ReadError> {
     let mut raw: Option<RawNetwork> = None;
-    let mut said = 0;
+    let mut declared = 0;
     for (number, line) in text.lines().enumerate() {
         let mut words = line.split_ascii_whitespace();
         let Some(first) = words.next().filter(|&word| word != "c") else {
@@ -47,7 +47,7 @@ pub(super) fn read(
                     format!("more than {LINKS_MAX} junctions or roads, which is the maximum"),
                 ));
             }
-            said = edges;
+            declared = edges;
             raw = Some(RawNetwork {
                 junctions: vec![Junction::default(); nodes],
                 ..RawNetwork::default()
@@ -95,7 +95,7 @@ pub(super) fn read(
                 ..link
             });
         }
-        said = said.checked_sub(1).ok_or_else(|| {
+        declared = declared.checked_sub(1).ok_or_else(|| {
             at_line(
                 number,
                 "found more roads than the problem line 'p …' declares",
@@ -104,9 +104,9 @@ pub(super) fn read(
     }
     let mut raw =
         raw.ok_or_else(|| ReadError::Malformed("the problem line 'p …' is missing".into()))?;
-    if said > 0 {
+    if declared > 0 {
         return Err(ReadError::Malformed(format!(
-            "the file is cut off: {said} roads fewer than the problem line 'p …' declares"
+            "the file is cut off: {declared} roads fewer than the problem line 'p …' declares"
         )));
     }
     if let Some(text) = coordinates {

@@ -18,7 +18,8 @@ use std::io::{self, Read};
 use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 
-/// Assumptions about values that a file does not contain.
+/// Assumptions about values that a file does not contain. You can change them if your file uses
+/// another unit, for example.
 #[derive(Clone, Copy, Debug)]
 pub struct Assumed {
     /// The length of all roads, if the file contains only their ends.
@@ -118,7 +119,8 @@ pub fn bytes(path: &Path) -> Result<Vec<u8>, ReadError> {
 }
 
 /// Reads a road network from a pair list, DIMACS `.gr` (with coordinates from a `.co` file in the
-/// same folder), TNTP, SUMO `net.xml`, MATSim `network.xml` or OpenStreetMap `.osm.pbf`.
+/// same folder), TNTP, SUMO `net.xml`, MATSim `network.xml` or OpenStreetMap `.osm.pbf`. You do not
+/// name the format, because the content determines it.
 ///
 /// # Errors
 /// Returns an error with the line or position in the file.
@@ -159,9 +161,9 @@ fn coordinates(path: &Path) -> Result<Option<String>, ReadError> {
         name.replacen(".gr", ".co", 1),
         name.split(".gr").next().unwrap_or_default().to_owned() + ".co",
     ] {
-        let beside = path.with_file_name(&name);
-        if name.contains(".co") && beside.is_file() {
-            let bytes = bytes(&beside)?;
+        let neighbour = path.with_file_name(&name);
+        if name.contains(".co") && neighbour.is_file() {
+            let bytes = bytes(&neighbour)?;
             let text = String::from_utf8(bytes)
                 .map_err(|_| ReadError::Malformed(format!("{name} is not a text file")))?;
             return Ok(Some(text));

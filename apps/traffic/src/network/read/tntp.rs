@@ -49,7 +49,7 @@ impl Tntp {
             first_through: 0,
             ..Self::default()
         };
-        let mut said = None;
+        let mut declared = None;
         for (number, line) in text.lines().enumerate() {
             let line = line.split('~').next().unwrap_or_default().trim();
             if let Some((name, value)) =
@@ -71,7 +71,7 @@ impl Tntp {
                     "NUMBER OF ZONES" => tntp.zones = size()?,
                     "NUMBER OF NODES" => tntp.nodes = size()?,
                     "FIRST THRU NODE" => tntp.first_through = size()?.saturating_sub(1),
-                    "NUMBER OF LINKS" => said = Some(size()?),
+                    "NUMBER OF LINKS" => declared = Some(size()?),
                     _ => {}
                 }
                 continue;
@@ -82,10 +82,10 @@ impl Tntp {
                     .push(tntp.link(line).map_err(|reason| at_line(number, reason))?);
             }
         }
-        if said.is_some_and(|said| said as usize != tntp.links.len()) {
-            let (said, links) = (said.unwrap_or(0), tntp.links.len());
+        if declared.is_some_and(|declared| declared as usize != tntp.links.len()) {
+            let (declared, links) = (declared.unwrap_or(0), tntp.links.len());
             return Err(ReadError::Malformed(format!(
-                "found {links} links, but <NUMBER OF LINKS> says {said}"
+                "found {links} links, but <NUMBER OF LINKS> says {declared}"
             )));
         }
         if tntp.zones > tntp.nodes {

@@ -21,10 +21,10 @@ Each subcommand has more examples: see creel-traffic run --help, for example.";
 #[derive(Parser, Debug)]
 #[command(name = "creel-traffic", version, after_help = EXAMPLES)]
 struct Cli {
-    #[command(flatten)]
-    common: Common,
     #[command(subcommand)]
     command: Command,
+    #[command(flatten)]
+    common: Common,
 }
 
 #[derive(Subcommand, Debug)]

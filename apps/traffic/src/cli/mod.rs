@@ -14,8 +14,7 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
 use creel::Pool;
-use creel_console::duration::parse_duration;
-use creel_console::{Exit, Failure, Interrupt, Progress};
+use creel_console::{Exit, Failure, Interrupt, Progress, duration};
 use creel_traffic::sim::{END_MS_MAX, Simulation, TICK_MS};
 
 /// How to run a simulation that shows its progress and can be interrupted.
@@ -118,7 +117,7 @@ fn to_milliseconds(text: &str, unit_ms: u128) -> Result<u128, String> {
     if let Ok(number) = text.parse::<u64>() {
         return Ok(u128::from(number) * unit_ms);
     }
-    let duration = parse_duration(text)?;
+    let duration = duration::value_parser(text)?;
     if duration.subsec_nanos() % 1_000_000 != 0 {
         return Err("expected whole milliseconds".into());
     }

@@ -312,7 +312,7 @@ impl Scene {
                 let demand = demand.map_err(|error| read_error(path, error))?;
                 if let (number, Some(reason)) = &demand.left_out {
                     output::note(&format!(
-                        "creel-traffic: {file}: left out {number} travellers or trips, the first because of: {reason}\n"
+                        "creel-traffic: {file}: left out {number} travellers or trips that cannot drive, for example {reason}\n"
                     ));
                 }
                 names = demand.names;

@@ -81,7 +81,11 @@ impl Sampler {
         // Its children too: what they did before is no part of what is watched.
         let first = threads::sample(&process_tree(pid));
         if first.is_empty() {
-            return Err(Failure::new(Exit::Usage, format!("there is no process {pid}")).into());
+            return Err(Failure::new(
+                Exit::Usage,
+                format!("cannot watch process {pid}: there is no process with this number"),
+            )
+            .into());
         }
         let throttled = Throttled::begin(pid);
         let now = Instant::now();
@@ -254,17 +258,18 @@ impl Interval {
         self.threads.iter().map(|t| t.cpu_s).sum::<f64>() + self.ended_s.0
     }
 
-    /// Whether its size is the program's trouble.
+    /// Says whether the number of threads is the bottleneck. The text is short, because the display
+    /// has one line for it.
     pub fn diagnosis(&self, usable: usize) -> &'static str {
         let waits = self.runnable_mean > 1.0 && self.waiting() > 0.25;
         if !waits && self.ran() < self.seconds * IDLE {
-            "it is idle"
+            "the program is idle"
         } else if self.runnable_mean > usable as f64 * 1.25 {
             "more threads than CPUs: try `creel run`"
         } else if self.waiting() > 0.25 {
-            "its threads fit, others use the CPUs too"
+            "other programs use the same CPUs"
         } else {
-            "its size is not its trouble"
+            "the number of threads is not the bottleneck"
         }
     }
 }
@@ -286,11 +291,11 @@ mod tests {
             ended_s: (cpu_s, 0.2),
             ..Interval::default()
         };
+        assert_eq!(busy(0.0).diagnosis(2), "other programs use the same CPUs");
         assert_eq!(
-            busy(0.0).diagnosis(2),
-            "its threads fit, others use the CPUs too"
+            busy(1.5).diagnosis(2),
+            "the number of threads is not the bottleneck"
         );
-        assert_eq!(busy(1.5).diagnosis(2), "its size is not its trouble");
         let thread = Thread {
             tid: 7,
             cpu_s: 3.0,

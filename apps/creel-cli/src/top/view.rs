@@ -97,7 +97,8 @@ pub struct Scene<'a> {
     pub ended: Option<i32>,
 }
 
-/// The surest to be wanted first: what does not fit is left out, and stands in the help.
+/// The keys that the last line of the screen names, the most useful ones first. Keys that do not fit
+/// into the line are only in the help.
 const KEYS: [&str; 9] = [
     "q quit",
     "? help",
@@ -111,24 +112,24 @@ const KEYS: [&str; 9] = [
 ];
 
 const HELP: [&str; 18] = [
-    "q         quit; a program that was started here is ended",
-    "c         sort by CPU time             w  by time waited for a CPU",
-    "s         by the kernel's share        n  by name",
-    "m         by migrations                p  by PU",
-    "v         by voluntary switches        i  by involuntary ones",
-    "t         by thread id                 r  the other way round",
-    "T         a tree of processes and their threads",
-    "P         a Creel program's workers, where it lets them be seen (--observe)",
-    "l         a lane a PU: who ran there; a letter a thread, + several, . nobody",
-    "o         the program's output",
-    "space     stop the picture; the watching goes on",
-    "up down   and page up, page down, home, the mouse wheel: scroll",
-    "click     on a title: sort by it",
+    "q         quit, and end the program if creel has started it",
+    "c         sort by CPU time             w  sort by time waited for a CPU",
+    "s         sort by time in the kernel   n  sort by name",
+    "m         sort by migrations           p  sort by PU",
+    "v         sort by voluntary switches   i  sort by involuntary switches",
+    "t         sort by thread id            r  reverse the order",
+    "T         group the threads by process, as a tree",
+    "P         show the workers of a Creel program (if it allows it with --observe)",
+    "l         show a lane per PU: a letter per thread, + for several, . for none",
+    "o         show the output of the program",
+    "space     pause the display; sampling goes on",
+    "up down   scroll (also page up, page down, home and the mouse wheel)",
+    "click     on a column title: sort by it",
     "",
-    "CPU% is the share of the last interval that a thread ran, wait% that it wanted",
-    "to and had no CPU. vol/s: it went to sleep; invol/s: it was put aside.",
-    "Many involuntary switches and much waiting: more threads than CPUs.",
-    "sys% near 100 with many switches: threads that only wake each other.",
+    "CPU%: share of the last interval that a thread ran; wait%: that it was ready",
+    "but had no CPU. vol/s: switches because it slept; invol/s: it was preempted.",
+    "Many involuntary switches and a high wait% mean more threads than CPUs.",
+    "sys% near 100 with many switches means that threads only wake each other.",
 ];
 
 /// The whole screen.
@@ -253,7 +254,7 @@ fn state(scene: &Scene, width: usize) -> String {
         _ => String::new(),
     };
     format!(
-        "{:.1} runnable, {usable} usable, waited {:.0} %{throttled}  {}",
+        "{:.1} runnable, {usable} usable, wait {:.0} %{throttled}  {}",
         interval.runnable_mean,
         interval.waiting() * 100.0,
         interval.diagnosis(usable)

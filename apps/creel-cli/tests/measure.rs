@@ -72,7 +72,7 @@ fn runs_survive_a_round_trip_through_csv() {
     fs::write(csv, "not,a,measurement\n1,2,3\n").unwrap();
     let (code, _, err) = creel(&["measure", "--from", csv]);
     assert_eq!(code, Some(65));
-    assert!(err.contains("is no measurement"), "{err}");
+    assert!(err.contains("is not a measurement"), "{err}");
 }
 
 #[test]
@@ -117,7 +117,7 @@ fn failures_have_clear_messages() {
     fails(&["measure", "-n", "0", "true"], 2, "10000");
     fails(&["measure", "--metric", "x=no group", "true"], 2, "group");
     fails(&["measure", "--metric", "x=(1)", "true"], 1, "matches");
-    fails(&["measure", "--scan", "x=3..1", "true"], 2, "nowhere");
+    fails(&["measure", "--scan", "x=3..1", "true"], 2, "empty range");
     fails(&["measure", "--prepare", "exit 3", "true"], 1, "exit 3");
     fails(
         &["measure", "--timeout", "50ms", "sleep", "9"],

@@ -1,9 +1,10 @@
 //! The signal settings that this process has inherited, and how to pass them on to a program.
 //!
-//! The start-up code of Rust ignores SIGPIPE. Its `Command` resets that signal and clears the signal
-//! mask of a child. In addition, exec resets signals for which we have handlers. If a caller ignores a
-//! signal on purpose, as `nohup` does, the signal would therefore end the program. For this reason, we
-//! record the inherited settings before the start-up code of Rust runs, and restore them before exec.
+//! The start-up code of Rust ignores SIGPIPE. Its `Command` resets that signal and clears the
+//! signal mask of a child. In addition, exec resets signals for which we have handlers. If a caller
+//! ignores a signal on purpose, as `nohup` does, the signal would therefore end the program. For
+//! this reason, we record the inherited settings before the start-up code of Rust runs, and restore
+//! them before exec.
 #![allow(unsafe_code)]
 
 use std::{
@@ -13,16 +14,16 @@ use std::{
     sync::atomic::{AtomicU64, Ordering},
 };
 
-/// The ignored and the blocked signals, with bit `n` for signal `n`. Relaxed is enough, because we write
-/// them before `main`, when there is only one thread.
+/// The ignored and the blocked signals, with bit `n` for signal `n`. Relaxed is enough, because we
+/// write them before `main`, when there is only one thread.
 static IGNORED: AtomicU64 = AtomicU64::new(0);
 static BLOCKED: AtomicU64 = AtomicU64::new(0);
 
 /// The signals of POSIX. The numbers above are for the threads of libc and for real-time signals.
 const SIGNALS: std::ops::Range<i32> = 1..32;
 
-/// The entry of the section `.init_array`. The loader calls its functions before the start-up code of
-/// Rust.
+/// The entry of the section `.init_array`. The loader calls its functions before the start-up code
+/// of Rust.
 // SAFETY: `.init_array` holds pointers to functions that return nothing. Our function takes fewer
 // arguments than the loader passes, which the C ABI allows.
 #[used]
@@ -31,18 +32,19 @@ static RECORD_AT_STARTUP: extern "C" fn() = record;
 
 extern "C" fn record() {
     let mut mask = MaybeUninit::<libc::sigset_t>::zeroed();
-    // SAFETY: a null new mask changes nothing, and the call writes the old mask to memory of its type.
+    // SAFETY: a null new mask changes nothing, and the call writes the old mask to memory of its
+    // type.
     unsafe { libc::sigprocmask(libc::SIG_SETMASK, std::ptr::null(), mask.as_mut_ptr()) };
     // SAFETY: the memory is zeroed or written by the call, and a set of numbers is valid for both.
     let mask = unsafe { mask.assume_init() };
     let (mut ignored, mut blocked) = (0, 0);
     for signal in SIGNALS {
         let mut action = MaybeUninit::<libc::sigaction>::zeroed();
-        // SAFETY: a null new action changes nothing, and the call writes the old action to memory of
-        // its type.
+        // SAFETY: a null new action changes nothing, and the call writes the old action to memory
+        // of its type.
         let done = unsafe { libc::sigaction(signal, std::ptr::null(), action.as_mut_ptr()) };
-        // SAFETY: the memory is zeroed or written by the call, and every field is a number or a set of
-        // numbers.
+        // SAFETY: the memory is zeroed or written by the call, and every field is a number or a set
+        // of numbers.
         let action = unsafe { action.assume_init() };
         ignored |= u64::from(done == 0 && action.sa_sigaction == libc::SIG_IGN) << signal;
         // SAFETY: the set was initialised above.
@@ -57,8 +59,8 @@ pub fn ignored(signal: i32) -> bool {
     IGNORED.load(Ordering::Relaxed) & 1 << signal != 0
 }
 
-/// Restores the inherited settings. The function makes system calls only, so it may run between fork and
-/// exec. The caller must call exec afterwards.
+/// Restores the inherited settings. The function makes system calls only, so it may run between
+/// fork and exec. The caller must call exec afterwards.
 pub fn restore() {
     for signal in SIGNALS {
         if ignored(signal) {

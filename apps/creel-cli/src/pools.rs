@@ -1,8 +1,9 @@
-//! Finds the observable pools of running programs (`creel::Observe`), queries them and resizes them.
+//! Finds the observable pools of running programs (`creel::Observe`), queries them and resizes
+//! them.
 //!
 //! Each pool listens on a Unix socket with an abstract name. Abstract names belong to a network
-//! namespace. Therefore a program in a container with its own network is visible only from inside the
-//! container.
+//! namespace. Therefore a program in a container with its own network is visible only from inside
+//! the container.
 
 use rustix::net::sockopt::socket_peercred;
 use serde::{Deserialize, Serialize};
@@ -129,8 +130,8 @@ pub fn query(pids: &[u32]) -> Vec<Pool> {
     answered.collect()
 }
 
-/// Resizes the resizable pools of these processes. Returns the number of resized pools, and the error
-/// messages of the others.
+/// Resizes the resizable pools of these processes. Returns the number of resized pools, and the
+/// error messages of the others.
 pub fn resize(pids: &[u32], workers: usize) -> (usize, Vec<String>) {
     let (mut resized, mut refused) = (0, Vec::new());
     for pool in query(pids).into_iter().filter(|pool| pool.resizable) {

@@ -1,4 +1,5 @@
-//! `creel topo` shows a machine, to people and to programs, and where workers would be placed on it.
+//! `creel topo` shows a machine, to people and to programs, and where workers would be placed on
+//! it.
 
 mod report;
 mod text;

@@ -103,7 +103,7 @@ fn with_manuals(command: Command) -> Command {
         .subcommand(completions.display_order(100))
         .subcommand(man.display_order(101))
         .disable_help_subcommand(of_one_verb)
-        .subcommand_negates_reqs(true)
+        .subcommand_negates_reqs(of_one_verb)
         .args_conflicts_with_subcommands(of_one_verb)
 }
 

@@ -11,9 +11,9 @@ const NAME_BYTES_MAX: usize = 255;
 
 /// A file that we write under a temporary name next to its target, and rename when it is complete.
 ///
-/// Until [`commit`](Self::commit), an existing file at the target stays as it is. If you drop the file
-/// before, we remove the temporary file. It stays only if the process is killed. Its name ends in
-/// `.part`.
+/// Until [`commit`](Self::commit), an existing file at the target stays as it is. If you drop the
+/// file before, we remove the temporary file. It stays only if the process is killed. Its name ends
+/// in `.part`.
 ///
 /// ```
 /// use creel_console::AtomicFile;
@@ -45,8 +45,8 @@ impl AtomicFile {
     pub fn create(path: &Path) -> io::Result<Self> {
         loop {
             let partial = path.with_file_name(partial_name(path.file_name().unwrap_or_default()));
-            // We never open an existing file. Therefore nobody can prepare a file under the name, and
-            // two writers of one target never share a temporary file.
+            // We never open an existing file. Therefore nobody can prepare a file under the name,
+            // and two writers of one target never share a temporary file.
             match OpenOptions::new()
                 .write(true)
                 .create_new(true)
@@ -82,7 +82,8 @@ impl AtomicFile {
         &self.file
     }
 
-    /// Syncs the file to disk and renames it to its target. The call blocks until the disk has the data.
+    /// Syncs the file to disk and renames it to its target. The call blocks until the disk has the
+    /// data.
     ///
     /// # Errors
     ///
@@ -92,8 +93,8 @@ impl AtomicFile {
         self.rename()
     }
 
-    /// Renames the file to its target and returns it, so that you can continue to write. We do not sync
-    /// the file, because it is not complete.
+    /// Renames the file to its target and returns it, so that you can continue to write. We do not
+    /// sync the file, because it is not complete.
     ///
     /// # Errors
     ///
@@ -113,7 +114,8 @@ impl AtomicFile {
 
 /// Returns the temporary name `NAME.RANDOM.part`, or a name without NAME if that would be too long.
 fn partial_name(name: &OsStr) -> OsString {
-    // The keys of a hasher come from the random numbers of the system, so nobody can predict the name.
+    // The keys of a hasher come from the random numbers of the system, so nobody can predict the
+    // name.
     let random = RandomState::new().build_hasher().finish();
     let mut partial = name.to_owned();
     let end = format!(".{random:016x}.part");
@@ -143,8 +145,8 @@ impl Seek for AtomicFile {
 impl Drop for AtomicFile {
     fn drop(&mut self) {
         if !self.renamed {
-            // We ignore the error, because an incomplete file is useless, and the caller already has
-            // the error that matters.
+            // We ignore the error, because an incomplete file is useless, and the caller already
+            // has the error that matters.
             let _ = fs::remove_file(&self.partial);
         }
     }

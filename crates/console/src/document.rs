@@ -1,8 +1,10 @@
-//! The JSON documents of the programs: a version, the machine, the budget and the program's own fields.
+//! The JSON documents of the programs: a version, the machine, the budget and the program's own
+//! fields.
 //!
 //! - A field keeps its name and its meaning. If a meaning has to change, we raise [`SCHEMA`].
 //! - A CPU set is a string in Linux list syntax, for example "0-3,8".
-//! - A list of CPU sets has no particular order. It is empty if the machine does not report the level.
+//! - A list of CPU sets has no particular order. It is empty if the machine does not report the
+//!   level.
 
 use creel_topology::{Budget, CpuSet, Limit, Machine};
 use serde::Serialize;

@@ -18,8 +18,8 @@ struct Zone {
 
 /// A meter that sums the counters of all packages.
 ///
-/// Call [`Meter::read_zone`] often enough that no counter wraps twice between two calls. For example, a
-/// range of 262 kJ lasts 20 minutes at 200 W.
+/// Call [`Meter::read_zone`] often enough that no counter wraps twice between two calls. For
+/// example, a range of 262 kJ lasts 20 minutes at 200 W.
 ///
 /// ```
 /// use creel_console::energy::Meter;

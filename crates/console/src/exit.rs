@@ -1,8 +1,8 @@
-//! Exit codes. Each code has the same meaning in all programs. Therefore a script can decide whether
-//! to continue, to repair the input or to try again.
+//! Exit codes. Each code has the same meaning in all programs. Therefore a script can decide
+//! whether to continue, to repair the input or to try again.
 //!
-//! A broken pipe, for example in `creel topo | head -1`, means that the reader has enough. We treat it
-//! as [`Exit::Done`] and print no message.
+//! A broken pipe, for example in `creel topo | head -1`, means that the reader has enough. We treat
+//! it as [`Exit::Done`] and print no message.
 
 use std::error::Error;
 use std::fmt;
@@ -144,8 +144,8 @@ fn exit_of_cause(cause: &(dyn Error + 'static)) -> Option<Exit> {
     }
 }
 
-/// Concludes a program. Prints `PROGRAM: reason: cause` on stderr if `outcome` is an error, and returns
-/// the exit code for `main` to return.
+/// Concludes a program. Prints `PROGRAM: reason: cause` on stderr if `outcome` is an error, and
+/// returns the exit code for `main` to return.
 ///
 /// ```no_run
 /// use creel_console::Exit;
@@ -173,8 +173,8 @@ pub fn conclude(program: &str, outcome: anyhow::Result<Exit>) -> ExitCode {
 }
 
 /// Concludes a program as [`conclude`] does, except that an interrupted program ends by the signal
-/// itself. The shell shows the same code. In addition, a loop in the shell ends as well, because the
-/// shell sees the signal.
+/// itself. The shell shows the same code. In addition, a loop in the shell ends as well, because
+/// the shell sees the signal.
 pub fn conclude_by_signal(program: &str, outcome: anyhow::Result<Exit>) -> ExitCode {
     let failed = outcome.as_ref().err().map(exit_of);
     let code = conclude(program, outcome);
@@ -185,8 +185,8 @@ pub fn conclude_by_signal(program: &str, outcome: anyhow::Result<Exit>) -> ExitC
     code
 }
 
-/// Ends the process by the signal that the exit code stands for. Returns if the code does not stand for
-/// a signal.
+/// Ends the process by the signal that the exit code stands for. Returns if the code does not stand
+/// for a signal.
 #[cfg(unix)]
 fn end_by_signal(exit: Exit) {
     use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -201,8 +201,8 @@ fn end_by_signal(exit: Exit) {
     let _ = signal_hook::low_level::emulate_default_handler(signal);
 }
 
-/// Prints `PROGRAM: reason: cause` as one line on stderr, for a part of the work that failed while the
-/// others continue.
+/// Prints `PROGRAM: reason: cause` as one line on stderr, for a part of the work that failed while
+/// the others continue.
 pub fn report(program: &str, error: &anyhow::Error) {
     use std::io::Write;
     // If stderr is closed, there is no place left to report an error to.

@@ -1,7 +1,7 @@
 //! The limit on the number of open files.
 
-/// The smallest and the largest number of files that we reserve for purposes other than connections.
-/// Between these, we reserve a quarter of the limit.
+/// The smallest and the largest number of files that we reserve for purposes other than
+/// connections. Between these, we reserve a quarter of the limit.
 #[cfg(unix)]
 const RESERVED: std::ops::RangeInclusive<u64> = 16..=100;
 

@@ -1,9 +1,9 @@
 //! A minimal HTTP server for the browser on this machine, with which a program shows a page.
 //!
-//! - The resources are bounded: a request has 8 KiB and five seconds, and there are at most 16 requests
-//!   at the same time.
-//! - The server rejects a request with another host name. Otherwise a page from another site could read
-//!   this one through a name that resolves to this machine.
+//! - The resources are bounded: a request has 8 KiB and five seconds, and there are at most 16
+//!   requests at the same time.
+//! - The server rejects a request with another host name. Otherwise a page from another site could
+//!   read this one through a name that resolves to this machine.
 //! - The server rejects a request that another page has sent, if the browser reports that.
 //!
 //! We left out request bodies, persistent connections and TLS on purpose.
@@ -60,8 +60,9 @@ impl Request {
         self.value(name)?.parse().ok()
     }
 
-    /// Returns the range of bytes that the request asks for, if it has a `Range` header: the first byte
-    /// and the one after the last. `length` is the length of the body. We support one range only.
+    /// Returns the range of bytes that the request asks for, if it has a `Range` header: the first
+    /// byte and the one after the last. `length` is the length of the body. We support one range
+    /// only.
     pub fn range(&self, length: u64) -> Option<(u64, u64)> {
         let (first, last) = self
             .range
@@ -150,8 +151,8 @@ impl Answer {
         Answer::whole(status, "text/plain", status.as_bytes().to_vec())
     }
 
-    /// Creates an answer with a body of a known length. With a range, it sends the bytes from `range.0`
-    /// up to `range.1`, exclusive.
+    /// Creates an answer with a body of a known length. With a range, it sends the bytes from
+    /// `range.0` up to `range.1`, exclusive.
     pub fn stream(
         kind: &'static str,
         length: u64,

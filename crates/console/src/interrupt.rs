@@ -1,8 +1,9 @@
 //! Ctrl-C as a flag that a program checks between two parts of its work.
 //!
-//! The first SIGINT or SIGTERM sets the flag. The program then finishes or abandons the current part,
-//! leaves complete outputs only, and ends with [`Exit::Interrupted`] or [`Exit::Terminated`]. A second
-//! signal ends the process at once, as it ends other programs. You need it if a part takes too long.
+//! The first SIGINT or SIGTERM sets the flag. The program then finishes or abandons the current
+//! part, leaves complete outputs only, and ends with [`Exit::Interrupted`] or [`Exit::Terminated`].
+//! A second signal ends the process at once, as it ends other programs. You need it if a part takes
+//! too long.
 
 use std::io;
 use std::sync::Arc;
@@ -13,8 +14,8 @@ use signal_hook::flag;
 
 use crate::exit::{Exit, Failure};
 
-/// Returns whether the process was started with this signal ignored, as `nohup` does. Returns `false` if
-/// the system does not report it.
+/// Returns whether the process was started with this signal ignored, as `nohup` does. Returns
+/// `false` if the system does not report it.
 pub fn is_ignored(number: i32) -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
@@ -29,8 +30,8 @@ pub struct Interrupt {
     /// reader that misses the change sees it on its next check.
     requested: Arc<AtomicBool>,
     /// Whether the signal was SIGTERM. The handlers set it before `requested`, and we read it after
-    /// `requested`. Relaxed is enough, because the handlers set both flags in one thread, and a wrong
-    /// exit code after a race of two signals does no harm.
+    /// `requested`. Relaxed is enough, because the handlers set both flags in one thread, and a
+    /// wrong exit code after a race of two signals does no harm.
     terminated: Arc<AtomicBool>,
     /// Whether [`Interrupt::hang_up`] was called.
     hung_up: Arc<AtomicBool>,
@@ -74,8 +75,8 @@ impl Interrupt {
         self.request();
     }
 
-    /// Returns whether the program should stop. The call never blocks, and it is cheap enough for an
-    /// inner loop.
+    /// Returns whether the program should stop. The call never blocks, and it is cheap enough for
+    /// an inner loop.
     pub fn requested(&self) -> bool {
         self.requested.load(Ordering::Relaxed)
     }
@@ -84,8 +85,8 @@ impl Interrupt {
     ///
     /// # Errors
     ///
-    /// Returns a [`Failure`] with [`Exit::Interrupted`], [`Exit::Terminated`] or [`Exit::HungUp`] once
-    /// the flag is set.
+    /// Returns a [`Failure`] with [`Exit::Interrupted`], [`Exit::Terminated`] or [`Exit::HungUp`]
+    /// once the flag is set.
     ///
     /// ```
     /// use creel_console::Interrupt;

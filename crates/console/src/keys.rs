@@ -1,9 +1,9 @@
 //! A workaround for keys that arrive at the same time as a resize of the terminal.
 //!
-//! Some libraries wait for keys and for SIGWINCH with an edge-triggered poller and return one event at
-//! a time. If both arrive together, such a library forgets the keys. The poller reports them again
-//! only with the next key. We can trigger that report: setting the modes of a terminal to their current
-//! values wakes its readers (on Linux in `n_tty_set_termios`).
+//! Some libraries wait for keys and for SIGWINCH with an edge-triggered poller and return one event
+//! at a time. If both arrive together, such a library forgets the keys. The poller reports them
+//! again only with the next key. We can trigger that report: setting the modes of a terminal to
+//! their current values wakes its readers (on Linux in `n_tty_set_termios`).
 
 #[cfg(unix)]
 use std::io;

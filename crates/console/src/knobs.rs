@@ -37,7 +37,8 @@ pub struct Knobs {
     /// list of PUs (0,2,4-7) or one set of PUs per worker ({0-3},{4-7})
     #[arg(long, value_name = "PLACEMENT")]
     pub placement: Option<Placement>,
-    /// Choose how idle workers wait: park, adaptive, spin:TIME, throttle:TIME (for example spin:20us)
+    /// Choose how idle workers wait: park, adaptive, spin:TIME, throttle:TIME (for example
+    /// spin:20us)
     #[arg(long, value_name = "WAIT")]
     pub wait: Option<Wait>,
     /// Choose how work moves between workers: fixed, sticky, shared
@@ -71,8 +72,8 @@ impl Knobs {
     }
 }
 
-/// The largest number of workers that a flag accepts. A pool takes more. However, on the machines of
-/// today a larger number is a typing error.
+/// The largest number of workers that a flag accepts. A pool takes more. However, on the machines
+/// of today a larger number is a typing error.
 const JOBS_MAX: usize = 4096;
 
 /// Parses a number of workers, `cores` or `pus`, for programs with a `--jobs` flag of their own.

@@ -1,7 +1,7 @@
 //! Output on stdout as text, JSON or CSV.
 //!
-//! All functions that write to stdout return the error of the stream. Therefore a closed pipe ends a
-//! program quietly (see [`crate::exit_of`]), while `println!` would panic.
+//! All functions that write to stdout return the error of the stream. Therefore a closed pipe ends
+//! a program quietly (see [`crate::exit_of`]), while `println!` would panic.
 
 use std::io::{self, BufWriter, Write};
 

@@ -1,12 +1,13 @@
 //! Small line charts, as text for a terminal and as SVG for a document.
 //!
-//! The axes are linear. The y axis starts at zero, because readers misjudge a curve of times or shares
-//! that starts elsewhere. For values that span several decades, [`Chart::svg_on_decades`] has a
-//! logarithmic y axis. For more than that, export the data as CSV and use another program.
+//! The axes are linear. The y axis starts at zero, because readers misjudge a curve of times or
+//! shares that starts elsewhere. For values that span several decades, [`Chart::svg_on_decades`]
+//! has a logarithmic y axis. For more than that, export the data as CSV and use another program.
 
 use std::fmt::Write;
 
-/// A named curve. Its points are (x, y) in the order of x. The chart omits points that are not finite.
+/// A named curve. Its points are (x, y) in the order of x. The chart omits points that are not
+/// finite.
 #[derive(Clone, Debug)]
 pub struct Series {
     /// The name of the curve in the legend.
@@ -123,8 +124,8 @@ impl Chart {
         range
     }
 
-    /// Returns the chart as text. The grid has `width` × `height` characters, at least 10 × 4, without
-    /// the numbers and the legend around it.
+    /// Returns the chart as text. The grid has `width` × `height` characters, at least 10 × 4,
+    /// without the numbers and the legend around it.
     pub fn text(&self, width: usize, height: usize) -> String {
         let (width, height) = (width.max(10), height.max(4));
         let range = self.range();
@@ -170,8 +171,8 @@ impl Chart {
         self.svg_in(&self.range())
     }
 
-    /// Returns the chart as SVG with a logarithmic y axis, for values that span several decades. Values
-    /// that are not above zero are at the bottom.
+    /// Returns the chart as SVG with a logarithmic y axis, for values that span several decades.
+    /// Values that are not above zero are at the bottom.
     ///
     /// ```
     /// # use creel_console::plot::{Chart, Series};
@@ -277,8 +278,8 @@ fn escaped(text: &str) -> String {
         .replace('>', "&gt;")
 }
 
-/// Rounds up to 1, 2, 4, 5, 8 or 10 times a power of ten, so that the quarters of the axis are short
-/// numbers.
+/// Rounds up to 1, 2, 4, 5, 8 or 10 times a power of ten, so that the quarters of the axis are
+/// short numbers.
 fn round_up(max: f64) -> f64 {
     if max <= 0.0 {
         return 1.0;

@@ -84,8 +84,8 @@ impl Progress {
         self.bar.set_message(message);
     }
 
-    /// Prints a line on stderr above the bar, for example a warning. It prints the line even if the bar
-    /// is hidden.
+    /// Prints a line on stderr above the bar, for example a warning. It prints the line even if the
+    /// bar is hidden.
     pub fn println(&self, line: &str) {
         self.suspend(|| {
             // If stderr is closed, there is no place left to report an error to.

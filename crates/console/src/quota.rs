@@ -47,8 +47,8 @@ impl Hierarchy {
     }
 }
 
-/// A control group with a quota, below the group of this process. Dropping it removes the group if no
-/// process is in it any more.
+/// A control group with a quota, below the group of this process. Dropping it removes the group if
+/// no process is in it any more.
 #[derive(Debug)]
 pub struct Quota {
     home: PathBuf,

@@ -1,7 +1,7 @@
 //! Tables of text, aligned for a terminal or as Markdown for a document.
 //!
-//! A table does not know units or the meaning of values. A cell is text that may have a style. Lines do
-//! not wrap, so choose columns that fit.
+//! A table does not know units or the meaning of values. A cell is text that may have a style.
+//! Lines do not wrap, so choose columns that fit.
 
 use anstyle::Style;
 use unicode_width::UnicodeWidthStr;
@@ -91,8 +91,8 @@ impl Table {
         self.rows.is_empty()
     }
 
-    /// Returns the table as aligned text with two blanks between columns. No line ends with a blank, and
-    /// each line ends with a newline.
+    /// Returns the table as aligned text with two blanks between columns. No line ends with a
+    /// blank, and each line ends with a newline.
     pub fn text(&self) -> String {
         let widths = self.widths();
         let bold = Style::new().bold();

@@ -177,7 +177,8 @@ pub struct MeasureArgs {
         help_heading = "Output"
     )]
     metric: Vec<(String, Regex)>,
-    /// Also write each run to FILE as soon as it ends; with - write to stdout and print nothing else
+    /// Also write each run to FILE as soon as it ends; with - write to stdout and print nothing
+    /// else
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     csv: Option<PathBuf>,
     /// Append to the CSV file instead of replacing it

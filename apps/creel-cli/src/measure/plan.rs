@@ -56,8 +56,8 @@ fn named<'a>(text: &'a str, form: &str) -> Result<(&'a str, &'a str)> {
     }
 }
 
-/// Parses the value of `--scan`, for example `jobs=1..8` or `size=0.5..2:0.5`. Both ends belong to the
-/// range.
+/// Parses the value of `--scan`, for example `jobs=1..8` or `size=0.5..2:0.5`. Both ends belong to
+/// the range.
 pub fn scan(text: &str) -> Result<Axis> {
     let (name, range) = named(text, "FROM..TO[:STEP]")?;
     let (ends, step) = range.split_once(':').unwrap_or((range, "1"));
@@ -161,8 +161,8 @@ fn points(matrix: &[Axis]) -> Vec<Vec<(String, String)>> {
     })
 }
 
-/// Returns a name at a point of the matrix. If the name contains no placeholder, the settings of the
-/// point follow it.
+/// Returns a name at a point of the matrix. If the name contains no placeholder, the settings of
+/// the point follow it.
 fn labelled(name: &str, point: &[(String, String)]) -> String {
     let filled = fill_text(name, point);
     if filled != name || point.is_empty() {
@@ -187,7 +187,8 @@ fn subject(command: &[OsString], point: &[(String, String)], name: Option<String
     }
 }
 
-/// Fills the settings into a word. A word that is not UTF-8 has no placeholders and does not change.
+/// Fills the settings into a word. A word that is not UTF-8 has no placeholders and does not
+/// change.
 fn fill(word: &OsStr, point: &[(String, String)]) -> OsString {
     match word.to_str() {
         Some(text) => fill_text(text, point).into(),

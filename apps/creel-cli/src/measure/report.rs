@@ -214,8 +214,8 @@ fn summary_table(m: &Measured) -> Table {
     table
 }
 
-/// Formats a value as a percentage of the mean. The text is short, because the table must fit into 80
-/// columns.
+/// Formats a value as a percentage of the mean. The text is short, because the table must fit into
+/// 80 columns.
 fn of_mean(value: Option<f64>, mean: f64) -> String {
     match value.map(|value| value / mean * 100.0) {
         Some(percent) if percent >= 100.0 => format!("{percent:.0} %"),
@@ -225,12 +225,12 @@ fn of_mean(value: Option<f64>, mean: f64) -> String {
     }
 }
 
-/// Figures that the compact tables omit: parts of another figure, and counts that are mostly 0 or 1,
-/// whose ratios mean nothing. JSON and CSV contain them.
+/// Figures that the compact tables omit: parts of another figure, and counts that are mostly 0 or
+/// 1, whose ratios mean nothing. JSON and CSV contain them.
 const MINOR: [&str; 3] = ["user_s", "sys_s", "migrations"];
 
-/// Returns the table of many commands, with a row per command and a column per figure. `whole` adds the
-/// minor figures, if the width does not matter.
+/// Returns the table of many commands, with a row per command and a column per figure. `whole` adds
+/// the minor figures, if the width does not matter.
 fn means(all: &[Measured], whole: bool) -> Table {
     let mut names = figure_names(all);
     names.retain(|name| whole || !MINOR.contains(&name.as_str()));
@@ -258,8 +258,8 @@ fn label(m: &Measured) -> String {
         .join(" ")
 }
 
-/// Returns the names of the commands in a table, in at most `most` characters. If two shortened names
-/// are equal, each name gets a number as a prefix.
+/// Returns the names of the commands in a table, in at most `most` characters. If two shortened
+/// names are equal, each name gets a number as a prefix.
 fn short_labels(all: &[Measured], most: usize) -> Vec<String> {
     let whole: Vec<String> = all.iter().map(label).collect();
     let cut: Vec<String> = whole.iter().map(|text| short(text, most)).collect();

@@ -1,21 +1,22 @@
 //! The process that runs the commands, one after the other.
 //!
-//! `creel measure` starts itself a second time for this, with the hidden command `measure-runner`. The
-//! process starts before we parse anything, because each command starts with the memory that its
-//! parent has allocated. It adopts orphans (it is a *subreaper*). Therefore it can wait for children
-//! that outlive their parent, and count them. It ends those that stay too long, and reports them.
+//! `creel measure` starts itself a second time for this, with the hidden command `measure-runner`.
+//! The process starts before we parse anything, because each command starts with the memory that
+//! its parent has allocated. It adopts orphans (it is a *subreaper*). Therefore it can wait for
+//! children that outlive their parent, and count them. It ends those that stay too long, and
+//! reports them.
 //!
 //! # Pitfalls
 //!
 //! - The `ru_maxrss` of a child includes the resident size of its parent at the time of exec.
-//!   `posix_spawn` is fast because it borrows the memory of the parent, so all of our memory counts.
-//!   After a fork, which costs 0.1 ms more, only a few pages count. Therefore we fork the first run of
-//!   a command and spawn the others. If a later run is not larger than we are, the command is small,
-//!   and we report the size of its first run.
+//!   `posix_spawn` is fast because it borrows the memory of the parent, so all of our memory
+//!   counts. After a fork, which costs 0.1 ms more, only a few pages count. Therefore we fork the
+//!   first run of a command and spawn the others. If a later run is not larger than we are, the
+//!   command is small, and we report the size of its first run.
 //! - `ru_maxrss` is the size of the largest *single* process. For a process tree, we sample the
 //!   proportional sizes (PSS), in which shared pages count once.
-//! - Times and context switches are differences of the resource usage of all our children. Since there
-//!   is one run at a time, the difference belongs to that run.
+//! - Times and context switches are differences of the resource usage of all our children. Since
+//!   there is one run at a time, the difference belongs to that run.
 
 use super::{counters::Counters, sample::Sample};
 use crate::process::descendants;
@@ -251,8 +252,8 @@ enum State {
     Over,
 }
 
-/// The state and the time of its last change. We need the time because a run can be shorter than the
-/// interval of the monitor, and the limits of each run count from its own start.
+/// The state and the time of its last change. We need the time because a run can be shorter than
+/// the interval of the monitor, and the limits of each run count from its own start.
 struct SharedState(Mutex<(State, Instant)>);
 
 impl Default for SharedState {
@@ -308,8 +309,8 @@ impl TreeMonitor {
         }
     }
 
-    /// Enforces the limits of the current run. `reported` is the run that was reported last. Returns
-    /// `false` when the runner has ended.
+    /// Enforces the limits of the current run. `reported` is the run that was reported last.
+    /// Returns `false` when the runner has ended.
     fn enforce_limits(&self, reported: &mut Option<Instant>) -> bool {
         let state = self.state.lock();
         let (timeout_s, linger_s) = *self.limits.lock().unwrap_or_else(|e| e.into_inner());
@@ -344,8 +345,8 @@ impl TreeMonitor {
         }
     }
 
-    /// Samples the memory of the tree. For a single process, we use the exact high-water mark of the
-    /// kernel instead.
+    /// Samples the memory of the tree. For a single process, we use the exact high-water mark of
+    /// the kernel instead.
     fn sample_memory(&self) {
         let descendants = descendants(std::process::id());
         if descendants.len() > 1 {
@@ -397,8 +398,8 @@ pub fn signal_below(root: u32, signal: Signal) -> usize {
     all.len()
 }
 
-/// Returns the proportional size of a process in bytes. A page that several processes share counts in
-/// equal parts.
+/// Returns the proportional size of a process in bytes. A page that several processes share counts
+/// in equal parts.
 ///
 /// Source: proc_pid_smaps(5), `smaps_rollup`, in KiB.
 fn proportional(pid: u32) -> Option<u64> {

@@ -1,8 +1,8 @@
-//! The CSV file of raw runs. We write one line per run as soon as the run ends, so that nothing is lost
-//! if a later run fails. We also read such files back.
+//! The CSV file of raw runs. We write one line per run as soon as the run ends, so that nothing is
+//! lost if a later run fails. We also read such files back.
 //!
-//! The columns are `command`, the labels, `run`, the figures and `exit_code`. The columns before `run`
-//! hold words, and the columns after it hold numbers.
+//! The columns are `command`, the labels, `run`, the figures and `exit_code`. The columns before
+//! `run` hold words, and the columns after it hold numbers.
 
 use super::{
     plan::{AA_SUFFIX, Labels},
@@ -35,8 +35,8 @@ impl Measured {
     }
 }
 
-/// Sets the command that each command is compared with: the first one with the same settings. If no two
-/// commands have the same settings, it is the first of all.
+/// Sets the command that each command is compared with: the first one with the same settings. If no
+/// two commands have the same settings, it is the first of all.
 pub fn pair(all: &mut [Measured]) {
     let first_alike = |m: &Measured| all.iter().position(|other| other.labels == m.labels);
     let bases: Vec<usize> = all.iter().map(|m| first_alike(m).unwrap_or(0)).collect();

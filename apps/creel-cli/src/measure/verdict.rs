@@ -2,8 +2,8 @@
 
 use creel_stats::Ratio;
 
-/// Returns the sentence for the ratio of pairs of runs. `noise_floor` is the factor by which a command
-/// differs from itself.
+/// Returns the sentence for the ratio of pairs of runs. `noise_floor` is the factor by which a
+/// command differs from itself.
 pub fn verdict(ratio: &Ratio, what: &str, than: &str, noise_floor: f64) -> String {
     let (Some(low), Some(high)) = (ratio.low, ratio.high) else {
         return format!(

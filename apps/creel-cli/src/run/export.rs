@@ -1,5 +1,5 @@
-//! A plan as configuration that you can paste. We escape the characters that the target would expand
-//! or unquote.
+//! A plan as configuration that you can paste. We escape the characters that the target would
+//! expand or unquote.
 
 use super::plan::Plan;
 use clap::ValueEnum;
@@ -49,8 +49,8 @@ pub fn export(plan: &Plan, target: Target) -> String {
     lines.join(separator) + end
 }
 
-/// Returns a word for a shell, without quotes if it needs none. This matters because the shell splits
-/// `$(creel run --export docker …)` at blanks and does not unquote it.
+/// Returns a word for a shell, without quotes if it needs none. This matters because the shell
+/// splits `$(creel run --export docker …)` at blanks and does not unquote it.
 fn quoted(value: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_=:,./+@%".contains(c);
     if !value.is_empty() && value.chars().all(plain) {
@@ -66,8 +66,8 @@ fn in_yaml(value: &str) -> String {
     serde_json::Value::from(value.replace("$(", "$$(")).to_string()
 }
 
-/// Escapes a value for a systemd unit. systemd expands specifiers (`%h`), interprets backslashes and
-/// quotes, and ends a setting at the end of the line.
+/// Escapes a value for a systemd unit. systemd expands specifiers (`%h`), interprets backslashes
+/// and quotes, and ends a setting at the end of the line.
 fn in_unit(value: &str) -> String {
     value
         .replace('\\', "\\\\")

@@ -96,7 +96,8 @@ pub struct RunArgs {
     /// Narrow the affinity mask to one hardware thread per core
     #[arg(long, help_heading = "Affinity mask")]
     no_smt: bool,
-    /// Treat the program as this runtime if creel cannot detect it: java, go, ghc, python, erlang, …
+    /// Treat the program as this runtime if creel cannot detect it: java, go, ghc, python, erlang,
+    /// …
     #[arg(
         long = "as",
         value_name = "RUNTIME",

@@ -1,13 +1,13 @@
-//! The rules for each runtime: which limits it sees by itself, and which setting controls its number
-//! of threads.
+//! The rules for each runtime: which limits it sees by itself, and which setting controls its
+//! number of threads.
 //!
 //! We measured the facts: we asked the runtimes under masks, quotas and quotas of parent groups.
 //! docs/sizing.md has the table. The rules have two limits:
 //!
 //! - A rule sets nothing that a runtime gets right by itself.
-//! - A rule sets nothing that could make a program fail that runs without it. For example, we do not
-//!   raise a number of threads that the program chose itself (GHC without `-N`, Julia, make). We also
-//!   put nothing into a variable that makes a child process of another kind fail.
+//! - A rule sets nothing that could make a program fail that runs without it. For example, we do
+//!   not raise a number of threads that the program chose itself (GHC without `-N`, Julia, make).
+//!   We also put nothing into a variable that makes a child process of another kind fail.
 
 mod haskell;
 
@@ -27,7 +27,8 @@ pub struct Sizing {
     pub explicit: Option<usize>,
     /// The number of PUs in the affinity mask, which most runtimes see.
     pub pus: usize,
-    /// Whether the budget comes from a source that no mask shows: a quota, another limit or the user.
+    /// Whether the budget comes from a source that no mask shows: a quota, another limit or the
+    /// user.
     pub exceeds_mask: bool,
     /// The quota of the innermost cgroup in CPUs, which some runtimes see.
     pub own_quota: Option<f64>,
@@ -54,8 +55,9 @@ impl Sizing {
         self.explicit.unwrap_or(self.ceil)
     }
 
-    /// Returns the number that a runtime chooses if it sees the mask and the quota of its own cgroup,
-    /// rounded up. `least` is the smallest number that the runtime chooses because of a quota.
+    /// Returns the number that a runtime chooses if it sees the mask and the quota of its own
+    /// cgroup, rounded up. `least` is the smallest number that the runtime chooses because of a
+    /// quota.
     fn detected_with_quota(&self, least: usize) -> usize {
         let quota = self.own_quota.map_or(usize::MAX, |q| q.ceil() as usize);
         self.pus.min(quota.max(least))
@@ -129,7 +131,8 @@ impl Advice {
     }
 }
 
-/// The variables of libraries that start threads inside any program, and the names of the libraries.
+/// The variables of libraries that start threads inside any program, and the names of the
+/// libraries.
 const LIBRARIES: [(&str, &str); 10] = [
     ("OMP_NUM_THREADS", "OpenMP"),
     ("OPENBLAS_NUM_THREADS", "OpenBLAS"),
@@ -144,11 +147,12 @@ const LIBRARIES: [(&str, &str); 10] = [
 ];
 /// The number of entries at the start of [`LIBRARIES`] that belong to OpenMP and BLAS.
 const NUMERIC: usize = 4;
-/// The number of entries at the start of [`LIBRARIES`] that joblib guards: it makes sure that workers
-/// times threads do not exceed the CPUs. It does so for each library whose variable is not set.
+/// The number of entries at the start of [`LIBRARIES`] that joblib guards: it makes sure that
+/// workers times threads do not exceed the CPUs. It does so for each library whose variable is not
+/// set.
 const GUARDED: usize = 6;
-/// The guarded variables that we must set anyway. OpenMP reads only `OMP_NUM_THREADS`, and numba does
-/// not read it.
+/// The guarded variables that we must set anyway. OpenMP reads only `OMP_NUM_THREADS`, and numba
+/// does not read it.
 const BARE: [&str; 2] = ["OMP_NUM_THREADS", "NUMBA_NUM_THREADS"];
 
 /// Other variables that a library obeys if its own variable is not set. If the user has set one of
@@ -298,12 +302,12 @@ fn libraries_of(list: &[(&'static str, &str)], n: usize) -> Advice {
 /// Returns the advice for the libraries of Python.
 ///
 /// If only the mask limits the program, OpenMP and BLAS see it themselves. We set nothing then,
-/// because joblib's guard against nested pools works only without variables. The guard is worth more
-/// than counting the hardware threads of a core as one.
+/// because joblib's guard against nested pools works only without variables. The guard is worth
+/// more than counting the hardware threads of a core as one.
 ///
-/// OpenMP and BLAS do not see a quota. If one limits the program, we set the variable of OpenMP, which
-/// BLAS and numexpr read as well. joblib's guard still gives BLAS and numexpr a smaller number of their
-/// own in each worker process.
+/// OpenMP and BLAS do not see a quota. If one limits the program, we set the variable of OpenMP,
+/// which BLAS and numexpr read as well. joblib's guard still gives BLAS and numexpr a smaller
+/// number of their own in each worker process.
 fn python_libraries(size: &Sizing) -> Advice {
     let n = size.floor();
     let free = libraries_of(&LIBRARIES[GUARDED..], n);
@@ -323,8 +327,8 @@ fn python_libraries(size: &Sizing) -> Advice {
     )
 }
 
-/// Returns the advice for Go. Since version 1.25, Go sees the quota of its own group, rounded up, and
-/// uses at least two threads.
+/// Returns the advice for Go. Since version 1.25, Go sees the quota of its own group, rounded up,
+/// and uses at least two threads.
 fn go(version: Option<(u32, u32)>, size: &Sizing) -> Advice {
     let sees_quota = version.is_none_or(|version| version >= (1, 25));
     let own = if sees_quota {
@@ -352,9 +356,9 @@ fn go(version: Option<(u32, u32)>, size: &Sizing) -> Advice {
     }
 }
 
-/// Options that set the size of the heap, or may set it. We must not add a maximum to them, because the
-/// virtual machine does not start if its minimum or initial size is larger. A file of options may
-/// contain any of them.
+/// Options that set the size of the heap, or may set it. We must not add a maximum to them, because
+/// the virtual machine does not start if its minimum or initial size is larger. A file of options
+/// may contain any of them.
 const JAVA_HEAP: &[&str] = &[
     "-Xmx",
     "-Xms",
@@ -472,9 +476,9 @@ fn julia(size: &Sizing) -> Advice {
     }
 }
 
-/// Returns the advice for a compressor. It uses one thread by default, or a few in newer versions. Each
-/// thread needs as much memory as the first. We add no threads unless the user asks for them, because
-/// the program could exceed a memory limit, and its output would change.
+/// Returns the advice for a compressor. It uses one thread by default, or a few in newer versions.
+/// Each thread needs as much memory as the first. We add no threads unless the user asks for them,
+/// because the program could exceed a memory limit, and its output would change.
 fn compressor(who: &str, knob: Knob, size: &Sizing) -> Advice {
     match size.explicit {
         Some(_) => Advice::default().set_knob(knob, "the number of --jobs"),
@@ -486,8 +490,8 @@ fn compressor(who: &str, knob: Knob, size: &Sizing) -> Advice {
     }
 }
 
-/// Returns the advice for make. We add no jobs unless the user asks for them, because a Makefile with a
-/// missing dependency fails with several jobs.
+/// Returns the advice for make. We add no jobs unless the user asks for them, because a Makefile
+/// with a missing dependency fails with several jobs.
 fn make(size: &Sizing) -> Advice {
     match size.explicit {
         Some(n) => Advice::default().set_knob(

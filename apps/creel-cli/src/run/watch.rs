@@ -1,11 +1,12 @@
-//! The parent of a program, which reports changes of its limits, for example of a quota or a cpuset.
+//! The parent of a program, which reports changes of its limits, for example of a quota or a
+//! cpuset.
 //!
 //! Most runtimes read their limits once, and you cannot notify them. We resize the pools of Creel
-//! programs that allow it (`creel::Observe::Resize`). For other programs, you can give a shell command,
-//! because each program has a way of its own.
+//! programs that allow it (`creel::Observe::Resize`). For other programs, you can give a shell
+//! command, because each program has a way of its own.
 //!
-//! We forward signals to the program and return its exit code. If a signal ends the program, our exit
-//! code is 128 plus the signal.
+//! We forward signals to the program and return its exit code. If a signal ends the program, our
+//! exit code is 128 plus the signal.
 
 use super::exec;
 use super::plan::{Plan, Request, budget_now};

@@ -1,7 +1,7 @@
 //! The program that `creel top` starts, with its output in a pane, in a file or on stderr.
 //!
-//! A pane is a terminal of its own (a pty), so that the program prints the same as without creel. A small
-//! terminal emulator keeps the contents of the pane.
+//! A pane is a terminal of its own (a pty), so that the program prints the same as without creel. A
+//! small terminal emulator keeps the contents of the pane.
 
 use anyhow::Result;
 use creel_console::{Exit, Failure};
@@ -74,8 +74,8 @@ impl ChildProgram {
         Self::spawn(&mut command)
     }
 
-    /// Starts a program with its output in a temporary file, which we show like a pane. We use this for
-    /// a program that may outlive us, because a pane would end with us.
+    /// Starts a program with its output in a temporary file, which we show like a pane. We use this
+    /// for a program that may outlive us, because a pane would end with us.
     pub fn in_temporary_file(program: &OsStr, args: &[OsString]) -> Result<Self> {
         let name = format!("creel-top-{}.out", std::process::id());
         let file = std::env::temp_dir().join(name);
@@ -138,8 +138,8 @@ impl ChildProgram {
         self.child.id()
     }
 
-    /// Returns the exit code of the program, or 128 plus the signal that ended it. Returns `None` while
-    /// the program runs.
+    /// Returns the exit code of the program, or 128 plus the signal that ended it. Returns `None`
+    /// while the program runs.
     pub fn ended(&mut self) -> Option<i32> {
         if self.ended.is_none() {
             self.ended = self.child.try_wait().ok().flatten().map(code);
@@ -147,8 +147,8 @@ impl ChildProgram {
         self.ended
     }
 
-    /// Waits until the pane contains the whole output of a program that has ended. The wait is short,
-    /// because a child of the program may still have the terminal open.
+    /// Waits until the pane contains the whole output of a program that has ended. The wait is
+    /// short, because a child of the program may still have the terminal open.
     pub fn drain(&self) {
         let Some(pane) = &self.pane else {
             return;

@@ -21,8 +21,8 @@ pub struct Report {
     usable_workers: usize,
     /// The number of runnable threads, running or waiting for a CPU, on average over the samples.
     runnable_mean: f64,
-    /// The number of periods in which the quota of the cgroup stopped the program, and the number of
-    /// all periods.
+    /// The number of periods in which the quota of the cgroup stopped the program, and the number
+    /// of all periods.
     throttled: Option<Periods>,
     /// The exit code of the program, or 128 plus the signal that ended it. It is null while the
     /// program runs.

@@ -1,4 +1,5 @@
-//! Samples the threads of a program, and sums up their figures since the start and in each interval.
+//! Samples the threads of a program, and sums up their figures since the start and in each
+//! interval.
 
 use super::{
     pool_stats::PoolStats,
@@ -195,8 +196,8 @@ impl Sampler {
         interval
     }
 
-    /// Returns the CPU time and the waiting time of threads that have ended in this interval, as far as
-    /// the samples show it.
+    /// Returns the CPU time and the waiting time of threads that have ended in this interval, as
+    /// far as the samples show it.
     fn ended(&mut self, seconds: f64) -> (f64, f64) {
         self.ended_threads.retain(|tid| !self.now.contains_key(tid));
         let ended = self.last.iter();
@@ -214,8 +215,8 @@ impl Sampler {
     }
 }
 
-/// Returns a process and its descendants. We exclude our own process, because a watched shell may have
-/// started it.
+/// Returns a process and its descendants. We exclude our own process, because a watched shell may
+/// have started it.
 fn process_tree(pid: u32) -> Vec<u32> {
     let own = std::process::id();
     let mut pids = process::descendants(pid);
@@ -232,7 +233,8 @@ fn push<T>(history: &mut VecDeque<T>, value: T) {
 }
 
 /// Returns the difference of each thread to `before`, with times limited to `seconds`. The limit is
-/// necessary because the accounts of the kernel lag behind by a tick and catch up in the next interval.
+/// necessary because the accounts of the kernel lag behind by a tick and catch up in the next
+/// interval.
 fn since(now: &BTreeMap<u32, Thread>, before: &BTreeMap<u32, Thread>, seconds: f64) -> Vec<Thread> {
     let none = Thread::default();
     let each = now.values().map(|t| {

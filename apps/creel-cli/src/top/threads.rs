@@ -1,4 +1,5 @@
-//! The figures of the kernel on the threads of a process, and their differences between two samples.
+//! The figures of the kernel on the threads of a process, and their differences between two
+//! samples.
 //!
 //! Source: proc(5), `/proc/PID/task/TID/stat`, `status` and `schedstat`. Kernels with scheduler
 //! debugging also have `sched`.
@@ -20,7 +21,8 @@ pub struct Thread {
     /// The PU on which the thread ran last.
     pub cpu: usize,
     pub cpu_s: f64,
-    /// The share of its CPU time in the kernel, 0 to 1. It is near 1 for a thread that only switches.
+    /// The share of its CPU time in the kernel, 0 to 1. It is near 1 for a thread that only
+    /// switches.
     pub sys_share: f64,
     /// The time that the thread was runnable but had no CPU, in seconds.
     pub waited_s: f64,
@@ -28,8 +30,8 @@ pub struct Thread {
     pub involuntary: u64,
     /// The number of migrations, if the kernel reports it.
     pub migrations: Option<u64>,
-    /// The number of samples in which the thread was on another PU than in the sample before. This is a
-    /// lower bound for the number of migrations.
+    /// The number of samples in which the thread was on another PU than in the sample before. This
+    /// is a lower bound for the number of migrations.
     pub moves_seen: u64,
     #[serde(skip)]
     pub(super) user_ticks: u64,
@@ -93,8 +95,8 @@ fn read(folder: &Path) -> Option<Thread> {
     Some(thread)
 }
 
-/// Parses the file `stat`. The name is in parentheses and may contain any character, so the last closing
-/// parenthesis ends it.
+/// Parses the file `stat`. The name is in parentheses and may contain any character, so the last
+/// closing parenthesis ends it.
 fn parse_stat(stat: &str) -> Option<Thread> {
     let (tid, rest) = stat.split_once(" (")?;
     let (name, rest) = rest.rsplit_once(") ")?;

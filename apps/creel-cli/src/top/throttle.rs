@@ -1,7 +1,7 @@
 //! Counts how often the CPU quota has throttled the cgroup of a process.
 //!
-//! Source: cgroup-v2.rst of the kernel (`cpu.stat`: `nr_periods`, `nr_throttled`). The file of the same
-//! name in version 1 has the same two lines.
+//! Source: cgroup-v2.rst of the kernel (`cpu.stat`: `nr_periods`, `nr_throttled`). The file of the
+//! same name in version 1 has the same two lines.
 
 use serde::Serialize;
 use std::{fmt, fs, path::PathBuf};
@@ -58,8 +58,8 @@ impl Throttled {
     }
 }
 
-/// Returns the mount point and the folder of the group, from a line `ID:CONTROLLERS:PATH`. In version 2
-/// the list of controllers is empty.
+/// Returns the mount point and the folder of the group, from a line `ID:CONTROLLERS:PATH`. In
+/// version 2 the list of controllers is empty.
 fn mounted(line: &str) -> Option<(PathBuf, PathBuf)> {
     let mut parts = line.splitn(3, ':').skip(1);
     let (controllers, path) = (parts.next()?, parts.next()?.trim_start_matches('/'));

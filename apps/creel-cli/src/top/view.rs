@@ -1,8 +1,8 @@
-//! Renders the screen as lines of text, from the samples and the choices of the user. These functions
-//! are pure and know no terminal.
+//! Renders the screen as lines of text, from the samples and the choices of the user. These
+//! functions are pure and know no terminal.
 //!
-//! Invariant: for any size of the screen, the result has as many lines as the screen, and no line is
-//! wider than the screen.
+//! Invariant: for any size of the screen, the result has as many lines as the screen, and no line
+//! is wider than the screen.
 
 use super::{
     pool_stats,
@@ -99,8 +99,8 @@ pub struct Scene<'a> {
     pub ended: Option<i32>,
 }
 
-/// The keys that the last line of the screen names, the most useful ones first. Keys that do not fit
-/// into the line are only in the help.
+/// The keys that the last line of the screen names, the most useful ones first. Keys that do not
+/// fit into the line are only in the help.
 const KEYS: [&str; 9] = [
     "q quit",
     "? help",
@@ -411,7 +411,8 @@ fn below(threads: &[Thread], process: &Thread, depth: usize, out: &mut Vec<(usiz
     }
 }
 
-/// Compares two threads. Names and ids ascend. Costs descend, so that possible problems are at the top.
+/// Compares two threads. Names and ids ascend. Costs descend, so that possible problems are at the
+/// top.
 fn order(column: Column, a: &Thread, b: &Thread) -> std::cmp::Ordering {
     match column {
         Column::Thread => a.tid.cmp(&b.tid),

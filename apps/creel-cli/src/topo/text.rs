@@ -1,4 +1,5 @@
-//! The machine as text: a summary, the tree of its objects, the placement of workers, and the budget.
+//! The machine as text: a summary, the tree of its objects, the placement of workers, and the
+//! budget.
 
 use anstyle::{AnsiColor, Style};
 use creel_topology::{CpuSet, Kind, KindSource, Machine};
@@ -122,8 +123,8 @@ fn kind_note(view: &View, object: &Object) -> String {
         .map_or_else(String::new, |kind| format!(" (kind {kind})"))
 }
 
-/// Formats the workers of an object, for example `← workers 0-1,8`. If a worker may use only some PUs of
-/// a core, the text names them.
+/// Formats the workers of an object, for example `← workers 0-1,8`. If a worker may use only some
+/// PUs of a core, the text names them.
 fn workers_note(object: &Object, allowed: &CpuSet) -> String {
     let all_of_it = |seat: &CpuSet| seat == allowed || !object.is_core;
     let here = object.workers.iter().filter(|(_, seat)| all_of_it(seat));

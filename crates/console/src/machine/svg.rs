@@ -1,7 +1,7 @@
 //! The machine as SVG: nested boxes, with one cell per PU and one badge per worker.
 //!
-//! We compute sizes from the inside out. The boxes inside an object are arranged in rows so that the
-//! object becomes about as wide as high. Its labels wrap at the width of its content.
+//! We compute sizes from the inside out. The boxes inside an object are arranged in rows so that
+//! the object becomes about as wide as high. Its labels wrap at the width of its content.
 
 use std::fmt::Write;
 
@@ -165,8 +165,8 @@ fn text_width(text: &str) -> f64 {
     text.chars().count() as f64 * LETTER
 }
 
-/// Returns the height of the badges of workers that may move inside a larger object. They are below its
-/// title.
+/// Returns the height of the badges of workers that may move inside a larger object. They are below
+/// its title.
 fn badges_height(object: &Object) -> f64 {
     if object.is_core || object.workers.is_empty() {
         0.0
@@ -219,8 +219,8 @@ fn core_colour(view: &View, object: &Object) -> &'static str {
         .min(KINDS.len() - 1)]
 }
 
-/// Draws a cell per PU. A cell shows the workers whose first PU it is: their numbers, or how many there
-/// are.
+/// Draws a cell per PU. A cell shows the workers whose first PU it is: their numbers, or how many
+/// there are.
 fn cells(out: &mut String, view: &View, object: &Object, (x, y): (f64, f64)) {
     for (place, pu) in object.pus.iter().enumerate() {
         let left = x + place as f64 * (CELL + GAP);

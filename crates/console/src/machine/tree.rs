@@ -1,8 +1,8 @@
 //! The machine as one tree of nested objects, for the drawings.
 //!
-//! Objects with the same PUs are one node with several labels, for example `package 0 + L3 8 MiB`. An
-//! object whose PUs overlap with those of another is a child of the smallest object that contains all
-//! of its PUs.
+//! Objects with the same PUs are one node with several labels, for example `package 0 + L3 8 MiB`.
+//! An object whose PUs overlap with those of another is a child of the smallest object that
+//! contains all of its PUs.
 
 use creel_topology::{Cache, CacheKind, Core, CpuSet, Machine, NumaNode};
 
@@ -19,7 +19,8 @@ pub struct Object {
     pub kind: Option<usize>,
     /// Whether the object is a core.
     pub is_core: bool,
-    /// The workers for which this is the smallest object that contains their PUs, each with its PUs.
+    /// The workers for which this is the smallest object that contains their PUs, each with its
+    /// PUs.
     pub workers: Vec<(usize, CpuSet)>,
     /// The objects inside, in logical order.
     pub inside: Vec<Object>,
@@ -99,8 +100,8 @@ pub fn of(view: &View) -> Object {
     root
 }
 
-/// Returns all objects except the machine, each level in logical order. Of two objects with the same
-/// PUs, the outer one is first.
+/// Returns all objects except the machine, each level in logical order. Of two objects with the
+/// same PUs, the outer one is first.
 fn objects(machine: &Machine) -> Vec<Object> {
     let number = |os_index: Option<usize>, logical: usize| os_index.unwrap_or(logical);
     let mut objects = Vec::new();

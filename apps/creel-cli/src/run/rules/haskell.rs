@@ -39,8 +39,8 @@ pub fn advise(linked: Ghc, size: &Sizing) -> Advice {
     )
 }
 
-/// All allocation areas together may use one part in `AREAS` of the memory. The rest is for the live
-/// heap, which needs twice its size, because a collection copies the objects that survive.
+/// All allocation areas together may use one part in `AREAS` of the memory. The rest is for the
+/// live heap, which needs twice its size, because a collection copies the objects that survive.
 const AREAS: u64 = 4;
 
 /// Returns the size of the allocation area of one capability, in MiB.
@@ -55,8 +55,9 @@ fn area(linked: Ghc, size: &Sizing) -> Option<u64> {
     Some(size.cache_bytes?.min(room.unwrap_or(u64::MAX)) >> 20)
 }
 
-/// Returns an option of GHC's runtime as an argument, because children do not inherit arguments. They
-/// would inherit `GHCRTS`, and a child with the non-threaded runtime fails if it contains `-N`.
+/// Returns an option of GHC's runtime as an argument, because children do not inherit arguments.
+/// They would inherit `GHCRTS`, and a child with the non-threaded runtime fails if it contains
+/// `-N`.
 fn rts(option: String, marks: &'static [&'static str]) -> Knob {
     Knob {
         between: Some(("+RTS", "-RTS")),

@@ -14,7 +14,7 @@ mod topo;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
-use creel_console::{Common, Exit, args, conclude};
+use creel_console::{Common, Exit, Verbose, args, conclude};
 use std::process::ExitCode;
 
 /// Show a machine, start programs with the right number of threads, and measure them
@@ -37,6 +37,8 @@ struct Cli {
     verb: Verb,
     #[command(flatten)]
     common: Common,
+    #[command(flatten)]
+    verbose: Verbose,
 }
 
 #[derive(Subcommand)]
@@ -62,10 +64,11 @@ fn main() -> ExitCode {
 }
 
 fn run(cli: &Cli) -> Result<Exit> {
+    let verbose = cli.verbose.verbose;
     match &cli.verb {
-        Verb::Topo(args) => topo::run(args, &cli.common),
-        Verb::Run(args) => run::run(args, &cli.common),
-        Verb::Measure(args) => measure::measure(args, &cli.common),
-        Verb::Top(args) => top::top(args, &cli.common),
+        Verb::Topo(args) => topo::run(args, &cli.common, verbose),
+        Verb::Run(args) => run::run(args, &cli.common, verbose),
+        Verb::Measure(args) => measure::measure(args, &cli.common, verbose),
+        Verb::Top(args) => top::top(args, &cli.common, verbose),
     }
 }

@@ -71,7 +71,7 @@ pub struct Args {
 }
 
 /// Reads the machine, places the workers and prints both.
-pub fn run(args: &Args, common: &Common) -> anyhow::Result<Exit> {
+pub fn run(args: &Args, common: &Common, verbose: bool) -> anyhow::Result<Exit> {
     let view = view(args).map_err(with_exit)?;
     if args.svg.as_deref().is_some_and(drawing::is_stdout) {
         output::text(&view.svg())?;
@@ -82,7 +82,7 @@ pub fn run(args: &Args, common: &Common) -> anyhow::Result<Exit> {
             .with_context(|| format!("cannot write the drawing to {}", file.display()))?;
     }
     match common.format {
-        Format::Text => output::text(&text::draw(&view, common.verbose > 0))?,
+        Format::Text => output::text(&text::draw(&view, verbose))?,
         Format::Json => output::json(&report::Document::new(&view))?,
         Format::Csv => output::csv(report::rows(&view))?,
     }

@@ -6,7 +6,7 @@
 use std::io::{self, Write};
 
 use clap::error::{ContextKind, ErrorKind};
-use clap::{ArgAction, Args, ColorChoice, Command, Parser};
+use clap::{Args, ColorChoice, Command, Parser};
 use clap_complete::Shell;
 
 use crate::color;
@@ -41,11 +41,17 @@ pub struct Common {
     )]
     pub color: ColorChoice,
     /// Print neither progress nor notes
-    #[arg(short, long, global = true, conflicts_with = "verbose", help_heading = COMMON)]
+    #[arg(short, long, global = true, help_heading = COMMON)]
     pub quiet: bool,
+}
+
+/// The flag `--verbose`, for programs that have more detail to print. It is not in [`Common`],
+/// because a flag without effect would be confusing.
+#[derive(Args, Clone, Copy, Debug)]
+pub struct Verbose {
     /// Print more detail
-    #[arg(short, long, global = true, action = ArgAction::Count, help_heading = COMMON)]
-    pub verbose: u8,
+    #[arg(short, long, global = true, conflicts_with = "quiet", help_heading = COMMON)]
+    pub verbose: bool,
 }
 
 impl Common {
@@ -153,6 +159,8 @@ mod tests {
     struct Nested {
         #[command(flatten)]
         common: Common,
+        #[command(flatten)]
+        verbose: Verbose,
         #[command(subcommand)]
         verb: Verb,
     }
@@ -177,6 +185,16 @@ mod tests {
             assert_eq!(nested.verb, Verb::Topo { root: None });
         }
         assert!(matches::<Nested>(&["tool", "-q"]).is_err(), "no verb");
+        let nested = Nested::from_arg_matches(&matches::<Nested>(&["tool", "topo", "-v"]).unwrap());
+        assert!(nested.unwrap().verbose.verbose);
+        assert!(
+            matches::<Nested>(&["tool", "topo", "-q", "-v"]).is_err(),
+            "both"
+        );
+        assert!(
+            matches::<Flat>(&["bench", "x", "-v"]).is_err(),
+            "no such flag"
+        );
     }
 
     #[test]

@@ -43,7 +43,7 @@ mod progress;
 pub mod quota;
 mod table;
 
-pub use args::Common;
+pub use args::{Common, Verbose};
 pub use atomic_file::AtomicFile;
 pub use document::{Document, SCHEMA};
 pub use exit::{Exit, Failure, conclude, conclude_by_signal, exit_of, report};

@@ -237,7 +237,7 @@ fn metric(text: &str) -> Result<(String, Regex)> {
 }
 
 /// Runs `creel measure`.
-pub fn measure(args: &MeasureArgs, common: &Common) -> Result<Exit> {
+pub fn measure(args: &MeasureArgs, common: &Common, verbose: bool) -> Result<Exit> {
     let mixes = (args.show_stdout || args.show_output) && common.format != Format::Text;
     if mixes {
         let text = "--show-stdout would mix the output of the command with the data: leave out \
@@ -257,12 +257,12 @@ pub fn measure(args: &MeasureArgs, common: &Common) -> Result<Exit> {
         (read_all(&args.from).map_err(bad)?, Ok(()))
     };
     if measured.iter().any(|m| !m.samples.is_empty()) {
-        print(&measured, args, common)?;
+        print(&measured, args, common, verbose)?;
     }
     ended.map(|()| Exit::Done)
 }
 
-fn print(measured: &[Measured], args: &MeasureArgs, common: &Common) -> Result<()> {
+fn print(measured: &[Measured], args: &MeasureArgs, common: &Common, verbose: bool) -> Result<()> {
     if let (Some(plot), Some(file)) = (args.plot, &args.svg)
         && drawing::is_stdout(file)
     {
@@ -280,7 +280,7 @@ fn print(measured: &[Measured], args: &MeasureArgs, common: &Common) -> Result<(
         Format::Csv => store::write_all(measured, io::stdout().lock())?,
         Format::Text => {
             report::text(measured, args.markdown)?;
-            if let Some(reason) = missing_energy.filter(|_| common.verbose > 0) {
+            if let Some(reason) = missing_energy.filter(|_| verbose) {
                 eprintln!("creel: {reason}");
             }
         }

@@ -146,8 +146,8 @@ fn no_cpus(_: &str) -> Result<CpuSet, String> {
 
 /// Runs `creel run`. On success the function does not return, because this process becomes the
 /// program. It returns in the modes that start nothing, and with `--watch`.
-pub fn run(args: &RunArgs, common: &Common) -> Result<Exit> {
-    let explain = args.explain || common.verbose > 0;
+pub fn run(args: &RunArgs, common: &Common, verbose: bool) -> Result<Exit> {
+    let explain = args.explain || verbose;
     if args.export.is_some() && common.format != Format::Text {
         let text = "--export has formats of its own: leave out --format, or use --dry-run \
                     instead of --export";

@@ -90,7 +90,7 @@ pub struct TopArgs {
 }
 
 /// Runs `creel top`.
-pub fn top(args: &TopArgs, common: &Common) -> Result<Exit> {
+pub fn top(args: &TopArgs, common: &Common, verbose: bool) -> Result<Exit> {
     let interrupt = Interrupt::install()?;
     let machine = Machine::detect()?;
     let usable = Budget::of(&machine).workers();
@@ -130,7 +130,7 @@ pub fn top(args: &TopArgs, common: &Common) -> Result<Exit> {
         // The pane disappears with the display, so we print its last contents again.
         output::text(&format!("{}\n\n", rows.join("\n")))?;
     }
-    Report::new(whole, &machine, code).print(&verdict, common)?;
+    Report::new(whole, &machine, code).print(&verdict, common, verbose)?;
     interrupt.check()?;
     if let Some(child) = child.filter(|_| end == End::Over) {
         child.detach();

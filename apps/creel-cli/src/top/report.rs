@@ -54,10 +54,10 @@ impl Report {
         }
     }
 
-    pub fn print(&self, verdict: &str, common: &Common) -> Result<()> {
+    pub fn print(&self, verdict: &str, common: &Common, verbose: bool) -> Result<()> {
         match common.format {
             Format::Text => {
-                let limits = if common.verbose > 0 { &self.limits } else { "" };
+                let limits = if verbose { &self.limits } else { "" };
                 output::text(&format!("{}{limits}", self.text(verdict)))?;
             }
             Format::Json => output::json(self)?,

@@ -146,7 +146,7 @@ fn a_sweep_prints_the_cost_per_worker() {
     let text = String::from_utf8(output.stdout).unwrap();
     assert_eq!(output.status.code(), Some(0), "{text}");
     assert!(text.contains("creel [unpinned], workers 2"), "{text}");
-    assert!(text.contains("a worker"), "{text}");
+    assert!(text.contains("per worker"), "{text}");
 }
 
 #[test]

@@ -1,24 +1,25 @@
-//! A distribution of whole numbers, such as nanoseconds, in a fixed number of counters.
+//! A histogram of whole numbers, such as nanoseconds, with a fixed number of counters.
 //!
-//! Laid out as HDR histograms are: each power of two is cut into [`PARTS`] equal parts, so that a
-//! value is known within 0.8 %, be it nanoseconds or minutes, and finding its counter takes a
-//! count of leading zeros and a shift. A stream that notes three values a buffer cannot pay for
-//! more.
+//! The layout is that of HDR histograms. Each power of two is cut into [`PARTS`] equal parts, so
+//! the error of a value is at most 0.8 %, whether it is nanoseconds or seconds. To find the counter
+//! of a value, we need only a count of leading zeros and a shift. This is important because an
+//! audio stream records three values per buffer.
 //!
-//! Left out: other bounds, corrections for values that were not noted, serialisation.
+//! We left out other bounds, corrections for values that were not recorded, and serialisation.
 
 use std::fmt;
 use std::time::Duration;
 
-/// log2 of the parts of a power of two.
+/// The binary logarithm of the number of parts of a power of two.
 const PART_BITS: u32 = 7;
 const PARTS: usize = 1 << PART_BITS;
-/// log2 of the bound from which on values count as one: 69 s.
+/// The binary logarithm of the upper bound, which is 69 s. Larger values share the last counter.
 const VALUE_BITS: u32 = 36;
-/// Values below `2 * PARTS` have a counter each; each power of two above them has `PARTS`.
+/// The number of counters. Each value below `2 * PARTS` has its own counter, and each power of two
+/// above has `PARTS` counters.
 const COUNTERS: usize = PARTS * (VALUE_BITS - PART_BITS + 1) as usize;
 
-/// Counts values by their size.
+/// A histogram of nanoseconds.
 ///
 /// ```
 /// use creel_stats::Histogram;
@@ -34,16 +35,17 @@ pub struct Histogram {
     max: u64,
 }
 
-/// The counter of a value.
+/// Returns the index of the counter of a value.
 #[inline]
 fn index_of(value: u64) -> usize {
     let value = value.min((1 << VALUE_BITS) - 1);
-    // One below `2 * PARTS`: there the counters are as fine as the values.
+    // Setting this bit gives all values below `2 * PARTS` the first octave, which has one counter
+    // per value.
     let octave = (value | (PARTS as u64)).ilog2() - PART_BITS;
     (octave as usize) * PARTS + (value >> octave) as usize
 }
 
-/// The greatest value of a counter.
+/// Returns the largest value that belongs to a counter.
 fn value_of(index: usize) -> u64 {
     let octave = (index / PARTS).saturating_sub(1) as u32;
     let part = (index - octave as usize * PARTS) as u64;
@@ -51,29 +53,31 @@ fn value_of(index: usize) -> u64 {
 }
 
 impl Histogram {
-    /// Adds a value; what exceeds 68 s counts as that in quantiles.
+    /// Adds a value in nanoseconds. Values above 68 s count as 68 s in quantiles.
     #[inline]
     pub fn record(&mut self, nanos: u64) {
         self.counters[index_of(nanos)] += 1;
         self.max = self.max.max(nanos);
     }
 
-    /// How many values there were.
+    /// Returns the number of values.
     pub fn len(&self) -> u64 {
         self.counters.iter().sum()
     }
 
-    /// Whether there was none.
+    /// Returns whether there are no values.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The greatest value, exactly; zero of none.
+    /// Returns the exact largest value, or 0 if there are no values.
     pub fn max(&self) -> u64 {
         self.max
     }
 
-    /// What a share of the values, 0 to 1, does not exceed, 0.8 % too much at most; zero of none.
+    /// Returns the value that a share of all values, from 0 to 1, does not exceed.
+    ///
+    /// The result is at most 0.8 % too large. It is 0 if there are no values.
     pub fn quantile(&self, share: f64) -> u64 {
         let len = self.len();
         let rank = ((share * len as f64).ceil() as u64).clamp(1, len.max(1));
@@ -85,7 +89,7 @@ impl Histogram {
         found.map_or(0, |index| value_of(index).min(self.max))
     }
 
-    /// Adds another's values.
+    /// Adds the values of another histogram.
     pub fn merge(&mut self, other: &Histogram) {
         for (count, more) in self.counters.iter_mut().zip(other.counters.iter()) {
             *count += more;
@@ -112,19 +116,19 @@ impl fmt::Debug for Histogram {
     }
 }
 
-/// Three points of a distribution.
+/// The median, the 99th percentile and the maximum of a histogram.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Percentiles {
     /// The median.
     pub p50: f64,
-    /// What 99 of 100 do not exceed.
+    /// The 99th percentile.
     pub p99: f64,
-    /// The greatest.
+    /// The maximum.
     pub max: f64,
 }
 
 impl Percentiles {
-    /// Of a histogram of nanoseconds, in units of `unit`; zeros of an empty one.
+    /// Returns the percentiles of a histogram in units of `unit`. They are 0 if it is empty.
     pub fn of(histogram: &Histogram, unit: Duration) -> Self {
         let unit = unit.as_nanos() as f64;
         Percentiles {
@@ -140,7 +144,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_value_lies_in_its_counter() {
+    fn every_value_lies_within_the_bounds_of_its_counter() {
         let edges =
             (0..64).flat_map(|bit| [-1, 0, 1].map(|d| (1_u64 << bit).saturating_add_signed(d)));
         for value in (0..5_000).chain(edges).filter(|v| v >> VALUE_BITS == 0) {
@@ -177,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_recorded_is_zero() {
+    fn the_quantiles_of_an_empty_histogram_are_zero() {
         let none = Histogram::default();
         assert!(none.is_empty());
         assert_eq!((none.quantile(0.5), none.max()), (0, 0));

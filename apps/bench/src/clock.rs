@@ -48,8 +48,8 @@ impl Disturbance {
     pub fn warning(&self) -> Option<String> {
         self.noteworthy().map(|(others, host)| {
             format!(
-                "other programs used {others} % of the CPU time, and the host of the virtual machine \
-                 {host} %: repeat the run when the machine is quiet"
+                "other programs used {others} % of the CPU time, and the host of the virtual \
+                 machine {host} %: repeat the run when the machine is quiet"
             )
         })
     }

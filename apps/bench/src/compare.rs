@@ -257,7 +257,7 @@ impl Comparison {
             let share = disturbance.map_or(0.0, |disturbance| disturbance.share());
             if share > DISTURBED_SHARE {
                 mismatches.push(format!(
-                    "{when} {} was disturbed: other programs and the host used {:.0} % of the machine",
+                    "{when} {} was disturbed: others and the host used {:.0} % of the machine",
                     section.workload,
                     share * 100.0
                 ));

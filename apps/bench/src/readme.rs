@@ -115,7 +115,7 @@ const SHOWN: &[Shown] = &[
         case: "4000",
         subject: "creel [in place, 2 ms]",
         peers: &["tokio*"],
-        about: "4,000 timed streams, CPU time per buffer",
+        about: "4,000 timed streams",
         in_readme: Some("4,000 timed streams, CPU time per buffer"),
     },
     Shown {
@@ -147,7 +147,7 @@ const SHOWN: &[Shown] = &[
         case: "OpenMP in lock-step",
         subject: "creel run",
         peers: &["as it is*"],
-        about: "OpenMP with 4 × as many threads as CPUs, sized",
+        about: "OpenMP with 4 × the threads, sized",
         in_readme: None,
     },
     Shown {

@@ -448,7 +448,8 @@ impl Run<'_> {
             self.progress
                 .println(&format!("creel-bench: wrote {}", folder.display()));
             if report.sections.iter().any(|section| section.quick) {
-                let note = "creel-bench: --readme cannot use this record, because its samples are short: use --full";
+                let note = "creel-bench: --readme cannot use this record, because its samples are \
+                            short: use --full";
                 self.progress.println(note);
             }
         }
@@ -461,13 +462,14 @@ impl Run<'_> {
     fn compare(&self, old: &Report, new: &Report) -> anyhow::Result<Exit> {
         let comparison = compare::reports(old, new);
         if comparison.compared == 0 {
-            let message = "cannot compare the reports: they have no case in which the same subject of \
-                           Creel and the same baseline have two or more samples each";
+            let message = "cannot compare the reports: they have no case in which the same subject \
+                           of Creel and the same baseline have two or more samples each";
             return Err(Failure::new(Exit::BadData, message.to_owned()).into());
         }
         if !comparison.mismatches.is_empty() && !self.cli.anyway {
             let message = format!(
-                "cannot compare the reports, because the conditions differ (--anyway compares nevertheless):\n  \
+                "cannot compare the reports, because the conditions differ (--anyway compares \
+                 nevertheless):\n  \
                  {}",
                 comparison.mismatches.join("\n  ")
             );

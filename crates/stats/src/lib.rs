@@ -3,7 +3,7 @@
 //! | module | for |
 //! |---|---|
 //! | `summary` | a few values: mean, median, interval, outliers; ratios of pairs |
-//! | `estimate` | noisy ratios: a trimmed mean, its interval, and a verdict whether it is a difference |
+//! | `estimate` | noisy ratios: a trimmed mean, its interval, and whether it is a difference |
 //! | `moments` | long series that are not stored |
 //! | `histogram` | quantiles of long series |
 //! | [`noise`] | synthetic samples for tests |

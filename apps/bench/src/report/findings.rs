@@ -42,7 +42,7 @@ const QUESTIONS: &[Question] = &[
         than: ONE_THREAD,
         better: "A hot loop over 100,000 items is {x} × faster on {n} workers than on one thread.",
         same: "A hot loop over 100,000 items is as fast on one thread as on {n} workers.",
-        worse: "A hot loop over 100,000 items is {x} × slower on {n} workers: leave it on one thread.",
+        worse: "A hot loop over 100,000 items is {x} × slower on {n} workers: use one thread.",
     },
     Question {
         workload: "loops",
@@ -67,9 +67,9 @@ const QUESTIONS: &[Question] = &[
         case: "hog",
         subject: "creel",
         than: ONE_THREAD,
-        better: "Next to a program that spins on one core, {n} workers are {x} × faster than one thread.",
-        same: "Next to a program that spins on one core, {n} workers are as fast as one thread.",
-        worse: "Next to a program that spins on one core, {n} workers are {x} × slower than one thread.",
+        better: "Next to a program that spins, {n} workers are {x} × faster than one thread.",
+        same: "Next to a program that spins, {n} workers are as fast as one thread.",
+        worse: "Next to a program that spins, {n} workers are {x} × slower than one thread.",
     },
     Question {
         workload: "loops",
@@ -188,8 +188,8 @@ pub fn about(report: &Report) -> Vec<String> {
     ];
     if let Some(floor) = report.noise_floor() {
         lines.push(format!(
-            "Noise: {}. We report a difference only if it exceeds 5 %, its own error and the noise of \
-             its case.",
+            "Noise: {}. We report a difference only if it exceeds 5 %, its own error and the noise \
+             of its case.",
             super::noise_in_words(report, floor)
         ));
     }
@@ -398,7 +398,7 @@ mod tests {
             "{findings:?}"
         );
         let slower = of(&with_creel_at(300.0, 5));
-        assert!(slower[0].contains("leave it on one thread"), "{slower:?}");
+        assert!(slower[0].contains("use one thread"), "{slower:?}");
         let same = of(&with_creel_at(100.0, 5));
         assert!(same[0].contains("as fast on one thread"), "{same:?}");
     }

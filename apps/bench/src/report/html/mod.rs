@@ -38,7 +38,8 @@ pub fn page(report: &Report, drawing: &Drawing) -> String {
          <title>Creel compared with other libraries on this machine</title>\n<style>\n",
     );
     out += STYLE;
-    out += "</style>\n</head>\n<body>\n<header>\n<h1>Creel compared with other libraries on this machine</h1>\n";
+    out += "</style>\n</head>\n<body>\n<header>\n\
+            <h1>Creel compared with other libraries on this machine</h1>\n";
     summary(&mut out, report);
     out += "</header>\n<main>\n";
     machine(&mut out, report, drawing);
@@ -90,8 +91,8 @@ fn machine(out: &mut String, report: &Report, drawing: &Drawing) {
     out.push_str(&view.svg());
     let _ = writeln!(
         out,
-        "</div>\n<figcaption>A green badge is a worker of a pool that is pinned to cores. The process \
-         may use {} workers. The limit is {}.</figcaption>\n</figure>",
+        "</div>\n<figcaption>A green badge is a worker of a pool that is pinned to cores. The \
+         process may use {} workers. The limit is {}.</figcaption>\n</figure>",
         budget.workers(),
         escaped(&budget.bound_by().to_string())
     );

@@ -118,14 +118,14 @@ const LANGUAGES: &[Language] = &[
             run: &["PROGRAM"],
         },
         variable: Some("CRYSTAL_WORKERS"),
-        // Of a longer one it died (1.6).
+        // Crystal 1.6 crashed with a longer chain.
         longest: 30_000,
         all_cases: false,
     },
 ];
 
-/// The subjects of a job with so many workers: those whose compiler is there and that know it. Of a
-/// quick look Go alone: the other compilers take longer than the look.
+/// Returns the languages that have the job and whose compiler is installed. If `quick`, only Go is
+/// left, because the other compilers take longer than the whole run.
 pub fn subjects(job: Job, workers: usize, quick: bool) -> Vec<Subject> {
     let (case, size) = match job {
         Job::Chain(length) => ("chain", length),
@@ -144,7 +144,7 @@ pub fn subjects(job: Job, workers: usize, quick: bool) -> Vec<Subject> {
         }
         let name = format!("{} {workers} workers", language.name);
         Some(Subject::with_metrics(name, move |plan: &Plan| {
-            // A compiler of another version is no peer, and no reason to end a run.
+            // A compiler with an unsuitable version should not end the run, so the values are NaN.
             let Some(folder) = language.foreign.built() else {
                 let metrics = if case == "chain" {
                     cost::METRICS.len()

@@ -132,7 +132,7 @@ const FORMER_NAMES: &[(&str, &str)] = &[
     ("launch", "sizing"),
 ];
 
-/// The current name of a workload that is called by its current or its former name.
+/// Returns the current name of a workload, given its current or its former name.
 pub fn current_name(name: &str) -> &str {
     let mut names = FORMER_NAMES.iter();
     names
@@ -140,7 +140,7 @@ pub fn current_name(name: &str) -> &str {
         .map_or(name, |(_, current)| current)
 }
 
-/// The name of a workload in JSON and CSV.
+/// Returns the name of a workload in JSON and CSV.
 pub fn schema_name(name: &str) -> &str {
     let mut names = FORMER_NAMES.iter();
     names
@@ -148,7 +148,7 @@ pub fn schema_name(name: &str) -> &str {
         .map_or(name, |(former, _)| former)
 }
 
-/// The values of `--only`. Former names are hidden aliases.
+/// Returns the values of `--only`. Former names are hidden aliases.
 pub fn possible_values() -> Vec<PossibleValue> {
     let value = |workload: &Workload| {
         let value = PossibleValue::new(workload.name);

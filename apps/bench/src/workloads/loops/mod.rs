@@ -51,7 +51,7 @@ fn cases(setting: &Setting) -> anyhow::Result<Vec<Case>> {
         frame_in_phases(setting),
         uneven_linear(setting),
         uneven_heavy(setting),
-        beside_a_hog(setting),
+        next_to_a_hog(setting),
         half_a_core(setting),
         idle(setting),
         oversubscribed(setting),
@@ -195,7 +195,7 @@ fn uneven_heavy(setting: &Setting) -> Case {
 }
 
 /// `hog`: like `hot`, next to a thread that spins on the last usable PU.
-fn beside_a_hog(setting: &Setting) -> Case {
+fn next_to_a_hog(setting: &Setting) -> Case {
     let subjects = subjects(&plus_one(Rhythm::Steady), setting.workers);
     let subjects = subjects.into_iter().map(hog::with_hog).collect();
     case("hog", setting.plan(40, 80), setting.rounds(7), subjects)

@@ -79,7 +79,7 @@ impl Outcome {
     }
 }
 
-/// The city and its trips, and a folder of files for the others.
+/// The city and its trips, and the folder with the files for the other simulators.
 struct Scene {
     network: Arc<Network>,
     plans: Arc<Plans>,
@@ -90,12 +90,12 @@ struct Scene {
 
 impl Drop for Scene {
     fn drop(&mut self) {
-        // What stays in the folder for temporary files is nobody's loss.
+        // If this fails, the files stay in the folder for temporary files, which does no harm.
         let _ = std::fs::remove_dir_all(&self.folder);
     }
 }
 
-/// The cases.
+/// Returns the cases `peers` and `SUMO, larger`.
 pub(super) fn cases(setting: &Setting, python: &Path) -> [Case; 2] {
     const SUMO: (&str, &str, usize) = ("SUMO meso", "sumo", 1);
     const UXSIM: [(&str, &str, usize); 2] = [

@@ -285,8 +285,8 @@ impl Junction {
         self.waiting.iter().any(|&(of, _)| usize::from(of) == to)
     }
 
-    fn wait(&mut self, to: usize, who: u8, now: Ms) {
-        self.waiting.push((to as u8, who));
+    fn wait(&mut self, to: usize, waiter: u8, now: Ms) {
+        self.waiting.push((to as u8, waiter));
         self.set_wake(to, now);
     }
 

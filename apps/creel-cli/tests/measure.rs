@@ -72,7 +72,7 @@ fn runs_survive_a_round_trip_through_csv() {
     fs::write(csv, "not,a,measurement\n1,2,3\n").unwrap();
     let (code, _, err) = creel(&["measure", "--from", csv]);
     assert_eq!(code, Some(65));
-    assert!(err.contains("is no measurement"), "{err}");
+    assert!(err.contains("is not a measurement"), "{err}");
 }
 
 #[test]
@@ -117,10 +117,10 @@ fn failures_have_clear_messages() {
     fails(&["measure", "-n", "0", "true"], 2, "10000");
     fails(&["measure", "--metric", "x=no group", "true"], 2, "group");
     fails(&["measure", "--metric", "x=(1)", "true"], 1, "matches");
-    fails(&["measure", "--scan", "x=3..1", "true"], 2, "nowhere");
+    fails(&["measure", "--scan", "x=3..1", "true"], 2, "empty range");
     fails(&["measure", "--prepare", "exit 3", "true"], 1, "exit 3");
     fails(
-        &["measure", "--timeout", "0.05", "sleep", "9"],
+        &["measure", "--timeout", "50ms", "sleep", "9"],
         1,
         "--timeout",
     );
@@ -317,7 +317,7 @@ fn lingering_daemons_are_named_and_ended() {
         "measure",
         "-n1",
         "--linger",
-        "1.2",
+        "1200ms",
         "sh",
         "-c",
         "sleep 70 & exit 0",
@@ -326,7 +326,7 @@ fn lingering_daemons_are_named_and_ended() {
     assert_eq!(code, Some(0), "{err}");
     assert!(err.contains("sleep") && err.contains("--linger"), "{err}");
     assert!(
-        err.contains("a process that outlived it was ended"),
+        err.contains("a process that outlived the command was ended"),
         "{err}"
     );
 }
@@ -484,7 +484,7 @@ fn scans_are_plotted_as_one_curve() {
 
 #[test]
 fn timeouts_apply_to_each_run() {
-    let output = json(&["-n", "5", "--timeout", "3", "sleep", "0.8"]);
+    let output = json(&["-n", "5", "--timeout", "3s", "sleep", "0.8"]);
     for run in output["runs"].as_array().unwrap() {
         assert!(run["wall_s"].as_f64().unwrap() >= 0.8, "{run}");
         assert_eq!(run["exit_code"], 0, "{run}");
@@ -495,7 +495,7 @@ fn timeouts_apply_to_each_run() {
         "(sleep 1.2; echo lived >>{}) >/dev/null 2>&1 & exit 0",
         log.display()
     );
-    json(&["-n", "3", "--linger", "3", "sh", "-c", &script]);
+    json(&["-n", "3", "--linger", "3s", "sh", "-c", &script]);
     assert_eq!(fs::read_to_string(log).unwrap().lines().count(), 3);
 }
 

@@ -111,7 +111,7 @@ impl Drop for Running {
 fn pool_workers_are_reported() {
     let top = |running: &Running, more: &[&str]| {
         let pid = running.child.id().to_string();
-        let words = [&["top", "-p", &pid, "--for", "0.5"], more].concat();
+        let words = [&["top", "-p", &pid, "--for", "500ms"], more].concat();
         let output = Command::new(CREEL).args(words).output().unwrap();
         assert_eq!(output.status.code(), Some(0), "{output:?}");
         String::from_utf8(output.stdout).unwrap()
@@ -138,7 +138,7 @@ fn the_view_shows_pool_workers() {
     let (mut pty, pts) = blocking::open().unwrap();
     pty.resize(Size::new(24, 80)).unwrap();
     let own = own();
-    let words = program(&["top", "--interval", "0.05", "--"], &own);
+    let words = program(&["top", "--interval", "50ms", "--"], &own);
     let child = blocking::Command::new(CREEL).args(words);
     let mut child = child.env(OBSERVE, "look").spawn(pts).unwrap();
     let size = |n| std::num::NonZeroU16::new(n).unwrap();

@@ -58,7 +58,7 @@ fn exit_code_is_kept_and_output_goes_to_stderr() {
 #[test]
 fn top_does_not_watch_itself() {
     // The shell watches itself, and so would its child, that looks.
-    let script = "\"$0\" top -p $$ --for 0.3 --format json; exit";
+    let script = "\"$0\" top -p $$ --for 300ms --format json; exit";
     let output = Command::new("sh").args(["-c", script, CREEL]).output();
     let output: serde_json::Value = serde_json::from_slice(&output.unwrap().stdout).unwrap();
     let threads = output["threads"].as_array().unwrap();
@@ -75,7 +75,7 @@ fn wrong_arguments_are_named() {
     };
     fails(&["no-such-program"], 127, "no-such-program");
     fails(&["-p", "4000000000"], 2, "no process");
-    fails(&["--for", "x", "true"], 2, "no number");
+    fails(&["--for", "x", "true"], 2, "use for example 90m");
     fails(
         &["--output", "/no/such/folder/x", "true"],
         2,
@@ -94,7 +94,7 @@ impl Terminal {
     fn start(columns: u16, rows: u16, words: &[&str]) -> Self {
         let (pty, pts) = blocking::open().unwrap();
         pty.resize(Size::new(rows, columns)).unwrap();
-        let command = blocking::Command::new(CREEL).args(["top", "--interval", "0.05"]);
+        let command = blocking::Command::new(CREEL).args(["top", "--interval", "50ms"]);
         let child = command.args(words).spawn(pts).unwrap();
         let size = |n| NonZeroU16::new(n).unwrap();
         Self {
@@ -253,7 +253,7 @@ fn ctrl_c_interrupts_the_live_view() {
 #[test]
 fn top_with_a_duration_shows_the_output() {
     let script = "echo HELLO; exec timeout 10 sh -c 'while :; do :; done'";
-    let mut top = Terminal::start(80, 24, &["--for", "3", "--", "sh", "-c", script]);
+    let mut top = Terminal::start(80, 24, &["--for", "3s", "--", "sh", "-c", script]);
     top.shows("output of sh");
     top.shows("HELLO");
     let (code, last) = top.end();

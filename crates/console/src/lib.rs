@@ -1,5 +1,8 @@
-//! What the command line of every Creel program shares: flags, exit codes, formats, tables,
-//! progress. Programs print and exit through it; libraries do neither.
+//! The parts of a command line that all Creel programs share: flags, exit codes, output formats,
+//! tables and progress bars.
+//!
+//! Programs print and exit through this crate, so that you find the same habits in all of them.
+//! Libraries do neither.
 //!
 //! ```no_run
 //! use clap::Parser;
@@ -25,6 +28,7 @@ pub mod args;
 mod atomic_file;
 pub mod color;
 pub mod document;
+pub mod duration;
 pub mod energy;
 mod exit;
 pub mod files;

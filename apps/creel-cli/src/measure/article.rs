@@ -37,7 +37,7 @@ pub fn parse(text: &str, file: &Path) -> Result<Vec<Measured>> {
         for word in line.split([' ', '\t', ',']).filter(|w| !w.is_empty()) {
             let at = || format!("{}, line {}: `{word}`", file.display(), i + 1);
             let Some((_, times, numbers)) = all.last_mut() else {
-                bail!("{} stands before the first NAME:", at());
+                bail!("{} is before the first NAME:", at());
             };
             if word.contains(':') || (numbers.is_empty() && times.is_empty()) {
                 times.push(time_s(word).with_context(at)?);
@@ -49,7 +49,7 @@ pub fn parse(text: &str, file: &Path) -> Result<Vec<Measured>> {
     }
     let blocks = all.into_iter().map(|(name, times, numbers)| {
         if times.is_empty() || numbers.len() < times.len() {
-            bail!("{}: {name} has no rate for each time", file.display());
+            bail!("{}: {name} has more times than rates", file.display());
         }
         Ok(measured(name, &times, &numbers))
     });
@@ -86,12 +86,16 @@ fn time_s(word: &str) -> Result<f64> {
     };
     let mut seconds = 0.0;
     for part in whole.split(':') {
-        let number: u32 = part.parse().context("no time")?;
+        let number: u32 = part
+            .parse()
+            .context("expected a time, for example 1:02.5")?;
         seconds = seconds * 60.0 + f64::from(number);
     }
-    let nanoseconds: u32 = nanoseconds.parse().context("no nanoseconds")?;
+    let nanoseconds: u32 = nanoseconds
+        .parse()
+        .context("expected a number of nanoseconds")?;
     if nanoseconds >= 1_000_000_000 {
-        bail!("more than a second of nanoseconds");
+        bail!("the nanoseconds are more than a second");
     }
     Ok(seconds + f64::from(nanoseconds) / 1e9)
 }

@@ -74,13 +74,13 @@ pub fn make(command: &[OsString], request: &Request) -> Result<Plan> {
             program.runtimes = vec![runtime];
             program.arguments_at = None;
         }
-        program.because = "you have said what it is".into();
+        program.because = "you have named its runtime with --as".into();
     }
     let machine = match request.machine() {
         Ok(machine) => machine,
         Err(error) if request.narrows() => return Err(error.into()),
         Err(error) => {
-            let note = format!("the machine cannot be read, so nothing is changed: {error}");
+            let note = format!("the machine cannot be read, so creel changes nothing: {error}");
             return Ok(unchanged(program, note));
         }
     };
@@ -103,13 +103,13 @@ pub fn make(command: &[OsString], request: &Request) -> Result<Plan> {
     notes.append(&mut advice.notes);
     notes.extend(masked.weight_only());
     if request.gc && size.memory_bytes.is_none() {
-        notes.push("no cgroup limits memory, so --gc leaves heaps as they are".into());
+        notes.push("no cgroup limits the memory, so --gc does not change heap sizes".into());
     }
     if let (Some(n), None) = (outer_jobs(), request.jobs)
         && floor.bound_by().kind == LimitKind::Explicit
     {
         notes.push(format!(
-            "{JOBS_VARIABLE}={n}: an outer `creel run` was given that number; --jobs here overrules it"
+            "an outer `creel run` has set {JOBS_VARIABLE}={n}: use --jobs to override it"
         ));
     }
     let budget = match request.jobs {
@@ -212,12 +212,13 @@ fn mask(machine: &Machine, request: &Request) -> Result<Option<CpuSet>> {
     if let Some(cpus) = &request.cpus {
         let missing = cpus - allowed;
         if cpus.is_empty() {
-            let text = format!("--cpu-list names no CPU; {allowed} may be used here");
+            let text =
+                format!("--cpu-list names no CPU: use CPUs of {allowed}, which are allowed here");
             return Err(Failure::new(Exit::Usage, text).into());
         }
         if !missing.is_empty() {
             let text = format!(
-                "--cpu-list {cpus}: of these, {missing} may not be used here; {allowed} may"
+                "--cpu-list {cpus}: the CPUs {missing} are not allowed here: use CPUs of {allowed}"
             );
             return Err(Failure::new(Exit::Usage, text).into());
         }
@@ -347,12 +348,12 @@ impl Plan {
     /// Puts the preload library before the program, beside what the user preloads.
     fn preload(&mut self, library: &std::path::Path) {
         let limit = if self.program.is_static {
-            "this program is static, so the shim does not reach it"
+            "this program is static, so the shim has no effect on it"
         } else {
-            "a static program started by this one would not be reached"
+            "it has no effect on static programs that this program starts"
         };
         self.notes.push(format!(
-            "the shim answers sysconf, get_nprocs and sched_getaffinity; {limit}"
+            "the shim replaces sysconf, get_nprocs and sched_getaffinity; {limit}"
         ));
         let own = library.display().to_string();
         // A second `creel run` inside the first one preloads nothing more.
@@ -374,7 +375,7 @@ impl Plan {
         ];
         self.settings.extend(settings.map(|(knob, kept)| Setting {
             knob,
-            why: "the shim that was asked for".into(),
+            why: "you have asked for --shim".into(),
             kept,
         }));
     }
@@ -383,7 +384,7 @@ impl Plan {
     fn pass_to_nested_runs(&mut self) {
         self.settings.push(Setting {
             knob: Knob::variable(JOBS_VARIABLE, self.workers()),
-            why: "an inner `creel run` takes no more".into(),
+            why: "limits a nested `creel run` to the same number".into(),
             kept: self.program.variables.overridden_value(JOBS_VARIABLE),
         });
     }

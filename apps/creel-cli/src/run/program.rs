@@ -1,4 +1,4 @@
-//! Finds out what a command will start, before it is started.
+//! Finds out which program and which runtime a command will start, before we start it.
 
 use super::{
     facts::{self, Facts},
@@ -46,8 +46,8 @@ pub struct Program {
     pub notes: Vec<String>,
 }
 
-/// Finds a command as a shell would, looks through what only starts another program, and into
-/// what that is.
+/// Finds a command as a shell does, follows wrappers to the program that they start, and identifies the
+/// runtime of that program.
 pub fn identify(command: &[OsString]) -> Result<Program> {
     let (first, _) = split(command)?;
     let path = find(first)?;
@@ -256,22 +256,26 @@ fn script_argument(command: &[OsString]) -> Option<String> {
     Some(script.to_string_lossy().into_owned())
 }
 
-/// Resolves a command by `PATH`.
+/// Finds a command in `PATH`.
 ///
-/// Fails as a shell does: code 127 if there is none, 126 if it cannot be executed.
+/// The exit codes of an error are those of a shell: 127 if the program does not exist, and 126 if it
+/// cannot be executed.
 fn find(command: &OsStr) -> Result<PathBuf> {
     let fail = |code, reason: &str| {
-        let text = format!("{}: {reason}", command.display());
+        let text = match command.is_empty() {
+            true => reason.to_owned(),
+            false => format!("cannot run {}: {reason}", command.display()),
+        };
         Err(anyhow::Error::from(Failure::new(code, text)))
     };
     if command.is_empty() {
-        return fail(Exit::NotFound, "an empty name is no program's");
+        return fail(Exit::NotFound, "cannot run a program with an empty name");
     }
     if command.as_bytes().contains(&b'/') {
         let path = PathBuf::from(command);
         return match is_executable(&path) {
             Some(true) => Ok(path),
-            Some(false) => fail(Exit::NotExecutable, "is not an executable file"),
+            Some(false) => fail(Exit::NotExecutable, "it is not an executable file"),
             None => fail(Exit::NotFound, "there is no such program"),
         };
     }
@@ -336,7 +340,7 @@ fn from_facts(facts: &Facts, names: &[String]) -> (Runtime, String) {
     if let Some(version) = facts.go {
         return (
             Runtime::Go(version),
-            "it holds Go's build information".into(),
+            "it contains Go's build information".into(),
         );
     }
     if let Some(ghc) = facts.ghc {
@@ -364,13 +368,13 @@ fn from_facts(facts: &Facts, names: &[String]) -> (Runtime, String) {
     ];
     let links = |library: &str| facts.needed.iter().any(|n| n.starts_with(library));
     if links("libjli.") && !is_java(names) {
-        return (Runtime::Jdk, "it links libjli, and is not java".into());
+        return (Runtime::Jdk, "it links libjli but is not java".into());
     }
     if facts.marks.len() > 3 {
         // It knows several runtimes' variables, as this program does, and is none of them.
         return (
             Runtime::Unknown,
-            "it reads several runtimes' variables".into(),
+            "it reads the variables of several runtimes".into(),
         );
     }
     if let Some((library, runtime)) = by_library.into_iter().find(|(l, _)| links(l)) {
@@ -388,7 +392,7 @@ fn from_facts(facts: &Facts, names: &[String]) -> (Runtime, String) {
         let library = library.trim_end_matches('.');
         return (Runtime::OpenMp, format!("it links {library}"));
     }
-    (Runtime::Unknown, "no known runtime in it".into())
+    (Runtime::Unknown, "it contains no known runtime".into())
 }
 
 /// Whether the launcher is the one that takes options of the virtual machine: the file behind all
@@ -402,7 +406,7 @@ fn is_java(names: &[String]) -> bool {
 
 /// The command and its arguments.
 pub fn split(command: &[OsString]) -> Result<(&OsString, &[OsString])> {
-    let missing = || Failure::new(Exit::Usage, "no program was given").into();
+    let missing = || Failure::new(Exit::Usage, "no program given: use creel run -- PROGRAM").into();
     command.split_first().ok_or_else(missing)
 }
 

@@ -18,7 +18,7 @@ struct Wrapper {
     note: &'static str,
 }
 
-const MASKS: &str = "narrows the mask after the counting: put it before `creel run`";
+const MASKS: &str = "narrows the mask after creel has counted the CPUs: put it before `creel run`";
 
 const fn row(
     name: &'static str,
@@ -35,7 +35,7 @@ const fn row(
 }
 
 const ENVIRONMENT: &str =
-    "drops most variables, also those that are set here: put it before `creel run`";
+    "drops most variables, including those that creel sets: put it before `creel run`";
 
 const WRAPPERS: [Wrapper; 22] = [
     row("nice", &["-n", "--adjustment"], 0, ""),

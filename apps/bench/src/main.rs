@@ -27,10 +27,11 @@ mod workloads;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::{ArgGroup, Parser};
 use creel_console::knobs::jobs;
-use creel_console::{Common, args, conclude};
+use creel_console::{Common, args, conclude, duration};
 
 use setting::Load;
 use sweep::Values;
@@ -119,14 +120,14 @@ struct Cli {
         help_heading = "Options of render and traffic"
     )]
     matrix: Vec<Values>,
-    /// Wait before each sample of render, so that the processor cools down
+    /// Wait for TIME before each sample of render, so that the processor cools down, for example 30s
     #[arg(
         long,
-        value_name = "SECONDS",
-        default_value_t = 0,
+        value_name = "TIME",
+        value_parser = duration::value_parser,
         help_heading = "Options of render and traffic"
     )]
-    cool_down: u16,
+    cool_down: Option<Duration>,
     /// Compare traffic with UXsim and SUMO, using a Python that has uxsim and eclipse-sumo
     #[arg(
         long,
@@ -164,7 +165,7 @@ struct Cli {
     /// Make each call of subjects whose name contains TEXT twice, to test whether it is detected
     #[arg(long, value_name = "TEXT", hide = true)]
     slow_down: Option<String>,
-    #[command(flatten, next_help_heading = "Common options")]
+    #[command(flatten)]
     common: Common,
 }
 

@@ -109,7 +109,7 @@ fn setting(cli: &Cli, budget: &Budget) -> Setting {
         matrix: cli.matrix.clone(),
         items: None,
         work: None,
-        cool_down: Duration::from_secs(cli.cool_down.into()),
+        cool_down: cli.cool_down.unwrap_or_default(),
     }
 }
 
@@ -186,7 +186,7 @@ fn chosen(cli: &Cli, setting: &Setting) -> anyhow::Result<Chosen> {
     let of_one = [
         ("--matrix", "render", !setting.matrix.is_empty()),
         ("--songs", "render", cli.songs.is_some()),
-        ("--cool-down", "render", cli.cool_down > 0),
+        ("--cool-down", "render", cli.cool_down.is_some()),
         ("--python", "traffic", cli.python.is_some()),
     ];
     for (option, name, is_given) in of_one {

@@ -149,7 +149,7 @@ struct Cli {
     /// Compare with an earlier run's JSON report; exit with 1 if something became slower
     #[arg(long, value_name = "OLD.json", help_heading = "Reports")]
     compare: Option<PathBuf>,
-    /// Compare or resume even if the machine, the commit or the settings differ
+    /// Compare even if the conditions of the runs differ, or resume even if the commit differs
     #[arg(long, requires = "earlier run", help_heading = "Reports")]
     anyway: bool,
     /// Keep the run in a new folder in DIR, with its reports, the machine and all versions

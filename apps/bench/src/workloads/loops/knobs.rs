@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use creel::{Balance, PoolBuilder, Placement, Pool, Wait};
+use creel::{Balance, Placement, Pool, PoolBuilder, Wait};
 
 use super::work::Loop;
 use crate::harness::Subject;

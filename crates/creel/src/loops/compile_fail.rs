@@ -1,5 +1,5 @@
-//! What must not compile: each example is a data race or a dangling borrow that the signatures
-//! of the loops refuse.
+//! Programs that must not compile. Each example is a data race or a dangling borrow that the
+//! signatures of the loops prevent.
 //!
 //! A shared counter without an atomic:
 //! ```compile_fail,E0594

@@ -109,7 +109,7 @@ impl Pool {
     /// itself. If the future panics. If this is a [handle](crate::Pool::handle) and its pool has
     /// been dropped or is being dropped.
     ///
-    /// # When the pool is dropped meanwhile
+    /// # If the pool is dropped during the call
     ///
     /// Another thread may drop the pool while a handle's `block_on` waits. The drop then waits for
     /// this call, which continues until its future is ready. Timers, sockets and channels that the

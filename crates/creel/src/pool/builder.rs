@@ -171,8 +171,6 @@ impl PoolBuilder {
     ///
     /// Two pools of one process use different cores as long as there are enough.
     ///
-    /// Two pools of one process are pinned on different cores as long as there are any.
-    ///
     /// ```
     /// use creel::{Placement, Pool};
     ///

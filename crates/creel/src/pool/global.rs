@@ -12,9 +12,6 @@ static GLOBAL: OnceLock<Pool> = OnceLock::new();
 /// If you write a library, prefer a `&Pool` from your caller, because the program should decide
 /// which pool runs its work. Use the global pool only if the caller does not pass one.
 ///
-/// A library should rather take a `&Pool` from its caller, and this one only where it is given
-/// none: whose pool it is, decides the program.
-///
 /// ```
 /// let squares = creel::global().map(0..4, |n| n * n);
 /// assert_eq!(squares, [0, 1, 4, 9]);

@@ -3,10 +3,6 @@
 //! Loops, tasks, timers and sockets do not know each other. They only share what is in `worker/`.
 //! This module combines them in the worker's loop (`worker_loop.rs`). We implement the verbs of
 //! loops in `crate::loops`, on top of this module. `docs/design/pool.md` describes the guarantees.
-//!
-//! Loops, tasks, timers and sockets know nothing of each other but what `worker/` has; this module
-//! composes them, in the worker's turn. The loop verbs stand on it, in `crate::loops`.
-//! `docs/design/pool.md` holds the contract.
 
 #[cfg(feature = "tasks")]
 mod away;
@@ -53,9 +49,6 @@ use std::{fmt, mem, sync::Arc, time::Duration};
 ///
 /// A worker's thread starts when the worker gets its first work. You can call all methods from any
 /// thread, including the pool's own workers.
-///
-/// A worker's thread starts with its first work. All methods take `&self` and may be called from
-/// any thread, from inside the pool's own workers too.
 ///
 /// A `Pool` is cheap to clone, and all clones share the workers. The pool ends when the last clone
 /// is dropped. [`handle`](Self::handle) returns a `Pool` that does not keep it from ending.
@@ -150,9 +143,6 @@ impl Pool {
     /// work that it has accepted before its thread ends. A loop that is running finishes with the
     /// workers that it started with.
     ///
-    /// Added workers start with their first work. Removed ones finish what they were given
-    /// before their threads end; a loop under way ends with the workers it began with.
-    ///
     /// # Errors
     /// If the number is out of range, if the placement has no room for that number of workers, or
     /// if the pool has been dropped. The pool is unchanged in that case.
@@ -183,10 +173,6 @@ impl Pool {
     /// that it received earlier. If you call this on the worker's own thread, `f` runs at once. A
     /// worker that waits for another worker here keeps running the closures that others send to it.
     /// Two workers that wait for each other therefore both make progress.
-    ///
-    /// Blocks until `f` has run: after what that worker does now and what it was told before.
-    /// On that very thread it runs at once; on another worker of a pool, that worker runs its
-    /// own such requests while it waits, so two that wait for each other both get on.
     ///
     /// # Errors
     /// If the pool has no such worker, has ended, or the operating system refuses the worker's
@@ -268,9 +254,6 @@ impl Pool {
     ///
     /// Inspects every thread of the system, which takes milliseconds. Use it for a report, or for a
     /// warning when your program starts.
-    ///
-    /// Looks at each thread on the system, which takes milliseconds: for a report, or to warn
-    /// once at the start.
     ///
     /// ```
     /// use creel::{Placement, Pool};

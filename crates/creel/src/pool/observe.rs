@@ -87,9 +87,6 @@ impl Pool {
     /// or of root asks for something. The window closes when the pool ends. Each call replaces the
     /// window of the previous call, and [`Observe::Off`] closes it.
     ///
-    /// Opens a window with a thread of its own, which sleeps until somebody of this user (or
-    /// root) asks. It ends with the pool. Each call takes the place of the one before.
-    ///
     /// # Errors
     /// If the system refuses the socket or the thread, or if the pool has been dropped. Always on
     /// systems other than Linux and without the feature `net`, except for [`Observe::Off`].

@@ -3,11 +3,11 @@
 //! A turn checks every source of work in a fixed order. Each source runs a limited amount of work,
 //! so that no source starves another:
 //!
-//! 1. the pool's loop, if one is under way and this worker has a share in it;
-//! 2. the worker's urgent jobs;
-//! 3. what others have offered to share: joins, scopes, loops inside of loops;
-//! 4. tasks;
-//! 5. due timers and ready sockets.
+//! 1. The pool's loop, if one is running and this worker has a share in it.
+//! 2. The worker's inbox jobs.
+//! 3. Shared jobs of other threads, which are joins, scopes, and loops inside loops.
+//! 4. Tasks.
+//! 5. Due timers and ready sockets.
 //!
 //! A source must satisfy two conditions. It publishes its work before it calls
 //! [`WorkerSlot::notify`] or

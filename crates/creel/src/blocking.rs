@@ -160,11 +160,11 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 /// Calls `work` on a thread for blocking calls, and returns a future of its result.
 ///
-/// The call starts at once if one of 512 threads is free, and otherwise when one becomes free. You
-/// can change that number with [`set_max_blocking_threads`]. You can use this function anywhere,
-/// inside or outside of a pool. If you drop the future, a call that has started continues, and a
-/// call that has not started is skipped. On a system without threads, the call runs at once on the
-/// calling thread.
+/// The call does not wait for a free thread, unless 512 calls are running already. You can change
+/// that number with [`set_max_blocking_threads`]. You can use this function anywhere, inside or
+/// outside of a pool. If you drop the future, a call that has started continues, and a call that
+/// has not started is skipped. On a system without threads, the call runs at once on the calling
+/// thread.
 ///
 /// # Panics
 ///

@@ -61,7 +61,7 @@ impl<I: sealed::Walk + for<'x> HasItem<'x>> ParItems for I {}
 /// ```
 /// use creel::loops::ParChunks;
 ///
-/// /// A verb of one's own.
+/// /// Counts the chunks of any items.
 /// fn parts(pool: &creel::Pool, items: impl ParChunks) -> usize {
 ///     pool.map_chunks(items, 100, |_| ()).len()
 /// }
@@ -80,14 +80,14 @@ pub trait ParChunks: ParItems + sealed::WalkChunks + for<'x> HasChunk<'x> {}
 
 impl<I: ParItems + sealed::WalkChunks + for<'x> HasChunk<'x>> ParChunks for I {}
 
-/// The type of the item that a closure receives for an index. It is valid during the lifetime `'x`
-/// of the closure's call.
+/// The type of the item that a closure receives for an index. `'x` is the lifetime of the closure's
+/// call. The item itself may live longer, for example if it is an item of a slice.
 ///
 /// ```
 /// let pool = creel::Pool::builder().workers(2).build()?;
 /// use creel::loops::{HasItem, ParItems};
 ///
-/// /// Something that visits numbers, wherever they are.
+/// /// Adds numbers, wherever they are.
 /// fn total<I: ParItems + for<'x> HasItem<'x, Item = usize>>(pool: &creel::Pool, items: I) -> usize {
 ///     pool.sum(items, |n| n)
 /// }
@@ -100,14 +100,14 @@ pub trait HasItem<'x, Outlives = &'x Self> {
     type Item;
 }
 
-/// The type of the chunk that a closure receives. It is valid during the lifetime `'x` of the
-/// closure's call.
+/// The type of the chunk that a closure receives. `'x` is the lifetime of the closure's call. The
+/// chunk itself may live longer, for example if it is a part of a slice.
 ///
 /// ```
 /// let pool = creel::Pool::builder().workers(2).build()?;
 /// use creel::loops::{HasChunk, ParChunks};
 ///
-/// /// Something that visits ranges.
+/// /// Returns the lengths of the chunks of a range.
 /// fn lengths<I>(pool: &creel::Pool, items: I) -> Vec<usize>
 /// where
 ///     I: ParChunks + for<'x> HasChunk<'x, Chunk = std::ops::Range<usize>>,
@@ -129,7 +129,7 @@ pub trait HasChunk<'x, Outlives = &'x Self> {
 /// let pool = creel::Pool::builder().workers(2).build()?;
 /// use creel::loops::{ItemOf, ParItems};
 ///
-/// /// Every other item.
+/// /// Visits every other item.
 /// fn every_other<I: ParItems>(pool: &creel::Pool, items: I, f: impl Fn(ItemOf<'_, I>) + Sync) {
 ///     pool.for_each_indexed(items, |index, item| if index % 2 == 0 { f(item) });
 /// }
@@ -147,7 +147,7 @@ pub type ItemOf<'x, I> = <I as HasItem<'x>>::Item;
 /// let pool = creel::Pool::builder().workers(2).build()?;
 /// use creel::loops::{ChunkOf, ParChunks};
 ///
-/// /// Chunks of 1,000, whatever they are of.
+/// /// Visits any items in chunks of 1,000.
 /// fn by_thousands<I: ParChunks>(pool: &creel::Pool, items: I, f: impl Fn(ChunkOf<'_, I>) + Sync) {
 ///     pool.for_each_chunk(items, 1000, |part| f(part));
 /// }

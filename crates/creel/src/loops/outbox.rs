@@ -98,7 +98,7 @@ impl<M> Outbox<M> {
         BoundOutbox(self)
     }
 
-    /// Returns the number of messages that are not delivered.
+    /// Returns the number of messages in the outbox.
     ///
     /// ```
     /// let pool = creel::Pool::builder().workers(2).build()?;
@@ -112,7 +112,7 @@ impl<M> Outbox<M> {
         self.buckets.iter().map(Vec::len).sum()
     }
 
-    /// Returns whether all messages are delivered.
+    /// Returns whether there are no messages in the outbox.
     ///
     /// ```
     /// let pool = creel::Pool::builder().workers(2).build()?;
@@ -140,7 +140,7 @@ impl<M> Default for Outbox<M> {
 /// ```
 /// let pool = creel::Pool::builder().workers(2).build()?;
 /// let (mut odd, mut even) = (creel::Outbox::new(), creel::Outbox::new());
-/// // Two outboxes beside the senders.
+/// // Two outboxes next to the senders.
 /// pool.for_each((0..10, odd.for_receivers(1), even.for_receivers(1)), |(n, odd, even)| match n % 2 {
 ///     0 => even.send(0, n),
 ///     _ => odd.send(0, n),
@@ -157,7 +157,7 @@ pub struct BoundOutbox<'a, M>(&'a mut Outbox<M>);
 /// let pool = creel::Pool::builder().workers(2).build()?;
 /// use creel::loops::OutboxSender;
 ///
-/// /// What a sender does, apart from the loop.
+/// /// Does the work of one sender.
 /// fn vote(voter: usize, post: &mut OutboxSender<usize>) {
 ///     post.send(voter % 2, voter);
 /// }

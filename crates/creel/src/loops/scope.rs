@@ -37,7 +37,7 @@ use std::{
 /// let pool = creel::Pool::builder().workers(2).build()?;
 /// use creel::Scope;
 ///
-/// /// Sums a tree of numbers: a job a branch.
+/// /// Counts the nodes of a binary tree, with one job per branch.
 /// fn add<'s>(s: &'s Scope<'s, '_>, depth: u32, sum: &'s std::sync::atomic::AtomicU32) {
 ///     sum.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
 ///     if depth > 0 {
@@ -238,8 +238,8 @@ impl Pool {
 impl<'scope> Scope<'scope, '_> {
     /// Spawns a closure, which any worker or the waiting caller runs. This does not block.
     ///
-    /// To spawn a closure inside another one, let it capture the scope: `s.spawn(move ||
-    /// s.spawn(…))`.
+    /// To spawn a closure inside another one, let it capture the scope, for example with
+    /// `s.spawn(move || s.spawn(…))`.
     ///
     /// ```
     /// let pool = creel::Pool::builder().workers(2).build()?;

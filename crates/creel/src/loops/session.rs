@@ -36,7 +36,7 @@ impl Pool {
     /// is pinned to the CPUs of worker 0. Both end when `f` returns or panics, and the thread then
     /// gets its previous affinity mask back. The loops inside are ordinary loops, so one phase may
     /// borrow what the previous phase wrote. Note that pinning and unpinning cost a few
-    /// microseconds. A session pays for a few phases, but not for one short loop.
+    /// microseconds. A session is therefore worth it for a few phases, but not for one short loop.
     ///
     /// If you call this on a worker of any pool, the calling thread is not pinned. If another
     /// session of the pool is running on a different thread, worker 0 does not move to the CPU of

@@ -239,7 +239,7 @@ impl<'a, T> Tile<'a, T> {
 /// let pool = creel::Pool::builder().workers(2).build()?;
 /// use creel::loops::{TileMut, TilesMut};
 ///
-/// /// Something that needs a whole tile.
+/// /// Halves the brightness of a tile.
 /// fn shade(tile: &mut TileMut<u8>) {
 ///     for y in tile.rows() {
 ///         tile.row_mut(y).iter_mut().for_each(|x| *x /= 2);

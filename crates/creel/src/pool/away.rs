@@ -151,8 +151,8 @@ fn substitute(pool: &Arc<Shared>) {
             WaitWord::new(0).wait(0, Some(WATCHDOG_INTERVAL));
         }
     }
-    // This is not the case if the substitute went away itself, because there may be another one
-    // then.
+    // If the substitute went away itself, it has cleared this mark already, and there may be
+    // another substitute.
     if local(&SUBSTITUTE_OF, RefCell::take).flatten().is_some() {
         pool.absent.substituted.store(false, Ordering::SeqCst);
     }

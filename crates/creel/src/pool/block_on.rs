@@ -88,7 +88,7 @@ impl Pool {
     /// ```
     /// use creel::{Pool, blocking};
     ///
-    /// /// A plugin's call, which knows of no pool.
+    /// /// A plugin's function, which may be called anywhere.
     /// fn plugin(pool: &Pool) -> u32 {
     ///     pool.block_on(async { 6 * 7 })
     /// }
@@ -97,7 +97,7 @@ impl Pool {
     /// let own = pool.handle();
     /// let task = pool.spawn(async move {
     ///     assert!(own.is_current());
-    ///     blocking(move || plugin(&own)).await // the worker goes on with other tasks
+    ///     blocking(move || plugin(&own)).await // the worker continues with other tasks
     /// });
     /// assert_eq!(pool.block_on(task).unwrap(), 42);
     /// # Ok::<(), creel::BuildError>(())

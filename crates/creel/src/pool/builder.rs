@@ -175,7 +175,7 @@ impl PoolBuilder {
     /// use creel::{Placement, Pool};
     ///
     /// let pool = Pool::builder().workers(2).placement(Placement::Unpinned).build()?;
-    /// let sum = pool.sum(0..10, |n| n); // these workers go where the system puts them
+    /// let sum = pool.sum(0..10, |n| n); // the system chooses the CPUs of these workers
     /// assert_eq!(sum, 45);
     /// # Ok::<(), creel::BuildError>(())
     /// ```
@@ -209,7 +209,7 @@ impl PoolBuilder {
     /// ```
     /// use creel::{Pool, Wait};
     ///
-    /// // For what is called rarely: no CPU is burnt between.
+    /// // For work that comes rarely. Workers burn no CPU time in between.
     /// let pool = Pool::builder().workers(2).wait(Wait::Park).build()?;
     /// assert_eq!(pool.map(0..3, |n| n * n), [0, 1, 4]);
     /// # Ok::<(), creel::BuildError>(())
@@ -224,7 +224,7 @@ impl PoolBuilder {
     /// ```
     /// use creel::{Balance, Pool};
     ///
-    /// // For few jobs of unlike length: who is free takes the next.
+    /// // For a few jobs of different lengths. A free worker takes the next one.
     /// let pool = Pool::builder().workers(2).balance(Balance::Shared).build()?;
     /// assert_eq!(pool.map(&["short", "longer"], |job| job.len()), [5, 6]);
     /// # Ok::<(), creel::BuildError>(())

@@ -25,7 +25,7 @@ pub fn global() -> &'static Pool {
 /// ```
 /// use creel::{GlobalError, Pool};
 ///
-/// let workers = creel::global().workers(); // used: made
+/// let workers = creel::global().workers(); // this creates it
 /// let late = Pool::builder().workers(workers + 1).build_global();
 /// assert_eq!(late.unwrap_err(), GlobalError::Exists);
 /// ```

@@ -240,7 +240,7 @@ impl Pool {
     /// let pool = creel::Pool::builder().workers(2).build()?;
     /// pool.for_each(0..100, |_| ());
     /// let items: u64 = pool.stats().workers.iter().map(|worker| worker.loop_items).sum();
-    /// assert!(items <= 100); // what its caller did alone is no worker's
+    /// assert!(items <= 100); // not counted if only one worker may run the loop
     /// # Ok::<(), creel::BuildError>(())
     /// ```
     #[must_use]

@@ -1,5 +1,5 @@
-//! A view of a running pool from outside its program. `creel top` shows it, and `creel run
-//! --watchdog` uses it to change the number of workers.
+//! A view of a running pool from outside its program. `creel top` shows it, and
+//! `creel run --watchdog` uses it to change the number of workers.
 //!
 //! A program that allows this opens a *window*. This is a listening Unix socket in Linux' abstract
 //! namespace, with the name `creel/PID/NUMBER`. A client connects and sends one line, which is

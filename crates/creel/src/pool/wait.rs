@@ -97,7 +97,6 @@ impl<'a> Pace<'a> {
     /// the wait, it returns the sockets that were found ready. This counts as a reaction.
     ///
     /// The watchdog does not spin, because it only checks on the other workers.
-    ///
     pub(crate) fn wait(&mut self, watchdog: Option<Duration>) -> Found {
         let (shared, spans) = (self.shared, &self.slot.spans);
         let traced = shared.slots.tracing.begin();

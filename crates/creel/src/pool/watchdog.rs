@@ -1,10 +1,11 @@
 //! The watchdog is an idle worker that checks on the running workers.
 //!
-//! `worker/idle.rs` decides which worker is the watchdog. This module implements what it does every
-//! [`WATCHDOG_INTERVAL`]. It compares the progress of each running worker with the progress at its
-//! last check. If there was none, user code is holding the worker's thread. The watchdog then does
-//! what that thread would do. It takes the tasks that are stranded there, fires the due timers,
-//! asks the poller, and does the search that the worker was notified for.
+//! `worker/idle.rs` decides which worker is the watchdog. This module implements what the watchdog
+//! does every [`WATCHDOG_INTERVAL`]. It compares the progress of each running worker with the
+//! worker's progress at the previous check. If a worker made none, user code is holding its thread.
+//! The watchdog then does what that thread would do. It takes the tasks that are stranded there,
+//! fires the due timers and asks the poller. If a notified worker has not arrived, the watchdog
+//! searches in its place.
 //!
 //! We guarantee that work that is ready, and whose worker makes no progress, is taken by the second
 //! check after it became ready.

@@ -2,9 +2,9 @@
 //!
 //! The *world* of a pool is the set of CPUs (PUs) that the thread that built the pool could use. A
 //! thread that Creel has pinned remembers the world from before. If such a thread builds a pool,
-//! the new pool is therefore not limited to the CPUs that this thread is pinned to. For the same
-//! reason, every worker sets its own mask when it starts, so that it does not inherit the mask of
-//! the thread that starts it.
+//! the new pool is therefore not limited to the CPUs that this thread is pinned to. Every
+//! worker sets its own mask when it starts, so that it does not inherit the mask of the thread that
+//! starts it.
 //!
 //! Each process has one ledger, which counts the pinned workers of each PU. Two pools with `Cores`
 //! therefore start at different cores. We deliberately do not change the mask of a caller, except
@@ -151,7 +151,7 @@ impl SharedJob {
 impl World {
     fn find() -> Option<Arc<Self>> {
         if cfg!(any(loom, shuttle, miri)) {
-            return None; // the threads of a model are not OS threads
+            return None; // in models and Miri, threads are not OS threads
         }
         let machine = Machine::detect().ok()?;
         let allowed = machine.allowed().clone();

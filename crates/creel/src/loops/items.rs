@@ -171,7 +171,7 @@ pub(super) mod sealed {
     pub unsafe trait Walk: Sized + for<'x> HasItem<'x> {
         /// The location of the items, which all threads share.
         type Base: Sync;
-        /// What one thread needs to visit some units.
+        /// The state that one thread needs to visit some units.
         type Hand;
         /// Whether they have a length of their own. Otherwise they take the length of the other
         /// parts of the tuple.

@@ -91,8 +91,8 @@ pub struct Pool {
     owner: Option<Arc<Owner>>,
 }
 
-/// What the clones of a pool share. The pool ends when the last of them is dropped, or earlier if
-/// one of them is shut down.
+/// The state that the clones of a pool share. The pool ends when the last of them is dropped, or
+/// earlier if one of them is shut down.
 #[derive(Default)]
 struct Owner {
     /// The end has begun. Relaxed: the flag only decides which thread runs the end.

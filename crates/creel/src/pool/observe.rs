@@ -21,7 +21,7 @@ use std::{
 #[cfg(all(target_os = "linux", feature = "net"))]
 pub(super) use window::Window;
 
-/// What other programs may do with a pool.
+/// The rights that other programs have on a pool.
 ///
 /// ```
 /// use creel::{Observe, Pool};

@@ -102,7 +102,7 @@ impl Floor {
     }
 }
 
-/// What the machine and the limits of this process allow a pool to use.
+/// The resources that the machine and the limits of this process allow a pool to use.
 pub(crate) struct SharedJob {
     pub(crate) pinning: Pinning,
     /// The number of usable cores.

@@ -28,7 +28,7 @@ const LEAD_MAX_NS: u64 = 200_000;
 /// The part of the lead that should be left when the call comes.
 const EARLY_NS: u64 = 25_000;
 
-/// What a worker knows about the distances between the loops that it sleeps before.
+/// The distances between the loops that a worker sleeps before, as far as it knows them.
 #[derive(Debug)]
 pub(crate) struct Rhythm {
     /// When the first loop of the last frame was called.

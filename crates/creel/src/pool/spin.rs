@@ -27,7 +27,7 @@ const QUIET_NS: u64 = 100_000_000;
 /// The maximum duration of a spin during a session.
 const SESSION_NS: u64 = 500_000;
 
-/// What a worker has learned about spinning.
+/// The state that a worker has learned about spinning.
 pub(crate) struct Spin {
     limit_ns: u64,
     quiet_until_ns: u64,

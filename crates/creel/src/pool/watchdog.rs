@@ -21,7 +21,7 @@ use std::time::Duration;
 /// How often the watchdog checks.
 pub(crate) const WATCHDOG_INTERVAL: Duration = Duration::from_millis(1);
 
-/// What a worker remembers of its last check as the watchdog.
+/// The state that a worker remembers of its last check as the watchdog.
 pub(super) struct Watchdog {
     last: Look,
     /// The memory for the next check, so that a check allocates nothing.
@@ -40,7 +40,7 @@ struct Look {
     notified: Option<Notification>,
 }
 
-/// What the watchdog has found.
+/// The result of a check by the watchdog.
 #[derive(Default)]
 pub(super) struct Found {
     /// Whether there are tasks that the watchdog must take.

@@ -39,7 +39,7 @@ impl Counter {
     }
 }
 
-/// What a pool has done so far. [`Pool::stats`](crate::Pool::stats) returns it.
+/// The statistics of a pool and its workers. [`Pool::stats`](crate::Pool::stats) returns them.
 ///
 /// ```
 /// let pool = creel::Pool::builder().workers(2).build()?;
@@ -85,7 +85,7 @@ pub struct TaskStats {
     pub steals: u64,
 }
 
-/// What one worker has done since it was created.
+/// The statistics of one worker since it was created.
 ///
 /// ```
 /// let pool = creel::Pool::builder().workers(2).build()?;

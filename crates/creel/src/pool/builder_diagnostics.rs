@@ -1,9 +1,12 @@
-//! What the compiler says where `.build()?` was forgotten: a builder has a pool's verbs, hidden, by
-//! name only. Nothing can call them; who tries is told why.
+//! Compiler errors for a forgotten `.build()?`.
+//!
+//! The builder has hidden methods with the same names as the methods of a pool. They cannot be
+//! called, because their bound [`Built`] is not implemented by any type. If you call one of them,
+//! the compiler therefore prints the message below and not just that the method does not exist.
 
 use super::PoolBuilder;
 
-/// Implemented by nothing.
+/// A trait that no type implements.
 #[diagnostic::on_unimplemented(
     message = "a `PoolBuilder` is no pool yet: finish it by `.build()?`",
     label = "the pool is not built",

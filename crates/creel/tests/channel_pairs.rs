@@ -1,6 +1,6 @@
 //! The channels between plain threads, and polled by hand.
 
-use creel::channel::{Closed, TryRecvError, TrySendError, bounded, oneshot, spsc};
+use creel::channel::{Closed, SendError, TryRecvError, TrySendError, bounded, oneshot, spsc};
 use std::future::Future;
 use std::pin::pin;
 use std::sync::Arc;

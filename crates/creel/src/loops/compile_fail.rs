@@ -110,10 +110,10 @@
 //! sum(&creel::Pool::builder().workers(2));
 //! ```
 //!
-//! A closure that does not take the index:
+//! A closure of an `_indexed` form that does not take the index:
 //! ```compile_fail,E0593
 //! let pool = creel::Pool::new();
-//! pool.each(&mut [1, 2, 3], |x| *x += 1);
+//! pool.for_each_indexed(&mut [1, 2, 3], |x| *x += 1);
 //! ```
 //!
 //! A loop over an iterator:

@@ -1,6 +1,6 @@
 //! The builder of a pool, which holds the four settings and a few more.
 
-use super::{Balance, Observe, Pool, Wait, pinning::SharedJob, shared::Shared};
+use super::{Balance, Observe, Pool, Wait, pinning::Available, shared::Shared};
 use crate::{time::Clock, worker::table::WORKERS_MAX};
 use creel_topology::Placement;
 use std::{fmt, sync::Arc};
@@ -277,13 +277,13 @@ impl PoolBuilder {
     /// # Ok::<(), creel::BuildError>(())
     /// ```
     pub fn build(mut self) -> Result<Pool, BuildError> {
-        let shared_job = SharedJob::find(self.placement.take());
-        let workers = self.workers.unwrap_or(shared_job.workers);
+        let available = Available::find(self.placement.take());
+        let workers = self.workers.unwrap_or(available.workers);
         check_workers(workers)?;
         check_stack_size(self.stack_size)?;
-        shared_job.pinning.pin_as_configured(workers)?;
+        available.pinning.pin_as_configured(workers)?;
         let observe = self.observe;
-        let shared = Shared::new(self, workers, shared_job);
+        let shared = Shared::new(self, workers, available);
         let pool = Pool::new_of(shared, Some(Arc::default()));
         pool.observe(observe)?;
         Ok(pool)

@@ -103,7 +103,7 @@ impl Floor {
 }
 
 /// The resources that the machine and the limits of this process allow a pool to use.
-pub(crate) struct SharedJob {
+pub(crate) struct Available {
     pub(crate) pinning: Pinning,
     /// The number of usable cores.
     pub(crate) workers: usize,
@@ -111,7 +111,7 @@ pub(crate) struct SharedJob {
     pub(crate) pus: usize,
 }
 
-impl SharedJob {
+impl Available {
     /// Finds what the calling thread may use.
     pub(crate) fn find(asked: Option<Placement>) -> Self {
         let world = local(&WORLD, |world| world.borrow().clone()).flatten();
@@ -292,7 +292,7 @@ impl Pinning {
         let (Some(slot), Ok(before)) = (slot, affinity::current()) else {
             return f();
         };
-        let _stand_up = StandUp {
+        let _restore = RestoreMask {
             mask: before,
             world: local(&WORLD, |world| world.replace(self.world.clone())).flatten(),
         };
@@ -302,12 +302,12 @@ impl Pinning {
 }
 
 /// Restores the mask of a thread when dropped.
-struct StandUp {
+struct RestoreMask {
     mask: CpuSet,
     world: Option<Arc<World>>,
 }
 
-impl Drop for StandUp {
+impl Drop for RestoreMask {
     fn drop(&mut self) {
         local(&WORLD, |world| world.replace(self.world.take()));
         let _ = affinity::set(&self.mask);

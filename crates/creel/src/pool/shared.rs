@@ -3,7 +3,7 @@
 use super::{
     Balance, BuildError, PoolBuilder, PoolStats, Wait, WorkerStats,
     observe::Window,
-    pinning::{Pinning, SharedJob},
+    pinning::{Available, Pinning},
     watchdog::WATCHDOG_INTERVAL,
     worker_loop,
 };
@@ -58,7 +58,7 @@ impl UnwindSafe for Shared {}
 impl RefUnwindSafe for Shared {}
 
 impl Shared {
-    pub(crate) fn new(settings: PoolBuilder, workers: usize, shared_job: SharedJob) -> Arc<Self> {
+    pub(crate) fn new(settings: PoolBuilder, workers: usize, available: Available) -> Arc<Self> {
         let PoolBuilder {
             name,
             wait,
@@ -82,12 +82,12 @@ impl Shared {
             timers: Table::new(move |_| Arc::new(Timers::new(clock.clone()))),
             driver,
             resizing: Mutex::new(()),
-            pinning: shared_job.pinning,
+            pinning: available.pinning,
             window: Mutex::default(),
             #[cfg(feature = "tasks")]
             absent: Default::default(),
             sessions: AtomicUsize::new(0),
-            pus: shared_job.pus,
+            pus: available.pus,
             slots,
         });
         let work: Weak<dyn Work> = Arc::<Self>::downgrade(&shared);

@@ -36,10 +36,15 @@ pub struct Convert {
     #[command(flatten)]
     scene: Scene,
     /// Write the road network to FILE
-    #[arg(long, value_name = "FILE", required_unless_present = "demand_to")]
+    #[arg(
+        long,
+        help_heading = "Output",
+        value_name = "FILE",
+        required_unless_present = "demand_to"
+    )]
     roads_to: Option<PathBuf>,
     /// Write the demand to FILE
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, help_heading = "Output", value_name = "FILE")]
     demand_to: Option<PathBuf>,
     #[command(flatten)]
     knobs: Knobs,

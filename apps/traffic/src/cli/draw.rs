@@ -29,13 +29,13 @@ pub struct Draw {
     start: Start,
     /// Simulate for TIME before drawing, counted from the beginning or from the snapshot. A number
     /// without a unit is in seconds
-    #[arg(long, value_name = "TIME", default_value_t = 600, value_parser = seconds::<0, 2_000_000>)]
+    #[arg(long, help_heading = "Simulation", value_name = "TIME", default_value_t = 600, value_parser = seconds::<0, 2_000_000>)]
     seconds: u32,
     /// Make the picture PX pixels wide
-    #[arg(long, value_name = "PX", default_value_t = 1600, value_parser = clap::value_parser!(u32).range(16..=16_384))]
+    #[arg(long, help_heading = "Picture", value_name = "PX", default_value_t = 1600, value_parser = clap::value_parser!(u32).range(16..=16_384))]
     width: u32,
     /// Write the picture to FILE (.png or .svg)
-    #[arg(long, short, value_name = "FILE")]
+    #[arg(long, help_heading = "Picture", short, value_name = "FILE")]
     output: PathBuf,
     #[command(flatten)]
     knobs: Knobs,

@@ -32,13 +32,13 @@ pub struct Run {
     #[command(flatten)]
     scene: Scene,
     /// Simulate for TIME, for example 2h or 90m. A number without a unit is in seconds
-    #[arg(long, value_name = "TIME", default_value_t = 3600, value_parser = seconds::<0, 2_000_000>)]
+    #[arg(long, help_heading = "Simulation", value_name = "TIME", default_value_t = 3600, value_parser = seconds::<0, 2_000_000>)]
     seconds: u32,
     /// Write the final state to FILE, for use with --resume
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, help_heading = "Simulation", value_name = "FILE")]
     snapshot: Option<PathBuf>,
     /// Also write the snapshot each time that TIME has been simulated
-    #[arg(long, value_name = "TIME", requires = "snapshot", value_parser = seconds::<1, { u32::MAX }>)]
+    #[arg(long, help_heading = "Simulation", value_name = "TIME", requires = "snapshot", value_parser = seconds::<1, { u32::MAX }>)]
     snapshot_every: Option<u32>,
     #[command(flatten)]
     start: Start,

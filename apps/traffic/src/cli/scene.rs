@@ -33,7 +33,7 @@ pub struct Scene {
     #[command(flatten)]
     rerouting: ReroutingFlags,
     /// Draw all random choices from seed N [default: 1]
-    #[arg(long, value_name = "N")]
+    #[arg(long, help_heading = "Simulation", value_name = "N")]
     seed: Option<u64>,
 }
 
@@ -136,7 +136,7 @@ pub struct Start {
     /// Resume from FILE, which --snapshot has written on the same network. The snapshot contains
     /// the cars, so the flags for demand and car model are not available. --reroute and --stuck
     /// replace the settings of the snapshot
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["cars", "demand", "within", "again", "places", "spacing", "reaction"])]
+    #[arg(long, help_heading = "Simulation", value_name = "FILE", conflicts_with_all = ["cars", "demand", "within", "again", "places", "spacing", "reaction"])]
     resume: Option<PathBuf>,
 }
 

@@ -39,10 +39,15 @@ pub struct Watch {
     #[command(flatten)]
     start: Start,
     /// Listen on PORT (0: any free port)
-    #[arg(long, value_name = "PORT", default_value_t = 7880)]
+    #[arg(
+        long,
+        help_heading = "Page",
+        value_name = "PORT",
+        default_value_t = 7880
+    )]
     port: u16,
     /// Start at N times real time (0: start paused)
-    #[arg(long, value_name = "N", default_value_t = 20)]
+    #[arg(long, help_heading = "Page", value_name = "N", default_value_t = 20)]
     speed: u32,
     #[command(flatten)]
     knobs: Knobs,

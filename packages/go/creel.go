@@ -1,10 +1,11 @@
-// Package creel tells how many workers this process should have: mask, cpusets and quotas of all
-// cgroups, hyper-threads counted once. Go itself sees its own cgroup's quota only.
+// Package creel returns how many workers this process should start. It respects the affinity mask,
+// and the cpusets and quotas of all control groups. The hyper-threads of a core count once. Note that
+// Go itself reads only the quota of the process's own control group.
 package creel
 
 // #cgo pkg-config: creel
 // #include <creel.h>
 import "C"
 
-// Workers gives the usable cores, fractions of a quota cut off; at least 1.
+// Workers returns the number of usable cores, with quotas rounded down. It is at least 1.
 func Workers() int { return int(C.creel_workers()) }

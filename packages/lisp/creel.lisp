@@ -1,4 +1,4 @@
-;;;; How many workers this process should have, by CFFI.
+;;;; Returns how many workers this process should start, using CFFI.
 
 (defpackage :creel
   (:use :common-lisp)
@@ -10,4 +10,4 @@
 (cffi:use-foreign-library libcreel)
 
 (cffi:defcfun ("creel_workers" workers) :unsigned-int
-  "The usable cores, fractions of a quota cut off; at least 1.")
+  "Return the number of usable cores, with quotas rounded down. It is at least 1.")

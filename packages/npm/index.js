@@ -4,16 +4,16 @@ const { execFileSync } = require('node:child_process');
 const os = require('node:os');
 const { join } = require('node:path');
 
-/** The tool that this package carries. */
+/** The path of the tool in this package. */
 const tool = join(__dirname, 'bin', 'creel');
 
-/** The machine and the budget, as `creel topo --format json` tells them. */
+/** Returns the machine and the budget, as `creel topo --format json` prints them. */
 function topo(stdio = ['ignore', 'pipe', 'inherit']) {
   const options = { encoding: 'utf8', stdio };
   return JSON.parse(execFileSync(tool, ['topo', '--format', 'json'], options));
 }
 
-/** What this process may use: by the tool, or what Node itself sees, which is the affinity mask. */
+/** Returns the number of usable cores, or the size of the affinity mask if the tool fails. */
 function usable() {
   try {
     return topo(['ignore', 'pipe', 'ignore']).budget.workers;
@@ -23,9 +23,11 @@ function usable() {
 }
 
 /**
- * The usable cores, fractions of a quota cut off; at least 1, and no more than `creel run --jobs`
- * was given. Starts a process. Where the machine cannot be read, or the tool is not there: the
- * affinity mask's.
+ * Returns the number of usable cores, with quotas rounded down.
+ *
+ * The number is at least 1. It never exceeds that of `creel run --jobs`. This function starts a
+ * process. If the machine cannot be read or the tool is missing, it returns the size of the affinity
+ * mask.
  */
 function workers() {
   const given = Number.parseInt(process.env.CREEL_JOBS, 10);

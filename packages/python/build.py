@@ -1,10 +1,10 @@
-"""Makes a wheel that carries the tool and the shared library.
+"""Builds a wheel that contains the tool and the shared library.
 
     cargo build --profile small -p creel-cli --target x86_64-unknown-linux-musl
     cargo build --profile small -p creel-abi
     python3 packages/python/build.py TOOL LIBRARY FOLDER
 
-The tool should be the static one. Nothing but Python is needed.
+TOOL should be the static one. The script needs only Python.
 """
 
 import base64
@@ -37,7 +37,7 @@ def main(tool, library, folder):
             files[name] = (file.read(), mode)
     about = (
         f"Metadata-Version: 2.1\nName: creel\nVersion: {number}\n"
-        "Summary: How many threads a program should have, and a tool that sees to it\n"
+        "Summary: Returns how many threads a program should start, and has a tool that applies it\n"
         "License: MIT OR Apache-2.0\nRequires-Python: >=3.8\n"
     )
     wheel = f"Wheel-Version: 1.0\nGenerator: creel\nRoot-Is-Purelib: false\nTag: {tag}\n"

@@ -1,4 +1,4 @@
-//! The error type of all programs.
+//! The error type that all commands share.
 
 use crate::media::wav::WavError;
 use creel::BuildError;
@@ -6,22 +6,22 @@ use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
-/// Why a run gave no result.
+/// The reason why a run has no result.
 #[derive(Debug)]
 pub enum Error {
-    /// A context could not be made.
+    /// A context could not be created.
     Pool(BuildError),
-    /// A socket could not be opened: what for, and why.
+    /// A socket could not be used. The text states what could not be done.
     Socket(String, io::Error),
-    /// A sound could not be read or written.
+    /// A WAV file could not be read or written.
     Wav(WavError),
     /// Another file could not be read or written.
     File(PathBuf, io::Error),
-    /// A file is not what it should be.
+    /// A capture is malformed. The text states what is wrong with it.
     Malformed(PathBuf, String),
-    /// What is asked for cannot be.
+    /// The plan is impossible to carry out. The text states why.
     Plan(String),
-    /// The run was given up.
+    /// The run was interrupted.
     Interrupted,
 }
 
@@ -31,8 +31,12 @@ impl fmt::Display for Error {
             Error::Pool(error) => error.fmt(f),
             Error::Socket(what, error) => write!(f, "{what}: {error}"),
             Error::Wav(error) => error.fmt(f),
-            Error::File(path, error) => write!(f, "{}: {error}", path.display()),
-            Error::Malformed(path, what) => write!(f, "{}: {what}", path.display()),
+            Error::File(path, error) => {
+                write!(f, "cannot read or write {}: {error}", path.display())
+            }
+            Error::Malformed(path, what) => {
+                write!(f, "cannot read {} as a capture: {what}", path.display())
+            }
             Error::Plan(what) => f.write_str(what),
             Error::Interrupted => f.write_str("interrupted"),
         }

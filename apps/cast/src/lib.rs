@@ -1,7 +1,22 @@
-//! Many audio streams on one core: sources, sinks, and what carries buffers between them.
+//! Sends, receives, relays, mixes and measures many audio streams on one core.
 //!
-//! A stream is a task on a pool of one worker that waits by a throttle (a *context*): once a
-//! quantum it makes the buffers that are due and pushes each to its sink.
+//! A stream moves buffers from a source to a sink. It is a task on a *context*, which is a pool
+//! with one worker and [`creel::Wait::Throttle`]. The worker wakes up once per quantum and runs all
+//! streams that have a buffer due. Thousands of streams therefore share each wake-up, which is why
+//! one core suffices for them.
+//!
+//! The modules [`send`], [`receive`], [`relay`], [`rooms`] and [`standalone`] are the commands of
+//! the program `creel-cast`. For example, you can receive streams like this:
+//!
+//! ```no_run
+//! use creel_cast::{Formats, Rtcp, receive};
+//!
+//! let on = "127.0.0.1:5004".parse()?;
+//! let sessions = receive::Plan::sessions(on, 1, &Formats::default(), Rtcp::Off)?;
+//! let measured = receive::run(&receive::Plan::new(sessions), &|| false)?;
+//! println!("lost {} packets of {} streams", measured.lost, measured.sources.len());
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 #![forbid(unsafe_code)]
 
 mod error;

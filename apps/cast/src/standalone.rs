@@ -1,4 +1,4 @@
-//! The evaluation without a network: many sources and sinks, a few contexts, everything measured.
+//! Runs many sources and sinks in a few contexts without a network, and measures all of them.
 
 use crate::error::Error;
 use crate::measure::context::{StatsSink, Window};
@@ -9,7 +9,7 @@ use crate::stream::flow::Stream;
 use crate::stream::sink::{AsyncInPlace, Drain, InPlace, Pull, Push, SinkMode};
 use crate::stream::source::{Blank, Paced};
 use creel::channel::leaky::{self, Leak};
-use creel::channel::slot;
+use creel::channel::spsc;
 use creel::task::control::{Changes, Control, Running, Trigger};
 use creel::time::interval;
 use creel::{Observe, Pool};
@@ -19,45 +19,46 @@ use std::sync::{Arc, mpsc};
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
-/// Places of the channel to a sink's own task.
+/// The capacity of the channel to the task of a sink.
 const CHANNEL: usize = 4;
 
-/// What is run.
+/// The configuration of a run.
 #[derive(Debug, Clone)]
 pub struct Plan {
-    /// Streams, spread evenly over the contexts, and their first buffers over one period.
+    /// The number of streams. They are distributed evenly among the contexts, and their first
+    /// buffers over one period.
     pub streams: usize,
-    /// Contexts: pools of one worker.
+    /// The number of contexts, which are pools of one worker.
     pub contexts: usize,
     /// How long a context waits before it reacts again.
     pub wait: Duration,
-    /// What others may do with the contexts from outside.
+    /// What other processes may do with the contexts.
     pub observe: Observe,
-    /// From one buffer of a stream to the next.
+    /// The time between two buffers of a stream.
     pub period: Duration,
-    /// Buffers of each stream that are measured.
+    /// The number of buffers of each stream that are measured.
     pub buffers: u64,
-    /// How the sinks get them.
+    /// The way in which buffers are passed to the sinks.
     pub mode: SinkMode,
-    /// Samples of a buffer.
+    /// The number of samples per buffer.
     pub samples: usize,
-    /// Left out at the beginning.
+    /// The time at the beginning that is left out of the figures.
     pub ramp_up: Duration,
 }
 
 impl Plan {
-    /// Buffers of each stream before the measured ones.
+    /// Returns the number of buffers of each stream before the measured ones.
     fn ramp(&self) -> u64 {
         (self.ramp_up.as_nanos() / self.period.as_nanos().max(1)) as u64
     }
 }
 
-/// Runs the plan and measures. Blocks for its whole time; `interrupted` is asked some times a
-/// second.
+/// Runs as planned and measures. This function blocks for the whole run. It calls `interrupted`
+/// several times per second, and gives up if it returns true.
 ///
 /// # Errors
 ///
-/// If a context cannot be made, or it was interrupted.
+/// Returns an error if a context cannot be created, or if the run was interrupted.
 pub fn run(plan: &Plan, interrupted: &dyn Fn() -> bool) -> Result<Measured, Error> {
     let contexts = Contexts::new(plan.contexts, plan.wait, plan.observe)?;
     let memory = resident_bytes();
@@ -86,12 +87,12 @@ pub fn run(plan: &Plan, interrupted: &dyn Fn() -> bool) -> Result<Measured, Erro
     let used = first.zip(last);
     if used.is_none() {
         for control in &controls {
-            // One that has ended already is told in vain.
+            // Stopping a stream that has ended already has no effect, so we ignore the result.
             let _ = control.trigger(Trigger::Stop);
         }
     }
     let (first, last) = used.ok_or(Error::Interrupted)?;
-    // Each stream ends by itself, with its last buffer.
+    // Each stream ends by itself after its last buffer, so this loop ends as well.
     let streams: Vec<StreamStats> = results.iter().collect();
     Ok(Measured {
         contexts: contexts.count(),
@@ -104,7 +105,7 @@ pub fn run(plan: &Plan, interrupted: &dyn Fn() -> bool) -> Result<Measured, Erro
     })
 }
 
-/// What all streams have in common.
+/// The part that all streams have in common.
 struct Launcher<'a> {
     plan: &'a Plan,
     window: Arc<Window>,
@@ -132,7 +133,7 @@ impl Launcher<'_> {
                 self.spawn(index, context, push, |_| None)
             }
             SinkMode::Slot => {
-                let (push, pull) = slot::channel();
+                let (push, pull) = spsc::channel();
                 self.spawn_sink(context, pull, sink);
                 self.spawn(index, context, push, |_| None)
             }
@@ -152,8 +153,8 @@ impl Launcher<'_> {
         }
     }
 
-    /// Starts the stream's task. `stats` tells what its sink has measured, unless that has a
-    /// task of its own.
+    /// Starts the task of a stream. `stats` returns the measurements of its sink, or `None` if the
+    /// sink has a task of its own.
     fn spawn<P: Push + 'static>(
         &self,
         index: usize,
@@ -175,8 +176,8 @@ impl Launcher<'_> {
     }
 }
 
-/// Does the work and then tells what it has measured, if anything. No `async` block: that would
-/// keep a second place for the work.
+/// Does the work, and then sends its measurements, if there are any. We do not use an `async` block
+/// for this, because it would reserve memory for the work twice.
 struct ReportWhenDone<W, F> {
     work: Option<(W, F)>,
     done: mpsc::Sender<StreamStats>,
@@ -194,7 +195,7 @@ where
             ready!(Pin::new(work).poll(cx));
         }
         if let Some(stats) = self.work.take().and_then(|(work, stats)| stats(work)) {
-            // Nobody waits for it any more after an interrupt.
+            // After an interrupt no one waits for the result, so we ignore the error.
             let _ = self.done.send(stats);
         }
         Poll::Ready(())

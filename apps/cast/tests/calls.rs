@@ -1,5 +1,5 @@
-//! Calls of telephones: `sipp` and `baresip`, where they are installed. The test answers the call
-//! and names our port; the rest is between them and us.
+//! Phone calls with `sipp` and `baresip`, if they are installed. The test answers the call and
+//! names our port. The audio then goes directly between the phone and us.
 
 mod folder;
 mod peers;
@@ -15,14 +15,14 @@ use std::time::{Duration, Instant};
 
 const MS: Duration = Duration::from_millis(1);
 
-/// Answers one call: its sound goes to `media`, as µ-law. Returns when it is over.
+/// Answers one call, whose audio goes to `media` as µ-law. Returns when the call is over.
 fn answer(socket: &UdpSocket, media: SocketAddr) {
     socket.set_read_timeout(Some(20_000 * MS)).unwrap();
     let mut bytes = [0; 4_096];
     loop {
         let (len, from) = socket
             .recv_from(&mut bytes)
-            .expect("the call comes, and ends");
+            .expect("the phone must call and hang up");
         let request = String::from_utf8_lossy(&bytes[..len]);
         let method = request.split(' ').next().unwrap_or("");
         if !["INVITE", "BYE"].contains(&method) {
@@ -56,7 +56,7 @@ fn answer(socket: &UdpSocket, media: SocketAddr) {
     }
 }
 
-/// A µ-law byte as a sample. Source: ITU-T G.711.
+/// Decodes a µ-law byte. Source: ITU-T G.711.
 fn sample(byte: u8) -> i16 {
     let byte = !byte;
     let magnitude = ((i16::from(byte & 0x0f) << 3) + 0x84) << ((byte & 0x70) >> 4);
@@ -67,7 +67,7 @@ fn sample(byte: u8) -> i16 {
     }
 }
 
-/// A call of `sipp` that plays a file of µ-law and hangs up.
+/// Returns a scenario for `sipp` that plays a file of µ-law and hangs up.
 fn scenario(sound: &str, playing: Duration) -> String {
     let request = |method: &str, number: u32, tag: &str, body: &str| {
         format!(
@@ -104,7 +104,7 @@ fn audio_from_sipp_is_received_sample_by_sample() {
     };
     let (folder, media) = (Folder::new("sipp"), free_port());
     let sip = UdpSocket::bind("127.0.0.1:0").unwrap();
-    // A second of all bytes that there are, in an order that does not repeat in a packet.
+    // One second with all byte values, in an order that does not repeat within a packet.
     let played: Vec<u8> = (0..8_000_u32).map(|n| (n * n / 7 + n) as u8).collect();
     let (sound, calls) = (folder.0.join("sound"), folder.0.join("call.xml"));
     std::fs::write(&sound, &played).unwrap();
@@ -134,7 +134,7 @@ fn audio_from_sipp_is_received_sample_by_sample() {
     let expected: Vec<i16> = played.iter().copied().map(sample).collect();
     assert!(
         recorded.rate == 8_000 && recorded.samples == expected,
-        "it heard something else"
+        "the recording differs from what was played"
     );
 }
 
@@ -145,7 +145,7 @@ fn a_sip_phone_joins_a_room() {
     };
     let (folder, media) = (Folder::new("baresip"), free_port());
     let sip = UdpSocket::bind("127.0.0.1:0").unwrap();
-    // Two seconds of a tone; at its end it hangs up.
+    // The phone plays two seconds of a tone and then hangs up.
     let mut tone = vec![0; 16_000];
     Tone::new(Shape::Sine, 440.0, 8_000).fill(&mut tone);
     let sound = folder.0.join("tone.wav");
@@ -177,7 +177,7 @@ fn a_sip_phone_joins_a_room() {
             let _player = Player::start(&mut baresip);
             answer(&sip, media);
         });
-        // Somebody who listens, and says nothing that is heard.
+        // The other leg of the room sends silence.
         let leg = UdpSocket::bind("127.0.0.1:0").unwrap();
         leg.set_nonblocking(true).unwrap();
         let (begin, mut loudest, mut bytes) = (Instant::now(), 0, [0; 2_048]);
@@ -192,7 +192,7 @@ fn a_sip_phone_joins_a_room() {
             packet.extend((u32::from(n) * 160).to_be_bytes());
             packet.extend([0, 0, 0, 1]);
             packet.extend([0xff; 160]);
-            // Refused until the room is open.
+            // The system refuses packets until the room is open.
             let _ = leg.send_to(&packet, media);
             while let Ok(len) = leg.recv(&mut bytes) {
                 let samples = bytes[12.min(len)..len].iter().copied().map(sample);
@@ -212,5 +212,5 @@ fn a_sip_phone_joins_a_room() {
         legs.iter().all(|leg| leg.packets > 50 && leg.sent > 50),
         "{legs:?}"
     );
-    assert!(loudest > 1_000, "the tone is heard: {loudest}");
+    assert!(loudest > 1_000, "the tone is too quiet: {loudest}");
 }

@@ -1,4 +1,4 @@
-//! Captures as other programs write them: link types, resolutions, and what is not whole in them.
+//! Captures as other programs write them: link types, time resolutions, and incomplete files.
 #![cfg(unix)]
 
 mod folder;
@@ -25,12 +25,12 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 const COUNT: u32 = 50;
-/// From one packet to the next: 20 ms of 8,000 samples a second.
+/// The time between two packets. 20 ms have 160 samples at 8,000 Hz.
 const PERIOD: Duration = Duration::from_millis(20);
-/// Samples of L16 in a packet.
+/// The number of L16 samples in a packet.
 const FRAMES: u32 = 160;
 
-/// The `n`th packet with its IP and UDP headers, and the time at which it came.
+/// Returns the `n`th packet with its IP and UDP headers, and its time.
 fn packet(n: u32) -> (Duration, Vec<u8>) {
     let mut bytes = Vec::new();
     PacketBuilder::ipv4([127, 0, 0, 1], [127, 0, 0, 1], 64)
@@ -40,7 +40,7 @@ fn packet(n: u32) -> (Duration, Vec<u8>) {
     (Duration::from_secs(1_000) + PERIOD * n, bytes)
 }
 
-/// A pcap of this link type, with `header` before each packet.
+/// Writes a pcap of this link type, with `header` in front of each packet.
 fn pcap(path: &Path, link: DataLink, header: &[u8]) {
     let head = PcapHeader {
         datalink: link,
@@ -59,7 +59,7 @@ fn read_capture(path: &Path) -> Result<Measured, Error> {
     analyse(&plan, path)
 }
 
-/// All is there, at its time.
+/// Checks that all packets are there, at their times.
 fn is_whole(measured: &Measured) {
     let source = &measured.sources[0];
     assert_eq!((source.packets, source.lost), (COUNT.into(), 0));
@@ -75,7 +75,8 @@ fn is_whole(measured: &Measured) {
 fn tcpdump_link_types_are_read() {
     let folder = Folder::new("cooked");
     let path = folder.0.join("a.pcap");
-    // Protocol, nothing, interface, kind of hardware, direction, length of the address, address.
+    // The fields are the protocol, zeros, the interface, the kind of hardware, the direction, the
+    // length of the address, and the address.
     let mut cooked = vec![0; 20];
     cooked[..2].copy_from_slice(&EtherType::IPV4.0.to_be_bytes());
     pcap(&path, DataLink::LINUX_SLL2, &cooked);
@@ -90,7 +91,7 @@ fn tcpdump_link_types_are_read() {
     assert!(
         error
             .to_string()
-            .ends_with("link type 105 is not understood"),
+            .ends_with("its link type 105 is not supported"),
         "{error}"
     );
 }
@@ -99,7 +100,7 @@ fn tcpdump_link_types_are_read() {
 fn pcapng_timestamps_use_the_interface_resolution() {
     let folder = Folder::new("units");
     let path = folder.0.join("a.pcapng");
-    // Where nothing is said it is microseconds; 0x94 is 2 to the power of -20.
+    // Without a statement, the unit is microseconds. 0x94 is 2⁻²⁰ seconds.
     let units: [(Option<u8>, u64); 4] = [
         (None, 1_000_000),
         (Some(6), 1_000_000),
@@ -116,7 +117,7 @@ fn pcapng_timestamps_use_the_interface_resolution() {
             let units = at.as_nanos() * u128::from(a_second) / 1_000_000_000;
             let block = EnhancedPacketBlock {
                 interface_id: 0,
-                // The library writes what it takes for nanoseconds.
+                // The library writes this number as it is, although it takes it for nanoseconds.
                 timestamp: Duration::from_nanos(units as u64),
                 original_len: bytes.len() as u32,
                 data: bytes.into(),
@@ -191,7 +192,7 @@ fn fragments_are_counted_and_warned_about() {
     };
     let mut writer = PcapWriter::with_header(File::create(&path).unwrap(), head).unwrap();
     for (at, mut bytes) in (0..COUNT).map(packet) {
-        // The first one of more, and one in the middle.
+        // The first fragment of several, and one in the middle.
         for offset in [0x2000_u16, 0x2010] {
             bytes[6..8].copy_from_slice(&offset.to_be_bytes());
             let record = PcapPacket::new(at, bytes.len() as u32, &bytes);
@@ -201,7 +202,7 @@ fn fragments_are_counted_and_warned_about() {
     drop(writer);
     let warnings = read_capture(&path).unwrap().warnings;
     assert!(
-        warnings[0].contains("100 packets are fragments of IP"),
+        warnings[0].contains("skipped 100 IP fragments"),
         "{warnings:?}"
     );
 }
@@ -228,7 +229,7 @@ fn a_full_disk_is_reported_by_name() {
     sender.connect(on).unwrap();
     let (mut n, mut delivered) = (0, 0);
     while delivered < 20 && receiver.try_wait().unwrap().is_none() {
-        // An error tells that nobody heard the one before.
+        // An error means that no one received the previous packet.
         let is_sent = sender.send(&counting(11, n, 441, 1).bytes()).is_ok();
         delivered = if is_sent { delivered + 1 } else { 0 };
         n += 1;

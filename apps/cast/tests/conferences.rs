@@ -1,4 +1,4 @@
-//! Rooms: everybody hears all others, and nobody themselves.
+//! Rooms: each leg receives the sum of all others, without itself.
 
 mod ports;
 
@@ -10,10 +10,11 @@ use std::time::{Duration, Instant};
 
 const MS: Duration = Duration::from_millis(1);
 
-/// µ-law of a constant: what each leg says, so that sums can be told apart.
+/// The µ-law codes of three constants. Each leg sends one of them, so that sums can be
+/// distinguished.
 const VOICES: [u8; 3] = [0xf0, 0xd0, 0xb0];
 
-/// What µ-law bytes mean. Source: ITU-T G.711.
+/// Decodes a µ-law byte. Source: ITU-T G.711.
 fn sample(byte: u8) -> i32 {
     let byte = !byte;
     let magnitude = ((i32::from(byte & 0x0f) << 3) + 0x84) << ((byte & 0x70) >> 4);
@@ -39,8 +40,8 @@ fn packet(n: u32, voice: u8, ssrc: u32) -> Vec<u8> {
     bytes
 }
 
-/// Runs rooms while `talk` goes on.
-fn conferring(plan: &Plan, talk: impl FnOnce()) -> Vec<LegReport> {
+/// Runs rooms while `talk` runs.
+fn run_rooms_while(plan: &Plan, talk: impl FnOnce()) -> Vec<LegReport> {
     let over = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let running = scope.spawn(|| {
@@ -48,7 +49,7 @@ fn conferring(plan: &Plan, talk: impl FnOnce()) -> Vec<LegReport> {
                 .unwrap()
                 .1
         });
-        // They end if it fails, too.
+        // The rooms end even if `talk` panics.
         let talked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(talk));
         over.store(true, Ordering::Relaxed);
         let reports = running.join().unwrap();
@@ -58,7 +59,7 @@ fn conferring(plan: &Plan, talk: impl FnOnce()) -> Vec<LegReport> {
 }
 
 #[test]
-fn each_leg_hears_the_others_but_not_itself() {
+fn each_leg_receives_the_others_but_not_itself() {
     let on = free_ports(2);
     let plan = Plan {
         wait: MS,
@@ -69,25 +70,26 @@ fn each_leg_hears_the_others_but_not_itself() {
     let alone = socket();
     let sum: i32 = VOICES.iter().map(|&voice| sample(voice)).sum();
     let others = VOICES.map(|voice| sum - sample(voice));
-    // To a step of the law at that level.
+    // The tolerance is one step of µ-law at that level.
     let is_sum = |received: i32, others: i32| (received - others).abs() <= others.abs() / 16;
     let mut last = [0; 3];
-    let reports = conferring(&plan, || {
+    let reports = run_rooms_while(&plan, || {
         let begin = Instant::now();
-        // Since all are in the room; and after that until all have heard the others at the same time.
+        // The number of rounds since all legs are in the room. We go on until each leg has received
+        // the sum of the others in the same round.
         let mut together = 0;
         for n in 0.. {
             std::thread::sleep((begin + 20 * MS * n).saturating_duration_since(Instant::now()));
             assert!(
                 begin.elapsed() < 60_000 * MS,
-                "they heard {last:?} of {others:?}"
+                "the legs received {last:?} instead of {others:?}"
             );
             together += u32::from(!last.contains(&0));
             if together > 60 && (0..3).all(|leg| is_sum(last[leg], others[leg])) {
                 break;
             }
             for (index, leg) in legs.iter().enumerate() {
-                // Refused until the rooms are open.
+                // The system refuses packets until the rooms are open.
                 let _ = leg.send_to(&packet(n, VOICES[index], index as u32), on);
                 let mut bytes = [0; 2_048];
                 while let Ok(len) = leg.recv(&mut bytes) {
@@ -98,7 +100,7 @@ fn each_leg_hears_the_others_but_not_itself() {
             let _ = alone.send_to(&packet(n, VOICES[0], 9), other_room);
             assert!(
                 alone.recv(&mut [0; 2_048]).is_err(),
-                "who is alone hears nobody"
+                "a leg that is alone must not receive anything"
             );
         }
     });
@@ -106,7 +108,7 @@ fn each_leg_hears_the_others_but_not_itself() {
     assert!(reports.iter().all(|leg| leg.packets > 40), "{reports:?}");
 }
 
-/// Two in a room, of whom one goes on talking and hears whether the other is there.
+/// Two legs of a room. One of them stays and checks whether the other is there.
 struct Pair {
     on: SocketAddr,
     stays: UdpSocket,
@@ -115,14 +117,15 @@ struct Pair {
 }
 
 impl Pair {
-    /// Whether what one of them hears comes to be so, within some tenths of a second.
+    /// Sends until the number of packets that the staying leg receives satisfies `is_so`. Returns
+    /// false if that takes too long.
     fn until(&mut self, does_other_talk: bool, is_so: impl Fn(usize) -> bool) -> bool {
         let begin = Instant::now();
         while begin.elapsed() < 60_000 * MS {
             let mut bytes = [0; 2_048];
             while self.stays.recv(&mut bytes).is_ok() {}
             for _ in 0..5 {
-                // Refused until the room is open.
+                // The system refuses packets until the room is open.
                 let _ = self.stays.send_to(&packet(self.n, VOICES[0], 1), self.on);
                 if does_other_talk {
                     let _ = self.other.send_to(&packet(self.n, VOICES[1], 2), self.on);
@@ -141,8 +144,8 @@ impl Pair {
 
 #[test]
 fn a_leg_leaves_by_bye_or_by_silence() {
-    // Who says good-bye has left long before the silence would tell.
-    for (silence, says_good_bye) in [(200 * MS, false), (600_000 * MS, true)] {
+    // With a BYE, the leg leaves long before the silence would remove it.
+    for (silence, sends_bye) in [(200 * MS, false), (600_000 * MS, true)] {
         let on = free_ports(1);
         let plan = Plan {
             wait: MS,
@@ -156,9 +159,9 @@ fn a_leg_leaves_by_bye_or_by_silence() {
             other,
             n,
         };
-        conferring(&plan, || {
+        run_rooms_while(&plan, || {
             let is_there = pair.until(true, |received| received > 0);
-            if says_good_bye {
+            if sends_bye {
                 let bye = [0x81, 203, 0, 1, 0, 0, 0, 2];
                 pair.other.send_to(&bye, on).unwrap();
             }
@@ -174,8 +177,8 @@ fn empty_rooms_sleep() {
         time_limit: Some(1_000 * MS),
         ..Plan::new(free_ports(100), 100)
     };
-    // A thread that woke every 5 ms for a hundred rooms would be seen here each time; a noisy machine
-    // is not.
+    // A thread that woke up every 5 ms for a hundred rooms would fail in each attempt. A noisy
+    // machine only fails in some.
     let sleeps = |_| {
         let (measured, legs) = rooms::run(&plan, &|| false).unwrap();
         assert!(legs.is_empty());

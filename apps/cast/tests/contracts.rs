@@ -1,4 +1,4 @@
-//! What the programs promise: exit codes, documents, descriptions, reports.
+//! Documented behaviour of the commands: exit codes, JSON documents, session descriptions, reports.
 #![cfg(unix)]
 
 mod folder;
@@ -31,20 +31,20 @@ fn printed(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-/// Sends the packets with these numbers, from the first that is not refused on: the port is open.
+/// Sends these packets. The first packet is repeated until the port is open.
 fn send(child: &mut Child, to: SocketAddr, packets: impl Iterator<Item = Packet>) -> UdpSocket {
     let sender = UdpSocket::bind("127.0.0.1:0").unwrap();
     sender.connect(to).unwrap();
     let begin = Instant::now();
     for packet in packets {
-        // An error is of the packet before, or of this one: it was not heard.
+        // The error belongs to this packet or to the previous one, which was not received.
         while sender.send(&packet.bytes()).is_err() || sender.take_error().unwrap().is_some() {
             if let Some(status) = child.try_wait().unwrap() {
                 let mut stderr = String::new();
                 let _ = child.stderr.take().unwrap().read_to_string(&mut stderr);
-                panic!("it has ended, {status}: {stderr}");
+                panic!("the program has ended, {status}: {stderr}");
             }
-            assert!(begin.elapsed() < 60_000 * MS, "it does not listen");
+            assert!(begin.elapsed() < 60_000 * MS, "the program does not listen");
             std::thread::sleep(MS);
         }
         std::thread::sleep(2 * MS);
@@ -114,13 +114,13 @@ fn a_run_with_only_unvalidated_packets_ends_with_a_warning() {
         if is_late {
             child.kill().unwrap();
         }
-        assert!(!is_late, "it waits for the end of --for");
+        assert!(!is_late, "the program waits for the end of --for");
         std::thread::sleep(MS);
     }
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(1));
     let stderr = stderr_of(&output);
-    assert!(stderr.contains("nothing was received but"), "{stderr}");
+    assert!(stderr.contains("received no stream"), "{stderr}");
 }
 
 #[test]
@@ -164,7 +164,7 @@ fn an_unsupported_description_is_bad_data_and_sends_nothing() {
     }
     assert!(
         client.recv(&mut [0; 2_048]).is_err(),
-        "it was sent all the same"
+        "the client must not receive anything"
     );
 }
 
@@ -176,7 +176,7 @@ fn an_unsupported_room_rate_is_rejected() {
     }
 }
 
-/// A sender's report, and with it its good-bye.
+/// Returns a sender report, with a BYE if `ends` is set.
 fn report(ssrc: u32, packets: u32, ends: bool) -> Vec<u8> {
     let mut bytes = vec![0x80, 200, 0, 6];
     bytes.extend(ssrc.to_be_bytes());
@@ -197,8 +197,8 @@ fn sender_packets(rows: &str) -> (bool, bool) {
     )
 }
 
-/// Reports to the next port: the last one counts, though a good-bye comes with it, and the
-/// receiver's leave by that port.
+/// Reports arrive on the next port. The last one counts, although a BYE comes with it. The
+/// receiver's reports leave from the same port.
 #[test]
 fn the_last_sender_report_on_the_rtcp_port_counts() {
     let on = free_ports(2);
@@ -206,14 +206,15 @@ fn the_last_sender_report_on_the_rtcp_port_counts() {
     let line = format!("receive --streams 1 --on {on} --rtcp own --idle 3s --streams-format json");
     let mut child = creel_cast(&line).spawn().unwrap();
     let (sender, reporter) = loop {
-        // The sender's own two ports, in a row.
+        // The two ports of the sender, in a row.
         let own = free_ports(2);
         let first = UdpSocket::bind(own);
         if let (Ok(first), Ok(second)) = (first, UdpSocket::bind((own.ip(), own.port() + 1))) {
             break (first, second);
         }
     };
-    // Opened when this one does not fail; it sends no two packets in sequence.
+    // This packet opens the port. It is not the beginning of a stream, because no packet follows it
+    // in sequence.
     send(&mut child, on, (0..1).map(|n| counting(8, n, 80, 1)));
     let ssrc = 0xabad_cafe;
     for n in 10..40 {
@@ -225,13 +226,15 @@ fn the_last_sender_report_on_the_rtcp_port_counts() {
     }
     reporter.send_to(&report(ssrc, 600, true), next).unwrap();
     reporter.set_read_timeout(Some(60_000 * MS)).unwrap();
-    let (_, from) = reporter.recv_from(&mut [0; 2_048]).expect("a report comes");
-    assert_eq!(from, next, "where reports leave");
+    let (_, from) = reporter
+        .recv_from(&mut [0; 2_048])
+        .expect("the receiver must send a report");
+    assert_eq!(from, next, "reports must leave from the RTCP port");
     let rows = printed(&child.wait_with_output().unwrap());
     assert_eq!(sender_packets(&rows), (true, true), "{rows}");
 }
 
-/// The same of a capture.
+/// The same check with a capture.
 #[test]
 fn the_last_sender_report_in_a_capture_counts() {
     let folder = Folder::new("reports");
@@ -246,7 +249,7 @@ fn the_last_sender_report_in_a_capture_counts() {
     assert_eq!(sender_packets(&rows), (true, true), "{rows}");
 }
 
-/// In a network of its own, where the group's route is not by the interface that is named.
+/// Runs in a network namespace in which the route to the group does not use the named interface.
 #[test]
 #[cfg(target_os = "linux")]
 fn a_source_specific_join_uses_the_named_interface() {
@@ -257,7 +260,7 @@ fn a_source_specific_join_uses_the_named_interface() {
         .args(["-rn", "sh", "-c", NETWORK])
         .output();
     if !may.is_ok_and(|output| output.status.success()) {
-        eprintln!("skipped: no network of its own");
+        eprintln!("skipped, because this user cannot create a network namespace");
         return;
     }
     let program = env!("CARGO_BIN_EXE_creel-cast");

@@ -1,4 +1,4 @@
-//! What goes wrong around the program does not stop it, and is told.
+//! Faults around the program: each of them is reported, and none of them stops the program.
 #![cfg(unix)]
 
 mod folder;
@@ -35,13 +35,10 @@ fn too_few_descriptors_give_one_warning_and_the_open_ports_work() {
     let stderr = stderr_of(&output);
     let lines: Vec<&str> = stderr
         .lines()
-        .filter(|line| line.contains("ports could not"))
+        .filter(|line| line.contains("cannot open"))
         .collect();
     assert_eq!(lines.len(), 1, "{stderr}");
-    assert!(
-        lines[0].contains("of 100 ports could not be opened"),
-        "{stderr}"
-    );
+    assert!(lines[0].contains("of 100 ports"), "{stderr}");
     assert_eq!(output.status.code(), Some(1), "{stderr}");
     let rows = String::from_utf8_lossy(&output.stdout);
     assert!(rows.lines().nth(1).unwrap().starts_with("1,"), "{rows}");
@@ -56,7 +53,9 @@ fn an_interrupted_sender_prints_its_figures_and_exits_with_130() {
     sender.args(["send", "--streams", "1", "--to", &to, "--buffers", "100000"]);
     sender.args(["--ramp-up", "0s", "--format", "csv"]);
     let sender = sender.stdout(Stdio::piped()).spawn().unwrap();
-    client.recv(&mut [0; 2048]).expect("it sends");
+    client
+        .recv(&mut [0; 2048])
+        .expect("the sender must send a packet");
     let signal = Command::new("kill")
         .args(["-INT", &sender.id().to_string()])
         .status();
@@ -75,15 +74,15 @@ fn creel_cast(args: &[&str]) -> Command {
     command
 }
 
-/// A receiver on this port, and a socket that sends to it once it hears.
+/// A receiver process on this port, and a socket that sends to it once the port is open.
 struct Receiving {
     child: Child,
     sender: UdpSocket,
 }
 
 impl Receiving {
-    /// Sends packet after packet until the receiver's port is open, so that it begins with one of
-    /// them; returns with the number of the next one.
+    /// Starts the receiver, and sends packets until its port is open. The recording therefore
+    /// begins with one of these packets. Returns the number of the next packet.
     fn start(mut command: Command, to: SocketAddr) -> (Self, u32) {
         let sender = UdpSocket::bind(LOCAL).unwrap();
         let mut child = command.spawn().unwrap();
@@ -91,8 +90,11 @@ impl Receiving {
         let mut n = 0;
         let mut delivered = 0;
         while delivered < 4 {
-            assert!(child.try_wait().unwrap().is_none(), "it has ended");
-            // An error tells that nobody heard the one before.
+            assert!(
+                child.try_wait().unwrap().is_none(),
+                "the receiver has ended"
+            );
+            // An error means that no one received the previous packet.
             delivered = if sender.send(&counting(11, n, 441, 1).bytes()).is_ok() {
                 delivered + 1
             } else {
@@ -130,7 +132,7 @@ fn a_killed_receiver_leaves_valid_recordings() {
         .arg(&folder.0);
     let (receiving, n) = Receiving::start(command, on);
     let mut n = n;
-    // Two seconds of sound.
+    // 2 * 88,200 bytes are two seconds of sound.
     let bytes = || wav.metadata().map_or(0, |found| found.len());
     while bytes() < 2 * 88_200 {
         receiving.send(n..n + 10);
@@ -143,7 +145,10 @@ fn a_killed_receiver_leaves_valid_recordings() {
     assert!(recorded.len() >= 44_100, "{} samples", recorded.len());
     let first = recorded[0];
     let expected = (0..recorded.len()).map(|n| first.wrapping_add(n as u16 as i16));
-    assert!(recorded.iter().copied().eq(expected), "not what was sent");
+    assert!(
+        recorded.iter().copied().eq(expected),
+        "the recording differs from what was sent"
+    );
 }
 
 #[test]
@@ -151,7 +156,7 @@ fn a_full_disk_ends_the_recording_but_not_the_stream() {
     let (folder, on) = (Folder::new("full"), free_ports(1));
     let program = env!("CARGO_BIN_EXE_creel-cast");
     let wav = folder.0.join("stream-0.wav");
-    // A file may have 64 blocks of 512 or 1,024 bytes, and writing more is an error.
+    // The shell limits files to 64 blocks of 512 or 1,024 bytes. Writing more is an error.
     let line = format!(
         "trap '' XFSZ; ulimit -f 64; exec {program} receive --shared-port --streams 1 --on {on} \
          --wav {} --idle 3s --streams-format csv",
@@ -181,7 +186,8 @@ fn a_full_disk_ends_the_recording_but_not_the_stream() {
     let rows = String::from_utf8_lossy(&output.stdout).into_owned();
     let row: Vec<&str> = rows.lines().nth(1).unwrap().split(',').collect();
     let packets: u32 = row[6].parse().unwrap();
-    // The disk is full after 74 at most; on a busy machine some overflow the socket.
+    // The disk is full after 74 packets at most. On a busy machine some packets overflow the
+    // socket.
     assert!(packets >= 150, "{rows}");
 }
 
@@ -193,7 +199,7 @@ fn receiving_nothing_is_a_failure_with_a_warning() {
         .unwrap();
     assert_eq!(output.status.code(), Some(1));
     assert!(
-        stderr_of(&output).contains("nothing was received"),
+        stderr_of(&output).contains("received no packets"),
         "{}",
         stderr_of(&output)
     );
@@ -218,7 +224,7 @@ fn ports_in_use_set_the_exit_code() {
     let output = receiving.end();
     assert_eq!(output.status.code(), Some(1));
     assert!(
-        stderr_of(&output).contains("1 of 2 ports could not be opened"),
+        stderr_of(&output).contains("cannot open 1 of 2 ports"),
         "{}",
         stderr_of(&output)
     );
@@ -242,13 +248,17 @@ fn packets_of_any_size_are_received_whole() {
     command.args(["--format", "csv"]);
     let sender = UdpSocket::bind(LOCAL).unwrap();
     sender.connect(on).unwrap();
-    // A socket holds few that are so large: a receiver that is halted misses some, but not always.
+    // A socket's buffer holds few packets of this size. A receiver that the OS suspends misses some
+    // of them, so we try several times.
     let is_whole = |_| {
         let mut child = command.spawn().unwrap();
         let (mut n, mut delivered) = (0, 0);
-        // A quarter of a second each: 22,050 bytes.
+        // Each packet lasts a quarter of a second and has 22,050 bytes.
         while delivered < 20 {
-            assert!(child.try_wait().unwrap().is_none(), "it has ended");
+            assert!(
+                child.try_wait().unwrap().is_none(),
+                "the receiver has ended"
+            );
             let packet = counting(11, n, 11_025, 1);
             delivered = if sender.send(&packet.bytes()).is_ok() {
                 delivered + 1
@@ -260,7 +270,7 @@ fn packets_of_any_size_are_received_whole() {
         }
         let output = child.wait_with_output().unwrap();
         assert!(output.status.success(), "{}", stderr_of(&output));
-        !stderr_of(&output).contains("faster than they were taken")
+        !stderr_of(&output).contains("faster than we read them")
     };
     assert!((0..10).any(is_whole));
     let recorded = Sound::read(&folder.0.join("stream-0.wav")).unwrap().samples;
@@ -294,7 +304,7 @@ fn a_stopped_sender_does_not_send_a_burst_afterwards() {
     }
     signal("-STOP");
     std::thread::sleep(1_500 * MS);
-    // What it had sent before.
+    // Count the packets that were sent before the stop.
     client.set_nonblocking(true).unwrap();
     let mut before = 20;
     while client.recv(&mut bytes).is_ok() {
@@ -319,11 +329,11 @@ fn a_stopped_sender_does_not_send_a_burst_afterwards() {
     }
     let output = sender.wait_with_output().unwrap();
     let stderr = stderr_of(&output);
-    // Some 150 packets were due while it stood still.
+    // About 150 packets were due while the sender was stopped.
     assert!(before + after < 500, "{before} and {after} of 600");
     assert!(stderr.contains("were not sent"), "{stderr}");
     assert_eq!(output.status.code(), Some(1));
-    // The sequence goes on, the time has passed.
+    // The sequence continues, and the timestamp skips the time of the stop.
     assert_eq!(next.0.wrapping_sub(last.0), 1);
     assert!(next.1.wrapping_sub(last.1) > 100 * 441, "{last:?} {next:?}");
 }
@@ -331,7 +341,7 @@ fn a_stopped_sender_does_not_send_a_burst_afterwards() {
 #[test]
 fn an_ipv6_client_receives_from_an_ipv4_sender() {
     let Ok(six) = UdpSocket::bind("[::1]:0") else {
-        eprintln!("skipped: no IPv6 here");
+        eprintln!("skipped, because this machine has no IPv6");
         return;
     };
     let four = UdpSocket::bind(LOCAL).unwrap();
@@ -339,7 +349,7 @@ fn an_ipv6_client_receives_from_an_ipv4_sender() {
     let mut sender = creel_cast(&["send", "--streams", "1", "--to", &to[0], &to[1]]);
     sender.args(["--buffers", "20", "--ramp-up", "0s"]);
     let output = sender.output().unwrap();
-    // One that is halted leaves packets out.
+    // A sender that the OS suspends skips packets.
     let is_halted = stderr_of(&output).contains("were not sent");
     assert!(
         output.status.success() || is_halted,
@@ -389,7 +399,7 @@ fn initial_numbers_are_random_unless_given() {
     assert_eq!(given, [0, 7, 0, 0, 0, 9, 1, 2, 3, 4]);
 }
 
-/// Whether somebody has opened this port, on whichever address.
+/// Returns whether a process has opened this port, on any address.
 #[cfg(target_os = "linux")]
 fn is_open(port: u16) -> bool {
     let port = format!(":{port:04X}");
@@ -406,7 +416,7 @@ fn is_open(port: u16) -> bool {
 #[cfg(target_os = "linux")]
 #[test]
 fn a_multicast_group_is_joined_and_filtered_by_source() {
-    // RFC 2365 (administratively scoped), RFC 4291 (interface-local, link-local).
+    // The groups are administratively scoped (RFC 2365), interface-local and link-local (RFC 4291).
     for group in ["239.255.77.1", "[ff01::77]", "[ff12::77]"] {
         let port = free_ports(1).port();
         let to = format!("{group}:{port}");
@@ -422,7 +432,7 @@ fn a_multicast_group_is_joined_and_filtered_by_source() {
             ];
             let mut receiver = creel_cast(&on);
             receiver.args(["--buffers", "10", "--streams-format", "csv"]);
-            // Who hears nothing waits to the end.
+            // A receiver that receives nothing waits until the end of `--for`.
             let time = if is_heard { "60s" } else { "1500ms" };
             receiver.args(["--for", time, "--idle", "10s"]);
             receiver.args(source.iter().flat_map(|source| ["--source", source]));
@@ -430,13 +440,13 @@ fn a_multicast_group_is_joined_and_filtered_by_source() {
             while !is_open(port) && receiver.try_wait().unwrap().is_none() {
                 std::thread::sleep(MS);
             }
-            // It joins the group during the ramp-up.
+            // The receiver joins the group during the ramp-up.
             let mut sender = creel_cast(&["send", "--streams", "1", "--interface", "lo"]);
             sender.args(["--to", &to, "--buffers", "60", "--ramp-up", "500ms"]);
             let sent = sender.output().unwrap();
-            let is_refused = stderr_of(&sent).contains("refused by the system");
+            let is_refused = stderr_of(&sent).contains("the system refused");
             if is_refused {
-                // Nothing will come.
+                // No packet will arrive.
                 receiver.kill().unwrap();
             }
             let output = receiver.wait_with_output().unwrap();
@@ -446,10 +456,10 @@ fn a_multicast_group_is_joined_and_filtered_by_source() {
                 stderr_of(&output)
             );
             if is_refused {
-                eprintln!("skipped: there is no route to {to} on the loopback");
+                eprintln!("skipped, because there is no route to {to} on the loopback interface");
                 return None;
             }
-            // One that is halted leaves packets out.
+            // A sender that the OS suspends skips packets.
             let is_halted = stderr_of(&sent).contains("were not sent");
             assert!(sent.status.success() || is_halted, "{}", stderr_of(&sent));
             let rows = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -462,7 +472,7 @@ fn a_multicast_group_is_joined_and_filtered_by_source() {
             Some(row.unwrap().ip().to_string())
         };
         let Some(source) = delivered(None, true) else {
-            assert!(group.starts_with('['), "{to} is not heard");
+            assert!(group.starts_with('['), "no packets from {to}");
             continue;
         };
         assert_eq!(delivered(Some(&source), true), Some(source.clone()), "{to}");

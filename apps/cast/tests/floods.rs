@@ -1,4 +1,5 @@
-//! More than can be passed on. In a program of its own: a flood on loopback costs others packets.
+//! A flood of packets that a relay cannot forward. The test has a program of its own, because a
+//! flood on loopback costs other tests packets.
 
 mod packets;
 mod ports;
@@ -11,7 +12,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 const MS: Duration = Duration::from_millis(1);
-/// Clients, so that each packet is enough work to be never done with them.
+/// The number of clients. It is large enough that the relay never finishes the work of a packet
+/// before the next one arrives.
 const CROWD: usize = 40;
 
 fn socket() -> UdpSocket {
@@ -22,19 +24,20 @@ fn next(of: SocketAddr) -> SocketAddr {
     SocketAddr::new(of.ip(), of.port() + 1)
 }
 
-/// Some 60,000 packets a second until it is over.
+/// Sends about 60,000 packets per second until `over` is set.
 fn flood(to: SocketAddr, over: &AtomicBool) {
     let (sender, packet) = (socket(), counting(96, 0, 80, 1).bytes());
     while !over.load(Ordering::Relaxed) {
         for _ in 0..32 {
-            // Refused while the port is not open: not yet, or not any more.
+            // The system refuses packets while the port is closed, before and after the relay runs.
             let _ = sender.send_to(&packet, to);
         }
         std::thread::sleep(MS / 2);
     }
 }
 
-/// What comes to `listener` when packets are sent to `to`, of which the flood may cost some.
+/// Sends `count` packets to `to`, and checks that each arrives at `listener`. We repeat packets,
+/// because the flood may cost some of them.
 fn passed_on(to: SocketAddr, listener: &UdpSocket, count: u32) {
     let (sender, begin) = (socket(), Instant::now());
     listener.set_read_timeout(Some(200 * MS)).unwrap();
@@ -42,7 +45,10 @@ fn passed_on(to: SocketAddr, listener: &UdpSocket, count: u32) {
     for n in 0..count {
         let packet = counting(96, n, 80, 1).bytes();
         loop {
-            assert!(begin.elapsed() < 60_000 * MS, "packet {n} is not passed on");
+            assert!(
+                begin.elapsed() < 60_000 * MS,
+                "packet {n} was not forwarded"
+            );
             sender.send_to(&packet, to).unwrap();
             let came = listener.recv(&mut bytes);
             if came.is_ok_and(|len| bytes[..len] == packet) {
@@ -55,7 +61,7 @@ fn passed_on(to: SocketAddr, listener: &UdpSocket, count: u32) {
 #[test]
 fn a_flooded_port_delays_neither_other_ports_nor_the_end() {
     let (on, client) = (free_ports(2), free_ports(2));
-    // Held, so that nobody else gets what is sent there.
+    // We hold these ports, so that no other program gets the packets.
     let crowd: Vec<_> = (0..CROWD)
         .map(|_| free_ports(2))
         .map(|of| (of, UdpSocket::bind(of), UdpSocket::bind(next(of))))
@@ -78,7 +84,8 @@ fn a_flooded_port_delays_neither_other_ports_nor_the_end() {
         let passing = scope.spawn(|| passed_on(next(on), &listener, 50));
         let passed = passing.join();
         relay_over.store(true, Ordering::Relaxed);
-        // It ends while the flood goes on; if it does not, the flood's end lets it.
+        // The relay must end while the flood goes on. If it does not, we end the flood, and the
+        // test fails.
         let begin = Instant::now();
         while !relaying.is_finished() && begin.elapsed() < 60_000 * MS {
             std::thread::sleep(MS);
@@ -86,7 +93,7 @@ fn a_flooded_port_delays_neither_other_ports_nor_the_end() {
         let is_over = relaying.is_finished();
         flood_over.store(true, Ordering::Relaxed);
         passed.unwrap();
-        assert!(is_over, "the relay goes on for as long as the flood");
+        assert!(is_over, "the relay did not end before the flood");
         relaying.join().unwrap()
     });
     assert!(reports[1].packets >= 50);

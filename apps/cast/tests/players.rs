@@ -1,4 +1,4 @@
-//! RTP as ordinary players speak it: `ffmpeg` and `gst-launch-1.0`, where they are installed.
+//! RTP with common players: `ffmpeg` and `gst-launch-1.0`, if they are installed.
 
 mod folder;
 mod peers;
@@ -22,7 +22,7 @@ fn ffmpeg() -> Option<Command> {
     Some(ffmpeg)
 }
 
-/// GStreamer with this pipeline, if it has all that is in it.
+/// Returns GStreamer with this pipeline, if all of its elements are installed.
 fn gst(pipeline: &str) -> Option<Command> {
     let mut gst = player("gst-launch-1.0", "--version")?;
     for element in pipeline
@@ -39,7 +39,7 @@ fn gst(pipeline: &str) -> Option<Command> {
             .stderr(Stdio::null())
             .status();
         if !found.is_ok_and(|status| status.success()) {
-            eprintln!("skipped: GStreamer has no {element}");
+            eprintln!("skipped, because GStreamer has no {element}");
             return None;
         }
     }
@@ -47,14 +47,14 @@ fn gst(pipeline: &str) -> Option<Command> {
     Some(gst)
 }
 
-/// Noise, of which no piece is like another.
+/// Returns noise in which no part repeats.
 fn noise(samples: usize) -> Vec<i16> {
     let mut noise = vec![0; samples];
     Tone::new(Shape::Noise, 1.0, 8_000).fill(&mut noise);
     noise
 }
 
-/// What is received into `folder` while `player` plays.
+/// Receives into `folder` while `player` plays.
 fn received(
     folder: &Folder,
     on: SocketAddr,
@@ -114,7 +114,8 @@ fn audio_from_ffmpeg_is_received_sample_by_sample() {
             "{format}"
         );
         assert_eq!(measured.warnings, Vec::<String>::new(), "{format}");
-        // Its report came on the next port or on none; it never counts as a packet.
+        // The player sends its report to the next port, or none at all. The report never counts as
+        // a packet.
         assert!(source.jitter_ms.unwrap() < 100.0);
         let recorded = Sound::read(&folder.0.join("stream-0.wav")).unwrap();
         assert_eq!(
@@ -143,7 +144,7 @@ fn audio_from_ffmpeg_is_received_sample_by_sample() {
         };
         assert!(
             pairs.into_iter().all(close),
-            "{format} is heard as something else"
+            "{format}: the recording differs from what was played"
         );
     }
 }
@@ -175,7 +176,7 @@ fn audio_from_gstreamer_is_received_with_its_reports() {
         let (folder, on) = (Folder::new("from-gst"), free_port());
         let (port, next) = (on.port(), on.port() + 1);
         let parsed: Format = format.parse().unwrap();
-        // A second and a half.
+        // The pipeline plays one and a half seconds.
         let buffers = parsed.rate() / 320;
         let pipeline = format!(
             "rtpbin name=bin audiotestsrc wave=saw num-buffers={buffers} samplesperbuffer=480 is-live=true ! \
@@ -197,7 +198,11 @@ fn audio_from_gstreamer_is_received_with_its_reports() {
         let player = Player::start(&mut gst);
         let measured = receiver.run(&|| false);
         drop(player);
-        assert_eq!(measured.sources.len(), 1, "{format}: reports are no stream");
+        assert_eq!(
+            measured.sources.len(),
+            1,
+            "{format}: a report must not count as a stream"
+        );
         let source = &measured.sources[0];
         assert_eq!(
             (source.lost, source.duplicates, source.restarts),
@@ -249,7 +254,7 @@ fn ffmpeg_plays_our_stream_from_our_description() {
             ..send::Plan::new(to, 1)
         };
         let ended = std::cell::RefCell::new(&mut player.0);
-        // It sends until the player has had enough.
+        // The sender runs until the player has recorded enough.
         send::run(&plan, &|| ended.borrow_mut().try_wait().unwrap().is_some()).unwrap();
         let sound = Sound::read(&recorded).unwrap();
         assert_eq!(
@@ -266,7 +271,7 @@ fn ffmpeg_plays_our_stream_from_our_description() {
             "only {} samples",
             samples.len()
         );
-        // The tone as it is made, from some packet on.
+        // The recording is the generated tone, from one of the packets on.
         let mut tone = vec![0; samples.len() + format.rate() as usize * 20];
         Tone::new(Shape::Sine, 441.0, format.rate()).fill(&mut tone);
         let frames = format.rate() as usize / 100;
@@ -277,12 +282,13 @@ fn ffmpeg_plays_our_stream_from_our_description() {
         };
         assert!(
             (0..2_000).any(|packet| close(packet * frames)),
-            "{format}: it heard something else"
+            "{format}: the recording differs from the tone"
         );
     }
 }
 
-/// GStreamer takes what comes to `to` and reports to `back`; none where it is not installed.
+/// Starts GStreamer, which receives on `to` and sends reports to `back`. Returns `None` if it is
+/// not installed.
 fn reporter(to: SocketAddr, back: SocketAddr, name: &str, number: u8) -> Option<Player> {
     let (port, next) = (to.port(), to.port() + 1);
     let depay = name.to_lowercase();
@@ -298,7 +304,8 @@ fn reporter(to: SocketAddr, back: SocketAddr, name: &str, number: u8) -> Option<
     Some(Player::start(&mut gst))
 }
 
-/// One stream with reports on a port of their own, until it is told to end.
+/// Returns a plan for a stream with reports on a port of their own, which runs until it is
+/// interrupted.
 fn reported(to: SocketAddr, name: &str, number: u8, ssrc: u32) -> send::Plan {
     let mut session = RtpSession::new(to, number, name.parse().unwrap());
     session.rtcp = Rtcp::Own;
@@ -312,7 +319,7 @@ fn reported(to: SocketAddr, name: &str, number: u8, ssrc: u32) -> send::Plan {
     }
 }
 
-/// What a report says of the source with this name. Source: RFC 3550 section 6.4.
+/// The report block about the source with this SSRC. Source: RFC 3550 section 6.4.
 struct Block {
     fraction: u8,
     lost: i32,
@@ -341,7 +348,8 @@ fn gstreamer_sends_receiver_reports_to_us() {
     let Some(_player) = reporter(to, back, "PCMU", 0) else {
         return;
     };
-    // Its reports go to a port of the test's, which knows what was sent.
+    // The reports of the player go to a port of the test, so that we can compare them with what was
+    // sent.
     let reports = UdpSocket::bind(back).unwrap();
     reports.set_read_timeout(Some(20_000 * MS)).unwrap();
     let plan = reported(to, "PCMU", 0, 0x0102_0304);
@@ -350,24 +358,28 @@ fn gstreamer_sends_receiver_reports_to_us() {
         let sending = scope.spawn(|| send::run(&plan, &|| over.load(Ordering::Relaxed)));
         let mut bytes = [0; 2_048];
         let block = loop {
-            let len = reports.recv(&mut bytes).expect("it reports");
+            let len = reports
+                .recv(&mut bytes)
+                .expect("the player must send a report");
             if let Some(block) = Block::of(&bytes[..len], 0x0102_0304) {
                 break block;
             }
         };
         over.store(true, Ordering::Relaxed);
         sending.join().unwrap().unwrap();
-        // Its count begins after its probation: what came then makes it less than nothing.
+        // The player starts to count after its probation. Packets of the probation can therefore
+        // make the loss negative.
         let lost = block.lost;
         assert!(
             block.fraction == 0 && (-2..=0).contains(&lost),
-            "it lacks {lost}"
+            "the player reports a loss of {lost}"
         );
         assert!(block.jitter < 8_000 / 10, "{} ticks", block.jitter);
     });
 }
 
-/// The frequency of a tone's first channel, by how often it rises through zero in its middle half.
+/// Returns the frequency of the first channel. It counts how often the samples cross zero upwards
+/// in the middle half of the sound.
 #[cfg(feature = "opus")]
 fn hertz(sound: &Sound) -> f64 {
     let first: Vec<i16> = sound
@@ -437,17 +449,19 @@ fn opus_works_in_both_directions() {
     );
 }
 
-/// A network that loses: what comes to its sockets goes on, but for some packets.
+/// A network that loses packets. It forwards all other datagrams between the sender and the
+/// receiver.
 struct Lossy {
-    /// From the sender, packets and reports; from the receiver, reports.
+    /// Packets and reports of the sender arrive on the first two sockets, reports of the receiver
+    /// on the third.
     packets: UdpSocket,
     reports: UdpSocket,
     back: UdpSocket,
 }
 
 impl Lossy {
-    /// Passes on what has come; counts packets in `count`, of which each tenth up to `lost_max` is
-    /// lost after the first 20, and gives the receiver's reports.
+    /// Forwards the datagrams that have arrived, and counts packets in `count`. After the first 20
+    /// packets, every tenth is lost, up to `lost_max` of them. Returns the reports of the receiver.
     fn pass(&self, to: SocketAddr, count: &mut u32, lost_max: u32) -> Vec<Vec<u8>> {
         let mut bytes = [0; 2_048];
         let mut next = to;
@@ -456,7 +470,7 @@ impl Lossy {
             *count += 1;
             let is_lost = *count > 20 && count.is_multiple_of(10) && (*count - 20) / 10 <= lost_max;
             if !is_lost {
-                // It ends before the test does.
+                // The player may end before the test, so we ignore the error.
                 let _ = self.packets.send_to(&bytes[..len], to);
             }
         }
@@ -466,7 +480,7 @@ impl Lossy {
             self.reports.connect(from).unwrap();
         }
         while let Ok(len) = self.back.recv(&mut bytes) {
-            // To the sender, which is known from its own first report on.
+            // We know the sender's address from its first report on.
             let _ = self.reports.send(&bytes[..len]);
             reports.push(bytes[..len].to_vec());
         }
@@ -488,7 +502,7 @@ fn gstreamer_and_the_sender_agree_on_the_loss() {
         reports: bound(through.port() + 1),
         back: bound(back.port()),
     };
-    // It listens from its first report on, which it makes of nothing.
+    // The player starts to listen when it sends its first report, before any packet has arrived.
     let Some(_player) = reporter(to, back, "PCMA", 8) else {
         return;
     };
@@ -497,11 +511,12 @@ fn gstreamer_and_the_sender_agree_on_the_loss() {
     std::thread::scope(|scope| {
         let sending = scope.spawn(|| send::run(&plan, &|| over.load(Ordering::Relaxed)));
         let (begin, mut count, mut reported_lost) = (std::time::Instant::now(), 0, 0);
-        // It begins to count where it is ready to.
+        // The player starts to count when it is ready, so the loss that it reports may differ a
+        // little.
         while reported_lost + 20 < LOST as i32 || (reported_lost - LOST as i32).abs() > 2 {
             assert!(
                 begin.elapsed() < Duration::from_secs(60),
-                "it says {reported_lost} of {LOST}"
+                "the player reports {reported_lost} of {LOST} lost packets"
             );
             for report in lossy.pass(to, &mut count, LOST) {
                 if let Some(block) = Block::of(&report, 0x0506_0708) {
@@ -510,7 +525,7 @@ fn gstreamer_and_the_sender_agree_on_the_loss() {
             }
             std::thread::sleep(MS);
         }
-        // The report is with the sender before that ends.
+        // The report needs time to reach the sender before it ends.
         std::thread::sleep(300 * MS);
         over.store(true, Ordering::Relaxed);
         let sent = sending.join().unwrap().unwrap();

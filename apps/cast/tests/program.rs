@@ -1,4 +1,4 @@
-//! The program, as one calls it.
+//! The program, called from the command line.
 
 mod folder;
 mod packets;
@@ -23,7 +23,8 @@ fn creel_cast(args: &[&str]) -> Command {
     command
 }
 
-/// A context's socket among Linux' abstract names answers, while others have none.
+/// With `--observe look`, each context listens on an abstract Unix socket. With `off`, there is
+/// none.
 #[test]
 #[cfg(target_os = "linux")]
 fn observe_look_shows_the_contexts() {
@@ -53,7 +54,7 @@ fn observe_look_shows_the_contexts() {
     };
     let (mut seen, mut unseen) = (start("look"), start("off"));
     while sockets(seen.id()).len() < 2 {
-        assert!(seen.try_wait().unwrap().is_none(), "it has ended");
+        assert!(seen.try_wait().unwrap().is_none(), "the program has ended");
         std::thread::sleep(MS);
     }
     let mut names = sockets(seen.id());
@@ -75,6 +76,60 @@ fn observe_look_shows_the_contexts() {
         .output()
         .unwrap();
     assert_eq!(refused.status.code(), Some(2));
+}
+
+#[test]
+fn the_help_of_each_command_exits_with_0() {
+    for command in [
+        "standalone",
+        "send",
+        "receive",
+        "relay",
+        "rooms",
+        "evaluate",
+    ] {
+        for flag in ["-h", "--help"] {
+            let output = creel_cast(&[command, flag]).output().unwrap();
+            assert_eq!(output.status.code(), Some(0), "{command} {flag}");
+            let help = String::from_utf8_lossy(&output.stdout).into_owned();
+            assert!(
+                help.contains(&format!("Usage: creel-cast {command}")),
+                "{help}"
+            );
+            assert!(help.contains("Examples:"), "{help}");
+        }
+    }
+}
+
+#[test]
+fn raw_framing_sends_and_receives_bare_samples() {
+    let client = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    client.set_read_timeout(Some(60_000 * MS)).unwrap();
+    let to = client.local_addr().unwrap().to_string();
+    let mut sender = creel_cast(&["send", "--framing", "raw", "--to", &to, "--streams", "1"]);
+    sender.args([
+        "--tone",
+        "silence",
+        "--buffers",
+        "1",
+        "--ramp-up",
+        "0s",
+        "-q",
+    ]);
+    let output = sender.output().unwrap();
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{stderr}");
+    let mut bytes = [1; 2_048];
+    assert_eq!(client.recv(&mut bytes).unwrap(), 2 * BUFFER_SAMPLES);
+    assert!(bytes[..2 * BUFFER_SAMPLES].iter().all(|&byte| byte == 0));
+    let on = free_ports(1).to_string();
+    let mut receiver = creel_cast(&["receive", "--framing", "raw", "--on", &on]);
+    receiver.args(["--streams", "1", "--idle", "3s", "--for", "60s"]);
+    receiver.args(["--streams-format", "csv"]);
+    let receiver = receiver.stdout(Stdio::piped()).spawn().unwrap();
+    opened(&on);
+    let rows = receiver.wait_with_output().unwrap().stdout;
+    assert!(packets(&rows) >= 3, "{}", String::from_utf8_lossy(&rows));
 }
 
 #[test]
@@ -114,7 +169,7 @@ fn samples_from_tcp_are_sent_over_udp() {
         let path = folder.0.join(format!("stream-{stream}.wav"));
         Sound::read(&path).unwrap().samples
     });
-    // Which connection was which stream's is the sender's business.
+    // The sender decides which connection belongs to which stream.
     assert!(sounds.iter().all(|sound| heard.contains(sound)));
 }
 
@@ -132,16 +187,16 @@ fn clients_are_added_and_removed_while_sending() {
         writeln!(commands, "{command}").unwrap();
         answers.next().unwrap().unwrap()
     };
-    let hears = |client: &UdpSocket, after: SocketAddr| {
+    let receives = |client: &UdpSocket, after: SocketAddr| {
         client.set_read_timeout(Some(60_000 * MS)).unwrap();
         client
             .recv(&mut [0; 2048])
             .unwrap_or_else(|e| panic!("{after}: {e}"));
     };
     execute(format!("add {first}"));
-    hears(&clients[0], first);
+    receives(&clients[0], first);
     execute(format!("add {second}"));
-    hears(&clients[1], second);
+    receives(&clients[1], second);
     let listed = execute("list".into());
     assert!(listed.contains(&first.to_string()) && listed.contains(&second.to_string()));
     execute(format!("remove {first}"));
@@ -172,25 +227,25 @@ fn an_interrupted_evaluation_resumes() {
             .lines()
             .count()
     };
-    // A header and two runs; then it is not asked kindly. If it ends before, there is no file of
-    // so many lines, and the test fails below.
+    // We kill the program after the header and two runs. If it ends before, the file is shorter,
+    // and the test fails below.
     while lines() < 3 && first.try_wait().unwrap().is_none() {
         std::thread::sleep(MS);
     }
     first.kill().unwrap();
     first.wait().unwrap();
     let before = std::fs::read_to_string(&runs).unwrap();
-    let there = before.lines().count() - 1;
-    assert!(there >= 2, "{before}");
+    let finished = before.lines().count() - 1;
+    assert!(finished >= 2, "{before}");
     let second = evaluate().output().unwrap();
     let stderr = String::from_utf8_lossy(&second.stderr);
     assert!(second.status.success(), "{stderr}");
-    let expected = format!("{there} of 4 runs are there already");
+    let expected = format!("skipping {finished} of 4 runs");
     assert!(stderr.contains(&expected), "{stderr}");
     let after = std::fs::read_to_string(&runs).unwrap();
     assert!(after.starts_with(&before));
     assert_eq!(after.lines().count(), 5);
-    // The table holds what was kept.
+    // The table contains the stored values.
     let table = String::from_utf8_lossy(&second.stdout).into_owned();
     let kept: Vec<&str> = before.lines().nth(1).unwrap().split(',').collect();
     let cpu = kept[6].parse::<f64>().unwrap();
@@ -226,7 +281,7 @@ fn an_evaluation_over_udp_writes_one_page() {
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{stderr}");
     let table = String::from_utf8_lossy(&output.stdout).into_owned();
-    // Both sides, two ways to have ports, two numbers of streams.
+    // A header, and a row for each side, each way to assign ports, and each number of streams.
     assert_eq!(table.lines().count(), 1 + 2 * 2 * 2, "{table}");
     let page = std::fs::read_to_string(&page).unwrap();
     assert_eq!(
@@ -239,7 +294,7 @@ fn an_evaluation_over_udp_writes_one_page() {
 fn streams_pass_through_tcp_and_a_capture() {
     let folder = Folder::new("tcp-pcap");
     let on = free_ports(1).to_string();
-    // Over TCP: the sender connects once the receiver listens.
+    // First over TCP. The sender connects once the receiver listens.
     let mut receiver = creel_cast(&[
         "receive", "--tcp", "--on", &on, "--idle", "3s", "--for", "60s",
     ]);
@@ -263,7 +318,7 @@ fn streams_pass_through_tcp_and_a_capture() {
             .args(more);
         let output = sender.output().unwrap();
         let stderr = String::from_utf8_lossy(&output.stderr);
-        // One that is halted leaves packets out.
+        // A sender that the OS suspends skips packets.
         assert!(
             output.status.success() || stderr.contains("were not sent"),
             "{stderr}"
@@ -281,7 +336,7 @@ fn streams_pass_through_tcp_and_a_capture() {
         "{}",
         String::from_utf8_lossy(&rows.stdout)
     );
-    // Over UDP into a capture, with a receiver that hears all.
+    // Then over UDP, while the receiver writes a capture.
     let capture = folder.0.join("a.pcap");
     let receive = |more: &[&str]| {
         let mut receiver =
@@ -300,7 +355,7 @@ fn streams_pass_through_tcp_and_a_capture() {
     let sent = send(&[]);
     let heard = packets(&receiver.wait_with_output().unwrap().stdout);
     assert_eq!(heard, sent);
-    // What is in it, and what it is sent as again.
+    // We analyse the capture, and replay it.
     assert_eq!(
         packets(&receive(&["--pcap", path]).output().unwrap().stdout),
         heard
@@ -318,11 +373,13 @@ fn streams_pass_through_tcp_and_a_capture() {
     assert_eq!(packets(&receiver.wait_with_output().unwrap().stdout), heard);
 }
 
-/// Three connections at once, to a port for all and to a port each: no row waits for another.
+/// Opens three connections at once, to a shared port and to three ports. No stream waits for
+/// another.
 #[test]
 fn concurrent_tcp_connections_are_received() {
     const PACKETS: u32 = 40;
-    // Whether packets came as they were sent; not, if the receiver began late or was halted.
+    // Returns whether packets arrived at the pace at which they were sent. They do not if the
+    // receiver started late, or was suspended by the OS.
     let side_by_side = |shared: bool| {
         let on = free_ports(3);
         let mut receiver = creel_cast(&["receive", "--tcp", "--on", &on.to_string()]);
@@ -335,7 +392,7 @@ fn concurrent_tcp_connections_are_received() {
         let connect = |n: u16| loop {
             assert!(
                 begin.elapsed() < 60_000 * MS,
-                "it does not listen on port + {n}"
+                "the receiver does not listen on port + {n}"
             );
             let port = on.port() + if shared { 0 } else { n };
             if let Ok(connection) = TcpStream::connect((on.ip(), port)) {
@@ -369,7 +426,7 @@ fn concurrent_tcp_connections_are_received() {
     }
 }
 
-/// A column of all rows.
+/// Returns a column of all rows.
 fn column(rows: &[u8], name: &str) -> std::vec::IntoIter<String> {
     let rows = String::from_utf8_lossy(rows).into_owned();
     let at = rows
@@ -386,13 +443,13 @@ fn column(rows: &[u8], name: &str) -> std::vec::IntoIter<String> {
     cells.collect::<Vec<_>>().into_iter()
 }
 
-/// Waits until somebody listens there, by sending what is nothing to them.
+/// Waits until a program listens there, by sending datagrams that are neither RTP nor RTCP.
 fn opened(on: &str) {
     let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     socket.connect(on).unwrap();
     let mut heard = 0;
     while heard < 3 {
-        // An error tells that nobody heard the one before.
+        // An error means that no one received the previous datagram.
         heard = if socket.send(b"?").is_ok() {
             heard + 1
         } else {
@@ -402,7 +459,7 @@ fn opened(on: &str) {
     }
 }
 
-/// The packets of the first row.
+/// Returns the number of packets in the first row.
 fn packets(rows: &[u8]) -> u64 {
     let rows = String::from_utf8_lossy(rows).into_owned();
     let mut lines = rows
@@ -444,13 +501,15 @@ fn both_sides_accept_a_printed_description_and_their_reports_agree() {
             .unwrap();
         let came = receiver.wait_with_output().unwrap();
         let stderr = String::from_utf8_lossy(&sent.stderr).into_owned();
-        // One that is halted leaves packets out, but not always.
+        // A sender that the OS suspends skips packets, so we try several times.
         (!stderr.contains("were not sent")).then(|| {
             assert!(sent.status.success(), "{stderr}");
             [came, sent].map(|it| String::from_utf8_lossy(&it.stdout).into_owned())
         })
     };
-    let [came, sent] = (0..10).find_map(run).expect("it sends all");
+    let [came, sent] = (0..10)
+        .find_map(run)
+        .expect("one attempt must send all packets");
     assert_eq!(
         (came.lines().count(), sent.lines().count()),
         (2, 2),
@@ -463,7 +522,7 @@ fn both_sides_accept_a_printed_description_and_their_reports_agree() {
         );
         assert!(!line.contains(r#""sender_packets":null"#), "{line}");
     }
-    // The receiver has reported at the begin.
+    // The receiver has sent a report at the beginning.
     for line in sent.lines() {
         assert!(
             line.contains(r#""receiver_lost":0,"#) && line.contains(r#""packets":400,"#),

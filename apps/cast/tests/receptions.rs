@@ -1,4 +1,4 @@
-//! What real senders and networks do, in captures: each packet at a time of its own.
+//! Behaviour of real senders and networks, as captures in which each packet has a time of its own.
 
 mod folder;
 mod packets;
@@ -12,7 +12,7 @@ fn at(micros: u64) -> Duration {
     Duration::from_micros(micros)
 }
 
-/// Packets of 10 ms mono at 44,100 Hz, each at its time.
+/// Returns evenly spaced packets of 10 ms, mono at 44,100 Hz.
 fn even(count: u32) -> Vec<(Duration, Packet)> {
     (0..count)
         .map(|n| (at(u64::from(n) * 10_000), counting(11, n, 441, 1)))
@@ -31,7 +31,7 @@ fn payload_types_clocks_and_channels_are_used() {
     assert!(recorded.samples == counted(100 * 480));
     assert_eq!((measured.late, measured.lost), (0, 0));
     assert!(measured.sources[0].jitter_ms.unwrap() < 0.03);
-    // µ-law by its static type: a byte a sample.
+    // µ-law has the static type 0 and one byte per sample.
     let silent = |n: u32| Packet {
         payload: vec![0x80; 160],
         ..counting(0, n, 160, 1)
@@ -101,7 +101,7 @@ fn jitter_matches_the_delays() {
         .map(|n| (at(u64::from(n) * 10_000 + delay()), counting(11, n, 441, 1)))
         .collect();
     packets.sort_by_key(|(at, _)| *at);
-    // RFC 3550, section 6.4.1, in milliseconds.
+    // This is the formula of RFC 3550, section 6.4.1, in milliseconds.
     let transit = |(at, packet): &(Duration, Packet)| {
         let frame = packet.timestamp.wrapping_sub(0xffff_0000);
         at.as_secs_f64() * 1e3 - f64::from(frame) / 44.1
@@ -122,7 +122,7 @@ fn jitter_matches_the_delays() {
     let source = &measured.sources[0];
     assert_eq!((source.lost, source.duplicates), (0, 0));
     assert_eq!(source.reordered, behind);
-    // A tick of the clock is 0.023 ms.
+    // One tick of the clock is 0.023 ms.
     let (measured, measured_max) = (source.jitter_ms.unwrap(), source.jitter_max_ms.unwrap());
     assert!(
         (measured - jitter).abs() < 0.05,
@@ -132,7 +132,7 @@ fn jitter_matches_the_delays() {
         (measured_max - most).abs() < 0.05,
         "{measured_max} ms, not {most}"
     );
-    // All that was delayed is where it belongs.
+    // All delayed samples must be in their places.
     let recorded = Sound::read(&folder.0.join("stream-0.wav")).unwrap();
     assert!(recorded.samples == counted(2_000 * 441));
 }
@@ -194,7 +194,7 @@ fn losses_become_silence_and_duplicates_are_written_once() {
 fn a_restarted_sender_continues_its_recording_at_its_arrival_time() {
     let folder = Folder::new("restart");
     let mut packets = even(100);
-    // A second later, from other numbers, under the same name.
+    // The source restarts a second later, with other numbers and the same SSRC.
     packets.extend((0..100).map(|n| {
         let packet = Packet {
             sequence: 20_000 + n as u16,
@@ -223,7 +223,7 @@ fn a_restarted_sender_continues_its_recording_at_its_arrival_time() {
 #[test]
 fn rtcp_and_unrecognized_datagrams_do_not_count_as_packets() {
     let folder = Folder::new("rtcp");
-    // A sender's report of 9 packets and 8 octets, without blocks.
+    // A sender report of 9 packets and 8 octets, without report blocks.
     let mut report = vec![0x80, 200, 0, 6];
     report.extend(0xabad_cafe_u32.to_be_bytes());
     report.extend([0; 12]);
@@ -235,7 +235,7 @@ fn rtcp_and_unrecognized_datagrams_do_not_count_as_packets() {
         datagrams.push((time, 5_005, report.clone()));
         datagrams.push((time, 5_004, b"no RTP".to_vec()));
     }
-    // A packet of a source that sends no other.
+    // The source of this packet sends no other packet.
     let alone = Packet {
         ssrc: 1,
         ..counting(11, 7, 441, 1)

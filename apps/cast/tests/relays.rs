@@ -1,4 +1,5 @@
-//! Packets that are passed on, by the relay and by one that does it badly on purpose.
+//! Packets that pass through the relay, or through a network that loses, delays and duplicates
+//! them.
 
 mod folder;
 mod packets;
@@ -29,11 +30,13 @@ fn address(socket: &UdpSocket) -> SocketAddr {
 
 fn recv(socket: &UdpSocket) -> Vec<u8> {
     let mut bytes = [0; 65_536];
-    let len = socket.recv(&mut bytes).expect("it is passed on");
+    let len = socket
+        .recv(&mut bytes)
+        .expect("the relay must forward the packet");
     bytes[..len].to_vec()
 }
 
-/// Runs a relay while `talk` goes on; what it tells.
+/// Runs a relay while `talk` runs, and returns its reports.
 fn relaying(plan: &relay::Plan, talk: impl FnOnce()) -> Vec<relay::PortReport> {
     let relay = Relay::open(plan).unwrap();
     let over = AtomicBool::new(false);
@@ -56,7 +59,8 @@ fn payloads_are_relayed_byte_for_byte_to_all_clients() {
     };
     let reports = relaying(&plan, || {
         for n in 0..200 {
-            // Lengths of all kinds; some are no RTP, which is nobody's business.
+            // Packets of various lengths. Some are not RTP, which the relay must forward all the
+            // same.
             let mut packet = counting(96, n, 1 + n * 7 % 600, 1).bytes();
             if n % 10 == 0 {
                 packet = vec![n as u8; 5];
@@ -66,7 +70,7 @@ fn payloads_are_relayed_byte_for_byte_to_all_clients() {
                 assert!(recv(client) == packet, "packet {n}");
             }
         }
-        // A lot in a row.
+        // Many packets in a burst.
         let lot: Vec<Vec<u8>> = (0..150).map(|n| counting(96, n, 80, 1).bytes()).collect();
         lot.iter().for_each(|packet| {
             sender.send_to(packet, on).unwrap();
@@ -102,7 +106,7 @@ fn reports_are_relayed_in_both_directions() {
             assert_eq!(got[12..], packet.bytes()[12..]);
             let ssrc: [u8; 4] = got[8..12].try_into().unwrap();
             assert_eq!(ssrc == packet.ssrc.to_be_bytes(), !rewrite);
-            // The next one goes on from there.
+            // The next packet continues the sequence.
             sender.send_to(&counting(96, 1, 80, 1).bytes(), on).unwrap();
             let next = recv(&client);
             let number = |bytes: &[u8]| u16::from_be_bytes([bytes[2], bytes[3]]);
@@ -110,7 +114,7 @@ fn reports_are_relayed_in_both_directions() {
             assert_eq!(number(&next).wrapping_sub(number(&got)), 1);
             assert_eq!(time(&next).wrapping_sub(time(&got)), 80);
             assert_eq!(next[8..12], ssrc);
-            // A sender's report, at the time of the first packet.
+            // A sender report at the time of the first packet.
             let mut report = vec![0x80, 200, 0, 6];
             report.extend(packet.ssrc.to_be_bytes());
             report.extend([0; 8]);
@@ -123,7 +127,7 @@ fn reports_are_relayed_in_both_directions() {
                 u32::from_be_bytes(report[16..20].try_into().unwrap()),
                 time(&got)
             );
-            // And what the client says of it.
+            // The reception report of the client about the stream.
             let mut reply = vec![0x81, 201, 0, 7, 0, 0, 0, 9];
             reply.extend(ssrc);
             reply.extend([12, 0, 0, 34]);
@@ -135,7 +139,7 @@ fn reports_are_relayed_in_both_directions() {
                 (201, &packet.ssrc.to_be_bytes()[..])
             );
             assert_eq!(report[12..16], [12, 0, 0, 34]);
-            // The other client has got the packets and the sender's report, and no more.
+            // The other client has received the packets and the sender report, and nothing more.
             sender.send_to(&counting(96, 2, 80, 1).bytes(), on).unwrap();
             let types: Vec<u8> = (0..4).map(|_| recv(&other)[1]).collect();
             assert_eq!(types, [96, 96, 200, 96]);
@@ -143,7 +147,7 @@ fn reports_are_relayed_in_both_directions() {
     }
 }
 
-/// What a bad network has done.
+/// The impairments that the network of the test has caused.
 #[derive(Debug, Default)]
 struct Done {
     lost: BTreeSet<u32>,
@@ -182,8 +186,8 @@ fn a_receiver_measures_what_a_bad_network_does() {
         wav: Some(folder.0.clone()),
         ..receive::Plan::new(sessions.unwrap())
     };
-    // A twentieth is lost, a tenth comes up to 15 packets later, a fiftieth twice: in which order
-    // packets come is settled here, and so is what that is.
+    // One packet in 20 is lost, one in 10 arrives up to 15 packets later, and one in 50 arrives
+    // twice. We compute the order of arrival first, and derive the expected counts from it.
     let mut done = Done::default();
     let mut order: Vec<(u32, u32)> = Vec::new();
     for n in 0..COUNT {
@@ -230,10 +234,11 @@ fn a_receiver_measures_what_a_bad_network_does() {
             receiving.join().unwrap()
         })
     };
-    // A receiver that is halted for long misses what its socket does not hold, but not always.
+    // If the OS suspends the receiver, its socket overflows. We try several times, until one
+    // attempt has no overflow.
     let mut runs = (0..10).map(|_| receive());
     let measured = runs.find(|measured| measured.overflowed == 0);
-    let measured = measured.expect("all comes to the receiver");
+    let measured = measured.expect("one attempt must have no overflow");
     let source = &measured.sources[0];
     let report = (
         source.lost,
@@ -257,7 +262,7 @@ fn a_receiver_measures_what_a_bad_network_does() {
         (source.packets, source.expected),
         (came + done.duplicates, u64::from(COUNT))
     );
-    // Every sample that came is in its place, and nothing else.
+    // Each sample that arrived must be in its place, and all others must be silent.
     let mut expected = counted((COUNT * FRAMES) as usize);
     for n in done.lost {
         expected[(n * FRAMES) as usize..][..FRAMES as usize].fill(0);

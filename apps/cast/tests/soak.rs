@@ -1,5 +1,6 @@
-//! Runs after runs, and one long one, at a high rate: what an hour would leak, minutes show. Run
-//! them with `--ignored`; `CREEL_SOAK_ROUNDS` and `CREEL_SOAK_PACKETS` set the lengths.
+//! Many runs in sequence, and one long run, at a high rate. Leaks that would take an hour show
+//! within minutes. Run these tests with `--ignored`. `CREEL_SOAK_ROUNDS` and `CREEL_SOAK_PACKETS`
+//! set the lengths.
 
 mod ports;
 
@@ -16,9 +17,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 const MS: Duration = Duration::from_millis(1);
-/// Rounds after which memory has reached what it stays at.
+/// The number of rounds after which memory should be stable.
 const WARM: u64 = 300;
-/// What it may grow by after that.
+/// The number of bytes by which memory may grow after that.
 const GROWTH_BYTES: u64 = 4 << 20;
 
 fn standalone(mode: SinkMode) {
@@ -54,7 +55,7 @@ fn over_loopback(to: SocketAddr) {
         ramp_up: Duration::ZERO,
         ..send::Plan::new(to, 50)
     };
-    // Another process may have got the port meanwhile.
+    // Another process may have taken the port in the meantime.
     let Ok(receiver) = Receiver::open(&receive) else {
         return;
     };
@@ -66,13 +67,13 @@ fn over_loopback(to: SocketAddr) {
     });
 }
 
-/// How many descriptors are open; none where the system does not tell.
+/// Returns the number of open descriptors, or `None` if the system does not report it.
 fn descriptors() -> Option<usize> {
     Some(std::fs::read_dir("/proc/self/fd").ok()?.count())
 }
 
 #[test]
-#[ignore = "takes minutes"]
+#[ignore = "takes several minutes"]
 fn memory_and_descriptors_do_not_leak() {
     let rounds = std::env::var("CREEL_SOAK_ROUNDS").map_or(2_000, |text| text.parse().unwrap());
     let mut warm = None;
@@ -94,18 +95,18 @@ fn memory_and_descriptors_do_not_leak() {
             before / 1024,
             after / 1024
         );
-        assert!(after < before + GROWTH_BYTES, "it has grown");
+        assert!(after < before + GROWTH_BYTES, "memory has grown");
     }
 }
 
-/// Streams of the long run, a packet a millisecond each; an hour of 50 calls both ways in 20 ms are
-/// so many packets.
+/// The number of streams of the long run. Each sends a packet per millisecond. 50 calls with 20 ms
+/// per packet exchange `HOUR_S_PACKETS` packets in an hour.
 const STREAMS: u64 = 100;
 const HOUR_S_PACKETS: u64 = 50 * 50 * 3_600;
 
-/// From a sender by a relay to a receiver, with reports, in this process.
+/// Sends through a relay to a receiver, with reports, all within this process.
 #[test]
-#[ignore = "takes minutes"]
+#[ignore = "takes several minutes"]
 fn an_hour_of_packets_leaves_no_memory_behind() {
     let packets =
         std::env::var("CREEL_SOAK_PACKETS").map_or(HOUR_S_PACKETS, |text| text.parse().unwrap());
@@ -136,7 +137,7 @@ fn an_hour_of_packets_leaves_no_memory_behind() {
     );
     let (begin, warm) = (Instant::now(), MS * (send.buffers / 5) as u32);
     let used = || (resident_bytes(), descriptors());
-    // Once a fifth is through, and at the last look.
+    // The usage after a fifth of the run, and at the last check.
     let samples = RefCell::new((None, None));
     let over = AtomicBool::new(false);
     let (measured, relayed, sent) = std::thread::scope(|scope| {
@@ -154,7 +155,7 @@ fn an_hour_of_packets_leaves_no_memory_behind() {
         (measured, relaying.join().unwrap(), sending.join().unwrap())
     });
     let (Some(first), Some(last)) = samples.into_inner() else {
-        panic!("it was over before anybody looked");
+        panic!("the run ended before the first check");
     };
     let rate = measured.buffers as f64 / measured.used.time.as_secs_f64().max(0.001);
     eprintln!(
@@ -169,8 +170,8 @@ fn an_hour_of_packets_leaves_no_memory_behind() {
     );
     assert_eq!(measured.sources.len() as u64, STREAMS);
     assert_eq!((measured.duplicates, measured.reordered), (0, 0));
-    assert_eq!(first.1, last.1, "descriptors");
+    assert_eq!(first.1, last.1, "the number of descriptors has changed");
     if let (Some(before), Some(after)) = (first.0, last.0) {
-        assert!(after < before + GROWTH_BYTES, "it has grown");
+        assert!(after < before + GROWTH_BYTES, "memory has grown");
     }
 }

@@ -1,4 +1,4 @@
-//! Whole runs: without a network, and over loopback.
+//! Complete runs, without a network and over loopback.
 
 mod folder;
 mod ports;
@@ -36,7 +36,7 @@ fn standalone_plan(mode: SinkMode) -> standalone::Plan {
 fn every_sink_mode_measures_every_stream() {
     for (name, mode) in SinkMode::ALL {
         let plan = standalone_plan(mode);
-        // A machine that halts it for longer than it makes up for leaves buffers out, but not always.
+        // A program that the OS suspends for too long skips buffers, so we try several times.
         let begin = Instant::now();
         loop {
             let measured = standalone::run(&plan, &|| false).unwrap();
@@ -75,8 +75,9 @@ fn send_plan(to: SocketAddr, streams: usize, shared_port: bool) -> send::Plan {
     }
 }
 
-/// It ends when all is there, which [`send_plan`] sends with its ramp-up, or when nothing more comes:
-/// for a sender that was halted leaves packets out.
+/// Returns a plan that ends when all packets have arrived, including those of the ramp-up in
+/// [`send_plan`]. It also ends when no more packets arrive, because a sender that the OS suspends
+/// skips packets.
 fn receive_plan(on: SocketAddr, streams: usize, shared_port: bool) -> receive::Plan {
     let ports = if shared_port { 1 } else { streams };
     let sessions = receive::Plan::sessions(on, ports, &Formats::default(), Rtcp::Off).unwrap();
@@ -90,19 +91,20 @@ fn receive_plan(on: SocketAddr, streams: usize, shared_port: bool) -> receive::P
     }
 }
 
-/// What was lost and not dropped by this machine because the receiver came too late.
+/// Returns the number of packets that were lost, other than those that this machine dropped.
 fn lost(received: &Measured) -> u64 {
     received.lost.saturating_sub(received.overflowed)
 }
 
-/// Whether as much came of each stream as was not left out or dropped.
+/// Returns whether every packet arrived that was neither skipped by the sender nor dropped by this
+/// machine.
 fn is_all_heard(sent: &Measured, received: &Measured) -> bool {
     let missing = sent.skipped + received.overflowed;
     let heard = received.streams.iter().map(|s| s.latency.count());
     heard.min().is_some_and(|heard| heard + missing >= 30)
 }
 
-/// Opens the ports, then receives while it sends.
+/// Opens the ports, and then receives while the sender runs.
 fn sent_and_received(send: &send::Plan, receive: &receive::Plan) -> (Measured, Measured) {
     let receiver = Receiver::open(receive).unwrap();
     std::thread::scope(|scope| {
@@ -134,10 +136,11 @@ fn received_audio_equals_sent_audio() {
         assert!(heard.samples.len() >= 30 * BUFFER_SAMPLES);
         let mut expected = vec![0; heard.samples.len()];
         Tone::new(Shape::Sine, 440.0 + f64::from(stream), RATE).fill(&mut expected);
-        // The same samples, made in pieces of another length: roundings may differ.
+        // These are the same samples in chunks of another length, so they may be rounded
+        // differently.
         let close = |(a, b): (&i16, &i16)| (i32::from(*a) - i32::from(*b)).abs() <= 1;
         let all_close = heard.samples.iter().zip(&expected).all(close);
-        assert!(all_close, "stream {stream} is another tone");
+        assert!(all_close, "stream {stream} carries another tone");
     }
 }
 
@@ -179,7 +182,7 @@ fn streams_on_one_port_are_demultiplexed() {
     let (sent, received) = sent_and_received(&plans.0, &plans.1);
     assert_eq!(lost(&received), 0);
     assert_eq!(received.streams.len(), 20);
-    // As many as were asked for, beside those of the ramp-up.
+    // The count includes the packets of the ramp-up.
     let packets: u64 = sent.sent.iter().map(|sent| sent.packets).sum();
     assert_eq!(packets + sent.skipped, 20 * (30 + 10));
     assert!((20 * 30 - sent.skipped..=20 * 30).contains(&sent.buffers));
@@ -192,7 +195,7 @@ fn a_port_in_use_is_a_warning_and_the_others_work() {
     let taken = SocketAddr::new(base.ip(), base.port() + 1);
     let _taken = UdpSocket::bind(taken).unwrap();
     let receive = receive::Plan {
-        // Of three, of which two come: all but the last two packets.
+        // Two of the three streams arrive. The run may end before the last two packets of each.
         buffers: Some(26),
         ..receive_plan(base, 3, false)
     };
@@ -200,10 +203,7 @@ fn a_port_in_use_is_a_warning_and_the_others_work() {
     assert_eq!(received.streams.len(), 2);
     assert!(is_all_heard(&sent, &received));
     let warning = &received.warnings[0];
-    assert!(
-        warning.starts_with("1 of 3 ports could not be opened"),
-        "{warning}"
-    );
+    assert!(warning.starts_with("cannot open 1 of 3 ports"), "{warning}");
     assert!(warning.contains(&taken.to_string()), "{warning}");
 }
 
@@ -212,15 +212,15 @@ fn having_no_port_is_an_error_that_names_the_address() {
     let base = free_ports(1);
     let _taken = UdpSocket::bind(base).unwrap();
     let error = receive::run(&receive_plan(base, 1, false), &|| false).unwrap_err();
-    assert!(error.to_string().starts_with(&base.to_string()), "{error}");
+    assert!(error.to_string().contains(&base.to_string()), "{error}");
 }
 
 #[test]
 fn a_missing_client_does_not_disturb_the_others() {
     let base = free_ports(4);
-    let nobody = SocketAddr::new(base.ip(), base.port() + 2);
+    let closed = SocketAddr::new(base.ip(), base.port() + 2);
     let send = send::Plan {
-        to: vec![nobody, base],
+        to: vec![closed, base],
         ..send_plan(base, 2, false)
     };
     let (sent, received) = sent_and_received(&send, &receive_plan(base, 2, false));
@@ -230,7 +230,7 @@ fn a_missing_client_does_not_disturb_the_others() {
 
 #[test]
 fn rejected_packets_have_a_reason() {
-    // Broadcasts, which nobody has asked for.
+    // The system rejects broadcasts from a socket that has not requested them.
     let to = SocketAddr::from(([255, 255, 255, 255], 9));
     let plan = send::Plan {
         ramp_up: Duration::ZERO,

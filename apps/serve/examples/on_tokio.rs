@@ -1,8 +1,8 @@
-//! The same service on tokio, to stand beside: hyper, the same cryptography and store, the blocking
-//! pool for what computes.
+//! The same service on tokio, for comparison. It uses hyper and the same cryptography and store.
+//! The cryptography runs on tokio's blocking pool.
 //!
-//! `--workers N` and `--blocking N` are the runtime's two numbers; without, they are tokio's own.
-//! With `--admission on` the library's admission control runs before the work.
+//! `--workers N` and `--blocking N` set tokio's two numbers of threads. Without them, tokio's
+//! defaults apply. With `--admission on`, our admission control runs before the work.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -26,19 +26,22 @@ use tokio::net::TcpListener;
 
 #[derive(Parser)]
 struct Cli {
+    /// Listen on this address
     #[arg(long, default_value = "127.0.0.1:0")]
     listen: String,
-    /// Threads for tasks
+    /// Use N threads for tasks
     #[arg(long)]
     workers: Option<usize>,
-    /// Threads for what blocks or computes
+    /// Use N threads for the cryptography
     #[arg(long)]
     blocking: Option<usize>,
+    /// Hash passwords with these Argon2 parameters
     #[arg(long)]
     password_cost: Option<Cost>,
+    /// Keep records in this store
     #[arg(long, default_value = "memory")]
     store: Kind,
-    /// on or off
+    /// Turn admission control on or off
     #[arg(long, default_value = "off")]
     admission: String,
 }
@@ -73,11 +76,11 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         burst: Duration::from_millis(100),
         waiting_max: 4096,
     };
-    // The embedded store has a thread of its own, whatever the runtime.
-    let none = creel::Pool::builder().workers(1).build()?;
+    // The embedded store has its own thread, so this pool has nothing to do.
+    let unused = creel::Pool::builder().workers(1).build()?;
     let app = Arc::new(App {
         crypto: Arc::new(Crypto::new(&seed, cli.password_cost.unwrap_or_default())?),
-        store: Store::open(&cli.store, &none, &Arc::default())?,
+        store: Store::open(&cli.store, &unused, &Arc::default())?,
         admission: Arc::new(Admission::new(limits)),
         metrics: Metrics::default(),
         started: Instant::now(),

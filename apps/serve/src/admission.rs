@@ -1,86 +1,108 @@
-//! Admission control: decides which requests may wait for the cryptography, by the delay of the
-//! requests before them.
+//! Admission control. It decides which requests may wait for the cryptography.
 //!
-//! A request is let in if, by what its kind has cost of late and what waits already, it will be
-//! done by its deadline and begun within a limit. The limit is [`Limits::burst`] until the delay
-//! that is measured has stayed above [`Limits::target`] for [`Limits::interval`]; from then on it is
-//! the target itself. So a burst is taken in, and a lasting overload is met by a queue that is short.
+//! The decision depends on the *delay*: the time that requests spend in the queue. We estimate the
+//! delay and the cost of a new request from the mean cost of its kind and from the work that is
+//! already queued. A request is admitted if all of these hold:
 //!
-//! A queue that is too short is empty now and then, and then the machine is somebody else's: where
-//! others have the cores for tens of milliseconds, requests come in heaps, and of each heap only so
-//! much would be let in as the target allows. So after an interval in which a turn left nobody
-//! waiting the limit is doubled, up to the burst; after one in which none did it falls by a
-//! quarter. At the burst, with every fourth turn such a one, or without any turn, there is no
-//! overload any more.
+//! - Fewer than [`Limits::waiting_max`] requests wait.
+//! - It will finish by its deadline.
+//! - It will start within the current delay limit.
 //!
-//! The second look is when a request's turn comes: who cannot be done in time any more is refused
-//! before any work; so is who has waited too long by then, if there are others for all workers.
+//! The delay limit is [`Limits::burst`] at first. When the measured delay has been above
+//! [`Limits::target`] for [`Limits::interval`], the overload is *lasting*, and the limit becomes
+//! the target. We therefore absorb a burst, but keep the queue short during a lasting overload.
 //!
-//! Invariant: a [`Queued`] is counted as waiting exactly until it starts or is dropped.
+//! # Keeping the workers busy
 //!
-//! Source: Nichols and Jacobson, "Controlling Queue Delay" (RFC 8289), for the two times; Maurer,
-//! "Fail at Scale" (ACM Queue 13/8), for their use with requests.
+//! If the queue is too short, it is empty from time to time. The workers then run out of requests
+//! and lose their cores to other programs. If those programs keep the cores for tens of
+//! milliseconds, requests arrive in bursts, and a limit as low as the target would reject most of
+//! each burst.
+//!
+//! For this reason the limit adapts during a lasting overload. We count *starts* (requests that
+//! begin their work) and *idle starts* (starts that leave nobody waiting). After each interval:
+//!
+//! | in this interval | the limit |
+//! |---|---|
+//! | there was an idle start | doubles, up to the burst limit |
+//! | there was no idle start | falls by a quarter, down to the target |
+//!
+//! The overload is over if there was no start at all, or if the limit is at the burst limit and at
+//! least every fourth start was idle.
+//!
+//! # The second check
+//!
+//! We check each request again when its work is about to start. We reject it if it can no longer
+//! finish by its deadline. We also reject it if it has waited longer than the limit, but only if
+//! more requests wait than there are workers, because otherwise a worker would become idle.
+//!
+//! Invariant: a [`Queued`] is counted as waiting until it starts or is dropped.
+//!
+//! Sources: Nichols and Jacobson, "Controlling Queue Delay" (RFC 8289), for the target and the
+//! interval. Maurer, "Fail at Scale" (ACM Queue 13/8), for their use with requests.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-/// Nanoseconds since the service's beginning.
+/// A time in nanoseconds since the start of the service, or a duration in nanoseconds.
 pub type Nanos = u64;
 
-/// How many kinds of work there are; each has a cost of its own.
+/// The number of kinds of work. Each kind has its own mean cost.
 pub const KINDS: usize = 5;
 
-/// The numbers that [`Admission`] goes by.
+/// The limits of [`Admission`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Off: all are let in, and nobody is refused for having waited.
+    /// Whether admission control is on. If it is off, every request is admitted and none is
+    /// rejected because of its delay.
     pub is_on: bool,
-    /// How many are worked on at once.
+    /// The number of requests that are worked on at the same time.
     pub workers: usize,
-    /// The delay that a lasting overload is held at, unless twice the mean cost is more.
+    /// The delay during a lasting overload. Twice the mean cost applies instead if that is longer.
     pub target: Duration,
-    /// For how long the delay must be above the target to be called lasting.
+    /// How long the delay must be above the target before we call the overload lasting.
     pub interval: Duration,
-    /// The delay that is let pass until then.
+    /// The delay limit before the overload is lasting.
     pub burst: Duration,
-    /// How many may wait in any case.
+    /// The maximum number of requests that wait.
     pub waiting_max: usize,
 }
 
-/// Why somebody is refused.
+/// The reason why a request is rejected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Shed {
-    /// So many wait that no more may.
+    /// The queue has reached its maximum length.
     Full,
-    /// It would wait too long.
+    /// The request would wait too long, or has waited too long.
     Delay,
-    /// It would not be done by its deadline.
+    /// The request would not be done by its deadline.
     Deadline,
 }
 
-/// Lets work in, or refuses it.
+/// Decides which requests may wait for the cryptography.
 ///
-/// The numbers are hints: they are read and written one by one, by many threads, and a decision
-/// made by a stale one is as good as one made a microsecond earlier. So all are relaxed.
+/// All atomic accesses are relaxed. The numbers are hints that many threads read and write one by
+/// one, and a decision based on a stale number is as good as a decision made a microsecond earlier.
 #[derive(Debug)]
 pub struct Admission {
     limits: Limits,
-    /// How many wait.
+    /// The number of requests that wait.
     waiting: AtomicU64,
-    /// What they will cost together.
+    /// The estimated cost of all waiting requests together.
     waiting_nanos: AtomicU64,
-    /// What one of a kind costs, a mean over the last dozens; 0 until one was done.
+    /// The mean cost of each kind over the last requests. It is 0 until one request of the kind is
+    /// done.
     costs: [AtomicU64; KINDS],
-    /// Of all kinds.
+    /// The mean cost over all kinds.
     mean: AtomicU64,
-    /// Since when the delay has been above the target; 0: it is not.
+    /// The time since which the delay has been above the target, or 0 if it is not above it.
     above_since: AtomicU64,
-    /// Whether that has lasted.
+    /// Whether the overload is lasting.
     is_overloaded: AtomicBool,
-    /// If so: the delay that is let pass, unless the target is more.
+    /// The delay limit during a lasting overload, unless the target is higher.
     delay_limit: AtomicU64,
-    /// Since when the turns are counted, all and those that left nobody waiting.
+    /// The start of the interval in which `starts` and `idle_starts` are counted.
     interval_start: AtomicU64,
     starts: AtomicU64,
     idle_starts: AtomicU64,
@@ -104,11 +126,11 @@ impl Admission {
         }
     }
 
-    /// Lets work of a kind wait for its turn.
+    /// Lets a request of a kind join the queue.
     ///
     /// # Errors
     ///
-    /// Why not.
+    /// Returns the reason if the request is rejected. Nothing is counted in this case.
     pub fn enter(
         self: &Arc<Self>,
         kind: usize,
@@ -131,6 +153,7 @@ impl Admission {
         })
     }
 
+    /// Checks whether a new request with this estimated cost may wait.
     fn check(&self, cost: u64, now: Nanos, deadline: Nanos) -> Result<(), Shed> {
         if self.waiting() >= self.limits.waiting_max as u64 {
             return Err(Shed::Full);
@@ -145,7 +168,8 @@ impl Admission {
         Ok(())
     }
 
-    /// How long one may wait at present.
+    /// Returns the current delay limit. It adapts the limit first if an interval of an overload is
+    /// over.
     fn current_limit(&self, now: Nanos) -> Nanos {
         if self.is_overloaded.load(Relaxed) {
             self.adjust_limit(now);
@@ -156,13 +180,13 @@ impl Admission {
         }
     }
 
-    /// After each interval of an overload: whether the limit leaves workers without work.
+    /// Adapts the limit after each interval of an overload, as the head of this module describes.
     fn adjust_limit(&self, now: Nanos) {
         let since = self.interval_start.load(Relaxed);
         if now.saturating_sub(since) <= nanos(self.limits.interval) {
             return;
         }
-        // One decides; the others would find nothing counted.
+        // Only one thread may decide. A second one would read counters that the first has reset.
         let first = self
             .interval_start
             .compare_exchange(since, now, Relaxed, Relaxed);
@@ -186,17 +210,18 @@ impl Admission {
         }
     }
 
-    /// What may wait where there is no overload.
+    /// Returns the delay limit that applies if the overload is not lasting.
     fn burst_limit(&self) -> Nanos {
         nanos(self.limits.burst).max(self.target())
     }
 
-    /// With less than two of them waiting, workers would find nothing now and then.
+    /// Returns the delay limit of a lasting overload. It is at least twice the mean cost, because
+    /// with fewer than two requests waiting the workers would run out of work from time to time.
     fn target(&self) -> Nanos {
         nanos(self.limits.target).max(2 * self.mean.load(Relaxed))
     }
 
-    /// Learns what a turn that has come has waited for; it still counts as waiting.
+    /// Records the delay of a request that is about to start. The request still counts as waiting.
     fn record_delay(&self, delay: Nanos, now: Nanos) {
         self.starts.fetch_add(1, Relaxed);
         if delay <= self.target() {
@@ -216,25 +241,25 @@ impl Admission {
         }
     }
 
-    /// How many wait.
+    /// Returns the number of requests that wait.
     pub fn waiting(&self) -> u64 {
         self.waiting.load(Relaxed)
     }
 
-    /// Whether the delay has been above the target for long.
+    /// Returns whether the overload is lasting: the delay was above the target for an interval.
     pub fn is_overloaded(&self) -> bool {
         self.is_overloaded.load(Relaxed)
     }
 
-    /// What one of a kind costs.
+    /// Returns the mean cost of a kind, or 0 if none of that kind is done yet.
     pub fn cost(&self, kind: usize) -> Nanos {
         self.costs[kind].load(Relaxed)
     }
 }
 
-/// The right to wait.
+/// A request that is counted as waiting until it is started or dropped.
 #[derive(Debug)]
-#[must_use = "it waits until it begins or is dropped"]
+#[must_use = "a queued request counts as waiting until it is started or dropped"]
 pub struct Queued {
     admission: Arc<Admission>,
     kind: usize,
@@ -248,7 +273,7 @@ impl Queued {
     ///
     /// # Errors
     ///
-    /// Why it is too late for it.
+    /// Returns the reason if it is too late for this request.
     pub fn start(self, now: Nanos) -> Result<(Nanos, Permit), Shed> {
         let delay = now.saturating_sub(self.enqueued_at);
         let admission = Arc::clone(&self.admission);
@@ -283,7 +308,7 @@ impl Drop for Queued {
     }
 }
 
-/// Work that is being done.
+/// A request whose work has started.
 #[derive(Debug)]
 pub struct Permit {
     admission: Arc<Admission>,
@@ -291,14 +316,15 @@ pub struct Permit {
 }
 
 impl Permit {
-    /// It took this long.
+    /// Records that the work took this time.
     pub fn finish(self, took: Nanos) {
         update_mean(&self.admission.costs[self.kind], took);
         update_mean(&self.admission.mean, took);
     }
 }
 
-/// A mean over some sixteen, for which a lost update is as good as none.
+/// Updates a mean over about 16 values. A lost update does not matter, because it is only an
+/// estimate.
 fn update_mean(mean: &AtomicU64, took: u64) {
     let before = mean.load(Relaxed);
     let after = match before {
@@ -308,6 +334,7 @@ fn update_mean(mean: &AtomicU64, took: u64) {
     mean.store(after.max(1), Relaxed);
 }
 
+/// Converts a duration to nanoseconds. A duration that is too long becomes a very large number.
 fn nanos(time: Duration) -> Nanos {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX / 4)
 }
@@ -332,7 +359,7 @@ mod tests {
         }))
     }
 
-    /// What costs a millisecond each.
+    /// Creates admission control for which one request of kind 0 has cost a millisecond.
     fn with_known_cost(is_on: bool, waiting_max: usize) -> Arc<Admission> {
         let admission = admission(is_on, waiting_max);
         admission
@@ -360,7 +387,8 @@ mod tests {
             (admission.waiting(), admission.waiting_nanos.load(Relaxed)),
             (0, 0)
         );
-        // One that was let in before its kind's cost was known leaves what it came with.
+        // A request that was admitted before the cost of its kind was known must not subtract more
+        // than it added.
         let early = admission.enter(1, 0, NEVER).unwrap();
         admission
             .enter(1, 0, NEVER)
@@ -397,12 +425,12 @@ mod tests {
     #[test]
     fn bursts_are_admitted_and_lasting_delay_is_shed() {
         let admission = with_known_cost(true, 1000);
-        // A hundred at once are a burst of 100 ms; one more would wait longer.
+        // A hundred requests at once are a burst of 100 ms. One more would wait longer.
         let mut burst: Vec<Queued> = (0..=100)
             .map(|_| admission.enter(0, MS, NEVER).unwrap())
             .collect();
         assert_eq!(admission.enter(0, MS, NEVER).unwrap_err(), Shed::Delay);
-        // They are taken one a millisecond, the last ones after 100 ms.
+        // The worker starts one request per millisecond, the last one after 100 ms.
         burst.reverse();
         let mut now = MS;
         while let Some(next) = burst.pop() {
@@ -411,7 +439,8 @@ mod tests {
             permit.finish(MS);
         }
         assert!(!admission.is_overloaded());
-        // More keep coming, so that each has waited for 50 ms: for 100 ms they are let in.
+        // More requests keep coming, so that each has waited for 50 ms. They are admitted for 100
+        // ms.
         let other = admission.enter(0, now, NEVER).unwrap();
         let mut refused = None;
         for _ in 0..200 {
@@ -424,7 +453,7 @@ mod tests {
         assert!(admission.is_overloaded());
         assert!(refused.is_some());
         drop(other);
-        // Now the limit is the target: 5 ms of waiting, and no more.
+        // Now the limit is the target of 5 ms.
         let few: Vec<Queued> = (0..6)
             .map(|_| admission.enter(0, now, NEVER).unwrap())
             .collect();
@@ -438,7 +467,7 @@ mod tests {
             }
         };
         drop(few);
-        // It grows while turns leave nobody waiting, and falls while none does.
+        // The limit grows while starts leave nobody waiting, and falls while none does.
         for (interval, others, limit) in [
             (1, 1, 5 * MS),
             (2, 0, 10 * MS),
@@ -461,9 +490,11 @@ mod tests {
         assert!(!admission.is_overloaded());
     }
 
-    /// What one worker gets done of twice what it can do, in ten seconds, if requests are seen every
-    /// `burst_ms` only, because somebody else has the core meanwhile; and how long who was worked on
-    /// had waited, all but one in a hundred.
+    /// Simulates one worker at twice its capacity for ten seconds.
+    ///
+    /// Requests arrive in bursts of `burst_ms`, because another program has the core in between.
+    /// Returns the share of the time in which the worker is busy, and the 99th percentile of the
+    /// delay of started requests in milliseconds.
     fn simulate(burst_ms: u64) -> (f64, u64) {
         let (admission, mut queue) = (
             with_known_cost(true, 4096),
@@ -505,7 +536,7 @@ mod tests {
         ] {
             let (share, wait_ms) = simulate(burst_ms);
             println!(
-                "heaps of {burst_ms} ms: {share:.3} of what can be done, p99 of the wait {wait_ms} ms"
+                "bursts of {burst_ms} ms: the worker is busy for {share:.3} of the time, p99 delay {wait_ms} ms"
             );
             assert!(share >= least, "{burst_ms}: {share}");
             assert!(wait_ms <= wait_ms_max, "{burst_ms}: {wait_ms} ms");

@@ -1,7 +1,10 @@
-//! From a request to its answer.
+//! Answers requests.
 //!
-//! Invariant: every request that was read is answered by its deadline, or its client has left; each
-//! of them is counted once.
+//! Invariants:
+//!
+//! - Every request whose head was read is answered by its deadline, unless its client disconnects
+//!   before.
+//! - Each of them is counted once.
 
 use std::pin::{Pin, pin};
 use std::sync::Arc;
@@ -27,31 +30,31 @@ use crate::routes::{self, Route};
 use crate::settings::Settings;
 use crate::store::{Store, StoreError};
 
-/// Of a body that is too long, what is read over HTTP/2.
+/// The maximum number of bytes that we read and discard of an HTTP/2 body that is too long.
 const DRAIN_MAX: usize = 16 << 20;
 
-/// Why a request is not answered as asked.
+/// The reason why a request gets an error reply.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Refusal {
-    /// 400: what is wrong with it.
+    /// 400: the request is invalid. The text says why.
     Bad(String),
-    /// 404.
+    /// 404: there is no such path or record.
     NotFound,
-    /// 405.
+    /// 405: the route needs another method.
     Method(Route),
-    /// 501: its body is coded in a way that is not understood.
+    /// 501: the body has a transfer coding that we do not support.
     Coding,
-    /// 408: its body did not come in time.
+    /// 408: the body did not arrive in time.
     Slow,
-    /// 413.
+    /// 413: the body is too large.
     TooLarge,
-    /// 503: there is no time for it.
+    /// 503: admission control rejected the request.
     Shed(Shed),
-    /// 503: it was not done in time.
+    /// 503: the request was not done by its deadline.
     Late,
     /// 503: the store did not answer.
     Store(StoreError),
-    /// 500: a fault of the service's.
+    /// 500: the service has a bug.
     Broken,
 }
 
@@ -70,10 +73,10 @@ impl From<JobError> for Refusal {
     }
 }
 
-/// An answer as hyper sends it.
+/// A reply in the form that hyper sends.
 pub type Reply = Response<Full<Bytes>>;
 
-/// All that answers.
+/// The service without its connections: it turns requests into replies.
 #[derive(Debug)]
 pub(crate) struct App {
     pub(crate) crypto_pool: CryptoPool,
@@ -83,7 +86,8 @@ pub(crate) struct App {
     pub(crate) deadline: Duration,
     pub(crate) deadline_max: Duration,
     pub(crate) body_max: usize,
-    /// Set during shutdown: clients should go elsewhere. A hint that needs no memory ordering.
+    /// Whether the service is shutting down and asks clients to use another server. It is a hint
+    /// that needs no memory ordering.
     pub(crate) is_draining: AtomicBool,
 }
 
@@ -106,11 +110,12 @@ impl App {
         }
     }
 
+    /// Returns whether clients should use another server.
     fn is_draining(&self) -> bool {
         self.is_draining.load(Relaxed)
     }
 
-    /// Answers a request, and counts it.
+    /// Answers a request and counts the reply.
     pub(crate) async fn answer<B>(&self, request: Request<B>) -> Reply
     where
         B: Body,
@@ -119,7 +124,7 @@ impl App {
         let started = Instant::now();
         let route = Route::of(request.uri().path());
         let in_flight = InFlight::new(&self.metrics, route, started);
-        // In HTTP/2 all streams are told at once, in the end.
+        // HTTP/2 has a frame that ends all streams at once, so it needs no header.
         let can_close = request.version() < Version::HTTP_2;
         let line = self.log.is_some().then(|| {
             (
@@ -147,6 +152,7 @@ impl App {
         reply
     }
 
+    /// Validates a request and answers it within its timeout.
     async fn outcome<B>(
         &self,
         route: Route,
@@ -168,7 +174,7 @@ impl App {
         if !is_known {
             return Err(Refusal::Method(route));
         }
-        // Whoever looks after the service is never refused.
+        // Admission control must not reject the requests of monitoring.
         match route {
             Route::Health => return Ok(reply(json!({"status": "alive"}))),
             Route::Ready if self.store.is_ready() && !self.is_draining() => {
@@ -194,6 +200,7 @@ impl App {
         })
     }
 
+    /// Does the work of a request that needs the store or the cryptography.
     async fn work<B>(
         &self,
         route: Route,
@@ -216,7 +223,7 @@ impl App {
                 })));
             }
             Route::Counters => return Ok(reply(json!({"signed": self.store.count().await?}))),
-            // Without a store there is no use in signing.
+            // Signing is useless without a store, because the record could not be kept.
             Route::Sign if !self.store.is_ready() => return Err(StoreError::Unavailable.into()),
             _ => {}
         }
@@ -230,9 +237,10 @@ impl App {
         respond(done, &self.crypto_pool.crypto, &self.store).await
     }
 
-    /// A request's body, if it is no longer than allowed and there before the deadline. Some clients
-    /// of HTTP/2 hear no answer to what they were not let finish: what is too long is read `drains`
-    /// then, up to a bound, and forgotten.
+    /// Reads the body of a request, if it is not too long and arrives before the deadline.
+    ///
+    /// Some HTTP/2 clients ignore an early reply if they cannot finish sending. If `drains` is set,
+    /// we therefore read the rest of a body that is too long, up to [`DRAIN_MAX`], and discard it.
     async fn body<B>(&self, body: B, drains: bool, deadline: Instant) -> Result<Bytes, Refusal>
     where
         B: Body,
@@ -242,7 +250,7 @@ impl App {
         if is_too_large && !drains {
             return Err(Refusal::TooLarge);
         }
-        // A little before it, so that there is time to say so.
+        // We stop a little before the deadline, so that there is time to send the reply.
         let started = Instant::now();
         let left = deadline.saturating_duration_since(started).mul_f64(0.9);
         let mut body = pin!(body);
@@ -253,7 +261,7 @@ impl App {
             match Limited::new(body.as_mut(), self.body_max).collect().await {
                 Ok(body) => Ok(body.to_bytes()),
                 Err(error) if error.is::<LengthLimitError>() => Err(Refusal::TooLarge),
-                Err(error) => Err(Refusal::Bad(format!("the body: {error}"))),
+                Err(error) => Err(Refusal::Bad(format!("cannot read the body: {error}"))),
             }
         });
         let collected = collected.await.unwrap_or(Err(Refusal::Slow));
@@ -264,6 +272,7 @@ impl App {
         collected
     }
 
+    /// Returns the reply with all metrics.
     fn metrics(&self) -> Reply {
         let text = self
             .metrics
@@ -274,6 +283,8 @@ impl App {
         reply
     }
 
+    /// Returns the reply that reports a refusal, and counts it if admission control rejected the
+    /// request.
     fn error_reply(&self, refusal: &Refusal) -> Reply {
         if let Refusal::Shed(shed) = refusal {
             self.metrics.refused(*shed);
@@ -282,7 +293,7 @@ impl App {
     }
 }
 
-/// Reads a body to its end, or until it has been too much.
+/// Reads and discards a body to its end, or until it has exceeded [`DRAIN_MAX`].
 async fn drain<B: Body>(mut body: Pin<&mut B>) {
     let mut read = 0;
     while let Some(Ok(frame)) = body.frame().await {
@@ -301,7 +312,7 @@ fn validate<B>(request: &Request<B>) -> Result<(), Refusal> {
         return Ok(());
     }
     if request.headers().get_all(HOST).iter().count() != 1 {
-        return Err(Refusal::Bad("one Host is needed".to_owned()));
+        return Err(Refusal::Bad("expected exactly one Host header".to_owned()));
     }
     let mut codings = request.headers().get_all(TRANSFER_ENCODING).iter();
     match codings.all(|coding| coding.as_bytes().eq_ignore_ascii_case(b"chunked")) {
@@ -310,7 +321,7 @@ fn validate<B>(request: &Request<B>) -> Result<(), Refusal> {
     }
 }
 
-/// What is answered to what was done; what is to be kept is, first.
+/// Returns the reply for a finished job. A record is stored before its reply is returned.
 pub async fn respond(done: Done, crypto: &Crypto, store: &Store) -> Result<Reply, Refusal> {
     let value = match done {
         Done::Signed(id, signature) => {
@@ -328,7 +339,7 @@ pub async fn respond(done: Done, crypto: &Crypto, store: &Store) -> Result<Reply
     Ok(reply(value))
 }
 
-/// 200 with JSON.
+/// Returns a reply with status 200 and a JSON body.
 pub fn reply(value: serde_json::Value) -> Reply {
     let mut reply = Response::new(Full::from(value.to_string()));
     let kind = HeaderValue::from_static("application/json");
@@ -336,33 +347,39 @@ pub fn reply(value: serde_json::Value) -> Reply {
     reply
 }
 
-/// What a client is told.
+/// Returns the reply that reports a refusal to the client.
 pub fn error_reply(refusal: &Refusal) -> Reply {
     let (status, why) = match refusal {
         Refusal::Bad(why) => (StatusCode::BAD_REQUEST, why.clone()),
         Refusal::NotFound => (StatusCode::NOT_FOUND, "not found".into()),
-        Refusal::Method(_) => (
+        Refusal::Method(route) => (
             StatusCode::METHOD_NOT_ALLOWED,
-            "another method is needed".into(),
+            format!("wrong method: use {}", allowed_methods(*route)),
         ),
         Refusal::Coding => (
             StatusCode::NOT_IMPLEMENTED,
-            "a transfer coding other than chunked".into(),
+            "unsupported transfer coding: only chunked is supported".into(),
         ),
         Refusal::Slow => (
             StatusCode::REQUEST_TIMEOUT,
-            "the body did not come in time".into(),
+            "the body did not arrive in time".into(),
         ),
         Refusal::TooLarge => (
             StatusCode::PAYLOAD_TOO_LARGE,
             "the body is too large".into(),
         ),
-        Refusal::Shed(_) => (StatusCode::SERVICE_UNAVAILABLE, "busy".into()),
-        Refusal::Late => (StatusCode::SERVICE_UNAVAILABLE, "not done in time".into()),
+        Refusal::Shed(_) => (
+            StatusCode::SERVICE_UNAVAILABLE,
+            "the service is overloaded: try again later".into(),
+        ),
+        Refusal::Late => (
+            StatusCode::SERVICE_UNAVAILABLE,
+            "the request was not done by its deadline: try again later".into(),
+        ),
         Refusal::Store(error) => (StatusCode::SERVICE_UNAVAILABLE, error.to_string()),
         Refusal::Broken => (
             StatusCode::INTERNAL_SERVER_ERROR,
-            "it could not be done".into(),
+            "internal error: the job failed".into(),
         ),
     };
     let mut reply = reply(json!({"error": why}));
@@ -373,17 +390,21 @@ pub fn error_reply(refusal: &Refusal) -> Reply {
             .insert(RETRY_AFTER, HeaderValue::from_static("1"));
     }
     if let Refusal::Method(route) = refusal {
-        let methods = match route.method() {
-            Method::GET => "GET, HEAD",
-            _ => "POST",
-        };
-        let methods = HeaderValue::from_static(methods);
+        let methods = HeaderValue::from_static(allowed_methods(*route));
         reply.headers_mut().insert(ALLOW, methods);
     }
     reply
 }
 
-/// A request that is being answered; dropped before, its client has left.
+/// Returns the methods that a route allows, as the header `Allow` lists them.
+fn allowed_methods(route: Route) -> &'static str {
+    match route.method() {
+        Method::GET => "GET, HEAD",
+        _ => "POST",
+    }
+}
+
+/// A request that is being answered. If it is dropped before that, its client has disconnected.
 struct InFlight<'a> {
     metrics: &'a Metrics,
     route: Route,
@@ -403,6 +424,7 @@ impl<'a> InFlight<'a> {
         }
     }
 
+    /// Counts the reply.
     fn answered(mut self, status: StatusCode) {
         self.is_answered = true;
         self.metrics

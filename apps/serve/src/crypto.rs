@@ -1,4 +1,5 @@
-//! The work itself: signatures, digests, passwords. Pure computing; nobody waits in here.
+//! The work itself: signatures, digests and password hashes. It is pure computation and never
+//! blocks.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
@@ -13,25 +14,26 @@ use sha2::{Digest, Sha256, Sha512};
 
 use crate::admission::KINDS;
 
-/// What the cryptography is asked for.
+/// A job for the cryptography.
 #[derive(Debug, Clone)]
 pub enum Job {
-    /// A message to be signed.
+    /// Sign a message.
     Sign(Bytes),
-    /// Whether a signature of a message is a key's.
+    /// Check whether a key made the signature of a message.
     Verify {
-        /// Whose it should be.
+        /// The public key.
         key: [u8; 32],
         /// The signature.
         signature: [u8; 64],
-        /// Of what.
+        /// The message.
         message: Bytes,
     },
+    /// Compute the digest of a body.
     /// The digest of something.
     Digest(Algo, Bytes),
-    /// A password to be kept.
+    /// Hash a password for storage.
     Hash(Bytes),
-    /// Whether a password matches a stored hash.
+    /// Check whether a password matches a stored hash.
     Check {
         /// The password.
         password: Bytes,
@@ -40,7 +42,7 @@ pub enum Job {
     },
 }
 
-/// Algorithms of digests.
+/// The digest algorithms.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Algo {
     /// SHA-256.
@@ -49,23 +51,23 @@ pub enum Algo {
     Sha512,
 }
 
-/// What came of it.
+/// The result of a job.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Done {
-    /// The message's SHA-256, by which its record is kept, and its signature.
+    /// The SHA-256 of the message, which is the name of its record, and the signature.
     Signed([u8; 32], [u8; 64]),
-    /// Whether it was right.
+    /// Whether the signature or the password is right.
     Verified(bool),
-    /// A digest.
+    /// The digest.
     Digest(Vec<u8>),
-    /// What is kept of a password, as a PHC string.
+    /// The hash of a password, as a PHC string.
     Hash(String),
-    /// It cannot be answered, and why.
+    /// The job is invalid. The text says why.
     Rejected(&'static str),
 }
 
 impl Job {
-    /// The number of its kind, 0 to [`KINDS`] - 1.
+    /// Returns the number of the job's kind, from 0 to [`KINDS`] - 1.
     pub fn kind(&self) -> usize {
         let kind = match self {
             Job::Sign(_) => 0,
@@ -79,7 +81,7 @@ impl Job {
     }
 }
 
-/// What passwords cost.
+/// The Argon2 parameters for passwords.
 ///
 /// ```
 /// let cost: creel_serve::crypto::Cost = "m=1024,t=1,p=1".parse()?;
@@ -88,15 +90,17 @@ impl Job {
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Cost {
-    /// Memory, in KiB.
+    /// The memory in KiB.
     pub memory_kib: u32,
-    /// Passes over it.
+    /// The number of passes over the memory.
     pub passes: u32,
-    /// Lanes; they are computed one after the other.
+    /// The number of lanes. We compute them one after the other.
     pub lanes: u32,
 }
 
 impl Default for Cost {
+    /// Returns the parameters that OWASP recommends.
+    ///
     /// Source: OWASP, "Password Storage Cheat Sheet".
     fn default() -> Cost {
         Cost {
@@ -113,7 +117,7 @@ impl std::str::FromStr for Cost {
     fn from_str(text: &str) -> Result<Cost, String> {
         let params: Params = text
             .parse()
-            .map_err(|_| "m=KIB,t=PASSES,p=LANES is needed: m=19456,t=2,p=1")?;
+            .map_err(|_| "expected m=KIB,t=PASSES,p=LANES, for example m=19456,t=2,p=1")?;
         Ok(Cost {
             memory_kib: params.m_cost(),
             passes: params.t_cost(),
@@ -122,7 +126,7 @@ impl std::str::FromStr for Cost {
     }
 }
 
-/// The keys and the costs.
+/// The signing key and the Argon2 parameters.
 pub struct Crypto {
     key: SigningKey,
     argon2: Argon2<'static>,
@@ -135,11 +139,11 @@ impl std::fmt::Debug for Crypto {
 }
 
 impl Crypto {
-    /// With a key's seed.
+    /// Creates the cryptography from the seed of the signing key and the Argon2 parameters.
     ///
     /// # Errors
     ///
-    /// Costs that cannot be.
+    /// Returns an error if Argon2 does not accept the parameters.
     pub fn new(seed: &[u8; 32], cost: Cost) -> Result<Crypto, String> {
         let params = Params::new(cost.memory_kib, cost.passes, cost.lanes, None);
         let params = params.map_err(|error| error.to_string())?;
@@ -149,12 +153,12 @@ impl Crypto {
         })
     }
 
-    /// The public key.
+    /// Returns the public key.
     pub fn key(&self) -> [u8; 32] {
         self.key.verifying_key().to_bytes()
     }
 
-    /// Does a job; it takes from microseconds to tens of milliseconds.
+    /// Performs a job. This takes from microseconds to tens of milliseconds.
     pub fn perform(&self, job: &Job) -> Done {
         match job {
             Job::Sign(message) => {
@@ -170,13 +174,13 @@ impl Crypto {
                     let signature = Signature::from_bytes(signature);
                     Done::Verified(key.verify_strict(message, &signature).is_ok())
                 }
-                Err(_) => Done::Rejected("no such key can be"),
+                Err(_) => Done::Rejected("key is not a valid Ed25519 public key"),
             },
             Job::Digest(Algo::Sha256, bytes) => Done::Digest(Sha256::digest(bytes).to_vec()),
             Job::Digest(Algo::Sha512, bytes) => Done::Digest(Sha512::digest(bytes).to_vec()),
             Job::Hash(password) => match self.argon2.hash_password(password) {
                 Ok(hash) => Done::Hash(hash.to_string()),
-                Err(_) => Done::Rejected("a password that argon2 does not take"),
+                Err(_) => Done::Rejected("Argon2 does not accept this password"),
             },
             Job::Check {
                 password,
@@ -192,30 +196,39 @@ impl Crypto {
         let Ok(params) = Params::try_from(&stored_hash) else {
             return Done::Rejected("stored_hash is not an argon2 hash");
         };
-        // Whoever sends it chooses what it costs.
+        // The client chooses the parameters in the hash, so we limit what they may cost.
         let own = self.argon2.params();
         if params.m_cost() > own.m_cost()
             || params.t_cost() > own.t_cost()
             || params.p_cost() > own.p_cost()
         {
-            return Done::Rejected("it would cost more than this service gives a password");
+            return Done::Rejected(
+                "stored_hash has higher Argon2 parameters than this service allows",
+            );
         }
         Done::Verified(self.argon2.verify_password(password, &stored_hash).is_ok())
     }
 }
 
-/// The seed of a key from its file: 64 hex digits. Where there is none, makes one that only its
-/// owner may read.
+/// Reads the seed of a key from its file of 64 hex digits.
+///
+/// If the file does not exist, this creates it with a random seed. Only its owner may read it.
 ///
 /// # Errors
 ///
-/// The file's, or [`InvalidData`](io::ErrorKind::InvalidData).
+/// Returns the error of the file, or [`InvalidData`](io::ErrorKind::InvalidData) if it does not
+/// contain 64 hex digits.
 pub fn seed(path: &Path) -> io::Result<[u8; 32]> {
     let mut seed = [0; 32];
     match fs::read_to_string(path) {
         Ok(text) => {
             let decoded = hex::decode_to_slice(text.trim(), &mut seed);
-            decoded.map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "not 64 hex digits"))?;
+            decoded.map_err(|_| {
+                io::Error::new(
+                    io::ErrorKind::InvalidData,
+                    "not a key: expected 64 hex digits",
+                )
+            })?;
         }
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             getrandom::fill(&mut seed).map_err(io::Error::other)?;

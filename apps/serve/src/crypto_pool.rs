@@ -9,16 +9,17 @@ use crate::admission::{Admission, Nanos, Shed};
 use crate::crypto::{Crypto, Done, Job};
 use crate::metrics::Metrics;
 
-/// Why a job was not done.
+/// The reason why a job was not done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum JobError {
-    /// There was no time for it.
+    /// Admission control rejected the job.
     Shed(Shed),
-    /// It panicked, which its pool has survived.
+    /// The job panicked. The pool has caught the panic and remains usable.
     Panicked,
 }
 
-/// Workers of their own, so that what takes long holds up no connection.
+/// The workers of the cryptography. They are a pool of their own, because a job takes up to tens of
+/// milliseconds and would hold up the connections.
 #[derive(Debug)]
 pub(crate) struct CryptoPool {
     pool: Pool,
@@ -44,7 +45,8 @@ impl CryptoPool {
         }
     }
 
-    /// Does a job when its turn comes. Dropped, it leaves out what was not begun.
+    /// Performs a job when a worker is free. If the future is dropped, a job that has not started
+    /// is skipped.
     pub(crate) async fn perform(&self, job: Job, deadline: Instant) -> Result<Done, JobError> {
         let deadline = nanos(deadline.saturating_duration_since(self.started));
         let queued = self.admission.enter(job.kind(), self.now(), deadline);
@@ -62,7 +64,7 @@ impl CryptoPool {
             permit.finish(nanos(started.elapsed()).saturating_sub(from));
             Ok(done)
         });
-        work.cancel_on_drop()
+        work.abort_on_drop()
             .await
             .unwrap_or(Err(JobError::Panicked))
     }

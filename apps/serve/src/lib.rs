@@ -1,9 +1,9 @@
-//! A signing service that holds its ground under load, and the load that shows it.
+//! A signing service that stays responsive under overload, and a load generator that measures it.
 //!
-//! A request passes hyper on one pool, the [`admission`] control that says whether there is time
-//! for it, the cryptography on a pool of its own, and the [`store`]; `docs/design/service.md` has
-//! the costs. What is not answered in time is answered 503, and before the cryptography where that
-//! can be told.
+//! A request passes four stages: hyper on one pool, [`admission`] control, the cryptography on a
+//! pool of its own, and the [`store`]. Admission control rejects a request early if we cannot
+//! answer it in time. Requests that are not done in time get status 503. `docs/design/service.md`
+//! explains the stages and lists their costs.
 #![deny(unsafe_code)]
 
 pub mod admission;

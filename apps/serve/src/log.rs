@@ -1,7 +1,7 @@
-//! The access log: a JSON line an answer, written by a thread of its own.
+//! The access log. Its own thread writes one line of JSON per answer.
 //!
-//! Bounded: a disk that does not keep up loses lines, which is counted, and no time of a request; in
-//! the end, what is not taken within a second is lost, too.
+//! The log is bounded and never delays a request. If the disk is too slow, lines are dropped and
+//! counted. During shutdown we wait for the last lines for at most a second and drop the rest.
 
 use std::fs::OpenOptions;
 use std::io::{self, BufWriter, Write};
@@ -13,16 +13,17 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use creel::channel::ring;
+use creel::channel::bounded;
 use serde::Serialize;
 
 use crate::metrics::Metrics;
 
 const QUEUE_MAX: usize = 8192;
-/// For which the last lines are waited for in the end: a pipe may have nobody who reads it.
+/// How long we wait for the last lines during shutdown. We need a limit because a pipe may have no
+/// reader.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// A line.
+/// A line of the log.
 #[derive(Debug, Serialize)]
 pub struct LogEntry {
     /// When the answer was ready, in milliseconds since 1970.
@@ -35,7 +36,7 @@ pub struct LogEntry {
 }
 
 impl LogEntry {
-    /// Of an answer that is ready now.
+    /// Creates the line of an answer that is ready now.
     pub fn new(method: &str, path: &str, status: u16, took: Duration, bytes: usize) -> LogEntry {
         let now = SystemTime::now()
             .duration_since(UNIX_EPOCH)
@@ -51,34 +52,36 @@ impl LogEntry {
     }
 }
 
-/// Where lines go.
+/// Sends lines to the thread that writes them.
 #[derive(Debug)]
 pub struct AccessLog {
-    lines: Option<ring::Sender<LogEntry>>,
-    /// Closed when the thread has written all.
+    lines: Option<bounded::Sender<LogEntry>>,
+    /// The thread closes this channel when it has written all lines.
     done: Mutex<mpsc::Receiver<()>>,
     metrics: Arc<Metrics>,
 }
 
 impl AccessLog {
-    /// Appends to a file; `-` is stderr. A pipe may be read later, and holds up nothing until then.
+    /// Opens the log, which appends to a file. The path `-` means stderr.
+    ///
+    /// If the path is a named pipe without a reader, this call does not wait for one.
     ///
     /// # Errors
     ///
-    /// The file's, or the thread's.
+    /// Returns an error if the file cannot be opened or the thread cannot be started.
     pub fn open(path: &Path, metrics: Arc<Metrics>) -> io::Result<AccessLog> {
         let out: Box<dyn Write + Send> = match path.to_str() {
             Some("-") => Box::new(io::stderr()),
             _ => {
                 let mut options = OpenOptions::new();
                 options.create(true).append(true);
-                // One that is only written would wait here for who reads it.
+                // Opening a pipe only for writing would block until there is a reader.
                 #[cfg(unix)]
                 options.read(std::fs::metadata(path).is_ok_and(|file| file.file_type().is_fifo()));
                 Box::new(options.open(path)?)
             }
         };
-        let (sender, lines) = ring::channel(QUEUE_MAX);
+        let (sender, lines) = bounded::channel(QUEUE_MAX);
         let (done_sender, done) = mpsc::channel::<()>();
         let thread = thread::Builder::new().name("access-log".into());
         let counted = Arc::clone(&metrics);
@@ -93,7 +96,7 @@ impl AccessLog {
         })
     }
 
-    /// Writes a line, or counts that there was no room.
+    /// Writes a line, or counts it as dropped if the queue is full.
     pub fn line(&self, line: LogEntry) {
         if let Some(lines) = &self.lines
             && lines.try_send(line).is_err()
@@ -104,7 +107,7 @@ impl AccessLog {
 }
 
 impl Drop for AccessLog {
-    /// All lines are out then, if somebody takes them.
+    /// Waits until all lines are written, but no longer than [`FLUSH_TIMEOUT`].
     fn drop(&mut self) {
         self.lines = None;
         if let Ok(done) = self.done.get_mut() {
@@ -113,7 +116,8 @@ impl Drop for AccessLog {
     }
 }
 
-fn write(lines: &ring::Receiver<LogEntry>, mut out: impl Write, metrics: &Metrics) {
+/// Writes lines until all senders are gone. Flushes when no further line is queued.
+fn write(lines: &bounded::Receiver<LogEntry>, mut out: impl Write, metrics: &Metrics) {
     while let Ok(line) = lines.recv_blocking() {
         let mut next = Some(line);
         while let Some(line) = next {

@@ -1,4 +1,4 @@
-//! The program: a signing service, and the load that shows how it stands.
+//! The program `creel-serve`: a signing service, and a load generator that measures it.
 #![forbid(unsafe_code)]
 
 mod cli;
@@ -11,21 +11,19 @@ use creel_console::{Common, args, conclude};
 const EXAMPLES: &str = "\
 Examples:
   creel-serve
-          on http://127.0.0.1:8080, its key and records in ./creel-serve-data; then
-          curl -d 'a message' http://127.0.0.1:8080/sign
+          Serve on http://127.0.0.1:8080 with the key and the records in ./creel-serve-data.
+          Try it with: curl -d 'a message' http://127.0.0.1:8080/sign
   creel-serve --store redis://127.0.0.1:6379 --config serve.toml
-          records in Redis, settings by a file
-  creel-serve load http://127.0.0.1:8080 --rate 500,1000,2000
-          three steps of requests that do not wait for each other's answers";
+          Keep the records in Redis and read the other settings from a file";
 
-/// A signing service
+/// Run a signing service that stays responsive under overload
 #[derive(Parser, Debug)]
 #[command(name = "creel-serve", version, after_help = EXAMPLES)]
 struct Cli {
     #[command(flatten)]
-    common: Common,
-    #[command(flatten)]
     serve: cli::serve::Serve,
+    #[command(flatten, next_help_heading = "Common options")]
+    common: Common,
     #[command(subcommand)]
     command: Option<Command>,
 }

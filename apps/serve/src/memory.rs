@@ -1,8 +1,9 @@
-//! Gives memory back that connections at rest have freed, which only C can do.
+//! Returns freed memory to the OS after connections have become idle.
 //!
-//! The C library keeps what is free between blocks in use; of ten thousand connections that asked
-//! once that is some 80 MB. While requests come it is used again, so it is given back when none has
-//! come for a while.
+//! glibc keeps freed memory that lies between blocks in use. After ten thousand connections with
+//! one request each, that is about 80 MB. We reuse this memory while requests arrive, so we return
+//! it only when no request has arrived for some seconds. `malloc_trim` is a C function and has no
+//! Rust equivalent.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -11,10 +12,10 @@ use std::time::Duration;
 use crate::metrics::Metrics;
 
 const POLL_INTERVAL: Duration = Duration::from_secs(2);
-/// Looks at which nothing new was seen: by then connections are at rest.
+/// The number of polls without a new request after which we trim. By then all connections are idle.
 const IDLE_POLLS: u32 = 2;
 
-/// For as long as the service runs.
+/// Trims the heap each time the service has become idle. It never returns.
 pub(crate) async fn trim_when_idle(metrics: Arc<Metrics>) {
     let (mut seen, mut idle_polls) = (0, IDLE_POLLS);
     loop {
@@ -34,7 +35,7 @@ pub(crate) async fn trim_when_idle(metrics: Arc<Metrics>) {
 #[allow(unsafe_code)]
 fn trim() {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
-    // SAFETY: it may be called by any thread at any time, malloc_trim(3).
+    // SAFETY: malloc_trim(3) may be called by any thread at any time.
     unsafe {
         libc::malloc_trim(0);
     }

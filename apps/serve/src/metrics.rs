@@ -1,6 +1,6 @@
-//! What is counted, and how Prometheus reads it.
+//! The counters of the service, and their output for Prometheus.
 //!
-//! All numbers are relaxed: each tells for itself.
+//! All atomic accesses are relaxed, because each counter is independent of the others.
 //!
 //! Source: "Exposition formats", Prometheus, text format 0.0.4.
 
@@ -14,10 +14,10 @@ use crate::admission::{Admission, Shed};
 use crate::routes::Route;
 
 const ROUTES: usize = Route::ALL.len();
-/// The statuses that the service answers with; all others are told as the last one.
+/// The statuses that the service answers with. Any other status counts as the last one.
 const STATUSES: [u16; 10] = [200, 400, 404, 405, 408, 413, 501, 503, 499, 500];
 
-/// How connections end.
+/// The reasons for which connections end, as the label `how`.
 const ENDS: [&str; 7] = [
     "done",
     "silent",
@@ -28,13 +28,13 @@ const ENDS: [&str; 7] = [
     "cut",
 ];
 
-/// The upper ends of a histogram's buckets, in microseconds.
+/// The upper bounds of a histogram's buckets, in microseconds.
 const ENDS_US: [u64; 15] = [
     100, 250, 500, 1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 500_000,
     1_000_000, 2_500_000, 10_000_000,
 ];
 
-/// How long something took, in buckets.
+/// A histogram of durations with fixed buckets.
 #[derive(Debug, Default)]
 pub struct Histogram {
     buckets: [AtomicU64; ENDS_US.len() + 1],
@@ -42,7 +42,7 @@ pub struct Histogram {
 }
 
 impl Histogram {
-    /// Counts one.
+    /// Counts one duration.
     pub fn record(&self, time: Duration) {
         let us = time.as_micros() as u64;
         let bucket = ENDS_US.partition_point(|end| *end < us);
@@ -50,6 +50,7 @@ impl Histogram {
         self.sum_us.fetch_add(us, Relaxed);
     }
 
+    /// Writes the histogram in Prometheus's format. The counts are cumulative.
     fn write(&self, name: &str, labels: &str, into: &mut String) {
         let comma = if labels.is_empty() { "" } else { "," };
         let mut count = 0;
@@ -73,27 +74,27 @@ impl Histogram {
     }
 }
 
-/// All that is counted.
+/// All counters of the service.
 #[derive(Debug, Default)]
 pub struct Metrics {
     answers: [[AtomicU64; STATUSES.len()]; ROUTES],
     times: [Histogram; ROUTES],
-    /// How long work waited for its turn.
+    /// How long jobs waited for the cryptography.
     pub delay: Histogram,
     shed: [AtomicU64; 3],
-    /// Work that was given up at its deadline.
+    /// The number of requests that were not done by their deadline.
     pub late: AtomicU64,
-    /// Clients that left before their answer.
+    /// The number of clients that disconnected before their answer.
     pub left: AtomicU64,
-    /// Requests so far.
+    /// The number of requests so far.
     pub started: AtomicU64,
-    /// Of these, those that are being answered.
+    /// The number of requests that are being answered.
     pub in_flight: AtomicI64,
-    /// Answers that the store did not give.
+    /// The number of requests that the store did not answer.
     pub store_errors: AtomicU64,
-    /// Connections to the store.
+    /// The number of connections that were made to the store.
     pub store_connections: AtomicU64,
-    /// Lines that the access log had no room for.
+    /// The number of lines that the access log dropped.
     pub log_dropped: AtomicU64,
     accepted: AtomicU64,
     not_accepted: AtomicU64,
@@ -101,7 +102,7 @@ pub struct Metrics {
 }
 
 impl Metrics {
-    /// Counts an answer; 499 is that the client left.
+    /// Counts an answer. The status 499 means that the client disconnected before it.
     pub fn answered(&self, route: Route, status: u16, took: Duration) {
         let last = STATUSES.len() - 1;
         let index = STATUSES
@@ -117,7 +118,7 @@ impl Metrics {
         self.shed[shed as usize].fetch_add(1, Relaxed);
     }
 
-    /// Counts what has happened to a connection.
+    /// Counts an event of a connection.
     pub fn connection(&self, event: &Event) {
         let counter = match event {
             Event::Accepted => &self.accepted,
@@ -138,13 +139,13 @@ impl Metrics {
         counter.fetch_add(1, Relaxed);
     }
 
-    /// Those who are connected.
+    /// Returns the number of open connections.
     fn connections(&self) -> u64 {
         let ended: u64 = self.ended.iter().map(|ended| ended.load(Relaxed)).sum();
         self.accepted.load(Relaxed).saturating_sub(ended)
     }
 
-    /// As Prometheus reads it.
+    /// Returns all metrics in Prometheus's text format.
     pub fn text(&self, admission: &Admission, store_is_ready: bool) -> String {
         let mut out = String::with_capacity(16 << 10);
         let head = |out: &mut String, name: &str, kind: &str, help: &str| {
@@ -154,7 +155,7 @@ impl Metrics {
             &mut out,
             "creel_serve_requests_total",
             "counter",
-            "Answers, by route and status; 499: the client left.",
+            "Answers by route and status. Status 499: the client disconnected.",
         );
         for (route, answers) in Route::ALL.iter().zip(&self.answers) {
             for (status, count) in STATUSES.iter().zip(answers) {
@@ -171,7 +172,7 @@ impl Metrics {
             &mut out,
             "creel_serve_request_seconds",
             "histogram",
-            "From a request's head to its answer.",
+            "Time from the head of a request to its answer.",
         );
         for (route, times) in Route::ALL.iter().zip(&self.times) {
             if times.buckets.iter().any(|bucket| bucket.load(Relaxed) > 0) {
@@ -186,14 +187,14 @@ impl Metrics {
             &mut out,
             "creel_serve_queue_seconds",
             "histogram",
-            "How long work waited for its turn.",
+            "Time that jobs waited for the cryptography.",
         );
         self.delay.write("creel_serve_queue_seconds", "", &mut out);
         head(
             &mut out,
             "creel_serve_shed_total",
             "counter",
-            "Work that was refused, by reason.",
+            "Requests that admission control rejected, by reason.",
         );
         for (reason, count) in ["full", "delay", "deadline"].iter().zip(&self.shed) {
             let _ = writeln!(
@@ -206,7 +207,7 @@ impl Metrics {
             &mut out,
             "creel_serve_connections_ended_total",
             "counter",
-            "Connections that have ended, by how.",
+            "Connections that have ended, by reason.",
         );
         for (how, count) in ENDS.iter().zip(&self.ended) {
             let _ = writeln!(
@@ -218,27 +219,27 @@ impl Metrics {
         for (name, help, count) in [
             (
                 "connections",
-                "Connections that were taken.",
+                "Connections that were accepted.",
                 &self.accepted,
             ),
             (
                 "connections_not_accepted",
-                "Connections that could not be taken: too many open files, or gone already.",
+                "Connections that could not be accepted, for example because of too many open files.",
                 &self.not_accepted,
             ),
             (
                 "late",
-                "Work that was given up at its deadline.",
+                "Requests that were not done by their deadline.",
                 &self.late,
             ),
             (
                 "clients_left",
-                "Clients that left before their answer.",
+                "Clients that disconnected before their answer.",
                 &self.left,
             ),
             (
                 "store_errors",
-                "Answers that the store did not give.",
+                "Requests that the store did not answer.",
                 &self.store_errors,
             ),
             (
@@ -248,7 +249,7 @@ impl Metrics {
             ),
             (
                 "log_dropped",
-                "Lines that the access log had no room for.",
+                "Lines that the access log dropped.",
                 &self.log_dropped,
             ),
         ] {
@@ -260,7 +261,7 @@ impl Metrics {
         for (name, help, value) in [
             (
                 "creel_serve_connections_open",
-                "Those who are connected.",
+                "Connections that are open.",
                 self.connections(),
             ),
             (
@@ -270,22 +271,22 @@ impl Metrics {
             ),
             (
                 "creel_serve_waiting",
-                "Work that waits for its turn.",
+                "Requests that wait for the cryptography.",
                 admission.waiting(),
             ),
             (
                 "creel_serve_overloaded",
-                "Whether the delay has been above its target for long.",
+                "Whether the overload is lasting.",
                 admission.is_overloaded().into(),
             ),
             (
                 "creel_serve_store_up",
-                "Whether the store keeps records.",
+                "Whether the store accepts records.",
                 store_is_ready.into(),
             ),
             (
                 "process_resident_memory_bytes",
-                "Memory of the process.",
+                "Resident memory of the process.",
                 resident(),
             ),
         ] {
@@ -296,7 +297,9 @@ impl Metrics {
     }
 }
 
-/// Source: proc(5), `/proc/pid/statm`; 0 where there is none.
+/// Returns the resident memory of this process in bytes, or 0 if the OS does not report it.
+///
+/// We assume pages of 4 KiB. Source: proc(5), `/proc/pid/statm`.
 fn resident() -> u64 {
     let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
     let pages: Option<u64> = statm.split(' ').nth(1).and_then(|pages| pages.parse().ok());

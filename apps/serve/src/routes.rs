@@ -1,4 +1,4 @@
-//! The routes: paths, methods and queries.
+//! The routes: paths, methods, queries and the timeout header.
 
 use hyper::http::uri::Uri;
 use hyper::{HeaderMap, Method};
@@ -9,37 +9,37 @@ use bytes::Bytes;
 
 use crate::crypto::{Algo, Job};
 
-/// What a path leads to.
+/// The route that a path leads to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Route {
-    /// `POST /sign`: signs the body and keeps the record.
+    /// `POST /sign` signs the body and stores the record.
     Sign,
-    /// `POST /verify?key=HEX&signature=HEX`: whether the body's signature is right.
+    /// `POST /verify?key=HEX&signature=HEX` checks the signature of the body.
     Verify,
-    /// `POST /digest`, `POST /digest?algorithm=sha512`: the body's digest.
+    /// `POST /digest` returns the SHA-256 of the body. `?algorithm=sha512` selects SHA-512.
     Digest,
-    /// `POST /password`: what to keep of the password that is the body.
+    /// `POST /password` returns the hash of the password in the body.
     Hash,
-    /// `POST /password/check`: whether `{"password", "stored_hash"}` belong together.
+    /// `POST /password/check` checks a password against a hash: `{"password", "stored_hash"}`.
     Check,
-    /// `GET /records/ID`: what was signed.
+    /// `GET /records/ID` returns the record of a signed message.
     Record,
-    /// `GET /counters`: how often something was signed.
+    /// `GET /counters` returns the number of signatures.
     Counters,
-    /// `GET /key`: the public key.
+    /// `GET /key` returns the public key.
     Key,
-    /// `GET /health`: whether the process is alive.
+    /// `GET /health` returns 200 while the process is alive.
     Health,
-    /// `GET /ready`: whether the store is there.
+    /// `GET /ready` returns 200 while the store is available.
     Ready,
-    /// `GET /metrics`: for Prometheus.
+    /// `GET /metrics` returns the metrics in Prometheus's format.
     Metrics,
-    /// Anything else.
+    /// Any other path.
     Unknown,
 }
 
 impl Route {
-    /// All of them, in the order of their numbers.
+    /// All routes, in the order of their discriminants.
     pub const ALL: [Route; 12] = [
         Route::Sign,
         Route::Verify,
@@ -55,7 +55,7 @@ impl Route {
         Route::Unknown,
     ];
 
-    /// Where a path leads.
+    /// Returns the route of a path.
     pub fn of(path: &str) -> Route {
         match path {
             "/sign" => Route::Sign,
@@ -73,7 +73,7 @@ impl Route {
         }
     }
 
-    /// In the metrics and the log.
+    /// Returns the name of the route in the metrics.
     pub fn name(self) -> &'static str {
         match self {
             Route::Sign => "sign",
@@ -91,7 +91,7 @@ impl Route {
         }
     }
 
-    /// The method that it takes.
+    /// Returns the method of the route.
     pub fn method(self) -> Method {
         match self {
             Route::Sign | Route::Verify | Route::Digest | Route::Hash | Route::Check => {
@@ -102,7 +102,11 @@ impl Route {
     }
 }
 
-/// The job that a request with a body asks for; the reason where it is none.
+/// Returns the job that a request with a body asks for.
+///
+/// # Errors
+///
+/// Returns the reason if the request is invalid.
 pub fn job(route: Route, uri: &Uri, body: Bytes) -> Result<Job, &'static str> {
     match route {
         Route::Sign => Ok(Job::Sign(body)),
@@ -111,9 +115,8 @@ pub fn job(route: Route, uri: &Uri, body: Bytes) -> Result<Job, &'static str> {
             let bytes = |name, into: &mut [u8]| {
                 hex::decode_to_slice(value(uri, name).unwrap_or_default(), into)
             };
-            bytes("key", &mut key).map_err(|_| "key: 64 hex digits are needed")?;
-            bytes("signature", &mut signature)
-                .map_err(|_| "signature: 128 hex digits are needed")?;
+            bytes("key", &mut key).map_err(|_| "key: expected 64 hex digits")?;
+            bytes("signature", &mut signature).map_err(|_| "signature: expected 128 hex digits")?;
             Ok(Job::Verify {
                 key,
                 signature,
@@ -123,10 +126,10 @@ pub fn job(route: Route, uri: &Uri, body: Bytes) -> Result<Job, &'static str> {
         Route::Digest => match value(uri, "algorithm") {
             None | Some("sha256") => Ok(Job::Digest(Algo::Sha256, body)),
             Some("sha512") => Ok(Job::Digest(Algo::Sha512, body)),
-            Some(_) => Err("algorithm: sha256 or sha512"),
+            Some(_) => Err("algorithm: expected sha256 or sha512"),
         },
         Route::Hash => match body.len() {
-            0 => Err("a password is needed"),
+            0 => Err("expected a password in the body"),
             _ => Ok(Job::Hash(body)),
         },
         Route::Check => {
@@ -140,23 +143,24 @@ pub fn job(route: Route, uri: &Uri, body: Bytes) -> Result<Job, &'static str> {
             let Pair {
                 password,
                 stored_hash,
-            } = pair.map_err(|_| "{\"password\", \"stored_hash\"} are needed")?;
+            } = pair.map_err(|_| "expected JSON: {\"password\": …, \"stored_hash\": …}")?;
             Ok(Job::Check {
                 password: password.into(),
                 stored_hash,
             })
         }
-        _ => Err("nothing to be done"),
+        _ => Err("this route has no job"),
     }
 }
 
-/// The record that a path names.
+/// Returns the name of the record in a path of the route `/records/`.
 pub fn record(path: &str) -> Option<[u8; 32]> {
     let mut id = [0; 32];
     hex::decode_to_slice(path.strip_prefix("/records/")?, &mut id).ok()?;
     Some(id)
 }
 
+/// Returns the value of a parameter in the query of a URI.
 fn value<'a>(uri: &'a Uri, name: &str) -> Option<&'a str> {
     let mut pairs = uri
         .query()?
@@ -165,10 +169,14 @@ fn value<'a>(uri: &'a Uri, name: &str) -> Option<&'a str> {
     pairs.find(|pair| pair.0 == name).map(|pair| pair.1)
 }
 
-/// The header that says how long the client will wait, in milliseconds.
+/// The request header that says how many milliseconds the client waits for the answer.
 pub const TIMEOUT_HEADER: &str = "x-timeout-ms";
 
-/// How long the client will wait: what it says, within what the service gives anybody.
+/// Returns how long to work on a request: the time in its header, up to `most`, or the default.
+///
+/// # Errors
+///
+/// Returns the reason if the header is not a number of milliseconds.
 pub fn request_timeout(
     headers: &HeaderMap,
     default: Duration,
@@ -178,7 +186,7 @@ pub fn request_timeout(
         return Ok(default);
     };
     let timeout = timeout.to_str().ok().and_then(|text| text.parse().ok());
-    let timeout = timeout.ok_or("x-timeout-ms: a number of milliseconds is needed")?;
+    let timeout = timeout.ok_or("x-timeout-ms: expected a number of milliseconds")?;
     Ok(Duration::from_millis(timeout).min(most))
 }
 

@@ -1,4 +1,4 @@
-//! The service as a whole: its pools, its listener, its end.
+//! The whole service: its pools, its listener and its shutdown.
 
 use std::convert::Infallible;
 use std::fmt;
@@ -30,24 +30,25 @@ use crate::metrics::Metrics;
 use crate::settings::Settings;
 use crate::store::{Store, StoreError};
 
-/// Connections that keep their buffers between two requests: some 20 MB.
+/// The number of connections that keep their buffers between two requests. These take about 20 MB.
 const AWAKE: usize = 1024;
 
-/// Fewer, and a few clients that say nothing would keep all others out.
+/// The smallest limit of open connections that we start with. With fewer, a few silent clients
+/// would keep all others out.
 const CONNECTIONS_MIN: usize = 16;
 
-/// Why a service could not be started.
+/// An error that prevents the start of the service.
 #[derive(Debug)]
 pub enum ServerError {
-    /// A setting that cannot be.
+    /// A setting is invalid.
     Setting(String),
-    /// So few connections could be had at once, by the limit of open files.
+    /// The limit of open files allows only this number of connections.
     Files(usize),
-    /// A pool could not be made.
+    /// A pool could not be created.
     Pool(BuildError),
-    /// A file could not be read, or made.
+    /// A file could not be read or created.
     File(PathBuf, io::Error),
-    /// The address could not be had.
+    /// The service could not listen on the address.
     Listen(SocketAddr, io::Error),
     /// The store could not be opened.
     Store(StoreError),
@@ -59,11 +60,11 @@ impl fmt::Display for ServerError {
             ServerError::Setting(what) => f.write_str(what),
             ServerError::Files(most) => write!(
                 f,
-                "{most} connections at once, by the limit of open files: raise it (ulimit -n 1024)"
+                "the limit of open files allows only {most} connections: raise it (ulimit -n 1024)"
             ),
             ServerError::Pool(error) => error.fmt(f),
-            ServerError::File(path, error) => write!(f, "{}: {error}", path.display()),
-            ServerError::Listen(address, error) => write!(f, "{address}: {error}"),
+            ServerError::File(path, error) => write!(f, "cannot use {}: {error}", path.display()),
+            ServerError::Listen(address, error) => write!(f, "cannot listen on {address}: {error}"),
             ServerError::Store(error) => error.fmt(f),
         }
     }
@@ -97,11 +98,11 @@ impl fmt::Debug for Server {
 }
 
 impl Server {
-    /// Takes the address, the key and the store.
+    /// Binds the address, reads or creates the key, and opens the store.
     ///
     /// # Errors
     ///
-    /// Which of them it could not have.
+    /// Returns the first of these steps that fails, or an invalid setting.
     pub fn open(settings: &Settings) -> Result<Server, ServerError> {
         let most = settings.connections.min(files::allow_many());
         if most < CONNECTIONS_MIN.min(settings.connections) {
@@ -118,11 +119,12 @@ impl Server {
         #[cfg(not(feature = "tls"))]
         if settings.tls.is_some() {
             return Err(ServerError::Setting(
-                "HTTPS: this program was built without the feature tls".into(),
+                "cannot serve HTTPS: this program was built without the feature tls".into(),
             ));
         }
         let work = pool("crypto", settings.workers, Wait::default())?;
-        // They interrupt those who compute, and the fewer they are the more they find at a time.
+        // These workers interrupt the ones that compute. The fewer there are, the more events each
+        // wake handles.
         let io = settings.io_workers.unwrap_or_else(|| (usable() / 2).max(1));
         let io = pool("io", Some(io), settings.io_wait)?;
         let limits = Limits {
@@ -158,13 +160,15 @@ impl Server {
         })
     }
 
-    /// Where it listens.
+    /// Returns the address on which the service listens.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Serves until `stop` is ready; then answers what has been asked, and returns. All that was
-    /// acknowledged is kept, and all that was answered is in the log.
+    /// Serves until `stop` is ready. Then it answers the requests in flight and returns.
+    ///
+    /// When it returns, all acknowledged records are stored and all answers are in the access log.
+    /// The log may miss the last lines if nobody reads them for a second.
     pub fn run(self, stop: impl Future) {
         let Server {
             app,
@@ -188,12 +192,12 @@ impl Server {
             async move { Ok::<_, Infallible>(app.answer(request).await) }
         });
         let mut http1 = http1::Builder::new();
-        // hyper takes no less.
+        // hyper panics if the buffer is smaller.
         http1
             .max_buf_size(settings.head_max.max(8192))
             .max_headers(64);
         let mut http2 = http2::Builder::new(Executor);
-        // An idle one is asked whether it is still there.
+        // We ping an idle HTTP/2 connection to see whether its client is still there.
         http2
             .keep_alive_interval(settings.head_timeout)
             .keep_alive_timeout(settings.head_timeout);
@@ -208,7 +212,7 @@ impl Server {
             .http1(http1)
             .http2(http2);
         io.block_on(async {
-            let _trim = creel::task::spawn(memory::trim_when_idle(metrics)).cancel_on_drop();
+            let _trim = creel::task::spawn(memory::trim_when_idle(metrics)).abort_on_drop();
             #[cfg(feature = "tls")]
             if let Some(acceptor) = tls {
                 let handshake = move |stream| {
@@ -222,12 +226,15 @@ impl Server {
     }
 }
 
+/// Returns the number of usable cores.
 fn usable() -> usize {
     Machine::detect().map_or(1, |machine| Budget::of(&machine).workers())
 }
 
-/// Threads of two pools that share the cores: the system moves them, so that no pinned one waits
-/// behind another while a core is free.
+/// Builds a pool that shares the cores with another pool.
+///
+/// We do not pin its workers. The OS can then move a thread to a free core, where a pinned thread
+/// would wait behind one of the other pool.
 fn pool(name: &str, workers: Option<usize>, wait: Wait) -> Result<Pool, BuildError> {
     let builder = Pool::builder()
         .name(name)
@@ -239,13 +246,15 @@ fn pool(name: &str, workers: Option<usize>, wait: Wait) -> Result<Pool, BuildErr
     }
 }
 
+/// Loads the key, or generates one that is not stored, and prepares the cryptography.
 fn crypto(settings: &Settings) -> Result<Crypto, ServerError> {
     let seed = match &settings.key {
         Some(path) => crypto::seed(path).map_err(|error| ServerError::File(path.clone(), error))?,
         None => {
             let mut seed = [0; 32];
             let filled = getrandom::fill(&mut seed);
-            filled.map_err(|error| ServerError::Setting(format!("no random numbers: {error}")))?;
+            filled
+                .map_err(|error| ServerError::Setting(format!("cannot generate a key: {error}")))?;
             seed
         }
     };

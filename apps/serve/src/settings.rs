@@ -1,4 +1,4 @@
-//! What a service is set to, and what it is set to unless told.
+//! The settings of a service and their defaults.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
@@ -9,52 +9,52 @@ use creel::Wait;
 use crate::crypto::Cost;
 use crate::store::Kind;
 
-/// All settings; [`Default`] has what the documentation says.
+/// All settings of a service. [`Default`] returns the documented defaults.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
-    /// Where to listen; port 0: any that is free.
+    /// The address to listen on. Port 0 picks a free port.
     pub listen: SocketAddr,
-    /// Workers for the cryptography; none: as many as there are usable cores.
+    /// The number of workers for the cryptography. The default is one per usable core.
     pub workers: Option<usize>,
-    /// Workers for connections; none: half as many as there are usable cores, at least one.
+    /// The number of workers for connections. The default is half the usable cores, at least one.
     pub io_workers: Option<usize>,
-    /// How these wait when they have nothing to do.
+    /// How idle workers for connections wait.
     pub io_wait: Wait,
-    /// Where records and counters are kept.
+    /// The store that keeps records and counters.
     pub store: Kind,
-    /// The file with the key's seed; none: a key that is forgotten at the end.
+    /// The file with the seed of the key. Without one, the key is random and lost at the end.
     pub key: Option<PathBuf>,
-    /// What a password costs.
+    /// The Argon2 parameters for passwords.
     pub password_cost: Cost,
-    /// Whether requests are refused that would wait for too long.
+    /// Whether admission control rejects requests that would wait too long.
     pub admission: bool,
-    /// The delay that a lasting overload is held at.
+    /// The queueing delay during a lasting overload.
     pub target: Duration,
-    /// For how long the delay must be above that to be called lasting.
+    /// How long the delay must be above `target` before the overload is lasting.
     pub interval: Duration,
-    /// Requests that wait for the cryptography at most.
+    /// The maximum number of requests that wait for the cryptography.
     pub queue: usize,
-    /// For how long a request is worked on, unless it says.
+    /// How long we work on a request without the header `x-timeout-ms`.
     pub deadline: Duration,
-    /// For how long at most, if it says.
+    /// The longest time that a request can ask for in the header `x-timeout-ms`.
     pub deadline_max: Duration,
-    /// A request's body at most, in bytes.
+    /// The maximum size of a request body in bytes.
     pub body_max: usize,
-    /// A request's head at most, in bytes.
+    /// The maximum size of a request head in bytes.
     pub head_max: usize,
-    /// For how long a head may take to come; and how long a connection may be idle.
+    /// How long a request head may take to arrive, and how long a connection may be idle.
     pub head_timeout: Duration,
-    /// For how long a client may take nothing of its answer.
+    /// How long a client may read nothing of its answer.
     pub write_timeout: Duration,
-    /// Connections at most; others wait to be accepted.
+    /// The maximum number of connections. Further clients wait to be accepted.
     pub connections: usize,
-    /// For how long, in the end, clients are told to go elsewhere before nobody is let in any more.
+    /// How long we ask clients to use another server before the listener closes.
     pub drain: Duration,
-    /// For how long, in the end, those who were asked may take to answer.
+    /// How long we then wait for the requests in flight.
     pub grace: Duration,
-    /// Where the access log goes; `-` is stderr.
+    /// The file of the access log. The path `-` means stderr.
     pub access_log: Option<PathBuf>,
-    /// A certificate's chain and its key, as PEM files: HTTPS.
+    /// The PEM files of a certificate chain and its key. They enable HTTPS.
     pub tls: Option<(PathBuf, PathBuf)>,
 }
 

@@ -1,4 +1,4 @@
-//! HTTPS: what rustls needs to know. HTTP/1.1 or HTTP/2 is what the client chooses.
+//! HTTPS: the configuration of rustls. The client chooses HTTP/1.1 or HTTP/2.
 
 use std::io;
 use std::path::Path;
@@ -9,7 +9,7 @@ use futures_rustls::rustls::ServerConfig;
 use futures_rustls::rustls::pki_types::pem::PemObject;
 use futures_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
-/// A certificate's chain and key, ready to greet clients with.
+/// Creates an acceptor from the PEM files of a certificate chain and its private key.
 pub(crate) fn acceptor(chain: &Path, key: &Path) -> io::Result<TlsAcceptor> {
     let invalid = |error: &dyn std::fmt::Display| {
         io::Error::new(io::ErrorKind::InvalidData, error.to_string())

@@ -81,8 +81,8 @@ struct TestPlayer {
     tape: Arc<Tape>,
     controls: Arc<PlayerControls>,
     commands: CommandSender,
-    events: creel::channel::ring::Receiver<PlayerEvent>,
-    taps: creel::channel::ring::Receiver<TapBlock>,
+    events: creel::channel::bounded::Receiver<PlayerEvent>,
+    taps: creel::channel::bounded::Receiver<TapBlock>,
     begun: RefCell<Option<Arc<Track>>>,
     ends: Vec<creel::task::JoinHandle<()>>,
     // Dropped last.

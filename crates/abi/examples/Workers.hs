@@ -1,4 +1,5 @@
--- Prints how many processors the runtime believes in, and how many capabilities -N gave it.
+-- Prints the number of processors that the runtime counts, and the number of capabilities that -N
+-- created.
 import GHC.Conc (getNumCapabilities, getNumProcessors)
 
 main :: IO ()

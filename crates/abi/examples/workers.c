@@ -1,4 +1,4 @@
-/* Says how many threads to have, after a constructor has narrowed the mask to CPU 0. */
+/* Prints how many threads to start, after a constructor has narrowed the mask to CPU 0. */
 #define _GNU_SOURCE
 #include "creel.h"
 #include <sched.h>

@@ -1,7 +1,7 @@
-//! The C ABI of the budget: `include/creel.h` documents each function.
+//! The C ABI of the CPU budget. The header `include/creel.h` documents each function.
 //!
-//! Every function may be called from any thread, at any time after libc's start, and never
-//! unwinds into its caller: what goes wrong becomes a value.
+//! You can call every function from any thread, at any time after libc has started. No function
+//! unwinds into its caller, because we convert every failure to a value.
 
 use creel_topology::{Budget, CpuSet, Error, Machine, Rounding, affinity};
 use std::{
@@ -9,14 +9,16 @@ use std::{
     panic::catch_unwind,
 };
 
-/// Linux's number for an argument that is no good.
+/// The errno value of an invalid argument on Linux.
 const EINVAL: c_int = 22;
-/// What stands for an error without a number of its own.
+/// The errno value that we return for an error without a number of its own.
 const EIO: c_int = 5;
 
-/// The budget's workers; where the machine cannot be read, what the system call tells of the
-/// affinity mask, as the runtimes themselves count that would else be asked. Never more than
-/// `creel run --jobs` was given, which leaves its number in `CREEL_JOBS`.
+/// Returns the number of workers of the budget.
+///
+/// If the machine cannot be read, this is the size of the affinity mask, which is also what the
+/// language runtimes count. The number never exceeds that of `creel run --jobs`, which `creel run`
+/// stores in `CREEL_JOBS`.
 fn workers(rounding: Rounding) -> c_uint {
     let count = catch_unwind(|| {
         let count = match Machine::detect_cores() {
@@ -30,43 +32,45 @@ fn workers(rounding: Rounding) -> c_uint {
     c_uint::try_from(count.unwrap_or(1)).unwrap_or(c_uint::MAX)
 }
 
-/// The usable cores, fractions of a quota cut off; at least 1.
-// SAFETY: the name carries the project's prefix and is defined nowhere else.
+/// Returns the number of usable cores, with quotas rounded down. It is at least 1.
+// SAFETY: The name has the project's prefix and is defined only here.
 #[unsafe(no_mangle)]
 pub extern "C" fn creel_workers() -> c_uint {
     workers(Rounding::Floor)
 }
 
-/// The usable cores, a fraction of a quota counted as one; at least 1.
-// SAFETY: the name carries the project's prefix and is defined nowhere else.
+/// Returns the number of usable cores, with quotas rounded up. It is at least 1.
+// SAFETY: The name has the project's prefix and is defined only here.
 #[unsafe(no_mangle)]
 pub extern "C" fn creel_workers_ceil() -> c_uint {
     workers(Rounding::Ceil)
 }
 
-/// What GHC's runtime calls in the place of its own count when linked with
+/// Replaces the function with which GHC's runtime counts processors, if the program is linked with
 /// `--wrap=getNumberOfProcessors`.
-// SAFETY: the linker's `--wrap` reserves this name for us.
+// SAFETY: The linker option `--wrap` reserves this name for a replacement.
 #[unsafe(no_mangle)]
 pub extern "C" fn __wrap_getNumberOfProcessors() -> c_uint {
     workers(Rounding::Floor)
 }
 
-/// Narrows the calling thread's mask. 0, or an error number.
+/// Narrows the affinity mask of the calling thread. Returns 0 or an error number.
 ///
 /// # Safety
-/// `list` is null or points to a text that ends with NUL.
-// SAFETY: the name carries the project's prefix and is defined nowhere else.
+///
+/// `list` must be null or point to a string that ends with NUL.
+// SAFETY: The name has the project's prefix and is defined only here.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn creel_set_mask(list: *const c_char) -> c_int {
     if list.is_null() {
         return EINVAL;
     }
-    // SAFETY: not null, and by this function's contract it ends with NUL.
+    // SAFETY: The pointer is not null, and the caller guarantees that the string ends with NUL.
     let list = unsafe { CStr::from_ptr(list) };
     catch_unwind(|| set_mask(list)).unwrap_or(EIO)
 }
 
+/// Narrows the mask to a list. Returns 0 or an error number.
 fn set_mask(list: &CStr) -> c_int {
     let cpus = list
         .to_str()
@@ -85,17 +89,18 @@ fn set_mask(list: &CStr) -> c_int {
     }
 }
 
-/// Narrows the calling thread's mask, or says on stderr why it cannot.
+/// Narrows the affinity mask of the calling thread, or prints to stderr why it cannot.
 ///
 /// # Safety
-/// `list` is null or points to a text that ends with NUL.
-// SAFETY: the name carries the project's prefix and is defined nowhere else.
+///
+/// `list` must be null or point to a string that ends with NUL.
+// SAFETY: The name has the project's prefix and is defined only here.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn creel_mask_or_warn(list: *const c_char) {
-    // SAFETY: the same contract.
+    // SAFETY: This function has the same contract.
     let error = unsafe { creel_set_mask(list) };
     if error != 0 {
         let reason = std::io::Error::from_raw_os_error(error);
-        eprintln!("creel: the affinity mask stays as it is: {reason}");
+        eprintln!("creel: cannot set the affinity mask, so it stays unchanged: {reason}");
     }
 }

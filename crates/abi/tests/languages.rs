@@ -1,5 +1,5 @@
-//! The packages for other languages, each tried where its compiler is installed; it says which it
-//! skips.
+//! Tests of the packages for other languages. A test prints that it is skipped if a compiler is not
+//! installed.
 
 use std::{
     fs,
@@ -12,7 +12,7 @@ fn packages() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packages")
 }
 
-/// The newest library that cargo has built with such an ending.
+/// Returns the newest library with this file extension that cargo has built.
 fn newest(ending: &str) -> PathBuf {
     let own = std::env::current_exe().unwrap();
     let found = fs::read_dir(own.parent().unwrap()).unwrap().flatten();
@@ -21,10 +21,10 @@ fn newest(ending: &str) -> PathBuf {
         name.starts_with("libcreel_abi") && name.ends_with(ending)
     });
     let newest = ours.max_by_key(|entry| entry.metadata().unwrap().modified().unwrap());
-    newest.expect("cargo builds the libraries").path()
+    newest.expect("cargo must have built the libraries").path()
 }
 
-/// The libraries, the header and the pkg-config file under a prefix.
+/// Installs the libraries, the header and the pkg-config file under a temporary prefix.
 fn prefix() -> TempDir {
     let folder = tempfile::tempdir().unwrap();
     let built = folder.path().join("built");
@@ -42,7 +42,7 @@ fn prefix() -> TempDir {
     folder
 }
 
-/// Copies a package, because compilers write beside their sources.
+/// Copies a package, because compilers write files next to its sources.
 fn copied(name: &str, to: &Path) -> PathBuf {
     let (from, to) = (packages().join(name), to.join(name));
     let mut command = Command::new("cp");
@@ -58,8 +58,9 @@ fn copied(name: &str, to: &Path) -> PathBuf {
     to
 }
 
-/// Runs a command with the prefix's libraries; `None`, with a word on stderr, without it.
-fn said(command: &mut Command, prefix: &Path) -> Option<String> {
+/// Runs a command with the libraries of a prefix and returns the last line of its output. Prints a
+/// message and returns `None` if the program is not installed.
+fn last_line(command: &mut Command, prefix: &Path) -> Option<String> {
     let lib = prefix.join("lib");
     command
         .env("LD_LIBRARY_PATH", &lib)
@@ -85,12 +86,14 @@ fn said(command: &mut Command, prefix: &Path) -> Option<String> {
     Some(out.trim().lines().last().unwrap_or_default().into())
 }
 
+/// Returns the number of workers that the packages must report.
 fn expected() -> String {
     let machine = creel_topology::Machine::detect().unwrap();
     creel_topology::Budget::of(&machine).workers().to_string()
 }
 
-fn is_there(program: &str, argument: &str) -> bool {
+/// Returns whether a program is installed. Prints a message if it is not.
+fn is_installed(program: &str, argument: &str) -> bool {
     let there = Command::new(program).arg(argument).output();
     let there = there.is_ok_and(|output| output.status.success());
     if !there {
@@ -108,15 +111,15 @@ fn the_python_wheel_works() {
     command
         .env("PYTHONPATH", &python)
         .env("PYTHONDONTWRITEBYTECODE", "1");
-    if let Some(count) = said(&mut command, prefix.path()) {
+    if let Some(count) = last_line(&mut command, prefix.path()) {
         assert_eq!(count, expected());
-        // Any program does for the tool here.
+        // The test does not run the tool, so any program can take its place.
         let mut build = Command::new("/usr/bin/python3");
         build
             .arg(python.join("build.py"))
             .arg("/bin/true")
             .arg(newest(".so"));
-        let wheel = said(build.arg(prefix.path()), prefix.path()).unwrap();
+        let wheel = last_line(build.arg(prefix.path()), prefix.path()).unwrap();
         let site = prefix.path().join("site");
         let mut install = Command::new("/usr/bin/python3");
         install.args(["-m", "pip", "install", "--quiet", "--no-index", "--target"]);
@@ -130,7 +133,7 @@ fn the_python_wheel_works() {
             );
             let mut command = Command::new("/usr/bin/python3");
             command.args(["-c", "import creel; print(creel.workers())"]);
-            // Without the prefix's library: the wheel carries its own.
+            // This runs without the library of the prefix, because the wheel contains its own.
             let out = command.env("PYTHONPATH", &site).output().unwrap();
             assert_eq!(String::from_utf8_lossy(&out.stdout).trim(), expected());
         } else {
@@ -141,12 +144,12 @@ fn the_python_wheel_works() {
 
 #[test]
 fn the_cabal_package_sizes_dependents() {
-    if !is_there("cabal", "--version") || !is_there("ghc", "--version") {
+    if !is_installed("cabal", "--version") || !is_installed("ghc", "--version") {
         return;
     }
     let prefix = prefix();
     let project = copied("haskell", prefix.path());
-    // No registry is asked: all that it needs comes with the compiler.
+    // cabal needs no registry, because everything comes with the compiler.
     let config = prefix.path().join("config");
     fs::write(&config, "").unwrap();
     let run = |wrapper: &[&str], program: &str| {
@@ -167,18 +170,18 @@ fn the_cabal_package_sizes_dependents() {
         command
             .env("HOME", prefix.path())
             .env("CABAL_CONFIG", &config);
-        said(&mut command, prefix.path()).unwrap()
+        last_line(&mut command, prefix.path()).unwrap()
     };
     assert_eq!(run(&["env"], "exe:sized"), expected());
     assert_eq!(run(&["taskset", "-c", "0"], "exe:sized"), "1");
-    // It narrows its own mask, and ends when its capabilities have followed.
+    // This program narrows its own mask, and ends when its capabilities have followed.
     let output = run(&["env"], "exe:follows");
     assert_eq!(output.lines().last(), Some("1"), "{output}");
 }
 
 #[test]
 fn the_crystal_shard_uses_jobs() {
-    if !is_there("crystal", "--version") {
+    if !is_installed("crystal", "--version") {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
@@ -191,12 +194,12 @@ puts ENV[\"CRYSTAL_WORKERS\"]? || 4
     fs::write(&source, text).unwrap();
     let mut build = Command::new("crystal");
     build.args(["build", "-o"]).arg(&program).arg(&source);
-    said(&mut build, folder.path()).unwrap();
+    last_line(&mut build, folder.path()).unwrap();
     let run = |words: &[&str], set: Option<&str>| {
         let mut command = Command::new(&program);
         command.args(words).env_remove("CRYSTAL_WORKERS");
         command.envs(set.map(|count| ("CRYSTAL_WORKERS", count)));
-        said(&mut command, folder.path()).unwrap()
+        last_line(&mut command, folder.path()).unwrap()
     };
     assert_eq!(run(&[], None), "4");
     for words in [
@@ -208,12 +211,16 @@ puts ENV[\"CRYSTAL_WORKERS\"]? || 4
         assert_eq!(run(words, None), "3", "{words:?}");
     }
     assert_eq!(run(&["--", "--jobs", "3"], None), "4");
-    assert_eq!(run(&["--jobs", "3"], Some("7")), "7", "what is set stays");
+    assert_eq!(
+        run(&["--jobs", "3"], Some("7")),
+        "7",
+        "a variable that is set must not change"
+    );
 }
 
 #[test]
 fn the_common_lisp_package_works() {
-    if !is_there("sbcl", "--version") {
+    if !is_installed("sbcl", "--version") {
         return;
     }
     let prefix = prefix();
@@ -229,7 +236,7 @@ fn the_common_lisp_package_works() {
     command.env("CL_SOURCE_REGISTRY", "/usr/share/common-lisp//:");
     let there = Path::new("/usr/share/common-lisp/source/cffi").exists();
     if there {
-        assert_eq!(said(&mut command, prefix.path()).unwrap(), expected());
+        assert_eq!(last_line(&mut command, prefix.path()).unwrap(), expected());
     } else {
         eprintln!("skipped: CFFI is not installed");
     }
@@ -237,7 +244,7 @@ fn the_common_lisp_package_works() {
 
 #[test]
 fn the_go_module_works() {
-    if !is_there("go", "version") || !is_there("pkg-config", "--version") {
+    if !is_installed("go", "version") || !is_installed("pkg-config", "--version") {
         return;
     }
     let prefix = prefix();
@@ -246,5 +253,9 @@ fn the_go_module_works() {
     test.args(["test", "-count=1", "."]).current_dir(project);
     test.env("CREEL_EXPECTED", expected())
         .env("CGO_ENABLED", "1");
-    assert!(said(&mut test, prefix.path()).unwrap().starts_with("ok"));
+    assert!(
+        last_line(&mut test, prefix.path())
+            .unwrap()
+            .starts_with("ok")
+    );
 }

@@ -1,16 +1,17 @@
-//! Links the examples as a user would. Skips, saying so, where a compiler is not installed.
+//! Links the examples as a user would. A test prints that it is skipped if a compiler is not
+//! installed.
 
 use std::{
     path::{Path, PathBuf},
     process::Command,
 };
 
-/// The static library that cargo has built beside this test.
+/// Returns the static library that cargo has built with this test.
 fn library() -> PathBuf {
     newest(".a")
 }
 
-/// The newest of the libraries with such an ending.
+/// Returns the newest library with this file extension that cargo has built.
 fn newest(ending: &str) -> PathBuf {
     let own = std::env::current_exe().unwrap();
     let deps = own.parent().unwrap();
@@ -21,7 +22,7 @@ fn newest(ending: &str) -> PathBuf {
         let built = path.metadata().ok()?.modified().ok()?;
         ours.then_some((built, path))
     });
-    found.max().expect("cargo builds the libraries").1
+    found.max().expect("cargo must have built the libraries").1
 }
 
 fn example(name: &str) -> PathBuf {
@@ -30,7 +31,8 @@ fn example(name: &str) -> PathBuf {
         .join(name)
 }
 
-/// Runs a command; `None`, with a word on stderr, if there is no such program.
+/// Runs a command and returns its output. Prints a message and returns `None` if the program is not
+/// installed.
 fn output(command: &mut Command) -> Option<String> {
     let Ok(output) = command.output() else {
         eprintln!(
@@ -54,8 +56,8 @@ fn a_c_program_gets_its_mask_before_main() {
     cc.arg("-I").arg(include).arg(example("workers.c"));
     cc.arg(library()).args(["-lpthread", "-ldl", "-lm"]);
     if output(&mut cc).is_some() {
-        let said = output(&mut Command::new(program)).unwrap();
-        assert_eq!(said, "workers 1, mask of 1\na CPU outside: 22\n");
+        let printed = output(&mut Command::new(program)).unwrap();
+        assert_eq!(printed, "workers 1, mask of 1\na CPU outside: 22\n");
     }
 }
 
@@ -77,9 +79,9 @@ fn a_haskell_program_uses_the_budget() {
     }
     let machine = creel_topology::Machine::detect().unwrap();
     let workers = creel_topology::Budget::of(&machine).workers();
-    let said = output(&mut Command::new(&program)).unwrap();
+    let printed = output(&mut Command::new(&program)).unwrap();
     assert_eq!(
-        said,
+        printed,
         format!("processors {workers}, capabilities {workers}\n")
     );
 }
@@ -110,8 +112,8 @@ fn the_jobs_of_creel_run_are_an_upper_bound() {
     let count = |given: &str| output(Command::new(&program).env("CREEL_JOBS", given)).unwrap();
     assert_eq!(count("1"), "1\n");
     let alone = count("");
-    for nothing in ["0", "-1", "many", "99999"] {
-        assert_eq!(count(nothing), alone, "{nothing}");
+    for invalid in ["0", "-1", "many", "99999"] {
+        assert_eq!(count(invalid), alone, "{invalid}");
     }
 }
 
@@ -128,7 +130,7 @@ fn without_proc_and_sys_the_mask_is_used() {
         .arg(program)
         .output();
     let Some(out) = out.ok().filter(|out| out.status.success()) else {
-        eprintln!("skipped: this host lets nobody hide /proc and /sys");
+        eprintln!("skipped: this machine does not allow us to hide /proc and /sys");
         return;
     };
     let mask = creel_topology::affinity::current().unwrap().len();
@@ -162,7 +164,7 @@ fn the_shared_library_links_with_pkg_config() {
     cc.args(flags.split_whitespace());
     if output(&mut cc).is_some() {
         let mut run = Command::new(program);
-        let said = output(run.env("LD_LIBRARY_PATH", prefix.join("lib"))).unwrap();
-        assert_eq!(said, "workers 1, mask of 1\na CPU outside: 22\n");
+        let printed = output(run.env("LD_LIBRARY_PATH", prefix.join("lib"))).unwrap();
+        assert_eq!(printed, "workers 1, mask of 1\na CPU outside: 22\n");
     }
 }

@@ -4,7 +4,7 @@
 //! environment variables here.
 
 use clap::Args;
-use creel::{Balance, Builder, Observe, Wait};
+use creel::{Balance, Observe, PoolBuilder, Wait};
 use creel_topology::{Budget, LimitKind, Machine, Placement};
 
 /// The flags `--jobs`, `--placement`, `--wait`, `--balance` and `--observe`. Flatten them into the
@@ -52,7 +52,7 @@ pub struct Knobs {
 
 impl Knobs {
     /// Returns the builder with the settings that the user has given, and changes nothing else.
-    pub fn apply(&self, mut builder: Builder) -> Builder {
+    pub fn apply(&self, mut builder: PoolBuilder) -> PoolBuilder {
         if let Some(jobs) = self.jobs {
             builder = builder.workers(jobs);
         }

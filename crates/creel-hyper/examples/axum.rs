@@ -1,4 +1,4 @@
-//! An axum application.
+//! Serves an axum application.
 
 use std::env;
 

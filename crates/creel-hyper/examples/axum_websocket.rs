@@ -1,4 +1,4 @@
-//! An axum application with a WebSocket among its routes.
+//! Serves an axum application that has a WebSocket among its routes.
 
 use std::env;
 

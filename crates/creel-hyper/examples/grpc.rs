@@ -1,6 +1,6 @@
-//! A gRPC server by tonic: the service that tells whether the others are well.
+//! Serves gRPC with tonic. The service is the standard health check.
 //!
-//! What a program's own services are is generated; they are added in the same way.
+//! Your own services are generated from `.proto` files. You add them in the same way.
 
 use std::env;
 

@@ -1,4 +1,4 @@
-//! A server that ends gracefully on Ctrl-C.
+//! Serves HTTP and shuts down gracefully on Ctrl-C.
 
 use std::convert::Infallible;
 use std::env;

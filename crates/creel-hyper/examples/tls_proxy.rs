@@ -1,6 +1,6 @@
-//! A proxy that speaks TLS with clients and plain TCP with the server behind it.
+//! A proxy that uses TLS with its clients and plain TCP with the server behind it.
 //!
-//! With `cert.pem` and `key.pem` in the working directory.
+//! It needs `cert.pem` and `key.pem` in the working directory.
 
 use std::env;
 use std::sync::Arc;

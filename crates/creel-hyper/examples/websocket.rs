@@ -1,4 +1,4 @@
-//! A WebSocket echo.
+//! Echoes messages over WebSockets.
 
 use std::env;
 

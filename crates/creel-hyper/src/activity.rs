@@ -1,14 +1,20 @@
-//! Whether a connection of HTTP/1 is at rest: between two requests, with nothing under way.
+//! Tracks whether an HTTP/1 connection is idle, which means that it is between two requests and has
+//! nothing in progress.
 //!
-//! hyper keeps two buffers of 8 KB for as long as a connection is open, and most connections of
-//! most servers are open and ask nothing. So one at rest is taken back from hyper, whose state is
-//! dropped, and given to it anew with its next bytes.
+//! hyper keeps two buffers of 8 KB while a connection is open, and most connections of most servers
+//! are open without a request. We therefore take the stream of an idle connection back from hyper
+//! and drop hyper's state. When the next bytes arrive, we pass the stream to hyper again.
 //!
-//! It is at rest if, since all that hyper had to write was written, nothing was read and nobody
-//! answers. So hyper's buffers are empty, and what comes next is the head of a request. Where that
-//! cannot be told, it is never at rest: after a request with a body, of which a part may yet come,
-//! or that asks for another protocol. An answer counts until its body is dropped; hyper does that
-//! when all of it lies in its buffer.
+//! A connection is idle if hyper has written all of its output, and since then nothing was read and
+//! no answer is in progress. hyper's buffers are then empty, and the next bytes are the head of a
+//! request.
+//!
+//! After some requests we cannot know that. A request with a body may have a part of the body still
+//! to come, and a request for an upgrade may change the protocol. Such a connection is *opaque* and
+//! never counts as idle again.
+//!
+//! An answer is in progress until its body is dropped. hyper drops the body when all of it is in
+//! hyper's buffer.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -21,95 +27,102 @@ use hyper::service::Service;
 use hyper::{Method, Request, Response, header};
 use pin_project_lite::pin_project;
 
-/// What is known of one connection. It is told by that one's task only, in whose order relaxed
-/// accesses are.
+/// The activity of one connection. Only the task of the connection accesses it, so relaxed accesses
+/// are in program order.
 #[derive(Debug, Default)]
 pub(crate) struct Activity {
-    /// Requests so far.
+    /// The number of requests so far.
     requests: AtomicUsize,
-    /// Of these, those whose answers are not in hyper's buffer in whole.
+    /// The number of answers that are not completely in hyper's buffer yet.
     answering: AtomicUsize,
-    /// How often something was read, and of that, before the last request.
+    /// The number of reads, and its value at the last request.
     reads: AtomicUsize,
-    reads_asked: AtomicUsize,
-    /// An answer is being made, or of the last one something may still lie in hyper's buffer.
+    reads_at_request: AtomicUsize,
+    /// Whether an answer is in progress, or a part of the last answer may still be in hyper's
+    /// buffer.
     unsent: AtomicBool,
-    /// Bytes that were read in the task's turn.
+    /// The number of bytes that were read in the current turn of the task.
     bytes: AtomicUsize,
-    /// How often something of an answer was taken; and that nothing more is for now.
+    /// The number of writes that the system accepted, and whether it rejected the last one for now.
     writes: AtomicUsize,
     is_stuck: AtomicBool,
-    /// What is read next may be no head: never at rest again.
+    /// Whether the next bytes may be something other than a request head. It is never reset.
     is_opaque: AtomicBool,
 }
 
-/// Bytes that are read in a turn of a connection's task, at most: a client that sends as fast as it is
-/// read, say small frames that ask for nothing, would have the worker to itself.
-pub(crate) const BYTES_A_TURN: usize = 64 << 10;
+/// The maximum number of bytes that a task reads in one turn. Without it, a client that sends small
+/// frames without pause would occupy the worker.
+pub(crate) const BYTES_PER_TURN: usize = 64 << 10;
 
 impl Activity {
-    /// The connection's task begins a turn.
-    pub(crate) fn has_turn(&self) {
+    /// Starts a turn of the connection's task.
+    pub(crate) fn start_turn(&self) {
         self.bytes.store(0, Relaxed);
     }
 
-    /// Whether it has read enough for one turn. If so the next begins: what was upgraded has no other
-    /// sign of it.
-    pub(crate) fn has_had_its_turn(&self) -> bool {
-        let is_over = self.bytes.load(Relaxed) >= BYTES_A_TURN;
+    /// Returns whether the task has read enough for one turn. If so, this also starts the next
+    /// turn, because an upgraded connection has no other place to do it.
+    pub(crate) fn end_turn_if_over(&self) -> bool {
+        let is_over = self.bytes.load(Relaxed) >= BYTES_PER_TURN;
         if is_over {
-            self.has_turn();
+            self.start_turn();
         }
         is_over
     }
 
-    pub(crate) fn has_read(&self, bytes: usize) {
+    /// Records that bytes were read.
+    pub(crate) fn record_read(&self, bytes: usize) {
         count(&self.reads, 1);
         count(&self.bytes, bytes);
     }
 
-    /// The system has taken something of an answer, or will not for now.
-    pub(crate) fn has_written(&self, is_taken: bool) {
+    /// Records that the system accepted a part of an answer, or that it does not accept more for
+    /// now.
+    pub(crate) fn record_write(&self, is_taken: bool) {
         self.is_stuck.store(!is_taken, Relaxed);
         if is_taken {
             count(&self.writes, 1);
         }
     }
 
-    /// All that lay in hyper's buffer is out.
-    pub(crate) fn has_sent(&self) {
+    /// Records that hyper's output buffer is empty.
+    pub(crate) fn record_flush(&self) {
         if self.answering.load(Relaxed) == 0 {
             self.unsent.store(false, Relaxed);
         }
     }
 
-    fn is_asked(&self, request: &Request<Incoming>) {
+    /// Records that a request was read.
+    fn record_request(&self, request: &Request<Incoming>) {
         let upgrades = request.headers().contains_key(header::UPGRADE);
         if upgrades || request.method() == Method::CONNECT || !request.body().is_end_stream() {
             self.is_opaque.store(true, Relaxed);
         }
         count(&self.requests, 1);
         count(&self.answering, 1);
-        self.reads_asked.store(self.reads.load(Relaxed), Relaxed);
+        self.reads_at_request
+            .store(self.reads.load(Relaxed), Relaxed);
         self.unsent.store(true, Relaxed);
     }
 
-    /// Whether nothing was asked yet.
+    /// Returns whether there was no request yet.
     #[cfg(feature = "http2")]
     pub(crate) fn is_new(&self) -> bool {
         self.requests.load(Relaxed) == 0
     }
 
-    /// Whether it is at rest now: what was asked is answered, all that was written is out.
-    pub(crate) fn rests(&self) -> bool {
+    /// Returns whether the connection is idle now: all requests are answered and all output is
+    /// written.
+    pub(crate) fn is_idle(&self) -> bool {
         !self.is_opaque.load(Relaxed)
             && !self.is_stuck.load(Relaxed)
             && !self.unsent.load(Relaxed)
-            && self.reads.load(Relaxed) == self.reads_asked.load(Relaxed)
+            && self.reads.load(Relaxed) == self.reads_at_request.load(Relaxed)
     }
 
-    /// Looks, after a while in which there was nothing else to do, what there was since `before`.
-    pub(crate) fn look(&self, before: &mut Seen) -> State {
+    /// Returns what the connection did since `before`. Call it after a period in which its task had
+    /// nothing else to do.
+    pub(crate) fn check(&self, before: &mut Seen) -> State {
         let now = Seen {
             requests: self.requests.load(Relaxed),
             reads: self.reads.load(Relaxed),
@@ -124,20 +137,20 @@ impl Activity {
         } else if self.unsent.load(Relaxed) {
             State::Busy
         } else if is_opaque {
-            // What is read may belong to a request.
+            // The bytes that were read may belong to a request.
             match now.reads == before.reads {
-                true => State::Waits,
+                true => State::Waiting,
                 false => State::Busy,
             }
-        } else if now.reads == self.reads_asked.load(Relaxed) {
-            State::Rests
+        } else if now.reads == self.reads_at_request.load(Relaxed) {
+            State::Idle
         } else {
-            State::Waits
+            State::Waiting
         }
     }
 }
 
-/// What was seen of a connection.
+/// The counters of a connection at one time.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Seen {
     requests: usize,
@@ -145,25 +158,25 @@ pub(crate) struct Seen {
     writes: usize,
 }
 
-/// What a connection did for a while.
+/// The activity of a connection during a period.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum State {
     /// Requests were read or answered.
     Busy,
-    /// Nothing was taken of an answer.
+    /// The client read nothing of its answer.
     Stuck,
-    /// No request came, or no more than a part of its head.
-    Waits,
-    /// Nothing, and it is at rest.
-    Rests,
+    /// No complete request head arrived.
+    Waiting,
+    /// Nothing happened, and the connection is idle.
+    Idle,
 }
 
-/// Adds to what one task only writes, without the cost of doing it atomically.
+/// Adds to a counter that only one task writes. This avoids the cost of an atomic addition.
 fn count(counter: &AtomicUsize, more: usize) {
     counter.store(counter.load(Relaxed).wrapping_add(more), Relaxed);
 }
 
-/// A request that is being answered, until this is dropped.
+/// Counts an answer as in progress until this is dropped.
 struct Answering(Arc<Activity>);
 
 impl Drop for Answering {
@@ -172,13 +185,13 @@ impl Drop for Answering {
     }
 }
 
-/// A service, and what is asked of it on one connection.
-pub(crate) struct Watched<S> {
+/// A service that tracks its requests on one connection.
+pub(crate) struct Tracked<S> {
     pub(crate) service: Arc<S>,
     pub(crate) activity: Arc<Activity>,
 }
 
-impl<S, B> Service<Request<Incoming>> for Watched<S>
+impl<S, B> Service<Request<Incoming>> for Tracked<S>
 where
     S: Service<Request<Incoming>, Response = Response<B>>,
 {
@@ -187,7 +200,7 @@ where
     type Future = Answer<S::Future>;
 
     fn call(&self, request: Request<Incoming>) -> Self::Future {
-        self.activity.is_asked(&request);
+        self.activity.record_request(&request);
         let answering = Some(Answering(Arc::clone(&self.activity)));
         let of = self.service.call(request);
         Answer { of, answering }
@@ -195,7 +208,7 @@ where
 }
 
 pin_project! {
-    /// The making of an answer, and then its body.
+    /// The future of an answer, and then its body.
     pub(crate) struct Answer<T> {
         #[pin]
         of: T,

@@ -1,4 +1,4 @@
-//! One connection of a server, from its first byte to its end.
+//! Serves one connection from its first byte to its end.
 
 use std::error::Error;
 use std::future::{Future, poll_fn};
@@ -19,30 +19,36 @@ use hyper::{Request, Response};
 
 #[cfg(feature = "http2")]
 use crate::Executor;
-use crate::activity::{Activity, Seen, State, Watched};
-use crate::begun::Begun;
+use crate::activity::{Activity, Seen, State, Tracked};
 use crate::event::End;
+use crate::server_io::ServerIo;
 
-/// Who has asked nothing from one look to the next needs no buffers. The first looks come soon, so that
-/// of many that ask once few have theirs at the same time; who keeps asking is looked at once a second.
-const FIRST_LOOK: Duration = Duration::from_millis(62);
-const LOOK: Duration = Duration::from_secs(1);
+/// The interval after which we check a connection for activity. A connection without activity needs
+/// no buffers.
+///
+/// The first checks come early, so that of many clients with a single request only a few hold
+/// buffers at the same time. The interval doubles up to [`CHECK_INTERVAL_MAX`], so we check a busy
+/// connection once per second.
+const CHECK_INTERVAL_MIN: Duration = Duration::from_millis(62);
+/// The longest interval between two checks.
+const CHECK_INTERVAL_MAX: Duration = Duration::from_secs(1);
 
-/// What all connections share.
+/// The state that all connections share.
 pub(crate) struct Shared<S> {
     pub(crate) service: Arc<S>,
     pub(crate) head: Duration,
     pub(crate) write: Duration,
-    /// Connections that hold hyper's state of HTTP/1, and how many may while nothing is asked of them.
-    /// A hint, which orders nothing.
+    /// The number of HTTP/1 connections that hold hyper's state. It is a hint and needs no memory
+    /// ordering.
     pub(crate) awake: AtomicUsize,
+    /// The maximum number of such connections that have no request.
     pub(crate) most_awake: usize,
     pub(crate) http1: http1::Builder,
     #[cfg(feature = "http2")]
     pub(crate) http2: http2::Builder<Executor>,
 }
 
-/// Counted as long as a connection holds hyper's state.
+/// Counts a connection as holding hyper's state until this is dropped.
 struct Awake<'a>(&'a AtomicUsize);
 
 impl<'a> Awake<'a> {
@@ -58,7 +64,7 @@ impl Drop for Awake<'_> {
     }
 }
 
-/// How long one connection may do nothing.
+/// The limits for a connection without activity.
 struct Watch<'a> {
     awake: &'a AtomicUsize,
     most_awake: usize,
@@ -66,7 +72,7 @@ struct Watch<'a> {
     stuck: Duration,
 }
 
-/// Serves one connection, to its end.
+/// Serves one connection until it ends.
 pub(crate) async fn serve<T, S, B>(
     io: T,
     shared: Arc<Shared<S>>,
@@ -84,39 +90,40 @@ where
     let activity = Arc::new(Activity::default());
     let mut rest = Some((io, Vec::new()));
     while let Some((io, first)) = rest.take() {
-        let mut begun = Begun::new(io, first, Arc::clone(&activity));
-        let begin = poll_fn(|cx| begun.poll_begin(cx));
+        let mut server_io = ServerIo::new(io, first, Arc::clone(&activity));
+        let begin = poll_fn(|cx| server_io.poll_begin(cx));
         let begin = creel::time::timeout(shared.head, begin);
         match stopping.run_until(begin).await {
             Some(Ok(Ok(()))) => {}
-            // It left between two requests, in one way or the other.
+            // The client disconnected between two requests, with or without an error.
             Some(Ok(Err(_))) => return End::Done,
             Some(Err(_)) => return End::Silent,
             None => return End::Done,
         }
-        // Who has spoken HTTP/1 goes on with it.
+        // A client that has used HTTP/1 on this connection cannot change to HTTP/2.
         #[cfg(feature = "http2")]
-        if activity.is_new() && begun.is_http2() {
+        if activity.is_new() && server_io.is_http2() {
             let serving = shared
                 .http2
-                .serve_connection(begun, Arc::clone(&shared.service));
-            // In a place of its own: others need not hold room for it.
+                .serve_connection(server_io, Arc::clone(&shared.service));
+            // We box this state, because otherwise the futures of HTTP/1 connections would reserve
+            // space for it.
             let mut serving = Box::pin(serving);
             let end = |it: &mut Pin<Box<Http2<T, S>>>| it.as_mut().graceful_shutdown();
             let ended = until(&mut serving, end, &stopping, &activity, None).await;
             return ended.unwrap_or(End::Done);
         }
-        let (service, watched) = (Arc::clone(&shared.service), Arc::clone(&activity));
-        let watched = Watched {
+        let (service, tracked) = (Arc::clone(&shared.service), Arc::clone(&activity));
+        let tracked = Tracked {
             service,
-            activity: watched,
+            activity: tracked,
         };
-        // hyper's state has memory of its own, which a connection at rest does without.
+        // We box hyper's state, so that an idle connection does not need memory for it.
         let _awake = Awake::new(&shared.awake);
-        let serving = shared.http1.serve_connection(begun, watched);
+        let serving = shared.http1.serve_connection(server_io, tracked);
         let mut serving = Box::new(serving.with_upgrades());
         let end = |it: &mut Box<Http1<T, S>>| Pin::new(&mut **it).graceful_shutdown();
-        // hyper's own time-out would arm a timer for each request.
+        // hyper's own timeout would arm a timer for each request.
         let watch = Watch {
             awake: &shared.awake,
             most_awake: shared.most_awake,
@@ -132,12 +139,15 @@ where
     End::Done
 }
 
-type Http1<T, S> = http1::UpgradeableConnection<Begun<T>, Watched<S>>;
+type Http1<T, S> = http1::UpgradeableConnection<ServerIo<T>, Tracked<S>>;
 #[cfg(feature = "http2")]
-type Http2<T, S> = http2::Connection<Begun<T>, Arc<S>, Executor>;
+type Http2<T, S> = http2::Connection<ServerIo<T>, Arc<S>, Executor>;
 
-/// Serves one, and tells it when all are to end; cuts it off if it does nothing for too long. How it
-/// ended; nothing, if it is at rest and may be taken back.
+/// Serves a connection until it ends, and returns how it ended. Returns `None` if it is idle and
+/// the stream can be taken back from hyper.
+///
+/// This starts the graceful shutdown of the connection when `stopping` is cancelled, and ends a
+/// connection that exceeds a limit of `watch`.
 async fn until<F: Future<Output = hyper::Result<()>> + Unpin>(
     serving: &mut F,
     end: impl Fn(&mut F),
@@ -145,15 +155,15 @@ async fn until<F: Future<Output = hyper::Result<()>> + Unpin>(
     activity: &Activity,
     watch: Option<Watch<'_>>,
 ) -> Option<End> {
-    let mut told = stopping.cancelled();
-    let mut is_told = false;
-    let mut pause = FIRST_LOOK;
-    let mut look = creel::time::sleep(pause);
+    let mut stop_signal = stopping.cancelled();
+    let mut is_stopping = false;
+    let mut pause = CHECK_INTERVAL_MIN;
+    let mut check = creel::time::sleep(pause);
     let (mut seen, mut waited) = (Seen::default(), Duration::ZERO);
     poll_fn(|cx| {
-        activity.has_turn();
-        if !is_told && Pin::new(&mut told).poll(cx).is_ready() {
-            is_told = true;
+        activity.start_turn();
+        if !is_stopping && Pin::new(&mut stop_signal).poll(cx).is_ready() {
+            is_stopping = true;
             end(serving);
         }
         if let Poll::Ready(done) = Pin::new(&mut *serving).poll(cx) {
@@ -162,21 +172,21 @@ async fn until<F: Future<Output = hyper::Result<()>> + Unpin>(
         let Some(watch) = &watch else {
             return Poll::Pending;
         };
-        if !is_told && watch.awake.load(Relaxed) > watch.most_awake && activity.rests() {
+        if !is_stopping && watch.awake.load(Relaxed) > watch.most_awake && activity.is_idle() {
             return Poll::Ready(None);
         }
-        while Pin::new(&mut look).poll(cx).is_ready() {
-            match activity.look(&mut seen) {
-                State::Rests if !is_told => return Poll::Ready(None),
-                // Nobody has asked anything.
-                State::Rests | State::Waits if is_told => return Poll::Ready(Some(End::Done)),
-                State::Waits if waited >= watch.silent => return Poll::Ready(Some(End::Silent)),
+        while Pin::new(&mut check).poll(cx).is_ready() {
+            match activity.check(&mut seen) {
+                State::Idle if !is_stopping => return Poll::Ready(None),
+                // There is no request to wait for.
+                State::Idle | State::Waiting if is_stopping => return Poll::Ready(Some(End::Done)),
+                State::Waiting if waited >= watch.silent => return Poll::Ready(Some(End::Silent)),
                 State::Stuck if waited >= watch.stuck => return Poll::Ready(Some(End::NotRead)),
                 State::Busy => waited = Duration::ZERO,
                 _ => waited += pause,
             }
-            pause = (2 * pause).min(LOOK);
-            look = creel::time::sleep(pause);
+            pause = (2 * pause).min(CHECK_INTERVAL_MAX);
+            check = creel::time::sleep(pause);
         }
         Poll::Pending
     })

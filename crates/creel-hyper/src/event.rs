@@ -1,17 +1,17 @@
-//! What a server tells of its connections.
+//! The events of a server's connections.
 
 use std::io;
 
-/// What has happened to a server's connections, told by [`Serve::on_event`](crate::Serve::on_event).
+/// An event of a server's connections, which [`Serve::on_event`](crate::Serve::on_event) receives.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Event {
-    /// One was taken.
+    /// A connection was accepted.
     Accepted,
-    /// One could not be: it had left already, or the process may open no more files. The server
-    /// goes on.
+    /// A connection could not be accepted, because the client had already disconnected or because
+    /// the process cannot open more files. The server continues.
     NotAccepted(io::Error),
-    /// One that was taken has ended.
+    /// An accepted connection has ended.
     Ended(End),
 }
 
@@ -19,20 +19,20 @@ pub enum Event {
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum End {
-    /// As it should: one of the two had enough, after whole answers or before any request; or it
-    /// became another protocol's, such as a WebSocket's.
+    /// The connection ended normally: one side closed it after complete answers or before any
+    /// request, or it was upgraded to another protocol such as WebSocket.
     Done,
-    /// The client sent no head of a request for the [time](crate::Serve::head_timeout) that it has.
+    /// The client sent no request head within the [time limit](crate::Serve::head_timeout).
     Silent,
-    /// The client took nothing of its answer for the [time](crate::Serve::write_timeout) that it has.
+    /// The client read nothing of its answer within the [time limit](crate::Serve::write_timeout).
     NotRead,
-    /// What comes before HTTP, such as TLS, failed.
+    /// The handshake before HTTP failed, for example TLS.
     Handshake(io::Error),
-    /// What was sent was no HTTP, or the client left amid a request or its answer, or the service or
-    /// its body failed.
+    /// The client sent something that is not HTTP or disconnected during a request or its answer,
+    /// or the service or its body failed.
     Failed(hyper::Error),
     /// The service panicked.
     Panicked,
-    /// The server itself came to its end, and was not to wait for longer.
+    /// The server's shutdown did not wait any longer for the connection.
     Cut,
 }

@@ -1,14 +1,14 @@
-//! hyper's own tasks, as tasks of the pool.
+//! Runs hyper's own tasks as tasks of the pool.
 
 use std::future::Future;
 
-/// Runs what hyper spawns as a task of the pool whose task or worker spawns it.
+/// An executor that spawns hyper's tasks on the current pool.
 ///
-/// HTTP/2 needs one: each stream is a task.
+/// HTTP/2 needs an executor, because each stream is a task.
 ///
 /// # Panics
 ///
-/// When hyper spawns outside of a pool.
+/// `execute` panics outside of a pool.
 ///
 /// ```
 /// use hyper::rt::Executor as _;

@@ -1,4 +1,4 @@
-//! Connections as hyper reads and writes them.
+//! Adapters between Creel's connections, hyper and the crate `futures-io`.
 
 use std::io::{self, IoSlice};
 use std::net::Shutdown;
@@ -8,7 +8,7 @@ use std::task::{Context, Poll, ready};
 use creel::net::{Connection, Stream};
 use hyper::rt::{Read, ReadBuf, ReadBufCursor, Write};
 
-/// A connection of Creel's for hyper; `Io(stream)` makes one.
+/// Makes a connection of Creel usable for hyper. You create it with `Io(stream)`.
 ///
 /// ```
 /// use creel::net::TcpStream;
@@ -28,10 +28,10 @@ impl<S: Connection> Read for Io<S> {
         cx: &mut Context<'_>,
         mut into: ReadBufCursor<'_>,
     ) -> Poll<io::Result<()>> {
-        // SAFETY: nothing is written to it but what was read.
+        // SAFETY: We write only bytes that were read, so we do not de-initialize any.
         let place = unsafe { into.as_mut() };
         let read = ready!(self.0.poll_read_uninit(cx, place))?;
-        // SAFETY: so many bytes were just read into it.
+        // SAFETY: `read` bytes were just read into the buffer.
         unsafe { into.advance(read) };
         Poll::Ready(Ok(()))
     }
@@ -52,7 +52,7 @@ impl<S: Connection> Write for Io<S> {
 
     fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self.0.shutdown(Shutdown::Write) {
-            // The other side was faster.
+            // The other side has already closed the connection.
             Err(error) if error.kind() == io::ErrorKind::NotConnected => Poll::Ready(Ok(())),
             done => Poll::Ready(done),
         }
@@ -71,9 +71,11 @@ impl<S: Connection> Write for Io<S> {
     }
 }
 
-/// Between hyper and the `futures-io` crate: makes anything that reads and writes as that has it, such
-/// as TLS or a pipe, a connection for hyper; and what hyper gives after an
-/// [upgrade](hyper::upgrade), such as to a WebSocket, something for the crates on `futures-io`.
+/// Converts between the traits of hyper and those of the crate `futures-io`, in both directions.
+///
+/// Use it to pass a stream of `futures-io` to hyper, for example TLS or a pipe. Use it also to pass
+/// a stream of hyper to crates on `futures-io`, for example after an [upgrade](hyper::upgrade) to
+/// WebSocket.
 #[derive(Debug)]
 pub struct FuturesIo<T>(pub T);
 
@@ -121,17 +123,21 @@ impl<T: futures_io::AsyncRead + Unpin> Read for FuturesIo<T> {
         cx: &mut Context<'_>,
         mut into: ReadBufCursor<'_>,
     ) -> Poll<io::Result<()>> {
-        // SAFETY: nothing is taken away from what is initialized.
+        // SAFETY: We do not de-initialize any byte of the buffer.
         let place = unsafe { into.as_mut() };
-        // What is behind this trait may look at it.
+        // The implementation behind the trait may read the buffer, so we initialize it.
         place.fill(std::mem::MaybeUninit::new(0));
         let bytes = std::ptr::from_mut(place) as *mut [u8];
-        // SAFETY: validity: initialized above. Aliasing: `place` is not used again.
+        // SAFETY: The buffer is valid because it was initialized above. Nothing aliases it, because
+        // `place` is not used again.
         let bytes = unsafe { &mut *bytes };
         let (room, read) = (bytes.len(), Pin::new(&mut self.0).poll_read(cx, bytes));
         let read = ready!(read)?;
-        assert!(read <= room, "read more than there was room for");
-        // SAFETY: all of it is initialized.
+        assert!(
+            read <= room,
+            "the stream reported more bytes than the buffer can hold"
+        );
+        // SAFETY: The whole buffer is initialized.
         unsafe { into.advance(read) };
         Poll::Ready(Ok(()))
     }

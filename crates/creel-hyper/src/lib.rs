@@ -1,10 +1,12 @@
-//! hyper on Creel: what hyper asks of a runtime, and a server in three lines.
+//! Runs hyper on Creel: the runtime parts that hyper needs, and a ready-made server.
 //!
-//! | hyper asks for | here |
+//! | hyper needs | this crate has |
 //! |---|---|
-//! | an executor | [`Executor`]: tasks of the pool that spawns |
-//! | a timer | [`Timer`]: Creel's, a few nanoseconds to arm |
-//! | connections | [`Io`]: Creel's TCP and Unix streams, read into memory that is not initialized; [`FuturesIo`]: anything else, such as TLS |
+//! | an executor | [`Executor`], which spawns tasks of the current pool |
+//! | a timer | [`Timer`], which uses Creel's timers and takes a few nanoseconds to arm |
+//! | connections | [`Io`] for Creel's TCP and Unix streams, which reads into uninitialized memory, and [`FuturesIo`] for anything else, for example TLS |
+//!
+//! You can serve HTTP with a few lines:
 //!
 //! ```no_run
 //! use std::convert::Infallible;
@@ -21,15 +23,14 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! With the feature `http2` the server speaks HTTP/2 as well, which gRPC needs.
+//! With the feature `http2` the server also supports HTTP/2, which gRPC needs.
 //!
-//! Left out: a client with a pool of connections, which is its own crate's; proxies' headers.
+//! We left out a client with a connection pool, because it belongs to a crate of its own, and the
+//! headers of proxies.
 #![forbid(unsafe_op_in_unsafe_fn)]
 
 #[cfg(feature = "server")]
 mod activity;
-#[cfg(feature = "server")]
-mod begun;
 #[cfg(feature = "server")]
 mod connection;
 #[cfg(feature = "server")]
@@ -38,6 +39,8 @@ mod executor;
 mod io;
 #[cfg(feature = "server")]
 mod serve;
+#[cfg(feature = "server")]
+mod server_io;
 mod timer;
 #[cfg(feature = "tower")]
 mod tower;

@@ -1,4 +1,4 @@
-//! A server: takes connections, gives each a task, and comes to an end when it is told.
+//! The server: accepts connections, spawns a task for each, and shuts down gracefully.
 
 use std::error::Error;
 use std::fmt;
@@ -26,29 +26,43 @@ use crate::event::{End, Event};
 #[cfg(feature = "http2")]
 use crate::{Executor, Timer};
 
-/// After an error that will not be gone at once, such as too many open files.
+/// The pause after an accept error that may last, for example because of too many open files.
 const PAUSE: Duration = Duration::from_millis(20);
-/// For which those who are still connected are waited for in the end.
+/// The default time to wait for connections during shutdown.
 const GRACE: Duration = Duration::from_secs(30);
-/// Who has not sent the head of a request by then is not waited for.
+/// The default time in which a client must send the head of a request.
 const HEAD: Duration = Duration::from_secs(30);
-/// Nor is one that has taken nothing of its answer for so long.
+/// The default time after which we close a connection if its client reads nothing of an answer.
 const WRITE: Duration = Duration::from_secs(60);
 
-/// Serves HTTP/1 to all who connect, with a service that all share; until the future is dropped, or
-/// [told](Serve::until). With the feature `http2` it serves that, too, to those who begin with it.
+/// Creates a server for HTTP/1. It serves all connections of a listener with one shared service.
 ///
-/// Each connection is a task of the pool that awaits this. One that sends no head of a request for
-/// some 30 s, or asks nothing for that long after an answer, is closed, and so is one that takes
-/// nothing of its answer for 60 s; a body that the client does not send on is the service's to give
-/// up on. When a client leaves, the answer that is being made is dropped, as it is
-/// by hyper's servers elsewhere; so is one to a client that closes its sending side early. An error of
-/// a connection ends that one. When no more files may be opened, it waits until some are closed.
-/// Limits are set by the methods of [`Serve`].
+/// The server runs until its future is dropped, or until the future of [`until`](Serve::until) is
+/// ready. With the feature `http2` it also serves clients that begin with HTTP/2.
 ///
-/// A connection of HTTP/1 that has asked nothing for a second or two costs some 1.7 KB instead of
-/// 16, since hyper's buffers are freed until it sends something. Whether the process gives that
-/// memory back to the system is its allocator's affair; with glibc's, `malloc_trim(0)` does.
+/// Each connection is a task of the pool that awaits the server. An error of a connection ends only
+/// that connection. If no more files can be opened, the server waits until some are closed. You can
+/// set limits with the methods of [`Serve`].
+///
+/// The server closes a connection in these cases:
+///
+/// - The client sends no complete request head within about 30 s, either after it connects or after
+///   an answer.
+/// - The client reads nothing of its answer for 60 s.
+///
+/// The service itself must limit the time that it waits for the body of a request.
+///
+/// If a client disconnects, the answer in progress is dropped, as in hyper's own servers. The same
+/// happens if a client closes its sending side early.
+///
+/// # Memory
+///
+/// An idle HTTP/1 connection takes about 1.7 KB instead of 16 KB. After a second or two without a
+/// request we free hyper's buffers, and allocate them again when the client sends something. The
+/// allocator decides whether this memory returns to the OS. With glibc, `malloc_trim(0)` returns
+/// it.
+///
+/// # Examples
 ///
 /// ```
 /// use std::convert::Infallible;
@@ -103,7 +117,7 @@ pub fn serve<L: Listen, S>(listener: Listener<L>, service: S) -> Serve<L, S> {
     }
 }
 
-/// A server to be awaited; see [`serve()`].
+/// A server that you can configure and await. [`serve()`] creates it.
 ///
 /// ```
 /// # fn main() -> std::io::Result<()> {
@@ -128,7 +142,7 @@ pub fn serve<L: Listen, S>(listener: Listener<L>, service: S) -> Serve<L, S> {
 /// # Ok(())
 /// # }
 /// ```
-#[must_use = "it serves while it is awaited"]
+#[must_use = "a server does nothing unless it is awaited"]
 pub struct Serve<L: Listen, S, H = NoHandshake<<L as Listen>::Connection>> {
     listener: Listener<L>,
     handshake: H,
@@ -138,9 +152,10 @@ pub struct Serve<L: Listen, S, H = NoHandshake<<L as Listen>::Connection>> {
     shared: Shared<S>,
 }
 
-/// What a server does before HTTP unless it is [told](Serve::handshake): nothing.
+/// The type of the default [handshake](Serve::handshake), which does nothing.
 pub type NoHandshake<C> = fn(Stream<C>) -> Ready<io::Result<Io<C>>>;
 
+/// Returns the default settings of HTTP/2.
 #[cfg(feature = "http2")]
 fn http2_settings() -> http2::Builder<Executor> {
     let mut settings = http2::Builder::new(Executor);
@@ -149,8 +164,10 @@ fn http2_settings() -> http2::Builder<Executor> {
 }
 
 impl<L: Listen, S, H> Serve<L, S, H> {
-    /// Begins each connection by this, such as TLS, in a task of its own; what it gives is served.
-    /// It has the [time](Self::head_timeout) that a head has.
+    /// Sets a handshake that begins each connection, for example TLS.
+    ///
+    /// The handshake runs in the task of its connection, and the server then serves the stream that
+    /// it returns. It must finish within the [time](Self::head_timeout) for a request head.
     ///
     /// ```no_run
     /// # use std::{convert::Infallible, io, sync::Arc};
@@ -163,7 +180,7 @@ impl<L: Listen, S, H> Serve<L, S, H> {
     /// # let acceptor = TlsAcceptor;
     /// # let service = service_fn(async |_: Request<Incoming>| Ok::<_, Infallible>(Response::new(String::new())));
     /// let listener = TcpListener::bind("127.0.0.1:8443".parse().unwrap())?;
-    /// // `acceptor` is one of the crate futures-rustls.
+    /// // `acceptor` is a `TlsAcceptor` of the crate futures-rustls.
     /// let server = creel_hyper::serve(listener, service).handshake(move |stream| {
     ///     let acceptor = acceptor.clone();
     ///     async move { Ok(creel_hyper::FuturesIo(acceptor.accept(stream).await?)) }
@@ -188,10 +205,12 @@ impl<L: Listen, S, H> Serve<L, S, H> {
         }
     }
 
-    /// Tells what happens to connections, to be counted or logged: that one was taken, that one could
-    /// not be, that one has ended and how. It is called by the task that awaits the server, one event
-    /// after the other, and keeps that from taking connections while it runs; if it panics, so does
-    /// the server. Nothing is told any more when the server's future is dropped.
+    /// Sets a function that receives the events of connections, for example to count or log them.
+    ///
+    /// An event says that a connection was accepted, could not be accepted, or has ended and how.
+    /// The task that awaits the server calls the function for one event after the other. While the
+    /// function runs, the server accepts no connections. If the function panics, the server panics.
+    /// It receives no more events after the server's future is dropped.
     ///
     /// ```
     /// # fn main() -> std::io::Result<()> {
@@ -223,50 +242,61 @@ impl<L: Listen, S, H> Serve<L, S, H> {
         self
     }
 
-    /// At most so many connections at once, those at rest among them; who comes then waits in the
-    /// listener's queue until one has ended. Unless set, there is no limit but that of open files.
+    /// Limits the number of connections, including idle ones.
+    ///
+    /// Further clients wait in the listener's queue until a connection ends. By default, only the
+    /// limit of open files applies.
     pub fn most_connections(mut self, most: usize) -> Self {
         self.most = most;
         self
     }
 
-    /// At most so many connections of HTTP/1 keep hyper's buffers, 16 KB and more each, while nothing
-    /// is asked of them; of those beyond, each gives them back with its answer, which costs a
-    /// microsecond or two a request. Unless set, all keep them for up to two seconds.
+    /// Limits the number of HTTP/1 connections that keep hyper's buffers while they have no
+    /// request.
+    ///
+    /// These buffers take at least 16 KB per connection. A connection beyond the limit frees its
+    /// buffers after each answer, which costs one or two microseconds per request. By default, all
+    /// connections keep their buffers for up to two seconds.
     pub fn most_awake(mut self, most: usize) -> Self {
         self.shared.most_awake = most;
         self
     }
 
-    /// Closes who has not sent the head of a request for so long, from connecting or from its last
-    /// answer on, to within a second or two. Unless set, 30 s.
+    /// Limits the time in which a client must send the head of a request.
+    ///
+    /// The time starts when the client connects and after each answer. It is accurate to a second
+    /// or two. The default is 30 s.
     pub fn head_timeout(mut self, limit: Duration) -> Self {
         self.shared.head = limit;
         self
     }
 
-    /// Closes who takes nothing of an answer of HTTP/1 for so long, to within a second or two. Unless
-    /// set, 60 s.
+    /// Limits the time for which a client may read nothing of an HTTP/1 answer.
+    ///
+    /// The time is accurate to a second or two. The default is 60 s.
     pub fn write_timeout(mut self, limit: Duration) -> Self {
         self.shared.write = limit;
         self
     }
 
-    /// In the end, waits this long for answers that are being made or read, then drops them. Unless
-    /// set, 30 s.
+    /// Limits the time to wait during shutdown for answers in progress. Afterwards they are
+    /// dropped. The default is 30 s.
     pub fn grace(mut self, limit: Duration) -> Self {
         self.grace = limit;
         self
     }
 
-    /// hyper's own settings for HTTP/1: sizes, half-closed connections, keep-alive. With a time-out
-    /// of hyper's, they need its timer: `settings.timer(creel_hyper::Timer)`.
+    /// Sets hyper's own settings for HTTP/1, for example sizes, half-closed connections and
+    /// keep-alive.
+    ///
+    /// If you set one of hyper's timeouts, you must also set the timer with
+    /// `settings.timer(creel_hyper::Timer)`.
     pub fn http1(mut self, settings: http1::Builder) -> Self {
         self.shared.http1 = settings;
         self
     }
 
-    /// hyper's own settings for HTTP/2: windows, streams at once, pings.
+    /// Sets hyper's own settings for HTTP/2, for example windows, the number of streams and pings.
     #[cfg(feature = "http2")]
     pub fn http2(mut self, mut settings: http2::Builder<Executor>) -> Self {
         settings.timer(Timer);
@@ -296,10 +326,12 @@ where
     B::Data: Send,
     B::Error: Into<Box<dyn Error + Send + Sync>>,
 {
-    /// Serves until `stop` is ready, then takes no more connections, lets those that there are
-    /// answer what they have been asked, within the [grace](Serve::grace), and returns. Who has
-    /// asked nothing, or sent a part of a head, is not waited for longer than a second or two; nor
-    /// are connections that were upgraded, such as WebSockets.
+    /// Serves until `stop` is ready, and then shuts down gracefully.
+    ///
+    /// During shutdown the server accepts no connections. It waits for answers in progress, up to
+    /// the [grace](Serve::grace) time, and returns. It does not wait longer than a second or two
+    /// for connections without a complete request head, or for upgraded connections such as
+    /// WebSockets.
     pub async fn until(self, stop: impl Future) {
         let Serve {
             listener,
@@ -330,7 +362,7 @@ where
                 None => break,
                 Some(Ok((stream, _))) => {
                     on_event(Event::Accepted);
-                    // Where that cannot be, it is as good as broken, which reading will tell.
+                    // If this fails, the connection is probably broken. Reading will report that.
                     let _ = stream.as_std().without_delay();
                     let begin = handshake(stream);
                     let (shared, stopping) = (Arc::clone(&shared), stopping.clone());
@@ -361,7 +393,7 @@ where
             }
         };
         if creel::time::timeout(grace, ended).await.is_err() {
-            // Who takes longer is cut off.
+            // Dropping the set at the end of this function cancels the remaining connections.
             for _ in 0..connections.len() {
                 on_event(Event::Ended(End::Cut));
             }
@@ -369,7 +401,7 @@ where
     }
 }
 
-/// How a connection's task has ended.
+/// Returns how a connection has ended, from the result of its task.
 fn how(ended: Result<End, JoinError>) -> End {
     match ended {
         Ok(end) => end,
@@ -399,7 +431,8 @@ where
     }
 }
 
-/// An error of the one who wanted to connect: the next may be fine.
+/// Returns whether an accept error concerns one connection only, so that the next accept may
+/// succeed.
 fn is_of_one_connection(error: &io::Error) -> bool {
     use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset, Interrupted};
     matches!(

@@ -1,11 +1,11 @@
-//! hyper's time-outs, by Creel's timers.
+//! Runs hyper's timeouts on Creel's timers.
 
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-/// Creel's timers: time-outs of headers, keep-alives and pings.
+/// A timer for hyper's timeouts, for example of heads, keep-alives and pings.
 ///
 /// ```
 /// use std::time::Duration;
@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Timer;
 
-/// A timer as hyper holds it.
+/// A sleep in the form that hyper expects.
 struct Sleep(creel::time::Sleep);
 
 impl Future for Sleep {

@@ -1,4 +1,4 @@
-//! Services of tower, such as axum's routers.
+//! Adapts services of tower, such as axum's routers, to hyper.
 
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
@@ -7,7 +7,8 @@ use hyper::Request;
 use hyper::body::Incoming;
 use tower_service::Service;
 
-/// A service of tower's as hyper asks for one; `Tower(router)` makes it of an axum application.
+/// Makes a service of tower usable for hyper. For example, `Tower(router)` adapts an axum
+/// application.
 ///
 /// ```
 /// use axum::{Router, routing::get};

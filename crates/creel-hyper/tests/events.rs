@@ -1,4 +1,4 @@
-//! What a server tells of its connections, whatever they do; and what comes before HTTP.
+//! Tests of the events of a server's connections, and of handshakes.
 
 use std::convert::Infallible;
 use std::io::{self, ErrorKind, Read, Write};
@@ -14,15 +14,15 @@ use hyper::service::Service;
 use hyper::{Request, Response};
 
 mod driven;
-use driven::{Driven, PATIENCE};
+use driven::{Driven, HANG_TIMEOUT};
 
 const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nhost: a\r\n\r\n";
-/// More than the system's buffers of a connection hold.
+/// The size of an answer that does not fit into the system's buffers of a connection.
 const LARGE: usize = 64 << 20;
 
 type Server = Serve<std::net::TcpListener, Answers>;
 
-/// A server on a thread and a driven clock of its own.
+/// A server on its own thread, with a clock that the test drives.
 struct Running {
     address: SocketAddr,
     clock: Driven,
@@ -31,7 +31,7 @@ struct Running {
     events: mpsc::Receiver<Event>,
 }
 
-/// Tells of each request that it gets.
+/// A service that reports each of its requests.
 struct Answers(mpsc::Sender<()>);
 
 impl Service<Request<Incoming>> for Answers {
@@ -61,11 +61,11 @@ where
     let listener = TcpListener::bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let address = listener.local_addr().unwrap();
     let (stop, stopped) = creel::channel::oneshot::channel();
-    let (tell, events) = mpsc::channel();
+    let (sender, events) = mpsc::channel();
     let (ask, asked) = mpsc::channel();
     let clock = Driven::start(move |pool| {
         let server = serve(listener, Answers(ask));
-        let server = server.on_event(move |event| drop(tell.send(event)));
+        let server = server.on_event(move |event| drop(sender.send(event)));
         pool.block_on(run(server, stopped));
     });
     Running {
@@ -80,27 +80,33 @@ where
 impl Running {
     fn ask(&self, bytes: &[u8]) -> TcpStream {
         let mut stream = TcpStream::connect(self.address).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_read_timeout(Some(HANG_TIMEOUT)).unwrap();
         stream.write_all(bytes).unwrap();
         assert!(matches!(self.next(), Event::Accepted));
         stream
     }
 
     fn next(&self) -> Event {
-        self.events.recv_timeout(PATIENCE).expect("an event")
+        self.events
+            .recv_timeout(HANG_TIMEOUT)
+            .expect("there was no event")
     }
 
-    /// How the next connection ends; at the clock's that many seconds, if time is what it takes.
+    /// Drives the clock until the next connection ends. Returns how it ended, and after how many
+    /// seconds.
     fn end_after_seconds(&self) -> (End, u64) {
         let (begin, mut seconds) = (Instant::now(), 0);
         loop {
-            // The server's time stands still while it is not driven.
+            // The server's clock advances only when we drive it.
             match self.events.recv_timeout(Duration::from_millis(20)) {
                 Ok(Event::Ended(end)) => return (end, seconds),
                 Ok(other) => panic!("{other:?}"),
                 Err(_) => {}
             }
-            assert!(begin.elapsed() < PATIENCE, "after {seconds} s of the clock");
+            assert!(
+                begin.elapsed() < HANG_TIMEOUT,
+                "no event after {seconds} s of the clock"
+            );
             self.clock.second();
             seconds += 1;
         }
@@ -119,14 +125,14 @@ fn plain(stream: &mut TcpStream) -> String {
 }
 
 #[test]
-fn each_end_is_told_by_its_name() {
+fn each_way_to_end_has_its_own_event() {
     let server = start(|server, stopped| server.grace(Duration::from_secs(3)).until(stopped));
     let mut stream = server.ask(REQUEST);
     assert!(plain(&mut stream).ends_with("plain"));
     drop(stream);
     assert!(matches!(server.next(), Event::Ended(End::Done)));
 
-    // At rest first, and then gone.
+    // This connection becomes idle first and disconnects then.
     let mut stream = server.ask(REQUEST);
     plain(&mut stream);
     (0..5).for_each(|_| server.clock.second());
@@ -148,7 +154,7 @@ fn each_end_is_told_by_its_name() {
 
     while server.asked.try_recv().is_ok() {}
     let _never = server.ask(b"GET /never HTTP/1.1\r\n\r\n");
-    server.asked.recv_timeout(PATIENCE).unwrap();
+    server.asked.recv_timeout(HANG_TIMEOUT).unwrap();
     let Running { stop, .. } = server;
     stop.send(()).unwrap();
     let server = Running {
@@ -161,13 +167,13 @@ fn each_end_is_told_by_its_name() {
 }
 
 #[test]
-fn who_does_not_read_its_answer_is_closed_when_it_was_said() {
+fn a_client_that_does_not_read_its_answer_is_closed_after_the_write_timeout() {
     let server = start(|server, stopped| {
         let limit = Duration::from_secs(5);
         server.write_timeout(limit).until(stopped)
     });
     let mut stream = server.ask(b"GET /large HTTP/1.1\r\n\r\n");
-    // It begins to read, and stops.
+    // The client begins to read and then stops.
     stream.read_exact(&mut [0; 1024]).unwrap();
     let (end, seconds) = server.end_after_seconds();
     assert!(matches!(end, End::NotRead), "{end:?}");
@@ -175,7 +181,7 @@ fn who_does_not_read_its_answer_is_closed_when_it_was_said() {
 }
 
 #[test]
-fn who_asks_again_and_again_and_reads_nothing_is_closed() {
+fn a_client_that_sends_requests_and_reads_nothing_is_closed() {
     let server =
         start(|server, stopped| server.write_timeout(Duration::from_secs(5)).until(stopped));
     let mut stream = server.ask(b"GET /large HTTP/1.1\r\n\r\n");
@@ -188,13 +194,14 @@ fn who_asks_again_and_again_and_reads_nothing_is_closed() {
 }
 
 #[test]
-fn who_reads_slowly_is_served_to_the_end() {
+fn a_slow_reader_gets_its_whole_answer() {
     let server = start(|server, stopped| {
         let limit = Duration::from_secs(5);
         server.write_timeout(limit).until(stopped)
     });
     let mut stream = server.ask(b"GET /large HTTP/1.0\r\n\r\n");
-    // More than the system's buffers hold of it lie between three seconds, so that the server writes.
+    // In three seconds the client reads more than the system's buffers hold, so the server can
+    // write.
     let mut piece = vec![0; LARGE / 16];
     for _ in 0..16 {
         stream.read_exact(&mut piece).unwrap();
@@ -202,12 +209,12 @@ fn who_reads_slowly_is_served_to_the_end() {
     }
     let mut rest = Vec::new();
     stream.read_to_end(&mut rest).unwrap();
-    assert!(!rest.is_empty(), "there was a head");
+    assert!(!rest.is_empty(), "the answer must have a head");
     assert!(matches!(server.next(), Event::Ended(End::Done)));
 }
 
 #[test]
-fn what_comes_before_http_may_be_anything() {
+fn a_handshake_can_return_any_stream() {
     let server = start(|server, stopped| {
         let greet = async |stream: creel::net::TcpStream| {
             let mut greeting = [0; 1];

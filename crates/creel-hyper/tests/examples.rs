@@ -1,5 +1,5 @@
-//! The examples as their users run them: each a process of its own, which tells where it listens,
-//! and ends by Ctrl-C where it is one that does.
+//! Runs the examples as users do. Each is a process of its own that prints its address. Those that
+//! handle Ctrl-C are ended by it.
 
 use std::fs;
 use std::future::Future;
@@ -38,12 +38,12 @@ mod tls_proxy;
 #[path = "../examples/websocket.rs"]
 mod websocket;
 
-/// For what must come: only a hang takes this long.
-const PATIENCE: Duration = Duration::from_secs(60);
-/// Names the example that this process is.
+/// The timeout of all waits. Only a hang takes this long.
+const HANG_TIMEOUT: Duration = Duration::from_secs(60);
+/// The environment variable with the name of the example that this process runs.
 const EXAMPLE: &str = "CREEL_HYPER_EXAMPLE";
 
-/// No test of its own: what a process that was started for an example runs.
+/// Runs an example in a child process. Without the variable it does nothing.
 #[test]
 fn example() {
     let name = std::env::var(EXAMPLE).unwrap_or_default();
@@ -59,10 +59,10 @@ fn example() {
     ended.unwrap();
 }
 
-/// An example in a process of its own, until it is dropped.
+/// An example in a process of its own, which is killed on drop.
 struct Running {
     process: Child,
-    /// Open, so that the process can print to its end.
+    /// We keep stdout open, so that the process can still print.
     told: BufReader<ChildStdout>,
     address: SocketAddr,
 }
@@ -91,13 +91,13 @@ impl Running {
         Running {
             process,
             told,
-            address: address.expect("it tells where it listens"),
+            address: address.expect("the example printed no address"),
         }
     }
 
     fn connect(&self) -> std::net::TcpStream {
         let stream = std::net::TcpStream::connect(self.address).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_read_timeout(Some(HANG_TIMEOUT)).unwrap();
         stream
     }
 
@@ -109,7 +109,7 @@ impl Running {
         answer
     }
 
-    /// Ctrl-C, after which it ends by itself, and well.
+    /// Sends Ctrl-C and checks that the process ends successfully.
     fn interrupt(mut self) {
         let id = self.process.id().to_string();
         let killed = Command::new("kill").args(["-INT", &id]).status().unwrap();
@@ -127,15 +127,16 @@ impl Drop for Running {
     }
 }
 
-/// Runs a client on a pool of its own, bounded.
+/// Runs a client on its own pool, with a timeout.
 fn on_a_pool<T>(client: impl Future<Output = T>) -> T {
     let pool = Pool::builder().workers(2).build().unwrap();
-    let bounded = async { creel::time::timeout(PATIENCE, client).await };
-    pool.block_on(bounded).expect("it answers in time")
+    let bounded = async { creel::time::timeout(HANG_TIMEOUT, client).await };
+    pool.block_on(bounded)
+        .expect("the example did not answer in time")
 }
 
 #[test]
-fn a_server_answers_and_ends() {
+fn a_server_answers_and_shuts_down() {
     let server = Running::start("server");
     assert!(server.get("/there").ends_with("\r\n\r\nhello, /there\n"));
     let mut kept = server.connect();
@@ -144,11 +145,15 @@ fn a_server_answers_and_ends() {
     let mut some = [0; 512];
     assert!(kept.read(&mut some).unwrap() > 0);
     server.interrupt();
-    assert_eq!(kept.read(&mut some).unwrap(), 0, "an idle one is let go");
+    assert_eq!(
+        kept.read(&mut some).unwrap(),
+        0,
+        "an idle connection must be closed"
+    );
 }
 
-/// What a peer may do that is no good: reset, half a request, silence, half-closed, a flood of
-/// requests whose answers nobody reads.
+/// Misbehaves in one of several ways: a reset, half a request, silence, a half-closed connection,
+/// or a flood of requests whose answers are not read.
 #[cfg(target_os = "linux")]
 fn misbehave(server: &Running, way: usize) {
     const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nhost: a\r\n\r\n";
@@ -178,7 +183,7 @@ fn misbehave(server: &Running, way: usize) {
 
 #[test]
 #[cfg(target_os = "linux")]
-fn bad_peers_leave_nothing_behind() {
+fn bad_clients_leak_neither_files_nor_memory() {
     let server = Running::start("server");
     let process = PathBuf::from(format!("/proc/{}", server.process.id()));
     let files = || fs::read_dir(process.join("fd")).unwrap().count();
@@ -189,7 +194,7 @@ fn bad_peers_leave_nothing_behind() {
     let settle = |open: usize| {
         let begin = std::time::Instant::now();
         while files() > open {
-            assert!(begin.elapsed() < PATIENCE, "{} for {open}", files());
+            assert!(begin.elapsed() < HANG_TIMEOUT, "{} for {open}", files());
             thread::sleep(Duration::from_millis(5));
         }
     };
@@ -201,13 +206,13 @@ fn bad_peers_leave_nothing_behind() {
     };
     bad(200);
     settle(open);
-    // 8 MB: what the heap keeps differs from time to time, and more if the server got on so late
-    // that many were there at once. What is left behind comes with each thousand.
+    // We allow 8 MB, because the memory that the heap keeps varies. It is more if the server was so
+    // slow that many connections were open at once. A leak would grow with each thousand.
     let keeps_no_more = |_| {
         let held = pages();
         bad(1_000);
         settle(open);
-        eprintln!("{held} pages, then {}", pages());
+        eprintln!("{held} pages before, {} pages now", pages());
         pages() < held + 2_048
     };
     assert!((0..10).any(keeps_no_more));
@@ -216,14 +221,14 @@ fn bad_peers_leave_nothing_behind() {
 }
 
 #[test]
-fn an_axum_application_answers_and_ends() {
+fn an_axum_application_answers_and_shuts_down() {
     let server = Running::start("axum");
     assert!(server.get("/square/12").ends_with("\r\n\r\n144"));
     assert!(server.get("/square/x").starts_with("HTTP/1.0 400"));
     server.interrupt();
 }
 
-/// Says some things to a WebSocket that echoes, and closes it.
+/// Sends some messages to a WebSocket that echoes them, and closes it.
 fn talk_to_an_echo(server: &Running, path: &str) {
     on_a_pool(async {
         let stream = TcpStream::connect(server.address).await.unwrap();
@@ -252,7 +257,7 @@ fn websockets_are_echoed() {
 }
 
 #[test]
-fn a_route_of_axum_becomes_a_websocket() {
+fn an_axum_route_can_upgrade_to_a_websocket() {
     let server = Running::start("axum_websocket");
     talk_to_an_echo(&server, "/echo");
     assert!(server.get("/echo").starts_with("HTTP/1.0 400"));
@@ -260,7 +265,7 @@ fn a_route_of_axum_becomes_a_websocket() {
     server.interrupt();
 }
 
-/// A folder of its own with a new certificate, until it is dropped.
+/// A temporary folder with a new certificate. It is deleted on drop.
 struct Certified {
     folder: PathBuf,
     roots: RootCertStore,
@@ -285,7 +290,7 @@ impl Drop for Certified {
     }
 }
 
-/// Reads to the end, then says what it has read twice.
+/// Reads to the end and then sends all bytes twice.
 fn twice(mut stream: std::net::TcpStream) -> io::Result<()> {
     let mut all = Vec::new();
     stream.read_to_end(&mut all)?;
@@ -295,13 +300,13 @@ fn twice(mut stream: std::net::TcpStream) -> io::Result<()> {
 }
 
 #[test]
-fn a_proxy_passes_on_what_tls_hides_and_its_ends() {
+fn a_tls_proxy_forwards_data_and_both_ends_of_a_stream() {
     let backend = TcpListener::bind("127.0.0.1:0").unwrap();
     let behind = backend.local_addr().unwrap().to_string();
     thread::spawn(move || backend.incoming().try_for_each(|stream| twice(stream?)));
     let certified = Certified::new();
     let proxy = Running::start_in("tls_proxy", &certified.folder, &behind);
-    // Who does not speak TLS is turned away, and the others go on.
+    // A client that does not use TLS is disconnected, and the others are served.
     let mut plain = proxy.connect();
     plain.write_all(b"GET / HTTP/1.0\r\n\r\n").unwrap();
     let _ = plain.read_to_end(&mut Vec::new());
@@ -324,7 +329,7 @@ fn a_proxy_passes_on_what_tls_hides_and_its_ends() {
     });
 }
 
-/// A connection of HTTP/2 as tonic's clients ask for one.
+/// An HTTP/2 connection with the interface that tonic's clients need.
 #[derive(Clone)]
 struct Channel(http2::SendRequest<tonic::body::Body>);
 
@@ -343,7 +348,7 @@ impl tower_service::Service<Request<tonic::body::Body>> for Channel {
 }
 
 #[test]
-fn grpc_is_served_and_http_1_at_the_same_port() {
+fn grpc_and_http_1_are_served_on_the_same_port() {
     let server = Running::start("grpc");
     on_a_pool(async {
         let stream = TcpStream::connect(server.address).await.unwrap();
@@ -369,7 +374,7 @@ fn grpc_is_served_and_http_1_at_the_same_port() {
         }
     });
     assert!(server.get("/").starts_with("HTTP/1.0 "));
-    // What only begins like a preface, and one that ends there, are no HTTP/2.
+    // Requests that begin like the preface, or are a part of it, are not HTTP/2.
     for begun in [
         "PRI * HTTP/1.1\r\nconnection: close\r\n\r\n",
         "PROPFIND / HTTP/1.0\r\n\r\n",
@@ -380,8 +385,8 @@ fn grpc_is_served_and_http_1_at_the_same_port() {
         stream.read_to_string(&mut answer).unwrap();
         assert!(answer.starts_with("HTTP/1."), "{begun}: {answer}");
     }
-    // Who has spoken HTTP/1 goes on with it, also when it has been silent for so long that nothing of
-    // it is kept.
+    // A connection that has used HTTP/1 cannot change to HTTP/2, even after its state was freed
+    // because it was idle.
     let mut stream = server.connect();
     let request = "GET / HTTP/1.1\r\nhost: a\r\n\r\n";
     stream.write_all(request.as_bytes()).unwrap();
@@ -396,15 +401,15 @@ fn grpc_is_served_and_http_1_at_the_same_port() {
     server.interrupt();
 }
 
-/// Lines that are neither empty nor comments.
+/// Returns the number of lines that are neither empty nor comments.
 fn lines(path: &Path) -> usize {
     let text = fs::read_to_string(path).unwrap();
-    let says = |line: &&str| !line.trim().is_empty() && !line.trim_start().starts_with("//");
-    text.lines().filter(says).count()
+    let is_code = |line: &&str| !line.trim().is_empty() && !line.trim_start().starts_with("//");
+    text.lines().filter(is_code).count()
 }
 
 #[test]
-fn no_example_is_longer_than_tokios_by_more_than_a_tenth() {
+fn examples_are_at_most_a_tenth_longer_than_those_on_tokio() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples");
     for name in ["server.rs", "axum.rs", "websocket.rs", "tls_proxy.rs"] {
         let (own, tokios) = (
@@ -413,7 +418,7 @@ fn no_example_is_longer_than_tokios_by_more_than_a_tenth() {
         );
         assert!(
             own * 10 <= tokios * 11,
-            "{name}: {own} lines, tokio's {tokios}"
+            "{name} has {own} lines, and {tokios} lines on tokio"
         );
     }
 }

@@ -1,4 +1,4 @@
-//! Connections at rest, between two requests: they cost little, and go on as if nothing had been.
+//! Tests of idle connections. They take little memory, and the next request works as usual.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::convert::Infallible;
@@ -14,31 +14,31 @@ use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use hyper::{Request, Response, service::service_fn};
 
-/// For what must come: only a hang takes this long.
-const PATIENCE: Duration = Duration::from_secs(60);
-/// After so long a connection that has nothing to do is at rest.
-const LONGER_THAN_REST: Duration = Duration::from_millis(2_500);
-const SHORTER_THAN_REST: Duration = Duration::from_millis(150);
+/// The timeout of all waits. Only a hang takes this long.
+const HANG_TIMEOUT: Duration = Duration::from_secs(60);
+/// A connection without a request is idle after this time.
+const LONGER_THAN_IDLE: Duration = Duration::from_millis(2_500);
+const SHORTER_THAN_IDLE: Duration = Duration::from_millis(150);
 const CONNECTIONS: usize = 200;
-/// What a connection may take that is at rest: its task, its socket's place, its share of tables.
-const AT_REST_BYTES: usize = 2_500;
+/// The maximum memory of an idle connection: its task, its socket, and its share of tables.
+const IDLE_BYTES_MAX: usize = 2_500;
 
-/// The system's allocator, and how much is allocated.
+/// The system's allocator, which also counts the allocated bytes.
 struct Counting;
 
 static ALLOCATED: AtomicUsize = AtomicUsize::new(0);
 
-// SAFETY: the system's allocator, to which each call is passed on as it came.
+// SAFETY: Each call is passed unchanged to the system's allocator, which fulfils the contract.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         ALLOCATED.fetch_add(layout.size(), Relaxed);
-        // SAFETY: the caller's promise.
+        // SAFETY: The caller fulfils the contract of the system's allocator.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, place: *mut u8, layout: Layout) {
         ALLOCATED.fetch_sub(layout.size(), Relaxed);
-        // SAFETY: the caller's promise.
+        // SAFETY: The caller fulfils the contract of the system's allocator.
         unsafe { System.dealloc(place, layout) }
     }
 }
@@ -46,7 +46,7 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// Bytes of bodies that came after their answers.
+/// The number of bytes of request bodies that arrived after their answers.
 static LATE: AtomicUsize = AtomicUsize::new(0);
 
 async fn length(request: Request<Incoming>) -> Result<Response<String>, Infallible> {
@@ -61,7 +61,7 @@ async fn length(request: Request<Incoming>) -> Result<Response<String>, Infallib
             0
         }
         "/slow" => {
-            creel::time::sleep(LONGER_THAN_REST).await;
+            creel::time::sleep(LONGER_THAN_IDLE).await;
             0
         }
         _ => body.await,
@@ -82,11 +82,11 @@ fn start(most_awake: usize) -> SocketAddr {
 
 fn connect(address: SocketAddr) -> TcpStream {
     let stream = TcpStream::connect(address).unwrap();
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.set_read_timeout(Some(HANG_TIMEOUT)).unwrap();
     stream
 }
 
-/// Reads until `last` has come, and nothing beyond it.
+/// Reads until `last` has arrived, and checks that nothing follows.
 fn read_to(stream: &mut TcpStream, last: &str) -> String {
     let (mut all, mut some) = (String::new(), [0; 1024]);
     while !all.contains(last) {
@@ -104,11 +104,11 @@ fn ask(stream: &mut TcpStream, path: &str) {
     read_to(stream, &format!("{path} 0;"));
 }
 
-/// Whether something comes to be, within a bounded time.
-fn comes(is_so: impl Fn() -> bool) -> bool {
+/// Returns whether a condition becomes true before the timeout.
+fn becomes_true(is_so: impl Fn() -> bool) -> bool {
     let begin = Instant::now();
     while !is_so() {
-        if begin.elapsed() > PATIENCE {
+        if begin.elapsed() > HANG_TIMEOUT {
             return false;
         }
         thread::sleep(Duration::from_millis(20));
@@ -116,9 +116,9 @@ fn comes(is_so: impl Fn() -> bool) -> bool {
     true
 }
 
-/// One test, since what is allocated is the process's.
+/// This is one test, because the count of allocated bytes covers the whole process.
 #[test]
-fn a_connection_at_rest_costs_little_and_goes_on() {
+fn an_idle_connection_takes_little_memory_and_still_works() {
     let address = start(usize::MAX);
     ask(&mut connect(address), "/warm");
     let before = ALLOCATED.load(Relaxed);
@@ -129,46 +129,49 @@ fn a_connection_at_rest_costs_little_and_goes_on() {
             ask(stream, &format!("/{round}"));
         }
         let busy = (ALLOCATED.load(Relaxed) - before) / CONNECTIONS;
-        // On a machine that took longer, the first are at rest again.
-        if begin.elapsed() < SHORTER_THAN_REST {
-            assert!(busy > 2 * AT_REST_BYTES, "{busy} bytes a connection");
+        // On a slow machine, the first connections may be idle again. We then skip this check.
+        if begin.elapsed() < SHORTER_THAN_IDLE {
+            assert!(
+                busy > 2 * IDLE_BYTES_MAX,
+                "{busy} bytes per busy connection"
+            );
         }
-        let most = before + CONNECTIONS * AT_REST_BYTES;
-        let rests = comes(|| ALLOCATED.load(Relaxed) <= most);
+        let most = before + CONNECTIONS * IDLE_BYTES_MAX;
+        let rests = becomes_true(|| ALLOCATED.load(Relaxed) <= most);
         let each = ALLOCATED.load(Relaxed).saturating_sub(before) / CONNECTIONS;
-        assert!(rests, "{each} bytes a connection");
+        assert!(rests, "{each} bytes per idle connection");
     }
     let stream = &mut streams[0];
-    // From rest: a head in pieces, and another that comes in part.
+    // An idle connection gets a request head in parts, and then an incomplete one.
     stream.write_all(b"G").unwrap();
     thread::sleep(Duration::from_millis(20));
     let requests = b"ET /a HTTP/1.1\r\nhost: a\r\n\r\nGET /b HTTP/1.1\r\nhost: a\r\n\r\nGET /c";
     stream.write_all(requests).unwrap();
     read_to(stream, "/b 0;");
-    thread::sleep(LONGER_THAN_REST);
+    thread::sleep(LONGER_THAN_IDLE);
     stream.write_all(b" HTTP/1.1\r\nhost: a\r\n\r\n").unwrap();
     read_to(stream, "/c 0;");
-    // Nothing goes to and fro, and yet it is not at rest.
+    // No bytes are sent in either direction, but these connections are not idle.
     ask(stream, "/slow");
     let head = b"POST /d HTTP/1.1\r\nhost: a\r\ncontent-length: 5\r\n\r\n12";
     stream.write_all(head).unwrap();
-    thread::sleep(LONGER_THAN_REST);
+    thread::sleep(LONGER_THAN_IDLE);
     stream.write_all(b"345").unwrap();
     read_to(stream, "/d 5;");
     let stream = &mut streams[1];
     let head = b"POST /early HTTP/1.1\r\nhost: a\r\ncontent-length: 5\r\n\r\n12";
     stream.write_all(head).unwrap();
     read_to(stream, "/early 0;");
-    thread::sleep(LONGER_THAN_REST);
+    thread::sleep(LONGER_THAN_IDLE);
     stream.write_all(b"345").unwrap();
     ask(stream, "/after");
-    assert!(comes(|| LATE.load(Relaxed) == 5), "{LATE:?}");
+    assert!(becomes_true(|| LATE.load(Relaxed) == 5), "{LATE:?}");
     drop(streams);
-    few_are_awake();
+    few_connections_keep_their_buffers();
 }
 
-/// Of many that ask at the same time, few hold buffers at the same time.
-fn few_are_awake() {
+/// Checks `most_awake`: of many clients with a request at the same time, few hold buffers.
+fn few_connections_keep_their_buffers() {
     let address = start(10);
     ask(&mut connect(address), "/warm");
     let before = ALLOCATED.load(Relaxed);
@@ -179,10 +182,10 @@ fn few_are_awake() {
             ask(stream, &format!("/{round}"));
         }
     }
-    let most = CONNECTIONS * AT_REST_BYTES + 20 * 11_000;
+    let most = CONNECTIONS * IDLE_BYTES_MAX + 20 * 11_000;
     let each = ALLOCATED.load(Relaxed).saturating_sub(before);
-    // Later all are at rest anyhow.
-    if begin.elapsed() < SHORTER_THAN_REST {
-        assert!(each <= most, "{} bytes a connection", each / CONNECTIONS);
+    // Later, all connections would be idle in any case.
+    if begin.elapsed() < SHORTER_THAN_IDLE {
+        assert!(each <= most, "{} bytes per connection", each / CONNECTIONS);
     }
 }

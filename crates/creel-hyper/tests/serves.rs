@@ -1,4 +1,5 @@
-//! The server as its clients see it: answers, streams, resets, half-closes, floods, the end.
+//! Tests of the server with real clients: answers, streams, resets, half-closed connections,
+//! floods, shutdown.
 
 use std::convert::Infallible;
 use std::io::{ErrorKind, Read, Write};
@@ -17,17 +18,17 @@ use creel_hyper::{Tower, serve};
 use hyper::body::Incoming;
 use hyper::{Request, Response, service::service_fn};
 
-/// For what must come: only a hang takes this long.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// The timeout of all waits. Only a hang takes this long.
+const HANG_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// A server on a thread of its own, until it is dropped.
+/// A server on its own thread, which is stopped on drop.
 struct Running {
     address: SocketAddr,
     stop: Option<creel::channel::oneshot::Sender<()>>,
     ended: mpsc::Receiver<()>,
 }
 
-/// Whether somebody has asked for what takes a while.
+/// Whether a request for `/slow` has arrived.
 static SLOW_IS_ASKED: AtomicBool = AtomicBool::new(false);
 
 fn app() -> Router {
@@ -53,14 +54,14 @@ fn start(workers: usize) -> Running {
     let listener = TcpListener::bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let address = listener.local_addr().unwrap();
     let (stop, stopped) = creel::channel::oneshot::channel();
-    let (tell, ended) = mpsc::channel();
+    let (sender, ended) = mpsc::channel();
     thread::spawn(move || {
         let pool = Pool::builder().workers(workers).build().unwrap();
-        // Longer than anybody waits here for an end.
-        let (long, server) = (10 * PATIENCE, serve(listener, Tower(app())));
+        // This is longer than any test waits for the shutdown.
+        let (long, server) = (10 * HANG_TIMEOUT, serve(listener, Tower(app())));
         let server = server.grace(long).head_timeout(long).write_timeout(long);
         pool.block_on(server.until(stopped));
-        let _ = tell.send(());
+        let _ = sender.send(());
     });
     let stop = Some(stop);
     Running {
@@ -73,12 +74,12 @@ fn start(workers: usize) -> Running {
 impl Running {
     fn connect(&self) -> TcpStream {
         let stream = TcpStream::connect(self.address).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        stream.set_write_timeout(Some(PATIENCE)).unwrap();
+        stream.set_read_timeout(Some(HANG_TIMEOUT)).unwrap();
+        stream.set_write_timeout(Some(HANG_TIMEOUT)).unwrap();
         stream
     }
 
-    /// A response to one request on a connection that is closed after it.
+    /// Sends one request on a new connection and returns the response.
     fn ask(&self, request: &str) -> String {
         let mut stream = self.connect();
         stream.write_all(request.as_bytes()).unwrap();
@@ -91,18 +92,23 @@ impl Running {
         self.ask(&format!("GET {path} HTTP/1.0\r\n\r\n"))
     }
 
-    /// Tells it to end, and waits until it has: sooner than any of its limits.
+    /// Stops the server and waits until it has ended, which must be before any of its time limits.
     fn end(mut self) {
         let _ = self.stop.take().unwrap().send(());
-        self.ended.recv_timeout(PATIENCE).expect("it ends");
+        self.ended
+            .recv_timeout(HANG_TIMEOUT)
+            .expect("the server did not end");
     }
 }
 
-/// Waits until it is so.
+/// Waits until a condition is true.
 fn until(is_so: impl Fn() -> bool) {
     let begin = Instant::now();
     while !is_so() {
-        assert!(begin.elapsed() < PATIENCE, "it does not come to be");
+        assert!(
+            begin.elapsed() < HANG_TIMEOUT,
+            "timed out while waiting for a condition"
+        );
         thread::sleep(Duration::from_millis(2));
     }
 }
@@ -127,7 +133,7 @@ fn an_axum_application_answers() {
 }
 
 #[test]
-fn a_connection_is_kept_and_pipelined() {
+fn connections_support_keep_alive_and_pipelining() {
     let server = start(2);
     let mut stream = server.connect();
     for connection in ["keep-alive", "keep-alive", "close"] {
@@ -145,7 +151,7 @@ fn a_connection_is_kept_and_pipelined() {
 }
 
 #[test]
-fn resets_junk_and_silence_end_one_connection_only() {
+fn resets_garbage_and_silence_affect_one_connection_only() {
     let server = start(2);
     let mut silent = Vec::new();
     for number in 0..200 {
@@ -158,7 +164,7 @@ fn resets_junk_and_silence_end_one_connection_only() {
                 stream
                     .write_all(b"GET /large HTTP/1.1\r\nhost: a\r\n\r\n")
                     .unwrap();
-                // Reset in the middle of an answer.
+                // The client resets the connection in the middle of an answer.
                 socket2::SockRef::from(&stream)
                     .set_linger(Some(Duration::ZERO))
                     .unwrap();
@@ -172,7 +178,7 @@ fn resets_junk_and_silence_end_one_connection_only() {
     server.end();
 }
 
-/// Counts those that are dropped.
+/// Counts its own drops.
 struct Counted(&'static AtomicUsize);
 
 impl Drop for Counted {
@@ -182,7 +188,7 @@ impl Drop for Counted {
 }
 
 #[test]
-fn the_answer_to_who_has_left_is_dropped() {
+fn the_answer_to_a_disconnected_client_is_dropped() {
     static BEGUN: AtomicUsize = AtomicUsize::new(0);
     static DROPPED: AtomicUsize = AtomicUsize::new(0);
     let listener = TcpListener::bind("127.0.0.1:0".parse().unwrap()).unwrap();
@@ -211,7 +217,7 @@ fn the_answer_to_who_has_left_is_dropped() {
 }
 
 #[test]
-fn a_part_of_a_head_does_not_hold_up_the_end() {
+fn an_incomplete_head_does_not_delay_the_shutdown() {
     let server = start(1);
     let mut later = server.connect();
     later
@@ -221,23 +227,23 @@ fn a_part_of_a_head_does_not_hold_up_the_end() {
     first.write_all(b"GET / HTTP/1.1\r\nho").unwrap();
     let mut some = [0; 512];
     assert!(later.read(&mut some).unwrap() > 0);
-    // It has read the other's part, too, before it answers this one.
+    // The server has read the incomplete head before it answers this request.
     assert!(server.get("/").ends_with("hello"));
     server.end();
 }
 
 #[test]
-fn who_never_ends_a_head_is_cut_off_however_slowly_it_goes_on() {
+fn a_client_that_sends_a_head_slowly_is_closed_after_the_head_timeout() {
     let listener = TcpListener::bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let address = listener.local_addr().unwrap();
-    let clock = Clock::driven();
+    let clock = Clock::manual();
     let driven = clock.clone();
     thread::spawn(move || {
         let pool = Pool::builder().workers(1).clock(clock).build().unwrap();
         pool.block_on(serve(listener, service_fn(plain)).until(std::future::pending::<()>()));
     });
     let mut stream = TcpStream::connect(address).unwrap();
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.set_read_timeout(Some(HANG_TIMEOUT)).unwrap();
     stream
         .write_all(b"GET / HTTP/1.1\r\nhost: a\r\n\r\n")
         .unwrap();
@@ -253,18 +259,18 @@ fn who_never_ends_a_head_is_cut_off_however_slowly_it_goes_on() {
             Ok(0) => break true,
             Ok(_) => {}
             Err(error) if error.kind() == ErrorKind::ConnectionReset => break true,
-            Err(_) if begin.elapsed() > PATIENCE => break false,
+            Err(_) if begin.elapsed() > HANG_TIMEOUT => break false,
             Err(_) => {}
         }
         let _ = stream.write_all(b"x");
         driven.advance(Duration::from_secs(1));
         seconds += 1;
     };
-    assert!(ends && seconds > 25, "after {seconds} s: {ends}");
+    assert!(ends && seconds > 25, "closed after {seconds} s: {ends}");
 }
 
 #[test]
-fn the_end_lets_a_request_be_answered_and_idle_connections_go() {
+fn shutdown_answers_requests_in_progress_and_closes_idle_connections() {
     let server = start(2);
     let mut idle = server.connect();
     idle.write_all(b"GET / HTTP/1.1\r\nhost: a\r\n\r\n")
@@ -286,7 +292,7 @@ fn the_end_lets_a_request_be_answered_and_idle_connections_go() {
 }
 
 #[test]
-fn readers_that_stall_cost_a_bounded_amount_and_hold_up_nobody() {
+fn stalled_readers_use_bounded_memory_and_do_not_block_others() {
     let server = start(1);
     let stalled: Vec<TcpStream> = (0..50)
         .map(|_| {
@@ -303,10 +309,10 @@ fn readers_that_stall_cost_a_bounded_amount_and_hold_up_nobody() {
     server.end();
 }
 
-/// Frames that ask for nothing, as fast as they are taken.
+/// Sends frames without a request as fast as the server reads them.
 #[cfg(feature = "http2")]
 #[test]
-fn who_sends_without_end_leaves_the_worker_to_others() {
+fn a_client_that_sends_without_pause_does_not_block_others() {
     let server = start(1);
     let over = AtomicBool::new(false);
     thread::scope(|scope| {
@@ -314,7 +320,7 @@ fn who_sends_without_end_leaves_the_worker_to_others() {
         flood
             .write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
             .unwrap();
-        // No settings; then one byte more of the connection's window, again and again.
+        // We send empty settings, and then window updates of one byte without pause.
         flood.write_all(&[0, 0, 0, 4, 0, 0, 0, 0, 0]).unwrap();
         let more = [0, 0, 4, 8, 0, 0, 0, 0, 0, 0, 0, 0, 1].repeat(1_000);
         let over = &over;
@@ -329,7 +335,11 @@ fn who_sends_without_end_leaves_the_worker_to_others() {
         over.store(true, Ordering::SeqCst);
         flooding.join().unwrap();
         for answer in answers {
-            assert!(answer.expect("the others wait").ends_with("hello"));
+            assert!(
+                answer
+                    .expect("other clients must get answers")
+                    .ends_with("hello")
+            );
         }
     });
     server.end();
@@ -343,9 +353,9 @@ fn plain_answer() -> Result<Response<String>, Infallible> {
     Ok(Response::new("plain".to_owned()))
 }
 
-/// The process's limit is its own: a child of this test.
+/// The limit of open files applies to a process, so the test runs itself in a child process.
 #[test]
-fn a_server_without_descriptors_goes_on_when_there_are_some() {
+fn a_server_without_free_descriptors_recovers_when_some_are_closed() {
     const CHILD: &str = "CREEL_HYPER_FEW_FILES";
     if std::env::var_os(CHILD).is_none() {
         let own = std::env::current_exe().unwrap();
@@ -368,7 +378,8 @@ fn a_server_without_descriptors_goes_on_when_there_are_some() {
         let pool = Pool::builder().workers(1).build().unwrap();
         pool.block_on(serve(listener, service_fn(plain)).until(std::future::pending::<()>()));
     });
-    // Each takes a descriptor here and one in the server: in the end there is none to accept with.
+    // Each connection takes two descriptors, one of the client and one of the server. In the end
+    // none is left to accept with.
     let mut clients = Vec::new();
     while let Ok(client) = TcpStream::connect(address) {
         clients.push(client);
@@ -376,15 +387,16 @@ fn a_server_without_descriptors_goes_on_when_there_are_some() {
     assert!(clients.len() > 10);
     thread::sleep(Duration::from_millis(100));
     clients.truncate(5);
-    // The server may have taken all that are free for those who have left, until it sees that.
+    // Until the server notices that the clients have disconnected, it may hold all free
+    // descriptors.
     let begin = Instant::now();
     let mut last = loop {
         match TcpStream::connect(address) {
             Ok(stream) => break stream,
-            Err(error) => assert!(begin.elapsed() < PATIENCE, "{error}"),
+            Err(error) => assert!(begin.elapsed() < HANG_TIMEOUT, "{error}"),
         }
     };
-    last.set_read_timeout(Some(PATIENCE)).unwrap();
+    last.set_read_timeout(Some(HANG_TIMEOUT)).unwrap();
     last.write_all(b"GET / HTTP/1.0\r\n\r\n").unwrap();
     let mut answer = String::new();
     last.read_to_string(&mut answer).unwrap();

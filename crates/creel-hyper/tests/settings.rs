@@ -1,4 +1,4 @@
-//! What a server's user sets, as its clients meet it; and requests that meet its end.
+//! Tests of the server's settings, and of requests during shutdown.
 
 use std::convert::Infallible;
 use std::io::{ErrorKind, Read, Write};
@@ -15,11 +15,11 @@ use hyper::service::Service;
 use hyper::{Request, Response, service::service_fn};
 
 mod driven;
-use driven::{Driven, PATIENCE};
+use driven::{Driven, HANG_TIMEOUT};
 
 const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nhost: a\r\n\r\n";
 
-/// A server on a thread and a driven clock of its own, which ends with this.
+/// A server on its own thread, with a clock that the test drives. It is stopped on drop.
 struct Running {
     address: SocketAddr,
     clock: Driven,
@@ -28,16 +28,19 @@ struct Running {
 }
 
 impl Running {
-    /// Tells it to end, without waiting for that.
+    /// Stops the server without waiting for its end.
     fn stop(&mut self) {
         let _ = self.stop.take().unwrap().send(());
     }
 
-    /// Drives the clock by seconds until something is so; how many these were.
+    /// Drives the clock until a condition is true. Returns the number of seconds.
     fn drive_until(&self, mut is_so: impl FnMut() -> bool) -> u64 {
         let (begin, mut seconds) = (Instant::now(), 0);
         while !is_so() {
-            assert!(begin.elapsed() < PATIENCE, "after {seconds} s of the clock");
+            assert!(
+                begin.elapsed() < HANG_TIMEOUT,
+                "timed out after {seconds} s of the clock"
+            );
             self.clock.second();
             seconds += 1;
         }
@@ -46,11 +49,11 @@ impl Running {
 
     fn connect(&self) -> TcpStream {
         let stream = TcpStream::connect(self.address).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_read_timeout(Some(HANG_TIMEOUT)).unwrap();
         stream
     }
 
-    /// A connection that has been answered once.
+    /// Returns a connection that has got one answer.
     fn asked(&self) -> TcpStream {
         let mut stream = self.connect();
         stream.write_all(REQUEST).unwrap();
@@ -70,7 +73,7 @@ fn read_answer(stream: &mut TcpStream) -> String {
     String::from_utf8(answer).unwrap()
 }
 
-/// Whether it has been closed; or, for a few milliseconds, not.
+/// Returns whether the server has closed the connection. Waits a few milliseconds for that.
 fn is_closed(stream: &mut TcpStream) -> bool {
     let short = Some(Duration::from_millis(5));
     stream.set_read_timeout(short).unwrap();
@@ -90,10 +93,10 @@ where
     let listener = TcpListener::bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let address = listener.local_addr().unwrap();
     let (stop, stopped) = creel::channel::oneshot::channel();
-    let (tell, ended) = mpsc::channel();
+    let (sender, ended) = mpsc::channel();
     let clock = Driven::start(move |pool| {
         pool.block_on(with(serve(listener, service)).until(stopped));
-        let _ = tell.send(());
+        let _ = sender.send(());
     });
     Running {
         address,
@@ -108,7 +111,7 @@ async fn plain(_: Request<Incoming>) -> Result<Response<String>, Infallible> {
 }
 
 #[test]
-fn who_comes_beyond_the_limit_waits_until_another_has_left() {
+fn a_connection_beyond_the_limit_waits_until_another_ends() {
     let server = start(service_fn(plain), |it| it.most_connections(2));
     let (first, _second) = (server.asked(), server.asked());
     let mut third = server.connect();
@@ -117,21 +120,24 @@ fn who_comes_beyond_the_limit_waits_until_another_has_left() {
         .set_read_timeout(Some(Duration::from_millis(100)))
         .unwrap();
     let early = third.read(&mut [0; 512]);
-    assert!(early.is_err(), "{early:?} bytes while two are served");
+    assert!(
+        early.is_err(),
+        "{early:?} bytes while two other connections are open"
+    );
     drop(first);
-    third.set_read_timeout(Some(PATIENCE)).unwrap();
+    third.set_read_timeout(Some(HANG_TIMEOUT)).unwrap();
     assert!(read_answer(&mut third).starts_with("HTTP/1.1 200"));
 }
 
 #[test]
-fn who_sends_no_head_is_closed_when_it_was_said() {
+fn a_client_that_sends_no_head_is_closed_after_the_head_timeout() {
     for (limit, most) in [(5, 9), (60, 64)] {
         let server = start(service_fn(plain), move |it| {
             it.head_timeout(Duration::from_secs(limit))
         });
         let (mut silent, mut idle, mut begun) = (server.connect(), server.asked(), server.asked());
         begun.write_all(&REQUEST[..9]).unwrap();
-        // The clock goes on when they are known to the server, of which this one is the last.
+        // We drive the clock after the server has accepted all connections. This one is the last.
         drop(server.asked());
         for stream in [&mut silent, &mut idle, &mut begun] {
             assert!(!is_closed(stream));
@@ -144,7 +150,7 @@ fn who_sends_no_head_is_closed_when_it_was_said() {
 }
 
 #[test]
-fn settings_of_hyper_are_kept() {
+fn settings_of_hyper_apply() {
     let later = service_fn(async |request| {
         creel::task::yield_now().await;
         plain(request).await
@@ -166,11 +172,11 @@ fn settings_of_hyper_are_kept() {
 }
 
 #[test]
-fn a_request_that_meets_the_end_is_answered_in_whole_or_not_at_all() {
+fn a_request_during_shutdown_gets_a_complete_answer_or_none() {
     for round in 0..40_u32 {
         let mut server = start(service_fn(plain), |it| it);
         let mut stream = server.asked();
-        // In every second round it is at rest by then, most of the time.
+        // In every second round, the connection is usually idle by now.
         for _ in 0..round % 2 * 4 {
             server.clock.second();
             drop(server.asked());

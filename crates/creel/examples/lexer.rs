@@ -7,7 +7,7 @@
 //! same value.
 
 use creel::Pool;
-use creel::channel::ring;
+use creel::channel::bounded;
 use std::time::{Duration, Instant};
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -69,7 +69,7 @@ fn direct(text: &str) -> u64 {
 }
 
 async fn by_task(text: &'static str) -> u64 {
-    let (tx, rx) = ring::channel(256);
+    let (tx, rx) = bounded::channel(256);
     let lexer = creel::task::spawn(async move {
         for token in Lexer(text.as_bytes()) {
             tx.send(token).await.expect("the parser listens");

@@ -14,24 +14,26 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         .map_or(Ok(1000), |text| text.parse())?;
     let pool = Pool::builder().workers(1).build()?;
     // `Rc` and `Cell`: the tasks never leave their thread.
-    let counted = pool.run_on(0, || {
-        let counter = Rc::new(Cell::new(0_u64));
-        let count = |counter: Rc<Cell<u64>>| async move {
-            for _ in 0..10 {
-                counter.set(counter.get() + 1);
-                yield_now().await;
-            }
-        };
-        spawn_local(async move {
-            let all: Vec<_> = (0..tasks)
-                .map(|_| spawn_local(count(Rc::clone(&counter))))
-                .collect();
-            for task in all {
-                task.await.expect("no task panics");
-            }
-            counter.get()
+    let counted = pool
+        .run_on(0, || {
+            let counter = Rc::new(Cell::new(0_u64));
+            let count = |counter: Rc<Cell<u64>>| async move {
+                for _ in 0..10 {
+                    counter.set(counter.get() + 1);
+                    yield_now().await;
+                }
+            };
+            spawn_local(async move {
+                let all: Vec<_> = (0..tasks)
+                    .map(|_| spawn_local(count(Rc::clone(&counter))))
+                    .collect();
+                for task in all {
+                    task.await.expect("no task panics");
+                }
+                counter.get()
+            })
         })
-    });
+        .unwrap();
     println!(
         "{tasks} tasks on one thread counted to {}",
         pool.block_on(counted)?

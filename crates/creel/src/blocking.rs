@@ -8,9 +8,9 @@
 //! Names are looked up on threads of their own. Otherwise calls that wait for a peer could take all
 //! threads, and the look-up of that peer's name would wait for them.
 
-use crate::seat::budget;
-use crate::seat::stored_waker::StoredWaker;
 use crate::sync::{HAS_THREADS, process_id};
+use crate::worker::budget;
+use crate::worker::stored_waker::StoredWaker;
 use std::any::Any;
 use std::collections::VecDeque;
 use std::fmt;
@@ -67,6 +67,10 @@ enum Kind {
     /// A call of the program.
     Call,
     /// A name is looked up.
+    #[cfg_attr(
+        not(feature = "net"),
+        expect(dead_code, reason = "names are for sockets")
+    )]
     Name,
 }
 

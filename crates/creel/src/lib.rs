@@ -8,7 +8,7 @@
 //! use creel::{Pool, Wait};
 //!
 //! let pool = Pool::builder().workers(2).wait(Wait::Park).build()?;
-//! let answer = pool.run_on(1, || 6 * 7); // on the thread of seat 1
+//! let answer = pool.run_on(1, || 6 * 7).unwrap(); // on the thread of worker 1
 //! assert_eq!(answer, 42);
 //! # Ok::<(), creel::BuildError>(())
 //! ```
@@ -32,7 +32,7 @@
 //! `docs/design/pool.md` is the contract that every part of the crate keeps.
 
 #![warn(clippy::missing_errors_doc, clippy::missing_panics_doc)]
-// What only tasks use of the seats lies there all the same.
+// What only tasks use of the workers lies there all the same.
 #![cfg_attr(
     not(feature = "tasks"),
     allow(
@@ -52,31 +52,32 @@ mod models;
 #[cfg(feature = "net")]
 pub mod net;
 #[cfg(not(feature = "net"))]
-#[path = "net/without.rs"]
+#[path = "net/disabled.rs"]
 mod net;
 mod pool;
-mod seat;
 #[cfg(all(unix, feature = "net"))]
 pub mod signal;
 mod sync;
 #[cfg(feature = "tasks")]
 pub mod task;
 #[cfg(not(feature = "tasks"))]
-#[path = "task/without.rs"]
+#[path = "task/disabled.rs"]
 mod task;
 #[cfg(feature = "tasks")]
 pub mod time;
 #[cfg(not(feature = "tasks"))]
-#[path = "time/without.rs"]
+#[path = "time/disabled.rs"]
 mod time;
+mod worker;
 
 #[cfg(feature = "tasks")]
 pub use blocking::{Blocking, blocking, set_max_blocking_threads};
 pub use creel_topology::{CpuSet, Neighbour, Placement};
 pub use loops::{Outbox, Scope, Scratch};
 pub use pool::{
-    AcquireError, Balance, BuildError, Builder, GlobalError, Handle, NamedPools, NamedSettings,
-    Observe, ParseKnobError, Pool, PoolStats, TaskStats, Wait, WorkerStats, global,
+    AcquireError, Balance, BuildError, GlobalError, NamedPools, NamedSettings, Observe,
+    ParseKnobError, Pool, PoolBuilder, PoolStats, TaskStats, Wait, WorkerError, WorkerStats,
+    global,
 };
 #[cfg(feature = "tasks")]
 pub use task::{JoinError, JoinHandle};

@@ -41,9 +41,9 @@ fn works(pool: &Pool) {
 /// Runs `f` on a worker of this pool: in each of the ways in which it may be given.
 fn on_a_worker(pool: &Arc<Pool>, f: impl Fn() + Send + Sync + 'static) {
     let f = Arc::new(f);
-    pool.run_on(0, || f());
+    pool.run_on(0, || f()).unwrap();
     pool.broadcast(|_| f());
-    pool.scope(|s| s.spawn_on(0, || f()));
+    pool.scope(|s| s.spawn_on(0, || f()).unwrap());
     pool.scope(|s| s.spawn(|| f()));
     pool.for_each(0..pool.workers(), |_| f());
     let inner = Arc::clone(&f);
@@ -76,8 +76,12 @@ fn two_that_wait_for_each_other_get_on() {
                 for (own, other) in [(&a, &b), (&b, &a)] {
                     s.spawn(move || {
                         for _ in 0..50 {
-                            own.run_on(0, || other.run_on(0, || own.run_on(0, || ())));
-                            own.run_on(0, || other.scope(|s| s.spawn_on(0, || ())));
+                            own.run_on(0, || {
+                                other.run_on(0, || own.run_on(0, || ()).unwrap()).unwrap()
+                            })
+                            .unwrap();
+                            own.run_on(0, || other.scope(|s| s.spawn_on(0, || ()).unwrap()))
+                                .unwrap();
                             own.broadcast(|_| other.broadcast(|_| ()));
                         }
                     });
@@ -97,30 +101,34 @@ fn a_call_comes_back_to_a_worker_that_waits_for_the_other_pool() {
             let loops = a.with_balance(balance);
             for _ in 0..20 {
                 // B's one worker waits for A's loop, whose units ask for that worker.
-                b.run_on(0, || loops.for_each(0..2, |_| b.run_on(0, || ())));
+                b.run_on(0, || loops.for_each(0..2, |_| b.run_on(0, || ()).unwrap()))
+                    .unwrap();
                 b.run_on(0, || {
                     loops.for_each(0..2, |_| {
-                        loops.for_each(0..4, |_| b.run_on(0, || ()));
+                        loops.for_each(0..4, |_| b.run_on(0, || ()).unwrap());
                     });
-                });
+                })
+                .unwrap();
             }
         });
     }
     bounded("the other verbs", || {
         let (a, b) = (pool(2, "a"), pool(1, "b"));
-        let back = || b.run_on(0, || ());
+        let back = || b.run_on(0, || ()).unwrap();
         for _ in 0..20 {
-            b.run_on(0, || a.scope(|s| s.spawn_on(1, back)));
-            b.run_on(0, || a.scope(|s| s.spawn(back)));
-            b.run_on(0, || a.join(back, back));
-            b.run_on(0, || a.run_on(0, back));
-            b.run_on(0, || a.broadcast(|_| back()));
+            b.run_on(0, || a.scope(|s| s.spawn_on(1, back).unwrap()))
+                .unwrap();
+            b.run_on(0, || a.scope(|s| s.spawn(back))).unwrap();
+            b.run_on(0, || a.join(back, back)).unwrap();
+            b.run_on(0, || a.run_on(0, back).unwrap()).unwrap();
+            b.run_on(0, || a.broadcast(|_| back())).unwrap();
             let (pool_a, pool_b) = (Arc::clone(&a), Arc::clone(&b));
             b.run_on(0, move || {
                 let inner = Arc::clone(&pool_b);
-                let task = pool_a.spawn(async move { inner.run_on(0, || ()) });
+                let task = pool_a.spawn(async move { inner.run_on(0, || ()).unwrap() });
                 pool_a.block_on(task).unwrap();
-            });
+            })
+            .unwrap();
         }
     });
 }
@@ -135,7 +143,8 @@ fn a_worker_in_another_pools_block_on_wakes_its_own_tasks() {
             while b.stats().tasks.polls == 0 {
                 thread::yield_now();
             }
-            b.run_on(0, || a.block_on(async { tx.send(7).unwrap() }));
+            b.run_on(0, || a.block_on(async { tx.send(7).unwrap() }))
+                .unwrap();
             assert_eq!(block_on(waits).unwrap(), 7);
             works(&a);
         }
@@ -189,7 +198,7 @@ fn time_and_packets_reach_a_worker_in_another_pools_block_on() {
                     });
                 };
                 match round % 2 {
-                    0 => b.run_on(0, waits),
+                    0 => b.run_on(0, waits).unwrap(),
                     _ => block_on(b.spawn(async move { waits() })).unwrap(),
                 }
             }
@@ -267,13 +276,13 @@ fn a_pool_is_dropped_on_another_ones_worker() {
             // A's worker waits for B's, which waits for A to end.
             let call = async move {
                 begun.send(()).unwrap();
-                inner.run_on(0, || ());
+                inner.run_on(0, || ()).unwrap();
             };
             a.spawn(call).detach();
             if round % 2 == 0 {
                 begins.recv().unwrap();
             }
-            b.run_on(0, move || drop(a));
+            b.run_on(0, move || drop(a)).unwrap();
             works(&b);
         }
     });
@@ -285,7 +294,7 @@ fn a_child_is_of_the_pool_whose_block_on_is_the_innermost() {
         let (a, b) = (pool(1, "a"), pool(1, "b"));
         let spawned = || (a.stats().tasks.spawned, b.stats().tasks.spawned);
         let child = |pool: &Pool| pool.block_on(async { task::spawn(async {}).await.unwrap() });
-        b.run_on(0, || child(&a));
+        b.run_on(0, || child(&a)).unwrap();
         assert_eq!(spawned(), (1, 0), "in an urgent job");
         let inner = Arc::clone(&a);
         block_on(b.spawn(async move { child(&inner) })).unwrap();
@@ -311,7 +320,7 @@ fn block_on_for_the_own_pool_is_refused_at_once() {
         bounded(&format!("{workers} workers"), move || {
             let (a, b) = (pool(workers, "a"), pool(1, "b"));
             let refused = [true].repeat(workers);
-            assert!(a.run_on(workers - 1, || refuses(&a)));
+            assert!(a.run_on(workers - 1, || refuses(&a)).unwrap());
             assert_eq!(a.broadcast(|_| refuses(&a)), refused);
             for bound in [true, false] {
                 let own = Arc::clone(&a);
@@ -323,8 +332,8 @@ fn block_on_for_the_own_pool_is_refused_at_once() {
                 assert!(block_on(task).unwrap());
             }
             assert!(a.block_on(async { refuses(&a) }));
-            assert!(a.run_on(0, || b.block_on(async { refuses(&a) })));
-            // In its `block_on` by way of another pool's, whether or not it has a seat to lend.
+            assert!(a.run_on(0, || b.block_on(async { refuses(&a) })).unwrap());
+            // In its `block_on` by way of another pool's, whether or not it has a worker to lend.
             for lent in [true, false] {
                 let (release, gate) = mpsc::channel::<()>();
                 if !lent {

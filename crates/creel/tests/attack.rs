@@ -2,7 +2,7 @@
 //! re-entry, and more workers than there are CPUs. Whatever happens, the pool goes on, and what
 //! was borrowed or owned is dropped once.
 
-use creel::channel::{oneshot, ring, slot};
+use creel::channel::{bounded, oneshot, spsc};
 use creel::task::{self, JoinError, yield_now};
 use creel::time::{self, Clock};
 use creel::{Balance, JoinHandle, Outbox, Pool, Scratch, Wait, net};
@@ -107,7 +107,7 @@ fn a_panic_at_every_item_of_every_verb() {
             throws(|| loops.scope(|s| (0..ITEMS).for_each(|i| s.spawn(move || tick(i)))));
             throws(|| {
                 loops.scope(|s| {
-                    (0..ITEMS).for_each(|i| s.spawn_on(i % workers, move || tick(i)));
+                    (0..ITEMS).for_each(|i| s.spawn_on(i % workers, move || tick(i)).unwrap());
                 });
             });
             throws(|| {
@@ -153,7 +153,10 @@ fn a_panic_where_parts_are_begun_and_put_together() {
     throws(|| _ = pool.join(|| (), || panic!("the second")));
     throws(|| _ = pool.join(|| panic!("the first"), || panic!("the second")));
     for worker in 0..3 {
-        throws(|| pool.run_on(worker, || panic!("on worker {worker}")));
+        throws(|| {
+            pool.run_on(worker, || panic!("on worker {worker}"))
+                .unwrap()
+        });
         throws(|| drop(pool.broadcast(|i| assert!(i != worker, "on worker {i}"))));
     }
     goes_on(&pool);
@@ -210,7 +213,7 @@ fn payloads_that_panic_when_they_are_dropped_end_no_worker() {
         let _late = LoudDrop;
         pending::<()>().await;
     })
-    .cancel();
+    .abort();
     goes_on(&pool);
 }
 
@@ -225,19 +228,26 @@ impl Wake for BadWaker {
 
 #[test]
 fn wakers_that_panic_end_no_worker() {
-    let clock = Clock::driven();
+    let clock = Clock::manual();
     let builder = Pool::builder().workers(1).clock(clock.clone());
     let pool = builder.wait(Wait::Park).build().unwrap();
     let bad = Waker::from(Arc::new(BadWaker));
     // A timer that the worker fires, between two others.
     let (told, tell) = mpsc::channel();
     let mut sleeps: Vec<_> = (0..3)
-        .map(|_| Box::pin(pool.run_on(0, || time::sleep(Duration::from_millis(5)))))
+        .map(|_| {
+            Box::pin(
+                pool.run_on(0, || time::sleep(Duration::from_millis(5)))
+                    .unwrap(),
+            )
+        })
         .collect();
     for (i, sleep) in sleeps.iter_mut().enumerate() {
         let good = Waker::from(Arc::new(Tell(Mutex::new(told.clone()))));
         let waker = if i == 1 { &bad } else { &good };
-        let polled = pool.run_on(0, || sleep.as_mut().poll(&mut Context::from_waker(waker)));
+        let polled = pool
+            .run_on(0, || sleep.as_mut().poll(&mut Context::from_waker(waker)))
+            .unwrap();
         assert!(polled.is_pending());
     }
     clock.advance(Duration::from_millis(10));
@@ -274,7 +284,7 @@ fn a_ring_that_closes_wakes_those_behind_a_waker_that_panics() {
     let bad = Waker::from(Arc::new(BadWaker));
     let (told, tell) = mpsc::channel();
     let good = Waker::from(Arc::new(Tell(Mutex::new(told))));
-    let (tx, rx) = ring::channel::<u8>(1);
+    let (tx, rx) = bounded::channel::<u8>(1);
     let mut receives = [rx.recv(), rx.recv(), rx.recv()];
     for (receive, waker) in receives.iter_mut().zip([&good, &bad, &good]) {
         let polled = Pin::new(receive).poll(&mut Context::from_waker(waker));
@@ -319,18 +329,19 @@ fn leaked_handles_and_futures_break_nothing() {
         let mut every = Box::pin(time::interval(Duration::from_secs(3600)));
         poll_once(Box::pin(every.tick()).as_mut());
         std::mem::forget(every);
-    });
+    })
+    .unwrap();
     let (tx, mut one) = oneshot::channel();
     poll_once(Pin::new(&mut one));
     std::mem::forget(one);
     tx.send(1).unwrap();
-    let (mut tx, mut rx) = slot::channel();
+    let (mut tx, mut rx) = spsc::channel();
     let mut receives = Box::pin(rx.recv());
     poll_once(receives.as_mut());
     std::mem::forget(receives);
     tx.try_send(1).unwrap();
     assert_eq!(rx.try_recv(), Ok(1));
-    let (tx, rx) = ring::channel(1);
+    let (tx, rx) = bounded::channel(1);
     let mut receives = Box::pin(rx.recv());
     poll_once(receives.as_mut());
     std::mem::forget(receives);
@@ -374,7 +385,8 @@ fn everything_inside_of_everything() {
             s.for_each(0..4, |_| {
                 pool.session(|s| s.for_each(0..2, |_| one()));
                 pool.scope(|s| (0..2).for_each(|_| s.spawn(one)));
-                pool.run_on(workers - 1, || pool.for_each(0..2, |_| one()));
+                pool.run_on(workers - 1, || pool.for_each(0..2, |_| one()))
+                    .unwrap();
                 other.block_on(async { one() });
                 let made = pool.map(&[0; 3], |_| pool.join(one, one));
                 assert_eq!(made.len(), 3);
@@ -413,7 +425,7 @@ fn pools_that_end_inside_their_own_work() {
     outer.scope(|s| s.spawn(|| drop(pool(2))));
     outer.for_each(0..4, |_| {
         let inner = pool(2);
-        assert_eq!(inner.run_on(1, || 1), 1);
+        assert_eq!(inner.run_on(1, || 1).unwrap(), 1);
     });
     let inner = pool(2);
     let (tx, told) = mpsc::channel();
@@ -431,7 +443,7 @@ fn pools_that_end_inside_their_own_work() {
 }
 
 fn crowd(pool: &Pool) {
-    let (tx, rx) = ring::channel(4);
+    let (tx, rx) = bounded::channel(4);
     for i in 0..300_u64 {
         let tx = tx.clone();
         let task = async move {
@@ -492,7 +504,7 @@ fn several_bombs_end_neither_a_worker_nor_the_process() {
     let pool = pool(3);
     throws_a_bomb(|| pool.broadcast(|_| throw::<()>()));
     throws_a_bomb(|| pool.broadcast(|i| if i == 1 { throw() } else { Bomb }));
-    throws_a_bomb(|| pool.run_on(1, throw::<()>));
+    throws_a_bomb(|| pool.run_on(1, throw::<()>).unwrap());
     throws_a_bomb(|| {
         pool.scope(|s| {
             (0..4).for_each(|_| s.spawn(throw::<()>));

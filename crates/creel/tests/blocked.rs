@@ -270,7 +270,7 @@ fn block_by(way: &str, pool: &Arc<Pool>, worker: usize, release: mpsc::Receiver<
     match way {
         "run_on" => {
             let pool = Arc::clone(pool);
-            thread::spawn(move || pool.run_on(worker, blocks));
+            thread::spawn(move || pool.run_on(worker, blocks).unwrap());
         }
         "spawn_on" => pool.spawn_on(worker, async move { blocks() }).detach(),
         _ => pool.spawn_fn(blocks).detach(),
@@ -374,7 +374,7 @@ fn a_socket_is_served_after_the_pool_has_shrunk() {
         bounded(&format!("worker {first} had its thread first"), move || {
             for workers in [1, 2, 3] {
                 let pool = pool(3, Wait::Park);
-                pool.run_on(first, || ());
+                pool.run_on(first, || ()).unwrap();
                 pool.resize(workers).unwrap();
                 settle();
                 let (receive, to) = receives();
@@ -411,7 +411,7 @@ fn as_many_leaves_of_joins_in_joins_as_workers_meet() {
                     match round % 2 {
                         // The caller is one of them.
                         0 => split(&pool, workers, &all),
-                        _ => pool.run_on(0, || split(&pool, workers, &all)),
+                        _ => pool.run_on(0, || split(&pool, workers, &all)).unwrap(),
                     }
                 }
             });
@@ -435,7 +435,7 @@ fn as_many_jobs_of_a_scope_as_workers_meet() {
                     };
                     match round % 2 {
                         0 => meet(),
-                        _ => pool.run_on(workers - 1, meet),
+                        _ => pool.run_on(workers - 1, meet).unwrap(),
                     }
                 }
             });
@@ -475,7 +475,7 @@ fn meet_in_loops(pool: &Pool, loops: &Pool, kind: &str) {
         if kind == "task" {
             pool.spawn_fn(waits).detach();
         } else {
-            s.spawn(|| pool.run_on(1, waits));
+            s.spawn(|| pool.run_on(1, waits).unwrap());
         }
         loops.for_each(0..2, |_| _ = all.wait());
         drop(done);
@@ -495,7 +495,9 @@ fn as_many_units_of_loops_in_loops_as_workers_meet() {
                     match round % 3 {
                         0 => loops.for_each(0..outer, |_| units()),
                         1 => pool.scope(|s| (0..outer).for_each(|_| s.spawn(units))),
-                        _ => pool.run_on(0, || loops.for_each(0..outer, |_| units())),
+                        _ => pool
+                            .run_on(0, || loops.for_each(0..outer, |_| units()))
+                            .unwrap(),
                     }
                 }
             });

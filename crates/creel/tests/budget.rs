@@ -4,7 +4,7 @@
 //! when it is polled.
 
 use creel::channel::leaky::{self, Leak};
-use creel::channel::{oneshot, ring, slot};
+use creel::channel::{bounded, oneshot, spsc};
 use creel::net::{Outgoing, Received, TcpListener, TcpStream, UdpSocket};
 use creel::task::{CancellationToken, JoinSet, budgeted, unconstrained};
 use creel::time::{self, Clock};
@@ -58,10 +58,10 @@ macro_rules! gives_way {
 }
 
 /// The loop is the future of a `block_on`, on whose thread the other task runs, too: the caller
-/// borrows the seat of the worker, which has not started yet.
+/// borrows the worker of the worker, which has not started yet.
 #[test]
 fn a_future_of_block_on() {
-    let (tx, rx) = ring::channel(1);
+    let (tx, rx) = bounded::channel(1);
     let before = pool().block_on(operations_before_another!((); {
         tx.send(1).await.unwrap();
         rx.recv().await.unwrap();
@@ -69,12 +69,12 @@ fn a_future_of_block_on() {
     assert!(before <= BOUND, "{before}");
 }
 
-gives_way!(a_ring: let (tx, rx) = ring::channel(1); {
+gives_way!(a_ring: let (tx, rx) = bounded::channel(1); {
     tx.send(1).await.unwrap();
     rx.recv().await.unwrap();
 });
 
-gives_way!(a_slot: let (mut tx, mut rx) = slot::channel(); {
+gives_way!(a_slot: let (mut tx, mut rx) = spsc::channel(); {
     tx.send(1).await.unwrap();
     rx.recv().await.unwrap();
 });
@@ -94,13 +94,13 @@ gives_way!(a_ready_oneshot: (); {
     rx.await.unwrap();
 });
 
-gives_way!(a_closed_channel: let (_, rx) = ring::channel::<u32>(1); {
+gives_way!(a_closed_channel: let (_, rx) = bounded::channel::<u32>(1); {
     rx.recv().await.unwrap_err();
 });
 
 gives_way!(a_sleep_of_zero: (); time::sleep(Duration::ZERO).await);
 
-gives_way!(a_timeout_of_what_is_ready: let (tx, rx) = ring::channel(1); {
+gives_way!(a_timeout_of_what_is_ready: let (tx, rx) = bounded::channel(1); {
     tx.try_send(1).unwrap();
     time::timeout(Duration::from_secs(3600), rx.recv()).await.unwrap().unwrap();
 });
@@ -114,7 +114,7 @@ gives_way!(a_cancelled_token: let token = { let token = CancellationToken::new()
     assert!(token.run_until(pending::<()>()).await.is_none());
 });
 
-gives_way!(a_select: let (tx, rx) = ring::channel(1); {
+gives_way!(a_select: let (tx, rx) = bounded::channel(1); {
     tx.try_send(1).unwrap();
     let either = select(Box::pin(rx.recv()), Box::pin(pending::<()>())).await;
     assert!(matches!(either, Either::Left((Ok(1), _))));
@@ -172,7 +172,7 @@ fn handles() {
 /// An interval that has missed many ticks gives them in succession, but not in one poll.
 #[test]
 fn missed_ticks() {
-    let clock = Clock::driven();
+    let clock = Clock::manual();
     let pool = Pool::builder().workers(1).clock(clock.clone());
     let pool = pool.build().unwrap();
     let task = pool.spawn(async move {
@@ -191,7 +191,7 @@ fn many_futures_in_one_task() {
     const FUTURES: usize = 10_000;
     let pool = pool();
     let sum = pool.block_on(async {
-        let (tx, rx) = ring::channel(FUTURES);
+        let (tx, rx) = bounded::channel(FUTURES);
         (0..FUTURES).for_each(|n| tx.try_send(n).unwrap());
         let all: FuturesUnordered<_> = (0..FUTURES).map(|_| rx.recv()).collect();
         all.fold(0, async |sum, n| sum + n.unwrap()).await
@@ -217,13 +217,13 @@ fn a_timeout_of_a_loop_without_end() {
 fn a_blocking_wait_in_a_task_that_has_used_up_its_budget() {
     let pool = pool();
     let task = pool.spawn(poll_fn(|cx| {
-        let (tx, rx) = ring::channel(1_000);
+        let (tx, rx) = bounded::channel(1_000);
         (0..1_000).for_each(|n| tx.try_send(n).unwrap());
         let mut recv = std::pin::pin!(async { while rx.recv().await.is_ok() {} });
         assert!(recv.as_mut().poll(cx).is_pending());
         let left = rx.try_recv().unwrap();
         assert_eq!(left, 128);
-        let (mut tx, mut rx) = slot::channel();
+        let (mut tx, mut rx) = spsc::channel();
         tx.send_blocking(7).unwrap();
         assert_eq!(rx.recv_blocking(), Ok(7));
         tx.try_send(8).unwrap();
@@ -243,7 +243,7 @@ fn a_block_on_inside_of_a_task() {
     let pools = [(); 2].map(|()| Pool::builder().workers(1).build().unwrap());
     let inner = pools[1].handle();
     let task = pools[0].spawn(async move {
-        let (tx, rx) = ring::channel(1);
+        let (tx, rx) = bounded::channel(1);
         for n in 0..1_000 {
             tx.send(n).await.unwrap();
             assert_eq!(inner.block_on(async { rx.recv().await }), Ok(n));

@@ -193,8 +193,8 @@ fn connecting_and_looking_up_are_safe_to_cancel() {
         // Its end, or that the connection was broken off.
         assert_eq!(server.read(&mut bytes).await.unwrap_or(0), 0);
 
-        cancel(creel::net::resolve(address));
-        assert_eq!(creel::net::resolve(address).await?, [address]);
+        cancel(creel::net::lookup_host(address));
+        assert_eq!(creel::net::lookup_host(address).await?, [address]);
         let stream = TcpStream::connect_to(address).await?;
         assert_eq!(stream.peer_addr()?, address);
         Ok(())

@@ -1,6 +1,6 @@
 //! The channels between plain threads, and polled by hand.
 
-use creel::channel::{Closed, TryRecvError, TrySendError, oneshot, ring, slot};
+use creel::channel::{bounded, Closed, oneshot, spsc, TryRecvError, TrySendError};
 use std::future::Future;
 use std::pin::pin;
 use std::sync::Arc;
@@ -77,14 +77,14 @@ fn a_message_nobody_takes_is_dropped_once() {
     let (tx, rx) = oneshot::channel();
     tx.send(message.clone()).unwrap();
     drop(rx);
-    let (mut tx, rx) = slot::channel();
+    let (mut tx, rx) = spsc::channel();
     tx.try_send(message.clone()).unwrap();
     drop(rx);
     assert!(matches!(
         tx.try_send(message.clone()),
         Err(TrySendError::Closed(_))
     ));
-    let (tx, rx) = ring::channel(3);
+    let (tx, rx) = bounded::channel(3);
     tx.try_send(message.clone()).unwrap();
     tx.try_send(message.clone()).unwrap();
     drop(rx);
@@ -97,7 +97,7 @@ fn a_message_nobody_takes_is_dropped_once() {
 
 #[test]
 fn slot_hands_over_between_threads_in_order() {
-    let (mut tx, mut rx) = slot::channel();
+    let (mut tx, mut rx) = spsc::channel();
     let sender = std::thread::spawn(move || {
         for i in 0..MANY {
             tx.send_blocking(i).unwrap();
@@ -112,7 +112,7 @@ fn slot_hands_over_between_threads_in_order() {
 
 #[test]
 fn slot_receive_is_cancel_safe() {
-    let (mut tx, mut rx) = slot::channel();
+    let (mut tx, mut rx) = spsc::channel();
     let (rung, waker) = bell();
     assert!(
         pin!(rx.recv())
@@ -129,7 +129,7 @@ fn slot_receive_is_cancel_safe() {
 #[test]
 fn ring_keeps_its_bound_at_any_capacity() {
     for capacity in [1, 2, 3, 5, 8] {
-        let (tx, rx) = ring::channel(capacity);
+        let (tx, rx) = bounded::channel(capacity);
         for lap in 0..4 {
             for i in 0..capacity {
                 tx.try_send(lap * capacity + i).unwrap();
@@ -145,7 +145,7 @@ fn ring_keeps_its_bound_at_any_capacity() {
 
 #[test]
 fn a_cancelled_receive_passes_its_wake_on() {
-    let (tx, rx) = ring::channel(4);
+    let (tx, rx) = bounded::channel(4);
     let (first, first_waker) = bell();
     let (second, second_waker) = bell();
     let mut one = Box::pin(rx.recv());
@@ -170,7 +170,7 @@ fn a_cancelled_receive_passes_its_wake_on() {
 
 #[test]
 fn a_full_ring_wakes_its_senders_and_closing_wakes_all() {
-    let (tx, rx) = ring::channel(1);
+    let (tx, rx) = bounded::channel(1);
     let (rung, waker) = bell();
     tx.try_send(1).unwrap();
     let mut send = Box::pin(tx.send(2));
@@ -204,7 +204,7 @@ fn a_full_ring_wakes_its_senders_and_closing_wakes_all() {
 fn ring_many_to_many_loses_and_doubles_nothing() {
     const EACH: u64 = 2 * MANY;
     for capacity in [1, 7, 64] {
-        let (tx, rx) = ring::channel(capacity);
+        let (tx, rx) = bounded::channel(capacity);
         let senders: Vec<_> = (0..3)
             .map(|s| {
                 let tx = tx.clone();
@@ -251,7 +251,7 @@ fn a_ring_drops_all_its_messages_even_if_their_drops_panic() {
         }
     }
     let dropped = Arc::new(AtomicUsize::new(0));
-    let (sender, receiver) = ring::channel(4);
+    let (sender, receiver) = bounded::channel(4);
     for _ in 0..4 {
         assert!(sender.try_send(Throws(Arc::clone(&dropped))).is_ok());
     }

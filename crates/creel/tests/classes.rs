@@ -60,7 +60,7 @@ fn what_is_near_a_busy_worker_runs_elsewhere() {
             begun.send(()).unwrap();
             held.recv().ok()
         };
-        scope.spawn(|| pool.run_on(1, busy));
+        scope.spawn(|| pool.run_on(1, busy).unwrap());
         soon(&begins);
         pool.spawn_near(1, async move { sender.send(()).unwrap() })
             .detach();

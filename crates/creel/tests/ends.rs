@@ -8,7 +8,7 @@ mod bounded;
 use bounded::{block_on, bounded};
 use creel::{
     JoinError, Pool, Wait,
-    channel::{oneshot, ring, slot},
+    channel::{bounded as mpmc, oneshot, spsc},
     task::{self, yield_now},
     time,
 };
@@ -45,12 +45,14 @@ fn threads_named(prefix: &str) -> usize {
 #[cfg(target_os = "linux")]
 #[test]
 fn a_spawn_beside_the_drop_starts_no_thread_after_it() {
-    bounded("spawns beside drops", || {
-        for round in 0..2000 {
+    // Threads that pause at random make some twenty rounds a second.
+    let rounds = if cfg!(creel_pauses) { 200 } else { 2000 };
+    bounded("spawns beside drops", move || {
+        for round in 0..rounds {
             let builder = Pool::builder().workers(1).wait(Wait::Park);
             let pool = builder.name("beside").build().unwrap();
             let alive = Arc::new(());
-            // Idle tasks in the heap of a desk whose seat has not been started.
+            // Idle tasks in the heap of a desk whose worker has not been started.
             let waits = pool.block_on(async {
                 let mut waits = Vec::new();
                 for _ in 0..1 + round % 8 {
@@ -107,7 +109,7 @@ fn pools_end_while_others_spawn_wake_and_join() {
                             };
                             let _ = tx.send(i);
                             match (i * 7 + other) % 5 {
-                                0 => drop(task.cancel_on_drop()),
+                                0 => drop(task.abort_on_drop()),
                                 1 => task.detach(),
                                 2 => std::mem::forget(task),
                                 _ => match block_on(task) {
@@ -204,27 +206,27 @@ fn whatever_is_cancelled_tells_its_other_end() {
         let pool = pool(4);
         let alive = Arc::new(());
         for round in 0..500 {
-            let (mut tx, mut rx) = slot::channel();
+            let (mut tx, mut rx) = spsc::channel();
             let guard = Arc::clone(&alive);
             let sends =
                 pool.spawn(async move { while tx.send(Arc::clone(&guard)).await.is_ok() {} });
             let receives = pool.spawn(async move { while rx.recv().await.is_ok() {} });
             match round % 3 {
                 0 => {
-                    drop(sends.cancel_on_drop());
+                    drop(sends.abort_on_drop());
                     block_on(receives).unwrap();
                 }
                 1 => {
-                    drop(receives.cancel_on_drop());
+                    drop(receives.abort_on_drop());
                     block_on(sends).unwrap();
                 }
                 _ => {
-                    sends.cancel();
-                    receives.cancel();
+                    sends.abort();
+                    receives.abort();
                     let _ = (block_on(sends), pool.block_on(receives));
                 }
             }
-            let (tx, rx) = ring::channel(2);
+            let (tx, rx) = mpmc::channel(2);
             let guard = Arc::clone(&alive);
             let sends =
                 pool.spawn(async move { while tx.send(Arc::clone(&guard)).await.is_ok() {} });
@@ -237,11 +239,11 @@ fn whatever_is_cancelled_tells_its_other_end() {
             });
             match round % 2 {
                 0 => {
-                    drop(sends.cancel_on_drop());
+                    drop(sends.abort_on_drop());
                     block_on(receives).unwrap();
                 }
                 _ => {
-                    drop(receives.cancel_on_drop());
+                    drop(receives.abort_on_drop());
                     block_on(sends).unwrap();
                 }
             }

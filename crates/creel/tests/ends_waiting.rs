@@ -7,8 +7,8 @@ mod bounded;
 
 use bounded::bounded;
 use creel::{
-    BuildError, Handle, Pool, Wait,
-    channel::{oneshot, ring},
+    BuildError, Pool, Wait,
+    channel::{bounded, oneshot},
     net::{TcpListener, TcpStream, UdpSocket},
     time::{interval, sleep, timeout},
 };
@@ -28,14 +28,14 @@ fn pool(workers: usize) -> Pool {
 }
 
 /// Waits until the pool refuses, because another thread drops it.
-fn wait_until_closing(handle: &Handle) {
+fn wait_until_closing(handle: &Pool) {
     while handle.resize(handle.workers()).is_ok() {
         thread::yield_now();
     }
 }
 
 /// Runs `peer` on a thread of its own once the pool is being dropped.
-fn while_closing(handle: &Handle, peer: impl FnOnce() + Send + 'static) {
+fn while_closing(handle: &Pool, peer: impl FnOnce() + Send + 'static) {
     let handle = handle.clone();
     thread::spawn(move || {
         wait_until_closing(&handle);
@@ -45,11 +45,11 @@ fn while_closing(handle: &Handle, peer: impl FnOnce() + Send + 'static) {
 
 type Waits = Pin<Box<dyn Future<Output = ()>>>;
 
-fn sleeps(_: &Handle) -> Waits {
+fn sleeps(_: &Pool) -> Waits {
     Box::pin(sleep(Duration::from_millis(20)))
 }
 
-fn ticks(_: &Handle) -> Waits {
+fn ticks(_: &Pool) -> Waits {
     Box::pin(async {
         let mut ticks = interval(Duration::from_millis(5));
         for _ in 0..4 {
@@ -58,14 +58,14 @@ fn ticks(_: &Handle) -> Waits {
     })
 }
 
-fn times_out(_: &Handle) -> Waits {
+fn times_out(_: &Pool) -> Waits {
     Box::pin(async {
         let late = timeout(Duration::from_millis(20), pending::<()>()).await;
         assert!(late.is_err());
     })
 }
 
-fn receives_a_datagram(handle: &Handle) -> Waits {
+fn receives_a_datagram(handle: &Pool) -> Waits {
     let socket = UdpSocket::bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let to = socket.local_addr().unwrap();
     while_closing(handle, move || {
@@ -78,7 +78,7 @@ fn receives_a_datagram(handle: &Handle) -> Waits {
     })
 }
 
-fn reads_a_stream(handle: &Handle) -> Waits {
+fn reads_a_stream(handle: &Pool) -> Waits {
     let listener = net::TcpListener::bind("127.0.0.1:0").unwrap();
     let client = net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
     let (mut server, _) = listener.accept().unwrap();
@@ -93,7 +93,7 @@ fn reads_a_stream(handle: &Handle) -> Waits {
     })
 }
 
-fn accepts(handle: &Handle) -> Waits {
+fn accepts(handle: &Pool) -> Waits {
     let listener = TcpListener::bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let to = listener.local_addr().unwrap();
     while_closing(handle, move || drop(net::TcpStream::connect(to).unwrap()));
@@ -102,7 +102,7 @@ fn accepts(handle: &Handle) -> Waits {
     })
 }
 
-fn connects(_: &Handle) -> Waits {
+fn connects(_: &Pool) -> Waits {
     let listener = net::TcpListener::bind("127.0.0.1:0").unwrap();
     let to = listener.local_addr().unwrap();
     Box::pin(async move {
@@ -111,19 +111,19 @@ fn connects(_: &Handle) -> Waits {
     })
 }
 
-fn receives_from_outside(handle: &Handle) -> Waits {
-    let (sender, receiver) = ring::channel(1);
+fn receives_from_outside(handle: &Pool) -> Waits {
+    let (sender, receiver) = bounded::channel(1);
     while_closing(handle, move || sender.send_blocking(7).unwrap());
     Box::pin(async move { assert_eq!(receiver.recv().await, Ok(7)) })
 }
 
-fn receives_once(handle: &Handle) -> Waits {
+fn receives_once(handle: &Pool) -> Waits {
     let (sender, receiver) = oneshot::channel();
     while_closing(handle, move || sender.send(7).unwrap());
     Box::pin(async move { assert_eq!(receiver.await, Ok(7)) })
 }
 
-fn joins_a_task(handle: &Handle) -> Waits {
+fn joins_a_task(handle: &Pool) -> Waits {
     let task = handle.spawn(pending::<()>());
     Box::pin(async move {
         task.await.unwrap_err();
@@ -131,7 +131,7 @@ fn joins_a_task(handle: &Handle) -> Waits {
 }
 
 /// Makes a future that waits.
-type Make = fn(&Handle) -> Waits;
+type Make = fn(&Pool) -> Waits;
 
 const WAITS: [(&str, Make); 10] = [
     ("sleep", sleeps),
@@ -255,7 +255,9 @@ fn a_block_on_after_the_end_says_so() {
         let waits = AssertUnwindSafe(|| handle.block_on(async { waits(&handle).await }));
         assert_ended(&message(waits));
     }
-    assert_ended(&message(AssertUnwindSafe(|| handle.run_on(0, || ()))));
+    assert_ended(&message(AssertUnwindSafe(|| {
+        handle.run_on(0, || ()).unwrap()
+    })));
     assert_ended(&message(AssertUnwindSafe(|| {
         handle.broadcast(|_| ());
     })));

@@ -7,7 +7,7 @@ mod bounded;
 
 use bounded::bounded;
 use creel::Pool;
-use creel::channel::{leaky, oneshot, ring, slot};
+use creel::channel::{bounded, leaky, oneshot, spsc};
 use creel::net::{SendQueue, UdpSocket};
 use creel::task::control::{Changes, Control, Flow, Trigger, Work};
 use creel::task::{CancellationToken, JoinSet, yield_now};
@@ -196,7 +196,7 @@ fn meets_all(make: impl Fn(&Clock) -> Case + Send + Sync + 'static) {
         for panics in [true, false] {
             let make = Arc::clone(&make);
             bounded(&format!("{step:?}, panics: {panics}"), move || {
-                let clock = Clock::driven();
+                let clock = Clock::manual();
                 let pool = Pool::builder().workers(1).clock(clock.clone());
                 let pool = pool.build().unwrap();
                 pool.block_on(async {
@@ -231,7 +231,7 @@ fn oneshot_meets_hostile_wakers() {
 #[test]
 fn slot_s_receiver_meets_hostile_wakers() {
     meets_all(|_| {
-        let (tx, mut rx) = slot::channel();
+        let (tx, mut rx) = spsc::channel();
         let send = with(&Arc::new(Mutex::new(tx)), |tx| _ = tx.try_send(7));
         Case {
             wait: Box::new(move |cx| rx.poll_recv(cx).map(|it| assert_eq!(it, Ok(7)))),
@@ -244,7 +244,7 @@ fn slot_s_receiver_meets_hostile_wakers() {
 #[test]
 fn slot_s_sender_meets_hostile_wakers() {
     meets_all(|_| {
-        let (mut tx, rx) = slot::channel();
+        let (mut tx, rx) = spsc::channel();
         tx.try_send(1).unwrap();
         let receive = with(&Arc::new(Mutex::new(rx)), |rx| _ = rx.try_recv());
         let mut message = Some(2);
@@ -259,7 +259,7 @@ fn slot_s_sender_meets_hostile_wakers() {
 #[test]
 fn ring_s_receiver_meets_hostile_wakers() {
     meets_all(|_| {
-        let (tx, rx) = ring::channel::<u32>(4);
+        let (tx, rx) = bounded::channel::<u32>(4);
         let tx = Arc::new(tx);
         let (rx, again) = (rx.clone(), Arc::clone(&tx));
         Case {
@@ -276,7 +276,7 @@ fn ring_s_receiver_meets_hostile_wakers() {
 #[test]
 fn ring_s_sender_meets_hostile_wakers() {
     meets_all(|_| {
-        let (tx, rx) = ring::channel::<u32>(2);
+        let (tx, rx) = bounded::channel::<u32>(2);
         while tx.try_send(1).is_ok() {}
         let rx = Arc::new(rx);
         let again = Arc::clone(&rx);
@@ -387,7 +387,7 @@ fn token_meets_hostile_wakers() {
                 let token = token.clone();
                 async move { token.cancelled().await }
             }),
-            event: Arc::new(move || cancels.cancel()),
+            event: Arc::new(move || cancels.abort()),
             touch: Arc::new(move || {
                 let child = again.child();
                 let mut context = Context::from_waker(Waker::noop());
@@ -520,7 +520,7 @@ fn a_sender_s_waker_that_panics_loses_no_message() {
     let mut cx = Context::from_waker(&waker);
     let message = || Counted(Arc::clone(&drops));
 
-    let (mut tx, mut rx) = slot::channel();
+    let (mut tx, mut rx) = spsc::channel();
     assert!(tx.try_send(message()).is_ok());
     let mut second = Some(message());
     assert!(tx.poll_send(&mut cx, &mut second).is_pending());
@@ -534,7 +534,7 @@ fn a_sender_s_waker_that_panics_loses_no_message() {
     assert!(rx.try_recv().is_ok(), "leaky");
     drop((tx, rx, second));
 
-    let (tx, rx) = ring::channel(1);
+    let (tx, rx) = bounded::channel(1);
     let mut sent = 0;
     while tx.try_send(message()).is_ok() {
         sent += 1;
@@ -589,7 +589,7 @@ fn a_guard_dropped_by_a_panic_cancels_in_spite_of_a_waker_that_panics() {
     let token = CancellationToken::new();
     let (bad, good) = (Hostile::panics(Step::Wake), Hostile::tame());
     let waits = [&bad, &good].map(|it| pending(token.cancelled(), it));
-    let guard = token.clone().cancel_on_drop();
+    let guard = token.clone().abort_on_drop();
     let thrown = catch_unwind(AssertUnwindSafe(move || {
         let _guard = guard;
         panic!("the program's own");
@@ -602,7 +602,7 @@ fn a_guard_dropped_by_a_panic_cancels_in_spite_of_a_waker_that_panics() {
 
 #[test]
 fn a_ring_that_is_closed_wakes_all_and_then_throws() {
-    let (tx, rx) = ring::channel::<u32>(2);
+    let (tx, rx) = bounded::channel::<u32>(2);
     let (bad, good) = (Hostile::panics(Step::Wake), Hostile::tame());
     let waits = [&bad, &good, &bad].map(|it| pending(rx.recv(), it));
     let thrown = catch_unwind(AssertUnwindSafe(|| tx.close()));

@@ -35,19 +35,22 @@ fn callers_by_the_thousand_do_not_pile_up_on_one_stack() {
         thread::scope(|s| {
             let blocked = &pool;
             s.spawn(move || {
-                blocked.run_on(1, move || {
-                    begun.send(()).unwrap();
-                    let _ = gate.recv();
-                });
+                blocked
+                    .run_on(1, move || {
+                        begun.send(()).unwrap();
+                        let _ = gate.recv();
+                    })
+                    .unwrap();
             });
             begins.recv().unwrap();
             for _ in 0..CALLERS {
                 let call = || {
                     pool.run_on(0, || {
                         let held = black_box([1_u8; 512]);
-                        pool.run_on(1, || ());
+                        pool.run_on(1, || ()).unwrap();
                         black_box(&held);
-                    });
+                    })
+                    .unwrap();
                 };
                 let small = thread::Builder::new().stack_size(64 << 10);
                 small.spawn_scoped(s, call).unwrap();
@@ -128,7 +131,7 @@ fn times_at_both_ends_are_waited_for_or_not() {
             let pool = Pool::builder().workers(2).wait(wait).build().unwrap();
             assert_eq!(block_on(pool.spawn(async { 1 })).unwrap(), 1);
             assert_eq!(pool.map(&[1; 1000], |x| x + 1), [2; 1000]);
-            assert_eq!(pool.run_on(1, || 2), 2);
+            assert_eq!(pool.run_on(1, || 2).unwrap(), 2);
         });
     }
 }
@@ -183,7 +186,7 @@ fn ticks_from<const N: usize>(pool: &Pool, first: Instant, skips: bool) -> [Dura
 #[test]
 fn an_interval_that_starts_before_its_clock_keeps_its_schedule() {
     let seconds = |n: u64| Duration::from_secs(n);
-    let clock = time::Clock::driven();
+    let clock = time::Clock::manual();
     let (epoch, pool) = (clock.now(), Pool::builder().workers(1).clock(clock.clone()));
     let pool = pool.build().unwrap();
     clock.advance(Duration::from_millis(2700));

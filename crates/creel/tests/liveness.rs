@@ -16,8 +16,8 @@ mod bounded;
 
 use bounded::LIMIT;
 use creel::{
-    Balance, Handle, JoinHandle, Placement, Pool, Wait,
-    channel::{oneshot, ring, slot},
+    Balance, JoinHandle, Placement, Pool, Wait,
+    channel::{bounded as mpmc, oneshot, spsc},
     net::UdpSocket,
     task, time,
 };
@@ -68,7 +68,7 @@ impl Draw {
 
 /// What the pieces of one pool's graph share.
 struct World {
-    handle: Handle,
+    handle: Pool,
     /// How many more may block their threads.
     permits: AtomicUsize,
     /// The workers that the pool always has.
@@ -168,8 +168,8 @@ async fn packet(draw: &mut Draw) {
 }
 
 async fn channels(world: &Arc<World>, draw: &mut Draw) {
-    let (tx, rx) = ring::channel(1 + draw.below(3));
-    let (mut back, mut heard) = slot::channel();
+    let (tx, rx) = mpmc::channel(1 + draw.below(3));
+    let (mut back, mut heard) = spsc::channel();
     let sends = world.spawn(draw, async move {
         for i in 0..20 {
             tx.send(i).await.unwrap();
@@ -290,7 +290,7 @@ fn share(pool: &Pool, world: &Arc<World>, draw: &mut Draw) {
 fn from_outside(pool: &Arc<Pool>, world: &Arc<World>, beside: &Arc<Pool>, draw: &mut Draw) {
     let worker = draw.below(world.least);
     match draw.below(9) {
-        0 => pool.run_on(worker, || ()),
+        0 => pool.run_on(worker, || ()).unwrap(),
         1 => assert!(pool.broadcast(|_| ()).len() >= world.least),
         2 => {
             let bound = pool.spawn_on(worker, piece(Arc::clone(world), draw.part(), 2));
@@ -302,7 +302,9 @@ fn from_outside(pool: &Arc<Pool>, world: &Arc<World>, beside: &Arc<Pool>, draw: 
             let (inner, own) = (Arc::clone(pool), Arc::clone(world));
             let task = pool.spawn(async move {
                 if let Some(_permit) = own.may_block(2) {
-                    inner.run_on(worker, || inner.run_on(0, || ()));
+                    inner
+                        .run_on(worker, || inner.run_on(0, || ()).unwrap())
+                        .unwrap();
                 }
             });
             bounded::block_on(task).unwrap();
@@ -320,7 +322,9 @@ fn from_outside(pool: &Arc<Pool>, world: &Arc<World>, beside: &Arc<Pool>, draw: 
                     let back = Arc::clone(&inner);
                     let told = other.spawn(async move { back.spawn(async {}).await });
                     other.block_on(told).unwrap().unwrap();
-                    other.run_on(0, || inner.run_on(worker, || ()));
+                    other
+                        .run_on(0, || inner.run_on(worker, || ()).unwrap())
+                        .unwrap();
                     other.scope(|s| s.spawn(|| inner.for_each(0..4, |_| ())));
                 }
             });

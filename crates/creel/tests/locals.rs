@@ -5,7 +5,7 @@
 
 use creel::{
     JoinHandle, Pool,
-    channel::{Closed, oneshot, ring, slot},
+    channel::{bounded, Closed, oneshot, spsc},
     net::UdpSocket,
     time,
 };
@@ -113,8 +113,8 @@ fn a_pool_may_be_used_until_then() {
 fn a_sender_tells_its_receiver() {
     let pool = pool(1);
     let (one, one_rx) = oneshot::channel::<u8>();
-    let (slot, mut slot_rx) = slot::channel::<u8>();
-    let (ring, ring_rx) = ring::channel::<u8>(1);
+    let (slot, mut slot_rx) = spsc::channel::<u8>();
+    let (ring, ring_rx) = bounded::channel::<u8>(1);
     let waits: Vec<JoinHandle<Result<u8, Closed>>> = vec![
         pool.spawn(one_rx),
         pool.spawn(async move { slot_rx.recv().await }),
@@ -137,7 +137,7 @@ fn a_task_is_cancelled_and_spawned_from_there() {
     let (told, ran) = mpsc::channel();
     on_a_thread(move || {
         at_the_end(move || {
-            task.cancel();
+            task.abort();
             drop(task);
             handle.spawn(async move { told.send(()).unwrap() }).detach();
         });

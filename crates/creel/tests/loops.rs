@@ -171,10 +171,11 @@ fn two_workers_that_call_into_each_other_from_a_loop_get_on() {
         let met = Mutex::new(HashSet::new());
         pool.run_on(1, || {
             pool.for_each(0..workers, |index| {
-                let id = pool.run_on(1, || thread::current().id());
+                let id = pool.run_on(1, || thread::current().id()).unwrap();
                 met.lock().unwrap().insert((index, id));
             });
-        });
+        })
+        .unwrap();
         assert_eq!(met.into_inner().unwrap().len(), workers);
     }
 }
@@ -188,7 +189,7 @@ fn a_scope_runs_all_that_was_spawned_also_from_inside() {
             for i in 0..50 {
                 s.spawn(move || {
                     s.spawn(|| add_one(tally));
-                    s.spawn_on(i % pool.workers(), || add_one(tally));
+                    s.spawn_on(i % pool.workers(), || add_one(tally)).unwrap();
                 });
             }
             "done"

@@ -6,7 +6,7 @@
 
 use creel::{
     Outbox, Pool,
-    channel::{leaky, ring, slot},
+    channel::{bounded, leaky, spsc},
     loops::Tiles,
     net, task, time,
 };
@@ -35,8 +35,6 @@ fn misuse_panics_at_the_callers_line() {
     let gone = Pool::builder().workers(1).build().unwrap().handle();
     let items = [0; 10];
     let cases: Vec<Case<'_>> = vec![
-        ("run_on", Box::new(|| pool.run_on(2, || ()))),
-        ("run_on after the end", Box::new(|| gone.run_on(0, || ()))),
         (
             "broadcast after the end",
             Box::new(|| drop(gone.broadcast(|_| ()))),
@@ -49,11 +47,6 @@ fn misuse_panics_at_the_callers_line() {
             "block_on inside",
             Box::new(|| pool.block_on(async { pool.block_on(async {}) })),
         ),
-        ("spawn_on", Box::new(|| pool.spawn_on(2, async {}).detach())),
-        (
-            "spawn_near",
-            Box::new(|| pool.spawn_near(2, async {}).detach()),
-        ),
         ("task::spawn", Box::new(|| task::spawn(async {}).detach())),
         (
             "task::spawn_local",
@@ -63,15 +56,7 @@ fn misuse_panics_at_the_callers_line() {
             "JoinSet::spawn",
             Box::new(|| task::JoinSet::new().spawn(async {})),
         ),
-        (
-            "Scope::spawn_on",
-            Box::new(|| pool.scope(|s| s.spawn_on(2, || ()))),
-        ),
-        (
-            "Scope::spawn_near",
-            Box::new(|| pool.scope(|s| s.spawn_near(2, || ()))),
-        ),
-        ("ring", Box::new(|| drop(ring::channel::<u8>(0)))),
+        ("ring", Box::new(|| drop(bounded::channel::<u8>(0)))),
         (
             "leaky",
             Box::new(|| drop(leaky::channel::<u8>(0, leaky::Leak::Old))),
@@ -86,7 +71,7 @@ fn misuse_panics_at_the_callers_line() {
         (
             "slot::poll_send",
             Box::new(|| {
-                let (mut tx, _rx) = slot::channel::<u8>();
+                let (mut tx, _rx) = spsc::channel::<u8>();
                 let _ = tx.poll_send(&mut Context::from_waker(Waker::noop()), &mut None);
             }),
         ),

@@ -79,7 +79,7 @@ fn what_lies_behind_a_blocked_worker_is_polled_by_one_of_those_who_come_for_it()
         let end = Instant::now() + RUNS_FOR;
         let mut tasks = Vec::new();
         for pair in 0..PAIRS {
-            let (mut sender, mut receiver) = slot::channel::<u32>();
+            let (mut sender, mut receiver) = spsc::channel::<u32>();
             let receives = async move {
                 while let Ok(number) = receiver.recv().await {
                     if number % 2 == 0 {

@@ -1,6 +1,6 @@
-//! The pool from outside: seats, urgent jobs, panics, resizing and the end.
+//! The pool from outside: workers, urgent jobs, panics, resizing and the end.
 
-use creel::{BuildError, Pool, Wait, net::UdpSocket};
+use creel::{BuildError, JoinError, Pool, Wait, WorkerError, net::UdpSocket};
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{
@@ -22,13 +22,16 @@ const WAITS: [Wait; 3] = [
 ];
 
 #[test]
-fn a_seat_keeps_its_thread_and_seats_differ() {
+fn a_slot_keeps_its_thread_and_slots_differ() {
     for wait in WAITS {
         let pool = pool(3, wait);
         let first: Vec<ThreadId> = pool.broadcast(|_| thread::current().id());
         for round in 0..100 {
-            let seat = round % 3;
-            assert_eq!(pool.run_on(seat, || thread::current().id()), first[seat]);
+            let slot = round % 3;
+            assert_eq!(
+                pool.run_on(slot, || thread::current().id()).unwrap(),
+                first[slot]
+            );
         }
         assert!(!first.contains(&thread::current().id()));
         assert!(first[0] != first[1] && first[1] != first[2] && first[0] != first[2]);
@@ -40,10 +43,10 @@ fn urgent_jobs_run_in_the_order_they_came_and_borrow() {
     let pool = pool(1, Wait::Park);
     let mut log = Vec::new();
     for i in 0..1000 {
-        pool.run_on(0, || log.push(i));
+        pool.run_on(0, || log.push(i)).unwrap();
     }
     assert_eq!(log, (0..1000).collect::<Vec<_>>());
-    assert_eq!(pool.stats().workers[0].urgent, 1000);
+    assert_eq!(pool.stats().workers[0].inbox, 1000);
 }
 
 #[test]
@@ -71,17 +74,73 @@ fn workers_may_wait_for_each_other_and_for_themselves() {
     let both_inside = Barrier::new(2);
     let sums = pool.broadcast(|index| {
         both_inside.wait();
-        let other = pool.run_on(1 - index, || 10 * (1 - index));
-        let own = pool.run_on(index, || index);
+        let other = pool.run_on(1 - index, || 10 * (1 - index)).unwrap();
+        let own = pool.run_on(index, || index).unwrap();
         other + own + pool.broadcast(|i| i).iter().sum::<usize>()
     });
     assert_eq!(sums, [11, 2]);
 }
 
 #[test]
-#[should_panic(expected = "worker index 2 out of range: the pool has 2 workers")]
-fn a_worker_that_is_not_there_is_named() {
-    pool(2, Wait::Park).run_on(2, || ());
+fn work_for_a_missing_worker_is_an_error() {
+    let missing = |error| {
+        matches!(
+            error,
+            WorkerError::NoSuchWorker {
+                worker: 2,
+                workers: 2
+            }
+        )
+    };
+    let pool = pool(2, Wait::Park);
+    assert!(missing(pool.run_on(2, || ()).unwrap_err()));
+    let text = pool.run_on(2, || ()).unwrap_err().to_string();
+    assert_eq!(text, "the pool has no worker 2: it has 2 workers");
+    assert!(missing(pool.scope(|s| s.spawn_on(2, || ())).unwrap_err()));
+    let Err(JoinError::Worker(error)) = pool.block_on(pool.spawn_on(2, async {})) else {
+        panic!("the task is not spawned");
+    };
+    assert!(missing(error));
+    // A resize makes an index stale.
+    pool.run_on(1, || ()).unwrap();
+    pool.resize(1).unwrap();
+    assert!(pool.run_on(1, || ()).is_err());
+    // For `spawn_near`, the worker is a hint only.
+    assert_eq!(pool.block_on(pool.spawn_near(9, async { 7 })).unwrap(), 7);
+    let mut ran = false;
+    pool.scope(|s| s.spawn_near(9, || ran = true));
+    assert!(ran);
+    let handle = pool.handle();
+    drop(pool);
+    assert!(matches!(handle.run_on(0, || ()), Err(WorkerError::Ended)));
+}
+
+#[test]
+fn a_pool_lives_until_its_last_clone_is_dropped() {
+    let first = pool(2, Wait::Park);
+    let (second, handle) = (first.clone(), first.handle());
+    drop(first);
+    assert_eq!(second.run_on(1, || 7).unwrap(), 7);
+    assert_eq!(handle.clone().run_on(0, || 8).unwrap(), 8);
+    drop(second);
+    assert!(handle.run_on(0, || ()).is_err());
+    // A shutdown ends the pool for its other clones, too.
+    let first = pool(1, Wait::Park);
+    let second = first.clone();
+    first.shutdown_timeout(Duration::from_secs(60));
+    assert!(second.run_on(0, || ()).is_err());
+    drop(second);
+    // Clones that several threads drop at the same time.
+    for _ in 0..100 {
+        let pool = pool(1, Wait::Park);
+        let handle = pool.handle();
+        thread::scope(|s| {
+            for clone in [pool.clone(), pool.clone(), pool] {
+                s.spawn(move || drop(clone));
+            }
+        });
+        assert!(handle.run_on(0, || ()).is_err());
+    }
 }
 
 #[test]
@@ -122,7 +181,8 @@ fn many_callers_share_one_worker() {
             let (pool, total) = (&pool, &total);
             s.spawn(move || {
                 for i in 0..500 {
-                    pool.run_on(caller % 2, || *total.lock().unwrap() += i);
+                    pool.run_on(caller % 2, || *total.lock().unwrap() += i)
+                        .unwrap();
                 }
             });
         }
@@ -133,7 +193,9 @@ fn many_callers_share_one_worker() {
 #[test]
 fn a_name_that_no_thread_can_have_loses_its_nuls() {
     let pool = Pool::builder().workers(1).name("a\0b").build().unwrap();
-    let name = pool.run_on(0, || thread::current().name().map(String::from));
+    let name = pool
+        .run_on(0, || thread::current().name().map(String::from))
+        .unwrap();
     assert_eq!(name.as_deref(), Some("ab-0"));
     assert!(Pool::builder().workers(1).name("").build().is_ok());
 }

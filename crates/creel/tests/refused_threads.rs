@@ -101,26 +101,27 @@ fn pool(workers: usize) -> Pool {
     builder.build().unwrap()
 }
 
+const REFUSED: &str = "cannot start the worker's thread: ";
+
 #[test]
 fn a_refused_thread_is_a_clear_error() {
     alone("a_refused_thread_is_a_clear_error", || {
         let pool = pool(3);
-        pool.run_on(1, || ()); // this one has its thread already
+        pool.run_on(1, || ()).unwrap(); // this one has its thread already
         refuse_threads();
-        let expected = "cannot start worker 2 of pool crew: ";
-        let run_on = message(|| pool.run_on(2, || ()));
-        assert!(run_on.starts_with(expected), "{run_on}");
+        let run_on = pool.run_on(2, || ()).unwrap_err().to_string();
+        assert!(run_on.starts_with(REFUSED), "{run_on}");
         let broadcast = message(|| drop(pool.broadcast(|worker| worker)));
         assert!(broadcast.starts_with("cannot start worker "), "{broadcast}");
-        let scope = message(|| pool.scope(|s| s.spawn_on(2, || ())));
-        assert!(scope.starts_with(expected), "{scope}");
+        let scope = pool.scope(|s| s.spawn_on(2, || ())).unwrap_err();
+        assert!(scope.to_string().starts_with(REFUSED), "{scope}");
         let bound = block_on(pool.spawn_on(2, async {}));
         assert!(matches!(bound, Err(JoinError::NoThread(_))), "{bound:?}");
         // A loop needs no thread but its caller's.
         let visits = pool.with_balance(Balance::Fixed).map(&[1, 2, 3], |x| x + 1);
         assert_eq!(visits, [2, 3, 4]);
         // What has its threads goes on.
-        assert_eq!(pool.run_on(1, || 5), 5);
+        assert_eq!(pool.run_on(1, || 5).unwrap(), 5);
         pool.resize(2).unwrap();
         let visits = pool.with_balance(Balance::Fixed).map(&[1, 2, 3], |x| x + 1);
         assert_eq!(visits, [2, 3, 4]);
@@ -155,7 +156,7 @@ fn a_pool_without_threads_refuses_and_works_once_it_can_have_them() {
 fn the_workers_that_have_their_threads_go_on() {
     alone("the_workers_that_have_their_threads_go_on", || {
         let pool = pool(4);
-        pool.run_on(0, || ());
+        pool.run_on(0, || ()).unwrap();
         refuse_threads();
         // Each would have another called, for which there is no thread.
         let tasks: Vec<_> = (0..8)
@@ -189,7 +190,7 @@ fn the_workers_that_have_their_threads_go_on() {
 fn a_pool_ends_where_threads_are_refused() {
     alone("a_pool_ends_where_threads_are_refused", || {
         let (first, second) = (pool(2), pool(2));
-        first.run_on(0, || ());
+        first.run_on(0, || ()).unwrap();
         refuse_threads();
         first.spawn(std::future::pending::<()>()).detach();
         second.block_on(async { task::spawn(std::future::pending::<()>()).detach() });
@@ -210,8 +211,8 @@ fn a_worker_that_is_to_go_stays_while_nobody_can_take_its_place() {
                     let mut bytes = [0; 4];
                     time::timeout(Duration::from_millis(40), socket.recv(&mut bytes)).await
                 });
-                for seat in 5..8 {
-                    pool.run_on(seat, || ());
+                for slot in 5..8 {
+                    pool.run_on(slot, || ()).unwrap();
                 }
                 refuse_threads();
                 thread::sleep(Duration::from_micros(pause_us));

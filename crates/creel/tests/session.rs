@@ -1,4 +1,4 @@
-//! Sessions and seats: who is pinned where, and that the caller's mask comes back.
+//! Sessions and workers: who is pinned where, and that the caller's mask comes back.
 
 use creel::{Balance, CpuSet, Placement, Pool, Wait};
 use creel_topology::affinity;
@@ -12,7 +12,7 @@ use std::{
 /// Long enough for anything that is to happen at all.
 const LONG: Duration = Duration::from_secs(60);
 
-/// The ledger of seats is the process's: one test at a time.
+/// The ledger of workers is the process's: one test at a time.
 fn alone() -> MutexGuard<'static, ()> {
     static SEATS: Mutex<()> = Mutex::new(());
     SEATS.lock().unwrap_or_else(PoisonError::into_inner)
@@ -44,7 +44,8 @@ fn phases_of_a_session_see_what_the_ones_before_wrote() {
     let nested = pool.session(|_| pool.session(|s| s.map(&[1, 2], |x| x * 2)));
     assert_eq!(nested, [2, 4]);
     assert_eq!(
-        pool.run_on(1, || pool.session(|s| s.join(|| 1, || 2))),
+        pool.run_on(1, || pool.session(|s| s.join(|| 1, || 2)))
+            .unwrap(),
         (1, 2)
     );
 }
@@ -83,20 +84,22 @@ fn workers_sit_where_the_stats_say_and_a_pool_made_on_one_has_the_whole_world() 
         .placement(Placement::Pus)
         .build()
         .unwrap();
-    let seats: Vec<_> = pool.stats().workers.into_iter().map(|w| w.cpus).collect();
-    assert_eq!(pool.broadcast(|_| mask()), seats);
-    let inner = pool.run_on(1, || {
-        let inner = Pool::builder()
-            .workers(1)
-            .placement(Placement::Unpinned)
-            .build()
-            .unwrap();
-        inner.run_on(0, mask)
-    });
-    assert_eq!(inner, world, "a worker does not inherit its starter's seat");
+    let slots: Vec<_> = pool.stats().workers.into_iter().map(|w| w.cpus).collect();
+    assert_eq!(pool.broadcast(|_| mask()), slots);
+    let inner = pool
+        .run_on(1, || {
+            let inner = Pool::builder()
+                .workers(1)
+                .placement(Placement::Unpinned)
+                .build()
+                .unwrap();
+            inner.run_on(0, mask).unwrap()
+        })
+        .unwrap();
+    assert_eq!(inner, world, "a worker does not inherit its starter's slot");
     let inner = pool.session(|_| {
         let inner = Pool::builder().workers(1).wait(Wait::Park).build().unwrap();
-        inner.run_on(0, mask)
+        inner.run_on(0, mask).unwrap()
     });
     assert_eq!(inner, world);
     drop(pool);
@@ -119,8 +122,8 @@ fn two_pools_begin_at_different_cores_as_long_as_there_are_any() {
                 .unwrap()
         };
         let (first, second) = (one(), one());
-        let seat = |pool: &Pool| pool.stats().workers[0].cpus.clone();
-        assert_ne!(seat(&first), seat(&second));
+        let slot = |pool: &Pool| pool.stats().workers[0].cpus.clone();
+        assert_ne!(slot(&first), slot(&second));
     })
     .join()
     .unwrap();
@@ -138,7 +141,7 @@ fn a_placement_that_cannot_be_had_is_refused_by_name() {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn a_worker_makes_way_for_a_caller_who_stays_on_its_seat() {
+fn a_worker_makes_way_for_a_caller_who_stays_on_its_slot() {
     let _alone = alone();
     // A caller is not pinned, and a worker that shared its CPU would hold it up.
     let before = mask();
@@ -150,13 +153,13 @@ fn a_worker_makes_way_for_a_caller_who_stays_on_its_seat() {
     let pool = pool.balance(Balance::Fixed).build().unwrap();
     let mut items = vec![0u64; 64];
     pool.for_each(&mut items, |item| *item += 1);
-    let theirs = pool.run_on(1, mask);
+    let theirs = pool.run_on(1, mask).unwrap();
     thread::scope(|scope| {
         let caller = scope.spawn(|| {
             affinity::set(&CpuSet::from_iter([theirs.first().unwrap()])).unwrap();
-            // Workers change seats at most once in some milliseconds.
+            // Workers change workers at most once in some milliseconds.
             let begun = Instant::now();
-            while pool.run_on(1, mask) == theirs {
+            while pool.run_on(1, mask).unwrap() == theirs {
                 assert!(begun.elapsed() < LONG, "worker 1 stays with the caller");
                 pool.for_each(&mut items, |item| *item += 1);
             }

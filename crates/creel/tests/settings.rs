@@ -7,7 +7,7 @@ mod bounded;
 use bounded::bounded;
 use creel::{
     BuildError, Pool, blocking,
-    channel::{leaky, ring},
+    channel::{bounded, leaky},
     net, set_max_blocking_threads, task, time,
 };
 use std::{
@@ -28,14 +28,14 @@ fn an_impossible_stack_size_is_refused_by_build() {
         assert!(error.to_string().contains("stack_size"), "{error}");
     }
     let small = Pool::builder().workers(1).stack_size(64 << 10);
-    assert_eq!(small.build().unwrap().run_on(0, || 7), 7);
+    assert_eq!(small.build().unwrap().run_on(0, || 7).unwrap(), 7);
 }
 
 #[test]
 fn a_capacity_out_of_range_is_named_with_its_limit() {
     for capacity in [0, (1 << 30) + 1, usize::MAX] {
         let leaky = catch_unwind(|| drop(leaky::channel::<u8>(capacity, leaky::Leak::Old)));
-        let ring = catch_unwind(|| drop(ring::channel::<u8>(capacity)));
+        let ring = catch_unwind(|| drop(bounded::channel::<u8>(capacity)));
         for payload in [leaky, ring].map(Result::unwrap_err) {
             let message = payload.downcast_ref::<String>().unwrap();
             let names = [capacity.to_string(), "2^30".into()];
@@ -130,7 +130,7 @@ fn blocking_calls_are_limited_and_do_not_hold_up_names() {
             })
             .collect();
         all.wait(); // three at the same time
-        let found = pool.block_on(net::resolve("localhost:80")).unwrap();
+        let found = pool.block_on(net::lookup_host("localhost:80")).unwrap();
         assert!(!found.is_empty());
         drop(release);
         for call in calls {

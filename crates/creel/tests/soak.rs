@@ -2,7 +2,7 @@
 //! it with `--ignored`. A seed is printed; `CREEL_SOAK_SEED` and `CREEL_SOAK_ROUNDS` set it and
 //! the length.
 
-use creel::channel::{oneshot, ring, slot};
+use creel::channel::{bounded, oneshot, spsc};
 use creel::task::{self, yield_now};
 use creel::{Pool, Wait};
 use creel_topology::{CpuSet, affinity};
@@ -61,7 +61,7 @@ async fn chain(length: u64) -> u64 {
 }
 
 async fn crowd(tasks: u64) -> u64 {
-    let (tx, rx) = ring::channel(3);
+    let (tx, rx) = bounded::channel(3);
     for i in 0..tasks {
         let tx = tx.clone();
         task::spawn(async move {
@@ -81,8 +81,8 @@ async fn crowd(tasks: u64) -> u64 {
 }
 
 async fn ping_pong(times: u64) {
-    let (mut tx, mut there) = slot::channel();
-    let (mut back, mut rx) = slot::channel();
+    let (mut tx, mut there) = spsc::channel();
+    let (mut back, mut rx) = spsc::channel();
     let other = task::spawn(async move {
         while let Ok(n) = there.recv().await {
             back.send(n).await.unwrap();
@@ -116,7 +116,7 @@ fn round(draw: &mut Draw) {
         pool.resize(1 + draw.below(4) as usize).unwrap();
     }
     // One from outside, from a plain thread.
-    let (tx, rx) = ring::channel(1);
+    let (tx, rx) = bounded::channel(1);
     let outside = std::thread::spawn(move || (0..50).for_each(|i| tx.send_blocking(i).unwrap()));
     let heard = pool.spawn(async move {
         let mut heard = 0;
@@ -139,7 +139,7 @@ fn round(draw: &mut Draw) {
         assert_eq!(heard.await.unwrap(), 50);
     });
     outside.join().unwrap();
-    doomed.cancel();
+    doomed.abort();
     assert!(pool.block_on(doomed).is_err());
     let stats = pool.stats().tasks;
     assert_eq!(stats.spawned, stats.finished + stats.cancelled, "{stats:?}");

@@ -213,7 +213,7 @@ fn a_name_is_looked_up_elsewhere() {
     let pool = pool(1);
     let stream = pool.block_on(TcpStream::connect_to(("localhost", port)));
     assert_eq!(stream.unwrap().peer_addr().unwrap().port(), port);
-    let nobody = pool.block_on(creel::net::resolve("no such name:1"));
+    let nobody = pool.block_on(creel::net::lookup_host("no such name:1"));
     assert!(nobody.is_err());
 }
 
@@ -283,7 +283,7 @@ fn a_set_gives_all_in_the_order_of_their_ends_and_cancels_what_is_left() {
                 std::future::pending::<()>().await;
             });
         }
-        set.cancel_all();
+        set.abort_all();
         let first = set.join_next().await.unwrap();
         assert!(matches!(first, Err(JoinError::Cancelled)));
     });

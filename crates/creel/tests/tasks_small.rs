@@ -3,7 +3,7 @@
 
 use creel::{
     Pool, Wait,
-    channel::{oneshot, ring, slot},
+    channel::{bounded, oneshot, spsc},
     task,
 };
 use std::{
@@ -29,7 +29,7 @@ fn a_block_is_taken_again_whatever_lay_in_it() {
     let made = pool.spawn_on(0, async {
         for _ in 0..3 {
             drop(oneshot::channel::<Sparse>());
-            drop(slot::channel::<Sparse>());
+            drop(spsc::channel::<Sparse>());
         }
         (0..3)
             .map(|_| oneshot::channel::<Sparse>())
@@ -73,7 +73,7 @@ fn tasks_end_in_each_of_the_ways() {
             pending::<()>().await;
         });
         task::yield_now().await;
-        waits.cancel();
+        waits.abort();
         assert!(waits.await.is_err(), "cancelled");
         assert!(panics.await.is_err(), "panicked");
         assert_eq!(ready.await.unwrap(), 4);
@@ -91,8 +91,8 @@ fn tasks_end_in_each_of_the_ways() {
 #[test]
 fn messages_go_through_every_channel() {
     let pool = pool(2);
-    let (mut one, mut two) = slot::channel();
-    let (tx, rx) = ring::channel(1);
+    let (mut one, mut two) = spsc::channel();
+    let (tx, rx) = bounded::channel(1);
     pool.spawn_on(0, async move {
         for i in 0..3 {
             one.send(Box::new(i)).await.expect("somebody receives");
@@ -115,7 +115,7 @@ fn messages_go_through_every_channel() {
     assert_eq!(sum, 3);
 }
 
-/// Scopes and joins that wait for each other, and workers that do: the waits of `seat/waiter.rs`
+/// Scopes and joins that wait for each other, and workers that do: the waits of `worker/waiter.rs`
 /// and the offers, whose memory is on the waiting thread's stack.
 #[test]
 fn who_waits_lends_what_is_on_its_stack() {
@@ -129,6 +129,10 @@ fn who_waits_lends_what_is_on_its_stack() {
         s.spawn(|| *total.lock().unwrap() += 10);
     });
     assert_eq!(*total.lock().unwrap(), 16);
-    let there_and_back = pool.run_on(0, || pool.run_on(1, || pool.run_on(0, || 7)));
+    let there_and_back = pool
+        .run_on(0, || {
+            pool.run_on(1, || pool.run_on(0, || 7).unwrap()).unwrap()
+        })
+        .unwrap();
     assert_eq!(there_and_back, 7);
 }

@@ -1,7 +1,7 @@
 //! What holds on a system without threads, too. `.ci/run` builds these tests for `wasm32-wasip1` and
 //! runs them there, where everything runs on the thread that calls it.
 
-use creel::channel::{oneshot, ring};
+use creel::channel::{bounded, oneshot};
 use creel::task::{self, JoinSet};
 use creel::time::{interval, sleep, timeout};
 use creel::{JoinError, Pool};
@@ -42,14 +42,14 @@ fn each_worker_s_own_job() {
     for pool in pools() {
         let workers = pool.workers();
         assert_eq!(pool.broadcast(|worker| worker), Vec::from_iter(0..workers));
-        assert_eq!(pool.run_on(workers - 1, || 7), 7);
+        assert_eq!(pool.run_on(workers - 1, || 7).unwrap(), 7);
     }
 }
 
 #[test]
 fn tasks_that_wait_for_each_other() {
     for pool in pools() {
-        let (tx, rx) = ring::channel(2);
+        let (tx, rx) = bounded::channel(2);
         let sends = pool.spawn(async move {
             for n in 0..1_000 {
                 tx.send(n).await.unwrap();
@@ -123,7 +123,7 @@ fn timers_beside_a_busy_task() {
         });
         pool.block_on(sleep(Duration::from_millis(2)));
         assert_eq!(pool.block_on(pool.spawn_on(0, async { 7 })).unwrap(), 7);
-        busy.cancel();
+        busy.abort();
         assert!(matches!(pool.block_on(busy), Err(JoinError::Cancelled)));
     }
 }
@@ -156,7 +156,7 @@ fn the_deterministic_mode() {
     let run = |seed| {
         Pool::seeded(seed).block_on(async {
             sleep(Duration::from_secs(3600)).await;
-            let (tx, rx) = ring::channel(3);
+            let (tx, rx) = bounded::channel(3);
             for name in ["a", "b", "c"] {
                 let tx = tx.clone();
                 task::spawn(async move { tx.send(name).await }).detach();

@@ -31,7 +31,7 @@ struct Bench {
 
 impl Bench {
     fn new(wait: Wait) -> Self {
-        let clock = Clock::driven();
+        let clock = Clock::manual();
         let builder = Pool::builder().workers(1).wait(wait);
         let pool = builder.clock(clock.clone()).build().unwrap();
         let (tell, told) = mpsc::channel();
@@ -48,11 +48,12 @@ impl Bench {
         let waker = &self.waker;
         self.pool
             .run_on(0, || Pin::new(sleep).poll(&mut Context::from_waker(waker)))
+            .unwrap()
     }
 
     /// A timer of the worker, armed.
     fn sleep(&self, duration: Duration) -> Sleep {
-        let mut sleep = self.pool.run_on(0, || sleep(duration));
+        let mut sleep = self.pool.run_on(0, || sleep(duration)).unwrap();
         assert!(self.poll(&mut sleep).is_pending());
         sleep
     }
@@ -93,7 +94,7 @@ fn a_throttled_worker_reacts_once_a_quantum() {
     // It has reacted in this quantum: what becomes due waits for the next, urgent jobs do not.
     let _next = bench.sleep(MS);
     bench.clock.advance(5 * MS);
-    assert_eq!(bench.pool.run_on(0, || 7), 7);
+    assert_eq!(bench.pool.run_on(0, || 7).unwrap(), 7);
     assert!(bench.told.try_recv().is_err());
     bench.clock.advance(5 * MS);
     bench
@@ -106,7 +107,7 @@ fn a_throttled_worker_reacts_once_a_quantum() {
 fn an_idle_worker_sleeps_through_however_short_its_quantum() {
     let wait = Wait::Throttle(Duration::from_micros(1));
     let pool = Pool::builder().workers(1).wait(wait).build().unwrap();
-    pool.run_on(0, || ());
+    pool.run_on(0, || ()).unwrap();
     let before = pool.stats().workers[0].parks;
     let (tell, told) = mpsc::channel::<()>();
     // Not to be right, only to give a worker that spins the time to show it.

@@ -10,16 +10,16 @@ use std::{
 /// and `sync`. `loops/protocol` is below the pool, the rest of `loops` above it.
 const LAYERS: [(&str, &[&str]); 11] = [
     ("sync", &[]),
-    ("blocking", &["seat"]),
-    ("seat", &[]),
-    ("time", &["seat"]),
-    ("net", &["blocking", "seat", "time"]),
+    ("blocking", &["worker"]),
+    ("worker", &[]),
+    ("time", &["worker"]),
+    ("net", &["blocking", "worker", "time"]),
     ("signal", &["net"]),
-    ("loops/protocol", &["seat"]),
-    ("task", &["seat", "time"]),
-    ("channel", &["seat", "task"]),
-    ("pool", &["seat", "time", "net", "loops/protocol", "task"]),
-    ("loops", &["seat", "pool", "loops/protocol"]),
+    ("loops/protocol", &["worker"]),
+    ("task", &["worker", "time"]),
+    ("channel", &["worker", "task"]),
+    ("pool", &["worker", "time", "net", "loops/protocol", "task"]),
+    ("loops", &["worker", "pool", "loops/protocol"]),
 ];
 
 /// Lines of a file at most, without its tests.
@@ -122,7 +122,7 @@ fn the_parser_finds_what_is_imported() {
     assert_eq!(layer("loops/protocol/"), Some("loops/protocol"));
     assert_eq!(layer("loops/run.rs"), Some("loops"));
     assert_eq!(layer("sync.rs"), Some("sync"));
-    assert_eq!(layer("seating"), None);
+    assert_eq!(layer("pinning"), None);
 }
 
 #[test]
@@ -166,14 +166,14 @@ fn each_file_says_why_it_exists_and_is_short() {
 }
 
 /// A waker is code of the program, which must not run under a lock or in the middle of an update:
-/// `seat/stored_waker.rs` says how it is kept.
+/// `worker/stored_waker.rs` says how it is kept.
 #[test]
 fn wakers_are_cloned_in_one_file() {
     let mut wrong = Vec::new();
     for (place, text) in all_files() {
         let code = code(&text);
         let clones = [".waker().clone()", "Waker::clone"];
-        if place != "seat/stored_waker.rs" && clones.iter().any(|it| code.contains(it)) {
+        if place != "slot/stored_waker.rs" && clones.iter().any(|it| code.contains(it)) {
             wrong.push(place);
         }
     }

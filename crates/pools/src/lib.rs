@@ -1,9 +1,10 @@
-//! A Creel pool for libraries of parallel iterators that let their users bring a pool.
+//! Lets libraries of parallel iterators run on a Creel pool, if they accept a thread pool of the
+//! user.
 //!
-//! Each is a feature of the library's name; none is on by default. rayon's iterators are in a crate
-//! of their own, `creel-rayon`: rayon takes no pool but its own, so that is a driver, not a pool.
+//! Each library has a feature of its name. No feature is on by default. For rayon, use the crate
+//! `creel-rayon`. rayon accepts no other pool, so that crate drives rayon's iterators itself.
 //!
-//! | feature | gives | for |
+//! | feature | type | use |
 //! |---|---|---|
 //! | `orx-parallel` | `Orx` | `.runner(Runner::fixed_with_pool(Orx(&pool)))` |
 //! | `paralight` | `Paralight` | `.with_thread_pool(Paralight(&pool))` |

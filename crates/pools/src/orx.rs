@@ -1,13 +1,13 @@
-//! The pool that orx-parallel asks for: a scope to run closures in, and how many of them at once.
+//! The thread pool that orx-parallel needs: a scope for closures, and the number of threads.
 //!
-//! orx-parallel shares out the items by itself, by a concurrent iterator that its closures pull
-//! from; Creel only runs these. So a pool's balance does not matter here.
+//! orx-parallel distributes the items itself, with a concurrent iterator from which its closures
+//! take items. Creel only runs these closures, so the balance of the pool does not matter.
 
 use creel::{Pool, Scope};
 use orx_parallel::ThreadPool;
 use std::num::NonZeroUsize;
 
-/// A Creel pool for orx-parallel.
+/// A Creel pool in the form that orx-parallel accepts.
 ///
 /// ```
 /// use creel_pools::Orx;
@@ -22,7 +22,7 @@ use std::num::NonZeroUsize;
 #[derive(Clone, Copy, Debug)]
 pub struct Orx<'p>(pub &'p Pool);
 
-/// A scope of Creel's, as orx-parallel knows it.
+/// A scope of Creel in the form that orx-parallel accepts.
 #[doc(hidden)]
 #[derive(Clone, Copy, Debug)]
 pub struct OrxScope<'s, 'env>(&'s Scope<'s, 'env>);

@@ -1,12 +1,13 @@
-//! The pool that paralight asks for: two ways to run a pipeline over the indices of a source.
+//! The thread pool that paralight needs: two functions that run a pipeline over the indices of a
+//! source.
 //!
-//! The indices are cut into pieces by their number alone, which are the items of a loop of Creel's;
-//! the pieces' outputs are put together in their order, so the outcome does not depend on who ran
-//! what.
+//! We cut the indices into pieces by their number only, and run the pieces as the items of a loop
+//! of Creel. We combine their outputs in order, so the result does not depend on which worker ran
+//! which piece.
 //!
-//! The invariant, which paralight demands: each index is given out once, either to be processed or
-//! to be cleaned up. A [`Piece`] owns its indices from the beginning to the end: it is an iterator,
-//! and what is left of it when it is dropped, for whatever reason, is cleaned up.
+//! Invariant, which paralight demands: each index is used exactly once, either processed or cleaned
+//! up. A [`Piece`] owns its indices from beginning to end. It is an iterator, and when it is
+//! dropped for any reason, it cleans up its remaining indices.
 
 use creel::Pool;
 use paralight::iter::{Accumulator, ExactSizeAccumulator, GenericThreadPool, SourceCleanup};
@@ -14,10 +15,10 @@ use std::mem;
 use std::ops::{ControlFlow, Range};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// How many pieces the indices are cut into, where there are that many.
+/// The maximum number of pieces.
 const PIECES: usize = 64;
 
-/// A Creel pool for paralight.
+/// A Creel pool in the form that paralight accepts.
 ///
 /// ```
 /// use creel_pools::Paralight;
@@ -34,12 +35,12 @@ const PIECES: usize = 64;
 /// # Ok::<(), creel::BuildError>(())
 /// ```
 ///
-/// A panic of an iterator's closures is re-thrown at the caller after all that was begun has ended,
-/// and the pool stays usable. Inside a loop of the same pool it runs as a nested loop.
+/// If a closure panics, the call waits for the running closures and then resumes the panic. The
+/// pool remains usable. Inside a loop of the same pool, the iterator runs as a nested loop.
 #[derive(Clone, Copy, Debug)]
 pub struct Paralight<'p>(pub &'p Pool);
 
-/// Some neighbouring indices of a source. Nobody else has them.
+/// A range of indices of a source. No other piece has these indices.
 struct Piece<'a, C: SourceCleanup> {
     indices: Range<usize>,
     cleanup: &'a C,
@@ -60,24 +61,28 @@ impl<C: SourceCleanup> Iterator for Piece<'_, C> {
 impl<C: SourceCleanup> Drop for Piece<'_, C> {
     fn drop(&mut self) {
         if C::NEEDS_CLEANUP && !self.indices.is_empty() {
-            // SAFETY: the pieces are made of `0..len` without overlap (`Pieces::run`), and what
-            // `next` has given out is no longer in `indices`.
+            // SAFETY: The pieces divide `0..len` without overlap (see `Paralight::run`), and
+            // indices that `next` has returned are no longer in `indices`.
             unsafe { self.cleanup.cleanup_item_range(self.indices.clone()) };
         }
     }
 }
 
+/// The state of a piece.
 enum Step<P, T> {
-    Ahead(P),
-    /// Its closure runs, or has panicked.
-    Begun,
+    /// The piece has not started.
+    Ready(P),
+    /// The closure of the piece is running, or has panicked.
+    Running,
+    /// The piece is done.
     Done(T),
 }
 
 impl Paralight<'_> {
-    /// What `run` makes of each piece of `0..len`, in their order; at least one.
+    /// Runs `run` for each piece of `0..len` and returns the results in order. There is at least
+    /// one piece.
     ///
-    /// When `run` panics, pieces not yet begun are dropped, and so cleaned up.
+    /// If `run` panics, pieces that have not started are dropped, which cleans them up.
     fn run<'a, T: Send, C: SourceCleanup + Sync>(
         &self,
         len: usize,
@@ -90,21 +95,22 @@ impl Paralight<'_> {
             indices: at(piece)..at(piece + 1),
             cleanup,
         };
-        let mut steps: Vec<_> = (0..pieces).map(cut).map(Step::Ahead).collect();
+        let mut steps: Vec<_> = (0..pieces).map(cut).map(Step::Ready).collect();
         self.0.for_each(&mut steps, |step| {
-            if let Step::Ahead(piece) = mem::replace(step, Step::Begun) {
+            if let Step::Ready(piece) = mem::replace(step, Step::Running) {
                 *step = Step::Done(run(piece));
             }
         });
         steps.into_iter().map(|step| match step {
             Step::Done(made) => made,
-            _ => unreachable!("a loop that returns has visited each piece"),
+            _ => unreachable!("the loop returned without running a piece"),
         })
     }
 }
 
-// SAFETY: indices are given out by `Piece` only, whose invariant is what is asked for: inside
-// `0..input_len`, each once, to be processed or to be cleaned up, also when something panics.
+// SAFETY: Only `Piece` hands out indices, and its invariant is what the trait demands. All indices
+// are inside `0..input_len`, and each is processed or cleaned up exactly once, even if a closure
+// panics.
 unsafe impl GenericThreadPool for Paralight<'_> {
     fn upper_bounded_pipeline<Output: Send, Accum>(
         self,
@@ -115,7 +121,8 @@ unsafe impl GenericThreadPool for Paralight<'_> {
         reduce: impl Fn(Output, Output) -> Output,
         cleanup: &(impl SourceCleanup + Sync),
     ) -> Output {
-        // The lowest index that has ended the search. Relaxed: a hint that spares work.
+        // The lowest index that has ended the search. Relaxed, because it is only a hint that
+        // avoids work.
         let bound = AtomicUsize::new(usize::MAX);
         let outputs = self.run(input_len, cleanup, |mut piece| {
             let mut accum = init();
@@ -131,7 +138,7 @@ unsafe impl GenericThreadPool for Paralight<'_> {
             }
             finalize(accum)
         });
-        outputs.reduce(reduce).expect("at least one piece")
+        outputs.reduce(reduce).expect("there is at least one piece")
     }
 
     fn iter_pipeline<Output, Accum: Send>(

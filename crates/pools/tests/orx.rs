@@ -1,4 +1,4 @@
-//! orx-parallel's iterators on Creel pools.
+//! Tests of orx-parallel's iterators on Creel pools.
 #![cfg(feature = "orx-parallel")]
 
 use creel::Pool;
@@ -9,7 +9,7 @@ use std::sync::Mutex;
 use std::thread;
 
 #[test]
-fn outcomes_are_those_of_one_thread() {
+fn results_are_those_of_one_thread() {
     for workers in [1, 2, 5] {
         let pool = Pool::builder().workers(workers).build().unwrap();
         let items: Vec<u64> = (0..10_000).collect();
@@ -44,7 +44,7 @@ fn outcomes_are_those_of_one_thread() {
 }
 
 #[test]
-fn it_runs_on_the_pools_threads_only_and_no_wider() {
+fn closures_run_only_on_threads_of_the_pool_and_the_caller() {
     let pool = Pool::builder().workers(2).name("own").build().unwrap();
     assert_eq!(Orx(&pool).max_num_threads().get(), 2);
     let names = Mutex::new(Vec::new());
@@ -70,7 +70,7 @@ fn it_runs_on_the_pools_threads_only_and_no_wider() {
 }
 
 #[test]
-fn a_panic_arrives_and_the_pool_goes_on() {
+fn a_panic_reaches_the_caller_and_the_pool_remains_usable() {
     let pool = Pool::builder().workers(2).build().unwrap();
     let thrown = catch_unwind(AssertUnwindSafe(|| {
         (0..1000_usize)

@@ -1,4 +1,4 @@
-//! paralight's iterators on Creel pools.
+//! Tests of paralight's iterators on Creel pools.
 #![cfg(feature = "paralight")]
 
 use creel::Pool;
@@ -9,11 +9,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 fn pools() -> [Pool; 3] {
-    [1, 2, 5].map(|workers| Pool::builder().workers(workers).build().expect("in range"))
+    [1, 2, 5].map(|workers| {
+        Pool::builder()
+            .workers(workers)
+            .build()
+            .expect("the settings are valid")
+    })
 }
 
 #[test]
-fn every_length_gives_what_one_thread_gives() {
+fn results_are_those_of_one_thread_for_every_length() {
     for pool in pools() {
         for len in [0, 1, 2, 63, 64, 65, 1000] {
             let items: Vec<u64> = (0..len).collect();
@@ -35,7 +40,7 @@ fn every_length_gives_what_one_thread_gives() {
     }
 }
 
-/// Counts how many of it were dropped.
+/// Counts how many values of this type were dropped.
 struct Counted(Arc<AtomicUsize>);
 
 impl Drop for Counted {
@@ -45,14 +50,14 @@ impl Drop for Counted {
 }
 
 #[test]
-fn each_item_is_dropped_once_whatever_ends_the_loop() {
+fn each_item_is_dropped_once_after_a_match_or_a_panic() {
     for pool in pools() {
         for end in (0..300).step_by(7) {
             let dropped = Arc::new(AtomicUsize::new(0));
             let items =
                 || -> Vec<Counted> { (0..300).map(|_| Counted(Arc::clone(&dropped))).collect() };
             let numbers: Vec<usize> = (0..300).collect();
-            // Found: what is left is cleaned up.
+            // After a match, the remaining items are cleaned up.
             let pairs = (items().into_par_iter(), numbers.par_iter()).zip_eq();
             let found = pairs
                 .with_thread_pool(Paralight(&pool))
@@ -60,7 +65,7 @@ fn each_item_is_dropped_once_whatever_ends_the_loop() {
             assert!(found.is_some());
             drop(found);
             assert_eq!(dropped.swap(0, Ordering::Relaxed), 300);
-            // A panic: so it is, too.
+            // After a panic, the remaining items are cleaned up, too.
             let pairs = (items().into_par_iter(), numbers.par_iter()).zip_eq();
             let thrown = catch_unwind(AssertUnwindSafe(|| {
                 let on = pairs.with_thread_pool(Paralight(&pool));

@@ -1,14 +1,16 @@
-//! Drives an indexed iterator on a pool: cut into pieces, a loop over them, put together.
+//! Drives an indexed parallel iterator on a pool.
 //!
-//! rayon's own bridge cuts as its workers steal, by its own `join`. Here all cuts are made first,
-//! along a tree that depends on the number of items and of pieces only; the pieces are then the
-//! items of an ordinary loop of Creel's, which knows how to share, steal and keep them at home.
+//! We cut the iterator into pieces, run a loop over the pieces, and reduce their results. rayon's
+//! own bridge cuts when its workers steal, because it uses rayon's `join`. We make all cuts first,
+//! along a tree that depends only on the number of items and of pieces. The pieces are then the
+//! items of an ordinary loop of Creel, which already knows how to share and steal them and how to
+//! keep each on its worker.
 //!
-//! The invariant: `leaves` has the pieces in order, `reducers` one for each cut, a cut's before
-//! those of its left side, and these before those of its right.
+//! Invariant: `leaves` has the pieces in order. `reducers` has one reducer per cut. The reducer of
+//! a cut comes before those of its left side, and these come before those of its right side.
 //!
-//! When a closure panics, the leaves are dropped as they are: producers drop their items, results
-//! what they hold.
+//! If a closure panics, we drop the leaves as they are. The producers then drop their items, and
+//! the results drop their contents.
 
 use crate::OnPool;
 use creel::{Balance, Pool};
@@ -16,6 +18,7 @@ use rayon::iter::IndexedParallelIterator;
 use rayon::iter::plumbing::{Consumer, Folder, Producer, ProducerCallback, Reducer};
 use std::mem;
 
+/// Runs the iterator on its pool and returns the result of the consumer.
 pub(crate) fn drive<I: IndexedParallelIterator, C: Consumer<I::Item>>(
     on: OnPool<'_, I>,
     consumer: C,
@@ -31,7 +34,7 @@ pub(crate) fn drive<I: IndexedParallelIterator, C: Consumer<I::Item>>(
     })
 }
 
-/// What is to be done with a producer, once rayon gives it.
+/// The callback that receives the producer from rayon.
 struct Drive<'p, C> {
     pool: &'p Pool,
     balance: Option<Balance>,
@@ -52,7 +55,7 @@ impl<T, C: Consumer<T>> ProducerCallback<T> for Drive<'_, C> {
         }
         let mut tree = Tree::new(pieces);
         tree.cut(self.len, pieces, producer, self.consumer);
-        // The consumers are in the leaves now.
+        // The leaves own the consumers now.
         let each = |leaf: &mut Leaf<P, C, C::Result>| leaf.fold();
         match self.balance {
             None => self.pool.for_each(&mut tree.leaves, each),
@@ -66,16 +69,19 @@ impl<T, C: Consumer<T>> ProducerCallback<T> for Drive<'_, C> {
     }
 }
 
-/// The pieces of a producer, each with its part of the consumer.
+/// The pieces of a producer, each with its part of the consumer, and the reducers of the cuts.
 struct Tree<P, C, R, Rd> {
     leaves: Vec<Leaf<P, C, R>>,
     reducers: Vec<Rd>,
 }
 
+/// The state of a piece.
 enum Leaf<P, C, R> {
-    Ahead(P, C),
-    /// Its closure runs, or has panicked.
-    Begun,
+    /// The piece has not started.
+    Ready(P, C),
+    /// The closure of the piece is running, or has panicked.
+    Running,
+    /// The piece is done.
     Done(R),
 }
 
@@ -87,10 +93,11 @@ impl<P: Producer, C: Consumer<P::Item>> Tree<P, C, C::Result, C::Reducer> {
         }
     }
 
-    /// Cuts `len` items into `pieces` of even length, as near the middle as can be.
+    /// Cuts `len` items into `pieces` pieces of equal length. Each cut is as close to the middle as
+    /// possible.
     fn cut(&mut self, len: usize, pieces: usize, producer: P, consumer: C) {
         if pieces == 1 {
-            self.leaves.push(Leaf::Ahead(producer, consumer));
+            self.leaves.push(Leaf::Ready(producer, consumer));
             return;
         }
         let left = pieces / 2;
@@ -104,14 +111,15 @@ impl<P: Producer, C: Consumer<P::Item>> Tree<P, C, C::Result, C::Reducer> {
 }
 
 impl<P: Producer, C: Consumer<P::Item>> Leaf<P, C, C::Result> {
+    /// Runs the piece.
     fn fold(&mut self) {
-        if let Leaf::Ahead(producer, consumer) = mem::replace(self, Leaf::Begun) {
+        if let Leaf::Ready(producer, consumer) = mem::replace(self, Leaf::Running) {
             *self = Leaf::Done(fold(producer, consumer));
         }
     }
 }
 
-/// Feeds all items to the consumer, unless it wants no more.
+/// Passes all items to the consumer, unless it reports that it needs no more.
 fn fold<P: Producer, C: Consumer<P::Item>>(producer: P, consumer: C) -> C::Result {
     if consumer.full() {
         consumer.into_folder().complete()
@@ -120,6 +128,7 @@ fn fold<P: Producer, C: Consumer<P::Item>>(producer: P, consumer: C) -> C::Resul
     }
 }
 
+/// Reduces the results of the pieces along the tree of cuts.
 fn put_together<P, C, R, Rd: Reducer<R>>(
     pieces: usize,
     leaves: &mut impl Iterator<Item = Leaf<P, C, R>>,
@@ -128,10 +137,10 @@ fn put_together<P, C, R, Rd: Reducer<R>>(
     if pieces == 1 {
         match leaves.next() {
             Some(Leaf::Done(result)) => return result,
-            _ => unreachable!("a loop that returns has visited each piece"),
+            _ => unreachable!("the loop returned without running a piece"),
         }
     }
-    let reducer = reducers.next().expect("a reducer for each cut");
+    let reducer = reducers.next().expect("there is one reducer per cut");
     let left = put_together(pieces / 2, leaves, reducers);
     let right = put_together(pieces - pieces / 2, leaves, reducers);
     reducer.reduce(left, right)

@@ -1,6 +1,6 @@
-//! rayon's parallel iterators on a Creel pool.
+//! Runs rayon's parallel iterators on a Creel pool.
 //!
-//! A program that has its loops as chains of rayon's keeps them, and says where they run:
+//! If your loops are chains of rayon's iterators, you can keep them. You only add where they run:
 //!
 //! ```
 //! use creel::Pool;
@@ -18,36 +18,38 @@
 //!
 //! # Where to put `on`
 //!
-//! After the last step that needs the items' order, before the first that makes their number
-//! unknown. The compiler tells: `on` is there for [`IndexedParallelIterator`] only, and what it
-//! gives is a plain [`ParallelIterator`].
+//! Put it after the last step that needs the order of the items, and before the first step that
+//! makes their number unknown. The compiler checks this: `on` exists only for
+//! [`IndexedParallelIterator`], and it returns a plain [`ParallelIterator`].
 //!
 //! | before `on` | after it | before or after |
 //! |---|---|---|
 //! | sources: slices, vectors, ranges, arrays, `VecDeque`, `par_chunks`, `par_windows` | `filter`, `filter_map`, `flat_map_iter`, `flat_map` | `map`, `map_with`, `map_init`, `inspect`, `update` |
 //! | `zip`, `enumerate`, `rev`, `chain`, `take`, `step_by`, `chunks`, `interleave`, `multizip` of tuples | `fold`, `fold_with`, `try_fold`, `while_some`, `take_any` | `copied`, `cloned` |
-//! | `with_min_len`, `with_max_len` (obeyed) | every end: `for_each`, `try_for_each`, `collect`, `sum`, `product`, `reduce`, `try_reduce`, `min`, `max`, `count`, `find_any`, `find_first`, `any`, `all`, `partition`, `unzip` | `panic_fuse` |
+//! | `with_min_len`, `with_max_len` (honoured) | every final method: `for_each`, `try_for_each`, `collect`, `sum`, `product`, `reduce`, `try_reduce`, `min`, `max`, `count`, `find_any`, `find_first`, `any`, `all`, `partition`, `unzip` | `panic_fuse` |
 //!
-//! To collect into memory that is there already: `vector.clear()`, then
+//! To collect into a vector that already has memory, call `vector.clear()` and then
 //! `vector.par_extend(items.on(&pool))`.
 //!
-//! # The same bits
+//! # Deterministic results
 //!
-//! The items are cut into pieces by their number alone, not by who is idle, and the pieces' results
-//! are put together along a fixed tree. So a sum of floats has the same bits on 1 and on 64 workers,
-//! which rayon does not promise. [`OnPool::pieces`] sets how many there are.
+//! We cut the items into pieces by their number only, however many workers are idle, and reduce the
+//! results of the pieces along a fixed tree. A sum of floats therefore has the same bits on 1 and
+//! on 64 workers, which rayon does not guarantee. You can set the number of pieces with
+//! [`OnPool::pieces`].
 //!
-//! # What is not there
+//! # Limits
 //!
-//! - Sources without an index: hash maps, hash sets, B-trees, linked lists, `par_lines` and the
-//!   like of strings, ranges of `u64`, `par_bridge`. rayon keeps to itself how they are cut. Collect
-//!   them into a vector first, as rayon does itself for maps and sets.
-//! - `par_sort` and its like, `rayon::join`, `rayon::scope`: these are functions of rayon's own pool.
-//!   [`creel::Pool::join`] and [`creel::Pool::scope`] are Creel's.
-//! - `chain` after `on`, and an inner iterator of `flat_map` without an `on` of its own, run on rayon's
-//!   global pool, as does what `skip` leaves out. All else never starts it.
-//! - `position_any`, `cmp`, `eq` and other ends that need an index: `enumerate()` before, `find_any`
-//!   after.
+//! - You cannot use sources without an index: hash maps, hash sets, B-trees, linked lists,
+//!   `par_lines` and similar methods of strings, ranges of `u64`, and `par_bridge`. rayon does not
+//!   publish how it splits them. Collect them into a vector first, as rayon itself does for maps
+//!   and sets.
+//! - `par_sort`, `rayon::join` and `rayon::scope` are functions of rayon's own pool. Use
+//!   [`creel::Pool::join`] and [`creel::Pool::scope`] instead of the last two.
+//! - Three things run on rayon's global pool: `chain` after `on`, an inner iterator of `flat_map`
+//!   without its own `on`, and the items that `skip` leaves out. Nothing else starts that pool.
+//! - `position_any`, `cmp`, `eq` and other methods that need an index do not exist after `on`. Use
+//!   `enumerate()` before it and `find_any` after it.
 
 #![forbid(unsafe_code)]
 
@@ -57,16 +59,17 @@ use creel::{Balance, Pool};
 use rayon::iter::plumbing::UnindexedConsumer;
 use rayon::iter::{IndexedParallelIterator, ParallelIterator};
 
-/// How many pieces the items are cut into at most, unless [`OnPool::pieces`] says otherwise.
+/// The maximum number of pieces, unless [`OnPool::pieces`] sets another one.
 const PIECES: usize = 64;
 
-/// Puts a parallel iterator on a pool.
+/// Adds [`on`](On::on) to rayon's parallel iterators.
 pub trait On: IndexedParallelIterator {
-    /// The same iterator, driven by `pool`'s workers and the calling thread.
+    /// Returns the same iterator, which runs on the workers of `pool` and on the calling thread.
     ///
-    /// It begins when an end (`for_each`, `collect`, …) is called, which blocks until all is done.
-    /// What the iterator's closures panic with is re-thrown there, after all that was begun has
-    /// ended. Inside a loop of the same pool it runs as a nested loop.
+    /// The iterator starts when you call its last method (`for_each`, `collect`, …). That call
+    /// blocks until all items are done. If a closure panics, the call waits for the running
+    /// closures and then resumes the panic. Inside a loop of the same pool, the iterator runs as a
+    /// nested loop.
     ///
     /// ```
     /// use creel_rayon::On;
@@ -89,7 +92,7 @@ pub trait On: IndexedParallelIterator {
 
 impl<I: IndexedParallelIterator> On for I {}
 
-/// A parallel iterator on a pool. Made by [`On::on`].
+/// A parallel iterator on a pool. [`On::on`] creates it.
 #[derive(Clone, Debug)]
 #[must_use = "an iterator does nothing until one of its ends is called"]
 pub struct OnPool<'p, I> {
@@ -100,14 +103,17 @@ pub struct OnPool<'p, I> {
 }
 
 impl<I> OnPool<'_, I> {
-    /// Cuts the items into so many pieces (64 if this is not called), where there are that many.
+    /// Sets the number of pieces into which the items are cut, if there are that many items. The
+    /// default is 64.
     ///
-    /// More pieces even out items of unlike cost on many workers. Fewer are better where the
-    /// results are dear to put together, such as maps: a `fold` makes one a piece. The outcome
-    /// depends on this number if the order of putting together matters, as for floats.
+    /// More pieces balance items of different cost better on many workers. Fewer pieces are better
+    /// if results are expensive to combine, for example maps, because a `fold` creates one result
+    /// per piece. If the order of reductions matters, as it does for floats, the result depends on
+    /// this number.
     ///
     /// # Panics
-    /// If `pieces` is 0.
+    ///
+    /// Panics if `pieces` is 0.
     ///
     /// ```
     /// use creel_rayon::On;
@@ -132,11 +138,11 @@ impl<I> OnPool<'_, I> {
     /// # Ok::<(), creel::BuildError>(())
     /// ```
     pub fn pieces(self, pieces: usize) -> Self {
-        assert!(pieces > 0, "items are cut into at least one piece, not 0");
+        assert!(pieces > 0, "the number of pieces must be at least 1");
         Self { pieces, ..self }
     }
 
-    /// Runs under this balance, not the pool's own.
+    /// Runs the iterator with this balance instead of the pool's own.
     ///
     /// ```
     /// use creel::Balance;
@@ -164,7 +170,7 @@ impl<I: IndexedParallelIterator> ParallelIterator for OnPool<'_, I> {
         drive::drive(self, consumer)
     }
 
-    /// The number of items: each of them is given to the consumer at its own index.
+    /// Returns the number of items. Each item goes to the consumer with its own index.
     fn opt_len(&self) -> Option<usize> {
         Some(self.iterator.len())
     }

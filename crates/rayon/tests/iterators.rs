@@ -1,5 +1,5 @@
-//! rayon's iterators on pools of several sizes: the outcome is that of rayon's own documentation,
-//! and the same on each pool.
+//! Tests of rayon's iterators on pools of several sizes. The results must be those that rayon
+//! documents, and the same on each pool.
 
 use creel::{Balance, Pool, Wait};
 use creel_rayon::On;
@@ -15,12 +15,15 @@ fn pools() -> impl Iterator<Item = Pool> {
         .flat_map(move |n| balances.map(|b| (n, b)));
     both.map(|(workers, balance)| {
         let builder = Pool::builder().workers(workers).wait(Wait::Park);
-        builder.balance(balance).build().expect("in range")
+        builder
+            .balance(balance)
+            .build()
+            .expect("the settings are valid")
     })
 }
 
 #[test]
-fn every_length_gives_what_one_thread_gives() {
+fn results_are_those_of_one_thread_for_every_length() {
     for pool in pools() {
         for len in [0, 1, 2, 3, 63, 64, 65, 1000] {
             let items: Vec<usize> = (0..len).collect();
@@ -51,7 +54,7 @@ fn every_length_gives_what_one_thread_gives() {
 }
 
 #[test]
-fn what_is_indexed_goes_before_and_keeps_its_indices() {
+fn indexed_steps_before_on_keep_their_indices() {
     for pool in pools() {
         let (a, mut b) = (vec![1; 500], vec![0; 500]);
         b.par_iter_mut()
@@ -98,7 +101,7 @@ fn a_sum_of_floats_has_the_same_bits_on_every_pool() {
 }
 
 #[test]
-fn the_first_is_found_although_others_are_sought_elsewhere() {
+fn find_first_returns_the_first_match_on_every_pool() {
     for pool in pools() {
         let items: Vec<usize> = (0..5000).collect();
         let found = items.par_iter().on(&pool).find_first(|i| **i % 1000 == 999);
@@ -114,18 +117,18 @@ fn the_first_is_found_although_others_are_sought_elsewhere() {
 }
 
 #[test]
-fn who_has_found_it_stops_looking() {
+fn a_search_stops_at_its_first_match() {
     let pool = Pool::builder().workers(1).build().unwrap();
-    let looked = AtomicUsize::new(0);
+    let visited = AtomicUsize::new(0);
     let found = (0..6400_usize).into_par_iter().on(&pool).find_any(|i| {
-        looked.fetch_add(1, Ordering::Relaxed);
+        visited.fetch_add(1, Ordering::Relaxed);
         *i == 150
     });
-    assert_eq!((found, looked.into_inner()), (Some(150), 151));
+    assert_eq!((found, visited.into_inner()), (Some(150), 151));
 }
 
 #[test]
-fn lengths_of_pieces_are_obeyed() {
+fn length_limits_of_pieces_are_honoured() {
     let pool = Pool::builder().workers(2).build().unwrap();
     let pieces = |items: rayon::vec::IntoIter<u8>, min: usize, max: usize, pieces: usize| {
         let on = items
@@ -142,7 +145,7 @@ fn lengths_of_pieces_are_obeyed() {
     assert_eq!(pieces(items(), 2000, 4000, 4), [1000]);
 }
 
-/// Counts how many of it are alive.
+/// Counts how many values of this type are alive.
 #[derive(Debug)]
 struct Counted(Arc<AtomicUsize>, usize);
 
@@ -153,7 +156,7 @@ impl Drop for Counted {
 }
 
 #[test]
-fn a_panic_anywhere_arrives_and_drops_each_item_and_result_once() {
+fn a_panic_reaches_the_caller_and_drops_each_item_and_result_once() {
     for pool in pools() {
         for bad in (0..200).step_by(7) {
             let alive = Arc::new(AtomicUsize::new(200));
@@ -195,7 +198,7 @@ fn loops_nest() {
 }
 
 #[test]
-fn memory_that_is_there_is_used_again() {
+fn par_extend_reuses_the_memory_of_a_vector() {
     let pool = Pool::builder().workers(2).build().unwrap();
     let mut out: Vec<usize> = Vec::with_capacity(100);
     let before = out.as_ptr();

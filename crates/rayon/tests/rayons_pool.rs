@@ -1,4 +1,5 @@
-//! rayon's own pool is never started: the only test of its process, since that pool is global.
+//! Checks that rayon's own pool is never started. This is the only test in its process, because
+//! that pool is global.
 
 use creel::Pool;
 use creel_rayon::On;
@@ -30,9 +31,9 @@ fn rayons_global_pool_is_not_started() {
         .on(&pool)
         .find_first(|chunk| chunk[0] < 500);
     assert_eq!(firsts.map(|chunk| chunk[0]), Some(490));
-    // Who comes first makes the global pool: had anything above made it, this would fail.
+    // The global pool can be created only once. This call fails if the code above has created it.
     let made = rayon::ThreadPoolBuilder::new()
         .num_threads(1)
         .build_global();
-    made.expect("nobody has made rayon's pool");
+    made.expect("rayon's global pool was started");
 }

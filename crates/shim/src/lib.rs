@@ -1,13 +1,22 @@
-//! A preload library for programs with no knob: it stands before libc's answers to the question
-//! how many CPUs there are.
+//! A preload library for programs that have no option for their number of threads. It replaces the
+//! functions of libc that report the number of CPUs.
 //!
-//! `creel run --shim` sets `LD_PRELOAD` to it and `CREEL_CPUS` to the number. Answered are
-//! `sysconf` (processors online and configured), `get_nprocs`, `get_nprocs_conf` and, for the
-//! calling process, `sched_getaffinity`, of whose answer only the first so many CPUs are left.
+//! `creel run --shim` sets `LD_PRELOAD` to this library and `CREEL_CPUS` to the number. The library
+//! replaces these functions:
 //!
-//! Limits: a static program never asks libc; a program that reads `/proc` or `/sys` itself sees
-//! the truth; one that sets its mask from what `sched_getaffinity` said narrows itself to those
-//! CPUs. Without a valid `CREEL_CPUS` every call goes through unchanged.
+//! - `sysconf` for online and configured processors
+//! - `get_nprocs` and `get_nprocs_conf`
+//! - `sched_getaffinity` for the calling process, whose result keeps only the first `CREEL_CPUS`
+//!   CPUs
+//!
+//! It has these limits:
+//!
+//! - A static program does not call libc's shared library.
+//! - A program that reads `/proc` or `/sys` itself sees the real number.
+//! - A program that sets its mask from the result of `sched_getaffinity` narrows itself to those
+//!   CPUs.
+//!
+//! Without a valid `CREEL_CPUS`, every call returns libc's own result.
 #![cfg(target_os = "linux")]
 
 use libc::{RTLD_NEXT, c_char, c_int, c_long, c_void, cpu_set_t, pid_t, size_t};
@@ -16,10 +25,10 @@ use std::{
     sync::atomic::{AtomicI64, AtomicPtr, Ordering},
 };
 
-/// The number from the environment, 0 if there is none, −1 before it was looked up.
+/// The number from the environment. It is 0 if there is none, and -1 before the first lookup.
 static CPUS: AtomicI64 = AtomicI64::new(-1);
 
-/// The number to answer; `None` to let the call through.
+/// Returns the number to report, or `None` to call libc.
 fn cpus() -> Option<i64> {
     let known = CPUS.load(Ordering::Relaxed);
     let cpus = if known >= 0 {
@@ -31,36 +40,39 @@ fn cpus() -> Option<i64> {
     (cpus > 0).then_some(cpus)
 }
 
+/// Reads the number from the environment, or returns 0 if it is missing or invalid.
 fn from_environment() -> i64 {
-    // SAFETY: a NUL-terminated name; as every reader of the environment, this relies on nobody
-    // changing it at the same moment, which before threads start nobody does.
+    // SAFETY: The name ends with NUL. Like every reader of the environment, we rely on no other
+    // thread changing it at the same time. We read it before the program starts threads.
     let value = unsafe { libc::getenv(c"CREEL_CPUS".as_ptr()) };
     if value.is_null() {
         return 0;
     }
-    // SAFETY: not null, so a NUL-terminated text of the environment.
+    // SAFETY: The pointer is not null, so it points to a string of the environment that ends with
+    // NUL.
     let text = unsafe { CStr::from_ptr(value) };
     let number = text.to_str().ok().and_then(|t| t.parse().ok());
     number.filter(|n| (1..=65_535).contains(n)).unwrap_or(0)
 }
 
-/// libc's own function of a name, looked up once.
+/// Returns libc's own function of a name. Looks it up once.
 fn next(cache: &AtomicPtr<c_void>, name: &CStr) -> *mut c_void {
     let known = cache.load(Ordering::Relaxed);
     if !known.is_null() {
         return known;
     }
-    // SAFETY: a NUL-terminated name and the pseudo-handle for "after this library".
+    // SAFETY: The name ends with NUL, and the pseudo-handle selects the libraries after this one.
     let found = unsafe { libc::dlsym(RTLD_NEXT, name.as_ptr().cast::<c_char>()) };
     cache.store(found, Ordering::Relaxed);
     found
 }
 
-/// Stands before libc's `sysconf`.
+/// Replaces libc's `sysconf`.
 ///
 /// # Safety
-/// As for libc's.
-// SAFETY: defining this name is the purpose; its signature is libc's.
+///
+/// The contract is that of libc's function.
+// SAFETY: We define this name on purpose, and the signature is that of libc.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sysconf(name: c_int) -> c_long {
     static NEXT: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
@@ -71,33 +83,34 @@ pub unsafe extern "C" fn sysconf(name: c_int) -> c_long {
     if next.is_null() {
         return -1;
     }
-    // SAFETY: libc's `sysconf`, whose type this is.
+    // SAFETY: The pointer is that of libc's `sysconf`, which has this type.
     let real: unsafe extern "C" fn(c_int) -> c_long = unsafe { std::mem::transmute(next) };
-    // SAFETY: the caller's own call, passed on.
+    // SAFETY: The caller fulfils the contract of libc's function.
     unsafe { real(name) }
 }
 
-/// Stands before libc's `get_nprocs`.
-// SAFETY: defining this name is the purpose; its signature is libc's.
+/// Replaces libc's `get_nprocs`.
+// SAFETY: We define this name on purpose, and the signature is that of libc.
 #[unsafe(no_mangle)]
 pub extern "C" fn get_nprocs() -> c_int {
-    // SAFETY: any name is valid.
+    // SAFETY: `sysconf` accepts any name.
     unsafe { sysconf(libc::_SC_NPROCESSORS_ONLN) as c_int }
 }
 
-/// Stands before libc's `get_nprocs_conf`.
-// SAFETY: defining this name is the purpose; its signature is libc's.
+/// Replaces libc's `get_nprocs_conf`.
+// SAFETY: We define this name on purpose, and the signature is that of libc.
 #[unsafe(no_mangle)]
 pub extern "C" fn get_nprocs_conf() -> c_int {
-    // SAFETY: any name is valid.
+    // SAFETY: `sysconf` accepts any name.
     unsafe { sysconf(libc::_SC_NPROCESSORS_CONF) as c_int }
 }
 
-/// Stands before libc's `sched_getaffinity`.
+/// Replaces libc's `sched_getaffinity`.
 ///
 /// # Safety
-/// As for libc's: `mask` points to `size` writable bytes.
-// SAFETY: defining this name is the purpose; its signature is libc's.
+///
+/// The contract is that of libc's function: `mask` must point to `size` writable bytes.
+// SAFETY: We define this name on purpose, and the signature is that of libc.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sched_getaffinity(
     pid: pid_t,
@@ -110,23 +123,25 @@ pub unsafe extern "C" fn sched_getaffinity(
     if next.is_null() {
         return -1;
     }
-    // SAFETY: libc's `sched_getaffinity`, whose type this is.
+    // SAFETY: The pointer is that of libc's `sched_getaffinity`, which has this type.
     let real: Real = unsafe { std::mem::transmute(next) };
-    // SAFETY: the caller's own call, passed on.
+    // SAFETY: The caller fulfils the contract of libc's function.
     let result = unsafe { real(pid, size, mask) };
-    // SAFETY: always succeeds.
+    // SAFETY: `getpid` always succeeds.
     let is_own = pid == 0 || pid == unsafe { libc::getpid() };
     if let (0, true, Some(n)) = (result, is_own, cpus()) {
-        // SAFETY: the call has succeeded, so `mask` points to `size` bytes, now initialised,
-        // and by the caller's contract nobody else uses them meanwhile.
+        // SAFETY: The call has succeeded, so `mask` points to `size` bytes, which are initialised
+        // now. The caller guarantees that nothing else uses them during this call.
         let bytes = unsafe { std::slice::from_raw_parts_mut(mask.cast::<u8>(), size) };
         keep_first(bytes, n);
     }
     result
 }
 
-/// Clears every set bit but the first `count`. The kernel's masks are words of the machine's
-/// byte order; on little-endian machines their bits are in the order of the bytes.
+/// Clears every set bit except the first `count`.
+///
+/// The masks of the kernel are words in the byte order of the machine. On little-endian machines,
+/// their bits are in the order of the bytes.
 fn keep_first(mask: &mut [u8], count: i64) {
     let mut left = count;
     for bit in 0..mask.len() * 8 {
@@ -141,7 +156,7 @@ fn keep_first(mask: &mut [u8], count: i64) {
     }
 }
 
-/// The byte that holds this bit.
+/// Returns the index of the byte that contains a bit.
 fn position(bit: usize) -> usize {
     const WORD: usize = size_of::<usize>();
     let byte = bit / 8;

@@ -1,4 +1,5 @@
-//! Preloads the library into real programs. Skips, saying so, those that are not installed.
+//! Preloads the library into real programs. Programs that are not installed are skipped with a
+//! message.
 
 use std::{path::PathBuf, process::Command};
 
@@ -12,11 +13,12 @@ fn library() -> PathBuf {
         let built = path.metadata().ok()?.modified().ok()?;
         ours.then_some((built, path))
     });
-    found.max().expect("cargo builds the library").1
+    found.max().expect("cargo must have built the library").1
 }
 
-/// What a program says when `cpus` is preloaded into it; `None` if it is not installed.
-fn said(program: &str, args: &[&str], cpus: &str) -> Option<String> {
+/// Runs a program with the library preloaded and `CREEL_CPUS` set to `cpus`. Returns its output, or
+/// `None` if it is not installed.
+fn output_with(program: &str, args: &[&str], cpus: &str) -> Option<String> {
     let mut command = Command::new(program);
     command
         .args(args)
@@ -42,29 +44,29 @@ fn programs_see_the_number_of_cpus() {
         ("getconf", &["_NPROCESSORS_ONLN"]),
         ("ruby", &["-retc", "-e", "puts Etc.nprocessors"]),
     ] {
-        if let Some(text) = said(program, args, "1") {
+        if let Some(text) = output_with(program, args, "1") {
             assert_eq!(text, "1", "{program}");
         }
     }
-    if let Some(text) = said("/usr/bin/python3", &PYTHON, "1") {
+    if let Some(text) = output_with("/usr/bin/python3", &PYTHON, "1") {
         assert_eq!(text, "1 1 True");
     }
 }
 
 #[test]
 fn a_larger_number_does_not_widen_the_mask() {
-    let truth = std::thread::available_parallelism().unwrap().to_string();
-    if let Some(text) = said("nproc", &[], "64") {
-        assert_eq!(text, truth);
+    let real_count = std::thread::available_parallelism().unwrap().to_string();
+    if let Some(text) = output_with("nproc", &[], "64") {
+        assert_eq!(text, real_count);
     }
 }
 
 #[test]
 fn without_a_number_the_real_count_is_reported() {
-    let truth = std::thread::available_parallelism().unwrap().to_string();
+    let real_count = std::thread::available_parallelism().unwrap().to_string();
     for cpus in ["", "0", "x", "-3", "99999999999"] {
-        if let Some(text) = said("nproc", &[], cpus) {
-            assert_eq!(text, truth, "{cpus}");
+        if let Some(text) = output_with("nproc", &[], cpus) {
+            assert_eq!(text, real_count, "{cpus}");
         }
     }
 }

@@ -1,24 +1,25 @@
 //! A distribution of whole numbers, such as nanoseconds, in a fixed number of counters.
 //!
-//! Laid out as HDR histograms are: each power of two is cut into [`PARTS`] equal parts, so that a
-//! value is known within 0.8 %, be it nanoseconds or minutes, and finding its counter takes a
-//! count of leading zeros and a shift. A stream that notes three values a buffer cannot pay for
-//! more.
+//! The layout is that of HDR histograms. Each power of two is divided into [`PARTS`] equal parts. A
+//! value is therefore accurate to 0.8 %, whether it is nanoseconds or seconds. Finding its counter
+//! takes a count of leading zeros and a shift. It must be this cheap, because a stream records
+//! three values per buffer.
 //!
-//! Left out: other bounds, corrections for values that were not noted, serialisation.
+//! Left out: other bounds, corrections for omitted values, serialization.
 
 use std::fmt;
 use std::time::Duration;
 
-/// log2 of the parts of a power of two.
+/// The binary logarithm of the number of parts per power of two.
 const PART_BITS: u32 = 7;
 const PARTS: usize = 1 << PART_BITS;
-/// log2 of the bound from which on values count as one: 69 s.
+/// The binary logarithm of the upper bound. All values from 69 s on share a counter.
 const VALUE_BITS: u32 = 36;
-/// Values below `2 * PARTS` have a counter each; each power of two above them has `PARTS`.
+/// The number of counters. Values below `2 * PARTS` have one counter each, and each power of two
+/// above has `PARTS` counters.
 const COUNTERS: usize = PARTS * (VALUE_BITS - PART_BITS + 1) as usize;
 
-/// Counts values by their size.
+/// A histogram of durations.
 ///
 /// ```
 /// use creel_stats::Histogram;
@@ -34,16 +35,16 @@ pub struct Histogram {
     max: u64,
 }
 
-/// The counter of a value.
+/// Returns the index of the counter for a value.
 #[inline]
 fn index_of(value: u64) -> usize {
     let value = value.min((1 << VALUE_BITS) - 1);
-    // One below `2 * PARTS`: there the counters are as fine as the values.
+    // Below `2 * PARTS` the octave is zero, because there the counters are as fine as the values.
     let octave = (value | (PARTS as u64)).ilog2() - PART_BITS;
     (octave as usize) * PARTS + (value >> octave) as usize
 }
 
-/// The greatest value of a counter.
+/// Returns the greatest value of a counter.
 fn value_of(index: usize) -> u64 {
     let octave = (index / PARTS).saturating_sub(1) as u32;
     let part = (index - octave as usize * PARTS) as u64;
@@ -51,29 +52,30 @@ fn value_of(index: usize) -> u64 {
 }
 
 impl Histogram {
-    /// Adds a value; what exceeds 68 s counts as that in quantiles.
+    /// Records a value. Quantiles treat values above 68 s as 68 s.
     #[inline]
     pub fn record(&mut self, nanos: u64) {
         self.counters[index_of(nanos)] += 1;
         self.max = self.max.max(nanos);
     }
 
-    /// How many values there were.
+    /// Returns the number of values.
     pub fn len(&self) -> u64 {
         self.counters.iter().sum()
     }
 
-    /// Whether there was none.
+    /// Returns whether there are no values.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The greatest value, exactly; zero of none.
+    /// Returns the exact maximum, or zero if there are no values.
     pub fn max(&self) -> u64 {
         self.max
     }
 
-    /// What a share of the values, 0 to 1, does not exceed, 0.8 % too much at most; zero of none.
+    /// Returns the value that the given fraction of the values, 0 to 1, does not exceed. It is at
+    /// most 0.8 % too large. Returns zero if there are no values.
     pub fn quantile(&self, share: f64) -> u64 {
         let len = self.len();
         let rank = ((share * len as f64).ceil() as u64).clamp(1, len.max(1));
@@ -85,7 +87,7 @@ impl Histogram {
         found.map_or(0, |index| value_of(index).min(self.max))
     }
 
-    /// Adds another's values.
+    /// Adds the values of another histogram.
     pub fn merge(&mut self, other: &Histogram) {
         for (count, more) in self.counters.iter_mut().zip(other.counters.iter()) {
             *count += more;
@@ -157,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn quantiles_are_those_of_the_sorted_values() {
+    fn quantiles_match_the_sorted_values() {
         let mut values: Vec<u64> = (0..10_000_u64).map(|n| n * n % 7_919 * 1_000).collect();
         let (mut a, mut b) = (Histogram::default(), Histogram::default());
         for (n, &value) in values.iter().enumerate() {
@@ -167,17 +169,17 @@ mod tests {
         values.sort_unstable();
         for share in [0.0, 0.01, 0.5, 0.99, 1.0] {
             let rank = ((share * 10_000.0) as usize).max(1) - 1;
-            let (found, exact) = (a.quantile(share) as f64, values[rank] as f64);
+            let (estimate, exact) = (a.quantile(share) as f64, values[rank] as f64);
             assert!(
-                found >= exact && found <= exact * 1.008,
-                "{share}: {found}, {exact}"
+                estimate >= exact && estimate <= exact * 1.008,
+                "{share}: {estimate}, {exact}"
             );
         }
         assert_eq!(a.quantile(1.0), a.max());
     }
 
     #[test]
-    fn nothing_recorded_is_zero() {
+    fn an_empty_histogram_reports_zero() {
         let none = Histogram::default();
         assert!(none.is_empty());
         assert_eq!((none.quantile(0.5), none.max()), (0, 0));

@@ -1,15 +1,18 @@
-//! Threads' affinity masks, and where the calling thread runs: the crate's only unsafe code.
+//! Affinity masks of threads, and the PU of the calling thread. This is the only unsafe code of the
+//! crate.
 //!
-//! Linux only. Elsewhere [`current`] and [`set`] answer [`Error::Unsupported`]: macOS has no
-//! masks at all, and Windows' processor groups are not a mask. The caller then runs unpinned.
+//! These functions work on Linux only. On other systems [`current`] and [`set`] return
+//! [`Error::Unsupported`], because macOS has no masks and the processor groups of Windows are not a
+//! mask. You can then run unpinned.
 
 use crate::types::{CpuSet, Error};
 
-/// The PUs that the calling thread may run on, by OS index. It does not block.
+/// Returns the PUs on which the calling thread may run, by OS index. It does not block.
 ///
 /// # Errors
 ///
-/// [`Error::Unsupported`] where the system has no masks, [`Error::Affinity`] when it refuses.
+/// Returns [`Error::Unsupported`] if the system has no masks, or [`Error::Affinity`] if it reports
+/// an error.
 ///
 /// Source: sched_setaffinity(2).
 ///
@@ -24,12 +27,14 @@ pub fn current() -> Result<CpuSet, Error> {
     system::current()
 }
 
-/// Confines the calling thread to `pus`; it may move before the call returns.
+/// Restricts the calling thread to `pus`. The thread may move before the call returns.
 ///
 /// # Errors
 ///
-/// [`Error::NotAllowed`] for an empty set, [`Error::Unsupported`] where the system has no masks,
-/// [`Error::Affinity`] when it refuses (none of the PUs is online and in the cpuset).
+/// - [`Error::NotAllowed`] if the set is empty.
+/// - [`Error::Unsupported`] if the system has no masks.
+/// - [`Error::Affinity`] if the system reports an error, for example because none of the PUs is
+///   online and in the cpuset.
 ///
 /// ```
 /// use creel_topology::{CpuSet, affinity};
@@ -46,13 +51,14 @@ pub fn current() -> Result<CpuSet, Error> {
 /// # }
 /// ```
 pub fn set(pus: &CpuSet) -> Result<(), Error> {
-    // To the kernel, 0 is whoever calls.
+    // The kernel takes 0 for the calling thread.
     set_of(Thread(0), pus)
 }
 
-/// A thread of this process, to the kernel.
+/// The kernel's id of a thread of this process.
 ///
-/// Good only while the thread lives: its number may become another thread's.
+/// It is valid only while the thread lives. Afterwards the kernel may give the id to another
+/// thread.
 ///
 /// ```
 /// use creel_topology::affinity::{self, Thread};
@@ -66,7 +72,7 @@ pub fn set(pus: &CpuSet) -> Result<(), Error> {
 pub struct Thread(i32);
 
 impl Thread {
-    /// The calling thread; none where the system has no masks.
+    /// Returns the calling thread, or `None` if the system has no masks.
     ///
     /// ```
     /// use creel_topology::affinity::Thread;
@@ -78,12 +84,12 @@ impl Thread {
     }
 }
 
-/// Confines a thread to `pus`; one that runs elsewhere is moved at once, one that sleeps when
-/// it wakes.
+/// Restricts a thread to `pus`. A running thread moves at once, and a sleeping thread when it
+/// wakes.
 ///
 /// # Errors
 ///
-/// As [`set`]; [`Error::Affinity`] also when there is no such thread.
+/// Returns the errors of [`set`], and [`Error::Affinity`] if the thread does not exist.
 ///
 /// ```
 /// use creel_topology::{CpuSet, affinity::{self, Thread}};
@@ -95,14 +101,16 @@ impl Thread {
 pub fn set_of(thread: Thread, pus: &CpuSet) -> Result<(), Error> {
     if pus.is_empty() {
         return Err(Error::NotAllowed {
-            reason: "an empty affinity mask".into(),
+            reason: "the affinity mask is empty, so the thread could not run anywhere".into(),
         });
     }
     system::set(thread.0, pus)
 }
 
-/// The PU that the calling thread runs on now, by OS index; none where the system does not
-/// tell. Costs some nanoseconds. An unpinned thread may be elsewhere when this returns.
+/// Returns the PU on which the calling thread runs now, by OS index.
+///
+/// Returns `None` if the system does not report it. The call takes some nanoseconds. Note that an
+/// unpinned thread may be on another PU when this returns.
 ///
 /// ```
 /// use creel_topology::affinity;
@@ -125,14 +133,15 @@ mod system {
     const WORD_BITS: usize = Word::BITS as usize;
 
     pub(super) fn current() -> Result<CpuSet, Error> {
-        // The kernel answers EINVAL while the buffer is shorter than its own mask.
+        // The kernel returns EINVAL if the buffer is shorter than its own mask.
         let mut words = vec![0 as Word; 1024 / WORD_BITS];
         loop {
             let bytes = size_of_val(words.as_slice());
-            // SAFETY: valid, as `words` lives through the call and is `bytes` bytes long, the most
-            // that is written; every bit pattern is a `Word`, and `cpu_set_t` is an array of such
-            // words, so the alignment fits. Unaliased, as the pointer comes from a `&mut` of a
-            // local that nobody else has seen, and the kernel keeps it no longer than the call.
+            // SAFETY: The pointer is valid because `words` lives through the call and is `bytes`
+            // bytes long, which is the most that the kernel writes. Every bit pattern is a valid
+            // `Word`. `cpu_set_t` is an array of such words, so the alignment fits. Nothing aliases
+            // the memory, because the pointer comes from a `&mut` of a local variable, and the
+            // kernel does not keep it after the call.
             let rc = unsafe { libc::sched_getaffinity(0, bytes, words.as_mut_ptr().cast()) };
             if rc == 0 {
                 let mut pus = CpuSet::new();
@@ -156,18 +165,18 @@ mod system {
     }
 
     pub(super) fn thread() -> Option<i32> {
-        // SAFETY: no memory is passed, so nothing need be valid or unaliased; it cannot fail.
+        // SAFETY: We pass no memory, so nothing must be valid or unaliased. The call cannot fail.
         Some(unsafe { libc::gettid() })
     }
 
     pub(super) fn pu() -> Option<usize> {
-        // SAFETY: no memory is passed, so nothing need be valid or unaliased; a failure is -1.
+        // SAFETY: We pass no memory, so nothing must be valid or unaliased. A failure is -1.
         usize::try_from(unsafe { libc::sched_getcpu() }).ok()
     }
 
     pub(super) fn set(thread: i32, pus: &CpuSet) -> Result<(), Error> {
-        // Most masks fit on the stack: a pool changes seats in the midst of a program's loops,
-        // which may count on it that nothing is allocated.
+        // Most masks fit on the stack. We avoid an allocation because a pool moves its workers in
+        // the middle of a program's loops, and the program may rely on loops without allocations.
         let (mut few, mut many) = ([0 as Word; 1024 / WORD_BITS], Vec::new());
         let words_len = pus.last().unwrap_or(0) / WORD_BITS + 1;
         let words = if words_len <= few.len() {
@@ -180,10 +189,11 @@ mod system {
             words[pu / WORD_BITS] |= 1 << (pu % WORD_BITS);
         }
         let bytes = size_of_val(words);
-        // SAFETY: valid, as `words` borrows initialised memory that is `bytes` bytes long, the most
-        // that is read, and lives through the call; the words' alignment is `cpu_set_t`'s. Nobody
-        // writes meanwhile, as the borrowed local is this call's own, and the kernel keeps no
-        // pointer. Any number may stand for a thread: one that names none is an error.
+        // SAFETY: The pointer is valid because `words` borrows initialised memory that lives
+        // through the call and is `bytes` bytes long, which is the most that the kernel reads. The
+        // alignment of the words is that of `cpu_set_t`. Nothing writes to the memory during the
+        // call, because it belongs to this call, and the kernel does not keep the pointer. Any
+        // number is allowed for the thread. The call returns an error if no thread has that number.
         let rc = unsafe { libc::sched_setaffinity(thread, bytes, words.as_ptr().cast()) };
         if rc == 0 {
             Ok(())
@@ -246,7 +256,7 @@ mod tests {
         set_of(receiver.recv().unwrap(), &last).unwrap();
         end.send(()).unwrap();
         assert_eq!(other.join().unwrap(), (last.clone(), last.last().unwrap()));
-        assert_eq!(current().unwrap(), all, "only the other is moved");
+        assert_eq!(current().unwrap(), all, "only the other thread may move");
     }
 
     #[test]

@@ -1,14 +1,15 @@
-//! How many workers: the usable cores, cut by CPU quotas, and which limit bound the number.
+//! The number of workers: the usable cores, reduced by CPU quotas and other limits.
 //!
-//! Invariant: never below 1, though a quota may be less than one CPU; else never above what any
-//! limit allows, except by [`Budget::explicit`]: a number that the program was given always wins.
+//! Invariant: the number is at least 1, even if a quota is less than one CPU. Otherwise it is never
+//! above what a limit allows. The only exception is [`Budget::explicit`], because a number that the
+//! user gave always wins.
 
 use std::fmt;
 
 use crate::machine::Machine;
 use crate::types::{Constraint, CpuSet, Rule};
 
-/// How a quota that is no whole number of CPUs becomes a number of workers.
+/// How a quota that is not a whole number of CPUs becomes a number of workers.
 ///
 /// ```
 /// use creel_topology::{Budget, Machine, Rounding};
@@ -19,14 +20,15 @@ use crate::types::{Constraint, CpuSet, Rule};
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Rounding {
-    /// 2.5 CPUs are 2 workers: the quota throttles none of them. Less than one CPU is 1 worker.
+    /// Rounds down, so that the quota throttles no worker. 2.5 CPUs give 2 workers. Less than one
+    /// CPU gives 1 worker.
     #[default]
     Floor,
-    /// 2.5 CPUs are 3 workers: all of the quota can be used.
+    /// Rounds up, so that the whole quota can be used. 2.5 CPUs give 3 workers.
     Ceil,
 }
 
-/// What sort of limit.
+/// The kind of a limit.
 ///
 /// ```
 /// use creel_topology::{Budget, LimitKind, Machine};
@@ -37,25 +39,25 @@ pub enum Rounding {
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LimitKind {
-    /// The machine's own cores.
+    /// The number of cores of the machine.
     Cores,
-    /// A control group's cpuset.
+    /// The cpuset of a control group.
     Cpuset,
-    /// The thread's affinity mask.
+    /// The affinity mask of the thread.
     Affinity,
-    /// A control group's CPU time.
+    /// The CPU quota of a control group.
     Quota,
-    /// A number of threads and processes, of a control group or of a user.
+    /// The maximum number of threads and processes of a control group or a user.
     Tasks,
-    /// Memory, of which each worker takes a part.
+    /// The memory, if each worker needs a known amount.
     Memory,
     /// A number that the program was given.
     Explicit,
 }
 
 impl LimitKind {
-    /// The name that programs print: `cores`, `cpuset`, `affinity`, `quota`, `tasks`, `memory` or
-    /// `explicit`.
+    /// Returns the name that programs print: `cores`, `cpuset`, `affinity`, `quota`, `tasks`,
+    /// `memory` or `explicit`.
     ///
     /// ```
     /// use creel_topology::LimitKind;
@@ -75,8 +77,9 @@ impl LimitKind {
     }
 }
 
-/// One limit on the number of workers. It displays as people say it:
-/// `cpu.max of the parent cgroup (300000/100000)`.
+/// One limit on the number of workers.
+///
+/// It displays as a readable text, for example `cpu.max of the parent cgroup (300000/100000)`.
 ///
 /// ```
 /// use creel_topology::{Budget, Machine};
@@ -88,17 +91,22 @@ impl LimitKind {
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limit {
-    /// What sort of limit.
+    /// The kind of the limit.
     pub kind: LimitKind,
-    /// The file that sets it; empty when none does.
+    /// The file that sets the limit. It is empty if no file does.
     pub path: String,
-    /// What is written there: a CPU list, `QUOTA/PERIOD` in microseconds, or a number of cores; of
-    /// tasks, `NOW/MOST`; of memory, `BYTES/BYTES OF A WORKER`.
+    /// The value in the file, or a number of cores.
+    ///
+    /// A cpuset is a CPU list. A quota is `QUOTA/PERIOD` in microseconds. A number of tasks is
+    /// `CURRENT/MAXIMUM`. A memory limit is `BYTES/BYTES PER WORKER`.
     pub value: String,
-    /// How many workers it leaves, at least 1 for a quota; for a cpuset or the mask, together with
-    /// the sets before it.
+    /// The number of workers that the limit allows.
+    ///
+    /// A quota allows at least 1. For a cpuset or the mask, the number takes the sets before it
+    /// into account.
     pub workers: usize,
-    /// 0 for the process's own control group, 1 for its parent, and so on.
+    /// The distance to the process's own control group: 0 for that group, 1 for its parent, and so
+    /// on.
     pub generation: usize,
 }
 
@@ -126,7 +134,7 @@ impl fmt::Display for Limit {
     }
 }
 
-/// How many workers to start, and why.
+/// The number of workers to start, and the limits that lead to it.
 ///
 /// ```
 /// use creel_topology::{Budget, Machine};
@@ -145,7 +153,7 @@ pub struct Budget {
 }
 
 impl Budget {
-    /// The usable cores of a machine: mask ∩ cpuset ∩ quota, quotas rounded down.
+    /// Returns the budget of a machine: mask ∩ cpuset ∩ quota, in cores. Quotas are rounded down.
     ///
     /// ```
     /// use creel_topology::{Budget, Machine};
@@ -158,7 +166,7 @@ impl Budget {
         Budget::rounded(machine, Rounding::Floor)
     }
 
-    /// As [`Budget::of`], with quotas rounded as said.
+    /// Returns the same budget as [`Budget::of`], with quotas rounded as requested.
     ///
     /// ```
     /// use creel_topology::{Budget, Machine, Rounding};
@@ -185,21 +193,24 @@ impl Budget {
                 .filter_map(tasks_limit)
                 .filter(|limit| limit.workers < cores),
         );
-        // Of equal limits the first is named: the machine before the cpusets before the mask before
-        // the quotas, and of these the nearest, before the numbers of tasks.
+        // If several limits are equal, the first one is reported. The order is: the machine, the
+        // cpusets, the mask, the quotas from the nearest group outwards, the numbers of tasks.
         let bound = least(&limits);
         Budget { limits, bound }
     }
 
-    /// The same limits, and how many workers of `bytes` of memory each fit into the least memory
-    /// limit, or else into the machine's memory; at least 1.
+    /// Adds a limit for workers that need `bytes` of memory each.
+    ///
+    /// The limit is the number of such workers that fit into [`Machine::memory_limit`]. It is at
+    /// least
+    /// 1. Without a known amount of memory, the budget does not change.
     ///
     /// ```
     /// use creel_topology::{Budget, Machine};
     ///
     /// let machine = Machine::synthetic("core:8")?;
     /// let budget = Budget::of(&machine).with_memory(&machine, 1 << 30);
-    /// assert_eq!(budget.workers(), 8, "a machine made up tells no memory");
+    /// assert_eq!(budget.workers(), 8, "a synthetic machine has no known memory");
     /// # Ok::<(), creel_topology::Error>(())
     /// ```
     pub fn with_memory(mut self, machine: &Machine, bytes: u64) -> Budget {
@@ -216,7 +227,7 @@ impl Budget {
         self
     }
 
-    /// The same limits, overruled by a number that the program was given; at least 1.
+    /// Overrides all limits with a number that the program was given. The number is at least 1.
     ///
     /// ```
     /// use creel_topology::{Budget, Machine};
@@ -233,7 +244,7 @@ impl Budget {
         self
     }
 
-    /// How many workers to start; at least 1.
+    /// Returns the number of workers to start, which is at least 1.
     ///
     /// ```
     /// use creel_topology::{Budget, Machine};
@@ -246,7 +257,7 @@ impl Budget {
         self.bound_by().workers.max(1)
     }
 
-    /// The limit that bound the number.
+    /// Returns the limit that decided the number of workers.
     ///
     /// ```
     /// use creel_topology::{Budget, Machine};
@@ -259,8 +270,11 @@ impl Budget {
         &self.limits[self.bound]
     }
 
-    /// The machine's cores; the cpusets that narrow them, from the outermost group inwards; the
-    /// mask where it narrows them further; every quota; the given number. Never empty.
+    /// Returns all limits. The list is never empty.
+    ///
+    /// Their order is: the machine's cores, the cpusets that narrow them from the outermost group
+    /// inwards, the mask if it narrows them further, the quotas, the numbers of tasks, the memory,
+    /// and the explicit number.
     ///
     /// ```
     /// use creel_topology::{Budget, Machine};
@@ -274,11 +288,13 @@ impl Budget {
     }
 }
 
+/// Returns the index of the first limit with the smallest number of workers.
 fn least(limits: &[Limit]) -> usize {
     let places = 0..limits.len();
     places.min_by_key(|&i| limits[i].workers).unwrap_or(0)
 }
 
+/// Creates a limit that no file sets.
 fn limit(kind: LimitKind, workers: usize, value: String) -> Limit {
     Limit {
         kind,
@@ -289,7 +305,8 @@ fn limit(kind: LimitKind, workers: usize, value: String) -> Limit {
     }
 }
 
-/// The cpusets that narrow the machine, from the outermost group inwards, and then the mask.
+/// Returns the cpusets that narrow the machine, from the outermost group inwards, and then the
+/// mask.
 fn set_limits(machine: &Machine) -> Vec<Limit> {
     let mut limits = Vec::new();
     let mut left = machine.online().clone();
@@ -318,6 +335,7 @@ fn set_limits(machine: &Machine) -> Vec<Limit> {
     limits
 }
 
+/// Returns the limit of a CPU quota, or `None` for other constraints.
 fn quota_limit(constraint: &Constraint, rounding: Rounding) -> Option<Limit> {
     let Rule::Quota {
         quota_us,
@@ -338,6 +356,7 @@ fn quota_limit(constraint: &Constraint, rounding: Rounding) -> Option<Limit> {
     })
 }
 
+/// Returns the limit of a number of tasks, or `None` for other constraints.
 fn tasks_limit(constraint: &Constraint) -> Option<Limit> {
     let Rule::Tasks { most, now } = constraint.rule else {
         return None;
@@ -351,13 +370,15 @@ fn tasks_limit(constraint: &Constraint) -> Option<Limit> {
 }
 
 impl Machine {
-    /// The least memory limit of the process's control groups, or else the memory of the
-    /// machine's nodes, as a limit whose value is in bytes; `None` where neither is told.
+    /// Returns the smallest memory limit of the process's control groups, or the memory of the
+    /// machine's nodes if that is less. Its value is in bytes.
+    ///
+    /// Returns `None` if neither is known.
     ///
     /// ```
     /// use creel_topology::Machine;
     ///
-    /// // One that is made up tells none.
+    /// // A synthetic machine has no known memory.
     /// assert!(Machine::synthetic("core:4")?.memory_limit().is_none());
     /// # Ok::<(), creel_topology::Error>(())
     /// ```
@@ -380,8 +401,10 @@ impl Machine {
         least.map(|(_, limit)| limit)
     }
 
-    /// Why the budget may be far too large: the process's control groups give it a share of the
-    /// CPUs by weight and no quota, so all CPUs look usable while others use them too.
+    /// Returns a warning if the budget may be far too large.
+    ///
+    /// This is the case if the control groups give the process a share of the CPUs by weight and
+    /// set no quota. All CPUs then look usable, but other processes use them too.
     ///
     /// ```
     /// use creel_topology::Machine;
@@ -398,8 +421,9 @@ impl Machine {
         }
         rules().find_map(|constraint| match constraint.rule {
             Rule::Weight { value, usual } => Some(format!(
-                "{} is {value} (usually {usual}) and no quota is set: when others are busy this \
-                 process gets a part of the CPUs only, and a pool as large as the machine thrashes",
+                "{} is {value} (usually {usual}) and no quota is set: when other processes \
+                 are busy, this process gets only a part of the CPUs, and a pool as large as the \
+                 machine thrashes",
                 constraint.path
             )),
             _ => None,

@@ -1,30 +1,33 @@
-//! What is there, what may be used, and where workers sit.
+//! The topology of a machine, the CPU budget of a process, and the placement of its workers.
 //!
-//! The crate answers three questions and starts no thread:
+//! The crate answers three questions. It starts no thread.
 //!
 //! | question | answer |
 //! |---|---|
-//! | what is there? | [`Machine`]: packages, dies, NUMA nodes, caches, cores with kinds, PUs |
-//! | how many workers? | [`Budget`]: mask ∩ cpuset ∩ quota, and which limit bound it |
-//! | where do they sit? | [`place`]: one [`CpuSet`] a worker, by a [`Placement`] |
+//! | Which hardware is there? | [`Machine`]: packages, dies, NUMA nodes, caches, cores with kinds, PUs |
+//! | How many workers should you start? | [`Budget`]: mask ∩ cpuset ∩ quota, and the limit that decided |
+//! | Where should each worker run? | [`place`]: one [`CpuSet`] per worker, chosen by a [`Placement`] |
 //!
-//! Its files lie in layers, each of which imports from those above it in this table:
+//! A *PU* (processing unit) is a hardware thread. The OS numbers PUs, and we call this number the
+//! OS index.
 //!
-//! | layer | holds |
+//! The source files form layers. Each layer imports only from the layers above it in this table:
+//!
+//! | layer | contents |
 //! |---|---|
-//! | `types/` | sets of PUs, the machine's objects as plain data, what readers hand on, errors |
-//! | `read/`, [`affinity`] | readers: a tree of files (`sysfs/`, `cpuinfo.rs`, `cgroup/`), a description (`synthetic.rs`), a thread's mask |
-//! | `machine/` | [`Machine`]: its constructors, what follows from the parts, the logical order |
-//! | `budget.rs`, `placement/` | how many workers; policies, layouts, the ledger |
+//! | `types/` | sets of PUs, the objects of a machine as plain data, the results of readers, errors |
+//! | `read/`, [`affinity`] | readers of a tree of files (`sysfs/`, `cpuinfo.rs`, `cgroup/`), of a description (`synthetic.rs`), and of a thread's mask |
+//! | `machine/` | [`Machine`]: its constructors, derived facts, the logical order |
+//! | `budget.rs`, `placement/` | the number of workers, placement policies, layouts, the ledger |
 //!
-//! Beside them stands `neighbours.rs`, which uses the types only.
+//! In addition there is `neighbours.rs`, which uses only the types.
 //!
-//! **Invariants.** No environment variable is read. Nobody is seated outside the PUs that the
-//! caller calls allowed. Reading a machine is bounded: a hostile tree gives an [`Error`], never a
-//! panic or an endless read.
+//! **Invariants.** We read no environment variable. We place workers only on PUs that the caller
+//! allows. Reading a machine is bounded, so a hostile tree gives an [`Error`] and never a panic or
+//! an endless read.
 //!
-//! **Left out on purpose.** Memory binding, devices and distances between nodes beyond what a
-//! node without PUs needs to find its neighbours.
+//! **Left out on purpose.** Memory binding, devices, and distances between NUMA nodes. We use the
+//! distances only to find the nearest PUs of a node without PUs.
 //!
 //! ```
 //! use creel_topology::{place, Machine, Placement};

@@ -1,15 +1,17 @@
-//! Threads of other processes that are pinned to some PUs: two programs that pin their workers
-//! each to the first cores wait for each other while the rest of the machine idles.
+//! Threads of other processes that are pinned to certain PUs.
 //!
-//! Linux only; elsewhere nobody is found. Left out: kernel threads, of which each PU has its
-//! own, and whoever may not be looked at.
+//! If two programs pin their workers to the first cores, they wait for each other while the rest of
+//! the machine is idle. This module lets you detect that.
+//!
+//! It works on Linux only. On other systems the list is empty. We leave out kernel threads, because
+//! each PU has its own, and threads that this user may not inspect.
 
 use std::fs;
 use std::path::Path;
 
 use crate::types::CpuSet;
 
-/// A thread of another process that may run nowhere but on the PUs asked about.
+/// A thread of another process that may run only on the given PUs.
 ///
 /// ```
 /// use creel_topology::{CpuSet, neighbours};
@@ -20,35 +22,38 @@ use crate::types::CpuSet;
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Neighbour {
-    /// The process.
+    /// The id of the process.
     pub process: u32,
-    /// The thread.
+    /// The id of the thread.
     pub thread: u32,
-    /// The thread's name.
+    /// The name of the thread.
     pub name: String,
-    /// Its mask.
+    /// The affinity mask of the thread.
     pub pus: CpuSet,
 }
 
-/// The threads of other processes that are confined to `pus`, by process and thread.
+/// Returns the threads of other processes that are restricted to `pus`, sorted by process and
+/// thread.
 ///
-/// Blocks while it reads a file of each thread on the system: some milliseconds for a thousand.
+/// This blocks while it reads one file per thread of the system. A thousand threads take some
+/// milliseconds.
 ///
 /// ```
 /// use creel_topology::{CpuSet, neighbours};
 ///
-/// assert!(neighbours(&CpuSet::new()).is_empty(), "nobody is pinned to nothing");
+/// assert!(neighbours(&CpuSet::new()).is_empty(), "no thread is pinned to the empty set");
 /// ```
 pub fn neighbours(pus: &CpuSet) -> Vec<Neighbour> {
     neighbours_in(Path::new("/proc"), std::process::id(), pus)
 }
 
+/// Returns the neighbours below a `/proc` folder, except those of the process `own`.
 fn neighbours_in(proc: &Path, own: u32, pus: &CpuSet) -> Vec<Neighbour> {
     let mut found = Vec::new();
     for process in numbers(proc).into_iter().filter(|pid| *pid != own) {
         let tasks = proc.join(process.to_string()).join("task");
         for thread in numbers(&tasks) {
-            // Who has ended meanwhile is no neighbour.
+            // A thread may have ended since we read the folder. We skip it.
             let status = fs::read_to_string(tasks.join(thread.to_string()).join("status"));
             let neighbour = status.ok().and_then(|text| parse(&text, process, thread));
             found.extend(neighbour.filter(|other| other.pus.is_subset(pus)));
@@ -57,7 +62,7 @@ fn neighbours_in(proc: &Path, own: u32, pus: &CpuSet) -> Vec<Neighbour> {
     found
 }
 
-/// The entries of a folder that are numbers, in order.
+/// Returns the entries of a folder that are numbers, in ascending order.
 fn numbers(folder: &Path) -> Vec<u32> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let mut numbers: Vec<u32> = entries
@@ -67,7 +72,7 @@ fn numbers(folder: &Path) -> Vec<u32> {
     numbers
 }
 
-/// What a status file tells; none for a kernel thread, which has no memory of its own.
+/// Parses a status file. Returns `None` for a kernel thread, which has no memory of its own.
 ///
 /// Source: proc_pid_status(5).
 fn parse(status: &str, process: u32, thread: u32) -> Option<Neighbour> {

@@ -1,10 +1,10 @@
-# Makes a program obey `--jobs N` (or `-j N`, `-jN`, `--jobs=N`) before its runtime starts.
+# Applies `--jobs N` (or `-j N`, `-jN`, `--jobs=N`) before the runtime of a program starts.
 #
-# Crystal reads the number of its workers from CRYSTAL_WORKERS before any line of the program
-# runs, and takes 4 whatever the machine. So whoever requires this file starts itself once more,
-# with that variable set; a variable that is set already stays. Require it first.
+# Crystal reads the number of its workers from CRYSTAL_WORKERS before any line of the program runs.
+# Its default is 4 on every machine. A program that requires this file therefore starts itself again
+# with that variable. A variable that is already set does not change. Require this file first.
 module Creel
-  # The number that the arguments ask for.
+  # Returns the number that the arguments ask for.
   def self.jobs(arguments = ARGV) : Int32?
     arguments.each_with_index do |word, i|
       return nil if word == "--"
@@ -19,7 +19,7 @@ module Creel
     nil
   end
 
-  # Starts the program again where it is not sized yet.
+  # Starts the program again with CRYSTAL_WORKERS, if the variable is not set.
   def self.size_workers
     return if ENV["CRYSTAL_WORKERS"]?
     count = jobs

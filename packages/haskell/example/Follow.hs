@@ -3,7 +3,7 @@ import Creel (follow)
 import System.Directory (getSymbolicLinkTarget)
 import System.Process (callProcess)
 
--- Capabilities that follow the limits: here a mask that the program itself narrows to one CPU.
+-- Shows that capabilities follow the limits. The program narrows its own mask to one CPU.
 main :: IO ()
 main = do
   _ <- forkIO follow

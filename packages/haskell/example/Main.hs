@@ -1,5 +1,5 @@
 import GHC.Conc (getNumCapabilities)
 
--- Nothing of the package is named here: to depend on it is enough.
+-- This program imports nothing from the package, because a dependency on it is enough.
 main :: IO ()
 main = getNumCapabilities >>= print

@@ -1,6 +1,6 @@
 {-# LANGUAGE ForeignFunctionInterface #-}
 
--- | How many workers this process should have.
+-- | Returns how many workers this process should start.
 module Creel (workers, follow) where
 
 import Control.Concurrent (getNumCapabilities, rtsSupportsBoundThreads, setNumCapabilities, threadDelay)
@@ -9,12 +9,14 @@ import Foreign.C.Types (CUInt (..))
 
 foreign import ccall unsafe "creel_workers" c_workers :: IO CUInt
 
--- | The usable cores, fractions of a quota cut off; at least 1.
+-- | Returns the number of usable cores, with quotas rounded down. It is at least 1.
 workers :: IO Int
 workers = fromIntegral <$> c_workers
 
--- | Keeps as many capabilities as 'workers', while masks and quotas change: looks once a second,
--- for ever, so give it a thread: @forkIO follow@. Returns at once without the threaded runtime.
+-- | Keeps the number of capabilities equal to 'workers' while masks and quotas change.
+--
+-- It checks once per second and never returns, so run it in its own thread with @forkIO follow@.
+-- Without the threaded runtime it returns at once.
 follow :: IO ()
 follow = when rtsSupportsBoundThreads . forever $ do
   warranted <- workers

@@ -1,4 +1,6 @@
-"""How many workers this process should have: mask, cpusets, quotas, hyper-threads once.
+"""Returns how many workers this process should start.
+
+The number respects the affinity mask, cpusets and CPU quotas. The hyper-threads of a core count once.
 
     >>> import creel
     >>> creel.workers() >= 1
@@ -12,9 +14,9 @@ __all__ = ["workers", "set_mask"]
 
 
 def _library():
-    """The library beside this file, or the system's."""
-    beside = os.path.join(os.path.dirname(__file__), "libcreel_abi.so")
-    library = ctypes.CDLL(beside if os.path.exists(beside) else "libcreel_abi.so")
+    """Load the library next to this file, or the one of the system."""
+    bundled = os.path.join(os.path.dirname(__file__), "libcreel_abi.so")
+    library = ctypes.CDLL(bundled if os.path.exists(bundled) else "libcreel_abi.so")
     library.creel_workers.restype = ctypes.c_uint
     library.creel_workers_ceil.restype = ctypes.c_uint
     library.creel_set_mask.argtypes = [ctypes.c_char_p]
@@ -25,14 +27,17 @@ _creel = _library()
 
 
 def workers(ceil=False):
-    """The usable cores, at least 1; a fraction of a quota is cut off, or with `ceil` counted."""
+    """Return the number of usable cores, which is at least 1.
+
+    Quotas are rounded down, or up if `ceil` is true.
+    """
     return _creel.creel_workers_ceil() if ceil else _creel.creel_workers()
 
 
 def set_mask(cpus):
-    """Narrows the calling thread's affinity mask to a Linux list such as "0-3,8".
+    """Narrow the affinity mask of the calling thread to a Linux CPU list, for example "0-3,8".
 
-    Raises OSError where the list does not parse or names a CPU outside of the mask.
+    Raises OSError if the list is invalid or names a CPU outside of the current mask.
     """
     error = _creel.creel_set_mask(cpus.encode())
     if error:

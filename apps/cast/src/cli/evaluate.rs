@@ -1,5 +1,5 @@
-//! `creel-cast evaluate`: the evaluation's table and diagrams, over the number of streams, the ways
-//! in which sinks get buffers, and UDP.
+//! `creel-cast evaluate`: measures each number of streams with each way to pass buffers to sinks,
+//! and over UDP, and writes a table and diagrams.
 
 use std::fmt::Write;
 use std::fs;
@@ -19,61 +19,62 @@ use serde::Serialize;
 
 use super::finished_runs::{FinishedRuns, Values};
 use super::report::{Body, print_document};
-use super::{count, exit_error, period, time};
+use super::{count, exit_error, parse_duration, period};
 
-/// Where the receiver of the UDP half listens; stream n on port + n.
+/// The port on which the receiver of the UDP runs listens. Stream n arrives on port + n.
 const PORT: u16 = 20_000;
-/// A packet of the UDP half: 10 ms.
+/// The duration of a packet of the UDP runs.
 const PACKET_TIME: Duration = Duration::from_millis(10);
 
 const EXAMPLES: &str = "\
 Examples:
   creel-cast evaluate --page evaluation.html --format csv > table.csv
-          sinks in one process, the medians of ten runs, in five minutes
+          measure sinks within one process, ten runs each, in about five minutes
   creel-cast evaluate --udp --streams 100,1000,5000 --contexts 1,2 --wait 1ms,20ms --runs 3 --resume runs.csv
-          senders and receivers over the loopback, too; interrupted and given again, it goes on";
+          measure senders and receivers over the loopback as well. Give the same command again to
+          resume it after an interrupt";
 
-/// Measure every way to a sink, and UDP, over the number of streams; five minutes as it stands
+/// Measure every way to pass buffers to sinks, and UDP, for several numbers of streams
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct Evaluate {
-    /// Numbers of streams
-    #[arg(long, value_delimiter = ',', value_name = "N,N,…", default_value = "100,200,300,400,500", value_parser = count)]
+    /// Measure these numbers of streams
+    #[arg(long, value_delimiter = ',', value_name = "N,N,…", default_value = "100,200,300,400,500", value_parser = count, help_heading = "What to measure")]
     streams: Vec<usize>,
-    /// Runs of each point; the report has their medians
-    #[arg(long, value_name = "N", default_value_t = 10, value_parser = count)]
-    runs: usize,
-    /// Numbers of contexts
-    #[arg(long, alias = "groups", value_delimiter = ',', value_name = "N,N,…", default_value = "1", value_parser = count)]
+    /// Measure these numbers of contexts
+    #[arg(long, alias = "groups", value_delimiter = ',', value_name = "N,N,…", default_value = "1", value_parser = count, help_heading = "What to measure")]
     contexts: Vec<usize>,
-    /// How long a context waits before it reacts again
-    #[arg(long, value_delimiter = ',', value_name = "TIME,TIME,…", default_value = "20ms", value_parser = time)]
+    /// Measure contexts that wait these times before they react again
+    #[arg(long, value_delimiter = ',', value_name = "TIME,TIME,…", default_value = "20ms", value_parser = parse_duration, help_heading = "What to measure")]
     wait: Vec<Duration>,
-    /// From one buffer of a stream to the next; over UDP it is 10 ms
-    #[arg(long, value_name = "TIME", default_value = "20ms", value_parser = period)]
+    /// Produce a buffer of each stream every TIME. Over UDP this is always 10 ms
+    #[arg(long, value_name = "TIME", default_value = "20ms", value_parser = period, help_heading = "What to measure")]
     period: Duration,
-    /// Buffers of each stream and run
-    #[arg(long, value_name = "N", default_value_t = 50, value_parser = count)]
+    /// Measure N buffers of each stream in each run
+    #[arg(long, value_name = "N", default_value_t = 50, value_parser = count, help_heading = "What to measure")]
     buffers: usize,
-    /// Also send and receive over UDP on the loopback, a port a stream and one for all
-    #[arg(long)]
+    /// Repeat each measurement N times, and report the medians
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = count, help_heading = "What to measure")]
+    runs: usize,
+    /// Measure UDP over the loopback as well, with one port per stream and with one port for all
+    #[arg(long, help_heading = "What to measure")]
     udp: bool,
-    /// Leave out what is not UDP
-    #[arg(long, requires = "udp")]
+    /// Measure UDP only
+    #[arg(long, requires = "udp", help_heading = "What to measure")]
     only_udp: bool,
-    /// Write parked.svg, latency.svg and cpu.svg into this folder
-    #[arg(long, value_name = "DIR")]
+    /// Write parked.svg, latency.svg and cpu.svg to this folder
+    #[arg(long, value_name = "DIR", help_heading = "Output")]
     svg: Option<PathBuf>,
-    /// Write the table and the diagrams as one page
-    #[arg(long, value_name = "FILE")]
+    /// Write the table and the diagrams to FILE, as one HTML page
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
     page: Option<PathBuf>,
-    /// Add each finished run to this file (CSV) and leave out those that it holds already: given
-    /// again, an interrupted evaluation goes on where it stopped
-    #[arg(long, value_name = "FILE")]
+    /// Append each finished run to FILE (CSV), and skip the runs that it already has. Give the same
+    /// command again to resume an interrupted evaluation
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
     resume: Option<PathBuf>,
 }
 
-/// What is measured: a way to a sink, or both sides of UDP.
+/// A way to pass buffers to sinks, or both sides of UDP.
 #[derive(Debug, Clone, Copy)]
 enum Subject {
     Sink(&'static str, SinkMode),
@@ -81,7 +82,7 @@ enum Subject {
 }
 
 impl Subject {
-    /// The rows that a run gives.
+    /// Returns the names of the rows that a run yields.
     fn names(self) -> Vec<&'static str> {
         match self {
             Subject::Sink(name, _) => vec![name],
@@ -93,7 +94,7 @@ impl Subject {
     }
 }
 
-/// One point of the evaluation.
+/// One point of the evaluation. It is measured several times.
 #[derive(Debug, Clone, Copy)]
 struct Point {
     subject: Subject,
@@ -102,7 +103,7 @@ struct Point {
     wait: Duration,
 }
 
-/// The medians of one point.
+/// The medians of one point, which are a row of the report.
 #[derive(Serialize, Debug, Clone)]
 struct Row {
     sink: String,
@@ -125,7 +126,7 @@ struct Rows {
     rows: Vec<Row>,
 }
 
-/// A measure of a row, to draw it.
+/// A chart: its file name, the label of its axis, and the value of a row.
 type Measure = (&'static str, &'static str, fn(&Row) -> f64);
 
 const CHARTS: [Measure; 3] = [
@@ -133,7 +134,7 @@ const CHARTS: [Measure; 3] = [
         100.0 * row.parked_share
     }),
     ("latency", "latency p50, µs", |row| row.latency_p50_us),
-    ("cpu", "CPU a buffer, ns", |row| row.cpu_ns_per_buffer),
+    ("cpu", "CPU per buffer, ns", |row| row.cpu_ns_per_buffer),
 ];
 
 impl Evaluate {
@@ -148,7 +149,7 @@ impl Evaluate {
         Ok(Exit::Done)
     }
 
-    /// All points, in the order of the report.
+    /// Returns all points, in the order of the report.
     fn points(&self) -> Vec<Point> {
         let mut subjects = Vec::new();
         if !self.only_udp {
@@ -174,7 +175,7 @@ impl Evaluate {
         points
     }
 
-    /// Runs what has not been run yet.
+    /// Runs what has not been run yet, and returns the medians of all points.
     fn measure(&self, common: &Common) -> anyhow::Result<Vec<Row>> {
         let interrupt = Interrupt::install()?;
         let mut finished = self
@@ -193,7 +194,8 @@ impl Evaluate {
                 .iter()
                 .map(|name| finished.of(&self.key(name, &point), self.runs))
                 .collect();
-            // Of a run with two rows that was torn between them, the first one is told alone.
+            // A run over UDP has two rows. If the program was killed between them, the file has
+            // only the first row, and we repeat the run. We then keep the row that the file has.
             let done = runs.iter().map(Vec::len).min().unwrap_or(0);
             progress.advance(done as u64);
             for _ in done..self.runs {
@@ -214,7 +216,7 @@ impl Evaluate {
         Ok(rows)
     }
 
-    /// One run: what its rows have measured.
+    /// Runs one point once, and returns the values of its rows.
     fn once(&self, point: &Point, interrupted: &dyn Fn() -> bool) -> Result<Vec<Values>, Error> {
         match point.subject {
             Subject::Sink(_, mode) => {
@@ -228,7 +230,7 @@ impl Evaluate {
         }
     }
 
-    /// Sends over the loopback and receives it, in contexts of their own.
+    /// Sends over the loopback and receives at the same time, each side in its own contexts.
     fn over_udp(
         &self,
         point: &Point,
@@ -253,7 +255,7 @@ impl Evaluate {
             shared_port,
             contexts: point.contexts,
             wait: point.wait,
-            // The receiver leaves out its first second.
+            // The receiver leaves its first second out of the figures, so we send that much more.
             buffers: self.buffers as u64
                 + (Duration::from_secs(1).as_nanos() / PACKET_TIME.as_nanos()) as u64,
             ramp_up: Duration::from_millis(500),
@@ -274,7 +276,7 @@ impl Evaluate {
         })
     }
 
-    /// Says what need not be run again.
+    /// Reports how many runs the file already has.
     fn report_finished(
         &self,
         finished: &FinishedRuns,
@@ -291,11 +293,13 @@ impl Evaluate {
         let done: usize = points.iter().map(of_point).sum();
         if let Some(path) = self.resume.as_ref().filter(|_| done > 0 && !common.quiet) {
             let path = path.display();
-            progress.println(&format!("{path}: {done} of {total} runs are there already"));
+            progress.println(&format!(
+                "{path}: skipping {done} of {total} runs, which are in this file"
+            ));
         }
     }
 
-    /// What tells runs apart in the file.
+    /// Returns the columns that identify a run in the file.
     fn key(&self, sink: &str, point: &Point) -> String {
         let ms = |time: Duration| time.as_secs_f64() * 1e3;
         let (streams, contexts, buffers) = (point.streams, point.contexts, self.buffers);
@@ -325,7 +329,8 @@ impl Evaluate {
 
     fn draw(&self, rows: &[Row]) -> anyhow::Result<()> {
         if let Some(folder) = &self.svg {
-            fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
+            fs::create_dir_all(folder)
+                .with_context(|| format!("cannot create the folder {}", folder.display()))?;
             for measure in CHARTS {
                 let path = folder.join(format!("{}.svg", measure.0));
                 write_whole(&path, &chart(rows, measure).svg())?;
@@ -338,14 +343,17 @@ impl Evaluate {
     }
 }
 
-/// Writes a file that is whole or not there.
+/// Writes a file atomically: readers see the complete file or none.
 fn write_whole(path: &Path, text: &str) -> anyhow::Result<()> {
-    creel_console::AtomicFile::write(path, text.as_bytes())
-        .with_context(|| path.display().to_string())
+    let mut part = path.as_os_str().to_owned();
+    part.push(".part");
+    let written = fs::write(&part, text).and_then(|()| fs::rename(&part, path));
+    written.with_context(|| format!("cannot write {}", path.display()))
 }
 
-/// What is kept of a run, in the order of [`COLUMNS`](super::finished_runs::COLUMNS); over a
-/// network the CPU time is that of the side's own contexts.
+/// Returns the values of a run in the order of [`COLUMNS`](super::finished_runs::COLUMNS). Over UDP
+/// (`of_contexts`) the CPU time is that of the contexts of this side, because both sides share a
+/// process.
 fn values(measured: &Measured, of_contexts: bool) -> Values {
     let body = Body::new(measured, true);
     let cpu = match of_contexts {
@@ -398,7 +406,8 @@ fn medians(sink: &str, point: &Point, runs: &[Values]) -> Row {
     }
 }
 
-/// The name of a curve, with its contexts and quantum only if there are several.
+/// Returns the name of a row's curve. It mentions the number of contexts, and the wait, only if
+/// rows differ in them.
 fn curve(row: &Row, rows: &[Row]) -> String {
     let mut name = row.sink.clone();
     if rows.iter().any(|other| other.contexts != row.contexts) {
@@ -410,7 +419,7 @@ fn curve(row: &Row, rows: &[Row]) -> String {
     name
 }
 
-/// A measure over the number of streams, a curve a way.
+/// Draws a value over the number of streams, with one curve per way to pass buffers.
 fn chart(rows: &[Row], (title, label, value): Measure) -> Chart {
     let mut series: Vec<Series> = Vec::new();
     for row in rows {
@@ -431,13 +440,13 @@ fn chart(rows: &[Row], (title, label, value): Measure) -> Chart {
     }
 }
 
-/// The table's header and a line a row.
+/// The header of the table.
 const HEADER: [&str; 9] = [
     "sink",
     "streams",
     "contexts",
     "wait, ms",
-    "CPU, ns a buffer",
+    "CPU, ns per buffer",
     "parked, %",
     "interval, ms",
     "latency p50 / p99, µs",
@@ -469,7 +478,7 @@ fn text(rows: &[Row]) -> String {
     format!("{}\n{}", table.text(), charts.join("\n"))
 }
 
-/// The table and the diagrams; needs nothing but itself.
+/// Returns the table and the diagrams as one HTML page, which needs no other files.
 fn page(rows: &[Row]) -> String {
     let mut page = String::from(
         "<!DOCTYPE html>\n<html lang=\"en\"><meta charset=\"utf-8\"><title>creel-cast evaluate</title>\n\
@@ -478,7 +487,7 @@ fn page(rows: &[Row]) -> String {
          <h1>creel-cast evaluate</h1>\n",
     );
     for measure in CHARTS {
-        // Writing to a string does not fail.
+        // Writing to a string cannot fail, so we ignore the results.
         let _ = writeln!(
             page,
             "<h2>{}</h2>\n{}",
@@ -490,7 +499,7 @@ fn page(rows: &[Row]) -> String {
     let header: String = HEADER.iter().map(|name| cell("th", name)).collect();
     let _ = writeln!(
         page,
-        "<h2>medians of the runs</h2>\n<table>\n<tr>{header}</tr>"
+        "<h2>Medians of the runs</h2>\n<table>\n<tr>{header}</tr>"
     );
     for row in rows {
         let line: String = cells(row).iter().map(|text| cell("td", text)).collect();

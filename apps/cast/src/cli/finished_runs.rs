@@ -1,8 +1,7 @@
-//! The finished runs of an evaluation, kept in a file, so that an interrupted one goes on where it
-//! stopped.
+//! Stores the finished runs of an evaluation in a file, so that you can resume an interrupted one.
 //!
-//! A line a run: what was run, then what was measured. A line is written whole, at the end of the
-//! file, when its run is over; a last line that is torn counts as not written.
+//! Each run is a line, with the key of the run and its measurements. We append a complete line when
+//! a run is over. If the program was killed while it wrote a line, we ignore that line.
 
 use std::fs::{self, File};
 use std::io::{ErrorKind, Write};
@@ -11,10 +10,10 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use creel_console::{Exit, Failure};
 
-/// What a run has measured; [`COLUMNS`] names it.
+/// The measurements of a run, in the order of [`COLUMNS`].
 pub type Values = [f64; COLUMNS.len()];
 
-/// The columns of what was measured.
+/// The names of the columns with measurements.
 pub const COLUMNS: [&str; 8] = [
     "cpu_ns_per_buffer",
     "parked_share",
@@ -25,19 +24,19 @@ pub const COLUMNS: [&str; 8] = [
     "lateness_p50_ms",
     "lateness_p99_ms",
 ];
-/// Those of what was run: a run's key.
+/// The names of the columns with the key of a run.
 const KEY_COLUMNS: &str = "sink,streams,contexts,wait_ms,period_ms,buffers";
 
-/// Runs that need not be run again.
+/// The runs that need not be repeated.
 pub struct FinishedRuns {
-    /// Keys and values, in the order of the file.
+    /// Keys and measurements, in the order of the file.
     runs: Vec<(String, Values)>,
-    /// Where new ones go; none: nowhere.
+    /// The file for new runs, or `None` if runs are not stored.
     file: Option<(PathBuf, File)>,
 }
 
 impl FinishedRuns {
-    /// None, and new ones are not kept either.
+    /// Creates an empty list, which does not store new runs.
     pub fn none() -> Self {
         FinishedRuns {
             runs: Vec::new(),
@@ -45,20 +44,20 @@ impl FinishedRuns {
         }
     }
 
-    /// Those in the file at `path`, which is made if it is not there.
+    /// Reads the runs in the file at `path`. The file is created if it does not exist.
     ///
     /// # Errors
     ///
-    /// If it cannot be read and written, or holds something else.
+    /// Returns an error if the file cannot be read and written, or has other contents.
     pub fn open(path: &Path) -> anyhow::Result<Self> {
-        let name = || path.display().to_string();
+        let name = || format!("cannot use {}", path.display());
         let other = || {
-            let text = format!("{}: not the runs of an evaluation", name());
+            let text = format!("{}: it is not the file of an evaluation", name());
             Failure::new(Exit::BadData, text)
         };
-        // A device may have no end.
+        // We reject devices, because some of them never end.
         if path.metadata().is_ok_and(|found| !found.is_file()) {
-            anyhow::bail!("{}: not an ordinary file", name());
+            anyhow::bail!("{}: it is not a regular file", name());
         }
         let text = match fs::read_to_string(path) {
             Err(error) if error.kind() == ErrorKind::NotFound => String::new(),
@@ -73,7 +72,7 @@ impl FinishedRuns {
         let mut runs = Vec::new();
         for (number, line) in text[..whole].lines().enumerate().skip(1) {
             let run = parse(line).ok_or_else(|| {
-                let text = format!("{}, line {}: not a run", name(), number + 1);
+                let text = format!("{}: line {} is not a run", name(), number + 1);
                 Failure::new(Exit::BadData, text)
             })?;
             runs.push(run);
@@ -92,24 +91,24 @@ impl FinishedRuns {
         })
     }
 
-    /// The first `most` runs of `key`.
+    /// Returns the first `most` runs with this key.
     pub fn of(&self, key: &str, most: usize) -> Vec<Values> {
         let of_key = self.runs.iter().filter(|(of, _)| of == key);
         of_key.map(|&(_, values)| values).take(most).collect()
     }
 
-    /// Keeps a run that is over.
+    /// Stores a finished run.
     ///
     /// # Errors
     ///
-    /// If it cannot be written.
+    /// Returns an error if the file cannot be written.
     pub fn add(&mut self, key: &str, values: Values) -> anyhow::Result<()> {
         let Some((path, file)) = &mut self.file else {
             return Ok(());
         };
         let values = values.map(|value| value.to_string()).join(",");
         file.write_all(format!("{key},{values}\n").as_bytes())
-            .with_context(|| path.display().to_string())
+            .with_context(|| format!("cannot write {}", path.display()))
     }
 }
 
@@ -166,12 +165,15 @@ mod tests {
         for bytes in [&b"a,b\n1,2\n"[..], b"no line", b"\xff\x00"] {
             fs::write(&file.0, bytes).unwrap();
             let error = FinishedRuns::open(&file.0).err().unwrap().to_string();
-            assert!(error.ends_with("not the runs of an evaluation"), "{error}");
+            assert!(
+                error.ends_with("it is not the file of an evaluation"),
+                "{error}"
+            );
             assert_eq!(fs::read(&file.0).unwrap(), bytes);
         }
         let header = format!("{KEY_COLUMNS},{}\n", COLUMNS.join(","));
         fs::write(&file.0, header + "slot,1\n").unwrap();
         let error = FinishedRuns::open(&file.0).err().unwrap().to_string();
-        assert!(error.ends_with("line 2: not a run"), "{error}");
+        assert!(error.ends_with("line 2 is not a run"), "{error}");
     }
 }

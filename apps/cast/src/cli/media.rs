@@ -1,4 +1,4 @@
-//! What packets are, as the command line says it: by flags, or by a session description.
+//! The flags that say what packets contain: formats, or a session description.
 
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
@@ -9,38 +9,45 @@ use creel_console::{Exit, Failure};
 
 use super::rows::read_file;
 
-/// The formats and sockets, as all programs have them.
+/// The flags for formats and sockets that `send`, `receive` and `rooms` have in common.
 #[derive(Args, Debug)]
 pub struct Media {
-    /// What a payload type is: L16/44100, 97=L16/48000/2, PCMU, PCMA, G722, opus/48000/2; again for
-    /// more. The static types are known
-    #[arg(long, value_name = "[N=]FORMAT", value_parser = typed)]
+    /// Define a payload type: PCMU, PCMA, G722, L16/44100, 97=L16/48000/2, opus/48000/2. Give the
+    /// flag again for more types. The static types are known already
+    #[arg(long, value_name = "[N=]FORMAT", value_parser = typed, help_heading = "Formats")]
     codec: Vec<(u8, Format)>,
-    /// Take streams, addresses and formats from this session description
-    #[arg(long, value_name = "FILE")]
+    /// Read streams, addresses and formats from this session description
+    #[arg(long, value_name = "FILE", help_heading = "Formats")]
     pub from_sdp: Option<PathBuf>,
-    /// Reports: off (those that come are understood), mux (on the port of the packets), own (on the
-    /// next one; streams are two ports apart then)
-    #[arg(long, value_name = "WHERE", default_value = "off")]
+    /// Exchange RTCP reports: off (send none, but read those that arrive), mux (on the port of the
+    /// packets), own (on the next port, so that streams are two ports apart)
+    #[arg(
+        long,
+        value_name = "WHERE",
+        default_value = "off",
+        help_heading = "Network"
+    )]
     pub rtcp: Rtcp,
-    /// The service class of what is sent, 0 to 63: 46 is expedited forwarding
-    #[arg(long, value_name = "CODE", value_parser = clap::value_parser!(u8).range(0..64))]
+    /// Mark sent packets with this DSCP service class, 0 to 63. For example, 46 is expedited
+    /// forwarding
+    #[arg(long, value_name = "CODE", value_parser = clap::value_parser!(u8).range(0..64), help_heading = "Network")]
     dscp: Option<u8>,
-    /// The interface to send by and to join groups on
-    #[arg(long, value_name = "NAME")]
+    /// Send on this network interface, and join multicast groups on it
+    #[arg(long, value_name = "NAME", help_heading = "Network")]
     interface: Option<String>,
-    /// Hops that a multicast packet may take
-    #[arg(long, value_name = "N")]
+    /// Limit multicast packets to N hops
+    #[arg(long, value_name = "N", help_heading = "Network")]
     ttl: Option<u8>,
 }
 
-/// `NAME/CLOCK/CHANNELS`, or `N=` before it.
+/// Parses `NAME/CLOCK/CHANNELS`, optionally with `N=` in front of it.
 fn typed(text: &str) -> Result<(u8, Format), String> {
     let Some((number, format)) = text.split_once('=') else {
         let format: Format = text.parse()?;
         if format.encoding == Encoding::Other {
             return Err(format!(
-                "`{text}` is not known; to measure it all the same: N={text}, with its clock"
+                "unknown encoding `{text}`: to measure it without decoding it, add its payload type \
+                 and its clock, such as 96={text}/48000"
             ));
         }
         return Ok((format.usual_payload_type(), format));
@@ -48,35 +55,38 @@ fn typed(text: &str) -> Result<(u8, Format), String> {
     match number.parse() {
         Ok(number @ (0..=71 | 77..=127)) => Ok((number, format.parse()?)),
         _ => Err(format!(
-            "`{number}` is no payload type: 0 to 127, but 72 to 76 look like reports"
+            "`{number}` is not a payload type: expected 0 to 127 without 72 to 76, which RTCP uses"
         )),
     }
 }
 
 impl Media {
-    /// The formats that the flags name.
+    /// Returns the formats that the flags name.
     pub fn formats(&self) -> Formats {
         Formats::new(self.codec.clone())
     }
 
-    /// The first format that the flags name.
+    /// Returns the first format that the flags name.
     pub fn preferred(&self) -> Option<(u8, Format)> {
         self.codec.first().copied()
     }
 
-    /// The sessions of the description, if one is given.
+    /// Returns the sessions of the session description, if the user gave one.
     pub fn described(&self) -> anyhow::Result<Option<Vec<RtpSession>>> {
         let Some(path) = &self.from_sdp else {
             return Ok(None);
         };
         let sessions = RtpSession::read(&read_file(path)?).map_err(|why| {
-            let text = format!("{}: {why}", path.display());
+            let text = format!(
+                "cannot use the session description {}: {why}",
+                path.display()
+            );
             Failure::new(Exit::BadData, text)
         })?;
         Ok(Some(sessions))
     }
 
-    /// What is asked of the sockets.
+    /// Returns the options for the sockets.
     pub fn options(&self) -> Options {
         Options {
             dscp: self.dscp,
@@ -86,17 +96,21 @@ impl Media {
     }
 }
 
-/// An address that was given as a flag's value; names are looked up, which blocks.
+/// Resolves the address given as the value of `flag`. The function blocks while it looks up a host
+/// name.
 pub fn resolve(flag: &str, text: &str) -> anyhow::Result<SocketAddr> {
-    let wrong = |why: String| Failure::new(Exit::Usage, format!("{flag} {text}: {why}"));
+    let wrong =
+        |why: String| Failure::new(Exit::Usage, format!("cannot resolve {flag} {text}: {why}"));
     let mut found = text
         .to_socket_addrs()
         .map_err(|error| wrong(error.to_string()))?;
-    Ok(found.next().ok_or_else(|| wrong("no such host".into()))?)
+    Ok(found
+        .next()
+        .ok_or_else(|| wrong("the host has no address".into()))?)
 }
 
-/// The source of a multicast group.
+/// Parses the address of the sender of a multicast group.
 pub fn source(text: &str) -> Result<IpAddr, String> {
     text.parse()
-        .map_err(|_| format!("`{text}` is no IP address"))
+        .map_err(|_| format!("`{text}` is not an IP address"))
 }

@@ -1,5 +1,6 @@
-//! The command line: a file a program.
+//! The command line. Each command has a file of its own.
 
+mod duration;
 pub mod evaluate;
 mod finished_runs;
 mod media;
@@ -13,68 +14,83 @@ pub mod standalone;
 
 use std::time::Duration;
 
-use clap::Args;
-use creel::{Observe, Wait};
+use clap::{Args, ValueEnum};
+use creel::Observe;
 use creel_cast::{Error, WavError};
 use creel_console::{Exit, Failure, Interrupt, exit_of};
 
-/// The contexts, as all programs have them.
+use duration::parse_duration;
+
+/// The flags for contexts that `standalone` and `send` have in common.
 #[derive(Args, Debug)]
+#[command(next_help_heading = "Streams and contexts")]
 struct ContextArgs {
-    /// Streams
+    /// Run N streams
     #[arg(long, value_name = "N", default_value_t = 500, value_parser = count)]
     streams: usize,
-    /// Contexts: threads that share the streams
+    /// Share the streams among N contexts, which are threads
     #[arg(long, alias = "groups", value_name = "N", default_value_t = 1, value_parser = count)]
     contexts: usize,
-    /// How long a context waits before it reacts again; 0ms: as soon as it can
-    #[arg(long, value_name = "TIME", default_value = "2ms", value_parser = time)]
+    /// Let a context wait TIME before it reacts again. 0ms makes it react as soon as it can
+    #[arg(long, value_name = "TIME", default_value = "2ms", value_parser = parse_duration)]
     wait: Duration,
     #[command(flatten)]
     observe_args: ObserveArgs,
 }
 
-/// Who else may look at the contexts, as all programs have it.
+/// The flag for observers of the contexts, which all commands that run once have in common.
 #[derive(Args, Debug)]
 struct ObserveArgs {
-    /// What others may do with the contexts from outside: off, or look (`creel top` shows them)
+    /// Let other processes do this with the contexts: off, or look (`creel top` shows them)
     #[arg(long, value_name = "O", value_parser = observe)]
     observe: Option<Observe>,
 }
 
-/// A number from one to a million.
+/// The contents of a datagram or of a TCP frame.
+#[derive(ValueEnum, Debug, Clone, Copy, PartialEq, Eq)]
+enum Framing {
+    /// RTP packets
+    Rtp,
+    /// Bare samples, little-endian
+    Raw,
+}
+
+/// Parses a number from one to a million.
 fn count(text: &str) -> Result<usize, String> {
     match text.parse() {
         Ok(number @ 1..=1_000_000) => Ok(number),
-        _ => Err("a number from 1 to 1000000 is needed".into()),
+        _ => Err("expected a number from 1 to 1000000".into()),
     }
 }
 
-/// A context is one worker: there is nothing to resize.
+/// Parses what other processes may do. `resize` is not accepted, because a context always has one
+/// worker.
 fn observe(text: &str) -> Result<Observe, String> {
     match text.parse() {
-        Ok(what @ (Observe::Off | Observe::Look)) => Ok(what),
-        _ => Err("off or look".into()),
+        Ok(allowed @ (Observe::Off | Observe::Look)) => Ok(allowed),
+        _ => Err("expected off or look".into()),
     }
 }
 
-/// A time such as `20ms`, as the knobs write it.
-fn time(text: &str) -> Result<Duration, String> {
-    match format!("throttle:{text}").parse() {
-        Ok(Wait::Throttle(time)) => Ok(time),
-        _ => Err("a time is a number with ns, us, ms or s: 20ms".into()),
-    }
-}
-
-/// A time that is not zero.
+/// Parses a duration that is not zero.
 fn period(text: &str) -> Result<Duration, String> {
-    match time(text)? {
-        Duration::ZERO => Err("a period is longer than nothing".into()),
+    match parse_duration(text)? {
+        Duration::ZERO => Err("expected a duration longer than zero".into()),
         time => Ok(time),
     }
 }
 
-/// The code of a run that has told its figures: that it was interrupted goes before what they say.
+/// Parses the duration of a packet. We reject durations of more than a minute, because such a
+/// packet exceeds the size of a datagram.
+fn packet_time(text: &str) -> Result<Duration, String> {
+    match period(text)? {
+        time if time > Duration::from_secs(60) => Err("a packet lasts at most one minute".into()),
+        time => Ok(time),
+    }
+}
+
+/// Returns the exit code of a run whose figures have been printed. If the user interrupted the
+/// run, this function reports it, and the interrupt's code replaces `exit`.
 fn exit_code(interrupt: &Interrupt, exit: Exit) -> Exit {
     match interrupt.check() {
         Ok(()) => exit,
@@ -86,7 +102,7 @@ fn exit_code(interrupt: &Interrupt, exit: Exit) -> Exit {
     }
 }
 
-/// The library's error with the exit code that it asks for.
+/// Adds the exit code that belongs to an error of the library.
 fn exit_error(error: Error) -> anyhow::Error {
     let exit = match &error {
         Error::Plan(_) | Error::Pool(_) => Exit::Usage,

@@ -1,5 +1,5 @@
-//! `creel-cast receive`: streams from UDP, TCP or a capture, counted, measured, and written to
-//! files.
+//! `creel-cast receive`: receives streams from UDP, TCP or a capture, measures them, and writes
+//! them to files.
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -12,86 +12,87 @@ use creel_console::{Common, Exit, Interrupt};
 
 use super::media::{Media, source};
 use super::rows::RowsFormat;
-use super::{ObserveArgs, count, exit_code, exit_error, period, report, time};
+use super::{Framing, ObserveArgs, count, exit_code, exit_error, parse_duration, period, report};
 
 const EXAMPLES: &str = "\
 Examples:
   creel-cast receive --on 0.0.0.0:5004 --shared-port --streams-format text
-          whatever comes to one port, a row a source
+          receive everything that arrives on one port, and print one row per source
   creel-cast receive --from-sdp session.sdp --rtcp mux --wav heard
-          the streams of a session description, written to heard/stream-N.wav
+          write the streams of a session description to heard/stream-N.wav
   creel-cast receive --on 239.1.2.3:5004 --interface eth0 --codec 97=L24/48000/2
-          a multicast group
+          join a multicast group
   creel-cast receive --pcap capture.pcapng --streams-format csv
-          a capture, analysed";
+          analyse a capture";
 
 /// Receive streams, and report lost, late, reordered and duplicate packets
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct Receive {
-    /// Streams that are expected: so many ports, unless they share one [default: 500]
-    #[arg(long, value_name = "N", value_parser = count)]
-    streams: Option<usize>,
-    /// Contexts: threads that share the streams
-    #[arg(long, alias = "groups", value_name = "N", default_value_t = 1, value_parser = count)]
-    contexts: usize,
-    /// How long a context waits before it reacts again; 0ms: as soon as it can
-    #[arg(long, value_name = "TIME", default_value = "2ms", value_parser = time)]
-    wait: Duration,
-    #[command(flatten)]
-    observe_args: ObserveArgs,
-    /// A packet is late that comes so long, and a wait, after its time: what a player's buffer holds
-    #[arg(long, value_name = "TIME", default_value = "10ms", value_parser = time)]
-    late_after: Duration,
-    /// Stream n comes to port + n of this address; a multicast group's is joined
-    #[arg(long, value_name = "IP:PORT", default_value = "127.0.0.1:5004", conflicts_with_all = ["from_sdp", "pcap"])]
+    /// Receive stream n on port + n of this address. If it is a multicast group, join it
+    #[arg(long, value_name = "IP:PORT", default_value = "127.0.0.1:5004", conflicts_with_all = ["from_sdp", "pcap"], help_heading = "Input")]
     on: SocketAddr,
-    /// Hear only this source of a multicast group
-    #[arg(long, value_name = "IP", value_parser = source)]
-    source: Option<IpAddr>,
-    /// All streams come to the same port
-    #[arg(long)]
+    /// Expect N streams, each on a port of its own unless --shared-port is given [default: 500]
+    #[arg(long, value_name = "N", value_parser = count, help_heading = "Input")]
+    streams: Option<usize>,
+    /// Receive all streams on the same port
+    #[arg(long, help_heading = "Input")]
     shared_port: bool,
-    /// Packets come over TCP, each after its length; any number of connections a port
-    #[arg(long)]
+    /// Accept only this sender of a multicast group
+    #[arg(long, value_name = "IP", value_parser = source, help_heading = "Input")]
+    source: Option<IpAddr>,
+    /// Accept TCP connections, any number per port, in which the length precedes each packet
+    #[arg(long, help_heading = "Input")]
     tcp: bool,
-    /// Analyse this capture instead of what comes
-    #[arg(long, value_name = "FILE")]
+    /// Analyse this capture instead of receiving from the network
+    #[arg(long, value_name = "FILE", help_heading = "Input")]
     pcap: Option<PathBuf>,
-    /// Write all that comes into this capture
-    #[arg(long, value_name = "FILE", conflicts_with = "pcap")]
-    write_pcap: Option<PathBuf>,
+    /// Read datagrams as RTP packets, or as bare samples of --codec, little-endian (raw)
+    #[arg(
+        long,
+        value_enum,
+        value_name = "FRAMING",
+        default_value = "rtp",
+        help_heading = "Formats"
+    )]
+    framing: Framing,
     #[command(flatten)]
     media: Media,
-    /// Datagrams are bare samples of --codec, little-endian, or RTP: raw, rtp
-    #[arg(long, value_name = "FRAMING", default_value = "rtp", value_parser = framing)]
-    framing: bool,
-    /// End after so many packets of each stream
-    #[arg(long, value_name = "N", value_parser = count)]
+    /// Share the streams among N contexts, which are threads
+    #[arg(long, alias = "groups", value_name = "N", default_value_t = 1, value_parser = count, help_heading = "Contexts")]
+    contexts: usize,
+    /// Let a context wait TIME before it reacts again. 0ms makes it react as soon as it can
+    #[arg(long, value_name = "TIME", default_value = "2ms", value_parser = parse_duration, help_heading = "Contexts")]
+    wait: Duration,
+    #[command(flatten, next_help_heading = "Contexts")]
+    observe_args: ObserveArgs,
+    /// Stop after N packets of each stream
+    #[arg(long, value_name = "N", value_parser = count, help_heading = "End of the run")]
     buffers: Option<usize>,
-    /// End when nothing has come for so long, once something has
-    #[arg(long, value_name = "TIME", default_value = "2s", value_parser = period)]
+    /// Stop when no packet has arrived for TIME, counted from the first packet on
+    #[arg(long, value_name = "TIME", default_value = "2s", value_parser = period, help_heading = "End of the run")]
     idle: Duration,
-    /// End after so long in any case
-    #[arg(long, value_name = "TIME", value_parser = period)]
+    /// Stop after TIME in any case
+    #[arg(long, value_name = "TIME", value_parser = period, help_heading = "End of the run")]
     r#for: Option<Duration>,
+    /// Count a packet as late if it arrives more than TIME (plus one --wait) after it was due.
+    /// Choose what your player buffers
+    #[arg(long, value_name = "TIME", default_value = "10ms", value_parser = parse_duration, help_heading = "Output")]
+    late_after: Duration,
     /// Write each stream to stream-N.wav in this folder
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", help_heading = "Output")]
     wav: Option<PathBuf>,
-    /// Print a row a stream; the totals go to stderr then, unless --format asks for more than text
-    #[arg(long, value_name = "FORMAT")]
+    /// Write everything that arrives to this capture
+    #[arg(
+        long,
+        value_name = "FILE",
+        conflicts_with = "pcap",
+        help_heading = "Output"
+    )]
+    write_pcap: Option<PathBuf>,
+    /// Print one row per stream. The totals then go to stderr, unless --format is json or csv
+    #[arg(long, value_name = "FORMAT", help_heading = "Output")]
     streams_format: Option<RowsFormat>,
-}
-
-/// Whether datagrams are bare samples.
-pub fn framing(text: &str) -> Result<bool, String> {
-    match text {
-        "raw" => Ok(true),
-        "rtp" => Ok(false),
-        _ => Err(format!(
-            "`{text}` is not raw or rtp; use --codec N=NAME/CLOCK to describe a payload type"
-        )),
-    }
 }
 
 impl Receive {
@@ -104,7 +105,10 @@ impl Receive {
         };
         let measured = measured.map_err(exit_error)?;
         if !measured.sources.is_empty() && measured.buffers == 0 && !common.quiet {
-            eprintln!("creel-cast: it ended in the first second, which CPU and parked leave out");
+            eprintln!(
+                "creel-cast: the run ended within its first second, which the figures for CPU and \
+                 parked leave out"
+            );
         }
         let exit = report::print(&measured, common, self.streams_format)?;
         Ok(exit_code(&interrupt, exit))
@@ -121,7 +125,7 @@ impl Receive {
         };
         Ok(Plan {
             streams,
-            raw: self.framing,
+            raw: self.framing == Framing::Raw,
             contexts: self.contexts,
             wait: self.wait,
             observe: self.observe_args.observe.unwrap_or_default(),
@@ -140,7 +144,7 @@ impl Receive {
         let ports = match (self.shared_port, self.streams) {
             (true, _) => 1,
             (false, Some(streams)) => streams,
-            // Any number of connections to one port.
+            // With TCP, one port accepts any number of connections.
             (false, None) if self.tcp => 1,
             (false, None) => 500,
         };

@@ -1,4 +1,4 @@
-//! `creel-cast relay`: from N ports to M clients each.
+//! `creel-cast relay`: passes the packets of N ports on to M clients each.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -11,69 +11,80 @@ use serde::Serialize;
 
 use super::media::resolve;
 use super::report::{Body, print_document, warn};
-use super::{ObserveArgs, count, exit_code, exit_error, period, time};
+use super::{ObserveArgs, count, exit_code, exit_error, parse_duration, period};
 
 const EXAMPLES: &str = "\
 Examples:
   creel-cast relay --on 127.0.0.1:5004 --to 127.0.0.1:6004 127.0.0.1:7004
-          all that comes to one port, to two clients
+          pass everything that arrives on one port on to two clients
   creel-cast relay --on 0.0.0.0:5004 --ports 100 --control 127.0.0.1:8080 --rewrite
-          a hundred ports, with names of our own; then
+          relay a hundred ports, and hide their sources. To add a client while it runs:
           curl -X PUT http://127.0.0.1:8080/clients/10.0.0.1:6004";
 
-/// Pass packets on to clients, payloads byte for byte
+/// Pass packets on to clients, with unchanged payloads
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct Relay {
-    /// What comes to port + n of this address goes to port + n of each client
-    #[arg(long, value_name = "IP:PORT", default_value = "127.0.0.1:5004")]
+    /// Receive on port + n of this address, and send to port + n of each client
+    #[arg(
+        long,
+        value_name = "IP:PORT",
+        default_value = "127.0.0.1:5004",
+        help_heading = "Ports and clients"
+    )]
     on: SocketAddr,
-    /// Ports
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = count)]
+    /// Receive on N ports
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = count, help_heading = "Ports and clients")]
     ports: usize,
-    /// Clients at the beginning
-    #[arg(long, num_args = 1.., value_name = "HOST:PORT")]
+    /// Send to these clients from the beginning
+    #[arg(long, num_args = 1.., value_name = "HOST:PORT", help_heading = "Ports and clients")]
     to: Vec<String>,
-    /// All ports' packets go to one port of a client
-    #[arg(long)]
+    /// Send the packets of all ports to one port of each client
+    #[arg(long, help_heading = "Ports and clients")]
     shared_port: bool,
-    /// Contexts: threads that share the ports
-    #[arg(long, alias = "groups", value_name = "N", default_value_t = 1, value_parser = count)]
-    contexts: usize,
-    /// How long a context waits before it reacts again; 0ms: as soon as it can
-    #[arg(long, value_name = "TIME", default_value = "2ms", value_parser = time)]
-    wait: Duration,
-    #[command(flatten)]
-    observe_args: ObserveArgs,
-    /// Give sources new names and numbers
-    #[arg(long)]
-    rewrite: bool,
-    /// Reports are passed on the ports of the packets (mux), on the next ones (own; ports are two
-    /// apart then), or not at all (off)
-    #[arg(long, value_name = "WHERE", default_value = "mux")]
-    rtcp: Rtcp,
-    /// Packets that wait for a client at most; then the oldest are dropped
-    #[arg(long, value_name = "N", default_value_t = 1_024, value_parser = count)]
-    queue: usize,
-    /// Take commands here, a line or an HTTP request each: list, add HOST:PORT, remove HOST:PORT,
-    /// clear, metrics
-    #[arg(long, value_name = "IP:PORT")]
+    /// Accept commands on this TCP port, as a line or as an HTTP request: list, add HOST:PORT,
+    /// remove HOST:PORT, clear, metrics
+    #[arg(long, value_name = "IP:PORT", help_heading = "Ports and clients")]
     control: Option<SocketAddr>,
-    /// End when nothing has come for so long, once something has
-    #[arg(long, value_name = "TIME", value_parser = period)]
-    idle: Option<Duration>,
-    /// End after so long in any case
-    #[arg(long, value_name = "TIME", value_parser = period)]
-    r#for: Option<Duration>,
-    /// The service class of what is sent, 0 to 63
-    #[arg(long, value_name = "CODE", value_parser = clap::value_parser!(u8).range(0..64))]
+    /// Queue up to N packets per client, and drop the oldest when more are waiting
+    #[arg(long, value_name = "N", default_value_t = 1_024, value_parser = count, help_heading = "Packets")]
+    queue: usize,
+    /// Replace SSRCs, sequence numbers and timestamps, so that clients cannot recognize a source
+    #[arg(long, help_heading = "Packets")]
+    rewrite: bool,
+    /// Pass RTCP reports on: mux (on the ports of the packets), own (on the next ports, so that
+    /// ports are two apart), or off (not at all)
+    #[arg(
+        long,
+        value_name = "WHERE",
+        default_value = "mux",
+        help_heading = "Packets"
+    )]
+    rtcp: Rtcp,
+    /// Mark sent packets with this DSCP service class, 0 to 63. For example, 46 is expedited
+    /// forwarding
+    #[arg(long, value_name = "CODE", value_parser = clap::value_parser!(u8).range(0..64), help_heading = "Network")]
     dscp: Option<u8>,
-    /// The interface to send by and to join groups on
-    #[arg(long, value_name = "NAME")]
+    /// Send on this network interface, and join multicast groups on it
+    #[arg(long, value_name = "NAME", help_heading = "Network")]
     interface: Option<String>,
+    /// Share the ports among N contexts, which are threads
+    #[arg(long, alias = "groups", value_name = "N", default_value_t = 1, value_parser = count, help_heading = "Contexts")]
+    contexts: usize,
+    /// Let a context wait TIME before it reacts again. 0ms makes it react as soon as it can
+    #[arg(long, value_name = "TIME", default_value = "2ms", value_parser = parse_duration, help_heading = "Contexts")]
+    wait: Duration,
+    #[command(flatten, next_help_heading = "Contexts")]
+    observe_args: ObserveArgs,
+    /// Stop when no packet has arrived for TIME, counted from the first packet on
+    #[arg(long, value_name = "TIME", value_parser = period, help_heading = "End of the run")]
+    idle: Option<Duration>,
+    /// Stop after TIME in any case
+    #[arg(long, value_name = "TIME", value_parser = period, help_heading = "End of the run")]
+    r#for: Option<Duration>,
 }
 
-/// A client of a port.
+/// A row of the report: one client of one port.
 #[derive(Serialize)]
 struct Row {
     port: u16,
@@ -129,7 +140,7 @@ impl Relay {
             let bound =
                 relay::serve(control, relay.client_registry(), metrics).map_err(exit_error)?;
             if !common.quiet {
-                eprintln!("creel-cast: commands are taken at {bound}");
+                eprintln!("creel-cast: accepting commands on {bound}");
             }
         }
         let (measured, reports) = relay.run(&|| interrupt.requested());
@@ -201,10 +212,10 @@ fn text(rows: &[Row]) -> String {
     table.text()
 }
 
-/// The figures in Prometheus' format.
+/// Returns the figures in Prometheus' exposition format.
 fn prometheus(reports: &[PortReport]) -> String {
     let mut text = String::from(
-        "# HELP creel_cast_relay_packets_total Packets that came.\n\
+        "# HELP creel_cast_relay_packets_total Packets received.\n\
          # TYPE creel_cast_relay_packets_total counter\n",
     );
     for report in reports {
@@ -215,12 +226,10 @@ fn prometheus(reports: &[PortReport]) -> String {
     }
     type Count = fn(&relay::ClientReport) -> u64;
     let of_clients: [(&str, &str, Count); 2] = [
-        ("sent", "Packets that were sent to a client.", |client| {
-            client.sent
-        }),
+        ("sent", "Packets sent to a client.", |client| client.sent),
         (
             "dropped",
-            "Packets that waited too long for a client.",
+            "Packets dropped because the client's queue was full.",
             |client| client.dropped,
         ),
     ];

@@ -1,4 +1,4 @@
-//! What a run prints: the fields that other programs read, or a table for people.
+//! The output of a run: documents with stable fields for other programs, and a table for people.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use super::rows::{self, RowsFormat};
 
-/// A run in the units of the schema.
+/// The figures of a run, in the units of the schema (docs/schema.md).
 #[derive(Serialize, Debug, Clone)]
 pub struct Body {
     pub streams: usize,
@@ -31,7 +31,7 @@ pub struct Body {
     pub network: Option<Network>,
 }
 
-/// What came over a network, of all streams.
+/// The figures of a run over a network, for all streams together.
 #[derive(Serialize, Debug, Clone)]
 pub struct Network {
     pub packets: u64,
@@ -48,7 +48,8 @@ pub struct Network {
 }
 
 impl Network {
-    /// The totals; jitter is the streams' mean.
+    /// Adds up the figures of all streams. The jitter is the mean of the streams. Returns `None` if
+    /// the run had no streams and no warnings.
     fn new(measured: &Measured) -> Option<Self> {
         let (received, sent) = (&measured.sources, &measured.sent);
         if received.is_empty()
@@ -87,7 +88,7 @@ impl Network {
     }
 }
 
-/// Mean and standard deviation.
+/// A mean with its standard deviation.
 #[derive(Serialize, Debug, Clone, Copy)]
 pub struct Spread {
     pub mean: f64,
@@ -108,7 +109,7 @@ impl From<Percentiles> for Points {
     }
 }
 
-/// A row of a spreadsheet: the same, flat.
+/// The same figures as a flat row for CSV.
 #[derive(Serialize)]
 struct Row {
     streams: usize,
@@ -137,7 +138,7 @@ struct Row {
 }
 
 impl Body {
-    /// The figures of a run; of one without a network, those that it has.
+    /// Returns the figures of a run. `standalone` leaves the figures of the network out.
     pub fn new(measured: &Measured, standalone: bool) -> Self {
         const MILLISECOND: f64 = 1e6;
         let interval = measured.interval();
@@ -203,7 +204,10 @@ impl Body {
         let mut line = |name: &str, value: String| table.row([name.to_owned(), value]);
         line("streams", self.streams.to_string());
         line("buffers", self.buffers.to_string());
-        line("CPU a buffer", format!("{:.0} ns", self.cpu_ns_per_buffer));
+        line(
+            "CPU per buffer",
+            format!("{:.0} ns", self.cpu_ns_per_buffer),
+        );
         line("parked", format!("{:.1} %", 100.0 * self.parked_share));
         let Spread { mean, sd } = self.interval_ms;
         line("interval", format!("{mean:.3} ms ± {sd:.3}"));
@@ -213,7 +217,7 @@ impl Body {
         let lateness = points(&self.lateness_ms);
         line("lateness, p50 / p99 / max", format!("{lateness} ms"));
         if let Some(bytes) = self.stream_bytes {
-            line("memory a stream, buffers included", format!("{bytes} B"));
+            line("memory per stream, with its buffers", format!("{bytes} B"));
         }
         line("lost", self.lost.to_string());
         line("late", self.late.to_string());
@@ -225,10 +229,10 @@ impl Body {
                 line("expected", network.expected.to_string());
                 let jitter = network
                     .jitter_ms
-                    .map_or("not known".into(), |ms| format!("{ms:.3} ms"));
+                    .map_or("unknown".into(), |ms| format!("{ms:.3} ms"));
                 line("jitter, mean of the streams", jitter);
                 line("payload types", format!("{:?}", network.payload_types));
-                line("new starts", network.restarts.to_string());
+                line("restarts", network.restarts.to_string());
                 line("neither RTP nor RTCP", network.malformed.to_string());
                 line("RTCP", network.rtcp.to_string());
             }
@@ -237,8 +241,8 @@ impl Body {
     }
 }
 
-/// Prints a run: a row a stream, if asked for, and the totals. Its warnings go to stderr, and make
-/// the exit code say so.
+/// Prints the rows of the streams, if `rows` is given, and the totals of a run. Warnings go to
+/// stderr. Returns [`Exit::SomeFailed`] if there are any.
 pub fn print(
     measured: &Measured,
     common: &Common,
@@ -253,7 +257,7 @@ pub fn print(
     match common.format {
         Format::Text if rows.is_some() => output::note(&body.table().text()),
         Format::Text => output::text(&body.table().text())?,
-        // A line, as the rows before it.
+        // The rows are JSON lines, so the totals are a line as well.
         Format::Json if rows.is_some() => output::json_line(&document(body)?)?,
         Format::Json => print_document(body)?,
         Format::Csv => output::csv([body.row()])?,
@@ -264,7 +268,7 @@ pub fn print(
     })
 }
 
-/// Tells what went wrong, and what is worth knowing.
+/// Prints the warnings and the notes of a run on stderr.
 pub fn warn(measured: &Measured, common: &Common) {
     for warning in &measured.warnings {
         creel_console::report("creel-cast", &anyhow::anyhow!("{warning}"));
@@ -274,7 +278,7 @@ pub fn warn(measured: &Measured, common: &Common) {
     }
 }
 
-/// Prints a document with the machine and the budget.
+/// Prints a JSON document, to which it adds the machine and the budget.
 pub fn print_document(body: impl Serialize) -> anyhow::Result<()> {
     output::json(&document(body)?)?;
     Ok(())

@@ -1,4 +1,4 @@
-//! `creel-cast rooms`: conferences.
+//! `creel-cast rooms`: conferences, each of which mixes the streams that arrive on one port.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -11,55 +11,61 @@ use serde::Serialize;
 
 use super::media::Media;
 use super::report::{Body, print_document, warn};
-use super::{ObserveArgs, count, exit_code, exit_error, period, time};
+use super::{ObserveArgs, count, exit_code, exit_error, packet_time, parse_duration, period};
 
 const EXAMPLES: &str = "\
 Examples:
   creel-cast rooms --on 0.0.0.0:6000 --rooms 400
-          room n is port 6000 + n; A-law and µ-law, 20 ms a packet
-  creel-cast rooms --on 0.0.0.0:6000 --rooms 10 --rate 16000 --codec 9=G722/8000";
+          run 400 rooms on the ports from 6000 on, with A-law or µ-law and 20 ms per packet
+  creel-cast rooms --on 0.0.0.0:6000 --rooms 10 --rate 16000 --codec 9=G722/8000
+          run ten wideband rooms, whose legs use G.722";
 
-/// Let people confer: whoever sends to a room's port hears all others who do
+/// Run conferences: everyone that sends to a room's port receives the sum of the others
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct Rooms {
-    /// Room n is port + n of this address
-    #[arg(long, value_name = "IP:PORT", default_value = "127.0.0.1:6000")]
+    /// Listen on port + n of this address for room n
+    #[arg(
+        long,
+        value_name = "IP:PORT",
+        default_value = "127.0.0.1:6000",
+        help_heading = "Rooms"
+    )]
     on: SocketAddr,
-    /// Rooms
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = count)]
+    /// Open N rooms
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = count, help_heading = "Rooms")]
     rooms: usize,
-    /// Samples a second in the rooms; legs of another rate are not heard
-    #[arg(long, value_name = "N", default_value_t = 8_000, value_parser = clap::value_parser!(u32).range(8_000..=192_000))]
+    /// Mix N samples per second. Legs of another rate are ignored, because we do not resample
+    #[arg(long, value_name = "N", default_value_t = 8_000, value_parser = clap::value_parser!(u32).range(8_000..=192_000), help_heading = "Rooms")]
     rate: u32,
-    /// How long a packet lasts that is sent
-    #[arg(long, value_name = "TIME", default_value = "20ms", value_parser = period)]
+    /// Send packets that last TIME
+    #[arg(long, value_name = "TIME", default_value = "20ms", value_parser = packet_time, help_heading = "Rooms")]
     packet_time: Duration,
-    /// Legs in one room at most
-    #[arg(long, value_name = "N", default_value_t = 64, value_parser = count)]
+    /// Admit up to N legs to one room
+    #[arg(long, value_name = "N", default_value_t = 64, value_parser = count, help_heading = "Rooms")]
     legs: usize,
-    /// A leg that sends nothing for so long has left
-    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = period)]
+    /// Remove a leg that has sent nothing for TIME
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = period, help_heading = "Rooms")]
     silence: Duration,
-    /// Contexts: threads that share the rooms
-    #[arg(long, alias = "groups", value_name = "N", default_value_t = 1, value_parser = count)]
-    contexts: usize,
-    /// How long a context waits before it reacts again
-    #[arg(long, value_name = "TIME", default_value = "5ms", value_parser = time)]
-    wait: Duration,
-    #[command(flatten)]
-    observe_args: ObserveArgs,
-    /// End when nothing has come for so long, once something has
-    #[arg(long, value_name = "TIME", value_parser = period)]
-    idle: Option<Duration>,
-    /// End after so long in any case
-    #[arg(long, value_name = "TIME", value_parser = period)]
-    r#for: Option<Duration>,
     #[command(flatten)]
     media: Media,
+    /// Share the rooms among N contexts, which are threads
+    #[arg(long, alias = "groups", value_name = "N", default_value_t = 1, value_parser = count, help_heading = "Contexts")]
+    contexts: usize,
+    /// Let a context wait TIME before it reacts again
+    #[arg(long, value_name = "TIME", default_value = "5ms", value_parser = parse_duration, help_heading = "Contexts")]
+    wait: Duration,
+    #[command(flatten, next_help_heading = "Contexts")]
+    observe_args: ObserveArgs,
+    /// Stop when no packet has arrived for TIME, counted from the first packet on
+    #[arg(long, value_name = "TIME", value_parser = period, help_heading = "End of the run")]
+    idle: Option<Duration>,
+    /// Stop after TIME in any case
+    #[arg(long, value_name = "TIME", value_parser = period, help_heading = "End of the run")]
+    r#for: Option<Duration>,
 }
 
-/// A leg.
+/// A row of the report: one leg of a room.
 #[derive(Serialize)]
 struct Row {
     room: usize,
@@ -85,7 +91,7 @@ impl Rooms {
     pub fn run(&self, common: &Common) -> anyhow::Result<Exit> {
         let interrupt = Interrupt::install()?;
         let mut named = self.media.formats().named().to_vec();
-        // What telephones use where nothing says otherwise.
+        // Telephones use 101 for keys unless their session description says otherwise.
         if let Ok(events) = "telephone-event/8000".parse() {
             named.push((101, events));
         }

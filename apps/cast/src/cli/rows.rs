@@ -1,4 +1,4 @@
-//! A row a stream: as text, CSV, JSON, or for Prometheus.
+//! Prints one row per stream: as text, as CSV, as JSON, or for Prometheus.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -11,20 +11,20 @@ use creel_cast::send::SentReport;
 use creel_console::{Align, Table, output};
 use serde::Serialize;
 
-/// How rows are printed.
+/// The format of the rows.
 #[derive(ValueEnum, Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RowsFormat {
     /// A table
     Text,
-    /// A header and a line a stream
+    /// A header, and a line per stream
     Csv,
-    /// An object a line
+    /// A line with an object per stream
     Json,
-    /// Prometheus' exposition format
+    /// The exposition format of Prometheus
     Prometheus,
 }
 
-/// A stream that came.
+/// The row of a received stream.
 #[derive(Serialize, Debug)]
 struct ReceivedRow {
     stream: usize,
@@ -87,7 +87,7 @@ impl ReceivedRow {
     }
 }
 
-/// A stream that was sent, and what a receiver said of it; a row a receiver.
+/// The row of a sent stream and one of its receivers. A stream has a row per receiver.
 #[derive(Serialize, Debug)]
 struct SentRow {
     stream: usize,
@@ -127,7 +127,7 @@ impl SentRow {
     }
 }
 
-/// Prints a row a stream to stdout.
+/// Prints the rows of all streams to stdout.
 pub fn print(measured: &Measured, format: RowsFormat) -> anyhow::Result<()> {
     let received: Vec<ReceivedRow> = measured.sources.iter().map(ReceivedRow::new).collect();
     let sent: Vec<SentRow> = measured.sent.iter().flat_map(SentRow::rows).collect();
@@ -199,7 +199,7 @@ fn sent_table(rows: &[SentRow]) -> String {
         ("packets", Align::Right),
         ("not sent", Align::Right),
         ("receiver", Align::Left),
-        ("it lacks", Align::Right),
+        ("lost there", Align::Right),
         ("jitter, ms", Align::Right),
         ("round trip, ms", Align::Right),
     ]);
@@ -220,55 +220,53 @@ fn sent_table(rows: &[SentRow]) -> String {
     table.text()
 }
 
-/// A measure of a stream that came.
+/// A metric of a received stream: its name, its help text, and its value.
 type Measure = (&'static str, &'static str, fn(&SourceReport) -> Option<f64>);
 
 const MEASURES: [Measure; 10] = [
     (
         "packets_total",
-        "Packets that came, duplicates included.",
+        "Packets received, including duplicates.",
         |row| Some(row.packets as f64),
     ),
-    ("bytes_total", "Bytes of payload.", |row| {
+    ("bytes_total", "Payload bytes received.", |row| {
         Some(row.bytes as f64)
     }),
     (
         "expected_total",
-        "Packets that there should have been.",
+        "Packets that should have arrived.",
         |row| Some(row.expected as f64),
     ),
-    ("lost_total", "Packets that never came.", |row| {
+    ("lost_total", "Packets that never arrived.", |row| {
         Some(row.lost as f64)
     }),
     (
         "late_total",
-        "Packets that came too late to be played.",
+        "Packets that arrived too late to be played.",
         |row| Some(row.late as f64),
     ),
     (
         "reordered_total",
-        "Packets that came after a later one.",
+        "Packets that arrived after a later one.",
         |row| Some(row.reordered as f64),
     ),
-    ("duplicates_total", "Packets that came again.", |row| {
+    ("duplicates_total", "Packets that arrived again.", |row| {
         Some(row.duplicates as f64)
     }),
-    ("restarts_total", "New starts of the source.", |row| {
+    ("restarts_total", "Restarts of the source.", |row| {
         Some(row.restarts as f64)
     }),
-    (
-        "jitter_seconds",
-        "Interarrival jitter of RFC 3550.",
-        |row| row.jitter_ms.map(|ms| ms / 1e3),
-    ),
+    ("jitter_seconds", "Interarrival jitter (RFC 3550).", |row| {
+        row.jitter_ms.map(|ms| ms / 1e3)
+    }),
     (
         "clock_drift_ppm",
-        "How much faster the sender's clock runs.",
+        "How much faster the sender's clock runs than ours.",
         |row| row.drift_ppm,
     ),
 ];
 
-/// Everything in Prometheus' format.
+/// Returns the figures of all streams in Prometheus' exposition format.
 pub fn prometheus(measured: &Measured) -> String {
     let mut text = String::new();
     let head = |text: &mut String, name: &str, help: &str| {
@@ -277,7 +275,7 @@ pub fn prometheus(measured: &Measured) -> String {
         } else {
             "gauge"
         };
-        // Writing to a string does not fail.
+        // Writing to a string cannot fail, so we ignore the results.
         let _ = write!(
             text,
             "# HELP creel_cast_{name} {help}\n# TYPE creel_cast_{name} {kind}\n"
@@ -305,7 +303,7 @@ pub fn prometheus(measured: &Measured) -> String {
         );
         return text;
     }
-    head(&mut text, "sent_packets_total", "Packets that were sent.");
+    head(&mut text, "sent_packets_total", "Packets sent.");
     for row in &measured.sent {
         let _ = writeln!(
             text,
@@ -316,7 +314,7 @@ pub fn prometheus(measured: &Measured) -> String {
     head(
         &mut text,
         "receiver_lost",
-        "Packets that a receiver reports as lost.",
+        "Packets that the receiver reports as lost.",
     );
     for row in &measured.sent {
         for receiver in &row.receivers {
@@ -332,7 +330,7 @@ pub fn prometheus(measured: &Measured) -> String {
     text
 }
 
-/// Reads a file of which the name is an argument.
+/// Reads a file that the user named on the command line.
 pub fn read_file(path: &Path) -> anyhow::Result<Vec<u8>> {
-    std::fs::read(path).with_context(|| path.display().to_string())
+    std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))
 }

@@ -1,4 +1,4 @@
-//! `creel-cast send`: streams to clients over UDP or TCP.
+//! `creel-cast send`: sends streams to clients over UDP or TCP.
 
 use std::io::BufRead;
 use std::net::SocketAddr;
@@ -12,107 +12,120 @@ use creel_cast::{ClientRegistry, Rtcp, RtpSession, Shape, Sound};
 use creel_console::{Common, Exit, Failure, Interrupt, output};
 
 use super::media::{Media, resolve};
-use super::receive::framing;
 use super::rows::RowsFormat;
-use super::{ContextArgs, count, exit_code, exit_error, period, report, time};
+use super::{
+    ContextArgs, Framing, count, exit_code, exit_error, packet_time, parse_duration, report,
+};
 
 const EXAMPLES: &str = "\
 Examples:
   creel-cast send --streams 100 --to 127.0.0.1:5004 --buffers 500
-          a hundred tones, 10 ms of L16 a packet
+          send a hundred tones, with 10 ms of L16 in each packet
   creel-cast send --to [::1]:5004 --codec PCMA --packet-time 20ms --rtcp mux --streams 1
-          A-law with reports
+          send A-law, and exchange RTCP reports
   creel-cast send --to 127.0.0.1:5004 --streams 2 --codec 96=opus/48000/2 --sdp > session.sdp
-          what a player needs to hear them
+          print the session description that a player needs
   creel-cast send --pcap capture.pcap --to 127.0.0.1:5004
-          a capture, at its own pace";
+          replay a capture at its own pace";
 
 /// Send streams to clients
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct Send {
-    #[command(flatten)]
-    contexts: ContextArgs,
-    /// Clients; stream n goes to port + n of each
-    #[arg(long, required_unless_present_any = ["control", "from_sdp"], num_args = 1.., value_name = "HOST:PORT")]
+    /// Send to these clients. Stream n goes to port + n of each client
+    #[arg(long, required_unless_present_any = ["control", "from_sdp"], num_args = 1.., value_name = "HOST:PORT", help_heading = "Clients")]
     to: Vec<String>,
-    /// All streams go to the same port
-    #[arg(long)]
+    /// Send all streams to the same port
+    #[arg(long, help_heading = "Clients")]
     shared_port: bool,
-    /// Over TCP, each packet after its length
-    #[arg(long, conflicts_with_all = ["control", "pcap"])]
+    /// Send over TCP, with the length in front of each packet
+    #[arg(long, conflicts_with_all = ["control", "pcap"], help_heading = "Clients")]
     over_tcp: bool,
+    /// Read commands from stdin, one per line: list, add HOST:PORT, remove HOST:PORT, clear
+    #[arg(long, help_heading = "Clients")]
+    control: bool,
+    /// Send this test signal: sine, square, saw, triangle, noise, silence
+    #[arg(long, value_name = "SHAPE", default_value_t, help_heading = "Content")]
+    tone: Shape,
+    /// Send a test signal of HZ hertz. Each further stream is one hertz higher
+    #[arg(
+        long,
+        value_name = "HZ",
+        default_value_t = 440.0,
+        help_heading = "Content"
+    )]
+    hertz: f64,
+    /// Loop this WAV file instead of a test signal. Its rate must be that of the format
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["tone", "hertz"], help_heading = "Content")]
+    wav: Option<PathBuf>,
+    /// Read samples from this TCP address instead, with one connection per stream
+    #[arg(long, value_name = "IP:PORT", conflicts_with_all = ["tone", "hertz", "wav"], help_heading = "Content")]
+    tcp: Option<SocketAddr>,
+    /// Replay this capture instead, at its own pace. The packets of its nth port go to port + n
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["tone", "hertz", "wav", "tcp", "from_sdp", "control"], help_heading = "Content")]
+    pcap: Option<PathBuf>,
+    /// Press these telephone keys at the beginning of each stream: 0 to 9, *, #, A to D. The
+    /// payload type is that of a telephone-event format, or 101
+    #[arg(long, value_name = "KEYS", value_parser = keys, help_heading = "Content")]
+    keys: Option<String>,
     #[command(flatten)]
     media: Media,
-    /// How long a packet lasts; 10ms unless a description says otherwise
-    #[arg(long, value_name = "TIME", value_parser = period)]
+    /// Send packets that last TIME [default: that of the session description, or 10ms]
+    #[arg(long, value_name = "TIME", value_parser = packet_time, help_heading = "Formats")]
     packet_time: Option<Duration>,
-    /// Packets of each stream, after the ramp-up
-    #[arg(long, value_name = "N", default_value_t = 1000, value_parser = count)]
-    buffers: usize,
-    /// What is left out of the figures at the beginning
-    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = time)]
-    ramp_up: Duration,
-    /// Datagrams are bare samples, little-endian, or RTP: raw, rtp
-    #[arg(long, value_name = "FRAMING", default_value = "rtp", value_parser = framing)]
-    framing: bool,
-    /// The first stream's source; the others' follow. Random otherwise
-    #[arg(long, value_name = "N", value_parser = number)]
+    /// Send datagrams as RTP packets, or as bare samples, little-endian (raw)
+    #[arg(
+        long,
+        value_enum,
+        value_name = "FRAMING",
+        default_value = "rtp",
+        help_heading = "Formats"
+    )]
+    framing: Framing,
+    /// Use N as the SSRC of the first stream. The other streams count up from it [default: random]
+    #[arg(long, value_name = "N", value_parser = number, help_heading = "Formats")]
     ssrc: Option<u32>,
-    /// The number of the first packets. Random otherwise
-    #[arg(long, value_name = "N")]
+    /// Start each stream at sequence number N [default: random]
+    #[arg(long, value_name = "N", help_heading = "Formats")]
     sequence: Option<u16>,
-    /// The timestamp of the first packets. Random otherwise
-    #[arg(long, value_name = "N")]
+    /// Start each stream at timestamp N [default: random]
+    #[arg(long, value_name = "N", help_heading = "Formats")]
     timestamp: Option<u32>,
-    /// Of what is random
-    #[arg(long, value_name = "N")]
+    /// Seed the random numbers with N, so that you can repeat a run
+    #[arg(long, value_name = "N", help_heading = "Formats")]
     seed: Option<u64>,
-    /// The test signal: sine, square, saw, triangle, noise, silence
-    #[arg(long, value_name = "SHAPE", default_value_t)]
-    tone: Shape,
-    /// Its frequency; each stream's is a hertz above the one before
-    #[arg(long, value_name = "HZ", default_value_t = 440.0)]
-    hertz: f64,
-    /// Sound to loop instead, of the formats' rate
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["tone", "hertz"])]
-    wav: Option<PathBuf>,
-    /// Forward the samples that this address gives over TCP, a connection a stream, instead
-    #[arg(long, value_name = "IP:PORT", conflicts_with_all = ["tone", "hertz", "wav"])]
-    tcp: Option<SocketAddr>,
-    /// Send this capture again instead, at its own pace; its nth port's packets to port + n
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["tone", "hertz", "wav", "tcp", "from_sdp", "control"])]
-    pcap: Option<PathBuf>,
-    /// Keys that each stream presses at its begin: 0 to 9, *, #, A to D; of payload type 101, or
-    /// that of a telephone-event among the formats
-    #[arg(long, value_name = "KEYS", value_parser = keys)]
-    keys: Option<String>,
-    /// Take commands from stdin, one a line: list, add HOST:PORT, remove HOST:PORT, clear
-    #[arg(long)]
-    control: bool,
+    #[command(flatten)]
+    contexts: ContextArgs,
+    /// Stop each stream after N packets, not counting those of the ramp-up
+    #[arg(long, value_name = "N", default_value_t = 1000, value_parser = count, help_heading = "Streams and contexts")]
+    buffers: usize,
+    /// Leave the first TIME out of the figures
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = parse_duration, help_heading = "Streams and contexts")]
+    ramp_up: Duration,
     /// Print the session description of all streams for each client, and send nothing
-    #[arg(long)]
+    #[arg(long, help_heading = "Output")]
     sdp: bool,
-    /// Print a row a stream, with what receivers reported; the totals go to stderr then, unless
-    /// --format asks for more than text
-    #[arg(long, value_name = "FORMAT")]
+    /// Print one row per stream, with what receivers reported. The totals then go to stderr, unless
+    /// --format is json or csv
+    #[arg(long, value_name = "FORMAT", help_heading = "Output")]
     streams_format: Option<RowsFormat>,
 }
 
-/// A number, decimal or after 0x.
+/// Parses a 32-bit number, either decimal or hexadecimal after `0x`.
 fn number(text: &str) -> Result<u32, String> {
     let number = match text.strip_prefix("0x") {
         Some(digits) => u32::from_str_radix(digits, 16),
         None => text.parse(),
     };
-    number.map_err(|_| format!("`{text}` is no number of 32 bits"))
+    number.map_err(|_| format!("`{text}` is not a number of 32 bits"))
 }
 
+/// Parses the keys of a telephone.
 fn keys(text: &str) -> Result<String, String> {
     let is_key = |key: char| key.is_ascii_digit() || "*#ABCDabcd".contains(key);
     match text.chars().all(is_key) && text.len() <= 64 {
         true => Ok(text.into()),
-        false => Err("up to 64 of 0 to 9, *, #, A to D".into()),
+        false => Err("expected up to 64 keys, each of them 0 to 9, *, #, or A to D".into()),
     }
 }
 
@@ -130,7 +143,7 @@ impl Send {
             let registry = Arc::new(plan.client_registry().map_err(exit_error)?);
             if self.control {
                 let registry = Arc::clone(&registry);
-                // It ends with the process: a read of stdin cannot be given up.
+                // This thread ends with the process, because a read of stdin cannot be cancelled.
                 std::thread::spawn(move || execute_commands(&registry));
             }
             send::run_with(&plan, &registry, &stop).map_err(exit_error)?
@@ -184,7 +197,7 @@ impl Send {
         plan.observe = self.contexts.observe_args.observe.unwrap_or_default();
         plan.buffers = self.buffers as u64;
         plan.ramp_up = self.ramp_up;
-        plan.raw = self.framing;
+        plan.raw = self.framing == Framing::Raw;
         plan.content = self.content()?;
         (plan.ssrc, plan.sequence) = (self.ssrc, self.sequence);
         (plan.timestamp, plan.seed) = (self.timestamp, self.seed);
@@ -215,7 +228,7 @@ impl Send {
                 let port = u16::try_from(port).map_err(|_| {
                     Failure::new(
                         Exit::Usage,
-                        format!("{first}: stream {stream} has no port above it; use --shared-port"),
+                        format!("cannot give stream {stream} a port of its own above {first}: use a lower port or --shared-port"),
                     )
                 })?;
                 session.address.set_port(port);
@@ -224,7 +237,7 @@ impl Send {
         Ok(())
     }
 
-    /// The payload type of keys.
+    /// Returns the payload type of telephone keys.
     fn key_type(&self, sessions: &[RtpSession]) -> u8 {
         let named = sessions.iter().flat_map(|session| session.formats.named());
         let mut events = named.filter(|(_, format)| format.encoding == creel_cast::Encoding::Event);
@@ -243,8 +256,9 @@ impl Send {
     }
 
     fn print_sdp(&self, plan: &Plan) -> anyhow::Result<Exit> {
-        if self.framing {
-            let text = "--sdp: raw framing has no session description";
+        if self.framing == Framing::Raw {
+            let text =
+                "cannot print a session description of raw framing: remove --sdp or --framing raw";
             return Err(Failure::new(Exit::Usage, text).into());
         }
         if plan.to.is_empty() {
@@ -259,7 +273,7 @@ impl Send {
     }
 }
 
-/// Does what the lines of stdin say, and answers on stderr: stdout is for the figures.
+/// Executes the commands on stdin. It answers on stderr, because stdout is for the figures.
 fn execute_commands(registry: &ClientRegistry) {
     for line in std::io::stdin().lock().lines().map_while(Result::ok) {
         match line.parse() {

@@ -1,4 +1,4 @@
-//! `creel-cast standalone`: sources and sinks without a network.
+//! `creel-cast standalone`: runs sources and sinks without a network.
 
 use std::time::Duration;
 
@@ -7,28 +7,36 @@ use creel_cast::standalone::{self, Plan};
 use creel_cast::stream::SinkMode;
 use creel_console::{Common, Exit, Interrupt};
 
-use super::{ContextArgs, count, exit_error, period, report, time};
+use super::{ContextArgs, count, exit_error, parse_duration, period, report};
+
+const EXAMPLES: &str = "\
+Examples:
+  creel-cast standalone --streams 4000 --wait 20ms
+          run 4,000 streams on one thread
+  creel-cast standalone --streams 1000 --contexts 2 --sink slot --format json
+          run 1,000 streams on two threads, with a task per sink, and print JSON";
 
 /// Run sources and sinks without a network, and measure every stream
 #[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
 pub struct Standalone {
+    /// Produce a buffer of each stream every TIME
+    #[arg(long, value_name = "TIME", default_value = "20ms", value_parser = period, help_heading = "Buffers")]
+    period: Duration,
+    /// Measure N buffers of each stream
+    #[arg(long, value_name = "N", default_value_t = 500, value_parser = count, help_heading = "Buffers")]
+    buffers: usize,
+    /// Put N samples into each buffer
+    #[arg(long, value_name = "N", default_value_t = 80, value_parser = count, help_heading = "Buffers")]
+    samples: usize,
+    /// Pass buffers to sinks this way: sync-mutex, async-mutex, task, slot
+    #[arg(long, value_name = "MODE", default_value_t, help_heading = "Buffers")]
+    sink: SinkMode,
+    /// Leave the first TIME out of the figures
+    #[arg(long, value_name = "TIME", default_value = "2s", value_parser = parse_duration, help_heading = "Buffers")]
+    ramp_up: Duration,
     #[command(flatten)]
     contexts: ContextArgs,
-    /// From one buffer of a stream to the next
-    #[arg(long, value_name = "TIME", default_value = "20ms", value_parser = period)]
-    period: Duration,
-    /// Buffers of each stream that are measured
-    #[arg(long, value_name = "N", default_value_t = 500, value_parser = count)]
-    buffers: usize,
-    /// How sinks get buffers: sync-mutex, async-mutex, task, slot
-    #[arg(long, value_name = "MODE", default_value_t)]
-    sink: SinkMode,
-    /// Samples of a buffer
-    #[arg(long, value_name = "N", default_value_t = 80, value_parser = count)]
-    samples: usize,
-    /// What is left out at the beginning
-    #[arg(long, value_name = "TIME", default_value = "2s", value_parser = time)]
-    ramp_up: Duration,
 }
 
 impl Standalone {

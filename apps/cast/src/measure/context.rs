@@ -1,4 +1,4 @@
-//! A context: one thread that many streams share, and what it measures.
+//! A context is one thread that many streams share. This module has the measurements of a context.
 
 use crate::measure::stats::{Histograms, Stations, StreamStats};
 use crate::stream::buffer::Buffer;
@@ -9,36 +9,38 @@ use std::cell::RefCell;
 use std::sync::Arc;
 
 thread_local! {
-    /// The distributions over the streams of this thread's context: no stream pays for a lock
-    /// or for memory.
+    /// The distributions over all streams of the context that runs on this thread. They are
+    /// thread-local, so that a stream needs neither a lock nor memory of its own for them.
     static HISTOGRAMS: RefCell<Histograms> = RefCell::new(Histograms::new());
 }
 
-/// The calling thread's distributions; called on a context's worker they are the context's.
+/// Calls `f` with the distributions of the calling thread. On the worker of a context, these are
+/// the distributions of the context.
 #[inline]
 pub fn with_histograms<R>(f: impl FnOnce(&mut Histograms) -> R) -> R {
     HISTOGRAMS.with_borrow_mut(f)
 }
 
-/// The buffers of each stream that count, by their numbers: those of the ramp-up do not.
+/// The sequence numbers of the buffers that are measured in each stream, without those of the
+/// ramp-up. For example, with 25 buffers of ramp-up and 50 measured ones, they are 25 to 74.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Window {
-    /// The first.
+    /// The first number.
     pub begin: u64,
-    /// The one after the last.
+    /// The number after the last one.
     pub end: u64,
 }
 
-/// A sink that measures.
+/// A sink that measures the buffers it takes.
 #[derive(Debug)]
 pub struct StatsSink {
-    /// What has been measured.
+    /// The measurements.
     pub stats: StreamStats,
     window: Arc<Window>,
 }
 
 impl StatsSink {
-    /// Measures the buffers in `window`, which the streams of a run share.
+    /// Creates a sink that measures the buffers in `window`, which all streams of a run share.
     pub fn new(window: Arc<Window>) -> Self {
         StatsSink {
             stats: StreamStats::default(),

@@ -1,4 +1,4 @@
-//! The contexts of a run: their making, and what they and the process use meanwhile.
+//! The contexts of a run, and the CPU time and sleep of these contexts and of the process.
 
 use crate::measure::context::with_histograms;
 use crate::measure::stats::Histograms;
@@ -6,22 +6,22 @@ use creel::{BuildError, Observe, Pool, Wait};
 use rustix::time::ClockId;
 use std::time::{Duration, Instant};
 
-/// How often a waiting program looks whether it shall go on.
+/// How often a waiting program checks whether it was interrupted.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Pools of one worker each, over which streams are spread.
+/// Pools of one worker each, among which the streams are distributed.
 #[derive(Debug)]
 pub struct Contexts {
     pools: Vec<Pool>,
 }
 
 impl Contexts {
-    /// So many contexts (at least one), which react once in `wait` and let themselves be observed so
-    /// far.
+    /// Creates `contexts` contexts, at least one, which react once per `wait`. `observe` states
+    /// what other processes may do with them.
     ///
     /// # Errors
     ///
-    /// If a pool cannot be made.
+    /// Returns an error if a pool cannot be created.
     pub fn new(contexts: usize, wait: Duration, observe: Observe) -> Result<Self, BuildError> {
         let pool = |index| {
             let builder = Pool::builder().workers(1).wait(Wait::Throttle(wait));
@@ -32,22 +32,23 @@ impl Contexts {
         Ok(Contexts { pools })
     }
 
-    /// How many there are.
+    /// Returns the number of contexts.
     pub fn count(&self) -> usize {
         self.pools.len()
     }
 
-    /// The one that the stream with this index belongs to.
+    /// Returns the context of the stream with this index. For example, with two contexts, stream 5
+    /// belongs to context 1.
     pub fn of(&self, stream: usize) -> &Pool {
         &self.pools[stream % self.pools.len()]
     }
 
-    /// All of them.
+    /// Returns all contexts.
     pub fn iter(&self) -> impl Iterator<Item = &Pool> {
         self.pools.iter()
     }
 
-    /// What the process and the contexts have used so far.
+    /// Returns what the process and the contexts have used so far.
     pub fn usage(&self) -> Usage {
         let workers = self.pools.iter().flat_map(|pool| pool.stats().workers);
         Usage {
@@ -58,13 +59,14 @@ impl Contexts {
         }
     }
 
-    /// The CPU time of the contexts' own threads.
+    /// Returns the CPU time of the threads of the contexts.
     fn cpu(&self) -> Duration {
-        let of_thread = |pool: &Pool| pool.run_on(0, || cpu(ClockId::ThreadCPUTime));
+        let of_thread = |pool: &Pool| pool.run_on(0, || cpu(ClockId::ThreadCPUTime)).unwrap();
         self.pools.iter().map(of_thread).sum()
     }
 
-    /// Waits until `time`, then returns the usage; none if `interrupted` said so before.
+    /// Waits until `time` and returns the usage at that time. Returns `None` if `interrupted`
+    /// returns true before.
     pub fn usage_at(&self, time: Instant, interrupted: &dyn Fn() -> bool) -> Option<Usage> {
         loop {
             let left = time.saturating_duration_since(Instant::now());
@@ -78,18 +80,18 @@ impl Contexts {
         }
     }
 
-    /// Takes the distributions of all contexts.
+    /// Takes the distributions of all contexts and merges them.
     pub fn take_histograms(&self) -> Histograms {
         let mut all = Histograms::new();
         for pool in &self.pools {
-            let of_context = pool.run_on(0, || with_histograms(std::mem::take));
+            let of_context = pool.run_on(0, || with_histograms(std::mem::take)).unwrap();
             all.merge(&of_context);
         }
         all
     }
 }
 
-/// What has been used up to a time.
+/// The resources used up to a point in time.
 #[derive(Debug, Clone, Copy)]
 pub struct Usage {
     at: Instant,
@@ -98,21 +100,21 @@ pub struct Usage {
     parked: Duration,
 }
 
-/// What was used between two times.
+/// The resources used between two points in time.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Used {
-    /// The time between.
+    /// The time between the two points.
     pub time: Duration,
-    /// CPU time of the whole process.
+    /// The CPU time of the whole process.
     pub cpu: Duration,
-    /// CPU time of the contexts' threads alone.
+    /// The CPU time of the threads of the contexts.
     pub contexts: Duration,
-    /// The time that the contexts slept, in all.
+    /// The total time for which the contexts slept.
     pub parked: Duration,
 }
 
 impl Usage {
-    /// What was used since `earlier`.
+    /// Returns the resources used since `earlier`.
     pub fn since(&self, earlier: &Usage) -> Used {
         Used {
             time: self.at.saturating_duration_since(earlier.at),
@@ -124,7 +126,7 @@ impl Usage {
 }
 
 impl Used {
-    /// The share of the time that `contexts` contexts slept, 0 to 1.
+    /// Returns the fraction of the time for which `contexts` contexts slept, 0 to 1.
     pub fn parked_share(&self, contexts: usize) -> f64 {
         let time = self.time.as_secs_f64() * contexts as f64;
         if time > 0.0 {
@@ -134,13 +136,13 @@ impl Used {
         }
     }
 
-    /// Nanoseconds of CPU time for each of so many buffers.
+    /// Returns the CPU time of the process per buffer, in nanoseconds.
     pub fn cpu_nanos_per(&self, buffers: u64) -> f64 {
         self.cpu.as_nanos() as f64 / buffers.max(1) as f64
     }
 }
 
-/// The CPU time that the process or the calling thread has used so far.
+/// Returns the CPU time that the process, or the calling thread, has used so far.
 fn cpu(clock: ClockId) -> Duration {
     let time = rustix::time::clock_gettime(clock);
     Duration::new(
@@ -149,7 +151,7 @@ fn cpu(clock: ClockId) -> Duration {
     )
 }
 
-/// The memory that the process has at the moment, in bytes; none where the system does not report it.
+/// Returns the resident memory of the process in bytes, or `None` if the system does not report it.
 ///
 /// Source: proc(5), `VmRSS` of /proc/self/status.
 pub fn resident_bytes() -> Option<u64> {

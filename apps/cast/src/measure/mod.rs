@@ -1,4 +1,5 @@
-//! What is measured, and where: contexts, their use of the machine, distributions, receptions.
+//! Measurements: contexts and their use of the machine, distributions, and the reception of
+//! packets.
 
 pub(crate) mod context;
 pub(crate) mod contexts;

@@ -1,67 +1,75 @@
-//! What a receiver makes of one source's packets, as RFC 3550 says.
+//! Tracks the packets of one source according to RFC 3550.
 //!
-//! A source counts from its first two packets in sequence on (A.1); what it sent before is told
-//! with it then. Sequence numbers are extended by their cycles; a packet at most [`MISORDER`]
-//! behind the newest is a late one or a duplicate, by a window of that many bits; one up to
-//! [`DROPOUT`] ahead leaves a gap; anything else is a stray, unless the next packet follows it:
-//! then the source has started anew. Jitter is A.8's, in the clock of the payload type.
+//! A source counts from its first two packets in sequence on (A.1). The demultiplexer holds its
+//! packets until then, and passes them on afterwards. Sequence numbers are extended by their
+//! cycles. We compare a packet with the newest one:
+//!
+//! - A packet up to [`DROPOUT`] ahead is the new newest one. If it skips numbers, there is a gap.
+//! - A packet at most [`MISORDER`] behind is a late packet or a duplicate. We distinguish the two
+//!   by a window of bits.
+//! - Any other packet is a stray. However, if the next packet follows it, the source has restarted.
+//!
+//! Jitter is computed according to A.8, in the clock of the payload type.
 //!
 //! Source: RFC 3550 appendices A.1, A.3, A.8 and section 6.4.1.
 
 use std::time::Duration;
 
-/// A packet further ahead of the newest is no gap. Source: A.1, MAX_DROPOUT.
+/// A packet further ahead of the newest one is a stray, not the end of a gap. Source: A.1,
+/// MAX_DROPOUT.
 pub(crate) const DROPOUT: u16 = 3_000;
-/// A packet further behind the newest is not late. Source: A.1, MAX_MISORDER.
+/// A packet further behind the newest one is a stray, not a late packet. Source: A.1, MAX_MISORDER.
 pub(crate) const MISORDER: u16 = 100;
 
-/// What a packet was.
+/// The classification of a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SequenceUpdate {
-    /// The newest so far.
+    /// The packet is the newest so far.
     Newest,
-    /// It fills a gap.
+    /// The packet fills a gap.
     Reordered,
-    /// It has come before.
+    /// The packet has arrived before.
     Duplicate,
-    /// It belongs to nothing; counted, and not heard, unless the next one follows it.
+    /// The packet is far from all others. We count it, but ignore it unless the next packet follows
+    /// it.
     Stray,
-    /// It follows a stray: both are the begin of a new start.
+    /// The packet follows a stray. Both are the beginning of a new sequence.
     Restart,
 }
 
-/// The sequence numbers of one source that has passed its probation.
+/// Tracks the sequence numbers of a source that has passed probation.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct SequenceTracker {
-    /// The first number of this start, and the newest, extended by cycles.
+    /// The first number since the last restart, and the newest one, both extended by cycles.
     base: i64,
     newest: i64,
-    /// Which of the newest and the 127 numbers before it have come: bit 0 is the newest.
+    /// A window of the numbers that have arrived. Bit 0 is the newest number, bit 127 the number
+    /// 127 before it.
     seen: u128,
-    /// A number that would be the next one after a stray.
+    /// The number that would follow the last stray.
     bad_seq: Option<u16>,
     counts: Counts,
-    /// Of former starts: what was expected.
+    /// The number of packets that were expected before the last restart.
     expected_before: u64,
 }
 
-/// Packets of a source by what they were.
+/// Counts the packets of a source by classification.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// All that belong to it, duplicates included.
+    /// The number of all packets that belong to the source, including duplicates.
     pub received: u64,
-    /// Those that came after a later one.
+    /// The number of packets that arrived after a later one.
     pub reordered: u64,
-    /// Those that came again.
+    /// The number of packets that had arrived before.
     pub duplicates: u64,
-    /// Those far from all others.
+    /// The number of packets that were far from all others.
     pub strays: u64,
-    /// How often it began anew.
+    /// The number of restarts.
     pub restarts: u64,
 }
 
 impl SequenceTracker {
-    /// A source whose first packet has this number.
+    /// Creates a tracker for a source whose first packet has this number.
     pub(crate) fn new(first: u16) -> Self {
         SequenceTracker {
             base: i64::from(first),
@@ -76,7 +84,7 @@ impl SequenceTracker {
         }
     }
 
-    /// Notes the next packet.
+    /// Records a packet.
     #[inline]
     pub(crate) fn update(&mut self, number: u16) -> SequenceUpdate {
         let ahead = number.wrapping_sub(self.newest as u16);
@@ -98,7 +106,7 @@ impl SequenceTracker {
             let is_new = self.seen & bit == 0;
             self.seen |= bit;
             self.counts.received += 1;
-            // One from before the begin: the source had begun earlier.
+            // If the packet precedes the first one, the source had begun earlier.
             self.base = self.base.min(self.newest - i64::from(behind));
             return if is_new {
                 self.counts.reordered += 1;
@@ -117,54 +125,55 @@ impl SequenceTracker {
         self.counts.restarts += 1;
         self.counts.received += 2;
         self.bad_seq = None;
-        // The stray and this one.
+        // The new sequence begins with the stray and this packet.
         self.base = i64::from(number) - 1;
         self.newest = i64::from(number);
         self.seen = 0b11;
         SequenceUpdate::Restart
     }
 
-    /// What has come.
+    /// Returns the counts.
     pub(crate) fn counts(&self) -> Counts {
         self.counts
     }
 
-    /// How many packets there should be. Source: A.3.
+    /// Returns the number of packets that should have arrived. Source: A.3.
     pub(crate) fn expected(&self) -> u64 {
         self.expected_before + (self.newest - self.base + 1) as u64
     }
 
-    /// How many have not come: exactly, because what came twice is left out.
+    /// Returns the number of packets that have not arrived. The number is exact, because duplicates
+    /// do not count.
     pub(crate) fn lost(&self) -> u64 {
         let single = self.counts.received - self.counts.duplicates;
         self.expected().saturating_sub(single)
     }
 
-    /// What a report calls lost: what came twice makes up for losses. Source: A.3.
+    /// Returns the loss for RTCP reports, in which duplicates compensate for losses. Source: A.3.
     pub(crate) fn reported_lost(&self) -> i64 {
         self.expected() as i64 - self.counts.received as i64
     }
 
-    /// The highest number, with its cycles: modulo 2³².
+    /// Returns the highest number with its cycles, modulo 2³².
     pub(crate) fn extended(&self) -> u32 {
         self.newest as u32
     }
 }
 
-/// The interarrival jitter of one source, in its clock's ticks. Source: A.8.
+/// The interarrival jitter of one source, in ticks of its clock. Source: A.8.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Jitter {
-    /// Arrival minus timestamp of the packet before; modulo 2³².
+    /// The arrival time minus the timestamp of the previous packet, modulo 2³².
     transit: Option<u32>,
     jitter: f64,
     max: f64,
 }
 
 impl Jitter {
-    /// Notes a packet that arrived at `arrival` nanoseconds.
+    /// Records a packet that arrived at `arrival` nanoseconds.
     #[inline]
     pub(crate) fn update(&mut self, timestamp: u32, arrival: u64, clock: u32) {
-        // Seconds and the rest apart: the products stay within 64 bits.
+        // We convert the seconds and the rest separately, so that the products fit into 64 bits.
         let (seconds, rest) = (arrival / 1_000_000_000, arrival % 1_000_000_000);
         let clock = u64::from(clock);
         let ticks = (seconds.wrapping_mul(clock) + rest * clock / 1_000_000_000) as u32;
@@ -178,39 +187,40 @@ impl Jitter {
         }
     }
 
-    /// The source has begun anew: its timestamps, too.
+    /// Handles a restart of the source, after which its timestamps have a new origin.
     pub(crate) fn restart(&mut self) {
         self.transit = None;
     }
 
-    /// In ticks, as reports tell it.
+    /// Returns the jitter in ticks, as reports state it.
     pub(crate) fn ticks(&self) -> u32 {
         self.jitter as u32
     }
 
-    /// Now and at most, in milliseconds.
+    /// Returns the current jitter and its maximum in milliseconds.
     pub(crate) fn millis(&self, clock: u32) -> (f64, f64) {
         let ms = 1_000.0 / f64::from(clock.max(1));
         (self.jitter * ms, self.max * ms)
     }
 }
 
-/// How late packets come against the earliest ones of the last seconds, whatever the sender's
-/// clock does.
+/// Measures how late packets arrive compared with the earliest packets of the last seconds.
 ///
-/// The line from which lateness counts is the least transit time of the present window and the
-/// one before it: a clock that runs slow by 500 ppm moves it by 4 ms in two windows at most.
+/// A packet is late if its transit time exceeds a baseline. The baseline is the minimum transit
+/// time of the current window and of the one before. It therefore follows the sender's clock. For
+/// example, a clock that is slow by 500 ppm moves the baseline by at most 4 ms in two windows.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Lateness {
-    /// The first window's end and least transit.
+    /// The end of the first window, and its minimum transit time.
     first: Option<(u64, i64)>,
-    /// The present window's end, its least transit and that of the window before.
+    /// The end of the current window, and the minimum transit times of the current and of the
+    /// previous window.
     until: u64,
     least: i64,
     before: i64,
 }
 
-/// Of [`Lateness`], in nanoseconds.
+/// The length of a window in nanoseconds.
 const WINDOW: u64 = 4_000_000_000;
 
 impl Default for Lateness {
@@ -225,8 +235,8 @@ impl Default for Lateness {
 }
 
 impl Lateness {
-    /// Notes a packet whose sound belongs `media` nanoseconds after the source's first; how long
-    /// after its time it came.
+    /// Records a packet. `media` is the time of its sound since the beginning of the source, in
+    /// nanoseconds. Returns how long after its due time the packet arrived.
     #[inline]
     pub(crate) fn update(&mut self, media: i64, arrival: u64) -> Duration {
         let transit = arrival as i64 - media;
@@ -247,20 +257,21 @@ impl Lateness {
         self.until = arrival + WINDOW;
     }
 
-    /// How much faster the sender's clock runs than ours, in millionths; none before there are
-    /// three windows.
+    /// Returns how much faster the sender's clock runs than ours, in millionths, or `None` before
+    /// the third window.
     pub(crate) fn drift_ppm(&self) -> Option<f64> {
         let (at, least) = self.first?;
         let windows = (self.until.saturating_sub(at)) / WINDOW;
         let now = self.before.min(self.least);
         (windows >= 2 && now != i64::MAX).then(|| {
-            // The line is that of the window before on average.
+            // The minimum belongs to the previous window, so we count the time up to the end of
+            // that window.
             let time = (self.until - WINDOW - at) as f64;
             -1e6 * (self.before - least) as f64 / time.max(1.0)
         })
     }
 
-    /// The source has begun anew.
+    /// Handles a restart of the source.
     pub(crate) fn restart(&mut self) {
         *self = Lateness::default();
     }
@@ -280,7 +291,7 @@ mod tests {
 
     #[test]
     fn losses_reordered_packets_and_duplicates_are_counted_separately() {
-        // 65535 is late, 1 is lost, 2 comes twice.
+        // 65535 is late, 1 is lost, and 2 arrives twice.
         let sequence = tracked(&[65_533, 65_534, 0, 65_535, 2, 2, 3]);
         let counts = sequence.counts();
         assert_eq!(
@@ -289,7 +300,7 @@ mod tests {
         );
         assert_eq!((sequence.lost(), sequence.expected()), (1, 7));
         assert_eq!(sequence.extended(), 65_536 + 3);
-        // A duplicate makes up for the loss in a report.
+        // In a report, the duplicate compensates for the loss.
         assert_eq!(sequence.reported_lost(), 0);
     }
 
@@ -358,7 +369,8 @@ mod tests {
     #[test]
     fn jitter_matches_rfc_3550() {
         let mut jitter = Jitter::default();
-        // 20 ms at 8,000 ticks: 160. Even arrivals, then one 5 ms late and even ones after it.
+        // A packet of 20 ms has 160 ticks at 8,000 Hz. Packets arrive evenly, except that one is 5
+        // ms late.
         for n in 0..100_u64 {
             jitter.update(n as u32 * 160, 1_000_000_000 + n * 20_000_000, 8_000);
         }
@@ -368,7 +380,7 @@ mod tests {
             1_000_000_000 + 100 * 20_000_000 + 5_000_000,
             8_000,
         );
-        // 40 ticks, by sixteenths.
+        // 5 ms are 40 ticks, of which one sixteenth counts.
         assert_eq!(jitter.millis(8_000).0, 40.0 / 16.0 / 8.0);
     }
 

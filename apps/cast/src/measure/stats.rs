@@ -1,43 +1,143 @@
-//! The numbers of a stream, and the histograms of a context.
+//! Statistics per stream, and histograms per context.
 //!
-//! A stream notes each buffer in a few additions; the histograms are shared by the streams of a
-//! context, so that a stream costs little memory and none is left out of the percentiles.
+//! A stream records a buffer with a few additions. The streams of a context share its histograms. A
+//! stream therefore needs little memory, and the percentiles cover all buffers.
 
-pub use creel_stats::{Histogram, Moments, Percentiles};
+use crate::measure::histogram::Histogram;
+use std::time::Duration;
 
-/// When a buffer's life went through its stations, in nanoseconds of one clock.
+/// The count, minimum, maximum, mean and variance of a series, without storing its values.
+///
+/// We sum distances from the first value. The times of a stream are close together, so the squares
+/// do not cancel. In addition, recording a value needs no division.
+///
+/// ```
+/// use creel_cast::measure::Moments;
+///
+/// let mut moments = Moments::default();
+/// [1.0, 2.0, 3.0].into_iter().for_each(|value| moments.note(value));
+/// assert_eq!((moments.count(), moments.mean(), moments.variance()), (3, 2.0, 1.0));
+/// ```
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Moments {
+    count: i64,
+    first: f64,
+    sum: f64,
+    squares: f64,
+    /// The minimum and the maximum distance from the first value. Distances are short, so `f32`
+    /// suffices.
+    least: f32,
+    greatest: f32,
+}
+
+impl Moments {
+    /// Adds a value.
+    #[inline]
+    pub fn note(&mut self, value: f64) {
+        if self.count == 0 {
+            self.first = value;
+        }
+        let distance = value - self.first;
+        let short = distance as f32;
+        self.count += 1;
+        // We avoid `min` and `max`, because their handling of NaN costs time.
+        if short < self.least {
+            self.least = short;
+        }
+        if short > self.greatest {
+            self.greatest = short;
+        }
+        self.sum += distance;
+        self.squares += distance * distance;
+    }
+
+    /// Returns the number of values.
+    pub fn count(&self) -> u64 {
+        self.count as u64
+    }
+
+    /// Returns the minimum, or zero if there are no values.
+    pub fn min(&self) -> f64 {
+        self.first + f64::from(self.least)
+    }
+
+    /// Returns the maximum, or zero if there are no values.
+    pub fn max(&self) -> f64 {
+        self.first + f64::from(self.greatest)
+    }
+
+    /// Returns the mean, or zero if there are no values.
+    pub fn mean(&self) -> f64 {
+        self.first + self.sum / self.count.max(1) as f64
+    }
+
+    /// Returns the sample variance (divided by n − 1), or zero if there are fewer than two values.
+    pub fn variance(&self) -> f64 {
+        if self.count < 2 {
+            return 0.0;
+        }
+        let count = self.count as f64;
+        ((self.squares - self.sum * self.sum / count) / (count - 1.0)).max(0.0)
+    }
+
+    /// Returns the standard deviation.
+    pub fn deviation(&self) -> f64 {
+        self.variance().sqrt()
+    }
+
+    /// Adds the values of another series.
+    pub fn merge(&mut self, other: &Moments) {
+        if other.count == 0 {
+            return;
+        }
+        if self.count == 0 {
+            *self = *other;
+            return;
+        }
+        // We shift the other sums from the first value of `other` to our own first value.
+        let shift = other.first - self.first;
+        let count = other.count as f64;
+        self.count += other.count;
+        self.least = self.least.min(other.least + shift as f32);
+        self.greatest = self.greatest.max(other.greatest + shift as f32);
+        self.squares += other.squares + 2.0 * shift * other.sum + shift * shift * count;
+        self.sum += other.sum + shift * count;
+    }
+}
+
+/// The times at which a buffer passed its stations, in nanoseconds of one clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stations {
-    /// When it should have been made.
+    /// The time at which the buffer should have been produced.
     pub due: u64,
-    /// When it was made and pushed.
+    /// The time at which it was produced and pushed.
     pub made: u64,
-    /// When the sink had it.
+    /// The time at which it arrived at the sink.
     pub arrived: u64,
 }
 
-/// One stream's numbers, in nanoseconds.
+/// The statistics of one stream, in nanoseconds.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct StreamStats {
-    /// From one buffer's arrival to the next one's.
+    /// The time between the arrivals of two buffers.
     pub interval: Moments,
-    /// From being made to being with the sink.
+    /// The time from the production of a buffer to its arrival at the sink.
     pub latency: Moments,
-    /// When the last buffer arrived; zero: none has.
+    /// The arrival time of the last buffer, or zero if there is none.
     last: u64,
 }
 
 impl StreamStats {
-    /// When the last buffer arrived; zero: none has.
+    /// Returns the arrival time of the last buffer, or zero if there is none.
     pub(crate) fn last(&self) -> u64 {
         self.last
     }
 
-    /// Notes a buffer here and in the context's histograms.
+    /// Records a buffer here and in the histograms of the context.
     #[inline]
     pub fn note(&mut self, histograms: &mut Histograms, at: Stations) {
         let latency = at.arrived.saturating_sub(at.made);
-        // Signed: these convert in one instruction, and no time reaches 292 years.
+        // We convert from signed integers, which takes one instruction. No time reaches 292 years.
         self.latency.note(latency as i64 as f64);
         histograms.latency.record(latency);
         histograms.lateness.record(at.made.saturating_sub(at.due));
@@ -53,21 +153,21 @@ impl StreamStats {
 /// Distributions over all streams of a context, in nanoseconds.
 #[derive(Debug, Clone, Default)]
 pub struct Histograms {
-    /// From one buffer's arrival to the next one's of the same stream.
+    /// The time between the arrivals of two buffers of the same stream.
     pub interval: Histogram,
-    /// From being made to being with the sink.
+    /// The time from the production of a buffer to its arrival at the sink.
     pub latency: Histogram,
-    /// From when it should have been made to when it was.
+    /// The time from when a buffer should have been produced to when it was produced.
     pub lateness: Histogram,
 }
 
 impl Histograms {
-    /// Empty ones.
+    /// Creates empty distributions.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Adds those of another context.
+    /// Adds the distributions of another context.
     pub fn merge(&mut self, other: &Histograms) {
         self.interval.merge(&other.interval);
         self.latency.merge(&other.latency);
@@ -75,13 +175,87 @@ impl Histograms {
     }
 }
 
+/// Three points of a distribution.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Percentiles {
+    /// The median.
+    pub p50: f64,
+    /// The value that 99 of 100 values do not exceed.
+    pub p99: f64,
+    /// The maximum.
+    pub max: f64,
+}
+
+impl Percentiles {
+    /// Returns the points of a histogram in units of `unit`. All points of an empty histogram are
+    /// zero.
+    pub fn of(histogram: &Histogram, unit: Duration) -> Self {
+        let unit = unit.as_nanos() as f64;
+        Percentiles {
+            p50: histogram.quantile(0.5) as f64 / unit,
+            p99: histogram.quantile(0.99) as f64 / unit,
+            max: histogram.max() as f64 / unit,
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::Duration;
+
+    fn values() -> Vec<f64> {
+        // Values slightly above twenty million would lose their differences in single precision.
+        (0..1_000_u32)
+            .map(|n| 2e7 + f64::from(n * n % 97))
+            .collect()
+    }
+
+    fn naive(values: &[f64]) -> (f64, f64) {
+        let mean = values.iter().sum::<f64>() / values.len() as f64;
+        let squares: f64 = values.iter().map(|v| (v - mean) * (v - mean)).sum();
+        (mean, squares / (values.len() - 1) as f64)
+    }
 
     #[test]
-    fn a_buffer_is_noted_in_stream_and_context() {
+    fn moments_match_the_definition() {
+        let mut moments = Moments::default();
+        values().into_iter().for_each(|value| moments.note(value));
+        let (mean, variance) = naive(&values());
+        assert!((moments.mean() - mean).abs() < 1e-6);
+        assert!((moments.variance() - variance).abs() < 1e-6);
+        assert_eq!((moments.min(), moments.max()), (2e7, 2e7 + 96.0));
+    }
+
+    #[test]
+    fn merged_moments_match_the_moments_of_all_values() {
+        let values = values();
+        let mut whole = Moments::default();
+        values.iter().for_each(|&value| whole.note(value));
+        for cut in [0, 1, 500, 1_000] {
+            let (mut a, mut b) = (Moments::default(), Moments::default());
+            values[..cut].iter().for_each(|&value| a.note(value));
+            values[cut..].iter().for_each(|&value| b.note(value));
+            a.merge(&b);
+            assert_eq!(a.count(), whole.count());
+            assert_eq!((a.min(), a.max()), (whole.min(), whole.max()));
+            assert!((a.mean() - whole.mean()).abs() < 1e-6);
+            assert!((a.variance() - whole.variance()).abs() < 1e-6);
+        }
+    }
+
+    #[test]
+    fn empty_statistics_report_zero() {
+        let none = Moments::default();
+        assert_eq!(
+            (none.min(), none.max(), none.mean(), none.deviation()),
+            (0.0, 0.0, 0.0, 0.0)
+        );
+        let points = Percentiles::of(&Histograms::new().latency, Duration::from_micros(1));
+        assert_eq!(points, Percentiles::default());
+    }
+
+    #[test]
+    fn a_buffer_is_recorded_in_the_stream_and_the_context() {
         let mut histograms = Histograms::new();
         let mut stream = StreamStats::default();
         for n in 1..=100 {

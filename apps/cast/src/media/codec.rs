@@ -1,14 +1,17 @@
-//! From samples to payloads and back.
+//! Encoders from samples to payloads, and decoders back.
 //!
-//! L16, L24 and the A-law's encoder are own code, the rest of G.711 and G.722 a library's; Opus is
-//! the reference library's, behind the feature `opus`.
+//! We implement L16, L24 and the A-law encoder ourselves. A library provides the rest of G.711 and
+//! G.722, and the reference library provides Opus if the feature `opus` is enabled.
 //!
-//! The library's (`audio-codec` 0.4.13) A-law rounds negative samples towards zero, and takes the
-//! smallest for positive ones. Its G.722 begins in another state than the recommendation asks: the
-//! decoder's steps are 0 and 0 where they ought to be 32 and 8, the encoder's 128 and 32; nothing
-//! outside can set them. So the first third of a second that is heard is not exact to the bit. What
-//! is sent differs from a reference encoder's through the whole stream, with the same noise;
-//! whether for that reason alone is not known.
+//! We know two deviations of the library (`audio-codec` 0.4.13):
+//!
+//! - Its A-law encoder rounds negative samples towards zero, and encodes the smallest of them, -8 to
+//!   -1, as positive. Because of this we have our own A-law encoder.
+//! - Its G.722 coders begin in another state than the recommendation requires, and we cannot set
+//!   that state from outside. The decoder's steps begin at 0 and 0 instead of 32 and 8, the
+//!   encoder's at 128 and 32. As a result, the first third of a second that we decode is not
+//!   bit-exact. What we encode differs from a reference encoder's output throughout the stream,
+//!   with the same noise. We do not know whether the initial state is the only cause.
 
 use super::format::{Encoding, Format};
 use audio_codec::g722::{G722Decoder, G722Encoder};
@@ -16,29 +19,31 @@ use audio_codec::pcma::PcmaDecoder;
 use audio_codec::pcmu::{PcmuDecoder, PcmuEncoder};
 use std::fmt;
 
-/// The longest Opus packet: 120 ms at 48,000 frames a second.
+/// The number of frames in the longest Opus packet, which lasts 120 ms at 48,000 frames per second.
 #[cfg(feature = "opus")]
 const OPUS_FRAMES_MAX: usize = 5_760;
 
-/// Why payloads of a format cannot be made or heard.
+/// The error for a format that we can neither encode nor decode.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Unsupported(pub Format);
 
 impl fmt::Display for Unsupported {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let why = match self.0.encoding {
-            Encoding::Opus if cfg!(not(feature = "opus")) => "built without the feature `opus`",
+            Encoding::Opus if cfg!(not(feature = "opus")) => {
+                "this program was built without the feature `opus`"
+            }
             Encoding::Opus => "Opus has one or two channels at 8 to 48 kHz",
-            Encoding::G722 | Encoding::Pcmu | Encoding::Pcma => "it has one channel",
-            _ => "there is no codec for it",
+            Encoding::G722 | Encoding::Pcmu | Encoding::Pcma => "only one channel is supported",
+            _ => "there is no codec for this encoding",
         };
-        write!(f, "{}: {why}", self.0)
+        write!(f, "cannot encode or decode {}: {why}", self.0)
     }
 }
 
 impl std::error::Error for Unsupported {}
 
-/// Reads payloads of one stream.
+/// Decodes the payloads of one stream.
 pub struct Decoder(DecoderKind);
 
 enum DecoderKind {
@@ -50,11 +55,11 @@ enum DecoderKind {
 }
 
 impl Decoder {
-    /// For payloads of `format`.
+    /// Creates a decoder for payloads of `format`.
     ///
     /// # Errors
     ///
-    /// If there is no codec for it.
+    /// Returns an error if there is no codec for the format.
     pub fn new(format: Format) -> Result<Self, Unsupported> {
         let mono = format.channels == 1;
         Ok(Decoder(match format.encoding {
@@ -73,8 +78,8 @@ impl Decoder {
         }))
     }
 
-    /// Appends a payload's samples, interleaved. Odd bytes at its end are left out; so is one that
-    /// the codec refuses, whole.
+    /// Decodes a payload and appends its interleaved samples. The decoder ignores odd bytes at the
+    /// end of a payload. It appends nothing if the codec rejects the payload.
     pub fn decode(&mut self, payload: &[u8], samples: &mut Vec<i16>) {
         match &mut self.0 {
             DecoderKind::L16 => {
@@ -121,7 +126,7 @@ fn opus_channels(format: Format) -> Result<opus::Channels, Unsupported> {
     }
 }
 
-/// Makes payloads of one stream.
+/// Encodes the payloads of one stream.
 pub struct Encoder(EncoderKind);
 
 enum EncoderKind {
@@ -134,11 +139,11 @@ enum EncoderKind {
 }
 
 impl Encoder {
-    /// For payloads of `format`.
+    /// Creates an encoder for payloads of `format`.
     ///
     /// # Errors
     ///
-    /// If there is no codec for it.
+    /// Returns an error if there is no codec for the format.
     pub fn new(format: Format) -> Result<Self, Unsupported> {
         let mono = format.channels == 1;
         Ok(Encoder(match format.encoding {
@@ -157,8 +162,8 @@ impl Encoder {
         }))
     }
 
-    /// Appends the payload of interleaved samples. What the codec refuses (a length that Opus does
-    /// not have) appends nothing.
+    /// Encodes interleaved samples and appends the payload. It appends nothing if the codec rejects
+    /// the samples, for example because Opus has no packets of this length.
     pub fn encode(&mut self, samples: &[i16], payload: &mut Vec<u8>) {
         match &mut self.0 {
             EncoderKind::L16 => {
@@ -193,15 +198,16 @@ impl Encoder {
     }
 }
 
-/// A sample in A-law: sign, three bits of exponent, four of mantissa, every other bit inverted.
+/// Encodes a sample in A-law: a sign, three bits of exponent and four bits of mantissa, with every
+/// other bit inverted.
 ///
-/// Of the sample, 12 bits and the sign count. A negative one is taken as its ones' complement, so
-/// that both halves are alike: -1 is as far below the middle as 0 is above it.
+/// A-law uses the sign and 12 more bits of the sample. We take the ones' complement of a negative
+/// sample, which makes both halves symmetric: -1 is as far below the middle as 0 is above it.
 ///
-/// Source: G.711 table 1a; its arithmetic for 16 bits as in G.191.
+/// Source: G.711 table 1a, with the arithmetic for 16 bits of G.191.
 fn a_law(sample: i16) -> u8 {
     let magnitude = (if sample < 0 { !sample } else { sample }) as u16 >> 4;
-    // The first two segments have the same step.
+    // The first two segments have the same step, so exponents 0 and 1 shift alike.
     let exponent = (magnitude >> 4).checked_ilog2().map_or(0, |log| log + 1);
     let mantissa = magnitude >> exponent.saturating_sub(1) & 0x0f;
     let sign = u8::from(sample >= 0) << 7;
@@ -240,8 +246,8 @@ mod tests {
             let (bytes, decoded) = round_trip(law, &samples);
             assert_eq!((bytes, decoded.len()), (65_536, 65_536));
             for (&sample, &decoded) in samples.iter().zip(&decoded) {
-                // A step is a sixteenth of the value's power of two, and 16 near zero; µ-law
-                // clips at 32,635.
+                // A step is a sixteenth of the value's power of two, and 16 near zero. µ-law clips
+                // at 32,635.
                 let far = (i32::from(sample) - i32::from(decoded)).abs();
                 assert!(
                     far <= (i32::from(sample).abs() / 16).max(16),
@@ -253,7 +259,7 @@ mod tests {
 
     #[test]
     fn g711_bytes_match_the_recommendation() {
-        // G.711: silence, and the ends of the scale.
+        // These are the codes of G.711 for silence and for both ends of the scale.
         for (law, silence, most) in [("PCMU", 0xff, 0x80), ("PCMA", 0xd5, 0xaa)] {
             let mut payload = Vec::new();
             let mut encoder = Encoder::new(law.parse().unwrap()).unwrap();
@@ -262,8 +268,9 @@ mod tests {
         }
     }
 
-    /// G.711's table 1a: a segment's first decision value and step, of 4,096 to the full scale,
-    /// sixteen steps a segment. Whoever lies in a step has its number, and is heard in its middle.
+    /// Checks against table 1a of G.711. Each segment has a first decision value and a step size,
+    /// in units of which the full scale has 4,096, and sixteen steps. A value within a step gets
+    /// the number of the step, and is decoded as the middle of the step.
     #[test]
     fn a_law_codes_and_decoded_values_match_table_1a() {
         let segments = [
@@ -278,7 +285,7 @@ mod tests {
         ];
         let mut steps = Vec::new();
         for (first, step) in segments {
-            // In 16 bits the full scale is 32,768.
+            // In 16 bits the full scale is 32,768, so one unit of the table is 8.
             steps.extend((0..16).map(|n| ((first + n * step) * 8, step * 8)));
         }
         let samples: Vec<i16> = (i16::MIN..=i16::MAX).collect();
@@ -288,7 +295,8 @@ mod tests {
         let (_, decoded) = round_trip("PCMA", &samples);
         for ((&sample, byte), decoded) in samples.iter().zip(payload).zip(decoded) {
             let sample = i32::from(sample);
-            // Decision values belong to the step above them, of negative ones to that below.
+            // A decision value belongs to the step above it, or to the step below it if it is
+            // negative.
             let size = if sample < 0 { -1 - sample } else { sample };
             let number = steps.partition_point(|&(first, _)| first <= size) - 1;
             let (first, step) = steps[number];

@@ -1,24 +1,24 @@
-//! DTMF: telephone keys in packets of their own payload type.
+//! DTMF: telephone keys, which travel in packets with a payload type of their own.
 //!
-//! Source: RFC 4733 section 2.3 (the payload), 2.5.1.4 (the end three times).
+//! Source: RFC 4733 section 2.3 (the payload) and section 2.5.1.4 (the end is sent three times).
 
-/// The keys, by event number.
+/// The keys, indexed by their event numbers.
 const KEYS: &[u8; 16] = b"0123456789*#ABCD";
-/// The most keys that are kept of a stream.
+/// The maximum number of keys that we keep per stream.
 const DIGITS_MAX: usize = 256;
-/// What a key's level is: dBm0 below zero.
+/// The level of the keys that we send, in dBm0 below zero.
 const VOLUME: u8 = 10;
 
-/// Collects the keys that a stream has pressed.
+/// Collects the keys that the sender of a stream has pressed.
 #[derive(Debug, Default)]
 pub(crate) struct DtmfReceiver {
     keys: String,
-    /// The timestamp of the last event, which all of its packets share.
+    /// The timestamp of the last event. All packets of an event have the same timestamp.
     last: Option<u32>,
 }
 
 impl DtmfReceiver {
-    /// Notes a payload.
+    /// Records the key in a payload, unless an earlier packet of the same event has recorded it.
     pub(crate) fn record(&mut self, timestamp: u32, payload: &[u8]) {
         let Some(&key) = payload
             .first()
@@ -34,13 +34,13 @@ impl DtmfReceiver {
         }
     }
 
-    /// The keys, in their order.
+    /// Returns the keys in the order in which they were pressed.
     pub(crate) fn keys(&self) -> &str {
         &self.keys
     }
 }
 
-/// The event number of a key.
+/// Returns the event number of a key.
 pub(crate) fn event(key: char) -> Option<u8> {
     let key = key.to_ascii_uppercase();
     KEYS.iter()
@@ -48,7 +48,7 @@ pub(crate) fn event(key: char) -> Option<u8> {
         .map(|at| at as u8)
 }
 
-/// A payload: a key that has been held for `ticks`, and whether it is released.
+/// Returns the payload for a key that has been held for `ticks` of the clock.
 pub(crate) fn payload(event: u8, ticks: u16, released: bool) -> [u8; 4] {
     let [high, low] = ticks.to_be_bytes();
     [event, u8::from(released) << 7 | VOLUME, high, low]

@@ -1,18 +1,19 @@
-//! What a payload holds: an encoding, its clock and its channels, by payload type.
+//! Formats of payloads: the encoding, the clock rate and the number of channels of each payload
+//! type.
 //!
-//! Source: RFC 3551 section 6 (static payload types, and G.722's clock of 8,000), RFC 3190 (L24),
-//! RFC 7587 (Opus), RFC 4733 (telephone events).
+//! Source: RFC 3551 section 6 (the static payload types, and G.722's clock of 8,000), RFC 3190
+//! (L24), RFC 7587 (Opus), RFC 4733 (telephone events).
 
 use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-/// How samples, or what stands for them, lie in a payload.
+/// How a payload encodes samples or events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Encoding {
-    /// Signed 16 bit, big-endian.
+    /// Signed 16-bit samples, big-endian.
     L16,
-    /// Signed 24 bit, big-endian; its upper 16 bits are heard.
+    /// Signed 24-bit samples, big-endian. We decode the upper 16 bits.
     L24,
     /// G.711 µ-law.
     Pcmu,
@@ -22,13 +23,14 @@ pub enum Encoding {
     G722,
     /// Opus.
     Opus,
-    /// Keys of a telephone, RFC 4733.
+    /// Keys of a telephone (RFC 4733).
     Event,
-    /// Something that is counted and timed, and not heard.
+    /// Any other encoding, for example AMR. We count and time its packets, but we cannot decode
+    /// them.
     Other,
 }
 
-/// The encodings' names in session descriptions.
+/// The names of the encodings in session descriptions.
 const NAMES: [(&str, Encoding); 8] = [
     ("L16", Encoding::L16),
     ("L24", Encoding::L24),
@@ -40,7 +42,7 @@ const NAMES: [(&str, Encoding); 8] = [
     ("unknown", Encoding::Other),
 ];
 
-/// What the payloads of a payload type are.
+/// The format of the payloads of one payload type.
 ///
 /// ```
 /// use creel_cast::Format;
@@ -52,16 +54,16 @@ const NAMES: [(&str, Encoding); 8] = [
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Format {
-    /// How samples are written.
+    /// The encoding of the samples.
     pub encoding: Encoding,
-    /// What RTP timestamps count a second.
+    /// The clock rate of the RTP timestamps, in ticks per second.
     pub clock: u32,
-    /// Samples a frame.
+    /// The number of channels, which is the number of samples per frame.
     pub channels: u8,
 }
 
 impl Format {
-    /// Mono L16 of 44,100 samples a second.
+    /// Mono L16 with 44,100 samples per second.
     pub const CD_MONO: Format = Format {
         encoding: Encoding::L16,
         clock: 44_100,
@@ -72,7 +74,7 @@ impl Format {
         ..Format::CD_MONO
     };
 
-    /// Frames a second.
+    /// Returns the number of frames per second. For G.722 it is twice the clock rate.
     pub fn rate(self) -> u32 {
         match self.encoding {
             Encoding::G722 => 16_000,
@@ -80,7 +82,7 @@ impl Format {
         }
     }
 
-    /// The RTP clock's ticks in `frames` frames.
+    /// Returns the number of RTP clock ticks that `frames` frames take.
     pub fn ticks(self, frames: usize) -> u32 {
         match self.encoding {
             Encoding::G722 => frames as u32 / 2,
@@ -88,7 +90,7 @@ impl Format {
         }
     }
 
-    /// The frames that the RTP clock's `ticks` stand for.
+    /// Returns the number of frames that `ticks` of the RTP clock take.
     pub fn frames(self, ticks: i64) -> i64 {
         match self.encoding {
             Encoding::G722 => ticks * 2,
@@ -96,22 +98,22 @@ impl Format {
         }
     }
 
-    /// Frames in a packet of `time`.
+    /// Returns the number of frames in a packet that lasts `time`.
     pub fn frames_in(self, time: Duration) -> usize {
         (time.as_secs_f64() * f64::from(self.rate())).round() as usize
     }
 
-    /// Samples that a packet of `time` has, all channels counted.
+    /// Returns the number of samples of all channels in a packet that lasts `time`.
     pub fn samples_in(self, time: Duration) -> usize {
         self.frames_in(time) * usize::from(self.channels)
     }
 
-    /// How long `frames` frames last.
+    /// Returns how long `frames` frames last.
     pub fn time_of(self, frames: usize) -> Duration {
         Duration::from_secs_f64(frames as f64 / f64::from(self.rate().max(1)))
     }
 
-    /// What a payload type means where nothing says otherwise.
+    /// Returns the format of a static payload type, which applies unless a session overrides it.
     pub fn of_payload_type(number: u8) -> Option<Format> {
         let stereo = Format {
             channels: 2,
@@ -157,7 +159,8 @@ impl Format {
         })
     }
 
-    /// The static payload type of this format, or the first dynamic one.
+    /// Returns the static payload type of this format, or 96 (the first dynamic type) if it has
+    /// none.
     pub fn usual_payload_type(self) -> u8 {
         let of = |&number: &u8| Format::of_payload_type(number) == Some(self);
         [0, 8, 9, 10, 11].into_iter().find(of).unwrap_or(96)
@@ -167,7 +170,7 @@ impl Format {
 impl FromStr for Format {
     type Err = String;
 
-    /// Reads `NAME[/CLOCK[/CHANNELS]]`, as in a session description's `rtpmap`.
+    /// Parses `NAME[/CLOCK[/CHANNELS]]`, which is the syntax of `rtpmap` in a session description.
     fn from_str(text: &str) -> Result<Self, String> {
         let mut parts = text.split('/');
         let name = parts.next().unwrap_or_default();
@@ -184,7 +187,11 @@ impl FromStr for Format {
             None => Ok(default),
             Some(text) => text.parse().ok().filter(|&n| n > 0).ok_or(()),
         };
-        let wrong = || format!("`{text}` is not NAME/CLOCK/CHANNELS, such as L16/48000/2 or PCMU");
+        let wrong = || {
+            format!(
+                "`{text}` is not a format: expected NAME/CLOCK/CHANNELS, such as L16/48000/2 or PCMU"
+            )
+        };
         let read = (number(clock), number(channels));
         let (Ok(clock), Ok(channels @ 1..=64)) = read else {
             return Err(wrong());
@@ -214,17 +221,17 @@ impl fmt::Display for Format {
     }
 }
 
-/// What payload types mean in a session: those that it names, and the static ones.
+/// The payload types of a session: those that the session names, and the static ones.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Formats(Vec<(u8, Format)>);
 
 impl Formats {
-    /// These, before the static ones.
+    /// Creates a table in which `named` takes precedence over the static payload types.
     pub fn new(named: Vec<(u8, Format)>) -> Self {
         Formats(named)
     }
 
-    /// What a payload type means.
+    /// Returns the format of a payload type, or `None` if it is neither named nor static.
     pub fn of(&self, payload_type: u8) -> Option<Format> {
         let named = self.0.iter().find(|(number, _)| *number == payload_type);
         named.map_or_else(
@@ -233,7 +240,7 @@ impl Formats {
         )
     }
 
-    /// The named ones, the preferred first.
+    /// Returns the named payload types. The first one is preferred.
     pub fn named(&self) -> &[(u8, Format)] {
         &self.0
     }

@@ -1,4 +1,4 @@
-//! What streams carry: sound, its formats and codecs, and files of it.
+//! The content of streams: sounds, formats, codecs and sound files.
 
 pub(crate) mod codec;
 pub(crate) mod dtmf;

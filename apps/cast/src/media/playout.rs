@@ -1,70 +1,74 @@
-//! An adaptive jitter buffer: packets in as they come, sound out at an even pace.
+//! An adaptive jitter buffer. Packets go in as they arrive, and samples come out at an even pace.
 //!
-//! What is played lags behind what comes by as much as the latest packets of the last seconds
-//! needed: a packet that comes too late makes the lag grow, and seconds without a tight one let it
-//! shrink. Both happen by playing an eightieth slower or faster, which is hardly heard, and so does
-//! the correction of a sender's clock that is not ours. What is missing is concealed: the last
-//! period of the voice goes on and fades within 60 ms.
+//! Playback lags behind arrival by as much as the latest packets of the last seconds required. The
+//! lag grows when a packet arrives too late, and shrinks after seconds in which every packet had
+//! time to spare. We change the lag by playing slower or faster by one eightieth, which is hardly
+//! audible. The same mechanism corrects the drift of the sender's clock against ours.
 //!
-//! Invariant: each call of [`Playout::play`] gives as many samples as are asked for, whatever came.
+//! Missing samples are concealed. We repeat the last pitch period of the voice, and fade it out
+//! within 60 ms.
 //!
-//! Source: the idea of concealment by pitch periods is ITU-T G.711 appendix I's.
+//! Invariant: each call of [`Playout::play`] fills the whole frame, whatever has arrived.
 //!
-//! Left out: stretching that keeps the pitch; more than one channel.
+//! Source: the idea to conceal by repeating pitch periods comes from ITU-T G.711 appendix I.
+//!
+//! Left out: stretching that keeps the pitch, and more than one channel.
 
 use std::collections::VecDeque;
 
-/// Packets that wait at most.
+/// The maximum number of packets that wait to be played.
 const PACKETS_MAX: usize = 64;
-/// Played frames after which the lag is judged again: two seconds of 20 ms.
+/// The number of frames between two adaptations of the lag. It is two seconds if a frame lasts 20
+/// ms.
 const ADAPT_FRAMES: u32 = 100;
-/// An eightieth of a frame is left out or played twice while the lag changes.
+/// While the lag changes, we skip or repeat one sample in `STRETCH`.
 const STRETCH: usize = 80;
-/// A packet further from what is played than this many frames begins anew.
+/// A packet that is more than this many frames away from the playback position restarts the buffer.
 const RESTART_FRAMES: i64 = 50;
 
-/// A packet's samples.
+/// The samples of a packet, and the position of the first one.
 #[derive(Debug)]
 struct BufferedPacket {
     at: i64,
     samples: Vec<i16>,
 }
 
-/// What has become of the packets.
+/// Counters of what has happened to the packets.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct PlayoutStats {
-    /// Packets that came after their time.
+    /// The number of packets that arrived after they should have been played.
     pub(crate) late: u64,
-    /// Samples that were concealed, until the voice had faded: after that it is silence, as that of
-    /// somebody who sends none.
+    /// The number of samples that were concealed, up to the end of the fade. We do not count the
+    /// silence after it, because a sender that is silent sends nothing either.
     pub(crate) concealed: u64,
-    /// Frames that were played slower or faster.
+    /// The number of frames that were played slower or faster.
     pub(crate) stretched: u64,
-    /// How often it began anew.
+    /// The number of restarts.
     pub(crate) restarts: u64,
 }
 
-/// One stream's buffer.
+/// The jitter buffer of one stream.
 #[derive(Debug)]
 pub(crate) struct Playout {
     frame: usize,
     packets: VecDeque<BufferedPacket>,
     spare: Vec<Vec<i16>>,
-    /// The sample that is played next; none before the first packet.
+    /// The position of the sample to play next, or `None` before the first packet.
     next: Option<i64>,
-    /// The newest timestamp, extended.
+    /// The extended timestamp of the newest packet.
     newest: i64,
-    /// Of the packets since the last judgement: the least time, in samples, before one was played.
+    /// The smallest time to spare of the packets since the last adaptation, in samples.
     min_margin: i64,
     since_adapt: u32,
-    /// Samples by which the lag shall change: it shall grow where positive.
+    /// The pending change of the lag in samples. A positive value makes the lag grow.
     pending_change: i64,
     conceal: Conceal,
     stats: PlayoutStats,
 }
 
 impl Playout {
-    /// For a stream of `rate` samples a second, played `frame` at a time.
+    /// Creates a buffer for a stream of `rate` samples per second, played in frames of `frame`
+    /// samples.
     pub(crate) fn new(rate: u32, frame: usize) -> Self {
         Playout {
             frame,
@@ -80,12 +84,13 @@ impl Playout {
         }
     }
 
-    /// What has become of the packets so far.
+    /// Returns the counters.
     pub(crate) fn stats(&self) -> PlayoutStats {
         self.stats
     }
 
-    /// Samples between what has come and what is played.
+    /// Returns the number of samples between the newest one that has arrived and the playback
+    /// position.
     #[cfg(test)]
     fn delay(&self) -> i64 {
         self.packets.back().map_or(0, |packet| {
@@ -93,14 +98,14 @@ impl Playout {
         })
     }
 
-    /// Memory for a packet's samples.
+    /// Returns an empty buffer for the samples of a packet. It reuses memory.
     pub(crate) fn spare_buffer(&mut self) -> Vec<i16> {
         let mut samples = self.spare.pop().unwrap_or_default();
         samples.clear();
         samples
     }
 
-    /// Takes a packet: the timestamp of its first sample, in samples, modulo 2³².
+    /// Inserts a packet. `timestamp` counts samples modulo 2³², and belongs to the first sample.
     pub(crate) fn insert(&mut self, timestamp: u32, samples: Vec<i16>) {
         let mut at = self.newest + i64::from(timestamp.wrapping_sub(self.newest as u32) as i32);
         let restart_distance = RESTART_FRAMES * self.frame as i64;
@@ -110,7 +115,7 @@ impl Playout {
                 self.stats.restarts += u64::from(before.is_some());
                 self.packets.clear();
                 at = i64::from(timestamp);
-                // A frame of lag to begin with.
+                // We begin with a lag of one frame.
                 at - self.frame as i64
             }
         };
@@ -120,7 +125,7 @@ impl Playout {
         self.min_margin = self.min_margin.min(early);
         if early < 0 {
             self.stats.late += 1;
-            // Grow at once, by whole frames that are concealed, so that the next one is in time.
+            // The lag grows at once, by whole concealed frames, so that the next packet is in time.
             let frame = self.frame as i64;
             self.pending_change = self.pending_change.max((-early / frame + 1) * frame);
         }
@@ -136,7 +141,8 @@ impl Playout {
         self.packets.insert(index, BufferedPacket { at, samples });
     }
 
-    /// The next frame; false: nothing has come yet or for long, and it is silence.
+    /// Plays the next frame. Returns false if the frame is silent because no packet has arrived
+    /// yet, or none has arrived for a long time.
     pub(crate) fn play(&mut self, frame: &mut [i16]) -> bool {
         let Some(next) = self.next else {
             frame.fill(0);
@@ -144,7 +150,8 @@ impl Playout {
         };
         self.adapt();
         let step = frame.len() / STRETCH;
-        // Behind by more than a frame, the whole frame is concealed, and the lag is there.
+        // If the lag has to grow by more than a frame, we conceal the whole frame, and so reach the
+        // lag.
         if self.pending_change >= frame.len() as i64 {
             self.pending_change -= frame.len() as i64;
             return self.conceal_gap(frame);
@@ -171,7 +178,7 @@ impl Playout {
         is_audible
     }
 
-    /// Every two seconds: whether the lag may shrink.
+    /// Adapts the lag to the packets of the last [`ADAPT_FRAMES`] frames.
     fn adapt(&mut self) {
         self.since_adapt += 1;
         if self.since_adapt < ADAPT_FRAMES {
@@ -179,15 +186,15 @@ impl Playout {
         }
         self.since_adapt = 0;
         let least = std::mem::replace(&mut self.min_margin, i64::MAX);
-        // A frame to spare is what is aimed at: half of one is tight, as with a sender's slow
-        // clock, and half of one more is too much.
+        // We aim at one frame to spare. Half a frame less is too tight, for example because of a
+        // sender with a slow clock. Half a frame more is more than we need.
         let (frame, spare) = (self.frame as i64, least.saturating_sub(self.frame as i64));
         if least != i64::MAX && spare.abs() > frame / 2 {
             self.pending_change = -spare;
         }
     }
 
-    /// Collects samples from `next` on; what is missing is concealed.
+    /// Collects samples from position `next` on, and conceals the missing ones.
     fn assemble(&mut self, next: i64, samples: &mut [i16]) -> bool {
         let (mut done, mut is_audible) = (0, true);
         while done < samples.len() {
@@ -235,7 +242,7 @@ impl Playout {
     }
 }
 
-/// Plays `from` within `into`, by straight lines between samples.
+/// Resamples `from` to the length of `into` by linear interpolation.
 fn resample(from: &[i16], into: &mut [i16]) {
     let last = from.len() - 1;
     let step = last as f32 / (into.len() - 1).max(1) as f32;
@@ -250,12 +257,13 @@ fn resample(from: &[i16], into: &mut [i16]) {
     }
 }
 
-/// What goes on where nothing came.
+/// Continues the voice while packets are missing.
 #[derive(Debug)]
 struct Conceal {
-    /// The last samples heard.
+    /// The last samples that were played.
     past: Vec<i16>,
-    /// While concealing: the period, where in it we are, and how many samples there have been.
+    /// While we conceal, these are the pitch period, the position within it, and the number of
+    /// concealed samples.
     period: usize,
     at: usize,
     filled: usize,
@@ -272,12 +280,12 @@ impl Conceal {
             at: 0,
             filled: 0,
             fade: 60 * ms,
-            // 66 to 400 Hz.
+            // Pitch lags from 66 to 400 Hz.
             lags: (rate as usize / 400, 15 * ms),
         }
     }
 
-    /// Notes what is heard; after a gap it fades in over the voice that went on.
+    /// Records the samples that are played. After a gap it blends them with the continued voice.
     fn played(&mut self, samples: &mut [i16]) {
         if self.filled > 0 {
             let overlap = (self.lags.0).min(samples.len());
@@ -298,7 +306,8 @@ impl Conceal {
         }
     }
 
-    /// False: it has faded, all is silence.
+    /// Fills `samples` with the continued voice. Returns false if the voice had faded before, so
+    /// that all samples are zero.
     fn fill(&mut self, samples: &mut [i16]) -> bool {
         if self.filled == 0 {
             self.period = self.find_period();
@@ -322,7 +331,8 @@ impl Conceal {
         (i64::from(sample) * left as i64 / self.fade as i64) as i16
     }
 
-    /// The lag at which the last samples are most like those before them.
+    /// Finds the pitch period, which is the lag at which the last samples resemble those before
+    /// them most.
     fn find_period(&self) -> usize {
         let (least, most) = self.lags;
         let window = self.past.len() - most;
@@ -352,7 +362,7 @@ mod tests {
 
     const FRAME: usize = 160;
 
-    /// The `n`th packet of a tone of 200 Hz, which has whole periods in a packet.
+    /// Inserts the `n`th packet of a 200 Hz tone. A packet has a whole number of its periods.
     fn packet(playout: &mut Playout, n: u32) {
         let mut samples = playout.spare_buffer();
         samples.resize(FRAME, 0);
@@ -397,13 +407,13 @@ mod tests {
             let is_audible = playout.play(&mut frame);
             match n {
                 49 => usual = energy(&frame),
-                // A frame later, for the lag.
+                // Because of the lag, the missing packet 50 shows one frame later.
                 51 => assert!(energy(&frame) > 0.6 * usual, "{}", energy(&frame) / usual),
                 95.. => assert!(!is_audible && energy(&frame) == 0.0),
                 _ => {}
             }
         }
-        // The silence after the voice has faded is none that was concealed.
+        // The silence after the voice has faded does not count as concealed.
         let concealed = playout.stats().concealed;
         assert!(concealed <= 7 * FRAME as u64, "{concealed} samples");
     }
@@ -417,7 +427,7 @@ mod tests {
         let mut delays = [0; 3];
         for n in 0..3_000 {
             let third = n as usize / 1_000;
-            // In the second third every tenth packet comes three frames later.
+            // In the second third, every tenth packet arrives three frames late.
             let due = if third == 1 && n % 10 == 0 { n + 3 } else { n };
             waiting.push((due, n));
             let (now, later): (Vec<_>, Vec<_>) = waiting.iter().partition(|(due, _)| *due <= n);
@@ -428,7 +438,7 @@ mod tests {
             delays[third] = playout.delay();
         }
         assert_eq!(lates[0], 0);
-        // The first late ones teach it.
+        // The buffer adapts after the first late packets.
         assert!(lates[1] < 10, "{lates:?}");
         assert!(delays[1] >= 3 * FRAME as i64, "{delays:?}");
         assert!(delays[2] <= 2 * FRAME as i64 + FRAME as i64, "{delays:?}");
@@ -441,7 +451,7 @@ mod tests {
             let mut playout = Playout::new(8_000, FRAME);
             let mut frame = [0; FRAME];
             let (mut sent, mut worst) = (0_u32, 0);
-            // Ten minutes.
+            // 30,000 frames are ten minutes.
             for n in 0..30_000_i64 {
                 let due = n + n * ppm / 1_000_000;
                 while i64::from(sent) <= due {

@@ -1,12 +1,13 @@
-//! A WAV file that is written while a stream comes, and is whole at any time.
+//! A WAV file that we write while a stream arrives, and that is valid at any time.
 //!
-//! Each piece of sound goes to its position, so what was late is in its place, what came twice is
-//! there once, and what was lost is silence. The file begins with the earliest of the first pieces:
-//! those are held back until there are [`FIRST_CHUNKS`] of them. The header tells of what has been
-//! written up to then, and is put right once a second of sound: a recording whose program is killed
-//! is a recording of all but the last second.
+//! Each chunk of samples goes to its own position. Late samples are therefore in their place,
+//! duplicates are there once, and lost samples are silence. The file should begin with the earliest
+//! of the first chunks, so we hold back the first [`FIRST_CHUNKS`] of them and sort them.
 //!
-//! Left out: files above 4 GiB; a recording ends there.
+//! We update the header once per second of sound, and it covers only samples that we have written.
+//! If the program is killed, the recording is complete except for the last second.
+//!
+//! Left out: files above 4 GiB. A recording ends there.
 
 use super::wav::WavError;
 use std::fs::File;
@@ -14,14 +15,14 @@ use std::io::{self, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
 const HEADER_BYTES: u64 = 44;
-/// The most bytes of sound in a file.
+/// The maximum number of bytes of sound in a file.
 const BYTES_MAX: u64 = u32::MAX as u64 - HEADER_BYTES;
-/// Pieces that are held back at the beginning.
+/// The number of chunks that we hold back at the beginning.
 const FIRST_CHUNKS: usize = 32;
-/// Bytes that are gathered before they are written.
+/// The number of bytes that we collect before we write them.
 const WRITE_BYTES: usize = 1 << 15;
 
-/// The header of a file with so many bytes of sound.
+/// Returns the header of a file with `bytes` bytes of sound.
 pub(crate) fn header(rate: u32, channels: u16, bytes: u32) -> [u8; HEADER_BYTES as usize] {
     let mut header = [0; HEADER_BYTES as usize];
     header[..4].copy_from_slice(b"RIFF");
@@ -39,35 +40,45 @@ pub(crate) fn header(rate: u32, channels: u16, bytes: u32) -> [u8; HEADER_BYTES 
     header
 }
 
-/// A file that is being written.
+/// A WAV file that is being written.
 #[derive(Debug)]
 pub(crate) struct Recording {
     path: PathBuf,
     file: File,
     rate: u32,
     channels: u16,
-    /// The first pieces, until it is known which of them is the first.
+    /// The first chunks, until we know which of them is the earliest.
     first_chunks: Option<Vec<(i64, Vec<i16>)>>,
     /// The frame at which the file begins.
     base: i64,
-    /// Bytes that are not written yet, and where they belong after the header.
+    /// Bytes that we have not written yet, and their offset after the header.
     buffer: Vec<u8>,
     buffer_start: u64,
-    /// Bytes of sound up to the last one, and those that the header tells of.
+    /// The number of bytes up to the last sample, and the number that the header states.
     end: u64,
     header_bytes: u64,
 }
 
 impl Recording {
-    /// Begins a file at `path`; one that was there is replaced by a whole one. Blocks.
+    /// Creates a file at `path`. It replaces an existing file atomically. This function blocks.
     ///
     /// # Errors
     ///
-    /// If the folder cannot be written to.
+    /// Returns an error if the file cannot be created.
     pub(crate) fn create(path: &Path, rate: u32, channels: u16) -> Result<Self, WavError> {
-        let begun = creel_console::AtomicFile::create(path).and_then(|mut file| {
-            file.write_all(&header(rate, channels, 0))?;
-            file.commit_growing()
+        let mut part = path.as_os_str().to_owned();
+        part.push(".part");
+        let part = PathBuf::from(part);
+        let begun = File::create(&part).and_then(|mut file| {
+            let written = file.write_all(&header(rate, channels, 0));
+            match written.and_then(|()| fs::rename(&part, path)) {
+                Ok(()) => Ok(file),
+                Err(error) => {
+                    // The file is of no use, so we ignore the error.
+                    let _ = fs::remove_file(&part);
+                    Err(error)
+                }
+            }
         });
         Ok(Recording {
             path: path.into(),
@@ -83,11 +94,13 @@ impl Recording {
         })
     }
 
-    /// Puts interleaved samples at a frame. What belongs before the begin is left out.
+    /// Writes interleaved samples at the position of a frame. Samples before the beginning of the
+    /// file are left out.
     ///
     /// # Errors
     ///
-    /// If the file cannot be written, or would exceed 4 GiB; what was written before stays.
+    /// Returns an error if the file cannot be written or would exceed 4 GiB. Samples that were
+    /// written before stay in the file.
     pub(crate) fn put(&mut self, frame: i64, samples: &[i16]) -> Result<(), WavError> {
         if let Some(first_chunks) = &mut self.first_chunks {
             first_chunks.push((frame, samples.to_vec()));
@@ -138,7 +151,7 @@ impl Recording {
         Ok(())
     }
 
-    /// Writes what is gathered.
+    /// Writes the collected bytes.
     fn flush(&mut self) -> Result<(), WavError> {
         let buffer = std::mem::take(&mut self.buffer);
         let at = HEADER_BYTES + self.buffer_start;
@@ -152,7 +165,7 @@ impl Recording {
         written.map_err(|error| WavError::Io(self.path.clone(), error))
     }
 
-    /// Puts the header right.
+    /// Makes the header cover all samples.
     fn update_header(&mut self) -> Result<(), WavError> {
         self.flush()?;
         self.write_header(self.end)
@@ -168,11 +181,11 @@ impl Recording {
         written.map_err(|error| WavError::Io(self.path.clone(), error))
     }
 
-    /// Completes and syncs the file. Blocks.
+    /// Completes the file and syncs it to disk. This function blocks.
     ///
     /// # Errors
     ///
-    /// If it cannot be written; it is whole up to what could be.
+    /// Returns an error if the file cannot be written. The file is then valid up to the error.
     pub(crate) fn finish(mut self) -> Result<(), WavError> {
         let written = match self.first_chunks {
             Some(_) => self.write_first_chunks(),
@@ -188,12 +201,13 @@ impl Recording {
             .map_err(|error| WavError::Io(self.path.clone(), error))
     }
 
-    /// After an error: the header tells of what is in the file.
+    /// Repairs the header after an error, so that it matches the samples in the file.
     pub(crate) fn repair_header(&mut self) {
         let len = self.file.metadata().map_or(0, |found| found.len());
         let frame = u64::from(self.channels) * 2;
         let bytes = len.saturating_sub(HEADER_BYTES).min(BYTES_MAX);
-        // It failed before; what the header says then is true of what was told last.
+        // If this fails as well, the file keeps the previous header, which is still valid. We have
+        // already reported the first error.
         let _ = self.write_header(bytes / frame * frame);
     }
 }
@@ -204,7 +218,7 @@ mod tests {
     use crate::media::wav::Sound;
     use std::fs;
 
-    /// A file of this test's own, removed at its end.
+    /// A file of one test, which the test removes at its end.
     struct Scratch(PathBuf);
 
     impl Scratch {
@@ -225,7 +239,8 @@ mod tests {
         let scratch = Scratch::new("places");
         let mut recording = Recording::create(&scratch.0, 8_000, 2).unwrap();
         let chunk = |n: i64| -> Vec<i16> { (0..20).map(|i| (n * 20 + i) as i16).collect() };
-        // Pieces of ten frames; the first to come is not the first, 5 is lost, 7 comes twice.
+        // Chunks have ten frames. The earliest chunk does not arrive first, chunk 5 is lost, and
+        // chunk 7 arrives twice.
         let mut order: Vec<i64> = vec![1, 0, 2, 3, 4, 7, 6, 7];
         order.extend(8..60);
         order.swap(20, 50);
@@ -247,7 +262,7 @@ mod tests {
         let mut recording = Recording::create(&scratch.0, 8_000, 1).unwrap();
         for n in 0..200 {
             recording.put(n * 160, &[n as i16; 160]).unwrap();
-            // As a kill finds it.
+            // This is what a kill would leave behind.
             let bytes = fs::read(&scratch.0).unwrap();
             let header_bytes = u32::from_le_bytes([bytes[40], bytes[41], bytes[42], bytes[43]]);
             assert!(header_bytes as usize + 44 <= bytes.len());

@@ -1,38 +1,40 @@
-//! Test signals, cheap enough for hundreds of streams on a core and right over hours.
+//! Test signals that are cheap enough for hundreds of streams on one core, and exact over hours.
 //!
-//! The phase is a 64-bit fraction of a cycle to which each sample adds the same step: it wraps
-//! instead of growing, so an hour-old stream is as exact as a new one (the step's rounding is
-//! 2⁻⁶⁴ of a cycle; after a day of 44,100 samples a second the phase is off by 2·10⁻¹⁰
-//! cycles). The sine is not computed from it sample by sample: each call computes one point
-//! exactly and turns a row of [`LANES`] points on by a rotation, at most [`ROWS`] times before it
-//! computes the next one, so that rounding does not add up either. A row's lanes do not depend on
-//! one another, which lets the compiler use vector instructions.
+//! The phase is a 64-bit fraction of a cycle. Each sample adds the same step to it, and it wraps
+//! instead of growing. An old stream is therefore almost as exact as a new one: the step is rounded
+//! to 2⁻⁶⁴ of a cycle, so after a day of 44,100 samples per second the phase is off by 2·10⁻¹⁰
+//! cycles.
 //!
-//! Left out: band limiting. Square and saw alias, which is fine for a test signal.
+//! We do not compute a sine for each sample. Instead, we compute one exact point, derive a row of
+//! [`LANES`] points from it, and rotate the whole row from step to step. After at most [`ROWS`]
+//! rotations we compute the next exact point, so that rounding errors do not add up. The lanes of a
+//! row do not depend on each other, which lets the compiler use vector instructions.
+//!
+//! Left out: band limiting. Square and saw alias, which does not matter for a test signal.
 
 use std::f64::consts::TAU;
 use std::fmt;
 use std::str::FromStr;
 
-/// Points that are turned at once: as many as registers hold without a vector unit beyond SSE2.
+/// The number of points that are rotated at once. It fits the registers of SSE2.
 const LANES: usize = 8;
-/// Rows between two exact points: the rounding of so many rotations in `f32` stays below half
-/// of a 16-bit step.
+/// The number of rows between two exact points. The rounding error of this many rotations in `f32`
+/// stays below half a step of 16 bits.
 const ROWS: usize = 32;
 
 /// The shape of a test signal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Shape {
-    /// A sine.
+    /// A sine wave.
     #[default]
     Sine,
-    /// Half a cycle up, half a cycle down.
+    /// Half a cycle at the top, half a cycle at the bottom.
     Square,
-    /// From the lowest to the highest value once a cycle.
+    /// Rises from the lowest to the highest value in each cycle.
     Saw,
-    /// Up and down at a constant slope.
+    /// Rises and falls at a constant slope.
     Triangle,
-    /// White noise, the same for the same seed; the frequency is its seed.
+    /// White noise. The frequency is the seed, so the same frequency gives the same noise.
     Noise,
     /// Zeros.
     Silence,
@@ -54,7 +56,10 @@ impl FromStr for Shape {
         let found = SHAPES.iter().find(|(name, _)| *name == text);
         found.map(|&(_, shape)| shape).ok_or_else(|| {
             let names: Vec<&str> = SHAPES.iter().map(|&(name, _)| name).collect();
-            format!("`{text}` is not one of {}", names.join(", "))
+            format!(
+                "unknown shape `{text}`: expected one of {}",
+                names.join(", ")
+            )
         })
     }
 }
@@ -80,19 +85,20 @@ impl fmt::Display for Shape {
 #[derive(Debug, Clone)]
 pub struct Tone {
     shape: Shape,
-    /// The cycle's fraction, in units of 2⁻⁶⁴.
+    /// The fraction of the cycle, in units of 2⁻⁶⁴.
     phase: u64,
     step: u64,
     level: f32,
     rotations: Rotations,
 }
 
-/// Constants of the sine's rows.
+/// The constants by which the rows of a sine are computed.
 #[derive(Debug, Clone)]
 struct Rotations {
-    /// Cosine and sine of 0, 1, … steps: from a row's first point to each of it.
+    /// The cosine and sine of 0, 1, … steps. They rotate the first point of a row to each point of
+    /// it.
     row: [(f32, f32); LANES],
-    /// The same of `LANES` steps: from a row to the next.
+    /// The cosine and sine of `LANES` steps. They rotate a row to the next one.
     row_rotation: (f32, f32),
 }
 
@@ -114,11 +120,11 @@ impl Rotations {
 }
 
 impl Tone {
-    /// The level of a new tone: −1.9 dB of the full scale, so that a player need not clip.
+    /// The level of a new tone, −1.9 dB of full scale, which keeps players from clipping.
     const LEVEL: f32 = 0.8 * i16::MAX as f32;
 
-    /// A signal of `frequency` Hz at `rate` samples a second; frequencies from half the rate
-    /// on alias. It begins at phase zero.
+    /// Creates a signal of `frequency` Hz at `rate` samples per second, beginning at phase zero.
+    /// Frequencies of half the rate or more alias.
     pub fn new(shape: Shape, frequency: f64, rate: u32) -> Self {
         let step = step(frequency, rate);
         Tone {
@@ -134,7 +140,7 @@ impl Tone {
         }
     }
 
-    /// Moves the signal on by `samples` without computing them.
+    /// Skips `samples` samples without computing them.
     pub fn skip(&mut self, samples: u64) {
         let step = if self.shape == Shape::Noise {
             NOISE_STEP
@@ -144,7 +150,7 @@ impl Tone {
         self.phase = self.phase.wrapping_add(step.wrapping_mul(samples));
     }
 
-    /// The next samples.
+    /// Fills `samples` with the next samples.
     pub fn fill(&mut self, samples: &mut [i16]) {
         match self.shape {
             Shape::Sine => self.fill_sine(samples),
@@ -203,33 +209,35 @@ impl Tone {
     }
 }
 
-/// The cycles a sample, modulo one, rounded to 2⁻⁶⁴: in integers, because an `f64`'s 2⁻⁵³ adds
-/// up to an audible phase within days.
+/// Returns the cycles per sample, modulo one, rounded to 2⁻⁶⁴. We use integers, because the 2⁻⁵³ of
+/// an `f64` would add up to an audible phase error within days.
 fn step(frequency: f64, rate: u32) -> u64 {
-    // A frequency above 4 GHz or below zero makes no signal; the product is exact.
+    // Frequencies below zero or above 4 GHz are of no use, so we clamp them. The product is exact.
     let scaled = (frequency.clamp(0.0, 2f64.powi(32)) * 2f64.powi(32)) as u128;
     let rate = u128::from(rate.max(1));
     ((scaled << 32).saturating_add(rate / 2) / rate) as u64
 }
 
-/// A cycle's fraction as an angle in −π..=π.
+/// Returns the fraction of a cycle as an angle in −π..=π.
 fn radians(phase: u64) -> f64 {
     phase as i64 as f64 * (TAU / 2f64.powi(64))
 }
 
-/// A cycle's fraction as a value in −1..1, zero at the cycle's begin.
+/// Returns the fraction of a cycle as a value in −1..1, which is zero at the beginning of the
+/// cycle.
 fn signed(phase: u64) -> f32 {
     (phase as i64 >> 32) as f32 * (1.0 / 2f32.powi(31))
 }
 
-/// Rounds to the nearest integer, for values that fit 16 bits, in one addition: at this
-/// magnitude a unit is the last bit of an `f32`'s mantissa.
+/// Rounds to the nearest integer with a single addition. It works for values that fit 16 bits,
+/// because after the addition one unit is the last bit of the `f32`'s mantissa.
 fn rounded(value: f32) -> i16 {
     const UNIT_IN_LAST_PLACE: f32 = 12_582_912.0;
     (value + UNIT_IN_LAST_PLACE).to_bits() as i16
 }
 
-/// The golden ratio's fraction, by which splitmix64 steps.
+/// The step of splitmix64, which is the fraction of the golden ratio.
+///
 /// Source: Steele, Lea and Flood, "Fast splittable pseudorandom number generators", 2014.
 const NOISE_STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 
@@ -245,7 +253,7 @@ mod tests {
     const RATE: u32 = 44_100;
     const BUFFER_SAMPLES: usize = 441;
 
-    /// Sample `n` of a sine by integer arithmetic on the exact phase.
+    /// Computes sample `n` of a sine from its exact phase, by integer arithmetic.
     fn exact(hertz: u64, n: u64) -> f64 {
         let rate = u64::from(RATE);
         let cycle = (hertz * n % rate) as f64 / rate as f64;

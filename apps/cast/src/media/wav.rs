@@ -1,4 +1,5 @@
-//! WAV files, read whole to be looped; `recording` writes them.
+//! WAV files that we read completely in order to loop them. The module `recording` writes WAV
+//! files.
 //!
 //! Source: Microsoft/IBM, "Multimedia Programming Interface and Data Specifications 1.0", RIFF
 //! WAVE.
@@ -10,30 +11,36 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-/// What is read at most: an hour and a half of stereo, so that a wrong path does not fill
-/// the memory.
+/// The maximum number of bytes that we read: an hour and a half of stereo. The limit keeps a wrong
+/// path from filling the memory.
 const BYTES_MAX: u64 = 1 << 30;
 
-/// Why a WAV file could not be read or written.
+/// The error of reading or writing a WAV file.
 #[derive(Debug)]
 pub enum WavError {
-    /// The system's error.
+    /// The operating system returned an error.
     Io(PathBuf, io::Error),
-    /// Not what the format's description says.
+    /// The file is not a valid WAV file.
     Malformed(PathBuf, &'static str),
-    /// Sound, but not of a kind that this module reads.
+    /// The file is a WAV file of a kind that we cannot read.
     Unsupported(PathBuf, String),
 }
 
 impl fmt::Display for WavError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            WavError::Io(path, error) => write!(f, "{}: {error}", path.display()),
+            WavError::Io(path, error) => {
+                write!(f, "cannot read or write {}: {error}", path.display())
+            }
             WavError::Malformed(path, what) => {
-                write!(f, "{}: not a WAV file: {what}", path.display())
+                write!(f, "{} is not a WAV file: {what}", path.display())
             }
             WavError::Unsupported(path, what) => {
-                write!(f, "{}: {what}; 16-bit PCM is read", path.display())
+                write!(
+                    f,
+                    "cannot read {}: {what}, expected 16-bit PCM",
+                    path.display()
+                )
             }
         }
     }
@@ -51,20 +58,21 @@ impl std::error::Error for WavError {
 /// A sound in memory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sound {
-    /// Frames a second.
+    /// The number of frames per second.
     pub rate: u32,
-    /// Samples a frame.
+    /// The number of channels, which is the number of samples per frame.
     pub channels: usize,
-    /// The samples, interleaved: frames × channels.
+    /// The interleaved samples of all frames.
     pub samples: Vec<i16>,
 }
 
 impl Sound {
-    /// Reads a file. Blocks.
+    /// Reads a file. This function blocks.
     ///
     /// # Errors
     ///
-    /// If it cannot be read, is not WAV, holds no sample, or is not 16-bit PCM.
+    /// Returns an error if the file cannot be read, is not a WAV file, has no samples, or is not
+    /// 16-bit PCM.
     pub fn read(path: &Path) -> Result<Sound, WavError> {
         let io = |error| WavError::Io(path.into(), error);
         let mut bytes = Vec::new();
@@ -79,25 +87,27 @@ impl Sound {
     fn parse(bytes: &[u8]) -> Result<Sound, Problem> {
         let malformed = Problem::Malformed;
         if bytes.get(..4) != Some(b"RIFF") || bytes.get(8..12) != Some(b"WAVE") {
-            return Err(malformed("no RIFF WAVE header"));
+            return Err(malformed("it has no RIFF WAVE header"));
         }
-        let format = chunk(bytes, b"fmt ").ok_or(malformed("no format"))?;
-        let format: &[u8; 16] = format.first_chunk().ok_or(malformed("a short format"))?;
+        let format = chunk(bytes, b"fmt ").ok_or(malformed("it has no format chunk"))?;
+        let format: &[u8; 16] = format
+            .first_chunk()
+            .ok_or(malformed("its format chunk is too short"))?;
         let word = |at: usize| u16::from_le_bytes([format[at], format[at + 1]]);
         let (tag, channels, bits) = (word(0), usize::from(word(2)), word(14));
         let rate = u32::from_le_bytes([format[4], format[5], format[6], format[7]]);
-        // 0xfffe only says that more follows about the channels' places.
+        // Tag 0xfffe only means that the chunk goes on with the positions of the channels.
         if !(tag == 1 || tag == 0xfffe) || bits != 16 || channels == 0 {
             let what = format!("format {tag} with {channels} channels of {bits} bits");
             return Err(Problem::Unsupported(what));
         }
-        let data = chunk(bytes, b"data").ok_or(malformed("no data"))?;
+        let data = chunk(bytes, b"data").ok_or(malformed("it has no data chunk"))?;
         let frames = data.chunks_exact(2 * channels).flatten();
         let bytes: Vec<u8> = frames.copied().collect();
         let (pairs, _) = bytes.as_chunks::<2>();
         let samples: Vec<i16> = pairs.iter().map(|&pair| i16::from_le_bytes(pair)).collect();
         if samples.is_empty() || rate == 0 {
-            return Err(malformed("no sample in it"));
+            return Err(malformed("it has no samples"));
         }
         Ok(Sound {
             rate,
@@ -106,7 +116,8 @@ impl Sound {
         })
     }
 
-    /// The same with another number of channels: mixed to one, or the first one in each.
+    /// Converts the sound to another number of channels. For one channel it averages all channels.
+    /// Otherwise it repeats the first one.
     pub(crate) fn with_channels(self, channels: usize) -> Sound {
         if channels == self.channels {
             return self;
@@ -136,7 +147,8 @@ fn average(frame: &[i16]) -> i16 {
     (sum / frame.len() as i64) as i16
 }
 
-/// The first chunk of that name; cut off where the file ends before it does.
+/// Returns the body of the first chunk with this name. If the file ends within the chunk, the rest
+/// is missing.
 fn chunk<'a>(bytes: &'a [u8], name: &[u8; 4]) -> Option<&'a [u8]> {
     let mut rest = bytes.get(12..)?;
     loop {
@@ -146,12 +158,12 @@ fn chunk<'a>(bytes: &'a [u8], name: &[u8; 4]) -> Option<&'a [u8]> {
         if head[..4] == name[..] {
             return Some(&body[..size.min(body.len())]);
         }
-        // Chunks begin at even places.
+        // Chunks begin at even offsets.
         rest = body.get(size.checked_add(size & 1)?..)?;
     }
 }
 
-/// Plays a sound again and again.
+/// Plays a sound in an endless loop.
 #[derive(Debug, Clone)]
 pub struct Looped {
     sound: std::sync::Arc<Sound>,
@@ -159,18 +171,18 @@ pub struct Looped {
 }
 
 impl Looped {
-    /// From the sound's begin.
+    /// Creates a loop that starts at the beginning of the sound.
     pub fn new(sound: std::sync::Arc<Sound>) -> Self {
         Looped { sound, at: 0 }
     }
 
-    /// Leaves out so many samples.
+    /// Skips `samples` samples.
     pub fn skip(&mut self, samples: u64) {
         let len = self.sound.samples.len() as u64;
         self.at = ((self.at as u64 + samples % len) % len) as usize;
     }
 
-    /// The next samples.
+    /// Fills `samples` with the next samples.
     pub fn fill(&mut self, samples: &mut [i16]) {
         let sound = &self.sound.samples;
         let mut rest = samples;

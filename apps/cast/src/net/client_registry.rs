@@ -1,4 +1,4 @@
-//! The clients of a sender. They can be added and removed while it sends.
+//! The clients of a sender. You can add and remove clients while it sends.
 
 use crate::error::Error;
 use crate::net::ports::port_of_stream;
@@ -7,15 +7,17 @@ use crate::net::udp::Clients;
 use std::net::{SocketAddr, ToSocketAddrs, UdpSocket};
 use std::str::FromStr;
 
-/// The clients of all streams: each client is named by its first port, and gets stream n on
-/// port + n, or all streams on one port.
+/// The clients of all streams. A client is identified by its first address. It receives stream n on
+/// port + n, or all streams on one port if the port is shared. For example, stream 2 of the client
+/// 10.0.0.1:5004 goes to 10.0.0.1:5006.
 #[derive(Debug)]
 pub struct ClientRegistry {
     streams: Vec<Clients>,
     shared_port: bool,
-    /// Ports from one stream to the next.
+    /// The number of ports from one stream to the next.
     step: usize,
-    /// The relay's own addresses: what is sent there comes back.
+    /// The addresses on which the relay itself receives. We reject them as clients, because their
+    /// packets would come back.
     own: Vec<SocketAddr>,
 }
 
@@ -24,16 +26,17 @@ pub struct ClientRegistry {
 pub enum Command {
     /// List the clients of stream 0.
     List,
-    /// Send to this one, too.
+    /// Start sending to this client.
     Add(SocketAddr),
-    /// Send no more to this one.
+    /// Stop sending to this client.
     Remove(SocketAddr),
-    /// Send to nobody.
+    /// Remove all clients.
     Clear,
 }
 
 impl ClientRegistry {
-    /// For so many streams, which all go to one port of a client if it is shared: nobody yet.
+    /// Creates a registry without clients for `streams` streams. If `shared_port` is set, all
+    /// streams go to the same port of a client.
     pub fn new(streams: usize, shared_port: bool, rtcp: Rtcp) -> Self {
         ClientRegistry {
             streams: (0..streams).map(|_| Clients::default()).collect(),
@@ -43,15 +46,16 @@ impl ClientRegistry {
         }
     }
 
-    /// Excludes our own addresses: a client there is rejected.
+    /// Makes [`add`](Self::add) reject clients at our own addresses.
     pub(crate) fn exclude(&mut self, own: Vec<SocketAddr>) {
         self.own = own;
     }
 
-    /// Whether a packet to this address would come to one of our own.
+    /// Returns whether a packet to this address would arrive at one of our own sockets.
     fn is_own_address(&self, address: SocketAddr) -> bool {
         let (ip, port) = (address.ip().to_canonical(), address.port());
-        // Who may bind an address has it; what is sent to none goes to this machine.
+        // An address that we can bind belongs to this machine. Packets to the unspecified address
+        // arrive at this machine as well.
         let is_local = || ip.is_unspecified() || UdpSocket::bind((ip, 0)).is_ok();
         self.own.iter().any(|own| {
             let own_ip = own.ip().to_canonical();
@@ -59,31 +63,35 @@ impl ClientRegistry {
         })
     }
 
-    /// Each stream goes where its session says, too.
+    /// Adds the address of each session as a client of its stream.
     pub(crate) fn add_sessions(&self, sessions: &[RtpSession]) {
         for (clients, session) in self.streams.iter().zip(sessions) {
             clients.add(session.address);
         }
     }
 
-    /// The clients of a stream. The registry can still change them.
+    /// Returns the clients of a stream. The list is shared, so later changes of the registry apply
+    /// to it.
     pub fn of_stream(&self, stream: usize) -> Clients {
         self.streams[stream].clone()
     }
 
-    /// The clients, by their first ports, in the order in which they came.
+    /// Returns the first address of each client, in the order in which the clients were added.
     pub fn list(&self) -> Vec<SocketAddr> {
         self.streams.first().map(Clients::list).unwrap_or_default()
     }
 
-    /// Adds a client; false if it was there.
+    /// Adds a client. Returns false if the client was there already.
     ///
     /// # Errors
     ///
-    /// If a port would exceed 65,535, or is none, or our own; then it is added to no stream.
+    /// Returns an error if a port of the client is zero, exceeds 65,535, or is our own. In this
+    /// case the client is added to no stream.
     pub fn add(&self, client: SocketAddr) -> Result<bool, Error> {
         if client.port() == 0 {
-            return Err(Error::Plan(format!("{client}: 0 is no port")));
+            return Err(Error::Plan(format!(
+                "cannot add {client}: the port must not be 0"
+            )));
         }
         let addresses = self.addresses(client)?;
         if let Some(own) = addresses
@@ -91,7 +99,7 @@ impl ClientRegistry {
             .find(|&&address| self.is_own_address(address))
         {
             return Err(Error::Plan(format!(
-                "{client}: {own} is our own port, and all would come back"
+                "cannot add {client}: {own} is our own port, so the packets would come back"
             )));
         }
         let mut is_new = false;
@@ -101,7 +109,7 @@ impl ClientRegistry {
         Ok(is_new)
     }
 
-    /// Removes a client; false if it was not there.
+    /// Removes a client. Returns false if there was no such client.
     pub fn remove(&self, client: SocketAddr) -> bool {
         let addresses = self.addresses(client).unwrap_or_default();
         let mut was_there = false;
@@ -121,15 +129,16 @@ impl ClientRegistry {
         match command {
             Command::List => {
                 let clients: Vec<_> = self.list().iter().map(SocketAddr::to_string).collect();
-                format!("{} clients: {}", clients.len(), clients.join(" "))
+                let plural = if clients.len() == 1 { "" } else { "s" };
+                format!("{} client{plural}: {}", clients.len(), clients.join(" "))
             }
             Command::Add(client) => match self.add(client) {
                 Ok(true) => format!("added {client}"),
-                Ok(false) => format!("{client} was there already"),
+                Ok(false) => format!("{client} is a client already"),
                 Err(error) => error.to_string(),
             },
             Command::Remove(client) if self.remove(client) => format!("removed {client}"),
-            Command::Remove(client) => format!("{client} was not there"),
+            Command::Remove(client) => format!("{client} is not a client"),
             Command::Clear => {
                 self.clear();
                 "cleared".into()
@@ -137,7 +146,7 @@ impl ClientRegistry {
         }
     }
 
-    /// Where each stream goes for this client.
+    /// Returns the address of each stream for this client.
     pub(crate) fn addresses(&self, client: SocketAddr) -> Result<Vec<SocketAddr>, Error> {
         (0..self.streams.len())
             .map(|stream| port_of_stream(client, stream * self.step, self.shared_port))
@@ -148,13 +157,17 @@ impl ClientRegistry {
 impl FromStr for Command {
     type Err = String;
 
-    /// Reads `list`, `add HOST:PORT`, `remove HOST:PORT` or `clear`. Blocks while a name is looked
-    /// up.
+    /// Parses `list`, `add HOST:PORT`, `remove HOST:PORT` or `clear`. The function blocks while it
+    /// looks up a host name.
     fn from_str(line: &str) -> Result<Self, String> {
         let words: Vec<&str> = line.split_whitespace().collect();
         let resolve = |text: &str| {
-            let mut found = text.to_socket_addrs().map_err(|e| format!("{text}: {e}"))?;
-            found.next().ok_or_else(|| format!("{text}: no such host"))
+            let mut found = text
+                .to_socket_addrs()
+                .map_err(|e| format!("cannot resolve {text}: {e}"))?;
+            found
+                .next()
+                .ok_or_else(|| format!("cannot resolve {text}: the host has no address"))
         };
         match words[..] {
             ["list"] => Ok(Command::List),
@@ -162,7 +175,7 @@ impl FromStr for Command {
             ["remove", client] => resolve(client).map(Command::Remove),
             ["clear"] => Ok(Command::Clear),
             _ => Err(format!(
-                "`{}` is not list, add HOST:PORT, remove HOST:PORT or clear",
+                "unknown command `{}`: expected list, add HOST:PORT, remove HOST:PORT or clear",
                 line.trim()
             )),
         }
@@ -181,9 +194,9 @@ mod tests {
             assert_eq!(execute("add 127.0.0.1:5004"), "added 127.0.0.1:5004");
             assert!(execute("add 127.0.0.1:5004").ends_with("already"));
             assert_eq!(registry.of_stream(2).list(), [last.parse().unwrap()]);
-            assert_eq!(execute(" list "), "1 clients: 127.0.0.1:5004");
+            assert_eq!(execute(" list "), "1 client: 127.0.0.1:5004");
             assert_eq!(execute("remove 127.0.0.1:5004"), "removed 127.0.0.1:5004");
-            assert!(execute("remove 127.0.0.1:5004").ends_with("not there"));
+            assert!(execute("remove 127.0.0.1:5004").ends_with("is not a client"));
             assert!(registry.of_stream(2).list().is_empty());
             execute("add 127.0.0.1:9");
             assert_eq!(execute("clear"), "cleared");
@@ -214,7 +227,7 @@ mod tests {
             assert!(reply.contains("port"), "{reply}");
         }
         assert!(registry.list().is_empty());
-        // The same port of another machine is another's.
+        // The same port of another machine is not our own.
         assert!(registry.add("192.0.2.77:5004".parse().unwrap()).unwrap());
         registry.exclude(vec!["127.0.0.2:5004".parse().unwrap()]);
         assert!(registry.add("127.0.0.1:5004".parse().unwrap()).unwrap());

@@ -1,16 +1,20 @@
-//! The control port: clients are added and removed over TCP, by one command per line, or by HTTP.
+//! The control port. It accepts commands to add and remove clients over TCP, either one command per
+//! line or as HTTP requests.
 //!
-//! | a line | HTTP | |
+//! | a line | HTTP | effect |
 //! |---|---|---|
-//! | `list` | `GET /clients` | who hears |
-//! | `add HOST:PORT` | `PUT /clients/HOST:PORT` | |
-//! | `remove HOST:PORT` | `DELETE /clients/HOST:PORT` | |
-//! | `clear` | `DELETE /clients` | |
-//! | `metrics` | `GET /metrics` | figures, for Prometheus |
+//! | `list` | `GET /clients` | lists the clients |
+//! | `add HOST:PORT` | `PUT /clients/HOST:PORT` | adds a client |
+//! | `remove HOST:PORT` | `DELETE /clients/HOST:PORT` | removes a client |
+//! | `clear` | `DELETE /clients` | removes all clients |
+//! | `metrics` | `GET /metrics` | prints the figures, for Prometheus |
 //!
-//! It listens on the loopback only: whoever may connect may send streams anywhere. A connection has
-//! a thread of its own, up to [`CONNECTIONS_MAX`]; a line, or a request, must be complete within
-//! [`REQUEST_TIMEOUT`], or it gives way. An answer that is not taken holds it up no longer than that.
+//! We listen on loopback addresses only, because everyone that can connect can direct streams
+//! anywhere.
+//!
+//! Each connection has a thread of its own, up to [`CONNECTIONS_MAX`] of them. A connection must
+//! complete a line or a request within [`REQUEST_TIMEOUT`], and must accept an answer within the
+//! same time. Otherwise we close it.
 
 use super::client_registry::{ClientRegistry, Command};
 use crate::error::Error;
@@ -19,21 +23,21 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// The longest line.
+/// The maximum length of a line in bytes.
 const LINE_BYTES: u64 = 1_024;
-/// Lines of an HTTP request's head.
+/// The maximum number of lines in the head of an HTTP request.
 const HEAD_LINES: usize = 64;
-/// The time that a connection has for its next line, or its request; and to take an answer.
+/// The time that a connection has to send a line or a request, and to accept an answer.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
-/// Connections at a time; further ones are closed at once.
+/// The maximum number of connections at a time. We close further connections immediately.
 const CONNECTIONS_MAX: usize = 64;
 
-/// Listens on `address` until the process ends; `metrics` gives the figures. The address that it
-/// has.
+/// Listens on `address` until the process ends. `metrics` returns the figures to print. Returns the
+/// address that was bound.
 ///
 /// # Errors
 ///
-/// If the address is not the loopback's, or is in use.
+/// Returns an error if the address is not a loopback address, or is in use.
 pub fn serve(
     address: SocketAddr,
     registry: Arc<ClientRegistry>,
@@ -41,20 +45,22 @@ pub fn serve(
 ) -> Result<SocketAddr, Error> {
     if !address.ip().is_loopback() {
         return Err(Error::Plan(format!(
-            "{address}: commands are taken on the loopback only"
+            "cannot accept commands on {address}: use a loopback address such as 127.0.0.1"
         )));
     }
-    let error = |error| Error::Socket(address.to_string(), error);
+    let error = |error| Error::Socket(format!("cannot accept commands on {address}"), error);
     let listener = TcpListener::bind(address).map_err(error)?;
     let bound = listener.local_addr().map_err(error)?;
     let metrics = Arc::new(metrics);
     let thread = || std::thread::Builder::new().name("commands".into());
     let serving = move || {
-        // A connection's thread holds a clone: so many are there.
+        // The thread of each connection holds a clone, so the number of clones is the number of
+        // connections.
         let connections = Arc::new(());
         for connection in listener.incoming() {
             let Ok(connection) = connection else {
-                // Descriptors are used up, perhaps: some are given back before long.
+                // We may have run out of descriptors. We wait, because other connections will
+                // return theirs.
                 std::thread::sleep(Duration::from_millis(10));
                 continue;
             };
@@ -64,11 +70,11 @@ pub fn serve(
             let guard = Arc::clone(&connections);
             let (registry, metrics) = (Arc::clone(&registry), Arc::clone(&metrics));
             let handler = move || {
-                // One that breaks off has said what it had to say.
+                // We ignore errors. A connection that breaks off has no further commands.
                 let _ = handle_connection(connection, &registry, &*metrics);
                 drop(guard);
             };
-            // Without a thread it is closed.
+            // If there is no thread, the connection is closed.
             let _ = thread().spawn(handler);
         }
     };
@@ -76,7 +82,7 @@ pub fn serve(
     Ok(bound)
 }
 
-/// A connection that is read until a time.
+/// A connection that we read until a deadline.
 struct DeadlineReader {
     connection: TcpStream,
     deadline: Instant,
@@ -137,7 +143,7 @@ fn handle_connection(
     Ok(())
 }
 
-/// The next line without its end; none at the end.
+/// Returns the next line without its line break, or `None` at the end of the stream.
 fn read_line(lines: &mut impl BufRead) -> io::Result<Option<String>> {
     let mut line = String::new();
     if lines.by_ref().take(LINE_BYTES).read_line(&mut line)? == 0 {
@@ -195,7 +201,7 @@ mod tests {
         let lines: Vec<&str> = reply.lines().collect();
         assert_eq!(
             lines[..2],
-            ["added 127.0.0.1:5004", "1 clients: 127.0.0.1:5004"]
+            ["added 127.0.0.1:5004", "1 client: 127.0.0.1:5004"]
         );
         assert!(
             lines[2].contains("shout") && lines[3] == "figures 1",
@@ -206,7 +212,7 @@ mod tests {
         assert!(http("PUT /clients/127.0.0.1:6000").starts_with("HTTP/1.1 200"));
         assert_eq!(registry.list().len(), 2);
         assert!(http("DELETE /clients/127.0.0.1:5004").contains("removed"));
-        assert!(http("GET /clients").ends_with("1 clients: 127.0.0.1:6000\n"));
+        assert!(http("GET /clients").ends_with("1 client: 127.0.0.1:6000\n"));
         assert!(http("GET /metrics").ends_with("figures 1\n"));
         assert!(http("GET /secrets").starts_with("HTTP/1.1 404"));
         assert!(http("PUT /clients/nowhere").starts_with("HTTP/1.1 400"));
@@ -226,11 +232,18 @@ mod tests {
             .map(|_| TcpStream::connect(address).unwrap())
             .collect();
         assert_eq!(exchange(address, "metrics\n"), "figures 1\n");
-        assert!(begin.elapsed() < REQUEST_TIMEOUT, "it waited for them");
-        // They are closed in the end; what they drop by drop say does not help them.
+        assert!(
+            begin.elapsed() < REQUEST_TIMEOUT,
+            "the request waited for the silent connections"
+        );
+        // The silent connections are closed in the end. Sending single bytes does not extend their
+        // time.
         let mut one = &silent[0];
         while one.write_all(b"x").is_ok() {
-            assert!(begin.elapsed() < 4 * REQUEST_TIMEOUT, "it waits on");
+            assert!(
+                begin.elapsed() < 4 * REQUEST_TIMEOUT,
+                "the silent connection is still open"
+            );
             std::thread::sleep(Duration::from_millis(100));
         }
     }

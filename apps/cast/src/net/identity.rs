@@ -1,8 +1,9 @@
-//! What a sender or receiver is called: random, as RFC 3550 asks, or as one says.
+//! The names of senders and receivers. They are random, as RFC 3550 requires, unless the user sets
+//! them.
 
 use std::hash::{BuildHasher, RandomState};
 
-/// A receiver's or sender's SSRC and CNAME.
+/// The SSRC and the CNAME of a sender or receiver.
 #[derive(Debug, Clone)]
 pub(crate) struct Identity {
     pub(crate) ssrc: u32,
@@ -10,7 +11,7 @@ pub(crate) struct Identity {
     pub(crate) cname: String,
 }
 
-/// New ones.
+/// Returns a random identity.
 pub(crate) fn random() -> Identity {
     let mut random = Random::new(None);
     Identity {
@@ -19,12 +20,13 @@ pub(crate) fn random() -> Identity {
     }
 }
 
-/// Numbers by the SplitMix64 generator.
+/// A SplitMix64 random number generator.
 #[derive(Debug, Clone)]
 pub(crate) struct Random(u64);
 
 impl Random {
-    /// From a seed; without one, from the system's random numbers.
+    /// Creates a generator from a seed. Without a seed, it starts from the standard library's
+    /// random keys.
     pub(crate) fn new(seed: Option<u64>) -> Self {
         Random(seed.unwrap_or_else(|| RandomState::new().hash_one(0_u8)))
     }

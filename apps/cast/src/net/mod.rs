@@ -1,4 +1,4 @@
-//! How streams travel: RTP and RTCP, UDP in batches, TCP, session descriptions, captures.
+//! The transport of streams: RTP and RTCP, batched UDP, TCP, session descriptions and captures.
 
 pub(crate) mod client_registry;
 pub(crate) mod control_port;

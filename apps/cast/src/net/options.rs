@@ -1,23 +1,23 @@
-//! A socket's options beyond its address: multicast, the interface, the service class.
+//! Options of a socket other than its address: multicast, the network interface, the service class.
 
 use crate::error::Error;
 use socket2::{Domain, InterfaceIndexOrAddress, Protocol, SockRef, Socket, Type};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, UdpSocket};
 
-/// What is asked of every socket.
+/// The options of every socket.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Options {
-    /// The differentiated services code point, 0 to 63; 46 is expedited forwarding.
+    /// The differentiated services code point, 0 to 63. For example, 46 is expedited forwarding.
     pub dscp: Option<u8>,
-    /// The interface that packets leave by and groups are joined on: its name.
+    /// The name of the network interface on which to send and to join multicast groups.
     pub interface: Option<String>,
-    /// The hops that a multicast packet may take.
+    /// The number of hops that a multicast packet may take.
     pub ttl: Option<u8>,
 }
 
 impl Options {
-    /// The interface's index; none: the system chooses.
+    /// Returns the index of the interface, or `None` to let the system choose.
     fn index(&self) -> io::Result<Option<u32>> {
         let Some(name) = &self.interface else {
             return Ok(None);
@@ -26,16 +26,20 @@ impl Options {
         let index = rustix::net::netdevice::name_to_index(&socket, name);
         index.map(Some).map_err(|error| {
             let error = io::Error::from(error);
-            io::Error::new(error.kind(), format!("the interface {name}: {error}"))
+            io::Error::new(
+                error.kind(),
+                format!("cannot use the interface {name}: {error}"),
+            )
         })
     }
 
-    /// A receiving socket at `address`: if that is a multicast group, one that has joined it, and
-    /// hears `source` only, if given.
+    /// Creates a receiving socket at `address`. If the address is a multicast group, the socket
+    /// joins it. If `source` is given, it receives only the packets of that sender (with IPv4).
     ///
     /// # Errors
     ///
-    /// If the port is in use, the address is not this machine's, or the group cannot be joined.
+    /// Returns an error if the port is in use, the address does not belong to this machine, or the
+    /// group cannot be joined.
     pub(crate) fn receiver(
         &self,
         address: SocketAddr,
@@ -48,11 +52,12 @@ impl Options {
         )?;
         let group = address.ip();
         if group.is_multicast() {
-            // Several receivers of one group may share the port.
+            // Several receivers of a group may share the port.
             socket.set_reuse_address(true)?;
         }
         if address.is_ipv6() {
-            // An IPv4 port of the same number is another's, unless any address will do.
+            // A port of the same number may belong to another program for IPv4, so we do not take
+            // it, unless the address is unspecified.
             socket.set_only_v6(!group.is_unspecified())?;
         }
         let address = self.with_scope(address)?;
@@ -64,8 +69,8 @@ impl Options {
         Ok(socket.into())
     }
 
-    /// The address on the interface: of IPv6, what is of a link or an interface is not complete
-    /// without.
+    /// Adds the scope of the interface to an IPv6 address. Link-local and multicast addresses are
+    /// incomplete without a scope.
     fn with_scope(&self, mut address: SocketAddr) -> io::Result<SocketAddr> {
         if let SocketAddr::V6(address) = &mut address
             && address.scope_id() == 0
@@ -89,17 +94,17 @@ impl Options {
                 let on = self.interface_ipv4(group)?;
                 socket.join_ssm_v4(&source, group.ip(), &on)
             }
-            // Of IPv6 the whole group comes, and its other sources are not heard.
+            // IPv6 joins the whole group, and the receiver ignores the packets of other senders.
             (SocketAddr::V6(group), _) => socket.join_multicast_v6(group.ip(), group.scope_id()),
             (SocketAddr::V4(_), Some(IpAddr::V6(_))) => Err(io::ErrorKind::InvalidInput.into()),
         }
     }
 
-    /// The address by which a source-specific join names the interface; without one the system
-    /// chooses by its routes.
+    /// Returns the address that a source-specific join uses to name the interface. Without an
+    /// interface it is unspecified, and the system chooses by its routes.
     ///
-    /// It is the one that a packet from there to the group would have, which a socket that is bound
-    /// to the interface and connected to the group tells; nothing is sent.
+    /// The address is the source address that a packet to the group would have. To find it, we bind
+    /// a socket to the interface and connect it to the group. This sends nothing.
     fn interface_ipv4(&self, group: SocketAddrV4) -> io::Result<Ipv4Addr> {
         let name = match self.interface.as_deref() {
             None => return Ok(Ipv4Addr::UNSPECIFIED),
@@ -114,16 +119,16 @@ impl Options {
             Some(own) if !own.ip().is_unspecified() => Ok(*own.ip()),
             _ => Err(io::Error::new(
                 io::ErrorKind::AddrNotAvailable,
-                format!("the interface {name} has no IPv4 address"),
+                format!("cannot use the interface {name}: it has no IPv4 address"),
             )),
         }
     }
 
-    /// A sending socket, on any port, of the family of `to`.
+    /// Creates a sending socket on any free port, for IPv4 or IPv6.
     ///
     /// # Errors
     ///
-    /// The system's.
+    /// Returns the error of the operating system.
     pub(crate) fn sender(&self, is_ipv4: bool) -> io::Result<UdpSocket> {
         let any: IpAddr = match is_ipv4 {
             true => Ipv4Addr::UNSPECIFIED.into(),
@@ -143,7 +148,7 @@ impl Options {
         Ok(socket.into())
     }
 
-    /// What is asked of a packet that leaves.
+    /// Sets the options of packets that the socket sends.
     fn set_packet_options(&self, socket: &Socket, address: SocketAddr) -> io::Result<()> {
         let index = self.index()?;
         if address.is_ipv4() {
@@ -181,14 +186,15 @@ fn bind_device(_: &Socket, _: Option<&str>) -> io::Result<()> {
     Ok(())
 }
 
-/// Asks for a receive buffer; what the system has made of it.
+/// Requests a receive buffer of `bytes` bytes. Returns the size that the system granted.
 pub(crate) fn receive_buffer(socket: &UdpSocket, bytes: usize) -> io::Result<usize> {
     let socket = SockRef::from(socket);
     socket.set_recv_buffer_size(bytes)?;
     socket.recv_buffer_size()
 }
 
-/// The error that names an address.
-pub(crate) fn socket_error(address: impl ToString) -> impl FnOnce(io::Error) -> Error {
-    move |error| Error::Socket(address.to_string(), error)
+/// Returns a function that makes an [`Error`] of an I/O error. `what` states what could not be
+/// done.
+pub(crate) fn socket_error(what: impl ToString) -> impl FnOnce(io::Error) -> Error {
+    move |error| Error::Socket(what.to_string(), error)
 }

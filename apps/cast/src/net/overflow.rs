@@ -1,33 +1,35 @@
-//! What this machine has dropped itself, because a socket's buffer was full.
+//! Counts the packets that this machine dropped because a socket's buffer was full.
 //!
-//! To a receiver it looks like the network's loss. The kernel counts it by socket and tells it in
-//! tables, which are read when a run is over; where there are none, nothing is told.
+//! A receiver cannot distinguish them from packets that the network lost. The kernel, however,
+//! counts them per socket and shows the counts in tables. We read the tables at the end of a run.
+//! On a system without these tables we report nothing.
 
 use std::collections::HashSet;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::os::unix::fs::MetadataExt;
 
-/// The kernel's tables of this process's UDP sockets, of both families.
+/// The kernel's tables of the UDP sockets of this process, for IPv4 and IPv6.
 const TABLES: [&str; 2] = ["/proc/self/net/udp", "/proc/self/net/udp6"];
-/// Where a table's lines have the inode and the drops, counted from zero.
+/// The columns of the inode and of the drops in a line of a table, counted from zero.
 const INODE: usize = 9;
 const DROPS: usize = 12;
 
-/// Sockets whose drops are asked for while they are open.
+/// The sockets whose drops we count. They must be open when [`dropped`](Self::dropped) is called.
 #[derive(Debug, Default)]
 pub(crate) struct Overflow {
     inodes: HashSet<u64>,
 }
 
 impl Overflow {
-    /// Watches a socket, too.
+    /// Adds a socket.
     pub(crate) fn watch(&mut self, socket: BorrowedFd<'_>) {
         let path = format!("/proc/self/fd/{}", socket.as_raw_fd());
         let inode = std::fs::metadata(path).map(|data| data.ino());
         self.inodes.extend(inode.ok());
     }
 
-    /// Datagrams that came to them and were dropped. Blocks while the tables are read.
+    /// Returns the number of datagrams that were dropped at these sockets. This function blocks
+    /// while it reads the tables.
     pub(crate) fn dropped(&self) -> u64 {
         let tables = TABLES.map(|path| std::fs::read_to_string(path).unwrap_or_default());
         let sums = tables.iter().map(|table| self.dropped_in(table));
@@ -45,10 +47,10 @@ impl Overflow {
     }
 }
 
-/// What is said of them, if there were any.
+/// Returns a warning about dropped packets, if there were any.
 pub(crate) fn warning(dropped: u64) -> Option<String> {
     (dropped > 0).then(|| {
-        format!("{dropped} packets came faster than they were taken: this machine dropped them, not the network")
+        format!("this machine dropped {dropped} packets, because they arrived faster than we read them. The network did not lose them")
     })
 }
 
@@ -65,7 +67,7 @@ mod tests {
         let mut overflow = Overflow::default();
         overflow.watch(full.as_fd());
         if !std::path::Path::new(TABLES[0]).exists() {
-            eprintln!("skipped: no {}", TABLES[0]);
+            eprintln!("skipped, because there is no {}", TABLES[0]);
             return;
         }
         assert_eq!(overflow.dropped(), 0);

@@ -1,8 +1,8 @@
-//! Captures: UDP datagrams with their times, read from pcap and pcapng, written as pcap.
+//! Captures of UDP datagrams with their times. We read pcap and pcapng, and write pcap.
 //!
-//! Files are read and written by a library, and packets taken apart by another.
+//! One library reads and writes the files, and another one parses the packets.
 //!
-//! Left out: fragments of IP, which are counted and not put together.
+//! Left out: IP fragments. We count them, but do not reassemble them.
 
 use crate::error::Error;
 use etherparse::{EtherType, IpNumber, LaxNetSlice, LaxSlicedPacket, PacketBuilder};
@@ -21,66 +21,67 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// Datagrams on their way to a file.
+/// The maximum number of datagrams that wait to be written.
 const QUEUE: usize = 16_384;
 
 /// A datagram of a capture.
 #[derive(Debug)]
 pub(crate) struct CapturedDatagram<'a> {
-    /// In nanoseconds since 1970.
+    /// The time of the capture, in nanoseconds since 1970.
     pub(crate) at: u64,
     pub(crate) from: SocketAddr,
     pub(crate) to: SocketAddr,
-    /// What was captured of it.
+    /// The captured bytes of the payload.
     pub(crate) bytes: &'a [u8],
-    /// Bytes at its end that were not.
+    /// The number of bytes at the end of the payload that were not captured.
     pub(crate) missing: usize,
 }
 
-/// What a capture holds beside datagrams.
+/// Counters of everything in a capture that is not a UDP datagram.
 #[derive(Debug, Default)]
 pub(crate) struct CaptureSummary {
-    /// Packets that are no UDP datagrams.
+    /// The number of packets that are not UDP datagrams.
     pub(crate) others: u64,
-    /// Fragments of IP packets.
+    /// The number of IP fragments.
     pub(crate) fragments: u64,
-    /// Packets of link types that are not understood, by their numbers.
+    /// The number of packets per link type that we cannot parse.
     pub(crate) unknown_links: BTreeMap<u32, u64>,
-    /// It ends within a packet.
+    /// Whether the file ends within a packet.
     pub(crate) is_truncated: bool,
 }
 
 impl CaptureSummary {
-    /// What is amiss: something may be missing in the figures.
+    /// Returns warnings about data that the figures may lack.
     pub(crate) fn warnings(&self, path: &Path) -> Vec<String> {
         let path = path.display();
         let mut all = Vec::new();
         if self.is_truncated {
             all.push(format!(
-                "{path}: the file ends within a packet; the whole packets before it are reported"
+                "{path} ends within a packet. The figures cover the complete packets before it"
             ));
         }
         if self.fragments > 0 {
             let fragments = self.fragments;
             all.push(format!(
-                "{path}: {fragments} packets are fragments of IP, which are not put together"
+                "{path}: skipped {fragments} IP fragments, because we do not reassemble them"
             ));
         }
         for (link, packets) in &self.unknown_links {
             all.push(format!(
-                "{path}: {packets} packets of link type {link}, which is not understood"
+                "{path}: skipped {packets} packets of link type {link}, which is not supported"
             ));
         }
         all
     }
 }
 
-/// Reads a capture; what was in it beside datagrams. Blocks.
+/// Reads a capture, and passes each UDP datagram to `each`. Returns a summary of everything else.
+/// This function blocks.
 ///
 /// # Errors
 ///
-/// If it cannot be read or is none, or nothing in it is of a link type that is understood. What is
-/// torn at its end counts as not there.
+/// Returns an error if the file cannot be read, is not a capture, or only has link types that we
+/// cannot parse. An incomplete packet at the end is not an error.
 pub(crate) fn read(
     path: &Path,
     mut each: impl FnMut(&CapturedDatagram<'_>),
@@ -92,7 +93,7 @@ pub(crate) fn read(
     file.seek(SeekFrom::Start(0)).map_err(io)?;
     let malformed = |what: String| Error::Malformed(path.into(), what);
     if is_short {
-        return Err(malformed("not a capture".into()));
+        return Err(malformed("it is not a capture".into()));
     }
     let (mut summary, mut understood) = (CaptureSummary::default(), 0_u64);
     let mut handle = |at: u64, link: DataLink, bytes: &[u8], truncated: bool| {
@@ -119,12 +120,12 @@ pub(crate) fn read(
         Err(error) => return Err(malformed(error.to_string())),
     }
     if let (0, Some((link, _))) = (understood, summary.unknown_links.first_key_value()) {
-        return Err(malformed(format!("link type {link} is not understood")));
+        return Err(malformed(format!("its link type {link} is not supported")));
     }
     Ok(summary)
 }
 
-/// Whether the file was over before the packet was.
+/// Returns whether the file ended within a packet.
 fn is_end(error: &PcapError) -> bool {
     match error {
         PcapError::IncompleteBuffer => true,
@@ -133,15 +134,16 @@ fn is_end(error: &PcapError) -> bool {
     }
 }
 
-/// Without a whole header it is no capture, and not one that was broken off.
+/// Makes a file whose header is incomplete an error. It is not a capture, so we must not treat it
+/// as a capture that was cut off.
 fn header_error(error: PcapError) -> PcapError {
     match is_end(&error) {
-        true => PcapError::InvalidField("its header is not whole"),
+        true => PcapError::InvalidField("its header is incomplete"),
         false => error,
     }
 }
 
-/// Takes a time, a link type, the bytes, and whether there were more.
+/// Receives a time, a link type, the captured bytes, and whether the packet had more bytes.
 type PacketHandler<'a> = dyn FnMut(u64, DataLink, &[u8], bool) + 'a;
 
 fn read_pcap(file: BufReader<File>, handle: &mut PacketHandler<'_>) -> Result<(), PcapError> {
@@ -151,7 +153,8 @@ fn read_pcap(file: BufReader<File>, handle: &mut PacketHandler<'_>) -> Result<()
         TsResolution::MicroSecond => 1_000,
         TsResolution::NanoSecond => 1,
     };
-    // Raw: the library holds that a packet was never longer than what is captured of it.
+    // We read raw packets, because the library rejects packets that were longer than what was
+    // captured.
     while let Some(packet) = reader.next_raw_packet() {
         let packet = packet?;
         let nanos = u64::from(packet.ts_frac) * unit;
@@ -183,7 +186,7 @@ fn read_pcapng(file: BufReader<File>, handle: &mut PacketHandler<'_>) -> Result<
             Block::EnhancedPacket(packet) => {
                 let interface = interfaces.get(packet.interface_id as usize).copied();
                 let (link, resolution) = interface.unwrap_or((DataLink::ETHERNET, MICROSECONDS));
-                // The library takes all units for nanoseconds.
+                // The library treats all units as nanoseconds, so this is the number of units.
                 let units = packet.timestamp.as_nanos();
                 let truncated = packet.original_len as usize > packet.data.len();
                 handle(nanos(units, resolution), link, &packet.data, truncated);
@@ -194,34 +197,36 @@ fn read_pcapng(file: BufReader<File>, handle: &mut PacketHandler<'_>) -> Result<
     Ok(())
 }
 
-/// An interface's resolution where it tells none: 10⁻⁶ s. Source: pcapng, section 4.2, if_tsresol.
+/// The time unit of an interface that states none: 10⁻⁶ s. Source: pcapng, section 4.2, if_tsresol.
 const MICROSECONDS: u8 = 6;
 
-/// Units of time in nanoseconds: a power of ten, or of two if the highest bit is set, in a second.
+/// Converts units of time to nanoseconds. The resolution is a negative power of ten, or of two if
+/// its highest bit is set.
 fn nanos(units: u128, resolution: u8) -> u64 {
     let exponent = u32::from(resolution & 0x7f);
     let base: u128 = if resolution & 0x80 == 0 { 10 } else { 2 };
-    // Finer ones than there are in an integer: time stands still.
+    // Units too fine for our integers count as zero seconds.
     let a_second = base.checked_pow(exponent).unwrap_or(u128::MAX);
     let (seconds, rest) = (units / a_second, units % a_second);
     let rest = rest.checked_mul(1_000_000_000).map_or(0, |r| r / a_second);
     u64::try_from(seconds * 1_000_000_000 + rest).unwrap_or(u64::MAX)
 }
 
-/// What a packet is.
+/// The kind of a packet.
 enum PacketKind {
     Datagram,
     Fragment,
     Other,
-    /// Of a link type that is not understood.
+    /// The packet has a link type that we cannot parse.
     Link,
 }
 
-/// Bytes of the header of Linux' cooked captures, version 2.
+/// The number of header bytes in version 2 of the Linux cooked capture format.
+///
 /// Source: tcpdump.org, LINKTYPE_LINUX_SLL2.
 const SLL2_BYTES: usize = 20;
 
-/// Takes a packet apart, of which the end may not have been captured.
+/// Parses a packet, whose end may not have been captured, and passes its datagram to `each`.
 fn datagram(
     at: u64,
     link: DataLink,
@@ -242,7 +247,7 @@ fn datagram(
         DataLink::RAW | DataLink::IPV4 | DataLink::IPV6 => LaxSlicedPacket::from_ip(bytes).ok(),
         DataLink::LINUX_SLL => cooked(14, 16),
         DataLink::LINUX_SLL2 => cooked(0, SLL2_BYTES),
-        // The family, then the packet.
+        // Four bytes with the address family precede the packet.
         DataLink::NULL | DataLink::LOOP => {
             LaxSlicedPacket::from_ip(bytes.get(4..).unwrap_or_default()).ok()
         }
@@ -298,10 +303,10 @@ struct QueuedDatagram {
     bytes: Vec<u8>,
 }
 
-/// The thread that writes; what went wrong, at its end.
+/// The thread that writes the file. It returns the error that ended it, if any.
 type WriterThread = JoinHandle<Result<(), String>>;
 
-/// Writes what comes to a capture, on a thread of its own. Clones write to the same one.
+/// Writes datagrams to a capture on a thread of its own. Clones write to the same file.
 #[derive(Debug, Clone)]
 pub(crate) struct CaptureWriter {
     sender: SyncSender<QueuedDatagram>,
@@ -311,11 +316,11 @@ pub(crate) struct CaptureWriter {
 }
 
 impl CaptureWriter {
-    /// Begins a capture at `path`.
+    /// Creates a capture at `path`.
     ///
     /// # Errors
     ///
-    /// If it cannot be made.
+    /// Returns an error if the file or the thread cannot be created.
     pub(crate) fn create(path: &Path) -> Result<Self, Error> {
         let io = |error| Error::File(path.into(), error);
         let file = BufWriter::new(File::create(path).map_err(io)?);
@@ -330,7 +335,7 @@ impl CaptureWriter {
         })
     }
 
-    /// Writes a datagram; what is too much for the file is left out and counted.
+    /// Writes a datagram. If the thread cannot keep up, the datagram is left out and counted.
     pub(crate) fn write(&self, bytes: &[u8], from: SocketAddr, to: SocketAddr) {
         let at = SystemTime::now()
             .duration_since(UNIX_EPOCH)
@@ -342,12 +347,12 @@ impl CaptureWriter {
             bytes: bytes.to_vec(),
         };
         if self.sender.try_send(written).is_err() {
-            // Relaxed: a count that is told at the end.
+            // Relaxed ordering suffices, because the count is only read at the end.
             self.missed.fetch_add(1, Ordering::Relaxed);
         }
     }
 
-    /// Ends the file, once all clones are gone; what went wrong, if something did.
+    /// Completes the file once all clones are gone. Returns a warning if something went wrong.
     pub(crate) fn finish(self) -> Option<String> {
         let CaptureWriter {
             sender,
@@ -359,19 +364,20 @@ impl CaptureWriter {
         let thread = writer.lock().ok()?.take()?;
         let ended = thread
             .join()
-            .unwrap_or_else(|_| Err("its thread panicked".into()));
+            .unwrap_or_else(|_| Err("the thread that writes it panicked".into()));
         let path = path.display();
         match (ended, missed.load(Ordering::Relaxed)) {
-            (Err(error), _) => Some(format!("{path}: {error}; the capture ends there")),
+            (Err(error), _) => Some(format!("cannot write all of {path}: {error}")),
             (Ok(()), 0) => None,
             (Ok(()), missed) => Some(format!(
-                "{path}: {missed} packets came faster than it could be written"
+                "{path} lacks {missed} packets, because they arrived faster than we could write them"
             )),
         }
     }
 }
 
-/// The system's reason, if there is one: the library calls a full disk "Error reading bytes".
+/// Returns the reason of the operating system, if there is one. The library's own text for a full
+/// disk is "Error reading bytes".
 fn reason(error: &PcapError) -> String {
     match error {
         PcapError::IoError(error) => error.to_string(),

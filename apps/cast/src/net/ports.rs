@@ -1,4 +1,4 @@
-//! Receiving ports: many of them, one a stream, of which some may not be to be had.
+//! Opens the receiving ports. There is one per stream, and some of them may fail to open.
 
 use crate::error::Error;
 use crate::net::options::{Options, receive_buffer};
@@ -7,22 +7,22 @@ use creel::net::{TcpListener, UdpSocket};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
-/// What a socket's buffer is asked to hold: the packets of so much time.
+/// A socket's buffer should hold the packets that arrive within this time.
 const SOCKET_BUFFER_TIME: Duration = Duration::from_millis(100);
-/// What the kernel counts for a packet of 10 ms in a buffer, its own overhead included.
+/// The size of a packet of 10 ms in a socket buffer, as the kernel counts it, with its overhead.
 const PACKET_IN_BUFFER_BYTES: usize = 2_304;
-/// The packet time that buffers are reckoned with.
+/// The packet time on which the buffer sizes are based.
 const PACKET_TIME: Duration = Duration::from_millis(10);
-/// Descriptors left to the contexts' pollers, and to files.
+/// The number of descriptors that we leave to the pollers of the contexts, and to files.
 const RESERVE: usize = 16;
 
-/// Receiving ports that are being opened.
+/// The receiving ports while they are being opened.
 #[derive(Debug)]
 pub(crate) struct Ports {
-    /// What the buffer of each is asked to hold.
+    /// The receive buffer that we request for each port, in bytes.
     bytes: usize,
-    /// Held back until the ports are open: a program that has used up its descriptors for them
-    /// could not wait for what comes.
+    /// Sockets that we hold until all ports are open. Without them, the ports could use up all
+    /// descriptors, and none would be left to wait for packets.
     reserve: Vec<std::net::UdpSocket>,
     asked: usize,
     failed: usize,
@@ -31,7 +31,7 @@ pub(crate) struct Ports {
 }
 
 impl Ports {
-    /// None yet; each will be asked to hold so many bytes.
+    /// Creates an empty set, whose ports will request receive buffers of `bytes` bytes.
     pub(crate) fn new(bytes: usize) -> Self {
         let reserve =
             (0..RESERVE).map_while(|_| std::net::UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).ok());
@@ -45,7 +45,7 @@ impl Ports {
         }
     }
 
-    /// Opens one more; none if that cannot be, which [`close`](Self::close) tells.
+    /// Opens one more port. Returns `None` if it fails, which [`close`](Self::close) reports.
     pub(crate) fn open(&mut self, options: &Options, session: &RtpSession) -> Option<UdpSocket> {
         self.asked += 1;
         let opened = options
@@ -68,7 +68,8 @@ impl Ports {
         }
     }
 
-    /// Listens on one more; none if that cannot be, which [`close`](Self::close) tells.
+    /// Listens on one more TCP port. Returns `None` if it fails, which [`close`](Self::close)
+    /// reports.
     pub(crate) fn listen(&mut self, address: SocketAddr) -> Option<TcpListener> {
         self.asked += 1;
         match TcpListener::bind(address) {
@@ -81,11 +82,12 @@ impl Ports {
         }
     }
 
-    /// Tells of those that could not be opened in one warning.
+    /// Releases the reserve, and reports the ports that failed to open in one warning.
     ///
     /// # Errors
     ///
-    /// If there is `any` none at all.
+    /// Returns an error if a port failed to open and `any` is false, which means that no port is
+    /// open.
     pub(crate) fn close(
         self,
         warnings: &mut Vec<String>,
@@ -98,21 +100,22 @@ impl Ports {
             return Ok(());
         };
         if !any {
-            return Err(Error::Socket(address.to_string(), error));
+            return Err(Error::Socket(format!("cannot open {address}"), error));
         }
         let (failed, asked) = (self.failed, self.asked);
         warnings.push(format!(
-            "{failed} of {asked} ports could not be opened; {address}: {error}"
+            "cannot open {failed} of {asked} ports, the first of which is {address}: {error}"
         ));
         Ok(())
     }
 }
 
-/// The address of a stream where each has a port of its own, from `base` on.
+/// Returns the address of a stream. Unless the port is shared, each stream has a port of its own
+/// from `base` on.
 ///
 /// # Errors
 ///
-/// If its port would exceed 65,535.
+/// Returns an error if the port would exceed 65,535.
 pub(crate) fn port_of_stream(
     base: SocketAddr,
     stream: usize,
@@ -124,26 +127,29 @@ pub(crate) fn port_of_stream(
     let port = usize::from(base.port()) + stream;
     let port = u16::try_from(port).map_err(|_| {
         Error::Plan(format!(
-            "{base}: stream {stream} has no port above it; use --shared-port"
+            "cannot give stream {stream} a port of its own above {base}: use a lower port or --shared-port"
         ))
     })?;
     Ok(SocketAddr::new(base.ip(), port))
 }
 
-/// What a socket's buffer must hold for `streams` streams between two reactions.
+/// Returns the number of bytes that a socket's buffer must hold for `streams` streams between two
+/// reactions of the context.
 pub(crate) fn buffer_bytes(streams: usize, wait: Duration) -> usize {
     let time = wait + SOCKET_BUFFER_TIME;
     let packets = time.as_secs_f64() / PACKET_TIME.as_secs_f64() * streams as f64;
-    packets.ceil() as usize * PACKET_IN_BUFFER_BYTES
+    // The kernel takes an `i32`, so a longer wait requests the maximum.
+    let bytes = (packets.ceil() as usize).saturating_mul(PACKET_IN_BUFFER_BYTES);
+    bytes.min(i32::MAX as usize)
 }
 
-/// A warning if the system has made less of it. It tells twice of what it took, the half for
-/// its own overhead.
+/// Returns a note if the system granted a smaller buffer than this rate requires. Note that the
+/// system reports twice the size that we requested, because it adds as much for its own overhead.
 pub(crate) fn capped(which: &str, limit: &str, wanted: usize, got: usize) -> Option<String> {
     (got < wanted).then(|| {
         format!(
-            "the {which} buffer holds {} KiB of the {} that the rate asks for; \
-             the limit is net.core.{limit}",
+            "the {which} buffer has {} KiB instead of the {} KiB that this rate requires: \
+             raise net.core.{limit} to avoid dropped packets",
             got / 1024,
             wanted / 1024
         )

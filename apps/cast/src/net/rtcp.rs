@@ -1,7 +1,7 @@
-//! RTCP: what senders and receivers tell each other about a stream.
+//! RTCP: the reports that senders and receivers exchange about a stream.
 //!
-//! Packets are read and written by a library; here is what a stream has to say and what it keeps
-//! of what it hears.
+//! A library reads and writes the packets. This module defines the reports that we send, and the
+//! parts that we keep of received reports.
 //!
 //! Source: RFC 3550 section 6.
 
@@ -9,11 +9,11 @@ use rtcp_types::prelude::*;
 use rtcp_types::{Bye, Compound, Packet, ReceiverReport, Sdes, SdesChunk, SdesItem, SenderReport};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// Between two reports of one stream. Source: section 6.2, the recommended minimum.
+/// The time between two reports of a stream. Source: section 6.2, the recommended minimum.
 pub(crate) const INTERVAL: Duration = Duration::from_secs(5);
-/// Seconds from 1900 to 1970.
+/// The number of seconds from 1900 to 1970.
 const NTP_UNIX: u64 = 2_208_988_800;
-/// Blocks in one report. Source: section 6.4.1.
+/// The maximum number of blocks in a report. Source: section 6.4.1.
 const BLOCKS_MAX: usize = 31;
 
 /// One item of a compound packet.
@@ -23,39 +23,41 @@ pub(crate) enum Item {
     Sender(u32, SenderInfo),
     /// A report block of a receiver.
     Block(ReportBlock),
-    /// BYE of a source.
+    /// A BYE packet of a source.
     Bye(u32),
 }
 
 /// The sender info of a sender report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct SenderInfo {
-    /// The time of the report, in NTP's format.
+    /// The time of the report in NTP format.
     pub(crate) ntp: u64,
-    /// The same time by the stream's clock.
+    /// The same time in ticks of the stream's clock.
     pub(crate) timestamp: u32,
     pub(crate) packets: u32,
     pub(crate) octets: u32,
 }
 
-/// One reception report block.
+/// A reception report block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct ReportBlock {
-    /// The stream that it is about.
+    /// The SSRC of the stream that the block is about.
     pub(crate) ssrc: u32,
-    /// Of the packets since the last report, in 256ths.
+    /// The fraction of the packets since the last report that were lost, in 256ths.
     pub(crate) fraction_lost: u8,
-    /// In all. A negative count (more packets arrived than were sent) is reported as zero.
+    /// The total number of lost packets. A negative count means that more packets arrived than were
+    /// sent, and we treat it as zero.
     pub(crate) lost: u32,
     pub(crate) highest_sequence: u32,
-    /// In ticks of the stream's clock.
+    /// The jitter in ticks of the stream's clock.
     pub(crate) jitter: u32,
-    /// The middle of the last sender report's time, and the time since it in 65,536ths.
+    /// The middle 32 bits of the last sender report's time, and the time since its arrival in
+    /// 65,536ths of a second.
     pub(crate) last_sr: u32,
     pub(crate) delay_since_last_sr: u32,
 }
 
-/// Now, in NTP's format: seconds since 1900 and 2⁻³² of them.
+/// Returns the current time in NTP format: seconds since 1900, and fractions in units of 2⁻³² s.
 pub(crate) fn ntp_now() -> u64 {
     let since = SystemTime::now()
         .duration_since(UNIX_EPOCH)
@@ -68,14 +70,15 @@ fn ntp(since_1970: Duration) -> u64 {
     (since_1970.as_secs() + NTP_UNIX) << 32 | fraction
 }
 
-/// The middle 32 bits of an NTP timestamp, which report blocks use.
+/// Returns the middle 32 bits of an NTP timestamp, which is the form that report blocks use.
 pub(crate) fn compact_ntp(ntp: u64) -> u32 {
     (ntp >> 16) as u32
 }
 
 impl ReportBlock {
-    /// The time from the sender's report to this one's coming, less what the receiver kept it for;
-    /// none before it has heard a report, or where the clocks are off. Source: section 6.4.1.
+    /// Returns the round-trip time: the time from our sender report to the arrival of this block,
+    /// minus the time that the receiver kept it. Returns `None` if the receiver has not received a
+    /// report yet, or if the clocks disagree. Source: section 6.4.1.
     pub(crate) fn round_trip(&self, now_ntp: u64) -> Option<Duration> {
         if self.last_sr == 0 {
             return None;
@@ -95,7 +98,7 @@ pub(crate) fn read(datagram: &[u8], mut each: impl FnMut(Item)) -> bool {
         Item::Block(ReportBlock {
             ssrc: block.ssrc(),
             fraction_lost: block.fraction_lost(),
-            // 24 bits, signed: RFC 3550 section 6.4.1.
+            // The count is a signed number of 24 bits, see RFC 3550 section 6.4.1.
             lost: if block.cumulative_lost() & 0x80_0000 == 0 {
                 block.cumulative_lost()
             } else {
@@ -128,7 +131,7 @@ pub(crate) fn read(datagram: &[u8], mut each: impl FnMut(Item)) -> bool {
     true
 }
 
-/// A sender's report, with its name; and its good-bye, if it `with_bye`.
+/// Returns a sender report with the CNAME, and with a BYE packet if `with_bye` is set.
 pub(crate) fn sender_report(ssrc: u32, info: SenderInfo, cname: &str, with_bye: bool) -> Vec<u8> {
     let report = SenderReport::builder(ssrc)
         .ntp_timestamp(info.ntp)
@@ -144,7 +147,7 @@ pub(crate) fn sender_report(ssrc: u32, info: SenderInfo, cname: &str, with_bye: 
     encode(&compound)
 }
 
-/// A receiver's report of at most 31 streams, with its name.
+/// Returns a receiver report with up to 31 blocks, and with the CNAME.
 pub(crate) fn receiver_report(ssrc: u32, blocks: &[ReportBlock], cname: &str) -> Vec<u8> {
     let mut report = ReceiverReport::builder(ssrc);
     for block in &blocks[..blocks.len().min(BLOCKS_MAX)] {
@@ -170,12 +173,12 @@ fn sdes(ssrc: u32, cname: &str) -> rtcp_types::SdesBuilder<'_> {
 fn encode(compound: &impl RtcpPacketWriter) -> Vec<u8> {
     let mut bytes = vec![0; 2_048];
     let len = compound.write_into(&mut bytes);
-    // What is written here is small and well-formed.
+    // Our packets are small and well-formed, so writing them cannot fail.
     bytes.truncate(len.unwrap_or(0));
     bytes
 }
 
-/// The counts at the previous report of one source. They give the loss since then.
+/// The counts at the last report about one source, from which we compute the loss since then.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct LossInterval {
     expected_prior: u64,
@@ -183,7 +186,7 @@ pub(crate) struct LossInterval {
 }
 
 impl LossInterval {
-    /// The share lost since the last report, in 256ths. Source: RFC 3550, A.3.
+    /// Returns the fraction that was lost since the last call, in 256ths. Source: RFC 3550, A.3.
     pub(crate) fn fraction_lost(&mut self, expected: u64, received: u64) -> u8 {
         let of_expected = expected.saturating_sub(self.expected_prior);
         let of_received = received.saturating_sub(self.received_prior);
@@ -234,7 +237,7 @@ mod tests {
         };
         let bytes = receiver_report(1, &[block], "a@b");
         assert_eq!(items(&bytes), [Item::Block(block)]);
-        // It was kept for a second, and is here after 1.25.
+        // The receiver kept the report for one second, and the block arrived after 1.25 seconds.
         let trip = block.round_trip(ntp(Duration::from_millis(101_250)));
         assert_eq!(trip, Some(Duration::from_millis(250)));
     }
@@ -261,7 +264,7 @@ mod tests {
         assert_eq!(loss_interval.fraction_lost(100, 75), 64);
         assert_eq!(loss_interval.fraction_lost(200, 175), 0);
         assert_eq!(loss_interval.fraction_lost(200, 175), 0);
-        // More came than was expected: duplicates.
+        // More packets arrived than were expected, which means that there were duplicates.
         assert_eq!(loss_interval.fraction_lost(210, 190), 0);
     }
 }

@@ -1,33 +1,34 @@
-//! RTP's header.
+//! The RTP header.
 //!
 //! Source: RFC 3550 section 5.1.
 //!
-//! Left out: sending CSRC lists, extensions or padding; all three are understood when they come.
+//! Left out: we do not send CSRC lists, extensions or padding. We do skip all three when we receive
+//! them.
 
 use std::fmt;
 
-/// Bytes of the header that is sent.
+/// The number of bytes of the header that we send.
 pub(crate) const HEADER_BYTES: usize = 12;
 
 const VERSION: u8 = 2;
 
-/// A packet's header, without what this module leaves out.
+/// The header of a packet, without the parts that this module leaves out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Header {
-    /// What the payload is, 0 to 127.
+    /// The payload type, 0 to 127.
     pub payload_type: u8,
-    /// The first packet after a silence.
+    /// Whether this is the first packet after a silence.
     pub marker: bool,
-    /// One more with each packet, modulo 2¹⁶.
+    /// The sequence number, which grows by one with each packet, modulo 2¹⁶.
     pub sequence: u16,
-    /// The first sample's number, modulo 2³².
+    /// The position of the first sample in clock ticks, modulo 2³².
     pub timestamp: u32,
-    /// Names the stream.
+    /// The identifier of the stream.
     pub ssrc: u32,
 }
 
 impl Header {
-    /// The header as it is sent.
+    /// Encodes the header.
     pub fn to_bytes(self) -> [u8; HEADER_BYTES] {
         let mut bytes = [0; HEADER_BYTES];
         bytes[0] = VERSION << 6;
@@ -39,19 +40,19 @@ impl Header {
     }
 }
 
-/// Why a packet is not RTP.
+/// The reason why a packet is not valid RTP.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Malformed {
-    /// Shorter than its header says.
+    /// The packet is shorter than its header requires.
     Short {
-        /// The packet's length in bytes.
+        /// The length of the packet in bytes.
         bytes: usize,
-        /// What the header needs at least.
+        /// The minimum length that the header requires.
         needed: usize,
     },
-    /// Another version of the protocol, or another protocol.
+    /// The packet has another version, or belongs to another protocol.
     Version(u8),
-    /// More padding than payload.
+    /// The packet states more padding than it has bytes of payload.
     Padding(u8),
 }
 
@@ -59,31 +60,38 @@ impl fmt::Display for Malformed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Malformed::Short { bytes, needed } => {
-                write!(f, "{bytes} bytes where an RTP packet needs {needed}")
+                write!(
+                    f,
+                    "the packet has {bytes} bytes, but its header requires {needed}"
+                )
             }
-            Malformed::Version(version) => write!(f, "RTP version {version}, not 2"),
-            Malformed::Padding(padding) => write!(f, "{padding} bytes of padding, not in there"),
+            Malformed::Version(version) => write!(f, "the RTP version is {version}, expected 2"),
+            Malformed::Padding(padding) => write!(
+                f,
+                "the packet does not have the {padding} bytes of padding that it states"
+            ),
         }
     }
 }
 
 impl std::error::Error for Malformed {}
 
-/// Takes a packet apart: header and payload.
+/// Splits a packet into its header and its payload.
 ///
 /// # Errors
 ///
-/// If it is not RTP version 2, or shorter than its own fields say.
+/// Returns an error if the packet is not RTP version 2, or is shorter than its own fields state.
 #[inline]
 pub(crate) fn parse(packet: &[u8]) -> Result<(Header, &[u8]), Malformed> {
     parse_some(packet, true)
 }
 
-/// Takes a packet apart of which the end is missing, and with it how much of that was padding.
+/// Splits a packet whose end was not captured. Its padding is unknown, because the last byte of a
+/// packet holds the length of the padding.
 ///
 /// # Errors
 ///
-/// As [`parse`].
+/// Returns the same errors as [`parse`], except those about padding.
 pub(crate) fn parse_truncated(packet: &[u8]) -> Result<(Header, &[u8]), Malformed> {
     parse_some(packet, false)
 }
@@ -121,10 +129,10 @@ fn parse_some(packet: &[u8], is_whole: bool) -> Result<(Header, &[u8]), Malforme
     Ok((header, payload))
 }
 
-/// Whether the datagram is RTCP rather than RTP, on whichever port it came.
+/// Returns whether a datagram is RTCP rather than RTP. RTCP may arrive on any port.
 ///
-/// Source: RFC 5761 section 4: packet types 192 to 223 are RTCP's, and no payload type with a
-/// marker collides with them.
+/// Source: RFC 5761 section 4. RTCP has the packet types 192 to 223, and RTP avoids the payload
+/// types that would collide with them together with a marker bit.
 #[inline]
 pub(crate) fn is_rtcp(datagram: &[u8]) -> bool {
     matches!(datagram, [first, 192..=223, ..] if first >> 6 == VERSION)
@@ -155,9 +163,9 @@ mod tests {
     fn csrc_lists_extensions_and_padding_are_skipped() {
         let mut packet = HEADER.to_bytes().to_vec();
         packet[0] |= 0x20 | 0x10 | 2;
-        packet.extend([0; 8]); // two CSRCs
+        packet.extend([0; 8]); // two CSRC entries
         packet.extend([0xab, 0xcd, 0, 1, 9, 9, 9, 9]); // an extension of one word
-        packet.extend([1, 2, 3, 4, 0, 0, 3]); // payload and three bytes of padding
+        packet.extend([1, 2, 3, 4, 0, 0, 3]); // four bytes of payload, three bytes of padding
         assert_eq!(parse(&packet), Ok((HEADER, &[1, 2, 3, 4][..])));
     }
 

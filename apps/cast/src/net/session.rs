@@ -1,9 +1,9 @@
-//! What one stream's packets are and where they go: by flags, or by a session description.
+//! The address and the formats of a stream, from flags or from a session description.
 //!
 //! Source: RFC 8866 (SDP), RFC 3605 (`rtcp`), RFC 5761 (`rtcp-mux`), RFC 4570 (`source-filter`),
 //! RFC 4145 and RFC 4571 (TCP).
 //!
-//! Left out: media other than audio, which are passed over; offers and answers.
+//! Left out: media other than audio, which we skip, and the offer/answer model.
 
 use crate::media::format::{Format, Formats};
 use sdp_types::{Connection, Media};
@@ -11,18 +11,18 @@ use std::fmt::Write;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
-/// The packet time where nothing says another. Source: RFC 3551 section 4.2.
+/// The packet time if a session states none. Source: RFC 3551 section 4.2.
 pub(crate) const PACKET_TIME: Duration = Duration::from_millis(20);
 
-/// Where reports go.
+/// Where RTCP reports go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Rtcp {
-    /// None are sent; those that come are understood.
+    /// We send no reports, but still read those that arrive.
     #[default]
     Off,
-    /// To the port of the packets.
+    /// Reports go to the port of the packets.
     Mux,
-    /// To a port of their own: the next one.
+    /// Reports go to a port of their own, which is the next one.
     Own,
 }
 
@@ -34,32 +34,34 @@ impl std::str::FromStr for Rtcp {
             "off" => Ok(Rtcp::Off),
             "mux" => Ok(Rtcp::Mux),
             "own" => Ok(Rtcp::Own),
-            _ => Err(format!("`{text}` is not off, mux or own")),
+            _ => Err(format!("unknown value `{text}`: expected off, mux or own")),
         }
     }
 }
 
-/// One stream's address and formats.
+/// The address and the formats of one stream.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RtpSession {
-    /// Where its packets go: this machine's port, a client's, or a multicast group's.
+    /// The destination of the packets: a port of this machine, of a client, or of a multicast
+    /// group.
     pub address: SocketAddr,
-    /// Of a multicast group: the only source that is heard.
+    /// The only sender of a multicast group whose packets we accept.
     pub source: Option<IpAddr>,
-    /// What payload types mean.
+    /// The formats of the payload types.
     pub formats: Formats,
-    /// How long a packet lasts.
+    /// The duration of a packet.
     pub packet_time: Duration,
     /// Where reports go.
     pub rtcp: Rtcp,
-    /// Packets come over TCP, each after its length.
+    /// Whether packets travel over TCP, with the length in front of each packet.
     pub tcp: bool,
-    /// The hops that a multicast packet may take.
+    /// The number of hops that a multicast packet may take.
     pub ttl: Option<u8>,
 }
 
 impl RtpSession {
-    /// Packets of `payload_type` and `format` at `address`; nothing else is said of them.
+    /// Creates a session with packets of one payload type and format at `address`. All other fields
+    /// have their defaults.
     pub fn new(address: SocketAddr, payload_type: u8, format: Format) -> Self {
         RtpSession {
             address,
@@ -72,13 +74,13 @@ impl RtpSession {
         }
     }
 
-    /// The payload type and format that are sent.
+    /// Returns the payload type and the format that we send.
     pub(crate) fn preferred(&self) -> (u8, Format) {
         let first = self.formats.named().first();
         first.map_or((11, Format::CD_MONO), |&(number, format)| (number, format))
     }
 
-    /// Where reports go.
+    /// Returns the address to which reports go.
     pub(crate) fn rtcp_address(&self) -> Option<SocketAddr> {
         match self.rtcp {
             Rtcp::Off => None,
@@ -90,11 +92,12 @@ impl RtpSession {
         }
     }
 
-    /// All audio streams of a session description.
+    /// Returns all audio streams of a session description.
     ///
     /// # Errors
     ///
-    /// If it is none, names no audio, or an address or format in it cannot be read.
+    /// Returns an error if the text is not a session description, has no audio, or has an address
+    /// or format that we cannot parse.
     ///
     /// ```
     /// use creel_cast::RtpSession;
@@ -124,7 +127,7 @@ impl RtpSession {
                 let port = n
                     .checked_mul(step)
                     .and_then(|n| first.address.port().checked_add(n));
-                let port = port.ok_or("more ports than there are above the first")?;
+                let port = port.ok_or("it has more ports than there are above its first port")?;
                 let address = SocketAddr::new(first.address.ip(), port);
                 sessions.push(RtpSession {
                     address,
@@ -133,12 +136,12 @@ impl RtpSession {
             }
         }
         if sessions.is_empty() {
-            return Err("there is no audio in it".into());
+            return Err("it has no audio".into());
         }
         Ok(sessions)
     }
 
-    /// The session description of these streams, as their clients need it.
+    /// Returns the session description of these streams, for their clients.
     pub fn describe(sessions: &[RtpSession]) -> String {
         let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
         let origin = sessions.first().map_or(any, |session| session.address);
@@ -166,7 +169,7 @@ impl RtpSession {
             _ => String::new(),
         };
         let (port, numbers, family) = (self.address.port(), numbers.join(" "), family(ip));
-        // Writing to a string does not fail.
+        // Writing to a string cannot fail, so we ignore the results.
         let _ = write!(
             text,
             "m=audio {port} {protocol} {numbers}\r\nc=IN {family}{ttl}\r\n"
@@ -190,7 +193,7 @@ impl RtpSession {
     }
 }
 
-/// The description without the lines that ffmpeg prints before it.
+/// Removes the lines that ffmpeg prints before a session description.
 fn skip_title(text: &[u8]) -> &[u8] {
     let begin = text.windows(4).position(|four| four == b"\nv=0");
     match (text.starts_with(b"v=0"), begin) {
@@ -207,7 +210,7 @@ fn family(ip: IpAddr) -> String {
     format!("{} {ip}", family_name(ip))
 }
 
-/// The first stream of a media description.
+/// Returns the first stream of a media description.
 fn first_stream(
     media: &Media,
     connection: Option<&Connection>,
@@ -216,11 +219,11 @@ fn first_stream(
     let is_encrypted = media.proto.contains("SAVP") || media.has_attribute("crypto");
     if is_encrypted {
         return Err(format!(
-            "its audio is {}, encrypted: SRTP is not supported",
+            "its audio is encrypted ({}), and SRTP is not supported",
             media.proto
         ));
     }
-    let connection = connection.ok_or("no connection (c=) for its audio")?;
+    let connection = connection.ok_or("its audio has no connection (c=)")?;
     let address = connection
         .try_address()
         .map_err(|error| error.to_string())?;
@@ -262,7 +265,7 @@ fn formats(media: &Media) -> Result<Formats, String> {
             .parse()
             .ok()
             .filter(|&n| n < 128)
-            .ok_or(format!("`{number}` is no payload type"))?;
+            .ok_or(format!("`{number}` is not a payload type"))?;
         let map = maps.iter().find(|(of, _)| *of == number);
         let format = match map {
             Some((_, format)) => Some(format.parse()?),

@@ -1,4 +1,5 @@
-//! TCP as a source: bare samples, little-endian, at whatever pace they come.
+//! TCP as a source of samples. The samples are little-endian, and arrive at the pace of the other
+//! side.
 
 use crate::stream::buffer::Buffer;
 use crate::stream::source::Source;
@@ -13,19 +14,19 @@ use std::net::SocketAddr;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
-/// Reads samples from a connection.
+/// Reads samples from a TCP connection.
 #[derive(Debug)]
 pub struct TcpSource {
     from: From,
     clock: Clock,
-    /// A buffer's bytes as they come.
+    /// The bytes of a buffer that is not full yet.
     bytes: Vec<u8>,
     filled: usize,
     made: u64,
 }
 
 enum From {
-    /// Under way from the first buffer on.
+    /// We connect when the first buffer is requested.
     Connecting(Pin<Box<dyn Future<Output = io::Result<TcpStream>> + Send>>),
     Connection(TcpStream),
 }
@@ -40,8 +41,8 @@ impl fmt::Debug for From {
 }
 
 impl TcpSource {
-    /// Connects to `address`, then reads buffers of `samples` samples until the end; a last one
-    /// that is not full is left out.
+    /// Creates a source that connects to `address` and reads buffers of `samples` samples until the
+    /// end of the stream. It leaves out a last buffer that is not full.
     pub fn to(address: SocketAddr, samples: usize) -> Self {
         TcpSource::begin(
             From::Connecting(Box::pin(TcpStream::connect(address))),
@@ -91,7 +92,7 @@ impl Source for TcpSource {
     }
 }
 
-/// Connects to `address` and writes what comes out of the queue, until it is closed or the
+/// Connects to `address` and writes the entries of the queue, until the queue is closed or the
 /// connection ends.
 pub(crate) async fn write(address: SocketAddr, mut queue: Receiver<Vec<u8>>) {
     let Ok(stream) = TcpStream::connect(address).await else {

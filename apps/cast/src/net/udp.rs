@@ -1,8 +1,8 @@
 //! UDP as a sink.
 //!
-//! The streams of a context send through one socket a family of addresses: a sink writes its
-//! datagram into the context's *outbox*, a [`SendQueue`] a family, which sends what the streams of
-//! this turn have written together.
+//! All streams of a context send through one socket per address family. A sink writes its datagram
+//! to the context's *outbox*, which has one [`SendQueue`] per family. The queue sends the datagrams
+//! of all streams that ran in the same turn together.
 
 use super::options::Options;
 use super::rtcp::{self, Item, ReportBlock};
@@ -16,34 +16,35 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// Datagrams that an outbox holds at most.
+/// The maximum number of datagrams in a queue of an outbox.
 const OUTBOX_MAX: usize = 8_192;
-/// Receivers of one stream whose reports are kept.
+/// The maximum number of receivers whose reports we keep.
 const REPORTERS_MAX: usize = 65_536;
-/// How often a pair of ports in a row is looked for.
+/// The number of attempts to find two free ports in a row.
 const PORT_PAIR_ATTEMPTS: usize = 64;
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The receivers of a stream, by family; listed, added, removed and cleared while it runs. Clones
-/// share the list.
+/// The receivers of a stream, per address family. You can change the list while the stream runs.
+/// Clones share the list.
 #[derive(Debug, Clone, Default)]
 pub struct Clients(Arc<Mutex<[Vec<SocketAddr>; 2]>>);
 
-/// IPv4 first.
+/// Returns the index of an address's family. IPv4 comes first.
 fn family_index(address: SocketAddr) -> usize {
     usize::from(address.is_ipv6())
 }
 
 impl Clients {
-    /// All receivers, IPv4's first, in the order in which they were added.
+    /// Returns all receivers, those with IPv4 addresses first, in the order in which they were
+    /// added.
     pub fn list(&self) -> Vec<SocketAddr> {
         lock(&self.0).concat()
     }
 
-    /// Adds a receiver; false if it was there.
+    /// Adds a receiver. Returns false if it was there already.
     pub fn add(&self, client: SocketAddr) -> bool {
         let mut clients = lock(&self.0);
         let clients = &mut clients[family_index(client)];
@@ -54,7 +55,7 @@ impl Clients {
         is_new
     }
 
-    /// Removes a receiver; false if it was not there.
+    /// Removes a receiver. Returns false if there was no such receiver.
     pub fn remove(&self, client: SocketAddr) -> bool {
         let mut clients = lock(&self.0);
         let clients = &mut clients[family_index(client)];
@@ -69,7 +70,7 @@ impl Clients {
     }
 }
 
-/// What a receiver has reported of a stream.
+/// The latest report of a receiver about a stream.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct LatestReport {
     pub(crate) block: ReportBlock,
@@ -77,7 +78,7 @@ pub(crate) struct LatestReport {
     pub(crate) round_trip: Option<Duration>,
 }
 
-/// What receivers have reported, by stream and receiver.
+/// The latest reports, by stream and receiver.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Reports(Arc<Mutex<BTreeMap<(u32, SocketAddr), LatestReport>>>);
 
@@ -101,7 +102,7 @@ impl Reports {
         });
     }
 
-    /// What has been reported of a stream.
+    /// Returns the latest reports about a stream.
     pub(crate) fn of(&self, ssrc: u32) -> Vec<(SocketAddr, LatestReport)> {
         let all = lock(&self.0);
         all.iter()
@@ -111,32 +112,34 @@ impl Reports {
     }
 }
 
-/// The way to the clients of one family.
+/// The sockets for the clients of one address family.
 #[derive(Debug)]
 struct FamilySockets {
     queue: Arc<SendQueue>,
-    /// Where reports leave from; the same socket, or one on the next port.
+    /// The socket that sends and receives reports. It is the same socket, or one on the next port.
     rtcp: Arc<UdpSocket>,
 }
 
-/// What the streams of a context have to send.
+/// Sends the datagrams of all streams of a context.
 #[derive(Debug)]
 pub(crate) struct Outbox {
-    /// IPv4's and IPv6's; none where the system has no such sockets.
+    /// The sockets for IPv4 and IPv6. `None` if the system does not support the family.
     families: [Option<FamilySockets>; 2],
-    /// Datagrams of a family that has none. A relaxed counter.
+    /// Counts the datagrams for a family without sockets. It is a plain counter, so relaxed
+    /// ordering suffices.
     no_socket: AtomicU64,
     reports: Reports,
-    /// What the system has made of the buffers asked for.
+    /// The size of the send buffer that the system granted, in bytes.
     pub(crate) buffer: usize,
 }
 
 impl Outbox {
-    /// Opens its sockets, which are asked to hold so many bytes.
+    /// Opens the sockets, and requests send buffers of `bytes` bytes.
     ///
     /// # Errors
     ///
-    /// If there are none to be had for IPv4. Without IPv6, its datagrams are refused.
+    /// Returns an error if there is no socket for IPv4. Without IPv6, datagrams to IPv6 addresses
+    /// count as [failed](Self::failed).
     pub(crate) fn open(
         options: &Options,
         rtcp: Rtcp,
@@ -159,8 +162,8 @@ impl Outbox {
         }))
     }
 
-    /// Starts its tasks: those that send, and those that hear the clients' reports if any are asked
-    /// for. They end when it is [closed](Self::close).
+    /// Starts the tasks that send, and those that receive the clients' reports if `receive_rtcp` is
+    /// set. The sending tasks end after [`close`](Self::close).
     pub(crate) fn start(self: &Arc<Self>, context: &Pool, receive_rtcp: bool) {
         for sockets in self.families.iter().flatten() {
             let queue = Arc::clone(&sockets.queue);
@@ -175,13 +178,13 @@ impl Outbox {
                         outbox.reports.record(&bytes[..len], from);
                     }
                 };
-                // It ends with its context.
+                // The task ends together with its context.
                 context.spawn(receive).detach();
             }
         }
     }
 
-    /// Writes a datagram for all `clients`.
+    /// Queues a datagram for all `clients`.
     pub(crate) fn write(&self, datagram: &[u8], clients: &Clients) {
         let clients = lock(&clients.0);
         for (sockets, clients) in self.families.iter().zip(clients.iter()) {
@@ -198,27 +201,27 @@ impl Outbox {
         }
     }
 
-    /// Datagrams dropped because the outbox was full.
+    /// Returns the number of datagrams that were dropped because a queue was full.
     pub(crate) fn dropped(&self) -> u64 {
         let families = self.families.iter().flatten();
         families.map(|sockets| sockets.queue.dropped()).sum()
     }
 
-    /// Datagrams that the system refused.
+    /// Returns the number of datagrams that the system refused to send.
     pub(crate) fn failed(&self) -> u64 {
         let families = self.families.iter().flatten();
         families.map(|sockets| sockets.queue.failed()).sum::<u64>()
             + self.no_socket.load(Ordering::Relaxed)
     }
 
-    /// Why the first of them was.
+    /// Returns why the system refused the first of them.
     pub(crate) fn first_error(&self) -> Option<String> {
         let mut families = self.families.iter().flatten();
         families.find_map(|sockets| sockets.queue.error().map(ToString::to_string))
     }
 
-    /// Sends a report to all `clients`, on their own ports for it if there are any. One that does
-    /// not get through is made up for by the next one.
+    /// Sends a report to all `clients`, to their report ports if there are any. We ignore errors,
+    /// because the next report replaces a lost one.
     pub(crate) fn report(&self, datagram: &[u8], clients: &Clients, rtcp: Rtcp) {
         for mut client in clients.list() {
             if rtcp == Rtcp::Own {
@@ -230,7 +233,8 @@ impl Outbox {
         }
     }
 
-    /// No stream will write any more: its tasks end when all is sent.
+    /// Closes the outbox. Streams must not write any more, and the sending tasks end when the
+    /// queues are empty.
     pub(crate) fn close(&self) {
         for sockets in self.families.iter().flatten() {
             sockets.queue.close();
@@ -238,7 +242,7 @@ impl Outbox {
     }
 }
 
-/// A sending socket, and one for reports: the same, or one on the next port.
+/// Opens a socket to send from, and one for reports: the same socket, or one on the next port.
 fn open_sockets(
     options: &Options,
     is_ipv4: bool,

@@ -1,14 +1,14 @@
-//! What has come so far, as the sockets' tasks count it and the program looks at it.
+//! Counters that the sockets' tasks update, and that the main thread reads.
 
 use super::demux::Demux;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Counts over all sockets. Clones share them.
+/// Counts packets over all sockets. Clones share the counts.
 #[derive(Debug, Clone, Default)]
 pub(super) struct ReceiveCounters(Arc<Counts>);
 
-/// Relaxed: counts that are looked at from time to time.
+/// Relaxed ordering suffices, because the main thread only polls these counts.
 #[derive(Debug, Default)]
 struct Counts {
     packets: AtomicU64,
@@ -23,18 +23,19 @@ pub(super) struct Published {
 }
 
 impl ReceiveCounters {
-    /// Packets that sources have got.
+    /// Returns the number of packets of valid sources.
     pub(super) fn packets(&self) -> u64 {
         self.0.packets.load(Ordering::Relaxed)
     }
 
-    /// All packets, including those of sources on probation. This count grows while anyone sends
-    /// anything that looks like a stream.
+    /// Returns the number of all packets, including those of sources on probation. This count grows
+    /// while anyone sends anything that looks like a stream.
     pub(super) fn activity(&self) -> u64 {
         self.packets() + self.0.probation.load(Ordering::Relaxed)
     }
 
-    /// Adds the packets that a demultiplexer has received since `published`, and updates that.
+    /// Adds the packets that a demultiplexer has received since `published`, and updates
+    /// `published`.
     #[inline]
     pub(super) fn add(&self, demux: &Demux, published: &mut Published) {
         let (packets, probation) = (demux.packets(), demux.probation_packets());

@@ -15,19 +15,19 @@ use std::hash::{BuildHasherDefault, Hasher};
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Sources of one socket at most; packets of further sources count as unknown.
+/// The maximum number of sources per socket. Packets of further sources count as unknown.
 const SOURCES_MAX: usize = 32_768;
-/// Bytes of all packets that are held during probation, and packets that are held of one source.
+/// The limits during probation: the bytes of all packets that we hold, and the packets per source.
 const PROBATION_BYTES_MAX: usize = 32 << 20;
 const PROBATION_PACKETS_MAX: usize = 4;
 
 /// The configuration that all sockets of a run share.
 #[derive(Debug)]
 pub(super) struct Config {
-    /// After this time, in nanoseconds, a player would not wait for a packet any more.
+    /// A packet that arrives later than this time in nanoseconds counts as late.
     pub(super) late_after: u64,
     pub(super) folder: Option<Arc<Folder>>,
-    /// Bare samples instead of RTP, little-endian.
+    /// Whether datagrams are bare samples, little-endian, instead of RTP.
     pub(super) raw: bool,
     /// The receiver's own SSRC and CNAME in reports.
     pub(super) ssrc: u32,
@@ -39,12 +39,12 @@ pub(super) struct Config {
 /// RTCP of a source that no demultiplexer has attributed yet.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct PendingRtcp {
-    /// Its last report, and when that came.
+    /// The last sender report, and the time of its arrival.
     sender: Option<(SenderInfo, u64)>,
     has_left: bool,
 }
 
-/// Hashes SSRCs, which are random already.
+/// A hash function for SSRCs, which are random already.
 #[derive(Debug, Default)]
 pub(super) struct SsrcHasher(u64);
 
@@ -81,23 +81,25 @@ pub(super) struct Demux {
     number: usize,
     by_ssrc: HashMap<u32, usize, BuildHasherDefault<SsrcHasher>>,
     sources: Vec<RtpSource>,
-    /// Whose packet came last, and so probably whose comes next: it, or the one after it.
+    /// The index of the source of the last packet. The next packet probably belongs to this source
+    /// or to the one after it, so we check these two first.
     last: usize,
     probation: HashMap<u32, Vec<ProbationPacket>>,
-    /// Bytes of payload in them.
+    /// The number of payload bytes in `probation`.
     probation_bytes: usize,
     unrecognized: Unrecognized,
     packets: u64,
     /// Packets that arrived while their source was on probation.
     probation_packets: u64,
-    /// Of bare samples.
+    /// The next sequence number and timestamp of bare samples.
     raw: (u16, u32),
     next_report: u64,
     shared: bool,
 }
 
 impl Demux {
-    /// For the socket with this number; `shared` by streams that are planned.
+    /// Creates a demultiplexer for socket `number`. `shared` states whether several streams share
+    /// the socket.
     pub(super) fn new(
         config: Arc<Config>,
         session: RtpSession,
@@ -122,17 +124,17 @@ impl Demux {
         }
     }
 
-    /// The packets that its sources have got so far.
+    /// Returns the number of packets that belong to valid sources.
     pub(super) fn packets(&self) -> u64 {
         self.packets
     }
 
-    /// The packets so far that arrived while their source was on probation.
+    /// Returns the number of packets that arrived while their source was on probation.
     pub(super) fn probation_packets(&self) -> u64 {
         self.probation_packets
     }
 
-    /// Takes a datagram.
+    /// Processes a datagram.
     #[inline]
     pub(super) fn receive(&mut self, datagram: &[u8], from: SocketAddr, arrival: u64) {
         if self.config.raw {
@@ -163,8 +165,8 @@ impl Demux {
         self.receive_packet(&packet);
     }
 
-    /// Takes what there is of a datagram of which so many bytes at its end are missing: it counts
-    /// as if it were whole, and is not heard.
+    /// Processes a datagram without its last `missing` bytes. We count it like a complete datagram,
+    /// but do not decode it.
     #[cold]
     pub(super) fn receive_truncated(
         &mut self,
@@ -191,8 +193,8 @@ impl Demux {
         });
     }
 
-    /// Where the next datagram comes from, if it need not be asked: its one source's packets come
-    /// from where they came from before, most of the time.
+    /// Returns the address from which the next datagram probably arrives, if there is one source
+    /// only. It saves a query, because a source rarely changes its address.
     pub(super) fn expected_from(&self) -> Option<SocketAddr> {
         let is_alone = self.sources.len() == 1 && self.probation.is_empty();
         let source = self
@@ -231,8 +233,8 @@ impl Demux {
         self.sources[at].receive(packet, &self.session.formats, late_after);
     }
 
-    /// Takes a packet of a source on probation. The source is valid once two of its packets follow
-    /// one another, in either order of arrival.
+    /// Processes a packet of a source on probation. The source is valid once two of its packets
+    /// follow one another, in either order of arrival.
     #[cold]
     fn receive_on_probation(&mut self, packet: &Packet<'_>) {
         if self.sources.len() >= SOURCES_MAX {
@@ -271,7 +273,7 @@ impl Demux {
         }
     }
 
-    /// Adds a source that has passed probation, with the packets that were held.
+    /// Adds a source that has passed probation, with the packets that we held.
     fn add_source(&mut self, early: &[ProbationPacket]) {
         let packets = early.iter().map(|early| Packet {
             header: early.header,
@@ -304,8 +306,8 @@ impl Demux {
         self.packets += early.len() as u64;
     }
 
-    /// A recording is named by its stream's number; a second source of one stream, by its own
-    /// name, too.
+    /// Returns the recorder of a new source. Recordings have the number of their stream in their
+    /// names. A second source of the same stream adds its SSRC.
     fn recorder(&self, ssrc: u32) -> Option<Recorder> {
         let folder = self.config.folder.clone()?;
         let name = match (self.shared, self.sources.len()) {
@@ -322,7 +324,7 @@ impl Demux {
         let is_rtcp = rtcp::read(datagram, |item| {
             let ssrc = match item {
                 Item::Sender(ssrc, _) | Item::Bye(ssrc) => ssrc,
-                // Of streams that are sent.
+                // This block is about a stream that we send.
                 Item::Block(_) => return,
             };
             match (by_ssrc.get(&ssrc).map(|&at| &mut sources[at]), item) {
@@ -338,7 +340,7 @@ impl Demux {
                     }
                     let pending = pending_rtcp.entry(ssrc).or_default();
                     match item {
-                        // A good-bye leaves what was said before.
+                        // A BYE does not discard the last sender report.
                         Item::Sender(_, info) => pending.sender = Some((info, arrival)),
                         _ => pending.has_left = true,
                     }
@@ -359,7 +361,7 @@ impl Demux {
             sequence.wrapping_add(1),
             timestamp.wrapping_add(frames as u32),
         );
-        // As L16 has it.
+        // L16 is big-endian.
         let swapped: Vec<u8> = datagram
             .chunks_exact(2)
             .flat_map(|pair| [pair[1], pair[0]])
@@ -380,12 +382,14 @@ impl Demux {
         });
     }
 
-    /// What is to be reported now, and where to; nothing before the next report is due.
+    /// Returns the reports that are due, and their addresses. The result is empty until the next
+    /// report is due.
     pub(super) fn reports(&mut self, now: u64) -> Vec<(SocketAddr, Vec<u8>)> {
         if self.session.rtcp == Rtcp::Off || now < self.next_report || self.sources.is_empty() {
             return Vec::new();
         }
-        // The first one early, so that short streams have one; spread as section 6.3.1 asks.
+        // The first report is early, so that short streams get one. The others are spread as
+        // section 6.3.1 requires.
         let interval = rtcp::INTERVAL.as_nanos() as u64;
         let spread = interval / 2 + (u64::from(self.config.ssrc) ^ now) % interval;
         self.next_report = now + spread;
@@ -410,7 +414,7 @@ impl Demux {
         reports.collect()
     }
 
-    /// What came of its sources' reports on other ports.
+    /// Applies the RTCP of our sources that arrived on other ports.
     fn apply_pending_rtcp(&mut self) {
         let pending_rtcp = &self.config.pending_rtcp;
         let pending_rtcp = pending_rtcp.lock().unwrap_or_else(PoisonError::into_inner);
@@ -427,7 +431,7 @@ impl Demux {
         }
     }
 
-    /// What came: a row a source, and what was none.
+    /// Returns a row per source, and the counts of everything else.
     pub(super) fn into_reports(mut self) -> (Vec<(SourceReport, StreamStats)>, Unrecognized) {
         self.unrecognized.unvalidated += self
             .probation
@@ -443,7 +447,7 @@ impl Demux {
         (rows.collect(), self.unrecognized)
     }
 
-    /// What its packets mean.
+    /// Returns the formats of the payload types.
     pub(super) fn formats(&self) -> &Formats {
         &self.session.formats
     }

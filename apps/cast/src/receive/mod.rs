@@ -1,4 +1,4 @@
-//! Many streams from UDP, TCP or a capture: what came, what did not, and when.
+//! Receives many streams from UDP, TCP or a capture, and measures which packets arrived and when.
 
 mod counters;
 mod demux;
@@ -34,44 +34,48 @@ use std::time::{Duration, Instant};
 use tcp_reader::TcpReader;
 use udp_reader::UdpReader;
 
-/// How often the program looks what has come.
+/// How often the program checks whether the run is over.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
-/// What is left out after the first packet: caches and timers find their pace.
+/// The time after the first packet that we leave out of the figures, because caches and timers are
+/// still warming up.
 const RAMP_UP: Duration = Duration::from_secs(1);
 
-/// What is received.
+/// The configuration of a run.
 #[derive(Debug, Clone)]
 pub struct Plan {
-    /// A port each.
+    /// The sessions to receive. Each has a port of its own.
     pub sessions: Vec<RtpSession>,
-    /// Streams that are expected in all; none: whatever comes.
+    /// The total number of expected streams, or `None` to accept any number.
     pub streams: Option<usize>,
-    /// Bare samples, little-endian, instead of RTP: losses cannot be told.
+    /// Whether datagrams are bare samples, little-endian, instead of RTP. We cannot detect losses
+    /// then.
     pub raw: bool,
-    /// Contexts: pools of one worker.
+    /// The number of contexts, which are pools of one worker.
     pub contexts: usize,
     /// How long a context waits before it reacts again.
     pub wait: Duration,
-    /// What others may do with the contexts from outside.
+    /// What other processes may do with the contexts.
     pub observe: creel::Observe,
-    /// What comes later after its time than this and a quantum is late: a player's buffer.
+    /// A packet counts as late if it arrives more than this time, plus one quantum, after it was
+    /// due. It corresponds to the buffer of a player.
     pub late_after: Duration,
-    /// Ends after so many packets of each stream.
+    /// The run ends after this number of packets of each stream.
     pub buffers: Option<u64>,
-    /// Ends when nothing has come for so long, once something has.
+    /// The run ends when no packet has arrived for this time, counted from the first packet on.
     pub idle: Duration,
-    /// Ends after so long in any case.
+    /// The run ends after this time in any case.
     pub time_limit: Option<Duration>,
-    /// A folder into which each stream is written as `stream-N.wav`.
+    /// The folder to which we write each stream as `stream-N.wav`.
     pub wav: Option<PathBuf>,
-    /// A file into which everything that comes is written, as a capture.
+    /// The capture to which we write everything that arrives.
     pub capture: Option<PathBuf>,
-    /// What is asked of the sockets.
+    /// The options of the sockets.
     pub options: Options,
 }
 
 impl Plan {
-    /// Receives `sessions` once in 2 ms, until nothing has come for two seconds.
+    /// Creates a plan that receives `sessions`, reacts every 2 ms, and ends two seconds after the
+    /// last packet.
     pub fn new(sessions: Vec<RtpSession>) -> Self {
         Plan {
             sessions,
@@ -90,11 +94,12 @@ impl Plan {
         }
     }
 
-    /// Sessions at `ports` ports from `on` on, two apart where reports have a port of their own.
+    /// Creates sessions for `ports` ports from `on` on. The ports are two apart if reports have a
+    /// port of their own.
     ///
     /// # Errors
     ///
-    /// If there are not so many ports.
+    /// Returns an error if a port would exceed 65,535.
     pub fn sessions(
         on: SocketAddr,
         ports: usize,
@@ -124,27 +129,28 @@ impl Plan {
         }
     }
 
-    /// Whether several streams come to one port.
+    /// Returns whether several streams share one port.
     fn is_shared(&self) -> bool {
         self.sessions.len() == 1 && self.streams != Some(1)
     }
 }
 
-/// Receives as planned and measures. Blocks until it is over; `interrupted` is asked some times a
-/// second and ends it, too.
+/// Receives as planned and measures. This function blocks until the run is over. It calls
+/// `interrupted` several times per second, and ends the run early if it returns true.
 ///
 /// # Errors
 ///
-/// As [`Receiver::open`].
+/// Returns the errors of [`Receiver::open`].
 pub fn run(plan: &Plan, interrupted: &dyn Fn() -> bool) -> Result<Measured, Error> {
     Ok(Receiver::open(plan)?.run(interrupted))
 }
 
-/// What one socket's task does.
+/// The task of one socket.
 type Task = Running<UdpReader>;
 type TcpTask = Running<TcpReader>;
 
-/// Streams whose ports are open: nothing that is sent from now on is lost for want of one.
+/// Streams whose ports are open. No packet that is sent from now on is lost because its port is
+/// closed.
 #[derive(Debug)]
 pub struct Receiver<'a> {
     plan: &'a Plan,
@@ -159,12 +165,12 @@ pub struct Receiver<'a> {
 }
 
 impl<'a> Receiver<'a> {
-    /// Opens the ports and files.
+    /// Opens the ports and the files.
     ///
     /// # Errors
     ///
-    /// If a context or file cannot be made, or no port can be opened. Some ports that cannot are
-    /// a warning.
+    /// Returns an error if a context or a file cannot be created, or if no port can be opened. If
+    /// only some ports fail to open, the result has a warning.
     pub fn open(plan: &'a Plan) -> Result<Self, Error> {
         let files = plan
             .wav
@@ -208,7 +214,7 @@ impl<'a> Receiver<'a> {
                 reader.capture_to(receiver.capture.as_ref(), session.address);
                 receiver.readers.push((number, reader));
             }
-            // Reports on a port of their own: what comes there is told apart by its sources.
+            // Reports arrive on a port of their own. We match them with the streams by their SSRCs.
             if session.rtcp == Rtcp::Own
                 && let Some(address) = session.rtcp_address()
             {
@@ -237,8 +243,8 @@ impl<'a> Receiver<'a> {
         Ok(receiver)
     }
 
-    /// Receives until it is over. Blocks; `interrupted` is asked some times a second and ends
-    /// it, too.
+    /// Receives until the run is over. This function blocks. It calls `interrupted` several times
+    /// per second, and ends the run early if it returns true.
     pub fn run(self, interrupted: &dyn Fn() -> bool) -> Measured {
         let (plan, changes) = (self.plan, Changes::default());
         let (done, results) = mpsc::channel();
@@ -252,7 +258,7 @@ impl<'a> Receiver<'a> {
             let done = done.clone();
             let task = async move {
                 let ended = (&mut running).await;
-                // The receiver waits for all.
+                // This cannot fail, because we wait for the results of all tasks.
                 let _ = done.send((number, ended, running.into_work().into_demux()));
             };
             self.contexts.of(number).spawn(task).detach();
@@ -274,7 +280,7 @@ impl<'a> Receiver<'a> {
         let mut measured = wait_until_done(plan, &self.contexts, &self.counters, interrupted);
         measured.overflowed = overflow.dropped();
         for control in &controls {
-            // A stream that has failed already is told in vain.
+            // Stopping a stream that has failed already has no effect, so we ignore the result.
             let _ = control.trigger(Trigger::Stop);
         }
         measured.warnings = self.warnings;
@@ -286,7 +292,7 @@ impl<'a> Receiver<'a> {
         let failed = failed.count();
         if failed > 0 {
             measured.warnings.push(format!(
-                "{failed} sockets failed; packets received before that are reported"
+                "{failed} sockets failed. The figures cover the packets that arrived before"
             ));
         }
         demuxes.sort_by_key(|(number, ..)| *number);
@@ -299,13 +305,16 @@ impl<'a> Receiver<'a> {
     }
 }
 
-/// Reads a capture as if its packets came now: every stream in it, whatever its port. Blocks.
+/// Analyses a capture as if its packets arrived now. It reads all streams, whatever their ports
+/// are. This function blocks.
 ///
-/// The plan's sessions say what payload types mean, by port; the first one's hold for other ports.
+/// The plan's sessions define the payload types of their ports. The first session applies to all
+/// other ports.
 ///
 /// # Errors
 ///
-/// If the file cannot be read or is no capture, or no recording can be made.
+/// Returns an error if the file cannot be read or is not a capture, or if a recording cannot be
+/// created.
 pub fn analyse(plan: &Plan, capture: &Path) -> Result<Measured, Error> {
     let files = plan
         .wav
@@ -316,7 +325,7 @@ pub fn analyse(plan: &Plan, capture: &Path) -> Result<Measured, Error> {
     let mut demuxes: Vec<Demux> = Vec::new();
     let mut by_port: HashMap<SocketAddr, usize> = HashMap::new();
     let mut measured = Measured::default();
-    // What other runs of this thread have left.
+    // Removes what earlier runs on this thread may have left.
     with_histograms(|histograms| *histograms = Histograms::new());
     let summary = pcap::read(capture, |packet| {
         let index = *by_port.entry(packet.to).or_insert_with(|| {
@@ -348,7 +357,7 @@ pub fn analyse(plan: &Plan, capture: &Path) -> Result<Measured, Error> {
     if summary.others > 0 {
         let others = summary.others;
         measured.notes.push(format!(
-            "{others} packets of the capture are no whole UDP datagrams"
+            "ignored {others} packets of the capture, which are not complete UDP datagrams"
         ));
     }
     drop(config);
@@ -362,7 +371,7 @@ pub fn analyse(plan: &Plan, capture: &Path) -> Result<Measured, Error> {
     Ok(measured)
 }
 
-/// Adds what came to one port.
+/// Adds the reports of one port to the results.
 fn add_reports(demux: Demux, measured: &mut Measured) {
     let unknown = |source: &SourceReport, formats: &Formats| {
         let is_unknown = |number: &&u8| formats.of(**number).is_none();
@@ -385,7 +394,7 @@ fn add_reports(demux: Demux, measured: &mut Measured) {
     measured.unrecognized.add(&unrecognized);
 }
 
-/// Ends the files, and says what is amiss.
+/// Completes the files, and adds warnings and notes to the results.
 fn finish(
     plan: &Plan,
     measured: &mut Measured,
@@ -403,7 +412,7 @@ fn finish(
         .extend(capture.and_then(pcap::CaptureWriter::finish));
     for number in &measured.unknown_types {
         let text = format!(
-            "payload type {number} is not known, so its clock is not: name it with --codec {number}=NAME/CLOCK or --from-sdp"
+            "the clock of payload type {number} is unknown, so its packets have neither jitter nor sound: define it with --codec {number}=NAME/CLOCK or --from-sdp"
         );
         measured.warnings.push(text);
     }
@@ -426,15 +435,15 @@ fn finish(
         (malformed, "datagrams were neither RTP nor RTCP"),
         (
             unvalidated,
-            "packets were of sources that sent no two in sequence",
+            "packets belong to sources that never sent two packets in sequence",
         ),
         (
             unknown,
-            "packets were of sources that were not asked for, or too many",
+            "packets belong to sources that were not expected, or exceeded the limit",
         ),
         (
             truncated,
-            "packets were cut: they are counted, and not heard",
+            "packets were truncated, so we counted but did not decode them",
         ),
     ];
     for (count, what) in counts.into_iter().filter(|(count, _)| *count > 0) {
@@ -443,18 +452,20 @@ fn finish(
     let strays: u64 = measured.sources.iter().map(|source| source.strays).sum();
     if strays > 0 {
         measured.notes.push(format!(
-            "{strays} packets were far from all others of their source"
+            "{strays} packets had sequence numbers far from all others of their source"
         ));
     }
     let received = measured.sources.len();
     match plan.streams {
         _ if received == 0 && unvalidated > 0 => measured.warnings.push(format!(
-            "nothing was received but {unvalidated} packets, no two of them in sequence"
+            "received no stream, but only {unvalidated} packets without two in sequence"
         )),
-        _ if received == 0 => measured.warnings.push("nothing was received".into()),
+        _ if received == 0 => measured
+            .warnings
+            .push("received no packets: check the address, the port and the firewall".into()),
         Some(streams) if received < streams => {
             measured.warnings.push(format!(
-                "{} of {streams} streams never came",
+                "{} of {streams} streams did not arrive",
                 streams - received
             ));
         }
@@ -462,7 +473,7 @@ fn finish(
     }
 }
 
-/// Where Opus was to be written by a build that has none.
+/// Returns an explanation if Opus could not be recorded because this build does not support it.
 fn no_opus(sources: &[SourceReport]) -> &'static str {
     let is_opus = |source: &SourceReport| {
         source.unrecorded > 0
@@ -471,12 +482,12 @@ fn no_opus(sources: &[SourceReport]) -> &'static str {
                 .is_some_and(|format| format.encoding == Encoding::Opus)
     };
     match !cfg!(feature = "opus") && sources.iter().any(is_opus) {
-        true => "; Opus is in builds with the feature `opus` only",
+        true => ". Opus requires a build with the feature `opus`",
         false => "",
     }
 }
 
-/// Waits until the run is over; what was used between the ramp-up and the last packet.
+/// Waits until the run is over. Returns the resources used between the ramp-up and the last packet.
 fn wait_until_done(
     plan: &Plan,
     contexts: &Contexts,
@@ -489,7 +500,8 @@ fn wait_until_done(
     let mut first_packet: Option<Instant> = None;
     let mut begin: Option<(Usage, u64)> = None;
     let mut last = (contexts.usage(), 0);
-    // What sends no two packets in sequence is no stream, but somebody is there.
+    // A source without two packets in sequence is not a stream, but it shows that someone is
+    // sending.
     let mut last_active = (0, start);
     loop {
         std::thread::sleep(POLL_INTERVAL);

@@ -1,4 +1,4 @@
-//! From packets to recordings: decoded where they come, written by a pool of its own.
+//! Records streams. Packets are decoded where they arrive, and a separate pool writes the files.
 
 use crate::error::Error;
 use crate::media::codec::Decoder;
@@ -11,19 +11,20 @@ use creel::{Pool, Wait};
 use std::path::PathBuf;
 use std::sync::{Arc, mpsc};
 
-/// Buffers on their way to a file; what does not fit leaves a hole in the file only.
+/// The maximum number of buffers that wait for a file. A buffer that does not fit becomes a gap in
+/// the file.
 const QUEUE: usize = 256;
 
-/// Where recordings are written, on a pool of its own because that blocks.
+/// Writes recordings on a pool of its own, because writing files blocks.
 #[derive(Debug)]
 pub(super) struct Files {
-    /// It outlives its recordings: dropped, it would cancel them.
+    /// The pool must outlive the recordings, because dropping it would cancel them.
     pool: Arc<Pool>,
     folder: Arc<Folder>,
     warnings: mpsc::Receiver<String>,
 }
 
-/// What recorders share.
+/// The part that all recorders share.
 #[derive(Debug)]
 pub(super) struct Folder {
     pool: Arc<Pool>,
@@ -33,12 +34,12 @@ pub(super) struct Folder {
 }
 
 impl Files {
-    /// In this folder, which is made if it is not there. What comes faster than it can be written is
-    /// waited for, or left out.
+    /// Creates the folder if necessary. If `lossless` is set, recorders wait when files are slow.
+    /// Otherwise they drop buffers.
     ///
     /// # Errors
     ///
-    /// If it cannot be made.
+    /// Returns an error if the folder or the pool cannot be created.
     pub(super) fn new(path: PathBuf, lossless: bool) -> Result<Self, Error> {
         let made = std::fs::create_dir_all(&path);
         made.map_err(|error| Error::Wav(WavError::Io(path.clone(), error)))?;
@@ -58,12 +59,13 @@ impl Files {
         })
     }
 
-    /// What recorders need.
+    /// Returns the part that recorders need.
     pub(super) fn folder(&self) -> Arc<Folder> {
         Arc::clone(&self.folder)
     }
 
-    /// Waits until all files are finished; what went wrong with them. All recorders are gone.
+    /// Waits until all files are complete, and returns the warnings. All recorders must have been
+    /// dropped before.
     pub(super) fn finish(self) -> Vec<String> {
         let Files {
             pool,
@@ -77,7 +79,7 @@ impl Files {
     }
 }
 
-/// One source's recording; its file is made when there is sound.
+/// The recording of one source. The file is created with the first samples.
 #[derive(Debug)]
 pub(super) struct Recorder {
     folder: Arc<Folder>,
@@ -95,7 +97,7 @@ struct Open {
 }
 
 impl Recorder {
-    /// Into `NAME.wav`.
+    /// Creates a recorder that writes `NAME.wav`.
     pub(super) fn new(folder: Arc<Folder>, name: String) -> Self {
         Recorder {
             folder,
@@ -105,13 +107,14 @@ impl Recorder {
         }
     }
 
-    /// The frame after the last one heard.
+    /// Returns the frame after the last one that was recorded.
     pub(super) fn end(&self) -> i64 {
         self.end
     }
 
-    /// Puts a payload's sound at a frame; false where it cannot be heard: no codec, or another
-    /// rate than the recording's.
+    /// Decodes a payload and records it at position `frame`. Returns false if that is impossible,
+    /// because there is no codec for it, or because its rate or its channels differ from the
+    /// recording's.
     pub(super) fn record(
         &mut self,
         payload_type: u8,
@@ -142,11 +145,11 @@ impl Recorder {
         };
         let mut buffer = Buffer::new(0);
         decoder.decode(payload, &mut buffer.samples);
-        // The place in the file, of which the sign matters at the beginning.
+        // The field carries the position in the file, which may be negative at the beginning.
         buffer.sequence = frame as u64;
         let frames = buffer.samples.len() / usize::from(format.channels);
         self.end = self.end.max(frame + frames as i64);
-        // Without a file any more, the stream goes on.
+        // If the file has failed, the stream continues without it.
         if self.folder.lossless {
             let _ = open.file.send_blocking(buffer);
         } else {
@@ -156,7 +159,7 @@ impl Recorder {
     }
 }
 
-/// Begins a file, fed through the queue until its sender is dropped.
+/// Starts the task that writes a file. It ends when the returned sender is dropped.
 fn begin(folder: &Arc<Folder>, name: &str, format: Format) -> Sender<Buffer> {
     let path = folder.path.join(format!("{name}.wav"));
     let leak = if folder.lossless { Leak::No } else { Leak::New };
@@ -177,14 +180,14 @@ fn begin(folder: &Arc<Folder>, name: &str, format: Format) -> Sender<Buffer> {
         };
         let missed = receiver.leaked();
         if missed > 0 {
-            // The receiver waits for all.
+            // This cannot fail, because we wait for the warnings of all tasks.
             let _ = warn.send(format!(
-                "{}: {missed} packets came faster than it could be written; they are silence in it",
+                "{}: {missed} packets were not recorded, because the file was too slow. They are silent in it",
                 path.display()
             ));
         }
         if let Err(error) = recorded {
-            let _ = warn.send(format!("{error}; the recording ends there"));
+            let _ = warn.send(format!("{error}. The recording ends there"));
         }
     };
     folder.pool.spawn(task).detach();

@@ -13,32 +13,33 @@ use creel::time::Clock;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-/// Payload types that are listed for one source.
+/// The maximum number of payload types that we list per source.
 const PAYLOAD_TYPES_MAX: usize = 16;
-/// A jump of the timestamps that the arrival times do not share means another clock, not a pause.
+/// A larger difference between the timestamps and the arrival times, in nanoseconds, means that the
+/// source has a new clock, not that it paused.
 const TIMESTAMP_JUMP: i64 = 10_000_000_000;
 
-/// A packet, as it came.
+/// A packet as it arrived.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Packet<'a> {
     pub(super) header: Header,
     pub(super) payload: &'a [u8],
-    /// Bytes of the payload that were not captured.
+    /// The number of payload bytes that were not captured.
     pub(super) missing: usize,
     pub(super) from: SocketAddr,
-    /// In nanoseconds of the clock.
+    /// The time of arrival, in nanoseconds of the clock.
     pub(super) arrival: u64,
 }
 
-/// One source.
+/// The state of one source.
 ///
-/// Of thousands, none is in the cache when its packet comes: what every packet touches stands
-/// first, in a row and without a pointer to elsewhere.
+/// With thousands of sources, none is in the cache when its packet arrives. The fields that every
+/// packet uses therefore come first. They are contiguous, and there is no pointer to follow.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub(super) struct RtpSource {
     ssrc: u32,
-    /// The last packet's payload type, and what it means.
+    /// The payload type of the last packet, and its format.
     current_type: Option<(u8, Option<Format>)>,
     from: SocketAddr,
     sequence: SequenceTracker,
@@ -48,28 +49,29 @@ pub(super) struct RtpSource {
     bytes: u64,
     late: u64,
     last_arrival: u64,
-    /// The newest timestamp, extended; and where time zero is after a new start.
+    /// The extended timestamp of the newest packet, and the timestamp at the last restart.
     timestamp: i64,
     base: i64,
     recorder: Option<Recorder>,
-    /// The format of the packets that are heard, and its payload type.
+    /// The payload type and the format of the audio packets.
     format: Option<(u8, Format)>,
     payload_types: Vec<u8>,
     first_arrival: u64,
-    /// Frames before the present start.
+    /// The number of frames before the last restart.
     offset: i64,
     keys: DtmfReceiver,
-    /// The last packet far from all others, in case that the next one follows it.
+    /// The last packet whose sequence number was far from all others. It starts a new sequence if
+    /// the next packet follows it.
     stray: Option<(Header, Vec<u8>, usize, u64)>,
     sender: Option<(SenderInfo, u64)>,
     has_left: bool,
     loss_interval: LossInterval,
-    /// Formats differ from what is recorded.
+    /// The number of packets that could not be recorded, for example because of their format.
     unrecorded: u64,
 }
 
 impl RtpSource {
-    /// A source whose first packet this is.
+    /// Creates a source from its first packet.
     pub(super) fn new(first: &Packet<'_>, recorder: Option<Recorder>) -> Self {
         let timestamp = i64::from(first.header.timestamp);
         RtpSource {
@@ -103,7 +105,8 @@ impl RtpSource {
         self.ssrc
     }
 
-    /// Notes a packet after the first. `late_after` nanoseconds a player would wait for it.
+    /// Processes a packet after the first. A packet that is more than `late_after` nanoseconds late
+    /// counts as late.
     pub(super) fn receive(&mut self, packet: &Packet<'_>, formats: &Formats, late_after: u64) {
         let update = self.sequence.update(packet.header.sequence);
         match update {
@@ -120,7 +123,7 @@ impl RtpSource {
         self.stray = Some((packet.header, payload, packet.missing, packet.arrival));
     }
 
-    /// With the stray that this packet follows.
+    /// Restarts the source with the stray packet that this packet follows.
     #[cold]
     fn restart_from_stray(&mut self, packet: &Packet<'_>, formats: &Formats, late_after: u64) {
         let Some((header, payload, missing, arrival)) = self.stray.take() else {
@@ -137,7 +140,7 @@ impl RtpSource {
         self.accept(&first, SequenceUpdate::Newest, formats, late_after);
     }
 
-    /// Takes a packet that is the source's own.
+    /// Processes a packet that belongs to the source's sequence.
     pub(super) fn accept(
         &mut self,
         packet: &Packet<'_>,
@@ -163,13 +166,13 @@ impl RtpSource {
             return;
         };
         if format.encoding == Encoding::Event {
-            // Their timestamps stand still while a key is held: they tell nothing of time.
+            // The timestamp is constant while a key is held, so it says nothing about time.
             self.keys.record(header.timestamp, packet.payload);
             self.record_times(packet, 0);
             return;
         }
         let clock = i64::from(format.clock);
-        // Seconds and the rest apart: the products stay within 64 bits.
+        // We convert the seconds and the rest separately, so that the products fit into 64 bits.
         let nanos =
             |ticks: i64| ticks / clock * 1_000_000_000 + ticks % clock * 1_000_000_000 / clock;
         let jump = nanos(i64::from(distance)) - (packet.arrival as i64 - self.stats.last() as i64);
@@ -204,12 +207,12 @@ impl RtpSource {
         with_histograms(|histograms| self.stats.note(histograms, at));
     }
 
-    /// A packet is of another type than the one before; what it means.
+    /// Switches to another payload type, and returns its format.
     #[cold]
     fn set_payload_type(&mut self, number: u8, formats: &Formats) -> Option<Format> {
         let there = self.payload_types.iter().position(|&known| known == number);
         match there {
-            // The present one stands last.
+            // We keep the current type at the end of the list.
             Some(at) => self.payload_types[at..].rotate_left(1),
             None if self.payload_types.len() < PAYLOAD_TYPES_MAX => self.payload_types.push(number),
             None => {}
@@ -224,7 +227,7 @@ impl RtpSource {
         of_type
     }
 
-    /// It began anew: what comes goes where its arrival says.
+    /// Restarts the source. From now on the positions in the recording follow the time of arrival.
     #[cold]
     fn restart(&mut self, packet: &Packet<'_>) {
         let rate = self.format.map_or(8_000, |(_, format)| format.rate());
@@ -257,7 +260,7 @@ impl RtpSource {
         }
     }
 
-    /// What the source says of itself.
+    /// Records a sender report of the source.
     pub(super) fn set_sender_info(&mut self, info: SenderInfo, arrival: u64) {
         if self.sender.is_none_or(|(_, before)| before <= arrival) {
             self.sender = Some((info, arrival));
@@ -268,7 +271,7 @@ impl RtpSource {
         self.has_left = true;
     }
 
-    /// What a receiver reports of it.
+    /// Returns the reception report block about this source.
     pub(super) fn block(&mut self, now: u64) -> ReportBlock {
         let counts = self.sequence.counts();
         let (last_sr, delay_since_last_sr) = self.sender.map_or((0, 0), |(info, arrival)| {
@@ -291,12 +294,12 @@ impl RtpSource {
         }
     }
 
-    /// Where it is heard from.
+    /// Returns the address from which the source sends.
     pub(super) fn from(&self) -> SocketAddr {
         self.from
     }
 
-    /// Its row. Ends its recording.
+    /// Returns the row of the source, and ends its recording.
     pub(super) fn into_report(self, port: u16) -> (SourceReport, StreamStats) {
         let counts = self.sequence.counts();
         let (jitter_ms, jitter_max_ms) = self.format.map_or((None, None), |(_, format)| {

@@ -1,11 +1,12 @@
-//! What one TCP port's tasks do: one accepts, and one a connection takes what comes over it.
+//! The tasks of a TCP port. One task accepts connections, and each connection has a task that reads
+//! it.
 //!
-//! The connections of a port share its demultiplexer, as the sources of a UDP port do. They run on
-//! one context, so nobody waits for the lock.
+//! The connections of a port share a demultiplexer, like the sources of a UDP port. They run on one
+//! context, so its lock is never contended.
 //!
-//! Left out: reports into the connections.
+//! Left out: sending reports over the connections.
 //!
-//! Source: RFC 4571 section 2: each packet comes after its length in two bytes.
+//! Source: RFC 4571 section 2. Two bytes with the length precede each packet.
 
 use super::counters::{Published, ReceiveCounters};
 use super::demux::Demux;
@@ -21,32 +22,33 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, ready};
 
-/// What is read at once; a packet may be longer.
+/// The number of bytes that we read at once. A packet may be longer.
 const READ_BYTES: usize = 1 << 16;
-/// Connections of one port at a time; the next one waits until one ends.
+/// The maximum number of connections per port. Further connections wait until one ends.
 const CONNECTIONS_MAX: usize = 16_384;
 
 thread_local! {
-    /// Where bytes lie until they are taken; all connections of a context share it.
+    /// The read buffer, which all connections of a context share.
     static READ: RefCell<Vec<u8>> = RefCell::new(vec![0; READ_BYTES]);
 }
 
-/// The wait for a connection.
+/// The future that accepts the next connection.
 type Accepting = Pin<Box<dyn Future<Output = io::Result<(TcpStream, SocketAddr)>> + Send>>;
 
-/// What the connections of a port share; the demultiplexer is gone once the port is closed.
+/// The part that the connections of a port share. The demultiplexer is `None` once the port is
+/// closed.
 #[derive(Debug)]
 struct Shared {
     demux: Mutex<Option<(Demux, Published)>>,
     counters: ReceiveCounters,
 }
 
-/// A TCP port, with all its connections.
+/// A TCP port with all its connections.
 pub(super) struct TcpReader {
     listener: Arc<TcpListener>,
     accepting: Option<Accepting>,
     connections: JoinSet<()>,
-    /// No more can be had until one ends: descriptors are used up.
+    /// Whether we have run out of descriptors. We accept the next connection when one ends.
     full: bool,
     shared: Arc<Shared>,
 }
@@ -65,7 +67,7 @@ impl TcpReader {
         }
     }
 
-    /// Closes the connections.
+    /// Closes the port and returns its demultiplexer.
     pub(super) fn into_demux(self) -> Option<Demux> {
         let mut demux = lock(&self.shared.demux);
         demux.take().map(|(demux, _)| demux)
@@ -100,7 +102,7 @@ impl TcpReader {
 
 impl Work for TcpReader {
     fn poll_step(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Flow>> {
-        // Those that have ended make room.
+        // Connections that have ended make room for new ones.
         while let Poll::Ready(Some(_)) = self.connections.poll_join_next(cx) {
             self.full = false;
         }
@@ -120,27 +122,27 @@ impl std::fmt::Debug for TcpReader {
     }
 }
 
-/// A connection.
+/// One connection.
 struct Connection {
     stream: TcpStream,
     from: SocketAddr,
-    /// The begin of a packet that has not come whole.
+    /// The beginning of a packet whose end has not arrived yet.
     partial: Vec<u8>,
     shared: Arc<Shared>,
 }
 
 impl Connection {
-    /// Takes what comes until either side closes.
+    /// Reads packets until either side closes the connection.
     async fn run(mut self) {
         while let Some(read) = poll_fn(|cx| self.poll_receive(cx)).await {
             if read == READ_BYTES {
-                // There is more than its share: the others are next.
+                // There is more to read, but the other connections must get their turn first.
                 yield_now().await;
             }
         }
     }
 
-    /// Takes what there is, and tells how many bytes that was; none at the end.
+    /// Reads the available bytes. Returns their number, or `None` at the end of the stream.
     fn poll_receive(&mut self, cx: &mut Context<'_>) -> Poll<Option<usize>> {
         READ.with_borrow_mut(|bytes| match ready!(self.stream.poll_read(cx, bytes)) {
             Ok(read @ 1..) => Poll::Ready(self.receive(&bytes[..read]).then_some(read)),
@@ -148,7 +150,7 @@ impl Connection {
         })
     }
 
-    /// Takes the whole packets; false if the port is closed.
+    /// Processes the complete packets. Returns false if the port is closed.
     fn receive(&mut self, read: &[u8]) -> bool {
         let mut demux = lock(&self.shared.demux);
         let Some((demux, published)) = demux.as_mut() else {
@@ -168,7 +170,7 @@ impl Connection {
     }
 }
 
-/// Gives each whole packet; the bytes after the last one.
+/// Passes each complete packet to `each`, and returns the bytes after the last one.
 fn split<'a>(mut bytes: &'a [u8], mut each: impl FnMut(&'a [u8])) -> &'a [u8] {
     while let Some((length, after)) = bytes.split_first_chunk::<2>() {
         let length = usize::from(u16::from_be_bytes(*length));

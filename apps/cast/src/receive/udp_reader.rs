@@ -10,9 +10,10 @@ use std::cell::RefCell;
 use std::net::SocketAddr;
 use std::task::{Context, Poll, ready};
 
-/// Room for any datagram.
+/// A buffer of this size has room for any datagram.
 const DATAGRAM_BYTES: usize = 1 << 16;
-/// Datagrams a system call, of a port for all; and of one stream's port, where one comes a turn.
+/// The number of datagrams per system call. A port with one stream needs few, because it usually
+/// gets one datagram per turn.
 const BATCH: usize = 64;
 const BATCH_OF_ONE: usize = 2;
 /// The reader of a single stream checks the source address once per this many packets, because a
@@ -20,7 +21,7 @@ const BATCH_OF_ONE: usize = 2;
 const ADDRESS_CHECK_PACKETS: u32 = 64;
 
 thread_local! {
-    /// Where datagrams lie until they are noted; all sockets of a context share it.
+    /// The receive buffers, which all sockets of a context share.
     static MANY: RefCell<Received> = RefCell::new(Received::new(BATCH, DATAGRAM_BYTES));
     static FEW: RefCell<Received> = RefCell::new(Received::new(BATCH_OF_ONE, DATAGRAM_BYTES));
     static ONE: RefCell<Vec<u8>> = RefCell::new(vec![0; DATAGRAM_BYTES]);
@@ -31,12 +32,12 @@ thread_local! {
 pub(super) struct UdpReader {
     socket: UdpSocket,
     demux: Demux,
-    /// Of several streams.
+    /// Whether several streams share this port.
     shared: bool,
     counters: ReceiveCounters,
     /// The part of the demultiplexer's counts that is in `counters`.
     published: Published,
-    /// Reports leave by another socket than packets come to.
+    /// The socket from which reports leave, if it is not the socket that receives packets.
     rtcp_socket: Option<std::net::UdpSocket>,
     capture: Option<(CaptureWriter, SocketAddr)>,
     /// Packets since the source address was last checked.
@@ -64,12 +65,12 @@ impl UdpReader {
         }
     }
 
-    /// Everything that comes goes into the capture, too.
+    /// Writes everything that arrives to the capture as well.
     pub(super) fn capture_to(&mut self, capture: Option<&CaptureWriter>, address: SocketAddr) {
         self.capture = capture.map(|capture| (capture.clone(), address));
     }
 
-    /// Reports leave by this socket: the one to which they come.
+    /// Sends reports from this socket, which is the one that receives them.
     ///
     /// Source: RFC 4961 section 4.
     pub(super) fn send_reports_from(&mut self, socket: &UdpSocket) {
@@ -103,17 +104,17 @@ impl UdpReader {
         self.demux.receive(datagram, from, now);
     }
 
-    /// Reports, and counts what its sources got.
+    /// Sends the reports that are due, and publishes the counts of the demultiplexer.
     fn send_reports(&mut self, now: u64) {
         for (to, report) in self.demux.reports(now) {
-            // A report that does not get through is made up for by the next one.
+            // We ignore errors, because the next report replaces a lost one.
             let socket = self.rtcp_socket.as_ref().unwrap_or(self.socket.as_std());
             let _ = socket.send_to(&report, to);
         }
         self.counters.add(&self.demux, &mut self.published);
     }
 
-    /// A packet of a port's one stream, without asking where it comes from.
+    /// Receives a packet of a port's only stream, without querying its address.
     fn poll_one(&mut self, cx: &mut Context<'_>, from: SocketAddr) -> Poll<Result<(), Flow>> {
         ONE.with_borrow_mut(|bytes| {
             let Ok(len) = ready!(self.socket.poll_recv(cx, bytes)) else {

@@ -1,4 +1,5 @@
-//! One port's task: what comes goes to all clients, in one call where it can.
+//! The task of one port. It sends the packets that arrive to all clients, with one system call if
+//! possible.
 
 use super::plan::Plan;
 use super::report::{ClientReport, Shared, lock};
@@ -15,19 +16,21 @@ use std::net::SocketAddr;
 use std::pin::pin;
 use std::task::{Context, Poll};
 
-/// Datagrams a system call, and the room for each.
+/// The number of datagrams per system call, and the room for each.
 const BATCH: usize = 64;
 const DATAGRAM_BYTES: usize = 1 << 16;
-/// What is taken while a send waits, before others have their turn.
+/// The number of batches that we receive while a send is pending, before other tasks get their
+/// turn.
 const BATCHES_PER_SEND: usize = 16;
-/// Sources whose address is known for the reports of clients.
+/// The maximum number of sources whose addresses we remember, in order to send them the clients'
+/// reports.
 const SOURCES_MAX: usize = 32_768;
 
-/// A port, and where its packets go.
+/// A port and the clients of its packets.
 #[derive(Debug)]
 pub(super) struct Forwarder {
     socket: UdpSocket,
-    /// For clients of the other family of addresses.
+    /// The socket for clients with addresses of the other family.
     other: Option<UdpSocket>,
     state: ForwardState,
 }
@@ -36,23 +39,23 @@ pub(super) struct Forwarder {
 #[derive(Debug)]
 struct ForwardState {
     clients: Clients,
-    /// Of clients' ports: one where it is the port of reports.
+    /// The offset of the clients' ports. It is one if this is the port for reports.
     offset: u16,
     rtcp: Rtcp,
     is_ipv4: bool,
     rewrite: Option<Rewrite>,
     rewritten: Vec<u8>,
-    /// The clients as they were last, and what they have got.
+    /// The current clients, and what was sent to them.
     current: Vec<ClientReport>,
     departed: Vec<ClientReport>,
     sources: HashMap<u32, SocketAddr>,
-    /// What waits while the socket's buffer is full.
+    /// Packets that wait while the socket's buffer is full.
     queued: VecDeque<Vec<u8>>,
     queue: usize,
     packets: u64,
     reports: u64,
     refused: u64,
-    /// What goes to clients of the port's family, and of the other one.
+    /// The packets for clients of the port's address family, and of the other family.
     outgoing: [Outgoing; 2],
     shared: Shared,
 }
@@ -91,7 +94,7 @@ impl Forwarder {
         }
     }
 
-    /// Relays until it is dropped.
+    /// Relays until the future is dropped.
     pub(super) async fn run(self) {
         let Forwarder {
             socket,
@@ -117,14 +120,15 @@ impl Forwarder {
             }
             state.outgoing = outgoing;
             while !state.queued.is_empty() {
-                // What has come meanwhile is on its way before more is taken.
+                // We send the packets that arrived in the meantime before we receive more.
                 state.push_queued();
                 let mut outgoing = std::mem::take(&mut state.outgoing);
                 let sent = sent(&socket, &mut outgoing[0], &mut received, &mut state).await;
                 state.count_failures(&sent);
                 state.outgoing = outgoing;
             }
-            // What never ends must not keep the context from its other ports, or from its end.
+            // An endless flood must not keep the context from its other ports, or from the end of
+            // the run.
             if filled == BATCH {
                 yield_now().await;
             }
@@ -132,7 +136,8 @@ impl Forwarder {
     }
 }
 
-/// Sends; while that has to wait, takes what comes into the queue, which drops its oldest.
+/// Sends a batch. While the send is pending, packets that arrive go to the queue, which drops its
+/// oldest packets when it is full.
 async fn sent(
     socket: &UdpSocket,
     outgoing: &mut Outgoing,
@@ -150,7 +155,7 @@ async fn sent(
                 _ => return Poll::Pending,
             }
         }
-        // The others' turn.
+        // We wake ourselves again, so that other tasks get their turn first.
         cx.waker().wake_by_ref();
         Poll::Pending
     })
@@ -158,7 +163,7 @@ async fn sent(
 }
 
 impl ForwardState {
-    /// Who hears now: those who came and went are noted.
+    /// Updates the current clients, and keeps the reports about former ones.
     fn update_clients(&mut self) {
         let now = self.clients.list();
         let at = |client: SocketAddr| {
@@ -183,14 +188,15 @@ impl ForwardState {
                 dropped: 0,
             }));
         }
-        // As many as come and go in a year are no reason to grow.
+        // We limit the former clients, so that the list does not grow for as long as the program
+        // runs.
         before.truncate(1_024);
         self.departed = before;
     }
 
     fn take(&mut self, received: &Received, socket: &UdpSocket) {
         let one_by_one = self.rewrite.is_some() || self.current.len() == 1;
-        // Which of them go to clients; there are at most as many as slots.
+        // A bit mask of the datagrams that go to clients. A batch has at most 64 of them.
         let mut forwarded = 0_u64;
         for (index, datagram) in received.iter().enumerate() {
             if self.handle_report(datagram.bytes, datagram.from, socket) {
@@ -205,7 +211,8 @@ impl ForwardState {
         if one_by_one {
             return;
         }
-        // Client after client: what goes to one in a row the kernel may take as one.
+        // We push the packets of one client after those of another, because the kernel can send
+        // consecutive packets to one address as one message (GSO).
         let ForwardState {
             current,
             outgoing,
@@ -222,7 +229,7 @@ impl ForwardState {
         }
     }
 
-    /// Writes a datagram for all clients.
+    /// Pushes a datagram for all clients.
     fn push(&mut self, datagram: &[u8]) {
         let ForwardState {
             rewrite,
@@ -245,8 +252,8 @@ impl ForwardState {
         }
     }
 
-    /// Whether it is a client's report, which then goes to the source that it is about; or a report
-    /// where none are passed.
+    /// Handles an RTCP packet of a client, and sends it to the sources that it is about. Returns
+    /// false if the datagram must go to the clients instead.
     fn handle_report(&mut self, datagram: &[u8], from: SocketAddr, socket: &UdpSocket) -> bool {
         if !is_rtcp(datagram) {
             if self.rtcp == Rtcp::Mux
@@ -289,7 +296,7 @@ impl ForwardState {
             }
         });
         for source in to {
-            // A report that does not get through is made up for by the next one.
+            // We ignore errors, because the next report replaces a lost one.
             let _ = socket.as_std().send_to(back, source);
         }
         true
@@ -301,7 +308,7 @@ impl ForwardState {
         }
     }
 
-    /// While the socket's buffer is full.
+    /// Queues packets that arrive while the socket's buffer is full.
     fn enqueue(&mut self, received: &Received, socket: &UdpSocket) {
         for datagram in received.iter() {
             if self.handle_report(datagram.bytes, datagram.from, socket) {
@@ -337,7 +344,7 @@ impl ForwardState {
         }
     }
 
-    /// Tells those who ask.
+    /// Publishes the figures of this port.
     fn publish(&mut self) {
         let mut shared = lock(&self.shared);
         (shared.packets, shared.rtcp, shared.refused) = (self.packets, self.reports, self.refused);

@@ -1,4 +1,4 @@
-//! From N ports to M clients each, payloads byte for byte.
+//! Passes the packets of N ports on to M clients each, with unchanged payloads.
 
 mod forwarder;
 mod plan;
@@ -26,10 +26,10 @@ use std::os::fd::AsFd;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-/// How often the program looks what has come.
+/// How often the program checks whether the run is over.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Open ports whose packets go to the registered clients.
+/// The open ports of a relay, whose packets go to the registered clients.
 #[derive(Debug)]
 pub struct Relay<'a> {
     plan: &'a Plan,
@@ -47,11 +47,12 @@ impl<'a> Relay<'a> {
     ///
     /// # Errors
     ///
-    /// If a context cannot be made, or no port can be opened. Some ports that cannot are a warning.
+    /// Returns an error if a context cannot be created, a client is rejected, or no port can be
+    /// opened. If only some ports fail to open, the result has a warning.
     pub fn open(plan: &'a Plan) -> Result<Self, Error> {
         let mut registry = ClientRegistry::new(plan.ports, plan.shared_port, plan.rtcp);
         let step = 1 + usize::from(plan.rtcp == Rtcp::Own);
-        // More ports than there are is told below.
+        // If the ports exceed 65,535, the loop below reports it.
         let own = (0..plan.ports * step).map_while(|n| port_of_stream(plan.on, n, false).ok());
         registry.exclude(own.collect());
         for &client in &plan.to {
@@ -92,7 +93,10 @@ impl<'a> Relay<'a> {
         let other = self.plan.options.sender(!address.is_ipv4());
         let other = other.and_then(UdpSocket::from_std).ok();
         let shared: Shared = Arc::new(Mutex::new(PortReport {
-            port: socket.local_addr().map_err(socket_error(address))?.port(),
+            port: socket
+                .local_addr()
+                .map_err(socket_error(format!("cannot use {address}")))?
+                .port(),
             ..PortReport::default()
         }));
         self.overflow.watch(socket.as_std().as_fd());
@@ -110,19 +114,19 @@ impl<'a> Relay<'a> {
         Ok(())
     }
 
-    /// Who hears: it may be changed at any time.
+    /// Returns the registry of the clients, which you can change at any time.
     pub fn client_registry(&self) -> Arc<ClientRegistry> {
         Arc::clone(&self.registry)
     }
 
-    /// Gives the figures, at any time.
+    /// Returns a function that returns the current figures. You can call it at any time.
     pub fn figures(&self) -> impl Fn() -> Vec<PortReport> + Send + Sync + 'static {
         let reports = self.reports.clone();
         move || reports.iter().map(|report| lock(report).clone()).collect()
     }
 
-    /// Relays until it is over. Blocks; `interrupted` is asked some times a second and ends it,
-    /// too.
+    /// Relays until the run is over. This function blocks. It calls `interrupted` several times per
+    /// second, and ends the run early if it returns true.
     pub fn run(self, interrupted: &dyn Fn() -> bool) -> (Measured, Vec<PortReport>) {
         let tasks: Vec<_> = self
             .forwarders
@@ -131,7 +135,7 @@ impl<'a> Relay<'a> {
                 self.contexts
                     .of(number)
                     .spawn(forwarder.run())
-                    .cancel_on_drop()
+                    .abort_on_drop()
             })
             .collect();
         let start = Instant::now();
@@ -158,7 +162,7 @@ impl<'a> Relay<'a> {
             }
         }
         let overflowed = self.overflow.dropped();
-        // Dropped, they are cancelled: each is waiting for what may come.
+        // Dropping the tasks cancels them, because each of them is waiting for the next packet.
         drop(tasks);
         let used = self.contexts.usage().since(&first);
         let reports: Vec<PortReport> = self
@@ -185,7 +189,7 @@ impl<'a> Relay<'a> {
         measured.warnings.extend(overflow::warning(overflowed));
         if dropped > 0 {
             measured.warnings.push(format!(
-                "{dropped} packets waited too long and were dropped"
+                "dropped {dropped} packets, because a queue was full"
             ));
         }
         if refused > 0 {
@@ -193,7 +197,9 @@ impl<'a> Relay<'a> {
             measured.warnings.push(crate::send::refused(refused, why));
         }
         if measured.buffers == 0 {
-            measured.warnings.push("nothing was received".into());
+            measured
+                .warnings
+                .push("received no packets: check the address, the port and the firewall".into());
         }
         (measured, reports)
     }

@@ -5,39 +5,41 @@ use crate::net::session::Rtcp;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-/// What is relayed.
+/// The configuration of a relay.
 #[derive(Debug, Clone)]
 pub struct Plan {
-    /// What comes to port + n goes to port + n of each client.
+    /// The first port. Packets that arrive on port + n go to port + n of each client.
     pub on: SocketAddr,
-    /// How many ports.
+    /// The number of ports.
     pub ports: usize,
-    /// Clients at the beginning.
+    /// The clients at the beginning.
     pub to: Vec<SocketAddr>,
-    /// All ports' packets go to one port of a client.
+    /// Whether the packets of all ports go to one port of a client.
     pub shared_port: bool,
-    /// Contexts: pools of one worker.
+    /// The number of contexts, which are pools of one worker.
     pub contexts: usize,
     /// How long a context waits before it reacts again.
     pub wait: Duration,
-    /// What others may do with the contexts from outside.
+    /// What other processes may do with the contexts.
     pub observe: creel::Observe,
-    /// Sources get new names and numbers.
+    /// Whether sources get new SSRCs, sequence numbers and timestamps.
     pub rewrite: bool,
-    /// Reports are passed on the same ports, on those next to them, or not at all.
+    /// Whether reports are passed on the same ports, on the next ports, or not at all.
     pub rtcp: Rtcp,
-    /// Packets that wait for a client at most; then the oldest are dropped.
+    /// The maximum number of packets that wait to be sent. If there are more, the oldest are
+    /// dropped.
     pub queue: usize,
-    /// Ends when nothing has come for so long, once something has.
+    /// The run ends when no packet has arrived for this time, counted from the first packet on.
     pub idle: Option<Duration>,
-    /// Ends after so long in any case.
+    /// The run ends after this time in any case.
     pub time_limit: Option<Duration>,
-    /// What is asked of the sockets.
+    /// The options of the sockets.
     pub options: Options,
 }
 
 impl Plan {
-    /// One port, once in 2 ms, to nobody yet; reports on the same port.
+    /// Creates a plan with one port and no clients, which reacts every 2 ms and passes reports on
+    /// the same port.
     pub fn new(on: SocketAddr) -> Self {
         Plan {
             on,

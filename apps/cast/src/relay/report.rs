@@ -3,35 +3,36 @@
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// What one client has got of one port.
+/// The report about one client of one port.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClientReport {
-    /// Its address.
+    /// The address of the client.
     pub to: SocketAddr,
-    /// Packets that were sent to it, or tried.
+    /// The number of packets that were sent to it, including failed attempts.
     pub sent: u64,
-    /// Packets that waited too long, the oldest ones.
+    /// The number of packets that were dropped because the queue was full. The oldest are dropped
+    /// first.
     pub dropped: u64,
 }
 
-/// What has come to one port and gone on.
+/// The report about one port.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PortReport {
-    /// The port.
+    /// The port number.
     pub port: u16,
-    /// Packets that came.
+    /// The number of packets that arrived.
     pub packets: u64,
-    /// Reports that came, from either side.
+    /// The number of RTCP packets that arrived, from either side.
     pub rtcp: u64,
-    /// Packets that the system refused to send.
+    /// The number of packets that the system refused to send.
     pub refused: u64,
-    /// Why it refused the first.
+    /// The reason why it refused the first of them.
     pub why: Option<String>,
-    /// Of those who hear now, and who heard.
+    /// The reports about the current clients, and about former ones.
     pub clients: Vec<ClientReport>,
 }
 
-/// A port's figures, between its task and those who ask.
+/// The figures of a port, which its task updates and others read.
 pub(super) type Shared = Arc<Mutex<PortReport>>;
 
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {

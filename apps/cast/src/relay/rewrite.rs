@@ -1,14 +1,14 @@
-//! New names and numbers for sources: what a client sees does not tell whose stream it is.
+//! Replaces SSRCs, sequence numbers and timestamps, so that clients cannot recognize a source.
 
 use crate::net::identity::Random;
 use crate::net::rtcp::{self, Item, ReportBlock};
 use crate::net::rtp::is_rtcp;
 use std::collections::HashMap;
 
-/// Sources of one port at most; the packets of others are not passed.
+/// The maximum number of sources per port. Packets of further sources are dropped.
 const SOURCES_MAX: usize = 32_768;
 
-/// What is added to a source's numbers.
+/// The new SSRC of a source, and the offsets of its other numbers.
 #[derive(Debug, Clone, Copy)]
 struct Shift {
     ssrc: u32,
@@ -16,7 +16,7 @@ struct Shift {
     timestamp: u32,
 }
 
-/// The sources of one port.
+/// Rewrites the packets of one port.
 #[derive(Debug)]
 pub(super) struct Rewrite {
     random: Random,
@@ -54,7 +54,7 @@ impl Rewrite {
         Some(shift)
     }
 
-    /// The datagram as clients get it; none: it is not passed.
+    /// Writes the datagram for the clients to `into`. Returns `None` if it must not be passed on.
     pub(super) fn forward(&mut self, datagram: &[u8], into: &mut Vec<u8>) -> Option<()> {
         into.clear();
         if is_rtcp(datagram) {
@@ -74,7 +74,7 @@ impl Rewrite {
         Some(())
     }
 
-    /// A sender's report, of its new name and time.
+    /// Rewrites a sender report with the new SSRC and timestamp.
     fn forward_report(&mut self, datagram: &[u8], into: &mut Vec<u8>) -> Option<()> {
         let (mut sender, mut leaves) = (None, None);
         rtcp::read(datagram, |item| match item {
@@ -90,7 +90,7 @@ impl Rewrite {
         Some(())
     }
 
-    /// A receiver's report, of the source's own name.
+    /// Rewrites a receiver report with the original SSRC of the source.
     pub(super) fn backward(&self, datagram: &[u8], into: &mut Vec<u8>) -> Option<()> {
         let mut blocks: Vec<ReportBlock> = Vec::new();
         rtcp::read(datagram, |item| {

@@ -10,49 +10,49 @@ mod sent;
 pub use received::{SourceReport, Unrecognized};
 pub use sent::{ReceiverReport, SentReport};
 
-/// What a run measured, of all streams.
+/// The measurements of a run over all streams.
 #[derive(Debug, Clone, Default)]
 pub struct Measured {
-    /// Contexts.
+    /// The number of contexts.
     pub contexts: usize,
-    /// Buffers that were measured.
+    /// The number of buffers that were measured.
     pub buffers: u64,
-    /// What was used while they were.
+    /// The resources used while they were measured.
     pub used: Used,
-    /// One a stream.
+    /// The statistics of each stream.
     pub streams: Vec<StreamStats>,
-    /// Over all streams.
+    /// The distributions over all streams.
     pub histograms: Histograms,
-    /// What a stream takes in memory, its buffers included, in bytes; where it was measured.
+    /// The memory per stream in bytes, including its buffers, if it was measured.
     pub stream_bytes: Option<u64>,
-    /// Packets that did not come, or were not sent.
+    /// The number of packets that did not arrive, or could not be sent.
     pub lost: u64,
-    /// Datagrams that came to this machine and were dropped there: sockets were full.
+    /// The number of datagrams that this machine dropped because a socket's buffer was full.
     pub overflowed: u64,
-    /// Packets that came too late to be played.
+    /// The number of packets that arrived too late to be played.
     pub late: u64,
-    /// Packets that came after a later one.
+    /// The number of packets that arrived after a later one.
     pub reordered: u64,
-    /// Packets that came again.
+    /// The number of packets that arrived again.
     pub duplicates: u64,
-    /// Packets that were due while the program did not run, and were left out.
+    /// The number of packets that were not sent because the program did not run when they were due.
     pub skipped: u64,
-    /// A row a stream that came.
+    /// A report per received stream.
     pub sources: Vec<SourceReport>,
-    /// A row a stream that was sent.
+    /// A report per sent stream.
     pub sent: Vec<SentReport>,
-    /// What came and was no stream's.
+    /// Counts of everything that did not belong to a stream.
     pub unrecognized: Unrecognized,
-    /// Payload types whose clock nobody told.
+    /// Payload types whose clock is unknown.
     pub unknown_types: BTreeSet<u8>,
-    /// What went wrong while the rest went on; one line each.
+    /// Warnings about problems that did not stop the run, one line each.
     pub warnings: Vec<String>,
-    /// What is worth knowing and no failure.
+    /// Notes about other facts that are worth knowing, one line each.
     pub notes: Vec<String>,
 }
 
 impl Measured {
-    /// The intervals of all streams, in nanoseconds.
+    /// Returns the intervals of all streams, in nanoseconds.
     pub fn interval(&self) -> Moments {
         let mut all = Moments::default();
         for stream in &self.streams {
@@ -61,12 +61,12 @@ impl Measured {
         all
     }
 
-    /// CPU time a buffer, in nanoseconds.
+    /// Returns the CPU time per buffer, in nanoseconds.
     pub fn cpu_nanos_per_buffer(&self) -> f64 {
         self.used.cpu_nanos_per(self.buffers)
     }
 
-    /// The share of the time that the contexts slept, 0 to 1.
+    /// Returns the fraction of the time for which the contexts slept, 0 to 1.
     pub fn parked_share(&self) -> f64 {
         self.used.parked_share(self.contexts)
     }

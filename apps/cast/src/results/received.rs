@@ -3,75 +3,77 @@
 use crate::media::format::Format;
 use std::net::SocketAddr;
 
-/// One source, as it came.
+/// The report about one received source.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SourceReport {
-    /// Its number in the order of ports, then of coming.
+    /// The number of the stream. Streams are ordered by port, then by arrival.
     pub stream: usize,
-    /// Its name.
+    /// The SSRC.
     pub ssrc: u32,
-    /// The port on which it came.
+    /// The port on which it arrived.
     pub port: u16,
-    /// Where it came from last.
+    /// The last address from which it arrived.
     pub from: SocketAddr,
-    /// The format of its sound, if the payload type is known.
+    /// The audio format, if the payload type is known.
     pub format: Option<Format>,
-    /// All payload types that it used; the last one at the end.
+    /// All payload types that the source used, with the last one at the end.
     pub payload_types: Vec<u8>,
-    /// Packets, duplicates included.
+    /// The number of packets, including duplicates.
     pub packets: u64,
-    /// Bytes of payload.
+    /// The number of payload bytes.
     pub bytes: u64,
-    /// From the first packet to the last.
+    /// The time from the first to the last packet.
     pub seconds: f64,
-    /// Packets that there should have been.
+    /// The number of packets that should have arrived.
     pub expected: u64,
-    /// Those that never came.
+    /// The number of packets that never arrived.
     pub lost: u64,
-    /// Those that came too late to be played.
+    /// The number of packets that arrived too late to be played.
     pub late: u64,
-    /// Those that came after a later one.
+    /// The number of packets that arrived after a later one.
     pub reordered: u64,
-    /// Those that came again.
+    /// The number of packets that arrived again.
     pub duplicates: u64,
-    /// Those far from all others.
+    /// The number of packets that were far from all others.
     pub strays: u64,
-    /// How often it began anew.
+    /// The number of restarts of the source.
     pub restarts: u64,
-    /// RFC 3550's jitter at the end; none where the clock is not known.
+    /// The jitter of RFC 3550 at the end, or `None` if the clock is unknown.
     pub jitter_ms: Option<f64>,
-    /// The greatest that it ever was.
+    /// The maximum of the jitter.
     pub jitter_max_ms: Option<f64>,
-    /// From one packet to the next, on average.
+    /// The mean time between two packets.
     pub interval_ms: f64,
-    /// Its standard deviation.
+    /// The standard deviation of that time.
     pub interval_sd_ms: f64,
-    /// How much faster its clock runs than ours, in millionths; none before 12 s.
+    /// How much faster the sender's clock runs than ours, in millionths, or `None` in the first 12
+    /// s.
     pub drift_ppm: Option<f64>,
-    /// The keys that it told of.
+    /// The telephone keys that were pressed.
     pub keys: String,
-    /// What it said last that it has sent.
+    /// The number of packets that the source has sent, according to its last report.
     pub sender_packets: Option<u32>,
-    /// The same in bytes.
+    /// The number of bytes that the source has sent, according to its last report.
     pub sender_bytes: Option<u32>,
-    /// It said good-bye.
+    /// Whether the source sent an RTCP BYE.
     pub left: bool,
-    /// Packets of another format than its recording's.
+    /// The number of packets that could not be recorded, for example because of their format.
     pub unrecorded: u64,
 }
 
-/// What came to a socket, beside what its sources tell.
+/// Counts of everything that arrived at a socket and does not belong to a valid source.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Unrecognized {
-    /// Datagrams that are neither RTP nor RTCP.
+    /// The number of datagrams that are neither RTP nor RTCP.
     pub malformed: u64,
-    /// Packets of sources that sent no two in sequence.
+    /// The number of packets of sources that never sent two packets in sequence.
     pub unvalidated: u64,
-    /// Packets of sources beyond those there is room for, or not asked for.
+    /// The number of packets of sources that were not expected, or exceeded the maximum number of
+    /// sources.
     pub unknown: u64,
-    /// Packets that were truncated because they were longer than the buffer.
+    /// The number of packets that were truncated, by the receive buffer or in the capture.
     pub truncated: u64,
-    /// RTCP's.
+    /// The number of RTCP packets.
     pub rtcp: u64,
 }
 

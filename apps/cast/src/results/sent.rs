@@ -1,34 +1,35 @@
 //! The results of sent streams, with the reports of their receivers.
 
 use std::net::SocketAddr;
-/// What a stream has sent, and what its receivers have reported of it.
+/// The report about one sent stream, with the reports of its receivers.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SentReport {
-    /// Its number.
+    /// The number of the stream.
     pub stream: usize,
-    /// Its source.
+    /// The SSRC.
     pub ssrc: u32,
-    /// Packets, those of the ramp-up included; to each client so many.
+    /// The number of packets to each client, including those of the ramp-up.
     pub packets: u64,
-    /// Bytes of payload in them.
+    /// The number of payload bytes in these packets.
     pub bytes: u64,
-    /// Periods that were left out because the program did not run.
+    /// The number of periods without a packet, because the program did not run in time.
     pub skipped: u64,
-    /// What each receiver reported last.
+    /// The last report of each receiver.
     pub receivers: Vec<ReceiverReport>,
 }
 
-/// What a receiver reported of a stream.
+/// The report of a receiver about a stream.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ReceiverReport {
-    /// Where its reports came from.
+    /// The address from which the report arrived.
     pub from: SocketAddr,
-    /// Packets that it lacks.
+    /// The number of packets that the receiver lacks.
     pub lost: u32,
-    /// The share that it lacked between its last two reports, 0 to 1.
+    /// The fraction that it lost between its last two reports, 0 to 1.
     pub fraction_lost: f64,
-    /// Its jitter.
+    /// The jitter at the receiver.
     pub jitter_ms: f64,
-    /// From the sender to it and back; none before it has heard a report.
+    /// The round-trip time between sender and receiver, or `None` if the receiver has not received
+    /// a report yet.
     pub round_trip_ms: Option<f64>,
 }

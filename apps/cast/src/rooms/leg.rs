@@ -1,4 +1,4 @@
-//! One who talks and listens.
+//! A leg of a room: one participant that sends and receives.
 
 use super::report::LegReport;
 use crate::media::codec::{Decoder, Encoder};
@@ -9,7 +9,7 @@ use crate::net::identity::Random;
 use crate::net::rtp::{HEADER_BYTES, Header};
 use std::net::SocketAddr;
 
-/// A leg of a room.
+/// The state of a leg.
 #[derive(Debug)]
 pub(super) struct Leg {
     pub(super) from: SocketAddr,
@@ -20,19 +20,20 @@ pub(super) struct Leg {
     encoder: Encoder,
     playout: Playout,
     keys: dtmf::DtmfReceiver,
-    /// What it is sent under.
+    /// The header of the packets that we send to it.
     outgoing_header: Header,
     packets: u64,
     sent: u64,
     played: u64,
-    /// Ticks since its last packet.
+    /// The number of ticks since its last packet.
     pub(super) silent_ticks: u32,
-    /// What it says in this tick.
+    /// The samples that it contributes to the current tick.
     pub(super) samples: Vec<i16>,
 }
 
 impl Leg {
-    /// One whose first packet this is; none if it cannot be heard in a room of this rate.
+    /// Creates a leg from its first packet. Returns `None` if its format does not suit a room of
+    /// this rate, or has no codec.
     pub(super) fn new(
         from: SocketAddr,
         header: Header,
@@ -70,7 +71,7 @@ impl Leg {
         })
     }
 
-    /// Takes a packet; false if it is of a format that it did not begin with.
+    /// Processes a packet. Returns false if its format differs from that of the first packet.
     pub(super) fn receive(&mut self, header: Header, payload: &[u8], formats: &Formats) -> bool {
         self.silent_ticks = 0;
         if header.payload_type != self.payload_type {
@@ -90,14 +91,14 @@ impl Leg {
         true
     }
 
-    /// Its next frame goes into `samples`.
+    /// Plays the next frame of the leg into `samples`.
     pub(super) fn play_frame(&mut self) {
         self.silent_ticks += 1;
         self.played += self.samples.len() as u64;
         self.playout.play(&mut self.samples);
     }
 
-    /// The packet with what it shall hear.
+    /// Builds the packet that the leg receives.
     pub(super) fn build_packet(&mut self, mix: &[i16], datagram: &mut Vec<u8>) {
         datagram.clear();
         datagram.extend(self.outgoing_header.to_bytes());
@@ -108,7 +109,7 @@ impl Leg {
         self.sent += 1;
     }
 
-    /// Time goes on, whether it is sent something or not.
+    /// Advances the timestamp by one frame, whether or not a packet is sent.
     pub(super) fn advance_timestamp(&mut self, frames: usize) {
         self.outgoing_header.timestamp = self
             .outgoing_header

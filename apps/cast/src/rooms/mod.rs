@@ -1,14 +1,15 @@
-//! Conferences: whoever sends to a room's port hears all others who do.
+//! Conferences. Everyone that sends to a room's port receives the sum of all others.
 //!
-//! A room is a task that waits for a packet. While somebody is in it, it wakes once a packet time:
-//! it takes what has come, plays each leg's buffer, adds all up, and sends each leg the sum without
-//! its own voice. A room with nobody in it waits, and costs nothing.
+//! A room is a task that waits for a packet. While there are legs in it, it wakes up once per
+//! packet time. It then processes the packets that have arrived, plays the buffer of each leg, and
+//! adds the samples. Each leg receives the sum without its own samples. An empty room only waits,
+//! so it costs no CPU time.
 //!
-//! A leg is an address that sends RTP; it is answered there, in the format that it uses. It leaves
-//! by RTCP's good-bye, or by silence.
+//! A leg is an address that sends RTP. We send to this address in the format that it uses. A leg
+//! leaves with an RTCP BYE, or by sending nothing for some time.
 //!
-//! Left out: who may enter (a room's port is its secret; put a proxy before it), and legs of
-//! another rate than the room's.
+//! Left out: access control and legs of another rate than the room's. Everyone that knows a room's
+//! port can enter, so put a proxy in front of it if you need access control.
 
 mod leg;
 mod plan;
@@ -31,17 +32,19 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// How often the program looks what has come.
+/// How often the program checks whether the run is over.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
-/// What a room's socket is asked to hold: a second of many legs.
+/// The receive buffer that we request for a room's socket. It holds the packets of many legs for a
+/// second.
 const SOCKET_BYTES: usize = 256 * 1024;
 
-/// Opens the rooms and lets people talk. Blocks until it is over; `interrupted` is asked some times
-/// a second and ends it, too.
+/// Opens the rooms and mixes until the run is over. This function blocks. It calls `interrupted`
+/// several times per second, and ends the run early if it returns true.
 ///
 /// # Errors
 ///
-/// If a context cannot be made, or no port can be opened. Some ports that cannot are a warning.
+/// Returns an error if a context cannot be created or no port can be opened. If only some ports
+/// fail to open, the result has a warning.
 pub fn run(
     plan: &Plan,
     interrupted: &dyn Fn() -> bool,
@@ -66,7 +69,7 @@ pub fn run(
     ports.close(&mut measured.warnings, &mut measured.notes, any)?;
     let tasks: Vec<_> = rooms
         .into_iter()
-        .map(|(number, room)| contexts.of(number).spawn(room.run()).cancel_on_drop())
+        .map(|(number, room)| contexts.of(number).spawn(room.run()).abort_on_drop())
         .collect();
     let start = Instant::now();
     let first = contexts.usage();
@@ -89,7 +92,8 @@ pub fn run(
     measured.overflowed = overflow.dropped();
     let overflowed = overflow::warning(measured.overflowed);
     measured.warnings.extend(overflowed);
-    // Dropped, they are cancelled, and tell what they have.
+    // Dropping the tasks cancels them. The rooms add their results to the totals when they are
+    // dropped.
     drop(tasks);
     drop(contexts);
     let mut totals = std::mem::take(&mut *lock(&totals));
@@ -98,7 +102,7 @@ pub fn run(
     if totals.refused > 0 {
         let refused = totals.refused;
         measured.notes.push(format!(
-            "{refused} packets were of no leg: another rate than the rooms', no codec, or too many"
+            "{refused} packets belong to no leg, because their rate is not that of the rooms, there is no codec, or the room is full"
         ));
     }
     Ok((measured, totals.legs))

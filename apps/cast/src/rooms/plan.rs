@@ -5,39 +5,40 @@ use crate::net::options::Options;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-/// What is conferred.
+/// The configuration of a run.
 #[derive(Debug, Clone)]
 pub struct Plan {
-    /// Room n is port + n.
+    /// The address of the first room. Room n is on port + n. For example, 400 rooms on 0.0.0.0:6000
+    /// use the ports 6000 to 6399.
     pub on: SocketAddr,
-    /// Rooms.
+    /// The number of rooms.
     pub rooms: usize,
-    /// What payload types mean.
+    /// The formats of the payload types.
     pub formats: Formats,
-    /// Samples a second in the rooms: only legs of this rate are heard.
+    /// The number of samples per second in the rooms. Legs of another rate are ignored.
     pub rate: u32,
-    /// How long a packet lasts that is sent.
+    /// The duration of the packets that we send.
     pub packet_time: Duration,
-    /// Legs in one room at most.
+    /// The maximum number of legs per room.
     pub legs: usize,
-    /// A leg that sends nothing for so long has left.
+    /// A leg that has sent nothing for this time is removed.
     pub silence: Duration,
-    /// Contexts: pools of one worker.
+    /// The number of contexts, which are pools of one worker.
     pub contexts: usize,
     /// How long a context waits before it reacts again.
     pub wait: Duration,
-    /// What others may do with the contexts from outside.
+    /// What other processes may do with the contexts.
     pub observe: creel::Observe,
-    /// Ends when nothing has come for so long, once something has.
+    /// The run ends when no packet has arrived for this time, counted from the first packet on.
     pub idle: Option<Duration>,
-    /// Ends after so long in any case.
+    /// The run ends after this time in any case.
     pub time_limit: Option<Duration>,
-    /// What is asked of the sockets.
+    /// The options of the sockets.
     pub options: Options,
 }
 
 impl Plan {
-    /// Rooms of telephony: 8,000 samples a second, 20 ms a packet.
+    /// Creates a plan for telephony, with 8,000 samples per second and 20 ms per packet.
     pub fn new(on: SocketAddr, rooms: usize) -> Self {
         Plan {
             on,

@@ -4,24 +4,24 @@ use crate::media::format::Format;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// What a leg has said and heard.
+/// The report about one leg.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LegReport {
-    /// Its room.
+    /// The number of the room.
     pub room: usize,
-    /// Its address.
+    /// The address of the leg.
     pub from: SocketAddr,
-    /// Its format.
+    /// The format of the leg.
     pub format: Format,
-    /// Packets that came from it.
+    /// The number of packets that the leg sent.
     pub packets: u64,
-    /// Packets that were sent to it.
+    /// The number of packets that were sent to the leg.
     pub sent: u64,
-    /// Packets that came after their time.
+    /// The number of its packets that arrived too late.
     pub late: u64,
-    /// The share of its time that was concealed, 0 to 1.
+    /// The fraction of its samples that were concealed, 0 to 1.
     pub concealed: f64,
-    /// The keys that it pressed.
+    /// The telephone keys that it pressed.
     pub keys: String,
 }
 
@@ -31,7 +31,8 @@ pub(super) struct Totals {
     pub(super) legs: Vec<LegReport>,
     pub(super) packets: u64,
     pub(super) sent: u64,
-    /// Packets of no leg: another rate, no codec, no room for one more, no RTP.
+    /// The number of packets that belong to no leg. Their rate is not that of the room, there is no
+    /// codec, the room is full, or they are not RTP.
     pub(super) refused: u64,
 }
 

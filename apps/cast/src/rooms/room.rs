@@ -1,4 +1,4 @@
-//! One room's task.
+//! The task of one room.
 
 use super::leg::Leg;
 use super::plan::Plan;
@@ -13,18 +13,18 @@ use std::net::SocketAddr;
 use std::task::{Context, Poll, Waker, ready};
 use std::time::{Duration, Instant};
 
-/// Datagrams that are taken at once, and the room for each.
+/// The number of datagrams that we receive at once, and the room for each.
 const BATCH: usize = 64;
 const DATAGRAM_BYTES: usize = 4_096 + 64;
-/// What has come in one tick: more is left to the next one.
+/// The number of batches that we receive per tick. Further packets wait until the next tick.
 const BATCHES_PER_TICK: usize = 4;
 
 thread_local! {
-    /// All rooms of a context share it.
+    /// The receive buffers, which all rooms of a context share.
     static RECEIVED: RefCell<Received> = RefCell::new(Received::new(BATCH, DATAGRAM_BYTES));
 }
 
-/// A room and who is in it.
+/// A room and its legs.
 #[derive(Debug)]
 pub(super) struct Room {
     number: usize,
@@ -34,7 +34,7 @@ pub(super) struct Room {
     frame: usize,
     packet_time: Duration,
     legs_max: usize,
-    /// Ticks of silence after which a leg has left.
+    /// The number of ticks without a packet after which a leg is removed.
     silence: u32,
     legs: Vec<Leg>,
     sum: Vec<i32>,
@@ -68,7 +68,7 @@ impl Room {
         }
     }
 
-    /// Lets people talk until it is dropped.
+    /// Mixes until the future is dropped.
     pub(super) async fn run(mut self) {
         let mut outgoing = Outgoing::new();
         while std::future::poll_fn(|cx| self.poll_receive(cx))
@@ -89,8 +89,8 @@ impl Room {
         }
     }
 
-    /// Takes what has come. Nobody is to be woken for what comes after that: it is taken at the
-    /// next tick.
+    /// Processes the packets that have arrived. We pass a waker that does nothing, because later
+    /// packets wait for the next tick.
     fn receive_all(&mut self) {
         let mut cx = Context::from_waker(Waker::noop());
         for _ in 0..BATCHES_PER_TICK {
@@ -100,7 +100,8 @@ impl Room {
         }
     }
 
-    /// The rooms of a context wake one after another, in the order of their numbers.
+    /// Returns the ticks of this room. Rooms with different numbers have different phases, so that
+    /// the rooms of a context do not all wake up at the same time.
     fn ticks(&self) -> Interval {
         let phase = self.packet_time.mul_f64((self.number % 16) as f64 / 16.0);
         interval(self.packet_time)
@@ -133,7 +134,7 @@ impl Room {
         let leg = match index {
             Some(index) if self.legs[index].ssrc == header.ssrc => &mut self.legs[index],
             index => {
-                // A new one, or one who has begun anew.
+                // This is a new leg, or a leg that has restarted with another SSRC.
                 let leg = match self.legs.len() < self.legs_max || index.is_some() {
                     true => Leg::new(from, header, &self.formats, self.rate, self.frame),
                     false => None,
@@ -167,7 +168,7 @@ impl Room {
         lock(&self.totals).legs.push(leg.report(self.number));
     }
 
-    /// Each hears the sum of all, without itself.
+    /// Sends each leg the sum of all legs without its own samples.
     fn mix(&mut self, outgoing: &mut Outgoing) {
         self.sum.fill(0);
         for leg in &mut self.legs {
@@ -189,7 +190,7 @@ impl Room {
         }
     }
 
-    /// Those who have been silent for long have left.
+    /// Removes the legs that have not sent for too long.
     fn remove_silent_legs(&mut self) {
         while let Some(index) = self
             .legs

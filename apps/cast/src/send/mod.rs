@@ -1,4 +1,4 @@
-//! Many streams to clients over UDP or TCP.
+//! Sends many streams to clients over UDP or TCP.
 
 mod replay;
 mod rtp_sink;
@@ -38,62 +38,64 @@ use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 use unsent::report_unsent;
 
-/// Packets on their way into a TCP connection; the oldest are dropped when it is slow.
+/// The maximum number of packets that wait for a TCP connection. If the connection is slow, the
+/// oldest are dropped.
 const TCP_QUEUE: usize = 64;
 
-/// What the streams carry.
+/// The content of the streams.
 #[derive(Debug, Clone)]
 pub enum Content {
-    /// A test signal; each stream a hertz above the one before, to tell them apart.
+    /// A test signal of this shape and frequency. Each further stream is one hertz higher, so that
+    /// streams can be distinguished.
     Tone(Shape, f64),
-    /// A sound, again and again, with the formats' rate and channels.
+    /// A sound in an endless loop. Its rate must be that of the format.
     Sound(Arc<Sound>),
-    /// What this address gives over TCP, bare samples; each stream has its own connection.
+    /// Bare samples that we read from this address over TCP. Each stream has its own connection.
     Tcp(SocketAddr),
 }
 
-/// What is sent.
+/// The configuration of a run.
 #[derive(Debug, Clone)]
 pub struct Plan {
-    /// What each stream's packets are; of a description, where they go, too.
+    /// The format of each stream's packets. If `described` is set, also their destination.
     pub sessions: Vec<RtpSession>,
-    /// They go where their sessions say.
+    /// Whether packets go to the addresses of their sessions.
     pub described: bool,
-    /// Where to: stream n to port + n of each client, or all to one port.
+    /// The clients. Stream n goes to port + n of each client, unless the port is shared.
     pub to: Vec<SocketAddr>,
-    /// All streams go to the same port of a client.
+    /// Whether all streams go to the same port of a client.
     pub shared_port: bool,
-    /// Contexts: pools of one worker, a socket each.
+    /// The number of contexts, which are pools of one worker. Each has its own sockets.
     pub contexts: usize,
     /// How long a context waits before it reacts again.
     pub wait: Duration,
-    /// What others may do with the contexts from outside.
+    /// What other processes may do with the contexts.
     pub observe: Observe,
-    /// Packets of each stream that are measured; the ramp-up comes before them.
+    /// The number of packets of each stream that are measured, after those of the ramp-up.
     pub buffers: u64,
-    /// Left out at the beginning.
+    /// The time at the beginning that is left out of the figures.
     pub ramp_up: Duration,
-    /// Bare samples, little-endian, instead of RTP.
+    /// Whether to send bare samples, little-endian, instead of RTP.
     pub raw: bool,
-    /// What the streams carry.
+    /// The content of the streams.
     pub content: Content,
-    /// The first stream's source; the others' follow it. None: random ones.
+    /// The SSRC of the first stream. The other streams count up from it. `None` means random SSRCs.
     pub ssrc: Option<u32>,
-    /// The number of each stream's first packet, and its timestamp. None: random ones.
+    /// The first sequence number of each stream. `None` means random numbers.
     pub sequence: Option<u16>,
-    /// The same of timestamps.
+    /// The first timestamp of each stream. `None` means random timestamps.
     pub timestamp: Option<u32>,
-    /// Of what is random; none: another one each time.
+    /// The seed of the random numbers. `None` means a new seed in each run.
     pub seed: Option<u64>,
-    /// Keys that each stream presses at its begin, and their payload type.
+    /// The payload type of telephone keys, and the keys that each stream presses at its beginning.
     pub keys: Option<(u8, String)>,
-    /// What is asked of the sockets.
+    /// The options of the sockets.
     pub options: Options,
 }
 
 impl Plan {
-    /// `streams` tones of mono L16 at 44,100 Hz, 10 ms a packet, to this client; a thousand
-    /// packets each.
+    /// Creates a plan that sends `streams` tones to this client: a thousand packets each, with 10
+    /// ms of mono L16 at 44,100 Hz.
     pub fn new(to: SocketAddr, streams: usize) -> Self {
         let mut session = RtpSession::new(to, 11, Format::CD_MONO);
         session.packet_time = Duration::from_millis(10);
@@ -124,11 +126,11 @@ impl Plan {
             .map_or(Rtcp::Off, |session| session.rtcp)
     }
 
-    /// Who hears the streams at the beginning.
+    /// Returns a registry with the clients that receive the streams from the beginning.
     ///
     /// # Errors
     ///
-    /// If a port would exceed 65,535.
+    /// Returns an error if a client is rejected, for example because a port would exceed 65,535.
     pub fn client_registry(&self) -> Result<ClientRegistry, Error> {
         let registry = ClientRegistry::new(self.sessions.len(), self.shared_port, self.rtcp());
         for &client in &self.to {
@@ -140,11 +142,11 @@ impl Plan {
         Ok(registry)
     }
 
-    /// The sessions as the first client's description needs them.
+    /// Returns the sessions for the session description of this client.
     ///
     /// # Errors
     ///
-    /// If a port would exceed 65,535.
+    /// Returns an error if a port would exceed 65,535.
     pub fn described_to(&self, client: SocketAddr) -> Result<Vec<RtpSession>, Error> {
         let registry = ClientRegistry::new(self.sessions.len(), self.shared_port, self.rtcp());
         let addresses = registry.addresses(client)?;
@@ -157,7 +159,7 @@ impl Plan {
             .collect())
     }
 
-    /// A session with what the plan adds to it: the hops of its packets, and keys.
+    /// Returns a session with the additions of the plan: the hop limit and the keys.
     pub fn as_sent(&self, session: &RtpSession) -> RtpSession {
         let mut session = session.clone();
         session.ttl = self.options.ttl.or(session.ttl);
@@ -180,13 +182,13 @@ impl Plan {
         session
     }
 
-    /// Packets of a stream before the measured ones.
+    /// Returns the number of packets of a stream before the measured ones.
     fn ramp_up_packets(&self, session: &RtpSession) -> u64 {
         let packets = self.ramp_up.as_secs_f64() / session.packet_time.as_secs_f64();
         packets.ceil() as u64
     }
 
-    /// How long the longest stream takes.
+    /// Returns how long the longest stream lasts.
     fn time(&self) -> Duration {
         let of = |session: &RtpSession| {
             session
@@ -197,21 +199,23 @@ impl Plan {
     }
 }
 
-/// Sends as planned and measures. Blocks for its whole time; `interrupted` is asked some times a
-/// second and ends it early, with what was measured until then.
+/// Sends as planned and measures. This function blocks for the whole run. It calls `interrupted`
+/// several times per second, and ends the run early if it returns true, with the figures up to
+/// then.
 ///
 /// # Errors
 ///
-/// If a context or socket cannot be made, a port would exceed 65,535, or there is no codec.
+/// Returns an error if a context or a socket cannot be created, a port would exceed 65,535, or
+/// there is no codec for a format.
 pub fn run(plan: &Plan, interrupted: &dyn Fn() -> bool) -> Result<Measured, Error> {
     run_with(plan, &plan.client_registry()?, interrupted)
 }
 
-/// Like [`run`], for clients that may change while it sends.
+/// Works like [`run`], but with clients that may change while it sends.
 ///
 /// # Errors
 ///
-/// As [`run`].
+/// Returns the errors of [`run`].
 pub fn run_with(
     plan: &Plan,
     registry: &ClientRegistry,
@@ -258,11 +262,11 @@ pub fn run_with(
         Some((first, None)) => (now.since(&first), false),
         None => (now.since(&now), false),
     };
-    // Of what is made by the clock each stream ends by itself, with its last packet; what comes
-    // from elsewhere does not.
+    // A stream that is paced by the clock ends by itself after its last packet. A stream that reads
+    // from elsewhere does not, so we stop it.
     if !is_over || matches!(plan.content, Content::Tcp(_)) {
         for control in &controls {
-            // A stream that has failed already is told in vain.
+            // Stopping a stream that has failed already has no effect, so we ignore the result.
             let _ = control.trigger(Trigger::Stop);
         }
     }
@@ -292,7 +296,7 @@ pub fn run_with(
     if failures > 0 {
         let streams = plan.sessions.len();
         measured.warnings.push(format!(
-            "{failures} of {streams} streams failed: their source gave no more, or their connection ended"
+            "{failures} of {streams} streams failed, because their source or their connection ended"
         ));
     }
     for report in &mut measured.sent {
@@ -304,7 +308,7 @@ pub fn run_with(
     Ok(measured)
 }
 
-/// What receivers have said of a stream.
+/// Returns what receivers have reported about a stream.
 fn receivers(reports: &Reports, ssrc: u32, clock: u32) -> Vec<ReceiverReport> {
     let row = |(from, reported): (SocketAddr, crate::net::udp::LatestReport)| ReceiverReport {
         from,
@@ -316,7 +320,7 @@ fn receivers(reports: &Reports, ssrc: u32, clock: u32) -> Vec<ReceiverReport> {
     reports.of(ssrc).into_iter().map(row).collect()
 }
 
-/// Opens the contexts' sockets and starts their tasks.
+/// Opens the sockets of the contexts and starts their tasks.
 fn outboxes(
     plan: &Plan,
     contexts: &Contexts,
@@ -327,7 +331,7 @@ fn outboxes(
     let wanted = buffer_bytes(streams, plan.wait);
     let open = |context: &Pool| {
         let outbox = Outbox::open(&plan.options, plan.rtcp(), wanted, reports.clone());
-        let outbox = outbox.map_err(socket_error("the senders' socket"))?;
+        let outbox = outbox.map_err(socket_error("cannot open a socket for sending"))?;
         outbox.start(context, plan.rtcp() != Rtcp::Off);
         Ok(outbox)
     };
@@ -340,7 +344,7 @@ fn outboxes(
     Ok(opened)
 }
 
-/// Connects in a task of its own, which then writes what the stream gives it.
+/// Starts a task that connects to `to` and then writes the packets of a stream.
 fn tcp_transport(context: &Pool, to: SocketAddr) -> Transport {
     let (sender, receiver) = leaky::channel(TCP_QUEUE, Leak::Old);
     context.spawn(tcp::write(to, receiver)).detach();
@@ -348,7 +352,7 @@ fn tcp_transport(context: &Pool, to: SocketAddr) -> Transport {
 }
 
 impl Plan {
-    /// Where a stream's numbers begin.
+    /// Returns the first numbers of a stream.
     fn initial_numbers(&self, stream: usize, random: &mut Random) -> InitialNumbers {
         let (ssrc, numbers) = (random.next() as u32, random.next());
         InitialNumbers {
@@ -361,7 +365,7 @@ impl Plan {
     }
 }
 
-/// Measures what another sink takes.
+/// Sends buffers, and measures those that were sent.
 struct MeasuredSink {
     sink: RtpSink,
     stats_sink: StatsSink,
@@ -374,7 +378,7 @@ impl Sink for MeasuredSink {
     }
 }
 
-/// A stream that has ended.
+/// The results of a stream that has ended.
 struct EndedStream {
     stream: usize,
     ended: Ended,
@@ -382,7 +386,7 @@ struct EndedStream {
     report: SentReport,
 }
 
-/// What all streams have in common.
+/// The part that all streams have in common.
 struct Launcher<'a> {
     plan: &'a Plan,
     changes: Changes,
@@ -441,7 +445,7 @@ impl Launcher<'_> {
             Content::Sound(sound) => {
                 if sound.rate != rate {
                     return Err(Error::Plan(format!(
-                        "{format}: the sound has {} frames a second",
+                        "cannot send the sound as {format}: it has {} frames per second",
                         sound.rate
                     )));
                 }
@@ -495,7 +499,7 @@ impl Launcher<'_> {
                 skipped: sink.skipped,
                 receivers: Vec::new(),
             };
-            // The sender waits for all.
+            // This cannot fail, because we wait for the results of all streams.
             let _ = done.send(EndedStream {
                 stream,
                 ended,

@@ -1,4 +1,4 @@
-//! A capture, sent again at its own pace.
+//! Replays a capture at its own pace.
 
 use super::unsent::report_unsent;
 use crate::error::Error;
@@ -18,39 +18,42 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// Bytes of a capture that are kept in memory.
+/// The maximum number of bytes of a capture that we keep in memory.
 const BYTES_MAX: usize = 1 << 30;
 
-/// What is sent again.
+/// The configuration of a replay.
 #[derive(Debug, Clone)]
 pub struct Replay {
-    /// The capture.
+    /// The path of the capture.
     pub capture: PathBuf,
-    /// The packets of the capture's nth port go to port + n of each client, or all to one.
+    /// The clients. The packets of the capture's nth port go to port + n of each client, unless the
+    /// port is shared.
     pub to: Vec<SocketAddr>,
-    /// All go to one port.
+    /// Whether all packets go to the same port of a client.
     pub shared_port: bool,
     /// How long the context waits before it reacts again.
     pub wait: Duration,
-    /// What others may do with the contexts from outside.
+    /// What other processes may do with the contexts.
     pub observe: Observe,
-    /// What is asked of the sockets.
+    /// The options of the sockets.
     pub options: Options,
 }
 
-/// A datagram and when it is due after the first.
+/// A datagram, and the time at which it is due after the first one.
 struct DueDatagram {
     after: Duration,
     port: usize,
     bytes: Vec<u8>,
 }
 
-/// Sends the capture's datagrams at the times at which they were captured. Blocks until the end;
-/// `interrupted` is asked some times a second and ends it early.
+/// Sends the datagrams of the capture at the intervals at which they were captured. This function
+/// blocks until the end. It calls `interrupted` several times per second, and ends the replay early
+/// if it returns true.
 ///
 /// # Errors
 ///
-/// If the capture cannot be read or exceeds a gibibyte, or no socket can be opened.
+/// Returns an error if the capture cannot be read or has more than a gibibyte of datagrams, or if
+/// no socket can be opened.
 pub fn replay(plan: &Replay, interrupted: &dyn Fn() -> bool) -> Result<Measured, Error> {
     let (due, ports, warnings) = read(plan)?;
     let contexts = Contexts::new(1, plan.wait, plan.observe)?;
@@ -59,7 +62,7 @@ pub fn replay(plan: &Replay, interrupted: &dyn Fn() -> bool) -> Result<Measured,
         registry.add(client)?;
     }
     let outbox = Outbox::open(&plan.options, Rtcp::Off, 1 << 20, Reports::default());
-    let outbox = outbox.map_err(socket_error("the senders' socket"))?;
+    let outbox = outbox.map_err(socket_error("cannot open a socket for sending"))?;
     outbox.start(contexts.of(0), false);
     let clients: Vec<_> = (0..ports).map(|port| registry.of_stream(port)).collect();
     let first = contexts.usage();
@@ -92,7 +95,7 @@ pub fn replay(plan: &Replay, interrupted: &dyn Fn() -> bool) -> Result<Measured,
     contexts.of(0).spawn(task).detach();
     while !ended.load(Ordering::Acquire) {
         if interrupted() {
-            // What is waited for may be far off: it is not waited for.
+            // We do not wait for the task, because its next datagram may be due much later.
             stop.store(true, Ordering::Relaxed);
             break;
         }
@@ -109,12 +112,12 @@ pub fn replay(plan: &Replay, interrupted: &dyn Fn() -> bool) -> Result<Measured,
     if measured.buffers == 0 {
         measured
             .warnings
-            .push("there is no UDP datagram in the capture".into());
+            .push("the capture has no UDP datagrams".into());
     }
     Ok(measured)
 }
 
-/// The datagrams, how many ports they go to, and what is amiss with the capture.
+/// Returns the datagrams, the number of ports, and warnings about the capture.
 fn read(plan: &Replay) -> Result<(Vec<DueDatagram>, usize, Vec<String>), Error> {
     let mut due: Vec<DueDatagram> = Vec::new();
     let mut ports: HashMap<SocketAddr, usize> = HashMap::new();
@@ -138,14 +141,14 @@ fn read(plan: &Replay) -> Result<(Vec<DueDatagram>, usize, Vec<String>), Error> 
     })?;
     if bytes > BYTES_MAX {
         return Err(Error::Plan(format!(
-            "{}: more than a gibibyte of datagrams",
+            "cannot replay {}: it has more than a gibibyte of datagrams",
             plan.capture.display()
         )));
     }
     let mut warnings = summary.warnings(&plan.capture);
     if cut > 0 {
         warnings.push(format!(
-            "{cut} packets were captured in part only, and are not sent"
+            "{cut} packets were not sent, because only parts of them were captured"
         ));
     }
     Ok((due, ports.len().max(1), warnings))

@@ -1,4 +1,4 @@
-//! A stream's buffers as RTP packets, with its reports.
+//! A sink that sends a stream's buffers as RTP packets, with sender reports.
 
 use crate::media::codec::Encoder;
 use crate::media::dtmf;
@@ -16,17 +16,17 @@ use std::cell::RefCell;
 use std::sync::Arc;
 
 thread_local! {
-    /// Where a datagram is laid out before it is copied into the outbox.
+    /// The buffer in which a datagram is built before it is copied to the outbox.
     static DATAGRAM: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
 /// How long a key is held, and the pause after it, in milliseconds.
 const KEY_MS: u64 = 100;
 const PAUSE_MS: u64 = 60;
-/// How often the end of a key is sent. Source: RFC 4733 section 2.5.1.4.
+/// How often we send the end of a key. Source: RFC 4733 section 2.5.1.4.
 const ENDS: u64 = 3;
 
-/// What a stream is called and where its numbers begin.
+/// The SSRC of a stream, and the first sequence number and timestamp.
 #[derive(Debug, Clone)]
 pub(super) struct InitialNumbers {
     pub(super) ssrc: u32,
@@ -34,29 +34,30 @@ pub(super) struct InitialNumbers {
     pub(super) timestamp: u32,
 }
 
-/// How packets look.
+/// The format of the packets.
 #[derive(Debug, Clone)]
 pub(super) struct Layout {
     pub(super) payload_type: u8,
     pub(super) format: Format,
-    /// Bare samples, little-endian, instead of RTP.
+    /// Whether to send bare samples, little-endian, instead of RTP.
     pub(super) raw: bool,
     pub(super) rtcp: Rtcp,
     pub(super) cname: Arc<str>,
-    /// Keys that are pressed from the begin on, and their payload type.
+    /// The keys to press at the beginning, and their payload type.
     pub(super) keys: Option<(u8, Arc<str>)>,
 }
 
 /// Where packets go.
 #[derive(Debug)]
 pub(super) enum Transport {
-    /// To clients over UDP.
+    /// Packets go to clients over UDP.
     Udp(Arc<Outbox>, Clients),
-    /// To one over TCP, each after its length. Source: RFC 4571 section 2.
+    /// Packets go to one receiver over TCP, with the length in front of each packet. Source: RFC
+    /// 4571 section 2.
     Tcp(Sender<Vec<u8>>),
 }
 
-/// Sends each buffer.
+/// Sends buffers as packets.
 #[derive(Debug)]
 pub(super) struct RtpSink {
     transport: Transport,
@@ -64,13 +65,13 @@ pub(super) struct RtpSink {
     encoder: Encoder,
     initial: InitialNumbers,
     sent: Sent,
-    /// Periods that were left out.
+    /// The number of periods without a packet, because the program did not run in time.
     pub(super) skipped: u64,
     next_period: u64,
     next_report: u64,
 }
 
-/// What a stream has sent.
+/// Counts what a stream has sent.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Sent {
     pub(super) packets: u64,
@@ -116,7 +117,7 @@ impl RtpSink {
         header.to_bytes()
     }
 
-    /// Fails once its connection has ended.
+    /// Sends a datagram. Fails once the connection has ended.
     fn write(&mut self, datagram: &[u8], payload: usize) -> Result<(), Flow> {
         match &mut self.transport {
             Transport::Udp(outbox, clients) => outbox.write(datagram, clients),
@@ -131,7 +132,8 @@ impl RtpSink {
         Ok(())
     }
 
-    /// What is due of the keys: a payload of their own instead of sound's.
+    /// Returns the key event that is due in this period, if there is one. It replaces the audio
+    /// packet.
     fn key(&self, period: u64, frames: usize) -> Option<([u8; 4], bool, u32)> {
         let (_, keys) = self.layout.keys.as_ref()?;
         let ms =
@@ -171,7 +173,7 @@ impl RtpSink {
         }
     }
 
-    /// Sends RTCP BYE, if any packet was sent.
+    /// Sends an RTCP BYE if any packet was sent.
     pub(super) fn send_bye(&mut self) {
         if self.layout.rtcp != Rtcp::Off && self.sent.packets > 0 {
             self.report(0, self.initial.timestamp, true);

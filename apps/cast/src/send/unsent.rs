@@ -1,16 +1,16 @@
-//! The warnings about packets that could not be sent.
+//! Warnings about packets that could not be sent.
 
 use crate::net::udp::Outbox;
 use crate::results::Measured;
 use std::sync::Arc;
 
-/// What is said of packets that the system did not take, and why it did not take the first.
+/// Returns a warning about packets that the system refused, with the reason of the first.
 pub(crate) fn refused(count: u64, why: Option<&str>) -> String {
     let why = why.map(|why| format!(": {why}")).unwrap_or_default();
-    format!("{count} packets were refused by the system{why}")
+    format!("the system refused to send {count} packets{why}")
 }
 
-/// What the outboxes could not send.
+/// Adds warnings about the packets that the outboxes could not send.
 pub(super) fn report_unsent(outboxes: &[Arc<Outbox>], measured: &mut Measured) {
     let counted = |count: fn(&Outbox) -> u64| outboxes.iter().map(|o| count(o)).sum::<u64>();
     let failed = counted(Outbox::failed);
@@ -22,13 +22,13 @@ pub(super) fn report_unsent(outboxes: &[Arc<Outbox>], measured: &mut Measured) {
     }
     if dropped > 0 {
         measured.warnings.push(format!(
-            "{dropped} packets were dropped: the socket's buffer stayed full"
+            "dropped {dropped} packets, because the socket's buffer stayed full"
         ));
     }
     if measured.skipped > 0 {
         let skipped = measured.skipped;
         measured.warnings.push(format!(
-            "{skipped} packets were not sent: the program did not run when they were due"
+            "{skipped} packets were not sent, because the program did not run when they were due"
         ));
     }
 }

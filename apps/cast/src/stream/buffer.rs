@@ -1,34 +1,35 @@
-//! Buffers whose memory is used again.
+//! Sample buffers whose memory is reused.
 
 use std::cell::RefCell;
 use std::ops::{Deref, DerefMut};
 
-/// Blocks that a thread keeps for its next buffers.
+/// The maximum number of blocks that a thread keeps for its next buffers.
 const SPARE_MAX: usize = 4_096;
-const TAKEN: &str = "a buffer has its block until it is dropped";
+const TAKEN: &str = "a buffer must own its block until it is dropped";
 
 thread_local! {
     static SPARE: RefCell<Vec<Buffer>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Samples on their way from a source to a sink: a pointer to a [`Block`].
+/// Samples on their way from a source to a sink. A buffer is a pointer to a [`Block`].
 ///
-/// Dropped, its block stays with the thread for the next buffer made there, which finds it in
-/// the cache. A context, which is one thread, makes as many blocks as are under way at once, and
-/// then no more; a stream that waits has none.
+/// A dropped buffer leaves its block to the thread. The next buffer that is created on this thread
+/// reuses the block, which is still in the cache. A context is one thread, so it only allocates as
+/// many blocks as are in use at the same time. A waiting stream holds no block.
 #[derive(Debug)]
 pub struct Buffer(Option<Box<Block>>);
 
-/// What a buffer carries.
+/// The contents of a buffer.
 #[derive(Debug, Default)]
 pub struct Block {
-    /// One more with each period of a stream; of a recording, the frame at which it belongs.
+    /// The number of the period in its stream. In a recording, it is the frame at which the samples
+    /// belong.
     pub sequence: u64,
-    /// When it should have been made, in nanoseconds of the clock.
+    /// The time at which the buffer should have been produced, in nanoseconds of the clock.
     pub due: u64,
-    /// When it was made, in nanoseconds of the clock.
+    /// The time at which the buffer was produced, in nanoseconds of the clock.
     pub made: u64,
-    /// The sound, interleaved.
+    /// The interleaved samples.
     pub samples: Vec<i16>,
 }
 
@@ -43,7 +44,7 @@ impl Buffer {
         self.samples.resize(samples, 0);
     }
 
-    /// A buffer of `samples` samples, of no particular content.
+    /// Creates a buffer of `samples` samples, whose values are unspecified.
     #[inline]
     pub fn new(samples: usize) -> Self {
         let spare = SPARE.with_borrow_mut(Vec::pop);
@@ -75,7 +76,7 @@ impl Drop for Buffer {
     #[inline]
     fn drop(&mut self) {
         let Some(block) = self.0.take() else { return };
-        // While the thread ends there is no place any more, and the memory goes its usual way.
+        // While the thread ends, there is no list any more. The block is then freed as usual.
         let _ = SPARE.try_with(|spare| {
             let mut spare = spare.borrow_mut();
             if spare.len() < SPARE_MAX {

@@ -1,4 +1,4 @@
-//! What goes wrong around streams does not stop the others, and is told.
+//! Tests that a fault of one stream is counted and does not disturb the other streams.
 
 use crate::measure::reception::SequenceTracker;
 use crate::net::options::Options;
@@ -26,7 +26,7 @@ fn context() -> Pool {
     builder.build().unwrap()
 }
 
-/// Counts what it gets, and what has got lost before.
+/// Counts the buffers that it takes, and tracks losses.
 #[derive(Clone, Default)]
 struct Counting {
     taken: Arc<AtomicU64>,
@@ -45,7 +45,7 @@ impl Counting {
             .map_or(0, |sequence| sequence.lost())
     }
 
-    /// Waits until so many have come; a test that waits in vain is ended by its runner.
+    /// Waits until `count` buffers have arrived. The test runner ends a test that waits in vain.
     fn reaches(&self, count: u64) {
         while self.taken() < count {
             std::thread::sleep(MS);
@@ -67,7 +67,7 @@ impl Sink for Counting {
     }
 }
 
-/// A stream that makes a buffer each millisecond.
+/// Starts a stream that produces a buffer every millisecond.
 fn ticking(context: &Pool, sink: impl Sink + 'static) -> Arc<Control> {
     let source = Paced::new(interval(MS), Blank, 441, u64::MAX);
     let control = Arc::new(Control::started(Changes::default()));
@@ -76,7 +76,7 @@ fn ticking(context: &Pool, sink: impl Sink + 'static) -> Arc<Control> {
     control
 }
 
-/// Whether the one that stays has lost nothing.
+/// Starts and stops streams at a high rate. Returns whether a stream that stays has lost nothing.
 fn start_and_stop_a_thousand() -> bool {
     const ROUNDS: u32 = 200;
     const LOT: u64 = 10;
@@ -98,12 +98,13 @@ fn start_and_stop_a_thousand() -> bool {
         if under_way.len() > 10 {
             under_way.pop_front().into_iter().for_each(stop);
         }
-        // The rate is what is asked for; a slow machine falls behind it, and the test does not mind.
+        // This is the intended rate. A slow machine falls behind it, which does not affect the
+        // result.
         std::thread::sleep((begin + round * 10 * MS).saturating_duration_since(Instant::now()));
     }
     let came = u64::from(ROUNDS) * LOT;
     let rate = came as f64 / begin.elapsed().as_secs_f64();
-    eprintln!("{rate:.0} streams a second came and went");
+    eprintln!("started and stopped {rate:.0} streams per second");
     under_way.into_iter().for_each(stop);
     let before = stays.taken();
     stays.reaches(before + 5);
@@ -116,13 +117,14 @@ fn start_and_stop_a_thousand() -> bool {
     is_whole
 }
 
-/// A source that is halted for longer than it makes up for leaves buffers out; but not always.
+/// A source that the OS suspends for too long skips buffers, so we repeat the test until one
+/// attempt is undisturbed.
 #[test]
 fn starting_and_stopping_a_thousand_streams_a_second_does_not_disturb_another() {
     assert!((0..20).any(|_| start_and_stop_a_thousand()));
 }
 
-/// Writes a datagram for its clients.
+/// Writes a datagram to its clients for each buffer.
 struct Writes(Arc<Outbox>, Clients);
 
 impl Sink for Writes {
@@ -166,7 +168,7 @@ fn loses_nothing_next_to_a_full_socket() -> bool {
     outbox.start(&context, false);
     let other = Counting::default();
     ticking(&context, other.clone());
-    // Nobody reads at `to`.
+    // The receiver at `to` never reads.
     for _ in 0..20 {
         ticking(&context, Writes(Arc::clone(&outbox), clients(to)));
     }
@@ -193,7 +195,7 @@ fn a_stream_ends_when_its_tcp_source_ends_or_is_missing() {
     };
     start(address);
     let (mut upstream, _) = listener.accept().unwrap();
-    // Two whole buffers of two samples, and a half.
+    // We send two complete buffers of two samples each, and half a sample.
     std::io::Write::write_all(&mut upstream, &[1, 0, 2, 0, 3, 0, 4, 0, 5]).unwrap();
     drop(upstream);
     assert_eq!(ended.recv().unwrap(), (Ended::Stopped, 2));

@@ -1,4 +1,4 @@
-//! A stream: a source whose buffers are pushed to a sink, as the work of one task.
+//! A stream moves buffers from a source to a sink. It is the work of one task.
 
 use crate::stream::buffer::Buffer;
 use crate::stream::sink::Push;
@@ -11,12 +11,13 @@ use std::task::{Context, Poll, ready};
 pub struct Stream<S, P> {
     source: S,
     push: P,
-    /// Made and not passed on yet: the sink is full, or a pause came in between.
+    /// A buffer that has been produced but not passed on, because the sink is full or the stream
+    /// was paused.
     buffer: Option<Buffer>,
 }
 
 impl<S: Source, P: Push> Stream<S, P> {
-    /// A stream from `source` to where `push` leads.
+    /// Creates a stream from `source` to the sink behind `push`.
     pub fn new(source: S, push: P) -> Self {
         Stream {
             source,
@@ -25,7 +26,7 @@ impl<S: Source, P: Push> Stream<S, P> {
         }
     }
 
-    /// Gives back what led to the sink.
+    /// Returns the way to the sink.
     pub fn into_push(self) -> P {
         self.push
     }

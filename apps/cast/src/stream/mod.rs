@@ -1,5 +1,5 @@
-//! A stream: a source whose buffers are pushed to a sink, as the work of one task that is started,
-//! paused, flushed and stopped from outside ([`creel::task::control`]).
+//! A stream moves buffers from a source to a sink. It is the work of one task, which
+//! [`creel::task::control`] starts, pauses, flushes and stops.
 
 pub(crate) mod buffer;
 #[cfg(test)]

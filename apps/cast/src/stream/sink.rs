@@ -1,13 +1,14 @@
-//! Where buffers go, and the ways in which a sink gets them.
+//! Sinks, and the ways in which buffers are passed to them.
 //!
-//! In the evaluation's three ways a sink is called in place under a mutex, in place under an
-//! asynchronous mutex, or in a task of its own behind a channel. The fourth is Creel's: a channel
-//! with one place, whose receiver runs right after the producer on the same worker.
+//! The evaluation compares four ways. The sink can be called in place under a mutex, or in place
+//! under an asynchronous mutex. It can also have a task of its own behind a bounded channel, or
+//! behind a channel with one slot. The receiver of a one-slot channel runs right after the
+//! producer, on the same worker.
 
 use crate::stream::buffer::Buffer;
 use async_lock::{Mutex as AsyncMutex, MutexGuardArc};
 use creel::channel::leaky;
-use creel::channel::slot;
+use creel::channel::spsc;
 use creel::task::control::Flow;
 use std::fmt;
 use std::future::Future;
@@ -16,35 +17,35 @@ use std::str::FromStr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, ready};
 
-/// Takes buffers. Never waits: what must wait has a queue or a batch of its own.
+/// Takes buffers. A sink never waits. If its output has to wait, it needs a queue or a batch.
 pub trait Sink: Send + Unpin {
     /// Takes a buffer.
     ///
     /// # Errors
     ///
-    /// If it takes no more.
+    /// Returns an error if the sink takes no more buffers.
     fn take(&mut self, buffer: &Buffer) -> Result<(), Flow>;
 
-    /// Drops what it has not passed on yet.
+    /// Drops everything that the sink has not passed on yet.
     fn flush(&mut self) {}
 }
 
-/// How a sink gets its buffers.
+/// The way in which buffers are passed to a sink.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum SinkMode {
-    /// In place, under a mutex.
+    /// The sink is called in place, under a mutex.
     #[default]
     SyncMutex,
-    /// In place, under an asynchronous mutex.
+    /// The sink is called in place, under an asynchronous mutex.
     AsyncMutex,
-    /// In its own task, behind a bounded channel.
+    /// The sink has its own task, behind a bounded channel.
     Task,
-    /// In its own task, behind a channel with one place.
+    /// The sink has its own task, behind a channel with one slot.
     Slot,
 }
 
 impl SinkMode {
-    /// All modes, with their names.
+    /// All modes with their names.
     pub const ALL: [(&'static str, SinkMode); 4] = [
         ("sync-mutex", SinkMode::SyncMutex),
         ("async-mutex", SinkMode::AsyncMutex),
@@ -60,7 +61,7 @@ impl FromStr for SinkMode {
         let found = SinkMode::ALL.iter().find(|(name, _)| *name == text);
         found.map(|&(_, mode)| mode).ok_or_else(|| {
             let names = SinkMode::ALL.map(|(name, _)| name).join(", ");
-            format!("`{text}` is not one of {names}")
+            format!("unknown value `{text}`: expected one of {names}")
         })
     }
 }
@@ -74,33 +75,33 @@ impl fmt::Display for SinkMode {
 
 /// Passes buffers on to a sink.
 pub trait Push: Send + Unpin {
-    /// Takes the buffer, if there is one, and passes it on; leaves it there while it cannot, and
-    /// `cx` is woken when it can.
+    /// Takes the buffer out of the option and passes it on. While that is not possible, the buffer
+    /// stays in the option, and `cx` is woken as soon as it is possible.
     ///
     /// # Errors
     ///
-    /// If the sink takes no more.
+    /// Returns an error if the sink takes no more buffers.
     fn poll_push(
         &mut self,
         cx: &mut Context<'_>,
         buffer: &mut Option<Buffer>,
     ) -> Poll<Result<(), Flow>>;
 
-    /// Drops what is on its way.
+    /// Drops the buffers that are on their way.
     fn flush(&mut self) {}
 }
 
-/// Calls the sink in place, under a mutex; both lie in the stream's task.
+/// Calls the sink in place, under a mutex. Both are stored in the task of the stream.
 #[derive(Debug)]
 pub struct InPlace<S>(pub Mutex<S>);
 
 impl<S> InPlace<S> {
-    /// For this sink.
+    /// Wraps a sink.
     pub fn new(sink: S) -> Self {
         InPlace(Mutex::new(sink))
     }
 
-    /// Gives the sink back.
+    /// Returns the sink.
     pub fn into_sink(self) -> S {
         self.0.into_inner().unwrap_or_else(PoisonError::into_inner)
     }
@@ -125,18 +126,18 @@ impl<S: Sink> Push for InPlace<S> {
     }
 }
 
-/// The wait for a mutex.
+/// The future that waits for the mutex.
 type Locking<S> = Pin<Box<dyn Future<Output = MutexGuardArc<S>> + Send>>;
 
 /// Calls the sink in place, under an asynchronous mutex.
 pub struct AsyncInPlace<S> {
     mutex: Arc<AsyncMutex<S>>,
-    /// While somebody else has the sink.
+    /// The pending lock operation while another task holds the mutex.
     locking: Option<Locking<S>>,
 }
 
 impl<S> AsyncInPlace<S> {
-    /// For the sink in `mutex`.
+    /// Uses the sink in `mutex`.
     pub fn new(mutex: Arc<AsyncMutex<S>>) -> Self {
         AsyncInPlace {
             mutex,
@@ -144,7 +145,7 @@ impl<S> AsyncInPlace<S> {
         }
     }
 
-    /// The mutex around the sink.
+    /// Returns the mutex around the sink.
     pub fn mutex(&self) -> &AsyncMutex<S> {
         &self.mutex
     }
@@ -172,7 +173,7 @@ impl<S: Sink + 'static> Push for AsyncInPlace<S> {
     }
 }
 
-impl Push for slot::Sender<Buffer> {
+impl Push for spsc::Sender<Buffer> {
     #[inline]
     fn poll_push(
         &mut self,
@@ -194,14 +195,15 @@ impl Push for leaky::Sender<Buffer> {
     }
 }
 
-/// Gives buffers to a sink's task.
+/// Passes buffers to the task of a sink.
 pub trait Pull: Send + Unpin {
-    /// The next buffer, once it is there, and whether to ask for another one now: if not, `cx` is
-    /// woken when there is one. None when the stream has ended.
+    /// Returns the next buffer as soon as there is one. The bool states whether the caller should
+    /// poll again immediately. If it is false, `cx` will be woken when there is another buffer.
+    /// Returns `None` when the stream has ended.
     fn poll_pull(&mut self, cx: &mut Context<'_>) -> Poll<Option<(Buffer, bool)>>;
 }
 
-impl Pull for slot::Receiver<Buffer> {
+impl Pull for spsc::Receiver<Buffer> {
     #[inline]
     fn poll_pull(&mut self, cx: &mut Context<'_>) -> Poll<Option<(Buffer, bool)>> {
         let received = self.poll_recv(cx);
@@ -216,7 +218,7 @@ impl Pull for leaky::Receiver<Buffer> {
     }
 }
 
-/// A sink's own task: takes buffers until there are no more or the sink takes none.
+/// The task of a sink. It takes buffers until the stream ends or the sink takes no more.
 #[derive(Debug)]
 pub struct Drain<P, S> {
     buffers: P,
@@ -224,12 +226,12 @@ pub struct Drain<P, S> {
 }
 
 impl<P: Pull, S: Sink> Drain<P, S> {
-    /// From `buffers` to `sink`.
+    /// Creates a task that moves buffers from `buffers` to `sink`.
     pub fn new(buffers: P, sink: S) -> Self {
         Drain { buffers, sink }
     }
 
-    /// Gives the sink back.
+    /// Returns the sink.
     pub fn into_sink(self) -> S {
         self.sink
     }

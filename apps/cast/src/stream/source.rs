@@ -1,4 +1,4 @@
-//! Where buffers come from: test tones and files by the clock, and the network.
+//! Sources of buffers: test tones and files that are paced by a clock, and the network.
 
 use crate::media::tone::Tone;
 use crate::media::wav::Looped;
@@ -8,32 +8,33 @@ use creel::time::{Clock, Interval, interval};
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
-/// Makes one buffer after another. It is polled and no `async fn`, so that a stream that waits
-/// is as small as its parts.
+/// Produces one buffer after another. The trait has a poll function instead of an `async fn`,
+/// because a waiting stream is then only as large as its parts.
 pub trait Source: Send + Unpin {
-    /// The next buffer, once it is there; until then `cx` is woken when it is.
+    /// Returns the next buffer as soon as there is one. Until then, `cx` is woken when it becomes
+    /// available.
     ///
     /// # Errors
     ///
-    /// If there is no next one.
+    /// Returns an error if there is no next buffer.
     fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Result<Buffer, Flow>>;
 }
 
-/// Makes samples on demand.
+/// Produces samples on demand.
 pub trait Signal: Send + Unpin {
-    /// The next samples.
+    /// Fills `samples` with the next samples.
     fn fill(&mut self, samples: &mut [i16]);
 
-    /// Leaves out so many.
+    /// Skips `_samples` samples.
     fn skip(&mut self, _samples: u64) {}
 }
 
-/// A signal with the same samples in all channels of a frame.
+/// A signal that has the same samples in all channels of a frame.
 #[derive(Debug)]
 pub struct SameInAllChannels<S> {
     /// The signal of one channel.
     pub signal: S,
-    /// Samples a frame.
+    /// The number of channels.
     pub channels: usize,
 }
 
@@ -42,7 +43,7 @@ impl<S: Signal> Signal for SameInAllChannels<S> {
         let frames = samples.len() / self.channels;
         self.signal.fill(&mut samples[..frames]);
         if self.channels > 1 {
-            // From the end, so that none is written over before it is read.
+            // We start at the end, so that no sample is overwritten before it is read.
             for frame in (0..frames).rev() {
                 let sample = samples[frame];
                 samples[frame * self.channels..][..self.channels].fill(sample);
@@ -75,7 +76,8 @@ impl Signal for Looped {
     }
 }
 
-/// Leaves a buffer as it is: what is measured then is all but the making of sound.
+/// A signal that leaves the buffer unchanged. It excludes the cost of producing samples from a
+/// measurement.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Blank;
 
@@ -84,25 +86,30 @@ impl Signal for Blank {
     fn fill(&mut self, _samples: &mut [i16]) {}
 }
 
-/// What a stream catches up at most when its program has not run.
+/// The maximum delay that a stream catches up with after the program did not run.
 const CATCH_UP_MAX: Duration = Duration::from_millis(100);
 
-/// A signal that gives a buffer each time its interval ticks. A little late, it catches up: each
-/// deadline gives one buffer. Further behind than 100 ms, it leaves out what is past, as a sound
-/// card does: whoever listens has had silence, and would get all at once.
+/// A source that produces a buffer of a signal on each tick of an interval.
+///
+/// If it is a little late, it catches up, so that each deadline yields a buffer. For example, if it
+/// is 60 ms late and has 20 ms per buffer, it produces three buffers in a row.
+///
+/// If it is more than 100 ms behind, it skips the past deadlines, as a sound card does. The
+/// listeners have had silence in the meantime, so old buffers are of no use to them.
 #[derive(Debug)]
 pub struct Paced<S> {
     interval: Interval,
     signal: S,
-    /// Samples of a buffer.
+    /// The number of samples per buffer.
     samples: usize,
     made: u64,
-    /// How many buffers there will be.
+    /// The total number of buffers.
     limit: u64,
 }
 
 impl<S: Signal> Paced<S> {
-    /// `limit` buffers of `signal`, one a tick, with `samples` samples each.
+    /// Creates a source of `limit` buffers, with one buffer per tick and `samples` samples per
+    /// buffer.
     pub fn new(interval: Interval, signal: S, samples: usize, limit: u64) -> Self {
         Paced {
             interval,
@@ -113,7 +120,7 @@ impl<S: Signal> Paced<S> {
         }
     }
 
-    /// Goes on with the last deadline before now; that deadline.
+    /// Skips to the last deadline before `now`, and returns that deadline.
     #[cold]
     fn skip(&mut self, due: u64, now: u64) -> u64 {
         let period = self.interval.period();

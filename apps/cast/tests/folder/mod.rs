@@ -1,12 +1,12 @@
-//! A folder of the system's for one test.
+//! A temporary folder for one test.
 
 use std::path::PathBuf;
 
-/// Removed with all that is in it when it is dropped.
+/// A folder that is removed with its contents when it is dropped.
 pub struct Folder(pub PathBuf);
 
 impl Folder {
-    /// One of this name and process.
+    /// Creates a folder whose name contains `name` and the process id.
     pub fn new(name: &str) -> Self {
         let name = format!("creel-cast-{name}-{}", std::process::id());
         let folder = std::env::temp_dir().join(name);

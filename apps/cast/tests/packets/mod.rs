@@ -1,4 +1,4 @@
-//! Packets as senders make them, on a socket or in a capture.
+//! RTP packets for tests, to be sent over a socket or written to a capture.
 #![allow(dead_code, reason = "each test program uses some of it")]
 
 use creel_cast::receive::{Plan, analyse};
@@ -30,7 +30,8 @@ impl Packet {
     }
 }
 
-/// The `n`th packet of a stream of L16: `frames` frames of `channels` samples that count on.
+/// Returns the `n`th packet of an L16 stream, with `frames` frames of `channels` channels. The
+/// samples count up throughout the stream.
 pub fn counting(payload_type: u8, n: u32, frames: u32, channels: u32) -> Packet {
     let first = n * frames * channels;
     let samples = first..first + frames * channels;
@@ -43,12 +44,12 @@ pub fn counting(payload_type: u8, n: u32, frames: u32, channels: u32) -> Packet 
     }
 }
 
-/// The samples that [`counting`]'s packets hold, from the first on.
+/// Returns the first samples of the stream whose packets [`counting`] returns.
 pub fn counted(samples: usize) -> Vec<i16> {
     (0..samples).map(|n| n as u16 as i16).collect()
 }
 
-/// A capture of datagrams to this port, each at its time.
+/// Writes a capture of datagrams to these ports, each with its time.
 pub fn capture(path: &Path, datagrams: &[(Duration, u16, Vec<u8>)]) {
     let mut writer = PcapWriter::new(std::fs::File::create(path).unwrap()).unwrap();
     for (at, port, bytes) in datagrams {
@@ -63,7 +64,7 @@ pub fn capture(path: &Path, datagrams: &[(Duration, u16, Vec<u8>)]) {
     }
 }
 
-/// What the receiver makes of packets that come at these times.
+/// Analyses packets as if they arrived at these times.
 pub fn analysed(folder: &Path, formats: &[(u8, &str)], packets: &[(Duration, Packet)]) -> Measured {
     let path = folder.join("capture.pcap");
     let datagrams: Vec<_> = packets

@@ -1,4 +1,4 @@
-//! Other people's programs, where they are installed.
+//! Programs of other projects, if they are installed.
 #![allow(dead_code, reason = "each test program uses some of it")]
 
 use crate::ports::free_ports;
@@ -6,7 +6,8 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-/// The program, if it is installed; `version` is a flag with which it does nothing else.
+/// Returns the program if it is installed. `version` is a flag that makes it print its version and
+/// exit.
 pub fn player(name: &str, version: &str) -> Option<Command> {
     let mut look = Command::new(name);
     look.arg(version)
@@ -14,17 +15,18 @@ pub fn player(name: &str, version: &str) -> Option<Command> {
         .stdout(Stdio::null())
         .stderr(Stdio::null());
     if look.status().is_err() {
-        eprintln!("skipped: {name} is not installed");
+        eprintln!("skipped, because {name} is not installed");
         return None;
     }
     Some(Command::new(name))
 }
 
-/// Ends the player when a test fails before it does.
+/// A running player, which is killed when this value is dropped, for example because the test
+/// failed.
 pub struct Player(pub Child);
 
 impl Player {
-    /// Starts it; what it says is of no interest.
+    /// Starts the player, and discards its output.
     pub fn start(command: &mut Command) -> Self {
         let quiet = command.stdin(Stdio::null()).stdout(Stdio::null());
         Player(quiet.stderr(Stdio::null()).spawn().unwrap())
@@ -38,12 +40,12 @@ impl Drop for Player {
     }
 }
 
-/// A port that is free, and so is the next one, which players take for RTCP.
+/// Returns a free port. The next port is free as well, because players use it for RTCP.
 pub fn free_port() -> SocketAddr {
     free_ports(2)
 }
 
-/// Writes a sound as a file.
+/// Writes a WAV file.
 pub fn wav(path: &Path, samples: &[i16], rate: u32, channels: u16) {
     let mut bytes = b"RIFF\0\0\0\0WAVEfmt \x10\0\0\0\x01\0".to_vec();
     bytes.extend(channels.to_le_bytes());

@@ -1,16 +1,18 @@
-//! Ports for the programs under test.
+//! Free ports for the programs under test.
 
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::sync::atomic::{AtomicU16, Ordering};
 
-/// Ports that no system gives out by itself: between a test that has looked for a free port and its
-/// program that opens it, nobody else comes by it.
+/// The first port. It is below the range from which the OS assigns ports, so no other program takes
+/// a port between the check that it is free and its use.
 const FIRST: u16 = 10_000;
-/// In a row; the last is open for as long as this process lives: another takes other ports.
+/// The number of ports per block. This process holds the last port of each block that it uses, so
+/// that other test processes take other blocks.
 const BLOCK: u16 = 128;
 const BLOCKS: u16 = 177;
 
-/// So many ports in a row, from an even one on, that nobody else has while this process lives.
+/// Returns the first of `count` free ports in a row, which is an even port. No other test process
+/// uses these ports while this process lives.
 pub fn free_ports(count: u16) -> SocketAddr {
     static NEXT: AtomicU16 = AtomicU16::new(0);
     assert!(count < BLOCK, "{count} ports in a row");

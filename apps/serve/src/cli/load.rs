@@ -1,4 +1,4 @@
-//! `creel-serve load`: an open load, and what became of it.
+//! `creel-serve load`: sends an open load and reports the results.
 
 use std::fs;
 use std::net::{SocketAddr, ToSocketAddrs};
@@ -18,70 +18,105 @@ use super::time::Time;
 const EXAMPLES: &str = "\
 Examples:
   creel-serve load http://127.0.0.1:8080 --rate 1000
-          a thousand signatures a second, for ten seconds
+          Ask for a thousand signatures per second for ten seconds
   creel-serve load http://127.0.0.1:8080 --rate 500,1000,2000,4000 --request check --svg load.svg
-          rising steps of passwords, and a plot over time";
+          Check passwords at rising rates, and draw a plot over time";
 
-/// Offer a load that does not wait for answers
+/// Send an open load: requests leave at planned times and do not wait for answers
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct Load {
-    /// The service: http://HOST:PORT
+    /// Send requests to this service, as http://HOST:PORT
     #[arg(value_name = "URL", value_parser = address)]
     to: SocketAddr,
-    /// Requests a second; several are steps, one after the other
-    #[arg(long, value_name = "R,…", default_value = "1000", value_delimiter = ',', value_parser = rate)]
+    /// Send R requests per second. Several rates are steps, one after the other
+    #[arg(
+        long,
+        value_name = "R,…",
+        default_value = "1000",
+        value_delimiter = ',',
+        value_parser = rate,
+        help_heading = "Load"
+    )]
     rate: Vec<f64>,
-    /// Go from each rate to the next in a line
-    #[arg(long)]
+    /// Change the rate linearly from each value to the next, instead of in steps
+    #[arg(long, help_heading = "Load")]
     ramp: bool,
-    /// How long a step takes
-    #[arg(long, value_name = "TIME", default_value = "10s")]
+    /// Run each step for TIME
+    #[arg(
+        long,
+        value_name = "TIME",
+        default_value = "10s",
+        help_heading = "Load"
+    )]
     step: Time,
-    /// What is asked for: sign, digest, password, check (of one) or health; with weights:
-    /// sign=9,check=1
-    #[arg(long, value_name = "WHAT", default_value = "sign")]
+    /// Send these requests: sign, digest, password, check (a password) or health. Mix several with
+    /// weights, for example sign=9,check=1
+    #[arg(
+        long,
+        value_name = "MIX",
+        default_value = "sign",
+        help_heading = "Load"
+    )]
     request: Mix,
-    /// When requests are due
-    #[arg(long, value_name = "HOW", default_value = "poisson")]
+    /// Distribute the times of requests like this
+    #[arg(
+        long,
+        value_name = "HOW",
+        default_value = "poisson",
+        help_heading = "Load"
+    )]
     arrivals: How,
-    /// Connections at most; with too few, requests leave late, which the report shows
-    #[arg(long, value_name = "N", default_value_t = 256)]
+    /// Use up to N connections. With too few, requests leave late, which the report shows
+    #[arg(long, value_name = "N", default_value_t = 256, help_heading = "Load")]
     connections: usize,
-    /// How long an answer may take
-    #[arg(long, value_name = "TIME", default_value = "5s")]
+    /// Count a request as timed out if its answer takes longer than TIME
+    #[arg(long, value_name = "TIME", default_value = "5s", help_heading = "Load")]
     timeout: Time,
-    /// Send this timeout to the service, in the header x-timeout-ms
-    #[arg(long, alias = "patience", value_name = "TIME")]
+    /// Send TIME to the service in the header x-timeout-ms, which limits its work on a request
+    #[arg(long, alias = "patience", value_name = "TIME", help_heading = "Load")]
     request_timeout: Option<Time>,
-    /// Compare each answer with the right one
-    #[arg(long)]
-    check: bool,
-    /// Write the names of all records that were acknowledged to a file, a line each; needs --check
-    #[arg(long, value_name = "FILE", requires = "check")]
-    acknowledged: Option<PathBuf>,
-    /// Bytes of a message at least
-    #[arg(long, value_name = "BYTES", default_value_t = 64)]
+    /// Fill messages up to at least BYTES
+    #[arg(
+        long,
+        value_name = "BYTES",
+        default_value_t = 64,
+        help_heading = "Load"
+    )]
     size: usize,
-    /// Of what is drawn
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    /// Seed the random numbers with N. The same seed gives the same requests
+    #[arg(long, value_name = "N", default_value_t = 1, help_heading = "Load")]
     seed: u64,
-    /// Workers of the load
-    #[arg(short, long, value_name = "N", default_value_t = 1, value_parser = creel_console::knobs::jobs)]
+    /// Use N workers to send the load
+    #[arg(
+        short,
+        long,
+        value_name = "N",
+        default_value_t = 1,
+        value_parser = creel_console::knobs::jobs,
+        help_heading = "Load"
+    )]
     jobs: usize,
-    /// Draw what became of it over time
-    #[arg(long, value_name = "FILE")]
+    /// Compare each answer with the right one
+    #[arg(long, help_heading = "Output")]
+    check: bool,
+    /// Write the names of all acknowledged records to FILE, one per line. Needs --check
+    #[arg(long, value_name = "FILE", requires = "check", help_heading = "Output")]
+    acknowledged: Option<PathBuf>,
+    /// Draw rates and latencies over time to FILE
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
     svg: Option<PathBuf>,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum How {
-    /// Independently, as those of many clients
+    /// At random times, like the requests of many independent clients
     Poisson,
-    /// At equal distances
+    /// At constant distances
     Constant,
 }
 
+/// Parses the URL of a service and resolves its host.
 fn address(url: &str) -> Result<SocketAddr, String> {
     let address = url
         .strip_prefix("http://")
@@ -90,16 +125,18 @@ fn address(url: &str) -> Result<SocketAddr, String> {
     let mut found = address
         .to_socket_addrs()
         .map_err(|error| error.to_string())?;
-    found.next().ok_or_else(|| "no such host".into())
+    found.next().ok_or_else(|| "the host has no address".into())
 }
 
+/// Parses a rate in requests per second.
 fn rate(text: &str) -> Result<f64, String> {
     match text.parse() {
         Ok(rate) if (0.0..=1e6).contains(&rate) => Ok(rate),
-        _ => Err("a number of requests a second is needed, up to a million".into()),
+        _ => Err("expected a number of requests per second, up to 1000000".into()),
     }
 }
 
+/// The body of the JSON report.
 #[derive(Serialize)]
 struct Body<'a> {
     steps: &'a [Step],
@@ -108,20 +145,25 @@ struct Body<'a> {
 }
 
 impl Load {
+    /// Runs the load and prints its report. Fails if an answer was wrong or missing, or if the load
+    /// was late.
     pub fn run(&self, common: &Common) -> anyhow::Result<Exit> {
         if self.ramp && self.rate.len() < 2 {
             anyhow::bail!(Failure::new(
                 Exit::Usage,
-                "--ramp goes from one --rate to another: 100,1000"
+                "--ramp needs at least two rates, for example --rate 100,1000"
             ));
         }
         if !self.ramp && self.rate.contains(&0.0) {
-            anyhow::bail!(Failure::new(Exit::Usage, "--rate 0: nothing would come"));
+            anyhow::bail!(Failure::new(
+                Exit::Usage,
+                "--rate 0 would send no request: use a rate above 0, or --ramp"
+            ));
         }
         if self.connections == 0 {
             anyhow::bail!(Failure::new(
                 Exit::Usage,
-                "--connections 0: nothing would leave"
+                "--connections 0 would send no request: use at least 1"
             ));
         }
         let interrupt = Interrupt::install()?;
@@ -136,31 +178,35 @@ impl Load {
         if report.wrong() > 0 {
             anyhow::bail!(Failure::new(
                 Exit::SomeFailed,
-                format!("{} answers are wrong", report.wrong())
+                format!("{} answers with status 200 were wrong", report.wrong())
             ));
         }
         if report.failed() > 0 {
-            let why = format!("{} requests were not answered 200 or 503", report.failed());
+            let why = format!(
+                "{} requests were not answered with status 200 or 503",
+                report.failed()
+            );
             anyhow::bail!(Failure::new(Exit::SomeFailed, why));
         }
         if report.has_no_success() {
-            let why = "not one request was answered 200";
+            let why = "no request was answered with status 200";
             anyhow::bail!(Failure::new(Exit::SomeFailed, why));
         }
         if !report.is_offered() {
             let why = match report.is_crowded() {
                 true => {
-                    "all connections waited for answers: the service is too slow for the load or \
-                         stood still, or more --connections are needed"
+                    "all connections waited for answers. The service is too slow for this load, \
+                         or it needs more --connections"
                 }
-                false => "the load itself was slow: more --jobs",
+                false => "the load itself was too slow. Use more --jobs",
             };
-            let why = format!("less than 99 % of what was asked for left in time; {why}");
+            let why = format!("less than 99 % of the requests left in time, because {why}");
             anyhow::bail!(Failure::new(Exit::TryAgain, why));
         }
         Ok(Exit::Done)
     }
 
+    /// Returns the plan of the load.
     fn plan(&self) -> Plan {
         Plan {
             to: self.to,
@@ -182,6 +228,7 @@ impl Load {
         }
     }
 
+    /// Writes the files that were asked for, and prints the report.
     fn print(&self, common: &Common, report: &Report) -> anyhow::Result<()> {
         if let Some(path) = &self.acknowledged {
             let lines: String = report
@@ -189,13 +236,14 @@ impl Load {
                 .iter()
                 .map(|id| format!("{id}\n"))
                 .collect();
-            fs::write(path, lines).with_context(|| path.display().to_string())?;
+            fs::write(path, lines).with_context(|| format!("cannot write {}", path.display()))?;
         }
         let charts = charts(&report.moments);
         if let Some(path) = &self.svg {
-            // One under the other.
+            // The charts are stacked in one picture.
             let all: String = charts.iter().map(Chart::svg).collect();
-            fs::write(path, stacked(&all)).with_context(|| path.display().to_string())?;
+            fs::write(path, stacked(&all))
+                .with_context(|| format!("cannot write {}", path.display()))?;
         }
         match common.format {
             Format::Text => {
@@ -221,12 +269,12 @@ impl Load {
     }
 }
 
-/// Two drawings of 720 × 420 in one.
+/// Puts two drawings of 720 × 420 into one, below each other.
 fn stacked(drawings: &str) -> String {
     let mut parts = drawings
         .split_inclusive("</svg>")
         .filter(|part| part.contains("<svg"))
-        // An inner picture without a height takes all of the outer's, and stands in its middle.
+        // Without a size of its own, an inner picture would fill the outer one and be centred.
         .map(|part| part.replacen("<svg", "<svg width=\"720\" height=\"420\"", 1));
     let (first, second) = (
         parts.next().unwrap_or_default(),
@@ -238,7 +286,7 @@ fn stacked(drawings: &str) -> String {
     )
 }
 
-/// Three cells of a table.
+/// Returns the percentiles of a latency as three cells of a table, in milliseconds.
 fn ms(latency: Option<Latency>) -> [String; 3] {
     let Some(Latency {
         p50_us,
@@ -252,9 +300,10 @@ fn ms(latency: Option<Latency>) -> [String; 3] {
     [p50_us, p99_us, p999_us].map(|us| format!("{:.1}", us as f64 / 1000.0))
 }
 
+/// Returns the table of all steps.
 fn table(steps: &[Step]) -> Table {
     let columns = [
-        "asked/s",
+        "planned/s",
         "offered",
         "good/s",
         "503",
@@ -296,6 +345,7 @@ fn table(steps: &[Step]) -> Table {
     table
 }
 
+/// Returns the charts of the results over time.
 fn charts(moments: &[Moment]) -> [Chart; 2] {
     let series = |name: &str, of: &dyn Fn(&Moment) -> f64| Series {
         name: name.into(),
@@ -312,7 +362,7 @@ fn charts(moments: &[Moment]) -> [Chart; 2] {
         series,
     };
     let rates = vec![
-        series("asked", &|moment| moment.due_per_second),
+        series("planned", &|moment| moment.due_per_second),
         series("good", &|moment| moment.goodput_per_second),
         series("503", &|moment| moment.refused_per_second),
         series("failed", &|moment| moment.failed_per_second),
@@ -322,7 +372,7 @@ fn charts(moments: &[Moment]) -> [Chart; 2] {
         series("p99", &|moment| ms(moment.p99_us)),
     ];
     [
-        chart("Answers", "a second", rates),
+        chart("Answers", "per second", rates),
         chart("Corrected latency", "ms", times),
     ]
 }

@@ -1,4 +1,4 @@
-//! The command line: a file a program.
+//! The command line, with one module per subcommand.
 
 pub mod evaluate;
 pub mod load;
@@ -11,7 +11,7 @@ use creel_console::{Exit, Failure, Interrupt};
 use creel_serve::ServerError;
 use creel_serve::store::StoreError;
 
-/// The library's error with the exit code that it asks for.
+/// Converts an error of the library to a failure with the matching exit code.
 fn exit_error(error: ServerError) -> anyhow::Error {
     use std::io::ErrorKind::{AddrInUse, InvalidData};
     let exit = match &error {
@@ -24,7 +24,7 @@ fn exit_error(error: ServerError) -> anyhow::Error {
     Failure::new(exit, error.to_string()).into()
 }
 
-/// Ready when somebody has asked to stop.
+/// Completes after an interrupt, for example Ctrl-C, has been requested.
 async fn stop_requested(interrupt: Interrupt) {
     while !interrupt.requested() {
         creel::time::sleep(Duration::from_millis(50)).await;

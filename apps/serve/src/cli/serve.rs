@@ -1,4 +1,4 @@
-//! `creel-serve` itself: the service, set by flags and by a file.
+//! `creel-serve` without a subcommand: runs the service with settings from flags and a file.
 
 use std::fs;
 use std::future::poll_fn;
@@ -7,13 +7,12 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::task::Poll;
-use std::time::Duration;
 
 use anyhow::Context;
 use clap::{Args, ValueEnum};
 use creel::Wait;
 use creel::signal::{SIGHUP, SIGINT, SIGTERM, signal};
-use creel_console::{Common, Exit, Failure, Interrupt, files, is_ignored, output};
+use creel_console::{Common, Exit, Failure, Interrupt, duration, files, is_ignored, output};
 use creel_serve::crypto::Cost;
 use creel_serve::store::Kind;
 use creel_serve::{Server, Settings};
@@ -22,7 +21,7 @@ use serde::{Deserialize, Deserializer, de};
 use super::exit_error;
 use super::time::{Time, parsed};
 
-/// On or off.
+/// A setting that is on or off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum Switch {
@@ -30,95 +29,110 @@ pub enum Switch {
     Off,
 }
 
-/// The service's settings, on the command line and, by the same names, in a file.
+// The fields are the flags of the command line and, by the same names, the keys of the file. We do
+// not use a doc comment here, because clap would print it as the description of the program.
 #[derive(Args, Clone, Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Options {
-    /// Where to listen; port 0: any that is free [default: 127.0.0.1:8080]
-    #[arg(long, value_name = "IP:PORT")]
+    /// Listen on this address. Port 0 picks a free port [default: 127.0.0.1:8080]
+    #[arg(long, value_name = "IP:PORT", help_heading = "Connections")]
     listen: Option<SocketAddr>,
-    /// Workers for the cryptography [default: the usable cores]
-    #[arg(long, value_name = "N", value_parser = creel_console::knobs::jobs)]
+    /// Serve up to N connections at once. Further clients wait until one ends [default: 20000]
+    #[arg(long, value_name = "N", help_heading = "Connections")]
+    connections: Option<usize>,
+    /// Close a connection that is idle, or that has not sent a complete request head, for TIME
+    /// [default: 10s]
+    #[arg(long, value_name = "TIME", help_heading = "Connections")]
+    head_timeout: Option<Time>,
+    /// Close a connection if its client reads nothing of an answer for TIME [default: 10s]
+    #[arg(long, value_name = "TIME", help_heading = "Connections")]
+    write_timeout: Option<Time>,
+    /// Reject request bodies longer than BYTES [default: 65536]
+    #[arg(long, value_name = "BYTES", help_heading = "Connections")]
+    body_max: Option<usize>,
+    /// Reject request heads longer than BYTES, at least 8192 [default: 16384]
+    #[arg(long, value_name = "BYTES", help_heading = "Connections")]
+    head_max: Option<usize>,
+    /// Serve HTTPS with the certificate chain in this PEM file (needs feature tls)
+    #[arg(long, value_name = "FILE", help_heading = "Connections")]
+    tls_cert: Option<PathBuf>,
+    /// Use the private key of the certificate in this PEM file
+    #[arg(long, value_name = "FILE", help_heading = "Connections")]
+    tls_key: Option<PathBuf>,
+    /// Use N workers for the cryptography [default: one per usable core]
+    #[arg(
+        long,
+        value_name = "N",
+        value_parser = creel_console::knobs::jobs,
+        help_heading = "Workers"
+    )]
     workers: Option<usize>,
-    /// Workers for connections [default: half of the usable cores]
-    #[arg(long, value_name = "N", value_parser = creel_console::knobs::jobs)]
+    /// Use N workers for the connections [default: half the usable cores]
+    #[arg(
+        long,
+        value_name = "N",
+        value_parser = creel_console::knobs::jobs,
+        help_heading = "Workers"
+    )]
     io_workers: Option<usize>,
-    /// How these wait when they have nothing to do: adaptive, park, throttle:1ms (look once a
-    /// millisecond, and then at all that has come) [default: adaptive]
-    #[arg(long, value_name = "HOW")]
+    /// Let idle connection workers wait like this: adaptive, park, or throttle:1ms, which polls
+    /// once per millisecond and handles all events of that time together [default: adaptive]
+    #[arg(long, value_name = "HOW", help_heading = "Workers")]
     #[serde(deserialize_with = "optional")]
     io_wait: Option<Wait>,
-    /// A folder for the key and the embedded store; made if it is not there [default:
-    /// creel-serve-data]
-    #[arg(long, value_name = "DIR")]
+    /// Keep the key and the embedded store in this folder, which is created if it is missing
+    /// [default: creel-serve-data]
+    #[arg(long, value_name = "DIR", help_heading = "Storage")]
     data: Option<PathBuf>,
-    /// Where records are kept: a file, redis://HOST:PORT, unix:PATH of a Redis, or memory [default:
-    /// records.redb in the folder]
-    // Parsed later: clap and toml print what they refuse, and a password may be in it.
-    #[arg(long, value_name = "STORE")]
+    /// Keep records in STORE: a file path, redis://HOST:PORT, unix:PATH (the socket of a Redis
+    /// server), or memory [default: records.redb in the folder of --data]
+    // We parse the text later, because clap and toml print values that they reject, and the text
+    // may contain a password.
+    #[arg(long, value_name = "STORE", help_heading = "Storage")]
     store: Option<String>,
-    /// The key's file, 64 hex digits; made if it is not there [default: key in the folder]
-    #[arg(long, value_name = "FILE")]
+    /// Read the key from this file of 64 hex digits, which is created if it is missing [default:
+    /// key in the folder of --data]
+    #[arg(long, value_name = "FILE", help_heading = "Storage")]
     key: Option<PathBuf>,
-    /// What a password costs [default: m=19456,t=2,p=1]
-    #[arg(long, value_name = "COST")]
+    /// Hash passwords with these Argon2 parameters [default: m=19456,t=2,p=1]
+    #[arg(long, value_name = "COST", help_heading = "Storage")]
     #[serde(deserialize_with = "optional")]
     password_cost: Option<Cost>,
-    /// Refuse who would wait for too long [default: on]
-    #[arg(long, value_name = "WHEN")]
+    /// Reject requests early that would wait too long [default: on]
+    #[arg(long, value_name = "WHEN", help_heading = "Overload control")]
     admission: Option<Switch>,
-    /// The delay that a lasting overload is held at [default: 10ms]
-    #[arg(long, value_name = "TIME")]
+    /// Hold the queueing delay at TIME during a lasting overload [default: 10ms]
+    #[arg(long, value_name = "TIME", help_heading = "Overload control")]
     target: Option<Time>,
-    /// For how long the delay is above that before it is called lasting [default: 100ms]
-    #[arg(long, value_name = "TIME")]
+    /// Call an overload lasting after the delay has been above --target for TIME [default: 100ms]
+    #[arg(long, value_name = "TIME", help_heading = "Overload control")]
     interval: Option<Time>,
-    /// Requests that wait for the cryptography at most [default: 4096]
-    #[arg(long, value_name = "N")]
+    /// Let up to N requests wait for the cryptography [default: 4096]
+    #[arg(long, value_name = "N", help_heading = "Overload control")]
     queue: Option<usize>,
-    /// For how long a request is worked on, unless it says by x-timeout-ms [default: 1s]
-    #[arg(long, value_name = "TIME")]
+    /// Work on a request for up to TIME, unless it has the header x-timeout-ms [default: 1s]
+    #[arg(long, value_name = "TIME", help_heading = "Overload control")]
     deadline: Option<Time>,
-    /// For how long at most, if it says [default: 60s]
-    #[arg(long, value_name = "TIME")]
+    /// Limit the time that x-timeout-ms can ask for to TIME [default: 60s]
+    #[arg(long, value_name = "TIME", help_heading = "Overload control")]
     deadline_max: Option<Time>,
-    /// A body at most, in bytes [default: 65536]
-    #[arg(long, value_name = "BYTES")]
-    body_max: Option<usize>,
-    /// A head at most, in bytes, 8192 or more [default: 16384]
-    #[arg(long, value_name = "BYTES")]
-    head_max: Option<usize>,
-    /// For how long a head may take to come, and a connection may be idle [default: 10s]
-    #[arg(long, value_name = "TIME")]
-    head_timeout: Option<Time>,
-    /// For how long a client may take nothing of its answer [default: 10s]
-    #[arg(long, value_name = "TIME")]
-    write_timeout: Option<Time>,
-    /// Connections at most; others wait to be accepted [default: 20000]
-    #[arg(long, value_name = "N")]
-    connections: Option<usize>,
-    /// How long to ask clients to go elsewhere, by /ready and by each answer, before the listener
-    /// closes; 0s: not at all [default: 1s]
-    #[arg(long, value_name = "TIME", value_parser = or_zero)]
+    /// Ask clients to use another server for TIME before the listener closes. /ready and each
+    /// answer say so. 0s closes it at once [default: 1s]
+    #[arg(long, value_name = "TIME", value_parser = or_zero, help_heading = "Shutdown")]
     #[serde(deserialize_with = "drain")]
     drain: Option<Time>,
-    /// For how long, in the end, those who have asked may be answered [default: 10s]
-    #[arg(long, value_name = "TIME")]
+    /// Wait up to TIME for requests in flight after the listener has closed [default: 10s]
+    #[arg(long, value_name = "TIME", help_heading = "Shutdown")]
     grace: Option<Time>,
-    /// Write a JSON line an answer to a file; - is stderr [default: none]
-    #[arg(long, value_name = "FILE")]
+    /// Write one line of JSON per answer to FILE, or to stderr if FILE is - [default: no log]
+    #[arg(long, value_name = "FILE", help_heading = "Logging")]
     access_log: Option<PathBuf>,
-    /// A certificate's chain, PEM: HTTPS (feature tls)
-    #[arg(long, value_name = "FILE")]
-    tls_cert: Option<PathBuf>,
-    /// The certificate's key, PEM
-    #[arg(long, value_name = "FILE")]
-    tls_key: Option<PathBuf>,
-    /// As the flag that all programs have.
+    // The file's key `quiet` has the meaning of the flag that all programs have.
     #[arg(skip)]
     quiet: bool,
 }
 
+/// Deserializes a setting that the file writes as a string.
 fn optional<'de, D, T>(from: D) -> Result<Option<T>, D::Error>
 where
     D: Deserializer<'de>,
@@ -127,14 +141,12 @@ where
     parsed(from).map(Some)
 }
 
-/// A time that may be none.
+/// Parses a duration that may be zero, which [`Time`] does not allow.
 fn or_zero(text: &str) -> Result<Time, String> {
-    match text {
-        "0s" | "0ms" => Ok(Time(Duration::ZERO)),
-        _ => text.parse(),
-    }
+    duration::value_parser(text).map(Time)
 }
 
+/// Deserializes the setting `drain`, which may be zero.
 fn drain<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Time>, D::Error> {
     let text = String::deserialize(from)?;
     or_zero(&text).map(Some).map_err(de::Error::custom)
@@ -142,8 +154,8 @@ fn drain<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Time>, D::Error> {
 
 #[derive(Args, Debug)]
 pub struct Serve {
-    /// Take settings from a TOML file, whose names are those of these flags and quiet; flags go
-    /// before it
+    /// Read settings from a TOML file. Its keys are the names of these flags and `quiet`. Flags
+    /// take precedence
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     #[command(flatten)]
@@ -151,6 +163,7 @@ pub struct Serve {
 }
 
 impl Serve {
+    /// Runs the service until a signal stops it.
     pub fn run(&self, common: &Common) -> anyhow::Result<Exit> {
         let file = match &self.config {
             Some(path) => read(path)?,
@@ -158,7 +171,8 @@ impl Serve {
         };
         let is_quiet = common.quiet || file.quiet;
         let settings = self.options.over(&file).settings()?;
-        // Before the line that says it is there: whoever reads that may end it at once.
+        // We install the handlers before we print the address, because a script that reads the
+        // address may stop the service at once.
         let stop = shutdown_signal()?;
         let server = Server::open(&settings).map_err(exit_error)?;
         let scheme = if settings.tls.is_some() {
@@ -166,16 +180,17 @@ impl Serve {
         } else {
             "http"
         };
-        // The one line on stdout, by which a script learns the port.
+        // This is the only line on stdout. Scripts read the port from it, for example with --listen
+        // 127.0.0.1:0.
         output::text(&format!("{scheme}://{}\n", server.address()))?;
         if !is_quiet {
             output::note(&note(&settings));
         }
         let most = files::allow_many();
-        // A few less are no news.
+        // A limit a little below the setting is not worth a note.
         if most < settings.connections / 10 * 9 {
             output::note(&format!(
-                "connections: {most} at once, by the limit of open files (ulimit -n)\n"
+                "connections: at most {most} at once, because of the limit of open files (ulimit -n)\n"
             ));
         }
         server.run(stop);
@@ -183,8 +198,10 @@ impl Serve {
     }
 }
 
-/// Ready at the first SIGINT or SIGTERM, of which a second one ends the process at once; or SIGHUP,
-/// unless it is to be ignored (`nohup`).
+/// Returns a future that is ready at the first SIGINT, SIGTERM or SIGHUP.
+///
+/// A second SIGINT or SIGTERM ends the process at once. We ignore SIGHUP if the process was started
+/// with SIGHUP ignored, for example by `nohup`.
 fn shutdown_signal() -> anyhow::Result<impl Future<Output = ()>> {
     let interrupt = Interrupt::install()?;
     let handles_hup = !is_ignored(SIGHUP);
@@ -207,30 +224,40 @@ fn shutdown_signal() -> anyhow::Result<impl Future<Output = ()>> {
     })
 }
 
+/// Returns the note on stderr that names the store.
 fn note(settings: &Settings) -> String {
     let store = match &settings.store {
         Kind::Memory => "in memory".to_owned(),
         Kind::File(path) => path.display().to_string(),
         Kind::Redis(address) => format!("redis at {address}"),
     };
-    format!("records: {store}; Ctrl-C ends\n")
+    format!("keeping records: {store}. Press Ctrl-C to stop\n")
 }
 
+/// Reads the settings of a TOML file.
 fn read(path: &Path) -> anyhow::Result<Options> {
     let text = fs::read_to_string(path).map_err(|error| {
-        let why = format!("--config {}: {error}", path.display());
+        let why = format!(
+            "cannot read the settings of --config {}: {error}",
+            path.display()
+        );
         match error.kind() {
             ErrorKind::InvalidData => Failure::new(Exit::BadData, why),
             _ => Failure::new(Exit::Usage, why),
         }
     })?;
     let options = toml::from_str(&text);
-    options
-        .map_err(|error| Failure::new(Exit::BadData, format!("{}: {error}", path.display())).into())
+    options.map_err(|error| {
+        Failure::new(
+            Exit::BadData,
+            format!("invalid settings in {}: {error}", path.display()),
+        )
+        .into()
+    })
 }
 
 impl Options {
-    /// These, and where one is not given, those of a file.
+    /// Returns these options. An option that is not given here is taken from the file.
     fn over(&self, file: &Options) -> Options {
         let (one, other) = (self.clone(), file.clone());
         Options {
@@ -262,7 +289,9 @@ impl Options {
         }
     }
 
-    /// What they amount to. Makes the folder, if something is to be kept there.
+    /// Converts the options to settings, with defaults for options that are not given.
+    ///
+    /// Creates the data folder if the key or the store is in it.
     fn settings(self) -> anyhow::Result<Settings> {
         let defaults = Settings::default();
         let time = |value: Option<Time>, default| value.map_or(default, |time: Time| time.0);
@@ -275,29 +304,30 @@ impl Options {
         };
         let key = self.key.unwrap_or_else(|| data.join("key"));
         if key.starts_with(&data) || matches!(&store, Kind::File(path) if path.starts_with(&data)) {
-            fs::create_dir_all(&data).with_context(|| data.display().to_string())?;
+            fs::create_dir_all(&data)
+                .with_context(|| format!("cannot create the data folder {}", data.display()))?;
         }
         let tls = match (self.tls_cert, self.tls_key) {
             (Some(chain), Some(key)) => Some((chain, key)),
             (None, None) => None,
             _ => anyhow::bail!(Failure::new(
                 Exit::Usage,
-                "--tls-cert and --tls-key go together"
+                "HTTPS needs both --tls-cert and --tls-key"
             )),
         };
-        let none = [("connections", self.connections), ("queue", self.queue)];
-        for (name, value) in none {
+        let at_least_one = [("connections", self.connections), ("queue", self.queue)];
+        for (name, value) in at_least_one {
             if value == Some(0) {
                 anyhow::bail!(Failure::new(
                     Exit::Usage,
-                    format!("--{name} 0: nobody would be served")
+                    format!("--{name} 0 would serve no request: use at least 1")
                 ));
             }
         }
         if self.head_max.is_some_and(|bytes| bytes < 8192) {
             anyhow::bail!(Failure::new(
                 Exit::Usage,
-                "--head-max: 8192 or more is needed"
+                "--head-max must be at least 8192 bytes"
             ));
         }
         Ok(Settings {

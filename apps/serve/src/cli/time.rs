@@ -1,13 +1,13 @@
-//! A time on the command line and in a file: `5ms`.
+//! Durations on the command line and in the settings file, for example `5ms`.
 
 use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-use creel::Wait;
+use creel_console::duration;
 use serde::{Deserialize, Deserializer, de};
 
-/// A duration, written with its unit.
+/// A duration above zero, as [`duration::positive`] parses it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Time(pub Duration);
 
@@ -15,11 +15,7 @@ impl FromStr for Time {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Time, String> {
-        // As the knobs write it.
-        match format!("throttle:{text}").parse() {
-            Ok(Wait::Throttle(time)) if !time.is_zero() => Ok(Time(time)),
-            _ => Err("a time is a number with us, ms or s: 250ms".into()),
-        }
+        duration::positive(text).map(Time)
     }
 }
 
@@ -35,7 +31,7 @@ impl<'de> Deserialize<'de> for Time {
     }
 }
 
-/// Anything that is written as a string.
+/// Deserializes a value that is written as a string and that its [`FromStr`] parses.
 pub fn parsed<'de, D, T>(from: D) -> Result<T, D::Error>
 where
     D: Deserializer<'de>,

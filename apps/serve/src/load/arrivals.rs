@@ -1,20 +1,20 @@
-//! When requests are due.
+//! The schedule of a load: the times at which requests are due.
 
 use std::time::{Duration, Instant};
 
 use super::plan::{Arrivals, Plan};
 
-/// A request that is due.
+/// A request of the schedule.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Due {
     pub(super) at: Instant,
-    /// In which step.
+    /// The index of its step.
     pub(super) step: usize,
-    /// Which one, from 0 on.
+    /// The number of the request, starting at 0.
     pub(super) number: u64,
 }
 
-/// All that are due, in their order.
+/// Generates all requests of a load in the order of their times.
 #[derive(Debug)]
 pub(super) struct Schedule {
     rates: Vec<f64>,
@@ -23,7 +23,7 @@ pub(super) struct Schedule {
     arrivals: Arrivals,
     random: Random,
     started: Instant,
-    /// The step of the last one, and when in it, in seconds.
+    /// The step of the last request, and its time in seconds since the start of that step.
     step: usize,
     within_s: f64,
     number: u64,
@@ -44,7 +44,7 @@ impl Schedule {
         }
     }
 
-    /// How many steps a list of rates makes.
+    /// Returns the number of steps of a list of rates.
     pub(super) fn steps(rates: usize, is_ramp: bool) -> usize {
         if is_ramp {
             rates.saturating_sub(1)
@@ -53,9 +53,9 @@ impl Schedule {
         }
     }
 
-    /// The next one; none at the end.
+    /// Returns the next request, or `None` at the end.
     pub(super) fn next(&mut self) -> Option<Due> {
-        // How many arrivals it is away, were they at equal distances.
+        // The distance to the next request, measured in mean distances.
         let mut remaining = match self.arrivals {
             Arrivals::Constant => 1.0,
             Arrivals::Poisson => -(1.0 - self.random.unit()).ln(),
@@ -65,7 +65,8 @@ impl Schedule {
             let left_s = self.step_s - self.within_s;
             let to_come = rate * left_s + slope * left_s * left_s / 2.0;
             if to_come > remaining {
-                // Where the rate's integral is `remaining`; in this form also if it does not change.
+                // We solve for the time at which the integral of the rate equals `remaining`. This
+                // form also works for a constant rate.
                 let root = (rate * rate + 2.0 * slope * remaining).max(0.0).sqrt();
                 self.within_s += (2.0 * remaining / (rate + root)).min(left_s);
                 break;
@@ -85,13 +86,13 @@ impl Schedule {
         })
     }
 
-    /// The steps of those that nobody has taken and that were due by then.
+    /// Returns the steps of all remaining requests that were due by that time.
     pub(super) fn overdue(&mut self, by: Instant) -> Vec<usize> {
         let due = std::iter::from_fn(|| self.next()).take_while(|due| due.at <= by);
         due.map(|due| due.step).collect()
     }
 
-    /// The rate at present, and by how much it rises in a second; none at the end.
+    /// Returns the current rate and its change per second, or `None` at the end.
     fn rate(&self) -> Option<(f64, f64)> {
         let from = *self.rates.get(self.step)?;
         if !self.is_ramp {
@@ -103,6 +104,8 @@ impl Schedule {
     }
 }
 
+/// A pseudo-random number generator.
+///
 /// Source: SplitMix64 (Steele, Lea, Flood 2014).
 #[derive(Debug, Clone)]
 pub(super) struct Random(pub(super) u64);
@@ -116,7 +119,7 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// From 0 to 1, without 1.
+    /// Returns a number from 0 to 1, excluding 1.
     fn unit(&mut self) -> f64 {
         (self.next() >> 11) as f64 / (1_u64 << 53) as f64
     }

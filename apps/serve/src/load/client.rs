@@ -1,23 +1,24 @@
-//! A client of HTTP/1.1 that does as little as it can: the machine is the service's.
+//! An HTTP/1.1 client that does as little work as possible, because it shares the machine with the
+//! service.
 
 use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
 
 use creel::net::TcpStream;
 
-/// What an answer may have in bytes.
+/// The maximum size of a response in bytes.
 const ANSWER_MAX: usize = 1 << 20;
 
-/// An answer.
+/// A response.
 #[derive(Debug)]
 pub(super) struct Response {
     pub(super) status: u16,
     pub(super) body: Vec<u8>,
-    /// Whether the connection can be used again.
+    /// Whether the connection can be used for another request.
     pub(super) keep_alive: bool,
 }
 
-/// A connection.
+/// A connection to the service.
 #[derive(Debug)]
 pub(super) struct Client {
     stream: TcpStream,
@@ -34,8 +35,12 @@ impl Client {
         })
     }
 
-    /// Sends a request and reads its answer. [`ConnectionReset`](ErrorKind::ConnectionReset): there
-    /// was not one byte of it.
+    /// Sends a request and reads its response.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`ConnectionReset`](ErrorKind::ConnectionReset) if not a single byte of the response
+    /// arrived.
     pub(super) async fn exchange(&mut self, request: &[u8]) -> io::Result<Response> {
         let nothing = |error: io::Error| match error.kind() {
             ErrorKind::BrokenPipe => ErrorKind::ConnectionReset.into(),
@@ -60,7 +65,8 @@ impl Client {
     }
 }
 
-/// An answer, if it is all there. It must say how long it is.
+/// Parses a response, or returns `None` if it is not complete yet. The response must have a
+/// Content-Length.
 fn parse(bytes: &[u8]) -> io::Result<Option<Response>> {
     let mut headers = [httparse::EMPTY_HEADER; 32];
     let mut head = httparse::Response::new(&mut headers);

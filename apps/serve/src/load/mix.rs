@@ -1,8 +1,8 @@
-//! The kinds of requests of a load, with their weights.
+//! The kinds of requests in a load, with their weights.
 
 use std::str::FromStr;
 
-/// What may be asked for.
+/// A kind of request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     Sign,
@@ -12,7 +12,7 @@ pub(super) enum Kind {
     Health,
 }
 
-/// Kinds of requests, and how often each comes: `sign`, `sign=9,check=1`.
+/// The kinds of requests in a load and their weights, for example `sign` or `sign=9,check=1`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mix(pub(super) Vec<(Kind, u64)>);
 
@@ -37,8 +37,7 @@ impl FromStr for Mix {
                 .map(|weight| (kind, weight))
         };
         let parts: Option<Vec<_>> = text.split(',').map(part).collect();
-        let why =
-            "sign, digest, password, check or health, or several with weights: sign=9,check=1";
+        let why = "expected sign, digest, password, check or health, or several with weights from 1 to 1000: sign=9,check=1";
         parts.map(Mix).ok_or_else(|| why.to_owned())
     }
 }

@@ -1,12 +1,17 @@
-//! A load that does not wait for answers, and what became of it.
+//! An open load: it sends requests at planned times, without waiting for answers.
 //!
-//! Requests are due at times that were drawn beforehand, whatever the service does. Each connection
-//! takes the next one that is due, waits for its time, sends it and reads the answer; so as long as
-//! one connection is free, requests leave in time. A request that found none free leaves late, and
-//! its time counts from when it was due: the *corrected* latency. The *uncorrected* one, from when
-//! it left, is told beside it, because that is what most programs tell.
+//! We draw the time of every request in advance, whatever the service does. Each connection takes
+//! the next request, waits for its time, sends it and reads the answer. As long as one connection
+//! is free, requests leave in time. If all connections wait for answers, a request leaves late.
 //!
-//! Invariant: what is due is sent and counted, or not sent and counted as that.
+//! We report two latencies:
+//!
+//! - The *corrected* latency counts from the time when the request was due. It includes the wait
+//!   for a free connection.
+//! - The *uncorrected* latency counts from the time when the request left. Most programs report
+//!   only this one, so we report it for comparison.
+//!
+//! Invariant: every request that is due is counted, either as sent or as not sent.
 
 mod arrivals;
 mod client;
@@ -36,12 +41,12 @@ use request::{BuiltRequest, RequestBuilder};
 use tally::LATE;
 use tally::Tally;
 
-/// Why there was no load.
+/// An error that prevents the load.
 #[derive(Debug)]
 pub enum LoadError {
-    /// A pool could not be made.
+    /// A pool could not be created.
     Pool(BuildError),
-    /// The service did not say what the load needs to know.
+    /// The service did not answer the requests that prepare the load.
     Service(io::Error),
 }
 
@@ -49,28 +54,28 @@ impl fmt::Display for LoadError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             LoadError::Pool(error) => error.fmt(f),
-            LoadError::Service(error) => write!(f, "the service: {error}"),
+            LoadError::Service(error) => write!(f, "cannot reach the service: {error}"),
         }
     }
 }
 
 impl std::error::Error for LoadError {}
 
-/// What all connections share.
+/// The state that all connections share.
 struct Shared {
     plan: Plan,
     builder: RequestBuilder,
     schedule: Mutex<Schedule>,
     tally: Mutex<Tally>,
-    /// Nothing leaves later.
+    /// The end of the load. No request leaves later than shortly after it.
     end: Instant,
 }
 
-/// Offers a load, until it is done or `stop` is ready.
+/// Runs a load until it is done or `stop` is ready.
 ///
 /// # Errors
 ///
-/// If it could not begin.
+/// Returns an error if the load could not start.
 pub fn run(plan: Plan, stop: impl Future) -> Result<Report, LoadError> {
     let pool = Pool::builder()
         .name("load")
@@ -93,7 +98,7 @@ pub fn run(plan: Plan, stop: impl Future) -> Result<Report, LoadError> {
         }
         let all = async { while connections.join_next().await.is_some() {} };
         either(all, stop).await;
-        connections.cancel_all();
+        connections.abort_all();
         let unsent = lock(&shared.schedule).overdue(Instant::now());
         let mut tally = lock(&shared.tally);
         unsent.into_iter().for_each(|step| {
@@ -105,6 +110,7 @@ pub fn run(plan: Plan, stop: impl Future) -> Result<Report, LoadError> {
     report.map_err(LoadError::Service)
 }
 
+/// Runs two futures until one of them ends.
 async fn either(one: impl Future<Output = ()>, other: impl Future) {
     let (mut one, mut other) = (std::pin::pin!(one), std::pin::pin!(other));
     std::future::poll_fn(|cx| {
@@ -124,11 +130,11 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
         .unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
-/// Sends what is due, one after the other, over a connection that is made anew when it must be.
+/// Sends one request after the other over a connection. It connects again when it must.
 async fn connection(shared: Arc<Shared>) {
     let mut client: Option<Client> = None;
     loop {
-        // A statement of its own, so that the lock is not held across what follows.
+        // This is a statement of its own, so that the lock is not held during the rest of the loop.
         let due = lock(&shared.schedule).next();
         let Some(due) = due else {
             return;
@@ -153,6 +159,7 @@ async fn connection(shared: Arc<Shared>) {
     }
 }
 
+/// Returns the outcome of a request that got a response.
 fn classify(shared: &Shared, request: &BuiltRequest, response: Response) -> Outcome {
     match response.status {
         200 if !shared.plan.check => Outcome::Good(None),
@@ -165,14 +172,15 @@ fn classify(shared: &Shared, request: &BuiltRequest, response: Response) -> Outc
     }
 }
 
-/// A request and its answer, and the connection, if it can be used again.
+/// Sends a request and reads its response. Also returns the connection if it can be used again.
 async fn exchange(
     plan: &Plan,
     reused: Option<Client>,
     request: &BuiltRequest,
 ) -> (Option<Client>, io::Result<Response>) {
     let exchange = async {
-        // The service may have closed one that was idle; then there is nothing lost by another.
+        // The service may have closed an idle connection. The request is not lost then, and we send
+        // it over a new connection.
         let was_reused = reused.is_some();
         let mut client = match reused {
             Some(client) => client,

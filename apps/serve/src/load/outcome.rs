@@ -2,16 +2,16 @@
 
 use std::io;
 
-/// What became of a request.
+/// The outcome of a request.
 #[derive(Debug)]
 pub(super) enum Outcome {
-    /// 200; with what was acknowledged, where somebody wants to know.
+    /// Status 200. The text is the name of the acknowledged record, if answers are checked.
     Good(Option<String>),
-    /// 503.
+    /// Status 503.
     Refused,
-    /// Another status.
+    /// Any other status.
     Other,
-    /// 200 with what is not right.
+    /// Status 200 with a wrong body.
     Wrong,
     /// No answer.
     Failed(io::ErrorKind),

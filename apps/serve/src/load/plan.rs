@@ -5,42 +5,42 @@ use std::time::Duration;
 
 use super::mix::Mix;
 
-/// How requests follow each other.
+/// How the times of requests are distributed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Arrivals {
-    /// Independently, as those of many clients do.
+    /// At random times, independent of each other, like the requests of many clients.
     Poisson,
-    /// At equal distances.
+    /// At constant distances.
     Constant,
 }
 
-/// What to send, and how much of it.
+/// The requests of a load, and how they are sent.
 #[derive(Debug, Clone)]
 pub struct Plan {
-    /// The service.
+    /// The address of the service.
     pub to: SocketAddr,
-    /// What is asked for.
+    /// The kinds of requests and their weights.
     pub mix: Mix,
-    /// Requests a second, step after step.
+    /// The rate of each step in requests per second.
     pub rates: Vec<f64>,
-    /// How long each step takes.
+    /// The duration of each step.
     pub step: Duration,
-    /// The rate goes from one to the next in a line, instead of in steps.
+    /// Whether the rate changes linearly from one value to the next, instead of in steps.
     pub is_ramp: bool,
-    /// When requests are due.
+    /// How the times of requests are distributed.
     pub arrivals: Arrivals,
-    /// Connections at most.
+    /// The maximum number of connections.
     pub connections: usize,
-    /// How long an answer may take before the connection is given up.
+    /// How long a request waits for its answer before its connection is closed.
     pub timeout: Duration,
-    /// What the service is told of that, by `x-timeout-ms`.
+    /// The timeout that each request sends to the service in the header `x-timeout-ms`.
     pub request_timeout: Option<Duration>,
     /// Whether each answer is compared with the right one.
     pub check: bool,
-    /// Bytes of a message.
+    /// The minimum size of a message in bytes.
     pub size: usize,
-    /// Of what is drawn.
+    /// The seed of all random numbers.
     pub seed: u64,
-    /// Workers.
+    /// The number of workers of the load.
     pub workers: usize,
 }

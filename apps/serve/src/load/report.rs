@@ -3,21 +3,21 @@
 use creel_stats::Histogram;
 use serde::Serialize;
 
-/// Latencies, in microseconds.
+/// Percentiles of latencies, in microseconds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Latency {
-    /// Half of them are no longer.
+    /// The median.
     pub p50_us: u64,
-    /// All but a hundredth.
+    /// The 99th percentile.
     pub p99_us: u64,
-    /// All but a thousandth.
+    /// The 99.9th percentile.
     pub p999_us: u64,
-    /// The longest.
+    /// The maximum.
     pub max_us: u64,
 }
 
 impl Latency {
-    /// None where nothing was measured.
+    /// Returns the percentiles of a histogram, or `None` if it is empty.
     pub(super) fn of(histogram: &Histogram) -> Option<Latency> {
         (!histogram.is_empty()).then(|| Latency {
             p50_us: histogram.quantile(0.5),
@@ -28,87 +28,87 @@ impl Latency {
     }
 }
 
-/// What became of the requests of a step.
+/// The results of one step.
 #[derive(Debug, Clone, Serialize)]
 pub struct Step {
-    /// What was asked for; of a ramp, in its middle.
+    /// The planned rate. For a ramp, this is the rate in the middle of the step.
     pub rate_per_second: f64,
-    /// How long it took.
+    /// The duration of the step in seconds.
     pub duration_s: f64,
-    /// Requests that were due.
+    /// The number of requests that were due.
     pub due: u64,
-    /// Of these, those that left no more than 50 ms late, or found an answer in spite of that.
+    /// The number of requests that were sent, in time or late.
     pub sent: u64,
-    /// Of those that were due, those that left in time.
+    /// The share of the due requests that left at most 50 ms late.
     pub offered_share: f64,
-    /// Of those that did not, those that found no connection free: all waited for answers.
+    /// The number of requests that were late or not sent because all connections were in use.
     pub crowded: u64,
-    /// Answered 200, and right where that was looked at.
+    /// The number of answers with status 200. They are also right, if answers are checked.
     pub good: u64,
-    /// The same a second.
+    /// The number of good answers per second.
     pub goodput_per_second: f64,
-    /// Answered 503.
+    /// The number of answers with status 503.
     pub refused: u64,
-    /// Answered otherwise.
+    /// The number of answers with any other status.
     pub other: u64,
-    /// Answered 200, and wrong.
+    /// The number of answers with status 200 and a wrong body.
     pub wrong: u64,
-    /// Not answered in time.
+    /// The number of requests without an answer in time.
     pub timeouts: u64,
-    /// Not answered for another reason.
+    /// The number of requests without an answer for any other reason.
     pub errors: u64,
-    /// Of good answers, from when they were due; none without.
+    /// The latency of good answers since the requests were due. It is `None` without good answers.
     pub corrected: Option<Latency>,
-    /// Of good answers, from when the request left.
+    /// The latency of good answers since the requests left.
     pub uncorrected: Option<Latency>,
-    /// Of the answers 503, from when the request left.
+    /// The latency of answers with status 503 since the requests left.
     pub refusal: Option<Latency>,
 }
 
 impl Step {
-    /// Whether what was asked for is what the service got.
+    /// Returns whether the service got the planned load: 99 % of the requests left in time.
     pub fn is_offered(&self) -> bool {
         self.offered_share >= 0.99
     }
 }
 
-/// What became of the requests that were due within a short time.
+/// The results of the requests that were due within a short time.
 #[derive(Debug, Clone, Serialize)]
 pub struct Moment {
-    /// Its middle, from the beginning.
+    /// The middle of that time, in seconds since the start of the load.
     pub at_s: f64,
-    /// Requests that were due, a second.
+    /// The number of due requests per second.
     pub due_per_second: f64,
-    /// Good answers, a second.
+    /// The number of good answers per second.
     pub goodput_per_second: f64,
-    /// Answers 503, a second.
+    /// The number of answers with status 503 per second.
     pub refused_per_second: f64,
-    /// All others, a second.
+    /// The number of all other outcomes per second.
     pub failed_per_second: f64,
-    /// Corrected, of good answers; none without.
+    /// The median of the corrected latency. It is `None` without good answers.
     pub p50_us: Option<u64>,
-    /// The same.
+    /// The 99th percentile of the corrected latency. It is `None` without good answers.
     pub p99_us: Option<u64>,
 }
 
-/// What became of a load.
+/// The results of a load.
 #[derive(Debug)]
 pub struct Report {
-    /// One a rate.
+    /// The results of each step.
     pub steps: Vec<Step>,
-    /// Over time.
+    /// The results over time.
     pub moments: Vec<Moment>,
-    /// What the service acknowledged to keep, in hex; where answers are compared.
+    /// The names of the acknowledged records in hex, if answers were checked.
     pub acknowledged: Vec<String>,
 }
 
 impl Report {
-    /// Whether in each step 99 % of what was due left in its time or soon after.
+    /// Returns whether in each step 99 % of the due requests left in time.
     pub fn is_offered(&self) -> bool {
         self.steps.iter().all(Step::is_offered)
     }
 
-    /// Whether of what was not offered most found no connection free, because all waited for answers.
+    /// Returns whether most late requests were late because all connections waited for answers.
     pub fn is_crowded(&self) -> bool {
         let late = |step: &Step| step.due as f64 * (1.0 - step.offered_share);
         let late: f64 = self.steps.iter().map(late).sum();
@@ -116,18 +116,18 @@ impl Report {
         2.0 * crowded as f64 > late
     }
 
-    /// Requests that were not answered, or with neither 200 nor 503.
+    /// Returns the number of requests without an answer, or with a status other than 200 and 503.
     pub fn failed(&self) -> u64 {
         let of = |step: &Step| step.other + step.timeouts + step.errors;
         self.steps.iter().map(of).sum()
     }
 
-    /// Whether not one answer was good.
+    /// Returns whether there was no good answer at all.
     pub fn has_no_success(&self) -> bool {
         self.steps.iter().all(|step| step.good == 0)
     }
 
-    /// Answers that were wrong.
+    /// Returns the number of wrong answers.
     pub fn wrong(&self) -> u64 {
         self.steps.iter().map(|step| step.wrong).sum()
     }

@@ -1,4 +1,4 @@
-//! What is asked for, and what the right answer is.
+//! The requests of a load, and the check of their answers.
 
 use std::io::{self, ErrorKind};
 
@@ -12,7 +12,7 @@ use super::mix::{Kind, Mix};
 use super::plan::Plan;
 use crate::routes::TIMEOUT_HEADER;
 
-/// A request.
+/// A request that is ready to be sent.
 #[derive(Debug)]
 pub(super) struct BuiltRequest {
     pub(super) bytes: Vec<u8>,
@@ -20,24 +20,24 @@ pub(super) struct BuiltRequest {
     message: Vec<u8>,
 }
 
-/// Makes requests and judges answers.
+/// Builds requests and checks answers.
 #[derive(Debug)]
 pub(super) struct RequestBuilder {
     mix: Mix,
     total: u64,
     seed: u64,
     size: usize,
-    /// Headers that all have.
+    /// The headers that all requests have.
     headers: String,
     key: Option<VerifyingKey>,
-    /// What the service keeps of [`PASSWORD`].
+    /// The hash of [`PASSWORD`] that the service returned.
     stored_hash: String,
 }
 
 const PASSWORD: &str = "correct horse battery staple";
 
 impl RequestBuilder {
-    /// Asks the service for what is needed to ask and to judge.
+    /// Asks the service for its key and a password hash, if the requests or the checks need them.
     pub(super) async fn new(plan: &Plan) -> io::Result<RequestBuilder> {
         let mut headers = format!("Host: {}\r\n", plan.to);
         if let Some(request_timeout) = plan.request_timeout {
@@ -53,7 +53,7 @@ impl RequestBuilder {
             stored_hash: String::new(),
         };
         let has = |kind| plan.mix.0.iter().any(|part| part.0 == kind);
-        // Whether there is a service at all.
+        // This checks first that the service can be reached at all.
         let connected = creel::time::timeout(plan.timeout, Client::connect(plan.to)).await;
         connected.map_err(|_| ErrorKind::TimedOut)??;
         if has(Kind::Sign) && plan.check {
@@ -73,6 +73,7 @@ impl RequestBuilder {
         Ok(builder)
     }
 
+    /// Sends one request over a new connection. Returns the body of an answer with status 200.
     async fn fetch(
         &self,
         plan: &Plan,
@@ -92,6 +93,7 @@ impl RequestBuilder {
         }
     }
 
+    /// Returns the bytes of a request.
     fn bytes(&self, method: &str, path: &str, body: &[u8]) -> Vec<u8> {
         let length = body.len();
         let head = format!(
@@ -101,7 +103,7 @@ impl RequestBuilder {
         [head.as_bytes(), body].concat()
     }
 
-    /// The request of a number.
+    /// Builds the request with this number. The same number and seed give the same request.
     pub(super) fn build(&self, number: u64) -> BuiltRequest {
         let mut random = Random(self.seed ^ number.wrapping_mul(0xD6E8_FEB8_6659_FD93));
         let mut at = random.next() % self.total.max(1);
@@ -134,7 +136,7 @@ impl RequestBuilder {
         }
     }
 
-    /// Whether an answer is right; and what it acknowledges to be kept.
+    /// Checks an answer. Returns the name of the record that it acknowledges, if any.
     pub(super) fn check(&self, request: &BuiltRequest, body: &[u8]) -> Result<Option<String>, ()> {
         let is_right = match request.kind {
             Kind::Sign => {
@@ -184,10 +186,12 @@ struct Valid {
     valid: bool,
 }
 
+/// Parses a JSON body.
 fn parsed<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Option<T> {
     serde_json::from_slice(body).ok()
 }
 
+/// Parses hex digits.
 fn bytes<const N: usize>(text: &str) -> Option<[u8; N]> {
     let mut bytes = [0; N];
     hex::decode_to_slice(text, &mut bytes).ok()?;

@@ -1,4 +1,4 @@
-//! What became of the requests: by step, and over time.
+//! Counts the outcomes of requests by step and over time.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -10,11 +10,12 @@ use super::outcome::Outcome;
 use super::plan::Plan;
 use super::report::{Latency, Moment, Report, Step};
 
-/// A request that leaves later than this after it was due was not offered in time.
+/// A request that leaves later than this after it was due is late.
 pub(super) const LATE: Duration = Duration::from_millis(50);
-/// How many points there are over time, about.
+/// The approximate number of points in the results over time.
 const MOMENTS: f64 = 120.0;
 
+/// The counts of one step.
 struct Counts {
     due: u64,
     crowded: u64,
@@ -51,6 +52,7 @@ impl Counts {
     }
 }
 
+/// The counts of a short time.
 struct Bucket {
     due: u64,
     good: u64,
@@ -59,7 +61,7 @@ struct Bucket {
     corrected: Vec<u32>,
 }
 
-/// Counts while the load runs.
+/// The counts of a load while it runs.
 pub(super) struct Tally {
     plan: Plan,
     started: Instant,
@@ -85,20 +87,22 @@ impl Tally {
         }
     }
 
-    /// A request that was due and did not leave.
+    /// Counts a request that was due and was not sent.
     pub(super) fn unsent(&mut self, step: usize) {
         if let Some(counts) = self.steps.get_mut(step) {
             counts.due += 1;
         }
     }
 
-    /// One that will be counted found no connection free when it was due.
+    /// Counts that a request was late because it found no free connection. The request itself is
+    /// counted elsewhere.
     pub(super) fn crowded(&mut self, step: usize) {
         if let Some(counts) = self.steps.get_mut(step) {
             counts.crowded += 1;
         }
     }
 
+    /// Counts a request that was sent, with its outcome.
     pub(super) fn count(
         &mut self,
         due: Due,
@@ -150,6 +154,7 @@ impl Tally {
         bucket.failed += 1;
     }
 
+    /// Returns the results so far.
     pub(super) fn report(&mut self, now: Instant) -> Report {
         let steps = self.steps.iter().enumerate();
         let steps = steps
@@ -183,13 +188,14 @@ impl Tally {
         }
     }
 
+    /// Returns the results of one step.
     fn step(&self, index: usize, counts: &Counts, now: Instant) -> Step {
         let rates = &self.plan.rates;
         let rate = match self.plan.is_ramp {
             true => (rates[index] + rates[index + 1]) / 2.0,
             false => rates[index],
         };
-        // It may have been stopped in the middle of it.
+        // The load may have been stopped in the middle of the step.
         let from = self.started + self.plan.step * index as u32;
         let seconds = now
             .saturating_duration_since(from)

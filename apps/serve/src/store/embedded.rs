@@ -1,11 +1,11 @@
-//! The embedded store: a file, one thread, and a transaction for all that waits.
+//! The embedded store: a file, one thread, and one transaction for all requests that wait.
 //!
-//! A transaction is on the disk before its answers go out. That takes milliseconds, in which more
-//! requests come; they share the next one.
+//! A transaction is on the disk before its answers are sent. That takes milliseconds, and the
+//! requests that arrive in this time share the next transaction.
 //!
-//! After an error, of a full disk for one, the database takes nothing any more until it is opened
-//! again. So it is, at once, and what is kept can be had; the store is told to keep nothing until a
-//! write has succeeded, which is tried now and then.
+//! After an error, for example because the disk is full, the database rejects all further work
+//! until it is opened again. We therefore reopen it at once, so that stored records can be read. We
+//! do not accept new records until a write has succeeded. We try a write from time to time.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -16,7 +16,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use creel::channel::{TryRecvError, ring};
+use creel::channel::{TryRecvError, bounded};
 use redb::backends::InMemoryBackend;
 use redb::{Database, DatabaseError, ReadableTable, TableDefinition};
 
@@ -25,17 +25,20 @@ use super::request::{Answer, Command, Outcome, State, StoreError, StoreRequest};
 const RECORDS: TableDefinition<&[u8], &[u8]> = TableDefinition::new("records");
 const COUNTERS: TableDefinition<&str, u64> = TableDefinition::new("counters");
 const SIGNED: &str = "signed";
-/// What there must be room for before a write is tried again: a small transaction also goes where the
-/// next one does not, and a database takes harm from each that it has to give up half-way.
+/// The free space that we require before we try to write again.
+///
+/// A small transaction may still fit into a space that is too small for the next one. Each
+/// transaction that fails half-way makes the database repair itself when it is opened, so we avoid
+/// failures.
 const FREE_SPACE_BYTES: usize = 256 << 10;
-/// Requests in a transaction.
+/// The maximum number of requests in one transaction.
 const BATCH: usize = 1024;
 
-/// The database's own errors, of which nobody needs more than the words.
+/// An error of the database. Its callers use only the message.
 type Failure = Box<dyn std::error::Error>;
 
-/// Between two attempts to write again, the first and the last ones: a database that has failed to
-/// write is read through when it is opened, however large it is.
+/// The time between two attempts to write. It starts at the minimum and doubles up to the maximum,
+/// because a database that has failed to write reads its whole file when it is opened.
 const RETRY_MIN: Duration = Duration::from_millis(250);
 const RETRY_MAX: Duration = Duration::from_secs(2);
 /// The poll interval for requests while the store cannot write.
@@ -47,16 +50,17 @@ type SpaceCheck = Box<dyn Fn() -> bool + Send>;
 pub(super) struct Embedded {
     opening: Opening,
     has_space: SpaceCheck,
-    /// None where it could not be opened again.
+    /// The database, or `None` if it could not be opened again.
     database: Option<Database>,
     state: Arc<State>,
-    /// When and how long after the last attempt a write is tried again.
+    /// The time of the last attempt to write, and the time to wait before the next one.
     tried: Instant,
     pause: Duration,
 }
 
 impl Embedded {
-    /// Opens a file, or makes one; without, what is kept is kept in memory.
+    /// Opens the file at `path`, which is created if it is missing. Without a path, the database is
+    /// in memory.
     pub(super) fn open(path: Option<&Path>, state: Arc<State>) -> Result<Embedded, StoreError> {
         let (opening, has_space): (Opening, SpaceCheck) = match path.map(Path::to_owned) {
             Some(path) => {
@@ -97,7 +101,7 @@ impl Embedded {
     }
 
     /// Executes requests until all senders are gone.
-    pub(super) fn run(mut self, requests: &ring::Receiver<StoreRequest>) {
+    pub(super) fn run(mut self, requests: &bounded::Receiver<StoreRequest>) {
         let mut batch = Vec::new();
         while let Some(first) = self.next(requests) {
             let more = std::iter::from_fn(|| requests.try_recv().ok());
@@ -122,7 +126,7 @@ impl Embedded {
                 vec![Err(StoreError::Refused(error.to_string())); batch.len()]
             });
             for (request, outcome) in batch.drain(..).zip(outcomes) {
-                // Who has given up meanwhile does not want to know.
+                // The caller may have given up in the meantime. We ignore that.
                 let _ = request.answer.send(outcome);
             }
             if is_broken {
@@ -132,9 +136,9 @@ impl Embedded {
         }
     }
 
-    /// The next request. While the store cannot write, it also retries. None when all senders are
-    /// gone.
-    fn next(&mut self, requests: &ring::Receiver<StoreRequest>) -> Option<StoreRequest> {
+    /// Returns the next request, or `None` when all senders are gone. While the store cannot write,
+    /// this also retries.
+    fn next(&mut self, requests: &bounded::Receiver<StoreRequest>) -> Option<StoreRequest> {
         while !self.state.is_writable.load(Relaxed) {
             match requests.try_recv() {
                 Ok(request) => return Some(request),
@@ -146,6 +150,7 @@ impl Embedded {
         requests.recv_blocking().ok()
     }
 
+    /// Makes one attempt to write. It opens the database again if that fails.
     fn try_again(&mut self) {
         self.tried = Instant::now();
         self.pause = (2 * self.pause).min(RETRY_MAX);
@@ -160,7 +165,8 @@ impl Embedded {
         }
     }
 
-    /// It is closed first: two cannot have a file.
+    /// Closes the database and opens it again. It must be closed first, because only one database
+    /// can use a file.
     fn reopen(&mut self) {
         self.database = None;
         self.database = (self.opening)().ok();
@@ -168,6 +174,7 @@ impl Embedded {
     }
 }
 
+/// Executes a batch of commands in one transaction.
 fn execute(database: &Database, batch: &[StoreRequest]) -> Result<Vec<Outcome>, Failure> {
     if batch
         .iter()
@@ -204,6 +211,8 @@ fn execute(database: &Database, batch: &[StoreRequest]) -> Result<Vec<Outcome>, 
     Ok(outcomes)
 }
 
+/// Creates the tables if they are missing. This is also our test whether the database accepts
+/// writes.
 fn create_tables(database: &Database) -> Result<(), Failure> {
     let transaction = database.begin_write()?;
     transaction.open_table(RECORDS)?;
@@ -212,7 +221,7 @@ fn create_tables(database: &Database) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Whether there is room beside a file.
+/// Returns whether a file of [`FREE_SPACE_BYTES`] can be written next to the database.
 fn has_free_space(path: &Path) -> bool {
     let mut name = path.as_os_str().to_owned();
     name.push(".room");
@@ -226,7 +235,7 @@ fn has_free_space(path: &Path) -> bool {
     written.is_ok()
 }
 
-/// Carries out a command that changes nothing.
+/// Executes a command that changes nothing.
 fn read_only(
     command: &Command,
     records: &impl ReadableTable<&'static [u8], &'static [u8]>,
@@ -252,14 +261,14 @@ mod tests {
 
     use super::*;
 
-    /// A disk that may be full: then it takes only what lies where something has been written before.
-    /// What is on it outlives the database.
+    /// A disk that can be full. A full disk accepts writes only where something has been written
+    /// before. Its contents outlive the database.
     #[derive(Debug, Clone, Default)]
     struct Disk {
         bytes: Arc<Mutex<Vec<u8>>>,
         written: Arc<AtomicUsize>,
         is_full: Arc<AtomicBool>,
-        /// How often room was looked for in vain.
+        /// How often the store checked the free space while the disk was full.
         space_checks: Arc<AtomicUsize>,
     }
 
@@ -312,7 +321,7 @@ mod tests {
         });
         let state = Arc::new(State::default());
         let store = Embedded::open_with(opening, has_space, Arc::clone(&state)).unwrap();
-        let (sender, requests) = ring::channel(16);
+        let (sender, requests) = bounded::channel(16);
         let thread = std::thread::spawn(move || store.run(&requests));
         let request = |command| {
             let (answer, outcome) = oneshot::channel();
@@ -330,13 +339,17 @@ mod tests {
         let error = put(2, 1 << 20).unwrap_err();
         assert!(error.to_string().contains("storage"), "{error}");
         assert!(!state.is_writable.load(Relaxed));
-        // A small one would find a place.
+        // A small write would still fit, but it must be rejected, too.
         assert_eq!(put(3, 96), Err(StoreError::Unavailable));
-        eventually("room is looked for", || disk.space_checks.load(Relaxed) > 1);
+        eventually("the store checks the free space", || {
+            disk.space_checks.load(Relaxed) > 1
+        });
         assert!(!state.is_writable.load(Relaxed));
         assert!(state.is_up.load(Relaxed) && has(1, 96));
         disk.is_full.store(false, Relaxed);
-        eventually("it keeps again", || state.is_writable.load(Relaxed));
+        eventually("the store accepts writes again", || {
+            state.is_writable.load(Relaxed)
+        });
         assert_eq!(put(4, 1 << 20), Ok(Answer::Stored));
         assert!(has(1, 96) && has(4, 1 << 20));
         drop(sender);
@@ -348,7 +361,7 @@ mod tests {
         let folder = std::env::temp_dir().join(format!("creel-serve-room-{}", std::process::id()));
         assert!(
             !has_free_space(&folder.join("a.redb")),
-            "there is no such folder"
+            "the folder does not exist"
         );
         fs::create_dir_all(&folder).unwrap();
         assert!(has_free_space(&folder.join("a.redb")));

@@ -1,13 +1,13 @@
-//! The kinds of stores, as the command line names them.
+//! The kinds of stores, and the notation that the command line uses for them.
 
 use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-/// Which store.
+/// The kind of store that keeps the records and counters.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Kind {
-    /// In this process's memory: gone when it ends.
+    /// The memory of this process. Records are lost when the process ends.
     Memory,
     /// An embedded database in a file.
     File(PathBuf),
@@ -15,12 +15,12 @@ pub enum Kind {
     Redis(RedisAddr),
 }
 
-/// Where a server is.
+/// The address of a Redis server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RedisAddr {
-    /// A host and a port.
+    /// A TCP address, as `HOST:PORT`.
     Tcp(String),
-    /// A socket's path.
+    /// The path of a Unix domain socket.
     Unix(PathBuf),
 }
 
@@ -36,29 +36,32 @@ impl fmt::Display for RedisAddr {
 impl FromStr for Kind {
     type Err = String;
 
-    /// `memory`, `redis://HOST:PORT`, `unix:PATH` of a Redis, or a file's path.
+    /// Parses `memory`, `redis://HOST:PORT`, `unix:PATH` (the socket of a Redis server), or a file
+    /// path.
     fn from_str(text: &str) -> Result<Kind, String> {
         if let Some(address) = text.strip_prefix("redis://") {
             if address.contains(['@', '/']) {
-                let known = "redis://HOST:PORT is all: no user or password, no database";
-                return Err(known.into());
+                let why =
+                    "only redis://HOST:PORT is supported: remove the user, password and database";
+                return Err(why.into());
             }
             let port = address
                 .rsplit_once(':')
                 .map(|(_, port)| port.parse::<u16>());
             return match port {
                 Some(Ok(_)) => Ok(Kind::Redis(RedisAddr::Tcp(address.to_owned()))),
-                _ => Err("redis://HOST:PORT is needed".into()),
+                _ => Err("expected a port number: redis://HOST:PORT".into()),
             };
         }
         if let Some((scheme, _)) = text.split_once(':').filter(|(head, _)| is_scheme(head)) {
             return Err(format!(
-                "{scheme}: is no store's; redis://HOST:PORT, unix:PATH, or ./{scheme}:… if it is a file"
+                "unknown store scheme \"{scheme}\": expected redis://HOST:PORT, unix:PATH or a file \
+                 path. For a file of that name, write ./{scheme}:…"
             ));
         }
         match (text.strip_prefix("unix:"), text) {
             (_, "" | "unix:") => {
-                Err("memory, redis://HOST:PORT, unix:PATH or a file is needed".into())
+                Err("expected memory, redis://HOST:PORT, unix:PATH or a file path".into())
             }
             (_, "memory") => Ok(Kind::Memory),
             (Some(path), _) => Ok(Kind::Redis(RedisAddr::Unix(path.into()))),
@@ -67,13 +70,16 @@ impl FromStr for Kind {
     }
 }
 
-/// Whether it looks like what a URL begins with, as no file's name should.
+/// Returns whether the text before a colon looks like the scheme of a URL.
 ///
-/// Source: RFC 3986, section 3.1; of one letter, it is a drive.
+/// A file name should not look like that. A single letter is a Windows drive and not a scheme. Our
+/// own `unix:` is not a URL either.
+///
+/// Source: RFC 3986, section 3.1.
 fn is_scheme(head: &str) -> bool {
     let rest = |c: char| c.is_ascii_alphanumeric() || "+-.".contains(c);
-    let is_one = head.starts_with(|c: char| c.is_ascii_alphabetic()) && head.chars().all(rest);
-    is_one && head.len() > 1 && head != "unix"
+    let is_valid = head.starts_with(|c: char| c.is_ascii_alphabetic()) && head.chars().all(rest);
+    is_valid && head.len() > 1 && head != "unix"
 }
 
 #[cfg(test)]

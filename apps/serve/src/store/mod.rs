@@ -1,10 +1,13 @@
-//! Where records and counters are kept.
+//! The stores that keep records and counters.
 //!
-//! Two stores, an embedded one and Redis, take their requests from one bounded queue.
-//! A caller awaits the answer, or gives up: what has been sent to the store by then may be kept
-//! or not, which is the same to a client that was told 503. A record is named by what was signed and
-//! a signature depends on nothing else, so keeping it twice changes nothing; the counter counts what
-//! was acknowledged, and may count what was not.
+//! There are two stores, an embedded one and Redis. Both take their requests from one bounded
+//! queue.
+//!
+//! A caller awaits the answer or gives up. If it gives up, a request that is already on its way to
+//! the store may or may not be executed. This makes no difference to a client that got a 503: the
+//! name of a record is the digest of the signed message and a signature depends on nothing else, so
+//! storing a record twice changes nothing. The counter counts every acknowledged record, but it may
+//! also count a record that was stored and not acknowledged.
 
 mod embedded;
 mod kind;
@@ -18,7 +21,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use bytes::Bytes;
 use creel::Pool;
-use creel::channel::{oneshot, ring};
+use creel::channel::{bounded, oneshot};
 
 pub use kind::{Kind, RedisAddr};
 pub use request::{Id, StoreError};
@@ -26,12 +29,12 @@ pub use request::{Id, StoreError};
 use crate::metrics::Metrics;
 use request::{Answer, Command, Outcome, State, StoreRequest};
 
-/// Requests that may wait for the store.
+/// The maximum number of requests that wait for the store.
 const REQUESTS_MAX: usize = 4096;
 
-/// Sends requests to a store.
+/// Sends requests to a store. Dropping it stops the store.
 pub struct Store {
-    requests: Option<ring::Sender<StoreRequest>>,
+    requests: Option<bounded::Sender<StoreRequest>>,
     state: Arc<State>,
     metrics: Arc<Metrics>,
     embedded: Option<std::thread::JoinHandle<()>>,
@@ -46,14 +49,16 @@ impl fmt::Debug for Store {
 }
 
 impl Store {
-    /// Opens a store; the connection to Redis is a task of `pool`, and is made as soon as there is
-    /// one to be had.
+    /// Opens a store.
+    ///
+    /// For Redis this returns at once. A task of `pool` connects, and retries until a server
+    /// answers.
     ///
     /// # Errors
     ///
-    /// What the embedded store says.
+    /// Returns an error if the embedded store cannot be opened.
     pub fn open(kind: &Kind, pool: &Pool, metrics: &Arc<Metrics>) -> Result<Store, StoreError> {
-        let (sender, requests) = ring::channel(REQUESTS_MAX);
+        let (sender, requests) = bounded::channel(REQUESTS_MAX);
         let state = Arc::new(State::default());
         let mut embedded = None;
         let path = match kind {
@@ -88,25 +93,26 @@ impl Store {
         })
     }
 
-    /// Whether it kept what it was last to keep; what it has may be had in any case.
+    /// Returns whether the store accepts records: it is available and its last write succeeded. A
+    /// store that does not accept records may still return them.
     pub fn is_ready(&self) -> bool {
         self.state.is_up.load(Relaxed) && self.state.is_writable.load(Relaxed)
     }
 
-    /// Keeps a record and counts it. Once it is done, it is kept.
+    /// Stores a record and counts it. The record is stored when the future is ready.
     ///
     /// # Errors
     ///
-    /// [`StoreError`]; it may be kept in spite of that.
+    /// Returns [`StoreError`]. The record may be stored in spite of an error.
     pub async fn put(&self, id: Id, record: Bytes) -> Result<(), StoreError> {
         self.request(Command::Put(id, record)).await.map(|_| ())
     }
 
-    /// A record, if it is kept.
+    /// Returns a record, or `None` if there is no record of that name.
     ///
     /// # Errors
     ///
-    /// [`StoreError`].
+    /// Returns [`StoreError`] if the store did not answer.
     pub async fn get(&self, id: Id) -> Result<Option<Bytes>, StoreError> {
         match self.request(Command::Get(id)).await? {
             Answer::Record(record) => Ok(record),
@@ -114,11 +120,11 @@ impl Store {
         }
     }
 
-    /// How often something was kept.
+    /// Returns how many records were stored.
     ///
     /// # Errors
     ///
-    /// [`StoreError`].
+    /// Returns [`StoreError`] if the store did not answer.
     pub async fn count(&self) -> Result<u64, StoreError> {
         match self.request(Command::Count).await? {
             Answer::Count(count) => Ok(count),
@@ -126,6 +132,7 @@ impl Store {
         }
     }
 
+    /// Executes a command and counts errors.
     async fn request(&self, command: Command) -> Outcome {
         let outcome = self.try_request(command).await;
         if outcome.is_err() {
@@ -134,6 +141,7 @@ impl Store {
         outcome
     }
 
+    /// Executes a command if the store is available and its queue has room.
     async fn try_request(&self, command: Command) -> Outcome {
         let is_available = match command {
             Command::Put(..) => self.is_ready(),
@@ -158,8 +166,9 @@ impl Drop for Store {
     }
 }
 
+/// Returns the error of an answer that has the wrong kind.
 fn unexpected(answer: &Answer) -> StoreError {
-    StoreError::Refused(format!("an answer to something else: {answer:?}"))
+    StoreError::Refused(format!("the answer belongs to another command: {answer:?}"))
 }
 
 #[cfg(test)]

@@ -1,16 +1,17 @@
-//! Redis over one connection: all that waits goes out in one write, and answers come in order.
+//! The Redis client. It uses one connection, and writes all waiting requests at once (pipelining).
 //!
-//! Invariant: an entry of `pending` stands for replies that have not come, in the order in which they
-//! will, whether anybody still waits for them or not. So an answer never goes to another's question.
+//! Invariant: `pending` has one entry for each request whose replies have not arrived, in the order
+//! in which they will arrive. An entry stays even if its caller has given up, so a reply never goes
+//! to the wrong request.
 //!
-//! A server that does not answer for [`REPLY_TIMEOUT`] is taken for gone: the connection is given
-//! up, and with it what was asked on it. New ones are tried after [`RECONNECT_MIN`] to
-//! [`RECONNECT_MAX`], so that it is found again within half a second of its return.
+//! If the server does not answer for [`REPLY_TIMEOUT`], we close the connection and fail all
+//! pending requests. We connect again after a pause between [`RECONNECT_MIN`] and
+//! [`RECONNECT_MAX`], so we find the server within half a second of its return.
 //!
-//! A server may answer and keep nothing: its memory is full, it has become a replica. So each
-//! connection begins with a write, and has one every [`PROBE_INTERVAL`], whether anything else is
-//! to be kept or not; by these it is also seen, without any request, that the server does not
-//! answer.
+//! A server may answer but reject writes, for example because its memory is full or because it has
+//! become a replica. Each connection therefore begins with a write that changes nothing, and
+//! repeats it every [`PROBE_INTERVAL`]. These probes also detect a server that has stopped
+//! answering while there are no other requests.
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -22,7 +23,7 @@ use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
-use creel::channel::{oneshot, ring};
+use creel::channel::{bounded, oneshot};
 use creel::net::{Connection, Stream, TcpStream, UnixStream};
 use creel::time::{sleep, timeout};
 
@@ -32,35 +33,36 @@ use super::resp::{self, Reply};
 use crate::metrics::Metrics;
 
 const REPLY_TIMEOUT: Duration = Duration::from_millis(500);
-/// For a connection and its first answer.
+/// How long a connection and its first reply may take.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_millis(250);
 const RECONNECT_MIN: Duration = Duration::from_millis(10);
 const RECONNECT_MAX: Duration = Duration::from_millis(250);
-/// Between two writes that only ask whether one may write.
+/// The time between two probes, which are writes that change nothing.
 const PROBE_INTERVAL: Duration = Duration::from_secs(1);
-/// What goes out at once.
+/// The number of bytes after which we send a batch.
 const WRITE_MAX: usize = 64 << 10;
-/// What may be asked and not answered.
+/// The maximum number of requests that wait for their replies.
 const PENDING_MAX: usize = 16 << 10;
 
-/// The way to one server.
+/// The client of one server.
 pub(super) struct RedisClient {
     address: RedisAddr,
     state: Arc<State>,
     metrics: Arc<Metrics>,
 }
 
-/// Who waits for replies.
+/// A request that waits for its replies.
 struct PendingReply {
     at: Instant,
-    /// How many come before the one that answers.
+    /// The number of replies that arrive before the one that is the answer.
     before: usize,
     error: Option<String>,
-    /// Whether it is something to be kept.
+    /// Whether the request is a write.
     writes: bool,
     answer: oneshot::Sender<Outcome>,
 }
 
+/// The requests on one connection that wait for their replies.
 #[derive(Default)]
 struct Pipeline(Mutex<VecDeque<PendingReply>>);
 
@@ -79,8 +81,8 @@ impl RedisClient {
         }
     }
 
-    /// Executes requests until all senders are gone, over as many connections as it takes.
-    pub(super) async fn run(self, requests: ring::Receiver<StoreRequest>) {
+    /// Executes requests until all senders are gone. It connects again whenever a connection ends.
+    pub(super) async fn run(self, requests: bounded::Receiver<StoreRequest>) {
         let mut pause = RECONNECT_MIN;
         loop {
             let connected = match &self.address {
@@ -103,11 +105,11 @@ impl RedisClient {
         }
     }
 
-    /// Over one connection, to its end; none if it was not to be had.
+    /// Executes requests over one connection until it ends. Returns `None` if it could not connect.
     async fn run_connection<C: Connection>(
         &self,
         connect: impl Future<Output = io::Result<Stream<C>>>,
-        requests: &ring::Receiver<StoreRequest>,
+        requests: &bounded::Receiver<StoreRequest>,
     ) -> Option<io::Result<()>> {
         let connected = async {
             let stream = connect.await?;
@@ -117,7 +119,7 @@ impl RedisClient {
         let stream = timeout(HANDSHAKE_TIMEOUT, connected).await.ok()?.ok()?;
         self.metrics.store_connections.fetch_add(1, Relaxed);
         self.state.is_up.store(true, Relaxed);
-        // Dropped at the end, it tells those who wait that nothing will come.
+        // Dropping the pipeline fails the requests that still wait, because it drops their senders.
         let pipeline = Pipeline::default();
         let ended = either(
             write(&stream, requests, &pipeline),
@@ -130,7 +132,8 @@ impl RedisClient {
     }
 }
 
-/// Small requests are not held back, and the other side is a Redis that answers.
+/// Checks that the other side is a Redis server that answers. Disables Nagle's algorithm, because
+/// we send small requests.
 async fn handshake<C: Connection>(stream: &Stream<C>) -> io::Result<()> {
     let _ = stream.as_std().without_delay();
     stream.write_all(b"*1\r\n$4\r\nPING\r\n").await?;
@@ -142,7 +145,7 @@ async fn handshake<C: Connection>(stream: &Stream<C>) -> io::Result<()> {
     }
 }
 
-/// Until one of them ends, with its outcome.
+/// Runs two futures until one of them ends, and returns its outcome.
 async fn either<T>(one: impl Future<Output = T>, other: impl Future<Output = T>) -> T {
     let (mut one, mut other) = (pin!(one), pin!(other));
     poll_fn(|cx| match one.as_mut().poll(cx) {
@@ -152,10 +155,10 @@ async fn either<T>(one: impl Future<Output = T>, other: impl Future<Output = T>)
     .await
 }
 
-/// Sends requests; done when all senders are gone.
+/// Sends requests. Returns when all senders are gone.
 async fn write<C: Connection>(
     stream: &Stream<C>,
-    requests: &ring::Receiver<StoreRequest>,
+    requests: &bounded::Receiver<StoreRequest>,
     pipeline: &Pipeline,
 ) -> io::Result<()> {
     let mut bytes = Vec::new();
@@ -169,7 +172,7 @@ async fn write<C: Connection>(
         };
         if probe <= Instant::now() {
             probe = Instant::now() + PROBE_INTERVAL;
-            // What it is told is seen where replies are read.
+            // `deliver` reads the outcome of the probe, so we drop the receiver.
             let (answer, _) = oneshot::channel();
             let command = Command::Probe;
             enqueue(StoreRequest { command, answer }, pipeline, &mut bytes);
@@ -188,14 +191,14 @@ async fn write<C: Connection>(
         bytes.clear();
         bytes.shrink_to(2 * WRITE_MAX);
     }
-    // What was asked is answered before the end.
+    // We wait for the remaining replies before the connection is closed.
     while !pipeline.lock().is_empty() {
         sleep(Duration::from_millis(1)).await;
     }
     Ok(())
 }
 
-/// Puts a command's words behind all others, and who asks in the line.
+/// Appends the words of a command to `bytes` and adds its entry to the pipeline.
 fn enqueue(request: StoreRequest, pipeline: &Pipeline, bytes: &mut Vec<u8>) {
     let StoreRequest { command, answer } = request;
     let key = |id| [b"creel:record:", hex::encode::<[u8; 32]>(id).as_bytes()].concat();
@@ -213,7 +216,7 @@ fn enqueue(request: StoreRequest, pipeline: &Pipeline, bytes: &mut Vec<u8>) {
             resp::put(&[b"SET", &key(id), &record], bytes);
             resp::put(&[b"INCR", b"creel:signed"], bytes);
         }
-        // As that, and nothing is changed by it.
+        // The commands of `Put` with values that change nothing.
         Command::Probe => {
             resp::put(&[b"SET", b"creel:probe", b"1"], bytes);
             resp::put(&[b"INCRBY", b"creel:signed", b"0"], bytes);
@@ -230,7 +233,7 @@ fn enqueue(request: StoreRequest, pipeline: &Pipeline, bytes: &mut Vec<u8>) {
     });
 }
 
-/// Reads replies and passes them on; ends when the connection does.
+/// Reads replies and passes them to their requests. Returns when the connection ends.
 async fn read<C: Connection>(
     stream: &Stream<C>,
     pipeline: &Pipeline,
@@ -269,9 +272,10 @@ async fn read<C: Connection>(
     }
 }
 
+/// Passes a reply to the first pending request.
 fn deliver(reply: Reply, pending: &mut VecDeque<PendingReply>, state: &State) -> io::Result<()> {
     let Some(first) = pending.front_mut() else {
-        // Nobody has asked.
+        // The server must not send a reply without a request.
         return Err(ErrorKind::InvalidData.into());
     };
     if first.before > 0 {
@@ -303,7 +307,8 @@ fn deliver(reply: Reply, pending: &mut VecDeque<PendingReply>, state: &State) ->
     Ok(())
 }
 
-/// What the server says while it starts, or has a master that is gone, is over soon.
+/// Converts an error of the server. Errors during its start, or because its master is gone, are
+/// transient.
 fn refused(why: String) -> StoreError {
     const TRANSIENT: [&str; 5] = ["LOADING", "BUSY", "TRYAGAIN", "CLUSTERDOWN", "MASTERDOWN"];
     match TRANSIENT.iter().any(|word| why.starts_with(word)) {
@@ -355,7 +360,7 @@ mod tests {
         assert_eq!(answered.next(), Some(Ok(Answer::Record(None))));
         assert!(
             deliver(Reply::Number(1), &mut pending, &state).is_err(),
-            "nobody has asked"
+            "a reply without a request must be an error"
         );
     }
 

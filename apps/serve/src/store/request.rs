@@ -1,4 +1,4 @@
-//! The requests to a store, its answers, and the state that it publishes.
+//! The requests to a store, its answers, and its published state.
 
 use std::fmt;
 use std::sync::atomic::AtomicBool;
@@ -6,43 +6,44 @@ use std::sync::atomic::AtomicBool;
 use bytes::Bytes;
 use creel::channel::oneshot;
 
-/// A record's name: the SHA-256 of what was signed.
+/// The name of a record: the SHA-256 of the signed message.
 pub type Id = [u8; 32];
 
-/// Why the store did not answer.
+/// The reason why the store did not execute a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum StoreError {
-    /// It is not there, or too much waits for it: later it may.
+    /// The store is not available or its queue is full. A later request may succeed.
     Unavailable,
-    /// It said no.
+    /// The store reported an error.
     Refused(String),
 }
 
 impl fmt::Display for StoreError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            StoreError::Unavailable => f.write_str("the store is not available"),
-            StoreError::Refused(why) => write!(f, "the store: {why}"),
+            StoreError::Unavailable => f.write_str("the store is not available: try again later"),
+            StoreError::Refused(why) => write!(f, "the store reported an error: {why}"),
         }
     }
 }
 
 impl std::error::Error for StoreError {}
 
-/// What is asked of a store.
+/// A command to a store.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Command {
     Put(Id, Bytes),
     Get(Id),
     Count,
-    /// Whether something could be kept.
+    /// A write that changes nothing. It checks whether the store accepts writes.
     Probe,
 }
 
-/// What it answers.
+/// The answer of a store.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Answer {
-    /// It is kept, also when the power fails, as far as the store promises that.
+    /// The record is stored. If the store promises durability, the record also survives a power
+    /// failure.
     Stored,
     Record(Option<Bytes>),
     Count(u64),
@@ -50,23 +51,24 @@ pub(super) enum Answer {
 
 pub(super) type Outcome = Result<Answer, StoreError>;
 
-/// A command and who waits for the answer.
+/// A command, and the channel for its answer.
 pub(super) struct StoreRequest {
     pub(super) command: Command,
     pub(super) answer: oneshot::Sender<Outcome>,
 }
 
 impl StoreRequest {
+    /// Returns whether the caller no longer waits for the answer.
     pub(super) fn is_abandoned(&self) -> bool {
         self.answer.is_closed()
     }
 }
 
-/// What is known of a store. Hints, which order nothing.
+/// The state that a store publishes. Its fields are hints that need no memory ordering.
 #[derive(Debug, Default)]
 pub(super) struct State {
-    /// Whether it answers.
+    /// Whether the store answers.
     pub(super) is_up: AtomicBool,
-    /// Whether it also kept what it was last to keep.
+    /// Whether the last write succeeded.
     pub(super) is_writable: AtomicBool,
 }

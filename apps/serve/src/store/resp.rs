@@ -1,34 +1,34 @@
-//! Redis's protocol, as far as it is spoken here.
+//! The part of the Redis protocol that we use.
 //!
-//! A reply is read from the bytes that are there, or not yet, or never: what is malformed, or longer
-//! than any answer to what is asked here, ends the connection.
+//! The parser takes a reply from the bytes that have arrived so far, or waits for more. A malformed
+//! reply ends the connection, and so does a reply that is longer than any answer to our commands.
 //!
 //! Source: "Redis serialization protocol specification", RESP2.
 
 use bytes::{Buf, Bytes, BytesMut};
 
-/// The longest line of a reply that is not data, and the longest data.
+/// The maximum length of a line in a reply, and of the data in a reply.
 const LINE_MAX: usize = 64 << 10;
 const DATA_MAX: usize = 1 << 20;
 
-/// What the server answers.
+/// A reply of the server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Reply {
-    /// `+`: that it is done.
+    /// `+`: the command is done.
     Done(Bytes),
-    /// `-`: that it is not, and why.
+    /// `-`: the command failed. The text is the reason.
     Error(String),
-    /// `:`
+    /// `:`: a number.
     Number(i64),
-    /// `$`; none where there is nothing.
+    /// `$`: data, or `None` if there is no value.
     Data(Option<Bytes>),
 }
 
-/// The other side does not speak this protocol.
+/// The error of a server that does not speak this protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Malformed;
 
-/// Takes the first reply off; none if it is not all there.
+/// Removes the first reply from the bytes. Returns `None` if it is not complete yet.
 pub(super) fn take(bytes: &mut BytesMut) -> Result<Option<Reply>, Malformed> {
     let Some(end) = bytes.iter().take(LINE_MAX).position(|byte| *byte == b'\n') else {
         return if bytes.len() < LINE_MAX {
@@ -70,7 +70,7 @@ pub(super) fn take(bytes: &mut BytesMut) -> Result<Option<Reply>, Malformed> {
     Ok(Some(reply))
 }
 
-/// Appends a command.
+/// Appends a command to a buffer.
 pub(super) fn put(words: &[&[u8]], into: &mut Vec<u8>) {
     let size = |kind: u8, size: usize, into: &mut Vec<u8>| {
         into.push(kind);
@@ -112,7 +112,7 @@ mod tests {
                     read.push(reply);
                 }
             }
-            assert_eq!(read, replies(), "in pieces of {size}");
+            assert_eq!(read, replies(), "in chunks of {size}");
             assert!(bytes.is_empty());
         }
     }

@@ -1,4 +1,4 @@
-//! What is answered to whom asks as documented, or nearly so.
+//! Tests of the answers to valid and slightly wrong requests.
 
 use std::io::{Read, Write};
 
@@ -83,7 +83,7 @@ fn error_replies_have_a_reason() {
     assert_eq!(service.post("/sign", &"x".repeat(100)).status, 200);
     let reply = service.request("POST", "/sign", "x-timeout-ms: soon\r\n", b"x");
     expect(reply, 400, "x-timeout-ms");
-    // No time at all is not enough.
+    // A timeout of zero cannot be met.
     let late = service.request("POST", "/sign", "x-timeout-ms: 0\r\n", b"x");
     assert!(expect(late, 503, "").contains("retry-after: 1"));
 }
@@ -93,7 +93,8 @@ fn http2_with_prior_knowledge_works() {
     let folder = Folder::new("http2");
     let service = Service::start(&folder, &[]);
     let mut stream = service.connect();
-    // The preface and empty settings; the answer begins with the server's settings (RFC 9113, 3.4).
+    // We send the preface and empty settings. The answer begins with the server's settings (RFC
+    // 9113, section 3.4).
     stream
         .write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0")
         .unwrap();
@@ -152,7 +153,7 @@ fn failed_starts_have_a_reason_and_an_exit_code() {
     assert_eq!(ended.status.code(), Some(65));
 }
 
-/// Frames of HTTP/2: one of a stream's body.
+/// Returns an HTTP/2 frame with a part of the body of stream 1.
 fn data(bytes: &[u8], is_last: bool) -> Vec<u8> {
     let length = (bytes.len() as u32).to_be_bytes();
     [&length[1..], &[0, is_last.into(), 0, 0, 0, 1], bytes].concat()
@@ -163,15 +164,17 @@ fn an_oversized_http2_body_is_drained_and_rejected() {
     let folder = Folder::new("http2-large");
     let service = Service::start(&folder, &["--body-max", "1000"]);
     let mut stream = service.connect();
-    // POST /sign and no more, in HPACK: 83 is `:method: POST`, 86 `:scheme: http` (RFC 7541, A).
+    // The headers of POST /sign in HPACK: 83 is `:method: POST`, 86 is `:scheme: http` (RFC 7541,
+    // appendix A).
     let head = b"\x83\x86\x04\x05/sign\x01\x01x";
     let mut frames = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0".to_vec();
     frames.extend([0, 0, head.len() as u8, 1, 4, 0, 0, 0, 1]);
     frames.extend(head);
     frames.extend(data(&[b'x'; 10_000], false));
     stream.write_all(&frames).unwrap();
-    // The rest is sent when it is known to have had too much: by then it must not have been reset.
-    eventually("the body is taken", || {
+    // We send the rest after the body has exceeded the limit. The service must not have reset the
+    // stream by then.
+    eventually("the service reads the body", || {
         service.metric("creel_serve_in_flight") >= 2.0
     });
     stream.write_all(&data(b"x", true)).unwrap();
@@ -192,7 +195,7 @@ fn an_oversized_http2_body_is_drained_and_rejected() {
 #[test]
 fn a_load_without_a_good_response_fails_and_has_no_latency() {
     let folder = Folder::new("vain");
-    // A store that is never there.
+    // There is no server at this address.
     let store = format!("unix:{}", folder.path("none.sock"));
     let service = Service::start(&folder, &["--store", &store]);
     let url = format!("http://{}", service.address);
@@ -208,7 +211,7 @@ fn a_load_without_a_good_response_fails_and_has_no_latency() {
     assert_eq!(ended.status.code(), Some(1));
 }
 
-/// Runs it where no more files than that may be opened.
+/// Runs the program with a limit of 24 open files.
 #[cfg(unix)]
 #[test]
 fn too_few_open_files_prevent_the_start() {

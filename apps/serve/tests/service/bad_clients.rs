@@ -1,4 +1,5 @@
-//! Clients that send too much, too little, too slowly or nonsense: bounded, and no harm to others.
+//! Tests of clients that send too much, too little, too slowly or nonsense. The service must
+//! bound what they use, and serve the other clients.
 
 use std::io::{Read, Write};
 use std::net::Shutdown;
@@ -30,9 +31,9 @@ fn an_endless_body_is_rejected_at_the_limit() {
         .write_all(b"POST /sign HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n")
         .unwrap();
     let chunk = format!("100\r\n{}\r\n", "x".repeat(256));
-    // It goes on until the service has had enough.
+    // We send until the service closes the connection.
     while stream.write_all(chunk.as_bytes()).is_ok() {}
-    eventually("it is refused", || {
+    eventually("the request is rejected", || {
         service.metric("creel_serve_requests_total{route=\"sign\",status=\"413\"}") == 1.0
     });
 }
@@ -46,12 +47,12 @@ fn a_disconnected_client_is_not_served() {
         stream
             .write_all(b"POST /sign HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nhe")
             .unwrap();
-        eventually("it is being answered", || {
+        eventually("the request is being answered", || {
             service.metric("creel_serve_in_flight") >= 2.0
         });
         stream.shutdown(how).unwrap();
-        // Only the question itself is under way.
-        eventually("it is given up", || {
+        // The only remaining request is the one for the metrics.
+        eventually("the request is dropped", || {
             service.metric("creel_serve_in_flight") == 1.0
         });
     }
@@ -75,7 +76,7 @@ fn malformed_http_closes_only_its_connection() {
         stream.write_all(garbage).unwrap();
         let _ = stream.shutdown(Shutdown::Write);
         let mut answer = Vec::new();
-        // It ends, by whatever answer.
+        // The connection must end. Any answer but 200 is fine.
         let _ = stream.read_to_end(&mut answer);
         assert!(!answer.starts_with(b"HTTP/1.1 200"), "{garbage:?}");
     }
@@ -86,16 +87,18 @@ fn malformed_http_closes_only_its_connection() {
 fn a_slow_head_times_out() {
     let folder = Folder::new("slow-head");
     let service = Service::start(&folder, &["--head-timeout", "1s", "--connections", "8"]);
-    // As many as may be: while they are there, nobody else gets in.
+    // These are as many connections as the service allows, so they keep all others out.
     let mut slow: Vec<_> = (0..8).map(|_| service.connect()).collect();
     for stream in &mut slow {
-        // The first may be cut off already.
+        // The service may have closed the first ones already.
         let _ = stream.write_all(b"GET /health HTTP/1.1\r\nX: ");
     }
-    eventually("they are cut off", || service.get("/health").status == 200);
-    // A byte now and then does not help.
+    eventually("the slow connections are closed", || {
+        service.get("/health").status == 200
+    });
+    // A client that sends a byte from time to time must be disconnected, too.
     let mut slow = service.connect();
-    eventually("it is cut off", || slow.write_all(b"x").is_err());
+    eventually("the connection is closed", || slow.write_all(b"x").is_err());
 }
 
 #[test]
@@ -104,7 +107,7 @@ fn an_oversized_head_is_rejected() {
     let service = Service::start(&folder, &[]);
     let mut stream = service.connect();
     let _ = stream.write_all(b"GET /health HTTP/1.1\r\nHost: x\r\nX: ");
-    // Until the service has had enough.
+    // We send until the service closes the connection.
     while stream.write_all(&[b'x'; 4096]).is_ok() {}
     assert_eq!(service.get("/health").status, 200);
 }
@@ -117,18 +120,19 @@ fn a_client_that_never_reads_is_disconnected_and_counted() {
     stream
         .set_write_timeout(Some(Duration::from_millis(500)))
         .unwrap();
-    // Until neither side's buffers hold more.
+    // We send until the buffers of both sides are full.
     let questions = b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n".repeat(100);
     while stream.write_all(&questions).is_ok() {}
-    eventually("it is cut off", || {
+    eventually("the connection is closed", || {
         service.metric("creel_serve_connections_ended_total{how=\"not_read\"}") == 1.0
     });
     let nonsense = service.connect().write_all(b"\0\x01\x02 garbage\r\n\r\n");
     nonsense.unwrap();
-    eventually("nonsense is counted", || {
+    eventually("the malformed request is counted", || {
         service.metric("creel_serve_connections_ended_total{how=\"failed\"}") == 1.0
     });
-    eventually("only the question's own is left", || {
-        service.metric("creel_serve_connections_open") == 1.0
-    });
+    eventually(
+        "the only open connection is the one for the metrics",
+        || service.metric("creel_serve_connections_open") == 1.0,
+    );
 }

@@ -1,4 +1,4 @@
-//! What is whole at the end, and what is there again after it.
+//! Tests of the shutdown, and of the data after a restart.
 
 use std::io::{Read, Write};
 
@@ -10,15 +10,15 @@ fn pending_requests_are_answered_before_shutdown() {
     let log = folder.path("access.log");
     let mut service = Service::start(&folder, &["--access-log", &log, "--deadline", "60s"]);
     let mut stream = service.connect();
-    // A request whose body is under way when the end is told.
+    // The body of this request is incomplete when the shutdown starts.
     stream
         .write_all(b"POST /sign HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nhe")
         .unwrap();
-    eventually("it is being answered", || {
+    eventually("the request is being answered", || {
         service.metric("creel_serve_in_flight") >= 2.0
     });
     service.signal("TERM");
-    eventually("nobody is let in", || {
+    eventually("the listener is closed", || {
         std::net::TcpStream::connect(service.address).is_err()
     });
     stream.write_all(b"llo").unwrap();
@@ -29,7 +29,7 @@ fn pending_requests_are_answered_before_shutdown() {
     let line = lines
         .lines()
         .find(|line| line.contains("/sign"))
-        .expect("it is in the log");
+        .expect("the log has no line of the request");
     let line: serde_json::Value = serde_json::from_str(line).unwrap();
     assert_eq!(
         (&line["status"], &line["method"]),
@@ -59,7 +59,7 @@ fn clients_that_honour_connection_close_lose_nothing_during_drain() {
     }
     assert_eq!(service.get("/ready").status, 200);
     service.signal("TERM");
-    // By connections that are let in.
+    // These are new connections, which the service must still accept.
     eventually("/ready is 503", || service.get("/ready").status == 503);
     for stream in &mut idle {
         stream.write_all(request).unwrap();
@@ -68,10 +68,14 @@ fn clients_that_honour_connection_close_lose_nothing_during_drain() {
         assert!(answer.head.contains("connection: close"), "{}", answer.head);
     }
     service.signal("TERM");
-    assert_eq!(service.ended(), None, "the second ends it by itself");
+    assert_eq!(
+        service.ended(),
+        None,
+        "a second SIGTERM must end the process at once"
+    );
 }
 
-/// A pipe that nobody reads holds up neither the start nor the end.
+/// A pipe without a reader must delay neither the start nor the shutdown.
 #[cfg(unix)]
 #[test]
 fn an_unread_access_log_does_not_block_the_service() {
@@ -80,7 +84,7 @@ fn an_unread_access_log_does_not_block_the_service() {
     let made = std::process::Command::new("mkfifo").arg(&pipe).status();
     assert!(made.unwrap().success());
     let service = Service::start(&folder, &["--access-log", &pipe]);
-    // More than a pipe holds.
+    // The lines need more space than a pipe has.
     let path = format!("/{}", "x".repeat(4000));
     for _ in 0..40 {
         assert_eq!(service.get(&path).status, 404);

@@ -1,4 +1,4 @@
-//! HTTPS, with a certificate of the test's own and curl as the client.
+//! Tests HTTPS with a self-signed certificate and curl as the client.
 
 use std::process::Command;
 
@@ -28,14 +28,14 @@ fn tls_serves_both_http_versions() {
             ])
             .output();
         let Ok(curl) = curl else {
-            println!("skipped: there is no curl");
+            println!("skipped: curl is not installed");
             return;
         };
         let stdout = String::from_utf8(curl.stdout).unwrap();
         assert!(stdout.starts_with("{\"digest\":\"ba7816bf"), "{stdout}");
         assert!(stdout.ends_with(&format!(" {version}")), "{stdout}");
     }
-    // Who speaks plainly gets no answer, and harms nobody.
+    // A client that does not use TLS gets no answer.
     assert_ne!(service.get("/health").status, 200);
     service.signal("TERM");
     assert_eq!(service.ended(), Some(0));

@@ -1,4 +1,4 @@
-//! The program from outside: what it answers, to whom it does not, what outlives it.
+//! Tests of the whole program: its answers, bad clients, overload, shutdown and stores.
 
 mod answers;
 mod bad_clients;

@@ -1,4 +1,4 @@
-//! More than can be done: every answer is right or 503, and each is counted.
+//! Tests of a load beyond the capacity: every answer is right or 503, and each is counted.
 
 use crate::process::{Folder, Service, run};
 
@@ -10,7 +10,7 @@ fn every_response_under_overload_is_correct_or_503_and_counted() {
         &["--workers", "1", "--password-cost", "m=4096,t=2,p=1"],
     );
     let url = format!("http://{}", service.address);
-    // Some hundred times what there is time for, at least where nothing is optimized.
+    // In a debug build, this is about a hundred times the capacity.
     let load = run(&[
         "load",
         &url,
@@ -52,7 +52,7 @@ fn every_response_under_overload_is_correct_or_503_and_counted() {
         (answers(200), answers(503)),
         (count("good"), count("refused"))
     );
-    // All that was let in is out.
+    // No request is left in the queue.
     assert_eq!(service.metric("creel_serve_waiting"), 0.0);
     assert_eq!(service.get("/health").status, 200);
 }

@@ -1,4 +1,4 @@
-//! A service of one's own on a port of its own, and a client that may do anything.
+//! A service for each test on a free port, and a client that can send any bytes.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -9,12 +9,12 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-/// For what must come: only a hang takes this long.
+/// The timeout of all waits. Only a hang takes this long.
 pub const HANG_TIMEOUT: Duration = Duration::from_secs(60);
 
 pub const PROGRAM: &str = env!("CARGO_BIN_EXE_creel-serve");
 
-/// A folder that is gone with its test.
+/// A temporary folder that is deleted on drop.
 pub struct Folder(pub PathBuf);
 
 impl Folder {
@@ -38,14 +38,17 @@ impl Drop for Folder {
     }
 }
 
+/// The process of a service. It is killed on drop.
 pub struct Service {
     child: Child,
     pub address: SocketAddr,
 }
 
 impl Service {
-    /// With its key in a folder, records in memory, cheap passwords and time for each answer, unless
-    /// told otherwise.
+    /// Starts a service with its key in a folder.
+    ///
+    /// Unless the arguments say otherwise, records are in memory, passwords are cheap, and the
+    /// deadline is long.
     pub fn start(folder: &Folder, arguments: &[&str]) -> Service {
         let mut command = Command::new(PROGRAM);
         command.args([
@@ -73,7 +76,10 @@ impl Service {
         BufReader::new(child.stdout.take().unwrap())
             .read_line(&mut line)
             .unwrap();
-        let (_, address) = line.trim().split_once("://").expect("where it listens");
+        let (_, address) = line
+            .trim()
+            .split_once("://")
+            .expect("the first line is not a URL");
         let address = address.parse().unwrap();
         Service { child, address }
     }
@@ -99,12 +105,13 @@ impl Service {
         let head = format!(
             "{method} {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: {length}\r\n{headers}\r\n"
         );
-        // What is refused early may be closed before all of it is written.
+        // The service may reject the request and close the connection before we have sent all of
+        // it.
         let _ = stream.write_all(&[head.as_bytes(), body].concat());
         Answer::read(&mut stream)
     }
 
-    /// A number of `/metrics`; 0 if it is not told.
+    /// Returns a number from `/metrics`, or 0 if it is missing.
     pub fn metric(&self, name: &str) -> f64 {
         let text = self.get("/metrics").body;
         let value = text
@@ -117,7 +124,7 @@ impl Service {
         signal(self.child.id(), name);
     }
 
-    /// Waits for its end, and gives its exit code.
+    /// Waits for the end of the process and returns its exit code.
     pub fn ended(mut self) -> Option<i32> {
         let mut code = None;
         eventually("the service ends", || {
@@ -135,6 +142,7 @@ impl Drop for Service {
     }
 }
 
+/// Sends a signal to a process.
 pub fn signal(process: u32, name: &str) {
     let status = Command::new("kill")
         .args([&format!("-{name}"), &process.to_string()])
@@ -142,7 +150,7 @@ pub fn signal(process: u32, name: &str) {
     assert!(status.unwrap().success());
 }
 
-/// Runs the program to its end.
+/// Runs the program until it ends.
 pub fn run(arguments: &[&str]) -> Output {
     Command::new(PROGRAM)
         .args(arguments)
@@ -151,6 +159,7 @@ pub fn run(arguments: &[&str]) -> Output {
         .unwrap()
 }
 
+/// An answer of the service. Its head is in lower case.
 pub struct Answer {
     pub status: u16,
     pub head: String,
@@ -160,7 +169,7 @@ pub struct Answer {
 impl Answer {
     pub fn read(stream: &mut TcpStream) -> Answer {
         let mut bytes = Vec::new();
-        // A reset after the answer is its end, too.
+        // A reset after the answer also ends it.
         let mut chunk = [0; 4096];
         while let Ok(read @ 1..) = stream.read(&mut chunk) {
             bytes.extend_from_slice(&chunk[..read]);
@@ -184,13 +193,13 @@ impl Answer {
     }
 }
 
-/// Looks until it is so.
+/// Polls a condition until it is true. Panics after [`HANG_TIMEOUT`].
 pub fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
     let started = Instant::now();
     while !is_so() {
         assert!(
             started.elapsed() < HANG_TIMEOUT,
-            "not within {HANG_TIMEOUT:?}: {what}"
+            "timed out after {HANG_TIMEOUT:?}, waiting until {what}"
         );
         std::thread::sleep(Duration::from_millis(10));
     }

@@ -1,4 +1,5 @@
-//! Redis killed, stopped and started again, under load: right or 503, and nothing lost.
+//! Tests of a Redis server that is killed, stopped and started again under load. Every answer must
+//! be right or 503, and no acknowledged record may be lost.
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
@@ -6,7 +7,8 @@ use std::process::{Child, Command, Stdio};
 
 use crate::process::{Folder, HANG_TIMEOUT, PROGRAM, Service, eventually, exists, signal};
 
-/// A server on a socket of its own, which writes all that it acknowledges to a file.
+/// A Redis server on its own socket. It writes all acknowledged data to a file. It is killed on
+/// drop.
 struct Redis(Child);
 
 impl Redis {
@@ -38,11 +40,11 @@ impl Redis {
     fn kill(mut self, folder: &Folder) {
         self.0.kill().unwrap();
         self.0.wait().unwrap();
-        // What a killed one leaves behind.
+        // A killed server leaves its socket behind.
         let _ = std::fs::remove_file(folder.path("redis.sock"));
     }
 
-    /// By a connection of one's own; it says `+OK`.
+    /// Executes a command over a separate connection. The reply must be `+OK`.
     fn execute(&self, folder: &Folder, command: &str) {
         let mut stream = UnixStream::connect(folder.path("redis.sock")).unwrap();
         stream.set_read_timeout(Some(HANG_TIMEOUT)).unwrap();
@@ -68,13 +70,13 @@ impl Drop for Redis {
 fn the_service_survives_redis_restarts() {
     let folder = Folder::new("redis");
     let Some(mut redis) = Redis::start(&folder) else {
-        println!("skipped: there is no redis-server");
+        println!("skipped: redis-server is not installed");
         return;
     };
     let store = format!("unix:{}", folder.path("redis.sock"));
     let service = Service::start(&folder, &["--store", &store]);
     let is_ready = || service.get("/ready").status == 200;
-    eventually("the store is found", is_ready);
+    eventually("the store is available", is_ready);
 
     let (url, names) = (
         format!("http://{}", service.address),
@@ -106,25 +108,25 @@ fn the_service_survives_redis_restarts() {
         .unwrap();
     let good = || service.metric("creel_serve_requests_total{route=\"sign\",status=\"200\"}");
     let refused = || service.metric("creel_serve_requests_total{route=\"sign\",status=\"503\"}");
-    let goes_on = || {
+    let makes_progress = || {
         let before = good();
-        eventually("it signs", || good() > before + 20.0);
+        eventually("the service signs messages", || good() > before + 20.0);
     };
-    goes_on();
+    makes_progress();
     for _ in 0..2 {
         redis.kill(&folder);
-        eventually("it is missed", || !is_ready());
+        eventually("the service detects the failure", || !is_ready());
         let before = refused();
-        eventually("who asks is refused", || refused() > before);
+        eventually("requests are rejected", || refused() > before);
         redis = Redis::start(&folder).unwrap();
-        eventually("it is found again", is_ready);
-        goes_on();
+        eventually("the store is available again", is_ready);
+        makes_progress();
     }
     redis.signal("STOP");
-    eventually("it is missed", || !is_ready());
+    eventually("the service detects the failure", || !is_ready());
     redis.signal("CONT");
-    eventually("it is found again", is_ready);
-    goes_on();
+    eventually("the store is available again", is_ready);
+    makes_progress();
 
     signal(load.id(), "INT");
     let load = load.wait_with_output().unwrap();
@@ -142,7 +144,7 @@ fn the_service_survives_redis_restarts() {
             "{name} was acknowledged"
         );
     }
-    // Counted at least once each.
+    // The counter may also count records that were stored and not acknowledged.
     let signed = service.get("/counters").json()["signed"].as_u64().unwrap();
     assert!(signed >= names.lines().count() as u64);
     drop(redis);
@@ -152,14 +154,14 @@ fn the_service_survives_redis_restarts() {
 fn probes_detect_a_redis_that_rejects_writes_or_hangs() {
     let folder = Folder::new("redis-full");
     let Some(redis) = Redis::start(&folder) else {
-        println!("skipped: there is no redis-server");
+        println!("skipped: redis-server is not installed");
         return;
     };
     let store = format!("unix:{}", folder.path("redis.sock"));
     let service = Service::start(&folder, &["--store", &store]);
-    // Neither asks anything of the store.
+    // /ready does not send a request to the store, so only the probes can detect the change.
     let is_ready = || service.get("/ready").status == 200;
-    eventually("the store is found", is_ready);
+    eventually("the store is available", is_ready);
     let id = service.post("/sign", "hello").json()["id"].clone();
     let record = format!("/records/{}", id.as_str().unwrap());
     for (one, other) in [
@@ -173,13 +175,17 @@ fn probes_detect_a_redis_that_rejects_writes_or_hangs() {
         ),
     ] {
         redis.execute(&folder, one);
-        eventually("it is known to keep nothing", || !is_ready());
-        assert_eq!(service.get(&record).status, 200, "it still has what it has");
+        eventually("the service detects that writes fail", || !is_ready());
+        assert_eq!(
+            service.get(&record).status,
+            200,
+            "stored records must remain readable"
+        );
         redis.execute(&folder, other);
-        eventually("it keeps again", is_ready);
+        eventually("the store accepts writes again", is_ready);
     }
     redis.signal("STOP");
-    eventually("it is missed", || !is_ready());
+    eventually("the service detects the failure", || !is_ready());
     redis.signal("CONT");
-    eventually("it is found again", is_ready);
+    eventually("the store is available again", is_ready);
 }

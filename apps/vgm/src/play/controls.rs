@@ -5,7 +5,7 @@ use std::io;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
 
-use creel::channel::ring;
+use creel::channel::bounded;
 
 use super::{Command, Repeat};
 use crate::render::TEMPO;
@@ -62,13 +62,13 @@ pub struct PlayerControls {
     tempo: AtomicU32,
     pitch: AtomicU32,
     /// Ends a paused sink's sleep.
-    wake: ring::Sender<()>,
-    woken: ring::Receiver<()>,
+    wake: bounded::Sender<()>,
+    woken: bounded::Receiver<()>,
 }
 
 impl PlayerControls {
     pub(super) fn new(sample_rate: u32) -> Self {
-        let (wake, woken) = ring::channel(1);
+        let (wake, woken) = bounded::channel(1);
         PlayerControls {
             sample_rate,
             paused: AtomicBool::new(false),

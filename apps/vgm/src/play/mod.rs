@@ -35,7 +35,7 @@ pub use renderer::Renderer;
 pub use sink::Sink;
 pub use track::SongPlayer;
 
-use creel::channel::ring;
+use creel::channel::bounded;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -177,7 +177,7 @@ enum RendererMessage {
 /// Sends commands; clones send to the same renderer.
 #[derive(Clone)]
 pub struct CommandSender {
-    sender: ring::Sender<RendererMessage>,
+    sender: bounded::Sender<RendererMessage>,
     controls: Arc<PlayerControls>,
 }
 
@@ -240,9 +240,9 @@ pub struct PlayerParts {
     /// Where commands go.
     pub commands: CommandSender,
     /// What the renderer tells; what is not taken in time is dropped.
-    pub events: ring::Receiver<PlayerEvent>,
+    pub events: bounded::Receiver<PlayerEvent>,
     /// What was made: each block while [somebody looks](PlayerControls::see), else one in ten; dropped as well.
-    pub taps: ring::Receiver<TapBlock>,
+    pub taps: bounded::Receiver<TapBlock>,
 }
 
 /// Makes the parts that play a queue on a device that takes so many frames a second; all settings
@@ -255,10 +255,10 @@ pub fn player_parts(
 ) -> PlayerParts {
     let frames = (sample_rate / BLOCKS_PER_SECOND) as usize;
     // Commands on top of the blocks, all of which may be in there.
-    let (to_renderer, inbox) = ring::channel(BLOCKS + 56);
-    let (to_sink, blocks) = ring::channel(BLOCKS);
-    let (events_out, events) = ring::channel(256);
-    let (show, taps) = ring::channel(256);
+    let (to_renderer, inbox) = bounded::channel(BLOCKS + 56);
+    let (to_sink, blocks) = bounded::channel(BLOCKS);
+    let (events_out, events) = bounded::channel(256);
+    let (show, taps) = bounded::channel(256);
     for _ in 0..BLOCKS {
         let block = Block {
             frames: Vec::with_capacity(frames),

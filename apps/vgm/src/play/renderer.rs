@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Instant;
 
-use creel::channel::{Closed, ring};
+use creel::channel::{Closed, bounded};
 use creel::task::yield_now;
 
 use super::track::{MeterSchedule, SongPlayer};
@@ -29,10 +29,10 @@ const DEFERRED_MAX: usize = 256;
 pub struct Renderer {
     queue: Queue,
     choose: ChooseSettings,
-    inbox: ring::Receiver<RendererMessage>,
-    blocks: ring::Sender<Box<Block>>,
-    events: ring::Sender<PlayerEvent>,
-    taps: ring::Sender<TapBlock>,
+    inbox: bounded::Receiver<RendererMessage>,
+    blocks: bounded::Sender<Box<Block>>,
+    events: bounded::Sender<PlayerEvent>,
+    taps: bounded::Sender<TapBlock>,
     controls: Arc<PlayerControls>,
     serial: u64,
     generation: u64,
@@ -56,10 +56,10 @@ impl Drop for EndOnDrop {
 }
 
 type RendererEnds = (
-    ring::Receiver<RendererMessage>,
-    ring::Sender<Box<Block>>,
-    ring::Sender<PlayerEvent>,
-    ring::Sender<TapBlock>,
+    bounded::Receiver<RendererMessage>,
+    bounded::Sender<Box<Block>>,
+    bounded::Sender<PlayerEvent>,
+    bounded::Sender<TapBlock>,
 );
 
 /// How a song is left.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use creel::channel::{Closed, TryRecvError, ring};
+use creel::channel::{Closed, TryRecvError, bounded};
 use creel::time::{sleep, timeout};
 
 use super::device::{Device, Open};
@@ -25,8 +25,8 @@ const DRAIN_MARGIN: Duration = Duration::from_millis(500);
 
 /// Gives the sound to the device.
 pub struct Sink {
-    blocks: ring::Receiver<Box<Block>>,
-    back: ring::Sender<RendererMessage>,
+    blocks: bounded::Receiver<Box<Block>>,
+    back: bounded::Sender<RendererMessage>,
     controls: Arc<PlayerControls>,
     open: Open,
     /// When the device was last opened again, or looked for.
@@ -35,8 +35,8 @@ pub struct Sink {
 
 impl Sink {
     pub(super) fn new(
-        blocks: ring::Receiver<Box<Block>>,
-        back: ring::Sender<RendererMessage>,
+        blocks: bounded::Receiver<Box<Block>>,
+        back: bounded::Sender<RendererMessage>,
         controls: Arc<PlayerControls>,
         open: Open,
     ) -> Self {

@@ -1,4 +1,4 @@
-//! The axum application on tokio.
+//! Serves the same axum application on tokio.
 
 use std::env;
 

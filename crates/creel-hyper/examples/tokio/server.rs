@@ -1,4 +1,4 @@
-//! The server on tokio, by hyper-util.
+//! Serves the same HTTP service on tokio with hyper-util.
 
 use std::convert::Infallible;
 use std::env;

@@ -1,4 +1,4 @@
-//! The proxy on tokio.
+//! The same proxy on tokio.
 
 use std::env;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! The WebSocket echo on tokio.
+//! The same WebSocket echo on tokio.
 
 use std::env;
 

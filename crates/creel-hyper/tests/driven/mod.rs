@@ -1,4 +1,4 @@
-//! A clock that a test drives, no faster than the server that goes by it follows.
+//! A clock that a test drives. It waits for the server after each second.
 
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::thread;
@@ -7,43 +7,47 @@ use std::time::Duration;
 use creel::Pool;
 use creel::time::{Clock, interval};
 
-/// For what must come: only a hang takes this long.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+/// The timeout of all waits. Only a hang takes this long.
+pub const HANG_TIMEOUT: Duration = Duration::from_secs(60);
 const SECOND: Duration = Duration::from_secs(1);
-/// A second, and what a timer may be late by.
+/// A second, and the time by which a timer may be late.
 const STEP: Duration = Duration::from_millis(1001);
 
-/// The clock of a pool of one worker on a thread of its own.
+/// The clock of a pool with one worker on its own thread.
 pub struct Driven {
     clock: Clock,
     seconds: Receiver<()>,
 }
 
 impl Driven {
-    /// Runs this with the pool.
+    /// Runs a function with the pool on a new thread.
     pub fn start(run: impl FnOnce(Pool) + Send + 'static) -> Driven {
-        let clock = Clock::driven();
-        let (tell, seconds) = mpsc::channel();
+        let clock = Clock::manual();
+        let (sender, seconds) = mpsc::channel();
         let (on, first) = (clock.clone(), clock.now() + SECOND);
         thread::spawn(move || {
             let pool = Pool::builder().workers(1).clock(on).build().unwrap();
             pool.spawn(async move {
                 let mut ticks = interval(SECOND).starting(first);
-                while tell.send(()).is_ok() {
+                while sender.send(()).is_ok() {
                     ticks.tick().await;
                 }
             });
             run(pool);
         });
-        // The first is told of before any has gone by.
-        seconds.recv_timeout(PATIENCE).unwrap();
+        // The pool sends the first message before any second has passed.
+        seconds.recv_timeout(HANG_TIMEOUT).unwrap();
         Driven { clock, seconds }
     }
 
-    /// Lets a second go by, and waits until the pool has seen that; unless it is gone.
+    /// Advances the clock by a second and waits until the pool has noticed, unless the pool has
+    /// ended.
     pub fn second(&self) {
         self.clock.advance(STEP);
-        let seen = self.seconds.recv_timeout(PATIENCE);
-        assert!(seen != Err(RecvTimeoutError::Timeout), "it stands still");
+        let seen = self.seconds.recv_timeout(HANG_TIMEOUT);
+        assert!(
+            seen != Err(RecvTimeoutError::Timeout),
+            "the pool does not react to its clock"
+        );
     }
 }

@@ -3,12 +3,12 @@
 //! It parks the thread and runs nothing else meanwhile; a program that wants its thread to help
 //! uses `Pool::block_on`.
 
-use crate::seat::budget;
 use crate::sync::{
     AtomicBool, Ordering, local,
     thread::{self, Thread},
     thread_local,
 };
+use crate::worker::budget;
 use std::cell::RefCell;
 use std::future::Future;
 use std::pin::pin;

@@ -7,10 +7,10 @@
 //!
 //! Left out: several senders or receivers; that is the ring, which does not leak.
 
-use super::{Closed, TryRecvError, TrySendError, blocking};
-use crate::seat::budget;
-use crate::seat::{panics::RunAll, stored_waker::StoredWaker};
+use super::{Closed, SendError, TryRecvError, TrySendError, blocking};
 use crate::sync::{Mutex, lock};
+use crate::worker::budget;
+use crate::worker::{panics::RunAll, stored_waker::StoredWaker};
 use std::collections::VecDeque;
 use std::fmt;
 use std::future::{Future, poll_fn};
@@ -180,7 +180,7 @@ impl<T> Sender<T> {
     /// # Errors
     ///
     /// The message back when the receiver is gone.
-    pub fn send(&mut self, message: T) -> impl Future<Output = Result<(), T>> {
+    pub fn send(&mut self, message: T) -> impl Future<Output = Result<(), SendError<T>>> {
         let mut message = Some(message);
         poll_fn(move |cx| self.poll_send(cx, &mut message))
     }
@@ -201,7 +201,7 @@ impl<T> Sender<T> {
         &mut self,
         cx: &mut Context<'_>,
         message: &mut Option<T>,
-    ) -> Poll<Result<(), T>> {
+    ) -> Poll<Result<(), SendError<T>>> {
         assert!(message.is_some(), "there is a message until it is sent");
         budget::poll(cx, |cx| {
             let mut fresh = None;
@@ -230,7 +230,9 @@ impl<T> Sender<T> {
                     }
                     Pushed::Closed => {
                         drop(inner);
-                        return Poll::Ready(message.take().map_or(Ok(()), Err));
+                        return Poll::Ready(
+                            message.take().map_or(Ok(()), |back| Err(SendError(back))),
+                        );
                     }
                 }
             }
@@ -268,7 +270,7 @@ impl<T> Sender<T> {
     /// # Errors
     ///
     /// The message back when the receiver is gone.
-    pub fn send_blocking(&mut self, message: T) -> Result<(), T> {
+    pub fn send_blocking(&mut self, message: T) -> Result<(), SendError<T>> {
         blocking::wait(self.send(message))
     }
 }

@@ -3,8 +3,8 @@
 //! | | senders | receivers | places |
 //! |---|---|---|---|
 //! | [`oneshot`] | one | one | one message, ever |
-//! | [`slot`] | one | one | one at a time |
-//! | [`ring`] | many | many | as many as asked for |
+//! | [`spsc`] | one | one | one at a time |
+//! | [`bounded`] | many | many | as many as asked for |
 //! | [`leaky`] | one | one | the same; full, it may drop the oldest or the newest |
 //!
 //! They know no executor: everything goes through [`std::task::Waker`]. A message allocates
@@ -13,10 +13,10 @@
 //!
 //! Left out on purpose: unbounded channels, since a queue without a bound hides the slow side.
 
+pub mod bounded;
 pub mod leaky;
 pub mod oneshot;
-pub mod ring;
-pub mod slot;
+pub mod spsc;
 
 mod blocking;
 mod memory;
@@ -46,9 +46,9 @@ impl std::error::Error for Closed {}
 /// Why nothing was received.
 ///
 /// ```
-/// use creel::channel::{TryRecvError, slot};
+/// use creel::channel::{TryRecvError, spsc};
 ///
-/// let (tx, mut rx) = slot::channel::<u32>();
+/// let (tx, mut rx) = spsc::channel::<u32>();
 /// assert_eq!(rx.try_recv(), Err(TryRecvError::Empty));
 /// drop(tx);
 /// assert_eq!(rx.try_recv(), Err(TryRecvError::Closed));
@@ -72,12 +72,51 @@ impl std::fmt::Display for TryRecvError {
 
 impl std::error::Error for TryRecvError {}
 
+/// The message that could not be sent, because the receiver is gone.
+///
+/// ```
+/// use creel::channel::{SendError, oneshot};
+///
+/// let (tx, rx) = oneshot::channel();
+/// drop(rx);
+/// assert_eq!(tx.send(7), Err(SendError(7)));
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct SendError<T>(pub T);
+
+impl<T> SendError<T> {
+    /// Returns the message that was not sent.
+    ///
+    /// ```
+    /// let (tx, rx) = creel::channel::oneshot::channel();
+    /// drop(rx);
+    /// assert_eq!(tx.send("back").unwrap_err().into_inner(), "back");
+    /// ```
+    pub fn into_inner(self) -> T {
+        self.0
+    }
+}
+
+impl<T> std::fmt::Debug for SendError<T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("SendError(..)")
+    }
+}
+
+impl<T> std::fmt::Display for SendError<T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("the channel is closed")
+    }
+}
+
+impl<T> std::error::Error for SendError<T> {}
+
 /// Why a message was not sent, with the message.
 ///
 /// ```
-/// use creel::channel::{TrySendError, ring};
+/// use creel::channel::{TrySendError, bounded};
 ///
-/// let (tx, rx) = ring::channel(1);
+/// let (tx, rx) = bounded::channel(1);
 /// tx.try_send(1).unwrap();
 /// assert_eq!(tx.try_send(2), Err(TrySendError::Full(2)));
 /// drop(rx);
@@ -95,11 +134,11 @@ impl<T> TrySendError<T> {
     /// The message that was not sent.
     ///
     /// ```
-    /// let (tx, rx) = creel::channel::ring::channel(1);
+    /// let (tx, rx) = creel::channel::bounded::channel(1);
     /// drop(rx);
-    /// assert_eq!(tx.try_send("back").unwrap_err().into_message(), "back");
+    /// assert_eq!(tx.try_send("back").unwrap_err().into_inner(), "back");
     /// ```
-    pub fn into_message(self) -> T {
+    pub fn into_inner(self) -> T {
         match self {
             Self::Full(message) | Self::Closed(message) => message,
         }

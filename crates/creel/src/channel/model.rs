@@ -58,7 +58,7 @@ fn oneshot_halves_leave_in_any_order() {
 #[test]
 fn slot_hands_over_two_messages() {
     bounded(|| {
-        let (mut tx, mut rx) = slot::channel();
+        let (mut tx, mut rx) = spsc::channel();
         let sender = thread::spawn(move || {
             block_on(tx.send(Box::new(1))).unwrap();
             block_on(tx.send(Box::new(2))).unwrap();
@@ -79,7 +79,7 @@ fn slot_hands_over_two_messages() {
 #[test]
 fn slot_receiver_leaves_under_a_sender() {
     bounded(|| {
-        let (mut tx, mut rx) = slot::channel();
+        let (mut tx, mut rx) = spsc::channel();
         let message = Arc::new(());
         let sent = message.clone();
         let sender = thread::spawn(move || {
@@ -96,7 +96,7 @@ fn slot_receiver_leaves_under_a_sender() {
 #[test]
 fn ring_of_one_place_wakes_both_sides() {
     bounded(|| {
-        let (tx, rx) = ring::channel(1);
+        let (tx, rx) = bounded::channel(1);
         let sender = thread::spawn(move || {
             block_on(tx.send(1)).unwrap();
             block_on(tx.send(2)).unwrap();
@@ -111,7 +111,7 @@ fn ring_of_one_place_wakes_both_sides() {
 #[test]
 fn ring_with_two_senders_wakes_the_receiver_for_each() {
     bounded(|| {
-        let (tx, rx) = ring::channel(2);
+        let (tx, rx) = bounded::channel(2);
         let other = tx.clone();
         let one = thread::spawn(move || tx.try_send(1).unwrap());
         let two = thread::spawn(move || other.try_send(2).unwrap());
@@ -126,7 +126,7 @@ fn ring_with_two_senders_wakes_the_receiver_for_each() {
 #[test]
 fn ring_cancelled_receiver_passes_its_wake_on() {
     bounded(|| {
-        let (tx, rx) = ring::channel(2);
+        let (tx, rx) = bounded::channel(2);
         let mut cancelled = Box::pin(rx.recv());
         let taken = poll_once(&mut cancelled);
         let waiting = rx.clone();

@@ -7,10 +7,10 @@
 //! Left out: waiting for the receiver to go away. `Sender::is_closed` tells it.
 
 use super::waker_cell::{EPOCH, Wait, WakerCell, exchange};
-use super::{Closed, TryRecvError, blocking, memory};
-use crate::seat::budget;
-use crate::seat::stored_waker::StoredWaker;
+use super::{Closed, SendError, TryRecvError, blocking, memory};
 use crate::sync::{AtomicU64, Ordering, UnsafeCell};
+use crate::worker::budget;
+use crate::worker::stored_waker::StoredWaker;
 use std::future::Future;
 use std::mem::MaybeUninit;
 use std::pin::Pin;
@@ -158,7 +158,7 @@ impl<T> Sender<T> {
     /// assert_eq!(tx.send(7), Err(7));
     /// ```
     #[inline]
-    pub fn send(self, message: T) -> Result<(), T> {
+    pub fn send(self, message: T) -> Result<(), SendError<T>> {
         let inner = std::mem::ManuallyDrop::new(self).inner;
         // SAFETY: the channel lives until both halves are gone.
         let place = unsafe { &inner.as_ref().value };
@@ -180,7 +180,7 @@ impl<T> Sender<T> {
         let message = unsafe { take(inner_ref) };
         // SAFETY: the last half, and not used again.
         unsafe { free(inner) };
-        Err(message)
+        Err(SendError(message))
     }
 
     /// Whether the receiver is gone, so that [`send`](Self::send) would fail.

@@ -9,9 +9,9 @@
 //! The list is linked through slots that waiters know by index, so that one of very many that give
 //! up leaves as fast as one of a few.
 
-use crate::seat::panics::RunAll;
-use crate::seat::stored_waker::StoredWaker;
 use crate::sync::Mutex;
+use crate::worker::panics::RunAll;
+use crate::worker::stored_waker::StoredWaker;
 use std::mem;
 use std::task::Waker;
 

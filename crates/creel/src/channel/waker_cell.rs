@@ -14,8 +14,8 @@
 //!
 //! Left out: more than one waiter a side. The ring has a list for that.
 
-use crate::seat::stored_waker::StoredWaker;
 use crate::sync::{AtomicPtr, AtomicU64, Ordering};
+use crate::worker::stored_waker::StoredWaker;
 use std::task::{RawWakerVTable, Waker};
 
 /// One step of the epoch; the bits below it are the channel's flags.

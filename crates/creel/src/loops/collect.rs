@@ -4,8 +4,8 @@
 //! half-way drops each result once and leaks none.
 
 use super::split::Split;
-use crate::seat::panics::quietly;
 use crate::sync::{Mutex, lock};
+use crate::worker::panics::quietly;
 use std::{
     mem::{MaybeUninit, needs_drop},
     ops::Range,

@@ -2,9 +2,9 @@
 
 use super::protocol::{
     Protocol,
-    offers::{Offer, Open},
+    shared_jobs::{Open, SharedJob},
 };
-use crate::{pool::Pool, seat::panics::discard, sync::UnsafeCell};
+use crate::{pool::Pool, sync::UnsafeCell, worker::panics::discard};
 use std::{
     panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
     ptr::NonNull,
@@ -14,7 +14,7 @@ use std::{
 /// The second closure, offered by who runs the first.
 #[repr(C)]
 struct Second<'a, B, R> {
-    offer: Offer,
+    shared_job: SharedJob,
     loops: &'a Protocol,
     work: UnsafeCell<Option<B>>,
     result: UnsafeCell<Option<thread::Result<R>>>,
@@ -24,11 +24,11 @@ impl<B: FnOnce() -> R + Send, R: Send> Second<'_, B, R> {
     /// # Safety
     ///
     /// It is a `Second<B, R>` that begins with the offer, and it is alive.
-    unsafe fn run(offer: NonNull<Offer>) -> bool {
+    unsafe fn run(shared_job: NonNull<SharedJob>) -> bool {
         // SAFETY: validity: it is a `Second<B, R>` that begins with the offer, and alive, says the
         // caller. Aliasing: it is only shared; its cells are guarded by the claim below.
-        let this = unsafe { offer.cast::<Self>().as_ref() };
-        if !this.loops.offers.claim(&this.offer) {
+        let this = unsafe { shared_job.cast::<Self>().as_ref() };
+        if !this.loops.shared_jobs.claim(&this.shared_job) {
             return false;
         }
         // SAFETY: who takes it has it alone; the owner looks when nobody is inside.
@@ -67,7 +67,7 @@ impl Pool {
             work: F,
         ) -> Second<'a, F, R> {
             Second {
-                offer: Offer::new(Second::<F, R>::run, false),
+                shared_job: SharedJob::new(Second::<F, R>::run, false),
                 loops,
                 work: UnsafeCell::new(Some(work)),
                 result: UnsafeCell::new(None),

@@ -7,11 +7,11 @@ use super::protocol::{
     Protocol,
     call::Even,
     closure::Body,
-    offers::{Offer, Open},
+    shared_jobs::{Open, SharedJob},
 };
 use crate::{
-    seat::panics::FirstPanic,
     sync::{AtomicUsize, Ordering},
+    worker::panics::FirstPanic,
 };
 use std::{any::Any, ops::Range, ptr::NonNull};
 
@@ -20,7 +20,7 @@ const BLOCKS_PER_WORKER: usize = 8;
 
 #[repr(C)]
 struct Nested<'a> {
-    offer: Offer,
+    shared_job: SharedJob,
     loops: &'a Protocol,
     body: Body<'a>,
     blocks: usize,
@@ -44,9 +44,9 @@ pub(super) fn run(
     most: usize,
     body: Body<'_>,
 ) -> Option<Box<dyn Any + Send>> {
-    let blocks = units.min(loops.seats.workers() * BLOCKS_PER_WORKER).max(1);
+    let blocks = units.min(loops.slots.workers() * BLOCKS_PER_WORKER).max(1);
     let nested = Nested {
-        offer: Offer::new(Nested::help, true),
+        shared_job: SharedJob::new(Nested::help, true),
         loops,
         body,
         blocks,
@@ -72,10 +72,10 @@ impl Nested<'_> {
     /// # Safety
     ///
     /// It is a `Nested` that begins with the offer, and it is alive.
-    unsafe fn help(offer: NonNull<Offer>) -> bool {
+    unsafe fn help(shared_job: NonNull<SharedJob>) -> bool {
         // SAFETY: validity: it is a `Nested` that begins with the offer, and alive, says the
         // caller. Aliasing: it is only shared; what changes in it is atomic.
-        let this = unsafe { offer.cast::<Nested<'_>>().as_ref() };
+        let this = unsafe { shared_job.cast::<Nested<'_>>().as_ref() };
         let who = this.came.fetch_add(1, Ordering::Relaxed);
         while who < this.most && this.run_block(who) {}
         this.end();
@@ -100,6 +100,6 @@ impl Nested<'_> {
 
     /// Nobody need come any more.
     fn end(&self) {
-        self.loops.offers.claim(&self.offer);
+        self.loops.shared_jobs.claim(&self.shared_job);
     }
 }

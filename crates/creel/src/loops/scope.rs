@@ -2,22 +2,24 @@
 //!
 //! The invariant: when [`Pool::scope`] returns, each closure spawned in it has run or (after a
 //! panic) been dropped. Jobs wait in the scope's own queue, which is offered to who is idle
-//! (`offers.rs`); the one who waits helps to empty it, so a scope gets on even when no worker is
+//! (`shared_jobs.rs`); the one who waits helps to empty it, so a scope gets on even when no worker is
 //! free.
 
 use super::protocol::{
     Protocol,
-    offers::{Offer, Open},
+    shared_jobs::{Open, SharedJob},
 };
 use crate::{
     pool::Pool,
-    seat::{
-        current, lend,
+    sync::{Mutex, lock, now_ns, spin_loop},
+    worker::{
+        current,
+        error::WorkerError,
+        inbox::Job,
         panics::{FirstPanic, discard},
-        urgent::Job,
+        scoped_job,
         waiter::Latch,
     },
-    sync::{Mutex, lock, now_ns, spin_loop},
 };
 use std::{
     collections::VecDeque,
@@ -87,7 +89,7 @@ const LATE_WAKES: u64 = 2;
 /// What the scope and its helpers share.
 #[repr(C)]
 struct Core<'a> {
-    offer: Offer,
+    shared_job: SharedJob,
     loops: &'a Protocol,
     queue: Mutex<Queue>,
     /// Counts the jobs spawned and not yet done, and the scope's closure while it runs.
@@ -101,10 +103,10 @@ impl Core<'_> {
     /// # Safety
     ///
     /// It is a `Core` that begins with the offer, and it is alive.
-    unsafe fn run(offer: NonNull<Offer>) -> bool {
+    unsafe fn run(shared_job: NonNull<SharedJob>) -> bool {
         // SAFETY: validity: it is a `Core` that begins with the offer, and alive, says the caller.
         // Aliasing: it is only shared; what changes in it is locked or atomic.
-        let this = unsafe { offer.cast::<Self>().as_ref() };
+        let this = unsafe { shared_job.cast::<Self>().as_ref() };
         // It keeps its panic.
         this.take().map(|job| job()).is_some()
     }
@@ -112,13 +114,13 @@ impl Core<'_> {
     /// Takes the oldest job, of those that are meant for this thread if there are any, but none that
     /// is meant for another who is not late yet.
     fn take(&self) -> Option<Job> {
-        if self.offer.is_empty() {
+        if self.shared_job.is_empty() {
             return None;
         }
         let mut queue = lock(&self.queue);
         let at = self.pick(&queue)?;
         // A job is in the queue before it is counted.
-        let claimed = self.loops.offers.claim(&self.offer);
+        let claimed = self.loops.shared_jobs.claim(&self.shared_job);
         let spawned = claimed.then(|| queue.jobs.remove(at)).flatten()?;
         queue.meant -= usize::from(spawned.near.is_some());
         Some(spawned.job)
@@ -129,7 +131,7 @@ impl Core<'_> {
             return (!queue.jobs.is_empty()).then_some(0);
         }
         let queue = || queue.jobs.iter().take(LOOK);
-        let own = current::index_in(&self.loops.seats);
+        let own = current::index_in(&self.loops.slots);
         let mine = |spawned: &Spawned| own.is_some() && spawned.near.map(|near| near.worker) == own;
         let mut now = None;
         let mut free = |spawned: &Spawned| match spawned.near {
@@ -143,7 +145,7 @@ impl Core<'_> {
 
     /// Whether there is a job that is meant for another.
     fn waits_for_another(&self) -> bool {
-        !self.offer.is_empty() && lock(&self.queue).meant > 0
+        !self.shared_job.is_empty() && lock(&self.queue).meant > 0
     }
 }
 
@@ -171,7 +173,7 @@ impl Pool {
     /// let (mut left, mut right) = (1, 2);
     /// pool.scope(|s| {
     ///     s.spawn(|| left += 10);
-    ///     s.spawn_on(1, || right += 20);
+    ///     s.spawn_on(1, || right += 20).unwrap();
     /// });
     /// assert_eq!((left, right), (11, 22));
     /// # Ok::<(), creel::BuildError>(())
@@ -182,7 +184,7 @@ impl Pool {
     ) -> R {
         let loops = &self.shared().loops;
         let core = Core {
-            offer: Offer::new(Core::run, false),
+            shared_job: SharedJob::new(Core::run, false),
             loops,
             queue: Mutex::default(),
             latch: Latch::new(1),
@@ -256,8 +258,7 @@ impl<'scope> Scope<'scope, '_> {
     /// CPU is, whoever is free or waits for the scope runs it. So what lies in that worker's cache
     /// is used where that costs nothing, and nobody is waited for.
     ///
-    /// # Panics
-    /// If there is no such worker.
+    /// If the pool has no such worker, this does the same as [`spawn`](Self::spawn).
     ///
     /// ```
     /// let pool = creel::Pool::builder().workers(2).build()?;
@@ -272,10 +273,11 @@ impl<'scope> Scope<'scope, '_> {
     /// assert_eq!((halves[0][0], halves[1][999]), (4, 5));
     /// # Ok::<(), creel::BuildError>(())
     /// ```
-    #[track_caller]
     pub fn spawn_near(&'scope self, worker: usize, f: impl FnOnce() + Send + 'scope) {
-        let worker = self.loops.seats.seat_in_use(worker).index;
-        let until_ns = now_ns() + LATE_WAKES * self.loops.line.wake_ns();
+        if self.loops.slots.slot_in_use(worker).is_err() {
+            return self.spawn(f);
+        }
+        let until_ns = now_ns() + LATE_WAKES * self.loops.mailbox.wake_ns();
         let near = Some(Near { worker, until_ns });
         let job = self.job(f);
         let mut queue = lock(&self.core.queue);
@@ -286,25 +288,30 @@ impl<'scope> Scope<'scope, '_> {
         self.core.latch.nudge();
     }
 
-    /// Spawns a closure that runs on the thread of the seat `worker`.
+    /// Spawns a closure that runs on the thread of the worker `worker`.
     ///
-    /// # Panics
-    /// If there is no such worker.
+    /// # Errors
+    /// If the pool has no such worker, has ended, or the operating system refuses the worker's
+    /// thread. The closure has been dropped in that case.
     ///
     /// ```
     /// let pool = creel::Pool::builder().workers(2).build()?;
     /// let mut name = None;
-    /// pool.scope(|s| s.spawn_on(1, || name = std::thread::current().name().map(String::from)));
+    /// pool.scope(|s| {
+    ///     s.spawn_on(1, || name = std::thread::current().name().map(String::from)).unwrap()
+    /// }).unwrap();
     /// assert_eq!(name.as_deref(), Some("creel-1"));
     /// # Ok::<(), creel::BuildError>(())
     /// ```
-    #[track_caller]
-    pub fn spawn_on(&'scope self, worker: usize, f: impl FnOnce() + Send + 'scope) {
-        let seats = &self.loops.seats;
-        let seat = seats.seat_in_use(worker);
-        if let Err(error) = seats.send(seat, self.job(f)) {
-            seats.panic_refused(worker, &error);
-        }
+    pub fn spawn_on(
+        &'scope self,
+        worker: usize,
+        f: impl FnOnce() + Send + 'scope,
+    ) -> Result<(), WorkerError> {
+        let slots = &self.loops.slots;
+        let slot = slots.slot_in_use(worker)?;
+        let sent = slots.send(slot, self.job(f));
+        sent.map_err(|error| slots.refused(error))
     }
 
     /// The closure as a job that keeps its panic and counts itself done.
@@ -316,7 +323,7 @@ impl<'scope> Scope<'scope, '_> {
         };
         // SAFETY: what the closure borrows outlives `'scope`, which `Pool::scope` ends only after
         // the latch is open.
-        unsafe { lend::job(work, Arc::clone(&self.core.latch)) }
+        unsafe { scoped_job::job(work, Arc::clone(&self.core.latch)) }
     }
 }
 

@@ -2,8 +2,8 @@
 
 use crate::{
     pool::{Pool, shared::Shared},
-    seat::current,
     sync::Ordering,
+    worker::current,
 };
 
 /// Keeps the workers hot while it lives.
@@ -31,7 +31,7 @@ impl Pool {
     /// Runs `f`, which is a frame of several loops, and gives back its result.
     ///
     /// Until `f` returns (or panics), workers that wait spin longer between loops, for at most
-    /// half a millisecond at a time, and the calling thread is pinned to the seat of worker 0
+    /// half a millisecond at a time, and the calling thread is pinned to the worker of worker 0
     /// if the pool is pinned. Then it has its own mask back. Each loop inside is an ordinary
     /// one, so what one phase wrote the next may borrow. Pinning and giving back costs some
     /// microseconds: worth it for a few phases, not for one short loop.
@@ -55,9 +55,9 @@ impl Pool {
         if current::worker().is_some() {
             return f(self);
         }
-        self.shared.seat_for_loops();
+        self.shared.pin_for_loops();
         // Another session's caller is pinned where worker 0 sits now.
-        let seating = &self.shared.seating;
-        seating.with_caller_seated(hot.first, || f(self))
+        let pinning = &self.shared.pinning;
+        pinning.with_caller_pinned(hot.first, || f(self))
     }
 }

@@ -1,7 +1,7 @@
 //! Tasks that block their threads, pools that wait for each other, and the pool's end beside all
 //! that.
 //!
-//! Who is idle finds what lies behind a blocked thread by the watch, which looks once a
+//! Who is idle finds what lies behind a blocked thread by the watchdog, which looks once a
 //! millisecond; so where time-outs never run out, only what is called for at once is modelled.
 
 use super::{check, check_in_time, draw, end_and_count, pool};
@@ -180,7 +180,7 @@ fn a_root_gives_way_until_a_task_is_done() {
 #[test]
 fn a_blocked_thread_wakes_for_a_timer_of_its_own() {
     check_in_time(|| {
-        let clock = Clock::driven();
+        let clock = Clock::manual();
         let builder = Pool::builder().workers(2).clock(clock.clone());
         let pool = builder.build().expect("in range");
         let task = pool.spawn(async { block_for(sleep(Duration::from_millis(1))) });
@@ -224,7 +224,7 @@ fn leaves_of_joins_in_joins_meet() {
         };
         match draw(2) {
             0 => split(),
-            _ => pool.run_on(draw(4), split),
+            _ => pool.run_on(draw(4), split).unwrap(),
         }
         drop(pool);
     });
@@ -288,7 +288,7 @@ fn units_of_a_loop_meet_while_the_worker_of_one_is_busy() {
         let other = thread::spawn(move || {
             let waits = move || _ = wait.recv();
             match draw(2) {
-                0 => busy.run_on(1, waits),
+                0 => busy.run_on(1, waits).unwrap(),
                 _ => busy.spawn_fn(waits).detach(),
             }
         });
@@ -311,21 +311,28 @@ fn two_pools_wait_for_each_other() {
         let (a, b) = (Arc::new(pool(2)), Arc::new(pool(1)));
         let (theirs, ours) = (Arc::clone(&a), Arc::clone(&b));
         let other = thread::spawn(move || {
-            ours.run_on(0, || theirs.scope(|s| s.spawn(|| ours.run_on(0, || ()))));
+            ours.run_on(0, || {
+                theirs.scope(|s| s.spawn(|| ours.run_on(0, || ()).unwrap()))
+            })
+            .unwrap();
             let task = theirs.spawn(async { 3 });
             assert_eq!(
-                ours.run_on(0, || theirs.block_on(task)).expect("it ends"),
+                ours.run_on(0, || theirs.block_on(task))
+                    .unwrap()
+                    .expect("it ends"),
                 3
             );
         });
-        a.run_on(0, || b.run_on(0, || a.run_on(0, || ())));
+        a.run_on(0, || b.run_on(0, || a.run_on(0, || ()).unwrap()).unwrap())
+            .unwrap();
         let inner = Arc::clone(&b);
         let task = a.spawn(async move {
             let task = inner.spawn(async { 5 });
             inner.block_on(task).expect("the task ends")
         });
         assert_eq!(block_for(task).expect("the task ends"), 5);
-        a.run_on(0, || b.join(|| a.run_on(0, || ()), || ()));
+        a.run_on(0, || b.join(|| a.run_on(0, || ()).unwrap(), || ()))
+            .unwrap();
         other.join().expect("no panic");
         end_and_count(Arc::into_inner(a).expect("the last"));
         end_and_count(Arc::into_inner(b).expect("the last"));
@@ -336,7 +343,8 @@ fn two_pools_wait_for_each_other() {
 fn a_loops_units_call_back_to_the_worker_that_waits_for_it() {
     check(|| {
         let (a, b) = (pool(2), pool(1));
-        b.run_on(0, || a.for_each(0..2, |_| b.run_on(0, || ())));
+        b.run_on(0, || a.for_each(0..2, |_| b.run_on(0, || ()).unwrap()))
+            .unwrap();
         drop(a);
         drop(b);
     });
@@ -347,8 +355,9 @@ fn a_pool_is_dropped_on_a_worker_that_it_waits_for() {
     check(|| {
         let (a, b) = (pool(1), Arc::new(pool(1)));
         let inner = Arc::clone(&b);
-        a.spawn(async move { inner.run_on(0, || ()) }).detach();
-        b.run_on(0, || drop(a));
+        a.spawn(async move { inner.run_on(0, || ()).unwrap() })
+            .detach();
+        b.run_on(0, || drop(a)).unwrap();
         let b = Arc::into_inner(b).expect("the task has ended");
         end_and_count(b);
     });
@@ -374,7 +383,7 @@ fn a_pool_ends_while_its_tasks_block_for_each_other() {
     });
 }
 
-/// Idle tasks in the heap of a desk whose seat has no thread yet, and a spawn beside the drop.
+/// Idle tasks in the heap of a desk whose worker has no thread yet, and a spawn beside the drop.
 #[test]
 fn no_thread_is_started_after_the_pool_was_dropped() {
     check(|| {
@@ -398,7 +407,7 @@ fn no_thread_is_started_after_the_pool_was_dropped() {
         });
         let other = thread::spawn(move || handle.spawn(async {}).detach());
         drop(pool);
-        let runs = || shared.seats.made().any(|seat| seat.thread.is_running());
+        let runs = || shared.slots.made().any(|slot| slot.thread.is_running());
         let before = runs();
         other.join().expect("no panic");
         assert!(
@@ -437,7 +446,7 @@ fn several_spawn_on_a_pool_without_threads_beside_its_drop() {
             other.join().expect("no panic");
         }
         assert_eq!(ended.load(Ordering::Relaxed), 2);
-        assert!(shared.seats.made().all(|seat| !seat.thread.is_running()));
+        assert!(shared.slots.made().all(|slot| !slot.thread.is_running()));
         let stats = shared.tasks.stats();
         assert_eq!(stats.spawned, stats.finished + stats.cancelled, "{stats:?}");
     });

@@ -183,7 +183,7 @@ fn scopes_and_joins() {
                 };
                 pool.scope(|s| {
                     s.spawn(|| add(()));
-                    s.spawn_on(draw(pool.workers()), || add(()));
+                    s.spawn_on(draw(pool.workers()), || add(())).unwrap();
                     s.spawn(|| pool.for_each(0..2, |_| add(())));
                 });
                 assert_eq!(done.load(Ordering::Relaxed), 4);
@@ -197,9 +197,9 @@ fn workers_that_wait_for_each_other() {
     check(|| {
         beside(
             pool(2),
-            |pool| assert_eq!(pool.run_on(0, || pool.run_on(1, || 5)), 5),
+            |pool| assert_eq!(pool.run_on(0, || pool.run_on(1, || 5).unwrap()).unwrap(), 5),
             |pool| {
-                assert_eq!(pool.run_on(1, || pool.run_on(0, || 7)), 7);
+                assert_eq!(pool.run_on(1, || pool.run_on(0, || 7).unwrap()).unwrap(), 7);
                 let sums = pool.broadcast(|index| {
                     visit_each_once(pool, 3);
                     index

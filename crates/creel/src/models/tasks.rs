@@ -2,8 +2,8 @@
 
 use super::{check, draw, end_and_count, pool, throw};
 use crate::{
-    Handle, JoinError, Pool,
-    channel::{oneshot, ring, slot},
+    JoinError, Pool,
+    channel::{bounded, oneshot, spsc},
     sync::{AtomicUsize, Mutex, Ordering, lock, spin_loop, thread},
     task::{self, yield_now},
     time::{Clock, sleep},
@@ -97,10 +97,10 @@ fn cancelled_and_dropped_handles() {
             let _guard = guard;
             yield_now().await;
         });
-        first.cancel();
-        drop(third.cancel_on_drop());
+        first.abort();
+        drop(third.abort_on_drop());
         let ended = pool.block_on(async {
-            second.cancel();
+            second.abort();
             let _ = second.await;
             first.await
         });
@@ -124,7 +124,7 @@ fn panics_in_poll_and_in_drop() {
         });
         let in_output = pool.spawn(async { ThrowOnDrop });
         drop(in_output);
-        in_drop.cancel();
+        in_drop.abort();
         pool.block_on(async {
             assert!(matches!(in_poll.await, Err(JoinError::Panicked(_))));
             assert!(in_drop.await.is_err());
@@ -289,7 +289,7 @@ fn ended_in_mid_resize() {
 #[test]
 fn spawned_from_drops() {
     /// Spawns a task when it is dropped.
-    struct Last(Handle, Arc<()>);
+    struct Last(Pool, Arc<()>);
     impl Drop for Last {
         fn drop(&mut self) {
             let guard = Arc::clone(&self.1);
@@ -320,7 +320,7 @@ fn spawned_from_drops() {
             0 => drop(tasks),
             _ => tasks
                 .into_iter()
-                .for_each(|task| drop(task.cancel_on_drop())),
+                .for_each(|task| drop(task.abort_on_drop())),
         }
         end_and_count(pool);
         assert_eq!(Arc::strong_count(&alive), 1);
@@ -331,8 +331,8 @@ fn spawned_from_drops() {
 fn channels_between_tasks_and_threads() {
     check(|| {
         let pool = pool(1 + draw(3));
-        let (tx, rx) = ring::channel(1);
-        let (mut one, mut other) = slot::channel();
+        let (tx, rx) = bounded::channel(1);
+        let (mut one, mut other) = spsc::channel();
         let (done, is_done) = oneshot::channel();
         let second = tx.clone();
         pool.spawn(async move {
@@ -401,7 +401,7 @@ fn woken_by_foreign_threads() {
 fn two_callers_of_block_on() {
     check(|| {
         let pool = Arc::new(pool(1 + draw(2)));
-        let (tx, rx) = ring::channel(1);
+        let (tx, rx) = bounded::channel(1);
         let theirs = Arc::clone(&pool);
         let other = thread::spawn(move || {
             theirs.block_on(async {
@@ -439,13 +439,15 @@ fn loops_and_tasks_at_once() {
             yield_now().await;
             items.iter().sum::<usize>()
         });
-        let local = pool.run_on(1, || {
-            let value = std::rc::Rc::new(3);
-            task::spawn_local(async move {
-                yield_now().await;
-                *value
+        let local = pool
+            .run_on(1, || {
+                let value = std::rc::Rc::new(3);
+                task::spawn_local(async move {
+                    yield_now().await;
+                    *value
+                })
             })
-        });
+            .unwrap();
         let mut items = [0; 4];
         pool.for_each_indexed(&mut items, |index, item| *item = index);
         let sums = pool.block_on(async { (task.await, local.await) });
@@ -458,7 +460,7 @@ fn loops_and_tasks_at_once() {
 #[test]
 fn timers_by_a_driven_clock() {
     check(|| {
-        let clock = Clock::driven();
+        let clock = Clock::manual();
         let builder = Pool::builder().workers(1 + draw(2)).clock(clock.clone());
         let pool = builder.build().expect("in range");
         let armed = Arc::new(AtomicUsize::new(0));
@@ -495,7 +497,7 @@ fn timers_by_a_driven_clock() {
 #[test]
 fn due_while_woken_and_cancelled_from_elsewhere() {
     check(|| {
-        let clock = Clock::driven();
+        let clock = Clock::manual();
         let builder = Pool::builder().workers(1).clock(clock.clone());
         let pool = builder.build().expect("in range");
         let alive = Arc::new(());
@@ -519,7 +521,7 @@ fn due_while_woken_and_cancelled_from_elsewhere() {
         let waker = lock(&place).take();
         waker.into_iter().for_each(Waker::wake);
         if draw(2) == 1 {
-            task.cancel();
+            task.abort();
         }
         let ended = pool.block_on(task);
         assert!(matches!(ended, Ok(()) | Err(JoinError::Cancelled)));

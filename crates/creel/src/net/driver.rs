@@ -22,8 +22,8 @@
 use super::poller::{Events, Mode, Poller};
 use super::readiness::lock;
 use super::source::AnySource;
-use crate::seat::parker;
-use crate::seat::woken::{Woken, wake_all};
+use crate::worker::parker;
+use crate::worker::woken::{Woken, wake_all};
 use std::io;
 use std::num::NonZeroUsize;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -108,13 +108,13 @@ impl Driver {
     }
 
     /// Names the waker of a worker that asks, instead of the one before. It is called under no lock.
-    pub(crate) fn set_rouse(&self, waker: Waker) {
+    pub(crate) fn set_wake(&self, waker: Waker) {
         let old = lock(&self.rouse).replace(waker);
         drop(old);
     }
 
     /// A socket was added: if all workers sleep elsewhere, one must come.
-    pub(crate) fn rouse_if_unattended(&self) {
+    pub(crate) fn wake_if_unattended(&self) {
         if self.is_unattended() {
             let waker = lock(&self.rouse).clone();
             waker.inspect(Waker::wake_by_ref);

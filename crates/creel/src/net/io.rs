@@ -4,8 +4,8 @@ use super::driver::Driver;
 use super::poller::{AsSource, Mode, Poller};
 use super::readiness::{Readiness, Ticket, Waiting, lock};
 use super::source::{Direction, Place, Source, Watch};
-use crate::seat::budget;
 use crate::sync::{local, thread_local};
+use crate::worker::budget;
 use std::cell::Cell;
 use std::future::poll_fn;
 use std::io::{self, ErrorKind};
@@ -299,7 +299,7 @@ impl<S: AsSource + Send + Sync + 'static> Io<S> {
         });
         let driver = Arc::clone(&place.driver);
         drop(held);
-        driver.rouse_if_unattended();
+        driver.wake_if_unattended();
         Ok(())
     }
 

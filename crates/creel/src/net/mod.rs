@@ -14,7 +14,7 @@
 //! |---|---|
 //! | `read`, `write`, `write_vectored`, `accept`, `send`, `send_to`, `recv`, `recv_from`, `recv_batch`, `readable`, `writable` | **safe**: nothing has been taken or sent, and you can call it again |
 //! | `send_batch` | **safe**: what has been sent is gone from the [`Outgoing`], and you can call it again; the counts of the [`Sent`] are lost |
-//! | `resolve` | **safe**: the look-up goes on in the background, and its answer is lost |
+//! | `lookup_host` | **safe**: the look-up goes on in the background, and its answer is lost |
 //! | `connect`, `connect_to` | **safe**: the connection is closed, if there is one, and you can call it again |
 //! | `read_exact` | **not safe**: bytes that were read are lost |
 //! | `write_all` | **not safe**: an unknown part of the bytes has been written |
@@ -46,13 +46,13 @@ mod batch;
 pub(crate) mod driver;
 pub(crate) mod io;
 mod listener;
+mod lookup_host;
 #[cfg(target_os = "linux")]
 mod mmsg;
 mod poller;
 mod readiness;
 #[cfg(feature = "futures-io")]
 mod relay;
-mod resolve;
 mod retry;
 mod send_queue;
 #[cfg(any(test, not(target_os = "linux")))]
@@ -71,9 +71,9 @@ use single as mmsg;
 
 pub use batch::{Datagram, Outgoing, Received, Sent};
 pub use listener::{Accepted, AddressOf, Listen, Listener};
+pub use lookup_host::lookup_host;
 #[cfg(feature = "futures-io")]
 pub use relay::relay;
-pub use resolve::resolve;
 pub use send_queue::SendQueue;
 pub use stream::{Connection, ReadHalf, Stream, WriteHalf};
 pub use tcp::{TcpListener, TcpStream};

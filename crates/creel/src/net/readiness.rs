@@ -8,8 +8,8 @@
 //! that is given up leaves nothing behind. An event wakes all who wait, so nobody's wake needs to
 //! be passed on.
 
-use crate::seat::stored_waker::StoredWaker;
-use crate::seat::woken::Woken;
+use crate::worker::stored_waker::StoredWaker;
+use crate::worker::woken::Woken;
 use std::mem;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -269,7 +269,7 @@ mod tests {
         fn event(&mut self) -> Vec<usize> {
             let mut due = Woken::default();
             self.readiness.set(&mut due);
-            due.run(crate::seat::woken::wake_all);
+            due.run(crate::worker::woken::wake_all);
             self.readiness.clear();
             let counts = self.counts.iter().map(|count| &count.0);
             counts

@@ -6,8 +6,8 @@
 
 use super::batch::Outgoing;
 use super::udp::UdpSocket;
-use crate::seat::stored_waker::StoredWaker;
 use crate::sync::{AtomicU64, Mutex, Ordering, local, lock, thread_local};
+use crate::worker::stored_waker::StoredWaker;
 use std::cell::RefCell;
 use std::fmt;
 use std::future::poll_fn;

@@ -4,7 +4,7 @@ use super::driver::Driver;
 use super::poller::{AsSource, Event, Interest, Mode, Poller};
 use super::readiness::{Readiness, lock};
 use super::retry::{Report, Retry};
-use crate::seat::woken::Woken;
+use crate::worker::woken::Woken;
 use std::ptr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};

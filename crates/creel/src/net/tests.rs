@@ -3,8 +3,8 @@
 use super::driver::Driver;
 use super::io;
 use super::*;
-use crate::seat::parker::{Parker, Poller};
-use crate::seat::woken::wake_all;
+use crate::worker::parker::{Parker, Poller};
+use crate::worker::woken::wake_all;
 use std::future::Future;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::pin::pin;
@@ -348,7 +348,7 @@ fn a_group_receives_what_is_sent_to_it() {
     let group: std::net::IpAddr = "239.255.83.17".parse().unwrap();
     let receiver = UdpSocket::bind("0.0.0.0:0".parse().unwrap()).unwrap();
     let sender = UdpSocket::bind(LOOPBACK).unwrap();
-    if receiver.join(group, LOOPBACK.ip()).is_err() {
+    if receiver.join_multicast(group, LOOPBACK.ip()).is_err() {
         eprintln!("skipped: no multicast on loopback here");
         return;
     }
@@ -359,7 +359,7 @@ fn a_group_receives_what_is_sent_to_it() {
         Ok(_) => assert_eq!(run(&driver, receiver.recv(&mut bytes)).unwrap(), 3),
         Err(error) => eprintln!("skipped: multicast is not routed here: {error}"),
     }
-    receiver.leave(group, LOOPBACK.ip()).unwrap();
+    receiver.leave_multicast(group, LOOPBACK.ip()).unwrap();
 }
 
 #[test]
@@ -579,7 +579,7 @@ fn the_last_named_worker_is_roused_and_may_ask_at_once() {
     let driver = Arc::new(Driver::default());
     let workers = [(); 2].map(|()| Arc::new(Asks(Arc::clone(&driver), AtomicUsize::new(0))));
     for (n, worker) in workers.iter().enumerate() {
-        driver.set_rouse(Waker::from(Arc::clone(worker)));
+        driver.set_wake(Waker::from(Arc::clone(worker)));
         let socket = UdpSocket::bind(LOOPBACK).unwrap();
         begin_to_wait(&driver, socket.recv(&mut [0; 8]));
         let asked = workers

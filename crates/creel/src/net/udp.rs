@@ -301,7 +301,7 @@ impl UdpSocket {
     /// # Errors
     ///
     /// If it is no group, or the system has no such interface.
-    pub fn join(&self, group: IpAddr, on: IpAddr) -> io::Result<()> {
+    pub fn join_multicast(&self, group: IpAddr, on: IpAddr) -> io::Result<()> {
         match (group, on) {
             (IpAddr::V4(group), IpAddr::V4(on)) => self.as_std().join_multicast_v4(&group, &on),
             (IpAddr::V6(group), _) => self.as_std().join_multicast_v6(&group, 0),
@@ -309,12 +309,12 @@ impl UdpSocket {
         }
     }
 
-    /// Ends what [`join`](Self::join) began.
+    /// Ends what [`join_multicast`](Self::join_multicast) began.
     ///
     /// # Errors
     ///
     /// If it had not joined.
-    pub fn leave(&self, group: IpAddr, on: IpAddr) -> io::Result<()> {
+    pub fn leave_multicast(&self, group: IpAddr, on: IpAddr) -> io::Result<()> {
         match (group, on) {
             (IpAddr::V4(group), IpAddr::V4(on)) => self.as_std().leave_multicast_v4(&group, &on),
             (IpAddr::V6(group), _) => self.as_std().leave_multicast_v6(&group, 0),

@@ -2,8 +2,8 @@
 //!
 //! Such a worker is *away*: it polls no task of its pool, fires no timer and asks no poller. Pools
 //! whose workers wait for each other in a ring would therefore wait for ever. While all workers of a
-//! pool are away, one of them looks every [`WATCH_EVERY`] whether the pool has work. If it has, the
-//! worker starts a *substitute*: a thread that does what lies behind the workers, as the watch does
+//! pool are away, one of them looks every [`WATCHDOG_INTERVAL`] whether the pool has work. If it has, the
+//! worker starts a *substitute*: a thread that does what lies behind the workers, as the watchdog does
 //! for a worker that is stuck. It ends when a worker is back.
 //!
 //! The substitute is not a worker. What is bound to a worker waits for that worker: a task of
@@ -12,14 +12,14 @@
 use super::{
     block_on::{User, serve_callers},
     shared::Shared,
-    watch::WATCH_EVERY,
+    watchdog::WATCHDOG_INTERVAL,
 };
 use crate::{
     net::io,
-    seat::{current, seats::Work},
     sync::{AtomicBool, AtomicUsize, Instant, Ordering, WaitWord, local, thread, thread_local},
-    task::{Behind, Frame, Inside, StandIn},
+    task::{Behind, BlockOnDriver, ContextGuard, Frame},
     time::timers,
+    worker::{current, slots::Work},
 };
 use std::{
     any::Any,
@@ -59,8 +59,8 @@ impl Away {
         // A substitute that sleeps is no substitute: a worker may start another.
         let of = local(&SUBSTITUTE_OF, RefCell::take).flatten();
         of.inspect(|pool| pool.absent.substituted.store(false, Ordering::SeqCst));
-        let own = current::worker().and_then(|(seats, _)| {
-            let work: Arc<dyn Any + Send + Sync> = seats.work()?;
+        let own = current::worker().and_then(|(slots, _)| {
+            let work: Arc<dyn Any + Send + Sync> = slots.work()?;
             work.downcast::<Shared>().ok()
         });
         let counts = own.is_some() && local(&IS_AWAY, |away| !away.replace(true)) == Some(true);
@@ -73,7 +73,10 @@ impl Away {
 
     /// How often the thread shall [look](Self::look) while it sleeps.
     pub(super) fn looks_every(&self) -> Option<Duration> {
-        self.own.as_ref()?.all_are_away().then_some(WATCH_EVERY)
+        self.own
+            .as_ref()?
+            .all_are_away()
+            .then_some(WATCHDOG_INTERVAL)
     }
 
     /// Starts a substitute for the workers if the pool needs one. Most workers are back before the
@@ -82,7 +85,7 @@ impl Away {
         let Some(own) = self.own.as_ref().filter(|own| own.all_are_away()) else {
             return;
         };
-        if self.since.elapsed() < WATCH_EVERY {
+        if self.since.elapsed() < WATCHDOG_INTERVAL {
             return;
         }
         let substituted = &own.absent.substituted;
@@ -90,7 +93,7 @@ impl Away {
             return;
         }
         let pool = Arc::clone(own);
-        let name = format!("{}-away", pool.seats.name.replace('\0', ""));
+        let name = format!("{}-away", pool.slots.name.replace('\0', ""));
         let started = thread::Builder::new()
             .name(name)
             .spawn(move || substitute(&pool));
@@ -114,34 +117,34 @@ impl Shared {
     /// Whether every worker sleeps in another pool's `block_on`. The threads of a pool that is being
     /// dropped are not replaced: the thread that drops it does what lies behind them.
     fn all_are_away(&self) -> bool {
-        let seats = &self.seats;
-        !seats.is_closing() && self.absent.workers.load(Ordering::SeqCst) >= seats.workers()
+        let slots = &self.slots;
+        !slots.is_closing() && self.absent.workers.load(Ordering::SeqCst) >= slots.workers()
     }
 
     fn needs_a_worker(&self) -> bool {
-        let hides = |seat| self.hides(seat);
-        self.tasks.any_scheduled() || (0..self.seats.workers()).any(hides)
+        let hides = |slot| self.hides(slot);
+        self.tasks.any_scheduled() || (0..self.slots.workers()).any(hides)
     }
 }
 
 /// The body of a substitute's thread.
 fn substitute(pool: &Arc<Shared>) {
-    let seats = &pool.seats;
-    if !seats.life.enter() {
+    let slots = &pool.slots;
+    if !slots.life.enter() {
         return;
     }
-    let _user = User(seats);
+    let _user = User(slots);
     local(&SUBSTITUTE_OF, |of| of.replace(Some(Arc::clone(pool))));
     let _timers = timers::enter(Arc::clone(pool.timers.at(0)));
     let _driver = io::enter(Arc::clone(&pool.driver));
-    let stand_in = StandIn::new(&pool.tasks);
-    let frame = Frame::new(&pool.tasks, &stand_in);
-    let _inside = Inside::enter(&frame);
+    let block_on_driver = BlockOnDriver::new(&pool.tasks);
+    let frame = Frame::new(&pool.tasks, &block_on_driver);
+    let _inside = ContextGuard::enter(&frame);
     let mut last = Behind::default();
     while pool.all_are_away() {
         serve_callers(pool);
         if !pool.tasks.run_behind(&mut last, false) {
-            WaitWord::new(0).wait(0, Some(WATCH_EVERY));
+            WaitWord::new(0).wait(0, Some(WATCHDOG_INTERVAL));
         }
     }
     // Unless it went away itself, and another has come.

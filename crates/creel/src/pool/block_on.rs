@@ -1,17 +1,17 @@
 //! Waiting for a future on a thread that is no worker, and working meanwhile.
 
 use super::away::Away;
-use super::watch::WATCH_EVERY;
+use super::watchdog::WATCHDOG_INTERVAL;
 use super::{Pool, seeded, shared::Shared, threadless};
 use crate::net::io;
-use crate::seat::budget;
-use crate::seat::seats::Seats;
-use crate::seat::waiter::Waiter;
-use crate::seat::wakers::SeatWaker;
-use crate::seat::woken::wake_all;
 use crate::sync::{AtomicBool, Ordering, WaitWord};
-use crate::task::{Frame, Inside, StandIn};
+use crate::task::{BlockOnDriver, ContextGuard, Frame};
 use crate::time::timers;
+use crate::worker::budget;
+use crate::worker::slots::WorkerSlots;
+use crate::worker::waiter::Waiter;
+use crate::worker::wakers::WorkerWaker;
+use crate::worker::woken::wake_all;
 use std::future::Future;
 use std::mem;
 use std::pin::pin;
@@ -61,7 +61,7 @@ pub(super) fn serve_callers(pool: &Shared) {
 }
 
 /// Keeps the pool from ending until it is dropped.
-pub(super) struct User<'a>(pub(super) &'a Seats);
+pub(super) struct User<'a>(pub(super) &'a WorkerSlots);
 
 impl Drop for User<'_> {
     fn drop(&mut self) {
@@ -103,7 +103,7 @@ impl Pool {
     /// # Panics
     ///
     /// On a thread that runs this pool's work already: the worker would wait for itself. If the
-    /// future panics. By a [`Handle`](crate::Handle) whose pool has been dropped, or is being
+    /// future panics. By a [handle](crate::Pool::handle) whose pool has been dropped, or is being
     /// dropped.
     ///
     /// # When the pool is dropped meanwhile
@@ -123,17 +123,17 @@ impl Pool {
     #[track_caller]
     pub fn block_on<F: Future>(&self, future: F) -> F::Output {
         let pool = &*self.shared;
-        let (seats, tasks) = (&pool.seats, &*pool.tasks);
+        let (slots, tasks) = (&pool.slots, &*pool.tasks);
         assert!(
             !self.is_current(),
             "block_on inside a worker of the same pool: await the future instead"
         );
         assert!(
-            seats.life.enter(),
+            slots.life.enter(),
             "block_on by a handle of pool {}, which has been dropped",
-            seats.name
+            slots.name
         );
-        let _user = User(seats);
+        let _user = User(slots);
         let bell = Arc::new(Bell {
             woken: AtomicBool::new(true),
             waiter: Waiter::current(),
@@ -141,38 +141,38 @@ impl Pool {
         let waker = Waker::from(bell.clone());
         let mut context = Context::from_waker(&waker);
         let mut future = pin!(future);
-        // What the future waits for by time or on a socket is the business of seat 0.
+        // What the future waits for by time or on a socket is the business of worker 0.
         let timers = pool.timers.at(0);
-        timers.set_rouse(|| SeatWaker::waker(seats, 0));
+        timers.set_wake(|| WorkerWaker::waker(slots, 0));
         let _timers = timers::enter(Arc::clone(timers));
         let _driver = io::enter(Arc::clone(&pool.driver));
-        let stand_in = StandIn::new(tasks);
-        let frame = Frame::new(tasks, &stand_in);
-        let _inside = Inside::enter(&frame);
+        let block_on_driver = BlockOnDriver::new(tasks);
+        let frame = Frame::new(tasks, &block_on_driver);
+        let _inside = ContextGuard::enter(&frame);
         // In the deterministic mode nobody else comes for what other threads have woken.
-        let look = seats.is_threadless().then_some(WATCH_EVERY);
+        let look = slots.is_threadless().then_some(WATCHDOG_INTERVAL);
         let mut first = look.is_none();
         let mut away = None;
         let steps = threadless::Steps::default();
         loop {
             let woken = bell.woken.swap(false, Ordering::AcqRel);
             if first {
-                stand_in.begin();
+                block_on_driver.begin();
             } else if woken || look.is_some() {
-                stand_in.sit_down();
+                block_on_driver.attach();
             }
             if woken {
-                stand_in.count_poll();
+                block_on_driver.count_poll();
                 let polled = budget::fresh(|| future.as_mut().poll(&mut context));
                 if let Poll::Ready(output) = polled {
-                    stand_in.finish();
+                    block_on_driver.finish();
                     return output;
                 }
                 if mem::take(&mut first) {
-                    stand_in.sit_down();
+                    block_on_driver.attach();
                 }
             }
-            let helped = stand_in.help(|| bell.is_woken() || steps.enough());
+            let helped = block_on_driver.help(|| bell.is_woken() || steps.enough());
             let more = helped || seeded::jump(pool);
             if threadless::turn(pool, more) || more {
                 continue;

@@ -1,9 +1,9 @@
 //! The four knobs, set before a pool is made.
 
-use super::{Balance, Observe, Pool, Wait, seating::Offer, shared::Shared};
-use crate::{seat::table::SEATS_MAX as WORKERS_MAX, time::Clock};
+use super::{Balance, Observe, Pool, Wait, pinning::SharedJob, shared::Shared};
+use crate::{time::Clock, worker::table::WORKERS_MAX};
 use creel_topology::Placement;
-use std::fmt;
+use std::{fmt, sync::Arc};
 
 /// Why a pool could not be made.
 ///
@@ -38,7 +38,7 @@ pub enum BuildError {
         /// The most bytes that a worker can have.
         max: usize,
     },
-    /// The pool has been dropped: a [`Handle`](crate::Handle) asked for another number of workers.
+    /// The pool has been dropped: a [handle](crate::Pool::handle) asked for another number of workers.
     Ended,
     /// The pool cannot be made visible from outside.
     Observe {
@@ -73,7 +73,7 @@ impl From<creel_topology::Error> for BuildError {
     }
 }
 
-/// The limits of [`Builder::stack_size`], in bytes. The lower one is the least that the common
+/// The limits of [`PoolBuilder::stack_size`], in bytes. The lower one is the least that the common
 /// systems give a thread. The upper one is far beyond what a system gives, and keeps the standard
 /// library from computing with a number that overflows.
 const STACK_MIN: usize = 16 << 10;
@@ -98,7 +98,7 @@ const STACK_MAX: usize = match usize::BITS {
 /// ```
 #[derive(Clone, Debug)]
 #[must_use = "a builder makes no pool until `.build()?`"]
-pub struct Builder {
+pub struct PoolBuilder {
     pub(super) name: String,
     pub(super) workers: Option<usize>,
     placement: Option<Placement>,
@@ -111,7 +111,7 @@ pub struct Builder {
     pub(super) seed: Option<u64>,
 }
 
-impl Builder {
+impl PoolBuilder {
     pub(super) fn new() -> Self {
         Self {
             name: "creel".into(),
@@ -141,7 +141,7 @@ impl Builder {
     ///
     /// ```
     /// let pool = creel::Pool::builder().workers(1).name("audio").build()?;
-    /// let name = pool.run_on(0, || std::thread::current().name().map(String::from));
+    /// let name = pool.run_on(0, || std::thread::current().name().map(String::from)).unwrap();
     /// assert_eq!(name.as_deref(), Some("audio-0"));
     /// # Ok::<(), creel::BuildError>(())
     /// ```
@@ -165,7 +165,7 @@ impl Builder {
     /// Where the workers sit. By default a pool that runs loops pins its workers by
     /// [`Placement::Cores`] from its first loop on, and others are not pinned.
     ///
-    /// Two pools of one process are seated on different cores as long as there are any.
+    /// Two pools of one process are pinned on different cores as long as there are any.
     ///
     /// ```
     /// use creel::{Placement, Pool};
@@ -191,7 +191,7 @@ impl Builder {
     ///     if n == 0 { 0 } else { depth(n - 1) + usize::from(frame[0] == n as u8) }
     /// }
     /// let pool = creel::Pool::builder().workers(1).stack_size(64 << 20).build()?;
-    /// assert_eq!(pool.run_on(0, || depth(10_000)), 10_000);
+    /// assert_eq!(pool.run_on(0, || depth(10_000)).unwrap(), 10_000);
     /// # Ok::<(), creel::BuildError>(())
     /// ```
     pub fn stack_size(mut self, bytes: usize) -> Self {
@@ -236,7 +236,7 @@ impl Builder {
     /// use creel::{Pool, time::{Clock, sleep}};
     /// use std::time::Duration;
     ///
-    /// let clock = Clock::driven();
+    /// let clock = Clock::manual();
     /// let pool = Pool::builder().workers(1).clock(clock.clone()).build()?;
     /// let hour = pool.spawn(sleep(Duration::from_secs(3600)));
     /// while !hour.is_finished() {
@@ -271,14 +271,14 @@ impl Builder {
     /// # Ok::<(), creel::BuildError>(())
     /// ```
     pub fn build(mut self) -> Result<Pool, BuildError> {
-        let offer = Offer::find(self.placement.take());
-        let workers = self.workers.unwrap_or(offer.workers);
+        let shared_job = SharedJob::find(self.placement.take());
+        let workers = self.workers.unwrap_or(shared_job.workers);
         check_workers(workers)?;
         check_stack_size(self.stack_size)?;
-        offer.seating.seat_as_asked(workers)?;
+        shared_job.pinning.pin_as_configured(workers)?;
         let observe = self.observe;
-        let shared = Shared::new(self, workers, offer);
-        let pool = Pool::new_of(shared, true);
+        let shared = Shared::new(self, workers, shared_job);
+        let pool = Pool::new_of(shared, Some(Arc::default()));
         pool.observe(observe)?;
         Ok(pool)
     }

@@ -1,12 +1,12 @@
 //! The pool of the process, for those who have no pool of their own to hand round.
 
-use super::{BuildError, Builder, Pool};
+use super::{BuildError, Pool, PoolBuilder};
 use std::{fmt, sync::OnceLock};
 
 static GLOBAL: OnceLock<Pool> = OnceLock::new();
 
 /// The pool of the process: made at its first use, with every knob at its default unless the
-/// program has set it before ([`Builder::build_global`]). It is never dropped.
+/// program has set it before ([`PoolBuilder::build_global`]). It is never dropped.
 ///
 /// A library should rather take a `&Pool` from its caller, and this one only where it is given
 /// none: whose pool it is, decides the program.
@@ -57,7 +57,7 @@ impl std::error::Error for GlobalError {
     }
 }
 
-impl Builder {
+impl PoolBuilder {
     /// Makes the pool that [`global`] gives, and gives it. For a program's `main`, before anybody
     /// uses it.
     ///

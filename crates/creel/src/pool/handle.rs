@@ -1,52 +1,39 @@
-//! A pool for those who do not own it: kept, passed on, with a balance or a lease of its own.
-//!
-//! A handle is a [`Pool`] that does not end the workers when it is dropped, so it has all of a
-//! pool's verbs, and there is one set of them.
+//! Other views of a pool: a handle that does not keep it alive, and a `Pool` whose loops have a
+//! balance or a maximum number of workers of their own.
 
-use super::{Balance, Pool, shared::Shared};
+use super::{Balance, Owner, Pool, shared::Shared};
 use crate::{
-    seat::current,
-    task::{holds_a_desk_of, innermost_seats, is_inside},
+    task::{innermost_slots, is_in_context, runs_tasks_of},
+    worker::current,
 };
-use std::{any::Any, fmt, ops::Deref, sync::Arc};
-
-/// A pool that somebody else owns: it has all verbs of a [`Pool`], can be cloned, and does not keep
-/// the pool's threads.
-///
-/// Once the pool is dropped, it refuses: a spawned task gives
-/// [`JoinError::Refused`](crate::JoinError::Refused), a loop, a join or a scope runs on its caller
-/// alone, [`resize`](Pool::resize) gives an error, and what needs a certain worker panics. A drop of
-/// the pool waits for each [`block_on`](Pool::block_on) of a handle that has begun.
-///
-/// ```
-/// let pool = creel::Pool::builder().workers(2).build()?;
-/// let handle = pool.handle();
-/// let sum = std::thread::spawn(move || handle.sum(0..100, |n| n));
-/// assert_eq!(sum.join().unwrap(), 4950);
-/// # Ok::<(), creel::BuildError>(())
-/// ```
-pub struct Handle(Pool);
+use std::{any::Any, sync::Arc};
 
 impl Pool {
-    pub(super) fn new_of(shared: Arc<Shared>, owns: bool) -> Self {
+    pub(super) fn new_of(shared: Arc<Shared>, owner: Option<Arc<Owner>>) -> Self {
         Self {
             balance: shared.balance,
             most: usize::MAX,
-            owns,
+            owner,
             shared,
         }
     }
 
-    fn lent(&self, balance: Balance, most: usize) -> Handle {
-        Handle(Self {
+    fn handle_with(&self, balance: Balance, most: usize) -> Self {
+        Self {
             shared: Arc::clone(&self.shared),
             balance,
             most,
-            owns: false,
-        })
+            owner: None,
+        }
     }
 
-    /// A handle, which other threads keep to give this pool work.
+    /// Returns a handle: a `Pool` that shares the workers but does not keep the pool from ending.
+    /// Keep a handle, and not a clone, in the pool's own tasks, because a task that owned its pool
+    /// would keep it alive for ever.
+    ///
+    /// After the pool has ended, a handle refuses new work. A spawned task returns
+    /// [`JoinError::Refused`](crate::JoinError::Refused), [`run_on`](Self::run_on) returns an
+    /// error, and a loop, a join or a scope runs on its caller alone.
     ///
     /// ```
     /// let pool = creel::Pool::builder().workers(2).build()?;
@@ -56,12 +43,12 @@ impl Pool {
     /// # Ok::<(), creel::BuildError>(())
     /// ```
     #[must_use]
-    pub fn handle(&self) -> Handle {
-        self.lent(self.balance, self.most)
+    pub fn handle(&self) -> Self {
+        self.handle_with(self.balance, self.most)
     }
 
-    /// The same pool, whose loops have another balance than its own: for a call, or to be kept.
-    /// It costs no more than a count of references, in a session too.
+    /// Returns a [handle](Self::handle) to the same pool whose loops have a different balance. You
+    /// can use it for one call or keep it. It costs one reference count, also in a session.
     ///
     /// ```
     /// use creel::{Balance, Pool};
@@ -73,16 +60,16 @@ impl Pool {
     /// # Ok::<(), creel::BuildError>(())
     /// ```
     #[must_use]
-    pub fn with_balance(&self, balance: Balance) -> Handle {
-        self.lent(balance, self.most)
+    pub fn with_balance(&self, balance: Balance) -> Self {
+        self.handle_with(balance, self.most)
     }
 
-    /// A lease: the same pool, whose loops take no more than `workers` of its workers (at least
-    /// one, and no more than this one has). For a part of the program that shall leave the others
-    /// some, or whose loops do not get faster beyond.
+    /// Returns a [handle](Self::handle) to the same pool whose loops use at most `workers` of its
+    /// workers (and at least one). Use it for a part of the program that has to leave workers to
+    /// others, or whose loops do not become faster with more of them.
     ///
-    /// It bounds each loop by itself; tasks, joins and scopes are not bounded, and `workers` and
-    /// `resize` are the whole pool's.
+    /// The limit applies to each loop separately. Tasks, joins and scopes are not limited, and
+    /// `workers` and `resize` still refer to the whole pool.
     ///
     /// ```
     /// use std::{collections::HashSet, thread};
@@ -94,34 +81,35 @@ impl Pool {
     /// # Ok::<(), creel::BuildError>(())
     /// ```
     #[must_use]
-    pub fn with_max_workers(&self, workers: usize) -> Handle {
-        self.lent(self.balance, self.most.min(workers.max(1)))
+    pub fn with_max_workers(&self, workers: usize) -> Self {
+        self.handle_with(self.balance, self.most.min(workers.max(1)))
     }
 
-    /// The pool whose code the calling thread runs: that of the `block_on` that it is in, of
-    /// several the innermost, or else the one whose worker it is. None elsewhere; the caller of a
-    /// loop is not in the pool for that.
+    /// Returns a [handle](Self::handle) to the pool whose code the calling thread runs. This is the
+    /// pool of the innermost `block_on`, or otherwise the pool whose worker the thread is. Returns
+    /// `None` elsewhere. Note that calling a loop does not put the caller into the pool.
     ///
     /// ```
     /// use creel::Pool;
     ///
     /// let pool = Pool::builder().workers(2).name("mixer").build()?;
     /// assert!(Pool::current().is_none());
-    /// let workers = pool.run_on(1, || Pool::current().unwrap().workers());
+    /// let workers = pool.run_on(1, || Pool::current().unwrap().workers()).unwrap();
     /// assert_eq!(workers, 2);
     /// # Ok::<(), creel::BuildError>(())
     /// ```
     #[must_use]
-    pub fn current() -> Option<Handle> {
-        let worker = || current::worker().map(|(seats, _)| seats);
-        let work = innermost_seats().or_else(worker)?.work()?;
+    pub fn current() -> Option<Self> {
+        let worker = || current::worker().map(|(slots, _)| slots);
+        let work = innermost_slots().or_else(worker)?.work()?;
         let work: Arc<dyn Any + Send + Sync> = work;
         let shared = work.downcast::<Shared>().ok()?;
-        Some(Handle(Self::new_of(shared, false)))
+        Some(Self::new_of(shared, None))
     }
 
-    /// Whether the calling thread runs this pool's code: as its worker, or in its `block_on`, also
-    /// one around another pool's. There one awaits: a [`block_on`](Self::block_on) of it panics.
+    /// Returns whether the calling thread runs this pool's code, either as its worker or inside its
+    /// `block_on`, including one around another pool's. Await there instead of calling
+    /// [`block_on`](Self::block_on), which would panic.
     ///
     /// ```
     /// use creel::Pool;
@@ -129,37 +117,15 @@ impl Pool {
     /// let pool = Pool::builder().workers(1).build()?;
     /// let other = Pool::builder().workers(1).build()?;
     /// assert!(!pool.is_current());
-    /// assert!(pool.run_on(0, || pool.is_current() && !other.is_current()));
+    /// assert!(pool.run_on(0, || pool.is_current() && !other.is_current()).unwrap());
     /// assert!(pool.block_on(async { other.block_on(async { pool.is_current() }) }));
     /// # Ok::<(), creel::BuildError>(())
     /// ```
     #[must_use]
     pub fn is_current(&self) -> bool {
         let tasks = &*self.shared.tasks;
-        current::index_in(&self.shared.seats).is_some()
-            || holds_a_desk_of(tasks)
-            || is_inside(tasks)
-    }
-}
-
-impl Deref for Handle {
-    type Target = Pool;
-
-    fn deref(&self) -> &Pool {
-        &self.0
-    }
-}
-
-impl Clone for Handle {
-    fn clone(&self) -> Self {
-        self.0.handle()
-    }
-}
-
-impl fmt::Debug for Handle {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Handle")
-            .field("pool", &self.shared.seats.name)
-            .finish_non_exhaustive()
+        current::index_in(&self.shared.slots).is_some()
+            || runs_tasks_of(tasks)
+            || is_in_context(tasks)
     }
 }

@@ -1,6 +1,6 @@
 //! The pool: placed threads, and the four knobs they obey.
 //!
-//! Loops, tasks, timers and sockets know nothing of each other but what `seat/` has; this module
+//! Loops, tasks, timers and sockets know nothing of each other but what `worker/` has; this module
 //! composes them, in the worker's turn. The loop verbs stand on it, in `crate::loops`.
 //! `docs/design/pool.md` holds the contract.
 
@@ -9,12 +9,13 @@ mod away;
 #[cfg(feature = "tasks")]
 mod block_on;
 mod builder;
+mod builder_diagnostics;
 mod global;
 mod handle;
 mod named;
 mod observe;
+mod pinning;
 mod rhythm;
-mod seating;
 #[cfg(feature = "tasks")]
 mod seeded;
 pub(crate) mod shared;
@@ -24,29 +25,34 @@ mod spin;
 #[cfg(feature = "tasks")]
 mod threadless;
 mod trace;
-mod unbuilt;
 mod wait;
-mod watch;
-mod worker;
+mod watchdog;
+mod worker_loop;
 
-pub use crate::seat::{
+pub use crate::worker::{
+    error::WorkerError,
     knobs::{Balance, ParseKnobError, Wait},
     stats::{PoolStats, TaskStats, WorkerStats},
 };
-pub use builder::{BuildError, Builder};
+pub use builder::{BuildError, PoolBuilder};
 pub use global::{GlobalError, global};
-pub use handle::Handle;
 pub use named::{AcquireError, NamedPools, NamedSettings};
 pub use observe::Observe;
 
-use crate::seat::{current, lend};
+use crate::sync::{AtomicBool, Ordering};
+use crate::worker::{current, scoped_job};
 use shared::Shared;
 use std::{fmt, mem, sync::Arc, time::Duration};
 
-/// A number of seats, each served by one OS thread: the one thing here that runs code.
+/// A number of workers, each served by one OS thread: the one thing here that runs code.
 ///
-/// A seat's thread starts with its first work. All verbs take `&self` and may be called from
-/// any thread, from inside the pool's own workers too. Dropping a pool lets its threads finish
+/// A worker's thread starts with its first work. All methods take `&self` and may be called from
+/// any thread, from inside the pool's own workers too.
+///
+/// A `Pool` is cheap to clone, and all clones share the workers. The pool ends when the last clone
+/// is dropped. [`handle`](Self::handle) returns a `Pool` that does not keep it from ending.
+///
+/// Dropping the last clone lets the threads finish
 /// what they were given and joins them; dropped on one of its own workers it returns at once, and
 /// a thread made for it waits for them. [`shutdown_timeout`](Self::shutdown_timeout) and
 /// [`shutdown_background`](Self::shutdown_background) do not wait for ever.
@@ -71,12 +77,22 @@ use std::{fmt, mem, sync::Arc, time::Duration};
 /// ```
 pub struct Pool {
     pub(crate) shared: Arc<Shared>,
-    /// How its loops are balanced: another one than the pool's own behind some handles.
+    /// How loops that are called through this value are balanced. It differs from the pool's own
+    /// setting after [`with_balance`](Self::with_balance).
     pub(crate) balance: Balance,
-    /// How many workers its loops take at most: all, but behind the handles of a lease.
+    /// The maximum number of workers of loops that are called through this value. It is lower than
+    /// the number of workers after [`with_max_workers`](Self::with_max_workers).
     pub(crate) most: usize,
-    /// Not behind a handle.
-    owns: bool,
+    /// Keeps the workers alive. `None` for a handle.
+    owner: Option<Arc<Owner>>,
+}
+
+/// What the clones of a pool share. The pool ends when the last of them is dropped, or earlier if
+/// one of them is shut down.
+#[derive(Default)]
+struct Owner {
+    /// The end has begun. Relaxed: the flag only decides which thread runs the end.
+    ended: AtomicBool,
 }
 
 impl Pool {
@@ -99,8 +115,8 @@ impl Pool {
     /// assert_eq!(pool.workers(), 2);
     /// # Ok::<(), creel::BuildError>(())
     /// ```
-    pub fn builder() -> Builder {
-        Builder::new()
+    pub fn builder() -> PoolBuilder {
+        PoolBuilder::new()
     }
 
     /// How many workers the pool has now.
@@ -112,16 +128,16 @@ impl Pool {
     /// ```
     #[must_use]
     pub fn workers(&self) -> usize {
-        self.shared.seats.workers()
+        self.shared.slots.workers()
     }
 
     /// Changes the number of workers, at any time and from any thread; returns at once.
     ///
-    /// Added seats start with their first work. Removed ones finish what they were given
+    /// Added workers start with their first work. Removed ones finish what they were given
     /// before their threads end; a loop under way ends with the workers it began with.
     ///
     /// # Errors
-    /// If the number is out of range, the placement cannot seat them, or the pool has been dropped;
+    /// If the number is out of range, the placement cannot worker them, or the pool has been dropped;
     /// the pool is then as before.
     ///
     /// ```
@@ -134,44 +150,49 @@ impl Pool {
     /// ```
     pub fn resize(&self, workers: usize) -> Result<(), BuildError> {
         builder::check_workers(workers)?;
-        let seats = &self.shared.seats;
-        if !seats.life.enter() {
+        let slots = &self.shared.slots;
+        if !slots.life.enter() {
             return Err(BuildError::Ended);
         }
         let resized = self.shared.resize(workers);
-        seats.leave();
+        slots.leave();
         resized
     }
 
-    /// Runs `f` on the thread of seat `worker` (for 0 too) and gives back its result.
+    /// Runs `f` on the thread of worker `worker` (for 0 too) and gives back its result.
     ///
     /// Blocks until `f` has run: after what that worker does now and what it was told before.
     /// On that very thread it runs at once; on another worker of a pool, that worker runs its
     /// own such requests while it waits, so two that wait for each other both get on.
     ///
+    /// # Errors
+    /// If the pool has no such worker, has ended, or the operating system refuses the worker's
+    /// thread. `f` has been dropped in that case.
+    ///
     /// # Panics
-    /// If there is no such worker. What `f` throws is re-thrown here; the pool goes on.
+    /// Resumes a panic of `f`. The pool keeps working.
     ///
     /// ```
     /// let pool = creel::Pool::builder().workers(2).build()?;
     /// let mut log = vec!["from the caller"];
-    /// pool.run_on(1, || log.push("from worker 1"));
+    /// pool.run_on(1, || log.push("from worker 1")).unwrap();
     /// assert_eq!(log, ["from the caller", "from worker 1"]);
     /// # Ok::<(), creel::BuildError>(())
     /// ```
-    #[track_caller]
-    pub fn run_on<R: Send>(&self, worker: usize, f: impl FnOnce() -> R + Send) -> R {
-        let seats = &self.shared.seats;
-        let seat = seats.seat_in_use(worker);
-        if current::index_in(seats) == Some(worker) {
-            return f();
+    pub fn run_on<R: Send>(
+        &self,
+        worker: usize,
+        f: impl FnOnce() -> R + Send,
+    ) -> Result<R, WorkerError> {
+        let slots = &self.shared.slots;
+        let slot = slots.slot_in_use(worker)?;
+        if current::index_in(slots) == Some(worker) {
+            return Ok(f());
         }
         let mut sent = Ok(());
-        let mut results = lend::lend(vec![f], |_, job| sent = seats.send(seat, job));
-        if let Err(error) = sent {
-            seats.panic_refused(worker, &error);
-        }
-        results.remove(0)
+        let mut results = scoped_job::lend(vec![f], |_, job| sent = slots.send(slot, job));
+        sent.map_err(|error| slots.refused(error))?;
+        Ok(results.remove(0))
     }
 
     /// Runs `f` once on each worker's own thread, told its index; gives back the results in the
@@ -190,15 +211,15 @@ impl Pool {
     pub fn broadcast<R: Send>(&self, f: impl Fn(usize) -> R + Sync) -> Vec<R> {
         let f = &f;
         let works: Vec<_> = (0..self.workers()).map(|index| move || f(index)).collect();
-        let seats = &self.shared.seats;
+        let slots = &self.shared.slots;
         let mut refused = None;
-        let results = lend::lend(works, |index, job| {
-            if let Err(error) = seats.send(seats.at(index), job) {
+        let results = scoped_job::lend(works, |index, job| {
+            if let Err(error) = slots.send(slots.at(index), job) {
                 refused.get_or_insert((index, error));
             }
         });
         if let Some((index, error)) = refused {
-            seats.panic_refused(index, &error);
+            slots.panic_refused(index, &error);
         }
         results
     }
@@ -236,8 +257,8 @@ impl Pool {
     /// ```
     #[must_use]
     pub fn neighbours(&self) -> Vec<Vec<creel_topology::Neighbour>> {
-        let seating = &self.shared.seating;
-        let beside = |index| match seating.pinned_pus(index) {
+        let pinning = &self.shared.pinning;
+        let beside = |index| match pinning.pinned_pus(index) {
             Some(pus) => creel_topology::neighbours(&pus),
             None => Vec::new(),
         };
@@ -251,14 +272,40 @@ impl Default for Pool {
     }
 }
 
+/// A clone shares the workers, and keeps them alive as well. A clone of a
+/// [handle](Pool::handle) is a handle.
+///
+/// ```
+/// let pool = creel::Pool::builder().workers(2).build()?;
+/// let clone = pool.clone();
+/// drop(pool);
+/// assert_eq!(clone.sum(0..100, |n| n), 4950);
+/// # Ok::<(), creel::BuildError>(())
+/// ```
+impl Clone for Pool {
+    fn clone(&self) -> Self {
+        Self {
+            shared: Arc::clone(&self.shared),
+            balance: self.balance,
+            most: self.most,
+            owner: self.owner.clone(),
+        }
+    }
+}
+
 impl Drop for Pool {
     fn drop(&mut self) {
-        self.end(None);
+        // Of several threads that drop clones at the same time, one gets the value.
+        if let Some(owner) = self.owner.take().and_then(Arc::into_inner) {
+            self.end(&owner, None);
+        }
     }
 }
 
 impl Pool {
-    /// Ends the pool as dropping it does, but waits for no longer than `duration`.
+    /// Ends the pool as dropping its last clone does, but waits for no longer than `duration`. It
+    /// ends even if there are other clones, whose methods then refuse. A [handle](Self::handle)
+    /// does not own the pool, so shutting down a handle does nothing.
     ///
     /// The pool refuses new work and cancels its tasks. A worker whose thread is blocked in your
     /// code, or a [`block_on`](Self::block_on) of another thread that is not ready, can hold up its
@@ -276,7 +323,9 @@ impl Pool {
     /// # Ok::<(), creel::BuildError>(())
     /// ```
     pub fn shutdown_timeout(mut self, duration: Duration) {
-        self.end(Some(duration));
+        if let Some(owner) = self.owner.take() {
+            self.end(&owner, Some(duration));
+        }
     }
 
     /// Ends the pool as dropping it does, but does not wait for it.
@@ -297,18 +346,18 @@ impl Pool {
         self.shutdown_timeout(Duration::ZERO);
     }
 
-    /// Ends the pool, unless this is a handle or it has ended. Waits for `within` at most.
-    fn end(&mut self, within: Option<Duration>) {
-        if !mem::take(&mut self.owns) {
+    /// Ends the pool, unless its end has begun. Waits for at most `within`.
+    fn end(&self, owner: &Owner, within: Option<Duration>) {
+        if owner.ended.swap(true, Ordering::Relaxed) {
             return;
         }
-        if self.shared.seats.is_forked() {
+        if self.shared.slots.is_forked() {
             // Its locks may be held for ever by threads that are not here, its descriptors are
             // shared with the process that has them, and what its tasks own is that one's.
             mem::forget(Arc::clone(&self.shared));
         } else {
             // Before the window: who opens one by a handle is refused, or has it closed here.
-            self.shared.seats.life.close();
+            self.shared.slots.life.close();
             self.close_window();
             self.shared.close(within);
         }
@@ -318,7 +367,7 @@ impl Pool {
 impl fmt::Debug for Pool {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Pool")
-            .field("name", &self.shared.seats.name)
+            .field("name", &self.shared.slots.name)
             .field("workers", &self.workers())
             .field("wait", &self.shared.wait)
             .field("balance", &self.balance)

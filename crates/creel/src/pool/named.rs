@@ -1,6 +1,6 @@
 //! Pools shared by name.
 
-use super::{BuildError, Builder, Pool, Wait};
+use super::{BuildError, Pool, PoolBuilder, Wait};
 use std::{
     collections::HashMap,
     fmt,
@@ -124,7 +124,7 @@ impl NamedPools {
     /// assert_eq!(encoder.map(0..2, |n| n), decoder.map(0..2, |n| n));
     /// # Ok::<(), creel::AcquireError>(())
     /// ```
-    pub fn acquire(&self, name: &str, settings: Builder) -> Result<Arc<Pool>, AcquireError> {
+    pub fn acquire(&self, name: &str, settings: PoolBuilder) -> Result<Arc<Pool>, AcquireError> {
         let asked = NamedSettings {
             workers: settings.workers,
             wait: settings.wait,
@@ -157,9 +157,9 @@ mod tests {
         let pools = NamedPools::default();
         let one = || pools.acquire("a", Pool::builder().workers(1));
         let two = || pools.acquire("a", Pool::builder().workers(2));
-        let held = one().unwrap();
+        let context = one().unwrap();
         assert!(two().is_err());
-        drop(held);
+        drop(context);
         assert_eq!(two().unwrap().workers(), 2);
         assert!(pools.acquire("b", Pool::builder().workers(0)).is_err());
     }

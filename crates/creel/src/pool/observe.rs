@@ -1,4 +1,4 @@
-//! A view into a running pool from outside: `creel top` shows it, `creel run --watch` changes the
+//! A view into a running pool from outside: `creel top` shows it, `creel run --watchdog` changes the
 //! number of workers by it.
 //!
 //! A program that wants to be seen opens a window: a listening Unix socket, in Linux' abstract
@@ -12,7 +12,7 @@
 //! Left out: other systems than Linux.
 
 use super::{BuildError, Pool, shared::Shared};
-use crate::{seat::seat::Seat, sync::lock};
+use crate::{sync::lock, worker::slot::WorkerSlot};
 use std::{
     fmt::{self, Write},
     str::FromStr,
@@ -39,7 +39,7 @@ pub enum Observe {
     Off,
     /// See what the workers do: `creel top`.
     Look,
-    /// Also change their number: `creel run --watch`, when the limits change.
+    /// Also change their number: `creel run --watchdog`, when the limits change.
     Resize,
 }
 
@@ -97,7 +97,7 @@ impl Pool {
             let refused = |e: std::io::Error| BuildError::Observe {
                 reason: e.to_string(),
             };
-            if self.shared.seats.is_closing() {
+            if self.shared.slots.is_closing() {
                 return Err(refused(std::io::Error::other("the pool has been dropped")));
             }
             *window = Some(Window::open(&self.shared, what).map_err(refused)?);
@@ -113,9 +113,9 @@ impl Pool {
     }
 }
 
-/// What a worker is at, as far as its seat tells.
-fn state(seat: &Seat) -> &'static str {
-    match (seat.thread.is_running(), seat.sleeps(), seat.is_idle()) {
+/// What a worker is at, as far as its worker tells.
+fn state(slot: &WorkerSlot) -> &'static str {
+    match (slot.thread.is_running(), slot.sleeps(), slot.is_idle()) {
         (false, ..) => "unstarted",
         (_, true, _) => "parked",
         (_, _, true) => "looking",
@@ -134,7 +134,7 @@ fn stats(shared: &Shared, allowed: Observe) -> Result<String, fmt::Error> {
         "{{\"schema\":1,\"pool\":{},\"pid\":{},\"wait\":\"{}\",\"balance\":\"{}\",\
          \"resizable\":{},\"tasks\":{{\"spawned\":{},\"finished\":{},\"cancelled\":{},\
          \"polls\":{},\"steals\":{}}},\"workers\":[",
-        Quoted(&shared.seats.name),
+        Quoted(&shared.slots.name),
         std::process::id(),
         shared.wait,
         shared.balance,
@@ -152,9 +152,9 @@ fn stats(shared: &Shared, allowed: Observe) -> Result<String, fmt::Error> {
             "{comma}{{\"worker\":{index},\"state\":\"{}\",\"cpus\":\"{}\",\"urgent\":{},\
              \"timers\":{},\"events\":{},\"parks\":{},\"parked_ns\":{},\"loop_items\":{},\
              \"loop_pieces\":{},\"steals\":{},\"spins\":{},\"spun_ns\":{}}}",
-            state(shared.seats.at(index)),
+            state(shared.slots.at(index)),
             worker.cpus,
-            worker.urgent,
+            worker.inbox,
             worker.timers,
             worker.events,
             worker.parks,

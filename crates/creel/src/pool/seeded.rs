@@ -2,8 +2,8 @@
 //!
 //! `task/seeded.rs` draws the tasks; here the clock goes to the next timer when none is runnable.
 
-use super::{Builder, Pool, shared::Shared};
-use crate::{seat::woken::wake_all, time::Clock};
+use super::{Pool, PoolBuilder, shared::Shared};
+use crate::{time::Clock, worker::woken::wake_all};
 use std::time::Duration;
 
 impl Pool {
@@ -16,13 +16,13 @@ impl Pool {
     /// thread to do so, as on any pool.
     ///
     /// ```
-    /// use creel::{Pool, channel::ring, task, time};
+    /// use creel::{Pool, channel::bounded, task, time};
     /// use std::time::Duration;
     ///
     /// let run = |seed| {
     ///     let pool = Pool::seeded(seed);
     ///     pool.block_on(async {
-    ///         let (tx, rx) = ring::channel(8);
+    ///         let (tx, rx) = bounded::channel(8);
     ///         for name in ["a", "b", "c"] {
     ///             let tx = tx.clone();
     ///             task::spawn(async move { tx.send(name).await }).detach();
@@ -35,7 +35,7 @@ impl Pool {
     /// assert!((0..100).any(|seed| run(seed) != run(7)));
     /// ```
     pub fn seeded(seed: u64) -> Pool {
-        let built = Builder::seeded(seed, Clock::driven()).build();
+        let built = PoolBuilder::seeded(seed, Clock::manual()).build();
         built.unwrap_or_else(|e| unreachable!("one worker is in range: {e}"))
     }
 }

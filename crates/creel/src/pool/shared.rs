@@ -1,26 +1,26 @@
-//! What a pool's owner, its workers and its handles share: the seats, and what is built on them.
+//! What a pool's owner, its workers and its handles share: the workers, and what is built on them.
 
 use super::{
-    Balance, BuildError, Builder, PoolStats, Wait, WorkerStats,
+    Balance, BuildError, PoolBuilder, PoolStats, Wait, WorkerStats,
     observe::Window,
-    seating::{Offer, Seating},
-    watch::WATCH_EVERY,
-    worker,
+    pinning::{Pinning, SharedJob},
+    watchdog::WATCHDOG_INTERVAL,
+    worker_loop,
 };
 use crate::{
     loops::protocol::Protocol,
     net::driver::Driver,
-    seat::{
+    sync::{AtomicUsize, HAS_THREADS, Instant, Mutex, lock, thread},
+    task::{Behind, Tasks, is_in_context},
+    time::timers::Timers,
+    worker::{
         current,
         parker::Poller,
-        seat::Seat,
-        seats::{Seats, Work},
+        slot::WorkerSlot,
+        slots::{Work, WorkerSlots},
         table::Table,
         wakers::PollerWaker,
     },
-    sync::{AtomicUsize, HAS_THREADS, Instant, Mutex, lock, thread},
-    task::{Behind, Tasks, is_inside},
-    time::timers::Timers,
 };
 use std::{
     panic::{RefUnwindSafe, UnwindSafe},
@@ -32,16 +32,16 @@ use std::{
 pub(crate) struct Shared {
     pub(crate) wait: Wait,
     pub(crate) balance: Balance,
-    pub(crate) seats: Arc<Seats>,
+    pub(crate) slots: Arc<WorkerSlots>,
     pub(crate) tasks: Arc<Tasks>,
     pub(crate) loops: Protocol,
-    /// By seat.
+    /// By worker.
     pub(crate) timers: Table<Arc<Timers>>,
     /// The sockets that the pool's tasks wait for.
     pub(crate) driver: Arc<Driver>,
     /// Held while the number of workers changes, which takes several steps.
     resizing: Mutex<()>,
-    pub(crate) seating: Seating,
+    pub(crate) pinning: Pinning,
     /// By which it is seen from outside.
     pub(super) window: Mutex<Option<Window>>,
     /// Its workers that wait in other pools.
@@ -58,8 +58,8 @@ impl UnwindSafe for Shared {}
 impl RefUnwindSafe for Shared {}
 
 impl Shared {
-    pub(crate) fn new(settings: Builder, workers: usize, offer: Offer) -> Arc<Self> {
-        let Builder {
+    pub(crate) fn new(settings: PoolBuilder, workers: usize, shared_job: SharedJob) -> Arc<Self> {
+        let PoolBuilder {
             name,
             wait,
             balance,
@@ -72,53 +72,53 @@ impl Shared {
         driver.set_alone(workers == 1);
         let poller: Arc<dyn Poller> = driver.clone();
         let threadless = seed.is_some() || !HAS_THREADS;
-        let seats = Seats::new(name, workers, threadless, stack_size, poller);
-        driver.set_rouse(PollerWaker::waker(&seats));
+        let slots = WorkerSlots::new(name, workers, threadless, stack_size, poller);
+        driver.set_wake(PollerWaker::waker(&slots));
         let shared = Arc::new(Self {
             wait,
             balance,
-            tasks: Tasks::new(Arc::clone(&seats), seed),
-            loops: Protocol::new(Arc::clone(&seats)),
+            tasks: Tasks::new(Arc::clone(&slots), seed),
+            loops: Protocol::new(Arc::clone(&slots)),
             timers: Table::new(move |_| Arc::new(Timers::new(clock.clone()))),
             driver,
             resizing: Mutex::new(()),
-            seating: offer.seating,
+            pinning: shared_job.pinning,
             window: Mutex::default(),
             #[cfg(feature = "tasks")]
             absent: Default::default(),
             sessions: AtomicUsize::new(0),
-            pus: offer.pus,
-            seats,
+            pus: shared_job.pus,
+            slots,
         });
         let work: Weak<dyn Work> = Arc::<Self>::downgrade(&shared);
-        shared.seats.set_work(work);
+        shared.slots.set_work(work);
         shared
     }
 
     /// Changes the number of workers, one caller after the other.
     pub(crate) fn resize(&self, workers: usize) -> Result<(), BuildError> {
         let _resizing = lock(&self.resizing);
-        self.seating.reseat(workers)?;
-        let before = self.seats.resize(workers);
+        self.pinning.repin(workers)?;
+        let before = self.slots.resize(workers);
         self.driver.set_alone(workers == 1);
         self.loops.forget_threads();
-        self.seats.rouse(before);
+        self.slots.wake_all(before);
         Ok(())
     }
 
-    /// The first loop or session of a pool seats its workers, unless the program has.
-    pub(crate) fn seat_for_loops(&self) {
-        self.seating.seat_for_loops(self.seats.workers());
+    /// The first loop or session of a pool workers its workers, unless the program has.
+    pub(crate) fn pin_for_loops(&self) {
+        self.pinning.pin_for_loops(self.slots.workers());
     }
 
     /// What each worker has done so far and where it sits.
     pub(crate) fn stats(&self) -> PoolStats {
         let stats = |index| WorkerStats {
-            cpus: self.seating.pus_of(index),
-            ..self.seats.at(index).stats()
+            cpus: self.pinning.pus_of(index),
+            ..self.slots.at(index).stats()
         };
-        let workers = self.seats.workers();
-        let retired = self.seats.made().filter(|s| s.index >= workers);
+        let workers = self.slots.workers();
+        let retired = self.slots.made().filter(|s| s.index >= workers);
         PoolStats {
             workers: (0..workers).map(stats).collect(),
             retiring: retired
@@ -142,13 +142,13 @@ impl Shared {
     /// Whether worker `index`, which is not wanted any more, leaves nobody waiting: for what this
     /// pool still has to do there is another worker with a thread, or one can be had.
     pub(super) fn is_served_without(&self, index: usize) -> bool {
-        let seats = &self.seats;
-        if seats.is_closing() || self.driver.is_empty() && !self.tasks.any_outside() {
+        let slots = &self.slots;
+        if slots.is_closing() || self.driver.is_empty() && !self.tasks.any_outside() {
             return true;
         }
-        let in_use = || (0..seats.workers()).filter(|other| *other != index);
-        let runs = |other: usize| seats.at(other).thread.is_running();
-        let starts = |other: usize| seats.ensure_started(seats.at(other)).is_ok();
+        let in_use = || (0..slots.workers()).filter(|other| *other != index);
+        let runs = |other: usize| slots.at(other).thread.is_running();
+        let starts = |other: usize| slots.ensure_started(slots.at(other)).is_ok();
         in_use().any(runs) || in_use().any(starts)
     }
 
@@ -157,27 +157,27 @@ impl Shared {
     /// verbs, which would wait for itself: then a thread made for it waits. The same thread waits
     /// once the caller has waited for `within`.
     pub(crate) fn close(self: &Arc<Self>, within: Option<Duration>) {
-        let seats = &self.seats;
+        let slots = &self.slots;
         self.tasks.cancel_all();
-        for seat in seats.made() {
-            seat.notify();
+        for slot in slots.made() {
+            slot.notify();
         }
-        let owned = current::index_in(seats).is_some() || current::is_amid(seats);
-        if !owned && !is_inside(&self.tasks) && self.wait_for_the_end(within) {
+        let owned = current::index_in(slots).is_some() || current::is_amid(slots);
+        if !owned && !is_in_context(&self.tasks) && self.wait_for_the_end(within) {
             return;
         }
         let shared = Arc::clone(self);
         let waits = thread::Builder::new().spawn(move || shared.wait_for_the_end(None));
         if waits.is_err() {
             // The last thread to leave ends the tasks; what lies behind one that blocks waits.
-            seats.leave();
+            slots.leave();
         }
     }
 
     /// Waits until all have left, by the owner or in its stead, and ends the tasks. Returns false
     /// if that takes longer than `within`; then the caller is still a user of the pool.
     fn wait_for_the_end(&self, within: Option<Duration>) -> bool {
-        let seats = &self.seats;
+        let slots = &self.slots;
         // A time beyond the clock's range is no limit.
         let until = within.and_then(|within| Instant::now().checked_add(within));
         // Workers whose code blocks them may wait for what lies behind them.
@@ -188,15 +188,15 @@ impl Shared {
             #[cfg(feature = "tasks")]
             super::block_on::serve_callers(self);
         };
-        if !seats.life.wait_for_others(WATCH_EVERY, until, look) {
+        if !slots.life.wait_for_others(WATCHDOG_INTERVAL, until, look) {
             return false;
         }
-        for thread in seats.made().filter_map(|seat| seat.thread.take()) {
+        for thread in slots.made().filter_map(|slot| slot.thread.take()) {
             // A worker catches what its work throws, so an error here is a defect of the pool,
             // which the thread's own panic message has told already.
             let _ = thread.join();
         }
-        seats.leave();
+        slots.leave();
         self.let_go();
         true
     }
@@ -210,24 +210,24 @@ impl Shared {
 }
 
 impl Work for Shared {
-    fn serve(self: Arc<Self>, seat: usize) {
-        worker::run(&self, seat);
+    fn serve(self: Arc<Self>, slot: usize) {
+        worker_loop::run(&self, slot);
     }
 
     fn is_ready(&self) -> bool {
-        self.tasks.any_outside() || self.loops.offers.left() > 0
+        self.tasks.any_outside() || self.loops.shared_jobs.left() > 0
     }
 
-    fn hides(&self, seat: usize) -> bool {
-        self.timers.at(seat).is_used() || !self.driver.is_empty()
+    fn hides(&self, slot: usize) -> bool {
+        self.timers.at(slot).is_used() || !self.driver.is_empty()
     }
 
-    fn has_share(&self, seat: &Seat) -> bool {
-        self.loops.has_part(seat)
+    fn has_share(&self, slot: &WorkerSlot) -> bool {
+        self.loops.has_part(slot)
     }
 
-    fn take_share(&self, seat: &Seat) {
-        self.loops.take_part(seat);
+    fn take_share(&self, slot: &WorkerSlot) {
+        self.loops.take_part(slot);
     }
 
     fn end(&self) {

@@ -1,14 +1,14 @@
 //! The verbs of tasks.
 
 use super::Pool;
-use crate::task::JoinHandle;
+use crate::task::{JoinError, JoinHandle};
 use std::future::Future;
 
 impl Pool {
     /// Makes a task of `future`; any worker of this pool may run it.
     ///
     /// Returns at once. From one of the pool's own tasks it wakes nobody; from elsewhere it
-    /// wakes one worker, if one sleeps. Once the pool is dropped (a [`Handle`](crate::Handle) may
+    /// wakes one worker, if one sleeps. Once the pool is dropped (a [handle](crate::Pool::handle) may
     /// outlive it) the future is dropped at once, and awaiting the task gives
     /// [`JoinError::Refused`](crate::JoinError::Refused).
     ///
@@ -26,11 +26,8 @@ impl Pool {
         self.shared.tasks.spawn(future)
     }
 
-    /// Makes a task that only the thread of seat `worker` runs.
-    ///
-    /// # Panics
-    ///
-    /// If the pool has no such worker.
+    /// Spawns a task that only the thread of worker `worker` runs. If the pool has no such worker,
+    /// the future is dropped and the handle returns [`JoinError::Worker`].
     ///
     /// ```
     /// let pool = creel::Pool::builder().workers(2).name("pair").build()?;
@@ -44,8 +41,10 @@ impl Pool {
         F: Future + Send + 'static,
         F::Output: Send + 'static,
     {
-        let seat = self.shared.seats.seat_in_use(worker);
-        self.shared.tasks.spawn_bound(seat.index, future)
+        match self.shared.slots.slot_in_use(worker) {
+            Ok(slot) => self.shared.tasks.spawn_bound(slot.index, future),
+            Err(error) => JoinHandle::not_spawned(JoinError::Worker(error)),
+        }
     }
 
     /// Makes a task that worker `worker` begins, if it has nothing to do: it is woken for it, in the
@@ -55,9 +54,7 @@ impl Pool {
     /// Only a hint, and only for the beginning: a task goes on where it is woken. What must stay on
     /// one thread is [`spawn_on`](Self::spawn_on)'s.
     ///
-    /// # Panics
-    ///
-    /// If the pool has no such worker.
+    /// If the pool has no such worker, this does the same as [`spawn`](Self::spawn).
     ///
     /// ```
     /// let pool = creel::Pool::builder().workers(2).build()?;
@@ -74,8 +71,10 @@ impl Pool {
         F: Future + Send + 'static,
         F::Output: Send + 'static,
     {
-        let seat = self.shared.seats.seat_in_use(worker);
-        self.shared.tasks.spawn_near(seat.index, future)
+        match self.shared.slots.slot_in_use(worker) {
+            Ok(slot) => self.shared.tasks.spawn_near(slot.index, future),
+            Err(_) => self.spawn(future),
+        }
     }
 
     /// Runs a blocking or long closure as a task of this pool: of one that the program has made

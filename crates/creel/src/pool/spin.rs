@@ -8,8 +8,8 @@
 //! before the next.
 
 use super::{Wait, rhythm::Rhythm, shared::Shared};
-use crate::seat::seat::Seat;
 use crate::sync::{LOOKS, Ordering, now_ns, spin_loop};
+use crate::worker::slot::WorkerSlot;
 
 /// The longest spin of `Adaptive` is twice what a wake was measured to take, within these bounds.
 const SPIN_MIN_NS: u64 = 10_000;
@@ -54,10 +54,10 @@ impl Spin {
     }
 
     /// Spins as the pool's [`Wait`] says; true: something came.
-    pub(crate) fn spin(&mut self, shared: &Shared, seat: &Seat) -> bool {
+    pub(crate) fn spin(&mut self, shared: &Shared, slot: &WorkerSlot) -> bool {
         let (learned, due) = match shared.wait {
             Wait::Spin(time) => (u64::try_from(time.as_nanos()).unwrap_or(u64::MAX), None),
-            Wait::Adaptive if seat.index < shared.pus && !self.is_quiet() => {
+            Wait::Adaptive if slot.index < shared.pus && !self.is_quiet() => {
                 (self.learned(shared), self.rhythm.due(now_ns))
             }
             Wait::Adaptive | Wait::Park | Wait::Throttle(_) => (0, None),
@@ -70,13 +70,13 @@ impl Spin {
             Wait::Adaptive if shared.sessions.load(Ordering::Relaxed) > 0 => SESSION_NS,
             _ => limit,
         };
-        let (spun, ns) = spin(shared, seat, hot);
-        seat.counters.spins.add(1);
-        seat.counters.spun_ns.add(ns);
+        let (spun, ns) = spin(shared, slot, hot);
+        slot.counters.spins.add(1);
+        slot.counters.spun_ns.add(ns);
         match spun {
             Spun::Paid if due.is_some() => {
                 self.rhythm.came_after(ns);
-                self.called(shared, seat, false);
+                self.called(shared, slot, false);
             }
             Spun::Paid => self.limit_ns = SPIN_MAX_NS,
             Spun::InVain if due.is_some() => self.rhythm.missed(),
@@ -96,17 +96,17 @@ impl Spin {
 
     /// The worker has slept for `ns`, until a `socket` was ready or not: if not for long, a spin
     /// would have paid, which sees no socket.
-    pub(crate) fn slept(&mut self, shared: &Shared, seat: &Seat, ns: u64, socket: bool) {
+    pub(crate) fn slept(&mut self, shared: &Shared, slot: &WorkerSlot, ns: u64, socket: bool) {
         if !socket && ns < full_ns(shared) {
             self.limit_ns = SPIN_MAX_NS;
         }
-        self.called(shared, seat, true);
+        self.called(shared, slot, true);
     }
 
     /// What the worker slept for is over: was it a loop?
-    fn called(&mut self, shared: &Shared, seat: &Seat, asleep: bool) {
-        if shared.wait == Wait::Adaptive && shared.loops.has_part(seat) {
-            self.rhythm.called(shared.loops.line.woken_ns(), asleep);
+    fn called(&mut self, shared: &Shared, slot: &WorkerSlot, asleep: bool) {
+        if shared.wait == Wait::Adaptive && shared.loops.has_part(slot) {
+            self.rhythm.called(shared.loops.mailbox.woken_ns(), asleep);
             self.woken_for_loop |= asleep;
         }
     }
@@ -135,18 +135,18 @@ impl Spin {
 
 /// The longest spin of `Adaptive`.
 fn full_ns(shared: &Shared) -> u64 {
-    (2 * shared.loops.line.wake_ns()).clamp(SPIN_MIN_NS, SPIN_MAX_NS)
+    (2 * shared.loops.mailbox.wake_ns()).clamp(SPIN_MIN_NS, SPIN_MAX_NS)
 }
 
 /// Spins for at most `limit()` ns; tells how that ended, and how long it took (short spins count
 /// as none: they are over before the clock is read).
-fn spin(shared: &Shared, seat: &Seat, limit: impl Fn() -> u64) -> (Spun, u64) {
+fn spin(shared: &Shared, slot: &WorkerSlot, limit: impl Fn() -> u64) -> (Spun, u64) {
     let (mut begin, mut last) = (0, 0);
-    let (line, share) = (&shared.loops.line, shared.loops.shares.at(seat.index));
+    let (line, share) = (&shared.loops.mailbox, shared.loops.shares.at(slot.index));
     loop {
         // Reading the clock costs some 20 ns, and so does a pause: look many times between.
         for look in 0..LOOKS {
-            if share.is_unseen(line.call()) || seat.parker.notified() {
+            if share.is_unseen(line.call()) || slot.parker.notified() {
                 return (Spun::Paid, last - begin);
             }
             if look % 4 == 3 {

@@ -1,12 +1,12 @@
 //! A system without threads, WebAssembly: what a caller of `block_on` does there for the whole pool.
 //!
 //! There is one thread, so nobody else fires timers, runs the tasks that are bound to a worker, or
-//! wakes anything. Loops, joins, scopes, `run_on` and `broadcast` run on their caller because no seat
-//! has a thread (`Seats::is_threadless`). Left out: what waits in the middle of other code for
+//! wakes anything. Loops, joins, scopes, `run_on` and `broadcast` run on their caller because no worker
+//! has a thread (`WorkerSlots::is_threadless`). Left out: what waits in the middle of other code for
 //! something that another thread would have to do. The standard library panics there.
 
 use super::shared::Shared;
-use crate::{seat::woken::wake_all, sync::HAS_THREADS};
+use crate::{sync::HAS_THREADS, worker::woken::wake_all};
 use std::{cell::Cell, thread, time::Duration};
 
 /// Tasks between two looks at timers and bound tasks.
@@ -44,7 +44,7 @@ pub(super) fn turn(pool: &Shared, busy: bool) -> bool {
     if timers.fire(wake_all).count > 0 || bound || busy {
         return true;
     }
-    let next = timers.sleep_until().filter(|_| !timers.clock().is_driven());
+    let next = timers.sleep_until().filter(|_| !timers.clock().is_manual());
     let next = next.expect(
         "block_on would wait for ever: this system has no threads, and the pool has no task or timer \
          that could wake the future",

@@ -1,7 +1,7 @@
 //! What each worker did when, written for a trace viewer.
 
 use super::Pool;
-use crate::seat::{seats::Seats, trace::Tracing};
+use crate::worker::{slots::WorkerSlots, trace::Tracing};
 use std::{
     fs::File,
     io::{self, BufWriter, Write},
@@ -35,26 +35,26 @@ impl Pool {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn trace<R>(&self, path: impl AsRef<Path>, f: impl FnOnce() -> R) -> io::Result<R> {
-        let seats = &self.shared.seats;
-        seats.made().for_each(|seat| drop(seat.spans.take()));
-        seats.tracing.set(true);
-        let on = On(&seats.tracing);
+        let slots = &self.shared.slots;
+        slots.made().for_each(|slot| drop(slot.spans.take()));
+        slots.tracing.set(true);
+        let on = On(&slots.tracing);
         let result = f();
         drop(on);
-        write(seats, path.as_ref())?;
+        write(slots, path.as_ref())?;
         Ok(result)
     }
 }
 
 /// The Trace Event Format, complete events.
 /// Source: "Trace Event Format", section "Complete Events".
-fn write(seats: &Seats, path: &Path) -> io::Result<()> {
+fn write(slots: &WorkerSlots, path: &Path) -> io::Result<()> {
     let mut out = BufWriter::new(File::create(path)?);
     write!(out, "{{\"traceEvents\":[")?;
     let mut comma = "";
-    for seat in seats.made() {
-        let row = seat.index;
-        let spans = seat.spans.take();
+    for slot in slots.made() {
+        let row = slot.index;
+        let spans = slot.spans.take();
         if spans.is_empty() {
             continue;
         }

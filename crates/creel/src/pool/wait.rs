@@ -1,13 +1,13 @@
 //! How a worker waits when a turn found nothing: the mechanism of the knob `Wait`.
 //!
-//! Bottom up: `seat/parker.rs` is the sleep itself and why no wake-up is lost, `rhythm.rs` when the
+//! Bottom up: `worker/parker.rs` is the sleep itself and why no wake-up is lost, `rhythm.rs` when the
 //! next loop is due, `spin.rs` how long to spin, and here what is done in which order.
 
 use super::{Wait, shared::Shared, spin::Spin};
 use crate::net::driver::Found;
-use crate::seat::{seat::Seat, trace::Doing};
 use crate::sync::now_ns;
 use crate::time::timers::Timers;
+use crate::worker::{slot::WorkerSlot, trace::Doing};
 use std::time::Duration;
 
 /// When a worker reacts to timers and sockets, and how it waits.
@@ -18,7 +18,7 @@ use std::time::Duration;
 /// idle worker burns no CPU however short its quantum.
 pub(crate) struct Pace<'a> {
     shared: &'a Shared,
-    seat: &'a Seat,
+    slot: &'a WorkerSlot,
     timers: &'a Timers,
     /// Nanoseconds; zero without a throttle.
     quantum: u64,
@@ -34,15 +34,15 @@ pub(crate) struct Pace<'a> {
 }
 
 impl<'a> Pace<'a> {
-    pub(crate) fn new(shared: &'a Shared, seat: &'a Seat) -> Self {
+    pub(crate) fn new(shared: &'a Shared, slot: &'a WorkerSlot) -> Self {
         let quantum = match shared.wait {
             Wait::Throttle(quantum) => u64::try_from(quantum.as_nanos()).unwrap_or(u64::MAX),
             _ => 0,
         };
         Self {
             shared,
-            seat,
-            timers: shared.timers.at(seat.index),
+            slot,
+            timers: shared.timers.at(slot.index),
             quantum,
             line: 0,
             leaves_due: false,
@@ -86,37 +86,37 @@ impl<'a> Pace<'a> {
         self.busy = true;
     }
 
-    /// Returns when there may be something to do, or after `watch`; with the sockets that were
+    /// Returns when there may be something to do, or after `watchdog`; with the sockets that were
     /// found ready, if it was one that ended the wait. These are a reaction.
     ///
     /// A worker that watches only looks after others, so it does not spin.
-    pub(crate) fn wait(&mut self, watch: Option<Duration>) -> Found {
-        let (shared, spans) = (self.shared, &self.seat.spans);
-        let traced = shared.seats.tracing.begin();
-        let came = watch.is_none() && self.spin.spin(shared, self.seat);
+    pub(crate) fn wait(&mut self, watchdog: Option<Duration>) -> Found {
+        let (shared, spans) = (self.shared, &self.slot.spans);
+        let traced = shared.slots.tracing.begin();
+        let came = watchdog.is_none() && self.spin.spin(shared, self.slot);
         spans.note(Doing::Spinning, traced);
         if came {
             return Found::default();
         }
-        let call = self.shared.loops.line.mark_sleeper();
-        if self.shared.loops.shares.at(self.seat.index).is_unseen(call) {
+        let call = self.shared.loops.mailbox.mark_sleeper();
+        if self.shared.loops.shares.at(self.slot.index).is_unseen(call) {
             return Found::default();
         }
         let begin = now_ns();
         let (found, notified) = if self.busy && self.quantum > 0 {
             (
                 Found::default(),
-                self.seat.parker.rest(self.until(self.line)),
+                self.slot.parker.rest(self.until(self.line)),
             )
         } else {
-            self.sleep(watch)
+            self.sleep(watchdog)
         };
-        spans.note(Doing::Parked, shared.seats.tracing.begin().map(|_| begin));
+        spans.note(Doing::Parked, shared.slots.tracing.begin().map(|_| begin));
         let parked = now_ns() - begin;
         let socket = !notified && found.count > 0;
-        self.spin.slept(self.shared, self.seat, parked, socket);
-        self.seat.counters.parks.add(1);
-        self.seat.counters.parked_ns.add(parked);
+        self.spin.slept(self.shared, self.slot, parked, socket);
+        self.slot.counters.parks.add(1);
+        self.slot.counters.parked_ns.add(parked);
         if found.count > 0 {
             self.line = self.line_after(self.timers.clock().exact_nanos());
             self.busy = true;
@@ -126,7 +126,7 @@ impl<'a> Pace<'a> {
 
     /// Sleeps until the next timer, a socket or a waker; in the poller if there are sockets and
     /// nobody is in there. Says whether it was a waker.
-    fn sleep(&self, watch: Option<Duration>) -> (Found, bool) {
+    fn sleep(&self, watchdog: Option<Duration>) -> (Found, bool) {
         let deadline = self.timers.sleep_until();
         let timeout = deadline.and_then(|deadline| self.until(self.line_at(deadline)));
         let alarm = self
@@ -135,26 +135,26 @@ impl<'a> Pace<'a> {
             .map(|alarm| Duration::from_nanos(alarm.saturating_sub(now_ns())));
         // One that has passed was heard: it ended the last sleep.
         let alarm = alarm.filter(|left| !left.is_zero());
-        let timeout = [timeout, watch, alarm].into_iter().flatten().min();
+        let timeout = [timeout, watchdog, alarm].into_iter().flatten().min();
         let driver = &self.shared.driver;
         if !driver.is_empty() {
             // None: another is in there, and this one has not slept.
             let mut found = Some(Found::default());
-            let parker = &self.seat.parker;
+            let parker = &self.slot.parker;
             let told = || parker.notified();
             let notified = parker.poll(|| found = driver.wait(timeout, told));
             if found.is_some() || notified {
                 return (found.unwrap_or_default(), notified);
             }
         }
-        (Found::default(), self.seat.parker.park(timeout))
+        (Found::default(), self.slot.parker.park(timeout))
     }
 
     /// The time from now to `nanos`; none by a clock that is driven, whose driver wakes us.
     fn until(&self, nanos: u64) -> Option<Duration> {
         let clock = self.timers.clock();
         let left = nanos.saturating_sub(clock.exact_nanos());
-        (!clock.is_driven()).then_some(Duration::from_nanos(left))
+        (!clock.is_manual()).then_some(Duration::from_nanos(left))
     }
 
     /// The first line of the grid that is not before `nanos`.

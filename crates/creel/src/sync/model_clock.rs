@@ -26,7 +26,7 @@ pub(crate) fn now_ns() -> u64 {
 }
 
 /// A moment of this clock; what the crate uses of `std`'s.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Instant(u64);
 
 impl Instant {
@@ -36,6 +36,11 @@ impl Instant {
 
     pub(crate) fn duration_since(self, earlier: Self) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
+    }
+
+    pub(crate) fn checked_add(self, time: Duration) -> Option<Self> {
+        let ns = u64::try_from(time.as_nanos()).ok()?;
+        self.0.checked_add(ns).map(Self)
     }
 
     pub(crate) fn elapsed(self) -> Duration {

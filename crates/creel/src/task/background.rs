@@ -5,10 +5,10 @@
 //! the end of the queue instead, some 30 ns; so the class costs the others nothing, and needs no
 //! queue of its own. The invariant: it waits for a bounded number of turns, whatever else there is.
 //!
-//! What waits is looked up at the desk that runs it. If as many background tasks in a row have given
+//! What waits is looked up at the local scheduler that runs it. If as many background tasks in a row have given
 //! way there as are waiting, then all who wait are such, and the next goes on.
 
-use super::desk;
+use super::local;
 use crate::sync::{local, thread_local};
 use std::cell::Cell;
 use std::future::Future;
@@ -97,10 +97,10 @@ impl<F: Future> Future for Background<F> {
 
 /// Whether this thread has an ordinary task to run, as far as can be told.
 fn others_wait() -> bool {
-    let Some(held) = desk::here() else {
+    let Some(context) = local::here() else {
         return false;
     };
-    let polls = held.desk.progress();
+    let polls = context.scheduler.progress();
     let row = local(&ROW, |row| {
         let before = row.get();
         let len = match polls == before.polls.wrapping_add(1) {
@@ -110,5 +110,5 @@ fn others_wait() -> bool {
         row.set(Row { polls, len });
         len
     });
-    row.unwrap_or(0) < held.waiting()
+    row.unwrap_or(0) < context.waiting()
 }

@@ -1,6 +1,6 @@
-//! What a program does about the budget of its tasks: see `seat/budget.rs`.
+//! What a program does about the budget of its tasks: see `worker/budget.rs`.
 
-use crate::seat::budget;
+use crate::worker::budget;
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -27,7 +27,7 @@ use std::task::{Context, Poll};
 ///     }
 /// });
 /// pool.block_on(pool.spawn(async {})).unwrap(); // the loop lets the other task run
-/// loops.cancel();
+/// loops.abort();
 /// # Ok::<(), creel::BuildError>(())
 /// ```
 ///
@@ -62,10 +62,10 @@ impl<F: Future> Future for Budgeted<F> {
 /// [`yield_now`](super::yield_now()).
 ///
 /// ```
-/// use creel::{channel::ring, task};
+/// use creel::{channel::bounded, task};
 ///
 /// let pool = creel::Pool::builder().workers(1).build()?;
-/// let (tx, rx) = ring::channel(1000);
+/// let (tx, rx) = bounded::channel(1000);
 /// let sum = pool.block_on(task::unconstrained(async {
 ///     for n in 0..1000 {
 ///         tx.send(n).await.unwrap(); // in one poll, all of them

@@ -7,13 +7,13 @@
 //!
 //! A task is queued as a [`Task`], a pointer without a count: the state word keeps it alive.
 
-use super::desk::{self, Counters};
 use super::join::JoinError;
+use super::local::{self, Counters};
 use super::slab::{BLOCK_MAX, Block, GRAIN, Heap};
 use super::state::{AfterPoll, Claim, Completed, State, Then};
-use crate::seat::stored_waker::StoredWaker;
-use crate::seat::{budget, panics::quietly};
 use crate::sync::{UnsafeCell, local, prefetch, thread_local};
+use crate::worker::stored_waker::StoredWaker;
+use crate::worker::{budget, panics::quietly};
 use std::any::Any;
 use std::future::Future;
 use std::mem::{ManuallyDrop, MaybeUninit};
@@ -350,8 +350,8 @@ impl Task {
     ///
     /// The state word has told the caller to, once.
     unsafe fn free(self) {
-        // SAFETY: nobody uses the cell any more; `desk::heap` is the calling thread's own.
-        unsafe { Heap::free(self.0.cast(), desk::heap()) };
+        // SAFETY: nobody uses the cell any more; `local::heap` is the calling thread's own.
+        unsafe { Heap::free(self.0.cast(), local::heap()) };
     }
 
     /// Polls a task that the caller has claimed, or drops its future if the claim says so.
@@ -360,7 +360,7 @@ impl Task {
     ///
     /// # Safety
     ///
-    /// The caller has claimed the task, and is the seat's thread if it is bound.
+    /// The caller has claimed the task, and is the worker's thread if it is bound.
     #[inline]
     pub(super) unsafe fn run(self, claim: Claim, counters: &Counters) -> Ran {
         let mut spare = claim.spare;
@@ -530,12 +530,12 @@ const FETCHED_BYTES: usize = 192;
 unsafe fn wake(data: *const ()) {
     let task = task_of(data);
     prefetch(data, FETCHED_BYTES);
-    if let Some(desk) = desk::here_for(task) {
-        if desk.wakes_into_slot(task, true) {
+    if let Some(scheduler) = local::current_for(task) {
+        if scheduler.wakes_into_slot(task, true) {
             return;
         }
         match task.state().wake_and_drop(true) {
-            Then::Enqueue => desk.push_back(task),
+            Then::Enqueue => scheduler.push_back(task),
             // SAFETY: the step told it.
             then => unsafe { task.follow(then) },
         }
@@ -550,9 +550,9 @@ unsafe fn wake(data: *const ()) {
 
 unsafe fn wake_by_ref(data: *const ()) {
     let task = task_of(data);
-    if let Some(desk) = desk::here_for(task) {
-        if !desk.wakes_into_slot(task, false) && task.state().wake(true) == Then::Enqueue {
-            desk.push_back(task);
+    if let Some(scheduler) = local::current_for(task) {
+        if !scheduler.wakes_into_slot(task, false) && task.state().wake(true) == Then::Enqueue {
+            scheduler.push_back(task);
         }
     } else {
         let then = task.state().wake(false);

@@ -1,5 +1,5 @@
 //! A queue that any thread may push to: tasks woken or spawned from outside, and bound tasks
-//! woken from elsewhere than their seat.
+//! woken from elsewhere than their worker.
 //!
 //! Intrusive, so that a push allocates nothing; a lock, since a push from outside pays a wake
 //! of a thread anyway. The length is read without the lock; a push stores it (`SeqCst`) before the

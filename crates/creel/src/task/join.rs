@@ -2,8 +2,9 @@
 
 use super::cell::{Payload, Task};
 use super::id::TaskId;
-use crate::seat::budget;
-use crate::seat::stored_waker::StoredWaker;
+use crate::worker::budget;
+use crate::worker::error::WorkerError;
+use crate::worker::stored_waker::StoredWaker;
 use std::fmt;
 use std::future::Future;
 use std::marker::PhantomData;
@@ -17,19 +18,21 @@ use std::task::{Context, Poll};
 /// use creel::JoinError;
 ///
 /// let task = pool.spawn(std::future::pending::<()>());
-/// task.cancel();
+/// task.abort();
 /// assert!(matches!(pool.block_on(task), Err(JoinError::Cancelled)));
 /// # Ok::<(), creel::BuildError>(())
 /// ```
 pub enum JoinError {
-    /// Its future was dropped before it was ready: by [`JoinHandle::cancel`] or a
-    /// [`CancelOnDrop`], because nothing could wake it any more, or because its pool was dropped.
+    /// Its future was dropped before it was ready: by [`JoinHandle::abort`] or a
+    /// [`AbortOnDrop`], because nothing could wake it any more, or because its pool was dropped.
     Cancelled,
     /// Its pool was shutting down when it was to be spawned.
     Refused,
     /// The system refused the pool its first thread, or the one that the task is bound to, for
     /// this reason. The future was dropped.
     NoThread(std::io::Error),
+    /// The worker to which the task was to be bound did not take it. The future was dropped.
+    Worker(WorkerError),
     /// Its poll, or its future's drop, panicked.
     Panicked(Panic),
 }
@@ -104,6 +107,7 @@ impl fmt::Display for JoinError {
             Self::Cancelled => f.write_str("the task was cancelled"),
             Self::Refused => f.write_str("the pool was shutting down"),
             Self::NoThread(error) => write!(f, "the pool has no thread for it: {error}"),
+            Self::Worker(error) => write!(f, "the task was not spawned: {error}"),
             Self::Panicked(panic) => match panic.message() {
                 Some(text) => write!(f, "the task panicked: {text}"),
                 None => f.write_str("the task panicked"),
@@ -122,6 +126,7 @@ impl std::error::Error for JoinError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             Self::NoThread(error) => Some(error),
+            Self::Worker(error) => Some(error),
             _ => None,
         }
     }
@@ -130,7 +135,7 @@ impl std::error::Error for JoinError {
 /// A task's output to come: a future of `Result<T, JoinError>`.
 ///
 /// Dropped, it lets the task go on, as `std`'s and tokio's do. To cancel is asked for: by
-/// [`cancel`](Self::cancel), or by keeping a [`CancelOnDrop`] instead.
+/// [`abort`](Self::abort), or by keeping a [`AbortOnDrop`] instead.
 ///
 /// # Panics
 ///
@@ -173,9 +178,14 @@ impl<T> JoinHandle<T> {
 
     /// The handle of a task that was not spawned.
     pub(super) fn refused(error: Option<std::io::Error>) -> Self {
+        Self::not_spawned(error.map_or(JoinError::Refused, JoinError::NoThread))
+    }
+
+    /// The handle of a task that was not spawned for this reason.
+    pub(crate) fn not_spawned(error: JoinError) -> Self {
         Self {
             task: None,
-            refused: Some(error.map_or(JoinError::Refused, JoinError::NoThread)),
+            refused: Some(error),
             joining: false,
             output: PhantomData,
         }
@@ -202,12 +212,12 @@ impl<T> JoinHandle<T> {
     ///     std::future::pending::<()>().await;
     ///     sender.send(())
     /// });
-    /// drop(task.cancel_on_drop());
+    /// drop(task.abort_on_drop());
     /// assert!(pool.block_on(receiver).is_err()); // its sender was dropped with the future
     /// # Ok::<(), creel::BuildError>(())
     /// ```
-    pub fn cancel_on_drop(self) -> CancelOnDrop<T> {
-        CancelOnDrop(self)
+    pub fn abort_on_drop(self) -> AbortOnDrop<T> {
+        AbortOnDrop(self)
     }
 
     /// Asks for the task's future to be dropped by a worker of its pool; returns at once. A poll
@@ -217,11 +227,11 @@ impl<T> JoinHandle<T> {
     /// ```
     /// let pool = creel::Pool::builder().workers(2).build()?;
     /// let task = pool.spawn(std::future::pending::<()>());
-    /// task.cancel();
+    /// task.abort();
     /// assert!(pool.block_on(task).is_err());
     /// # Ok::<(), creel::BuildError>(())
     /// ```
-    pub fn cancel(&self) {
+    pub fn abort(&self) {
         if let Some(task) = self.task
             && let Some(then) = task.state().cancel()
         {
@@ -339,25 +349,25 @@ impl<T> fmt::Debug for JoinHandle<T> {
 ///
 /// ```
 /// let pool = creel::Pool::builder().workers(2).build()?;
-/// use creel::task::CancelOnDrop;
+/// use creel::task::AbortOnDrop;
 ///
 /// /// Ends with whoever has it.
-/// struct Poller { _task: CancelOnDrop<()> }
+/// struct Poller { _task: AbortOnDrop<()> }
 ///
-/// let task = pool.spawn(std::future::pending()).cancel_on_drop();
+/// let task = pool.spawn(std::future::pending()).abort_on_drop();
 /// drop(Poller { _task: task });
 /// # Ok::<(), creel::BuildError>(())
 /// ```
 #[must_use = "dropped, it cancels its task"]
 #[derive(Debug)]
-pub struct CancelOnDrop<T>(JoinHandle<T>);
+pub struct AbortOnDrop<T>(JoinHandle<T>);
 
-impl<T> CancelOnDrop<T> {
+impl<T> AbortOnDrop<T> {
     /// The handle alone: the task goes on when that is dropped.
     ///
     /// ```
     /// let pool = creel::Pool::builder().workers(2).build()?;
-    /// let guarded = pool.spawn(async { 7 }).cancel_on_drop();
+    /// let guarded = pool.spawn(async { 7 }).abort_on_drop();
     /// assert_eq!(pool.block_on(guarded.into_handle()).unwrap(), 7);
     /// # Ok::<(), creel::BuildError>(())
     /// ```
@@ -371,17 +381,17 @@ impl<T> CancelOnDrop<T> {
         std::mem::replace(&mut self.0, gone)
     }
 
-    /// As [`JoinHandle::cancel`].
+    /// As [`JoinHandle::abort`].
     ///
     /// ```
     /// let pool = creel::Pool::builder().workers(2).build()?;
-    /// let guarded = pool.spawn(std::future::pending::<()>()).cancel_on_drop();
+    /// let guarded = pool.spawn(std::future::pending::<()>()).abort_on_drop();
     /// guarded.cancel();
     /// assert!(pool.block_on(guarded.into_handle()).is_err());
     /// # Ok::<(), creel::BuildError>(())
     /// ```
-    pub fn cancel(&self) {
-        self.0.cancel();
+    pub fn abort(&self) {
+        self.0.abort();
     }
 
     /// As [`JoinHandle::id`].
@@ -393,7 +403,7 @@ impl<T> CancelOnDrop<T> {
     ///
     /// ```
     /// let pool = creel::Pool::builder().workers(2).build()?;
-    /// let guarded = pool.spawn(async {}).cancel_on_drop();
+    /// let guarded = pool.spawn(async {}).abort_on_drop();
     /// while !guarded.is_finished() {
     ///     std::thread::yield_now();
     /// }
@@ -404,7 +414,7 @@ impl<T> CancelOnDrop<T> {
     }
 }
 
-impl<T> Future for CancelOnDrop<T> {
+impl<T> Future for AbortOnDrop<T> {
     type Output = Result<T, JoinError>;
 
     /// # Panics
@@ -416,8 +426,8 @@ impl<T> Future for CancelOnDrop<T> {
     }
 }
 
-impl<T> Drop for CancelOnDrop<T> {
+impl<T> Drop for AbortOnDrop<T> {
     fn drop(&mut self) {
-        self.0.cancel();
+        self.0.abort();
     }
 }

@@ -5,8 +5,8 @@
 
 use super::join::{JoinError, JoinHandle};
 use super::spawn::spawn;
-use crate::seat::budget;
-use crate::seat::stored_waker::StoredWaker;
+use crate::worker::budget;
+use crate::worker::stored_waker::StoredWaker;
 use std::collections::VecDeque;
 use std::fmt;
 use std::future::{Future, poll_fn};
@@ -218,13 +218,13 @@ impl<T> JoinSet<T> {
     /// let pool = creel::Pool::builder().workers(2).build()?;
     /// let mut set = creel::task::JoinSet::new();
     /// set.add(pool.spawn(std::future::pending::<()>()));
-    /// set.cancel_all();
+    /// set.abort_all();
     /// assert!(pool.block_on(set.join_next()).unwrap().is_err());
     /// # Ok::<(), creel::BuildError>(())
     /// ```
-    pub fn cancel_all(&self) {
+    pub fn abort_all(&self) {
         for member in self.members.iter().flatten() {
-            member.handle.cancel();
+            member.handle.abort();
         }
     }
 
@@ -285,7 +285,7 @@ impl<T> Default for JoinSet<T> {
 
 impl<T> Drop for JoinSet<T> {
     fn drop(&mut self) {
-        self.cancel_all();
+        self.abort_all();
     }
 }
 

@@ -1,11 +1,11 @@
-//! The LIFO slot: the task that a desk's holder runs next, claimed for it already.
+//! The LIFO slot: the task that a local scheduler's holder runs next, claimed for it already.
 //!
 //! Only the holder puts a task in, and it takes it out with plain loads and stores, so that a
 //! hand-over on one worker is claimed by the wake itself. A thief comes only where the holder has
 //! been stuck in one poll for a millisecond. It sets `thief`, pays for a barrier on both sides
 //! (`sync/barrier.rs`), and goes away again if the holder is just taking.
 //!
-//! Any number of threads may try to steal at any time, because the watch's finding that a holder is
+//! Any number of threads may try to steal at any time, because the watchdog's finding that a holder is
 //! stuck may be out of date, and because its second look may send another thread. The first one to
 //! set `thief` is the thief, and it alone clears `thief`. The others find it set and leave.
 //!

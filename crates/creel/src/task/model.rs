@@ -2,9 +2,9 @@
 //! three threads. A stub stands for the pool: a queue under a lock.
 
 use super::cell::{Ran, Schedule, Task};
-use super::desk::Counters;
 use super::join::{JoinError, JoinHandle};
 use super::lifo::Lifo;
+use super::local::Counters;
 use super::run_queue::RunQueue;
 use super::slab::{Block, Heap};
 use super::state::State;
@@ -186,7 +186,7 @@ fn cancel_poll_and_wake_drop_the_future_once() {
         });
         let polled = Pin::new(&mut handle).poll(&mut Context::from_waker(Waker::noop()));
         if polled.is_pending() {
-            drop(handle.cancel_on_drop());
+            drop(handle.abort_on_drop());
         }
         runs.join().unwrap();
         stub.run_all(&Counters::default());
@@ -230,7 +230,7 @@ fn cancelled_handle_tells_it() {
         } = scene();
         let worker = stub.clone();
         let runs = thread::spawn(move || worker.run_all(&Counters::default()));
-        handle.cancel();
+        handle.abort();
         runs.join().unwrap();
         stub.run_all(&Counters::default());
         drop(lock(&give).take());
@@ -310,7 +310,7 @@ fn the_slot_gives_each_task_to_its_holder_or_to_the_thief() {
     });
 }
 
-/// The watch may send a second thief while the first is still there.
+/// The watchdog may send a second thief while the first is still there.
 #[test]
 fn the_slot_gives_a_task_to_its_holder_or_to_one_of_several_thieves() {
     bounded(|| {

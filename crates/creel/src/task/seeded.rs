@@ -7,7 +7,7 @@
 //!
 //! Left out: sockets, and wakes from other threads. They work, but come when they come.
 
-use super::desk::Held;
+use super::local::LocalContext;
 use super::tasks::Tasks;
 use crate::sync::{Mutex, lock};
 use std::mem;
@@ -45,27 +45,27 @@ pub(crate) fn own_turn(tasks: &Tasks) -> bool {
 }
 
 /// Runs one of the runnable tasks; false: there is none.
-pub(super) fn step(seeded: &Seeded, held: Held<'_>) -> bool {
-    held.gather();
-    // In this mode the caller of `block_on` is the one seat's thread.
-    let seat = held.tasks.desks.at(0);
-    let bound = &seat.bound;
-    let (stealable, all) = (held.hints(), held.hints() + bound.len());
+pub(super) fn step(seeded: &Seeded, context: LocalContext<'_>) -> bool {
+    context.gather();
+    // In this mode the caller of `block_on` is the one worker's thread.
+    let slot = context.tasks.schedulers.at(0);
+    let bound = &slot.bound;
+    let (stealable, all) = (context.hints(), context.hints() + bound.len());
     if all == 0 {
         return false;
     }
     let drawn = seeded.draw(all);
     if drawn < stealable {
-        held.rotate(drawn);
-        return held.step(false);
+        context.rotate(drawn);
+        return context.step(false);
     }
     for _ in stealable..drawn {
         let Some(task) = bound.pop() else { break };
         bound.push(task);
     }
     let Some(task) = bound.pop() else { return true };
-    // SAFETY: just taken from the seat's queue; and this is as good as the seat's thread, see above.
-    unsafe { seat.run_bound(task, false) };
+    // SAFETY: just taken from the worker's queue; and this is as good as the worker's thread, see above.
+    unsafe { slot.run_bound(task, false) };
     true
 }
 

@@ -1,4 +1,4 @@
-//! Memory for task cells and channels: heaps that belong to one desk each.
+//! Memory for task cells and channels: heaps that belong to one local scheduler each.
 //!
 //! A [`Heap`] cuts chunks of 64 KiB, aligned to their size, into blocks of one size class.
 //! Its owner takes and gives blocks without an atomic operation; any other thread gives a block
@@ -330,7 +330,7 @@ impl Heap {
         if mine != Some(heap) {
             // SAFETY: validity: the block came from that heap, which lives while the block is out.
             // Aliasing: it is not used again, says the caller, but for its state word.
-            unsafe { Self::give_back(heap, block) };
+            unsafe { Self::return_lease(heap, block) };
             return;
         }
         // SAFETY: a heap lives while one of its blocks is out.
@@ -351,7 +351,7 @@ impl Heap {
     /// # Safety
     ///
     /// As for [`free`](Self::free), with the block's heap; it is not used again by the caller.
-    unsafe fn give_back(heap: NonNull<Heap>, block: NonNull<Block>) {
+    unsafe fn return_lease(heap: NonNull<Heap>, block: NonNull<Block>) {
         // Not a reference to the heap: once the block is back, others may free it.
         // SAFETY: a heap lives while one of its blocks is out.
         let returns = unsafe { &(*heap.as_ptr()).returns };

@@ -1,15 +1,15 @@
-//! How tasks are made: on a pool, from any thread; bound to a seat or not.
+//! How tasks are made: on a pool, from any thread; bound to a worker or not.
 
 use super::cell::{Apart, Keep, Outcome, Task, fits, outcome_fits};
-use super::desk::{self, Counters, Held};
-use super::inside;
+use super::context;
 use super::join::JoinHandle;
+use super::local::{self, Counters, LocalContext};
 use super::seeded;
 use super::slab::Heap;
 use super::state::State;
 use super::tasks::Tasks;
-use crate::seat::{current, seats::When};
 use crate::sync::{Ordering, lock};
+use crate::worker::{current, slots::When};
 use std::future::Future;
 
 /// Makes a task on the pool whose task, worker or `block_on` calls this, of several the innermost:
@@ -32,18 +32,18 @@ where
     F::Output: Send + 'static,
 {
     // A `block_on` on a worker of another pool is the innermost.
-    if let Some(tasks) = inside::innermost() {
-        return match desk::here_in(tasks).or_else(|| inside::sit_down(tasks)) {
-            Some(held) => spawn_here(held, future),
+    if let Some(tasks) = context::innermost() {
+        return match local::current_in(tasks).or_else(|| context::attach(tasks)) {
+            Some(context) => spawn_here(context, future),
             None => tasks.spawn(future),
         };
     }
-    if let Some(held) = desk::here() {
-        return spawn_here(held, future);
+    if let Some(context) = local::here() {
+        return spawn_here(context, future);
     }
-    match inside::worker() {
+    match context::worker() {
         Some((tasks, _)) => tasks.spawn(future),
-        None => panic!("task::spawn outside of a pool: use Pool::spawn or Handle::spawn"),
+        None => panic!("task::spawn outside of a pool: use Pool::spawn"),
     }
 }
 
@@ -62,7 +62,7 @@ where
 /// let sum = pool.run_on(1, || {
 ///     let numbers = Rc::new([1, 2, 3]);
 ///     creel::task::spawn_local(async move { numbers.iter().sum::<i32>() })
-/// });
+/// }).unwrap();
 /// assert_eq!(pool.block_on(sum).unwrap(), 6);
 /// # Ok::<(), creel::BuildError>(())
 /// ```
@@ -72,10 +72,10 @@ where
     F: Future + 'static,
     F::Output: 'static,
 {
-    if let Some(tasks) = inside::innermost().filter(|tasks| tasks.seeded.is_some()) {
+    if let Some(tasks) = context::innermost().filter(|tasks| tasks.seeded.is_some()) {
         return tasks.spawn_bound(0, seeded::Local::new(future));
     }
-    match inside::worker() {
+    match context::worker() {
         Some((tasks, index)) => tasks.spawn_bound(index, future),
         None => panic!("task::spawn_local on a thread that is no pool's worker"),
     }
@@ -86,25 +86,25 @@ impl Tasks {
     ///
     /// The caller sees to it that the future may be sent.
     pub(crate) fn spawn<F: Future>(&self, future: F) -> JoinHandle<F::Output> {
-        if let Some(held) = desk::here_in(self).or_else(|| inside::sit_down(self)) {
-            return spawn_here(held, future);
+        if let Some(context) = local::current_in(self).or_else(|| context::attach(self)) {
+            return spawn_here(context, future);
         }
-        self.spawn_outside(future, || self.seats.call(0, When::Now))
+        self.spawn_outside(future, || self.slots.notify_one(0, When::Now))
     }
 
-    /// The same for one that this seat's worker shall begin, if it has nothing to do: it is woken in
+    /// The same for one that this worker's worker shall begin, if it has nothing to do: it is woken in
     /// the place of any other.
     pub(crate) fn spawn_near<F: Future>(&self, index: usize, future: F) -> JoinHandle<F::Output> {
         self.spawn_outside(future, || {
-            let seat = self.seats.at(index);
-            let comes = seat.is_idle() && seat.thread.is_running();
-            if !comes || !self.seats.idle.may_run_tasks(index) {
-                return self.seats.call(0, When::Now);
+            let slot = self.slots.at(index);
+            let comes = slot.is_idle() && slot.thread.is_running();
+            if !comes || !self.slots.idle.may_run_tasks(index) {
+                return self.slots.notify_one(0, When::Now);
             }
             // It looks at what came from outside before it sleeps again. If it has found something
-            // else to do meanwhile, the watch finds this.
-            seat.notify();
-            self.seats.see_to_a_watch();
+            // else to do meanwhile, the watchdog finds this.
+            slot.notify();
+            self.slots.ensure_watchdog();
             Ok(())
         })
     }
@@ -116,11 +116,11 @@ impl Tasks {
         call: impl FnOnce() -> std::io::Result<()>,
     ) -> JoinHandle<F::Output> {
         // The pool does not end under this, nor is a thread started after it has.
-        if !self.seats.life.enter() {
+        if !self.slots.life.enter() {
             return JoinHandle::refused(None);
         }
         let task = make(
-            desk::here_in(self),
+            local::current_in(self),
             self,
             State::new_word(None, false),
             future,
@@ -133,27 +133,27 @@ impl Tasks {
             self.drop_refused(task);
             handle = self.refused(error);
         }
-        self.seats.leave();
+        self.slots.leave();
         handle
     }
 
-    /// Makes a task that only this seat's thread may run, and queues it.
+    /// Makes a task that only this worker's thread may run, and queues it.
     pub(crate) fn spawn_bound<F: Future>(&self, index: usize, future: F) -> JoinHandle<F::Output> {
-        if !self.seats.life.enter() {
+        if !self.slots.life.enter() {
             return JoinHandle::refused(None);
         }
-        let seat = self.seats.at(index);
-        let alive = &self.desks.at(index).bound_alive;
+        let slot = self.slots.at(index);
+        let alive = &self.schedulers.at(index).bound_alive;
         // Before the thread is asked for, so that it does not end meanwhile.
         alive.fetch_add(1, Ordering::SeqCst);
-        let handle = match self.seats.ensure_started(seat) {
+        let handle = match self.slots.ensure_started(slot) {
             Ok(()) => {
                 let word = State::new_word(Some(index as u16), false);
-                let task = make(desk::here_in(self), self, word, future);
+                let task = make(local::current_in(self), self, word, future);
                 let handle = JoinHandle::new(task);
                 self.queue(task);
                 // Unlike a wake, a spawn does not wait for a throttle's quantum.
-                seat.notify();
+                slot.notify();
                 handle
             }
             Err(error) => {
@@ -161,14 +161,14 @@ impl Tasks {
                 self.refused(error)
             }
         };
-        self.seats.leave();
+        self.slots.leave();
         handle
     }
 
     /// The handle of a task for which there was no thread to be had, unless because the pool is
     /// being dropped.
     fn refused<T>(&self, error: std::io::Error) -> JoinHandle<T> {
-        JoinHandle::refused((!self.seats.is_closing()).then_some(error))
+        JoinHandle::refused((!self.slots.is_closing()).then_some(error))
     }
 
     /// Drops a task that was just made, for which there will be no thread.
@@ -177,7 +177,7 @@ impl Tasks {
         let claim = task.state().claim_queued().or_cancel(true);
         let counters = Counters::default();
         // The future may own the pool.
-        current::amid(&self.seats, || {
+        current::amid(&self.slots, || {
             // SAFETY: it was taken out of the queue that held it alone, and claimed.
             unsafe { task.run(claim, &counters) };
         });
@@ -185,54 +185,59 @@ impl Tasks {
     }
 }
 
-/// Makes a task that any worker may run, and queues it, on a thread that holds a desk.
+/// Makes a task that any worker may run, and queues it, on a thread that holds a local scheduler.
 #[inline]
-fn spawn_here<F: Future>(held: Held<'_>, future: F) -> JoinHandle<F::Output> {
-    if held.tasks.seats.is_closing() {
+fn spawn_here<F: Future>(context: LocalContext<'_>, future: F) -> JoinHandle<F::Output> {
+    if context.tasks.slots.is_closing() {
         return JoinHandle::refused(None);
     }
-    let task = make(Some(held), held.tasks, State::new_word(None, true), future);
-    held.push_back(task);
+    let task = make(
+        Some(context),
+        context.tasks,
+        State::new_word(None, true),
+        future,
+    );
+    context.push_back(task);
     JoinHandle::new(task)
 }
 
 /// Makes a cell, with the future and its outcome in it or, if one is too large, in a box. The pool
 /// does not end meanwhile.
 #[inline]
-fn make<F: Future>(held: Option<Held<'_>>, tasks: &Tasks, word: u64, future: F) -> Task {
+fn make<F: Future>(context: Option<LocalContext<'_>>, tasks: &Tasks, word: u64, future: F) -> Task {
     if const { outcome_fits::<Outcome<F>>() } {
-        make_with::<F, Outcome<F>>(held, tasks, word, future)
+        make_with::<F, Outcome<F>>(context, tasks, word, future)
     } else {
-        make_with::<F, Apart<Outcome<F>>>(held, tasks, word, future)
+        make_with::<F, Apart<Outcome<F>>>(context, tasks, word, future)
     }
 }
 
 #[inline]
-fn make_with<F, O>(held: Option<Held<'_>>, tasks: &Tasks, word: u64, future: F) -> Task
+fn make_with<F, O>(context: Option<LocalContext<'_>>, tasks: &Tasks, word: u64, future: F) -> Task
 where
     F: Future,
     O: Keep<Outcome<F>>,
 {
     if const { fits::<F, O>() } {
-        make_cell::<F, O>(held, tasks, word, future)
+        make_cell::<F, O>(context, tasks, word, future)
     } else {
-        make_cell::<_, O>(held, tasks, word, Box::pin(future))
+        make_cell::<_, O>(context, tasks, word, Box::pin(future))
     }
 }
 
 #[inline]
-fn make_cell<F, O>(held: Option<Held<'_>>, tasks: &Tasks, word: u64, future: F) -> Task
+fn make_cell<F, O>(context: Option<LocalContext<'_>>, tasks: &Tasks, word: u64, future: F) -> Task
 where
     F: Future,
     O: Keep<Outcome<F>>,
 {
-    match held {
-        Some(held) => held.make::<F, O>(word, future),
+    match context {
+        Some(context) => context.make::<F, O>(word, future),
         None => make_outside::<F, O>(tasks, word, future),
     }
 }
 
-/// Makes a cell on a thread without a desk.
+/// Makes a cell on a thread without a local scheduler.
 fn make_outside<F, O>(tasks: &Tasks, word: u64, future: F) -> Task
 where
     F: Future,

@@ -27,14 +27,14 @@
 //! `JOINER`: the handle's waker is in the cell. Set and cleared by the handle before `COMPLETE`;
 //! the completing worker clears it with setting `COMPLETE` and then owns the waker.
 //!
-//! `BOUND`: the task runs on one seat's thread only, whose index the word carries. Never changes.
+//! `BOUND`: the task runs on one worker's thread only, whose index the word carries. Never changes.
 //!
 //! `SPARE`: one of the references counted is nobody's yet. A wake into a hint or the slot leaves
 //! its reference so, a new task starts with one. It is the poll's: the first waker cloned there
 //! has it without counting, and what is left is dropped with the step that ends the poll, which
 //! clears the bit. Never without `HINTED` or `RUNNING`.
 //!
-//! Between: the seat of a bound task (16 bits). Above: the number of references (32 bits): the
+//! Between: the worker of a bound task (16 bits). Above: the number of references (32 bits): the
 //! handle and every waker.
 //!
 //! # Who frees
@@ -150,10 +150,10 @@ fn abandon_or_free(word: u64) -> (u64, Then) {
 }
 
 impl State {
-    /// A new task, scheduled, with its handle; bound to a seat or not.
+    /// A new task, scheduled, with its handle; bound to a worker or not.
     #[inline]
-    pub(super) fn new_word(seat: Option<u16>, hinted: bool) -> u64 {
-        let bound = seat.map_or(0, |seat| BOUND | u64::from(seat) << SEAT_SHIFT);
+    pub(super) fn new_word(slot: Option<u16>, hinted: bool) -> u64 {
+        let bound = slot.map_or(0, |slot| BOUND | u64::from(slot) << SEAT_SHIFT);
         let hinted = if hinted {
             HINTED | SPARE | REFERENCE
         } else {
@@ -190,8 +190,8 @@ impl State {
         }
     }
 
-    /// The seat the task is bound to.
-    pub(super) fn seat(&self) -> Option<u16> {
+    /// The worker the task is bound to.
+    pub(super) fn slot(&self) -> Option<u16> {
         let word = self.0.load(Ordering::Relaxed);
         (word & BOUND != 0).then_some(((word & SEAT_MASK) >> SEAT_SHIFT) as u16)
     }

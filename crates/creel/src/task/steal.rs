@@ -1,33 +1,33 @@
-//! What lies at another's desk: when it is worth taking, and by whom.
+//! What lies at another's local scheduler: when it is worth taking, and by whom.
 //!
 //! - A worker with a queue and polls long enough to be worth a steal has one of the idle called,
-//!   at most one every [`CALL_EVERY`] in the whole pool.
+//!   at most one every [`NOTIFY_INTERVAL`] in the whole pool.
 //! - Nobody is called for a LIFO slot, nor for tiny polls: moving a task of some 50 ns to another
 //!   core costs more than running it.
-//! - Whose holder does not get on, is taken from whatever its polls took: that is the watch's
-//!   finding (`pool/watch.rs`).
+//! - Whose holder does not get on, is taken from whatever its polls took: that is the watchdog's
+//!   finding (`pool/watchdog.rs`).
 
 use super::cell::Task;
-use super::desk::Desk;
+use super::local::LocalScheduler;
 use super::state::Claim;
 use super::tasks::Tasks;
-use crate::seat::seats::When;
 use crate::sync::{AtomicU64, Instant, Ordering};
+use crate::worker::slots::When;
 use std::time::Duration;
 
 /// Tasks whose polls are shorter are not stolen: the move would cost more.
 pub(super) const POLL_NS_WORTH_A_STEAL: u32 = 700;
 /// The shortest time between two calls for the sake of a queue.
-const CALL_EVERY: Duration = Duration::from_micros(100);
+const NOTIFY_INTERVAL: Duration = Duration::from_micros(100);
 
 /// When somebody was last called for a queue's sake.
-pub(super) struct Calls {
+pub(super) struct NotifyLimiter {
     start: Instant,
     /// Nanoseconds since `start`. Advice.
     last_ns: AtomicU64,
 }
 
-impl Calls {
+impl NotifyLimiter {
     pub(super) fn new() -> Self {
         Self {
             start: Instant::now(),
@@ -36,10 +36,10 @@ impl Calls {
     }
 
     /// Whether somebody may be called now.
-    fn may_call(&self, now: Instant) -> bool {
+    fn may_notify(&self, now: Instant) -> bool {
         let now = now.duration_since(self.start).as_nanos() as u64;
         let last = self.last_ns.load(Ordering::Relaxed);
-        let due = now.saturating_sub(last) >= CALL_EVERY.as_nanos() as u64;
+        let due = now.saturating_sub(last) >= NOTIFY_INTERVAL.as_nanos() as u64;
         due && self
             .last_ns
             .compare_exchange(last, now, Ordering::Relaxed, Ordering::Relaxed)
@@ -48,52 +48,53 @@ impl Calls {
 }
 
 /// Has one of the idle called for the sake of a queue, if the last was not called just now.
-pub(super) fn call_help(tasks: &Tasks, now: Instant) {
-    let idle = &tasks.seats.idle;
+pub(super) fn notify_helper(tasks: &Tasks, now: Instant) {
+    let idle = &tasks.slots.idle;
     // Advice: `call` decides again, and the next look comes soon.
-    if idle.any_listed() && !idle.is_searching() && tasks.calls.may_call(now) {
+    if idle.any_listed() && !idle.is_searching() && tasks.notify_limiter.may_notify(now) {
         // Who cannot start a thread now leaves it to the next look.
-        let _ = tasks.seats.call(0, When::Now);
+        let _ = tasks.slots.notify_one(0, When::Now);
     }
 }
 
-/// All desks that there are.
-pub(super) fn desks(tasks: &Tasks) -> impl Iterator<Item = &Desk> {
-    let seats = (0..tasks.seats.idle.seats()).map(|index| tasks.desks.at(index));
-    seats.chain(tasks.guests.all())
+/// All schedulers that there are.
+pub(super) fn schedulers(tasks: &Tasks) -> impl Iterator<Item = &LocalScheduler> {
+    let slots = (0..tasks.slots.idle.slots()).map(|index| tasks.schedulers.at(index));
+    slots.chain(tasks.block_on_schedulers.all())
 }
 
-/// How far all desks have come.
+/// How far all schedulers have come.
 #[derive(Default, PartialEq)]
 pub(crate) struct Progress {
-    /// The polls begun: the seats' first, then the guests'.
+    /// The polls begun: the workers' first, then the `block_on` callers'.
     polls: Vec<u64>,
-    /// The tasks made, by guest.
+    /// The tasks made, by `block_on` caller.
     made: Vec<u64>,
-    seats: usize,
+    slots: usize,
 }
 
 impl Progress {
     /// Looks again, into the same memory.
     pub(crate) fn take(&mut self, tasks: &Tasks) {
-        self.seats = tasks.seats.idle.seats();
+        self.slots = tasks.slots.idle.slots();
         self.polls.clear();
-        self.polls.extend(desks(tasks).map(Desk::progress));
+        self.polls
+            .extend(schedulers(tasks).map(LocalScheduler::progress));
         self.made.clear();
-        let made = |desk: &Desk| desk.counters.spawned.get();
-        self.made.extend(tasks.guests.all().map(made));
+        let made = |scheduler: &LocalScheduler| scheduler.counters.spawned.get();
+        self.made.extend(tasks.block_on_schedulers.all().map(made));
     }
 
-    /// Marks the desks that have not come further since `before`, so that a search takes from
+    /// Marks the schedulers that have not come further since `before`, so that a search takes from
     /// them. Says whether there was one with something to take.
     pub(super) fn mark_stuck(&self, before: &Self, tasks: &Tasks) -> bool {
         let mut found = false;
-        for (at, desk) in desks(tasks).enumerate().take(self.polls.len()) {
-            if self.seats == before.seats
+        for (at, scheduler) in schedulers(tasks).enumerate().take(self.polls.len()) {
+            if self.slots == before.slots
                 && before.polls.get(at) == Some(&self.polls[at])
-                && desk.has_hints()
+                && scheduler.has_hints()
             {
-                desk.mark_stuck(self.polls[at]);
+                scheduler.mark_stuck(self.polls[at]);
                 found = true;
             }
         }
@@ -102,41 +103,46 @@ impl Progress {
 
     /// Whether one who stands in for a worker has not come further since `before`. Who makes tasks
     /// has, in a poll however long.
-    pub(super) fn has_stuck_guest(&self, before: &Self, tasks: &Tasks) -> bool {
-        let stuck = |(guest, desk): (usize, &Desk)| {
-            let at = self.seats + guest;
+    pub(super) fn has_stuck_block_on(&self, before: &Self, tasks: &Tasks) -> bool {
+        let stuck = |(block_on_scheduler, scheduler): (usize, &LocalScheduler)| {
+            let at = self.slots + block_on_scheduler;
             let same = |now: Option<&u64>, before: Option<&u64>| now.is_some() && now == before;
-            desk.is_held()
+            scheduler.is_held()
                 && same(self.polls.get(at), before.polls.get(at))
-                && same(self.made.get(guest), before.made.get(guest))
+                && same(
+                    self.made.get(block_on_scheduler),
+                    before.made.get(block_on_scheduler),
+                )
         };
-        self.seats == before.seats && tasks.guests.all().enumerate().any(stuck)
+        self.slots == before.slots && tasks.block_on_schedulers.all().enumerate().any(stuck)
     }
 }
 
-/// Claims a task from another desk whose polls are worth it, or who is stuck.
+/// Claims a task from another local scheduler whose polls are worth it, or who is stuck.
 ///
-/// That a desk is stuck may be out of date by the time of the steal. Its queue and its slot can be
+/// That a local scheduler is stuck may be out of date by the time of the steal. Its queue and its slot can be
 /// stolen from at any time, so a needless steal only moves a task.
 ///
 /// # Safety
 ///
 /// The caller holds `own`.
-pub(super) unsafe fn search(tasks: &Tasks, own: &Desk) -> Option<(Task, Claim)> {
-    let (seats, guests) = (tasks.seats.idle.seats(), tasks.guests.made());
+pub(super) unsafe fn search(tasks: &Tasks, own: &LocalScheduler) -> Option<(Task, Claim)> {
+    let (slots, block_on_schedulers) = (tasks.slots.idle.slots(), tasks.block_on_schedulers.made());
     let start = (own.counters.steals.get() + own.counters.polls.get()) as usize;
-    for offset in 0..seats + guests {
-        let desk = match (start + offset) % (seats + guests) {
-            seat if seat < seats => tasks.desks.at(seat),
-            guest => tasks.guests.desk(guest - seats),
+    for offset in 0..slots + block_on_schedulers {
+        let scheduler = match (start + offset) % (slots + block_on_schedulers) {
+            slot if slot < slots => tasks.schedulers.at(slot),
+            block_on_scheduler => tasks
+                .block_on_schedulers
+                .scheduler(block_on_scheduler - slots),
         };
-        let stuck = desk.is_stuck();
-        let worth = stuck || desk.poll_ns() >= POLL_NS_WORTH_A_STEAL;
-        if std::ptr::eq(desk, own) || !worth {
+        let stuck = scheduler.is_stuck();
+        let worth = stuck || scheduler.poll_ns() >= POLL_NS_WORTH_A_STEAL;
+        if std::ptr::eq(scheduler, own) || !worth {
             continue;
         }
-        // SAFETY: the caller holds `own`, which is another desk.
-        if let Some(found) = unsafe { desk.steal(own, stuck) } {
+        // SAFETY: the caller holds `own`, which is another local scheduler.
+        if let Some(found) = unsafe { scheduler.steal(own, stuck) } {
             return Some(found);
         }
     }

@@ -1,15 +1,15 @@
-//! A pool's part of the scheduler: what is no seat's.
+//! A pool's part of the scheduler: what is no worker's.
 
 use super::cell::Task;
-use super::desk::{Counters, Desk};
 use super::inject::Inject;
+use super::local::{Counters, LocalScheduler};
 use super::seeded::Seeded;
 use super::slab::Heap;
-use super::steal::Calls;
-use crate::seat::seats::Seats;
-use crate::seat::stats::TaskStats;
-use crate::seat::table::Table;
+use super::steal::NotifyLimiter;
 use crate::sync::{AtomicU64, AtomicUsize, Mutex, Ordering, barrier, lock};
+use crate::worker::slots::WorkerSlots;
+use crate::worker::stats::TaskStats;
+use crate::worker::table::Table;
 use std::ptr::NonNull;
 use std::sync::{Arc, Weak};
 
@@ -17,17 +17,17 @@ use std::sync::{Arc, Weak};
 pub(crate) struct Tasks {
     /// Itself, for those who have only a reference.
     own: Weak<Self>,
-    pub(super) seats: Arc<Seats>,
-    /// By seat.
-    pub(super) desks: Table<Desk>,
-    /// Stealable tasks that became scheduled on a thread without a desk.
+    pub(super) slots: Arc<WorkerSlots>,
+    /// By worker.
+    pub(super) schedulers: Table<LocalScheduler>,
+    /// Stealable tasks that became scheduled on a thread without a local scheduler.
     pub(super) outside: Inject,
-    pub(super) calls: Calls,
+    pub(super) notify_limiter: NotifyLimiter,
     /// In the deterministic mode.
     pub(crate) seeded: Option<Seeded>,
-    /// The desks of those who stand in for workers.
-    pub(super) guests: Guests,
-    /// The heap for tasks spawned on a thread without a desk, which owns it while it holds the
+    /// The schedulers of those who stand in for workers.
+    pub(super) block_on_schedulers: BlockOnSchedulers,
+    /// The heap for tasks spawned on a thread without a local scheduler, which owns it while it holds the
     /// lock.
     pub(super) outside_heap: Mutex<OutsideHeap>,
     /// Tasks spawned there.
@@ -45,17 +45,17 @@ pub(super) struct OutsideHeap(pub(super) Option<NonNull<Heap>>);
 unsafe impl Send for OutsideHeap {}
 
 impl Tasks {
-    pub(crate) fn new(seats: Arc<Seats>, seed: Option<u64>) -> Arc<Self> {
+    pub(crate) fn new(slots: Arc<WorkerSlots>, seed: Option<u64>) -> Arc<Self> {
         // For the LIFO slots.
         barrier::prepare();
         Arc::new_cyclic(|own| Self {
             own: own.clone(),
-            seats,
-            desks: Table::new(|_| Desk::new()),
+            slots,
+            schedulers: Table::new(|_| LocalScheduler::new()),
             outside: Inject::new(),
-            calls: Calls::new(),
+            notify_limiter: NotifyLimiter::new(),
             seeded: seed.map(Seeded::new),
-            guests: Guests::new(),
+            block_on_schedulers: BlockOnSchedulers::new(),
             outside_heap: Mutex::new(OutsideHeap::default()),
             spawned: AtomicU64::new(0),
             refused: AtomicU64::new(0),
@@ -76,9 +76,9 @@ impl Tasks {
         self.outside.len() > 0
     }
 
-    /// The desks of the seats, and of those who stand in for workers.
-    pub(super) fn all_desks(&self) -> impl Iterator<Item = &Desk> {
-        self.desks.made().chain(self.guests.all())
+    /// The schedulers of the workers, and of those who stand in for workers.
+    pub(super) fn all_schedulers(&self) -> impl Iterator<Item = &LocalScheduler> {
+        self.schedulers.made().chain(self.block_on_schedulers.all())
     }
 
     /// What became of the pool's tasks.
@@ -89,8 +89,8 @@ impl Tasks {
             cancelled: self.dropped.cancelled.get() + refused,
             ..TaskStats::default()
         };
-        for desk in self.all_desks() {
-            for counters in [&desk.counters, &desk.bound_counters] {
+        for scheduler in self.all_schedulers() {
+            for counters in [&scheduler.counters, &scheduler.bound_counters] {
                 stats.spawned += counters.spawned.get();
                 stats.finished += counters.finished.get();
                 stats.cancelled += counters.cancelled.get();
@@ -104,7 +104,11 @@ impl Tasks {
     /// Calls `f` with every cell that there ever was, in use or not: only the word tells.
     pub(super) fn for_each_cell(&self, mut f: impl FnMut(Task)) {
         let outside = lock(&self.outside_heap).0;
-        for heap in self.all_desks().filter_map(Desk::heap).chain(outside) {
+        for heap in self
+            .all_schedulers()
+            .filter_map(LocalScheduler::heap)
+            .chain(outside)
+        {
             // SAFETY: heaps are orphaned by `end` only, after everybody has left.
             let heap = unsafe { heap.as_ref() };
             // SAFETY: not orphaned, and only the word is used.
@@ -113,18 +117,18 @@ impl Tasks {
     }
 }
 
-/// Desks that belong to no seat, lent to one caller of `block_on` after the other.
-pub(super) struct Guests {
-    desks: Table<Desk>,
+/// Desks that belong to no worker, lent to one caller of `block_on` after the other.
+pub(super) struct BlockOnSchedulers {
+    schedulers: Table<LocalScheduler>,
     /// How many there are. Release and acquire: who sees one finds it made.
     made: AtomicUsize,
     free: Mutex<Vec<usize>>,
 }
 
-impl Guests {
+impl BlockOnSchedulers {
     fn new() -> Self {
         Self {
-            desks: Table::new(|_| Desk::new()),
+            schedulers: Table::new(|_| LocalScheduler::new()),
             made: AtomicUsize::new(0),
             free: Mutex::default(),
         }
@@ -134,27 +138,27 @@ impl Guests {
         self.made.load(Ordering::Acquire)
     }
 
-    pub(super) fn desk(&self, index: usize) -> &Desk {
-        self.desks.at(index)
+    pub(super) fn scheduler(&self, index: usize) -> &LocalScheduler {
+        self.schedulers.at(index)
     }
 
-    pub(super) fn all(&self) -> impl Iterator<Item = &Desk> {
-        (0..self.made()).map(|index| self.desk(index))
+    pub(super) fn all(&self) -> impl Iterator<Item = &LocalScheduler> {
+        (0..self.made()).map(|index| self.scheduler(index))
     }
 
-    /// A desk that nobody else has.
+    /// A local scheduler that nobody else has.
     pub(super) fn take(&self) -> usize {
         let mut free = lock(&self.free);
         free.pop().unwrap_or_else(|| {
             let index = self.made.load(Ordering::Relaxed);
-            self.desks.at(index);
+            self.schedulers.at(index);
             self.made.store(index + 1, Ordering::Release);
             index
         })
     }
 
     /// Gives one back, which is empty.
-    pub(super) fn give_back(&self, index: usize) {
+    pub(super) fn return_lease(&self, index: usize) {
         lock(&self.free).push(index);
     }
 }

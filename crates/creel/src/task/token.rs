@@ -1,9 +1,9 @@
 //! A token by which many are told to come to their end, each in its own way.
 
-use crate::seat::budget;
-use crate::seat::panics::RunAll;
-use crate::seat::stored_waker::{StoredWaker, WakerId};
 use crate::time::until::{Order, Until};
+use crate::worker::budget;
+use crate::worker::panics::RunAll;
+use crate::worker::stored_waker::{StoredWaker, WakerId};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::future::Future;
@@ -222,10 +222,10 @@ impl CancellationToken {
     /// use creel::task::CancellationToken;
     ///
     /// let token = CancellationToken::new();
-    /// drop(token.clone().cancel_on_drop());
+    /// drop(token.clone().abort_on_drop());
     /// assert!(token.is_cancelled());
     /// ```
-    pub fn cancel_on_drop(self) -> TokenGuard {
+    pub fn abort_on_drop(self) -> TokenGuard {
         TokenGuard(self)
     }
 }
@@ -238,11 +238,11 @@ impl fmt::Debug for CancellationToken {
     }
 }
 
-/// Cancels its token when it is dropped; see [`CancellationToken::cancel_on_drop`].
+/// Cancels its token when it is dropped; see [`CancellationToken::abort_on_drop`].
 ///
 /// ```
 /// let token = creel::task::CancellationToken::new();
-/// let guard = token.clone().cancel_on_drop();
+/// let guard = token.clone().abort_on_drop();
 /// assert!(!token.is_cancelled());
 /// drop(guard);
 /// assert!(token.is_cancelled());

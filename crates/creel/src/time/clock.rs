@@ -3,11 +3,11 @@
 //!
 //! Times within the runtime are nanoseconds since the clock's epoch in a `u64`
 //! (584 years), so that the wheel needs no `Instant` arithmetic. Outside of it
-//! they are [`Instant`]s also under a driven clock, so that code which is given
+//! they are [`Instant`]s also under a manual clock, so that code which is given
 //! times needs not know which clock it runs by.
 
-use crate::seat::panics::RunAll;
 use crate::sync::Mutex;
+use crate::worker::panics::RunAll;
 use std::fmt;
 #[cfg(all(target_os = "linux", not(shuttle)))]
 use std::mem::MaybeUninit;
@@ -37,7 +37,7 @@ use system_nanos as stamp_nanos;
 /// use creel::time::Clock;
 /// use std::time::Duration;
 ///
-/// let clock = Clock::driven();
+/// let clock = Clock::manual();
 /// let before = clock.now();
 /// clock.advance(Duration::from_millis(20));
 /// assert_eq!(clock.now() - before, Duration::from_millis(20));
@@ -45,7 +45,7 @@ use system_nanos as stamp_nanos;
 #[derive(Clone)]
 pub struct Clock {
     epoch: Epoch,
-    driven: Option<Arc<Driven>>,
+    manual: Option<Arc<Manual>>,
 }
 
 /// One moment as an [`Instant`] and as the system tells it.
@@ -99,7 +99,7 @@ pub(super) fn system_nanos() -> u64 {
     nanos(ORIGIN.get_or_init(Instant::now).elapsed())
 }
 
-struct Driven {
+struct Manual {
     /// Nanoseconds since the epoch. Release and acquire, so that who sees the
     /// time sees what its driver did before.
     nanos: AtomicU64,
@@ -115,7 +115,7 @@ struct Listeners {
     free: Vec<usize>,
 }
 
-impl Driven {
+impl Manual {
     fn listeners(&self) -> impl std::ops::DerefMut<Target = Listeners> {
         let listeners = self.listeners.lock();
         listeners.unwrap_or_else(PoisonError::into_inner)
@@ -139,15 +139,15 @@ impl Driven {
     }
 }
 
-/// A listener's place at a driven clock, which ends when it is dropped.
+/// A listener's place at a manual clock, which ends when it is dropped.
 pub(crate) struct Subscription {
-    driven: Arc<Driven>,
+    manual: Arc<Manual>,
     key: usize,
 }
 
 impl Drop for Subscription {
     fn drop(&mut self) {
-        let mut listeners = self.driven.listeners();
+        let mut listeners = self.manual.listeners();
         let waker = listeners.wakers[self.key].take();
         listeners.free.push(self.key);
         drop(listeners);
@@ -165,7 +165,7 @@ impl Clock {
     /// use creel::time::Clock;
     ///
     /// let clock = Clock::monotonic();
-    /// assert!(!clock.is_driven());
+    /// assert!(!clock.is_manual());
     /// ```
     #[must_use]
     #[inline]
@@ -173,7 +173,7 @@ impl Clock {
         static EPOCH: OnceLock<Epoch> = OnceLock::new();
         Clock {
             epoch: *EPOCH.get_or_init(Epoch::of_system),
-            driven: None,
+            manual: None,
         }
     }
 
@@ -182,14 +182,14 @@ impl Clock {
     /// ```
     /// use creel::time::Clock;
     ///
-    /// let clock = Clock::driven();
+    /// let clock = Clock::manual();
     /// assert_eq!(clock.now(), clock.now());
     /// ```
     #[must_use]
-    pub fn driven() -> Self {
+    pub fn manual() -> Self {
         Clock {
             epoch: Epoch::now(),
-            driven: Some(Arc::new(Driven {
+            manual: Some(Arc::new(Manual {
                 nanos: AtomicU64::new(0),
                 listeners: Mutex::default(),
             })),
@@ -201,12 +201,12 @@ impl Clock {
     /// ```
     /// use creel::time::Clock;
     ///
-    /// assert!(Clock::driven().is_driven());
-    /// assert!(!Clock::monotonic().is_driven());
+    /// assert!(Clock::manual().is_manual());
+    /// assert!(!Clock::monotonic().is_manual());
     /// ```
     #[must_use]
-    pub fn is_driven(&self) -> bool {
-        self.driven.is_some()
+    pub fn is_manual(&self) -> bool {
+        self.manual.is_some()
     }
 
     /// The time now.
@@ -220,15 +220,15 @@ impl Clock {
     /// ```
     #[must_use]
     pub fn now(&self) -> Instant {
-        match &self.driven {
+        match &self.manual {
             None => Instant::now(),
-            Some(driven) => {
-                self.epoch.instant + Duration::from_nanos(driven.nanos.load(Ordering::Acquire))
+            Some(manual) => {
+                self.epoch.instant + Duration::from_nanos(manual.nanos.load(Ordering::Acquire))
             }
         }
     }
 
-    /// Moves a driven clock on and wakes the workers that wait by it.
+    /// Moves a manual clock on and wakes the workers that wait by it.
     ///
     /// It never goes back: at 584 years after its epoch it stands still.
     ///
@@ -242,21 +242,21 @@ impl Clock {
     /// use creel::time::Clock;
     /// use std::time::Duration;
     ///
-    /// let clock = Clock::driven();
+    /// let clock = Clock::manual();
     /// let begin = clock.now();
     /// clock.advance(Duration::from_secs(3600));
     /// assert_eq!(clock.now() - begin, Duration::from_secs(3600));
     /// ```
     #[track_caller]
     pub fn advance(&self, by: Duration) {
-        let driven = self.driven.as_ref();
-        let driven = driven.expect("Clock::advance is for a clock made by Clock::driven");
+        let manual = self.manual.as_ref();
+        let manual = manual.expect("Clock::advance is for a clock made by Clock::manual");
         let moved = |now: u64| Some(now.saturating_add(nanos(by)));
         // It always moves, if only to where it is.
-        let _ = driven
+        let _ = manual
             .nanos
             .fetch_update(Ordering::AcqRel, Ordering::Acquire, moved);
-        driven.tell();
+        manual.tell();
     }
 
     /// Nanoseconds from the clock's epoch until now, for stamps: cheaper to take, to keep and to
@@ -273,38 +273,38 @@ impl Clock {
     /// use creel::time::Clock;
     /// use std::time::Duration;
     ///
-    /// let clock = Clock::driven();
+    /// let clock = Clock::manual();
     /// clock.advance(Duration::from_micros(5));
     /// assert_eq!(clock.nanos(), 5_000);
     /// ```
     #[must_use]
     #[inline]
     pub fn nanos(&self) -> u64 {
-        match &self.driven {
+        match &self.manual {
             None => stamp_nanos().saturating_sub(self.epoch.nanos),
-            Some(driven) => driven.nanos.load(Ordering::Acquire),
+            Some(manual) => manual.nanos.load(Ordering::Acquire),
         }
     }
 
     /// The same, exact: what decides when a timer is due.
     #[inline]
     pub(crate) fn exact_nanos(&self) -> u64 {
-        match &self.driven {
+        match &self.manual {
             None => system_nanos().saturating_sub(self.epoch.nanos),
-            Some(driven) => driven.nanos.load(Ordering::Acquire),
+            Some(manual) => manual.nanos.load(Ordering::Acquire),
         }
     }
 
     /// Nanoseconds from the epoch until `at`; zero if `at` was before it.
     ///
-    /// A driven clock's epoch is its making. The monotonic clock's is the origin of the system's on
+    /// A manual clock's epoch is its making. The monotonic clock's is the origin of the system's on
     /// Linux, so that no instant which the system has given lies before it.
     ///
     /// ```
     /// use creel::time::Clock;
     /// use std::time::Duration;
     ///
-    /// let clock = Clock::driven();
+    /// let clock = Clock::manual();
     /// let soon = clock.now() + Duration::from_micros(7);
     /// assert_eq!(clock.nanos_at(soon), 7_000);
     /// ```
@@ -332,17 +332,17 @@ impl Clock {
         self.epoch.instant.checked_sub(before)
     }
 
-    /// Wakes `listener` at each move of a driven clock, until the subscription is dropped.
+    /// Wakes `listener` at each move of a manual clock, until the subscription is dropped.
     pub(crate) fn subscribe(&self, listener: Waker) -> Option<Subscription> {
-        let driven = self.driven.clone()?;
-        let mut listeners = driven.listeners();
+        let manual = self.manual.clone()?;
+        let mut listeners = manual.listeners();
         let key = listeners.free.pop().unwrap_or(listeners.wakers.len());
         match listeners.wakers.get_mut(key) {
             Some(place) => *place = Some(listener),
             None => listeners.wakers.push(Some(listener)),
         }
         drop(listeners);
-        Some(Subscription { driven, key })
+        Some(Subscription { manual, key })
     }
 }
 
@@ -356,7 +356,7 @@ impl fmt::Debug for Clock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Clock")
             .field("nanos", &self.nanos())
-            .field("driven", &self.is_driven())
+            .field("manual", &self.is_manual())
             .finish()
     }
 }
@@ -373,7 +373,7 @@ mod tests {
 
     #[test]
     fn instants_and_nanos_agree() {
-        let clock = Clock::driven();
+        let clock = Clock::manual();
         clock.advance(Duration::from_secs(5));
         assert_eq!(clock.nanos(), 5_000_000_000);
         assert_eq!(clock.nanos_at(clock.now()), clock.nanos());
@@ -383,13 +383,13 @@ mod tests {
     #[test]
     fn a_time_before_the_epoch_is_zero() {
         let early = Instant::now();
-        let clock = Clock::driven();
+        let clock = Clock::manual();
         assert_eq!(clock.nanos_at(early), 0);
     }
 
     #[test]
     fn it_never_goes_back() {
-        let clock = Clock::driven();
+        let clock = Clock::manual();
         let mut before = clock.now();
         let times = [7, u64::MAX - 3, u64::MAX, 0, 1].map(Duration::from_nanos);
         for by in times.into_iter().chain([Duration::MAX]) {
@@ -402,10 +402,10 @@ mod tests {
 
     #[test]
     fn pools_that_have_ended_listen_no_more() {
-        let clock = Clock::driven();
+        let clock = Clock::manual();
         let listeners = || {
-            let driven = clock.driven.as_ref().expect("it is driven");
-            let wakers = &driven.listeners().wakers;
+            let manual = clock.manual.as_ref().expect("it is manual");
+            let wakers = &manual.listeners().wakers;
             (wakers.iter().flatten().count(), wakers.len())
         };
         let pool = || Pool::builder().workers(2).clock(clock.clone()).build();
@@ -425,7 +425,7 @@ mod tests {
     }
 
     #[test]
-    #[should_panic(expected = "Clock::driven")]
+    #[should_panic(expected = "Clock::manual")]
     fn the_monotonic_clock_cannot_be_moved() {
         Clock::monotonic().advance(Duration::ZERO);
     }

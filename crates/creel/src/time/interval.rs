@@ -2,7 +2,7 @@
 
 use super::clock::nanos;
 use super::timers::{self, Due, Entry, Window};
-use crate::seat::budget;
+use crate::worker::budget;
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
@@ -148,7 +148,7 @@ impl Interval {
     /// use creel::time::{Clock, interval};
     /// use std::time::Duration;
     ///
-    /// let clock = Clock::driven();
+    /// let clock = Clock::manual();
     /// let pool = creel::Pool::builder().workers(1).clock(clock.clone()).build()?;
     /// let period = Duration::from_millis(1);
     /// pool.block_on(async {

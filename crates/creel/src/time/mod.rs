@@ -17,7 +17,7 @@ mod clock;
 mod counter;
 mod interval;
 mod level;
-mod notes;
+mod pending_timers;
 mod sleep;
 pub(crate) mod timers;
 pub(crate) mod until;

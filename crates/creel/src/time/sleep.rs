@@ -3,7 +3,7 @@
 use super::clock::nanos;
 use super::timers::{Due, Entry, Window};
 use super::until::{Order, Until};
-use crate::seat::budget;
+use crate::worker::budget;
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;

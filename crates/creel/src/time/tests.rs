@@ -1,9 +1,9 @@
-//! The futures by a driven clock, fired by hand as a worker's loop would.
+//! The futures by a manual clock, fired by hand as a worker's loop would.
 
 use super::clock::Clock;
 use super::timers::{self, Timers};
 use super::*;
-use crate::seat::woken::wake_all;
+use crate::worker::woken::wake_all;
 use std::future::{Future, pending, ready};
 use std::pin::pin;
 use std::sync::Arc;
@@ -37,7 +37,7 @@ struct Bench {
 
 impl Bench {
     fn new() -> Self {
-        let clock = Clock::driven();
+        let clock = Clock::manual();
         let wakes = Arc::new(Count::default());
         Bench {
             timers: Arc::new(Timers::new(clock.clone())),
@@ -383,22 +383,24 @@ fn a_timer_moves_to_the_worker_that_polls_it() {
 #[test]
 fn a_sleeping_worker_is_roused_for_an_earlier_timer_only() {
     let bench = Bench::new();
-    let roused = Arc::new(Count::default());
-    bench.timers.set_rouse(|| Waker::from(Arc::clone(&roused)));
+    let was_woken = Arc::new(Count::default());
+    bench
+        .timers
+        .set_wake(|| Waker::from(Arc::clone(&was_woken)));
     let mut late = sleep(50 * MS);
     assert!(bench.poll(&mut late).is_pending());
-    assert_eq!(roused.get(), 1, "it has not begun");
+    assert_eq!(was_woken.get(), 1, "it has not begun");
     bench.timers.fire(wake_all);
     late.reset(bench.clock.now() + 49 * MS);
     assert!(bench.poll(&mut late).is_pending());
-    assert_eq!(roused.get(), 1, "it is awake");
+    assert_eq!(was_woken.get(), 1, "it is awake");
     bench.timers.sleep_until();
     let mut later = sleep(60 * MS);
     assert!(bench.poll(&mut later).is_pending());
-    assert_eq!(roused.get(), 1);
+    assert_eq!(was_woken.get(), 1);
     let mut early = sleep(5 * MS);
     assert!(bench.poll(&mut early).is_pending());
-    assert_eq!(roused.get(), 2);
+    assert_eq!(was_woken.get(), 2);
     bench.clock.advance(MS);
-    assert_eq!(roused.get(), 3, "a driven clock that moves rouses, too");
+    assert_eq!(was_woken.get(), 3, "a manual clock that moves rouses, too");
 }

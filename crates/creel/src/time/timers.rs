@@ -2,7 +2,7 @@
 //!
 //! Futures move between workers and may be dropped anywhere, so the wheel lies
 //! behind a mutex. Its worker is nearly always the only one to take it, and takes it
-//! once a turn: what is armed on the worker's own thread is only noted (`notes.rs`), and
+//! once a turn: what is armed on the worker's own thread is only noted (`pending_timers.rs`), and
 //! put on the wheel by whoever next looks at it. A note whose timer has been
 //! dropped or reset meanwhile, on whatever thread, has a key of the past and does nothing.
 //!
@@ -18,11 +18,11 @@
 //! fires what it runs.
 
 use super::clock::{Clock, Subscription};
-use super::notes::Notes;
+use super::pending_timers::PendingTimers;
 use super::wheel::{self, Key, Wheel};
-use crate::seat::stored_waker::{StoredWaker, WakerId};
-use crate::seat::woken::Woken;
 use crate::sync::{AtomicBool, AtomicU64, Mutex, MutexGuard, Ordering, local, lock, thread_local};
+use crate::worker::stored_waker::{StoredWaker, WakerId};
+use crate::worker::woken::Woken;
 use std::cell::{Cell, RefCell};
 use std::ptr;
 use std::sync::{Arc, OnceLock, PoisonError};
@@ -42,7 +42,7 @@ pub(crate) struct Timers {
     state: Mutex<State>,
     /// What the worker has armed since the last look at the wheel. Written by the thread that has
     /// claimed [`State::served`], read under the lock. Made with the first note.
-    notes: OnceLock<Notes<Arm>>,
+    pending: OnceLock<PendingTimers<Arm>>,
     /// Calls of `fire`. Relaxed, and counted by one thread at a time: a reader only wants to know
     /// whether there was any.
     reactions: AtomicU64,
@@ -58,7 +58,7 @@ pub(crate) struct Timers {
     used: AtomicBool,
     /// Wakes the worker when another thread has armed something earlier.
     rouse: OnceLock<Waker>,
-    /// The same waker's, at a driven clock.
+    /// The same waker's, at a manual clock.
     subscription: Mutex<Option<Subscription>>,
 }
 
@@ -80,9 +80,9 @@ impl State {
     }
 
     /// Puts on the wheel what has been noted, oldest first; what that leaves over goes to `spent`.
-    fn take(&mut self, notes: &Notes<Arm>, spent: &mut Vec<StoredWaker>) {
+    fn take(&mut self, pending: &PendingTimers<Arm>, spent: &mut Vec<StoredWaker>) {
         // SAFETY: the state's lock is held, so this is the only reader.
-        while let Some(Arm { key, tick, waker }) = unsafe { notes.pop() } {
+        while let Some(Arm { key, tick, waker }) = unsafe { pending.pop() } {
             spent.extend(self.wheel.arm(key, tick, waker));
         }
     }
@@ -121,7 +121,7 @@ impl Timers {
                 asleep_until: Some(u64::MAX),
                 served: false,
             }),
-            notes: OnceLock::new(),
+            pending: OnceLock::new(),
             reactions: AtomicU64::new(0),
             turn: AtomicU64::new(now),
             backlog: AtomicBool::new(false),
@@ -132,7 +132,7 @@ impl Timers {
     }
 
     /// Names the waker of the worker that fires these timers; once.
-    pub(crate) fn set_rouse(&self, waker: impl FnOnce() -> Waker) {
+    pub(crate) fn set_wake(&self, waker: impl FnOnce() -> Waker) {
         // A second waker could only be the same worker's again.
         if self.rouse.get().is_some() {
             return;
@@ -147,7 +147,7 @@ impl Timers {
         self.used.load(Ordering::Relaxed)
     }
 
-    /// No worker will look any more: a driven clock need not tell.
+    /// No worker will look any more: a manual clock need not tell.
     pub(crate) fn end(&self) {
         let subscription = lock(&self.subscription).take();
         drop(subscription);
@@ -262,11 +262,11 @@ impl Timers {
     fn claim(&self, state: &mut State) {
         let here = here();
         if here.role == Role::Serves && ptr::eq(here.timers, self) && !state.served {
-            let notes = Here {
-                role: Role::Notes,
+            let pending = Here {
+                role: Role::PendingTimers,
                 ..here
             };
-            state.served = local(&HERE, |place| place.set(notes)).is_some();
+            state.served = local(&HERE, |place| place.set(pending)).is_some();
         }
     }
 
@@ -274,18 +274,18 @@ impl Timers {
     ///
     /// # Safety
     ///
-    /// It is the one that has claimed that, by [`Role::Notes`].
+    /// It is the one that has claimed that, by [`Role::PendingTimers`].
     #[inline]
     unsafe fn note(&self, arm: Arm) {
-        let notes = self.notes.get_or_init(Notes::new);
+        let pending = self.pending.get_or_init(PendingTimers::new);
         // SAFETY: by the claim this thread is the ring's only writer, and the claim passes to
         // another under the lock. Nothing in `push` comes back here.
-        let mut full = unsafe { notes.push(arm) };
+        let mut full = unsafe { pending.push(arm) };
         while let Err(arm) = full {
             self.look(|_| ());
             // SAFETY: still the only writer: `look` takes notes out, as the reader, and gives no
             // claim away.
-            full = unsafe { notes.push(arm) };
+            full = unsafe { pending.push(arm) };
         }
     }
 
@@ -293,8 +293,8 @@ impl Timers {
     fn look<R>(&self, f: impl FnOnce(&mut State) -> R) -> R {
         let mut spent = local(&SPENT, RefCell::take).unwrap_or_default();
         let mut state = self.lock();
-        if let Some(notes) = self.notes.get() {
-            state.take(notes, &mut spent);
+        if let Some(pending) = self.pending.get() {
+            state.take(pending, &mut spent);
         }
         let result = f(&mut state);
         drop(state);
@@ -343,7 +343,7 @@ enum Role {
     /// It is the worker that fires them; a former one may not be through yet, so it does the same.
     Serves,
     /// The same, and it has claimed to be the one that notes what it arms.
-    Notes,
+    PendingTimers,
 }
 
 const NOWHERE: Here = Here {
@@ -394,7 +394,7 @@ pub(crate) struct Entered {
 impl Drop for Entered {
     fn drop(&mut self) {
         let here = local(&HERE, |place| place.replace(self.before)).unwrap_or(NOWHERE);
-        if here.role == Role::Notes {
+        if here.role == Role::PendingTimers {
             // What was noted last is on the wheel then, and this thread notes nothing more.
             let rouse = self.timers.look(|state| {
                 state.served = false;
@@ -570,7 +570,9 @@ impl Entry {
         // First: where it panics, the entry is armed as it was.
         let waker = StoredWaker::new(waker);
         match &self.place {
-            Some((timers, key)) if role == Role::Notes && ptr::eq(Arc::as_ptr(timers), here) => {
+            Some((timers, key))
+                if role == Role::PendingTimers && ptr::eq(Arc::as_ptr(timers), here) =>
+            {
                 // SAFETY: the role is this thread's.
                 unsafe {
                     here.note(Arm {

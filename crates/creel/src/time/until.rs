@@ -1,6 +1,6 @@
 //! A future that is given up when another is ready.
 
-use crate::seat::budget;
+use crate::worker::budget;
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};

@@ -1,10 +1,15 @@
-//! The machine: what the system tells of packages, dies, NUMA nodes, caches, cores and PUs.
+//! The machine: its packages, dies, NUMA nodes, caches, cores and PUs, as the system reports them.
 //!
-//! Invariants: PUs go by OS index; the objects of a level do not overlap, but for NUMA nodes
-//! without PUs of their own; every level but the cores holds online PUs only; every online PU is
-//! in exactly one core. Lists are in logical order, but for NUMA nodes (by OS index) and kinds (by
-//! speed): objects that share more lie next to one another, and an object's place in its list is
-//! its logical index.
+//! Invariants:
+//!
+//! - PUs are identified by their OS index.
+//! - The objects of a level do not overlap. The exception is a NUMA node without PUs of its own,
+//!   which shares the PUs of its nearest nodes.
+//! - All levels except the cores contain online PUs only.
+//! - Every online PU is in exactly one core.
+//! - Lists are in logical order, in which objects that share more are next to each other. The index
+//!   of an object in its list is its logical index. The exceptions are NUMA nodes, which are sorted
+//!   by OS index, and kinds, which are sorted by speed.
 
 mod order;
 
@@ -15,7 +20,7 @@ use crate::types::{
 };
 use crate::{affinity, read};
 
-/// A machine, as the system or a captured tree describes it.
+/// A machine, as described by the system, a captured tree, or a description.
 ///
 /// ```
 /// use creel_topology::Machine;
@@ -42,16 +47,16 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// Reads the machine that this thread runs on, and what this thread may use of it.
+    /// Reads the machine on which this thread runs, and the part of it that this thread may use.
     ///
-    /// It reads some files, and so may block for some milliseconds. On systems other than Linux
-    /// it tells only how many PUs there are.
+    /// This reads some files, so it may block for some milliseconds. On systems other than Linux it
+    /// reports only the number of PUs.
     ///
     /// # Errors
     ///
-    /// [`Error::Unreadable`] or [`Error::Malformed`] when the system's files cannot be read,
-    /// [`Error::NoMachine`] when they describe no CPU; [`Error::Unsupported`] elsewhere, when the
-    /// system does not tell its PUs.
+    /// - [`Error::Unreadable`] or [`Error::Malformed`] if the files of the system cannot be read.
+    /// - [`Error::NoMachine`] if they describe no CPU.
+    /// - [`Error::Unsupported`] on other systems, if they do not report the number of PUs.
     ///
     /// ```
     /// use creel_topology::Machine;
@@ -64,12 +69,15 @@ impl Machine {
         Machine::here(read::tree)
     }
 
-    /// As [`detect`](Machine::detect), but reads only what a [`Budget`](crate::Budget) counts: the
-    /// PUs, the cores and what confines this thread. A program that starts others, and only wants
-    /// to know how many, so reads a file a core and not a dozen.
+    /// Reads only the parts that a [`Budget`](crate::Budget) needs: the PUs, the cores and the
+    /// limits of this thread.
     ///
-    /// Packages, dies, caches and kinds are empty, one NUMA node holds all, and logical order is
-    /// that of the OS indices; memory is not told but by cgroups' limits.
+    /// Use it instead of [`detect`](Machine::detect) in a program that needs only the number of
+    /// workers, for example to start other programs. It reads one file per core instead of a dozen.
+    ///
+    /// In the result, packages, dies, caches and kinds are empty. One NUMA node holds all PUs, and
+    /// the logical order is that of the OS indices. The only known memory limits are those of
+    /// control groups.
     ///
     /// ```
     /// use creel_topology::{Budget, Machine};
@@ -81,11 +89,12 @@ impl Machine {
     ///
     /// # Errors
     ///
-    /// As [`detect`](Machine::detect).
+    /// Returns the errors of [`detect`](Machine::detect).
     pub fn detect_cores() -> Result<Machine, Error> {
         Machine::here(read::cores)
     }
 
+    /// Reads the running system with one of the readers.
     fn here(read: fn(&Path) -> Result<Parts, Error>) -> Result<Machine, Error> {
         if cfg!(target_os = "linux") {
             let mut parts = read(Path::new("/"))?;
@@ -101,15 +110,16 @@ impl Machine {
         }
     }
 
-    /// Reads a machine from a folder that holds copies of its `/sys` and `/proc`.
+    /// Reads a machine from a folder that contains copies of its `/sys` and `/proc`.
     ///
-    /// The mask is that of `proc/self/status` where it was copied. It reads some files of each
-    /// PU, and so may block for some milliseconds.
+    /// The mask is that of `proc/self/status`, if it was copied. This reads some files per PU, so
+    /// it may block for some milliseconds.
     ///
     /// # Errors
     ///
-    /// [`Error::Unreadable`] when a file is there and cannot be read, [`Error::Malformed`] when it
-    /// says something impossible, [`Error::NoMachine`] when no CPU is described.
+    /// - [`Error::Unreadable`] if a file exists and cannot be read.
+    /// - [`Error::Malformed`] if a file contains something impossible.
+    /// - [`Error::NoMachine`] if the folder describes no CPU.
     ///
     /// ```
     /// use creel_topology::Machine;
@@ -121,26 +131,28 @@ impl Machine {
         read::tree(root).map(Machine::assemble)
     }
 
-    /// As [`read_from`](Machine::read_from), but reads only what
-    /// [`detect_cores`](Machine::detect_cores) does.
+    /// Reads from a folder, like [`read_from`](Machine::read_from), but only the parts that
+    /// [`detect_cores`](Machine::detect_cores) reads.
     ///
     /// # Errors
     ///
-    /// As [`read_from`](Machine::read_from).
+    /// Returns the errors of [`read_from`](Machine::read_from).
     pub fn read_cores_from(root: &Path) -> Result<Machine, Error> {
         read::cores(root).map(Machine::assemble)
     }
 
-    /// Makes a machine from a description such as `package:2 numa:2 l3:1 core:8 pu:2`.
+    /// Creates a machine from a description, for example `package:2 numa:2 l3:1 core:8 pu:2`.
     ///
-    /// Levels go from the outside in; each number says how many there are in one object of the
-    /// level before. Levels: `package`, `die`, `numa`, `l4` to `l1`, `core`, `pu`; all may be
-    /// left out but one. `core:6+8` makes kinds: 6 fast cores, then 8 slower ones, in each object
-    /// before; with `pu:2+1` each kind has its own number of PUs.
+    /// Levels are listed from the outside in. Each number is the number of objects in one object of
+    /// the level before. The levels are `package`, `die`, `numa`, `l4` to `l1`, `core` and `pu`.
+    /// You can leave out all but one.
+    ///
+    /// `core:6+8` creates kinds of cores: 6 fast cores and then 8 slower ones in each object of the
+    /// level before. With `pu:2+1` each kind has its own number of PUs.
     ///
     /// # Errors
     ///
-    /// [`Error::Syntax`] when the description has a mistake or asks for more than 16,384 PUs.
+    /// Returns [`Error::Syntax`] if the description has a mistake or asks for more than 16,384 PUs.
     ///
     /// ```
     /// use creel_topology::Machine;
@@ -153,7 +165,7 @@ impl Machine {
         read::synthetic::parts(description).map(Machine::assemble)
     }
 
-    /// The online PUs.
+    /// Returns the online PUs.
     ///
     /// ```
     /// use creel_topology::Machine;
@@ -166,7 +178,7 @@ impl Machine {
         &self.online
     }
 
-    /// The online PUs that the cpuset and the affinity mask allow.
+    /// Returns the online PUs that the cpuset and the affinity mask allow.
     ///
     /// ```
     /// use creel_topology::Machine;
@@ -179,7 +191,7 @@ impl Machine {
         &self.allowed
     }
 
-    /// The online PUs in logical order: the PU at place `i` has logical index `i`.
+    /// Returns the online PUs in logical order. The PU at index `i` has the logical index `i`.
     ///
     /// ```
     /// use creel_topology::Machine;
@@ -192,7 +204,7 @@ impl Machine {
         &self.logical
     }
 
-    /// The packages; empty when not told.
+    /// Returns the packages. The list is empty if the system does not report them.
     ///
     /// ```
     /// use creel_topology::Machine;
@@ -205,7 +217,7 @@ impl Machine {
         &self.packages
     }
 
-    /// The dies; empty unless some package has several.
+    /// Returns the dies. The list is empty unless some package has several dies.
     ///
     /// ```
     /// use creel_topology::Machine;
@@ -218,7 +230,8 @@ impl Machine {
         &self.dies
     }
 
-    /// The NUMA nodes by ascending OS index; one node holds all where the system tells of none.
+    /// Returns the NUMA nodes by ascending OS index. If the system reports none, one node holds all
+    /// PUs.
     ///
     /// ```
     /// use creel_topology::Machine;
@@ -231,7 +244,7 @@ impl Machine {
         &self.nodes
     }
 
-    /// All caches, the lowest level first.
+    /// Returns all caches, the lowest level first.
     ///
     /// ```
     /// use creel_topology::Machine;
@@ -244,7 +257,7 @@ impl Machine {
         &self.caches
     }
 
-    /// The caches of a level that hold data.
+    /// Returns the caches of a level that hold data.
     ///
     /// ```
     /// use creel_topology::Machine;
@@ -259,7 +272,7 @@ impl Machine {
             .filter(move |cache| cache.level == level && cache.kind != CacheKind::Instruction)
     }
 
-    /// The cores. Where the system tells no siblings, each PU counts as a core.
+    /// Returns the cores. If the system does not report siblings, each PU counts as a core.
     ///
     /// ```
     /// use creel_topology::Machine;
@@ -272,20 +285,20 @@ impl Machine {
         &self.cores
     }
 
-    /// Whether the system told which PUs share a core.
+    /// Returns whether the system reports which PUs share a core.
     ///
     /// ```
     /// use creel_topology::Machine;
     ///
     /// let machine = Machine::synthetic("package:2 l3:1 core:2+2 pu:2+1")?;
-    /// assert!(machine.siblings_told());
+    /// assert!(machine.siblings_known());
     /// # Ok::<(), creel_topology::Error>(())
     /// ```
     pub fn siblings_known(&self) -> bool {
         self.siblings_known
     }
 
-    /// The kinds of cores, the slowest first; empty when not told.
+    /// Returns the kinds of cores, the slowest first. The list is empty if the kinds are unknown.
     ///
     /// ```
     /// use creel_topology::Machine;
@@ -299,7 +312,7 @@ impl Machine {
         &self.kinds
     }
 
-    /// How many cores have a PU in `pus`: the usable cores, hyper-threads counted once.
+    /// Returns the number of cores that have a PU in `pus`. The PUs of one core count once.
     ///
     /// ```
     /// use creel_topology::Machine;
@@ -315,8 +328,10 @@ impl Machine {
             .count()
     }
 
-    /// The units (core, caches, die, NUMA node, package) that hold all of `pus`, the smallest
-    /// first: who is in an earlier one is nearer to `pus`.
+    /// Returns the units (core, caches, die, NUMA node, package) that contain all of `pus`, the
+    /// smallest first.
+    ///
+    /// A PU in an earlier unit is nearer to `pus` than one in a later unit.
     ///
     /// ```
     /// use creel_topology::{CpuSet, Machine};
@@ -326,7 +341,7 @@ impl Machine {
     ///     let pus: CpuSet = pus.parse()?;
     ///     Ok(machine.units_around(&pus).iter().map(|unit| unit.len()).collect())
     /// };
-    /// assert_eq!(sizes("5")?, [2, 4, 8, 16], "core, L3, package; the one node holds all");
+    /// assert_eq!(sizes("5")?, [2, 4, 8, 16], "core, L3, package, and the node with all PUs");
     /// assert_eq!(sizes("3,4")?, [8, 16], "two caches of one package");
     /// # Ok::<(), creel_topology::Error>(())
     /// ```
@@ -338,15 +353,17 @@ impl Machine {
         units
     }
 
+    /// Returns the affinity mask, if it is known.
     pub(crate) fn mask(&self) -> Option<&CpuSet> {
         self.mask.as_ref()
     }
 
+    /// Returns the limits of the process.
     pub(crate) fn constraints(&self) -> &[Constraint] {
         &self.constraints
     }
 
-    /// The sets of each level, the level with the widest set first.
+    /// Returns the sets of each level, the level with the widest set first.
     pub(crate) fn levels(&self) -> Vec<Vec<&CpuSet>> {
         let own_pus = self.nodes.iter().filter(|node| node.has_pus);
         let mut levels: Vec<Vec<&CpuSet>> = vec![
@@ -369,7 +386,7 @@ impl Machine {
         levels
     }
 
-    /// Computes what follows from the parts, and puts all in logical order.
+    /// Builds the machine from its parts: derives the remaining facts and sorts all lists.
     fn assemble(parts: Parts) -> Machine {
         let siblings_known = !parts.siblings.is_empty();
         let cores = order::with_lone_pus(parts.siblings, &parts.online)
@@ -408,6 +425,7 @@ impl Machine {
         machine
     }
 
+    /// Puts all lists in logical order.
     fn sort(&mut self) {
         self.logical = order::logical(&self.online, &self.levels());
         let mut place = vec![usize::MAX; self.online.last().map_or(0, |last| last + 1)];
@@ -428,8 +446,10 @@ impl Machine {
     }
 }
 
-/// The cpusets and the mask narrow what is online. The kernel keeps the mask inside the cpuset;
-/// when the two disagree (a stale or foreign tree), the mask is what binds this thread.
+/// Returns the online PUs that the cpusets and the mask allow.
+///
+/// The kernel keeps the mask inside the cpuset. If the two disagree, for example in a stale or
+/// foreign tree, we use the mask because it restricts this thread.
 fn allowed(online: &CpuSet, mask: Option<&CpuSet>, constraints: &[Constraint]) -> CpuSet {
     let in_mask = mask.map_or_else(|| online.clone(), |mask| online & mask);
     let in_both = constraints

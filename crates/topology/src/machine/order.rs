@@ -1,8 +1,8 @@
-//! What follows from the parts of a machine: the logical order, and cores that nobody told of.
+//! The logical order of PUs, and cores for PUs without known siblings.
 
 use crate::types::CpuSet;
 
-/// The sibling sets, and a set of one for each online PU that is in none.
+/// Returns the sibling sets, and a set of one PU for each online PU that is in none of them.
 pub(super) fn with_lone_pus(siblings: Vec<CpuSet>, online: &CpuSet) -> Vec<CpuSet> {
     let known = siblings.iter().fold(CpuSet::new(), |all, pus| &all | pus);
     let lone = (online - &known)
@@ -12,7 +12,8 @@ pub(super) fn with_lone_pus(siblings: Vec<CpuSet>, online: &CpuSet) -> Vec<CpuSe
     siblings.into_iter().chain(lone).collect()
 }
 
-/// The online PUs, ordered by the first PU of the widest object around them, then of the next.
+/// Returns the online PUs in logical order. They are sorted by the first PU of the widest object
+/// around them, then by that of the next narrower object, and so on.
 pub(super) fn logical(online: &CpuSet, levels: &[Vec<&CpuSet>]) -> Vec<usize> {
     let mut keys: Vec<(Vec<usize>, usize)> = online
         .iter()

@@ -1,9 +1,9 @@
-//! The answer of a placement.
+//! The result of a placement.
 
 use crate::types::CpuSet;
 
-/// Where each worker of a pool sits; [`place`](crate::place) and
-/// [`Ledger::seat`](crate::Ledger::seat) make one.
+/// The PUs of each worker of a pool, as returned by [`place`](crate::place) and
+/// [`Ledger::seat`](crate::Ledger::seat).
 ///
 /// ```
 /// use creel_topology::{Machine, Placement, place};
@@ -21,7 +21,7 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// The PUs of each worker, in the order of the workers.
+    /// Returns the PUs of each worker, in the order of the workers.
     ///
     /// ```
     /// use creel_topology::{Machine, Placement, place};
@@ -35,11 +35,11 @@ impl Layout {
         &self.seats
     }
 
-    /// Lets two workers change seats.
+    /// Exchanges the PUs of two workers.
     ///
     /// # Panics
     ///
-    /// If there is no such worker.
+    /// Panics if a worker index is out of range.
     ///
     /// ```
     /// use creel_topology::{Machine, Placement, place};
@@ -54,7 +54,7 @@ impl Layout {
         self.seats.swap(a, b);
     }
 
-    /// Whether there were more workers than places, so that some share one.
+    /// Returns whether there are more workers than places, so that some workers share a place.
     ///
     /// ```
     /// use creel_topology::{Machine, Placement, place};
@@ -68,7 +68,7 @@ impl Layout {
         self.wrapped
     }
 
-    /// Whether workers are confined to their seats at all.
+    /// Returns whether workers are restricted to their PUs at all.
     ///
     /// ```
     /// use creel_topology::{Machine, Placement, place};

@@ -1,4 +1,5 @@
-//! Who sits where: counts a PU, so that pools of one process do not crowd on the same cores.
+//! Counts the workers of all pools per PU, so that the pools of a process do not crowd onto the
+//! same cores.
 
 use super::layout::Layout;
 use super::placer::Placer;
@@ -6,10 +7,11 @@ use super::policy::Placement;
 use crate::machine::Machine;
 use crate::types::{CpuSet, Error};
 
-/// The seats that pools have taken. Pure data: a process keeps one behind a lock.
+/// The number of workers that pools have placed on each PU.
 ///
-/// A worker counts once, shared out over the PUs that it may run on. Unpinned workers do not
-/// count: the system moves them out of the way.
+/// This is plain data. A process keeps one ledger behind a lock. Each worker counts as one, divided
+/// evenly over the PUs on which it may run. Unpinned workers do not count, because the OS moves
+/// them to free PUs.
 ///
 /// ```
 /// use creel_topology::{Ledger, Machine, Placement};
@@ -25,15 +27,16 @@ use crate::types::{CpuSet, Error};
 /// ```
 #[derive(Debug, Clone, Default)]
 pub struct Ledger {
-    /// For each PU by OS index, its workers in parts of [`WORKER`].
+    /// The load of each PU by OS index, in parts of [`WORKER`].
     loads: Vec<u64>,
 }
 
-/// A worker's weight: divisible by many numbers of PUs, and large beside the rest.
+/// The load of one worker. It is divisible by many numbers of PUs, and so large that the remainder
+/// of a division does not matter.
 const WORKER: u64 = 1 << 32;
 
 impl Ledger {
-    /// A ledger of empty seats.
+    /// Creates a ledger without workers.
     ///
     /// ```
     /// use creel_topology::Ledger;
@@ -45,11 +48,12 @@ impl Ledger {
         Ledger { loads: Vec::new() }
     }
 
-    /// Places workers as [`place`](crate::place) does, on the least seated cores, and counts them.
+    /// Places workers like [`place`](crate::place), on the cores with the fewest workers, and
+    /// counts them.
     ///
     /// # Errors
     ///
-    /// Those of [`place`](crate::place); nothing is counted then.
+    /// Returns the errors of [`place`](crate::place). Nothing is counted in this case.
     ///
     /// ```
     /// use creel_topology::{Ledger, Machine, Placement};
@@ -73,7 +77,7 @@ impl Ledger {
         Ok(layout)
     }
 
-    /// Counts seats that were chosen otherwise.
+    /// Counts the workers of a layout that was created elsewhere.
     ///
     /// ```
     /// use creel_topology::{Ledger, Machine, Placement, place};
@@ -93,7 +97,7 @@ impl Ledger {
         });
     }
 
-    /// Gives seats back that were taken by [`Ledger::seat`] or [`Ledger::add`].
+    /// Removes the workers of a layout that [`Ledger::seat`] or [`Ledger::add`] has counted.
     ///
     /// ```
     /// use creel_topology::{Ledger, Machine, Placement};
@@ -113,7 +117,8 @@ impl Ledger {
         });
     }
 
-    /// How many workers sit on a PU; one that may move among several PUs counts in part.
+    /// Returns the number of workers on a PU. A worker that may move among several PUs counts as a
+    /// fraction.
     ///
     /// ```
     /// use creel_topology::{Ledger, Machine, Placement};
@@ -133,6 +138,7 @@ impl Ledger {
     }
 }
 
+/// Calls `each` with every PU of a worker and the load that the worker adds to it.
 fn for_each_share(layout: &Layout, mut each: impl FnMut(usize, u64)) {
     for seat in layout
         .seats()

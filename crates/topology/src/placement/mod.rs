@@ -1,7 +1,7 @@
 //! Placement of workers: the policies, the cores to choose from, and the number of workers per PU.
 //!
-//! Each file imports from those before it: [`policy`] names the policies, [`layout`] is their
-//! answer, [`placer`] computes it, [`ledger`] counts the workers of several layouts.
+//! Each file imports only from those before it: [`policy`] defines the policies, [`layout`] is the
+//! result, [`placer`] computes it, and [`ledger`] counts the workers of several layouts.
 
 mod layout;
 mod ledger;

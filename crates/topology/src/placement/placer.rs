@@ -1,8 +1,13 @@
-//! Seats for workers: a pure function of machine, allowed PUs, number and policy.
+//! Computes layouts. This is a pure function of the machine, the allowed PUs, the number of
+//! workers, the policy, and the current load.
 //!
-//! Invariants: every seat is a non-empty subset of the allowed PUs; a core that a policy uses has
-//! a worker before another has two, and the least seated cores come first. Only a list is taken as
-//! it is written.
+//! Invariants:
+//!
+//! - The PUs of every worker are a non-empty subset of the allowed PUs.
+//! - A core that a policy uses gets a second worker only if all of them have one.
+//! - Cores with the fewest workers come first.
+//!
+//! The last two do not apply to a list, which is used exactly as given.
 
 use std::collections::BTreeMap;
 
@@ -11,11 +16,12 @@ use super::policy::Placement;
 use crate::machine::Machine;
 use crate::types::{CacheKind, CpuSet, Error};
 
-/// Seats `workers` workers on `allowed`, by `placement`.
+/// Places `workers` workers on the PUs in `allowed`, as `placement` decides.
 ///
 /// # Errors
 ///
-/// [`Error::NotAllowed`] when no allowed PU is online, or a list names a PU that is not allowed.
+/// Returns [`Error::NotAllowed`] if no allowed PU is online, or if a list names a PU that is not
+/// allowed.
 ///
 /// ```
 /// use creel_topology::{place, Machine, Placement};
@@ -36,12 +42,12 @@ pub fn place(
     Placer::new(machine, allowed, |_| 0)?.layout(workers, placement)
 }
 
-/// An allowed core.
+/// A core with at least one allowed PU.
 #[derive(Clone)]
 struct AvailableCore {
-    /// Its allowed PUs, the least seated first.
+    /// Its allowed PUs, the one with the lowest load first.
     pus: Vec<usize>,
-    /// Its kind's rank; higher is faster.
+    /// The rank of its kind. A higher rank is faster.
     kind: Option<usize>,
     load: u64,
 }
@@ -52,7 +58,7 @@ impl AvailableCore {
     }
 }
 
-/// The allowed cores in logical order.
+/// Places workers on the allowed cores, which are in logical order.
 pub(crate) struct Placer<'a> {
     machine: &'a Machine,
     allowed: CpuSet,
@@ -60,9 +66,11 @@ pub(crate) struct Placer<'a> {
 }
 
 impl<'a> Placer<'a> {
+    /// Creates a placer. `load` returns the current load of a PU.
+    ///
     /// # Errors
     ///
-    /// [`Error::NotAllowed`] when no allowed PU is online.
+    /// Returns [`Error::NotAllowed`] if no allowed PU is online.
     pub(crate) fn new(
         machine: &'a Machine,
         allowed: &CpuSet,
@@ -94,6 +102,7 @@ impl<'a> Placer<'a> {
         })
     }
 
+    /// Returns the PUs of each worker.
     pub(crate) fn layout(&self, workers: usize, placement: &Placement) -> Result<Layout, Error> {
         let (seats, places) = match placement {
             Placement::Unpinned => (vec![self.allowed.clone(); workers], usize::MAX),
@@ -120,14 +129,15 @@ impl<'a> Placer<'a> {
         })
     }
 
-    /// The least seated of the sites, at least as many as workers, in logical order.
+    /// Returns the cores with the lowest load in logical order: at least one per worker, if there
+    /// are that many.
     fn least_loaded(&self, cores: &[AvailableCore], workers: usize) -> Vec<AvailableCore> {
         let mut loads: Vec<u64> = cores.iter().map(|core| core.load).collect();
         loads.sort_unstable();
         let Some(&bound) = loads.get(workers.saturating_sub(1)) else {
             return cores.to_vec();
         };
-        // Of the sites at the bound, only as many as are still wanted.
+        // Of the cores whose load equals the bound, we take only as many as we still need.
         let mut at_bound = workers
             - loads
                 .iter()
@@ -150,7 +160,8 @@ impl<'a> Placer<'a> {
         kept
     }
 
-    /// The first PU of every core, then the second ones, and so on; the fastest kind first.
+    /// Returns the first PU of every core, then the second ones, and so on. The fastest kind comes
+    /// first.
     fn pus_by_rank(&self, workers: usize) -> Vec<CpuSet> {
         let mut cores = self.least_loaded(&self.cores, workers);
         cores.sort_by_key(|core| std::cmp::Reverse(core.kind));
@@ -160,7 +171,7 @@ impl<'a> Placer<'a> {
         ranks.map(|&pu| CpuSet::from_iter([pu])).collect()
     }
 
-    /// The cores of the smallest object of the machine that has enough of them.
+    /// Returns the cores of the smallest object of the machine that has enough of them.
     fn nearest(&self, workers: usize) -> Vec<CpuSet> {
         let cores = self.least_loaded(&self.cores, workers);
         let inside = |object: &CpuSet| {
@@ -183,7 +194,7 @@ impl<'a> Placer<'a> {
             .collect()
     }
 
-    /// Workers in blocks along the logical order, so that neighbours have near numbers.
+    /// Spreads workers over the machine. Workers on neighbouring cores have neighbouring indices.
     fn spread(&self, workers: usize) -> (Vec<CpuSet>, usize) {
         let cores = self.least_loaded(&self.cores, workers);
         let (everywhere, rest) = (workers / cores.len(), workers % cores.len());
@@ -200,7 +211,8 @@ impl<'a> Placer<'a> {
         (seats, cores.len())
     }
 
-    /// Workers to the domains in turn, to none more than it has cores before all are full.
+    /// Assigns workers to domains in turn. A domain gets more workers than it has cores only if all
+    /// domains are full.
     fn per_domain<K: Ord>(
         &self,
         workers: usize,
@@ -231,6 +243,7 @@ impl<'a> Placer<'a> {
         (seats.collect(), self.cores.len())
     }
 
+    /// Returns the cores of the fastest kind.
     fn fastest(&self) -> Vec<AvailableCore> {
         let fastest = self.cores.iter().map(|core| core.kind).max().flatten();
         self.cores
@@ -240,11 +253,12 @@ impl<'a> Placer<'a> {
             .collect()
     }
 
+    /// Checks that all sets of a list are allowed.
     fn checked(&self, sets: &[CpuSet]) -> Result<Vec<CpuSet>, Error> {
         for set in sets {
             if set.is_empty() || !set.is_subset(&self.allowed) {
                 let reason = format!(
-                    "the PUs {{{set}}} are not all among the allowed ones, {{{}}}",
+                    "cannot place a worker on the PUs {{{set}}}: only the PUs {{{}}} are allowed",
                     self.allowed
                 );
                 return Err(Error::NotAllowed { reason });
@@ -252,13 +266,14 @@ impl<'a> Placer<'a> {
         }
         match sets.is_empty() {
             true => Err(Error::NotAllowed {
-                reason: "an empty list of PUs".into(),
+                reason: "the list of PUs is empty".into(),
             }),
             false => Ok(sets.to_vec()),
         }
     }
 
-    /// Level and first PU of the outermost cache that holds a PU's data, or else of its package.
+    /// Returns the level and the first PU of the outermost cache that holds the data of a PU, or of
+    /// its package if no cache is known.
     fn last_level_cache(&self, pu: usize) -> Option<(u8, Option<usize>)> {
         let caches = self.machine.caches().iter().rev();
         let cache = caches
@@ -281,7 +296,7 @@ impl<'a> Placer<'a> {
     }
 }
 
-/// Cores among which a worker may move.
+/// A set of cores among which a worker may move.
 #[derive(Default)]
 struct Domain {
     pus: CpuSet,
@@ -311,7 +326,7 @@ fn fastest_first(mut cores: Vec<AvailableCore>) -> Vec<CpuSet> {
     pu_sets(cores)
 }
 
-/// Worker i at place i, and again from the first.
+/// Assigns worker `i` to place `i`, and starts again with the first place at the end.
 fn round_robin(places: Vec<CpuSet>, workers: usize) -> (Vec<CpuSet>, usize) {
     (
         places.iter().cycle().take(workers).cloned().collect(),
@@ -319,7 +334,8 @@ fn round_robin(places: Vec<CpuSet>, workers: usize) -> (Vec<CpuSet>, usize) {
     )
 }
 
-/// Neighbouring workers at neighbouring places, and at the same one when there are too few.
+/// Assigns workers with neighbouring indices to neighbouring places. If there are too few places,
+/// they share one.
 fn blocks(places: Vec<CpuSet>, workers: usize) -> (Vec<CpuSet>, usize) {
     let seats = (0..workers).map(|i| {
         places[if workers <= places.len() {
@@ -332,7 +348,7 @@ fn blocks(places: Vec<CpuSet>, workers: usize) -> (Vec<CpuSet>, usize) {
     (seats.collect(), places.len())
 }
 
-/// Chooses `count` of the sites, even over the objects of each level from the outside in.
+/// Chooses `count` of the cores, evenly over the objects of each level from the outside in.
 fn spread_over(
     cores: &[AvailableCore],
     among: &[usize],

@@ -5,22 +5,25 @@ use std::str::FromStr;
 
 use crate::types::{CpuSet, Error};
 
-/// Where workers sit. [`place`](crate::place) turns a policy into one [`CpuSet`] a worker.
+/// The policy that decides where workers run. [`place`](crate::place) turns it into one [`CpuSet`]
+/// per worker.
 ///
-/// No policy that chooses cores puts two workers on one before every core it uses has one.
+/// A policy that chooses cores puts a second worker on a core only if every core that it uses
+/// already has one.
 ///
-/// | your program | take |
+/// | your program | policy |
 /// |---|---|
-/// | loops over data that stays, alone on its machine | `Cores` |
-/// | the same, where workers talk a lot | `Close` |
-/// | the same, where memory's bandwidth is what lacks | `Spread` |
-/// | hyper-threads do pay: light, independent work | `Pus` |
-/// | one that shares the machine, blocks, or runs batches; tasks and sockets | `Unpinned` |
-/// | tables as large as a cache, or memory of one node | `PerCache`, `PerNode` |
-/// | loops whose slowest worker decides, on cores of several kinds | `FastCores` |
-/// | a device, an interrupt or an operator decides | `List` |
+/// | runs loops over data that stays in place, and is alone on its machine | `Cores` |
+/// | the same, and its workers communicate often | `Close` |
+/// | the same, and is limited by memory bandwidth | `Spread` |
+/// | runs light, independent work that profits from hyper-threads | `Pus` |
+/// | shares the machine, blocks, or runs batches, tasks or sockets | `Unpinned` |
+/// | uses tables as large as a cache, or the memory of one node | `PerCache`, `PerNode` |
+/// | runs loops that wait for the slowest worker, on several kinds of cores | `FastCores` |
+/// | must follow a device, an interrupt or an operator | `List` |
 ///
-/// Measure before you pin: it has cost as often as it has paid.
+/// Measure before you pin workers, because in our measurements pinning cost time as often as it
+/// saved time.
 ///
 /// ```
 /// use creel_topology::{Machine, Placement, place};
@@ -33,25 +36,28 @@ use crate::types::{CpuSet, Error};
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum Placement {
-    /// Anywhere among the allowed PUs: the system moves workers as it likes.
+    /// Lets workers run on any allowed PU. The OS moves them as it likes.
     #[default]
     Unpinned,
-    /// A core each (all its allowed PUs), the fastest kind first.
+    /// Gives each worker a core with all its allowed PUs, the fastest kind first.
     Cores,
-    /// A PU each: first one PU of every core, then the second ones, and so on.
+    /// Gives each worker a PU: first one PU of every core, then the second ones, and so on.
     Pus,
-    /// A core each, as near together as possible: within one cache, node or package if they fit.
-    /// More workers than cores: neighbours share.
+    /// Gives each worker a core, as close to each other as possible: within one cache, node or
+    /// package if they fit. If there are more workers than cores, workers with neighbouring indices
+    /// share a core.
     Close,
-    /// A core each, as far apart as possible: even over packages, then nodes, then caches.
+    /// Gives each worker a core, as far apart as possible: evenly over packages, then nodes, then
+    /// caches.
     Spread,
-    /// Last-level caches in turn; a worker may move among the PUs that share the cache.
+    /// Assigns workers to last-level caches in turn. A worker may move among the PUs that share the
+    /// cache.
     PerCache,
-    /// NUMA nodes in turn; a worker may move among the PUs of the node.
+    /// Assigns workers to NUMA nodes in turn. A worker may move among the PUs of the node.
     PerNode,
-    /// A core each of the fastest kind only; all cores where kinds are not told.
+    /// Gives each worker a core of the fastest kind. Uses all cores if the kinds are unknown.
     FastCores,
-    /// These sets in turn.
+    /// Assigns workers to these sets in turn.
     List(Vec<CpuSet>),
 }
 
@@ -68,7 +74,7 @@ const NAMES: [(&str, Placement); 8] = [
 ];
 
 impl Placement {
-    /// The names of all policies without arguments.
+    /// Returns the names of all policies without arguments.
     ///
     /// ```
     /// use creel_topology::Placement;
@@ -94,10 +100,13 @@ impl fmt::Display for Placement {
     }
 }
 
-/// Reads a name, or a list: `0,2,4-7` is a PU a worker in this order, `{0-3},{4-7}` a set a
-/// worker (the notation of OpenMP's `OMP_PLACES`).
+/// Parses a name or a list, in the notation of OpenMP's `OMP_PLACES`.
 ///
-/// Errors: [`Error::Syntax`], which names the mistake.
+/// `0,2,4-7` gives each worker one PU in this order. `{0-3},{4-7}` gives each worker one set.
+///
+/// # Errors
+///
+/// Returns [`Error::Syntax`], which names the mistake.
 impl FromStr for Placement {
     type Err = Error;
 
@@ -126,6 +135,7 @@ impl FromStr for Placement {
     }
 }
 
+/// Parses sets in braces, for example `{0-3},{4-7}`.
 fn braced_sets(text: &str) -> Result<Vec<CpuSet>, Error> {
     let inner = text
         .strip_prefix('{')
@@ -141,6 +151,7 @@ fn braced_sets(text: &str) -> Result<Vec<CpuSet>, Error> {
     }
 }
 
+/// Parses a list of PUs and returns a set of one PU for each, in the order of the list.
 fn one_pu_each(text: &str) -> Result<Vec<CpuSet>, Error> {
     let ranges: Vec<CpuSet> = text.split(',').map(str::parse).collect::<Result<_, _>>()?;
     if ranges.iter().any(CpuSet::is_empty) {
@@ -158,7 +169,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_and_lists_read_as_written() {
+    fn parsed_names_and_lists_print_as_written() {
         for text in ["unpinned", "per-cache", "fast-cores", "{0},{2},{4-7}"] {
             assert_eq!(text.parse::<Placement>().unwrap().to_string(), text);
         }
@@ -169,13 +180,13 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_are_named() {
+    fn errors_name_the_mistake() {
         for (text, reason) in [
             ("", "give one of"),
             ("core", "give one of"),
             ("{0-3", "brace"),
             ("{0},{}", "empty"),
-            ("{0},{x}", "no number"),
+            ("{0},{x}", "not a number"),
             ("0,,1", "missing"),
             ("3-1", "backwards"),
         ] {

@@ -1,15 +1,15 @@
-//! The machine as `/proc` tells it, for kernels and sandboxes without `/sys`.
+//! Reads the machine from `/proc`, for kernels and sandboxes without `/sys`.
 //!
-//! `proc/cpuinfo` tells which PUs are online, and on x86 each one's package and core. Other
-//! architectures write other fields; what is not told stays empty. Where even PUs are not found
-//! there, `proc/stat` counts them.
+//! `proc/cpuinfo` lists the online PUs, and on x86 also the package and core of each PU. Other
+//! architectures use other fields, so cores and packages remain empty there. If the file lists no
+//! PUs, we count them in `proc/stat`.
 
 use std::collections::BTreeMap;
 
 use super::tree::Tree;
 use crate::types::{CpuSet, Error, Package, Parts};
 
-/// One PU's fields.
+/// The fields of one PU.
 #[derive(Default)]
 struct Processor {
     pu: usize,
@@ -19,14 +19,14 @@ struct Processor {
     cores: Option<usize>,
 }
 
-/// The file's PUs in its order.
+/// The PUs in the order of the file.
 #[derive(Default)]
 pub(crate) struct Cpuinfo {
     processors: Vec<Processor>,
 }
 
 impl Cpuinfo {
-    /// An absent file tells of no PU.
+    /// Reads `proc/cpuinfo`. If the file is missing, the list is empty.
     pub(crate) fn read(tree: &Tree) -> Result<Cpuinfo, Error> {
         Ok(Cpuinfo::parse(
             &tree.long_text("proc/cpuinfo")?.unwrap_or_default(),
@@ -58,11 +58,11 @@ impl Cpuinfo {
         Cpuinfo { processors }
     }
 
-    /// A machine of nothing but this file.
+    /// Returns a machine that is described by this file only.
     ///
     /// # Errors
     ///
-    /// [`Error::NoMachine`] when neither it nor `proc/stat` tells of a PU.
+    /// Returns [`Error::NoMachine`] if neither this file nor `proc/stat` lists a PU.
     pub(crate) fn into_parts(self, tree: &Tree) -> Result<Parts, Error> {
         let mut online: CpuSet = self
             .processors
@@ -86,7 +86,7 @@ impl Cpuinfo {
         })
     }
 
-    /// The PUs of each package, where every one of `online` tells it.
+    /// Returns the PUs of each package, or nothing unless every PU in `online` has one.
     pub(crate) fn packages(&self, online: &CpuSet) -> Vec<Package> {
         let groups = self.grouped(online, |processor| processor.package);
         groups
@@ -98,8 +98,10 @@ impl Cpuinfo {
             .collect()
     }
 
-    /// The PUs of each core, where every one of `online` tells it. A core's number counts only
-    /// within its package, and only where the package has more siblings than cores.
+    /// Returns the PUs of each core, or nothing unless every PU in `online` has one.
+    ///
+    /// The number of a core is unique only within its package. We use it only if the package has
+    /// more siblings than cores, because otherwise each PU is a core.
     pub(crate) fn cores(&self, online: &CpuSet) -> Vec<CpuSet> {
         let groups = self.grouped(online, |processor| {
             let alone = processor.siblings.is_some() && processor.siblings == processor.cores;
@@ -109,6 +111,7 @@ impl Cpuinfo {
         groups.into_values().collect()
     }
 
+    /// Groups the PUs by a key, or returns nothing unless every PU in `online` has one.
     fn grouped<K: Ord>(
         &self,
         online: &CpuSet,
@@ -135,7 +138,7 @@ impl Cpuinfo {
     }
 }
 
-/// The PUs that have a line of their own, `cpuN …`.
+/// Returns the PUs that have a line of their own in `proc/stat`, `cpuN …`.
 fn in_stat(stat: &str) -> CpuSet {
     let pus = stat.lines().filter_map(|line| {
         let name = line.split(' ').next()?;
@@ -144,7 +147,8 @@ fn in_stat(stat: &str) -> CpuSet {
     pus.filter(|&pu| pu <= CpuSet::INDEX_MAX).collect()
 }
 
-/// `processor : N`, or on s390 `processor N: version = …`.
+/// Returns the PU of a line that begins a new PU: `processor : N`, or on s390 `processor N: version
+/// = …`.
 fn new_pu(key: &str, number: Option<usize>) -> Option<usize> {
     let pu = match key.strip_prefix("processor")?.trim() {
         "" => number,

@@ -1,8 +1,7 @@
-//! Readers: what a machine's files, or a description, tell.
+//! Readers of a machine's files, or of a description.
 //!
-//! Each answers with [`Parts`] or some of them, as found; what follows from the parts is
-//! [`Machine`](crate::Machine)'s. So a reader needs nothing but the types, and the files come all
-//! from one [`Tree`].
+//! Each reader returns [`Parts`], or some of them, as it found them. [`Machine`](crate::Machine)
+//! derives the rest, so a reader needs only the types. All files come from one [`Tree`].
 
 mod cgroup;
 mod cpuinfo;
@@ -15,25 +14,28 @@ use std::path::Path;
 use self::tree::Tree;
 use crate::types::{Error, Parts};
 
-/// All that the files below a root tell: the shape of the machine, and what confines the process.
+/// Reads everything that the files below a root contain: the shape of the machine and the limits of
+/// the process.
 ///
 /// # Errors
 ///
-/// [`Error::Unreadable`], [`Error::Malformed`], and [`Error::NoMachine`] when no PU is described.
+/// Returns [`Error::Unreadable`], [`Error::Malformed`], or [`Error::NoMachine`] if the files
+/// describe no PU.
 pub(crate) fn tree(root: &Path) -> Result<Parts, Error> {
     confined(&Tree::open(root)?, sysfs::read)
 }
 
-/// The PUs, the cores and what confines the process, for a machine of many PUs has thousands of
-/// files.
+/// Reads only the PUs, the cores and the limits of the process, because a machine with many PUs has
+/// thousands of files.
 ///
 /// # Errors
 ///
-/// As [`tree`].
+/// Returns the errors of [`tree`].
 pub(crate) fn cores(root: &Path) -> Result<Parts, Error> {
     confined(&Tree::open(root)?, sysfs::read_cores)
 }
 
+/// Reads the shape of the machine with `shape`, and the limits of the process.
 fn confined(tree: &Tree, shape: fn(&Tree) -> Result<Parts, Error>) -> Result<Parts, Error> {
     let mut parts = shape(tree)?;
     let confines = cgroup::read(tree)?;

@@ -1,4 +1,4 @@
-//! Machines from a description, so that a test needs no big machine.
+//! Machines from a description, so that tests do not need large machines.
 
 use crate::types::{
     Cache, CacheKind, CpuSet, Die, Error, Kind, KindSource, NumaNode, Package, Parts,
@@ -11,8 +11,8 @@ const LEVELS: [&str; 9] = [
 const CORE: usize = 7;
 const PU: usize = 8;
 
-/// A description: for each level its number of objects in one object of the level before. The
-/// last two have a number for each kind of core.
+/// A parsed description. It has the number of objects of each level in one object of the level
+/// before. The last two levels have a number for each kind of core.
 struct Shape {
     counts: [Option<usize>; CORE],
     kinds: Vec<CoreKind>,
@@ -23,9 +23,11 @@ struct CoreKind {
     pus: usize,
 }
 
+/// Builds the parts of a machine from a description.
+///
 /// # Errors
 ///
-/// [`Error::Syntax`] when the description has a mistake.
+/// Returns [`Error::Syntax`] if the description has a mistake.
 pub(crate) fn parts(description: &str) -> Result<Parts, Error> {
     let bad = |reason: String| Error::syntax("synthetic machine", description, reason);
     let shape = parse(description).map_err(bad)?;
@@ -40,26 +42,34 @@ pub(crate) fn parts(description: &str) -> Result<Parts, Error> {
         .flatten()
         .fold(pus_in_innermost, |all, &count| all.saturating_mul(count));
     if pus > CpuSet::INDEX_MAX + 1 {
-        return Err(bad(format!("more than {} PUs", CpuSet::INDEX_MAX + 1)));
+        return Err(bad(format!(
+            "it has more than {} PUs",
+            CpuSet::INDEX_MAX + 1
+        )));
     }
     Ok(build(&shape, pus))
 }
 
+/// Parses a description.
 fn parse(description: &str) -> Result<Shape, String> {
     let mut counts: [Option<Vec<usize>>; LEVELS.len()] = Default::default();
     let mut outermost_left = 0;
     for word in description.split_whitespace() {
         let (name, numbers) = word
             .split_once(':')
-            .ok_or_else(|| format!("\"{word}\" has no number (LEVEL:N)"))?;
+            .ok_or_else(|| format!("\"{word}\" has no number: expected LEVEL:N"))?;
         let level = LEVELS
             .iter()
             .position(|level| *level == name.to_ascii_lowercase());
-        let level = level
-            .ok_or_else(|| format!("\"{name}\" is no level (one of {})", LEVELS.join(", ")))?;
+        let level = level.ok_or_else(|| {
+            format!(
+                "unknown level \"{name}\": expected one of {}",
+                LEVELS.join(", ")
+            )
+        })?;
         if level < outermost_left {
             return Err(format!(
-                "\"{name}\" comes again, or after a level inside it"
+                "\"{name}\" is repeated, or comes after a level inside it"
             ));
         }
         outermost_left = level + 1;
@@ -69,13 +79,13 @@ fn parse(description: &str) -> Result<Shape, String> {
             .collect::<Result<Vec<_>, _>>()?;
         if numbers.len() > 1 && level < CORE {
             return Err(format!(
-                "\"{word}\": only cores and their PUs come in kinds"
+                "\"{word}\": only core and pu may have several kinds (N+N)"
             ));
         }
         counts[level] = Some(numbers);
     }
     if outermost_left == 0 {
-        return Err("it is empty".into());
+        return Err("the description is empty".into());
     }
     let kinds = core_kinds(counts[CORE].take(), counts[PU].take())?;
     let mut shape = Shape {
@@ -88,6 +98,7 @@ fn parse(description: &str) -> Result<Shape, String> {
     Ok(shape)
 }
 
+/// Parses a number of objects.
 fn count(number: &str, word: &str) -> Result<usize, String> {
     let count = number
         .parse()
@@ -101,12 +112,13 @@ fn count(number: &str, word: &str) -> Result<usize, String> {
     })
 }
 
+/// Combines the numbers of cores and of PUs per core to kinds of cores.
 fn core_kinds(cores: Option<Vec<usize>>, pus: Option<Vec<usize>>) -> Result<Vec<CoreKind>, String> {
     let cores = cores.unwrap_or_else(|| vec![1]);
     let pus = pus.unwrap_or_else(|| vec![1]);
     if pus.len() != 1 && pus.len() != cores.len() {
         return Err(format!(
-            "{} kinds of cores, but PUs for {}",
+            "there are {} kinds of cores, but numbers of PUs for {}",
             cores.len(),
             pus.len()
         ));
@@ -122,7 +134,8 @@ fn core_kinds(cores: Option<Vec<usize>>, pus: Option<Vec<usize>>) -> Result<Vec<
         .collect())
 }
 
-/// PUs are numbered in order, those of a core next to one another.
+/// Builds the parts. PUs are numbered in order, so that the PUs of a core have neighbouring
+/// numbers.
 fn build(shape: &Shape, pus: usize) -> Parts {
     let online = CpuSet::range(0, pus - 1);
     let mut parts = Parts {
@@ -147,6 +160,7 @@ fn build(shape: &Shape, pus: usize) -> Parts {
     parts
 }
 
+/// Adds one object of a level above the cores.
 fn add_object(parts: &mut Parts, level: usize, object: usize, pus: CpuSet) {
     match LEVELS[level] {
         "package" => parts.packages.push(Package {
@@ -175,7 +189,7 @@ fn add_object(parts: &mut Parts, level: usize, object: usize, pus: CpuSet) {
     }
 }
 
-/// The kinds lie one after the other in each innermost object, the fastest first.
+/// Adds the cores. In each innermost object the kinds follow one another, the fastest first.
 fn add_cores(parts: &mut Parts, shape: &Shape, objects: usize) {
     let mut next = 0;
     let mut pus_of_kind = vec![CpuSet::new(); shape.kinds.len()];

@@ -1,7 +1,8 @@
-//! Files below a root folder: the running system's `/`, or a captured copy of one.
+//! Files below a root folder: the `/` of the running system, or a captured copy of one.
 //!
-//! Invariant: every read is bounded in size and never waits, whatever the tree holds (a FIFO, a
-//! device, a loop of links). An absent file is no error; one that is there and unreadable is.
+//! Invariant: every read is bounded in size and never blocks, even if the tree contains a FIFO, a
+//! device or a loop of links. A missing file is not an error. A file that exists and cannot be read
+//! is one.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Read};
@@ -9,23 +10,26 @@ use std::path::{Path, PathBuf};
 
 use crate::types::{CpuSet, Error};
 
-/// The folder of the PUs, of which several readers ask.
+/// The folder of the PUs, which several readers use.
 pub(crate) const CPU: &str = "sys/devices/system/cpu";
 
-/// A file of sysfs holds a page at most; lists and masks of large machines a few.
+/// The maximum size of a file. A sysfs file has at most a page, and lists and masks of large
+/// machines have a few.
 const FILE_BYTES_MAX: usize = 1 << 20;
-/// `/proc/cpuinfo` tells some 1.5 KB a PU.
+/// The maximum size of a long file. `/proc/cpuinfo` has about 1.5 KB per PU.
 const LONG_FILE_BYTES_MAX: usize = 1 << 25;
 
-/// The files below a root.
+/// The files below a root folder.
 pub(crate) struct Tree {
     root: PathBuf,
 }
 
 impl Tree {
+    /// Opens a tree.
+    ///
     /// # Errors
     ///
-    /// [`Error::Unreadable`] when the root is no readable folder.
+    /// Returns [`Error::Unreadable`] if the root is not a readable folder.
     pub(crate) fn open(root: &Path) -> Result<Tree, Error> {
         fs::read_dir(root).map_err(|source| Error::Unreadable {
             path: root.into(),
@@ -38,22 +42,24 @@ impl Tree {
         &self.root
     }
 
-    /// The path of a file whose name inside the tree may begin with a slash.
+    /// Returns the path of a file. Its name inside the tree may begin with a slash.
     pub(crate) fn path(&self, file: &str) -> PathBuf {
         self.root.join(file.trim_start_matches('/'))
     }
 
-    /// The file's text without NULs, line ends and blanks around it; `None` when it is not there.
+    /// Returns the text of a file without NULs and whitespace around it, or `None` if the file is
+    /// missing.
     pub(crate) fn text(&self, file: &str) -> Result<Option<String>, Error> {
         self.read(file, FILE_BYTES_MAX)
     }
 
-    /// As [`Tree::text`], for files of many lines.
+    /// Returns the text of a file like [`Tree::text`], with a higher limit for files with many
+    /// lines.
     pub(crate) fn long_text(&self, file: &str) -> Result<Option<String>, Error> {
         self.read(file, LONG_FILE_BYTES_MAX)
     }
 
-    /// A CPU list (`0-3,8`); `None` when the file is not there.
+    /// Reads a CPU list (`0-3,8`). Returns `None` if the file is missing.
     pub(crate) fn list(&self, file: &str) -> Result<Option<CpuSet>, Error> {
         let Some(text) = self.text(file)? else {
             return Ok(None);
@@ -63,7 +69,8 @@ impl Tree {
             .map_err(|error: Error| error.in_file(self.path(file)))
     }
 
-    /// A CPU mask (`0000ffff`), or else the list beside it; `None` when neither is there.
+    /// Reads a CPU mask (`0000ffff`), or a list if there is no mask. Returns `None` if both are
+    /// missing.
     pub(crate) fn mask_or_list(&self, mask: &str, list: &str) -> Result<Option<CpuSet>, Error> {
         match self.text(mask)?.filter(|text| !text.is_empty()) {
             Some(text) => CpuSet::parse_mask(&text)
@@ -73,13 +80,13 @@ impl Tree {
         }
     }
 
-    /// A whole number; `None` when the file is not there or holds something else (kernels write
-    /// `<unknown>` for what a driver does not tell).
+    /// Reads a whole number. Returns `None` if the file is missing or contains something else. For
+    /// example, kernels write `<unknown>` if a driver does not report a value.
     pub(crate) fn number(&self, file: &str) -> Result<Option<i64>, Error> {
         Ok(self.text(file)?.and_then(|text| text.parse().ok()))
     }
 
-    /// The numbers N for which `folder` has an entry `prefixN`, ascending.
+    /// Returns the numbers N for which `folder` has an entry `prefixN`, in ascending order.
     pub(crate) fn numbered(&self, folder: &str, prefix: &str) -> Result<Vec<usize>, Error> {
         let mut numbers: Vec<usize> = self
             .names(folder)?
@@ -92,7 +99,7 @@ impl Tree {
         Ok(numbers)
     }
 
-    /// The names of the folders in a folder, links to folders not counted.
+    /// Returns the names of the folders in a folder. Links to folders do not count.
     pub(crate) fn folders(&self, folder: &str) -> Result<Vec<String>, Error> {
         let is_folder = |name: &String| {
             let path = self.path(folder).join(name);
@@ -101,7 +108,7 @@ impl Tree {
         Ok(self.names(folder)?.into_iter().filter(is_folder).collect())
     }
 
-    /// The names in a folder; none when it is not there.
+    /// Returns the names in a folder. The list is empty if the folder is missing.
     fn names(&self, folder: &str) -> Result<Vec<String>, Error> {
         let path = self.path(folder);
         let entries = match fs::read_dir(&path) {
@@ -116,12 +123,13 @@ impl Tree {
             .map_err(|source| Error::Unreadable { path, source })
     }
 
+    /// Reads a file of at most `bytes_max` bytes.
     fn read(&self, file: &str, bytes_max: usize) -> Result<Option<String>, Error> {
         let path = self.path(file);
         match read_bounded(&path, bytes_max) {
             Ok(bytes) if bytes.len() > bytes_max => Err(Error::Malformed {
                 path,
-                reason: format!("longer than {bytes_max} bytes"),
+                reason: format!("the file is longer than {bytes_max} bytes"),
             }),
             Ok(bytes) => {
                 let text = String::from_utf8_lossy(&bytes);
@@ -136,17 +144,18 @@ impl Tree {
     }
 }
 
-/// Not there, or hidden from this user, or told by nobody: the file says nothing.
+/// Returns whether we treat a file with this error as missing: it does not exist, this user may not
+/// see it, or the driver has no value.
 fn is_absent(error: &io::Error) -> bool {
-    let told_by_nobody = matches!(error.raw_os_error(), Some(code) if NO_ANSWER.contains(&code));
-    told_by_nobody
+    let has_no_value = matches!(error.raw_os_error(), Some(code) if NO_ANSWER.contains(&code));
+    has_no_value
         || matches!(
             error.kind(),
             ErrorKind::NotFound | ErrorKind::NotADirectory | ErrorKind::PermissionDenied
         )
 }
 
-/// What a kernel attribute answers when its driver has nothing to tell.
+/// The errors that a kernel attribute returns if its driver has no value.
 #[cfg(unix)]
 const NO_ANSWER: &[i32] = &[
     libc::ENODEV,
@@ -159,7 +168,7 @@ const NO_ANSWER: &[i32] = &[
 #[cfg(not(unix))]
 const NO_ANSWER: &[i32] = &[];
 
-/// Up to one byte more than `bytes_max`, in as few calls as a short file needs.
+/// Reads up to one byte more than `bytes_max`, in as few calls as a short file needs.
 fn read_bounded(path: &Path, bytes_max: usize) -> io::Result<Vec<u8>> {
     let mut file = open(path)?;
     let mut start = [0; 4096];
@@ -173,10 +182,11 @@ fn read_bounded(path: &Path, bytes_max: usize) -> io::Result<Vec<u8>> {
     }
 }
 
+/// Opens a file for reading without blocking.
 #[cfg(unix)]
 fn open(path: &Path) -> io::Result<File> {
     use std::os::unix::fs::OpenOptionsExt;
-    // A FIFO without a writer would block the open; so it reads as empty.
+    // Opening a FIFO without a writer would block. With this flag it reads as empty.
     OpenOptions::new()
         .read(true)
         .custom_flags(libc::O_NONBLOCK)

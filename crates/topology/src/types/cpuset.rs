@@ -1,13 +1,14 @@
 //! A set of PUs by OS index.
 //!
-//! Invariant: no trailing zero word, so that equal sets have equal words. Indices reach
-//! [`CpuSet::INDEX_MAX`], far above any kernel's limit, so that no text can ask for much memory.
+//! Invariant: the last word is not zero, so equal sets have equal words. Indices are at most
+//! [`CpuSet::INDEX_MAX`], which is far above the limit of any kernel, so no text can make us
+//! allocate much memory.
 
 use std::ops::{BitAnd, BitOr, Sub};
 
 const WORD_BITS: usize = u64::BITS as usize;
 
-/// A set of PUs (hardware threads), each by its OS index.
+/// A set of PUs (hardware threads), identified by OS index.
 ///
 /// ```
 /// use creel_topology::CpuSet;
@@ -24,7 +25,7 @@ pub struct CpuSet {
 }
 
 impl CpuSet {
-    /// The largest OS index that a set can hold; kernels number up to 8,192 PUs.
+    /// The largest OS index that a set can hold. Kernels support up to 8,192 PUs.
     ///
     /// ```
     /// use creel_topology::CpuSet;
@@ -33,7 +34,7 @@ impl CpuSet {
     /// ```
     pub const INDEX_MAX: usize = (1 << 14) - 1;
 
-    /// The empty set.
+    /// Creates an empty set.
     ///
     /// ```
     /// use creel_topology::CpuSet;
@@ -44,11 +45,11 @@ impl CpuSet {
         CpuSet { words: Vec::new() }
     }
 
-    /// The PUs `first` to `last`, both included; empty when `first > last`.
+    /// Returns the PUs from `first` to `last`, both included. The set is empty if `first > last`.
     ///
     /// # Panics
     ///
-    /// When `last` is above [`CpuSet::INDEX_MAX`].
+    /// Panics if `last` is above [`CpuSet::INDEX_MAX`] and the range is not empty.
     ///
     /// ```
     /// use creel_topology::CpuSet;
@@ -59,11 +60,11 @@ impl CpuSet {
         (first..=last).collect()
     }
 
-    /// Adds PU `index`; whether it was absent.
+    /// Adds the PU `index`. Returns whether it was absent.
     ///
     /// # Panics
     ///
-    /// When `index` is above [`CpuSet::INDEX_MAX`].
+    /// Panics if `index` is above [`CpuSet::INDEX_MAX`].
     ///
     /// ```
     /// use creel_topology::CpuSet;
@@ -86,7 +87,7 @@ impl CpuSet {
         absent
     }
 
-    /// Takes PU `index` out; whether it was there.
+    /// Removes the PU `index`. Returns whether it was present.
     ///
     /// ```
     /// use creel_topology::CpuSet;
@@ -104,7 +105,7 @@ impl CpuSet {
         present
     }
 
-    /// Whether PU `index` is in the set.
+    /// Returns whether the PU `index` is in the set.
     ///
     /// ```
     /// use creel_topology::CpuSet;
@@ -117,7 +118,7 @@ impl CpuSet {
             .is_some_and(|word| word >> (index % WORD_BITS) & 1 == 1)
     }
 
-    /// How many PUs are in the set.
+    /// Returns the number of PUs in the set.
     ///
     /// ```
     /// use creel_topology::CpuSet;
@@ -131,7 +132,7 @@ impl CpuSet {
             .sum()
     }
 
-    /// Whether the set has no PU.
+    /// Returns whether the set is empty.
     ///
     /// ```
     /// use creel_topology::CpuSet;
@@ -142,7 +143,7 @@ impl CpuSet {
         self.words.is_empty()
     }
 
-    /// The lowest OS index.
+    /// Returns the lowest OS index.
     ///
     /// ```
     /// use creel_topology::CpuSet;
@@ -153,7 +154,7 @@ impl CpuSet {
         self.iter().next()
     }
 
-    /// The highest OS index.
+    /// Returns the highest OS index.
     ///
     /// ```
     /// use creel_topology::CpuSet;
@@ -165,7 +166,7 @@ impl CpuSet {
         Some(self.words.len() * WORD_BITS - 1 - top.leading_zeros() as usize)
     }
 
-    /// The PUs in ascending order of their OS index.
+    /// Returns an iterator over the PUs in ascending order of their OS index.
     ///
     /// ```
     /// use creel_topology::CpuSet;
@@ -183,7 +184,7 @@ impl CpuSet {
         })
     }
 
-    /// Whether every PU of this set is in `other`.
+    /// Returns whether every PU of this set is in `other`.
     ///
     /// ```
     /// use creel_topology::CpuSet;
@@ -199,7 +200,7 @@ impl CpuSet {
                 .all(|(a, b)| a & !b == 0)
     }
 
-    /// Whether some PU is in both sets.
+    /// Returns whether some PU is in both sets.
     ///
     /// ```
     /// use creel_topology::CpuSet;
@@ -210,6 +211,7 @@ impl CpuSet {
         self.words.iter().zip(&other.words).any(|(a, b)| a & b != 0)
     }
 
+    /// Removes trailing zero words.
     fn trim(&mut self) {
         while self.words.last() == Some(&0) {
             self.words.pop();
@@ -239,7 +241,7 @@ impl Extend<usize> for CpuSet {
     }
 }
 
-/// The PUs in both sets.
+/// Returns the PUs that are in both sets.
 impl BitAnd for &CpuSet {
     type Output = CpuSet;
 
@@ -254,7 +256,7 @@ impl BitAnd for &CpuSet {
     }
 }
 
-/// The PUs in either set.
+/// Returns the PUs that are in either set.
 impl BitOr for &CpuSet {
     type Output = CpuSet;
 
@@ -272,7 +274,7 @@ impl BitOr for &CpuSet {
     }
 }
 
-/// The PUs in this set and not in the other.
+/// Returns the PUs that are in this set and not in the other.
 impl Sub for &CpuSet {
     type Output = CpuSet;
 

@@ -1,10 +1,11 @@
-//! The crate's errors, split by what the caller can do about them.
+//! The errors of the crate, grouped by what the caller can do about them.
 
 use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
-/// Why a machine could not be read, a text not understood, or a mask not set.
+/// The error of a machine that cannot be read, a text that cannot be parsed, or a mask that cannot
+/// be set.
 ///
 /// ```
 /// use creel_topology::Machine;
@@ -15,49 +16,51 @@ use std::path::PathBuf;
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Error {
-    /// A file or folder is there but could not be read: check the path and its rights.
+    /// A file or folder exists but cannot be read. Check the path and its permissions.
     Unreadable {
         /// The file or folder.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
-    /// A file of the system or of a captured tree says something impossible: the data are bad.
+    /// A file of the system or of a captured tree contains something impossible.
     Malformed {
         /// The file.
         path: PathBuf,
         /// What is wrong with it.
         reason: String,
     },
-    /// The folder describes no machine: no CPU in `sys/devices/system/cpu` nor in `proc`.
+    /// The folder describes no machine: neither `sys/devices/system/cpu` nor `proc` contains a CPU.
     NoMachine {
         /// The folder that was read.
         root: PathBuf,
     },
-    /// A text that the caller wrote (a CPU list, a placement, a synthetic machine) has a mistake.
+    /// A text that the caller wrote has a mistake, for example a CPU list, a placement or a
+    /// synthetic machine.
     Syntax {
-        /// What the text was meant to be, e.g. "CPU list".
+        /// What the text should be, for example "CPU list".
         what: &'static str,
-        /// The text, shortened to a line.
+        /// The text, shortened to one line.
         text: String,
         /// What is wrong with it.
         reason: String,
     },
-    /// No worker can sit there: an empty set, or PUs outside the allowed ones.
+    /// A worker cannot be placed there: the set is empty, or it has PUs that are not allowed.
     NotAllowed {
-        /// Which PUs, and why not.
+        /// The reason, with the PUs.
         reason: String,
     },
-    /// The system refused a mask, or to tell it.
+    /// The system reported an error when we read or set an affinity mask.
     Affinity(io::Error),
-    /// The system has no such service.
+    /// The system does not have this feature.
     Unsupported(&'static str),
 }
 
-/// How much of a rejected text an error repeats, in characters.
+/// The maximum number of characters of a rejected text that an error repeats.
 const SHOWN_CHARS_MAX: usize = 60;
 
 impl Error {
+    /// Creates a [`Error::Syntax`] with a text that fits in a line.
     pub(crate) fn syntax(what: &'static str, text: &str, reason: impl AsRef<str>) -> Error {
         Error::Syntax {
             what,
@@ -66,19 +69,19 @@ impl Error {
         }
     }
 
-    /// The same mistake, found in a file: the data are bad, not the caller's text.
+    /// Converts a syntax error of a text that was read from a file. The file is then malformed.
     pub(crate) fn in_file(self, path: PathBuf) -> Error {
         match self {
             Error::Syntax { what, text, reason } => Error::Malformed {
                 path,
-                reason: format!("\"{text}\" is no {what}: {reason}"),
+                reason: format!("\"{text}\" is not a valid {what}: {reason}"),
             },
             other => other,
         }
     }
 }
 
-/// A text that fits a line of a terminal, whatever it held.
+/// Returns a text that fits in a line of a terminal. Control characters are replaced.
 fn shown(text: &str, chars_max: usize) -> String {
     let printable = |c: char| {
         if c.is_control() {
@@ -97,19 +100,23 @@ fn shown(text: &str, chars_max: usize) -> String {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Error::Unreadable { path, source } => write!(f, "{}: {source}", path.display()),
+            Error::Unreadable { path, source } => {
+                write!(f, "cannot read {}: {source}", path.display())
+            }
             Error::Malformed { path, reason } => write!(f, "{}: {reason}", path.display()),
             Error::NoMachine { root } => write!(
                 f,
-                "{}: describes no machine (no CPU in sys/devices/system/cpu, proc/cpuinfo, proc/stat)",
+                "{} describes no machine (no CPU in sys/devices/system/cpu, proc/cpuinfo, proc/stat)",
                 root.display()
             ),
             Error::Syntax { what, text, reason } => {
-                write!(f, "\"{text}\" is no {what}: {reason}")
+                write!(f, "\"{text}\" is not a valid {what}: {reason}")
             }
             Error::NotAllowed { reason } => f.write_str(reason),
-            Error::Affinity(source) => write!(f, "affinity mask: {source}"),
-            Error::Unsupported(what) => write!(f, "this system has no {what}"),
+            Error::Affinity(source) => {
+                write!(f, "cannot read or set the affinity mask: {source}")
+            }
+            Error::Unsupported(what) => write!(f, "this system does not support {what}"),
         }
     }
 }

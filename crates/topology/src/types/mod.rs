@@ -1,7 +1,7 @@
-//! What every part of the crate speaks of: sets of PUs, the machine's objects as plain data, what
-//! readers hand on, and errors.
+//! The types that all parts of the crate use: sets of PUs, the objects of a machine as plain data,
+//! the results of readers, and errors.
 //!
-//! Invariant: nothing here imports from the crate outside this folder.
+//! Invariant: no file in this folder imports from outside it.
 
 mod cpuset;
 mod error;

@@ -1,6 +1,6 @@
-//! Sets of PUs as Linux writes them: lists (`0-3,8`) and masks (`0000ffff`).
+//! Sets of PUs in the notation of Linux: lists (`0-3,8`) and masks (`0000ffff`).
 //!
-//! Invariant: what [`Display`](fmt::Display) writes, [`FromStr`] reads back as an equal set.
+//! Invariant: [`FromStr`] parses the output of [`Display`](fmt::Display) to an equal set.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,9 +8,13 @@ use std::str::FromStr;
 use super::cpuset::CpuSet;
 use super::error::Error;
 
-/// Reads Linux list syntax: `0-3,8`, also with strides (`0-31:2/4`); the empty text is the empty set.
+/// Parses a Linux CPU list, for example `0-3,8`, or with strides `0-31:2/4`. An empty text is the
+/// empty set.
 ///
-/// Errors: [`Error::Syntax`] when it is no such list or reaches above [`CpuSet::INDEX_MAX`].
+/// # Errors
+///
+/// Returns [`Error::Syntax`] if the text is not a CPU list or contains an index above
+/// [`CpuSet::INDEX_MAX`].
 ///
 /// Source: Linux, Documentation/admin-guide/kernel-parameters.rst ("cpu lists").
 impl FromStr for CpuSet {
@@ -28,7 +32,8 @@ impl FromStr for CpuSet {
     }
 }
 
-/// Adds `N`, `N-M` or `N-M:USED/GROUP`: of each group of that size, the first so many.
+/// Adds an item `N`, `N-M` or `N-M:USED/GROUP`. The last form adds the first `USED` PUs of each
+/// group of `GROUP` PUs.
 fn add_item(set: &mut CpuSet, item: &str) -> Result<(), String> {
     let (range, stride) = match item.split_once(':') {
         Some((range, stride)) => (range, Some(stride)),
@@ -59,10 +64,11 @@ fn add_item(set: &mut CpuSet, item: &str) -> Result<(), String> {
     Ok(())
 }
 
+/// Parses an OS index.
 fn index(text: &str) -> Result<usize, String> {
     let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     if !digits {
-        return Err(format!("\"{text}\" is no number"));
+        return Err(format!("\"{text}\" is not a number"));
     }
     match text.parse() {
         Ok(index) if index <= CpuSet::INDEX_MAX => Ok(index),
@@ -70,7 +76,7 @@ fn index(text: &str) -> Result<usize, String> {
     }
 }
 
-/// Writes Linux list syntax: ascending, runs as `first-last`.
+/// Writes a Linux CPU list in ascending order. A run of PUs is written as `first-last`.
 impl fmt::Display for CpuSet {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut pus = self.iter().peekable();
@@ -97,12 +103,13 @@ impl fmt::Debug for CpuSet {
 }
 
 impl CpuSet {
-    /// Reads a kernel mask: hexadecimal words of 32 bits, the highest first, split by commas,
+    /// Parses a kernel mask: hexadecimal words of 32 bits, the highest first, separated by commas,
     /// with or without `0x`.
     ///
     /// # Errors
     ///
-    /// [`Error::Syntax`] when it is no such mask or reaches above [`CpuSet::INDEX_MAX`].
+    /// Returns [`Error::Syntax`] if the text is not such a mask or contains an index above
+    /// [`CpuSet::INDEX_MAX`].
     ///
     /// Source: Linux, Documentation/admin-guide/cputopology.rst ("human-readable" bitmaps).
     ///
@@ -120,14 +127,16 @@ impl CpuSet {
         let mut base = 0;
         for chunk in digits.rsplit(',') {
             if chunk.is_empty() {
-                return Err(bad("an empty word"));
+                return Err(bad("a word is empty"));
             }
             for (i, digit) in chunk.chars().rev().enumerate() {
-                let nibble = digit.to_digit(16).ok_or_else(|| bad("not hexadecimal"))?;
+                let nibble = digit
+                    .to_digit(16)
+                    .ok_or_else(|| bad("a digit is not hexadecimal"))?;
                 for bit in (0..4).filter(|bit| nibble >> bit & 1 == 1) {
                     let index = base + i * 4 + bit;
                     if index > Self::INDEX_MAX {
-                        return Err(bad(&format!("a PU above {}", Self::INDEX_MAX)));
+                        return Err(bad(&format!("a PU is above {}", Self::INDEX_MAX)));
                     }
                     set.insert(index);
                 }
@@ -143,7 +152,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lists_read_and_write_alike() {
+    fn parsed_lists_print_as_written() {
         for text in ["", "0", "0-3", "0,2,4", "0-1,3-5,1000-1030,2047", "16383"] {
             let set: CpuSet = text.parse().unwrap();
             assert_eq!(set.to_string(), text);
@@ -176,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn masks_of_every_width() {
+    fn masks_of_every_width_are_parsed() {
         for (mask, list) in [
             ("0", ""),
             ("00000001", "0"),

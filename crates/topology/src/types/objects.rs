@@ -1,6 +1,7 @@
-//! What a machine has, as plain data: packages, dies, NUMA nodes, caches, cores, kinds of cores.
+//! The objects of a machine as plain data: packages, dies, NUMA nodes, caches, cores, kinds of
+//! cores.
 //!
-//! Left out: what holds between them. [`Machine`](crate::Machine) puts them in order and tells.
+//! The relations between them are not part of this file. [`Machine`](crate::Machine) knows them.
 
 use super::cpuset::CpuSet;
 
@@ -15,13 +16,13 @@ use super::cpuset::CpuSet;
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Package {
-    /// The system's number, where it gives one.
+    /// The number that the system gives it, if any.
     pub os_index: Option<usize>,
     /// The online PUs.
     pub pus: CpuSet,
 }
 
-/// A die of a package; told only where some package has several.
+/// A die of a package. Dies are listed only if some package has several.
 ///
 /// ```
 /// use creel_topology::Machine;
@@ -32,13 +33,13 @@ pub struct Package {
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Die {
-    /// The system's number, where it gives one.
+    /// The number that the system gives it, if any.
     pub os_index: Option<usize>,
     /// The online PUs.
     pub pus: CpuSet,
 }
 
-/// A NUMA node: memory, and the PUs that are nearest to it.
+/// A NUMA node: memory, and the PUs that are closest to it.
 ///
 /// ```
 /// use creel_topology::Machine;
@@ -49,18 +50,20 @@ pub struct Die {
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NumaNode {
-    /// The system's number; numbers may have gaps.
+    /// The number that the system gives it. There may be gaps between the numbers.
     pub os_index: usize,
-    /// The online PUs of the node; for a node without any, those whose memory it is: of its
-    /// initiators, or of the nodes at the least distance. Empty where neither is told.
+    /// The online PUs of the node.
+    ///
+    /// If the node has no PUs, these are the PUs of its initiators, or of the nodes at the smallest
+    /// distance. The set is empty if the system reports neither.
     pub pus: CpuSet,
     /// Whether the node has PUs of its own.
     pub has_pus: bool,
-    /// The node's memory in bytes, where told; 0 for a node without memory.
+    /// The memory of the node in bytes, if known. It is 0 for a node without memory.
     pub memory_bytes: Option<u64>,
 }
 
-/// What a cache holds.
+/// The contents of a cache.
 ///
 /// ```
 /// use creel_topology::{CacheKind, Machine};
@@ -90,17 +93,17 @@ pub enum CacheKind {
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cache {
-    /// 1 to 8; 1 is nearest to the core.
+    /// The level from 1 to 8. Level 1 is nearest to the core.
     pub level: u8,
-    /// What it holds.
+    /// The contents of the cache.
     pub kind: CacheKind,
-    /// Its size in bytes, where told.
+    /// The size in bytes, if known.
     pub size_bytes: Option<u64>,
     /// The online PUs that share it.
     pub pus: CpuSet,
 }
 
-/// A core: the PUs that the kernel calls siblings.
+/// A core: a set of PUs that the kernel calls siblings.
 ///
 /// ```
 /// use creel_topology::Machine;
@@ -111,14 +114,15 @@ pub struct Cache {
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Core {
-    /// The PUs as the kernel lists them. Only here a PU may be offline: kernels that still tell
-    /// of an offline PU's core are repeated as they say.
+    /// The PUs as the kernel lists them. This is the only set that may contain offline PUs, because
+    /// some kernels still report the core of an offline PU.
     pub pus: CpuSet,
-    /// The index of its kind in [`Machine::kinds`](crate::Machine::kinds); `None` where kinds are not told.
+    /// The index of its kind in [`Machine::kinds`](crate::Machine::kinds), or `None` if the kinds
+    /// are unknown.
     pub kind: Option<usize>,
 }
 
-/// Cores of one speed, e.g. performance or efficient ones.
+/// A kind of cores: all cores of one speed, for example performance or efficiency cores.
 ///
 /// ```
 /// use creel_topology::Machine;
@@ -129,15 +133,15 @@ pub struct Core {
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Kind {
-    /// 0 is the slowest kind; the fastest is the last.
+    /// The rank by speed. Rank 0 is the slowest kind, and the last rank is the fastest.
     pub rank: usize,
     /// The online PUs of this kind.
     pub pus: CpuSet,
-    /// Who told.
+    /// The source of the information.
     pub source: KindSource,
 }
 
-/// Who told the kinds of cores apart, in descending order of trust.
+/// The source that distinguishes the kinds of cores, the most trusted first.
 ///
 /// ```
 /// use creel_topology::{KindSource, Machine};
@@ -148,11 +152,11 @@ pub struct Kind {
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum KindSource {
-    /// The PMUs' lists, `sys/devices/cpu_core/cpus` and `cpu_atom/cpus`.
+    /// The lists of the hybrid PMUs, `sys/devices/cpu_core/cpus` and `cpu_atom/cpus`.
     Pmu,
     /// The scheduler's `cpu_capacity`.
     Capacity,
-    /// ACPI CPPC's nominal performance.
+    /// The nominal performance of ACPI CPPC.
     Cppc,
     /// The base frequency.
     BaseFrequency,

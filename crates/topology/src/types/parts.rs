@@ -1,13 +1,13 @@
-//! What a reader found, before [`Machine`](crate::Machine) puts it in order.
+//! The results of a reader, before [`Machine`](crate::Machine) puts them in order.
 
 use super::cpuset::CpuSet;
 use super::objects::{Cache, Die, Kind, NumaNode, Package};
 
-/// The parts of a machine, and what confines the process that reads it.
+/// The parts of a machine, and the limits of the process that reads it.
 #[derive(Debug, Default)]
 pub(crate) struct Parts {
     pub(crate) online: CpuSet,
-    /// Sibling sets; empty when the system tells none.
+    /// The sets of siblings. The list is empty if the system does not report them.
     pub(crate) siblings: Vec<CpuSet>,
     pub(crate) packages: Vec<Package>,
     pub(crate) dies: Vec<Die>,
@@ -18,35 +18,28 @@ pub(crate) struct Parts {
     pub(crate) constraints: Vec<Constraint>,
 }
 
-/// A limit found in one file of one group.
+/// A limit that one file of one control group sets.
 #[derive(Debug, Clone)]
 pub(crate) struct Constraint {
-    /// The file, as the machine itself names it.
+    /// The path of the file on the machine itself.
     pub(crate) path: String,
-    /// 0 for the process's own group, 1 for its parent, and so on.
+    /// The distance to the process's own group: 0 for that group, 1 for its parent, and so on.
     pub(crate) generation: usize,
     pub(crate) rule: Rule,
 }
 
+/// The limit of a [`Constraint`].
 #[derive(Debug, Clone)]
 pub(crate) enum Rule {
+    /// The PUs that the group may use.
     Cpuset(CpuSet),
-    /// So much CPU time in each period, both in microseconds; the period is above 0.
-    Quota {
-        quota_us: u64,
-        period_us: u64,
-    },
-    /// A share of the CPU time against others: of `usual` where nobody sets one.
-    Weight {
-        value: u64,
-        usual: u64,
-    },
-    /// So many threads and processes, and those that there are.
-    Tasks {
-        most: u64,
-        now: u64,
-    },
-    /// So many bytes of memory.
+    /// The CPU time per period, both in microseconds. The period is above 0.
+    Quota { quota_us: u64, period_us: u64 },
+    /// The share of CPU time compared with other groups. `usual` is the default value.
+    Weight { value: u64, usual: u64 },
+    /// The maximum and the current number of threads and processes.
+    Tasks { most: u64, now: u64 },
+    /// The memory in bytes.
     Memory(u64),
 }
 

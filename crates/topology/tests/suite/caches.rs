@@ -1,4 +1,4 @@
-//! Caches of real machines, each oddity in the smallest tree that has it.
+//! Tests of the caches of real machines. Each special case has the smallest tree that shows it.
 
 use creel_topology::CacheKind;
 
@@ -25,7 +25,7 @@ fn caches_may_differ_from_core_to_core() {
     assert_eq!(
         texts(machine.caches_at(1).map(|cache| &cache.pus)),
         ["0"],
-        "instruction caches hold no data"
+        "instruction caches must not be listed as data caches"
     );
     assert_eq!(texts(machine.caches_at(2).map(|cache| &cache.pus)), ["1-2"]);
     assert_eq!(texts(machine.caches_at(3).map(|cache| &cache.pus)), ["0-2"]);

@@ -1,7 +1,8 @@
-//! Machines captured elsewhere are read as what they are.
+//! Reads machines that were captured elsewhere and compares them with their known topology.
 //!
-//! The data are not part of the project: they lie in the folder that `CREEL_SHARED` names, or in
-//! `../shared` beside the project, as `machines/expected.json` and `machines/machines.tar.xz`.
+//! The data are not part of the project. We look for them in the folder that `CREEL_SHARED` names,
+//! or in `../shared` next to the project. The files are `machines/expected.json` and
+//! `machines/machines.tar.xz`.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -19,7 +20,7 @@ fn shared() -> Option<PathBuf> {
         .then_some(shared)
 }
 
-/// Files of no interest here, which are half of the archive.
+/// Files that the tests do not need. They are half of the archive, so we skip them.
 const LEFT_OUT: [&str; 4] = [
     "device-tree",
     "ways_of_associativity",
@@ -27,7 +28,7 @@ const LEFT_OUT: [&str; 4] = [
     "coherency_line_size",
 ];
 
-/// Unpacks the machines with the system's `tar`.
+/// Unpacks the machines with the system's `tar`. Returns whether it succeeded.
 fn unpack(shared: &Path, into: &Path) -> bool {
     let archive = shared.join("machines/machines.tar.xz");
     let mut tar = Command::new("tar");
@@ -36,7 +37,7 @@ fn unpack(shared: &Path, into: &Path) -> bool {
     tar.status().is_ok_and(|status| status.success())
 }
 
-/// A set of CPU lists, without the empty ones.
+/// Returns sets of PUs as CPU lists, without the empty ones.
 fn sets<'a>(sets: impl Iterator<Item = &'a CpuSet>) -> BTreeSet<String> {
     sets.map(CpuSet::to_string)
         .filter(|text| !text.is_empty())
@@ -62,7 +63,7 @@ fn expected_nodes(value: &Value) -> BTreeSet<(usize, String)> {
     value.as_array().unwrap().iter().map(node).collect()
 }
 
-/// The PUs of each kind, the slowest first.
+/// Returns the PUs of each expected kind, the slowest first.
 fn expected_kinds(value: &Value) -> Vec<String> {
     let kinds = value.as_array().unwrap().iter();
     kinds
@@ -70,12 +71,12 @@ fn expected_kinds(value: &Value) -> Vec<String> {
         .collect()
 }
 
-/// Cores that are all of one kind and cores whose kinds are not told are alike.
+/// Removes a single kind, because cores of one kind and cores of unknown kinds count as equal.
 fn several(kinds: Vec<String>) -> Vec<String> {
     if kinds.len() > 1 { kinds } else { Vec::new() }
 }
 
-/// What differs between a machine and what it is.
+/// Returns the differences between a machine and its expected topology.
 fn differences(machine: &Machine, expected: &Value) -> Vec<String> {
     let mut differences = Vec::new();
     let mut compare = |level: &str, found: String, expected: String| {
@@ -144,7 +145,7 @@ fn differences(machine: &Machine, expected: &Value) -> Vec<String> {
         format!("{:?}", expected_nodes(&expected["numa"])),
     );
     let expected_kinds = expected_kinds(&expected["kinds"]);
-    // An empty list says that the kinds are unknown, not that there are none.
+    // An empty list means that the kinds are unknown, so we do not compare them.
     if !expected_kinds.is_empty() {
         let kinds: Vec<String> = machine
             .kinds()
@@ -163,7 +164,7 @@ fn differences(machine: &Machine, expected: &Value) -> Vec<String> {
 #[test]
 fn captured_machines_match_their_expectations() {
     let Some(shared) = shared() else {
-        eprintln!("skipped: no machines/expected.json in CREEL_SHARED or ../shared");
+        eprintln!("skipped: CREEL_SHARED or ../shared has no machines/expected.json");
         return;
     };
     let folder = tempfile::tempdir().unwrap();
@@ -180,7 +181,7 @@ fn captured_machines_match_their_expectations() {
             Ok(machine) => {
                 let differing = differences(&machine, expected);
                 wrong.extend(differing.iter().map(|line| format!("{name}: {line}")));
-                // What reads less counts the same.
+                // `read_cores_from` reads fewer files but must give the same budget.
                 let brief = Machine::read_cores_from(&root).map(|brief| Budget::of(&brief));
                 if brief.as_ref().ok() != Some(&Budget::of(&machine)) {
                     wrong.push(format!("{name}: by its cores alone {brief:?}"));
@@ -191,7 +192,7 @@ fn captured_machines_match_their_expectations() {
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     eprintln!(
-        "{} captured machines agree",
+        "{} captured machines match",
         expected.as_object().unwrap().len()
     );
 }

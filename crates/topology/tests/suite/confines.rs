@@ -1,4 +1,4 @@
-//! Cpusets and quotas, in trees of every arrangement of control groups.
+//! Tests of cpusets and quotas in trees with every arrangement of control groups.
 
 use creel_topology::{Budget, Error, LimitKind, Rounding};
 
@@ -6,7 +6,7 @@ use crate::support::Fixture;
 
 const V2: &str = "31 23 0:26 / /sys/fs/cgroup rw,nosuid - cgroup2 cgroup2 rw,nsdelegate\n";
 
-/// Eight one-PU cores whose process is in `group` of version 2.
+/// Returns a tree with eight cores of one PU. The process is in `group` of version 2.
 fn v2(group: &str) -> Fixture {
     Fixture::online("0-7")
         .topology("core_cpus_list", &["0", "1", "2", "3", "4", "5", "6", "7"])
@@ -20,7 +20,7 @@ fn workers_and_cause(fixture: &Fixture) -> (usize, String) {
 }
 
 #[test]
-fn the_smallest_quota_of_all_ancestors_binds() {
+fn the_smallest_quota_of_all_ancestors_applies() {
     let fixture = v2("/a/b/c")
         .file("sys/fs/cgroup/a/b/c/cpu.max", "max 100000\n")
         .file("sys/fs/cgroup/a/b/cpu.max", "300000 100000\n")
@@ -75,7 +75,7 @@ fn fractions_round_as_requested_but_never_to_zero() {
 }
 
 #[test]
-fn explicit_workers_win() {
+fn an_explicit_number_overrides_all_limits() {
     let budget = v2("/a")
         .file("sys/fs/cgroup/a/cpu.max", "100000 100000\n")
         .budget()
@@ -178,7 +178,7 @@ fn hybrid_cgroups_are_read_per_controller() {
     assert_eq!(
         fixture.budget().workers(),
         2,
-        "the controller is in version 1, so cpu.max is not its file"
+        "the controller is in version 1, so cpu.max must be ignored"
     );
 }
 
@@ -254,7 +254,7 @@ fn cpusets_without_cgroups_are_read() {
 }
 
 #[test]
-fn a_mask_outside_the_cpuset_binds() {
+fn a_mask_outside_the_cpuset_has_priority() {
     let fixture = v2("/a")
         .file("sys/fs/cgroup/a/cpuset.cpus.effective", "0-1\n")
         .file("proc/self/status", "Cpus_allowed_list:\t4-6\n");

@@ -1,9 +1,11 @@
-//! The crate's folders are layers: a file imports from its own layer and those below it only.
+//! Checks that the folders of the crate form layers, in which a file imports only from its own
+//! layer and the layers below it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The modules of the crate's root, the lowest layer first; each with those it may import from.
+/// The modules of the crate's root, the lowest layer first, each with the modules from which it may
+/// import.
 const LAYERS: [(&str, &[&str]); 7] = [
     ("types", &[]),
     ("read", &["types"]),
@@ -25,7 +27,8 @@ fn files(folder: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// The modules of the crate's root that a file names in its code; its unit tests may name any.
+/// Returns the modules of the crate's root that the code of a file names. Its unit tests may name
+/// any.
 fn named(text: &str) -> Vec<String> {
     let code = text.split("#[cfg(test)]").next().unwrap_or("");
     let lines = code.lines().filter(|line| !line.trim().starts_with("//"));

@@ -1,4 +1,4 @@
-//! Behaviour from outside, in one program so that it links once.
+//! Tests of the public API. They are one program, because it then links only once.
 
 mod caches;
 mod captured;

@@ -1,4 +1,5 @@
-//! Hostile input: texts and trees broken at random never panic and never read for long.
+//! Tests with hostile input: texts and trees with random errors must never cause a panic or a long
+//! read.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,7 +8,7 @@ use creel_topology::{Budget, CpuSet, Machine, Placement, place};
 
 use crate::support::{CPU, Dice, Fixture, NODE};
 
-/// A text with a few bytes changed, doubled, dropped or cut off.
+/// Returns a text with a few bytes changed, doubled or removed, or with its end cut off.
 fn mutated(dice: &mut Dice, text: &[u8]) -> Vec<u8> {
     let mut bytes = text.to_vec();
     for _ in 0..1 + dice.below(4) {
@@ -27,8 +28,8 @@ fn mutated(dice: &mut Dice, text: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn broken_texts_are_errors_at_most() {
-    let mut dice = Dice::new("broken_texts_are_errors_at_most");
+fn broken_texts_never_panic() {
+    let mut dice = Dice::new("broken_texts_never_panic");
     let seeds = [
         "0-3,8",
         "0-31:2/4",
@@ -62,7 +63,7 @@ fn broken_texts_are_errors_at_most() {
     }
 }
 
-/// A tree that has a file of every sort that is read.
+/// Returns a tree with a file of every sort that the readers know.
 fn whole() -> Fixture {
     let mut fixture = Fixture::online("0-3")
         .topology("core_cpus_list", &["0-1", "2-3"])
@@ -111,8 +112,8 @@ fn files(folder: &Path, found: &mut Vec<PathBuf>) {
 }
 
 #[test]
-fn broken_trees_are_errors_at_most() {
-    let mut dice = Dice::new("broken_trees_are_errors_at_most");
+fn broken_trees_never_panic() {
+    let mut dice = Dice::new("broken_trees_never_panic");
     let fixture = whole();
     assert_eq!(Budget::of(&fixture.machine()).workers(), 2);
     let mut paths = Vec::new();

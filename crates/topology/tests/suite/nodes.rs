@@ -1,4 +1,5 @@
-//! NUMA nodes of real kernels, each oddity in the smallest tree that has it.
+//! Tests of the NUMA nodes that real kernels report. Each special case has the smallest tree that
+//! shows it.
 
 use crate::support::{Fixture, NODE, texts};
 
@@ -29,7 +30,7 @@ fn nodes_without_pus_get_the_nearest_pus() {
     assert_eq!(nodes[2].memory_bytes, Some(1 << 30));
 }
 
-/// Two nodes with PUs, and one of memory that is as far from both.
+/// Returns a tree with two nodes with PUs, and a memory node at the same distance from both.
 fn between_two_nodes() -> Fixture {
     Fixture::online("0-7")
         .file(&format!("{NODE}/node0/cpulist"), "0-3\n")
@@ -57,7 +58,7 @@ fn cpu_initiators_define_the_node_of_memory() {
     assert_eq!(
         of_memory(device),
         "0-3",
-        "a node that has no PUs says nothing"
+        "an initiator without PUs must be ignored"
     );
 }
 

@@ -1,4 +1,4 @@
-//! Every policy's promise, on random machines and numbers of workers.
+//! Checks the guarantees of every policy, on random machines and with random numbers of workers.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use creel_topology::{CacheKind, CpuSet, Ledger, Machine, Placement, place};
 
 use crate::support::{Dice, set};
 
-/// A random machine of up to 1,024 PUs, some of them not allowed.
+/// Returns a random machine with up to 1,024 PUs, and the set of allowed PUs.
 fn machine(dice: &mut Dice) -> (Machine, CpuSet) {
     loop {
         let mut levels = Vec::new();
@@ -41,7 +41,8 @@ fn machine(dice: &mut Dice) -> (Machine, CpuSet) {
     }
 }
 
-/// Workers on each allowed core, counted where a seat lies within one core.
+/// Returns the number of workers on each allowed core. It counts only workers that are restricted
+/// to one core.
 fn per_core(machine: &Machine, allowed: &CpuSet, seats: &[CpuSet]) -> Vec<usize> {
     let cores = machine
         .cores()
@@ -61,7 +62,7 @@ fn spread_of(counts: &[usize]) -> usize {
     counts.iter().max().unwrap_or(&0) - counts.iter().min().unwrap_or(&0)
 }
 
-/// Numbers of workers in each of the objects, and how many cores each has.
+/// Returns the number of workers and the number of cores of each object.
 fn per_object(
     machine: &Machine,
     allowed: &CpuSet,
@@ -80,8 +81,10 @@ fn per_object(
         .collect()
 }
 
-/// After as many rounds over all cores as there were, the rest is even: one object has two workers
-/// more than another only where the other has one on each of its cores.
+/// Checks that workers are spread evenly over objects.
+///
+/// After `rounds` workers per core, the remaining workers must be even. One object may have two
+/// more of them than another only if the other has one on each of its cores.
 fn assert_even(counts: &[(usize, usize)], rounds: usize, what: &str) {
     for (workers, cores) in counts {
         assert!(
@@ -125,7 +128,7 @@ fn last_level_caches(machine: &Machine) -> Vec<CpuSet> {
         .collect()
 }
 
-/// What each policy promises beyond the invariants of all.
+/// Checks the guarantees of one policy, in addition to the invariants of all policies.
 fn assert_promise(machine: &Machine, allowed: &CpuSet, placement: &Placement, seats: &[CpuSet]) {
     let workers = seats.len();
     let cores = machine.cores_in(allowed);
@@ -135,7 +138,7 @@ fn assert_promise(machine: &Machine, allowed: &CpuSet, placement: &Placement, se
             assert_eq!(
                 per_core.iter().sum::<usize>(),
                 workers,
-                "each seat lies in one core"
+                "each worker must be restricted to one core"
             );
             if *placement != Placement::Pus || workers <= cores {
                 assert!(spread_of(&per_core) <= 1, "{per_core:?}");
@@ -163,7 +166,7 @@ fn assert_promise(machine: &Machine, allowed: &CpuSet, placement: &Placement, se
         assert!(seats.iter().all(|seat| seat.len() == 1));
         assert!(
             workers < allowed.len() || per_pu.len() == allowed.len(),
-            "every PU is used before one is shared"
+            "every PU must be used before one is shared"
         );
     }
     if *placement == Placement::Close && workers <= cores {
@@ -182,7 +185,7 @@ fn assert_promise(machine: &Machine, allowed: &CpuSet, placement: &Placement, se
                 .any(|other| other.len() <= object.len() && within(other));
             assert!(
                 !fits || other,
-                "{workers} workers fit into {object}, but sit on {seated}"
+                "{workers} workers fit into {object}, but were placed on {seated}"
             );
         }
     }

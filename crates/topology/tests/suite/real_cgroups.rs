@@ -1,6 +1,6 @@
-//! Budgets in control groups that the tests make on this machine, where it lets them.
+//! Tests of budgets in real control groups, which the tests create if this machine allows it.
 //!
-//! A child process of this very program enters the group and prints its budget.
+//! A child process runs this program again, enters the group and prints its budget.
 
 use std::fs;
 use std::io;
@@ -9,7 +9,7 @@ use std::process::Command;
 
 use creel_topology::{Budget, Machine};
 
-/// Set in the child.
+/// The environment variable that is set in the child process.
 const CHILD: &str = "CREEL_TEST_PRINTS_BUDGET";
 
 #[test]
@@ -26,7 +26,8 @@ fn child_prints_its_budget() {
     }
 }
 
-/// What the child prints: workers, allowed PUs, cause.
+/// Runs the child in a group. Returns the number of workers, the allowed PUs and the deciding
+/// limit.
 fn budget_inside(group: &Path, wrapper: &[&str]) -> Option<[String; 3]> {
     let program = std::env::current_exe().unwrap();
     let script = "echo $$ > \"$0/cgroup.procs\" && exec \"$@\"";
@@ -50,13 +51,13 @@ fn budget_inside(group: &Path, wrapper: &[&str]) -> Option<[String; 3]> {
     fields.try_into().ok()
 }
 
-/// Groups that go away with the value, the inner one first.
+/// Two nested groups. They are deleted on drop, the inner one first.
 struct Groups {
     made: Vec<PathBuf>,
 }
 
 impl Groups {
-    /// `outer/inner` below a hierarchy's mount point.
+    /// Creates the groups `outer/inner` below the mount point of a hierarchy.
     fn new(hierarchy: &Path, name: &str) -> io::Result<Groups> {
         let outer = hierarchy.join(format!("creel-test-{name}-{}", std::process::id()));
         let mut groups = Groups { made: Vec::new() };
@@ -79,13 +80,14 @@ impl Groups {
 impl Drop for Groups {
     fn drop(&mut self) {
         for group in self.made.iter().rev() {
-            // A group that stays is seen by whoever looks after the machine; the test's verdict stands.
+            // We ignore errors, because a group that remains does not change the result of the
+            // test.
             let _ = fs::remove_dir(group);
         }
     }
 }
 
-/// Where version 1 has a controller mounted.
+/// Returns the mount point of a controller in version 1.
 fn v1_hierarchy(controller: &str) -> Option<PathBuf> {
     let mounts = fs::read_to_string("/proc/mounts").ok()?;
     let mut fields = mounts
@@ -99,7 +101,7 @@ fn v1_hierarchy(controller: &str) -> Option<PathBuf> {
     Some(mount[1].into())
 }
 
-/// Where version 2 offers a controller.
+/// Returns the mount point of version 2, if it has a controller.
 fn v2_hierarchy(controller: &str) -> Option<PathBuf> {
     let mounts = fs::read_to_string("/proc/mounts").ok()?;
     let mut fields = mounts
@@ -117,7 +119,7 @@ fn skip(why: &str) {
     eprintln!("skipped: {why}");
 }
 
-/// The groups, or a word on stderr why this host has none for the test.
+/// Creates the groups, or prints to stderr why this machine does not allow it.
 fn groups(hierarchy: Option<PathBuf>, name: &str) -> Option<Groups> {
     let Some(hierarchy) = hierarchy else {
         skip("no such controller on this host");
@@ -216,7 +218,7 @@ fn nested_cpusets_bind_in_version_1() {
 }
 
 #[test]
-fn the_mask_binds() {
+fn the_affinity_mask_limits_the_workers() {
     let machine = Machine::detect().unwrap();
     let Some(first) = machine.allowed().first() else {
         return;

@@ -1,4 +1,4 @@
-//! Trees made by the tests themselves.
+//! Builds the trees that the tests read.
 
 use std::fs;
 use std::path::Path;
@@ -8,7 +8,7 @@ use creel_topology::{Budget, CpuSet, Error, Machine};
 pub const CPU: &str = "sys/devices/system/cpu";
 pub const NODE: &str = "sys/devices/system/node";
 
-/// A root folder that goes away with the value.
+/// A temporary root folder that is deleted on drop.
 pub struct Fixture {
     folder: tempfile::TempDir,
 }
@@ -20,7 +20,7 @@ impl Fixture {
         }
     }
 
-    /// A tree whose PUs are online; nothing else is told.
+    /// Creates a tree that contains only the list of online PUs.
     pub fn online(pus: &str) -> Fixture {
         let fixture = Fixture::new().file(&format!("{CPU}/online"), &format!("{pus}\n"));
         for pu in set(pus).iter() {
@@ -40,7 +40,8 @@ impl Fixture {
         self
     }
 
-    /// A file in the topology folder of each PU of each set, that says the set in list syntax.
+    /// Adds a file to the topology folder of each PU of each set. It contains the set as a CPU
+    /// list.
     pub fn topology(mut self, name: &str, sets: &[&str]) -> Fixture {
         for text in sets {
             for pu in set(text).iter() {
@@ -53,7 +54,7 @@ impl Fixture {
         self
     }
 
-    /// A file beside the topology folder of each PU of the set.
+    /// Adds a file next to the topology folder of each PU of the set.
     pub fn each(mut self, pus: &str, name: &str, text: &str) -> Fixture {
         for pu in set(pus).iter() {
             self = self.file(&format!("{CPU}/cpu{pu}/{name}"), text);
@@ -82,13 +83,13 @@ pub fn texts<'a>(sets: impl Iterator<Item = &'a CpuSet>) -> Vec<String> {
     sets.map(CpuSet::to_string).collect()
 }
 
-/// The siblings of each core.
+/// Returns the siblings of each core.
 pub fn cores(machine: &Machine) -> Vec<String> {
     texts(machine.cores().iter().map(|core| &core.pus))
 }
 
-/// Random numbers that come again with the same seed, which is printed and may be given in
-/// `CREEL_TEST_SEED`.
+/// A random number generator. It prints its seed, and you can set the seed in `CREEL_TEST_SEED` to
+/// repeat a test.
 pub struct Dice {
     state: u64,
 }
@@ -103,7 +104,7 @@ impl Dice {
         Dice { state: seed }
     }
 
-    /// A number from 0 to `bound` - 1 (SplitMix64).
+    /// Returns a number from 0 to `bound` - 1 (SplitMix64).
     pub fn below(&mut self, bound: usize) -> usize {
         self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.state;

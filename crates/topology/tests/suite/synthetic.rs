@@ -1,4 +1,4 @@
-//! Machines from a description.
+//! Tests of machines that are created from a description.
 
 use creel_topology::Machine;
 
@@ -30,16 +30,16 @@ fn kinds_have_their_own_smt_width() {
 }
 
 #[test]
-fn mistakes_are_named() {
+fn errors_name_the_mistake() {
     for (description, reason) in [
         ("", "empty"),
         ("core", "no number"),
-        ("socket:2", "no level"),
+        ("socket:2", "unknown level"),
         ("core:0", "from 1"),
         ("core:x", "from 1"),
         ("pu:2 core:2", "after a level inside"),
-        ("core:2 core:2", "comes again"),
-        ("package:2+2", "only cores"),
+        ("core:2 core:2", "is repeated"),
+        ("package:2+2", "only core and pu"),
         ("core:1+2+3 pu:2+1", "PUs for 2"),
         ("package:150 core:150", "more than"),
         (

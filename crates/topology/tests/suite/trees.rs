@@ -1,4 +1,4 @@
-//! The oddities of real kernels, each in the smallest tree that has it.
+//! Tests of the special cases of real kernels. Each has the smallest tree that shows it.
 
 use crate::support::{CPU, Fixture, NODE, cores, set, texts};
 use creel_topology::{Error, KindSource, Machine};
@@ -131,7 +131,7 @@ fn packages_split_at_nodes_are_rejoined() {
     assert_eq!(
         nodes(lone).machine().packages().len(),
         8,
-        "sets that are no nodes stay apart"
+        "sets that are not nodes must stay separate"
     );
 }
 
@@ -232,7 +232,7 @@ fn cpuinfo_replaces_a_missing_sysfs() {
 }
 
 #[test]
-fn more_pus_than_a_fixed_mask_holds() {
+fn machines_with_more_than_1024_pus_are_read() {
     let mut fixture = Fixture::online("0-2047");
     for core in 0..1024 {
         let mut words = vec!["00000000".to_string(); 64];
@@ -295,7 +295,7 @@ fn malformed_trees_are_distinguished() {
 
 #[cfg(unix)]
 #[test]
-fn links_devices_and_pipes_end_a_read() {
+fn links_devices_and_pipes_do_not_block_a_read() {
     use std::os::unix::fs::symlink;
     let looped = Fixture::new().file("sys/devices/system/x", "");
     symlink("cpu", looped.root().join(CPU)).unwrap();
@@ -310,7 +310,7 @@ fn links_devices_and_pipes_end_a_read() {
     assert_eq!(
         pipe.machine().online().to_string(),
         "0",
-        "a pipe without a writer reads as empty"
+        "a pipe without a writer must read as empty"
     );
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use creel::{Balance, Builder, Placement, Pool, Wait};
+use creel::{Balance, PoolBuilder, Placement, Pool, Wait};
 
 use super::work::Loop;
 use crate::harness::Subject;
@@ -65,7 +65,7 @@ where
     subject(format!("{name} {workers} workers"), work.clone(), builder)
 }
 
-fn subject<T, F>(name: String, work: Loop<T, F>, builder: Builder) -> Subject
+fn subject<T, F>(name: String, work: Loop<T, F>, builder: PoolBuilder) -> Subject
 where
     T: Clone + Send + 'static,
     F: Fn(&mut T) + Send + Sync + 'static,

@@ -6,7 +6,7 @@
 use std::hint::black_box;
 use std::time::Duration;
 
-use creel::{Balance, Builder, Pool, Wait};
+use creel::{Balance, PoolBuilder, Pool, Wait};
 
 use super::floor;
 use super::work::Loop;
@@ -52,7 +52,7 @@ where
 }
 
 /// A pool without a session.
-fn without<T, F>(name: &str, work: &Loop<T, F>, builder: Builder) -> Subject
+fn without<T, F>(name: &str, work: &Loop<T, F>, builder: PoolBuilder) -> Subject
 where
     T: Clone + Send + 'static,
     F: Fn(&mut T) + Clone + Send + Sync + 'static,

@@ -11,7 +11,7 @@ const PLACES: usize = 1024;
 /// Every channel, on so many workers.
 pub fn subjects(workers: usize, senders: u64) -> Vec<Subject> {
     vec![
-        subject::<Creel, _, _>("creel", workers, senders, creel::channel::ring::channel),
+        subject::<Creel, _, _>("creel", workers, senders, creel::channel::bounded::channel),
         subject::<Creel, _, _>("kanal on creel", workers, senders, kanal::bounded_async),
         subject::<Creel, _, _>(
             "async-channel on creel",

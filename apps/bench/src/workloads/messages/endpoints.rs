@@ -15,14 +15,14 @@ pub trait MessageReceiver: Send {
     fn receive_message(&mut self) -> impl Future<Output = Option<u64>> + Send;
 }
 
-impl MessageSender for creel::channel::slot::Sender<u64> {
+impl MessageSender for creel::channel::spsc::Sender<u64> {
     #[inline]
     async fn send_message(&mut self, message: u64) {
         self.send(message).await.expect("somebody listens");
     }
 }
 
-impl MessageSender for creel::channel::ring::Sender<u64> {
+impl MessageSender for creel::channel::bounded::Sender<u64> {
     #[inline]
     async fn send_message(&mut self, message: u64) {
         self.send(message).await.expect("somebody listens");
@@ -50,14 +50,14 @@ impl MessageSender for tokio::sync::mpsc::Sender<u64> {
     }
 }
 
-impl MessageReceiver for creel::channel::slot::Receiver<u64> {
+impl MessageReceiver for creel::channel::spsc::Receiver<u64> {
     #[inline]
     fn receive_message(&mut self) -> impl Future<Output = Option<u64>> + Send {
         poll_fn(|context| self.poll_recv(context).map(Result::ok))
     }
 }
 
-impl MessageReceiver for creel::channel::ring::Receiver<u64> {
+impl MessageReceiver for creel::channel::bounded::Receiver<u64> {
     #[inline]
     async fn receive_message(&mut self) -> Option<u64> {
         self.recv().await.ok()

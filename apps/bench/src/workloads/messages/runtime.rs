@@ -3,7 +3,7 @@
 use std::future::Future;
 
 use creel::Pool;
-use creel::channel::{oneshot, slot};
+use creel::channel::{oneshot, spsc};
 
 use super::endpoints::{MessageReceiver, MessageSender};
 
@@ -67,7 +67,7 @@ impl Runtime for Creel {
     }
 
     fn channel_of_one() -> (impl MessageSender + 'static, impl MessageReceiver + 'static) {
-        slot::channel()
+        spsc::channel()
     }
 }
 

@@ -1,8 +1,10 @@
-//! `creel-serve evaluate`: the service under its capacity and beyond it, set rightly and wrongly,
-//! beside others, in several places.
+//! `creel-serve evaluate`: measures the service below and beyond its capacity.
 //!
-//! Each run is a process of its own, started for it. For each load all subjects run one after the
-//! other, so that what the machine does meanwhile meets all of them.
+//! It compares several settings of the service and other programs, in several places. For example,
+//! one place is a control group with a CPU quota.
+//!
+//! Each run starts a new process. For each load we run all subjects one after the other, because
+//! a disturbance of the machine then affects all of them.
 
 mod page;
 mod process;
@@ -26,85 +28,106 @@ use process::{Folder, Memory, Neighbour, Process};
 const EXAMPLES: &str = "\
 Examples:
   creel-serve evaluate --report service.html
-          passwords, from 50 to 200 % of what this machine can do, with 1 to 8 times as many workers
-          as cores, with admission and without, and beside tokio, if its program is there (cargo
-          build --release -p creel-serve --example on_tokio); then the same with fewer subjects under
-          a quota and beside a busy neighbour: eight minutes, and a page with plots
+          Check passwords at 50 to 200 % of the capacity of this machine, with 1 to 8 times as many
+          workers as cores, with and without admission control. Compare with the same service on
+          tokio if it was built (cargo build --release -p creel-serve --example on_tokio). Repeat
+          some runs under a CPU quota and with a busy neighbour. This takes eight minutes.
   creel-serve evaluate --loads 200 --step 300s --times 1 --admitted --place alone
-          whether it holds out
-  creel-serve evaluate --request sign --times 1 --beside 'tokio=target/release/examples/on_tokio'
-          signatures, beside another program that prints where it listens";
+          Check that the service stays stable during five minutes of overload";
 
 /// Measure the service below and beyond its capacity
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct Evaluate {
-    /// What is asked for, as for load
-    #[arg(long, value_name = "WHAT", default_value = "check")]
-    request: Mix,
-    /// What a password costs
-    #[arg(long, value_name = "COST", default_value = "m=1024,t=2,p=1")]
-    password_cost: String,
-    /// Workers for the cryptography, in times of the usable cores
+    /// Send these requests, as in creel-serve load --request
     #[arg(
         long,
-        value_name = "N,…",
-        default_value = "1,2,4,8",
-        value_delimiter = ','
+        value_name = "MIX",
+        default_value = "check",
+        help_heading = "Load"
     )]
-    times: Vec<usize>,
-    /// Loads, in percent of what the service can do
+    request: Mix,
+    /// Send these loads, in percent of the capacity
     #[arg(
         long,
         value_name = "N,…",
         default_value = "50,100,150,200",
-        value_delimiter = ','
+        value_delimiter = ',',
+        help_heading = "Load"
     )]
     loads: Vec<u32>,
-    /// What the service can do a second, if it is known: it is not measured then
-    #[arg(long, value_name = "N")]
+    /// Take N requests per second as the capacity, instead of measuring it
+    #[arg(long, value_name = "N", help_heading = "Load")]
     capacity: Option<f64>,
-    /// How long each run takes
-    #[arg(long, value_name = "TIME", default_value = "4s")]
+    /// Run each load for TIME
+    #[arg(long, value_name = "TIME", default_value = "4s", help_heading = "Load")]
     step: Time,
-    /// How often each is measured; the report has the median by goodput
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    /// Measure each load N times and report the run with the median goodput
+    #[arg(long, value_name = "N", default_value_t = 1, help_heading = "Load")]
     rounds: usize,
-    /// Where records are kept
-    #[arg(long, value_name = "STORE", default_value = "memory")]
-    store: String,
-    /// Connections of the load at most
-    #[arg(long, value_name = "N", default_value_t = 512)]
+    /// Use up to N connections for the load
+    #[arg(long, value_name = "N", default_value_t = 512, help_heading = "Load")]
     connections: usize,
-    /// Only with admission
-    #[arg(long)]
+    /// Hash passwords with these Argon2 parameters
+    #[arg(
+        long,
+        value_name = "COST",
+        default_value = "m=1024,t=2,p=1",
+        help_heading = "Service"
+    )]
+    password_cost: String,
+    /// Use N times as many workers for the cryptography as there are usable cores
+    #[arg(
+        long,
+        value_name = "N,…",
+        default_value = "1,2,4,8",
+        value_delimiter = ',',
+        help_heading = "Service"
+    )]
+    times: Vec<usize>,
+    /// Keep records in STORE, as in creel-serve --store
+    #[arg(
+        long,
+        value_name = "STORE",
+        default_value = "memory",
+        help_heading = "Service"
+    )]
+    store: String,
+    /// Measure only with admission control
+    #[arg(long, help_heading = "Service")]
     admitted: bool,
-    /// Another program to stand beside, which prints http://IP:PORT first; without, the service on
-    /// tokio, if it was built
-    #[arg(long, value_name = "NAME=COMMAND")]
-    beside: Vec<String>,
-    /// Where it is measured
+    /// Compare with another program, which must print http://IP:PORT as its first line. The default
+    /// is the same service on tokio, if it was built
+    #[arg(
+        long,
+        alias = "beside",
+        value_name = "NAME=COMMAND",
+        help_heading = "Service"
+    )]
+    compare: Vec<String>,
+    /// Measure in these places
     #[arg(
         long,
         value_name = "WHERE,…",
         default_value = "alone,quota,neighbour",
-        value_delimiter = ','
+        value_delimiter = ',',
+        help_heading = "Service"
     )]
     place: Vec<Place>,
-    /// Write a page with plots
-    #[arg(long, value_name = "FILE")]
+    /// Write a page with plots to FILE
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
     report: Option<PathBuf>,
 }
 
-/// Where a service is measured.
+/// The environment in which a service is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum Place {
-    /// With nothing else on the machine but the load
+    /// With no other load on the machine
     Alone,
-    /// In a control group that has half of the cores' time
+    /// In a control group whose quota is half of the cores' time
     Quota,
-    /// Beside a thread that computes without end
+    /// With another thread that computes without pause
     Neighbour,
 }
 
@@ -113,37 +136,39 @@ impl Place {
         match self {
             Place::Alone => "alone",
             Place::Quota => "under a quota",
-            Place::Neighbour => "beside a busy neighbour",
+            Place::Neighbour => "with a busy neighbour",
         }
     }
 }
 
-/// A service to be measured.
+/// A service that is measured.
 struct Subject {
     name: String,
     command: Vec<String>,
-    /// Workers for what computes, and whether there is admission; of the service's own settings.
+    /// The number of workers for the cryptography and whether admission control is on. It is `None`
+    /// for other programs.
     set: Option<(usize, bool)>,
 }
 
+/// The result of one run.
 #[derive(Clone, Serialize)]
 struct Row {
     place: Place,
     subject: String,
     workers: Option<usize>,
-    /// Of the capacity, 1 for all of it; none for the capacity's own run.
+    /// The load as a share of the capacity. It is `None` for the run that measures the capacity.
     load_share: Option<f64>,
     rate_per_second: f64,
     offered_share: f64,
     goodput_per_second: f64,
     refused: u64,
     failed: u64,
-    /// None where no answer was good.
+    /// The percentiles are `None` if there was no good answer.
     p50_us: Option<u64>,
     p99_us: Option<u64>,
     p999_us: Option<u64>,
     uncorrected_p99_us: Option<u64>,
-    /// The most; and half-way and at the end of the run.
+    /// The peak of the resident memory, and its size half-way and at the end of the run.
     memory_bytes: u64,
     memory_middle_bytes: u64,
     memory_end_bytes: u64,
@@ -151,20 +176,21 @@ struct Row {
     set: Option<(usize, bool)>,
 }
 
-/// What was measured in one place.
+/// The capacity in one place.
 #[derive(Clone, Serialize)]
 struct Measured {
     place: Place,
     capacity_per_second: f64,
 }
 
+/// The body of the JSON report.
 #[derive(Serialize)]
 struct Body<'a> {
     places: &'a [Measured],
     runs: &'a [Row],
 }
 
-/// Where one run takes place.
+/// The place of a run, with its quota if it has one.
 struct Site<'a> {
     place: Place,
     quota: Option<&'a Quota>,
@@ -172,6 +198,7 @@ struct Site<'a> {
 }
 
 impl Evaluate {
+    /// Measures all subjects in all places and prints the report.
     pub fn run(&self, common: &Common) -> anyhow::Result<Exit> {
         self.validate()
             .map_err(|why| Failure::new(Exit::Usage, why))?;
@@ -185,7 +212,9 @@ impl Evaluate {
                 Place::Quota => match Quota::new("creel-serve", cores as f64 / 2.0) {
                     Ok(quota) => Some(quota),
                     Err(error) => {
-                        output::note(&format!("left out: a quota cannot be had here: {error}\n"));
+                        output::note(&format!(
+                            "skipped --place quota, because a control group with a quota cannot be created: {error}\n"
+                        ));
                         continue;
                     }
                 },
@@ -209,7 +238,8 @@ impl Evaluate {
         let budget = Budget::of(&machine);
         if let Some(path) = &self.report {
             let page = page::page(&places, &rows, &machine, &budget);
-            std::fs::write(path, page).with_context(|| path.display().to_string())?;
+            std::fs::write(path, page)
+                .with_context(|| format!("cannot write {}", path.display()))?;
         }
         match common.format {
             Format::Text => output::text(&report::text(&places, &rows))?,
@@ -219,46 +249,48 @@ impl Evaluate {
                 output::json(&Document::new(&machine, &budget, Body { places, runs }))?;
             }
         }
-        // What was measured until then is told.
+        // We report the finished runs even if the evaluation was interrupted or failed.
         ended?;
         Ok(Exit::Done)
     }
 
-    /// What cannot be measured, before anything is.
+    /// Checks the options before the first measurement.
     fn validate(&self) -> Result<(), String> {
-        let none = [
+        let at_least_one = [
             ("--loads", self.loads.contains(&0)),
             ("--times", self.times.contains(&0)),
             ("--rounds", self.rounds == 0),
             ("--connections", self.connections == 0),
         ];
-        if let Some((flag, _)) = none.iter().find(|(_, is_none)| *is_none) {
-            return Err(format!("{flag} 0: nothing would be measured"));
+        if let Some((flag, _)) = at_least_one.iter().find(|(_, is_zero)| *is_zero) {
+            return Err(format!("{flag} 0 would measure nothing: use at least 1"));
         }
         if let Some(rate) = self.capacity
             && !(rate > 0.0 && rate.is_finite())
         {
             return Err(format!(
-                "--capacity {rate}: a number of requests a second is needed"
+                "--capacity {rate}: expected a number of requests per second above 0"
             ));
         }
-        for beside in &self.beside {
-            let command = beside.split_once('=').map(|(_, command)| command);
+        for compare in &self.compare {
+            let command = compare.split_once('=').map(|(_, command)| command);
             let program = command.and_then(|command| command.split_whitespace().next());
             let Some(program) = program else {
-                return Err(format!("--beside {beside}: NAME=COMMAND is needed"));
+                return Err(format!("--compare {compare}: expected NAME=COMMAND"));
             };
-            // One without a folder may be anywhere.
+            // A name without a folder is looked up in PATH, which we leave to the OS.
             let path = Path::new(program);
             let is_named = path.components().count() > 1;
             if is_named && !path.is_file() {
-                return Err(format!("--beside {beside}: there is no {program}"));
+                return Err(format!(
+                    "--compare {compare}: the program {program} does not exist"
+                ));
             }
         }
         Ok(())
     }
 
-    /// Measures all in one place; what was measured before an interruption stays.
+    /// Measures all subjects in one place. After an interruption, `rows` has the finished runs.
     fn place(
         &self,
         site: &Site,
@@ -267,7 +299,9 @@ impl Evaluate {
         places: &mut Vec<Measured>,
         rows: &mut Vec<Row>,
     ) -> anyhow::Result<()> {
-        let first = subjects.first().context("nothing to measure")?;
+        let first = subjects
+            .first()
+            .context("there is no subject to measure: --times is empty")?;
         let rate = match self.capacity {
             Some(rate) => rate,
             None => {
@@ -304,8 +338,9 @@ impl Evaluate {
         Ok(())
     }
 
+    /// Returns the services to measure in a place.
     fn subjects(&self, place: Place, cores: usize, folder: &Path) -> anyhow::Result<Vec<Subject>> {
-        // In the other places the least and the most are enough.
+        // In the other places we measure only the first and the last number of workers.
         let times = match (place, &self.times[..]) {
             (Place::Quota | Place::Neighbour, [first, .., last]) => vec![*first, *last],
             (_, all) => all.to_vec(),
@@ -337,9 +372,9 @@ impl Evaluate {
                 ]
                 .map(str::to_owned)
                 .to_vec();
-                // Once is what it does by itself, also where a quota leaves less.
+                // One worker per core is the service's own default, also if a quota allows fewer.
                 let name = match times {
-                    1 => "as it comes".to_owned(),
+                    1 => "defaults".to_owned(),
                     _ => {
                         command.extend(["--workers".to_owned(), workers.to_string()]);
                         format!("{workers} workers")
@@ -357,8 +392,8 @@ impl Evaluate {
                 });
             }
         }
-        for beside in &self.beside {
-            let (name, command) = beside.split_once('=').unwrap_or((beside, ""));
+        for compare in &self.compare {
+            let (name, command) = compare.split_once('=').unwrap_or((compare, ""));
             let command = command.split_whitespace().map(str::to_owned).collect();
             subjects.push(Subject {
                 name: name.to_owned(),
@@ -366,14 +401,16 @@ impl Evaluate {
                 set: None,
             });
         }
-        if self.beside.is_empty() && !self.admitted {
+        if self.compare.is_empty() && !self.admitted {
             subjects.extend(self.on_tokio(cores));
         }
         Ok(subjects)
     }
 
-    /// The same service on tokio, where it was built: with tokio's own numbers, with the right ones,
-    /// and with the same admission, too.
+    /// Returns the same service on tokio, if it was built.
+    ///
+    /// There are three variants: with tokio's default numbers of threads, with one thread per core,
+    /// and with one thread per core and our admission control.
     fn on_tokio(&self, cores: usize) -> Vec<Subject> {
         let own = std::env::current_exe().unwrap_or_default();
         let program = own.with_file_name("examples").join("on_tokio");
@@ -399,13 +436,14 @@ impl Evaluate {
             }
         };
         vec![
-            subject("tokio, as it comes", &[]),
+            subject("tokio, defaults", &[]),
             subject("tokio, right-sized", &sized),
             subject("tokio, right-sized, admission", &admitted),
         ]
     }
 
-    /// Without a share, as fast as few connections can.
+    /// Runs one load against a new process of a subject. Without a share of the capacity, it
+    /// measures the capacity.
     fn measure(
         &self,
         site: &Site,
@@ -422,7 +460,7 @@ impl Evaluate {
             step: self.step.0,
             is_ramp: false,
             arrivals: Arrivals::Poisson,
-            // Four a core keep the workers busy and nobody waiting for long.
+            // Four connections per core keep the workers busy and the queue short.
             connections: match share {
                 Some(_) => self.connections,
                 None => 4 * Budget::of(&Machine::detect()?).workers(),
@@ -466,10 +504,10 @@ impl Evaluate {
     }
 }
 
-/// What memory there is after a while.
+/// Returns a thread that reports the resident memory after a while.
 fn memory_after(memory: Memory, after: Duration) -> std::thread::JoinHandle<u64> {
     std::thread::spawn(move || {
-        // Or until the run has ended before.
+        // The run may end earlier and unpark this thread.
         std::thread::park_timeout(after);
         memory.now_bytes()
     })

@@ -1,4 +1,4 @@
-//! The page that a person wants to read: one file, without scripts and addresses of others.
+//! The HTML report: one file without scripts and without links to other sites.
 
 use std::fmt::Write;
 
@@ -22,19 +22,19 @@ th:first-child, td:first-child { text-align: left; }
 @media print { figure { break-inside: avoid; } }
 ";
 
-/// Curves in a chart: more cannot be told apart.
+/// The maximum number of curves in a chart, because more would be hard to distinguish.
 const CURVES: usize = 6;
 
-/// What is drawn of a run.
+/// A number of a run that is drawn.
 struct Metric {
     name: &'static str,
     unit: &'static str,
-    /// Whether it spans decades.
+    /// Whether the axis is logarithmic.
     decades: bool,
     of: fn(&Row) -> f64,
 }
 
-/// Where nothing was measured there is no point.
+/// Converts microseconds to milliseconds. A missing value becomes NaN, which is not drawn.
 fn ms(us: Option<u64>) -> f64 {
     us.map_or(f64::NAN, |us| us as f64 / 1e3)
 }
@@ -42,7 +42,7 @@ fn ms(us: Option<u64>) -> f64 {
 const METRICS: [Metric; 5] = [
     Metric {
         name: "Goodput",
-        unit: "good answers a second",
+        unit: "good answers per second",
         decades: false,
         of: |row| row.goodput_per_second,
     },
@@ -66,21 +66,21 @@ const METRICS: [Metric; 5] = [
     },
     Metric {
         name: "Memory",
-        unit: "MB, the most",
+        unit: "MB, peak",
         decades: true,
         of: |row| row.memory_bytes as f64 / 1e6,
     },
 ];
 
-/// The whole page.
+/// Returns the whole page.
 pub fn page(places: &[Measured], rows: &[Row], machine: &Machine, budget: &Budget) -> String {
     let mut out = format!(
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
          <title>A service under load</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n\
          <h1>A service under load</h1>\n\
-         <p>{} processing units, {} usable, bound by {}; the load runs on them, too. Latencies are \
-         of good answers, from when a request was due.</p>\n",
+         <p>{} processing units, {} usable, bound by {}. The load runs on the same units. \
+         Latencies are those of good answers and count from when a request was due.</p>\n",
         machine.pus().len(),
         budget.workers(),
         escaped(&budget.bound_by().to_string())
@@ -100,7 +100,8 @@ pub fn page(places: &[Measured], rows: &[Row], machine: &Machine, budget: &Budge
     out
 }
 
-/// Over the load: the service with the least and the most workers, and others.
+/// Draws the metrics over the load, for the service with the fewest and the most workers, and for
+/// other programs.
 fn by_load(out: &mut String, rows: &[&Row]) {
     let loaded = || rows.iter().filter(|row| row.load_share.is_some());
     let sets = || loaded().filter_map(|row| row.workers);
@@ -108,7 +109,8 @@ fn by_load(out: &mut String, rows: &[&Row]) {
     let is_drawn = |row: &&&Row| row.workers.is_none() || [least, most].contains(&row.workers);
     let mut names: Vec<&str> = Vec::new();
     for row in loaded().filter(is_drawn) {
-        // What is the rule with many workers is no news.
+        // We leave out the curve with the most workers and admission control, because it lies
+        // between the others.
         let is_middling =
             row.set.is_some_and(|(_, admission)| admission) && row.workers == most && least != most;
         if !names.contains(&row.subject.as_str()) && !is_middling {
@@ -129,14 +131,15 @@ fn by_load(out: &mut String, rows: &[&Row]) {
         figure(
             out,
             metric,
-            "load, % of what it can do",
+            "load, % of the capacity",
             String::new(),
             series,
         );
     }
 }
 
-/// Over the number of workers, at the most load; nothing where it was always the same.
+/// Draws the metrics over the number of workers, at the highest load. Draws nothing if all runs had
+/// the same number of workers.
 fn by_workers(out: &mut String, rows: &[&Row]) {
     let Some(load) = rows
         .iter()
@@ -166,6 +169,7 @@ fn by_workers(out: &mut String, rows: &[&Row]) {
     }
 }
 
+/// Appends a chart to the page.
 fn figure(out: &mut String, metric: &Metric, x_label: &str, of: String, series: Vec<Series>) {
     let chart = Chart {
         title: format!("{}{of}", metric.name),
@@ -180,6 +184,7 @@ fn figure(out: &mut String, metric: &Metric, x_label: &str, of: String, series: 
     let _ = writeln!(out, "<figure>{svg}</figure>");
 }
 
+/// Appends the table of all runs in a place.
 fn table(out: &mut String, rows: &[&Row]) {
     let line = |tag: &str, cells: &[String]| {
         let cell = |cell: &String| format!("<{tag}>{}</{tag}>", escaped(cell));
@@ -194,6 +199,7 @@ fn table(out: &mut String, rows: &[&Row]) {
     *out += "</table></div>\n";
 }
 
+/// Escapes a text for HTML.
 fn escaped(text: &str) -> String {
     text.replace('&', "&amp;")
         .replace('<', "&lt;")

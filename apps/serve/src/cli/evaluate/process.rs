@@ -1,4 +1,4 @@
-//! A service as a process of its own, where it is put: alone, under a quota, beside a neighbour.
+//! A service as a process of its own, and its environment: a quota or a busy neighbour.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -14,14 +14,15 @@ use creel_console::quota::Quota;
 
 use super::Subject;
 
-/// A folder that is gone at the end.
+/// A temporary folder that is deleted on drop.
 pub struct Folder(pub PathBuf);
 
 impl Folder {
     pub fn new() -> anyhow::Result<Folder> {
         let path =
             std::env::temp_dir().join(format!("creel-serve-evaluate-{}", std::process::id()));
-        fs::create_dir_all(&path).with_context(|| path.display().to_string())?;
+        fs::create_dir_all(&path)
+            .with_context(|| format!("cannot create the folder {}", path.display()))?;
         Ok(Folder(path))
     }
 }
@@ -32,7 +33,7 @@ impl Drop for Folder {
     }
 }
 
-/// A thread that computes without end, as another program would, until this is dropped.
+/// A thread that computes without pause, like another program would, until this is dropped.
 pub struct Neighbour {
     is_over: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
@@ -61,21 +62,23 @@ impl Drop for Neighbour {
     }
 }
 
-/// A service that runs until this is dropped.
+/// The process of a service. It is killed on drop.
 pub struct Process {
     child: Child,
     pub address: SocketAddr,
 }
 
 impl Process {
+    /// Starts a service, and waits until it prints its address.
     pub fn start(subject: &Subject, quota: Option<&Quota>) -> anyhow::Result<Process> {
         let (program, arguments) = subject
             .command
             .split_first()
-            .context("a command is needed")?;
+            .context("the command of the service is empty")?;
         let mut command = match quota {
             None => Command::new(program),
-            // It must be in the group before it counts what it may use.
+            // The process must join the group before it counts its usable cores. A shell therefore
+            // joins the group and then executes the program.
             Some(quota) => {
                 let mut shell = Command::new("sh");
                 shell
@@ -90,7 +93,7 @@ impl Process {
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .spawn();
-        let mut child = child.with_context(|| program.clone())?;
+        let mut child = child.with_context(|| format!("cannot start {program}"))?;
         let mut line = String::new();
         if let Some(out) = child.stdout.take() {
             BufReader::new(out).read_line(&mut line)?;
@@ -104,11 +107,14 @@ impl Process {
             None => {
                 let _ = child.kill();
                 let _ = child.wait();
-                Err(anyhow!("{program}: does not say where it listens"))
+                Err(anyhow!(
+                    "{program} did not print http://IP:PORT as its first line"
+                ))
             }
         }
     }
 
+    /// Returns access to the memory statistics of this process.
     pub fn memory(&self) -> Memory {
         Memory(format!("/proc/{}/status", self.child.id()))
     }
@@ -121,22 +127,24 @@ impl Drop for Process {
     }
 }
 
-/// What memory a process has; 0 bytes where that is not told.
+/// The memory statistics of a process. They are 0 bytes if the OS does not report them.
 ///
 /// Source: proc(5).
 #[derive(Clone)]
 pub struct Memory(String);
 
 impl Memory {
-    /// The most that it has had.
+    /// Returns the peak of the resident memory.
     pub fn most_bytes(&self) -> u64 {
         self.field("VmHWM:")
     }
 
+    /// Returns the current resident memory.
     pub fn now_bytes(&self) -> u64 {
         self.field("VmRSS:")
     }
 
+    /// Returns a field of the status file in bytes.
     fn field(&self, name: &str) -> u64 {
         let status = fs::read_to_string(&self.0).unwrap_or_default();
         let line = status.lines().find_map(|line| line.strip_prefix(name));

@@ -1,4 +1,4 @@
-//! What was measured, as findings and a table.
+//! The text report: findings and a table.
 
 use creel_console::{Align, Table};
 
@@ -17,9 +17,10 @@ pub const COLUMNS: [&str; 10] = [
     "MB",
 ];
 
-pub const NOTE: &str = "!: less than 99 % of the load left in time, so the service got less";
+pub const NOTE: &str =
+    "!: less than 99 % of the load left in time, so the service got less load than planned";
 
-/// All for a terminal.
+/// Returns the whole report for a terminal.
 pub fn text(places: &[Measured], rows: &[Row]) -> String {
     let mut out = String::new();
     for measured in places {
@@ -41,17 +42,18 @@ pub fn text(places: &[Measured], rows: &[Row]) -> String {
     out + NOTE + "\n"
 }
 
-/// The runs of a place.
+/// Returns the runs of a place.
 pub fn of(rows: &[Row], place: Place) -> impl Iterator<Item = &Row> {
     rows.iter().filter(move |row| row.place == place)
 }
 
+/// Returns the title of a place with its capacity.
 pub fn title(measured: &Measured) -> String {
     let (place, rate) = (measured.place.name(), measured.capacity_per_second);
-    format!("{place}: it can do {rate:.0} a second")
+    format!("{place}: the capacity is {rate:.0} requests per second")
 }
 
-/// A row of the table.
+/// Returns a row of the table.
 pub fn cells(row: &Row) -> [String; COLUMNS.len()] {
     let ms = |us: Option<u64>| us.map_or("-".into(), |us| format!("{:.1}", us as f64 / 1000.0));
     let late = if row.offered_share < 0.99 && row.load_share.is_some() {
@@ -74,8 +76,10 @@ pub fn cells(row: &Row) -> [String; COLUMNS.len()] {
     ]
 }
 
-/// What is to be seen in a place: of the first subject at the most load, its goodput beside its own
-/// peak and all others', its p99 beside that at the least load, and its memory.
+/// Returns the findings in a place about the first subject at the highest load.
+///
+/// We compare its goodput with its own peak and with the other subjects. We compare its p99 with
+/// its p99 at the lowest load, and its memory half-way with that at the end.
 pub fn findings(rows: &[&Row]) -> Vec<String> {
     let loaded = || rows.iter().filter(|row| row.load_share.is_some());
     let Some(first) = loaded().next() else {
@@ -92,10 +96,10 @@ pub fn findings(rows: &[&Row]) -> Vec<String> {
     let of_peak = |peak: f64| percent(last.goodput_per_second / peak);
     let load = percent(last.load_share.unwrap_or_default());
     let mut findings = vec![format!(
-        "{}, at {load}: {:.0} good answers a second, {} of its peak",
+        "{}, at {load}: {:.0} good answers per second, {} of its peak",
         last.subject,
         last.goodput_per_second,
-        // Which it may have had when its capacity was measured.
+        // The peak includes the run that measured the capacity.
         of_peak(peak(
             &mut rows.iter().filter(|row| row.subject == last.subject)
         )),
@@ -103,10 +107,11 @@ pub fn findings(rows: &[&Row]) -> Vec<String> {
     let compared = |what: &str, others: &mut dyn Iterator<Item = &&Row>| {
         let best = others
             .max_by(|one, other| one.goodput_per_second.total_cmp(&other.goodput_per_second))?;
-        // Then it had as many requests as there are connections, and nobody else.
+        // If its load was late, all connections waited for answers, so it got a new request only
+        // after each answer.
         let pace = match best.offered_share >= 0.99 {
             true => "",
-            false => ", which took its load at its own pace",
+            false => ", which got a new request only after each answer",
         };
         Some(format!(
             "{} of {what}{pace}",

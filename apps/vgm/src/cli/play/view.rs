@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use creel::channel::ring::Receiver;
+use creel::channel::bounded::Receiver;
 use creel_vgm::play::{MeterMode, PlayerEvent, TapBlock, Track, VoiceMeter};
 
 use super::session::{PlayerSession, display_title};

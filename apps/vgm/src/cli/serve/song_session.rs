@@ -9,8 +9,8 @@ use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use creel::Handle;
-use creel::channel::ring;
+use creel::Pool;
+use creel::channel::bounded;
 use creel_console::http::{Answer, Request};
 use creel_vgm::batch::Source;
 use creel_vgm::flac::Flac;
@@ -69,15 +69,15 @@ type Message = (Query, Sender<Result<Reply, String>>);
 
 /// The songs that are open.
 pub struct SongSessions {
-    pool: Handle,
+    pool: Pool,
     open: Mutex<OpenSessions>,
 }
 
 /// By the songs' places in the index, each with when it was asked last.
-type OpenSessions = HashMap<usize, (ring::Sender<Message>, Instant)>;
+type OpenSessions = HashMap<usize, (bounded::Sender<Message>, Instant)>;
 
 impl SongSessions {
-    pub fn new(pool: Handle) -> Self {
+    pub fn new(pool: Pool) -> Self {
         SongSessions {
             pool,
             open: Mutex::new(HashMap::new()),
@@ -112,7 +112,7 @@ impl SongSessions {
     }
 
     /// The session of a song, opened now if it is not; none if the song is gone.
-    fn session(&self, place: usize, song: &Song) -> Option<ring::Sender<Message>> {
+    fn session(&self, place: usize, song: &Song) -> Option<bounded::Sender<Message>> {
         if let Some((session, used)) = self.open().get_mut(&place) {
             *used = Instant::now();
             return Some(session.clone());
@@ -130,7 +130,7 @@ impl SongSessions {
                 .map(|session| *session.0);
             oldest.map(|place| open.remove(&place));
         }
-        let (sender, messages) = ring::channel(32);
+        let (sender, messages) = bounded::channel(32);
         self.pool.spawn(run_session(source, messages));
         open.insert(place, (sender.clone(), Instant::now()));
         Some(sender)
@@ -142,7 +142,7 @@ impl SongSessions {
 }
 
 /// Keeps a song open for as long as somebody may ask.
-async fn run_session(source: Source, messages: ring::Receiver<Message>) {
+async fn run_session(source: Source, messages: bounded::Receiver<Message>) {
     let settings = Settings::default();
     let song = source.load().map_err(|error| error.to_string());
     let (mut failed, mut playing) = (None, None);

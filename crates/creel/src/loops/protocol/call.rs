@@ -10,8 +10,8 @@ use std::ops::Range;
 /// The blocks that each share is cut into.
 pub(crate) const BLOCKS: u64 = 1 << BLOCKS_LOG2;
 pub(crate) const BLOCKS_LOG2: u32 = 6;
-/// The most seats that take part in one loop.
-pub(crate) const SEATS_MAX: usize = (1 << SEAT_BITS) - 1;
+/// The most workers that take part in one loop.
+pub(crate) const WORKERS_MAX: usize = (1 << SEAT_BITS) - 1;
 
 const SEAT_BITS: u32 = 10;
 const EPOCH_BITS: u32 = 39;
@@ -34,8 +34,8 @@ pub(in crate::loops) fn is_before(epoch: u64, other: u64) -> bool {
 /// | 0 | `SLEEPERS` | set by a worker that is about to sleep; cleared by the next publication, which so learns of it in the same swap |
 /// | 1 | `WAKE` | who takes part wakes its children in the tree |
 /// | 2–4 | grain | log2 of the fewest blocks that are claimed at once; [`Grain::QUEUE`] says one queue for all |
-/// | 5–14 | seats | those below this number take part |
-/// | 15–24 | caller | the seat whose share the calling thread takes |
+/// | 5–14 | workers | those below this number take part |
+/// | 15–24 | caller | the worker whose share the calling thread takes |
 /// | 25–63 | epoch | |
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub(crate) struct Call(pub(crate) u64);
@@ -60,9 +60,9 @@ impl Call {
     pub(crate) const SLEEPERS: u64 = 1;
     const WAKE: u64 = 2;
 
-    pub(crate) fn new(epoch: u64, seats: usize, caller: usize, grain: Grain) -> Self {
-        debug_assert!(seats <= SEATS_MAX && caller < seats && epoch != 0);
-        let fields = u64::from(grain.0) << 2 | (seats as u64) << 5 | (caller as u64) << 15;
+    pub(crate) fn new(epoch: u64, workers: usize, caller: usize, grain: Grain) -> Self {
+        debug_assert!(workers <= WORKERS_MAX && caller < workers && epoch != 0);
+        let fields = u64::from(grain.0) << 2 | (workers as u64) << 5 | (caller as u64) << 15;
         Self(fields | (epoch & EPOCH_MASK) << 25)
     }
 
@@ -75,12 +75,12 @@ impl Call {
         self.0 >> 25
     }
 
-    pub(crate) fn seats(self) -> usize {
-        (self.0 >> 5) as usize & SEATS_MAX
+    pub(crate) fn workers(self) -> usize {
+        (self.0 >> 5) as usize & WORKERS_MAX
     }
 
     pub(crate) fn caller(self) -> usize {
-        (self.0 >> 15) as usize & SEATS_MAX
+        (self.0 >> 15) as usize & WORKERS_MAX
     }
 
     pub(crate) fn grain(self) -> Grain {
@@ -170,10 +170,10 @@ mod tests {
 
     #[test]
     fn a_call_tells_what_it_was_made_of() {
-        let call = Call::new(77, SEATS_MAX, 1022, Grain(3));
+        let call = Call::new(77, WORKERS_MAX, 1022, Grain(3));
         assert_eq!(
-            (call.epoch(), call.seats(), call.caller()),
-            (77, SEATS_MAX, 1022)
+            (call.epoch(), call.workers(), call.caller()),
+            (77, WORKERS_MAX, 1022)
         );
         assert_eq!(
             (call.grain(), call.wakes(), call.has_sleepers()),

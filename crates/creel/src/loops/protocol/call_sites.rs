@@ -50,7 +50,7 @@ pub(in crate::loops) struct Key {
     place: usize,
     code: usize,
     units: usize,
-    seats: usize,
+    slots: usize,
 }
 
 /// The loops that their callers ran alone because the workers slept, one soon after the other.
@@ -97,7 +97,7 @@ pub(in crate::loops) enum Plan {
         /// Whether to measure what it takes.
         timed: bool,
     },
-    /// On all its seats.
+    /// On all its workers.
     Spread {
         /// The fewest blocks claimed at once.
         grain: Grain,
@@ -112,20 +112,20 @@ impl Key {
         place: &'static Location<'static>,
         code: usize,
         units: usize,
-        seats: usize,
+        slots: usize,
     ) -> Self {
         Self {
             place: std::ptr::from_ref(place).addr(),
             code,
             units,
-            seats,
+            slots,
         }
     }
 
     /// Which set it is in.
     fn set(self) -> usize {
         let addresses = self.place as u64 ^ (self.code as u64).rotate_left(23);
-        let numbers = self.units as u64 ^ (self.seats as u64).rotate_left(41);
+        let numbers = self.units as u64 ^ (self.slots as u64).rotate_left(41);
         let mixed = addresses.wrapping_add(numbers.wrapping_mul(0xD6E8_FEB8_6659_FD93));
         (mixed.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> (u64::BITS - SETS.ilog2())) as usize
     }
@@ -187,16 +187,16 @@ impl Alone {
 
 impl Site {
     fn reset(&mut self, key: Key) {
-        let Key { units, seats, .. } = key;
+        let Key { units, slots, .. } = key;
         let take = std::mem::take::<Vec<usize>>;
         let (mut bounds, mut bounds_before) =
             (take(&mut self.bounds), take(&mut self.bounds_before));
         let mut costs = std::mem::take(&mut self.costs);
         costs.clear();
-        costs.resize(seats, 0);
+        costs.resize(slots, 0);
         bounds.clear();
-        let even = Even::new(units, seats);
-        bounds.extend((0..=seats).map(|share| even.at(share)));
+        let even = Even::new(units, slots);
+        bounds.extend((0..=slots).map(|share| even.at(share)));
         bounds_before.clone_from(&bounds);
         *self = Self {
             key,
@@ -210,8 +210,8 @@ impl Site {
     /// Whether its caller just runs the call that begins now: it is known to be small, and need not
     /// be measured this time. If not, [`plan`](Self::plan) tells how.
     pub(in crate::loops) fn is_tiny(&mut self) -> bool {
-        let known = self.calls >= TIMED_AT_FIRST && !self.calls.is_multiple_of(TIMED_EVERY);
-        let tiny = known && self.total_ns < SPREAD_NS;
+        let cache = self.calls >= TIMED_AT_FIRST && !self.calls.is_multiple_of(TIMED_EVERY);
+        let tiny = cache && self.total_ns < SPREAD_NS;
         self.calls += u64::from(tiny);
         tiny
     }
@@ -257,10 +257,10 @@ impl Site {
     /// Who was woken comes late, so the others must be able to help: cut finely then.
     fn grain(&self, cold: bool) -> Grain {
         let share_ns = self.total_ns / self.costs.len() as u64;
-        let known = self.calls > 1;
-        if known && share_ns < 2 * CLAIM_NS {
+        let cache = self.calls > 1;
+        if cache && share_ns < 2 * CLAIM_NS {
             Grain::WHOLE
-        } else if known && !self.uneven && self.moves == 0 && !cold {
+        } else if cache && !self.uneven && self.moves == 0 && !cold {
             Grain(4)
         } else {
             let claim = (CLAIM_NS << 6) / share_ns.max(CLAIM_NS);
@@ -280,8 +280,8 @@ impl Site {
     /// Learns what each share of a call took, and moves the shares if that pays.
     pub(in crate::loops) fn learn(&mut self, cost: impl Fn(usize) -> u64) {
         let mut total = 0;
-        for (seat, least) in self.costs.iter_mut().enumerate() {
-            let ns = cost(seat);
+        for (slot, least) in self.costs.iter_mut().enumerate() {
+            let ns = cost(slot);
             total += ns;
             *least = if self.samples == 0 {
                 ns
@@ -312,13 +312,13 @@ impl Site {
     /// Moves the bounds half-way to where the shares would take equally long, if the cost were
     /// spread evenly inside each.
     fn move_shares(&mut self, total: u64) {
-        let seats = self.costs.len();
+        let slots = self.costs.len();
         self.bounds_before.clone_from(&self.bounds);
         let old = &self.bounds_before;
         let (mut share, mut before) = (0, 0);
-        for bound in 1..seats {
-            let goal = (u128::from(total) * bound as u128 / seats as u128) as u64;
-            while share + 1 < seats && before + self.costs[share] < goal {
+        for bound in 1..slots {
+            let goal = (u128::from(total) * bound as u128 / slots as u128) as u64;
+            while share + 1 < slots && before + self.costs[share] < goal {
                 before += self.costs[share];
                 share += 1;
             }
@@ -344,7 +344,7 @@ mod tests {
     }
 
     /// Sites of so many closures, each of which has been called often enough to be known.
-    fn known(sites: &mut Sites, closures: usize) {
+    fn cache(sites: &mut Sites, closures: usize) {
         for _ in 0..=TIMED_AT_FIRST {
             for code in 0..closures {
                 let (site, alone) = sites.find(key(code));
@@ -359,7 +359,7 @@ mod tests {
     /// loops they missed, of how many, and how often they were woken.
     fn calls(closures: usize, pause: u64, span: u64, awake: u64) -> (u64, u64, u64) {
         let mut sites = Sites::default();
-        known(&mut sites, closures);
+        cache(&mut sites, closures);
         let (mut now, mut loops, mut missed, mut wakes, mut awake_for) = (1 << 40, 0, 0, 0, 0);
         let end = now + span;
         while now < end {

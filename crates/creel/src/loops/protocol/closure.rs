@@ -23,7 +23,7 @@ impl Default for Words {
 }
 
 /// A closure `Fn(units, who)` that is `Sync`: does some of a loop's units, as the one with the
-/// index `who` (below the number of seats), which no other thread has during this loop.
+/// index `who` (below the number of workers), which no other thread has during this loop.
 #[derive(Clone, Copy)]
 pub(in crate::loops) struct Body<'a> {
     pub(in crate::loops) code: Code,

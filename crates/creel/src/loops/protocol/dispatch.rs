@@ -32,26 +32,26 @@ use super::{
     share::Share,
 };
 use crate::{
-    seat::{
-        panics::FirstPanic, seat::Seat, seats::Seats, stats::Counters, steal_order::by_index,
-        trace::Doing, waiter::Waiter,
-    },
     sync::{
         AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Mutex, Ordering, UnsafeCell, lock,
         loom_fence, now_ns,
+    },
+    worker::{
+        panics::FirstPanic, slot::WorkerSlot, slots::WorkerSlots, stats::Counters,
+        steal_order::by_index, trace::Doing, waiter::Waiter,
     },
 };
 use crossbeam_utils::CachePadded;
 use std::{mem::transmute, ops::Range, ptr};
 
 /// The pool's side of the loop protocol.
-pub(crate) struct Line {
+pub(crate) struct LoopMailbox {
     down: CachePadded<Down>,
     /// What was thrown in the loop under way.
     pub(in crate::loops) panic: FirstPanic,
     /// Who holds the slot, if it sleeps until a worker is out.
     pub(in crate::loops) caller: Mutex<Option<Waiter>>,
-    /// The seats below this index, but for seat 0, are known to have threads. Reset when a thread
+    /// The workers below this index, but for worker 0, are known to have threads. Reset when a thread
     /// ends.
     ensured: AtomicUsize,
     /// When the last waking call was published, for the woken to know how long a wake takes.
@@ -89,7 +89,7 @@ unsafe impl Sync for Down {}
 unsafe impl Send for Down {}
 
 #[cfg(all(target_pointer_width = "64", not(any(loom, shuttle))))]
-const _: () = assert!(size_of::<Down>() == 64, "one line");
+const _: () = assert!(size_of::<Down>() == 64, "one mailbox");
 
 impl Down {
     fn new() -> Self {
@@ -135,7 +135,7 @@ impl Down {
         let share = if bounds.is_null() {
             even.at(home)..even.at(home + 1)
         } else {
-            // SAFETY: `bounds` has one entry more than the loop has seats, and lives as long
+            // SAFETY: `bounds` has one entry more than the loop has workers, and lives as long
             // as what the body borrows.
             let first = unsafe { bounds.add(home) };
             // SAFETY: validity: the share's begin and end, two entries of `bounds` from `first` on,
@@ -166,7 +166,7 @@ const WAKER_NS_AT_FIRST: u64 = 3_000;
 const WAKE_NS_MIN: u64 = 1_000;
 const WAKE_NS_MAX: u64 = 50_000;
 
-impl Line {
+impl LoopMailbox {
     pub(crate) fn new() -> Self {
         Self {
             down: CachePadded::new(Down::new()),
@@ -227,25 +227,25 @@ impl Line {
         }
     }
 
-    /// Makes sure that the seats below `seats` have threads, but for the caller's. One that the
+    /// Makes sure that the workers below `slots` have threads, but for the caller's. One that the
     /// system refuses is no matter: the caller claims what nobody else does.
-    pub(in crate::loops) fn ensure_threads(&self, all: &Seats, seats: usize, caller: usize) {
-        // Seat 0 is left out where a thread from outside takes its share.
+    pub(in crate::loops) fn ensure_threads(&self, all: &WorkerSlots, slots: usize, caller: usize) {
+        // Worker 0 is left out where a thread from outside takes its share.
         let first = caller == 0 || all.at(0).thread.is_running();
-        if first && self.ensured.load(Ordering::Relaxed) >= seats {
+        if first && self.ensured.load(Ordering::Relaxed) >= slots {
             return;
         }
-        let others = (0..seats).filter(|seat| *seat != caller);
-        let mut started = others.map(|seat| all.ensure_started(all.at(seat)));
+        let others = (0..slots).filter(|slot| *slot != caller);
+        let mut started = others.map(|slot| all.ensure_started(all.at(slot)));
         if started.all(|started| started.is_ok()) {
-            self.ensured.store(seats, Ordering::SeqCst);
+            self.ensured.store(slots, Ordering::SeqCst);
         }
     }
 
     /// Publishes `job` and wakes who sleeps. `cold` says that somebody may.
     pub(in crate::loops) fn publish(
         &self,
-        seats: &Seats,
+        slots: &WorkerSlots,
         job: &Job<'_>,
         call: Call,
         cold: bool,
@@ -260,15 +260,15 @@ impl Line {
         let before = Call(self.down.call.swap(call.0, Ordering::SeqCst));
         loom_fence();
         if cold {
-            wake_children(seats, call, call.caller());
+            wake_children(slots, call, call.caller());
             let took = now_ns() - self.woken_ns();
             if took >= WAKE_NS_MIN {
                 follow(&self.waker_ns, took);
             }
         } else if before.has_sleepers() {
-            let others = (0..call.seats()).filter(|seat| *seat != call.caller());
-            others.for_each(|seat| {
-                seats.at(seat).notify();
+            let others = (0..call.workers()).filter(|slot| *slot != call.caller());
+            others.for_each(|slot| {
+                slots.at(slot).notify();
             });
         }
         call
@@ -282,13 +282,13 @@ fn follow(average: &AtomicU64, measured: u64) {
     average.store(next.clamp(WAKE_NS_MIN, WAKE_NS_MAX), Ordering::Relaxed);
 }
 
-/// Wakes the two children of seat `me` in the tree whose root is the caller.
-fn wake_children(all: &Seats, call: Call, me: usize) {
-    let seats = call.seats();
-    let rank = (me + seats - call.caller()) % seats;
-    for child in (2 * rank + 1..=2 * rank + 2).take_while(|child| *child < seats) {
-        let seat = (call.caller() + child) % seats;
-        all.at(seat).notify();
+/// Wakes the two children of worker `me` in the tree whose root is the caller.
+fn wake_children(all: &WorkerSlots, call: Call, me: usize) {
+    let slots = call.workers();
+    let rank = (me + slots - call.caller()) % slots;
+    for child in (2 * rank + 1..=2 * rank + 2).take_while(|child| *child < slots) {
+        let slot = (call.caller() + child) % slots;
+        all.at(slot).notify();
     }
 }
 
@@ -310,25 +310,25 @@ pub(in crate::loops) struct Part<'a> {
     pub(in crate::loops) loops: &'a Protocol,
     pub(in crate::loops) call: Call,
     /// The one whose share it takes.
-    pub(in crate::loops) seat: &'a Seat,
-    /// Those of the seat that is this thread's own, or is taken to be.
+    pub(in crate::loops) slot: &'a WorkerSlot,
+    /// Those of the worker that is this thread's own, or is taken to be.
     pub(in crate::loops) counters: &'a Counters,
 }
 
 impl<'a> Part<'a> {
-    pub(in crate::loops) fn share(&self, seat: usize) -> &'a Share {
-        self.loops.shares.at(seat)
+    pub(in crate::loops) fn share(&self, slot: usize) -> &'a Share {
+        self.loops.shares.at(slot)
     }
 
     /// Whom to take blocks from, the nearest first.
     fn victims(&self) -> impl Iterator<Item = usize> {
-        let (seats, who) = (self.call.seats(), self.seat.index);
-        let near = self.seat.near();
-        let known = near.len();
-        let near = (0..known).map(move |at| near[at]);
+        let (slots, who) = (self.call.workers(), self.slot.index);
+        let near = self.slot.near();
+        let cache = near.len();
+        let near = (0..cache).map(move |at| near[at]);
         // Who is not known there: all, or those of a pool that has just grown.
-        let rest = by_index(seats, who).filter(move |other| *other > known || known == 0);
-        near.filter(move |other| *other < seats).chain(rest)
+        let rest = by_index(slots, who).filter(move |other| *other > cache || cache == 0);
+        near.filter(move |other| *other < slots).chain(rest)
     }
 
     /// Runs the own share, then what others have left that is worth taking.
@@ -341,8 +341,8 @@ impl<'a> Part<'a> {
             }
             return;
         }
-        while let Some(blocks) = self.share(self.seat.index).claim_front(epoch, grain) {
-            self.run(self.seat.index, blocks);
+        while let Some(blocks) = self.share(self.slot.index).claim_front(epoch, grain) {
+            self.run(self.slot.index, blocks);
         }
         if grain != Grain::WHOLE {
             for victim in self.victims() {
@@ -356,54 +356,54 @@ impl<'a> Part<'a> {
 
     /// Runs blocks of share `home` that this thread has claimed.
     pub(in crate::loops) fn run(&self, home: usize, blocks: Range<u64>) {
-        let line = &self.loops.line;
+        let mailbox = &self.loops.mailbox;
         let queue = self.call.grain() == Grain::QUEUE;
         // SAFETY: this thread has claimed these blocks of `self.call`'s epoch and runs them
         // now. The claim read from what was written after that epoch's job, and the next job
         // is written after this loop, so what is read is this epoch's.
-        let units = unsafe { line.down.units(queue, home, blocks) };
-        if units.is_empty() || line.panic.thrown() {
+        let units = unsafe { mailbox.down.units(queue, home, blocks) };
+        if units.is_empty() || mailbox.panic.thrown() {
             return;
         }
-        let (who, counters) = (self.seat.index, self.counters);
+        let (who, counters) = (self.slot.index, self.counters);
         counters.loop_blocks.add(1);
         counters.loop_units.add(units.len() as u64);
         // SAFETY: this thread has claimed these blocks and has not said that it is out: validity,
         // the body read is this epoch's and its borrows last; aliasing, the closure is `Sync` and
         // shared.
-        let run = || unsafe { line.down.run(units, who) };
-        if line.down.timed.load(Ordering::Relaxed) == 1 {
+        let run = || unsafe { mailbox.down.run(units, who) };
+        if mailbox.down.timed.load(Ordering::Relaxed) == 1 {
             let begin = now_ns();
-            line.panic.catch(run);
+            mailbox.panic.catch(run);
             self.share(home).add_cost(now_ns() - begin);
         } else {
-            line.panic.catch(run);
+            mailbox.panic.catch(run);
         }
     }
 }
 
 impl Protocol {
-    /// Whether there is a loop that this seat has not looked at; a moment ago.
+    /// Whether there is a loop that this worker has not looked at; a moment ago.
     #[inline]
-    pub(crate) fn has_part(&self, seat: &Seat) -> bool {
-        self.shares.at(seat.index).is_unseen(self.line.call())
+    pub(crate) fn has_part(&self, slot: &WorkerSlot) -> bool {
+        self.shares.at(slot.index).is_unseen(self.mailbox.call())
     }
 
     /// A worker's source of work: takes part in the loop under way, if it has not yet. Says
     /// whether it did.
-    pub(crate) fn take_part(&self, seat: &Seat) -> bool {
-        let call = self.line.call();
-        let (who, share) = (seat.index, self.shares.at(seat.index));
-        let mine = who < call.seats() && who != call.caller();
+    pub(crate) fn take_part(&self, slot: &WorkerSlot) -> bool {
+        let call = self.mailbox.call();
+        let (who, share) = (slot.index, self.shares.at(slot.index));
+        let mine = who < call.workers() && who != call.caller();
         if !share.is_news(call) || !mine {
             return false;
         }
         if call.wakes() {
             // Also where it stays out: nobody else wakes these.
-            wake_children(&self.seats, call, who);
+            wake_children(&self.slots, call, who);
         }
         // While it idles nobody takes its place, and it does without a swap.
-        let taken = || match seat.is_idle() {
+        let taken = || match slot.is_idle() {
             true => share.is_taken(call.epoch()),
             false => !share.take_place(call.epoch()),
         };
@@ -412,19 +412,19 @@ impl Protocol {
         }
         share.enter(call.epoch());
         if call.wakes() {
-            self.line.note_wake();
+            self.mailbox.note_wake();
         }
-        let traced = self.seats.tracing.begin();
+        let traced = self.slots.tracing.begin();
         let part = Part {
             loops: self,
             call,
-            seat,
-            counters: &seat.counters,
+            slot,
+            counters: &slot.counters,
         };
         part.work();
-        seat.spans.note(Doing::Loop, traced);
+        slot.spans.note(Doing::Loop, traced);
         if share.leave(call.epoch()) {
-            let caller = lock(&self.line.caller).clone();
+            let caller = lock(&self.mailbox.caller).clone();
             caller.iter().for_each(Waiter::wake);
         }
         part.report();

@@ -2,14 +2,14 @@
 
 use super::{call::Grain, dispatch::Part};
 use crate::{
-    seat::waiter::Waiter,
     sync::{LOOKS, lock, now_ns, spin_loop},
+    worker::waiter::Waiter,
 };
 
 /// A worker for whom the caller slept long.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::loops) struct Laggard {
-    pub(in crate::loops) seat: usize,
+pub(in crate::loops) struct Straggler {
+    pub(in crate::loops) slot: usize,
     pub(in crate::loops) slept_ns: u64,
 }
 
@@ -24,7 +24,7 @@ impl Part<'_> {
     /// whom it slept longest, if it slept.
     ///
     /// `spin_ns` is how long it spins for each before it sleeps.
-    pub(in crate::loops) fn work_and_join(&self, units: usize, spin_ns: u64) -> Option<Laggard> {
+    pub(in crate::loops) fn work_and_join(&self, units: usize, spin_ns: u64) -> Option<Straggler> {
         let join = Join {
             part: *self,
             spin_ns,
@@ -46,11 +46,11 @@ impl Part<'_> {
         if shares {
             self.late().for_each(|other| join.sweep(other));
         }
-        let slept = self.late().filter_map(|seat| {
-            let slept_ns = join.wait_until_left(seat);
-            (slept_ns > 0).then_some(Laggard { seat, slept_ns })
+        let slept = self.late().filter_map(|slot| {
+            let slept_ns = join.wait_until_left(slot);
+            (slept_ns > 0).then_some(Straggler { slot, slept_ns })
         });
-        slept.max_by_key(|laggard| laggard.slept_ns)
+        slept.max_by_key(|straggler| straggler.slept_ns)
     }
 
     /// The workers of the groups that are not out yet.
@@ -91,11 +91,11 @@ impl Join<'_> {
         }
         let begin = now_ns();
         let waiter = Waiter::current();
-        *lock(&self.part.loops.line.caller) = Some(waiter.clone());
+        *lock(&self.part.loops.mailbox.caller) = Some(waiter.clone());
         // The bit is set for each sleep anew: another's wake may have ended the last.
         let left = || share.is_done(epoch) || !share.await_leave(epoch);
         waiter.wait_until(left, || false);
-        *lock(&self.part.loops.line.caller) = None;
+        *lock(&self.part.loops.mailbox.caller) = None;
         now_ns() - begin
     }
 }

@@ -2,7 +2,7 @@
 //! offers something to share and who takes it, up to a bound on preemptions.
 //! `RUSTFLAGS="--cfg loom" cargo test -p creel --lib --release loops`.
 //!
-//! Left out of the offers: that somebody idle is called for them (`seat/model.rs`), and offers that
+//! Left out of the offers: that somebody idle is called for them (`worker/model.rs`), and offers that
 //! come from others, because loom's threads share a thread-local of `std`.
 
 use super::{
@@ -10,12 +10,12 @@ use super::{
     call::{Call, Even, Grain},
     closure::Body,
     dispatch::{Job, Part},
-    offers::{Offer, Open},
     places,
+    shared_jobs::{Open, SharedJob},
 };
 use crate::{
-    seat::{parker::Poller, seats::Seats},
     sync::{AtomicUsize, Ordering},
+    worker::{parker::Poller, slots::WorkerSlots},
 };
 use loom::{cell::UnsafeCell, model::Builder, thread};
 use std::{ops::Range, ptr::NonNull, sync::Arc};
@@ -39,29 +39,29 @@ impl Poller for NoPoller {
     fn interrupt(&self) {}
 }
 
-fn protocol(seats: usize) -> Arc<Protocol> {
-    let seats_of = Seats::new("model".into(), seats, true, None, Arc::new(NoPoller));
-    let loops = Protocol::new(seats_of);
+fn protocol(slots: usize) -> Arc<Protocol> {
+    let slots_of = WorkerSlots::new("model".into(), slots, true, None, Arc::new(NoPoller));
+    let loops = Protocol::new(slots_of);
     // Loom does not see that who finds one made comes after who made it.
-    for seat in 0..seats {
-        loops.seats.at(seat);
-        loops.shares.at(seat).close(0);
+    for slot in 0..slots {
+        loops.slots.at(slot);
+        loops.shares.at(slot).close(0);
     }
     Arc::new(loops)
 }
 
-/// Calls one loop, from the last of so many seats, of a unit a seat, and waits for it. Loom
+/// Calls one loop, from the last of so many workers, of a unit a worker, and waits for it. Loom
 /// watches the items, and the frame that the body borrows: nobody may touch them after the
 /// return.
 fn call_loop(loops: &Arc<Protocol>, epoch: u64, grain: Grain) {
-    let (seats, caller) = (loops.seats.workers(), loops.seats.workers() - 1);
-    let items = (0..seats).map(|_| Item(UnsafeCell::new(0)));
+    let (slots, caller) = (loops.slots.workers(), loops.slots.workers() - 1);
+    let items = (0..slots).map(|_| Item(UnsafeCell::new(0)));
     let items: Arc<[Item]> = items.collect();
-    let watched = Arc::clone(&items);
+    let visited = Arc::clone(&items);
     let body = move |units: Range<usize>, _: usize| {
         for unit in units {
             // SAFETY: each unit is given out once; that is what is checked here.
-            watched[unit].0.with_mut(|item| unsafe { *item += 1 });
+            visited[unit].0.with_mut(|item| unsafe { *item += 1 });
         }
     };
     // SAFETY: it is used through this only.
@@ -69,21 +69,21 @@ fn call_loop(loops: &Arc<Protocol>, epoch: u64, grain: Grain) {
     let job = Job {
         body,
         bounds: None,
-        even: Even::new(seats, seats),
+        even: Even::new(slots, slots),
         timed: false,
     };
     if grain == Grain::QUEUE {
-        loops.shares.at(caller).lay_out(epoch, seats as u64);
+        loops.shares.at(caller).lay_out(epoch, slots as u64);
     }
-    let call = Call::new(epoch, seats, caller, grain);
-    let call = loops.line.publish(&loops.seats, &job, call, false);
+    let call = Call::new(epoch, slots, caller, grain);
+    let call = loops.mailbox.publish(&loops.slots, &job, call, false);
     let part = Part {
         loops,
         call,
-        seat: loops.seats.at(caller),
-        counters: &loops.seats.at(caller).counters,
+        slot: loops.slots.at(caller),
+        counters: &loops.slots.at(caller).counters,
     };
-    part.work_and_join(seats, 0);
+    part.work_and_join(slots, 0);
     for item in items.iter() {
         // SAFETY: all have left the loop; that is what is checked here.
         item.0.with_mut(|item| assert_eq!(unsafe { *item }, 1));
@@ -96,9 +96,9 @@ fn claim_and_join(grain: Grain) {
         let loops = protocol(2);
         let other = Arc::clone(&loops);
         let worker = thread::spawn(move || {
-            let seat = other.seats.at(0);
-            other.take_part(seat);
-            other.take_part(seat);
+            let slot = other.slots.at(0);
+            other.take_part(slot);
+            other.take_part(slot);
         });
         call_loop(&loops, 1, grain);
         call_loop(&loops, 2, grain);
@@ -126,9 +126,9 @@ fn a_queue_is_claimed_once_and_no_late_comer_touches_the_callers_frame() {
 fn a_group_is_out_when_the_last_of_it_says_so() {
     check(2, || {
         let loops = protocol(3);
-        let workers = [0, 1].map(|seat| {
+        let workers = [0, 1].map(|slot| {
             let other = Arc::clone(&loops);
-            thread::spawn(move || other.take_part(other.seats.at(seat)))
+            thread::spawn(move || other.take_part(other.slots.at(slot)))
         });
         call_loop(&loops, 1, Grain::WHOLE);
         for worker in workers {
@@ -144,16 +144,16 @@ fn a_worker_that_goes_to_sleep_learns_of_the_next_loop() {
         let loops = protocol(2);
         let other = Arc::clone(&loops);
         let worker = thread::spawn(move || {
-            let seat = other.seats.at(0);
+            let slot = other.slots.at(0);
             loop {
-                seat.parker.begin_turn();
-                other.take_part(seat);
-                let call = other.line.mark_sleeper();
+                slot.parker.begin_turn();
+                other.take_part(slot);
+                let call = other.mailbox.mark_sleeper();
                 if !other.shares.at(0).is_unseen(call) {
                     if call.epoch() == 1 {
                         return; // there is no further loop to be woken for
                     }
-                    seat.parker.park(None);
+                    slot.parker.park(None);
                 }
             }
         });
@@ -179,15 +179,15 @@ fn no_share_waits_for_a_busy_worker(grain: Grain, owner: Owner) {
     const UNITS: usize = 3;
     check(3, move || {
         let loops = protocol(2);
-        (0..2).for_each(|seat| loops.seats.at(seat).thread.mark_running());
+        (0..2).for_each(|slot| loops.slots.at(slot).thread.mark_running());
         if !matches!(owner, Owner::Leaves) {
-            assert!(!loops.seats.leave_idle(loops.seats.at(0)));
+            assert_eq!(loops.slots.leave_idle(loops.slots.at(0)), None);
         }
         let scratch: Arc<[Item]> = (0..2).map(|_| Item(UnsafeCell::new(0))).collect();
-        let watched = Arc::clone(&scratch);
+        let visited = Arc::clone(&scratch);
         let body = move |units: Range<usize>, who: usize| {
             // SAFETY: an index is one thread's; that is what is checked here.
-            watched[who]
+            visited[who]
                 .0
                 .with_mut(|item| unsafe { *item += units.len() as u64 });
         };
@@ -202,32 +202,32 @@ fn no_share_waits_for_a_busy_worker(grain: Grain, owner: Owner) {
         };
         let other = Arc::clone(&loops);
         let worker = thread::spawn(move || {
-            let seat = other.seats.at(0);
+            let slot = other.slots.at(0);
             match owner {
                 Owner::Leaves => {
-                    assert!(!other.seats.leave_idle(seat));
-                    if other.has_part(seat) {
-                        other.take_part(seat);
+                    assert_eq!(other.slots.leave_idle(slot), None);
+                    if other.has_part(slot) {
+                        other.take_part(slot);
                     }
                 }
                 Owner::ComesBack => {
-                    other.seats.enter_idle(seat);
-                    other.take_part(seat);
+                    other.slots.enter_idle(slot);
+                    other.take_part(slot);
                 }
-                Owner::Turns => _ = other.take_part(seat),
+                Owner::Turns => _ = other.take_part(slot),
             }
         });
         if grain == Grain::QUEUE {
             loops.shares.at(1).lay_out(1, UNITS as u64);
         }
         let call = Call::new(1, 2, 1, grain);
-        let call = loops.line.publish(&loops.seats, &job, call, false);
-        let seat = loops.seats.at(1);
+        let call = loops.mailbox.publish(&loops.slots, &job, call, false);
+        let slot = loops.slots.at(1);
         let part = Part {
             loops: &loops,
             call,
-            seat,
-            counters: &seat.counters,
+            slot,
+            counters: &slot.counters,
         };
         let leaves = matches!(owner, Owner::Leaves);
         let mut worker = Some(worker);
@@ -237,7 +237,7 @@ fn no_share_waits_for_a_busy_worker(grain: Grain, owner: Owner) {
         };
         if places::any_elsewhere(&part) {
             places::offer_while(&part, || {
-                let helper = loops.offers.enter(None);
+                let helper = loops.shared_jobs.enter(None);
                 helper.iter().for_each(|helper| helper.run(|| false));
                 drop(helper);
                 if leaves && !loops.shares.at(0).is_claimed(1) {
@@ -284,7 +284,7 @@ fn a_place_at_a_queue_is_one_threads() {
 /// and the frame, which stands for the owner's stack.
 #[repr(C)]
 struct Shared {
-    offer: Offer,
+    shared_job: SharedJob,
     loops: Arc<Protocol>,
     next: AtomicUsize,
     items: Vec<Item>,
@@ -299,7 +299,7 @@ unsafe impl Send for Shared {}
 impl Shared {
     fn new(loops: &Arc<Protocol>, pieces: usize) -> Arc<Self> {
         Arc::new(Self {
-            offer: Offer::new(Self::run, true),
+            shared_job: SharedJob::new(Self::run, true),
             loops: Arc::clone(loops),
             next: AtomicUsize::new(0),
             items: (0..pieces).map(|_| Item(UnsafeCell::new(0))).collect(),
@@ -310,12 +310,12 @@ impl Shared {
     /// # Safety
     ///
     /// The offer is that of a `Shared`, which is alive.
-    unsafe fn run(offer: NonNull<Offer>) -> bool {
+    unsafe fn run(shared_job: NonNull<SharedJob>) -> bool {
         // SAFETY: the offer is its first field, says the caller.
-        let this = unsafe { offer.cast::<Self>().as_ref() };
+        let this = unsafe { shared_job.cast::<Self>().as_ref() };
         // SAFETY: nobody writes there while somebody is inside; that is what is checked here.
         this.frame.0.with(|frame| assert_eq!(unsafe { *frame }, 0));
-        if !this.loops.offers.claim(&this.offer) {
+        if !this.loops.shared_jobs.claim(&this.shared_job) {
             return false;
         }
         let item = &this.items[this.next.fetch_add(1, Ordering::Relaxed)];
@@ -336,7 +336,7 @@ fn share_and_close(preemptions: usize, pieces: usize, visits: usize) {
         let kept = Arc::clone(&shared);
         let visitor = thread::spawn(move || {
             for _ in 0..visits {
-                if let Some(inside) = others.offers.enter(None) {
+                if let Some(inside) = others.shared_jobs.enter(None) {
                     inside.run(|| false);
                 }
             }
@@ -355,8 +355,8 @@ fn share_and_close(preemptions: usize, pieces: usize, visits: usize) {
             // SAFETY: as above.
             item.0.with(|item| assert_eq!(unsafe { *item }, 1));
         }
-        assert_eq!(loops.offers.left(), 0);
-        assert!(!loops.offers.any_left());
+        assert_eq!(loops.shared_jobs.left(), 0);
+        assert!(!loops.shared_jobs.any_left());
         visitor.join().expect("no panic");
     });
 }

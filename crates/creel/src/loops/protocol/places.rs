@@ -6,16 +6,16 @@
 //! that leaves idleness looks for a loop after it has stored that it does. Both pairs are `SeqCst`, so
 //! one of the two sees the other: either the worker takes its share before it begins the other code,
 //! or the caller sees it elsewhere. For these the caller offers the loop's places like anything else
-//! that it shares (`offers.rs`): an idle worker is called for them, one that becomes idle finds them,
-//! and the watch takes over the call of one that does not come.
+//! that it shares (`shared_jobs.rs`): an idle worker is called for them, one that becomes idle finds them,
+//! and the watchdog takes over the call of one that does not come.
 //!
 //! # Who has a place
 //!
-//! The body knows a worker by its seat's index, and no two threads may have the same one (that is
+//! The body knows a worker by its worker's index, and no two threads may have the same one (that is
 //! what `Scratch` relies on). A helper runs a share *in its worker's place*, under that index, so it
 //! must exclude the worker:
 //!
-//! | the seat's thread | takes its own place | another takes it |
+//! | the worker's thread | takes its own place | another takes it |
 //! |---|---|---|
 //! | idles | by a plain store: a hot loop costs no swap | never |
 //! | works | by a swap of `taken` | by the same swap, under the book's lock, if it has not entered |
@@ -29,20 +29,20 @@
 
 use super::{
     dispatch::Part,
-    offers::{Offer, Open},
+    shared_jobs::{Open, SharedJob},
 };
 use crate::{
-    seat::{current, seat::Seat},
     sync::{AtomicUsize, Ordering},
+    worker::{current, slot::WorkerSlot},
 };
 use std::ptr::NonNull;
 
 #[repr(C)]
 struct Places<'a> {
-    offer: Offer,
+    shared_job: SharedJob,
     /// The caller's.
     part: Part<'a>,
-    /// The next seat whose place a helper looks at. Relaxed: each gets another one, and what they
+    /// The next worker whose place a helper looks at. Relaxed: each gets another one, and what they
     /// read beyond is ordered by the lock of the offers' list.
     next: AtomicUsize,
 }
@@ -50,13 +50,13 @@ struct Places<'a> {
 /// Whether a worker of the loop, which has been published, runs other code or has no thread. It may
 /// not come.
 pub(in crate::loops) fn any_elsewhere(part: &Part<'_>) -> bool {
-    let seats = &part.loops.seats;
-    let mut others = (0..part.call.seats()).filter(|seat| *seat != part.call.caller());
+    let slots = &part.loops.slots;
+    let mut others = (0..part.call.workers()).filter(|slot| *slot != part.call.caller());
     // In the deterministic mode the caller has no company.
-    let absent = |seat: &Seat| !seat.thread.is_running() && !seats.is_threadless();
-    others.any(|seat| {
-        let seat = seats.at(seat);
-        seat.is_elsewhere() || absent(seat)
+    let absent = |slot: &WorkerSlot| !slot.thread.is_running() && !slots.is_threadless();
+    others.any(|slot| {
+        let slot = slots.at(slot);
+        slot.is_elsewhere() || absent(slot)
     })
 }
 
@@ -66,23 +66,23 @@ pub(in crate::loops) fn offer_while<R>(part: &Part<'_>, f: impl FnOnce() -> R) -
     let (loops, call) = (part.loops, part.call);
     if call.wakes() {
         // A worker that runs other code does not wake the workers below it in the tree.
-        (0..call.seats()).for_each(|seat| {
-            loops.seats.at(seat).notify();
+        (0..call.workers()).for_each(|slot| {
+            loops.slots.at(slot).notify();
         });
     }
     let places = Places {
-        offer: Offer::new(Places::help, true),
+        shared_job: SharedJob::new(Places::help, true),
         part: *part,
         next: AtomicUsize::new(0),
     };
     // SAFETY: it lives until the end of this function, is not moved, is `Sync`, and `open` is dropped
     // before it.
     let open = unsafe { Open::new(loops, NonNull::from(&places).cast()) };
-    // One piece per seat: the helper that takes it looks whether that place is free.
-    open.add(call.seats());
+    // One piece per worker: the helper that takes it looks whether that place is free.
+    open.add(call.workers());
     let result = f();
     // Everything is claimed, so nobody needs to come any more.
-    while loops.offers.claim(&places.offer) {}
+    while loops.shared_jobs.claim(&places.shared_job) {}
     drop(open);
     result
 }
@@ -91,32 +91,32 @@ impl Places<'_> {
     /// # Safety
     ///
     /// It is a `Places` that begins with the offer, and it is alive.
-    unsafe fn help(offer: NonNull<Offer>) -> bool {
+    unsafe fn help(shared_job: NonNull<SharedJob>) -> bool {
         // SAFETY: validity: it is a `Places` that begins with the offer, and alive, says the caller.
         // Aliasing: it is only shared; what changes in it is atomic.
-        let this = unsafe { offer.cast::<Places<'_>>().as_ref() };
-        let claimed = this.part.loops.offers.claim(&this.offer);
+        let this = unsafe { shared_job.cast::<Places<'_>>().as_ref() };
+        let claimed = this.part.loops.shared_jobs.claim(&this.shared_job);
         if claimed {
             this.take(this.next.fetch_add(1, Ordering::Relaxed));
         }
         claimed
     }
 
-    /// Works in the place of this seat, if its worker has not taken it, and runs other code or is
+    /// Works in the place of this worker, if its worker has not taken it, and runs other code or is
     /// absent. An idle one looks for the loop before it runs anything else.
-    fn take(&self, seat: usize) {
+    fn take(&self, slot: usize) {
         let Part { loops, call, .. } = self.part;
-        let share = loops.shares.at(seat);
+        let share = loops.shares.at(slot);
         let epoch = call.epoch();
         let free = || !share.has_entered(epoch) && share.take_place(epoch);
-        let absent = || loops.seats.at(seat).thread.while_absent(free);
-        if seat == call.caller() || !loops.seats.idle.while_works(seat, free) && !absent() {
+        let absent = || loops.slots.at(slot).thread.while_absent(free);
+        if slot == call.caller() || !loops.slots.idle.while_works(slot, free) && !absent() {
             return;
         }
-        let own = current::index_in(&loops.seats);
+        let own = current::index_in(&loops.slots);
         let part = Part {
-            seat: loops.seats.at(seat),
-            counters: own.map_or(self.part.counters, |own| &loops.seats.at(own).counters),
+            slot: loops.slots.at(slot),
+            counters: own.map_or(self.part.counters, |own| &loops.slots.at(own).counters),
             ..self.part
         };
         part.work();

@@ -1,4 +1,4 @@
-//! A seat's lines of the loop protocol: which blocks of its share are left, and whether its
+//! A worker's lines of the loop protocol: which blocks of its share are left, and whether its
 //! thread is in the loop.
 //!
 //! The invariant: a block is claimed once, and who claims one as a worker has said that it is
@@ -11,14 +11,14 @@ use crate::sync::{AtomicBool, AtomicU64, Ordering};
 use crossbeam_utils::CachePadded;
 use std::ops::Range;
 
-/// One seat's part of the protocol: a line for its own thread, and one that goes up to the
+/// One worker's part of the protocol: a line for its own thread, and one that goes up to the
 /// caller. A caller that finds the second done does not touch the first, which so stays in its
 /// worker's cache.
 #[derive(Debug)]
 pub(crate) struct Share {
     claims: CachePadded<Claims>,
     up: CachePadded<Up>,
-    /// Of the first seat of a group: the last loop that all its workers are out of. Advice: an
+    /// Of the first worker of a group: the last loop that all its workers are out of. Advice: an
     /// older loop's may come late.
     group_out: CachePadded<AtomicU64>,
 }
@@ -28,16 +28,16 @@ struct Claims {
     /// A [`Left`]. Changed by compare-and-swap, `AcqRel`: a claim releases the claimer's
     /// `entered`, and later claims carry it on to who finds the share empty.
     left: AtomicU64,
-    /// The epoch of the last loop that the seat's thread took part in.
+    /// The epoch of the last loop that the worker's thread took part in.
     entered: AtomicU64,
-    /// The epoch of the last loop that the seat's thread has looked at.
+    /// The epoch of the last loop that the worker's thread has looked at.
     seen: AtomicU64,
-    /// The epoch of the last loop in which the seat's place was taken by compare-and-swap: by another
-    /// thread, or by the seat's own while it did not idle. Relaxed: the seat's own thread reads it
+    /// The epoch of the last loop in which the worker's place was taken by compare-and-swap: by another
+    /// thread, or by the worker's own while it did not idle. Relaxed: the worker's own thread reads it
     /// without a swap when it idles, and became idle under the lock under which others took it
     /// (`places.rs`).
     taken: AtomicU64,
-    /// Whether the seat's thread is to stay out of loops for a while: it lost its CPU in the
+    /// Whether the worker's thread is to stay out of loops for a while: it lost its CPU in the
     /// middle of one. Written by who holds the loop slot; late news are harmless.
     sits_out: AtomicBool,
     /// What the share's blocks took in a loop that is being timed, whoever ran them. Ordered by
@@ -47,7 +47,7 @@ struct Claims {
 
 #[derive(Debug)]
 struct Up {
-    /// Twice the epoch of the last loop that the seat's thread is out of, plus [`AWAITED`] if a
+    /// Twice the epoch of the last loop that the worker's thread is out of, plus [`AWAITED`] if a
     /// caller sleeps until the next. Leaving releases what the worker wrote for the loop.
     done: AtomicU64,
 }
@@ -72,7 +72,7 @@ impl Share {
         }
     }
 
-    /// Whether the seat's thread has not looked at this call yet; it has from now on.
+    /// Whether the worker's thread has not looked at this call yet; it has from now on.
     pub(crate) fn is_news(&self, call: Call) -> bool {
         let news = self.is_unseen(call);
         if news {
@@ -81,7 +81,7 @@ impl Share {
         news
     }
 
-    /// Whether the seat's thread has not looked at this call yet.
+    /// Whether the worker's thread has not looked at this call yet.
     pub(crate) fn is_unseen(&self, call: Call) -> bool {
         self.claims.seen.load(Ordering::Relaxed) != call.epoch()
     }
@@ -97,7 +97,7 @@ impl Share {
     /// Forgets what is older than loop `epoch`, the last one, which is over: by the time its epoch
     /// comes again, nothing may look as if it were of that loop. Called by who holds the loop slot.
     ///
-    /// The seat's thread may be late in an old loop, in which it finds nothing, and write that
+    /// The worker's thread may be late in an old loop, in which it finds nothing, and write that
     /// one's epoch after this: it is brought up to date the next time.
     pub(crate) fn bring_up_to(&self, epoch: u64) {
         self.close(epoch);
@@ -147,13 +147,13 @@ impl Share {
         })
     }
 
-    /// Whether the seat's thread is to stay out.
+    /// Whether the worker's thread is to stay out.
     pub(crate) fn sits_out(&self) -> bool {
         self.claims.sits_out.load(Ordering::Relaxed)
     }
 
-    /// Tells the seat's thread to stay out, or to come back.
-    pub(crate) fn sit_out(&self, out: bool) {
+    /// Tells the worker's thread to stay out, or to come back.
+    pub(crate) fn exclusion(&self, out: bool) {
         self.claims.sits_out.store(out, Ordering::Relaxed);
     }
 
@@ -184,7 +184,7 @@ impl Share {
         }
     }
 
-    /// Takes the seat's place in loop `epoch`, unless somebody has.
+    /// Takes the worker's place in loop `epoch`, unless somebody has.
     pub(crate) fn take_place(&self, epoch: u64) -> bool {
         let taken = &self.claims.taken;
         let take = |last| is_before(last, epoch).then_some(epoch);
@@ -193,36 +193,36 @@ impl Share {
             .is_ok()
     }
 
-    /// Whether somebody has taken the seat's place in loop `epoch`, and so is the one that the
+    /// Whether somebody has taken the worker's place in loop `epoch`, and so is the one that the
     /// loop's body may know by its index.
     pub(crate) fn is_taken(&self, epoch: u64) -> bool {
         self.claims.taken.load(Ordering::Relaxed) == epoch
     }
 
-    /// Whether the seat's thread has taken part in loop `epoch`. Certain for one that has left
+    /// Whether the worker's thread has taken part in loop `epoch`. Certain for one that has left
     /// idleness since.
     pub(crate) fn has_entered(&self, epoch: u64) -> bool {
         self.claims.entered.load(Ordering::Relaxed) == epoch
     }
 
-    /// The seat's thread takes part from here on: before its first claim.
+    /// The worker's thread takes part from here on: before its first claim.
     pub(crate) fn enter(&self, epoch: u64) {
         self.claims.entered.store(epoch, Ordering::Relaxed);
     }
 
-    /// The seat's thread is done with loop `epoch`. Says whether a caller sleeps until then.
+    /// The worker's thread is done with loop `epoch`. Says whether a caller sleeps until then.
     pub(crate) fn leave(&self, epoch: u64) -> bool {
         let before = self.up.done.swap(epoch << 1, Ordering::AcqRel);
         before & AWAITED != 0
     }
 
-    /// Whether the seat's thread took part in loop `epoch` and is out: then its share is
+    /// Whether the worker's thread took part in loop `epoch` and is out: then its share is
     /// claimed, too.
     pub(crate) fn is_done(&self, epoch: u64) -> bool {
         self.up.done.load(Ordering::Acquire) >> 1 == epoch
     }
 
-    /// All workers of the group that begins with this seat are out of loop `epoch`. Releases what
+    /// All workers of the group that begins with this worker are out of loop `epoch`. Releases what
     /// the caller of this has seen of them.
     pub(crate) fn set_group_out(&self, epoch: u64) {
         self.group_out.store(epoch, Ordering::Release);
@@ -233,12 +233,12 @@ impl Share {
         self.group_out.load(Ordering::Acquire)
     }
 
-    /// Whether the seat's thread is in loop `epoch`. Certain for one whose claim was seen.
+    /// Whether the worker's thread is in loop `epoch`. Certain for one whose claim was seen.
     pub(crate) fn is_in(&self, epoch: u64) -> bool {
         !self.is_done(epoch) && self.claims.entered.load(Ordering::Acquire) == epoch
     }
 
-    /// The caller is about to sleep until the seat's thread, which is in loop `epoch`, is out. False:
+    /// The caller is about to sleep until the worker's thread, which is in loop `epoch`, is out. False:
     /// it has left meanwhile.
     pub(crate) fn await_leave(&self, epoch: u64) -> bool {
         let done = &self.up.done;
@@ -278,7 +278,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_seat_remembers_is_forgotten_before_its_epoch_comes_again() {
+    fn what_a_slot_remembers_is_forgotten_before_its_epoch_comes_again() {
         let share = Share::new();
         let call = Call::new(5, 2, 0, Grain(0));
         assert!(share.is_news(call));

@@ -35,8 +35,8 @@ mod states;
 
 pub use states::{Flow, Refused, State, Trigger};
 
-use crate::seat::stored_waker::{StoredWaker, WakerId};
 use crate::sync::{AtomicU64, Mutex, Ordering, lock};
+use crate::worker::stored_waker::{StoredWaker, WakerId};
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;

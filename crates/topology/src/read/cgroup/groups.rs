@@ -1,14 +1,15 @@
-//! The groups that the process is in, and where a mount shows them.
+//! The control groups of the process, and their paths below a mount point.
 
 use super::mounts::{Controller, Mount, Version};
 use super::search;
 use crate::read::tree::Tree;
 use crate::types::Error;
 
-/// The process's group in each hierarchy: controller names (none for version 2) and path.
+/// The group of the process in each hierarchy.
 pub(super) struct Groups {
+    /// The names of the controllers (none for version 2), and the path of the group.
     lines: Vec<(Vec<String>, String)>,
-    /// `proc/self/cpuset`, for kernels that have no `proc/self/cgroup`.
+    /// The path in `proc/self/cpuset`, for kernels without `proc/self/cgroup`.
     cpuset: Option<String>,
 }
 
@@ -30,7 +31,7 @@ impl Groups {
         })
     }
 
-    /// The group's path in the hierarchy of a mount.
+    /// Returns the path of the group in the hierarchy of a mount.
     fn path(&self, controller: Controller, mount: &Mount) -> Option<&str> {
         let line = self.lines.iter().find(|(names, _)| match mount.version {
             Version::V1 => names.iter().any(|name| name == controller.name()),
@@ -40,9 +41,11 @@ impl Groups {
         line.map(|(_, path)| path.as_str()).or_else(no_lines)
     }
 
-    /// The hierarchy that has the controller, and the group's path below its mount point. A
-    /// controller is in one hierarchy only; version 1 says so in its options. Of several mounts
-    /// of the same hierarchy, the one that shows most ancestors.
+    /// Returns the mount of the hierarchy that has a controller, and the path of the group below
+    /// its mount point.
+    ///
+    /// A controller is in one hierarchy only. In version 1 the mount options name it. If a
+    /// hierarchy is mounted several times, we choose the mount that shows the most ancestors.
     pub(super) fn mount_of<'m>(
         &self,
         tree: &Tree,
@@ -80,11 +83,12 @@ impl Groups {
     }
 }
 
-/// The part of a group's path below the group that is mounted; `None` when the mount shows
-/// another part of the hierarchy.
+/// Returns the part of a group's path below the group that is mounted. Returns `None` if the mount
+/// shows another part of the hierarchy.
 fn below(tree: &Tree, path: &str, mount: &Mount) -> Result<Option<String>, Error> {
-    // A namespace's own group is "/", and what lies above it "/..": the mount begins so many
-    // levels above, and the names on the way down are not told.
+    // The group of a namespace is "/", and the groups above it are "/..". If the root of the mount
+    // is `/..` or `/../..`, the mount begins that number of levels above the namespace. The names
+    // of the groups in between are hidden, so we search for the group of this process.
     let above = mount.root.split('/').filter(|name| !name.is_empty());
     if mount.root.starts_with("/..") && !path.starts_with("/..") {
         let levels = above.clone().take_while(|name| *name == "..").count();

@@ -1,10 +1,13 @@
-//! What control groups allow this process: cpusets, CPU quotas and weights, numbers of tasks and
-//! memory, of its group and of every ancestor that the mounts show.
+//! The limits that control groups set for this process: cpusets, CPU quotas and weights, numbers of
+//! tasks, and memory. We read the process's own group and every ancestor that the mounts show.
 //!
-//! Versions 1, 2 and both at once (hybrid): each mount of `proc/self/mountinfo` that carries the
-//! `cpu` or `cpuset` controller is followed from the process's own group up to the mount point.
-//! The mount's root says how much of the group's path lies above it (containers), or that the
-//! mount begins above this namespace: then the group is the one that lists this process.
+//! We support version 1, version 2 and both at once (hybrid). For each controller we find its mount
+//! in `proc/self/mountinfo`, and follow the groups from the process's own group up to the mount
+//! point.
+//!
+//! The root of a mount says which part of the group's path lies above the mount point, for example
+//! in a container. It can also say that the mount begins above this namespace. In this case we
+//! search for the group that lists this process.
 //!
 //! Source: Linux, Documentation/admin-guide/cgroup-v2.rst and cgroup-v1/cpusets.rst,
 //! Documentation/scheduler/sched-bwc.rst, proc_pid_mountinfo(5), cgroup_namespaces(7).
@@ -20,12 +23,13 @@ use mounts::{Controller, Version};
 use super::tree::Tree;
 use crate::types::{Constraint, CpuSet, Error, Rule};
 
-/// What confines the process that the tree calls `self`.
+/// The limits of the process that the tree calls `self`.
 pub(crate) struct Confines {
     pub(crate) mask: Option<CpuSet>,
     pub(crate) constraints: Vec<Constraint>,
 }
 
+/// Reads the limits of the process.
 pub(crate) fn read(tree: &Tree) -> Result<Confines, Error> {
     let mounts = mounts::read(tree)?;
     let groups = Groups::read(tree)?;
@@ -54,7 +58,7 @@ pub(crate) fn read(tree: &Tree) -> Result<Confines, Error> {
     })
 }
 
-/// `Cpus_allowed_list` of the copied process.
+/// Reads the affinity mask (`Cpus_allowed_list`) of the process.
 fn mask(tree: &Tree) -> Result<Option<CpuSet>, Error> {
     let file = "proc/self/status";
     let status = tree.text(file)?.unwrap_or_default();
@@ -68,7 +72,7 @@ fn mask(tree: &Tree) -> Result<Option<CpuSet>, Error> {
     .transpose()
 }
 
-/// The group's folder, its parent's, and so on up to the mount point.
+/// Returns the folder of the group, that of its parent, and so on up to the mount point.
 fn upwards(point: &str, within: String) -> impl Iterator<Item = String> {
     let point = point.trim_end_matches('/').to_string();
     let deepest = if within.is_empty() {
@@ -82,7 +86,7 @@ fn upwards(point: &str, within: String) -> impl Iterator<Item = String> {
     })
 }
 
-/// What one group says of one controller; nothing when it sets no limit.
+/// Returns the limit of one controller in one group, or `None` if it sets no limit.
 fn rule(
     tree: &Tree,
     group: &str,
@@ -105,6 +109,7 @@ fn rule(
     Ok(at(found, generation))
 }
 
+/// Creates the constraint of a limit that was found in a group.
 fn at(found: Option<(String, Rule)>, generation: usize) -> Option<Constraint> {
     found.map(|(path, rule)| Constraint {
         path,
@@ -113,7 +118,7 @@ fn at(found: Option<(String, Rule)>, generation: usize) -> Option<Constraint> {
     })
 }
 
-/// The first of the files that names PUs.
+/// Returns the PUs of the first of the files that lists any.
 fn cpuset(tree: &Tree, group: &str, names: &[&str]) -> Result<Option<(String, Rule)>, Error> {
     for name in names {
         let path = format!("{group}/{name}");
@@ -124,7 +129,7 @@ fn cpuset(tree: &Tree, group: &str, names: &[&str]) -> Result<Option<(String, Ru
     Ok(None)
 }
 
-/// `cpu.max`: `QUOTA PERIOD`, where the quota may be `max`.
+/// Reads `cpu.max`, which contains `QUOTA PERIOD`. The quota may be `max`.
 fn quota_v2(tree: &Tree, group: &str) -> Result<Option<(String, Rule)>, Error> {
     let path = format!("{group}/cpu.max");
     let Some(text) = tree.text(&path)? else {
@@ -142,7 +147,7 @@ fn quota_v2(tree: &Tree, group: &str) -> Result<Option<(String, Rule)>, Error> {
     quota_rule(tree, path, quota, &text).map(Some)
 }
 
-/// `cpu.cfs_quota_us` (-1 is no limit) and `cpu.cfs_period_us`.
+/// Reads `cpu.cfs_quota_us` and `cpu.cfs_period_us`. A quota of -1 means no limit.
 fn quota_v1(tree: &Tree, group: &str) -> Result<Option<(String, Rule)>, Error> {
     let path = format!("{group}/cpu.cfs_quota_us");
     let Some(text) = tree.text(&path)? else {
@@ -158,6 +163,7 @@ fn quota_v1(tree: &Tree, group: &str) -> Result<Option<(String, Rule)>, Error> {
     quota_rule(tree, path, quota, &format!("{text} of {period}")).map(Some)
 }
 
+/// Creates a quota, or an error if a number is missing or 0.
 fn quota_rule(
     tree: &Tree,
     path: String,

@@ -1,14 +1,16 @@
-//! The mounted group hierarchies, from the mount table.
+//! The mounted cgroup hierarchies, read from the mount table.
 
 use crate::read::tree::Tree;
 use crate::types::Error;
 
+/// The version of a cgroup hierarchy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Version {
     V1,
     V2,
 }
 
+/// A controller whose limits we read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Controller {
     Cpuset,
@@ -28,17 +30,18 @@ impl Controller {
     }
 }
 
-/// A mounted group hierarchy.
+/// A mounted cgroup hierarchy.
 pub(super) struct Mount {
     pub(super) version: Version,
-    /// For version 1, the controllers that it carries.
+    /// The controllers of a version 1 hierarchy.
     pub(super) controllers: Vec<String>,
     /// The group that the mount point shows.
     pub(super) root: String,
-    /// Where it is mounted.
+    /// The mount point.
     pub(super) point: String,
 }
 
+/// Reads the mount table.
 pub(super) fn read(tree: &Tree) -> Result<Vec<Mount>, Error> {
     if let Some(text) = tree.long_text("proc/self/mountinfo")? {
         return Ok(text.lines().filter_map(from_mountinfo).collect());
@@ -50,7 +53,7 @@ pub(super) fn read(tree: &Tree) -> Result<Vec<Mount>, Error> {
     Ok(text.lines().filter_map(from_mounts).collect())
 }
 
-/// `ID PARENT MAJOR:MINOR ROOT POINT OPTIONS [FIELDS…] - TYPE SOURCE SUPER_OPTIONS`
+/// Parses a line `ID PARENT MAJOR:MINOR ROOT POINT OPTIONS [FIELDS…] - TYPE SOURCE SUPER_OPTIONS`.
 fn from_mountinfo(line: &str) -> Option<Mount> {
     let (mount, system) = line.split_once(" - ")?;
     let mut mount = mount.split(' ').skip(3);
@@ -60,18 +63,19 @@ fn from_mountinfo(line: &str) -> Option<Mount> {
     hierarchy(kind, options, unescaped(root), unescaped(point))
 }
 
-/// `SOURCE POINT TYPE OPTIONS …`, which does not tell the root.
+/// Parses a line `SOURCE POINT TYPE OPTIONS …`, which does not contain the root.
 fn from_mounts(line: &str) -> Option<Mount> {
     let mut fields = line.split(' ').skip(1);
     let (point, kind, options) = (fields.next()?, fields.next()?, fields.next()?);
     hierarchy(kind, options, "/".into(), unescaped(point))
 }
 
+/// Creates the mount of a cgroup hierarchy, or `None` for other file systems.
 fn hierarchy(kind: &str, options: &str, root: String, point: String) -> Option<Mount> {
     let (version, controllers) = match kind {
         "cgroup2" => (Version::V2, Vec::new()),
         "cgroup" => (Version::V1, options.split(',').map(String::from).collect()),
-        // The cpuset file system of before control groups.
+        // The cpuset file system is older than control groups.
         "cpuset" => (Version::V1, vec!["cpuset".into()]),
         _ => return None,
     };
@@ -83,7 +87,8 @@ fn hierarchy(kind: &str, options: &str, root: String, point: String) -> Option<M
     })
 }
 
-/// Mount tables write blanks, tabs, line ends and backslashes as `\NNN`, octal.
+/// Decodes a field of a mount table. Blanks, tabs, line ends and backslashes are written as octal
+/// `\NNN`.
 fn unescaped(field: &str) -> String {
     let mut parts = field.split('\\');
     let mut text = parts.next().unwrap_or("").to_string();

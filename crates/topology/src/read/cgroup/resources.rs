@@ -1,4 +1,4 @@
-//! Limits that are no CPUs: weights, numbers of tasks, memory.
+//! Limits other than PUs and quotas: weights, numbers of tasks, and memory.
 //!
 //! Source: Linux, Documentation/admin-guide/cgroup-v2.rst, cgroup-v1/pids.rst and
 //! cgroup-v1/memory.rst; getrlimit(2) and proc_pid_limits(5) for the number of processes.
@@ -7,13 +7,14 @@ use super::mounts::Version;
 use crate::read::tree::Tree;
 use crate::types::{Constraint, Error, Rule};
 
-/// Version 1 writes a number near 2^63 where memory has no limit.
+/// The smallest value that we take as unlimited memory, because version 1 writes a number near 2^63
+/// then.
 const UNLIMITED: u64 = 1 << 60;
-/// Who has one of these capabilities is exempt from the limit on processes (SYS_ADMIN,
-/// SYS_RESOURCE).
+/// The capabilities that exempt a process from the limit on processes (SYS_ADMIN, SYS_RESOURCE).
 const EXEMPT: u64 = 1 << 21 | 1 << 24;
 
-/// `cpu.weight`, of 100; in version 1 `cpu.shares`, of 1024. Nothing where it is the usual one.
+/// Reads the CPU weight: `cpu.weight` with default 100, or in version 1 `cpu.shares` with default
+/// 1024. Returns `None` if it is the default.
 pub(super) fn weight(
     tree: &Tree,
     group: &str,
@@ -29,7 +30,7 @@ pub(super) fn weight(
     Ok(value.map(|value| (path, Rule::Weight { value, usual })))
 }
 
-/// `pids.max` with `pids.current`.
+/// Reads `pids.max` and `pids.current`.
 pub(super) fn tasks(tree: &Tree, group: &str) -> Result<Option<(String, Rule)>, Error> {
     let path = format!("{group}/pids.max");
     let number = |path: &str| Ok(tree.number(path)?.and_then(|n| u64::try_from(n).ok()));
@@ -40,6 +41,7 @@ pub(super) fn tasks(tree: &Tree, group: &str) -> Result<Option<(String, Rule)>, 
     Ok(Some((path, Rule::Tasks { most, now })))
 }
 
+/// Reads the memory limit, or `None` if there is none.
 pub(super) fn memory(
     tree: &Tree,
     group: &str,
@@ -55,7 +57,8 @@ pub(super) fn memory(
     Ok(bytes.map(|bytes| (path, Rule::Memory(bytes))))
 }
 
-/// The user's limit on processes, of which each thread is one; nothing for whoever is exempt.
+/// Reads the user's limit on processes. Each thread counts as one. Returns `None` if the process is
+/// exempt.
 pub(super) fn processes(tree: &Tree) -> Result<Option<Constraint>, Error> {
     let path = "/proc/self/limits";
     let limits = tree.text(path)?.unwrap_or_default();

@@ -1,17 +1,18 @@
-//! Finds this process's own group where a namespace hides its name.
+//! Finds the group of this process if a namespace hides its name.
 //!
-//! Inside a cgroup namespace whose mounts begin above it, `proc/self/cgroup` says `/` and the
-//! mount point is an ancestor's folder: read as it is told, every limit would look unlimited.
-//! The group is the one, so many levels below, whose `cgroup.procs` lists the process.
+//! Inside a cgroup namespace, `proc/self/cgroup` contains `/`. If a mount begins above the
+//! namespace, however, the mount point is the folder of an ancestor. If we read that folder, every
+//! limit would look unlimited. We therefore search the given number of levels below the mount point
+//! for the group whose `cgroup.procs` lists this process.
 
 use crate::read::tree::Tree;
 use crate::types::Error;
 
-/// Folders looked at before the search gives up.
+/// The maximum number of folders that the search visits.
 const FOLDERS_MAX: usize = 10_000;
 
-/// The path below `point`, `levels` names long, of the group that lists the process that the
-/// tree calls `self`; `None` when none does.
+/// Returns the path below `point` of the group that lists the process that the tree calls `self`.
+/// The path has `levels` names. Returns `None` if no group lists it.
 pub(super) fn group_of_self(
     tree: &Tree,
     point: &str,

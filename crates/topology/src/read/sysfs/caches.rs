@@ -1,7 +1,8 @@
-//! Caches, from each PU's `cache` folder: level and type say which, so that cores may differ.
+//! Caches, from the `cache` folder of each PU. The files `level` and `type` identify a cache, so
+//! the caches of cores may differ.
 //!
-//! Invariant: caches of one level and type never overlap; the first PU that names one tells its
-//! size and who shares it.
+//! Invariant: caches of one level and type never overlap. We take the size and the sharing PUs of a
+//! cache from the first PU that lists it.
 //!
 //! Source: Linux, Documentation/ABI/testing/sysfs-devices-system-cpu (`cache/indexN`).
 
@@ -10,7 +11,7 @@ use std::collections::BTreeMap;
 use crate::read::tree::{CPU, Tree};
 use crate::types::{Cache, CacheKind, CpuSet, Error};
 
-/// Every cache once. A hyper-thread that shares all caches of a sibling is not asked for its own.
+/// Reads every cache once. We skip a hyper-thread if it shares all caches with a sibling.
 pub(super) fn read(tree: &Tree, asked: &CpuSet, siblings: &[CpuSet]) -> Result<Vec<Cache>, Error> {
     let mut levels: BTreeMap<(u8, CacheKind), Vec<Cache>> = BTreeMap::new();
     let mut alike = CpuSet::new();
@@ -58,7 +59,8 @@ pub(super) fn read(tree: &Tree, asked: &CpuSet, siblings: &[CpuSet]) -> Result<V
     Ok(levels.into_values().flatten().collect())
 }
 
-/// The PUs that share a cache. Old IA-64 kernels tell none for some: it belongs to its core then.
+/// Returns the PUs that share a cache. Old IA-64 kernels do not report them for some caches, which
+/// then belong to one core.
 fn sharers(tree: &Tree, folder: &str) -> Result<Option<CpuSet>, Error> {
     let (mask, list) = (
         format!("{folder}/shared_cpu_map"),
@@ -67,6 +69,7 @@ fn sharers(tree: &Tree, folder: &str) -> Result<Option<CpuSet>, Error> {
     tree.mask_or_list(&mask, &list)
 }
 
+/// Returns the level and the contents of a cache, or `None` if the level is missing or invalid.
 fn level_and_kind(tree: &Tree, folder: &str) -> Result<Option<(u8, CacheKind)>, Error> {
     let Some(level) = tree.number(&format!("{folder}/level"))? else {
         return Ok(None);
@@ -82,7 +85,7 @@ fn level_and_kind(tree: &Tree, folder: &str) -> Result<Option<(u8, CacheKind)>, 
         .map(|level| (level, kind)))
 }
 
-/// `32K`, `8M` or a plain number, in bytes; a size of 0 is one that is not told.
+/// Parses a size (`32K`, `8M` or a plain number) in bytes. A size of 0 means that it is unknown.
 fn size_bytes(text: &str) -> Option<u64> {
     let (digits, unit) = match text.as_bytes().last()? {
         b'K' => (&text[..text.len() - 1], 1 << 10),

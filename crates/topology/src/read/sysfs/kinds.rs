@@ -1,11 +1,11 @@
-//! Kinds of cores: performance and efficient ones, big and little.
+//! Kinds of cores, for example performance and efficiency cores, or big and little ones.
 //!
-//! The first source that tells of every online PU is believed, in the order of [`KindSource`].
-//! Its values are cut into kinds only where neighbouring values lie apart: single cores that may
-//! clock a few percent higher ("favoured" ones) are no kind of their own.
+//! We use the first source that has a value for every online PU, in the order of [`KindSource`]. We
+//! split its values into kinds only where there is a large gap between neighbouring values, because
+//! single "favoured" cores that clock a few percent higher are not a kind of their own.
 //!
-//! CPPC's *nominal* performance is read, not its highest: some firmware ranks equal cores by the
-//! latter.
+//! We read the *nominal* performance of CPPC and not the highest, because some firmware gives equal
+//! cores different highest values.
 //!
 //! Source: Linux, Documentation/ABI/testing/sysfs-devices-system-cpu (`cpu_capacity`,
 //! `acpi_cppc`), Documentation/admin-guide/pm/cpufreq.rst.
@@ -13,10 +13,10 @@
 use crate::read::tree::{CPU, Tree};
 use crate::types::{CpuSet, Error, Kind, KindSource};
 
-/// Lists of the PUs that each hybrid PMU counts, the slowest first.
+/// The names of the hybrid PMUs, the slowest first. Each lists the PUs that it counts.
 const PMUS: [&str; 3] = ["cpu_lowpower", "cpu_atom", "cpu_core"];
 
-/// How far apart two neighbouring values are, in percent, to be two kinds.
+/// Returns the gap in percent above which two neighbouring values are different kinds.
 fn gap_percent(source: KindSource) -> i64 {
     match source {
         KindSource::MaxFrequency => 20,
@@ -24,6 +24,7 @@ fn gap_percent(source: KindSource) -> i64 {
     }
 }
 
+/// Reads the kinds of cores. The list is empty if no source covers every online PU.
 pub(crate) fn read(tree: &Tree, online: &CpuSet) -> Result<Vec<Kind>, Error> {
     let by_pmu = by_pmu(tree, online)?;
     if !by_pmu.is_empty() {
@@ -42,6 +43,7 @@ pub(crate) fn read(tree: &Tree, online: &CpuSet) -> Result<Vec<Kind>, Error> {
     Ok(Vec::new())
 }
 
+/// Reads the kinds from the lists of the PMUs.
 fn by_pmu(tree: &Tree, online: &CpuSet) -> Result<Vec<Kind>, Error> {
     let mut kinds = Vec::new();
     let mut covered = CpuSet::new();
@@ -66,7 +68,7 @@ fn by_pmu(tree: &Tree, online: &CpuSet) -> Result<Vec<Kind>, Error> {
     })
 }
 
-/// Each online PU's value, `None` unless every one is told.
+/// Returns the value of each online PU, or `None` unless every PU has one.
 fn values(
     tree: &Tree,
     online: &CpuSet,
@@ -85,7 +87,7 @@ fn values(
 fn value(tree: &Tree, pu: usize, source: KindSource) -> Result<Option<i64>, Error> {
     let frequency = |name: &str| match tree.number(&format!("{CPU}/cpu{pu}/cpufreq/{name}"))? {
         Some(value) => Ok(Some(value)),
-        // A captured tree may lack the link from the PU to its policy.
+        // In a captured tree the link from the PU to its policy may be missing.
         None => tree.number(&format!("{CPU}/cpufreq/policy{pu}/{name}")),
     };
     match source {
@@ -97,7 +99,7 @@ fn value(tree: &Tree, pu: usize, source: KindSource) -> Result<Option<i64>, Erro
     }
 }
 
-/// Cuts the sorted values where one is further above its neighbour than the gap.
+/// Sorts the values and splits them at gaps.
 fn cut(mut values: Vec<(i64, usize)>, source: KindSource) -> Vec<Kind> {
     values.sort_unstable();
     let apart = |low: i64, high: i64| {

@@ -1,8 +1,8 @@
-//! Reads a machine's shape from `sys/devices/system`: the kernel's word, level by level.
+//! Reads the shape of a machine from `sys/devices/system`.
 //!
-//! One flow: which PUs are online, then what each of them tells of each level. Where both are
-//! given, the mask file is read and not the list. What `sys` does not tell of cores and packages
-//! comes from `proc/cpuinfo`.
+//! We read the online PUs first, and then the files of each PU for each level. If both a mask file
+//! and a list file exist, we read the mask. If `sys` does not report cores or packages, we take
+//! them from `proc/cpuinfo`.
 
 mod caches;
 mod kinds;
@@ -13,11 +13,12 @@ use super::cpuinfo::Cpuinfo;
 use super::tree::{CPU, Tree};
 use crate::types::{CpuSet, Error, Parts};
 
-/// The machine's shape; mask and constraints stay empty.
+/// Reads the shape of the machine. The mask and the constraints stay empty.
 ///
 /// # Errors
 ///
-/// [`Error::NoMachine`] when no PU is described; [`Error::Malformed`] and [`Error::Unreadable`].
+/// Returns [`Error::NoMachine`] if no PU is described, [`Error::Malformed`] or
+/// [`Error::Unreadable`].
 pub(crate) fn read(tree: &Tree) -> Result<Parts, Error> {
     let folders = tree.numbered(CPU, "cpu")?;
     let online = online(tree, &folders)?;
@@ -53,11 +54,12 @@ pub(crate) fn read(tree: &Tree) -> Result<Parts, Error> {
     })
 }
 
-/// Of the shape only what a budget counts: the online PUs and the cores, a file a core.
+/// Reads only the parts that a budget needs: the online PUs and the cores. This takes one file per
+/// core.
 ///
 /// # Errors
 ///
-/// As [`read`].
+/// Returns the errors of [`read`].
 pub(crate) fn read_cores(tree: &Tree) -> Result<Parts, Error> {
     let folders = tree.numbered(CPU, "cpu")?;
     let online = online(tree, &folders)?;
@@ -75,8 +77,10 @@ pub(crate) fn read_cores(tree: &Tree) -> Result<Parts, Error> {
     })
 }
 
-/// The kernel's list, or the PUs whose folder does not say that they are offline (kernels before
-/// 2.6.29 have no list, and a PU that cannot go offline has no file).
+/// Returns the online PUs.
+///
+/// We use the kernel's list. Kernels before 2.6.29 have none, so we take the PUs whose folder does
+/// not say that they are offline. A PU that cannot go offline has no such file.
 fn online(tree: &Tree, folders: &[usize]) -> Result<CpuSet, Error> {
     if let Some(list) = tree
         .list(&format!("{CPU}/online"))?

@@ -1,8 +1,8 @@
 //! NUMA nodes, from `sys/devices/system/node`.
 //!
-//! Invariant: no PU is two nodes' own. Firmware that says otherwise is wrong, and the later of the
-//! two nodes is left out. A node without PUs (memory only) is given those of
-//! its initiators, or of the nodes at the least distance.
+//! Invariant: no PU belongs to two nodes. If the firmware reports that, we leave out the later of
+//! the two nodes. A node without PUs (memory only) gets the PUs of its initiators, or of the nodes
+//! at the smallest distance.
 //!
 //! Source: Linux, Documentation/ABI/stable/sysfs-devices-node,
 //! Documentation/admin-guide/mm/numaperf.rst.
@@ -12,10 +12,11 @@ use crate::types::{CpuSet, Error, NumaNode};
 
 const NODE: &str = "sys/devices/system/node";
 
-/// The classes of access whose initiators are asked for, in this order: class 1 counts only CPUs
-/// as initiators, class 0 devices too, and older kernels tell class 0 alone.
+/// The classes of access whose initiators we read, in this order. Class 1 counts only CPUs as
+/// initiators. Class 0 also counts devices, but it is the only class that older kernels report.
 const ACCESSES: [&str; 2] = ["access1", "access0"];
 
+/// Reads the NUMA nodes.
 pub(crate) fn read(tree: &Tree, online: &CpuSet) -> Result<Vec<NumaNode>, Error> {
     let mut numbers = tree.numbered(NODE, "node")?;
     if let Some(up) = tree
@@ -56,7 +57,8 @@ pub(crate) fn read(tree: &Tree, online: &CpuSet) -> Result<Vec<NumaNode>, Error>
     Ok(nodes)
 }
 
-/// The node's own PUs, or its initiators', or those of the nearest nodes that have some.
+/// Returns the node's own PUs, or those of its initiators, or those of the nearest nodes that have
+/// PUs.
 fn nearest_pus(
     tree: &Tree,
     node: &NumaNode,
@@ -74,7 +76,7 @@ fn nearest_pus(
             return Ok(pus);
         }
     }
-    // One distance for each node that is online, in ascending order of their numbers.
+    // The file has one distance for each online node, in ascending order of their numbers.
     let text = tree.text(&format!("{NODE}/node{}/distance", node.os_index))?;
     let distances: Vec<u32> = text
         .unwrap_or_default()
@@ -94,13 +96,13 @@ fn nearest_pus(
     }))
 }
 
-/// The own PUs of all nodes that are meant.
+/// Returns the own PUs of all nodes that `meant` selects.
 fn joined(nodes: &[NumaNode], meant: impl Fn(&NumaNode) -> bool) -> CpuSet {
     let own_pus = nodes.iter().filter(|node| node.has_pus && meant(node));
     own_pus.fold(CpuSet::new(), |pus, node| &pus | &node.pus)
 }
 
-/// The line `Node N MemTotal: … kB` of a node's `meminfo`.
+/// Returns the number of bytes in the line `Node N MemTotal: … kB` of a node's `meminfo`.
 fn memory_bytes(meminfo: &str) -> Option<u64> {
     let line = meminfo.lines().find(|line| line.contains("MemTotal:"))?;
     let kib: u64 = line

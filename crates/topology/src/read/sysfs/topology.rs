@@ -1,9 +1,9 @@
 //! Cores, packages and dies, from each PU's `topology` folder.
 //!
-//! Invariant: the sets of a level never overlap: a PU that an earlier PU's set covers is not asked
-//! again, and what a later set repeats of an earlier one is taken out of it.
+//! Invariant: the sets of a level never overlap. We skip a PU if the set of an earlier PU contains
+//! it, and we remove PUs from a later set if an earlier set contains them.
 //!
-//! Left out on purpose: `core_id`, which says nothing about siblings (ids restart in each
+//! Left out on purpose: `core_id`, because it does not identify siblings (ids restart in each
 //! package, and on some kernels in each cluster), and levels that no placement uses (clusters,
 //! books, drawers).
 //!
@@ -14,7 +14,8 @@ use std::collections::BTreeMap;
 use crate::read::tree::{CPU, Tree};
 use crate::types::{CpuSet, Die, Error, NumaNode, Package};
 
-/// The kernel's sibling sets, also those of offline PUs where it still tells them.
+/// Reads the sibling sets of the kernel, including those of offline PUs if the kernel still reports
+/// them.
 pub(super) fn siblings(tree: &Tree, folders: &[usize]) -> Result<Vec<CpuSet>, Error> {
     let reported = partition(folders.iter().copied(), |pu| {
         first_reported(tree, pu, ["core_cpus", "thread_siblings"])
@@ -22,6 +23,7 @@ pub(super) fn siblings(tree: &Tree, folders: &[usize]) -> Result<Vec<CpuSet>, Er
     Ok(reported.into_iter().map(|(_, pus)| pus).collect())
 }
 
+/// Reads the packages.
 pub(super) fn packages(
     tree: &Tree,
     asked: &CpuSet,
@@ -38,8 +40,10 @@ pub(super) fn packages(
     Ok(rejoined(packages, nodes))
 }
 
-/// Kernels before 4.10 cut `core_siblings` at the NUMA node when a package holds several: sets
-/// that share a package's number and are a NUMA node each are one package.
+/// Joins the sets of packages that were split at NUMA nodes.
+///
+/// Kernels before 4.10 split `core_siblings` at the NUMA node if a package contains several nodes.
+/// Sets that have the same package number and are a NUMA node each are therefore one package.
 fn rejoined(reported: Vec<Package>, nodes: &[NumaNode]) -> Vec<Package> {
     let mut packages: Vec<Package> = Vec::with_capacity(reported.len());
     let is_node = |pus: &CpuSet| nodes.iter().any(|node| node.has_pus && node.pus == *pus);
@@ -57,8 +61,8 @@ fn rejoined(reported: Vec<Package>, nodes: &[NumaNode]) -> Vec<Package> {
     packages
 }
 
-/// The dies, when they are more than another name for the packages. Kernels that know of none
-/// give each PU a die of its own with the number -1.
+/// Reads the dies. The list is empty if they are the same as the packages. Kernels that know no
+/// dies give each PU a die of its own with the number -1.
 pub(super) fn dies(tree: &Tree, asked: &CpuSet, packages: &[Package]) -> Result<Vec<Die>, Error> {
     let reported = partition(asked.iter(), |pu| {
         Ok(first_reported(tree, pu, ["die_cpus"])?.map(|pus| &pus & asked))
@@ -78,7 +82,7 @@ pub(super) fn dies(tree: &Tree, asked: &CpuSet, packages: &[Package]) -> Result<
     })
 }
 
-/// The first of these sets that the kernel tells for a PU, by mask or list.
+/// Returns the first of these sets that the kernel reports for a PU, as a mask or a list.
 fn first_reported<const N: usize>(
     tree: &Tree,
     pu: usize,
@@ -93,13 +97,13 @@ fn first_reported<const N: usize>(
     Ok(None)
 }
 
-/// An object's number; kernels write -1 where the firmware gives none.
+/// Returns the number of an object. Kernels write -1 if the firmware gives none.
 fn id(tree: &Tree, pu: usize, name: &str) -> Result<Option<usize>, Error> {
     let number = tree.number(&format!("{CPU}/cpu{pu}/topology/{name}"))?;
     Ok(number.and_then(|number| usize::try_from(number).ok()))
 }
 
-/// Asks each PU for its set, unless an earlier one's covers it.
+/// Reads the set of each PU, unless the set of an earlier PU contains it.
 fn partition(
     pus: impl Iterator<Item = usize>,
     reported: impl Fn(usize) -> Result<Option<CpuSet>, Error>,

@@ -17,7 +17,7 @@ mod state;
 use std::sync::Arc;
 use std::time::Duration;
 
-use creel::{Handle, Pool};
+use creel::Pool;
 use zbus::Connection;
 use zbus::connection::Builder;
 use zbus::fdo::RequestNameFlags;
@@ -41,7 +41,7 @@ pub fn serve(session: &Arc<PlayerSession>, pool: &Pool) {
     });
 }
 
-async fn run(session: &Arc<PlayerSession>, handle: &Handle) -> zbus::Result<()> {
+async fn run(session: &Arc<PlayerSession>, handle: &Pool) -> zbus::Result<()> {
     let bus = Builder::socket(BusSocket::to_session()?)
         .internal_executor(false)
         .serve_at(PATH, Program(Arc::clone(session)))?

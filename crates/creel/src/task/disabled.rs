@@ -1,0 +1,99 @@
+//! What the pool sees of `task` where it is left out: a scheduler that never has a task.
+
+use crate::{
+    time::timers::Timers,
+    worker::{
+        idle::Search, slot::WorkerSlot, slots::WorkerSlots, stats::TaskStats,
+        stored_waker::StoredWaker,
+    },
+};
+use std::{sync::Arc, vec::Drain};
+
+/// Has no task.
+pub(crate) struct Tasks {
+    slots: Arc<WorkerSlots>,
+}
+
+/// Nobody gets on, or fails to.
+#[derive(Default, PartialEq)]
+pub(crate) struct Progress;
+
+/// Nothing lies behind anybody.
+#[derive(Default)]
+pub(crate) struct Behind;
+
+impl Progress {
+    pub(crate) fn take(&mut self, _: &Tasks) {}
+}
+
+impl Tasks {
+    pub(crate) fn new(slots: Arc<WorkerSlots>, _: Option<u64>) -> Arc<Self> {
+        Arc::new(Self { slots })
+    }
+
+    pub(crate) fn any_outside(&self) -> bool {
+        false
+    }
+
+    pub(crate) fn stats(&self) -> TaskStats {
+        TaskStats::default()
+    }
+
+    /// The search of a worker that was called finds nothing here.
+    pub(crate) fn turn(&self, _: &WorkerSlot, mut search: Option<Search>, rescues: bool) -> bool {
+        self.slots.end_search_of(&mut search);
+        if rescues {
+            self.slots.ensure_watchdog();
+        }
+        false
+    }
+
+    pub(crate) fn rest(&self, slot: &WorkerSlot) -> bool {
+        self.slots.enter_idle(slot);
+        true
+    }
+
+    pub(crate) fn may_retire(&self, _: &WorkerSlot) -> bool {
+        true
+    }
+
+    pub(crate) fn rescue(&self, _: &WorkerSlot, _: &Progress, _: &Progress) -> bool {
+        false
+    }
+
+    pub(crate) fn rescue_timers(&self, _: &WorkerSlot, _: &Timers) -> bool {
+        false
+    }
+
+    pub(crate) fn run_due(&self, _: &WorkerSlot, _: &mut Drain<'_, StoredWaker>) {}
+
+    pub(crate) fn clear_scheduler(&self, _: &WorkerSlot) {}
+
+    pub(crate) fn cancel_all(&self) {}
+
+    pub(crate) fn run_behind(&self, _: &mut Behind, _: bool) -> bool {
+        false
+    }
+
+    pub(crate) fn end(&self) {}
+}
+
+/// Nothing to put back.
+pub(crate) struct Entered;
+
+pub(crate) fn enter(_: Arc<Tasks>, _: usize) -> Entered {
+    Entered
+}
+
+/// There is no `block_on` to be in.
+pub(crate) fn innermost_slots() -> Option<Arc<WorkerSlots>> {
+    None
+}
+
+pub(crate) fn is_in_context(_: &Tasks) -> bool {
+    false
+}
+
+pub(crate) fn runs_tasks_of(_: &Tasks) -> bool {
+    false
+}

@@ -1,0 +1,311 @@
+//! What a thread does with the local scheduler that it holds: it makes, queues and runs tasks.
+
+use super::cell::{self, Keep, Outcome, Ran, Task};
+use super::local::{LocalContext, Own};
+use super::state::Claim;
+use super::steal;
+use crate::sync::{Instant, Ordering};
+use crate::worker::idle::Search;
+use crate::worker::stored_waker::StoredWaker;
+use std::future::Future;
+
+/// Polls between two looks at the clock, at most; and the time between them that is aimed at.
+const LOOK_POLLS_MAX: u32 = 64;
+const LOOK_NS: u64 = 20_000;
+/// Polls between two tasks that are taken from outside first, about: it is seen to at a look.
+pub(super) const OUTSIDE_EVERY: u32 = LOOK_POLLS_MAX;
+
+impl<'a> LocalContext<'a> {
+    #[inline]
+    fn own<R>(&self, f: impl FnOnce(&mut Own) -> R) -> R {
+        self.scheduler.own.with_mut(|own| {
+            // SAFETY: a `LocalContext` exists only on the thread that holds the local scheduler, so nobody else uses
+            // it; and `f`, always within this file, calls nothing that comes back here.
+            f(unsafe { &mut *own })
+        })
+    }
+
+    /// Wakes an idle task into the slot, if that is empty: it goes next. `spare`: the waker's
+    /// reference stays with it. False: nothing was done.
+    #[inline]
+    pub(super) fn wakes_into_slot(self, task: Task, spare: bool) -> bool {
+        if !self.scheduler.lifo.is_empty() || !task.state().wake_into_slot(spare) {
+            return false;
+        }
+        // SAFETY: this thread holds the local scheduler and has found the slot empty; the wake claimed it.
+        unsafe { self.scheduler.lifo.put(task) };
+        self.ensure_watchdog();
+        true
+    }
+
+    /// Queues a scheduled task that nobody else knows of: next, if the slot is empty.
+    pub(super) fn push_scheduled(self, task: Task) {
+        if self.scheduler.lifo.is_empty() {
+            task.state().claim_queued();
+            // SAFETY: this thread holds the local scheduler and has found the slot empty.
+            unsafe { self.scheduler.lifo.put(task) };
+            self.ensure_watchdog();
+        } else {
+            task.state().to_hinted();
+            self.push_back(task);
+        }
+    }
+
+    /// Queues a task behind the others.
+    #[inline]
+    pub(super) fn push_back(self, task: Task) {
+        // SAFETY: this thread holds the local scheduler.
+        unsafe { self.scheduler.hints.push(task) };
+        self.ensure_watchdog();
+    }
+
+    /// Somebody idle looks every millisecond whether this thread is stuck in a poll.
+    #[inline]
+    fn ensure_watchdog(self) {
+        self.tasks.slots.ensure_watchdog();
+    }
+
+    /// Makes a task in this local scheduler's heap.
+    #[inline]
+    pub(super) fn make<F, O>(self, word: u64, future: F) -> Task
+    where
+        F: Future,
+        O: Keep<Outcome<F>>,
+    {
+        self.scheduler.counters.spawned.add(1);
+        // SAFETY: made when the local scheduler was first held.
+        let heap = unsafe { &*self.scheduler.heap.load(Ordering::Relaxed) };
+        // SAFETY: this thread holds the local scheduler and so owns its heap; callers box what does not fit.
+        unsafe { Task::new::<F, O>(heap, word, future) }
+    }
+
+    /// Runs one task, from here, from outside or stolen. False: there is none.
+    ///
+    /// With `cancel` it drops the task's future instead.
+    #[inline(always)]
+    pub(super) fn step(self, cancel: bool) -> bool {
+        if self.own(|own| own.polls_left == 0) {
+            return self.step_after_a_look(cancel);
+        }
+        let Some((task, claim)) = self.next() else {
+            return false;
+        };
+        self.run(task, claim.or_cancel(cancel));
+        true
+    }
+
+    /// Wakes; and if that is for an idle task of this pool, runs it, and what it hands over to by
+    /// the slot. The task itself does not go by the slot: nobody else could have taken it.
+    ///
+    /// The pool has one worker.
+    #[inline]
+    pub(super) fn run_woken(self, waker: StoredWaker) {
+        let task = waker.get().and_then(cell::woken_by);
+        let task = task.filter(|task| task.is_of(self.tasks));
+        let free = self.scheduler.lifo.is_empty() && self.own(|own| own.polls_left > 0);
+        let claimed = task.filter(|_| free).and_then(|task| {
+            let claim = task.state().claim_idle()?;
+            Some((task, claim))
+        });
+        match claimed {
+            Some((task, claim)) => {
+                // The claim has its reference.
+                std::mem::forget(waker);
+                self.run(task, claim);
+            }
+            None => waker.wake_quietly(),
+        }
+        self.run_slot();
+    }
+
+    /// Runs what lies in the slot, and what that hands over to by it, for so many tasks at most.
+    ///
+    /// What is queued stays so, also after a look: it may wait for what all of a turn do.
+    #[inline]
+    pub(super) fn run_slot(self) {
+        const MOST: u32 = 16;
+        for _ in 0..MOST {
+            // SAFETY: this thread holds the local scheduler.
+            let Some(task) = (unsafe { self.scheduler.lifo.take() }) else {
+                return;
+            };
+            if self.own(|own| own.polls_left == 0) {
+                self.look();
+            }
+            self.run(task, task.state().claimed());
+        }
+    }
+
+    /// The same as `step`, after all that need not be seen to at each step.
+    #[cold]
+    fn step_after_a_look(self, cancel: bool) -> bool {
+        let outside = self.look();
+        if self.scheduler.hints.len() > 0 {
+            self.spill();
+        }
+        let from_outside = || {
+            let task = self.tasks.outside.pop()?;
+            Some((task, task.state().claim_queued()))
+        };
+        let first = if outside { from_outside() } else { None };
+        let next = first.or_else(|| self.next());
+        // Before it runs anything.
+        self.end_search();
+        let Some((task, claim)) = next else {
+            return false;
+        };
+        self.run(task, claim.or_cancel(cancel));
+        true
+    }
+
+    /// Runs a task that was just claimed here, which is not bound.
+    #[inline(always)]
+    fn run(self, task: Task, claim: Claim) {
+        self.own(|own| own.polls_left -= 1);
+        // Before the poll: who finds the count unchanged a millisecond later sees a stuck worker.
+        self.scheduler.counters.polls.add(1);
+        // SAFETY: the caller has claimed the task.
+        if unsafe { task.run(claim, &self.scheduler.counters) } == Ran::Again {
+            self.push_back(task);
+        }
+    }
+
+    /// Claims the next task to run.
+    #[inline(always)]
+    fn next(self) -> Option<(Task, Claim)> {
+        // SAFETY: this thread holds the local scheduler.
+        if let Some(task) = unsafe { self.scheduler.lifo.take() } {
+            return Some((task, task.state().claimed()));
+        }
+        // SAFETY: this thread holds the local scheduler.
+        while let Some(task) = unsafe { self.scheduler.hints.pop() } {
+            if let Some(claim) = task.state().claim_hinted() {
+                return Some((task, claim));
+            }
+        }
+        self.elsewhere()
+    }
+
+    /// Claims a task from outside or, with the pool's one search, from another local scheduler.
+    #[cold]
+    fn elsewhere(self) -> Option<(Task, Claim)> {
+        if let Some(task) = self.tasks.outside.pop() {
+            return Some((task, task.state().claim_queued()));
+        }
+        let idle = &self.tasks.slots.idle;
+        // The search of a call ends at the look before the next task, one begun here ends here.
+        let called = self.own(|own| own.search.is_some());
+        let begun = match called {
+            true => None,
+            false => Some(idle.begin_search()?),
+        };
+        // SAFETY: this thread holds the local scheduler.
+        let stolen = unsafe { steal::search(self.tasks, self.scheduler) };
+        if stolen.is_some() {
+            self.scheduler.counters.steals.add(1);
+            // What was copied here lies behind it.
+            self.ensure_watchdog();
+        }
+        if let Some(search) = begun {
+            self.tasks.slots.end_search(search);
+        }
+        stolen
+    }
+
+    /// The search is this thread's, because it was called. It ends at the look before the next task.
+    pub(super) fn begin_search(self, search: Search) {
+        self.own(|own| (own.search, own.polls_left) = (Some(search), 0));
+    }
+
+    /// Lets another search.
+    pub(super) fn end_search(self) {
+        if let Some(search) = self.own(|own| own.search.take()) {
+            self.tasks.slots.end_search(search);
+        }
+    }
+
+    /// Reads the clock, guesses what a poll takes, plans the next look, and has another worker
+    /// woken if that pays. Says whether the next task shall come from outside.
+    fn look(self) -> bool {
+        if self.own(|own| own.polls_planned == 0) {
+            self.own(|own| (own.polls_left, own.polls_planned) = (1, 1));
+            return false;
+        }
+        let now = Instant::now();
+        let (guess, outside) = self.own(|own| {
+            let elapsed = now.duration_since(own.looked).as_nanos() as u64;
+            let each = elapsed / u64::from(own.polls_planned);
+            // The lower of the last two: one long poll among tiny ones tells nothing about what
+            // is in the queue.
+            let guess = each.min(own.last_ns);
+            own.last_ns = each;
+            own.looked = now;
+            own.outside_in = own.outside_in.saturating_sub(own.polls_planned);
+            let outside = own.outside_in == 0;
+            if outside {
+                own.outside_in = OUTSIDE_EVERY;
+            }
+            own.polls_planned = (LOOK_NS / each.max(1)).clamp(1, LOOK_POLLS_MAX.into()) as u32;
+            own.polls_left = own.polls_planned;
+            (guess, outside)
+        });
+        self.scheduler
+            .poll_ns
+            .store(guess.min(u32::MAX.into()) as u32, Ordering::Relaxed);
+        let queued = self.scheduler.hints.len() > 0 || self.tasks.outside.len() > 0;
+        if queued && guess >= steal::POLL_NS_WORTH_A_STEAL.into() {
+            steal::notify_helper(self.tasks, now);
+        }
+        outside
+    }
+
+    /// How many hints there are, the slot's not counted.
+    pub(super) fn hints(self) -> usize {
+        self.scheduler.hints.len()
+    }
+
+    /// How many tasks wait for this thread, or for any; stale hints count.
+    pub(super) fn waiting(self) -> usize {
+        let slot = usize::from(!self.scheduler.lifo.is_empty());
+        self.scheduler.hints.len() + slot + self.tasks.outside.len()
+    }
+
+    /// Moves the task in the slot to the end of the queue.
+    fn spill(self) {
+        // SAFETY: this thread holds the local scheduler.
+        if let Some(task) = unsafe { self.scheduler.lifo.take() } {
+            task.state().unclaim();
+            self.push_back(task);
+        }
+    }
+
+    /// Moves every stealable task that is scheduled to this local scheduler's queue.
+    pub(super) fn gather(self) {
+        self.spill();
+        while let Some(task) = self.tasks.outside.pop() {
+            task.state().to_hinted();
+            self.push_back(task);
+        }
+    }
+
+    /// Moves the first `count` hints to the end.
+    pub(super) fn rotate(self, count: usize) {
+        for _ in 0..count {
+            // SAFETY: this thread holds the local scheduler.
+            if let Some(task) = unsafe { self.scheduler.hints.pop() } {
+                self.push_back(task);
+            }
+        }
+    }
+
+    /// Moves what lies here to the queue outside, for the others.
+    pub(super) fn clear(self) {
+        self.spill();
+        // SAFETY: this thread holds the local scheduler.
+        for task in std::iter::from_fn(|| unsafe { self.scheduler.hints.pop() }) {
+            if task.state().unhint() {
+                self.tasks.outside.push(task);
+            }
+        }
+    }
+}

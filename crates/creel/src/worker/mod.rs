@@ -1,0 +1,29 @@
+//! Workers: the places of a pool's workers, and how their threads live, sleep and are woken.
+//!
+//! This is the bottom of the runtime. It knows no kind of work: loops, tasks, timers and sockets
+//! are built on it, and `pool/` composes them. What it needs of them it asks by two traits, [`slots::Work`]
+//! and [`parker::Poller`].
+
+pub(crate) mod budget;
+pub(crate) mod current;
+pub(crate) mod error;
+pub(crate) mod idle;
+pub(crate) mod inbox;
+pub(crate) mod knobs;
+pub(crate) mod life;
+#[cfg(all(test, loom))]
+mod model;
+pub(crate) mod panics;
+pub(crate) mod parker;
+pub(crate) mod scoped_job;
+#[allow(clippy::module_inception)]
+pub(crate) mod slot;
+pub(crate) mod slots;
+pub(crate) mod stats;
+pub(crate) mod steal_order;
+pub(crate) mod stored_waker;
+pub(crate) mod table;
+pub(crate) mod trace;
+pub(crate) mod waiter;
+pub(crate) mod wakers;
+pub(crate) mod woken;

@@ -1,0 +1,255 @@
+//! Models of the call for loom: who publishes, workers who fall idle, and a watchdog that takes a call
+//! back, in every interleaving up to a bound on preemptions. `RUSTFLAGS="--cfg loom" cargo test --release -p creel --lib slot`.
+//!
+//! A call that is lost is a publisher that waits for ever, which loom reports.
+
+use super::{
+    idle::{Idle, Search},
+    parker::Poller,
+    slot::WorkerSlot,
+    slots::{When, Work, WorkerSlots},
+};
+use crate::sync::{AtomicUsize, Ordering, WaitWord};
+use loom::{model::Builder, thread};
+use std::sync::{Arc, Weak};
+
+/// There is none.
+struct NoPoller;
+
+impl Poller for NoPoller {
+    fn interrupt(&self) {}
+}
+
+/// Pieces that any worker takes.
+struct Pieces {
+    slots: Arc<WorkerSlots>,
+    /// Published and not taken.
+    left: AtomicUsize,
+    /// Taken so far.
+    taken: AtomicUsize,
+    all: usize,
+    /// Who takes one comes back only when all are taken, as if they waited for each other.
+    meet: bool,
+    /// 1 once all are taken.
+    done: WaitWord,
+    ended: AtomicUsize,
+}
+
+impl Pieces {
+    /// With as many threads, which are loom's.
+    fn begin(workers: usize, all: usize, meet: bool) -> (Arc<Self>, Vec<thread::JoinHandle<()>>) {
+        let slots = WorkerSlots::new("model".into(), workers, false, None, Arc::new(NoPoller));
+        // Here, because loom does not see that who finds one made comes after who made it.
+        for slot in 0..workers {
+            slots.at(slot).thread.mark_running();
+            assert!(slots.life.enter());
+        }
+        let pieces = Arc::new(Self {
+            slots,
+            left: AtomicUsize::new(0),
+            taken: AtomicUsize::new(0),
+            all,
+            meet,
+            done: WaitWord::new(0),
+            ended: AtomicUsize::new(0),
+        });
+        let work: Weak<dyn Work> = Arc::<Self>::downgrade(&pieces);
+        pieces.slots.set_work(work);
+        let serve = |slot| {
+            let pieces = Arc::clone(&pieces);
+            thread::spawn(move || pieces.serve(slot))
+        };
+        let threads = (0..workers).map(serve).collect();
+        (pieces, threads)
+    }
+
+    fn publish(&self) {
+        self.left.fetch_add(1, Ordering::SeqCst);
+        self.slots
+            .notify_one(0, When::Now)
+            .expect("threads can be had");
+    }
+
+    fn take(&self) -> bool {
+        let one_less = |left: usize| left.checked_sub(1);
+        let took = self
+            .left
+            .fetch_update(Ordering::SeqCst, Ordering::SeqCst, one_less);
+        if took.is_ok() && self.taken.fetch_add(1, Ordering::AcqRel) + 1 == self.all {
+            self.done.swap(1, Ordering::AcqRel);
+            (0..=self.all).for_each(|_| self.done.wake_one());
+        }
+        took.is_ok()
+    }
+
+    /// Waits until all are taken.
+    fn wait(&self) {
+        while self.done.load(Ordering::Acquire) == 0 {
+            self.done.wait(0, None);
+        }
+    }
+
+    /// The same, and ends the threads.
+    fn finish(&self, threads: Vec<thread::JoinHandle<()>>) {
+        self.wait();
+        self.slots.life.close();
+        for slot in self.slots.made() {
+            slot.notify();
+        }
+        for thread in threads {
+            thread.join().expect("no panic");
+        }
+        self.slots.leave();
+        assert_eq!(self.ended.load(Ordering::Relaxed), 1, "it ends once");
+    }
+}
+
+impl Work for Pieces {
+    fn serve(self: Arc<Self>, index: usize) {
+        let (slots, slot) = (&self.slots, self.slots.at(index));
+        loop {
+            slot.parker.begin_turn();
+            if slot.take_notified() {
+                // One piece, as a task: others are for the next.
+                slots.leave_idle_for_long(slot);
+            }
+            if self.is_ready() {
+                slots.leave_idle_for_long(slot);
+                if self.take() && self.meet {
+                    self.wait();
+                }
+                continue;
+            }
+            slots.enter_idle(slot);
+            if slots.is_closing() {
+                break;
+            }
+            if !self.is_ready() {
+                slot.parker.park(None);
+            }
+        }
+        slots.leave();
+    }
+
+    fn is_ready(&self) -> bool {
+        self.left.load(Ordering::SeqCst) > 0
+    }
+
+    fn hides(&self, _: usize) -> bool {
+        false
+    }
+
+    fn has_share(&self, _: &WorkerSlot) -> bool {
+        false
+    }
+
+    fn take_share(&self, _: &WorkerSlot) {}
+
+    fn end(&self) {
+        self.ended.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+fn check(preemptions: usize, model: impl Fn() + Sync + Send + 'static) {
+    let mut builder = Builder::new();
+    builder.preemption_bound = Some(preemptions);
+    builder.check(model);
+}
+
+/// One worker that falls idle as the second piece comes.
+#[test]
+fn what_is_published_beside_a_worker_that_falls_idle_is_taken() {
+    check(3, || {
+        let (pieces, threads) = Pieces::begin(1, 2, false);
+        pieces.publish();
+        pieces.publish();
+        pieces.finish(threads);
+    });
+}
+
+/// Two of them, one of which is searching as the second piece comes, and then waits for the other.
+#[test]
+fn what_is_published_during_a_search_is_taken() {
+    check(1, || {
+        let (pieces, threads) = Pieces::begin(2, 2, true);
+        pieces.publish();
+        pieces.publish();
+        pieces.finish(threads);
+    });
+}
+
+/// The book, and the number of threads that have a search which they have not ended.
+struct Counted {
+    idle: Idle,
+    searchers: AtomicUsize,
+}
+
+impl Counted {
+    fn search(&self, search: Search) {
+        let others = self.searchers.fetch_add(1, Ordering::SeqCst);
+        assert_eq!(others, 0, "two threads search at a time");
+        self.searchers.fetch_sub(1, Ordering::SeqCst);
+        self.idle.end_search(search);
+    }
+
+    /// A worker that runs out of tasks searches without having been called.
+    fn search_uncalled(&self) {
+        if let Some(search) = self.idle.begin_search() {
+            self.search(search);
+        }
+    }
+
+    fn call(&self) {
+        if let Some(search) = self.idle.begin_search()
+            && let Err(search) = self.idle.notify_one(0, search)
+        {
+            self.search(search);
+        }
+    }
+
+    /// What the watchdog does with a call that it has seen twice.
+    fn give_up(&self) {
+        if let Some(notified) = self.idle.notified()
+            && let Some(search) = self.idle.give_up(notified)
+        {
+            self.search(search);
+        }
+    }
+
+    /// The called worker arrives, or works for another reason, and falls idle again.
+    fn work(&self, slot: usize) {
+        if let Some(search) = self.idle.leave(slot).search {
+            self.search(search);
+        }
+        self.search_uncalled();
+        self.idle.enter(slot);
+    }
+}
+
+/// The watchdog gives up a call while the called worker arrives, and while the next one is called.
+#[test]
+fn a_call_that_is_given_up_leaves_one_search() {
+    check(3, || {
+        let idle = Idle::new(1);
+        let searchers = AtomicUsize::new(0);
+        let counted = Arc::new(Counted { idle, searchers });
+        counted.call();
+        let other = |f: fn(&Counted)| {
+            let counted = Arc::clone(&counted);
+            thread::spawn(move || f(&counted))
+        };
+        let threads = [other(|counted| counted.work(0)), other(Counted::give_up)];
+        counted.call();
+        for thread in threads {
+            thread.join().expect("no panic");
+        }
+        // The last call may not have been answered.
+        counted.give_up();
+        let search = counted.idle.begin_search().expect("nobody searches");
+        assert!(
+            counted.idle.notify_one(0, search).is_ok(),
+            "the slot is listed"
+        );
+        assert!(!counted.idle.any_listed(), "it is listed once");
+    });
+}

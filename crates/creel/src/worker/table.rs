@@ -1,0 +1,66 @@
+//! A table by worker: it grows while others read it, and an entry never moves.
+
+use std::sync::OnceLock;
+
+/// The most entries that a table may have, and so the most workers of one pool.
+pub(crate) const WORKERS_MAX: usize = (1 << BUCKETS) - 1;
+const BUCKETS: usize = 14;
+
+/// Entries 0, 1, 2 … in buckets of 1, 2, 4 … entries, each made when first asked for.
+pub(crate) struct Table<T> {
+    make: Box<dyn Fn(usize) -> T + Send + Sync>,
+    buckets: [OnceLock<Box<[T]>>; BUCKETS],
+}
+
+impl<T> Table<T> {
+    /// No entry yet; `make` makes the one of an index.
+    pub(crate) fn new(make: impl Fn(usize) -> T + Send + Sync + 'static) -> Self {
+        Self {
+            make: Box::new(make),
+            buckets: [const { OnceLock::new() }; BUCKETS],
+        }
+    }
+
+    /// The entry with this index, below [`WORKERS_MAX`].
+    #[inline]
+    pub(crate) fn at(&self, index: usize) -> &T {
+        let bucket = (index + 1).ilog2() as usize;
+        let first = (1 << bucket) - 1;
+        match self.buckets[bucket].get() {
+            Some(entries) => &entries[index - first],
+            None => &self.make_bucket(bucket)[index - first],
+        }
+    }
+
+    #[cold]
+    fn make_bucket(&self, bucket: usize) -> &[T] {
+        self.buckets[bucket].get_or_init(|| {
+            let first = (1 << bucket) - 1;
+            let indices = first..first + (1 << bucket);
+            indices.map(&self.make).collect()
+        })
+    }
+
+    /// All entries made so far.
+    pub(crate) fn made(&self) -> impl Iterator<Item = &T> {
+        self.buckets
+            .iter()
+            .filter_map(OnceLock::get)
+            .flat_map(|bucket| bucket.iter())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_index_has_its_own_entry() {
+        let table = Table::new(|index| index);
+        for index in (0..100).rev().chain([WORKERS_MAX - 1]) {
+            assert_eq!(*table.at(index), index);
+        }
+        let made: Vec<usize> = table.made().copied().collect();
+        assert_eq!(made[..127], (0..127).collect::<Vec<_>>());
+    }
+}

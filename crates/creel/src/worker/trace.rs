@@ -1,0 +1,88 @@
+//! What each worker did when.
+//!
+//! Off, it costs a relaxed load a span. On, a span costs two looks at the clock and an
+//! uncontended lock, and each worker keeps the first [`SPANS_MAX`] of them.
+
+use crate::sync::{AtomicBool, Mutex, Ordering, lock, now_ns};
+
+/// The most spans kept of one worker.
+const SPANS_MAX: usize = 200_000;
+
+/// Shorter spans are not kept: a wait that ended before it began.
+const SPAN_NS_MIN: u64 = 50;
+
+/// What a worker was at.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Doing {
+    Loop,
+    Inbox,
+    Spinning,
+    Parked,
+}
+
+impl Doing {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Doing::Loop => "loop",
+            Doing::Inbox => "urgent job",
+            Doing::Spinning => "spinning",
+            Doing::Parked => "parked",
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Span {
+    pub(crate) doing: Doing,
+    pub(crate) begin_ns: u64,
+    pub(crate) end_ns: u64,
+}
+
+/// The spans of one worker.
+#[derive(Debug, Default)]
+pub(crate) struct Spans(Mutex<Vec<Span>>);
+
+/// Whether spans are kept now.
+#[derive(Debug, Default)]
+pub(crate) struct Tracing(AtomicBool);
+
+impl Tracing {
+    /// The time, if spans are kept: what [`Spans::note`] is given at the span's end.
+    #[inline]
+    pub(crate) fn begin(&self) -> Option<u64> {
+        self.0.load(Ordering::Relaxed).then(now_ns)
+    }
+
+    /// From here on they are kept, or not.
+    pub(crate) fn set(&self, on: bool) {
+        self.0.store(on, Ordering::Relaxed);
+    }
+}
+
+impl Spans {
+    /// Keeps a span that began at `begin` and ends now.
+    #[inline]
+    pub(crate) fn note(&self, doing: Doing, begin: Option<u64>) {
+        if let Some(begin_ns) = begin {
+            self.keep(doing, begin_ns);
+        }
+    }
+
+    #[cold]
+    fn keep(&self, doing: Doing, begin_ns: u64) {
+        let end_ns = now_ns();
+        let mut spans = lock(&self.0);
+        if end_ns - begin_ns >= SPAN_NS_MIN && spans.len() < SPANS_MAX {
+            spans.push(Span {
+                doing,
+                begin_ns,
+                end_ns,
+            });
+        }
+    }
+
+    /// Takes those kept so far.
+    pub(crate) fn take(&self) -> Vec<Span> {
+        std::mem::take(&mut *lock(&self.0))
+    }
+}

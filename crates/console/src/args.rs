@@ -105,11 +105,12 @@ fn with_manuals(command: Command) -> Command {
     // A program without subcommands of its own still requires its arguments. After a flag, `man`
     // is an ordinary argument. Its help needs no `help` subcommand next to --help.
     let of_one_verb = !command.has_subcommands();
+    let has_optional_verb = !command.is_subcommand_required_set();
     command
         .subcommand(completions.display_order(100))
         .subcommand(man.display_order(101))
         .disable_help_subcommand(of_one_verb)
-        .subcommand_negates_reqs(of_one_verb)
+        .subcommand_negates_reqs(has_optional_verb)
         .args_conflicts_with_subcommands(of_one_verb)
 }
 

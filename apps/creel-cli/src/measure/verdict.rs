@@ -48,7 +48,7 @@ mod tests {
         assert!(verdict(&ratio, "B", "A", 1.0).contains("B takes 2.00 times longer than A"));
         assert!(verdict(&ratio, "B", "A", 2.5).contains("above the noise"));
         let same = Ratio::of(&base, &[1.1, 0.9, 1.0, 1.05, 0.95, 1.0]).unwrap();
-        assert!(verdict(&same, "B", "A", 1.0).contains("no difference"));
+        assert!(verdict(&same, "B", "A", 1.0).contains("no significant difference"));
         assert_eq!(Ratio::of(&base, &[0.0; 6]), None);
     }
 }

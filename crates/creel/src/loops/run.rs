@@ -257,10 +257,11 @@ impl Loop<'_> {
             false => join(),
         };
         seat.spans.note(Doing::Loop, traced);
-        let mut all = (0..self.seats).filter(|seat| *seat != who);
-        if cold && all.any(|seat| loops.shares.at(seat).is_unseen(call)) {
-            // Such a worker has not woken those below it in the tree, and does not for a later loop
-            // that does not wake.
+        // A worker of this rank has others below it in the tree by which a loop wakes.
+        let inner = |rank: &usize| 2 * rank + 1 < self.seats;
+        let mut inner = (1..self.seats).take_while(inner);
+        if cold && inner.any(|rank| loops.shares.at((who + rank) % self.seats).is_unseen(call)) {
+            // It has not woken them, and does not for a later loop that does not wake.
             known.awake = 0;
         }
         (line.panic.take(), laggard)

@@ -265,13 +265,13 @@ impl Loop<'_> {
             true => places::offer_while(&part, join),
             false => join(),
         };
-        slot.spans.note(Doing::Loop, traced);
-        let mut all = (0..self.slots).filter(|slot| *slot != who);
-        if cold && all.any(|slot| loops.shares.at(slot).is_unseen(call)) {
-            // Such a worker has not woken the workers below it in the wake-up tree, and a later
-            // loop that wakes nobody will not make it do so. The next loop must therefore wake all
-            // of them.
-            cache.awake = 0;
+        seat.spans.note(Doing::Loop, traced);
+        // A worker of this rank has others below it in the tree by which a loop wakes.
+        let inner = |rank: &usize| 2 * rank + 1 < self.seats;
+        let mut inner = (1..self.seats).take_while(inner);
+        if cold && inner.any(|rank| loops.shares.at((who + rank) % self.seats).is_unseen(call)) {
+            // It has not woken them, and does not for a later loop that does not wake.
+            known.awake = 0;
         }
         (mailbox.panic.take(), straggler)
     }

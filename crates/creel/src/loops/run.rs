@@ -265,13 +265,13 @@ impl Loop<'_> {
             true => places::offer_while(&part, join),
             false => join(),
         };
-        seat.spans.note(Doing::Loop, traced);
+        slot.spans.note(Doing::Loop, traced);
         // A worker of this rank has others below it in the tree by which a loop wakes.
-        let inner = |rank: &usize| 2 * rank + 1 < self.seats;
-        let mut inner = (1..self.seats).take_while(inner);
-        if cold && inner.any(|rank| loops.shares.at((who + rank) % self.seats).is_unseen(call)) {
+        let inner = |rank: &usize| 2 * rank + 1 < self.slots;
+        let mut inner = (1..self.slots).take_while(inner);
+        if cold && inner.any(|rank| loops.shares.at((who + rank) % self.slots).is_unseen(call)) {
             // It has not woken them, and does not for a later loop that does not wake.
-            known.awake = 0;
+            cache.awake = 0;
         }
         (mailbox.panic.take(), straggler)
     }

@@ -3,10 +3,10 @@
 
 #![cfg(not(miri))]
 
-mod bounded;
+mod deadline;
 
-use bounded::{block_on, bounded};
 use creel::{Balance, Pool, Wait, channel::oneshot, net::UdpSocket, task, time};
+use deadline::{block_on, bounded};
 use std::{
     future::Future,
     net::{IpAddr, Ipv4Addr, SocketAddr},

@@ -3,10 +3,10 @@
 
 #![cfg(not(miri))]
 
-mod bounded;
+mod deadline;
 
-use bounded::{block_on, bounded};
 use creel::{Balance, Placement, Pool, Wait, net::UdpSocket, task, time};
+use deadline::{block_on, bounded};
 use std::{
     net::{IpAddr, Ipv4Addr, SocketAddr},
     sync::{Arc, Barrier, mpsc},

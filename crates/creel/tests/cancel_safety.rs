@@ -3,11 +3,11 @@
 
 #![cfg(all(unix, not(miri)))]
 
-mod bounded;
+mod deadline;
 
-use bounded::bounded;
 use creel::Pool;
 use creel::net::{Outgoing, Received, SendQueue, TcpListener, TcpStream, UdpSocket, UnixStream};
+use deadline::bounded;
 use std::future::Future;
 use std::io;
 use std::net::SocketAddr;

@@ -3,15 +3,15 @@
 
 #![cfg(not(miri))]
 
-mod bounded;
+mod deadline;
 
-use bounded::{block_on, bounded};
 use creel::{
     JoinError, Pool, Wait,
-    channel::{bounded as mpmc, oneshot, spsc},
+    channel::{bounded, oneshot, spsc},
     task::{self, yield_now},
     time,
 };
+use deadline::{block_on, bounded};
 use std::{
     future::pending,
     panic::{AssertUnwindSafe, catch_unwind},
@@ -226,7 +226,7 @@ fn whatever_is_cancelled_tells_its_other_end() {
                     let _ = (block_on(sends), pool.block_on(receives));
                 }
             }
-            let (tx, rx) = mpmc::channel(2);
+            let (tx, rx) = bounded::channel(2);
             let guard = Arc::clone(&alive);
             let sends =
                 pool.spawn(async move { while tx.send(Arc::clone(&guard)).await.is_ok() {} });

@@ -3,15 +3,15 @@
 
 #![cfg(not(miri))]
 
-mod bounded;
+mod deadline;
 
-use bounded::bounded;
 use creel::{
     BuildError, Pool, Wait,
     channel::{bounded, oneshot},
     net::{TcpListener, TcpStream, UdpSocket},
     time::{interval, sleep, timeout},
 };
+use deadline::bounded;
 use std::{
     future::{pending, poll_fn},
     net,

@@ -3,15 +3,15 @@
 //! Each object that keeps a waker meets each of these wakers: it must neither hang nor lose a
 //! wake-up, and it must work with an ordinary waker afterwards.
 
-mod bounded;
+mod deadline;
 
-use bounded::bounded;
 use creel::Pool;
 use creel::channel::{bounded, leaky, oneshot, spsc};
 use creel::net::{SendQueue, UdpSocket};
 use creel::task::control::{Changes, Control, Flow, Trigger, Work};
 use creel::task::{CancellationToken, JoinSet, yield_now};
 use creel::time::{Clock, interval, sleep};
+use deadline::bounded;
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::{Pin, pin};
@@ -387,7 +387,7 @@ fn token_meets_hostile_wakers() {
                 let token = token.clone();
                 async move { token.cancelled().await }
             }),
-            event: Arc::new(move || cancels.abort()),
+            event: Arc::new(move || cancels.cancel()),
             touch: Arc::new(move || {
                 let child = again.child();
                 let mut context = Context::from_waker(Waker::noop());

@@ -3,10 +3,10 @@
 
 #![cfg(not(miri))]
 
-mod bounded;
+mod deadline;
 
-use bounded::{block_on, bounded};
 use creel::{Balance, Pool, Wait, task, time};
+use deadline::{block_on, bounded};
 use std::{
     hint::black_box,
     panic::{AssertUnwindSafe, catch_unwind, resume_unwind},

@@ -12,15 +12,15 @@
 
 #![cfg(not(miri))]
 
-mod bounded;
+mod deadline;
 
-use bounded::LIMIT;
 use creel::{
     Balance, JoinHandle, Placement, Pool, Wait,
-    channel::{bounded as mpmc, oneshot, spsc},
+    channel::{bounded, oneshot, spsc},
     net::UdpSocket,
     task, time,
 };
+use deadline::LIMIT;
 use std::{
     future::Future,
     net::{IpAddr, Ipv4Addr, SocketAddr},
@@ -168,7 +168,7 @@ async fn packet(draw: &mut Draw) {
 }
 
 async fn channels(world: &Arc<World>, draw: &mut Draw) {
-    let (tx, rx) = mpmc::channel(1 + draw.below(3));
+    let (tx, rx) = bounded::channel(1 + draw.below(3));
     let (mut back, mut heard) = spsc::channel();
     let sends = world.spawn(draw, async move {
         for i in 0..20 {
@@ -307,12 +307,12 @@ fn from_outside(pool: &Arc<Pool>, world: &Arc<World>, beside: &Arc<Pool>, draw: 
                         .unwrap();
                 }
             });
-            bounded::block_on(task).unwrap();
+            deadline::block_on(task).unwrap();
         }
         5 => {
             let (inner, own, mut part) = (Arc::clone(pool), Arc::clone(world), draw.part());
             let task = pool.spawn(async move { share(&inner, &own, &mut part) });
-            bounded::block_on(task).unwrap();
+            deadline::block_on(task).unwrap();
         }
         6 => {
             // A task whose thread waits in the other pool, and asks for its own from there.
@@ -328,7 +328,7 @@ fn from_outside(pool: &Arc<Pool>, world: &Arc<World>, beside: &Arc<Pool>, draw: 
                     other.scope(|s| s.spawn(|| inner.for_each(0..4, |_| ())));
                 }
             });
-            bounded::block_on(task).unwrap();
+            deadline::block_on(task).unwrap();
         }
         7 => share(pool, world, draw),
         _ => {

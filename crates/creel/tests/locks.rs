@@ -11,8 +11,8 @@ use std::{
     },
 };
 
-mod bounded;
-use bounded::bounded;
+mod deadline;
+use deadline::bounded;
 
 thread_local! {
     /// Whether this thread holds the lock.

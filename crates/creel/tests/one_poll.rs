@@ -5,10 +5,10 @@
 
 #![cfg(not(miri))]
 
-mod bounded;
+mod deadline;
 
-use bounded::bounded;
 use creel::{Pool, Wait, channel::spsc, task};
+use deadline::bounded;
 use std::{
     io::Write,
     pin::Pin,

@@ -4,10 +4,10 @@
 
 #![cfg(all(target_os = "linux", not(miri)))]
 
-mod bounded;
+mod deadline;
 
-use bounded::{LIMIT, block_on};
 use creel::{Balance, JoinError, Pool, task, time};
+use deadline::{LIMIT, block_on};
 use std::{
     env,
     panic::{AssertUnwindSafe, catch_unwind},

@@ -2,14 +2,14 @@
 
 #![cfg(not(miri))]
 
-mod bounded;
+mod deadline;
 
-use bounded::bounded;
 use creel::{
     BuildError, Pool, blocking,
     channel::{bounded, leaky},
     net, set_max_blocking_threads, task, time,
 };
+use deadline::bounded;
 use std::{
     cell::Cell,
     panic::catch_unwind,

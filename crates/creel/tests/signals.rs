@@ -3,10 +3,10 @@
 
 #![cfg(all(target_os = "linux", not(miri)))]
 
-mod bounded;
+mod deadline;
 
-use bounded::{block_on, bounded};
 use creel::{Pool, Wait, net::UdpSocket, task, time};
+use deadline::{block_on, bounded};
 use std::{
     net::SocketAddr,
     sync::{

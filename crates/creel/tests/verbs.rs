@@ -1,13 +1,13 @@
 //! The verbs of loops beside what the standard library does on one thread: the same outcome at any
 //! number of workers, under each balance, and clear words where something does not fit.
 
-mod bounded;
+mod deadline;
 
-use bounded::bounded;
 use creel::{
     Balance, Outbox, Pool, Scratch, Wait, WorkerError,
     loops::{Tiles, TilesMut},
 };
+use deadline::bounded;
 use std::{
     cell::Cell,
     cmp::Ordering,

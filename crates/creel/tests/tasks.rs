@@ -339,18 +339,18 @@ fn a_closed_channel_gives_the_message_back() {
     let pool = pool(1);
     let (tx, rx) = oneshot::channel();
     drop(rx);
-    assert_eq!(tx.send(1), Err(1));
+    assert_eq!(tx.send(1), Err(SendError(1)));
     let (mut tx, rx) = spsc::channel();
     drop(rx);
     assert_eq!(tx.try_send(2), Err(TrySendError::Closed(2)));
-    assert_eq!(pool.block_on(tx.send(3)), Err(3));
-    assert_eq!(tx.send_blocking(4), Err(4));
+    assert_eq!(pool.block_on(tx.send(3)), Err(SendError(3)));
+    assert_eq!(tx.send_blocking(4), Err(SendError(4)));
     let (tx, rx) = bounded::channel(1);
     tx.try_send(5).unwrap();
     tx.close();
     assert_eq!(tx.try_send(6), Err(TrySendError::Closed(6)));
-    assert_eq!(pool.block_on(tx.send(7)), Err(7));
-    assert_eq!(tx.send_blocking(8), Err(8));
+    assert_eq!(pool.block_on(tx.send(7)), Err(SendError(7)));
+    assert_eq!(tx.send_blocking(8), Err(SendError(8)));
     assert_eq!(pool.block_on(rx.recv()), Ok(5));
     assert_eq!(rx.recv_blocking(), Err(Closed));
 }

@@ -93,13 +93,9 @@ impl Interval {
         self
     }
 
-    /// Lets each tick also come up to `early` before its deadline. Without this
-    /// none ever does.
-    ///
-    /// # Panics
-    ///
-    /// If `early` is longer than the period: several ticks would then be due at once, before the
-    /// first deadline.
+    /// Allows each tick to come up to `early` before its deadline, but never more than one period.
+    /// A longer time counts as one period, because several ticks would otherwise be due at once.
+    /// Without this setting, no tick is early.
     ///
     /// ```
     /// use creel::time::interval;
@@ -110,12 +106,7 @@ impl Interval {
     /// ```
     #[must_use]
     pub fn early(mut self, early: Duration) -> Self {
-        self.early = nanos(early);
-        assert!(
-            self.early <= self.period,
-            "a tick comes at most one period early: {early:?} is longer than {:?}",
-            self.period()
-        );
+        self.early = nanos(early).min(self.period);
         self
     }
 

@@ -1,4 +1,5 @@
-//! Tells the program what it was built from, and compiles the OpenMP peer where it was asked for.
+//! Passes the versions of the build to the program, and compiles the OpenMP peer with the feature
+//! `peers`.
 
 use std::path::Path;
 use std::process::Command;
@@ -30,11 +31,12 @@ fn set_variable(name: &str, value: Option<String>) {
     println!("cargo::rustc-env=CREEL_BENCH_{name}={value}");
 }
 
-/// The commit, and whether files differ from it; built anew when the commit changes.
+/// Returns the commit, with `-dirty` after it if files have changed. Cargo builds the program again
+/// when the commit changes.
 fn commit() -> Option<String> {
     let git = |arguments: &[&str]| output_of("git", arguments);
     for name in ["HEAD", "logs/HEAD"] {
-        // A file that is not there would have everything built each time.
+        // With the name of a missing file, Cargo would build everything each time.
         if let Some(file) = git(&["rev-parse", "--git-path", name])
             && Path::new(&file).exists()
         {
@@ -50,7 +52,7 @@ fn commit() -> Option<String> {
     ])
 }
 
-/// The crates that are peers, with the versions that are built in: `rayon 1.11.0, …`.
+/// Returns the crates that are peers with their versions, for example `rayon 1.11.0, tokio 1.48.0`.
 fn crates() -> Option<String> {
     const PEERS: [&str; 14] = [
         "async-channel",
@@ -85,7 +87,7 @@ fn crates() -> Option<String> {
     Some(packages.collect::<Vec<_>>().join(", "))
 }
 
-/// The first line that a program says.
+/// Returns the first line of a program's output.
 fn output_of(program: &str, arguments: &[&str]) -> Option<String> {
     let output = Command::new(program).args(arguments).output().ok()?;
     let text = String::from_utf8(output.stdout).ok()?;

@@ -1,35 +1,35 @@
-//! CPU time: this process's, the machine's, and so what others took meanwhile.
+//! CPU time: that of this process and of the machine, and from these the part that others used.
 
 use std::fs;
 
 use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 
-/// The CPU time that all threads of this process have used, in seconds.
+/// Returns the CPU time of all threads of this process in seconds.
 pub fn process_cpu_s() -> f64 {
     let time = clock_gettime(ClockId::ProcessCPUTime);
     time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
 }
 
-/// Above this share of the machine, what others took makes a run unfit to be compared.
+/// If others used more than this share of the machine, we do not compare the run with another.
 pub const DISTURBED_SHARE: f64 = 0.05;
 
-/// What disturbed a run, as shares of the machine's CPU time, 0 to 1.
+/// The parts of the machine's CPU time that disturbed a run, from 0 to 1.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct Disturbance {
-    /// Used by other processes.
+    /// The part that other processes used.
     pub others: f64,
-    /// Taken by the host of a virtual machine.
+    /// The part that the host of a virtual machine used for other guests.
     pub stolen: f64,
 }
 
 impl Disturbance {
-    /// Both together.
+    /// Returns the sum of both parts.
     pub fn share(&self) -> f64 {
         self.others + self.stolen
     }
 
-    /// The worse of two parts of a run.
+    /// Returns the larger disturbance of two parts of a run.
     pub fn or_worse(self, other: Self) -> Self {
         if other.share() > self.share() {
             other
@@ -38,37 +38,37 @@ impl Disturbance {
         }
     }
 
-    /// Both in percent, where they are enough to doubt the figures.
+    /// Returns both parts in percent, if they are large enough to make the results doubtful.
     pub fn noteworthy(&self) -> Option<(f64, f64)> {
         let percent = |share: f64| (share * 100.0).round();
         (self.share() > 0.02).then(|| (percent(self.others), percent(self.stolen)))
     }
 
-    /// The same in words.
+    /// Returns a warning, if the disturbance is noteworthy.
     pub fn warning(&self) -> Option<String> {
         self.noteworthy().map(|(others, host)| {
             format!(
-                "others used {others} % of the machine meanwhile, its host {host} %: repeat it \
-                 when it is quiet"
+                "other programs used {others} % of the CPU time, and the host of the virtual \
+                 machine {host} %: repeat the run when the machine is quiet"
             )
         })
     }
 }
 
-/// The clocks at the beginning of a run.
+/// Measures the disturbance from its start on.
 pub struct DisturbanceMeter {
     begin: Option<(Machine, f64)>,
 }
 
 impl DisturbanceMeter {
-    /// Begins to watch.
+    /// Starts to measure.
     pub fn start() -> Self {
         DisturbanceMeter {
             begin: Machine::now().zip(own_ticks()),
         }
     }
 
-    /// What disturbed since then; nothing where the system does not tell.
+    /// Returns the disturbance since the start, or `None` if the system does not report CPU times.
     pub fn disturbance(&self) -> Option<Disturbance> {
         let ((begin, own_before), (end, own)) = (self.begin?, Machine::now().zip(own_ticks())?);
         let all = end.all - begin.all;
@@ -87,14 +87,14 @@ impl DisturbanceMeter {
     }
 }
 
-/// The CPU time of this process and of its children that have ended, in the ticks of
+/// Returns the CPU time of this process and of its children that have ended, in the ticks of
 /// [`Machine`].
 fn own_ticks() -> Option<f64> {
     parse_own(&fs::read_to_string("/proc/self/stat").ok()?)
 }
 
-/// Fields 14 to 17: utime, stime, cutime, cstime. The second field, the name in parentheses,
-/// may hold anything.
+/// Adds fields 14 to 17: utime, stime, cutime and cstime. We search for the last parenthesis first,
+/// because the second field is the name of the program in parentheses and may contain anything.
 ///
 /// Source: proc(5).
 fn parse_own(stat: &str) -> Option<f64> {
@@ -104,7 +104,7 @@ fn parse_own(stat: &str) -> Option<f64> {
     (ticks.len() == 4).then(|| ticks.iter().sum())
 }
 
-/// The machine's CPU time since its start, in ticks over all PUs.
+/// The CPU time of the machine since it was booted, in ticks over all PUs.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Machine {
     all: f64,
@@ -117,8 +117,8 @@ impl Machine {
         Machine::parse(&fs::read_to_string("/proc/stat").ok()?)
     }
 
-    /// From the first line: user nice system idle iowait irq softirq steal guest guest_nice,
-    /// where the guests' time is in user and nice already.
+    /// Parses the first line: user nice system idle iowait irq softirq steal guest guest_nice.
+    /// The times of guests are included in user and nice.
     fn parse(stat: &str) -> Option<Self> {
         let ticks: Vec<f64> = stat
             .lines()

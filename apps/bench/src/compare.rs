@@ -1,15 +1,20 @@
-//! Two reports beside each other: what must match, and what differs beyond both runs' noise.
+//! Compares two reports: checks that their conditions match, and finds the differences that exceed
+//! the noise of both runs.
 //!
-//! Times of two runs are not compared by themselves, because the machine's speed drifts between
-//! them. What is compared is the ratio of each of Creel's subjects to a baseline that was sampled in
-//! the same rounds: one thread, or the first that is not Creel's. Where memory became slower, because
-//! a guest beside this one came or went, a baseline that needs more of it moves by more: up to 1.5 ×
-//! between two runs an hour apart, while Creel's subjects took what they had taken. So a difference
-//! is only called where the subject's own figure moved the same way, by [`OWN_SHARE_MIN`] of it at least.
+//! We do not compare the times of two runs directly, because the speed of the machine drifts
+//! between them. Instead, we compare ratios. Each of Creel's subjects is divided by a *baseline*
+//! from the same rounds, which is one thread, or the first subject that is not one of Creel's.
 //!
-//! Two runs of all cases compare hundreds of ratios, of which 1 in 20 would be beyond an error of
-//! 95 % by chance. So a difference is called only beyond an error that is wider the more is compared
-//! ([`bonferroni_factor`]), by Holm's rule: the clearest first, each as one of those that are left.
+//! A baseline can move, too. For example, memory becomes slower if another guest of the same host
+//! starts, and a baseline that needs more memory then slows down more than Creel's subjects. We saw
+//! ratios of two runs an hour apart differ by up to 1.5 × for this reason, while the times of
+//! Creel's subjects stayed the same. Therefore, we report a difference only if the subject's own
+//! time moved in the same direction, by at least [`OWN_SHARE_MIN`] of the difference.
+//!
+//! Two full runs have hundreds of ratios in common. By chance alone, 1 in 20 of them exceeds its 95
+//! % error. Therefore, the more ratios we compare, the wider we make the errors
+//! ([`bonferroni_factor`]). We follow Holm's rule: we test the clearest difference first, as one of
+//! all comparisons, then the next one as one of those that are left, and so on.
 //!
 //! Source: S. Holm, "A simple sequentially rejective multiple test procedure" (1979).
 
@@ -20,67 +25,68 @@ use crate::harness::ONE_THREAD;
 use crate::report::{CaseView, Report, Section, SubjectView, factor, is_more_better, quantity};
 use creel_stats::{Estimate, FACTOR_MIN, Verdict, bonferroni_factor};
 
-/// How much of a change, as a logarithm, is to be the subject's own and not the baseline's.
+/// The part of a change, as a logarithm, that must be due to the subject and not to the baseline.
 const OWN_SHARE_MIN: f64 = 0.5;
 
-/// What 19 of 20 subjects that nobody changed moved by between two processes, beyond the error of
-/// their samples: one process is luckier with its memory than the next.
+/// The noise between two processes: 19 of 20 unchanged subjects moved by less than this factor, in
+/// addition to the error of their samples. The reason is that each process gets other memory pages.
 const BETWEEN_PROCESS_FACTOR: f64 = 1.08;
 
-/// A factor that a run should tell.
+/// We print how many comparisons would detect a change by this factor.
 const DETECTABLE_FACTOR: f64 = 2.0;
 
-/// What two reports differ in.
+/// The differences of two reports.
 #[derive(Debug, Default)]
 pub struct Comparison {
-    /// What must match and does not: in words, a line each.
+    /// The conditions that must match and do not, one per line.
     pub mismatches: Vec<String>,
-    /// What may differ and does.
+    /// The conditions that may differ and do.
     pub notes: Vec<String>,
-    /// How many ratios were compared.
+    /// The number of ratios that were compared.
     pub compared: usize,
-    /// In how many of these a factor of [`DETECTABLE_FACTOR`] would have been called.
+    /// The number of comparisons that would have detected a change by [`DETECTABLE_FACTOR`].
     pub detectable: usize,
-    /// What is called a difference, the worst first.
+    /// The differences, the worst first.
     pub differences: Vec<Difference>,
-    /// Where a baseline moved and the subject did not.
+    /// The subjects whose ratio changed because the baseline moved.
     pub baseline_moved: Vec<String>,
 }
 
-/// A subject that is faster or slower than it was.
+/// A subject that became faster or slower.
 #[derive(Debug)]
 pub struct Difference {
-    /// Workload, case and subject.
+    /// The workload, the case and the subject.
     pub what: String,
-    /// The baseline's name.
+    /// The name of the baseline.
     pub baseline: String,
-    /// Its figure then and now, as printed.
+    /// The subject's old and new median, as printed.
     pub figures: [String; 2],
-    /// How many times better it is, by the baseline; below one is worse.
+    /// How many times better the subject became, relative to the baseline. Below one, it became
+    /// worse.
     pub better: f64,
 }
 
-/// How much better a subject is than it was.
+/// How much better a subject became.
 struct Change<'a> {
-    /// By the baseline.
+    /// The change relative to the baseline.
     ratio: Estimate,
-    /// By its own figures, as a logarithm.
+    /// The change of the subject's own median, as a logarithm.
     own: f64,
-    /// The baseline's name.
+    /// The name of the baseline.
     baseline: &'a str,
 }
 
-/// A change, as a difference that it may be, and how sure it is.
+/// A change that may turn out to be a difference.
 struct Candidate {
     difference: Difference,
     change: Estimate,
-    /// Whether it is the subject that changed.
+    /// Whether the subject changed, and not only the baseline.
     own: bool,
-    /// The noise of both runs, and that between them.
+    /// The noise of both runs and the noise between them.
     floors: [f64; 3],
 }
 
-/// Compares all that both have.
+/// Compares all cases and subjects that both reports have.
 pub fn reports(old: &Report, new: &Report) -> Comparison {
     let mut comparison = Comparison::default();
     let mut candidates = Vec::new();
@@ -91,7 +97,8 @@ pub fn reports(old: &Report, new: &Report) -> Comparison {
             continue;
         };
         comparison.conditions(before, section);
-        // Who measures some cases compares these; what one of them lost is told.
+        // The new report may have only some of the cases. Within a case, we list subjects that are
+        // missing in the new report.
         for case in section.cases() {
             let Some(old_case) = before.case(case.name) else {
                 continue;
@@ -108,8 +115,8 @@ pub fn reports(old: &Report, new: &Report) -> Comparison {
     comparison
 }
 
-/// Subjects of a case whose difference from an old report's more samples should settle, their
-/// baseline among them.
+/// Returns the subjects of a case that need extra samples, because they seem to differ from an old
+/// report. Their baseline is one of them.
 pub fn inconclusive(old: &Section, case: &CaseView) -> Vec<usize> {
     let Some(old_case) = old.case(case.name) else {
         return Vec::new();
@@ -133,7 +140,8 @@ pub fn inconclusive(old: &Section, case: &CaseView) -> Vec<usize> {
         .collect()
 }
 
-/// The first that both have of those that the program does not change.
+/// Returns the baseline of a case: one thread, or the first subject of both reports that is not one
+/// of Creel's.
 fn baseline<'a, 'b>(old: &CaseView, case: &'b CaseView<'a>) -> Option<&'b SubjectView<'a>> {
     let known =
         |subject: &&SubjectView| old.subjects.iter().any(|other| other.name == subject.name);
@@ -157,7 +165,7 @@ impl Change<'_> {
     }
 }
 
-/// Of a subject of Creel's that both have.
+/// Returns the change of one of Creel's subjects, or `None` if one of the reports lacks it.
 fn change<'a>(
     old: &CaseView,
     case: &CaseView<'a>,
@@ -183,7 +191,7 @@ fn change<'a>(
     })
 }
 
-/// All changes of a case, whether they are called or not.
+/// Returns all changes of a case, including those that are only noise.
 fn changes(section: &Section, old: &CaseView, new: &CaseView) -> Vec<Candidate> {
     let floors =
         [old.floor, new.floor, Some(BETWEEN_PROCESS_FACTOR.ln())].map(|floor| floor.unwrap_or(0.0));
@@ -209,7 +217,7 @@ fn changes(section: &Section, old: &CaseView, new: &CaseView) -> Vec<Candidate> 
     new.subjects.iter().filter_map(candidate).collect()
 }
 
-/// What must match before figures of two runs stand beside each other, and does not.
+/// Returns the conditions that must match before we compare two sections, and do not.
 pub fn mismatches(old: &Section, new: &Section) -> Vec<String> {
     let (before, now) = (&old.host, &new.host);
     let pace = |section: &Section| if section.quick { "quick" } else { "full" };
@@ -244,12 +252,12 @@ impl Comparison {
     fn conditions(&mut self, old: &Section, new: &Section) {
         let (before, now) = (&old.host, &new.host);
         let mut mismatches = mismatches(old, new);
-        for (when, section) in [("the old", old), ("the new", new)] {
+        for (when, section) in [("the old run of", old), ("the new run of", new)] {
             let disturbance = section.disturbance;
             let share = disturbance.map_or(0.0, |disturbance| disturbance.share());
             if share > DISTURBED_SHARE {
                 mismatches.push(format!(
-                    "{when} {} was disturbed: others and the host took {:.0} % of the machine",
+                    "{when} {} was disturbed: others and the host used {:.0} % of the machine",
                     section.workload,
                     share * 100.0
                 ));
@@ -263,7 +271,7 @@ impl Comparison {
         ]);
         if before.commit == now.commit {
             notes.push(format!(
-                "the same commit, {}: differences are noise",
+                "both reports are of commit {}, so differences are noise",
                 now.commit
             ));
         }
@@ -276,8 +284,8 @@ impl Comparison {
         }
     }
 
-    /// Tells what could have been compared with the old case, and cannot: it is gone, or has no
-    /// samples that are times or speeds.
+    /// Notes the subjects that the old case could be compared with, but that are missing in the new
+    /// case or have no usable samples there.
     fn note_missing(&mut self, all: &[Candidate], there: &[Candidate]) {
         let what = |candidate: &Candidate| candidate.difference.what.clone();
         let there: Vec<String> = there.iter().map(what).collect();
@@ -286,7 +294,7 @@ impl Comparison {
         self.notes.extend(note_missing);
     }
 
-    /// Calls those that are differences.
+    /// Decides which candidates are differences.
     fn classify(&mut self, mut candidates: Vec<Candidate>) {
         let all = candidates.len();
         self.compared = all;
@@ -308,14 +316,14 @@ impl Comparison {
         }
     }
 
-    /// Whether something became slower.
+    /// Returns whether a subject became slower.
     pub fn is_worse(&self) -> bool {
         self.differences
             .iter()
             .any(|difference| difference.better < 1.0)
     }
 
-    /// For people.
+    /// Formats the comparison for people.
     pub fn text(&self) -> String {
         let mut out = String::new();
         for note in &self.notes {
@@ -324,9 +332,9 @@ impl Comparison {
         if !self.differences.is_empty() {
             let mut table = Table::new(&[
                 ("", Align::Left),
-                ("was", Align::Right),
-                ("is", Align::Right),
-                ("by", Align::Left),
+                ("old", Align::Right),
+                ("new", Align::Right),
+                ("baseline", Align::Left),
                 ("", Align::Left),
             ]);
             for difference in &self.differences {
@@ -346,11 +354,11 @@ impl Comparison {
                 ]);
             }
             out += &table.text();
-            out += "whether one comes again, a run of its case alone tells (--case NAME)\n";
+            out += "to see whether a difference is real, run its case again (--case NAME)\n";
         }
         if !self.baseline_moved.is_empty() {
             let names = self.baseline_moved.join("; ");
-            out += &format!("not called, because it is the baseline that moved: {names}\n");
+            out += &format!("inconclusive, because only the baseline changed: {names}\n");
         }
         let (compared, detectable) = (self.compared, self.detectable);
         out += &match self.differences.len() {
@@ -358,7 +366,7 @@ impl Comparison {
             count => format!("{compared} ratios compared, {count} differ"),
         };
         out += &format!(
-            "; {detectable} are sure enough that {DETECTABLE_FACTOR} × would have been called\n"
+            "; a change by {DETECTABLE_FACTOR} × would be detected in {detectable} of them\n"
         );
         out
     }
@@ -405,7 +413,7 @@ mod tests {
         assert!(called <= 2, "{called}");
     }
 
-    /// All times of a case, times a factor of its subject's.
+    /// Returns a report in which the times of each subject are multiplied by a factor.
     fn scaled(seed: u64, factor: impl Fn(&str) -> f64) -> Report {
         let mut section = with_creel_at(50.0, seed);
         for row in section.rows.iter_mut().filter(|row| row.unit != "ratio") {
@@ -445,7 +453,7 @@ mod tests {
 
     #[test]
     fn changes_below_the_between_process_factor_are_noise() {
-        // Samples without any noise.
+        // These samples have no noise.
         let sure = |times: f64| {
             let mut section = with_creel_at(50.0, 1);
             section.noise.clear();
@@ -460,8 +468,8 @@ mod tests {
         assert!(reports(&sure(1.0), &sure(1.2)).is_worse());
     }
 
-    /// As many cases as a full run has, of three kinds of subjects each; `slow` of them have Creel
-    /// at twice its time.
+    /// Returns a report with as many cases as a full run has. In the first `slow` of them, Creel
+    /// takes twice its time.
     fn many(cases: u64, seed: u64, slow: u64) -> Report {
         let mut all = section();
         all.rows.clear();

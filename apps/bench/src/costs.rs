@@ -1,13 +1,13 @@
-//! What a sample cost beside its time: CPU, switches, memory.
+//! The costs of a sample, apart from its time: CPU time, context switches and memory.
 //!
-//! Counted over the whole sample, its making, its warm-up and its children that have ended
-//! included. What the system does not tell is NaN.
+//! We count over the whole sample. This includes the creation of the subject, the warm-up, and
+//! child processes that have ended. A cost that the system does not report is NaN.
 
 use std::time::Instant;
 
 use crate::harness::Metric;
 
-/// What is counted, in the order of [`Costs::values`].
+/// The costs, in the order of the values of [`Costs`].
 pub const METRICS: [Metric; 5] = [
     Metric {
         name: "user",
@@ -31,11 +31,11 @@ pub const METRICS: [Metric; 5] = [
     },
 ];
 
-/// A sample's costs, by [`METRICS`].
+/// The costs of a sample, in the order of [`METRICS`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Costs(pub [f64; 5]);
 
-/// What was used until a sample began.
+/// Measures the costs from its start on.
 pub struct Meter {
     begin: Instant,
     used: [f64; 4],
@@ -43,9 +43,9 @@ pub struct Meter {
 }
 
 impl Meter {
-    /// Begins to count.
+    /// Starts to measure.
     pub fn start() -> Self {
-        // The peak begins anew; where that is refused, the memory is not told.
+        // This resets the peak. If the kernel refuses it, the memory is unknown.
         let reset = std::fs::write("/proc/self/clear_refs", "5");
         let rss = crate::memory::rss_bytes();
         Meter {
@@ -55,20 +55,20 @@ impl Meter {
         }
     }
 
-    /// What was used since.
+    /// Returns the costs since the start.
     pub fn stop(self) -> Costs {
         let seconds = self.begin.elapsed().as_secs_f64();
         let peak = crate::memory::peak_rss_bytes();
         let now = used();
-        // Unlike `max`, this keeps a NaN.
+        // Unlike `max`, `clamp` keeps a NaN.
         let more = |now: f64, before: f64| (now - before).clamp(0.0, f64::INFINITY);
         let rate = |index: usize| more(now[index], self.used[index]) / seconds;
         Costs([rate(0), rate(1), rate(2), rate(3), more(peak, self.rss)])
     }
 }
 
-/// User and system time in seconds, switches asked for and forced; of the process and of its
-/// children that have ended.
+/// Returns the user time and the system time in seconds, and the numbers of voluntary and
+/// involuntary context switches, of this process and of its children that have ended.
 #[cfg(target_os = "linux")]
 fn used() -> [f64; 4] {
     use nix::sys::resource::{UsageWho, getrusage};
@@ -108,7 +108,8 @@ mod tests {
         let Costs([user, system, _, _, memory]) = meter.stop();
         drop(block);
         assert!(user + system > 0.01, "{user} {system}");
-        // Where the peak cannot be reset it is not told. Other tests free memory meanwhile.
+        // The memory is NaN if the peak cannot be reset. Other tests may free memory at the same
+        // time.
         assert!(memory.is_nan() || memory > 16e6, "{memory}");
     }
 }

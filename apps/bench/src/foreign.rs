@@ -1,4 +1,4 @@
-//! Programs in other languages: each is built once, where its compiler is.
+//! Programs in other languages. Each is built once, if its compiler is installed.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -8,28 +8,31 @@ use std::sync::Mutex;
 
 use crate::host::is_installed;
 
-/// A program of one file. In its command lines, SOURCE, PROGRAM and WORKERS are put in.
+/// A program of one file. In its command lines, we replace the words SOURCE, PROGRAM and WORKERS.
 pub struct Foreign {
-    /// Its file's name, which no other has.
+    /// The name of the file, which must be unique.
     pub file: &'static str,
-    /// What is in it.
+    /// The content of the file.
     pub source: &'static str,
-    /// Built with this, in a folder of its own.
+    /// The command that builds the program, in a folder of its own.
     pub build: &'static [&'static str],
-    /// Run with this, there.
+    /// The command that runs the program in this folder.
     pub run: &'static [&'static str],
 }
 
 impl Foreign {
-    /// Whether its compiler is here; it may be of another version than is needed.
+    /// Returns whether the compiler is installed. Its version may be too old.
     pub fn has_compiler(&self) -> bool {
         is_installed(self.build[0])
     }
 
-    /// The folder with the program, built when it is first asked for; `None` if that fails.
+    /// Returns the folder with the program, which the first call builds, or `None` if the build
+    /// fails.
     pub fn built(&self) -> Option<PathBuf> {
         static BUILT: Mutex<BTreeMap<&str, Option<PathBuf>>> = Mutex::new(BTreeMap::new());
-        let mut built = BUILT.lock().expect("nobody panics holding it");
+        let mut built = BUILT
+            .lock()
+            .expect("no thread panics while it holds the lock");
         built
             .entry(self.file)
             .or_insert_with(|| self.build())
@@ -48,18 +51,18 @@ impl Foreign {
         silent.status().ok()?.success().then_some(folder)
     }
 
-    /// The words that run it.
+    /// Returns the words of the command that runs the program.
     pub fn run(&self, folder: &Path, workers: usize) -> Vec<String> {
         self.words(self.run, folder, workers)
     }
 
     fn words(&self, words: &[&str], folder: &Path, workers: usize) -> Vec<String> {
         let program = folder.join("program");
-        let put_in = |word: &&str| {
+        let fill = |word: &&str| {
             let word = word.replace("PROGRAM", &program.to_string_lossy());
             let word = word.replace("SOURCE", self.file);
             word.replace("WORKERS", &workers.to_string())
         };
-        words.iter().map(put_in).collect()
+        words.iter().map(fill).collect()
     }
 }

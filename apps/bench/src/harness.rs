@@ -1,37 +1,40 @@
-//! What is measured: cases, the subjects of each, and how a sample is timed.
+//! Cases, their subjects, and the timing of a sample.
 //!
-//! A machine's speed drifts by more than the differences that matter, so subjects are never
-//! measured one after the other ([`crate::rounds`]). Each sample makes its subject anew (threads,
-//! buffers, caches) and ends it, so that no subject runs beside the idle workers of another.
+//! The speed of a machine drifts by more than the differences that matter. Therefore, we never
+//! measure all samples of one subject before those of the next ([`crate::rounds`]). Each sample
+//! creates its subject with its threads and buffers, and ends it. This way, no subject runs next to
+//! the idle workers of another one.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-/// How long one sample takes.
+/// The length of a sample.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
-    /// Calls made first and not counted: caches fill, threads find their places, pools learn.
+    /// The time for the first calls, which do not count. Meanwhile caches fill, the OS places the
+    /// threads, and pools adapt to the loop.
     pub warm_up: Duration,
-    /// Calls that count.
+    /// The time for the calls that count.
     pub sample: Duration,
-    /// What a sample takes beside them on a small machine, to estimate a run: making and ending
-    /// its subject, and calls that are longer than all of the plan.
+    /// The additional time of a sample on a small machine, which we use to estimate the duration of
+    /// a run. For example, creating and ending the subject takes time, and a single call can be
+    /// longer than the plan.
     pub overhead: Duration,
 }
 
 impl Plan {
-    /// The plan of samples that take so much beside it.
+    /// Returns the plan with another overhead.
     pub fn with_overhead_ms(self, milliseconds: u64) -> Self {
         let overhead = Duration::from_millis(milliseconds);
         Plan { overhead, ..self }
     }
 
-    /// About how long a sample takes.
+    /// Returns the estimated duration of a sample.
     pub fn estimated_duration(&self) -> Duration {
         self.warm_up + self.sample + self.overhead
     }
 
-    /// The mean time of one call, in ns, of calls made back to back.
+    /// Returns the mean time in ns of calls without a pause.
     pub fn time(&self, mut call: impl FnMut()) -> f64 {
         let calls = self.calls_in_sample(&mut call);
         let repeats = repeats();
@@ -42,7 +45,7 @@ impl Plan {
         nanoseconds(start.elapsed()) / calls as f64
     }
 
-    /// The mean time of one call, in ns, where `between` runs before each call and is not counted.
+    /// Returns the mean time of a call in ns. Before each call, `between` runs and is not counted.
     pub fn time_with_setup(&self, mut between: impl FnMut(), mut call: impl FnMut()) -> f64 {
         let calls = self.calls_in_sample(|| {
             between();
@@ -58,7 +61,7 @@ impl Plan {
         nanoseconds(total) / calls as f64
     }
 
-    /// Warms up, and from that the number of calls that fill a sample, at least one.
+    /// Warms up, and returns the number of calls that fill a sample, which is at least one.
     fn calls_in_sample(&self, mut call: impl FnMut()) -> u64 {
         let start = Instant::now();
         let mut calls = 0u64;
@@ -75,7 +78,8 @@ impl Plan {
     }
 }
 
-/// How often a counted call is made. Relaxed: a sample begins and ends on one thread.
+/// The number of times that each counted call is made. Relaxed is enough, because a sample begins
+/// and ends on the same thread.
 static REPEATS: AtomicU32 = AtomicU32::new(1);
 
 fn repeats() -> u32 {
@@ -86,32 +90,33 @@ fn nanoseconds(duration: Duration) -> f64 {
     duration.as_secs_f64() * 1e9
 }
 
-/// The subject that has no workers.
+/// The name of the subject that runs the work in an ordinary loop.
 pub const ONE_THREAD: &str = "one thread";
 
-/// What a sample's value means.
+/// The meaning of one of a sample's values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Metric {
-    /// As printed: "time", "speed", "peak memory".
+    /// The name as printed, for example "time", "speed" or "peak memory".
     pub name: &'static str,
-    /// As printed: "ns a call", "frames/s".
+    /// The unit as printed, for example "ns a call" or "frames/s".
     pub unit: &'static str,
 }
 
-/// Makes a subject, warms it up, measures it and ends it; a value for each metric of its case.
+/// Creates a subject, warms it up, measures it and ends it. Returns one value per metric of its
+/// case.
 type Sample = Box<dyn FnMut(&Plan) -> anyhow::Result<Vec<f64>>>;
 
-/// Takes one sample, wherever it is called.
+/// Takes one sample. See [`Subject::within`].
 type Taken<'a> = &'a mut dyn FnMut() -> anyhow::Result<Vec<f64>>;
 
-/// One thing that is measured: a pool with its setting, or a peer.
+/// Something that is measured: a pool with its settings, or a peer.
 pub struct Subject {
     pub(crate) name: String,
     pub(crate) sample: Sample,
 }
 
 impl Subject {
-    /// A subject whose `sample` makes it, warms it up and gives the mean of one call.
+    /// Creates a subject. Its `sample` returns the mean of one call.
     pub fn new(
         name: impl Into<String>,
         mut sample: impl FnMut(&Plan) -> anyhow::Result<f64> + 'static,
@@ -119,7 +124,7 @@ impl Subject {
         Subject::with_metrics(name, move |plan| Ok(vec![sample(plan)?]))
     }
 
-    /// A subject whose `sample` gives a value for each of its case's metrics.
+    /// Creates a subject. Its `sample` returns one value per metric of its case.
     pub fn with_metrics(
         name: impl Into<String>,
         sample: impl FnMut(&Plan) -> anyhow::Result<Vec<f64>> + 'static,
@@ -130,8 +135,8 @@ impl Subject {
         }
     }
 
-    /// The subject with each of its counted calls made twice: half as fast, to see whether that is
-    /// noticed.
+    /// Returns a subject that makes each counted call twice, so that it is half as fast. We use it
+    /// to test whether `--compare` detects this.
     pub fn slowed(self) -> Self {
         self.within(|sample| {
             REPEATS.store(2, Ordering::Relaxed);
@@ -141,32 +146,33 @@ impl Subject {
         })
     }
 
-    /// The subject under another name.
+    /// Returns the subject with another name.
     pub fn named(self, name: String) -> Self {
         Subject { name, ..self }
     }
 
-    /// The subject with each of its samples taken inside `around`, which calls it once.
+    /// Returns a subject that takes each of its samples inside `around`. `around` must call its
+    /// argument once.
     pub fn within(mut self, around: impl Fn(Taken) -> anyhow::Result<Vec<f64>> + 'static) -> Self {
         let sample = move |plan: &Plan| around(&mut || (self.sample)(plan));
         Subject::with_metrics(self.name, sample)
     }
 }
 
-/// Subjects that do the same work. The first is the one recommended.
+/// Subjects that do the same work. The first one is the recommended one.
 pub struct Case {
-    /// As in the schema: "hot", "jobs 2".
+    /// The name as in the schema, for example "hot" or "jobs 2".
     pub name: String,
-    /// The first is the case's time or speed.
+    /// The metrics. The first one is the time or the speed.
     pub metrics: Vec<Metric>,
-    /// Whether a subject's first metric over another's says something. The others are compared
-    /// with the first subject and with `one thread`.
+    /// Whether ratios of the first metric mean something. If so, each subject is compared with the
+    /// first subject and with `one thread`.
     pub compared: bool,
-    /// A sample's length.
+    /// The length of a sample.
     pub plan: Plan,
     /// The number of rounds.
     pub rounds: usize,
-    /// What is measured.
+    /// The subjects, the recommended one first.
     pub subjects: Vec<Subject>,
 }
 
@@ -176,7 +182,8 @@ impl Case {
         self.subjects.retain(|subject| pass(&subject.name));
     }
 
-    /// About how long the planned rounds take: each subject's samples, and the first one's A/A control.
+    /// Returns the estimated duration of the planned rounds. A round has one sample of each
+    /// subject, and one of the A/A control.
     pub fn estimated_duration(&self) -> Duration {
         let slots = self.subjects.len() + usize::from(self.compared);
         self.plan.estimated_duration() * (self.rounds * slots) as u32
@@ -197,7 +204,7 @@ mod tests {
     fn the_warm_up_is_not_counted() {
         let mut calls = 0;
         assert!(SHORT.time(|| calls += 1) >= 0.0);
-        assert!(calls >= 2, "one call to warm up, at least one that counts");
+        assert!(calls >= 2, "one call warms up, and at least one counts");
     }
 
     #[test]
@@ -211,7 +218,7 @@ mod tests {
         assert_eq!(
             calls.get(),
             3,
-            "one to warm up, one counted as often as two"
+            "one call warms up, and one counted call is made twice"
         );
     }
 }

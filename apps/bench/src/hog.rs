@@ -1,4 +1,4 @@
-//! A neighbour that spins on one PU, as another program may.
+//! A thread that spins on one PU, like another program on the same machine.
 
 use std::hint::spin_loop;
 use std::sync::Arc;
@@ -9,22 +9,22 @@ use creel_topology::{CpuSet, affinity};
 
 use crate::harness::Subject;
 
-/// Spins until it is dropped.
+/// A thread that spins until this is dropped.
 struct Hog {
-    /// Relaxed: it carries no data.
+    /// Ends the thread. Relaxed is enough, because the flag publishes no other data.
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Hog {
-    /// Begins to spin on the last PU of the caller's mask, and returns once it does.
+    /// Starts a thread on the last PU of the caller's mask, and returns when it spins.
     fn start() -> anyhow::Result<Self> {
         let last = affinity::current()?.last().unwrap_or(0);
         let stop = Arc::new(AtomicBool::new(false));
         let (ready, started) = std::sync::mpsc::channel();
         let seen = Arc::clone(&stop);
         let thread = thread::Builder::new().name("hog".into()).spawn(move || {
-            // The receiver waits for this one message.
+            // The send cannot fail, because the receiver waits for this message.
             let _ = ready.send(affinity::set(&CpuSet::range(last, last)));
             while !seen.load(Ordering::Relaxed) {
                 spin_loop();
@@ -43,13 +43,13 @@ impl Drop for Hog {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
-            // It cannot panic: it only spins.
+            // The thread cannot panic, because it only spins.
             let _ = thread.join();
         }
     }
 }
 
-/// The subject, with a hog beside each of its samples.
+/// Returns the subject with a hog that runs next to each of its samples.
 pub fn with_hog(subject: Subject) -> Subject {
     subject.within(|sample| {
         let _hog = Hog::start()?;

@@ -1,5 +1,5 @@
-//! What a figure depends on beside the program: the processor, the kernel and its settings, the
-//! compiler, the revision, the peers' versions.
+//! The conditions that results depend on, apart from the program: the processor, the kernel and its
+//! settings, the compiler, the commit and the versions of the peers.
 
 use std::fs;
 use std::process::Command;
@@ -8,57 +8,65 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use creel_topology::{Budget, Machine};
 use serde::{Deserialize, Serialize};
 
-/// What the machine and the build tell; "not told" where they do not.
+/// The machine and the build. A field is "not told" if the system does not report it, because
+/// docs/schema.md promises this value.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Host {
-    /// The day of the run, UTC.
+    /// The date of the run in UTC.
     pub date: String,
-    /// The processor's model.
+    /// The model of the processor.
     pub cpu: String,
-    /// Sizes of its caches, by which clouds' processors of one name differ; empty in old reports.
+    /// The sizes of the caches, because processors in clouds can have the same name and different
+    /// caches. Empty in old reports.
     #[serde(default)]
     pub caches: String,
-    /// The PUs that may be used.
+    /// The PUs that the process may use.
     pub allowed: String,
-    /// The limit that binds the number of workers.
+    /// The limit that determines the number of workers.
     pub quota: String,
-    /// Whether the processor says that it is a guest's.
+    /// Whether the processor reports that it belongs to a virtual machine.
     pub virtual_machine: bool,
-    /// Its release and version.
+    /// The kernel's name and release.
     pub kernel: String,
-    /// Who sets the processor's frequency.
+    /// The cpufreq governor, which chooses the frequency of the processor.
     pub governor: String,
-    /// Whether it may exceed its base frequency.
+    /// Whether the processor may exceed its base frequency: `on` or `off`.
     pub turbo: String,
-    /// All of the machine's, in bytes.
+    /// The memory of the machine in bytes.
     pub memory_bytes: Option<u64>,
-    /// The process's soft limits.
+    /// The soft limits of the process.
     pub limits: Limits,
-    /// That built this program.
+    /// The version of rustc that built this program.
     pub compiler: String,
-    /// The processor it was built for, and how.
+    /// The target and the profile of the build.
     pub target: String,
-    /// What git said when it was built: a commit, with `-dirty` behind it where files differed.
+    /// The commit of the build, with `-dirty` after it if files had changed since the commit.
     pub commit: String,
 }
 
-/// Soft limits of a process, as the system prints them.
+/// The soft limits of a process, as the system prints them.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Limits {
-    /// Open files.
+    /// The number of open files.
     pub files: String,
-    /// Processes and threads of the user.
+    /// The number of processes and threads of the user.
     pub processes: String,
-    /// Bytes of the first thread's stack.
+    /// The size of the main thread's stack in bytes.
     pub stack: String,
-    /// Bytes that may be kept from being paged out.
+    /// The size of locked memory, which is never paged out, in bytes.
     pub locked: String,
 }
 
+/// The value in reports of what the system does not report.
 const UNKNOWN: &str = "not told";
 
+/// Returns a value as people read it.
+pub fn shown(value: &str) -> &str {
+    if value == UNKNOWN { "unknown" } else { value }
+}
+
 impl Host {
-    /// Of this machine, now.
+    /// Reads the facts about this machine and this build.
     pub fn detect(machine: &Machine, budget: &Budget) -> Self {
         let cpuinfo = read("/proc/cpuinfo");
         let meminfo = read("/proc/meminfo");
@@ -82,7 +90,7 @@ impl Host {
         }
     }
 
-    /// The processor and the number of its PUs, fit for a folder's name.
+    /// Returns the processor and the number of its PUs, in a form that suits the name of a folder.
     pub fn slug(&self, machine: &Machine) -> String {
         let words = self.cpu.split(|c: char| !c.is_ascii_alphanumeric());
         let words = words.filter(|word| !word.is_empty() && *word != "R" && *word != "TM");
@@ -90,9 +98,9 @@ impl Host {
         format!("{}-{}-pus", words.join("-"), machine.online().len())
     }
 
-    /// In a line for people.
+    /// Returns a summary in one line.
     pub fn line(&self) -> String {
-        let memory = self.memory_bytes.map_or(UNKNOWN.into(), |bytes| {
+        let memory = self.memory_bytes.map_or("unknown memory".into(), |bytes| {
             format!("{:.1} GiB", bytes as f64 / (1u64 << 30) as f64)
         });
         let guest = if self.virtual_machine {
@@ -101,9 +109,13 @@ impl Host {
             ""
         };
         let speed = if self.governor == UNKNOWN && self.turbo == UNKNOWN {
-            format!("governor and turbo {UNKNOWN}")
+            "governor and turbo unknown".into()
         } else {
-            format!("governor {}, turbo {}", self.governor, self.turbo)
+            format!(
+                "governor {}, turbo {}",
+                shown(&self.governor),
+                shown(&self.turbo)
+            )
         };
         format!(
             "{}{guest}, {memory}, {}, {speed}; {}, commit {}",
@@ -113,7 +125,9 @@ impl Host {
 }
 
 impl Limits {
-    /// Source: proc(5), /proc/self/limits: a name in words, then the soft limit.
+    /// Parses /proc/self/limits. Each line has a name in words and then the soft limit.
+    ///
+    /// Source: proc(5).
     fn parse(limits: &str) -> Self {
         let soft = |name: &str| {
             let line = limits.lines().find_map(|line| line.strip_prefix(name));
@@ -131,7 +145,8 @@ impl Limits {
     }
 }
 
-/// The versions of programs that are peers, where they are installed: name and first line.
+/// Returns the versions of the peers: for installed programs the first line that they print, and
+/// for crates the list that was built in.
 pub fn versions() -> Vec<(String, String)> {
     const ASKED: [(&str, &str, &[&str]); 9] = [
         ("gcc", "gcc", &["--version"]),
@@ -163,13 +178,13 @@ pub fn versions() -> Vec<(String, String)> {
     ASKED.iter().filter_map(ask).chain([crates]).collect()
 }
 
-/// Whether PATH has a program of this name.
+/// Returns whether PATH has a program with this name.
 pub fn is_installed(program: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path).any(|folder| folder.join(program).is_file())
 }
 
-/// Of the first PU, as the kernel tells them: `L1d 32K, L1i 64K, L2 2048K, L3 480M`.
+/// Returns the caches of the first PU, for example `L1d 32K, L1i 64K, L2 2048K, L3 480M`.
 fn caches() -> String {
     let index = |index: usize| {
         let of = |name: &str| {
@@ -196,7 +211,7 @@ fn or_unknown(text: &str) -> String {
     if text.is_empty() { UNKNOWN } else { text }.into()
 }
 
-/// The first value of a `name : value` file.
+/// Returns the first value of a name in a file of `name : value` lines.
 fn field(text: &str, name: &str) -> String {
     let value = text.lines().find_map(|line| {
         let (key, value) = line.split_once(':')?;
@@ -216,6 +231,8 @@ fn kernel() -> String {
     or_unknown(format!("{} {}", system.trim(), release.trim()).trim())
 }
 
+/// Returns whether turbo frequencies are allowed.
+///
 /// Source: the kernel's documentation of intel_pstate (`no_turbo`) and of cpufreq (`boost`).
 fn turbo() -> &'static str {
     let no_turbo = read("/sys/devices/system/cpu/intel_pstate/no_turbo");
@@ -232,10 +249,10 @@ fn today() -> String {
     date(since.map_or(0, |since| since.as_secs() / 86_400))
 }
 
-/// The date of a day after 1970-01-01.
+/// Converts a number of days since 1970-01-01 to a date.
 ///
-/// Source: the rule of the Gregorian calendar, counted from 0000-03-01 so that a leap day is a
-/// year's last.
+/// The rule is that of the Gregorian calendar. We count from 0000-03-01, so that a leap day is the
+/// last day of a year.
 fn date(day: u64) -> String {
     let day = day + 719_468;
     let (era, day) = (day / 146_097, day % 146_097);

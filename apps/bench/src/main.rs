@@ -1,5 +1,10 @@
-//! All workloads beside their peers, each in one interleaved run, in one report.
-// A peer behind a feature is C, and so is the heap that is told to give memory back.
+//! `creel-bench` measures all workloads next to their peers, in interleaved rounds, and writes one
+//! report. docs/benchmarks.md explains how to run it, how to read its tables and how it measures.
+//!
+//! The modules are layered. [`harness`] defines cases, subjects and samples. [`rounds`] takes the
+//! samples. [`report`] prints them in five formats, and [`compare`] compares two reports. Each
+//! module in [`workloads`] defines the cases of one workload.
+// We allow unsafe code in two places: the OpenMP peer, which is C, and a call of `malloc_trim`.
 #![deny(unsafe_code)]
 
 mod clock;
@@ -22,10 +27,11 @@ mod workloads;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
-use clap::Parser;
+use clap::{ArgGroup, Parser};
 use creel_console::knobs::jobs;
-use creel_console::{Common, args, conclude};
+use creel_console::{Common, args, conclude, duration};
 
 use setting::Load;
 use sweep::Values;
@@ -33,83 +39,130 @@ use workloads::render;
 #[cfg(target_os = "linux")]
 use workloads::serve;
 
-/// Measure Creel beside its peers, in one interleaved run
+/// Compare Creel with other libraries on your machine
 ///
-/// Without arguments: a quick look at all workloads, a minute, and a report to read,
-/// creel-report.html. --full takes its time. Ratios are between samples of the same round; a
-/// difference is called one only beyond 5 % and beyond the run's own noise.
+/// Without arguments, measures the most important cases of all workloads in a minute or two, and
+/// writes creel-report.html. Each round takes one sample of every subject, and ratios compare only
+/// samples of the same round. A difference is reported only if it exceeds 5 % and the noise of the
+/// run.
 #[derive(Parser)]
 #[command(name = "creel-bench", version, after_help = EXAMPLES)]
+#[command(group(ArgGroup::new("earlier run").args(["compare", "resume"]).multiple(true)))]
 struct Cli {
-    /// What to run: workloads (loops, render, messages, streams, traffic, serve, decode, sizing,
-    /// programs) or cases; all workloads if nothing is named
-    #[arg(value_name = "WORKLOAD|CASE")]
+    /// Run these workloads (loops, render, messages, streams, traffic, serve, decode, sizing,
+    /// programs) or cases [default: all workloads except programs]
+    #[arg(value_name = "WORKLOAD|CASE", help_heading = "What to measure")]
     workloads: Vec<String>,
-    /// The same as a list
-    #[arg(long, value_name = "WORKLOAD,…", value_delimiter = ',', value_parser = workloads::possible_values())]
+    /// Run these workloads, given as a list
+    #[arg(
+        long,
+        value_name = "WORKLOAD,…",
+        value_delimiter = ',',
+        value_parser = workloads::possible_values(),
+        help_heading = "What to measure"
+    )]
     only: Vec<String>,
-    /// Only the cases of this name; may be repeated
-    #[arg(long = "case", value_name = "CASE")]
+    /// Run only cases with this name; may be repeated
+    #[arg(long = "case", value_name = "CASE", help_heading = "What to measure")]
     cases: Vec<String>,
-    /// Only subjects whose name contains this; may be repeated
-    #[arg(long = "subject", value_name = "TEXT")]
+    /// Measure only subjects whose name contains TEXT; may be repeated
+    #[arg(
+        long = "subject",
+        value_name = "TEXT",
+        help_heading = "What to measure"
+    )]
     subjects: Vec<String>,
-    /// Rounds: samples of each subject
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1000))]
-    runs: Option<u16>,
-    /// Workers; by default the machine's budget
-    #[arg(short, long, value_name = "N", value_parser = jobs)]
-    jobs: Option<usize>,
-    /// Shorter samples, fewer rounds, and of all workloads the most telling cases
-    #[arg(long)]
-    quick: bool,
-    /// All cases at their full length: about half an hour on two cores
-    #[arg(long, conflicts_with = "quick")]
-    full: bool,
-    /// Values of one setting beside each other: workers=1..4; of article also items=, work=
-    #[arg(long, value_name = "KEY=VALUES")]
+    /// Measure the subjects at several values of one setting, in the same rounds: workers=1..4, or
+    /// for the case `article` also items= and work=
+    #[arg(long, value_name = "KEY=VALUES", help_heading = "What to measure")]
     sweep: Option<Values>,
-    /// For render: settings crossed: workers=20,4,1, jobs=20,4,1, yield=no,block; may be repeated
-    #[arg(long, value_name = "KEY=VALUES")]
-    matrix: Vec<Values>,
-    /// For render: songs, a folder or a list of them, instead of those that creel-vgm carries
-    #[arg(long, value_name = "PATH")]
-    songs: Option<PathBuf>,
-    /// For render: seconds to wait before each sample, so that the processor is cool again
-    #[arg(long, value_name = "SECONDS", default_value_t = 0)]
-    cool_down: u16,
-    /// For traffic: a Python that has uxsim and eclipse-sumo, to be peers
-    #[arg(long, value_name = "PROGRAM")]
-    python: Option<PathBuf>,
-    /// What else happens on the machine meanwhile
-    #[arg(long, value_enum, default_value_t)]
+    /// Measure all cases at full length, which takes about half an hour on two cores
+    #[arg(long, conflicts_with = "quick", help_heading = "How to measure")]
+    full: bool,
+    /// Take shorter samples and fewer rounds, and of workloads that you do not name only the most
+    /// important cases
+    #[arg(long, help_heading = "How to measure")]
+    quick: bool,
+    /// Take N samples of each subject, one per round
+    #[arg(
+        long,
+        value_name = "N",
+        value_parser = clap::value_parser!(u16).range(1..=1000),
+        help_heading = "How to measure"
+    )]
+    runs: Option<u16>,
+    /// Use N workers [default: as many as the process may use, see `creel topo`]
+    #[arg(short, long, value_name = "N", value_parser = jobs, help_heading = "How to measure")]
+    jobs: Option<usize>,
+    /// Put a load on the machine while measuring
+    #[arg(long, value_enum, default_value_t, help_heading = "How to measure")]
     load: Load,
-    /// Compare with a report written as JSON; exit code 1 if something became slower
-    #[arg(long, value_name = "OLD.json")]
-    compare: Option<PathBuf>,
-    /// Compare, or go on from, what does not match
-    #[arg(long, requires = "compare")]
-    anyway: bool,
-    /// Measure nothing: take the figures of a report that was written as JSON
-    #[arg(long, value_name = "FILE.json", conflicts_with_all = ["sweep", "matrix"])]
-    from: Option<PathBuf>,
-    /// Go on from the JSON report of a run that was cut short: measure what it does not have
-    #[arg(long, value_name = "FILE.json", conflicts_with_all = ["from", "sweep", "matrix"])]
+    /// Continue a run that was interrupted: measure what its JSON report lacks
+    #[arg(
+        long,
+        value_name = "FILE.json",
+        conflicts_with_all = ["from", "sweep", "matrix"],
+        help_heading = "How to measure"
+    )]
     resume: Option<PathBuf>,
-    /// Write the report: FILE ends in html, md, json or csv; may be repeated
-    #[arg(long, value_name = "FILE")]
+    /// Render these songs (a file, a folder or a playlist) instead of the included ones
+    #[arg(
+        long,
+        value_name = "PATH",
+        help_heading = "Options of render and traffic"
+    )]
+    songs: Option<PathBuf>,
+    /// Render with all combinations of settings: workers=20,4,1, jobs=20,4,1, yield=no,block; may
+    /// be repeated
+    #[arg(
+        long,
+        value_name = "KEY=VALUES",
+        help_heading = "Options of render and traffic"
+    )]
+    matrix: Vec<Values>,
+    /// Wait for TIME before each sample of render, so that the processor cools down, for example 30s
+    #[arg(
+        long,
+        value_name = "TIME",
+        value_parser = duration::value_parser,
+        help_heading = "Options of render and traffic"
+    )]
+    cool_down: Option<Duration>,
+    /// Compare traffic with UXsim and SUMO, using a Python that has uxsim and eclipse-sumo
+    #[arg(
+        long,
+        value_name = "PROGRAM",
+        help_heading = "Options of render and traffic"
+    )]
+    python: Option<PathBuf>,
+    /// Write the report to FILE, which ends in .html, .md, .json or .csv; may be repeated
+    #[arg(long, value_name = "FILE", help_heading = "Reports")]
     report: Vec<PathBuf>,
-    /// Keep the run: a folder of its own in DIR, with report, figures, machine and versions; not of
-    /// a quick look, and with --from that of the machine it was made on
-    #[arg(long, value_name = "DIR")]
+    /// Show an earlier run's JSON report again and measure nothing
+    #[arg(
+        long,
+        value_name = "FILE.json",
+        conflicts_with_all = ["sweep", "matrix"],
+        help_heading = "Reports"
+    )]
+    from: Option<PathBuf>,
+    /// Compare with an earlier run's JSON report; exit with 1 if something became slower
+    #[arg(long, value_name = "OLD.json", help_heading = "Reports")]
+    compare: Option<PathBuf>,
+    /// Compare even if the conditions of the runs differ, or resume even if the commit differs
+    #[arg(long, requires = "earlier run", help_heading = "Reports")]
+    anyway: bool,
+    /// Keep the run in a new folder in DIR, with its reports, the machine and all versions
+    #[arg(long, value_name = "DIR", help_heading = "Reports")]
     record: Option<PathBuf>,
-    /// Write the newest record of benches/runs beside FILE into FILE's table and plot
-    #[arg(long, value_name = "FILE", exclusive = true)]
+    /// Write the newest record in benches/runs into the table of FILE, and into the table and the
+    /// plot in the folder docs next to FILE
+    #[arg(long, value_name = "FILE", exclusive = true, help_heading = "Reports")]
     readme: Option<PathBuf>,
-    /// Say whether that would change FILE; exit code 1 if so
-    #[arg(long, value_name = "FILE", exclusive = true)]
+    /// Check whether --readme would change something; exit with 1 if so
+    #[arg(long, value_name = "FILE", exclusive = true, help_heading = "Reports")]
     check_readme: Option<PathBuf>,
-    /// Make each call of subjects with this in their name twice, to see whether it is noticed
+    /// Make each call of subjects whose name contains TEXT twice, to test whether it is detected
     #[arg(long, value_name = "TEXT", hide = true)]
     slow_down: Option<String>,
     #[command(flatten)]
@@ -118,12 +171,11 @@ struct Cli {
 
 const EXAMPLES: &str = "\
 Examples:
-  creel-bench                                   a quick look at all, and creel-report.html
-  creel-bench --full --record benches/runs      the record of a machine, half an hour
-  creel-bench loops --case hot --runs 25      one case, more rounds
-  creel-bench loops --sweep workers=1..8      what a worker more brings
+  creel-bench                                the most important cases, and creel-report.html
+  creel-bench loops --case hot --runs 25     one case with more rounds
+  creel-bench loops --sweep workers=1..8     the same cases with one to eight workers
   creel-bench --only loops --report old.json; …; creel-bench --only loops --compare old.json
-  creel-bench render --songs DIR --matrix workers=4,1 --matrix jobs=4,1 --matrix yield=no,block";
+  creel-bench --full --record benches/runs   the record of a machine, in about half an hour";
 
 fn main() -> ExitCode {
     let mut arguments = std::env::args_os().skip(1);

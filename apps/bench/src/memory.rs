@@ -1,28 +1,29 @@
-//! How much memory the process holds, and has held at most; which only C can have given back.
+//! The memory of this process, now and at its peak, and a way to return free memory to the system.
 
 use std::fs;
 
-/// The largest resident set of the process's life so far, in bytes; NaN where the system does
-/// not tell.
+/// Returns the largest resident set so far in bytes, or NaN if the system does not report it.
 ///
 /// Source: proc(5), `VmHWM` of /proc/self/status.
 pub fn peak_rss_bytes() -> f64 {
     of_status("VmHWM:")
 }
 
-/// The resident set now, in bytes; NaN where the system does not tell.
+/// Returns the current resident set in bytes, or NaN if the system does not report it.
 ///
 /// Source: proc(5), `VmRSS` of /proc/self/status.
 pub fn rss_bytes() -> f64 {
     of_status("VmRSS:")
 }
 
-/// Gives to the system what is free in the heap, where the C library can do that; by itself it
-/// keeps what lies between blocks in use.
+/// Returns free memory of the heap to the system, if the C library can do this.
+///
+/// Without this call, glibc keeps free memory that lies between used blocks.
 #[allow(unsafe_code)]
 pub fn give_back() {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
-    // SAFETY: it may be called by any thread at any time, malloc_trim(3).
+    // SAFETY: any thread may call `malloc_trim` at any time, see malloc_trim(3). It needs no
+    // pointers.
     unsafe {
         nix::libc::malloc_trim(0);
     }

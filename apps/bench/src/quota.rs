@@ -1,11 +1,13 @@
-//! Samples under a quota of CPU time: in a control group of our own, while one is taken. Where none
-//! can be made, the cases that need a quota are left out.
+//! Samples under a quota of CPU time.
+//!
+//! While such a sample runs, this process is in a control group of its own. If we cannot create a
+//! control group, we leave out the cases that need a quota.
 
 use creel_console::quota::Quota;
 
 use crate::harness::Subject;
 
-/// This process is in a group with a quota until it is dropped.
+/// Keeps this process in a control group with a quota until it is dropped.
 struct Within(Quota);
 
 impl Within {
@@ -18,17 +20,17 @@ impl Within {
 
 impl Drop for Within {
     fn drop(&mut self) {
-        // The group is removed after this, if it worked.
+        // If the process could leave, the group is removed when the quota is dropped.
         let _ = self.0.leave();
     }
 }
 
-/// Whether a quota can be set here.
+/// Returns whether we can set a quota on this machine.
 pub fn can_be_set() -> bool {
     Within::enter(1.0).is_ok()
 }
 
-/// The subject, with each of its samples under a quota of so many cores.
+/// Returns the subject with each of its samples under a quota of `cores`.
 pub fn within(subject: Subject, cores: f64) -> Subject {
     subject.within(move |sample| {
         let _quota = Within::enter(cores)?;

@@ -1,7 +1,11 @@
-//! The README's table and plot, made of the newest record, so that every figure there has a command
-//! and a commit.
+//! The generated parts of the documentation: the README's short table, the full table in
+//! docs/benchmarks.md, and the plot.
+//!
+//! All of them are made from the newest record in benches/runs. This is why each figure has a
+//! command that repeats it and a commit that it was measured with. A test checks that the files
+//! match the record, so we never edit them by hand.
 
-use std::fmt::Write;
+use std::fmt::{Display, Write};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -13,18 +17,33 @@ use crate::report::findings::{best_peer, disturbance};
 use crate::report::{CaseView, Report, Section, SubjectView, factor, quantity};
 use creel_stats::{Estimate, Verdict};
 
-/// Around what is generated.
+/// The line before the generated part of a file.
 const BEGIN: &str = "<!-- creel-bench --readme: begin -->";
+/// The line after the generated part of a file.
 const END: &str = "<!-- creel-bench --readme: end -->";
-/// Beside the README.
+/// The folder of the records, relative to the README's folder.
 const RECORDS: &str = "benches/runs";
-/// The plot's file, beside the README.
+/// The page with the full table, relative to the README's folder.
+const PAGE: &str = "docs/benchmarks.md";
+/// The plot, relative to the README's folder.
 const PLOT: &str = "docs/benchmarks.svg";
 
-/// Beside Creel: the best of all that are not Creel's.
+/// As a name of a peer: the best subject that is not one of Creel's.
 const BEST: &str = "*";
 
-/// The plot's colours, by day and in the dark; a picture in a page obeys its reader's, too.
+/// Beginnings of the names of subjects that the README does not compare with.
+///
+/// Apart from Creel and one thread, these are loops that we wrote by hand for a single case. They
+/// show what the machine can do, but you cannot use them in a program. The full table has them.
+const NOT_IN_README: [&str; 5] = [
+    "creel",
+    ONE_THREAD,
+    "two-halves floor",
+    "article's spin pool",
+    "bare wheel",
+];
+
+/// The colours of the plot, for light and for dark pages.
 const STYLE: &str = ".page{fill:#fff}text{fill:#1c2026}.soft{fill:#545b66}.grid{stroke:#d5d9df}\
     .one{stroke:#1c2026}.better{fill:#1673b8;stroke:#1673b8}.worse{fill:#b26a00;stroke:#b26a00}\
     .alike{fill:#7a828e;stroke:#7a828e}@media(prefers-color-scheme:dark){.page{fill:#14171b}\
@@ -32,154 +51,188 @@ const STYLE: &str = ".page{fill:#fff}text{fill:#1c2026}.soft{fill:#545b66}.grid{
     .better{fill:#4ba3e3;stroke:#4ba3e3}.worse{fill:#d6963a;stroke:#d6963a}\
     .alike{fill:#8b94a1;stroke:#8b94a1}}";
 
-/// What the README shows: a workload, a case, the beginning of Creel's subject, those beside it, and
-/// what it is in words. `NAME*` is the best of those whose names begin so.
-const SHOWN: &[(&str, &str, &str, &[&str], &str)] = &[
-    (
-        "loops",
-        "hot",
-        "creel [sticky",
-        &[ONE_THREAD, "rayon*", BEST],
-        "100,000 items, call after call",
-    ),
-    (
-        "loops",
-        "frame",
-        "creel [sticky",
-        &[ONE_THREAD, "rayon*", BEST],
-        "a frame of 200 µs each millisecond",
-    ),
-    (
-        "decode",
-        "q8 1024",
-        "creel",
-        &[ONE_THREAD, "rayon*", BEST],
-        "144 small products a token",
-    ),
-    (
-        "render",
-        "jobs {n}",
-        "creel [shared",
-        &[ONE_THREAD, "rayon"],
-        "songs, one a job",
-    ),
-    (
-        "messages",
-        "chain",
-        "creel {n} workers",
-        &["tokio*", "go*"],
-        "a chain of 100,001 tasks",
-    ),
-    (
-        "streams",
-        "4000",
-        "creel [in place, 20 ms]",
-        &["tokio*"],
-        "4,000 timed streams",
-    ),
-    (
-        "serve",
-        "50",
-        "creel",
-        &["tokio {n} workers", "tokio {n} workers, time-outs"],
-        "HTTP, 50 connections",
-    ),
-    (
-        "serve",
-        "10000 idle",
-        "creel",
-        &["creel {n} workers, bare", "tokio {n} workers"],
-        "HTTP, 10,000 idle connections",
-    ),
-    (
-        "traffic",
-        "run",
-        "creel",
-        &[ONE_THREAD, "rayon*"],
-        "a city's cars",
-    ),
-    (
-        "sizing",
-        "OpenMP in lock-step",
-        "creel run",
-        &["as it is*"],
-        "OpenMP told of 4 × the CPUs, sized",
-    ),
-    (
-        "sizing",
-        "OpenMP in lock-step quota",
-        "creel run",
-        &["as it is*"],
-        "OpenMP under a quota, sized",
-    ),
-    (
-        "sizing",
-        "Haskell quota",
-        "creel run",
-        &["as it is*"],
-        "a Haskell program under a quota, sized",
-    ),
-];
-
-/// A line of the table.
-struct Line {
-    about: String,
-    command: String,
-    ours: String,
-    others: Vec<Comparand>,
+/// A row of the full table, and perhaps of the README's table.
+struct Shown {
+    workload: &'static str,
+    /// The name of the case. `{n}` stands for the number of workers.
+    case: &'static str,
+    /// The beginning of the name of Creel's subject. `{n}` stands for the number of workers.
+    subject: &'static str,
+    /// The peers in the full table. `NAME*` stands for the best subject whose name begins with
+    /// `NAME`, and [`BEST`] for the best subject that is not one of Creel's.
+    peers: &'static [&'static str],
+    /// The label of the row in the full table.
+    about: &'static str,
+    /// The label of the row in the README, if the README has the row.
+    in_readme: Option<&'static str>,
 }
 
-/// One beside Creel.
-struct Comparand {
+const SHOWN: &[Shown] = &[
+    Shown {
+        workload: "loops",
+        case: "hot",
+        subject: "creel [sticky",
+        peers: &[ONE_THREAD, "rayon*", BEST],
+        about: "100,000 items, call after call",
+        in_readme: Some("a loop over 100,000 items, called repeatedly"),
+    },
+    Shown {
+        workload: "loops",
+        case: "frame",
+        subject: "creel [sticky",
+        peers: &[ONE_THREAD, "rayon*", BEST],
+        about: "a frame of 200 µs each millisecond",
+        in_readme: Some("a 200 µs frame, once per millisecond"),
+    },
+    Shown {
+        workload: "decode",
+        case: "q8 1024",
+        subject: "creel",
+        peers: &[ONE_THREAD, "rayon*", BEST],
+        about: "144 small products per token",
+        in_readme: None,
+    },
+    Shown {
+        workload: "render",
+        case: "jobs {n}",
+        subject: "creel [shared",
+        peers: &[ONE_THREAD, "rayon"],
+        about: "songs, one per job",
+        in_readme: None,
+    },
+    Shown {
+        workload: "messages",
+        case: "chain",
+        subject: "creel {n} workers",
+        peers: &["tokio*", "go*"],
+        about: "a chain of 100,001 tasks",
+        in_readme: Some("a chain of 100,001 tasks"),
+    },
+    // Creel's worker wakes up every 2 ms here. The subjects that wake up every 20 ms need less CPU
+    // time, but we do not compare them with tokio, because tokio's timers are finer.
+    Shown {
+        workload: "streams",
+        case: "4000",
+        subject: "creel [in place, 2 ms]",
+        peers: &["tokio*"],
+        about: "4,000 timed streams",
+        in_readme: Some("4,000 timed streams, CPU time per buffer"),
+    },
+    Shown {
+        workload: "serve",
+        case: "50",
+        subject: "creel",
+        peers: &["tokio {n} workers", "tokio {n} workers, time-outs"],
+        about: "HTTP, 50 connections",
+        in_readme: Some("HTTP, 50 connections"),
+    },
+    Shown {
+        workload: "serve",
+        case: "10000 idle",
+        subject: "creel",
+        peers: &["creel {n} workers, bare", "tokio {n} workers"],
+        about: "HTTP, 10,000 idle connections",
+        in_readme: None,
+    },
+    Shown {
+        workload: "traffic",
+        case: "run",
+        subject: "creel",
+        peers: &[ONE_THREAD, "rayon*"],
+        about: "a city's cars",
+        in_readme: Some("a simulation of a city's cars"),
+    },
+    Shown {
+        workload: "sizing",
+        case: "OpenMP in lock-step",
+        subject: "creel run",
+        peers: &["as it is*"],
+        about: "OpenMP with 4 × the threads, sized",
+        in_readme: None,
+    },
+    Shown {
+        workload: "sizing",
+        case: "OpenMP in lock-step quota",
+        subject: "creel run",
+        peers: &["as it is*"],
+        about: "OpenMP under a quota, sized",
+        in_readme: None,
+    },
+    Shown {
+        workload: "sizing",
+        case: "Haskell quota",
+        subject: "creel run",
+        peers: &["as it is*"],
+        about: "a Haskell program under a quota, sized",
+        in_readme: None,
+    },
+];
+
+/// A row of the full table, filled in.
+struct Line {
+    about: &'static str,
+    command: String,
+    ours: String,
+    peers: Vec<Peer>,
+    /// The label and the best peer of the row in the README, if the README has the row.
+    in_readme: Option<(&'static str, String)>,
+}
+
+/// A subject that Creel is compared with.
+struct Peer {
     name: String,
     figure: String,
     /// How many times better Creel is.
     better: Estimate,
-    /// What is called of that.
+    /// Whether that is a difference.
     verdict: Verdict,
 }
 
-/// Writes the newest record's table into a README, and its plot beside it.
+/// A generated file.
+struct Generated {
+    path: PathBuf,
+    text: String,
+}
+
+/// Writes the newest record's tables into a README and into docs/benchmarks.md next to it, and
+/// draws the plot. Without a record, it writes nothing.
 ///
 /// # Errors
 ///
-/// No place for it in the README, or the file system's.
+/// Returns an error if one of the two files has no place for its table, if the record cannot be
+/// used, or if a file cannot be read or written.
 pub fn write(readme: &Path) -> anyhow::Result<Exit> {
-    let Some((text, plot)) = generated(readme)? else {
+    let Some(files) = generated(readme)? else {
         output::note("creel-bench: no record yet, nothing to write\n");
         return Ok(Exit::Done);
     };
-    AtomicFile::write(&sibling(readme, PLOT), plot.as_bytes())?;
-    AtomicFile::write(readme, text.as_bytes())?;
+    for Generated { path, text } in &files {
+        AtomicFile::write(path, text.as_bytes())?;
+    }
     Ok(Exit::Done)
 }
 
-/// Whether [`write`] would change anything.
+/// Checks whether [`write`] would change a file. Returns [`Exit::SomeFailed`] if it would.
 ///
 /// # Errors
 ///
-/// As [`write`]'s.
+/// Returns the same errors as [`write`], except those of writing.
 pub fn check(readme: &Path) -> anyhow::Result<Exit> {
-    let Some((text, plot)) = generated(readme)? else {
+    let Some(files) = generated(readme)? else {
         output::text("no record yet, nothing to check\n")?;
         return Ok(Exit::Done);
     };
-    let same = |file: &Path, text: &str| fs::read_to_string(file).is_ok_and(|there| there == text);
-    let differs = |name: &str| {
-        let message = format!(
-            "creel-bench: {name} is not what the newest record says: creel-bench --readme {}\n",
-            readme.display()
-        );
-        output::note(&message);
-        Exit::SomeFailed
-    };
-    if !same(readme, &text) {
-        return Ok(differs(&readme.display().to_string()));
+    for Generated { path, text } in &files {
+        if !fs::read_to_string(path).is_ok_and(|present| present == *text) {
+            output::note(&format!(
+                "creel-bench: {} does not match the newest record: run creel-bench --readme {}\n",
+                path.display(),
+                readme.display()
+            ));
+            return Ok(Exit::SomeFailed);
+        }
     }
-    if !same(&sibling(readme, PLOT), &plot) {
-        return Ok(differs(PLOT));
-    }
-    output::text("as the newest record says\n")?;
+    output::text("the tables and the plot match the newest record\n")?;
     Ok(Exit::Done)
 }
 
@@ -187,24 +240,16 @@ fn sibling(readme: &Path, name: &str) -> PathBuf {
     readme.parent().unwrap_or(Path::new("")).join(name)
 }
 
-/// The README and the plot as they should be; nothing without a record.
-fn generated(readme: &Path) -> anyhow::Result<Option<(String, String)>> {
+/// Returns the contents that the files should have, or `None` without a record.
+fn generated(readme: &Path) -> anyhow::Result<Option<[Generated; 3]>> {
     let Some(record) = newest(&sibling(readme, RECORDS))? else {
         return Ok(None);
     };
     let report = Report::read(&record.join("report.json"))?;
-    let bad = |error: &dyn std::fmt::Display| {
-        Failure::new(Exit::BadData, format!("{}: {error}", readme.display()))
-    };
-    let text = fs::read_to_string(readme).map_err(|error| bad(&error))?;
-    let places = text.split_once(BEGIN).and_then(|(before, rest)| {
-        let (_, after) = rest.split_once(END)?;
-        Some((before, after))
-    });
-    let (before, after) = places.ok_or_else(|| bad(&format!("no {BEGIN} … {END}")))?;
     if let Some(section) = report.sections.iter().find(|section| section.quick) {
         let message = format!(
-            "{}: {} was a quick look, which is no record",
+            "cannot use {} as a record: its {} is from a run with --quick. Make a record with \
+             --full --record DIR",
             record.display(),
             section.workload
         );
@@ -213,18 +258,47 @@ fn generated(readme: &Path) -> anyhow::Result<Option<(String, String)>> {
     let lines = lines(&report);
     ensure!(
         !lines.is_empty(),
-        "{}: no figures to show",
+        "cannot use {} as a record: it has none of the results that the tables show",
         record.display()
     );
     let name = record.file_name().unwrap_or_default().to_string_lossy();
-    let table = table(&report, &lines, &name);
-    Ok(Some((
-        format!("{before}{BEGIN}\n{table}{END}{after}"),
-        plot(&lines),
-    )))
+    let page = sibling(readme, PAGE);
+    Ok(Some([
+        Generated {
+            text: between_the_marks(readme, &short_table(&report, &lines))?,
+            path: readme.to_owned(),
+        },
+        Generated {
+            text: between_the_marks(&page, &full_table(&report, &lines, &name))?,
+            path: page,
+        },
+        Generated {
+            path: sibling(readme, PLOT),
+            text: plot(&lines),
+        },
+    ]))
 }
 
-/// The last folder by name, which begins with its date, that has figures.
+/// Returns the text of a file with the generated part replaced.
+fn between_the_marks(file: &Path, part: &str) -> anyhow::Result<String> {
+    let bad = |error: &dyn Display| {
+        let message = format!("cannot put a table into {}: {error}", file.display());
+        Failure::new(Exit::BadData, message)
+    };
+    let text = fs::read_to_string(file).map_err(|error| bad(&error))?;
+    let places = text.split_once(BEGIN).and_then(|(before, rest)| {
+        let (_, after) = rest.split_once(END)?;
+        Some((before, after))
+    });
+    let (before, after) = places.ok_or_else(|| {
+        bad(&format!(
+            "it needs a line `{BEGIN}` and a line `{END}` after it"
+        ))
+    })?;
+    Ok(format!("{before}{BEGIN}\n{part}{END}{after}"))
+}
+
+/// Returns the newest record, which is the last one by name, because names begin with the date.
 fn newest(folder: &Path) -> anyhow::Result<Option<PathBuf>> {
     let Ok(entries) = fs::read_dir(folder) else {
         return Ok(None);
@@ -240,69 +314,78 @@ fn newest(folder: &Path) -> anyhow::Result<Option<PathBuf>> {
 }
 
 fn lines(report: &Report) -> Vec<Line> {
-    let shown = SHOWN.iter();
-    let line = |&(workload, case, subject, others, about): &_| {
-        let section = report.section(workload);
-        let line = section.and_then(|section| line(section, (case, subject, others, about)));
+    let line = |shown: &Shown| {
+        let section = report.section(shown.workload);
+        let line = section.and_then(|section| line(section, shown));
         if line.is_none() {
             output::note(&format!(
-                "creel-bench: the record has no {workload}, {case}: {subject} beside {}\n",
-                others.join(", ")
+                "creel-bench: left out {}: the record has no {} in case {} of {}, or none of its \
+                 peers: {}\n",
+                shown.about,
+                shown.subject,
+                shown.case,
+                shown.workload,
+                shown.peers.join(", ")
             ));
         }
         line
     };
-    shown.filter_map(line).collect()
+    SHOWN.iter().filter_map(line).collect()
 }
 
-fn line(
-    section: &Section,
-    (case, subject, others, about): (&str, &str, &[&str], &str),
-) -> Option<Line> {
+fn line(section: &Section, shown: &Shown) -> Option<Line> {
     let fill = |text: &str| text.replace("{n}", &section.workers.to_string());
-    let case = section.case(&fill(case))?;
-    let ours = case.subject(&fill(subject))?;
-    let other = |name: &&str| comparand(&case, ours, &fill(name));
-    let mut others: Vec<_> = others.iter().filter_map(other).collect();
-    // The best of all may be one that is there already.
-    others.dedup_by(|b, a| a.name == b.name);
-    (!others.is_empty()).then(|| Line {
-        about: about.into(),
+    let case = section.case(&fill(shown.case))?;
+    let ours = case.subject(&fill(shown.subject))?;
+    let peer = |name: &&str| peer(&case, ours, &fill(name));
+    let mut peers: Vec<_> = shown.peers.iter().filter_map(peer).collect();
+    // The best of all subjects may be in the list already.
+    peers.dedup_by(|b, a| a.name == b.name);
+    let in_readme = shown.in_readme.and_then(|label| {
+        let best = case.best(|name| NOT_IN_README.iter().all(|none| !name.starts_with(none)))?;
+        Some((label, format!("{} ({})", figure(best), best.name)))
+    });
+    (!peers.is_empty()).then(|| Line {
+        about: shown.about,
         command: format!(
             "creel-bench {} --case {}",
             section.workload,
             quoted(case.name)
         ),
-        ours: quantity(ours.first.median, &ours.first.unit) + &shown_unit(&ours.first.unit),
-        others,
+        ours: figure(ours),
+        peers,
+        in_readme,
     })
 }
 
-fn comparand(case: &CaseView, ours: &SubjectView, name: &str) -> Option<Comparand> {
-    let other = match name.strip_suffix('*') {
+fn peer(case: &CaseView, ours: &SubjectView, name: &str) -> Option<Peer> {
+    let peer = match name.strip_suffix('*') {
         Some("") => best_peer(case)?,
         Some(begin) => case.best(|name| name.starts_with(begin))?,
         None => case.subjects.iter().find(|subject| subject.name == name)?,
     };
-    let better = case.better(ours, other)?;
-    Some(Comparand {
-        name: other.name.into(),
-        figure: quantity(other.first.median, &other.first.unit),
+    let better = case.better(ours, peer)?;
+    Some(Peer {
+        name: peer.name.into(),
+        figure: quantity(peer.first.median, &peer.first.unit),
         verdict: case.verdict(&better),
         better,
     })
 }
 
-/// Speeds need their unit; times and sizes have it.
-fn shown_unit(unit: &str) -> String {
+/// Returns a subject's median with its unit.
+fn figure(subject: &SubjectView) -> String {
+    let unit = &subject.first.unit;
+    let figure = quantity(subject.first.median, unit);
+    // `quantity` prints the units of times and sizes, but not those of speeds.
     if unit.ends_with("/s") {
-        format!(" {unit}")
+        format!("{figure} {unit}")
     } else {
-        String::new()
+        figure
     }
 }
 
-/// A word of a command as a shell takes it.
+/// Returns a word of a command in quotes, if the shell needs them.
 pub fn quoted(name: &str) -> String {
     if name.contains(' ') {
         format!("\"{name}\"")
@@ -311,21 +394,43 @@ pub fn quoted(name: &str) -> String {
     }
 }
 
-fn table(report: &Report, lines: &[Line], record: &str) -> String {
-    let mut out = format!("![How many times better than what is beside it]({PLOT})\n\n");
-    out += "| | command | Creel | beside it | Creel is |\n|---|---|--:|---|--:|\n";
+/// Returns the README's table: for each row, Creel and the best peer.
+fn short_table(report: &Report, lines: &[Line]) -> String {
+    let mut out = String::from("| what | Creel | best peer | command |\n|---|--:|--:|---|\n");
     for line in lines {
-        let Line {
-            about,
-            command,
-            ours,
-            others,
-        } = line;
-        let named = others
+        if let Some((label, best)) = &line.in_readme {
+            // Writing to a String cannot fail.
+            let _ = writeln!(
+                out,
+                "| {label} | {} | {best} | `{}` |",
+                line.ours, line.command
+            );
+        }
+    }
+    if let Some(section) = report.sections.first() {
+        let _ = writeln!(
+            out,
+            "\nThese are medians on {} with {} workers, measured on {}. [{PAGE}]({PAGE}) explains \
+             the rows and has the full tables, and [{RECORDS}]({RECORDS}) has the records.",
+            section.host.cpu, section.workers, section.host.date,
+        );
+    }
+    out
+}
+
+/// Returns the table of docs/benchmarks.md: for each row, Creel, its peers and the ratios.
+fn full_table(report: &Report, lines: &[Line], record: &str) -> String {
+    // Links are relative to the folder of the page.
+    let plot = PLOT.rsplit('/').next().unwrap_or(PLOT);
+    let mut out = format!("![How many times better Creel is than each peer]({plot})\n\n");
+    out += "| what | command | Creel | peers | Creel is better by |\n|---|---|--:|---|--:|\n";
+    for line in lines {
+        let named = line
+            .peers
             .iter()
-            .map(|Comparand { name, figure, .. }| format!("{name} {figure}"));
+            .map(|Peer { name, figure, .. }| format!("{name} {figure}"));
         let named: Vec<String> = named.collect();
-        let factors = others.iter().map(|Comparand { better, .. }| {
+        let factors = line.peers.iter().map(|Peer { better, .. }| {
             let (from, to) = better.interval();
             let [better, from, to] = [better.factor(), from, to].map(factor);
             format!("{better} × ({from}–{to})")
@@ -334,7 +439,10 @@ fn table(report: &Report, lines: &[Line], record: &str) -> String {
         // Writing to a String cannot fail.
         let _ = writeln!(
             out,
-            "| {about} | `{command}` | {ours} | {} | {} |",
+            "| {} | `{}` | {} | {} | {} |",
+            line.about,
+            line.command,
+            line.ours,
             named.join(", "),
             factors.join(", ")
         );
@@ -343,12 +451,8 @@ fn table(report: &Report, lines: &[Line], record: &str) -> String {
         let host = &section.host;
         let _ = writeln!(
             out,
-            "\nMedians of interleaved rounds on {} ({} workers, {}, commit {}): \
-             [benches/runs/{record}](benches/runs/{record}). How many times better is of samples of \
-             the same round, not of the medians; in brackets its 95 % interval within this run; runs of other \
-             hours differ by more, up to 1.5 × where memory decides. In the plot a difference is blue or orange where it is beyond 5 % and beyond that error and the \
-             case's noise. Beside Creel is each library's best subject. The commands are \
-             those of `cargo run --release -p creel-bench -- …`. {}",
+            "\nThese are medians of interleaved rounds on {} with {} workers, measured on {} at \
+             commit {}. The record is [{RECORDS}/{record}](../{RECORDS}/{record}). {}",
             host.cpu,
             section.workers,
             host.date,
@@ -359,8 +463,10 @@ fn table(report: &Report, lines: &[Line], record: &str) -> String {
     out
 }
 
-/// How many times better Creel is than each beside it: a dot and its interval on a logarithmic axis,
-/// where twice as good and half as good are equally far from the line of one.
+/// Draws how many times better Creel is than each peer, as a dot and its interval.
+///
+/// The axis is logarithmic, so that twice as good and half as good are equally far from the line
+/// at one.
 fn plot(lines: &[Line]) -> String {
     const ROW: f64 = 24.0;
     const TOP: f64 = 34.0;
@@ -369,13 +475,11 @@ fn plot(lines: &[Line]) -> String {
     const RIGHT: f64 = 30.0;
     const WIDTH: f64 = 800.0;
     let dots = lines.iter().flat_map(|line| {
-        let name = move |sibling: &'_ Comparand| format!("{} — {}", line.about, sibling.name);
-        line.others
-            .iter()
-            .map(move |sibling| (name(sibling), sibling))
+        let name = move |peer: &'_ Peer| format!("{} — {}", line.about, peer.name);
+        line.peers.iter().map(move |peer| (name(peer), peer))
     });
     let dots: Vec<_> = dots.collect();
-    let factors = || dots.iter().map(|(_, sibling)| sibling.better.factor());
+    let factors = || dots.iter().map(|(_, peer)| peer.better.factor());
     let (largest, least) = (factors().fold(2.0, f64::max), factors().fold(1.0, f64::min));
     let (low, high) = (least.log2().floor(), largest.log2().ceil());
     let across = |factor: f64| {
@@ -386,11 +490,11 @@ fn plot(lines: &[Line]) -> String {
     let mut out = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" \
          font-family=\"sans-serif\" font-size=\"13\" role=\"img\">\n\
-         <title>How many times better Creel is than what is beside it</title>\n\
+         <title>How many times better Creel is than each peer</title>\n\
          <style>{STYLE}</style>\n\
          <rect class=\"page\" width=\"100%\" height=\"100%\"/>\n\
-         <text x=\"{LEFT}\" y=\"18\" font-weight=\"bold\">Creel is so many times better than …</text>\n\
-         <text class=\"soft\" x=\"{}\" y=\"18\" text-anchor=\"end\">grey: no difference told</text>\n",
+         <text x=\"{LEFT}\" y=\"18\" font-weight=\"bold\">How many times better Creel is than …</text>\n\
+         <text class=\"soft\" x=\"{}\" y=\"18\" text-anchor=\"end\">grey: no clear difference</text>\n",
         LEFT - 12.0
     );
     // Writing to a String cannot fail.
@@ -411,14 +515,14 @@ fn plot(lines: &[Line]) -> String {
         index,
         (
             name,
-            Comparand {
+            Peer {
                 better, verdict, ..
             },
         ),
     ) in dots.iter().enumerate()
     {
         let y = TOP + ROW * (index as f64 + 0.5);
-        // The line is the 95 % interval.
+        // The line shows the 95 % interval.
         let (x, (from, to)) = (across(better.factor()), better.interval());
         let class = match verdict {
             Verdict::More => "better",
@@ -447,16 +551,19 @@ mod tests {
     use crate::report::tests::{machine, with_creel_at};
 
     #[test]
-    fn the_newest_record_is_written_between_the_marks() {
+    fn the_newest_record_is_written_into_both_files() {
         let folder = std::env::temp_dir().join(format!("creel-readme-{}", std::process::id()));
         let records = folder.join(RECORDS);
         fs::create_dir_all(folder.join("docs")).unwrap();
         let readme = folder.join("README.md");
-        fs::write(&readme, format!("before\n{BEGIN}\nold\n{END}\nafter\n")).unwrap();
+        let page = folder.join(PAGE);
+        let marked = format!("before\n{BEGIN}\nold\n{END}\nafter\n");
+        fs::write(&readme, &marked).unwrap();
+        fs::write(&page, &marked).unwrap();
         assert_eq!(
             check(&readme).unwrap(),
             Exit::Done,
-            "no record, nothing to check"
+            "without a record there is nothing to check"
         );
         let (machine, budget) = machine();
         for (name, time) in [("2026-01-02-b", 50.0), ("2026-01-01-z", 90.0)] {
@@ -472,14 +579,19 @@ mod tests {
         assert_eq!(check(&readme).unwrap(), Exit::SomeFailed);
         assert_eq!(write(&readme).unwrap(), Exit::Done);
         assert_eq!(check(&readme).unwrap(), Exit::Done);
-        let text = fs::read_to_string(&readme).unwrap();
-        assert!(
-            text.starts_with("before\n") && text.ends_with("\nafter\n"),
-            "{text}"
-        );
-        assert!(text.contains("`creel-bench loops --case hot`"), "{text}");
-        assert!(text.contains("benches/runs/2026-01-02-b"), "{text}");
-        assert!(!text.contains("\nold\n"));
+        for file in [&readme, &page] {
+            let text = fs::read_to_string(file).unwrap();
+            assert!(
+                text.starts_with("before\n") && text.ends_with("\nafter\n"),
+                "{text}"
+            );
+            assert!(text.contains("`creel-bench loops --case hot`"), "{text}");
+            assert!(!text.contains("\nold\n"));
+        }
+        let full = fs::read_to_string(&page).unwrap();
+        assert!(full.contains("benches/runs/2026-01-02-b"), "{full}");
+        let short = fs::read_to_string(&readme).unwrap();
+        assert!(short.contains(" ns (rayon) |"), "{short}");
         fs::write(folder.join(PLOT), "another").unwrap();
         assert_eq!(check(&readme).unwrap(), Exit::SomeFailed);
         fs::write(&readme, "no marks").unwrap();

@@ -1,4 +1,4 @@
-//! A run that is kept: a folder with its figures, its report, and what a reader must know.
+//! Records: folders that keep the reports of a run, together with the machine and all versions.
 
 use std::fmt::Write;
 use std::fs;
@@ -8,14 +8,15 @@ use anyhow::{Context, bail};
 use creel_console::AtomicFile;
 use creel_topology::{Budget, Machine};
 
-use crate::host;
+use crate::host::{self, shown};
 use crate::report::Report;
 
-/// Writes `FOLDER/DATE-HOST` and gives its name; a second one of the same day has a number.
+/// Writes the record `FOLDER/DATE-HOST` and returns its path. A second record of the same day gets
+/// a number.
 ///
 /// # Errors
 ///
-/// No figures, or the file system's.
+/// Returns an error if the report is empty, or if a file cannot be written.
 pub fn write(
     folder: &Path,
     report: &Report,
@@ -23,21 +24,22 @@ pub fn write(
     budget: &Budget,
 ) -> anyhow::Result<PathBuf> {
     let Some(first) = report.sections.first() else {
-        bail!("--record: nothing was measured");
+        bail!("cannot write a record: nothing was measured");
     };
     let name = format!("{}-{}", first.host.date, first.host.slug(machine));
     let numbered = |number: usize| match number {
         1 => folder.join(&name),
         number => folder.join(format!("{name}-{number}")),
     };
-    fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
+    let cannot_create = |folder: &Path| format!("cannot create the folder {}", folder.display());
+    fs::create_dir_all(folder).with_context(|| cannot_create(folder))?;
     let mut number = 1;
     let folder = loop {
         let folder = numbered(number);
         match fs::create_dir(&folder) {
             Ok(()) => break folder,
             Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => number += 1,
-            Err(error) => return Err(error).context(folder.display().to_string()),
+            Err(error) => return Err(error).context(cannot_create(&folder)),
         }
     };
     for name in ["report.html", "report.md", "report.json"] {
@@ -48,7 +50,7 @@ pub fn write(
     Ok(folder)
 }
 
-/// What a reader must know: the machine, the commit, the versions, the command.
+/// Returns the record's page: the machine, the commit, the versions and the command.
 fn about(report: &Report) -> String {
     let mut out = String::new();
     let Some(section) = report.sections.first() else {
@@ -61,8 +63,8 @@ fn about(report: &Report) -> String {
     let _ = write!(
         out,
         "# {}, {}\n\n\
-         `creel-bench {}`, commit {}. `report.html` is to be read in a browser, `report.json` is \
-         for `creel-bench --compare`.\n\n",
+         `creel-bench {}`, commit {}. Open `report.html` in a browser, or compare another run with \
+         `report.json` using `creel-bench --compare`.\n\n",
         host.date,
         host.cpu,
         command.join(" "),
@@ -70,7 +72,7 @@ fn about(report: &Report) -> String {
     );
     let _ = writeln!(out, "| | |\n|---|---|");
     let limits = &host.limits;
-    let memory = host.memory_bytes.map_or("not told".into(), |bytes| {
+    let memory = host.memory_bytes.map_or("unknown".into(), |bytes| {
         format!("{:.1} GiB", bytes as f64 / (1u64 << 30) as f64)
     });
     let mut facts = vec![
@@ -81,14 +83,14 @@ fn about(report: &Report) -> String {
             if host.virtual_machine {
                 "yes"
             } else {
-                "not told"
+                "not known"
             }
             .into(),
         ),
         ("kernel", host.kernel.clone()),
         (
             "governor, turbo",
-            format!("{}, {}", host.governor, host.turbo),
+            format!("{}, {}", shown(&host.governor), shown(&host.turbo)),
         ),
         ("memory", memory),
         (
@@ -101,7 +103,7 @@ fn about(report: &Report) -> String {
         ("compiler", format!("{}, {}", host.compiler, host.target)),
     ];
     if section.quick {
-        facts.push(("length", "a quick look".into()));
+        facts.push(("length", "short samples, few rounds".into()));
     }
     if let Some(floor) = report.noise_floor() {
         facts.push(("noise", format!("{:.1} %", (floor - 1.0) * 100.0)));

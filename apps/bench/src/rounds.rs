@@ -1,13 +1,17 @@
-//! Round after round, one sample of each subject a round; and what came of it.
+//! Rounds: each round takes one sample of every subject of a case.
 //!
-//! Each round begins with another subject. The first subject has an *A/A control* in the rounds, a slot
-//! more in which the same subject is sampled: what the two differ by is noise. After the planned
-//! rounds, subjects whose difference from the first is in doubt get as many again, with the first
-//! and its control beside them; how many does not depend on what they show, for who stops when he
-//! likes what he sees is often wrong.
+//! Each round begins with another subject, so that no subject always runs first.
 //!
-//! Left out on purpose: outlier rejection. Minimum, median and maximum are shown as measured;
-//! what is called a difference is decided by [`creel_stats`].
+//! The first subject also has an *A/A control*, which means that we sample it twice in every round.
+//! The difference between the two is noise.
+//!
+//! After the planned rounds, a subject is *inconclusive* if it may differ from the first one, but
+//! the error is too large to decide. Inconclusive subjects get as many samples again, together with
+//! the first subject and its A/A control. The number of extra samples does not depend on their
+//! results, because a measurement that stops as soon as it shows a difference is often wrong.
+//!
+//! We do not reject outliers. Reports show minimum, median and maximum as measured, and
+//! [`creel_stats`] decides what is a difference.
 
 use std::hint::black_box;
 use std::time::Instant;
@@ -20,36 +24,36 @@ use crate::harness::{Case, Metric, ONE_THREAD, Subject};
 use crate::sweep;
 use creel_stats::{Estimate, Summary};
 
-/// A sample's values, by the case's metrics, and what it cost.
+/// A sample: its values and its costs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sample {
-    /// By metric.
+    /// One value per metric of the case.
     pub values: Vec<f64>,
-    /// Beside them.
+    /// The CPU time, the context switches and the memory of the sample.
     pub costs: Costs,
 }
 
-/// A case's samples.
+/// The samples of a case.
 #[derive(Debug)]
 pub struct Measured {
-    /// The case's name.
+    /// The name of the case.
     pub case: String,
-    /// What the values mean.
+    /// The meaning of the values.
     pub metrics: Vec<Metric>,
-    /// Whether ratios say something.
+    /// Whether ratios mean something.
     pub compared: bool,
     names: Vec<String>,
-    /// By subject and round; those in doubt have more rounds.
+    /// The samples by subject and round. Inconclusive subjects have more rounds.
     samples: Vec<Vec<Sample>>,
-    /// Of the first subject again.
+    /// The second samples of the first subject.
     aa_control: Vec<Sample>,
 }
 
-/// Subjects to be sampled more, by what was measured so far.
+/// Returns the subjects that need extra samples, given the samples so far.
 pub type InconclusiveBy<'a> = &'a dyn Fn(&Measured) -> Vec<usize>;
 
-/// The time for inconclusive subjects, where a run is to end by a time: a share of what the planned rounds have
-/// taken so far. Who is in doubt when it is used up stays in doubt, whatever he shows.
+/// The time for the extra samples of inconclusive subjects: a share of the time that the planned
+/// rounds have taken so far. When it is used up, subjects stay inconclusive.
 #[derive(Debug)]
 pub struct ExtraTime {
     used: f64,
@@ -57,10 +61,10 @@ pub struct ExtraTime {
 }
 
 impl ExtraTime {
-    /// Of the planned rounds' time.
+    /// The share of the planned rounds' time.
     pub const SHARE: f64 = 0.25;
 
-    /// Nothing yet.
+    /// Creates an empty budget.
     pub fn new() -> Self {
         ExtraTime {
             used: 0.0,
@@ -68,12 +72,12 @@ impl ExtraTime {
         }
     }
 
-    /// What planned rounds took, in seconds.
+    /// Adds the share of planned rounds that took this many seconds.
     fn grant(&mut self, seconds: f64) {
         self.granted += Self::SHARE * seconds;
     }
 
-    /// Takes so much, if something is left; the last may have more than that.
+    /// Spends time and returns true if some time is left. The last spender may exceed the budget.
     fn spend(&mut self, seconds: f64) -> bool {
         let is_left = self.used < self.granted;
         if is_left {
@@ -84,12 +88,16 @@ impl ExtraTime {
 }
 
 impl Case {
-    /// Measures all subjects in turn, for all rounds, then those in doubt: by their own figures,
-    /// or as `inconclusive_by` says; without it, nobody is. Progress is in milliseconds of the plan.
+    /// Measures all subjects in all planned rounds, and then the inconclusive ones again.
+    ///
+    /// A subject is inconclusive by its own samples, or because `inconclusive_by` returns it.
+    /// Without `inconclusive_by`, there are no extra samples. The unit of progress is a millisecond
+    /// of the plan.
     ///
     /// # Errors
     ///
-    /// The first that a subject gives, or an interrupt; what was measured so far is dropped.
+    /// Returns the first error of a subject, or an error after an interrupt. The samples so far are
+    /// dropped.
     pub fn measure(
         self,
         progress: &Progress,
@@ -117,10 +125,12 @@ impl Case {
             let meter = costs::Meter::start();
             let taken = (subject.sample)(&self.plan);
             if taken.is_err() {
-                // The signal that asked for the end also reached a subject's processes.
+                // Ctrl+C also interrupts the processes of a subject, so report the interrupt and
+                // not their failure.
                 interrupt.check()?;
             }
-            let values = taken.with_context(|| format!("case {case}: {}", subject.name))?;
+            let values =
+                taken.with_context(|| format!("cannot measure {} in case {case}", subject.name))?;
             let costs = meter.stop();
             progress.advance(weight);
             Ok(black_box(Sample { values, costs }))
@@ -176,7 +186,7 @@ impl Case {
     }
 }
 
-/// Whose sample is taken.
+/// The next sample of a round.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Turn {
     Subject(usize),
@@ -184,48 +194,48 @@ enum Turn {
 }
 
 impl Measured {
-    /// The subjects' names, the recommended first.
+    /// Returns the names of the subjects, the recommended one first.
     pub fn subjects(&self) -> &[String] {
         &self.names
     }
 
-    /// A subject's samples, by round.
+    /// Returns the samples of a subject by round.
     pub fn samples(&self, subject: usize) -> &[Sample] {
         &self.samples[subject]
     }
 
-    /// A subject's values of a metric over the rounds.
+    /// Returns the summary of a subject's metric over the rounds.
     pub fn summary(&self, subject: usize, metric: usize) -> Summary {
         summary(self.samples[subject].iter().map(|s| s.values[metric]))
     }
 
-    /// A subject's costs of a kind over the rounds.
+    /// Returns the summary of one of a subject's costs over the rounds.
     pub fn cost(&self, subject: usize, cost: usize) -> Summary {
         summary(self.samples[subject].iter().map(|s| s.costs.0[cost]))
     }
 
-    /// A subject's first metric over that of `other`, round by round.
+    /// Returns the ratios of the first metric of two subjects, round by round.
     pub fn ratios(&self, subject: usize, other: usize) -> Vec<f64> {
         ratios(&self.samples[subject], &self.samples[other])
     }
 
-    /// The same over the first subject's, with its error.
+    /// Returns the centre of these ratios with its error.
     pub fn estimate(&self, subject: usize, other: usize) -> Option<Estimate> {
         Estimate::of(self.ratios(subject, other))
     }
 
-    /// The first subject's A/A control over itself; nothing where nothing is compared.
+    /// Returns the ratio of the A/A control to the first subject, or `None` without an A/A control.
     pub fn aa_control(&self) -> Option<Estimate> {
         Estimate::of(ratios(&self.aa_control, &self.samples[0]))
     }
 
-    /// How far from one noise alone reaches here, as a logarithm.
+    /// Returns how far noise alone moves a ratio from one in this case, as a logarithm.
     pub fn floor(&self) -> f64 {
         self.aa_control()
             .map_or(0.0, |aa_control| aa_control.floor())
     }
 
-    /// Those whose difference from the first is in doubt.
+    /// Returns the subjects that may differ from the first one, but whose error is too large.
     fn inconclusive(&self) -> Vec<usize> {
         let floor = self.floor();
         let in_doubt = |&subject: &usize| {
@@ -235,18 +245,19 @@ impl Measured {
         (1..self.names.len()).filter(in_doubt).collect()
     }
 
-    /// Where the one is that is compared with a subject under this name.
+    /// Returns the index of the subject `name` that does the same amount of work as `subject`.
     fn counterpart(&self, subject: usize, name: &str) -> Option<usize> {
         let name = sweep::counterpart(&self.names[subject], name);
         self.names.iter().position(|other| *other == name)
     }
 
-    /// The first subject, where it does as much as this one.
+    /// Returns the index of the first subject that does the same amount of work as `subject`.
     fn first_of(&self, subject: usize) -> usize {
         self.counterpart(subject, &self.names[0]).unwrap_or(0)
     }
 
-    /// Those that a subject is compared with: `one thread` where it is a subject, then the first.
+    /// Returns the subjects that a subject is compared with: `one thread`, if there is one, and
+    /// then the first subject.
     pub fn compared_with(&self, subject: usize) -> Vec<usize> {
         if !self.compared {
             return Vec::new();
@@ -260,7 +271,7 @@ impl Measured {
 
 fn summary(values: impl Iterator<Item = f64>) -> Summary {
     let values: Vec<f64> = values.collect();
-    Summary::of(&values).expect("at least one round")
+    Summary::of(&values).expect("a case has at least one round")
 }
 
 fn ratios(values: &[Sample], others: &[Sample]) -> Vec<f64> {
@@ -276,7 +287,7 @@ pub mod tests {
     use crate::harness::Plan;
     use creel_stats::noise::Noise;
 
-    /// A case of subjects whose samples are made, each by its function of the sample's number.
+    /// Returns a case with these subjects.
     pub fn case(rounds: usize, subjects: Vec<Subject>) -> Case {
         Case {
             name: "hot".into(),
@@ -295,7 +306,7 @@ pub mod tests {
         }
     }
 
-    /// A subject that takes so long, on a machine with noise.
+    /// Returns a subject that takes `time` ns on average, with noise.
     pub fn noisy(name: &str, time: f64, seed: u64) -> Subject {
         let mut noise = Noise(seed);
         Subject::new(name, move |_| Ok(time * noise.factor()))
@@ -349,7 +360,7 @@ pub mod tests {
     #[test]
     fn extra_time_is_a_share_of_the_planned_time() {
         let mut extra_time = ExtraTime::new();
-        assert!(!extra_time.spend(1.0), "nothing is earned yet");
+        assert!(!extra_time.spend(1.0), "no time was granted yet");
         extra_time.grant(100.0);
         assert!(extra_time.spend(20.0) && extra_time.spend(60.0));
         assert!(!extra_time.spend(0.1));
@@ -382,7 +393,7 @@ pub mod tests {
     }
 
     #[test]
-    fn an_interrupt_ends_it_between_two_samples() {
+    fn an_interrupt_ends_the_measurement_between_two_samples() {
         let progress = Progress::new(8, "samples", true);
         let interrupt = Interrupt::default();
         interrupt.request();

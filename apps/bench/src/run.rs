@@ -1,4 +1,4 @@
-//! A run from the command line to its report.
+//! Runs what the command line asks for: chooses the cases, measures them and writes the reports.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -16,28 +16,28 @@ use crate::setting::{Load, Setting};
 use crate::workloads::{self, Workload};
 use crate::{Cli, compare, hog, readme, record, sweep};
 
-/// Where a run of all workloads leaves its report, unless told otherwise.
+/// The report that a run of all workloads writes if the command line names no other.
 const REPORT: &str = "creel-report.html";
 
-/// A workload and what is measured of it.
+/// Workloads, each with the cases to measure.
 type Chosen = Vec<(&'static Workload, Vec<Case>)>;
 
-/// A workload's cases at each value of a sweep.
+/// The values of a sweep, each with a workload's cases at that value.
 type Points = Vec<(usize, Vec<Case>)>;
 
-/// What all workloads of a run share.
+/// The state that all workloads of a run share.
 struct Run<'a> {
     cli: &'a Cli,
     machine: Machine,
     budget: Budget,
     setting: Setting,
     progress: Progress,
-    /// What is left for inconclusive subjects, where the run is to end by a time.
+    /// The time that is left for inconclusive subjects. Only `--full` limits it.
     extra_time: Option<ExtraTime>,
     interrupt: Interrupt,
-    /// What is compared with.
+    /// The report to compare with.
     old: Option<Report>,
-    /// What was measured before this run was cut short.
+    /// The report of the interrupted run that this run continues.
     kept: Option<Report>,
 }
 
@@ -45,8 +45,9 @@ struct Run<'a> {
 ///
 /// # Errors
 ///
-/// A case's name that no workload has, what a subject cannot start, or an interrupt. What was
-/// measured before is printed and written as that of a whole run is.
+/// Returns an error if the command line names an unknown workload or case, if a subject fails, if a
+/// file cannot be read or written, or if the user interrupts the run. The cases that were measured
+/// before the error are still printed and written to the reports.
 pub fn run(cli: &Cli) -> anyhow::Result<Exit> {
     if let Some(file) = &cli.readme {
         return readme::write(file);
@@ -77,7 +78,8 @@ pub fn run(cli: &Cli) -> anyhow::Result<Exit> {
     };
     if let Some(file) = &cli.from {
         if cli.names_something() || !cli.subjects.is_empty() {
-            let message = "--from shows all of a report; what is named here is for measuring";
+            let message =
+                "--from shows a whole report: name no workloads, cases or subjects with it";
             return Err(Failure::new(Exit::Usage, message.to_owned()).into());
         }
         let report = run.read(file)?;
@@ -85,7 +87,7 @@ pub fn run(cli: &Cli) -> anyhow::Result<Exit> {
     }
     let mut report = Report::default();
     let measured = run.measure_all(&mut report);
-    // An hour's figures are not lost because the rest is missing.
+    // Finish the reports even after an error, so that an hour of measuring is not lost.
     let finished = match (&measured, report.sections.is_empty()) {
         (Err(_), true) => Ok(Exit::Done),
         _ => run.finish(&report),
@@ -107,17 +109,17 @@ fn setting(cli: &Cli, budget: &Budget) -> Setting {
         matrix: cli.matrix.clone(),
         items: None,
         work: None,
-        cool_down: Duration::from_secs(cli.cool_down.into()),
+        cool_down: cli.cool_down.unwrap_or_default(),
     }
 }
 
 impl Cli {
-    /// Whether only a part is asked for.
+    /// Returns whether the command line names workloads or cases.
     fn names_something(&self) -> bool {
         !(self.workloads.is_empty() && self.only.is_empty() && self.cases.is_empty())
     }
 
-    /// The workloads named, of either form.
+    /// Returns the workloads that are named, as positional arguments or with `--only`.
     fn named(&self) -> Vec<&str> {
         let names = workloads::names();
         let positional = self
@@ -129,7 +131,7 @@ impl Cli {
         positional.chain(only).collect()
     }
 
-    /// The cases named, of either form.
+    /// Returns the cases that are named, as positional arguments or with `--case`.
     fn named_cases(&self) -> BTreeSet<&str> {
         let names = workloads::names();
         let positional = self.workloads.iter().map(String::as_str);
@@ -140,7 +142,7 @@ impl Cli {
     }
 }
 
-/// The workloads asked for with the cases asked for.
+/// Returns the workloads and cases that the command line asks for.
 fn chosen(cli: &Cli, setting: &Setting) -> anyhow::Result<Chosen> {
     let (named, named_cases) = (cli.named(), cli.named_cases());
     let mut unknown = named_cases.clone();
@@ -175,29 +177,36 @@ fn chosen(cli: &Cli, setting: &Setting) -> anyhow::Result<Chosen> {
         }
     }
     if let Some(name) = unknown.first() {
-        let message = format!("{name}: no such workload, and no such case in these workloads");
+        let message = format!(
+            "no workload and no case is called `{name}`: `creel-bench --help` lists the workloads, \
+             and docs/benchmarks.md the cases"
+        );
         return Err(Failure::new(Exit::Usage, message).into());
     }
     let of_one = [
         ("--matrix", "render", !setting.matrix.is_empty()),
         ("--songs", "render", cli.songs.is_some()),
-        ("--cool-down", "render", cli.cool_down > 0),
+        ("--cool-down", "render", cli.cool_down.is_some()),
         ("--python", "traffic", cli.python.is_some()),
     ];
     for (option, name, is_given) in of_one {
         if is_given && chosen.iter().all(|(workload, _)| workload.name != name) {
-            let message = format!("{option} is of {name}, which is not among what is asked for");
+            let message =
+                format!("{option} needs the workload {name}, which this run does not have");
             return Err(Failure::new(Exit::Usage, message).into());
         }
     }
     if chosen.is_empty() && !cli.subjects.is_empty() {
-        let message = format!("--subject {}: no such subject", cli.subjects.join(" "));
+        let message = format!(
+            "no subject has `{}` in its name: run the case without --subject to see the names",
+            cli.subjects.join("` or `")
+        );
         return Err(Failure::new(Exit::Usage, message).into());
     }
     Ok(chosen)
 }
 
-/// The same at each value of a sweep, as one set of cases.
+/// Returns the chosen cases, with the subjects of all values of a sweep merged into one set.
 fn swept(cli: &Cli, setting: &Setting) -> anyhow::Result<Chosen> {
     let Some(values) = &cli.sweep else {
         return chosen(cli, setting);
@@ -210,12 +219,13 @@ fn swept(cli: &Cli, setting: &Setting) -> anyhow::Result<Chosen> {
         match &*values.key {
             "workers" => setting.workers = number,
             "items" | "work" if !cli.named_cases().contains("article") => {
-                return Err(usage(format!("{}: of loops article only", values.key)).into());
+                let message = format!("{}: needs the case `article` of loops", values.key);
+                return Err(usage(message).into());
             }
             "items" => setting.items = Some(number),
             "work" => setting.work = Some(number),
             key => {
-                let message = format!("{key}: {}?", sweep::KEYS.join(", "));
+                let message = format!("{key}: expected one of {}", sweep::KEYS.join(", "));
                 return Err(usage(message).into());
             }
         }
@@ -235,11 +245,11 @@ fn swept(cli: &Cli, setting: &Setting) -> anyhow::Result<Chosen> {
         .collect())
 }
 
-/// How long a run takes, if nobody is in doubt and with the time for those who are.
+/// Says how long a run takes, without extra samples and with all of them.
 fn duration_in_words(least: Duration, most: Duration) -> String {
     let minutes = |time: Duration| (time.as_secs_f64() / 60.0).round();
     if least.is_zero() {
-        return "nobody knows how long".into();
+        return "of unknown duration".into();
     }
     match (minutes(least), minutes(most)) {
         (_, most) if most < 2.0 => format!("about {:.0} seconds", least.as_secs_f64().ceil()),
@@ -249,7 +259,8 @@ fn duration_in_words(least: Duration, most: Duration) -> String {
 }
 
 impl Run<'_> {
-    /// Measures what was asked for, into the report; what is there at an error stays.
+    /// Measures the chosen cases and adds them to the report. After an error, the report keeps the
+    /// cases that were measured before.
     fn measure_all(&mut self, report: &mut Report) -> anyhow::Result<()> {
         let mut chosen = swept(self.cli, &self.setting)?;
         if let Some(text) = &self.cli.slow_down {
@@ -272,7 +283,8 @@ impl Run<'_> {
             let other = section.host.commit != host.commit && !section.rows.is_empty();
             if other && !cases.is_empty() && !self.cli.anyway {
                 let message = format!(
-                    "--resume: a part of {} is of commit {}, the rest would be of {} (--anyway does it)",
+                    "cannot resume {}: the report is from commit {} and this program from {} \
+                     (--anyway resumes nevertheless)",
                     workload.name, section.host.commit, host.commit
                 );
                 return Err(Failure::new(Exit::BadData, message).into());
@@ -303,7 +315,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// A workload's section as it was left by a run that was cut short, or without figures.
+    /// Returns a workload's section from the interrupted run, or an empty one.
     fn started_section(&self, workload: &Workload, host: &Host) -> anyhow::Result<Section> {
         let empty = Section {
             host: host.clone(),
@@ -324,14 +336,14 @@ impl Run<'_> {
             return Ok(kept.clone());
         }
         let message = format!(
-            "--resume: its {} was measured otherwise:\n  {}",
+            "cannot resume {}: the report was measured under different conditions:\n  {}",
             workload.name,
             mismatches.join("\n  ")
         );
         Err(Failure::new(Exit::BadData, message).into())
     }
 
-    /// Measures a workload's cases; as text each is printed as soon as it is there.
+    /// Measures a workload's cases and prints each as soon as it is measured.
     fn measure(
         &mut self,
         workload: &'static Workload,
@@ -362,7 +374,7 @@ impl Run<'_> {
                     .first()
                     .map_or(Vec::new(), |case| compare::inconclusive(old, case))
             };
-            // Who says how many rounds gets so many.
+            // With --runs, the user has chosen the number of rounds, so there are no extra samples.
             let inconclusive_by: Option<InconclusiveBy> =
                 self.cli.runs.is_none().then_some(&inconclusive_by);
             let measured = case.measure(
@@ -384,7 +396,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Another run's figures, shown as if they had just been measured.
+    /// Reads the report of an earlier run and prints it as if it had just been measured.
     fn read(&self, file: &std::path::Path) -> anyhow::Result<Report> {
         let report = Report::read(file)?;
         for section in &report.sections {
@@ -411,7 +423,7 @@ impl Run<'_> {
         self.show(&report::of_a_sweep(&case))
     }
 
-    /// All that is done with figures once they are there.
+    /// Prints the findings, writes the reports and the record, and compares with an old report.
     fn finish(&self, report: &Report) -> anyhow::Result<Exit> {
         let (machine, budget) = (&self.machine, &self.budget);
         if self.cli.common.format == Format::Csv {
@@ -436,7 +448,8 @@ impl Run<'_> {
             self.progress
                 .println(&format!("creel-bench: wrote {}", folder.display()));
             if report.sections.iter().any(|section| section.quick) {
-                let note = "creel-bench: it is of a quick look, which --readme does not take";
+                let note = "creel-bench: --readme cannot use this record, because its samples are \
+                            short: use --full";
                 self.progress.println(note);
             }
         }
@@ -449,18 +462,20 @@ impl Run<'_> {
     fn compare(&self, old: &Report, new: &Report) -> anyhow::Result<Exit> {
         let comparison = compare::reports(old, new);
         if comparison.compared == 0 {
-            let message = "these reports have no subject of one case in common that was sampled more \
-                           than once beside a baseline: nothing was compared";
+            let message = "cannot compare the reports: they have no case in which the same subject \
+                           of Creel and the same baseline have two or more samples each";
             return Err(Failure::new(Exit::BadData, message.to_owned()).into());
         }
         if !comparison.mismatches.is_empty() && !self.cli.anyway {
             let message = format!(
-                "these reports are not to be compared (--anyway does):\n  {}",
+                "cannot compare the reports, because the conditions differ (--anyway compares \
+                 nevertheless):\n  \
+                 {}",
                 comparison.mismatches.join("\n  ")
             );
             return Err(Failure::new(Exit::BadData, message).into());
         }
-        // With JSON or CSV on stdout it is beside the data.
+        // JSON and CSV have stdout to themselves, so that programs can parse it.
         let text = format!("\n{}", comparison.text());
         match self.cli.common.format {
             Format::Text => self.show(&text)?,
@@ -480,7 +495,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// One line a workload, so that one or several can be read alike.
+    /// Prints one line per workload, so that programs can parse one or several in the same way.
     fn export_json(&self, section: &Section) -> anyhow::Result<()> {
         if self.cli.common.format == Format::Json {
             let document = section.document(&self.machine, &self.budget);

@@ -1,4 +1,4 @@
-//! What the command line says about a run, as the workloads need it.
+//! The settings of a run, in the form that the workloads need.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::harness::Plan;
 use crate::sweep::Values;
 
-/// What else happens on the machine while a subject is measured.
+/// A load that the bench puts on the machine while it measures.
 #[derive(
     Clone,
     Copy,
@@ -20,17 +20,17 @@ use crate::sweep::Values;
 )]
 #[serde(rename_all = "lowercase")]
 pub enum Load {
-    /// Nothing that the bench started.
+    /// Start nothing else
     #[default]
     Idle,
-    /// A neighbour spins, pinned to the last usable PU.
+    /// Run another program that spins on the last usable PU
     Busy,
-    /// Four times as many workers as the budget allows.
+    /// Use four times as many workers
     Oversubscribed,
 }
 
 impl Load {
-    /// As on the command line.
+    /// Returns the name on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Load::Idle => "idle",
@@ -40,37 +40,37 @@ impl Load {
     }
 }
 
-/// How a run is done.
+/// The settings of a run.
 #[derive(Clone, Debug)]
 pub struct Setting {
-    /// The workers of every subject that has workers.
+    /// The number of workers of every subject that has workers.
     pub workers: usize,
-    /// Shorter samples and fewer rounds: shows that all runs, not how fast.
+    /// Whether samples are short and rounds few.
     pub quick: bool,
-    /// Rounds, where the user set them.
+    /// The number of rounds, if the user has set it.
     pub runs: Option<usize>,
-    /// Songs to render, in whole, instead of the carried ones.
+    /// The songs that `render` plays to their end, instead of the included ones.
     pub songs: Option<PathBuf>,
-    /// A Python that has other traffic simulators.
+    /// A Python with other traffic simulators.
     pub python: Option<PathBuf>,
-    /// For `render`: settings that are crossed.
+    /// The settings that `render` combines.
     pub matrix: Vec<Values>,
-    /// For `loops article`: the number of items, where it is swept.
+    /// The number of items of the case `article`, in a sweep over it.
     pub items: Option<usize>,
-    /// The same: steps of work an item.
+    /// The steps of work per item of the case `article`, in a sweep over it.
     pub work: Option<usize>,
-    /// A pause before each sample of `render`, for the processor to cool down.
+    /// The pause before each sample of `render`, in which the processor cools down.
     pub cool_down: Duration,
 }
 
 impl Setting {
-    /// The rounds of a case: as the user said, else `usual`, or three when quick.
+    /// Returns the number of rounds of a case: the user's, or `usual`, or at most three if quick.
     pub fn rounds(&self, usual: usize) -> usize {
         self.runs
             .unwrap_or(if self.quick { usual.min(3) } else { usual })
     }
 
-    /// A plan of so many milliseconds, a fifth of that when quick.
+    /// Returns a plan with these times in milliseconds, or with a fifth of them if quick.
     pub fn plan(&self, warm_up_ms: u64, sample_ms: u64) -> Plan {
         let share = if self.quick { 5 } else { 1 };
         Plan {
@@ -83,7 +83,7 @@ impl Setting {
 
 #[cfg(test)]
 impl Setting {
-    /// As a short run on two workers has it.
+    /// Returns the settings of a short run with two workers.
     pub fn of_tests() -> Self {
         Setting {
             workers: 2,

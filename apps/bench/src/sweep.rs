@@ -1,26 +1,31 @@
-//! Values that are tried one beside the other: a range of one setting, or several settings crossed.
+//! Values of settings: a sweep over the values of one setting, or a matrix of several settings.
+//!
+//! A sweep measures all values in the same rounds, so that their ratios mean something. For this,
+//! we merge the cases of all values into one case, and add the value to the name of each subject.
 
 use std::str::FromStr;
 
 use crate::harness::{Case, ONE_THREAD, Subject};
 
-/// A setting and the values it takes: `workers=1..4`, `items=100,1000`, `yield=no,block`.
+/// A setting and its values, for example `workers=1..4`, `items=100,1000` or `yield=no,block`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Values {
-    /// The setting's name.
+    /// The name of the setting.
     pub key: String,
-    /// As written.
+    /// The values as the user wrote them.
     pub values: Vec<String>,
 }
 
-/// Values of one setting at most.
-const MOST: usize = 64;
+/// The largest number of values of one setting.
+const VALUES_MAX: usize = 64;
+
+const EXPECTED: &str = "expected KEY=VALUES, for example workers=1..4";
 
 impl FromStr for Values {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let (key, list) = text.split_once('=').ok_or("KEY=VALUES, as workers=1..4")?;
+        let (key, list) = text.split_once('=').ok_or(EXPECTED)?;
         let mut values = Vec::new();
         for part in list.split(',') {
             match part.split_once("..") {
@@ -28,18 +33,18 @@ impl FromStr for Values {
                 Some((first, last)) => {
                     let number = |text: &str| {
                         let number: Result<usize, _> = text.parse();
-                        number.map_err(|_| format!("{text}: no number"))
+                        number.map_err(|_| format!("`{text}` is not a number"))
                     };
                     let range = number(first)?..=number(last)?;
-                    if range.clone().count() > MOST {
-                        return Err(format!("{part}: more than {MOST} values"));
+                    if range.clone().count() > VALUES_MAX {
+                        return Err(format!("{part} has more than {VALUES_MAX} values"));
                     }
                     values.extend(range.map(|value| value.to_string()));
                 }
             }
         }
         if key.is_empty() || values.is_empty() || values.iter().any(String::is_empty) {
-            return Err("KEY=VALUES, as workers=1..4".into());
+            return Err(EXPECTED.into());
         }
         let key = key.to_owned();
         Ok(Values { key, values })
@@ -47,36 +52,36 @@ impl FromStr for Values {
 }
 
 impl Values {
-    /// The values as numbers from one on.
+    /// Returns the values as positive numbers.
     ///
     /// # Errors
     ///
-    /// The first that is none.
+    /// Returns an error for the first value that is not a positive number.
     pub fn numbers(&self) -> Result<Vec<usize>, String> {
         let number = |text: &String| {
             let number = text.parse().ok().filter(|number| *number > 0);
-            number.ok_or_else(|| format!("{}={text}: a number from 1 on", self.key))
+            number.ok_or_else(|| format!("{}={text}: expected a number of 1 or more", self.key))
         };
         self.values.iter().map(number).collect()
     }
 }
 
-/// A subject of a sweep, as its name tells: `NAME, KEY VALUE`.
+/// A subject of a sweep at one value, parsed from its name `NAME, KEY VALUE`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Point<'a> {
-    /// Who is measured at all values.
+    /// The name of the subject without the value.
     pub name: &'a str,
-    /// What was swept.
+    /// The setting of the sweep.
     pub key: &'a str,
-    /// Its value here.
+    /// The value of the setting.
     pub value: f64,
 }
 
-/// What can be swept.
+/// The settings that a sweep can have.
 pub const KEYS: [&str; 3] = ["workers", "items", "work"];
 
 impl<'a> Point<'a> {
-    /// Of a subject's name; nothing if it is none of a sweep.
+    /// Parses the name of a subject. Returns `None` if the subject does not belong to a sweep.
     pub fn of(subject: &'a str) -> Option<Self> {
         let (name, point) = subject.rsplit_once(", ")?;
         let (key, value) = point.split_once(' ')?;
@@ -85,21 +90,25 @@ impl<'a> Point<'a> {
     }
 }
 
-/// Who is compared with a subject under this name: where what is done was swept, the one that does as
-/// much.
+/// Returns the name of the subject that `subject` is compared with, given its name without a value.
+///
+/// In a sweep over the amount of work, we compare only subjects that do the same amount. In a sweep
+/// over the number of workers, all subjects do the same amount.
 pub fn counterpart(subject: &str, name: &str) -> String {
-    fn done(name: &str) -> Option<Point<'_>> {
+    fn work(name: &str) -> Option<Point<'_>> {
         Point::of(name).filter(|point| point.key != "workers")
     }
-    let name = done(name).map_or(name, |point| point.name);
-    match done(subject) {
+    let name = work(name).map_or(name, |point| point.name);
+    match work(subject) {
         Some(Point { key, value, .. }) => format!("{name}, {key} {value}"),
         None => name.into(),
     }
 }
 
-/// The cases of several points as one set, so that all points are measured in the same rounds:
-/// each subject's name says its point. Who has no workers is there once where workers are swept.
+/// Merges the cases of all values into one set, so that all values are measured in the same rounds.
+///
+/// The name of each subject gets the value. In a sweep over the number of workers, a subject
+/// without workers appears once.
 pub fn merged(key: &str, points: Vec<(usize, Vec<Case>)>) -> Vec<Case> {
     let mut all: Vec<Case> = Vec::new();
     for (value, cases) in points {
@@ -110,7 +119,7 @@ pub fn merged(key: &str, points: Vec<(usize, Vec<Case>)>) -> Vec<Case> {
                 Some(at) => &mut all[at],
                 None => {
                     all.push(case);
-                    all.last_mut().expect("it was just pushed")
+                    all.last_mut().expect("the case was just pushed")
                 }
             };
             for subject in subjects {
@@ -129,7 +138,7 @@ fn push(case: &mut Case, subject: Subject) {
     }
 }
 
-/// A subject's name at a point; nothing for one that belongs to another point.
+/// Returns a subject's name at a value, or `None` if the subject has another number of workers.
 fn name_at(key: &str, value: usize, name: &str) -> Option<String> {
     if key != "workers" {
         return Some(format!("{name}, {key} {value}"));
@@ -140,7 +149,7 @@ fn name_at(key: &str, value: usize, name: &str) -> Option<String> {
     let Some(head) = name.strip_suffix(" workers") else {
         return Some(format!("{name}, {key} {value}"));
     };
-    // It tells its number itself.
+    // The name contains the number of workers already.
     let (head, own) = head.rsplit_once(' ')?;
     (own == value.to_string()).then(|| format!("{head}, {key} {value}"))
 }

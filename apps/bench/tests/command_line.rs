@@ -1,4 +1,4 @@
-//! The program from outside: what it prints for other programs, and how it refuses.
+//! Tests of the program: its output for other programs, and its errors.
 
 use std::process::{Command, Output};
 
@@ -9,7 +9,7 @@ fn bench(line: &[&str]) -> Output {
 
 #[test]
 fn json_has_the_documented_fields() {
-    // A former name is accepted, and reports keep it.
+    // The command line accepts the former name of a workload, and reports keep it.
     let output = bench(&[
         "iterate", "--case", "noop", "--quick", "--runs", "2", "--format", "json",
     ]);
@@ -70,8 +70,8 @@ fn unknown_names_are_usage_errors() {
     }
 }
 
-/// The README's table and plot are what the newest record says; without a record there is nothing
-/// to check, and the program says so.
+/// Checks the README, docs/benchmarks.md and the plot. Without a record, the program says that
+/// there is nothing to check.
 #[test]
 fn the_readme_matches_the_newest_record() {
     let readme = concat!(env!("CARGO_MANIFEST_DIR"), "/../../README.md");
@@ -80,7 +80,7 @@ fn the_readme_matches_the_newest_record() {
     assert_eq!(output.status.code(), Some(0), "{output:?}");
 }
 
-/// A folder of this test's own, removed when it passes.
+/// Creates a folder for a test, which removes it if it passes.
 fn folder(name: &str) -> std::path::PathBuf {
     let name = format!("creel-bench-{name}-{}", std::process::id());
     let folder = std::env::temp_dir().join(name);
@@ -100,7 +100,7 @@ fn reports_are_written_in_every_format_and_compared() {
     let text = |file: &str| std::fs::read_to_string(file).unwrap();
     assert!(text(&html).starts_with("<!doctype html>") && text(&html).contains("creel ["));
     assert!(text(&md).contains("## loops"));
-    // Beside itself nothing differs, whatever the noise of the run was.
+    // A report does not differ from itself, whatever the noise of the run was.
     let output = bench(&[
         "--from",
         &json,
@@ -116,10 +116,10 @@ fn reports_are_written_in_every_format_and_compared() {
         message.contains("ratios compared, no difference"),
         "{message}"
     );
-    // Of what is there, nothing is chosen by names that are for measuring.
+    // --from shows a whole report, so it accepts no cases.
     let output = bench(&["--from", &json, "--case", "hot"]);
     assert_eq!(output.status.code(), Some(2), "{output:?}");
-    // Another processor's is refused.
+    // The program refuses to compare reports of different processors.
     let other = text(&json).replace("\"cpu\":\"", "\"cpu\":\"another ");
     std::fs::write(file("b.json"), other).unwrap();
     let output = bench(&["--from", &json, "--compare", &file("b.json")]);
@@ -146,7 +146,7 @@ fn a_sweep_prints_the_cost_per_worker() {
     let text = String::from_utf8(output.stdout).unwrap();
     assert_eq!(output.status.code(), Some(0), "{text}");
     assert!(text.contains("creel [unpinned], workers 2"), "{text}");
-    assert!(text.contains("a worker"), "{text}");
+    assert!(text.contains("per worker"), "{text}");
 }
 
 #[test]
@@ -179,11 +179,11 @@ fn man_page_and_completions_are_printed() {
     assert!(String::from_utf8_lossy(&bench(&["completions", "bash"]).stdout).contains("--load"));
 }
 
-/// Needs a Python with uxsim and eclipse-sumo, named in `CREEL_BENCH_PYTHON`.
+/// Needs a Python with uxsim and eclipse-sumo, whose path is in `CREEL_BENCH_PYTHON`.
 #[test]
 fn traffic_results_match_other_simulators() {
     let Some(python) = std::env::var_os("CREEL_BENCH_PYTHON") else {
-        eprintln!("skipped: CREEL_BENCH_PYTHON names no Python with uxsim and eclipse-sumo");
+        eprintln!("skipped: CREEL_BENCH_PYTHON is not set to a Python with uxsim and eclipse-sumo");
         return;
     };
     let mut command = Command::new(env!("CARGO_BIN_EXE_creel-bench"));
@@ -215,7 +215,8 @@ fn an_interrupted_run_keeps_what_it_has_measured() {
     use std::process::Stdio;
 
     let file = std::env::temp_dir().join(format!("creel-bench-cut-{}.json", std::process::id()));
-    // The heading of the case that was measured, if the other was cut short.
+    // Returns the heading of the first case, if the interrupt came before the end of the second
+    // one.
     let cut = |_| {
         let mut child = Command::new(env!("CARGO_BIN_EXE_creel-bench"))
             .args(["loops", "--case", "hot", "--case", "noop", "--quick"])
@@ -224,13 +225,14 @@ fn an_interrupted_run_keeps_what_it_has_measured() {
             .stdout(Stdio::piped())
             .spawn()
             .expect("the program starts");
-        // A case's table is printed once it is measured; the other is then still to come.
+        // The program prints the table of a case as soon as it is measured. The other case is then
+        // not measured yet.
         let printed = BufReader::new(child.stdout.take().unwrap());
         let mut headings = printed
             .lines()
             .map(|line| line.unwrap())
             .filter(|line| line.starts_with("loops ") && line.contains("noise"));
-        let first = headings.next().expect("a case");
+        let first = headings.next().expect("the first case is printed");
         let pid = child.id().to_string();
         let _ = Command::new("kill").args(["-INT", &pid]).status().unwrap();
         let is_cut = headings.next().is_none();
@@ -238,11 +240,12 @@ fn an_interrupted_run_keeps_what_it_has_measured() {
         assert!(code == Some(130) || !is_cut, "{code:?}");
         is_cut.then_some(first)
     };
-    // If this test is halted meanwhile, the second case is measured in whole, but not always.
+    // If the OS stops this test for a while, the program may complete the second case. Try again
+    // then.
     let first = (0..10).find_map(cut);
-    let first = first.expect("the second case was not cut short");
+    let first = first.expect("the program completed both cases in all attempts");
     let read = || -> Vec<serde_json::Value> {
-        let text = std::fs::read_to_string(&file).expect("a report");
+        let text = std::fs::read_to_string(&file).expect("the report exists");
         let document: serde_json::Value = serde_json::from_str(&text).unwrap();
         document["rows"].as_array().unwrap().clone()
     };
@@ -250,7 +253,7 @@ fn an_interrupted_run_keeps_what_it_has_measured() {
     let case = kept[0]["case"].as_str().unwrap().to_owned();
     assert!(first.starts_with(&format!("loops {case}:")), "{first}");
     assert!(kept.iter().all(|row| row["case"] == *case), "{kept:?}");
-    // The rest is measured, and what was there stays.
+    // --resume measures the rest and keeps the cases that were measured before.
     let path = file.to_str().unwrap();
     let mut line = vec!["hot", "noop", "--only", "loops", "--quick", "--runs", "2"];
     line.extend(["--resume", path, "--report", path]);
@@ -259,7 +262,7 @@ fn an_interrupted_run_keeps_what_it_has_measured() {
     let all = read();
     assert_eq!(all[..kept.len()], kept);
     assert!(all.len() > kept.len() && all[kept.len()..].iter().all(|row| row["case"] != *case));
-    // What was measured otherwise is not gone on from.
+    // --resume refuses a report that was measured under other conditions.
     let other = bench(&["hot", "--only", "loops", "--jobs", "1", "--resume", path]);
     assert_eq!(other.status.code(), Some(65), "{other:?}");
     let message = String::from_utf8_lossy(&other.stderr).into_owned();

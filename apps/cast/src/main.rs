@@ -125,7 +125,7 @@ mod tests {
             assert!(examples.matches("creel-cast ").count() >= 2, "{examples}");
             let (own, common) = flags.split_once(COMMON).expect("there are common options");
             assert!(!own.contains("--quiet"), "{own}");
-            let last = ["--format", "--color", "--quiet", "--verbose", "--help"];
+            let last = ["--format", "--color", "--quiet", "--help"];
             assert!(last.iter().all(|flag| common.contains(flag)), "{common}");
         }
     }

@@ -1,17 +1,17 @@
-//! Where a drawing goes: a file that is there whole or not at all, whatever else the name stands
-//! for, or stdout.
+//! Writes drawings to stdout, to a regular file as a whole or not at all, or to another kind of
+//! file.
 
 use std::{fs, io, path::Path};
 
 use creel_console::AtomicFile;
 
-/// Whether the name stands for stdout.
+/// Returns whether the name means stdout.
 pub fn is_stdout(file: &Path) -> bool {
     file == Path::new("-")
 }
 
-/// A regular file is replaced in one step. A device, a FIFO and a link stay what they are: they
-/// are written through.
+/// Writes a drawing. A regular file is replaced in one step. A device, a FIFO or a link is not
+/// replaced, because we write to the file that it stands for.
 pub fn write(file: &Path, text: &str) -> io::Result<()> {
     match fs::symlink_metadata(file) {
         Ok(there) if !there.is_file() => fs::write(file, text),

@@ -1,4 +1,5 @@
-//! The creel tool: what the machine is, right-sizing any program, and measuring it.
+//! The `creel` tool. It shows the machine, starts programs with the right number of threads, and
+//! measures them.
 #![deny(unsafe_code)]
 
 mod drawing;
@@ -13,22 +14,36 @@ mod topo;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
-use creel_console::{Common, Exit, args, conclude};
+use creel_console::{Common, Exit, Verbose, args, conclude};
 use std::process::ExitCode;
 
-/// Sees what a machine has, right-sizes programs to it, and measures what that brought
+/// Show a machine, start programs with the right number of threads, and measure them
 #[derive(Parser)]
-#[command(name = "creel", version)]
+#[command(
+    name = "creel",
+    version,
+    after_help = "Examples:
+  creel topo
+          Show the machine and the number of workers that it has room for
+  creel run -- java -jar server.jar
+          Start a program with the right number of threads
+  creel measure --vs './old input' -- ./new input
+          Compare the running times of two commands
+
+Run 'creel COMMAND --help' for the options of a command."
+)]
 struct Cli {
-    #[command(flatten)]
-    common: Common,
     #[command(subcommand)]
     verb: Verb,
+    #[command(flatten)]
+    common: Common,
+    #[command(flatten)]
+    verbose: Verbose,
 }
 
 #[derive(Subcommand)]
 enum Verb {
-    /// Show the machine, the budget, and where workers sit
+    /// Show the machine, the number of workers that it has room for, and where they are placed
     Topo(topo::Args),
     Run(run::RunArgs),
     Measure(Box<measure::MeasureArgs>),
@@ -49,10 +64,11 @@ fn main() -> ExitCode {
 }
 
 fn run(cli: &Cli) -> Result<Exit> {
+    let verbose = cli.verbose.verbose;
     match &cli.verb {
-        Verb::Topo(args) => topo::run(args, &cli.common),
-        Verb::Run(args) => run::run(args, &cli.common),
-        Verb::Measure(args) => measure::measure(args, &cli.common),
-        Verb::Top(args) => top::top(args, &cli.common),
+        Verb::Topo(args) => topo::run(args, &cli.common, verbose),
+        Verb::Run(args) => run::run(args, &cli.common, verbose),
+        Verb::Measure(args) => measure::measure(args, &cli.common, verbose),
+        Verb::Top(args) => top::top(args, &cli.common, verbose),
     }
 }

@@ -1,13 +1,15 @@
-//! What several commands take as arguments.
+//! Arguments that several commands have in common.
 
 use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
 use creel_topology::Rounding;
 
-/// `--rounding`.
+/// The values of `--rounding`.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub enum Round {
+    /// Round down, because an extra worker would be throttled
     Floor,
+    /// Round up, so that the whole quota can be used
     Ceil,
 }
 
@@ -20,16 +22,8 @@ impl From<Round> for Rounding {
     }
 }
 
-/// Reads a time in seconds, at most a day.
-pub fn seconds(text: &str) -> Result<f64> {
-    let s: f64 = text.parse().context("no number")?;
-    if !(0.0..=86_400.0).contains(&s) {
-        bail!("not between 0 and a day");
-    }
-    Ok(s)
-}
-
-/// Reads a size in bytes: `4096`, `512M`, `2GiB`; the units are binary, at least one byte.
+/// Parses a size in bytes, for example `4096`, `512M` or `2GiB`. The units are binary, and the size
+/// is at least one byte.
 pub fn bytes(text: &str) -> Result<u64> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let unit = text[digits.len()..].to_ascii_lowercase();
@@ -39,12 +33,14 @@ pub fn bytes(text: &str) -> Result<u64> {
         "m" | "mb" | "mib" => 20,
         "g" | "gb" | "gib" => 30,
         "t" | "tb" | "tib" => 40,
-        _ => bail!("no unit of memory; give one of KiB, MiB, GiB, TiB"),
+        _ => bail!("unknown unit of memory: use KiB, MiB, GiB or TiB, for example 512MiB"),
     };
-    let number: f64 = digits.parse().context("no number")?;
+    let number: f64 = digits
+        .parse()
+        .context("expected a number, for example 512MiB")?;
     let bytes = number * (1u64 << shift) as f64;
     if !(1.0..=1e18).contains(&bytes) {
-        bail!("not between a byte and an exabyte");
+        bail!("the size must be between one byte and one exabyte");
     }
     Ok(bytes as u64)
 }

@@ -1,8 +1,9 @@
-//! The pools of running programs that let themselves be seen (`creel::Observe`): found, asked, and
-//! told how many workers are warranted.
+//! Finds the observable pools of running programs (`creel::Observe`), queries them and resizes
+//! them.
 //!
-//! A window is a Unix socket among Linux' abstract names, which belong to a network namespace: a
-//! program in a container that has its own is seen from inside of it.
+//! Each pool listens on a Unix socket with an abstract name. Abstract names belong to a network
+//! namespace. Therefore a program in a container with its own network is visible only from inside
+//! the container.
 
 use rustix::net::sockopt::socket_peercred;
 use serde::{Deserialize, Serialize};
@@ -17,15 +18,15 @@ use std::{
     time::Duration,
 };
 
-/// How long a program may take to answer.
+/// The time limit for an answer.
 const TIMEOUT: Duration = Duration::from_millis(200);
-/// The longest answer that is read: some 16,000 workers.
+/// The size limit for an answer in bytes, enough for about 16,000 workers.
 const ANSWER_MAX: u64 = 8 << 20;
 
-/// A listening socket, in `/proc/net/unix`. Source: proc_pid_net(5), `__SO_ACCEPTCON`.
+/// The flag of a listening socket in `/proc/net/unix`. Source: proc_pid_net(5), `__SO_ACCEPTCON`.
 const LISTENS: u32 = 0x1_0000;
 
-/// What a pool said of itself: counts since it was made.
+/// The answer of a pool. The counts are since its creation.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 pub struct Pool {
     #[serde(rename = "pool")]
@@ -36,12 +37,12 @@ pub struct Pool {
     pub resizable: bool,
     pub tasks: Tasks,
     pub workers: Vec<Worker>,
-    /// The socket's name, by which it is the same pool at the next look.
+    /// The name of the socket, which identifies the pool in the next query.
     #[serde(skip)]
     pub socket: String,
 }
 
-/// What became of a pool's tasks.
+/// The counts of the tasks of a pool.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Serialize)]
 pub struct Tasks {
     pub spawned: u64,
@@ -51,7 +52,7 @@ pub struct Tasks {
     pub steals: u64,
 }
 
-/// What one worker has done.
+/// The counts of one worker.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 pub struct Worker {
     pub worker: usize,
@@ -70,7 +71,7 @@ pub struct Worker {
 }
 
 impl Pool {
-    /// What it did since `before`, a look at the same pool.
+    /// Returns the difference to `before`, an earlier answer of the same pool.
     pub fn since(&self, before: &Pool) -> Pool {
         let none = Worker::default();
         let workers = self.workers.iter().map(|now| {
@@ -112,14 +113,14 @@ impl Worker {
     }
 }
 
-/// What the pools of these processes say of themselves.
+/// Queries the pools of these processes.
 pub fn query(pids: &[u32]) -> Vec<Pool> {
     let answered = observed_sockets(pids)
         .into_iter()
         .filter_map(|(pid, socket)| {
             let answer = request(pid, &socket, "stats").ok()?;
             let pool: Pool = serde_json::from_str(&answer).ok()?;
-            // Its own process id may be that of another namespace.
+            // We replace the process id in the answer, because it may belong to another namespace.
             Some(Pool {
                 pid,
                 socket,
@@ -129,8 +130,8 @@ pub fn query(pids: &[u32]) -> Vec<Pool> {
     answered.collect()
 }
 
-/// Tells the pools of these processes that let themselves be told: how many did it, and what the
-/// others said.
+/// Resizes the resizable pools of these processes. Returns the number of resized pools, and the
+/// error messages of the others.
 pub fn resize(pids: &[u32], workers: usize) -> (usize, Vec<String>) {
     let (mut resized, mut refused) = (0, Vec::new());
     for pool in query(pids).into_iter().filter(|pool| pool.resizable) {
@@ -142,16 +143,16 @@ pub fn resize(pids: &[u32], workers: usize) -> (usize, Vec<String>) {
         match said.map(|text| serde_json::from_str::<Answer>(&text)) {
             Ok(Ok(Answer { error: None })) => resized += 1,
             Ok(Ok(Answer { error: Some(why) })) => {
-                refused.push(format!("pool {}: {why}", pool.name));
+                refused.push(format!("cannot resize pool {}: {why}", pool.name));
             }
-            // It has ended meanwhile.
+            // The program has ended in the meantime.
             Ok(Err(_)) | Err(_) => {}
         }
     }
     (resized, refused)
 }
 
-/// The windows that these processes have named as theirs.
+/// Returns the sockets whose names contain the ids of these processes.
 fn observed_sockets(pids: &[u32]) -> Vec<(u32, String)> {
     let table = fs::read_to_string("/proc/net/unix").unwrap_or_default();
     let names: BTreeSet<&str> = table.lines().filter_map(listening).collect();
@@ -164,7 +165,7 @@ fn observed_sockets(pids: &[u32]) -> Vec<(u32, String)> {
     owned.collect()
 }
 
-/// A line's abstract name, if somebody listens there.
+/// Returns the abstract name in a line, if a process listens on the socket.
 fn listening(line: &str) -> Option<&str> {
     let mut words = line.split_ascii_whitespace();
     let flags = u32::from_str_radix(words.nth(3)?, 16).ok()?;
@@ -172,10 +173,10 @@ fn listening(line: &str) -> Option<&str> {
     (flags & LISTENS != 0).then_some(name)
 }
 
-/// One line there and one back.
+/// Sends one line and returns the answer.
 fn request(pid: u32, socket: &str, line: &str) -> io::Result<String> {
     let mut stream = UnixStream::connect_addr(&SocketAddr::from_abstract_name(socket)?)?;
-    // The kernel says who listens; a name can be anybody's.
+    // We check the process id that the kernel reports, because any process can use the name.
     let listener = socket_peercred(&stream)?.pid;
     if u32::try_from(listener.as_raw_nonzero().get()) != Ok(pid) {
         return Err(io::ErrorKind::PermissionDenied.into());

@@ -1,8 +1,8 @@
-//! What several commands ask of processes.
+//! Functions on processes that several commands use.
 
 use std::fs;
 
-/// All processes below `root`, children before grandchildren.
+/// Returns all descendants of `root`, children before grandchildren.
 pub fn descendants(root: u32) -> Vec<u32> {
     let mut found = children(root);
     let mut next = 0;
@@ -13,7 +13,7 @@ pub fn descendants(root: u32) -> Vec<u32> {
     found
 }
 
-/// The children that any thread of the process started.
+/// Returns the children of all threads of the process.
 pub fn children(pid: u32) -> Vec<u32> {
     let Ok(threads) = fs::read_dir(format!("/proc/{pid}/task")) else {
         return Vec::new();

@@ -1,4 +1,5 @@
-//! `creel topo`: a machine as people and programs read it, and where workers would sit on it.
+//! `creel topo` shows a machine, to people and to programs, and where workers would be placed on
+//! it.
 
 mod report;
 mod text;
@@ -17,47 +18,71 @@ use crate::options::{self, Round};
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   creel topo
+          Show this machine
   creel topo --place per-cache --workers 8
-          where eight workers would sit
+          Show where eight workers would be placed
   creel topo --synthetic 'package:2 numa:1 l3:2 core:8 pu:2' --svg machine.svg
-          a machine that is not at hand, drawn")]
+          Draw a machine that you do not have")]
 pub struct Args {
-    /// Read a captured tree: a folder with copies of /sys and /proc
-    #[arg(long, value_name = "DIR")]
+    /// Read the machine from DIR, a folder with copies of /sys and /proc
+    #[arg(long, value_name = "DIR", help_heading = "Machine")]
     root: Option<PathBuf>,
-    /// Make a machine up, e.g. "package:2 numa:1 l3:2 core:8 pu:2" or "core:6+8 pu:2+1"
-    #[arg(long, value_name = "LEVELS", conflicts_with = "root")]
+    /// Use an invented machine, for example "package:2 numa:1 l3:2 core:8 pu:2" or
+    /// "core:6+8 pu:2+1"
+    #[arg(
+        long,
+        value_name = "LEVELS",
+        conflicts_with = "root",
+        help_heading = "Machine"
+    )]
     synthetic: Option<String>,
-    /// Show where workers sit: unpinned, cores, pus, close, spread, per-cache, per-node,
-    /// fast-cores, PUs (0,2,4-7) or sets ({0-3},{4-7})
-    #[arg(long, value_name = "PLACEMENT")]
+    /// Show where workers are placed: unpinned, cores, pus, close, spread, per-cache, per-node,
+    /// fast-cores, a list of PUs (0,2,4-7) or one set of PUs per worker ({0-3},{4-7})
+    #[arg(long, value_name = "PLACEMENT", help_heading = "Workers")]
     place: Option<Placement>,
-    /// How many workers to place; by default what the budget allows
-    #[arg(long, value_name = "N", value_parser = knobs::jobs)]
+    /// Place N workers, instead of as many as the limits allow
+    #[arg(
+        long,
+        value_name = "N",
+        value_parser = knobs::jobs,
+        help_heading = "Workers"
+    )]
     workers: Option<usize>,
-    /// What a quota of 2.5 CPUs is worth: floor 2 workers, ceil 3
-    #[arg(long, value_enum, default_value_t = Round::Floor)]
+    /// Round a CPU quota to whole workers: a quota of 2.5 CPUs is 2 workers (floor) or 3 (ceil)
+    #[arg(
+        long,
+        value_enum,
+        default_value_t = Round::Floor,
+        value_name = "HOW",
+        help_heading = "Workers"
+    )]
     rounding: Round,
-    /// How many workers fit into the memory limit, at so much each (512MiB, 2G)
-    #[arg(long, value_name = "SIZE", value_parser = options::bytes)]
+    /// Allow only as many workers as fit into the memory limit if each needs SIZE (512MiB, 2G)
+    #[arg(
+        long,
+        value_name = "SIZE",
+        value_parser = options::bytes,
+        help_heading = "Workers"
+    )]
     worker_memory: Option<u64>,
-    /// Also draw the machine into this file; - draws on stdout, and prints nothing else
-    #[arg(long, value_name = "FILE")]
+    /// Also draw the machine as SVG into FILE; with - draw to stdout and print nothing else
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
     svg: Option<PathBuf>,
 }
 
-/// Reads the machine, seats the workers, prints.
-pub fn run(args: &Args, common: &Common) -> anyhow::Result<Exit> {
+/// Reads the machine, places the workers and prints both.
+pub fn run(args: &Args, common: &Common, verbose: bool) -> anyhow::Result<Exit> {
     let view = view(args).map_err(with_exit)?;
     if args.svg.as_deref().is_some_and(drawing::is_stdout) {
         output::text(&view.svg())?;
         return Ok(Exit::Done);
     }
     if let Some(file) = &args.svg {
-        drawing::write(file, &view.svg()).with_context(|| file.display().to_string())?;
+        drawing::write(file, &view.svg())
+            .with_context(|| format!("cannot write the drawing to {}", file.display()))?;
     }
     match common.format {
-        Format::Text => output::text(&text::draw(&view, common.verbose > 0))?,
+        Format::Text => output::text(&text::draw(&view, verbose))?,
         Format::Json => output::json(&report::Document::new(&view))?,
         Format::Csv => output::csv(report::rows(&view))?,
     }
@@ -90,7 +115,8 @@ fn view(args: &Args) -> Result<View, Error> {
     })
 }
 
-/// What the user wrote is a usage error; what a tree says is bad data.
+/// Chooses the exit code: a mistake on the command line is a usage error, and an unreadable machine
+/// is bad data.
 fn with_exit(error: Error) -> Failure {
     let exit = match error {
         Error::Syntax { .. } | Error::NotAllowed { .. } => Exit::Usage,

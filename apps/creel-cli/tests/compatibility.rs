@@ -1,6 +1,6 @@
-//! Nothing that `creel run` does may make a program fail or take another path than it would alone:
-//! programs that only look like a runtime, and what was inherited. The programs are made here, so
-//! no runtime need be installed.
+//! `creel run` must not make a program fail or behave differently. We check programs that only look
+//! like a runtime, and inherited settings. We build the programs here, so no runtime needs to be
+//! installed.
 
 use std::{
     fs,
@@ -12,7 +12,7 @@ use tempfile::TempDir;
 
 const CREEL: &str = env!("CARGO_BIN_EXE_creel");
 
-/// Prints its arguments, a blank behind each.
+/// A program that prints its arguments, with a blank after each.
 const PRINTS: &str = "#include <stdio.h>\n\
                       int main(int n, char **a) { while (*++a) printf(\"%s \", *a); return 0; }\n";
 
@@ -71,7 +71,7 @@ fn stripped_haskell_programs_get_no_arguments() {
     let comment = "__asm__(\".ident \\\"GHC 9.4.7\\\"\");\n";
     for (name, text) in [
         ("commented", format!("{comment}{PRINTS}")),
-        // As Debian's packages are.
+        // Packages of Debian are stripped like this.
         ("bare", format!("{own}{PRINTS}")),
     ] {
         let program = compiled(folder.path(), name, &text, &["-s"]);
@@ -168,7 +168,7 @@ fn the_watching_parent_reaps_orphans_as_pid_1() {
     command.args(["-pf", "--mount-proc", CREEL, "run", "--watch", "--"]);
     match command.args(["sh", "-c", orphans]).output() {
         Ok(out) if matches!(out.status.code(), Some(0 | 9)) => assert_eq!(stdout(&out), "clean"),
-        _ => eprintln!("skipped: this host lets nobody make a namespace of processes"),
+        _ => eprintln!("skipped: this host does not allow process namespaces"),
     }
 }
 

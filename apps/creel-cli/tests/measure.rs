@@ -1,4 +1,4 @@
-//! `creel measure` from outside.
+//! Runs `creel measure` and checks its output.
 
 use serde_json::Value;
 use std::{
@@ -20,7 +20,7 @@ fn creel(words: &[&str]) -> (Option<i32>, String, String) {
     )
 }
 
-/// The number behind a key, from a run's JSON.
+/// Returns the number of a key in the JSON of a run.
 fn figure(json: &str, key: &str) -> f64 {
     let (_, rest) = json.split_once(&format!("\"{key}\": ")).unwrap();
     let end = rest.find([',', '\n', '}']).unwrap();
@@ -38,7 +38,7 @@ fn peak_memory_excludes_the_tool() {
         assert_eq!(code, Some(0), "{err}");
         figure(&json, "peak_rss_bytes")
     };
-    // `tail` must keep the whole of what it was asked for.
+    // `tail` must keep all requested bytes in memory.
     assert!(measured("64") > 64e6);
     let output = json(&["-n", "3", "true"]);
     for run in output["runs"].as_array().unwrap() {
@@ -72,7 +72,7 @@ fn runs_survive_a_round_trip_through_csv() {
     fs::write(csv, "not,a,measurement\n1,2,3\n").unwrap();
     let (code, _, err) = creel(&["measure", "--from", csv]);
     assert_eq!(code, Some(65));
-    assert!(err.contains("is no measurement"), "{err}");
+    assert!(err.contains("is not a measurement"), "{err}");
 }
 
 #[test]
@@ -112,21 +112,21 @@ fn failures_have_clear_messages() {
     fails(
         &["measure", "--metric", "x=(", "true"],
         2,
-        "no regular expression",
+        "not a regular expression",
     );
     fails(&["measure", "-n", "0", "true"], 2, "10000");
     fails(&["measure", "--metric", "x=no group", "true"], 2, "group");
     fails(&["measure", "--metric", "x=(1)", "true"], 1, "matches");
-    fails(&["measure", "--scan", "x=3..1", "true"], 2, "nowhere");
+    fails(&["measure", "--scan", "x=3..1", "true"], 2, "empty range");
     fails(&["measure", "--prepare", "exit 3", "true"], 1, "exit 3");
     fails(
-        &["measure", "--timeout", "0.05", "sleep", "9"],
+        &["measure", "--timeout", "50ms", "sleep", "9"],
         1,
         "--timeout",
     );
 }
 
-/// The JSON of a measurement that must succeed.
+/// Returns the JSON of a measurement that must succeed.
 fn json(words: &[&str]) -> Value {
     let all = [&["measure", "--format", "json"], words].concat();
     let (code, json, err) = creel(&all);
@@ -144,8 +144,9 @@ fn shared_memory_counts_once() {
     }
     let output = json(&["-n1", "perl", "-e", script]);
     let peak = output["runs"][0]["peak_rss_bytes"].as_f64().unwrap();
-    // Perl may hold it twice. Each process's memory is looked at in its turn, so one that forks between
-    // two looks counts a little too much; all five together would be 320 MB at least.
+    // Perl may hold the memory twice. We sample the processes one after another, so a process that
+    // forks between two samples counts slightly too much. All five together would be at least 320
+    // MB.
     assert!((64e6..250e6).contains(&peak), "{peak} bytes");
 }
 
@@ -222,14 +223,17 @@ fn matrix_pairs_are_compared_at_the_same_setting() {
         "sleep",
         "{t}",
     ];
-    // On a machine with much else to do a run may take twice as long as another, but not always.
+    // On a busy machine, one run may take twice as long as another, but not in every attempt.
     let is_same = |_| {
         let output = json(&words);
         assert_eq!(output["commands"][3]["base"], "sleep 0.01");
         let ratio = &output["commands"][3]["ratio"]["wall_s"]["median"];
         (0.5..2.0).contains(&ratio.as_f64().unwrap())
     };
-    assert!((0..20).any(is_same), "not against the first setting");
+    assert!(
+        (0..20).any(is_same),
+        "each command is compared with its base at the same setting"
+    );
     let (_, text, _) = creel(&[&["measure"][..], &words].concat());
     assert!(
         text.contains("sleep 0.01 t=0.01 ÷ sleep 0.01 t=0.01"),
@@ -244,7 +248,7 @@ fn short_runs_have_cpu_time_and_exit_code() {
     assert!(cpu.as_f64().unwrap() > 0.0, "{cpu}");
     assert_ne!(
         output["summary"]["user_s"]["geometric_mean"], 0.0,
-        "zero means none"
+        "a run has a CPU time above zero"
     );
     assert_eq!(output["runs"][2]["exit_code"], 7);
     assert_eq!(output["budget"]["limits"][0]["kind"], "cores");
@@ -263,7 +267,7 @@ fn tables_fit_eighty_columns() {
     let (code, text, err) = creel(&[&words[..], &[script]].concat());
     assert_eq!(code, Some(0), "{err}");
     assert!(text.contains("written"), "{text}");
-    // The rows; what is said below of outliers is for a terminal to wrap.
+    // We check the rows only, because a terminal wraps the sentences about outliers below them.
     for line in text
         .lines()
         .skip(1)
@@ -271,7 +275,7 @@ fn tables_fit_eighty_columns() {
     {
         assert!(line.chars().count() <= 80, "{line}");
     }
-    // Many commands with long names: they keep their ends, where they differ.
+    // Long names of many commands keep their ends, because the ends differ.
     let words = ["measure", "-n2", "--matrix", "setting=1,2", "--vs"];
     let commands = [
         "true a long name {setting}",
@@ -285,7 +289,7 @@ fn tables_fit_eighty_columns() {
     let rows: Vec<&str> = text.lines().filter(|line| line.contains('…')).collect();
     assert_eq!(rows.len(), 6, "{text}");
     assert!(rows[3].contains("setting=2"), "{text}");
-    // A setting that the name tells is told once.
+    // A setting that the name contains is shown once.
     let (_, text, _) = creel(
         &[
             &words[..1],
@@ -297,7 +301,7 @@ fn tables_fit_eighty_columns() {
     );
     assert!(!text.contains("setting=1 setting=1"), "{text}");
     assert!(rows.iter().all(|row| row.chars().count() <= 80), "{text}");
-    // Where their ends are the same, they have numbers.
+    // Names with equal ends have numbers.
     let [one, other] = ["one", "two"].map(|word| format!("true begins alike, {word}, ends alike"));
     let words = ["measure", "-q", "-n2", "--vs", &one, "--vs", "true", "--"];
     let other: Vec<&str> = other.split(' ').collect();
@@ -317,7 +321,7 @@ fn lingering_daemons_are_named_and_ended() {
         "measure",
         "-n1",
         "--linger",
-        "1.2",
+        "1200ms",
         "sh",
         "-c",
         "sleep 70 & exit 0",
@@ -326,7 +330,7 @@ fn lingering_daemons_are_named_and_ended() {
     assert_eq!(code, Some(0), "{err}");
     assert!(err.contains("sleep") && err.contains("--linger"), "{err}");
     assert!(
-        err.contains("a process that outlived it was ended"),
+        err.contains("a process that outlived the command was ended"),
         "{err}"
     );
 }
@@ -484,7 +488,7 @@ fn scans_are_plotted_as_one_curve() {
 
 #[test]
 fn timeouts_apply_to_each_run() {
-    let output = json(&["-n", "5", "--timeout", "3", "sleep", "0.8"]);
+    let output = json(&["-n", "5", "--timeout", "3s", "sleep", "0.8"]);
     for run in output["runs"].as_array().unwrap() {
         assert!(run["wall_s"].as_f64().unwrap() >= 0.8, "{run}");
         assert_eq!(run["exit_code"], 0, "{run}");
@@ -495,7 +499,7 @@ fn timeouts_apply_to_each_run() {
         "(sleep 1.2; echo lived >>{}) >/dev/null 2>&1 & exit 0",
         log.display()
     );
-    json(&["-n", "3", "--linger", "3", "sh", "-c", &script]);
+    json(&["-n", "3", "--linger", "3s", "sh", "-c", &script]);
     assert_eq!(fs::read_to_string(log).unwrap().lines().count(), 3);
 }
 

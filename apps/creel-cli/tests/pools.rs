@@ -1,7 +1,7 @@
-//! `creel top` and `creel run --watch` with a program that has a pool of Creel's: this test itself,
-//! started once more.
+//! Runs `creel top` and `creel run --watch` with a program that has a Creel pool. The program is
+//! this test executable itself.
 //!
-//! The program ends when its stdin does, or after a minute.
+//! The program ends when its stdin is closed, or after a minute.
 
 use creel::{Observe, Pool};
 use pty_process::{Size, blocking};
@@ -14,10 +14,10 @@ use std::{
 };
 
 const CREEL: &str = env!("CARGO_BIN_EXE_creel");
-/// What makes this test that program.
+/// The variable that turns this test into that program.
 const OBSERVE: &str = "CREEL_TEST_OBSERVE";
 
-/// The program: loops on two workers, and prints their number when it changes.
+/// The program. It runs loops on two workers, and prints the number of workers when it changes.
 #[test]
 fn a_program_with_a_pool() {
     let Ok(observe) = env::var(OBSERVE) else {
@@ -42,7 +42,7 @@ fn a_program_with_a_pool() {
                 println!("\nworkers {workers}");
             }
             if begin.elapsed() > Duration::from_secs(60) {
-                // Who waits for what it never says sees its end.
+                // A test that waits for output that never comes sees the end of the program.
                 std::process::exit(1);
             }
             std::thread::sleep(Duration::from_millis(2));
@@ -50,7 +50,7 @@ fn a_program_with_a_pool() {
     });
 }
 
-/// The words that start it, after `words`.
+/// Returns `words` followed by the words that start the program.
 fn program<'a>(words: &[&'a str], own: &'a str) -> Vec<&'a str> {
     let test = [own, "a_program_with_a_pool", "--exact", "--nocapture"];
     [words, &test].concat()
@@ -60,7 +60,7 @@ fn own() -> String {
     env::current_exe().unwrap().to_str().unwrap().to_owned()
 }
 
-/// The program below another, with pipes.
+/// The program as the child of another one, with pipes.
 struct Running {
     child: Child,
     stdin: Option<ChildStdin>,
@@ -89,7 +89,7 @@ impl Running {
         running
     }
 
-    /// Reads on until it says so.
+    /// Reads lines until the expected one.
     fn says(&mut self, wanted: &str) {
         let mut line = String::new();
         while line.trim() != wanted {
@@ -111,7 +111,7 @@ impl Drop for Running {
 fn pool_workers_are_reported() {
     let top = |running: &Running, more: &[&str]| {
         let pid = running.child.id().to_string();
-        let words = [&["top", "-p", &pid, "--for", "0.5"], more].concat();
+        let words = [&["top", "-p", &pid, "--for", "500ms"], more].concat();
         let output = Command::new(CREEL).args(words).output().unwrap();
         assert_eq!(output.status.code(), Some(0), "{output:?}");
         String::from_utf8(output.stdout).unwrap()
@@ -123,7 +123,8 @@ fn pool_workers_are_reported() {
     assert_eq!(pool["pool"], "seen", "{json}");
     assert_eq!(pool["pid"], running.child.id());
     let items = |worker: usize| pool["workers"][worker]["loop_items"].as_u64().unwrap();
-    // Half a second of loops every few milliseconds, but not what was before.
+    // The counts are from half a second with a loop every few milliseconds, and exclude earlier
+    // loops.
     assert!((1000..1_000_000).contains(&(items(0) + items(1))), "{json}");
     let text = top(&running, &[]);
     assert!(text.contains("pool seen: 2 workers"), "{text}");
@@ -138,7 +139,7 @@ fn the_view_shows_pool_workers() {
     let (mut pty, pts) = blocking::open().unwrap();
     pty.resize(Size::new(24, 80)).unwrap();
     let own = own();
-    let words = program(&["top", "--interval", "0.05", "--"], &own);
+    let words = program(&["top", "--interval", "50ms", "--"], &own);
     let child = blocking::Command::new(CREEL).args(words);
     let mut child = child.env(OBSERVE, "look").spawn(pts).unwrap();
     let size = |n| std::num::NonZeroU16::new(n).unwrap();
@@ -158,7 +159,7 @@ fn the_view_shows_pool_workers() {
     pty.write_all(b"P").unwrap();
     until(&mut pty, false);
     pty.write_all(b"q").unwrap();
-    // Until its end, or it could not write what it has to say.
+    // We read until the end, because otherwise the program could not write its output.
     while pty.read(&mut bytes).is_ok_and(|n| n > 0) {}
     assert_eq!(child.wait().unwrap().code(), Some(0));
 }
@@ -166,7 +167,7 @@ fn the_view_shows_pool_workers() {
 #[test]
 fn resizable_pools_follow_the_limits() {
     if std::thread::available_parallelism().unwrap().get() < 2 {
-        eprintln!("skipped: one CPU is all that there is");
+        eprintln!("skipped: this machine has only one CPU");
         return;
     }
     let mut running = Running::start("resize", &[CREEL, "run", "--watch", "--"]);

@@ -1,6 +1,6 @@
-//! `creel top` from outside: its report, and its picture on terminals of two sizes.
+//! Runs `creel top` and checks its report, and its display on terminals of two sizes.
 //!
-//! The programs under watch end by themselves, whatever becomes of the test.
+//! The watched programs end by themselves, even if a test fails.
 
 use pty_process::{Size, blocking};
 use std::{
@@ -11,7 +11,7 @@ use std::{
 };
 
 const CREEL: &str = env!("CARGO_BIN_EXE_creel");
-/// Computes for a while, at most half a minute.
+/// A command that computes for up to half a minute.
 const BUSY: &str = "exec timeout 30 sh -c 'while :; do :; done'";
 
 fn creel(words: &[&str]) -> (Option<i32>, String, String) {
@@ -56,9 +56,31 @@ fn exit_code_is_kept_and_output_goes_to_stderr() {
 }
 
 #[test]
+fn sigterm_ends_the_report_with_code_143() {
+    // The program sends the signal to its parent, which is `creel top`.
+    let script = "kill -TERM $PPID; exec sleep 30";
+    let (code, json, err) = creel(&["--format", "json", "--", "sh", "-c", script]);
+    assert_eq!(code, Some(143), "{err}");
+    let output: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(output["schema"], 1, "the report is printed");
+}
+
+#[test]
+fn verbose_adds_the_limits() {
+    let (_, quiet, _) = creel(&["--", "true"]);
+    let (code, verbose, err) = creel(&["-v", "--", "true"]);
+    assert_eq!(code, Some(0), "{err}");
+    let bound = "usable workers are bound by";
+    assert!(
+        verbose.contains(bound) && !quiet.contains(bound),
+        "{verbose}"
+    );
+}
+
+#[test]
 fn top_does_not_watch_itself() {
-    // The shell watches itself, and so would its child, that looks.
-    let script = "\"$0\" top -p $$ --for 0.3 --format json; exit";
+    // The shell watches itself. Its child is `creel top`, which must not appear.
+    let script = "\"$0\" top -p $$ --for 300ms --format json; exit";
     let output = Command::new("sh").args(["-c", script, CREEL]).output();
     let output: serde_json::Value = serde_json::from_slice(&output.unwrap().stdout).unwrap();
     let threads = output["threads"].as_array().unwrap();
@@ -75,7 +97,7 @@ fn wrong_arguments_are_named() {
     };
     fails(&["no-such-program"], 127, "no-such-program");
     fails(&["-p", "4000000000"], 2, "no process");
-    fails(&["--for", "x", "true"], 2, "no number");
+    fails(&["--for", "x", "true"], 2, "use for example 90m");
     fails(
         &["--output", "/no/such/folder/x", "true"],
         2,
@@ -83,7 +105,7 @@ fn wrong_arguments_are_named() {
     );
 }
 
-/// `creel top` in a terminal of its own, and what that terminal shows.
+/// `creel top` in a terminal of its own, and the contents of that terminal.
 struct Terminal {
     pty: blocking::Pty,
     child: Child,
@@ -94,7 +116,7 @@ impl Terminal {
     fn start(columns: u16, rows: u16, words: &[&str]) -> Self {
         let (pty, pts) = blocking::open().unwrap();
         pty.resize(Size::new(rows, columns)).unwrap();
-        let command = blocking::Command::new(CREEL).args(["top", "--interval", "0.05"]);
+        let command = blocking::Command::new(CREEL).args(["top", "--interval", "50ms"]);
         let child = command.args(words).spawn(pts).unwrap();
         let size = |n| NonZeroU16::new(n).unwrap();
         Self {
@@ -109,7 +131,7 @@ impl Terminal {
         self.screen.screen().rows(0, columns.get()).collect()
     }
 
-    /// Reads until the screen is as wanted; false if the program ends before.
+    /// Reads until the screen is as wanted. Returns false if the program ends before.
     fn until(&mut self, wanted: impl Fn(&[String]) -> bool) -> bool {
         let mut bytes = [0; 4096];
         while !wanted(&self.rows()) {
@@ -130,7 +152,7 @@ impl Terminal {
         self.pty.write_all(keys.as_bytes()).unwrap();
     }
 
-    /// Reads all that is left; gives the exit code.
+    /// Reads the rest of the output. Returns the exit code and the screen.
     fn end(mut self) -> (Option<i32>, Vec<String>) {
         let mut bytes = [0; 4096];
         while let Ok(count @ 1..) = self.pty.read(&mut bytes) {
@@ -161,7 +183,7 @@ fn the_view_fits_two_terminal_sizes() {
             top.rows()
         );
         let seen = top.rows();
-        // Nothing has scrolled: the title stands first and the keys last.
+        // Nothing has scrolled: the title is the first line and the keys are the last.
         assert!(seen[0].starts_with(" creel top  sh "), "{seen:?}");
         assert!(
             seen[usize::from(rows) - 1].starts_with("q quit"),
@@ -169,7 +191,7 @@ fn the_view_fits_two_terminal_sizes() {
         );
         assert!(seen[1].contains("runnable"), "{seen:?}");
         assert!(seen[2].starts_with("PU "), "a lane a PU: {seen:?}");
-        // What fills a line keeps its last place.
+        // A line of the full width keeps its last character.
         let titles = seen.iter().find(|row| row.contains("wait%")).unwrap();
         assert!(titles.trim_end().ends_with("migr/s"), "{titles}");
         top.press("q");
@@ -199,7 +221,7 @@ fn keys_and_mouse_control_the_view() {
     top.press("l");
     let titles = top.until(|rows| rows[2].contains("thread") && rows[2].contains("PU"));
     assert!(titles, "{:?}", top.rows());
-    // A click on the title of the names, which now is the third line.
+    // We click on the title of the names, which is on the third line now.
     top.press("\x1b[<0;14;3M");
     top.shows("name▾");
     top.press(" ");
@@ -253,12 +275,12 @@ fn ctrl_c_interrupts_the_live_view() {
 #[test]
 fn top_with_a_duration_shows_the_output() {
     let script = "echo HELLO; exec timeout 10 sh -c 'while :; do :; done'";
-    let mut top = Terminal::start(80, 24, &["--for", "3", "--", "sh", "-c", script]);
+    let mut top = Terminal::start(80, 24, &["--for", "3s", "--", "sh", "-c", script]);
     top.shows("output of sh");
     top.shows("HELLO");
     let (code, last) = top.end();
     assert_eq!(code, Some(0));
-    // The program goes on, and where its output is to be found is said.
+    // The program keeps running, and creel prints the file with its output.
     let said = last.join("");
     assert!(
         said.contains("HELLO") && said.contains("creel-top-"),

@@ -1,4 +1,4 @@
-//! `creel topo` from outside: what it prints, and how it ends on bad input.
+//! Runs `creel topo` and checks its output, and its exit codes for bad input.
 
 use std::fs;
 use std::path::Path;
@@ -59,7 +59,7 @@ fn json_has_the_documented_fields() {
     assert_eq!(found["budget"]["limits"][0]["kind"], json!("cores"));
     assert!(
         found["placement"].is_null(),
-        "seats only where they were asked for"
+        "the placement appears only on request"
     );
 }
 
@@ -73,7 +73,7 @@ fn offline_cores_are_marked() {
         write(root.path(), &file, &format!("{siblings}\n"));
     }
     let found = json(&["--root", root.path().to_str().unwrap()]);
-    // As the kernel tells them: who counts cores leaves out these.
+    // The kernel reports them like this. A count of cores must exclude them.
     assert_eq!(found["cores"], json!(["0", "1", "2"]));
     assert_eq!(found["offline"], json!("2"));
     assert_eq!(found["budget"]["workers"], 2);
@@ -170,7 +170,7 @@ fn drawings_are_written_atomically() {
     assert_eq!(
         drawing.matches("class=\"worker\"").count(),
         6,
-        "a badge a worker"
+        "there is one badge per worker"
     );
     let nowhere = folder.path().join("no/such/folder.svg");
     let failed = creel(&["--synthetic", "core:4", "--svg", nowhere.to_str().unwrap()]);
@@ -277,7 +277,7 @@ fn memory_tasks_and_weights_are_listed() {
     );
     assert!(
         text(&root_of).contains("usable: 11 workers"),
-        "root is exempt"
+        "the limit does not apply to root"
     );
     write(root.path(), "cg/a/cpu.max", "300000 100000\n");
     assert!(!text(&root_of).contains("note:"), "a quota is set");
@@ -331,7 +331,7 @@ fn drawings_replace_files_and_write_through_devices() {
     assert!(drawn.starts_with("<svg"), "{drawn}");
     let made = Command::new("mkfifo").arg(path("fifo")).status().unwrap();
     assert!(made.success());
-    // Open at both ends, so that nobody waits for the other.
+    // We open the FIFO for reading and writing, so that no end waits for the other.
     let mut both = fs::File::options();
     let mut fifo = both.read(true).write(true).open(path("fifo")).unwrap();
     draw("fifo");

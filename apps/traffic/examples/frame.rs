@@ -1,9 +1,9 @@
-//! A game's loop: sixty frames a second, in each a piece of the simulation and a picture, by the same
-//! workers.
+//! A game loop at sixty frames per second. In each frame, the same workers run a part of the
+//! simulation and draw a picture.
 //!
-//! A frame has a budget for the simulation. Time that it could not simulate is not owed for ever: the
-//! game then runs slower, and no frame comes late because of those before. What cars do depends on
-//! the ticks that were run only, never on which frame they were run in.
+//! The simulation has a time budget per frame. If the budget is not enough, the game runs slower.
+//! It does not catch up later, so that one late frame does not delay the following frames. The
+//! results depend only on the number of ticks, and not on the frames in which they ran.
 //!
 //! `cargo run --release -p creel-traffic --example frame`
 
@@ -17,44 +17,44 @@ use creel_traffic::sim::Simulation;
 
 const FRAME: Duration = Duration::from_nanos(1_000_000_000 / 60);
 
-/// What a game asks for.
+/// The parameters of a game.
 #[derive(Clone, Copy, Debug)]
 pub struct Game {
-    /// Junctions from side to side.
+    /// The number of junctions per side of the city.
     pub side: u32,
-    /// That drive for ever.
+    /// The number of cars, which drive for ever.
     pub cars: u32,
-    /// How long it is played.
+    /// The number of frames.
     pub frames: u32,
-    /// Ticks a frame, if there is time.
+    /// The number of ticks per frame, if there is enough time.
     pub ticks: u32,
-    /// How much of a frame the simulation may take.
+    /// The part of a frame that the simulation may use.
     pub budget: Duration,
 }
 
-/// What became of it.
+/// The result of a game.
 #[derive(Clone, Copy, Debug)]
 pub struct Played {
-    /// Ticks that were run.
+    /// The number of ticks that were run.
     pub ticks: u32,
-    /// Frames in which there was no time for all ticks.
+    /// The number of frames in which there was no time for all ticks.
     pub short: u32,
-    /// Frames that came later than they should.
+    /// The number of frames that were late.
     pub late: u32,
-    /// Of the state at the end.
+    /// The hash of the final state.
     pub hash: u64,
-    /// Pixels of the last picture on which there is a car.
+    /// The number of pixels of the last picture that show a car.
     pub lit: usize,
 }
 
-/// A picture: a pixel a road, in rows.
+/// A picture with one pixel per road, in rows.
 struct Screen {
     pixels: Vec<u8>,
     width: usize,
 }
 
 impl Screen {
-    /// Draws how full roads are, each row by whichever worker is free.
+    /// Draws the occupancy of all roads. Each row is drawn by whichever worker is free.
     fn draw(&mut self, loops: &Pool, occupancy: &[u16]) {
         let width = self.width;
         let mut rows: Vec<&mut [u8]> = self.pixels.chunks_mut(width).collect();
@@ -70,10 +70,10 @@ impl Screen {
     }
 }
 
-/// Plays for so many frames.
+/// Plays all frames.
 ///
 /// # Errors
-/// A city or a pool that cannot be made.
+/// Returns an error if the city cannot be generated.
 pub fn play(pool: &Pool, game: Game) -> Result<Played, Box<dyn std::error::Error>> {
     let network = Arc::new(City::grid(game.side, game.side).network()?);
     let plans = Arc::new(laps::plans(pool, &network, game.cars, 1)?);
@@ -86,7 +86,7 @@ pub fn play(pool: &Pool, game: Game) -> Result<Played, Box<dyn std::error::Error
     };
     let (mut short, mut late, mut ticks) = (0, 0, 0);
     let mut occupancy = Vec::new();
-    // One session: between two loops the workers stay awake.
+    // We use one session for all frames, so that the workers stay awake between two loops.
     pool.session(|loops| {
         let mut due = Instant::now();
         for _ in 0..game.frames {

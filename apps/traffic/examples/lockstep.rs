@@ -1,8 +1,9 @@
-//! Two players, each with a simulation of its own, in lock-step over a socket.
+//! Two players run the same simulation in lockstep over a socket.
 //!
-//! Each turn is ten ticks. A player sends what it does in the turn and the hash of its state before
-//! it, waits for the other's, does both in the order of the players, and goes on. Only inputs are
-//! sent, whatever the size of the city; whose hash differs has another state, and is told at once.
+//! A turn has ten ticks. In each turn, a player sends its input and the hash of its state, and
+//! waits for those of the other player. Both inputs are then applied in the order of the players.
+//! Only inputs and hashes are sent, so the amount of data does not depend on the size of the city.
+//! If the hashes differ, the states differ, and the game ends with an error.
 //!
 //! `cargo run --release -p creel-traffic --example lockstep`
 
@@ -18,15 +19,15 @@ use creel_traffic::sim::Simulation;
 
 const TURN_TICKS: u32 = 10;
 
-/// What a player does: works on a road, by which fewer cars get through.
+/// The input of a player: road works, which let fewer cars pass.
 #[derive(Clone, Copy, Debug)]
 struct Works {
     link: u32,
-    /// From one car to the next.
+    /// The minimum time between two cars.
     headway_ms: u16,
 }
 
-/// What is sent: the hash before the turn, then the input, little end first.
+/// The content of a message: the hash before the turn and the input, in little-endian byte order.
 #[derive(Clone, Copy, Debug)]
 struct Turn {
     hash: u64,
@@ -54,11 +55,11 @@ impl Turn {
     }
 }
 
-/// Plays so many turns as player 0 or 1, and gives the hash at the end. `cheats_at` is a turn in which
-/// the player does something that it does not send.
+/// Plays as player 0 or 1, and returns the hash of the final state. In turn `cheats_at`, the player
+/// does something that it does not send.
 ///
 /// # Errors
-/// The socket's, and a state that is not the other's.
+/// Returns an error if the socket fails, or if the states of the players differ.
 pub fn play(
     mut other: TcpStream,
     player: usize,
@@ -83,7 +84,7 @@ pub fn play(
         other.read_exact(&mut bytes)?;
         let theirs = Turn::of(bytes);
         if theirs.hash != hash {
-            return Err(io::Error::other(format!("not in step before turn {turn}")).into());
+            return Err(io::Error::other(format!("the states differ before turn {turn}")).into());
         }
         let mut both = [works, theirs.works];
         both.rotate_left(player);
@@ -98,13 +99,14 @@ pub fn play(
     Ok(simulation.hash(&pool))
 }
 
-/// What both players have at the end.
+/// The results of both players.
 pub type Ends = [Result<u64, Box<dyn std::error::Error + Send + Sync>>; 2];
 
-/// Both players, on a socket of this machine; the first with one worker, the second with three.
+/// Runs both players on this machine, connected by a socket. The first has one worker and the
+/// second has three.
 ///
 /// # Errors
-/// The socket's.
+/// Returns an error if the socket cannot be opened.
 pub fn match_up(turns: u32, cheats_at: Option<u32>) -> io::Result<Ends> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
     let address = listener.local_addr()?;
@@ -116,7 +118,7 @@ pub fn match_up(turns: u32, cheats_at: Option<u32>) -> io::Result<Ends> {
     let (stream, _) = listener.accept()?;
     stream.set_nodelay(true)?;
     let first = play(stream, 0, 1, turns, cheats_at);
-    let second = second.join().expect("no panic");
+    let second = second.join().expect("the second player does not panic");
     Ok([first, second])
 }
 

@@ -1,10 +1,16 @@
-//! Static user equilibrium: flows by which nobody can be quicker on another way.
+//! Computes the static user equilibrium: flows at which no traveller has a quicker path (Wardrop's
+//! first principle).
 //!
-//! Beckmann's program (1956) minimised by the bi-conjugate Frank-Wolfe method (Mitradjieva and
-//! Lindberg 2013): each step goes towards a point that is conjugate to the last two directions, where
-//! the plain method zigzags. It proves parser and shortest ways, not dynamics.
+//! We minimise Beckmann's objective (1956) by the bi-conjugate Frank-Wolfe method (Mitradjieva and
+//! Lindberg 2013). Each iteration moves towards a point such that the direction is conjugate to the
+//! last two directions. The plain Frank-Wolfe method zigzags instead, and so needs many more
+//! iterations.
 //!
-//! Sums are taken in a fixed order, so the result has the same bits for any number of workers.
+//! We use this module to verify the TNTP parser and the shortest paths against published results.
+//! It does not use the queue model.
+//!
+//! Sums are computed in a fixed order, so the result is bitwise identical for any number of
+//! workers.
 
 use crate::network::NetworkError;
 use crate::network::read::tntp::{Tntp, TntpLink};
@@ -12,23 +18,24 @@ use creel::Pool;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// What came of it.
+/// The result of an assignment.
 #[derive(Clone, Debug)]
 pub struct Equilibrium {
-    /// The flow of each road.
+    /// The flow of each link.
     pub flows: Vec<f64>,
-    /// Beckmann's objective: the sum over roads of the integral of time over flow.
+    /// Beckmann's objective: the sum over all links of the integral of travel time over flow.
     pub objective: f64,
-    /// How much longer trips take in all than if all took the quickest ways, as a share.
+    /// The relative gap: how much longer all trips take than on the shortest paths, as a share.
     pub gap: f64,
-    /// Steps taken.
+    /// The number of iterations.
     pub steps: u32,
-    /// Trips that are from a zone to itself, or have no way.
+    /// The number of trips that were left out, because they end in their origin zone or have no
+    /// path.
     pub left_out: f64,
 }
 
 impl TntpLink {
-    /// Its time with a flow.
+    /// Returns the travel time at a flow.
     pub fn time(&self, flow: f64) -> f64 {
         self.free_time * (1.0 + self.b * (flow / self.capacity).powf(self.power))
     }
@@ -47,11 +54,12 @@ impl TntpLink {
     }
 }
 
-/// Finds the equilibrium of trips (from, to, how many) to a relative gap, or for so many steps.
+/// Computes the equilibrium of trips, given as (origin, destination, number). Stops at the relative
+/// gap `gap` or after `steps_max` iterations. If the result has a greater `gap` than you asked for,
+/// the iterations were not enough.
 ///
 /// # Errors
-/// Trips of a zone that is not there, too many of them for a number, or free times that are all zero on
-/// a ring.
+/// Returns an error if a zone does not exist, or if the total travel time overflows.
 pub fn equilibrium(
     loops: &Pool,
     network: &Tntp,
@@ -79,7 +87,7 @@ pub fn equilibrium(
         let dot = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| a * b).sum::<f64>();
         let (all, best) = (dot(&now, &flows), dot(&now, &target));
         if !all.is_finite() {
-            let reason = "so many trips that there is no number for their time";
+            let reason = "cannot compute the equilibrium: the total travel time is out of range, because there are too many trips";
             return Err(NetworkError(reason.into()));
         }
         let reached = if all > 0.0 { (all - best) / all } else { 0.0 };
@@ -116,7 +124,7 @@ pub fn equilibrium(
             .zip(&direction)
             .for_each(|(flow, d)| *flow = (*flow + step_size * d).max(0.0));
         if step_size >= 0.999_999 {
-            // At the end of a direction the ones before tell nothing.
+            // A full step leaves the previous points useless for conjugation, so we restart.
             last.clear();
         }
         last.insert(0, goal);
@@ -125,8 +133,9 @@ pub fn equilibrium(
     }
 }
 
-/// The point to go towards: a mean of the quickest ways' flows and the last points, such that the
-/// direction is conjugate to the last two with respect to the slopes.
+/// Returns the point to move towards. It is a weighted mean of the shortest-path flows and the last
+/// two points. The weights make the direction conjugate to the last two directions with respect to
+/// the slopes.
 fn conjugate(
     flows: &[f64],
     target: &[f64],
@@ -179,7 +188,7 @@ fn conjugate(
     }
 }
 
-/// How far to go: where the objective no longer falls, by bisection.
+/// Returns the step size at which the objective stops falling, found by bisection.
 fn line_search(links: &[TntpLink], flows: &[f64], direction: &[f64]) -> f64 {
     let falls = |step: f64| {
         let change = |((link, flow), d): ((&TntpLink, &f64), &f64)| {
@@ -208,7 +217,7 @@ fn line_search(links: &[TntpLink], flows: &[f64], direction: &[f64]) -> f64 {
     (low + high) / 2.0
 }
 
-/// Roads by the node where they begin.
+/// The links, grouped by the node at which they begin.
 struct Graph {
     first: Vec<u32>,
     links: Vec<u32>,
@@ -232,7 +241,8 @@ impl Graph {
         }
     }
 
-    /// Nodes in the order of their time from `origin`, and by which road each is reached.
+    /// Returns the nodes in the order of their travel time from `origin`, and the link by which
+    /// each node is reached.
     fn tree(&self, links: &[TntpLink], times: &[f64], origin: u32) -> (Vec<u32>, Vec<u32>) {
         const NONE: u32 = u32::MAX;
         let nodes = self.first.len() - 1;
@@ -241,7 +251,7 @@ impl Graph {
         let mut done = vec![false; nodes];
         let mut heap = BinaryHeap::new();
         best[origin as usize] = 0.0;
-        // Times are not negative, so their bits are in their order.
+        // The bits of non-negative floats are in the same order as the floats.
         heap.push(Reverse((0_u64, origin)));
         while let Some(Reverse((_, node))) = heap.pop() {
             if std::mem::replace(&mut done[node as usize], true) {
@@ -266,7 +276,7 @@ impl Graph {
     }
 }
 
-/// Trips by where they begin.
+/// The trips, grouped by origin.
 struct Demand {
     origins: Vec<(u32, Vec<(u32, f64)>)>,
     left_out: f64,
@@ -290,7 +300,7 @@ impl Demand {
             if from.max(to) >= network.nodes {
                 let zone = from.max(to) + 1;
                 return Err(NetworkError(format!(
-                    "trips of zone {zone}, but there are {} nodes",
+                    "the trip table contains zone {zone}, but the network has only {} nodes",
                     network.nodes
                 )));
             }
@@ -306,7 +316,8 @@ impl Demand {
         Ok(Self { origins, left_out })
     }
 
-    /// All trips on the quickest ways by these times: the flow of each road.
+    /// Assigns all trips to the shortest paths at the given travel times. Returns the flow of each
+    /// link.
     fn load(&self, loops: &Pool, graph: &Graph, links: &[TntpLink], times: &[f64]) -> Vec<f64> {
         let parts = loops.map(&self.origins, |(origin, goals)| {
             let (order, by) = graph.tree(links, times, *origin);

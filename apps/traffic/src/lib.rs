@@ -1,5 +1,9 @@
-//! Road traffic: a million cars on hundreds of thousands of junctions, the same bits on any number
-//! of cores.
+//! A road traffic simulation: a million cars on hundreds of thousands of junctions, with identical
+//! results on any number of cores.
+//!
+//! The model is a queue per link, as in MATSim's and SUMO's mesoscopic simulations. You give a
+//! [`Simulation`](sim::Simulation) a [`Network`](network::Network) and the [`Plans`](demand::Plans)
+//! of all travellers, and advance it by whole seconds. For example:
 //!
 //! ```
 //! use creel_traffic::{city, demand::laps, sim::Simulation};
@@ -14,7 +18,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! docs/design/traffic.md is the design.
+//! We explain the design and its reasons in docs/design/traffic.md.
 #![forbid(unsafe_code)]
 
 pub mod assign;

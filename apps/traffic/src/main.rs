@@ -1,4 +1,4 @@
-//! The program: road traffic, deterministic, on as many cores as there are.
+//! The `creel-traffic` program: a deterministic road traffic simulation on any number of cores.
 #![forbid(unsafe_code)]
 
 mod cli;
@@ -11,26 +11,20 @@ use creel_console::{Common, args, conclude};
 const EXAMPLES: &str = "\
 Examples:
   creel-traffic run --city 100x100 --cars 50000 --seconds 3600
-          an hour of a city with lights, and what became of it
-  creel-traffic run --city 512x512 --cars 1000000 --seconds 600 --format json
-  creel-traffic run --city 100x100 --cars 50000 --seconds 1800 --snapshot half.creel
-  creel-traffic run --city 100x100 --resume half.creel --seconds 1800
-          goes on where that ended; both together end as one run of an hour does
-  creel-traffic run --network NY.gr.xz --cars 1000000 --demand gravity --again --seconds 900
-  creel-traffic assign --network roads.tntp --trips trips.tntp
-  creel-traffic watch --city 100x100 --cars 50000
-  creel-traffic draw --city 100x100 --noise 30 --avenues 5 --cars 50000 --output city.png
+          simulate an hour in a generated city with traffic lights, and print a summary
   creel-traffic convert --city 30x30 --cars 5000 --demand gravity --roads-to city.net.xml --demand-to city.rou.xml
-          the same city and its demand for SUMO";
+          write the same city and its demand for SUMO
 
-/// Road traffic: the same bits on any number of cores
+Each subcommand has more examples: see creel-traffic run --help, for example.";
+
+/// Simulate road traffic, with identical results on any number of cores
 #[derive(Parser, Debug)]
 #[command(name = "creel-traffic", version, after_help = EXAMPLES)]
 struct Cli {
-    #[command(flatten)]
-    common: Common,
     #[command(subcommand)]
     command: Command,
+    #[command(flatten)]
+    common: Common,
 }
 
 #[derive(Subcommand, Debug)]

@@ -1,9 +1,12 @@
-//! Random numbers that depend on who asks and how often, never on when.
+//! Random numbers that depend on their purpose and position in a stream, but not on the order of
+//! execution.
 //!
-//! A stream is made of what it is for (a seed, a kind, a number) and mixed anew for each value, so
-//! two travellers never share one and no order of execution shows.
+//! A stream is seeded with a global seed, a kind and a number (for example, the number of a
+//! traveller). Two travellers therefore never share a stream, so the results do not depend on which
+//! of them is processed first.
 
-/// A stream of random numbers, or a running hash: the same mixing does for both.
+/// A stream of random numbers or a running hash. Both use the same mixing function. You can derive
+/// one for each of your own items with [`of`](Self::of).
 ///
 /// Source: the finalizer of SplitMix64 (Steele, Lea, Flood 2014).
 #[derive(Clone, Copy, Debug)]
@@ -17,13 +20,14 @@ fn finalize(mut z: u64) -> u64 {
 }
 
 impl Stream {
-    /// The stream of a seed.
+    /// Creates a stream from a seed.
     #[inline]
     pub fn new(seed: u64) -> Self {
         Self(finalize(seed.wrapping_add(0x9E37_79B9_7F4A_7C15)))
     }
 
-    /// The stream of one of many: `kind` is a name, `number` who of them.
+    /// Creates the stream of one item: `kind` is the name of its kind, and `number` is its number
+    /// among them.
     pub fn of(seed: u64, kind: &str, number: u64) -> Self {
         let mut stream = Self::new(seed);
         kind.bytes().for_each(|byte| stream.mix(u64::from(byte)));
@@ -31,7 +35,7 @@ impl Stream {
         stream
     }
 
-    /// Makes what follows depend on `value`.
+    /// Mixes `value` into the state.
     #[inline]
     pub fn mix(&mut self, value: u64) {
         self.0 = finalize(
@@ -39,26 +43,26 @@ impl Stream {
         );
     }
 
-    /// What has been mixed so far.
+    /// Returns the hash of everything that has been mixed in.
     #[inline]
     pub fn value(&self) -> u64 {
         self.0
     }
 
-    /// The next number.
+    /// Returns the next random number.
     #[inline]
     pub fn next_u64(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         finalize(self.0)
     }
 
-    /// The next number below `bound`, which is at least 1.
+    /// Returns the next random number below `bound`, which must be at least 1.
     #[inline]
     pub fn below(&mut self, bound: u64) -> u64 {
         ((u128::from(self.next_u64()) * u128::from(bound)) >> 64) as u64
     }
 
-    /// The next number from 0 to 1, without 1.
+    /// Returns the next random number from 0 (included) to 1 (excluded).
     #[inline]
     pub fn unit(&mut self) -> f64 {
         (self.next_u64() >> 11) as f64 / (1_u64 << 53) as f64

@@ -1,28 +1,29 @@
-//! Quickest ways: a contraction hierarchy, asked from all workers.
+//! Shortest paths by a contraction hierarchy, which all workers can query at the same time.
 //!
-//! Its nodes are junctions by the numbers of their file, so that which of two equally quick ways is
-//! taken does not depend on how the network is cut into tiles.
+//! The nodes of the hierarchy are junctions, numbered as in their file. Therefore the choice
+//! between two equally quick paths does not depend on the tiles of the network.
 
 use crate::network::{LINK_TIME_MS_MIN, Ms, Network};
 use fast_paths::{FastGraph, InputGraph, PathCalculator};
 use std::fmt;
 
-/// Quickest ways through a network, by given times.
+/// Computes shortest paths by travel time.
 pub struct Router {
     graph: FastGraph,
-    /// The time of each road.
+    /// The travel time of each link.
     times: Vec<Ms>,
-    /// Junctions by the numbers of their file.
+    /// Maps the numbers that junctions had in their file to their current numbers.
     junctions: Vec<u32>,
 }
 
 impl Router {
-    /// By free-flow times.
+    /// Creates a router that uses free-flow travel times.
     pub fn new(network: &Network) -> Self {
         Self::from_times(network, free_flow_times(network))
     }
 
-    /// By a time for each road, which is at least 1. Takes seconds where there are 100,000 roads.
+    /// Creates a router that uses the given travel time of each link, which must be at least 1.
+    /// This takes seconds for a network of 100,000 links.
     pub fn from_times(network: &Network, times: Vec<Ms>) -> Self {
         let graph = fast_paths::prepare(&graph(network, &times));
         let mut junctions = vec![0; network.junctions().len()];
@@ -36,7 +37,8 @@ impl Router {
         }
     }
 
-    /// The same network by other times: sooner made, for the order of junctions is kept.
+    /// Creates a router for the same network with other travel times. This is faster than
+    /// [`from_times`](Self::from_times), because it reuses the order of the junctions.
     pub fn with_times(&self, network: &Network, times: Vec<Ms>) -> Self {
         let order = self.graph.get_node_ordering();
         let graph = fast_paths::prepare_with_order(&graph(network, &times), &order);
@@ -47,17 +49,19 @@ impl Router {
         }
     }
 
-    /// The time of each road.
+    /// Returns the travel time of each link.
     pub fn times(&self) -> &[Ms] {
         &self.times
     }
 
-    /// Something to ask with, one a thread.
+    /// Creates the working memory of a query. Each thread needs its own. You can reuse it for any
+    /// number of queries of one router.
     pub fn query(&self) -> RouteQuery {
         RouteQuery(fast_paths::create_calculator(&self.graph))
     }
 
-    /// The roads of the quickest way, none where it begins at its end; `None` where there is no way.
+    /// Returns the links of the shortest path. The path is empty if `from` equals `to`. Returns
+    /// `None` if there is no path.
     pub fn shortest_path(
         &self,
         network: &Network,
@@ -83,7 +87,7 @@ impl Router {
     }
 }
 
-/// How long each road takes where nobody is in the way.
+/// Returns the free-flow travel time of each link.
 pub(crate) fn free_flow_times(network: &Network) -> Vec<Ms> {
     let time = |road: &crate::network::Link| {
         let time = u64::from(road.length_mm) * 1000 / u64::from(road.speed_mm_s);
@@ -92,14 +96,14 @@ pub(crate) fn free_flow_times(network: &Network) -> Vec<Ms> {
     network.links().iter().map(time).collect()
 }
 
-/// The junctions and, of roads side by side, the quickest.
+/// Builds the graph of junctions. Of several parallel links, it contains the quickest one.
 fn graph(network: &Network, times: &[Ms]) -> InputGraph {
     let mut graph = InputGraph::new();
     for (link, road) in network.links().iter().enumerate() {
-        let beside = network
+        let parallel = network
             .out(road.from)
             .filter(|&other| network.links()[other as usize].to == road.to);
-        let best = beside.min_by_key(|&other| (times[other as usize], other));
+        let best = parallel.min_by_key(|&other| (times[other as usize], other));
         if road.from != road.to && best == Some(link as u32) {
             graph.add_edge(
                 network.junction_file_index(road.from) as usize,
@@ -118,5 +122,5 @@ impl fmt::Debug for Router {
     }
 }
 
-/// What a query needs of memory.
+/// The working memory of a query.
 pub struct RouteQuery(PathCalculator);

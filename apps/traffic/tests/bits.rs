@@ -1,4 +1,4 @@
-//! The same bits, however a simulation is run.
+//! Checks that a simulation gives bitwise identical results, however it is run.
 
 mod common;
 
@@ -19,7 +19,7 @@ fn pool(workers: usize, balance: Balance, placement: Placement) -> Pool {
         .unwrap()
 }
 
-/// A small city full of everything, by a seed.
+/// Returns a small random city with all kinds of control, and the number of cars for it.
 fn city(seed: u64) -> (RawNetwork, Physics, u32) {
     let mut stream = Stream::of(seed, "a test's city", 0);
     let mut up_to = |low: u64, high: u64| (low + stream.below(high - low + 1)) as u32;
@@ -49,7 +49,8 @@ fn city(seed: u64) -> (RawNetwork, Physics, u32) {
     (plan, physics, cars)
 }
 
-/// Plans by the numbers of the file, so that they do not depend on the cut of the network.
+/// Converts plans to another network of the same roads. Uses the numbers in the file, because link
+/// numbers depend on the tiles.
 fn plans(network: &Network, of: &Network, plans: &Plans) -> Plans {
     use creel_traffic::demand::{Route, Traveller};
     let mut link = vec![0; network.links().len()];
@@ -74,7 +75,7 @@ fn plans(network: &Network, of: &Network, plans: &Plans) -> Plans {
     Plans::new((0..plans.len() as u32).map(moved)).unwrap()
 }
 
-/// Half of all seeds re-route.
+/// Enables rerouting for every second seed.
 fn rerouting(seed: u64) -> Option<Rerouting> {
     (seed % 2 == 1).then_some(Rerouting {
         every_ticks: 20 + (seed % 30) as u32,
@@ -126,7 +127,7 @@ fn hash_is_independent_of_workers_balance_placement_tiles_and_windows() {
             "seed {seed}: {outcomes:#?}"
         );
     }
-    assert!(rerouted > 100, "{rerouted} took another way");
+    assert!(rerouted > 100, "only {rerouted} cars were rerouted");
 }
 
 #[test]

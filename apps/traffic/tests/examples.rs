@@ -1,4 +1,4 @@
-//! The examples, run.
+//! Runs the examples and checks their results.
 
 #[path = "../examples/frame.rs"]
 mod frame;
@@ -25,7 +25,7 @@ fn outcomes_are_independent_of_frames_and_budgets() {
     let all = frame::play(&pool, game).unwrap();
     assert_eq!((all.ticks, all.short), (200, 0));
     assert!(all.lit > 100 && all.late <= game.frames, "{all:?}");
-    // With a budget that is gone at once no tick is run, and the frames come all the same.
+    // With a budget of zero, no tick is run, but all frames are drawn.
     let budget = Duration::ZERO;
     let none = frame::play(&pool, frame::Game { budget, ..game }).unwrap();
     assert_eq!((none.ticks, none.short, none.lit), (0, 40, 0));

@@ -1,4 +1,4 @@
-//! Where floating car data say that cars are.
+//! Checks the positions of cars in floating car data.
 
 mod common;
 
@@ -8,8 +8,8 @@ use creel_traffic::network::Names;
 use creel_traffic::output::{Fcd, Labels, Report};
 use std::collections::HashMap;
 
-/// A jam before a bottleneck: who waits stands in its place on its lane, nobody drives through another,
-/// and the file says so.
+/// In a jam behind a bottleneck, each waiting car stands at its place in the queue of its lane, and
+/// no car drives through another.
 #[test]
 fn queued_cars_stand_at_their_queue_position() {
     for lanes in [1_u8, 2] {
@@ -57,7 +57,7 @@ fn queued_cars_stand_at_their_queue_position() {
             for lane in 0..lanes {
                 let rows = rows(step, &format!("1_{lane}"));
                 let standing: Vec<_> = rows.iter().filter(|row| row.1 == 0.0).collect();
-                // One behind another, a spacing apart.
+                // Cars in a lane are at least one spacing apart.
                 assert!(
                     rows.windows(2).all(|pair| pair[0].0 - pair[1].0 > 4.98),
                     "{rows:?}"
@@ -72,7 +72,7 @@ fn queued_cars_stand_at_their_queue_position() {
                 assert!(rows.iter().all(|row| (row.2 - aside).abs() < 0.01));
                 full = full.max(standing.len());
             }
-            // Nobody goes back, or faster than it may.
+            // No car moves backwards or faster than the speed limit.
             for row in step.lines().filter(|row| row.contains("<vehicle")) {
                 let (car, lane, pos) = (value(row, "id"), value(row, "lane"), number(row, "pos"));
                 if let Some((road, last)) = before.insert(car, (lane.clone(), pos))
@@ -82,8 +82,9 @@ fn queued_cars_stand_at_their_queue_position() {
                 }
             }
         }
-        assert!(full > 20, "{full} stand on a lane");
-        // Of each third car it is the same, though the others are in the way.
+        assert!(full > 20, "only {full} cars stand in a lane");
+        // A report of every third car shows the same positions, because the other cars still
+        // influence them.
         let wanted = |row: &&str| {
             let car = row.contains("<vehicle").then(|| value(row, "id"));
             car.is_none_or(|car| car.parse::<u32>().unwrap() % 3 == 1)

@@ -1,4 +1,5 @@
-//! Snapshots that somebody made up, with a right checksum: told, or runs like any other.
+//! Loads forged snapshots with a correct checksum. Each of them is either rejected or runs like any
+//! other.
 
 use creel::Pool;
 use creel_traffic::city::City;
@@ -9,7 +10,7 @@ use creel_traffic::sim::{END_MS_MAX, Rerouting, Simulation, SnapshotError, TICK_
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-/// Jams, detours, cars beside roads, and all kinds of timers.
+/// Returns a snapshot with jams, detours, entry queues and all kinds of timers.
 fn snapshot(pool: &Pool) -> (Arc<Network>, Vec<u8>) {
     let city = City::grid(6, 6);
     let network = Arc::new(Network::with_tiles(city.raw_network().unwrap(), 12).unwrap());
@@ -35,7 +36,7 @@ fn snapshot(pool: &Pool) -> (Arc<Network>, Vec<u8>) {
     (network, bytes)
 }
 
-/// Changes a number or a few, mostly by little, and puts the checksum right.
+/// Changes one to four bytes, mostly by a small amount, and corrects the checksum.
 fn change(bytes: &mut [u8], stream: &mut Stream) {
     let end = bytes.len() - 4;
     for _ in 0..=stream.below(3) {
@@ -51,7 +52,7 @@ fn change(bytes: &mut [u8], stream: &mut Stream) {
     bytes[end..].copy_from_slice(&sum.to_le_bytes());
 }
 
-/// Gives how many were refused.
+/// Returns the number of rejected snapshots.
 fn try_all(seed: u64, count: u64) -> u64 {
     println!("seed {seed}");
     let pool = Pool::builder().workers(1).build().unwrap();
@@ -80,19 +81,19 @@ fn try_all(seed: u64, count: u64) -> u64 {
         let outcome = catch_unwind(AssertUnwindSafe(goes_on));
         refused += u64::from(outcome.unwrap_or_else(|_| panic!("number {number} of seed {seed}")));
     }
-    println!("{refused} of {count} refused");
+    println!("{refused} of {count} were rejected");
     refused
 }
 
 #[test]
 fn a_forged_snapshot_is_rejected_or_runs() {
     let refused = try_all(1, 400);
-    // Some changes make another state that a run could have come to.
+    // Some changes result in another state that a run could have reached.
     assert!((200..400).contains(&refused), "{refused}");
 }
 
 #[test]
-#[ignore = "takes a quarter of a minute"]
+#[ignore = "takes about 15 seconds"]
 fn many_forged_snapshots_are_rejected_or_run() {
     for seed in 2..6 {
         try_all(seed, 2000);

@@ -1,4 +1,4 @@
-//! Files in and out.
+//! Reads and writes all file formats.
 
 mod common;
 
@@ -18,7 +18,7 @@ fn pool() -> Pool {
     Pool::builder().workers(2).build().unwrap()
 }
 
-/// A file of a test's own.
+/// Writes a file for this test and returns its path.
 fn file(name: &str, text: &str) -> PathBuf {
     let path = std::env::temp_dir().join(format!("creel-traffic-{}-{name}", std::process::id()));
     std::fs::write(&path, text).unwrap();
@@ -44,7 +44,7 @@ fn sioux_falls_reaches_the_published_optimum() {
     let trips = tntp::trips(&data("sioux-falls.trips.tntp")).unwrap();
     assert_eq!(trips.iter().map(|trip| trip.2).sum::<f64>(), 360_600.0);
     let found = equilibrium(&pool(), &roads, &trips, 1e-7, 10_000).unwrap();
-    // In units of 100,000, as published.
+    // The published value is in units of 100,000.
     assert!(
         (found.objective / 1e5 - 42.313_352_87).abs() < 5e-6,
         "{}",
@@ -111,7 +111,7 @@ fn broken_files_are_reported_with_their_line() {
             "<network><nodes><node id='a' x='1e308' y='0'/></nodes><links><link id='1' from='a' to='a' length='10' freespeed='1' capacity='1' permlanes='1'/></links></network>",
             "junction a",
         ),
-        ("hello", "none of the formats"),
+        ("hello", "unknown file format"),
     ] {
         let error = read(&file("broken", text)).map(|_| ()).unwrap_err();
         assert!(error.to_string().contains(expected), "{text:?}: {error}");
@@ -273,14 +273,14 @@ fn reports_match_the_formats_of_sumo_and_matsim() {
     assert_eq!(events.matches("type=\"vehicle enters traffic\"").count(), 2);
     assert_eq!(events.matches("<event ").count(), 2 + 2 + 1 + 3 + 2 * 2);
     assert!(events.trim_end().ends_with("</events>"));
-    // From a time on there are the same lines, though somebody set out before it.
+    // A report that starts later contains the same lines, even if a car departed before its start.
     let from = events.find("<event time=\"7.000\"").unwrap();
     assert!(late.ends_with(&format!("<events version=\"1.0\">\n{}", &events[from..])));
     assert!(events[from..].contains("enters traffic\" person=\"2\""));
     assert!(edges.contains("<edge id=\"ab\" sampledSeconds=\"100.00\" density=\"1.67\" entered=\"2\" left=\"2\" traveltime=\"50.00\" speed=\"20.00\"/>"), "{edges}");
     assert!(fcd.contains("<vehicle id=\"1\" x=\"300.00\" y=\"-4.80\" angle=\"90.00\" type=\"car\" speed=\"20.00\" pos=\"300.00\" lane=\"ab_0\""), "{fcd}");
     assert_eq!(fcd.matches("<timestep").count(), 12);
-    // Roads of the west, of two lanes, fast ones; each second car.
+    // Select western roads, roads with two lanes, fast roads, and every second car.
     let links = network.links_by_name();
     let wanted = |filter: Filter| {
         let matches =

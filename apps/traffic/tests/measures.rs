@@ -1,4 +1,4 @@
-//! What is told of a simulation, against what its own events say.
+//! Checks the measures of a simulation against its events.
 
 mod common;
 
@@ -16,8 +16,8 @@ fn pool() -> Pool {
     Pool::builder().workers(2).build().unwrap()
 }
 
-/// Of a jammed city, with all cars still on the way and with all arrived: the time without waiting is
-/// what the roads' free-flow times sum up to.
+/// Checks a jammed city each minute, until all cars have arrived. The time without waiting must
+/// equal the sum of free-flow times.
 #[test]
 fn mean_speed_and_delay_match_the_events() {
     let pool = pool();
@@ -39,7 +39,7 @@ fn mean_speed_and_delay_match_the_events() {
     simulation.record_events(true);
     let mut since: HashMap<u32, Event> = HashMap::new();
     let mut waiting_to_enter: HashMap<u32, u32> = HashMap::new();
-    let (mut free_ms, mut real_ms, mut beside_ms) = (0_u64, 0_u64, 0_u64);
+    let (mut free_ms, mut real_ms, mut entry_wait_ms) = (0_u64, 0_u64, 0_u64);
     let free_flow_ms = |link| u64::from(network.flow(link, &physics).free_flow_ms);
     for minute in 1..=300 {
         simulation.run(&pool, 60);
@@ -50,11 +50,13 @@ fn mean_speed_and_delay_match_the_events() {
                 }
                 EventKind::Entered => {
                     let begun = waiting_to_enter.remove(&event.car);
-                    beside_ms += begun.map_or(0, |begun| u64::from(event.at_ms - begun));
+                    entry_wait_ms += begun.map_or(0, |begun| u64::from(event.at_ms - begun));
                     since.insert(event.car, event);
                 }
                 EventKind::Left => {
-                    let entered = since.remove(&event.car).expect("it had entered");
+                    let entered = since
+                        .remove(&event.car)
+                        .expect("the car had entered a link");
                     free_ms += free_flow_ms(entered.link);
                     real_ms += u64::from(event.at_ms - entered.at_ms);
                 }
@@ -69,20 +71,21 @@ fn mean_speed_and_delay_match_the_events() {
         }
         assert_eq!(simulation.free_flow_seconds(), free_now as f64 / 1000.0);
         assert_eq!(simulation.vehicle_seconds(), real_now as f64 / 1000.0);
-        let wait_beside = |&begun: &u32| u64::from(simulation.now_ms() - begun);
-        let beside_now = beside_ms + waiting_to_enter.values().map(wait_beside).sum::<u64>();
-        let waited = real_now - free_now + beside_now;
+        let wait_to_enter = |&begun: &u32| u64::from(simulation.now_ms() - begun);
+        let entry_wait_now =
+            entry_wait_ms + waiting_to_enter.values().map(wait_to_enter).sum::<u64>();
+        let waited = real_now - free_now + entry_wait_now;
         assert_eq!(simulation.delay_seconds(), waited as f64 / 1000.0);
         if minute == 20 {
             assert!(
                 waiting_to_enter.len() > 100,
-                "{} wait beside",
+                "only {} cars in entry queues",
                 waiting_to_enter.len()
             );
             let tally = simulation.tally();
             assert!(
                 tally.moving > 1000 && free_now < real_now / 3,
-                "a jam: {tally:?}"
+                "expected a jam: {tally:?}"
             );
             assert!(simulation.gridlocked() > 100, "{}", simulation.gridlocked());
         }
@@ -91,11 +94,12 @@ fn mean_speed_and_delay_match_the_events() {
     assert!(tally.moving == 0 && tally.stepped_aside > 0, "{tally:?}");
 }
 
-/// A long road's flow goes on over a row of short ones, however little a car's length fits them.
+/// A row of short links carries the flow of a long link, even if their length is not a multiple of
+/// a car's.
 #[test]
 fn short_roads_carry_the_flow_of_long_ones() {
     let physics = Physics::default();
-    // 20 m/s and 7.5 m: a car each 1.375 s.
+    // At 20 m/s and 7.5 m, the headway is 1.375 s.
     for length_m in [3, 7, 12, 15, 20, 21, 22, 25, 29, 35, 59, 100, 200] {
         let mut links = vec![road(0, 1, 5000)];
         links.extend((1..31).map(|i| road(i, i + 1, length_m)));

@@ -1,4 +1,4 @@
-//! The model against what is computed by hand.
+//! Checks the model against values that are computed by hand.
 
 mod common;
 
@@ -14,7 +14,7 @@ fn pool() -> Pool {
     Pool::builder().workers(2).build().unwrap()
 }
 
-/// Runs tick by tick, and checks each that no car is lost and no road too full.
+/// Runs tick by tick. Checks after each tick that no car is lost and no link is too full.
 fn run(simulation: &mut Simulation, ticks: u32) -> Vec<Event> {
     let pool = pool();
     let mut all = Vec::new();
@@ -37,7 +37,7 @@ fn times(events: &[Event], kind: EventKind) -> Vec<u32> {
 #[test]
 fn a_lone_car_drives_at_the_speed_limit() {
     for tile in [1, 2, 100] {
-        // 20 m/s: 5 s, 12.35 s, 10 ms that count as a second, 7.5 s.
+        // At 20 m/s: 5 s, 12.35 s, 0.05 s (raised to 1 s) and 7.5 s.
         let links = vec![
             road(0, 1, 100),
             road(1, 2, 247),
@@ -74,7 +74,7 @@ fn cars_stop_at_red_and_leave_at_green() {
         offset_ms: 7000,
     };
     let network = Arc::new(Network::new(plan).unwrap());
-    // Green from 17 to 37 s. The first comes at 5 s, the second at 36.5, the third at 37.
+    // Green is from 17 to 37 s. The cars arrive at 5 s, 36.5 s and 37 s.
     let travellers = [0, 31_500, 32_000].map(|at| trip(&network, at, 0..2));
     let mut simulation = simulation(
         &network,
@@ -105,7 +105,8 @@ fn signals_follow_their_program() {
     );
 }
 
-/// Cars come each `every_ms` over roads of 50 m to one whose end lets one go each `slow_ms`.
+/// A car departs every `every_ms`. It drives over links of 50 m, of which the last lets a car leave
+/// only every `slow_ms`.
 fn bottleneck(every_ms: u32, slow_ms: u16, tile: usize) -> (Arc<Network>, Vec<Event>) {
     let roads = 40;
     let mut links: Vec<_> = (0..roads).map(|i| road(i, i + 1, 50)).collect();
@@ -120,8 +121,9 @@ fn bottleneck(every_ms: u32, slow_ms: u16, tile: usize) -> (Arc<Network>, Vec<Ev
 
 #[test]
 fn the_queue_behind_a_bottleneck_grows_at_the_shock_speed() {
-    // In: 0.5 a second, 0.025 a metre. Out: 0.25 a second; behind it 0.2 - 0.25 / 5 = 0.15 a metre.
-    // So the tail goes back at (0.5 - 0.25) / (0.15 - 0.025) = 2 m/s: a road of 50 m in 25 s.
+    // Inflow is 0.5 cars per second, with a density of 0.025 per metre. Outflow is 0.25 per second,
+    // and the density in the queue is 0.2 - 0.25 / 5 = 0.15 per metre. So the end of the queue
+    // moves back at (0.5 - 0.25) / (0.15 - 0.025) = 2 m/s. It takes 25 s for a link of 50 m.
     let (network, events) = bottleneck(2000, 4000, 7);
     let mut first_late = vec![u32::MAX; 40];
     let mut entered = std::collections::HashMap::new();
@@ -129,7 +131,8 @@ fn the_queue_behind_a_bottleneck_grows_at_the_shock_speed() {
         let link = network.link_file_index(event.link.min(39));
         match event.kind {
             EventKind::Entered => _ = entered.insert((event.car, link), event.at_ms),
-            // Late by more than what a car waits whose predecessor just had to wait.
+            // Ignore short delays, because a car also waits a little if only the car in front had
+            // to wait.
             EventKind::Left if event.at_ms > entered[&(event.car, link)] + 2500 + 1500 => {
                 first_late[link as usize] = first_late[link as usize].min(event.at_ms);
             }
@@ -153,7 +156,8 @@ fn flow_behind_a_bottleneck_equals_its_capacity() {
 
 #[test]
 fn the_fundamental_diagram_is_triangular() {
-    // A ring of ten roads of 200 m: 40 cars each at rest. Free flow until 80 cars, then the wave.
+    // A ring of ten links of 200 m, with a storage of 40 cars each. Free flow up to 80 cars, then
+    // the backward wave.
     for (cars, tile) in [
         (20, 1000),
         (40, 3),
@@ -185,14 +189,15 @@ fn the_fundamental_diagram_is_triangular() {
         assert_eq!(before.stepped_aside + simulation.tally().stepped_aside, 0);
         assert!(
             (flow - expected).abs() < 0.02 * 0.8,
-            "{cars} cars: {flow} a second, not {expected}"
+            "{cars} cars: the flow is {flow} per second instead of {expected}"
         );
     }
 }
 
 #[test]
 fn a_symmetric_city_stays_symmetric() {
-    // A cross of four arms of two roads; one car from each arm straight over, on equal lights.
+    // A crossing of four arms with two links each. Cars from each arm drive straight on, and all
+    // arms have the same signal program.
     let mut links = Vec::new();
     for arm in 0..4 {
         links.extend([
@@ -254,7 +259,7 @@ fn a_stop_serves_one_car_at_a_time_in_arrival_order() {
             .windows(2)
             .all(|pair| pair[1].at_ms - pair[0].at_ms >= NEWELL.gap_ms)
     );
-    // Every three in a row come from three roads: nobody starves.
+    // Each three consecutive cars come from three different roads, so no road starves.
     assert!(crossed.chunks(3).all(|three| {
         let mut roads: Vec<_> = three.iter().map(|h| h.car % 3).collect();
         roads.sort_unstable();
@@ -269,7 +274,8 @@ fn minor_roads_wait_for_a_gap() {
     let mut plan = plan(4, links);
     plan.junctions[0].control = Control::Priority;
     let network = Arc::new(Network::new(plan).unwrap());
-    // Five majors each 1.5 s from 5 s on, a minor that comes at 5.2 s.
+    // Five cars on the major road arrive every 1.5 s from 5 s on. A car on the minor road arrives
+    // at 5.2 s.
     let mut travellers: Vec<_> = (0..5).map(|i| trip(&network, i * 1500, [0, 2])).collect();
     travellers.push(trip(&network, 200, [1, 2]));
     let mut simulation = simulation(&network, travellers, NEWELL);
@@ -283,14 +289,14 @@ fn minor_roads_wait_for_a_gap() {
 
 #[test]
 fn gridlock_occurs_and_its_resolution_is_counted() {
-    // A ring of four roads, each full of cars that want to go on to the next.
+    // A ring of four links, all full of cars that want to continue on the next link.
     let links: Vec<_> = (0..4).map(|i| road(i, (i + 1) % 4, 50)).collect();
     let network = network(4, links, 2);
     let travellers = || {
         let car = |i: u32| trip(&network, 0, (0..6).map(|step| (i + step) % 4));
         (0..40).map(car).collect::<Vec<_>>()
     };
-    // The time-out is known from the begin, or set while they wait.
+    // The stuck time is set at the beginning, or while cars are already waiting.
     for stuck_ms in [100_000, 90_000_000] {
         let physics = Physics { stuck_ms, ..NEWELL };
         let mut stuck = simulation(&network, travellers(), physics);
@@ -299,7 +305,7 @@ fn gridlock_occurs_and_its_resolution_is_counted() {
         assert_eq!(
             (tally.moving, tally.arrived, tally.stepped_aside),
             (40, 0, 0),
-            "ten a road, no hole"
+            "ten cars per link and no hole"
         );
         stuck.set_stuck_time(100_000).unwrap();
         run(&mut stuck, 6000);
@@ -320,7 +326,7 @@ fn cars_without_storage_wait_in_the_entry_queue() {
     let mut simulation = simulation(&network, travellers, NEWELL);
     let events = run(&mut simulation, 60);
     let entered = times(&events, EventKind::Entered);
-    // As the flow allows, 1.25 s apart; in the order of their numbers.
+    // Cars enter at the headway of 1.25 s, in the order of their numbers.
     assert!(
         entered.windows(2).all(|pair| pair[1] - pair[0] == 1250),
         "{entered:?}"
@@ -378,13 +384,14 @@ fn idle_and_empty_cities_run_without_events() {
     .unwrap();
     run(&mut simulation, 10);
     assert_eq!(simulation.tally(), Default::default());
-    // Without cars it is no matter that nobody finds back.
+    // Without cars, laps do not need roads in the opposite direction.
     let one_way = common::network(2, vec![road(0, 1, 100)], 1);
     assert!(laps::plans(&pool(), &one_way, 0, 1).is_ok());
     assert!(laps::plans(&pool(), &one_way, 1, 1).is_err());
 }
 
-/// Two ways from 0 to 3: over 1, which is shorter, and over 2. The short one's end lets by few.
+/// Two routes lead from junction 1 to junction 4: the shorter one over 2, and one over 3. The
+/// shorter one ends in a bottleneck.
 fn fork() -> Arc<Network> {
     let mut links = vec![
         road(0, 1, 300),
@@ -421,7 +428,7 @@ fn late_cars_are_rerouted_at_the_requested_rate() {
         assert_eq!(
             over(4),
             tally.rerouted,
-            "each once, for the other way is free"
+            "each car is rerouted once, because the other route is free"
         );
         (tally.rerouted, tally.arrived)
     };
@@ -429,7 +436,7 @@ fn late_cars_are_rerouted_at_the_requested_rate() {
     assert_eq!(none.0, 0);
     assert!(
         none.1 < 110,
-        "the bottleneck lets by one each 30 s: {none:?}"
+        "the bottleneck lets one car pass every 30 s: {none:?}"
     );
     assert!(few.0 > 5 && few.0 < many.0, "{few:?} {many:?}");
     assert!(many.1 > none.1 + 50, "{many:?}");

@@ -1,4 +1,4 @@
-//! The program from outside: what it prints, and which exit code says how it went.
+//! Tests the program from outside: its output and its exit codes.
 
 #[path = "common/program.rs"]
 mod program;
@@ -93,14 +93,14 @@ fn wrong_input_gives_one_line_and_its_exit_code() {
         (
             &["assign", "--network", net, "--trips", many][..],
             65,
-            "no number",
+            "out of range",
         ),
         (
             &["assign", "--network", net, "--trips", many, "--gap", "nan"],
             2,
             "--gap",
         ),
-        (&["run"][..], 2, "roads are wanted"),
+        (&["run"][..], 2, "no road network given"),
         (&["run", "--city", "5"], 2, "500x500"),
         (&["run", "--city", "1x9"], 2, "2x2"),
         (&["run", "--city", "99999x99999"], 2, "4,000,000"),
@@ -111,7 +111,7 @@ fn wrong_input_gives_one_line_and_its_exit_code() {
         (
             &["run", "--city", "3x3", "--demand", broken],
             65,
-            "none of the formats",
+            "unknown file format",
         ),
         (&["run", "--city", "3x3", "--stuck", "0"], 2, "0"),
         (&["run", "--city", "3x3", "--spacing", "1"], 2, "spacing"),
@@ -136,13 +136,13 @@ fn wrong_input_gives_one_line_and_its_exit_code() {
         (
             &["draw", "--network", pairs, "--output", "picture.png"],
             2,
-            "no map",
+            "no coordinates",
         ),
         (&["convert", "--city", "3x3"], 2, "--roads-to"),
         (
             &["convert", "--city", "3x3", "--roads-to", "roads.txt"],
             2,
-            "tells no format",
+            "unknown file name ending",
         ),
     ] {
         let output = run(arguments);
@@ -164,7 +164,7 @@ fn an_interrupted_write_keeps_the_old_file() {
     let before = std::fs::read(&events).unwrap();
     assert!(before.starts_with(&[0x1F, 0x8B]));
     {
-        // No file may grow beyond 4 KiB.
+        // Limit the file size to 4 KiB, so that writing fails.
         let full = Command::new("sh")
             .args([
                 "-c",
@@ -185,7 +185,7 @@ fn an_interrupted_write_keeps_the_old_file() {
         assert_eq!(
             std::fs::read(&events).unwrap(),
             before,
-            "what was there is still there"
+            "the old file is unchanged"
         );
     }
     std::fs::remove_file(events).unwrap();
@@ -196,7 +196,8 @@ fn an_interrupted_write_keeps_the_old_file() {
 fn devices_are_written_in_place_and_unwritable_outputs_fail_early() {
     use std::os::unix::fs::{FileTypeExt, symlink};
     let short = |what: &[&str]| run(&[&CITY[..], &["--seconds", "20", "--quiet"], what].concat());
-    // A link to a device stands for it. It is not replaced, whoever may do so.
+    // A symbolic link to a device is written in place. It is not replaced, even if the user has the
+    // permission to do so.
     let device = place("device");
     symlink("/dev/full", &device).unwrap();
     let path = device.to_str().unwrap();
@@ -216,13 +217,13 @@ fn devices_are_written_in_place_and_unwritable_outputs_fail_early() {
     assert!(std::fs::symlink_metadata(&device).unwrap().is_symlink());
     let output = short(&["--events-csv", "/dev/stdout"]);
     assert!(output.status.success() && output.stdout.starts_with(b"time_ms,"));
-    // A link to a file that is not there yet makes that file.
+    // Writing to a dangling symbolic link creates the file that it points to.
     let (ahead, made) = (place("ahead"), place("made"));
     symlink(made.file_name().unwrap(), &ahead).unwrap();
     let to = ahead.to_str().unwrap();
     assert!(short(&["--events-csv", to]).status.success());
     assert!(std::fs::symlink_metadata(&ahead).unwrap().is_symlink() && made.exists());
-    // A link to a file stays one.
+    // Writing to a symbolic link keeps the link.
     let (link, file) = (place("link"), place("file"));
     std::fs::write(&file, "before").unwrap();
     symlink(&file, &link).unwrap();
@@ -233,7 +234,7 @@ fn devices_are_written_in_place_and_unwritable_outputs_fail_early() {
     );
     assert!(std::fs::symlink_metadata(&link).unwrap().is_symlink());
     assert!(std::fs::read(&file).unwrap() != b"before");
-    // Before a month is simulated.
+    // The error comes before the program simulates a month.
     let nowhere = place("nowhere").join("state");
     let begun = run(&[
         &CITY[..],
@@ -292,7 +293,7 @@ fn draw_writes_pictures_and_convert_writes_networks() {
     let text = std::fs::read_to_string(&svg).unwrap();
     assert!(text.matches("stroke=").count() > 3 && text.trim_end().ends_with("</svg>"));
     let roads = text.matches('M').count();
-    // The same city, by way of SUMO's formats, has the same cars on the same roads.
+    // Converted to SUMO's formats and back, the city has the same cars on the same roads.
     let (net, rou) = (place("city.net.xml"), place("city.rou.xml.gz"));
     let (net, rou) = (net.to_str().unwrap(), rou.to_str().unwrap());
     let convert = [
@@ -363,8 +364,12 @@ fn reports_contain_only_what_the_filters_select() {
     assert!(whole.iter().filter(wanted).eq(some.iter()));
     let region = rows(&["--region", "-100,-100,500,500"]);
     assert!(!region.is_empty() && region.len() < whole.len() / 4);
-    assert_eq!(rows(&["--lanes", "2"]).len(), 0, "all streets have one");
-    // Who is on a road when a period begins is in it from its begin.
+    assert_eq!(
+        rows(&["--lanes", "2"]).len(),
+        0,
+        "all streets have one lane"
+    );
+    // A car that is on a road when the period begins is in the report from the first time step.
     let fcd = place("asked.fcd.xml");
     let path = fcd.to_str().unwrap();
     let output = run(&[
@@ -392,7 +397,8 @@ fn reports_contain_only_what_the_filters_select() {
     std::fs::remove_file(fcd).unwrap();
 }
 
-/// Ways for a million cars take minutes; nothing is lost if they are not waited for.
+/// Routing a million cars takes minutes. An interrupt need not wait for that, because there is
+/// nothing to save yet.
 #[test]
 #[cfg(target_os = "linux")]
 fn an_interrupt_ends_the_set_up_at_once() {
@@ -404,7 +410,7 @@ fn an_interrupt_ends_the_set_up_at_once() {
         .spawn()
         .unwrap();
     let id = child.id();
-    // As soon as it takes the signal itself.
+    // Wait until the program has installed its signal handler.
     let takes = || {
         let status = std::fs::read_to_string(format!("/proc/{id}/status")).unwrap();
         let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
@@ -419,5 +425,5 @@ fn an_interrupt_ends_the_set_up_at_once() {
     assert!(kill.success());
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(143));
-    assert!(output.stdout.is_empty(), "it went on to the end");
+    assert!(output.stdout.is_empty(), "the run was not interrupted");
 }

@@ -1,4 +1,4 @@
-//! Runs that go on from a snapshot, and the names of what is written.
+//! Tests runs that resume from a snapshot, and the names of output files.
 
 #[path = "common/program.rs"]
 mod program;
@@ -6,8 +6,8 @@ mod program;
 use program::*;
 use std::path::{Path, PathBuf};
 
-/// What is said at a resume holds from there on, is the same on any number of workers, and what would be
-/// ignored is refused.
+/// Options of a resumed run apply from the snapshot on, with the same result for any number of
+/// workers. Options that would have no effect are rejected.
 #[test]
 fn options_of_a_resumed_run_are_applied_or_rejected() {
     let half = place("heeded");
@@ -66,7 +66,7 @@ fn options_of_a_resumed_run_are_applied_or_rejected() {
     std::fs::remove_file(half).unwrap();
 }
 
-/// A run that goes on writes what one that was never interrupted writes from there on.
+/// A resumed run writes the same reports as a run without interruption.
 #[test]
 fn a_resumed_run_writes_the_same_reports() {
     let half = place("goes-on");
@@ -92,8 +92,8 @@ fn a_resumed_run_writes_the_same_reports() {
         let [whole, rest] = [whole, rest].map(|file| std::fs::read_to_string(file).unwrap());
         assert_eq!(whole, rest);
     }
-    // Of a queue that is starting the snapshot does not know who left it: for some seconds those behind
-    // stand a little further ahead.
+    // A snapshot does not contain the cars that have just left a queue. For some seconds, the cars
+    // behind them are therefore shown slightly further ahead.
     let steps = |file: &PathBuf| -> Vec<String> {
         let text = std::fs::read_to_string(file).unwrap();
         let steps = text.split("<timestep ").skip(1);
@@ -107,7 +107,8 @@ fn a_resumed_run_writes_the_same_reports() {
         assert_eq!(count(whole), count(rest));
         assert!(count(whole) > 500);
     }
-    // All time on roads is told, though the run does not end with an interval.
+    // The edge data include all time on the links, although the run does not end with a full
+    // interval.
     let edges = std::fs::read_to_string(&resumed[0]).unwrap();
     assert!(
         edges.contains("<interval begin=\"200.000\" end=\"250.000\""),

@@ -1,4 +1,4 @@
-//! The page, from outside: by bare requests, and in a real browser where there is one.
+//! Tests the page from outside, with plain HTTP requests and, if available, in a real browser.
 
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Read, Write};
@@ -6,7 +6,7 @@ use std::net::TcpStream;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// A process that ends with the test.
+/// A child process that is killed at the end of the test.
 struct Running(Child);
 
 impl Drop for Running {
@@ -16,7 +16,7 @@ impl Drop for Running {
     }
 }
 
-/// Starts the program, and gives its port.
+/// Starts the program and returns its port.
 fn watch(arguments: &[&str]) -> (Running, u16) {
     let mut child = Command::new(env!("CARGO_BIN_EXE_creel-traffic"))
         .args(["watch", "--port", "0"])
@@ -41,7 +41,7 @@ fn watch(arguments: &[&str]) -> (Running, u16) {
     )
 }
 
-/// Sends bytes, and gives what comes back.
+/// Sends bytes and returns the answer.
 fn send(port: u16, bytes: &[u8]) -> Vec<u8> {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
     stream
@@ -97,7 +97,7 @@ fn the_page_survives_malformed_requests() {
         "403"
     );
     assert_eq!(status(port, "GET / HTTP/1.1\r\n\r\n"), "403");
-    // Another page in the same browser.
+    // A request from another page in the same browser is rejected.
     assert_eq!(
         status(
             port,
@@ -124,7 +124,7 @@ fn the_page_survives_malformed_requests() {
     );
     send(port, &vec![b'A'; 100_000]);
     send(port, &[0xFF; 4000]);
-    // Many who connect and say nothing; those beyond a limit are turned away.
+    // Open many connections that send nothing. The server closes those above its limit.
     let silent: Vec<_> = (0..40)
         .map(|_| TcpStream::connect(("127.0.0.1", port)).unwrap())
         .collect();
@@ -133,7 +133,7 @@ fn the_page_survives_malformed_requests() {
     while status(port, &format!("GET /frame HTTP/1.1\r\n{host}")) != "200" {
         assert!(
             begun.elapsed() < Duration::from_secs(60),
-            "it no longer answers"
+            "the server no longer answers"
         );
     }
     assert_eq!(get(port, "/roads").len(), 16 * 80);
@@ -156,10 +156,10 @@ fn a_port_in_use_is_reported() {
     );
 }
 
-/// A WebDriver session, by bare requests.
+/// A WebDriver session, controlled by plain HTTP requests.
 struct Browser {
     _driver: Running,
-    /// Kept, for it would end if nobody could hear it.
+    /// We keep the driver's stdout open, because the driver would end if it could not write to it.
     _says: BufReader<std::process::ChildStdout>,
     port: u16,
     session: String,
@@ -245,7 +245,7 @@ impl Browser {
         }
     }
 
-    /// Writes a picture where `CREEL_TRAFFIC_SCREENSHOTS` says.
+    /// Writes a screenshot into the folder that `CREEL_TRAFFIC_SCREENSHOTS` names.
     fn picture(&self, name: &str) {
         if let Some(folder) = std::env::var_os("CREEL_TRAFFIC_SCREENSHOTS") {
             let text = self.call("GET", "/screenshot", "");
@@ -256,7 +256,8 @@ impl Browser {
 }
 
 impl Drop for Browser {
-    /// Ends the browser, also after a failure: it would go on for ever.
+    /// Ends the browser session, even if the test has failed. Otherwise the browser would run for
+    /// ever.
     fn drop(&mut self) {
         let (port, session) = (self.port, &self.session);
         let Ok(mut stream) = TcpStream::connect(("127.0.0.1", port)) else {
@@ -274,7 +275,7 @@ impl Drop for Browser {
 #[test]
 fn the_page_shows_a_map_in_a_browser() {
     let Some(browser) = Browser::start() else {
-        eprintln!("skipped: there is no chromedriver with its browser here");
+        eprintln!("skipped: chromedriver or its browser is not installed");
         return;
     };
     let city = std::env::var("CREEL_TRAFFIC_CITY").unwrap_or_else(|_| "40x40".into());
@@ -293,7 +294,7 @@ fn the_page_shows_a_map_in_a_browser() {
     ]);
     browser.post("/url", &json!({"url": format!("http://127.0.0.1:{port}/")}));
     browser.until("window.drawn > 3 && frame && frame.sums[0] > 120");
-    // Something is drawn: the middle of the map is not all background.
+    // Check that something is drawn: the map has several colours.
     let colours = "const p = paper.getImageData(0, 0, map.width, map.height).data;
         const seen = new Set(); for (let i = 0; i < p.length; i += 4) seen.add(p[i] << 16 | p[i + 1] << 8 | p[i + 2]); return seen.size";
     assert!(
@@ -302,17 +303,18 @@ fn the_page_shows_a_map_in_a_browser() {
         browser.script(colours)
     );
     browser.picture("whole.base64");
-    // Pause holds the clock; a step moves it by a minute; play lets it go on.
+    // Pause stops the clock, step advances it by a minute, and play continues.
     browser.script("document.getElementById('play').click()");
     browser.until("document.getElementById('play').textContent === 'Play'");
-    // The frame tells up to which wish it is as the page wished: this was the first.
+    // A frame contains the number of control requests that it takes into account. This was the
+    // first request.
     browser.until("frame.sums[6] === 1");
     let paused = browser.script("return frame.sums[0]").as_f64().unwrap();
     browser.script("document.getElementById('step').click()");
     browser.until(&format!("frame.sums[0] === {}", paused + 60.0));
     browser.script("document.getElementById('play').click()");
     browser.until(&format!("frame.sums[0] > {}", paused + 60.0));
-    // Zoom in, and click a road.
+    // Zoom in and click a road.
     let zoom = "map.dispatchEvent(new WheelEvent('wheel', { deltaY: -1200, clientX: 400, clientY: 500, cancelable: true })); return view.scale";
     let before = browser.script("return view.scale").as_f64().unwrap();
     let all = browser.script("return window.roadsDrawn === count && count > 1024");
@@ -322,18 +324,18 @@ fn the_page_shows_a_map_in_a_browser() {
     browser.script("choose({ x: (roads[0] + roads[2]) / 2, y: (roads[1] + roads[3]) / 2 })");
     browser.until("document.getElementById('road').textContent.includes('km/h')");
     browser.picture("road.base64");
-    // No address outside is asked for.
+    // The page requests no other origin.
     let outside = "return performance.getEntriesByType('resource').filter(e => !e.name.startsWith(location.origin)).length";
     assert_eq!(browser.script(outside), json!(0));
-    // While it is paused nothing is drawn; while it plays, what comes.
+    // Count the frames per second. While the simulation is paused, nothing is drawn.
     let frames = |act: &str| {
         let count = "const from = window.drawn, begun = performance.now(); setTimeout(() => { clearInterval(moved); done((window.drawn - from) / (performance.now() - begun) * 1000) }, 3000)";
         browser.script(&format!(
             "return new Promise(done => {{ const moved = setInterval(() => {{ {act} }}, 5); {count} }})"
         ))
     };
-    // The chosen road is marked. The whole map is where no panel is, also in a low window; two fingers
-    // zoom it and not the page; keys move it.
+    // The selected road is marked. The whole map is visible between the panels, also in a low
+    // window. Two fingers zoom the map but not the page, and keys move the map.
     assert_eq!(browser.script("return chosen >= 0"), json!(true));
     let free = "fit(); const [w, s, e, n] = bounds, x = x => map.clientWidth / 2 + (x - view.x) * view.scale, y = y => map.clientHeight / 2 - (y - view.y) * view.scale;
         return [...document.querySelectorAll('.panel:not([hidden])')].every(panel => { const box = panel.getBoundingClientRect(); return box.right <= x(w) || box.left >= x(e) || box.bottom <= y(n) || box.top >= y(s) })";
@@ -349,7 +351,7 @@ fn the_page_shows_a_map_in_a_browser() {
     assert_eq!(browser.script(keys), json!(true));
     browser.script("fit()");
     eprintln!(
-        "pictures a second of the whole map, without a graphics card: {} while it plays, {} while it is moved",
+        "frames per second of the whole map, without a graphics card: {} while it plays, {} while it is moved",
         frames(""),
         frames("view.x += 1")
     );

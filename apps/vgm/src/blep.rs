@@ -1,49 +1,52 @@
-//! Square waves without aliases: steps in, frames at the output rate out.
+//! Square waves without aliasing: converts level steps to frames at the output rate.
 //!
-//! A chip of square waves says *when* a level changes, in ticks of a clock far
-//! above the output rate, and by how much. Ticking it and filtering the result
-//! costs time on every tick; [`Blep`] instead adds one band-limited step (a
-//! BLEP) to the output for every change and does nothing in between.
+//! A chip that plays square waves reports *when* a level changes and by how much. The time is in
+//! ticks of a clock far above the output rate. If we computed every tick and filtered the result,
+//! every tick would cost time. [`Blep`] instead adds one band-limited step (a BLEP) to the output
+//! per change and does nothing in between.
 //!
-//! A step is kept as the difference it makes from frame to frame: a windowed
-//! sinc of 16 frames, tabulated at 64 places within a frame and interpolated
-//! between them; reading the buffer sums the differences up. It is flat within
-//! 0.1 dB up to 0.40 of the output rate and at least 50 dB down from 0.62 on,
-//! on top of the 6 dB an octave by which a square wave falls anyhow: what folds
-//! back lies above 0.38 of the output rate (16.8 kHz at 44.1 kHz).
+//! We store a step as its differences from frame to frame, and reading the buffer sums the
+//! differences up. The kernel of the differences is a windowed sinc of 16 frames. We tabulate it at
+//! 64 phases within a frame and interpolate between them.
 //!
-//! Invariants: all arithmetic is on integers and a step's place depends on its
-//! absolute tick alone, so neither the order of the steps nor the size of the
-//! blocks changes a bit; each kernel sums to exactly one, so levels return
-//! to where they were however many steps there have been.
+//! The step is flat within 0.1 dB up to 0.40 of the output rate, and at least 50 dB down from 0.62
+//! on. A square wave itself falls by another 6 dB per octave. Therefore aliases lie above 0.38 of
+//! the output rate, which is 16.8 kHz at 44.1 kHz.
 //!
-//! Source: Stilson and Smith, "Alias-free digital synthesis of classic analog
-//! waveforms" (1996); Brandt, "Hard sync without aliasing" (2001).
+//! Invariants:
+//!
+//! - All arithmetic uses integers, and the position of a step depends on its absolute tick only.
+//!   The order of the steps and the size of the blocks therefore do not change a bit of the output.
+//! - Each kernel sums to exactly one. Levels return to their earlier values after any number of
+//!   steps.
+//!
+//! Source: Stilson and Smith, "Alias-free digital synthesis of classic analog waveforms" (1996);
+//! Brandt, "Hard sync without aliasing" (2001).
 
 use std::sync::OnceLock;
 
 use crate::chips::Rate;
 
-/// Length of a kernel in output frames.
+/// The length of a kernel in output frames.
 const KERNEL_FRAMES: usize = 2 * HALF_KERNEL + 2;
 
-/// How many frames the output lies behind the steps: half a kernel.
+/// The delay of the output behind the steps in frames, which is half a kernel.
 pub const LATENCY_FRAMES: usize = HALF_KERNEL;
 
-/// Frames that a step spreads to each side.
+/// The number of frames to each side of a step that the kernel covers.
 const HALF_KERNEL: usize = 7;
 
-/// Places within a frame at which the kernel is tabulated.
+/// The number of phases within a frame at which the kernel is tabulated.
 const PHASES: usize = 64;
 
-/// A kernel's sum, that is the output of a step of 1.
+/// The sum of a kernel, which is the output of a step of 1.
 const ONE: i32 = 1 << UNIT_BITS;
 const UNIT_BITS: u32 = 14;
 
-/// Fraction bits of a place in frames.
+/// The number of fraction bits of a position in frames.
 const FRACTION_BITS: u32 = 56;
 
-/// One side (left, right or mono) of a sum of steps.
+/// The sum of the steps on one side: left, right or mono.
 ///
 /// ```
 /// use creel_vgm::chips::Rate;
@@ -61,32 +64,33 @@ const FRACTION_BITS: u32 = 56;
 #[derive(Clone, Debug)]
 pub struct Blep {
     kernels: &'static Kernels,
-    /// Output frames a tick, with [`FRACTION_BITS`] fraction bits.
+    /// The number of output frames per tick, with [`FRACTION_BITS`] fraction bits.
     frames_a_tick: u64,
-    /// The tick that the offsets given to `step` count from.
+    /// The tick from which the offsets passed to `step` count.
     tick: u64,
-    /// The frame that `differences[0]` belongs to.
+    /// The frame of `deltas[0]`.
     frame: u64,
-    /// From frame to frame, times [`ONE`].
+    /// The differences from frame to frame, times [`ONE`].
     deltas: Vec<i32>,
     /// The sum of all differences read so far, modulo 2^32.
     sum: i32,
 }
 
 impl Blep {
-    /// Silence, for steps placed in `ticks` and frames of `output_hz`.
+    /// Creates a silent buffer for steps at the rate `ticks` and frames at the rate `output_hz`.
     ///
     /// # Panics
     ///
-    /// If a rate is 0 or the output's is 256 times the ticks' or more.
+    /// Panics if a rate is 0, or if the output rate is at least 256 times the tick rate.
     pub fn new(ticks: Rate, output_hz: u32) -> Self {
         assert!(
             ticks.frames > 0 && ticks.seconds > 0 && output_hz > 0,
-            "rates are above 0"
+            "rates must be above 0"
         );
         let frames = (u128::from(output_hz) * u128::from(ticks.seconds)) << FRACTION_BITS;
         let frames_a_tick = frames / u128::from(ticks.frames);
-        let frames_a_tick = u64::try_from(frames_a_tick).expect("output below 256 × ticks");
+        let frames_a_tick = u64::try_from(frames_a_tick)
+            .expect("the output rate must be below 256 times the tick rate");
         Self {
             kernels: kernels(),
             frames_a_tick,
@@ -97,12 +101,13 @@ impl Blep {
         }
     }
 
-    /// Adds a step of `delta` (-32768 to 32767), `offset` ticks from now.
+    /// Adds a step of `delta` (-32768 to 32767), `offset` ticks after the current tick.
     pub fn step(&mut self, offset: u32, delta: i32) {
         self.step_at(self.locate(offset), delta);
     }
 
-    /// Where a step lies: a frame that is held, a phase, and how far beyond that.
+    /// Returns the position of a step: an index into `deltas`, a phase, and the fraction beyond the
+    /// phase.
     fn locate(&self, offset: u32) -> (usize, usize, i32) {
         let place = self.fraction(self.tick + u64::from(offset));
         let start = ((place >> FRACTION_BITS) as u64 - self.frame) as usize;
@@ -120,8 +125,9 @@ impl Blep {
         }
         let window = self.deltas[start..]
             .first_chunk_mut::<KERNEL_FRAMES>()
-            .expect("room was made");
-        // A copy, so that the compiler knows that nothing overlaps and uses vectors.
+            .expect("the buffer was enlarged above");
+        // We copy the window because then the compiler knows that the slices do not overlap, and
+        // vectorises the loop.
         let mut sums = *window;
         for ((sum, a), b) in sums.iter_mut().zip(rows.0).zip(rows.1) {
             let both = i32::from(*a) * i32::from(now) + i32::from(*b) * i32::from(later);
@@ -130,39 +136,40 @@ impl Blep {
         *window = sums;
     }
 
-    /// Moves on by `ticks`.
+    /// Advances the current tick by `ticks`.
     pub fn advance(&mut self, ticks: u32) {
         self.tick += u64::from(ticks);
     }
 
-    /// The tick that offsets count from, the first being 0.
+    /// Returns the tick from which offsets count. The first tick is 0.
     pub fn tick(&self) -> u64 {
         self.tick
     }
 
-    /// The frame that [`read`](Self::read) writes next, the first being 0.
+    /// Returns the frame that [`read`](Self::read) writes next. The first frame is 0.
     pub fn frame(&self) -> u64 {
         self.frame
     }
 
-    /// Half a period, in ticks, up to which a square wave has nothing but its
-    /// mean below 0.6 of the output rate.
+    /// Returns the longest half period of an inaudible square wave, in ticks.
+    ///
+    /// Up to this half period, only the mean of the wave lies below 0.6 of the output rate.
     pub fn inaudible_half_period(&self) -> u32 {
-        // tick rate / (2 h) >= 0.6 output rate, that is h <= ticks a frame / 1.2
+        // tick rate / (2 h) >= 0.6 output rate, that is h <= ticks per frame / 1.2
         let ticks_a_frame = (1u128 << FRACTION_BITS) / u128::from(self.frames_a_tick);
         (ticks_a_frame * 5 / 6) as u32
     }
 
-    /// The first tick that falls on output frame `frame` or after it.
+    /// Returns the first tick that is not before output frame `frame`.
     pub fn tick_of_frame(&self, frame: u64) -> u64 {
         let place = u128::from(frame) << FRACTION_BITS;
         place.div_ceil(u128::from(self.frames_a_tick)) as u64
     }
 
-    /// Writes the next frames, [`LATENCY_FRAMES`] frames behind the steps.
+    /// Writes the next frames, which are [`LATENCY_FRAMES`] frames behind the steps.
     ///
-    /// All steps before the first tick of the frame after the last one wanted
-    /// must have been given; later ones may have been.
+    /// You must have added all steps before the first tick of the frame that follows the last one
+    /// written here. You may have added later steps as well.
     pub fn read(&mut self, out: &mut [i32]) {
         if self.deltas.len() < out.len() {
             self.reserve(out.len());
@@ -177,7 +184,7 @@ impl Blep {
         self.frame += out.len() as u64;
     }
 
-    /// Silence at the same place in time.
+    /// Creates a silent buffer at the same tick and frame.
     fn silent_at_same_time(&self) -> Self {
         Self {
             deltas: Vec::new(),
@@ -190,7 +197,7 @@ impl Blep {
         u128::from(tick) * u128::from(self.frames_a_tick)
     }
 
-    /// Makes room for a step on frame `start` from now.
+    /// Enlarges the buffer for a step `start` frames after the current frame.
     #[cold]
     fn reserve(&mut self, start: usize) {
         self.deltas
@@ -198,22 +205,22 @@ impl Blep {
     }
 }
 
-/// Where a channel is heard.
+/// The sides on which a channel is audible.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Sides {
-    /// Nowhere.
+    /// Neither side.
     None,
     /// Left only.
     Left,
     /// Right only.
     Right,
-    /// In the middle.
+    /// Both sides.
     #[default]
     Both,
 }
 
 impl Sides {
-    /// The sides that are switched on.
+    /// Returns the sides that are switched on.
     pub fn of(left: bool, right: bool) -> Self {
         match (left, right) {
             (false, false) => Self::None,
@@ -223,7 +230,7 @@ impl Sides {
         }
     }
 
-    /// 1 for each of left and right that is on, else 0.
+    /// Returns 1 for each of left and right that is on, and 0 otherwise.
     pub fn gains(self) -> [i32; 2] {
         match self {
             Self::None => [0, 0],
@@ -234,8 +241,10 @@ impl Sides {
     }
 }
 
-/// Two sides of [`Blep`]: what both sides share is kept once, and a side of
-/// its own costs nothing until its first step.
+/// A stereo pair of [`Blep`].
+///
+/// Steps that are equal on both sides are stored once. A separate side costs nothing until its
+/// first step.
 #[derive(Clone, Debug)]
 pub struct StereoBlep {
     both: Blep,
@@ -245,11 +254,11 @@ pub struct StereoBlep {
 }
 
 impl StereoBlep {
-    /// Silence, as [`Blep::new`].
+    /// Creates a silent buffer, as [`Blep::new`] does.
     ///
     /// # Panics
     ///
-    /// As [`Blep::new`].
+    /// Panics under the conditions of [`Blep::new`].
     pub fn new(ticks: Rate, output_hz: u32) -> Self {
         Self {
             both: Blep::new(ticks, output_hz),
@@ -259,12 +268,12 @@ impl StereoBlep {
         }
     }
 
-    /// The side they have in common: for its clock, and for mono chips.
+    /// Returns the part that both sides share. Use it for its clock, and for mono chips.
     pub fn both(&mut self) -> &mut Blep {
         &mut self.both
     }
 
-    /// Adds a step of `delta` on `sides`, `offset` ticks from now.
+    /// Adds a step of `delta` on `sides`, `offset` ticks after the current tick.
     pub fn step(&mut self, offset: u32, sides: Sides, delta: i32) {
         let side = match sides {
             Sides::None => return,
@@ -276,7 +285,7 @@ impl StereoBlep {
             .step(offset, delta);
     }
 
-    /// Adds a step on each side, where they are not alike.
+    /// Adds a step on each side whose delta is not 0.
     pub fn step_sides(&mut self, offset: u32, deltas: [i32; 2]) {
         let place = self.both.locate(offset);
         for (side, delta) in [&mut self.left, &mut self.right].into_iter().zip(deltas) {
@@ -287,7 +296,7 @@ impl StereoBlep {
         }
     }
 
-    /// Moves on by `ticks`.
+    /// Advances the current tick by `ticks`.
     pub fn advance(&mut self, ticks: u32) {
         self.both.advance(ticks);
         for side in [&mut self.left, &mut self.right].into_iter().flatten() {
@@ -295,7 +304,7 @@ impl StereoBlep {
         }
     }
 
-    /// Writes the next stereo frames, as [`Blep::read`].
+    /// Writes the next stereo frames, as [`Blep::read`] does.
     pub fn read(&mut self, out: &mut [[i32; 2]]) {
         self.block.resize(out.len(), 0);
         self.both.read(&mut self.block);
@@ -312,7 +321,7 @@ impl StereoBlep {
     }
 }
 
-/// The differences a step makes, for each 64th of a frame it may lie after one.
+/// The differences of a step, for each 64th of a frame by which it can follow a frame.
 type Kernels = [[i16; KERNEL_FRAMES]; PHASES + 1];
 
 fn kernels() -> &'static Kernels {
@@ -323,20 +332,21 @@ fn kernels() -> &'static Kernels {
     })
 }
 
-/// The kernel for a step `phase` 64ths of a frame after a frame, which sums to
-/// [`ONE`] exactly: what rounding left over goes to the largest tap.
+/// Returns the kernel of a step `phase` 64ths of a frame after a frame. The kernel sums to exactly
+/// [`ONE`].
 fn kernel_row(steps: &[f64], phase: usize) -> [i16; KERNEL_FRAMES] {
     let level = |frames: usize| {
         let at = (frames * PHASES).saturating_sub(phase).min(steps.len() - 1);
         (steps[at] * f64::from(ONE)).round() as i32
     };
-    // Differences of rounded levels, so that rounding errors do not add up.
+    // We use differences of rounded levels, so that rounding errors do not add up.
     std::array::from_fn(|tap| (level(tap) - if tap == 0 { 0 } else { level(tap - 1) }) as i16)
 }
 
-/// A step from 0 to 1 without anything above half the frame rate, from
-/// [`REACH`] frames before it to as many after it, at every 64th of a frame:
-/// the integral (by Simpson's rule) of a windowed sinc.
+/// Returns a step from 0 to 1 without frequencies above half the frame rate.
+///
+/// The step extends from [`HALF_KERNEL`] frames before its middle to the same number after it, with
+/// one value per 64th of a frame. It is the integral of a windowed sinc, by Simpson's rule.
 fn smooth_step() -> Vec<f64> {
     let places = 2 * HALF_KERNEL * PHASES;
     let impulse = |half: usize| {
@@ -362,7 +372,7 @@ fn sinc(x: f64) -> f64 {
     }
 }
 
-/// Kaiser's window for 50 dB, 0 outside -1 to 1.
+/// Returns Kaiser's window for 50 dB, which is 0 outside -1 to 1.
 fn kaiser(x: f64) -> f64 {
     const BETA: f64 = 4.55;
     let inside = 1.0 - x * x;
@@ -373,7 +383,7 @@ fn kaiser(x: f64) -> f64 {
     }
 }
 
-/// The modified Bessel function of order 0, by its power series.
+/// Returns the modified Bessel function of order 0, computed from its power series.
 fn bessel_i0(x: f64) -> f64 {
     let mut term = 1.0;
     let mut sum = 1.0;

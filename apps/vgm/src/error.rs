@@ -1,4 +1,4 @@
-//! What can go wrong with a song, split by what the caller can do about it.
+//! The errors of this library, divided by what the caller can do about them.
 
 use std::fmt;
 use std::io;
@@ -6,30 +6,30 @@ use std::io;
 /// Why a song could not be read or rendered.
 #[derive(Debug)]
 pub enum Error {
-    /// The system refused to read or write; another folder or a retry may help.
+    /// The system could not read or write. Another folder or another attempt may help.
     Io(io::Error),
-    /// The bytes are not a VGM song at all.
+    /// The bytes are not a VGM song.
     NotVgm(String),
-    /// An archive or a playlist that is damaged, or none at all.
+    /// The file is not an archive or a playlist of the expected kind, or it is damaged.
     BadList(String),
-    /// It is a VGM song, but a damaged one.
+    /// The bytes are a VGM song, but the song is damaged.
     Malformed {
-        /// Where in the decompressed song, in bytes from its start.
+        /// The position of the defect, in bytes from the start of the decompressed song.
         offset: usize,
-        /// What is wrong there.
+        /// A description of the defect.
         reason: String,
     },
-    /// The song is larger than this library's bounds allow.
+    /// The song is larger than the limits of this library.
     TooLarge(String),
-    /// A sound song that this library cannot play.
+    /// The song is valid, but this library cannot play it.
     Unsupported(String),
 }
 
-/// A [`std::result::Result`] of this library.
+/// A [`std::result::Result`] with the error type of this library.
 pub type Result<T> = std::result::Result<T, Error>;
 
 impl Error {
-    /// A [`Error::Malformed`] at `offset` bytes from the start of the decompressed song.
+    /// Creates an [`Error::Malformed`] at `offset` bytes from the start of the decompressed song.
     pub(crate) fn malformed(offset: usize, reason: impl Into<String>) -> Self {
         Error::Malformed {
             offset,
@@ -37,7 +37,7 @@ impl Error {
         }
     }
 
-    /// Whether the song itself is at fault, rather than the system.
+    /// Returns whether the input is at fault, as opposed to the system.
     pub fn is_bad_data(&self) -> bool {
         !matches!(self, Error::Io(_))
     }

@@ -1,10 +1,10 @@
-//! FLAC files: a library packs the frames, this says what they are and carries the tags over.
+//! FLAC files. A library compresses the frames, and we write the metadata and the tags.
 //!
-//! Invariant: the bytes depend on the samples alone, not on how they were cut into calls. No more
-//! than one block of 4,096 frames waits to be packed.
+//! Invariant: the bytes depend only on the samples, and not on how the caller divides them into
+//! calls. At most one block of 4,096 frames waits to be compressed.
 //!
-//! What is only known at the end (the sum by which decoders check, the sizes of blocks) stands at a
-//! file's beginning, so [`Flac::finish`] gives the beginning once more.
+//! The beginning of a file has data that we know only at the end (the checksum for decoders and the
+//! sizes of blocks). Therefore, [`Flac::finish`] returns the beginning again.
 //!
 //! Source: RFC 9639 (FLAC).
 
@@ -19,52 +19,52 @@ use crate::format::Gd3;
 use crate::mix::{SampleFormat, to_i16, to_int};
 use crate::tags;
 
-/// Frames packed at a time.
+/// The number of frames per block.
 const BLOCK: usize = 4096;
-/// The highest rate that the library writes.
+/// The highest sample rate that the library supports.
 const RATE_MAX: u32 = 96_000;
 
 /// A FLAC file being written.
 pub struct Flac {
     config: Verified<Encoder>,
     info: StreamInfo,
-    /// Counts, and sums up what decoders check.
+    /// The state of the library. It counts the samples and computes their checksum.
     context: Context,
     frames: FrameBuf,
-    /// Samples that wait for a block to be whole, both sides in turn.
+    /// Samples that wait until a block is full, left and right interleaved.
     waiting: Vec<i32>,
     blocks: usize,
     bits: u32,
 }
 
 impl Flac {
-    /// A file of so many frames at `sample_rate`.
+    /// Starts a file of `frames` frames at `sample_rate`.
     ///
     /// # Errors
     ///
-    /// [`Error::Unsupported`] for samples of 32 bits or floating point, and above 96 kHz.
+    /// Returns [`Error::Unsupported`] for samples of 32 bits or floating point, and above 96 kHz.
     pub fn new(samples: SampleFormat, sample_rate: u32, frames: u64) -> Result<Flac> {
         let bits = match samples {
             SampleFormat::I8 => 8,
             SampleFormat::I16 => 16,
             SampleFormat::I24 => 24,
             SampleFormat::I32 | SampleFormat::F32 => {
-                return Err(Error::Unsupported("FLAC of more than 24 bits".into()));
+                return Err(Error::Unsupported("FLAC with more than 24 bits".into()));
             }
         };
         if sample_rate > RATE_MAX {
-            let reason = format!("FLAC of {sample_rate} Hz, more than {RATE_MAX}");
+            let reason = format!("FLAC with {sample_rate} Hz (the maximum is {RATE_MAX} Hz)");
             return Err(Error::Unsupported(reason));
         }
         let unusual = |error: flacenc::error::VerifyError| Error::Unsupported(error.to_string());
         let mut info = StreamInfo::new(sample_rate as usize, 2, bits as usize).map_err(unusual)?;
         info.set_block_sizes(BLOCK, BLOCK).map_err(unusual)?;
         info.set_frame_sizes(0, 0).map_err(unusual)?;
-        // 36 bits hold it, or it is said to be unknown.
+        // The field has 36 bits. 0 stands for an unknown or larger number.
         let total = usize::try_from(frames).ok().filter(|_| frames >> 36 == 0);
         info.set_total_samples(total.unwrap_or(0));
         let mut config = Encoder::default();
-        // It would take four times as long, for files that are up to 3 % smaller.
+        // Linear prediction would take four times as long, and make files only up to 3 % smaller.
         config.subframe_coding.use_lpc = false;
         let config = config.into_verified();
         Ok(Flac {
@@ -78,18 +78,18 @@ impl Flac {
         })
     }
 
-    /// What a file begins with: what it is, and its tags.
+    /// Returns the header of the file, with its format and tags.
     pub fn header(&self, tags: &Gd3) -> Vec<u8> {
         let mut header = self.beginning();
         let comments = comments(tags);
-        // The last of the blocks of metadata is marked.
+        // 0x80 marks the last metadata block, and 4 is the type of Vorbis comments.
         header.push(0x80 | 4);
         header.extend(&(comments.len() as u32).to_be_bytes()[1..]);
         header.extend(comments);
         header
     }
 
-    /// Packs frames behind `bytes`, as far as they fill blocks.
+    /// Adds frames, and appends the blocks that are full to `bytes`.
     pub fn push(&mut self, mut frames: &[[f32; 2]], bytes: &mut Vec<u8>) {
         while !frames.is_empty() {
             let room = BLOCK - self.waiting.len() / 2;
@@ -108,7 +108,8 @@ impl Flac {
         }
     }
 
-    /// Packs what still waits, and gives what the file's first bytes are now.
+    /// Compresses the remaining frames. Returns the bytes that must replace the beginning of the
+    /// file.
     pub fn finish(&mut self, bytes: &mut Vec<u8>) -> Vec<u8> {
         if !self.waiting.is_empty() {
             self.pack(bytes);
@@ -118,7 +119,7 @@ impl Flac {
     }
 
     fn pack(&mut self, bytes: &mut Vec<u8>) {
-        let sane = "a block of two channels, of samples that fit, has nothing to fail with";
+        let sane = "a block of two channels with samples in range can always be encoded";
         self.frames.fill_interleaved(&self.waiting).expect(sane);
         self.context.fill_interleaved(&self.waiting).expect(sane);
         let (config, info) = (&self.config, &self.info);
@@ -130,17 +131,20 @@ impl Flac {
         self.waiting.clear();
     }
 
-    /// The mark of the format and the first block of metadata.
+    /// Returns the magic bytes of the format and the first metadata block.
     fn beginning(&self) -> Vec<u8> {
         let mut sink = ByteSink::new();
-        self.info.write(&mut sink).expect("memory takes all");
+        self.info
+            .write(&mut sink)
+            .expect("writing to memory does not fail");
         let info = sink.as_slice();
         let length = (info.len() as u32).to_be_bytes();
         [&b"fLaC\0"[..], &length[1..], info].concat()
     }
 }
 
-/// The tags as Vorbis has them: what made the file, a count, and each.
+/// Returns the block of Vorbis comments: the name of the program, the number of comments, and the
+/// comments.
 fn comments(tags: &Gd3) -> Vec<u8> {
     let text = |text: &str| [&(text.len() as u32).to_le_bytes(), text.as_bytes()].concat();
     let fields = tags::vorbis(tags);
@@ -154,7 +158,7 @@ fn comments(tags: &Gd3) -> Vec<u8> {
 mod tests {
     use super::*;
 
-    /// A file of noise and tones, pushed in pieces of `step` frames.
+    /// Creates a file of noise and tones that is pushed in pieces of `step` frames.
     fn file(frames: usize, step: usize) -> Vec<u8> {
         let samples: Vec<[f32; 2]> = (0..frames)
             .map(|at| [(at as f32 * 0.03).sin(), (at * at % 97) as f32 / 200.0])
@@ -187,7 +191,7 @@ mod tests {
         }
     }
 
-    /// What another library makes of a file.
+    /// Decodes a file with another library.
     fn decoded(file: &[u8]) -> Vec<i32> {
         let mut reader = claxon::FlacReader::new(file).unwrap();
         reader.samples().map(|sample| sample.unwrap()).collect()
@@ -201,7 +205,7 @@ mod tests {
             &|_| [0.0, 0.5],
             &|at| [(at as f32 * 0.01).sin() * 0.9; 2],
             &|at| [noise(at), noise(at * at + 1)],
-            // As far from what is expected as can be.
+            // Signals that are as hard to predict as possible.
             &|at| [square(at % 7 < 3), square(at == 5000)],
             &|at| [square(noise(at) > 0.0), square(noise(3 * at) < 0.0)],
             &|at| [(at as f32 * 3.1).sin(), noise(at) / 1000.0],

@@ -1,6 +1,7 @@
-//! VGM game music: reads songs, plays their chips, renders them.
-// Allowed in `vector` and `chips::fm::wide`, which are compiled for other processors, and in
-// `play::realtime`, which asks the system for a class that no crate of ours asks for.
+//! VGM game music: we read songs, emulate their sound chips, and play or render the result.
+// Three modules allow unsafe code. `simd` and `chips::fm::avx512` call functions that are compiled
+// for processors with more features, and `play::realtime` requests a real-time scheduling class,
+// for which none of our crates has a safe function.
 #![deny(unsafe_code)]
 
 pub mod batch;

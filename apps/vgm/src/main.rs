@@ -1,4 +1,4 @@
-//! The program: VGM game music played, and rendered to sound files.
+//! The `creel-vgm` program. It plays VGM game music and renders it to sound files.
 #![forbid(unsafe_code)]
 
 mod cli;
@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 use creel_console::{Common, args, conclude_by_signal};
 
-/// VGM game music: plays songs, and renders them to sound files in parallel
+/// Play VGM game music, and render it to sound files in parallel
 #[derive(Parser, Debug)]
 #[command(name = "creel-vgm", version)]
 struct Cli {

@@ -1,7 +1,9 @@
-//! One song to one sound file: written beside its place, synced, then renamed into it.
+//! Renders one song to one sound file. We write a temporary file next to the final one, sync it,
+//! and rename it.
 //!
-//! Invariant: under its own name a file is whole or absent, whatever fails and whenever the process
-//! is stopped. Rendering and publishing are two steps, so that a job need not wait for the disk.
+//! Invariant: a file with its final name is always complete, even if something fails or the process
+//! is killed. Rendering and publishing are two steps, so that a job does not have to wait for the
+//! disk.
 
 use std::io::{self, Seek, SeekFrom, Write};
 use std::path::Path;
@@ -16,20 +18,21 @@ use crate::wav::{Container, Layout};
 use creel::Pool;
 use creel_console::AtomicFile;
 
-/// Output frames that are rendered, converted and written at a time.
+/// The number of output frames that we render and convert at a time.
 pub const BLOCK_FRAMES: usize = 1024;
 
-/// The same where several workers render a song: a millisecond or more between two meetings.
+/// The number of frames per block if several workers share a song. A block then takes a millisecond
+/// or more, so that synchronizing the workers costs little.
 const SPLIT_FRAMES: usize = 16 << 10;
 
-/// Bytes that are gathered before they are written: a call to the system for each block would cost
-/// as much as converting it.
+/// The number of bytes that we collect before we write them, because a system call for each block
+/// would cost as much as converting it.
 const WRITE_BYTES: usize = 64 << 10;
 
-/// As many bytes as file systems take for a file's name.
+/// The maximum size of a file name in bytes on common file systems.
 pub const NAME_BYTES_MAX: usize = 255;
 
-/// What a job renders with, made once and reused from song to song.
+/// The buffers of a job. They are reused from song to song.
 #[derive(Debug, Default)]
 pub struct Job {
     buffers: Buffers,
@@ -37,52 +40,53 @@ pub struct Job {
     bytes: Vec<u8>,
 }
 
-/// How songs become files.
+/// The settings for rendering a song to a file.
 #[derive(Clone, Copy)]
 pub struct OutputSettings<'a> {
-    /// How they are played.
+    /// The settings for playing the song.
     pub settings: &'a Settings,
-    /// What the file is like.
+    /// The format of the file.
     pub layout: Layout,
-    /// What is done to the mix.
+    /// The effects on the mix.
     pub effects: &'a Effects,
-    /// The gain of what it belongs to, an album or a song of stems; else it is measured where the
-    /// effects ask for one.
+    /// The gain of the album, or of the song to which a stem belongs. If it is `None` and the
+    /// effects need a gain, we measure the song first.
     pub gain: Option<f32>,
-    /// The pool on which each song's chips are rendered, a chip a worker; the calling thread
-    /// renders all of them if there is none.
+    /// The pool whose workers render the chips of the song, each chip on one worker. If it is
+    /// `None`, the calling thread renders all chips.
     pub split: Option<&'a Pool>,
 }
 
-/// What came of rendering a song.
+/// The outcome of rendering a song.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Outcome {
-    /// All of it was rendered.
+    /// The whole song was rendered.
     Done(Finished),
-    /// Whoever was told of the progress asked to stop.
+    /// The progress callback asked to stop.
     Cancelled,
 }
 
-/// How long and how loud a song has become.
+/// The length and the loudness of a rendered song.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Extent {
-    /// How many frames it has.
+    /// The number of frames.
     pub frames: u64,
-    /// The loudest sample before it was made to fit the file; full scale is 1.
+    /// The loudest sample before the conversion to the format of the file, where 1 is full scale.
     pub peak: f32,
-    /// How many samples lie beyond full scale, roundings not counted. Whole numbers are cut there.
+    /// The number of samples beyond full scale, apart from rounding errors. Integer formats clip
+    /// these samples.
     pub clipped: u64,
 }
 
-/// Full scale; what is beyond it by no more than a step of 16 bits is rounding.
+/// Full scale, plus one step of 16 bits to allow for rounding errors.
 const FULL_SCALE: f32 = 1.0 + 1.0 / 32_768.0;
-/// Samples that are looked at together.
+/// The number of samples that are processed together.
 const LANES: usize = 16;
 
 impl Extent {
     fn add(&mut self, frames: &[[f32; 2]]) {
         self.frames += frames.len() as u64;
-        // Lanes that know nothing of each other, so that the loop is vectorized.
+        // The lanes are independent, so that the compiler can vectorize the loop.
         let (lanes, rest) = frames.as_flattened().as_chunks::<LANES>();
         let mut peaks = [0.0f32; LANES];
         for sides in lanes {
@@ -100,7 +104,8 @@ impl Extent {
         }
     }
 
-    /// Whether nothing of it is left in such samples but zeros, or `dithered`, nothing but dither.
+    /// Returns whether all samples of this format would be 0, or with `dithered`, only dither
+    /// noise.
     pub fn is_silent(&self, samples: SampleFormat, dithered: bool) -> bool {
         let step = match samples {
             SampleFormat::F32 => 0.0,
@@ -110,23 +115,23 @@ impl Extent {
     }
 }
 
-/// What is known of a song at its end.
+/// The result of a rendered song.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Finished {
-    /// How long and how loud it is.
+    /// The length and the loudness.
     pub extent: Extent,
-    /// What belongs in the place of the file's first bytes; often nothing.
+    /// The bytes that must replace the first bytes of the file. Often there are none.
     pub beginning: Vec<u8>,
 }
 
-/// Frames on their way to a kind of file.
+/// Encodes frames in the format of a file.
 enum Writer {
     Plain(Layout, Vec<u8>),
     Flac(Box<Flac>),
 }
 
 impl Writer {
-    /// A writer of so many frames, and the file's header.
+    /// Creates a writer for this number of frames. Also returns the header of the file.
     fn new(layout: Layout, rate: u32, frames: u64, tags: &Gd3) -> Result<(Writer, Vec<u8>)> {
         if layout.container == Container::Flac {
             let flac = Flac::new(layout.samples, rate, frames)?;
@@ -137,7 +142,7 @@ impl Writer {
         Ok((Writer::Plain(layout, trailer), header))
     }
 
-    /// Appends frames to `bytes` as the file holds them, or holds them back.
+    /// Encodes frames and appends them to `bytes`. It may keep some frames until a block is full.
     fn push(&mut self, frames: &[[f32; 2]], bytes: &mut Vec<u8>) {
         match self {
             Writer::Plain(layout, _) => layout.encode(frames, bytes),
@@ -145,7 +150,8 @@ impl Writer {
         }
     }
 
-    /// Appends what the file ends with; gives what it should begin with instead of what it does.
+    /// Appends the end of the file. Returns the bytes that must replace the first bytes of the
+    /// file.
     fn finish(&mut self, bytes: &mut Vec<u8>) -> Vec<u8> {
         match self {
             Writer::Plain(_, trailer) => {
@@ -157,11 +163,11 @@ impl Writer {
     }
 }
 
-/// Whether a song can be played with these settings and fits such a file.
+/// Checks that a song can be played with these settings and fits in a file of this format.
 ///
 /// # Errors
 ///
-/// As [`Job::render`], but for what a sink fails with.
+/// Returns the same errors as [`Job::render`], except those of the sink.
 pub fn check(song: &Song, settings: &Settings, layout: Layout) -> Result<()> {
     Player::check(song, settings)?;
     let (frames, _) = settings.frames(song);
@@ -169,15 +175,18 @@ pub fn check(song: &Song, settings: &Settings, layout: Layout) -> Result<()> {
 }
 
 impl Job {
-    /// Renders `song` as the bytes of a sound file, header first, block after block into `sink`.
-    /// Where the effects ask for a loudness, it is played twice, first to be measured.
+    /// Renders `song` and passes the bytes of a sound file to `sink`, beginning with the header. If
+    /// the effects need a loudness and there is no gain, we play the song twice, because we must
+    /// measure it first.
     ///
-    /// `progress` is told the frames of each block and says whether to go on.
+    /// `progress` receives the number of frames of each block, and returns whether to continue.
     ///
     /// # Errors
     ///
-    /// As [`Player::new`]; [`Error::TooLarge`] if the file would pass 4 GiB; [`Error::Unsupported`]
-    /// if its format does not hold such samples; what `sink` fails with.
+    /// - The errors of [`Player::new`].
+    /// - [`Error::TooLarge`] if the file would exceed 4 GiB.
+    /// - [`Error::Unsupported`] if the format does not support the samples.
+    /// - The errors of `sink`.
     pub fn render(
         &mut self,
         song: &Song,
@@ -190,7 +199,8 @@ impl Job {
         } = how;
         let gain = match (how.gain, how.effects.loudness) {
             (_, Loudness::AsIs) => 1.0,
-            // What was measured had the volume, which so is no more; it counts behind the gain.
+            // The measurement includes the volume, so the gain would cancel it. We therefore apply
+            // the volume again after the gain.
             (Some(gain), _) => gain * settings.volume,
             (None, Loudness::Album) => 1.0,
             (None, wanted) => match self.measure(song, how, || progress(0))? {
@@ -227,11 +237,11 @@ impl Job {
         }
     }
 
-    /// Plays `song` and measures it as it would be without a gain; none once `go_on` says no.
+    /// Plays `song` and measures it without a gain. Returns `None` if `go_on` returned false.
     ///
     /// # Errors
     ///
-    /// As [`Player::new`] and [`Meter::new`].
+    /// Returns the errors of [`Player::new`] and [`Meter::new`].
     pub fn measure(
         &mut self,
         song: &Song,
@@ -266,12 +276,13 @@ impl Job {
         })
     }
 
-    /// Renders `song` for the file `path`, in a folder that exists; the file appears when it is
-    /// published. None if it was stopped.
+    /// Renders `song` to a temporary file for `path`, whose folder must exist. The file gets its
+    /// name when you [publish](TemporaryFile::publish) it. Returns `None` if `progress` asked to
+    /// stop.
     ///
     /// # Errors
     ///
-    /// As [`Job::render`]. No file is left then, nor when it was stopped.
+    /// Returns the errors of [`Job::render`]. If it fails or stops, it removes the temporary file.
     pub fn render_file(
         &mut self,
         song: &Song,
@@ -294,7 +305,7 @@ impl Job {
     }
 }
 
-/// A song being played, by one thread or by several.
+/// A playing song, on one thread or on several.
 enum AnyPlayer<'a> {
     Alone(Box<Player<'a>>),
     Split(SplitPlayer<'a>, &'a Pool),
@@ -308,7 +319,7 @@ impl AnyPlayer<'_> {
         }
     }
 
-    /// Output frames a call.
+    /// Returns the number of output frames per call of `fill`.
     fn block_frames(&self) -> usize {
         match self {
             AnyPlayer::Alone(_) => BLOCK_FRAMES,
@@ -324,7 +335,7 @@ impl AnyPlayer<'_> {
     }
 }
 
-/// A sound file written under a passing name; removed unless it is published.
+/// A sound file with a temporary name. It is removed when dropped, unless it was published.
 #[derive(Debug)]
 pub struct TemporaryFile {
     file: AtomicFile,
@@ -339,16 +350,16 @@ impl TemporaryFile {
         })
     }
 
-    /// How long and how loud it is.
+    /// Returns the length and the loudness.
     pub fn extent(&self) -> Extent {
         self.extent
     }
 
-    /// Brings the file to the disk and gives it its name. Blocks until the disk has it.
+    /// Syncs the file to the disk and renames it. It blocks until the disk has the data.
     ///
     /// # Errors
     ///
-    /// [`Error::Io`]; no file is left then.
+    /// Returns [`Error::Io`] if this fails. The temporary file is then removed.
     pub fn publish(self) -> Result<()> {
         self.file.commit().map_err(Error::Io)
     }

@@ -1,32 +1,34 @@
-//! Loops that are compiled twice, for any processor and for those with AVX2, and chosen at run time.
+//! Loops that are compiled twice, for any processor and for AVX2. The program selects one at run
+//! time.
 //!
-//! Invariant: both compute the same bits, for it is integer arithmetic, or floating point without a
-//! sum whose order could change.
+//! Invariant: both variants compute the same bits. The loops use either integer arithmetic, or
+//! floating point without sums, because the order of a sum would change its bits.
 //!
-//! Left out on purpose: table lookups by gathers, which made a whole song half as slow again as one
-//! load after the other (measured on a Cascade Lake); the FM's tables fit the registers of AVX-512,
-//! see `chips/fm/avx512.rs`.
+//! We do not use gathers for table lookups. They made whole songs take half as long again as
+//! separate loads (measured on a Cascade Lake). The tables of the FM chips fit into the registers
+//! of AVX-512, see `chips/fm/avx512.rs`.
 
-/// A loop to be compiled twice. Its `run` is to be `#[inline(always)]`.
+/// A loop to be compiled twice. Its `run` should be `#[inline(always)]`, so that it is compiled for
+/// the caller's processor features.
 pub trait Loop {
-    /// What it returns.
+    /// The result of the loop.
     type Output;
-    /// Runs it.
+    /// Runs the loop.
     fn run(self) -> Self::Output;
 }
 
-/// Runs a loop as the processor at hand does it best.
+/// Runs the variant of a loop that is the fastest on this processor.
 pub fn run<L: Loop>(work: L) -> L::Output {
     #[cfg(target_arch = "x86_64")]
     if has_avx2() {
-        // SAFETY: the processor has what it takes.
+        // SAFETY: `has_avx2` has checked that the processor supports the enabled features.
         #[expect(unsafe_code, reason = "the compiler cannot know the processor")]
         return unsafe { with_avx2(work) };
     }
     work.run()
 }
 
-/// Whether the processor has AVX2, and BMI2 as all do that have it.
+/// Returns whether the processor has AVX2 and BMI2. Note that all processors with AVX2 have BMI2.
 #[cfg(target_arch = "x86_64")]
 fn has_avx2() -> bool {
     is_x86_feature_detected!("avx2") && is_x86_feature_detected!("bmi2")
@@ -38,18 +40,18 @@ fn with_avx2<L: Loop>(work: L) -> L::Output {
     work.run()
 }
 
-/// Rows of numbers: one, and those of several sides that it is multiplied with.
+/// A row of numbers, and one row per side to multiply it with.
 pub type Rows<'r, const LENGTH: usize, const SIDES: usize> =
     (&'r [i16; LENGTH], [&'r [i16; LENGTH]; SIDES]);
 
-/// Adds to each sum, one a side, the products of the numbers of its rows.
+/// Adds to each sum, one per side, the dot product of its rows.
 pub fn add_products<'r, const LENGTH: usize, const SIDES: usize>(
     rows: impl Fn(usize) -> Rows<'r, LENGTH, SIDES>,
     sums: &mut [[i32; SIDES]],
 ) {
     #[cfg(target_arch = "x86_64")]
     if LENGTH.is_multiple_of(avx2::NUMBERS) && avx2::SUMS.is_multiple_of(SIDES) && has_avx2() {
-        // SAFETY: the processor has what it takes.
+        // SAFETY: `has_avx2` has checked that the processor supports the enabled features.
         #[expect(unsafe_code, reason = "the compiler cannot know the processor")]
         return unsafe { avx2::add_products(rows, sums) };
     }
@@ -71,17 +73,17 @@ fn add<const LENGTH: usize, const SIDES: usize>(
     }
 }
 
-/// What a compiler makes of the plain loop only where nothing around it distracts.
+/// An explicit version, because the compiler vectorises the plain loop this well only in isolation.
 #[cfg(target_arch = "x86_64")]
 mod avx2 {
     use std::arch::x86_64::*;
 
     use super::Rows;
 
-    /// Numbers that are multiplied at once.
+    /// The number of numbers that are multiplied at once.
     pub const NUMBERS: usize = 16;
 
-    /// Sums that are computed at once.
+    /// The number of sums that are computed at once.
     pub const SUMS: usize = 4;
 
     #[target_feature(enable = "avx2,bmi2")]
@@ -111,7 +113,7 @@ mod avx2 {
         }
     }
 
-    /// Eight numbers that add up to the products of two rows.
+    /// Returns eight numbers whose sum is the dot product of two rows.
     #[inline]
     #[target_feature(enable = "avx2")]
     fn products<const LENGTH: usize>(a: &[i16; LENGTH], b: &[i16; LENGTH]) -> __m256i {
@@ -126,7 +128,8 @@ mod avx2 {
     #[inline]
     #[target_feature(enable = "avx2")]
     fn load(numbers: &[i16; NUMBERS]) -> __m256i {
-        // SAFETY: a reference is readable for the 32 bytes of its array, however aligned.
+        // SAFETY: a reference is readable for the 32 bytes of its array, and the load needs no
+        // alignment.
         #[expect(unsafe_code, reason = "from memory to a register")]
         unsafe {
             _mm256_loadu_si256(numbers.as_ptr().cast())
@@ -137,11 +140,13 @@ mod avx2 {
     #[target_feature(enable = "avx2")]
     fn add_to(sums: &mut [i32; SUMS], more: __m128i) {
         let place = sums.as_mut_ptr().cast();
-        // SAFETY: an exclusive reference is readable for the 16 bytes of its array, however aligned.
+        // SAFETY: an exclusive reference is readable for the 16 bytes of its array, and the load
+        // needs no alignment.
         #[expect(unsafe_code, reason = "from memory to a register")]
         let sum = unsafe { _mm_loadu_si128(place) };
         let sum = _mm_add_epi32(sum, more);
-        // SAFETY: and writable.
+        // SAFETY: the exclusive reference is also writable for these 16 bytes, and the store needs
+        // no alignment.
         #[expect(unsafe_code, reason = "from a register to memory")]
         unsafe {
             _mm_storeu_si128(place, sum);

@@ -1,31 +1,35 @@
-//! What a sound file says of its song: every field of the song's own tags, under the names that each
-//! format of tags has for it.
+//! Writes the tags of a song to sound files, under the field names of each tag format.
 //!
-//! A field has the name of Vorbis comments, which are free; ID3 and WAV's INFO list have fixed names,
-//! and what these lack goes where they take free text: ID3's `TXXX`, INFO's comment. AU has one text
-//! for all, here a line a field as in Vorbis comments.
+//! | format | fields |
+//! |---|---|
+//! | Vorbis comments | any name is allowed |
+//! | ID3 | fixed names. Other fields go to `TXXX`, which has a name and free text |
+//! | INFO list of WAV | fixed names. Other fields go to the comment |
+//! | AU | a single text, for which we use one line per field as in Vorbis comments |
 //!
 //! Source: xiph.org, "Ogg Vorbis I format specification: comment field"; id3.org, "ID3 tag version
-//! 2.4.0"; Microsoft and IBM, "Multimedia Programming Interface and Data Specifications 1.0" (INFO).
+//! 2.4.0"; Microsoft and IBM, "Multimedia Programming Interface and Data Specifications 1.0"
+//! (INFO).
 
 use crate::format::Gd3;
 
-/// A field that is not empty.
+/// A non-empty field.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Field {
     vorbis: &'static str,
     id3: [u8; 4],
-    /// None where INFO has no name for it.
+    /// The name in an INFO list, or `None` if INFO does not have this field.
     info: Option<[u8; 4]>,
     text: String,
 }
 
-/// ID3's frame for texts with a name of their own.
+/// The ID3 frame for user-defined fields.
 const FREE: [u8; 4] = *b"TXXX";
-/// A comment of ID3, and of an INFO list.
+/// The names of the comment in ID3 and in an INFO list.
 const COMMENTS: ([u8; 4], [u8; 4]) = (*b"COMM", *b"ICMT");
 
-/// The fields of a song, those in Japanese where they say something else.
+/// Returns the fields of a song. It leaves out native (Japanese) fields with the same text as
+/// another field.
 fn fields(tags: &Gd3) -> Vec<Field> {
     let Gd3 {
         track_native,
@@ -42,7 +46,8 @@ fn fields(tags: &Gd3) -> Vec<Field> {
         ("ALBUM", *b"TALB", info(b"IPRD"), &preferred.game),
         ("ARTIST", *b"TPE1", info(b"IART"), &preferred.author),
         ("DATE", *b"TDRC", info(b"ICRD"), &date),
-        // The form that the music had before it was a file, and who made it one.
+        // INFO has the fields "source form" and "technician", which fit the system and the person
+        // who converted the song.
         ("SYSTEM", FREE, info(b"ISRF"), &preferred.system),
         (
             "ENCODED-BY",
@@ -79,13 +84,13 @@ fn fields(tags: &Gd3) -> Vec<Field> {
     fields
 }
 
-/// Vorbis comments, `NAME=text` each.
+/// Returns the tags as Vorbis comments of the form `NAME=text`.
 pub fn vorbis(tags: &Gd3) -> Vec<String> {
     let comment = |field: &Field| format!("{}={}", field.vorbis, field.text);
     fields(tags).iter().map(comment).collect()
 }
 
-/// The texts of an INFO list by their names.
+/// Returns the names and texts of an INFO list.
 pub fn info(tags: &Gd3) -> Vec<([u8; 4], String)> {
     let (named, nameless): (Vec<_>, Vec<_>) = fields(tags)
         .into_iter()
@@ -98,7 +103,7 @@ pub fn info(tags: &Gd3) -> Vec<([u8; 4], String)> {
         if !list.iter().any(|(name, _)| *name == COMMENTS.1) {
             list.push((COMMENTS.1, String::new()));
         }
-        // Notes come last of those that have a name.
+        // The comment is the last named field.
         if let Some((_, comment)) = list.last_mut() {
             for field in nameless {
                 let line_break = if comment.is_empty() { "" } else { "\n" };
@@ -109,11 +114,12 @@ pub fn info(tags: &Gd3) -> Vec<([u8; 4], String)> {
     list
 }
 
-/// An ID3 tag; empty if there is nothing to say.
+/// Returns an ID3 tag, or nothing if there are no fields.
 pub fn id3(tags: &Gd3) -> Vec<u8> {
     let mut frames = Vec::new();
     for field in fields(tags) {
-        // UTF-8; a comment also has a language and a heading, a free text a name.
+        // 3 means UTF-8. A comment also has a language and a heading, and a user-defined field has
+        // a name.
         let head = match field.id3 {
             id3 if id3 == COMMENTS.0 => b"\x03eng\0".to_vec(),
             FREE => [&[3], field.vorbis.as_bytes(), &[0]].concat(),
@@ -130,7 +136,7 @@ pub fn id3(tags: &Gd3) -> Vec<u8> {
     [b"ID3\x04\x00\x00", &seven_bits(frames.len())[..], &frames].concat()
 }
 
-/// A size as ID3 writes it: seven bits a byte, the highest first.
+/// Returns a size in the format of ID3, with seven bits per byte and the highest bits first.
 fn seven_bits(size: usize) -> [u8; 4] {
     [21, 14, 7, 0].map(|shift| (size >> shift) as u8 & 0x7F)
 }

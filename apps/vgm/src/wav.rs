@@ -1,9 +1,10 @@
-//! Sound files but FLAC (`flac.rs`): the headers of WAV and AU, what follows their samples, and samples as their bytes.
+//! WAV, AU and raw files: headers, trailers and the encoding of samples. FLAC is in `flac.rs`.
 //!
-//! A WAV's tags lie behind its samples, twice: as the list of texts that the format itself has, and
-//! as ID3, which most players read. An AU's lie before them, as its annotation.
+//! The tags of a WAV file follow its samples. We write them twice: as the INFO list of the format,
+//! and as ID3, which most players read. The tags of an AU file precede the samples, in its
+//! annotation.
 //!
-//! Left out on purpose: files of more than 4 GiB, which neither format can name.
+//! We leave out files of more than 4 GiB on purpose, because neither format supports them.
 //!
 //! Source: Microsoft and IBM, "Multimedia Programming Interface and Data Specifications 1.0" (WAV);
 //! Microsoft, "Multiple channel audio data and WAVE files" (of more than 16 bits); Sun, "Audio file
@@ -22,14 +23,14 @@ pub enum Container {
     Wav,
     /// Sun's AU, big-endian.
     Au,
-    /// FLAC, packed without loss.
+    /// FLAC, with lossless compression.
     Flac,
-    /// Samples alone: little-endian, all of them signed.
+    /// Only the samples, little-endian and signed.
     Raw,
 }
 
 impl Container {
-    /// The usual ending of a file's name.
+    /// Returns the usual extension of the file name.
     pub fn extension(self) -> &'static str {
         match self {
             Container::Wav => "wav",
@@ -40,32 +41,35 @@ impl Container {
     }
 }
 
-/// How a sound file is laid out: stereo, always.
+/// The format of a sound file, which is always stereo.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Layout {
     /// The kind of file.
     pub container: Container,
-    /// Its samples.
+    /// The format of the samples.
     pub samples: SampleFormat,
 }
 
 const CHANNELS: usize = 2;
 
-/// What a WAV's samples are: whole numbers, floating-point numbers, or what is said behind.
+/// The format code of a WAV file with integer samples.
 const PCM: u16 = 1;
+/// The format code of a WAV file with floating-point samples.
 const IEEE_FLOAT: u16 = 3;
+/// The format code of a WAV file whose header has an extension with the real format.
 const EXTENSIBLE: u16 = 0xFFFE;
-/// The speakers at the front, left and right.
+/// The channel mask for front left and front right.
 const FRONT_SIDES: u32 = 3;
-/// What makes the number of a kind of samples its identifier.
+/// The bytes after the format code in the identifier (GUID) of a sample format.
 const SUBFORMAT: [u8; 14] = [0, 0, 0, 0, 0x10, 0, 0x80, 0, 0, 0xAA, 0, 0x38, 0x9B, 0x71];
 
 impl Layout {
-    /// The header of a file but FLAC, and what follows its samples: the tags, if there are any.
+    /// Returns the header and the trailer of a file. The trailer has the tags of a WAV file. Both
+    /// are empty for raw files and FLAC.
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`] if the file would pass 4 GiB.
+    /// Returns [`Error::TooLarge`] if the file would exceed 4 GiB.
     ///
     /// ```
     /// use creel_vgm::{format::Gd3, wav::Layout};
@@ -85,10 +89,13 @@ impl Layout {
             Container::Wav => (trailer(tags), Vec::new()),
             _ => (Vec::new(), annotation(tags)),
         };
-        // The RIFF chunk counts the header too.
+        // The size of the RIFF chunk includes the header, so we leave room for it.
         let room = u32::MAX - 100 - (trailer.len() + annotation.len()) as u32;
         let Some(data) = data.filter(|bytes| *bytes < room) else {
-            let reason = format!("{frames} frames do not fit a sound file of 4 GiB");
+            let reason = format!(
+                "{frames} frames do not fit in a sound file of 4 GiB. Use --flac, or a smaller \
+                 --bit-depth"
+            );
             return Err(Error::TooLarge(reason));
         };
         let header = match self.container {
@@ -101,18 +108,18 @@ impl Layout {
         Ok((header, trailer))
     }
 
-    /// Bytes of a frame, both channels.
+    /// Returns the size of a frame in bytes, with both channels.
     pub fn frame_bytes(self) -> usize {
         CHANNELS * self.samples.bytes()
     }
 
-    /// Appends frames to `bytes` as the file holds them.
+    /// Encodes frames in the format of the file and appends them to `bytes`.
     pub fn encode(self, frames: &[[f32; 2]], bytes: &mut Vec<u8>) {
         let samples = frames.as_flattened();
         let start = bytes.len();
         bytes.resize(start + samples.len() * self.samples.bytes(), 0);
         let out = &mut bytes[start..];
-        // An 8-bit sample of a WAV is unsigned.
+        // 8-bit samples of a WAV file are unsigned.
         let middle = if self.container == Container::Wav {
             0x80
         } else {
@@ -137,8 +144,8 @@ impl Layout {
         }
     }
 
-    /// A RIFF header. Whole numbers of more than 16 bits are described at more length; files of
-    /// other than whole numbers also say how many frames they have.
+    /// Returns a RIFF header. Integer samples of more than 16 bits need the extensible format, and
+    /// floating-point samples need a chunk with the number of frames.
     fn wav_header(self, sample_rate: u32, (data, behind): (u32, u32), frames: u32) -> Vec<u8> {
         let frame_bytes = self.frame_bytes() as u32;
         let bits = 8 * self.samples.bytes() as u16;
@@ -156,7 +163,7 @@ impl Layout {
         format.extend(bits.to_le_bytes());
         let mut more = Vec::new();
         if tag == EXTENSIBLE {
-            // All bits count.
+            // All bits of the samples are valid.
             more.extend(bits.to_le_bytes());
             more.extend(FRONT_SIDES.to_le_bytes());
             more.extend(PCM.to_le_bytes());
@@ -200,11 +207,12 @@ fn chunk(body: &mut Vec<u8>, name: &[u8; 4], data: &[u8]) {
     body.extend(name);
     body.extend((data.len() as u32).to_le_bytes());
     body.extend(data);
-    // Chunks begin at even places.
+    // Chunks begin at even positions.
     body.extend(vec![0; data.len() % 2]);
 }
 
-/// What a WAV file has behind its samples, whose number of bytes is even: frames have two channels.
+/// Returns the trailer of a WAV file. It needs no padding before it, because frames have two
+/// channels and therefore an even number of bytes.
 fn trailer(tags: &Gd3) -> Vec<u8> {
     let id3 = tags::id3(tags);
     if id3.is_empty() {
@@ -220,8 +228,8 @@ fn trailer(tags: &Gd3) -> Vec<u8> {
     trailer
 }
 
-/// What stands between an AU file's header and its samples: the tags, a line each, and zeros up to a
-/// multiple of eight bytes; at least four.
+/// Returns the annotation between the header and the samples of an AU file: the tags, one per line,
+/// padded with zeros to a multiple of eight bytes. Without tags, it has four zeros.
 fn annotation(tags: &Gd3) -> Vec<u8> {
     let mut text = tags::vorbis(tags).join("\n").into_bytes();
     let zeros = 8 - text.len() % 8;
@@ -286,7 +294,7 @@ mod tests {
                         assert_eq!(word(4) % 8, 0);
                         (8, word(8) + word(4))
                     }
-                    _ => unreachable!("not asked for"),
+                    _ => unreachable!("the test uses only WAV and AU"),
                 };
                 assert_eq!(total as usize, file.len(), "{layout:?} at {at}");
             }

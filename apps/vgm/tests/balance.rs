@@ -1,8 +1,9 @@
-//! The mix: how loud each chip is beside the YM2151, by songs of our own.
+//! The mix: the level of each chip relative to the YM2151, measured with songs of our own.
 //!
-//! A song has a tone of the YM2151 in its first second and one of the other chip in its second. The
-//! table that is printed (`--nocapture`) is the one of docs/design/vgm.md; with `CREEL_BALANCE_SONGS`
-//! set to a folder, the songs are written there, to be rendered by other players.
+//! A song has a tone of the YM2151 in its first second and a tone of the other chip in its second
+//! one. With `--nocapture`, the test prints the table of docs/design/vgm.md. If
+//! `CREEL_BALANCE_SONGS` is set to a folder, it also writes the songs to it, so that other players
+//! can render them.
 
 use std::path::PathBuf;
 
@@ -12,19 +13,19 @@ use creel_vgm::render::{Buffers, Player, Settings};
 /// A tone of one chip at its loudest.
 struct Tone {
     name: &'static str,
-    /// Where its clock lies in the header, and the clock.
+    /// The offset of its clock in the header, and the clock.
     clock: (usize, u32),
-    /// The command of a write to its first port.
+    /// The command for a write to its first port.
     command: u8,
-    /// Port, register, value.
+    /// The port, register and value of each write.
     writes: &'static [(u8, u8, u8)],
-    /// What ends it.
+    /// The writes that end the tone.
     off: &'static [(u8, u8, u8)],
-    /// The decibels that it should have beside a sine of the YM2151.
+    /// The expected level in dB, relative to a sine of the YM2151.
     expected: f64,
 }
 
-/// One operator, an undamped sine.
+/// The writes for one operator with an undamped sine.
 const OPM: &[(u8, u8, u8)] = &[
     (0, 0x20, 0xC7),
     (0, 0x28, 0x4A),
@@ -39,7 +40,7 @@ const OPM: &[(u8, u8, u8)] = &[
 
 const OPM_OFF: &[(u8, u8, u8)] = &[(0, 0x08, 0)];
 
-/// The same on channel 2, which every OPN has.
+/// The same tone on channel 2, which every OPN has.
 const OPN: &[(u8, u8, u8)] = &[
     (0, 0xB1, 0x07),
     (0, 0xB5, 0xC0),
@@ -56,12 +57,12 @@ const OPN: &[(u8, u8, u8)] = &[
 
 const OPN_OFF: &[(u8, u8, u8)] = &[(0, 0x28, 1)];
 
-/// Channel A, a square of 440 Hz at 2 MHz or twice that.
+/// Channel A with a square wave of 440 Hz, at a clock of 2 MHz or twice that.
 const SSG: &[(u8, u8, u8)] = &[(0, 0, 0x1C), (0, 1, 1), (0, 7, 0x3E), (0, 8, 15)];
 
 const SSG_OFF: &[(u8, u8, u8)] = &[(0, 8, 0)];
 
-/// Operator 2 of channel 1, a sine.
+/// Operator 2 of channel 1 with a sine.
 const OPL: &[(u8, u8, u8)] = &[
     (0, 0x23, 0x21),
     (0, 0x40, 0x3F),
@@ -75,7 +76,7 @@ const OPL: &[(u8, u8, u8)] = &[
 
 const OPL_OFF: &[(u8, u8, u8)] = &[(0, 0xB0, 0x12)];
 
-/// An instrument of one's own, a sine.
+/// A user-defined instrument with a sine.
 const OPLL: &[(u8, u8, u8)] = &[
     (0, 0x00, 0x21),
     (0, 0x01, 0x21),
@@ -89,7 +90,7 @@ const OPLL: &[(u8, u8, u8)] = &[
 
 const OPLL_OFF: &[(u8, u8, u8)] = &[(0, 0x20, 0x09)];
 
-/// Without a register: the byte is the value.
+/// Writes without a register. The byte is the value.
 const PSG: &[(u8, u8, u8)] = &[(0, 0, 0x8E), (0, 0, 0x0F), (0, 0, 0x90)];
 
 const PSG_OFF: &[(u8, u8, u8)] = &[(0, 0, 0x9F)];
@@ -112,7 +113,7 @@ const TONES: &[Tone] = &[
     Tone { name: "AY8910", clock: (0x74, 1_789_772), command: 0xA0, writes: SSG, off: SSG_OFF, expected: -3.0 },
 ];
 
-/// Ticks of a second.
+/// The number of ticks per second.
 const SECOND: usize = 44_100;
 
 impl Tone {
@@ -124,7 +125,7 @@ impl Tone {
         song[0x18..0x1C].copy_from_slice(&(2 * SECOND as u32).to_le_bytes());
         song[0x30..0x34].copy_from_slice(&3_579_545u32.to_le_bytes());
         song[self.clock.0..][..4].copy_from_slice(&self.clock.1.to_le_bytes());
-        // The usual noise of a PSG, and the usual kind of the AY.
+        // The usual noise of a PSG, and the usual type of the AY.
         song[0x28..0x2C].copy_from_slice(&[9, 0, 16, 0]);
         song[0x79] = 1;
         let write = |song: &mut Vec<u8>, command: u8, writes: &[(u8, u8, u8)]| {
@@ -153,14 +154,14 @@ impl Tone {
         song
     }
 
-    /// The tone's level beside the YM2151's sine, in dB.
+    /// Returns the level of the tone in dB, relative to the sine of the YM2151.
     fn level(&self) -> f64 {
         let [sine, tone] = seconds(self.song());
         20.0 * (tone / sine).log10()
     }
 }
 
-/// The RMS of a song's two seconds.
+/// Returns the RMS of each of the two seconds of a song.
 fn seconds(song: Vec<u8>) -> [f64; 2] {
     let song = Song::parse(song).unwrap();
     let (settings, mut buffers) = (Settings::default(), Buffers::default());
@@ -168,7 +169,7 @@ fn seconds(song: Vec<u8>) -> [f64; 2] {
     let mut frames = vec![[0.0f32; 2]; player.frames() as usize];
     player.fill(&mut buffers, &mut frames);
     [0, 1].map(|second| {
-        // Away from the beginnings, where what went before still falls.
+        // We skip the beginning of each second, in which the previous sound still decays.
         let part = &frames[second * SECOND + 4410..][..SECOND - 8820];
         let left = || part.iter().map(|frame| f64::from(frame[0]));
         let mean = left().sum::<f64>() / part.len() as f64;
@@ -183,7 +184,7 @@ fn tone(name: &str) -> &'static Tone {
 #[test]
 fn unused_chip_does_not_change_the_level() {
     let alone = seconds(tone("YM2612").song());
-    // A YM3812 weighs as much as both together.
+    // A YM3812 has the same weight as both of them together.
     let mut declared = tone("YM2612").song();
     declared[0x50..0x54].copy_from_slice(&3_579_545u32.to_le_bytes());
     assert_eq!(seconds(declared.clone()), alone);
@@ -194,14 +195,15 @@ fn unused_chip_does_not_change_the_level() {
     assert!(seconds(declared)[0] < 0.6 * alone[0], "it plays");
 }
 
-/// Tracks of one album, with the volumes of all their chips written in the header and without, and
-/// a little louder.
+/// The tracks of an album have the same loudness, whether the volumes of their chips are in the
+/// header or not. A higher volume makes the song softer if the sum of the weights crosses a power of
+/// two.
 #[test]
 fn header_volumes_keep_album_levels_consistent() {
     let with = |fm: u16, ssg: u16| {
         let mut song = tone("YM2203").song();
         song[0x30..0x34].fill(0);
-        // Behind the header proper: its size, no clocks, volumes 4 bytes on; 2 entries.
+        // The extra header follows the header: its size, no clocks, volumes after 4 bytes, 2 entries.
         let extra = [12, 0, 0, 0, 0, 0, 0, 0, 4, 0, 0, 0, 2];
         song.splice(0x100..0x100, extra);
         let volumes = [[6, 0], fm.to_le_bytes(), [0x86, 0], ssg.to_le_bytes()].concat();
@@ -216,10 +218,10 @@ fn header_volumes_keep_album_levels_consistent() {
     without[0x30..0x34].fill(0);
     assert_eq!(seconds(without)[1], usual);
     for (fm, ssg, expected) in [
-        (0x10, 0x08, 0.0),     // all of them softer: the song as a whole is as loud
+        (0x10, 0x08, 0.0),     // both chips softer: the loudness of the song stays the same
         (0x8100, 0x8100, 0.0), // relative, unity
-        (0x110, 0x80, -5.5),   // a little louder: over the step to the next power of two
-        (0x80, 0x100, -6.0),   // the SSG counts, too
+        (0x110, 0x80, -5.5),   // slightly louder: crosses the next power of two
+        (0x80, 0x100, -6.0),   // the SSG also counts
     ] {
         let level = decibels(with(fm, ssg));
         assert!(

@@ -1,6 +1,6 @@
-//! The FM chips on random register streams, by the hash of what they put out.
+//! Checks the hash of the output of the FM chips for random register streams.
 //!
-//! The oracle test compares the same streams with ymfm; this one needs no C++.
+//! The oracle test compares the same streams with ymfm. This test does not need C++.
 
 mod streams;
 
@@ -12,12 +12,12 @@ use creel_vgm::chips::ym2610::Ym2610;
 use creel_vgm::chips::ym2612::Ym2612;
 use streams::{Step, memory, stream};
 
-/// Frames of a stream; every chip renders several.
+/// The number of frames of a stream. Every chip renders several streams.
 const FRAMES: usize = 100_000;
 
 const SEEDS: u64 = 8;
 
-/// FNV-1a over what a chip renders for the streams of all seeds.
+/// Returns the FNV-1a hash of the output of a chip for the streams of all seeds.
 fn hash<C>(
     groups: &[streams::Group],
     new: impl Fn() -> C,

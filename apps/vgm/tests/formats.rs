@@ -1,6 +1,7 @@
-//! What goes in and comes out by other roads than .vgm and WAV: archives, FLAC, stems, effects.
+//! Formats other than .vgm and WAV: archives, FLAC, stems and effects.
 //!
-//! Where ffmpeg is at hand it reads every kind of file, too; else that test says that it skips.
+//! If ffmpeg is installed, it must read every kind of file as well. Otherwise, that test prints
+//! that it is skipped.
 
 use std::fs;
 use std::io::Write;
@@ -9,7 +10,7 @@ use std::process::{Command, Output};
 
 use creel_vgm::demo;
 
-/// A folder of this test's own, removed at its end.
+/// A temporary folder, removed at the end of the test.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -41,7 +42,7 @@ fn done(arguments: &[&str]) {
     assert!(run.status.success(), "{arguments:?}: {run:?}");
 }
 
-/// A carried song as a file, cut short by nothing.
+/// Writes a built-in song to a file.
 fn song(folder: &Folder, name: &str) -> String {
     let carried = demo::CARRIED.iter().find(|song| song.name == name).unwrap();
     let path = folder.path(name).with_extension("vgz");
@@ -56,7 +57,7 @@ fn render(song: &str, output: &Path, flags: &[&str]) {
     done(&[&["render", song, "-o", output, "-q"], &ONCE[..], flags].concat());
 }
 
-/// The samples behind the header of a WAV of so many bytes a sample.
+/// Returns the samples of a WAV file.
 fn data(path: &Path) -> Vec<u8> {
     let bytes = fs::read(path).unwrap();
     let at = bytes.windows(4).position(|tag| tag == b"data").unwrap();
@@ -80,7 +81,7 @@ fn flac_and_wav_have_the_same_samples() {
         render(&song, &folder.0, &[&flags[..], &["--flac"]].concat());
         let packed = fs::metadata(folder.path("sn76489.flac")).unwrap().len();
         let samples = data(&folder.path("sn76489.wav"));
-        // What lies in the last bits of 24 is noise to the packer, and may even take more.
+        // The lowest bits of 24 look like noise to the encoder, so the file may even be larger.
         let most = samples.len() * if bits == "24" { 11 } else { 9 } / 10;
         assert!(packed < most as u64, "{packed} bytes of {}", samples.len());
         let mut flac = claxon::FlacReader::open(folder.path("sn76489.flac")).unwrap();
@@ -90,7 +91,7 @@ fn flac_and_wav_have_the_same_samples() {
         let mut at = 0;
         for sample in flac.samples() {
             let mut word = sample.unwrap().to_le_bytes();
-            // An 8-bit sample of a WAV is unsigned.
+            // 8-bit samples of a WAV file are unsigned.
             word[0] ^= if bytes == 1 { 0x80 } else { 0 };
             assert_eq!(
                 word[..bytes],
@@ -136,7 +137,7 @@ fn archives_are_treated_as_folders() {
         );
     }
     assert!(all[0] == all[1] && all[0] == all[2]);
-    // In a folder, an archive is a folder below.
+    // An archive in a folder acts like a subfolder.
     let out = folder.path("deep");
     fs::remove_dir_all(folder.path("plain")).unwrap();
     fs::remove_file(folder.path("album.7z")).unwrap();
@@ -148,8 +149,8 @@ fn archives_are_treated_as_folders() {
         "-o",
         out.to_str().unwrap(),
     ]);
-    assert!(String::from_utf8_lossy(&shallow.stderr).contains("-r takes them"));
-    // Cut in the middle it is bad data, and no panic.
+    assert!(String::from_utf8_lossy(&shallow.stderr).contains("Use -r to include them"));
+    // A truncated archive is malformed data and does not cause a panic.
     let whole = fs::read(folder.path("album.zip")).unwrap();
     fs::write(folder.path("cut.zip"), &whole[..whole.len() / 2]).unwrap();
     let cut = folder.path("cut.zip");
@@ -175,7 +176,7 @@ fn stems_add_up_to_the_song() {
             "sample {place}"
         );
     }
-    // Muting the one leaves the other.
+    // Muting one chip leaves the other.
     let muted = folder.path("muted");
     render(&song, &muted, &["--float", "--mute", "sn76489"]);
     assert!(floats(&muted.join("ym2612-sn76489.wav")) == fm);
@@ -190,7 +191,7 @@ fn stems_add_up_to_the_song() {
     assert_eq!(unknown.status.code(), Some(2));
 }
 
-/// Whatever brings the song to a loudness: it is the song that is measured, and not each stem.
+/// With every kind of loudness, we measure the song and not each stem.
 #[test]
 fn stems_of_a_normalized_song_add_up_to_it() {
     let folder = Folder::new("louder-stems");
@@ -221,7 +222,7 @@ fn stems_of_a_normalized_song_add_up_to_it() {
     }
 }
 
-/// A voice alone is the same, however it was asked for, and so is all that is left.
+/// A single voice has the same samples for all flags that select it, and so has the rest.
 #[test]
 fn solo_voice_equals_its_stem() {
     let folder = Folder::new("solo-voice");
@@ -237,7 +238,7 @@ fn solo_voice_equals_its_stem() {
     assert!(stem == solo && stem.iter().any(|side| side.abs() > 0.01));
     let first = ["--solo", "YM2612#1:3"];
     assert!(of("first", &first, "") == solo);
-    // Stems of a song without a voice are those of the song.
+    // The stems of a song with a muted voice equal those of the whole song.
     let flags = ["--mute", "YM2612:2,SN76489", "--stems", "voice"];
     assert!(of("others", &flags, " - YM2612 voice 3") == stem);
     let (whole, muted) = (
@@ -250,7 +251,7 @@ fn solo_voice_equals_its_stem() {
     }
 }
 
-/// As files; every chip's voices as they are played are added up in `stems.rs`.
+/// Tests the files. `stems.rs` adds up the voices of every chip without files.
 #[test]
 fn voices_add_up_to_the_song() {
     for (name, most) in [
@@ -325,7 +326,7 @@ fn replay_gain_is_independent_of_job_count() {
     for song in rendered(&["--normalize"]) {
         assert!((peak(&song) - 1.0).abs() < 1e-5, "{}", peak(&song));
     }
-    // The volume counts on top.
+    // The volume applies on top.
     for song in rendered(&["--normalize", "--volume", "0.25"]) {
         assert!((peak(&song) - 0.25).abs() < 1e-5, "{}", peak(&song));
     }
@@ -384,7 +385,7 @@ fn other_programs_read_every_format() {
     }
 }
 
-/// The samples of the song as a WAV of 16 bits.
+/// Returns the samples of the song as a WAV file of 16 bits.
 fn data_after(folder: &Folder, song: &str) -> Vec<u8> {
     let out = folder.path("again");
     render(song, &out, &[]);

@@ -1,13 +1,13 @@
-//! Damaged songs: whatever the bytes, reading and playing them neither panics nor hangs, takes no
-//! more memory than it should, and makes no more frames than announced.
+//! Damaged songs. For any bytes, reading and playing a song does not panic or hang, does not use
+//! too much memory, and renders no more frames than announced.
 //!
-//! The carried songs, and songs of every other chip, are damaged by a seeded generator, so every run
-//! is the same; so are packed songs, archives and playlists. `CREEL_VGM_FUZZ` sets how many files are
-//! damaged, `CREEL_VGM_FUZZ_SEED` the first seed. A song that once broke something lies in
-//! `tests/crashers` and is played again here.
+//! A seeded generator damages the built-in songs, songs of every other chip, compressed songs,
+//! archives and playlists. Therefore, every run is the same. `CREEL_VGM_FUZZ` sets the number of
+//! damaged files, and `CREEL_VGM_FUZZ_SEED` the first seed. Songs that once caused a failure are in
+//! `tests/crashers`, and this test plays them again.
 //!
-//! `soak` (ignored: it takes minutes) does the same to 100,000 files of all kinds, each
-//! within a bound of time, all within one of memory.
+//! `soak` (ignored, because it takes minutes) does the same with 100,000 files of all kinds, with
+//! limits on the time per file and on the memory.
 
 #[path = "pcm/tones.rs"]
 #[allow(dead_code, reason = "their pitches are tested elsewhere")]
@@ -33,11 +33,11 @@ use creel_vgm::render::{Buffers, Player, Settings};
 
 const CASES: u64 = 400;
 const SEED: u64 = 0x5EED;
-/// Frames played of a song that can still be read.
+/// The number of frames that we play of a song that can still be read.
 const FRAMES_MAX: u64 = 6000;
 const BLOCK: usize = 500;
 
-/// SplitMix64.
+/// A SplitMix64 generator.
 ///
 /// Source: Steele, Lea and Flood, "Fast splittable pseudorandom number generators" (2014).
 struct Random(u64);
@@ -99,7 +99,7 @@ fn damage(song: &mut Vec<u8>, random: &mut Random) {
     }
 }
 
-/// Plays the front of a song, if it is one; returns whether it was.
+/// Plays the beginning of a song. Returns whether the bytes are a song.
 fn play(bytes: Vec<u8>, buffers: &mut Buffers) -> bool {
     let Ok(song) = Song::parse(bytes) else {
         return false;
@@ -131,7 +131,7 @@ fn from_env(name: &str, default: u64) -> u64 {
         .unwrap_or(default)
 }
 
-/// Songs of all chips that are played.
+/// Returns songs of all supported chips.
 fn all_songs() -> Vec<Vec<u8>> {
     let carried = demo::compose().into_iter().map(|song| song.bytes);
     let steps = streams::streams()
@@ -198,7 +198,7 @@ fn seven_z(songs: &[&[u8]]) -> Vec<u8> {
     writer.finish().unwrap().into_inner()
 }
 
-/// Files that lead to songs, each with its ending.
+/// Returns files that contain or name songs, each with its extension.
 fn containers() -> Vec<(&'static str, Vec<u8>)> {
     let songs = demo::compose();
     let songs = [&songs[5].bytes[..], &songs[6].bytes[..2000]];
@@ -264,15 +264,15 @@ fn damaged_archives_and_playlists_never_panic() {
     assert!(found > 0 && refused > 0);
 }
 
-/// Files of the whole soak, and those of a part after which it says how far it is.
+/// The number of files of the whole soak test, and the number between two progress messages.
 const SOAK: u64 = 100_000;
 const SOAK_PART: u64 = 10_000;
-/// What one damaged file may take: only a hang takes that long.
+/// The time limit per damaged file. Only a hang can exceed it.
 const FILE_SECONDS_MAX: u64 = 60;
-/// What all of it may take at a time, the test's own songs included.
+/// The memory limit of the whole test, including the test's own songs.
 const MEMORY_MIB_MAX: u64 = 1_024;
 
-/// Changes a few bytes behind the header, which leaves most songs ones that can be played.
+/// Changes a few bytes after the header. Most songs can still be played.
 fn touch(song: &mut [u8], random: &mut Random) {
     for _ in 0..1 + random.below(3) {
         let at = 0x40 + random.below(song.len().saturating_sub(0x40));
@@ -282,8 +282,8 @@ fn touch(song: &mut [u8], random: &mut Random) {
     }
 }
 
-/// A damaged file of any kind: a song, plain or packed, before or after it was damaged, an archive
-/// or a playlist.
+/// Returns a damaged file of any kind: a song that is compressed before or after it is damaged, or
+/// not at all, an archive or a playlist.
 fn any_file(kinds: &[(&'static str, Vec<u8>)], random: &mut Random) -> (&'static str, Vec<u8>) {
     let (ending, whole) = &kinds[random.below(kinds.len())];
     let mut bytes = whole.clone();
@@ -302,7 +302,7 @@ fn any_file(kinds: &[(&'static str, Vec<u8>)], random: &mut Random) -> (&'static
     }
 }
 
-/// Ends the process where one file takes longer than any should: a hang cannot be caught.
+/// Ends the process if one file takes too long, because a hang cannot be caught.
 fn watch(at: Arc<AtomicU64>) {
     std::thread::spawn(move || {
         loop {
@@ -320,7 +320,7 @@ fn watch(at: Arc<AtomicU64>) {
 }
 
 #[test]
-#[ignore = "a soak: it takes minutes"]
+#[ignore = "a soak test that takes minutes"]
 fn soak() {
     let cases = from_env("CREEL_VGM_FUZZ", SOAK);
     let first = from_env("CREEL_VGM_FUZZ_SEED", SEED);
@@ -329,7 +329,7 @@ fn soak() {
     let mut kinds: Vec<_> = all_songs().into_iter().map(|song| ("vgm", song)).collect();
     let packed = demo::CARRIED.iter();
     kinds.extend(packed.map(|song| ("vgz", song.packed.to_vec())));
-    // As many as there are songs of chips, so that each kind of container has its share.
+    // There are as many as songs of chips, so that each kind of container is tested equally often.
     for _ in 0..kinds.len().div_ceil(containers().len()) {
         kinds.extend(containers());
     }

@@ -1,22 +1,22 @@
-//! Notes: where a key is let go and pressed again at one tick, a note begins, on every chip with keys.
+//! Releasing and pressing a key at the same tick starts a new note, on every chip with keys.
 
 use creel_vgm::format::Song;
 use creel_vgm::render::{Buffers, Player, Settings};
 
-/// A chip as a song names it, and a note that dies away.
+/// A chip, and a note that fades away.
 struct Voice {
     name: &'static str,
-    /// Where its clock lies in the header, and the clock.
+    /// The offset of its clock in the header, and the clock.
     clock: (usize, u32),
-    /// The command of a write, of its first port.
+    /// The command for a write to its first port.
     command: u8,
-    /// Port, register, value.
+    /// The port, register and value of each write.
     setup: &'static [(u8, u8, u8)],
     off: (u8, u8),
     on: (u8, u8),
 }
 
-/// Operator 1 of a channel with algorithm 7, quiet after a fifth of a second.
+/// Operator 1 of a channel with algorithm 7, which is silent after a fifth of a second.
 const OPM: &[(u8, u8, u8)] = &[
     (0, 0x20, 0xC7),
     (0, 0x28, 0x4A),
@@ -29,7 +29,7 @@ const OPM: &[(u8, u8, u8)] = &[
     (0, 0xE0, 0xFF),
 ];
 
-/// The same on channel 2, which every OPN has.
+/// The same note on channel 2, which every OPN has.
 const OPN: &[(u8, u8, u8)] = &[
     (0, 0xB1, 0x07),
     (0, 0xB5, 0xC0),
@@ -68,7 +68,7 @@ const OPL_DRUM: &[(u8, u8, u8)] = &[
     (0, 0xBD, 0x20),
 ];
 
-/// An instrument of one's own, for those in the chips tremble.
+/// A user-defined instrument, because the built-in ones have tremolo.
 const OPLL: &[(u8, u8, u8)] = &[
     (0, 0x00, 0x01),
     (0, 0x01, 0x01),
@@ -106,11 +106,12 @@ const VOICES: &[Voice] = &[
 ];
 
 const NOTES: usize = 8;
-/// Ticks of a note.
+/// The length of a note in ticks.
 const NOTE: u16 = 22_050;
 
 impl Voice {
-    /// Eight notes; between letting go and pressing again lie `apart` ticks, and the patch anew.
+    /// Creates a song of eight notes. Between releasing and pressing a key, there are `apart`
+    /// ticks, and the sound is written again.
     fn song(&self, apart: u16, patched: bool) -> Song {
         let mut song = vec![0; 0x100];
         song[..4].copy_from_slice(b"Vgm ");
@@ -139,7 +140,7 @@ impl Voice {
         Song::parse(song).unwrap()
     }
 
-    /// The RMS of the first 50 ms of each note.
+    /// Returns the RMS of the first 50 ms of each note.
     fn attacks(&self, apart: u16, patched: bool) -> Vec<f64> {
         let song = self.song(apart, patched);
         let (settings, mut buffers) = (Settings::default(), Buffers::default());

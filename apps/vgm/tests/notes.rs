@@ -1,7 +1,8 @@
-//! Short notes of many chips, made by others: each at its pitch, none silent, none clipped.
+//! Short notes of many chips, made by others. Each has the right pitch, none is silent, and none
+//! clips.
 //!
-//! They are not part of the project: they lie in the folder that `CREEL_SHARED` names, or in
-//! `../shared` beside the project; without them this says that it skips.
+//! The songs are not part of the project. They are in the folder `CREEL_SHARED`, or in `../shared`
+//! next to the project. Without them, the test prints that it is skipped.
 
 #[path = "tones/mod.rs"]
 #[allow(dead_code, reason = "the notes bring their own commands")]
@@ -11,18 +12,18 @@ use std::path::{Path, PathBuf};
 
 use tone::{pitch, play};
 
-/// Files, the pitch that the chip's documents give for what they write, and how much of the song,
-/// in frames, has it.
+/// The files, the pitch that the documentation of the chip gives for their writes, and the number
+/// of frames with this pitch.
 const NOTES: &[(&str, f64, usize)] = &[
     ("gb_dmg_a4", 131_072.0 / 298.0, 22_000),
     ("huc6280_a4", 3_579_545.0 / 32.0 / 254.0, 22_000),
-    // Its header has the clock of the bus, so all is an octave higher.
+    // The header has the clock of the bus, so everything is an octave higher.
     ("k051649_a4", 3_579_545.0 / 16.0 / 255.0, 22_000),
-    // An envelope that is at its end within four frames of the television.
+    // The envelope ends within four video frames.
     ("nes_apu_a4", 1_789_773.0 / 16.0 / 254.0, 3_000),
     ("pokey_a4", 1_789_790.0 / 28.0 / 73.0 / 2.0, 22_000),
     ("saa1099_a4", 8_000_000.0 / 128.0 / 284.0, 22_000),
-    // Its FM, a YMF262 whose frames have 684 clocks.
+    // The FM of the chip is a YMF262 with 684 clocks per frame.
     (
         "ymf278b_fm_a4",
         123.0 * 33_868_800.0 / 684.0 / 32_768.0,
@@ -60,8 +61,8 @@ fn test_songs_have_the_expected_pitch() {
     }
 }
 
-/// Those that write no note that could sound: one presses keys whose attack never begins, the other
-/// says it in its name.
+/// Files without an audible note. One presses keys whose attack never starts, and the other has
+/// silence in its name.
 const SILENT: [&str; 2] = ["ymf271_fm_a4", "vsu_a4_no_sound"];
 
 #[test]

@@ -1,17 +1,17 @@
-//! The MSM6258: codes to values, control, pan, clock.
+//! The MSM6258: decoding of codes, control, pan and clock.
 
 use creel_vgm::chips::okim6258::Okim6258;
 use creel_vgm::format::Song;
 use creel_vgm::render::{Buffers, Player, Settings};
 
-/// An X68000's chip at its highest rate, playing.
+/// Returns a playing chip of an X68000 at its highest rate.
 fn playing(flags: u8) -> Okim6258 {
     let mut chip = Okim6258::new(8_000_000, flags);
     chip.write(0, 0, 2);
     chip
 }
 
-/// What the left side shows while `bytes` are fed as they are needed.
+/// Returns the output of the left side while the chip receives `bytes` as it needs them.
 fn decode(chip: &mut Okim6258, bytes: &[u8]) -> Vec<i32> {
     let mut left = Vec::new();
     for &byte in bytes {
@@ -42,8 +42,8 @@ fn okim6258_value_and_step_saturate() {
     assert_eq!(down.last(), Some(&(-2048 << 4)));
 }
 
-/// A tone of `codes` codes as an encoder with an exact sum makes it: the code whose step comes
-/// nearest. It ends at its crest, so it leaves the sum there.
+/// Encodes a tone of `codes` codes. The encoder has an exact sum and chooses the code whose step is
+/// nearest. The tone ends at its peak, so the sum stays there.
 fn tone(codes: usize) -> Vec<u8> {
     const MOVES: [i32; 8] = [-1, -1, -1, -1, 2, 4, 6, 8];
     let (mut sum, mut step) = (0.0f64, 0i32);
@@ -68,7 +68,7 @@ fn tone(codes: usize) -> Vec<u8> {
         .collect()
 }
 
-/// One tone after the other, as drivers join them.
+/// Joins several tones as drivers do.
 #[test]
 fn okim6258_dc_offset_does_not_accumulate() {
     let sound = tone(400);
@@ -125,7 +125,7 @@ fn okim6258_applies_pan_and_clock_writes() {
     assert_eq!(chip.rate().hz(), 3_906.25);
 }
 
-/// A song that feeds the chip at its highest rate, then at the middle one.
+/// Creates a song that feeds the chip at its highest rate, and then at the middle rate.
 fn song_of_two_rates() -> Song {
     let mut song = vec![0; 0x100];
     song[..4].copy_from_slice(b"Vgm ");

@@ -1,6 +1,6 @@
-//! The OPL family on random register streams, by the hash of what they put out.
+//! Checks the hash of the output of the OPL family for random register streams.
 //!
-//! The oracle test compares the same streams with ymfm; this one needs no C++.
+//! The oracle test compares the same streams with ymfm. This test does not need C++.
 
 mod streams;
 
@@ -15,16 +15,16 @@ use creel_vgm::chips::ymf262::Ymf262;
 use groups::{OPL, OPL3, OPLL};
 use streams::{Group, Step, memory, stream};
 
-/// Frames of a stream; every chip renders several.
+/// The number of frames of a stream. Every chip renders several streams.
 const FRAMES: usize = 50_000;
 
 const SEEDS: u64 = 8;
 
-/// How a chip is written to and rendered.
+/// The functions that write to a chip and render it.
 type Paths<C> = (fn(&mut C, u8, u8, u8), fn(&mut C, &mut [[i32; 2]]));
 
-/// FNV-1a over what a chip renders for the streams of all seeds, each stretch
-/// cut into blocks of at most `block` frames.
+/// Returns the FNV-1a hash of the output of a chip for the streams of all seeds. Each run is
+/// divided into blocks of at most `block` frames.
 fn hash<C>(groups: &[Group], block: usize, new: impl Fn() -> C, (write, render): Paths<C>) -> u64 {
     let mut hash = 0xcbf2_9ce4_8422_2325u64;
     let mut frames = Vec::new();
@@ -48,7 +48,7 @@ fn hash<C>(groups: &[Group], block: usize, new: impl Fn() -> C, (write, render):
     hash
 }
 
-/// Asserts the hash for whole stretches and for small blocks.
+/// Asserts the hash for whole runs and for small blocks.
 macro_rules! assert_hash {
     ($groups:expr, $new:expr, $paths:expr, $want:expr) => {
         for block in [usize::MAX, 37] {

@@ -1,4 +1,5 @@
-//! The player's renderer and sink from outside, on two pools, with a device whose clock is the test.
+//! Tests the renderer and the sink of the player on two pools, with a device that the test
+//! controls.
 
 use std::cell::RefCell;
 use std::io;
@@ -15,7 +16,7 @@ use creel_vgm::play::{
 };
 use creel_vgm::render::{Buffers, Player, Settings};
 
-/// A device that takes what the test lets it.
+/// A device that accepts as many frames as the test allows.
 #[derive(Default)]
 struct Tape {
     state: Mutex<State>,
@@ -25,23 +26,23 @@ struct Tape {
 #[derive(Default)]
 struct State {
     given: Vec<[f32; 2]>,
-    /// Frames that it still takes.
+    /// The number of frames that the device still accepts.
     room: usize,
     gone: bool,
-    /// How often it was offered some.
+    /// The number of times that frames were offered to it.
     offers: u64,
 }
 
 impl Tape {
-    /// Lets the device take so many more frames, and waits until it has.
+    /// Lets the device accept this number of further frames, and waits until it has.
     fn take(&self, frames: usize) -> Vec<[f32; 2]> {
         self.state.lock().unwrap().room += frames;
         self.wait_until(|state| state.given.len() >= frames);
         std::mem::take(&mut self.state.lock().unwrap().given)
     }
 
-    /// Waits until the sink has looked at its controls after now: what it offers then is of the generation
-    /// that it finds there.
+    /// Waits until the sink has read the controls again, so that it offers blocks of the current
+    /// generation.
     fn settle(&self) {
         let seen = self.state.lock().unwrap().offers;
         self.wait_until(|state| state.offers >= seen + 2);
@@ -52,7 +53,10 @@ impl Tape {
         let waiting = |state: &mut State| !done(state);
         let minute = Duration::from_secs(60);
         let wait = self.moved.wait_timeout_while(state, minute, waiting);
-        assert!(!wait.unwrap().1.timed_out(), "nothing came for a minute");
+        assert!(
+            !wait.unwrap().1.timed_out(),
+            "the state did not change for a minute"
+        );
     }
 }
 
@@ -85,7 +89,7 @@ struct TestPlayer {
     taps: creel::channel::bounded::Receiver<TapBlock>,
     begun: RefCell<Option<Arc<Track>>>,
     ends: Vec<creel::task::JoinHandle<()>>,
-    // Dropped last.
+    // The pools are dropped last.
     pools: [Pool; 2],
 }
 
@@ -131,7 +135,7 @@ impl TestPlayer {
         }
     }
 
-    /// The next song that is begun.
+    /// Waits for the next song to start.
     fn track(&self) -> Arc<Track> {
         match self.events.recv_blocking().unwrap() {
             PlayerEvent::Started(_, track) => track,
@@ -139,9 +143,9 @@ impl TestPlayer {
         }
     }
 
-    /// Sends a command, and waits until a block of its doing is on its way.
+    /// Sends a command, and waits until a block rendered after it is in the channel.
     fn send_until(&self, command: Command, made: impl Fn(&TapBlock) -> bool) {
-        // What is heard now is on the controls.
+        // The controls show the audible position.
         self.tape.settle();
         while self.events.try_recv().is_ok() {}
         while self.taps.try_recv().is_ok() {}
@@ -159,7 +163,7 @@ impl TestPlayer {
 
     fn end(self) {
         self.send(Command::Quit);
-        // The sink may wait for room.
+        // The sink may be waiting for room.
         self.tape.state.lock().unwrap().room = usize::MAX / 2;
         for end in self.ends {
             self.pools[0].block_on(end).unwrap();
@@ -187,7 +191,7 @@ fn whole(source: &Source, settings: &Settings) -> Vec<[f32; 2]> {
     out
 }
 
-/// A setting in which the carried songs last long enough.
+/// Returns settings with which the built-in songs are long enough.
 fn long() -> Settings {
     Settings {
         loops: 8,
@@ -230,19 +234,22 @@ fn commands_take_effect_on_the_next_block() {
     let silent = session.tape.take(3000);
     assert!(
         silent.iter().all(|frame| *frame == [0.0; 2]),
-        "no such voice"
+        "a solo of an unknown voice must silence all voices"
     );
     assert_eq!(session.controls.voice_mask() & 1, 0);
     session.send_until(Command::UnmuteAll, second_of(6000));
     assert_eq!(session.controls.voice_mask(), u64::MAX);
-    assert!(has(&first, 6000, 3000), "it has played on");
+    assert!(
+        has(&first, 6000, 3000),
+        "the song must continue while its voices are muted"
+    );
     session.controls.set_volume(0.5);
     session.tape.settle();
     let half = session.tape.take(1000);
     assert_eq!(half[999], first[9999].map(|sample| sample * 0.5));
     session.controls.set_volume(1.0);
     session.send_until(Command::Pitch(2000), second_of(10_000));
-    assert!(!has(&first, 10_000, 3000), "higher, and as fast");
+    assert!(!has(&first, 10_000, 3000), "the pitch did not change");
     session.end();
 }
 
@@ -258,12 +265,12 @@ fn lost_device_is_reopened_at_the_same_position() {
     session.end();
 }
 
-/// A device of the test's own: how much it holds, and whether it takes something.
+/// A device of the test, with a settable buffer level. It may refuse frames.
 #[derive(Default)]
 struct Bench {
     held: usize,
     takes: bool,
-    /// Whether it makes who asks wait, as a machine that is busy does.
+    /// Whether a call blocks for a while, as on a busy machine.
     is_slow: bool,
     taken: usize,
     refused: u64,
@@ -330,7 +337,7 @@ fn device_stalls_are_counted_apart_from_underruns() {
         }
     };
     let set = |change: &dyn Fn(&mut Bench)| change(&mut bench.lock().unwrap());
-    // It has something left at each look: no gap, whatever the clock says.
+    // The device always has sound left, so there is no underrun, whatever the clock says.
     until("it takes", &|bench| bench.taken > 10_000);
     assert_eq!(
         (controls.underruns(), controls.device_stalls()),
@@ -342,7 +349,8 @@ fn device_stalls_are_counted_apart_from_underruns() {
         until("it takes", &|bench| bench.taken > taken + 10_000);
     };
     let begin = std::time::Instant::now();
-    // It stands still: it has nothing left, and takes nothing. The sink may have looked just between.
+    // The device stalls: it has no sound left and accepts none. The sink may have checked just
+    // before.
     while controls.device_stalls().0 == 0 {
         set(&|bench| (bench.held, bench.takes, bench.refused) = (0, false, 0));
         until("it refuses", &|bench| bench.refused > 20);
@@ -358,12 +366,12 @@ fn device_stalls_are_counted_apart_from_underruns() {
         "{:?}",
         controls.device_stalls()
     );
-    // Who comes late to a device that takes all was late himself.
+    // If the device accepts sound at once, the player itself was late.
     set(&|bench| bench.is_slow = true);
     while controls.underruns().0 == 0 {
         has_left(1);
         has_left(0);
-        assert!(begin.elapsed().as_secs() < 60, "no gap");
+        assert!(begin.elapsed().as_secs() < 60, "no underrun was counted");
     }
     assert_eq!(controls.device_stalls().0, 1);
     set(&|bench| bench.is_slow = false);
@@ -379,13 +387,14 @@ fn unplayable_song_is_reported_and_skipped() {
     let songs = vec![broken, carried(1).remove(0)];
     let session = TestPlayer::new(songs.clone(), &Settings::default());
     let Ok(PlayerEvent::Failed(0, why)) = session.events.recv_blocking() else {
-        panic!("the first song is broken");
+        panic!("the first song must fail");
     };
     assert!(why.contains("not a VGM song"), "{why}");
     assert_eq!(session.track().place, 1);
     let whole = whole(&songs[1], &Settings::default());
     assert!(session.tape.take(whole.len()) == whole);
-    // At the end it waits, and plays again when told. News that nobody takes leave no room for more.
+    // At the end, the renderer waits, and plays again on a command. We empty the channel of events
+    // first, because a full channel drops new ones.
     while session.events.try_recv().is_ok() {}
     session.send(Command::Jump(1));
     assert_eq!(session.track().place, 1);
@@ -399,7 +408,7 @@ fn unplayable_song_is_reported_and_skipped() {
 fn renderer_panic_ends_the_player() {
     let queue = Queue::new(vec![Source::Carried(&demo::CARRIED[0])]);
     let choose = Box::new(|_: &Source, _: Option<&Source>| -> PlaybackSettings {
-        panic!("so it was asked for")
+        panic!("a panic for the test")
     });
     let open = Box::new(|| Err(io::ErrorKind::NotFound.into()));
     let PlayerParts {

@@ -1,7 +1,8 @@
-//! Random songs of chips that no independent core can be linked for, beside another player.
+//! Compares random songs with another player, for chips without an independent core that we may
+//! link.
 //!
-//! `CREEL_VGM2WAV` names the player, libvgm's `vgm2wav`: it is run on songs of our own, as a listener
-//! would, and what it makes is compared by its spectrum. Without it this says that it skips.
+//! `CREEL_VGM2WAV` is the path of libvgm's `vgm2wav`. We run it on songs of our own as a separate
+//! program, and compare the spectra. Without it, the test prints that it is skipped.
 
 #[path = "players/streams.rs"]
 mod streams;
@@ -16,19 +17,19 @@ use std::time::Instant;
 use streams::streams;
 use tone::play;
 
-/// Notes of a song, ten a second.
+/// The number of notes of a song, with ten notes per second.
 const NOTES: usize = 60;
 
-/// Frames of one comparison.
+/// The number of frames per comparison.
 const WINDOW: usize = 4096;
 
-/// What established players differ by is 4 to 5 dB.
+/// The limit in dB. Established players differ by 4 to 5 dB.
 const DISTANCE_MAX: f64 = 4.5;
 
-/// Ours are this much below the other player's: our default gain.
+/// The level of our songs relative to the other player, which is our default gain.
 const SOFTER: f64 = 7.0;
 
-/// The frames of a WAV file of 16 bits.
+/// Returns the frames of a WAV file of 16 bits.
 fn wav(path: &Path) -> Vec<[f32; 2]> {
     let bytes = std::fs::read(path).unwrap();
     let at = bytes.windows(4).position(|tag| tag == b"data").unwrap() + 8;
@@ -39,10 +40,10 @@ fn wav(path: &Path) -> Vec<[f32; 2]> {
         .collect()
 }
 
-/// The power of both sides in 20 bands from 60 Hz to 15 kHz, in dB.
+/// Returns the power of both sides in 20 bands from 60 Hz to 15 kHz, in dB.
 fn bands(frames: &[[f32; 2]]) -> Vec<f64> {
     let turn = std::f64::consts::TAU / WINDOW as f64;
-    // Both sides at once, as real and imaginary part.
+    // We transform both sides at once, as the real and imaginary parts.
     let mut values: Vec<[f64; 2]> = frames
         .iter()
         .enumerate()
@@ -64,7 +65,7 @@ fn bands(frames: &[[f32; 2]]) -> Vec<f64> {
     (0..20).map(band).collect()
 }
 
-/// Fourier's, in place: a power of two of complex values.
+/// Computes a Fourier transform in place. The number of complex values must be a power of two.
 fn transform(values: &mut [[f64; 2]]) {
     let length = values.len();
     if length == 1 {
@@ -89,7 +90,8 @@ fn transform(values: &mut [[f64; 2]]) {
     }
 }
 
-/// How far two renderings are apart, in dB: the mean over all windows, of the bands that are heard.
+/// Returns the difference between two renderings in dB: the mean over all windows and audible
+/// bands.
 fn distance(ours: &[[f32; 2]], theirs: &[[f32; 2]]) -> (f64, f64, usize) {
     let (mut sum, mut louder, mut count) = (0.0, 0.0, 0);
     for (ours, theirs) in ours.chunks_exact(WINDOW).zip(theirs.chunks_exact(WINDOW)) {
@@ -143,7 +145,7 @@ fn random_songs_match_libvgm() {
     assert!(far.is_empty(), "{far:?}");
 }
 
-/// How long a command takes, in seconds.
+/// Returns the time that a command takes, in seconds.
 fn seconds(command: &mut Command) -> f64 {
     let start = Instant::now();
     let run = command.output().unwrap();
@@ -152,7 +154,7 @@ fn seconds(command: &mut Command) -> f64 {
 }
 
 #[test]
-#[ignore = "a measurement: it prints, and asserts nothing"]
+#[ignore = "prints measurements and asserts nothing"]
 fn speed_compared_with_libvgm() {
     let player = std::env::var_os("CREEL_VGM2WAV").expect("CREEL_VGM2WAV names a player");
     let folder = std::env::temp_dir().join(format!("creel-vgm-speeds-{}", std::process::id()));

@@ -1,5 +1,5 @@
-//! Playing from outside: the same bits in blocks of any size, with buffers of any past; lengths
-//! exact; every carried song heard and none clipped.
+//! Tests of playing: the same bits for blocks of any size and for reused buffers, exact lengths,
+//! and built-in songs that are audible and do not clip.
 
 use creel_vgm::demo;
 use creel_vgm::format::Song;
@@ -21,7 +21,7 @@ fn once() -> Settings {
     }
 }
 
-/// The first `frames` frames, or all if there are fewer, asked for in blocks of `block`.
+/// Renders the first `frames` frames, or all if there are fewer, in blocks of `block` frames.
 fn play(
     song: &Song,
     settings: &Settings,
@@ -59,7 +59,7 @@ fn output_is_independent_of_block_size() {
     }
 }
 
-/// As [`once`], with voices that come and go.
+/// Renders like [`once`], while voices are muted and unmuted.
 fn live() -> Settings {
     let mut settings = once();
     settings.chips.live = true;
@@ -94,8 +94,11 @@ fn muted_voice_keeps_running() {
         let (mut out, mut other) = (vec![[0.0; 2]; 4410], vec![[0.0; 2]; 4410]);
         muted.fill_here(&mut out);
         whole.fill_here(&mut other);
-        assert!(out == other, "{name}: all are heard");
-        // One after the other leaves, and in the end there is nothing but what fades away.
+        assert!(
+            out == other,
+            "{name}: the song differs although no voice is muted"
+        );
+        // We mute one voice after another. At the end, only decaying sound is left.
         for count in 1..=lanes.len() {
             muted.set_voices(|lane| !lanes[..count].contains(&lane));
             muted.fill_here(&mut out);
@@ -110,8 +113,11 @@ fn muted_voice_keeps_running() {
             .iter()
             .flatten()
             .fold(0.0f32, |peak, it| peak.max(it.abs()));
-        assert!(peak < 1e-3, "{name}: {peak} is left of all voices");
-        // All come back.
+        assert!(
+            peak < 1e-3,
+            "{name}: a peak of {peak} is left after muting all voices"
+        );
+        // We unmute all voices.
         muted.set_voices(|_| true);
         (0..80).for_each(|_| {
             muted.fill_here(&mut out);
@@ -119,7 +125,10 @@ fn muted_voice_keeps_running() {
         });
         let far = out.iter().flatten().zip(other.iter().flatten());
         let far = far.fold(0.0f32, |far, (a, b)| far.max((a - b).abs()));
-        assert!(far < 1e-2, "{name}: {far} off the whole");
+        assert!(
+            far < 1e-2,
+            "{name}: differs by {far} after unmuting all voices"
+        );
     }
 }
 
@@ -147,8 +156,8 @@ fn voices_alone_add_up_to_the_song() {
         }
         player.fill_here(&mut out[..LOOKAHEAD]);
         player.fill_here(&mut out[..500]);
-        // Pins that swing between 0 and a level take their time to find their middle: of what goes so
-        // slowly nothing is looked at.
+        // Outputs that swing between 0 and a level settle slowly around their mean. We ignore such
+        // slow changes.
         let high = |wave: Vec<f32>| {
             let (mut last, mut passed) = (wave[0], 0.0f32);
             wave.into_iter().map(move |it| {
@@ -162,8 +171,8 @@ fn voices_alone_add_up_to_the_song() {
         for (whole, sum) in high(whole.collect()).zip(high(sum)) {
             (off, all) = (off + (whole - sum) * (whole - sum), all + whole * whole);
         }
-        // Converters round and cut, and the step that muting the others makes rings on for a while:
-        // at most two thousandths, of the SN76489.
+        // Converters round and clip, and the step caused by muting the other voices rings for a
+        // while. The largest error is two thousandths, with the SN76489.
         assert!(off < 0.003 * all, "{name}: {off} of {all}");
     }
 }

@@ -1,4 +1,4 @@
-//! Chips that play samples: steps, loops, ends and sides by the arithmetic of their documents.
+//! Chips that play samples: steps, loops, ends and stereo sides according to the documentation.
 
 use creel_vgm::chips::es5503::Es5503;
 use creel_vgm::chips::msm5205::Msm5205;
@@ -21,16 +21,16 @@ fn left<const FRAMES: usize>(mut render: impl FnMut(&mut [[i32; 2]])) -> [i32; F
 
 #[test]
 fn ymz280b_loops_between_its_addresses() {
-    // PCM of 8 bits at 44,100 Hz, the loudest, in the middle.
+    // PCM of 8 bits at 44,100 Hz, at full volume, in the middle.
     let memory: Vec<u8> = (1..=9).collect();
     let setup = [(0xFF, 0x80), (0, 0xFF), (2, 0xFF), (3, 8), (0x60, 1)];
     let marks = [(0x61, 3), (0x62, 6), (0x63, 8)];
     let heard = |control: u8| {
         let mut chip = ymz280b(&memory, &[&setup[..], &marks, &[(1, control)]].concat());
-        // A sample's step is 256 × 255 / 512.
+        // A step of a sample is 256 × 255 / 512.
         left::<12>(|out| chip.render(out)).map(|level| (level + 64) * 2 / 255)
     };
-    // A line is drawn to each sample, so the first frame is yet silent.
+    // The chip interpolates linearly to each sample, so the first frame is still silent.
     assert_eq!(heard(0xD0), [0, 2, 3, 4, 5, 6, 4, 5, 6, 4, 5, 6]);
     assert_eq!(heard(0xC0), [0, 2, 3, 4, 5, 6, 7, 0, 0, 0, 0, 0]);
 }
@@ -41,7 +41,7 @@ fn ymz280b_interpolates_and_pans() {
     let setup = [(0xFF, 0x80), (0, 63), (2, 0x80), (0x63, 4)];
     let mut chip = ymz280b(&memory, &[&setup[..], &[(3, 8), (1, 0xC0)]].concat());
     let whole = 64 * 256 * 128 / 512;
-    // A quarter of 44,100 Hz: four frames to the first sample.
+    // At a quarter of 44,100 Hz, the first sample takes four frames.
     let line = [0, whole / 4, whole / 2, whole * 3 / 4, whole, whole];
     assert_eq!(left::<6>(|out| chip.render(out)), line);
     for (pan, expected) in [
@@ -89,7 +89,7 @@ fn msm5205_follows_its_pins() {
     ] {
         assert_eq!(Msm5205::new(384_000, flags, is_msm6585).rate().hz(), hz);
     }
-    // Codes of three bits are the high ones of four.
+    // Codes of three bits are the high bits of four.
     let mut three = Msm5205::new(384_000, 2, false);
     let mut four = Msm5205::new(384_000, 6, false);
     for code in [3, 1, 7, 5, 2, 0, 4] {
@@ -100,7 +100,7 @@ fn msm5205_follows_its_pins() {
     assert_eq!(heard, left::<7>(|out| four.render(out)));
     // 16 + 16 / 2 + 16 / 8 at first.
     assert_eq!(heard[0], (16 + 8 + 2) << 4);
-    // Without a divider, only the clock's rise plays a code; a reset silences.
+    // Without a divider, only a rising clock plays a code. A reset silences the chip.
     let mut slave = Msm5205::new(384_000, 7, false);
     slave.write(0, 1, 7);
     assert_eq!(left::<2>(|out| slave.render(out)), [0, 0]);
@@ -115,7 +115,8 @@ fn es5503(modes: [u8; 2]) -> Es5503 {
     let memory = chip.memory_mut();
     memory[..256].fill(130);
     memory[256..512].fill(126);
-    // An oscillator takes half a table a frame; the second's lies behind the first's.
+    // An oscillator takes half a table per frame. The table of the second follows that of the
+    // first.
     for (reg, value) in [
         (0xE1, 2),
         (0x20, 0x01),
@@ -141,13 +142,15 @@ fn es5503(modes: [u8; 2]) -> Es5503 {
 #[test]
 fn es5503_oscillator_modes() {
     assert_eq!(es5503([0, 0]).rate().hz(), 8e6 / 32.0);
-    // 0xFF00 of 2^17: twice through the table is not quite four frames.
+    // With a step of 0xFF00 / 2^17, two passes through the table take slightly less than four
+    // frames.
     assert_eq!(left::<8>(|out| es5503([0, 0]).render(out)), [2; 8]);
     assert_eq!(
         left::<8>(|out| es5503([1, 0]).render(out)),
         [2, 2, 2, 0, 0, 0, 0, 0]
     );
-    // Where one ends, the second of a pair begins in the same frame, the first in the next.
+    // When one oscillator of a pair ends, the second starts in the same frame, the first in the
+    // next.
     let swapped = left::<8>(|out| es5503([3, 3]).render(out));
     assert_eq!(swapped, [2, 2, 0, -2, -2, 2, 2, 0]);
 }

@@ -1,4 +1,4 @@
-//! The page to listen: the index, the sound, and a browser where one is installed.
+//! The server: the index, the sound, and the page in a browser if one is installed.
 #![cfg(unix)]
 
 use std::fs;
@@ -42,7 +42,7 @@ impl Drop for Folder {
 struct Server {
     child: Child,
     address: String,
-    /// What it said about its index.
+    /// The messages of the server about its index.
     printed: String,
 }
 
@@ -51,7 +51,7 @@ impl Server {
         Server::of(folder, "music")
     }
 
-    /// Of a folder in it.
+    /// Starts a server for a folder below the test folder.
     fn of(folder: &Folder, name: &str) -> Server {
         let mut child = Command::new(env!("CARGO_BIN_EXE_creel-vgm"))
             .args([
@@ -119,7 +119,7 @@ fn index_rereads_only_changed_files() {
     assert!(
         server
             .printed
-            .contains(&format!("{all} songs, {all} read anew, 0 gone")),
+            .contains(&format!("{all} songs, {all} read, 0 removed")),
         "{}",
         server.printed
     );
@@ -134,7 +134,7 @@ fn index_rereads_only_changed_files() {
     fs::remove_file(folder.path(&format!("music/{}.vgz", demo::CARRIED[0].name))).unwrap();
     fs::write(folder.path("music/broken.vgm"), "no song").unwrap();
     let server = Server::start(&folder);
-    let wanted = format!("{} songs, 1 read anew, 1 gone, 1 not readable", all - 1);
+    let wanted = format!("{} songs, 1 read, 1 removed, 1 not readable", all - 1);
     assert!(server.printed.contains(&wanted), "{}", server.printed);
 }
 
@@ -153,7 +153,7 @@ fn index_rescan_finds_changes_and_keeps_other_folders() {
     };
     let before = id(&server.json("/songs"), last);
     assert!(before.is_some());
-    // It would come before all others, but those keep their numbers.
+    // The new song would come first, but the known songs keep their numbers.
     fs::write(named("aaa"), demo::CARRIED[1].packed).unwrap();
     fs::remove_file(named(demo::CARRIED[0].name)).unwrap();
     let begin = std::time::Instant::now();
@@ -162,20 +162,23 @@ fn index_rescan_finds_changes_and_keeps_other_folders() {
         if id(&songs, "aaa").is_some() {
             break songs;
         }
-        assert!(begin.elapsed().as_secs() < 60, "it is not found: {songs}");
+        assert!(
+            begin.elapsed().as_secs() < 60,
+            "the new file is not found: {songs}"
+        );
         std::thread::sleep(std::time::Duration::from_millis(100));
     };
-    assert_eq!(songs["all"], all, "one came, one went");
+    assert_eq!(songs["all"], all, "one song was added and one was removed");
     assert_eq!(id(&songs, last), before);
     drop(server);
-    // Another folder's songs, and then this one's again.
+    // We serve another folder, and then this one again.
     let music = folder.path("music");
     fs::rename(&music, folder.path("first")).unwrap();
     fs::create_dir(&music).unwrap();
     fs::write(named("other"), demo::CARRIED[2].packed).unwrap();
     let both = Server::start(&folder);
     assert!(
-        both.printed.contains("1 songs, 1 read anew"),
+        both.printed.contains("1 songs, 1 read,"),
         "{}",
         both.printed
     );
@@ -183,13 +186,13 @@ fn index_rescan_finds_changes_and_keeps_other_folders() {
     let start = |name: &str| Server::of(&folder, name).printed.clone();
     let printed = start("first");
     assert!(
-        printed.contains(&format!("{all} songs, {all} read anew")),
+        printed.contains(&format!("{all} songs, {all} read,")),
         "{printed}"
     );
-    assert!(start("music").contains("1 songs, 0 read anew"));
+    assert!(start("music").contains("1 songs, 0 read,"));
     let printed = start("first");
     assert!(
-        printed.contains(&format!("{all} songs, 0 read anew")),
+        printed.contains(&format!("{all} songs, 0 read,")),
         "{printed}"
     );
 }
@@ -212,17 +215,17 @@ fn head_has_no_body_and_host_is_case_insensitive() {
 #[test]
 fn damaged_index_is_rebuilt_and_a_locked_one_is_kept() {
     let folder = Folder::new("damaged");
-    let all = format!("{0} songs, {0} read anew", demo::CARRIED.len());
+    let all = format!("{0} songs, {0} read,", demo::CARRIED.len());
     drop(Server::start(&folder));
     let whole = fs::read(folder.path("index.redb")).unwrap();
     for damaged in [&whole[..whole.len() / 2], &whole[..6], b""] {
         fs::write(folder.path("index.redb"), damaged).unwrap();
         let server = Server::start(&folder);
         assert!(server.printed.contains(&all), "{}", server.printed);
-        assert!(server.printed.contains("made anew") || damaged.is_empty());
+        assert!(server.printed.contains("it is rebuilt") || damaged.is_empty());
         let second = Server::start(&folder);
         assert!(
-            second.printed.contains("another server's"),
+            second.printed.contains("another server is using the index"),
             "{}",
             second.printed
         );
@@ -230,11 +233,7 @@ fn damaged_index_is_rebuilt_and_a_locked_one_is_kept() {
     }
     drop(Server::start(&folder));
     let server = Server::start(&folder);
-    assert!(
-        server.printed.contains(" 0 read anew"),
-        "{}",
-        server.printed
-    );
+    assert!(server.printed.contains(" 0 read,"), "{}", server.printed);
 }
 
 #[test]
@@ -250,10 +249,7 @@ fn foreign_file_is_not_overwritten_as_index() {
             .unwrap();
         let printed = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(2), "{printed}");
-        assert!(
-            printed.contains("archive.zip: this is no index"),
-            "{printed}"
-        );
+        assert!(printed.contains("archive.zip is not an index"), "{printed}");
         assert_eq!(fs::read(&file).unwrap(), content);
     }
 }
@@ -269,10 +265,13 @@ fn samples_start_anywhere_with_muted_voices() {
     let part = server.get("/sound?id=0&at=10000&frames=500");
     assert!(
         part == whole[40_000..42_000],
-        "the same sound wherever it is begun"
+        "the sound depends on the start of the request"
     );
     let none = server.get("/sound?id=0&at=10000&frames=500&heard=0");
-    assert!(none.iter().all(|byte| *byte == 0), "no voice is heard");
+    assert!(
+        none.iter().all(|byte| *byte == 0),
+        "a muted voice is audible"
+    );
     let end = song["frames"].as_u64().unwrap();
     assert!(
         server
@@ -291,7 +290,7 @@ fn samples_start_anywhere_with_muted_voices() {
     let wave = lanes["wave"].as_array().unwrap();
     let is_swing = |pair: &Value| pair[0].as_i64() < Some(0) && pair[1].as_i64() > Some(0);
     assert!(wave.iter().any(is_swing), "{wave:?}");
-    // The file is the song's sound, whole or in part.
+    // The file has the sound of the song, also for a part of it.
     let wav = server.get("/wav?id=0");
     assert_eq!(wav.len() as u64, 44 + end * 4);
     assert!(wav[44..80_044] == whole[..]);
@@ -311,7 +310,7 @@ fn samples_start_anywhere_with_muted_voices() {
     }
 }
 
-/// The samples of a FLAC file, as bytes.
+/// Returns the samples of a FLAC file as bytes.
 fn unpacked(bytes: &[u8]) -> Vec<u8> {
     let mut reader = claxon::FlacReader::new(bytes).unwrap();
     let samples = reader.samples().map(|sample| sample.unwrap() as i16);
@@ -368,7 +367,7 @@ fn archive_songs_and_odd_names_are_served() {
     let odd = std::ffi::OsStr::from_bytes(b"\xff\xfe.vgz");
     fs::write(folder.0.join("music").join(odd), a).unwrap();
     let server = Server::start(&folder);
-    let wanted = "4 songs, 5 read anew, 0 gone, 1 not readable";
+    let wanted = "4 songs, 5 read, 0 removed, 1 not readable";
     assert!(server.printed.contains(wanted), "{}", server.printed);
     let songs = server.json("/songs");
     let songs = songs["songs"].as_array().unwrap();
@@ -390,15 +389,15 @@ fn archive_songs_and_odd_names_are_served() {
     assert!(sound(0).iter().any(|byte| *byte != 0));
     assert!(server.get("/wav?id=2").len() > 10_000);
     drop(server);
-    // What has not changed is not opened again, an archive that has is read again as a whole.
+    // Unchanged files are not read again. A changed archive is read again as a whole.
     put("-a.zip", &zip(&[("y.vgz", b), ("w.vgz", c), ("v.vgz", c)])).unwrap();
     let server = Server::start(&folder);
-    let wanted = "5 songs, 3 read anew, 0 gone, 1 not readable";
+    let wanted = "5 songs, 3 read, 0 removed, 1 not readable";
     assert!(server.printed.contains(wanted), "{}", server.printed);
-    // One that is gone by now says so.
+    // A song whose file was removed gives an error.
     fs::remove_file(folder.path("music/b.7z")).unwrap();
     let gone = server.json("/song?id=3");
-    assert_eq!(gone["error"], "it is not there any more");
+    assert_eq!(gone["error"], "the file no longer exists");
 }
 
 #[test]
@@ -416,7 +415,8 @@ fn browser_page_lists_plays_and_mutes() {
     };
     let folder = Folder::new("browser");
     let server = Server::start(&folder);
-    // The page is driven by its own hash: it opens the song, mutes a voice, and says so in its title.
+    // The hash of the address makes the page open the song and mute a voice. The title of the page
+    // shows the result.
     let output = Command::new(browser)
         .args([
             "--headless",
@@ -455,7 +455,7 @@ fn browser_page_lists_plays_and_mutes() {
     }
     assert_eq!(page.matches("class=\"muted\"").count(), 1, "{page}");
     assert!(page.contains("aria-current=\"true\""), "{page}");
-    // It has asked for sound, and got on.
+    // The page has requested sound and made progress.
     let asked = page
         .split("data-frames=\"")
         .nth(1)

@@ -1,5 +1,4 @@
-//! The square-wave chips: what they say as edges equals what they say tick by
-//! tick.
+//! The square-wave chips. Rendering by edges gives the same result as rendering tick by tick.
 
 use creel_vgm::blep::{Blep, Sides, StereoBlep};
 use creel_vgm::chips::Rate;
@@ -12,7 +11,7 @@ const TICKS: Rate = Rate {
     seconds: 1,
 };
 
-/// A small generator of test data (PCG, 32 bits out).
+/// A small random number generator for test data (PCG with 32-bit output).
 struct Random(u64);
 
 impl Random {
@@ -30,7 +29,7 @@ impl Random {
     }
 }
 
-/// A register and a value, with low periods and long silences both likely.
+/// Returns a register and a value. Low periods and long silences are both likely.
 fn ssg_write(random: &mut Random) -> (u8, u8) {
     let reg = random.below(14) as u8;
     let value = random.next() as u8;
@@ -76,8 +75,8 @@ fn ssg_steps_sum_to_its_levels() {
     }
 }
 
-/// Runs two of a chip through the same random writes and blocks, one tick by
-/// tick, one by its edges, and compares the stereo frames.
+/// Runs two copies of a chip with the same random writes and blocks, one tick by tick and the other
+/// by its edges, and compares the stereo frames.
 fn compare_stereo<C>(
     seed: u64,
     mut chips: [C; 2],
@@ -124,7 +123,7 @@ fn sn76489_steps_sum_to_its_frames() {
             std::array::from_fn(|_| Sn76489::new(3_579_545, variant)),
             |chip, kind, value| match kind % 12 {
                 0 => chip.write(1, 0, value),
-                // Short periods: a high part of 0 or 1.
+                // A high part of 0 or 1 gives short periods.
                 1..4 => chip.write(0, 0, value & 1),
                 _ => chip.write(0, 0, value | (kind >> 8) as u8 & 0x80),
             },
@@ -152,7 +151,7 @@ fn ay8910_steps_sum_to_its_frames() {
     }
 }
 
-/// Ticks at which the given channel of a chip changes.
+/// Returns the ticks at which a channel of a chip changes.
 fn sn76489_changes(variant: Variant, writes: &[u8], ticks: u32) -> Vec<u32> {
     let mut chip = Sn76489::new(3_579_545, variant);
     writes.iter().for_each(|&byte| chip.write(0, 0, byte));
@@ -163,8 +162,8 @@ fn sn76489_changes(variant: Variant, writes: &[u8], ticks: u32) -> Vec<u32> {
 
 #[test]
 fn sn76489_noise_period_and_length() {
-    // Periodic noise shows its one set bit every 16th shift of 32 ticks, the
-    // register starting with that bit at the far end.
+    // Periodic noise outputs its only set bit at every 16th shift of 32 ticks. The register starts
+    // with that bit at the far end.
     let periodic = sn76489_changes(Variant::SEGA, &[0xe0, 0xf0], 1100);
     assert_eq!(periodic, [479, 511, 991, 1023]);
     // White noise of 16 bits and Sega's taps repeats after 57337 shifts.
@@ -214,7 +213,7 @@ fn ay8910_envelope_has_half_the_ym2149_levels() {
     assert_eq!((distinct(0x00), distinct(0x10)), (17, 33));
 }
 
-/// Amplitude of `frames` at `turns` of a circle a frame, by correlation.
+/// Returns the amplitude of `frames` at a frequency of `turns` periods per frame, by correlation.
 fn amplitude(frames: &[i32], turns: f64) -> f64 {
     let (mut re, mut im) = (0.0, 0.0);
     for (n, &frame) in frames.iter().enumerate() {
@@ -227,7 +226,7 @@ fn amplitude(frames: &[i32], turns: f64) -> f64 {
     4.0 * re.hypot(im) / frames.len() as f64
 }
 
-/// A square wave of level 0 or 16000 whose harmonics lie at odd multiples of
+/// A square wave with levels 0 and 16000. Its harmonics are at odd multiples of
 /// `ticks_hz / 2 / half_ticks`.
 fn square(half_ticks: u32, frames: usize) -> Vec<i32> {
     let mut blep = Blep::new(TICKS, 44_100);
@@ -254,7 +253,7 @@ fn blep_square_wave_is_band_limited() {
         let db = 20.0 * (amplitude(&wave[100..], fundamental * harmonic) / want).log10();
         assert!(db.abs() < 0.05, "harmonic {harmonic}: {db} dB");
     }
-    // What has folded back lies between the harmonics.
+    // The aliases are between the harmonics.
     for alias in 1..=30 {
         let turns = fundamental * f64::from(2 * alias + 1);
         let folded = (turns - turns.round()).abs();

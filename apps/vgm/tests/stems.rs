@@ -1,8 +1,9 @@
-//! Stems add up: the chips of a song, each for itself, are the song, and so are the voices of a chip.
+//! Stems add up: the sum of the chips of a song is the song, and the sum of the voices of a chip is
+//! the chip.
 //!
-//! Songs of every chip are played whole and part by part. Native frames and levels are whole numbers,
-//! of which the voices' sum is the chip's exactly; what is left is that each part is rounded to a
-//! sample of 24 bits by itself.
+//! We play songs of every chip as a whole and in parts. Native frames and levels are integers, so
+//! the sum of the voices is exactly the chip. The only error is that each part is rounded to a
+//! sample of 24 bits separately.
 
 #[path = "streams/opl.rs"]
 mod opl;
@@ -24,7 +25,7 @@ use creel_vgm::format::{Instance, Song};
 use creel_vgm::render::{Buffers, Player, Settings};
 use streams::{Group, Step, memory, stream};
 
-/// Frames played of each song.
+/// The number of frames that we play of each song.
 const FRAMES: usize = 33_000;
 
 fn play(song: &Song, only: Option<(Instance, Option<u8>)>) -> Vec<[f32; 2]> {
@@ -39,7 +40,7 @@ fn play(song: &Song, only: Option<(Instance, Option<u8>)>) -> Vec<[f32; 2]> {
     let mut player = Player::new(song, &settings, &mut buffers).unwrap();
     let mut out = vec![[0.0; 2]; FRAMES];
     let mut made = 0;
-    // Blocks of uneven sizes, so that a border that shows is seen.
+    // The blocks have uneven sizes, so that an effect of their borders would be found.
     for size in [700, 1_024, 333].into_iter().cycle() {
         let end = FRAMES.min(made + size);
         let frames = player.fill(&mut buffers, &mut out[made..end]);
@@ -65,14 +66,15 @@ fn add(sum: &mut [[f64; 2]], part: &[[f32; 2]]) {
     }
 }
 
-/// A song of random writes to an FM chip: its clock's place and the clock, the command of port 0.
+/// Creates a song of random writes to an FM chip. The arguments include the offset of its clock in
+/// the header, the clock, and the command for port 0.
 fn storm((at, clock_hz): (usize, u32), command: u8, groups: &[Group], seed: u64) -> Vec<u8> {
     let mut song = vec![0; 0x100];
     song[..4].copy_from_slice(b"Vgm ");
     song[8..10].copy_from_slice(&[0x72, 0x01]);
     song[0x34] = 0xCC;
     song[at..at + 4].copy_from_slice(&clock_hz.to_le_bytes());
-    // What ADPCM-A and B play.
+    // The data for ADPCM-A and ADPCM-B.
     if command == 0x58 {
         for kind in [0x82, 0x83] {
             song.extend(tone::rom(kind, &memory(1 << 16, seed)));
@@ -93,11 +95,12 @@ fn storm((at, clock_hz): (usize, u32), command: u8, groups: &[Group], seed: u64)
     song
 }
 
-/// A chip's name, its clock's place and the clock, the command of port 0, registers.
+/// A chip: its name, the offset of its clock in the header and the clock, the command for port 0,
+/// and its registers.
 type Storm = (&'static str, (usize, u32), u8, &'static [Group]);
 
-/// Random writes to the FM chips: drums that share phases, timers that press keys, four operators,
-/// DAC, sums that their converters cut off.
+/// Random writes to the FM chips exercise drums that share phases, timers that press keys, four
+/// operators, the DAC, and sums that the converters clip.
 fn storms() -> Vec<(String, Vec<u8>)> {
     let chips: [Storm; 10] = [
         ("YM2151", (0x30, 3_579_545), 0x54, streams::YM2151),
@@ -122,7 +125,7 @@ fn storms() -> Vec<(String, Vec<u8>)> {
     storms.collect()
 }
 
-/// How far the sum is from the whole, at most.
+/// Returns the largest difference between the sum and the whole.
 fn apart(whole: &[[f32; 2]], sum: &[[f64; 2]]) -> f64 {
     let sides = whole.as_flattened().iter().zip(sum.as_flattened());
     sides.fold(0.0, |most, (whole, sum)| {
@@ -130,7 +133,7 @@ fn apart(whole: &[[f32; 2]], sum: &[[f64; 2]]) -> f64 {
     })
 }
 
-/// Checks one song; returns how many voices it has, and how many of them are heard.
+/// Checks one song. Returns the number of its voices, and how many of them are audible.
 fn check(name: &str, song: &Song) -> (usize, usize) {
     let whole = play(song, None);
     let missing = missing(song);
@@ -150,7 +153,7 @@ fn check(name: &str, song: &Song) -> (usize, usize) {
             voices += 1;
             heard += usize::from(peak(&stem) > 1e-3);
         }
-        // Each stem is within half a step of 24 bits of what it should be, at its own size.
+        // Each stem may differ by half a step of 24 bits, relative to its own size.
         let most = f64::from(count(chip.chip)) * f64::from(peak(&alone).max(0.1)) * 2f64.powi(-23);
         let found = apart(&alone, &of_voices);
         assert!(found <= most, "{name}, {}: {found:e}", chip.chip.name());

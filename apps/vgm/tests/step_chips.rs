@@ -1,5 +1,5 @@
-//! Chips that say steps: how their ticks are cut into runs changes nothing, and times, noises and
-//! levels are those of their documents.
+//! Chips that render steps. The result does not depend on how the ticks are divided into runs, and
+//! times, noises and levels match the documentation.
 
 use creel_vgm::blep::Sides;
 use creel_vgm::chips::game_boy::GameBoy;
@@ -15,7 +15,7 @@ use creel_vgm::chips::step_chip::StepChip;
 use creel_vgm::chips::vsu::Vsu;
 use creel_vgm::chips::wonderswan::WonderSwan;
 
-/// A small generator of test data (PCG, 32 bits out).
+/// A small random number generator for test data (PCG with 32-bit output).
 struct Random(u64);
 
 impl Random {
@@ -33,7 +33,7 @@ impl Random {
     }
 }
 
-/// A name, the ports and registers that it has, and a new one.
+/// A chip: its name, its ports and registers, and a function that creates it.
 type Kind = (&'static str, u32, u32, fn() -> Box<dyn StepChip>);
 
 const KINDS: &[Kind] = &[
@@ -52,7 +52,7 @@ const KINDS: &[Kind] = &[
     ("K007232", 1, 0x14, || Box::new(K007232::new(3_579_545))),
 ];
 
-/// The level on each side after each of the next ticks, from `level` on.
+/// Returns the level on each side after each of the next ticks, starting at `level`.
 fn levels(chip: &mut dyn StepChip, ticks: u32, mut level: [i32; 2]) -> Vec<[i32; 2]> {
     let mut changes = vec![[0; 2]; ticks as usize];
     let mut take = |tick: u32, sides: Sides, delta: i32| {
@@ -71,7 +71,7 @@ fn levels(chip: &mut dyn StepChip, ticks: u32, mut level: [i32; 2]) -> Vec<[i32;
 
 fn memory() -> Vec<u8> {
     let mut random = Random(9);
-    // An end mark now and then.
+    // We add an end mark from time to time.
     let mut byte = || random.next() as u8 & if random.below(99) > 0 { 0x7F } else { 0xFF };
     (0..0x3_0000).map(|_| byte()).collect()
 }
@@ -129,7 +129,7 @@ fn write_all(chip: &mut dyn StepChip, writes: &[(u8, u8)]) {
     }
 }
 
-/// The ticks at which the left level changes, of the next ones.
+/// Returns the ticks at which the left level changes.
 fn changes(chip: &mut dyn StepChip, ticks: u32) -> Vec<(u32, i32)> {
     let all = levels(chip, ticks, [0; 2]);
     let mut found = Vec::new();
@@ -164,11 +164,11 @@ fn nes_mixer_matches_resistor_networks() {
 #[test]
 fn nes_frame_counter_clocks_lengths_and_envelopes() {
     let mut nes = Nes::new(1_789_773);
-    // A length of 10 half frames; a volume that falls at each quarter.
+    // The length is 10 half frames, and the volume falls at each quarter frame.
     write_all(&mut nes, &[(0x15, 1), (0, 0x80), (1, 8), (2, 0xFD), (3, 0)]);
     let all = changes(&mut nes, 900_000);
     let last = all.last().unwrap().0;
-    // The envelope is at 0 after 16 quarters, before the length is over: 4 frames of 29,830.
+    // The envelope reaches 0 after 16 quarter frames, before the length ends: 4 frames of 29,830.
     assert!((last as i32 - 4 * 29_830).abs() < 4_100, "{last}");
     let mut nes = Nes::new(1_789_773);
     write_all(&mut nes, &[(0x15, 1), (0, 0x9F), (1, 8), (2, 0xFD), (3, 0)]);
@@ -176,7 +176,7 @@ fn nes_frame_counter_clocks_lengths_and_envelopes() {
     assert!((last as i32 - 5 * 29_830).abs() < 4_100, "{last}");
 }
 
-/// How many shifts it takes until a sequence of bits comes again.
+/// Returns the number of shifts until a sequence of bits repeats.
 fn noise_cycle(chip: &mut dyn StepChip, period: u32, most: u32) -> Option<usize> {
     let all = levels(chip, 2 * most * period + 64 * period, [0; 2]);
     let bits: Vec<bool> = all
@@ -209,7 +209,7 @@ fn noise_periods_match_lfsr_polynomials() {
     assert_eq!(noise_cycle(&mut game_boy(0), 4, 32_767), Some(32_767));
     assert_eq!(noise_cycle(&mut game_boy(8), 4, 200), Some(127));
     let mut pokey = Pokey::new(1_789_790);
-    // The 4-bit noise, a bit every 16 clocks: in other order, but all of it.
+    // The 4-bit noise has a bit every 16 clocks. Its order differs, but it has all states.
     write_all(&mut pokey, &[(8, 0x40), (0, 12), (1, 0xCF)]);
     assert_eq!(noise_cycle(&mut pokey, 16, 100), Some(15));
     let mut vsu = Vsu::new(5_000_000);
@@ -223,7 +223,7 @@ fn noise_periods_match_lfsr_polynomials() {
     ] {
         vsu.write(1, reg, value);
     }
-    // Taps 14 and 7 of 15 bits.
+    // The taps are 14 and 7 of 15 bits.
     assert_eq!(noise_cycle(&mut vsu, 10, 32_767), Some(32_767));
     let mut swan = WonderSwan::new(3_072_000);
     write_all(
@@ -232,7 +232,8 @@ fn noise_periods_match_lfsr_polynomials() {
     );
     assert_eq!(noise_cycle(&mut swan, 1, 32_767), Some(32_767));
     let mut mikey = Mikey::new(16_000_000);
-    // Taps 11 and 10 alone cannot be maximal; 11, 10, 7 and 5 are: x^12 + x^11 + x^8 + x^6 + 1.
+    // Taps 11 and 10 alone cannot give a maximal sequence. 11, 10, 7 and 5 do, because
+    // x^12 + x^11 + x^8 + x^6 + 1 is primitive.
     write_all(
         &mut mikey,
         &[(0x20, 0x40), (0x21, 0xE0), (0x24, 0), (0x25, 0x98)],
@@ -244,18 +245,19 @@ fn noise_periods_match_lfsr_polynomials() {
 fn game_boy_frame_sequencer_runs_at_512_hz() {
     let mut chip = GameBoy::new(4_194_304);
     write_all(&mut chip, &[(0x16, 0x80), (0x14, 0x77), (0x15, 0xFF)]);
-    // Down a step every 2/64 s, from 15: 15 of them.
+    // The level falls by a step every 2/64 s, from 15 to 0, which is 15 steps.
     write_all(&mut chip, &[(1, 0x80), (2, 0xF2), (3, 0), (4, 0x87)]);
     let last = changes(&mut chip, 2_100_000).last().unwrap().0;
     let expected = 15 * 2 * 32_768;
     assert!((last as i32 - expected).abs() < 33_000, "{last}");
-    // A length of 32/256 s.
+    // The length is 32/256 s.
     let mut chip = GameBoy::new(4_194_304);
     write_all(&mut chip, &[(0x16, 0x80), (0x14, 0x77), (0x15, 0xFF)]);
     write_all(&mut chip, &[(1, 0x80 | 32), (2, 0xF0), (3, 0), (4, 0xC7)]);
     let last = changes(&mut chip, 2_100_000).last().unwrap().0;
     assert!((last as i32 - 32 * 8_192).abs() <= 8_192, "{last}");
-    // The sweep goes up by half at each 128th of a second, and past the end it is silent.
+    // The sweep raises the frequency by half every 1/128 s. Beyond the limit, the channel is
+    // silent.
     let mut chip = GameBoy::new(4_194_304);
     write_all(&mut chip, &[(0x16, 0x80), (0x14, 0x77), (0x15, 0xFF)]);
     write_all(
@@ -263,13 +265,13 @@ fn game_boy_frame_sequencer_runs_at_512_hz() {
         &[(0, 0x11), (1, 0x80), (2, 0xF0), (3, 0), (4, 0x84)],
     );
     let last = changes(&mut chip, 2_100_000).last().unwrap().0;
-    // 1024 + 512 = 1536, + 768 is too much: at the first clock of the sweep.
+    // 1024 + 512 = 1536, and 1536 + 768 is too much. This happens at the first clock of the sweep.
     assert!((last as i32 - 3 * 4_096).abs() <= 4_096, "{last}");
 }
 
 #[test]
 fn volumes_and_panning_match_the_documentation() {
-    // HuC6280: 1.5 dB a step of the channel's volume, 3 dB one of the balance.
+    // HuC6280: a step of the channel volume is 1.5 dB, and a step of the balance is 3 dB.
     let huc = |volume: u8, balance: u8| {
         let mut chip = Huc6280::new(3_579_545);
         write_all(
@@ -284,7 +286,7 @@ fn volumes_and_panning_match_the_documentation() {
     assert!((decibels(huc(31, 0xEF)[0], loud) + 3.0).abs() < 0.02);
     assert_eq!(huc(31, 0xF0), [loud, 0]);
     assert_eq!(huc(1, 0xFF)[0], 0, "45 dB are silence");
-    // Game Boy: the sides are bits, their volumes n + 1.
+    // Game Boy: bits enable the sides, and their volumes are n + 1.
     let game_boy = |volumes: u8, sides: u8| {
         let mut chip = GameBoy::new(4_194_304);
         write_all(&mut chip, &[(0x16, 0x80), (0x14, volumes), (0x15, sides)]);
@@ -304,11 +306,11 @@ fn volumes_and_panning_match_the_documentation() {
         levels(&mut vsu, 1, [0; 2])[0],
         [63 * 4 * (7 * 15 / 8 + 1), 63 * 4 * (7 * 8 / 8 + 1)]
     );
-    // WonderSwan: the voice by whole and by half.
+    // WonderSwan: the voice with whole and with half volume.
     let mut swan = WonderSwan::new(3_072_000);
     write_all(&mut swan, &[(0x10, 0x22), (0x14, 0x06), (9, 200)]);
     assert_eq!(levels(&mut swan, 1, [0; 2])[0], [200 * 32, 100 * 32]);
-    // Mikey: attenuated where its register says so, off where another does.
+    // Mikey: one register attenuates a side, and another one turns it off.
     let mut mikey = Mikey::new(16_000_000);
     write_all(
         &mut mikey,
@@ -335,7 +337,7 @@ fn dmc_level_changes_by_two_per_bit() {
         &[(0x10, 0x0F), (0x11, 64), (0x12, 0), (0x13, 0), (0x15, 0x10)],
     );
     let all = changes(&mut nes, 54 * 40);
-    // At once the level itself; then eight bits up, 54 ticks apart.
+    // First comes the level itself, and then eight steps up, 54 ticks apart.
     let gaps: Vec<u32> = all[1..]
         .windows(2)
         .map(|pair| pair[1].0 - pair[0].0)
@@ -350,7 +352,7 @@ fn k007232_loops_at_end_mark_or_stops() {
     for (repeats, expected) in [(0, 3), (1, 12)] {
         let mut chip = K007232::new(3_579_545);
         chip.load(0x94, 0, &[0x41, 0x42, 0x43, 0xC4]);
-        // 4096 - 4086 ticks a sample.
+        // A sample has 4096 - 4086 ticks.
         write_all(
             &mut chip,
             &[(0, 0xF6), (1, 0x0F), (0x0D, repeats), (0x10, 1), (5, 0)],
@@ -387,7 +389,8 @@ fn scc_truncates_low_bits_and_stops_at_short_periods() {
 #[test]
 fn saa1099_envelopes_shape_the_volume() {
     let mut chip = Saa1099::new(8_000_000);
-    // Channel 2 by envelope 0: once down, 4 bits, stepped by tone 1, right inverted.
+    // Envelope 0 controls channel 2. It falls once with 4 bits, is clocked by tone 1, and is
+    // inverted on the right.
     write_all(
         &mut chip,
         &[(0x1C, 1), (2, 0xFF), (0x0A, 0xFF), (0x11, 7), (0x14, 4)],
@@ -400,7 +403,7 @@ fn saa1099_envelopes_shape_the_volume() {
         [0, 1].map(|side| part.iter().map(|level| level[side]).max().unwrap())
     };
     for step in 0..15 {
-        // The first toggle is at once.
+        // The first toggle comes immediately.
         let left = 14 - step as i32;
         assert_eq!(at(step), [left * 14 * 20, (15 - left) * 14 * 20], "{step}");
     }

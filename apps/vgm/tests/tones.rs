@@ -1,8 +1,8 @@
-//! Chips without FM, from outside: each tone has the pitch of its documents, the loudness that the
-//! mix says, and begins as often as it is begun.
+//! Tones of chips without FM. Each tone has the pitch of the documentation and the level of the
+//! mix, and each key press starts a note.
 //!
-//! With `CREEL_BALANCE_SONGS` set to a folder, the songs of the balance are written there, to be
-//! rendered by other players.
+//! If `CREEL_BALANCE_SONGS` is set to a folder, the test writes the songs of the level comparison
+//! to it, so that other players can render them.
 
 #[path = "tones/mod.rs"]
 mod tone;
@@ -146,7 +146,7 @@ fn damaged_songs_play_or_fail_cleanly() {
     }
 }
 
-/// One operator of the YM2151, an undamped sine, and what ends it.
+/// The writes for one operator of the YM2151 (an undamped sine), and the writes that end it.
 const OPM: [(u8, u8); 9] = [
     (0x20, 0xC7),
     (0x28, 0x4A),
@@ -159,7 +159,7 @@ const OPM: [(u8, u8); 9] = [
     (0x08, 0x08),
 ];
 
-/// A second of the YM2151's sine, then one of the tone.
+/// Creates a song with one second of the YM2151's sine and one second of the tone.
 fn balance(tone: &Tone) -> Vec<u8> {
     let sine: Vec<u8> = OPM
         .iter()

@@ -1,54 +1,78 @@
 //! Parsing the command line, the same way in every program.
 //!
-//! [`parse`] adds two hidden subcommands, `completions SHELL` and `man`, so that packagers get
-//! both from the program itself and no program writes them twice.
+//! [`parse`] adds two subcommands, `completions SHELL` and `man`. You get both from the program
+//! itself, for example for a package, and no program has to implement them.
 
 use std::io::{self, Write};
 
 use clap::error::{ContextKind, ErrorKind};
-use clap::{ArgAction, Args, ColorChoice, Command, Parser};
+use clap::{Args, ColorChoice, Command, Parser};
 use clap_complete::Shell;
 
 use crate::color;
 use crate::exit::Exit;
 use crate::output::Format;
 
-/// The flags that every program has; flatten it into the program's own.
+/// The heading under which `--help` lists [`Common`].
+const COMMON: &str = "Common options";
+
+/// The flags that every program has. Flatten them into the program's own flags, as the last field,
+/// because `--help` lists them in that order.
 #[derive(Args, Clone, Debug)]
 pub struct Common {
-    /// The form of the data on stdout
+    /// Print the data on stdout in this format
     #[arg(
         long,
         value_enum,
         default_value_t,
         value_name = "FORMAT",
-        global = true
+        global = true,
+        help_heading = COMMON
     )]
     pub format: Format,
-    /// Colour: auto obeys NO_COLOR
-    #[arg(long, value_enum, default_value_t, value_name = "WHEN", global = true)]
+    /// Use colour; auto means on a terminal, unless NO_COLOR is set
+    #[arg(
+        long,
+        value_enum,
+        default_value_t,
+        value_name = "WHEN",
+        global = true,
+        help_heading = COMMON
+    )]
     pub color: ColorChoice,
-    /// No progress, no notes
-    #[arg(short, long, global = true, conflicts_with = "verbose")]
+    /// Print neither progress nor notes
+    #[arg(short, long, global = true, help_heading = COMMON)]
     pub quiet: bool,
-    /// More detail; twice for still more
-    #[arg(short, long, global = true, action = ArgAction::Count)]
-    pub verbose: u8,
+}
+
+/// The flag `--verbose`, for programs that have more detail to print. It is not in [`Common`],
+/// because a flag without effect would be confusing.
+#[derive(Args, Clone, Copy, Debug)]
+pub struct Verbose {
+    /// Print more detail
+    #[arg(short, long, global = true, conflicts_with = "quiet", help_heading = COMMON)]
+    pub verbose: bool,
 }
 
 impl Common {
-    /// Puts `--color` into effect; call it once, before the first output.
+    /// Applies `--color`. Call it once, before the first output.
     pub fn apply(&self) {
         color::apply(self.color);
     }
 }
 
-/// Parses the process's command line, or ends the process: with the help, the version,
-/// `completions SHELL` or `man` on stdout and code 0, or with one clear error and code 2.
+/// Parses the command line of the process.
+///
+/// The function ends the process in two cases:
+///
+/// - If the user asks for the help, the version, `completions SHELL` or `man`, it prints the text
+///   on stdout and exits with code 0.
+/// - If the command line is wrong, it prints one error on stderr and exits with code 2.
 pub fn parse<P: Parser>() -> P {
     let matches = with_manuals(P::command()).try_get_matches();
     let matches = matches.unwrap_or_else(|mut error| {
-        // That an unknown option be passed after `--` is no help where a program's name goes there.
+        // clap suggests to pass an unknown option after `--`. We remove the suggestion, because
+        // some programs take the name of another program there.
         if error.kind() == ErrorKind::UnknownArgument {
             error.remove(ContextKind::Suggested);
         }
@@ -60,9 +84,9 @@ pub fn parse<P: Parser>() -> P {
         _ => None,
     };
     match written {
-        // A closed pipe is no error; a full disk is.
+        // A closed pipe is not an error, because the reader has what it needs. A full disk is one.
         Some(Err(error)) if error.kind() != io::ErrorKind::BrokenPipe => {
-            eprintln!("error: {error}");
+            eprintln!("error: cannot write to stdout: {error}");
             std::process::exit(Exit::SomeFailed.code().into())
         }
         Some(_) => std::process::exit(Exit::Done.code().into()),
@@ -75,15 +99,18 @@ fn with_manuals(command: Command) -> Command {
         .required(true)
         .value_parser(clap::value_parser!(Shell));
     let completions = Command::new("completions")
-        .about("Print a shell's completions")
+        .about("Print the completion script for a shell")
         .arg(shell);
     let man = Command::new("man").about("Print the manual page");
-    // A program of one verb keeps what it requires, and takes `man` as a positional after a flag.
+    // A program without subcommands of its own still requires its arguments. After a flag, `man`
+    // is an ordinary argument. Its help needs no `help` subcommand next to --help.
     let of_one_verb = !command.has_subcommands();
+    let has_optional_verb = !command.is_subcommand_required_set();
     command
-        .subcommand(completions.hide(true))
-        .subcommand(man.hide(true))
-        .subcommand_negates_reqs(true)
+        .subcommand(completions.display_order(100))
+        .subcommand(man.display_order(101))
+        .disable_help_subcommand(of_one_verb)
+        .subcommand_negates_reqs(has_optional_verb)
         .args_conflicts_with_subcommands(of_one_verb)
 }
 
@@ -97,7 +124,7 @@ fn completions<P: Parser>(shell: Shell) -> io::Result<()> {
     out.flush()
 }
 
-/// The page, and after it one for each subcommand.
+/// Prints the manual page of the program, followed by one page per subcommand.
 fn man<P: Parser>() -> io::Result<()> {
     let mut command = P::command();
     command.build();
@@ -117,7 +144,7 @@ fn man<P: Parser>() -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::FromArgMatches;
+    use clap::{CommandFactory, FromArgMatches};
 
     #[derive(Parser, Debug)]
     #[command(name = "bench")]
@@ -133,6 +160,8 @@ mod tests {
     struct Nested {
         #[command(flatten)]
         common: Common,
+        #[command(flatten)]
+        verbose: Verbose,
         #[command(subcommand)]
         verb: Verb,
     }
@@ -157,6 +186,16 @@ mod tests {
             assert_eq!(nested.verb, Verb::Topo { root: None });
         }
         assert!(matches::<Nested>(&["tool", "-q"]).is_err(), "no verb");
+        let nested = Nested::from_arg_matches(&matches::<Nested>(&["tool", "topo", "-v"]).unwrap());
+        assert!(nested.unwrap().verbose.verbose);
+        assert!(
+            matches::<Nested>(&["tool", "topo", "-q", "-v"]).is_err(),
+            "both"
+        );
+        assert!(
+            matches::<Flat>(&["bench", "x", "-v"]).is_err(),
+            "no such flag"
+        );
     }
 
     #[test]
@@ -167,7 +206,7 @@ mod tests {
         assert_eq!(flat.common.format, Format::Csv);
         assert!(
             matches::<Flat>(&["bench"]).is_err(),
-            "what is required stays required"
+            "required arguments stay required"
         );
         assert_eq!(
             matches::<Flat>(&["bench", "man"])
@@ -175,6 +214,25 @@ mod tests {
                 .subcommand_name(),
             Some("man")
         );
+    }
+
+    #[test]
+    fn help_lists_man_and_completions() {
+        for mut command in [
+            with_manuals(Flat::command()),
+            with_manuals(Nested::command()),
+        ] {
+            let help = command.render_help().to_string();
+            assert!(
+                help.contains("  completions  Print the completion script"),
+                "{help}"
+            );
+            assert!(
+                help.contains("  man          Print the manual page"),
+                "{help}"
+            );
+            assert!(help.contains("Common options:"), "{help}");
+        }
     }
 
     #[test]

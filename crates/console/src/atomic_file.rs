@@ -1,4 +1,4 @@
-//! Files that appear under their name only when they are complete.
+//! Files that appear under their final name only when they are complete.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, OpenOptions};
@@ -9,10 +9,10 @@ use std::path::{Path, PathBuf};
 /// The longest file name that common file systems accept.
 const NAME_BYTES_MAX: usize = 255;
 
-/// A file that is written under a temporary name next to its target and renamed when it is complete.
+/// A file that we write under a temporary name next to its target, and rename when it is complete.
 ///
-/// Until [`commit`](Self::commit), whatever was at the target stays. A file that is dropped before
-/// that leaves nothing behind. Only a process that is killed leaves the temporary file; its name ends
+/// Until [`commit`](Self::commit), an existing file at the target stays as it is. If you drop the
+/// file before, we remove the temporary file. It stays only if the process is killed. Its name ends
 /// in `.part`.
 ///
 /// ```
@@ -41,12 +41,12 @@ impl AtomicFile {
     ///
     /// # Errors
     ///
-    /// The file system's.
+    /// Returns the error of the file system.
     pub fn create(path: &Path) -> io::Result<Self> {
         loop {
             let partial = path.with_file_name(partial_name(path.file_name().unwrap_or_default()));
-            // An existing file is never opened, so nobody can prepare the name, and two writers of
-            // one target never share a temporary file.
+            // We never open an existing file. Therefore nobody can prepare a file under the name,
+            // and two writers of one target never share a temporary file.
             match OpenOptions::new()
                 .write(true)
                 .create_new(true)
@@ -70,34 +70,35 @@ impl AtomicFile {
     ///
     /// # Errors
     ///
-    /// The file system's. The target is then as it was before.
+    /// Returns the error of the file system. The target is then unchanged.
     pub fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
         let mut file = Self::create(path)?;
         file.write_all(bytes)?;
         file.commit()
     }
 
-    /// The temporary file.
+    /// Returns the temporary file.
     pub fn file(&self) -> &File {
         &self.file
     }
 
-    /// Syncs the file to the disk and renames it to its target. Blocks until the disk has it.
+    /// Syncs the file to disk and renames it to its target. The call blocks until the disk has the
+    /// data.
     ///
     /// # Errors
     ///
-    /// The file system's. The target is then as it was before.
+    /// Returns the error of the file system. The target is then unchanged.
     pub fn commit(mut self) -> io::Result<()> {
         self.file.sync_all()?;
         self.rename()
     }
 
-    /// Renames the file to its target and returns it, to be written further. It is not synced, because
-    /// it is not complete.
+    /// Renames the file to its target and returns it, so that you can continue to write. We do not
+    /// sync the file, because it is not complete.
     ///
     /// # Errors
     ///
-    /// The file system's. The target is then as it was before.
+    /// Returns the error of the file system. The target is then unchanged.
     pub fn commit_growing(mut self) -> io::Result<File> {
         let file = self.file.try_clone()?;
         self.rename()?;
@@ -111,9 +112,10 @@ impl AtomicFile {
     }
 }
 
-/// `NAME.RANDOM.part`, or without NAME if that would be too long.
+/// Returns the temporary name `NAME.RANDOM.part`, or a name without NAME if that would be too long.
 fn partial_name(name: &OsStr) -> OsString {
-    // The keys of a hasher come from the system's random numbers, so the name cannot be predicted.
+    // The keys of a hasher come from the random numbers of the system, so nobody can predict the
+    // name.
     let random = RandomState::new().build_hasher().finish();
     let mut partial = name.to_owned();
     let end = format!(".{random:016x}.part");
@@ -143,7 +145,8 @@ impl Seek for AtomicFile {
 impl Drop for AtomicFile {
     fn drop(&mut self) {
         if !self.renamed {
-            // An incomplete file is useless, and the caller already has the error that matters.
+            // We ignore the error, because an incomplete file is useless, and the caller already
+            // has the error that matters.
             let _ = fs::remove_file(&self.partial);
         }
     }
@@ -153,7 +156,7 @@ impl Drop for AtomicFile {
 mod tests {
     use super::*;
 
-    /// A folder of a test's own.
+    /// Creates a folder for one test.
     fn folder(name: &str) -> PathBuf {
         let name = format!("creel-atomic-{name}-{}", std::process::id());
         let folder = std::env::temp_dir().join(name);

@@ -1,7 +1,7 @@
-//! Colour, decided once for stdout, stderr and clap's own messages.
+//! The choice of colour, made once for stdout, stderr and the messages of clap.
 //!
-//! `auto` colours a terminal unless `NO_COLOR` is set. The streams of [`crate::output`] strip
-//! what the choice forbids, so the code that prints never asks.
+//! `auto` uses colour on a terminal unless `NO_COLOR` is set. The streams of [`crate::output`]
+//! strip colours that the choice forbids. Therefore you can print colours without checking.
 //!
 //! Source: <https://no-color.org>.
 

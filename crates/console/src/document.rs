@@ -1,16 +1,19 @@
-//! The JSON that programs read: a version, the machine, the budget, and the program's own fields.
+//! The JSON documents of the programs: a version, the machine, the budget and the program's own
+//! fields.
 //!
-//! A field, once printed, keeps its name and its meaning; a change of meaning raises [`SCHEMA`].
-//! CPU sets are strings in Linux list syntax ("0-3,8"); lists of sets are unordered, and a level
-//! that the machine does not tell is an empty list.
+//! - A field keeps its name and its meaning. If a meaning has to change, we raise [`SCHEMA`].
+//! - A CPU set is a string in Linux list syntax, for example "0-3,8".
+//! - A list of CPU sets has no particular order. It is empty if the machine does not report the
+//!   level.
 
 use creel_topology::{Budget, CpuSet, Limit, Machine};
 use serde::Serialize;
 
-/// The version of all documents.
+/// The version of the format of all documents.
 pub const SCHEMA: u32 = 1;
 
-/// A document: the program's own fields, `body`, stand beside `machine` and `budget`.
+/// A JSON document. The fields of `body`, which are the program's own, are on the same level as
+/// `machine` and `budget`.
 ///
 /// ```
 /// use creel_console::document::Document;
@@ -40,7 +43,7 @@ pub struct Document<B> {
 }
 
 impl<B: Serialize> Document<B> {
-    /// A document of the present schema; `body` is a struct.
+    /// Creates a document of the current schema. `body` must be a struct.
     pub fn new(machine: &Machine, budget: &Budget, body: B) -> Self {
         Document {
             schema: SCHEMA,
@@ -51,7 +54,7 @@ impl<B: Serialize> Document<B> {
     }
 }
 
-/// A machine's fields.
+/// The fields of a machine.
 #[derive(Clone, Debug, Serialize)]
 pub struct MachineFields {
     pus: String,
@@ -72,7 +75,7 @@ pub struct MachineFields {
 struct NodeFields {
     id: usize,
     cpus: String,
-    /// False for memory without PUs; `cpus` are then those nearest to it.
+    /// Whether the node has PUs of its own. If not, `cpus` are the nearest ones.
     has_cpus: bool,
     memory_bytes: Option<u64>,
 }
@@ -128,7 +131,7 @@ fn kinds(machine: &Machine) -> Vec<KindFields> {
     kinds.collect()
 }
 
-/// A budget's fields.
+/// The fields of a budget.
 #[derive(Clone, Debug, Serialize)]
 pub struct BudgetFields {
     workers: usize,

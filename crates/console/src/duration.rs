@@ -29,8 +29,8 @@ use humantime::DurationError;
 
 /// The longest duration that [`parse_duration`] accepts: 100 years.
 ///
-/// The limit is there so that a program can add a duration to an `Instant` without overflow, because
-/// that would panic.
+/// The limit is there so that a program can add a duration to an `Instant` without overflow,
+/// because that would panic.
 pub const DURATION_MAX: Duration = Duration::from_secs(100 * 31_557_600);
 
 /// What an error suggests where nothing better is known.

@@ -1,23 +1,25 @@
-//! The packages' energy counters (RAPL), where the kernel lets us read them.
+//! The energy counters of the CPU packages (RAPL), if the kernel lets us read them.
 //!
-//! They count what the whole machine uses, whoever uses it.
+//! They count the energy that the whole machine uses, not the energy of one program.
 //!
-//! Source: Documentation/power/powercap/powercap.rst: `energy_uj` counts up to
-//! `max_energy_range_uj` and begins again.
+//! Source: Documentation/power/powercap/powercap.rst. `energy_uj` counts up to
+//! `max_energy_range_uj` and starts again at zero.
 
 use std::{fs, path::PathBuf};
 
 const POWERCAP: &str = "/sys/class/powercap";
 
-/// One package's counter, in microjoules.
+/// The counter of one package, in microjoules.
 struct Zone {
     counter: PathBuf,
     range_uj: u64,
     last_uj: u64,
 }
 
-/// Sums the packages' counters; must be looked at often enough that none wraps twice (at
-/// 200 W a range of 262 kJ lasts 20 minutes).
+/// A meter that sums the counters of all packages.
+///
+/// Call [`Meter::read_zone`] often enough that no counter wraps twice between two calls. For
+/// example, a range of 262 kJ lasts 20 minutes at 200 W.
 ///
 /// ```
 /// use creel_console::energy::Meter;
@@ -33,7 +35,7 @@ pub struct Meter {
 }
 
 impl Meter {
-    /// Starts at zero; `None` where no package's counter is readable.
+    /// Starts a meter at zero. Returns `None` if no counter of a package is readable.
     pub fn start() -> Option<Self> {
         let zones: Vec<Zone> = fs::read_dir(POWERCAP)
             .ok()?
@@ -42,7 +44,7 @@ impl Meter {
         (!zones.is_empty()).then_some(Self { zones, used_uj: 0 })
     }
 
-    /// Adds what was used since the last look.
+    /// Reads the counters and adds the energy used since the last call.
     pub fn read_zone(&mut self) {
         for zone in &mut self.zones {
             if let Some(now) = read_number(&zone.counter) {
@@ -52,15 +54,15 @@ impl Meter {
         }
     }
 
-    /// Joules since the start.
+    /// Returns the energy used since the start, in joules.
     pub fn joules(mut self) -> f64 {
         self.read_zone();
         self.used_uj as f64 / 1e6
     }
 }
 
-/// A whole package's zone (`intel-rapl:0`), not a part of one (`intel-rapl:0:1`), nor the
-/// platform's, which would count packages twice.
+/// Returns the zone of a whole package (`intel-rapl:0`). We skip the zones of parts of a package
+/// (`intel-rapl:0:1`) and the zone of the platform, because they would count energy twice.
 fn package_zone(folder: PathBuf) -> Option<Zone> {
     let name = folder.file_name()?.to_str()?;
     let whole = name.starts_with("intel-rapl:") && name.matches(':').count() == 1;
@@ -76,7 +78,7 @@ fn package_zone(folder: PathBuf) -> Option<Zone> {
     })
 }
 
-/// What a counter went up by, over at most one wrap.
+/// Returns the increase of a counter that has wrapped at most once.
 fn advance(before: u64, now: u64, range: u64) -> u64 {
     if now >= before {
         now - before

@@ -1,44 +1,44 @@
-//! Exit codes: one meaning each in all programs, so that a scheduler can decide
-//! whether to go on, repair the input or try again.
+//! Exit codes. Each code has the same meaning in all programs. Therefore a script can decide
+//! whether to continue, to repair the input or to try again.
 //!
-//! A broken pipe (`creel topo | head -1`) is how a reader says "enough": it is
-//! [`Exit::Done`] without a message.
+//! A broken pipe, for example in `creel topo | head -1`, means that the reader has enough. We treat
+//! it as [`Exit::Done`] and print no message.
 
 use std::error::Error;
 use std::fmt;
 use std::io;
 use std::process::ExitCode;
 
-/// How a program ended.
+/// The result of a program as an exit code.
 ///
-/// Source: 64 to 78 from BSD's `sysexits.h`; 126 and 127 are the shells', and so are 129, 130 and 143:
-/// 128 + SIGHUP, SIGINT and SIGTERM.
+/// Source: the codes 64 to 78 are from `sysexits.h` of BSD. The others are those of shells, for
+/// example 126 and 127. The codes 129, 130 and 143 are 128 plus SIGHUP, SIGINT and SIGTERM.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {
-    /// 0: all that was asked for is done.
+    /// 0: the program has done everything.
     Done,
-    /// 1: some units failed, the others are done.
+    /// 1: some parts of the work have failed, and the others are done.
     SomeFailed,
-    /// 2: the command line was wrong; nothing was done.
+    /// 2: the command line is wrong, and the program has done nothing.
     Usage,
-    /// 65: the input is malformed; the same input will fail again.
+    /// 65: the input is malformed, so the same input will fail again.
     BadData,
-    /// 75: a resource was busy or missing for now; the same command may succeed later.
+    /// 75: a resource is busy or missing, and the same command may succeed later.
     TryAgain,
-    /// 126: a program to be started is there but cannot be executed.
+    /// 126: the program to start exists but cannot be executed.
     NotExecutable,
-    /// 127: there is no such program to start.
+    /// 127: the program to start does not exist.
     NotFound,
-    /// 129: its terminal was closed.
+    /// 129: the terminal was closed.
     HungUp,
-    /// 130: interrupted by the user; finished outputs are whole.
+    /// 130: the user has interrupted the program. Outputs that were finished are complete.
     Interrupted,
-    /// 143: the same by SIGTERM.
+    /// 143: SIGTERM has ended the program. Outputs that were finished are complete.
     Terminated,
 }
 
 impl Exit {
-    /// The process's exit code, 0 to 143.
+    /// Returns the exit code of the process, 0 to 143.
     ///
     /// ```
     /// assert_eq!(creel_console::Exit::BadData.code(), 65);
@@ -65,7 +65,7 @@ impl From<Exit> for ExitCode {
     }
 }
 
-/// An error that knows its exit code, for what the kinds of [`io::Error`] cannot tell.
+/// An error with an exit code, for cases that the kinds of [`io::Error`] do not cover.
 ///
 /// ```
 /// use creel_console::{Exit, Failure, exit_of};
@@ -80,7 +80,8 @@ pub struct Failure {
 }
 
 impl Failure {
-    /// A failure with its exit code and the one line that names the thing and the reason.
+    /// Creates a failure from its exit code and a message of one line, which names the thing that
+    /// failed, the reason, and the next step.
     pub fn new(exit: Exit, message: impl Into<String>) -> Self {
         Failure {
             exit,
@@ -97,11 +98,18 @@ impl fmt::Display for Failure {
 
 impl Error for Failure {}
 
-/// The exit that an error asks for: the first cause in its chain that tells one, else
-/// [`Exit::SomeFailed`].
+/// Returns the exit code for an error.
 ///
-/// A [`Failure`] tells its own; an [`io::Error`] of a busy or timed-out resource is
-/// [`Exit::TryAgain`], of malformed data [`Exit::BadData`], of a broken pipe [`Exit::Done`].
+/// The first error in the chain of causes that has a code decides:
+///
+/// | error | exit code |
+/// |---|---|
+/// | [`Failure`] | its own |
+/// | [`clap::Error`] | [`Exit::Usage`], or [`Exit::Done`] for the help and the version |
+/// | [`io::Error`], broken pipe | [`Exit::Done`] |
+/// | [`io::Error`], malformed data | [`Exit::BadData`] |
+/// | [`io::Error`], busy or timed-out resource | [`Exit::TryAgain`] |
+/// | none of these | [`Exit::SomeFailed`] |
 pub fn exit_of(error: &anyhow::Error) -> Exit {
     error
         .chain()
@@ -122,7 +130,7 @@ fn exit_of_cause(cause: &(dyn Error + 'static)) -> Option<Exit> {
     }
     let kind = match cause.downcast_ref::<io::Error>() {
         Some(io) => io.kind(),
-        // serde_json and csv wrap the error of the stream that they write to.
+        // serde_json wraps the error of the stream that it writes to.
         None => cause.downcast_ref::<serde_json::Error>()?.io_error_kind()?,
     };
     match kind {
@@ -136,8 +144,8 @@ fn exit_of_cause(cause: &(dyn Error + 'static)) -> Option<Exit> {
     }
 }
 
-/// Ends a program: prints `PROGRAM: reason: cause` on stderr where `outcome` is an error, and
-/// gives the code for `main` to return.
+/// Concludes a program. Prints `PROGRAM: reason: cause` on stderr if `outcome` is an error, and
+/// returns the exit code for `main` to return.
 ///
 /// ```no_run
 /// use creel_console::Exit;
@@ -164,8 +172,9 @@ pub fn conclude(program: &str, outcome: anyhow::Result<Exit>) -> ExitCode {
     exit.into()
 }
 
-/// As [`conclude`], but that who was interrupted ends by the signal itself: the code that a shell shows
-/// is the same, and its loop, too, ends.
+/// Concludes a program as [`conclude`] does, except that an interrupted program ends by the signal
+/// itself. The shell shows the same code. In addition, a loop in the shell ends as well, because
+/// the shell sees the signal.
 pub fn conclude_by_signal(program: &str, outcome: anyhow::Result<Exit>) -> ExitCode {
     let failed = outcome.as_ref().err().map(exit_of);
     let code = conclude(program, outcome);
@@ -176,7 +185,8 @@ pub fn conclude_by_signal(program: &str, outcome: anyhow::Result<Exit>) -> ExitC
     code
 }
 
-/// Returns where it was no signal.
+/// Ends the process by the signal that the exit code stands for. Returns if the code does not stand
+/// for a signal.
 #[cfg(unix)]
 fn end_by_signal(exit: Exit) {
     use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -186,16 +196,16 @@ fn end_by_signal(exit: Exit) {
         Exit::Terminated => SIGTERM,
         _ => return,
     };
-    // What was printed is not lost.
+    // The signal would discard buffered output, so we flush it first.
     let _ = io::Write::flush(&mut io::stdout());
     let _ = signal_hook::low_level::emulate_default_handler(signal);
 }
 
-/// Prints `PROGRAM: reason: cause` as one line on stderr, for a unit that failed while the
-/// others go on.
+/// Prints `PROGRAM: reason: cause` as one line on stderr, for a part of the work that failed while
+/// the others continue.
 pub fn report(program: &str, error: &anyhow::Error) {
     use std::io::Write;
-    // Nobody is left to tell when stderr itself is closed.
+    // If stderr is closed, there is no place left to report an error to.
     let _ = writeln!(anstream::stderr(), "{program}: {error:#}");
 }
 

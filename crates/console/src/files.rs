@@ -1,12 +1,12 @@
-//! Open files: how many a process may have.
+//! The limit on the number of open files.
 
-/// Files that a process has open beside its connections: a quarter of what it may have, but no fewer
-/// and no more than these.
+/// The smallest and the largest number of files that we reserve for purposes other than
+/// connections. Between these, we reserve a quarter of the limit.
 #[cfg(unix)]
 const RESERVED: std::ops::RangeInclusive<u64> = 16..=100;
 
-/// Raises this process's limit of open files, and that of processes it starts, as far as it may. Gives
-/// how many connections that leaves room for, at least one.
+/// Raises the limit on open files as far as the system allows, for this process and for processes
+/// that it starts. Returns the number of connections that fit, at least one.
 pub fn allow_many() -> usize {
     #[cfg(unix)]
     {
@@ -17,7 +17,7 @@ pub fn allow_many() -> usize {
             current: limit.maximum,
             maximum: limit.maximum,
         };
-        // Not allowed, it stays as it is.
+        // If the system does not allow it, the limit stays as it is.
         let _ = setrlimit(Resource::Nofile, raised);
         let allowed = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
         usize::try_from(connections_within(allowed)).unwrap_or(usize::MAX)

@@ -1,10 +1,12 @@
-//! The little of HTTP that a page on this machine needs: for browsers that look at a program.
+//! A minimal HTTP server for the browser on this machine, with which a program shows a page.
 //!
-//! Bounded: a request has 8 KiB and five seconds, and there are at most 16 at once. A request that
-//! names another host is refused, so that no page from elsewhere reads this one through a name; and
-//! so is one that another page sent, where the browser says so.
+//! - The resources are bounded: a request has 8 KiB and five seconds, and there are at most 16
+//!   requests at the same time.
+//! - The server rejects a request with another host name. Otherwise a page from another site could
+//!   read this one through a name that resolves to this machine.
+//! - The server rejects a request that another page has sent, if the browser reports that.
 //!
-//! Left out on purpose: bodies of requests, connections that stay open, TLS.
+//! We left out request bodies, persistent connections and TLS on purpose.
 //!
 //! Source: RFC 9112; the `Sec-Fetch-Site` header: W3C, "Fetch Metadata Request Headers".
 
@@ -20,19 +22,19 @@ const REQUEST_BYTES_MAX: usize = 8 << 10;
 const CONNECTIONS_MAX: usize = 16;
 const TIMEOUT: Duration = Duration::from_secs(5);
 
-/// What a browser asks for.
+/// A request of a browser.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Request {
-    /// GET, which HEAD is too, or POST.
+    /// The method, GET or POST. A HEAD request has GET here.
     pub method: String,
-    /// The path without what follows `?`.
+    /// The path without the query.
     pub path: String,
     query: String,
     range: Option<String>,
 }
 
 impl Request {
-    /// The value of a name behind `?`, with its escapes resolved.
+    /// Returns the value of a name in the query, with escapes decoded.
     ///
     /// ```
     /// let request = creel_console::http::Request::get("/songs?q=a%20b+c&n=3");
@@ -53,13 +55,14 @@ impl Request {
         value.map(percent_decode)
     }
 
-    /// The same as a number.
+    /// Returns the value of a name in the query as a number.
     pub fn number(&self, name: &str) -> Option<u64> {
         self.value(name)?.parse().ok()
     }
 
-    /// The bytes that are asked for of so many, where not all are: the first, and the one behind the
-    /// last. One range only.
+    /// Returns the range of bytes that the request asks for, if it has a `Range` header: the first
+    /// byte and the one after the last. `length` is the length of the body. We support one range
+    /// only.
     pub fn range(&self, length: u64) -> Option<(u64, u64)> {
         let (first, last) = self
             .range
@@ -75,7 +78,7 @@ impl Request {
         (first < end).then_some((first, end))
     }
 
-    /// A request for a path, as a browser's.
+    /// Creates a GET request for a path, as a browser does.
     pub fn get(path: &str) -> Request {
         Request::new("GET", path, None)
     }
@@ -91,7 +94,7 @@ impl Request {
     }
 }
 
-/// Percent escapes and plus signs; what is no escape stays.
+/// Decodes percent escapes and plus signs. Other text stays as it is.
 fn percent_decode(text: &str) -> String {
     let bytes = text.as_bytes();
     let mut out = Vec::with_capacity(bytes.len());
@@ -117,7 +120,7 @@ fn percent_decode(text: &str) -> String {
     String::from_utf8_lossy(&out).into_owned()
 }
 
-/// What it is answered.
+/// The answer to a request.
 pub struct Answer {
     status: &'static str,
     kind: &'static str,
@@ -126,16 +129,16 @@ pub struct Answer {
     body: Body,
 }
 
-/// Writes a body, piece by piece.
+/// A function that writes the body, in as many pieces as it likes.
 pub type Body = Box<dyn FnOnce(&mut dyn Write) -> io::Result<()>>;
 
 impl Answer {
-    /// All of something.
+    /// Creates an answer with a whole body of the content type `kind`.
     pub fn ok(kind: &'static str, body: Vec<u8>) -> Answer {
         Answer::whole("200 OK", kind, body)
     }
 
-    /// JSON.
+    /// Creates an answer with a value as JSON.
     pub fn json(value: &impl serde::Serialize) -> Answer {
         match serde_json::to_vec(value) {
             Ok(body) => Answer::ok("application/json", body),
@@ -143,12 +146,13 @@ impl Answer {
         }
     }
 
-    /// Nothing of it, and why: a status with its code.
+    /// Creates an answer with a status such as "404 Not Found" and no other body.
     pub fn refused(status: &'static str) -> Answer {
         Answer::whole(status, "text/plain", status.as_bytes().to_vec())
     }
 
-    /// A body of a known length, of which the bytes from `range.0` to before `range.1` are sent.
+    /// Creates an answer with a body of a known length. With a range, it sends the bytes from
+    /// `range.0` up to `range.1`, exclusive.
     pub fn stream(
         kind: &'static str,
         length: u64,
@@ -182,7 +186,7 @@ impl Answer {
         }
     }
 
-    /// Sends it, or for HEAD all but its body.
+    /// Sends the answer, for HEAD without its body.
     fn send(self, stream: &mut dyn Write, is_head: bool) -> io::Result<()> {
         let head = format!(
             "HTTP/1.1 {}\r\nContent-Type: {}\r\nContent-Length: {}\r\n{}Cache-Control: no-store\r\n\
@@ -201,28 +205,30 @@ impl Answer {
     }
 }
 
-/// Takes a port of this machine alone; 0: any that is free.
+/// Opens a port that only this machine can reach. The port 0 means any free port.
 ///
 /// # Errors
 ///
-/// A [`Failure`] with [`Exit::TryAgain`] if it is in use, and what the system says.
+/// Returns a [`Failure`] with [`Exit::TryAgain`] if the port is in use, or the error of the system.
 pub fn listen(port: u16) -> anyhow::Result<TcpListener> {
     TcpListener::bind((Ipv4Addr::LOCALHOST, port)).map_err(|error| match error.kind() {
-        io::ErrorKind::AddrInUse => {
-            Failure::new(Exit::TryAgain, format!("port {port} is in use")).into()
-        }
-        _ => anyhow::Error::from(error).context(format!("port {port}")),
+        io::ErrorKind::AddrInUse => Failure::new(
+            Exit::TryAgain,
+            format!("cannot listen on port {port}: it is in use, so choose another port"),
+        )
+        .into(),
+        _ => anyhow::Error::from(error).context(format!("cannot listen on port {port}")),
     })
 }
 
-/// Answers for as long as the process lives, each request on a thread of its own.
+/// Answers requests until the process ends, each one on a thread of its own.
 pub fn serve(listener: &TcpListener, answer: impl Fn(&Request) -> Answer + Send + Sync + 'static) {
     let answer = Arc::new(answer);
-    // A count, and no data with it.
+    // Relaxed is enough for the accesses, because this is a count that protects no data.
     let open = Arc::new(AtomicUsize::new(0));
     for stream in listener.incoming() {
         let Ok(stream) = stream else {
-            // Out of descriptors, say: some will be closed.
+            // For example, the process has no free file descriptors. Some will be closed soon.
             std::thread::sleep(Duration::from_millis(50));
             continue;
         };
@@ -234,7 +240,7 @@ pub fn serve(listener: &TcpListener, answer: impl Fn(&Request) -> Answer + Send 
         let spawned = std::thread::Builder::new()
             .name("request".into())
             .spawn(move || {
-                // A browser that went away is its own business.
+                // We ignore the error, because it means that the browser has closed the connection.
                 let _ = respond(&stream, answer.as_ref());
                 counted.fetch_sub(1, Ordering::Relaxed);
             });

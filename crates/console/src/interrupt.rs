@@ -1,8 +1,9 @@
-//! Ctrl-C as a flag that a program looks at between its units.
+//! Ctrl-C as a flag that a program checks between two parts of its work.
 //!
-//! The first SIGINT or SIGTERM sets the flag: the program finishes or abandons the unit under
-//! way, leaves whole outputs only, and ends with [`Exit::Interrupted`] or [`Exit::Terminated`]. A
-//! second one ends the process at once, as it would any, for a unit that takes too long.
+//! The first SIGINT or SIGTERM sets the flag. The program then finishes or abandons the current
+//! part, leaves complete outputs only, and ends with [`Exit::Interrupted`] or [`Exit::Terminated`].
+//! A second signal ends the process at once, as it ends other programs. You need it if a part takes
+//! too long.
 
 use std::io;
 use std::sync::Arc;
@@ -13,7 +14,8 @@ use signal_hook::flag;
 
 use crate::exit::{Exit, Failure};
 
-/// Whether who started this wants a signal ignored, as `nohup` does; where the system does not say, it is not.
+/// Returns whether the process was started with this signal ignored, as `nohup` does. Returns
+/// `false` if the system does not report it.
 pub fn is_ignored(number: i32) -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
@@ -21,35 +23,38 @@ pub fn is_ignored(number: i32) -> bool {
     mask.is_some_and(|mask| mask >> (number - 1) & 1 == 1)
 }
 
-/// Whether the user asked the program to stop; clones share the flag.
+/// A flag that says whether the user has asked the program to stop. Clones share the flag.
 #[derive(Clone, Debug, Default)]
 pub struct Interrupt {
-    /// Only ever goes from false to true. Relaxed: it carries no data, and the one who reads it
-    /// next time is soon enough.
+    /// Changes only from false to true. Relaxed is enough, because the flag carries no data, and a
+    /// reader that misses the change sees it on its next check.
     requested: Arc<AtomicBool>,
-    /// Whether it was SIGTERM; set before `requested` is, and looked at after it. Relaxed: the
-    /// handlers set both in one thread, and a wrong word in a race of two signals harms nobody.
+    /// Whether the signal was SIGTERM. The handlers set it before `requested`, and we read it after
+    /// `requested`. Relaxed is enough, because the handlers set both flags in one thread, and a
+    /// wrong exit code after a race of two signals does no harm.
     terminated: Arc<AtomicBool>,
-    /// The same of [`Interrupt::hang_up`].
+    /// Whether [`Interrupt::hang_up`] was called.
     hung_up: Arc<AtomicBool>,
 }
 
 impl Interrupt {
-    /// Takes over SIGINT and SIGTERM for the rest of the process's life.
+    /// Installs handlers for SIGINT and SIGTERM, which stay for the rest of the process.
     ///
     /// # Errors
     ///
-    /// When the system refuses the handlers.
+    /// Returns an error if the system rejects the handlers.
     pub fn install() -> io::Result<Self> {
         let interrupt = Interrupt::default();
         let early = Arc::new(AtomicBool::new(false));
         for (signal, exit) in [(SIGINT, Exit::Interrupted), (SIGTERM, Exit::Terminated)] {
-            // One that comes before all of this is there ends nothing by itself any more.
+            // From here on, a signal no longer ends the process by itself. `early` records a signal
+            // that arrives before the other handlers are installed.
             flag::register(signal, early.clone())?;
             if exit == Exit::Terminated {
                 flag::register(signal, interrupt.terminated.clone())?;
             }
-            // Order matters: the shutdown looks at the flag before this signal sets it.
+            // The order matters: the handler that ends the process must check the flag before the
+            // same signal sets it.
             flag::register_conditional_default(signal, interrupt.requested.clone())?;
             flag::register(signal, interrupt.requested.clone())?;
         }
@@ -59,28 +64,29 @@ impl Interrupt {
         Ok(interrupt)
     }
 
-    /// Sets the flag as a signal would.
+    /// Sets the flag as a SIGINT does.
     pub fn request(&self) {
         self.requested.store(true, Ordering::Relaxed);
     }
 
-    /// The same where the terminal was closed.
+    /// Sets the flag and records that the terminal was closed.
     pub fn hang_up(&self) {
         self.hung_up.store(true, Ordering::Relaxed);
         self.request();
     }
 
-    /// Whether a stop was asked for. Never blocks; cheap enough for an inner loop.
+    /// Returns whether the program should stop. The call never blocks, and it is cheap enough for
+    /// an inner loop.
     pub fn requested(&self) -> bool {
         self.requested.load(Ordering::Relaxed)
     }
 
-    /// The same as an error, to leave a function with `?`.
+    /// Returns an error if the program should stop, so that you can leave a function with `?`.
     ///
     /// # Errors
     ///
-    /// A [`Failure`] with [`Exit::Interrupted`], [`Exit::Terminated`] or [`Exit::HungUp`] once a stop was
-    /// asked for.
+    /// Returns a [`Failure`] with [`Exit::Interrupted`], [`Exit::Terminated`] or [`Exit::HungUp`]
+    /// once the flag is set.
     ///
     /// ```
     /// use creel_console::Interrupt;
@@ -94,7 +100,7 @@ impl Interrupt {
         if self.requested() && self.terminated.load(Ordering::Relaxed) {
             Err(Failure::new(Exit::Terminated, "terminated"))
         } else if self.requested() && self.hung_up.load(Ordering::Relaxed) {
-            Err(Failure::new(Exit::HungUp, "its terminal was closed"))
+            Err(Failure::new(Exit::HungUp, "the terminal was closed"))
         } else if self.requested() {
             Err(Failure::new(Exit::Interrupted, "interrupted"))
         } else {

@@ -1,14 +1,14 @@
-//! Keys that come at the very moment of a resize.
+//! A workaround for keys that arrive at the same time as a resize of the terminal.
 //!
-//! A library that waits for keys and for SIGWINCH by an edge-triggered poller, and gives one event at a
-//! time, forgets that there were keys when both come at once, and is not told of them again before the
-//! next key. Setting a terminal's modes to what they are wakes whoever waits for it (Linux:
-//! `n_tty_set_termios`), and so tells it again.
+//! Some libraries wait for keys and for SIGWINCH with an edge-triggered poller and return one event
+//! at a time. If both arrive together, such a library forgets the keys. The poller reports them
+//! again only with the next key. We can trigger that report: setting the modes of a terminal to
+//! their current values wakes its readers (on Linux in `n_tty_set_termios`).
 
 #[cfg(unix)]
 use std::io;
 
-/// To be called after a resize: keys that are there already are told of once more.
+/// Makes the terminal report waiting keys again. Call it after each resize event.
 pub fn after_resize() {
     #[cfg(unix)]
     {
@@ -16,12 +16,12 @@ pub fn after_resize() {
         use rustix::termios::{OptionalActions, tcgetattr, tcgetpgrp, tcsetattr};
 
         let stdin = io::stdin();
-        // In the background it would be stopped for that.
+        // The kernel would stop a background process that sets the modes.
         if tcgetpgrp(&stdin) != Ok(getpgrp()) {
             return;
         }
         if let Ok(modes) = tcgetattr(&stdin) {
-            // Who is not let waits for the next key, as before.
+            // If the call fails, the waiting keys are reported with the next key, as without it.
             let _ = tcsetattr(&stdin, OptionalActions::Now, &modes);
         }
     }

@@ -1,13 +1,14 @@
-//! The four knobs as flags, for a program to offer where it wants its user to turn them.
+//! The knobs of a pool as command-line flags, for programs that let their users turn them.
 //!
-//! A flag that was not given leaves the program's own setting alone. No environment variable is
-//! read.
+//! A flag that the user does not give leaves the program's own setting alone. We read no
+//! environment variables here.
 
 use clap::Args;
-use creel::{Balance, PoolBuilder, Observe, Wait};
+use creel::{Balance, Observe, PoolBuilder, Wait};
 use creel_topology::{Budget, LimitKind, Machine, Placement};
 
-/// `--jobs`, `--placement`, `--wait`, `--balance` and `--observe`; flatten it into the program's own flags.
+/// The flags `--jobs`, `--placement`, `--wait`, `--balance` and `--observe`. Flatten them into the
+/// program's own flags.
 ///
 /// ```
 /// use clap::Parser;
@@ -28,28 +29,29 @@ use creel_topology::{Budget, LimitKind, Machine, Placement};
 #[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Knobs")]
 pub struct Knobs {
-    /// How many workers: a number, cores (the usable ones, as by default) or pus (a worker for each
-    /// of their hardware threads)
+    /// Use this number of workers: a number, `cores` for one per usable core (the default) or `pus`
+    /// for one per usable hardware thread
     #[arg(short, long, value_name = "N", value_parser = jobs, allow_negative_numbers = true)]
     pub jobs: Option<usize>,
-    /// Where they sit: unpinned, cores, pus, close, spread, per-cache, per-node, fast-cores,
-    /// PUs (0,2,4-7) or a set of PUs a worker ({0-3},{4-7})
-    #[arg(long, value_name = "P")]
+    /// Place the workers: unpinned, cores, pus, close, spread, per-cache, per-node, fast-cores, a
+    /// list of PUs (0,2,4-7) or one set of PUs per worker ({0-3},{4-7})
+    #[arg(long, value_name = "PLACEMENT")]
     pub placement: Option<Placement>,
-    /// How they wait: park, adaptive, spin:TIME, throttle:TIME
-    #[arg(long, value_name = "W")]
+    /// Choose how idle workers wait: park, adaptive, spin:TIME, throttle:TIME (for example
+    /// spin:20us)
+    #[arg(long, value_name = "WAIT")]
     pub wait: Option<Wait>,
-    /// How work moves between them: fixed, sticky, shared
-    #[arg(long, value_name = "B")]
+    /// Choose how work moves between workers: fixed, sticky, shared
+    #[arg(long, value_name = "BALANCE")]
     pub balance: Option<Balance>,
-    /// What others may do with them from outside: off, look (`creel top` shows them), resize
-    /// (`creel run --watch` also changes how many there are)
-    #[arg(long, value_name = "O")]
+    /// Choose what other processes may do with the pool: off, look (`creel top` shows its workers)
+    /// or resize (`creel run --watch` also changes their number)
+    #[arg(long, value_name = "OBSERVE")]
     pub observe: Option<Observe>,
 }
 
 impl Knobs {
-    /// Sets on the builder what the user has set, and nothing else.
+    /// Returns the builder with the settings that the user has given, and changes nothing else.
     pub fn apply(&self, mut builder: PoolBuilder) -> PoolBuilder {
         if let Some(jobs) = self.jobs {
             builder = builder.workers(jobs);
@@ -70,16 +72,16 @@ impl Knobs {
     }
 }
 
-/// The most workers that a flag asks for. A pool takes more, but on no machine of today is more
-/// than this anything but a slip of the finger.
+/// The largest number of workers that a flag accepts. A pool takes more. However, on the machines
+/// of today a larger number is a typing error.
 const JOBS_MAX: usize = 4096;
 
-/// Reads a number of workers, `cores` or `pus`; for programs with a `--jobs` of their own.
+/// Parses a number of workers, `cores` or `pus`, for programs with a `--jobs` flag of their own.
 ///
 /// # Errors
 ///
-/// What is no number from 1 to 4,096, or a word on a machine that cannot be read, named with the
-/// reason.
+/// Returns a message if the text is neither a number from 1 to 4,096 nor one of the two words, or
+/// if the text is a word and the machine cannot be read.
 pub fn jobs(text: &str) -> Result<usize, String> {
     match text {
         "cores" | "pus" => {
@@ -90,15 +92,17 @@ pub fn jobs(text: &str) -> Result<usize, String> {
             })
         }
         _ => match text.parse() {
-            Ok(0) => Err("there must be at least one worker".into()),
-            Ok(jobs) if jobs > JOBS_MAX => Err(format!("more than {JOBS_MAX} workers")),
+            Ok(0) => Err("a pool needs at least one worker".into()),
+            Ok(jobs) if jobs > JOBS_MAX => {
+                Err(format!("more than {JOBS_MAX} workers are not supported"))
+            }
             Ok(jobs) => Ok(jobs),
-            Err(_) => Err("not a number of workers, cores or pus".into()),
+            Err(_) => Err("use a number of workers, cores or pus".into()),
         },
     }
 }
 
-/// How many workers there are if each allowed PU has one, within the quotas.
+/// Returns the number of workers if each allowed PU has one, limited by the quotas.
 ///
 /// ```
 /// use creel_console::knobs::pus;
@@ -110,15 +114,15 @@ pub fn jobs(text: &str) -> Result<usize, String> {
 pub fn pus(machine: &Machine) -> usize {
     let budget = Budget::of(machine);
     let limits = budget.limits().iter();
-    // Those that count cores do not count here.
+    // We skip the limits that count cores, because here each hardware thread gets a worker.
     let others = limits.filter(|limit| matches!(limit.kind, LimitKind::Quota | LimitKind::Tasks));
     let least = others.map(|limit| limit.workers).min();
     let allowed = machine.allowed().len();
     least.map_or(allowed, |least| allowed.min(least)).max(1)
 }
 
-/// The line that says which hardware threads have no worker where there is one a core; none where
-/// all have one.
+/// Returns a note on the hardware threads that have no worker because each core has only one, or
+/// `None` if each hardware thread has a worker.
 ///
 /// ```
 /// use creel_console::knobs::idle_pus;
@@ -126,7 +130,9 @@ pub fn pus(machine: &Machine) -> usize {
 ///
 /// let machine = Machine::synthetic("core:10 pu:2")?;
 /// let line = idle_pus(&machine, 10).unwrap();
-/// assert_eq!(line, "10 of 20 hardware threads have no worker: one a core; --jobs pus gives each one");
+/// let note = "10 of 20 hardware threads have no worker, because each core has one worker; use \
+///             --jobs pus to give each hardware thread a worker";
+/// assert_eq!(line, note);
 /// assert_eq!(idle_pus(&machine, 20), None);
 /// # Ok::<(), creel_topology::Error>(())
 /// ```
@@ -134,7 +140,8 @@ pub fn idle_pus(machine: &Machine, workers: usize) -> Option<String> {
     let all = pus(machine);
     let idle = all.checked_sub(workers).filter(|idle| *idle > 0)?;
     Some(format!(
-        "{idle} of {all} hardware threads have no worker: one a core; --jobs pus gives each one"
+        "{idle} of {all} hardware threads have no worker, because each core has one worker; use \
+         --jobs pus to give each hardware thread a worker"
     ))
 }
 
@@ -173,6 +180,6 @@ mod tests {
         assert!(error(&["--balance", "fair"]).contains("fixed, sticky, shared"));
         assert!(error(&["--jobs", "-1"]).contains("-1"));
         assert!(error(&["-j", "threads"]).contains("cores or pus"));
-        assert!(error(&["-j", "99999"]).contains("more than 4096 workers"));
+        assert!(error(&["-j", "99999"]).contains("more than 4096 workers are not supported"));
     }
 }

@@ -1,5 +1,8 @@
-//! What the command line of every Creel program shares: flags, exit codes, formats, tables,
-//! progress. Programs print and exit through it; libraries do neither.
+//! The parts of a command line that all Creel programs share: flags, exit codes, output formats,
+//! tables and progress bars.
+//!
+//! Programs print and exit through this crate, so that you find the same habits in all of them.
+//! Libraries do neither.
 //!
 //! ```no_run
 //! use clap::Parser;
@@ -40,7 +43,7 @@ mod progress;
 pub mod quota;
 mod table;
 
-pub use args::Common;
+pub use args::{Common, Verbose};
 pub use atomic_file::AtomicFile;
 pub use document::{Document, SCHEMA};
 pub use exit::{Exit, Failure, conclude, conclude_by_signal, exit_of, report};

@@ -1,42 +1,42 @@
-//! What a program says on stdout: text, JSON or CSV.
+//! Output on stdout as text, JSON or CSV.
 //!
-//! All writers give the stream's error back, so that a closed pipe ends a program quietly
-//! ([`crate::exit`]) where `println!` would panic.
+//! All functions that write to stdout return the error of the stream. Therefore a closed pipe ends
+//! a program quietly (see [`crate::exit_of`]), while `println!` would panic.
 
 use std::io::{self, BufWriter, Write};
 
 use serde::Serialize;
 
-/// The form of a program's data.
+/// The format of the data that a program prints.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum Format {
-    /// For people; may change from version to version.
+    /// For people; it may change from version to version
     #[default]
     Text,
-    /// For programs: fields keep their names and meanings.
+    /// For programs; fields keep their names and meanings
     Json,
-    /// Rows with a header line, for spreadsheets.
+    /// Rows with a header line, for spreadsheets
     Csv,
 }
 
-/// Writes text that may carry ANSI styles, stripped where [`crate::color`] says so.
+/// Writes text to stdout. ANSI styles in the text are stripped if [`crate::color`] forbids them.
 ///
 /// # Errors
 ///
-/// The stream's.
+/// Returns the error of the stream.
 pub fn text(text: &str) -> io::Result<()> {
     let mut out = anstream::stdout().lock();
     out.write_all(text.as_bytes())?;
     out.flush()
 }
 
-/// Writes text that may carry ANSI styles to stderr, where what is beside the data goes. Whether
-/// somebody reads it is nobody's concern.
+/// Writes a note to stderr, next to the data on stdout. ANSI styles are stripped as in [`text`]. We
+/// ignore errors, because a note must not end a program.
 pub fn note(text: &str) {
     let _ = anstream::stderr().lock().write_all(text.as_bytes());
 }
 
-/// How many columns the terminal has that stdout is.
+/// Returns the number of columns of the terminal, or `None` if stdout is not a terminal.
 pub fn columns() -> Option<usize> {
     #[cfg(unix)]
     {
@@ -51,7 +51,7 @@ pub fn columns() -> Option<usize> {
 ///
 /// # Errors
 ///
-/// The stream's, or that of a value that JSON cannot hold.
+/// Returns the error of the stream, or an error if JSON cannot represent the value.
 pub fn json(value: &impl Serialize) -> io::Result<()> {
     let mut out = BufWriter::new(io::stdout().lock());
     serde_json::to_writer_pretty(&mut out, value)?;
@@ -59,13 +59,13 @@ pub fn json(value: &impl Serialize) -> io::Result<()> {
     out.flush()
 }
 
-/// Writes a value as JSON on a line of its own.
+/// Writes a value as JSON on one line.
 ///
 /// # Errors
 ///
-/// The stream's, or that of a value that JSON cannot hold.
+/// Returns the error of the stream, or an error if JSON cannot represent the value.
 pub fn json_line(value: &impl Serialize) -> io::Result<()> {
-    // One write a line, so that lines of several processes on one pipe do not mix.
+    // We write each line at once, so that lines of several processes on one pipe do not mix.
     let mut line = serde_json::to_vec(value)?;
     line.push(b'\n');
     let mut out = io::stdout().lock();
@@ -73,11 +73,11 @@ pub fn json_line(value: &impl Serialize) -> io::Result<()> {
     out.flush()
 }
 
-/// Writes rows as CSV; the header line is the names of a row's fields.
+/// Writes rows as CSV. The header line holds the names of the fields of a row.
 ///
 /// # Errors
 ///
-/// The stream's, or that of a row that is not flat.
+/// Returns the error of the stream, or an error if a row has nested fields.
 pub fn csv<R: Serialize>(rows: impl IntoIterator<Item = R>) -> io::Result<()> {
     let mut out = csv::Writer::from_writer(io::stdout().lock());
     for row in rows {
@@ -89,6 +89,6 @@ pub fn csv<R: Serialize>(rows: impl IntoIterator<Item = R>) -> io::Result<()> {
 fn stream_error(error: csv::Error) -> io::Error {
     match error.into_kind() {
         csv::ErrorKind::Io(error) => error,
-        other => io::Error::other(format!("a row that CSV cannot hold: {other:?}")),
+        other => io::Error::other(format!("cannot write a row as CSV: {other:?}")),
     }
 }

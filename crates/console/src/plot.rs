@@ -1,21 +1,22 @@
-//! Line charts, small: as text for a terminal and as SVG for a document.
+//! Small line charts, as text for a terminal and as SVG for a document.
 //!
-//! Linear axes; y starts at zero, because a curve of times or shares that does not is read
-//! wrongly. Only what spans decades may be drawn on them. What needs more than that is exported as
-//! CSV and drawn elsewhere.
+//! The axes are linear. The y axis starts at zero, because readers misjudge a curve of times or
+//! shares that starts elsewhere. For values that span several decades, [`Chart::svg_on_decades`]
+//! has a logarithmic y axis. For more than that, export the data as CSV and use another program.
 
 use std::fmt::Write;
 
-/// A named curve; points are (x, y) in the order of x. Points that are not finite are left out.
+/// A named curve. Its points are (x, y) in the order of x. The chart omits points that are not
+/// finite.
 #[derive(Clone, Debug)]
 pub struct Series {
-    /// The legend's text.
+    /// The name of the curve in the legend.
     pub name: String,
     /// The points, in the axes' units.
     pub points: Vec<(f64, f64)>,
 }
 
-/// Curves over common axes.
+/// A chart of curves with common axes.
 ///
 /// ```
 /// use creel_console::plot::{Chart, Series};
@@ -31,24 +32,24 @@ pub struct Series {
 /// ```
 #[derive(Clone, Debug)]
 pub struct Chart {
-    /// Above the chart.
+    /// The title above the chart.
     pub title: String,
-    /// Below the x axis, with the unit.
+    /// The text below the x axis, with the unit.
     pub x_label: String,
-    /// Beside the y axis, with the unit.
+    /// The text next to the y axis, with the unit.
     pub y_label: String,
-    /// The curves; the first six get marks and colours of their own.
+    /// The curves. The first six have different marks and colours.
     pub series: Vec<Series>,
 }
 
 const MARKS: [char; 6] = ['*', 'o', '+', 'x', '#', '@'];
-/// Told apart by people who do not tell red from green.
+/// Colours that people with colour blindness can distinguish.
 /// Source: Okabe and Ito, "Color Universal Design".
 const COLORS: [&str; 6] = [
     "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9",
 ];
 
-/// The SVG's size and the margins that hold titles and numbers, in pixels.
+/// The size of the SVG and the margins for titles and numbers, in pixels.
 const WIDTH: f64 = 720.0;
 const HEIGHT: f64 = 420.0;
 const LEFT: f64 = 80.0;
@@ -60,12 +61,12 @@ struct Range {
     x_min: f64,
     x_max: f64,
     y_max: f64,
-    /// The lowest decade, where y is drawn on decades; else y begins at zero.
+    /// The lowest decade if the y axis is logarithmic. Otherwise y begins at zero.
     y_min: Option<f64>,
 }
 
 impl Range {
-    /// x as a share of the axis, 0 to 1.
+    /// Returns the position of `x` as a share of the axis, 0 to 1.
     fn x(&self, x: f64) -> f64 {
         (x - self.x_min) / (self.x_max - self.x_min)
     }
@@ -78,7 +79,7 @@ impl Range {
         share.clamp(0.0, 1.0)
     }
 
-    /// What stands at the y axis: values.
+    /// Returns the values that are printed at the y axis.
     fn y_ticks(&self) -> Vec<f64> {
         match self.y_min {
             None => (0..=4)
@@ -100,7 +101,7 @@ impl Chart {
             .filter(|(x, y)| x.is_finite() && y.is_finite())
     }
 
-    /// The axes' ranges, never empty.
+    /// Returns the ranges of the axes, which are never empty.
     fn range(&self) -> Range {
         let mut range = Range {
             x_min: f64::INFINITY,
@@ -123,8 +124,8 @@ impl Chart {
         range
     }
 
-    /// The chart in `width` × `height` characters of grid (at least 10 × 4), with numbers and
-    /// legend around it.
+    /// Returns the chart as text. The grid has `width` × `height` characters, at least 10 × 4,
+    /// without the numbers and the legend around it.
     pub fn text(&self, width: usize, height: usize) -> String {
         let (width, height) = (width.max(10), height.max(4));
         let range = self.range();
@@ -165,13 +166,13 @@ impl Chart {
         out
     }
 
-    /// The chart as an SVG document of its own, 720 × 420 pixels.
+    /// Returns the chart as an SVG document of 720 × 420 pixels.
     pub fn svg(&self) -> String {
         self.svg_in(&self.range())
     }
 
-    /// The same with y on decades, for what spans several of them; what is not above zero lies at
-    /// the bottom.
+    /// Returns the chart as SVG with a logarithmic y axis, for values that span several decades.
+    /// Values that are not above zero are at the bottom.
     ///
     /// ```
     /// # use creel_console::plot::{Chart, Series};
@@ -261,12 +262,12 @@ fn svg_text(out: &mut String, (x, y): (f64, f64), anchor: &str, text: &str) {
     );
 }
 
-/// A share of the x axis in pixels.
+/// Converts a share of the x axis to pixels.
 fn across(share: f64) -> f64 {
     LEFT + share * (WIDTH - LEFT - RIGHT)
 }
 
-/// A share of the y axis in pixels.
+/// Converts a share of the y axis to pixels.
 fn up(share: f64) -> f64 {
     HEIGHT - BOTTOM - share * (HEIGHT - TOP - BOTTOM)
 }
@@ -277,7 +278,8 @@ fn escaped(text: &str) -> String {
         .replace('>', "&gt;")
 }
 
-/// The next of 1, 2, 4, 5, 8, 10 times a power of ten, so that quarters of the axis are short.
+/// Rounds up to 1, 2, 4, 5, 8 or 10 times a power of ten, so that the quarters of the axis are
+/// short numbers.
 fn round_up(max: f64) -> f64 {
     if max <= 0.0 {
         return 1.0;
@@ -290,7 +292,7 @@ fn round_up(max: f64) -> f64 {
     share.unwrap_or(10.0) * power
 }
 
-/// A number with up to three decimals and no trailing zeros.
+/// Formats a number with up to three decimals and without trailing zeros.
 fn number(value: f64) -> String {
     let text = format!("{value:.3}");
     let text = text.trim_end_matches('0').trim_end_matches('.');

@@ -1,7 +1,7 @@
-//! A progress bar on stderr, and silence where nobody watches.
+//! A progress bar on stderr.
 //!
-//! Nothing is drawn when stderr is no terminal or with `-q`; the counting goes on, so the
-//! program does not have to know.
+//! We draw nothing with `-q`, or if stderr is not a terminal. The bar counts in any case, so your
+//! program does not have to distinguish the two.
 
 use std::borrow::Cow;
 use std::io::{IsTerminal, Write};
@@ -9,14 +9,14 @@ use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-/// Progress over a known number of units; may be shared between threads by reference.
+/// Progress over a known number of units. Threads can share it by reference.
 pub struct Progress {
     bar: ProgressBar,
 }
 
 impl Progress {
-    /// A bar over `total` of `units` (a plural noun, such as "songs"); hidden when `quiet` or
-    /// when stderr is no terminal.
+    /// Creates a bar over `total` units. `units` is a plural noun, for example "songs". The bar is
+    /// hidden if `quiet` is set or if stderr is not a terminal.
     ///
     /// ```
     /// use creel_console::Progress;
@@ -34,8 +34,8 @@ impl Progress {
         )
     }
 
-    /// A bar that tells the percentage alone, for units that say nothing to a reader; with a message
-    /// of up to 30 columns it fits into 60.
+    /// Creates a bar that shows the percentage only, for units that mean nothing to a user. With a
+    /// message of up to 30 columns, the line fits into 60 columns.
     pub fn share(total: u64, quiet: bool) -> Self {
         Progress::drawn(
             total,
@@ -54,56 +54,57 @@ impl Progress {
             .unwrap_or_else(|_| ProgressStyle::default_bar())
             .progress_chars("=> ");
         let bar = ProgressBar::with_draw_target(Some(total), target).with_style(style);
-        // The estimate must go on falling while one long unit is under way.
+        // The remaining time must keep falling while one long unit is running.
         bar.enable_steady_tick(Duration::from_millis(250));
         Progress { bar }
     }
 
-    /// Counts `units` more as done.
+    /// Adds `units` to the number of finished units.
     pub fn advance(&self, units: u64) {
         self.bar.inc(units);
     }
 
-    /// How many units are done.
+    /// Returns the number of finished units.
     pub fn done(&self) -> u64 {
         self.bar.position()
     }
 
-    /// Corrects the total, where it was an estimate.
+    /// Sets the total, for example after an estimate has become exact.
     pub fn set_total(&self, total: u64) {
         self.bar.set_length(total);
     }
 
-    /// Adds to the total what turned out to be needed beside it.
+    /// Adds `units` to the total, for work that turned out to be necessary.
     pub fn add(&self, units: u64) {
         self.bar.inc_length(units);
     }
 
-    /// The text right of the bar: what is under way, or a rate.
+    /// Sets the text right of the bar, for example the current unit or a rate.
     pub fn set_message(&self, message: impl Into<Cow<'static, str>>) {
         self.bar.set_message(message);
     }
 
-    /// Prints a line on stderr above the bar, drawn or not: warnings and failed units.
+    /// Prints a line on stderr above the bar, for example a warning. It prints the line even if the
+    /// bar is hidden.
     pub fn println(&self, line: &str) {
         self.suspend(|| {
-            // Nobody is left to tell when stderr itself is closed.
+            // If stderr is closed, there is no place left to report an error to.
             let _ = writeln!(anstream::stderr(), "{line}");
         });
     }
 
-    /// Runs `print` with the bar taken off the terminal, for output that shares it.
+    /// Hides the bar while `print` runs, for other output on the same terminal.
     pub fn suspend<R>(&self, print: impl FnOnce() -> R) -> R {
         self.bar.suspend(print)
     }
 
-    /// Removes the bar; so does dropping it.
+    /// Removes the bar. Dropping it has the same effect.
     pub fn finish(self) {}
 }
 
 impl Drop for Progress {
     fn drop(&mut self) {
-        // A half-drawn bar must not stay above an error message.
+        // An unfinished bar must not stay on the terminal above an error message.
         self.bar.finish_and_clear();
     }
 }

@@ -1,6 +1,6 @@
-//! A quota of CPU time, as a container has it: a control group of one's own.
+//! A quota of CPU time, as a container has it. We create a control group (cgroup) with the quota.
 //!
-//! This needs the right to make one, which root has outside containers.
+//! Note that you need permission to create a control group. Outside of containers, root has it.
 
 use std::fs;
 use std::io;
@@ -8,17 +8,18 @@ use std::path::{Path, PathBuf};
 
 const PERIOD_US: u64 = 100_000;
 
-/// A kind of control group that has quotas.
+/// The control groups of this machine: version 1 or version 2.
 struct Hierarchy {
-    /// Where this process is now.
+    /// The folder of the group that this process is in.
     home: PathBuf,
-    /// The file that takes the quota, and what it takes.
+    /// The name of the file for the quota.
     file: &'static str,
+    /// Formats a quota in microseconds per period for that file.
     line: fn(u64) -> String,
 }
 
 impl Hierarchy {
-    /// The one of this machine: version 1's `cpu`, or version 2's only one.
+    /// Finds the `cpu` controller of version 1, or the only hierarchy of version 2.
     fn find() -> Option<Self> {
         let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
         let own = |controller: &str| {
@@ -46,8 +47,8 @@ impl Hierarchy {
     }
 }
 
-/// A control group with a quota, beside where this process is; it is removed when this is dropped, if
-/// nobody is in it any more.
+/// A control group with a quota, below the group of this process. Dropping it removes the group if
+/// no process is in it any more.
 #[derive(Debug)]
 pub struct Quota {
     home: PathBuf,
@@ -55,45 +56,46 @@ pub struct Quota {
 }
 
 impl Quota {
-    /// Makes one of so many cores.
+    /// Creates a group with a quota of `cores` cores, for example 1.5.
     ///
     /// # Errors
     ///
-    /// What the system says; the file is named.
+    /// Returns an error that names the file if the system does not allow it.
     pub fn new(name: &str, cores: f64) -> io::Result<Quota> {
-        let none = || io::Error::new(io::ErrorKind::NotFound, "no control groups");
+        let none = || io::Error::new(io::ErrorKind::NotFound, "this system has no control groups");
         let hierarchy = Hierarchy::find().ok_or_else(none)?;
         let group = hierarchy
             .home
             .join(format!("{name}-{}", std::process::id()));
         let home = hierarchy.home;
         fs::create_dir(&group).map_err(|error| of(&group, &error))?;
-        // From here on it is removed again, whatever fails.
+        // From here on, dropping `quota` removes the group if a later step fails.
         let quota = Quota { home, group };
         let line = (hierarchy.line)((cores * PERIOD_US as f64) as u64);
         write(&quota.group.join(hierarchy.file), &line)?;
         Ok(quota)
     }
 
-    /// The file that takes the number of who is to be in it.
+    /// Returns the path of the file into which you write the id of a process to move it into the
+    /// group.
     pub fn members(&self) -> PathBuf {
         self.group.join("cgroup.procs")
     }
 
-    /// Moves this process into it.
+    /// Moves this process into the group.
     ///
     /// # Errors
     ///
-    /// What the system says.
+    /// Returns the error of the system.
     pub fn enter(&self) -> io::Result<()> {
         write(&self.members(), &std::process::id().to_string())
     }
 
-    /// Moves this process to where it was.
+    /// Moves this process back to the group that it was in.
     ///
     /// # Errors
     ///
-    /// What the system says.
+    /// Returns the error of the system.
     pub fn leave(&self) -> io::Result<()> {
         let members = self.home.join("cgroup.procs");
         write(&members, &std::process::id().to_string())
@@ -102,7 +104,7 @@ impl Quota {
 
 impl Drop for Quota {
     fn drop(&mut self) {
-        // What does not work is left to the administrator: nothing here can mend it.
+        // If the removal fails, the administrator has to remove the group. We can do nothing more.
         let _ = fs::remove_dir(&self.group);
     }
 }

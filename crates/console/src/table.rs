@@ -1,17 +1,17 @@
-//! Tables of text: aligned for a terminal, or Markdown for a document.
+//! Tables of text, aligned for a terminal or as Markdown for a document.
 //!
-//! A table knows nothing of units or colours of values; a cell is text that may carry a style.
-//! It does not wrap: who prints a table chooses columns that fit.
+//! A table does not know units or the meaning of values. A cell is text that may have a style.
+//! Lines do not wrap, so choose columns that fit.
 
 use anstyle::Style;
 use unicode_width::UnicodeWidthStr;
 
-/// Which side a column's cells sit on.
+/// The alignment of the cells of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Align {
-    /// Words.
+    /// For words.
     Left,
-    /// Numbers.
+    /// For numbers.
     Right,
 }
 
@@ -40,7 +40,7 @@ pub struct Table {
 }
 
 impl Table {
-    /// An empty table with these columns.
+    /// Creates an empty table with these columns.
     pub fn new(columns: &[(&str, Align)]) -> Self {
         let columns = columns
             .iter()
@@ -56,16 +56,16 @@ impl Table {
     ///
     /// # Panics
     ///
-    /// When the number of cells is not the number of columns.
+    /// Panics if the number of cells differs from the number of columns.
     pub fn row<S: Into<String>>(&mut self, cells: impl IntoIterator<Item = S>) {
         self.styled_row(Style::new(), cells);
     }
 
-    /// Adds a row whose cells all have one style, shown in [`Table::text`] only.
+    /// Adds a row whose cells all have the same style. Only [`Table::text`] shows the style.
     ///
     /// # Panics
     ///
-    /// When the number of cells is not the number of columns.
+    /// Panics if the number of cells differs from the number of columns.
     pub fn styled_row<S: Into<String>>(
         &mut self,
         style: Style,
@@ -81,18 +81,18 @@ impl Table {
         assert_eq!(
             row.len(),
             self.columns.len(),
-            "a row has as many cells as the table has columns"
+            "a row needs one cell per column of the table"
         );
         self.rows.push(row);
     }
 
-    /// Whether no row was added.
+    /// Returns whether the table has no rows.
     pub fn is_empty(&self) -> bool {
         self.rows.is_empty()
     }
 
-    /// Aligned text, two blanks between columns, no blanks at a line's end, each line with its
-    /// newline.
+    /// Returns the table as aligned text with two blanks between columns. No line ends with a
+    /// blank, and each line ends with a newline.
     pub fn text(&self) -> String {
         let widths = self.widths();
         let bold = Style::new().bold();
@@ -107,7 +107,7 @@ impl Table {
         out
     }
 
-    /// The same without styles.
+    /// Returns the same text as [`Table::text`] without styles.
     pub fn plain(&self) -> String {
         anstream::adapter::strip_str(&self.text()).to_string()
     }
@@ -140,7 +140,7 @@ impl Table {
             } else {
                 (0, fill)
             };
-            // Held back until more text comes, so that no line ends in blanks.
+            // We hold the blanks back until more text follows, so that no line ends with blanks.
             line.extend(std::iter::repeat_n(' ', blanks + before));
             if style == Style::new() {
                 line += text;
@@ -153,7 +153,7 @@ impl Table {
         line
     }
 
-    /// A Markdown table; `|` in cells is escaped.
+    /// Returns the table as Markdown, with `|` in cells escaped.
     pub fn markdown(&self) -> String {
         let titles = self.columns.iter().map(|(title, _)| title.as_str());
         let mut out = markdown_line(titles);

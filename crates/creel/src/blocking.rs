@@ -1,12 +1,13 @@
-//! Calls that block: files, child processes, names; on threads that are no pool's workers.
+//! Threads for calls that block, for example to access files, to wait for child processes, or to
+//! look up host names. They are not workers of a pool.
 //!
-//! They are the process's: a thread starts when a call comes and none is free, and ends when
-//! there was none for a while. What blocks needs no CPU, so their number does not depend on the
-//! machine's size: it is only a bound against a flood, which the program may change. Work that
-//! computes belongs on a pool.
+//! All pools of the process share these threads. A new thread starts when a call arrives and no
+//! thread is free. A thread ends when it has had no call for a while. A blocked thread needs no
+//! CPU, so their maximum number does not depend on the size of the machine. It only limits the
+//! damage of a flood of calls, and the program may change it. Work that computes belongs on a pool.
 //!
-//! Names are looked up on threads of their own. Otherwise calls that wait for a peer could take all
-//! threads, and the look-up of that peer's name would wait for them.
+//! Host names have separate threads. Otherwise, calls that wait for a peer could occupy all
+//! threads, and the lookup of that peer's name would wait for them.
 
 use crate::sync::{HAS_THREADS, process_id};
 use crate::worker::budget;
@@ -24,23 +25,25 @@ use std::task::{Context, Poll};
 use std::thread;
 use std::time::Duration;
 
-/// The most threads for the calls of the program, unless it sets another number.
+/// The default maximum number of threads for the program's calls.
 const THREADS_MAX: usize = 512;
-/// The most threads for names, which have threads of their own: a look-up must not wait for the
-/// program's calls, which may wait for what the look-up is needed for.
+/// The maximum number of threads for host names. They have separate threads, because a lookup must
+/// not wait for the program's calls, which may themselves wait for the result of the lookup.
 const NAMES_MAX: usize = 32;
 
-/// The most threads for the calls of the program. Relaxed: nothing else depends on it.
+/// The maximum number of threads for the program's calls. Relaxed, because no other data depend on
+/// it.
 static MAX: AtomicUsize = AtomicUsize::new(THREADS_MAX);
 
-/// Sets the most threads that this process uses for [`blocking`] calls, 512 by default.
+/// Sets the maximum number of threads that this process uses for [`blocking`] calls. The default is
+/// 512.
 ///
-/// Further calls wait until a thread is free. The limit applies from the next call on; threads
-/// above it end when they have been free for a while. Names that [`net`](crate::net) looks up have
-/// a few threads of their own, which this does not change.
+/// Further calls wait until a thread is free. The limit applies from the next call on. If more
+/// threads exist, they end after they have been free for a while. The lookup of names by
+/// [`net`](crate::net) uses a few separate threads, which this setting does not change.
 ///
-/// It belongs to the process and not to a pool, because `blocking` can be called outside of pools.
-/// Set it at the start of `main`.
+/// The setting belongs to the process and not to a pool, because you can call `blocking` outside of
+/// pools. Set it at the start of `main`.
 ///
 /// # Panics
 ///
@@ -61,12 +64,12 @@ pub fn set_max_blocking_threads(threads: usize) {
     MAX.store(threads, Ordering::Relaxed);
 }
 
-/// Which threads a call has.
+/// The kind of a call, which determines the threads that run it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     /// A call of the program.
     Call,
-    /// A name is looked up.
+    /// A lookup of a host name.
     #[cfg_attr(
         not(feature = "net"),
         expect(dead_code, reason = "names are for sockets")
@@ -83,7 +86,7 @@ impl Kind {
     }
 }
 
-/// How long a thread waits for the next call.
+/// How long a free thread waits for the next call before it ends.
 const KEPT: Duration = Duration::from_secs(10);
 
 type Job = Box<dyn FnOnce() + Send>;
@@ -92,18 +95,19 @@ type Job = Box<dyn FnOnce() + Send>;
 struct Calls {
     waiting: VecDeque<Job>,
     threads: usize,
-    /// Of these, those that wait for a call, or have been notified of one and not come yet.
+    /// The number of these threads that wait for a call, or that have been notified of one and have
+    /// not taken it yet.
     free: usize,
 }
 
-/// Calls of one kind, and the threads for them.
+/// The calls of one kind, and the condition variable on which their threads wait.
 #[derive(Default)]
 struct Lane {
     calls: Mutex<Calls>,
     came: Condvar,
 }
 
-/// The calls of a process.
+/// All blocking calls of a process.
 struct Line {
     process: u32,
     calls: Lane,
@@ -119,17 +123,18 @@ impl Line {
     }
 }
 
-/// The line of the process that last called. It is never freed: one that was forked makes its own,
-/// and leaves alone the other's, whose lock may be held by a thread that is not here.
+/// The calls of the current process. It is never freed. A forked process creates its own, and does
+/// not touch the one of its parent, whose lock may be held by a thread that does not exist in the
+/// fork.
 static LINE: AtomicPtr<Line> = AtomicPtr::new(ptr::null_mut());
 
-/// This process's line.
+/// Returns the calls of this process.
 fn line() -> &'static Line {
     let process = process_id();
     loop {
         let known = LINE.load(Ordering::Acquire);
-        // SAFETY: validity: null, or from a box that was leaked below, published with `Release`.
-        // Aliasing: only ever shared.
+        // SAFETY: Validity: the pointer is null, or it comes from a box that was leaked below and
+        // published with `Release`. Aliasing: the value is only ever shared.
         match unsafe { known.as_ref() } {
             Some(line) if line.process == process => return line,
             _ => {}
@@ -142,7 +147,8 @@ fn line() -> &'static Line {
         let fresh = Box::into_raw(fresh);
         let kept = LINE.compare_exchange(known, fresh, Ordering::AcqRel, Ordering::Acquire);
         if kept.is_err() {
-            // SAFETY: it was made above, and nobody else has seen it.
+            // SAFETY: We created the box above, and the exchange failed, so nobody else has seen
+            // it.
             drop(unsafe { Box::from_raw(fresh) });
         }
     }
@@ -152,16 +158,18 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Calls `work` on a thread for calls that block, and gives what it returns.
+/// Calls `work` on a thread for blocking calls, and returns a future of its result.
 ///
-/// It begins at once, or when one of 512 threads is free ([`set_max_blocking_threads`] changes that
-/// number); wherever this is called, on a pool or not. Dropping the future lets a call that has begun
-/// go on, and leaves out one that has not. On a system without threads it is made at once, on the
-/// thread that asks for it.
+/// The call does not wait for a free thread, unless 512 calls are running already. You can change
+/// that number with [`set_max_blocking_threads`]. You can use this function anywhere, inside or
+/// outside of a pool. If you drop the future, a call that has started continues, and a call that
+/// has not started is skipped. On a system without threads, the call runs at once on the calling
+/// thread.
 ///
 /// # Panics
 ///
-/// If the system refuses the first thread. Awaited, with what `work` panicked with.
+/// If the system refuses a thread and there is none yet. Awaiting the future resumes the panic of
+/// `work`.
 ///
 /// ```
 /// use std::process::Command;
@@ -181,7 +189,7 @@ pub fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) ->
     call(Kind::Call, work)
 }
 
-/// The same for looking up a name.
+/// Like [`blocking`], for the lookup of a host name.
 #[cfg(feature = "net")]
 pub(crate) fn look_up<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Blocking<T> {
     call(Kind::Name, work)

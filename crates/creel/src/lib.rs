@@ -1,8 +1,10 @@
-//! Creel: a runtime whose program owns the four knobs.
+//! Creel is a thread pool and async runtime that lets your program decide what other runtimes
+//! decide for it.
 //!
-//! Four decisions settle how fast a parallel program runs: how many workers there are, where
-//! they sit, how they wait, and how work moves between them. Here they are settings of one
-//! [`Pool`], and the program makes them; no environment variable does.
+//! Four decisions determine how fast a parallel program runs: how many workers there are, on which
+//! cores they run, how they wait for work, and how work moves between them. In Creel, these are
+//! settings of a [`Pool`], and your program makes them. Creel reads no environment variable for
+//! them.
 //!
 //! ```
 //! use creel::{Pool, Wait};
@@ -13,32 +15,84 @@
 //! # Ok::<(), creel::BuildError>(())
 //! ```
 //!
+//! # How to use Creel
+//!
+//! You first create a [`Pool`], with [`Pool::new`] for the default settings or with
+//! [`Pool::builder`] for your own. There is also a [`global`] pool. You can then run work on it in
+//! three ways, and mix them freely:
+//!
+//! - **Loops** are fork-join parallelism, similar to rayon's. A method such as [`Pool::for_each`],
+//!   [`Pool::map`], [`Pool::fold`] or [`Pool::sort`] distributes the items among the workers, and
+//!   returns when all of them are done. [`Pool::join`] and [`Pool::scope`] run closures in the same
+//!   way. Closures may borrow from the stack.
+//! - **Tasks** are futures, similar to tokio's. `Pool::spawn` runs a future on any worker, and
+//!   `Pool::block_on` waits for one. Tasks need the feature `tasks`.
+//! - **A chosen thread** runs a closure if you name its worker. [`Pool::run_on`] runs a closure on
+//!   one worker, and [`Pool::broadcast`] runs it on each of them. Use this for data that must stay
+//!   on one thread, or in the caches of one core.
+//!
+//! For example, this program runs a loop and a task on the same pool:
+//!
+//! ```
+//! let pool = creel::Pool::builder().workers(2).build()?;
+//! let (mut positions, speeds) = ([10.0, 20.0], [1.0, 2.0]);
+//! pool.for_each((&mut positions, &speeds), |(x, v)| *x += v);
+//! assert_eq!(positions, [11.0, 22.0]);
+//!
+//! # #[cfg(feature = "tasks")]
+//! # {
+//! let task = pool.spawn(async { 6 * 7 });
+//! assert_eq!(pool.block_on(task).unwrap(), 42);
+//! # }
+//! # Ok::<(), creel::BuildError>(())
+//! ```
+//!
+//! # Where to find what
+//!
+//! | you need | see |
+//! |---|---|
+//! | loops over slices, ranges, and tuples of them | [`Pool`], [`loops`] |
+//! | a buffer per worker, or messages between items | [`Scratch`], [`Outbox`] |
+//! | futures, their handles, and timers | `task`, `time` |
+//! | channels | `channel` |
+//! | sockets and signals | `net`, `signal` |
+//! | functions that block, such as file access | `blocking` |
+//! | how workers wait, and how loops are balanced | [`Wait`], [`Balance`] |
+//! | which cores the workers run on | [`Placement`] |
+//! | pools that parts of a program share by name | [`NamedPools`] |
+//! | what the workers have done | [`Pool::stats`], [`Pool::trace`] |
+//!
 //! # Features
 //!
-//! - `net`, on by default: sockets ([`net`]), signals ([`signal`]) and [`Pool::observe`].
-//! - `tasks`, which `net` brings: [`task`], [`time`], [`channel`] and [`blocking`].
+//! | feature | default? | adds |
+//! |---|---|---|
+//! | `net` | yes | sockets, signals and [`Pool::observe`]. It enables `tasks`. |
+//! | `tasks` | yes, through `net` | tasks, timers, channels and blocking calls |
+//! | `futures-io` | no | the I/O traits of the `futures-io` crate for streams |
+//! | `tokio-io` | no | the I/O traits of the `tokio` crate for streams. You need no tokio runtime. |
 //!
-//! A program that has loops only builds in a third of the time by `default-features = false`; one
-//! with loops and tasks takes `features = ["tasks"]` beside that.
+//! If your program only runs loops, use `default-features = false`. Creel then builds in a third of
+//! the time. If it also needs tasks but no sockets, add `features = ["tasks"]`.
 //!
-//! - `futures-io`, `tokio-io`: the traits of those crates for streams.
-//!
-//! # Without threads
+//! # Systems without threads
 //!
 //! On WebAssembly (`wasm32-wasip1`, without the feature `net`) a pool has no threads. Loops, joins,
-//! scopes, [`Pool::run_on`] and [`Pool::broadcast`] run on the thread that calls them. Tasks and timers
-//! run inside of `Pool::block_on`, which panics if nothing is left that could wake its future.
+//! scopes, [`Pool::run_on`] and [`Pool::broadcast`] run on the thread that calls them. Tasks and
+//! timers run inside `Pool::block_on`, which panics if nothing is left that could wake its future.
 //!
-//! `docs/design/pool.md` is the contract that every part of the crate keeps.
+//! # Design
+//!
+//! In the repository, `docs/design/pool.md` describes the guarantees that all parts of the crate
+//! keep, and `docs/coming-from-tokio.md` helps you to port a program from tokio.
 
 #![warn(clippy::missing_errors_doc, clippy::missing_panics_doc)]
-// What only tasks use of the workers lies there all the same.
+// Without the feature `tasks`, we still compile the parts of the workers that only tasks use.
 #![cfg_attr(
     not(feature = "tasks"),
     allow(
         dead_code,
         unused_imports,
-        clippy::default_constructed_unit_structs // of what has no part without them
+        clippy::default_constructed_unit_structs // some types have no fields without tasks
     )
 )]
 

@@ -1,4 +1,4 @@
-//! The system's signals, awaited.
+//! Signals of the operating system, as futures.
 
 use crate::net::UnixStream;
 use std::fmt;
@@ -8,15 +8,17 @@ use std::os::unix::net;
 
 pub use libc::{SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGWINCH};
 
-/// Takes a signal from now on: it no longer ends the process, in all of its life.
+/// Registers a handler for a signal. From now on the signal no longer ends the process, even after
+/// the returned [`Signal`] has been dropped.
 ///
 /// # Errors
 ///
-/// If the system does not let it be taken, or too many files are open.
+/// If the system refuses the handler, or if the process has too many open files.
 ///
 /// # Panics
 ///
-/// For a signal that nobody may take: a fault of the program's own, or one that stops or kills it.
+/// If the signal cannot be handled. This applies to signals that report a fault of the program, for
+/// example `SIGSEGV`, and to `SIGKILL` and `SIGSTOP`.
 ///
 /// ```
 /// use creel::signal::{SIGUSR1, signal};
@@ -33,7 +35,7 @@ pub use libc::{SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGW
 /// ```
 #[track_caller]
 pub fn signal(number: i32) -> io::Result<Signal> {
-    // The registry refuses the other ones, too, but its panic would point to itself.
+    // The registry would also refuse these signals, but its panic would not point to the caller.
     assert!(
         number != libc::SIGBUS && !signal_hook_registry::FORBIDDEN.contains(&number),
         "signal {number} cannot be taken: it is a fault of the program, or stops or kills it"
@@ -42,12 +44,14 @@ pub fn signal(number: i32) -> io::Result<Signal> {
     sends.set_nonblocking(true)?;
     let tell = move || {
         let byte = [0_u8];
-        // What is full tells already.
-        // SAFETY: a call that a signal's handler may make, on a descriptor that the closure owns
-        // and a byte that lives meanwhile.
+        // We ignore errors. If the socket's buffer is full, the receiver has bytes to read, so it
+        // learns of the signal anyway.
+        // SAFETY: `send` may be called in a signal handler. The closure owns the descriptor, and
+        // the byte lives during the call.
         unsafe { libc::send(sends.as_raw_fd(), byte.as_ptr().cast(), 1, 0) };
     };
-    // SAFETY: it does no more than what a handler may: one `send`, no lock and no allocation.
+    // SAFETY: The closure only does what a signal handler may do, which is one `send`. It takes no
+    // lock and does not allocate.
     let id = unsafe { signal_hook_registry::register(number, tell) }?;
     Ok(Signal {
         id,
@@ -55,28 +59,28 @@ pub fn signal(number: i32) -> io::Result<Signal> {
     })
 }
 
-/// Waits for SIGINT, which a user sends by Ctrl-C.
+/// Waits for SIGINT, which the user sends with Ctrl-C.
 ///
 /// # Errors
 ///
-/// As for [`signal`].
+/// Returns the same errors as [`signal`] and [`Signal::recv`].
 pub async fn ctrl_c() -> io::Result<()> {
     signal(SIGINT)?.recv().await
 }
 
-/// A signal that the program takes; see [`signal`].
+/// A signal that the program handles. [`signal`] creates it.
 pub struct Signal {
     id: signal_hook_registry::SigId,
     receives: UnixStream,
 }
 
 impl Signal {
-    /// Waits for the signal; at once if it came since the last time. Several may be one.
-    /// Cancel-safe.
+    /// Waits for the signal. Returns at once if the signal has arrived since the last call. Several
+    /// signals may be reported as one. This method is cancel-safe.
     ///
     /// # Errors
     ///
-    /// If the system's poller refuses to wait for it.
+    /// If the system's poller cannot watch the socket.
     pub async fn recv(&mut self) -> io::Result<()> {
         match self.receives.read(&mut [0; 64]).await? {
             0 => Err(ErrorKind::UnexpectedEof.into()),

@@ -1,6 +1,6 @@
 //! The channels between plain threads, and polled by hand.
 
-use creel::channel::{bounded, Closed, oneshot, spsc, TryRecvError, TrySendError};
+use creel::channel::{Closed, SendError, TryRecvError, TrySendError, bounded, oneshot, spsc};
 use std::future::Future;
 use std::pin::pin;
 use std::sync::Arc;
@@ -68,7 +68,7 @@ fn oneshot_tells_each_side_that_the_other_is_gone() {
     assert!(!tx.is_closed());
     drop(rx);
     assert!(tx.is_closed());
-    assert_eq!(tx.send(5), Err(5));
+    assert_eq!(tx.send(5), Err(SendError(5)));
 }
 
 #[test]
@@ -195,7 +195,7 @@ fn a_full_ring_wakes_its_senders_and_closing_wakes_all() {
     rx.close();
     assert_eq!(rung.rung(), 2);
     let polled = send.as_mut().poll(&mut Context::from_waker(&waker));
-    assert_eq!(polled, Poll::Ready(Err(3)));
+    assert_eq!(polled, Poll::Ready(Err(SendError(3))));
     assert_eq!(rx.try_recv(), Ok(2));
     assert_eq!(rx.try_recv(), Err(TryRecvError::Closed));
 }

@@ -5,7 +5,7 @@
 
 use creel::{
     JoinHandle, Pool,
-    channel::{bounded, Closed, oneshot, spsc},
+    channel::{Closed, bounded, oneshot, spsc},
     net::UdpSocket,
     time,
 };

@@ -8,7 +8,7 @@
 mod bounded;
 
 use bounded::bounded;
-use creel::{Pool, Wait, channel::slot, task};
+use creel::{Pool, Wait, channel::spsc, task};
 use std::{
     io::Write,
     pin::Pin,

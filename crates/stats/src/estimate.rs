@@ -1,9 +1,13 @@
-//! What a few samples say together, and when a difference is called one.
+//! Estimates of noisy ratios, and the rule that decides whether a ratio is a difference.
 //!
-//! Ratios are handled as logarithms, so that twice and half are equally far from one. A centre is a
-//! mean without the outermost fifths, which a single preempted sample cannot move, of fewer than
-//! five the median; its error is Yuen's. A difference is called only where it is beyond [`FACTOR_MIN`], beyond its own error, and
-//! beyond what a subject differs from itself by in the same slots.
+//! We work with the logarithms of ratios, so that twice and half are equally far from one. The
+//! centre is the mean without the lowest and highest fifth of the values, because a single
+//! preempted sample cannot move this mean. With fewer than five values, the centre is the median.
+//! The error is Yuen's 95 % interval.
+//!
+//! A ratio is a difference only if it exceeds [`FACTOR_MIN`], and exceeds its own error and the
+//! noise of the measurement together. For example, a ratio of 1.2 with an error of 0.1 in a
+//! measurement whose noise is 0.3 is not a difference.
 //!
 //! Source: K. K. Yuen, "The two-sample trimmed t for unequal population variances" (1974);
 //! Student's t for 95 %.
@@ -11,23 +15,25 @@
 use crate::summary::student_t_95;
 use serde::{Deserialize, Serialize};
 
-/// Differences below this factor are never called one.
+/// A ratio below this factor is never a difference.
 pub const FACTOR_MIN: f64 = 1.05;
 
-/// Two are called the same only where a difference beyond this factor would have been seen.
+/// Two subjects are the same only if we would have seen a difference by this factor.
 const EQUIVALENCE_FACTOR: f64 = 1.15;
 
-/// A mean of logarithms and how sure it is.
+/// The centre of ratios, and its error.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Estimate {
     /// The natural logarithm of the centre.
     pub log: f64,
-    /// Half of its 95 % interval, as a logarithm; infinite of one sample.
+    /// Half of the width of the 95 % interval, as a logarithm. It is infinite for a single value.
     pub half_width: f64,
 }
 
 impl Estimate {
-    /// Of positive values; what is not finite and positive is left out. `None` if nothing is left.
+    /// Estimates the centre of positive values.
+    ///
+    /// Values that are not finite and positive are ignored. Returns `None` if no value is left.
     pub fn of(values: impl IntoIterator<Item = f64>) -> Option<Self> {
         let positive = values.into_iter().filter(|v| v.is_finite() && *v > 0.0);
         let mut logs: Vec<f64> = positive.map(f64::ln).collect();
@@ -40,7 +46,7 @@ impl Estimate {
             0 => f64::midpoint(logs[(count - 1) / 2], logs[count / 2]),
             _ => kept.iter().sum::<f64>() / kept.len() as f64,
         };
-        // What was cut off counts as if it lay at the border.
+        // Values that were cut off count as the nearest value that was kept.
         let winsorized: Vec<f64> = logs.iter().map(|v| v.clamp(low, high)).collect();
         let mean = winsorized.iter().sum::<f64>() / count as f64;
         let squares: f64 = winsorized.iter().map(|v| (v - mean).powi(2)).sum();
@@ -52,12 +58,12 @@ impl Estimate {
         Some(Estimate { log, half_width })
     }
 
-    /// As a factor.
+    /// Returns the centre as a factor.
     pub fn factor(&self) -> f64 {
         self.log.exp()
     }
 
-    /// The ends of the 95 % interval, as factors.
+    /// Returns the ends of the 95 % interval as factors.
     pub fn interval(&self) -> (f64, f64) {
         (
             (self.log - self.half_width).exp(),
@@ -65,12 +71,15 @@ impl Estimate {
         )
     }
 
-    /// How far from one noise alone reaches, when this is a subject over itself.
+    /// Returns the noise floor as a logarithm, if this is the ratio of a subject to itself.
+    ///
+    /// It is the distance from one that noise alone can reach.
     pub fn floor(&self) -> f64 {
         self.log.abs().max(self.half_width)
     }
 
-    /// What is beyond `floors`, the noise floors of the runs it comes from.
+    /// Returns whether the ratio is a difference, given the noise floors of the runs that it is
+    /// from.
     pub fn verdict(&self, floors: &[f64]) -> Verdict {
         let far = self.log.abs();
         if far <= FACTOR_MIN.ln() || far <= self.combined_error(floors) {
@@ -82,19 +91,18 @@ impl Estimate {
         }
     }
 
-    /// How many times the error it is away from one: the error of a ratio and `floors` together.
+    /// Returns the distance of the ratio from one, in units of its error and `floors` together.
     pub fn distance(&self, floors: &[f64]) -> f64 {
         self.log.abs() / self.combined_error(floors)
     }
 
-    /// Whether a difference of this factor would be called, were it there, with an error so many
-    /// times as wide.
+    /// Returns whether a difference by `factor` would be detected with an error that is `times` as
+    /// wide.
     pub fn is_detectable(&self, factor: f64, floors: &[f64], times: f64) -> bool {
         factor.ln() > times * self.combined_error(floors)
     }
 
-    /// Whether what is not called a difference can be called the same: none that counts would have
-    /// been missed.
+    /// Returns whether two subjects are the same, because we would have seen a difference by 1.15.
     pub fn is_equivalent(&self, floors: &[f64]) -> bool {
         self.log.abs() + self.combined_error(floors) <= EQUIVALENCE_FACTOR.ln()
     }
@@ -105,16 +113,18 @@ impl Estimate {
             .fold(self.half_width, |all, floor| all.hypot(*floor))
     }
 
-    /// Whether more samples could change what is called: a difference in size that is not sure,
-    /// or barely.
+    /// Returns whether more samples could change the verdict, because the ratio is large enough for
+    /// a difference, but below twice its error.
     pub fn is_inconclusive(&self, floors: &[f64]) -> bool {
         self.log.abs() > FACTOR_MIN.ln() && self.log.abs() < 2.0 * self.combined_error(floors)
     }
 }
 
-/// By how much wider the errors of so many comparisons are, so that in 19 of 20 runs none of them is
-/// called where there is no difference: the normal distribution's quantile of a 20th divided by all
-/// of them, over that of a 20th.
+/// Returns how much wider errors must be if we make this many comparisons.
+///
+/// With the wider errors, 19 of 20 runs without a real difference show none in any comparison. The
+/// factor is the quotient of two quantiles of the normal distribution: that of 5 % divided by the
+/// number of comparisons, and that of 5 %.
 ///
 /// Source: O. J. Dunn, "Multiple comparisons among means" (1961), Bonferroni's inequality; the
 /// quantile by Abramowitz and Stegun, 26.2.23.
@@ -131,7 +141,7 @@ pub fn bonferroni_factor(comparisons: usize) -> f64 {
 impl std::ops::Sub for Estimate {
     type Output = Estimate;
 
-    /// The ratio of two ratios, whose errors are independent.
+    /// Divides a ratio by another one. The errors must be independent.
     fn sub(self, other: Estimate) -> Estimate {
         Estimate {
             log: self.log - other.log,
@@ -140,15 +150,15 @@ impl std::ops::Sub for Estimate {
     }
 }
 
-/// What is said of a ratio.
+/// Whether a ratio is a difference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Verdict {
-    /// No difference that these samples tell.
+    /// The samples show no difference.
     Same,
-    /// Above one.
+    /// The ratio is above one.
     More,
-    /// Below one.
+    /// The ratio is below one.
     Less,
 }
 
@@ -161,13 +171,13 @@ mod tests {
     fn estimates_match_the_paper() {
         let one = Estimate::of([2.0]).unwrap();
         assert!((one.factor() - 2.0).abs() < 1e-12 && one.half_width.is_infinite());
-        // Nothing is cut off three: the median and Student's interval.
+        // Of three values, none is cut off. We get the median and Student's interval.
         let three = Estimate::of([1.0, 1.0f64.exp(), 2.0f64.exp()]).unwrap();
         assert!((three.log - 1.0).abs() < 1e-12);
         assert!((three.half_width - 4.303 / 3f64.sqrt()).abs() < 1e-9);
         let preempted = Estimate::of([1.0, 1.1, 1000.0]).unwrap();
         assert!((preempted.factor() - 1.1).abs() < 1e-9);
-        // One of five at each end is: 0, 1, 2, 3 and far out become 1, 1, 2, 3, 3.
+        // Of five values, one is cut off at each end: 0, 1, 2, 3, 300 become 1, 1, 2, 3, 3.
         let five = Estimate::of([0.0, 1.0, 2.0, 3.0, 300.0].map(f64::exp)).unwrap();
         assert!((five.log - 2.0).abs() < 1e-12);
         assert!((five.half_width - 4.303 * (4.0f64 / 6.0).sqrt()).abs() < 1e-9);
@@ -194,7 +204,8 @@ mod tests {
 
     #[test]
     fn errors_widen_with_the_number_of_comparisons() {
-        // The normal distribution's quantiles: 1.960 of 0.025, 2.807 of 0.0025, 3.891 of 0.00005.
+        // The quantiles of the normal distribution are 1.960 for 0.025, 2.807 for 0.0025 and 3.891
+        // for 0.00005.
         assert!(
             (bonferroni_factor(1) - 1.0).abs() < 1e-9 && (bonferroni_factor(0) - 1.0).abs() < 1e-9
         );
@@ -238,7 +249,9 @@ mod tests {
             called_same += u32::from(verdict(ratios(1.0)) != Verdict::Same);
             missed += u32::from(verdict(ratios(2.0)) != Verdict::More);
         }
-        println!("of {trials}: {called_same} called without a difference, {missed} of 2 × missed");
+        println!(
+            "of {trials}: {called_same} false differences, {missed} differences by 2 × missed"
+        );
         assert!(called_same * 100 < trials as u32, "{called_same}");
         assert!(missed * 50 < trials as u32, "{missed}");
     }

@@ -1,25 +1,25 @@
-//! A distribution of whole numbers, such as nanoseconds, in a fixed number of counters.
+//! A histogram of whole numbers, such as nanoseconds, with a fixed number of counters.
 //!
-//! The layout is that of HDR histograms. Each power of two is divided into [`PARTS`] equal parts. A
-//! value is therefore accurate to 0.8 %, whether it is nanoseconds or seconds. Finding its counter
-//! takes a count of leading zeros and a shift. It must be this cheap, because a stream records
-//! three values per buffer.
+//! The layout is that of HDR histograms. Each power of two is cut into [`PARTS`] equal parts, so
+//! the error of a value is at most 0.8 %, whether it is nanoseconds or seconds. To find the counter
+//! of a value, we need only a count of leading zeros and a shift. This is important because an
+//! audio stream records three values per buffer.
 //!
-//! Left out: other bounds, corrections for omitted values, serialization.
+//! We left out other bounds, corrections for values that were not recorded, and serialisation.
 
 use std::fmt;
 use std::time::Duration;
 
-/// The binary logarithm of the number of parts per power of two.
+/// The binary logarithm of the number of parts of a power of two.
 const PART_BITS: u32 = 7;
 const PARTS: usize = 1 << PART_BITS;
-/// The binary logarithm of the upper bound. All values from 69 s on share a counter.
+/// The binary logarithm of the upper bound, which is 69 s. Larger values share the last counter.
 const VALUE_BITS: u32 = 36;
-/// The number of counters. Values below `2 * PARTS` have one counter each, and each power of two
+/// The number of counters. Each value below `2 * PARTS` has its own counter, and each power of two
 /// above has `PARTS` counters.
 const COUNTERS: usize = PARTS * (VALUE_BITS - PART_BITS + 1) as usize;
 
-/// A histogram of durations.
+/// A histogram of nanoseconds.
 ///
 /// ```
 /// use creel_stats::Histogram;
@@ -35,16 +35,17 @@ pub struct Histogram {
     max: u64,
 }
 
-/// Returns the index of the counter for a value.
+/// Returns the index of the counter of a value.
 #[inline]
 fn index_of(value: u64) -> usize {
     let value = value.min((1 << VALUE_BITS) - 1);
-    // Below `2 * PARTS` the octave is zero, because there the counters are as fine as the values.
+    // Setting this bit gives all values below `2 * PARTS` the first octave, which has one counter
+    // per value.
     let octave = (value | (PARTS as u64)).ilog2() - PART_BITS;
     (octave as usize) * PARTS + (value >> octave) as usize
 }
 
-/// Returns the greatest value of a counter.
+/// Returns the largest value that belongs to a counter.
 fn value_of(index: usize) -> u64 {
     let octave = (index / PARTS).saturating_sub(1) as u32;
     let part = (index - octave as usize * PARTS) as u64;
@@ -52,7 +53,7 @@ fn value_of(index: usize) -> u64 {
 }
 
 impl Histogram {
-    /// Records a value. Quantiles treat values above 68 s as 68 s.
+    /// Adds a value in nanoseconds. Values above 68 s count as 68 s in quantiles.
     #[inline]
     pub fn record(&mut self, nanos: u64) {
         self.counters[index_of(nanos)] += 1;
@@ -69,13 +70,14 @@ impl Histogram {
         self.len() == 0
     }
 
-    /// Returns the exact maximum, or zero if there are no values.
+    /// Returns the exact largest value, or 0 if there are no values.
     pub fn max(&self) -> u64 {
         self.max
     }
 
-    /// Returns the value that the given fraction of the values, 0 to 1, does not exceed. It is at
-    /// most 0.8 % too large. Returns zero if there are no values.
+    /// Returns the value that a share of all values, from 0 to 1, does not exceed.
+    ///
+    /// The result is at most 0.8 % too large. It is 0 if there are no values.
     pub fn quantile(&self, share: f64) -> u64 {
         let len = self.len();
         let rank = ((share * len as f64).ceil() as u64).clamp(1, len.max(1));
@@ -114,19 +116,19 @@ impl fmt::Debug for Histogram {
     }
 }
 
-/// Three points of a distribution.
+/// The median, the 99th percentile and the maximum of a histogram.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Percentiles {
     /// The median.
     pub p50: f64,
-    /// What 99 of 100 do not exceed.
+    /// The 99th percentile.
     pub p99: f64,
-    /// The greatest.
+    /// The maximum.
     pub max: f64,
 }
 
 impl Percentiles {
-    /// Of a histogram of nanoseconds, in units of `unit`; zeros of an empty one.
+    /// Returns the percentiles of a histogram in units of `unit`. They are 0 if it is empty.
     pub fn of(histogram: &Histogram, unit: Duration) -> Self {
         let unit = unit.as_nanos() as f64;
         Percentiles {
@@ -142,7 +144,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_value_lies_in_its_counter() {
+    fn every_value_lies_within_the_bounds_of_its_counter() {
         let edges =
             (0..64).flat_map(|bit| [-1, 0, 1].map(|d| (1_u64 << bit).saturating_add_signed(d)));
         for value in (0..5_000).chain(edges).filter(|v| v >> VALUE_BITS == 0) {
@@ -179,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_histogram_reports_zero() {
+    fn the_quantiles_of_an_empty_histogram_are_zero() {
         let none = Histogram::default();
         assert!(none.is_empty());
         assert_eq!((none.quantile(0.5), none.max()), (0, 0));

@@ -1,9 +1,13 @@
 //! Statistics that the programs share.
 //!
+//! We use them to summarise a few runs, to decide whether two programs differ, and to record the
+//! times of millions of audio buffers. For example, `creel-bench` uses [`Estimate`], and `creel-cast`
+//! uses [`Histogram`].
+//!
 //! | module | for |
 //! |---|---|
-//! | `summary` | a few values: mean, median, interval, outliers; ratios of pairs |
-//! | `estimate` | noisy ratios: a trimmed mean, its interval, and a verdict whether it is a difference |
+//! | `summary` | a few values (mean, median, interval, outliers), and ratios of pairs |
+//! | `estimate` | noisy ratios: a trimmed mean, its interval, and whether it is a difference |
 //! | `moments` | long series that are not stored |
 //! | `histogram` | quantiles of long series |
 //! | [`noise`] | synthetic samples for tests |

@@ -1,9 +1,10 @@
-//! Count, extremes, mean and variance of a series that is not stored.
+//! Count, minimum, maximum, mean and variance of a series, without storing its values.
 
-/// Count, least, greatest, mean and variance of a series, without its values.
+/// Accumulates the count, minimum, maximum, mean and variance of a series.
 ///
-/// Sums run over the distance from the first value: times of a stream lie close together, so
-/// the squares do not cancel, and there is no division a value.
+/// We sum up the distances from the first value. The times of a stream are close to each other, so
+/// the distances are small and their squares keep their precision. Adding a value needs no
+/// division.
 ///
 /// ```
 /// use creel_stats::Moments;
@@ -18,7 +19,7 @@ pub struct Moments {
     first: f64,
     sum: f64,
     squares: f64,
-    /// Distances from the first: short ones, for which an `f32` will do.
+    /// The smallest distance from the first value. An `f32` is enough, because distances are small.
     least: f32,
     greatest: f32,
 }
@@ -33,7 +34,7 @@ impl Moments {
         let distance = value - self.first;
         let short = distance as f32;
         self.count += 1;
-        // Not `min` and `max`, which care for values that are no numbers.
+        // `min` and `max` would be slower, because they also handle NaN.
         if short < self.least {
             self.least = short;
         }
@@ -44,27 +45,28 @@ impl Moments {
         self.squares += distance * distance;
     }
 
-    /// How many values there were.
+    /// Returns the number of values.
     pub fn count(&self) -> u64 {
         self.count as u64
     }
 
-    /// The least value; zero of none.
+    /// Returns the smallest value, or 0 if there are no values.
     pub fn min(&self) -> f64 {
         self.first + f64::from(self.least)
     }
 
-    /// The greatest value; zero of none.
+    /// Returns the largest value, or 0 if there are no values.
     pub fn max(&self) -> f64 {
         self.first + f64::from(self.greatest)
     }
 
-    /// The mean; zero of none.
+    /// Returns the mean, or 0 if there are no values.
     pub fn mean(&self) -> f64 {
         self.first + self.sum / self.count.max(1) as f64
     }
 
-    /// The sample's variance (divided by n − 1); zero of fewer than two.
+    /// Returns the sample variance, with the divisor n − 1, or 0 if there are fewer than two
+    /// values.
     pub fn variance(&self) -> f64 {
         if self.count < 2 {
             return 0.0;
@@ -73,7 +75,7 @@ impl Moments {
         ((self.squares - self.sum * self.sum / count) / (count - 1.0)).max(0.0)
     }
 
-    /// The square root of the variance.
+    /// Returns the standard deviation, which is the square root of the variance.
     pub fn deviation(&self) -> f64 {
         self.variance().sqrt()
     }
@@ -87,7 +89,7 @@ impl Moments {
             *self = *other;
             return;
         }
-        // The other's sums, moved from its first value to this one's.
+        // The distances of the other series are from its own first value, so shift them to ours.
         let shift = other.first - self.first;
         let count = other.count as f64;
         self.count += other.count;
@@ -103,7 +105,8 @@ mod tests {
     use super::*;
 
     fn values() -> Vec<f64> {
-        // Twenty million and a little: what a sum of squares in single precision would lose.
+        // These values are a little more than twenty million. The squares of such values would lose
+        // their differences in single precision.
         (0..1_000_u32)
             .map(|n| 2e7 + f64::from(n * n % 97))
             .collect()
@@ -116,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn moments_are_those_of_the_definition() {
+    fn moments_match_their_definition() {
         let mut moments = Moments::default();
         values().into_iter().for_each(|value| moments.note(value));
         let (mean, variance) = naive(&values());
@@ -126,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn merged_moments_are_those_of_all_values() {
+    fn merged_moments_match_those_of_all_values() {
         let values = values();
         let mut whole = Moments::default();
         values.iter().for_each(|&value| whole.note(value));
@@ -143,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn no_values_give_zeros() {
+    fn moments_without_values_are_zero() {
         let none = Moments::default();
         assert_eq!(
             (none.min(), none.max(), none.mean(), none.deviation()),

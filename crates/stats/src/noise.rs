@@ -1,11 +1,12 @@
-//! Samples as a shared machine gives them, from a seed.
+//! Synthetic noise like that of a shared machine, generated from a seed.
 
-/// Numbers that look random.
+/// A generator of pseudo-random numbers. The field is its state, which is the seed at first.
+///
 /// Source: Vigna's splitmix64.
 pub struct Noise(pub u64);
 
 impl Noise {
-    /// Evenly spread from 0 to 1.
+    /// Returns a number from 0 to 1 with uniform distribution.
     pub fn even(&mut self) -> f64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
@@ -14,7 +15,8 @@ impl Noise {
         ((z ^ (z >> 31)) >> 11) as f64 / (1u64 << 53) as f64
     }
 
-    /// A factor near one: some 3 % up and down, and one sample in twelve up to 80 % slower.
+    /// Returns a factor near one. Most factors differ from one by about 3 %, and one in twelve is
+    /// up to 80 % larger, like a preempted sample.
     pub fn factor(&mut self) -> f64 {
         let bell: f64 = (0..6).map(|_| self.even() - 0.5).sum();
         let preempted = self.even() < 1.0 / 12.0;

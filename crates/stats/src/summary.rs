@@ -1,33 +1,34 @@
-//! What several runs say together: means, spread, how sure that is, and comparisons.
+//! Summaries of a few values, and ratios of pairs of values.
 //!
-//! Source: Student's t for the 95 % interval of a mean; the median absolute deviation for
-//! outliers (Iglewicz and Hoaglin, 1993).
+//! Source: the 95 % interval of a mean uses Student's t. Outliers are found by the median absolute
+//! deviation (Iglewicz and Hoaglin, 1993).
 
 use serde::Serialize;
 
-/// One figure over the runs.
+/// The summary of one metric over several runs.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Summary {
     /// The smallest value.
     pub min: f64,
-    /// The value in the middle, or the mean of the two there.
+    /// The median.
     pub median: f64,
     /// The largest value.
     pub max: f64,
     /// The arithmetic mean.
     pub mean: f64,
-    /// The sample's standard deviation; 0 of one run.
+    /// The standard deviation of the sample, or 0 with a single value.
     pub sd: f64,
-    /// Half the width of the mean's 95 % interval; none of one run.
+    /// Half of the width of the 95 % interval of the mean. `None` with a single value.
     pub ci95: Option<f64>,
-    /// None if any value is zero: below what is told, not nothing.
+    /// The geometric mean. `None` if the smallest value is not positive, because a zero means that
+    /// the value was too small to measure.
     pub geometric_mean: Option<f64>,
-    /// Values far from the median, by the spread of the others.
+    /// The number of values that are far from the median, compared with the spread of the others.
     pub outliers: usize,
 }
 
 impl Summary {
-    /// Sums up the values; `None` if there are none.
+    /// Summarises the values. Returns `None` if there are none.
     pub fn of(values: &[f64]) -> Option<Self> {
         let mut sorted = values.to_vec();
         sorted.sort_by(f64::total_cmp);
@@ -48,7 +49,7 @@ impl Summary {
     }
 }
 
-/// How one command compares with another, run by run.
+/// The ratios of two commands, taken run by run.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Ratio {
     /// The geometric mean of the ratios.
@@ -59,14 +60,16 @@ pub struct Ratio {
     pub median: f64,
     /// The largest ratio.
     pub max: f64,
-    /// The lower end of the geometric mean's 95 % interval; none of one pair.
+    /// The lower end of the 95 % interval of the geometric mean. `None` with a single pair.
     pub low: Option<f64>,
-    /// The upper end of that interval.
+    /// The upper end of the 95 % interval.
     pub high: Option<f64>,
 }
 
 impl Ratio {
-    /// `values` over `base`, pair by pair; `None` without pairs, or where one is zero.
+    /// Divides `values` by `base`, pair by pair.
+    ///
+    /// Returns `None` if there are no pairs, or if a value is not positive.
     pub fn of(base: &[f64], values: &[f64]) -> Option<Self> {
         let pairs = base.iter().zip(values);
         let ratios: Option<Vec<f64>> = pairs
@@ -88,7 +91,9 @@ impl Ratio {
         })
     }
 
-    /// The farther end of the interval, as a factor above 1: how far noise alone reaches.
+    /// Returns the end of the interval that is farther from 1, as a factor above 1.
+    ///
+    /// If both commands are the same, this is how far noise alone moves a ratio.
     pub fn noise_floor(&self) -> f64 {
         let ends = [self.low, self.high, Some(self.geometric_mean)];
         let factors = ends.into_iter().flatten().map(|r| r.max(1.0 / r));
@@ -119,14 +124,14 @@ fn half_width(values: &[f64]) -> Option<f64> {
     (n > 1).then(|| student_t_95(n - 1) * deviation(values) / (n as f64).sqrt())
 }
 
-/// Student's t for 95 %, both sides.
+/// Returns Student's t for a two-sided interval of 95 %.
 pub(crate) fn student_t_95(degrees_of_freedom: usize) -> f64 {
     const TABLE: [f64; 30] = [
         12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160,
         2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056,
         2.052, 2.048, 2.045, 2.042,
     ];
-    // Beyond the table, Cornish and Fisher's first term.
+    // Beyond the table, we use the first term of the expansion by Cornish and Fisher.
     let beyond = |n: f64| 1.96 + 2.372 / n;
     TABLE
         .get(degrees_of_freedom.saturating_sub(1))
@@ -139,7 +144,7 @@ fn outliers(sorted: &[f64]) -> usize {
     let centre = median(sorted);
     let mut distances: Vec<f64> = sorted.iter().map(|v| (v - centre).abs()).collect();
     distances.sort_by(f64::total_cmp);
-    // The deviation that a normal spread with this median distance has.
+    // This is the standard deviation of a normal distribution with the same median distance.
     let scale = 1.4826 * median(&distances);
     let far = distances
         .iter()

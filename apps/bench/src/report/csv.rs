@@ -1,11 +1,11 @@
-//! The rows for a spreadsheet.
+//! The CSV format of a report: one row per metric of a subject.
 
 use serde::Serialize;
 
 use super::Report;
 use crate::workloads::schema_name;
 
-/// A row after its workload.
+/// A row of the file.
 #[derive(Serialize)]
 struct Line<'a> {
     workload: &'a str,
@@ -19,13 +19,13 @@ struct Line<'a> {
     runs: usize,
 }
 
-/// All rows under one header.
+/// Returns all rows below one header.
 ///
 /// # Errors
 ///
-/// None that a row of this kind can have.
+/// Returns an error if a row cannot be encoded, which does not happen with these rows.
 pub fn rows(report: &Report) -> anyhow::Result<String> {
-    // What was not told is an empty field.
+    // A value that the system did not report is an empty field.
     let finite = |value: f64| value.is_finite().then_some(value);
     let mut out = ::csv::Writer::from_writer(Vec::new());
     for section in &report.sections {

@@ -1,7 +1,8 @@
-//! What a run found out, in sentences; and which settings it recommends.
+//! Findings: sentences about the results of a run, and the settings that they suggest.
 //!
-//! A question names two subjects of a case and the three sentences that answer it. A question whose
-//! subjects were not measured is not asked, and one whose answer is not sure says so.
+//! A [`Question`] names two subjects of a case, and has three sentences for the three possible
+//! answers. We skip a question if one of its subjects was not measured. If the measurement cannot
+//! decide, the finding says that it is inconclusive.
 
 use super::quantity::factor;
 use super::view::{CaseView, SubjectView};
@@ -11,22 +12,26 @@ use crate::harness::ONE_THREAD;
 use crate::sweep::Point;
 use creel_stats::Verdict;
 
-/// How much better is `subject` than `than`? `{x}` is the factor, `{n}` the number of workers,
-/// `{case}` the case.
+/// Asks how much better `subject` is than `than`.
+///
+/// In the sentences, `{x}` stands for the factor, `{n}` for the number of workers, `{case}` for the
+/// case and `{peer}` for the second subject.
 struct Question {
     workload: &'static str,
-    /// Its name, or [`EACH_CASE`].
+    /// The name of the case, or [`EACH_CASE`].
     case: &'static str,
-    /// The beginning of the subject's name; the first that has it.
+    /// The beginning of the subject's name. The first subject with this beginning is used.
     subject: &'static str,
-    /// The same; `""` for the best of those that are not Creel's.
+    /// The beginning of the other subject's name, or [`BEST_PEER`].
     than: &'static str,
     better: &'static str,
     same: &'static str,
     worse: &'static str,
 }
 
+/// As the name of a subject: the best one that is not one of Creel's.
 const BEST_PEER: &str = "";
+/// As the name of a case: every case of the workload that has at least two subjects.
 const EACH_CASE: &str = "";
 
 const QUESTIONS: &[Question] = &[
@@ -35,90 +40,90 @@ const QUESTIONS: &[Question] = &[
         case: "hot",
         subject: "creel",
         than: ONE_THREAD,
-        better: "Sharing a hot loop of 100,000 items over {n} workers pays {x} ×.",
-        same: "Sharing a hot loop of 100,000 items pays nothing here that this run tells.",
-        worse: "A hot loop of 100,000 items is best left on one thread here: sharing costs {x} ×.",
+        better: "A hot loop over 100,000 items is {x} × faster on {n} workers than on one thread.",
+        same: "A hot loop over 100,000 items is as fast on one thread as on {n} workers.",
+        worse: "A hot loop over 100,000 items is {x} × slower on {n} workers: use one thread.",
     },
     Question {
         workload: "loops",
         case: "frame",
         subject: "creel [sticky, adaptive]",
         than: "creel [unpinned]",
-        better: "Pinning pays {x} × in a frame loop.",
-        same: "Pinning makes no difference to a frame loop that this run tells.",
-        worse: "Pinning costs {x} × in a frame loop here: leave workers unpinned.",
+        better: "Pinned workers run a frame loop {x} × faster.",
+        same: "Pinned workers run a frame loop as fast as unpinned ones.",
+        worse: "Pinned workers run a frame loop {x} × slower: leave workers unpinned.",
     },
     Question {
         workload: "loops",
         case: "oversubscribed",
         subject: "creel [sticky, adaptive]",
         than: "creel [sticky, adaptive] ",
-        better: "More than {n} workers pay {x} × here.",
-        same: "More than {n} workers do not pay, and do not cost.",
-        worse: "More than {n} workers cost {x} ×.",
+        better: "An oversubscribed pool is {x} × faster than one with {n} workers.",
+        same: "An oversubscribed pool is as fast as one with {n} workers.",
+        worse: "An oversubscribed pool is {x} × slower than one with {n} workers.",
     },
     Question {
         workload: "loops",
         case: "hog",
         subject: "creel",
         than: ONE_THREAD,
-        better: "Beside a program that spins on one of the cores it is still {x} × one thread.",
-        same: "Beside a program that spins on one of the cores it keeps one thread's speed.",
-        worse: "Beside a program that spins on one of the cores it loses {x} × to one thread.",
+        better: "Next to a program that spins, {n} workers are {x} × faster than one thread.",
+        same: "Next to a program that spins, {n} workers are as fast as one thread.",
+        worse: "Next to a program that spins, {n} workers are {x} × slower than one thread.",
     },
     Question {
         workload: "loops",
         case: "frame",
         subject: "creel",
         than: BEST_PEER,
-        better: "A frame of 200 µs is done {x} × faster than by {peer}, the next best.",
-        same: "A frame of 200 µs takes what it takes {peer}.",
-        worse: "A frame of 200 µs is done {x} × faster by {peer}.",
+        better: "A frame of 200 µs is {x} × faster than with {peer}, the best peer.",
+        same: "A frame of 200 µs is as fast as with {peer}, the best peer.",
+        worse: "A frame of 200 µs is {x} × slower than with {peer}, the best peer.",
     },
     Question {
         workload: "render",
         case: "jobs {n}",
         subject: "creel [shared, park]",
         than: ONE_THREAD,
-        better: "{n} jobs render {x} × as fast as one.",
-        same: "{n} jobs render no faster than one here.",
-        worse: "{n} jobs render {x} × slower than one here.",
+        better: "{n} jobs render {x} × faster than one thread.",
+        same: "{n} jobs render as fast as one thread.",
+        worse: "{n} jobs render {x} × slower than one thread.",
     },
     Question {
         workload: "render",
         case: "jobs {n}",
         subject: "creel [shared, park]",
         than: "rayon",
-        better: "That is {x} × rayon's speed.",
-        same: "rayon is as fast.",
-        worse: "rayon is {x} × as fast.",
+        better: "{n} jobs render {x} × faster than with rayon.",
+        same: "{n} jobs render as fast as with rayon.",
+        worse: "{n} jobs render {x} × slower than with rayon.",
     },
     Question {
         workload: "messages",
         case: "chain",
         subject: "creel {n} workers",
         than: "creel 1 workers",
-        better: "{n} workers pass a message on {x} × faster than one.",
-        same: "Tasks that only talk gain nothing from more than one worker, and lose nothing.",
-        worse: "Tasks that only talk cost {x} × with {n} workers: give them one.",
+        better: "{n} workers pass messages {x} × faster than one.",
+        same: "{n} workers pass messages as fast as one.",
+        worse: "{n} workers pass messages {x} × slower than one: use one worker for such tasks.",
     },
     Question {
         workload: "messages",
         case: "chain",
         subject: "creel {n} workers",
         than: BEST_PEER,
-        better: "A chain of tasks is {x} × faster than on the next best, {peer}.",
-        same: "A chain of tasks takes what it takes on {peer}.",
-        worse: "A chain of tasks is {x} × faster on {peer}.",
+        better: "A chain of tasks is {x} × faster than on {peer}, the best peer.",
+        same: "A chain of tasks is as fast as on {peer}, the best peer.",
+        worse: "A chain of tasks is {x} × slower than on {peer}, the best peer.",
     },
     Question {
         workload: "streams",
         case: "4000",
-        subject: "creel",
+        subject: "creel [in place, 2 ms]",
         than: "tokio",
-        better: "A core carries {x} × as many timed streams as on {peer}.",
-        same: "A core carries as many timed streams as on {peer}.",
-        worse: "A core carries {x} × as many timed streams on {peer}.",
+        better: "On {peer}, a timed stream needs {x} × as much CPU time.",
+        same: "A timed stream needs as much CPU time as on {peer}.",
+        worse: "A timed stream needs {x} × as much CPU time as on {peer}.",
     },
     Question {
         workload: "serve",
@@ -127,55 +132,55 @@ const QUESTIONS: &[Question] = &[
         than: "tokio",
         better: "An HTTP server answers {x} × as many requests as on {peer}.",
         same: "An HTTP server answers as many requests as on {peer}.",
-        worse: "An HTTP server answers {x} × as many requests on {peer}.",
+        worse: "On {peer}, an HTTP server answers {x} × as many requests.",
     },
     Question {
         workload: "traffic",
         case: "run",
         subject: "creel",
         than: ONE_THREAD,
-        better: "{n} workers drive a city's cars {x} × as fast as one thread.",
-        same: "{n} workers drive a city's cars no faster than one thread: memory is the limit.",
-        worse: "{n} workers drive a city's cars {x} × slower than one thread.",
+        better: "{n} workers simulate a city's cars {x} × faster than one thread.",
+        same: "{n} workers simulate a city's cars as fast as one thread.",
+        worse: "{n} workers simulate a city's cars {x} × slower than one thread.",
     },
     Question {
         workload: "decode",
         case: "q8 1024",
         subject: "creel",
         than: ONE_THREAD,
-        better: "Token by token, {n} workers are {x} × one thread.",
-        same: "Token by token, {n} workers are no faster than one thread.",
-        worse: "Token by token, {n} workers are {x} × slower than one thread: give it one.",
+        better: "Token by token, {n} workers are {x} × faster than one thread.",
+        same: "Token by token, {n} workers are as fast as one thread.",
+        worse: "Token by token, {n} workers are {x} × slower than one thread: use one worker.",
     },
     Question {
         workload: "decode",
         case: "q8 1024",
         subject: "creel",
         than: "rayon",
-        better: "That is {x} × as many tokens as on rayon.",
-        same: "That is as many tokens as on rayon.",
-        worse: "rayon makes {x} × as many tokens.",
+        better: "Token by token, Creel is {x} × faster than rayon.",
+        same: "Token by token, Creel is as fast as rayon.",
+        worse: "Token by token, Creel is {x} × slower than rayon.",
     },
     Question {
         workload: "sizing",
         case: EACH_CASE,
         subject: "creel run",
         than: "as it is",
-        better: "{case}: {x} × better under “creel run”.",
-        same: "{case}: “creel run” brings nothing.",
-        worse: "{case}: {x} × worse under “creel run”.",
+        better: "{case}: {x} × faster under `creel run`.",
+        same: "{case}: as fast under `creel run` as without.",
+        worse: "{case}: {x} × slower under `creel run`.",
     },
 ];
 
-/// What the run is: its machine, its conditions, its noise.
+/// Describes the run: its machine, its conditions and its noise.
 pub fn about(report: &Report) -> Vec<String> {
     let Some(first) = report.sections.first() else {
         return Vec::new();
     };
     let pace = if first.quick {
-        "A quick look: short samples, few rounds."
+        "Short samples, few rounds."
     } else {
-        "A full run."
+        "Samples and rounds at full length."
     };
     let mut lines = vec![
         format!("{}: {}.", first.host.date, first.host.line()),
@@ -183,8 +188,8 @@ pub fn about(report: &Report) -> Vec<String> {
     ];
     if let Some(floor) = report.noise_floor() {
         lines.push(format!(
-            "Noise: {}. A difference is called one only beyond 5 % and beyond the error of both \
-             sides.",
+            "Noise: {}. We report a difference only if it exceeds 5 %, its own error and the noise \
+             of its case.",
             super::noise_in_words(report, floor)
         ));
     }
@@ -192,23 +197,24 @@ pub fn about(report: &Report) -> Vec<String> {
     lines
 }
 
-/// What others took of the machine, where it is enough to doubt the figures.
+/// Warns about workloads that were disturbed, because other programs or the host used a noteworthy
+/// part of the machine.
 pub fn disturbance(report: &Report) -> Option<String> {
     let noteworthy = report.sections.iter().filter_map(|section| {
         let (others, host) = section.disturbance?.noteworthy()?;
-        Some(format!("{} {others} and {host} %", section.workload))
+        Some(format!("{} ({others} % and {host} %)", section.workload))
     });
     let noteworthy: Vec<String> = noteworthy.collect();
     (!noteworthy.is_empty()).then(|| {
         format!(
-            "Of the machine, others used and its host took meanwhile: {}. Repeat these when it is \
-             quiet.",
+            "Other programs and the host of the virtual machine used a part of the CPU time during \
+             {}. Repeat these workloads when the machine is quiet.",
             noteworthy.join(", ")
         )
     })
 }
 
-/// A workload's findings: none of a sweep, whose lines say from where on what pays.
+/// Returns the findings of a workload. A sweep has none, because its own summary follows its table.
 pub fn of(section: &Section) -> Vec<String> {
     if section
         .rows
@@ -221,7 +227,7 @@ pub fn of(section: &Section) -> Vec<String> {
     let mut answers: Vec<String> = asked.flat_map(|q| q.answers(section)).collect();
     let disturbance = section.disturbance.filter(|d| d.share() > DISTURBED_SHARE);
     if !answers.is_empty() && disturbance.is_some() {
-        answers.push("The machine was not quiet: these are hints.".into());
+        answers.push("The machine was not quiet, so treat these results as hints.".into());
     }
     answers
 }
@@ -256,7 +262,7 @@ impl Question {
             Verdict::Same if !case.is_equivalent(&better) => {
                 let (from, to) = better.interval();
                 return Some(format!(
-                    "{}: {} against {} is inconclusive: between {} and {} × as good.",
+                    "{}: {} compared with {} is inconclusive: between {} and {} × as good.",
                     case.name,
                     subject.name,
                     than.name,
@@ -273,9 +279,9 @@ impl Question {
     }
 }
 
-/// A factor, and where it is not sure, from where to where it may be.
+/// Formats a factor, with its interval if that is wide.
 fn factor_with_interval(x: f64, half_width: f64) -> String {
-    /// Beyond this to either side: a tenth of it or more.
+    /// We print an interval that reaches a tenth or more to either side.
     const WIDE: f64 = 1.1;
     if x > 1.0 && half_width > WIDE.ln() {
         let (from, to) = (x / half_width.exp(), x * half_width.exp());
@@ -285,7 +291,7 @@ fn factor_with_interval(x: f64, half_width: f64) -> String {
     }
 }
 
-/// The cases that there are questions about, each with its workload.
+/// Returns the workloads and cases that there are questions about.
 #[cfg(test)]
 pub fn asked(setting: &crate::setting::Setting) -> Vec<(&'static str, String)> {
     let fill = |case: &str| case.replace("{n}", &setting.workers.to_string());
@@ -295,13 +301,13 @@ pub fn asked(setting: &crate::setting::Setting) -> Vec<(&'static str, String)> {
         .collect()
 }
 
-/// Of those that are neither Creel's nor one thread nor a floor written by hand, the best.
+/// Returns the best subject apart from Creel's, one thread, and the lower limit written by hand.
 pub fn best_peer<'a, 'b>(case: &'b CaseView<'a>) -> Option<&'b SubjectView<'a>> {
     const NONE: [&str; 3] = ["creel", ONE_THREAD, "two-halves floor"];
     case.best(|name| NONE.iter().all(|none| !name.starts_with(none)))
 }
 
-/// A workload's recommended setting: as Rust and as a command line.
+/// Returns the settings that suit a workload, as Rust and as a command line.
 pub fn settings(section: &Section) -> Option<(String, String)> {
     let n = section.workers;
     let knobs = section.cases().first().and_then(best_knobs);
@@ -348,7 +354,8 @@ pub fn settings(section: &Section) -> Option<(String, String)> {
     Some(setting)
 }
 
-/// Balance and wait of Creel's fastest subject in a case, if it is faster than the first.
+/// Returns the balance and the wait of Creel's fastest subject in a case, or those of the first
+/// subject if none is faster.
 fn best_knobs<'a>(case: &CaseView<'a>) -> Option<(&'a str, &'a str)> {
     let first = case.recommended()?;
     let ahead = |subject: &SubjectView<'a>| {
@@ -361,7 +368,8 @@ fn best_knobs<'a>(case: &CaseView<'a>) -> Option<(&'a str, &'a str)> {
     best.map_or_else(|| knobs(first.name), |(_, known)| Some(known))
 }
 
-/// `creel [sticky, adaptive]`; spins of a length have no short name.
+/// Parses a name such as `creel [sticky, adaptive]`. Returns `None` for other settings, such as a
+/// spin of a given length, because we have no code to print for them.
 fn knobs(name: &str) -> Option<(&str, &str)> {
     let inside = name.strip_prefix("creel [")?.strip_suffix(']')?;
     let (balance, wait) = inside.split_once(", ")?;
@@ -385,11 +393,14 @@ mod tests {
     fn findings_are_sentences_with_a_factor() {
         let findings = of(&section());
         println!("{findings:?}");
-        assert!(findings[0].starts_with("Sharing a hot loop of 100,000 items over 2 workers pays"));
+        assert!(
+            findings[0].ends_with(" × faster on 2 workers than on one thread."),
+            "{findings:?}"
+        );
         let slower = of(&with_creel_at(300.0, 5));
-        assert!(slower[0].contains("best left on one thread"), "{slower:?}");
+        assert!(slower[0].contains("use one thread"), "{slower:?}");
         let same = of(&with_creel_at(100.0, 5));
-        assert!(same[0].contains("pays nothing"), "{same:?}");
+        assert!(same[0].contains("as fast on one thread"), "{same:?}");
     }
 
     #[test]
@@ -399,7 +410,7 @@ mod tests {
             rust.contains(".balance(Balance::Sticky)\n    .wait(Wait::Adaptive)\n"),
             "{rust}"
         );
-        assert!(command.is_empty(), "a loop is no program: {command}");
+        assert!(command.is_empty(), "a loop is not a program: {command}");
         assert_eq!(knobs("creel [fixed, spin 5 ms]"), None);
     }
 

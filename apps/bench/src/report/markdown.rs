@@ -1,12 +1,12 @@
-//! The report for a repository or an issue.
+//! The Markdown format of a report, for a repository or an issue.
 
 use std::fmt::Write;
 
 use super::{COLUMNS, Report, findings, table};
 
-/// The whole report.
+/// Returns the whole report.
 pub fn page(report: &Report) -> String {
-    let mut out = String::from("# What Creel brings on this machine\n\n");
+    let mut out = String::from("# Creel compared with other libraries on this machine\n\n");
     // Writing to a String cannot fail.
     for line in findings::about(report) {
         let _ = writeln!(out, "{line}\n");

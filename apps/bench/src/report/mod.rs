@@ -1,7 +1,8 @@
-//! A run's report: made once, printed in five forms.
+//! The report of a run, and its five formats: text, JSON, CSV, Markdown and HTML.
 //!
-//! It is a list of sections, one a workload, each of which is a line of JSON that tells all that
-//! the other forms show, so that a report can be read back, drawn again and compared.
+//! A report has one section per workload. In JSON, a section is one line, and it contains
+//! everything that the other formats show. This is why we can read a report from its JSON, print it
+//! again in another format, and compare it with another report.
 
 mod csv;
 pub mod findings;
@@ -30,25 +31,25 @@ pub use rows::{Noise, Row};
 pub use text::{COLUMNS, MATRIX, of_a_sweep, table};
 pub use view::{CaseView, SubjectView, is_more_better};
 
-/// A workload's results and all that they depend on.
+/// The results of a workload and the conditions that they depend on.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Section {
-    /// What the machine and the build tell.
+    /// The machine and the build.
     pub host: Host,
-    /// What else happened meanwhile, on purpose.
+    /// The load that the bench put on the machine.
     pub load: Load,
-    /// Shorter samples and fewer rounds.
+    /// Whether samples were short and rounds few.
     pub quick: bool,
-    /// Of every subject that has workers.
+    /// The number of workers of every subject that has workers.
     pub workers: usize,
-    /// The workload's current name. JSON has its schema name.
+    /// The current name of the workload. JSON has the name of the schema instead.
     #[serde(with = "workload_name")]
     pub workload: String,
-    /// What else happened meanwhile.
+    /// How much of the machine other programs and the host used, if the system reports it.
     pub disturbance: Option<Disturbance>,
-    /// What a subject differs from itself by, a case a row.
+    /// The A/A control of each case: the difference of a subject from itself.
     pub noise: Vec<Noise>,
-    /// All figures.
+    /// All results.
     pub rows: Vec<Row>,
 }
 
@@ -68,20 +69,20 @@ mod workload_name {
     }
 }
 
-/// What is looked at first in a line that is read back.
+/// The field of a line of JSON that we read first.
 #[derive(Deserialize)]
 struct Version {
     schema: u32,
 }
 
-/// A run.
+/// All results of a run.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
-    /// In the order they were measured.
+    /// The workloads in the order in which they were measured.
     pub sections: Vec<Section>,
 }
 
-/// A run's noise floor: of few cases it is what the worst of them shows.
+/// Describes the noise floor of a run. With fewer than 20 cases, it is that of the worst case.
 fn noise_in_words(report: &Report, floor: f64) -> String {
     let cases: usize = report
         .sections
@@ -97,26 +98,26 @@ fn noise_in_words(report: &Report, floor: f64) -> String {
 }
 
 impl Section {
-    /// Adds a case's figures.
+    /// Adds the results of a case.
     pub fn add(&mut self, measured: &Measured) {
         self.rows.extend(rows::rows(measured));
         self.noise.extend(Noise::of(measured));
     }
 
-    /// The line of JSON.
+    /// Returns the document that is printed as a line of JSON.
     pub fn document<'a>(&'a self, machine: &Machine, budget: &Budget) -> Document<&'a Section> {
         Document::new(machine, budget, self)
     }
 }
 
 impl Report {
-    /// The workload's section.
+    /// Returns the section of a workload, given its current name.
     pub fn section(&self, workload: &str) -> Option<&Section> {
         let mut sections = self.sections.iter();
         sections.find(|section| section.workload == workload)
     }
 
-    /// The commits that were measured: several, if the run was gone on from.
+    /// Returns the commits that were measured. A run that was resumed can have several.
     pub fn commits(&self) -> String {
         let mut commits: Vec<&str> = Vec::new();
         for section in &self.sections {
@@ -127,8 +128,8 @@ impl Report {
         commits.join(", ")
     }
 
-    /// The run's own noise floor: what 19 of 20 cases differ from themselves by at most, as a
-    /// factor; nothing where no case was compared.
+    /// Returns the noise floor of the run: 19 of 20 cases differ from themselves by at most this
+    /// factor. Returns `None` if no case has an A/A control.
     pub fn noise_floor(&self) -> Option<f64> {
         let noise = self.sections.iter().flat_map(|section| &section.noise);
         let mut factors: Vec<f64> = noise.map(|n| n.ratio.max(1.0 / n.ratio)).collect();
@@ -137,7 +138,7 @@ impl Report {
         Some(factors[(last as f64 * 0.95).round() as usize])
     }
 
-    /// What it found out, a line each, for people.
+    /// Returns the findings of the run as sentences, one per line.
     pub fn findings(&self) -> String {
         let mut out = String::new();
         for section in &self.sections {
@@ -151,11 +152,11 @@ impl Report {
         out
     }
 
-    /// The rows for a spreadsheet.
+    /// Returns the rows as CSV.
     ///
     /// # Errors
     ///
-    /// None that a report can have.
+    /// Returns an error if a row cannot be encoded, which does not happen with these rows.
     pub fn csv(&self) -> anyhow::Result<String> {
         csv::rows(self)
     }
@@ -164,35 +165,48 @@ impl Report {
     ///
     /// # Errors
     ///
-    /// The file's, or that it is no report of a version that can be compared.
+    /// Returns an error if the file cannot be read, if it is not a report, or if its schema is not
+    /// the one of this program.
     pub fn read(file: &Path) -> anyhow::Result<Self> {
-        let bad = |error: &dyn std::fmt::Display| {
-            let message = format!("{}: {error}", file.display());
-            Failure::new(Exit::BadData, message)
-        };
-        let text = fs::read_to_string(file).map_err(|error| bad(&error))?;
-        let lines = text.lines().filter(|line| !line.trim().is_empty());
-        let section = |line| {
-            let version: Version = serde_json::from_str(line).map_err(|error| bad(&error))?;
+        let name = file.display();
+        let bad = |message: String| Failure::new(Exit::BadData, message);
+        let text = fs::read_to_string(file)
+            .map_err(|error| bad(format!("cannot read the report {name}: {error}")))?;
+        let lines = (1..).zip(text.lines());
+        let lines = lines.filter(|(_, line)| !line.trim().is_empty());
+        let section = |(number, line): (usize, &str)| {
+            let not_a_report = |error: serde_json::Error| {
+                let problem = not_a_report(&error, number);
+                bad(format!("{name} is not a creel-bench report: {problem}"))
+            };
+            let version: Version = serde_json::from_str(line).map_err(not_a_report)?;
             if version.schema != creel_console::SCHEMA {
-                return Err(bad(&format!("schema {} is not known", version.schema)));
+                return Err(bad(format!(
+                    "cannot use the report {name}: it has schema {}, and this program reads schema \
+                     {}. Use the version of creel-bench that wrote it",
+                    version.schema,
+                    creel_console::SCHEMA
+                )));
             }
-            serde_json::from_str(line).map_err(|error| bad(&error))
+            serde_json::from_str(line).map_err(not_a_report)
         };
         let sections: Result<Vec<Section>, _> = lines.map(section).collect();
         let sections = sections?;
         ensure!(
             !sections.is_empty(),
-            Failure::new(Exit::BadData, format!("{}: no report", file.display()))
+            bad(format!(
+                "{name} is not a creel-bench report: the file is empty"
+            ))
         );
         Ok(Report { sections })
     }
 
-    /// Writes it into a file, in the form that its name ends in: `html`, `md`, `json` or `csv`.
+    /// Writes the report to a file, in the format of the file's extension: `html`, `md`, `json` or
+    /// `csv`.
     ///
     /// # Errors
     ///
-    /// Another ending, or the file's.
+    /// Returns an error if the file has another extension or cannot be written.
     pub fn write(&self, file: &Path, machine: &Machine, budget: &Budget) -> anyhow::Result<()> {
         let text = match file.extension().and_then(|ending| ending.to_str()) {
             Some("html") => html::page(self, &html::Drawing { machine, budget }),
@@ -208,12 +222,28 @@ impl Report {
                 lines?
             }
             _ => {
-                let message = format!("--report {}: html, md, json or csv?", file.display());
+                let message = format!(
+                    "cannot write a report to {}: the name must end in .html, .md, .json or .csv",
+                    file.display()
+                );
                 return Err(Failure::new(Exit::Usage, message).into());
             }
         };
-        AtomicFile::write(file, text.as_bytes()).with_context(|| file.display().to_string())
+        AtomicFile::write(file, text.as_bytes())
+            .with_context(|| format!("cannot write the report {}", file.display()))
     }
+}
+
+/// Says why a line of a file is not a section of a report.
+fn not_a_report(error: &serde_json::Error, line: usize) -> String {
+    let text = error.to_string();
+    // serde_json appends the place, counted from the begin of this line.
+    let problem = match text.rsplit_once(" at line ") {
+        _ if !error.is_data() => "expected JSON",
+        Some((problem, _)) => problem,
+        None => &text,
+    };
+    format!("{problem}, line {line} column {}", error.column())
 }
 
 #[cfg(test)]
@@ -221,12 +251,12 @@ pub mod tests {
     use super::*;
     use crate::rounds::tests::{case, measure, noisy};
 
-    /// A section of one case: Creel takes half of one thread's time, rayon a little more.
+    /// Returns a section of one case. Creel takes half of one thread's time, and rayon 80 %.
     pub fn section() -> Section {
         with_creel_at(50.0, 1)
     }
 
-    /// The same where Creel takes so long.
+    /// Returns the same section with another time for Creel, in ns.
     pub fn with_creel_at(time: f64, seed: u64) -> Section {
         let subjects = vec![
             noisy("creel [sticky, adaptive]", time, seed),
@@ -262,13 +292,21 @@ pub mod tests {
         let json = |report: &Report| serde_json::to_value(&report.sections).unwrap();
         assert_eq!(json(&read_back), json(&report));
         let bad = report.write(&folder.join("report.doc"), &machine, &budget);
-        assert!(bad.unwrap_err().to_string().contains("html, md"));
-        fs::write(&file, "{}\n").unwrap();
-        assert!(Report::read(&file).is_err());
+        assert!(bad.unwrap_err().to_string().contains("end in .html, .md"));
+        for (text, problem) in [
+            ("", "the file is empty"),
+            ("{}\n", "missing field `schema`, line 1 column 2"),
+            ("\nfn main() {}\n", "expected JSON, line 2 column 2"),
+        ] {
+            fs::write(&file, text).unwrap();
+            let error = Report::read(&file).unwrap_err().to_string();
+            let expected = format!("{} is not a creel-bench report: {problem}", file.display());
+            assert_eq!(error, expected);
+        }
         fs::remove_dir_all(folder).unwrap();
     }
 
-    /// A small machine.
+    /// Returns a machine with two cores.
     pub fn machine() -> (Machine, Budget) {
         let machine = Machine::synthetic("core:2 pu:2").unwrap();
         let budget = Budget::of(&machine);

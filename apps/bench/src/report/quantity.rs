@@ -1,9 +1,11 @@
-//! Values as people read them: three digits, and a unit that keeps them short.
+//! Formats values for people: with three digits and a short unit.
 
-/// 17213 ns is "17.2 µs"; what was not told says so.
+/// Formats a value with three digits. For example, 17213 ns becomes "17.2 µs".
+///
+/// A value that the system did not report is "unknown".
 pub fn quantity(value: f64, unit: &str) -> String {
     if value.is_nan() {
-        return "not told".into();
+        return "unknown".into();
     }
     let (prefixes, base): (&[&str], &str) =
         match unit.split_once(' ').map_or(unit, |(unit, _)| unit) {
@@ -37,7 +39,7 @@ pub fn quantity(value: f64, unit: &str) -> String {
     }
 }
 
-/// The head of a column of [`quantity`]s: the metric, with its unit where they do not have it.
+/// Returns the head of a column: the metric, and its unit if [`quantity`] does not print the unit.
 pub fn heading(metric: &str, unit: &str) -> String {
     let first = unit.split(' ').next().unwrap_or(unit);
     match first {
@@ -47,7 +49,7 @@ pub fn heading(metric: &str, unit: &str) -> String {
     }
 }
 
-/// How far the smallest and the largest are from the median, in percent: "−3 +12 %".
+/// Formats how far the smallest and the largest value are from the median, for example "−3 +12 %".
 pub fn spread(min: f64, median: f64, max: f64) -> String {
     let percent = |value: f64| (value / median - 1.0) * 100.0;
     if !(percent(min).is_finite() && percent(max).is_finite()) {
@@ -56,7 +58,7 @@ pub fn spread(min: f64, median: f64, max: f64) -> String {
     format!("−{:.0} +{:.0} %", percent(min).abs(), percent(max))
 }
 
-/// A factor with two decimals, or none where there are enough digits without.
+/// Formats a factor with two decimals, or without decimals from 10 on.
 pub fn factor(value: f64) -> String {
     if value < 9.995 {
         format!("{value:.2}")
@@ -76,7 +78,7 @@ mod tests {
         assert_eq!(quantity(999.7, "ns"), "1.00 µs");
         assert_eq!(quantity(4_750_000.0, "frames/s"), "4.75 M");
         assert_eq!(quantity(0.0123, "cores"), "0.012");
-        assert_eq!(quantity(f64::NAN, "J"), "not told");
+        assert_eq!(quantity(f64::NAN, "J"), "unknown");
         assert_eq!(quantity(1170.0, "MB"), "1.17 GB");
     }
 

@@ -1,4 +1,4 @@
-//! Rows: all that was measured, in one shape, for programs.
+//! Rows: everything that was measured, in one uniform shape for programs.
 
 use serde::{Deserialize, Deserializer, Serialize};
 
@@ -7,35 +7,35 @@ use crate::harness::Metric;
 use crate::rounds::Measured;
 use creel_stats::{Estimate, Summary, Verdict};
 
-/// A subject's values of one metric of one case; the JSON's and the CSV's row.
+/// The values of one metric of a subject in a case. It is the row of JSON and CSV.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Row {
-    /// Who was measured.
+    /// The name of the subject.
     pub subject: String,
-    /// Doing what.
+    /// The name of the case.
     pub case: String,
-    /// What was measured; a subject's first is its time or speed.
+    /// The name of the metric. The first one of a subject is its time or speed.
     pub metric: String,
-    /// Of the three values.
+    /// The unit of the values.
     pub unit: String,
-    /// Over the rounds.
+    /// The smallest value over the rounds.
     #[serde(deserialize_with = "or_nan")]
     pub min: f64,
-    /// Over the rounds.
+    /// The median over the rounds.
     #[serde(deserialize_with = "or_nan")]
     pub median: f64,
-    /// Over the rounds.
+    /// The largest value over the rounds.
     #[serde(deserialize_with = "or_nan")]
     pub max: f64,
     /// The number of rounds.
     pub runs: usize,
-    /// The 95 % interval of a ratio's centre.
+    /// The 95 % interval of the centre of a ratio.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interval: Option<[f64; 2]>,
-    /// Of a ratio: whether it is called a difference.
+    /// Whether a ratio is a difference.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub verdict: Option<Verdict>,
-    /// A first metric's values, by round.
+    /// The values of the first metric by round. Other metrics have none.
     #[serde(
         default,
         skip_serializing_if = "Vec::is_empty",
@@ -44,19 +44,19 @@ pub struct Row {
     pub samples: Vec<f64>,
 }
 
-/// A case's first subject over itself, in the same slots.
+/// The A/A control of a case: a second measurement of the first subject in the same rounds.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Noise {
     /// The case.
     pub case: String,
-    /// The A/A control of the subject over the subject.
+    /// The second measurement divided by the first.
     pub ratio: f64,
-    /// How far from one noise alone reaches, as a factor.
+    /// How far noise alone moves a ratio from one, as a factor.
     pub floor: f64,
 }
 
 impl Noise {
-    /// Of a case; nothing where nothing is compared, or with one round.
+    /// Returns the noise of a case, or `None` without an A/A control or with one round.
     pub fn of(measured: &Measured) -> Option<Self> {
         let aa_control = measured
             .aa_control()
@@ -69,8 +69,8 @@ impl Noise {
     }
 }
 
-/// A case's rows: for each subject its metrics, their geometric means, its ratios, each taken
-/// within a round, and its costs.
+/// Returns the rows of a case. Each subject has its metrics, their geometric means, its ratios
+/// (which are taken within a round) and its costs.
 pub fn rows(measured: &Measured) -> Vec<Row> {
     let mut rows = Vec::new();
     let metrics = &measured.metrics;
@@ -112,7 +112,7 @@ pub fn rows(measured: &Measured) -> Vec<Row> {
         for other in measured.compared_with(subject) {
             let metric = format!("{} / {}", metrics[0].name, measured.subjects()[other]);
             let ratios = measured.ratios(subject, other);
-            let ratio_summary = Summary::of(&ratios).expect("at least one round");
+            let ratio_summary = Summary::of(&ratios).expect("a case has at least one round");
             rows.push(Row {
                 runs: ratios.len(),
                 ..judged(
@@ -137,13 +137,14 @@ fn range(summary: Summary) -> [f64; 3] {
     [summary.min, summary.median, summary.max]
 }
 
-/// The geometric mean, which is 0 if a value is, and NaN if a value is not known.
+/// Returns the geometric mean. It is 0 if a value is 0, and NaN if a value is unknown.
 fn geometric_mean(summary: Summary) -> f64 {
     let no_mean = if summary.mean.is_nan() { f64::NAN } else { 0.0 };
     summary.geometric_mean.unwrap_or(no_mean)
 }
 
-/// A ratio's row with its interval and what is called of it; nothing is of a subject over itself.
+/// Adds the interval and the verdict to the row of a ratio. There is no verdict without a floor,
+/// which is the case for a subject divided by itself.
 fn judged(row: Row, estimate: Option<Estimate>, floor: Option<f64>) -> Row {
     let sure = estimate.filter(|estimate| estimate.half_width.is_finite());
     Row {
@@ -155,7 +156,7 @@ fn judged(row: Row, estimate: Option<Estimate>, floor: Option<f64>) -> Row {
     }
 }
 
-/// With six digits: more are noise, and a record would be twice as large.
+/// Rounds to six digits, because further digits are noise and would double the size of a record.
 fn rounded(value: f64) -> f64 {
     format!("{value:.5e}").parse().unwrap_or(value)
 }
@@ -180,7 +181,7 @@ mod tests {
     fn rows_have_six_digits_and_survive_json() {
         assert_eq!(rounded(1234567.8), 1234570.0);
         assert!(rounded(f64::NAN).is_nan() && rounded(0.0) == 0.0);
-        // The last is here, and of a version that cannot do it.
+        // A peer that is installed, but too old for the case, has NaN as its time.
         let silent = Subject::new("silent", |_| Ok(f64::NAN));
         let subjects = vec![
             noisy("creel", 100.0, 1),
@@ -194,7 +195,7 @@ mod tests {
         let verdicts: Vec<_> = rows.iter().filter_map(|row| row.verdict).collect();
         assert_eq!(verdicts, [Verdict::Less, Verdict::More]);
         assert_eq!(rows[0].samples.len(), 7);
-        // What the system does not tell is null, and read as such.
+        // A value that the system does not report is null in JSON.
         let row = json.replace(&format!("\"max\":{}", rows[0].max), "\"max\":null");
         let read_back: Vec<Row> = serde_json::from_str(&row).unwrap();
         assert!(read_back[0].max.is_nan());

@@ -1,5 +1,7 @@
-//! A case as a table for people, in a hundred columns or what the terminal has: median, spread,
-//! ratios, and what is called of them. The rest is for programs.
+//! The table of a case for a terminal: median, spread, ratios and verdicts.
+//!
+//! A table fits into the columns of the terminal, up to 100. If a table is too wide, we leave out
+//! columns. JSON and CSV always have everything.
 
 use creel_console::{Align, Table};
 
@@ -10,19 +12,19 @@ use crate::harness::ONE_THREAD;
 use crate::sweep::Point;
 use creel_stats::Verdict;
 
-/// As wide as a terminal that many have.
+/// The largest width of a table in columns.
 pub const COLUMNS: usize = 100;
 
-/// What a table has besides the figures and what is called of them.
+/// The optional columns of a table.
 #[derive(Clone, Copy, Debug)]
 struct Shape {
-    /// Further metrics, their medians only.
+    /// The number of metrics after the first one. The table has only their medians.
     further: usize,
-    /// How far the samples are apart.
+    /// Whether the table has the spread of the samples.
     spread: bool,
 }
 
-/// A case as a table with a heading, with as much as goes into so many columns.
+/// Returns the table of a case, with as many optional columns as fit into `columns`.
 pub fn table(case: &CaseView, columns: usize) -> Table {
     if case.name == MATRIX {
         return means(case);
@@ -46,10 +48,10 @@ pub fn table(case: &CaseView, columns: usize) -> Table {
     }
 }
 
-/// The case of crossed settings.
+/// The name of the case that has all combinations of settings.
 pub const MATRIX: &str = "matrix";
 
-/// Geometric means alone, as an article has them.
+/// Returns the table of the case [`MATRIX`], which has only geometric means.
 fn means(case: &CaseView) -> Table {
     let first = case.recommended().map_or(&[][..], |first| &first.means);
     let name = |row: &Row| {
@@ -134,7 +136,8 @@ fn ratio(case: &CaseView, subject: &SubjectView, other: Option<&SubjectView>) ->
     ratio.map_or(String::new(), |ratio| factor(ratio.factor()))
 }
 
-/// What is called of a subject beside the first; of the first, beside one thread, which is said.
+/// Returns the verdict of a subject compared with the first one. The first subject itself is
+/// compared with one thread, and its verdict says so.
 pub fn verdict(case: &CaseView, subject: &SubjectView) -> String {
     let word = word(case, subject);
     let first = case.recommended_for(subject);
@@ -142,15 +145,14 @@ pub fn verdict(case: &CaseView, subject: &SubjectView) -> String {
         return word.into();
     }
     let than = match word {
-        "one sample" => "beside",
-        "the same" => "as",
-        "inconclusive" => "against",
-        _ => "than",
+        "the same" => "as 1 thread",
+        "faster" | "slower" => "than 1 thread",
+        _ => "vs. 1 thread",
     };
-    format!("{word} {than} 1 thread")
+    format!("{word} {than}")
 }
 
-/// The same in a word.
+/// Returns the verdict without the subject that it compares with.
 fn word(case: &CaseView, subject: &SubjectView) -> &'static str {
     let first = case.recommended_for(subject);
     let other = match first {
@@ -174,7 +176,8 @@ fn word(case: &CaseView, subject: &SubjectView) -> &'static str {
     }
 }
 
-/// What a sweep says: from where on it pays, and what a worker costs; empty where nothing was swept.
+/// Summarises a sweep: from which value on a subject is faster than one thread, or the cost per
+/// worker. Returns an empty string if the case does not belong to a sweep.
 pub fn of_a_sweep(case: &CaseView) -> String {
     let points: Vec<(Point, &SubjectView)> = case
         .subjects
@@ -185,7 +188,7 @@ pub fn of_a_sweep(case: &CaseView) -> String {
         return String::new();
     };
     if *key == "workers" {
-        return a_worker(&points);
+        return cost_per_worker(&points);
     }
     let mut names: Vec<&str> = points.iter().map(|(point, _)| point.name).collect();
     names.sort_unstable();
@@ -193,15 +196,15 @@ pub fn of_a_sweep(case: &CaseView) -> String {
     let mut out = String::new();
     for name in names.into_iter().filter(|name| *name != ONE_THREAD) {
         let line = match crossover(case, &points, name) {
-            Some(value) => format!("pays from {key} {value} on"),
-            None => format!("does not pay up to the last {key}"),
+            Some(value) => format!("is faster than one thread from {key} {value} on"),
+            None => format!("is not faster than one thread at the largest value of {key}"),
         };
         out += &format!("{name} {line}\n");
     }
     out
 }
 
-/// The smallest value from which on a subject is ahead of one thread at all values.
+/// Returns the smallest value from which on a subject is faster than one thread at all values.
 fn crossover(case: &CaseView, points: &[(Point, &SubjectView)], name: &str) -> Option<f64> {
     let at = |name: &str, value: f64| {
         let mut all = points.iter();
@@ -222,15 +225,15 @@ fn crossover(case: &CaseView, points: &[(Point, &SubjectView)], name: &str) -> O
     from.last().copied()
 }
 
-/// Memory, CPU and switches a worker, a row a point.
-fn a_worker(points: &[(Point, &SubjectView)]) -> String {
+/// Returns a table of the CPU time, the memory and the context switches per worker.
+fn cost_per_worker(points: &[(Point, &SubjectView)]) -> String {
     let mut table = Table::new(&[
-        ("a worker", Align::Left),
+        ("per worker", Align::Left),
         ("workers", Align::Right),
         ("CPU, cores", Align::Right),
         ("memory", Align::Right),
-        ("switches asked for/s", Align::Right),
-        ("forced/s", Align::Right),
+        ("voluntary switches/s", Align::Right),
+        ("involuntary/s", Align::Right),
     ]);
     for (point, subject) in points {
         let [user, system, asked, forced, memory] = &subject.costs[..] else {

@@ -1,5 +1,6 @@
-//! A report's cases as people look at them: subjects beside each other, with what is called of
-//! their differences. Made of rows, so that a report that was read back is shown alike.
+//! Views of a report's cases: the subjects of a case with their ratios and verdicts.
+//!
+//! A view is made from the rows. This is why a report that we read from JSON looks like a new one.
 
 use super::Section;
 use super::rows::Row;
@@ -11,33 +12,33 @@ use creel_stats::{Estimate, Verdict};
 /// A case and its subjects.
 #[derive(Debug)]
 pub struct CaseView<'a> {
-    /// Its name.
+    /// The name of the case.
     pub name: &'a str,
-    /// The recommended first.
+    /// The subjects, the recommended one first.
     pub subjects: Vec<SubjectView<'a>>,
-    /// How far from one noise alone reaches, as a logarithm; nothing where it is not known.
+    /// How far noise alone moves a ratio from one, as a logarithm, if it is known.
     pub floor: Option<f64>,
-    /// Whether ratios say something.
+    /// Whether the case has ratios.
     pub is_compared: bool,
 }
 
-/// A subject in a case.
+/// A subject of a case.
 #[derive(Debug)]
 pub struct SubjectView<'a> {
-    /// Its name.
+    /// The name of the subject.
     pub name: &'a str,
-    /// Its time or speed.
+    /// The time or the speed.
     pub first: &'a Row,
-    /// Its other metrics.
+    /// The other metrics.
     pub others: Vec<&'a Row>,
-    /// The metrics' geometric means, the first one's first.
+    /// The geometric means of all metrics, in the order of the metrics.
     pub means: Vec<&'a Row>,
-    /// By [`costs::METRICS`]; none in old reports.
+    /// The costs in the order of [`costs::METRICS`]. Old reports have none.
     pub costs: Vec<&'a Row>,
 }
 
 impl Section {
-    /// The section's cases in their order.
+    /// Returns the cases of the section in the order in which they were measured.
     pub fn cases(&self) -> Vec<CaseView<'_>> {
         let mut cases: Vec<CaseView> = Vec::new();
         for row in &self.rows {
@@ -58,7 +59,7 @@ impl Section {
         cases
     }
 
-    /// The case of this name.
+    /// Returns the case with this name.
     pub fn case(&self, name: &str) -> Option<CaseView<'_>> {
         self.cases().into_iter().find(|case| case.name == name)
     }
@@ -85,24 +86,24 @@ impl<'a> CaseView<'a> {
         }
     }
 
-    /// The unit of its time or speed.
+    /// Returns the unit of the time or the speed.
     pub fn unit(&self) -> &'a str {
         self.subjects
             .first()
             .map_or("", |subject| &subject.first.unit)
     }
 
-    /// The subject that is recommended.
+    /// Returns the recommended subject.
     pub fn recommended(&self) -> Option<&SubjectView<'a>> {
         self.subjects.first()
     }
 
-    /// One thread, where it is a subject, doing as much as this one.
+    /// Returns the subject `one thread` that does the same amount of work as this subject.
     pub fn one_thread_for(&self, subject: &SubjectView) -> Option<&SubjectView<'a>> {
         self.counterpart(subject, ONE_THREAD)
     }
 
-    /// The recommended subject, doing as much as this one.
+    /// Returns the recommended subject that does the same amount of work as this subject.
     pub fn recommended_for(&self, subject: &SubjectView) -> Option<&SubjectView<'a>> {
         self.counterpart(subject, self.recommended()?.name)
     }
@@ -112,7 +113,7 @@ impl<'a> CaseView<'a> {
         self.subjects.iter().find(|other| other.name == name)
     }
 
-    /// The best of those that are wanted by name, by their medians.
+    /// Returns the subject with the best median among those whose names are wanted.
     pub fn best(&self, wanted: impl Fn(&str) -> bool) -> Option<&SubjectView<'a>> {
         let more_is_better = is_more_better(self.unit());
         let good = |subject: &SubjectView| match more_is_better {
@@ -124,30 +125,30 @@ impl<'a> CaseView<'a> {
         known.max_by(|a, b| good(a).total_cmp(&good(b)))
     }
 
-    /// The first subject whose name begins so.
+    /// Returns the first subject whose name begins with `name`.
     pub fn subject(&self, name: &str) -> Option<&SubjectView<'a>> {
         let mut subjects = self.subjects.iter();
         subjects.find(|subject| subject.name.starts_with(name))
     }
 
-    /// What one subject's figure is of another's, round by round.
+    /// Returns the ratio of two subjects, taken round by round.
     pub fn ratio(&self, of: &SubjectView, over: &SubjectView) -> Option<Estimate> {
         let pairs = of.first.samples.iter().zip(&over.first.samples);
         Estimate::of(pairs.map(|(value, base)| value / base))
     }
 
-    /// What is called of a ratio here.
+    /// Returns whether a ratio is a difference, given the noise of the case.
     pub fn verdict(&self, ratio: &Estimate) -> Verdict {
         ratio.verdict(&[self.floor.unwrap_or(0.0)])
     }
 
-    /// Whether what is not called a difference can be called the same.
+    /// Returns whether a ratio that is not a difference shows that two subjects are the same.
     pub fn is_equivalent(&self, ratio: &Estimate) -> bool {
         ratio.is_equivalent(&[self.floor.unwrap_or(0.0)])
     }
 
-    /// How much better the one is than the other, whether more or less is better here; above one
-    /// is better.
+    /// Returns how many times better one subject is than another. Above one, it is better, whether
+    /// the unit is that of a time or of a speed.
     pub fn better(&self, one: &SubjectView, than: &SubjectView) -> Option<Estimate> {
         if is_more_better(self.unit()) {
             self.ratio(one, than)
@@ -157,7 +158,8 @@ impl<'a> CaseView<'a> {
     }
 }
 
-/// Speeds are per second, gains are times; everything else is a time or a cost.
+/// Returns whether larger values of a unit are better. This is true for speeds, which are per
+/// second, and for gains, whose unit is `times`. Everything else is a time or a cost.
 pub fn is_more_better(unit: &str) -> bool {
     unit.ends_with("/s") || unit == "times"
 }

@@ -1,4 +1,4 @@
-//! The workloads; one file each. A new one is its module here and its line in [`ALL`].
+//! The workloads. To add one, add its module here and its entry to [`ALL`].
 
 mod decode;
 mod loops;
@@ -20,17 +20,17 @@ use creel_console::{Exit, Failure};
 use crate::harness::Case;
 use crate::setting::Setting;
 
-/// Something that programs do, measured in several cases.
+/// A kind of work that programs do. It has several cases.
 pub struct Workload {
-    /// As given on the command line.
+    /// The name on the command line.
     pub name: &'static str,
-    /// One line for people.
+    /// A description in one line.
     pub about: &'static str,
-    /// Its cases under a setting, the most telling first.
+    /// Returns the cases for a setting, the most important first.
     pub cases: fn(&Setting) -> anyhow::Result<Vec<Case>>,
 }
 
-/// All workloads, in the order they are run.
+/// All workloads, in the order in which they run.
 pub const ALL: &[Workload] = &[
     loops::WORKLOAD,
     programs::WORKLOAD,
@@ -44,11 +44,14 @@ pub const ALL: &[Workload] = &[
     sizing::WORKLOAD,
 ];
 
-/// Those that are left out unless a workload or a case is asked for: they take minutes each.
+/// Workloads that run only if the command line names a workload or a case, because each of them
+/// takes minutes.
 pub const OPT_IN: &[&str] = &["programs"];
 
-/// Cases that are left out unless they are asked for: what others have measured, once more, and what
-/// lies between two cases or repeats one under a load, and has never said another thing than they.
+/// Cases that run only if the command line names them.
+///
+/// Some of them repeat measurements that others have published. The results of the rest have always
+/// agreed with those of similar cases.
 pub const OPT_IN_CASES: &[&str] = &[
     "article",
     "two systems",
@@ -65,7 +68,7 @@ pub const OPT_IN_CASES: &[&str] = &[
     "f32 2048",
 ];
 
-/// A quick look's cases of each workload.
+/// The most important cases of each workload. A run without arguments measures these.
 const QUICK_CASES: &[(&str, &[&str])] = &[
     (
         "loops",
@@ -80,18 +83,18 @@ const QUICK_CASES: &[(&str, &[&str])] = &[
     ("sizing", &["OpenMP in lock-step"]),
 ];
 
-/// The cases of a workload that a quick look has.
+/// Returns the most important cases of a workload.
 pub fn quick_cases(workload: &str, setting: &Setting) -> Vec<String> {
     let cases = QUICK_CASES.iter().find(|(name, _)| *name == workload);
     let fill = |case: &&str| case.replace("{n}", &setting.workers.to_string());
     cases.map_or(Vec::new(), |(_, cases)| cases.iter().map(fill).collect())
 }
 
-/// Whether a Python has one of the simulators that are peers of traffic.
+/// Checks whether a Python has one of the simulators that are peers of `traffic`.
 ///
 /// # Errors
 ///
-/// What it says instead.
+/// Returns an error with the reason if the program cannot be started, or if it has none of them.
 pub fn has_simulators(python: &Path) -> anyhow::Result<()> {
     let asks = "from importlib.util import find_spec as has
 assert has('uxsim') or has('sumo'), 'it has neither uxsim nor sumo'";
@@ -99,30 +102,37 @@ assert has('uxsim') or has('sumo'), 'it has neither uxsim nor sumo'";
         Ok(output) if output.status.success() => return Ok(()),
         Ok(output) => {
             let text = String::from_utf8_lossy(&output.stderr);
-            text.lines().last().unwrap_or("it failed").to_owned()
+            text.lines()
+                .last()
+                .unwrap_or("it reported no reason")
+                .to_owned()
         }
         Err(error) => error.to_string(),
     };
-    let message = format!("--python {}: {why}", python.display());
+    let message = format!(
+        "cannot use the simulators of {}: {why}. Install them with `{0} -m pip install uxsim \
+         eclipse-sumo`",
+        python.display()
+    );
     Err(Failure::new(Exit::Usage, message).into())
 }
 
-/// The names, for the command line.
+/// Returns the names of all workloads.
 pub fn names() -> Vec<&'static str> {
     ALL.iter().map(|workload| workload.name).collect()
 }
 
 /// Former names of workloads, each with the current name.
 ///
-/// The command line accepts a former name for one more version. Reports keep the former names, because
-/// docs/schema.md promises that a printed value does not change.
+/// The command line accepts a former name for one more version. Reports keep the former names,
+/// because docs/schema.md promises that a printed value does not change.
 const FORMER_NAMES: &[(&str, &str)] = &[
     ("iterate", "loops"),
     ("whispers", "messages"),
     ("launch", "sizing"),
 ];
 
-/// The current name of a workload that is called by its current or its former name.
+/// Returns the current name of a workload, given its current or its former name.
 pub fn current_name(name: &str) -> &str {
     let mut names = FORMER_NAMES.iter();
     names
@@ -130,7 +140,7 @@ pub fn current_name(name: &str) -> &str {
         .map_or(name, |(_, current)| current)
 }
 
-/// The name of a workload in JSON and CSV.
+/// Returns the name of a workload in JSON and CSV.
 pub fn schema_name(name: &str) -> &str {
     let mut names = FORMER_NAMES.iter();
     names
@@ -138,7 +148,7 @@ pub fn schema_name(name: &str) -> &str {
         .map_or(name, |(former, _)| former)
 }
 
-/// The values of `--only`. Former names are hidden aliases.
+/// Returns the values of `--only`. Former names are hidden aliases.
 pub fn possible_values() -> Vec<PossibleValue> {
     let value = |workload: &Workload| {
         let value = PossibleValue::new(workload.name);
@@ -161,7 +171,7 @@ mod tests {
         for workload in ALL {
             let cases = (workload.cases)(&setting).unwrap();
             if cases.is_empty() {
-                // What it measures is not on this machine, or not beside this program.
+                // A program that this workload measures is not installed.
                 continue;
             }
             let there = |name: &str| cases.iter().any(|case| case.name == name);

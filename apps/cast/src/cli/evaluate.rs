@@ -345,9 +345,7 @@ impl Evaluate {
 
 /// Writes a file atomically: readers see the complete file or none.
 fn write_whole(path: &Path, text: &str) -> anyhow::Result<()> {
-    let mut part = path.as_os_str().to_owned();
-    part.push(".part");
-    let written = fs::write(&part, text).and_then(|()| fs::rename(&part, path));
+    let written = creel_console::AtomicFile::write(path, text.as_bytes());
     written.with_context(|| format!("cannot write {}", path.display()))
 }
 

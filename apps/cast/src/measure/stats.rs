@@ -3,107 +3,7 @@
 //! A stream records a buffer with a few additions. The streams of a context share its histograms. A
 //! stream therefore needs little memory, and the percentiles cover all buffers.
 
-use crate::measure::histogram::Histogram;
-use std::time::Duration;
-
-/// The count, minimum, maximum, mean and variance of a series, without storing its values.
-///
-/// We sum distances from the first value. The times of a stream are close together, so the squares
-/// do not cancel. In addition, recording a value needs no division.
-///
-/// ```
-/// use creel_cast::measure::Moments;
-///
-/// let mut moments = Moments::default();
-/// [1.0, 2.0, 3.0].into_iter().for_each(|value| moments.note(value));
-/// assert_eq!((moments.count(), moments.mean(), moments.variance()), (3, 2.0, 1.0));
-/// ```
-#[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub struct Moments {
-    count: i64,
-    first: f64,
-    sum: f64,
-    squares: f64,
-    /// The minimum and the maximum distance from the first value. Distances are short, so `f32`
-    /// suffices.
-    least: f32,
-    greatest: f32,
-}
-
-impl Moments {
-    /// Adds a value.
-    #[inline]
-    pub fn note(&mut self, value: f64) {
-        if self.count == 0 {
-            self.first = value;
-        }
-        let distance = value - self.first;
-        let short = distance as f32;
-        self.count += 1;
-        // We avoid `min` and `max`, because their handling of NaN costs time.
-        if short < self.least {
-            self.least = short;
-        }
-        if short > self.greatest {
-            self.greatest = short;
-        }
-        self.sum += distance;
-        self.squares += distance * distance;
-    }
-
-    /// Returns the number of values.
-    pub fn count(&self) -> u64 {
-        self.count as u64
-    }
-
-    /// Returns the minimum, or zero if there are no values.
-    pub fn min(&self) -> f64 {
-        self.first + f64::from(self.least)
-    }
-
-    /// Returns the maximum, or zero if there are no values.
-    pub fn max(&self) -> f64 {
-        self.first + f64::from(self.greatest)
-    }
-
-    /// Returns the mean, or zero if there are no values.
-    pub fn mean(&self) -> f64 {
-        self.first + self.sum / self.count.max(1) as f64
-    }
-
-    /// Returns the sample variance (divided by n − 1), or zero if there are fewer than two values.
-    pub fn variance(&self) -> f64 {
-        if self.count < 2 {
-            return 0.0;
-        }
-        let count = self.count as f64;
-        ((self.squares - self.sum * self.sum / count) / (count - 1.0)).max(0.0)
-    }
-
-    /// Returns the standard deviation.
-    pub fn deviation(&self) -> f64 {
-        self.variance().sqrt()
-    }
-
-    /// Adds the values of another series.
-    pub fn merge(&mut self, other: &Moments) {
-        if other.count == 0 {
-            return;
-        }
-        if self.count == 0 {
-            *self = *other;
-            return;
-        }
-        // We shift the other sums from the first value of `other` to our own first value.
-        let shift = other.first - self.first;
-        let count = other.count as f64;
-        self.count += other.count;
-        self.least = self.least.min(other.least + shift as f32);
-        self.greatest = self.greatest.max(other.greatest + shift as f32);
-        self.squares += other.squares + 2.0 * shift * other.sum + shift * shift * count;
-        self.sum += other.sum + shift * count;
-    }
-}
+pub use creel_stats::{Histogram, Moments, Percentiles};
 
 /// The times at which a buffer passed its stations, in nanoseconds of one clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -175,33 +75,10 @@ impl Histograms {
     }
 }
 
-/// Three points of a distribution.
-#[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub struct Percentiles {
-    /// The median.
-    pub p50: f64,
-    /// The value that 99 of 100 values do not exceed.
-    pub p99: f64,
-    /// The maximum.
-    pub max: f64,
-}
-
-impl Percentiles {
-    /// Returns the points of a histogram in units of `unit`. All points of an empty histogram are
-    /// zero.
-    pub fn of(histogram: &Histogram, unit: Duration) -> Self {
-        let unit = unit.as_nanos() as f64;
-        Percentiles {
-            p50: histogram.quantile(0.5) as f64 / unit,
-            p99: histogram.quantile(0.99) as f64 / unit,
-            max: histogram.max() as f64 / unit,
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::time::Duration;
 
     fn values() -> Vec<f64> {
         // Values slightly above twenty million would lose their differences in single precision.

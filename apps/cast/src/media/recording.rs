@@ -66,19 +66,9 @@ impl Recording {
     ///
     /// Returns an error if the file cannot be created.
     pub(crate) fn create(path: &Path, rate: u32, channels: u16) -> Result<Self, WavError> {
-        let mut part = path.as_os_str().to_owned();
-        part.push(".part");
-        let part = PathBuf::from(part);
-        let begun = File::create(&part).and_then(|mut file| {
-            let written = file.write_all(&header(rate, channels, 0));
-            match written.and_then(|()| fs::rename(&part, path)) {
-                Ok(()) => Ok(file),
-                Err(error) => {
-                    // The file is of no use, so we ignore the error.
-                    let _ = fs::remove_file(&part);
-                    Err(error)
-                }
-            }
+        let begun = creel_console::AtomicFile::create(path).and_then(|mut file| {
+            file.write_all(&header(rate, channels, 0))?;
+            file.commit_growing()
         });
         Ok(Recording {
             path: path.into(),

@@ -1,4 +1,4 @@
-//! The near end of the process that runs the commands: see [`super::runner`].
+//! Starts the process that runs the commands, and talks to it. See [`super::runner`].
 
 use super::runner::{Outcome, RunReply, RunRequest, signal_below};
 use anyhow::{Context, Result, bail};
@@ -11,13 +11,13 @@ use std::{
     time::Duration,
 };
 
-/// The first argument with which this program becomes that process.
+/// The first argument that makes this program that process.
 pub const RUNNER_COMMAND: &str = "measure-one";
 
-/// How often an interrupt is looked for while a command runs.
+/// The time between two checks for an interrupt while a command runs.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
-/// The process that runs commands; ended, with all that it runs, when dropped.
+/// The process that runs commands. Dropping it ends the process and its children.
 pub struct Agent {
     process: Child,
     requests: UnixStream,
@@ -26,14 +26,14 @@ pub struct Agent {
 
 impl Agent {
     pub fn start() -> Result<Self> {
-        let own = std::env::current_exe().context("cannot find this program's own file")?;
+        let own = std::env::current_exe().context("cannot find the file of the creel program")?;
         let (near, far) = UnixStream::pair()?;
         near.set_read_timeout(Some(POLL_INTERVAL))?;
         let process = Command::new(own)
             .arg(RUNNER_COMMAND)
             .stdin(OwnedFd::from(far))
             .spawn()
-            .context("cannot start this program again")?;
+            .context("cannot start the creel program a second time")?;
         Ok(Self {
             process,
             replies: BufReader::new(near.try_clone()?),
@@ -41,7 +41,7 @@ impl Agent {
         })
     }
 
-    /// Does one run; an interrupt ends it.
+    /// Runs a command once. An interrupt ends the run.
     pub fn run(&mut self, request: &RunRequest, interrupt: &Interrupt) -> Result<Outcome> {
         let text = serde_json::to_string(request)?;
         writeln!(self.requests, "{text}").context("the process that runs commands has ended")?;
@@ -50,7 +50,7 @@ impl Agent {
             match self.replies.read_until(b'\n', &mut line) {
                 Ok(_) if line.ends_with(b"\n") => break,
                 Ok(_) => {
-                    // A Ctrl-C reaches that process too.
+                    // A Ctrl-C in the terminal reaches that process as well.
                     interrupt.check()?;
                     bail!("the process that runs commands has ended");
                 }
@@ -71,7 +71,7 @@ impl Agent {
 impl Drop for Agent {
     fn drop(&mut self) {
         signal_below(self.process.id(), Signal::SIGKILL);
-        // It has ended, or ends when its socket does.
+        // We ignore errors, because the process ends when its socket is closed.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }

@@ -1,16 +1,18 @@
-//! The raw figures of a music player's article: blocks of `NAME:`, in each some times, as many
-//! rates and some sizes in bytes, a value a line or several; `#` begins a comment.
+//! Reads the raw figures of an article on a music player.
 //!
-//! Times are `[hh:]mm:ss.NANOSECONDS`. The nanoseconds are a *number*: the article's program
-//! printed them without leading zeros, so `23:88967938` and `23.88967938` are 23.088967938 s, as
-//! its rates times these times confirm. Read as decimals, they would be up to nine tenths of a
-//! second too long.
+//! The file has blocks that start with `NAME:`. A block contains times, one rate per time, and some
+//! sizes in bytes. A line holds one value or several. `#` starts a comment.
+//!
+//! A time is `[hh:]mm:ss.NANOSECONDS`. Note that the nanoseconds are a *number*, because the
+//! program of the article printed them without leading zeros. For example, `23:88967938` and
+//! `23.88967938` are 23.088967938 s. The products of rates and times confirm this. If we read them
+//! as decimals, a time would be up to 0.9 s too long.
 
 use super::{sample::Sample, store::Measured};
 use anyhow::{Context, Result, bail};
 use std::path::Path;
 
-/// Whether a file looks like this format: its first line that says something is `NAME:`.
+/// Returns whether a file has this format, which means that its first line with content is `NAME:`.
 pub fn is_one(text: &str) -> bool {
     let first = text.lines().map(plain).find(|line| !line.is_empty());
     first.and_then(name).is_some()
@@ -20,13 +22,13 @@ fn plain(line: &str) -> &str {
     line.split('#').next().unwrap_or("").trim()
 }
 
-/// `NAME:` alone on its line.
+/// Parses a line that contains only `NAME:`.
 fn name(line: &str) -> Option<&str> {
     let name = line.strip_suffix(':')?;
     (!name.is_empty() && !name.contains(char::is_whitespace)).then_some(name)
 }
 
-/// Reads the blocks, a command each.
+/// Reads the blocks. Each one becomes a command.
 pub fn parse(text: &str, file: &Path) -> Result<Vec<Measured>> {
     let mut all: Vec<(String, Vec<f64>, Vec<f64>)> = Vec::new();
     for (i, line) in text.lines().map(plain).enumerate() {
@@ -37,7 +39,7 @@ pub fn parse(text: &str, file: &Path) -> Result<Vec<Measured>> {
         for word in line.split([' ', '\t', ',']).filter(|w| !w.is_empty()) {
             let at = || format!("{}, line {}: `{word}`", file.display(), i + 1);
             let Some((_, times, numbers)) = all.last_mut() else {
-                bail!("{} stands before the first NAME:", at());
+                bail!("{} is before the first NAME:", at());
             };
             if word.contains(':') || (numbers.is_empty() && times.is_empty()) {
                 times.push(time_s(word).with_context(at)?);
@@ -49,15 +51,15 @@ pub fn parse(text: &str, file: &Path) -> Result<Vec<Measured>> {
     }
     let blocks = all.into_iter().map(|(name, times, numbers)| {
         if times.is_empty() || numbers.len() < times.len() {
-            bail!("{}: {name} has no rate for each time", file.display());
+            bail!("{}: {name} has more times than rates", file.display());
         }
         Ok(measured(name, &times, &numbers))
     });
     blocks.collect()
 }
 
-/// The numbers are as many rates as times, and then sizes; of these the first ones go with the
-/// runs. The largest of all is the peak of the last run at least.
+/// Combines times and numbers to samples. The numbers are one rate per time, followed by sizes. The
+/// first sizes belong to the runs in order. We ignore further sizes.
 fn measured(label: String, times: &[f64], numbers: &[f64]) -> Measured {
     let (rates, sizes) = numbers.split_at(times.len());
     let samples = times.iter().enumerate().map(|(i, &time)| {
@@ -74,8 +76,9 @@ fn measured(label: String, times: &[f64], numbers: &[f64]) -> Measured {
     }
 }
 
-/// `00:00:23.088967938`, `1:02.5`, `23:88967938`; what stands behind the last point, or in nine
-/// digits' place behind the last colon, is a number of nanoseconds.
+/// Parses a time, for example `00:00:23.088967938`, `1:02.5` or `23:88967938`. The digits after the
+/// last point are a number of nanoseconds. So are those after the last colon if they are too many
+/// for seconds.
 fn time_s(word: &str) -> Result<f64> {
     let (whole, nanoseconds) = match word.rsplit_once('.') {
         Some(parts) => parts,
@@ -86,12 +89,16 @@ fn time_s(word: &str) -> Result<f64> {
     };
     let mut seconds = 0.0;
     for part in whole.split(':') {
-        let number: u32 = part.parse().context("no time")?;
+        let number: u32 = part
+            .parse()
+            .context("expected a time, for example 1:02.5")?;
         seconds = seconds * 60.0 + f64::from(number);
     }
-    let nanoseconds: u32 = nanoseconds.parse().context("no nanoseconds")?;
+    let nanoseconds: u32 = nanoseconds
+        .parse()
+        .context("expected a number of nanoseconds")?;
     if nanoseconds >= 1_000_000_000 {
-        bail!("more than a second of nanoseconds");
+        bail!("the nanoseconds are more than a second");
     }
     Ok(seconds + f64::from(nanoseconds) / 1e9)
 }

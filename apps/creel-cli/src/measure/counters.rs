@@ -1,5 +1,5 @@
-//! The kernel's performance counters over this process and all that it starts, each where it is
-//! allowed: migrations by software, cycles and instructions by hardware.
+//! Performance counters of the kernel for this process and its descendants. Migrations are counted
+//! by software, and cycles and instructions by hardware. We use those that the system allows.
 
 use super::sample::Sample;
 use perf_event::{
@@ -8,7 +8,7 @@ use perf_event::{
 };
 use std::os::fd::AsRawFd;
 
-/// Counters that are open, with the figures that they give and their last values.
+/// The open counters, each with the name of its figure and its last value.
 pub struct Counters(Vec<(&'static str, Counter, u64)>);
 
 impl Counters {
@@ -20,7 +20,8 @@ impl Counters {
         ];
         let opened = wanted.into_iter().filter_map(|(name, event)| {
             let mut builder = Builder::new().kind(event);
-            // A migration happens inside the kernel: without this the count is always zero.
+            // Migrations happen inside the kernel. Without `include_kernel`, the count is always
+            // zero.
             builder.inherit(true).include_kernel();
             let mut counter = builder.build().ok()?;
             close_on_exec(&counter);
@@ -30,14 +31,14 @@ impl Counters {
         Self(opened.collect())
     }
 
-    /// Remembers where the counters stand.
+    /// Records the current values.
     pub fn begin(&mut self) {
         for (_, counter, before) in &mut self.0 {
             *before = counter.read().unwrap_or(0);
         }
     }
 
-    /// What they have counted since.
+    /// Stores the increase since [`Counters::begin`] in the sample.
     pub fn read(&mut self, sample: &mut Sample) {
         for (name, counter, before) in &mut self.0 {
             let counted = counter.read().ok().map(|now| now.saturating_sub(*before));
@@ -46,9 +47,9 @@ impl Counters {
     }
 }
 
-/// The commands shall find no descriptor that is ours.
+/// Closes the descriptor of a counter in the commands, so that they inherit none of ours.
 #[allow(unsafe_code)]
 fn close_on_exec(counter: &Counter) {
-    // SAFETY: the descriptor is the counter's, which outlives the call; no memory is passed.
+    // SAFETY: the counter owns the descriptor and outlives the call. We pass no memory.
     unsafe { libc::fcntl(counter.as_raw_fd(), libc::F_SETFD, libc::FD_CLOEXEC) };
 }

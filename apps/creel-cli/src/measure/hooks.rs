@@ -1,4 +1,4 @@
-//! Lines for the shell around the runs; they are not measured, and a failing one ends all.
+//! Shell commands around the runs. We do not measure them, and a failing one ends the measurement.
 
 use super::{
     MeasureArgs,
@@ -7,7 +7,7 @@ use super::{
 use anyhow::{Context, Result, bail};
 use std::process::{Command, Stdio};
 
-/// The lines that were asked for, and whose shell they are run by.
+/// The shell commands of the user.
 pub struct Hooks<'a> {
     args: &'a MeasureArgs,
 }

@@ -1,4 +1,4 @@
-//! `creel measure`: what a command costs, over several runs, alone or beside others.
+//! `creel measure` measures the cost of a command over several runs, alone or compared with others.
 
 mod agent;
 mod article;
@@ -11,12 +11,12 @@ mod sample;
 mod store;
 mod verdict;
 
-use crate::{drawing, options};
+use crate::drawing;
 use agent::Agent;
 pub use agent::RUNNER_COMMAND;
 use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
-use creel_console::{Common, Exit, Failure, Format, Interrupt, Progress, energy, output};
+use creel_console::{Common, Exit, Failure, Format, Interrupt, Progress, duration, energy, output};
 use creel_stats::Summary;
 use creel_topology::Machine;
 use hooks::Hooks;
@@ -34,116 +34,186 @@ use std::{
 };
 use store::{Measured, Mode, Store};
 
-/// Without -n, the least number of runs of a command.
+/// The smallest number of runs of a command without `-n`.
 const RUNS_LEAST: usize = 5;
+/// The largest number of runs of a command.
 const RUNS_MOST: usize = 10_000;
 
-/// Run a command several times and tell what it cost
+/// Run a command several times and measure its cost
 ///
-/// Wall, user and system time, the peak memory of the whole process tree, context switches and,
-/// where the kernel tells them, migrations, cycles, instructions and energy. Several commands
-/// take turns (A B A B …), so that a machine whose speed drifts treats them alike. Without -n it
-/// runs until the mean is known well enough.
+/// creel measures wall, user and system time, the peak memory of the whole process tree and context
+/// switches. Where the kernel reports them, it also measures migrations, cycles, instructions and
+/// energy. Several commands take turns (A B A B …), so that a drift in the speed of the machine
+/// affects them equally. Without -n, creel runs the commands until the mean is precise enough.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   creel measure -- ./render song.vgz
+          Measure one command
   creel measure --vs './old song.vgz' --name new --name old -- ./new song.vgz
+          Compare two commands
   creel measure --scan jobs=1..8 --prepare 'make clean' --csv runs.csv -- make -j{jobs}
-  creel measure --aa --vs 'xz -9 -k f' --prepare 'rm -f f.*' -- zstd f
+          Measure a command with each value of a parameter
   creel measure --metric 'samples=rendered (\\d+) samples' -- ./render song.vgz
+          Also record a number that the command prints
   creel measure --from old.csv new.csv --markdown
+          Compare earlier measurements
 
-Exit codes: 0; 1 when a command failed (what was measured until then is printed); 2 for a command
-line that is wrong; 65 for a file that is no measurement; 130 or 143 when interrupted (likewise).")]
+Exit codes:
+  0         success
+  1         a command failed; creel prints the runs before it
+  2         the command line is wrong
+  65        a file is not a measurement
+  130, 143  interrupted by Ctrl-C, or terminated by SIGTERM; creel prints the runs before it")]
 pub struct MeasureArgs {
-    /// Counted runs of each command; by default as many as --within asks for
-    #[arg(short = 'n', short_alias = 'r', long, value_name = "RUNS", value_parser = clap::value_parser!(u32).range(1..=RUNS_MOST as i64))]
+    /// Count RUNS runs of each command, instead of as many as --within needs
+    #[arg(
+        short = 'n',
+        short_alias = 'r',
+        long,
+        value_name = "RUNS",
+        value_parser = clap::value_parser!(u32).range(1..=RUNS_MOST as i64),
+        help_heading = "Number of runs"
+    )]
     runs: Option<u32>,
-    /// Without -n: run until the 95 % interval of the mean is within so many percent of it
-    #[arg(long, default_value_t = 2.0, value_name = "PERCENT")]
+    /// Run until the 95 % confidence interval of the mean is within PERCENT of it (without -n)
+    #[arg(
+        long,
+        default_value_t = 2.0,
+        value_name = "PERCENT",
+        help_heading = "Number of runs"
+    )]
     within: f64,
-    /// Without -n: but begin no further run after so many seconds for each command, once there
-    /// are five
-    #[arg(long, default_value_t = 5.0, value_name = "SECONDS", value_parser = options::seconds)]
-    at_most: f64,
-    /// Runs before those, not counted
-    #[arg(short, long, default_value_t = 0, value_name = "RUNS")]
+    /// Start no further run after TIME per command and at least five runs (without -n)
+    #[arg(
+        long,
+        default_value = "5s",
+        value_name = "TIME",
+        value_parser = duration::value_parser,
+        help_heading = "Number of runs"
+    )]
+    at_most: Duration,
+    /// Run each command RUNS times before the counted runs
+    #[arg(
+        short,
+        long,
+        default_value_t = 0,
+        value_name = "RUNS",
+        help_heading = "Number of runs"
+    )]
     warmup: u32,
-    /// Seconds of rest before each run
-    #[arg(long, default_value_t = 0.0, value_name = "SECONDS", value_parser = options::seconds)]
-    cooldown: f64,
-    /// A further command, split into words as a shell does, run in turn with the first; may be
-    /// given several times
-    #[arg(long, value_name = "COMMAND")]
+    /// Compare with COMMAND, which takes turns with the first command; quote it as one word (may be
+    /// repeated)
+    #[arg(long, value_name = "COMMAND", help_heading = "Comparison")]
     vs: Vec<String>,
-    /// What tables call the commands, in their order; may be given several times
-    #[arg(long, value_name = "NAME")]
+    /// Name the commands in the tables, in their order (may be repeated)
+    #[arg(long, value_name = "NAME", help_heading = "Comparison")]
     name: Vec<String>,
-    /// Also run the first command against itself: differences below that are not called any
-    #[arg(long)]
+    /// Also compare the first command with itself, and report no difference smaller than that
+    #[arg(long, help_heading = "Comparison")]
     aa: bool,
-    /// Put each value in the place of {NAME} in the commands; may be given several times
-    #[arg(long, value_name = "NAME=VALUE,…")]
+    /// Replace {NAME} in the commands by each VALUE (may be repeated)
+    #[arg(long, value_name = "NAME=VALUE,…", help_heading = "Comparison")]
     matrix: Vec<Axis>,
-    /// The same with numbers: NAME=FROM..TO[:STEP]
-    #[arg(long, value_name = "NAME=RANGE", value_parser = plan::scan)]
+    /// Replace {NAME} in the commands by each number of a range, FROM..TO[:STEP] (may be repeated)
+    #[arg(
+        long,
+        value_name = "NAME=RANGE",
+        value_parser = plan::scan,
+        help_heading = "Comparison"
+    )]
     scan: Vec<Axis>,
-    /// A line for the shell, once before a command's first run; {NAME} is filled in
-    #[arg(long, value_name = "LINE")]
-    setup: Option<String>,
-    /// A line for the shell before each run, not measured
-    #[arg(long, value_name = "LINE")]
-    prepare: Option<String>,
-    /// A line for the shell, once after a command's last run
-    #[arg(long, value_name = "LINE")]
-    cleanup: Option<String>,
-    /// Record a figure that the command prints: what the first group of the expression holds, in
-    /// its last match
-    #[arg(long, value_name = "NAME=REGEX", value_parser = metric)]
-    metric: Vec<(String, Regex)>,
-    /// Also write every run to this file, as it comes; - writes to stdout, and prints nothing else
-    #[arg(long, value_name = "FILE")]
-    csv: Option<PathBuf>,
-    /// Add to that file instead of replacing it
-    #[arg(long, requires = "csv")]
-    append: bool,
-    /// Count the runs that are in that file already, and do the missing ones
-    #[arg(long, requires = "csv", requires = "runs")]
-    resume: bool,
-    /// A column for that file and for the tables; may be given several times
-    #[arg(long, value_name = "KEY=VALUE", value_parser = plan::label)]
-    label: Vec<(String, String)>,
-    /// Run nothing: read the runs from such files, and compare the first with the others
-    #[arg(long, value_name = "FILE", num_args = 1.., conflicts_with_all = ["vs", "matrix", "scan", "csv", "command"])]
+    /// Read the runs from files instead of running commands, and compare the first with the others
+    #[arg(
+        long,
+        value_name = "FILE",
+        num_args = 1..,
+        conflicts_with_all = ["vs", "matrix", "scan", "csv", "command"],
+        help_heading = "Comparison"
+    )]
     from: Vec<PathBuf>,
-    /// Print tables in Markdown
-    #[arg(long)]
-    markdown: bool,
-    /// Also draw the runs
-    #[arg(long, value_enum, value_name = "WHAT")]
-    plot: Option<Plot>,
-    /// Draw into this file, as SVG; - draws on stdout, and prints nothing else
-    #[arg(long, value_name = "FILE", requires = "plot")]
-    svg: Option<PathBuf>,
-    /// Let the command's stdout through
-    #[arg(long)]
-    show_stdout: bool,
-    /// Let the command's stderr through
-    #[arg(long)]
-    show_stderr: bool,
-    /// Both
-    #[arg(long)]
-    show_output: bool,
-    /// Count runs that fail as well
-    #[arg(short, long)]
+    /// Run LINE in a shell before the first run of each command; {NAME} is replaced
+    #[arg(long, value_name = "LINE", help_heading = "Around the runs")]
+    setup: Option<String>,
+    /// Run LINE in a shell before each run, without measuring it
+    #[arg(long, value_name = "LINE", help_heading = "Around the runs")]
+    prepare: Option<String>,
+    /// Run LINE in a shell after the last run of each command
+    #[arg(long, value_name = "LINE", help_heading = "Around the runs")]
+    cleanup: Option<String>,
+    /// Wait for TIME before each run
+    #[arg(
+        long,
+        default_value = "0s",
+        value_name = "TIME",
+        value_parser = duration::value_parser,
+        help_heading = "Around the runs"
+    )]
+    cooldown: Duration,
+    /// Kill a run that takes longer than TIME, and count it as failed
+    #[arg(
+        long,
+        value_name = "TIME",
+        value_parser = duration::value_parser,
+        help_heading = "Around the runs"
+    )]
+    timeout: Option<Duration>,
+    /// Wait for TIME for processes that outlive the command, then end them
+    #[arg(
+        long,
+        default_value = "10s",
+        value_name = "TIME",
+        value_parser = duration::value_parser,
+        help_heading = "Around the runs"
+    )]
+    linger: Duration,
+    /// Count failed runs too, instead of stopping at the first one
+    #[arg(short, long, help_heading = "Around the runs")]
     ignore_failure: bool,
-    /// End a run that takes longer; it has failed then
-    #[arg(long, value_name = "SECONDS", value_parser = options::seconds)]
-    timeout: Option<f64>,
-    /// How long to wait for processes that outlive the command before they are ended
-    #[arg(long, default_value_t = 10.0, value_name = "SECONDS", value_parser = options::seconds)]
-    linger: f64,
-    /// The command and its arguments; all that follows the command is its own
+    /// Record a number that the command prints: the first group of REGEX in its last match
+    #[arg(
+        long,
+        value_name = "NAME=REGEX",
+        value_parser = metric,
+        help_heading = "Output"
+    )]
+    metric: Vec<(String, Regex)>,
+    /// Also write each run to FILE as soon as it ends; with - write to stdout and print nothing
+    /// else
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
+    csv: Option<PathBuf>,
+    /// Append to the CSV file instead of replacing it
+    #[arg(long, requires = "csv", help_heading = "Output")]
+    append: bool,
+    /// Continue the CSV file: count its runs, and run only the missing ones
+    #[arg(long, requires = "csv", requires = "runs", help_heading = "Output")]
+    resume: bool,
+    /// Add a column to the CSV file and the tables (may be repeated)
+    #[arg(
+        long,
+        value_name = "KEY=VALUE",
+        value_parser = plan::label,
+        help_heading = "Output"
+    )]
+    label: Vec<(String, String)>,
+    /// Print the tables as Markdown
+    #[arg(long, help_heading = "Output")]
+    markdown: bool,
+    /// Also draw a chart of the runs
+    #[arg(long, value_enum, value_name = "CHART", help_heading = "Output")]
+    plot: Option<Plot>,
+    /// Draw the chart as SVG into FILE; with - draw to stdout and print nothing else
+    #[arg(long, value_name = "FILE", requires = "plot", help_heading = "Output")]
+    svg: Option<PathBuf>,
+    /// Show what the command prints on stdout
+    #[arg(long, help_heading = "Output")]
+    show_stdout: bool,
+    /// Show what the command prints on stderr
+    #[arg(long, help_heading = "Output")]
+    show_stderr: bool,
+    /// Show what the command prints on stdout and stderr
+    #[arg(long, help_heading = "Output")]
+    show_output: bool,
+    /// The command and its arguments; creel reads no options after it
     #[arg(
         trailing_var_arg = true,
         value_name = "COMMAND",
@@ -152,30 +222,32 @@ pub struct MeasureArgs {
     command: Vec<OsString>,
 }
 
-/// Reads `samples=(\d+) samples`.
+/// Parses the value of `--metric`, for example `samples=(\d+) samples`.
 fn metric(text: &str) -> Result<(String, Regex)> {
-    let (name, expression) = text.split_once('=').context("not of the form NAME=REGEX")?;
+    let (name, expression) = text.split_once('=').context("use the form NAME=REGEX")?;
     if sample::unit(name) != sample::Unit::Plain || name.is_empty() || name == "exit_code" {
-        bail!("`{name}` is no name for a figure of the program's own");
+        bail!("the name `{name}` is not available: it is empty, or creel uses it itself");
     }
     let regex = Regex::new(expression)
-        .map_err(|error| anyhow!("`{expression}` is no regular expression: {error}"))?;
+        .map_err(|error| anyhow!("`{expression}` is not a regular expression: {error}"))?;
     if regex.captures_len() < 2 {
-        bail!("`{expression}` has no group: put the figure in parentheses");
+        bail!("`{expression}` has no group: put the number in parentheses");
     }
     Ok((name.into(), regex))
 }
 
 /// Runs `creel measure`.
-pub fn measure(args: &MeasureArgs, common: &Common) -> Result<Exit> {
+pub fn measure(args: &MeasureArgs, common: &Common, verbose: bool) -> Result<Exit> {
     let mixes = (args.show_stdout || args.show_output) && common.format != Format::Text;
     if mixes {
-        let text = "--show-stdout would mix the command's output with the data";
+        let text = "--show-stdout would mix the output of the command with the data: leave out \
+                    --format, or use --csv FILE";
         return Err(Failure::new(Exit::Usage, text).into());
     }
     let rows = args.csv.as_deref().is_some_and(drawing::is_stdout);
     if rows && (args.append || args.resume || args.show_stdout || args.show_output) {
-        let text = "--csv - writes to stdout: that holds no earlier runs, and no command's output";
+        let text = "--csv - writes to stdout, so it cannot be combined with --append, --resume, \
+                    --show-stdout or --show-output: use --csv FILE";
         return Err(Failure::new(Exit::Usage, text).into());
     }
     let (measured, ended) = if args.from.is_empty() {
@@ -185,12 +257,12 @@ pub fn measure(args: &MeasureArgs, common: &Common) -> Result<Exit> {
         (read_all(&args.from).map_err(bad)?, Ok(()))
     };
     if measured.iter().any(|m| !m.samples.is_empty()) {
-        print(&measured, args, common)?;
+        print(&measured, args, common, verbose)?;
     }
     ended.map(|()| Exit::Done)
 }
 
-fn print(measured: &[Measured], args: &MeasureArgs, common: &Common) -> Result<()> {
+fn print(measured: &[Measured], args: &MeasureArgs, common: &Common, verbose: bool) -> Result<()> {
     if let (Some(plot), Some(file)) = (args.plot, &args.svg)
         && drawing::is_stdout(file)
     {
@@ -208,7 +280,7 @@ fn print(measured: &[Measured], args: &MeasureArgs, common: &Common) -> Result<(
         Format::Csv => store::write_all(measured, io::stdout().lock())?,
         Format::Text => {
             report::text(measured, args.markdown)?;
-            if let Some(reason) = missing_energy.filter(|_| common.verbose > 0) {
+            if let Some(reason) = missing_energy.filter(|_| verbose) {
                 eprintln!("creel: {reason}");
             }
         }
@@ -226,10 +298,11 @@ fn print(measured: &[Measured], args: &MeasureArgs, common: &Common) -> Result<(
     Ok(())
 }
 
-const NO_ENERGY: &str = "no energy is told: no package's counter in /sys/class/powercap is \
-                         readable; virtual machines have none, and elsewhere only root may read it";
+const NO_ENERGY: &str = "energy is not measured, because no counter in /sys/class/powercap is \
+                         readable: virtual machines have none, and on others only root may read it";
 
-/// All files' commands; one that several files have is named by its file too.
+/// Returns the commands of all files. A command that is in several files gets the name of its file
+/// as a prefix.
 fn read_all(files: &[PathBuf]) -> Result<Vec<Measured>> {
     let mut all: Vec<Measured> = Vec::new();
     let mut of_files: Vec<(String, Vec<Measured>)> = Vec::new();
@@ -263,8 +336,8 @@ fn read_all(files: &[PathBuf]) -> Result<Vec<Measured>> {
 
 type Ended = Result<()>;
 
-/// Everything that is measured, and how it ended: what was measured before a failure or an
-/// interrupt counts.
+/// Measures everything. Returns the runs, and whether the measurement succeeded. The runs before a
+/// failure or an interrupt count.
 fn run_all(args: &MeasureArgs, common: &Common) -> Result<(Vec<Measured>, Ended)> {
     let request = MeasureRequest {
         command: &args.command,
@@ -303,19 +376,19 @@ fn empty_measurement(subject: &Subject, labels: &Labels) -> Measured {
     }
 }
 
-/// Other programs take each command as one word.
+/// Returns a hint for users of other programs, which take each command as one word.
 fn hint(program: &std::ffi::OsStr) -> String {
     let program = program.to_string_lossy();
     match program.contains(char::is_whitespace) {
         true => format!(
-            "; a command's words stand apart: `creel measure -- {program}`, and a further command \
-             is given by --vs"
+            "; give the words of the command separately: `creel measure -- {program}`, and use \
+             --vs for another command"
         ),
         false => String::new(),
     }
 }
 
-/// Takes over the runs that the file has of these commands.
+/// Copies the runs of these commands from the file.
 fn resume(args: &MeasureArgs, measured: &mut [Measured]) -> Result<()> {
     let Some(file) = args.csv.as_ref().filter(|file| file.exists()) else {
         return Ok(());
@@ -330,7 +403,7 @@ fn resume(args: &MeasureArgs, measured: &mut [Measured]) -> Result<()> {
         let is_same = |t: &Measured| t.label == m.label && t.labels == m.labels;
         if measured[..i].iter().any(is_same) {
             let text = format!(
-                "--resume cannot tell two `{}` apart: give each a --name",
+                "--resume cannot distinguish two commands `{}`: give each one a --name",
                 m.label
             );
             return Err(Failure::new(Exit::Usage, text).into());
@@ -345,7 +418,7 @@ fn resume(args: &MeasureArgs, measured: &mut [Measured]) -> Result<()> {
     Ok(())
 }
 
-/// What a measurement works with while it runs.
+/// The state of a measurement while it runs.
 struct Session<'a> {
     args: &'a MeasureArgs,
     interrupt: Interrupt,
@@ -353,7 +426,7 @@ struct Session<'a> {
     store: Option<Store>,
     hooks: Hooks<'a>,
     progress: Progress,
-    /// Where what a command prints is kept to be searched for its figures.
+    /// The file that holds the output of a command, in which we search for `--metric`.
     output_file: Option<PathBuf>,
 }
 
@@ -391,7 +464,7 @@ impl<'a> Session<'a> {
         })
     }
 
-    /// Round after round, each command once a round, until it is enough.
+    /// Runs each command once per round, until there are enough runs.
     fn rounds(&mut self, subjects: &[Subject], measured: &mut [Measured]) -> Result<()> {
         for subject in subjects {
             self.hooks.setup(subject)?;
@@ -433,12 +506,12 @@ impl<'a> Session<'a> {
                     .is_some_and(|half| half <= s.mean * self.args.within / 100.0)
             })
         };
-        let most = self.args.at_most * measured.len() as f64;
+        let most = self.args.at_most.as_secs_f64() * measured.len() as f64;
         let spent = elapsed.as_secs_f64() >= most || runs >= RUNS_MOST;
         runs >= RUNS_LEAST && (spent || measured.iter().all(narrow))
     }
 
-    /// One run, and what its output says.
+    /// Runs a command once and searches its output.
     fn once(&mut self, subject: &Subject) -> Result<Sample> {
         self.progress.set_message(subject.label.clone());
         self.rest()?;
@@ -453,8 +526,8 @@ impl<'a> Session<'a> {
             show_stdout: args.show_stdout || args.show_output,
             show_stderr: args.show_stderr || args.show_output,
             output_file: self.output_file.clone(),
-            timeout_s: args.timeout,
-            linger_s: args.linger,
+            timeout_s: args.timeout.map(|timeout| timeout.as_secs_f64()),
+            linger_s: args.linger.as_secs_f64(),
         };
         let outcome = self.agent.run(&request, &self.interrupt);
         self.interrupt.check()?;
@@ -466,18 +539,18 @@ impl<'a> Session<'a> {
         let label = &subject.label;
         if outcome.ended > 0 {
             self.progress.println(&format!(
-                "`{label}`: {} that outlived it {} ended",
+                "`{label}`: {} that outlived the command {} ended",
                 processes(outcome.ended),
                 if outcome.ended == 1 { "was" } else { "were" },
             ));
         }
         if outcome.timed_out && !args.ignore_failure {
-            bail!("`{label}` took longer than --timeout allows");
+            bail!("`{label}` took longer than --timeout, so creel has ended it");
         }
         if outcome.exit_code != 0 && !args.ignore_failure {
             bail!(
-                "`{label}` ended with exit code {}; --show-output shows what it says, \
-                 --ignore-failure counts it all the same",
+                "`{label}` failed with exit code {}: use --show-output to see its messages, or \
+                 --ignore-failure to count failed runs",
                 outcome.exit_code
             );
         }
@@ -491,27 +564,27 @@ impl<'a> Session<'a> {
         Ok(sample)
     }
 
-    /// Records the program's own figures.
+    /// Records the numbers that `--metric` finds in the output.
     fn search(&self, file: &Path, label: &str, sample: &mut Sample) -> Result<()> {
         let bytes = fs::read(file).with_context(|| format!("cannot read {}", file.display()))?;
         let text = String::from_utf8_lossy(&bytes);
         for (name, regex) in &self.args.metric {
             let last = regex.captures_iter(&text).last();
             let Some(found) = last.as_ref().and_then(|captures| captures.get(1)) else {
-                bail!("`{label}` printed nothing that matches --metric {name}={regex}");
+                bail!("--metric {name}={regex}: nothing that `{label}` has printed matches");
             };
             let number = found.as_str().replace(['_', '\'', ','], "");
-            let number: f64 = number
-                .parse()
-                .with_context(|| format!("--metric {name}: `{}` is no number", found.as_str()))?;
+            let number: f64 = number.parse().with_context(|| {
+                format!("--metric {name}: `{}` is not a number", found.as_str())
+            })?;
             sample.set(name, Some(number));
         }
         Ok(())
     }
 
-    /// Sleeps, in steps short enough for Ctrl-C.
+    /// Sleeps for `--cooldown`, in steps short enough to react to Ctrl-C.
     fn rest(&self) -> Result<()> {
-        let end = Instant::now() + Duration::from_secs_f64(self.args.cooldown);
+        let end = Instant::now() + self.args.cooldown;
         while let Some(left) = end.checked_duration_since(Instant::now()) {
             self.interrupt.check()?;
             std::thread::sleep(left.min(Duration::from_millis(50)));
@@ -523,14 +596,14 @@ impl<'a> Session<'a> {
 impl Drop for Session<'_> {
     fn drop(&mut self) {
         if let Some(file) = &self.output_file {
-            // Nothing is lost with it.
+            // We ignore the error, because nobody needs the file any more.
             let _ = fs::remove_file(file);
         }
     }
 }
 
-/// The inner process: it begins before all else, because what this process allocates, the
-/// commands start with.
+/// Runs the inner process. It starts before we parse anything, because each command starts with the
+/// memory that this process has allocated.
 pub fn run_runner() -> Result<Exit> {
     runner::serve()?;
     Ok(Exit::Done)

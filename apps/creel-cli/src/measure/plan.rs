@@ -1,4 +1,4 @@
-//! Which commands a measurement runs: one, several, or a matrix of settings.
+//! The commands that a measurement runs: one, several, or one per point of a matrix of settings.
 
 use anyhow::{Result, bail};
 use std::{
@@ -6,21 +6,21 @@ use std::{
     ffi::{OsStr, OsString},
 };
 
-/// What the label of a command ends with that is its own twin.
+/// The end of the label of a command that we compare with itself.
 pub const AA_SUFFIX: &str = " (again)";
 
-/// The most commands that one measurement may consist of.
+/// The largest number of commands in one measurement.
 const SUBJECTS_MAX: usize = 1000;
 
-/// One command, with the settings that were put into it.
+/// One command, with the settings that were filled into it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Subject {
-    /// What tables call it.
+    /// The name of the command in tables.
     pub label: String,
     pub command: Vec<OsString>,
-    /// The settings, by which hooks are filled too.
+    /// The settings, which are filled into hooks as well.
     pub settings: Vec<(String, String)>,
-    /// The same command as its base, to see how far it differs from itself.
+    /// Whether this is the base command again, to measure how far it differs from itself.
     pub is_aa_control: bool,
 }
 
@@ -34,7 +34,7 @@ pub struct Axis {
 impl std::str::FromStr for Axis {
     type Err = anyhow::Error;
 
-    /// Reads `jobs=1,2,4`.
+    /// Parses the value of `--matrix`, for example `jobs=1,2,4`.
     fn from_str(text: &str) -> Result<Self> {
         let (name, values) = named(text, "VALUE,VALUE…")?;
         let values: Vec<String> = values.split(',').map(String::from).collect();
@@ -56,7 +56,8 @@ fn named<'a>(text: &'a str, form: &str) -> Result<(&'a str, &'a str)> {
     }
 }
 
-/// Reads `jobs=1..8` or `size=0.5..2:0.5`, both ends included.
+/// Parses the value of `--scan`, for example `jobs=1..8` or `size=0.5..2:0.5`. Both ends belong to
+/// the range.
 pub fn scan(text: &str) -> Result<Axis> {
     let (name, range) = named(text, "FROM..TO[:STEP]")?;
     let (ends, step) = range.split_once(':').unwrap_or((range, "1"));
@@ -66,12 +67,15 @@ pub fn scan(text: &str) -> Result<Axis> {
     let number = |word: &str| -> Result<f64> {
         match word.parse::<f64>() {
             Ok(number) if number.is_finite() => Ok(number),
-            _ => bail!("`{text}`: `{word}` is no number"),
+            _ => bail!("`{text}`: `{word}` is not a number"),
         }
     };
     let (first, last, width) = (number(from)?, number(to)?, number(step)?);
     if width <= 0.0 || last < first || (last - first) / width >= SUBJECTS_MAX as f64 {
-        bail!("`{text}` goes nowhere, or in more than {SUBJECTS_MAX} steps");
+        bail!(
+            "`{text}` is an empty range, or has more than {SUBJECTS_MAX} steps: use \
+             FROM..TO[:STEP] with FROM below TO"
+        );
     }
     let decimals = |word: &str| word.split_once('.').map_or(0, |(_, digits)| digits.len());
     let digits = decimals(from).max(decimals(step));
@@ -83,42 +87,45 @@ pub fn scan(text: &str) -> Result<Axis> {
     })
 }
 
-/// What is asked for.
+/// The commands and settings that the user has given.
 #[derive(Default)]
 pub struct MeasureRequest<'a> {
     pub command: &'a [OsString],
-    /// Further commands, each a line as a shell reads it.
+    /// Further commands, one line each, with the quotes of a shell.
     pub versus: &'a [String],
-    /// What tables call them, in their order.
+    /// The names of the commands in tables, in their order.
     pub names: &'a [String],
     pub matrix: Vec<Axis>,
     /// Whether the first command is also run against itself.
     pub is_aa_control: bool,
 }
 
-/// Every command to run, each at every point of the matrix.
+/// Returns every command to run, once per point of the matrix.
 pub fn subjects(request: &MeasureRequest) -> Result<Vec<Subject>> {
     let mut commands = vec![request.command.to_vec()];
     for text in request.versus {
         let Some(words) = shlex::split(text).filter(|words| !words.is_empty()) else {
-            bail!("--vs `{text}` is no command line: a quote is open, or nothing is there");
+            bail!("--vs `{text}` is not a command: it is empty, or a quote is open");
         };
         commands.push(words.into_iter().map(OsString::from).collect());
     }
     if request.names.len() > commands.len() {
-        bail!("there are more --name than commands");
+        bail!("there are more --name options than commands: remove one, or add a command");
     }
     for axis in &request.matrix {
         let hole = format!("{{{}}}", axis.name);
         let used = |word: &OsString| word.to_string_lossy().contains(&hole);
         if !commands.iter().flatten().any(used) {
-            bail!("{}: the command has no {hole} to put it in", axis.name);
+            bail!(
+                "cannot set {}: no command contains {hole}, so add it to a command",
+                axis.name
+            );
         }
     }
     let points = points(&request.matrix);
     let each = commands.len() + usize::from(request.is_aa_control);
     if points.len() * each > SUBJECTS_MAX {
-        bail!("the matrix has more than {SUBJECTS_MAX} points");
+        bail!("the matrix has more than {SUBJECTS_MAX} points: use fewer values");
     }
     let mut all = Vec::new();
     for point in &points {
@@ -139,7 +146,7 @@ pub fn subjects(request: &MeasureRequest) -> Result<Vec<Subject>> {
     Ok(all)
 }
 
-/// Every combination of the axes' values, the last axis fastest.
+/// Returns every combination of the values of all axes. The last axis changes fastest.
 fn points(matrix: &[Axis]) -> Vec<Vec<(String, String)>> {
     let start = vec![Vec::new()];
     matrix.iter().fold(start, |points, axis| {
@@ -154,7 +161,8 @@ fn points(matrix: &[Axis]) -> Vec<Vec<(String, String)>> {
     })
 }
 
-/// A name at a point of the matrix: filled in, or else with the point behind it.
+/// Returns a name at a point of the matrix. If the name contains no placeholder, the settings of
+/// the point follow it.
 fn labelled(name: &str, point: &[(String, String)]) -> String {
     let filled = fill_text(name, point);
     if filled != name || point.is_empty() {
@@ -179,7 +187,8 @@ fn subject(command: &[OsString], point: &[(String, String)], name: Option<String
     }
 }
 
-/// Puts the settings into a word. A word that is not UTF-8 has no holes and stays as it is.
+/// Fills the settings into a word. A word that is not UTF-8 has no placeholders and does not
+/// change.
 fn fill(word: &OsStr, point: &[(String, String)]) -> OsString {
     match word.to_str() {
         Some(text) => fill_text(text, point).into(),
@@ -187,19 +196,19 @@ fn fill(word: &OsStr, point: &[(String, String)]) -> OsString {
     }
 }
 
-/// Puts the settings into a text.
+/// Fills the settings into a text.
 pub fn fill_text(text: &str, point: &[(String, String)]) -> String {
     point.iter().fold(text.to_owned(), |text, (name, value)| {
         text.replace(&format!("{{{name}}}"), value)
     })
 }
 
-/// Reads `KEY=VALUE` for `--label`.
+/// Parses the value of `--label`, which has the form `KEY=VALUE`.
 pub fn label(text: &str) -> Result<(String, String)> {
     let (key, value) = named(text, "VALUE")?;
     let figure = super::sample::unit(key) != super::sample::Unit::Plain;
     if figure || ["command", "run", "exit_code"].contains(&key) {
-        bail!("`{key}` is a column already");
+        bail!("`{key}` is already a column: use another name");
     }
     Ok((key.into(), value.into()))
 }
@@ -281,7 +290,7 @@ mod tests {
         };
         assert!(error(&[], &["jobs"]).contains("`jobs` is not of the form"));
         assert!(error(&[], &["jobs=1,"]).contains("empty"));
-        assert!(error(&[], &["jobs=1"]).contains("no {jobs}"));
+        assert!(error(&[], &["jobs=1"]).contains("contains {jobs}"));
         assert!(error(&["a 'b"], &[]).contains("a quote is open"));
         assert!(made(&["x"], &[], &[], &["a", "b"]).is_err());
         assert!(label("command=x").is_err() && label("wall_s=3").is_err() && label("x").is_err());

@@ -1,4 +1,4 @@
-//! What a measurement prints: tables as text or Markdown, sentences, JSON, plots.
+//! The output of a measurement: tables as text or Markdown, sentences, JSON and charts.
 
 use super::{
     sample::{FIGURES, Sample, Unit, WALL, show, title, unit},
@@ -17,7 +17,7 @@ use creel_topology::{Budget, Machine};
 use serde::Serialize;
 use std::{collections::BTreeMap, io};
 
-/// The names of the figures that some run tells, in the order of tables.
+/// Returns the names of the figures that at least one command has, in the order of the tables.
 fn figure_names(all: &[Measured]) -> Vec<String> {
     let measured = FIGURES.iter().map(|figure| figure.name.to_owned());
     let every = measured.chain(own_figures(all));
@@ -33,7 +33,7 @@ fn ratio(base: &Measured, m: &Measured, name: &str) -> Option<Ratio> {
     Ratio::of(&base.values(name)?, &m.values(name)?)
 }
 
-/// By how much a command differs from itself in these runs, as a factor; 1 where not asked.
+/// Returns the factor by which a command differs from itself in these runs, or 1 without `--aa`.
 fn noise_floor(all: &[Measured]) -> f64 {
     let controls = all.iter().filter(|m| m.is_aa_control);
     let floors = controls.filter_map(|m| Some(ratio(&all[m.base], m, WALL)?.noise_floor()));
@@ -44,15 +44,15 @@ fn noise_floor(all: &[Measured]) -> f64 {
 #[derive(Serialize)]
 struct Document<'a> {
     schema: u32,
-    /// Null where the runs come from files, which do not tell.
+    /// Null if the runs come from files, because files do not name the machine.
     machine: Option<MachineFields>,
     budget: Option<BudgetFields>,
-    /// The first command's runs and summary; `commands` has all.
+    /// The runs of the first command. `commands` has the runs of all.
     runs: &'a [Sample],
     summary: BTreeMap<String, Option<Summary>>,
-    /// How far the first command differs from itself, as a factor; null where not asked for.
+    /// The factor by which the first command differs from itself, or null without `--aa`.
     noise_floor: Option<f64>,
-    /// Why there is no figure of energy; null where there is one.
+    /// The reason why energy is not measured, or null if it is.
     energy_untold: Option<&'static str>,
     commands: Vec<Command<'a>>,
 }
@@ -63,9 +63,9 @@ struct Command<'a> {
     labels: &'a BTreeMap<String, String>,
     runs: &'a [Sample],
     summary: BTreeMap<String, Option<Summary>>,
-    /// The command that it is compared with: the first at the same settings.
+    /// The command that this one is compared with: the first one with the same settings.
     base: &'a str,
-    /// Of each figure: this command's over its base's, run by run.
+    /// For each figure, the ratio of this command to its base, from pairs of runs.
     ratio: BTreeMap<String, Option<Ratio>>,
 }
 
@@ -109,7 +109,7 @@ pub fn json(
     Ok(output::json(&document)?)
 }
 
-/// The tables as text, or as Markdown.
+/// Prints the tables as text or as Markdown.
 pub fn text(all: &[Measured], markdown: bool) -> io::Result<()> {
     let render = |table: Table| {
         if markdown {
@@ -172,8 +172,8 @@ fn outliers(m: &Measured) -> Option<String> {
     (wall.outliers > 0).then(|| {
         let s = if wall.outliers == 1 { "" } else { "s" };
         format!(
-            "{}: {} outlier{s} of {} runs; something else used the machine, or the first runs \
-             were cold (--warmup)",
+            "{}: {} outlier{s} in {} runs: another program may have used the machine, or the \
+             first runs had cold caches (use --warmup)",
             m.label,
             wall.outliers,
             m.samples.len()
@@ -181,7 +181,7 @@ fn outliers(m: &Measured) -> Option<String> {
     })
 }
 
-/// One command: a figure a row.
+/// Returns the table of one command, with a row per figure.
 fn summary_table(m: &Measured) -> Table {
     let right = |title| (title, Align::Right);
     let mut table = Table::new(&[
@@ -214,7 +214,8 @@ fn summary_table(m: &Measured) -> Table {
     table
 }
 
-/// A share of the mean, in as few characters as a line of 80 leaves.
+/// Formats a value as a percentage of the mean. The text is short, because the table must fit into
+/// 80 columns.
 fn of_mean(value: Option<f64>, mean: f64) -> String {
     match value.map(|value| value / mean * 100.0) {
         Some(percent) if percent >= 100.0 => format!("{percent:.0} %"),
@@ -224,11 +225,12 @@ fn of_mean(value: Option<f64>, mean: f64) -> String {
     }
 }
 
-/// Parts of a whole, and counts that are mostly 0 or 1: their ratios say nothing, and where many
-/// commands stand below each other they are left to the formats for programs.
+/// Figures that the compact tables omit: parts of another figure, and counts that are mostly 0 or
+/// 1, whose ratios mean nothing. JSON and CSV contain them.
 const MINOR: [&str; 3] = ["user_s", "sys_s", "migrations"];
 
-/// Many commands: a command a row, a figure a column; all figures only where width is no matter.
+/// Returns the table of many commands, with a row per command and a column per figure. `whole` adds
+/// the minor figures, if the width does not matter.
 fn means(all: &[Measured], whole: bool) -> Table {
     let mut names = figure_names(all);
     names.retain(|name| whole || !MINOR.contains(&name.as_str()));
@@ -244,7 +246,7 @@ fn means(all: &[Measured], whole: bool) -> Table {
     table
 }
 
-/// What a command is called, with the labels that its name does not tell.
+/// Returns the name of a command, followed by the labels that the name does not contain.
 fn label(m: &Measured) -> String {
     let is_in_name = |label: &String| m.label.split(' ').any(|word| word == label);
     let labels = m.labels.iter().map(|(k, v)| format!("{k}={v}"));
@@ -256,8 +258,8 @@ fn label(m: &Measured) -> String {
         .join(" ")
 }
 
-/// What the commands are called in a table, in at most so many characters; the number of each
-/// before it where that does not tell them apart.
+/// Returns the names of the commands in a table, in at most `most` characters. If two shortened
+/// names are equal, each name gets a number as a prefix.
 fn short_labels(all: &[Measured], most: usize) -> Vec<String> {
     let whole: Vec<String> = all.iter().map(label).collect();
     let cut: Vec<String> = whole.iter().map(|text| short(text, most)).collect();
@@ -275,7 +277,8 @@ fn short_labels(all: &[Measured], most: usize) -> Vec<String> {
     numbered.collect()
 }
 
-/// A text in at most so many characters, its middle left out: commands differ at their ends.
+/// Shortens a text to at most `most` characters. We leave out the middle, because commands usually
+/// differ at their ends.
 fn short(text: &str, most: usize) -> String {
     let chars: Vec<char> = text.chars().collect();
     if chars.len() <= most {
@@ -287,7 +290,7 @@ fn short(text: &str, most: usize) -> String {
     format!("{begin}…{}", part(&chars[chars.len() - end..]))
 }
 
-/// The geometric mean, or where a value is zero the arithmetic one.
+/// Formats the geometric mean, or the arithmetic mean if a value is zero.
 fn mean(m: &Measured, name: &str) -> String {
     let Some(s) = summary(m, name) else {
         return "-".into();
@@ -295,7 +298,7 @@ fn mean(m: &Measured, name: &str) -> String {
     show(unit(name), s.geometric_mean.unwrap_or(s.mean))
 }
 
-/// What is compared: a command a row, a figure a column.
+/// Returns the table of ratios, with a row per compared command and a column per figure.
 fn ratios(all: &[Measured], compared: &[&Measured], whole: bool) -> Table {
     let shown = |name: &String| {
         !MINOR.contains(&name.as_str()) && (unit(name) != Unit::Count || all.len() <= 3)
@@ -312,7 +315,7 @@ fn ratios(all: &[Measured], compared: &[&Measured], whole: bool) -> Table {
             None => "-".into(),
         };
         let at = all.iter().position(|other| std::ptr::eq(other, *m));
-        let one = &labels[at.expect("what is compared is one of all")];
+        let one = &labels[at.expect("each compared command is in the list of all commands")];
         let mut cells = vec![format!("{one} ÷ {}", labels[m.base])];
         cells.extend(names.iter().map(cell));
         table.row(cells);
@@ -320,23 +323,23 @@ fn ratios(all: &[Measured], compared: &[&Measured], whole: bool) -> Table {
     table
 }
 
-/// What a plot shows.
+/// The kinds of charts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Plot {
-    /// How often which wall time came
+    /// The distribution of wall times
     Histogram,
-    /// Wall time run by run
+    /// The wall time of each run
     Runs,
-    /// The mean wall time at each command of a matrix or scan
+    /// The mean wall time of each command of a matrix or scan
     Scan,
-    /// Wall time beside peak memory, a point a run
+    /// Wall time and peak memory, a point per run
     Scatter,
 }
 
-/// Bars of a histogram.
+/// The number of bars of a histogram.
 const BINS: usize = 20;
 
-/// The chart of some runs.
+/// Returns the chart of these runs.
 pub fn chart(all: &[Measured], plot: Plot) -> Chart {
     let walls = |m: &Measured| m.values(WALL).unwrap_or_default();
     let ms = |s: f64| s * 1e3;

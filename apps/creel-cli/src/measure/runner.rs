@@ -1,18 +1,22 @@
 //! The process that runs the commands, one after the other.
 //!
-//! `creel measure` starts itself once more for this (the hidden command `measure-runner`), before
-//! anything is parsed: what this process has allocated, each command starts with. It adopts
-//! orphans (it is a *subreaper*), so children that outlive their parent are waited for and
-//! counted too; those that stay are ended after a while, and said.
+//! `creel measure` starts itself a second time for this, with the hidden command `measure-runner`.
+//! The process starts before we parse anything, because each command starts with the memory that
+//! its parent has allocated. It adopts orphans (it is a *subreaper*). Therefore it can wait for
+//! children that outlive their parent, and count them. It ends those that stay too long, and
+//! reports them.
 //!
-//! Traps. A child's `ru_maxrss` carries the resident size that its parent had when it called
-//! exec: started by `posix_spawn`, which borrows the parent's memory and so is quick, all of
-//! ours; after a true fork, which costs a tenth of a millisecond more, only a few pages. So the
-//! first run of a command is forked, and the others are spawned: where one of these does not come
-//! above our own size, the command is a small one, and what its first run took is said. And
-//! `ru_maxrss` is the largest *single* process: for a tree the proportional sizes (PSS) are
-//! sampled, in which what several share counts once. Times and switches are differences of this
-//! process's account of its children: one run at a time, so the difference is that run's.
+//! # Pitfalls
+//!
+//! - The `ru_maxrss` of a child includes the resident size of its parent at the time of exec.
+//!   `posix_spawn` is fast because it borrows the memory of the parent, so all of our memory
+//!   counts. After a fork, which costs 0.1 ms more, only a few pages count. Therefore we fork the
+//!   first run of a command and spawn the others. If a later run is not larger than we are, the
+//!   command is small, and we report the size of its first run.
+//! - `ru_maxrss` is the size of the largest *single* process. For a process tree, we sample the
+//!   proportional sizes (PSS), in which shared pages count once.
+//! - Times and context switches are differences of the resource usage of all our children. Since
+//!   there is one run at a time, the difference belongs to that run.
 
 use super::{counters::Counters, sample::Sample};
 use crate::process::descendants;
@@ -50,31 +54,31 @@ use std::{
 };
 use wait4::Wait4;
 
-/// How often the tree's memory is looked at.
+/// The time between two samples of the memory of the process tree.
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
-/// After how long a word is said about processes that outlive the command.
+/// The time after which we report processes that outlive the command.
 const NOTICE_AFTER: Duration = Duration::from_secs(1);
 
-/// One run to do.
+/// A request for one run.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct RunRequest {
-    /// The command's words, as bytes.
+    /// The words of the command, as bytes.
     pub words: Vec<Vec<u8>>,
     pub show_stdout: bool,
     pub show_stderr: bool,
-    /// Where stdout and stderr go instead, to be searched.
+    /// The file for stdout and stderr, if we search the output.
     pub output_file: Option<PathBuf>,
-    /// How long the command may take, seconds.
+    /// The longest time that the command may take, in seconds.
     pub timeout_s: Option<f64>,
-    /// How long processes that outlive it are waited for, seconds.
+    /// The time that we wait for processes that outlive the command, in seconds.
     pub linger_s: f64,
 }
 
-/// What came of it.
+/// The reply to a request.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum RunReply {
     Ran(Outcome),
-    /// It could not be started.
+    /// The command could not be started, for this reason.
     Failed(String),
 }
 
@@ -82,14 +86,14 @@ pub enum RunReply {
 pub struct Outcome {
     /// The figures by name.
     pub values: BTreeMap<String, f64>,
-    /// The command's exit code, or 128 + the signal that ended it.
+    /// The exit code of the command, or 128 plus the signal that ended it.
     pub exit_code: i32,
     pub timed_out: bool,
-    /// How many processes outlived the command for too long and were ended.
+    /// The number of processes that outlived the command too long, so that we ended them.
     pub ended: usize,
 }
 
-/// Serves the orders that come on stdin, a socket, until it is closed.
+/// Serves the requests that arrive on stdin, which is a socket, until the socket is closed.
 pub fn serve() -> Result<()> {
     prctl::set_child_subreaper(true).context("cannot adopt orphans")?;
     let socket = std::io::stdin().as_fd().try_clone_to_owned()?;
@@ -118,15 +122,15 @@ pub fn serve() -> Result<()> {
     })
 }
 
-/// What is kept from run to run.
+/// The state that we keep from run to run.
 struct Meters {
     energy: Option<Meter>,
     counters: Counters,
-    /// The peak memory of each command's first run, bytes.
+    /// The peak memory of the first run of each command, in bytes.
     first_peaks: HashMap<Vec<Vec<u8>>, u64>,
 }
 
-/// Runs the command to its end, and its orphans to theirs, and tells what they cost.
+/// Runs the command, waits for it and its orphans, and returns their cost.
 fn run(
     request: &RunRequest,
     monitor: &TreeMonitor,
@@ -137,7 +141,8 @@ fn run(
     let first_peak = meters.first_peaks.get(&request.words).copied();
     let mut command = command(request)?;
     if first_peak.is_none() {
-        // Changes nothing, but makes the standard library fork rather than spawn: see above.
+        // Setting our own group changes nothing, except that the standard library forks instead of
+        // calling posix_spawn. See the head of this file for the reason.
         command.gid(getgid().as_raw());
     }
     if meters.energy.is_some() {
@@ -162,7 +167,7 @@ fn run(
     let sys_us = micros(after.system_time()) - micros(before.system_time());
     let mut sample = Sample::default();
     sample.set("wall_s", Some(wall.as_secs_f64()));
-    // Differences of whole numbers, so that a figure has the digits that it has.
+    // We subtract integers, so that the figures have no rounding errors.
     sample.set("cpu_s", Some((user_us + sys_us) as f64 / 1e6));
     sample.set("user_s", Some(user_us as f64 / 1e6));
     sample.set("sys_s", Some(sys_us as f64 / 1e6));
@@ -200,7 +205,9 @@ fn command(request: &RunRequest) -> Result<Command> {
         match kept {
             Some(file) => {
                 let file = File::options().append(true).create(true).open(file);
-                Ok(file.context("cannot keep what the command prints")?.into())
+                Ok(file
+                    .context("cannot write the output of the command to a file")?
+                    .into())
             }
             None if shown => Ok(inherited()),
             None => Ok(Stdio::null()),
@@ -215,9 +222,9 @@ fn command(request: &RunRequest) -> Result<Command> {
     Ok(command)
 }
 
-/// Waits for the command itself; gives its status and its own peak memory in bytes.
+/// Waits for the command itself. Returns its status and its own peak memory in bytes.
 fn wait_for(child: &mut Child) -> Result<(ExitStatus, u64)> {
-    let ended = child.wait4().context("the command was never seen to end")?;
+    let ended = child.wait4().context("cannot wait for the command")?;
     Ok((ended.status, ended.rusage.maxrss))
 }
 
@@ -234,19 +241,19 @@ fn switches(usage: &Usage) -> i64 {
     usage.voluntary_context_switches() + usage.involuntary_context_switches()
 }
 
-/// What the runner is doing, for the watching thread.
+/// The state of the runner, for the monitor thread.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum State {
     #[default]
     Idle,
     Running,
-    /// The command has ended, and others that it started have not.
+    /// The command has ended, but processes that it started have not.
     Lingering,
     Over,
 }
 
-/// The state, and since when it has been so: runs are shorter than a look, and each has its own
-/// limits from its own beginning.
+/// The state and the time of its last change. We need the time because a run can be shorter than
+/// the interval of the monitor, and the limits of each run count from its own start.
 struct SharedState(Mutex<(State, Instant)>);
 
 impl Default for SharedState {
@@ -263,17 +270,17 @@ impl SharedState {
         }
     }
 
-    /// While this is held, no run ends and none begins.
+    /// Locks the state. While the lock is held, no run ends and no run starts.
     fn lock(&self) -> MutexGuard<'_, (State, Instant)> {
         self.0.lock().unwrap_or_else(|e| e.into_inner())
     }
 }
 
-/// What the watching thread sees of the tree, and its limits.
+/// The state of the monitor thread: figures of the process tree, and its limits.
 #[derive(Default)]
 struct TreeMonitor {
     state: SharedState,
-    /// The largest sum of proportional sizes of this run, bytes.
+    /// The largest sum of proportional sizes in this run, in bytes.
     peak: AtomicU64,
     timed_out: AtomicBool,
     ended: AtomicU64,
@@ -289,7 +296,8 @@ impl TreeMonitor {
         *limits = (request.timeout_s, request.linger_s);
     }
 
-    /// Looks every so often; nobody wakes it for a run, which would disturb a short one.
+    /// Samples the tree every `POLL_INTERVAL`. A run does not wake this thread, because that would
+    /// disturb a short run.
     fn run(&self) {
         let mut reported = None;
         loop {
@@ -301,8 +309,8 @@ impl TreeMonitor {
         }
     }
 
-    /// Sees to the limits of the run that is on; `reported` is the one that was told of last. `false`
-    /// when all is over.
+    /// Enforces the limits of the current run. `reported` is the run that was reported last.
+    /// Returns `false` when the runner has ended.
     fn enforce_limits(&self, reported: &mut Option<Instant>) -> bool {
         let state = self.state.lock();
         let (timeout_s, linger_s) = *self.limits.lock().unwrap_or_else(|e| e.into_inner());
@@ -327,7 +335,7 @@ impl TreeMonitor {
         true
     }
 
-    /// Ends what lingers, politely at first.
+    /// Ends lingering processes: first with SIGTERM, and after a second with SIGKILL.
     fn end_after(&self, over_s: f64) {
         if over_s > 0.0 && self.ended.load(Ordering::Relaxed) == 0 {
             let count = signal_all(Signal::SIGTERM);
@@ -337,8 +345,8 @@ impl TreeMonitor {
         }
     }
 
-    /// Sums up the tree's memory. A single process is accounted for exactly by the kernel's
-    /// high-water mark.
+    /// Samples the memory of the tree. For a single process, we use the exact high-water mark of
+    /// the kernel instead.
     fn sample_memory(&self) {
         let descendants = descendants(std::process::id());
         if descendants.len() > 1 {
@@ -355,14 +363,14 @@ fn report_lingering(linger_s: f64) {
     let alive = descendants(std::process::id());
     let names: Vec<String> = alive.iter().take(3).map(|&pid| name(pid)).collect();
     eprintln!(
-        "creel: the command has ended, and {} of its own not ({}); what is left after \
-         {linger_s} s is ended (--linger)",
+        "creel: the command has ended, but it has left {} running ({}); creel ends what is left \
+         {linger_s} s after the command (--linger)",
         processes(alive.len()),
         names.join(", ")
     );
 }
 
-/// A number of processes, as one says it.
+/// Formats a number of processes.
 pub fn processes(count: usize) -> String {
     match count {
         1 => "a process".into(),
@@ -375,22 +383,23 @@ fn name(pid: u32) -> String {
     format!("{pid} {}", comm.trim())
 }
 
-/// Tells every process below this one; gives how many.
+/// Sends a signal to every descendant of this process. Returns their number.
 pub fn signal_all(signal: Signal) -> usize {
     signal_below(std::process::id(), signal)
 }
 
-/// Tells every process below that one; gives how many.
+/// Sends a signal to every descendant of `root`. Returns their number.
 pub fn signal_below(root: u32, signal: Signal) -> usize {
     let all = descendants(root);
     for pid in all.iter().filter_map(|&pid| i32::try_from(pid).ok()) {
-        // Who has ended meanwhile needs no telling.
+        // We ignore the error for a process that has ended in the meantime.
         let _ = kill(Pid::from_raw(pid), signal);
     }
     all.len()
 }
 
-/// A process's proportional size in bytes: pages that several share count in parts.
+/// Returns the proportional size of a process in bytes. A page that several processes share counts
+/// in equal parts.
 ///
 /// Source: proc_pid_smaps(5), `smaps_rollup`, in KiB.
 fn proportional(pid: u32) -> Option<u64> {

@@ -1,29 +1,29 @@
-//! What one run cost: named figures, of which each may be untold.
+//! The cost of one run as named figures. Each figure may be missing.
 
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use std::collections::BTreeMap;
 
-/// The cost of one run: of the command and of every process that descends from it.
+/// The cost of one run, including all descendants of the command.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Sample {
-    /// The command's exit code, or 128 + the signal that ended it.
+    /// The exit code of the command, or 128 plus the signal that ended it.
     pub exit_code: i32,
-    /// Figures by name; what is not told is absent. Beside [`FIGURES`], a program's own.
+    /// The figures by name: those of [`FIGURES`] that were measured, and those of `--metric`.
     pub values: BTreeMap<String, f64>,
 }
 
-/// How a figure is shown.
+/// The unit of a figure, which decides its format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
     Seconds,
     Bytes,
     Count,
     Joules,
-    /// A program's own.
+    /// The unit of figures of `--metric`.
     Plain,
 }
 
-/// A figure that every run may have: its name in JSON and CSV, its title, its unit.
+/// A figure that we measure, with its name in JSON and CSV, its title and its unit.
 pub struct Figure {
     pub name: &'static str,
     pub title: &'static str,
@@ -34,10 +34,10 @@ const fn figure(name: &'static str, title: &'static str, unit: Unit) -> Figure {
     Figure { name, title, unit }
 }
 
-/// Every figure that is measured, in the order that tables show them.
+/// Every figure that we measure, in the order of the tables.
 ///
-/// `user_s` and `sys_s` are split by the kernel's ticks, so a short run may show zero of one;
-/// their sum, `cpu_s`, is exact to the microsecond.
+/// The kernel splits `user_s` and `sys_s` by ticks, so one of them may be zero for a short run.
+/// However, their sum `cpu_s` is exact to the microsecond.
 pub const FIGURES: [Figure; 10] = [
     figure(WALL, "wall", Unit::Seconds),
     figure("cpu_s", "user + sys", Unit::Seconds),
@@ -51,16 +51,16 @@ pub const FIGURES: [Figure; 10] = [
     figure("energy_j", "energy", Unit::Joules),
 ];
 
-/// The figure by which commands are compared in a sentence.
+/// The figure that the sentences compare.
 pub const WALL: &str = "wall_s";
 
-/// How a figure of this name is shown.
+/// Returns the unit of the figure with this name.
 pub fn unit(name: &str) -> Unit {
     let known = FIGURES.iter().find(|figure| figure.name == name);
     known.map_or(Unit::Plain, |figure| figure.unit)
 }
 
-/// What tables call it.
+/// Returns the title of the figure in tables.
 pub fn title(name: &str) -> &str {
     let known = FIGURES.iter().find(|figure| figure.name == name);
     known.map_or(name, |figure| figure.title)
@@ -79,7 +79,7 @@ impl Sample {
 }
 
 impl Serialize for Sample {
-    /// A map of the figures, null where untold; counts are whole numbers.
+    /// Serializes a map of the figures. Missing figures are null, and counts are integers.
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let own = self.values.keys().map(String::as_str);
         let own = own.filter(|name| unit(name) == Unit::Plain);
@@ -98,8 +98,8 @@ impl Serialize for Sample {
     }
 }
 
-/// A value in the unit that reads best, in eight characters as a rule: so a line of 80 holds a
-/// table.
+/// Formats a value in a readable unit. The text usually has at most eight characters, so that a
+/// table fits into 80 columns.
 pub fn show(unit: Unit, value: f64) -> String {
     match unit {
         Unit::Seconds => seconds(value),
@@ -120,7 +120,7 @@ fn seconds(s: f64) -> String {
     }
 }
 
-/// Exact up to a million.
+/// Formats a count, which is exact up to a million.
 fn count(n: f64) -> String {
     match n {
         n if n.abs() >= 1e9 => format!("{:.2} G", n / 1e9),
@@ -129,7 +129,7 @@ fn count(n: f64) -> String {
     }
 }
 
-/// Bytes in binary units, as memory is sold.
+/// Formats bytes in binary units.
 fn bytes(b: f64) -> String {
     match b {
         b if b >= 1000.0 * 1024.0 * 1024.0 => format!("{:.2} GiB", b / 1024.0 / 1024.0 / 1024.0),
@@ -139,7 +139,7 @@ fn bytes(b: f64) -> String {
     }
 }
 
-/// Four digits that count.
+/// Formats a number with about four significant digits.
 fn plain(value: f64) -> String {
     match value.abs() {
         a if a >= 1e6 => count(value),

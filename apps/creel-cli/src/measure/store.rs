@@ -1,8 +1,8 @@
-//! The file of raw runs: CSV, a line a run, written as the runs come, so that nothing is lost
-//! when a later one fails; and reading such files back.
+//! The CSV file of raw runs. We write one line per run as soon as the run ends, so that nothing is
+//! lost if a later run fails. We also read such files back.
 //!
-//! Columns: `command`, the labels, `run`, the figures, `exit_code`. What stands before `run` are
-//! words, what stands behind it are numbers.
+//! The columns are `command`, the labels, `run`, the figures and `exit_code`. The columns before
+//! `run` hold words, and the columns after it hold numbers.
 
 use super::{
     plan::{AA_SUFFIX, Labels},
@@ -17,26 +17,26 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// A command's runs.
+/// The runs of one command.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Measured {
     pub label: String,
     pub labels: Labels,
-    /// What it is compared with, among the others.
+    /// The index of the command that this one is compared with.
     pub base: usize,
     pub is_aa_control: bool,
     pub samples: Vec<Sample>,
 }
 
 impl Measured {
-    /// The values of a figure; `None` where a run does not tell it.
+    /// Returns the values of a figure, or `None` if a run lacks it.
     pub fn values(&self, name: &str) -> Option<Vec<f64>> {
         self.samples.iter().map(|sample| sample.get(name)).collect()
     }
 }
 
-/// Says what each command is compared with: the first one at the same settings; the first of all
-/// where no two have the same.
+/// Sets the command that each command is compared with: the first one with the same settings. If no
+/// two commands have the same settings, it is the first of all.
 pub fn pair(all: &mut [Measured]) {
     let first_alike = |m: &Measured| all.iter().position(|other| other.labels == m.labels);
     let bases: Vec<usize> = all.iter().map(|m| first_alike(m).unwrap_or(0)).collect();
@@ -46,14 +46,14 @@ pub fn pair(all: &mut [Measured]) {
     }
 }
 
-/// How an existing file is taken.
+/// What to do with an existing file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
     Replace,
     Append,
 }
 
-/// A file that grows by a line a run.
+/// A file that grows by one line per run.
 pub struct Store {
     writer: csv::Writer<File>,
     path: PathBuf,
@@ -61,7 +61,7 @@ pub struct Store {
     figures: Vec<String>,
 }
 
-/// The header's words for these labels and a program's own figures.
+/// Returns the header for these labels and figures.
 fn header(labels: &[String], figures: &[String]) -> Vec<String> {
     let first = ["command".to_owned()].into_iter();
     let run = ["run".to_owned()].into_iter();
@@ -74,14 +74,14 @@ fn header(labels: &[String], figures: &[String]) -> Vec<String> {
     all.chain(exit).collect()
 }
 
-/// The names of all figures, a program's own behind the measured ones.
+/// Returns the names of all figures. Those of `--metric` come after the measured ones.
 pub fn figures(own: impl Iterator<Item = String>) -> Vec<String> {
     let measured = FIGURES.iter().map(|figure| figure.name.to_owned());
     measured.chain(own).collect()
 }
 
 impl Store {
-    /// Opens the file; one that is added to must have the same columns.
+    /// Opens the file. If we append to it, it must have the same columns.
     pub fn open(path: &Path, mode: Mode, labels: Vec<String>, own: Vec<String>) -> Result<Self> {
         let figures = figures(own.into_iter());
         let wanted = header(&labels, &figures);
@@ -92,7 +92,7 @@ impl Store {
             let found: Vec<String> = reader.headers()?.iter().map(String::from).collect();
             if found != wanted {
                 bail!(
-                    "{} has other columns ({}) than these runs ({})",
+                    "cannot append to {}: it has other columns ({}) than these runs ({})",
                     path.display(),
                     found.join(","),
                     wanted.join(",")
@@ -120,7 +120,7 @@ impl Store {
         Ok(store)
     }
 
-    /// Adds a run; it is in the file when this returns.
+    /// Adds a run. The run is in the file when the function returns.
     pub fn add(&mut self, measured: &Measured, sample: &Sample) -> Result<()> {
         let run = measured.samples.len();
         let line = record(measured, run, sample, &self.labels, &self.figures);
@@ -157,7 +157,7 @@ fn record(
     words
 }
 
-/// Writes every run as CSV.
+/// Writes all runs as CSV.
 pub fn write_all(all: &[Measured], to: impl Write) -> csv::Result<()> {
     let labels: Vec<String> = all
         .first()
@@ -174,7 +174,7 @@ pub fn write_all(all: &[Measured], to: impl Write) -> csv::Result<()> {
     Ok(writer.flush()?)
 }
 
-/// The figures that are no measured ones, in the order in which they first come.
+/// Returns the figures of `--metric`, in the order of their first appearance.
 pub fn own_figures(all: &[Measured]) -> Vec<String> {
     let mut own: Vec<String> = Vec::new();
     for name in all
@@ -189,7 +189,7 @@ pub fn own_figures(all: &[Measured]) -> Vec<String> {
     own
 }
 
-/// Reads the runs back from a CSV, in the order of their first lines.
+/// Reads the runs from a CSV file. The commands are in the order of their first lines.
 pub fn read(file: &Path) -> Result<Vec<Measured>> {
     let mut reader =
         csv::Reader::from_path(file).with_context(|| format!("cannot read {}", file.display()))?;
@@ -197,13 +197,13 @@ pub fn read(file: &Path) -> Result<Vec<Measured>> {
     let run = header.iter().position(|name| name == "run");
     let Some(run) = run.filter(|_| header.first().is_some_and(|name| name == "command")) else {
         bail!(
-            "{} is no measurement: it has no columns command and run",
+            "{} is not a measurement: it has no columns command and run",
             file.display()
         );
     };
     let mut all: Vec<Measured> = Vec::new();
     for (i, row) in reader.records().enumerate() {
-        let row = row.with_context(|| format!("{} is no measurement", file.display()))?;
+        let row = row.with_context(|| format!("{} is not a measurement", file.display()))?;
         let word = |at: usize| row.get(at).unwrap_or_default();
         let labels: Labels = (1..run)
             .map(|at| (header[at].clone(), word(at).to_owned()))
@@ -217,7 +217,7 @@ pub fn read(file: &Path) -> Result<Vec<Measured>> {
                 Some(number) => sample.set(name, Some(number)),
                 None if text.is_empty() => {}
                 None => bail!(
-                    "{} is no measurement: line {}, {name}: `{text}` is no number",
+                    "{} is not a measurement: line {}, {name}: `{text}` is not a number",
                     file.display(),
                     i + 2
                 ),

@@ -2,15 +2,18 @@
 
 use creel_stats::Ratio;
 
-/// What the pairs say, with `noise_floor` the factor by which a command differs from itratio.
+/// Returns the sentence for the ratio of pairs of runs. `noise_floor` is the factor by which a
+/// command differs from itself.
 pub fn verdict(ratio: &Ratio, what: &str, than: &str, noise_floor: f64) -> String {
     let (Some(low), Some(high)) = (ratio.low, ratio.high) else {
-        return format!("{what}: one pair tells no difference from {than}; more runs would");
+        return format!(
+            "{what}: one pair of runs is not enough to compare it with {than}; use more runs"
+        );
     };
     let within = |factor: f64| factor < noise_floor && factor > 1.0 / noise_floor;
     if low <= 1.0 && high >= 1.0 {
         return format!(
-            "{what}: no difference from {than} that these runs tell (95 %: ×{low:.3} to ×{high:.3})"
+            "{what}: no significant difference from {than} (95 %: ×{low:.3} to ×{high:.3})"
         );
     }
     if within(ratio.geometric_mean) {
@@ -45,7 +48,7 @@ mod tests {
         assert!(verdict(&ratio, "B", "A", 1.0).contains("B takes 2.00 times longer than A"));
         assert!(verdict(&ratio, "B", "A", 2.5).contains("above the noise"));
         let same = Ratio::of(&base, &[1.1, 0.9, 1.0, 1.05, 0.95, 1.0]).unwrap();
-        assert!(verdict(&same, "B", "A", 1.0).contains("no difference"));
+        assert!(verdict(&same, "B", "A", 1.0).contains("no significant difference"));
         assert_eq!(Ratio::of(&base, &[0.0; 6]), None);
     }
 }

@@ -1,8 +1,8 @@
 //! Reads parts of an ELF file.
 //!
-//! Only the section table, some small sections and a bounded part of the read-only data are read:
-//! a program of hundreds of megabytes costs some milliseconds, and one that is known by its name,
-//! or by its libraries, none for its data.
+//! We read only the section table, some small sections and a bounded part of the read-only data.
+//! Therefore a program of hundreds of megabytes costs a few milliseconds. For a program that we
+//! identify by its name or its libraries, we do not search the data at all.
 //!
 //! Source: the ELF-64 object file format.
 
@@ -10,12 +10,12 @@ use aho_corasick::packed::Searcher;
 use elf::{ElfStream, abi, endian::AnyEndian};
 use std::{fs::File, os::unix::fs::FileExt};
 
-/// How much of a section is read at most.
+/// The largest number of bytes of a section that we read.
 const SECTION_MAX: u64 = 16 << 20;
-/// How much of it is searched at once.
+/// The number of bytes that we search at a time.
 const PIECE: usize = 256 << 10;
 
-/// The texts among `known` that the read-only data of a program hold.
+/// Returns the texts of `known` that are in the read-only data of a program.
 pub fn find_texts<'t>(known: &[&'t str], tables: &mut Tables, file: &File) -> Vec<&'t str> {
     match tables.section_header_by_name(".rodata") {
         Ok(Some(header)) => search(known, file, header.sh_offset, header.sh_size),
@@ -23,8 +23,8 @@ pub fn find_texts<'t>(known: &[&'t str], tables: &mut Tables, file: &File) -> Ve
     }
 }
 
-/// Those of some texts that a part of a file holds. It is read in pieces that stay in the
-/// processor's cache, each searched for all of the texts at once.
+/// Returns the texts that are in a part of a file. We read it in pieces that fit into the cache of
+/// the processor, and search each piece for all texts at once.
 fn search<'t>(known: &[&'t str], file: &File, begin: u64, length: u64) -> Vec<&'t str> {
     let Some(searcher) = Searcher::new(known) else {
         return Vec::new();
@@ -41,7 +41,7 @@ fn search<'t>(known: &[&'t str], file: &File, begin: u64, length: u64) -> Vec<&'
         for text in searcher.find_iter(&piece[..size]) {
             found[text.pattern().as_usize()] = true;
         }
-        // The next piece begins with as much as a text may have of its beginning in this one.
+        // The pieces overlap, because a text may start in this piece and end in the next.
         let step = if left > size as u64 {
             size - longest
         } else {
@@ -56,10 +56,10 @@ fn search<'t>(known: &[&'t str], file: &File, begin: u64, length: u64) -> Vec<&'
         .collect()
 }
 
-/// A program's tables, read as they are asked for.
+/// The tables of a program, which we read on demand.
 pub type Tables<'f> = ElfStream<AnyEndian, &'f File>;
 
-/// Only the names are read: a program that exports its symbols has megabytes of them.
+/// Reads only the names, because a program that exports its symbols has megabytes of them.
 pub fn needed(tables: &mut Tables, file: &File) -> Option<Vec<String>> {
     const NAME_MAX: usize = 256;
     let dynamic = tables.dynamic().ok()??;

@@ -1,5 +1,5 @@
-//! Becoming another program, with all that this process was given: its dispositions of signals
-//! and its signal mask too.
+//! Replaces this process by another program, with the inherited signal dispositions and signal
+//! mask.
 
 use crate::inherited;
 use nix::errno::Errno;
@@ -9,12 +9,12 @@ use std::{
     path::Path,
 };
 
-/// Who runs a file that is executable and that the kernel knows no format of, as execvp(3) and
-/// every shell have it.
+/// The program that runs an executable file whose format the kernel does not know. execvp(3) and
+/// shells do the same.
 pub const SHELL: &str = "/bin/sh";
 
-/// Executes `path` with these words and this environment beside the inherited one. Returns only
-/// if that fails.
+/// Executes `path` with these words, and with these variables in addition to the inherited ones.
+/// Returns only if that fails.
 pub fn replace(
     path: &Path,
     words: &[OsString],
@@ -42,14 +42,15 @@ pub fn replace(
     }
 }
 
-/// The words by which the shell runs a file without a format.
+/// Returns the words with which the shell runs a file without a format.
 pub fn for_shell(path: &Path, words: &[OsString]) -> Vec<OsString> {
     let first = [SHELL.into(), path.as_os_str().to_owned()];
     let rest = words.iter().skip(1).cloned();
     first.into_iter().chain(rest).collect()
 }
 
-/// `NAME=value`; nothing for one that holds a NUL, which no environment can.
+/// Formats a variable as `NAME=value`. Returns `None` if it contains a NUL, because the environment
+/// cannot hold it.
 fn pair((name, value): (OsString, OsString)) -> Option<CString> {
     let mut bytes = name.into_vec();
     bytes.push(b'=');

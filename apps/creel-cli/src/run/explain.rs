@@ -1,23 +1,36 @@
-//! A plan in words, as JSON or CSV.
+//! A plan as text, JSON or CSV.
 
 use super::{knob::KnobKind, plan::Plan};
+use creel_console::Format;
 use creel_console::document::{BudgetFields, SCHEMA};
 use serde::Serialize;
 use std::{ffi::OsString, fmt::Write};
 
-/// Each decision and its reason, a line each.
+/// Prints a plan to stderr, because stdout belongs to the program.
+pub fn to_stderr(plan: &Plan, command: &[OsString], format: Format) -> serde_json::Result<()> {
+    match format {
+        Format::Json => {
+            let json = serde_json::to_string(&Document::new(plan, command))?;
+            eprintln!("{json}");
+        }
+        Format::Text | Format::Csv => eprint!("{}", explain(plan)),
+    }
+    Ok(())
+}
+
+/// Returns each decision and its reason, a line each.
 pub fn explain(plan: &Plan) -> String {
     let mut text = String::new();
     let mut line = |label: &str, what: String| {
-        // Writing to a string does not fail.
+        // Writing to a string cannot fail.
         let _ = writeln!(text, "{label:9} {what}");
     };
     let path = plan.program.path.display();
     line("program:", format!("{path}: {}", plan.program.because));
     line("usable:", workers(plan));
     match &plan.mask {
-        Some(mask) => line("mask:", format!("{mask}, as asked for")),
-        None => line("mask:", "left as it is".into()),
+        Some(mask) => line("mask:", format!("{mask}, as you have asked for")),
+        None => line("mask:", "unchanged".into()),
     }
     for setting in &plan.settings {
         match &setting.kept {
@@ -41,7 +54,7 @@ fn shown(knob: &super::knob::Knob) -> String {
 
 fn workers(plan: &Plan) -> String {
     let Some(budget) = &plan.budget else {
-        return "not known".into();
+        return "unknown".into();
     };
     let s = if plan.workers() == 1 { "" } else { "s" };
     format!(
@@ -51,28 +64,28 @@ fn workers(plan: &Plan) -> String {
     )
 }
 
-/// The plan for programs.
+/// The plan as a JSON document.
 #[derive(Serialize)]
 pub struct Document {
     schema: u32,
     program: String,
     because: String,
     budget: Option<BudgetFields>,
-    /// The narrowed mask as a Linux list; null where it is left as it is.
+    /// The narrowed mask as a Linux list, or null if the mask does not change.
     mask: Option<String>,
     command: Vec<String>,
     settings: Vec<SettingFields>,
     notes: Vec<String>,
 }
 
-/// One setting; also a row of the CSV.
+/// One setting. It is also a row of the CSV.
 #[derive(Serialize)]
 pub struct SettingFields {
-    /// `variable`, `option` (among others in a variable) or `argument`.
+    /// Either `variable`, `option` (one of several options in a variable) or `argument`.
     kind: &'static str,
     name: &'static str,
     value: String,
-    /// Null where it is turned; else where the user has turned it already.
+    /// The setting that the user has made already, or null if we make the setting.
     kept: Option<String>,
     why: String,
 }
@@ -93,10 +106,10 @@ impl Document {
     }
 }
 
-/// The first line of the CSV: the names of [`SettingFields`].
+/// The first line of the CSV, which names the fields of [`SettingFields`].
 pub const HEADER: &str = "kind,name,value,kept,why\n";
 
-/// A row a setting.
+/// Returns one CSV row per setting.
 pub fn rows(plan: &Plan) -> impl Iterator<Item = SettingFields> {
     plan.settings.iter().map(|setting| SettingFields {
         kind: match setting.knob.kind {

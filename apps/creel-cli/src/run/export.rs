@@ -1,22 +1,23 @@
-//! A plan as configuration to paste. What the target expands or unquotes is escaped for it.
+//! A plan as configuration that you can paste. We escape the characters that the target would
+//! expand or unquote.
 
 use super::plan::Plan;
 use clap::ValueEnum;
 
-/// Where the settings are to be pasted.
+/// The kind of file or command into which you paste the settings.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub enum Target {
-    /// Lines for a shell
+    /// `export` lines for a shell
     Env,
     /// Arguments of `docker run`, on one line
     Docker,
-    /// The `env` of a container in a pod's manifest
+    /// Entries for the `env` of a container in the manifest of a pod
     K8s,
-    /// Lines of a unit's [Service] section
+    /// Lines for the [Service] section of a unit
     Systemd,
 }
 
-/// The settings in the target's own form; empty where nothing is to be set.
+/// Returns the settings in the format of the target. The text is empty if there are none.
 pub fn export(plan: &Plan, target: Target) -> String {
     let variables = plan
         .variables()
@@ -31,7 +32,7 @@ pub fn export(plan: &Plan, target: Target) -> String {
         Target::Env => format!("taskset -cp {mask} $$ > /dev/null"),
         Target::Docker => format!("--cpuset-cpus={mask}"),
         Target::K8s => format!(
-            "# CPUs {mask}: a pod cannot ask for these; give it whole CPUs and the static CPU manager"
+            "# CPUs {mask}: a pod cannot request these; give it whole CPUs and use the static CPU manager"
         ),
         Target::Systemd => format!("CPUAffinity={mask}"),
     };
@@ -40,7 +41,7 @@ pub fn export(plan: &Plan, target: Target) -> String {
         .chain(plan.mask.as_ref().map(mask))
         .collect();
     let separator = match target {
-        // A line end would end the command that these are pasted into.
+        // A newline would end the command into which you paste the arguments.
         Target::Docker => " ",
         _ => "\n",
     };
@@ -48,23 +49,25 @@ pub fn export(plan: &Plan, target: Target) -> String {
     lines.join(separator) + end
 }
 
-/// A word for a shell, without quotes where it needs none: `$(creel run --export docker …)` is
-/// split at blanks and not unquoted.
+/// Returns a word for a shell, without quotes if it needs none. This matters because the shell
+/// splits `$(creel run --export docker …)` at blanks and does not unquote it.
 fn quoted(value: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_=:,./+@%".contains(c);
     if !value.is_empty() && value.chars().all(plain) {
         return value.to_owned();
     }
-    // The values hold no NUL, so quoting cannot fail.
+    // Quoting fails only for a NUL, and environment variables hold none.
     shlex::try_quote(value).map_or_else(|_| value.to_owned(), |quoted| quoted.into_owned())
 }
 
-/// A JSON string is one of YAML's; Kubernetes puts variables for `$(NAME)`.
+/// Returns a YAML string. Each JSON string is a YAML string as well. Since Kubernetes expands
+/// `$(NAME)`, we escape it.
 fn in_yaml(value: &str) -> String {
     serde_json::Value::from(value.replace("$(", "$$(")).to_string()
 }
 
-/// systemd expands specifiers, and reads backslashes and quotes; a setting ends with its line.
+/// Escapes a value for a systemd unit. systemd expands specifiers (`%h`), interprets backslashes
+/// and quotes, and ends a setting at the end of the line.
 fn in_unit(value: &str) -> String {
     value
         .replace('\\', "\\\\")

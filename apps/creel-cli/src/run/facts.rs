@@ -10,22 +10,23 @@ use ::elf::abi;
 use memchr::memmem;
 use std::{fs::File, path::Path};
 
-/// What was found in the file.
+/// The facts that we have found in the file.
 #[derive(Debug, Default)]
 pub struct Facts {
-    /// The shared libraries it names.
+    /// The shared libraries that it needs.
     pub needed: Vec<String>,
-    /// Whether it names no dynamic loader, so that no preloaded library reaches it.
+    /// Whether it names no dynamic loader, so that preloading has no effect on it.
     pub is_static: bool,
-    /// Go's build information or build id is there: its version, as (1, 26), where told.
+    /// The version of Go, for example (1, 26), if there is build information or a build id of Go.
+    /// The inner value is `None` if the version is unknown.
     pub go: Option<Option<(u32, u32)>>,
     pub ghc: Option<Ghc>,
-    /// The marks in its read-only data, of those in [`MARKS`].
+    /// The texts of [`MARKS`] in its read-only data.
     pub marks: Vec<&'static str>,
 }
 
-/// Texts that only a program with that runtime holds: each is the name of the variable that the
-/// runtime itself reads.
+/// Texts that only a program with a certain runtime contains. Each is the name of a variable that
+/// the runtime reads.
 pub const MARKS: [&str; 6] = [
     "CRYSTAL_WORKERS",
     "RAYON_NUM_THREADS",
@@ -35,8 +36,8 @@ pub const MARKS: [&str; 6] = [
     "DOTNET_ROOT",
 ];
 
-/// Reads the facts; `None` if the file is no ELF file or its tables are damaged. Where the file's
-/// name has told already what it is, its data are not searched.
+/// Reads the facts. Returns `None` if the file is not an ELF file or its tables are damaged. If the
+/// name of the file already identifies the runtime, we do not search its data.
 pub fn read(path: &Path, is_named: bool) -> Option<Facts> {
     let file = File::open(path).ok()?;
     let mut tables = Tables::open_stream(&file).ok()?;
@@ -57,7 +58,7 @@ pub fn read(path: &Path, is_named: bool) -> Option<Facts> {
         let texts = elf::find_texts(&known, &mut tables, &file);
         let comment = section(&mut tables, ".comment").unwrap_or_default();
         if memmem::find(&comment, b"GHC ").is_some() || texts.contains(&ghc::VARIABLE) {
-            // Stripped; Debian's packages lack the comment too.
+            // The file is stripped. Packages of Debian lack the comment as well.
             facts.ghc = Some(Ghc::of_stripped(&file, &mut tables, &texts));
         }
         let marks = MARKS.into_iter().filter(|mark| texts.contains(mark));
@@ -66,14 +67,15 @@ pub fn read(path: &Path, is_named: bool) -> Option<Facts> {
     Some(facts)
 }
 
-/// Whether a library is a language's runtime, which makes a look at the data needless.
+/// Returns whether a library is the runtime of a language. We need not search the data then.
 fn is_runtime(library: &str) -> bool {
     ["libjli.", "libnode.", "libpython", "libruby"]
         .iter()
         .any(|name| library.starts_with(name))
 }
 
-/// Go's version stands in `.go.buildinfo` since 1.18: a header of 32 bytes, a length, `go1.26.1`.
+/// Parses the version in `.go.buildinfo`. Since Go 1.18, the section has a header of 32 bytes, a
+/// length, and a text such as `go1.26.1`.
 fn go(tables: &mut Tables) -> Option<Option<(u32, u32)>> {
     if let Some(info) = section(tables, ".go.buildinfo") {
         let text = info.get(33..).unwrap_or_default();

@@ -1,11 +1,12 @@
-//! How a Haskell program was linked, which decides what it can be told.
+//! Finds out how a Haskell program was linked, because this decides which options it accepts.
 //!
-//! A file as the linker left it says so in a section of text, `.debug-ghc-link-info`. In a stripped
-//! one the C function `main` that GHC writes into every program tells: it copies the runtime's
-//! default configuration to its stack and then stores there which options are taken, and the
-//! program's own. GHC compiles it without optimisation, so its instructions are always the same;
-//! where they differ in a byte, or on another processor than x86-64, nothing is told. One option
-//! too many may end a program, or be taken for an argument of its own.
+//! An unstripped file has this information in a section of text, `.debug-ghc-link-info`. In a
+//! stripped file, we read the C function `main`, which GHC writes into every program. It copies the
+//! default configuration of the runtime to its stack. Then it stores there which options are
+//! accepted, and the options of the program. GHC compiles it without optimisation, so its
+//! instructions are always the same. If a byte differs, or on another processor than x86-64, we
+//! report nothing. We are that strict because a program may fail with an option too many, or
+//! mistake it for an argument of its own.
 //!
 //! Sources: GHC's linker step and `rts/include/RtsAPI.h` (`RtsConfig`, `RtsOptsEnabledEnum`).
 
@@ -14,34 +15,35 @@ use ::elf::abi;
 use memchr::memmem;
 use std::{fs::File, os::unix::fs::FileExt};
 
-/// How a Haskell program was linked.
+/// The way a Haskell program was linked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ghc {
-    /// Linked with `-threaded`: it can have more than one capability.
+    /// Whether it was linked with `-threaded`, so that it can have more than one capability.
     pub threaded: bool,
-    /// Which run-time options it takes.
+    /// The runtime options that it accepts.
     pub rtsopts: RtsOpts,
-    /// Whether its own defaults (`-with-rtsopts`) pin the capabilities: `-qa`.
+    /// Whether its default options (`-with-rtsopts`) pin the capabilities with `-qa`.
     pub pins: bool,
-    /// How many capabilities its own defaults ask for.
+    /// The number of capabilities in its default options.
     pub own: Capabilities,
-    /// Whether its own defaults size memory: an allocation area, a largest or a suggested heap.
+    /// Whether its default options set memory sizes: an allocation area, or a maximum or suggested
+    /// heap.
     pub sizes_memory: bool,
 }
 
-/// What a Haskell program's `-with-rtsopts` say of capabilities.
+/// The number of capabilities in the `-with-rtsopts` of a Haskell program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Capabilities {
-    /// Nothing: it runs with one.
+    /// There is no option, so it runs with one.
     One,
-    /// `-N`: as many as the machine has.
+    /// `-N` means one per CPU of the machine.
     Machine,
-    /// `-N4`, `-maxN4`: a number of its own.
+    /// A fixed number, for example `-N4` or `-maxN4`.
     Fixed(usize),
 }
 
 impl Capabilities {
-    /// Reads the last `-N` of some options.
+    /// Parses the last `-N` among the options.
     fn of(options: &str) -> Self {
         let mut words = options.split_ascii_whitespace().rev();
         let n = words.find_map(|word| {
@@ -56,30 +58,30 @@ impl Capabilities {
     }
 }
 
-/// The `-rtsopts` that a Haskell program was linked with.
+/// The `-rtsopts` with which a Haskell program was linked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RtsOpts {
     All,
-    /// GHC's default: only what cannot do harm.
+    /// The default of GHC: only harmless options.
     Some,
     None,
     IgnoreAll,
-    /// The file does not tell.
+    /// The file does not contain the information.
     Unknown,
 }
 
-/// Every GHC runtime holds the name of the variable that it reads.
+/// Every GHC runtime contains the name of the variable that it reads.
 pub const VARIABLE: &str = "GHCRTS";
-/// Only the non-threaded runtime holds this text.
+/// Only the non-threaded runtime contains this text.
 const NOT_THREADED: &str = "requires the program to be built with -threaded";
-/// And only the threaded one this.
+/// Only the threaded runtime contains this text.
 const THREADED: &str = "bad value for -maxN";
-/// All that is to be searched for.
+/// All texts that we search for.
 pub const TEXTS: [&str; 3] = [VARIABLE, NOT_THREADED, THREADED];
 
 impl Ghc {
-    /// The link info is text: the libraries, among them the runtime (`-lHSrts_thr`, or
-    /// `-lHSrts-1.0.2_thr_l`), and the options that the program was linked with.
+    /// Reads the link info. It is text that lists the libraries and the options of the link step.
+    /// One of the libraries is the runtime, for example `-lHSrts_thr` or `-lHSrts-1.0.2_thr_l`.
     pub fn of_link_info(info: &[u8]) -> Self {
         let holds = |text: &str| memmem::find(info, text.as_bytes()).is_some();
         let runtimes = memmem::find_iter(info, b"-lHSrts").map(|at| &info[at..]);
@@ -101,12 +103,12 @@ impl Ghc {
         }
     }
 
-    /// Reads a stripped program that holds these of [`TEXTS`].
+    /// Reads a stripped program that contains these texts of [`TEXTS`].
     pub fn of_stripped(file: &File, tables: &mut Tables, texts: &[&str]) -> Self {
         let threaded = !texts.contains(&NOT_THREADED);
         let image = Image::new(file, tables);
         match image.and_then(|image| image.configuration()) {
-            // An option that only one of the two runtimes takes ends the other.
+            // An option of one of the two runtimes makes a program with the other one fail.
             Some((rtsopts, own)) if !threaded || texts.contains(&THREADED) => Self {
                 threaded,
                 rtsopts,
@@ -125,11 +127,12 @@ impl Ghc {
     }
 }
 
-/// A program as it will lie in memory.
+/// A program as it will be loaded into memory.
 struct Image<'f> {
     file: &'f File,
     entry: u64,
-    /// Where each loaded part begins in memory and in the file, and its length there.
+    /// The loaded segments: the address in memory, the offset in the file, and the length in the
+    /// file.
     parts: Vec<(u64, u64, u64)>,
 }
 
@@ -151,7 +154,7 @@ impl<'f> Image<'f> {
         })
     }
 
-    /// What lies at an address; shorter at the end of a part.
+    /// Returns the bytes at an address. There may be fewer at the end of a segment.
     fn at(&self, address: u64, length: u64) -> Option<Vec<u8>> {
         let mut parts = self.parts.iter();
         let (begin, offset, size) = parts.find(|(begin, _, size)| {
@@ -164,7 +167,7 @@ impl<'f> Image<'f> {
         Some(bytes)
     }
 
-    /// The options that are taken and the program's own, as `main` stores them.
+    /// Returns the accepted options and the default options of the program, as `main` stores them.
     fn configuration(&self) -> Option<(RtsOpts, String)> {
         let start = self.at(self.entry, 64)?;
         let main = self.at(main_of(&start, self.entry)?, 512)?;
@@ -173,7 +176,7 @@ impl<'f> Image<'f> {
             0 => RtsOpts::None,
             3 => RtsOpts::Some,
             4 => RtsOpts::All,
-            // These numbers have changed their meaning with GHC 8.4.
+            // The meaning of these numbers changed with GHC 8.4.
             _ => return None,
         };
         if own == 0 {
@@ -185,8 +188,8 @@ impl<'f> Image<'f> {
     }
 }
 
-/// The address of `main`, which libc's first instructions put into the register `rdi`, by an
-/// address or a distance.
+/// Returns the address of `main`. The first instructions of libc put it into the register `rdi`, as
+/// an address or as a distance.
 fn main_of(start: &[u8], address: u64) -> Option<u64> {
     let number = |at: usize| {
         Some(i32::from_le_bytes(
@@ -202,8 +205,9 @@ fn main_of(start: &[u8], address: u64) -> Option<u64> {
     u64::try_from(number(at)?).ok()
 }
 
-/// What GHC's `main` stores into the configuration on its stack: the number of the options taken
-/// (at its beginning), and the address of the program's own (16 bytes further).
+/// Returns the two values that `main` of GHC stores into the configuration on its stack: the number
+/// for the accepted options (at the start), and the address of the default options (16 bytes
+/// further).
 fn stored(main: &[u8]) -> Option<(u32, u64)> {
     // push rbp; mov rbp, rsp; push rbx; sub rsp, …
     let mut rest = main.strip_prefix(&[0x55, 0x48, 0x89, 0xe5, 0x53, 0x48, 0x81, 0xec])?;
@@ -212,16 +216,16 @@ fn stored(main: &[u8]) -> Option<(u32, u64)> {
     let mut level = None;
     loop {
         let (code, length) = match rest {
-            // The arguments, from their registers to the stack.
+            // This instruction copies the arguments from registers to the stack.
             [0x89, 0xbd, ..] => (2, 6),
             [0x48, 0x89, 0xb5, ..] => (3, 7),
-            // A word of the defaults into a register, and from there to the stack.
+            // These copy a word of the defaults to a register, and from there to the stack.
             [0x48, 0x8b, 0x05 | 0x15, ..] => (3, 7),
             [0x48, 0x89, 0x45 | 0x55, place, ..] => {
                 begin.get_or_insert(*place);
                 (3, 4)
             }
-            // A number to the stack, of 4 bytes and of 8.
+            // These store a number of 4 or 8 bytes to the stack.
             [0xc7, 0x45, ..] => (2, 7),
             [0x48, 0xc7, 0x45, ..] => (3, 8),
             _ => return None,
@@ -241,8 +245,8 @@ fn stored(main: &[u8]) -> Option<(u32, u64)> {
     }
 }
 
-/// In a stripped program `-with-rtsopts` is a text of options only, between NULs; the runtime's
-/// own help, which names options too, is prose.
+/// Finds the `-with-rtsopts` of a stripped program. It is a text between NULs that consists of
+/// options only. The help text of the runtime contains options as well, but it is prose.
 fn options_in(data: &[u8]) -> Capabilities {
     let texts = data
         .split(|&b| b == 0)
@@ -264,7 +268,7 @@ fn options_in(data: &[u8]) -> Capabilities {
         .unwrap_or(Capabilities::One)
 }
 
-/// `Just "-N -A4m"` among the link info.
+/// Returns the options from the link info, for example from `Just "-N -A4m"`.
 fn with_rtsopts(info: &[u8]) -> Option<String> {
     let text = String::from_utf8_lossy(info);
     let rest = text.split("Just \"").nth(1)?;
@@ -326,7 +330,7 @@ mod tests {
         for at in 0..main.len() {
             assert_eq!(stored(&main[..at]), None, "cut at {at}");
         }
-        // Another instruction among them, or another function.
+        // A different instruction or a different function is rejected.
         main[12] = 0x90;
         assert_eq!(stored(&main), None);
         assert_eq!(stored(b"\x55\x48"), None);

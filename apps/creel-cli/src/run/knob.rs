@@ -1,47 +1,52 @@
-//! One knob of a runtime, and whether the user has turned it already.
+//! A knob is one setting of a runtime. This module also finds out whether the user has set it
+//! already.
 //!
-//! Invariant: what the user has set stays. A variable of the user's is kept; an option among
-//! others in a variable joins the user's own options, unless one of them turns the same knob; an
-//! argument is left out where the user's arguments or variables turn the same knob.
+//! Invariant: the settings of the user stay.
+//!
+//! - We keep a variable of the user.
+//! - If a variable holds several options, we add ours to those of the user, unless one of them is
+//!   for the same knob.
+//! - We add no argument if an argument or a variable of the user is for the same knob.
 
 use serde::Serialize;
 use std::ffi::{OsStr, OsString};
 
-/// How a knob is turned.
+/// The way to set a knob.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum KnobKind {
-    /// By a variable of its own.
+    /// A variable for this knob only.
     Variable,
-    /// By an option in a variable that holds several, before the user's or after them.
+    /// An option in a variable that holds several, before or after the options of the user.
     Option {
         separator: &'static str,
         before: bool,
     },
-    /// By arguments before the program's own.
+    /// Arguments before those of the program.
     Argument,
 }
 
-/// A knob with the value that it is to have.
+/// A knob with its new value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Knob {
     pub kind: KnobKind,
-    /// The variable; for arguments, only what `other_variables` begins with.
+    /// The name of the variable. It is empty for arguments.
     pub name: &'static str,
-    /// The value; of arguments, separated by blanks.
+    /// The value. Several arguments are separated by blanks.
     pub value: String,
-    /// Variables that the runtime obeys where `name` is not set.
+    /// Variables that the runtime obeys if `name` is not set.
     pub outranked: &'static [&'static str],
-    /// What a word begins with by which the user turns the same knob.
+    /// The prefixes of words that set the same knob.
     pub marks: &'static [&'static str],
-    /// Variables beside `name` in which such a word may stand.
+    /// Variables other than `name` that may contain such a word.
     pub other_variables: &'static [&'static str],
-    /// The words between which arguments count, where the runtime's own have such.
+    /// The words that enclose the options of the runtime among the arguments, if the runtime has
+    /// them.
     pub between: Option<(&'static str, &'static str)>,
 }
 
 impl Knob {
-    /// A variable that holds nothing else.
+    /// Creates a knob with a variable of its own.
     pub fn variable(name: &'static str, value: impl ToString) -> Self {
         Self {
             kind: KnobKind::Variable,
@@ -54,7 +59,7 @@ impl Knob {
         }
     }
 
-    /// An option among others in a variable.
+    /// Creates a knob that is one option of several in a variable.
     pub fn option(name: &'static str, value: String, marks: &'static [&'static str]) -> Self {
         Self {
             kind: KnobKind::Option {
@@ -67,7 +72,7 @@ impl Knob {
         }
     }
 
-    /// Arguments before the program's own.
+    /// Creates a knob that is set by arguments before those of the program.
     pub fn argument(value: String, marks: &'static [&'static str]) -> Self {
         Self {
             kind: KnobKind::Argument,
@@ -75,25 +80,27 @@ impl Knob {
         }
     }
 
-    /// Also stands back for marks in these variables.
+    /// Adds variables in which a mark means that the user has set the knob.
     pub fn or_in(mut self, other_variables: &'static [&'static str]) -> Self {
         self.other_variables = other_variables;
         self
     }
 
-    /// Also stands back where one of these variables is set, which it would outrank.
+    /// Adds variables that this knob would override. If the user has set one of them, we do not set
+    /// the knob.
     pub fn yielding_to(mut self, outranked: &'static [&'static str]) -> Self {
         self.outranked = outranked;
         self
     }
 
-    /// Also stands back for arguments with these marks.
+    /// Sets the prefixes of words that set the same knob.
     pub fn or_marks(mut self, marks: &'static [&'static str]) -> Self {
         self.marks = marks;
         self
     }
 
-    /// Where the user has turned it: `NAME=value`, or an argument.
+    /// Returns the setting of the user for this knob, `NAME=value` or an argument, or `None` if
+    /// there is none.
     pub fn kept_by_user(
         &self,
         args: &[OsString],
@@ -140,7 +147,8 @@ impl Knob {
         self.marks.iter().any(|mark| word.starts_with(mark))
     }
 
-    /// What the variable is to hold, the user's own options included; `None` for arguments.
+    /// Returns the new value of the variable, including the options of the user. Returns `None` for
+    /// arguments.
     pub fn variable_value(&self, env: &dyn Fn(&str) -> Option<OsString>) -> Option<OsString> {
         match self.kind {
             KnobKind::Argument => None,
@@ -156,7 +164,7 @@ impl Knob {
         }
     }
 
-    /// The arguments; none for variables.
+    /// Returns the arguments. There are none for variables.
     pub fn arguments(&self) -> impl Iterator<Item = &str> {
         let value = match self.kind {
             KnobKind::Argument => self.value.as_str(),
@@ -172,14 +180,14 @@ fn joined(mut first: OsString, separator: &str, second: OsString) -> OsString {
     first
 }
 
-/// The words of a variable: runtimes separate options by blanks, commas or colons.
+/// Returns the words of a variable. Runtimes separate options by blanks, commas or colons.
 fn words(value: &OsStr) -> impl Iterator<Item = String> {
     let text = value.to_string_lossy().into_owned();
     let words: Vec<String> = text
         .split([' ', '\t', ',', ':'])
         .map(String::from)
         .collect();
-    // Paths hold colons too: the whole counts as a word as well.
+    // Paths may contain colons, so the whole value counts as a word as well.
     words.into_iter().chain([text])
 }
 

@@ -1,4 +1,4 @@
-//! `creel run`: starts any program with the number of threads that its machine warrants.
+//! `creel run` starts any program with the number of threads that the machine has room for.
 
 mod elf;
 mod exec;
@@ -27,83 +27,132 @@ use std::{ffi::OsString, path::PathBuf};
 
 use crate::options::{self, Round};
 
-/// Start a program right-sized to the usable cores, masks and quotas
+/// Start a program with as many threads as affinity masks and CPU quotas allow
 ///
-/// Looks at the program, turns the knobs that its runtime reads, and becomes it: same process
-/// id, signals and exit code. What you have set yourself stays, and the affinity mask is never
-/// widened; it is narrowed only by --cpu-list, --placement and --no-smt.
+/// creel detects the runtime of the program and sets the variables and options that control its
+/// number of threads. Then it executes the program in its own place, so that the program has the
+/// same process id and receives your signals. Settings that you have made yourself stay as they
+/// are. The affinity mask is never widened. Only --cpu-list, --placement and --no-smt narrow it.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   creel run -- java -jar server.jar
-  creel run --explain --dry-run -- ./haskell-service
+          Start a program with the right number of threads
+  creel run --dry-run -- ./haskell-service
+          Print what creel would set, and why
   creel run -j4 --placement close -- ./simulation
+          Start four threads on neighbouring cores
   creel run --as java -- ./start-server.sh
-  creel run --worker-memory 2GiB -- python train.py
+          Name the runtime that a script starts
   creel run --export docker -- ./service
+          Print the settings as arguments for docker run
   creel run --watch --on-change 'kill -USR1 $CREEL_PID' -- ./service
+          Notify the program when the limits change
 
-Exit codes: the program's own; 2 for a wish that cannot be met, 126 and 127 as a shell's.")]
+Exit codes:
+  the code of the program
+  2         the command line is wrong, or asks for something that this machine does not have
+  126, 127  the program cannot be executed, or does not exist")]
 pub struct RunArgs {
-    /// The number of workers, instead of the budget's
-    #[arg(short, long, value_name = "N", value_parser = knobs::jobs)]
+    /// Use this number of workers, instead of as many as the limits allow: a number, cores or pus
+    #[arg(
+        short,
+        long,
+        value_name = "N",
+        value_parser = knobs::jobs,
+        help_heading = "Number of workers"
+    )]
     jobs: Option<usize>,
-    /// What a quota of 2.5 CPUs is worth: floor 2 workers, ceil 3; by default what the runtime
-    /// itself would make of it
-    #[arg(long, value_enum)]
+    /// Round a CPU quota to whole workers: a quota of 2.5 CPUs is 2 workers (floor) or 3 (ceil)
+    /// [default: as the runtime of the program rounds it]
+    #[arg(
+        long,
+        value_enum,
+        value_name = "HOW",
+        help_heading = "Number of workers"
+    )]
     rounding: Option<Round>,
-    /// Start no more workers than fit into the memory limit, at so much each (512MiB, 2G)
-    #[arg(long, value_name = "SIZE", value_parser = options::bytes)]
+    /// Start only as many workers as fit into the memory limit if each needs SIZE (512MiB, 2G)
+    #[arg(
+        long,
+        value_name = "SIZE",
+        value_parser = options::bytes,
+        help_heading = "Number of workers"
+    )]
     worker_memory: Option<u64>,
-    /// Narrow the mask to where so many workers would sit
-    #[arg(long, default_value_t, value_name = "PLACEMENT")]
+    /// Narrow the affinity mask to the CPUs on which this placement would put the workers
+    #[arg(
+        long,
+        default_value_t,
+        value_name = "PLACEMENT",
+        help_heading = "Affinity mask"
+    )]
     placement: Placement,
-    /// Narrow the mask to these CPUs, as in 0-3,8
-    #[arg(long, value_name = "LIST")]
+    /// Narrow the affinity mask to these CPUs, for example 0-3,8
+    #[arg(long, value_name = "LIST", help_heading = "Affinity mask")]
     cpu_list: Option<CpuSet>,
-    /// Says which of the two is meant
+    /// Explain that --cpus is not an option
     #[arg(long, hide = true, value_name = "?", value_parser = no_cpus)]
     cpus: Option<CpuSet>,
-    /// Narrow the mask to one hardware thread a core
-    #[arg(long)]
+    /// Narrow the affinity mask to one hardware thread per core
+    #[arg(long, help_heading = "Affinity mask")]
     no_smt: bool,
-    /// The runtime inside, where creel cannot see it: java, go, ghc, python, erlang, …
-    #[arg(long = "as", value_name = "RUNTIME", value_parser = runtime::runtime_named)]
+    /// Treat the program as this runtime if creel cannot detect it: java, go, ghc, python, erlang,
+    /// …
+    #[arg(
+        long = "as",
+        value_name = "RUNTIME",
+        value_parser = runtime::runtime_named,
+        help_heading = "Runtime"
+    )]
     runtime: Option<Runtime>,
-    /// Also size memory: Go's and Java's heap to the memory limit, GHC's allocation area to the
-    /// cache
-    #[arg(long)]
+    /// Also set memory sizes: the heap of Go and Java from the memory limit, the allocation area of
+    /// GHC from the cache size
+    #[arg(long, help_heading = "Runtime")]
     gc: bool,
-    /// Also preload a library that answers how many CPUs there are (not for static programs)
-    #[arg(long)]
+    /// Also preload a library that reports the number of workers as the number of CPUs (not for
+    /// static programs)
+    #[arg(long, help_heading = "Runtime")]
     shim: bool,
-    /// Stay as the program's parent, and say on stderr when the limits change while it runs
-    #[arg(long)]
+    /// Stay the parent of the program, and report on stderr when the limits change
+    #[arg(long, help_heading = "Changing limits")]
     watch: bool,
-    /// With --watch: also run this line of shell, with CREEL_WORKERS and CREEL_PID set, so that a
-    /// program that can be told is told
-    #[arg(long, value_name = "LINE", requires = "watch")]
+    /// Also run LINE in a shell when the limits change, with CREEL_WORKERS and CREEL_PID set, for
+    /// example to send the program a signal
+    #[arg(
+        long,
+        value_name = "LINE",
+        requires = "watch",
+        help_heading = "Changing limits"
+    )]
     on_change: Option<String>,
-    /// Start nothing: tell what would be done
-    #[arg(short = 'n', long)]
+    /// Print what creel would set, and why, without starting the program
+    #[arg(short = 'n', long, help_heading = "Output")]
     dry_run: bool,
-    /// Tell each knob, its value and the reason, on stderr
-    #[arg(long)]
+    /// Print each setting, its value and the reason on stderr (-v does the same)
+    #[arg(long, help_heading = "Output")]
     explain: bool,
-    /// Start nothing: print the settings as configuration to paste
-    #[arg(long, value_enum, value_name = "TARGET")]
+    /// Print the settings as configuration for TARGET, without starting the program
+    #[arg(long, value_enum, value_name = "TARGET", help_heading = "Output")]
     export: Option<Target>,
-    /// The program and its arguments; all that follows the program is its own
+    /// The program to start and its arguments; creel reads no options after it
     #[arg(trailing_var_arg = true, required = true, value_name = "PROGRAM")]
     command: Vec<OsString>,
 }
 
-/// A count elsewhere, and a list in older versions of this program.
+/// Rejects `--cpus`, because its meaning is not obvious. In other programs it is a number of CPUs.
 fn no_cpus(_: &str) -> Result<CpuSet, String> {
-    Err("say --jobs N for a number of workers, --cpu-list LIST for a mask".into())
+    Err("use --jobs N for a number of workers, or --cpu-list LIST for an affinity mask".into())
 }
 
-/// Runs `creel run`; on success it does not return, for this process is then the program.
-pub fn run(args: &RunArgs, common: &Common) -> Result<Exit> {
+/// Runs `creel run`. On success the function does not return, because this process becomes the
+/// program. It returns in the modes that start nothing, and with `--watch`.
+pub fn run(args: &RunArgs, common: &Common, verbose: bool) -> Result<Exit> {
+    let explain = args.explain || verbose;
+    if args.export.is_some() && common.format != Format::Text {
+        let text = "--export has formats of its own: leave out --format, or use --dry-run \
+                    instead of --export";
+        return Err(Failure::new(Exit::Usage, text).into());
+    }
     let request = Request {
         jobs: args.jobs,
         rounding: args.rounding.map(Round::into),
@@ -114,7 +163,7 @@ pub fn run(args: &RunArgs, common: &Common) -> Result<Exit> {
         runtime: args.runtime,
         gc: args.gc,
         shim: args.shim.then(shim).transpose()?,
-        explained: args.dry_run || args.explain || args.export.is_some(),
+        explained: args.dry_run || explain || args.export.is_some(),
         variables_only: args.export.is_some(),
     };
     let plan = plan::make(&args.command, &request)?;
@@ -122,7 +171,7 @@ pub fn run(args: &RunArgs, common: &Common) -> Result<Exit> {
         let lines = export::export(&plan, target);
         if lines.is_empty() && !common.quiet {
             eprintln!(
-                "creel: nothing is to be set here: {}",
+                "creel: there is nothing to export: {}",
                 plan.notes.join("; ")
             );
         }
@@ -133,14 +182,14 @@ pub fn run(args: &RunArgs, common: &Common) -> Result<Exit> {
         match common.format {
             Format::Text => output::text(&explain::explain(&plan))?,
             Format::Json => output::json(&explain::Document::new(&plan, &args.command))?,
-            // The header says what there is none of.
+            // Without rows, the CSV writer would print no header.
             Format::Csv if plan.settings.is_empty() => output::text(explain::HEADER)?,
             Format::Csv => output::csv(explain::rows(&plan))?,
         }
         return Ok(Exit::Done);
     }
-    if args.explain && !common.quiet {
-        eprint!("{}", explain::explain(&plan));
+    if explain && !common.quiet {
+        explain::to_stderr(&plan, &args.command, common.format)?;
     } else if plan.budget.is_none() && !common.quiet {
         eprintln!("creel: {}", plan.notes.join("; "));
     }
@@ -155,16 +204,19 @@ pub fn run(args: &RunArgs, common: &Common) -> Result<Exit> {
     Err(plan.exec(&args.command))
 }
 
-/// The preload library lies beside this program, or in the `lib` folder beside its folder.
+/// Finds the preload library. It is in the folder of this program, or in the `lib` folder next to
+/// that folder.
 fn shim() -> Result<PathBuf> {
-    let own = std::env::current_exe().context("cannot find this program's own file")?;
-    let beside = own.parent().context("this program lies in no folder")?;
+    let own = std::env::current_exe().context("cannot find the file of the creel program")?;
+    let beside = own
+        .parent()
+        .context("the file of the creel program has no folder")?;
     let name = "libcreel_shim.so";
     let places = [beside.join(name), beside.join("../lib").join(name)];
     let missing = || {
         let text = format!(
-            "--shim: {name} is not beside {}: build it with `cargo build --profile small -p creel-shim` \
-             and put it there",
+            "--shim: cannot find {name} in the folder of {}: build it with `cargo build --profile \
+             small -p creel-shim` and copy it there",
             own.display()
         );
         Failure::new(Exit::Usage, text).into()

@@ -1,4 +1,4 @@
-//! What `creel run` will do, before it does it: a value to explain, to export or to carry out.
+//! The plan of `creel run`: a value that we can explain, export or execute.
 
 use super::{
     exec,
@@ -14,16 +14,16 @@ use creel_topology::{
 };
 use std::{env, ffi::OsString, fs, path::PathBuf};
 
-/// By this variable an outer `creel run` tells an inner one, and programs that use the C library,
-/// the number that it was given.
+/// The variable with which an outer `creel run` passes its number of workers to a nested `creel
+/// run` and to programs that use the C library.
 const JOBS_VARIABLE: &str = "CREEL_JOBS";
 
-/// What the user asks for.
+/// The wishes of the user.
 #[derive(Debug, Default)]
 pub struct Request {
     pub jobs: Option<usize>,
     pub rounding: Option<Rounding>,
-    /// Memory of a worker, in bytes.
+    /// The memory that a worker needs, in bytes.
     pub worker_memory: Option<u64>,
     pub placement: Placement,
     pub cpus: Option<CpuSet>,
@@ -31,39 +31,39 @@ pub struct Request {
     pub runtime: Option<Runtime>,
     pub gc: bool,
     pub shim: Option<PathBuf>,
-    /// Whether the plan is told, with the advice that turns no knob.
+    /// Whether the plan is printed, including advice that sets nothing.
     pub explained: bool,
-    /// Whether the settings are to be pasted elsewhere, where no arguments can be put.
+    /// Whether the user will paste the settings elsewhere, where we cannot add arguments.
     pub variables_only: bool,
 }
 
-/// One knob that the rules name, and whether it is turned.
+/// One setting that the rules suggest, and whether we make it.
 #[derive(Debug)]
 pub struct Setting {
     pub knob: Knob,
     pub why: String,
-    /// Where the user has turned it already; that stays.
+    /// The setting of the user for the same knob, which we keep.
     pub kept: Option<String>,
 }
 
-/// Everything that happens between here and the program's first instruction.
+/// Everything that happens before the first instruction of the program.
 #[derive(Debug)]
 pub struct Plan {
     pub program: Program,
-    /// None where the machine cannot be read; then nothing is turned.
+    /// `None` if the machine cannot be read. We change nothing then.
     pub budget: Option<Budget>,
-    /// The mask that the program gets, if not the one we have.
+    /// The affinity mask of the program, or `None` for our own.
     pub mask: Option<CpuSet>,
     pub settings: Vec<Setting>,
     pub notes: Vec<String>,
-    /// What an outer `creel run` has set, where the user overrules its number here.
+    /// The settings of an outer `creel run` that the user overrides with `--jobs`.
     overridden: Vec<Knob>,
 }
 
-/// Looks at the program and the machine and decides.
+/// Inspects the program and the machine, and decides on the settings.
 pub fn make(command: &[OsString], request: &Request) -> Result<Plan> {
     let mut program = match (program::identify(command), request.runtime) {
-        // What is exported may be for an image that has the program.
+        // The settings may be for an image that contains the program, while this machine does not.
         (Err(_), Some(runtime)) if request.variables_only => program::assumed(command, runtime),
         (program, _) => program?,
     };
@@ -74,18 +74,19 @@ pub fn make(command: &[OsString], request: &Request) -> Result<Plan> {
             program.runtimes = vec![runtime];
             program.arguments_at = None;
         }
-        program.because = "you have said what it is".into();
+        program.because = "you have named its runtime with --as".into();
     }
     let machine = match request.machine() {
         Ok(machine) => machine,
         Err(error) if request.narrows() => return Err(error.into()),
         Err(error) => {
-            let note = format!("the machine cannot be read, so nothing is changed: {error}");
+            let note = format!("the machine cannot be read, so creel changes nothing: {error}");
             return Ok(unchanged(program, note));
         }
     };
     let mask = mask(&machine, request)?;
-    // Below the mask the budget is another: what follows must see it as the program will.
+    // The mask changes the budget. Therefore we set it now, and see the machine as the program
+    // will.
     let masked = match &mask {
         Some(mask) => {
             affinity::set(mask).context("cannot set the affinity mask")?;
@@ -103,13 +104,13 @@ pub fn make(command: &[OsString], request: &Request) -> Result<Plan> {
     notes.append(&mut advice.notes);
     notes.extend(masked.weight_only());
     if request.gc && size.memory_bytes.is_none() {
-        notes.push("no cgroup limits memory, so --gc leaves heaps as they are".into());
+        notes.push("no cgroup limits the memory, so --gc does not change heap sizes".into());
     }
     if let (Some(n), None) = (outer_jobs(), request.jobs)
         && floor.bound_by().kind == LimitKind::Explicit
     {
         notes.push(format!(
-            "{JOBS_VARIABLE}={n}: an outer `creel run` was given that number; --jobs here overrules it"
+            "an outer `creel run` has set {JOBS_VARIABLE}={n}: use --jobs to override it"
         ));
     }
     let budget = match request.jobs {
@@ -148,8 +149,8 @@ fn unchanged(program: Program, note: String) -> Plan {
     }
 }
 
-/// The knobs as an outer `creel run` has turned them, where a number that is given here is to win:
-/// what stands in these variables is not the user's.
+/// Returns the settings of an outer `creel run` if `--jobs` is given here and overrides them. The
+/// values of these variables are not settings of the user.
 fn overridden(program: &Program, size: &Sizing) -> Vec<Knob> {
     let Some((outer_jobs, _)) = outer_jobs().zip(size.explicit) else {
         return Vec::new();
@@ -166,13 +167,14 @@ fn overridden(program: &Program, size: &Sizing) -> Vec<Knob> {
 }
 
 impl Request {
-    /// Whether something is asked for that only a machine that can be read gives.
+    /// Returns whether a wish needs a readable machine.
     fn narrows(&self) -> bool {
         self.cpus.is_some() || self.no_smt || self.placement != Placement::Unpinned
     }
 
-    /// The machine, as far as it is asked for: caches, nodes and their memory cost thousands of
-    /// files on a large one, and most programs are started for their number of cores.
+    /// Reads the machine, with as much detail as the wishes need. On a large machine, caches and
+    /// NUMA nodes cost reading thousands of files, and for most programs the number of cores is
+    /// enough.
     fn machine(&self) -> Result<Machine, creel_topology::Error> {
         if self.narrows() || self.gc || self.explained || self.worker_memory.is_some() {
             Machine::detect()
@@ -182,7 +184,7 @@ impl Request {
     }
 }
 
-/// What the limits warrant now.
+/// Returns the budget that the limits allow now.
 pub fn budget_now(request: &Request) -> Result<Budget> {
     Ok(budget(&request.machine()?, request, Rounding::Floor))
 }
@@ -199,25 +201,26 @@ fn budget(machine: &Machine, request: &Request, rounding: Rounding) -> Budget {
     }
 }
 
-/// The number that an outer `creel run` was given.
+/// Returns the number of workers of an outer `creel run`.
 fn outer_jobs() -> Option<usize> {
     let n = environment(JOBS_VARIABLE)?.to_str()?.trim().parse().ok()?;
     (n > 0).then_some(n)
 }
 
-/// The mask for the program; `None` where nothing asks for one.
+/// Returns the mask for the program, or `None` if the mask does not change.
 fn mask(machine: &Machine, request: &Request) -> Result<Option<CpuSet>> {
     let allowed = machine.allowed();
     let mut mask = allowed.clone();
     if let Some(cpus) = &request.cpus {
         let missing = cpus - allowed;
         if cpus.is_empty() {
-            let text = format!("--cpu-list names no CPU; {allowed} may be used here");
+            let text =
+                format!("--cpu-list names no CPU: use CPUs of {allowed}, which are allowed here");
             return Err(Failure::new(Exit::Usage, text).into());
         }
         if !missing.is_empty() {
             let text = format!(
-                "--cpu-list {cpus}: of these, {missing} may not be used here; {allowed} may"
+                "--cpu-list {cpus}: the CPUs {missing} are not allowed here: use CPUs of {allowed}"
             );
             return Err(Failure::new(Exit::Usage, text).into());
         }
@@ -274,15 +277,15 @@ fn sizing(machine: &Machine, floor: &Budget, request: &Request, takes_arguments:
     }
 }
 
-/// A quota's CPUs, from `QUOTA/PERIOD`.
+/// Parses the number of CPUs of a quota, `QUOTA/PERIOD`.
 fn cpus(value: &str) -> Option<f64> {
     let (quota, period) = value.split_once('/')?;
     let (quota, period): (f64, f64) = (quota.parse().ok()?, period.parse().ok()?);
     (period > 0.0).then(|| quota / period)
 }
 
-/// How many jobs cargo's own configuration asks for, which the variable would outrank: the files
-/// that cargo reads, from this folder upwards and in its home.
+/// Returns the number of jobs in the configuration of cargo, which our variable would override. We
+/// search the files that cargo reads, from this folder upwards and in its home.
 fn cargo_jobs() -> Option<String> {
     let here = env::current_dir().unwrap_or_default();
     let homes = [
@@ -304,13 +307,13 @@ fn cargo_jobs() -> Option<String> {
     })
 }
 
-/// This process's environment, as the knobs ask for it.
+/// Returns a variable of this process.
 fn environment(name: &str) -> Option<OsString> {
     env::var_os(name)
 }
 
 impl Plan {
-    /// What the user has put into a variable.
+    /// Returns a variable unless its value is from an outer `creel run` that we override.
     fn inherited(&self, name: &str) -> Option<OsString> {
         let ours = |value: &OsString| {
             let mut knobs = self.overridden.iter();
@@ -319,7 +322,7 @@ impl Plan {
         environment(name).filter(|value| !ours(value))
     }
 
-    /// Turns a knob, unless the user has.
+    /// Makes a setting, unless the user has made it.
     fn set_knob(&mut self, advised: AdvisedKnob) {
         let variables = &self.program.variables;
         let overridden_value = match advised.knob.kind {
@@ -344,18 +347,18 @@ impl Plan {
         });
     }
 
-    /// Puts the preload library before the program, beside what the user preloads.
+    /// Adds the preload library, in addition to those of the user.
     fn preload(&mut self, library: &std::path::Path) {
         let limit = if self.program.is_static {
-            "this program is static, so the shim does not reach it"
+            "this program is static, so the shim has no effect on it"
         } else {
-            "a static program started by this one would not be reached"
+            "it has no effect on static programs that this program starts"
         };
         self.notes.push(format!(
-            "the shim answers sysconf, get_nprocs and sched_getaffinity; {limit}"
+            "the shim replaces sysconf, get_nprocs and sched_getaffinity; {limit}"
         ));
         let own = library.display().to_string();
-        // A second `creel run` inside the first one preloads nothing more.
+        // A nested `creel run` does not preload the library again.
         let theirs = environment("LD_PRELOAD").unwrap_or_default();
         let is_there = theirs.to_string_lossy().split([':', ' ']).any(|l| l == own);
         let preload = Knob {
@@ -374,21 +377,21 @@ impl Plan {
         ];
         self.settings.extend(settings.map(|(knob, kept)| Setting {
             knob,
-            why: "the shim that was asked for".into(),
+            why: "you have asked for --shim".into(),
             kept,
         }));
     }
 
-    /// Tells an inner `creel run` the number, which it cannot read from any limit.
+    /// Passes the number of workers to a nested `creel run`, which cannot read it from any limit.
     fn pass_to_nested_runs(&mut self) {
         self.settings.push(Setting {
             knob: Knob::variable(JOBS_VARIABLE, self.workers()),
-            why: "an inner `creel run` takes no more".into(),
+            why: "limits a nested `creel run` to the same number".into(),
             kept: self.program.variables.overridden_value(JOBS_VARIABLE),
         });
     }
 
-    /// Whether the number is ours and not the user's.
+    /// Returns whether we have chosen the number of workers, and not the user.
     fn budget_is_own(&self) -> bool {
         let budget = self.budget.as_ref();
         budget.is_some_and(|budget| budget.bound_by().kind != LimitKind::Explicit)
@@ -398,24 +401,24 @@ impl Plan {
         self.budget.as_ref().map_or(1, Budget::workers)
     }
 
-    /// The settings that the program gets from us.
+    /// Returns the settings that we make.
     pub fn applied(&self) -> impl Iterator<Item = &Setting> {
         self.settings.iter().filter(|s| s.kept.is_none())
     }
 
-    /// The variables that the program gets from us, the user's own options included.
+    /// Returns the variables that we set, including the options of the user.
     pub fn variables(&self) -> impl Iterator<Item = (&'static str, OsString)> {
         let knobs = self.applied().map(|setting| &setting.knob);
         let inherited = |name: &str| self.inherited(name);
         knobs.filter_map(move |knob| Some((knob.name, knob.variable_value(&inherited)?)))
     }
 
-    /// The arguments that the program gets from us before its own.
+    /// Returns the arguments that we put before those of the program.
     pub fn arguments(&self) -> impl Iterator<Item = &str> {
         self.applied().flat_map(|setting| setting.knob.arguments())
     }
 
-    /// The whole command as it will be executed.
+    /// Returns the whole command to execute.
     pub fn command(&self, command: &[OsString]) -> Vec<OsString> {
         let mut words = command.to_vec();
         if let Some(at) = self.program.arguments_at {
@@ -425,7 +428,7 @@ impl Plan {
         words
     }
 
-    /// Becomes the program: same process, signals and exit code. Returns only if that fails.
+    /// Replaces this process by the program. Returns only if that fails.
     pub fn exec(&self, command: &[OsString]) -> anyhow::Error {
         let error = exec::replace(&self.program.path, &self.command(command), self.variables());
         let path = self.program.path.display();

@@ -1,4 +1,4 @@
-//! Finds out what a command will start, before it is started.
+//! Finds out which program and which runtime a command will start, before we start it.
 
 use super::{
     facts::{self, Facts},
@@ -17,37 +17,37 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// How many programs that start another one are looked through: wrappers, scripts, shells. The
-/// kernel's own bound for interpreters is 5.
+/// The largest number of wrappers, scripts and shells that we follow. For interpreters, the limit
+/// of the kernel is 5.
 const DEPTH_MAX: usize = 8;
-/// How much of a script is searched for what it will start.
+/// The number of bytes of a script that we search for commands.
 const SCRIPT_MAX: u64 = 64 << 10;
-/// How many programs of one script are looked at.
+/// The largest number of programs of one script that we inspect.
 const COMMANDS_MAX: usize = 8;
 
-/// A program found, and what it is.
+/// A program that we have found, with its runtime.
 #[derive(Debug)]
 pub struct Program {
-    /// What is executed: the command's first word, found.
+    /// The path to execute, found from the first word of the command.
     pub path: PathBuf,
-    /// The runtimes to size; several where a script starts several.
+    /// The runtimes of the program. A script may start several.
     pub runtimes: Vec<Runtime>,
-    /// How that was told: "it links libgomp".
+    /// The evidence for the runtime, for example "it links libgomp".
     pub because: String,
-    /// Where in the command the sized program's own arguments begin; `None` where a script
-    /// starts it, so that only variables reach it.
+    /// The index of the first argument of the program in the command. It is `None` if a script
+    /// starts the program, because we can set only variables then.
     pub arguments_at: Option<usize>,
-    /// Every word that a runtime may find among its arguments: the command's, and a script's.
+    /// Every word that may be an argument of the runtime: words of the command and of scripts.
     pub words: Vec<OsString>,
-    /// What wrappers do to the variables before they reach it.
+    /// The changes that wrappers make to the variables.
     pub variables: Variables,
-    /// Whether no preloaded library reaches it.
+    /// Whether the program is static, so that a preloaded library has no effect on it.
     pub is_static: bool,
     pub notes: Vec<String>,
 }
 
-/// Finds a command as a shell would, looks through what only starts another program, and into
-/// what that is.
+/// Finds a command as a shell does, follows wrappers to the program that they start, and identifies
+/// the runtime of that program.
 pub fn identify(command: &[OsString]) -> Result<Program> {
     let (first, _) = split(command)?;
     let path = find(first)?;
@@ -69,7 +69,7 @@ pub fn identify(command: &[OsString]) -> Result<Program> {
     })
 }
 
-/// A program of another place, of which only the runtime is known.
+/// Returns a program that is not on this machine, of which we know only the runtime.
 pub fn assumed(command: &[OsString], runtime: Runtime) -> Program {
     Program {
         path: PathBuf::from(&command[0]),
@@ -83,7 +83,7 @@ pub fn assumed(command: &[OsString], runtime: Runtime) -> Program {
     }
 }
 
-/// What has been seen of a command so far.
+/// The facts that we have found about a command so far.
 #[derive(Default)]
 struct Inspection {
     runtimes: Vec<Runtime>,
@@ -96,8 +96,8 @@ struct Inspection {
 }
 
 impl Inspection {
-    /// Looks at `command[at..]`, whose program lies at `path`; `arguments_at` is where arguments
-    /// can be put, if they can.
+    /// Inspects `command[at..]`, whose program is at `path`. `arguments_at` is the index at which
+    /// we can insert arguments, if we can.
     fn command(
         &mut self,
         command: &[OsString],
@@ -128,7 +128,7 @@ impl Inspection {
         self.file(own, path, arguments_at, depth);
     }
 
-    /// Looks into the program's file, and through the interpreters that it names.
+    /// Inspects the file of the program, and follows the interpreters that it names.
     fn file(
         &mut self,
         own: &[OsString],
@@ -144,7 +144,7 @@ impl Inspection {
             }
             let Some(interpreter) = interpreter(&head) else {
                 if !head.is_empty() && !head.contains(&0) {
-                    // What a shell starts by itself; so do we: see `exec`.
+                    // A shell runs such a file itself, and so do we (see `exec`).
                     self.because.push("a script without a #! line".into());
                     return self.shell_script(&inspected, own, depth + 1);
                 }
@@ -156,7 +156,7 @@ impl Inspection {
             if is_shell(&interpreter) {
                 return self.shell_script(&inspected, own, depth + 1);
             }
-            // Arguments would become the script's, not the runtime's.
+            // Additional arguments would go to the script and not to the runtime.
             arguments_at = None;
             match find(interpreter.as_os_str()) {
                 Ok(found) => inspected = found,
@@ -166,7 +166,7 @@ impl Inspection {
     }
 
     fn elf(&mut self, elf: &Path, arguments_at: Option<usize>) {
-        // /usr/bin/python3 is a link to python3.11: the real name tells more.
+        // /usr/bin/python3 is a link to python3.11, so the real name says more.
         let real = elf.canonicalize().unwrap_or_else(|_| elf.to_owned());
         let names = [name(elf), name(&real)];
         let is_named = names.iter().any(|name| by_name(name).is_some());
@@ -189,7 +189,7 @@ impl Inspection {
         }
     }
 
-    /// A shell's script in a file: it is named like what it starts, or tells by its text.
+    /// Inspects a shell script in a file, by its name and by its text.
     fn shell_script(&mut self, script: &Path, own: &[OsString], depth: usize) {
         let text = text(script);
         let launches = |words: &[&str]| words.iter().any(|w| text.contains(w));
@@ -211,7 +211,8 @@ impl Inspection {
         }
     }
 
-    /// The programs that a script's text starts: those behind `exec` alone where there are some.
+    /// Inspects the programs that a script starts. If it uses `exec`, we inspect only the programs
+    /// after `exec`.
     fn script(&mut self, text: &str, own: &[OsString], depth: usize) {
         let commands = shell::commands(text);
         let is_exec = |words: &&Vec<String>| words[0] == "exec" && words.len() > 1;
@@ -222,7 +223,7 @@ impl Inspection {
         for words in chosen.into_iter().take(COMMANDS_MAX) {
             let words = &words[usize::from(words[0] == "exec")..];
             let words = match words.first().map(String::as_str) {
-                // An entry point that becomes what it is given.
+                // This script is an entry point that executes its arguments.
                 Some("$@") => own.get(1..).unwrap_or_default().to_vec(),
                 _ => words.iter().map(OsString::from).collect(),
             };
@@ -233,7 +234,7 @@ impl Inspection {
                 self.command(&words, &path, 0, None, depth + 1);
             }
             if !alone {
-                // What one of them is spared reaches the others.
+                // A wrapper around one of the programs does not change the variables of the others.
                 self.variables.clone_from(&variables);
             }
         }
@@ -244,7 +245,7 @@ impl Inspection {
     }
 }
 
-/// The script of `sh -c SCRIPT`; options may stand before or share the word with `-c`.
+/// Returns the script of `sh -c SCRIPT`. Other options may precede `-c` or share its word.
 fn script_argument(command: &[OsString]) -> Option<String> {
     let mut words = command[1..].iter();
     let is_c = |word: &OsStr| {
@@ -256,22 +257,26 @@ fn script_argument(command: &[OsString]) -> Option<String> {
     Some(script.to_string_lossy().into_owned())
 }
 
-/// Resolves a command by `PATH`.
+/// Finds a command in `PATH`.
 ///
-/// Fails as a shell does: code 127 if there is none, 126 if it cannot be executed.
+/// The exit codes of an error are those of a shell: 127 if the program does not exist, and 126 if
+/// it cannot be executed.
 fn find(command: &OsStr) -> Result<PathBuf> {
     let fail = |code, reason: &str| {
-        let text = format!("{}: {reason}", command.display());
+        let text = match command.is_empty() {
+            true => reason.to_owned(),
+            false => format!("cannot run {}: {reason}", command.display()),
+        };
         Err(anyhow::Error::from(Failure::new(code, text)))
     };
     if command.is_empty() {
-        return fail(Exit::NotFound, "an empty name is no program's");
+        return fail(Exit::NotFound, "cannot run a program with an empty name");
     }
     if command.as_bytes().contains(&b'/') {
         let path = PathBuf::from(command);
         return match is_executable(&path) {
             Some(true) => Ok(path),
-            Some(false) => fail(Exit::NotExecutable, "is not an executable file"),
+            Some(false) => fail(Exit::NotExecutable, "it is not an executable file"),
             None => fail(Exit::NotFound, "there is no such program"),
         };
     }
@@ -283,17 +288,17 @@ fn find(command: &OsStr) -> Result<PathBuf> {
     }
 }
 
-/// `None` if there is no such file.
+/// Returns whether the file is executable, or `None` if it does not exist.
 fn is_executable(path: &Path) -> Option<bool> {
     let data = path.metadata().ok()?;
     Some(data.is_file() && data.permissions().mode() & 0o111 != 0)
 }
 
-/// The file's beginning; nothing where it is executable and not readable.
+/// Returns the start of the file. It is empty if the file is executable but not readable.
 fn head(path: &Path) -> Vec<u8> {
     let mut head = Vec::new();
     if let Ok(file) = File::open(path) {
-        // What was read until an error is enough to tell, or it is not.
+        // After an error, we use the bytes that we have.
         let _ = file.take(256).read_to_end(&mut head);
     }
     head
@@ -307,7 +312,7 @@ fn text(script: &Path) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// The program that a `#!` line names; behind `env`, the one that env starts.
+/// Returns the program in a `#!` line, or the program that `env` starts if the line names `env`.
 fn interpreter(head: &[u8]) -> Option<PathBuf> {
     let line = head.strip_prefix(b"#!")?.split(|&b| b == b'\n').next()?;
     let mut words = line
@@ -331,12 +336,13 @@ fn is_shell(interpreter: &Path) -> bool {
     shells.contains(&name(interpreter).as_str())
 }
 
-/// The rule for each runtime, the surest sign first; a file may have several names.
+/// Identifies the runtime from the facts, the most reliable sign first. A file may have several
+/// names.
 fn from_facts(facts: &Facts, names: &[String]) -> (Runtime, String) {
     if let Some(version) = facts.go {
         return (
             Runtime::Go(version),
-            "it holds Go's build information".into(),
+            "it contains Go's build information".into(),
         );
     }
     if let Some(ghc) = facts.ghc {
@@ -358,19 +364,19 @@ fn from_facts(facts: &Facts, names: &[String]) -> (Runtime, String) {
         ("RAYON_NUM_THREADS", Runtime::Rayon),
         ("TOKIO_WORKER_THREADS", Runtime::Tokio),
         ("DOTNET_PROCESSOR_COUNT", Runtime::DotNet),
-        // The host of a program that is no library of its own, or carries its runtime.
+        // This is a .NET host, in its own file or in one file with the program.
         ("DOTNET_ROOT", Runtime::DotNet),
         ("OCAMLRUNPARAM", Runtime::Ocaml),
     ];
     let links = |library: &str| facts.needed.iter().any(|n| n.starts_with(library));
     if links("libjli.") && !is_java(names) {
-        return (Runtime::Jdk, "it links libjli, and is not java".into());
+        return (Runtime::Jdk, "it links libjli but is not java".into());
     }
     if facts.marks.len() > 3 {
-        // It knows several runtimes' variables, as this program does, and is none of them.
+        // A program that knows the variables of several runtimes, as creel does, has none of them.
         return (
             Runtime::Unknown,
-            "it reads several runtimes' variables".into(),
+            "it reads the variables of several runtimes".into(),
         );
     }
     if let Some((library, runtime)) = by_library.into_iter().find(|(l, _)| links(l)) {
@@ -388,11 +394,11 @@ fn from_facts(facts: &Facts, names: &[String]) -> (Runtime, String) {
         let library = library.trim_end_matches('.');
         return (Runtime::OpenMp, format!("it links {library}"));
     }
-    (Runtime::Unknown, "no known runtime in it".into())
+    (Runtime::Unknown, "it contains no known runtime".into())
 }
 
-/// Whether the launcher is the one that takes options of the virtual machine: the file behind all
-/// links decides, for the JDK's tools differ in nothing but what was compiled into them.
+/// Returns whether the program accepts options of the Java virtual machine. The name of the file
+/// after resolving all links decides, because the tools of the JDK differ only in their code.
 fn is_java(names: &[String]) -> bool {
     let real = names.last().map(String::as_str).unwrap_or_default();
     ["java", "javaw"]
@@ -400,9 +406,9 @@ fn is_java(names: &[String]) -> bool {
         .any(|name| is_versioned(real, name))
 }
 
-/// The command and its arguments.
+/// Splits a command into the program and its arguments.
 pub fn split(command: &[OsString]) -> Result<(&OsString, &[OsString])> {
-    let missing = || Failure::new(Exit::Usage, "no program was given").into();
+    let missing = || Failure::new(Exit::Usage, "no program given: use creel run -- PROGRAM").into();
     command.split_first().ok_or_else(missing)
 }
 

@@ -1,10 +1,13 @@
-//! For each runtime: what it sees by itself, and which knob turns its number of threads.
+//! The rules for each runtime: which limits it sees by itself, and which setting controls its
+//! number of threads.
 //!
-//! The facts were measured by asking the runtimes under masks, quotas and parents' quotas;
-//! docs/sizing.md holds the table. A rule here sets nothing that a runtime gets right alone, and
-//! nothing that could make a program fail which runs without it: no number of threads is raised
-//! that the program chose itself (GHC without `-N`, Julia, make), and nothing that a child of
-//! another kind chokes on goes into a variable.
+//! We measured the facts: we asked the runtimes under masks, quotas and quotas of parent groups.
+//! docs/sizing.md has the table. The rules have two limits:
+//!
+//! - A rule sets nothing that a runtime gets right by itself.
+//! - A rule sets nothing that could make a program fail that runs without it. For example, we do
+//!   not raise a number of threads that the program chose itself (GHC without `-N`, Julia, make).
+//!   We also put nothing into a variable that makes a child process of another kind fail.
 
 mod haskell;
 
@@ -13,32 +16,33 @@ use super::{
     runtime::Runtime,
 };
 
-/// The numbers that the rules work with.
+/// The numbers that the rules use.
 #[derive(Debug, Clone, Copy)]
 pub struct Sizing {
-    /// The budget, with fractions of a quota cut off.
+    /// The budget, with fractions of a quota rounded down.
     pub floor: usize,
-    /// The budget, with fractions of a quota counted as one.
+    /// The budget, with fractions of a quota rounded up.
     pub ceil: usize,
-    /// The user's own number.
+    /// The number of `--jobs`.
     pub explicit: Option<usize>,
-    /// The PUs that the affinity mask leaves; what most runtimes see.
+    /// The number of PUs in the affinity mask, which most runtimes see.
     pub pus: usize,
-    /// Whether the budget comes from what no mask shows: a quota, another limit, the user.
+    /// Whether the budget comes from a source that no mask shows: a quota, another limit or the
+    /// user.
     pub exceeds_mask: bool,
-    /// The quota of the innermost cgroup, in CPUs; what some runtimes see.
+    /// The quota of the innermost cgroup in CPUs, which some runtimes see.
     pub own_quota: Option<f64>,
-    /// The last-level cache that a worker has for itself, in bytes, where known.
+    /// The share of one worker in the last-level cache, in bytes, if known.
     pub cache_bytes: Option<u64>,
-    /// The least memory limit of all cgroups, in bytes.
+    /// The smallest memory limit of all cgroups, in bytes.
     pub memory_bytes: Option<u64>,
-    /// The same, or the machine's memory where that is less or no cgroup limits it.
+    /// The smaller of that limit and the memory of the machine, in bytes.
     pub room_bytes: Option<u64>,
-    /// Whether memory and collectors are to be sized too.
+    /// Whether to set memory sizes as well (`--gc`).
     pub gc: bool,
-    /// Whether arguments can be put before the program's own.
+    /// Whether we can put arguments before those of the program.
     pub takes_arguments: bool,
-    /// Whether the program will run in another place, where it may see other limits.
+    /// Whether the program will run elsewhere, where it may see other limits (`--export`).
     pub exported: bool,
 }
 
@@ -51,14 +55,16 @@ impl Sizing {
         self.explicit.unwrap_or(self.ceil)
     }
 
-    /// What a runtime chooses that sees the mask and its own cgroup's quota, rounded up, with a
-    /// least number of its own.
+    /// Returns the number that a runtime chooses if it sees the mask and the quota of its own
+    /// cgroup, rounded up. `least` is the smallest number that the runtime chooses because of a
+    /// quota.
     fn detected_with_quota(&self, least: usize) -> usize {
         let quota = self.own_quota.map_or(usize::MAX, |q| q.ceil() as usize);
         self.pus.min(quota.max(least))
     }
 
-    /// Whether a runtime's own number is the budget's, however a fraction is rounded.
+    /// Returns whether the number that a runtime chooses by itself fits the budget, with a fraction
+    /// rounded either way.
     fn is_within_budget(&self, own: usize) -> bool {
         match self.explicit {
             Some(n) => own == n && !self.exported,
@@ -67,16 +73,16 @@ impl Sizing {
     }
 }
 
-/// One knob, why it is turned, and what else that does.
+/// One setting, the reason for it, and its side effect.
 #[derive(Debug, PartialEq, Eq)]
 pub struct AdvisedKnob {
     pub knob: Knob,
     pub why: String,
-    /// Said only where the knob is turned.
+    /// The side effect, which we report only if we make the setting.
     pub effect: Option<&'static str>,
 }
 
-/// What the rules say for one program.
+/// The settings and notes for one program.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Advice {
     pub knobs: Vec<AdvisedKnob>,
@@ -97,7 +103,7 @@ impl Advice {
         self.set_knob(Knob::variable(name, value), why)
     }
 
-    /// Says what else the last knob does.
+    /// Sets the side effect of the last setting.
     fn effect(mut self, effect: Option<&'static str>) -> Self {
         if let Some(last) = self.knobs.last_mut() {
             last.effect = effect;
@@ -114,7 +120,7 @@ impl Advice {
         if condition { self.note(text) } else { self }
     }
 
-    /// Adds another runtime's advice; a variable that both name is turned once.
+    /// Adds the advice for another runtime. A setting that both contain is made once.
     pub fn join(&mut self, other: Advice) {
         for advised in other.knobs {
             if !self.knobs.iter().any(|known| known.knob == advised.knob) {
@@ -125,7 +131,8 @@ impl Advice {
     }
 }
 
-/// Libraries that start threads inside any program, and how each is told.
+/// The variables of libraries that start threads inside any program, and the names of the
+/// libraries.
 const LIBRARIES: [(&str, &str); 10] = [
     ("OMP_NUM_THREADS", "OpenMP"),
     ("OPENBLAS_NUM_THREADS", "OpenBLAS"),
@@ -138,16 +145,18 @@ const LIBRARIES: [(&str, &str); 10] = [
     ("LOKY_MAX_CPU_COUNT", "joblib"),
     ("PYTEST_XDIST_AUTO_NUM_WORKERS", "pytest's -n auto"),
 ];
-/// Of these, the ones that come with OpenMP and BLAS.
+/// The number of entries at the start of [`LIBRARIES`] that belong to OpenMP and BLAS.
 const NUMERIC: usize = 4;
-/// And those for which joblib takes care itself that workers times threads do not exceed the CPUs:
-/// of each, while its own variable is not set.
+/// The number of entries at the start of [`LIBRARIES`] that joblib guards: it makes sure that
+/// workers times threads do not exceed the CPUs. It does so for each library whose variable is not
+/// set.
 const GUARDED: usize = 6;
-/// Of these, the ones that have no guard but by `OMP_NUM_THREADS`, or do not obey it.
+/// The guarded variables that we must set anyway. OpenMP reads only `OMP_NUM_THREADS`, and numba
+/// does not read it.
 const BARE: [&str; 2] = ["OMP_NUM_THREADS", "NUMBA_NUM_THREADS"];
 
-/// What a user may have set that such a library obeys where its own variable is not set: ours,
-/// which outranks it, is not set then.
+/// Other variables that a library obeys if its own variable is not set. If the user has set one of
+/// them, we do not set the library's own variable, because it would override the user's choice.
 const OUTRANKED: [(&str, &[&str]); 4] = [
     (
         "OPENBLAS_NUM_THREADS",
@@ -161,12 +170,12 @@ const OUTRANKED: [(&str, &[&str]); 4] = [
     ),
 ];
 
-/// numexpr complains above so many.
+/// The largest number of threads that numexpr accepts without a warning.
 const NUMEXPR_MOST: usize = 64;
-/// And Crystal's collector.
+/// The largest number of threads of Crystal's garbage collector.
 const MARKERS_MOST: usize = 16;
 
-/// R's own.
+/// The variables of R and its packages.
 const R: [(&str, &str); 4] = [
     ("R_DATATABLE_NUM_THREADS", "data.table"),
     ("MC_CORES", "parallel's mc.cores"),
@@ -177,7 +186,7 @@ const R: [(&str, &str); 4] = [
     ),
 ];
 
-/// What to turn for a program of this runtime.
+/// Returns the advice for a program of this runtime.
 pub fn advise(runtime: Runtime, size: &Sizing) -> Advice {
     let none = Advice::default();
     let n = size.floor();
@@ -186,20 +195,20 @@ pub fn advise(runtime: Runtime, size: &Sizing) -> Advice {
         Runtime::Ghc(linked) => haskell::advise(linked, size),
         Runtime::Java => java(size),
         Runtime::Jdk => none.note(format!(
-            "a tool of the JDK is no `java` and ends with an error at its options, so it is left \
-             alone; most of them take -J-XX:ActiveProcessorCount={}",
+            "tools of the JDK other than `java` reject its options, so creel sets nothing; most of \
+             them accept -J-XX:ActiveProcessorCount={}",
             size.ceil()
         )),
         Runtime::Node => node(size),
         Runtime::Python => python_libraries(size).env(
             "PYTHON_CPU_COUNT",
             n,
-            "os.cpu_count, from Python 3.13; older ones count every CPU of the machine",
+            "the value of os.cpu_count since Python 3.13; older versions count every CPU",
         ),
         Runtime::R => libraries_of(&R, n).also(libraries_of(&LIBRARIES[..NUMERIC], n)),
         Runtime::Erlang => none.set_knob(
             Knob {
-                // Before all else, so that whatever the user says later wins.
+                // Our option is first, so that a later option of the user overrides it.
                 kind: KnobKind::Option {
                     separator: " ",
                     before: true,
@@ -207,40 +216,44 @@ pub fn advise(runtime: Runtime, size: &Sizing) -> Advice {
                 ..Knob::option("ERL_AFLAGS", format!("+S {n}:{n}"), &["+S"])
             }
             .or_in(&["ERL_FLAGS", "ERL_ZFLAGS", "ELIXIR_ERL_OPTIONS"]),
-            "schedulers; Erlang sees the mask, and no quota",
+            "number of schedulers; Erlang sees the mask but no quota",
         ),
         Runtime::OpenMp => libraries_of(&LIBRARIES[..NUMERIC], n),
-        Runtime::Mono => by_shim("Mono (MONO_THREADS_PER_CPU only multiplies what it sees)"),
+        Runtime::Mono => by_shim("Mono (MONO_THREADS_PER_CPU only multiplies the number of CPUs)"),
         Runtime::DotNet => none.set_knob(
             Knob::variable("DOTNET_PROCESSOR_COUNT", size.ceil()),
-            "processors, from .NET 6; older ones have no knob: --cpu-list gives them a mask",
+            "number of processors since .NET 6; for older versions use --cpu-list",
         ),
         Runtime::Crystal => none
-            .env("CRYSTAL_WORKERS", n, "else 4 workers, whatever the machine")
+            .env("CRYSTAL_WORKERS", n, "number of workers, by default 4")
             .env(
                 "GC_MARKERS",
                 n.min(MARKERS_MOST),
-                "the collector's threads, else one a CPU",
+                "number of collector threads, by default one per CPU",
             ),
-        Runtime::Rayon => none.env("RAYON_NUM_THREADS", n, "rayon's global pool"),
-        Runtime::Tokio => none.env("TOKIO_WORKER_THREADS", n, "tokio's workers"),
+        Runtime::Rayon => none.env(
+            "RAYON_NUM_THREADS",
+            n,
+            "number of threads of rayon's global pool",
+        ),
+        Runtime::Tokio => none.env("TOKIO_WORKER_THREADS", n, "number of tokio's workers"),
         Runtime::Julia => julia(size),
         Runtime::Ocaml => {
-            by_shim("OCaml (its d= is a cap on domains: a program that spawns one more would fail)")
+            by_shim("OCaml (d= limits its domains, but a program that spawns one more would fail)")
         }
         Runtime::Shell => python_libraries(size).note(
-            "what a shell's script starts is not always known: put `creel run --` before the \
-             program inside, or name its runtime by --as",
+            "creel cannot always see what a shell script starts: put `creel run --` before the \
+             program in the script, or name its runtime with --as",
         ),
         Runtime::Cargo => none.set_knob(
             Knob::variable("CARGO_BUILD_JOBS", n).or_marks(&["-j", "--jobs"]),
-            "compilers at once; cargo sees the mask and quotas, and counts hyper-threads",
+            "number of parallel jobs; cargo sees mask and quotas, but counts hardware threads",
         ),
         Runtime::Make => make(size),
         Runtime::Ninja => ninja(size),
         Runtime::Pigz => none.set_knob(
             Knob::option("PIGZ", format!("-p {n}"), &["-p", "--processes"]),
-            "threads; else one for every CPU of the machine",
+            "number of threads, by default one per CPU of the machine",
         ),
         Runtime::Xz => compressor(
             "xz",
@@ -253,8 +266,9 @@ pub fn advise(runtime: Runtime, size: &Sizing) -> Advice {
             size,
         ),
         Runtime::Ruby => by_shim("Ruby"),
-        Runtime::Unknown => by_shim("this program")
-            .note("if it starts a runtime that creel knows, name it: --as java, --as python, …"),
+        Runtime::Unknown => by_shim("this program").note(
+            "if it starts a runtime that creel knows, name it with --as, for example --as java",
+        ),
     }
 }
 
@@ -267,8 +281,8 @@ impl Advice {
 
 fn by_shim(who: &str) -> Advice {
     Advice::default().note(format!(
-        "{who} has no knob for its number of threads: --shim changes the answer when it asks how \
-         many CPUs there are, --cpu-list or --placement give it a mask"
+        "{who} has no setting for its number of threads: use --shim to change the number of CPUs \
+         that it sees, or --cpu-list or --placement to narrow its mask"
     ))
 }
 
@@ -281,21 +295,26 @@ fn libraries_of(list: &[(&'static str, &str)], n: usize) -> Advice {
             _ => n,
         };
         let knob = Knob::variable(name, n).yielding_to(theirs);
-        advice.set_knob(knob, format!("threads of {who}"))
+        advice.set_knob(knob, format!("number of threads of {who}"))
     })
 }
 
-/// Where the mask is all that binds, OpenMP and BLAS see it themselves, and a guard against nested
-/// pools is worth more than counting a core's hardware threads as one. A quota they do not see: then
-/// OpenMP is told, whose number BLAS and numexpr take too, and joblib's guard gives each of them in
-/// a worker process a smaller one of its own.
+/// Returns the advice for the libraries of Python.
+///
+/// If only the mask limits the program, OpenMP and BLAS see it themselves. We set nothing then,
+/// because joblib's guard against nested pools works only without variables. The guard is worth
+/// more than counting the hardware threads of a core as one.
+///
+/// OpenMP and BLAS do not see a quota. If one limits the program, we set the variable of OpenMP,
+/// which BLAS and numexpr read as well. joblib's guard still gives BLAS and numexpr a smaller
+/// number of their own in each worker process.
 fn python_libraries(size: &Sizing) -> Advice {
     let n = size.floor();
     let free = libraries_of(&LIBRARIES[GUARDED..], n);
     if !size.exceeds_mask {
         return free.note(
-            "OpenMP, BLAS, numexpr and numba are left alone: they see the mask, and joblib divides \
-             the CPUs among its workers only while their variables are not set",
+            "creel sets nothing for OpenMP, BLAS, numexpr and numba, because they see the mask, and \
+             joblib divides the CPUs among its workers only if their variables are not set",
         );
     }
     let is_needed = |(name, _): &&(&'static str, &str)| {
@@ -303,13 +322,13 @@ fn python_libraries(size: &Sizing) -> Advice {
     };
     let bare: Vec<_> = LIBRARIES.iter().filter(is_needed).copied().collect();
     libraries_of(&bare, n).also(free).note(
-        "BLAS and numexpr obey OMP_NUM_THREADS, and joblib divides the CPUs among its workers for \
-         them; not for OpenMP and numba, whose variables are set: Parallel(…, \
-         inner_max_num_threads=1) does",
+        "joblib divides the CPUs among its workers for BLAS and numexpr, but not for OpenMP and \
+         numba, because creel sets their variables: use Parallel(…, inner_max_num_threads=1)",
     )
 }
 
-/// From 1.25 on Go sees its own group's quota, rounded up, and takes two threads at least.
+/// Returns the advice for Go. Since version 1.25, Go sees the quota of its own group, rounded up,
+/// and uses at least two threads.
 fn go(version: Option<(u32, u32)>, size: &Sizing) -> Advice {
     let sees_quota = version.is_none_or(|version| version >= (1, 25));
     let own = if sees_quota {
@@ -320,25 +339,26 @@ fn go(version: Option<(u32, u32)>, size: &Sizing) -> Advice {
     let n = size.ceil();
     let advice = if size.is_within_budget(own) {
         Advice::default().note(format!(
-            "this will not help: Go comes to {own} by itself; it is left alone"
+            "creel run does not help here: Go chooses {own} by itself, so it is left alone"
         ))
     } else {
-        let why = format!("Go would take {own}");
+        let why = format!("Go would use {own}");
         Advice::default().env("GOMAXPROCS", n, why)
     };
     match size.memory_bytes.filter(|_| size.gc) {
         Some(bytes) => advice.env(
             "GOMEMLIMIT",
             format!("{}MiB", (bytes / 10 * 9) >> 20),
-            "nine tenths of the memory limit: the collector works harder before the limit ends \
-             the program",
+            "90 % of the memory limit, so that the collector works harder before the limit ends the \
+             program",
         ),
         None => advice,
     }
 }
 
-/// What sizes the heap, or may: a least or first size above our largest one keeps the virtual
-/// machine from starting, and a file of options may hold any.
+/// Options that set the size of the heap, or may set it. We must not add a maximum to them, because
+/// the virtual machine does not start if its minimum or initial size is larger. A file of options
+/// may contain any of them.
 const JAVA_HEAP: &[&str] = &[
     "-Xmx",
     "-Xms",
@@ -359,8 +379,8 @@ const JAVA_HEAP: &[&str] = &[
 
 const JAVA_VARIABLES: &[&str] = &["JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS"];
 
-/// An argument of `java` itself, or, where a script starts it, a variable, about which Java
-/// prints a line.
+/// Returns the option as an argument of `java`. If a script starts `java`, the option goes into a
+/// variable, and Java prints a line about it.
 fn java_option(
     size: &Sizing,
     option: String,
@@ -384,13 +404,13 @@ fn java(size: &Sizing) -> Advice {
     let n = size.ceil();
     let advice = if size.is_within_budget(own) {
         Advice::default().note(format!(
-            "this will not help: Java comes to {own} by itself; it is left alone"
+            "creel run does not help here: Java chooses {own} by itself, so it is left alone"
         ))
     } else {
         let option = format!("-XX:ActiveProcessorCount={n}");
         let (knob, how) = java_option(size, option, &["-XX:ActiveProcessorCount"]);
-        let serial = "one processor also makes Java choose its serial collector";
-        let why = format!("Java would take {own}; {how}");
+        let serial = "with one processor, Java also uses its serial collector";
+        let why = format!("Java would use {own}; {how}");
         Advice::default()
             .set_knob(knob, why)
             .effect((n == 1).then_some(serial))
@@ -402,13 +422,14 @@ fn java(size: &Sizing) -> Advice {
     let (knob, how) = java_option(size, heap, JAVA_HEAP);
     advice.set_knob(
         knob,
-        format!("three quarters of the memory limit, where Java takes one quarter; {how}"),
+        format!("75 % of the memory limit, while Java would use 25 %; {how}"),
     )
 }
 
-/// libuv's pool for blocking calls; fewer would make file and name look-ups wait.
+/// The default size of libuv's pool for blocking calls. With fewer threads, file accesses and name
+/// lookups would wait.
 const UV_DEFAULT: usize = 4;
-/// V8's own number of helper threads.
+/// The default number of V8's helper threads.
 const V8_DEFAULT: usize = 4;
 
 fn node(size: &Sizing) -> Advice {
@@ -420,63 +441,65 @@ fn node(size: &Sizing) -> Advice {
             format!("--v8-pool-size={n}"),
             &["--v8-pool-size"],
         );
-        advice = advice.set_knob(knob, "V8's helper threads, else 4");
+        advice = advice.set_knob(knob, "number of V8's helper threads, by default 4");
     }
     if n > UV_DEFAULT {
         advice.env(
             "UV_THREADPOOL_SIZE",
             n,
-            "threads for blocking calls, else 4",
+            "number of threads for blocking calls, by default 4",
         )
     } else {
         advice.note(format!(
-            "UV_THREADPOOL_SIZE stays at its default of {UV_DEFAULT}: those threads wait for \
-             files and names, they do not compute"
+            "UV_THREADPOOL_SIZE stays at its default of {UV_DEFAULT}, because these threads wait \
+             for files and names and do not compute"
         ))
     }
 }
 
-/// Julia runs one thread unless it is told. Its `--threads=auto` asks the system and not
-/// `JULIA_CPU_THREADS`, as its libraries do.
+/// Returns the advice for Julia, which uses one thread by default. Its `--threads=auto` asks the
+/// system, while its libraries read `JULIA_CPU_THREADS`.
 fn julia(size: &Sizing) -> Advice {
     let n = size.floor();
     let advice = Advice::default()
-        .env("JULIA_CPU_THREADS", n, "Sys.CPU_THREADS")
-        .env("OPENBLAS_NUM_THREADS", n, "OpenBLAS's threads");
+        .env("JULIA_CPU_THREADS", n, "value of Sys.CPU_THREADS")
+        .env("OPENBLAS_NUM_THREADS", n, "number of threads of OpenBLAS");
     match size.explicit {
         Some(n) => advice.set_knob(
             Knob::variable("JULIA_NUM_THREADS", n).or_marks(&["-t", "--threads"]),
-            "the number that was asked for",
+            "the number of --jobs",
         ),
         None => advice.note(
-            "Julia has one thread unless it is told: --jobs here; its own --threads=auto sees \
-                 no quota but what --shim answers",
+            "Julia uses one thread by default: use --jobs for more; its --threads=auto does not \
+             see quotas, except with --shim",
         ),
     }
 }
 
-/// One thread unless it is told (newer ones: a few), and each takes as much memory as the first:
-/// more of them unasked would fail below a memory limit, and change the output's bits.
+/// Returns the advice for a compressor. It uses one thread by default, or a few in newer versions.
+/// Each thread needs as much memory as the first. We add no threads unless the user asks for them,
+/// because the program could exceed a memory limit, and its output would change.
 fn compressor(who: &str, knob: Knob, size: &Sizing) -> Advice {
     match size.explicit {
-        Some(_) => Advice::default().set_knob(knob, "the number of threads that was asked for"),
+        Some(_) => Advice::default().set_knob(knob, "the number of --jobs"),
         None => Advice::default().note(format!(
-            "{who} is left as it is: --jobs {} would use what may be used here, with that many \
-             times the memory; -T0 takes as many as the machine has",
+            "creel sets nothing for {who}: --jobs {} would use all usable cores, but each thread \
+             needs as much memory as the first; -T0 uses every CPU of the machine",
             size.floor
         )),
     }
 }
 
-/// A Makefile that lacks a dependency fails with several jobs, so none are added unasked.
+/// Returns the advice for make. We add no jobs unless the user asks for them, because a Makefile
+/// with a missing dependency fails with several jobs.
 fn make(size: &Sizing) -> Advice {
     match size.explicit {
         Some(n) => Advice::default().set_knob(
             Knob::option("MAKEFLAGS", format!("-j{n}"), &["-j", "--jobs"]),
-            "the number of jobs that was asked for",
+            "the number of --jobs",
         ),
         None => Advice::default().note(format!(
-            "make runs one job unless it is told: --jobs {} would do for what may be used here",
+            "make runs one job by default: --jobs {} would use all usable cores",
             size.floor
         )),
     }
@@ -485,14 +508,14 @@ fn make(size: &Sizing) -> Advice {
 fn ninja(size: &Sizing) -> Advice {
     let n = size.floor();
     if size.exported {
-        return Advice::default().note(format!("ninja reads no variable: start it with -j{n}"));
+        return Advice::default().note(format!("ninja reads no variable, so start it with -j{n}"));
     }
     if !size.takes_arguments {
-        return by_shim("ninja, started by a script,");
+        return by_shim("ninja in a script");
     }
     Advice::default().set_knob(
         Knob::argument(format!("-j{n}"), &["-j"]),
-        "jobs; else two more than the machine has CPUs",
+        "number of jobs, by default two more than the machine has CPUs",
     )
 }
 

@@ -1,15 +1,15 @@
-//! The runtimes that are known, and their names.
+//! The runtimes that creel knows, and their names.
 
 use super::ghc::{Capabilities, Ghc, RtsOpts};
 
 /// A runtime that chooses its number of threads by itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Runtime {
-    /// Its version, where told.
+    /// Go, with its version if known.
     Go(Option<(u32, u32)>),
     Ghc(Ghc),
     Java,
-    /// The JDK's other tools, which have Java's library and not its options.
+    /// Other tools of the JDK, which have the library of Java but not its options.
     Jdk,
     Node,
     Python,
@@ -30,12 +30,12 @@ pub enum Runtime {
     Pigz,
     Xz,
     Zstd,
-    /// A shell's script: what it starts is not known.
+    /// A shell script of which we do not know the programs.
     Shell,
     Unknown,
 }
 
-/// Names for `--as`, and for files that are named like their runtime.
+/// The names for `--as`, and for files with the name of their runtime.
 const NAMES: [(&str, Runtime); 37] = [
     ("java", Runtime::Java),
     ("go", Runtime::Go(None)),
@@ -60,7 +60,7 @@ const NAMES: [(&str, Runtime); 37] = [
     ("tokio", Runtime::Tokio),
     ("ocaml", Runtime::Ocaml),
     ("openmp", Runtime::OpenMp),
-    // These two count by OMP_NUM_THREADS, without the library.
+    // These two read OMP_NUM_THREADS without the library.
     ("nproc", Runtime::OpenMp),
     ("sort", Runtime::OpenMp),
     ("R", Runtime::R),
@@ -77,7 +77,7 @@ const NAMES: [(&str, Runtime); 37] = [
     ("shell", Runtime::Shell),
 ];
 
-/// What `--as ghc` stands for.
+/// The meaning of `--as ghc`.
 const ASSUMED: Ghc = Ghc {
     threaded: true,
     rtsopts: RtsOpts::Some,
@@ -86,17 +86,17 @@ const ASSUMED: Ghc = Ghc {
     sizes_memory: false,
 };
 
-/// Reads a name for `--as`.
+/// Parses a name for `--as`.
 pub fn runtime_named(name: &str) -> Result<Runtime, String> {
     let known = NAMES.iter().find(|(n, _)| n.eq_ignore_ascii_case(name));
     known.map(|(_, runtime)| *runtime).ok_or_else(|| {
         let names: Vec<&str> = NAMES.iter().map(|(name, _)| *name).collect();
-        format!("no runtime that is known; one of {}", names.join(", "))
+        format!("unknown runtime: use one of {}", names.join(", "))
     })
 }
 
-/// The runtime that a file name stands for. A file may be called what it likes: names that are
-/// words of their own (`go`, `crystal`) are the compilers, and tell nothing.
+/// Returns the runtime for a file name. Names that are ordinary words or compilers, for example
+/// `go` and `crystal`, do not identify a runtime.
 pub fn by_name(file: &str) -> Option<Runtime> {
     let misleading = [
         "go", "ghc", "haskell", "crystal", "rayon", "tokio", "ocaml", "openmp", "shell",
@@ -106,7 +106,8 @@ pub fn by_name(file: &str) -> Option<Runtime> {
     named.map(|(_, runtime)| *runtime)
 }
 
-/// Whether a file name is `prefix` and a version: `python3.11`, `mono-sgen`, `beam.smp`.
+/// Returns whether a file name is `prefix` with a version or a similar suffix, for example
+/// `python3.11`, `mono-sgen` or `beam.smp`.
 pub fn is_versioned(name: &str, prefix: &str) -> bool {
     let Some(rest) = name.strip_prefix(prefix) else {
         return false;

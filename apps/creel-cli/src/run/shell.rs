@@ -1,9 +1,9 @@
-//! What a line of shell starts, as far as that can be told without running it.
+//! Finds the commands of a shell script, as far as we can without running it.
 //!
-//! Only simple commands are seen: words, quotes and the operators between commands. What a
-//! variable or a substitution will be is not known, and such a word names no program.
+//! We parse simple commands only: words, quotes and the operators between commands. We do not know
+//! the values of variables and substitutions, so a word with one of them does not name a program.
 
-/// The simple commands of a script, each as its words, without leading assignments.
+/// Returns the simple commands of a script, each as its words without leading assignments.
 pub fn commands(script: &str) -> Vec<Vec<String>> {
     let mut all = vec![Vec::new()];
     let mut word: Option<String> = None;

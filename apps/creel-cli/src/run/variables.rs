@@ -1,18 +1,19 @@
-//! What stands between our environment and the program's: wrappers that drop variables or set them.
+//! The changes that wrappers make to the environment between us and the program.
 
 use std::ffi::OsString;
 
-/// What wrappers on the way to the program do to the variables.
+/// The variables that the wrappers set and drop.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct Variables {
-    /// Who drops all that are not changed after it.
+    /// The wrapper that drops all variables, except those that later wrappers set.
     cleared: Option<&'static str>,
-    /// Each name with its value, or else with who drops it; a later one wins.
+    /// The names with their new values, or with the wrapper that drops them. A later entry
+    /// overrides an earlier one.
     changed: Vec<(String, Result<String, &'static str>)>,
 }
 
 impl Variables {
-    /// All are dropped.
+    /// Records that a wrapper drops all variables.
     pub fn clear(&mut self, by: &'static str) {
         self.cleared = Some(by);
         self.changed.clear();
@@ -26,7 +27,7 @@ impl Variables {
         self.changed.push((name, Ok(value)));
     }
 
-    /// Adds what a wrapper further inside does.
+    /// Adds the changes of an inner wrapper.
     pub fn then(&mut self, inner: Variables) {
         if inner.cleared.is_some() {
             *self = inner;
@@ -40,7 +41,7 @@ impl Variables {
         latest.find(|(n, _)| n == name).map(|(_, change)| change)
     }
 
-    /// What the program finds in a variable that is set here to `value`.
+    /// Returns the value that the program sees for a variable that has `value` here.
     pub fn seen(&self, name: &str, value: Option<OsString>) -> Option<OsString> {
         match self.change(name) {
             Some(change) => change.as_ref().ok().map(OsString::from),
@@ -48,7 +49,7 @@ impl Variables {
         }
     }
 
-    /// Why a variable that is set here does not reach the program, in words; `None` if it does.
+    /// Returns the reason why a variable of ours does not reach the program, or `None` if it does.
     pub fn overridden_value(&self, name: &str) -> Option<String> {
         let dropped = |by: &str| format!("{by}, which drops {name}");
         match self.change(name) {

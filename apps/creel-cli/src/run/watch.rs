@@ -1,10 +1,12 @@
-//! A program's parent that says when its limits change: a quota or a cpuset that somebody writes
-//! while it runs.
+//! The parent of a program, which reports changes of its limits, for example of a quota or a
+//! cpuset.
 //!
-//! Most runtimes read their limits once and cannot be told. Creel's own pools can, where the
-//! program allows it (`creel::Observe::Resize`); others by a line of shell, for each has a way of
-//! its own. Signals for this process go on to the program, and its
-//! exit code is ours; a program that a signal ended ends us with 128 + that signal.
+//! Most runtimes read their limits once, and you cannot notify them. We resize the pools of Creel
+//! programs that allow it (`creel::Observe::Resize`). For other programs, you can give a shell
+//! command, because each program has a way of its own.
+//!
+//! We forward signals to the program and return its exit code. If a signal ends the program, our
+//! exit code is 128 plus the signal.
 
 use super::exec;
 use super::plan::{Plan, Request, budget_now};
@@ -35,7 +37,8 @@ use std::{
     time::Duration,
 };
 
-/// How often the limits are read. Control groups tell nobody that they were written.
+/// The time between two checks of the limits. We have to poll, because control groups send no
+/// notification when their limits change.
 const READ_EVERY: Duration = Duration::from_millis(500);
 
 pub struct Watch<'a> {
@@ -48,15 +51,15 @@ impl Watch<'_> {
     /// Starts the program and stays until it ends.
     pub fn run(&self, plan: &Plan, command: &[OsString]) -> Result<Exit> {
         let forwarded = [SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2];
-        // What was ignored when we were started stays so, for us and for the program.
+        // Signals that were ignored at our start stay ignored, for us and for the program.
         let forwarded = forwarded.into_iter().filter(|&s| !inherited::ignored(s));
         let mut signals = Signals::new(forwarded.chain([SIGCHLD]))?;
         let mut child = start(plan, &plan.command(command)).map_err(|e| {
             let text = format!("cannot run {}: {e}", plan.program.path.display());
             Failure::new(Exit::NotExecutable, text)
         })?;
-        let pid = i32::try_from(child.id()).context("a pid that is none")?;
-        // A terminal sends these to the program too.
+        let pid = i32::try_from(child.id()).context("the id of the program is out of range")?;
+        // A terminal sends SIGINT and SIGQUIT to the program as well.
         let by_terminal = std::io::stdin().is_terminal();
         let own = Mutex::new(None);
         thread::scope(|s| {
@@ -71,8 +74,8 @@ impl Watch<'_> {
                     }
                     reap(pid, own);
                 } else if !(by_terminal && [SIGINT, SIGQUIT].contains(&signal)) {
-                    let signal = Signal::try_from(signal).context("a signal that is none")?;
-                    // Who has just ended needs no telling.
+                    let signal = Signal::try_from(signal).context("received an unknown signal")?;
+                    // We ignore the error, because it means that the program has just ended.
                     let _ = kill(Pid::from_raw(pid), signal);
                 }
             }
@@ -80,7 +83,7 @@ impl Watch<'_> {
         })
     }
 
-    /// Reads the limits until told to stop, and says what changes.
+    /// Polls the limits until `stopped` is closed, and reports changes.
     fn limits(
         &self,
         first: usize,
@@ -89,7 +92,7 @@ impl Watch<'_> {
         own: &Mutex<Option<u32>>,
     ) {
         let mut known = match self.request.jobs {
-            // What was asked for holds; what the limits warrant is said all the same.
+            // The program keeps the number of --jobs. We report changes of the limits nevertheless.
             Some(_) => budget_now(self.request).map_or(first, |budget| budget.workers()),
             None => first,
         };
@@ -104,8 +107,8 @@ impl Watch<'_> {
             }
             if !self.quiet {
                 eprintln!(
-                    "creel: limits have changed: workers that are warranted now: {now}, bound by \
-                     {}; before: {known}",
+                    "creel: limits have changed: usable workers: {now} instead of {known}, bound \
+                     by {}",
                     budget.bound_by()
                 );
             }
@@ -114,14 +117,14 @@ impl Watch<'_> {
         }
     }
 
-    /// Tells the program's pools, if they let themselves be told, and runs the user's line.
+    /// Resizes the pools of the program that allow it, and runs the command of the user.
     fn notify(&self, workers: usize, pid: i32, own: &Mutex<Option<u32>>) {
         let mut pids = process::descendants(pid.unsigned_abs());
         pids.push(pid.unsigned_abs());
         let (resized, refused) = pools::resize(&pids, workers);
         if !self.quiet {
             if resized > 0 {
-                eprintln!("creel: resized {resized} of the program's pools");
+                eprintln!("creel: resized pools of the program: {resized}");
             }
             refused.iter().for_each(|why| eprintln!("creel: {why}"));
         }
@@ -135,7 +138,7 @@ impl Watch<'_> {
             .env("CREEL_PID", pid.to_string())
             .stdin(Stdio::null());
         let started = {
-            // Nobody reaps between its start and the note of who it is.
+            // The lock keeps `reap` out until the id of the shell is recorded.
             let mut own = own.lock().unwrap_or_else(PoisonError::into_inner);
             let started = command.spawn();
             *own = started.as_ref().ok().map(Child::id);
@@ -144,7 +147,7 @@ impl Watch<'_> {
         let finished = started.and_then(|mut line| line.wait());
         *own.lock().unwrap_or_else(PoisonError::into_inner) = None;
         if !finished.is_ok_and(|status| status.success()) && !self.quiet {
-            eprintln!("creel: --on-change `{line}` failed");
+            eprintln!("creel: the command of --on-change failed: {line}");
         }
     }
 }
@@ -167,14 +170,14 @@ fn start(plan: &Plan, words: &[OsString]) -> io::Result<Child> {
     }
 }
 
-/// Takes note of the end of children that are neither the program nor the line of shell: as a
-/// container's first process we have those whose parents have ended.
+/// Reaps children other than the program and the shell. We have such children if we are the first
+/// process of a container, because it adopts processes whose parents have ended.
 fn reap(program: i32, own: &Mutex<Option<u32>>) {
     let own = own.lock().unwrap_or_else(PoisonError::into_inner);
     for pid in process::children(std::process::id()) {
         let is_known = *own == Some(pid) || pid == program.unsigned_abs();
         if let Some(pid) = i32::try_from(pid).ok().filter(|_| !is_known) {
-            // Who is still alive is left alone.
+            // WNOHANG leaves children alone that are still running.
             let _ = waitpid(Pid::from_raw(pid), Some(WaitPidFlag::WNOHANG));
         }
     }
@@ -184,7 +187,7 @@ fn ended(status: ExitStatus) -> Result<Exit> {
     let by_signal = status.signal().map(|signal| 128 + signal);
     match status.code().or(by_signal).unwrap_or(1) {
         0 => Ok(Exit::Done),
-        // The program's own code is ours.
+        // We return the exit code of the program.
         code => std::process::exit(code),
     }
 }

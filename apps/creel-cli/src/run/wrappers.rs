@@ -1,7 +1,7 @@
-//! Programs that only start another: `env`, `nice`, `timeout`, a container's init. What they
-//! start is what is sized.
+//! Wrappers are programs that only start another program, for example `env`, `nice`, `timeout` or
+//! the init of a container. We size the program that they start.
 //!
-//! Each row says which options take a word of their own and how many words stand before the
+//! Each row lists the options with a value in the next word, and the number of words before the
 //! program. Source: the manual pages of coreutils, findutils, util-linux, strace, sudo, doas, tini,
 //! dumb-init and numactl.
 
@@ -10,15 +10,15 @@ use std::{ffi::OsString, path::Path};
 
 struct Wrapper {
     name: &'static str,
-    /// Options whose value is the next word.
+    /// The options whose value is the next word.
     valued: &'static [&'static str],
-    /// Words of its own before the program.
+    /// The number of words of the wrapper before the program, without options.
     operands: usize,
-    /// What of it we do not see.
+    /// An effect of the wrapper that we cannot see, for a note.
     note: &'static str,
 }
 
-const MASKS: &str = "narrows the mask after the counting: put it before `creel run`";
+const MASKS: &str = "narrows the mask after creel has counted the CPUs: put it before `creel run`";
 
 const fn row(
     name: &'static str,
@@ -35,7 +35,7 @@ const fn row(
 }
 
 const ENVIRONMENT: &str =
-    "drops most variables, also those that are set here: put it before `creel run`";
+    "drops most variables, including those that creel sets: put it before `creel run`";
 
 const WRAPPERS: [Wrapper; 22] = [
     row("nice", &["-n", "--adjustment"], 0, ""),
@@ -98,17 +98,17 @@ const WRAPPERS: [Wrapper; 22] = [
     row("su-exec", &[], 1, ""),
 ];
 
-/// A wrapper seen through.
+/// The result of following a wrapper.
 #[derive(Debug, PartialEq, Eq)]
 pub struct WrappedCommand {
-    /// Where in the command the wrapped program stands.
+    /// The index of the wrapped program in the command.
     pub at: usize,
     pub note: Option<String>,
-    /// What it does to the variables.
+    /// The changes that the wrapper makes to the variables.
     pub variables: Variables,
 }
 
-/// Looks through one wrapper; `None` where the command is none, or starts nothing.
+/// Follows one wrapper. Returns `None` if the command is not a wrapper, or starts nothing.
 pub fn unwrap_one(command: &[OsString]) -> Option<WrappedCommand> {
     let name = Path::new(command.first()?).file_name()?.to_str()?;
     if name == "env" {
@@ -136,7 +136,7 @@ pub fn unwrap_one(command: &[OsString]) -> Option<WrappedCommand> {
     None
 }
 
-/// Looks through `env`, whose options and assignments tell which variables reach the program.
+/// Follows `env`, whose options and assignments change the variables.
 fn env(command: &[OsString]) -> Option<WrappedCommand> {
     let mut variables = Variables::default();
     let mut words = command.iter().enumerate().skip(1);
@@ -167,7 +167,7 @@ fn env(command: &[OsString]) -> Option<WrappedCommand> {
                         match letter {
                             'u' => variables.drop(value, "env -u"),
                             'C' => {}
-                            // Its words are in one, and may hold variables.
+                            // All words are in one argument, and may contain variables.
                             _ => return None,
                         }
                         break;

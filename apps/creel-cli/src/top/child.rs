@@ -1,7 +1,7 @@
-//! The program that `creel top` starts, and where its output goes: a pane, a file, or stderr.
+//! The program that `creel top` starts, with its output in a pane, in a file or on stderr.
 //!
-//! A pane is a terminal of its own (a pty), so that the program prints as it would alone, and a
-//! small emulator keeps what its screen shows.
+//! A pane is a terminal of its own (a pty), so that the program prints the same as without creel. A
+//! small terminal emulator keeps the contents of the pane.
 
 use anyhow::Result;
 use creel_console::{Exit, Failure};
@@ -22,17 +22,17 @@ use std::{
     thread,
 };
 
-/// A program that was started here; ended when dropped, unless it has been let go.
+/// A program that we have started. Dropping it ends the program, unless it was detached.
 pub struct ChildProgram {
     child: Child,
     pane: Option<Pane>,
-    /// Where its output is kept that may go on without us.
+    /// The temporary file for the output of a program that may outlive us.
     file: Option<PathBuf>,
     ended: Option<i32>,
     kill_on_drop: bool,
 }
 
-/// The program's terminal.
+/// The terminal of the program.
 struct Pane {
     pty: Arc<blocking::Pty>,
     screen: Arc<Mutex<vt100::Parser>>,
@@ -47,7 +47,7 @@ fn failed(program: &OsStr, error: &io::Error) -> anyhow::Error {
     Failure::new(code, format!("cannot run {}: {error}", program.display())).into()
 }
 
-/// At least one, as a terminal has.
+/// Converts a size. A terminal has at least one row and one column.
 fn size(rows: u16, columns: u16) -> (NonZeroU16, NonZeroU16) {
     let one = NonZeroU16::MIN;
     (
@@ -57,16 +57,16 @@ fn size(rows: u16, columns: u16) -> (NonZeroU16, NonZeroU16) {
 }
 
 impl ChildProgram {
-    /// With its output on our stderr, so that stdout holds our data only.
+    /// Starts a program with its output on our stderr, so that stdout has our data only.
     pub fn on_stderr(program: &OsStr, args: &[OsString]) -> Result<Self> {
         let out = Stdio::from(io::stderr());
         Self::spawn(Command::new(program).args(args).stdout(out))
     }
 
-    /// With its output in a file.
+    /// Starts a program with its output in a file.
     pub fn in_file(program: &OsStr, args: &[OsString], file: &Path) -> Result<Self> {
         let out = File::create(file).map_err(|e| {
-            let text = format!("--output {}: {e}", file.display());
+            let text = format!("cannot create the output file {}: {e}", file.display());
             Failure::new(Exit::Usage, text)
         })?;
         let mut command = Command::new(program);
@@ -74,8 +74,8 @@ impl ChildProgram {
         Self::spawn(&mut command)
     }
 
-    /// With its output in a file that is shown like a pane: a terminal of ours would end with us,
-    /// and the program may go on.
+    /// Starts a program with its output in a temporary file, which we show like a pane. We use this
+    /// for a program that may outlive us, because a pane would end with us.
     pub fn in_temporary_file(program: &OsStr, args: &[OsString]) -> Result<Self> {
         let name = format!("creel-top-{}.out", std::process::id());
         let file = std::env::temp_dir().join(name);
@@ -83,7 +83,7 @@ impl ChildProgram {
         let mut command = Command::new(program);
         command.args(args).stderr(out.try_clone()?).stdout(out);
         let mut child = Self::spawn(&mut command).inspect_err(|_| {
-            // The error that matters is the first one.
+            // We ignore this error, because the first one matters.
             let _ = fs::remove_file(&file);
         })?;
         child.file = Some(file);
@@ -102,7 +102,7 @@ impl ChildProgram {
         })
     }
 
-    /// In a terminal of its own.
+    /// Starts a program in a pane.
     pub fn in_pane(program: &OsStr, args: &[OsString], rows: u16, columns: u16) -> Result<Self> {
         let (pty, pts) = blocking::open()?;
         pty.resize(Size::new(rows.max(1), columns.max(1)))?;
@@ -112,7 +112,7 @@ impl ChildProgram {
         let pty = Arc::new(pty);
         let screen = Arc::new(Mutex::new(vt100::Parser::new(rows, columns, 0)));
         let (from, into) = (pty.clone(), screen.clone());
-        // It ends when the terminal's last writer does, or with this process.
+        // The thread ends when the last process closes the terminal, or with this process.
         let reader = thread::spawn(move || {
             let mut bytes = [0; 4096];
             while let Ok(count @ 1..) = (&*from).read(&mut bytes) {
@@ -138,7 +138,8 @@ impl ChildProgram {
         self.child.id()
     }
 
-    /// Its exit code, or 128 + the signal that ended it, once it has ended.
+    /// Returns the exit code of the program, or 128 plus the signal that ended it. Returns `None`
+    /// while the program runs.
     pub fn ended(&mut self) -> Option<i32> {
         if self.ended.is_none() {
             self.ended = self.child.try_wait().ok().flatten().map(code);
@@ -146,8 +147,8 @@ impl ChildProgram {
         self.ended
     }
 
-    /// Waits until its pane has shown all that a program printed that has ended; not for long, for
-    /// a child of its own may still have the terminal.
+    /// Waits until the pane contains the whole output of a program that has ended. The wait is
+    /// short, because a child of the program may still have the terminal open.
     pub fn drain(&self) {
         let Some(pane) = &self.pane else {
             return;
@@ -158,7 +159,7 @@ impl ChildProgram {
         }
     }
 
-    /// What its screen shows, without the empty lines at the end.
+    /// Returns the contents of the pane or the temporary file, without empty lines at the end.
     pub fn output(&self, width: usize) -> Option<Vec<String>> {
         if let Some(file) = &self.file {
             return Some(last_lines(file));
@@ -173,10 +174,10 @@ impl ChildProgram {
         Some(rows)
     }
 
-    /// Gives its terminal another size.
+    /// Resizes the pane.
     pub fn resize(&self, rows: u16, columns: u16) {
         if let Some(pane) = &self.pane {
-            // A terminal that cannot be resized keeps its size.
+            // We ignore the error, because the terminal then keeps its size.
             let _ = pane.pty.resize(Size::new(rows.max(1), columns.max(1)));
             let (rows, columns) = size(rows, columns);
             let mut screen = pane.screen.lock().unwrap_or_else(PoisonError::into_inner);
@@ -184,14 +185,14 @@ impl ChildProgram {
         }
     }
 
-    /// Lets it go on without us.
+    /// Lets the program outlive us.
     pub fn detach(mut self) {
         self.kill_on_drop = false;
         if self.ended().is_none()
             && let Some(file) = self.file.take()
         {
             eprintln!(
-                "creel: the program goes on; its output is in {}",
+                "creel: the program keeps running; its output is in {}",
                 file.display()
             );
         }
@@ -201,18 +202,18 @@ impl ChildProgram {
 impl Drop for ChildProgram {
     fn drop(&mut self) {
         if let Some(file) = &self.file {
-            // What it held has been printed.
+            // We have printed the contents of the file already.
             let _ = fs::remove_file(file);
         }
         if !self.kill_on_drop || self.ended().is_some() {
             return;
         }
         if let Ok(pid) = i32::try_from(self.child.id()) {
-            // In a pane it leads a group of its own: tell all of it.
+            // In a pane, the program leads a process group, and we signal the whole group.
             let target = if self.pane.is_some() { -pid } else { pid };
             let _ = kill(Pid::from_raw(target), Signal::SIGTERM);
         }
-        // Bounded: who does not listen within a second is ended.
+        // We wait for a second, then kill the program.
         for _ in 0..50 {
             if self.ended().is_some() {
                 return;
@@ -224,15 +225,15 @@ impl Drop for ChildProgram {
     }
 }
 
-/// How much of a program's output is shown at most.
+/// The largest number of bytes of the output that we show.
 const SHOWN_MAX: u64 = 64 << 10;
 
-/// The last lines of a file that grows, without what a terminal would obey.
+/// Returns the last lines of a growing file, without control characters.
 fn last_lines(file: &Path) -> Vec<String> {
     let mut bytes = Vec::new();
     if let Ok(mut file) = File::open(file) {
         let length = file.metadata().map_or(0, |data| data.len());
-        // What cannot be read is not shown.
+        // If the file cannot be read, we show what we have.
         let _ = file.seek(SeekFrom::Start(length.saturating_sub(SHOWN_MAX)));
         let _ = file.take(SHOWN_MAX).read_to_end(&mut bytes);
     }

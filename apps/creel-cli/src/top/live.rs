@@ -1,4 +1,4 @@
-//! The picture that is kept open: looks, draws, and does what keys and mouse say.
+//! The live display: takes samples, draws them, and reacts to keys and the mouse.
 
 use super::{
     SAMPLE_INTERVAL,
@@ -13,38 +13,38 @@ use creel_topology::{Budget, Machine};
 use crossterm::event::{self, Event, KeyCode, KeyEvent, KeyModifiers, MouseButton, MouseEventKind};
 use std::time::{Duration, Instant};
 
-/// After how long the first picture is drawn, at the latest.
+/// The longest time before the first drawing, in seconds.
 const FIRST_S: f64 = 0.2;
 
-/// What the loop works with.
+/// The state of the display loop.
 pub struct Live<'a> {
     pub program: &'a str,
     pub sampler: &'a mut Sampler,
     pub child: Option<&'a mut ChildProgram>,
     pub interval_s: f64,
-    /// When to stop at the latest.
+    /// The time limit since the start, in seconds.
     pub until_s: Option<f64>,
     pub interrupt: &'a Interrupt,
 }
 
-/// How the user's look ended.
+/// The reason why the display has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// The user has seen enough.
+    /// The user has quit.
     Quit,
-    /// And has said so by Ctrl-C.
+    /// The user has pressed Ctrl-C.
     Interrupted,
-    /// The program has ended, or the time is over.
+    /// The program has ended, the time is over, or a signal has arrived.
     Over,
 }
 
-/// The lines that a program's pane has on a screen of this height.
+/// Returns the height of the pane on a screen of this height.
 pub fn pane_rows(height: u16) -> u16 {
     (height / 3).saturating_sub(1).max(1)
 }
 
 impl Live<'_> {
-    /// Until the program ends, the time is over, or the user has seen enough.
+    /// Runs until the program ends, the time is over, or the user quits.
     pub fn run(&mut self) -> Result<End> {
         let screen = Screen::enter()?;
         let mut options = ViewOptions::default();
@@ -58,12 +58,12 @@ impl Live<'_> {
                 return Ok(End::Over);
             }
             let due = match drawn {
-                // A stretch of a few looks tells nothing yet.
+                // A few samples are not enough for meaningful figures.
                 None => self.sampler.elapsed_s() >= self.interval_s.min(FIRST_S),
                 Some(at) => at.elapsed().as_secs_f64() >= self.interval_s,
             };
             if due && !options.paused {
-                // A quota may have been set or lifted.
+                // The quota may have changed.
                 if let Ok(machine) = Machine::detect_cores() {
                     self.sampler.usable = Budget::of(&machine).workers();
                 }
@@ -115,7 +115,7 @@ impl Live<'_> {
         Ok(screen.show(&view::draw(&scene, width, height))?)
     }
 
-    /// Does what an event says; `None` to quit.
+    /// Reacts to an event. Returns `None` to quit.
     fn react(&self, event: &Event, options: &mut ViewOptions, interval: &Interval) -> Option<()> {
         match event {
             Event::Key(key) => return react_to_key(*key, options, interval.threads.len()),
@@ -145,7 +145,7 @@ impl Live<'_> {
     }
 }
 
-/// In the picture Ctrl-C is a key and no signal.
+/// Returns whether the event is Ctrl-C. On the display, Ctrl-C is a key and not a signal.
 fn is_interrupt(event: &Event) -> bool {
     let Event::Key(key) = event else {
         return false;
@@ -215,18 +215,18 @@ mod tests {
         assert_eq!(press(KeyCode::Char('n')).unwrap().sort, Column::Name);
         assert!(
             press(KeyCode::Char('n')).unwrap().reversed,
-            "twice turns it round"
+            "pressing the key twice reverses the order"
         );
         assert!(press(KeyCode::Char('T')).unwrap().tree);
         assert_eq!(
             press(KeyCode::PageDown).unwrap().scroll,
             4,
-            "no further than the last"
+            "scrolling stops at the last thread"
         );
         assert!(press(KeyCode::Char('?')).unwrap().help);
         assert!(
             !press(KeyCode::Char('q')).unwrap().help,
-            "any key leaves the help"
+            "any key closes the help"
         );
         assert!(press(KeyCode::Char('q')).is_none());
     }

@@ -1,7 +1,8 @@
-//! `creel top`: where a program's threads run and whether they wait for CPUs.
+//! `creel top` shows where the threads of a program run and whether they wait for CPUs.
 //!
-//! The proof whether a program's size is its trouble: threads that are runnable at the same time
-//! beyond the CPUs that they may use do nothing but switch.
+//! It answers the question whether the number of threads is the bottleneck. If more threads are
+//! runnable at the same time than there are usable CPUs, the extra threads only add context
+//! switches.
 
 mod child;
 mod live;
@@ -13,11 +14,10 @@ mod threads;
 mod throttle;
 mod view;
 
-use crate::options;
 use anyhow::{Context, Result};
 use child::ChildProgram;
 use clap::Args;
-use creel_console::{Common, Exit, Format, Interrupt, output};
+use creel_console::{Common, Exit, Format, Interrupt, duration, output};
 use creel_topology::{Budget, Machine};
 use live::{End, Live};
 use report::Report;
@@ -32,41 +32,55 @@ use std::{
     time::Duration,
 };
 
-/// The exit code after Ctrl-C, as a shell has it: 128 and the signal's number.
+/// The exit code after Ctrl-C. As in a shell, it is 128 plus the number of the signal.
 const INTERRUPTED: i32 = 130;
 
-/// How often the threads' states are looked at, to count who is runnable.
+/// The time between two samples of the threads' states, from which we count the runnable threads.
 const SAMPLE_INTERVAL: Duration = Duration::from_millis(20);
 
-/// Start a program and show, thread by thread, where it runs and what it waits for
+/// Show where each thread of a program runs, and how long it waits for a CPU
 ///
-/// On a terminal the picture is kept open: figures of the last interval, a lane a PU, the
-/// program's output in a pane of its own; ? shows the keys. At the end, and always when stdout is
-/// no terminal, one table tells the whole run, with a verdict: whether the program has more
-/// runnable threads than usable CPUs.
+/// On a terminal, the display stays open. It shows the figures of the last interval, one lane per
+/// PU, and the output of the program in a pane of its own. Press ? for the keys. At the end, or if
+/// stdout is not a terminal, creel prints one table for the whole run. A verdict follows: whether
+/// the program has more runnable threads than usable CPUs.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   creel top -- ./service
-  creel top --for 10 --format json -- ./batch input
-  creel top -p 1234 --for 5
+          Start a program and watch it until it ends
+  creel top --for 10s --format json -- ./batch input
+          Start a program and report on its first ten seconds
+  creel top -p 1234 --for 5s
+          Watch a program that is already running
 
-What the program prints goes to a pane, to --output FILE, or, when stdout is no terminal, to
-stderr. Exit codes: the program's own; 0 when it is only watched (-p) or goes on (--for); 2 for a
-command line that is wrong, 126 and 127 as a shell's, 130 and 143 when interrupted.")]
+The output of the program goes to a pane, to --output FILE, or to stderr if stdout is not a
+terminal.
+
+Exit codes:
+  the code of the program that creel has started
+  0         you quit, the program outlives --for, or you watch it with -p
+  2         the command line is wrong
+  126, 127  the program cannot be executed, or does not exist
+  130, 143  creel was interrupted by Ctrl-C, or terminated by SIGTERM")]
 pub struct TopArgs {
-    /// Seconds between two drawings, and what the figures are of
-    #[arg(long, default_value_t = 1.0, value_name = "SECONDS", value_parser = options::seconds)]
-    interval: f64,
-    /// Watch for so many seconds at the most; the program goes on
-    #[arg(long = "for", value_name = "SECONDS", value_parser = options::seconds)]
-    duration: Option<f64>,
-    /// Where the program's output goes
+    /// Update the display, and the figures on it, once per TIME (for example 500ms)
+    #[arg(
+        long,
+        default_value = "1s",
+        value_name = "TIME",
+        value_parser = duration::positive
+    )]
+    interval: Duration,
+    /// Stop watching after TIME (for example 90s or 2h); the program keeps running
+    #[arg(long = "for", value_name = "TIME", value_parser = duration::value_parser)]
+    duration: Option<Duration>,
+    /// Write the output of the program to FILE
     #[arg(long, value_name = "FILE", conflicts_with = "pid")]
     output: Option<PathBuf>,
-    /// Watch a program that runs already
+    /// Watch the running process PID instead of starting a program
     #[arg(short, long, conflicts_with = "command", value_name = "PID")]
     pid: Option<u32>,
-    /// The program and its arguments; all that follows the program is its own
+    /// The program to start and its arguments; creel reads no options after it
     #[arg(
         trailing_var_arg = true,
         required_unless_present = "pid",
@@ -76,7 +90,7 @@ pub struct TopArgs {
 }
 
 /// Runs `creel top`.
-pub fn top(args: &TopArgs, common: &Common) -> Result<Exit> {
+pub fn top(args: &TopArgs, common: &Common, verbose: bool) -> Result<Exit> {
     let interrupt = Interrupt::install()?;
     let machine = Machine::detect()?;
     let usable = Budget::of(&machine).workers();
@@ -87,7 +101,7 @@ pub fn top(args: &TopArgs, common: &Common) -> Result<Exit> {
         None => Some(start(args, live)?),
     };
     let pid = child.as_ref().map(ChildProgram::id).or(args.pid);
-    let pid = pid.context("neither a program nor a process")?;
+    let pid = pid.context("nothing to watch: give a program, or a process with -p PID")?;
     let mut sampler = Sampler::begin(pid, usable, machine.allowed().iter())?;
     let end = if live {
         let program = name(args, pid);
@@ -95,8 +109,8 @@ pub fn top(args: &TopArgs, common: &Common) -> Result<Exit> {
             program: &program,
             sampler: &mut sampler,
             child: child.as_mut(),
-            interval_s: args.interval,
-            until_s: args.duration,
+            interval_s: args.interval.as_secs_f64(),
+            until_s: args.duration.map(|duration| duration.as_secs_f64()),
             interrupt: &interrupt,
         };
         live.run()?
@@ -113,10 +127,10 @@ pub fn top(args: &TopArgs, common: &Common) -> Result<Exit> {
     }
     let pane = child.as_ref().and_then(|s| s.output(usize::MAX));
     if let Some(rows) = pane.filter(|rows| !rows.is_empty()) {
-        // The pane has gone with the picture; what it showed last has not.
+        // The pane disappears with the display, so we print its last contents again.
         output::text(&format!("{}\n\n", rows.join("\n")))?;
     }
-    Report::new(whole, &machine, code).print(&verdict, common)?;
+    Report::new(whole, &machine, code).print(&verdict, common, verbose)?;
     interrupt.check()?;
     if let Some(child) = child.filter(|_| end == End::Over) {
         child.detach();
@@ -125,15 +139,18 @@ pub fn top(args: &TopArgs, common: &Common) -> Result<Exit> {
         std::process::exit(INTERRUPTED);
     }
     match code {
-        // The program's own code is ours.
+        // We pass on the exit code of the program.
         Some(code @ 1..) => std::process::exit(code),
         _ => Ok(Exit::Done),
     }
 }
 
-/// A pane would end with us, so a program that is to go on has none.
+/// Starts the program. A program that will outlive us gets no pane, because the pane ends with us.
 fn start(args: &TopArgs, live: bool) -> Result<ChildProgram> {
-    let (program, rest) = args.command.split_first().context("no program was given")?;
+    let (program, rest) = args
+        .command
+        .split_first()
+        .context("no program given: use creel top -- PROGRAM")?;
     let (columns, rows) = Screen::size();
     match &args.output {
         Some(file) => ChildProgram::in_file(program, rest, file),
@@ -152,7 +169,9 @@ fn wait(
     loop {
         let alive = sampler.sample();
         let ended = child.as_mut().is_some_and(|s| s.ended().is_some());
-        let over = args.duration.is_some_and(|s| sampler.elapsed_s() >= s);
+        let over = args
+            .duration
+            .is_some_and(|duration| sampler.elapsed_s() >= duration.as_secs_f64());
         if !alive || ended || over || stop.requested() {
             return;
         }
@@ -160,7 +179,7 @@ fn wait(
     }
 }
 
-/// What the picture calls the program.
+/// Returns the name of the program on the display.
 fn name(args: &TopArgs, pid: u32) -> String {
     let first = args.command.first().map(Path::new);
     let file = first.and_then(Path::file_name);

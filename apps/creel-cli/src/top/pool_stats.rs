@@ -1,5 +1,5 @@
-//! What the pools of a Creel program do, where it lets itself be seen: as lines for the picture,
-//! as a table for the report.
+//! The figures of the pools of a Creel program, if the program is observable: as lines for the
+//! display, and as a table for the report.
 
 use crate::pools::{self, Pool, Worker};
 use creel_console::{Align, Table};
@@ -8,22 +8,22 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How often a program is asked.
+/// The time between two queries.
 const QUERY_INTERVAL: Duration = Duration::from_millis(100);
 
-/// The pools of the processes under watch.
+/// The pools of the watched processes, by the name of their socket.
 #[derive(Default)]
 pub struct PoolStats {
     asked: Option<Instant>,
     first: BTreeMap<String, Pool>,
-    /// Also those that have gone.
+    /// The last answer of each pool, including pools that no longer exist.
     last: BTreeMap<String, Pool>,
     now: BTreeMap<String, Pool>,
     interval: BTreeMap<String, Pool>,
 }
 
 impl PoolStats {
-    /// Asks, if it is time to.
+    /// Queries the pools, unless the last query was less than `QUERY_INTERVAL` ago.
     pub fn sample(&mut self, pids: &[u32]) {
         if self.asked.is_some_and(|at| at.elapsed() < QUERY_INTERVAL) {
             return;
@@ -38,12 +38,12 @@ impl PoolStats {
         }
     }
 
-    /// What each pool did since it was first seen.
+    /// Returns the figures of each pool since its first answer.
     pub fn whole(&self) -> Vec<Pool> {
         since(&self.last, &self.first)
     }
 
-    /// What those that are there did since the last call.
+    /// Returns the figures of the existing pools since the last call.
     pub fn interval(&mut self) -> Vec<Pool> {
         let interval = since(&self.now, &self.interval);
         self.interval.clone_from(&self.now);
@@ -53,7 +53,7 @@ impl PoolStats {
 
 fn since(now: &BTreeMap<String, Pool>, before: &BTreeMap<String, Pool>) -> Vec<Pool> {
     let each = now.iter().map(|(socket, pool)| {
-        // A pool that was not there before did all that it did since.
+        // A pool without an earlier answer is new, so all its counts belong to this interval.
         before
             .get(socket)
             .map_or_else(|| pool.clone(), |b| pool.since(b))
@@ -61,12 +61,12 @@ fn since(now: &BTreeMap<String, Pool>, before: &BTreeMap<String, Pool>) -> Vec<P
     each.collect()
 }
 
-/// Names the pool and what became of its tasks.
+/// Returns the line with the name of the pool and the figures of its tasks.
 pub fn heading(pool: &Pool, seconds: f64) -> String {
     let rate = |n: u64| rate(n, seconds);
     let tasks = &pool.tasks;
     format!(
-        "pool {}: {} workers, {}, {}; a second: {} tasks, {} polls, {} stolen",
+        "pool {}: {} workers, {}, {}; per second: {} tasks, {} polls, {} stolen",
         pool.name,
         pool.workers.len(),
         pool.wait,
@@ -77,12 +77,12 @@ pub fn heading(pool: &Pool, seconds: f64) -> String {
     )
 }
 
-/// A worker a row, each figure a second.
+/// Returns a table with a row per worker. The counts are per second.
 pub fn table(pool: &Pool, seconds: f64) -> Table {
     let right = |title| (title, Align::Right);
     let mut table = Table::new(&[
         right("worker"),
-        ("is", Align::Left),
+        ("state", Align::Left),
         ("PUs", Align::Left),
         right("spin%"),
         right("wakes"),
@@ -115,7 +115,7 @@ fn row(worker: &Worker, seconds: f64) -> [String; 10] {
     ]
 }
 
-/// A count a second, in a few characters.
+/// Formats a count per second in a few characters.
 fn rate(count: u64, seconds: f64) -> String {
     let rate = count as f64 / seconds.max(1e-9);
     match rate {

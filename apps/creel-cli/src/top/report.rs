@@ -1,4 +1,4 @@
-//! The whole run as one table, with a verdict; or as JSON and CSV.
+//! The report on the whole run: a table with a verdict, JSON or CSV.
 
 use super::{pool_stats, sampler::Interval, threads::Thread, throttle::Periods};
 use crate::pools::Pool;
@@ -11,7 +11,7 @@ use creel_console::{
 use creel_topology::{Budget, Machine};
 use serde::Serialize;
 
-/// What was seen.
+/// The figures of the whole run.
 #[derive(Serialize)]
 pub struct Report {
     schema: u32,
@@ -19,15 +19,20 @@ pub struct Report {
     budget: BudgetFields,
     seconds: f64,
     usable_workers: usize,
-    /// Threads that ran or wanted to, on average over the looks.
+    /// The number of runnable threads, running or waiting for a CPU, on average over the samples.
     runnable_mean: f64,
-    /// Periods in which the cgroup's quota stopped the program, of all periods.
+    /// The number of periods in which the quota of the cgroup stopped the program, and the number
+    /// of all periods.
     throttled: Option<Periods>,
-    /// The program's exit code, or 128 + the signal that ended it; null while it runs.
+    /// The exit code of the program, or 128 plus the signal that ended it. It is null while the
+    /// program runs.
     exit_code: Option<i32>,
     threads: Vec<Thread>,
-    /// Those that let themselves be seen.
+    /// The Creel pools of the program that are observable, see `creel::Observe`.
     pools: Vec<Pool>,
+    /// Every limit on the number of workers, a line each, for `--verbose`.
+    #[serde(skip)]
+    limits: String,
 }
 
 impl Report {
@@ -45,12 +50,16 @@ impl Report {
             exit_code,
             threads: whole.threads,
             pools: whole.pools,
+            limits: limits(&budget),
         }
     }
 
-    pub fn print(&self, verdict: &str, common: &Common) -> Result<()> {
+    pub fn print(&self, verdict: &str, common: &Common, verbose: bool) -> Result<()> {
         match common.format {
-            Format::Text => output::text(&self.text(verdict))?,
+            Format::Text => {
+                let limits = if verbose { &self.limits } else { "" };
+                output::text(&format!("{}{limits}", self.text(verdict)))?;
+            }
             Format::Json => output::json(self)?,
             Format::Csv => output::csv(self.threads.iter())?,
         }
@@ -101,17 +110,27 @@ impl Report {
     }
 }
 
-/// What the kernel tells; else at least those that were seen.
+/// Returns every limit on the number of workers, a line each.
+fn limits(budget: &Budget) -> String {
+    let mut text = format!("usable workers are bound by {}\n", budget.bound_by());
+    for limit in budget.limits() {
+        text += &format!("  {limit}: workers: {}\n", limit.workers);
+    }
+    text
+}
+
+/// Returns the number of migrations as the kernel counts it. If the kernel does not report it, we
+/// return the number that we have seen, which is a lower bound.
 pub fn migrations(t: &Thread) -> String {
     t.migrations
         .map_or_else(|| format!("≥{}", t.moves_seen), |n| n.to_string())
 }
 
-/// The numbers behind the verdict, and the verdict.
+/// Returns the verdict, after the numbers that it is based on.
 pub fn verdict(whole: &Interval, usable: usize) -> String {
     format!(
         "{:.1} threads runnable on average, {usable} usable; runnable threads waited {:.0} % of \
-         their time for a CPU:\n{}",
+         their time for a CPU\nverdict: {}",
         whole.runnable_mean,
         whole.waiting() * 100.0,
         whole.diagnosis(usable)

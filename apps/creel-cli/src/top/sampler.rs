@@ -1,4 +1,5 @@
-//! A program under watch: what its threads did since the start, and since the last interval.
+//! Samples the threads of a program, and sums up their figures since the start and in each
+//! interval.
 
 use super::{
     pool_stats::PoolStats,
@@ -13,18 +14,19 @@ use std::{
     time::Instant,
 };
 
-/// Less CPU time than this share of one CPU says nothing about a program's size.
+/// A program with less CPU time than this share of one CPU is idle. Its number of threads is then
+/// irrelevant.
 const IDLE: f64 = 0.02;
 
-/// How many looks the lanes remember, and intervals the sparkline.
+/// The number of samples that a lane keeps, and the number of intervals that the sparkline keeps.
 const HISTORY: usize = 512;
 
-/// Which thread was seen running on a PU at one look.
+/// The thread that ran on a PU in one sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LaneSample {
     Nobody,
     One(u32),
-    /// Several wanted it.
+    /// Several threads were runnable on the PU.
     Several,
 }
 
@@ -33,27 +35,27 @@ pub struct Sampler {
     begin: Instant,
     pub usable: usize,
     first: BTreeMap<u32, Thread>,
-    /// What was last seen of each thread, also of those that have ended.
+    /// The last sample of each thread, including threads that have ended.
     last: BTreeMap<u32, Thread>,
-    /// The threads that are there.
+    /// The threads in the last sample.
     now: BTreeMap<u32, Thread>,
-    /// When that was.
+    /// The time of the last sample.
     sampled_at: Instant,
-    /// Those whose end an interval has told already.
+    /// The ended threads that an earlier interval has reported.
     ended_threads: BTreeSet<u32>,
     throttled: Option<Throttled>,
     samples: u64,
-    /// The sum over all looks of how many threads were runnable.
+    /// The sum of the number of runnable threads over all samples.
     runnable: u64,
     interval: IntervalStart,
-    /// Each PU's last looks, the newest last.
+    /// The last samples of each PU, the newest last.
     pub lanes: BTreeMap<usize, VecDeque<LaneSample>>,
     /// The share of throttled periods in each of the last intervals.
     pub throttling: VecDeque<f64>,
     pool_stats: PoolStats,
 }
 
-/// Where the last interval began.
+/// The state at the start of the current interval.
 struct IntervalStart {
     begin: Instant,
     threads: BTreeMap<u32, Thread>,
@@ -62,26 +64,31 @@ struct IntervalStart {
     runnable: u64,
 }
 
-/// What the threads did in a stretch of time.
+/// The figures of a period of time.
 #[derive(Clone, Debug, Default)]
 pub struct Interval {
     pub seconds: f64,
     pub runnable_mean: f64,
     pub throttled: Option<Periods>,
-    /// Of those that there are, or that there were.
+    /// The figures of the threads: of the existing ones for an interval, of all for the whole run.
     pub threads: Vec<Thread>,
-    /// CPU time, and waiting for a CPU, of threads that have ended meanwhile and are not listed.
+    /// The CPU time and the time waiting for a CPU of threads that have ended in the interval, in
+    /// seconds. These threads are not in `threads`.
     pub ended_s: (f64, f64),
-    /// Of the pools that let themselves be seen.
+    /// The figures of the observable pools.
     pub pools: Vec<Pool>,
 }
 
 impl Sampler {
     pub fn begin(pid: u32, usable: usize, pus: impl Iterator<Item = usize>) -> Result<Self> {
-        // Its children too: what they did before is no part of what is watched.
+        // We include the children, so that the figures exclude everything before the start.
         let first = threads::sample(&process_tree(pid));
         if first.is_empty() {
-            return Err(Failure::new(Exit::Usage, format!("there is no process {pid}")).into());
+            return Err(Failure::new(
+                Exit::Usage,
+                format!("cannot watch process {pid}: there is no process with this number"),
+            )
+            .into());
         }
         let throttled = Throttled::begin(pid);
         let now = Instant::now();
@@ -110,7 +117,7 @@ impl Sampler {
         })
     }
 
-    /// Looks once; says whether anybody is still there.
+    /// Takes one sample. Returns whether the program still has threads.
     pub fn sample(&mut self) -> bool {
         let pids = process_tree(self.pid);
         self.pool_stats.sample(&pids);
@@ -130,7 +137,7 @@ impl Sampler {
         !self.now.is_empty()
     }
 
-    /// Adds a look to the lanes.
+    /// Adds a sample to the lanes.
     fn see(&mut self, now: &BTreeMap<u32, Thread>) {
         for (pu, lane) in &mut self.lanes {
             let mut running = now.values().filter(|t| t.runnable() && t.cpu == *pu);
@@ -143,7 +150,7 @@ impl Sampler {
         }
     }
 
-    /// What happened since the start, by threads that have ended too.
+    /// Returns the figures since the start, including those of ended threads.
     pub fn whole(&self) -> Interval {
         Interval {
             seconds: self.begin.elapsed().as_secs_f64(),
@@ -155,7 +162,7 @@ impl Sampler {
         }
     }
 
-    /// What happened since the last call, by the threads that are there.
+    /// Returns the figures since the last call, for the existing threads.
     pub fn interval(&mut self) -> Interval {
         let periods = self.throttled.as_ref().map(Throttled::since);
         let throttled = periods
@@ -165,7 +172,7 @@ impl Sampler {
                 throttled: now.throttled.saturating_sub(then.throttled),
             });
         let samples = self.samples - self.interval.samples;
-        // From look to look, for that is what the threads' figures are.
+        // The interval lasts from sample to sample, as the figures of the threads do.
         let seconds = (self.sampled_at - self.interval.begin).as_secs_f64();
         let interval = Interval {
             seconds,
@@ -189,8 +196,8 @@ impl Sampler {
         interval
     }
 
-    /// What the threads ran and waited in this interval that have ended in it, as far as it was
-    /// seen.
+    /// Returns the CPU time and the waiting time of threads that have ended in this interval, as
+    /// far as the samples show it.
     fn ended(&mut self, seconds: f64) -> (f64, f64) {
         self.ended_threads.retain(|tid| !self.now.contains_key(tid));
         let ended = self.last.iter();
@@ -208,7 +215,7 @@ impl Sampler {
     }
 }
 
-/// A process and all below it. The one that looks is none of them, though a shell under watch may
+/// Returns a process and its descendants. We exclude our own process, because a watched shell may
 /// have started it.
 fn process_tree(pid: u32) -> Vec<u32> {
     let own = std::process::id();
@@ -225,8 +232,9 @@ fn push<T>(history: &mut VecDeque<T>, value: T) {
     history.push_back(value);
 }
 
-/// What each thread did since `before`, in no more than so many seconds: the kernel's accounts
-/// lag behind by a tick, and catch up in the next stretch.
+/// Returns the difference of each thread to `before`, with times limited to `seconds`. The limit is
+/// necessary because the accounts of the kernel lag behind by a tick and catch up in the next
+/// interval.
 fn since(now: &BTreeMap<u32, Thread>, before: &BTreeMap<u32, Thread>, seconds: f64) -> Vec<Thread> {
     let none = Thread::default();
     let each = now.values().map(|t| {
@@ -242,29 +250,30 @@ fn since(now: &BTreeMap<u32, Thread>, before: &BTreeMap<u32, Thread>, seconds: f
 }
 
 impl Interval {
-    /// The share of the runnable time that threads waited for a CPU.
+    /// Returns the share of their runnable time that threads waited for a CPU.
     pub fn waiting(&self) -> f64 {
         let waited = self.threads.iter().map(|t| t.waited_s).sum::<f64>() + self.ended_s.1;
         let ran = self.ran();
         waited / (waited + ran).max(1e-9)
     }
 
-    /// The CPU time of all threads, seconds.
+    /// Returns the CPU time of all threads, in seconds.
     fn ran(&self) -> f64 {
         self.threads.iter().map(|t| t.cpu_s).sum::<f64>() + self.ended_s.0
     }
 
-    /// Whether its size is the program's trouble.
+    /// Says whether the number of threads is the bottleneck. The text is short, because the display
+    /// has one line for it.
     pub fn diagnosis(&self, usable: usize) -> &'static str {
         let waits = self.runnable_mean > 1.0 && self.waiting() > 0.25;
         if !waits && self.ran() < self.seconds * IDLE {
-            "it is idle"
+            "the program is idle"
         } else if self.runnable_mean > usable as f64 * 1.25 {
             "more threads than CPUs: try `creel run`"
         } else if self.waiting() > 0.25 {
-            "its threads fit, others use the CPUs too"
+            "other programs use the same CPUs"
         } else {
-            "its size is not its trouble"
+            "the number of threads is not the bottleneck"
         }
     }
 }
@@ -286,11 +295,11 @@ mod tests {
             ended_s: (cpu_s, 0.2),
             ..Interval::default()
         };
+        assert_eq!(busy(0.0).diagnosis(2), "other programs use the same CPUs");
         assert_eq!(
-            busy(0.0).diagnosis(2),
-            "its threads fit, others use the CPUs too"
+            busy(1.5).diagnosis(2),
+            "the number of threads is not the bottleneck"
         );
-        assert_eq!(busy(1.5).diagnosis(2), "its size is not its trouble");
         let thread = Thread {
             tid: 7,
             cpu_s: 3.0,
@@ -302,7 +311,7 @@ mod tests {
         assert_eq!(
             (did.cpu_s, did.waited_s),
             (0.5, 0.0),
-            "no more than the stretch"
+            "the times are limited to the interval"
         );
     }
 

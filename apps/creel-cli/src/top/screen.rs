@@ -1,4 +1,4 @@
-//! The terminal while a picture is on it: entered and left as a whole, also by a panic.
+//! The terminal in full-screen mode. Dropping [`Screen`] restores the terminal, also after a panic.
 
 use super::view::{Line, LineStyle};
 use crossterm::{
@@ -13,7 +13,7 @@ use crossterm::{
 };
 use std::io::{self, Write};
 
-/// The terminal in our hands; given back when dropped.
+/// The terminal in full-screen mode, which is restored when this is dropped.
 pub struct Screen;
 
 impl Screen {
@@ -29,12 +29,12 @@ impl Screen {
         Ok(Self)
     }
 
-    /// Columns and lines.
+    /// Returns the number of columns and lines.
     pub fn size() -> (u16, u16) {
         terminal::size().unwrap_or((80, 24))
     }
 
-    /// Puts the lines on it, each over what was there.
+    /// Draws the lines over the previous ones.
     pub fn show(&self, lines: &[Line]) -> io::Result<()> {
         put(&mut io::stdout().lock(), lines)
     }
@@ -51,7 +51,8 @@ fn put(out: &mut impl Write, lines: &[Line]) -> io::Result<()> {
         queue!(
             out,
             MoveTo(0, y as u16),
-            // Before the text: behind one of the whole width, terminals clear its last place.
+            // We clear the line before the text. After a text of the full width, terminals would
+            // clear its last character.
             Clear(ClearType::UntilNewLine),
             SetAttribute(style),
             Print(&line.text),
@@ -63,7 +64,7 @@ fn put(out: &mut impl Write, lines: &[Line]) -> io::Result<()> {
 
 impl Drop for Screen {
     fn drop(&mut self) {
-        // A terminal that is gone needs no restoring.
+        // We ignore the error, because it means that the terminal is closed.
         let _ = execute!(
             io::stdout(),
             Show,

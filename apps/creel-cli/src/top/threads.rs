@@ -1,33 +1,37 @@
-//! What the kernel tells of a process's threads, and what changed between two looks.
+//! The figures of the kernel on the threads of a process, and their differences between two
+//! samples.
 //!
-//! Source: proc(5): `/proc/PID/task/TID/stat`, `status` and `schedstat`; and, in kernels with
-//! scheduler debugging, `sched`.
+//! Source: proc(5), `/proc/PID/task/TID/stat`, `status` and `schedstat`. Kernels with scheduler
+//! debugging also have `sched`.
 
 use serde::Serialize;
 use std::{collections::BTreeMap, fs, path::Path};
 
-/// One thread at one moment; counts are since its start.
+/// A sample of one thread. The counts are since the start of the thread.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Thread {
     pub tid: u32,
-    /// The process that it belongs to, and that one's parent.
+    /// The process of the thread.
     pub pid: u32,
+    /// The parent of that process.
     pub parent: u32,
     pub name: String,
-    /// R, S, D … as proc(5) says.
+    /// The state R, S, D … as in proc(5).
     pub state: char,
-    /// The PU that it ran on last.
+    /// The PU on which the thread ran last.
     pub cpu: usize,
     pub cpu_s: f64,
-    /// Of its CPU time, the part in the kernel, 0 to 1: near 1 for one that only switches.
+    /// The share of its CPU time in the kernel, 0 to 1. It is near 1 for a thread that only
+    /// switches.
     pub sys_share: f64,
-    /// Time that it was runnable and had no CPU.
+    /// The time that the thread was runnable but had no CPU, in seconds.
     pub waited_s: f64,
     pub voluntary: u64,
     pub involuntary: u64,
-    /// Where the kernel tells.
+    /// The number of migrations, if the kernel reports it.
     pub migrations: Option<u64>,
-    /// How often it was seen on another PU than at the look before: at most the migrations.
+    /// The number of samples in which the thread was on another PU than in the sample before. This
+    /// is a lower bound for the number of migrations.
     pub moves_seen: u64,
     #[serde(skip)]
     pub(super) user_ticks: u64,
@@ -36,12 +40,12 @@ pub struct Thread {
 }
 
 impl Thread {
-    /// Whether it ran or wanted to.
+    /// Returns whether the thread was running or waiting for a CPU.
     pub fn runnable(&self) -> bool {
         self.state == 'R'
     }
 
-    /// What this thread did since `before`.
+    /// Returns the difference to `before`, an earlier sample of the same thread.
     pub fn since(&self, before: &Thread) -> Thread {
         let user = self.user_ticks.saturating_sub(before.user_ticks);
         let sys = self.sys_ticks.saturating_sub(before.sys_ticks);
@@ -61,7 +65,7 @@ impl Thread {
     }
 }
 
-/// Every thread of these processes, by id.
+/// Samples every thread of these processes. The key is the id of the thread.
 pub fn sample(pids: &[u32]) -> BTreeMap<u32, Thread> {
     let folders = pids.iter().filter_map(|&pid| {
         let entries = fs::read_dir(format!("/proc/{pid}/task")).ok()?;
@@ -74,7 +78,7 @@ pub fn sample(pids: &[u32]) -> BTreeMap<u32, Thread> {
         .collect()
 }
 
-/// Reads one thread; `None` if it has just ended.
+/// Samples one thread. Returns `None` if the thread has just ended.
 fn read(folder: &Path) -> Option<Thread> {
     let stat = fs::read_to_string(folder.join("stat")).ok()?;
     let status = fs::read_to_string(folder.join("status")).ok()?;
@@ -91,7 +95,8 @@ fn read(folder: &Path) -> Option<Thread> {
     Some(thread)
 }
 
-/// The name stands in parentheses and may hold any character, so the last one closes it.
+/// Parses the file `stat`. The name is in parentheses and may contain any character, so the last
+/// closing parenthesis ends it.
 fn parse_stat(stat: &str) -> Option<Thread> {
     let (tid, rest) = stat.split_once(" (")?;
     let (name, rest) = rest.rsplit_once(") ")?;
@@ -108,7 +113,7 @@ fn parse_stat(stat: &str) -> Option<Thread> {
     })
 }
 
-/// The number behind a label, with or without a colon of its own.
+/// Returns the number after a label, with or without a colon between them.
 fn field(text: &str, label: &str) -> Option<u64> {
     let line = text.lines().find_map(|l| l.strip_prefix(label))?;
     let digits = line.trim_start_matches([' ', '\t', ':']);

@@ -1,12 +1,12 @@
-//! How often a process's cgroup was stopped by its CPU quota.
+//! Counts how often the CPU quota has throttled the cgroup of a process.
 //!
-//! Source: the kernel's cgroup-v2.rst (`cpu.stat`: `nr_periods`, `nr_throttled`); v1's file of
-//! the same name has the same two lines.
+//! Source: cgroup-v2.rst of the kernel (`cpu.stat`: `nr_periods`, `nr_throttled`). The file of the
+//! same name in version 1 has the same two lines.
 
 use serde::Serialize;
 use std::{fmt, fs, path::PathBuf};
 
-/// Enforcement periods, and those in which the quota ran out.
+/// The number of enforcement periods, and the number of those in which the quota was used up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Periods {
     pub all: u64,
@@ -19,14 +19,14 @@ impl fmt::Display for Periods {
     }
 }
 
-/// The counter files of a cgroup and of those around it, and what each said first: whoever has
-/// set the quota, the program is stopped by it.
+/// The counter files of a cgroup and its ancestors, each with its first value. We need all of them,
+/// because the quota of any ancestor throttles the program.
 pub struct Throttled {
     files: Vec<(PathBuf, Periods)>,
 }
 
 impl Throttled {
-    /// Finds the process's cgroup; `None` where it has no such counters.
+    /// Finds the cgroup of the process. Returns `None` if it has no such counters.
     pub fn begin(pid: u32) -> Option<Self> {
         let groups = fs::read_to_string(format!("/proc/{pid}/cgroup")).ok()?;
         let (mount, own) = groups.lines().find_map(mounted)?;
@@ -42,7 +42,7 @@ impl Throttled {
         (!files.is_empty()).then_some(Self { files })
     }
 
-    /// What happened since, by all quotas together; a group without one has no periods.
+    /// Returns the sum over all quotas since the start. A group without a quota has no periods.
     pub fn since(&self) -> Periods {
         let none = Periods {
             all: 0,
@@ -58,8 +58,8 @@ impl Throttled {
     }
 }
 
-/// The mount point and the group's own folder, from a line `ID:CONTROLLERS:PATH`; v2 has no
-/// controllers.
+/// Returns the mount point and the folder of the group, from a line `ID:CONTROLLERS:PATH`. In
+/// version 2 the list of controllers is empty.
 fn mounted(line: &str) -> Option<(PathBuf, PathBuf)> {
     let mut parts = line.splitn(3, ':').skip(1);
     let (controllers, path) = (parts.next()?, parts.next()?.trim_start_matches('/'));

@@ -1,6 +1,8 @@
-//! The screen as lines, from what was seen and what the user chose. Pure: it knows no terminal.
+//! Renders the screen as lines of text, from the samples and the choices of the user. These
+//! functions are pure and know no terminal.
 //!
-//! Invariant: exactly as many lines as the screen has, none wider than it, at any size.
+//! Invariant: for any size of the screen, the result has as many lines as the screen, and no line
+//! is wider than the screen.
 
 use super::{
     pool_stats,
@@ -11,7 +13,7 @@ use super::{
 use std::collections::BTreeMap;
 use unicode_width::UnicodeWidthChar;
 
-/// By what the threads are sorted.
+/// A column of the table, by which the threads can be sorted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Column {
     Thread,
@@ -25,7 +27,7 @@ pub enum Column {
     Migrations,
 }
 
-/// The columns of the table: what, title, width; the name takes what is left.
+/// The columns of the table with title and width. The name gets the rest of the line.
 pub const COLUMNS: [(Column, &str, usize); 9] = [
     (Column::Thread, "thread", 8),
     (Column::Name, "name", 16),
@@ -38,7 +40,7 @@ pub const COLUMNS: [(Column, &str, usize); 9] = [
     (Column::Migrations, "migr/s", 7),
 ];
 
-/// What the user chose.
+/// The choices of the user.
 #[derive(Clone, Debug)]
 pub struct ViewOptions {
     pub sort: Column,
@@ -49,7 +51,7 @@ pub struct ViewOptions {
     pub pools: bool,
     pub help: bool,
     pub paused: bool,
-    /// The first line of the table that is shown.
+    /// The index of the first visible line of the table.
     pub scroll: usize,
 }
 
@@ -69,7 +71,7 @@ impl Default for ViewOptions {
     }
 }
 
-/// How a line looks.
+/// The style of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LineStyle {
     Plain,
@@ -85,19 +87,20 @@ pub struct Line {
     pub style: LineStyle,
 }
 
-/// All that a screen shows.
+/// The contents of a screen.
 pub struct Scene<'a> {
     pub program: &'a str,
     pub sampler: &'a Sampler,
     pub interval: &'a Interval,
     pub options: &'a ViewOptions,
-    /// The program's last lines of output, where it has a pane.
+    /// The last lines of the output of the program, if it has a pane.
     pub output: Option<Vec<String>>,
-    /// The program has ended, with this code.
+    /// The exit code of the program, if it has ended.
     pub ended: Option<i32>,
 }
 
-/// The surest to be wanted first: what does not fit is left out, and stands in the help.
+/// The keys that the last line of the screen names, the most useful ones first. Keys that do not
+/// fit into the line are only in the help.
 const KEYS: [&str; 9] = [
     "q quit",
     "? help",
@@ -111,27 +114,27 @@ const KEYS: [&str; 9] = [
 ];
 
 const HELP: [&str; 18] = [
-    "q         quit; a program that was started here is ended",
-    "c         sort by CPU time             w  by time waited for a CPU",
-    "s         by the kernel's share        n  by name",
-    "m         by migrations                p  by PU",
-    "v         by voluntary switches        i  by involuntary ones",
-    "t         by thread id                 r  the other way round",
-    "T         a tree of processes and their threads",
-    "P         a Creel program's workers, where it lets them be seen (--observe)",
-    "l         a lane a PU: who ran there; a letter a thread, + several, . nobody",
-    "o         the program's output",
-    "space     stop the picture; the watching goes on",
-    "up down   and page up, page down, home, the mouse wheel: scroll",
-    "click     on a title: sort by it",
+    "q         quit, and end the program if creel has started it",
+    "c         sort by CPU time             w  sort by time waited for a CPU",
+    "s         sort by time in the kernel   n  sort by name",
+    "m         sort by migrations           p  sort by PU",
+    "v         sort by voluntary switches   i  sort by involuntary switches",
+    "t         sort by thread id            r  reverse the order",
+    "T         group the threads by process, as a tree",
+    "P         show the workers of a Creel program (if it allows it with --observe)",
+    "l         show a lane per PU: a letter per thread, + for several, . for none",
+    "o         show the output of the program",
+    "space     pause the display; sampling goes on",
+    "up down   scroll (also page up, page down, home and the mouse wheel)",
+    "click     on a column title: sort by it",
     "",
-    "CPU% is the share of the last interval that a thread ran, wait% that it wanted",
-    "to and had no CPU. vol/s: it went to sleep; invol/s: it was put aside.",
-    "Many involuntary switches and much waiting: more threads than CPUs.",
-    "sys% near 100 with many switches: threads that only wake each other.",
+    "CPU%: share of the last interval that a thread ran; wait%: that it was ready",
+    "but had no CPU. vol/s: switches because it slept; invol/s: it was preempted.",
+    "Many involuntary switches and a high wait% mean more threads than CPUs.",
+    "sys% near 100 with many switches means that threads only wake each other.",
 ];
 
-/// The whole screen.
+/// Renders the whole screen.
 pub fn draw(scene: &Scene, width: usize, height: usize) -> Vec<Line> {
     let mut lines = Vec::with_capacity(height);
     let mut add = |text: String, style| lines.push(Line { text, style });
@@ -191,7 +194,7 @@ pub fn draw(scene: &Scene, width: usize, height: usize) -> Vec<Line> {
     lines
 }
 
-/// As many keys as fit, none of them cut.
+/// Returns as many keys as fit into the line. No key is cut off.
 fn keys(width: usize) -> String {
     let mut out = String::new();
     for key in KEYS {
@@ -205,7 +208,7 @@ fn keys(width: usize) -> String {
     out
 }
 
-/// The line at which the table's rows begin, below its titles.
+/// Returns the line at which the rows of the table start, below the titles.
 pub fn table_top(scene: &Scene, height: usize) -> usize {
     let lanes = match scene.options.lanes {
         true => scene.sampler.lanes.len().min((height / 4).max(1)),
@@ -214,7 +217,7 @@ pub fn table_top(scene: &Scene, height: usize) -> usize {
     3 + lanes + pools(scene, height).len()
 }
 
-/// The pools' lines, on a quarter of the screen at most.
+/// Returns the lines for the pools, which use at most a quarter of the screen.
 fn pools(scene: &Scene, height: usize) -> Vec<String> {
     if !scene.options.pools {
         return Vec::new();
@@ -253,14 +256,14 @@ fn state(scene: &Scene, width: usize) -> String {
         _ => String::new(),
     };
     format!(
-        "{:.1} runnable, {usable} usable, waited {:.0} %{throttled}  {}",
+        "{:.1} runnable, {usable} usable, wait {:.0} %{throttled}  {}",
         interval.runnable_mean,
         interval.waiting() * 100.0,
         interval.diagnosis(usable)
     )
 }
 
-/// The share of throttled periods, an interval a mark, the newest last.
+/// Returns a sparkline of the share of throttled periods, a mark per interval, the newest last.
 fn sparkline(sampler: &Sampler, width: usize) -> String {
     const MARKS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
     let skipped = sampler.throttling.len().saturating_sub(width);
@@ -270,7 +273,7 @@ fn sparkline(sampler: &Sampler, width: usize) -> String {
         .collect()
 }
 
-/// A letter for each of the busiest threads, that keeps to its thread while it is listed.
+/// Assigns a letter to each thread. A thread keeps its letter while the set of threads is the same.
 fn letters(sampler: &Sampler, threads: &[(usize, Thread)]) -> BTreeMap<u32, char> {
     let mut tids: Vec<u32> = threads.iter().map(|(_, t)| t.tid).collect();
     let seen = sampler.lanes.values().flatten();
@@ -300,7 +303,7 @@ fn lanes(scene: &Scene, letters: &BTreeMap<u32, char>, width: usize, most: usize
 
 fn header(scene: &Scene, width: usize) -> String {
     let name = name_width(width);
-    // Above the threads' letters.
+    // This blank is above the letters of the threads.
     let mut out = String::from(" ");
     for (column, title, size) in COLUMNS {
         let mark = match (column == scene.options.sort, scene.options.reversed) {
@@ -317,14 +320,14 @@ fn header(scene: &Scene, width: usize) -> String {
     out
 }
 
-/// What is left for names.
+/// Returns the width of the column for names.
 fn name_width(width: usize) -> usize {
     let others = COLUMNS.iter().filter(|(c, ..)| *c != Column::Name);
     let taken: usize = others.map(|(_, _, size)| size + 1).sum();
     width.saturating_sub(taken + 2).clamp(8, 40)
 }
 
-/// The column at a place of the titles' line.
+/// Returns the column at position `x` of the line of titles.
 pub fn column_at(x: usize, width: usize) -> Option<Column> {
     let mut end = 1;
     COLUMNS.iter().find_map(|&(column, _, size)| {
@@ -365,7 +368,7 @@ fn row(
     )
 }
 
-/// The threads in order, each with its depth in the tree.
+/// Returns the threads in order, each with its depth in the tree.
 fn sorted(scene: &Scene) -> Vec<(usize, Thread)> {
     let mut threads = scene.interval.threads.clone();
     threads.sort_by(|a, b| {
@@ -408,7 +411,8 @@ fn below(threads: &[Thread], process: &Thread, depth: usize, out: &mut Vec<(usiz
     }
 }
 
-/// Names and numbers ascend; what may be trouble stands first.
+/// Compares two threads. Names and ids ascend. Costs descend, so that possible problems are at the
+/// top.
 fn order(column: Column, a: &Thread, b: &Thread) -> std::cmp::Ordering {
     match column {
         Column::Thread => a.tid.cmp(&b.tid),
@@ -426,7 +430,7 @@ fn order(column: Column, a: &Thread, b: &Thread) -> std::cmp::Ordering {
     }
 }
 
-/// As much of a text as fits; control characters are left out.
+/// Returns as much of a text as fits, without control characters.
 pub fn fitted(text: &str, width: usize) -> String {
     let mut taken = 0;
     let fits = |c: &char| {
@@ -472,7 +476,7 @@ mod tests {
                         texts.find(|line| line.contains(text)).unwrap()
                     };
                     let (titles, tid) = (line_of("thread name"), std::process::id().to_string());
-                    // Numbers stand below their titles, of which none is cut.
+                    // Numbers are aligned with their titles, and no title is cut off.
                     let end = |line: &str, text: &str| line.find(text).unwrap() + text.len();
                     assert_eq!(end(line_of(&tid), &tid), end(titles, "thread"));
                     assert!(titles.ends_with("migr/s"), "{width}: {titles}");
@@ -486,7 +490,7 @@ mod tests {
         assert!(keys(80).ends_with("r reverse") && keys(200).ends_with("sort"));
         assert_eq!((keys(10).as_str(), keys(3).as_str()), ("q quit", ""));
         assert!(HELP.iter().all(|line| line.len() <= 80));
-        // The title, the state, and the line of keys stand beside the help.
+        // The screen also shows the title, the state and the line of keys.
         assert!(HELP.len() + 3 <= 24);
     }
 

@@ -1,20 +1,20 @@
-//! The machine for programs: JSON, and a row a PU as CSV. A field keeps its name and meaning.
+//! The machine as JSON, and as CSV with one row per PU. A field keeps its name and its meaning.
 
 use creel_console::document::{BudgetFields, MachineFields, SCHEMA};
 use creel_console::machine::{View, WorkerPlacement};
 use creel_topology::{CpuSet, Machine};
 use serde::Serialize;
 
-/// The JSON document: the machine's fields on the outermost level.
+/// The JSON document, with the fields of the machine on the outermost level.
 #[derive(Serialize)]
 pub(super) struct Document {
     schema: u32,
     #[serde(flatten)]
     machine: MachineFields,
-    /// Those of the cores' PUs that are switched off; such a core is none to use.
+    /// The PUs of cores that are offline. A core without online PUs is not usable.
     offline: String,
     budget: BudgetFields,
-    /// The least memory limit that is told, in bytes.
+    /// The smallest memory limit that the machine reports, in bytes.
     memory_bytes: Option<u64>,
     notes: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -46,7 +46,7 @@ impl Document {
     }
 }
 
-/// Kernels may still tell the core of a PU that is switched off.
+/// Returns the offline PUs. Some kernels still report the core of an offline PU.
 fn offline(machine: &Machine) -> CpuSet {
     let cores = machine.cores().iter();
     let all = cores.fold(CpuSet::new(), |all, core| &all | &core.pus);
@@ -65,7 +65,7 @@ impl From<&WorkerPlacement> for PlacementFields {
     }
 }
 
-/// One PU; objects by logical index, PUs and nodes also by the system's.
+/// One PU. Objects have logical indices. PUs and NUMA nodes have the numbers of the system.
 #[derive(Serialize)]
 pub(super) struct Row {
     logical: usize,
@@ -81,7 +81,7 @@ pub(super) struct Row {
     workers: String,
 }
 
-/// A row a PU, in logical order.
+/// Returns one row per PU, in logical order.
 pub(super) fn rows(view: &View) -> impl Iterator<Item = Row> {
     view.machine
         .pus()

@@ -1,4 +1,5 @@
-//! The machine as text: a summary, the tree of its objects, who sits where, and the budget.
+//! The machine as text: a summary, the tree of its objects, the placement of workers, and the
+//! budget.
 
 use anstyle::{AnsiColor, Style};
 use creel_topology::{CpuSet, Kind, KindSource, Machine};
@@ -10,7 +11,7 @@ const BOLD: Style = Style::new().bold();
 const DIM: Style = Style::new().dimmed();
 const WORKER: Style = AnsiColor::Green.on_default().bold();
 
-/// The whole picture; `limits` adds every limit that the budget met.
+/// Returns the whole text. `limits` adds every limit on the number of workers.
 pub(super) fn draw(view: &View, limits: bool) -> String {
     let mut out = summary(&view.machine);
     let root = tree::of(view);
@@ -39,7 +40,7 @@ fn styled(style: Style, text: &str) -> String {
     format!("{style}{text}{style:#}")
 }
 
-/// `1 core`, `2 cores`.
+/// Formats a count with its noun, for example `1 core` or `2 cores`.
 fn counted(count: usize, noun: &str) -> String {
     format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
 }
@@ -58,14 +59,14 @@ fn summary(machine: &Machine) -> String {
     }
     let mut out = format!("{}\n", styled(BOLD, &counts.join(", ")));
     if !machine.siblings_known() {
-        out += "  siblings are not told: each PU counts as a core\n";
+        out += "  the machine does not report hardware threads, so each PU counts as a core\n";
     }
     if machine.kinds().len() > 1 {
         let source = machine
             .kinds()
             .first()
             .map_or("", |kind| source(kind.source));
-        out += &format!("  kinds of cores, by {source}, the slowest first:\n");
+        out += &format!("  kinds of cores according to {source}, the slowest first:\n");
         for kind in machine.kinds() {
             out += &kind_line(machine, kind);
         }
@@ -84,11 +85,11 @@ fn kind_line(machine: &Machine, kind: &Kind) -> String {
 
 fn source(source: KindSource) -> &'static str {
     match source {
-        KindSource::Pmu => "the PMUs' lists",
+        KindSource::Pmu => "the lists of the PMUs",
         KindSource::Capacity => "cpu_capacity",
-        KindSource::Cppc => "CPPC's nominal performance",
-        KindSource::BaseFrequency => "base frequency",
-        KindSource::MaxFrequency => "maximum frequency",
+        KindSource::Cppc => "the nominal performance of CPPC",
+        KindSource::BaseFrequency => "the base frequency",
+        KindSource::MaxFrequency => "the maximum frequency",
         KindSource::Description => "the description",
     }
 }
@@ -122,11 +123,12 @@ fn kind_note(view: &View, object: &Object) -> String {
         .map_or_else(String::new, |kind| format!(" (kind {kind})"))
 }
 
-/// `← workers 0-1,8`; a worker that may use a part of a core only says which.
+/// Formats the workers of an object, for example `← workers 0-1,8`. If a worker may use only some
+/// PUs of a core, the text names them.
 fn workers_note(object: &Object, allowed: &CpuSet) -> String {
     let all_of_it = |seat: &CpuSet| seat == allowed || !object.is_core;
     let here = object.workers.iter().filter(|(_, seat)| all_of_it(seat));
-    // Numbers of workers read like numbers of PUs: 0-3,8.
+    // The numbers of workers have the same list format as PUs, for example 0-3,8.
     let here: CpuSet = here.map(|(worker, _)| *worker).collect();
     let mut names = Vec::new();
     names.extend((!here.is_empty()).then(|| here.to_string()));
@@ -147,12 +149,12 @@ fn seats(view: &View, worker_placement: &WorkerPlacement) -> String {
     let workers = counted(worker_placement.layout.seats().len(), "worker");
     if !worker_placement.layout.pinned() {
         return format!(
-            "{workers}, unpinned: anywhere on {}\n",
+            "{workers}, unpinned: they may run on {}\n",
             view.machine.allowed()
         );
     }
     let wrapped = if worker_placement.layout.wrapped() {
-        "; more workers than places, so some share"
+        "; there are more workers than places, so some share one"
     } else {
         ""
     };

@@ -1,4 +1,4 @@
-//! Settings as configuration to paste.
+//! Checks settings that are exported as configuration.
 
 use crate::{CREEL, built, creel_topology_has_no_smt, quota::Quota, said, source};
 use std::process::Command;
@@ -9,7 +9,7 @@ fn java_exports_set_tool_options() {
     let export = |jobs: &[&str]| {
         let mut command = Command::new(CREEL);
         command.arg("run").args(jobs);
-        // The program is in the image, not here.
+        // The program is in the image and not on this machine.
         command.args(["--export", "docker", "--as", "java", "--", "/app/start"]);
         let out = command.env_remove("JAVA_TOOL_OPTIONS").output().unwrap();
         let text = |bytes| String::from_utf8(bytes).unwrap();
@@ -18,7 +18,7 @@ fn java_exports_set_tool_options() {
     let (set, _) = export(&["-j7"]);
     let expected = "-e JAVA_TOOL_OPTIONS=-XX:ActiveProcessorCount=7\n";
     assert_eq!(set, expected);
-    // What it comes to here says nothing of where it will run.
+    // The number that the runtime chooses here may differ from that on the target.
     let here = std::thread::available_parallelism().unwrap();
     let (set, _) = export(&[&format!("-j{here}")]);
     assert!(set.contains("ActiveProcessorCount="), "{set}");
@@ -44,7 +44,8 @@ fn exports_can_be_pasted() {
         ];
         said(&words, &[("JAVA_TOOL_OPTIONS", theirs)]).0
     };
-    // A shell and docker's client read back what was meant; docker gets all on one line of its own.
+    // A shell and the docker client must read the original values. The arguments for docker are on
+    // one line.
     let whole = format!("{theirs} -XX:ActiveProcessorCount=7");
     let shell = |script: String| {
         let out = Command::new("sh").args(["-c", &script]).output().unwrap();
@@ -60,7 +61,8 @@ fn exports_can_be_pasted() {
     let (line, _) = said(&words, &[]);
     assert_eq!(line.lines().count(), 1, "{line}");
     assert!(line.starts_with("-e OMP_NUM_THREADS=7 -e "), "{line}");
-    // Kubernetes would put a variable for $(HOME), systemd a path for %h; a line is a setting's end.
+    // Kubernetes would expand $(HOME), and systemd would expand %h. A newline would end the
+    // setting.
     assert!(export("k8s").contains("%h$$(HOME)\\\\x\\n-Dc=1 -XX"));
     let unit = export("systemd");
     assert!(unit.contains("%%h$(HOME)\\\\x\\n-Dc=1 -XX"), "{unit}");

@@ -1,4 +1,4 @@
-//! `creel run` against the real thing: other people's programs, in real control groups.
+//! Runs `creel run` with real runtimes and in real control groups.
 
 mod export;
 mod process;
@@ -20,7 +20,7 @@ fn source(name: &str) -> PathBuf {
     tests.join(name)
 }
 
-/// Runs a command to its end; `None`, with a word on stderr, if there is no such program.
+/// Runs a command to its end. Returns `None`, with a note on stderr, if the program does not exist.
 fn output(command: &mut Command) -> Option<Output> {
     let output = command.output();
     if output.is_err() {
@@ -32,7 +32,7 @@ fn output(command: &mut Command) -> Option<Output> {
     output.ok()
 }
 
-/// Builds a program; `None` if its compiler is not installed.
+/// Builds a program. Returns `None` if its compiler is not installed.
 fn built(compiler: &str, args: &[&str], into: &Path) -> Option<PathBuf> {
     let mut command = Command::new(compiler);
     let output = output(command.args(args).current_dir(into))?;
@@ -43,12 +43,12 @@ fn built(compiler: &str, args: &[&str], into: &Path) -> Option<PathBuf> {
 /// A program that prints the number of threads that its runtime chose.
 struct Asked {
     name: &'static str,
-    /// Options for `creel run` that this runtime needs.
+    /// The options for `creel run` that this runtime needs.
     options: &'static [&'static str],
     command: Vec<String>,
 }
 
-/// What a program prints that is started by `creel run` below `wrapper`.
+/// Returns the output of a program that `creel run` starts inside of `wrapper`.
 fn answer(wrapper: &[&str], options: &[&str], asked: &Asked) -> String {
     let mut words: Vec<&str> = wrapper.to_vec();
     words.extend([CREEL, "run"]);
@@ -61,21 +61,21 @@ fn answer(wrapper: &[&str], options: &[&str], asked: &Asked) -> String {
     String::from_utf8(output.stdout).unwrap().trim().into()
 }
 
-/// Puts the preload library, where cargo has built it, beside the program.
-fn shim_is_beside() -> bool {
+/// Copies the preload library next to the program, if cargo has built it.
+fn install_shim() -> bool {
     let folder = Path::new(CREEL).parent().unwrap();
-    let (built, beside) = (folder.join("deps"), folder.join("libcreel_shim.so"));
+    let (built, installed) = (folder.join("deps"), folder.join("libcreel_shim.so"));
     let name = |entry: &fs::DirEntry| entry.file_name().to_string_lossy().into_owned();
     let entries = fs::read_dir(built).into_iter().flatten().flatten();
     let ours = entries.filter(|e| name(e).starts_with("libcreel_shim") && name(e).ends_with(".so"));
     let newest = ours.max_by_key(|entry| entry.metadata().and_then(|m| m.modified()).ok());
-    if let Some(newest) = newest.filter(|_| !beside.exists()) {
-        fs::copy(newest.path(), &beside).unwrap();
+    if let Some(newest) = newest.filter(|_| !installed.exists()) {
+        fs::copy(newest.path(), &installed).unwrap();
     }
-    beside.exists()
+    installed.exists()
 }
 
-/// What `creel` prints on stdout and stderr with this environment beside ours.
+/// Returns stdout and stderr of `creel` with these variables in addition to ours.
 fn said(words: &[&str], variables: &[(&str, &str)]) -> (String, String) {
     let mut command = Command::new(CREEL);
     command.args(words).envs(variables.iter().copied());
@@ -84,7 +84,7 @@ fn said(words: &[&str], variables: &[(&str, &str)]) -> (String, String) {
     (text(out.stdout), text(out.stderr))
 }
 
-/// Whether every core here has one PU.
+/// Returns whether every core of this machine has one PU.
 fn creel_topology_has_no_smt() -> bool {
     let machine = creel_topology::Machine::detect().unwrap();
     machine.cores().iter().all(|core| core.pus.len() == 1)

@@ -1,6 +1,6 @@
-//! The program starts as it would alone, and bad wishes are named.
+//! Checks that a program starts as without creel, and that wrong options have clear errors.
 
-use crate::{CREEL, output};
+use crate::{CREEL, output, said};
 use std::process::Command;
 
 #[test]
@@ -28,7 +28,7 @@ fn an_unreadable_machine_changes_nothing() {
         return;
     };
     if !matches!(out.status.code(), Some(0 | 7)) {
-        eprintln!("skipped: this host lets nobody hide /proc and /sys");
+        eprintln!("skipped: this host does not allow hiding /proc and /sys");
         return;
     }
     assert_eq!(
@@ -56,7 +56,7 @@ fn program_options_are_not_parsed() {
         let (code, _, said) = run(&words);
         assert_eq!(code, Some(2), "{words:?}");
         assert!(said.contains(words[1]), "{said}");
-        // A program is not called so.
+        // clap would suggest to pass the option after `--`, where the name of a program belongs.
         assert!(!said.contains("as a value"), "{said}");
     }
     let (_, said, _) = run(&["run", "echo", "-j9", "--wrong", "--", "-n"]);
@@ -87,7 +87,7 @@ fn bad_requests_are_named() {
     fails(
         &["--cpu-list", "0-16000", "--", "true"],
         2,
-        "may not be used here",
+        "are not allowed here",
     );
     fails(&["--cpu-list", "3-1", "--", "true"], 2, "3-1");
     fails(&["--cpu-list", "", "--", "true"], 2, "names no CPU");
@@ -95,4 +95,15 @@ fn bad_requests_are_named() {
     fails(&["--jobs", "0", "--", "true"], 2, "at least one worker");
     fails(&["--placement", "nowhere", "--", "true"], 2, "nowhere");
     fails(&[], 2, "PROGRAM");
+    let export = ["--export", "env", "--format", "json", "--", "true"];
+    fails(&export, 2, "--export has formats of its own");
+}
+
+#[test]
+fn verbose_explains_in_the_chosen_format() {
+    let (out, text) = said(&["run", "-v", "--", "true"], &[]);
+    assert!(out.is_empty() && text.contains("usable:"), "{text}");
+    let (out, json) = said(&["run", "-v", "--format", "json", "--", "true"], &[]);
+    let plan: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert!(out.is_empty() && plan["command"][0] == "true", "{json}");
 }

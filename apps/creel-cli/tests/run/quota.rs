@@ -1,17 +1,17 @@
-//! Control groups with a quota, made for a test.
+//! Creates control groups with a quota for a test.
 
 use std::{
     fs,
     path::{Path, PathBuf},
 };
 
-/// Two nested cgroups, the outer with a quota of one CPU, removed when dropped.
+/// Two nested cgroups. The outer one has a quota of one CPU. Dropping this removes them.
 pub struct Quota {
     outer: PathBuf,
 }
 
 impl Quota {
-    /// `None`, with a word on stderr, where the host does not let us make one.
+    /// Creates the groups. Returns `None`, with a note on stderr, if the host does not allow it.
     pub fn of_one_cpu() -> Option<Self> {
         use std::sync::atomic::{AtomicUsize, Ordering};
         static MADE: AtomicUsize = AtomicUsize::new(0);
@@ -31,25 +31,25 @@ impl Quota {
                 return Some(quota);
             }
         }
-        eprintln!("skipped: this host lets nobody make a cgroup with a quota");
+        eprintln!("skipped: this host does not allow a cgroup with a quota");
         None
     }
 
-    /// Makes a tenth of a CPU of it, which is used up however busy the machine is.
+    /// Lowers the quota to 0.1 CPU, which the program uses up even on a busy machine.
     pub fn tighten(&self) {
         let v1 = fs::write(self.outer.join("cpu.cfs_quota_us"), "10000");
         v1.or_else(|_| fs::write(self.outer.join("cpu.max"), "10000 100000"))
             .unwrap();
     }
 
-    /// Takes the quota away.
+    /// Removes the quota.
     pub fn lift(&self) {
         let v1 = fs::write(self.outer.join("cpu.cfs_quota_us"), "-1");
         v1.or_else(|_| fs::write(self.outer.join("cpu.max"), "max"))
             .unwrap();
     }
 
-    /// Whether no quota binds this process itself.
+    /// Returns whether this process has no quota itself.
     pub fn none_here() -> bool {
         let machine = creel_topology::Machine::detect().unwrap();
         let budget = creel_topology::Budget::of(&machine);
@@ -63,7 +63,8 @@ impl Quota {
         self.outer.join("inner")
     }
 
-    /// The words that put what follows them into the inner group, or into the outer one: `.`.
+    /// Returns the words that run the command after them in the inner group, or in the outer one
+    /// for `.`.
     pub fn enter(&self, group: &'static str) -> Vec<&str> {
         let script = match group {
             "." => "echo $$ > \"$0/cgroup.procs\" && exec \"$@\"",

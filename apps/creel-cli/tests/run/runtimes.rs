@@ -1,8 +1,8 @@
-//! Each runtime that is installed is asked how many threads it will use, free, under a mask and
-//! under quotas.
+//! Asks each installed runtime for its number of threads: without limits, with a mask and with
+//! quotas.
 
 use crate::{
-    Asked, CREEL, answer, built, creel_topology_has_no_smt, output, quota::Quota, shim_is_beside,
+    Asked, CREEL, answer, built, creel_topology_has_no_smt, install_shim, output, quota::Quota,
     source,
 };
 use std::{
@@ -12,11 +12,11 @@ use std::{
 };
 use tempfile::TempDir;
 
-/// A line of words.
+/// A list of words.
 type Words = &'static [&'static str];
 
-/// Interpreters and tools that answer by themselves: name, options, a command to see whether
-/// they are there, the command that asks.
+/// Interpreters and tools that print the number themselves: the name, the options for `creel run`,
+/// a command that checks whether they are installed, and the command that prints the number.
 const ASKING: [(&str, Words, Words, Words); 14] = [
     (
         "Erlang",
@@ -128,7 +128,7 @@ const ASKING: [(&str, Words, Words, Words); 14] = [
     ),
 ];
 
-/// Every runtime that is installed here.
+/// Returns every installed runtime.
 fn installed(folder: &Path) -> Vec<Asked> {
     let text = |path: PathBuf| path.display().to_string();
     let mut all = Vec::new();
@@ -218,7 +218,7 @@ fn haskell(folder: &Path, name: &str, options: &[&str]) -> Option<PathBuf> {
     built("ghc", &[&fixed[..], options].concat(), &own)
 }
 
-/// As Debian's packages are made: nothing tells by its name how it was linked.
+/// Strips a program as the packages of Debian are stripped. No symbol then shows how it was linked.
 fn strip(program: &Path) {
     let sections = [".comment", ".note", ".debug-ghc-link-info"];
     let options = sections.map(|name| format!("--remove-section={name}"));
@@ -230,11 +230,11 @@ fn strip(program: &Path) {
 fn every_runtime_gets_the_budget() {
     let folder = TempDir::new().unwrap();
     let mut runtimes = installed(folder.path());
-    if !shim_is_beside() {
-        eprintln!("skipped: the shim is not built beside the program");
+    if !install_shim() {
+        eprintln!("skipped: the shim is not next to the program");
         runtimes.retain(|asked| !asked.options.contains(&"--shim"));
     }
-    // A name that is found may still be a stand-in for what is not installed.
+    // A program that exists may still be a placeholder for a runtime that is not installed.
     runtimes.retain(|asked| {
         let plain = Command::new(&asked.command[0])
             .args(&asked.command[1..])
@@ -248,7 +248,7 @@ fn every_runtime_gets_the_budget() {
     let cpus = std::thread::available_parallelism().unwrap().to_string();
     let quota = Quota::of_one_cpu();
     let ask = |asked: &Asked| {
-        // What the machine offers, unless SMT makes fewer cores of it.
+        // This is the number of PUs of the machine, unless SMT means that there are fewer cores.
         if creel_topology_has_no_smt() {
             assert_eq!(answer(&[], &[], asked), cpus, "{}, free", asked.name);
         }
@@ -261,14 +261,14 @@ fn every_runtime_gets_the_budget() {
             asked.name
         );
         if let Some(quota) = &quota {
-            // One budget, one answer, whoever has set the quota.
+            // The answer is the same for a quota of the inner and of the outer group.
             for (whose, group) in [("own", "."), ("outer", "inner")] {
                 let within = answer(&quota.enter(group), &[], asked);
                 assert_eq!(within, "1", "{}, under an {whose} quota", asked.name);
             }
         }
     };
-    // Most of the time is that of their start.
+    // Most of the time of this test is the start of the runtimes.
     for some in runtimes.chunks(4) {
         std::thread::scope(|s| {
             for asked in some {
@@ -306,11 +306,11 @@ fn every_kind_of_haskell_program_still_runs() {
         let alone = asked("non-threaded", &[program]);
         assert_eq!(answer(&[], &["--jobs", "2"], &alone), "1");
     }
-    // What a program chose itself is not raised; what is asked for is.
+    // creel does not raise the number that a program chose itself, except with --jobs.
     let one = asked("threaded without -N", &[&threaded]);
     assert_eq!(answer(&[], &[], &one), "1");
     assert_eq!(answer(&[], &["--jobs", "2"], &one), "2");
-    // Options are given only where they are taken: with one too many it would end, or print it.
+    // creel adds options only if the program accepts them. Otherwise it would fail, or print them.
     for (taken, n) in [
         ("none", "2"),
         ("ignoreAll", "2"),
@@ -332,7 +332,7 @@ fn every_kind_of_haskell_program_still_runs() {
             assert_eq!(found, n, "{taken}, stripped: {stripped}");
         }
     }
-    // A threaded program that starts a non-threaded one: the child inherits nothing.
+    // A threaded program starts a non-threaded one, and the child must inherit no options.
     let parent = asked("parent", &[&threaded, &plain]);
     assert_eq!(answer(&[], &["--jobs", "2"], &parent), "2\n1");
 }

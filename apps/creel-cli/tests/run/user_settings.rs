@@ -1,6 +1,6 @@
-//! What the user has said already, by a variable, an argument, a wrapper or an outer `creel run`.
+//! Checks that settings of the user stay: variables, arguments, wrappers and an outer `creel run`.
 
-use crate::{CREEL, output, said, shim_is_beside};
+use crate::{CREEL, install_shim, output, said};
 use std::{os::unix::process::ExitStatusExt, process::Command};
 
 #[test]
@@ -28,16 +28,19 @@ fn settings_of_the_user_are_kept() {
     let kept = said("ELIXIR_ERL_OPTIONS", "+S 3:3", "erlang");
     let elixir = "kept:     ELIXIR_ERL_OPTIONS=+S 3:3";
     assert!(kept.contains(elixir), "{kept}");
-    // What a knob does besides is said where it is turned, and only there.
-    let beside = "serial collector";
+    // creel reports the side effect of a setting only if it makes the setting.
+    let side_effect = "serial collector";
     let turned = said("JAVA_TOOL_OPTIONS", "-Xmx64m", "java");
     let joined = "JAVA_TOOL_OPTIONS gets -XX:ActiveProcessorCount=1";
     assert!(
-        turned.contains(joined) && turned.contains(beside),
+        turned.contains(joined) && turned.contains(side_effect),
         "{turned}"
     );
     let kept = said("JAVA_TOOL_OPTIONS", "-XX:ActiveProcessorCount=5", "java");
-    assert!(kept.contains("kept:") && !kept.contains(beside), "{kept}");
+    assert!(
+        kept.contains("kept:") && !kept.contains(side_effect),
+        "{kept}"
+    );
 }
 
 #[test]
@@ -59,8 +62,8 @@ fn the_as_option_selects_the_runtime() {
 
 #[test]
 fn the_shim_respects_jobs_and_user_preloads() {
-    if !shim_is_beside() {
-        eprintln!("skipped: the shim is not built beside the program");
+    if !install_shim() {
+        eprintln!("skipped: the shim is not next to the program");
         return;
     }
     let run = |preloaded: &str| {
@@ -72,9 +75,9 @@ fn the_shim_respects_jobs_and_user_preloads() {
     };
     let alone = run("");
     assert!(alone.ends_with("libcreel_shim.so\n1\n"), "{alone}");
-    let beside = run("libm.so.6");
-    assert!(beside.starts_with("libm.so.6:/"), "{beside}");
-    assert!(beside.ends_with("libcreel_shim.so\n1\n"), "{beside}");
+    let preloads = run("libm.so.6");
+    assert!(preloads.starts_with("libm.so.6:/"), "{preloads}");
+    assert!(preloads.ends_with("libcreel_shim.so\n1\n"), "{preloads}");
 }
 
 #[test]
@@ -129,13 +132,13 @@ fn variables_changed_by_wrappers_are_not_reported_as_set() {
             "{wrapper:?}: {output}"
         );
     }
-    // What the user has set and the wrapper drops is not the user's either.
+    // A variable of the user that the wrapper drops does not count as a setting of the user.
     let output = explained(
         &["env", "-u", "OMP_NUM_THREADS"],
         &[("OMP_NUM_THREADS", "7")],
     );
     assert!(!output.contains("OMP_NUM_THREADS=7"), "{output}");
-    // Of two programs of a script, one may be spared what reaches the other.
+    // Of two programs in a script, a wrapper may drop a variable for one and not for the other.
     let script = "env -u OMP_NUM_THREADS nproc; nproc";
     let (output, _) = said(&["run", "-j1", "-n", "--", "sh", "-c", script], &[]);
     assert!(output.contains("set:      OMP_NUM_THREADS=1"), "{output}");
@@ -162,7 +165,7 @@ fn nested_runs_respect_the_outer_number() {
         assert!(out.status.success(), "{out:?}");
         String::from_utf8(out.stdout).unwrap()
     };
-    // Whatever the outer one could not know is sized by the inner one, within the outer's number.
+    // The nested run sizes the programs that the outer one could not see, within its number.
     let elixir = ["sh", "-c", "echo $ERL_AFLAGS"];
     assert_eq!(inner(&["-j1"], &["--as", "erlang"], &elixir), "+S 1:1\n");
     let output = inner(&["-j1"], &["-n"], &["true"]);
@@ -170,7 +173,7 @@ fn nested_runs_respect_the_outer_number() {
         output.contains("1 worker") && output.contains("CREEL_JOBS=1"),
         "{output}"
     );
-    // Unless it is told otherwise, also about what the outer one has set.
+    // --jobs of the nested run overrides the number, and the variables that the outer one has set.
     assert_eq!(
         inner(&["-j1", "--as", "openmp"], &["-j3"], &["nproc"]),
         "3\n"
@@ -183,7 +186,7 @@ fn nested_runs_respect_the_outer_number() {
         ),
         "+S 3:3\n"
     );
-    // Larger numbers raise nothing.
+    // A larger number of the outer run does not raise the number.
     let alone = said(&["run", "-n", "--format", "json", "true"], &[]).0;
     let workers = |json: &str| {
         serde_json::from_str::<serde_json::Value>(json).unwrap()["budget"]["workers"].clone()
@@ -197,7 +200,7 @@ fn joblib_still_limits_nested_threads() {
     let words = ["run", "-j2", "-n", "--as", "python", "--", "true"];
     let (output, _) = said(&words, &[("OMP_NUM_THREADS", "")]);
     assert!(output.contains("set:      OMP_NUM_THREADS=2"), "{output}");
-    // joblib gives its workers a share of each of these, and only while it is not set.
+    // joblib gives each worker a share of these numbers only if the variables are not set.
     for name in ["OPENBLAS", "MKL", "BLIS", "NUMEXPR"] {
         assert!(
             !output.contains(&format!("set:      {name}_NUM_THREADS")),

@@ -1,4 +1,4 @@
-//! Limits that change or bite while the program runs.
+//! Checks limits that change or throttle while the program runs.
 
 use crate::{CREEL, quota::Quota};
 use std::{fs, process::Command};
@@ -10,7 +10,7 @@ fn limit_changes_are_reported_and_run_the_hook() {
         return;
     };
     if std::thread::available_parallelism().unwrap().get() < 2 {
-        eprintln!("skipped: one CPU is all that there is");
+        eprintln!("skipped: this machine has only one CPU");
         return;
     }
     let folder = TempDir::new().unwrap();
@@ -28,7 +28,7 @@ fn limit_changes_are_reported_and_run_the_hook() {
         .stderr(std::process::Stdio::piped())
         .spawn()
         .unwrap();
-    // The shell has become the tool, and the tool has started its program.
+    // The shell has executed creel, and creel has started its program.
     let children = format!("/proc/{0}/task/{0}/children", child.id());
     while fs::read_to_string(&children).unwrap().is_empty() {
         std::thread::yield_now();
@@ -43,7 +43,7 @@ fn limit_changes_are_reported_and_run_the_hook() {
 
 #[test]
 fn signals_are_forwarded_under_watch() {
-    // Bounded by itself: a `timeout` that is told too early ends alone.
+    // The time is bounded, because a `timeout` that gets the signal too early ends alone.
     let script = "trap 'exit 9' TERM; echo ready; \
                   i=0; while [ $i -lt 600 ]; do i=$((i+1)); sleep 0.05; done";
     let mut child = Command::new(CREEL)
@@ -68,7 +68,7 @@ fn signals_are_forwarded_under_watch() {
     let pid = child.id().to_string();
     assert!(Command::new("kill").arg(&pid).status().unwrap().success());
     let code = child.wait().unwrap().code().unwrap();
-    // `timeout` passes the signal on and tells the code of whom it started, or its own.
+    // `timeout` forwards the signal and returns the exit code of its child, or its own.
     assert!([9, 124, 143].contains(&code), "{code}");
 }
 

@@ -1,4 +1,4 @@
-//! `creel-traffic assign`: the static user equilibrium of a TNTP network.
+//! `creel-traffic assign`: computes the static user equilibrium of a TNTP network.
 
 use std::path::{Path, PathBuf};
 
@@ -17,26 +17,29 @@ const EXAMPLES: &str = "\
 Examples:
   creel-traffic assign --network roads.tntp --trips trips.tntp
   creel-traffic assign --network roads.tntp --trips trips.tntp --gap 1e-4 --format csv
-          roughly, with each road's flow and time";
+          stop at a larger gap, and print the flow and travel time of each link";
 
-/// Find the flows by which nobody can be quicker on another way
+/// Compute the user equilibrium: flows at which no traveller has a quicker path
 ///
-/// Reads TNTP files of roads and of trips. With --format csv it prints each road's flow and time.
+/// Reads a road network and a trip table in TNTP format. With --format csv, prints the flow and
+/// travel time of each link.
 ///
-/// Exit codes: 0 done, 1 the gap was not reached or a file cannot be read, 2 usage, 65 bad data.
+/// Exit codes: 0 success, 1 the gap was not reached or a file cannot be read, 2 wrong usage, 65
+/// invalid data.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct Assign {
-    /// The roads, TNTP
+    /// Read the road network from FILE (TNTP)
     #[arg(long, value_name = "FILE")]
     network: PathBuf,
-    /// The table of trips, TNTP
+    /// Read the trip table from FILE (TNTP)
     #[arg(long, value_name = "FILE")]
     trips: PathBuf,
-    /// How much longer trips may take in all than on the quickest ways, as a share
+    /// Stop at relative gap G: how much longer all trips take than on the shortest paths, as a
+    /// share
     #[arg(long, value_name = "G", default_value_t = 1e-7, value_parser = share)]
     gap: f64,
-    /// Steps, at most
+    /// Stop after N iterations, even if the gap is not reached
     #[arg(long, value_name = "N", default_value_t = 10_000)]
     steps: u32,
     #[command(flatten)]
@@ -47,7 +50,7 @@ fn share(text: &str) -> Result<f64, String> {
     let value = text.parse::<f64>().ok();
     value
         .filter(|value| *value >= 0.0)
-        .ok_or_else(|| "not a number from 0 on".into())
+        .ok_or_else(|| "expected a number of 0 or more".into())
 }
 
 #[derive(Serialize)]
@@ -113,17 +116,17 @@ impl Assign {
             }))?,
             Format::Text => {
                 let mut table = Table::new(&[("", Align::Left), ("", Align::Right)]);
-                table.row(["roads".into(), summary.links.to_string()]);
+                table.row(["links".into(), summary.links.to_string()]);
                 table.row(["trips".into(), format!("{}", summary.trips)]);
                 table.row([
-                    "left out (to where they begin, or no way)".into(),
+                    "trips left out (same zone, or no path)".into(),
                     format!("{}", summary.left_out),
                 ]);
                 table.row(["objective".into(), format!("{:.8}", summary.objective)]);
                 table.row(["relative gap".into(), format!("{:.1e}", summary.gap)]);
-                table.row(["steps".into(), summary.steps.to_string()]);
+                table.row(["iterations".into(), summary.steps.to_string()]);
                 table.row([
-                    "time of all trips".into(),
+                    "total travel time".into(),
                     format!("{:.4}", summary.total_time),
                 ]);
                 output::text(&table.text())?;

@@ -1,4 +1,4 @@
-//! `creel-traffic convert`: roads and demand from one format into another.
+//! `creel-traffic convert`: converts a road network and demand from one format into another.
 
 use std::path::{Path, PathBuf};
 
@@ -14,29 +14,37 @@ use super::{output_file, usage};
 const EXAMPLES: &str = "\
 Examples:
   creel-traffic convert --network berlin.osm.pbf --roads-to berlin.net.xml.gz
+          convert an OpenStreetMap extract into a SUMO network
   creel-traffic convert --city 30x30 --cars 5000 --demand gravity --roads-to city.net.xml --demand-to city.rou.xml
-          a city and its demand for SUMO: sumo-gui -n city.net.xml -r city.rou.xml";
+          write a generated city for SUMO; run it with: sumo-gui -n city.net.xml -r city.rou.xml";
 
-/// Write roads and demand in other formats
+/// Convert a road network and demand into another format
 ///
-/// A file's name tells its format. Roads: .net.xml is SUMO's, other .xml MATSim's, .gr DIMACS,
-/// .tntp TNTP. Demand: .rou.xml is SUMO's, other .xml MATSim's, .tntp a table. .gz is packed. Routes
-/// are written as they were read or found. What a format has no place for is told and left out.
+/// The file name selects the format. Networks: .net.xml is SUMO, any other .xml is MATSim, .gr is
+/// DIMACS, .tntp is TNTP. Demand: .rou.xml is SUMO, any other .xml is MATSim, .tntp is a TNTP trip
+/// table. A name that ends with .gz selects gzip compression. Routes are written as they were read
+/// or computed. A note on stderr lists everything that the format cannot store.
 ///
-/// SUMO's net has no lanes inside junctions, which its mesoscopic model does not look at. For the
-/// microscopic one `netconvert -s city.net.xml -o inner.net.xml` adds them: else cars collide there.
+/// The SUMO network has no lanes inside junctions. SUMO's mesoscopic model does not need them. In
+/// the microscopic model cars collide without them, so add them first: `netconvert -s city.net.xml
+/// -o inner.net.xml`.
 ///
-/// Exit codes: 0 done, 1 a file cannot be read or written, 2 usage, 65 bad data.
+/// Exit codes: 0 success, 1 a file cannot be read or written, 2 wrong usage, 65 invalid data.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct Convert {
     #[command(flatten)]
     scene: Scene,
-    /// Write the roads to a file
-    #[arg(long, value_name = "FILE", required_unless_present = "demand_to")]
+    /// Write the road network to FILE
+    #[arg(
+        long,
+        help_heading = "Output",
+        value_name = "FILE",
+        required_unless_present = "demand_to"
+    )]
     roads_to: Option<PathBuf>,
-    /// Write the demand to a file
-    #[arg(long, value_name = "FILE")]
+    /// Write the demand to FILE
+    #[arg(long, help_heading = "Output", value_name = "FILE")]
     demand_to: Option<PathBuf>,
     #[command(flatten)]
     knobs: Knobs,
@@ -63,9 +71,10 @@ impl Convert {
             output_file::write(path, true, |to| {
                 roads::network(&network, &physics, unit_mm, format, to)
             })?;
+            let note = |text: &str| note(&format!("creel-traffic: {}: {text}\n", path.display()));
             if network.controlled() && !format.keeps_control() {
                 note(
-                    "creel-traffic: lights, stops and priorities are left out: the format has none\n",
+                    "left out traffic lights, stops and priorities, because the format cannot store them",
                 );
             }
             let links = network.links();
@@ -73,15 +82,13 @@ impl Convert {
                 .iter()
                 .any(|road| road.speed_mm_s != links[0].speed_mm_s);
             if differ && !format.keeps_speeds() {
-                note("creel-traffic: speeds are left out: the format has lengths only\n");
+                note("left out speeds, because the format stores lengths only");
             }
             if links.iter().any(|road| road.lanes > 1) && !format.keeps_lanes() {
-                note("creel-traffic: lanes are left out: the format has none\n");
+                note("left out the number of lanes, because the format cannot store it");
             }
             if network.has_coordinates() && !format.keeps_lanes() {
-                note(
-                    "creel-traffic: the junctions' places are left out, so there is no map of it\n",
-                );
+                note("left out coordinates, so no map can be drawn from this file");
             }
         }
         if let Some((path, format)) = demand_to {
@@ -89,23 +96,22 @@ impl Convert {
             output_file::write(path, true, |to| {
                 demand::plans(&network, &plans, &names, format, to)
             })?;
+            let note = |text: &str| note(&format!("creel-traffic: {}: {text}\n", path.display()));
             let stay = (0..plans.len() as u32)
                 .flat_map(|car| plans.trips(&network, car))
                 .filter(|(_, links)| links.is_empty())
                 .count();
             if stay > 0 {
-                note(&format!(
-                    "creel-traffic: {stay} trips that go nowhere are left out\n"
-                ));
+                note(&format!("left out {stay} trips that end where they begin"));
             }
             if format == DemandFormat::Tntp {
                 note(
-                    "creel-traffic: ways and times are left out: a table has numbers of trips only\n",
+                    "left out routes and departure times, because a trip table stores only numbers of trips",
                 );
             }
             if plans.any_repeats() {
                 note(
-                    "creel-traffic: who drives for ever does so once there: no format can say it\n",
+                    "wrote repeating plans as a single round, because no format can store the repetition",
                 );
             }
         }
@@ -113,7 +119,7 @@ impl Convert {
     }
 }
 
-/// A file's format by its name.
+/// Returns a file's path and the format that its name selects.
 fn known<T>(
     path: Option<&Path>,
     format: impl Fn(&Path) -> Option<T>,
@@ -122,7 +128,7 @@ fn known<T>(
     match format(path) {
         Some(format) => Ok(Some((path, format))),
         None => Err(usage(format!(
-            "{}: its name tells no format",
+            "cannot select a format for {}: unknown file name ending (--help lists the known ones)",
             path.display()
         ))),
     }

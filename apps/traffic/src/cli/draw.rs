@@ -1,4 +1,4 @@
-//! `creel-traffic draw`: a frame of the map as a picture.
+//! `creel-traffic draw`: draws the state of the simulation at one time as a picture.
 
 use std::ffi::OsStr;
 use std::path::PathBuf;
@@ -9,16 +9,17 @@ use creel_console::{Common, Exit, Interrupt, Knobs};
 use creel_traffic::output::Picture;
 
 use super::scene::{Scene, Start};
-use super::{Steps, output_file, usage};
+use super::{Steps, output_file, seconds, usage};
 
 const EXAMPLES: &str = "\
 Examples:
   creel-traffic draw --city 100x100 --noise 30 --avenues 5 --cars 50000 --output city.png
   creel-traffic draw --network town.osm.pbf --cars 200000 --seconds 600 --output town.svg";
 
-/// Draw the map at a time, each road in the colour of how full it is
+/// Draw a map of the roads, coloured by how full they are
 ///
-/// Exit codes: 0 done, 1 a file cannot be read or written, 2 usage, 65 bad data, 130 interrupted (nothing is written).
+/// Exit codes: 0 success, 1 a file cannot be read or written, 2 wrong usage, 65 invalid data, 130
+/// interrupted (no picture is written).
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct Draw {
@@ -26,14 +27,15 @@ pub struct Draw {
     scene: Scene,
     #[command(flatten)]
     start: Start,
-    /// When, in simulated seconds from the begin or from where a snapshot goes on
-    #[arg(long, value_name = "N", default_value_t = 600, value_parser = clap::value_parser!(u32).range(0..=2_000_000))]
+    /// Simulate for TIME before drawing, counted from the beginning or from the snapshot. A number
+    /// without a unit is in seconds
+    #[arg(long, help_heading = "Simulation", value_name = "TIME", default_value_t = 600, value_parser = seconds::<0, 2_000_000>)]
     seconds: u32,
-    /// How wide the picture is, in pixels
-    #[arg(long, value_name = "PX", default_value_t = 1600, value_parser = clap::value_parser!(u32).range(16..=16_384))]
+    /// Make the picture PX pixels wide
+    #[arg(long, help_heading = "Picture", value_name = "PX", default_value_t = 1600, value_parser = clap::value_parser!(u32).range(16..=16_384))]
     width: u32,
-    /// The picture: .png or .svg
-    #[arg(long, short, value_name = "FILE")]
+    /// Write the picture to FILE (.png or .svg)
+    #[arg(long, help_heading = "Picture", short, value_name = "FILE")]
     output: PathBuf,
     #[command(flatten)]
     knobs: Knobs,
@@ -46,7 +48,7 @@ impl Draw {
         if !["png", "svg"].contains(&&*kind) {
             let output = self.output.display();
             return Err(usage(format!(
-                "{output}: a picture's name ends with .png or .svg"
+                "cannot draw {output}: the name of a picture must end with .png or .svg"
             )));
         }
         output_file::check(&self.output)?;

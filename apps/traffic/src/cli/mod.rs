@@ -1,4 +1,5 @@
-//! The commands of the program: what is printed, and which exit code says how it went.
+//! The subcommands of the program: what each one prints, and which exit code it returns. We keep
+//! everything here that concerns the command line, and the simulation itself in the library.
 
 pub mod assign;
 pub mod convert;
@@ -13,26 +14,27 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
 use creel::Pool;
-use creel_console::{Exit, Failure, Interrupt, Progress};
+use creel_console::{Exit, Failure, Interrupt, Progress, duration};
 use creel_traffic::sim::{END_MS_MAX, Simulation, TICK_MS};
 
-/// How a simulation is run where it shows its progress and may be interrupted.
+/// How to run a simulation that shows its progress and can be interrupted.
 struct Steps<'a> {
     ticks: u32,
-    /// A step ends each time that so many are done.
+    /// The interval of the caller's periodic work in ticks. A step ends at each multiple of it.
     every: Option<u32>,
     interrupt: &'a Interrupt,
     quiet: bool,
 }
 
 impl Steps<'_> {
-    /// Runs it in steps of a few windows until it is interrupted, and gives back how many ticks were
-    /// run. After each step `look` is told how many were so far.
+    /// Runs the simulation in steps of a few windows until it is finished or interrupted. Calls
+    /// `after_step` after each step with the number of ticks run so far. Returns the number of
+    /// ticks that were run.
     fn run(
         &self,
         simulation: &mut Simulation,
         pool: &Pool,
-        mut look: impl FnMut(&mut Simulation, u32, &Progress) -> anyhow::Result<()>,
+        mut after_step: impl FnMut(&mut Simulation, u32, &Progress) -> anyhow::Result<()>,
     ) -> anyhow::Result<u32> {
         const WINDOWS: u32 = 4;
         let progress = Progress::new(u64::from(self.ticks), "s", self.quiet);
@@ -44,22 +46,23 @@ impl Steps<'_> {
             simulation.run(pool, ticks);
             done += ticks;
             progress.advance(u64::from(ticks));
-            look(simulation, done, &progress)?;
+            after_step(simulation, done, &progress)?;
         }
         Ok(done)
     }
 }
 
-/// Does what takes long, looks at no flag and has nothing to lose: who interrupts it ends the process.
+/// Runs `work`, which takes long, does not check for interrupts and has no state worth saving. An
+/// interrupt therefore ends the whole process.
 fn run_interruptible<T>(
     interrupt: &Interrupt,
     work: impl FnOnce() -> anyhow::Result<T>,
 ) -> anyhow::Result<T> {
-    const LOOKS: Duration = Duration::from_millis(100);
+    const POLL_INTERVAL: Duration = Duration::from_millis(100);
     let (working, done) = mpsc::channel::<()>();
     std::thread::scope(|scope| {
         scope.spawn(move || {
-            while done.recv_timeout(LOOKS) == Err(RecvTimeoutError::Timeout) {
+            while done.recv_timeout(POLL_INTERVAL) == Err(RecvTimeoutError::Timeout) {
                 if let Err(failure) = interrupt.check() {
                     let error = failure.into();
                     creel_console::report("creel-traffic", &error);
@@ -73,36 +76,94 @@ fn run_interruptible<T>(
     })
 }
 
-/// Refuses to run for longer than a simulation may.
+/// Returns an error if the run would exceed the maximum simulated time.
 fn check_end(simulation: &Simulation, seconds: u32) -> anyhow::Result<()> {
     let last = u64::from(simulation.now_ms()) + u64::from(seconds) * u64::from(TICK_MS);
     if last > u64::from(END_MS_MAX) {
-        return Err(usage("a simulation ends after 34 days"));
+        return Err(usage(
+            "cannot simulate for that long: a simulation ends after 34 days",
+        ));
     }
     Ok(())
 }
 
-/// What is told where a map is wanted of roads that have none.
+/// Returns the error for a map of a network that has no coordinates.
 fn no_map() -> anyhow::Error {
     usage(
-        "these roads have no places, so there is no map of them (for NAME.gr, they are in NAME.co beside it)",
+        "cannot draw a map: the network has no coordinates (those of NAME.gr are read from NAME.co in the same folder)",
     )
 }
 
-/// An error of the command line.
+/// Parses a number of seconds from `MIN` to `MAX`, for example `7200`, `2h` or `90m`. Only whole
+/// seconds are valid, because a tick is one second.
+fn seconds<const MIN: u32, const MAX: u32>(text: &str) -> Result<u32, String> {
+    let ms = to_milliseconds(text, 1000)?;
+    if ms % 1000 != 0 {
+        return Err("expected whole seconds".into());
+    }
+    let seconds = u32::try_from(ms / 1000).ok();
+    seconds
+        .filter(|seconds| (MIN..=MAX).contains(seconds))
+        .ok_or_else(|| format!("expected {MIN} to {MAX} seconds"))
+}
+
+/// Parses a number of milliseconds, for example `1200` or `1.2s`.
+fn milliseconds(text: &str) -> Result<u32, String> {
+    u32::try_from(to_milliseconds(text, 1)?).map_err(|_| "the time is too long".into())
+}
+
+/// Parses a time in milliseconds. A number without a unit is multiplied by `unit_ms`.
+fn to_milliseconds(text: &str, unit_ms: u128) -> Result<u128, String> {
+    if let Ok(number) = text.parse::<u64>() {
+        return Ok(u128::from(number) * unit_ms);
+    }
+    let duration = duration::value_parser(text)?;
+    if duration.subsec_nanos() % 1_000_000 != 0 {
+        return Err("expected whole milliseconds".into());
+    }
+    Ok(duration.as_millis())
+}
+
+/// Returns an error with the exit code for wrong usage.
 fn usage(message: impl Into<String>) -> anyhow::Error {
     Failure::new(Exit::Usage, message).into()
 }
 
-/// An error of what was read.
+/// Returns an error with the exit code for invalid input data.
 fn bad_data(what: impl std::fmt::Display) -> anyhow::Error {
     Failure::new(Exit::BadData, what.to_string()).into()
 }
 
-/// Prints a JSON document with the machine and the budget.
+/// Prints a JSON document that also describes the machine and its CPU budget.
 fn document(body: &impl serde::Serialize) -> anyhow::Result<()> {
     let machine = creel_topology::Machine::detect()?;
     let budget = creel_topology::Budget::of(&machine);
     creel_console::output::json(&creel_console::Document::new(&machine, &budget, body))?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_may_have_a_unit() {
+        let parse = seconds::<1, 10_000>;
+        assert_eq!(parse("7200"), Ok(7200));
+        assert_eq!(parse("2h"), Ok(7200));
+        assert_eq!(parse("1m 30s"), Ok(90));
+        assert_eq!(milliseconds("1.2s"), milliseconds("1200"));
+        for text in [
+            "0",
+            "3h",
+            "10001",
+            "1500ms",
+            "x",
+            "-1",
+            "99999999999999999999",
+        ] {
+            assert!(parse(text).is_err(), "{text}");
+        }
+        assert!(milliseconds("1us").is_err() && milliseconds("99999999999").is_err());
+    }
 }

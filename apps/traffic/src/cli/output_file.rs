@@ -1,6 +1,7 @@
-//! Output files, which appear under their name when they are complete.
+//! Output files that get their final name only when they are complete.
 //!
-//! A device or a pipe is written in place, because replacing it by a file would destroy it.
+//! We write to a device or a pipe in place, because replacing it with a regular file would destroy
+//! it.
 
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
@@ -11,10 +12,11 @@ use creel_console::AtomicFile;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 
-/// A file that is being written. If it is dropped before it is finished, nothing stays.
+/// An output file that is being written. If it is dropped before [`finish`](Self::finish), nothing
+/// is left behind.
 pub struct OutputFile {
     target: Target,
-    /// Whether the name asks for compression.
+    /// Whether the name ends with `.gz`.
     packed: bool,
 }
 
@@ -26,14 +28,14 @@ enum Target {
 }
 
 impl OutputFile {
-    /// Begins one that will be called `path`.
+    /// Creates the file that will be called `path` when it is complete.
     pub fn create(path: &Path) -> io::Result<Self> {
         let there = fs::metadata(path);
         if there.as_ref().is_ok_and(fs::Metadata::is_dir) {
             return Err(io::ErrorKind::IsADirectory.into());
         }
         let special = there.is_ok_and(|there| !there.is_file());
-        // A link stays one; what it leads to is replaced.
+        // Writing through a symbolic link keeps the link and replaces the file that it points to.
         let path = if special {
             path.to_owned()
         } else {
@@ -48,7 +50,8 @@ impl OutputFile {
         Ok(Self { target, packed })
     }
 
-    /// What is to be written goes here, packed if its name says so and `may_pack`.
+    /// Returns the stream to write to. It compresses with gzip if the name ends with `.gz` and
+    /// `may_pack` is set.
     pub fn stream(&self, may_pack: bool) -> io::Result<Stream> {
         let file = match &self.target {
             Target::Atomic(file) => file.file(),
@@ -62,7 +65,7 @@ impl OutputFile {
         })
     }
 
-    /// It is complete: gives it its name.
+    /// Marks the file as complete and gives it its final name.
     pub fn finish(self) -> io::Result<()> {
         match self.target {
             Target::Atomic(file) => file.commit(),
@@ -71,7 +74,7 @@ impl OutputFile {
     }
 }
 
-/// What a path leads to, be that there or not.
+/// Follows symbolic links and returns the path that they lead to, whether or not that file exists.
 fn behind_links(path: &Path) -> io::Result<PathBuf> {
     const LINKS_MAX: u32 = 40;
     let mut path = path.to_owned();
@@ -81,11 +84,11 @@ fn behind_links(path: &Path) -> io::Result<PathBuf> {
             Err(_) => return Ok(path),
         }
     }
-    Err(io::Error::other("links without end"))
+    Err(io::Error::other("too many levels of symbolic links"))
 }
 
-/// The stream of a file. To flush it is to end it: what is packed has an end, which a disk may be too full
-/// for.
+/// The stream of a file. Flushing it also ends it, because a gzip stream has a trailer. The caller
+/// must see an error if the disk is too full for the trailer.
 pub enum Stream {
     Plain(BufWriter<File>),
     Packed(Box<GzEncoder<BufWriter<File>>>),
@@ -110,18 +113,19 @@ impl Write for Stream {
     }
 }
 
-/// Says, before anything is done that takes long, if there can be no such file.
+/// Returns an error if the file cannot be created. Call it before starting a long computation.
 pub fn check(path: &Path) -> anyhow::Result<()> {
-    OutputFile::create(path).with_context(|| path.display().to_string())?;
+    OutputFile::create(path).with_context(|| cannot_write(path))?;
     Ok(())
 }
 
-/// Says, before anything is done, if a file would be written twice, or over one that is read.
+/// Returns an error if two outputs have the same name, or if an output would overwrite an input.
 pub fn check_distinct<'a>(
     written: impl Iterator<Item = &'a Path>,
     read: impl Iterator<Item = &'a Path>,
 ) -> anyhow::Result<()> {
-    // A file is told by its folder and name, for it may not be there yet; a device may be written twice.
+    // We compare folder and name rather than inodes, because the file may not exist yet. Devices
+    // are skipped, because writing to a device twice is fine.
     let file = |path: &Path| -> Option<PathBuf> {
         if fs::metadata(path).is_ok_and(|there| !there.is_file()) {
             return None;
@@ -140,17 +144,26 @@ pub fn check_distinct<'a>(
         let Some(place) = file(path) else { continue };
         let path = path.display();
         if read.contains(&place) {
-            return Err(super::usage(format!("{path}: this file is read, too")));
+            return Err(super::usage(format!(
+                "cannot write to {path}: it is also an input; choose another output file"
+            )));
         }
         if seen.contains(&place) {
-            return Err(super::usage(format!("{path}: two outputs have this name")));
+            return Err(super::usage(format!(
+                "cannot write two outputs to {path}: choose a different file for each"
+            )));
         }
         seen.push(place);
     }
     Ok(())
 }
 
-/// Writes a file: under its own name it is whole or as it was before.
+/// Returns the context of an error that occurs while writing `path`.
+pub fn cannot_write(path: &Path) -> String {
+    format!("cannot write {}", path.display())
+}
+
+/// Writes a file atomically: readers see either the old content or all of the new content.
 pub fn write(
     path: &Path,
     may_pack: bool,
@@ -163,5 +176,5 @@ pub fn write(
         stream.flush()?;
         file.finish()
     }();
-    written.with_context(|| path.display().to_string())
+    written.with_context(|| cannot_write(path))
 }

@@ -1,4 +1,5 @@
-//! The flags by which `run` is told what to write of what happens.
+//! The flags that select which reports `run` writes and what they contain. We open all files before
+//! the run starts, so that you see an error at once.
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -9,93 +10,94 @@ use creel_traffic::network::{Ms, Names, Network};
 use creel_traffic::output::{Edges, Events, Fcd, Filter, Labels, Report, Table};
 use creel_traffic::sim::{Event, Simulation};
 
-use super::output_file::OutputFile;
+use super::output_file::{OutputFile, cannot_write};
+use super::seconds;
 
-/// Files of what happens, and which part of it.
+/// The report files and the filters that select their content.
 #[derive(Args, Debug)]
-#[command(next_help_heading = "Output (.gz is packed)")]
+#[command(next_help_heading = "Reports (a name with .gz compresses)")]
 pub struct ReportFlags {
-    /// MATSim's events
+    /// Write MATSim events to FILE
     #[arg(long, value_name = "FILE")]
     events: Option<PathBuf>,
-    /// SUMO's edge data: means by road and interval
+    /// Write SUMO edge data to FILE: means per road and interval
     #[arg(long, value_name = "FILE")]
     edge_data: Option<PathBuf>,
-    /// SUMO's floating car data: where each car is, again and again; who waits stands in its place
-    /// in the queue
+    /// Write SUMO floating car data (FCD) to FILE: the position of each car at each time step. A
+    /// waiting car is at its place in the queue
     #[arg(long, value_name = "FILE")]
     fcd: Option<PathBuf>,
-    /// Events as CSV
+    /// Write all events to FILE as CSV
     #[arg(long, value_name = "FILE")]
     events_csv: Option<PathBuf>,
-    /// The intervals of edge data, in seconds
-    #[arg(long, value_name = "S", default_value_t = 300, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    /// Use intervals of TIME in edge data. As in all flags, a number without a unit is in seconds
+    #[arg(long, value_name = "TIME", default_value_t = 300, value_parser = seconds::<1, 1_000_000>)]
     interval: u32,
-    /// Only what happens from this second on
-    #[arg(long, value_name = "S", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=3_000_000))]
+    /// Report only what happens at or after TIME
+    #[arg(long, value_name = "TIME", default_value_t = 0, value_parser = seconds::<0, 3_000_000>)]
     from: u32,
-    /// Only what happens before this second
-    #[arg(long, value_name = "S", value_parser = clap::value_parser!(u32).range(0..=3_000_000))]
+    /// Report only what happens before TIME
+    #[arg(long, value_name = "TIME", value_parser = seconds::<0, 3_000_000>)]
     until: Option<u32>,
-    /// Only on roads that begin in this part of the map
+    /// Report only roads that begin inside this part of the map
     #[arg(long, value_name = "W,S,E,N", value_parser = region, allow_hyphen_values = true)]
     region: Option<[f64; 4]>,
-    /// Only on roads of at least so many lanes
+    /// Report only roads with at least N lanes
     #[arg(long, value_name = "N", default_value_t = 0)]
     lanes: u8,
-    /// Only on roads where one may drive at least so fast
+    /// Report only roads with a speed limit of at least KM/H
     #[arg(long, value_name = "KM/H", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=1000))]
     speed: u32,
-    /// From one time step of floating car data to the next, in seconds
-    #[arg(long, value_name = "S", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    /// Use time steps of TIME in floating car data
+    #[arg(long, value_name = "TIME", default_value_t = 1, value_parser = seconds::<1, 1_000_000>)]
     fcd_every: u32,
-    /// Only each Nth car
+    /// Report only every Nth car
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     every: u32,
 }
 
 fn region(text: &str) -> Result<[f64; 4], String> {
     let values: Result<Vec<f64>, _> = text.split(',').map(|part| part.trim().parse()).collect();
-    let values = values.map_err(|_| "not four numbers: WEST,SOUTH,EAST,NORTH")?;
+    let values = values.map_err(|_| "expected four numbers: WEST,SOUTH,EAST,NORTH")?;
     let region = <[f64; 4]>::try_from(values)
-        .map_err(|_| "not four numbers: WEST,SOUTH,EAST,NORTH".to_owned())?;
+        .map_err(|_| "expected four numbers: WEST,SOUTH,EAST,NORTH".to_owned())?;
     let [west, south, east, north] = region;
     if west < east && south < north {
         Ok(region)
     } else {
-        Err("nothing lies in it: WEST below EAST, SOUTH below NORTH".into())
+        Err("the region is empty: WEST must be less than EAST, and SOUTH less than NORTH".into())
     }
 }
 
-/// A file that is being written.
+/// A report file that is being written.
 struct OpenReport {
     path: PathBuf,
     report: Box<dyn Report>,
     file: OutputFile,
 }
 
-/// The files that are being written.
+/// All report files that are being written.
 pub struct OpenReports {
     files: Vec<OpenReport>,
     filter: Filter,
-    /// When the run begins.
+    /// The simulated time at which this run begins.
     begin_ms: Ms,
     names: Names,
 }
 
 impl ReportFlags {
-    /// The files that are asked for.
+    /// Returns the paths of all requested report files.
     pub fn files(&self) -> impl Iterator<Item = &Path> {
         let files = [&self.events, &self.edge_data, &self.fcd, &self.events_csv];
         files.into_iter().filter_map(|file| file.as_deref())
     }
 
-    /// Opens all files; none under its own name yet. They begin with who is on the roads of a
-    /// simulation that goes on.
+    /// Opens all files. They get their final names when they are complete. If the simulation
+    /// resumes from a snapshot, the reports begin with the cars that are on the roads at that time.
     pub fn open(&self, names: Names, simulation: &Simulation) -> anyhow::Result<OpenReports> {
         if self.until.is_some_and(|until| until <= self.from) {
             return Err(super::usage(
-                "nothing happens from --from on and before --until",
+                "the reports would be empty: --until must be later than --from",
             ));
         }
         let filter = Filter {
@@ -142,7 +144,7 @@ impl OpenReports {
             let to = Box::new(file.stream(true)?);
             Ok((file, to))
         };
-        let (file, to) = opened().with_context(|| path.display().to_string())?;
+        let (file, to) = opened().with_context(|| cannot_write(path))?;
         self.files.push(OpenReport {
             path: path.to_owned(),
             report: make(to),
@@ -151,12 +153,12 @@ impl OpenReports {
         Ok(())
     }
 
-    /// Whether anything is to be written.
+    /// Returns whether any report is being written.
     pub fn any(&self) -> bool {
         !self.files.is_empty()
     }
 
-    /// Writes what happened since the last time.
+    /// Writes everything that has happened since the last call.
     pub fn take(&mut self, simulation: &mut Simulation) -> anyhow::Result<()> {
         if !self.any() {
             return Ok(());
@@ -165,7 +167,7 @@ impl OpenReports {
         self.write(simulation.network(), events, simulation.now_ms())
     }
 
-    /// Writes what is wanted of what happened until `now_ms`.
+    /// Filters `events`, which happened before `now_ms`, and writes them to all reports.
     fn write(
         &mut self,
         network: &Network,
@@ -193,12 +195,12 @@ impl OpenReports {
             };
             file.report
                 .take(labels, wanted, until)
-                .with_context(|| file.path.display().to_string())?;
+                .with_context(|| cannot_write(&file.path))?;
         }
         Ok(())
     }
 
-    /// Ends all files, and gives them their names.
+    /// Completes all files and gives them their final names.
     pub fn finish(mut self, network: &Network) -> anyhow::Result<()> {
         let names = std::mem::take(&mut self.names);
         let labels = Labels {
@@ -215,7 +217,7 @@ impl OpenReports {
                 drop(report);
                 file.finish()
             });
-            written.with_context(|| path.display().to_string())?;
+            written.with_context(|| cannot_write(&path))?;
         }
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! `creel-traffic run`: a simulation from begin to end, and what became of it.
+//! `creel-traffic run`: runs a simulation from beginning to end and prints a summary.
 
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -12,34 +12,33 @@ use serde::Serialize;
 
 use super::reports::{OpenReports, ReportFlags};
 use super::scene::{Scene, Start};
-use super::{Steps, document, output_file};
+use super::{Steps, document, output_file, seconds};
 
 const EXAMPLES: &str = "\
 Examples:
-  creel-traffic run --city 100x100 --cars 50000 --seconds 3600
-  creel-traffic run --network NY.gr.xz --cars 1000000 --demand gravity --again --seconds 900
-  creel-traffic run --network berlin.osm.pbf --demand trips.rou.xml --seconds 7200 --edge-data edges.xml
   creel-traffic run --city 100x100 --cars 50000 --seconds 1800 --snapshot half.creel
   creel-traffic run --city 100x100 --resume half.creel --seconds 1800
-          goes on where that ended";
+          continue that run; together they give the same result as one run of an hour
+  creel-traffic run --network berlin.osm.pbf --demand trips.rou.xml --seconds 7200 --edge-data edges.xml
+          simulate two hours of SUMO demand on an OpenStreetMap network";
 
-/// Run a simulation, and tell what became of it
+/// Run a simulation and print a summary
 ///
-/// Exit codes: 0 done, 1 a file cannot be read or written, 2 usage, 65 bad data, 130 interrupted, 143
-/// terminated (a snapshot, if one was asked for, is written then, too).
+/// Exit codes: 0 success, 1 a file cannot be read or written, 2 wrong usage, 65 invalid data, 130
+/// interrupted, 143 terminated. After an interrupt, the snapshot and the summary are still written.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct Run {
     #[command(flatten)]
     scene: Scene,
-    /// How long, in simulated seconds
-    #[arg(long, value_name = "N", default_value_t = 3600, value_parser = clap::value_parser!(u32).range(0..=2_000_000))]
+    /// Simulate for TIME, for example 2h or 90m. A number without a unit is in seconds
+    #[arg(long, help_heading = "Simulation", value_name = "TIME", default_value_t = 3600, value_parser = seconds::<0, 2_000_000>)]
     seconds: u32,
-    /// Write the state at the end to a file, to go on from
-    #[arg(long, value_name = "FILE")]
+    /// Write the final state to FILE, for use with --resume
+    #[arg(long, help_heading = "Simulation", value_name = "FILE")]
     snapshot: Option<PathBuf>,
-    /// Write it also every so many simulated seconds
-    #[arg(long, value_name = "N", requires = "snapshot", value_parser = clap::value_parser!(u32).range(1..))]
+    /// Also write the snapshot each time that TIME has been simulated
+    #[arg(long, help_heading = "Simulation", value_name = "TIME", requires = "snapshot", value_parser = seconds::<1, { u32::MAX }>)]
     snapshot_every: Option<u32>,
     #[command(flatten)]
     start: Start,
@@ -49,7 +48,7 @@ pub struct Run {
     knobs: Knobs,
 }
 
-/// What is printed.
+/// The summary that is printed.
 #[derive(Clone, Debug, Serialize)]
 struct Summary {
     ticks: u32,
@@ -86,14 +85,15 @@ struct Summary {
 
 impl Run {
     pub fn run(&self, common: &Common) -> anyhow::Result<Exit> {
-        // A snapshot may take the place of the one that it goes on from.
+        // A run may overwrite the snapshot that it resumes from, so that file does not count as an
+        // input.
         let goes_on = self.start.file().filter(|_| self.snapshot.is_none());
         let read = self.scene.files().chain(goes_on);
         output_file::check_distinct(self.reports.files().chain(self.snapshot.as_deref()), read)?;
         self.snapshot
             .as_deref()
             .map_or(Ok(()), output_file::check)?;
-        let interrupt = Interrupt::install().context("cannot watch for Ctrl-C")?;
+        let interrupt = Interrupt::install().context("cannot install a handler for Ctrl-C")?;
         let begun = Instant::now();
         let pool = self
             .knobs
@@ -131,7 +131,7 @@ impl Run {
         Ok(Exit::Done)
     }
 
-    /// Runs it, and gives back how many ticks were run.
+    /// Runs the simulation and returns the number of ticks that were run.
     fn advance(
         &self,
         simulation: &mut Simulation,
@@ -215,13 +215,13 @@ fn summary(
     }
 }
 
-/// What the process has used of all CPUs.
+/// Returns the CPU time that the process has used so far on all CPUs.
 fn cpu_seconds() -> f64 {
     let used = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
     used.tv_sec as f64 + used.tv_nsec as f64 / 1e9
 }
 
-/// The most memory that the process has had; 0 where the system does not tell.
+/// Returns the peak resident memory of the process in bytes, or 0 if the system does not report it.
 fn peak_rss_bytes() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
@@ -238,7 +238,7 @@ fn print(summary: &Summary, common: &Common) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A number with its unit, or that there is none.
+/// Formats a number with its unit, or a dash if there is no number.
 fn or_dash(value: Option<f64>, unit: &str) -> String {
     value.map_or_else(|| "–".into(), |value| format!("{value:.1}{unit}"))
 }
@@ -262,30 +262,36 @@ fn text(summary: &Summary) -> String {
     row("trips begun", summary.begun.to_string());
     row("trips ended", summary.arrived.to_string());
     row(
-        "stepped aside (no room for too long)",
+        "stepped aside (blocked for too long)",
         summary.stepped_aside.to_string(),
     );
-    row("took another way", summary.rerouted.to_string());
+    row("rerouted", summary.rerouted.to_string());
     row(
-        "of those moving, behind one without room for a minute",
+        "gridlocked (share of moving cars, blocked for a minute)",
         percent(Some(summary.gridlocked_share)),
     );
     row(
-        "mean speed, of what the roads allow",
+        "mean speed (share of free-flow speed)",
         percent(summary.mean_speed_share),
     );
-    row("delay a trip, so far", or_dash(summary.mean_delay_s, " s"));
-    row("times real time", format!("{:.0}", summary.real_time_ratio));
     row(
-        "million vehicle-seconds a second",
+        "mean delay per trip so far",
+        or_dash(summary.mean_delay_s, " s"),
+    );
+    row(
+        "simulated time ÷ real time",
+        format!("{:.0}", summary.real_time_ratio),
+    );
+    row(
+        "million vehicle-seconds per second",
         format!("{:.1}", summary.vehicle_seconds_per_second / 1e6),
     );
     row(
-        "million crossings a second",
+        "million crossings per second",
         format!("{:.2}", summary.crossings_per_second / 1e6),
     );
     row(
-        "bytes a road, bytes a car with its plan",
+        "bytes per road, bytes per car with its plan",
         format!(
             "{}, {}",
             or_dash(summary.bytes_per_link, ""),
@@ -293,7 +299,7 @@ fn text(summary: &Summary) -> String {
         ),
     );
     row(
-        "seconds of the wall, of all CPUs",
+        "wall seconds, CPU seconds",
         format!("{:.2}, {:.2}", summary.seconds, summary.cpu_seconds),
     );
     row("hash", summary.hash.clone());

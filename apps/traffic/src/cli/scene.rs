@@ -1,4 +1,5 @@
-//! The flags by which every command is told of roads and of those who drive on them.
+//! The flags that all commands share: the road network, the demand and the car model. Only `assign`
+//! does not use them, because it reads TNTP files only.
 
 use std::fs::File;
 use std::io::BufReader;
@@ -18,9 +19,9 @@ use creel_traffic::network::{Names, Network, Physics};
 use creel_traffic::route::Router;
 use creel_traffic::sim::{Rerouting, Simulation, SnapshotError};
 
-use super::{bad_data, usage};
+use super::{bad_data, milliseconds, seconds, usage};
 
-/// Roads, cars, and what cars are like.
+/// The road network, the demand and the car model.
 #[derive(Args, Debug)]
 pub struct Scene {
     #[command(flatten)]
@@ -30,89 +31,94 @@ pub struct Scene {
     #[command(flatten)]
     physics: PhysicsFlags,
     #[command(flatten)]
-    other_ways: OtherWays,
-    /// What all that is random is drawn from [default: 1]
-    #[arg(long, value_name = "N")]
+    rerouting: ReroutingFlags,
+    /// Draw all random choices from seed N [default: 1]
+    #[arg(long, help_heading = "Simulation", value_name = "N")]
     seed: Option<u64>,
 }
 
 #[derive(Args, Debug)]
-#[command(next_help_heading = "Roads")]
+#[command(next_help_heading = "Road network")]
 struct Roads {
-    /// A generated city of so many junctions by so many
+    /// Generate a city with a grid of W by H junctions
     #[arg(long, value_name = "WxH", conflicts_with = "network")]
     city: Option<Size>,
-    /// A file of roads: a pair list, DIMACS .gr, TNTP, SUMO net.xml, MATSim network.xml, .osm.pbf;
-    /// .gz and .xz are unpacked. Places of NAME.gr are read from NAME.co beside it
+    /// Read the road network from FILE: a pair list, DIMACS .gr, TNTP, SUMO net.xml, MATSim
+    /// network.xml or OpenStreetMap .osm.pbf, also compressed (.gz, .xz). Coordinates of NAME.gr
+    /// are read from NAME.co in the same folder
     #[arg(long, value_name = "FILE")]
     network: Option<PathBuf>,
-    /// The city's blocks, in metres; of files that tell no lengths, the roads
+    /// Set the length of a city block, in metres. Also the length of each road if the file has no
+    /// lengths
     #[arg(long, value_name = "M", default_value_t = 200, value_parser = clap::value_parser!(u32).range(10..=10_000))]
     block: u32,
-    /// What DIMACS files count lengths in, in mm
+    /// Set the unit of lengths in DIMACS files, in mm
     #[arg(long, value_name = "MM", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     unit: u32,
-    /// How far the city's junctions lie beside their places, in percent of a block
+    /// Move each junction of the city by a random distance of up to P percent of a block
     #[arg(long, value_name = "P", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=40))]
     noise: u32,
-    /// Every how many blocks the city has an avenue of two lanes, 75 km/h; 0: none
+    /// Make every Nth street of the city an avenue with two lanes and 75 km/h (0: no avenues)
     #[arg(long, value_name = "N", default_value_t = 0)]
     avenues: u32,
-    /// A river runs through the city; one street in eight has a bridge
+    /// Add a river to the city. Only one street in eight has a bridge
     #[arg(long)]
     river: bool,
-    /// The city has no lights
+    /// Leave out the traffic lights of the city
     #[arg(long)]
     no_signals: bool,
 }
 
 #[derive(Args, Debug)]
-#[command(next_help_heading = "Travellers")]
+#[command(next_help_heading = "Demand")]
 struct Travellers {
-    /// Cars; of a demand file, at most so many
+    /// Simulate N cars, or at most N if the demand comes from a file [default: 1000]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=100_000_000))]
     cars: Option<u32>,
-    /// laps (cars that drive round for ever), gravity (there and back, the nearer the likelier), or
-    /// a file: MATSim plans, SUMO routes or trips, a TNTP table. If it is not said, laps, or gravity
-    /// where a road has none that leads back
+    /// Choose the demand: laps (cars that drive in circles for ever), gravity (round trips, to
+    /// near places more often than to far ones), or a file with MATSim plans, SUMO routes or trips,
+    /// or a TNTP trip table [default: laps, or gravity if the network has one-way roads]
     #[arg(long, value_name = "DEMAND")]
     demand: Option<String>,
-    /// Within how many seconds trips of gravity begin
-    #[arg(long, value_name = "S", default_value_t = 3600, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    /// Spread the departures of gravity trips over TIME, for example 30m. A number without a unit
+    /// is in seconds
+    #[arg(long, value_name = "TIME", default_value_t = 3600, value_parser = seconds::<1, 1_000_000>)]
     within: u32,
-    /// Travellers of gravity drive to and fro for ever
+    /// Repeat gravity trips for ever, instead of one round trip per car
     #[arg(long)]
     again: bool,
-    /// Of how many places each of gravity takes one
+    /// Let each gravity traveller choose among N random destinations
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=1000))]
     places: u32,
 }
 
 #[derive(Args, Debug)]
-#[command(next_help_heading = "Cars")]
+#[command(next_help_heading = "Car model")]
 struct PhysicsFlags {
-    /// The length of road that a standing car takes, in mm
+    /// Set the length of road that a standing car takes, in mm (inverse of the jam density)
     #[arg(long, value_name = "MM", default_value_t = Physics::default().spacing_mm)]
     spacing: u32,
-    /// How long a driver takes to follow, in ms
-    #[arg(long, value_name = "MS", default_value_t = Physics::default().reaction_ms)]
+    /// Set the reaction time of a driver who follows another car, for example 1.2s. A number
+    /// without a unit is in milliseconds
+    #[arg(long, value_name = "TIME", default_value_t = Physics::default().reaction_ms, value_parser = milliseconds)]
     reaction: u32,
-    /// After how many seconds without room a car steps aside [default: 300]
-    #[arg(long, value_name = "S", value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    /// Let a car that is blocked for TIME step aside, for example 5m. A number without a unit is in
+    /// seconds [default: 300]
+    #[arg(long, value_name = "TIME", value_parser = seconds::<1, 100_000>)]
     stuck: Option<u32>,
 }
 
 #[derive(Args, Debug)]
-#[command(next_help_heading = "Other ways")]
-struct OtherWays {
-    /// Each minute so many percent of the cars that are late look for a quicker way, by the travel
+#[command(next_help_heading = "Rerouting")]
+struct ReroutingFlags {
+    /// Each minute, let P percent of the late cars search for a quicker route, based on the travel
     /// times of the last minutes
     #[arg(long, value_name = "P", value_parser = percent)]
     reroute: Option<f64>,
-    /// Seconds from one look to the next, instead of a minute
-    #[arg(long, value_name = "S", default_value_t = 60, requires = "reroute", value_parser = clap::value_parser!(u32).range(1..=86_400))]
+    /// Search each time that TIME has been simulated, instead of every minute
+    #[arg(long, value_name = "TIME", default_value_t = 60, requires = "reroute", value_parser = seconds::<1, 86_400>)]
     reroute_every: u32,
-    /// A car is late if the rest of its trip takes so many percent longer than it would alone
+    /// Count a car as late if the rest of its trip takes P percent longer than in free flow
     #[arg(long, value_name = "P", default_value_t = 20, requires = "reroute", value_parser = clap::value_parser!(u32).range(0..=10_000))]
     late: u32,
 }
@@ -121,25 +127,26 @@ fn percent(text: &str) -> Result<f64, String> {
     let value = text.parse::<f64>().ok();
     value
         .filter(|value| (0.0..=100.0).contains(value))
-        .ok_or_else(|| "not a number from 0 to 100".into())
+        .ok_or_else(|| "expected a number from 0 to 100".into())
 }
 
-/// Where a simulation begins.
+/// The state in which a simulation begins.
 #[derive(Args, Debug)]
 pub struct Start {
-    /// Go on from a file that --snapshot has written, on the same roads; with its cars, so nothing can
-    /// be said of these. --reroute and --stuck hold from there on; if they are not said, as before
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["cars", "demand", "within", "again", "places", "spacing", "reaction"])]
+    /// Resume from FILE, which --snapshot has written on the same network. The snapshot contains
+    /// the cars, so the flags for demand and car model are not available. --reroute and --stuck
+    /// replace the settings of the snapshot
+    #[arg(long, help_heading = "Simulation", value_name = "FILE", conflicts_with_all = ["cars", "demand", "within", "again", "places", "spacing", "reaction"])]
     resume: Option<PathBuf>,
 }
 
 impl Start {
-    /// The snapshot, if it begins with one.
+    /// Returns the path of the snapshot, if the simulation resumes from one.
     pub fn file(&self) -> Option<&Path> {
         self.resume.as_deref()
     }
 
-    /// The simulation, and what its cars are called.
+    /// Creates the simulation. Also returns the names of its cars.
     pub fn simulation(
         &self,
         scene: &Scene,
@@ -156,17 +163,15 @@ impl Start {
                 .map_err(|error| usage(error.to_string()))?;
             return Ok((simulation, names));
         };
-        let file = File::open(path).with_context(|| path.display().to_string())?;
+        let file = File::open(path).with_context(|| cannot_read(path))?;
         let loaded = Simulation::load(pool, network, BufReader::new(file));
         let mut simulation = loaded.map_err(|error| match error {
-            SnapshotError::Io(error) => {
-                anyhow::Error::from(error).context(path.display().to_string())
-            }
-            other => bad_data(format!("{}: {other}", path.display())),
+            SnapshotError::Io(error) => anyhow::Error::from(error).context(cannot_read(path)),
+            other => bad_data(format!("{}: {other}", cannot_read(path))),
         })?;
         if scene.seed.is_some() && scene.roads.city.is_none() && scene.rerouting().is_none() {
             return Err(usage(
-                "nothing is drawn by --seed where a snapshot goes on without --reroute",
+                "--seed has no effect: a resumed run draws random numbers only with --reroute",
             ));
         }
         if let Some(stuck) = scene.physics.stuck {
@@ -183,21 +188,22 @@ impl Start {
     }
 }
 
-/// A city's size, as `500x400`.
+/// The size of a city, written as `500x400`.
 #[derive(Clone, Copy, Debug)]
 struct Size(u32, u32);
 
 impl FromStr for Size {
     type Err = &'static str;
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let (width, height) = text.split_once('x').ok_or("not of the form 500x500")?;
-        let number = |text: &str| text.parse().map_err(|_| "not of the form 500x500");
+        const EXPECTED: &str = "expected WIDTHxHEIGHT, for example 500x500";
+        let (width, height) = text.split_once('x').ok_or(EXPECTED)?;
+        let number = |text: &str| text.parse().map_err(|_| EXPECTED);
         Ok(Self(number(width)?, number(height)?))
     }
 }
 
 impl Scene {
-    /// What cars are like.
+    /// Returns the parameters of the car model.
     pub fn physics(&self) -> Physics {
         let usual = Physics::default();
         Physics {
@@ -215,7 +221,7 @@ impl Scene {
         self.seed.unwrap_or(1)
     }
 
-    /// The files that it is read from.
+    /// Returns the paths of all input files.
     pub fn files(&self) -> impl Iterator<Item = &Path> {
         let demand = self.travellers.demand.as_deref();
         let demand = demand.filter(|name| !matches!(*name, "laps" | "gravity"));
@@ -223,14 +229,14 @@ impl Scene {
         network.into_iter().chain(demand.map(Path::new))
     }
 
-    /// Who looks for other ways.
+    /// Returns the settings for rerouting, if the user asked for it.
     fn rerouting(&self) -> Option<Rerouting> {
-        let OtherWays {
+        let ReroutingFlags {
             reroute,
             reroute_every,
             late,
-        } = self.other_ways;
-        // By the round: `reroute` is by the minute.
+        } = self.rerouting;
+        // The flag gives the share per minute, but `share_ppm` is the share per round.
         let share = |percent: f64| percent * 1e4 * f64::from(reroute_every) / 60.0;
         reroute.map(|percent| Rerouting {
             every_ticks: reroute_every,
@@ -240,12 +246,12 @@ impl Scene {
         })
     }
 
-    /// What lengths are counted in, in files of whole numbers.
+    /// Returns the unit of lengths in DIMACS files, in mm.
     pub fn unit_mm(&self) -> u32 {
         self.roads.unit
     }
 
-    /// The roads.
+    /// Generates or reads the road network.
     pub fn network(&self, pool: &Pool) -> anyhow::Result<Arc<Network>> {
         let roads = &self.roads;
         if let Some(Size(width, height)) = roads.city {
@@ -263,7 +269,9 @@ impl Scene {
             ));
         }
         let Some(path) = &roads.network else {
-            return Err(usage("roads are wanted: --city WxH or --network FILE"));
+            return Err(usage(
+                "no road network given: use --city WxH or --network FILE",
+            ));
         };
         let assumed = Assumed {
             length_mm: roads.block * 1000,
@@ -275,7 +283,7 @@ impl Scene {
         Ok(Arc::new(network))
     }
 
-    /// Who drives, and what they are called.
+    /// Generates or reads the plans of all travellers. Also returns their names.
     pub fn plans(
         &self,
         network: &Arc<Network>,
@@ -288,7 +296,9 @@ impl Scene {
             None | Some("laps") => {
                 let plans = laps::plans(pool, network, cars.unwrap_or(1000), self.seed());
                 if plans.is_err() && self.travellers.demand.is_none() {
-                    output::note("creel-traffic: some streets are one-way, so demand is gravity\n");
+                    output::note(
+                        "creel-traffic: using --demand gravity, because the network has one-way roads\n",
+                    );
                     self.gravity(network, pool, quiet)?
                 } else {
                     plans.map_err(bad_data)?
@@ -302,7 +312,7 @@ impl Scene {
                 let demand = demand.map_err(|error| read_error(path, error))?;
                 if let (number, Some(reason)) = &demand.left_out {
                     output::note(&format!(
-                        "creel-traffic: {file}: {number} left out; the first: {reason}\n"
+                        "creel-traffic: {file}: left out {number} travellers or trips that cannot drive, for example {reason}\n"
                     ));
                 }
                 names = demand.names;
@@ -314,7 +324,7 @@ impl Scene {
 
     fn gravity(&self, network: &Arc<Network>, pool: &Pool, quiet: bool) -> anyhow::Result<Plans> {
         let progress = Progress::share(2, quiet);
-        progress.set_message("order of the junctions");
+        progress.set_message("preparing the router");
         let gravity = Gravity {
             cars: self.travellers.cars.unwrap_or(1000),
             within_ms: self.travellers.within * 1000,
@@ -324,12 +334,12 @@ impl Scene {
         };
         let router = Router::new(network);
         progress.advance(1);
-        progress.set_message(format!("ways of {} cars", gravity.cars));
+        progress.set_message(format!("routing {} cars", gravity.cars));
         let (plans, stay) = gravity::plans(pool, network, &router, &gravity).map_err(bad_data)?;
         progress.finish();
         if stay > 0 {
             output::note(&format!(
-                "creel-traffic: {stay} of {} find no way there and back, and stay\n",
+                "creel-traffic: {stay} of {} cars stay at home, because they have no route to their destination and back\n",
                 gravity.cars
             ));
         }
@@ -337,10 +347,15 @@ impl Scene {
     }
 }
 
-/// An error of a file, with its exit code.
+/// Returns the context of an error that occurs while reading `path`.
+fn cannot_read(path: &Path) -> String {
+    format!("cannot read {}", path.display())
+}
+
+/// Returns an error of an input file, with its exit code.
 pub fn read_error(path: &Path, error: ReadError) -> anyhow::Error {
     match error {
-        ReadError::Io(error) => anyhow::Error::from(error).context(path.display().to_string()),
-        other => bad_data(format!("{}: {other}", path.display())),
+        ReadError::Io(error) => anyhow::Error::from(error).context(cannot_read(path)),
+        other => bad_data(format!("{}: {other}", cannot_read(path))),
     }
 }

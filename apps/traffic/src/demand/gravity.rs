@@ -1,4 +1,5 @@
-//! Trips as people make them: from where many roads are, to where many are that is not too far.
+//! Generates trips by a gravity model: near destinations are more likely than far ones. We use it
+//! if you have a network but no demand data, because it needs nothing but the network.
 
 use super::{Plans, Route, Traveller};
 use crate::network::{Ms, Network, NetworkError};
@@ -6,28 +7,31 @@ use crate::random::Stream;
 use crate::route::Router;
 use creel::Pool;
 
-/// What trips are like.
+/// The parameters of the gravity model.
 #[derive(Clone, Copy, Debug)]
 pub struct Gravity {
-    /// How many cars.
+    /// The number of cars.
     pub cars: u32,
-    /// Within how long their first trips begin.
+    /// The period within which the first trips depart.
     pub within_ms: Ms,
-    /// Whether each drives to and fro for ever, rather than there and back once.
+    /// Whether each car repeats its round trip for ever. Otherwise it makes one round trip.
     pub repeats: bool,
-    /// How many places each looks at; it takes one of them, the nearer the likelier.
+    /// The number of candidate destinations per car. The car chooses one of them, and nearer ones
+    /// are more likely.
     pub places: u32,
-    /// What is random.
+    /// The seed of all random choices.
     pub seed: u64,
 }
 
-/// Travellers who begin where roads do (a junction with more roads has more of them), and drive to
-/// one of some places drawn the same way, by the inverse square of the distance; then back. Networks
-/// without places have the distance in junctions of their order. Also gives the number of those for
-/// whom there was no way; they stay at home.
+/// Generates round trips. Also returns the number of cars that have no route, which stay at home.
+///
+/// The origin is the start of a random link, so a junction with more outgoing links has more
+/// travellers. Candidate destinations are drawn the same way. The weight of a candidate is roughly
+/// the inverse square of its distance. If the network has no coordinates, the difference of the
+/// junction numbers stands for the distance, because neighbours have close numbers.
 ///
 /// # Errors
-/// Plans that do not fit into memory's numbers.
+/// Returns an error if the plans do not fit into their 32-bit encoding.
 pub fn plans(
     pool: &Pool,
     network: &Network,
@@ -79,8 +83,8 @@ pub fn plans(
     Ok((plans, stay as u32))
 }
 
-/// One of the places, by a number from 0 to 1. Sums are of whole numbers, so that they are the same
-/// on each machine.
+/// Chooses one of the places by a random number from 0 to 1. The weights are integers, so that the
+/// choice is the same on every machine.
 fn choose(network: &Network, origin: u32, places: &[u32], share: f64) -> u32 {
     let junctions = network.junctions();
     let weight = |&place: &u32| -> u64 {

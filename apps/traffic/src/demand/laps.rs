@@ -1,18 +1,22 @@
-//! Cars that drive round blocks for ever: a city that is always full, without a router.
+//! Generates cars that drive laps for ever. They fill a city without a router, for example for
+//! benchmarks. We need no router for them, so they are generated quickly.
 
 use super::{Plans, Route, Traveller};
 use crate::network::{Network, NetworkError};
 use crate::random::Stream;
 use creel::Pool;
 
-/// Roads of a lap, at most.
+/// The maximum number of roads of a lap.
 const ROADS_MAX: u32 = 120;
 
-/// `cars` that begin at random junctions within the first minute, and each goes straight on as long
-/// as it likes, then turns; after 20 to 60 roads it goes home, the way back.
+/// Generates `cars` travellers that start at random junctions within the first minute.
+///
+/// Each car follows 20 to 59 roads, takes a random turn at each junction, and returns home the same
+/// way. It repeats this for ever.
 ///
 /// # Errors
-/// A network in which a car finds no way back: roads must run both ways.
+/// Returns an error if a road has no road in the opposite direction, because the car could not
+/// return.
 pub fn plans(pool: &Pool, network: &Network, cars: u32, seed: u64) -> Result<Plans, NetworkError> {
     let back = if cars == 0 {
         Vec::new()
@@ -27,7 +31,7 @@ pub fn plans(pool: &Pool, network: &Network, cars: u32, seed: u64) -> Result<Pla
     )
 }
 
-/// Of each road, the one that leads back.
+/// Returns the opposite road of each road.
 fn backward(network: &Network) -> Result<Vec<u32>, NetworkError> {
     let links = network.links();
     (0..links.len() as u32)
@@ -38,7 +42,7 @@ fn backward(network: &Network) -> Result<Vec<u32>, NetworkError> {
                 .find(|&other| links[other as usize].to == road.from)
                 .ok_or_else(|| {
                     NetworkError(format!(
-                        "laps: road {} has none that leads straight back (--demand gravity needs none)",
+                        "cannot generate laps: road {} has no road in the opposite direction (use --demand gravity instead)",
                         network.link_name(link)
                     ))
                 })
@@ -59,7 +63,7 @@ fn traveller(network: &Network, back: &[u32], seed: u64, car: u32) -> Traveller 
             break;
         }
         let last = path.last().copied();
-        // Never straight back, unless there is no other way.
+        // Turn around only if there is no other way.
         let onward = out
             .clone()
             .filter(|&link| last.is_none_or(|last| back[last as usize] != link));

@@ -1,4 +1,5 @@
-//! Who drives where, and when: the plans of all travellers, packed.
+//! Demand: the plans of all travellers, that is their trips with departure times and routes, in a
+//! packed form.
 
 pub mod gravity;
 pub mod laps;

@@ -1,18 +1,20 @@
-//! Plans as a simulation reads them: turns of a few bits, fifteen or so to a word.
+//! Packed plans: routes as lists of turns, with up to 30 turns per 32-bit word.
 //!
-//! A car that crosses a junction needs one thing of its route: which of the roads that begin there
-//! it takes. So a route is a list of turns, each in as many bits as the junction's degree needs,
-//! packed into words from the low end; a 1 above the last turn tells where a word ends. A car
-//! carries the word that it is in and its place here, and comes back once in some fifteen crossings.
+//! A car that crosses a junction needs to know only which outgoing road it takes. Therefore a route
+//! is a list of turn numbers. A turn takes as many bits as the degree of its junction needs. Turns
+//! are packed into words from the low end, and a 1 bit above the last turn marks the end. A car
+//! carries its current word and the index of that word, so it reads from memory only once in about
+//! fifteen crossings of a grid.
 //!
-//! All plans lie one behind another in one list of words, and a place in it says both whose plan it
-//! is and how far it is done. The upper bits tell words apart:
+//! All plans are stored in one list of words. We call an index into this list a *place*. A place
+//! identifies both the traveller and the progress of its plan. The upper bits of a word say what it
+//! contains:
 //!
-//! | bits | word |
+//! | bits | content |
 //! |---|---|
 //! | `0…` | turns |
-//! | `10…` | a trip begins, at this time; ends the trip before |
-//! | `11…` | a traveller's plan begins: whether it begins anew after its end, and where; ends the one before |
+//! | `10…` | a trip begins at this departure time, and the previous trip ends |
+//! | `11…` | a plan begins (its origin, and whether it repeats), and the previous plan ends |
 
 use crate::network::{LINKS_MAX, Ms, Network, NetworkError};
 use creel::Pool;
@@ -22,30 +24,32 @@ const TRAVELLER: u32 = 0b11 << 30;
 const REPEATS: u32 = 1 << 29;
 const PLACE: u32 = REPEATS - 1;
 const _: () = assert!(LINKS_MAX < PLACE as usize);
-/// After the last plan.
+/// The word after the last plan.
 const END: u32 = u32::MAX;
-/// Bits of a word that hold turns, so that the 1 above them leaves the uppermost bit free.
+/// The number of bits for turns in a word. The marker bit above them leaves the uppermost bit free.
 const TURN_BITS: u32 = 30;
-/// The latest time at which a trip begins: twelve days.
+/// The latest departure time of a trip, which is about twelve days.
 pub const DEPART_MS_MAX: Ms = !TRAVELLER;
-/// All plans together have at most so many words.
+/// The maximum number of words of all plans together.
 const WORDS_MAX: usize = 1 << 31;
-/// Of how many travellers one is known by its place.
+/// The index stores the place of every 16th traveller.
 const INDEX_STRIDE: usize = 16;
 
-/// Bits of a turn where so many roads begin.
+/// Returns the number of bits of a turn at a junction with `degree` outgoing roads.
 #[inline]
 pub(crate) fn turn_bits(degree: u32) -> u32 {
     (u32::BITS - degree.saturating_sub(1).leading_zeros()).max(1)
 }
 
-/// Whether a word holds turns.
+/// Returns whether a word contains turns.
 #[inline]
 pub(crate) fn is_turns(word: u32) -> bool {
     word < TRIP
 }
 
-/// The trips of all travellers. Each traveller is one car, numbered in this order.
+/// The plans of all travellers. Each traveller is one car, and cars are numbered in this order. You
+/// get them from [`laps`](super::laps), [`gravity`](super::gravity) or [`read`](super::read), or
+/// you pack your own with [`new`](Self::new).
 #[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
 pub struct Plans {
     words: Vec<u32>,
@@ -64,15 +68,15 @@ impl Default for Plans {
     }
 }
 
-/// One trip's roads, packed.
+/// The packed route of one trip.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Route(Vec<u32>);
 
 impl Route {
-    /// Packs roads that follow each other.
+    /// Packs a sequence of consecutive links.
     ///
     /// # Errors
-    /// A road that is not there, or does not begin where the one before ends.
+    /// Returns an error if a link does not exist, or does not begin where the previous one ends.
     pub fn pack(network: &Network, links: &[u32]) -> Result<Self, NetworkError> {
         let mut words = Vec::with_capacity(links.len() / 8 + 1);
         let (mut word, mut used) = (0, 0);
@@ -80,13 +84,13 @@ impl Route {
         for &link in links {
             let Some(road) = network.links().get(link as usize) else {
                 return Err(NetworkError(format!(
-                    "a route has a road {link} that is not there"
+                    "invalid route: there is no road number {link}"
                 )));
             };
             if place.is_some_and(|place| place != road.from) {
                 let name = network.link_name(link);
                 return Err(NetworkError(format!(
-                    "a route's road {name} does not begin where the one before ends"
+                    "invalid route: road {name} does not begin where the previous road ends"
                 )));
             }
             place = Some(road.to);
@@ -110,7 +114,8 @@ impl Route {
     }
 }
 
-/// The roads that the turns of one word lead over from a junction, each as soon as it is known.
+/// Iterates over the roads that the turns of one word lead along, starting at `junction`. Updates
+/// `junction` with each road.
 pub(crate) fn unpack<'a>(
     network: &'a Network,
     junction: &'a mut u32,
@@ -128,25 +133,28 @@ pub(crate) fn unpack<'a>(
     })
 }
 
-/// What one traveller does.
+/// The plan of one traveller.
 #[derive(Clone, Debug, Default)]
 pub struct Traveller {
-    /// The junction where it begins.
+    /// The junction at which the traveller starts.
     pub origin: u32,
-    /// When each trip begins (or at once, if the one before ends later), and its roads.
+    /// The departure time and route of each trip. If the previous trip ends later, the next trip
+    /// departs at once.
     pub trips: Vec<(Ms, Route)>,
-    /// Whether it begins anew after the last, for ever; it ends where it began then.
+    /// Whether the plan starts again after the last trip. It must then end where it started.
     pub repeats: bool,
 }
 
 impl Plans {
-    /// Packs what `cars` travellers of a network do, as `traveller` tells for each number; on the
-    /// pool, and the same however large it is. Travellers that stay where they are are welcome.
+    /// Packs the plans that `traveller` returns for the numbers 0 to `cars`, in parallel on the
+    /// pool. The result does not depend on the number of workers. A traveller without trips is
+    /// allowed.
     ///
-    /// Each worker has a scratch of its own, which must not show.
+    /// Each worker has its own scratch value. The scratch value must not influence the result.
     ///
     /// # Errors
-    /// The first of `traveller`, or whose plan is too long or begins too late.
+    /// Returns the first error of `traveller`, or an error if a plan is too long or departs too
+    /// late.
     pub fn from_fn<S: Send>(
         pool: &Pool,
         cars: u32,
@@ -165,7 +173,9 @@ impl Plans {
         })?;
         let words: usize = parts.iter().map(|part| part.words.len() - 1).sum();
         if words >= WORDS_MAX {
-            return Err(NetworkError("all plans together are too long".into()));
+            return Err(NetworkError(
+                "cannot pack the plans: all together are too long, so use fewer cars".into(),
+            ));
         }
         let mut plans = Self {
             words: Vec::with_capacity(words + 1),
@@ -183,10 +193,10 @@ impl Plans {
         Ok(plans)
     }
 
-    /// Packs what travellers do.
+    /// Packs the given plans.
     ///
     /// # Errors
-    /// One whose plan is too long, or begins too late.
+    /// Returns an error if a plan is too long or departs too late.
     pub fn new(travellers: impl IntoIterator<Item = Traveller>) -> Result<Self, NetworkError> {
         let mut plans = Self::default();
         for (number, traveller) in travellers.into_iter().enumerate() {
@@ -202,17 +212,18 @@ impl Plans {
         let Traveller { trips, .. } = traveller;
         let words: usize = trips.iter().map(|(_, route)| route.0.len() + 1).sum();
         if self.words.len() + words >= WORDS_MAX || self.travellers == u32::MAX {
-            return fail("all plans together are too long");
+            return fail("all plans together are too long, so use fewer cars");
         }
         if trips.iter().any(|&(depart, _)| depart > DEPART_MS_MAX) {
-            return fail("begins a trip after more than 12 days");
+            return fail("a trip departs after more than 12 days, which is the maximum");
         }
         self.words.pop();
         if (self.travellers as usize).is_multiple_of(INDEX_STRIDE) {
             self.index.push(self.words.len() as u32);
         }
         self.travellers += 1;
-        // One that goes nowhere and begins anew would do so without end at one instant.
+        // A repeating plan without any road would loop for ever at one instant, so it does not
+        // repeat.
         let moves = trips.iter().any(|(_, route)| !route.0.is_empty());
         let repeats = if traveller.repeats && moves {
             REPEATS
@@ -228,59 +239,59 @@ impl Plans {
         Ok(())
     }
 
-    /// How many travellers there are.
+    /// Returns the number of travellers.
     pub fn len(&self) -> usize {
         self.travellers as usize
     }
 
-    /// Whether there is none.
+    /// Returns whether there are no travellers.
     pub fn is_empty(&self) -> bool {
         self.travellers == 0
     }
 
-    /// Bytes that they take.
+    /// Returns the memory size of the plans in bytes.
     pub fn bytes(&self) -> usize {
         4 * (self.words.len() + self.index.len())
     }
 
-    /// One place after the last.
+    /// Returns the place after the last word.
     pub(crate) fn end(&self) -> u32 {
         self.words.len() as u32
     }
 
-    /// The word at a place.
+    /// Returns the word at a place.
     #[inline]
     pub(crate) fn word(&self, place: u32) -> u32 {
         self.words[place as usize]
     }
 
-    /// Whether a trip begins at a place.
+    /// Returns whether a trip begins at a place.
     pub(crate) fn is_trip(&self, place: u32) -> bool {
         (TRIP..TRAVELLER).contains(&self.word(place))
     }
 
-    /// Of each traveller, the place where its plan begins.
+    /// Returns the place where each plan begins.
     pub(crate) fn plan_starts(&self) -> impl Iterator<Item = u32> {
         self.plan_starts_from(0)
     }
 
-    /// The same from a place on where one begins.
+    /// Like [`plan_starts`](Self::plan_starts), from a place at which a plan begins.
     fn plan_starts_from(&self, begin: u32) -> impl Iterator<Item = u32> {
         let rest = self.words[begin as usize..].iter().zip(begin..);
         rest.filter(|&(&word, _)| word >= TRAVELLER && word != END)
             .map(|(_, place)| place)
     }
 
-    /// Where somebody's plan begins.
+    /// Returns the place where the plan of a traveller begins.
     fn plan_start(&self, traveller: u32) -> u32 {
         let index = self.index[traveller as usize / INDEX_STRIDE];
         let mut after = self.plan_starts_from(index);
         after
             .nth(traveller as usize % INDEX_STRIDE)
-            .expect("a traveller's number")
+            .expect("the traveller's number is less than the number of travellers")
     }
 
-    /// Whose plan a place belongs to.
+    /// Returns the traveller whose plan contains a place.
     pub(crate) fn traveller_at(&self, place: u32) -> u32 {
         let block = self.index.partition_point(|&index| index <= place) - 1;
         let before = self
@@ -289,12 +300,13 @@ impl Plans {
         (block * INDEX_STRIDE + before.count() - 1) as u32
     }
 
-    /// The junction where the plan that begins at a place begins.
+    /// Returns the origin of the plan that begins at a place.
     pub(crate) fn origin_at(&self, place: u32) -> u32 {
         self.words[place as usize] & PLACE
     }
 
-    /// Where somebody is who is done with what is before a place, in plans that fit the network.
+    /// Returns the junction that a traveller has reached before a place. The plans must fit the
+    /// network.
     pub(crate) fn junction_at(&self, network: &Network, place: u32) -> Option<u32> {
         let before = self.words.get(..place as usize)?;
         let begin = before.iter().rposition(|&word| word >= TRAVELLER)?;
@@ -306,8 +318,8 @@ impl Plans {
             })
     }
 
-    /// When the next trip begins of somebody who is done with what is before `place`, and its place:
-    /// there, or anew from the first.
+    /// Returns the departure time and the place of the next trip, for a traveller that has
+    /// completed everything before `place`. A repeating plan continues with its first trip.
     pub(crate) fn departure(&self, place: u32) -> Option<(Ms, u32)> {
         let word = self.word(place);
         if word < TRAVELLER {
@@ -320,23 +332,24 @@ impl Plans {
         (self.word(begin) & REPEATS != 0).then_some((0, begin + 1))
     }
 
-    /// The junction where a traveller begins.
+    /// Returns the junction at which a traveller starts.
     pub fn origin(&self, traveller: u32) -> u32 {
         self.origin_at(self.plan_start(traveller))
     }
 
-    /// Whether a traveller never leaves where it is.
+    /// Returns whether a traveller makes no trips.
     pub fn stays(&self, traveller: u32) -> bool {
         self.departure(self.plan_start(traveller) + 1).is_none()
     }
 
-    /// Whether somebody begins anew for ever.
+    /// Returns whether any plan repeats.
     pub fn any_repeats(&self) -> bool {
         self.plan_starts()
             .any(|place| self.word(place) & REPEATS != 0)
     }
 
-    /// The roads of one trip after another, for who looks at plans from outside.
+    /// Returns the departure time and the links of each trip. It unpacks the plan, so it is meant
+    /// for output rather than simulation.
     pub fn trips(&self, network: &Network, traveller: u32) -> Vec<(Ms, Vec<u32>)> {
         let mut trips: Vec<(Ms, Vec<u32>)> = Vec::new();
         let place = self.plan_start(traveller);
@@ -353,7 +366,7 @@ impl Plans {
         trips
     }
 
-    /// Whether every turn of every plan is one of this network.
+    /// Returns whether the plans are valid for this network.
     pub(crate) fn fits(&self, network: &Network, loops: &Pool) -> bool {
         let all = self.words.len();
         let begins = |place: &u32| {
@@ -380,11 +393,11 @@ impl Plans {
     }
 }
 
-/// How many plans these words are, if all their turns are of this network.
+/// Returns the number of plans in `words`, or `None` if a turn does not exist in this network.
 fn fits(network: &Network, words: &[u32]) -> Option<usize> {
     let junctions = network.junctions().len() as u32;
     let (mut plans, mut junction, mut origin) = (0, 0, None);
-    // Who goes nowhere and begins anew would do so without end at one instant.
+    // A repeating plan without any road would loop for ever at one instant.
     let (mut trips, mut stays) = (0, true);
     for &word in words {
         match word {
@@ -415,7 +428,7 @@ fn fits(network: &Network, words: &[u32]) -> Option<usize> {
         .then_some(plans)
 }
 
-/// Where the turns of a word lead from a junction, if all are of this network.
+/// Returns the junction to which the turns of a word lead, or `None` if a turn does not exist.
 pub(crate) fn follow_turns(network: &Network, mut junction: u32, mut turns: u32) -> Option<u32> {
     while turns != 1 {
         let out = network.out(junction);

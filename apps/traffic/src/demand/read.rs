@@ -1,8 +1,9 @@
-//! Demand from the files that people have: MATSim plans, SUMO routes and trips, TNTP trip tables.
+//! Reads demand from MATSim plans, SUMO routes and trips, and TNTP trip tables.
 //!
-//! What a file is, its first bytes tell. A reader gives itineraries; those that name no roads are routed
-//! on the pool. What cannot be (a place that is not there, no way) is counted, and told with the
-//! first case; the others drive.
+//! The content of the file determines its format. A reader returns itineraries. Trips without a
+//! route are routed on the pool. We count travellers that cannot drive, for example because a link
+//! is missing or there is no path. The first of them is reported with the reason, and all others
+//! drive.
 
 use super::pack::DEPART_MS_MAX;
 use super::{Plans, Route, Traveller};
@@ -14,28 +15,28 @@ use creel::Pool;
 use std::collections::HashMap;
 use std::path::Path;
 
-/// How a trip goes.
+/// How the route of a trip is given.
 #[derive(Clone, Debug, PartialEq)]
 enum TripRoute {
-    /// Over these roads.
+    /// A list of links.
     Links(Vec<u32>),
-    /// From a junction to another, the quickest way.
+    /// An origin and a destination junction. The route is the shortest path between them.
     Between(u32, u32),
-    /// From a road to another and over both, the quickest way.
+    /// A first and a last link. The route contains both and the shortest path between them.
     Across(u32, u32),
 }
 
-/// What somebody wants to do.
+/// The trips of one traveller, with their departure times.
 type Itinerary = Vec<(Ms, TripRoute)>;
 
-/// What was read.
+/// Demand that was read from a file.
 #[derive(Debug)]
 pub struct Demand {
-    /// The plans.
+    /// The plans of all travellers.
     pub plans: Plans,
-    /// What the file calls its travellers, if it does.
+    /// The names of the travellers, if the file has names.
     pub names: Names,
-    /// How many travellers were left out, and why the first was.
+    /// The number of travellers or trips that were left out, and the reason for the first one.
     pub left_out: (usize, Option<String>),
 }
 
@@ -64,10 +65,10 @@ impl DemandReader {
     }
 }
 
-/// Reads a file of demand for a network; of a table of trips, begun within an hour.
+/// Reads a demand file for a network. Trips of a trip table depart at random times within an hour.
 ///
 /// # Errors
-/// Of the file, by line or place.
+/// Returns an error with the line or position in the file.
 pub fn demand(
     pool: &Pool,
     network: &Network,
@@ -110,7 +111,7 @@ pub fn demand(
     })?;
     for (car, itinerary) in itineraries.iter().enumerate() {
         if plans.stays(car as u32) && !itinerary.is_empty() {
-            let reason = "there is no way for one of the trips";
+            let reason = "there is no path for one of the trips";
             let reason = match reader.names.get(car) {
                 Some(name) => format!("{name}: {reason}"),
                 None => format!("traveller {}: {reason}", car + 1),
@@ -126,7 +127,8 @@ pub fn demand(
     })
 }
 
-/// A traveller whose trips are all there, or one that stays.
+/// Builds a traveller with all trips of an itinerary. If one trip has no route, the traveller stays
+/// at its origin.
 fn traveller(
     network: &Network,
     router: Option<(&Router, &mut crate::route::RouteQuery)>,
@@ -192,9 +194,9 @@ fn milliseconds(seconds: f64) -> Result<Ms, String> {
     let ms = seconds * 1000.0;
     if ms.is_nan() || ms < 0.0 || ms > f64::from(DEPART_MS_MAX) {
         return Err(if seconds.is_nan() {
-            "it begins at no time that is told".into()
+            "it has no valid departure time".into()
         } else {
-            format!("it begins at {seconds} s, not within 12 days")
+            format!("its departure time of {seconds} s is out of range (0 to 12 days)")
         });
     }
     Ok(ms as Ms)
@@ -210,7 +212,7 @@ fn table(
     for (from, to, amount) in tntp::trips(text)? {
         let mut stream = Stream::of(seed, "table", u64::from(from) << 32 | u64::from(to));
         let zone = |zone: u32| names.get(&(zone + 1).to_string()).copied();
-        // What is left of a trip is one, by chance.
+        // A fraction of a trip becomes a whole trip with that probability.
         let cars = amount as u64 + u64::from(stream.unit() < amount.fract());
         match (zone(from), zone(to)) {
             (Some(a), Some(b)) => {
@@ -222,7 +224,7 @@ fn table(
                     .extend((0..cars).map(|_| trip(&mut stream)));
             }
             _ => reader.skip(format!(
-                "trips from {} to {}: there is no such zone",
+                "trips from {} to {}: the network has no such zone",
                 from + 1,
                 to + 1
             )),
@@ -268,7 +270,7 @@ fn matsim(text: &str, network: &Network, reader: &mut DemandReader) -> Result<()
                         links
                             .get(name)
                             .copied()
-                            .ok_or_else(|| format!("there is no link {name}"))
+                            .ok_or_else(|| format!("the network has no link {name}"))
                     })
                     .collect();
                 let trip = path.and_then(|path| {
@@ -276,7 +278,8 @@ fn matsim(text: &str, network: &Network, reader: &mut DemandReader) -> Result<()
                 });
                 if let Some(itineraries) = &mut itinerary {
                     match (itineraries.as_mut(), trip) {
-                        // The first road was driven by the trip before, if there was one.
+                        // The first link belongs to the previous trip, if there is one, because
+                        // MATSim repeats it.
                         (Ok(itineraries), Ok((at, TripRoute::Links(mut path)))) => {
                             if !itineraries.is_empty() && !path.is_empty() {
                                 path.remove(0);
@@ -311,7 +314,7 @@ fn sumo(text: &str, network: &Network, reader: &mut DemandReader) -> Result<(), 
             links
                 .get(name)
                 .copied()
-                .ok_or_else(|| format!("there is no edge {name}"))
+                .ok_or_else(|| format!("the network has no edge {name}"))
         };
         edges.split_ascii_whitespace().map(find).collect()
     };
@@ -323,32 +326,31 @@ fn sumo(text: &str, network: &Network, reader: &mut DemandReader) -> Result<(), 
                 let name = element.name();
                 match name.as_str() {
                     "vehicle" | "trip" | "flow" => {
-                        let who = element.get("id")?.unwrap_or_default();
+                        let id = element.get("id")?.unwrap_or_default();
                         let departs = departs(&element)?;
                         let ends = (element.get("from")?, element.get("to")?);
                         if let Some(route) = element.get("route")? {
-                            let route = routes
-                                .get(&route)
-                                .cloned()
-                                .unwrap_or_else(|| Err(format!("there is no route {route}")));
-                            add_all(reader, &who, &departs, route.map(TripRoute::Links));
+                            let route = routes.get(&route).cloned().unwrap_or_else(|| {
+                                Err(format!("the file defines no route {route}"))
+                            });
+                            add_all(reader, &id, &departs, route.map(TripRoute::Links));
                         } else if let (Some(from), Some(to)) = ends {
                             let route = path(&from).and_then(|from| Ok((from, path(&to)?)));
                             let route =
                                 route.and_then(|(from, to)| match (from.first(), to.first()) {
                                     (Some(&from), Some(&to)) => Ok(TripRoute::Across(from, to)),
-                                    _ => Err("it goes from nowhere".into()),
+                                    _ => Err("its from or to names no edge".into()),
                                 });
-                            add_all(reader, &who, &departs, route);
+                            add_all(reader, &id, &departs, route);
                         } else {
-                            vehicle = Some((who, departs));
+                            vehicle = Some((id, departs));
                         }
                     }
                     "route" => {
                         let edges = path(&element.need("edges")?);
                         match (&vehicle, element.get("id")?) {
-                            (Some((who, departs)), _) => {
-                                add_all(reader, who, departs, edges.map(TripRoute::Links));
+                            (Some((id, departs)), _) => {
+                                add_all(reader, id, departs, edges.map(TripRoute::Links));
                                 vehicle = None;
                             }
                             (None, Some(id)) => _ = routes.insert(id, edges),
@@ -365,14 +367,15 @@ fn sumo(text: &str, network: &Network, reader: &mut DemandReader) -> Result<(), 
     })
 }
 
-/// When the vehicles of an element depart: one, or those of a flow.
+/// Returns the departure times of an element's vehicles. A flow has several.
 fn departs(element: &xml::Element<'_>) -> Result<Vec<f64>, ReadError> {
     if let Some(text) = element.get("depart")? {
         let seconds = match text.as_str() {
             "now" | "begin" => Some(0.0),
             text => xml::seconds(text),
         };
-        // "triggered", say: who waits for somebody else is left out, for it begins at no time.
+        // Other values, such as "triggered", depend on other vehicles. We do not support them, so
+        // the vehicle is left out.
         return Ok(vec![seconds.unwrap_or(f64::NAN)]);
     }
     let time = |name| Ok::<_, ReadError>(element.get(name)?.and_then(|text| xml::seconds(&text)));
@@ -395,18 +398,13 @@ fn departs(element: &xml::Element<'_>) -> Result<Vec<f64>, ReadError> {
         .collect())
 }
 
-fn add_all(
-    reader: &mut DemandReader,
-    who: &str,
-    departs: &[f64],
-    route: Result<TripRoute, String>,
-) {
+fn add_all(reader: &mut DemandReader, id: &str, departs: &[f64], route: Result<TripRoute, String>) {
     for (index, &depart) in departs.iter().enumerate() {
-        // A flow's vehicles have its name and their number.
+        // As in SUMO, vehicles of a flow are named after the flow, with a number.
         let name = if departs.len() > 1 {
-            format!("{who}.{index}")
+            format!("{id}.{index}")
         } else {
-            who.to_owned()
+            id.to_owned()
         };
         let itinerary = route
             .clone()

@@ -1,6 +1,7 @@
-//! Demand as files that others read.
+//! Writes demand for other programs.
 //!
-//! Who begins anew for ever does so once there: no format can say it.
+//! A plan that repeats for ever is written as a single round, because no format can store the
+//! repetition.
 
 use super::Plans;
 use crate::network::write::{escaped, unpacked_name};
@@ -9,19 +10,19 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::path::Path;
 
-/// A format that demand can be written in.
+/// An output format for demand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
-    /// SUMO's `rou.xml`: a vehicle a trip, by the time of its begin.
+    /// SUMO's `rou.xml`, with one vehicle per trip, ordered by departure time.
     Sumo,
     /// MATSim's `plans.xml`.
     Matsim,
-    /// A table of trips, TNTP.
+    /// A TNTP trip table.
     Tntp,
 }
 
 impl Format {
-    /// The format that a file's name tells, packed or not.
+    /// Returns the format that a file name selects, compressed or not.
     pub fn of(path: &Path) -> Option<Self> {
         let name = unpacked_name(path)?;
         [
@@ -34,10 +35,10 @@ impl Format {
     }
 }
 
-/// Writes demand.
+/// Writes the plans in a format.
 ///
 /// # Errors
-/// The stream's.
+/// Returns the error of the stream.
 pub fn plans(
     network: &Network,
     plans: &Plans,
@@ -92,8 +93,8 @@ fn sumo(network: &Network, plans: &Plans, names: &Names, to: &mut dyn Write) -> 
     to.write_all(b"</routes>\n")
 }
 
-/// A trip's route has its first road, and that of a later trip the last one of the trip before, from
-/// which MATSim begins it.
+/// Writes MATSim plans. The route of a first trip includes its first link. The route of a later
+/// trip starts with the last link of the previous trip, because MATSim starts it there.
 fn matsim(network: &Network, plans: &Plans, names: &Names, to: &mut dyn Write) -> io::Result<()> {
     to.write_all(
         b"<?xml version=\"1.0\" encoding=\"utf-8\"?>\n<!DOCTYPE population SYSTEM \"http://www.matsim.org/files/dtd/population_v6.dtd\">\n<population>\n",
@@ -131,7 +132,7 @@ fn matsim(network: &Network, plans: &Plans, names: &Names, to: &mut dyn Write) -
     to.write_all(b"</population>\n")
 }
 
-/// MATSim's times are whole seconds.
+/// Formats a time in whole seconds, as MATSim expects it.
 fn clock(ms: Ms) -> String {
     let seconds = ms / 1000;
     format!(

@@ -1,15 +1,15 @@
-//! What a plan of roads must be, that later code takes for granted.
+//! Checks a raw network for everything that later code takes for granted.
 
 use super::{Control, DEGREE_MAX, LINKS_MAX, Ms, NetworkError, RawNetwork};
 
-/// How far from the origin a junction may be, in metres or degrees.
+/// The maximum distance of a junction from the origin, in metres or degrees.
 const PLACE_MAX: f64 = 1e9;
 
-/// Checks all of it.
+/// Returns an error for the first invalid part of the network.
 pub(super) fn check(raw: &RawNetwork) -> Result<(), NetworkError> {
     let fail = |reason: String| Err(NetworkError(reason));
     if raw.junctions.is_empty() || raw.links.is_empty() {
-        return fail("a network has at least one junction and one road".into());
+        return fail("the network is empty: it needs at least one junction and one road".into());
     }
     if raw.junctions.len().max(raw.links.len()) > LINKS_MAX {
         return fail(format!("more than {LINKS_MAX} junctions or roads"));
@@ -20,7 +20,7 @@ pub(super) fn check(raw: &RawNetwork) -> Result<(), NetworkError> {
         let fits = |&(from, to): &(Ms, Ms)| from < to && to <= program.cycle_ms;
         if !whole || !program.greens.iter().all(fits) {
             return fail(format!(
-                "signal program {}: greens must lie within a cycle of 1 s to an hour",
+                "signal program {}: invalid times, because each green must lie within a cycle of 1 s to 1 h",
                 index + 1
             ));
         }
@@ -30,7 +30,7 @@ pub(super) fn check(raw: &RawNetwork) -> Result<(), NetworkError> {
         let within = |value: f64| value.abs() <= PLACE_MAX;
         if !(within(junction.x) && within(junction.y)) {
             return fail(format!(
-                "junction {}: its place is not within 1,000,000 km of the origin",
+                "junction {}: coordinates out of range, because they exceed 1,000,000 km from the origin",
                 name()
             ));
         }
@@ -39,7 +39,7 @@ pub(super) fn check(raw: &RawNetwork) -> Result<(), NetworkError> {
                 Some(program) if offset_ms < program.cycle_ms => {}
                 _ => {
                     return fail(format!(
-                        "junction {}: no such signal program, or its offset is no part of the cycle",
+                        "junction {}: its signal program does not exist, or its offset is longer than the cycle",
                         name()
                     ));
                 }
@@ -53,7 +53,7 @@ pub(super) fn check(raw: &RawNetwork) -> Result<(), NetworkError> {
         let ends = link.from.max(link.to) as usize;
         if ends >= raw.junctions.len() {
             return fail(format!(
-                "road {}: ends at a junction that is not there",
+                "road {}: begins or ends at a junction that does not exist",
                 name()
             ));
         }
@@ -61,26 +61,26 @@ pub(super) fn check(raw: &RawNetwork) -> Result<(), NetworkError> {
         end[link.to as usize] += 1;
         if link.length_mm == 0 || link.length_mm > 1_000_000_000 {
             return fail(format!(
-                "road {}: {} mm long, not 1 mm to 1,000 km",
+                "road {}: length of {} mm is out of range (1 mm to 1,000 km)",
                 name(),
                 link.length_mm
             ));
         }
         if link.speed_mm_s < 100 || link.speed_mm_s > 200_000 {
             return fail(format!(
-                "road {}: a speed of {} mm/s, not 0.1 to 200 m/s",
+                "road {}: speed of {} mm/s is out of range (0.1 to 200 m/s)",
                 name(),
                 link.speed_mm_s
             ));
         }
         if link.lanes == 0 {
-            return fail(format!("road {}: has no lane", name()));
+            return fail(format!("road {}: needs at least one lane", name()));
         }
         if let Control::Signal { program, .. } = raw.junctions[link.to as usize].control {
             let greens = &raw.programs[usize::from(program)].greens;
             if usize::from(link.approach) >= greens.len() {
                 return fail(format!(
-                    "road {}: the signal at its end has no green for it",
+                    "road {}: the signal program at its end has no green for this approach",
                     name()
                 ));
             }

@@ -1,32 +1,34 @@
-//! A generated city: a grid with noise, rings, and a river with bridges.
+//! Generates a city: a grid with noise, avenues, and a river with bridges.
 
 use super::{Control, Junction, Link, Network, NetworkError, Program, RawNetwork};
 use crate::random::Stream;
 
-/// What a city is like. All is computed from the seed, road by road, so a larger city begins like a
-/// smaller one.
+/// The parameters of a generated city. Each road and junction is computed from the seed and its own
+/// number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct City {
-    /// Junctions from west to east.
+    /// The number of junctions from west to east.
     pub width: u32,
-    /// Junctions from south to north.
+    /// The number of junctions from south to north.
     pub height: u32,
-    /// From one to the next, in mm.
+    /// The length of a block (the distance between neighbouring junctions) in mm.
     pub block_mm: u32,
-    /// How far a junction may lie beside its place, in percent of a block; at most 40.
+    /// The maximum random displacement of a junction in each direction, in percent of a block. At
+    /// most 40.
     pub noise: u32,
-    /// Every how many blocks a street is an avenue of twice the lanes and half as fast again; 0: never.
+    /// The distance between avenues in blocks. An avenue has two lanes and a speed limit of 75
+    /// km/h, other streets have one lane and 50 km/h. 0 means no avenues.
     pub avenue: u32,
-    /// Whether a river runs through, which one street in eight crosses.
+    /// Whether a river runs through the city. One street in eight has a bridge.
     pub river: bool,
-    /// Whether junctions have lights (and the others let all go).
+    /// Whether junctions have traffic lights. Otherwise they are [`Control::Free`].
     pub signals: bool,
-    /// What is random.
+    /// The seed of all random choices.
     pub seed: u64,
 }
 
 impl City {
-    /// A plain grid with lights: 200 m from junction to junction, 50 km/h.
+    /// Returns a plain grid with traffic lights, blocks of 200 m and a speed limit of 50 km/h.
     pub fn grid(width: u32, height: u32) -> Self {
         Self {
             width,
@@ -40,28 +42,28 @@ impl City {
         }
     }
 
-    /// Its roads.
+    /// Generates the road network.
     ///
     /// # Errors
-    /// Sizes out of range.
+    /// Returns an error if a parameter is out of range.
     pub fn network(&self) -> Result<Network, NetworkError> {
         Network::new(self.raw_network()?)
     }
 
-    /// The same before it is put in order.
+    /// Generates the road network without checking and ordering it.
     ///
     /// # Errors
-    /// Sizes out of range.
+    /// Returns an error if a parameter is out of range.
     pub fn raw_network(&self) -> Result<RawNetwork, NetworkError> {
         let (width, height) = (u64::from(self.width), u64::from(self.height));
         if width < 2 || height < 2 || width * height > 4_000_000 {
             return Err(NetworkError(format!(
-                "a city of {width}x{height} junctions; from 2x2 to 4,000,000 in all"
+                "cannot generate a city of {width}x{height} junctions: use 2x2 or more, and at most 4,000,000 junctions in all"
             )));
         }
         if self.noise > 40 || !(10_000..=10_000_000).contains(&self.block_mm) {
             return Err(NetworkError(
-                "a city's noise is at most 40 percent, its blocks 10 m to 10 km".into(),
+                "cannot generate the city: noise must be at most 40 percent, and blocks 10 m to 10 km long".into(),
             ));
         }
         let mut raw = RawNetwork {
@@ -107,7 +109,8 @@ impl City {
         }
     }
 
-    /// The river is the row of blocks in the middle; rings are avenues.
+    /// Returns whether the street at `x` continues north of row `from_y`. The river is the middle
+    /// row of blocks.
     fn crosses(&self, x: u32, from_y: u32) -> bool {
         !self.river || from_y != self.height / 2 - 1 || x.is_multiple_of(8)
     }

@@ -1,19 +1,20 @@
-//! Where junctions are, in metres.
+//! The coordinates of junctions and lanes in metres.
 
 use super::Network;
 
-/// Metres in a degree of latitude, and of longitude at the equator.
+/// The length in metres of one degree of latitude, and of one degree of longitude at the equator.
 const DEGREE_M: (f64, f64) = (110_540.0, 111_320.0);
 
 impl Network {
-    /// The places of all junctions: east and north, in metres; from the south-western corner where the
-    /// network is [geographic](Self::geographic), which is well enough for a city.
+    /// Returns the coordinates of all junctions as (east, north) in metres. If the network is
+    /// [geographic](Self::geographic), the origin is the south-western corner. We use a flat
+    /// projection, which is accurate enough for a city.
     pub fn coordinates_m(&self) -> Vec<(f64, f64)> {
         let junctions = self.junctions();
         let low =
             |get: fn(&super::Junction) -> f64| junctions.iter().map(get).fold(f64::MAX, f64::min);
         let (west, south) = (low(|j| j.x), low(|j| j.y));
-        // Degrees of longitude are shorter than those of latitude.
+        // A degree of longitude gets shorter towards the poles, because meridians converge.
         let east_m = DEGREE_M.1 * south.to_radians().cos();
         let place = |junction: &super::Junction| {
             if self.geographic() {
@@ -26,8 +27,9 @@ impl Network {
         junctions.iter().map(place).collect()
     }
 
-    /// Where a lane of a road begins and ends. Lanes lie beside each other to the right of the line
-    /// between the junctions, the first outermost; a road without length on the map has a little.
+    /// Returns the two end points of a lane. Lanes lie next to each other on the right of the line
+    /// between the junctions, and lane 0 is the outermost. A road whose ends have the same
+    /// coordinates is drawn 0.1 m long.
     pub(crate) fn lane_coordinates_m(
         &self,
         places: &[(f64, f64)],
@@ -48,7 +50,7 @@ impl Network {
         [a, b].map(|end| (end.0 + right.0 * off, end.1 + right.1 * off))
     }
 
-    /// The western, southern, eastern and northern bounds of places.
+    /// Returns the western, southern, eastern and northern bounds of the given coordinates.
     pub fn bounds_m(places: &[(f64, f64)]) -> [f64; 4] {
         let widest = [f64::MAX, f64::MAX, f64::MIN, f64::MIN];
         places

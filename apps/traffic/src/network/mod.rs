@@ -1,10 +1,14 @@
-//! Roads and junctions: what a simulation is built from, and never changes.
+//! The road network: junctions, links and signal programs. A network never changes.
 //!
-//! A network is checked and put in order once, when it is made: junctions tile by tile (tile.rs),
-//! roads by the junction they begin at. So the roads out of a junction are neighbours, and a route
-//! is a list of small numbers, the place of each road among those.
+//! We check and order a network once, when it is created. Junctions are ordered by tile
+//! (`tiles.rs`), and links by the junction at which they begin. Therefore the outgoing links of a
+//! junction are contiguous, and a route can be stored as a list of small turn numbers. A turn
+//! number is the position of a link among the outgoing links of its junction.
 //!
-//! Left out on purpose: geometry between junctions, lanes that differ within a road, turn bans.
+//! In comments and messages we use *road* and *link* for the same thing.
+//!
+//! We leave out geometry between junctions, lanes that differ within a road, and turn restrictions
+//! on purpose, because the queue model does not use them.
 
 pub mod city;
 pub mod read;
@@ -17,30 +21,33 @@ mod tiles;
 use crate::random::Stream;
 use std::{collections::HashMap, fmt, ops::Range};
 
-/// Millimetres.
+/// A length in millimetres.
 pub type Mm = u32;
-/// Milliseconds.
+/// A time in milliseconds.
 pub type Ms = u32;
 
-/// A network has at most so many junctions and roads.
+/// The maximum number of junctions, and of links, in a network.
 pub const LINKS_MAX: usize = 1 << 26;
-/// A junction has at most so many roads out, for turns are told in 8 bits, and as many in.
+/// The maximum number of outgoing links of a junction, and of incoming ones. It is 256 because a
+/// turn number has 8 bits.
 pub const DEGREE_MAX: usize = 256;
-/// A road takes at least so long, and a hole runs back through it no faster: the look-ahead of the
-/// simulation. (MATSim has the same least travel time.)
+/// The minimum time that a car or a hole takes on a link. It is the lower bound for the
+/// simulation's look-ahead. MATSim has the same minimum travel time.
 pub const LINK_TIME_MS_MIN: Ms = 1000;
 
-/// What cars are like, for all roads.
+/// The parameters of the car-following model, which are the same for all links. The defaults suit
+/// city traffic, so you rarely need to change them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Physics {
-    /// The length of road that a standing car takes.
+    /// The length of road that a standing car occupies (the inverse of the jam density per lane).
     pub spacing_mm: Mm,
-    /// How long a driver takes to follow the car in front.
+    /// The time that a driver takes to react to the car in front.
     pub reaction_ms: Ms,
-    /// How long a crossing keeps a stop, or those who must yield, from the next.
+    /// The time for which one crossing blocks a stop junction, or the roads that must yield.
     pub gap_ms: Ms,
-    /// A car that has headed its road for so long and finds no room steps off it, and waits beside
-    /// the road that it wants to enter.
+    /// The time after which a blocked car steps aside. Such a car is the first on its link and
+    /// finds no storage on the next link. It leaves its link and joins the entry queue of the next
+    /// one.
     pub stuck_ms: Ms,
 }
 
@@ -56,55 +63,57 @@ impl Default for Physics {
 }
 
 impl Physics {
-    /// Says what is wrong with it, if anything.
+    /// Checks the range of each parameter.
     ///
     /// # Errors
-    /// The first value that is out of range.
+    /// Returns an error for the first value that is out of range.
     pub fn check(&self) -> Result<(), NetworkError> {
         let within = |name, value: u32, range: std::ops::RangeInclusive<u32>| {
-            let reason = || format!("{name} is {value}, not within {range:?}");
+            let reason = || format!("{name} must be within {range:?}, but is {value}");
             range
                 .contains(&value)
                 .then_some(())
                 .ok_or_else(|| NetworkError(reason()))
         };
         within("the spacing in mm", self.spacing_mm, 1000..=100_000)?;
-        within("the reaction in ms", self.reaction_ms, 100..=10_000)?;
+        within("the reaction time in ms", self.reaction_ms, 100..=10_000)?;
         within("the gap in ms", self.gap_ms, 1..=60_000)?;
-        within("the time-out in ms", self.stuck_ms, 1000..=100_000_000)
+        within("the stuck time in ms", self.stuck_ms, 1000..=100_000_000)
     }
 }
 
 /// How a junction lets cars cross.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum Control {
-    /// Whoever comes, as the flow of the roads allows.
+    /// No control. Cars cross as fast as the flow of the roads allows.
     #[default]
     Free,
-    /// One car at a time, whichever road it comes from.
+    /// An all-way stop. One car at a time crosses, in the order of arrival.
     Stop,
-    /// Roads of approach 0 yield to those of approach 1.
+    /// A priority junction. Roads with approach 0 yield to the others.
     Priority,
-    /// Lights: a program of the network, begun so many milliseconds late.
+    /// Traffic lights.
     Signal {
-        /// Which of [`Network::programs`].
+        /// The index of the signal program in [`Network::programs`].
         program: u16,
-        /// How late its cycle begins.
+        /// The time by which the cycle starts later than the simulation.
         offset_ms: Ms,
     },
 }
 
-/// A signal's program: when each approach has green, within a cycle.
+/// A fixed-time signal program, which gives each approach its green phase within a cycle.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 pub struct Program {
-    /// How long a cycle is.
+    /// The length of the cycle.
     pub cycle_ms: Ms,
-    /// By approach: from (included) and to (excluded) when it has green.
+    /// The green phase of each approach, as times within the cycle. The start is included, the end
+    /// is not.
     pub greens: Vec<(Ms, Ms)>,
 }
 
 impl Program {
-    /// Two approaches that have green in turn, with 3 s between them; `cycle_ms` is 12,000 or more.
+    /// Returns a program in which the approaches have green one after another, with 3 s between
+    /// them. `cycle_ms` must be at least 12,000.
     pub fn fixed_time(approaches: u8, cycle_ms: Ms) -> Self {
         let part = cycle_ms / Ms::from(approaches.max(1));
         let green = |i: u8| {
@@ -119,7 +128,7 @@ impl Program {
         }
     }
 
-    /// From `at_ms` on, when `approach` has green next: `at_ms` itself where it has it.
+    /// Returns the earliest time at or after `at_ms` at which `approach` has green.
     #[inline]
     pub fn green(&self, approach: u8, offset_ms: Ms, at_ms: Ms) -> Ms {
         let (from, to) = self.greens[usize::from(approach)];
@@ -136,48 +145,50 @@ impl Program {
     }
 }
 
-/// Where roads meet.
+/// A junction of roads.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Junction {
-    /// East, in metres (or degrees where the network is [geographic](Network::geographic)).
+    /// The coordinate to the east in metres, or in degrees if the network is
+    /// [geographic](Network::geographic).
     pub x: f64,
-    /// North.
+    /// The coordinate to the north, in the same unit.
     pub y: f64,
-    /// Who may cross.
+    /// How the junction lets cars cross.
     pub control: Control,
 }
 
-/// A road from one junction to another, for one direction.
+/// A road from one junction to another, in one direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Link {
-    /// The junction where it begins.
+    /// The junction at which the link begins.
     pub from: u32,
-    /// The junction where it ends.
+    /// The junction at which the link ends.
     pub to: u32,
-    /// How long it is.
+    /// The length of the link.
     pub length_mm: Mm,
-    /// Millimetres a second, where nobody is in the way.
+    /// The free speed in millimetres per second.
     pub speed_mm_s: u32,
-    /// From one car to the next at its end, at least: 3,600,000 ÷ capacity an hour. 0 where only
-    /// [`Physics`] limits it.
+    /// The minimum time between two cars at the end of the link. It is 3,600,000 divided by the
+    /// capacity per hour. 0 means that only [`Physics`] limits the flow.
     pub headway_ms: u16,
-    /// Lanes.
+    /// The number of lanes.
     pub lanes: u8,
-    /// Which part of the program of the junction at its end it has; its rank where that is
-    /// [`Control::Priority`].
+    /// The approach, which selects the green phase at the junction where the link ends. For
+    /// [`Control::Priority`] it is the rank: 0 yields to the others.
     pub approach: u8,
 }
 
-/// What a simulation needs of a road, computed once by [`Network::flow`].
+/// The parameters of the queue model for one link, computed by [`Network::flow`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Flow {
-    /// From its begin to its end, where nobody is in the way.
+    /// The travel time in free flow.
     pub free_flow_ms: Ms,
-    /// Until the space of a car that left is free at the begin.
+    /// The time that a hole (the space of a car that left) takes to move back to the beginning of
+    /// the link.
     pub hole_ms: Ms,
-    /// From one car to the next.
+    /// The minimum time between two cars.
     pub headway_ms: u16,
-    /// Cars that it holds.
+    /// The storage capacity in cars.
     pub storage: u16,
 }
 
@@ -191,12 +202,14 @@ impl Link {
         let speed = u64::from(self.speed_mm_s);
         let rounded = |a: u64, b: u64| (a + b / 2) / b;
         let free = rounded(length * 1000, speed).max(u64::from(LINK_TIME_MS_MIN));
-        // Newell's triangle: a lane lets a car by each reaction + spacing ÷ speed.
+        // Newell's triangular fundamental diagram. One lane lets a car pass per reaction time plus
+        // spacing ÷ speed.
         let lane = reaction + rounded(spacing * 1000, speed);
         let headway = rounded(lane, lanes).max(u64::from(self.headway_ms));
         let whole = (length * lanes / spacing).max(1);
-        // A road holds whole cars, and must still carry its flow: holes run as much faster as it holds
-        // less than its length would, and where they cannot, or its times were made longer, it holds more.
+        // Storage is a whole number of cars, but a short link must still carry its full flow. If
+        // rounding down has reduced the storage, holes run faster by the same factor. If that is
+        // impossible, or if a time was raised to the minimum, the storage grows.
         let hole = rounded(length * reaction, spacing)
             .min((whole * headway).saturating_sub(free))
             .max(u64::from(LINK_TIME_MS_MIN));
@@ -210,7 +223,7 @@ impl Link {
     }
 }
 
-/// What keeps a network or a demand from being used; names the thing and the reason.
+/// An invalid network or demand. The message names the element and the reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NetworkError(pub String);
 
@@ -222,17 +235,17 @@ impl fmt::Display for NetworkError {
 
 impl std::error::Error for NetworkError {}
 
-/// Names that a file gave to its junctions or roads, in the file's order.
+/// The names of junctions, links or cars in a file, in the order of the file.
 #[derive(Clone, Debug, Default)]
 pub struct Names(Vec<Box<str>>);
 
 impl Names {
-    /// Those of a list.
+    /// Creates a list of names.
     pub fn new(names: Vec<Box<str>>) -> Self {
         Self(names)
     }
 
-    /// One of them.
+    /// Returns a name, or the number from 1 if there is no name.
     pub fn get(&self, index: u32) -> String {
         self.0
             .get(index as usize)
@@ -240,36 +253,38 @@ impl Names {
     }
 }
 
-/// What a reader or a generator gives, to be checked and put in order.
+/// An unchecked network, as a reader or generator returns it. You can also fill it yourself, and
+/// then pass it to [`Network::new`].
 #[derive(Clone, Debug, Default)]
 pub struct RawNetwork {
-    /// Junctions.
+    /// The junctions.
     pub junctions: Vec<Junction>,
-    /// Roads between them.
+    /// The links between the junctions.
     pub links: Vec<Link>,
-    /// Signal programs.
+    /// The signal programs.
     pub programs: Vec<Program>,
-    /// Their names, or none: then they are called by their numbers from 1.
+    /// The names of the junctions. If empty, junctions are named by their numbers from 1.
     pub junction_names: Names,
-    /// The roads' names, or none.
+    /// The names of the links. If empty, links are named by their numbers from 1.
     pub link_names: Names,
-    /// Whether junctions have places at all.
+    /// Whether the junctions have coordinates.
     pub has_coordinates: bool,
-    /// Whether places are degrees.
+    /// Whether the coordinates are in degrees of longitude and latitude.
     pub geographic: bool,
 }
 
-/// Roads and junctions, checked and in order.
+/// A road network, checked and ordered. You can read one from a file ([`read::network`]) or
+/// generate one ([`city::City`]).
 #[derive(Clone, Debug)]
 pub struct Network {
     junctions: Vec<Junction>,
     links: Vec<Link>,
     programs: Vec<Program>,
-    /// Of each junction, the first road that begins there; one more at the end.
+    /// The first outgoing link of each junction, plus one entry for the end.
     first_out: Vec<u32>,
-    /// Of each tile, its first junction; one more at the end.
+    /// The first junction of each tile, plus one entry for the end.
     tiles: Vec<u32>,
-    /// The numbers that junctions and roads had in their file.
+    /// The numbers that junctions and links had in their file.
     junction_file_index: Vec<u32>,
     link_file_index: Vec<u32>,
     junction_names: Names,
@@ -278,22 +293,24 @@ pub struct Network {
     geographic: bool,
 }
 
-/// Junctions of a tile, by default: what a second-level cache holds with its roads and cars.
+/// The default number of junctions per tile. A tile of this size fits into a second-level cache,
+/// together with its links and cars.
 pub const TILE_JUNCTIONS: usize = 512;
 
 impl Network {
-    /// Checks a plan and puts it in order.
+    /// Checks a raw network and orders it.
     ///
     /// # Errors
-    /// The first thing that cannot be, by name.
+    /// Returns an error that names the first invalid element.
     pub fn new(raw: RawNetwork) -> Result<Self, NetworkError> {
         Self::with_tiles(raw, TILE_JUNCTIONS)
     }
 
-    /// The same with tiles of at most so many junctions. Outcomes do not depend on it.
+    /// Like [`new`](Self::new), with at most `tile_junctions` junctions per tile. The results of a
+    /// simulation do not depend on the size of the tiles.
     ///
     /// # Errors
-    /// The first thing that cannot be, by name.
+    /// Returns an error that names the first invalid element.
     pub fn with_tiles(raw: RawNetwork, tile_junctions: usize) -> Result<Self, NetworkError> {
         check::check(&raw)?;
         let (order, tiles) = tiles::cut(&raw, tile_junctions.max(1));
@@ -337,90 +354,91 @@ impl Network {
         })
     }
 
-    /// Junctions, tile by tile.
+    /// Returns all junctions, ordered by tile.
     pub fn junctions(&self) -> &[Junction] {
         &self.junctions
     }
 
-    /// Roads, by the junction where they begin.
+    /// Returns all links, ordered by the junction at which they begin.
     pub fn links(&self) -> &[Link] {
         &self.links
     }
 
-    /// Signal programs.
+    /// Returns all signal programs.
     pub fn programs(&self) -> &[Program] {
         &self.programs
     }
 
-    /// The roads that begin at a junction.
+    /// Returns the outgoing links of a junction.
     #[inline]
     pub fn out(&self, junction: u32) -> Range<u32> {
         self.first_out[junction as usize]..self.first_out[junction as usize + 1]
     }
 
-    /// Of each tile, its junctions.
+    /// Returns the junctions of each tile.
     pub fn tiles(&self) -> impl ExactSizeIterator<Item = Range<u32>> {
         self.tiles.windows(2).map(|pair| pair[0]..pair[1])
     }
 
-    /// What a road does to cars.
+    /// Returns the parameters of the queue model for a link.
     pub fn flow(&self, link: u32, physics: &Physics) -> Flow {
         self.links[link as usize].flow(physics)
     }
 
-    /// The number that a road had in its file, from 0; also what it is called in hashes, so that
-    /// these do not depend on the order here.
+    /// Returns the number of a link in its file, from 0. Hashes use this number, so that they do
+    /// not depend on the order of the links in memory.
     #[inline]
     pub fn link_file_index(&self, link: u32) -> u32 {
         self.link_file_index[link as usize]
     }
 
-    /// The number that a junction had in its file, from 0.
+    /// Returns the number of a junction in its file, from 0.
     pub fn junction_file_index(&self, junction: u32) -> u32 {
         self.junction_file_index[junction as usize]
     }
 
-    /// A road's name in its file, or its number from 1.
+    /// Returns the name of a link in its file, or its number from 1.
     pub fn link_name(&self, link: u32) -> String {
         self.link_names.get(self.link_file_index(link))
     }
 
-    /// A junction's name in its file, or its number from 1.
+    /// Returns the name of a junction in its file, or its number from 1.
     pub fn junction_name(&self, junction: u32) -> String {
         self.junction_names.get(self.junction_file_index(junction))
     }
 
-    /// Junctions by their names.
+    /// Returns a map from names to junctions.
     pub fn junctions_by_name(&self) -> HashMap<String, u32> {
         (0..self.junctions.len() as u32)
             .map(|j| (self.junction_name(j), j))
             .collect()
     }
 
-    /// Roads by their names.
+    /// Returns a map from names to links.
     pub fn links_by_name(&self) -> HashMap<String, u32> {
         (0..self.links.len() as u32)
             .map(|l| (self.link_name(l), l))
             .collect()
     }
 
-    /// Whether there are lights, stops or priorities.
+    /// Returns whether any junction has traffic lights, stops or priorities.
     pub fn controlled(&self) -> bool {
         let free = |junction: &Junction| junction.control == Control::Free;
         !self.junctions.iter().all(free)
     }
 
-    /// Whether junctions have places.
+    /// Returns whether the junctions have coordinates.
     pub fn has_coordinates(&self) -> bool {
         self.has_coordinates
     }
 
-    /// Whether places are degrees of longitude and latitude.
+    /// Returns whether the coordinates are in degrees of longitude and latitude.
     pub fn geographic(&self) -> bool {
         self.geographic
     }
 
-    /// A number that two networks share only if they are the same, wherever tiles are cut.
+    /// Returns a hash of the network. It does not depend on the tiles. Two different networks have
+    /// the same hash only by accident. We use it to check that a snapshot belongs to a network.
     pub fn fingerprint(&self) -> u64 {
         let link = |(index, link): (usize, &Link)| {
             let (from, to) = (

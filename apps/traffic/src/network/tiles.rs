@@ -1,8 +1,11 @@
-//! Cuts a network into tiles of neighbouring junctions, in an order in which neighbours are near.
+//! Partitions a network into tiles of neighbouring junctions, and orders the junctions so that
+//! neighbours are close in memory. We want few links between tiles, because each of them costs
+//! messages.
 
 use super::RawNetwork;
 
-/// The junctions in order, and where in it each tile begins (one more at the end).
+/// Returns the junctions in order, and the position at which each tile begins (plus one entry for
+/// the end).
 pub(super) fn cut(raw: &RawNetwork, junctions_max: usize) -> (Vec<u32>, Vec<u32>) {
     let mut degree = vec![0_u32; raw.junctions.len()];
     for link in &raw.links {
@@ -24,9 +27,9 @@ pub(super) fn cut(raw: &RawNetwork, junctions_max: usize) -> (Vec<u32>, Vec<u32>
     (order, begins)
 }
 
-/// A tile has at most so many ends of roads: their numbers have 14 bits where they are short.
+/// The maximum number of link ends per tile. A timer refers to a link end with 14 bits.
 const ENDS_MAX: usize = 16_000;
-// One junction may be a tile.
+// Each junction fits into a tile, because its degree is limited.
 const _: () = assert!(ENDS_MAX > 2 * super::DEGREE_MAX);
 
 struct Cut<'a> {
@@ -37,7 +40,8 @@ struct Cut<'a> {
 }
 
 impl Cut<'_> {
-    /// Halves a part along its longer side until it is small enough; without places, as it lies.
+    /// Halves a part along its longer side until it is small enough. Without coordinates, it halves
+    /// the part in its current order.
     fn halve(&mut self, part: &mut [u32], begin: usize) {
         let ends: u64 = part
             .iter()
@@ -68,8 +72,9 @@ impl Cut<'_> {
     }
 }
 
-/// Junctions in an order in which pieces of it are near each other: regions grown one after another,
-/// each breadth first from beside the last, so long as there is something.
+/// Returns an order of the junctions in which consecutive parts are close to each other. It grows
+/// one region after another by breadth-first search. Each region starts next to an earlier one, if
+/// there is an unvisited junction there.
 fn breadth_first_order(raw: &RawNetwork) -> Vec<u32> {
     const REGION: usize = 512;
     let total = raw.junctions.len();
@@ -82,16 +87,16 @@ fn breadth_first_order(raw: &RawNetwork) -> Vec<u32> {
         first[j + 1] += first[j];
     }
     let mut filled = first.clone();
-    let mut beside = vec![0_u32; raw.links.len() * 2];
+    let mut neighbours = vec![0_u32; raw.links.len() * 2];
     for link in &raw.links {
         for (a, b) in [(link.from, link.to), (link.to, link.from)] {
-            beside[filled[a as usize] as usize] = b;
+            neighbours[filled[a as usize] as usize] = b;
             filled[a as usize] += 1;
         }
     }
     let mut order = Vec::with_capacity(total);
     let mut taken = vec![false; total];
-    // Where regions may begin: a queue of junctions that were seen beside a region.
+    // Unvisited junctions next to a completed region, from which further regions can start.
     let mut seeds = std::collections::VecDeque::new();
     let mut next = 0;
     while order.len() < total {
@@ -114,7 +119,7 @@ fn breadth_first_order(raw: &RawNetwork) -> Vec<u32> {
         while looked < order.len() {
             let junction = order[looked] as usize;
             looked += 1;
-            for &other in &beside[first[junction] as usize..first[junction + 1] as usize] {
+            for &other in &neighbours[first[junction] as usize..first[junction + 1] as usize] {
                 if taken[other as usize] {
                     continue;
                 }

@@ -1,4 +1,4 @@
-//! Means by road and interval: SUMO's edge data.
+//! Writes SUMO's edge data: means per link and interval.
 
 use super::{Labels, Report, seconds};
 use crate::network::Ms;
@@ -6,35 +6,36 @@ use crate::sim::{Event, EventKind};
 use std::collections::{BTreeMap, HashMap};
 use std::io::{self, Write};
 
-/// What is gathered of a road.
+/// The sums for one link in the current interval.
 #[derive(Clone, Copy, Default)]
 struct Sums {
     entered: u32,
     left: u32,
-    /// Time that cars were on it.
+    /// The time that cars have spent on the link.
     on_ms: u64,
-    /// Time that cars took that have left it, and what they would have taken alone.
+    /// The time that cars which have left the link took for all of it.
     took_ms: u64,
 }
 
-/// SUMO's edge data: `sampledSeconds`, `entered`, `left`, `traveltime`, `speed` and `density` of each
-/// road that somebody was on.
+/// SUMO's edge data: `sampledSeconds`, `entered`, `left`, `traveltime`, `speed` and `density` of
+/// each link that any car was on.
 ///
 /// Source: SUMO's documentation, "Lane- or Edge-based Traffic Measures".
 pub struct Edges<W: Write> {
     to: W,
     interval_ms: Ms,
     begin_ms: Ms,
-    /// Until when it is known what happened.
+    /// The time up to which all events are known.
     until_ms: Ms,
     begun: bool,
     sums: BTreeMap<u32, Sums>,
-    /// Where each car is, since when, and since when in this interval.
+    /// The link of each car, the time at which the car entered it, and the start of its stay within
+    /// this interval.
     cars: HashMap<u32, (u32, Ms, Ms)>,
 }
 
 impl<W: Write> Edges<W> {
-    /// Into a stream, from a time on, with means over so long.
+    /// Creates a report that starts at `from_ms`, with means over intervals of `interval_ms`.
     pub fn new(to: W, from_ms: Ms, interval_ms: Ms) -> Self {
         let (sums, cars) = (BTreeMap::new(), HashMap::new());
         Self {

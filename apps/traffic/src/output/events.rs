@@ -1,4 +1,4 @@
-//! Events one by one: MATSim's `events.xml`, and CSV.
+//! Writes single events as MATSim's `events.xml` or as CSV.
 
 use super::{Labels, Report, seconds};
 use crate::network::Ms;
@@ -8,17 +8,17 @@ use std::io::{self, Write};
 
 /// MATSim's events, version 1.
 ///
-/// Source: `events_v1.xsd`, and what `EventWriterXML` writes.
+/// Source: `events_v1.xsd` and the output of `EventWriterXML`.
 pub struct Events<W: Write> {
     to: W,
     from_ms: Ms,
-    /// Cars that have begun a trip and are not on a road yet.
+    /// The cars that have departed and have not entered a road yet.
     waiting: HashSet<u32>,
     begun: bool,
 }
 
 impl<W: Write> Events<W> {
-    /// Into a stream, from a time on.
+    /// Creates a report that starts at `from_ms`.
     pub fn new(to: W, from_ms: Ms) -> Self {
         Self {
             to,
@@ -75,7 +75,7 @@ impl<W: Write> Report for Events<W> {
                     to,
                     "<event time=\"{time}\" type=\"left link\" vehicle=\"{car}\" link=\"{link}\"/>"
                 )?,
-                // It entered no road meanwhile: the next event of it says where it is.
+                // MATSim has no such event. The next event of the car shows where it is.
                 EventKind::SteppedAside => {}
                 EventKind::Arrived => {
                     writeln!(
@@ -103,7 +103,7 @@ impl<W: Write> Report for Events<W> {
     }
 }
 
-/// A name with a comma or a quote is quoted.
+/// Quotes a name for CSV if it contains a comma, a quote or a line break.
 fn quoted(name: String) -> String {
     if name.contains([',', '"', '\n', '\r']) {
         format!("\"{}\"", name.replace('"', "\"\""))
@@ -112,14 +112,14 @@ fn quoted(name: String) -> String {
     }
 }
 
-/// Events as CSV: time in milliseconds, car, what, road.
+/// Events as CSV, with the columns time in milliseconds, car, kind of event and road.
 pub struct Table<W: Write> {
     to: W,
     begun: bool,
 }
 
 impl<W: Write> Table<W> {
-    /// Into a stream.
+    /// Creates a report.
     pub fn new(to: W) -> Self {
         Self { to, begun: false }
     }

@@ -1,4 +1,5 @@
-//! Where each car is, again and again: SUMO's floating car data, which `fcdReplay.py` shows.
+//! Writes SUMO's floating car data (FCD): the position of each car at each time step.
+//! `fcdReplay.py` displays it.
 
 use super::queue::Queue;
 use super::{Labels, Report, seconds};
@@ -7,9 +8,10 @@ use crate::sim::{Event, EventKind};
 use std::collections::{BTreeMap, HashMap};
 use std::io::{self, Write};
 
-/// SUMO's FCD: a time step each so many milliseconds, with the cars on roads. A car drives at the
-/// free speed until it comes to the last of those that wait, and stands a spacing behind it. Cars take
-/// the lanes of a road in turn; `x` and `y` are on the lanes of the net that
+/// SUMO's FCD: one time step every `period_ms`, with all cars on links.
+///
+/// A car drives at free speed until it reaches the last waiting car, and stops one spacing behind
+/// it. Cars use the lanes of a link in turn. `x` and `y` lie on the lanes of the network that
 /// [`write::network`](crate::network::write::network) writes for SUMO.
 ///
 /// Source: SUMO's documentation, "FCDOutput".
@@ -21,13 +23,14 @@ pub struct Fcd<W: Write> {
     physics: Physics,
     every: u32,
     places: Vec<(f64, f64)>,
-    /// Of each car, its road and its number there.
+    /// The link of each car, and the number of the car in that link's queue.
     cars: BTreeMap<u32, (u32, u64)>,
     roads: HashMap<u32, Queue>,
 }
 
 impl<W: Write> Fcd<W> {
-    /// Into a stream, from a time on, each so many milliseconds; of cars like these each `every`th.
+    /// Creates a report that starts at `from_ms`, with a time step every `period_ms`. It contains
+    /// every `every`th car. `physics` must be that of the simulation.
     pub fn new(to: W, from_ms: Ms, period_ms: Ms, physics: Physics, every: u32) -> Self {
         Self {
             to,
@@ -50,7 +53,7 @@ impl<W: Write> Fcd<W> {
         Ok(())
     }
 
-    /// The steps before `at_ms`.
+    /// Writes all time steps before `at_ms`.
     fn steps(&mut self, labels: Labels<'_>, at_ms: Ms) -> io::Result<()> {
         self.begin()?;
         while self.next_ms < at_ms {

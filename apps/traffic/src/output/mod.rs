@@ -1,8 +1,9 @@
-//! What others read of a simulation: events, means a road, and cars in motion.
+//! Reports for other programs: events, edge data, floating car data and pictures.
 //!
-//! All are made of events, in the order in which [`take_events`](crate::sim::Simulation::take_events)
-//! gives them, so a file has the same bytes on any number of workers. Whole dumps have made other
-//! simulators ten times slower: a [`Filter`] says what is wanted.
+//! All reports are built from events in the order of
+//! [`take_events`](crate::sim::Simulation::take_events), so a file has the same content for any
+//! number of workers. Complete dumps have made other simulators ten times slower. A [`Filter`]
+//! therefore selects the events that you need.
 
 mod edges;
 mod events;
@@ -20,17 +21,17 @@ use crate::network::{Ms, Names, Network};
 use crate::sim::{Event, NO_ROAD};
 use std::io;
 
-/// What roads and cars are called.
+/// The names of links and cars.
 #[derive(Clone, Copy, Debug)]
 pub struct Labels<'a> {
-    /// The roads.
+    /// The network with the names of its links.
     pub network: &'a Network,
-    /// The cars' names, or none: then they are called by their numbers from 1.
+    /// The names of the cars. If empty, cars are named by their numbers from 1.
     pub cars: &'a Names,
 }
 
 impl Labels<'_> {
-    /// A road's name, fit for an attribute.
+    /// Returns the name of a link, escaped for an XML attribute.
     fn road(&self, link: u32) -> String {
         if link == NO_ROAD {
             return String::new();
@@ -38,53 +39,55 @@ impl Labels<'_> {
         escaped(&self.network.link_name(link)).into_owned()
     }
 
-    /// A car's name, fit for an attribute.
+    /// Returns the name of a car, escaped for an XML attribute.
     fn car(&self, car: u32) -> String {
         escaped(&self.cars.get(car)).into_owned()
     }
 }
 
-/// A file that is being written.
+/// A report that is written while the simulation runs. Call [`take`](Self::take) after each part of
+/// a run, and [`finish`](Self::finish) once at the end.
 pub trait Report {
-    /// Takes in what happened until `until_ms`, since it was last called.
+    /// Adds the events since the last call. All events before `until_ms` are then known.
     ///
     /// # Errors
-    /// The stream's.
+    /// Returns the error of the stream.
     fn take(&mut self, labels: Labels<'_>, events: &[Event], until_ms: Ms) -> io::Result<()>;
 
-    /// Writes what is left, and the end.
+    /// Writes the rest of the report.
     ///
     /// # Errors
-    /// The stream's.
+    /// Returns the error of the stream.
     fn finish(&mut self, labels: Labels<'_>) -> io::Result<()>;
 
-    /// Whether it must know what happened before the period that is wanted: who is where when that
-    /// begins.
+    /// Returns whether the report needs events from before the requested period, to know which car
+    /// is where when the period begins.
     fn needs_history(&self) -> bool {
         false
     }
 
-    /// Whether it must know of all cars on the roads that are wanted, and itself leaves out those that
-    /// are not.
+    /// Returns whether the report needs the events of all cars. Such a report filters the cars
+    /// itself.
     fn needs_all_vehicles(&self) -> bool {
         false
     }
 }
 
-/// Which events are wanted.
+/// Selects events. The default selects all of them. For example, you can restrict it to one part of
+/// the map, or to every tenth car.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Filter {
-    /// From when on.
+    /// The start of the period, which is included.
     pub from_ms: Ms,
-    /// Until when.
+    /// The end of the period, which is excluded.
     pub until_ms: Ms,
-    /// Roads that begin in this part of the map: west, south, east, north.
+    /// The part of the map in which a link must begin: west, south, east, north.
     pub region: Option<[f64; 4]>,
-    /// Roads of at least so many lanes.
+    /// The minimum number of lanes.
     pub lanes: u8,
-    /// Roads on which one may drive at least so fast, in mm/s.
+    /// The minimum speed limit in mm/s.
     pub speed_mm_s: u32,
-    /// Cars whose number this divides.
+    /// Selects the cars whose number is a multiple of `every`.
     pub every: u32,
 }
 
@@ -102,13 +105,13 @@ impl Default for Filter {
 }
 
 impl Filter {
-    /// Whether what happens to a car is wanted.
+    /// Returns whether the events of a car are selected.
     pub fn matches_vehicle(&self, car: u32) -> bool {
         car.is_multiple_of(self.every.max(1))
     }
 
-    /// Whether what happens on a road is wanted. What happens on none is, where no roads are
-    /// picked.
+    /// Returns whether the events on a link are selected. Events without a link are selected only
+    /// if the filter does not restrict the links.
     pub fn matches_link(&self, network: &Network, link: u32) -> bool {
         let Self {
             region,
@@ -129,7 +132,7 @@ impl Filter {
     }
 }
 
-/// Seconds with three places, as all these files have them.
+/// Formats seconds with three decimals.
 fn seconds(ms: Ms) -> String {
     format!("{}.{:03}", ms / 1000, ms % 1000)
 }

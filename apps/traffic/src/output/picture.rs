@@ -1,13 +1,14 @@
-//! A frame of the map, by colour how full each road is: PNG or SVG.
+//! Draws the map as PNG or SVG, with each road coloured by its occupancy. We use the same colours
+//! as the page of `creel-traffic watch`.
 
 use crate::network::Network;
 use std::fmt::Write as _;
 use std::io;
 use tiny_skia::{Color, Paint, PathBuilder, Pixmap, Stroke, Transform};
 
-/// So many shades there are between an empty road and a full one.
+/// The number of shades between an empty road and a full one.
 const SHADES: usize = 32;
-/// From empty to full: how full, and red, green, blue.
+/// The colour scale from empty to full: occupancy, and red, green, blue.
 const COLOURS: [(f32, [f32; 3]); 5] = [
     (0.0, [51.0, 71.0, 94.0]),
     (0.12, [46.0, 191.0, 112.0]),
@@ -29,17 +30,18 @@ fn colour(shade: usize) -> [u8; 3] {
     [0, 1, 2].map(|i| (low.1[i] + (high.1[i] - low.1[i]) * share).round() as u8)
 }
 
-/// Where each road is in a picture.
+/// The positions of all roads in a picture.
 pub struct Picture {
     width: u32,
     height: u32,
-    /// Of each road, where it begins and ends, in pixels; each direction a little to its right.
+    /// The start and end of each road in pixels. Each direction is shifted a little to its right.
     lines: Vec<[f32; 4]>,
     stroke: f32,
 }
 
 impl Picture {
-    /// A picture so wide, as high as the map asks for; both at most 16,384 pixels.
+    /// Creates a picture of the given width. The height follows from the map. Both are at most
+    /// 16,384 pixels.
     pub fn new(network: &Network, width: u32) -> Self {
         const SIDE_MAX: f64 = 16_384.0;
         let places = network.coordinates_m();
@@ -76,7 +78,7 @@ impl Picture {
         }
     }
 
-    /// Roads by their shade: each is so full, of 1.
+    /// Groups the roads by shade. `full` returns the occupancy of a road, from 0 to 1.
     fn shades(&self, full: impl Fn(usize) -> f32) -> [Vec<usize>; SHADES] {
         let mut shades = [const { Vec::new() }; SHADES];
         for road in 0..self.lines.len() {
@@ -86,7 +88,7 @@ impl Picture {
         shades
     }
 
-    /// As SVG.
+    /// Returns the picture as SVG.
     pub fn svg(&self, full: impl Fn(usize) -> f32) -> String {
         let (width, height) = (self.width, self.height);
         let [r, g, b] = BACKGROUND;
@@ -112,13 +114,13 @@ impl Picture {
         text
     }
 
-    /// As PNG.
+    /// Returns the picture as PNG.
     ///
     /// # Errors
-    /// A picture that memory has no room for.
+    /// Returns an error if there is not enough memory for the picture.
     pub fn png(&self, full: impl Fn(usize) -> f32) -> io::Result<Vec<u8>> {
         let mut pixels = Pixmap::new(self.width, self.height)
-            .ok_or_else(|| io::Error::other("a picture of no size"))?;
+            .ok_or_else(|| io::Error::other("cannot create the picture: it is too large"))?;
         let [r, g, b] = BACKGROUND;
         pixels.fill(Color::from_rgba8(r, g, b, 255));
         let stroke = Stroke {
@@ -130,7 +132,7 @@ impl Picture {
             let [r, g, b] = colour(shade);
             paint.set_color_rgba8(r, g, b, 255);
             paint.anti_alias = true;
-            // A path of all roads of a shade at once would be sorted as one; pieces are quicker.
+            // Short paths are faster, because the renderer sorts the edges of each path.
             for piece in roads.chunks(256) {
                 let mut lines = PathBuilder::new();
                 for &road in piece {
@@ -183,7 +185,8 @@ mod tests {
                 "{svg}"
             );
             let pixels = Pixmap::decode_png(&picture.png(|_| 1.0).unwrap()).unwrap();
-            // Of a column through a road, how much of the way from the ground to its colour.
+            // For one column of pixels, sum up how far each pixel is from the background towards
+            // the road colour. The sum is the width of the line.
             let x = pixels.width() / 2 + 3;
             let red = |y| f32::from(pixels.pixel(x, y).unwrap().red());
             let [ground, full] = [BACKGROUND[0], 214].map(f32::from);

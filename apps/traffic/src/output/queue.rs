@@ -1,23 +1,24 @@
-//! Where the cars of a road are on it, which the simulation itself need not know: from when they entered
-//! and left.
+//! Computes the positions of cars on a link from the times at which they entered and left it. The
+//! simulation itself does not need positions.
 //!
-//! It is Newell's rule, which the model's storage and holes come from: who follows does what the car in
-//! front did, a reaction later and a spacing behind. So who waits stands at its place in the queue, and
-//! a queue starts from its front.
+//! We use Newell's car-following model, which the simulation's storage and holes are derived from
+//! as well. A car repeats the movement of the car in front, one reaction time later and one spacing
+//! behind. Therefore a waiting car stands at its place in the queue, and a queue starts to move
+//! from its front.
 
 use crate::network::{Ms, Network, Physics};
 use std::collections::VecDeque;
 
-/// What is the same for all cars of a road; metres and seconds.
+/// The parameters that all cars of a link share, in metres and seconds.
 #[derive(Clone, Copy, Debug)]
 struct Shape {
     length: f64,
     speed: f64,
-    /// From one standing car of a lane to the next.
+    /// The distance between two standing cars in a lane.
     spacing: f64,
     reaction: f64,
     lanes: usize,
-    /// For so long who left still matters to those behind.
+    /// The time for which a car that has left still influences the cars behind it.
     matters_ms: Ms,
 }
 
@@ -27,7 +28,8 @@ impl Shape {
         let length = f64::from(road.length_mm) / 1000.0;
         let speed = length * 1000.0 / f64::from(flow.free_flow_ms);
         let rows = flow.storage.div_ceil(u16::from(road.lanes));
-        // A road so short that it holds more cars than would fit has them closer.
+        // A short link can hold more cars than its length allows. Its cars then stand closer
+        // together.
         let spacing =
             (f64::from(physics.spacing_mm) / 1000.0).min(length / f64::from(rows.max(2) - 1));
         let reaction = f64::from(physics.reaction_ms) / 1000.0;
@@ -43,30 +45,31 @@ impl Shape {
     }
 }
 
-/// A car that is on a road, or was.
+/// A car that is or was on the link.
 #[derive(Clone, Copy, Debug)]
 struct Passage {
     entered_ms: Ms,
     left_ms: Option<Ms>,
 }
 
-/// Where a car is on its road.
+/// The position of a car on its link.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Spot {
-    /// How far from the begin, in metres.
+    /// The distance from the beginning of the link in metres.
     pub pos: f64,
-    /// Metres a second.
+    /// The speed in metres per second.
     pub speed: f64,
-    /// From the right.
+    /// The lane, counted from the right.
     pub lane: u8,
 }
 
-/// The cars of a road in the order in which they entered it, which is that in which they leave; they
-/// take its lanes in turn.
+/// The cars of a link in the order in which they entered it, which is also the order in which they
+/// leave. They use the lanes in turn.
 #[derive(Clone, Debug)]
 pub(super) struct Queue {
     shape: Shape,
-    /// The number of the first of `cars`, counted from the first that ever was.
+    /// The number of the first car in `cars`. Cars are counted from the first car that ever
+    /// entered.
     first: u64,
     cars: VecDeque<Passage>,
 }
@@ -80,7 +83,7 @@ impl Queue {
         }
     }
 
-    /// A car enters; its number here.
+    /// Adds a car that enters, and returns its number.
     pub fn enter(&mut self, at_ms: Ms) -> u64 {
         self.cars.push_back(Passage {
             entered_ms: at_ms,
@@ -89,7 +92,7 @@ impl Queue {
         self.first + self.cars.len() as u64 - 1
     }
 
-    /// The car with a number leaves.
+    /// Marks a car as having left.
     pub fn leave(&mut self, car: u64, at_ms: Ms) {
         self.cars[(car - self.first) as usize].left_ms = Some(at_ms);
         let matters = self.shape.matters_ms;
@@ -100,7 +103,7 @@ impl Queue {
         }
     }
 
-    /// Where the car with a number is, which is on the road.
+    /// Returns the position of a car that is on the link.
     pub fn spot(&self, car: u64, now_ms: Ms) -> Spot {
         let Shape {
             length,
@@ -112,7 +115,8 @@ impl Queue {
         } = self.shape;
         let seconds = |since_ms: Ms| f64::from(now_ms - since_ms) / 1000.0;
         let mut index = (car - self.first) as usize;
-        // Nobody in the way; then no further than each in front lets it, itself the first of them.
+        // Start with the free-flow position. Then limit it by each car ahead in the same lane,
+        // beginning with the car itself, which is limited by the end of the link.
         let mut pos = seconds(self.cars[index].entered_ms) * speed;
         let mut drives = speed;
         let mut rows = 0.0;

@@ -1,4 +1,5 @@
-//! Makes the tiles of a network, with all cars where they begin.
+//! Builds the tiles of a network, with all cars at their origins. We also find the look-ahead here,
+//! because it follows from the links between tiles.
 
 use super::records::*;
 use super::slab::NONE;
@@ -11,9 +12,9 @@ use std::cmp::Reverse;
 pub(super) struct Built {
     pub tiles: Vec<Tile>,
     pub sources: Vec<Sources>,
-    /// How many neighbours each tile has.
+    /// The number of neighbours of each tile.
     pub neighbours: Vec<usize>,
-    /// The least time that anything takes from one tile to another.
+    /// The minimum time that a car or a hole takes from one tile to another.
     pub look_ahead_ms: Ms,
 }
 
@@ -55,16 +56,17 @@ pub(super) fn build(network: &Network, plans: &Plans, physics: &Physics) -> Buil
     }
 }
 
-/// Where both ends of each road are.
+/// The positions of both ends of each link.
 struct LinkEnds {
     tile_of: Vec<u32>,
-    /// Of each tile, its first road.
+    /// The first link of each tile.
     first_link: Vec<u32>,
-    /// Roads by the junction where they end, there in the order of their file.
+    /// All links, ordered by the junction at which they end. Within a junction they are in the
+    /// order of their file.
     exits: Vec<u32>,
-    /// Of each junction, its first among them; one more at the end.
+    /// The position in `exits` of each junction's first link, plus one entry for the end.
     first_exit: Vec<u32>,
-    /// Of each road, its place among the exits of its tile.
+    /// The index of each link among the exits of its tile.
     exit_of: Vec<u16>,
 }
 
@@ -143,7 +145,7 @@ impl LinkEnds {
     }
 }
 
-/// A tile that is being made.
+/// A tile under construction.
 struct TileBuilder<'a> {
     network: &'a Network,
     ends: &'a LinkEnds,
@@ -201,7 +203,7 @@ impl TileBuilder<'_> {
         }
     }
 
-    /// Ends the list of junctions, and gives back memory that is not used.
+    /// Adds the end entry to the list of junctions and releases unused memory.
     fn finish(&mut self) {
         let tile = &mut self.tile;
         tile.nodes.push(Node {
@@ -219,17 +221,18 @@ impl TileBuilder<'_> {
         tile.cuts.shrink_to_fit();
     }
 
-    /// The other end of a road, which is at `junction` and there has the place `there`.
+    /// Returns a reference to the other end of a link. That end is at `junction` and has the index
+    /// `there` in its tile.
     fn other_end(&mut self, junction: u32, there: u16, link: u32, takes_ms: Ms) -> u32 {
         let tile = self.ends.tile_of[junction as usize];
         if tile == self.index {
             return u32::from(there);
         }
         self.look_ahead_ms = self.look_ahead_ms.min(takes_ms);
-        let neighbour = self
-            .neighbours
-            .binary_search(&tile)
-            .expect("all neighbours are known") as u16;
+        let neighbour =
+            self.neighbours
+                .binary_search(&tile)
+                .expect("the tile of an adjacent junction is a neighbour") as u16;
         self.tile.cuts.push(Cut {
             neighbour,
             there,
@@ -239,7 +242,7 @@ impl TileBuilder<'_> {
     }
 }
 
-/// Puts everybody's first trip on the calendar of where they are.
+/// Schedules the first trip of each traveller in the tile of its origin.
 fn schedule_first_trips(plans: &Plans, ends: &LinkEnds, tiles: &mut [Tile]) {
     let tile_at = |place| ends.tile_of[plans.origin_at(place) as usize] as usize;
     let mut trips = vec![0; tiles.len()];
@@ -266,7 +269,8 @@ fn schedule_first_trips(plans: &Plans, ends: &LinkEnds, tiles: &mut [Tile]) {
     }
 }
 
-/// A number that two networks share only if they are the same and cut into the same tiles.
+/// Returns a hash of the network and of its partition into tiles. Two different inputs have the
+/// same hash only by accident.
 pub(super) fn partition_fingerprint(network: &Network) -> u64 {
     let mut stream = crate::random::Stream::new(network.fingerprint());
     network

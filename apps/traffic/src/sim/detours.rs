@@ -1,13 +1,14 @@
-//! Routes that cars have taken instead of those of their plans.
+//! Routes of cars that have been rerouted.
 //!
-//! Plans are shared and never change. Places beyond their end are here: for each detour its words,
-//! and a word that leads back to the place in the plans where the trip ends.
+//! Plans are shared and never change. We therefore store new routes here, at places beyond the end
+//! of the plans. A detour consists of words with turns, followed by a word that leads back to the
+//! place in the plans at which the trip ends.
 
 use super::Rules;
 use crate::random::Stream;
 use serde::{Deserialize, Serialize};
 
-/// A word that leads back; the other bits are the place.
+/// Marks the word that leads back. Its other bits are a place in the plans.
 const BACK: u32 = 1 << 31;
 
 /// The words of all detours.
@@ -17,7 +18,7 @@ pub(super) struct Detours {
 }
 
 impl Detours {
-    /// Adds one, and gives its place behind plans that end at `end`.
+    /// Adds a detour and returns its place. `end` is the end of the plans.
     pub fn add(&mut self, end: u32, words: &[u32], back: u32) -> u32 {
         let begin = self.words.len() as u32;
         self.words.extend(words);
@@ -25,12 +26,12 @@ impl Detours {
         end + begin
     }
 
-    /// How many words there are.
+    /// Returns the number of words.
     pub fn len(&self) -> usize {
         self.words.len()
     }
 
-    /// Whether each leads back, to a place that `ends` is true of.
+    /// Returns whether every detour leads back to a place for which `ends` returns true.
     pub fn lead_back(&self, ends: impl Fn(u32) -> bool) -> bool {
         let back = |&word: &u32| word < BACK || ends(word & !BACK);
         self.words.last().is_none_or(|&last| last >= BACK) && self.words.iter().all(back)
@@ -40,7 +41,7 @@ impl Detours {
         4 * self.words.capacity()
     }
 
-    /// The words from one on, and where they lead back to.
+    /// Returns the remaining words of a detour from a word on, and the place that it leads back to.
     pub fn rest(&self, from: u32) -> (&[u32], u32) {
         let rest = &self.words[from as usize..];
         let length = rest.iter().position(|&word| word >= BACK);
@@ -50,7 +51,8 @@ impl Detours {
 }
 
 impl Rules {
-    /// The place at which a route goes on, which is `place` or where that leads back to, and its word.
+    /// Resolves a place. Returns `place`, or the place in the plans that a detour leads back to,
+    /// together with the word there.
     #[inline]
     pub fn follow(&self, place: u32) -> (u32, u32) {
         let end = self.plans.end();
@@ -65,24 +67,26 @@ impl Rules {
         }
     }
 
-    /// A place in the plans that tells the same traveller: of two travellers the earlier has the
-    /// lower.
+    /// Returns a place in the plans that belongs to the same traveller. Travellers with lower
+    /// numbers have lower places.
     #[inline]
     pub fn order(&self, place: u32) -> u32 {
         let end = self.plans.end();
         if place < end {
             return place;
         }
-        // The end of the trip is the next traveller's place if it is the last.
+        // `back` is the end of the trip. After a traveller's last trip, it already belongs to the
+        // next traveller, so we subtract 1.
         self.detours.rest(place - end).1 - 1
     }
 
-    /// The number of the traveller at a place.
+    /// Returns the number of the traveller at a place.
     pub fn traveller(&self, place: u32) -> u32 {
         self.plans.traveller_at(self.order(place))
     }
 
-    /// A number for somebody's way from a place on.
+    /// Returns a hash of the remaining route from a place on. It does not depend on where a detour
+    /// is stored.
     pub fn route_hash(&self, place: u32) -> u64 {
         let end = self.plans.end();
         if place < end {

@@ -1,7 +1,8 @@
-//! What is due in one slot of a tile, taken in order.
+//! Processes the events of one slot of a tile in order.
 //!
-//! Arrivals, timers and trips are gathered when a slot begins, and sorted; a timer that is set for
-//! the same slot meanwhile is put where it belongs.
+//! At the beginning of a slot, we collect and sort its arrivals, timers and departures. A timer
+//! that is set for the same slot during processing is inserted at its position. We process them in
+//! the order of (time, kind, link, car), because the results must not depend on the tiles.
 
 use super::records::*;
 use super::tile::Tile;
@@ -10,15 +11,17 @@ use super::{Event, EventKind, Rules};
 use crate::network::Ms;
 use std::cmp::Reverse;
 
-/// Kinds of what is due, in the order in which they come at one instant. The first three are timers.
+/// The kinds of events, in the order in which they are processed at one instant. The first three
+/// are timers.
 pub(super) const WAKE: u16 = 0;
 pub(super) const RETRY: u16 = 1;
 pub(super) const STUCK: u16 = 2;
 const ARRIVE: u16 = 3;
 const DEPART: u16 = 4;
 
-/// What is due, as a number whose order is that of events, the latest first, so that the next is at
-/// the end. What distinguishes those that are alike but for it is in the lower half.
+/// Encodes an event as a number. The order of these numbers is the reverse of the order of events,
+/// so the next event is the last element of a sorted list. The lower half holds the payload of the
+/// event, for example the place of a car.
 #[inline]
 fn event_key(kind: u16, of: u16, at: Ms, payload: u32) -> u64 {
     let order = u64::from(at % SLOT_MS) << 19 | u64::from(kind) << 16 | u64::from(of);
@@ -37,7 +40,7 @@ fn decode_event(event_key: u64) -> (u16, u16, Ms, u32) {
 }
 
 impl Tile {
-    /// Sets a timer; `slot` is the one at work, if one is.
+    /// Sets a timer. `slot` is the slot that is being processed, if there is one.
     pub fn set_timer(&mut self, kind: u16, of: u16, at: Ms, slot: Option<Ms>) {
         if slot == Some(at / SLOT_MS) {
             return self.insert_event(event_key(kind, of, at, 0));
@@ -52,7 +55,7 @@ impl Tile {
     }
 }
 
-/// One slot of a tile, while it is worked on.
+/// The context for processing one slot of a tile.
 pub(super) struct Work<'a> {
     pub slot: Ms,
     pub rules: &'a Rules,
@@ -80,7 +83,7 @@ impl Work<'_> {
         }
     }
 
-    /// Gathers what is due in the slot, in order, the next last.
+    /// Collects the events of the slot and sorts them, with the next event last.
     fn collect_due(&mut self) {
         let Tile {
             cars,
@@ -111,7 +114,7 @@ impl Work<'_> {
         if arrived < 2 {
             return;
         }
-        // Cars that come over the same road at the same instant go by their number.
+        // Cars that arrive from the same link at the same instant are ordered by their number.
         let mut begin = 0;
         while begin + 1 < due_events.len() {
             let alike = |a: u64, b: u64| a >> 32 == b >> 32;
@@ -132,7 +135,7 @@ impl Work<'_> {
         self.tile.set_timer(kind, of, at, Some(self.slot));
     }
 
-    /// Puts a trip on the calendar.
+    /// Schedules a trip.
     pub fn schedule(&mut self, departure: Departure) {
         let Departure {
             at,
@@ -147,7 +150,7 @@ impl Work<'_> {
         }
     }
 
-    /// Notes what happened to the car at a place of the plans, if somebody wants to know.
+    /// Records an event of the car at a place of the plans, if recording is enabled.
     #[inline]
     pub fn record_event(&mut self, at_ms: Ms, place: u32, kind: EventKind, link: u32) {
         if let Some(record) = &mut self.tile.recorded_events {

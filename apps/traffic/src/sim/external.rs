@@ -1,9 +1,10 @@
-//! The same windows run by somebody else's threads, beside Creel's loops, for comparison.
+//! Runs the same windows on threads of another runtime instead of Creel's loops, for comparison. We
+//! use it in `creel-bench` to compare the runtimes without comparing the models.
 
 use super::tile::Tile;
 use super::{Mail, Ms, Simulation, Sources, receive_messages};
 
-/// A tile in a window that somebody else runs: see [`Simulation::run_with`].
+/// One tile in a window, which another runtime runs. See [`Simulation::run_with`].
 #[derive(Debug)]
 pub struct TileWindow<'a> {
     tile: &'a mut Tile,
@@ -12,11 +13,13 @@ pub struct TileWindow<'a> {
 }
 
 impl Simulation {
-    /// Runs for so many ticks by somebody else's threads: `all` is to call what it is given once for
-    /// each part, in any order; for each window, and once at the end.
+    /// Runs for `ticks` ticks on the threads of another runtime. Rerouting does not take place.
+    ///
+    /// `all` must call the given function once for each element, in any order, and must return
+    /// after all calls have returned. It is called once per window and once at the end.
     ///
     /// # Panics
-    /// If it would go on after [`END_MS_MAX`](super::END_MS_MAX).
+    /// Panics if the simulation would continue after [`END_MS_MAX`](super::END_MS_MAX).
     pub fn run_with(
         &mut self,
         ticks: Ms,

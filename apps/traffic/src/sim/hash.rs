@@ -1,4 +1,4 @@
-//! The state as one number, and what must always be true of it.
+//! Computes the hash of a state and checks its invariants.
 
 use super::records::*;
 use super::slab::NONE;
@@ -15,13 +15,13 @@ fn mixed(parts: &[u64]) -> u64 {
 }
 
 impl Tile {
-    /// How many holes are on their way to an entry.
+    /// Returns the number of holes on their way to an entry.
     pub(super) fn holes_of(&self, entry: &LinkEntry) -> usize {
         let rings = self.holes.ring(entry.holes);
         rings.map(|place| self.holes[place].count() as usize).sum()
     }
 
-    /// Calls `f` for each car on a road that ends here.
+    /// Calls `f` for each car on a link that ends in this tile.
     pub(super) fn for_each_car(&self, mut f: impl FnMut(Car)) {
         self.arrival_wheel
             .each(&self.cars, |place| f(self.cars[place]));
@@ -90,18 +90,18 @@ impl Tile {
                 }
             }
             add(&[6, link, free_storage, u64::from(entry.next_in)]);
-            let mut who = entry.last_waiter;
+            let mut waiter = entry.last_waiter;
             let mut place = 0;
-            while who != NONE16 {
-                who = self.next_waiter(index as u16, who);
-                let waits = if who == ENTRY_QUEUE {
+            while waiter != NONE16 {
+                waiter = self.next_waiter(index as u16, waiter);
+                let waits = if waiter == ENTRY_QUEUE {
                     u64::MAX
                 } else {
-                    name(self.link_of_exit(who))
+                    name(self.link_of_exit(waiter))
                 };
                 add(&[7, link, place, waits]);
                 place += 1;
-                if who == entry.last_waiter {
+                if waiter == entry.last_waiter {
                     break;
                 }
             }
@@ -117,8 +117,9 @@ impl Tile {
 }
 
 impl Simulation {
-    /// All that later outcomes depend on, as one number: equal for any number of workers, balance,
-    /// placement, cut of tiles and length of windows, on any machine.
+    /// Returns a hash of everything that influences later results. It is equal for any number of
+    /// workers, balance, placement, tile size and window length, on every machine. You can compare
+    /// it to check that two copies are in step, as `examples/lockstep.rs` does.
     pub fn hash(&self, loops: &Pool) -> u64 {
         let tiles = loops.map(&self.tiles, |tile| tile.hash(self));
         let Tally {
@@ -146,10 +147,10 @@ impl Simulation {
         tiles.into_iter().fold(mixed(&tally), u64::wrapping_add)
     }
 
-    /// Checks what must always be true: no car is lost, and no road holds more than its storage.
+    /// Checks the invariants: no car is lost, and no link holds more cars than its storage.
     ///
     /// # Errors
-    /// What is not so.
+    /// Returns a description of the first violated invariant.
     pub fn check(&self) -> Result<(), String> {
         let mut on_road = vec![0_u32; self.network.links().len()];
         let (mut waiting_to_enter, mut idle) = (0, 0);
@@ -171,7 +172,7 @@ impl Simulation {
                     let name = self.network.link_name(link);
                     let (free_storage, holes) = (entry.free_storage, tile.holes_of(entry));
                     return Err(format!(
-                        "road {name}: {cars} cars, free storage {free_storage}, {holes} holes, storage {storage}"
+                        "road {name}: {cars} cars, {free_storage} free places and {holes} holes do not add up to its storage of {storage}"
                     ));
                 }
             }
@@ -181,12 +182,15 @@ impl Simulation {
         let counted = (moving, waiting_to_enter, idle);
         if counted != (tally.moving, tally.waiting_to_enter, tally.idle) {
             return Err(format!(
-                "moving, waiting to enter, idle: counted {counted:?}, tallied {tally:?}"
+                "moving, waiting to enter, idle: counted {counted:?}, but the tally is {tally:?}"
             ));
         }
         let all = moving + waiting_to_enter + idle + tally.done as i64;
         if all != self.rules.plans.len() as i64 {
-            return Err(format!("{all} cars of {}", self.rules.plans.len()));
+            return Err(format!(
+                "found {all} cars, but there are plans for {}",
+                self.rules.plans.len()
+            ));
         }
         Ok(())
     }

@@ -1,4 +1,5 @@
-//! The end of a road: cars that come there, and how its junction lets the first of them go.
+//! The end of a link: cars that arrive there, and how the junction lets the first of them cross. We
+//! compute the state of traffic lights when a car asks for it, so lights need no events.
 
 use super::EventKind;
 use super::events::{RETRY, STUCK, Work};
@@ -8,7 +9,7 @@ use crate::demand::is_turns;
 use crate::network::Ms;
 
 impl Work<'_> {
-    /// A car has come to the end of its road.
+    /// Handles a car that arrives at the end of its link.
     pub fn arrive(&mut self, exit: u16, car: u32, now: Ms) {
         self.tile.tally.waiting += 1;
         self.tile.tally.waited_ms -= i64::from(now);
@@ -20,14 +21,15 @@ impl Work<'_> {
             debug_assert_eq!(
                 record.flags & (LinkExit::RETRY_TIMER | LinkExit::BLOCKED),
                 0,
-                "nobody is there to wait"
+                "an empty link has no waiting car"
             );
             self.serve(exit, now, false);
         }
     }
 
-    /// Lets the first car of a road go, if it may; else sees to it that it is tried again. Who was
-    /// called goes before those that still wait for the same road.
+    /// Lets cars at the end of a link cross while they may. Otherwise sets a timer or queues the
+    /// link for storage, so that the first car tries again. `has_turn` means that the link has just
+    /// been taken from the queue for storage, so its car precedes the links that still wait there.
     pub fn serve(&mut self, exit: u16, now: Ms, has_turn: bool) {
         loop {
             let record = self.tile.exits[usize::from(exit)];
@@ -67,7 +69,8 @@ impl Work<'_> {
         }
     }
 
-    /// From when on the junction lets a road's first car cross, as far as is known now.
+    /// Returns the earliest time at which the junction lets the first car cross, as far as is known
+    /// now.
     #[inline]
     fn allowed(&self, node: &Node, exit: u16, now: Ms) -> Ms {
         let approach = self.tile.exits[usize::from(exit)].approach;
@@ -83,8 +86,9 @@ impl Work<'_> {
         }
     }
 
-    /// How many came to a stop before this road's first car and may still go: it tries as many
-    /// milliseconds after them.
+    /// Returns the number of cars that arrived at a stop before the first car of this link and are
+    /// not blocked. The first car tries that number of milliseconds later, so that the others go
+    /// first.
     fn before(&self, exit: u16) -> Ms {
         let junction = usize::from(self.tile.exits[usize::from(exit)].junction);
         let [here, after] = [junction, junction + 1].map(|j| self.tile.nodes[j].first_exit);
@@ -104,7 +108,7 @@ impl Work<'_> {
         }
     }
 
-    /// The first car of `exit` waits for room.
+    /// Queues the first car of `exit` for storage on the next link.
     fn wait(&mut self, exit: u16, entry: u16, now: Ms) {
         let record = &mut self.tile.exits[usize::from(exit)];
         let has_stuck_timer = record.flags & LinkExit::STUCK_TIMER != 0;
@@ -117,7 +121,8 @@ impl Work<'_> {
         }
     }
 
-    /// A road's first car may have waited for too long: it steps aside, and waits beside its next road.
+    /// Handles the stuck timer. If the first car has been blocked for too long, it steps aside: it
+    /// leaves the link and joins the entry queue of its next link.
     pub fn on_stuck_timeout(&mut self, exit: u16, now: Ms) {
         let record = &mut self.tile.exits[usize::from(exit)];
         record.flags &= !LinkExit::STUCK_TIMER;

@@ -1,4 +1,4 @@
-//! Onto a road, and off it.
+//! Entering and leaving a link.
 
 use super::EventKind;
 use super::events::Work;
@@ -16,7 +16,8 @@ impl Work<'_> {
         record.free_storage > 0 && record.next_in <= now
     }
 
-    /// There may be room on a road that some wait for.
+    /// Handles the wake timer of a link that cars wait for. Lets waiting cars enter while there is
+    /// storage.
     pub fn wake(&mut self, entry: u16, now: Ms) {
         self.tile.entries[usize::from(entry)].set_wakes(false);
         self.tile.absorb_holes(entry, now);
@@ -34,7 +35,7 @@ impl Work<'_> {
         }
     }
 
-    /// A car enters a road that has room.
+    /// Lets a car enter a link. The link must have free storage.
     pub fn enter(&mut self, entry: u16, place: u32, now: Ms) {
         let record = &mut self.tile.entries[usize::from(entry)];
         record.free_storage -= 1;
@@ -60,7 +61,7 @@ impl Work<'_> {
         self.record_event(now, car.place, EventKind::Entered, link);
     }
 
-    /// The first car of a road leaves it, and its space goes upstream. Its record is kept.
+    /// Removes the first car from a link, and sends a hole upstream. The car's record is kept.
     pub fn leave(&mut self, exit: u16, now: Ms) {
         let record = &mut self.tile.exits[usize::from(exit)];
         let first = self.tile.cars[record.last].next;

@@ -1,6 +1,8 @@
-//! The simulation: tiles that run alone for as long as nothing can come from elsewhere, then exchange.
+//! The simulation. The network is divided into tiles. Each tile runs alone for a window, which is
+//! so short that nothing from other tiles can reach it. Then all tiles exchange messages.
 //!
-//! docs/design/traffic.md has the model, the layout, and why outcomes do not depend on the workers.
+//! docs/design/traffic.md explains the model, the data layout, and why the results do not depend on
+//! the workers.
 
 mod build;
 mod detours;
@@ -33,14 +35,15 @@ use serde::{Deserialize, Serialize};
 use std::sync::{Arc, OnceLock};
 use tile::Tile;
 
-/// A tick: outcomes can be looked at between two.
+/// The length of a tick. You can inspect the state between two ticks.
 pub const TICK_MS: Ms = 1000;
-/// A tile runs alone for at most so many ticks.
+/// The maximum length of a window in ticks.
 const WINDOW_TICKS_MAX: Ms = 32;
-/// A simulation ends no later, so that no time wraps.
+/// The maximum simulated time. It is limited so that sums of times never overflow.
 pub const END_MS_MAX: Ms = 3_000_000_000;
 
-/// What all tiles look at while they run.
+/// Data that all tiles read while they run. We keep it apart from the tiles, because all of them
+/// share it.
 #[derive(Clone, Debug)]
 struct Rules {
     plans: Arc<Plans>,
@@ -49,35 +52,38 @@ struct Rules {
     physics: Physics,
 }
 
-/// What happened, in sums.
+/// Totals of what has happened so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tally {
-    /// Cars on roads. (Of one tile it may be negative, for cars come and go.)
+    /// The number of cars on links. The value of a single tile can be negative, because cars move
+    /// between tiles.
     pub moving: i64,
-    /// Cars beside a road, which wait to enter it.
+    /// The number of cars in entry queues.
     pub waiting_to_enter: i64,
-    /// Cars between two trips, or before the first.
+    /// The number of cars between two trips, or before their first trip.
     pub idle: i64,
-    /// Cars that have made their last trip.
+    /// The number of cars that have finished their last trip.
     pub done: u64,
-    /// Trips begun.
+    /// The number of trips that have begun.
     pub begun: u64,
-    /// Trips ended.
+    /// The number of trips that have ended.
     pub arrived: u64,
-    /// Junctions crossed.
+    /// The number of junction crossings.
     pub crossings: u64,
-    /// Cars that stepped aside, for they had found no room for too long: the way out of gridlock.
+    /// The number of times that a car stepped aside because it was blocked for too long. This
+    /// resolves gridlock.
     pub stepped_aside: u64,
-    /// Cars that took another way than they had planned.
+    /// The number of times that a car was rerouted.
     pub rerouted: u64,
-    /// What cars waited at the ends of roads and beside them, but for those that still wait: see
-    /// [`Simulation::delay_seconds`].
+    /// The time that cars have waited at the ends of links and in entry queues. It excludes cars
+    /// that are still waiting, see [`Simulation::delay_seconds`].
     pub delay_ms: u64,
-    /// Time that cars were on roads, but for those that are: each of these adds what it is late.
+    /// The time that cars have spent on links: the sum of the times at which cars left, minus the
+    /// times at which they entered. Cars that are still on a link are missing their second time.
     vehicle_ms: i64,
-    /// Cars that wait at the ends of roads.
+    /// The number of cars that wait at the ends of links.
     waiting: i64,
-    /// Time that cars waited there, as `vehicle_ms` is counted.
+    /// The time that cars have waited there, counted like `vehicle_ms`.
     waited_ms: i64,
 }
 
@@ -99,64 +105,69 @@ impl Tally {
     }
 }
 
-/// The road of a trip that has none.
+/// The link of an event of a trip without links.
 pub const NO_ROAD: u32 = u32::MAX;
 
-/// Something that happened to a car.
+/// An event of a car.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Event {
-    /// When.
+    /// The time of the event.
     pub at_ms: Ms,
-    /// To whom.
+    /// The car.
     pub car: u32,
-    /// What.
+    /// The kind of event.
     pub kind: EventKind,
-    /// On which road: for [`EventKind::Departed`] the one that it wants to enter, for [`EventKind::Arrived`]
-    /// the one that it came on; [`NO_ROAD`] where a trip has none.
+    /// The link. For [`EventKind::Departed`] it is the link that the car wants to enter. For
+    /// [`EventKind::Arrived`] it is the link that the car came from. It is [`NO_ROAD`] if the trip
+    /// has no links.
     pub link: u32,
 }
 
-/// What may happen to a car.
+/// The kind of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum EventKind {
-    /// It left a road at its end.
+    /// The car left a link at its end.
     Left,
-    /// It gave up its place at the exit of a road, and waits beside the one that it wants to enter.
+    /// The car was blocked for too long. It left the link and joined the entry queue of its next
+    /// link.
     SteppedAside,
     /// A trip ended.
     Arrived,
     /// A trip began.
     Departed,
-    /// It entered a road.
+    /// The car entered a link.
     Entered,
 }
 
-/// From where a tile gets mail: a tile, and which of its neighbours it is to that one.
+/// The sources of a tile's messages: a neighbouring tile, and the index of this tile among that
+/// tile's neighbours.
 type Sources = Vec<(u32, u16)>;
-/// What a tile sends in a window, by neighbour.
+/// The messages that a tile sends in a window, by neighbour.
 type Mail = Vec<Vec<Message>>;
 
-/// Cars on roads, at a time.
+/// The state of a simulation at one time. You advance it with [`run`](Self::run), and you can
+/// inspect it between two calls.
 #[derive(Debug)]
 pub struct Simulation {
     network: Arc<Network>,
     rules: Rules,
     tiles: Vec<Tile>,
     sources: Vec<Sources>,
-    /// What was sent in the last window, and room for the next.
+    /// The messages sent in the last window, and the buffers for the next one.
     mail: [Vec<Mail>; 2],
     now_ms: Ms,
     window_ms: Ms,
     rerouting: Option<Rerouting>,
-    /// Of roads without cars, from which others are made.
+    /// The router for free-flow times. Routers for other times are derived from it.
     router: OnceLock<Router>,
 }
 
 impl Simulation {
-    /// All cars where they begin, at time 0.
+    /// Creates a simulation at time 0, with all cars at their origins.
     ///
     /// # Errors
-    /// Plans that are not of this network, or physics out of range.
+    /// Returns an error if the plans do not fit the network, or if a parameter of `physics` is out
+    /// of range.
     pub fn new(
         loops: &Pool,
         network: Arc<Network>,
@@ -165,7 +176,9 @@ impl Simulation {
     ) -> Result<Self, NetworkError> {
         physics.check()?;
         if !plans.fits(&network, loops) {
-            return Err(NetworkError("the plans are not of this network".into()));
+            return Err(NetworkError(
+                "the plans do not fit this network: they were made for another one".into(),
+            ));
         }
         let built = build::build(&network, &plans, &physics);
         let mail = || {
@@ -194,44 +207,48 @@ impl Simulation {
         })
     }
 
-    /// The network.
+    /// Returns the network.
     pub fn network(&self) -> &Arc<Network> {
         &self.network
     }
 
-    /// The plans.
+    /// Returns the plans.
     pub fn plans(&self) -> &Arc<Plans> {
         &self.rules.plans
     }
 
-    /// What cars are like.
+    /// Returns the parameters of the car-following model.
     pub fn physics(&self) -> &Physics {
         &self.rules.physics
     }
 
-    /// The time, in whole ticks.
+    /// Returns the current time, which is a whole number of ticks.
     pub fn now_ms(&self) -> Ms {
         self.now_ms
     }
 
-    /// How long a tile runs alone.
+    /// Returns the length of a window, for which a tile runs alone.
     pub fn window_ms(&self) -> Ms {
         self.window_ms
     }
 
-    /// Lets tiles run alone for no longer than so many ticks. Outcomes do not depend on it.
+    /// Limits windows to `ticks` ticks. The results do not depend on it. You can use this to
+    /// measure the cost of windows, for example.
     pub fn set_window(&mut self, ticks: Ms) {
         self.window_ms = self.window_ms.min(ticks.max(1).saturating_mul(TICK_MS));
     }
 
-    /// Lets the cars of a road follow each other so far apart from now on, at both its ends, as works or
-    /// a narrow lane would; `None`: as the network says. It is a part of the state, saved and hashed.
+    /// Sets the headway at both ends of a link from now on, for example because of road works or a
+    /// narrow lane. `None` restores the headway of the network. The headway is a part of the state,
+    /// so it is saved and hashed.
     ///
     /// # Errors
-    /// A road that is not there.
+    /// Returns an error if the link does not exist.
     pub fn set_headway(&mut self, link: u32, headway_ms: Option<u16>) -> Result<(), NetworkError> {
         let Some(&road) = self.network.links().get(link as usize) else {
-            return Err(NetworkError(format!("there is no road {link}")));
+            return Err(NetworkError(format!(
+                "cannot set the headway: there is no road number {link}"
+            )));
         };
         let own = self.network.flow(link, &self.rules.physics).headway_ms;
         let headway_ms = headway_ms.unwrap_or(own).max(1);
@@ -249,15 +266,17 @@ impl Simulation {
         let exit = exits
             .into_iter()
             .find(|&exit| end.link_of_exit(exit) == link);
-        let exit = exit.expect("a road ends in the tile of its junction");
+        let exit = exit.expect("a link ends in the tile of its junction");
         end.exits[usize::from(exit)].headway_ms = headway_ms;
         Ok(())
     }
 
-    /// Sets after how long a car steps aside from now on, also for those that wait already.
+    /// Sets the time after which a blocked car steps aside. This also applies to cars that are
+    /// already waiting. If you choose a short time, cars seldom get stuck, but more of them step
+    /// aside.
     ///
     /// # Errors
-    /// A time out of range.
+    /// Returns an error if the time is out of range.
     pub fn set_stuck_time(&mut self, stuck_ms: Ms) -> Result<(), NetworkError> {
         let physics = Physics {
             stuck_ms,
@@ -271,18 +290,20 @@ impl Simulation {
         Ok(())
     }
 
-    /// Runs for so many ticks, in one session. Blocks until it is done.
+    /// Runs for `ticks` ticks in one session of the pool. Blocks until it is done. If you call it
+    /// in a loop, for example once per frame, open one session yourself and use
+    /// [`run_in`](Self::run_in).
     ///
     /// # Panics
-    /// If it would go on after [`END_MS_MAX`].
+    /// Panics if the simulation would continue after [`END_MS_MAX`].
     pub fn run(&mut self, pool: &Pool, ticks: Ms) {
         pool.session(|loops| self.run_in(loops, ticks));
     }
 
-    /// The same inside somebody's session.
+    /// Like [`run`](Self::run), but within a session that is already open.
     ///
     /// # Panics
-    /// If it would go on after [`END_MS_MAX`].
+    /// Panics if the simulation would continue after [`END_MS_MAX`].
     pub fn run_in(&mut self, loops: &Pool, ticks: Ms) {
         let until = self.until(ticks);
         while self.now_ms < until {
@@ -299,17 +320,17 @@ impl Simulation {
         }
     }
 
-    /// When so many ticks are over.
+    /// Returns the time after `ticks` more ticks.
     fn until(&self, ticks: Ms) -> Ms {
         let until = ticks
             .checked_mul(TICK_MS)
             .and_then(|ms| ms.checked_add(self.now_ms));
         until
             .filter(|&until| until <= END_MS_MAX)
-            .expect("a time within a month")
+            .expect("the simulation ends before END_MS_MAX (34 days)")
     }
 
-    /// One window: each tile takes in what it was sent, and runs alone.
+    /// Runs one window. Each tile receives its messages and then runs alone.
     fn run_window(&mut self, loops: &Pool, until: Ms) {
         let Self {
             rules,
@@ -330,7 +351,7 @@ impl Simulation {
         self.now_ms = until;
     }
 
-    /// Takes in what was sent in the last window, so that all is in the tiles.
+    /// Delivers the messages of the last window, so that the tiles contain the whole state.
     fn receive_messages(&mut self, loops: &Pool) {
         let Self {
             tiles,
@@ -345,21 +366,21 @@ impl Simulation {
         incoming.iter_mut().flatten().for_each(Vec::clear);
     }
 
-    /// What happened so far.
+    /// Returns the totals so far.
     pub fn tally(&self) -> Tally {
         let mut sum = Tally::default();
         self.tiles.iter().for_each(|tile| sum.add(&tile.tally));
         sum
     }
 
-    /// How long all cars together were on roads.
+    /// Returns the total time that all cars have spent on links.
     pub fn vehicle_seconds(&self) -> f64 {
         let tally = self.tally();
         (tally.vehicle_ms + tally.moving * i64::from(self.now_ms)) as f64 / 1000.0
     }
 
-    /// The same without the time that they waited at the ends of roads: how long the ways that they came
-    /// would have taken each of them alone.
+    /// Returns the total time that all cars have spent on links, without the time that they waited
+    /// at the ends. This is what they would have needed in free flow.
     pub fn free_flow_seconds(&self) -> f64 {
         let tally = self.tally();
         let drive = tally.moving - tally.waiting;
@@ -367,9 +388,10 @@ impl Simulation {
         free_ms as f64 / 1000.0
     }
 
-    /// How long all cars together have waited so far: at the ends of roads, which is what
-    /// [`vehicle_seconds`](Self::vehicle_seconds) has beyond [`free_flow_seconds`](Self::free_seconds), and
-    /// beside them. Those who still wait count until now.
+    /// Returns the total time that all cars have waited so far. It is the waiting time at the ends
+    /// of links (the difference between [`vehicle_seconds`](Self::vehicle_seconds) and
+    /// [`free_flow_seconds`](Self::free_flow_seconds)) plus the waiting time in entry queues. Cars
+    /// that are still waiting count until now.
     pub fn delay_seconds(&self) -> f64 {
         let of_tile = |tile: &Tile| {
             let waits = |last| {
@@ -388,27 +410,30 @@ impl Simulation {
         self.tiles.iter().map(of_tile).sum::<u64>() as f64 / 1000.0
     }
 
-    /// Notes what happens from now on, or no longer.
+    /// Starts or stops recording events.
     pub fn record_events(&mut self, on: bool) {
         for tile in &mut self.tiles {
             tile.recorded_events = on.then(|| tile.recorded_events.take().unwrap_or_default());
         }
     }
 
-    /// What happened since this was last called, in an order that does not depend on the workers.
+    /// Returns all events since the last call. Their order does not depend on the workers. You must
+    /// enable [`record_events`](Self::record_events) first. Take the events regularly, because they
+    /// use memory until you do.
     pub fn take_events(&mut self) -> Vec<Event> {
         let recordings = self
             .tiles
             .iter_mut()
             .filter_map(|tile| tile.recorded_events.as_mut());
         let mut all: Vec<Event> = recordings.flat_map(|events| events.drain(..)).collect();
-        // What happens to one car at one instant is at one junction, and so is noted in its order.
+        // The sort is stable. All events of one car at one instant happen in one tile, which
+        // records them in order.
         all.sort_by_key(|event| (event.at_ms, event.car));
         all
     }
 
-    /// Who is on roads now: that and when each entered the one that it is on, in the order of
-    /// [`events`](Self::take_events).
+    /// Returns one event for each car that is on a link now: the time at which the car entered that
+    /// link. The order is that of [`take_events`](Self::take_events).
     pub fn vehicles_on_links(&self) -> Vec<Event> {
         let mut all = Vec::new();
         for tile in &self.tiles {
@@ -427,7 +452,8 @@ impl Simulation {
         all
     }
 
-    /// Of each road, how many cars are on it now; into memory that is reused.
+    /// Writes the number of cars on each link into `into`, and reuses its memory. You can pass the
+    /// same vector each time.
     pub fn occupancy(&self, into: &mut Vec<u16>) {
         into.clear();
         into.resize(self.network.links().len(), 0);
@@ -440,8 +466,9 @@ impl Simulation {
         }
     }
 
-    /// How many cars are on roads whose first car has found no room for a minute or longer; or for half
-    /// of the time after which it steps aside, where that is less.
+    /// Returns the number of cars on links whose first car has been blocked for a minute or longer.
+    /// If the stuck time is less than two minutes, half of the stuck time is used instead of a
+    /// minute.
     pub fn gridlocked(&self) -> u64 {
         let long_ms = (self.rules.physics.stuck_ms / 2).min(60_000);
         let of_tile = |tile: &Tile| {
@@ -455,7 +482,7 @@ impl Simulation {
         self.tiles.iter().map(of_tile).sum()
     }
 
-    /// Bytes that roads and junctions take while they run, and those that cars take (without plans).
+    /// Returns the memory size in bytes of links and junctions, and of cars (without plans).
     pub fn bytes(&self) -> (usize, usize) {
         let tiles: usize = self.tiles.iter().map(Tile::bytes).sum();
         let cars: usize = self.tiles.iter().map(Tile::car_bytes).sum();
@@ -470,7 +497,7 @@ impl Simulation {
     }
 }
 
-/// Takes in all that neighbours have sent to a tile.
+/// Delivers all messages from a tile's neighbours.
 fn receive_messages(tile: &mut Tile, sources: &Sources, incoming: &[Mail], now: Ms) {
     for &(source, slot) in sources {
         for &message in &incoming[source as usize][usize::from(slot)] {

@@ -1,33 +1,36 @@
-//! The records of a tile: 28 + 24 bytes a road, 16 a junction.
+//! The records of a tile: 28 + 24 bytes per link, and 16 bytes per junction.
 //!
-//! A road has two ends, which may lie in two tiles. The junction where it begins has its *entry*:
-//! how much room there is, and who waits for it. The one where it ends has its *exit*: the cars that
-//! wait there. The two meet by messages only, which take as long as a car or a hole through it.
+//! A link has two ends, which can lie in different tiles. The tile of the junction at which the
+//! link begins holds its *entry*: the free storage and the queue of waiters. The tile of the
+//! junction at which the link ends holds its *exit*: the cars that wait there. Entry and exit
+//! communicate only by cars and holes. A car takes the free-flow time, and a hole takes the hole
+//! time.
 
 use super::slab::{Listed, NONE};
 use crate::network::Ms;
 use serde::{Deserialize, Serialize};
 
-/// None, where numbers have 16 bits.
+/// The 16-bit value for "none".
 pub(super) const NONE16: u16 = u16::MAX;
-/// Among those that wait for room: the cars beside the road.
+/// The waiter that stands for the entry queue, as opposed to an exit.
 pub(super) const ENTRY_QUEUE: u16 = u16::MAX - 1;
-/// In `up` and `down`: the other end is in another tile, and this a place in the tile's `cuts`.
+/// Flag in `up` and `down`: the other end is in another tile, and the remaining bits are an index
+/// into `cuts`.
 pub(super) const CUT: u32 = 1 << 31;
 
-/// The end of a road, in the tile of the junction where it ends.
+/// The end of a link, in the tile of the junction at which it ends.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(super) struct LinkExit {
-    /// The last of the cars that wait, in a ring; its next is the first.
+    /// The last of the waiting cars, which form a ring. The car after it is the first.
     pub last: u32,
-    /// When the flow lets the next car go.
+    /// The time at which the flow lets the next car leave.
     pub free_at: Ms,
-    /// The road's entry.
+    /// The entry of the link.
     pub up: u32,
-    /// Since when the first car is the first.
+    /// The time since which the first car has been the first.
     pub since: Ms,
     pub hole_ms: Ms,
-    /// The next of those that wait for the same road, in a ring.
+    /// The next waiter for the same link, in a ring.
     pub next_waiter: u16,
     pub junction: u16,
     pub headway_ms: u16,
@@ -36,36 +39,36 @@ pub(super) struct LinkExit {
 }
 
 impl LinkExit {
-    /// It waits for room on a road.
+    /// The first car waits for storage on its next link.
     pub const BLOCKED: u8 = 1;
-    /// A timer is set for when it may try again.
+    /// A timer is set for the next try.
     pub const RETRY_TIMER: u8 = 2;
-    /// A timer is set for when it has waited too long.
+    /// A timer is set for the time at which the first car counts as stuck.
     pub const STUCK_TIMER: u8 = 4;
 }
 
-/// The begin of a road, in the tile of the junction where it begins.
+/// The beginning of a link, in the tile of the junction at which it begins.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(super) struct LinkEntry {
-    /// The road's exit.
+    /// The exit of the link.
     pub down: u32,
-    /// The free-flow time, below 2³¹; above it, whether a timer is set for when there may be room.
+    /// The free-flow time in the lower 31 bits, and the flag `WAKES` in the highest bit.
     free_flow: u32,
-    /// The last of the holes that are on their way here, in a ring; its next is the first.
+    /// The last of the holes on their way here, which form a ring. The hole after it is the first.
     pub holes: u32,
-    /// When the flow lets the next car in.
+    /// The time at which the flow lets the next car enter.
     pub next_in: Ms,
-    /// How many cars there is room for, holes on their way not counted.
+    /// The number of cars that can enter now. Holes on their way do not count.
     pub free_storage: u16,
     pub headway_ms: u16,
-    /// The last of the exits that wait for room, in a ring.
+    /// The last of the waiters for storage, in a ring.
     pub last_waiter: u16,
 }
 
 impl LinkEntry {
     const WAKES: u32 = 1 << 31;
 
-    /// An empty road's.
+    /// Returns the entry of an empty link.
     pub fn new(down: u32, flow: &crate::network::Flow) -> Self {
         Self {
             down,
@@ -83,7 +86,7 @@ impl LinkEntry {
         self.free_flow & !Self::WAKES
     }
 
-    /// Whether a timer is set for when there may be room.
+    /// Returns whether a timer is set for the time at which there may be storage.
     #[inline]
     pub fn wakes(&self) -> bool {
         self.free_flow & Self::WAKES != 0
@@ -95,10 +98,11 @@ impl LinkEntry {
     }
 }
 
-/// A junction. Its exits are those before the first of the next.
+/// A junction. Its entries and exits end where those of the next junction begin.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(super) struct Node {
-    /// Until when the last crossing keeps others off: stops, and roads that yield.
+    /// The time until which the last crossing blocks the others, at stops and for roads that must
+    /// yield.
     pub busy_until: Ms,
     pub offset_ms: Ms,
     pub first_entry: u16,
@@ -108,7 +112,7 @@ pub(super) struct Node {
     pub rule: Rule,
 }
 
-/// How cars cross.
+/// How a junction lets cars cross.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Rule {
     Free,
@@ -117,12 +121,14 @@ pub(super) enum Rule {
     Signal,
 }
 
-/// Holes on their way to an entry, a headway of the road apart, as those are that a queue leaves.
+/// Several holes on their way to an entry, one headway apart. This is how the holes of a
+/// discharging queue follow each other.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(super) struct Holes {
-    /// When the first is there.
+    /// The time at which the first hole arrives.
     pub at: Ms,
-    /// The next in the list, and above [`Self::NEXT`] how many there are but for one.
+    /// The next element of the list in the lower 26 bits, and the number of holes minus one in the
+    /// bits above.
     next: u32,
 }
 
@@ -130,10 +136,10 @@ impl Holes {
     const NEXT: u32 = (1 << 26) - 1;
     const ONE: u32 = Self::NEXT + 1;
     const MOST: u32 = u32::MAX / Self::ONE + 1;
-    /// A slab has fewer places.
+    /// The limit for the number of places in a slab of holes.
     pub const PLACES_MAX: usize = Self::NEXT as usize;
 
-    /// A single one.
+    /// Returns a single hole.
     pub fn new(at: Ms) -> Self {
         Self {
             at,
@@ -146,7 +152,8 @@ impl Holes {
         self.next / Self::ONE + 1
     }
 
-    /// Adds one behind the others, if it is where the next would be.
+    /// Adds a hole at the end if it arrives exactly one headway after the last one. Returns whether
+    /// it did.
     #[inline]
     pub fn extend(&mut self, at: Ms, headway_ms: u16) -> bool {
         let count = self.count();
@@ -157,8 +164,8 @@ impl Holes {
         fits
     }
 
-    /// Takes out those that are there at `now`, and gives how many these are. If it is all, they are
-    /// left for the caller to remove.
+    /// Removes the holes that have arrived at `now`, and returns their number. If all have arrived,
+    /// the record is unchanged, and the caller must remove it.
     #[inline]
     pub fn take(&mut self, now: Ms, headway_ms: u16) -> u32 {
         let count = self.count();
@@ -173,7 +180,7 @@ impl Holes {
         here
     }
 
-    /// When each is there.
+    /// Returns the arrival time of each hole.
     pub fn times(self, headway_ms: u16) -> impl Iterator<Item = Ms> {
         (0..self.count()).map(move |index| self.at + index * Ms::from(headway_ms))
     }
@@ -199,19 +206,20 @@ impl Listed for Holes {
     }
 }
 
-/// A car that is on a road, or beside one.
+/// A car on a link or in an entry queue.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 #[repr(C, packed(2))]
 pub(super) struct Car {
-    /// When it is at the end of the road; since when it is beside it.
+    /// The time at which the car arrives at the end of its link. In an entry queue, the time at
+    /// which it joined the queue.
     pub at: Ms,
-    /// The next in the list that this is in.
+    /// The next element of the list that contains the car.
     pub next: u32,
-    /// The rest of the word of its route that it is in.
+    /// The remaining turns of the current word of its route.
     pub turns: u32,
-    /// The place of that word, which also tells whose plan it is.
+    /// The place of that word, which also identifies the traveller.
     pub place: u32,
-    /// The road's exit.
+    /// The exit of the link.
     pub exit: u16,
 }
 
@@ -232,13 +240,13 @@ impl Listed for Car {
     }
 }
 
-/// Something to look at, later. A tile has at most two for each exit and one for each entry, so that 16
-/// bits tell them apart; a tile's size is bounded for that (network/tiles.rs).
+/// A timer. A tile has at most two timers per exit and one per entry, so 16 bits are enough for
+/// their indices. The tile size is limited for this reason (`network/tiles.rs`).
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(super) struct Timer {
     pub at: Ms,
     next: u16,
-    /// An exit or an entry, and above [`Self::OF`] the kind.
+    /// The index of an exit or entry in the lower 14 bits, and the kind in the bits above.
     kind_and_index: u16,
 }
 
@@ -246,7 +254,7 @@ impl Timer {
     const OF: u16 = (1 << 14) - 1;
 
     pub fn new(at: Ms, kind: u16, of: u16) -> Self {
-        debug_assert!(of <= Self::OF, "a tile has fewer roads");
+        debug_assert!(of <= Self::OF, "the index of a link end has 14 bits");
         Self {
             at,
             next: NONE16,
@@ -294,35 +302,35 @@ const _: () = assert!(
         && size_of::<Holes>() == 8
 );
 
-/// Where the other end of a road is that leaves the tile.
+/// The other end of a link that leaves the tile.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(super) struct Cut {
-    /// Which of the tile's neighbours.
+    /// The index among the tile's neighbours.
     pub neighbour: u16,
-    /// The exit or entry there.
+    /// The index of the exit or entry in that tile.
     pub there: u16,
-    /// The road.
+    /// The link.
     pub link: u32,
 }
 
-/// What one tile tells another: a car that comes, or a hole.
+/// A message from one tile to another: a car or a hole.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Message {
     pub at: Ms,
     pub turns: u32,
-    /// Its place in the plans, or `NONE` for a hole.
+    /// The car's place in the plans, or `NONE` for a hole.
     pub place: u32,
-    /// The exit of the car's road, or the hole's entry.
+    /// The exit of the car's link, or the entry that the hole moves to.
     pub to: u16,
 }
 
-/// The cars beside a road, which wait to enter it.
+/// The cars that wait to enter a link, because they begin a trip there or have stepped aside.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(super) struct EntryQueue {
-    /// The last, in a ring.
+    /// The last car, in a ring.
     pub last: u32,
     pub entry: u16,
-    /// Who waits for the road after them.
+    /// The next waiter for the link.
     pub next_waiter: u16,
 }
 
@@ -330,7 +338,7 @@ pub(super) struct EntryQueue {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(super) struct Departure {
     pub at: Ms,
-    /// The trip's place in the plans.
+    /// The place of the trip in the plans.
     pub place: u32,
     pub junction: u16,
 }

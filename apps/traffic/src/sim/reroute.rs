@@ -1,9 +1,10 @@
-//! Cars that are late look for another way, by the travel times of the last minutes.
+//! Rerouting: late cars search for a quicker route, based on recent travel times.
 //!
-//! Between two ticks, once a round: each tile knows how much longer than alone the cars took that
-//! left its roads since the last round. A car on a road, but for the first in a queue, draws a lot
-//! of its own. Who wins, and would take longer for the rest of its trip than it would alone, asks for
-//! the quickest way, and takes it if it saves something. All that depends on the state only.
+//! Rerouting takes place in rounds, between two ticks. Each tile knows the mean delay of the cars
+//! that have left its links since the last round. Each car on a link draws a random number, except
+//! the first car of each queue. A selected car whose remaining trip takes too long compared with
+//! free flow asks for the quickest route, and takes it if it saves at least a twentieth. All of
+//! this depends only on the state, so the result does not depend on the workers.
 
 use super::detours::Detours;
 use super::tile::Tile;
@@ -15,53 +16,55 @@ use crate::route::{RouteQuery, Router, free_flow_times};
 use creel::Pool;
 use serde::{Deserialize, Serialize};
 
-/// Who looks for another way, and how often.
+/// The parameters of rerouting. For example, `every_ticks: 60` with `share_ppm: 100_000` lets a
+/// tenth of the late cars search once per minute.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rerouting {
-    /// From one round to the next, in ticks.
+    /// The time between two rounds in ticks.
     pub every_ticks: Ms,
-    /// How many of a million late cars look in a round.
+    /// The share of late cars that search in one round, in parts per million.
     pub share_ppm: u32,
-    /// A car is late if the rest of its trip takes so many percent longer than it would alone.
+    /// A car is late if the rest of its trip takes more than this many percent longer than in free
+    /// flow.
     pub late_percent: u32,
-    /// What lots are drawn from.
+    /// The seed of the random selection.
     pub seed: u64,
 }
 
 impl Rerouting {
-    /// Says what is wrong with it, if anything.
+    /// Checks the range of each parameter.
     ///
     /// # Errors
-    /// The first value that is out of range.
+    /// Returns an error for the first value that is out of range.
     pub fn check(&self) -> Result<(), NetworkError> {
         let fail = |what: &str| Err(NetworkError(what.into()));
         match self {
             Self { every_ticks, .. } if !(1..=86_400).contains(every_ticks) => {
-                fail("rounds of re-routing are 1 s to a day apart")
+                fail("the interval of rerouting must be 1 s to 1 day")
             }
             Self { share_ppm, .. } if *share_ppm > 1_000_000 => {
-                fail("no more than all late cars are re-routed")
+                fail("the share of rerouted cars must be at most 100 percent")
             }
             Self { late_percent, .. } if *late_percent > 1_000_000 => {
-                fail("a car is late that takes at most 10,000 times as long")
+                fail("the lateness for rerouting must be at most 1,000,000 percent")
             }
             _ => Ok(()),
         }
     }
 }
 
-/// How late cars were that left a road.
+/// The delay of cars that have left a link.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Lateness {
-    /// All together, since the last round.
+    /// The sum of delays since the last round.
     pub sum_ms: u64,
     pub cars: u32,
-    /// The mean, older rounds counting half as much each.
+    /// The mean delay. The weight of older rounds is halved in each round.
     pub mean_ms: Ms,
 }
 
 impl Lateness {
-    /// Ends a round, in which the first car was last seen to wait so long.
+    /// Ends a round. `waits_ms` is the time for which the first car has been waiting.
     fn end_round(&mut self, waits_ms: Ms) {
         let fresh = match self.cars {
             0 => waits_ms,
@@ -74,7 +77,7 @@ impl Lateness {
     }
 }
 
-/// A car that takes another way: where it is, and the way.
+/// A car with its new route.
 struct Change {
     car: u32,
     words: Vec<u32>,
@@ -82,11 +85,11 @@ struct Change {
 }
 
 impl Simulation {
-    /// Has late cars look for other ways from now on, or no longer. [`run_with`](Self::run_by) does
-    /// nothing of it.
+    /// Enables rerouting from now on, or disables it. [`run_with`](Self::run_with) does not
+    /// reroute.
     ///
     /// # Errors
-    /// Values out of range.
+    /// Returns an error if a parameter is out of range.
     pub fn set_rerouting(&mut self, rerouting: Option<Rerouting>) -> Result<(), NetworkError> {
         rerouting.iter().try_for_each(Rerouting::check)?;
         self.rerouting = rerouting;
@@ -101,7 +104,7 @@ impl Simulation {
         Ok(())
     }
 
-    /// How many ticks there are until the next round, counted from 0.
+    /// Returns the number of ticks until the next round.
     pub(super) fn ticks_to_round(&self) -> Ms {
         let tick = self.now_ms / TICK_MS;
         self.rerouting.map_or(Ms::MAX, |rerouting| {
@@ -109,7 +112,7 @@ impl Simulation {
         })
     }
 
-    /// A round. All mail has been taken in.
+    /// Runs a round of rerouting. All messages must have been delivered.
     pub(super) fn reroute(&mut self, loops: &Pool) {
         let Some(rerouting) = self.rerouting else {
             return;
@@ -153,7 +156,7 @@ impl Simulation {
         }
     }
 
-    /// Drops the detours that nobody is on any more.
+    /// Removes the detours that no car uses any more.
     fn collect_detours(&mut self) {
         let end = self.rules.plans.end();
         let mut kept = Detours::default();
@@ -169,7 +172,7 @@ impl Simulation {
         self.rules.detours = kept;
     }
 
-    /// The cars of a tile that are late, and have drawn a lot that says so.
+    /// Returns the cars of a tile that are late and have been selected at random.
     fn late(&self, tile: &Tile, rerouting: &Rerouting, free: &[Ms], times: &[Ms]) -> Vec<u32> {
         let is_selected = |car: &u32| {
             let order = self.rules.order(tile.cars[*car].place);
@@ -187,8 +190,8 @@ impl Simulation {
         cars
     }
 
-    /// The roads that are left of a car's trip, where that ends in the plans, and at which junction
-    /// they begin and end.
+    /// Returns the remaining links of a car's trip, the place at which the trip ends in the plans,
+    /// and the junctions at which these links begin and end.
     fn rest_of_trip(&self, tile: &Tile, car: u32) -> (Vec<u32>, u32, [u32; 2]) {
         let car = tile.cars[car];
         let network: &Network = &self.network;
@@ -215,7 +218,7 @@ impl Simulation {
     ) -> Option<Change> {
         let (path, back, [from, to]) = self.rest_of_trip(tile, car);
         let candidate = router.shortest_path(&self.network, query, from, to)?;
-        // It takes something to turn round for: a twentieth.
+        // A new route must save at least a twentieth to be worth the change.
         let saves = sum(router.times(), &candidate) * 20 < sum(router.times(), &path) * 19;
         let route = Route::pack(&self.network, &candidate).ok()?;
         let words = route.words().to_vec();
@@ -230,7 +233,7 @@ fn sum(times: &[Ms], path: &[u32]) -> u64 {
 }
 
 impl Tile {
-    /// Ends a round of re-routing.
+    /// Ends a round of rerouting.
     fn end_round(&mut self, now: Ms) {
         for (exit, lateness) in self.exits.iter().zip(&mut self.lateness) {
             let first = self.cars.ring(exit.last).next();
@@ -238,7 +241,7 @@ impl Tile {
         }
     }
 
-    /// The places of cars on roads, but for the first in queues.
+    /// Returns the cars on links, except the first car of each queue.
     fn cars_behind(&self) -> Vec<u32> {
         let mut cars = Vec::new();
         self.arrival_wheel
@@ -249,7 +252,7 @@ impl Tile {
         cars
     }
 
-    /// The places of all cars on roads and beside them.
+    /// Returns all cars on links and in entry queues.
     fn cars_out(&self) -> Vec<u32> {
         let mut cars = self.cars_behind();
         let firsts = self.exits.iter().map(|exit| exit.last);

@@ -1,20 +1,22 @@
-//! Things in lists, by place: cars, timers and holes. Places of those that are gone are reused.
+//! Storage for the elements of linked lists: cars, timers and holes. The places of removed elements
+//! are reused. We use 32-bit places instead of pointers, because most of the memory consists of
+//! these links.
 
 use crate::network::Ms;
 use serde::{Deserialize, Serialize};
 use std::ops::{Index, IndexMut};
 
-/// No place.
+/// The value for "no place".
 pub(super) const NONE: u32 = u32::MAX;
 
-/// Something that is due at some time, and lies in one list at a time.
+/// An element that is due at some time and is in one list at a time.
 pub(super) trait Listed: Copy {
     fn at(&self) -> Ms;
     fn next(&self) -> u32;
     fn set_next(&mut self, next: u32);
 }
 
-/// Things by place.
+/// Elements, addressed by their place.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Slab<T> {
     things: Vec<T>,
@@ -45,7 +47,8 @@ impl<T: Listed> Slab<T> {
         place
     }
 
-    /// Makes room for more: a sixteenth, not twice as many, for most of the memory is here.
+    /// Reserves memory for more elements. It grows by a sixteenth rather than twofold, because most
+    /// of the memory is here.
     #[cold]
     pub fn grow(&mut self) {
         self.things.reserve_exact((self.things.len() / 16).max(32));
@@ -57,17 +60,17 @@ impl<T: Listed> Slab<T> {
         self.free = place;
     }
 
-    /// Whether there is room for one more in the memory that it has.
+    /// Returns whether one more element fits without allocating.
     pub fn has_free_place(&self) -> bool {
         self.free != NONE || self.things.len() < self.things.capacity()
     }
 
-    /// How many places it has, in use or not.
+    /// Returns the number of places, used or not.
     pub fn places(&self) -> usize {
         self.things.len()
     }
 
-    /// Puts a thing behind the last of a ring, and gives back who is the last now.
+    /// Appends an element to a ring and returns the new last element.
     #[inline]
     pub fn append(&mut self, last: u32, place: u32) -> u32 {
         let first = match last {
@@ -82,8 +85,8 @@ impl<T: Listed> Slab<T> {
         place
     }
 
-    /// Takes the first out of a ring, and gives back who is the last now, or [`NONE`]. The first is
-    /// kept in the slab.
+    /// Unlinks the first element of a ring, and returns the new last element or [`NONE`]. The
+    /// unlinked element stays in the slab.
     #[inline]
     pub fn unlink_first(&mut self, last: u32) -> u32 {
         let first = self[last].next();
@@ -95,7 +98,7 @@ impl<T: Listed> Slab<T> {
         last
     }
 
-    /// The places of a ring, from its first.
+    /// Returns the places of a ring, starting with the first.
     pub fn ring(&self, last: u32) -> impl Iterator<Item = u32> {
         let mut place = (last != NONE).then(|| self[last].next());
         std::iter::from_fn(move || {
@@ -105,12 +108,12 @@ impl<T: Listed> Slab<T> {
         })
     }
 
-    /// The first of the places that are not in use, in a list.
+    /// Returns the first unused place. Unused places form a list.
     pub fn first_free(&self) -> u32 {
         self.free
     }
 
-    /// Something of each line of the cache that it takes.
+    /// Reads one value from each cache line of the slab.
     pub fn each_line(&self) -> impl Iterator<Item = Ms> {
         let step = 64 / size_of::<T>();
         self.things.iter().step_by(step).map(Listed::at)

@@ -1,6 +1,7 @@
-//! A simulation as bytes, to go on later: with the network that it was made on, and only with that.
+//! Snapshots: the state of a simulation as bytes, which can be resumed on the same network only. We
+//! leave the network out, because you can read or generate it again.
 //!
-//! Layout: 8 bytes of magic and version, the length of what follows, that, and its CRC-32.
+//! Layout: 8 bytes of magic and version, the length of the content, the content, and its CRC-32.
 
 use super::detours::Detours;
 use super::reroute::Rerouting;
@@ -14,24 +15,24 @@ use std::io::{self, Read, Write};
 use std::sync::Arc;
 
 const MAGIC: &[u8; 8] = b"creeltr3";
-/// All of its versions begin so; a digit follows.
+/// The length of the magic without the version, which is one digit.
 const KIND: usize = 7;
-/// No simulation is larger; a length that says so is broken.
+/// The maximum size of a snapshot. A greater length means that the file is damaged.
 const BYTES_MAX: u64 = 1 << 36;
 
-/// Why a snapshot is of no use.
+/// An error while reading a snapshot.
 #[derive(Debug)]
 pub enum SnapshotError {
-    /// The stream's.
+    /// An I/O error.
     Io(io::Error),
-    /// It is no snapshot, or not all of one.
+    /// The file is not a valid snapshot.
     Malformed(&'static str),
-    /// It is one of an older version of the format (or of a newer one), which this one does not read.
+    /// The snapshot has another version of the format, which this program cannot read.
     OtherVersion {
-        /// Whether it is newer.
+        /// Whether the version is newer.
         newer: bool,
     },
-    /// It was made on other roads.
+    /// The snapshot was made on another network.
     OtherNetwork,
 }
 
@@ -39,15 +40,17 @@ impl fmt::Display for SnapshotError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Io(error) => error.fmt(f),
-            Self::Malformed(reason) => write!(f, "no whole snapshot: {reason}"),
+            Self::Malformed(reason) => write!(f, "invalid snapshot: {reason}"),
             Self::OtherVersion { newer } => {
                 let age = if *newer { "a newer" } else { "an older" };
                 write!(
                     f,
-                    "a snapshot by {age} version of creel-traffic, whose format this one does not read: run it again from its begin"
+                    "the snapshot was written by {age} version of creel-traffic, whose format this version cannot read; run the simulation again from the beginning"
                 )
             }
-            Self::OtherNetwork => f.write_str("a snapshot of another network"),
+            Self::OtherNetwork => f.write_str(
+                "the snapshot was made on another network; use the same --city or --network flags",
+            ),
         }
     }
 }
@@ -60,7 +63,7 @@ impl From<io::Error> for SnapshotError {
     }
 }
 
-/// What is written: all that the network and its cut into tiles do not tell.
+/// The content of a snapshot: everything that cannot be derived from the network and its tiles.
 #[derive(Serialize, Deserialize)]
 struct State<P, D, T> {
     fingerprint: u64,
@@ -73,10 +76,11 @@ struct State<P, D, T> {
 }
 
 impl Simulation {
-    /// Writes all of it.
+    /// Writes a snapshot. Note that it does not contain the network, so you need the same network
+    /// to load it.
     ///
     /// # Errors
-    /// The stream's.
+    /// Returns the error of the stream.
     pub fn save(&self, mut to: impl Write) -> io::Result<()> {
         let state = State {
             fingerprint: self.fingerprint(),
@@ -94,11 +98,12 @@ impl Simulation {
         to.write_all(&crc32fast::hash(&bytes).to_le_bytes())
     }
 
-    /// Reads what [`save`](Self::save) wrote, for the same network. What was broken on its way is told,
-    /// and what was made up, unless a run could have come to it.
+    /// Reads a snapshot that [`save`](Self::save) has written, for the same network. It detects
+    /// damaged files, and forged files unless their state is one that a run could have reached.
     ///
     /// # Errors
-    /// The stream's, and of what is no whole snapshot of this network.
+    /// Returns an error if the stream fails, or if the bytes are not a valid snapshot of this
+    /// network.
     pub fn load(
         loops: &Pool,
         network: Arc<Network>,
@@ -106,7 +111,7 @@ impl Simulation {
     ) -> Result<Self, SnapshotError> {
         let mut begin = [0; 16];
         from.read_exact(&mut begin)
-            .map_err(|_| SnapshotError::Malformed("it is too short"))?;
+            .map_err(|_| SnapshotError::Malformed("the file is too short"))?;
         let (magic, length) = begin.split_at(8);
         if magic != MAGIC {
             let version = magic[KIND];
@@ -116,34 +121,38 @@ impl Simulation {
                         newer: version > MAGIC[KIND],
                     }
                 } else {
-                    SnapshotError::Malformed("it does not begin like one")
+                    SnapshotError::Malformed("the file does not start with the snapshot signature")
                 },
             );
         }
         let length = u64::from_le_bytes(length.try_into().unwrap_or_default());
         if length > BYTES_MAX {
             return Err(SnapshotError::Malformed(
-                "it says that it is longer than any",
+                "the length in its header exceeds the maximum",
             ));
         }
         let mut bytes = Vec::new();
         (&mut from).take(length + 4).read_to_end(&mut bytes)?;
         if bytes.len() as u64 != length + 4 || from.read(&mut [0])? != 0 {
-            return Err(SnapshotError::Malformed("it is cut, or too long"));
+            return Err(SnapshotError::Malformed(
+                "the file is cut off, or has extra bytes at the end",
+            ));
         }
         let (bytes, sum) = bytes.split_at(length as usize);
         if crc32fast::hash(bytes).to_le_bytes() != sum {
-            return Err(SnapshotError::Malformed("its checksum does not fit"));
+            return Err(SnapshotError::Malformed("the checksum does not match"));
         }
         let state: State<Plans, Detours, Vec<Tile>> = postcard::from_bytes(bytes)
-            .map_err(|_| SnapshotError::Malformed("a part of it makes no sense"))?;
+            .map_err(|_| SnapshotError::Malformed("the content cannot be decoded"))?;
         let mut simulation = Self::new(loops, network, Arc::new(Plans::default()), state.physics)
-            .map_err(|_| SnapshotError::Malformed("its physics make no sense"))?;
+            .map_err(|_| {
+            SnapshotError::Malformed("a parameter of the car model is out of range")
+        })?;
         if state.fingerprint != simulation.fingerprint() {
             return Err(SnapshotError::OtherNetwork);
         }
         if !state.plans.fits(&simulation.network, loops) {
-            return Err(SnapshotError::Malformed("its plans are not of its network"));
+            return Err(SnapshotError::Malformed("the plans do not fit the network"));
         }
         simulation.rules = Rules {
             plans: Arc::new(state.plans),
@@ -154,12 +163,12 @@ impl Simulation {
         simulation.now_ms = state.now_ms;
         let empty = std::mem::replace(&mut simulation.tiles, state.tiles);
         if !simulation.is_valid(&empty, loops) {
-            return Err(SnapshotError::Malformed("a part of it makes no sense"));
+            return Err(SnapshotError::Malformed("the state is inconsistent"));
         }
         Ok(simulation)
     }
 
-    /// What tells this network, cut as it is, from others.
+    /// Returns a hash that identifies this network and its partition into tiles.
     fn fingerprint(&self) -> u64 {
         build::partition_fingerprint(&self.network)
     }

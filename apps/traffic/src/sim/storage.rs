@@ -1,4 +1,4 @@
-//! Room on a road: the holes that come to its begin, and who waits there for them.
+//! Storage of a link: holes that arrive at its entry, and the waiters for storage.
 
 use super::records::*;
 use super::slab::{Listed, NONE};
@@ -6,7 +6,8 @@ use super::tile::Tile;
 use crate::network::Ms;
 
 impl Tile {
-    /// Counts the holes as room that are here at `now`, and gives how many records that freed.
+    /// Turns the holes that have arrived at `now` into free storage. Returns the number of records
+    /// that were removed.
     #[inline]
     pub fn absorb_holes(&mut self, entry: u16, now: Ms) -> usize {
         let entry = &mut self.entries[usize::from(entry)];
@@ -30,7 +31,8 @@ impl Tile {
         freed
     }
 
-    /// A hole is on its way to an entry. `slot` is the one at work, if one is.
+    /// Adds a hole that will arrive at an entry at `at`. `slot` is the slot that is being
+    /// processed, if there is one.
     pub fn hole(&mut self, entry: u16, at: Ms, now: Ms, slot: Option<Ms>) {
         self.absorb_holes(entry, now);
         self.append_hole(entry, at, now);
@@ -53,8 +55,9 @@ impl Tile {
         record.holes = self.holes.append(record.holes, place);
     }
 
-    /// Before there is memory for more holes: counts those as room, all over the tile, that nobody has
-    /// asked for since they came. If that is but a few, there will soon be need of more all the same.
+    /// Before allocating memory for more holes, absorbs all holes of the tile that have arrived
+    /// unnoticed. If this frees only a few records, we grow the slab as well, because it would soon
+    /// be full again.
     #[cold]
     fn absorb_all_holes(&mut self, now: Ms) {
         let mut freed = 0;
@@ -69,7 +72,8 @@ impl Tile {
         }
     }
 
-    /// Sets how far apart cars enter a road.
+    /// Sets the headway of cars that enter a link. Holes on their way are stored again, because the
+    /// encoding of their times depends on the headway.
     pub fn set_entry_headway(&mut self, entry: u16, headway_ms: u16, now: Ms) {
         self.absorb_holes(entry, now);
         let record = &mut self.entries[usize::from(entry)];
@@ -88,7 +92,8 @@ impl Tile {
             .for_each(|at| self.append_hole(entry, at, now));
     }
 
-    /// Sets a timer for when there will be room on a road that some wait for, if that is known.
+    /// Sets a timer for the time at which a link will have storage for its waiters, if that time is
+    /// known.
     pub fn wake_when_due(&mut self, entry: u16, now: Ms, slot: Option<Ms>) {
         let record = &mut self.entries[usize::from(entry)];
         if record.wakes() {
@@ -104,44 +109,48 @@ impl Tile {
         self.set_timer(super::events::WAKE, entry, at, slot);
     }
 
-    /// Puts `who` behind those that wait for a road.
-    pub fn push_waiter(&mut self, entry: u16, who: u16) {
-        let last = std::mem::replace(&mut self.entries[usize::from(entry)].last_waiter, who);
+    /// Appends `waiter` to the waiters for a link.
+    pub fn push_waiter(&mut self, entry: u16, waiter: u16) {
+        let last = std::mem::replace(&mut self.entries[usize::from(entry)].last_waiter, waiter);
         let first = match last {
-            NONE16 => who,
-            last => std::mem::replace(self.next_waiter_mut(entry, last), who),
+            NONE16 => waiter,
+            last => std::mem::replace(self.next_waiter_mut(entry, last), waiter),
         };
-        *self.next_waiter_mut(entry, who) = first;
+        *self.next_waiter_mut(entry, waiter) = first;
     }
 
-    fn next_waiter_mut(&mut self, entry: u16, who: u16) -> &mut u16 {
-        match who {
+    fn next_waiter_mut(&mut self, entry: u16, waiter: u16) -> &mut u16 {
+        match waiter {
             ENTRY_QUEUE => {
-                let index = self.entry_queue(entry).expect("cars wait beside the road");
+                let index = self
+                    .entry_queue(entry)
+                    .expect("a waiting entry queue contains cars");
                 &mut self.entry_queues[index].next_waiter
             }
             exit => &mut self.exits[usize::from(exit)].next_waiter,
         }
     }
 
-    /// Who waits for a road after `who`, in a ring.
-    pub fn next_waiter(&self, entry: u16, who: u16) -> u16 {
-        match who {
+    /// Returns the waiter for a link that follows `waiter`, in a ring.
+    pub fn next_waiter(&self, entry: u16, waiter: u16) -> u16 {
+        match waiter {
             ENTRY_QUEUE => {
-                let index = self.entry_queue(entry).expect("cars wait beside the road");
+                let index = self
+                    .entry_queue(entry)
+                    .expect("a waiting entry queue contains cars");
                 self.entry_queues[index].next_waiter
             }
             exit => self.exits[usize::from(exit)].next_waiter,
         }
     }
 
-    /// The place of the cars beside a road, or where it would be.
+    /// Returns the index of a link's entry queue, or the index at which it would be inserted.
     pub fn entry_queue(&self, entry: u16) -> Result<usize, usize> {
         self.entry_queues
             .binary_search_by_key(&entry, |entry_queue| entry_queue.entry)
     }
 
-    /// Takes the first of those that wait for a road.
+    /// Removes the first waiter for a link and returns it.
     pub fn pop_waiter(&mut self, entry: u16) -> u16 {
         let last = self.entries[usize::from(entry)].last_waiter;
         let first = self.next_waiter(entry, last);
@@ -149,25 +158,25 @@ impl Tile {
         first
     }
 
-    /// Takes out `who`, who stands behind `before`.
-    fn unlink_waiter(&mut self, entry: u16, before: u16, who: u16) {
+    /// Unlinks `waiter`, which follows `before`.
+    fn unlink_waiter(&mut self, entry: u16, before: u16, waiter: u16) {
         let last = self.entries[usize::from(entry)].last_waiter;
-        if before == who {
+        if before == waiter {
             self.entries[usize::from(entry)].last_waiter = NONE16;
         } else {
-            *self.next_waiter_mut(entry, before) = self.next_waiter(entry, who);
-            if last == who {
+            *self.next_waiter_mut(entry, before) = self.next_waiter(entry, waiter);
+            if last == waiter {
                 self.entries[usize::from(entry)].last_waiter = before;
             }
         }
     }
 
-    /// Takes out `who`, wherever it stands.
-    pub fn remove_waiter(&mut self, entry: u16, who: u16) {
+    /// Removes `waiter`, wherever it is in the ring.
+    pub fn remove_waiter(&mut self, entry: u16, waiter: u16) {
         let mut before = self.entries[usize::from(entry)].last_waiter;
-        while self.next_waiter(entry, before) != who {
+        while self.next_waiter(entry, before) != waiter {
             before = self.next_waiter(entry, before);
         }
-        self.unlink_waiter(entry, before, who);
+        self.unlink_waiter(entry, before, waiter);
     }
 }

@@ -1,8 +1,8 @@
 //! A tile of the map, and how it runs alone for a window of ticks.
 //!
-//! All that happens at a junction happens in the order of (time, kind, road, car), whatever tile it
-//! is in: what comes from elsewhere comes as a car or a hole that was sent a window ago or earlier.
-//! So neither the cut of the tiles nor the length of windows nor the workers show in an outcome.
+//! All events at a junction are processed in the order of (time, kind, link, car), whatever tile
+//! contains the junction. Cars and holes from other tiles were sent at least a window ago.
+//! Therefore the results do not depend on the tiles, the length of windows or the workers.
 
 use super::events::{STUCK, Work};
 use super::records::*;
@@ -15,34 +15,35 @@ use serde::{Deserialize, Serialize};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// A tile: its records, its cars and what is due.
+/// A tile: its records, its cars and its pending events.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Tile {
     pub first_junction: u32,
-    /// The road of its first entry; the others follow.
+    /// The link of its first entry. The links of the other entries follow it.
     pub first_link: u32,
-    /// Its junctions, and one more at the end, where the exits of the last end.
+    /// The junctions, plus one entry that marks the end of the last junction's exits and entries.
     pub nodes: Vec<Node>,
     pub exits: Vec<LinkExit>,
     pub entries: Vec<LinkEntry>,
     pub cuts: Vec<Cut>,
     pub cars: Slab<Car>,
-    /// When cars are at the ends of their roads.
+    /// The times at which cars arrive at the ends of their links.
     pub arrival_wheel: Wheel,
     pub timers: Slab<Timer>,
     pub timer_wheel: Wheel,
     pub holes: Slab<Holes>,
-    /// Trips to come.
+    /// The future trips.
     pub departures: BinaryHeap<Reverse<Departure>>,
-    /// By entry.
+    /// The entry queues, ordered by entry.
     pub entry_queues: Vec<EntryQueue>,
     pub tally: Tally,
-    /// By exit, where cars are re-routed.
+    /// The delay at each exit, if rerouting is enabled.
     pub lateness: Vec<Lateness>,
-    /// What happened, where somebody wants to know.
+    /// The recorded events, if recording is enabled.
     #[serde(skip)]
     pub recorded_events: Option<Vec<Event>>,
-    /// What is due in the slot that is being worked on, the next last. Kept for its memory.
+    /// The events of the slot that is being processed, with the next event last. We keep the vector
+    /// to reuse its memory.
     #[serde(skip)]
     pub due_events: Vec<u64>,
 }
@@ -70,8 +71,8 @@ impl Tile {
         }
     }
 
-    /// Walks over what a window will touch here and there, in order, which a cache takes in four times
-    /// as fast.
+    /// Reads the memory that a window will access at random, in sequential order. A cache loads it
+    /// four times as fast that way.
     pub fn prefetch(&self) {
         fn lines<T>(things: &[T]) -> impl Iterator<Item = &T> {
             things.iter().step_by(64 / size_of::<T>())
@@ -85,7 +86,8 @@ impl Tile {
         std::hint::black_box(all.fold(touched, Ms::wrapping_add));
     }
 
-    /// Runs it from `from` to `until`, both whole ticks. What leaves goes into `mail`, by neighbour.
+    /// Runs the tile from `from` to `until`, which are both whole ticks. Messages to other tiles go
+    /// into `mail`, by neighbour.
     pub fn run(&mut self, from: Ms, until: Ms, rules: &Rules, mail: &mut [Vec<Message>]) {
         let end = until / SLOT_MS;
         let mut slot = from / SLOT_MS;
@@ -107,7 +109,7 @@ impl Tile {
         }
     }
 
-    /// Takes in what a neighbour sent.
+    /// Receives a message from a neighbour.
     pub fn receive(&mut self, message: Message, now: Ms) {
         let Message {
             at,
@@ -128,7 +130,7 @@ impl Tile {
         self.arrival_wheel.push(&mut self.cars, place);
     }
 
-    /// The road of an exit.
+    /// Returns the link of an exit.
     pub fn link_of_exit(&self, exit: u16) -> u32 {
         let up = self.exits[usize::from(exit)].up;
         if up & CUT == 0 {
@@ -138,7 +140,7 @@ impl Tile {
         }
     }
 
-    /// Sets anew after how long a car steps aside, also for those that wait already.
+    /// Sets the stuck timers again for a new stuck time, also for cars that are already waiting.
     pub fn set_stuck_time(&mut self, stuck_ms: Ms, now: Ms) {
         let mut timers = Vec::new();
         self.timer_wheel
@@ -154,12 +156,12 @@ impl Tile {
         }
     }
 
-    /// Its junctions.
+    /// Returns the junctions of the tile.
     pub fn nodes(&self) -> &[Node] {
         &self.nodes[..self.nodes.len() - 1]
     }
 
-    /// Bytes that it takes.
+    /// Returns the memory size in bytes.
     pub fn bytes(&self) -> usize {
         self.nodes.capacity() * size_of::<Node>()
             + self.exits.capacity() * size_of::<LinkExit>()
@@ -172,7 +174,7 @@ impl Tile {
             + self.car_bytes()
     }
 
-    /// Those of them that are for cars, what they wait for, and their holes.
+    /// Returns the part of the memory size that belongs to cars, timers, holes and trips.
     pub fn car_bytes(&self) -> usize {
         self.cars.bytes()
             + self.timers.bytes()

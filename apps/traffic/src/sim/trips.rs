@@ -1,4 +1,4 @@
-//! Trips: cars beside a road that want to enter it, and those that have come to their ends.
+//! Trips: cars that wait in an entry queue, and cars that have arrived at their destination.
 
 use super::events::Work;
 use super::records::*;
@@ -8,7 +8,8 @@ use crate::demand::is_turns;
 use crate::network::Ms;
 
 impl Work<'_> {
-    /// A trip begins, at a place of the plans; others after it, as long as they go nowhere.
+    /// Begins a trip at a place of the plans. If the trip has no links, the following trips are
+    /// begun as well.
     pub fn depart(&mut self, place: u32, junction: u16, now: Ms) {
         let mut next = Some(place);
         while let Some(place) = next {
@@ -16,7 +17,7 @@ impl Work<'_> {
         }
     }
 
-    /// Begins a trip, and gives the next one if that begins at once, too.
+    /// Begins one trip, and returns the next one if that begins at once.
     fn depart_once(&mut self, place: u32, junction: u16, now: Ms) -> Option<u32> {
         self.tile.tally.idle -= 1;
         self.tile.tally.begun += 1;
@@ -50,14 +51,14 @@ impl Work<'_> {
         None
     }
 
-    /// A car comes onto the roads from beside one.
+    /// Lets a car enter its link, from a departure or from an entry queue.
     fn begin(&mut self, entry: u16, car: u32, now: Ms) {
         self.tile.tally.moving += 1;
         self.tile.tally.vehicle_ms -= i64::from(now);
         self.enter(entry, car, now);
     }
 
-    /// A car waits beside a road to enter it.
+    /// Adds a car to the entry queue of a link.
     pub fn join_entry_queue(&mut self, entry: u16, car: u32, now: Ms) {
         let tile = &mut *self.tile;
         tile.cars[car].at = now;
@@ -82,12 +83,12 @@ impl Work<'_> {
         }
     }
 
-    /// The first of the cars beside a road enters it.
+    /// Lets the first car of an entry queue enter the link.
     pub fn leave_entry_queue(&mut self, entry: u16, now: Ms) {
         let index = self
             .tile
             .entry_queue(entry)
-            .expect("cars wait beside the road");
+            .expect("a waiting entry queue contains cars");
         let entry_queue = &mut self.tile.entry_queues[index];
         let first = self.tile.cars[entry_queue.last].next;
         entry_queue.last = self.tile.cars.unlink_first(entry_queue.last);
@@ -101,7 +102,7 @@ impl Work<'_> {
         self.begin(entry, first, now);
     }
 
-    /// A car is at the end of its trip; what is at `place` of the plans comes next.
+    /// Ends the trip of a car. `place` is the place in the plans after the trip.
     pub fn finish(&mut self, place: u32, exit: u16, now: Ms) {
         self.tile.tally.moving -= 1;
         self.tile.tally.vehicle_ms += i64::from(now);
@@ -116,7 +117,7 @@ impl Work<'_> {
         }
     }
 
-    /// Puts the next trip on the calendar, or gives it if it begins at once.
+    /// Schedules the next trip, or returns it if it begins at once.
     fn next_trip(&mut self, place: u32, junction: u16, now: Ms) -> Option<u32> {
         let Some((at, place)) = self.rules.plans.departure(place) else {
             self.tile.tally.done += 1;

@@ -1,9 +1,14 @@
-//! Whether a state that was read is one that a run could have come to.
+//! Checks whether a state from a snapshot is one that a run could have reached.
 //!
-//! A checksum says that nothing broke on the way, not who wrote it. The simulation itself looks at no
-//! number twice; so what it relies on is checked here, once, before anything runs: what the network
-//! gives is as the network gives it, each place of a slab is in one list, who waits is in one queue,
-//! each car's way leads to where its plan goes on, and no time is so late that sums of times wrap.
+//! A checksum detects damage, but it cannot distinguish a genuine snapshot from a forged one. The
+//! simulation itself does not check its data for consistency. Therefore we check once, before
+//! anything runs, everything that the simulation relies on:
+//!
+//! - Everything that follows from the network matches the network.
+//! - Each place of a slab is in exactly one list.
+//! - Each waiter is in exactly one queue.
+//! - The route of each car leads to the place where its plan continues.
+//! - No time is so late that a sum of times would overflow.
 
 use super::events::{RETRY, STUCK, WAKE};
 use super::records::*;
@@ -16,13 +21,14 @@ use crate::network::Ms;
 use creel::Pool;
 use std::cmp::Reverse;
 
-/// Nothing is due later than so long from now: the longest that a road takes, and some.
+/// The maximum time until a pending event: the longest travel time of a link, plus a margin.
 const AHEAD_MS: Ms = (1 << 30) + (1 << 23);
-/// No sum over all tiles is larger, so that there is room to go on.
+/// The limit for each sum over all tiles, so that the sums can grow further.
 const SUM_MAX: u128 = 1 << 62;
 
 impl Simulation {
-    /// Whether it is sound, beside the tiles of the same network without a car.
+    /// Returns whether the state is valid. `empty` contains the tiles of the same network without
+    /// cars.
     pub(super) fn is_valid(&self, empty: &[Tile], loops: &Pool) -> bool {
         let rerouting = self.rerouting.as_ref();
         self.now_ms.is_multiple_of(TICK_MS)
@@ -84,7 +90,7 @@ impl Simulation {
         sums.iter().all(|&sum| sum < SUM_MAX)
     }
 
-    /// Each detour leads back to where a trip ends.
+    /// Returns whether each detour leads back to the end of a trip.
     fn has_valid_detours(&self) -> bool {
         let plans = &self.rules.plans;
         let ends = |back: u32| back > 0 && back < plans.end() && !is_turns(plans.word(back));
@@ -92,7 +98,8 @@ impl Simulation {
         words < u64::from(NONE) && self.rules.detours.lead_back(ends)
     }
 
-    /// Whether a car that comes to a junction can go the rest of its way, to where its plan goes on.
+    /// Checks that a car which arrives at `junction` can follow its route to the place where its
+    /// plan continues.
     fn route_is_valid(&self, mut junction: u32, car: Car) -> Option<()> {
         let (network, rules) = (&self.network, &self.rules);
         let all = rules.plans.end() + rules.detours.len() as u32;
@@ -112,7 +119,7 @@ impl Simulation {
     }
 }
 
-/// Which places of a slab have been seen in a list.
+/// The places of a slab that have been found in a list.
 struct VisitedPlaces(Vec<bool>);
 
 impl VisitedPlaces {
@@ -122,7 +129,7 @@ impl VisitedPlaces {
         Some(seen)
     }
 
-    /// Notes one more; `None` if it is not there, or in two lists.
+    /// Marks a place. Returns `None` if the place does not exist or is already in another list.
     fn mark(&mut self, place: u32) -> Option<()> {
         let seen = self.0.get_mut(place as usize)?;
         (!std::mem::replace(seen, true)).then_some(())
@@ -183,7 +190,7 @@ impl VisitedPlaces {
     }
 }
 
-/// One tile that is looked at; `None` says that it is not sound.
+/// Checks one tile. Each check returns `None` if the tile is invalid.
 struct TileCheck<'a> {
     simulation: &'a Simulation,
     tile: &'a Tile,
@@ -208,7 +215,7 @@ impl TileCheck<'_> {
         (self.now()..=self.now() + AHEAD_MS).contains(&at)
     }
 
-    /// Whether all is as in an empty tile but for what changes.
+    /// Returns whether everything that never changes is the same as in an empty tile.
     fn is_of_network(&self, empty: &Tile) -> bool {
         let tile = self.tile;
         let node = |(a, b): (&Node, &Node)| {
@@ -270,7 +277,8 @@ impl TileCheck<'_> {
     fn cars(&self) -> Option<()> {
         let (tile, simulation, now) = (self.tile, self.simulation, self.now());
         let roads = simulation.network.links();
-        // When it came onto its road, and the rest of its way from the road's end.
+        // The time at which the car entered its link, and the rest of its route from the end of the
+        // link.
         let drives = |car: Car| {
             let link = tile.link_of_exit(car.exit);
             let flow = simulation.network.flow(link, &simulation.rules.physics);
@@ -316,7 +324,7 @@ impl TileCheck<'_> {
         seen.all()
     }
 
-    /// Each timer is one that a road knows of.
+    /// Checks that the timers are exactly those for which a link has set its flag.
     fn timers(&self) -> Option<()> {
         let tile = self.tile;
         let most = 2 * tile.exits.len() + tile.entries.len();
@@ -343,7 +351,8 @@ impl TileCheck<'_> {
         seen.all()
     }
 
-    /// Who waits for a road is in that road's queue, once, and nobody else is.
+    /// Checks that each waiter is in the queue of its link exactly once, and that nothing else is
+    /// in a queue.
     fn queues(&self) -> Option<()> {
         let tile = self.tile;
         let waits = |exit: &LinkExit| exit.flags & LinkExit::BLOCKED != 0;
@@ -351,25 +360,25 @@ impl TileCheck<'_> {
         let mut waiting_to_enter = vec![true; tile.entry_queues.len()];
         for (index, entry) in tile.entries.iter().enumerate() {
             let index = index as u16;
-            let next = |who| match who {
+            let next = |waiter| match waiter {
                 ENTRY_QUEUE => {
                     let place = tile.entry_queue(index).ok()?;
                     Some(tile.entry_queues[place].next_waiter)
                 }
                 exit => Some(tile.exits.get(usize::from(exit))?.next_waiter),
             };
-            let mut who = entry.last_waiter;
-            while who != NONE16 {
-                who = next(who)?;
-                let left = match who {
+            let mut waiter = entry.last_waiter;
+            while waiter != NONE16 {
+                waiter = next(waiter)?;
+                let left = match waiter {
                     ENTRY_QUEUE => &mut waiting_to_enter[tile.entry_queue(index).ok()?],
                     exit => exits.get_mut(usize::from(exit))?,
                 };
                 std::mem::take(left).then_some(())?;
-                if who != ENTRY_QUEUE {
-                    (self.next_entry(who)? == index).then_some(())?;
+                if waiter != ENTRY_QUEUE {
+                    (self.next_entry(waiter)? == index).then_some(())?;
                 }
-                if who == entry.last_waiter {
+                if waiter == entry.last_waiter {
                     break;
                 }
             }
@@ -378,7 +387,7 @@ impl TileCheck<'_> {
         none_left.then_some(())
     }
 
-    /// The road that the first car at an exit wants to enter.
+    /// Returns the entry of the link that the first car at an exit wants to enter.
     fn next_entry(&self, exit: u16) -> Option<u16> {
         let tile = self.tile;
         let exit = &tile.exits[usize::from(exit)];

@@ -1,20 +1,20 @@
-//! What is due when, in one tile: lists by the eighth of a second.
+//! The timing wheel of a tile: lists of pending elements, in slots of an eighth of a second.
 //!
-//! Lists are not in order; whoever drains a slot sorts what was in it. What is due after the wheel
-//! has gone round lies in the slot where it will be, and is put back until then.
+//! The lists are not sorted, so the caller that drains a slot sorts its elements. An element that
+//! is due more than one revolution later is already in its slot. Draining the slot puts it back.
 
 use super::slab::{Listed, NONE, Slab};
 use crate::network::Ms;
 
-/// A slot's length. Eight are a tick.
+/// The length of a slot. A tick has eight slots.
 pub(super) const SLOT_MS: Ms = 125;
 const SLOTS: usize = 512;
 
-/// The lists by slot.
+/// The lists, by slot.
 #[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
 pub(super) struct Wheel {
     first: Vec<u32>,
-    /// A bit a slot that is not empty.
+    /// One bit per slot, set if the slot is not empty.
     taken: [u64; SLOTS / 64],
 }
 
@@ -26,7 +26,7 @@ impl Wheel {
         }
     }
 
-    /// Puts a thing where it is due.
+    /// Adds an element to the slot in which it is due.
     #[inline]
     pub fn push(&mut self, slab: &mut Slab<impl Listed>, place: u32) {
         let thing = &mut slab[place];
@@ -36,7 +36,7 @@ impl Wheel {
         self.taken[slot / 64] |= 1 << (slot % 64);
     }
 
-    /// The first slot from `from` on, before `until`, with something in it; else `until`.
+    /// Returns the first non-empty slot from `from` to `until`, or `until` if there is none.
     #[inline]
     pub fn next(&self, from: Ms, until: Ms) -> Ms {
         let mut slot = from;
@@ -50,7 +50,7 @@ impl Wheel {
         until
     }
 
-    /// Takes out what is due in a slot.
+    /// Removes the elements that are due in a slot and calls `due` for each.
     #[inline]
     pub fn drain<T: Listed>(
         &mut self,
@@ -76,7 +76,7 @@ impl Wheel {
         }
     }
 
-    /// Calls `f` for each place.
+    /// Calls `f` for each place in the wheel.
     pub fn each(&self, slab: &Slab<impl Listed>, mut f: impl FnMut(u32)) {
         for &first in &self.first {
             let mut place = first;
@@ -87,7 +87,7 @@ impl Wheel {
         }
     }
 
-    /// The first of each slot, if it is one as [`push`](Self::push) leaves it.
+    /// Returns the first place of each slot, or `None` if the wheel is inconsistent.
     pub fn firsts(&self) -> Option<&[u32]> {
         let noted = |slot: usize| self.taken[slot / 64] & 1 << (slot % 64) != 0;
         let fits = |(slot, &first): (usize, &u32)| noted(slot) == (first != NONE);
@@ -95,7 +95,7 @@ impl Wheel {
         all.then_some(&self.first)
     }
 
-    /// The slot for what is due at a time.
+    /// Returns the slot of a time.
     #[inline]
     pub fn slot_of(at: Ms) -> usize {
         (at / SLOT_MS) as usize % SLOTS

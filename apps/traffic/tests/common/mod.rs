@@ -1,5 +1,5 @@
-//! Small networks made by hand.
-#![allow(dead_code, reason = "each test file uses a part")]
+//! Small networks for tests.
+#![allow(dead_code, reason = "each test file uses only a part of this module")]
 
 use creel::Pool;
 use creel_traffic::demand::{Plans, Route, Traveller};
@@ -7,7 +7,8 @@ use creel_traffic::network::{Junction, Link, Network, Physics, RawNetwork};
 use creel_traffic::sim::Simulation;
 use std::sync::Arc;
 
-/// u = 20 m/s, 0.2 cars a metre, 1 s: capacity 0.8 a second, wave 5 m/s.
+/// Free speed 20 m/s, jam density 0.2 cars per metre, reaction time 1 s. The capacity is 0.8 cars
+/// per second and the wave speed 5 m/s.
 pub const NEWELL: Physics = Physics {
     spacing_mm: 5000,
     reaction_ms: 1000,
@@ -15,7 +16,7 @@ pub const NEWELL: Physics = Physics {
     stuck_ms: 300_000,
 };
 
-/// A road of 20 m/s and one lane.
+/// Returns a link with one lane and a free speed of 20 m/s.
 pub fn road(from: u32, to: u32, length_m: u32) -> Link {
     Link {
         from,
@@ -28,7 +29,7 @@ pub fn road(from: u32, to: u32, length_m: u32) -> Link {
     }
 }
 
-/// Junctions in a row 100 m apart, with such roads between them, in `tile` junctions a tile.
+/// Returns a network of junctions in a row, 100 m apart, with at most `tile` junctions per tile.
 pub fn network(junctions: u32, links: Vec<Link>, tile: usize) -> Arc<Network> {
     Arc::new(Network::with_tiles(plan(junctions, links), tile).unwrap())
 }
@@ -46,7 +47,7 @@ pub fn plan(junctions: u32, links: Vec<Link>) -> RawNetwork {
     }
 }
 
-/// Roads by the numbers of their file.
+/// Converts link numbers of the file to link numbers of the network.
 pub fn path(network: &Network, origins: impl IntoIterator<Item = u32>) -> Vec<u32> {
     let all = 0..network.links().len() as u32;
     let find = |origin| {
@@ -57,7 +58,7 @@ pub fn path(network: &Network, origins: impl IntoIterator<Item = u32>) -> Vec<u3
     origins.into_iter().map(find).collect()
 }
 
-/// A traveller of one trip.
+/// Returns a traveller with one trip.
 pub fn trip(
     network: &Network,
     depart_ms: u32,

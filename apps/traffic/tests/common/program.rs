@@ -1,5 +1,5 @@
-//! The program, started by its tests.
-#![allow(dead_code, reason = "each test file uses a part")]
+//! Runs the program in tests.
+#![allow(dead_code, reason = "each test file uses only a part of this module")]
 
 use serde_json::Value;
 use std::path::PathBuf;
@@ -14,7 +14,7 @@ pub fn run(arguments: &[&str]) -> Output {
         .unwrap()
 }
 
-/// A place for a test's own file.
+/// Returns a path for a file of this test.
 pub fn place(name: &str) -> PathBuf {
     std::env::temp_dir().join(format!(
         "creel-traffic-program-{}-{name}",

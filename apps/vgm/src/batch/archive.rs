@@ -1,9 +1,10 @@
-//! Archives as folders: the songs in zip and 7z files.
+//! The songs in zip and 7z archives.
 //!
-//! A zip's songs are unpacked one at a time, as they are rendered. A 7z's may depend on all that
-//! lies before them, so they are unpacked once, when the archive is opened, within bounds.
+//! We unpack a song of a zip archive when it is rendered. A song of a 7z archive may depend on all
+//! data before it, so we unpack the whole archive once when we open it, up to a limit.
 //!
-//! Invariant: a song's place is a path below the output folder, whatever the archive says.
+//! Invariant: the path of a song always stays below the output folder, even if a malicious archive
+//! has names such as `../a.vgm`.
 
 use std::fmt;
 use std::io::{self, Cursor, Read, Seek};
@@ -18,17 +19,17 @@ use super::text;
 use crate::error::{Error, Result};
 use crate::format::{SONG_BYTES_MAX, open};
 
-/// The most entries an archive may have.
+/// The maximum number of entries of an archive.
 const ENTRIES_MAX: usize = 100_000;
-/// The most bytes that a 7z may unpack to.
+/// The maximum unpacked size of a 7z archive.
 const SEVENZ_BYTES_MAX: u64 = 512 << 20;
 
-/// Where an archive's bytes are: in a file, or in memory.
+/// The bytes of an archive, in a file or in memory.
 trait Bytes: Read + Seek + Send {}
 
 impl<B: Read + Seek + Send> Bytes for B {}
 
-/// An archive whose songs can be had.
+/// An open archive.
 pub struct Archive {
     path: PathBuf,
     songs: Songs,
@@ -44,24 +45,26 @@ enum Songs {
 pub struct Packed {
     archive: Arc<Archive>,
     index: usize,
-    /// Where in the archive it lies.
+    /// The path of the song in the archive.
     pub place: PathBuf,
 }
 
-/// What an archive has.
+/// The contents of an archive.
 pub struct Listed {
-    /// Its songs, by name.
+    /// The songs, ordered by name.
     pub songs: Vec<Packed>,
-    /// What is left out of it though it may be music, and why.
+    /// Entries that may be music but are left out, with the reasons.
     pub left_out: Vec<(String, &'static str)>,
 }
 
-/// What an archive has that is a file, or has these `bytes`.
+/// Lists the songs of an archive, which is the file `path` or has these `bytes`.
 ///
 /// # Errors
 ///
-/// [`Error::Io`] if it cannot be read, [`Error::BadList`] if it is no archive or a damaged one,
-/// [`Error::TooLarge`] beyond 100,000 entries, or 512 MiB of a 7z.
+/// - [`Error::Io`] if the archive cannot be read.
+/// - [`Error::BadList`] if it is not an archive, or is damaged.
+/// - [`Error::TooLarge`] if it has more than 100,000 entries, or a 7z archive unpacks to 512 MiB or
+///   more.
 pub fn list(path: &Path, kind: Kind, bytes: Option<Arc<[u8]>>) -> Result<Listed> {
     let bytes: Box<dyn Bytes> = match bytes {
         Some(bytes) => Box::new(Cursor::new(bytes)),
@@ -92,13 +95,13 @@ pub fn list(path: &Path, kind: Kind, bytes: Option<Arc<[u8]>>) -> Result<Listed>
 /// The names of an archive's songs.
 #[derive(Default)]
 struct Names {
-    /// By number.
+    /// The songs, by their index in the archive.
     places: Vec<(usize, PathBuf)>,
     left_out: Vec<(String, &'static str)>,
 }
 
 impl Names {
-    /// Takes an entry's name; gives whether it is that of a song that can be had.
+    /// Adds an entry. Returns whether it is a song that can be read.
     fn take(&mut self, index: usize, name: &str) -> bool {
         let turned = name.replace('\\', "/");
         let path = PathBuf::from(&turned);
@@ -111,8 +114,8 @@ impl Names {
                 self.places.push((index, path));
                 return true;
             }
-            Some(Kind::Song) => "its name leads out of the archive",
-            Some(kind) if kind.is_archive() => "an archive in an archive is not opened",
+            Some(Kind::Song) => "skipped, because its name leads out of the archive",
+            Some(kind) if kind.is_archive() => "skipped, because it is an archive in an archive",
             _ => return false,
         };
         self.left_out.push((name.into(), why));
@@ -126,7 +129,7 @@ fn zip(bytes: Box<dyn Bytes>, names: &mut Names) -> Result<Songs> {
         return Err(too_many());
     }
     for (index, raw) in archive.file_names_raw().enumerate() {
-        // Of what is not marked as UTF-8 the crate knows DOS's letters only.
+        // For names that are not marked as UTF-8, the crate supports only the code page of DOS.
         let name = text::japanese(raw).or_else(|| {
             let name = archive.name_for_index(index)?;
             Some(name.ok()?.into_owned())
@@ -138,7 +141,7 @@ fn zip(bytes: Box<dyn Bytes>, names: &mut Names) -> Result<Songs> {
 
 fn seven_z(bytes: Box<dyn Bytes>, names: &mut Names) -> Result<Songs> {
     let mut reader = ArchiveReader::new(bytes, Password::empty()).map_err(seven_z_error)?;
-    // It would start threads of its own.
+    // By default, the crate would start threads of its own.
     reader.set_thread_count(1);
     if reader.archive().files.len() > ENTRIES_MAX {
         return Err(too_many());
@@ -151,7 +154,7 @@ fn seven_z(bytes: Box<dyn Bytes>, names: &mut Names) -> Result<Songs> {
             bytes.read_to_end(&mut song)?;
             songs.push(Arc::new(song));
         } else {
-            // What follows may depend on it.
+            // We must also unpack entries that we skip, because later entries may depend on them.
             io::copy(&mut bytes, &mut io::sink())?;
         }
         let read = left + 1 - bytes.limit();
@@ -165,7 +168,7 @@ fn seven_z(bytes: Box<dyn Bytes>, names: &mut Names) -> Result<Songs> {
     read.map_err(seven_z_error)?;
     if left == 0 {
         let reason = format!(
-            "a 7z that unpacks to {} MiB or more",
+            "the 7z archive unpacks to {} MiB or more",
             SEVENZ_BYTES_MAX >> 20
         );
         return Err(Error::TooLarge(reason));
@@ -174,21 +177,24 @@ fn seven_z(bytes: Box<dyn Bytes>, names: &mut Names) -> Result<Songs> {
 }
 
 impl Packed {
-    /// The archive's path.
+    /// Returns the path of the archive.
     pub fn archive(&self) -> &Path {
         &self.archive.path
     }
 
-    /// The song's bytes, so many at most.
+    /// Reads up to `bytes_max` bytes of the song.
     ///
     /// # Errors
     ///
-    /// [`Error::BadList`] where the archive is damaged or encrypted.
+    /// Returns [`Error::BadList`] if the archive is damaged or encrypted, and [`Error::Io`] if it
+    /// cannot be read.
     pub fn read(&self, bytes_max: u64) -> Result<Vec<u8>> {
         let mut bytes = Vec::new();
         match &self.archive.songs {
             Songs::Zip(archive) => {
-                let mut archive = archive.lock().expect("nobody panics with it");
+                let mut archive = archive
+                    .lock()
+                    .expect("no thread panics while it holds this lock");
                 let entry = archive.by_index(self.index).map_err(zip_error)?;
                 let damaged = |error| Error::BadList(format!("zip: {error}"));
                 entry
@@ -204,11 +210,11 @@ impl Packed {
         Ok(bytes)
     }
 
-    /// The whole song, as far as songs may be long.
+    /// Reads the whole song, up to the maximum size of songs.
     ///
     /// # Errors
     ///
-    /// As [`Packed::read`].
+    /// Returns the same errors as [`Packed::read`].
     pub fn read_all(&self) -> Result<Vec<u8>> {
         self.read(SONG_BYTES_MAX as u64 + 1)
     }
@@ -223,7 +229,7 @@ fn zip_error(error: zip::result::ZipError) -> Error {
     }
 }
 
-/// The crate shows its errors as their code has them.
+/// Converts an error of the crate, whose own messages are names from its code.
 fn seven_z_error(error: sevenz_rust2::Error) -> Error {
     use sevenz_rust2::Error as Seven;
     let reason = match error {
@@ -244,18 +250,20 @@ fn seven_z_error(error: sevenz_rust2::Error) -> Error {
             "it is cut short".into()
         }
         Seven::Io(error, _) | Seven::FileOpen(error, _) => format!("damaged: {error}"),
-        Seven::BadSignature(_) => "it does not begin like one".into(),
+        Seven::BadSignature(_) => "the file does not begin like a 7z archive".into(),
         Seven::UnsupportedVersion { major, minor } => {
-            format!("version {major}.{minor} is not known")
+            format!("version {major}.{minor} is not supported")
         }
         Seven::ChecksumVerificationFailed | Seven::NextHeaderCrcMismatch => {
             "damaged: a checksum does not match".into()
         }
-        Seven::UnsupportedCompressionMethod(name) => format!("packed by {name}, not known here"),
+        Seven::UnsupportedCompressionMethod(name) => {
+            format!("the compression method {name} is not supported")
+        }
         Seven::PasswordRequired | Seven::MaybeBadPassword(_) => "it is encrypted".into(),
         Seven::MaxMemLimited { max_kb, .. } => format!("it needs more than {max_kb} KiB of memory"),
         Seven::Other(reason) | Seven::Unsupported(reason) => reason.into_owned(),
-        Seven::ExternalUnsupported => "its headers lie elsewhere".into(),
+        Seven::ExternalUnsupported => "external headers are not supported".into(),
         Seven::BadTerminatedStreamsInfo(_)
         | Seven::BadTerminatedUnpackInfo
         | Seven::BadTerminatedPackInfo(_)
@@ -267,7 +275,7 @@ fn seven_z_error(error: sevenz_rust2::Error) -> Error {
 }
 
 fn too_many() -> Error {
-    Error::TooLarge(format!("an archive of more than {ENTRIES_MAX} entries"))
+    Error::TooLarge(format!("the archive has more than {ENTRIES_MAX} entries"))
 }
 
 impl PartialEq for Packed {

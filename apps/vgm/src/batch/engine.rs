@@ -1,11 +1,14 @@
-//! Renders the songs of a plan, a song a job, on the workers of one pool and on no other thread.
+//! Renders the songs of a plan on the workers of one pool. Each job renders one song at a time.
 //!
-//! The first workers render; those beyond the number of jobs bring finished files to the disk, for
-//! syncing a file takes as long as rendering a tenth of a song and needs no processor. Where there
-//! are no such workers, those who render do both.
+//! The first workers render. The workers beyond the number of jobs sync finished files to the disk,
+//! because syncing takes as long as a tenth of rendering and needs no processor. If there are no
+//! such workers, the rendering workers do both.
 //!
-//! Invariant: a song is begun by one worker, in the plan's order, and told of once; whatever fails,
-//! a file is under its own name whole or not at all. The bytes do not depend on jobs or workers.
+//! Invariants:
+//!
+//! - Each song is started by one worker, in the order of the plan, and its end is reported once.
+//! - A file appears under its name only when it is complete, even if something fails.
+//! - The bytes of the files do not depend on the number of jobs or workers.
 
 use std::collections::VecDeque;
 use std::fs;
@@ -24,14 +27,14 @@ use crate::output::{Extent, Job, Outcome, OutputSettings, TemporaryFile};
 use crate::render::Settings;
 use crate::wav::Layout;
 
-/// Workers beyond the jobs that a pool for a batch should have: what several wait for, the disk
-/// does at once.
+/// The number of workers beyond the jobs that a pool for a batch should have. Several workers wait
+/// for the disk at once, because the disk can sync several files at the same time.
 pub const SPARE_WORKERS: usize = 4;
 
-/// Files that may wait for the disk before the jobs do.
+/// The maximum number of files that wait for the disk. If there are more, the jobs wait as well.
 const UNPUBLISHED_MAX: usize = 16;
 
-/// What is done where a sound file exists.
+/// The treatment of songs whose sound file exists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Existing {
     /// The song fails.
@@ -39,26 +42,26 @@ pub enum Existing {
     Refuse,
     /// The file is replaced.
     Replace,
-    /// The song is left alone.
+    /// The song is skipped.
     Skip,
 }
 
-/// What is to be said of a song that was rendered.
+/// The warnings about a song.
 #[derive(Debug, Default, Clone, PartialEq, Eq, serde::Serialize)]
 pub struct Warnings {
-    /// The names of its chips that are not played.
+    /// The names of the chips that are not supported.
     pub chips_missing: Vec<&'static str>,
-    /// What is wrong with it otherwise.
+    /// All other warnings.
     pub warnings: Vec<String>,
 }
 
 impl Warnings {
-    /// The remarks on a song.
+    /// Returns the warnings about a song.
     pub fn of(song: &Song) -> Warnings {
         let name = |instance: crate::format::Instance| song.header.name(instance.chip);
         let mut warnings = song.warnings().to_vec();
         if song.chips().next().is_none() {
-            warnings.push("it writes to no chip that it has a clock for".into());
+            warnings.push("the song does not write to any chip for which it has a clock".into());
         }
         Warnings {
             chips_missing: missing(song).into_iter().map(name).collect(),
@@ -66,74 +69,77 @@ impl Warnings {
         }
     }
 
-    /// The same, and that nothing is heard of the song. Of a stem nobody expects it.
+    /// Adds a warning if the song is silent. A silent stem is normal, so there is no warning for
+    /// it.
     fn with_silence(mut self, unit: &Unit, extent: Extent, how: OutputSettings<'_>) -> Warnings {
         let dithered = how.effects.dither;
         if unit.stem.is_none() && extent.is_silent(how.layout.samples, dithered) {
             self.warnings
-                .push("nothing is heard: all its samples are 0".into());
+                .push("the song is silent: all its samples are 0".into());
         }
         self
     }
 }
 
-/// What happens to a song, in this order.
+/// An event of a song. The events of a song come in this order.
 #[derive(Debug)]
 pub enum Event<'e> {
-    /// It was read and will have so many frames.
+    /// The song was read and will have this number of frames.
     Started(u64),
-    /// So many more frames were rendered.
+    /// This number of further frames was rendered.
     Rendered(u64),
-    /// It is on the disk under its own name. The end.
+    /// The song is on the disk under its name. This is its last event.
     Done(Extent, &'e Warnings),
-    /// It was left alone, for its file exists. The end.
+    /// The song was skipped, because its file exists. This is its only event.
     Skipped,
-    /// It was not rendered. The end.
+    /// The song was not rendered. This is its last event.
     Failed(&'e Error),
 }
 
-/// How the songs of a plan are rendered.
+/// Renders the songs of a plan to files.
 pub struct Engine<'a> {
-    /// The workers.
+    /// The pool on which to render.
     pub pool: &'a Pool,
-    /// How many of them render at once, at least 1.
+    /// The number of workers that render at the same time, at least 1.
     pub jobs: usize,
-    /// How songs are played.
+    /// The settings for playing the songs.
     pub settings: &'a Settings,
-    /// What is done to the mix.
+    /// The effects on the mix.
     pub effects: &'a Effects,
-    /// What the files are like.
+    /// The format of the files.
     pub layout: Layout,
-    /// What is done where a file exists.
+    /// The treatment of songs whose file exists.
     pub existing: Existing,
-    /// Whether a song that lacks a chip fails.
+    /// Whether to reject songs with a chip that is not supported.
     pub strict: bool,
 }
 
-/// What the caller of [`Engine::run`] wants to know, and whether to go on. Called from all workers.
+/// The callbacks of [`Engine::run`]. All workers call them.
 #[derive(Clone, Copy)]
 pub struct Observer<'w> {
-    /// Told of each event of each song.
+    /// Receives each event of each song.
     pub on_event: &'w (dyn Fn(&Unit, Event<'_>) + Sync),
-    /// Asked before each block: songs under way are given up, without an event, once it says yes.
+    /// Returns whether to stop. It is called before each block. If it returns true, unfinished
+    /// songs are abandoned without an event.
     pub should_stop: &'w (dyn Fn() -> bool + Sync),
 }
 
-/// A song that waits for the disk.
+/// A rendered song whose file must be synced to the disk.
 type Finished<'p> = (&'p Unit, TemporaryFile, Warnings);
 
-/// Who does what.
+/// The state that the workers of a run share.
 #[derive(Default)]
 struct SharedState<'p> {
-    /// The next song of the plan.
+    /// The index of the next song of the plan.
     next: usize,
+    /// The number of songs that are being rendered.
     rendering: usize,
     finished: VecDeque<Finished<'p>>,
 }
 
 impl Engine<'_> {
-    /// Renders all songs of the plan. Blocks until the last is on the disk, or until those under way
-    /// have noticed that they should stop.
+    /// Renders all songs of the plan. It blocks until the last song is on the disk, or until all
+    /// workers have stopped.
     pub fn run(&self, plan: &Plan, watch: Observer<'_>) {
         let gains = &Gains::measure(self, &plan.units, watch);
         if plan.is_better_split(self.jobs) {
@@ -159,7 +165,7 @@ impl Engine<'_> {
         self.pool.broadcast(|worker| crew.work(worker));
     }
 
-    /// Renders one song; none if that has come to an end already.
+    /// Renders one song. Returns `None` if the song was skipped, abandoned, or has failed.
     fn song<'p>(
         &self,
         unit: &'p Unit,
@@ -183,16 +189,16 @@ impl Engine<'_> {
         }
     }
 
-    /// Whether a song is left alone.
+    /// Returns whether a song is skipped.
     pub(super) fn is_skipped(&self, unit: &Unit) -> bool {
         self.existing == Existing::Skip && unit.output.exists()
     }
 
-    /// A song that may be rendered, and what is to be said of it.
+    /// Reads a song and its warnings, unless its output exists.
     pub(super) fn ready(&self, unit: &Unit) -> Result<(Song, Warnings)> {
         if self.existing == Existing::Refuse && unit.output.exists() {
             return Err(Error::Io(io::Error::other(format!(
-                "{} exists (--overwrite replaces it, --skip-done leaves it)",
+                "{} exists. Use --overwrite to replace it, or --skip-done to keep it",
                 unit.output.display()
             ))));
         }
@@ -232,7 +238,7 @@ impl Engine<'_> {
     }
 }
 
-/// The workers of a run, as each of them sees it.
+/// The view of a run that all its workers share.
 struct WorkerContext<'a, 'p> {
     engine: &'a Engine<'a>,
     units: &'p [Unit],
@@ -243,7 +249,7 @@ struct WorkerContext<'a, 'p> {
 }
 
 impl<'p> WorkerContext<'_, 'p> {
-    /// What a worker does from the first song to the last.
+    /// Renders songs and syncs files until no work is left.
     fn work(&self, worker: usize) {
         let renders = worker < self.engine.jobs;
         let has_spare = self.engine.pool.workers() > self.engine.jobs;
@@ -274,7 +280,10 @@ impl<'p> WorkerContext<'_, 'p> {
                 board.finished.extend(finished);
                 self.changed.notify_all();
             } else if songs_left || board.rendering > 0 {
-                board = self.changed.wait(board).expect("no worker panics with it");
+                board = self
+                    .changed
+                    .wait(board)
+                    .expect("no worker panics while it holds this lock");
             } else {
                 return;
             }
@@ -282,29 +291,31 @@ impl<'p> WorkerContext<'_, 'p> {
     }
 
     fn board(&self) -> MutexGuard<'_, SharedState<'p>> {
-        self.board.lock().expect("no worker panics with it")
+        self.board
+            .lock()
+            .expect("no worker panics while it holds this lock")
     }
 }
 
-/// How the songs of a plan are rendered one after the other, all into one stream.
+/// Renders the songs of a plan one after another into one stream.
 pub struct Stream<'a> {
-    /// How songs are played.
+    /// The settings for playing the songs.
     pub settings: &'a Settings,
-    /// What is done to the mix; songs of a stream are no album.
+    /// The effects on the mix. Album gain is not supported here.
     pub effects: &'a Effects,
-    /// What the stream is like.
+    /// The format of the stream.
     pub layout: Layout,
-    /// Whether a song that lacks a chip fails.
+    /// Whether to reject songs with a chip that is not supported.
     pub strict: bool,
 }
 
 impl Stream<'_> {
-    /// Renders the plan's songs in its order on the calling thread.
+    /// Renders the songs in the order of the plan, on the calling thread. Songs that fail are
+    /// reported and left out.
     ///
     /// # Errors
     ///
-    /// What `sink` fails with: nothing that follows could be put anywhere. Songs that fail are told
-    /// of, and left out.
+    /// Returns the error of `sink`, because no further song could be written.
     pub fn run(
         &self,
         plan: &Plan,
@@ -328,7 +339,7 @@ impl Stream<'_> {
                 };
                 let sink = |bytes: &[u8]| {
                     sunk = sink(bytes);
-                    // The error is told by what `sunk` holds.
+                    // The caller gets the full error from `sunk`, so its kind suffices here.
                     sunk.as_ref()
                         .map(|_| ())
                         .map_err(|error| error.kind().into())
@@ -353,19 +364,19 @@ impl Stream<'_> {
     }
 }
 
-/// A song, and what is to be said of it.
+/// Reads a song and its warnings.
 pub(super) fn load(unit: &Unit, strict: bool) -> Result<(Song, Warnings)> {
     let song = unit.input.load()?;
     let remarks = Warnings::of(&song);
     if strict && !remarks.chips_missing.is_empty() {
         let names = remarks.chips_missing.join(", ");
-        let reason = format!("it needs {names}, not played yet");
+        let reason = format!("the song needs {names}, and --strict rejects it");
         return Err(Error::Unsupported(reason));
     }
     Ok((song, remarks))
 }
 
-/// Brings a song's file to the disk and under its name.
+/// Syncs the file of a song to the disk and gives it its name.
 fn publish((unit, rendered, remarks): Finished<'_>, watch: Observer<'_>) {
     let extent = rendered.extent();
     match rendered.publish() {
@@ -374,11 +385,11 @@ fn publish((unit, rendered, remarks): Finished<'_>, watch: Observer<'_>) {
     }
 }
 
-/// An error of the system, with the output it was met at.
+/// Adds the path of the output to an error of the system.
 fn at_output(unit: &Unit, error: Error) -> Error {
     match error {
         Error::Io(error) => {
-            let reason = format!("{}: {error}", unit.output.display());
+            let reason = format!("cannot write {}: {error}", unit.output.display());
             Error::Io(io::Error::new(error.kind(), reason))
         }
         other => other,

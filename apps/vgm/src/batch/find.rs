@@ -1,9 +1,12 @@
-//! Which songs the paths of a command line name: files, what lies in folders and archives, what
-//! playlists name, and standard input.
+//! Finds the songs for the paths of a command line: files, the contents of folders and archives,
+//! the entries of playlists, and standard input.
 //!
-//! Invariant: the songs come in the order of the paths, those of a folder by name, and each knows
-//! its place below the output folder. Of files no more than their first bytes are read here, but for
-//! playlists, the lists of archives, 7z archives and standard input.
+//! Invariants:
+//!
+//! - The songs are in the order of the paths. The songs of a folder are ordered by name.
+//! - Each song has a path below the output folder.
+//! - We read only the first bytes of files here, except for playlists, the directories of archives,
+//!   7z archives and standard input.
 
 use std::fs;
 use std::io::{self, Read};
@@ -16,33 +19,38 @@ use super::kind::{self, Kind};
 use super::playlist::{self, Target};
 use crate::error::{Error, Result};
 
-/// How deep playlists may name playlists.
+/// The maximum depth of playlists in playlists.
 const LISTS_MAX: usize = 16;
-/// Songs that playlists may name in all.
+/// The maximum number of songs of all playlists together.
 const LISTED_MAX: usize = 1_000_000;
-/// The most bytes taken from standard input: an archive, perhaps.
+/// The maximum size of standard input, which may be an archive.
 const INPUT_BYTES_MAX: u64 = 512 << 20;
 
-/// Entries of folders that are looked at, at most, to tell whether songs lie deeper.
+/// The maximum number of folder entries that we check for songs in subfolders.
 const DEEPER_MAX: usize = 10_000;
 
-/// What paths were found to be.
+/// The songs that were found.
 #[derive(Debug, Default)]
 pub struct Found {
-    /// Each song with its place below the output folder, still with its own ending.
+    /// The songs, each with its path below the output folder and its original extension.
     pub songs: Vec<(Source, PathBuf)>,
     /// Paths that cannot be read, each with the reason.
     pub refused: Vec<(PathBuf, Error)>,
-    /// Folders below which songs lie that were not looked for.
+    /// Folders whose subfolders contain songs but were not searched.
     pub unsearched_folders: Vec<PathBuf>,
-    /// Folders in which nothing was found.
+    /// Folders without songs.
     pub empty_folders: Vec<PathBuf>,
 }
 
-/// Finds the songs of `paths`: files as they are, what playlists name, what lies in archives and in
-/// folders, below them and in the archives there too if `recurse`, and what `-` is given on standard
-/// input, which is read to its end. What a file is, its first bytes say. Links to folders are not
-/// followed: they may lead back.
+/// Finds the songs of `paths`.
+///
+/// - A file is a song, an archive or a playlist. Its first bytes determine which.
+/// - An archive or a playlist stands for its songs.
+/// - A folder stands for the songs in it. With `recurse`, subfolders and archives in the folder are
+///   searched as well.
+/// - `-` stands for standard input, which is read to its end.
+///
+/// We do not follow links to folders, because they may lead back to a parent folder.
 pub fn find(paths: &[PathBuf], recurse: bool) -> Found {
     let mut found = Found::default();
     for path in paths {
@@ -51,8 +59,9 @@ pub fn find(paths: &[PathBuf], recurse: bool) -> Found {
     found
 }
 
-/// The files of a folder and below it whose names are those of songs or archives, by name; none is
-/// opened. Links to folders are not followed. A folder that cannot be read is passed over.
+/// Returns the files of a folder and its subfolders whose names look like songs or archives,
+/// ordered by path. It does not open the files and does not follow links to folders. It skips
+/// folders that cannot be read.
 pub fn files_below(folder: &Path) -> Vec<PathBuf> {
     let (mut files, mut folders) = (Vec::new(), vec![folder.to_path_buf()]);
     while let Some(folder) = folders.pop() {
@@ -68,11 +77,11 @@ pub fn files_below(folder: &Path) -> Vec<PathBuf> {
     files
 }
 
-/// The songs of such a file: what lies in an archive, else the file itself.
+/// Returns the songs of a file: the songs in an archive, otherwise the file itself.
 ///
 /// # Errors
 ///
-/// If an archive cannot be read.
+/// Fails if an archive cannot be read.
 pub fn songs_of(file: &Path) -> Result<Vec<Source>> {
     match Kind::of_file(file) {
         kind if kind.is_archive() => {
@@ -84,7 +93,7 @@ pub fn songs_of(file: &Path) -> Result<Vec<Source>> {
 }
 
 impl Found {
-    /// Takes what a path means; `lists` are the playlists that led to it.
+    /// Adds the songs of a path. `lists` are the playlists that led to the path.
     fn named(&mut self, path: &Path, recurse: bool, lists: &mut Vec<PathBuf>) {
         if path.as_os_str() == "-" && lists.is_empty() {
             return self.standard_input(recurse);
@@ -104,10 +113,10 @@ impl Found {
             Kind::Song => self.file(path.into()),
             kind if kind.is_archive() => self.named_archive(path, kind, None),
             kind => {
-                // Its own name where it has no other.
+                // A path that cannot be resolved is compared as it is.
                 let own = path.canonicalize().unwrap_or(path.into());
                 if lists.contains(&own) {
-                    return self.refuse(path, "a playlist that leads back to itself");
+                    return self.refuse(path, "the playlist leads back to itself");
                 }
                 match playlist::entries(path, kind) {
                     Ok(entries) if entries.is_empty() => self.empty_folders.push(path.into()),
@@ -122,13 +131,16 @@ impl Found {
         }
     }
 
-    /// Takes what a playlist names.
+    /// Adds the songs of the entries of a playlist.
     fn listed(&mut self, entries: Vec<Target>, recurse: bool, lists: &mut Vec<PathBuf>) {
         for entry in entries {
             let entry = match entry {
                 Target::Local(path) => path,
                 Target::Remote(uri) => {
-                    self.refuse(Path::new(&uri), "is on the network, not fetched");
+                    self.refuse(
+                        Path::new(&uri),
+                        "network addresses in playlists are not supported",
+                    );
                     continue;
                 }
                 Target::Broken(why) => {
@@ -138,7 +150,7 @@ impl Found {
                 }
             };
             if lists.len() > LISTS_MAX {
-                let reason = "a playlist in a playlist in a playlist, more than 16 deep";
+                let reason = "playlists are nested more than 16 levels deep";
                 return self.refuse(&entry, reason);
             }
             if self.songs.len() >= LISTED_MAX {
@@ -158,7 +170,7 @@ impl Found {
         self.songs.push((Source::File(path), name));
     }
 
-    /// Takes an archive's songs, with their places below `place`.
+    /// Adds the songs of an archive, with paths below `place`.
     fn archive(&mut self, path: &Path, kind: Kind, bytes: Option<Arc<[u8]>>, place: &Path) {
         let listed = match archive::list(path, kind, bytes) {
             Ok(listed) => listed,
@@ -174,7 +186,7 @@ impl Found {
         }));
     }
 
-    /// The same of an archive that was asked for by its name.
+    /// Adds the songs of an archive that the user named, and records it if it is empty.
     fn named_archive(&mut self, path: &Path, kind: Kind, bytes: Option<Arc<[u8]>>) {
         let before = (self.songs.len(), self.refused.len());
         self.archive(path, kind, bytes, Path::new(""));
@@ -190,7 +202,7 @@ impl Found {
             return self.refused.push(("-".into(), error.into()));
         }
         if bytes.len() as u64 > INPUT_BYTES_MAX {
-            let error = Error::TooLarge("more than 512 MiB on standard input".into());
+            let error = Error::TooLarge("standard input has more than 512 MiB".into());
             return self.refused.push(("-".into(), error));
         }
         match Kind::of(&bytes, Path::new("")) {
@@ -209,7 +221,8 @@ impl Found {
         }
     }
 
-    /// Takes a folder's songs; the folders below go to `below` unless `recurse`.
+    /// Adds the songs of a folder. Without `recurse`, subfolders and archives go to `below`
+    /// instead.
     fn folder(&mut self, folder: &Path, place: &Path, recurse: bool, below: &mut Vec<PathBuf>) {
         let entries =
             fs::read_dir(folder).and_then(|entries| entries.collect::<io::Result<Vec<_>>>());
@@ -227,7 +240,7 @@ impl Found {
                 }
                 continue;
             }
-            // What has another name is none of ours: a folder holds all kinds of files.
+            // We ignore files with other names, because a folder may contain all kinds of files.
             if !is_song_or_archive(&path) {
                 continue;
             }
@@ -240,7 +253,8 @@ impl Found {
     }
 }
 
-/// Whether songs lie in a folder or below it, as far as a bounded look at names tells.
+/// Returns whether a folder or its subfolders seem to contain songs. It checks only the names, and
+/// only a limited number of them.
 fn has_songs(folder: &Path) -> bool {
     let mut folders = vec![folder.to_path_buf()];
     let mut left = DEEPER_MAX;
@@ -261,7 +275,7 @@ fn has_songs(folder: &Path) -> bool {
     false
 }
 
-/// Whether a file is one of these by its name.
+/// Returns whether a file has the name of a song or an archive.
 fn is_song_or_archive(path: &Path) -> bool {
     kind::by_name(path).is_some_and(|kind| kind == Kind::Song || kind.is_archive())
 }

@@ -1,8 +1,9 @@
-//! Gains that count for more than one file, measured before the first is rendered: an album's, which
-//! is what lies in one output folder, and a song's that is rendered as stems, so that they still add
-//! up to it.
+//! Gains that several files share. We measure them before we render the first file.
 //!
-//! Songs that cannot be read or played are left out here; they fail when they are rendered.
+//! - An album has one gain. It consists of the songs in one output folder.
+//! - The stems of a song have the gain of the whole song, so that they still add up to the song.
+//!
+//! We leave out songs that cannot be read or played. They fail when they are rendered.
 
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
@@ -17,16 +18,17 @@ use crate::output::{Job, OutputSettings};
 #[derive(Default)]
 pub(super) struct Gains(HashMap<Group, f32>);
 
-/// Units with one gain.
+/// A group of units that share a gain.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 enum Group {
     Album(PathBuf),
-    /// By its place in the input.
+    /// A song, identified by its position in the input.
     Song(usize),
 }
 
 impl Group {
-    /// The group of a unit; none where it is measured when it is rendered, or not at all.
+    /// Returns the group of a unit. Returns `None` if the unit is measured on its own when it is
+    /// rendered, or not at all.
     fn of(unit: &Unit, loudness: Loudness) -> Option<Group> {
         match loudness {
             Loudness::AsIs => None,
@@ -42,13 +44,13 @@ impl Group {
 }
 
 impl Gains {
-    /// Plays all songs of groups of which something is to be rendered, on the engine's jobs. Stops
-    /// early, with what it has, when the watch says so.
+    /// Measures the songs of all groups in which at least one unit must be rendered, with the jobs
+    /// of the engine. If the observer asks to stop, it returns the gains that it has so far.
     pub(super) fn measure(engine: &Engine<'_>, units: &[Unit], watch: Observer<'_>) -> Gains {
         let group = |unit: &Unit| Group::of(unit, engine.effects.loudness);
         let wanted = units.iter().filter(|unit| !engine.is_skipped(unit));
         let wanted: HashSet<Group> = wanted.filter_map(group).collect();
-        // Of a song's stems, the first stands for the song.
+        // The first stem of a song stands for the whole song, so that we measure it only once.
         let stands = |unit: &&Unit| unit.stem.as_ref().is_none_or(|stem| stem.first);
         let songs = units.iter().filter(stands);
         let songs = songs.filter_map(|unit| Some((unit, group(unit)?)));
@@ -60,19 +62,23 @@ impl Gains {
         let groups: Mutex<HashMap<Group, Measured>> = Mutex::default();
         engine.pool.broadcast(|worker| {
             let mut job = Job::default();
-            // Relaxed: it hands out numbers, and nothing else.
+            // `Relaxed` is enough, because the counter only distributes indices.
             while worker < engine.jobs
                 && !(watch.should_stop)()
                 && let Some((unit, group)) = songs.get(next.fetch_add(1, Ordering::Relaxed))
             {
                 if let Some(measured) = of_song(engine, unit, &mut job, watch) {
-                    let mut groups = groups.lock().expect("nothing panics with it");
+                    let mut groups = groups
+                        .lock()
+                        .expect("no thread panics while it holds this lock");
                     groups.entry(group.clone()).or_default().add(&measured);
                 }
             }
         });
         let (wanted, bends) = (engine.effects.loudness, engine.effects.soft_clip);
-        let groups = groups.into_inner().expect("nothing panics with it");
+        let groups = groups
+            .into_inner()
+            .expect("no thread panics while it holds this lock");
         let gains = groups.into_iter();
         Gains(
             gains
@@ -81,13 +87,13 @@ impl Gains {
         )
     }
 
-    /// The gain of a unit's group, if it was measured.
+    /// Returns the gain of a unit's group, if it was measured.
     pub(super) fn of(&self, unit: &Unit, loudness: Loudness) -> Option<f32> {
         self.0.get(&Group::of(unit, loudness)?).copied()
     }
 }
 
-/// What a song measures, whole.
+/// Measures a whole song.
 fn of_song(
     engine: &Engine<'_>,
     unit: &Unit,

@@ -1,5 +1,5 @@
-//! What a file is, by its first bytes: a song, an archive, or a playlist. Names lie; they are only
-//! asked where the bytes say nothing.
+//! Determines the kind of a file from its first bytes: a song, an archive or a playlist. We use the
+//! name only if the bytes do not decide, because names can be wrong.
 
 use std::ffi::OsStr;
 use std::io::{self, Read};
@@ -8,19 +8,19 @@ use std::path::Path;
 use super::text;
 use crate::format::open;
 
-/// How much of a file is looked at, in bytes.
+/// The number of bytes that we check.
 const FRONT: u64 = 1024;
 
-/// What a file is.
+/// The kind of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// A song, or what is taken for one and fails when it is read.
+    /// A song, or an unknown file, which fails when it is read as a song.
     Song,
     /// A zip archive.
     Zip,
     /// A 7z archive.
     SevenZ,
-    /// Lines that name files.
+    /// An M3U playlist: lines that name files.
     M3u,
     /// An XSPF playlist.
     Xspf,
@@ -29,7 +29,8 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// The kind of a file. One that cannot be read is what its name says, and fails later.
+    /// Determines the kind of a file. If the file cannot be read, its name decides, and reading it
+    /// fails later.
     pub fn of_file(path: &Path) -> Kind {
         let front = || -> io::Result<Vec<u8>> {
             let mut front = Vec::new();
@@ -39,7 +40,7 @@ impl Kind {
         Kind::of(&front().unwrap_or_default(), path)
     }
 
-    /// The kind of what begins like this and has this name.
+    /// Determines the kind from the first bytes and the name.
     pub fn of(front: &[u8], name: &Path) -> Kind {
         let front = &front[..front.len().min(FRONT as usize)];
         by_bytes(front)
@@ -47,7 +48,7 @@ impl Kind {
             .unwrap_or(Kind::Song)
     }
 
-    /// Whether songs lie in it as in a folder.
+    /// Returns whether this is an archive.
     pub fn is_archive(self) -> bool {
         matches!(self, Kind::Zip | Kind::SevenZ)
     }
@@ -59,7 +60,7 @@ fn by_bytes(front: &[u8]) -> Option<Kind> {
             return Some(Kind::Zip);
         }
         [b'7', b'z', 0xBC, 0xAF, 0x27, 0x1C, ..] => return Some(Kind::SevenZ),
-        // As it stands, or packed by gzip, bzip2 or zstd.
+        // A plain song, or one compressed with gzip, bzip2 or zstd.
         [b'V', b'g', b'm', b' ', ..]
         | [0x1F, 0x8B, ..]
         | [b'B', b'Z', b'h', ..]
@@ -77,7 +78,7 @@ fn by_bytes(front: &[u8]) -> Option<Kind> {
     }
 }
 
-/// The kind that a file's name says.
+/// Determines the kind of a file from its name.
 pub fn by_name(path: &Path) -> Option<Kind> {
     let ending = path.extension().and_then(OsStr::to_str)?;
     Some(match ending.to_ascii_lowercase().as_str() {

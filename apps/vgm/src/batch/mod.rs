@@ -1,7 +1,11 @@
-//! What to render: songs found in files, folders and archives, each with the place of its output.
+//! Batch rendering: finding songs in files, folders and archives, planning their output files, and
+//! rendering them on a pool.
 //!
-//! Invariant: no two songs share an output, and the order is that of the time they are expected to
-//! take, so that the longest starts first and no worker is left with it at the end.
+//! Invariants of a plan:
+//!
+//! - No two songs share an output file.
+//! - The songs are ordered by their expected rendering time, longest first. Otherwise, a long song
+//!   that starts last would keep one worker busy while all others are idle.
 
 mod archive;
 mod engine;
@@ -38,19 +42,19 @@ use crate::error::{Error, Result};
 use crate::format::{Header, Song, open, peek};
 use crate::output::NAME_BYTES_MAX;
 
-/// How much of a file is read to see its header.
+/// The number of bytes that we read from a file for its header.
 const FRONT: u64 = 4096;
 
-/// Where a song comes from.
+/// The source of a song.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Source {
     /// A file.
     File(PathBuf),
     /// A song in an archive.
     Packed(Packed),
-    /// One of the songs that the program carries.
+    /// One of the built-in demo songs.
     Carried(&'static demo::Carried),
-    /// What standard input gave.
+    /// The bytes of standard input.
     StandardInput(Arc<Vec<u8>>),
 }
 
@@ -59,7 +63,7 @@ impl Source {
     ///
     /// # Errors
     ///
-    /// As [`Song::read`].
+    /// Returns the same errors as [`Song::read`].
     pub fn load(&self) -> Result<Song> {
         match self {
             Source::File(path) => Song::read(path),
@@ -71,7 +75,7 @@ impl Source {
 }
 
 impl Source {
-    /// The path that it has, or stands for.
+    /// Returns the path of the song, or a text that stands for it.
     fn path(&self) -> PathBuf {
         match self {
             Source::File(path) => path.clone(),
@@ -81,7 +85,7 @@ impl Source {
         }
     }
 
-    /// Its file's path as a URI has it, where that is no text.
+    /// Returns the path of the file percent-escaped as in a URI, if the path is not UTF-8.
     pub fn escaped(&self) -> Option<String> {
         match self {
             Source::File(path) => escaped(path),
@@ -89,7 +93,7 @@ impl Source {
         }
     }
 
-    /// The folder or the archive that it was found in, at `place`.
+    /// Returns the folder or archive in which the song was found at the relative path `place`.
     fn root(&self, place: &Path) -> PathBuf {
         match self {
             Source::File(path) => {
@@ -101,7 +105,7 @@ impl Source {
         }
     }
 
-    /// Whether both are one song, however they are named.
+    /// Returns whether both are the same song, even if their paths differ.
     fn is_same(&self, other: &Source) -> bool {
         match (self, other) {
             (Source::File(a), Source::File(b)) => one_file(a, b),
@@ -112,7 +116,8 @@ impl Source {
         }
     }
 
-    /// The header; none where it cannot be read, for the error will show when the song is rendered.
+    /// Reads the header. Returns `None` if the header is malformed. The error then appears when the
+    /// song is rendered.
     fn header(&self) -> Result<Option<Header>> {
         Ok(match self {
             Source::File(path) => {
@@ -127,7 +132,8 @@ impl Source {
     }
 }
 
-/// A path percent-escaped as a URI has it, if it is not UTF-8: what is printed of it then is another.
+/// Returns a path percent-escaped as in a URI, if it is not UTF-8. In this case, the printed path
+/// differs from the real one.
 pub fn escaped(path: &Path) -> Option<String> {
     match path.to_str() {
         Some(_) => None,
@@ -145,7 +151,7 @@ impl fmt::Display for Source {
         match self {
             Source::File(path) => path.display().fmt(f),
             Source::Packed(song) => song.fmt(f),
-            Source::Carried(song) => write!(f, "{} (carried)", song.name),
+            Source::Carried(song) => write!(f, "{} (built-in)", song.name),
             Source::StandardInput(_) => f.write_str("standard input"),
         }
     }
@@ -156,29 +162,30 @@ impl fmt::Display for Source {
 pub struct Unit {
     /// The song.
     pub input: Source,
-    /// The sound file to write, below the output folder.
+    /// The path of the sound file, below the output folder.
     pub output: PathBuf,
-    /// How long the song claims to be, in samples at 44,100 Hz; for estimates only.
+    /// The length of the song according to its header, in samples at 44,100 Hz. We use it only for
+    /// estimates.
     pub claimed: u64,
-    /// About how long rendering will take; for ordering only.
+    /// The estimated rendering time. We use it only for ordering.
     pub cost: Cost,
-    /// Its place in the input.
+    /// The position of the song in the input.
     pub order: usize,
-    /// What of it is rendered, if not all.
+    /// The part of the song to render, or `None` for the whole song.
     pub stem: Option<Stem>,
 }
 
-/// An estimate of a song's rendering time, in ns; 0 where its header does not tell.
+/// The estimated rendering time of a song in ns, or 0 if its header does not have the length.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Cost {
-    /// Of all its chips.
+    /// The time for all chips together.
     pub whole: u64,
-    /// Of the one that takes longest.
+    /// The time for the slowest chip.
     pub longest_chip: u64,
 }
 
 impl Cost {
-    /// The cost of a header's chips over so many frames.
+    /// Estimates the cost of rendering the chips of a header for a number of frames.
     pub fn of(header: &Header, frames: u64) -> Cost {
         let chips = header.instances();
         let each = chips.map(|instance| frames.saturating_mul(render_cost_ns(instance.chip)));
@@ -189,23 +196,24 @@ impl Cost {
     }
 }
 
-/// What was found.
+/// A plan of songs to render.
 #[derive(Debug, Default)]
 pub struct Plan {
-    /// The songs to render, those that take longest first.
+    /// The songs to render, the slowest first.
     pub units: Vec<Unit>,
     /// Paths that cannot be rendered, each with the reason.
     pub refused: Vec<(PathBuf, Error)>,
-    /// Folders below which songs lie that were not looked for.
+    /// Folders whose subfolders contain songs but were not searched.
     pub unsearched_folders: Vec<PathBuf>,
-    /// Folders in which nothing was found.
+    /// Folders without songs.
     pub empty_folders: Vec<PathBuf>,
 }
 
 impl Plan {
-    /// Gives each song an output of its own. Songs that are the same are rendered once; where others
-    /// meet, those that come from these folders and archives lie in folders of their names. `roots`
-    /// has where each song comes from, by its order.
+    /// Gives each song an output file of its own. A song that appears twice is rendered once. If
+    /// different songs have the same output, the songs of the folders or archives concerned move
+    /// into folders with the names of these. `roots` has the folder or archive of each song,
+    /// indexed by its order.
     fn resolve_outputs(&mut self, base: &Path, roots: &[PathBuf]) {
         self.units.sort_by_key(|unit| unit.order);
         let mut first: HashMap<PathBuf, usize> = HashMap::new();
@@ -235,7 +243,7 @@ impl Plan {
         self.reject_duplicates();
     }
 
-    /// Refuses songs whose output is that of an earlier one of the input.
+    /// Rejects songs whose output is already the output of an earlier song of the input.
     fn reject_duplicates(&mut self) {
         self.units.sort_by_key(|unit| unit.order);
         let mut taken: HashMap<PathBuf, Source> = HashMap::new();
@@ -246,31 +254,35 @@ impl Plan {
                 return true;
             };
             let output = unit.output.display();
-            let reason = format!("{first} has the same output, {output}");
+            let reason = format!(
+                "cannot render to {output}, because {first} has the same output. Use --name to \
+                 give them different names"
+            );
             refused.push((unit.input.path(), Error::Io(io::Error::other(reason))));
             false
         });
         sort(units);
     }
 
-    /// Whether `jobs` workers are done sooner if they share each song, a chip a worker, than if each
-    /// takes songs of its own.
+    /// Returns whether `jobs` workers finish sooner if they share each song, with one chip per
+    /// worker, than if each renders songs of its own.
     pub fn is_better_split(&self, jobs: usize) -> bool {
         let costs = || self.units.iter().map(|unit| unit.cost);
         let shared: u64 = costs().map(|cost| cost.longest_chip).sum();
         let longest = costs().map(|cost| cost.whole).max().unwrap_or(0);
-        // Only where there are workers without a song; an eighth is left for meetings.
+        // Sharing helps only if some workers would have no song. We assume that synchronization
+        // costs an eighth of the time.
         self.units.len() < jobs && shared < longest / 8 * 7
     }
 }
 
-/// The songs of `paths`, as [`find`] has them. The outputs mirror the folders' trees below `output`,
-/// with `extension`, and no two songs share one, unless `output` is `-`: a song that is named twice is
-/// rendered once, and songs of several folders or archives whose names meet lie in folders named after
-/// these.
+/// Plans the songs of `paths`, as [`find`] finds them. The outputs mirror the tree of the folders
+/// below `output`, with `extension`. No two songs share an output, unless `output` is `-`. A song
+/// that appears twice is rendered once. If songs of several folders or archives have the same name,
+/// they are in folders with the names of these.
 pub fn plan(paths: &[PathBuf], output: &Path, extension: &str, recurse: bool) -> Plan {
     let (mut plan, roots) = collect(paths, output, extension, recurse);
-    // A stream takes all songs, whatever their names.
+    // On stdout, the names of the songs do not matter.
     if output.as_os_str() == "-" {
         sort(&mut plan.units);
     } else {
@@ -279,7 +291,7 @@ pub fn plan(paths: &[PathBuf], output: &Path, extension: &str, recurse: bool) ->
     plan
 }
 
-/// The same with names by a pattern.
+/// Plans the songs of `paths` like [`plan`], and names the outputs by a pattern.
 pub fn plan_named(
     (paths, recurse): (&[PathBuf], bool),
     output: &Path,
@@ -292,8 +304,8 @@ pub fn plan_named(
     plan
 }
 
-/// The songs of `paths`, of which some may share an output, and the folder or archive that each comes
-/// from, by its order.
+/// Collects the songs of `paths`, which may share outputs. Also returns the folder or archive of
+/// each song, indexed by its order.
 fn collect(
     paths: &[PathBuf],
     output: &Path,
@@ -322,7 +334,7 @@ fn collect(
     (plan, roots)
 }
 
-/// What a folder or an archive is called.
+/// Returns the name of a folder, or of an archive without its extension.
 fn name_of(root: &Path) -> OsString {
     let own = root.canonicalize().unwrap_or(root.into());
     let name = match own.is_dir() {
@@ -332,8 +344,8 @@ fn name_of(root: &Path) -> OsString {
     name.unwrap_or_default().to_os_string()
 }
 
-/// A place with another ending behind its name's stem, of which so much is cut off that file systems
-/// take the name.
+/// Replaces the extension of a path with `ending`. If the name is too long for file systems, its
+/// stem is cut.
 fn with_ending(place: &Path, ending: &str) -> PathBuf {
     let stem = place.file_stem().unwrap_or_default();
     let most = NAME_BYTES_MAX.saturating_sub(ending.len());
@@ -347,7 +359,7 @@ fn with_ending(place: &Path, ending: &str) -> PathBuf {
     place.with_file_name(name)
 }
 
-/// The songs that the program carries.
+/// Plans the built-in demo songs.
 pub fn carried(output: &Path, extension: &str) -> Plan {
     let unit = |(order, song): (usize, &'static demo::Carried)| {
         let output = output.join(song.name).with_extension(extension);
@@ -362,7 +374,7 @@ pub fn carried(output: &Path, extension: &str) -> Plan {
     plan
 }
 
-/// A unit of a song with this header, if it could be read.
+/// Creates the unit of a song. `header` is `None` if it could not be read.
 fn unit(input: Source, output: PathBuf, header: Option<&Header>, order: usize) -> Unit {
     let claimed = header.map_or(0, |header| u64::from(header.claimed_samples));
     Unit {
@@ -384,7 +396,7 @@ fn sort(units: &mut [Unit]) {
 mod tests {
     use super::*;
 
-    /// A plan of songs with chips of these costs.
+    /// Creates a plan of songs, each with chips of the given costs.
     fn plan(songs: &[&[u64]]) -> Plan {
         let unit = |chips: &&[u64]| Unit {
             input: Source::File(PathBuf::new()),
@@ -409,10 +421,13 @@ mod tests {
         assert!(plan(&[dual]).is_better_split(2));
         assert!(!plan(&[dual]).is_better_split(1));
         assert!(!plan(&[&[100]]).is_better_split(8));
-        assert!(!plan(&[dual, dual]).is_better_split(2), "a song for each");
+        assert!(
+            !plan(&[dual, dual]).is_better_split(2),
+            "there is a song for each worker"
+        );
         assert!(
             !plan(&[dual, dual]).is_better_split(4),
-            "two at once are as fast"
+            "rendering both songs at the same time is as fast"
         );
         assert!(plan(&[&[30; 4], &[30; 4]]).is_better_split(4));
         assert!(!plan(&[]).is_better_split(4));

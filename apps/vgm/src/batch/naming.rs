@@ -1,11 +1,11 @@
-//! Names of sound files by a pattern: `{game}/{track:02} {title}`.
+//! Names of sound files by a pattern, for example `{game}/{track:02} {title}`.
 //!
-//! A `/` of the pattern makes a folder, below the one where the file would be; a `/` in a tag is
-//! replaced, as are control characters, and on Windows what its file systems do not take. A folder
-//! whose name comes out empty is left out.
+//! A `/` in the pattern creates a folder below the folder in which the file would be. We replace a
+//! `/` in a tag, control characters, and on Windows also the characters that its file systems do
+//! not allow. A folder with an empty name is left out.
 //!
-//! Invariant: whatever the tags say, a name leads down, and each component is not hidden, not empty,
-//! and no longer than file systems take.
+//! Invariant: regardless of the tags, a name stays below the output folder. No component is hidden,
+//! empty, or too long for file systems.
 
 use std::path::PathBuf;
 
@@ -15,21 +15,21 @@ use super::{Plan, Unit};
 use crate::error::{Error, Result};
 use crate::format::Gd3;
 
-/// The longest component, in bytes, its ending not counted.
+/// The maximum size of a component in bytes, without its extension.
 const BYTES_MAX: usize = 200;
 
-/// A pattern of names.
+/// A pattern for names.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Naming(Vec<PatternPart>);
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum PatternPart {
     Text(String),
-    /// A field and the least number of digits.
+    /// A field and its minimum number of digits.
     Field(Field, usize),
 }
 
-/// What a pattern can name.
+/// The fields of a pattern.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Field {
     Track,
@@ -54,7 +54,8 @@ const FIELDS: [(&str, Field); 7] = [
 impl std::str::FromStr for Naming {
     type Err = String;
 
-    /// Reads a pattern: text, and fields in braces, of which numbers may say their digits.
+    /// Parses a pattern of text and fields in braces. A number can have a minimum number of digits,
+    /// for example `{track:02}`.
     ///
     /// ```
     /// use creel_vgm::batch::Naming;
@@ -69,12 +70,15 @@ impl std::str::FromStr for Naming {
         while let Some((text, after)) = rest.split_once('{') {
             let (field, after) = after
                 .split_once('}')
-                .ok_or_else(|| format!("a brace is not closed in {pattern:?}"))?;
+                .ok_or_else(|| format!("a brace is not closed in the pattern {pattern:?}"))?;
             let (name, digits) = field.split_once(':').unwrap_or((field, "0"));
             let found = FIELDS.iter().find(|known| known.0 == name);
-            let (_, found) = found.ok_or_else(|| format!("{{{field}}} is none of {known}"))?;
+            let (_, found) =
+                found.ok_or_else(|| format!("unknown field {{{field}}}: use one of {known}"))?;
             let digits = digits.parse().ok().filter(|digits| *digits <= 9);
-            let digits = digits.ok_or_else(|| format!("{{{field}}}: not a number of digits"))?;
+            let digits = digits.ok_or_else(|| {
+                format!("{{{field}}}: expected up to 9 digits, for example {{track:02}}")
+            })?;
             pieces.extend([
                 PatternPart::Text(text.into()),
                 PatternPart::Field(*found, digits),
@@ -84,18 +88,20 @@ impl std::str::FromStr for Naming {
         pieces.push(PatternPart::Text(rest.into()));
         if pattern.starts_with('/') || pattern.split('/').any(|part| part.trim() == "..") {
             return Err(format!(
-                "{pattern:?} leads out of the folder that --output names"
+                "the pattern {pattern:?} leads out of the output folder"
             ));
         }
         if pattern.ends_with('/') {
-            return Err(format!("{pattern:?} names folders, and no file"));
+            return Err(format!(
+                "the pattern {pattern:?} has no file name after the last /"
+            ));
         }
         if !pieces
             .iter()
             .any(|piece| matches!(piece, PatternPart::Field(..)))
         {
             return Err(format!(
-                "all songs would be {pattern:?}; fields are {known}"
+                "all songs would have the name {pattern:?}: use fields such as {known}"
             ));
         }
         Ok(Naming(pieces))
@@ -103,17 +109,16 @@ impl std::str::FromStr for Naming {
 }
 
 impl Naming {
-    /// Gives the songs of a plan their names, below the folders where they are. Reads them all for
-    /// their tags, on the pool; those that cannot be read keep their names, and will fail.
+    /// Names the songs of a plan, below their folders. It reads the tags of all songs on the pool.
+    /// Songs that cannot be read keep their names, and fail when they are rendered.
     ///
-    /// A track's number is its place among the songs of the folder that it would lie in without a
-    /// pattern, in the plan's input.
+    /// The track number counts the songs of each original folder in the order of the input.
     pub fn apply(&self, plan: &mut Plan, pool: &Pool) {
         self.rename(plan, pool);
         plan.reject_duplicates();
     }
 
-    /// The same, where songs may share a name.
+    /// Names the songs like [`apply`](Self::apply), but several songs may get the same name.
     pub(super) fn rename(&self, plan: &mut Plan, pool: &Pool) {
         let mut tracks = vec![0; plan.units.len()];
         let mut order: Vec<usize> = (0..plan.units.len()).collect();
@@ -131,7 +136,7 @@ impl Naming {
         for (unit, name) in plan.units.iter_mut().zip(names) {
             if let Some(name) = name {
                 let ending = unit.output.extension().unwrap_or_default().to_os_string();
-                // Not by `with_extension`: titles have dots.
+                // We cannot use `with_extension`, because titles may contain dots.
                 let mut name = name.into_os_string();
                 name.push(".");
                 name.push(ending);
@@ -146,14 +151,19 @@ impl Naming {
         let file = unit.output.file_stem().unwrap_or_default();
         let file = file.to_string_lossy();
         let name = self.expand(&tags, &file, track);
-        name.ok_or_else(|| Error::NotVgm("no name".into()))
+        name.ok_or_else(|| Error::NotVgm("the pattern gives an empty name".into()))
     }
 
-    /// The path that the pattern comes out as; none if there is nothing behind its last `/`.
+    /// Returns the path that the pattern produces, or `None` if nothing follows its last `/`.
     fn expand(&self, tags: &Gd3, file: &str, track: usize) -> Option<PathBuf> {
         let mut components = vec![String::new()];
         for piece in &self.0 {
-            let mut push = |text: &str| components.last_mut().expect("never empty").push_str(text);
+            let mut push = |text: &str| {
+                components
+                    .last_mut()
+                    .expect("there is at least one component")
+                    .push_str(text)
+            };
             match piece {
                 PatternPart::Text(text) => {
                     let mut parts = text.split('/');
@@ -170,7 +180,7 @@ impl Naming {
                         Field::Date => &tags.date,
                         Field::File | Field::Track => "",
                     };
-                    // A song without a title has the name of its file.
+                    // For a song without a title, we use the name of its file.
                     let of_file =
                         *field == Field::File || (*field == Field::Title && text.trim().is_empty());
                     push(if of_file { file } else { text.trim() });
@@ -187,7 +197,7 @@ impl Naming {
     }
 }
 
-/// A text as one component of a path, or nothing.
+/// Converts text to one component of a path. The result may be empty.
 fn sanitize(text: &str) -> String {
     let replaced = |c: char| match c {
         '/' => '_',
@@ -248,7 +258,7 @@ mod tests {
         for (pattern, reason) in [
             ("{name}", "{name}"),
             ("{title", "not closed"),
-            ("{title}/", "no file"),
+            ("{title}/", "no file name"),
             ("song", "all songs"),
             ("/music/{title}", "leads out"),
             ("{game}/../{title}", "leads out"),

@@ -1,11 +1,11 @@
-//! Playlists: M3U, XSPF and JSPF, and the files that their entries mean.
+//! Playlists in the formats M3U, XSPF and JSPF, and the files to which their entries refer.
 //!
-//! Entries are paths beside the playlist or URIs of files, in whatever encoding the machine had that
-//! wrote them; of all that an entry can mean, the first that is there is meant. It may be a folder, an
-//! archive, or another playlist.
+//! An entry is a path relative to the playlist or a file URI, in the encoding of the machine that
+//! wrote it. We try all readings of an entry, and use the first that exists. The file may also be a
+//! folder, an archive, or another playlist.
 //!
-//! Left out on purpose: all but the places of the entries, and what is not on this machine: it is told
-//! and not fetched.
+//! We leave out on purpose all properties of the entries except their locations. We report entries
+//! on the network, but do not fetch them.
 //!
 //! Source: XSPF version 1 and JSPF (xspf.org); RFC 8089 (file URIs), RFC 3986 (percent escapes).
 
@@ -23,26 +23,27 @@ use super::{Unit, text};
 use crate::error::{Error, Result};
 use crate::format::open;
 
-/// The largest playlist read, in bytes.
+/// The maximum size of a playlist in bytes.
 const BYTES_MAX: u64 = 16 << 20;
 
-/// What an entry means.
+/// The target of an entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Target {
-    /// A file of this machine, which may not be there.
+    /// A file of this machine, which may not exist.
     Local(PathBuf),
-    /// Something on the network.
+    /// A resource on the network.
     Remote(String),
-    /// Here the playlist is broken off, and why; what comes before it holds.
+    /// The playlist is malformed from here on, for this reason. The entries before it are valid.
     Broken(String),
 }
 
-/// What a playlist of a file names, in its order.
+/// Returns the entries of a playlist file, in their order.
 ///
 /// # Errors
 ///
-/// [`Error::Io`] if it cannot be read, [`Error::BadList`] if it is no playlist of this kind,
-/// [`Error::TooLarge`] beyond 16 MiB.
+/// - [`Error::Io`] if the file cannot be read.
+/// - [`Error::BadList`] if it is not a playlist of this kind.
+/// - [`Error::TooLarge`] if it has more than 16 MiB.
 pub fn entries(path: &Path, kind: Kind) -> Result<Vec<Target>> {
     let mut bytes = Vec::new();
     open(path)?.take(BYTES_MAX + 1).read_to_end(&mut bytes)?;
@@ -50,14 +51,14 @@ pub fn entries(path: &Path, kind: Kind) -> Result<Vec<Target>> {
     entries_of(&bytes, kind, folder)
 }
 
-/// The same of a playlist's bytes, whose entries are paths below `folder`.
+/// Returns the entries of a playlist in memory. Its paths are relative to `folder`.
 ///
 /// # Errors
 ///
-/// As [`entries`].
+/// Returns the same errors as [`entries`].
 pub fn entries_of(bytes: &[u8], kind: Kind, folder: &Path) -> Result<Vec<Target>> {
     if bytes.len() as u64 > BYTES_MAX {
-        return Err(Error::TooLarge("a playlist of more than 16 MiB".into()));
+        return Err(Error::TooLarge("the playlist has more than 16 MiB".into()));
     }
     let bytes = text::utf8(bytes);
     let mut broken = None;
@@ -77,10 +78,10 @@ pub fn entries_of(bytes: &[u8], kind: Kind, folder: &Path) -> Result<Vec<Target>
     Ok(places.chain(broken.map(Target::Broken)).collect())
 }
 
-/// The places that an entry has, of which the first that can be played is meant.
+/// The locations of an entry. We use the first that can be played.
 type Track = Vec<Vec<u8>>;
 
-/// The lines that are no comments.
+/// Returns the lines that are not comments.
 fn m3u(bytes: &[u8]) -> Vec<Vec<u8>> {
     let lines = bytes.split(|byte| matches!(byte, b'\n' | b'\r'));
     lines
@@ -90,19 +91,21 @@ fn m3u(bytes: &[u8]) -> Vec<Vec<u8>> {
         .collect()
 }
 
-/// Playlists say it of themselves, and differ in nothing that counts here.
+/// The version of XML. The differences between versions do not matter here.
 const VERSION: XmlVersion = XmlVersion::Implicit1_0;
 
-/// An element of XML that has not ended.
+/// An open XML element.
 struct Element {
     name: Vec<u8>,
-    /// What the places in it count from.
+    /// The base of the locations in it.
     base: Vec<u8>,
 }
 
-/// Each `location` of each `track`, counted from the `xml:base` of where it stands.
+/// Reads each `location` of each `track`, resolved against the `xml:base` that applies to it.
 fn xspf(bytes: &[u8], tracks: &mut Vec<Track>) -> Result<()> {
-    let bad = |error: &dyn std::fmt::Display| Error::BadList(format!("no XSPF playlist: {error}"));
+    let bad = |error: &dyn std::fmt::Display| {
+        Error::BadList(format!("not a valid XSPF playlist: {error}"))
+    };
     let mut reader = Reader::from_reader(bytes);
     let mut path: Vec<Element> = Vec::new();
     let mut place: Option<Vec<u8>> = None;
@@ -118,7 +121,7 @@ fn xspf(bytes: &[u8], tracks: &mut Vec<Track>) -> Result<()> {
                 let outer = path.last().map(|element| &element.name[..]);
                 match (outer, &name[..]) {
                     (None, b"playlist") => {}
-                    (None, _) => return Err(bad(&"it begins otherwise")),
+                    (None, _) => return Err(bad(&"the root element is not a playlist")),
                     (Some(b"track"), b"location") => place = Some(Vec::new()),
                     (_, b"track") => tracks.push(Vec::new()),
                     _ => {}
@@ -148,16 +151,17 @@ fn xspf(bytes: &[u8], tracks: &mut Vec<Track>) -> Result<()> {
                 }
             }
             Event::Eof if path.is_empty() => return Ok(()),
-            Event::Eof => return Err(bad(&"it is cut short")),
+            Event::Eof => return Err(bad(&"the file is cut short")),
             _ => {}
         }
     }
 }
 
-/// A place counted from a base: behind the base's last slash, unless it says where it begins itself.
+/// Resolves a location against a base: it replaces everything after the last slash of the base. An
+/// absolute location stays unchanged.
 fn resolved(base: &[u8], place: &[u8]) -> Vec<u8> {
     let scheme = place.iter().position(|byte| *byte == b':').unwrap_or(0);
-    // One letter and a colon are a drive.
+    // One letter and a colon are a drive of Windows, and not a scheme.
     let has_scheme = scheme > 1 && place[..scheme].iter().all(u8::is_ascii_alphanumeric);
     if has_scheme || place.starts_with(b"/") || place.get(1) == Some(&b':') {
         return place.to_vec();
@@ -166,7 +170,7 @@ fn resolved(base: &[u8], place: &[u8]) -> Vec<u8> {
     [&base[..folder.map_or(0, |slash| slash + 1)], place].concat()
 }
 
-/// What a reference of XML stands for; nothing if it is none.
+/// Resolves a reference of XML. An unknown reference gives nothing.
 fn reference(name: &quick_xml::events::BytesRef<'_>) -> Vec<u8> {
     if let Ok(Some(char)) = name.resolve_char_ref() {
         return char.to_string().into_bytes();
@@ -181,7 +185,7 @@ fn reference(name: &quick_xml::events::BytesRef<'_>) -> Vec<u8> {
     }
 }
 
-/// A JSPF document, as far as it is read.
+/// A JSPF document, with the parts that we need.
 #[derive(Deserialize)]
 struct Jspf {
     playlist: JspfList,
@@ -200,11 +204,11 @@ enum JspfTrack {
         #[serde(default)]
         location: Locations,
     },
-    /// Something else, which costs nobody the other tracks.
+    /// Any other value. It must not make the other tracks unusable.
     Other(serde_json::Value),
 }
 
-/// Lists, but some write the one alone.
+/// The locations of a track. The format requires a list, but some programs write a single string.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Locations {
@@ -219,7 +223,8 @@ impl Default for Locations {
 }
 
 fn jspf(bytes: &[u8]) -> Result<Vec<Track>> {
-    let bad = |error: serde_json::Error| Error::BadList(format!("no JSPF playlist: {error}"));
+    let bad =
+        |error: serde_json::Error| Error::BadList(format!("not a valid JSPF playlist: {error}"));
     let document: Jspf = serde_json::from_slice(bytes).map_err(bad)?;
     let tracks = document.playlist.track.into_iter();
     let places = tracks.map(|track| match track {
@@ -229,15 +234,15 @@ fn jspf(bytes: &[u8]) -> Result<Vec<Track>> {
         JspfTrack::Track {
             location: Locations::One(place),
         } => vec![place],
-        // As a name that is no file's, it is told.
+        // We treat it as the name of a file that does not exist, so that it is reported.
         JspfTrack::Other(value) => vec![value.to_string()],
     });
     let bytes = |track: Vec<String>| track.into_iter().map(String::into_bytes).collect();
     Ok(places.map(bytes).collect())
 }
 
-/// What a track means: the first of its places that is there, else the first that is on this
-/// machine, else the first; nothing if it has none.
+/// Returns the target of a track: its first location that exists, otherwise its first location on
+/// this machine, otherwise its first location. Returns `None` if it has none.
 fn resolve(folder: &Path, track: &Track) -> Option<Target> {
     let (away, here): (Vec<_>, Vec<_>) = track.iter().partition(|place| is_remote(place));
     let paths = here.iter().flat_map(|place| readings(folder, place));
@@ -250,17 +255,17 @@ fn resolve(folder: &Path, track: &Track) -> Option<Target> {
     Some(Target::Local(paths.swap_remove(there.unwrap_or(0))))
 }
 
-/// Whether a place is a URI other than a file's.
+/// Returns whether a location is a URI, but not a file URI.
 fn is_remote(place: &[u8]) -> bool {
     let text = String::from_utf8_lossy(place);
     let is_scheme = |c: char| c.is_ascii_alphanumeric() || "+-.".contains(c);
     text.split_once("://").is_some_and(|(scheme, _)| {
-        // One letter is a drive.
+        // One letter is a drive of Windows.
         scheme.len() > 1 && scheme.chars().all(is_scheme) && !scheme.eq_ignore_ascii_case("file")
     })
 }
 
-/// The paths that a place can mean.
+/// Returns the paths to which a location can refer.
 fn readings(folder: &Path, place: &[u8]) -> Vec<PathBuf> {
     let mut readings = Vec::new();
     let unescaped = unescape(place);
@@ -268,7 +273,7 @@ fn readings(folder: &Path, place: &[u8]) -> Vec<PathBuf> {
         .get(..7)
         .filter(|scheme| scheme.eq_ignore_ascii_case(b"file://"))
     {
-        // Behind the scheme a host may stand, which is this one.
+        // A host may follow the scheme. We ignore it, because it must be this machine.
         Some(_) => {
             let from = |bytes: &[u8]| {
                 let slash = bytes[7..]
@@ -307,7 +312,7 @@ fn os_string(bytes: &[u8]) -> OsString {
     }
 }
 
-/// The bytes with their percent escapes resolved; what is no escape stays.
+/// Decodes percent escapes. Invalid escapes stay unchanged.
 fn unescape(bytes: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(bytes.len());
     let mut rest = bytes;
@@ -331,44 +336,53 @@ fn unescape(bytes: &[u8]) -> Vec<u8> {
     out
 }
 
-/// The sound files of a run, for an M3U playlist; may be added to by several threads.
+/// The sound files of a run, for an M3U playlist. Several threads may add files.
 #[derive(Debug, Default)]
 pub struct Playlist(Mutex<Vec<Entry>>);
 
-/// Its place in the input, the file, and its frames where they are known.
+/// The position in the input, the file, and the number of frames if it is known.
 type Entry = (usize, PathBuf, Option<u64>);
 
 impl Playlist {
-    /// Adds a song's sound file.
+    /// Adds the sound file of a song.
     pub fn add(&self, unit: &Unit, frames: Option<u64>) {
         let entry = (unit.order, unit.output.clone(), frames);
-        self.0.lock().expect("nothing panics with it").push(entry);
+        let mut entries = self
+            .0
+            .lock()
+            .expect("no thread panics while it holds this lock");
+        entries.push(entry);
     }
 
-    /// Why a playlist may not be written there: what stands there is not one that may be `replaced`.
+    /// Returns the reason why a playlist must not be written to `path`, if there is one. An
+    /// existing file must be a playlist, and `replaced` must allow to replace it.
     pub fn refused_at(path: &Path, replaced: bool) -> Option<&'static str> {
         let Ok(there) = std::fs::symlink_metadata(path) else {
             return None;
         };
         if !there.is_file() {
-            return Some("is no regular file");
+            return Some("it is not a regular file");
         }
         let mut begin = Vec::new();
         let read = std::fs::File::open(path).and_then(|file| file.take(16).read_to_end(&mut begin));
         if read.is_err() || !begin.starts_with(b"#EXTM3U") {
-            return Some("exists, and is no M3U playlist");
+            return Some("the file exists and is not an M3U playlist");
         }
-        (!replaced).then_some("exists (--overwrite replaces it)")
+        (!replaced).then_some("it exists. Use --overwrite to replace it")
     }
 
-    /// Writes the playlist, in the order of the input, with paths beside it where they can be. With
-    /// nothing in it none is written.
+    /// Writes the playlist in the order of the input. Paths are relative to the playlist if
+    /// possible. If there are no files, it writes nothing.
     ///
     /// # Errors
     ///
-    /// The system's.
+    /// Fails if the file cannot be written.
     pub fn write(&self, path: &Path, sample_rate: u32) -> io::Result<()> {
-        let mut entries = self.0.lock().expect("nothing panics with it").clone();
+        let mut entries = self
+            .0
+            .lock()
+            .expect("no thread panics while it holds this lock")
+            .clone();
         if entries.is_empty() {
             return Ok(());
         }
@@ -377,7 +391,8 @@ impl Playlist {
         let folder = folder.parent().unwrap_or(Path::new("/"));
         let mut text = b"#EXTM3U\n".to_vec();
         for (_, output, frames) in entries {
-            // Rounded as players do, but 0 is how some say that they do not know.
+            // We round as players do. However, we never write 0, because some programs use it for
+            // an unknown length.
             let rate = u64::from(sample_rate);
             let seconds = frames.map_or(-1, |frames| ((frames + rate / 2) / rate).max(1) as i64);
             let title = output.file_stem().unwrap_or_default().to_string_lossy();
@@ -392,16 +407,16 @@ impl Playlist {
     }
 }
 
-/// How a line of M3U says a path, which also has an absolute form.
+/// Returns the line of an M3U playlist for a path. `absolute` is the same path in absolute form.
 fn line(place: &Path, absolute: &Path) -> Vec<u8> {
     let bytes = place.as_os_str().as_encoded_bytes();
     match bytes {
-        // Lines end where such a name goes on: it can only be said as a URI.
+        // A line break in the name would end the line, so such a name must be a URI.
         _ if bytes.iter().any(u8::is_ascii_control) => {
             let bytes = absolute.as_os_str().as_encoded_bytes();
             format!("file://{}", text::escaped(bytes)).into_bytes()
         }
-        // Else it would be a comment, or lose its blanks.
+        // Otherwise, the line would be a comment, or lose its leading spaces.
         [b'#' | b' ', ..] => [b"./", bytes].concat(),
         _ => bytes.to_vec(),
     }
@@ -416,7 +431,7 @@ mod tests {
         places.into_iter().map(text).collect()
     }
 
-    /// The places of each track, with a bar between those of one.
+    /// Returns the locations of each track, joined by a bar.
     fn tracks(tracks: Vec<Track>) -> Vec<String> {
         let text = |track: Track| texts(track).join("|");
         tracks.into_iter().map(text).collect()
@@ -446,7 +461,7 @@ mod tests {
         let cut = "<playlist><trackList><track><location>a.vgm</location></track><track><loc";
         let places = named(cut, Kind::Xspf);
         assert_eq!(places.len(), 2, "{places:?}");
-        assert!(places[0] == "pl/a.vgm" && places[1].starts_with("no XSPF playlist"));
+        assert!(places[0] == "pl/a.vgm" && places[1].starts_with("not a valid XSPF playlist"));
         let list = r#"{"playlist":{"track":[{"location":"a.vgm"},{"location":5},7,{"location":["b.vgm"]}]}}"#;
         let places = named(list, Kind::Jspf);
         assert_eq!(
@@ -473,7 +488,7 @@ mod tests {
         );
         assert!(of_xspf(b"<playlist><track>").is_err());
         assert!(of_xspf(b"<a></b>").is_err());
-        assert!(of_xspf(b"<html><body/></html>").is_err(), "no playlist");
+        assert!(of_xspf(b"<html><body/></html>").is_err(), "not a playlist");
     }
 
     #[test]

@@ -1,7 +1,7 @@
-//! What a run would do to each of its songs, found out by reading them, without rendering.
+//! Previews: what a run would do to each song. We read the songs without rendering them.
 //!
-//! Invariant: it is what [`Engine::run`] does, as long as the files stay as they are and the disk
-//! takes all.
+//! Invariant: a preview matches [`Engine::run`], provided that the files do not change and the disk
+//! has enough room.
 
 use super::engine::{Engine, Warnings, load};
 use super::{Cost, Plan, Unit};
@@ -10,36 +10,37 @@ use crate::error::Error;
 use crate::format::Song;
 use crate::output;
 
-/// What would be done to a song.
+/// The action that a run would take on a song.
 #[derive(Debug)]
 pub enum Intent {
-    /// It would be rendered.
+    /// The song would be rendered.
     Render,
-    /// It would be left alone, for its file exists.
+    /// The song would be skipped, because its file exists.
     Keep,
-    /// It would fail.
+    /// The song would fail.
     Fail(Error),
 }
 
-/// A song of a plan, looked at.
+/// The preview of a song.
 #[derive(Debug)]
 pub struct Preview {
-    /// What would be done to it.
+    /// The action of the run.
     pub intent: Intent,
-    /// How long it would play, loops counted and its fade not, in samples at 44,100 Hz; 0 where it
+    /// The length with loops and without the fade, in samples at 44,100 Hz. It is 0 if the song
     /// cannot be read.
     pub ticks: u64,
-    /// How many frames its file would have.
+    /// The number of frames of the file.
     pub frames: u64,
-    /// How long rendering it will take, about, in ns.
+    /// The estimated rendering time in ns.
     pub cost_ns: u64,
-    /// What would be said of it.
+    /// The warnings about the song.
     pub remarks: Warnings,
 }
 
 impl Engine<'_> {
-    /// Looks at all songs of a plan, on the pool; those come first that take longest, now that their
-    /// lengths are known.
+    /// Previews all songs of a plan on the pool. The result is ordered by the estimated rendering
+    /// time, longest first. Since the exact lengths are known here, the order may differ from that
+    /// of the plan.
     pub fn preview<'p>(&self, plan: &'p Plan) -> Vec<(&'p Unit, Preview)> {
         let previews = self.pool.map(&plan.units, |unit| self.preview_unit(unit));
         let mut previews: Vec<_> = plan.units.iter().zip(previews).collect();
@@ -56,7 +57,7 @@ impl Engine<'_> {
             remarks: Warnings::default(),
         };
         let kept = self.is_skipped(unit);
-        // A song that is left alone is not read by a run, but how long it is counts here.
+        // A run does not read a skipped song. We read it here, because the preview has its length.
         let looked = match kept {
             true => load(unit, false),
             false => self.ready(unit),
@@ -83,7 +84,7 @@ impl Engine<'_> {
 }
 
 impl Unit {
-    /// About how long a frame of it takes to render, in ns.
+    /// Returns the estimated rendering time per frame in ns.
     fn frame_ns(&self, song: &Song) -> u64 {
         match self.stem {
             Some(stem) => render_cost_ns(stem.chip.chip),

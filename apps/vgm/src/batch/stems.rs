@@ -1,4 +1,4 @@
-//! Stems: a file a chip, or a voice of a chip, instead of a file a song.
+//! Stems: one file per chip or per voice, instead of one per song.
 
 use creel::Pool;
 
@@ -10,30 +10,30 @@ use crate::error::Result;
 use crate::format::Instance;
 use crate::render::Settings;
 
-/// A part of a song that is rendered for itself.
+/// A part of a song with a file of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stem {
-    /// The chip that is heard.
+    /// The chip.
     pub chip: Instance,
-    /// The voice of it, counted from 0, if not all are.
+    /// The voice of the chip, from 0, or `None` for all voices.
     pub voice: Option<u8>,
-    /// Whether it is its song's first.
+    /// Whether this is the first stem of its song.
     pub first: bool,
 }
 
-/// What is told apart.
+/// The kind of the parts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StemKind {
-    /// Chips.
+    /// One stem per chip.
     Chips,
-    /// The voices of chips, where they can be.
+    /// One stem per voice, if the voices of the chip can be separated.
     Voices,
 }
 
 impl Plan {
-    /// Puts a unit for each chip or voice that is heard, of chips that are written to, in the place
-    /// of each song. Reads all
-    /// songs, on the pool; those that cannot be read stay, and will fail.
+    /// Replaces each song by one unit per chip or voice. It uses only chips that the song writes to
+    /// and that the selection contains. It reads all songs on the pool. Songs that cannot be read
+    /// stay in the plan, and fail when they are rendered.
     pub fn split_into_stems(&mut self, apart: StemKind, selection: &Selection, pool: &Pool) {
         let stems = pool.map(&self.units, |unit| stems(unit, apart, selection));
         let units = std::mem::take(&mut self.units);
@@ -86,7 +86,7 @@ fn stems(unit: &Unit, apart: StemKind, selection: &Selection) -> Result<Vec<Unit
 }
 
 impl Stem {
-    /// What stands behind the song's name.
+    /// Returns the text that follows the name of the song.
     fn suffix(&self, chip: &str) -> String {
         let second = if self.chip.second { " #2" } else { "" };
         let voice = self
@@ -97,7 +97,7 @@ impl Stem {
 }
 
 impl Unit {
-    /// How it is played: as all are, but for its stem.
+    /// Returns the settings of this unit: `all`, restricted to its stem.
     pub fn settings(&self, all: &Settings) -> Settings {
         let mut settings = all.clone();
         if let Some(stem) = self.stem {
@@ -106,7 +106,7 @@ impl Unit {
         settings
     }
 
-    /// What it is called: its song, and its stem.
+    /// Returns the name of the unit: its song, followed by its stem.
     pub fn name(&self) -> String {
         match self.stem {
             None => self.input.to_string(),

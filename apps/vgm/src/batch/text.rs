@@ -1,13 +1,14 @@
-//! Text from other machines, in whatever encoding they had: of playlists, and names in archives; and
-//! names that are no text, written as one.
+//! Encodings. Playlists and archives contain text in the encodings of other machines. We also
+//! escape file names that are not UTF-8.
 
 use encoding_rs::{Encoding, SHIFT_JIS, UTF_8, UTF_16BE, UTF_16LE, WINDOWS_1252};
 
-/// The text as UTF-8 if it was UTF-16, with a mark of its order or without; else its bytes as they
-/// are, but for UTF-8's own mark.
+/// Converts UTF-16 to UTF-8, with or without a byte order mark. Returns other text unchanged,
+/// except that it removes the byte order mark of UTF-8.
 pub fn utf8(bytes: &[u8]) -> Vec<u8> {
     let marked = Encoding::for_bom(bytes).map(|(encoding, _)| encoding);
-    // What every list begins with is ASCII.
+    // Every playlist begins with ASCII characters, so the positions of the zeros show the byte
+    // order.
     let encoding = marked.or(match bytes {
         [first, 0, second, 0, ..] if *first != 0 && *second != 0 => Some(UTF_16LE),
         [0, first, 0, second, ..] if *first != 0 && *second != 0 => Some(UTF_16BE),
@@ -20,7 +21,8 @@ pub fn utf8(bytes: &[u8]) -> Vec<u8> {
     }
 }
 
-/// The bytes as they are, and as Windows wrote them in the West and in Japan.
+/// Returns the possible readings of a name: its bytes unchanged, and if they are not ASCII, also
+/// decoded from Windows-1252 and from Shift JIS.
 pub fn readings(bytes: &[u8]) -> Vec<Vec<u8>> {
     let mut texts = vec![bytes.to_vec()];
     if !bytes.is_ascii() {
@@ -32,10 +34,11 @@ pub fn readings(bytes: &[u8]) -> Vec<Vec<u8>> {
     texts
 }
 
-/// A name that is UTF-8, or else Shift JIS with Japanese text in it; none if it is neither.
+/// Decodes a name that is UTF-8, or Shift JIS with Japanese text in it. Returns `None` if it is
+/// neither.
 ///
-/// Nearly all bytes of the West are Shift JIS, too, but single letters among ASCII make no two
-/// Japanese ones side by side.
+/// Nearly all bytes of Western encodings are also valid Shift JIS. However, single non-ASCII
+/// letters do not decode to two Japanese characters in a row, so we require that.
 pub fn japanese(bytes: &[u8]) -> Option<String> {
     if let Ok(text) = std::str::from_utf8(bytes) {
         return Some(text.into());
@@ -47,7 +50,7 @@ pub fn japanese(bytes: &[u8]) -> Option<String> {
     (!broken && side_by_side).then(|| text.into_owned())
 }
 
-/// The bytes of a path as a URI has them, percent-escaped but for what needs none.
+/// Percent-escapes the bytes of a path as in a URI.
 pub fn escaped(bytes: &[u8]) -> String {
     let one = |byte: &u8| match byte {
         b'/' | b'-' | b'.' | b'_' | b'~' => char::from(*byte).to_string(),
@@ -66,7 +69,7 @@ mod tests {
         let (bytes, _, _) = SHIFT_JIS.encode("縦糸/01 タイトル.vgz");
         assert_eq!(japanese(&bytes).as_deref(), Some("縦糸/01 タイトル.vgz"));
         assert_eq!(japanese("é.vgm".as_bytes()).as_deref(), Some("é.vgm"));
-        // "Pokémon" and "Übung" of DOS.
+        // "Pokémon" and "Übung" in the code page of DOS.
         assert_eq!(japanese(b"Pok\x82mon.vgm"), None);
         assert_eq!(japanese(b"\x9Abung.vgm"), None);
     }

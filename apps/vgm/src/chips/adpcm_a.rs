@@ -1,5 +1,5 @@
-//! ADPCM-A: six voices of 4-bit ADPCM, the rhythm part of YM2608 and the
-//! sample part of YM2610.
+//! ADPCM-A: six voices of 4-bit ADPCM. They are the rhythm part of the YM2608 and the sample part
+//! of the YM2610.
 //!
 //! | register | bits | |
 //! |---|---|---|
@@ -10,35 +10,34 @@
 //! | 10–15, 18–1D | `xxxxxxxx` | start address, low and high |
 //! | 20–25, 28–2D | `xxxxxxxx` | end address, low and high |
 //!
-//! Addresses count in 256 bytes on the YM2610; the YM2608's are fixed. A voice
-//! takes one nibble at each envelope tick, a third of the native rate.
+//! Addresses are in units of 256 bytes on the YM2610. On the YM2608 they are fixed. A voice decodes
+//! one nibble per envelope tick, which is a third of the native rate.
 //!
-//! Source: Yamaha YM2608 application manual (rhythm) and published YM2610
-//! register descriptions; the 12-bit wrap, the 20-bit end and the level steps
-//! follow ymfm (BSD-3-Clause, Aaron Giles).
+//! Source: Yamaha YM2608 application manual (rhythm) and published YM2610 register descriptions;
+//! the 12-bit wrap, the 20-bit end and the level steps follow ymfm (BSD-3-Clause, Aaron Giles).
 
 use super::fm::envelope::EnvelopeClock;
 use super::rom::{Reader, Rom};
 
 const VOICES: usize = 6;
 
-/// Bits of an address that are compared with the end.
+/// The bits of an address that are compared with the end address.
 const END_MASK: u32 = 0xf_ffff;
 
-/// Attenuation from which a voice is off.
+/// The attenuation from which a voice is silent.
 const OFF: u8 = 63;
 
-/// The step sizes of 12-bit OKI ADPCM: each a tenth above the one before.
+/// The step sizes of 12-bit OKI ADPCM. Each is a tenth larger than the one before.
 const STEPS: [u16; 49] = [
     16, 17, 19, 21, 23, 25, 28, 31, 34, 37, 41, 45, 50, 55, 60, 66, 73, 80, 88, 97, 107, 118, 130,
     143, 157, 173, 190, 209, 230, 253, 279, 307, 337, 371, 408, 449, 494, 544, 598, 658, 724, 796,
     876, 963, 1060, 1166, 1282, 1411, 1552,
 ];
 
-/// How a nibble's magnitude moves the step.
+/// The changes of the step index, by the magnitude of a nibble.
 const STEP_MOVES: [i8; 8] = [-1, -1, -1, -1, 2, 5, 7, 9];
 
-/// Where each of the YM2608's drums ends in its ROM; the first begins at 0.
+/// The end addresses of the YM2608's drums in its ROM. The first drum begins at 0.
 pub const DRUM_ENDS: [u16; VOICES] = [0x01bf, 0x043f, 0x1b7f, 0x1cff, 0x1f7f, 0x1fff];
 
 /// The six voices and their memory.
@@ -47,13 +46,14 @@ pub struct AdpcmA {
     voices: [Voice; VOICES],
     total_level: u8,
     rom: Rom,
-    /// How many bits an address register is shifted.
+    /// The number of bits by which an address register is shifted.
     address_shift: u32,
-    /// Voices that take every other tick only.
+    /// The voices that decode on every second tick only.
     slow: u8,
-    /// Voices that are heard; all play.
+    /// The voices that are not muted. Muted voices play on.
     voice_mask: u8,
-    /// The sum of all voices from tick to tick, left and right: the first before the first tick.
+    /// The sums of all voices per tick, left and right. The first entry is the sum before the first
+    /// tick.
     sums: Vec<[i32; 2]>,
 }
 
@@ -61,24 +61,26 @@ pub struct AdpcmA {
 struct Voice {
     start: u16,
     end: u16,
-    /// Outputs and level as the register has them.
+    /// The outputs and the level, as in the register.
     level: u8,
     playing: bool,
     address: u32,
     byte: u8,
     second_nibble: bool,
-    /// 12 bits, wrapping.
+    /// The sample, 12 bits, wrapping.
     sample: u16,
     step: u8,
 }
 
 impl AdpcmA {
-    /// The YM2610's: the voices play from any address of a memory outside.
+    /// Creates the ADPCM-A of the YM2610, whose voices play from any address of an external memory.
     pub fn opnb() -> Self {
         Self::new(8, 0)
     }
 
-    /// The YM2608's: six instruments in the chip's own ROM, the last two at half the rate.
+    /// Creates the ADPCM-A of the YM2608.
+    ///
+    /// It plays six instruments in the chip's own ROM, the last two at half the rate.
     pub fn opna() -> Self {
         let mut adpcm = Self::new(0, 0b11_0000);
         let mut start = 0;
@@ -112,12 +114,12 @@ impl AdpcmA {
         }
     }
 
-    /// The memory it plays from; beyond its end it reads zeros, and with nothing in it voices are silent.
+    /// Returns the memory. Reading beyond its end returns 0. If it is empty, the voices are silent.
     pub fn rom_mut(&mut self) -> &mut Rom {
         &mut self.rom
     }
 
-    /// Lets only these voices be heard, a bit each; all play on.
+    /// Mutes all voices except those in `voices`, one bit per voice. Muted voices play on.
     pub fn set_voice_mask(&mut self, voices: u8) {
         self.voice_mask = voices;
     }
@@ -146,11 +148,12 @@ impl AdpcmA {
         }
     }
 
-    /// Adds `out.len()` native frames; `clock` is the envelopes' as of the first.
+    /// Adds `out.len()` native frames. `clock` is the state of the envelope clock at the first
+    /// frame.
     pub fn render(&mut self, clock: &EnvelopeClock, out: &mut [[i32; 2]]) {
         let rom = self.rom.read();
         if rom.is_empty() {
-            // Zeros would be played as a loud ramp.
+            // An empty memory reads as zeros, which would sound as a loud ramp.
             for voice in &mut self.voices {
                 (voice.playing, voice.sample) = (false, 0);
             }
@@ -170,7 +173,7 @@ impl AdpcmA {
             let (first, rest) = self
                 .sums
                 .split_first_mut()
-                .expect("it has one more than ticks");
+                .expect("`sums` must have one entry more than there are ticks");
             level.add(voice.sample, first);
             sounds |= voice.sample != 0;
             for (sum, count) in rest.iter_mut().zip(0u32..) {
@@ -210,7 +213,7 @@ impl Voice {
         }
     }
 
-    /// Takes a nibble.
+    /// Decodes a nibble if the voice is playing.
     fn clock(&mut self, rom: Reader<'_>, address_shift: u32) {
         if !self.playing {
             self.sample = 0;
@@ -219,7 +222,7 @@ impl Voice {
         let nibble = if self.second_nibble {
             self.byte & 15
         } else {
-            // The end is inclusive: it is met at the byte behind it.
+            // The end address is inclusive. The voice ends when it reaches the byte after it.
             let end = (u32::from(self.end) + 1) << address_shift;
             if (self.address ^ end) & END_MASK == 0 {
                 self.playing = false;
@@ -235,7 +238,7 @@ impl Voice {
     }
 }
 
-/// The sample and the step that follow by a nibble.
+/// Returns the sample and the step index after a nibble.
 fn decoded(sample: u16, step: u8, nibble: u8) -> (u16, u8) {
     let magnitude = nibble & 7;
     let delta = (2 * u16::from(magnitude) + 1) * STEPS[usize::from(step)] / 8;
@@ -248,7 +251,8 @@ fn decoded(sample: u16, step: u8, nibble: u8) -> (u16, u8) {
     (sample & 0xfff, step.clamp(0, 48) as u8)
 }
 
-/// Packs samples of 12 bits, two a byte: each by the nibble that comes nearest.
+/// Encodes samples of 12 bits, two per byte. For each sample we choose the nibble with the smallest
+/// error.
 pub fn packed(samples: impl Iterator<Item = i32>) -> Vec<u8> {
     let (mut sample, mut step) = (0, 0);
     let nibbles: Vec<u8> = samples
@@ -257,7 +261,9 @@ pub fn packed(samples: impl Iterator<Item = i32>) -> Vec<u8> {
                 let (sample, _) = decoded(sample, step, *nibble);
                 (i32::from((sample << 4) as i16 >> 4) - wanted).abs()
             };
-            let nearest = (0..16).min_by_key(off).expect("there are nibbles");
+            let nearest = (0..16)
+                .min_by_key(off)
+                .expect("there must be a nearest nibble");
             (sample, step) = decoded(sample, step, nearest);
             nearest
         })
@@ -268,7 +274,7 @@ pub fn packed(samples: impl Iterator<Item = i32>) -> Vec<u8> {
         .collect()
 }
 
-/// What the level registers make of a sample.
+/// The factors of the level registers.
 #[derive(Clone, Copy)]
 struct Level {
     factor: i32,

@@ -1,10 +1,10 @@
-//! ADPCM-B, or Delta-T: one voice of 4-bit ADPCM at a free rate.
+//! ADPCM-B, or Delta-T: one voice of 4-bit ADPCM at any rate.
 //!
 //! | register | bits | |
 //! |---|---|---|
 //! | 00 | `x-------` | play |
 //! | 00 | `-x------` | record |
-//! | 00 | `--x-----` | from or to the memory; else by the CPU |
+//! | 00 | `--x-----` | use the memory instead of the CPU |
 //! | 00 | `---x----` | repeat |
 //! | 00 | `-------x` | reset |
 //! | 01 | `LR------` | outputs left and right |
@@ -16,28 +16,27 @@
 //! | 0B | `xxxxxxxx` | level |
 //! | 0C, 0D | `xxxxxxxx` | limit address, low and high |
 //!
-//! Addresses count in 256 bytes on the YM2610; in 32 bytes, or in 4 for
-//! memory that is 1 bit wide, elsewhere. Between two samples the output is
-//! interpolated.
+//! Addresses are in units of 256 bytes on the YM2610. On other chips they are in units of 32 bytes,
+//! or of 4 bytes for memory that is 1 bit wide. The output is interpolated between two samples.
 //!
-//! Left out on purpose: reading back, the status flags, analysis, the DAC.
+//! We leave out reading back, the status flags, analysis and the DAC on purpose.
 //!
-//! Source: the YM2608 and Y8950 application manuals, sections on ADPCM; the
-//! order of events follows ymfm (BSD-3-Clause, Aaron Giles).
+//! Source: the YM2608 and Y8950 application manuals, sections on ADPCM; the order of events follows
+//! ymfm (BSD-3-Clause, Aaron Giles).
 
 use super::rom::Rom;
 
-/// The step after a reset, which is also the smallest.
+/// The step after a reset, which is also the smallest one.
 const STEP_MIN: i32 = 127;
 
 const STEP_MAX: i32 = 24576;
 
-/// 64ths by which a nibble's magnitude scales the step.
+/// The factors of the step in 64ths, by the magnitude of a nibble.
 const STEP_SCALES: [i32; 8] = [57, 57, 57, 57, 77, 102, 128, 153];
 
 const ADDRESS_MASK: u32 = 0xff_ffff;
 
-/// What register 00 asks for.
+/// The bits of register 00.
 mod control {
     pub const PLAY: u8 = 0x80;
     pub const RECORD: u8 = 0x40;
@@ -46,7 +45,7 @@ mod control {
     pub const RESET: u8 = 0x01;
 }
 
-/// Where samples come from.
+/// The memory that contains the samples.
 #[derive(Clone, Debug)]
 enum Memory {
     Ram(Vec<u8>),
@@ -58,12 +57,12 @@ enum Memory {
 pub struct AdpcmB {
     regs: [u8; 16],
     memory: Memory,
-    /// How many bits an address register is shifted, if it is always the same.
+    /// The number of bits by which an address register is shifted, if it is fixed.
     address_shift: Option<u32>,
-    /// Bits of the output that are dropped.
+    /// The number of low bits of the output that are dropped.
     dropped: u32,
     voice: Voice,
-    /// Whether writing to the memory is yet to start at the start address.
+    /// Whether the next write to the memory goes to the start address.
     rewinds: bool,
     enabled: bool,
 }
@@ -73,7 +72,7 @@ struct Voice {
     playing: bool,
     second_nibble: bool,
     byte: u8,
-    /// 65536ths of the way to the next sample.
+    /// The position between two samples, in 65536ths.
     position: u16,
     address: u32,
     sample: i32,
@@ -94,11 +93,11 @@ impl Voice {
     };
 }
 
-/// What the registers make of a sample.
+/// The factors of the level and output registers.
 struct Level {
     factor: i32,
     shift: u32,
-    /// All bits or none of them.
+    /// A mask for each side, with all bits or no bits set.
     sides: [i32; 2],
 }
 
@@ -117,9 +116,9 @@ impl Level {
 }
 
 impl AdpcmB {
-    /// A voice after reset whose output loses its `dropped` lowest bits.
+    /// Creates a voice in its state after reset. Its output loses the `dropped` lowest bits.
     ///
-    /// `address_shift` is 8 on the YM2610; `None` lets register 01 choose.
+    /// `address_shift` is 8 on the YM2610. With `None`, register 01 selects it.
     pub fn new(address_shift: Option<u32>, dropped: u32) -> Self {
         let mut regs = [0; 16];
         regs[0x0c..=0x0d].fill(0xff);
@@ -134,29 +133,31 @@ impl AdpcmB {
         }
     }
 
-    /// The memory as a RAM; beyond its end it reads zeros and takes no writes.
+    /// Returns the memory as a RAM.
+    ///
+    /// Reading beyond its end returns 0, and writes beyond its end are ignored.
     pub fn ram_mut(&mut self) -> &mut Vec<u8> {
         if matches!(self.memory, Memory::Rom(_)) {
             self.memory = Memory::Ram(Vec::new());
         }
         match &mut self.memory {
             Memory::Ram(ram) => ram,
-            Memory::Rom(_) => unreachable!("it was just made a RAM"),
+            Memory::Rom(_) => unreachable!("the memory was converted to a RAM above"),
         }
     }
 
-    /// The memory as a ROM.
+    /// Returns the memory as a ROM.
     pub fn rom_mut(&mut self) -> &mut Rom {
         if matches!(self.memory, Memory::Ram(_)) {
             self.memory = Memory::Rom(Rom::default());
         }
         match &mut self.memory {
             Memory::Rom(rom) => rom,
-            Memory::Ram(_) => unreachable!("it was just made a ROM"),
+            Memory::Ram(_) => unreachable!("the memory was converted to a ROM above"),
         }
     }
 
-    /// Whether it is heard; it plays on.
+    /// Sets whether the voice is audible. A muted voice plays on.
     pub fn set_enabled(&mut self, heard: bool) {
         self.enabled = heard;
     }
@@ -188,7 +189,7 @@ impl AdpcmB {
         if let Memory::Rom(rom) = &mut self.memory
             && rom.read().is_empty()
         {
-            // Zeros would be played as a loud ramp.
+            // An empty memory reads as zeros, which would sound as a loud ramp.
             plays = false;
         }
         self.voice.playing &= plays;
@@ -216,7 +217,7 @@ impl AdpcmB {
         }
     }
 
-    /// Takes a nibble and, behind every second, the next byte's address.
+    /// Decodes a nibble and moves to the next byte after every second one.
     fn next_sample(&mut self) {
         let external = self.asks(control::MEMORY);
         if !self.voice.second_nibble && external {
@@ -265,7 +266,7 @@ impl AdpcmB {
         };
     }
 
-    /// The CPU writes to the memory.
+    /// Stores a byte that the CPU writes to the memory.
     fn store(&mut self, value: u8) {
         if self.rewinds {
             self.start();
@@ -281,7 +282,7 @@ impl AdpcmB {
         }
     }
 
-    /// Whether the address is the last byte that the address register at `reg` names.
+    /// Returns whether the address is the last byte of the unit in the address register at `reg`.
     fn is_at(&self, reg: usize) -> bool {
         self.voice.address == ((u32::from(self.word(reg)) + 1) << self.address_shift()) - 1
     }

@@ -1,7 +1,7 @@
-//! The AY-3-8910 and the YM2149: an [`Ssg`] with pins of its own.
+//! The AY-3-8910 and the YM2149: an [`Ssg`] in its own package.
 //!
-//! The register map is the [`ssg`](super::ssg)'s. The types that the VGM
-//! header names (0x78) differ in what is heard as follows.
+//! The register map is in [`ssg`](super::ssg). The types in the VGM header (0x78) differ in sound
+//! as follows.
 //!
 //! | type | chip | levels of the envelope | tick |
 //! |---|---|---|---|
@@ -9,14 +9,15 @@
 //! | 10, 11 | YM2149, YM3439 | 32 | 8 clocks, or 16 by flag 10 (pin 26 low) |
 //! | 12, 13 | YMZ284, YMZ294 | 32 | as above |
 //!
-//! A VGM file may send each channel to the left, the right or both (command
-//! 31). Left out on purpose: the AY8930's expanded mode, and the analogue
-//! mixing of boards that join the three pins (header flags 01 to 08), in which
-//! loud channels press each other down.
+//! A VGM file may pan each channel to the left, to the right or to both sides (command 31). We
+//! leave out two features on purpose:
 //!
-//! Source: General Instrument AY-3-8910 data manual (the envelope takes 256
-//! clocks of the tone for its 16 steps); Yamaha YM2149 manual; the VGM 1.72
-//! specification.
+//! - The expanded mode of the AY8930.
+//! - The analogue mixing of boards that join the three pins (header flags 01 to 08). There, loud
+//!   channels attenuate each other.
+//!
+//! Source: General Instrument AY-3-8910 data manual (the envelope takes 256 clocks of the tone for
+//! its 16 steps); Yamaha YM2149 manual; the VGM 1.72 specification.
 
 use super::Rate;
 use super::ssg::{CHANNELS, Ssg, YM2149_LEVELS};
@@ -28,7 +29,7 @@ use crate::format::ChipId;
 pub const INFO: ChipInfo = ChipInfo {
     chip: ChipId::Ay8910,
     name: "AY8910, YM2149",
-    verification: "ymfm's SSG, tick by tick",
+    verification: "tick-exact comparison with ymfm's SSG",
     ratio: Some(6.9),
     level: Level::new(SSG_SCALE, 0x100, 2.0),
     voices: &[VoiceGroup::Named(&["A", "B", "C"])],
@@ -37,7 +38,7 @@ pub const INFO: ChipInfo = ChipInfo {
     create: Create::ByFactory,
 };
 
-/// What a pin of the AY-3-8910 shows at its 16 levels, in mV at a load of 1 kΩ.
+/// The voltages of a pin of the AY-3-8910 at its 16 levels, in mV at a load of 1 kΩ.
 ///
 /// Source: measured by Matthew Westcott, comp.sys.sinclair, December 2001; so quoted by MAME
 /// (BSD-3-Clause). The data manual draws 3 dB a step, which the chip has in its middle only.
@@ -45,7 +46,8 @@ const AY_PIN_MV: [i32; 16] = [
     1147, 1162, 1169, 1178, 1192, 1213, 1238, 1299, 1336, 1457, 1573, 1707, 1882, 2060, 2320, 2580,
 ];
 
-/// The same from 0 to the YM2149's loudest, each for two steps.
+/// The same levels, scaled to the range from 0 to the YM2149's loudest level. Each level serves two
+/// steps of the envelope.
 const AY_LEVELS: [i16; 32] = {
     let (least, loudest) = (AY_PIN_MV[0], YM2149_LEVELS[31] as i32);
     let mut levels = [0; 32];
@@ -58,7 +60,7 @@ const AY_LEVELS: [i16; 32] = {
     levels
 };
 
-/// The chip.
+/// The AY-3-8910 or YM2149.
 ///
 /// ```
 /// use creel_vgm::chips::ay8910::Ay8910;
@@ -77,13 +79,13 @@ pub struct Ay8910 {
     clocks_a_tick: u32,
     ssg: Ssg,
     sides: [Sides; CHANNELS],
-    /// Where each channel was heard after the last tick, and what it showed.
+    /// The panning and the level of each channel after the last tick.
     output_levels: [(Sides, i32); CHANNELS],
 }
 
 impl Ay8910 {
-    /// A silent chip at `clock_hz` of the header's `kind` (0x78) and `flags`
-    /// (0x79).
+    /// Creates a silent chip at `clock_hz`. `kind` (0x78) and `flags` (0x79) are those of the
+    /// header.
     pub fn new(clock_hz: u32, kind: u8, flags: u8) -> Self {
         let is_yamaha = kind & 0x10 != 0;
         Self {
@@ -103,7 +105,7 @@ impl Ay8910 {
         }
     }
 
-    /// Ticks a second.
+    /// Returns the number of ticks per second.
     pub fn rate(&self) -> Rate {
         Rate {
             frames: u64::from(self.clock_hz),
@@ -111,13 +113,13 @@ impl Ay8910 {
         }
     }
 
-    /// Writes one register; `port` has no meaning here.
+    /// Writes a register. `_port` is ignored, because the chip has only one port.
     pub fn write(&mut self, _port: u8, reg: u8, value: u8) {
         self.ssg.write(reg, value);
     }
 
-    /// Sends channels A, B, C where the pairs of bits 0 and 1, 2 and 3, 4 and 5
-    /// say: the lower bit of a pair is left.
+    /// Pans the channels A, B and C. Bits 0 and 1 are channel A, 2 and 3 B, 4 and 5 C. The lower
+    /// bit of a pair is the left side.
     pub fn set_stereo(&mut self, mask: u8) {
         for (channel, sides) in self.sides.iter_mut().enumerate() {
             let pair = mask >> (2 * channel);
@@ -125,13 +127,12 @@ impl Ay8910 {
         }
     }
 
-    /// As [`Ssg::set_inaudible_period`].
+    /// Replaces short periods by their mean, as [`Ssg::set_inaudible_period`] does.
     pub fn set_inaudible_period(&mut self, period: u32) {
         self.ssg.set_inaudible_period(period);
     }
 
-    /// Overwrites `out` with one stereo frame for each tick, each channel 0 to
-    /// 16382.
+    /// Overwrites `out` with one stereo frame per tick. Each channel is 0 to 16382.
     pub fn render(&mut self, out: &mut [[i32; 2]]) {
         for frame in out {
             let mut levels = [[0; CHANNELS]];
@@ -146,9 +147,9 @@ impl Ay8910 {
         }
     }
 
-    /// Runs `ticks` ticks and reports each change to `sink` as (tick, sides,
-    /// difference), the first tick being 0; the differences add up to what
-    /// [`render`](Self::render) would have written.
+    /// Runs `ticks` ticks and reports each change to `sink` as (tick, sides, difference).
+    ///
+    /// The first tick is 0. The differences add up to the output of [`render`](Self::render).
     pub fn run(&mut self, ticks: u32, mut sink: impl FnMut(u32, Sides, i32)) {
         if ticks == 0 {
             return;

@@ -1,31 +1,35 @@
-//! When a chip's writes reach it: one a native frame, in the order of the song.
+//! The bus to a chip: delays writes so that each native frame has at most one, in the order of the
+//! song.
 //!
-//! An FM chip looks at its keys once a frame, and is busy with a write for about as long; no driver
-//! can write two registers in one frame. A song's time is coarser, so a key let go and pressed again
-//! at one tick would be one state for the chip, and the note lost. The bus gives each write of a
-//! tick a frame of its own.
+//! An FM chip reads its keys once per frame, and it is busy with a write for about the same time.
+//! No driver can therefore write two registers in one frame. The time of a song is coarser. If a
+//! key is released and pressed again at the same tick, the chip would see one state only, and the
+//! note would be lost. Therefore the bus gives each write of a tick its own frame.
 //!
-//! Only where a key changes does it matter which frame that is. So that bursts of settings do not
-//! cut a chip's blocks into single frames, the settings between two changes of keys take effect
-//! together, in the frame of the first of them.
+//! The exact frame matters only for changes of keys. Settings between two changes of keys take
+//! effect together, in the frame of the first of them. Otherwise a burst of settings would split
+//! the chip's blocks into single frames.
 //!
-//! Invariant: the frame of a write depends on the writes before it alone, never falls, is never
-//! before the one that is due, and at most [`LATE_MAX`] frames after it: a song that writes faster
-//! than any bus is late by that much and no more, however long it goes on.
+//! Invariant: the frame of a write depends only on the writes before it. Frames never decrease. A
+//! write takes effect in the frame in which it is due or at most [`DELAY_MAX`] frames later. If a
+//! song writes faster than any bus, its writes have this delay, and the delay does not grow.
 //!
-//! Left out on purpose: waiting times of less or more than a frame. The bytes that a CPU stores in a
-//! chip's memory, of which a song has many at once, take no turns.
+//! We leave out two details on purpose:
+//!
+//! - Waiting times are always one frame, although those of real chips differ a little.
+//! - Bytes that a CPU stores in the memory of a chip do not occupy frames, because a song has very
+//!   many of them at once.
 //!
 //! Source: the application manuals' waiting times after a write (YM2151: 64 clocks, a frame; YM3812
 //! and YM2413: 12 and 84, 1.3 frames); ymfm's own renderer queues one write a frame, too.
 
 use crate::format::ChipId;
 
-/// How many native frames after it is due a write may take effect: 17 to 20 ms.
+/// The largest delay of a write in native frames, which is 17 to 20 ms.
 const DELAY_MAX: u64 = 1024;
 
-/// How late a setting may be and still have a turn of its own. The rest is left to changes of keys, so
-/// that a burst of settings costs no note.
+/// The delay up to which a setting occupies its own frame. The rest of the delay is reserved for
+/// changes of keys, so that no note is lost in a burst of settings.
 const SETTING_DELAY_MAX: u64 = DELAY_MAX / 2;
 
 /// The bus to one chip.
@@ -34,11 +38,11 @@ const SETTING_DELAY_MAX: u64 = DELAY_MAX / 2;
 /// use creel_vgm::chips::bus::Bus;
 /// use creel_vgm::format::ChipId;
 ///
-/// let mut bus = Bus::of(ChipId::Ym2151).expect("it has keys");
-/// let press = |bus: &mut Bus, keys: u8| bus.carry(10, (0, 0x08, keys << 3));
+/// let mut bus = Bus::of(ChipId::Ym2151).expect("the chip has keys");
+/// let press = |bus: &mut Bus, keys: u8| bus.write_frame(10, (0, 0x08, keys << 3));
 /// assert_eq!([press(&mut bus, 1), press(&mut bus, 0), press(&mut bus, 1)], [10, 11, 12]);
-/// // Two settings have two turns, but take effect together.
-/// let set = |bus: &mut Bus, reg| bus.carry(10, (0, reg, 0));
+/// // Two settings occupy two frames, but take effect together.
+/// let set = |bus: &mut Bus, reg| bus.write_frame(10, (0, reg, 0));
 /// assert_eq!([set(&mut bus, 0x60), set(&mut bus, 0x68)], [13, 13]);
 /// assert_eq!(press(&mut bus, 0), 15);
 /// ```
@@ -46,36 +50,37 @@ const SETTING_DELAY_MAX: u64 = DELAY_MAX / 2;
 pub struct Bus {
     chip: ChipId,
     family: Family,
-    /// As they were written last, by [`Family::key`]'s places.
+    /// The last written state of each key, indexed by the place that [`Family::key`] returns.
     keys: [u8; PLACES],
-    /// The first frame that no write has taken.
+    /// The first frame that is not occupied by a write.
     next_free_frame: u64,
-    /// Where the last write took effect.
+    /// The frame in which the last write took effect.
     last: u64,
-    /// Where the settings since the last change of a key took effect.
+    /// The frame in which the settings since the last change of a key take effect.
     settings: Option<u64>,
 }
 
-/// Chips whose keys are written alike.
+/// Chips whose keys have the same register layout.
 #[derive(Debug, Clone, Copy)]
 enum Family {
     /// Register 08: operators in bits 3 to 6, channel in bits 0 to 2.
     Opm,
     /// Register 28: operators in bits 4 to 7, channel in bits 0 to 2.
     Opn,
-    /// Registers B0 to B8, bit 5, and those of rhythm mode in BD.
+    /// Registers B0 to B8, bit 5, and the keys of rhythm mode in BD.
     Opl,
-    /// Registers 20 to 28, bit 4, and those of rhythm mode in 0E.
+    /// Registers 20 to 28, bit 4, and the keys of rhythm mode in 0E.
     Opll,
 }
 
-/// Places of keys: 16 a port.
+/// The number of places for keys, 16 per port.
 const PLACES: usize = 32;
-/// That of rhythm mode.
+/// The place of the keys of rhythm mode.
 const RHYTHM: usize = 15;
 
 impl Family {
-    /// Which key a write sets, and to what; none if it is a setting.
+    /// Returns the place and the new state of the key that a write sets, or `None` if it is a
+    /// setting.
     fn key(self, (port, reg, value): (u8, u8, u8)) -> Option<(usize, u8)> {
         let half = usize::from(port & 1) * 16;
         let channel = usize::from(reg & 15);
@@ -92,7 +97,8 @@ impl Family {
 }
 
 impl Bus {
-    /// The bus to a chip at the start of a song; none if it has no keys that it looks at.
+    /// Creates the bus to a chip at the start of a song, or returns `None` if the chip does not
+    /// sample its keys.
     pub fn of(chip: ChipId) -> Option<Bus> {
         let family = match chip {
             ChipId::Ym2151 => Family::Opm,
@@ -113,8 +119,9 @@ impl Bus {
         })
     }
 
-    /// The native frame before which the next write (port, register, value), due before frame
-    /// `due`, takes effect.
+    /// Returns the native frame before which the next write (port, register, value) takes effect.
+    ///
+    /// The write is due before frame `due`.
     pub fn write_frame(&mut self, due: u64, write: (u8, u8, u8)) -> u64 {
         self.last = if self.is_memory_write(write) {
             self.last.max(due)
@@ -143,7 +150,7 @@ impl Bus {
         *self.settings.insert(together.unwrap_or(turn))
     }
 
-    /// Whether a write stores a byte in the chip's memory.
+    /// Returns whether a write stores a byte in the chip's memory.
     fn is_memory_write(&self, (port, reg, _): (u8, u8, u8)) -> bool {
         match self.chip {
             ChipId::Ym2608 => (port, reg) == (1, 0x08),
@@ -160,7 +167,7 @@ mod tests {
     #[test]
     fn bus_delays_bursts_by_a_bounded_time() {
         let mut bus = Bus::of(ChipId::Ym2151).unwrap();
-        // Two writes a frame for ten seconds.
+        // Two writes per frame for ten seconds.
         let mut last = 0;
         for write in 0..1_000_000u64 {
             let due = write / 2;
@@ -173,7 +180,7 @@ mod tests {
         assert_eq!(
             bus.write_frame(600_000, (0, 0x08, 0)),
             600_000,
-            "on time again"
+            "the bus must catch up"
         );
     }
 
@@ -194,7 +201,7 @@ mod tests {
         let frames = [
             (0, (0, 0xB0, 0x20)),
             (0, (0, 0xA0, 1)),
-            (0, (0, 0xB0, 0x21)), // the key stays: a setting
+            (0, (0, 0xB0, 0x21)), // the key does not change, so this is a setting
             (2, (0, 0xA0, 2)),
             (2, (0, 0xB0, 0x01)),
             (2, (0, 0xA0, 3)),

@@ -1,21 +1,23 @@
-//! Six drums for a YM2608 whose own are not at hand.
+//! Six replacement drums for the YM2608.
 //!
-//! The chip's drums lie in a ROM inside it, which no song brings and which is not part of this
-//! project. These are made from sines and noise, as long and about as loud as the chip's, and packed
-//! as the chip reads them. A song that plays them is told so.
+//! The drums of the chip are in a ROM inside it, which no song contains and which is not part of
+//! this project. We synthesise replacements from sines and noise. They have the length and about
+//! the level of the original drums, and the encoding that the chip reads. A song that plays them
+//! gets a warning.
 //!
-//! Source: the YM2608 application manual on which drums there are; lengths are those of the addresses
-//! in [`adpcm_a`](super::adpcm_a), loudness and decay are by ear beside other players.
+//! Source: the YM2608 application manual on which drums there are; lengths are those of the
+//! addresses in [`adpcm_a`](super::adpcm_a), loudness and decay were set by ear in comparison with
+//! other players.
 
 use std::f64::consts::TAU;
 use std::sync::{Arc, LazyLock};
 
 use super::adpcm_a::{DRUM_ENDS, packed};
 
-/// Samples a second of the chip's usual clock; of the last two drums half as many.
+/// The sample rate at the chip's usual clock. The last two drums have half of it.
 const RATE_HZ: f64 = 18_489.0;
 
-/// The drums, packed, from address 0 on.
+/// Returns the encoded drums, starting at address 0.
 pub fn rom() -> Arc<Vec<u8>> {
     static ROM: LazyLock<Arc<Vec<u8>>> = LazyLock::new(|| Arc::new(made()));
     ROM.clone()
@@ -31,7 +33,7 @@ fn made() -> Vec<u8> {
         let samples = (0..samples).map(|n| {
             let time = n as f64 / rate;
             let white = noise.next();
-            // What changes from sample to sample is what is bright.
+            // The difference between successive samples contains the high frequencies.
             let bright = (white - last) / 2.0;
             last = white;
             let value = match drum {
@@ -57,7 +59,7 @@ fn sine(time: f64, hz: f64) -> f64 {
     (TAU * hz * time).sin()
 }
 
-/// A sine that falls to `low` Hz from `above` Hz more, in about so many seconds.
+/// Returns a sine that falls from `low + above` Hz to `low` Hz with a time constant of `seconds`.
 fn swept(time: f64, (low, above, seconds): (f64, f64, f64)) -> f64 {
     (TAU * (low * time + above * seconds * (1.0 - decay(time, seconds)))).sin()
 }
@@ -70,7 +72,7 @@ fn decay(time: f64, seconds: f64) -> f64 {
 struct Noise(u32);
 
 impl Noise {
-    /// Between -1 and 1.
+    /// Returns a number between -1 and 1.
     fn next(&mut self) -> f64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 17;

@@ -4,19 +4,24 @@
 //! |---|---|
 //! | 00–1F, 20–3F | pitch of each oscillator, low 8 bits and high 8 |
 //! | 40–5F | volume |
-//! | 80–9F | where its table begins, in pages of 256 bytes |
+//! | 80–9F | start of its table, in pages of 256 bytes |
 //! | A0–BF | `c c c c i m m h` channel, interrupt, mode, halted |
 //! | C0–DF | `- b s s s r r r` bank, table of 256 × 2^s bytes, resolution |
 //! | E1 | twice the number of oscillators less 1 |
 //!
-//! A frame takes 8 × (oscillators + 2) clocks. In each, an oscillator adds its pitch to its place of
-//! 24 bits; the byte it plays is that at place / 2^(9 + r - s). A byte of 0 ends the table.
+//! A frame takes 8 × (oscillators + 2) clocks. In each frame an oscillator adds its pitch to its
+//! position of 24 bits. It plays the byte at position / 2^(9 + r - s). A byte of 0 ends the table.
 //!
-//! Modes at the end: 0 again and again; 1 halt; 2 (sync) again, the oscillator below begins anew;
-//! 3 (swap) halt, and the other of the pair begins.
+//! The mode selects what happens at the end of the table:
 //!
-//! A channel with an even number is heard on the left, an odd one on the right, if the header names
-//! more than one; else all are heard on both, 3 dB softer. Left out on purpose: interrupts, reading, the amplitude modulation of mode 2.
+//! - Mode 0 repeats the table.
+//! - Mode 1 halts the oscillator.
+//! - Mode 2 (sync) repeats the table, and restarts the oscillator with the next lower number.
+//! - Mode 3 (swap) halts the oscillator and starts the other one of the pair.
+//!
+//! If the header gives more than one channel, channels with an even number are panned left and the
+//! others right. Otherwise all are on both sides, 3 dB softer. We leave out interrupts, reading,
+//! and the amplitude modulation of mode 2 on purpose.
 //!
 //! Source: Ensoniq, "ES5503 Digital Oscillator Chip" data sheet; "Apple IIGS Hardware Reference",
 //! chapter 5; the VGM 1.71 specification.
@@ -31,7 +36,7 @@ pub const INFO: ChipInfo = ChipInfo {
     name: "ES5503",
     verification: DOCUMENTS,
     ratio: Some(2.9),
-    // This scale makes a tone as loud as libvgm's.
+    // With this scale a tone is as loud as in libvgm.
     level: Level::new(1.0, 0x40, 8.0),
     voices: &[VoiceGroup::Numbered(32)],
     cost_ns: 50,
@@ -70,7 +75,7 @@ impl Oscillator {
         u32::from(9 + (self.size & 7) - (self.size >> 3 & 7))
     }
 
-    /// Where the table begins: tables lie at multiples of their size.
+    /// Returns the start of the table. Tables are aligned to their size.
     fn start(&self) -> u32 {
         let bank = u32::from(self.size >> 6 & 1) << 16;
         bank | (u32::from(self.table) << 8 & !(self.bytes() - 1))
@@ -82,7 +87,7 @@ impl Oscillator {
     }
 }
 
-/// The chip.
+/// The ES5503.
 #[derive(Clone, Debug)]
 pub struct Es5503 {
     clock_hz: u32,
@@ -93,7 +98,9 @@ pub struct Es5503 {
 }
 
 impl Es5503 {
-    /// A silent chip at `clock_hz`; `channels` is the header's byte 0xD4, outputs of the board.
+    /// Creates a silent chip at `clock_hz`.
+    ///
+    /// `channels` is byte 0xD4 of the header, which is the number of outputs of the board.
     pub fn new(clock_hz: u32, channels: u8) -> Self {
         let halted = Oscillator {
             control: 1,
@@ -108,7 +115,7 @@ impl Es5503 {
         }
     }
 
-    /// Native frames a second; writes to E1 change it.
+    /// Returns the number of native frames per second, which writes to E1 change.
     pub fn rate(&self) -> Rate {
         Rate {
             frames: u64::from(self.clock_hz),
@@ -116,7 +123,9 @@ impl Es5503 {
         }
     }
 
-    /// The fastest that it is run at: with all oscillators, which is usual, 26 kHz at 7.16 MHz.
+    /// Returns the highest rate that we expect, which is the one with all oscillators.
+    ///
+    /// This is the usual number of oscillators. For example, the rate is 26 kHz at 7.16 MHz.
     pub fn max_rate(&self) -> Rate {
         Rate {
             frames: u64::from(self.clock_hz),
@@ -124,12 +133,12 @@ impl Es5503 {
         }
     }
 
-    /// The samples' memory.
+    /// Returns the memory that contains the samples.
     pub fn memory_mut(&mut self) -> &mut Vec<u8> {
         &mut self.memory
     }
 
-    /// Writes one register; `port` has no meaning here.
+    /// Writes a register. `_port` is ignored, because the chip has only one port.
     pub fn write(&mut self, _port: u8, reg: u8, value: u8) {
         let oscillator = &mut self.oscillators[usize::from(reg & 31)];
         match reg {
@@ -149,13 +158,13 @@ impl Es5503 {
         }
     }
 
-    /// Overwrites `out` with the next frames; an oscillator at its loudest makes 32,640.
+    /// Overwrites `out` with the next frames. An oscillator at its loudest reaches 32,640.
     pub fn render(&mut self, out: &mut [[i32; 2]]) {
         out.fill([0; 2]);
         let heard = |oscillator: &Oscillator| !oscillator.is_halted();
         let mut all = self.oscillators[..self.enabled].iter();
         if all.any(|oscillator| heard(oscillator) && oscillator.mode() >= 2) {
-            // Some act on others, frame by frame.
+            // In these modes oscillators affect each other, so we must render frame by frame.
             for frame in out.chunks_mut(1) {
                 for index in 0..self.enabled {
                     self.play(index, frame);
@@ -168,7 +177,7 @@ impl Es5503 {
         }
     }
 
-    /// Adds an oscillator's frames until it is halted.
+    /// Adds the frames of an oscillator until it halts.
     fn play(&mut self, index: usize, out: &mut [[i32; 2]]) {
         let oscillator = self.oscillators[index];
         if oscillator.is_halted() {
@@ -176,7 +185,7 @@ impl Es5503 {
         }
         let (start, bytes, shift) = (oscillator.start(), oscillator.bytes(), oscillator.shift());
         let volume = i32::from(oscillator.volume);
-        // In 256ths.
+        // The gains are in 256ths.
         let gains = match (self.is_stereo, oscillator.control >> 4 & 1) {
             (false, _) => [181, 181],
             (true, 0) => [256, 0],
@@ -205,7 +214,7 @@ impl Es5503 {
         }
     }
 
-    /// The end of a table, or its end mark.
+    /// Handles the end of a table, or its end mark.
     fn end(&mut self, index: usize, marked: bool) {
         let oscillator = &mut self.oscillators[index];
         match oscillator.mode() {

@@ -1,10 +1,10 @@
-//! The chips of one song: which can be played, and at what clock.
+//! Creates the chips of one song, at the clocks that its header gives.
 //!
-//! A chip is played in *parts*. Most have one, made of native frames. The square waves of an OPN
-//! chip are a part of their own, made of edges at the output rate, so that their many writes do not
-//! cut the FM's blocks short.
+//! A chip consists of *parts*. Most chips have one part, which renders native frames. The square
+//! waves of an OPN chip are a separate part, which renders steps at the output rate. Otherwise
+//! their many writes would split the blocks of the FM.
 //!
-//! How loud they are is told by [`levels`].
+//! [`levels`] computes the levels of the parts.
 
 use super::ay8910::Ay8910;
 use super::drums;
@@ -37,17 +37,17 @@ use crate::error::{Error, Result};
 use crate::format::{ChipId, Header, Instance, Song};
 use crate::sequence::LANES;
 
-/// A part of a chip, with its level: the factor from one of its steps to full scale.
+/// A part of a chip and its level, which is the factor from one of its steps to full scale.
 #[derive(Clone)]
 pub enum Part {
-    /// Native frames, listening to the chip's own lane, and to its data lane.
+    /// A part that renders native frames. It receives the chip's main lane and its data lane.
     Frames(FrameChip, f32),
-    /// Square waves, listening to this lane of the chip.
+    /// A part that renders square waves. It receives the lane with this index.
     Squares(SquareChip, usize, f32),
 }
 
 impl Part {
-    /// Which of its chip's lanes it hears.
+    /// Returns for each lane of the chip whether the part receives it.
     pub fn lanes(&self) -> [bool; LANES] {
         match self {
             Part::Frames(chip, _) => match chip.lane() {
@@ -58,7 +58,7 @@ impl Part {
         }
     }
 
-    /// Which of its chip's voices it makes, a bit each.
+    /// Returns the voices of the chip that this part plays, one bit per voice.
     pub(crate) fn voices(&self, chip: ChipId) -> u64 {
         let all = voices::all(chip);
         let second = match chip {
@@ -75,19 +75,19 @@ impl Part {
     }
 }
 
-/// All parts of a song that can be played, in the order of its chips, and the chips themselves.
+/// Creates all parts of a song that can be played, in the order of the song's chips.
 ///
 /// # Errors
 ///
-/// [`Error::Unsupported`] if there are none, [`Error::Malformed`] if a chip's clock is none that a
-/// chip can run at.
+/// Returns [`Error::Unsupported`] if no chip of the song can be played, and [`Error::Malformed`] if
+/// a chip cannot run at the clock in the header.
 pub fn parts(song: &Song) -> Result<Vec<(Instance, Part)>> {
     let mut all = Vec::new();
     for instance in song.chips() {
         let parts = chip_parts(&song.header, instance)?;
         all.extend(parts.into_iter().map(|part| (instance, part)));
     }
-    // A song that has chips and leaves them alone is silent, which is no fault.
+    // A song that has chips but does not write to them is silent, and this is not an error.
     let is_silent = song.chips().next().is_none() && song.header.instances().next().is_some();
     if all.is_empty() && !is_silent {
         return Err(no_chip(song));
@@ -95,7 +95,7 @@ pub fn parts(song: &Song) -> Result<Vec<(Instance, Part)>> {
     Ok(all)
 }
 
-/// The chips that a song has and writes to, but that cannot be played, in its order.
+/// Returns the chips that a song writes to but that cannot be played, in the order of the song.
 ///
 /// ```
 /// use creel_vgm::{chips::factory::missing, demo::CARRIED, format::Song};
@@ -115,31 +115,34 @@ fn no_chip(song: &Song) -> Error {
     let name = |instance: Instance| song.header.name(instance.chip);
     let names: Vec<_> = song.chips().map(name).collect();
     Error::Unsupported(if names.is_empty() {
-        "the song has a clock for no chip".into()
+        "the header has no clock for any chip".into()
     } else {
         format!("none of its chips can be played: {}", names.join(", "))
     })
 }
 
-/// About how long a chip takes to render a frame, in ns: for putting songs in order alone.
+/// Returns the approximate time that a chip takes to render a frame, in ns. We use it only to sort
+/// songs.
 ///
 /// Source: the carried songs, 2.5 GHz Cascade Lake.
 pub fn render_cost_ns(chip: ChipId) -> u64 {
     registry::of(chip).map_or(0, |info| info.cost_ns)
 }
 
-/// Clocks that a chip can be asked to run at, in Hz: from a tenth of the slowest in use to more
-/// than the fastest. Outside, time would stand still or a second take minutes.
+/// Returns the range of clocks that we accept for a chip, in Hz.
+///
+/// The range extends from a tenth of the slowest clock in use to more than the fastest one. Outside
+/// of it, a song would not advance, or rendering a second would take minutes.
 fn clock_range_hz(chip: ChipId) -> std::ops::RangeInclusive<u32> {
     match chip {
-        // Songs give their native rates.
+        // Songs give the native rate of these chips instead of their clock.
         ChipId::C140 | ChipId::Scsp => 4_000..=40_000_000,
         ChipId::Qsound => 100_000..=100_000_000,
         _ => 100_000..=40_000_000,
     }
 }
 
-/// The parts of one chip of a song; none if it is not a chip that is played.
+/// Creates the parts of one chip of a song. There are none if the chip cannot be played.
 fn chip_parts(header: &Header, instance: Instance) -> Result<Vec<Part>> {
     let Some(clock_hz) = header.clock(instance) else {
         return Ok(Vec::new());
@@ -161,7 +164,7 @@ fn chip_parts(header: &Header, instance: Instance) -> Result<Vec<Part>> {
             if let Some(FrameChip::Ym3812(frames)) = &mut frames
                 && header.is_variant(chip)
             {
-                // Two on a sound card, one a side.
+                // The two chips of a sound card, one for each side.
                 frames.set_sides([!instance.second, instance.second]);
             }
             parts.extend(frames.map(|frames| Part::Frames(frames, level)));
@@ -186,7 +189,7 @@ fn chip_parts(header: &Header, instance: Instance) -> Result<Vec<Part>> {
     Ok(parts)
 }
 
-/// The part of a chip that renders native frames.
+/// Creates the part of a chip that renders native frames.
 fn frame_chip(header: &Header, chip: ChipId, clock_hz: u32) -> Option<FrameChip> {
     let variant = header.is_variant(chip);
     Some(match chip {
@@ -219,7 +222,7 @@ fn frame_chip(header: &Header, chip: ChipId, clock_hz: u32) -> Option<FrameChip>
     })
 }
 
-/// A chip that plays samples.
+/// Creates a chip that plays samples.
 pub fn pcm_chip(header: &Header, chip: ChipId, clock_hz: u32) -> Option<Box<dyn PcmChip>> {
     match &registry::of(chip)?.create {
         Create::Samples(create) => Some(create(header, clock_hz)),
@@ -227,7 +230,7 @@ pub fn pcm_chip(header: &Header, chip: ChipId, clock_hz: u32) -> Option<Box<dyn 
     }
 }
 
-/// A chip that says its output as steps.
+/// Creates a chip that reports its output as steps.
 fn step_chip(chip: ChipId, clock_hz: u32) -> Option<Box<dyn StepChip>> {
     match &registry::of(chip)?.create {
         Create::Steps(create) => Some(create(clock_hz)),
@@ -235,7 +238,7 @@ fn step_chip(chip: ChipId, clock_hz: u32) -> Option<Box<dyn StepChip>> {
     }
 }
 
-/// The SSG of an OPN chip.
+/// Creates the SSG of an OPN chip.
 fn ssg(header: &Header, instance: Instance, clock_hz: u32) -> Option<Part> {
     let divider = match instance.chip {
         ChipId::Ym2203 => 4,
@@ -251,7 +254,8 @@ fn ssg(header: &Header, instance: Instance, clock_hz: u32) -> Option<Part> {
     Some(Part::Squares(chip, 1, levels::of_ssg(header, instance)))
 }
 
-/// What the header says of the SN76489; where it says nothing that could be, Sega's.
+/// Returns the variant of the SN76489 in the header, or Sega's variant if the header has no valid
+/// one.
 fn sn76489_variant(header: &Header) -> Variant {
     let (taps, width) = (header.word(0x28), header.byte(0x2A));
     if taps == 0 || !(2..=16).contains(&width) {

@@ -1,4 +1,4 @@
-//! Any chip, or part of one, that renders native frames.
+//! A common type for all chips, and parts of chips, that render native frames.
 
 use std::ops::Range;
 
@@ -22,7 +22,7 @@ use super::ymz280b::Ymz280b;
 use crate::format::{Command, Song, decode};
 use crate::sequence::{Action, Event};
 
-/// One chip that renders native frames, whichever it is.
+/// A chip that renders native frames.
 #[derive(Clone)]
 pub enum FrameChip {
     /// The OKI MSM6258.
@@ -31,9 +31,9 @@ pub enum FrameChip {
     Ym2151(Box<Ym2151>),
     /// The FM of the YM2203.
     Ym2203(Box<Ym2203>),
-    /// The YM2608 but its SSG.
+    /// The YM2608 without its SSG.
     Ym2608(Box<Ym2608>),
-    /// The YM2610 or YM2610B but its SSG.
+    /// The YM2610 or YM2610B without its SSG.
     Ym2610(Box<Ym2610>),
     /// The YM2612 or YM3438.
     Ym2612(Box<Ym2612>),
@@ -53,18 +53,18 @@ pub enum FrameChip {
     Msm5205(Box<Msm5205>),
     /// The YMZ280B.
     Ymz280b(Box<Ymz280b>),
-    /// A chip of samples.
+    /// A chip that plays samples.
     Pcm(Box<dyn PcmChip>),
 }
 
-/// The fastest that the MSM6258 is run at; songs change its rate as they play.
+/// The highest rate of the MSM6258. Note that songs change its rate while they play.
 const OKIM6258_MAX_RATE: Rate = Rate {
     frames: 15_625,
     seconds: 1,
 };
 
 impl FrameChip {
-    /// The native frames a second it makes now.
+    /// Returns the current number of native frames per second.
     pub fn rate(&self) -> Rate {
         match self {
             FrameChip::Okim6258(chip) => chip.rate(),
@@ -85,7 +85,7 @@ impl FrameChip {
         }
     }
 
-    /// The native frames a second to resample from: the highest that its rate is expected to take.
+    /// Returns the rate to resample from, which is the highest rate that we expect the chip to use.
     pub fn max_rate(&self) -> Rate {
         match self {
             FrameChip::Okim6258(chip) if chip.rate().hz() < OKIM6258_MAX_RATE.hz() => {
@@ -96,7 +96,7 @@ impl FrameChip {
         }
     }
 
-    /// Which of its chip's lanes has its writes.
+    /// Returns the index of the chip's lane that contains the writes for this part.
     pub fn lane(&self) -> usize {
         match self {
             FrameChip::Pcm(chip) => chip.lane(),
@@ -104,13 +104,15 @@ impl FrameChip {
         }
     }
 
-    /// Whether the chip's second lane is data for [`FrameChip::render`].
+    /// Returns whether the chip's second lane contains data for [`FrameChip::render`].
     pub fn has_data_lane(&self) -> bool {
         matches!(self, FrameChip::Ym2612(_))
     }
 
-    /// The registers whose writes may be handed over with a block, by [`FrameChip::render_streamed`]:
-    /// none of them changes the chip's rate.
+    /// Returns the registers whose writes you may pass with a block to
+    /// [`FrameChip::render_streamed`].
+    ///
+    /// None of these registers changes the rate of the chip.
     pub fn streamed_registers(&self) -> Range<u16> {
         match self {
             FrameChip::Okim6258(_) | FrameChip::Msm5205(_) => 1..3,
@@ -119,8 +121,12 @@ impl FrameChip {
         }
     }
 
-    /// Leaves voices out of the sum, all but these, a bit each; returns whether it can, or wants
-    /// them to be silenced by a [`VoiceMuter`](super::voices::Silencer).
+    /// Removes all voices from the output except those in `voices`, one bit per voice.
+    ///
+    /// For example, `0b101` keeps the first and the third voice.
+    ///
+    /// Returns false if the chip cannot do this. The caller must then use a
+    /// [`VoiceMuter`](super::voices::VoiceMuter).
     pub fn set_voice_mask(&mut self, voices: u64) -> bool {
         match self {
             FrameChip::Ym2151(chip) => chip.set_voice_mask(voices),
@@ -142,7 +148,7 @@ impl FrameChip {
         true
     }
 
-    /// Takes of the song's first writes those that set its rate, before their turns come.
+    /// Applies those of the song's first writes that set the chip's rate, before they are due.
     pub fn apply_initial_writes(&mut self, events: &[Event]) {
         if !matches!(self, FrameChip::Ym2203(_) | FrameChip::Ym2608(_)) {
             return;
@@ -159,7 +165,7 @@ impl FrameChip {
         }
     }
 
-    /// Does what an event asks for, between two native frames.
+    /// Applies an action between two native frames.
     pub fn apply(&mut self, song: &Song, action: Action) {
         match action {
             Action::Write { port, reg, value } => self.write(port, reg, value),
@@ -188,8 +194,10 @@ impl FrameChip {
         }
     }
 
-    /// Overwrites `out` with the next native frames; `data` has the writes of the chip's data lane,
-    /// each with the frame of `out` before which it takes effect.
+    /// Overwrites `out` with the next native frames.
+    ///
+    /// `data` contains the writes of the chip's data lane, each with the frame of `out` before
+    /// which it takes effect.
     pub fn render(&mut self, data: &[(usize, u8)], out: &mut [[i32; 2]]) {
         match self {
             FrameChip::Okim6258(chip) => chip.render(out),
@@ -210,7 +218,9 @@ impl FrameChip {
         }
     }
 
-    /// As [`FrameChip::render`], with writes to the registers of [`FrameChip::streamed_registers`] in between.
+    /// Renders as [`FrameChip::render`] does, with writes between the frames.
+    ///
+    /// The writes must be to registers in [`FrameChip::streamed_registers`].
     pub fn render_streamed(&mut self, writes: &[StreamedWrite], out: &mut [[i32; 2]]) {
         match self {
             FrameChip::Okim6258(chip) => {
@@ -223,13 +233,16 @@ impl FrameChip {
             }
             FrameChip::Pcm(chip) => chip.render_streamed(writes, out),
             _ => {
-                debug_assert!(writes.is_empty(), "no other chip says that it takes any");
+                debug_assert!(
+                    writes.is_empty(),
+                    "only the chips above have streamed registers"
+                );
                 self.render(&[], out);
             }
         }
     }
 
-    /// Takes in the memory block whose command lies at byte `offset` of the song.
+    /// Loads the memory block whose command is at `offset` of the song, in bytes.
     fn load(&mut self, song: &Song, offset: u32) {
         if let FrameChip::Pcm(chip) = self {
             return pcm::load(chip.as_mut(), song, offset);
@@ -253,12 +266,14 @@ impl FrameChip {
             (FrameChip::Es5503(chip), 0xE1) => chip.memory_mut(),
             _ => return,
         };
-        // The block's first words are the size of the whole memory and the place in it; a song's
-        // blocks were checked to lie within what a chip can address.
-        // Of a RAM's, the first word is the place.
+        // A ROM block begins with the size of the whole memory and the start address. A RAM block
+        // begins with the start address only. We checked when reading the song that blocks lie
+        // within the memory that a chip can address.
         let words = if block.kind < 0xC0 { 2 } else { 1 };
         let (head, data) = song.bytes()[block.data].split_at(4 * words);
-        let place = head.last_chunk().expect("a word at least");
+        let place = head
+            .last_chunk()
+            .expect("a block must begin with its start address");
         let start = u32::from_le_bytes(*place) as usize;
         let end = start + data.len();
         if memory.len() < end {

@@ -1,25 +1,25 @@
-//! The HuC6280's PSG (PC Engine): six waves of 32 samples, two of which can be noise.
+//! The PSG of the HuC6280 (PC Engine): six waves of 32 samples, two of which can be noise.
 //!
 //! | register | |
 //! |---|---|
-//! | 00 | the channel that 02 to 07 mean, 0 to 5 |
-//! | 01 | `l l l l r r r r` volume of all |
+//! | 00 | the channel for 02 to 07, 0 to 5 |
+//! | 01 | `l l l l r r r r` main volume |
 //! | 02, 03 | period, low 8 bits and high 4 |
 //! | 04 | `e d - v v v v v` on, direct, volume |
 //! | 05 | `l l l l r r r r` balance |
-//! | 06 | a sample of 5 bits: the wave's next, or with `d` what is heard |
+//! | 06 | a sample of 5 bits: the wave's next, or with `d` the output |
 //! | 07 | channels 4 and 5: `e - - n n n n n` noise, its rate |
 //! | 08 | the LFO's period |
-//! | 09 | `h - - - - - m m` stop the LFO; how far it bends |
+//! | 09 | `h - - - - - m m` stop the LFO; modulation depth |
 //!
-//! A tick is a clock. A wave takes its next sample every `period` ticks, 0 standing for 4,096; the
-//! noise shifts every 64 × (31 - rate), 32 at the fastest. With the LFO, channel 1 is not heard but
-//! bends channel 0's period by its samples, shifted by 0, 2 or 4 bits.
+//! A tick is a clock. A wave plays its next sample every `period` ticks, and 0 means 4,096. The
+//! noise shifts every 64 × (31 - rate) ticks, or every 32 at the highest rate. With the LFO,
+//! channel 1 is silent. Its samples, shifted by 0, 2 or 4 bits, modulate the period of channel 0.
 //!
-//! The three volumes are attenuations of 1.5, 3 and 3 dB a step that add up; 45 dB and more is
-//! silence. Samples are held around their middle, as by the HuC6280A, so that a volume's change is
-//! no click. The place at which a wave is written is that at which it is played: writing 04 with
-//! `d` alone sets it to the first.
+//! The three volumes are attenuations of 1.5, 3 and 3 dB per step, which add up. From 45 dB on the
+//! output is silent. Samples are centred around their middle, as on the HuC6280A, so that a change
+//! of volume does not click. Writing and playing a wave use the same position. Writing 04 with only
+//! `d` set resets the position.
 //!
 //! Source: Paul Clifford, "PC Engine Programmable Sound Generator"; Charles MacDonald, "PC Engine
 //! sound notes" (the noise's polynomial: taps 0, 1, 11, 12 and 17 of 18 bits); the VGM 1.71
@@ -36,7 +36,7 @@ pub const INFO: ChipInfo = ChipInfo {
     name: "HuC6280",
     verification: DOCUMENTS,
     ratio: Some(2.6),
-    // This scale makes a tone as loud as libvgm's.
+    // With this scale a tone is as loud as in libvgm.
     level: Level::new(0.72, 0x100, 1.0),
     voices: &[VoiceGroup::Numbered(6)],
     cost_ns: 30,
@@ -46,10 +46,10 @@ pub const INFO: ChipInfo = ChipInfo {
 
 const WAVE: u8 = 32;
 
-/// The level of 31/31 at no attenuation, less its fraction: six channels fit 16 bits.
+/// The level of 31/31 without attenuation, rounded down so that six channels fit into 16 bits.
 const LOUDEST: f64 = 10_922.0;
 
-/// Attenuations from which nothing is heard.
+/// The attenuation from which a channel is silent.
 const SILENT: u8 = 30;
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -96,7 +96,7 @@ impl Channel {
         }
     }
 
-    /// What a sample, in halves of a step around the middle, shows.
+    /// Returns the level of a sample, which is given in halves of a step around the middle.
     fn level(&self, halves: i32) -> [i32; 2] {
         self.gains.map(|gain| gain * halves / 31)
     }
@@ -177,7 +177,7 @@ impl Channel {
     }
 }
 
-/// The chip.
+/// The PSG of the HuC6280.
 #[derive(Clone, Debug)]
 pub struct Huc6280 {
     clock_hz: u32,
@@ -190,7 +190,7 @@ pub struct Huc6280 {
 }
 
 impl Huc6280 {
-    /// A silent chip at `clock_hz`.
+    /// Creates a silent chip at `clock_hz`.
     pub fn new(clock_hz: u32) -> Self {
         let channel = Channel {
             register: 1,
@@ -225,14 +225,17 @@ impl Huc6280 {
         self.lfo & 0x80 == 0 && self.lfo & 3 != 0
     }
 
-    /// Channel 0 while channel 1 bends it; 1 moves as if it were heard.
+    /// Runs channel 0 while channel 1 modulates it. Channel 1 advances as if it were audible.
     fn run_bent(&mut self, ticks: u32, steps: &mut dyn StepSink) {
         let factor = match self.lfo_period {
             0 => 256,
             period => u32::from(period),
         };
         let shift = 2 * ((self.lfo & 3) - 1);
-        let [bent, lfo] = self.channels.first_chunk_mut().expect("six channels");
+        let [bent, lfo] = self
+            .channels
+            .first_chunk_mut()
+            .expect("there must be six channels");
         lfo.shown.set(0, [0; 2], steps);
         let lfo_period = lfo.period() * factor;
         let mut at = 0;
@@ -268,12 +271,12 @@ impl Huc6280 {
     }
 }
 
-/// The level of a sample at its highest after an attenuation in steps of 1.5 dB.
+/// Returns the highest level of a sample after an attenuation in steps of 1.5 dB.
 fn gain(off: u8) -> i32 {
     if off >= SILENT {
         return 0;
     }
-    // Half of it to either side of the middle.
+    // The level is halved, because it extends to both sides of the middle.
     (LOUDEST / 2.0 * 10f64.powf(-1.5 * f64::from(off) / 20.0)).round() as i32
 }
 

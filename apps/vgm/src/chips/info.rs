@@ -1,51 +1,53 @@
-//! What each chip says of itself: its name, its level, its voices and how one is made.
+//! The description of each chip: its name, its level, its voices and how to create it.
 //!
-//! A chip's file declares a [`ChipInfo`], and [`registry`](super::registry) lists it. Everything
-//! that asks about chips by their [`ChipId`] (the mix, mutes and stems, `creel-vgm chips`) reads it
-//! there, so adding a chip means adding a file and a line.
+//! The file of a chip declares a [`ChipInfo`], and [`registry`](super::registry) lists it. All code
+//! that needs information about a [`ChipId`] (the mix, mutes and stems, `creel-vgm chips`) reads it
+//! from there. To add a chip, you therefore add a file and a line.
 
 use super::pcm::PcmChip;
 use super::step_chip::StepChip;
 use crate::format::{ChipId, Header};
 
-/// What is known of a chip that can be played.
+/// The description of a chip that can be played.
 pub struct ChipInfo {
-    /// The chip's place in the header.
+    /// The chip's id in the header.
     pub chip: ChipId,
-    /// Its name, followed by the names of the variants that it has.
+    /// The name of the chip, followed by the names of its variants.
     pub name: &'static str,
-    /// What it was compared with.
+    /// The reference that we compared the chip with.
     pub verification: &'static str,
-    /// Songs of this chip rendered in the time that libvgm takes for one, on one thread, if that
-    /// was measured; see [`registry`](super::registry).
+    /// The number of songs of this chip that we render in the time that libvgm takes for one, on
+    /// one thread.
+    ///
+    /// It is `None` if we did not measure it. See [`registry`](super::registry).
     pub ratio: Option<f32>,
-    /// How loud it is.
+    /// The level of the chip.
     pub level: Level,
-    /// Its voices, in the order of their numbers.
+    /// The voices of the chip, in the order of their numbers.
     pub voices: &'static [VoiceGroup],
-    /// About how long it takes to render a frame, in ns. It is used only to sort songs.
+    /// The approximate time to render a frame, in ns. We use it only to sort songs.
     ///
     /// Source: the carried songs, 2.5 GHz Cascade Lake.
     pub cost_ns: u64,
-    /// The kinds of data blocks and of copies into RAM that are for its memory.
+    /// The kinds of data blocks and of copies into RAM that load the chip's memory.
     pub memory_blocks: &'static [u8],
-    /// How a chip is made for a song.
+    /// The way to create the chip for a song.
     pub create: Create,
 }
 
-/// How loud a kind of chip is.
+/// The level of a kind of chip. The module [`levels`](super::levels) explains the numbers.
 #[derive(Clone, Copy)]
 pub struct Level {
-    /// From a native step of our core to one of the convention.
+    /// The factor from a step of our core to a step of the format's convention.
     pub scale: f32,
-    /// The usual volume; 256 is unity.
+    /// The usual volume. 256 is unity.
     pub volume: u16,
-    /// How much of a whole song a chip at unity is held for.
+    /// The share of a whole song that we assume for the chip at unity volume.
     pub share: f32,
 }
 
 impl Level {
-    /// A level of these three numbers.
+    /// Creates a level from these three numbers.
     pub const fn new(scale: f32, volume: u16, share: f32) -> Self {
         Level {
             scale,
@@ -55,18 +57,18 @@ impl Level {
     }
 }
 
-/// Voices of a chip that are named alike.
+/// Voices of a chip that are named in the same way.
 pub enum VoiceGroup {
-    /// This many voices that have only their numbers among all voices.
+    /// This number of voices, which are named by their number among all voices.
     Numbered(u8),
-    /// This many voices that share a name and are counted from 1.
+    /// This number of voices, which share a name and are counted from 1.
     Counted(&'static str, u8),
-    /// Voices with a name each.
+    /// Voices with individual names.
     Named(&'static [&'static str]),
 }
 
 impl VoiceGroup {
-    /// How many voices it has.
+    /// Returns the number of voices.
     pub fn count(&self) -> u8 {
         match self {
             VoiceGroup::Numbered(count) | VoiceGroup::Counted(_, count) => *count,
@@ -75,29 +77,30 @@ impl VoiceGroup {
     }
 }
 
-/// How a chip is made from the song's header and the chip's clock.
+/// The way to create a chip from the song's header and the chip's clock.
 pub enum Create {
     /// A chip that reports its output as steps.
     Steps(fn(u32) -> Box<dyn StepChip>),
     /// A chip that renders frames from samples in a memory.
     Samples(fn(&Header, u32) -> Box<dyn PcmChip>),
-    /// [`factory`](super::factory) makes it, because it has several parts or is a
-    /// [`FrameChip`](super::frame_chip::FrameChip) of its own.
+    /// [`factory`](super::factory) creates the chip, because it has several parts or its own
+    /// variant of [`FrameChip`](super::frame_chip::FrameChip).
     ByFactory,
 }
 
-/// The drums of an OPL or OPLL chip, by their numbers.
+/// The names of the drums of an OPL or OPLL chip, by their numbers.
 pub const DRUM_VOICES: [&str; 5] = ["hi-hat", "cymbal", "tom", "snare", "bass drum"];
 
-/// The square waves of AY-3-8910 and OPN chips: three channels at their loudest make 1.5 of full
-/// scale in the core, and half of that here.
+/// The scale of the square waves of AY-3-8910 and OPN chips.
+///
+/// Three channels at their loudest reach 1.5 of full scale in the core. The scale halves this.
 pub const SSG_SCALE: f32 = 0.5;
 
-/// Compared with ymfm.
-pub const YMFM: &str = "ymfm, bit by bit, on random streams and songs";
-/// Compared with figures and spectra.
-pub const DOCUMENTS: &str = "figures of its documents; libvgm's spectra of random songs";
-/// Compared with documents alone.
-pub const SAMPLES: &str = "steps, loops, ends and sides of its documents";
-/// Compared with figures and waveforms.
-pub const TONES: &str = "arithmetic of its documents; libvgm's waveforms of random songs";
+/// The chip was compared with ymfm.
+pub const YMFM: &str = "bit-exact comparison with ymfm on random streams and songs";
+/// The chip was compared with documented figures and with spectra.
+pub const DOCUMENTS: &str = "documented figures; libvgm's spectra of random songs";
+/// The chip was compared with documents only.
+pub const SAMPLES: &str = "documented steps, loops, ends and sides";
+/// The chip was compared with documented figures and with waveforms.
+pub const TONES: &str = "documented arithmetic; libvgm's waveforms of random songs";

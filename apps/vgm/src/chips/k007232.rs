@@ -1,24 +1,23 @@
-//! Konami's K007232: two voices of samples of 7 bits.
+//! Konami's K007232: two voices that play samples of 7 bits.
 //!
-//! The registers as VGM files write them (command 41); voice 1's are 6 higher:
+//! The registers as VGM files write them (command 41). The registers of voice 1 are 6 higher:
 //!
 //! | register | |
 //! |---|---|
 //! | 00, 01 | pitch, low 8 bits and high 4 |
-//! | 02–04 | where the sample begins, 17 bits, low ones first |
-//! | 05 | starts it; so does reading, which is a write of 05 (or 0B) to 1F |
+//! | 02–04 | start of the sample, 17 bits, low bits first |
+//! | 05 | starts the voice; reading it also does so, which is a write of 05 (or 0B) to 1F |
 //! | 0D | bits 0 and 1: which voices repeat |
 //! | 10–13 | the board's volumes: voice 0 left and right, voice 1 |
 //! | 14, 15 | the board's banks of 128 KiB |
 //!
-//! A tick is four clocks. A voice takes the next byte every 4096 - pitch ticks; its low 7 bits are
-//! the sample, and a set bit 7 ends it.
+//! A tick is four clocks. A voice plays the next byte every 4096 - pitch ticks. The low 7 bits are
+//! the sample, and a set bit 7 ends the sample.
 //!
-//! Left out on purpose: the two test modes in which fewer of the pitch's bits count.
+//! We leave out the two test modes on purpose, in which fewer bits of the pitch count.
 //!
-//! Source: the notes on the chip that go with MAME's driver, and the registers that libvgm takes beyond
-//! the chip's own (both BSD-3), as figures;
-//! the VGM 1.72 specification.
+//! Source: the notes on the chip that go with MAME's driver, and the registers that libvgm takes
+//! beyond the chip's own (both BSD-3), as figures; the VGM 1.72 specification.
 
 use super::Rate;
 use super::step_chip::{Countdown, OutputLevel, StepChip, StepSink};
@@ -38,13 +37,13 @@ pub const INFO: ChipInfo = ChipInfo {
     create: Create::Steps(|clock_hz| Box::new(K007232::new(clock_hz))),
 };
 
-/// What a sample's address reaches.
+/// The number of bytes that a sample address can reach.
 const BANK: usize = 1 << 17;
 
-/// The kind of its data block.
+/// The kind of the chip's data block.
 const ROM: u8 = 0x94;
 
-/// The largest memory that is taken in.
+/// The size of the largest memory that is loaded.
 const ROM_MAX: usize = 256 * BANK;
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -108,7 +107,7 @@ impl Voice {
     }
 }
 
-/// The chip.
+/// The K007232.
 #[derive(Clone, Debug)]
 pub struct K007232 {
     clock_hz: u32,
@@ -117,10 +116,10 @@ pub struct K007232 {
 }
 
 impl K007232 {
-    /// A silent chip at `clock_hz`.
+    /// Creates a silent chip at `clock_hz`.
     pub fn new(clock_hz: u32) -> Self {
         let mut voices = [Voice::default(); 2];
-        // As most boards have it until they say otherwise: one voice a side.
+        // The initial volumes are those of most boards: one voice per side.
         voices[0].volumes = [255, 0];
         voices[1].volumes = [0, 255];
         K007232 {

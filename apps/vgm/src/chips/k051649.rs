@@ -4,17 +4,18 @@
 //!
 //! | port | register | |
 //! |---|---|---|
-//! | 0 | 00–7F | waves of channels 0 to 3, signed bytes; channel 4 plays that of channel 3 |
+//! | 0 | 00–7F | waves of channels 0 to 3, signed bytes; channel 4 plays the wave of channel 3 |
 //! | 1 | 00–09 | periods, low 8 bits and high 4 of each channel |
 //! | 2 | 00–04 | volumes, 0 to 15 |
 //! | 3 | 00 | which channels are on, from bit 0 |
-//! | 4 | 00–9F | the K052539's waves: channel 4 has one of its own |
+//! | 4 | 00–9F | the K052539's waves: channel 4 has its own wave |
 //! | 5 | 00 | test register: bit 5 lets a write to a period restart the wave |
 //!
-//! A tick is half a clock of the header's, which is half the bus's. A channel takes the next of its 32 samples every period + 1 ticks; at periods
-//! below 9 it stands still. Its output is sample × volume, without the lowest four bits.
+//! A tick is half a clock of the header, and the header's clock is half of the bus clock. A channel
+//! plays the next of its 32 samples every period + 1 ticks. It stops if the period is below 9. Its
+//! output is sample × volume without the lowest four bits.
 //!
-//! Left out on purpose: the test register's other bits, which turn the waves in memory.
+//! We leave out the other bits of the test register on purpose, which rotate the waves in memory.
 //!
 //! Source: "Konami SCC sound chip documentation" (NYYRIKKI and Sean Young, MSX Assembly Page: "SCC
 //! and SCC+"); the VGM 1.71 specification.
@@ -30,7 +31,7 @@ pub const INFO: ChipInfo = ChipInfo {
     name: "K051649, K052539",
     verification: DOCUMENTS,
     ratio: Some(1.7),
-    // This scale makes a tone as loud as libvgm's.
+    // With this scale a tone is as loud as in libvgm.
     level: Level::new(3.2, 0xA0, 1.6),
     voices: &[VoiceGroup::Numbered(5)],
     cost_ns: 30,
@@ -38,19 +39,19 @@ pub const INFO: ChipInfo = ChipInfo {
     create: Create::Steps(|clock_hz| Box::new(K051649::new(clock_hz))),
 };
 
-/// Samples of a wave.
+/// The number of samples of a wave.
 const WAVE: usize = 32;
 
-/// Periods below this stop a channel.
+/// The smallest period. With a smaller one the channel stops.
 const PERIOD_MIN: u16 = 9;
 
-/// The test register's bit by which a period's write restarts the wave.
+/// The bit of the test register that lets a write to a period restart the wave.
 const RESTARTS: u8 = 0x20;
 
-/// Steps of ours in one of the chip's.
+/// The number of output steps per step of the chip.
 const SCALE: i32 = 16;
 
-/// One wave.
+/// A channel that plays one wave.
 #[derive(Clone, Copy, Debug, Default)]
 struct Channel {
     wave: [i8; WAVE],
@@ -106,7 +107,7 @@ impl Channel {
     }
 }
 
-/// The chip.
+/// The K051649 or K052539.
 #[derive(Clone, Debug)]
 pub struct K051649 {
     clock_hz: u32,
@@ -116,7 +117,7 @@ pub struct K051649 {
 }
 
 impl K051649 {
-    /// A silent chip at `clock_hz`.
+    /// Creates a silent chip at `clock_hz`.
     pub fn new(clock_hz: u32) -> Self {
         K051649 {
             clock_hz,

@@ -1,6 +1,6 @@
-//! The sound of the Atari Lynx's Mikey: four shift registers with taps to choose.
+//! The sound of the Atari Lynx's Mikey: four shift registers with selectable taps.
 //!
-//! The registers as VGM files write them (command 40), the CPU's addresses less FD00:
+//! The registers as VGM files write them (command 40), which are the CPU's addresses minus FD00:
 //!
 //! | register | |
 //! |---|---|
@@ -12,15 +12,16 @@
 //! | + 5 | `t d i r c p p p` tap 7, integrate (i), reload (r), count (c), a count every 2^p µs; 7: with the channel before |
 //! | + 6 | the counter |
 //! | + 7 | bits 4 to 7: the register's high 4 bits |
-//! | 40–43 | `l l l l r r r r` how loud each channel is on either side, where 44 says so |
+//! | 40–43 | `l l l l r r r r` volume of each channel on the two sides, if enabled by 44 |
 //! | 44 | which sides are attenuated: bits 4 to 7 left, 0 to 3 right |
 //! | 50 | which sides are switched off, likewise |
 //!
-//! A tick is 16 clocks, a microsecond. When a counter has run out, its register shifts left; what
-//! comes in is the inverted parity of the taps. The output is the volume, or its negative where bit
-//! 0 is clear; integrated, these are added up, within 8 bits.
+//! A tick is 16 clocks, which is a microsecond. When a counter runs out, its register shifts left.
+//! The inverted parity of the taps is shifted in. The output is the volume, or its negative if bit
+//! 0 is clear. With `i` these values are added up within 8 bits.
 //!
-//! Left out on purpose: channel 0 counting with timer 7, the DAC's other inputs.
+//! We leave out two features on purpose: clocking channel 0 with timer 7, and the other inputs of
+//! the DAC.
 //!
 //! Source: Epyx, "Handy specification", "Audio"; the VGM 1.72 specification.
 
@@ -35,7 +36,7 @@ pub const INFO: ChipInfo = ChipInfo {
     name: "Mikey",
     verification: DOCUMENTS,
     ratio: Some(13.8),
-    // This scale makes a tone as loud as libvgm's.
+    // With this scale a tone is as loud as in libvgm.
     level: Level::new(0.94, 0x100, 2.0),
     voices: &[VoiceGroup::Numbered(4)],
     cost_ns: 30,
@@ -43,7 +44,7 @@ pub const INFO: ChipInfo = ChipInfo {
     create: Create::Steps(|clock_hz| Box::new(Mikey::new(clock_hz))),
 };
 
-/// Steps of ours in one of 128 × 16 levels.
+/// The number of output steps per step of the chip, which has 128 × 16 levels.
 const SCALE: i32 = 4;
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -54,7 +55,7 @@ struct Channel {
     register: u16,
     period: u8,
     control: u8,
-    /// What is left of a count that the channel before drives.
+    /// The remaining count if the channel before clocks this one.
     linked: u8,
     count: Countdown,
     shown: OutputLevel,
@@ -105,7 +106,7 @@ impl Channel {
     }
 }
 
-/// The chip.
+/// The sound of the Mikey.
 #[derive(Clone, Debug)]
 pub struct Mikey {
     clock_hz: u32,
@@ -116,7 +117,7 @@ pub struct Mikey {
 }
 
 impl Mikey {
-    /// A silent chip at `clock_hz`.
+    /// Creates a silent chip at `clock_hz`.
     pub fn new(clock_hz: u32) -> Self {
         Mikey {
             clock_hz,
@@ -145,7 +146,7 @@ impl Mikey {
         self.channels[index].shown.set(tick, level, steps);
     }
 
-    /// Lets a channel's counter run out, and those that count with it.
+    /// Handles the end of a channel's counter, and clocks the channels that are linked to it.
     fn run_out(&mut self, index: usize, tick: u32, steps: &mut dyn StepSink) {
         self.channels[index].shift();
         self.show(index, tick, steps);
@@ -177,7 +178,7 @@ impl Mikey {
                 let was = channel.control;
                 channel.control = value;
                 channel.set_taps(value);
-                // A counter that begins, or counts at another pace, begins with its whole period.
+                // If a counter starts or changes its rate, it starts with its whole period.
                 if (was ^ value) & 0x0F != 0 {
                     channel.count = Countdown::of(channel.ticks(channel.period));
                     channel.linked = channel.period;

@@ -1,10 +1,14 @@
-//! The sound chips, each in a file with its register map on top.
+//! The sound chips, each in its own file with its register map at the top.
 //!
-//! They share a shape, not a trait: `new` takes the clock in Hz, `rate` tells
-//! the native frames a second, `write` takes effect between native frames, and
-//! `render` overwrites a block of native stereo frames. Chips of square waves
-//! also say their output as edges, to be rendered at any rate by
-//! [`edges`](crate::blep).
+//! The chips have the same methods, but there is no common trait:
+//!
+//! - `new` takes the clock in Hz.
+//! - `rate` returns the number of native frames per second.
+//! - `write` writes a register and takes effect between two native frames.
+//! - `render` overwrites a block of native stereo frames.
+//!
+//! Chips that play square waves can also report their output as steps, which [`blep`](crate::blep)
+//! renders at any rate.
 
 pub mod adpcm_a;
 pub mod adpcm_b;
@@ -53,7 +57,9 @@ pub mod ym3812;
 pub mod ymf262;
 pub mod ymz280b;
 
-/// Frames (or ticks) a second, as an exact ratio.
+/// A rate in frames (or ticks) per second, as an exact ratio.
+///
+/// We use a ratio because the rates of most chips are not whole numbers.
 ///
 /// ```
 /// use creel_vgm::chips::Rate;
@@ -64,14 +70,14 @@ pub mod ymz280b;
 /// ```
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Rate {
-    /// This many frames.
+    /// The number of frames in `seconds`.
     pub frames: u64,
-    /// In this many seconds; above 0.
+    /// The number of seconds in which `frames` pass. It is above 0.
     pub seconds: u64,
 }
 
 impl Rate {
-    /// Frames a second, rounded.
+    /// Returns the number of frames per second, rounded to the precision of an `f64`.
     pub fn hz(self) -> f64 {
         self.frames as f64 / self.seconds as f64
     }

@@ -1,4 +1,4 @@
-//! OKI's MSM5205 and MSM6585: an ADPCM voice whose CPU feeds it code by code.
+//! OKI's MSM5205 and MSM6585: an ADPCM voice whose codes the CPU writes one by one.
 //!
 //! The registers as VGM files write them (command 32: register in bits 4 to 6, value in 0 to 3):
 //!
@@ -6,7 +6,7 @@
 //! |---|---|
 //! | 0 | reset: silence, and the smallest step |
 //! | 1 | a code of 4 bits, or of 3 |
-//! | 2 | the clock that plays codes where no divider does |
+//! | 2 | the clock that plays codes if no divider does |
 //! | 4 | pins S1 (bit 0) and S2: the divider |
 //!
 //! | S2 S1 | 0 0 | 0 1 | 1 0 | 1 1 |
@@ -14,10 +14,12 @@
 //! | MSM5205 | 96 | 64 | 48 | by register 2 |
 //! | MSM6585 | 160 | 80 | 40 | 20 |
 //!
-//! Codes are those of OKI's [ADPCM](super::oki_adpcm). Up to seven codes wait, for VGM files place writes on a grid that the chip does not share. Left
-//! out on purpose: the converter's 10 bits; all 12 are heard.
+//! The codes are those of OKI's [ADPCM](super::oki_adpcm). Up to seven codes are queued, because
+//! VGM files place writes on a grid that differs from the chip's clock. We leave out the 10-bit
+//! converter on purpose, and output all 12 bits.
 //!
-//! Source: OKI MSM5205 data sheet (dividers, pins, block diagram); the registers: libvgm's of the same name, in the format's 1.72.
+//! Source: OKI MSM5205 data sheet (dividers, pins, block diagram); the registers: libvgm's of the
+//! same name, in the format's 1.72.
 
 use super::Rate;
 use super::oki_adpcm::{Codes, Oki};
@@ -30,7 +32,7 @@ pub const INFO: ChipInfo = ChipInfo {
     name: "MSM5205, MSM6585",
     verification: DOCUMENTS,
     ratio: Some(2.2),
-    // This scale makes a tone as loud as libvgm's.
+    // With this scale a tone is as loud as in libvgm.
     level: Level::new(1.0, 0x100, 2.0),
     voices: &[VoiceGroup::Numbered(1)],
     cost_ns: 20,
@@ -38,10 +40,10 @@ pub const INFO: ChipInfo = ChipInfo {
     create: Create::ByFactory,
 };
 
-/// Codes that may wait; more are lost.
+/// The largest number of queued codes. Further codes are dropped.
 const WAITING_MAX: u32 = 7;
 
-/// The chip.
+/// The MSM5205 or MSM6585.
 ///
 /// ```
 /// use creel_vgm::chips::msm5205::Msm5205;
@@ -62,15 +64,17 @@ pub struct Msm5205 {
     is_3_bit: bool,
     reset: bool,
     vclk: bool,
-    /// Clocks of register 2 that have not been heard yet.
+    /// The number of clocks of register 2 that have not been executed yet.
     ticked: u32,
     waiting: Codes,
     adpcm: Oki,
 }
 
 impl Msm5205 {
-    /// A chip at `clock_hz`; `flags` is the VGM header's byte 0xD7: bits 0 and 1 the pins S1 and S2,
-    /// bit 2 codes of 4 bits instead of 3.
+    /// Creates a chip at `clock_hz`.
+    ///
+    /// `flags` is byte 0xD7 of the VGM header. Bits 0 and 1 are the pins S1 and S2, and bit 2
+    /// selects codes of 4 bits instead of 3.
     pub fn new(clock_hz: u32, flags: u8, is_msm6585: bool) -> Self {
         Msm5205 {
             clock_hz,
@@ -89,7 +93,9 @@ impl Msm5205 {
         self.pins == 3 && !self.is_msm6585
     }
 
-    /// Codes a second; writes to register 4 change it. Without a divider, as with the smallest.
+    /// Returns the number of codes per second, which writes to register 4 change.
+    ///
+    /// Without a divider, we use the rate of the smallest divider.
     pub fn rate(&self) -> Rate {
         let dividers = if self.is_msm6585 {
             [160, 80, 40, 20]
@@ -102,7 +108,7 @@ impl Msm5205 {
         }
     }
 
-    /// Writes one register; `port` has no meaning here.
+    /// Writes a register. `_port` is ignored, because the chip has only one port.
     pub fn write(&mut self, _port: u8, reg: u8, value: u8) {
         match reg {
             0 => {
@@ -127,7 +133,7 @@ impl Msm5205 {
         }
     }
 
-    /// Overwrites `out` with the next frames, each side -32768 to 32767.
+    /// Overwrites `out` with the next frames, each side from -32768 to 32767.
     pub fn render(&mut self, out: &mut [[i32; 2]]) {
         for frame in out {
             let mut codes = 1;

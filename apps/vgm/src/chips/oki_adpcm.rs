@@ -1,23 +1,23 @@
-//! The ADPCM of OKI's chips: codes of four bits that say by how much a value of 12 bits moves, in
-//! steps that themselves move.
+//! The ADPCM of OKI's chips: codes of 4 bits that change a value of 12 bits in adaptive steps.
 //!
-//! A code moves the value by the step that its low three bits select of the current size, down where
-//! bit 3 is set; then the size itself moves. There are 49 sizes, each 1.1 times the one before. The
-//! parts of a step are cut one by one, as the chips' shifters do.
+//! The low three bits of a code select a multiple of the current step size. The value moves by this
+//! amount, or downwards if bit 3 is set. Then the step size itself changes. There are 49 sizes, and
+//! each is 1.1 times the one before. The parts of a step are truncated separately, because the
+//! chips use shifters.
 //!
 //! Source: OKI MSM5205, MSM6258 and MSM6295 data sheets; Dialogic ADPCM Algorithm, appendix A.
 
-/// Step sizes: 16 × 1.1^n, cut.
+/// The step sizes: 16 × 1.1^n, truncated.
 const SIZES: [i32; 49] = [
     16, 17, 19, 21, 23, 25, 28, 31, 34, 37, 41, 45, 50, 55, 60, 66, 73, 80, 88, 97, 107, 118, 130,
     143, 157, 173, 190, 209, 230, 253, 279, 307, 337, 371, 408, 449, 494, 544, 598, 658, 724, 796,
     876, 963, 1060, 1166, 1282, 1411, 1552,
 ];
 
-/// How the size moves after a code, by its low three bits.
+/// The changes of the size index after a code, by the low three bits of the code.
 const MOVES: [i32; 8] = [-1, -1, -1, -1, 2, 4, 6, 8];
 
-/// By size and code: how far the value moves, and the next size.
+/// The change of the value and the next size index, by size index and code.
 static STEPS: [[(i16, u8); 16]; 49] = steps();
 
 const fn steps() -> [[(i16, u8); 16]; 49] {
@@ -43,22 +43,22 @@ const fn steps() -> [[(i16, u8); 16]; 49] {
     steps
 }
 
-/// Codes that wait for their turns, sixteen at most.
+/// A queue of at most sixteen codes.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Codes {
-    /// The next one lowest.
+    /// The codes. The next one is in the lowest bits.
     bits: u64,
     count: u32,
 }
 
 impl Codes {
-    /// How many wait.
+    /// Returns the number of queued codes.
     #[inline]
     pub fn len(&self) -> u32 {
         self.count
     }
 
-    /// Appends a code of four bits; one too many is lost.
+    /// Appends a code of 4 bits. If the queue is full, the code is dropped.
     #[inline]
     pub fn push(&mut self, code: u8) {
         if self.count < 16 {
@@ -67,7 +67,7 @@ impl Codes {
         }
     }
 
-    /// Takes the next one.
+    /// Removes the next code and returns it.
     #[inline]
     pub fn pop(&mut self) -> Option<u8> {
         let code = self.bits as u8 & 15;
@@ -76,7 +76,7 @@ impl Codes {
         Some(code)
     }
 
-    /// Drops a pair of codes behind the first `kept`.
+    /// Removes the two codes after the first `kept` ones.
     #[inline]
     pub fn drop_pair(&mut self, kept: u32) {
         let low = (1 << (4 * kept)) - 1;
@@ -85,12 +85,12 @@ impl Codes {
     }
 }
 
-/// The size of the steps.
+/// The current step size, as an index.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Steps(u8);
 
 impl Steps {
-    /// Takes a code of four bits; how far the value moves.
+    /// Decodes a code of 4 bits and returns the change of the value.
     #[inline]
     pub fn take(&mut self, code: u8) -> i32 {
         let (moved, next) = STEPS[usize::from(self.0)][usize::from(code & 15)];
@@ -99,7 +99,7 @@ impl Steps {
     }
 }
 
-/// A decoder whose value is the sum of the steps, and begins in the middle.
+/// A decoder whose value is the sum of the steps. The value starts in the middle.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Oki {
     value: i32,
@@ -107,7 +107,7 @@ pub struct Oki {
 }
 
 impl Oki {
-    /// A decoder whose value begins half a step below the middle.
+    /// Creates a decoder whose value starts half a step below the middle.
     pub fn from_below() -> Self {
         Oki {
             value: -2,
@@ -115,14 +115,14 @@ impl Oki {
         }
     }
 
-    /// Takes a code; the value then.
+    /// Decodes a code and returns the new value.
     #[inline]
     pub fn step(&mut self, code: u8) -> i32 {
         self.value = (self.value + self.steps.take(code)).clamp(-2048, 2047);
         self.value
     }
 
-    /// The value, -2048 to 2047.
+    /// Returns the value, -2048 to 2047.
     pub fn value(&self) -> i32 {
         self.value
     }

@@ -10,23 +10,20 @@
 //! | 08–0B | clock in Hz, low byte first; takes effect with the last byte |
 //! | 0C | divider: 0 for 1024, 1 for 768, 2 and 3 for 512 |
 //!
-//! The chip takes one code of its [ADPCM](super::oki_adpcm) every `divider` clocks.
+//! The chip decodes one code of its [ADPCM](super::oki_adpcm) every `divider` clocks. We queue a
+//! few bytes, because VGM files place writes on a grid of 44,100 Hz that differs from the chip's
+//! clock. Without data the output keeps its value.
 //!
-//! A byte is taken when its turn comes, so a few are kept waiting: VGM files
-//! place writes on a grid of 44,100 Hz that the chip does not share. Without
-//! data the output stays where it is.
+//! A sum of steps carries the rest of one sample over to the next. Real data is cut and joined
+//! without regard to this, so the sum drifts to its limits and stays there. Like all players, we
+//! let the sum leak 11/256 per code, which is a high-pass at 107 Hz at the highest rate.
 //!
-//! A sum of steps keeps whatever one sample leaves behind for the next, so with
-//! real data, cut and joined as it is, it drifts to its limits and stays there.
-//! Here, as in all players, the sum leaks 11/256 a code: a high-pass at 107 Hz
-//! at the highest rate.
+//! The value has 12 bits. A 10-bit output drops the two lowest. We leave out recording on purpose.
+//! We also leave out the 3-bit format, because no known song uses it and no player plays it.
 //!
-//! The value has 12 bits; a 10-bit output drops the two lowest. Left out on purpose: recording, and
-//! the 3-bit format, which no known song uses and players do not play.
-//!
-//! Source: OKI MSM6258 data sheet (block diagram, dividers, commands); the
-//! leak: the X68000 emulator XM6, whose figure other players have taken up; the
-//! VGM 1.72 specification (header 0x90 to 0x94, command B7).
+//! Source: OKI MSM6258 data sheet (block diagram, dividers, commands); the leak: the X68000
+//! emulator XM6, whose figure other players have taken up; the VGM 1.72 specification (header 0x90
+//! to 0x94, command B7).
 
 use super::Rate;
 use super::oki_adpcm::{Codes, Steps};
@@ -37,7 +34,7 @@ use crate::format::ChipId;
 pub const INFO: ChipInfo = ChipInfo {
     chip: ChipId::Okim6258,
     name: "OKIM6258",
-    verification: "figures of its documents",
+    verification: "documented figures",
     ratio: Some(1.7),
     level: Level::new(1.0, 0x1C0, 2.0),
     voices: &[VoiceGroup::Numbered(1)],
@@ -46,16 +43,16 @@ pub const INFO: ChipInfo = ChipInfo {
     create: Create::ByFactory,
 };
 
-/// What is left of the value at the next code, in 256ths.
+/// The part of the value that remains at the next code, in 256ths.
 const KEPT: i32 = 245;
 
-/// The value after a start: half a step below the middle.
+/// The value after a start, half a step below the middle.
 const START_VALUE: i32 = -2;
 
-/// Bytes that may wait; more push the oldest out.
+/// The largest number of queued bytes. Further bytes replace the oldest ones.
 const WAITING_MAX: u32 = 4;
 
-/// The chip with its place in the stereo field.
+/// The chip with its stereo panning.
 ///
 /// ```
 /// use creel_vgm::chips::okim6258::Okim6258;
@@ -74,20 +71,22 @@ pub struct Okim6258 {
     /// The bytes 08 to 0A, until 0B completes a new clock.
     clock_bytes: [u8; 4],
     divider: u32,
-    /// Which bits of a value the converter sees.
+    /// The bits of a value that reach the converter.
     mask: i32,
     playing: bool,
     pan: u8,
-    /// Two a byte; an odd number while the high one of a byte is left.
+    /// The queued codes, two per byte. The number is odd if only the high code of a byte is left.
     waiting: Codes,
-    /// In 256ths, so that the leak loses nothing else.
+    /// The value in 256ths, so that the leak causes no rounding error.
     value: i32,
     steps: Steps,
 }
 
 impl Okim6258 {
-    /// A chip at `clock_hz`; `flags` is the VGM header's byte 0x94: bits 0 and
-    /// 1 the divider, bit 3 a 12-bit output instead of 10.
+    /// Creates a chip at `clock_hz`.
+    ///
+    /// `flags` is byte 0x94 of the VGM header. Bits 0 and 1 are the divider, and bit 3 selects a
+    /// 12-bit output instead of 10 bits.
     pub fn new(clock_hz: u32, flags: u8) -> Self {
         let mask = if flags & 8 != 0 { !0 } else { !3 };
         Self {
@@ -103,7 +102,7 @@ impl Okim6258 {
         }
     }
 
-    /// Codes a second; writes to 0B and 0C change it.
+    /// Returns the number of codes per second, which writes to 0B and 0C change.
     pub fn rate(&self) -> Rate {
         Rate {
             frames: u64::from(self.clock_hz),
@@ -111,7 +110,7 @@ impl Okim6258 {
         }
     }
 
-    /// Writes one register; `port` has no meaning here.
+    /// Writes a register. `_port` is ignored, because the chip has only one port.
     pub fn write(&mut self, _port: u8, reg: u8, value: u8) {
         match reg {
             0x00 => self.control(value),
@@ -136,7 +135,7 @@ impl Okim6258 {
         }
     }
 
-    /// Overwrites `out` with the next frames, each side -32768 to 32767.
+    /// Overwrites `out` with the next frames, each side from -32768 to 32767.
     pub fn render(&mut self, out: &mut [[i32; 2]]) {
         for frame in out {
             if self.playing
@@ -158,7 +157,7 @@ impl Okim6258 {
     }
 
     fn play(&mut self, code: u8) {
-        // Both products fit: a value has 20 bits.
+        // Both products fit into 32 bits, because a value has 20 bits.
         let moved = self.value * KEPT / 256 + (self.steps.take(code) << 8);
         self.value = moved.clamp(-2048 << 8, (2047 << 8) | 0xFF);
     }

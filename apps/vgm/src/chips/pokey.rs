@@ -1,20 +1,23 @@
-//! Atari's POKEY: four counters whose outputs random bits may hold back or replace.
+//! Atari's POKEY: four counters whose outputs can be masked or replaced by random bits.
 //!
 //! | register | |
 //! |---|---|
 //! | 00, 02, 04, 06 | AUDF: periods |
-//! | 01, 03, 05, 07 | AUDC: `g n t v l l l l` see below, the level itself, level |
+//! | 01, 03, 05, 07 | AUDC: `g n t v l l l l` see below, fixed level, level |
 //! | 08 | AUDCTL: bit 7 noise of 9 bits instead of 17; 6 and 5 channels 0 and 2 count clocks; 4 and 3 join 0 to 1, 2 to 3; 2 and 1 high-pass of 0 by 2, of 1 by 3; 0 base of 15 kHz instead of 64 |
 //! | 09 | STIMER: restarts the counters |
 //!
-//! A tick is a clock. A counter counts down (AUDF + 1) × 28 or 114 clocks, or AUDF + 4 clocks; two
-//! joined AUDF × 256 more, and + 7, while the lower of them runs out every 256 counts. Each time it has run out the output changes, unless `g` is 0 and
-//! the bit of 5-bit noise is 0: with `t` it toggles; else it takes a bit of the 4-bit noise (`n`) or
-//! of the long one. A high-pass is a flip-flop that takes the output when the other channel's
-//! counter runs out, and what is heard is where they differ.
+//! A tick is a clock. A counter counts down (AUDF + 1) × 28 or 114 clocks, or AUDF + 4 clocks. Two
+//! joined counters form a counter of 16 bits, with + 7 instead of + 4 clocks. The lower one then
+//! runs out every 256 counts.
 //!
-//! The four levels add up as they are. Left out on purpose: the output stage's bend when all are
-//! loud, serial transfers, the two-tone mode, resetting the noises.
+//! Each time a counter runs out, its output may change. It does not change if `g` is 0 and the bit
+//! of the 5-bit noise is 0. With `t` the output toggles. Otherwise it takes a bit of the 4-bit
+//! noise (`n`) or of the long noise. A high-pass is a flip-flop that samples the output when the
+//! other channel's counter runs out. The audible signal is the exclusive-or of both.
+//!
+//! The four levels are added linearly. We leave out several features on purpose: the saturation of
+//! the output stage, serial transfers, the two-tone mode and resetting the noises.
 //!
 //! Source: Atari, "POKEY (C012294)" data sheet; "De Re Atari", chapter 7; the VGM 1.71
 //! specification.
@@ -32,7 +35,7 @@ pub const INFO: ChipInfo = ChipInfo {
     name: "Pokey",
     verification: DOCUMENTS,
     ratio: Some(38.0),
-    // This scale makes a tone as loud as libvgm's.
+    // With this scale a tone is as loud as in libvgm.
     level: Level::new(1.45, 0x100, 1.0),
     voices: &[VoiceGroup::Numbered(4)],
     cost_ns: 30,
@@ -40,10 +43,10 @@ pub const INFO: ChipInfo = ChipInfo {
     create: Create::Steps(|clock_hz| Box::new(Pokey::new(clock_hz))),
 };
 
-/// Steps of ours in one of 15 levels.
+/// The number of output steps per step of the chip, which has 15 levels.
 const SCALE: i32 = 512;
 
-/// The noises' bits, in order of time.
+/// The bits of the noises, in order of time.
 #[derive(Clone)]
 struct Noises {
     four: Vec<bool>,
@@ -52,8 +55,10 @@ struct Noises {
     seventeen: Vec<bool>,
 }
 
-/// The whole sequence of a shift register of `width` bits; where its last bit and bit `tap` agree, a
-/// one comes in, so that there is one 0 more than there are ones.
+/// Returns the whole sequence of a shift register of `width` bits.
+///
+/// The register shifts a one in if its last bit and bit `tap` are equal. The sequence therefore has
+/// one 0 more than ones.
 fn sequence(width: u32, tap: u32) -> Vec<bool> {
     let mut register = 0u32;
     let length = (1u32 << width) - 1;
@@ -77,11 +82,11 @@ fn noises() -> &'static Noises {
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Channel {
-    /// AUDF and AUDC.
+    /// The registers AUDF (here) and AUDC (`control`).
     set: u8,
     control: u8,
     high: bool,
-    /// The high-pass's flip-flop.
+    /// The flip-flop of the high-pass.
     held: bool,
     count: Countdown,
     shown: OutputLevel,
@@ -105,7 +110,7 @@ impl Channel {
     }
 }
 
-/// The chip.
+/// The POKEY.
 #[derive(Clone)]
 pub struct Pokey {
     clock_hz: u32,
@@ -117,7 +122,7 @@ pub struct Pokey {
 }
 
 impl Pokey {
-    /// A silent chip at `clock_hz`.
+    /// Creates a silent chip at `clock_hz`.
     pub fn new(clock_hz: u32) -> Self {
         Pokey {
             clock_hz,
@@ -141,7 +146,7 @@ impl Pokey {
         let joined = self.has(4 - pair as u8);
         let base = if self.has(0) { 114 } else { 28 };
         let count = match (joined, index % 2) {
-            // The low one runs through.
+            // The lower counter counts its full range.
             (true, 0) => return if fast { 256 } else { 256 * base },
             (true, _) => high << 8 | low,
             (false, 0) => low,
@@ -154,7 +159,7 @@ impl Pokey {
         }
     }
 
-    /// Whether there is a high-pass on a channel.
+    /// Returns whether a channel has a high-pass.
     fn is_filtered(&self, index: usize) -> bool {
         match index {
             0 => self.has(2),
@@ -174,7 +179,7 @@ impl Pokey {
         [if heard { channel.volume() * SCALE } else { 0 }; 2]
     }
 
-    /// Lets the counter run out at `tick` of the run.
+    /// Handles the end of a counter at `tick` of the run.
     fn run_out(&mut self, index: usize, tick: u32) {
         let at = self.tick + u64::from(tick);
         let bit = |bits: &[bool]| bits[(at % bits.len() as u64) as usize];
@@ -213,7 +218,8 @@ impl StepChip for Pokey {
             0x00..=0x07 => self.channels[usize::from(reg / 2)].control = value,
             0x08 => {
                 self.control = value;
-                // What counted two bytes counts one: no more than that is left.
+                // A counter of two bytes may now count one byte. We limit the rest of its count to
+                // the new period.
                 for index in 0..4 {
                     let left = self.channels[index].count.left();
                     self.channels[index].count = Countdown::of(left.min(self.period(index)));
@@ -236,7 +242,7 @@ impl StepChip for Pokey {
         let periods = [0, 1, 2, 3].map(|index| self.period(index));
         let (mut runs, mut averaged) = ([false; 4], [false; 4]);
         for index in 0..4 {
-            // What a filter takes must be where it is when the filter takes it.
+            // The channels of a high-pass must run exactly, because the filter samples their state.
             let filters = self.is_filtered(index & 1);
             let channel = self.channels[index];
             let period = periods[index];

@@ -1,12 +1,19 @@
-//! Which chips are played, how each was checked, and how fast it is beside another player.
+//! The list of all chips that can be played, with the way each was checked and its speed.
 //!
-//! The ratios were taken on 22 and 23 November 2026, of CPU time, whole programs in turns, on five or
-//! ten minutes of random notes over all voices, made outside the project, and cut to one decimal;
-//! those of OKIM6258, MSM5205 and PWM of random data of which each byte is a write, PWM with one for
-//! each side; with one for both it is 1.4 times as fast. libvgm draws lines between samples where we
-//! filter; of the PWM's time most goes into taking in 44,000 writes a second. It plays no ES5506.
+//! The speed is a ratio of CPU times compared with libvgm. We measured whole programs alternately
+//! on 22 and 23 November 2026 and truncated the ratios to one decimal. The input was five or ten
+//! minutes of random notes on all voices, generated outside the project. Some chips are special:
+//!
+//! - For OKIM6258, MSM5205 and PWM we used random data in which each byte is a write.
+//! - The data of the PWM has one write per side. With one write for both sides the ratio is 1.4
+//!   times as high.
+//! - libvgm does not play the ES5506.
+//!
+//! Note that libvgm interpolates linearly where we filter. For the PWM, most of our time is spent
+//! on 44,000 writes per second.
+//!
 //! `CREEL_VGM2WAV=… cargo test --release -p creel-vgm --test players -- --ignored --nocapture`
-//! measures shorter songs by wall time, and comes out lower where files weigh.
+//! measures shorter songs by wall time. Its ratios are lower if writing files dominates.
 
 use super::info::ChipInfo;
 use super::{
@@ -16,7 +23,7 @@ use super::{
 };
 use crate::format::ChipId;
 
-/// Every chip that is played, in the header's order.
+/// Every chip that can be played, in the order of the header.
 pub const CHIPS: &[&ChipInfo] = &[
     &sn76489::INFO,
     &ym2413::INFO,
@@ -65,7 +72,7 @@ pub const CHIPS: &[&ChipInfo] = &[
     &msm5205::INFO,
 ];
 
-/// What is known of a chip, if it is played.
+/// Returns the description of a chip, if it can be played.
 ///
 /// ```
 /// use creel_vgm::chips::registry;
@@ -78,7 +85,8 @@ pub fn of(chip: ChipId) -> Option<&'static ChipInfo> {
     CHIPS.iter().copied().find(|info| info.chip == chip)
 }
 
-/// The chip that blocks of this kind, and copies into RAM of this kind, are for.
+/// Returns the chip whose memory is loaded by blocks of this kind, and by copies into RAM of this
+/// kind.
 pub fn of_block(kind: u8) -> Option<ChipId> {
     let info = CHIPS
         .iter()

@@ -1,20 +1,24 @@
-//! The sample memory of a chip, read from the song itself.
+//! The sample memory of a chip, which is read from the song itself.
 //!
-//! A song brings its memory in blocks, each with its place. Taking one in copies nothing: it is
-//! noted where it lies in the song. Only when the chip first plays are the blocks looked at: a
-//! single one is read where it lies; several are laid out once, and songs whose blocks have the same
-//! places and bytes, as those of an album do, read one layout, however many play at a time.
+//! A song contains its memory in blocks with start addresses. Adding a block copies nothing,
+//! because we only remember where it is in the song. We look at the blocks when the chip first
+//! plays:
 //!
-//! Invariant: what is read at an address is the byte of the last block that has it, and 0 where
-//! there is none. A block that comes after the chip has played costs its own length, not the
-//! memory's, but for the first such.
+//! - A single block is read in place.
+//! - Several blocks are copied into one layout. Songs whose blocks have the same addresses and
+//!   bytes share a layout, for example the songs of an album. The number of songs that play at the
+//!   same time does not matter.
 //!
-//! A chip that can write to it has a copy of its own from the first such write on.
+//! Invariant: reading an address returns the byte of the last block that contains it, or 0 if there
+//! is none. A block that is added after the chip has played costs time in proportion to its own
+//! length. However, the first such block costs a copy of the whole memory.
+//!
+//! A chip that can write to its memory has its own copy from the first write on.
 
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-/// A block of a song's memory.
+/// A block of the memory in a song.
 #[derive(Clone, Debug)]
 struct RomBlock {
     start: usize,
@@ -32,41 +36,42 @@ impl RomBlock {
     }
 }
 
-/// Several blocks laid out.
+/// Several blocks, copied to their addresses.
 #[derive(Debug, Clone)]
 struct Layout {
     start: usize,
     bytes: Vec<u8>,
-    /// Where the blocks lie, in the song's order.
+    /// The addresses of the blocks, in the order of the song.
     places: Vec<Range<usize>>,
 }
 
-/// The layouts in use.
+/// The layouts that are in use.
 static LAYOUTS: Mutex<Vec<Weak<Layout>>> = Mutex::new(Vec::new());
 
 impl Layout {
-    /// The one of these pieces; the same for as long as somebody has it.
-    fn of(pieces: &[RomBlock]) -> Arc<Layout> {
+    /// Returns the layout of these blocks. Callers share one layout as long as at least one of them
+    /// holds it.
+    fn of(blocks: &[RomBlock]) -> Arc<Layout> {
         let mut layouts = LAYOUTS.lock().unwrap_or_else(PoisonError::into_inner);
         layouts.retain(|layout| layout.strong_count() > 0);
         let known = layouts
             .iter()
             .filter_map(Weak::upgrade)
-            .find(|layout| layout.is_of(pieces));
+            .find(|layout| layout.is_of(blocks));
         known.unwrap_or_else(|| {
-            let layout = Arc::new(Layout::new(pieces));
+            let layout = Arc::new(Layout::new(blocks));
             layouts.push(Arc::downgrade(&layout));
             layout
         })
     }
 
-    fn new(pieces: &[RomBlock]) -> Layout {
-        let places: Vec<_> = pieces.iter().map(RomBlock::places).collect();
+    fn new(blocks: &[RomBlock]) -> Layout {
+        let places: Vec<_> = blocks.iter().map(RomBlock::places).collect();
         let start = places.iter().map(|place| place.start).min().unwrap_or(0);
         let end = places.iter().map(|place| place.end).max().unwrap_or(0);
         let mut bytes = vec![0; end - start];
-        for piece in pieces {
-            bytes[piece.start - start..][..piece.data.len()].copy_from_slice(piece.bytes());
+        for block in blocks {
+            bytes[block.start - start..][..block.data.len()].copy_from_slice(block.bytes());
         }
         Layout {
             start,
@@ -75,30 +80,33 @@ impl Layout {
         }
     }
 
-    /// Pieces that cover one another are nobody's: they are laid out anew.
-    fn is_of(&self, pieces: &[RomBlock]) -> bool {
+    /// Returns whether this is the layout of `blocks`.
+    ///
+    /// Returns false if blocks overlap, because the overwritten bytes are lost. Such blocks get a
+    /// new layout.
+    fn is_of(&self, blocks: &[RomBlock]) -> bool {
         let same_places = self
             .places
             .iter()
             .cloned()
-            .eq(pieces.iter().map(RomBlock::places));
-        let at = |piece: &RomBlock| &self.bytes[piece.start - self.start..][..piece.data.len()];
-        same_places && pieces.iter().all(|piece| at(piece) == piece.bytes())
+            .eq(blocks.iter().map(RomBlock::places));
+        let at = |block: &RomBlock| &self.bytes[block.start - self.start..][..block.data.len()];
+        same_places && blocks.iter().all(|block| at(block) == block.bytes())
     }
 }
 
-/// Where a memory is read.
+/// The place from which a memory is read.
 #[derive(Clone, Debug, Default)]
 enum Source {
     #[default]
     Nowhere,
     Song(RomBlock),
     Shared(Arc<Layout>),
-    /// From address 0 on, of a chip that was given more after it had played.
+    /// A private copy from address 0, for a chip that received blocks after it had played.
     Own(Vec<u8>),
 }
 
-/// A chip's sample memory.
+/// The sample memory of a chip.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -106,20 +114,20 @@ enum Source {
 ///
 /// let song = Arc::new(vec![1, 2, 3, 4]);
 /// let mut rom = Rom::default();
-/// rom.take_in(0x100, song.clone(), 0..2);
-/// rom.take_in(0x200, song, 2..4);
+/// rom.add_block(0x100, song.clone(), 0..2);
+/// rom.add_block(0x200, song, 2..4);
 /// let read = rom.read();
 /// assert_eq!([0x101, 0x102, 0x200].map(|at| read.byte(at)), [2, 0, 3]);
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct Rom {
     source: Source,
-    /// What was taken in since the chip last played.
+    /// The blocks that were added since the chip last played.
     new: Vec<RomBlock>,
 }
 
 impl Rom {
-    /// A memory that holds these bytes from address 0 on.
+    /// Creates a memory that contains these bytes from address 0 on.
     pub fn of(bytes: Vec<u8>) -> Rom {
         let data = 0..bytes.len();
         let mut rom = Rom::default();
@@ -127,14 +135,14 @@ impl Rom {
         rom
     }
 
-    /// Takes in a block that lies at `data` in the song; its first byte is at address `start`.
+    /// Adds a block whose bytes are at `data` in the song. Its first byte is at address `start`.
     pub fn add_block(&mut self, start: usize, song: Arc<Vec<u8>>, data: Range<usize>) {
         if !data.is_empty() {
             self.new.push(RomBlock { start, song, data });
         }
     }
 
-    /// The memory as it is now.
+    /// Returns a view of the current memory.
     #[inline]
     pub fn read(&mut self) -> Reader<'_> {
         if !self.new.is_empty() {
@@ -142,14 +150,14 @@ impl Rom {
         }
         let (start, bytes) = match &self.source {
             Source::Nowhere => (0, &[][..]),
-            Source::Song(piece) => (piece.start, piece.bytes()),
+            Source::Song(block) => (block.start, block.bytes()),
             Source::Shared(layout) => (layout.start, &layout.bytes[..]),
             Source::Own(bytes) => (0, &bytes[..]),
         };
         Reader { start, bytes }
     }
 
-    /// Writes a byte, as few chips can.
+    /// Writes a byte. Only few chips can do this.
     pub fn write(&mut self, address: usize, value: u8) {
         self.add_block(address, Arc::new(vec![value]), 0..1);
         self.settle();
@@ -161,7 +169,7 @@ impl Rom {
         self.source = match old {
             Source::Nowhere if new.len() == 1 => Source::Song(new.remove(0)),
             Source::Nowhere => Source::Shared(Layout::of(&new)),
-            Source::Song(piece) => patched(Vec::new(), [piece].iter().chain(&new)),
+            Source::Song(block) => patched(Vec::new(), [block].iter().chain(&new)),
             Source::Shared(layout) => {
                 let mut bytes = vec![0; layout.start];
                 bytes.extend_from_slice(&layout.bytes);
@@ -172,16 +180,16 @@ impl Rom {
     }
 }
 
-fn patched<'p>(mut bytes: Vec<u8>, pieces: impl Iterator<Item = &'p RomBlock>) -> Source {
-    for piece in pieces {
-        let places = piece.places();
+fn patched<'p>(mut bytes: Vec<u8>, blocks: impl Iterator<Item = &'p RomBlock>) -> Source {
+    for block in blocks {
+        let places = block.places();
         bytes.resize(bytes.len().max(places.end), 0);
-        bytes[places].copy_from_slice(piece.bytes());
+        bytes[places].copy_from_slice(block.bytes());
     }
     Source::Own(bytes)
 }
 
-/// A memory for as long as nothing is taken in.
+/// A view of a memory, which is valid until a block is added.
 #[derive(Clone, Copy, Debug)]
 pub struct Reader<'r> {
     start: usize,
@@ -189,33 +197,33 @@ pub struct Reader<'r> {
 }
 
 impl Reader<'_> {
-    /// Whether nothing was taken in.
+    /// Returns whether no block was added.
     #[inline]
     pub fn is_empty(self) -> bool {
         self.bytes.is_empty()
     }
 
-    /// The byte at an address; 0 where there is none.
+    /// Returns the byte at an address, or 0 if there is none.
     #[inline]
     pub fn byte(self, address: u32) -> u8 {
         let place = (address as usize).wrapping_sub(self.start);
         self.bytes.get(place).copied().unwrap_or(0)
     }
 
-    /// The same, as a signed sample.
+    /// Returns the byte at an address as a signed sample.
     #[inline]
     pub fn signed(self, address: u32) -> i32 {
         i32::from(self.byte(address) as i8)
     }
 
-    /// The signed 16-bit sample at an address, its low byte first.
+    /// Returns the signed 16-bit sample at an address, low byte first.
     #[inline]
     pub fn word_le(self, address: u32) -> i32 {
         let bytes = [self.byte(address), self.byte(address.wrapping_add(1))];
         i32::from(i16::from_le_bytes(bytes))
     }
 
-    /// The signed 16-bit sample at an address, its high byte first.
+    /// Returns the signed 16-bit sample at an address, high byte first.
     #[inline]
     pub fn word_be(self, address: u32) -> i32 {
         let bytes = [self.byte(address), self.byte(address.wrapping_add(1))];
@@ -227,9 +235,9 @@ impl Reader<'_> {
 mod tests {
     use super::*;
 
-    fn rom(pieces: &[(usize, &[u8])]) -> Rom {
+    fn rom(blocks: &[(usize, &[u8])]) -> Rom {
         let mut rom = Rom::default();
-        for (start, bytes) in pieces {
+        for (start, bytes) in blocks {
             rom.add_block(*start, Arc::new(bytes.to_vec()), 0..bytes.len());
         }
         rom
@@ -247,7 +255,10 @@ mod tests {
         let song = Arc::new(vec![9, 8, 7, 6]);
         let mut rom = Rom::default();
         rom.add_block(0x10, song.clone(), 1..3);
-        assert!(matches!(rom.source, Source::Nowhere), "not before it plays");
+        assert!(
+            matches!(rom.source, Source::Nowhere),
+            "blocks must not be read before the chip plays"
+        );
         let read = rom.read();
         assert_eq!(
             [0x0F, 0x10, 0x11, 0x12].map(|at| read.byte(at)),
@@ -258,8 +269,8 @@ mod tests {
 
     #[test]
     fn songs_with_equal_blocks_share_one_layout() {
-        let pieces: [(usize, &[u8]); 2] = [(0x21, &[1, 2]), (0x28, &[3])];
-        let (mut one, mut same) = (rom(&pieces), rom(&pieces));
+        let blocks: [(usize, &[u8]); 2] = [(0x21, &[1, 2]), (0x28, &[3])];
+        let (mut one, mut same) = (rom(&blocks), rom(&blocks));
         let mut other = rom(&[(0x21, &[1, 2]), (0x28, &[4])]);
         for rom in [&mut one, &mut same, &mut other] {
             rom.read();

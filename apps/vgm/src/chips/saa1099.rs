@@ -6,17 +6,19 @@
 //! | 08–0D | pitches |
 //! | 10–12 | octaves, two channels each: bits 0 to 2 and 4 to 6 |
 //! | 14 | which tones are on, from bit 0 |
-//! | 15 | which noises |
-//! | 16 | the noises' paces, bits 0 and 1, 4 and 5: clock / 256, 512, 1024, or tone 0's (3's) |
-//! | 18, 19 | envelopes, heard on channels 2 and 5: `e - x c f f f i` on, clocked by a write, of 3 bits, shape, right inverted |
+//! | 15 | which noises are on |
+//! | 16 | the noise clocks, bits 0 and 1, 4 and 5: clock / 256, 512, 1024, or tone 0 (3) |
+//! | 18, 19 | envelopes of channels 2 and 5: `e - x c f f f i` on, clocked by a write, of 3 bits, shape, right inverted |
 //! | 1C | bit 0 sound on, bit 1 all tones held at their start |
 //!
-//! A tick is two clocks. A tone toggles every (511 - pitch) × 2^(7 - octave) ticks. Noise n is heard
-//! on channels 3n to 3n + 2: alone it is the channel's level or nothing; with the tone, it halves
-//! what is high. Tones 1 and 4 step the envelopes that no write does.
+//! A tick is two clocks. A tone toggles every (511 - pitch) × 2^(7 - octave) ticks. Noise n is
+//! mixed into channels 3n to 3n + 2. Noise alone switches the channel's level on and off. Together
+//! with the tone, it halves the high level. Tones 1 and 4 clock the envelopes that are not clocked
+//! by writes.
 //!
-//! A tone takes its pitch and octave when it toggles. Left out on purpose: envelopes without tone or
-//! noise; the order in which pitch and octave are taken if both were written.
+//! A tone reads its pitch and octave when it toggles. We leave out two details on purpose:
+//! envelopes without tone or noise, and the order in which pitch and octave take effect if both
+//! were written.
 //!
 //! Source: Philips SAA1099 data sheet (1986); "SAA1099 technical guide" of the SAM Coupé's scene
 //! (the noise's polynomial, x^18 + x^11 + 1); the VGM 1.71 specification.
@@ -32,7 +34,7 @@ pub const INFO: ChipInfo = ChipInfo {
     name: "SAA1099",
     verification: DOCUMENTS,
     ratio: Some(2.1),
-    // This scale makes a tone as loud as libvgm's.
+    // With this scale a tone is as loud as in libvgm.
     level: Level::new(1.07, 0x100, 1.0),
     voices: &[VoiceGroup::Numbered(6)],
     cost_ns: 30,
@@ -40,10 +42,11 @@ pub const INFO: ChipInfo = ChipInfo {
     create: Create::Steps(|clock_hz| Box::new(Saa1099::new(clock_hz))),
 };
 
-/// Steps of ours in one of 16 × 15 levels: an amplitude at a full envelope.
+/// The number of output steps per step of the chip, which has 16 × 15 levels (amplitude times
+/// envelope).
 const SCALE: i32 = 20;
 
-/// A full envelope, and an amplitude that none shapes.
+/// The factor of a full envelope, and of an amplitude without an envelope.
 const FULL: i32 = 16;
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -83,7 +86,7 @@ impl Noise {
 #[derive(Clone, Copy, Debug, Default)]
 struct Envelope {
     written: u8,
-    /// Waits for the next place at which it may be taken.
+    /// A written value that takes effect at the next position at which the chip accepts it.
     next: Option<u8>,
     step: u8,
 }
@@ -115,7 +118,7 @@ impl Envelope {
         }
     }
 
-    /// The factors on the left and on the right.
+    /// Returns the factors on the left and on the right.
     fn levels(&self) -> [i32; 2] {
         if !self.is_on() {
             return [FULL; 2];
@@ -155,7 +158,7 @@ impl Envelope {
         }
     }
 
-    /// Whether a single shape is over.
+    /// Returns whether a shape that plays once has ended.
     fn is_at_end(&self) -> bool {
         self.step >= self.steps()
     }
@@ -185,7 +188,7 @@ impl Envelope {
     }
 }
 
-/// The chip.
+/// The SAA1099.
 #[derive(Clone, Debug)]
 pub struct Saa1099 {
     clock_hz: u32,
@@ -201,7 +204,7 @@ pub struct Saa1099 {
 }
 
 impl Saa1099 {
-    /// A silent chip at `clock_hz`.
+    /// Creates a silent chip at `clock_hz`.
     pub fn new(clock_hz: u32) -> Self {
         let noise = Noise {
             register: 0x3_FFFF,
@@ -221,7 +224,8 @@ impl Saa1099 {
         }
     }
 
-    /// The level of a channel, left and right; a tone that nobody could hear is half high.
+    /// Returns the level of a channel, left and right. An inaudible tone has half of its high
+    /// level.
     fn level(&self, index: usize, limit: u32) -> [i32; 2] {
         let channel = &self.channels[index];
         let has = |mask: u8| mask >> index & 1 != 0;
@@ -231,7 +235,7 @@ impl Saa1099 {
             true => 1,
             false => 2 * i32::from(channel.high),
         };
-        // In halves of the level.
+        // The value is in halves of the level.
         let halves = match (has(self.tones), has(self.noises)) {
             _ if !self.on => 0,
             (false, false) => 0,
@@ -249,7 +253,7 @@ impl Saa1099 {
         let factors = envelope.levels();
         std::array::from_fn(|side| {
             let amplitude = i32::from(channel.amplitude >> (4 * side) & 15);
-            // The envelope's multiplier has no room for the lowest bit.
+            // The multiplier of the envelope ignores the lowest bit of the amplitude.
             let amplitude = if envelope.is_on() {
                 amplitude & 14
             } else {
@@ -271,7 +275,7 @@ impl Saa1099 {
         }
     }
 
-    /// Whether a tone's toggles matter to more than its own level.
+    /// Returns whether a tone's toggles affect more than its own level.
     fn drives(&self, index: usize) -> bool {
         let half = index / 3;
         match index % 3 {
@@ -281,7 +285,7 @@ impl Saa1099 {
         }
     }
 
-    /// Half the chip: three channels, a noise, an envelope.
+    /// Runs half of the chip: three channels, a noise and an envelope.
     fn run_half(&mut self, half: usize, ticks: u32, steps: &mut dyn StepSink) {
         let all = 3 * half..3 * half + 3;
         for index in all.clone() {
@@ -292,7 +296,7 @@ impl Saa1099 {
             let loud = chip.on && channel.amplitude != 0 && chip.tones >> index & 1 != 0;
             loud && !is_inaudible(2, channel.period(), chip.averaged)
         };
-        // What toggles unheard and drives nothing is counted at once.
+        // We count the toggles of a tone all at once if it is inaudible and clocks nothing.
         let mut toggles = [false; 3];
         for (place, index) in all.clone().enumerate() {
             toggles[place] = !self.held && (heard(self, index) || self.drives(index));
@@ -331,7 +335,7 @@ impl Saa1099 {
                 self.noise[half].shift();
             }
             for index in all.clone() {
-                // What the noise or the envelope may have changed.
+                // The noise or the envelope may have changed the level of these channels.
                 if self.noises >> index & 1 != 0 || index % 3 == 2 {
                     self.show(next, index, steps);
                 }
@@ -392,7 +396,7 @@ impl StepChip for Saa1099 {
             }
             _ => {}
         }
-        // Addressing an envelope's register is the write that clocks it.
+        // Selecting the register of an envelope is the write that clocks it.
         if matches!(reg, 0x18 | 0x19) {
             let envelope = &mut self.envelopes[usize::from(reg & 1)];
             if envelope.by_write() {

@@ -1,7 +1,7 @@
-//! Which of a song's chips are heard, and which of their voices.
+//! The selection of the audible chips of a song, and of their audible voices.
 //!
-//! Invariant: what is not heard is still counted in the song's level, so that stems add up to the
-//! song, and muting a chip leaves the others as loud as they were.
+//! Invariant: muted chips and voices still count towards the song's level. Stems therefore add up
+//! to the song, and muting a chip does not change the level of the others.
 
 use std::fmt;
 use std::str::FromStr;
@@ -12,12 +12,12 @@ use super::voices::{all, count};
 use crate::error::{Error, Result};
 use crate::format::{ChipId, Instance};
 
-/// A chip by its name, in both or in one of its instances, with all or with one of its voices.
+/// A name for a chip: both instances or one of them, and all voices or one of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Name {
     chip: ChipId,
     second: Option<bool>,
-    /// Counted from 0.
+    /// The voice, counted from 0.
     voice: Option<u8>,
 }
 
@@ -32,8 +32,9 @@ impl Name {
 impl FromStr for Name {
     type Err = String;
 
-    /// Reads a chip's name as `creel-vgm chips` has it, whatever its case; `#1` or `#2` behind it is
-    /// one of two, and `:3` its third voice.
+    /// Parses the name of a chip as `creel-vgm chips` prints it, in upper or lower case.
+    ///
+    /// The suffix `#1` or `#2` selects one of two instances, and `:3` selects the third voice.
     ///
     /// ```
     /// use creel_vgm::chips::selection::Name;
@@ -52,21 +53,21 @@ impl FromStr for Name {
             None => (chip, None),
             Some((name, "1")) => (name, Some(false)),
             Some((name, "2")) => (name, Some(true)),
-            Some(_) => return Err("behind # stands 1 or 2".into()),
+            Some(_) => return Err("expected 1 or 2 after #".into()),
         };
         let wanted = letters(name);
         let is = |name: &str| letters(name) == wanted;
         let row = CHIPS
             .iter()
             .find(|row| row.name.split(", ").any(is) || is(row.chip.name()));
-        let row = row.ok_or("no chip that is played; `creel-vgm chips` lists them")?;
+        let row = row.ok_or("unknown chip: run `creel-vgm chips` to list all chips")?;
         let voices = count(row.chip);
         let place = |voice: &str| {
             let number = voice
                 .parse()
                 .ok()
                 .filter(|voice| (1..=voices).contains(voice));
-            number.ok_or_else(|| format!("its voices are 1 to {voices}"))
+            number.ok_or_else(|| format!("unknown voice: use 1 to {voices}"))
         };
         let voice = voice.map(place).transpose()?;
         Ok(Name {
@@ -77,7 +78,7 @@ impl FromStr for Name {
     }
 }
 
-/// What of a name tells chips apart.
+/// Returns the letters and digits of a name in lower case, up to a parenthesis.
 fn letters(name: &str) -> String {
     let name = name.split('(').next().unwrap_or_default();
     let letters = name.chars().filter(|c| c.is_alphanumeric());
@@ -98,28 +99,29 @@ impl fmt::Display for Name {
     }
 }
 
-/// What is heard of a part of a chip: what it plays of its first voices, so many of them, and what
-/// of that is taken off again.
+/// The audible output of a part of a chip, as a sum of renderings with different sets of voices.
 ///
-/// A voice for itself is what the chip plays up to that voice, without what it plays up to the one
-/// before. So the voices of any chip add up to it, whatever its converter rounds, bends or cuts off:
-/// each is what it adds to those before it. Several voices are the sum of each for itself, of which
-/// neighbours cancel: all voices are the chip as it is.
+/// A single voice is the output of all voices up to this one, minus the output of the voices before
+/// it. The converter of a chip may round, distort or clip. With this definition the voices of any
+/// chip add up to the chip, because each voice is its contribution to the voices before it. Several
+/// voices are the sum of single voices, in which the terms of neighbours cancel. The sum of all
+/// voices is the chip itself.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct VoiceSum {
-    /// Sets of voices, a bit each, whose sound is added.
+    /// The sets of voices whose output is added, one bit per voice.
     pub added: Vec<u64>,
-    /// Those whose sound is taken off.
+    /// The sets of voices whose output is subtracted.
     pub subtracted: Vec<u64>,
-    /// Whether voices may come and go while the song plays; then one set is added.
+    /// Whether voices may be muted while the song plays. In this case exactly one set is added.
     pub adjustable: bool,
 }
 
 impl VoiceSum {
-    /// The voices of `heard`, a bit each, of a part that makes those of `part` and of a chip that has
-    /// `all`.
+    /// Returns the sum for the voices `heard`, one bit per voice.
+    ///
+    /// The part plays the voices `part`, and the whole chip has the voices `all`.
     fn of(heard: u64, part: u64, all: u64) -> VoiceSum {
-        // What the part does not make is none of its concern.
+        // Bits of voices that this part does not play stay set, because they do not affect it.
         let up_to = |voice: u32| (part & low_bits(voice)) | (all & !part);
         let (mut sum, mut was_heard) = (VoiceSum::default(), false);
         let voices = (0..u64::BITS).filter(|voice| part >> voice & 1 != 0);
@@ -139,31 +141,31 @@ impl VoiceSum {
     }
 }
 
-/// As many bits as are given, the lowest.
+/// Returns a number with the lowest `count` bits set.
 fn low_bits(count: u32) -> u64 {
     !u64::MAX.checked_shl(count).unwrap_or(0)
 }
 
-/// Which chips are heard; all by default.
+/// The audible chips. By default all chips are audible.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Selection {
-    /// These are not.
+    /// The chips and voices that are muted.
     pub mute: Vec<Name>,
-    /// If there are any, only these are.
+    /// If the list is not empty, only these chips and voices are audible.
     pub solo: Vec<Name>,
-    /// Of those, this chip alone, or one of its voices.
+    /// If set, only this chip or one of its voices is audible.
     pub only: Option<(Instance, Option<u8>)>,
-    /// Whether voices may come and go while the song plays.
+    /// Whether voices may be muted while the song plays.
     pub live: bool,
 }
 
 impl Selection {
-    /// Whether something of a chip is heard.
+    /// Returns whether any voice of a chip is audible.
     pub fn has(&self, instance: Instance) -> bool {
         (0..count(instance.chip)).any(|voice| self.has_voice(instance, voice))
     }
 
-    /// Whether a voice of a chip, counted from 0, is heard.
+    /// Returns whether a voice of a chip, counted from 0, is audible.
     pub fn has_voice(&self, instance: Instance, voice: u8) -> bool {
         let named = |names: &[Name]| names.iter().any(|name| name.is(instance, voice));
         let is_only = |(chip, own): (Instance, Option<u8>)| {
@@ -174,13 +176,13 @@ impl Selection {
             && self.only.is_none_or(is_only)
     }
 
-    /// The voices of a chip that are heard, a bit each.
+    /// Returns the audible voices of a chip, one bit per voice.
     fn voices(&self, instance: Instance) -> u64 {
         let heard = (0..count(instance.chip)).filter(|voice| self.has_voice(instance, *voice));
         heard.fold(0, |voices, voice| voices | 1 << voice)
     }
 
-    /// What is heard of a part of a chip.
+    /// Returns the audible output of a part of a chip.
     pub(crate) fn voice_sum(&self, instance: Instance, part: &Part) -> VoiceSum {
         let (chip, voices) = (instance.chip, self.voices(instance));
         if self.live {
@@ -193,11 +195,11 @@ impl Selection {
         VoiceSum::of(voices, part.voices(chip), all(chip))
     }
 
-    /// The parts that are heard.
+    /// Returns the audible parts.
     ///
     /// # Errors
     ///
-    /// [`Error::Unsupported`] if none of them is.
+    /// Returns [`Error::Unsupported`] if there are parts but none of them is audible.
     pub(crate) fn of(&self, parts: Vec<(Instance, Part)>) -> Result<Vec<(Instance, Part)>> {
         let is_heard = |(instance, part): &(Instance, Part)| {
             self.voices(*instance) & part.voices(instance.chip) != 0
@@ -205,7 +207,7 @@ impl Selection {
         let has_some = !parts.is_empty();
         let heard: Vec<_> = parts.into_iter().filter(is_heard).collect();
         if heard.is_empty() && has_some {
-            let reason = "of the chips that may be heard it has none";
+            let reason = "the song has none of the selected chips";
             return Err(Error::Unsupported(reason.into()));
         }
         Ok(heard)
@@ -263,7 +265,7 @@ mod tests {
             sum(0b11_0101, 0b11_1111, 0b11_1111),
             of(&[0b1, 0b111, 0b11_1111], &[0b11, 0b1111])
         );
-        // Of a part that makes the voices 1, 2, 5 and 6, the second and third are neighbours.
+        // The part plays the voices 1, 2, 5 and 6, so its second and third voices are neighbours.
         assert_eq!(
             sum(0b01_1110, 0b11_0011, 0b11_1111),
             of(&[0b01_1111], &[0b00_1101])

@@ -1,32 +1,32 @@
-//! The SN76489 and its descendants: three tones and a noise.
+//! The SN76489 and its variants: three tones and a noise.
 //!
 //! One write-only port (VGM command 50):
 //!
 //! | byte | |
 //! |---|---|
 //! | `1 c c 0 d d d d` | channel c: latch its tone, low 4 bits of the period |
-//! | `1 c c 1 d d d d` | channel c: latch its attenuation, 2 dB a step, 15 off |
+//! | `1 c c 1 d d d d` | channel c: latch its attenuation, 2 dB per step, 15 off |
 //! | `1 1 1 0 - w r r` | channel 3: noise, white (w = 1) or periodic, rate r |
 //! | `0 - d d d d d d` | the latched tone's high 6 bits, or the others' low 4 |
 //!
-//! The Game Gear adds a second port (command 4F): bits 4 to 7 let channels 0
-//! to 3 through on the left, bits 0 to 3 on the right.
+//! The Game Gear adds a second port (command 4F). Bits 4 to 7 enable channels 0 to 3 on the left,
+//! and bits 0 to 3 on the right.
 //!
-//! One *tick* is 16 clocks. A tone of period n toggles every n ticks. The noise
-//! shifts every 32, 64 or 128 ticks for rates 0 to 2, and for rate 3 every
-//! second time that tone 2's period runs out. A new period is taken when the
-//! old one has run out. A channel shows 0 or its level.
+//! One *tick* is 16 clocks. A tone of period n toggles every n ticks. The noise shifts every 32, 64
+//! or 128 ticks for rates 0 to 2. For rate 3 it shifts every second time that the period of tone 2
+//! ends. A new period takes effect when the old one has ended. The output of a channel is 0 or its
+//! level.
 //!
-//! The variants differ in what the header says of them ([`Variant`]): width and
-//! taps of the noise register, what period 0 means, the sign, the Game Gear's
-//! port, the divider, and the inverted feedback of the NCR 8496.
+//! The header describes how a variant differs ([`Variant`]): the width and the taps of the noise
+//! register, the meaning of period 0, the sign, the Game Gear's port, the divider, and the inverted
+//! feedback of the NCR 8496.
 //!
-//! As with the [`ssg`](super::ssg), [`levels`](Sn76489::levels) defines tick by
-//! tick what [`edges`](Sn76489::edges) says faster. Left out on purpose: the
-//! Neo Geo Pocket's T6W28, a pair of these that share a noise.
+//! As with the [`ssg`](super::ssg), [`levels`](Sn76489::levels) defines the output tick by tick,
+//! and [`run`](Sn76489::run) computes it faster. We leave out the Neo Geo Pocket's T6W28 on
+//! purpose, which is a pair of these chips that share a noise.
 //!
-//! Source: Texas Instruments SN76489AN data sheet; "SN76489 notes" of SMS
-//! Power! (Maxim); the VGM 1.72 specification (header 0x0C, 0x28 to 0x2B).
+//! Source: Texas Instruments SN76489AN data sheet; "SN76489 notes" of SMS Power! (Maxim); the VGM
+//! 1.72 specification (header 0x0C, 0x28 to 0x2B).
 
 use super::Rate;
 use crate::blep::Sides;
@@ -37,7 +37,7 @@ use crate::format::ChipId;
 pub const INFO: ChipInfo = ChipInfo {
     chip: ChipId::Sn76489,
     name: "SN76489",
-    verification: "its documents; edges tick by tick",
+    verification: "its documents; steps tick by tick",
     ratio: Some(12.3),
     level: Level::new(1.0, 0x80, 1.0),
     voices: &[VoiceGroup::Named(&["tone 1", "tone 2", "tone 3", "noise"])],
@@ -46,26 +46,26 @@ pub const INFO: ChipInfo = ChipInfo {
     create: Create::ByFactory,
 };
 
-/// Three tones and the noise.
+/// The number of channels: three tones and the noise.
 pub const CHANNELS: usize = 4;
 
-/// Levels for the 16 attenuations, 2 dB apart: 8191 × 10^(-n / 10).
+/// The levels for the 16 attenuations, 2 dB apart: 8191 × 10^(-n / 10).
 const LEVELS: [i16; 16] = [
     8191, 6506, 5168, 4105, 3261, 2590, 2057, 1634, 1298, 1031, 819, 651, 517, 411, 326, 0,
 ];
 
-/// What the VGM header says of the chip.
+/// The description of the chip in the VGM header.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Variant {
-    /// Header 0x28: the noise register's taps.
+    /// Header 0x28: the taps of the noise register.
     pub taps: u16,
-    /// Header 0x2A: the noise register's width in bits, 2 to 16.
+    /// Header 0x2A: the width of the noise register in bits, 2 to 16.
     pub width: u8,
     /// Header 0x2B.
     ///
     /// | bit | |
     /// |---|---|
-    /// | 0 | a period of 0 means 1024; else the tone stays high |
+    /// | 0 | a period of 0 means 1024; otherwise the tone stays high |
     /// | 1 | the output is negated |
     /// | 2 | there is no Game Gear port |
     /// | 3 | there is no division by 8: a tick is 2 clocks |
@@ -74,8 +74,9 @@ pub struct Variant {
 }
 
 impl Variant {
-    /// Sega's, in the Master System, the Mega Drive and the Game Gear; also
-    /// what is meant where an old header says nothing.
+    /// Sega's variant in the Master System, the Mega Drive and the Game Gear.
+    ///
+    /// It is also the default for old headers without this information.
     pub const SEGA: Self = Self {
         taps: 0x0009,
         width: 16,
@@ -93,7 +94,7 @@ impl Variant {
     }
 }
 
-/// The chip.
+/// The SN76489.
 ///
 /// ```
 /// use creel_vgm::chips::sn76489::{Sn76489, Variant};
@@ -101,9 +102,9 @@ impl Variant {
 /// let mut chip = Sn76489::new(3_579_545, Variant::SEGA);
 /// chip.write(0, 0, 0x90); // channel 0 at its loudest
 /// chip.write(0, 0, 0x8a); // period 10
-/// let mut edges = Vec::new();
-/// chip.edges(25, |tick, _, delta| edges.push((tick, delta)));
-/// assert_eq!(edges, [(0, 8191), (10, -8191), (20, 8191)]);
+/// let mut steps = Vec::new();
+/// chip.run(25, |tick, _, delta| steps.push((tick, delta)));
+/// assert_eq!(steps, [(0, 8191), (10, -8191), (20, 8191)]);
 /// ```
 #[derive(Clone, Debug)]
 pub struct Sn76489 {
@@ -112,17 +113,17 @@ pub struct Sn76489 {
     tones: [Tone; 3],
     noise: Noise,
     attenuations: [u8; CHANNELS],
-    /// Bits 4 to 6 of the last byte whose bit 7 was set.
+    /// Bits 4 to 6 of the last byte with bit 7 set.
     latched: u8,
     stereo: u8,
-    /// Plain tones of at most this period are reported as their mean.
+    /// The largest period of a tone that is replaced by its mean.
     inaudible_period: u32,
-    /// Where each channel was heard after the last tick, and what it showed.
+    /// The panning and the level of each channel after the last tick.
     output_levels: [(Sides, i16); CHANNELS],
 }
 
 impl Sn76489 {
-    /// A silent chip at `clock_hz`.
+    /// Creates a silent chip at `clock_hz`.
     pub fn new(clock_hz: u32, variant: Variant) -> Self {
         let mut tone = Tone {
             period: 0,
@@ -150,7 +151,7 @@ impl Sn76489 {
         }
     }
 
-    /// Ticks a second.
+    /// Returns the number of ticks per second.
     pub fn rate(&self) -> Rate {
         let clocks = if self.variant.has(Variant::UNDIVIDED) {
             2
@@ -163,8 +164,9 @@ impl Sn76489 {
         }
     }
 
-    /// Writes a byte to the chip, or, as `port` 1, to the Game Gear's port;
-    /// there are no register numbers.
+    /// Writes a byte to the chip, or to the Game Gear's port if `port` is 1.
+    ///
+    /// `_reg` is ignored, because the chip has no register numbers.
     pub fn write(&mut self, port: u8, _reg: u8, value: u8) {
         match (port, value & 0x80 != 0) {
             (0, true) => {
@@ -185,15 +187,16 @@ impl Sn76489 {
         }
     }
 
-    /// From now on [`edges`](Self::edges) reports a tone of at most `period` as
-    /// half its level instead of edge by edge, see
-    /// [`Blep::inaudible_half_period`](crate::blep::Blep::inaudible_half_period).
-    /// 0, as at first, reports every edge.
+    /// Replaces tones of at most `period` by their mean from now on.
+    ///
+    /// [`run`](Self::run) reports such a tone as half of its level, see
+    /// [`Blep::inaudible_half_period`](crate::blep::Blep::inaudible_half_period). The initial value
+    /// 0 reports every change.
     pub fn set_inaudible_period(&mut self, period: u32) {
         self.inaudible_period = period;
     }
 
-    /// Runs `out.len()` ticks and writes the level of each channel after each.
+    /// Runs `out.len()` ticks and writes the level of each channel after each tick.
     pub fn levels(&mut self, out: &mut [[i16; CHANNELS]]) {
         for frame in out {
             for tone in &mut self.tones {
@@ -213,7 +216,7 @@ impl Sn76489 {
         }
     }
 
-    /// Overwrites `out` with one stereo frame for each tick.
+    /// Overwrites `out` with one stereo frame per tick.
     pub fn render(&mut self, out: &mut [[i32; 2]]) {
         for frame in out {
             let mut levels = [[0; CHANNELS]];
@@ -227,12 +230,10 @@ impl Sn76489 {
         }
     }
 
-    /// Runs `ticks` ticks and reports each change to `sink` as (tick, sides,
-    /// difference), the first tick being 0.
+    /// Runs `ticks` ticks and reports each change to `sink` as (tick, sides, difference).
     ///
-    /// The differences add up to what [`render`](Self::render) would have
-    /// written. Ticks rise within a channel, but one channel comes after the
-    /// other.
+    /// The first tick is 0. The differences add up to the output of [`render`](Self::render). Ticks
+    /// increase within a channel, and the channels are reported one after the other.
     pub fn run(&mut self, ticks: u32, mut sink: impl FnMut(u32, Sides, i32)) {
         if ticks == 0 {
             return;
@@ -265,7 +266,7 @@ impl Sn76489 {
         self.noise.advance(ticks, self.variant);
     }
 
-    /// Reports a tone from level `shown` on; returns the last level.
+    /// Reports a tone, starting from level `shown`, and returns the last level.
     fn run_tone(
         &self,
         channel: usize,
@@ -303,7 +304,7 @@ impl Sn76489 {
         if high { loud } else { 0 }
     }
 
-    /// Reports the noise from level `shown` on; returns the last level.
+    /// Reports the noise, starting from level `shown`, and returns the last level.
     fn run_noise(
         &self,
         ticks: u32,
@@ -314,7 +315,7 @@ impl Sn76489 {
         let mut level = shown;
         let mut tick = 0;
         while tick < ticks {
-            // The first tick in any case: a write may have changed the level.
+            // We always run the first tick separately, because a write may have changed the level.
             let run = if tick == 0 {
                 1
             } else {
@@ -374,14 +375,14 @@ impl Sn76489 {
 /// A counter that toggles a square wave.
 #[derive(Clone, Copy, Debug)]
 struct Tone {
-    /// As written, 0 to 1023.
+    /// The period as written, 0 to 1023.
     period: u32,
-    /// Ticks until the counter has run out, at least 1.
+    /// The number of ticks until the counter runs out, at least 1.
     left: u32,
     high: bool,
-    /// Whether the counter, once it has run out, leaves the output high.
+    /// Whether the output stays high after the counter has run out.
     held: bool,
-    /// Ticks that the counter takes next.
+    /// The number of ticks of the counter's next period.
     cycle: u32,
 }
 
@@ -415,18 +416,18 @@ impl Tone {
     }
 }
 
-/// A shift register whose bit 0 is heard.
+/// A shift register. Bit 0 is the output.
 #[derive(Clone, Copy, Debug)]
 struct Noise {
     control: u8,
-    /// Ticks until the next shift, at least 1.
+    /// The number of ticks until the next shift, at least 1.
     left: u32,
     cycle: u32,
     lfsr: u32,
 }
 
 impl Noise {
-    /// Takes the period that the control bits choose.
+    /// Sets the period that the control bits select.
     fn follow(&mut self, tone: &Tone) {
         self.cycle = match self.control & 3 {
             3 => 2 * tone.cycle,

@@ -1,4 +1,4 @@
-//! Any chip, or part of one, that is made of square waves.
+//! A common type for all chips, and parts of chips, that play square waves.
 
 use super::Rate;
 use super::ay8910::Ay8910;
@@ -10,32 +10,32 @@ use crate::blep::{Sides, StereoBlep};
 use crate::format::{Command, Song, decode};
 use crate::sequence::Action;
 
-/// One chip of square waves, whichever it is.
+/// A chip that plays square waves.
 #[derive(Clone)]
 pub enum SquareChip {
-    /// The AY-3-8910 and its kin.
+    /// The AY-3-8910 and its variants.
     Ay8910(Box<Ay8910>),
-    /// The SN76489 and its kin.
+    /// The SN76489 and its variants.
     Sn76489(Box<Sn76489>),
     /// The SSG of an OPN chip.
     Ssg(Box<Ssg>, SsgClock),
-    /// Any chip that says its output as steps.
+    /// Any chip that reports its output as steps.
     Steps(Box<dyn StepChip>),
 }
 
-/// What makes an SSG tick.
+/// The clock of an SSG.
 #[derive(Debug, Clone, Copy)]
 pub struct SsgClock {
-    /// The whole chip's clock.
+    /// The clock of the whole chip in Hz.
     pub clock_hz: u32,
-    /// Clocks a tick at a prescaler of 1.
+    /// The number of clocks per tick at a prescaler of 1.
     pub divider: u64,
-    /// The chip's prescaler; that of the YM2610 is fixed.
+    /// The prescaler of the chip. The prescaler of the YM2610 is fixed.
     pub prescaler: Prescaler,
 }
 
 impl SquareChip {
-    /// The ticks a second that its edges are placed in.
+    /// Returns the number of ticks per second. Steps are placed at these ticks.
     pub fn rate(&self) -> Rate {
         match self {
             SquareChip::Ay8910(chip) => chip.rate(),
@@ -48,7 +48,7 @@ impl SquareChip {
         }
     }
 
-    /// Above this its board lets less and less through.
+    /// Returns the cutoff frequency of the low-pass on the chip's board, if it has one.
     pub fn low_pass_hz(&self) -> Option<u32> {
         match self {
             SquareChip::Steps(chip) => chip.low_pass_hz(),
@@ -56,7 +56,7 @@ impl SquareChip {
         }
     }
 
-    /// Lets tones of at most this half period, in ticks, show nothing but their mean.
+    /// Replaces tones with a half period of at most `period` ticks by their mean.
     pub fn set_inaudible_period(&mut self, period: u32) {
         match self {
             SquareChip::Ay8910(chip) => chip.set_inaudible_period(period),
@@ -66,7 +66,7 @@ impl SquareChip {
         }
     }
 
-    /// Does what an event asks for, between two ticks.
+    /// Applies an action between two ticks.
     pub fn apply(&mut self, song: &Song, action: Action) {
         let (port, reg, value) = match action {
             Action::Write { port, reg, value } => (port, reg, value),
@@ -85,16 +85,17 @@ impl SquareChip {
         }
     }
 
-    /// Takes in the memory that the command at byte `offset` of the song brings.
+    /// Loads the memory of the command at `offset` of the song, in bytes.
     fn load(&mut self, song: &Song, offset: u32) {
         let SquareChip::Steps(chip) = self else {
             return;
         };
         let command = decode(song.bytes(), offset as usize, song.header.version);
         match command {
-            // What streams read is no memory.
+            // Blocks of lower kinds are data for streams and not memory.
             Ok((Command::Block(block), _)) if block.kind >= 0x80 => {
-                // How many bytes tell the place; a song's blocks were checked to have them.
+                // `head` is the number of bytes before the data, which contain the start address.
+                // We checked that they exist when we read the song.
                 let data = &song.bytes()[block.data];
                 let place = |at: usize| u32::from_le_bytes(std::array::from_fn(|n| data[at + n]));
                 let (head, start) = match block.kind {
@@ -114,7 +115,7 @@ impl SquareChip {
         }
     }
 
-    /// Runs `ticks` ticks and places their edges.
+    /// Runs `ticks` ticks and adds their steps to `blep`.
     pub fn run(&mut self, ticks: u32, blep: &mut StereoBlep) {
         match self {
             SquareChip::Ay8910(chip) => chip.run(ticks, |tick, sides, delta| {

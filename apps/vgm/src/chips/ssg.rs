@@ -1,4 +1,4 @@
-//! The SSG, the square-wave part of the OPN chips and, alone, the YM2149.
+//! The SSG: the square-wave part of the OPN chips. As a separate chip it is the YM2149.
 //!
 //! | register | bits | |
 //! |---|---|---|
@@ -13,25 +13,26 @@
 //! | 0D | `----CATH` | envelope shape: continue, attack, alternate, hold |
 //! | 0E, 0F | `xxxxxxxx` | the I/O ports, which make no sound |
 //!
-//! One *tick* is an eighth of the SSG's clock. A tone of period n toggles
-//! every n ticks, the noise register shifts every 2n ticks, the envelope takes
-//! one of its 32 steps every n ticks; a period of 0 counts as 1.
+//! One *tick* is an eighth of the SSG's clock. With period n, a tone toggles every n ticks, the
+//! noise register shifts every 2n ticks, and the envelope takes one of its 32 steps every n ticks.
+//! A period of 0 counts as 1.
 //!
-//! There are two ways to run it, which agree tick by tick. [`Ssg::levels`]
-//! clocks every counter and writes down what the three pins show: it defines
-//! what the chip does. [`Ssg::edges`] jumps from change to change and so costs
-//! nothing between them: it is what songs are rendered with.
+//! There are two ways to run the SSG, and they agree on every tick:
 //!
-//! Left out on purpose: the I/O ports and reading back.
+//! - [`Ssg::levels`] clocks every counter and returns the levels of the three pins. It defines the
+//!   behaviour of the chip.
+//! - [`Ssg::run`] jumps from change to change and costs nothing between them. We use it to render
+//!   songs.
 //!
-//! Source: Yamaha YM2149 and YM2203 application manuals; the level table and
-//! the order of events within a tick follow ymfm (BSD-3-Clause, Aaron Giles),
-//! with which the oracle test compares them.
+//! We leave out the I/O ports and reading back on purpose.
+//!
+//! Source: Yamaha YM2149 and YM2203 application manuals; the level table and the order of events
+//! within a tick follow ymfm (BSD-3-Clause, Aaron Giles), with which the oracle test compares them.
 
-/// The channels A, B and C.
+/// The number of channels: A, B and C.
 pub const CHANNELS: usize = 3;
 
-/// The 32 levels of the YM2149's converter, which falls by 1.5 dB a step.
+/// The 32 levels of the YM2149's converter, which falls by 1.5 dB per step.
 ///
 /// Source: ymfm, `ssg_engine::output`.
 pub const YM2149_LEVELS: [i16; 32] = [
@@ -39,7 +40,7 @@ pub const YM2149_LEVELS: [i16; 32] = [
     2146, 2576, 3081, 3576, 4135, 5000, 6006, 7023, 8155, 9963, 11976, 14132, 16382,
 ];
 
-/// When no further change will come by itself.
+/// The tick of a change that does not happen without a write.
 const NEVER: u32 = u32::MAX;
 
 /// The three square-wave channels with their noise and envelope.
@@ -49,25 +50,25 @@ const NEVER: u32 = u32::MAX;
 ///
 /// let mut ssg = Ssg::new();
 /// ssg.write(0x00, 10); // channel A: a toggle every 10 ticks
-/// ssg.write(0x07, 0b111_110); // its tone alone
+/// ssg.write(0x07, 0b111_110); // only its tone
 /// ssg.write(0x08, 15);
-/// let mut edges = Vec::new();
-/// ssg.edges(25, |tick, channel, delta| edges.push((tick, channel, delta)));
-/// assert_eq!(edges, [(9, 0, 16382), (19, 0, -16382)]);
+/// let mut steps = Vec::new();
+/// ssg.run(25, |tick, channel, delta| steps.push((tick, channel, delta)));
+/// assert_eq!(steps, [(9, 0, 16382), (19, 0, -16382)]);
 /// ```
 #[derive(Clone, Debug)]
 pub struct Ssg {
     tones: [Tone; CHANNELS],
     noise: Noise,
     envelope: Envelope,
-    /// Register 07: which channels leave tone and noise out.
+    /// Register 07: the channels without tone and without noise.
     mixer: u8,
     /// Registers 08 to 0A.
     volumes: [u8; CHANNELS],
     table: &'static [i16; 32],
-    /// Plain tones of at most this period are reported as their mean.
+    /// The largest period of a plain tone that is replaced by its mean.
     inaudible_period: u32,
-    /// What each channel showed at the end of the last tick.
+    /// The level of each channel at the end of the last tick.
     output_levels: [i16; CHANNELS],
 }
 
@@ -78,15 +79,15 @@ impl Default for Ssg {
 }
 
 impl Ssg {
-    /// An SSG after reset: all registers 0.
+    /// Creates an SSG in its state after reset, in which all registers are 0.
     pub fn new() -> Self {
         Self::with_levels(&YM2149_LEVELS)
     }
 
-    /// An SSG after reset with a converter of its own: the level of each of
-    /// the envelope's 32 steps; fixed level n is entry 2n + 1, fixed level 0
-    /// entry 0,
-    /// which must be 0.
+    /// Creates an SSG in its state after reset, with a table of levels.
+    ///
+    /// The table contains the level of each of the envelope's 32 steps. Fixed level n is entry 2n +
+    /// 1. Fixed level 0 is entry 0, which must be 0.
     pub fn with_levels(table: &'static [i16; 32]) -> Self {
         Self {
             tones: [Tone::default(); CHANNELS],
@@ -104,16 +105,17 @@ impl Ssg {
         }
     }
 
-    /// From now on [`edges`](Self::edges) reports a tone of at most `period` that
-    /// plays alone at a fixed level as half that level instead of edge by edge:
-    /// for periods whose tone lies above what the listener's rate carries, see
-    /// [`Blep::inaudible_half_period`](crate::blep::Blep::inaudible_half_period).
-    /// 0, as at first, reports every edge.
+    /// Replaces tones of at most `period` by their mean from now on.
+    ///
+    /// [`run`](Self::run) reports such a tone as half of its level if it plays alone at a fixed
+    /// level. Use this for periods that are too short for the output rate, see
+    /// [`Blep::inaudible_half_period`](crate::blep::Blep::inaudible_half_period). The initial value
+    /// 0 reports every change.
     pub fn set_inaudible_period(&mut self, period: u32) {
         self.inaudible_period = period;
     }
 
-    /// Writes one register; registers above 0D make no sound and are ignored.
+    /// Writes a register. Registers above 0D make no sound and are ignored.
     pub fn write(&mut self, reg: u8, value: u8) {
         let wide = u32::from(value);
         match reg {
@@ -138,7 +140,7 @@ impl Ssg {
         }
     }
 
-    /// Runs `out.len()` ticks and writes the level of each channel after each.
+    /// Runs `out.len()` ticks and writes the level of each channel after each tick.
     pub fn levels(&mut self, out: &mut [[i16; CHANNELS]]) {
         for frame in out {
             self.tones.iter_mut().for_each(Tone::clock);
@@ -152,12 +154,11 @@ impl Ssg {
         }
     }
 
-    /// Runs `ticks` ticks and reports each change of a channel's level to
-    /// `sink` as (tick, channel, difference), the first tick being 0.
+    /// Runs `ticks` ticks and reports each change of a channel's level to `sink` as (tick, channel,
+    /// difference).
     ///
-    /// The differences add up to what [`levels`](Self::levels) would have
-    /// written. Ticks rise within a channel, but one channel comes after the
-    /// other.
+    /// The first tick is 0. The differences add up to the output of [`levels`](Self::levels). Ticks
+    /// increase within a channel, and the channels are reported one after the other.
     pub fn run(&mut self, ticks: u32, mut sink: impl FnMut(u32, usize, i32)) {
         if ticks == 0 {
             return;
@@ -175,7 +176,7 @@ impl Ssg {
         self.envelope.advance(ticks);
     }
 
-    /// The level of a channel, given the states of what feeds it.
+    /// Returns the level of a channel for these states of its tone, noise and envelope.
     fn level(&self, channel: usize, tone: bool, noise: bool, envelope: usize) -> i16 {
         let open = (tone || self.tone_is_off(channel)) && (noise || self.noise_is_off(channel));
         let volume = self.volumes[channel];
@@ -194,12 +195,12 @@ impl Ssg {
         self.mixer >> (3 + channel) & 1 != 0
     }
 
-    /// Whether nothing but the tone moves this channel.
+    /// Returns whether only the tone affects this channel.
     fn is_plain_tone(&self, channel: usize) -> bool {
         self.noise_is_off(channel) && !self.tone_is_off(channel) && self.volumes[channel] & 16 == 0
     }
 
-    /// A tone at a fixed level, the common case: returns the last level.
+    /// Runs a tone at a fixed level, which is the common case, and returns the last level.
     fn run_tone(&self, channel: usize, ticks: u32, mut report: impl FnMut(u32, i32)) -> i16 {
         let tone = &self.tones[channel];
         let loud = self.level(channel, true, true, 0);
@@ -234,7 +235,7 @@ impl Ssg {
         if delta < 0 { loud } else { 0 }
     }
 
-    /// Any mixture of tone, noise and envelope: returns the last level.
+    /// Runs any mixture of tone, noise and envelope, and returns the last level.
     fn run_mixed(&self, channel: usize, ticks: u32, mut report: impl FnMut(u32, i32)) -> i16 {
         let (tone, volume) = (self.tones[channel], self.volumes[channel]);
         let audible = volume & 0x1f != 0;
@@ -298,13 +299,14 @@ impl Tone {
         }
     }
 
-    /// Ticks from one toggle to the next.
+    /// Returns the number of ticks between two toggles.
     fn cycle(&self) -> u32 {
         self.period.max(1)
     }
 
-    /// Ticks until the next toggle, at least 1: a counter that a write left
-    /// above its new period toggles at once.
+    /// Returns the number of ticks until the next toggle, at least 1.
+    ///
+    /// If a write leaves the counter above its new period, the tone toggles immediately.
     fn next(&self) -> u32 {
         self.period.saturating_sub(self.count).max(1)
     }
@@ -319,7 +321,7 @@ impl Tone {
     }
 }
 
-/// A 17-bit shift register with taps at bits 0 and 3; bit 0 is heard.
+/// A 17-bit shift register with taps at bits 0 and 3. Bit 0 is the output.
 #[derive(Clone, Copy, Debug)]
 struct Noise {
     period: u32,
@@ -340,7 +342,7 @@ impl Noise {
         self.lfsr & 1 != 0
     }
 
-    /// Ticks from one shift to the next.
+    /// Returns the number of ticks between two shifts.
     fn cycle(&self) -> u32 {
         2 * self.period.max(1)
     }
@@ -349,15 +351,16 @@ impl Noise {
         self.cycle().saturating_sub(self.count).max(1)
     }
 
-    /// Shifts up to 14 places at once: until a new bit reaches the upper tap,
-    /// all bits that come in are known.
+    /// Shifts up to 14 places at once. All bits that are shifted in are known until a new bit
+    /// reaches the upper tap.
     fn shift(&mut self, places: u32) {
         let fed = (self.lfsr ^ self.lfsr >> 3) & ((1 << places) - 1);
         self.lfsr = self.lfsr >> places | fed << (17 - places);
     }
 
-    /// Shifts to just before bit 0 changes, or as far as one look reaches;
-    /// returns the ticks from the last shift to that next one.
+    /// Shifts to just before bit 0 changes, at most 13 places.
+    ///
+    /// Returns the number of ticks from the last shift to the next one after these places.
     fn skip_to_change(&mut self) -> u32 {
         let changes = self.lfsr ^ self.lfsr >> 1;
         let places = changes.trailing_zeros().min(13);
@@ -380,12 +383,13 @@ impl Noise {
     }
 }
 
-/// The envelope: 32 steps up or down, then what its shape says.
+/// The envelope: 32 steps up or down, followed by what the shape selects.
 #[derive(Clone, Copy, Debug, Default)]
 struct Envelope {
     period: u32,
     count: u32,
-    /// Steps since the shape was written: 0 to 63, or 32 for ever once held.
+    /// The number of steps since the shape was written: 0 to 63, or 32 forever once the envelope is
+    /// held.
     step: u32,
     shape: u8,
 }
@@ -408,7 +412,7 @@ impl Envelope {
         self.shape & bit != 0
     }
 
-    /// Whether the shape stops after its first 32 steps.
+    /// Returns whether the shape stops after its first 32 steps.
     fn is_one_shot(&self) -> bool {
         self.has(Self::HOLD) || !self.has(Self::CONTINUE)
     }
@@ -437,7 +441,7 @@ impl Envelope {
         };
     }
 
-    /// Ticks from one step to the next; never once held.
+    /// Returns the number of ticks between two steps, or [`NEVER`] once the envelope is held.
     fn cycle(&self) -> u32 {
         if self.step >= 32 && self.is_one_shot() {
             NEVER
@@ -446,7 +450,7 @@ impl Envelope {
         }
     }
 
-    /// Ticks until the next step, whether it changes anything or not.
+    /// Returns the number of ticks until the next step, even if the step has no effect.
     fn next_step(&self) -> u32 {
         self.period.saturating_sub(self.count).max(1)
     }

@@ -1,47 +1,48 @@
-//! What chips share that say when their levels change, and by how much.
+//! The common parts of chips that report when their levels change, and by how much.
 //!
-//! Such a chip is not ticked: each of its channels counts down to its next change and says it as a
-//! step, to be rendered at any rate without aliases by [`edges`](crate::blep). What none could hear,
-//! a wave that is over before two output frames are, is said as its mean.
+//! We do not execute every tick of such a chip. Each channel counts down to its next change and
+//! reports it as a step, which [`blep`](crate::blep) renders at any rate without aliasing. A wave
+//! whose period is shorter than two output frames is inaudible, and we report its mean instead.
 //!
-//! Invariant: what is said depends on the writes and their ticks alone, never on how the ticks are
-//! cut into runs.
+//! Invariant: the steps depend only on the writes and their ticks, and not on how the ticks are
+//! split into runs.
 
 use super::Rate;
 use crate::blep::{Sides, StereoBlep};
 
-/// A chip that says its output as steps.
+/// A chip that reports its output as steps.
 pub trait StepChip: Send + dyn_clone::DynClone {
-    /// The ticks a second that its steps are placed in.
+    /// Returns the number of ticks per second. Steps are placed at these ticks.
     fn rate(&self) -> Rate;
 
-    /// Writes a register, between two ticks.
+    /// Writes a register between two ticks.
     fn write(&mut self, port: u8, reg: u8, value: u8);
 
-    /// Takes in memory of a kind (of the format's data blocks) at `start`.
+    /// Loads memory at the address `start`. `_kind` is the kind of the format's data block.
     fn load(&mut self, _kind: u8, _start: usize, _data: &[u8]) {}
 
-    /// Lets waves whose whole period has at most so many ticks show nothing but their mean. 0, as at
-    /// first, lets every step be said.
+    /// Replaces waves whose period is at most `_ticks` by their mean. The initial value 0 reports
+    /// every step.
     fn set_inaudible_period(&mut self, _ticks: u32) {}
 
-    /// Above this the board lets less and less through: 6 dB an octave.
+    /// Returns the cutoff frequency of the board's low-pass, which attenuates by 6 dB per octave.
     fn low_pass_hz(&self) -> Option<u32> {
         None
     }
 
-    /// Runs `ticks` ticks, at least 1, and says the steps; those of one channel in order of time.
+    /// Runs `ticks` ticks, at least 1, and reports the steps. The steps of one channel are in order
+    /// of time.
     fn run(&mut self, ticks: u32, steps: &mut dyn StepSink);
 }
 
 dyn_clone::clone_trait_object!(StepChip);
 
-/// What takes steps.
+/// A receiver of steps.
 pub trait StepSink {
-    /// A change by `delta`, -32768 to 32767, before tick `tick` of the run.
+    /// Adds a change by `delta`, -32768 to 32767, before tick `tick` of the run.
     fn step(&mut self, tick: u32, sides: Sides, delta: i32);
 
-    /// Changes on the left and on the right that are not alike.
+    /// Adds different changes on the left and on the right.
     fn step_sides(&mut self, tick: u32, [left, right]: [i32; 2]) {
         if left != 0 {
             self.step(tick, Sides::Left, left);
@@ -68,17 +69,17 @@ impl<F: FnMut(u32, Sides, i32)> StepSink for F {
     }
 }
 
-/// The level that a channel, or a chip, shows on the left and on the right.
+/// The current level of a channel or of a chip, left and right.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct OutputLevel([i32; 2]);
 
 impl OutputLevel {
-    /// What begins with a level that is taken for silence.
+    /// Creates an output whose initial level counts as silence.
     pub fn at(level: i32) -> Self {
         OutputLevel([level; 2])
     }
 
-    /// Shows `level` from `tick` on: says what has changed.
+    /// Changes the level from `tick` on and reports the difference.
     pub fn set(&mut self, tick: u32, level: [i32; 2], steps: &mut dyn StepSink) {
         let [left, right] = [level[0] - self.0[0], level[1] - self.0[1]];
         self.0 = level;
@@ -90,7 +91,7 @@ impl OutputLevel {
     }
 }
 
-/// Counts ticks down to the next change of something that changes again and again.
+/// Counts ticks down to the next of a series of changes.
 ///
 /// ```
 /// use creel_vgm::chips::step_chip::Countdown;
@@ -102,7 +103,7 @@ impl OutputLevel {
 ///     4
 /// });
 /// assert_eq!(at, [3, 7]);
-/// // The next is at tick 11, so 1 of what follows.
+/// // The next change is at tick 11, which is tick 1 of the next run.
 /// assert_eq!(count.skip(10, 4), 3);
 /// ```
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -111,18 +112,19 @@ pub struct Countdown {
 }
 
 impl Countdown {
-    /// The first change is `ticks` ticks away.
+    /// Creates a countdown whose first change is `ticks` ticks away.
     pub fn of(ticks: u32) -> Self {
         Countdown { left: ticks }
     }
 
-    /// Ticks to the next change.
+    /// Returns the number of ticks to the next change.
     pub fn left(&self) -> u32 {
         self.left
     }
 
-    /// Runs `ticks` ticks: calls `change` with the tick of each change; it returns how many ticks,
-    /// at least 1, it is to the next.
+    /// Runs `ticks` ticks and calls `change` with the tick of each change.
+    ///
+    /// `change` returns the number of ticks to the next change. We treat 0 as 1.
     pub fn run(&mut self, ticks: u32, mut change: impl FnMut(u32) -> u32) {
         while self.left < ticks {
             self.left += change(self.left).max(1);
@@ -130,7 +132,8 @@ impl Countdown {
         self.left -= ticks;
     }
 
-    /// Runs `ticks` ticks with a change every `period` (above 0); returns how many there were.
+    /// Runs `ticks` ticks with a change every `period` (above 0), and returns the number of
+    /// changes.
     pub fn skip(&mut self, ticks: u32, period: u32) -> u32 {
         let Some(past) = ticks.checked_sub(self.left + 1) else {
             self.left -= ticks;
@@ -142,7 +145,7 @@ impl Countdown {
     }
 }
 
-/// Whether all `wave` samples at `period` ticks each take no more than `limit` ticks.
+/// Returns whether a wave of `wave` samples with `period` ticks each takes at most `limit` ticks.
 pub fn is_inaudible(wave: u32, period: u32, limit: u32) -> bool {
     wave.saturating_mul(period) <= limit
 }

@@ -1,11 +1,14 @@
-//! Writes of chips that a CPU feeds sample by sample: thousands a second, each of which would cut a
-//! chip's block and cost more on its way there than what it does. They are handed over with the
-//! block instead, and the chip cuts it.
+//! Writes to chips that a CPU feeds sample by sample.
+//!
+//! There are thousands of such writes per second. If each of them split the chip's block, passing
+//! it to the chip would cost more than executing it. Therefore we pass the writes together with the
+//! block, and the chip splits the block itself.
 
-/// A write, and the frame of a block before which it takes effect.
+/// A write and its position in a block.
 #[derive(Debug, Clone, Copy)]
 pub struct StreamedWrite {
-    /// No lower than that of the write before.
+    /// The frame of the block before which the write takes effect. It is not lower than that of the
+    /// write before.
     pub frame: u32,
     /// The register.
     pub reg: u16,
@@ -13,7 +16,7 @@ pub struct StreamedWrite {
     pub value: u16,
 }
 
-/// Overwrites `out` with a chip's next frames, between which it takes these writes.
+/// Overwrites `out` with the next frames of a chip, and executes the writes between them.
 #[inline]
 pub fn render_streamed<C: ?Sized>(
     chip: &mut C,

@@ -1,17 +1,21 @@
-//! The voices of chips, and how some of them are silenced.
+//! The voices of chips, and how to mute some of them.
 //!
-//! Where voices act on each other (drums share phases, timers press keys) and in all chips with FM,
-//! the chip plays all of them and leaves those out of its sum that are not heard. Elsewhere a voice
-//! is silenced as a driver would do it, by what its chip is told: its keys are never pressed, or its
-//! volume is 0, so that no chip knows of it.
+//! There are two ways to mute a voice:
 //!
-//! Invariant: a silenced voice moves no write in time; what is changed is changed where a write has
-//! reached its chip.
+//! - In some chips the voices affect each other. For example, drums share phases and timers press
+//!   keys. Such a chip and all chips with FM play all voices and leave the muted ones out of their
+//!   sum.
+//! - In other chips we change the writes. A muted voice never gets its key pressed, or its volume
+//!   is always 0. A driver could do the same, so the chip needs no support for it.
 //!
-//! While a song plays, voices come and go: a silencer that remembers what the volumes were to be
-//! tells the chip at once. A key is let go at once, but pressed only with the voice's next note.
+//! Invariant: muting a voice does not move writes in time, because we change a write when it
+//! reaches its chip.
 //!
-//! Left out on purpose: chips of one voice.
+//! Voices can be muted and unmuted while a song plays. For this purpose the [`VoiceMuter`]
+//! remembers the unchanged volumes and writes to the chip immediately. It also releases a key
+//! immediately. However, it does not press a key again before the next note of the voice.
+//!
+//! We leave out chips with one voice on purpose.
 //!
 //! Source: the registers at the heads of the chips' modules.
 
@@ -21,7 +25,7 @@ use super::info::VoiceGroup;
 use super::registry;
 use crate::format::ChipId;
 
-/// How many voices a chip has that can be told apart; 1 where they cannot.
+/// Returns the number of voices of a chip that can be muted separately, or 1 if they cannot be.
 ///
 /// ```
 /// use creel_vgm::{chips::voices::count, format::ChipId};
@@ -33,7 +37,8 @@ pub fn count(chip: ChipId) -> u8 {
     registry::of(chip).map_or(1, |info| info.voices.iter().map(VoiceGroup::count).sum())
 }
 
-/// What a chip's voice, counted from 0, is called; its number where that is all there is to say.
+/// Returns the name of a chip's voice, counted from 0. The name is its number if it has no other
+/// name.
 ///
 /// ```
 /// use creel_vgm::{chips::voices::name, format::ChipId};
@@ -57,42 +62,44 @@ pub fn name(chip: ChipId, voice: u8) -> String {
     (voice + 1).to_string()
 }
 
-/// All voices of a chip, a bit each.
+/// Returns all voices of a chip, one bit per voice.
 pub fn all(chip: ChipId) -> u64 {
     u64::MAX >> (64 - count(chip))
 }
 
-/// The place of the SN76489's register for the noise's kind.
+/// The latch number of the SN76489's noise control register.
 const PSG_NOISE_REGISTER: u16 = 6;
 
-/// Keeps some of a chip's voices silent, by what the chip is told.
+/// Mutes some voices of a chip by changing the writes to the chip.
 #[derive(Debug, Clone)]
 pub struct VoiceMuter {
     chip: ChipId,
-    /// A bit a voice.
+    /// The muted voices, one bit per voice.
     silent_mask: u64,
-    /// What the chip was told to expect: a register, a voice, a phrase.
+    /// The state that the last writes selected for the next one: a register, a voice or a phrase.
     latch: [u16; 2],
-    /// What volumes and keys were to be, by port and register, if that is remembered.
+    /// The unchanged volumes and keys by port and register, if voices may be unmuted later.
     register_values: Option<BTreeMap<(u8, u16), u16>>,
 }
 
 /// A write to a chip: port, register, value.
 pub type RegisterWrite = (u8, u16, u16);
 
-/// What a write means for the voices.
+/// The meaning of a write for the voices.
 enum VoiceWrite {
-    /// It is the volume of a voice, which is told this if it is silent.
+    /// The volume of a voice. The fields are the voice and the value to write if the voice is
+    /// muted.
     Volume(u16, u16),
-    /// It presses the key of a voice; the same.
+    /// The key of a voice. The fields are the voice and the value to write if the voice is muted.
     Key(u16, u16),
-    /// It has a bit for each of eight voices; where voices are silent it is this.
+    /// One bit for each of eight voices. The field is the value to write.
     Bits(u16),
 }
 
 impl VoiceMuter {
-    /// Lets only the voices of `heard` be heard, a bit each, the first voice's the lowest; nothing
-    /// if those are all.
+    /// Creates a muter for all voices except those in `heard`, one bit per voice.
+    ///
+    /// The lowest bit is the first voice. Returns `None` if no voice is muted.
     pub fn new(chip: ChipId, heard: u64) -> Option<Self> {
         let muter = VoiceMuter::adjustable(chip, heard);
         (muter.silent_mask != 0).then_some(VoiceMuter {
@@ -101,7 +108,8 @@ impl VoiceMuter {
         })
     }
 
-    /// One whose voices may come and go; to be told all writes from the song's start on.
+    /// Creates a muter whose voices can change later. You must pass all writes from the start of
+    /// the song to it.
     pub fn adjustable(chip: ChipId, heard: u64) -> Self {
         VoiceMuter {
             chip,
@@ -111,8 +119,8 @@ impl VoiceMuter {
         }
     }
 
-    /// Lets only the voices of `heard` be heard from now on; returns what the chip is to be told for
-    /// that.
+    /// Mutes all voices except those in `heard` from now on, and returns the writes that achieve
+    /// this.
     pub fn set_voice_mask(&mut self, heard: u64) -> Vec<RegisterWrite> {
         let before = self.silent_mask;
         self.silent_mask = !heard & all(self.chip);
@@ -136,11 +144,12 @@ impl VoiceMuter {
         writes
     }
 
-    /// Adds a write, with what it needs before and after where registers are latched.
+    /// Adds a write, together with the writes before and after it that a chip with latches needs.
     fn push_write(&self, (port, reg, value): RegisterWrite, writes: &mut Vec<RegisterWrite>) {
         match self.chip {
             ChipId::Sn76489 => {
-                // What is remembered stands at its place: channel, volume.
+                // `reg` is the number of the latch, which contains the channel and whether it is
+                // the volume.
                 writes.push((0, 0, 0x80 | reg << 4 | value & 0xF));
                 let place = self.latch[0];
                 let volume = self
@@ -148,12 +157,14 @@ impl VoiceMuter {
                     .as_ref()
                     .and_then(|values| values.get(&(0, place)));
                 match volume {
-                    // As loud as it is now, not as it was when it was latched.
+                    // We restore the latch with the current volume and not with the one that was
+                    // latched.
                     Some(&volume) => {
                         let volume = self.masked_value(0, place, volume) & 0xF;
                         writes.push((0, 0, 0x80 | place << 4 | volume));
                     }
-                    // It would begin anew: what else it is told is latched then.
+                    // Latching this register would restart the noise. We do not restore the latch,
+                    // because `filter_latched` adds it to later writes.
                     None if place == PSG_NOISE_REGISTER => {}
                     None => writes.push((0, 0, self.latch[1])),
                 }
@@ -170,12 +181,12 @@ impl VoiceMuter {
         self.silent_mask.checked_shr(u32::from(voice)).unwrap_or(0) & 1 != 0
     }
 
-    /// The silent ones of eight voices, from `realtime` on.
+    /// Returns which of the eight voices from `first` on are muted.
     fn silent_bits(&self, first: u32) -> u16 {
         (self.silent_mask >> first) as u16 & 0xFF
     }
 
-    /// What the chip is told instead of a write.
+    /// Returns the value to write to the chip instead of `value`.
     pub fn filter(&mut self, port: u8, reg: u16, value: u16) -> u16 {
         match self.chip {
             ChipId::Sn76489 | ChipId::Okim6295 | ChipId::Huc6280 | ChipId::MultiPcm => {
@@ -208,12 +219,13 @@ impl VoiceMuter {
         }
     }
 
-    /// Which voices a write is about; of latched chips, a place that [`VoiceMuter::latched`] makes.
+    /// Returns the meaning of a write for the voices. For chips with latches, `reg` is a register
+    /// number that [`VoiceMuter::filter_latched`] computes.
     fn classify(&self, port: u8, reg: u16, value: u16) -> Option<VoiceWrite> {
         let at = u16::from(port) << 8 | reg;
         match self.chip {
             ChipId::Ay8910 => ssg(at, 0),
-            // Their SSG alone: FM and samples are left out by the chip itself.
+            // We handle only the SSG of these chips here. The chips themselves mute FM and samples.
             ChipId::Ym2203 => ssg(at, 3),
             ChipId::Ym2608 | ChipId::Ym2610 => ssg(at, 6),
             ChipId::Sn76489 => Some(VoiceWrite::Volume(reg >> 1, value | 0x0F)),
@@ -222,7 +234,7 @@ impl VoiceMuter {
         }
     }
 
-    /// Chips that are told first what the next write is for.
+    /// Filters a write to a chip in which earlier writes select the register of the next one.
     fn filter_latched(&mut self, at: u16, value: u16) -> u16 {
         match (self.chip, at) {
             (ChipId::Sn76489, 0) => {
@@ -231,7 +243,7 @@ impl VoiceMuter {
                 }
                 let place = self.latch[0];
                 if place == PSG_NOISE_REGISTER {
-                    // The same with and without its latch.
+                    // The result is the same with and without its latch.
                     return 0x80 | PSG_NOISE_REGISTER << 4 | value & 0x0F;
                 }
                 if place & 1 == 0 {
@@ -255,7 +267,7 @@ impl VoiceMuter {
             }
             (ChipId::MultiPcm, 1) => self.latch[0] = value & 0x1F,
             (ChipId::MultiPcm, 2) => self.latch[1] = value,
-            // Each eighth number is no voice.
+            // Every eighth number is not a voice.
             (ChipId::MultiPcm, 0) if self.latch[1] == 4 && self.latch[0] & 7 != 7 => {
                 let voice = self.latch[0] - (self.latch[0] >> 3);
                 return if self.is_silent(voice) {
@@ -269,17 +281,18 @@ impl VoiceMuter {
         value
     }
 
-    /// Chips whose voices have registers of their own.
+    /// Returns the meaning of a write for chips whose voices have separate registers.
     fn classify_by_address(&self, chip: ChipId, at: u16, value: u16) -> Option<VoiceWrite> {
         let volume = |voice, instead| Some(VoiceWrite::Volume(voice, instead));
         let key = |voice, instead| Some(VoiceWrite::Key(voice, instead));
         match (chip, at) {
             (ChipId::GameBoy, 0x02) => volume(0, 0),
             (ChipId::GameBoy, 0x07) => volume(1, 0),
-            // The wave's DAC.
+            // The DAC of the wave channel.
             (ChipId::GameBoy, 0x0A) => volume(2, 0),
             (ChipId::GameBoy, 0x11) => volume(3, 0),
-            // A constant volume of 0; the triangle's counter at its end.
+            // A constant volume of 0 for the pulses and the noise, and an expired counter for the
+            // triangle.
             (ChipId::NesApu, 0x00 | 0x04) => volume(at >> 2, value & 0xE0 | 0x10),
             (ChipId::NesApu, 0x08) => volume(2, value & 0x80),
             (ChipId::NesApu, 0x0C) => volume(3, value & 0xE0 | 0x10),
@@ -292,7 +305,7 @@ impl VoiceMuter {
             (ChipId::Vsu, _) if at & !0xF0 == 0x101 && at < 0x160 => volume(at >> 4 & 0xF, 0),
             (ChipId::Saa1099, 0..=5) => volume(at, 0),
             (ChipId::Mikey, 0x20..=0x3F) if matches!(at & 7, 0 | 2) => volume(at >> 3 & 3, 0),
-            // The board's.
+            // The volumes of the board.
             (ChipId::K007232, 0x10..=0x13) => volume(at >> 1 & 1, 0),
             (ChipId::Es5503, 0x40..=0x5F) => volume(at - 0x40, 0),
             (ChipId::SegaPcm, _) if at < 0x80 && matches!(at & 7, 2 | 3) => volume(at >> 3, 0),
@@ -310,18 +323,18 @@ impl VoiceMuter {
             (ChipId::Ga20, _) if at & 7 == 5 => volume(at >> 3, 0),
             (ChipId::X1010, _) if at < 0x80 && at & 7 == 0 => key(at >> 3, value & !1),
             (ChipId::Ymz280b, _) if at < 0x20 && at & 3 == 1 => key(at >> 2, value & !0x80),
-            // The waves of an OPL4.
+            // The wave voices of an OPL4.
             (ChipId::Ymf278b, 0x268..=0x27F) => key(at - 0x268 + 23, value & !0x80),
             // The direct level, in the high byte of a word.
             (ChipId::Scsp, _) if at < 0x400 && at & 0x1F == 0x16 => volume(at >> 5, value & 0x1F),
-            // What is sent to the effects, in the low byte of another.
+            // The send level to the effects, in the low byte of another word.
             (ChipId::Scsp, _) if at < 0x400 && at & 0x1F == 0x15 => volume(at >> 5, value & !7),
             _ => None,
         }
     }
 }
 
-/// The volumes of an SSG whose first voice is `realtime`.
+/// Returns the meaning of a write to an SSG whose first voice has the number `first`.
 fn ssg(at: u16, first: u16) -> Option<VoiceWrite> {
     matches!(at, 8..=10).then(|| VoiceWrite::Volume(at - 8 + first, 0))
 }
@@ -330,7 +343,7 @@ fn ssg(at: u16, first: u16) -> Option<VoiceWrite> {
 mod tests {
     use super::*;
 
-    /// What comes of writes (address, value) where the voices of `silent` are.
+    /// Returns the filtered values of writes (address, value) with the voices of `silent` muted.
     fn passed(chip: ChipId, silent: u64, writes: &[(u16, u16)]) -> Vec<u16> {
         let latch = [0; 2];
         let mut muter = VoiceMuter {
@@ -348,7 +361,7 @@ mod tests {
     fn muter_changes_only_muted_voices() {
         let ssg = passed(ChipId::Ym2608, 1 << 7, &[(8, 15), (9, 15), (0x109, 15)]);
         assert_eq!(ssg, [15, 0, 15]);
-        // A latched volume, and its data; the tone of the same channel.
+        // A latched volume and its data, then the tone of the same channel.
         let psg = passed(
             ChipId::Sn76489,
             2,
@@ -365,18 +378,18 @@ mod tests {
         for value in [0x93, 0xB2, 0x85] {
             assert_eq!(psg.filter(0, 0, value), value);
         }
-        // The second's volume goes, and what was latched is latched again.
+        // The volume of the second channel is written, and the previous latch is restored.
         assert_eq!(psg.set_voice_mask(!2), [(0, 0, 0xBF), (0, 0, 0x85)]);
         assert_eq!(
             [psg.filter(0, 0, 0xB7), psg.filter(0, 0, 0x84)],
             [0xBF, 0x84]
         );
         assert_eq!(psg.set_voice_mask(!0), [(0, 0, 0xB7), (0, 0, 0x84)]);
-        // A volume that was latched is not told as it was.
+        // The latch is restored with the current volume and not with the latched one.
         psg.filter(0, 0, 0xB1);
         assert_eq!(psg.set_voice_mask(!2), [(0, 0, 0xBF), (0, 0, 0xBF)]);
         assert_eq!(psg.set_voice_mask(!0), [(0, 0, 0xB1), (0, 0, 0xB1)]);
-        // The noise does not begin anew, and what it is told later is for the noise.
+        // The noise does not restart, and later data still goes to the noise register.
         psg.filter(0, 0, 0xE4);
         assert_eq!(psg.set_voice_mask(!2), [(0, 0, 0xBF)]);
         assert_eq!(psg.filter(0, 0, 0x05), 0xE5);
@@ -384,7 +397,7 @@ mod tests {
         ssg.filter(0, 9, 12);
         assert_eq!(ssg.set_voice_mask(!(1 << 7)), [(0, 9, 0)]);
         assert_eq!(ssg.set_voice_mask(!0), [(0, 9, 12)]);
-        // A key is let go, but not pressed again.
+        // A key is released, but not pressed again.
         let mut pcm = VoiceMuter::adjustable(ChipId::Ymz280b, !0);
         pcm.filter(0, 1, 0x80);
         assert_eq!(pcm.set_voice_mask(!1), [(0, 1, 0)]);

@@ -1,7 +1,7 @@
-//! The Virtual Boy's VSU: five waves of 32 samples of 6 bits, and a noise.
+//! The VSU of the Virtual Boy: five waves of 32 samples of 6 bits, and a noise.
 //!
-//! The registers as VGM files write them (command C7), the CPU's offsets in words; the port is the
-//! high byte:
+//! The registers as VGM files write them (command C7), which are the CPU's offsets in words. The
+//! port is the high byte:
 //!
 //! | offset | |
 //! |---|---|
@@ -13,11 +13,11 @@
 //! | + 4 | envelope: `v v v v u p p p` first value, up, period of (p + 1) × 15.36 ms |
 //! | + 5 | `- - - - - - r e` repeat, on; channel 4 (from 0): `m r f -` in bits 6 to 4: on, repeat, by the table instead of a sweep; channel 5: the noise's tap in bits 4 to 6 |
 //! | + 6 | which wave |
-//! | 147 | sweep: `c i i i u s s s` pace of 7.68 ms instead of 0.96, interval, up, shift |
+//! | 147 | sweep: `c i i i u s s s` unit of 7.68 ms instead of 0.96, interval, up, shift |
 //! | 160 | bit 0: stop all |
 //!
-//! A tick is a clock. A wave takes its next sample every 2048 - pitch ticks, the noise shifts every
-//! ten times as many: 15 bits, of which bit 7 and the tap are compared.
+//! A tick is a clock. A wave plays its next sample every 2048 - pitch ticks. The noise shifts every
+//! ten times this number of ticks. It has 15 bits, of which bit 7 and the tap are compared.
 //!
 //! Source: "The Sacred Tech Scroll" of Planet Virtual Boy, "VSU"; the VGM 1.71 specification.
 
@@ -32,7 +32,7 @@ pub const INFO: ChipInfo = ChipInfo {
     name: "VSU",
     verification: DOCUMENTS,
     ratio: Some(2.4),
-    // This scale makes a tone as loud as libvgm's.
+    // With this scale a tone is as loud as in libvgm.
     level: Level::new(2.0, 0x100, 1.0),
     voices: &[VoiceGroup::Numbered(6)],
     cost_ns: 30,
@@ -40,26 +40,26 @@ pub const INFO: ChipInfo = ChipInfo {
     create: Create::Steps(|clock_hz| Box::new(Vsu::new(clock_hz))),
 };
 
-/// Clocks of the units of time.
+/// The units of time in clocks.
 const INTERVAL: u32 = 19_200;
 const ENVELOPE: u32 = 76_800;
 const SWEEPS: [u32; 2] = [4_800, 38_400];
 
-/// The channels with more than a wave, from 0.
+/// The channels with additional functions, counted from 0.
 const SWEPT: usize = 4;
 const NOISE: usize = 5;
 
-/// Bits of the noise's register that are compared with bit 7.
+/// The bits of the noise register that are compared with bit 7.
 const TAPS: [u8; 8] = [14, 10, 13, 4, 8, 6, 9, 11];
 
-/// Steps of ours in one of 63 × 31 levels.
+/// The number of output steps per step of the chip, which has 63 × 31 levels.
 const SCALE: i32 = 4;
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Channel {
     interval: u8,
     volume: u8,
-    /// As written, and as it is bent.
+    /// The pitch as written (here) and as modulated (`bent`).
     pitch: u16,
     bent: u16,
     envelope: u8,
@@ -99,7 +99,7 @@ impl Channel {
         self.count = Countdown::of(self.period());
     }
 
-    /// The factors of a sample, left and right.
+    /// Returns the factors of a sample, left and right.
     fn gains(&self) -> [i32; 2] {
         if !self.is_on() {
             return [0; 2];
@@ -122,7 +122,7 @@ impl Channel {
         }
     }
 
-    /// Ticks until something beside its counter changes it.
+    /// Returns the number of ticks until something other than its counter changes the channel.
     fn until_change(&self) -> u32 {
         let mut next = u32::MAX;
         if self.switches_off() {
@@ -151,7 +151,7 @@ impl Channel {
     }
 }
 
-/// The chip.
+/// The VSU.
 #[derive(Clone, Debug)]
 pub struct Vsu {
     clock_hz: u32,
@@ -166,7 +166,7 @@ pub struct Vsu {
 }
 
 impl Vsu {
-    /// A silent chip at `clock_hz`.
+    /// Creates a silent chip at `clock_hz`.
     pub fn new(clock_hz: u32) -> Self {
         Vsu {
             clock_hz,
@@ -185,7 +185,7 @@ impl Vsu {
         SWEEPS[usize::from(self.sweep >> 7)] * u32::from(self.sweep >> 4 & 7)
     }
 
-    /// Whether the fifth channel's pitch is bent.
+    /// Returns whether the pitch of the fifth channel is modulated.
     fn sweeps(&self) -> bool {
         let channel = &self.channels[SWEPT];
         channel.is_on() && channel.mode & 0x40 != 0 && self.sweep & 0x70 != 0
@@ -194,7 +194,7 @@ impl Vsu {
     fn clock_sweep(&mut self) {
         let channel = &mut self.channels[SWEPT];
         if channel.mode & 0x10 != 0 {
-            // By the table, once or again and again.
+            // The table modulates the pitch, once or repeatedly.
             if self.table_place < 32 {
                 let bend = self.table[usize::from(self.table_place)];
                 channel.bent = channel.pitch.wrapping_add_signed(bend.into()) & 0x7FF;

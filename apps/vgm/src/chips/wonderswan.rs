@@ -1,28 +1,29 @@
-//! The WonderSwan's sound: four waves of 32 samples of 4 bits; the second can be a voice, the third
-//! sweeps, the fourth can be noise.
+//! The sound of the WonderSwan: four waves of 32 samples of 4 bits. The second channel can play a
+//! voice, the third can sweep, and the fourth can play noise.
 //!
-//! The registers as VGM files write them (command BC), the CPU's ports less 80:
+//! The registers as VGM files write them (command BC), which are the CPU's ports minus 80:
 //!
 //! | register | |
 //! |---|---|
 //! | 00–07 | pitch of each channel, low 8 bits and high 3 |
-//! | 08–0B | `l l l l r r r r` volumes; 09 is the voice's sample while there is one |
-//! | 0C, 0D | what the sweep adds, signed; every how many 375ths of a second, less 1 |
+//! | 08–0B | `l l l l r r r r` volumes; 09 is the voice's sample while the voice is on |
+//! | 0C, 0D | what the sweep adds, signed; its interval in 375ths of a second, less 1 |
 //! | 0E | noise: `- - - e r t t t` on, restart, tap |
-//! | 0F | where the waves lie in memory, in 64 bytes |
+//! | 0F | address of the waves in memory, in units of 64 bytes |
 //! | 10 | `n s v - 4 3 2 1` noise, sweep, voice; which channels are on |
 //! | 14 | voice: bit 0 right, bit 1 right by half, bit 2 left, bit 3 left by half |
 //!
-//! Command C6 stores bytes in the machine's memory: port 1 + the address's high byte. A channel's
-//! wave has 16 bytes, the low half first.
+//! Command C6 stores bytes in the machine's memory. Its port is 1 + the high byte of the address.
+//! The wave of a channel has 16 bytes, low half first.
 //!
-//! A tick is a clock. A channel takes the next sample every 2048 - pitch ticks, and the noise
-//! shifts at that pace: 15 bits, of which bit 7 and the tap are compared.
+//! A tick is a clock. A channel plays the next sample every 2048 - pitch ticks, and the noise
+//! shifts at the same rate. It has 15 bits, of which bit 7 and the tap are compared.
 //!
-//! Left out on purpose: the Color's Hyper Voice; that headphones hear 24,000 samples a second.
+//! We leave out two details on purpose: the Hyper Voice of the Color, and the headphone output rate
+//! of 24,000 samples per second.
 //!
-//! Source: WSMan (Judge and Dox), "Sound"; the WSdev wiki, "Sound"; the header of libws (the bits of
-//! port 94); the VGM 1.71 specification.
+//! Source: WSMan (Judge and Dox), "Sound"; the WSdev wiki, "Sound"; the header of libws (the bits
+//! of port 94); the VGM 1.71 specification.
 
 use super::Rate;
 use super::step_chip::{Countdown, OutputLevel, StepChip, StepSink, is_inaudible};
@@ -42,19 +43,19 @@ pub const INFO: ChipInfo = ChipInfo {
     create: Create::Steps(|clock_hz| Box::new(WonderSwan::new(clock_hz))),
 };
 
-/// What the waves' places in memory reach.
+/// The size of the memory that the wave addresses can reach.
 const MEMORY: usize = 0x4000;
 
-/// Ticks of a step of the sweep: 375 a second.
+/// The number of ticks per step of the sweep, of which there are 375 per second.
 const SWEEP: u32 = 8192;
 
-/// Bits of the noise's register that are compared with bit 7.
+/// The bits of the noise register that are compared with bit 7.
 const TAPS: [u8; 8] = [14, 10, 13, 4, 8, 6, 9, 11];
 
-/// Steps of ours in one of 15 × 15 levels.
+/// The number of output steps per step of the chip, which has 15 × 15 levels.
 const SCALE: i32 = 32;
 
-/// The channels with more than a wave, from 0.
+/// The channels with additional functions, counted from 0.
 const VOICE: usize = 1;
 const SWEPT: usize = 2;
 const NOISE: usize = 3;
@@ -88,7 +89,7 @@ impl Channel {
     }
 }
 
-/// The chip.
+/// The sound of the WonderSwan.
 #[derive(Clone, Debug)]
 pub struct WonderSwan {
     clock_hz: u32,
@@ -107,7 +108,7 @@ pub struct WonderSwan {
 }
 
 impl WonderSwan {
-    /// A silent chip at `clock_hz`.
+    /// Creates a silent chip at `clock_hz`.
     pub fn new(clock_hz: u32) -> Self {
         WonderSwan {
             clock_hz,

@@ -8,9 +8,9 @@
 //! | 06, 18, 19 | keyboard and I/O, which make no sound |
 //! | others | FM, see [`opl::registers`](super::opl::registers) |
 //!
-//! A frame takes 72 clocks. The chip is mono; its memory has 256 KiB.
+//! A frame takes 72 clocks. The chip is mono, and its memory has 256 KiB.
 //!
-//! Left out on purpose: what [`adpcm_b`](super::adpcm_b) leaves out.
+//! We leave out the same features as [`adpcm_b`](super::adpcm_b).
 //!
 //! Source: Yamaha Y8950 application manual; the mixing as in ymfm.
 
@@ -38,13 +38,13 @@ pub const INFO: ChipInfo = ChipInfo {
     create: Create::ByFactory,
 };
 
-/// Bytes of memory that the chip can address.
+/// The number of bytes that the chip can address.
 const MEMORY: usize = 1 << 18;
 
-/// ADPCM-B's bit for its left output, here the only one.
+/// The left output of ADPCM-B, which is the only output of this chip.
 const LEFT: u8 = 0x80;
 
-/// The chip.
+/// The Y8950.
 ///
 /// ```
 /// use creel_vgm::chips::y8950::Y8950;
@@ -66,7 +66,7 @@ pub struct Y8950 {
 }
 
 impl Y8950 {
-    /// A chip after reset, at `clock_hz`.
+    /// Creates a chip in its state after reset, at `clock_hz`.
     pub fn new(clock_hz: u32) -> Self {
         let mut adpcm_b = AdpcmB::new(None, 3);
         adpcm_b.ram_mut().resize(MEMORY, 0);
@@ -78,7 +78,9 @@ impl Y8950 {
         }
     }
 
-    /// The native rate: a 72nd of the clock.
+    /// Returns the native rate, which is a 72nd of the clock.
+    ///
+    /// For example, it is 49,716 Hz at 3.579545 MHz.
     pub fn rate(&self) -> Rate {
         Rate {
             frames: u64::from(self.clock_hz),
@@ -86,12 +88,14 @@ impl Y8950 {
         }
     }
 
-    /// The memory of ADPCM-B.
+    /// Returns the memory of ADPCM-B.
     pub fn adpcm_b_mut(&mut self) -> &mut Vec<u8> {
         self.adpcm_b.ram_mut()
     }
 
-    /// Writes a register between two frames. The chip has one port; `port` is ignored.
+    /// Writes a register between two frames.
+    ///
+    /// `_port` is ignored, because the chip has only one port.
     pub fn write(&mut self, _port: u8, reg: u8, value: u8) {
         match reg {
             0x06 | 0x17..=0x19 => {}
@@ -104,14 +108,14 @@ impl Y8950 {
         }
     }
 
-    /// Lets only these voices reach the outputs, a bit each: nine channels, five drums,
+    /// Mutes all voices except those in `voices`, one bit per voice: nine channels, five drums and
     /// the samples.
     pub fn set_voice_mask(&mut self, voices: u64) {
         self.fm.set_voice_mask(voices);
         self.adpcm_b.set_enabled(voices >> 14 & 1 != 0);
     }
 
-    /// Overwrites `out` with the next native frames, both sides alike, 16 bits.
+    /// Overwrites `out` with the next native frames, with equal sides and 16 bits per value.
     pub fn render(&mut self, out: &mut [[i32; 2]]) {
         self.fm.render::<EarlyOpl>(out);
         self.adpcm_b.render(out);

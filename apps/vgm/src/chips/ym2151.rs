@@ -28,15 +28,14 @@
 //! | C0–DF | `xx-xxxxx` | coarse detune, sustain rate |
 //! | E0–FF | `xxxxxxxx` | sustain level, release rate |
 //!
-//! Channels are in the low three address bits; operators 1, 3, 2, 4 (in the
-//! order of computation) in the two above. The output is that of the YM3012:
-//! a mantissa of 10 bits and an exponent.
+//! The low three address bits select the channel. The two bits above select the operator in the
+//! order 1, 3, 2, 4, where the numbers are the order of computation. The output is that of the
+//! YM3012: a mantissa of 10 bits and an exponent.
 //!
-//! Left out on purpose: reading the status, the CT outputs, timer B.
+//! We leave out reading the status, the CT outputs and timer B on purpose.
 //!
-//! Source: Yamaha YM2151 application manual and YM3012 datasheet; behaviour
-//! that they leave open follows ymfm (BSD-3-Clause, Aaron Giles), with which
-//! the oracle test compares every bit.
+//! Source: Yamaha YM2151 application manual and YM3012 datasheet; behaviour that they leave open
+//! follows ymfm (BSD-3-Clause, Aaron Giles), with which the oracle test compares every bit.
 
 use super::Rate;
 use super::fm::algorithms::{FullWidth, Sums};
@@ -61,12 +60,12 @@ pub const INFO: ChipInfo = ChipInfo {
     create: Create::ByFactory,
 };
 
-/// Clocks in a native frame.
+/// The number of clocks per native frame.
 const DIVIDER: u64 = 64;
 
 const CHANNELS: usize = 8;
 
-/// The register block of an operator, by its place in the computation.
+/// The offset of an operator's registers, by its position in the computation.
 const OPERATOR_BLOCKS: [usize; 4] = [0, 16, 8, 24];
 
 /// Coarse detune in 1/64 semitones: 0, 600, 781 and 950 cents.
@@ -89,13 +88,13 @@ const COARSE_DETUNE: [i16; 4] = [0, 384, 500, 608];
 pub struct Ym2151 {
     clock_hz: u32,
     regs: [u8; 256],
-    /// Which channels' registers are yet to be decoded.
+    /// The channels whose registers must be decoded, one bit per channel.
     stale: u8,
     bank: Bank<CHANNELS>,
     lfo: OpmLfo,
-    stretches: Vec<ChannelLfoSegment>,
+    segments: Vec<ChannelLfoSegment>,
     noise: [bool; BLOCK],
-    /// Channels that reach the outputs.
+    /// The channels that are not muted.
     channel_mask: u8,
 }
 
@@ -125,11 +124,11 @@ impl Family for Opm {
     }
 }
 
-/// The phase step of octave, note and fraction moved by `offset` 1/64 semitones.
+/// Returns the phase step of an octave, note and fraction, moved by `offset` 1/64 semitones.
 fn note_step(block_freq: u16, offset: i32) -> u32 {
     const OCTAVE: i32 = 12 * 64;
     let octave = i32::from(block_freq >> 10 & 7);
-    // Notes are numbered with a gap after every third: 0 1 2 - 4 5 6 - and so on.
+    // The note numbers have a gap after every third one: 0 1 2 - 4 5 6 - and so on.
     let note = i32::from(block_freq >> 6 & 15) - i32::from(block_freq >> 8 & 3);
     let place = octave * OCTAVE + (note << 6 | i32::from(block_freq & 63)) + offset;
     let (octave, place) = match place {
@@ -141,7 +140,7 @@ fn note_step(block_freq: u16, offset: i32) -> u32 {
 }
 
 impl Ym2151 {
-    /// A YM2151 after reset.
+    /// Creates a YM2151 in its state after reset.
     pub fn new(clock_hz: u32) -> Self {
         let mut regs = [0; 256];
         regs[0x20..0x28].fill(0xc0);
@@ -151,13 +150,15 @@ impl Ym2151 {
             stale: 0xff,
             bank: Bank::new(0xff, 0xff),
             lfo: OpmLfo::default(),
-            stretches: Vec::with_capacity(BLOCK),
+            segments: Vec::with_capacity(BLOCK),
             noise: [false; BLOCK],
             channel_mask: 0xff,
         }
     }
 
-    /// The native rate: a 64th of the clock.
+    /// Returns the native rate, which is a 64th of the clock.
+    ///
+    /// For example, it is 55,930 Hz at 3.579545 MHz.
     pub fn rate(&self) -> Rate {
         Rate {
             frames: u64::from(self.clock_hz),
@@ -165,7 +166,9 @@ impl Ym2151 {
         }
     }
 
-    /// Writes a register between two frames. The chip has one port; `port` is ignored.
+    /// Writes a register between two frames.
+    ///
+    /// `_port` is ignored, because the chip has only one port.
     pub fn write(&mut self, _port: u8, reg: u8, value: u8) {
         self.bank.mark_written();
         self.regs[usize::from(reg)] = value;
@@ -188,13 +191,12 @@ impl Ym2151 {
         }
     }
 
-    /// Lets only these voices reach the outputs, a bit each: a channel.
+    /// Mutes all voices except those in `voices`, one bit per channel.
     pub fn set_voice_mask(&mut self, voices: u64) {
         self.channel_mask = voices as u8;
     }
 
-    /// Renders `out.len()` native frames, left and right, each overwritten
-    /// with a value of 16 bits.
+    /// Overwrites `out` with the next native frames, left and right, with 16 bits per value.
     pub fn render(&mut self, out: &mut [[i32; 2]]) {
         let mut rest = out;
         while !rest.is_empty() {
@@ -210,11 +212,11 @@ impl Ym2151 {
         let noise = self.regs[0x0f] & 0x80 != 0;
         self.lfo.run(
             out.len(),
-            &mut self.stretches,
+            &mut self.segments,
             noise.then_some(&mut self.noise),
         );
         let block = Block {
-            lfo: &self.stretches,
+            lfo: &self.segments,
             audible: self.channel_mask,
             noise: noise.then_some(&self.noise),
         };

@@ -2,16 +2,17 @@
 //!
 //! | register | |
 //! |---|---|
-//! | 00–0F | SSG: a part of its own, see [`ssg`](super::ssg) |
-//! | 20–B2 | FM, see [`opn`](super::fm::opn); neither LFO nor stereo |
+//! | 00–0F | SSG: a separate part, see [`ssg`](super::ssg) |
+//! | 20–B2 | FM, see [`opn`](super::fm::opn); no LFO and no stereo |
 //! | 2D, 2E, 2F | prescaler 6, 3 (only from 6), 2; the value does not matter |
 //!
 //! The output is that of the YM3014: a mantissa of 10 bits and an exponent.
 //!
-//! Left out on purpose: the SSG, which renders apart from the FM, and status.
+//! We leave out the SSG on purpose, because it renders separately from the FM. We also leave out
+//! the status.
 //!
-//! Source: the YM2203 application manual and YM3014 datasheet; behaviour that
-//! they leave open follows ymfm (BSD-3-Clause, Aaron Giles).
+//! Source: the YM2203 application manual and YM3014 datasheet; behaviour that they leave open
+//! follows ymfm (BSD-3-Clause, Aaron Giles).
 
 use super::Rate;
 use super::fm::algorithms::{FullWidth, Sums};
@@ -33,7 +34,7 @@ pub const INFO: ChipInfo = ChipInfo {
     create: Create::ByFactory,
 };
 
-/// Clocks in a native frame, for each step of the prescaler.
+/// The number of clocks per native frame for each step of the prescaler.
 const DIVIDER: u64 = 12;
 
 const ALL_CHANNELS: u8 = 0b111;
@@ -57,12 +58,12 @@ pub struct Ym2203 {
     clock_hz: u32,
     prescaler: Prescaler,
     fm: Opn<3>,
-    /// Channels that reach the outputs.
+    /// The channels that are not muted.
     channel_mask: u8,
 }
 
 impl Ym2203 {
-    /// A YM2203 after reset.
+    /// Creates a YM2203 in its state after reset.
     pub fn new(clock_hz: u32) -> Self {
         let prescaler = Prescaler::default();
         let mut fm = Opn::new(ALL_CHANNELS);
@@ -75,8 +76,8 @@ impl Ym2203 {
         }
     }
 
-    /// The native rate: a 72nd of the clock, or a 36th or a 24th after a
-    /// write to the prescaler.
+    /// Returns the native rate, which is a 72nd of the clock, or a 36th or a 24th with another
+    /// prescaler.
     pub fn rate(&self) -> Rate {
         let seconds = DIVIDER * u64::from(self.prescaler.fm());
         Rate {
@@ -85,7 +86,8 @@ impl Ym2203 {
         }
     }
 
-    /// The ticks a second of its SSG, which depend on the prescaler, too.
+    /// Returns the number of ticks per second of the chip's SSG, which also depends on the
+    /// prescaler.
     pub fn ssg_rate(&self) -> Rate {
         let seconds = 4 * u64::from(self.prescaler.ssg());
         Rate {
@@ -94,8 +96,9 @@ impl Ym2203 {
         }
     }
 
-    /// Writes a register between two frames; those of the SSG are ignored.
-    /// The chip has one port; `port` is ignored.
+    /// Writes a register between two frames. Writes to the SSG are ignored.
+    ///
+    /// `_port` is ignored, because the chip has only one port.
     pub fn write(&mut self, _port: u8, reg: u8, value: u8) {
         if reg >= 0x10 {
             self.prescaler.select(0, reg);
@@ -104,14 +107,13 @@ impl Ym2203 {
         }
     }
 
-    /// Lets only these voices reach the outputs, a bit each: three channels; the
-    /// SSG's follow.
+    /// Mutes all channels except those in `voices`, one bit per channel. The voices of the SSG have
+    /// the next higher bits, which are ignored here.
     pub fn set_voice_mask(&mut self, voices: u64) {
         self.channel_mask = ALL_CHANNELS & voices as u8;
     }
 
-    /// Renders `out.len()` native frames, both sides alike, each overwritten
-    /// with a value of 16 bits.
+    /// Overwrites `out` with the next native frames, with equal sides and 16 bits per value.
     pub fn render(&mut self, out: &mut [[i32; 2]]) {
         let mut rest = out;
         while !rest.is_empty() {

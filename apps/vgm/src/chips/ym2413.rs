@@ -1,28 +1,26 @@
-//! The YM2413 (OPLL): nine channels of two operators that play instruments
-//! from a ROM, or six and five drums. The VRC7 is one with another ROM.
+//! The YM2413 (OPLL): nine channels of two operators that play instruments from a ROM, or six
+//! channels and five drums. The VRC7 is the same chip with another ROM.
 //!
 //! | register | bits | |
 //! |---|---|---|
-//! | 00, 01 | `APSKmmmm` | own instrument, operators 1 and 2: tremolo, vibrato, sustaining, rates scaled; multiple |
-//! | 02 | `kkllllll` | operator 1: level scaled; total level |
-//! | 03 | `kk-21fff` | operator 2: level scaled; half waves of 2 and 1; feedback |
+//! | 00, 01 | `APSKmmmm` | user instrument, operators 1 and 2: tremolo, vibrato, sustaining, key scaling of rates; multiple |
+//! | 02 | `kkllllll` | operator 1: key scaling of level; total level |
+//! | 03 | `kk-21fff` | operator 2: key scaling of level; half waves of 2 and 1; feedback |
 //! | 04, 05 | `aaaadddd` | attack, decay |
 //! | 06, 07 | `ssssrrrr` | sustain level, release |
-//! | 0E | `--Rbstch` | rhythm mode and its drums' keys |
+//! | 0E | `--Rbstch` | rhythm mode and the keys of its drums |
 //! | 10–18 | `ffffffff` | frequency number, low 8 bits |
 //! | 20–28 | `--SKbbbf` | sustain, key, block, high bit of the number |
-//! | 30–38 | `iiiivvvv` | instrument (0 is one's own), volume |
+//! | 30–38 | `iiiivvvv` | instrument (0 is the user instrument), volume |
 //!
-//! A frame takes 72 clocks. A key on does not cut the old tone off: the
-//! *depress* stage lets it fall first. The chip shows its channels one after
-//! the other on two pins, melody and rhythm, with a converter of 9 bits; like
-//! ymfm this takes their mean.
+//! A frame takes 72 clocks. A key-on does not cut off the old tone, because the *depress* stage
+//! lets it fall first. The chip outputs its channels one after the other on two pins, melody and
+//! rhythm, with a converter of 9 bits. Like ymfm, we output their mean.
 //!
-//! Left out on purpose: the test register.
+//! We leave out the test register on purpose.
 //!
-//! Source: Yamaha YM2413 application manual; the instruments as read out by
-//! David Viens and Hubert Lamontagne ("Copyright-free OPLL(x) ROM patches");
-//! details as in ymfm.
+//! Source: Yamaha YM2413 application manual; the instruments as read out by David Viens and Hubert
+//! Lamontagne ("Copyright-free OPLL(x) ROM patches"); details as in ymfm.
 
 use super::Rate;
 use super::fm::envelope::Stage;
@@ -41,7 +39,7 @@ pub const INFO: ChipInfo = ChipInfo {
     name: "YM2413, VRC7",
     verification: YMFM,
     ratio: Some(5.2),
-    // The core takes the mean of nine channels.
+    // The core outputs the mean of nine channels.
     level: Level::new(9.0 / 16.0, 0x200, 0.5),
     voices: &[
         VoiceGroup::Counted("FM", 9),
@@ -60,13 +58,13 @@ const DEPRESS_RATE: u8 = 12 * 4;
 /// The release rate of percussive instruments: 0.6 s for 96 dB.
 const RELEASE_RATE: u8 = 7 * 4;
 
-/// The release rate under a channel's sustain bit: 2.4 s for 96 dB.
+/// The release rate if a channel's sustain bit is set: 2.4 s for 96 dB.
 const SUSTAINED_RELEASE_RATE: u8 = 5 * 4;
 
-/// An instrument as in registers 00 to 07.
+/// An instrument, as in registers 00 to 07.
 type Instrument = [u8; 8];
 
-/// Instruments 1 to 15.
+/// The instruments 1 to 15.
 type Instruments = [Instrument; 15];
 
 #[rustfmt::skip]
@@ -107,7 +105,7 @@ static VRC7_INSTRUMENTS: Instruments = [
     [0x21, 0x62, 0x0d, 0x00, 0xa1, 0xff, 0x50, 0x08], // sweep
 ];
 
-/// What channels 6 to 8 play in rhythm mode.
+/// The instruments of channels 6 to 8 in rhythm mode.
 static DRUMS: [Instrument; 3] = [
     [0x01, 0x01, 0x18, 0x0f, 0xdf, 0xf8, 0x6a, 0x6d],
     [0x01, 0x01, 0x00, 0x00, 0xc8, 0xd8, 0xa7, 0x48],
@@ -124,7 +122,7 @@ impl Family for Opll {
     const HAT_PHASE: usize = 0;
 }
 
-/// The chip.
+/// The YM2413 or VRC7.
 ///
 /// ```
 /// use creel_vgm::chips::ym2413::Ym2413;
@@ -142,15 +140,15 @@ pub struct Ym2413 {
     clock_hz: u32,
     instruments: &'static Instruments,
     regs: [u8; 0x40],
-    /// Which channels' registers are yet to be decoded.
+    /// The channels whose registers must be decoded, one bit per channel.
     stale: u16,
     bank: Bank<CHANNELS>,
-    /// The sums of a block: melody, rhythm.
+    /// The sums of a block for melody and rhythm.
     sums: [[i32; BLOCK]; 2],
 }
 
 impl Ym2413 {
-    /// A YM2413 after reset, at `clock_hz`.
+    /// Creates a YM2413 in its state after reset, at `clock_hz`.
     pub fn new(clock_hz: u32) -> Self {
         let mut bank = Bank::default();
         bank.lfo.deep_am = true;
@@ -165,7 +163,7 @@ impl Ym2413 {
         }
     }
 
-    /// A VRC7 (DS1001) after reset, at `clock_hz`.
+    /// Creates a VRC7 (DS1001) in its state after reset, at `clock_hz`.
     pub fn new_vrc7(clock_hz: u32) -> Self {
         Self {
             instruments: &VRC7_INSTRUMENTS,
@@ -173,7 +171,9 @@ impl Ym2413 {
         }
     }
 
-    /// The native rate: a 72nd of the clock.
+    /// Returns the native rate, which is a 72nd of the clock.
+    ///
+    /// For example, it is 49,716 Hz at 3.579545 MHz.
     pub fn rate(&self) -> Rate {
         Rate {
             frames: u64::from(self.clock_hz),
@@ -181,7 +181,9 @@ impl Ym2413 {
         }
     }
 
-    /// Writes a register between two frames. The chip has one port; `port` is ignored.
+    /// Writes a register between two frames.
+    ///
+    /// `_port` is ignored, because the chip has only one port.
     pub fn write(&mut self, _port: u8, reg: u8, value: u8) {
         self.bank.mark_written();
         let Some(slot) = self.regs.get_mut(usize::from(reg)) else {
@@ -205,13 +207,15 @@ impl Ym2413 {
         }
     }
 
-    /// Lets only these voices reach the outputs, a bit each: nine channels, five drums.
+    /// Mutes all voices except those in `voices`, one bit per voice: nine channels, then five
+    /// drums.
     pub fn set_voice_mask(&mut self, voices: u64) {
         self.bank.voice_mask = VoiceMask::of_voices(voices, CHANNELS as u32);
     }
 
-    /// Overwrites `out` with the next native frames, both sides alike: melody
-    /// and rhythm together, within 17 bits.
+    /// Overwrites `out` with the next native frames, with equal sides.
+    ///
+    /// A value is the sum of melody and rhythm and fits into 17 bits.
     pub fn render(&mut self, out: &mut [[i32; 2]]) {
         self.render_pins(out);
         for frame in out {
@@ -219,8 +223,8 @@ impl Ym2413 {
         }
     }
 
-    /// Overwrites `out` with the next native frames of the two pins, melody
-    /// and rhythm, each 16 bits.
+    /// Overwrites `out` with the next native frames of the two pins, melody and rhythm, with 16
+    /// bits each.
     pub fn render_pins(&mut self, out: &mut [[i32; 2]]) {
         let mut rest = out;
         while !rest.is_empty() {
@@ -234,7 +238,7 @@ impl Ym2413 {
         }
     }
 
-    /// Renders a block of at most `wanted` frames into the sums; returns how many.
+    /// Renders a block of at most `wanted` frames into `sums`, and returns the number of frames.
     fn render_sums(&mut self, wanted: usize) -> usize {
         for i in 0..CHANNELS {
             if self.stale >> i & 1 != 0 {
@@ -308,7 +312,7 @@ fn decode_operator(
     number: u16,
     sustained: bool,
 ) -> OperatorSettings {
-    // As on the OPL, with one bit more.
+    // The format is that of the OPL, with one bit less in the number.
     let block_freq = number << 1;
     let control = instrument[k];
     let mut rates = rates(

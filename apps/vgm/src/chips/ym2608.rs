@@ -2,7 +2,7 @@
 //!
 //! | port, register | |
 //! |---|---|
-//! | 0, 00–0F | SSG: a part of its own, see [`ssg`](super::ssg) |
+//! | 0, 00–0F | SSG: a separate part, see [`ssg`](super::ssg) |
 //! | 0, 10–1D | rhythm, see [`adpcm_a`](super::adpcm_a); start and end are fixed |
 //! | 0, 20–B6 | FM channels 1–3, see [`opn`](super::fm::opn) |
 //! | 0, 29 | `x-------` six FM channels instead of three |
@@ -11,15 +11,14 @@
 //! | 1, 10 | flags |
 //! | 1, 30–B6 | FM channels 4–6 |
 //!
-//! The rhythm's samples lie in a ROM of 8 KiB inside the chip, which is not
-//! part of this project; songs are played with [`drums`](super::drums) of our
-//! own. Without any it is silent.
+//! The samples of the rhythm are in a ROM of 8 KiB inside the chip, which is not part of this
+//! project. We play songs with our own [`drums`](super::drums). Without a ROM the rhythm is silent.
 //!
-//! Left out on purpose: the SSG, which renders apart from the rest, flags and
-//! interrupts.
+//! We leave out the SSG on purpose, because it renders separately from the rest. We also leave out
+//! flags and interrupts.
 //!
-//! Source: the YM2608 application manual; behaviour that it leaves open
-//! follows ymfm (BSD-3-Clause, Aaron Giles).
+//! Source: the YM2608 application manual; behaviour that it leaves open follows ymfm (BSD-3-Clause,
+//! Aaron Giles).
 
 use super::Rate;
 use super::adpcm_a::AdpcmA;
@@ -36,7 +35,7 @@ pub const INFO: ChipInfo = ChipInfo {
     name: "YM2608",
     verification: YMFM,
     ratio: Some(4.2),
-    // The core drops a bit, so that the sum fits its converter.
+    // The core drops a bit, so that the sum fits into its converter.
     level: Level::new(2.0, 0x80, 1.0),
     voices: &[
         VoiceGroup::Counted("FM", 6),
@@ -49,13 +48,13 @@ pub const INFO: ChipInfo = ChipInfo {
     create: Create::ByFactory,
 };
 
-/// Clocks in a native frame, for each step of the prescaler.
+/// The number of clocks per native frame for each step of the prescaler.
 const DIVIDER: u64 = 24;
 
-/// The memory that ADPCM-B usually has.
+/// The usual size of the ADPCM-B memory.
 const MEMORY_BYTES: usize = 256 << 10;
 
-/// FM channels that are heard unless register 29 asks for all.
+/// The FM channels that are audible unless register 29 enables all.
 const THREE_CHANNELS: u8 = 0b111;
 
 /// The YM2608 without its SSG.
@@ -72,7 +71,7 @@ const THREE_CHANNELS: u8 = 0b111;
 pub struct Ym2608 {
     clock_hz: u32,
     audible: u8,
-    /// FM channels that reach the outputs.
+    /// The FM channels that are not muted.
     channel_mask: u8,
     prescaler: Prescaler,
     fm: Opn<6>,
@@ -81,7 +80,7 @@ pub struct Ym2608 {
 }
 
 impl Ym2608 {
-    /// A YM2608 after reset, with 256 KiB for ADPCM-B.
+    /// Creates a YM2608 in its state after reset, with 256 KiB for ADPCM-B.
     pub fn new(clock_hz: u32) -> Self {
         let mut adpcm_b = AdpcmB::new(None, 1);
         adpcm_b.ram_mut().resize(MEMORY_BYTES, 0);
@@ -99,8 +98,8 @@ impl Ym2608 {
         }
     }
 
-    /// The native rate: a 144th of the clock, or a 72nd or a 48th after a
-    /// write to the prescaler.
+    /// Returns the native rate, which is a 144th of the clock, or a 72nd or a 48th with another
+    /// prescaler.
     pub fn rate(&self) -> Rate {
         let seconds = DIVIDER * u64::from(self.prescaler.fm());
         Rate {
@@ -109,7 +108,8 @@ impl Ym2608 {
         }
     }
 
-    /// The ticks a second of its SSG, which depend on the prescaler, too.
+    /// Returns the number of ticks per second of the chip's SSG, which also depends on the
+    /// prescaler.
     pub fn ssg_rate(&self) -> Rate {
         let seconds = 8 * u64::from(self.prescaler.ssg());
         Rate {
@@ -118,17 +118,17 @@ impl Ym2608 {
         }
     }
 
-    /// The rhythm's ROM.
+    /// Returns the ROM of the rhythm.
     pub fn rhythm_rom_mut(&mut self) -> &mut Rom {
         self.rhythm.rom_mut()
     }
 
-    /// The memory of ADPCM-B.
+    /// Returns the memory of ADPCM-B.
     pub fn adpcm_b_mut(&mut self) -> &mut Vec<u8> {
         self.adpcm_b.ram_mut()
     }
 
-    /// Writes a register between two frames; those of the SSG are ignored.
+    /// Writes a register between two frames. Writes to the SSG are ignored.
     pub fn write(&mut self, port: u8, reg: u8, value: u8) {
         match (port & 1, reg) {
             (0, 0x00..=0x0f) | (1, 0x10) => {}
@@ -149,16 +149,16 @@ impl Ym2608 {
         }
     }
 
-    /// Lets only these voices reach the outputs, a bit each: six channels, the SSG's
-    /// three, six of ADPCM-A, one of ADPCM-B.
+    /// Mutes all voices except those in `voices`, one bit per voice.
+    ///
+    /// The bits are six channels, three voices of the SSG, six of ADPCM-A and one of ADPCM-B.
     pub fn set_voice_mask(&mut self, voices: u64) {
         self.channel_mask = ALL & voices as u8;
         self.rhythm.set_voice_mask((voices >> 9) as u8);
         self.adpcm_b.set_enabled(voices >> 15 & 1 != 0);
     }
 
-    /// Renders `out.len()` native frames, left and right, each overwritten
-    /// with a value of 16 bits.
+    /// Overwrites `out` with the next native frames, left and right, with 16 bits per value.
     pub fn render(&mut self, out: &mut [[i32; 2]]) {
         let mut rest = out;
         while !rest.is_empty() {

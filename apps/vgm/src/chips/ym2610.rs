@@ -2,21 +2,21 @@
 //!
 //! | port, register | |
 //! |---|---|
-//! | 0, 00–0D | SSG: a part of its own, see [`ssg`](super::ssg) |
+//! | 0, 00–0D | SSG: a separate part, see [`ssg`](super::ssg) |
 //! | 0, 10–1B | ADPCM-B, see [`adpcm_b`](super::adpcm_b) |
 //! | 0, 1C | flags |
 //! | 0, 20–B6 | FM channels 1–3, see [`opn`](super::fm::opn) |
 //! | 1, 00–2F | ADPCM-A, see [`adpcm_a`](super::adpcm_a) |
 //! | 1, 30–B6 | FM channels 4–6 |
 //!
-//! The YM2610 lacks FM channels 1 and 4. An operator loses its lowest bit and
-//! the sum is limited to 16 bits.
+//! The YM2610 lacks FM channels 1 and 4. An operator loses its lowest bit, and the sum is limited
+//! to 16 bits.
 //!
-//! Left out on purpose: the SSG, which renders apart from the rest, and the
-//! end flags.
+//! We leave out the SSG on purpose, because it renders separately from the rest. We also leave out
+//! the end flags.
 //!
-//! Source: published YM2610 register descriptions and the YM2608 application
-//! manual; behaviour follows ymfm (BSD-3-Clause, Aaron Giles).
+//! Source: published YM2610 register descriptions and the YM2608 application manual; behaviour
+//! follows ymfm (BSD-3-Clause, Aaron Giles).
 
 use super::Rate;
 use super::adpcm_a::AdpcmA;
@@ -33,7 +33,7 @@ pub const INFO: ChipInfo = ChipInfo {
     name: "YM2610, YM2610B",
     verification: YMFM,
     ratio: Some(3.6),
-    // The core drops a bit, so that the sum fits its converter.
+    // The core drops a bit, so that the sum fits into its converter.
     level: Level::new(2.0, 0x80, 1.0),
     voices: &[
         VoiceGroup::Counted("FM", 6),
@@ -46,10 +46,10 @@ pub const INFO: ChipInfo = ChipInfo {
     create: Create::ByFactory,
 };
 
-/// Clocks in a native frame.
+/// The number of clocks per native frame.
 const DIVIDER: u64 = 144;
 
-/// Clocks in a tick of the SSG.
+/// The number of clocks per tick of the SSG.
 const SSG_DIVIDER: u64 = 32;
 
 /// The YM2610 or YM2610B without its SSG.
@@ -71,7 +71,7 @@ const SSG_DIVIDER: u64 = 32;
 pub struct Ym2610 {
     clock_hz: u32,
     present: u8,
-    /// FM channels that reach the outputs.
+    /// The FM channels that are not muted.
     channel_mask: u8,
     fm: Opn<6>,
     adpcm_a: AdpcmA,
@@ -79,12 +79,12 @@ pub struct Ym2610 {
 }
 
 impl Ym2610 {
-    /// A YM2610 after reset: four FM channels.
+    /// Creates a YM2610 in its state after reset, with four FM channels.
     pub fn new(clock_hz: u32) -> Self {
         Self::with_channels(clock_hz, 0x36)
     }
 
-    /// A YM2610B after reset: six FM channels.
+    /// Creates a YM2610B in its state after reset, with six FM channels.
     pub fn new_b(clock_hz: u32) -> Self {
         Self::with_channels(clock_hz, ALL)
     }
@@ -100,7 +100,9 @@ impl Ym2610 {
         }
     }
 
-    /// The native rate: a 144th of the clock.
+    /// Returns the native rate, which is a 144th of the clock.
+    ///
+    /// For example, it is 55,556 Hz at 8 MHz.
     pub fn rate(&self) -> Rate {
         Rate {
             frames: u64::from(self.clock_hz),
@@ -108,7 +110,7 @@ impl Ym2610 {
         }
     }
 
-    /// The ticks a second of its SSG.
+    /// Returns the number of ticks per second of the chip's SSG.
     pub fn ssg_rate(&self) -> Rate {
         Rate {
             frames: u64::from(self.clock_hz),
@@ -116,21 +118,21 @@ impl Ym2610 {
         }
     }
 
-    /// The memory of ADPCM-A.
+    /// Returns the memory of ADPCM-A.
     pub fn adpcm_a_mut(&mut self) -> &mut Rom {
         self.adpcm_a.rom_mut()
     }
 
-    /// The memory of ADPCM-B.
+    /// Returns the memory of ADPCM-B.
     pub fn adpcm_b_mut(&mut self) -> &mut Rom {
         self.adpcm_b.rom_mut()
     }
 
-    /// Writes a register between two frames; those of the SSG are ignored.
+    /// Writes a register between two frames. Writes to the SSG are ignored.
     pub fn write(&mut self, port: u8, reg: u8, value: u8) {
         match (port & 1, reg) {
             (0, 0x00..=0x0f | 0x1c) => {}
-            // It always plays from its memory and never records.
+            // ADPCM-B of this chip always plays from its memory and never records.
             (0, 0x10) => self.adpcm_b.write(0, value & !0x40 | 0x20),
             (0, 0x11..=0x1b) => self.adpcm_b.write(reg & 15, value),
             (1, 0x00..=0x2f) => self.adpcm_a.write(reg, value),
@@ -138,16 +140,16 @@ impl Ym2610 {
         }
     }
 
-    /// Lets only these voices reach the outputs, a bit each: six channels, the SSG's
-    /// three, six of ADPCM-A, one of ADPCM-B.
+    /// Mutes all voices except those in `voices`, one bit per voice.
+    ///
+    /// The bits are six channels, three voices of the SSG, six of ADPCM-A and one of ADPCM-B.
     pub fn set_voice_mask(&mut self, voices: u64) {
         self.channel_mask = ALL & voices as u8;
         self.adpcm_a.set_voice_mask((voices >> 9) as u8);
         self.adpcm_b.set_enabled(voices >> 15 & 1 != 0);
     }
 
-    /// Renders `out.len()` native frames, left and right, each overwritten
-    /// with a value of 16 bits.
+    /// Overwrites `out` with the next native frames, left and right, with 16 bits per value.
     pub fn render(&mut self, out: &mut [[i32; 2]]) {
         let mut rest = out;
         while !rest.is_empty() {

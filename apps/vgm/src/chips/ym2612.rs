@@ -4,21 +4,21 @@
 //! |---|---|---|
 //! | 0, 20–B6 | | FM channels 1–3, see [`opn`](super::fm::opn) |
 //! | 0, 2A | `xxxxxxxx` | DAC data, unsigned |
-//! | 0, 2B | `x-------` | the DAC in place of channel 6 |
+//! | 0, 2B | `x-------` | the DAC replaces channel 6 |
 //! | 0, 2C | `----x---` | the DAC's ninth bit (test register) |
 //! | 1, 30–B6 | | FM channels 4–6 |
 //!
-//! A channel is limited to 9 bits, and the channels take turns at the output:
-//! the sum here is their mean. The YM2612's output jumps at 0, which adds a
-//! ladder to quiet tones; the YM3438's does not.
+//! A channel is limited to 9 bits, and the chip outputs its channels one after the other. We output
+//! their mean. The output of the YM2612 has a discontinuity at 0, which is audible as a ladder
+//! effect in quiet tones. The YM3438 does not have it.
 //!
-//! A stream of DAC data would cut blocks short at every few frames, so
-//! [`Ym2612::render_with_dac`] takes it beside the block.
+//! A stream of DAC data would split blocks every few frames. Therefore [`Ym2612::render_with_dac`]
+//! receives the data together with the block.
 //!
-//! Left out on purpose: reading the status, the other test bits.
+//! We leave out reading the status and the other test bits on purpose.
 //!
-//! Source: the YM3438 application manual, Sega's Genesis software manual; the
-//! DAC's behaviour follows ymfm (BSD-3-Clause, Aaron Giles).
+//! Source: the YM3438 application manual, Sega's Genesis software manual; the DAC's behaviour
+//! follows ymfm (BSD-3-Clause, Aaron Giles).
 
 use super::Rate;
 use super::fm::algorithms::{NineBits, Sums};
@@ -32,7 +32,7 @@ pub const INFO: ChipInfo = ChipInfo {
     name: "YM2612, YM3438",
     verification: YMFM,
     ratio: Some(2.5),
-    // The core takes the mean of six channels of 14 bits.
+    // The core outputs the mean of six channels of 14 bits.
     level: Level::new(1.5, 0x100, 1.0),
     voices: &[
         VoiceGroup::Counted("FM", 5),
@@ -43,15 +43,15 @@ pub const INFO: ChipInfo = ChipInfo {
     create: Create::ByFactory,
 };
 
-/// Clocks in a native frame.
+/// The number of clocks per native frame.
 const DIVIDER: u64 = 144;
 
 const CHANNELS: i32 = 6;
 
-/// FM channels beside the DAC.
+/// The FM channels that remain when the DAC is on.
 const WITHOUT_LAST: u8 = 0b01_1111;
 
-/// How far a channel of the YM2612 is from 0 above and below.
+/// The offsets of the YM2612's output for positive and negative values.
 const LADDER: [i32; 2] = [4, -3];
 
 /// The YM2612 or YM3438.
@@ -69,16 +69,16 @@ const LADDER: [i32; 2] = [4, -3];
 pub struct Ym2612 {
     clock_hz: u32,
     has_ladder: bool,
-    /// Channels that reach the output, the last with the DAC.
+    /// The channels that are not muted. The last one includes the DAC.
     channel_mask: u8,
     fm: Opn<6>,
     dac_on: bool,
-    /// 9 bits, signed.
+    /// The DAC value, 9 bits, signed.
     dac: i32,
 }
 
 impl Ym2612 {
-    /// A YM2612 after reset.
+    /// Creates a YM2612 in its state after reset.
     pub fn new(clock_hz: u32) -> Self {
         Self {
             clock_hz,
@@ -90,7 +90,7 @@ impl Ym2612 {
         }
     }
 
-    /// A YM3438 after reset: without the ladder.
+    /// Creates a YM3438 in its state after reset. It has no ladder effect.
     pub fn new_3438(clock_hz: u32) -> Self {
         Self {
             has_ladder: false,
@@ -98,7 +98,9 @@ impl Ym2612 {
         }
     }
 
-    /// The native rate: a 144th of the clock.
+    /// Returns the native rate, which is a 144th of the clock.
+    ///
+    /// For example, it is 53,267 Hz at 7.670454 MHz.
     pub fn rate(&self) -> Rate {
         Rate {
             frames: u64::from(self.clock_hz),
@@ -120,20 +122,20 @@ impl Ym2612 {
         self.dac = (i32::from(value) - 0x80) << 1 | self.dac & 1;
     }
 
-    /// Lets only these voices reach the outputs, a bit each: a channel, the last with
+    /// Mutes all voices except those in `voices`, one bit per channel. The last channel includes
     /// the DAC.
     pub fn set_voice_mask(&mut self, voices: u64) {
         self.channel_mask = ALL & voices as u8;
     }
 
-    /// Renders `out.len()` native frames, left and right, each overwritten
-    /// with a value of 16 bits.
+    /// Overwrites `out` with the next native frames, left and right, with 16 bits per value.
     pub fn render(&mut self, out: &mut [[i32; 2]]) {
         self.render_with_dac(&[], out);
     }
 
-    /// Like [`render`](Self::render) with writes of DAC data (register 2A),
-    /// each with the frame of `out` before which it takes effect, in order.
+    /// Renders as [`render`](Self::render) does, with writes of DAC data (register 2A).
+    ///
+    /// Each write has the frame of `out` before which it takes effect. The writes must be in order.
     pub fn render_with_dac(&mut self, data: &[(usize, u8)], out: &mut [[i32; 2]]) {
         self.render_fm(out);
         let mut start = 0;
@@ -184,7 +186,7 @@ impl Ym2612 {
     }
 }
 
-/// A channel's value with the ladder, above that of a channel at 0.
+/// Returns a channel's value with the ladder effect, relative to the value of a channel at 0.
 #[inline(always)]
 fn stepped(has_ladder: bool, value: i32) -> i32 {
     let below = value < 0 && has_ladder;

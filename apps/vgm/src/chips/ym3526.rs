@@ -1,8 +1,7 @@
 //! The YM3526 (OPL): nine channels of two operators, sine waves only.
 //!
-//! The register map is in [`opl::registers`](super::opl::registers). A frame
-//! takes 72 clocks. The chip is mono and gives its sum to a YM3014 converter of
-//! 10 bits and an exponent.
+//! The register map is in [`opl::registers`](super::opl::registers). A frame takes 72 clocks. The
+//! chip is mono. Its sum goes to a YM3014 converter with a mantissa of 10 bits and an exponent.
 //!
 //! Source: Yamaha YM3526 application manual.
 
@@ -28,7 +27,7 @@ pub const INFO: ChipInfo = ChipInfo {
     create: Create::ByFactory,
 };
 
-/// The chip.
+/// The YM3526.
 ///
 /// ```
 /// use creel_vgm::chips::ym3526::Ym3526;
@@ -48,7 +47,7 @@ pub struct Ym3526 {
 }
 
 impl Ym3526 {
-    /// A chip after reset, at `clock_hz`.
+    /// Creates a chip in its state after reset, at `clock_hz`.
     pub fn new(clock_hz: u32) -> Self {
         Self {
             clock_hz,
@@ -56,7 +55,9 @@ impl Ym3526 {
         }
     }
 
-    /// The native rate: a 72nd of the clock.
+    /// Returns the native rate, which is a 72nd of the clock.
+    ///
+    /// For example, it is 49,716 Hz at 3.579545 MHz.
     pub fn rate(&self) -> Rate {
         Rate {
             frames: u64::from(self.clock_hz),
@@ -64,17 +65,20 @@ impl Ym3526 {
         }
     }
 
-    /// Writes a register between two frames. The chip has one port; `port` is ignored.
+    /// Writes a register between two frames.
+    ///
+    /// `_port` is ignored, because the chip has only one port.
     pub fn write(&mut self, _port: u8, reg: u8, value: u8) {
         self.fm.write(0, reg, value);
     }
 
-    /// Lets only these voices reach the outputs, a bit each: nine channels, five drums.
+    /// Mutes all voices except those in `voices`, one bit per voice: nine channels, then five
+    /// drums.
     pub fn set_voice_mask(&mut self, voices: u64) {
         self.fm.set_voice_mask(voices);
     }
 
-    /// Overwrites `out` with the next native frames, both sides alike, 16 bits.
+    /// Overwrites `out` with the next native frames, with equal sides and 16 bits per value.
     pub fn render(&mut self, out: &mut [[i32; 2]]) {
         self.fm.render::<EarlyOpl>(out);
         for frame in out {

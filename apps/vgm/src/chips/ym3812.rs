@@ -1,8 +1,7 @@
 //! The YM3812 (OPL2): nine channels of two operators, four waveforms.
 //!
-//! The register map is in [`opl::registers`](super::opl::registers). A frame
-//! takes 72 clocks. The chip is mono and gives its sum to a YM3014 converter of
-//! 10 bits and an exponent.
+//! The register map is in [`opl::registers`](super::opl::registers). A frame takes 72 clocks. The
+//! chip is mono. Its sum goes to a YM3014 converter with a mantissa of 10 bits and an exponent.
 //!
 //! Source: Yamaha YM3812 application manual.
 
@@ -28,7 +27,7 @@ pub const INFO: ChipInfo = ChipInfo {
     create: Create::ByFactory,
 };
 
-/// The chip.
+/// The YM3812.
 ///
 /// ```
 /// use creel_vgm::chips::ym3812::Ym3812;
@@ -45,12 +44,12 @@ pub const INFO: ChipInfo = ChipInfo {
 pub struct Ym3812 {
     clock_hz: u32,
     fm: Opl<9>,
-    /// Whether it is heard on the left and on the right.
+    /// Whether the chip is audible on the left and on the right.
     sides: [bool; 2],
 }
 
 impl Ym3812 {
-    /// A chip after reset, at `clock_hz`.
+    /// Creates a chip in its state after reset, at `clock_hz`.
     pub fn new(clock_hz: u32) -> Self {
         Self {
             clock_hz,
@@ -59,12 +58,15 @@ impl Ym3812 {
         }
     }
 
-    /// Lets it be heard on the left or the right alone, as the two of a sound card are.
+    /// Sets the sides on which the chip is audible. For example, the two chips of a sound card are
+    /// panned left and right.
     pub fn set_sides(&mut self, sides: [bool; 2]) {
         self.sides = sides;
     }
 
-    /// The native rate: a 72nd of the clock.
+    /// Returns the native rate, which is a 72nd of the clock.
+    ///
+    /// For example, it is 49,716 Hz at 3.579545 MHz.
     pub fn rate(&self) -> Rate {
         Rate {
             frames: u64::from(self.clock_hz),
@@ -72,17 +74,21 @@ impl Ym3812 {
         }
     }
 
-    /// Writes a register between two frames. The chip has one port; `port` is ignored.
+    /// Writes a register between two frames.
+    ///
+    /// `_port` is ignored, because the chip has only one port.
     pub fn write(&mut self, _port: u8, reg: u8, value: u8) {
         self.fm.write(0, reg, value);
     }
 
-    /// Lets only these voices reach the outputs, a bit each: nine channels, five drums.
+    /// Mutes all voices except those in `voices`, one bit per voice: nine channels, then five
+    /// drums.
     pub fn set_voice_mask(&mut self, voices: u64) {
         self.fm.set_voice_mask(voices);
     }
 
-    /// Overwrites `out` with the next native frames, 16 bits, alike on the sides where it is heard.
+    /// Overwrites `out` with the next native frames, with 16 bits per value. The audible sides are
+    /// equal.
     pub fn render(&mut self, out: &mut [[i32; 2]]) {
         self.fm.render::<EarlyOpl>(out);
         for frame in out {

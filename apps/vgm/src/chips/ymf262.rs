@@ -1,10 +1,9 @@
-//! The YMF262 (OPL3): eighteen channels of two operators, of which twelve can
-//! be six of four; eight waveforms; stereo.
+//! The YMF262 (OPL3): eighteen channels of two operators, eight waveforms, stereo. Twelve of the
+//! channels can be combined to six channels of four operators.
 //!
-//! The register map is in [`opl::registers`](super::opl::registers). A frame
-//! takes 288 clocks. Of the four outputs that a channel can go to, A and B are
-//! left and right; C and D lead to a second converter that few boards have, and
-//! are left out.
+//! The register map is in [`opl::registers`](super::opl::registers). A frame takes 288 clocks. A
+//! channel has four outputs. A and B are left and right. We leave out C and D, because they lead to
+//! a second converter that few boards have.
 //!
 //! Source: Yamaha YMF262 data sheet and application manual.
 
@@ -19,7 +18,7 @@ pub const INFO: ChipInfo = ChipInfo {
     name: "YMF262",
     verification: YMFM,
     ratio: Some(7.2),
-    // The core keeps a bit more than that of the YM3812.
+    // The core has one bit more than that of the YM3812.
     level: Level::new(0.5, 0x100, 2.0),
     voices: &[
         VoiceGroup::Counted("FM", 18),
@@ -30,7 +29,7 @@ pub const INFO: ChipInfo = ChipInfo {
     create: Create::ByFactory,
 };
 
-/// The chip.
+/// The YMF262.
 ///
 /// ```
 /// use creel_vgm::chips::ymf262::Ymf262;
@@ -38,7 +37,7 @@ pub const INFO: ChipInfo = ChipInfo {
 /// let mut chip = Ymf262::new(14_318_180);
 /// chip.write(1, 0x05, 0x01);
 /// for (reg, value) in [(0x23, 0x21), (0x63, 0xf0), (0x83, 0x0f), (0xc0, 0x10), (0xa0, 0x44), (0xb0, 0x32)] {
-///     chip.write(0, reg, value); // A4, on the left alone
+///     chip.write(0, reg, value); // A4, only on the left
 /// }
 /// let mut frames = [[0; 2]; 100];
 /// chip.render(&mut frames);
@@ -52,7 +51,7 @@ pub struct Ymf262 {
 }
 
 impl Ymf262 {
-    /// A chip after reset, at `clock_hz`.
+    /// Creates a chip in its state after reset, at `clock_hz`.
     pub fn new(clock_hz: u32) -> Self {
         Self {
             clock_hz,
@@ -60,7 +59,9 @@ impl Ymf262 {
         }
     }
 
-    /// The native rate: a 288th of the clock.
+    /// Returns the native rate, which is a 288th of the clock.
+    ///
+    /// For example, it is 49,716 Hz at 14.31818 MHz.
     pub fn rate(&self) -> Rate {
         Rate {
             frames: u64::from(self.clock_hz),
@@ -68,18 +69,18 @@ impl Ymf262 {
         }
     }
 
-    /// Writes a register of the lower half (`port` 0) or the upper (`port` 1)
-    /// between two frames.
+    /// Writes a register of the lower half (`port` 0) or the upper half (`port` 1) between two
+    /// frames.
     pub fn write(&mut self, port: u8, reg: u8, value: u8) {
         self.fm.write(port, reg, value);
     }
 
-    /// Lets only these voices reach the outputs, a bit each: 18 channels, five drums.
+    /// Mutes all voices except those in `voices`, one bit per voice: 18 channels, then five drums.
     pub fn set_voice_mask(&mut self, voices: u64) {
         self.fm.set_voice_mask(voices);
     }
 
-    /// Overwrites `out` with the next native frames, left and right, 16 bits.
+    /// Overwrites `out` with the next native frames, left and right, with 16 bits per value.
     pub fn render(&mut self, out: &mut [[i32; 2]]) {
         self.fm.render::<Opl3>(out);
         for side in out.as_flattened_mut() {

@@ -8,13 +8,14 @@
 //! | 03 + 4 × voice | pan: 8 is the middle, 1 left, 15 right |
 //! | 20–23 + 4 × voice | bits 16 to 23 of start, loop start, loop end, end |
 //! | 40–43, 60–63 | bits 8 to 15, 0 to 7 of these |
-//! | FF | `k m - i - - - -` keys work at all |
+//! | FF | `k m - i - - - -` enable the keys |
 //!
-//! Formats: 1 ADPCM of 4 bits, the high one first; 2 PCM of 8 bits; 3 of 16, the high byte first.
-//! Addresses are bytes. The chip makes a frame every 384 clocks; a voice takes (pitch + 1) / 256
-//! samples a frame (for ADPCM without bit 8) and draws lines between them.
+//! Format 1 is ADPCM of 4 bits, high nibble first. Format 2 is PCM of 8 bits, and format 3 is PCM
+//! of 16 bits, high byte first. Addresses are in bytes. The chip makes a frame every 384 clocks. A
+//! voice advances (pitch + 1) / 256 samples per frame (for ADPCM without bit 8) and interpolates
+//! linearly.
 //!
-//! Left out on purpose: the DSP, interrupts, reading memory.
+//! We leave out the DSP, interrupts and reading memory on purpose.
 //!
 //! Source: Yamaha YMZ280B application manual (registers, rates, pan); the ADPCM: Yamaha's Y8950
 //! application manual, whose figures it shares; the VGM 1.71 specification.
@@ -29,7 +30,7 @@ pub const INFO: ChipInfo = ChipInfo {
     name: "YMZ280B",
     verification: DOCUMENTS,
     ratio: Some(1.7),
-    // The core keeps a bit less, so that eight voices fit.
+    // The core has one bit less, so that eight voices fit.
     level: Level::new(2.0, 0x98, 2.0),
     voices: &[VoiceGroup::Numbered(8)],
     cost_ns: 50,
@@ -39,16 +40,17 @@ pub const INFO: ChipInfo = ChipInfo {
 
 const VOICES: usize = 8;
 
-/// A whole sample of a voice's progress; a power of two, by which lines are divided.
+/// One sample in the position of a voice. It is a power of two, because the interpolation divides
+/// by it.
 const ONE: u32 = 256;
 
-/// How an ADPCM step grows after a code, in 256ths, by its low three bits.
+/// The growth of the ADPCM step after a code in 256ths, by the low three bits of the code.
 const GROWTH: [i32; 8] = [230, 230, 230, 230, 307, 409, 512, 614];
 
 const STEP_MIN: i32 = 0x7F;
 const STEP_MAX: i32 = 0x6000;
 
-/// The decoder's state.
+/// The state of the decoder.
 #[derive(Clone, Copy, Debug)]
 struct Decoder {
     value: i32,
@@ -76,15 +78,15 @@ struct Voice {
     control: u8,
     level: u8,
     pan: u8,
-    /// Start, loop start, loop end, end.
+    /// The addresses of start, loop start, loop end and end.
     marks: [u32; 4],
     plays: bool,
-    /// Where the next sample is read, in units of the format: 4, 8 or 16 bits.
+    /// The position of the next sample, in units of the format: 4, 8 or 16 bits.
     at: u32,
     decoder: Decoder,
-    /// The decoder at the loop's start.
+    /// The state of the decoder at the loop start.
     looped: Decoder,
-    /// The two samples it is between, and how far.
+    /// The two samples to interpolate between, and the position between them.
     from: i32,
     to: i32,
     between: u32,
@@ -108,7 +110,7 @@ impl Voice {
         self.between = ONE;
     }
 
-    /// The next sample; none at the end.
+    /// Returns the next sample, or `None` at the end.
     fn read<const FORMAT: u8>(&mut self, memory: &[u8]) -> Option<i32> {
         let [_, from, to, end] = self.marks.map(|byte| in_units(byte, FORMAT));
         if self.loops() && self.at >= to {
@@ -186,7 +188,7 @@ impl Voice {
     }
 }
 
-/// An address in units of a format.
+/// Returns an address in units of a format.
 fn in_units(byte: u32, format: u8) -> u32 {
     match format {
         1 => byte << 1,
@@ -195,7 +197,7 @@ fn in_units(byte: u32, format: u8) -> u32 {
     }
 }
 
-/// The chip.
+/// The YMZ280B.
 #[derive(Clone, Debug)]
 pub struct Ymz280b {
     clock_hz: u32,
@@ -205,7 +207,7 @@ pub struct Ymz280b {
 }
 
 impl Ymz280b {
-    /// A silent chip at `clock_hz`.
+    /// Creates a silent chip at `clock_hz`.
     pub fn new(clock_hz: u32) -> Self {
         let voice = Voice {
             pitch: 0,
@@ -229,7 +231,7 @@ impl Ymz280b {
         }
     }
 
-    /// Native frames a second.
+    /// Returns the number of native frames per second. For example, it is 44,100 at 16.9344 MHz.
     pub fn rate(&self) -> Rate {
         Rate {
             frames: u64::from(self.clock_hz),
@@ -237,12 +239,12 @@ impl Ymz280b {
         }
     }
 
-    /// The samples' memory.
+    /// Returns the memory that contains the samples.
     pub fn memory_mut(&mut self) -> &mut Vec<u8> {
         &mut self.memory
     }
 
-    /// Writes one register; `port` has no meaning here.
+    /// Writes a register. `_port` is ignored, because the chip has only one port.
     pub fn write(&mut self, _port: u8, reg: u8, value: u8) {
         let voice = &mut self.voices[usize::from(reg >> 2 & 7)];
         match (reg, reg & 3) {
@@ -270,7 +272,7 @@ impl Ymz280b {
                     if !works {
                         voice.plays = false;
                     } else if !self.keys_work && voice.control & 0x90 == 0x90 {
-                        // What repeats goes on.
+                        // Looping voices with a pressed key play on.
                         voice.plays = voice.format() != 0;
                     }
                 }
@@ -280,7 +282,7 @@ impl Ymz280b {
         }
     }
 
-    /// Overwrites `out` with the next frames; a voice at its loudest fills half of 16 bits.
+    /// Overwrites `out` with the next frames. A voice at its loudest uses half of the 16-bit range.
     pub fn render(&mut self, out: &mut [[i32; 2]]) {
         out.fill([0; 2]);
         for voice in &mut self.voices {

@@ -1,4 +1,4 @@
-//! `creel-vgm chips`: what is played, and how that was checked.
+//! `creel-vgm chips`: the supported chips, and how we checked each of them.
 
 use clap::Args;
 
@@ -7,7 +7,7 @@ use creel_vgm::chips::info::ChipInfo;
 use creel_vgm::chips::registry::CHIPS;
 use serde::Serialize;
 
-/// List the chips that are played and how each was checked
+/// List the supported chips and how each of them was checked
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   creel-vgm chips
@@ -24,7 +24,7 @@ struct Document {
 struct Row {
     name: &'static str,
     checked: &'static str,
-    /// Its speed beside libvgm's, on one thread.
+    /// The speed as a multiple of the speed of libvgm, both on one thread.
     ratio: Option<f32>,
 }
 
@@ -56,7 +56,7 @@ fn table() -> Table {
     let mut table = Table::new(&[
         ("chip", Align::Left),
         ("checked by", Align::Left),
-        ("beside libvgm", Align::Right),
+        ("vs. libvgm", Align::Right),
     ]);
     for chip in CHIPS {
         let ratio = chip

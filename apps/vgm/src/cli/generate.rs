@@ -1,4 +1,4 @@
-//! `creel-vgm generate`: the project's own songs, composed anew.
+//! `creel-vgm generate`: composes the demo songs of the project and writes them to files.
 
 use std::fs;
 use std::path::PathBuf;
@@ -10,12 +10,13 @@ use creel_vgm::demo;
 
 use super::create_folder;
 
-/// Compose the songs that the program carries, as .vgz files
+/// Write the built-in demo songs as .vgz files
 #[derive(Args, Debug)]
-#[command(after_help = "Example:
-  creel-vgm generate -o songs")]
+#[command(after_help = "Examples:
+  creel-vgm generate -o songs
+  creel-vgm generate -o songs && creel-vgm play songs")]
 pub struct Generate {
-    /// The folder for the songs
+    /// Write the songs to the folder DIR
     #[arg(short, long, value_name = "DIR")]
     output: PathBuf,
 }
@@ -26,7 +27,8 @@ impl Generate {
         create_folder(&self.output)?;
         for song in demo::compose() {
             let path = self.output.join(song.name).with_extension("vgz");
-            fs::write(&path, song.packed()).with_context(|| path.display().to_string())?;
+            fs::write(&path, song.packed())
+                .with_context(|| format!("cannot write the song {}", path.display()))?;
         }
         Ok(Exit::Done)
     }

@@ -1,4 +1,4 @@
-//! `creel-vgm info`: what a song says of itself.
+//! `creel-vgm info`: prints the tags, the length and the chips of songs.
 
 use std::fmt::Display;
 use std::path::PathBuf;
@@ -14,22 +14,22 @@ use serde::Serialize;
 use super::report_skipped_folders;
 use super::stderr::escape_control;
 
-/// Tell what songs are: title, length, loop, chips
+/// Print the title, length, loop and chips of songs
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   creel-vgm info song.vgz
   creel-vgm info -r music --format csv > songs.csv")]
 pub struct Info {
-    /// Songs, folders and archives (zip, 7z) of songs, playlists (M3U, XSPF, JSPF); - for a song, an
-    /// archive or a playlist on standard input
+    /// Read these songs, folders, archives (zip, 7z) and playlists (M3U, XSPF, JSPF); - reads one
+    /// of them from standard input
     #[arg(required = true, value_name = "PATH")]
     paths: Vec<PathBuf>,
-    /// Look for songs in folders below the folders, too
+    /// Also search the subfolders of the folders
     #[arg(short, long)]
     recurse: bool,
 }
 
-/// One song.
+/// The JSON document of one song.
 #[derive(Serialize)]
 struct Document<'s> {
     schema: u32,
@@ -60,7 +60,7 @@ struct Chip {
 }
 
 impl Info {
-    /// Prints all songs; the first failure gives the exit code.
+    /// Prints all songs. The first failure determines the exit code.
     pub fn run(&self, common: &Common) -> anyhow::Result<Exit> {
         let found = find(&self.paths, self.recurse);
         report_skipped_folders(&found.unsearched_folders, &found.empty_folders);
@@ -105,7 +105,8 @@ impl ExitStatus {
         if self.0 == Exit::Done {
             self.0 = failed;
         }
-        // Its cause is all that an error of the system says.
+        // The text of `Error::Io` is the text of its source. We unwrap it, because the report would
+        // print the same text twice.
         let error = match error {
             Error::Io(error) => anyhow::Error::new(error),
             error => error.into(),
@@ -151,17 +152,18 @@ fn document<'s>(source: &Source, song: &'s Song, tags: &'s Gd3) -> Document<'s> 
     }
 }
 
-/// What `render` would say of it, and why it would refuse it.
+/// Returns the warnings that `render` would print, including the reason if it would reject the
+/// song.
 fn warnings_of(song: &Song) -> Warnings {
     let mut remarks = Warnings::of(song);
     if let Err(error) = Player::check(song, &Settings::default()) {
-        let refused = format!("it cannot be rendered: {error}");
+        let refused = format!("the song cannot be rendered: {error}");
         remarks.warnings.push(refused);
     }
     remarks
 }
 
-/// One song in a table, its chips in one field.
+/// One song as a row of a CSV table. All chips are in one field.
 #[derive(Serialize)]
 struct Row {
     song: String,

@@ -1,4 +1,4 @@
-//! The commands of the program: what is printed, and which exit code says how it went.
+//! The subcommands of the program. Each of them prints its results and returns an exit code.
 
 pub mod chips;
 pub mod ctl;
@@ -18,19 +18,19 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, ensure};
 use stderr::{escape_control, report};
 
-/// Makes the folder that results go to, if it is not there.
+/// Creates the output folder if it does not exist.
 fn create_folder(output: &Path) -> anyhow::Result<()> {
     let name = output.display();
     ensure!(
         !output.exists() || output.is_dir(),
-        "{name}: is a file; --output takes a folder"
+        "cannot use {name} as the output folder: it is a file. Pass a folder to --output"
     );
-    // `new/.`, as GNU parallel's {//} makes it, is new.
+    // This normalizes `new/.`, which GNU parallel's {//} creates, to `new`.
     let folder: PathBuf = output.components().collect();
-    fs::create_dir_all(folder).with_context(|| name.to_string())
+    fs::create_dir_all(folder).with_context(|| format!("cannot create the output folder {name}"))
 }
 
-/// Says where songs were not looked for, and where none were.
+/// Reports folders whose subfolders were not searched, and folders without songs.
 fn report_skipped_folders(unsearched: &[PathBuf], empty: &[PathBuf]) {
     let report_folder = |folder: &PathBuf, text: &str| {
         report(&format!(
@@ -39,9 +39,12 @@ fn report_skipped_folders(unsearched: &[PathBuf], empty: &[PathBuf]) {
         ));
     };
     for folder in unsearched {
-        report_folder(folder, "songs lie in folders below it, too; -r takes them");
+        report_folder(
+            folder,
+            "subfolders also contain songs. Use -r to include them",
+        );
     }
     for folder in empty {
-        report_folder(folder, "no song lies in it");
+        report_folder(folder, "contains no songs");
     }
 }

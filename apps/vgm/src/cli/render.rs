@@ -1,4 +1,4 @@
-//! `creel-vgm render`: many songs to as many sound files, a song a job.
+//! `creel-vgm render`: renders songs to sound files. Each job renders one song at a time.
 
 use std::fs;
 use std::io::{self, Write};
@@ -33,58 +33,60 @@ const EXAMPLES: &str = "Examples:
 
 /// Render songs to sound files
 ///
-/// A song a job. Where there are more jobs than songs, they share each song instead, a chip a job,
-/// if that is expected to take less time. The sound files are the same, bit by bit.
+/// Each job renders one song at a time. If there are more jobs than songs, the jobs can instead
+/// share each song, with one job per chip, if that is likely to be faster. The sound files are
+/// identical in both cases.
 ///
-/// Files can be packed (--flac) and tagged as the songs are; chips rendered each for itself
-/// (--stems), left out or alone; songs brought to the same loudness.
+/// The files have the tags of the songs. You can compress the files (--flac), write one file per
+/// chip (--stems), leave chips out (--mute, --solo), and bring all songs to the same loudness
+/// (--replay-gain).
 ///
-/// Exit codes: 0 all done, 1 some failed, 2 usage, 65 nothing but bad data, 130 and 143
-/// interrupted.
+/// Exit codes: 0 all done, 1 some songs failed, 2 wrong usage, 65 all inputs are malformed, 130 and
+/// 143 interrupted.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct Render {
-    /// Songs, folders and archives (zip, 7z) of songs, playlists (M3U, XSPF, JSPF); - for a song, an
-    /// archive or a playlist on standard input
+    /// Read these songs, folders, archives (zip, 7z) and playlists (M3U, XSPF, JSPF); - reads one
+    /// of them from standard input
     #[arg(required_unless_present = "demo", value_name = "PATH")]
     paths: Vec<PathBuf>,
-    /// The folder for the sound files; - for samples alone on stdout, song after song
-    #[arg(short, long, value_name = "DIR")]
-    output: PathBuf,
-    /// Name sound files by a pattern of {track} {title} {game} {system} {author} {date} {file};
-    /// {track:02} has two digits, a / makes a folder
-    #[arg(long, value_name = "PATTERN")]
-    name: Option<Naming>,
-    /// Write an M3U playlist of what was rendered
-    #[arg(long, value_name = "FILE")]
-    m3u: Option<PathBuf>,
-    /// Render the songs that the program carries
-    #[arg(long)]
+    /// Render the built-in demo songs
+    #[arg(long, help_heading = "Input")]
     demo: bool,
-    /// Look for songs in folders below the folders, too
-    #[arg(short, long)]
+    /// Also search the subfolders of the folders
+    #[arg(short, long, help_heading = "Input")]
     recurse: bool,
-    /// Replace sound files that exist
-    #[arg(long, conflicts_with = "skip_done")]
-    overwrite: bool,
-    /// Leave songs alone whose sound file exists
-    #[arg(long)]
-    skip_done: bool,
-    /// Let songs fail that need a chip which is not played yet
-    #[arg(long)]
+    /// Reject songs that need a chip which is not supported yet
+    #[arg(long, help_heading = "Input")]
     strict: bool,
-    /// Print JSON alone: a line a song, as it ends, and the sum
-    #[arg(long)]
+    /// Write the sound files to the folder DIR; - writes the samples of all songs to stdout
+    #[arg(short, long, value_name = "DIR", help_heading = "Output")]
+    output: PathBuf,
+    /// Name the sound files by a pattern of {track} {title} {game} {system} {author} {date} {file}.
+    /// {track:02} has two digits, and a / creates a folder
+    #[arg(long, value_name = "PATTERN", help_heading = "Output")]
+    name: Option<Naming>,
+    /// Write an M3U playlist of the rendered songs to FILE
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
+    m3u: Option<PathBuf>,
+    /// Replace existing sound files
+    #[arg(long, conflicts_with = "skip_done", help_heading = "Output")]
+    overwrite: bool,
+    /// Skip songs whose sound file exists
+    #[arg(long, help_heading = "Output")]
+    skip_done: bool,
+    /// Print only JSON: one line per song when it ends, and a summary at the end
+    #[arg(long, help_heading = "Output")]
     lines: bool,
     #[command(flatten)]
     sound: SoundFlags,
     #[command(flatten)]
     effects: EffectFlags,
-    /// Write a file for each of this instead of one a song
+    /// Write one file per chip or per voice instead of one per song
     #[arg(long, value_name = "WHAT", value_enum, help_heading = "Chips")]
     stems: Option<Stems>,
-    /// Leave these chips out: CHIP (both of them where a song has two), CHIP#1, CHIP#2 (the second),
-    /// CHIP:3 (voice 3 of both), CHIP#2:3; names as `creel-vgm chips` has them
+    /// Mute these chips or voices: CHIP (both if the song has two), CHIP#2 (the second), CHIP:3
+    /// (voice 3 of both) or CHIP#2:3. `creel-vgm chips` lists the names
     #[arg(
         long,
         value_name = "CHIP,...",
@@ -92,7 +94,7 @@ pub struct Render {
         help_heading = "Chips"
     )]
     mute: Vec<Name>,
-    /// Leave all but these chips out, named likewise
+    /// Mute everything except these chips or voices, with the same names
     #[arg(
         long,
         value_name = "CHIP,...",
@@ -102,18 +104,18 @@ pub struct Render {
     solo: Vec<Name>,
     #[command(flatten)]
     knobs: Knobs,
-    /// Workers of the pool, those included that wait for the disk; by default four more than jobs
+    /// Use N workers, including those that wait for the disk [default: four more than jobs]
     #[arg(long, value_name = "N", value_parser = knobs::jobs, allow_negative_numbers = true, help_heading = "Knobs")]
     workers: Option<usize>,
 }
 
-/// What stems are of.
+/// The parts of a song that get a file of their own.
 #[derive(ValueEnum, Clone, Copy, Debug)]
 enum Stems {
-    /// A chip each
+    /// One file per chip
     #[value(alias = "chips")]
     Chip,
-    /// A voice of a chip each, where they can be told apart
+    /// One file per voice, if the voices of the chip can be separated
     #[value(alias = "voices")]
     Voice,
 }
@@ -127,16 +129,19 @@ impl Render {
         }
         create_folder(&self.output)?;
         if let Some(folder) = self.m3u.as_ref().and_then(|list| list.parent()) {
-            // It is there, or below the other.
-            fs::create_dir_all(folder).context("--m3u")?;
+            // `check` has ensured that this folder exists or is below the output folder.
+            fs::create_dir_all(folder).with_context(|| {
+                format!("cannot create the playlist's folder {}", folder.display())
+            })?;
         }
         let (pool, jobs) = self.pool()?;
-        // Before signals are watched for: standard input may be waited for, and nothing is begun.
+        // We make the plan before we handle signals, because it may wait for standard input. Until
+        // then there is nothing to clean up, so a signal may simply end the process.
         let plan = self.plan(&pool);
-        let interrupt = Interrupt::install().context("cannot watch for Ctrl-C")?;
+        let interrupt = Interrupt::install().context("cannot handle Ctrl-C")?;
         report_skipped_folders(&plan.unsearched_folders, &plan.empty_folders);
         if self.knobs.jobs.is_none() && plan.units.len() > jobs && !common.quiet {
-            // Where the machine cannot be read, there is nothing to say of it.
+            // If we cannot detect the machine, we print no hint.
             let machine = Machine::detect().ok();
             if let Some(line) = machine.and_then(|machine| knobs::idle_pus(&machine, jobs)) {
                 report(&line);
@@ -163,7 +168,7 @@ impl Render {
         engine.run(&plan, watch);
         if let Some(path) = &self.m3u {
             let written = list.write(path, settings.sample_rate);
-            written.with_context(|| format!("--m3u: {}", path.display()))?;
+            written.with_context(|| format!("cannot write the playlist {}", path.display()))?;
         }
         let exit = tally.exit();
         tally.finish().print_summary(common, self.lines)?;
@@ -171,7 +176,8 @@ impl Render {
         Ok(exit)
     }
 
-    /// Tells what a run with these flags would do to each song, and the plan behind it.
+    /// Passes the plan of a run with these flags to `with_previews`, together with a preview of
+    /// what the run would do to each song.
     pub(super) fn preview<T>(
         &self,
         common: &Common,
@@ -183,7 +189,7 @@ impl Render {
         let (settings, effects) = (self.settings(), self.effects.effects());
         let mut engine = self.engine((&pool, jobs), &settings, &effects);
         if self.is_stream() {
-            // Samples alone, and no file stands in their way.
+            // The run would write to stdout, so existing files do not matter.
             engine.existing = Existing::Replace;
             engine.layout.container = Container::Raw;
             for unit in &mut plan.units {
@@ -193,12 +199,12 @@ impl Render {
         with_previews(&plan, engine.preview(&plan))
     }
 
-    /// Samples alone on stdout, the songs in the order of the input; a reader that has seen enough
-    /// ends it quietly.
+    /// Writes the samples of all songs to stdout, in the order of the input. If the reader closes
+    /// the pipe, the program ends without a message.
     fn to_stdout(&self, common: &Common) -> anyhow::Result<Exit> {
         let mut plan = self.found();
         plan.units.sort_by_key(|unit| unit.order);
-        let interrupt = Interrupt::install().context("cannot watch for Ctrl-C")?;
+        let interrupt = Interrupt::install().context("cannot handle Ctrl-C")?;
         report_skipped_folders(&plan.unsearched_folders, &plan.empty_folders);
         let tally = Tally::new(&plan.units, false, common.quiet);
         for (path, error) in &plan.refused {
@@ -229,7 +235,7 @@ impl Render {
         self.output.as_os_str() == "-"
     }
 
-    /// Refuses flags that do not go together.
+    /// Rejects flags that cannot be combined.
     fn check(&self, common: &Common) -> anyhow::Result<()> {
         match self.refused(common) {
             Some(message) => Err(Failure::new(Exit::Usage, message).into()),
@@ -239,21 +245,26 @@ impl Render {
 
     fn refused(&self, common: &Common) -> Option<String> {
         if self.lines && common.format == Format::Csv {
-            return Some("--lines prints JSON; --format csv does not go with it".into());
+            return Some("cannot combine --lines with --format csv: --lines prints JSON".into());
         }
         if let Some(message) = self.sound.refused() {
             return Some(message.into());
         }
         let rounded = [SampleFormat::I8, SampleFormat::I16];
         if self.effects.dither && !rounded.contains(&self.sound.layout().samples) {
-            return Some("--dither: nothing is rounded to 8 or 16 bits".into());
+            let message = "cannot use --dither: it needs samples of 8 or 16 bits (--bit-depth)";
+            return Some(message.into());
         }
         if self.is_stream() {
             let has_files = self.lines || self.sound.au || self.sound.flac || self.m3u.is_some();
             return if has_files || self.name.is_some() {
-                Some("-o -: stdout has samples alone; --lines, --au, --flac, --m3u and --name do not go with it".into())
+                let message = "cannot combine -o - with --lines, --au, --flac, --m3u or --name: \
+                               stdout gets only samples. Use -o DIR";
+                Some(message.into())
             } else if self.stems.is_some() || self.effects.replay_gain == Some(ReplayGain::Album) {
-                Some("-o -: --stems and --replay-gain album want files".into())
+                let message = "cannot combine -o - with --stems or --replay-gain album: \
+                               they need files. Use -o DIR";
+                Some(message.into())
             } else {
                 None
             };
@@ -261,25 +272,29 @@ impl Render {
         let list = self.m3u.as_ref()?;
         let same = |path: &PathBuf| path.canonicalize().ok() == list.canonicalize().ok();
         let why = if list.as_os_str() == "-" {
-            "is a file's name, not stdout"
+            "--m3u needs a file name and cannot write to stdout"
         } else if list.exists() && self.paths.iter().any(same) {
-            "is read, too"
+            "it is also an input"
         } else if !self.has_folder(list) {
-            "is to lie in a folder that is not there"
+            "its folder does not exist"
         } else {
             Playlist::refused_at(list, self.overwrite || self.skip_done)?
         };
-        Some(format!("--m3u: {} {why}", list.display()))
+        Some(format!(
+            "cannot write the playlist {}: {why}",
+            list.display()
+        ))
     }
 
-    /// Whether the folder of a playlist is there, or will be.
+    /// Returns whether the folder of a playlist exists, or will exist after the run.
     fn has_folder(&self, list: &Path) -> bool {
         let absolute = |path: &Path| path::absolute(path).unwrap_or(path.into());
         let list = absolute(list);
         list.parent().is_some_and(Path::is_dir) || list.starts_with(absolute(&self.output))
     }
 
-    /// The pool, with workers for the disk too, and how many of them render.
+    /// Creates the pool, including the workers that wait for the disk. Also returns how many
+    /// workers render.
     fn pool(&self) -> anyhow::Result<(Pool, usize)> {
         let pool = Pool::builder()
             .balance(Balance::Shared)
@@ -321,7 +336,7 @@ impl Render {
         })
     }
 
-    /// The songs with the names of their files, stem by stem if those are wanted.
+    /// Returns the songs with the names of their files, divided into stems if `--stems` is set.
     fn plan(&self, pool: &Pool) -> Plan {
         let extension = self.sound.layout().container.extension();
         let mut plan = match &self.name {

@@ -1,6 +1,9 @@
-//! The flags of how songs sound: what kind of file, and what is done to the mix.
+//! Command-line flags for the sound: the format of the file, and the effects on the mix.
+
+use std::time::Duration;
 
 use clap::{Args, ValueEnum};
+use creel_console::duration;
 use creel_vgm::chips::selection::Selection;
 use creel_vgm::effects::{Band, Effects, Loudness};
 use creel_vgm::mix::{Quality, SampleFormat};
@@ -8,86 +11,87 @@ use creel_vgm::render::Settings;
 use creel_vgm::wav::{Container, Layout};
 use serde::{Deserialize, Serialize};
 
-/// How it should sound.
+/// Flags for the sample format and the length of songs.
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Sound")]
 pub(super) struct SoundFlags {
-    /// How often loops are played
+    /// Play loops N times
     #[arg(long, allow_negative_numbers = true, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=1000))]
     loops: u32,
-    /// How long songs that loop fade out, in seconds
-    #[arg(long, allow_negative_numbers = true, value_name = "S", default_value_t = 5.0, value_parser = seconds)]
-    fade: f64,
-    /// A factor on the loudness, on top of what --normalize or --replay-gain bring it to
+    /// Fade out looping songs for TIME
+    #[arg(long, allow_negative_numbers = true, value_name = "TIME", default_value = "5s", value_parser = duration::value_parser)]
+    fade: Duration,
+    /// Multiply the volume by F, after --normalize or --replay-gain
     #[arg(long, allow_negative_numbers = true, value_name = "F", default_value_t = 1.0, value_parser = factor)]
     volume: f32,
-    /// Frames a second
+    /// Write HZ frames per second
     #[arg(long, allow_negative_numbers = true, value_name = "HZ", default_value_t = 44_100, value_parser = clap::value_parser!(u32).range(8_000..=192_000))]
     sample_rate: u32,
-    /// How native frames become output frames
+    /// Convert the native frames of the chips to output frames with R
     #[arg(long, value_name = "R", value_enum, default_value_t)]
     resampler: Resampler,
-    /// Bits of a sample
+    /// Write integer samples of BITS bits
     #[arg(long, value_name = "BITS", default_value = "16", value_parser = ["8", "16", "24", "32"])]
     bit_depth: String,
-    /// Floating-point samples
+    /// Write floating-point samples
     #[arg(long, conflicts_with = "bit_depth")]
     float: bool,
-    /// AU files instead of WAV
+    /// Write AU files instead of WAV
     #[arg(long, conflicts_with_all = ["raw", "flac"])]
     pub(super) au: bool,
-    /// FLAC files instead of WAV: packed without loss, up to 24 bits and 96 kHz
+    /// Write FLAC files instead of WAV: lossless compression, up to 24 bits and 96 kHz
     #[arg(long, conflicts_with_all = ["raw", "float"])]
     pub(super) flac: bool,
-    /// Samples alone instead of WAV: little-endian, signed
+    /// Write only the samples instead of WAV: little-endian, signed, without a header
     #[arg(long)]
     raw: bool,
 }
 
-/// What is done to the mix.
+/// Flags for the effects on the mix.
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Effects")]
 pub(super) struct EffectFlags {
-    /// Bring songs (track) or the songs of each output folder together (album) to -18 LUFS, at most
-    /// to full scale; each song is played twice
-    #[arg(long, value_name = "WHOSE", value_enum)]
+    /// Bring each song (track), or all songs of an output folder together (album), to -18 LUFS, but
+    /// not beyond full scale. The program plays each song twice to measure it
+    #[arg(long, value_name = "SCOPE", value_enum)]
     pub(super) replay_gain: Option<ReplayGain>,
-    /// Bring each song's loudest sample to full scale; each song is played twice
+    /// Bring the loudest sample of each song to full scale. The program plays each song twice
     #[arg(long, conflicts_with = "replay_gain")]
     normalize: bool,
     #[command(flatten)]
     tone: EffectOptions,
-    /// Add noise of one step before rounding to 8 or 16 bits
+    /// Add noise of one quantization step before rounding to 8 or 16 bits
     #[arg(long)]
     pub(super) dither: bool,
 }
 
-/// Effects that need not know the whole song.
+/// Flags for effects that do not depend on the whole song. `play` has them as well.
 #[derive(Args, Debug)]
 pub(super) struct EffectOptions {
-    /// Bend what is beyond full scale instead of cutting it
+    /// Compress loud samples (above -2 dB) smoothly instead of clipping them
     #[arg(long)]
     pub(super) soft_clip: bool,
-    /// Take away what lies below 5 Hz
+    /// Remove frequencies below 5 Hz
     #[arg(long)]
     pub(super) dc_filter: bool,
-    /// A band of the equaliser: HZ:DB, HZ:DB:Q, low:HZ:DB or high:HZ:DB; may be given often
+    /// Add an equaliser band: HZ:DB, HZ:DB:Q, low:HZ:DB or high:HZ:DB. Repeat the flag for more
+    /// bands
     #[arg(long, value_name = "BAND", value_parser = band, allow_hyphen_values = true)]
     pub(super) eq: Vec<String>,
-    /// Add so much of a hall, 0 to 1
+    /// Add reverb of strength F, from 0 to 1
     #[arg(long, allow_negative_numbers = true, value_name = "F", default_value_t = 0.0, value_parser = one)]
     pub(super) reverb: f32,
-    /// How far the sides are apart: 0 mono, 1 as they are, at most 2
+    /// Set the stereo width: 0 is mono, 1 is unchanged, 2 is the maximum
     #[arg(long, allow_negative_numbers = true, value_name = "F", default_value_t = 1.0, value_parser = two)]
     pub(super) width: f32,
 }
 
 impl EffectOptions {
-    /// The effects; others are as without flags.
+    /// Returns these effects. All other effects keep their defaults.
     pub(super) fn effects(&self) -> Effects {
         Effects {
             dc_filter: self.dc_filter,
-            // They were read before.
+            // The argument parser has already checked the bands, so none is lost here.
             equalizer: self
                 .eq
                 .iter()
@@ -101,18 +105,18 @@ impl EffectOptions {
     }
 }
 
-/// A band, as it was written.
+/// Checks an equaliser band, and returns its text.
 fn band(text: &str) -> std::result::Result<String, String> {
     text.parse::<Band>().map(|_| text.to_owned())
 }
 
-/// Whose loudness is measured.
+/// The scope of ReplayGain: the songs that share one gain.
 #[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum ReplayGain {
-    /// Each song's
+    /// Each song has a gain of its own
     Track,
-    /// That of all songs of a folder
+    /// All songs of a folder share one gain
     Album,
 }
 
@@ -139,14 +143,14 @@ impl EffectFlags {
     }
 }
 
-/// The resamplers by their names.
+/// The resamplers that the user can choose.
 #[derive(ValueEnum, Clone, Copy, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum Resampler {
     /// A polyphase low-pass filter
     #[default]
     BandLimited,
-    /// A straight line between neighbours
+    /// Linear interpolation
     Linear,
 }
 
@@ -156,13 +160,6 @@ impl Resampler {
             Resampler::BandLimited => Quality::BandLimited,
             Resampler::Linear => Quality::Linear,
         }
-    }
-}
-
-pub fn seconds(text: &str) -> std::result::Result<f64, String> {
-    match text.parse() {
-        Ok(seconds) if (0.0..=3600.0).contains(&seconds) => Ok(seconds),
-        _ => Err("not a number of seconds from 0 to 3600".into()),
     }
 }
 
@@ -181,7 +178,7 @@ fn two(text: &str) -> std::result::Result<f32, String> {
 fn up_to(most: u8, text: &str) -> std::result::Result<f32, String> {
     match text.parse() {
         Ok(factor) if (0.0..=f32::from(most)).contains(&factor) => Ok(factor),
-        _ => Err(format!("not a factor from 0 to {most}")),
+        _ => Err(format!("expected a number from 0 to {most}")),
     }
 }
 
@@ -189,7 +186,7 @@ impl SoundFlags {
     pub(super) fn settings(&self, chips: Selection) -> Settings {
         Settings {
             loops: self.loops,
-            fade_seconds: self.fade,
+            fade_seconds: self.fade.as_secs_f64(),
             volume: self.volume,
             sample_rate: self.sample_rate,
             quality: self.resampler.quality(),
@@ -214,14 +211,14 @@ impl SoundFlags {
         Layout { container, samples }
     }
 
-    /// Why no such file can be, if it cannot.
+    /// Returns the reason why a file with these settings is not possible, if there is one.
     pub(super) fn refused(&self) -> Option<&'static str> {
         if !self.flac {
             None
         } else if self.bit_depth == "32" {
-            Some("--flac: 32 bits do not fit; 8, 16 and 24 do")
+            Some("cannot write FLAC with 32 bits: use --bit-depth 8, 16 or 24")
         } else if self.sample_rate > 96_000 {
-            Some("--flac: at most 96000 frames a second")
+            Some("cannot write FLAC with more than 96000 frames per second: lower --sample-rate")
         } else {
             None
         }

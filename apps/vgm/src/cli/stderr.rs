@@ -1,23 +1,23 @@
-//! Text from files and file names, made fit for a terminal.
+//! Messages on stderr. Text from songs and file names is escaped for the terminal.
 
 use std::io::{self, Write};
 
-/// Says something on stderr; who has closed it has heard enough.
+/// Prints a message on stderr. We ignore errors, because stderr may be closed.
 pub fn report(text: &str) {
     write_line(&format!("creel-vgm: {text}"));
 }
 
-/// Writes a line to stderr, as it is.
+/// Writes a line to stderr without a prefix.
 pub fn write_line(text: &str) {
     let _ = writeln!(io::stderr(), "{text}");
 }
 
-/// The text with its control characters written as escapes: a tag or a file's name must not move
-/// the cursor, nor break a line.
+/// Returns the text with its control characters escaped, because a tag or a file name must not move
+/// the cursor or break a line.
 pub fn escape_control(text: &str) -> String {
     let mut plain = String::with_capacity(text.len());
     for c in text.chars() {
-        // Those that change the direction of what follows do harm, too.
+        // Bidirectional control characters can also garble the text that follows.
         if c.is_control() || matches!(c, '\u{202A}'..='\u{202E}' | '\u{2066}'..='\u{2069}') {
             plain.extend(c.escape_default());
         } else {

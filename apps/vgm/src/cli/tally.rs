@@ -1,4 +1,5 @@
-//! What was rendered so far: counted, told line by line if asked for, summed up at the end.
+//! Progress of a run. We count the songs as they end, print a JSON line per song if the user asked
+//! for it, and print a summary at the end.
 
 use std::fmt::Display;
 use std::fs;
@@ -14,19 +15,19 @@ use serde::Serialize;
 
 use super::stderr::escape_control;
 
-/// Counts songs as they end, from many threads.
+/// Counts songs as they end. Several threads use it at the same time.
 pub struct Tally {
     songs: usize,
-    /// What each of them is called.
+    /// The noun for one of them: `song` or `stem`.
     what: &'static str,
     lines: bool,
     started: Instant,
     progress: Progress,
     counts: Mutex<Counts>,
-    /// Frames rendered, of songs under way too. Relaxed, as the next: nothing hangs on them but
-    /// the bar.
+    /// The number of rendered frames, including those of unfinished songs. We access this field and
+    /// the next with `Relaxed`, because only the progress bar depends on them.
     rendered: AtomicU64,
-    /// Frames that all songs together will have, as far as is known.
+    /// The number of frames of all songs together, as far as we know.
     expected: AtomicU64,
 }
 
@@ -35,17 +36,17 @@ struct Counts {
     done: u64,
     failed: u64,
     skipped: u64,
-    /// Songs that are done but lack a chip.
+    /// The number of finished songs that lack a chip.
     incomplete: u64,
-    /// Songs that are done, with samples beyond full scale.
+    /// The number of finished songs that have samples beyond full scale.
     clipped: u64,
-    /// Frames of songs that are done.
+    /// The number of frames of finished songs.
     frames: u64,
-    /// Whether some failure lay not in the song but in the system.
+    /// Whether at least one failure was caused by the system and not by the song.
     system_failed: bool,
 }
 
-/// One song's line.
+/// The JSON line of one song.
 #[derive(Serialize, Default)]
 struct SongLine<'l> {
     schema: u32,
@@ -88,11 +89,11 @@ impl SongLine<'_> {
     }
 }
 
-/// The sum of all.
+/// The summary of a run.
 #[derive(Serialize)]
 pub struct Summary {
     schema: u32,
-    /// What is counted.
+    /// The noun for the counted things: `song` or `stem`.
     #[serde(skip)]
     what: &'static str,
     songs: u64,
@@ -106,11 +107,12 @@ pub struct Summary {
     peak_rss_bytes: Option<u64>,
 }
 
-/// How often, in frames, the text beside the bar is renewed.
+/// The number of frames between two updates of the text next to the progress bar.
 const MESSAGE_FRAMES: u64 = 1 << 18;
 
 impl Tally {
-    /// A tally of these songs, or stems of songs, told with a JSON line each if `lines`.
+    /// Creates a tally for these songs, or stems of songs. If `lines` is set, it prints a JSON line
+    /// for each of them.
     pub fn new(units: &[Unit], lines: bool, quiet: bool) -> Self {
         let frames = units.iter().map(|unit| unit.claimed).sum();
         let has_stems = units.iter().any(|unit| unit.stem.is_some());
@@ -126,7 +128,7 @@ impl Tally {
         }
     }
 
-    /// Counts frames of a song under way.
+    /// Counts rendered frames of an unfinished song.
     fn advance(&self, frames: u64) {
         self.progress.advance(frames);
         let before = self.rendered.fetch_add(frames, Ordering::Relaxed);
@@ -135,14 +137,14 @@ impl Tally {
         }
     }
 
-    /// Replaces what a song claimed to have by what it has.
+    /// Replaces the number of frames that the header of a song claims with the real number.
     fn correct_expected(&self, claimed: u64, frames: u64) {
         let change = frames.wrapping_sub(claimed);
         let before = self.expected.fetch_add(change, Ordering::Relaxed);
         self.progress.set_total(before.wrapping_add(change));
     }
 
-    /// Counts what happens to a song, and tells of its end.
+    /// Counts an event of a song, and reports the song when it ends.
     pub fn event(&self, unit: &Unit, event: &Event<'_>) {
         match event {
             Event::Started(frames) => self.correct_expected(unit.claimed, *frames),
@@ -169,7 +171,7 @@ impl Tally {
         }
     }
 
-    /// Counts a path that cannot be rendered as a song that failed.
+    /// Counts a path that cannot be rendered as a failed song.
     pub fn refused(&self, path: &Path, error: &Error) {
         self.fail(&path.display(), error);
     }
@@ -183,7 +185,7 @@ impl Tally {
         });
     }
 
-    /// Tells of a song's end, and counts it.
+    /// Reports the end of a song, and counts it.
     fn finish_song(&self, line: &SongLine<'_>, count: impl FnOnce(&mut Counts)) {
         let report = |text: &str| {
             self.progress.println(&format!(
@@ -195,19 +197,19 @@ impl Tally {
         line.warnings.iter().for_each(|warning| report(warning));
         if !line.chips_missing.is_empty() {
             let names = line.chips_missing.join(", ");
-            report(&format!("rendered without {names}, not played yet"));
+            report(&format!("rendered without {names} (not supported yet)"));
         }
         line.error.iter().for_each(|error| report(error));
-        // The lock also keeps lines whole and in the order of the counts.
+        // The lock also ensures that lines do not mix, and that their order is that of the counts.
         let mut counts = self.counts();
         count(&mut counts);
         if self.lines {
-            // Whoever has closed the pipe has seen enough; the songs are rendered all the same.
+            // We ignore a closed pipe, because the songs should be rendered in any case.
             let _ = self.progress.suspend(|| output::json_line(line));
         }
     }
 
-    /// The exit code that tells how it went.
+    /// Returns the exit code of the run.
     pub fn exit(&self) -> Exit {
         let counts = self.counts();
         match (counts.failed, counts.done + counts.skipped) {
@@ -217,7 +219,7 @@ impl Tally {
         }
     }
 
-    /// The sum of all; ends the bar.
+    /// Ends the progress bar and returns the summary.
     pub fn finish(self) -> Summary {
         let seconds = self.started.elapsed().as_secs_f64();
         let counts = self.counts.into_inner().unwrap_or_default();
@@ -251,12 +253,12 @@ impl Tally {
     fn counts(&self) -> std::sync::MutexGuard<'_, Counts> {
         self.counts
             .lock()
-            .expect("nothing panics with this lock held")
+            .expect("no thread panics while it holds this lock")
     }
 }
 
 impl Summary {
-    /// Prints it on stdout in the form asked for, as JSON behind `lines`.
+    /// Prints the summary on stdout in the requested format. After `lines`, the format is JSON.
     pub fn print_summary(&self, common: &Common, lines: bool) -> anyhow::Result<()> {
         match common.format {
             _ if lines => output::json_line(self)?,
@@ -281,7 +283,7 @@ impl Summary {
 }
 
 impl Summary {
-    /// What is to be said of songs that are done.
+    /// Returns the remarks on finished songs, in parentheses.
     fn notes_of(&self) -> String {
         let counted = |count: u64, what: &str| (count > 0).then(|| format!("{count} {what}"));
         let notes = [
@@ -295,7 +297,7 @@ impl Summary {
     }
 }
 
-/// The most memory the process has held at once, where the system tells.
+/// Returns the peak resident memory of the process, or `None` if the system does not report it.
 fn peak_rss_bytes() -> Option<u64> {
     let status = fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find(|line| line.starts_with("VmHWM:"))?;

@@ -1,4 +1,5 @@
-//! `creel-vgm units`: what a run would render, for those who spread it over machines.
+//! `creel-vgm units`: lists the files that a run would render, for example to distribute them over
+//! several machines.
 
 use anyhow::anyhow;
 use clap::Args;
@@ -11,11 +12,12 @@ use super::render::Render;
 use super::report_skipped_folders;
 use super::stderr::escape_control;
 
-/// List what `render` with the same flags would do, a JSON line a file (or CSV)
+/// List the files that `render` with the same flags would write, without rendering
 ///
-/// All songs are read, so lengths are what they will be. Those that take longest come first.
+/// The output is one line of JSON per file, or CSV. The program reads all songs, so the lengths are
+/// exact. Files that take longest to render are listed first.
 ///
-/// Exit codes: as `render` would end, but for what only rendering shows.
+/// Exit codes: the same as those of `render`, except for errors that only rendering can find.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   creel-vgm units -r music -o out
@@ -26,7 +28,7 @@ pub struct Units {
     render: Render,
 }
 
-/// One file.
+/// One file that a run would write.
 #[derive(Serialize)]
 struct UnitRow {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -37,16 +39,16 @@ struct UnitRow {
     song_escaped: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     output_escaped: Option<String>,
-    /// What would be done: render, skip, fail.
+    /// The action of the run: `render`, `skip` or `fail`.
     action: &'static str,
-    /// At 44,100 Hz, loops counted and the fade not.
+    /// The length in samples at 44,100 Hz, with loops and without the fade.
     samples: u64,
     seconds: f64,
-    /// Of the file.
+    /// The number of frames of the file.
     frames: u64,
-    /// An estimate of one job's time.
+    /// An estimate of the rendering time with one job.
     cost_ns: u64,
-    /// Whether the sound file is there already.
+    /// Whether the sound file already exists.
     exists: bool,
     chips_missing: JsonOrTable,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -55,7 +57,7 @@ struct UnitRow {
     error: Option<String>,
 }
 
-/// Names as JSON has them, or as a field of a table does.
+/// Names as a list in JSON, or as one field in a CSV table.
 #[derive(Serialize)]
 #[serde(untagged)]
 enum JsonOrTable {
@@ -64,7 +66,7 @@ enum JsonOrTable {
 }
 
 impl UnitRow {
-    /// The same as a row of a table, in which all rows have the same fields.
+    /// Converts the line to a row of a CSV table, in which all rows have the same fields.
     fn row(self) -> UnitRow {
         let chips_missing = match self.chips_missing {
             JsonOrTable::List(names) => JsonOrTable::Words(names.join(" ")),
@@ -83,7 +85,7 @@ impl UnitRow {
 }
 
 impl Units {
-    /// Prints all units; what would fail is told on stderr, too.
+    /// Prints all units. It also reports those that would fail on stderr.
     pub fn run(&self, common: &Common) -> anyhow::Result<Exit> {
         self.render.preview(common, |plan, previews| {
             report_skipped_folders(&plan.unsearched_folders, &plan.empty_folders);
@@ -101,7 +103,7 @@ impl Units {
     }
 }
 
-/// Tells what would fail; gives the exit code of such a run.
+/// Reports the songs that would fail, and returns the exit code that the run would have.
 fn report_failures(plan: &Plan, previews: &[(&Unit, Preview)]) -> Exit {
     let refused = plan.refused.iter();
     let refused = refused.map(|(path, error)| (path.display().to_string(), error));

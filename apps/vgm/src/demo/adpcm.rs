@@ -1,16 +1,17 @@
-//! Drums made by formula, and encoders for the three kinds of ADPCM that the chips read.
+//! Synthetic drums and strings, and encoders for the three kinds of ADPCM that the chips decode.
 //!
-//! An encoder tries every code on a copy of the decoder's state and keeps the one that comes
-//! nearest, so that what the chip will make of it is what was aimed at.
+//! An encoder tries every code on a copy of the decoder's state, and keeps the code with the
+//! nearest result. Therefore, the output of the chip is as close as possible to the original.
 //!
-//! Source: the decoders' own, see the chips.
+//! Source: the same as for the decoders, see the modules of the chips.
 
 use std::f64::consts::TAU;
 
-/// The drums, in the order of their keys: bass drum, snare, hi-hat.
+/// The number of drums. In the order of their keys, they are the bass drum, the snare and the
+/// hi-hat.
 pub const DRUMS: usize = 3;
 
-/// One drum at `rate` samples a second, -1 to 1.
+/// Synthesizes a drum with `rate` samples per second, from -1 to 1.
 pub fn drum(which: usize, rate: f64) -> Vec<f64> {
     let seconds = [0.22, 0.18, 0.06][which % DRUMS];
     let mut noise = 0x1234_5678_u32;
@@ -29,7 +30,7 @@ pub fn drum(which: usize, rate: f64) -> Vec<f64> {
             let bright = (noise - before) / 2.0;
             before = noise;
             match which % DRUMS {
-                // A sine that falls from 190 Hz to 48 Hz, with a click at its front.
+                // A sine that falls from 190 Hz to 48 Hz, with a click at its start.
                 0 => {
                     let phase = 48.0 * t + 142.0 * 0.03 * (1.0 - (-t / 0.03).exp());
                     0.9 * (TAU * phase).sin() * (-t / 0.08).exp()
@@ -50,7 +51,7 @@ pub fn drum(which: usize, rate: f64) -> Vec<f64> {
     sound
 }
 
-/// A plucked string at `hz`: a burst of noise that runs round a shrinking loop.
+/// Synthesizes a plucked string at `hz`: a burst of noise in a filtered delay loop.
 ///
 /// Source: Karplus and Strong, "Digital synthesis of plucked-string and drum timbres" (1983).
 pub fn string(hz: f64, seconds: f64, rate: f64) -> Vec<f64> {
@@ -73,19 +74,20 @@ pub fn string(hz: f64, seconds: f64, rate: f64) -> Vec<f64> {
         .collect()
 }
 
-/// Step sizes of the 12-bit codes: 16 × 1.1^n, cut.
+/// Returns a step size of the 12-bit codes: 16 × 1.1^n, rounded down.
 fn step_size(index: i32) -> i32 {
     (16.0 * 1.1f64.powi(index) + 1e-9) as i32
 }
 
-/// How the step size of the OKI codes moves.
+/// The change of the step index for each code of the OKI format.
 const OKI_MOVES: [i32; 8] = [-1, -1, -1, -1, 2, 4, 6, 8];
-/// How the step size of ADPCM-A's codes moves.
+/// The change of the step index for each code of ADPCM-A.
 const A_MOVES: [i32; 8] = [-1, -1, -1, -1, 2, 5, 7, 9];
-/// How the step size of ADPCM-B's codes is scaled, in 64ths.
+/// The factor of the step size for each code of ADPCM-B, in 64ths.
 const B_SCALES: [i32; 8] = [57, 57, 57, 57, 77, 102, 128, 153];
 
-/// A decoder's value and its step: an index for the 12-bit codes, a size for ADPCM-B.
+/// The value and the step of a decoder. The step is an index for the 12-bit codes, and a size for
+/// ADPCM-B.
 #[derive(Clone, Copy)]
 struct State {
     value: i32,
@@ -111,7 +113,8 @@ fn decode_b(state: State, code: u8) -> State {
     }
 }
 
-/// The codes whose decoding comes nearest to `sound` times `scale`, never beyond `limit`.
+/// Returns the codes whose decoded values are nearest to `sound` times `scale`, and never beyond
+/// `limit`.
 fn codes(
     sound: &[f64],
     (scale, limit): (f64, i32),
@@ -132,7 +135,7 @@ fn codes(
         .collect()
 }
 
-/// Codes as bytes, the first in the low half, for the MSM6258.
+/// Encodes sound for the MSM6258. The first code is in the low half of each byte.
 pub fn oki(sound: &[f64]) -> Vec<u8> {
     let start = State { value: -2, step: 0 };
     let codes = codes(sound, (1900.0, 2000), start, |state, code| {
@@ -144,8 +147,8 @@ pub fn oki(sound: &[f64]) -> Vec<u8> {
         .collect()
 }
 
-/// Codes as bytes, the first in the high half, filled up to whole units of 256 bytes, for the
-/// YM2610's ADPCM-A.
+/// Encodes sound for the ADPCM-A of the YM2610. The first code is in the high half of each byte,
+/// and the data is padded to a multiple of 256 bytes.
 pub fn a(sound: &[f64]) -> Vec<u8> {
     let start = State { value: 0, step: 0 };
     let codes = codes(sound, (1900.0, 2000), start, |state, code| {
@@ -154,7 +157,7 @@ pub fn a(sound: &[f64]) -> Vec<u8> {
     padded(&codes, 256)
 }
 
-/// The same for ADPCM-B, in units of `unit` bytes.
+/// Encodes sound for ADPCM-B in the same layout, padded to a multiple of `unit` bytes.
 pub fn b(sound: &[f64], unit: usize) -> Vec<u8> {
     let start = State {
         value: 0,
@@ -163,7 +166,8 @@ pub fn b(sound: &[f64], unit: usize) -> Vec<u8> {
     padded(&codes(sound, (30_000.0, 32_000), start, decode_b), unit)
 }
 
-/// Silence after the end is codes that move up and down by turns.
+/// Packs codes to bytes and adds padding. The padding codes move up and down in turn, which is
+/// silent.
 fn padded(codes: &[u8], unit: usize) -> Vec<u8> {
     let mut bytes: Vec<u8> = codes
         .chunks(2)

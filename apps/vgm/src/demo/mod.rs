@@ -1,7 +1,7 @@
-//! The project's own music: written by code, carried in the library.
+//! The built-in demo songs, which our own code composes.
 //!
-//! A score is composed from a key, chords and two motifs, and performed by an orchestra, which
-//! is a chip with a voice for each part. `creel-vgm generate` writes the files that are carried.
+//! We compose a score from a key, chords and two motifs. An orchestra performs it, which is a chip
+//! with a voice for each part. `creel-vgm generate` writes the files that the library contains.
 
 mod adpcm;
 mod opl;
@@ -19,16 +19,16 @@ mod writer;
 use perform::{Orchestra, perform};
 use pieces::PIECES;
 
-/// A song that the library carries, packed as a .vgz.
+/// A built-in song, compressed as a .vgz file.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Carried {
-    /// Its name, without an ending.
+    /// The name without an extension.
     pub name: &'static str,
-    /// The file.
+    /// The bytes of the file.
     pub packed: &'static [u8],
 }
 
-/// All songs that the library carries.
+/// All built-in songs.
 pub const CARRIED: &[Carried] = &[
     Carried {
         name: "ym2151-okim6258",
@@ -80,24 +80,24 @@ pub const CARRIED: &[Carried] = &[
     },
 ];
 
-/// A song that has just been composed.
+/// A composed song.
 #[derive(Debug)]
 pub struct Composed {
-    /// Its name, without an ending.
+    /// The name without an extension.
     pub name: &'static str,
-    /// The song, plain.
+    /// The uncompressed song.
     pub bytes: Vec<u8>,
 }
 
 impl Composed {
-    /// The song packed by gzip, the same bytes each time.
+    /// Returns the song compressed with gzip. The bytes are the same each time.
     pub fn packed(&self) -> Vec<u8> {
         use std::io::Write;
         let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
         encoder
             .write_all(&self.bytes)
             .and_then(|()| encoder.finish())
-            .expect("memory takes all that is written to it")
+            .expect("writing to memory does not fail")
     }
 }
 

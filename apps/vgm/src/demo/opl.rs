@@ -1,5 +1,5 @@
-//! The OPL family: two operators a channel, a rhythm section, and by chip waveforms, stereo or
-//! ADPCM.
+//! The OPL family. Its chips have two operators per channel and a rhythm section. Some of them also
+//! have several waveforms, stereo or ADPCM.
 
 use super::adpcm;
 use super::perform::{Orchestra, hz};
@@ -11,21 +11,23 @@ use crate::format::ChipId;
 pub struct Opl {
     chip: ChipId,
     clock_hz: u32,
-    /// The commands of its ports.
+    /// The commands for its ports.
     commands: [u8; 2],
-    /// The string of the Y8950's ADPCM.
+    /// The sample of a string for the ADPCM of the Y8950.
     string: Vec<u8>,
 }
 
-/// The string's frequency and how fast it is sampled.
+/// The frequency of the string.
 const STRING_HZ: f64 = 220.0;
+/// The sample rate of the string.
 const STRING_RATE: f64 = 16_000.0;
 
-/// Register offsets of the modulators of channels 1 to 9; their carriers lie 3 further.
+/// The register offsets of the modulators of channels 1 to 9. The offsets of the carriers are 3
+/// higher.
 const MODULATORS: [u8; 9] = [0x00, 0x01, 0x02, 0x08, 0x09, 0x0A, 0x10, 0x11, 0x12];
 const RHYTHM_ON: u8 = 0x20;
 
-/// A sound: feedback and connection, then the registers 20, 40, 60, 80, E0 of each operator.
+/// A sound: feedback and connection, and the registers 20, 40, 60, 80, E0 of each operator.
 struct Patch {
     feedback: u8,
     operators: [[u8; 5]; 2],
@@ -51,7 +53,7 @@ const BASS: Patch = Patch {
     feedback: 0x0A,
     operators: [[0x21, 0x16, 0xF4, 0x48, 0], [0x21, 0x02, 0xF4, 0x38, 0]],
 };
-/// Bass drum, then snare (with hi-hat), then tom (with cymbal).
+/// The sounds of the bass drum, the snare (with the hi-hat) and the tom (with the cymbal).
 const DRUMS: [Patch; 3] = [
     Patch {
         feedback: 0x08,
@@ -96,17 +98,17 @@ impl Opl {
         }
     }
 
-    /// The YM3526.
+    /// Creates the orchestra of the YM3526.
     pub fn ym3526() -> Self {
         Opl::of(ChipId::Ym3526, 0x5B)
     }
 
-    /// The YM3812.
+    /// Creates the orchestra of the YM3812.
     pub fn ym3812() -> Self {
         Opl::of(ChipId::Ym3812, 0x5A)
     }
 
-    /// The Y8950.
+    /// Creates the orchestra of the Y8950.
     pub fn y8950() -> Self {
         Opl {
             string: adpcm::b(&adpcm::string(STRING_HZ, 0.9, STRING_RATE), 32),
@@ -114,7 +116,7 @@ impl Opl {
         }
     }
 
-    /// The YMF262.
+    /// Creates the orchestra of the YMF262.
     pub fn ymf262() -> Self {
         Opl {
             clock_hz: 14_318_180,
@@ -123,7 +125,8 @@ impl Opl {
         }
     }
 
-    /// Port and channel; the YMF262 has the echo and the chords on its second port.
+    /// Returns the port and the channel of a part. The YMF262 plays the echo and the chords on its
+    /// second port.
     fn place(&self, role: Role) -> Option<(u8, u8)> {
         let channel = PARTS.iter().position(|part| *part == role)? as u8;
         let second = self.chip == ChipId::Ymf262 && channel >= 3;
@@ -147,7 +150,7 @@ impl Opl {
     }
 
     fn pitch(&self, out: &mut Writer, (port, channel): (u8, u8), hz: f64, key: u8) {
-        // Of the 8 octaves, the lowest in which the number fits 10 bits.
+        // We use the lowest of the 8 octaves in which the frequency number fits in 10 bits.
         let unit = hz * f64::from(1 << 20) / 49_716.0;
         let block = (0..8)
             .find(|block| unit / f64::from(1 << block) < 1023.0)
@@ -162,10 +165,10 @@ impl Opl {
         );
     }
 
-    /// The Y8950's string, in memory of 256 Kbit chips.
+    /// Loads the string of the Y8950 into memory of 256 Kbit chips.
     fn load_string(&self, out: &mut Writer) {
         out.memory(0x88, &self.string);
-        // Addresses count 4 bytes here.
+        // Addresses are in units of 4 bytes here.
         let [low, high] = (self.string.len() as u16 / 4 - 1).to_le_bytes();
         let regs = [
             (0x08, 0x00),
@@ -225,7 +228,7 @@ impl Orchestra for Opl {
         for (channel, hz) in [(6, 55.0), (7, 190.0), (8, 110.0)] {
             self.pitch(&mut out, (0, channel), hz, 0);
         }
-        // Deep vibrato and tremolo, and the rhythm section.
+        // This enables deep vibrato and tremolo, and the rhythm section.
         self.write(&mut out, 0, 0xBD, 0xC0 | RHYTHM_ON);
         out
     }

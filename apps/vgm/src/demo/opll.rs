@@ -1,4 +1,4 @@
-//! The YM2413: sounds of its own ROM, one of ours, and its rhythm section.
+//! The YM2413, with sounds of its ROM, one sound of our own, and its rhythm section.
 
 use super::perform::{Orchestra, hz};
 use super::score::{Note, Role};
@@ -11,10 +11,10 @@ pub struct Opll;
 const CLOCK_HZ: u32 = 3_579_545;
 const RHYTHM_ON: u8 = 0x20;
 
-/// The channel, the instrument and how soft it is, 0 to 15.
+/// Returns the channel, the instrument and the attenuation (from 0 to 15) of a part.
 fn voice(role: Role) -> Option<(u8, u8, u8)> {
     match role {
-        // The lead is the sound that we define.
+        // The lead and the echo use instrument 0, which is the sound that we define.
         Role::Lead => Some((0, 0, 1)),
         Role::Echo => Some((1, 0, 7)),
         Role::Arpeggio => Some((2, 2, 4)),
@@ -30,7 +30,7 @@ fn write(out: &mut Writer, reg: u8, value: u8) {
 }
 
 fn pitch(out: &mut Writer, channel: u8, hz: f64, key: u8) {
-    // Of the 8 octaves, the lowest in which the number fits 9 bits.
+    // We use the lowest of the 8 octaves in which the frequency number fits in 9 bits.
     let unit = hz * f64::from(1 << 19) / (f64::from(CLOCK_HZ) / 72.0);
     let block = (0..8)
         .find(|block| unit / f64::from(1 << block) < 511.0)
@@ -51,7 +51,7 @@ impl Orchestra for Opll {
 
     fn begin(&self) -> Writer {
         let mut out = Writer::new(&[(ChipId::Ym2413, CLOCK_HZ)]);
-        // A reed: both operators with sustain, the modulator soft.
+        // The sound is a reed. Both operators sustain, and the modulator is soft.
         let reed = [0x21, 0x61, 0x1C, 0x05, 0xA4, 0xB3, 0x35, 0x27];
         for (reg, value) in (0..).zip(reed) {
             write(&mut out, reg, value);
@@ -68,7 +68,7 @@ impl Orchestra for Opll {
                 write(&mut out, 0x30 + channel, instrument << 4 | softness);
             }
         }
-        // The pitches and levels that the manual gives for the rhythm section.
+        // These are the pitches that the manual gives for the rhythm section, and its levels.
         let rhythm = [
             (0x16, 0x20),
             (0x17, 0x50),

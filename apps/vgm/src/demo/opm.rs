@@ -1,4 +1,4 @@
-//! The YM2151 with the MSM6258 beside it, as in the Sharp X68000.
+//! The YM2151 together with the MSM6258, as in the Sharp X68000.
 
 use super::adpcm;
 use super::patch::{Patch, is_heard, patch_of, softer};
@@ -7,22 +7,22 @@ use super::score::{Note, Role};
 use super::writer::Writer;
 use crate::format::ChipId;
 
-/// The orchestra, with its drums.
+/// The orchestra of the X68000.
 pub struct X68000 {
     samples: Vec<u8>,
-    /// Where each drum lies among the samples and how long it is, in bytes.
+    /// The position and the length of each drum in the samples, in bytes.
     places: [(u32, u32); adpcm::DRUMS],
 }
 
 const OPM_HZ: u32 = 4_000_000;
 const OKI_HZ: u32 = 8_000_000;
-/// 12-bit output, a code every 512 clocks.
+/// The flags for 12-bit output and one code every 512 clocks.
 const OKI_FLAGS: u8 = 0x0A;
 const CODES_A_SECOND: u32 = OKI_HZ / 512;
 
 /// Register offsets of operators 1 to 4.
 const SLOTS: [u8; 4] = [0, 16, 8, 24];
-/// The chip's number of each note of an octave that begins at C#.
+/// The number that the chip uses for each note of an octave, which begins at C#.
 const NOTE_CODES: [u8; 12] = [0, 1, 2, 4, 5, 6, 8, 9, 10, 12, 13, 14];
 const LEFT: u8 = 0x40;
 const RIGHT: u8 = 0x80;
@@ -57,7 +57,7 @@ fn sides(role: Role) -> u8 {
 }
 
 impl X68000 {
-    /// Makes the drums.
+    /// Creates the orchestra and its drums.
     pub fn new() -> Self {
         let mut samples = Vec::new();
         let places = std::array::from_fn(|which| {
@@ -82,7 +82,7 @@ fn load(out: &mut Writer, role: Role) {
         operators,
     } = patch;
     write(out, 0x20 + channel, sides(role) | feedback << 3 | algorithm);
-    // The melody follows the LFO.
+    // Only the melody uses the LFO.
     let sensitivity = if role == Role::Lead { 0x30 } else { 0 };
     write(out, 0x38 + channel, sensitivity);
     for (place, operator) in operators.iter().enumerate() {
@@ -102,9 +102,10 @@ fn load(out: &mut Writer, role: Role) {
     }
 }
 
-/// Key code and fraction of a frequency: the chip's own scale is right at 3.579545 MHz.
+/// Returns the key code and the key fraction of a frequency. The scale of the chip is correct at a
+/// clock of 3.579545 MHz.
 fn key_code(hz: f64) -> (u8, u8) {
-    // 0 is the C# of 17.3 Hz, at that clock; 64 to a semitone.
+    // At that clock, 0 is the C# of 17.3 Hz. A semitone has 64 steps.
     let hz = hz * 3_579_545.0 / f64::from(OPM_HZ);
     let place = ((hz / 277.18).log2() * 768.0).round() as i32 + 4 * 768;
     let place = place.clamp(0, 8 * 768 - 1);
@@ -127,7 +128,7 @@ impl Orchestra for X68000 {
         out.command(&[0x91, 0, 4, 1, 0]);
         let [a, b, c, d] = (CODES_A_SECOND / 2).to_le_bytes();
         out.command(&[0x92, 0, a, b, c, d]);
-        // The LFO: a triangle of about 5 Hz, on pitch.
+        // The LFO is a triangle of about 5 Hz that changes the pitch.
         for (reg, value) in [(0x18, 0xC0), (0x19, 0x80 | 0x30), (0x1B, 2)] {
             write(&mut out, reg, value);
         }
@@ -140,7 +141,7 @@ impl Orchestra for X68000 {
     fn on(&self, out: &mut Writer, note: &Note) {
         if note.role == Role::Drums {
             let (start, length) = self.places[note.key as usize % adpcm::DRUMS];
-            // Stop and start, so that the step size begins afresh.
+            // We stop and start the chip, because this resets its step size.
             out.command(&[0xB7, 0, 1]);
             out.command(&[0xB7, 0, 2]);
             let mut command = vec![0x93, 0];

@@ -1,4 +1,5 @@
-//! The OPN family: FM of four operators with, by chip, an SSG, two kinds of ADPCM, or a DAC.
+//! The OPN family. Its chips have FM with four operators, and some of them also have an SSG, two
+//! kinds of ADPCM, or a DAC.
 
 use super::adpcm;
 use super::patch::{Patch, is_heard, patch_of, softer};
@@ -9,51 +10,53 @@ use super::ssg::Ssg;
 use super::writer::Writer;
 use crate::format::ChipId;
 
-/// What plays a part.
+/// The section of the chip that plays a part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Player {
-    /// FM: the port, and the channel of that port.
+    /// An FM channel: the port, and the channel of that port.
     Fm(u8, u8),
     /// A square wave of the SSG.
     Square(u8),
-    /// The SSG's noise and envelope.
+    /// The noise and the envelope of the SSG.
     Noise,
-    /// ADPCM-B, a string.
+    /// The string on ADPCM-B.
     Sample,
-    /// ADPCM-A, one channel a drum.
+    /// The drums on ADPCM-A, with one channel per drum.
     Samples,
-    /// The DAC, by a stream.
+    /// The drums on the DAC, played by a stream.
     Dac,
-    /// A square wave of the SN76489 beside it.
+    /// A square wave of the SN76489 in the same machine.
     Psg(u8),
-    /// Nobody.
+    /// The part is left out.
     None,
 }
 
 use Player::{Dac, Fm, Noise, Psg, Sample, Samples, Square};
 
-/// A chip of the family and who plays what on it.
+/// A chip of the family, and the assignment of parts to its sections.
 pub struct Opn {
     chip: ChipId,
     clock_hz: u32,
-    /// Clocks to a native frame of the FM.
+    /// The number of clocks per native frame of the FM.
     divider: f64,
-    /// The commands of its ports.
+    /// The commands for its ports.
     commands: [u8; 2],
     ssg: Option<Ssg>,
-    /// Lead, echo, arpeggio, three chord notes, bass, drums.
+    /// The players of the lead, the echo, the arpeggio, three chord notes, the bass and the drums.
     players: [Player; 8],
     system: &'static str,
-    /// The samples of ADPCM-A or of the DAC, with places; of ADPCM-B.
+    /// The samples of ADPCM-A or of the DAC, with the position and length of each drum.
     drums: (Vec<u8>, [(u32, u32); adpcm::DRUMS]),
+    /// The samples of ADPCM-B.
     string: Vec<u8>,
 }
 
-/// The string's frequency and how fast it is sampled.
+/// The frequency of the string.
 const STRING_HZ: f64 = 220.0;
+/// The sample rate of the string.
 const STRING_RATE: f64 = 16_000.0;
 const STRING_SECONDS: f64 = 0.9;
-/// Samples a second of the DAC's drums.
+/// The sample rate of the drums on the DAC.
 const DAC_RATE: u32 = 11_025;
 
 const PARTS: [Role; 8] = [
@@ -85,7 +88,7 @@ impl Opn {
         }
     }
 
-    /// The YM2203: three FM channels and an SSG.
+    /// Creates the orchestra of the YM2203, which has three FM channels and an SSG.
     pub fn ym2203() -> Self {
         let clock_hz = 4_000_000;
         let players = [
@@ -108,7 +111,8 @@ impl Opn {
         }
     }
 
-    /// The YM2608: six FM channels, an SSG, and ADPCM-B; its rhythm ROM is not ours to carry.
+    /// Creates the orchestra of the YM2608, which has six FM channels, an SSG and ADPCM-B. We do
+    /// not use its rhythm section, because we may not distribute its ROM.
     pub fn ym2608() -> Self {
         let players = [
             Fm(0, 0),
@@ -125,7 +129,8 @@ impl Opn {
         opn
     }
 
-    /// The YM2610: four FM channels, an SSG, ADPCM-A and ADPCM-B.
+    /// Creates the orchestra of the YM2610, which has four FM channels, an SSG, ADPCM-A and
+    /// ADPCM-B.
     pub fn ym2610() -> Self {
         let players = [
             Fm(0, 1),
@@ -143,7 +148,7 @@ impl Opn {
         opn
     }
 
-    /// The YM2612 with an SN76489, as in the Mega Drive.
+    /// Creates the orchestra of the Mega Drive, which has a YM2612 and an SN76489.
     pub fn mega_drive() -> Self {
         let players = [
             Fm(0, 0),
@@ -217,7 +222,7 @@ impl Opn {
     }
 
     fn key_on(&self, out: &mut Writer, (port, channel): (u8, u8), key: i32) {
-        // Of the 8 octaves, the lowest in which the number fits 11 bits.
+        // We use the lowest octave in which the frequency number fits in 11 bits.
         let unit = hz(key) * self.divider * f64::from(1 << 20) / f64::from(self.clock_hz);
         let block = (1..8)
             .find(|block| unit / f64::from(1 << (block - 1)) < 2047.0)
@@ -233,7 +238,7 @@ impl Opn {
         self.write(out, 0, 0x28, 0xF0 | port << 2 | channel);
     }
 
-    /// The string at the pitch of a key, from its first sample.
+    /// Plays the string from its first sample, at the pitch of a key.
     fn pluck(&self, out: &mut Writer, key: i32) {
         let rate = STRING_RATE * hz(key) / STRING_HZ;
         let step = (rate * self.divider / f64::from(self.clock_hz) * 65_536.0).round();
@@ -261,7 +266,7 @@ impl Opn {
         }
     }
 
-    /// Where the string lies, how loud it is, and on which sides.
+    /// Loads the string, and sets its position, level and stereo sides.
     fn load_string(&self, out: &mut Writer) {
         if self.chip == ChipId::Ym2610 {
             out.memory(0x83, &self.string);
@@ -279,7 +284,7 @@ impl Opn {
         } else if self.chip == ChipId::Ym2608 {
             out.memory(0x81, &self.string);
             let [low, high] = (self.string.len() as u16 / 32 - 1).to_le_bytes();
-            // Memory of 8 bits, addressed in units of 32 bytes.
+            // The memory has 8 bits and is addressed in units of 32 bytes.
             let regs = [
                 (0x00, 0x20),
                 (0x01, 0xC2),
@@ -349,7 +354,7 @@ fn string() -> Vec<f64> {
     adpcm::string(STRING_HZ, STRING_SECONDS, STRING_RATE)
 }
 
-/// All drums end to end, with the place and length of each.
+/// Returns all drums one after another, with the position and length of each.
 fn places(encode: impl Fn(usize) -> Vec<u8>) -> (Vec<u8>, [(u32, u32); adpcm::DRUMS]) {
     let mut data = Vec::new();
     let places = std::array::from_fn(|which| {
@@ -376,10 +381,10 @@ impl Orchestra for Opn {
             Writer::new(&[(self.chip, self.clock_hz)])
         };
         if self.chip == ChipId::Ym2608 {
-            // All six channels.
+            // This enables all six channels.
             self.write(&mut out, 0, 0x29, 0x80);
         }
-        // The LFO at 6 Hz; the YM2203 has none.
+        // The LFO has 6 Hz. The YM2203 ignores this register, because it has no LFO.
         self.write(&mut out, 0, 0x22, 0x0A);
         if let Some(ssg) = self.ssg {
             ssg.begin(&mut out, false);

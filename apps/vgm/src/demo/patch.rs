@@ -1,28 +1,29 @@
-//! FM sounds: four operators for OPM and OPN, two for OPL.
+//! FM sounds with four operators, for OPM and OPN. The sounds of OPL have two operators and are in
+//! `opl.rs`.
 
 use super::score::Role;
 
-/// One operator of four.
+/// One of the four operators of a sound.
 #[derive(Debug, Clone, Copy)]
 pub struct Operator {
-    /// Detune, 0 to 7, and multiple, 0 to 15.
+    /// The detune (0 to 7) and the multiple (0 to 15).
     pub pitch: (u8, u8),
-    /// Total level: 0 is loudest, 127 silent.
+    /// The total level, from 0 (loudest) to 127 (silent).
     pub level: u8,
-    /// Attack, decay, sustain rate, release.
+    /// The attack, decay, sustain and release rates.
     pub rates: [u8; 4],
-    /// Sustain level: 0 is loudest, 15 softest.
+    /// The sustain level, from 0 (loudest) to 15 (softest).
     pub sustain: u8,
 }
 
-/// A sound of four operators, in the order 1, 2, 3, 4.
+/// A sound of four operators.
 #[derive(Debug, Clone, Copy)]
 pub struct Patch {
-    /// How they are connected, 0 to 7.
+    /// The connection of the operators, from 0 to 7.
     pub algorithm: u8,
-    /// How far operator 1 feeds itself, 0 to 7.
+    /// The feedback of operator 1, from 0 to 7.
     pub feedback: u8,
-    /// The operators.
+    /// The operators in the order 1, 2, 3, 4.
     pub operators: [Operator; 4],
 }
 
@@ -90,7 +91,7 @@ const BASS: Patch = Patch {
     ],
 };
 
-/// The sound of a part; drums have none.
+/// Returns the sound of a part. Drums have no FM sound.
 pub fn patch_of(role: Role) -> &'static Patch {
     match role {
         Role::Lead | Role::Echo => &REED,
@@ -101,7 +102,7 @@ pub fn patch_of(role: Role) -> &'static Patch {
     }
 }
 
-/// Whether an operator is heard itself rather than bending another.
+/// Returns whether an operator is a carrier, which is audible itself, and not a modulator.
 pub fn is_heard(algorithm: u8, operator: usize) -> bool {
     match algorithm {
         0..=3 => operator == 3,
@@ -111,7 +112,7 @@ pub fn is_heard(algorithm: u8, operator: usize) -> bool {
     }
 }
 
-/// How much softer a part plays than its patch, in steps of total level.
+/// Returns by how many steps of the total level a part plays softer than its patch.
 pub fn softer(role: Role) -> u8 {
     match role {
         Role::Lead => 0,

@@ -1,22 +1,22 @@
-//! From notes to a song: an orchestra is told when each note begins and ends.
+//! Performs notes to create a song. An orchestra receives the start and the end of each note.
 
 use super::score::{BARS, Note, Piece, STEPS};
 use super::writer::{Writer, tick_of_step};
 use crate::format::Gd3;
 
-/// A chip, or several, with a voice for each part.
+/// One or several chips with a voice for each part.
 pub trait Orchestra {
-    /// The machine it could be.
+    /// Returns the name of a machine with these chips.
     fn system(&self) -> &'static str;
-    /// An empty song for its chips, with their sounds and samples set up.
+    /// Creates an empty song for the chips, and sets up their sounds and samples.
     fn begin(&self) -> Writer;
-    /// A note begins.
+    /// Starts a note.
     fn on(&self, out: &mut Writer, note: &Note);
-    /// A note ends.
+    /// Ends a note.
     fn off(&self, out: &mut Writer, note: &Note);
 }
 
-/// The song that an orchestra makes of a piece, looping as a whole.
+/// Performs a piece with an orchestra. The whole song loops.
 pub fn perform(piece: &Piece, orchestra: &dyn Orchestra) -> Vec<u8> {
     let end = (BARS * STEPS) as u64;
     let mut events = Vec::new();
@@ -24,7 +24,7 @@ pub fn perform(piece: &Piece, orchestra: &dyn Orchestra) -> Vec<u8> {
         events.push((note.step, true, *note));
         events.push(((note.step + note.steps).min(end), false, *note));
     }
-    // Where one note ends as the next begins, the end comes first.
+    // If one note ends when the next begins, the end comes first.
     events.sort_by_key(|(step, on, note)| (*step, *on, note.role));
     let mut out = orchestra.begin();
     out.loop_here();
@@ -48,7 +48,7 @@ pub fn perform(piece: &Piece, orchestra: &dyn Orchestra) -> Vec<u8> {
     })
 }
 
-/// The frequency of a MIDI note, in Hz.
+/// Returns the frequency of a MIDI note in Hz.
 pub fn hz(key: i32) -> f64 {
     440.0 * (f64::from(key - 69) / 12.0).exp2()
 }

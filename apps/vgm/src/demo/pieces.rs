@@ -1,4 +1,4 @@
-//! The pieces, one for each orchestra.
+//! The pieces. Each orchestra has one.
 
 use super::score::{DORIAN, MAJOR, MINOR, MIXOLYDIAN, Piece, REST};
 
@@ -13,7 +13,7 @@ const ROCK: &str = "k h sk hkh khs h";
 const MARCH: &str = "k hss hkk hssshh";
 const LIGHT: &str = "k hhs hhk hks hh";
 
-/// Every piece.
+/// All pieces.
 pub const PIECES: [Piece; 12] = [
     Piece {
         title: "Warp and Weft",

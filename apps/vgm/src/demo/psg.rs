@@ -1,18 +1,18 @@
-//! The SN76489: three square waves and a noise, with the Game Gear's stereo.
+//! The SN76489: three square waves and noise, with the stereo of the Game Gear.
 
 use super::perform::{Orchestra, hz};
 use super::score::{Note, Role};
 use super::writer::Writer;
 use crate::format::ChipId;
 
-/// The clock beside a 7.67 MHz machine's, in Hz.
+/// The clock in Hz, also in the Mega Drive, whose main clock is 7.67 MHz.
 pub const CLOCK_HZ: u32 = 3_579_545;
 
 const SILENT: u8 = 15;
-/// The noise's channel.
+/// The channel of the noise.
 pub const NOISE: u8 = 3;
 
-/// Sega's noise register, and silence.
+/// Sets the header to Sega's noise register, and silences all channels.
 pub fn begin(out: &mut Writer) {
     for (at, value) in [(0x28, 0x09), (0x2A, 16)] {
         out.header_byte(at, value);
@@ -22,12 +22,12 @@ pub fn begin(out: &mut Writer) {
     }
 }
 
-/// Sets how soft a channel is: 0 is loudest, 15 silent.
+/// Sets the attenuation of a channel, from 0 (loudest) to 15 (silent).
 pub fn attenuate(out: &mut Writer, channel: u8, steps: u8) {
     out.command(&[0x50, 0x90 | channel << 5 | steps.min(SILENT)]);
 }
 
-/// A tone on one of the first three channels; notes below its range are played an octave higher.
+/// Plays a tone on one of the first three channels. Notes below the range are raised by octaves.
 pub fn tone(out: &mut Writer, channel: u8, key: i32, steps: u8) {
     let mut key = key;
     let period = loop {
@@ -42,14 +42,14 @@ pub fn tone(out: &mut Writer, channel: u8, key: i32, steps: u8) {
     attenuate(out, channel, steps);
 }
 
-/// A drum of noise.
+/// Plays a drum with the noise.
 pub fn drum(out: &mut Writer, which: i32) {
     let (noise, steps) = [(0xE2, 2), (0xE5, 4), (0xE4, 9)][which as usize % 3];
     out.command(&[0x50, noise]);
     attenuate(out, NOISE, steps);
 }
 
-/// An SN76489 alone.
+/// An orchestra with only an SN76489.
 pub struct MasterSystem;
 
 fn channel(role: Role) -> Option<u8> {
@@ -70,7 +70,7 @@ impl Orchestra for MasterSystem {
     fn begin(&self) -> Writer {
         let mut out = Writer::new(&[(ChipId::Sn76489, CLOCK_HZ)]);
         begin(&mut out);
-        // The broken chords on the left, the bass and the melody in the middle.
+        // The broken chords are on the left, the bass and the melody in the middle.
         out.command(&[0x4F, 0b1111_1101]);
         out
     }

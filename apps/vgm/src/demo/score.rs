@@ -1,35 +1,38 @@
-//! A small composer: from a key, a chord for each bar and two motifs to five parts and drums.
+//! A small composer. From a key, one chord per bar and two motifs, it creates five parts and drums.
 //!
-//! The form is A A B A, each of four bars. A motif is a row of scale degrees above the root of the
-//! bar's chord, so it follows the harmony; on the strong beats it is drawn to the chord's own notes.
-//! The second A answers the first a third lower at its end, and the last bar comes home.
+//! The form is A A B A, with four bars each. A motif is a sequence of scale degrees above the root
+//! of the current chord, so it follows the harmony. On strong beats, we move it to a note of the
+//! chord. The second A ends a third lower than the first, as an answer to it. The last bar returns
+//! to the root.
 
-/// What a piece is made of.
+/// The description of a piece.
 #[derive(Debug, Clone, Copy)]
 pub struct Piece {
-    /// Its title.
+    /// The title.
     pub title: &'static str,
-    /// Beats a minute; a beat has four steps.
+    /// The number of beats per minute. A beat has four steps.
     pub beats_a_minute: u64,
-    /// The key's root as a MIDI note number.
+    /// The root of the key as a MIDI note number.
     pub root: i32,
-    /// The seven notes of its scale, in semitones above the root.
+    /// The seven notes of the scale, in semitones above the root.
     pub scale: [i32; 7],
-    /// The degree of each bar's chord, 0 being the key's own; one line for A, one for B.
+    /// The degree of the chord of each bar, where 0 is the root. The first row is for A, the second
+    /// for B.
     pub chords: [[i32; 4]; 2],
-    /// The motifs of A and B: steps and degrees; [`REST`] is silence. Each lasts two bars.
+    /// The motifs of A and B as steps and degrees. [`REST`] is silence. Each lasts two bars.
     pub motifs: [&'static [(u32, i32)]; 2],
-    /// The bass's rhythm in a bar, by steps: 1 the root, 5 the fifth, 8 the octave, 0 nothing.
+    /// The rhythm of the bass in a bar, by steps: 1 is the root, 5 the fifth, 8 the octave, 0
+    /// nothing.
     pub bass: [u8; STEPS],
-    /// The drums in a bar, by steps: k, s, h, or a blank.
+    /// The drums in a bar, by steps: `k` (bass drum), `s` (snare), `h` (hi-hat) or a space.
     pub drums: &'static str,
 }
 
-/// Steps in a bar.
+/// The number of steps in a bar.
 pub const STEPS: usize = 16;
-/// Bars in a piece.
+/// The number of bars in a piece.
 pub const BARS: usize = 16;
-/// The degree that is no note.
+/// The degree that stands for silence.
 pub const REST: i32 = i32::MIN;
 
 /// The natural minor scale.
@@ -41,7 +44,7 @@ pub const DORIAN: [i32; 7] = [0, 2, 3, 5, 7, 9, 10];
 /// The Mixolydian scale.
 pub const MIXOLYDIAN: [i32; 7] = [0, 2, 4, 5, 7, 9, 10];
 
-/// Which part plays a note.
+/// The part that plays a note.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Role {
     /// The melody.
@@ -50,7 +53,7 @@ pub enum Role {
     Echo,
     /// Broken chords.
     Arpeggio,
-    /// Chords, three notes at a time: this is note 0, 1 or 2.
+    /// Chords of three notes. The number of the note is 0, 1 or 2.
     Chord(u8),
     /// The bass.
     Bass,
@@ -61,18 +64,18 @@ pub enum Role {
 /// A note of a part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Note {
-    /// Its first step.
+    /// The first step.
     pub step: u64,
-    /// How many steps it sounds.
+    /// The length in steps.
     pub steps: u64,
-    /// Who plays it.
+    /// The part that plays the note.
     pub role: Role,
-    /// Its MIDI number, or which drum.
+    /// The MIDI number, or the number of the drum.
     pub key: i32,
 }
 
 impl Piece {
-    /// All notes in order of time.
+    /// Returns all notes, ordered by time.
     pub fn notes(&self) -> Vec<Note> {
         let mut notes = Vec::new();
         for bar in 0..BARS {
@@ -84,7 +87,7 @@ impl Piece {
         notes
     }
 
-    /// 1 in the third section, else 0.
+    /// Returns the index of the section: 1 for B, which is the third section, and 0 for A.
     fn section(bar: usize) -> usize {
         usize::from(bar / 4 == 2)
     }
@@ -96,12 +99,12 @@ impl Piece {
         self.chords[Self::section(bar)][bar % 4]
     }
 
-    /// The MIDI number of a scale degree, which may lie octaves away.
+    /// Returns the MIDI number of a scale degree, which may be several octaves away.
     fn key(&self, degree: i32) -> i32 {
         self.root + 12 * degree.div_euclid(7) + self.scale[degree.rem_euclid(7) as usize]
     }
 
-    /// The motif over two bars, each note moved with its own bar's chord.
+    /// Adds the motif over two bars. Each note moves with the chord of its own bar.
     fn melody(&self, bar: usize, notes: &mut Vec<Note>) {
         let first = bar - bar % 2;
         let mut at = 0;
@@ -112,7 +115,7 @@ impl Piece {
             if first + in_bar != bar || *degree == REST {
                 continue;
             }
-            // The answer falls a third where the question stayed up.
+            // The answer is a third lower at its end.
             let answers = bar % 4 == 3 && bar < 8;
             let degree = self.chord(bar) % 7 + degree - if answers { 2 } else { 0 };
             let degree = self.settle(degree, bar, start % 8 == 0);
@@ -132,7 +135,8 @@ impl Piece {
         }
     }
 
-    /// On a strong beat, the chord's note at or just below a degree.
+    /// Returns the note of the chord at or just below a degree, if the beat is strong. Otherwise,
+    /// it returns the degree unchanged.
     fn settle(&self, degree: i32, bar: usize, strong: bool) -> i32 {
         let above = (degree - self.chord(bar)).rem_euclid(7);
         match above {
@@ -146,7 +150,7 @@ impl Piece {
         let chord = self.chord(bar);
         let start = (bar * STEPS) as u64;
         for (voice, third) in [0, 2, 4].into_iter().enumerate() {
-            // Inverted, so that chords lie near each other.
+            // We invert chords, so that the notes of successive chords are close together.
             let degree = chord + third - if chord + third > 6 { 7 } else { 0 };
             notes.push(Note {
                 step: start,
@@ -180,7 +184,8 @@ impl Piece {
         }
     }
 
-    /// The same each bar, with a fill at the end of each section.
+    /// Adds the drums of a bar. All bars are the same, except for a fill at the end of each
+    /// section.
     fn drum(&self, bar: usize, notes: &mut Vec<Note>) {
         for (step, drum) in self.drums.bytes().enumerate() {
             let fill = bar % 4 == 3 && step >= 12;

@@ -1,16 +1,16 @@
-//! The SSG and the AY-3-8910: three square waves and a noise.
+//! The SSG and the AY-3-8910: three square waves and noise.
 
 use super::perform::{Orchestra, hz};
 use super::score::{Note, Role};
 use super::writer::Writer;
 use crate::format::ChipId;
 
-/// Where an SSG's registers are written.
+/// An SSG.
 #[derive(Debug, Clone, Copy)]
 pub struct Ssg {
-    /// The command that writes it.
+    /// The command that writes its registers.
     pub command: u8,
-    /// Clocks a second of its own, so that a tone of period n has clock / 16 n Hz.
+    /// Its clock in Hz. A tone of period n has clock / (16 n) Hz.
     pub clock_hz: f64,
 }
 
@@ -22,7 +22,8 @@ impl Ssg {
         out.command(&[self.command, reg, value]);
     }
 
-    /// Silence, with tone on the first channels and noise, too, on the last one if `drums`.
+    /// Silences the chip and sets the mixer: tone on all channels, and with `drums`, also noise on
+    /// the last channel.
     pub fn begin(self, out: &mut Writer, drums: bool) {
         self.write(out, 0x07, if drums { 0b011_000 } else { 0b111_000 });
         for channel in 0..3 {
@@ -30,7 +31,7 @@ impl Ssg {
         }
     }
 
-    /// A tone on a channel, 0 to 15 loud.
+    /// Plays a tone on a channel, with a level from 0 to 15.
     pub fn tone(self, out: &mut Writer, channel: u8, key: i32, level: u8) {
         let period = (self.clock_hz / (16.0 * hz(key))).round() as u16;
         let [low, high] = period.clamp(1, 0xFFF).to_le_bytes();
@@ -39,7 +40,7 @@ impl Ssg {
         self.write(out, 0x08 + channel, level);
     }
 
-    /// A drum on the last channel: noise and tone that the envelope lets fall.
+    /// Plays a drum on the last channel: noise and a tone that fade with the envelope.
     pub fn drum(self, out: &mut Writer, which: i32) {
         let (tone, noise, fall) = [
             (0x900u16, 31, 0x0700u16),
@@ -57,13 +58,13 @@ impl Ssg {
         self.write(out, 0x0D, 0);
     }
 
-    /// Silence on a channel.
+    /// Silences a channel.
     pub fn rest(self, out: &mut Writer, channel: u8) {
         self.write(out, 0x08 + channel, 0);
     }
 }
 
-/// An AY-3-8910 alone.
+/// An orchestra with only an AY-3-8910.
 pub struct Ay8910;
 
 const AY: Ssg = Ssg {
@@ -71,7 +72,8 @@ const AY: Ssg = Ssg {
     clock_hz: 1_789_750.0,
 };
 
-/// What each part has on three channels: the drums take the bass's for a moment.
+/// Returns the channel of a part. There are only three, so the drums briefly take the channel of
+/// the bass.
 fn channel(role: Role) -> Option<u8> {
     match role {
         Role::Lead => Some(0),
@@ -96,7 +98,7 @@ impl Orchestra for Ay8910 {
         match (note.role, channel(note.role)) {
             (Role::Drums, _) => AY.drum(out, note.key),
             (Role::Bass, Some(channel)) => {
-                // The drum may have left the channel to the noise.
+                // A drum may have switched the channel to noise.
                 AY.write(out, 0x07, 0b111_000);
                 AY.tone(out, channel, note.key + 12, 12);
             }

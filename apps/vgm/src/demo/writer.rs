@@ -1,21 +1,21 @@
-//! Writes a song in the VGM format: header, blocks, commands, tag.
+//! Writes a song in the VGM format: the header, data blocks, commands and tags.
 
 use crate::format::{ChipId, Gd3, TICKS_PER_SECOND};
 
-/// A song being written, command by command.
+/// Writes a song command by command.
 #[derive(Debug)]
 pub struct Writer {
     header: Vec<u8>,
     commands: Vec<u8>,
     ticks: u64,
-    /// The command and the tick where the loop begins.
+    /// The position in the commands and the tick at which the loop begins.
     repeat: Option<(usize, u64)>,
 }
 
 const HEADER: usize = 0x100;
 
 impl Writer {
-    /// An empty song for these chips at these clocks, in Hz.
+    /// Creates an empty song for these chips with their clocks in Hz.
     pub fn new(chips: &[(ChipId, u32)]) -> Self {
         let mut header = vec![0; HEADER];
         header[..4].copy_from_slice(b"Vgm ");
@@ -33,12 +33,12 @@ impl Writer {
         }
     }
 
-    /// Sets a byte of the header that is no clock.
+    /// Sets a byte of the header, for example a flag of a chip.
     pub fn header_byte(&mut self, offset: usize, value: u8) {
         self.header[offset] = value;
     }
 
-    /// Appends a command as it is.
+    /// Appends the bytes of a command.
     pub fn command(&mut self, bytes: &[u8]) {
         self.commands.extend_from_slice(bytes);
     }
@@ -50,7 +50,7 @@ impl Writer {
         self.command(data);
     }
 
-    /// Appends a block with the whole of a sample memory.
+    /// Appends a data block with the whole contents of a sample memory.
     pub fn memory(&mut self, kind: u8, data: &[u8]) {
         let mut image = (data.len() as u32).to_le_bytes().to_vec();
         image.extend([0; 4]);
@@ -58,7 +58,7 @@ impl Writer {
         self.block(kind, &image);
     }
 
-    /// Waits until `tick`, counted from the song's start.
+    /// Waits until `tick`, counted from the start of the song.
     pub fn wait_until(&mut self, tick: u64) {
         while self.ticks < tick {
             let ticks = (tick - self.ticks).min(0xFFFF);
@@ -72,12 +72,12 @@ impl Writer {
         }
     }
 
-    /// Lets the loop begin here.
+    /// Starts the loop at the current position.
     pub fn loop_here(&mut self) {
         self.repeat = Some((self.commands.len(), self.ticks));
     }
 
-    /// The song whole, with its tag.
+    /// Returns the complete song with its tags.
     pub fn finish(mut self, tags: &Gd3) -> Vec<u8> {
         self.command(&[0x66]);
         let mut song = self.header;
@@ -99,7 +99,7 @@ impl Writer {
     }
 }
 
-/// A moment in ticks, from steps of `steps_a_minute`, rounded down.
+/// Converts a step to ticks, rounded down. There are `steps_a_minute` steps per minute.
 pub fn tick_of_step(step: u64, steps_a_minute: u64) -> u64 {
     step * 60 * u64::from(TICKS_PER_SECOND) / steps_a_minute
 }

@@ -1,11 +1,11 @@
-//! Soft clipping: what would be beyond full scale is bent below it.
+//! Soft clipping: compresses samples that would exceed full scale, so that they stay below it.
 
 use super::Effect;
 
-/// Below this nothing is changed: 2 dB below full scale.
+/// The level below which samples do not change, 2 dB below full scale.
 const KNEE: f32 = 0.8;
 
-/// Bends each sample by itself.
+/// Compresses each sample independently.
 pub(super) struct SoftClip;
 
 impl Effect for SoftClip {
@@ -16,7 +16,10 @@ impl Effect for SoftClip {
     }
 }
 
-/// Above the knee `x / (1 + x)`, which begins with slope 1 and comes to full scale at infinity.
+/// Returns the compressed sample.
+///
+/// Above the knee we use `x / (1 + x)`, which starts with slope 1 and reaches full scale at
+/// infinity.
 fn bent(sample: f32) -> f32 {
     let over = (sample.abs() - KNEE) / (1.0 - KNEE);
     if over <= 0.0 {

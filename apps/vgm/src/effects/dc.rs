@@ -1,13 +1,13 @@
-//! The DC filter: takes away the mean and what is slower than the ear.
+//! The DC filter: removes the mean and frequencies below the range of hearing.
 
 use super::Effect;
 
-/// Where it takes 3 dB away.
+/// The frequency at which the filter attenuates by 3 dB.
 const CORNER_HZ: f64 = 5.0;
 
-/// A high-pass of 6 dB an octave for each side.
+/// A high-pass of 6 dB per octave for each side.
 pub(super) struct DcFilter {
-    /// What is left of the output in the next frame.
+    /// The factor by which the output decays per frame.
     keep: f64,
     input: [f64; 2],
     output: [f64; 2],

@@ -1,5 +1,6 @@
-//! Dither: noise of about one step of the file's samples, so that what rounding takes away is
-//! noise and not distortion of soft notes.
+//! Dither: adds noise of about one step of the file's samples before rounding.
+//!
+//! Rounding then causes noise instead of distortion of soft notes.
 //!
 //! Source: Lipshitz, Wannamaker and Vanderkooy, "Quantization and dither" (1992): triangular noise
 //! of two steps from end to end.
@@ -11,12 +12,15 @@ use crate::mix::SampleFormat;
 pub(super) struct Dither {
     /// One step of the file's samples.
     step: f32,
-    /// The same noise in every file, for the same bits every time.
+    /// The state of the noise generator. Every file starts with the same state, so that rendering a
+    /// song twice gives the same bits.
     random: u64,
 }
 
 impl Dither {
-    /// For files of these samples; none where rounding takes nothing away that is heard.
+    /// Creates dither for files with these samples.
+    ///
+    /// Returns `None` if the samples are so fine that rounding is inaudible.
     pub(super) fn of(samples: SampleFormat) -> Option<Self> {
         let bits = match samples {
             SampleFormat::I8 => 8,
@@ -29,9 +33,9 @@ impl Dither {
         })
     }
 
-    /// From -1 to 1, those near 0 most often.
+    /// Returns noise from -1 to 1, in which values near 0 are the most frequent.
     fn noise(&mut self) -> f32 {
-        // Marsaglia's xorshift; its upper bits are the better ones.
+        // Marsaglia's xorshift. We use its upper bits because they are more random.
         self.random ^= self.random << 13;
         self.random ^= self.random >> 7;
         self.random ^= self.random << 17;

@@ -1,4 +1,4 @@
-//! The equaliser: bands that lift or lower what lies about a frequency, below or above it.
+//! The equaliser: bands that raise or lower frequencies around, below or above a frequency.
 //!
 //! Source: Bristow-Johnson, "Cookbook formulae for audio equalizer biquad filter coefficients".
 
@@ -7,7 +7,7 @@ use std::str::FromStr;
 
 use super::Effect;
 
-/// Where a band works.
+/// The shape of a band.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Shape {
     Peak,
@@ -15,20 +15,20 @@ enum Shape {
     HighShelf,
 }
 
-/// One band.
+/// One band of the equaliser.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Band {
     shape: Shape,
     hz: f64,
     gain_db: f64,
-    /// The steepness: of a peak its frequency through its width.
+    /// The steepness. For a peak it is the frequency divided by the width.
     q: f64,
 }
 
 impl FromStr for Band {
     type Err = String;
 
-    /// Reads `HZ:DB`, `HZ:DB:Q`, `low:HZ:DB` or `high:HZ:DB`.
+    /// Parses `HZ:DB`, `HZ:DB:Q`, `low:HZ:DB` or `high:HZ:DB`.
     ///
     /// ```
     /// use creel_vgm::effects::Band;
@@ -48,16 +48,16 @@ impl FromStr for Band {
         let (hz, gain_db, q) = match numbers.as_deref() {
             Some([hz, db]) => (*hz, *db, SQRT_2 / 2.0),
             Some([hz, db, q]) if shape == Shape::Peak => (*hz, *db, *q),
-            _ => return Err("not HZ:DB, HZ:DB:Q, low:HZ:DB or high:HZ:DB".into()),
+            _ => return Err("expected HZ:DB, HZ:DB:Q, low:HZ:DB or high:HZ:DB".into()),
         };
         if !(20.0..=20_000.0).contains(&hz) {
-            return Err(format!("{hz} Hz is not from 20 to 20000"));
+            return Err(format!("{hz} Hz is out of range: use 20 to 20000"));
         }
         if !(-24.0..=24.0).contains(&gain_db) {
-            return Err(format!("{gain_db} dB is not from -24 to 24"));
+            return Err(format!("{gain_db} dB is out of range: use -24 to 24"));
         }
         if !(0.1..=20.0).contains(&q) {
-            return Err(format!("a steepness of {q} is not from 0.1 to 20"));
+            return Err(format!("a steepness of {q} is out of range: use 0.1 to 20"));
         }
         Ok(Band {
             shape,
@@ -68,7 +68,7 @@ impl FromStr for Band {
     }
 }
 
-/// A band at work: a filter of two poles and two zeros for each side.
+/// The filter of a band: a biquad for each side.
 pub(super) struct Filter {
     zeros: [f64; 3],
     poles: [f64; 2],
@@ -81,7 +81,7 @@ impl Filter {
         let (sin, cos) = (TAU * band.hz.min(0.49 * rate) / rate).sin_cos();
         let a = 10f64.powf(band.gain_db / 40.0);
         let alpha = sin / (2.0 * band.q);
-        // A high shelf is a low one with the circle turned by half.
+        // A high shelf is a low shelf with the unit circle rotated by half a turn.
         let turn = if band.shape == Shape::HighShelf {
             -1.0
         } else {
@@ -135,7 +135,7 @@ impl Effect for Filter {
 mod tests {
     use super::*;
 
-    /// What a band does to a tone, in dB.
+    /// Returns the gain that a band gives to a tone, in dB.
     fn gain_db(band: &str, hz: f64) -> f64 {
         let mut filter = Filter::new(band.parse().unwrap(), 44_100);
         let tone = |at: usize| (TAU * hz * at as f64 / 44_100.0).sin() as f32 * 0.1;

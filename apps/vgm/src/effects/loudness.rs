@@ -1,10 +1,11 @@
-//! Loudness: measured over a whole song or album, and the gain that follows.
+//! Loudness: measured over a whole song or album, to compute a gain.
 //!
-//! Invariant: an album's measure is the sum of its songs', in whatever order they come.
+//! Invariant: the measurement of an album is the sum of the measurements of its songs, in any
+//! order.
 //!
-//! A library filters and sums what the ear weighs, in blocks of 0.4 s; the blocks are counted here
-//! by their loudness, in steps of a tenth of a decibel, so that a song takes 8 KB to remember and
-//! albums can be added up.
+//! A library applies the loudness filter and returns the loudness of blocks of 0.4 s. We count
+//! these blocks in a histogram with steps of a tenth of a decibel. A measurement therefore takes 8
+//! KB per song, and we can add the measurements of an album up.
 //!
 //! Source: ITU-R BS.1770 and EBU R 128 (the filter, the gates); ReplayGain 2.0 (-18 LUFS).
 
@@ -13,38 +14,38 @@ use ebur128::{EbuR128, Mode};
 use super::Effect;
 use crate::error::{Error, Result};
 
-/// What the loudness is brought to.
+/// The target of loudness normalisation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Loudness {
-    /// Nothing: as the song has it.
+    /// No normalisation.
     #[default]
     AsIs,
-    /// Each song as loud as any other.
+    /// The same loudness for each song.
     Track,
-    /// Each album as loud as any other, its songs as loud as they are beside each other.
+    /// The same loudness for each album. Its songs keep their loudness relative to each other.
     Album,
-    /// Each song's loudest sample at full scale.
+    /// Full scale for the loudest sample of each song.
     Peak,
 }
 
-/// What ReplayGain brings songs to, in LUFS.
+/// The target loudness of ReplayGain, in LUFS.
 const TARGET_LUFS: f64 = -18.0;
-/// What is softer counts as silence.
+/// The loudness below which a block counts as silence.
 const SILENCE_LUFS: f64 = -70.0;
-/// Blocks this much softer than the others are pauses.
+/// The distance from the mean loudness below which a block counts as a pause.
 const PAUSE_LU: f64 = 10.0;
-/// Steps a decibel, from silence up.
+/// The number of histogram steps per decibel, starting at silence.
 const STEPS_DB: f64 = 10.0;
 const STEPS: usize = 1000;
-/// Tenths of a second in a block.
+/// The number of tenths of a second in a block.
 const HOPS_A_BLOCK: usize = 4;
 
-/// What was measured of a song, or of an album.
+/// The measurement of a song or of an album.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Measured {
-    /// How many blocks have each loudness.
+    /// The number of blocks of each loudness.
     blocks: Vec<u64>,
-    /// The loudest sample; full scale is 1.
+    /// The peak of the absolute sample values. Full scale is 1.
     pub peak: f32,
 }
 
@@ -58,7 +59,7 @@ impl Default for Measured {
 }
 
 impl Measured {
-    /// Adds another song of the same album.
+    /// Adds the measurement of another song of the same album.
     pub fn add(&mut self, other: &Measured) {
         for (sum, count) in self.blocks.iter_mut().zip(&other.blocks) {
             *sum += count;
@@ -66,14 +67,14 @@ impl Measured {
         self.peak = self.peak.max(other.peak);
     }
 
-    /// The loudness in LUFS; none of silence.
+    /// Returns the loudness in LUFS, or `None` for silence.
     pub fn lufs(&self) -> Option<f64> {
         let mean = self.mean_from(0)?;
         let gate = step_of(lufs_of(mean) - PAUSE_LU).unwrap_or(0);
         self.mean_from(gate).map(lufs_of)
     }
 
-    /// The mean power of the blocks from a step up.
+    /// Returns the mean power of the blocks whose step is at least `step`.
     fn mean_from(&self, step: usize) -> Option<f64> {
         let blocks = &self.blocks;
         let counted = || (step..STEPS).filter(move |step| blocks[*step] > 0);
@@ -84,8 +85,10 @@ impl Measured {
         (count > 0).then(|| power / count as f64)
     }
 
-    /// The factor that brings it to what is wanted, at most so far that nothing is cut, unless
-    /// what is too loud `bends`.
+    /// Returns the factor that brings the sound to the `wanted` loudness.
+    ///
+    /// The factor is limited so that no sample is clipped, unless soft clipping `bends` loud
+    /// samples.
     pub fn gain(&self, wanted: Loudness, bends: bool) -> f32 {
         if self.peak <= 0.0 {
             return 1.0;
@@ -108,7 +111,7 @@ fn step_of(lufs: f64) -> Option<usize> {
     (step >= 0.0).then(|| (step as usize).min(STEPS - 1))
 }
 
-/// The power of a block in the middle of a step.
+/// Returns the power of a block in the middle of a step.
 fn power_of(step: usize) -> f64 {
     let lufs = SILENCE_LUFS + (step as f64 + 0.5) / STEPS_DB;
     10f64.powf((lufs + 0.691) / 10.0)
@@ -118,26 +121,26 @@ fn lufs_of(power: f64) -> f64 {
     10.0 * power.log10() - 0.691
 }
 
-/// Measures a song as its frames come.
+/// Measures a song frame by frame.
 pub struct Meter {
     filter: EbuR128,
-    /// Frames of a tenth of a second: blocks overlap by three quarters.
+    /// The number of frames in a tenth of a second. Blocks overlap by three quarters.
     hop: usize,
-    /// Frames since the last block's end.
+    /// The number of frames since the end of the last block.
     since: usize,
     hops: usize,
     measured: Measured,
 }
 
 impl Meter {
-    /// A meter for frames of both sides.
+    /// Creates a meter for stereo frames.
     ///
     /// # Errors
     ///
-    /// [`Error::Unsupported`] for rates that cannot be measured at.
+    /// Returns [`Error::Unsupported`] if the library does not support the sample rate.
     pub fn new(sample_rate: u32) -> Result<Meter> {
         let filter = EbuR128::new(2, sample_rate, Mode::M)
-            .map_err(|error| Error::Unsupported(format!("loudness: {error}")))?;
+            .map_err(|error| Error::Unsupported(format!("cannot measure the loudness: {error}")))?;
         Ok(Meter {
             filter,
             hop: sample_rate as usize / 10,
@@ -147,7 +150,7 @@ impl Meter {
         })
     }
 
-    /// Takes the next frames in.
+    /// Measures the next frames.
     pub fn push(&mut self, mut frames: &[[f32; 2]]) {
         for side in frames.as_flattened() {
             self.measured.peak = self.measured.peak.max(side.abs());
@@ -155,7 +158,7 @@ impl Meter {
         while !frames.is_empty() {
             let (now, later) = frames.split_at(frames.len().min(self.hop - self.since));
             let taken = self.filter.add_frames_f32(now.as_flattened());
-            taken.expect("memory for a second of sound was there from the start");
+            taken.expect("the meter must accept a tenth of a second of stereo frames");
             self.since += now.len();
             frames = later;
             if self.since == self.hop {
@@ -166,7 +169,7 @@ impl Meter {
         }
     }
 
-    /// Counts the block that ends here, if it is a whole one.
+    /// Counts the block that ends here, if it is complete.
     fn count(&mut self) {
         let lufs = self
             .filter
@@ -177,7 +180,8 @@ impl Meter {
         }
     }
 
-    /// What was measured. A song that ends before its first block is one block, as long as it is.
+    /// Returns the measurement. A song that is shorter than one block counts as one block of its
+    /// length.
     pub fn measured(mut self) -> Measured {
         if self.hops < HOPS_A_BLOCK {
             let frames = (self.hops * self.hop + self.since) as u64;
@@ -191,7 +195,7 @@ impl Meter {
     }
 }
 
-/// Every sample times a factor.
+/// Multiplies every sample by a factor.
 pub(super) struct Gain(pub(super) f32);
 
 impl Effect for Gain {
@@ -206,7 +210,7 @@ impl Effect for Gain {
 mod tests {
     use super::*;
 
-    /// Both sides a sine of 997 Hz, for so many seconds.
+    /// Returns a sine of 997 Hz on both sides, `seconds` long.
     fn tone(level: f32, seconds: usize) -> Vec<[f32; 2]> {
         let turn = std::f32::consts::TAU * 997.0 / 48_000.0;
         (0..48_000 * seconds)
@@ -226,7 +230,7 @@ mod tests {
 
     #[test]
     fn tone_has_the_bs1770_reference_loudness() {
-        // BS.1770: 0 dB FS on one side is -3.01 LKFS; both sides are 3.01 more.
+        // BS.1770: 0 dB FS on one side is -3.01 LKFS. Both sides together are 3.01 dB louder.
         let (loud, silence) = (tone(0.1, 5), vec![[0.0; 2]; 480_000]);
         for songs in [vec![&loud[..]], vec![&loud, &silence, &loud]] {
             let lufs = measured(&songs).lufs().unwrap();
@@ -264,7 +268,7 @@ mod tests {
         let gain = loud.gain(Loudness::Track, false);
         assert!((20.0 * gain.log10() + 12.0).abs() < 0.2, "{gain}");
         assert_eq!(loud.gain(Loudness::Peak, false), 1.0 / loud.peak);
-        // Soft on the mean, with one sample at full scale.
+        // Soft on average, with one sample at full scale.
         let mut clicks = tone(0.01, 3);
         clicks[7] = [1.0; 2];
         let clicks = measured(&[&clicks]);
@@ -274,7 +278,7 @@ mod tests {
         album.add(&measured(&[&tone(0.005, 3)]));
         assert!(
             (album.lufs().unwrap() - loud.lufs().unwrap()).abs() < 0.2,
-            "the soft one is gated"
+            "the gate must exclude the soft song"
         );
         assert_eq!(album.peak, loud.peak);
     }

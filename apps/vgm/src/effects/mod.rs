@@ -1,4 +1,4 @@
-//! What is done to the mix on its way to a file: one chain, in one order, for every kind of file.
+//! The effects between the mix and a file: one chain in one order for every kind of file.
 //!
 //! ```text
 //! mix ─► DC filter ─► equaliser ─► reverb ─► width ─► gain ─► volume ─► soft clipping ─► dither ─► samples
@@ -6,13 +6,13 @@
 //!                               loudness or peak, measured over the whole song before
 //! ```
 //!
-//! The volume is the player's own, and part of the mix; it comes behind the gain where there is one,
-//! so that it is not measured away.
+//! The volume belongs to the player and is part of the mix. If there is a gain, the volume follows
+//! it, because otherwise the loudness measurement would cancel the volume.
 //!
-//! Invariant: what comes out depends on the frames before it and not on how they were cut into
-//! blocks. What is not asked for is not done: without effects the bits are those of the mix.
+//! Invariant: the output depends on the frames before it and not on the block size. An effect that
+//! you do not request does nothing, so without effects the bits are those of the mix.
 //!
-//! Left out on purpose: tails. A song has the same number of frames with and without reverb.
+//! We leave out tails on purpose. A song has the same number of frames with and without reverb.
 
 mod clip;
 mod dc;
@@ -27,22 +27,22 @@ pub use loudness::{Loudness, Measured, Meter};
 
 use crate::mix::SampleFormat;
 
-/// What is wanted.
+/// The effects to apply.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Effects {
-    /// Takes away what lies below 5 Hz.
+    /// Whether to remove frequencies below 5 Hz.
     pub dc_filter: bool,
-    /// Louder and softer by frequency.
+    /// The bands of the equaliser, which raise or lower frequencies.
     pub equalizer: Vec<Band>,
-    /// How much of a hall is added: 0 none, 1 as loud as the song.
+    /// The amount of reverb: 0 is none, and 1 is as loud as the song.
     pub reverb: f32,
-    /// How far the sides are apart: 0 mono, 1 as they are, at most 2.
+    /// The stereo width: 0 is mono, 1 is unchanged, and the maximum is 2.
     pub width: f32,
-    /// What the loudness is brought to.
+    /// The target of loudness normalisation.
     pub loudness: Loudness,
-    /// Bends what would be beyond full scale instead of cutting it.
+    /// Whether to compress samples that would exceed full scale instead of clipping them.
     pub soft_clip: bool,
-    /// Noise of one step, so that what is rounded away leaves no distortion.
+    /// Whether to add noise of one step, so that rounding does not cause distortion.
     pub dither: bool,
 }
 
@@ -60,7 +60,7 @@ impl Default for Effects {
     }
 }
 
-/// One effect at work on one song.
+/// One effect that processes one song.
 trait Effect: Send {
     /// Changes the next frames in place.
     fn apply(&mut self, frames: &mut [[f32; 2]]);
@@ -70,7 +70,7 @@ trait Effect: Send {
 pub struct Chain(Vec<Box<dyn Effect>>);
 
 impl Chain {
-    /// What comes before the loudness is measured.
+    /// Creates the effects that precede the loudness measurement.
     pub fn before_gain(effects: &Effects, sample_rate: u32) -> Chain {
         let mut chain: Vec<Box<dyn Effect>> = Vec::new();
         if effects.dc_filter {
@@ -88,7 +88,7 @@ impl Chain {
         Chain(chain)
     }
 
-    /// All, with the gain that was found.
+    /// Creates all effects, with the `gain` that was computed from the measurement.
     pub fn whole(effects: &Effects, sample_rate: u32, gain: f32, samples: SampleFormat) -> Chain {
         let mut chain = Chain::before_gain(effects, sample_rate).0;
         if gain != 1.0 {
@@ -157,7 +157,7 @@ mod tests {
             chain.apply(a);
             chain.apply(b);
         }
-        assert!(whole == pieces, "blocks show");
+        assert!(whole == pieces, "the block size must not change the output");
         assert!(whole.iter().flatten().all(|side| side.abs() < 1.001));
     }
 

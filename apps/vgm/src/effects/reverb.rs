@@ -1,28 +1,29 @@
-//! Reverb: a hall, made of echoes that echo.
+//! Reverb: the sound of a hall, made with delays that feed back.
 //!
-//! Four delays a side, each fed by what it gives, softened; then two that only smear. The sides'
-//! lengths differ a little, which makes the hall wide.
+//! Each side has four comb filters with damped feedback, followed by two all-pass filters that
+//! diffuse the echoes. The delays of the two sides differ a little, because this makes the hall
+//! sound wide.
 //!
 //! Source: Schroeder, "Natural sounding artificial reverberation" (1962); Moorer, "About this
 //! reverberation business" (1979).
 
 use super::Effect;
 
-/// Delays that feed themselves, in ms: no two have a common rhythm.
+/// The delays of the comb filters in ms. No two of them have a common rhythm.
 const COMBS_MS: [f64; 4] = [29.7, 37.1, 41.1, 43.7];
-/// Delays that smear.
+/// The delays of the all-pass filters in ms.
 const SMEARS_MS: [f64; 2] = [5.0, 1.7];
-/// How much longer those of the right side are.
+/// The amount by which the delays of the right side are longer.
 const SPREAD_MS: f64 = 0.52;
-/// How long an echo takes to fall by 60 dB.
+/// The time in which an echo decays by 60 dB.
 const SECONDS: f64 = 1.6;
-/// How much of the last sample a fed-back one keeps: halls swallow what is high.
+/// The weight of the previous sample in the damped feedback. A hall absorbs high frequencies.
 const DAMP: f32 = 0.3;
 const SMEAR: f32 = 0.7;
-/// What is below this is let go: arithmetic on numbers next to 0 is slow.
+/// The level below which a sample becomes 0, because arithmetic with subnormal numbers is slow.
 const SILENCE: f32 = 1e-15;
 
-/// A ring of samples.
+/// A ring buffer of samples.
 struct Delay {
     samples: Vec<f32>,
     at: usize,
@@ -51,7 +52,7 @@ impl Delay {
     }
 }
 
-/// A delay that is fed by what it gives.
+/// A comb filter: a delay whose output feeds back into it.
 struct Comb {
     delay: Delay,
     feed: f32,
@@ -100,19 +101,19 @@ impl Side {
             delay.replace(fed);
             sum = old - fed * SMEAR;
         }
-        // Together the four are about as loud as what they are fed.
+        // The four comb filters together are about as loud as their input.
         sum * 0.25
     }
 }
 
-/// A hall that both sides sound in.
+/// The hall for both sides.
 pub(super) struct Reverb {
     amount: f32,
     sides: [Side; 2],
 }
 
 impl Reverb {
-    /// A hall of which so much is added: 1 is as loud as the song.
+    /// Creates a hall. At an `amount` of 1 it is as loud as the song.
     pub(super) fn new(amount: f32, sample_rate: u32) -> Self {
         Reverb {
             amount,
@@ -145,12 +146,12 @@ mod tests {
             let part = &frames[from..from + 4410];
             part.iter().map(|frame| f64::from(frame[0]).powi(2)).sum()
         };
-        assert!(power(2205) > 1e-4, "there is no hall");
+        assert!(power(2205) > 1e-4, "the reverb must be audible");
         let fall_db = 10.0 * (power(2205) / power(2205 + 35_280)).log10();
-        // 60 dB in 1.6 s, what is high faster.
+        // The decay is 60 dB in 1.6 s, and faster at high frequencies.
         assert!((27.0..50.0).contains(&fall_db), "{fall_db} dB in 0.8 s");
         assert!(power(3 * 44_100 - 4410) < 1e-8);
         assert!(frames[1..].iter().any(|frame| frame[0] != frame[1]));
-        assert_eq!(frames[0], [1.0; 2], "the song itself stays");
+        assert_eq!(frames[0], [1.0; 2], "the dry signal must stay unchanged");
     }
 }

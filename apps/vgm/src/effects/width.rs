@@ -1,8 +1,8 @@
-//! Stereo width: the difference of the sides, scaled.
+//! Stereo width: scales the difference of the sides.
 
 use super::Effect;
 
-/// How far the sides are apart; 1 leaves them where they are.
+/// The factor of the difference. A factor of 1 leaves the sides unchanged.
 pub(super) struct Width(pub(super) f32);
 
 impl Effect for Width {

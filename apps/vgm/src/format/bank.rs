@@ -1,8 +1,8 @@
-//! Data banks: the stream blocks of a song, unpacked and laid end to end by kind.
+//! Data banks: the stream blocks of a song, unpacked and concatenated by kind.
 //!
-//! Banks are filled once, when the song is read, so that playing never unpacks and the loop's
-//! second pass finds them as the first did. A block in mid-song lies at the offset it would have
-//! had, since a bank only ever grows at its end.
+//! We fill the banks once, when the song is read. Playing therefore never unpacks data, and every
+//! pass of the loop finds the same banks. A block in the middle of the song has the same offset as
+//! if it had been added when it is reached, because a bank only grows at its end.
 //!
 //! Source: VGM specification 1.71, "Data blocks".
 
@@ -13,12 +13,12 @@ use super::command::Block;
 use super::container::SONG_BYTES_MAX;
 use crate::error::Error;
 
-/// One kind's data, in bytes.
+/// The data of one kind, in bytes.
 #[derive(Debug, Clone, Default)]
 pub struct Bank {
     /// All blocks of the kind, one after another.
     pub data: Vec<u8>,
-    /// Where each block lies in `data`.
+    /// The range of each block in `data`.
     pub blocks: Vec<Range<usize>>,
 }
 
@@ -38,14 +38,14 @@ pub struct Banks {
     bytes: usize,
 }
 
-/// How many kinds of stream data there are.
+/// The number of kinds of stream data.
 const KINDS: usize = 0x40;
-/// Bytes of attributes before the packed data.
+/// The number of bytes of attributes before the packed data.
 const PACKED_HEADER: usize = 10;
 const TABLE_HEADER: usize = 6;
 
 impl Banks {
-    /// No data yet.
+    /// Creates banks without data.
     pub fn new() -> Self {
         Banks {
             banks: vec![Bank::default(); KINDS],
@@ -54,18 +54,21 @@ impl Banks {
         }
     }
 
-    /// Takes in a block of kind 00 to 7F.
+    /// Adds a block of kind 00 to 7F.
     ///
     /// # Errors
     ///
-    /// [`Error::Malformed`] if packed data is not what its attributes say, [`Error::TooLarge`] if
-    /// all banks together pass the largest song's size.
+    /// Returns [`Error::Malformed`] if packed data does not match its attributes, and
+    /// [`Error::TooLarge`] if all banks together are larger than the largest song may be.
     pub fn add(&mut self, song: &[u8], block: &Block) -> Result<(), Error> {
         let data = &song[block.data.clone()];
         let at = block.data.start;
         if block.kind == 0x7F {
             self.table = Table::parse(data).ok_or_else(|| {
-                Error::malformed(at, "the decompression table is shorter than it says")
+                Error::malformed(
+                    at,
+                    "the decompression table is shorter than its size field says",
+                )
             })?;
             return Ok(());
         }
@@ -92,7 +95,7 @@ impl Banks {
         Ok(())
     }
 
-    /// The banks, by kind.
+    /// Returns the banks, indexed by kind.
     pub fn finish(self) -> Vec<Bank> {
         self.banks
     }
@@ -117,7 +120,7 @@ impl Table {
     }
 }
 
-/// How a packed value becomes a plain one.
+/// The way to compute an unpacked value from a packed one.
 enum Method<'t> {
     Copy(u16),
     ShiftLeft(u16, u32),
@@ -125,7 +128,7 @@ enum Method<'t> {
     Dpcm(&'t [u16]),
 }
 
-/// Appends the plain data to `out`, at most `room` bytes.
+/// Unpacks `data` and appends the result to `out`, at most `room` bytes.
 fn unpack(data: &[u8], table: &Table, room: usize, out: &mut Vec<u8>) -> Result<(), String> {
     let Some(packed) = data.get(PACKED_HEADER..) else {
         return Err("a packed block is shorter than its attributes".into());
@@ -133,13 +136,15 @@ fn unpack(data: &[u8], table: &Table, room: usize, out: &mut Vec<u8>) -> Result<
     let length = u32_at(data, 1) as usize;
     let (bits_out, bits_in) = (u8_at(data, 5), u8_at(data, 6));
     if !(1..=16).contains(&bits_out) || !(1..=bits_out).contains(&bits_in) {
-        return Err(format!("a block packed from {bits_out} bits to {bits_in}"));
+        return Err(format!(
+            "cannot unpack a block from {bits_in} bits to {bits_out}"
+        ));
     }
     let width = if bits_out > 8 { 2 } else { 1 };
     let values = length / width;
     if length > room || packed.len() * 8 / usize::from(bits_in) < values {
         return Err(format!(
-            "a packed block of {} bytes says it unpacks to {length}",
+            "a packed block of {} bytes claims to unpack to {length} bytes",
             packed.len()
         ));
     }
@@ -149,7 +154,11 @@ fn unpack(data: &[u8], table: &Table, room: usize, out: &mut Vec<u8>) -> Result<
         (0, 1) => Method::ShiftLeft(start, u32::from(bits_out - bits_in)),
         (0, 2) => Method::Table(table.values_checked(bits_out, bits_in)?),
         (1, _) => Method::Dpcm(table.values_checked(bits_out, bits_in)?),
-        (kind, sub) => return Err(format!("a block packed by unknown method {kind}.{sub}")),
+        (kind, sub) => {
+            return Err(format!(
+                "cannot unpack a block: unknown method {kind}.{sub}"
+            ));
+        }
     };
     let mask = (0xFFFF_u16) >> (16 - bits_out);
     let mut sum = start;
@@ -174,17 +183,18 @@ fn unpack(data: &[u8], table: &Table, room: usize, out: &mut Vec<u8>) -> Result<
 }
 
 impl Table {
-    /// The values, if the table fits a block packed from `bits_out` to `bits_in`.
+    /// Returns the values if the table fits a block that was packed from `bits_out` to `bits_in`
+    /// bits.
     fn values_checked(&self, bits_out: u8, bits_in: u8) -> Result<&[u16], String> {
         if self.bits_out != bits_out || self.bits_in != bits_in || self.values.len() < 1 << bits_in
         {
-            return Err("a block packed with a table that was not given before it".into());
+            return Err("cannot unpack a block: no table for it was given before".into());
         }
         Ok(&self.values)
     }
 }
 
-/// Codes of `width` bits, the highest bit of each byte first.
+/// An iterator over codes of `width` bits, starting with the highest bit of each byte.
 struct Bits<'d> {
     data: &'d [u8],
     next: usize,

@@ -1,7 +1,10 @@
-//! The chips that a VGM header names, in the header's order, which is also the order of the chip
-//! numbers in stream set-ups and in the extra header.
+//! The chips that a VGM header names, in the order of the header.
+//!
+//! Stream set-ups and the extra header number the chips in the same order.
 
-/// A sound chip of the VGM format; `as u8` is its number in streams and in the extra header.
+/// A sound chip of the VGM format.
+///
+/// The value `as u8` is the number that stands for the chip in streams and in the extra header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 #[allow(missing_docs, reason = "each is the name printed on the chip")]
@@ -56,10 +59,11 @@ pub enum ChipId {
     Ics2115,
 }
 
-/// How many chips the format knows.
+/// The number of chips that the format knows.
 pub const CHIPS: usize = 48;
 
-/// Every chip with its name and where its clock lies in the header.
+/// Every chip with its name and the offset of its clock in the header.
+///
 /// Source: VGM specification 1.72, "Header".
 const TABLE: [(ChipId, &str, usize); CHIPS] = [
     (ChipId::Sn76489, "SN76489", 0x0C),
@@ -113,22 +117,23 @@ const TABLE: [(ChipId, &str, usize); CHIPS] = [
 ];
 
 impl ChipId {
-    /// Every chip in the header's order.
+    /// Returns every chip in the order of the header.
     pub fn all() -> impl Iterator<Item = ChipId> {
         TABLE.iter().map(|row| row.0)
     }
 
-    /// The chip with this number in a stream set-up or the extra header, if there is one.
+    /// Returns the chip with this number in a stream set-up or in the extra header, if there is
+    /// one.
     pub fn from_number(number: u8) -> Option<ChipId> {
         TABLE.get(usize::from(number)).map(|row| row.0)
     }
 
-    /// The name printed on the chip.
+    /// Returns the name printed on the chip.
     pub fn name(self) -> &'static str {
         TABLE[self as usize].1
     }
 
-    /// Where this chip's clock lies in the header, in bytes.
+    /// Returns the offset of this chip's clock in the header, in bytes.
     pub(crate) fn clock_offset(self) -> usize {
         TABLE[self as usize].2
     }

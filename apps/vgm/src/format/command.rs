@@ -1,7 +1,8 @@
-//! One command of the stream: what it does and how many bytes it takes.
+//! One command of the stream: its effect and its length in bytes.
 //!
-//! Invariant: a command is only returned if all its bytes lie within the song. Reserved ranges are
-//! passed over by their operand count; bytes that the specification leaves undefined are an error.
+//! Invariant: a command is returned only if all its bytes lie within the song. Commands of the
+//! reserved ranges are skipped, because the specification gives their number of operands. Commands
+//! that the specification does not define are an error.
 //!
 //! Source: VGM specification 1.71/1.72, "Commands", "Dual Chip Support".
 
@@ -12,13 +13,13 @@ use super::chip_id::ChipId;
 use super::header::Instance;
 use crate::error::{Error, Result};
 
-/// A write to a chip's register.
+/// A write to a register of a chip.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Write {
-    /// Which chip of the song.
+    /// The chip of the song.
     pub instance: Instance,
-    /// The chip's port, 0 or 1 for most; the stereo masks of SN76489 and
-    /// AY8910 are port 1.
+    /// The chip's port, 0 or 1 for most chips. The stereo masks of the SN76489 and the AY8910 are
+    /// port 1.
     pub port: u8,
     /// The register, or the address for chips with memory.
     pub reg: u16,
@@ -26,86 +27,88 @@ pub struct Write {
     pub value: u16,
 }
 
-/// What one command asks for.
+/// The effect of one command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Command {
-    /// Wait so many samples at 44,100 Hz.
+    /// Wait for this number of samples at 44,100 Hz.
     Wait(u32),
     /// Write a register.
     Write(Write),
-    /// Write the next byte of the YM2612's data bank to its DAC, then wait so many samples.
+    /// Write the next byte of the YM2612's data bank to its DAC, then wait for this number of
+    /// samples.
     DacWait(u32),
-    /// Move in the YM2612's data bank to a byte offset.
+    /// Move the read position of the YM2612's data bank to this offset, in bytes.
     Seek(u32),
-    /// A data block.
+    /// Define a data block.
     Block(Block),
     /// Copy from a data bank into a chip's RAM.
     RamWrite(RamWrite),
-    /// Stream control.
+    /// Control a stream.
     Stream(StreamCommand),
-    /// The end of the song.
+    /// End the song.
     End,
-    /// Reserved, or not for sound: nothing.
+    /// A reserved command, or one that does not affect the sound.
     Nothing,
 }
 
 /// Command 67: a data block.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Block {
-    /// 00–3F stream, 40–7E packed stream, 7F table, 80–BF ROM, C0–FF RAM.
+    /// The kind of data: 00–3F stream, 40–7E packed stream, 7F table, 80–BF ROM, C0–FF RAM.
     pub kind: u8,
-    /// Whether it is for the second chip.
+    /// Whether the block is for the second chip.
     pub second: bool,
-    /// Where its bytes lie in the song.
+    /// The range of the block's bytes in the song.
     pub data: Range<usize>,
 }
 
 /// Command 68: a copy from a data bank into a chip's RAM.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RamWrite {
-    /// The kind of the data bank, as of a block.
+    /// The kind of the data bank, as in [`Block::kind`].
     pub kind: u8,
-    /// From where in the bank, in bytes.
+    /// The source offset in the bank, in bytes.
     pub from: u32,
-    /// To where in the chip's RAM, in bytes.
+    /// The destination address in the chip's RAM, in bytes.
     pub to: u32,
-    /// How many bytes.
+    /// The number of bytes to copy.
     pub length: u32,
 }
 
-/// Commands 90 to 95; `id` is the stream's number.
+/// Commands 90 to 95. `id` is the number of the stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the fields are the specification's operands")]
 pub enum StreamCommand {
-    /// Say which register the stream writes.
+    /// Select the register that the stream writes.
     Setup { id: u8, chip: u8, port: u8, reg: u8 },
-    /// Say which bank it reads, and how.
+    /// Select the bank that the stream reads, and the step and the start within it.
     Data {
         id: u8,
         bank: u8,
         step: u8,
         base: u8,
     },
-    /// Set how many writes a second it makes.
+    /// Set the number of writes per second.
     Frequency { id: u8, hz: u32 },
-    /// Start it at a byte of the bank.
+    /// Start the stream at a byte of the bank.
     Start {
         id: u8,
         offset: u32,
         mode: u8,
         length: u32,
     },
-    /// Stop it; 0xFF stops all.
+    /// Stop the stream. The id 0xFF stops all streams.
     Stop { id: u8 },
-    /// Start it at a block of the bank.
+    /// Start the stream at a block of the bank.
     StartBlock { id: u8, block: u16, flags: u8 },
 }
 
-/// The command at `offset` of `song`, and the offset of the next one.
+/// Decodes the command at `offset` of `song`, and returns it with the offset of the next one.
 ///
 /// # Errors
 ///
-/// [`Error::Malformed`] if the song ends within the command or the byte is no command.
+/// Returns [`Error::Malformed`] if the song ends within the command, or if the byte at `offset`
+/// does not begin a command.
 pub fn decode(song: &[u8], offset: usize, version: u32) -> Result<(Command, usize)> {
     let Some(&code) = song.get(offset) else {
         return Err(cut(offset));
@@ -137,13 +140,15 @@ pub fn decode(song: &[u8], offset: usize, version: u32) -> Result<(Command, usiz
     Ok((command, next))
 }
 
-/// Whether a command begins at `offset`, be it cut by the data's end, or nothing does there.
+/// Returns whether a command begins at `offset`, or the data ends there.
+///
+/// The command may be cut off by the end of the data.
 pub fn is_command(data: &[u8], offset: usize, version: u32) -> bool {
     data.get(offset)
         .is_none_or(|code| operands(*code, version).is_some())
 }
 
-/// How many bytes follow the command, those of a block's data not counted.
+/// Returns the number of operand bytes of a command, without the contents of a data block.
 fn operands(code: u8, version: u32) -> Option<usize> {
     Some(match code {
         0x30..=0x3F | 0x4F | 0x50 | 0x94 => 1,
@@ -164,7 +169,7 @@ fn cut(offset: usize) -> Error {
     Error::malformed(offset, "the song is cut short: no end of its commands")
 }
 
-/// The size's bit 31 stands for the second chip.
+/// Decodes a data block. Bit 31 of the size selects the second chip.
 fn block(song: &[u8], offset: usize, ops: &[u8]) -> Result<(Command, usize)> {
     let size = u32_at(ops, 2);
     let start = offset + 1 + ops.len();
@@ -229,7 +234,7 @@ fn stream(code: u8, ops: &[u8]) -> StreamCommand {
     }
 }
 
-/// The Yamaha chips of 51–5F and, as second chips, of A1–AF: chip and port.
+/// The chip and the port of the Yamaha commands 51–5F, and of A1–AF for the second chips.
 const YAMAHA: [(ChipId, u8); 15] = [
     (ChipId::Ym2413, 0),
     (ChipId::Ym2612, 0),
@@ -248,7 +253,7 @@ const YAMAHA: [(ChipId, u8); 15] = [
     (ChipId::Ymf262, 1),
 ];
 
-/// The chips of B0–BF.
+/// The chips of the commands B0–BF.
 const BYTE_CHIPS: [ChipId; 16] = [
     ChipId::Rf5c68,
     ChipId::Rf5c164,
@@ -268,7 +273,7 @@ const BYTE_CHIPS: [ChipId; 16] = [
     ChipId::Ga20,
 ];
 
-/// The chips of C0–C8: a 16-bit address or value and a byte.
+/// The chips of the commands C0–C8, which have a 16-bit address or value and a byte.
 const WORD_CHIPS: [ChipId; 9] = [
     ChipId::SegaPcm,
     ChipId::Rf5c68,
@@ -281,7 +286,7 @@ const WORD_CHIPS: [ChipId; 9] = [
     ChipId::X1010,
 ];
 
-/// The chips of D0–D6: port, register, value.
+/// The chips of the commands D0–D6, which have a port, a register and a value.
 const PORT_CHIPS: [ChipId; 7] = [
     ChipId::Ymf278b,
     ChipId::Ymf271,
@@ -292,20 +297,20 @@ const PORT_CHIPS: [ChipId; 7] = [
     ChipId::Es5506,
 ];
 
-/// How the bytes of most writes, the frequent ones, lie.
+/// The layout of the operands of the frequent writes, which are most of all writes.
 #[derive(Clone, Copy)]
 enum Shape {
-    /// No such write.
+    /// The command is not a frequent write.
     Other,
-    /// A register and a value for a chip, a port and whether it is the second.
+    /// A register and a value. The fields are the chip, the port and whether it is the second chip.
     Named(ChipId, u8, bool),
-    /// The same where the register's bit 7 says that it is the second.
+    /// A register and a value, where bit 7 of the register selects the second chip.
     Marked(ChipId),
-    /// A register of four bits and a value of twelve.
+    /// A register of 4 bits and a value of 12 bits.
     Pwm,
-    /// A value alone, for an SN76489, which may be the second.
+    /// A value for an SN76489. The field is whether it is the second chip.
     Psg(bool),
-    /// A bit for the second, a register of three and a value of four.
+    /// One bit for the second chip, a register of 3 bits and a value of 4 bits.
     Msm5205,
 }
 
@@ -333,23 +338,27 @@ const fn shapes() -> [Shape; 256] {
     shapes
 }
 
-/// The wait of 1 to 16 ticks at `offset`, a byte long, if it is one: as [`decode`] has it, but faster.
+/// Returns the length in ticks if a wait of 1 to 16 ticks is at `offset`.
+///
+/// Such a command is one byte long. The result is that of [`decode`], but we get it faster.
 #[inline(always)]
 pub fn frequent_wait(song: &[u8], offset: usize) -> Option<u64> {
     let code = song.get(offset)?;
     (code >> 4 == 7).then_some(u64::from(code & 15) + 1)
 }
 
-/// The write at `offset` and how many bytes it has, if it is one of the frequent ones: as [`decode`]
-/// has it, but faster.
+/// Returns the write at `offset` and its length in bytes if it is one of the frequent writes.
+///
+/// The result is that of [`decode`], but we get it faster.
 #[inline(always)]
 pub fn frequent_write(song: &[u8], offset: usize) -> Option<(Write, usize)> {
     let [code, reg, value] = *song.get(offset..)?.first_chunk()?;
     shaped(SHAPES[usize::from(code)], reg, value)
 }
 
-/// What a command of this shape writes, and how many bytes it has; of two bytes `value` is not looked
-/// at.
+/// Returns the write of a command with this layout, and the length of the command in bytes.
+///
+/// `value` is ignored if the command has only two bytes.
 #[inline(always)]
 fn shaped(shape: Shape, reg: u8, value: u8) -> Option<(Write, usize)> {
     let (chip, port, second, reg) = match shape {
@@ -390,15 +399,15 @@ fn write(code: u8, ops: &[u8]) -> Option<Write> {
     let to = |chip, second, port, reg, value| to((chip, second), port, reg, u16::from(value));
     Some(match code {
         0x3F | 0x4F => to(ChipId::Sn76489, code == 0x3F, 1, 0, ops[0]),
-        // Where the three channels are heard; with bit 6 set it is for a YM2203's SSG.
+        // The panning of the three channels. If bit 6 is set, it is for the SSG of a YM2203.
         0x31 if ops[0] & 0x40 == 0 => to(ChipId::Ay8910, ops[0] >> 7 != 0, 1, 0, ops[0] & 0x3F),
         0x40 if ops.len() == 2 => to(ChipId::Mikey, ops[0] >> 7 != 0, 0, ops[0] & 0x7F, ops[1]),
         0x41 if ops.len() == 2 => to(ChipId::K007232, ops[0] >> 7 != 0, 0, ops[0] & 0x7F, ops[1]),
         0x42 if ops.len() == 2 => to(ChipId::K005289, ops[0] >> 7 != 0, 0, ops[0] & 0x7F, ops[1]),
         0x44 if ops.len() == 2 => to(ChipId::Ics2115, ops[0] >> 7 != 0, 0, ops[0] & 0x7F, ops[1]),
         0x43 if ops.len() == 2 => to(ChipId::Msm5232, ops[0] >> 7 != 0, 0, ops[0] & 0x7F, ops[1]),
-        // An address, its high byte first; that of the WonderSwan's memory is told from a register
-        // by its port.
+        // An address with its high byte first. The port distinguishes the memory of the WonderSwan
+        // from its registers.
         0xC6 => to(
             ChipId::WonderSwan,
             ops[0] >> 7 != 0,
@@ -434,13 +443,13 @@ fn write(code: u8, ops: &[u8]) -> Option<Write> {
     })
 }
 
-/// C0 to C8: a word, an address but for the QSound and the MultiPCM, and a byte.
+/// Decodes C0 to C8: a byte and a word, which is an address except for the QSound and the MultiPCM.
 fn word_write(code: u8, ops: &[u8]) -> Write {
     let (low_first, high_first) = (u16_at(ops, 0), u16::from_be_bytes([ops[0], ops[1]]));
     let byte = u16::from(ops[2]);
     let (port, second, reg, value) = match code {
         0xC0 => (0, low_first >> 15 != 0, low_first & 0x7FFF, byte),
-        // What chips these are leaves no second one.
+        // All 16 bits are the address, so there is no bit left to select a second chip.
         0xC1 | 0xC2 => (1, false, low_first, byte),
         0xC3 => (
             1,
@@ -466,7 +475,7 @@ fn word_write(code: u8, ops: &[u8]) -> Write {
 mod tests {
     use super::*;
 
-    /// Operand counts written down a second time, from the specification's list.
+    /// Compares the operand counts with a second list, which we took from the specification.
     #[test]
     fn operand_counts_match_the_specification() {
         for code in 0..=255u8 {

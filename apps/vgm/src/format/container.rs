@@ -1,5 +1,7 @@
-//! Containers a song comes in: plain, gzip, bzip2, zstd. Told apart by their first bytes, never by
-//! the file's name, and unpacked to a bounded size.
+//! The containers of a song: plain, gzip, bzip2 and zstd.
+//!
+//! We recognise a container by its first bytes and never by the name of the file. Unpacking is
+//! bounded, so a small file cannot fill the memory.
 //!
 //! Source: RFC 1952 (gzip), RFC 8878 (zstd), the bzip2 manual; the first bytes of each.
 
@@ -7,15 +9,15 @@ use std::io::Read;
 
 use crate::error::{Error, Result};
 
-/// The largest decompressed song accepted, in bytes.
+/// The size of the largest decompressed song that is accepted, in bytes.
 pub const SONG_BYTES_MAX: usize = 64 << 20;
 
-/// Unpacks `packed` if it is compressed; a plain song comes back as it is.
+/// Unpacks `packed` if it is compressed, and returns a plain song unchanged.
 ///
 /// # Errors
 ///
-/// [`Error::NotVgm`] if a container is cut or damaged before the song's end,
-/// [`Error::TooLarge`] beyond [`SONG_BYTES_MAX`].
+/// Returns [`Error::NotVgm`] if a container is damaged or ends before the song does, and
+/// [`Error::TooLarge`] if the song is larger than [`SONG_BYTES_MAX`].
 pub fn unpack(packed: Vec<u8>) -> Result<Vec<u8>> {
     let unpacked = match packed.as_slice() {
         [0x1F, 0x8B, ..] => read_members(&packed)?,
@@ -35,8 +37,10 @@ pub fn unpack(packed: Vec<u8>) -> Result<Vec<u8>> {
     Ok(unpacked)
 }
 
-/// The members of a gzip file one after the other; what lies behind the last that is whole, and real
-/// files carry all kinds of things there, is ignored.
+/// Unpacks the members of a gzip file one after the other.
+///
+/// Bytes after the last complete member are ignored, because real files contain all kinds of data
+/// there.
 fn read_members(packed: &[u8]) -> Result<Vec<u8>> {
     let mut decoder = flate2::bufread::GzDecoder::new(packed);
     let mut bytes = read_bounded("gzip", &mut decoder)?;
@@ -62,12 +66,13 @@ fn read_bounded(container: &str, decoder: impl Read) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// The first bytes of a song, `count` at most, of a file's first bytes; fewer if those do not
-/// suffice.
+/// Unpacks the beginning of a file and returns at most `count` bytes of the song.
+///
+/// Returns fewer bytes if `packed` does not contain enough of the file.
 pub fn unpack_front(packed: &[u8], count: usize) -> Vec<u8> {
     let mut front = Vec::new();
     let count = count as u64;
-    // What cannot be unpacked ends the front; the whole file will tell why.
+    // A damaged container ends the front here. Reading the whole file reports the reason.
     let _ = match packed {
         [0x1F, 0x8B, ..] => flate2::bufread::GzDecoder::new(packed)
             .take(count)

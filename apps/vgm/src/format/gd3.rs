@@ -4,7 +4,9 @@
 
 use super::bytes::u32_at;
 
-/// What the song is called and who made it. A missing or damaged tag leaves its fields empty.
+/// The names of a song and of the people that made it.
+///
+/// If the tag is missing or damaged, the fields that could not be read are empty.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Gd3 {
     /// The track's name.
@@ -15,27 +17,27 @@ pub struct Gd3 {
     pub game: String,
     /// The game's name as written in Japan.
     pub game_native: String,
-    /// The machine.
+    /// The name of the machine.
     pub system: String,
-    /// The machine as written in Japan.
+    /// The name of the machine as written in Japan.
     pub system_native: String,
-    /// Who composed it.
+    /// The composer.
     pub author: String,
-    /// Who composed it, as written in Japan.
+    /// The composer's name as written in Japan.
     pub author_native: String,
-    /// When the game came out.
+    /// The release date of the game.
     pub date: String,
-    /// Who made the file.
+    /// The person who made the file.
     pub converted_by: String,
-    /// Notes.
+    /// Free-form notes.
     pub notes: String,
 }
 
-/// The longest tag read, in bytes.
+/// The longest tag that is read, in bytes.
 const GD3_BYTES_MAX: usize = 256 << 10;
 
 impl Gd3 {
-    /// Reads the tag at `offset` of a decompressed song; empty if there is none.
+    /// Reads the tag at `offset` of a decompressed song. The tag is empty if there is none.
     pub fn parse(song: &[u8], offset: Option<usize>) -> Gd3 {
         let tag = offset.and_then(|offset| song.get(offset..)).unwrap_or(&[]);
         if !tag.starts_with(b"Gd3 ") {
@@ -65,7 +67,7 @@ impl Gd3 {
         }
     }
 
-    /// The same tag with the Japanese text where there is no other.
+    /// Returns the tag with the Japanese text in every field whose other text is empty.
     pub fn with_fallback(&self) -> Gd3 {
         let or = |text: &String, native: &String| {
             if text.trim().is_empty() {
@@ -83,7 +85,7 @@ impl Gd3 {
         }
     }
 
-    /// The tag as it is written into a song.
+    /// Returns the bytes of the tag, as a song contains them.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut text = Vec::new();
         for string in [

@@ -1,7 +1,8 @@
-//! The header and the extra header: clocks, volumes, loop, flags.
+//! The header and the extra header: clocks, volumes, loop and flags.
 //!
-//! Invariant: no field is read from beyond the start of the command data, wherever the header
-//! says that is, so an old, short header never lends its neighbours' bytes to a newer field.
+//! Invariant: no field is read from an offset at or after the start of the command data, which the
+//! header itself gives. An old header is shorter than a new one. We must not take the commands
+//! after an old header for the fields of a newer version.
 //!
 //! Source: VGM specification 1.71/1.72, "Header" and "Extra header".
 
@@ -13,60 +14,62 @@ use crate::error::{Error, Result};
 /// One of the two instances of a chip.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Instance {
-    /// Which chip.
+    /// The kind of chip.
     pub chip: ChipId,
-    /// Whether it is the second of its kind in the song.
+    /// Whether this is the second chip of its kind in the song.
     pub second: bool,
 }
 
 impl Instance {
-    /// A dense number, below [`Instance::COUNT`].
+    /// Returns a dense index, below [`Instance::COUNT`].
     pub(crate) fn index(self) -> usize {
         self.chip as usize * 2 + usize::from(self.second)
     }
 
-    /// How many instances there can be.
+    /// The number of instances that a song can have.
     pub(crate) const COUNT: usize = CHIPS * 2;
 }
 
 /// A volume of the extra header.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Volume {
-    /// Replaces the chip's usual level; 256 is unity.
+    /// Replaces the chip's usual level. 256 is unity.
     Absolute(u16),
-    /// Multiplies the chip's usual level; 256 is unity.
+    /// Multiplies the chip's usual level. 256 is unity.
     Relative(u16),
 }
 
 /// The volume that the extra header gives to one chip.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct ChipVolume {
-    /// Which chip of the song.
+    /// The chip of the song.
     pub instance: Instance,
-    /// Whether it is for the chip's other half, such as the SSG of an OPN.
+    /// Whether the volume is for the paired half of the chip, for example the SSG of an OPN.
     pub paired: bool,
     /// The volume.
     pub volume: Volume,
 }
 
-/// What a song says of itself before its commands begin.
+/// The information that precedes the commands of a song.
 #[derive(Debug, Clone)]
 pub struct Header {
-    /// The version in BCD: 0x171 is 1.71.
+    /// The version in BCD. For example, 0x171 is version 1.71.
     pub version: u32,
-    /// Samples at 44,100 Hz that the song claims to have; not trusted.
+    /// The number of samples at 44,100 Hz that the song claims to have. We do not rely on it.
     pub claimed_samples: u32,
-    /// Where the loop begins, in bytes from the start of the file.
+    /// The offset of the loop's first command, in bytes from the start of the file.
     pub loop_offset: Option<usize>,
-    /// How long the loop claims to be, in samples at 44,100 Hz; not trusted, but that 0 is no loop.
+    /// The length of the loop that the song claims, in samples at 44,100 Hz.
+    ///
+    /// We do not rely on the value, except that 0 means that there is no loop.
     pub loop_samples: u32,
-    /// Loops fewer to play than asked for.
+    /// The number of loops to subtract from the number that was requested.
     pub loop_base: i8,
-    /// Sixteenths of the loops asked for; 0 means 16.
+    /// The factor for the number of requested loops, in sixteenths. 0 means 16.
     pub loop_modifier: u8,
-    /// Where the commands begin, in bytes from the start of the file.
+    /// The offset of the commands, in bytes from the start of the file.
     pub data_offset: usize,
-    /// Where the tags begin, in bytes from the start of the file.
+    /// The offset of the tags, in bytes from the start of the file.
     pub gd3_offset: Option<usize>,
     /// The factor of the volume modifier, 0.25 to 64.
     pub volume: f32,
@@ -77,10 +80,11 @@ pub struct Header {
     fields: [u8; 0x100],
 }
 
-/// The header in a file's first bytes, plain or packed, if they suffice; its extra part may be cut
-/// off.
+/// Reads the header from the first bytes of a file, plain or packed.
+///
+/// Returns `None` if there are not enough bytes for a header. The extra header may be cut off.
 pub fn peek(front: &[u8]) -> Option<Header> {
-    // A byte more than the longest plain header, for commands must follow.
+    // One byte more than the longest plain header, because at least one command must follow it.
     Header::parse(&unpack_front(front, 0x101)).ok()
 }
 
@@ -92,7 +96,7 @@ impl Header {
     ///
     /// # Errors
     ///
-    /// [`Error::NotVgm`] without the magic or with fewer than 64 bytes,
+    /// Returns [`Error::NotVgm`] if the magic is missing or the song has fewer than 64 bytes, and
     /// [`Error::Malformed`] if the commands begin outside the file.
     pub fn parse(song: &[u8]) -> Result<Header> {
         if song.is_empty() {
@@ -100,7 +104,7 @@ impl Header {
         }
         if !song.starts_with(b"Vgm ") {
             return Err(Error::NotVgm(
-                "it does not begin with \"Vgm \", nor is it gzip, bzip2 or zstd".into(),
+                "it does not begin with \"Vgm \", and it is not gzip, bzip2 or zstd".into(),
             ));
         }
         if song.len() < 0x40 {
@@ -117,7 +121,7 @@ impl Header {
             clocks[chip as usize] = u32_at(&fields, chip.clock_offset());
         }
         if version < 0x110 {
-            // The one FM clock of that time stood for all three chips.
+            // The one FM clock of these versions applies to all three chips.
             let fm = clocks[ChipId::Ym2413 as usize];
             clocks[ChipId::Ym2612 as usize] = fm;
             clocks[ChipId::Ym2151 as usize] = fm;
@@ -141,7 +145,7 @@ impl Header {
         Ok(header)
     }
 
-    /// The clock of one chip of the song in Hz, if the song has that chip.
+    /// Returns the clock of one chip of the song in Hz, if the song has that chip.
     pub fn clock(&self, instance: Instance) -> Option<u32> {
         let raw = self.clocks[instance.chip as usize];
         let own = raw & !(DUAL_BIT | VARIANT_BIT);
@@ -155,20 +159,23 @@ impl Header {
         Some(extra.map_or(own, |(_, clock)| *clock))
     }
 
-    /// The chips that it has a clock for, in its order.
+    /// Returns the chips that have a clock in the header, in the order of the header.
     pub fn instances(&self) -> impl Iterator<Item = Instance> {
         ChipId::all()
             .flat_map(|chip| [false, true].map(|second| Instance { chip, second }))
             .filter(|chip| self.clock(*chip).is_some())
     }
 
-    /// Bit 31 of the chip's clock: YM2610B instead of YM2610, an FDS beside a NES, a T6W28, two YM3812
-    /// of which one is left and one right.
+    /// Returns whether bit 31 of the chip's clock is set, which selects a variant of the chip.
+    ///
+    /// For example, the variant is a YM2610B instead of a YM2610, a NES with an FDS, a T6W28, or
+    /// two YM3812 that are panned left and right.
     pub fn is_variant(&self, chip: ChipId) -> bool {
         self.clocks[chip as usize] & VARIANT_BIT != 0
     }
 
-    /// What is printed on a chip of the song, where variants share a place in the header.
+    /// Returns the name printed on a chip of the song. Note that variants share a place in the
+    /// header.
     pub fn name(&self, chip: ChipId) -> &'static str {
         match (chip, self.is_variant(chip)) {
             (ChipId::Ym2610, true) => "YM2610B",
@@ -184,24 +191,26 @@ impl Header {
         }
     }
 
-    /// A flag byte of the header, 0 if the header ends before it.
+    /// Returns a flag byte of the header, or 0 if the header ends before it.
     ///
-    /// Offsets are the specification's: 0x2B SN76489 flags, 0x78 AY8910 type, 0x94 OKIM6258.
+    /// The offsets are those of the specification. For example, 0x2B are the SN76489 flags, 0x78 is
+    /// the AY8910 type and 0x94 are the OKIM6258 flags.
     pub fn byte(&self, offset: usize) -> u8 {
         u8_at(&self.fields, offset)
     }
 
-    /// A 16-bit field of the header, 0 if the header ends before it.
+    /// Returns a 16-bit field of the header, or 0 if the header ends before it.
     pub fn word(&self, offset: usize) -> u16 {
         u16_at(&self.fields, offset)
     }
 
-    /// A 32-bit field of the header, 0 if the header ends before it.
+    /// Returns a 32-bit field of the header, or 0 if the header ends before it.
     pub fn long(&self, offset: usize) -> u32 {
         u32_at(&self.fields, offset)
     }
 
-    /// How often to play the loop when `asked` times were asked for: at least once.
+    /// Returns how often to play the loop if `asked` times were requested. The result is at least
+    /// 1.
     pub fn loops(&self, asked: u32) -> u32 {
         let modifier = match self.loop_modifier {
             0 => 16,
@@ -237,7 +246,8 @@ impl Header {
     }
 }
 
-/// A counted list of entries of `N` bytes, as many as lie within the song.
+/// Returns the entries of `N` bytes in a counted list. Entries that reach beyond the song are left
+/// out.
 fn entries<const N: usize>(song: &[u8], start: usize) -> impl Iterator<Item = &[u8]> {
     let count = usize::from(u8_at(song, start));
     let rest = song.get(start + 1..).unwrap_or(&[]);
@@ -278,7 +288,7 @@ fn data_offset(song: &[u8], version: u32) -> Result<usize> {
     Ok(offset)
 }
 
-/// An offset that counts from its own place; 0 means none.
+/// Returns the target of an offset that counts from its own position, or `None` for 0.
 fn relative(bytes: &[u8], at: usize) -> Option<usize> {
     match u32_at(bytes, at) {
         0 => None,
@@ -286,7 +296,9 @@ fn relative(bytes: &[u8], at: usize) -> Option<usize> {
     }
 }
 
-/// 2^(modifier / 32), where -63 stands for -64 and everything above 192 is negative.
+/// Returns 2^(modifier / 32).
+///
+/// The modifier -63 means -64, and bytes above 192 are negative.
 fn volume_factor(byte: u8) -> f32 {
     let steps = match i32::from(byte) {
         0xC1 => -64,

@@ -1,8 +1,13 @@
-//! The VGM format: containers, header, tags, commands, data banks. Reads everything, plays nothing.
+//! The VGM format: containers, header, tags, commands and data banks.
 //!
-//! Invariant: whatever the bytes, reading a song neither panics nor reads outside them, and memory
-//! stays within a small multiple of [`SONG_BYTES_MAX`]. Once a [`Song`] exists, every command in it
-//! decodes, and its loop, if any, begins at a command and lasts at least one sample.
+//! This module reads songs and does not play them.
+//!
+//! Invariant: reading a song never panics and never reads outside its bytes, whatever these are.
+//! Memory stays within a small multiple of [`SONG_BYTES_MAX`]. Once a [`Song`] exists, you can rely
+//! on two facts:
+//!
+//! - Every command in it decodes.
+//! - Its loop, if it has one, begins at a command and lasts at least one sample.
 //!
 //! Source: VGM specification 1.50 to 1.72 (vgmrips.net/wiki/VGM_Specification).
 

@@ -1,4 +1,6 @@
-//! A song: its header and tags, its commands walked once from end to end, its data banks unpacked.
+//! A song: its header and tags, its checked commands, and its unpacked data banks.
+//!
+//! We walk the commands once from end to end when we read the song.
 
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -16,24 +18,24 @@ use super::gd3::Gd3;
 use super::header::{Header, Instance};
 use crate::error::{Error, Result};
 
-/// The unit of time of the format: samples a second, whatever rate is rendered.
+/// The unit of time of the format, in samples per second, whatever the output rate.
 pub const TICKS_PER_SECOND: u32 = 44_100;
 
-/// Where a song repeats.
+/// The place where a song repeats.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Loop {
-    /// The first command of the loop, in bytes from the start of the song.
+    /// The offset of the loop's first command, in bytes from the start of the song.
     pub offset: usize,
-    /// When it is first reached, in ticks.
+    /// The time at which the loop is first reached, in ticks.
     pub tick: u64,
 }
 
-/// A song that has been read whole and checked.
+/// A song that has been read completely and checked.
 #[derive(Debug, Clone)]
 pub struct Song {
-    /// What the song says of itself.
+    /// The header of the song.
     pub header: Header,
-    /// What it is called.
+    /// The tags of the song, for example its title.
     pub tags: Gd3,
     bytes: Arc<Vec<u8>>,
     banks: Vec<Bank>,
@@ -49,8 +51,8 @@ impl Song {
     ///
     /// # Errors
     ///
-    /// [`Error::Io`] if it is no file (a FIFO or a device could be waited for without end) or
-    /// cannot be read; else as [`Song::parse`].
+    /// Returns [`Error::Io`] if `path` cannot be read or is not a file. We reject FIFOs and
+    /// devices, because reading them might never end. Other errors are those of [`Song::parse`].
     pub fn read(path: &Path) -> Result<Song> {
         let mut packed = Vec::new();
         open(path)?
@@ -59,15 +61,18 @@ impl Song {
         Song::parse(packed)
     }
 
-    /// Takes a song from memory: plain, gzip, bzip2 or zstd.
+    /// Reads a song from memory: plain, gzip, bzip2 or zstd.
     ///
-    /// Where players agree on what a damaged song means, it means that here, too, and
-    /// [`Song::warnings`] tells it.
+    /// If players agree on the meaning of a damaged song, we play it in the same way, and
+    /// [`Song::warnings`] describes the damage.
     ///
     /// # Errors
     ///
-    /// [`Error::NotVgm`], [`Error::Malformed`] with the place and the reason, or
-    /// [`Error::TooLarge`] beyond [`SONG_BYTES_MAX`] bytes.
+    /// Returns one of these errors:
+    ///
+    /// - [`Error::NotVgm`] if the bytes are not a VGM song.
+    /// - [`Error::Malformed`] with the offset and the reason if the song is damaged.
+    /// - [`Error::TooLarge`] if the song is larger than [`SONG_BYTES_MAX`] bytes.
     pub fn parse(packed: Vec<u8>) -> Result<Song> {
         let mut bytes = unpack(packed)?;
         let header = Header::parse(&bytes)?;
@@ -94,63 +99,71 @@ impl Song {
         })
     }
 
-    /// What is wrong with the song, though it can be played.
+    /// Returns the problems of the song that do not prevent playing it.
     pub fn warnings(&self) -> &[String] {
         &self.warnings
     }
 
-    /// The decompressed song.
+    /// Returns the bytes of the decompressed song.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// The same, to be kept by chips that read their memory in it.
+    /// Returns the decompressed song as a shared buffer.
+    ///
+    /// Chips keep the buffer, because they read their memory from it.
     pub fn shared_bytes(&self) -> Arc<Vec<u8>> {
         Arc::clone(&self.bytes)
     }
 
-    /// The data bank of a kind, 0 to 0x3F; other kinds have none.
+    /// Returns the data bank of a kind, 0 to 0x3F. Other kinds have no bank.
     pub fn bank(&self, kind: u8) -> Option<&Bank> {
         self.banks.get(usize::from(kind))
     }
 
-    /// How long the song is when its loop is played once, in ticks.
+    /// Returns the length of the song in ticks, with its loop played once.
     pub fn ticks(&self) -> u64 {
         self.ticks
     }
 
-    /// Where it repeats, if it does.
+    /// Returns the loop, if the song has one.
     pub fn repeat(&self) -> Option<Loop> {
         self.repeat
     }
 
-    /// How long the song is when its loop is played `loops` times, in ticks, fade not counted.
+    /// Returns the length of the song in ticks if its loop is played `loops` times, without the
+    /// fade.
     pub fn ticks_with_loops(&self, loops: u32) -> u64 {
         let length = self.repeat.map_or(0, |repeat| self.ticks - repeat.tick);
         self.ticks
             .saturating_add(length.saturating_mul(u64::from(loops.max(1) - 1)))
     }
 
-    /// How many writes one chip gets in one pass, those of streams not counted; a stream set up for
-    /// it counts as one.
+    /// Returns the number of writes to a chip in one pass of the song.
+    ///
+    /// The writes of streams are not counted. However, setting up a stream for the chip counts as
+    /// one write.
     pub fn writes(&self, instance: Instance) -> u64 {
         self.writes[instance.index()]
     }
 
-    /// Whether a chip is written to after the song's first wait, or fed by a stream: one that is not
-    /// was at most set up.
+    /// Returns whether a chip is written to after the first wait of the song, or by a stream.
+    ///
+    /// Otherwise the song only initialises the chip at most.
     pub fn plays(&self, instance: Instance) -> bool {
         self.played[instance.index()]
     }
 
-    /// The chips that the song has and writes to, in the header's order.
+    /// Returns the chips that the song has and writes to, in the order of the header.
     pub fn chips(&self) -> impl Iterator<Item = Instance> {
         let instances = self.header.instances();
         instances.filter(|chip| self.writes(*chip) > 0)
     }
 }
 
-/// Opens a file; what is no file is refused before it is opened, for that may wait for a writer.
+/// Opens a file.
+///
+/// We reject anything else before opening it, because opening a FIFO may wait for a writer forever.
 pub fn open(path: &Path) -> io::Result<File> {
     let kind = fs::metadata(path)?.file_type();
     if kind.is_dir() {
@@ -158,7 +171,7 @@ pub fn open(path: &Path) -> io::Result<File> {
     }
     if !kind.is_file() {
         return Err(io::Error::other(
-            "is a FIFO, a socket or a device, not a file",
+            "is not a file but a FIFO, a socket or a device",
         ));
     }
     File::open(path)
@@ -167,12 +180,12 @@ pub fn open(path: &Path) -> io::Result<File> {
 /// The command that ends a song.
 const END: u8 = 0x66;
 
-/// One pass over the commands.
+/// The result of one pass over the commands.
 struct Walk {
     tick: u64,
     loop_tick: Option<u64>,
     end: usize,
-    /// Why there is no command that ends the song, if there is none.
+    /// The reason why the command that ends the song is missing, if it is.
     missing_end: Option<String>,
     writes: Vec<u64>,
     played: Vec<bool>,
@@ -180,12 +193,13 @@ struct Walk {
     samples: Samples,
 }
 
-/// Which samples a song plays that it may not bring.
+/// The samples that a song plays and the samples that it contains.
 #[derive(Default)]
 struct Samples {
-    /// The drums of a YM2608, which no song can bring.
+    /// Whether the song plays the drums of a YM2608. No song can contain their samples.
     drums: bool,
-    /// Those of a YM2610: whether they are played, whether there are any.
+    /// For ADPCM-A and ADPCM-B of a YM2610: whether the song plays samples, and whether it contains
+    /// any.
     adpcm_a: [bool; 2],
     adpcm_b: [bool; 2],
 }
@@ -241,7 +255,8 @@ impl Walk {
                 Err(Error::Malformed { reason, .. })
                     if is_command(data, offset, header.version) =>
                 {
-                    // It is one, so what is wrong is that it does not fit.
+                    // The byte begins a command, so the error is that the command does not fit into
+                    // the data.
                     walk.missing_end = Some(format!("{reason} (at byte {offset:#x})"));
                     break;
                 }
@@ -287,7 +302,7 @@ impl Walk {
         self.played[index] = true;
     }
 
-    /// What to say of each chip that is written to though the header has no clock for it.
+    /// Returns a warning for each chip that is written to although the header has no clock for it.
     fn writes_without_clock(&self, header: &Header) -> impl Iterator<Item = String> {
         let instances = ChipId::all().flat_map(|chip| {
             let instance = move |second| Instance { chip, second };
@@ -297,8 +312,8 @@ impl Walk {
         clockless.filter_map(|instance| {
             let name = header.name(instance.chip);
             let chip = match instance.second {
-                false => format!("{name} in vain: the header gives it no clock"),
-                true => format!("second {name} in vain: the header has none"),
+                false => format!("{name} ignored: the header has no clock for it"),
+                true => format!("second {name} ignored: the header has no second one"),
             };
             match self.writes[instance.index()] {
                 0 => None,
@@ -308,7 +323,7 @@ impl Walk {
         })
     }
 
-    /// What to say of samples that the song plays and does not bring.
+    /// Returns warnings about samples that the song plays but does not contain.
     fn missing_samples(&self) -> impl Iterator<Item = String> {
         let Samples {
             drums,
@@ -316,8 +331,8 @@ impl Walk {
             adpcm_b,
         } = self.samples;
         let silent =
-            |what| format!("the YM2610's {what} is silent: the song brings none of its samples");
-        let of_chip = "the YM2608's drums are not those of the chip, whose ROM is not at hand";
+            |what| format!("the YM2610's {what} is silent: the song contains no samples for it");
+        let of_chip = "the YM2608's drums are replacements, because its ROM is not available";
         let warnings = [
             drums.then(|| of_chip.into()),
             (adpcm_a == [true, false]).then(|| silent("ADPCM-A")),
@@ -326,17 +341,17 @@ impl Walk {
         warnings.into_iter().flatten()
     }
 
-    /// The loop, if the song has one that begins at a command and lasts.
+    /// Returns the loop, if the song has one that begins at a command and has a duration.
     fn repeat(&self, header: &Header, warnings: &mut Vec<String>) -> Option<Loop> {
         let offset = header.loop_offset?;
         let reason = match self.loop_tick {
-            // A loop of no time would never let the song go on.
+            // If the loop had no duration, the song would never advance.
             Some(tick) if tick < self.tick && header.loop_samples != 0 => {
                 return Some(Loop { offset, tick });
             }
-            Some(_) => "the loop lasts no time".into(),
+            Some(_) => "the loop has no duration".into(),
             None => format!(
-                "the loop points to {offset:#x}, where no command begins (they lie from {:#x} to {:#x})",
+                "the loop points to {offset:#x}, where no command begins (commands: {:#x} to {:#x})",
                 header.data_offset, self.end
             ),
         };
@@ -345,7 +360,8 @@ impl Walk {
     }
 }
 
-/// Where the commands end at the latest: at the tags if those lie behind them, else with the file.
+/// Returns the offset at which the commands must end: at the tags if these follow the commands,
+/// otherwise at the end of the file.
 fn data_end(song: &[u8], header: &Header) -> usize {
     let tags = header.gd3_offset.filter(|at| {
         *at > header.data_offset && song.get(*at..).is_some_and(|tag| tag.starts_with(b"Gd3 "))
@@ -356,7 +372,7 @@ fn data_end(song: &[u8], header: &Header) -> usize {
 /// The largest memory of any chip of the format, in bytes.
 const MEMORY_MAX: usize = 16 << 20;
 
-/// A memory image must lie within what a chip can address.
+/// Checks that a memory image lies within the address space of a chip.
 fn check_memory(song: &[u8], block: &Block) -> Result<()> {
     let data = &song[block.data.clone()];
     let (head, start) = match block.kind {
@@ -368,7 +384,7 @@ fn check_memory(song: &[u8], block: &Block) -> Result<()> {
         return Err(Error::malformed(
             block.data.start,
             format!(
-                "a memory block of {} bytes at {start:#x} fits no chip",
+                "a memory block of {} bytes at {start:#x} is outside the memory of any chip",
                 data.len()
             ),
         ));
@@ -425,7 +441,11 @@ mod tests {
     #[test]
     fn invalid_or_empty_loop_is_ignored() {
         let commands = [0x70, 0x73, 0x50, 0, 0x75, 0x66];
-        for (at, reason) in [(3, "no command begins"), (50, "no command"), (5, "no time")] {
+        for (at, reason) in [
+            (3, "no command begins"),
+            (50, "no command"),
+            (5, "no duration"),
+        ] {
             let song = song(&commands, Some(at)).unwrap();
             assert_eq!(song.repeat(), None, "{at}");
             assert!(song.warnings()[0].contains(reason), "{:?}", song.warnings());

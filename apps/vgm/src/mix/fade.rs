@@ -1,17 +1,19 @@
-//! The fade at a song's end.
+//! The fade at the end of a song.
 
-/// Quietens the last frames of a song: the amplitude falls with the square of the time left, which
-/// the ear takes for an even fall.
+/// Fades out the last frames of a song.
+///
+/// The amplitude falls with the square of the remaining time, because this sounds like an even
+/// decrease.
 #[derive(Debug, Clone, Copy)]
 pub struct Fade {
-    /// The first frame that is quietened.
+    /// The first frame of the fade.
     start: u64,
-    /// How many frames it takes.
+    /// The length of the fade in frames.
     length: u64,
 }
 
 impl Fade {
-    /// A fade over the last `length` of `total` frames.
+    /// Creates a fade over the last `length` of `total` frames.
     pub fn over_last(length: u64, total: u64) -> Self {
         let length = length.min(total);
         Fade {
@@ -20,7 +22,7 @@ impl Fade {
         }
     }
 
-    /// Quietens a block whose first frame is frame `realtime` of the song.
+    /// Fades a block of frames. `first` is the position of the block's first frame in the song.
     pub fn apply(&self, first: u64, frames: &mut [[f32; 2]]) {
         let skipped = self.start.saturating_sub(first);
         let skipped = usize::try_from(skipped).unwrap_or(usize::MAX);

@@ -7,40 +7,44 @@
 //! | band-limited, 15.6 kHz to 44.1 kHz | to 6.9 kHz, ±0.02 dB | from 8.7 kHz, -60 dB |
 //! | linear | 1 dB down at 0.19 of the lower rate | none |
 //!
-//! The band-limited one is a sinc cut off at half the lower rate, under Kaiser's window for 60 dB:
-//! what lies between pass and stop band folds only onto what lies between the pass band and half
-//! the output rate. Coefficients are 14-bit integers and sum to one exactly in each phase. A phase
-//! is exact where the rates' ratio has at most 1024 of them, else the nearest of 1024, an error
-//! below -70 dB at 10 kHz.
+//! The band-limited kernel is a sinc with its cutoff at half the lower rate, under Kaiser's window
+//! for 60 dB. Frequencies between the pass band and the stop band alias only to frequencies between
+//! the pass band and half the output rate.
+//!
+//! Coefficients are 14-bit integers, and they sum to exactly one in each phase. Phases are exact if
+//! the ratio of the rates has at most 1024 of them. Otherwise we use the nearest of 1024 phases,
+//! which causes an error below -70 dB at 10 kHz.
 //!
 //! Source: Kaiser, "Nonrecursive digital filter design using the I0-sinh window function" (1974).
 
 use std::f64::consts::PI;
 
-/// How samples are computed between native frames.
+/// The interpolation between native frames.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Quality {
-    /// A polyphase low-pass of 32 taps or more.
+    /// A polyphase low-pass of at least 32 taps.
     #[default]
     BandLimited,
-    /// A straight line between neighbours: for comparison, it folds what lies above half the rate.
+    /// A straight line between neighbours. It is meant for comparison, because it aliases
+    /// frequencies above half the rate.
     Linear,
 }
 
-/// What one is among the coefficients.
+/// The value of one in the coefficients.
 pub const ONE: i32 = 1 << 14;
 
-/// Taps that are multiplied in one go; a band-limited kernel has a multiple of it.
+/// The number of taps that are multiplied at once. The length of a band-limited kernel is a
+/// multiple of it.
 pub const CHUNK: usize = 32;
 
 const PHASES_MAX: u64 = 1024;
-/// Kaiser's shape for 60 dB of stop band.
+/// The shape parameter of Kaiser's window for a stop band of 60 dB.
 const BETA: f64 = 5.65;
-/// Native frames an output frame for which one chunk is steep enough.
+/// The largest number of native frames per output frame for which one chunk is steep enough.
 const RATIO_A_CHUNK: f64 = 1.5;
 const CHUNKS_MAX: usize = 64;
 
-/// A table of coefficients: a row of taps for each phase.
+/// A table of coefficients, with one row of taps per phase.
 #[derive(Debug, Clone)]
 pub struct Kernel {
     taps: usize,
@@ -49,7 +53,7 @@ pub struct Kernel {
 }
 
 impl Kernel {
-    /// The kernel for `native` / `output` frames, a ratio in lowest terms.
+    /// Creates the kernel for `native` / `output` frames, a ratio in lowest terms.
     pub fn new(quality: Quality, native: u64, output: u64) -> Self {
         let ratio = native as f64 / output as f64;
         let taps = match quality {
@@ -65,7 +69,7 @@ impl Kernel {
             Quality::Linear => (1.0 - x.abs()).max(0.0),
             Quality::BandLimited => cutoff * sinc(cutoff * x) * kaiser(2.0 * x / taps as f64),
         };
-        // One row more, for the phase that rounds up to the next frame.
+        // We need one more row, for positions that round up to the next frame.
         let rows = (0..=phases).map(|phase| row(taps, phase as f64 / phases as f64, shape));
         Kernel {
             taps,
@@ -74,29 +78,31 @@ impl Kernel {
         }
     }
 
-    /// How many native frames go into one output frame.
+    /// Returns the number of native frames that contribute to one output frame.
     pub fn taps(&self) -> usize {
         self.taps
     }
 
-    /// How many phases there are between one native frame and the next.
+    /// Returns the number of phases between one native frame and the next.
     pub fn phases(&self) -> u64 {
         self.phases
     }
 
-    /// The coefficients of all phases, up to and including [`Kernel::phases`], in chunks of `TAPS`.
+    /// Returns the coefficients of all phases, up to and including [`Kernel::phases`], in chunks of
+    /// `TAPS`.
     pub fn rows<const TAPS: usize>(&self) -> &[[i16; TAPS]] {
         self.coefficients.as_chunks().0
     }
 
-    /// The coefficients of one phase.
+    /// Returns the coefficients of one phase.
     pub fn row(&self, phase: usize) -> &[i16] {
         &self.coefficients[phase * self.taps..][..self.taps]
     }
 }
 
-/// The taps for a point `fraction` of the way from the middle tap to the next one; what rounding
-/// left over goes to the largest.
+/// Returns the taps for a point `fraction` of the way from the middle tap to the next one.
+///
+/// The rounding error of the sum is added to the largest tap.
 fn row(taps: usize, fraction: f64, shape: impl Fn(f64) -> f64) -> Vec<i16> {
     let middle = (taps / 2 - 1) as f64;
     let exact: Vec<f64> = (0..taps)
@@ -122,7 +128,7 @@ fn sinc(x: f64) -> f64 {
     }
 }
 
-/// Kaiser's window, 0 outside -1 to 1, not normalised.
+/// Returns Kaiser's window, which is 0 outside -1 to 1. It is not normalised.
 fn kaiser(x: f64) -> f64 {
     let inside = 1.0 - x * x;
     if inside <= 0.0 {
@@ -144,7 +150,8 @@ fn kaiser(x: f64) -> f64 {
 mod tests {
     use super::*;
 
-    /// The response of a whole kernel, all phases together, at `cycles` a native frame, in dB.
+    /// Returns the response of a whole kernel, all phases together, at `cycles` per native frame,
+    /// in dB.
     fn response_db(kernel: &Kernel, cycles: f64) -> f64 {
         let phases = kernel.phases();
         let middle = (kernel.taps() / 2 - 1) as f64;

@@ -1,11 +1,11 @@
-//! From native frames to samples in a file: resampling, mixing, fading, converting.
+//! Conversion of native frames to the samples of a file: resampling, mixing, fading, converting.
 //!
-//! Invariant: the bits of a frame depend on the frames before it and never on how they were cut
-//! into blocks, nor on the processor: the resampler's sums are of integers, and what is done in
-//! floating point is done to each sample alone, in one fixed order.
+//! Invariant: the bits of a frame depend on the frames before it. They do not depend on the block
+//! size or on the processor, because the sums of the resampler use integers. Floating-point
+//! operations apply to each sample separately and in a fixed order.
 //!
-//! Left out on purpose: dither. Chips of this age are noisier than 16 bits are, and a rendering
-//! without it can be compared bit for bit.
+//! We leave out dither here on purpose. Chips of this age are noisier than 16 bits, and you can
+//! compare a rendering without dither bit for bit.
 
 mod fade;
 mod kernel;

@@ -1,57 +1,59 @@
-//! From one chip's native frames to output frames, added straight onto the mix.
+//! Converts native frames of one chip to output frames and adds them directly to the mix.
 
 use std::sync::Arc;
 
 use super::kernel::{CHUNK, Kernel, ONE};
 use crate::simd;
 
-/// Output frames whose places are looked up before their sums are computed.
+/// The number of output frames whose positions are computed before their sums.
 const PLACES: usize = 64;
 
-/// Where an output frame lies.
+/// The position of an output frame.
 #[derive(Clone, Copy, Default)]
 struct Place {
-    /// The first of its phase's rows of coefficients.
+    /// The first of the rows of coefficients of its phase.
     row: u32,
-    /// The first native frame, of those held, that it is made of.
+    /// The first of the native frames that contribute to it, as an index into the held frames.
     at: u32,
 }
 
-/// Keeps just the native frames that later output frames still need.
+/// Resamples the frames of one chip, and holds only native frames that later output frames need.
 ///
-/// Output frame `k` lies at native frame `k × native / output`, exactly: the place is a whole
-/// number and a fraction of integers. The kernel is centred on it, so nothing is delayed; before
-/// the first native frame there is silence.
+/// Output frame `k` lies at native frame `k × native / output`. The position is exact, because we
+/// keep it as a whole number and an integer fraction. The kernel is centred on the position, so it
+/// causes no delay. Before the first native frame there is silence.
 #[derive(Debug, Clone)]
 pub struct Resampler {
     kernel: Arc<Kernel>,
-    /// Native frames to move on a frame: whole ones, and `step_part` of `parts`.
+    /// The number of native frames to advance per output frame: `step`, and `step_part` of `parts`.
     step: usize,
     step_part: u64,
     parts: u64,
-    /// Phases of the kernel a part, times 2^64; 0 if a part is a phase.
+    /// The number of phases of the kernel per part, times 2^64, or 0 if each part is a phase.
     phases_a_part: u64,
-    /// Whether each output frame is a native one, at this place among the taps.
+    /// The index of the only tap that is not 0, if each output frame is a copy of a native one.
     same: Option<usize>,
-    /// Of a native frame: where the next output frame lies between two.
+    /// The position of the next output frame between two native frames, in `parts` of a native
+    /// frame.
     part: u64,
-    /// The native frames, from the first that the next output frame needs.
+    /// The native frames, starting with the first one that the next output frame needs.
     left: Vec<i16>,
     right: Vec<i16>,
-    /// How many of the native frames held are known to be silent, counted from the last.
+    /// The number of held native frames that are known to be silent, counted from the last.
     silent: usize,
-    /// The same for those that are alike on both sides.
+    /// The number of held native frames with equal sides, counted from the last.
     alike: usize,
 }
 
 impl Resampler {
-    /// A resampler that moves `native / output` native frames an output frame, in lowest terms.
+    /// Creates a resampler that advances `native / output` native frames per output frame, a ratio
+    /// in lowest terms.
     ///
     /// # Panics
     ///
-    /// If either is 0.
+    /// Panics if either number is 0.
     pub fn new(kernel: Arc<Kernel>, native: u64, output: u64) -> Self {
-        assert!(native > 0 && output > 0, "rates are above 0");
+        assert!(native > 0 && output > 0, "rates must be above 0");
         let phases = kernel.phases();
         let history = kernel.taps() / 2 - 1;
         let alone = |row: &[i16]| row.iter().filter(|tap| **tap != 0).count() == 1;
@@ -74,7 +76,7 @@ impl Resampler {
         }
     }
 
-    /// How many native frames must still be pushed before `frames` output frames can be mixed.
+    /// Returns the number of native frames to push before `frames` output frames can be mixed.
     pub fn wanted(&self, frames: usize) -> usize {
         let Some(last) = frames.checked_sub(1) else {
             return 0;
@@ -86,7 +88,8 @@ impl Resampler {
             .saturating_sub(self.left.len())
     }
 
-    /// Takes native frames; what passes 16 bits is clipped, as the chips' converters do.
+    /// Adds native frames. We clip values beyond 16 bits, because the converters of the chips do
+    /// so.
     pub fn push(&mut self, frames: &[[i32; 2]]) {
         let narrow = |value: i32| value.clamp(-0x8000, 0x7FFF) as i16;
         let held = self.left.len();
@@ -104,11 +107,12 @@ impl Resampler {
         self.alike = counted(differences == 0, self.alike);
     }
 
-    /// Adds the next `mix.len()` output frames, times `gain` a step of the kernel's unit.
+    /// Adds the next `mix.len()` output frames to `mix`. `gain` is the gain per step of the
+    /// kernel's unit.
     ///
     /// # Panics
     ///
-    /// If fewer native frames were pushed than [`Resampler::wanted`] said.
+    /// Panics if fewer native frames were pushed than [`Resampler::wanted`] returned.
     pub fn mix(&mut self, gain: f32, mix: &mut [[f32; 2]]) {
         let start = if self.silent >= self.left.len() {
             self.skip(mix.len())
@@ -125,8 +129,9 @@ impl Resampler {
         self.alike = self.alike.min(self.left.len());
     }
 
-    /// Adds native frames as they are, to the bit what the products would add up to; returns where
-    /// the next output frame begins.
+    /// Adds native frames without multiplying rows, and returns the start of the next output frame.
+    ///
+    /// The bits are those that the sum of the products would have.
     fn copy(&self, gain: f32, mix: &mut [[f32; 2]]) -> usize {
         let from = self.same.unwrap_or(0);
         let sides = self.left[from..].iter().zip(&self.right[from..]);
@@ -137,14 +142,15 @@ impl Resampler {
         mix.len()
     }
 
-    /// Moves on without mixing; returns where the next output frame begins.
+    /// Advances without mixing, and returns the start of the next output frame.
     fn skip(&mut self, frames: usize) -> usize {
         let (at, part) = self.place(frames);
         self.part = part;
         at
     }
 
-    /// Where the output frame `frames` from the next one lies: native frames held, and a part.
+    /// Returns the position of the output frame `frames` after the next one, as an index into the
+    /// held native frames and a part.
     fn place(&self, frames: usize) -> (usize, u64) {
         let narrow = self.step_part.checked_mul(frames as u64);
         let (whole, part) = match narrow.and_then(|parts| parts.checked_add(self.part)) {
@@ -158,7 +164,7 @@ impl Resampler {
         (frames * self.step + whole as usize, part)
     }
 
-    /// Adds the sums of products; returns where the next output frame begins.
+    /// Adds the sums of products to `mix`, and returns the start of the next output frame.
     fn sum<const CHUNK: usize>(&mut self, gain: f32, mix: &mut [[f32; 2]]) -> usize {
         let mono = self.alike >= self.left.len();
         let chunks = self.kernel.taps() / CHUNK;
@@ -194,7 +200,7 @@ impl Resampler {
         at
     }
 
-    /// The sums of each side's products at each of some places, at most [`PLACES`].
+    /// Returns the sums of each side's products at each of `places`, which are at most [`PLACES`].
     fn sums<const CHUNK: usize, const SIDES: usize>(
         &self,
         sides: [&[i16]; SIDES],
@@ -208,7 +214,7 @@ impl Resampler {
                 let place = &places[place];
                 let frames = sides.map(|side| {
                     let frames = side[place.at as usize..].first_chunk();
-                    frames.expect("as many frames as taps")
+                    frames.expect("every tap must have a native frame")
                 });
                 (&rows[place.row as usize], frames)
             };
@@ -217,7 +223,7 @@ impl Resampler {
         sums
     }
 
-    /// The phase nearest to a part.
+    /// Returns the phase nearest to a part.
     fn phase(&self, part: u64) -> usize {
         if self.phases_a_part == 0 {
             return part as usize;
@@ -239,7 +245,7 @@ mod tests {
         Resampler::new(kernel, ratio.0, ratio.1)
     }
 
-    /// `frames` output frames of a signal, in blocks of `block`.
+    /// Returns output frames of a signal, rendered in blocks of `block`.
     fn run(
         quality: Quality,
         ratio: (u64, u64),

@@ -1,9 +1,9 @@
-//! Converting mixed samples to those of a file: scaled, rounded to nearest, clipped.
+//! Converts mixed samples to the samples of a file: scales, rounds to nearest, and clips.
 
-/// The numbers a file holds.
+/// The number format of the samples in a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum SampleFormat {
-    /// 8-bit integers: unsigned in WAV, signed in AU.
+    /// 8-bit integers, which are unsigned in WAV and signed in AU.
     I8,
     /// 16-bit integers.
     #[default]
@@ -12,12 +12,12 @@ pub enum SampleFormat {
     I24,
     /// 32-bit integers.
     I32,
-    /// 32-bit floating point, full scale at 1, not clipped.
+    /// 32-bit floating point with full scale at 1. Samples are not clipped.
     F32,
 }
 
 impl SampleFormat {
-    /// Bytes a sample.
+    /// Returns the number of bytes per sample.
     pub fn bytes(self) -> usize {
         match self {
             SampleFormat::I8 => 1,
@@ -28,15 +28,18 @@ impl SampleFormat {
     }
 }
 
-/// To 16 bits. Adding 1.5 × 2^23 rounds to the nearest whole number, ties to even, and leaves it in
-/// the low bits: no call and no branch, so whole blocks are converted at once.
+/// Converts a sample to 16 bits.
+///
+/// Adding 1.5 × 2^23 rounds to the nearest whole number, ties to even, and leaves the number in the
+/// low bits. Since this needs no call and no branch, the compiler can vectorise the conversion of
+/// whole blocks.
 pub fn to_i16(sample: f32) -> i16 {
     const ROUND: f32 = 12_582_912.0;
     let scaled = (sample * 32768.0).clamp(-32768.0, 32767.0);
     ((scaled + ROUND).to_bits() as i32) as i16
 }
 
-/// To the upper `bits` of a signed integer, 32 at most.
+/// Converts a sample to a signed integer of `bits` bits, at most 32.
 pub fn to_int(sample: f32, bits: u32) -> i32 {
     let unit = f64::from(1u32 << (bits - 1));
     (f64::from(sample) * unit)

@@ -1,5 +1,6 @@
-//! What the parts see of each other at any time, without waiting: the interface's switches and the
-//! sink's gauges. A word each; none commands another.
+//! The state that the parts of the player share: switches of the interface, and gauges of the
+//! renderer and the sink. Each value is an atomic, so nobody waits. All of them use `Relaxed`,
+//! because no value publishes other data.
 
 use std::io;
 use std::sync::OnceLock;
@@ -10,58 +11,59 @@ use creel::channel::bounded;
 use super::{Command, Repeat};
 use crate::render::TEMPO;
 
-/// What of the voices somebody looks at.
+/// The measurements of the voices that the interface needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum MeterMode {
-    /// Nothing: nothing is made for it.
+    /// No measurements, so the renderer does no extra work.
     #[default]
     Off,
-    /// Their levels and notes.
+    /// Levels and notes.
     Levels,
-    /// Their waves, too.
+    /// Levels, notes and waves.
     Waves,
 }
 
-/// Switches and gauges. All may be read and written from any thread; nothing blocks.
+/// The switches and gauges of the player. You can use them from any thread, and no call blocks.
 pub struct PlayerControls {
     sample_rate: u32,
     paused: AtomicBool,
     /// The bits of an f32.
     volume: AtomicU32,
-    /// Blocks of earlier generations are not played. Written by the renderer.
+    /// The current generation. The sink drops blocks of earlier ones. Written by the renderer.
     generation: AtomicU64,
-    /// The block that went to the device last, and the song's frame after it. Written by the sink.
+    /// The last block that went to the device. Written by the sink.
     serial: AtomicU64,
+    /// The frame of the song after that block. Written by the sink.
     frame: AtomicU64,
     underruns: AtomicU64,
     underrun_us: AtomicU64,
-    /// The same of the device's own doing.
+    /// Gaps that the device caused.
     stalls: AtomicU64,
     stall_us: AtomicU64,
-    /// What the device holds that was not played yet, in frames.
+    /// The number of frames that the device has not played yet.
     queued: AtomicU64,
     device_lost: AtomicBool,
-    /// Whether a long way through a song is being gone. Written by the renderer.
+    /// Whether a long seek is in progress. Written by the renderer.
     seeking: AtomicBool,
     failure: OnceLock<io::Error>,
     ended: AtomicBool,
-    /// Whether all of the queue went to the device. Written by the renderer.
+    /// Whether the whole queue went to the device. Written by the renderer.
     drained: AtomicBool,
-    /// Songs that could not be played.
+    /// The number of songs that could not be played.
     failed: AtomicU64,
-    /// Which voices of the song under way are heard, a bit each.
+    /// The unmuted voices of the current song, one bit per voice.
     voice_mask: AtomicU64,
     played: AtomicU64,
-    /// From the last command to the first sound of its doing that went to the device.
+    /// The time from the last command until its first sound went to the device.
     command_latency_us: AtomicU64,
     meter_mode: AtomicU8,
-    /// What was commanded last of what lasts.
+    /// This field and the next four hold the latest lasting settings of commands.
     forever: AtomicBool,
     repeat: AtomicU8,
     shuffled: AtomicBool,
     tempo: AtomicU32,
     pitch: AtomicU32,
-    /// Ends a paused sink's sleep.
+    /// Wakes the sink while it is paused or waits for the device.
     wake: bounded::Sender<()>,
     woken: bounded::Receiver<()>,
 }
@@ -101,92 +103,94 @@ impl PlayerControls {
         }
     }
 
-    /// Frames a second.
+    /// Returns the number of frames per second.
     pub fn sample_rate(&self) -> u32 {
         self.sample_rate
     }
 
-    /// Whether the sound is stopped.
+    /// Returns whether the player is paused.
     pub fn is_paused(&self) -> bool {
         self.paused.load(Relaxed)
     }
 
-    /// Stops the sound, or lets it go on.
+    /// Pauses or resumes the player.
     pub fn pause(&self, paused: bool) {
         self.paused.store(paused, Relaxed);
         self.wake();
     }
 
-    /// Lets a paused sink look again.
+    /// Makes the sink check the controls again.
     fn wake(&self) {
-        // One that is there already is as good.
+        // If the channel is full, a wake-up is already pending.
         let _ = self.wake.try_send(());
     }
 
-    /// Waits until something has changed for a paused sink.
+    /// Waits until a change of the controls concerns the sink.
     pub(super) async fn woken(&self) {
         let _ = self.woken.recv().await;
     }
 
-    /// The factor that all sound is scaled by, 1 unless set.
+    /// Returns the volume as a factor. The default is 1.
     pub fn volume(&self) -> f32 {
         f32::from_bits(self.volume.load(Relaxed))
     }
 
-    /// Sets that factor, within 0 to 4.
+    /// Sets the volume, limited to the range from 0 to 4.
     pub fn set_volume(&self, volume: f32) {
         self.volume.store(volume.clamp(0.0, 4.0).to_bits(), Relaxed);
     }
 
-    /// The block that went to the device last.
+    /// Returns the serial number of the last block that went to the device.
     pub fn serial(&self) -> u64 {
         self.serial.load(Relaxed)
     }
 
-    /// The song's frame that is heard now: what has gone to the device, less what that one holds.
+    /// Returns the frame of the song that is audible now. This is the position of the sound that
+    /// went to the device, minus the sound that the device has not played yet.
     pub fn frame(&self) -> u64 {
         let held = self.queued.load(Relaxed);
         self.frame.load(Relaxed).saturating_sub(held)
     }
 
-    /// Frames given to the device so far.
+    /// Returns the number of frames that went to the device so far.
     pub fn played(&self) -> u64 {
         self.played.load(Relaxed)
     }
 
-    /// How often the device ran dry although nobody asked for silence, and for how long in all, in
-    /// microseconds.
+    /// Returns the number of underruns and their total duration in microseconds. An underrun is a
+    /// time in which the device ran out of sound although no command asked for silence.
     pub fn underruns(&self) -> (u64, u64) {
         (self.underruns.load(Relaxed), self.underrun_us.load(Relaxed))
     }
 
-    /// The same where sound was at hand and the device took none: a sound server that stands still, say.
+    /// Returns the number and the total duration of gaps that the device caused: there was sound,
+    /// but the device accepted none, for example because a sound server stalled.
     pub fn device_stalls(&self) -> (u64, u64) {
         (self.stalls.load(Relaxed), self.stall_us.load(Relaxed))
     }
 
-    /// What the device holds, in milliseconds.
+    /// Returns the duration of the sound in the buffer of the device, in milliseconds.
     pub fn queued_ms(&self) -> u64 {
         self.queued.load(Relaxed) * 1000 / u64::from(self.sample_rate)
     }
 
-    /// Whether the device is gone and is being waited for.
+    /// Returns whether the device has disappeared and the sink is looking for it.
     pub fn is_device_lost(&self) -> bool {
         self.device_lost.load(Relaxed)
     }
 
-    /// Whether there is no sound because the place that was sought is far away.
+    /// Returns whether the player is silent because a long seek is in progress.
     pub fn is_seeking(&self) -> bool {
         self.seeking.load(Relaxed)
     }
 
-    /// How long it took from the last command that changes the sound until its first sound went to the
-    /// device, in microseconds.
+    /// Returns the time from the last command that changed the sound until its first sound went to
+    /// the device, in microseconds.
     pub fn command_latency_us(&self) -> u64 {
         self.command_latency_us.load(Relaxed)
     }
 
-    /// Says what is looked at.
+    /// Sets the measurements that the renderer makes for the interface.
     pub fn set_meter_mode(&self, seeing: MeterMode) {
         self.meter_mode.store(seeing as u8, Relaxed);
     }
@@ -199,12 +203,12 @@ impl PlayerControls {
         }
     }
 
-    /// Whether loops are played for ever.
+    /// Returns whether loops are endless.
     pub fn loops_forever(&self) -> bool {
         self.forever.load(Relaxed)
     }
 
-    /// What comes after the last song.
+    /// Returns the repeat mode.
     pub fn repeat(&self) -> Repeat {
         match self.repeat.load(Relaxed) {
             0 => Repeat::Off,
@@ -213,22 +217,22 @@ impl PlayerControls {
         }
     }
 
-    /// Whether the order is a random one.
+    /// Returns whether the order is random.
     pub fn is_shuffled(&self) -> bool {
         self.shuffled.load(Relaxed)
     }
 
-    /// How fast songs go by, in thousandths of their own tempo.
+    /// Returns the tempo, in thousandths of the tempo of the song.
     pub fn tempo(&self) -> u32 {
         self.tempo.load(Relaxed)
     }
 
-    /// How high they sound, in thousandths of their own frequencies.
+    /// Returns the pitch, in thousandths of the frequencies of the song.
     pub fn pitch(&self) -> u32 {
         self.pitch.load(Relaxed)
     }
 
-    /// Takes down what a command changes for good.
+    /// Stores the setting of a command that has a lasting effect.
     pub(super) fn apply(&self, command: Command) {
         match command {
             Command::LoopForever(forever) => self.forever.store(forever, Relaxed),
@@ -244,7 +248,7 @@ impl PlayerControls {
         self.command_latency_us.store(us, Relaxed);
     }
 
-    /// Whether the queue is at its end, and all of it went to the device.
+    /// Returns whether the queue has ended and all of its sound went to the device.
     pub fn is_drained(&self) -> bool {
         self.drained.load(Relaxed)
     }
@@ -253,7 +257,7 @@ impl PlayerControls {
         self.drained.store(played_out, Relaxed);
     }
 
-    /// How many songs could not be played.
+    /// Returns the number of songs that could not be played.
     pub fn failed(&self) -> u64 {
         self.failed.load(Relaxed)
     }
@@ -262,7 +266,8 @@ impl PlayerControls {
         self.failed.fetch_add(1, Relaxed);
     }
 
-    /// Which voices of the song under way are heard, a bit each; at once, in a pause, too.
+    /// Returns the unmuted voices of the current song, one bit per voice. A command changes it at
+    /// once, even while the player is paused.
     pub fn voice_mask(&self) -> u64 {
         self.voice_mask.load(Relaxed)
     }
@@ -271,18 +276,18 @@ impl PlayerControls {
         self.voice_mask.store(voices, Relaxed);
     }
 
-    /// Whether the renderer has ended.
+    /// Returns whether the renderer has ended.
     pub fn is_ended(&self) -> bool {
         self.ended.load(Relaxed)
     }
 
-    /// Why the sound has ended before its time, if it has.
+    /// Returns the error that ended the sound early, if any.
     pub fn failure(&self) -> Option<&io::Error> {
         self.failure.get()
     }
 
     pub(super) fn fail(&self, error: io::Error) {
-        // The first is what the others follow from.
+        // We keep the first error, because later ones are consequences of it.
         let _ = self.failure.set(error);
     }
 
@@ -295,19 +300,19 @@ impl PlayerControls {
         self.generation.load(Relaxed)
     }
 
-    /// Begins another generation.
+    /// Starts a new generation, and returns its number.
     pub(super) fn next_generation(&self) -> u64 {
         let generation = self.generation.fetch_add(1, Relaxed) + 1;
         self.wake();
         generation
     }
 
-    /// The song's frame that follows what has gone to the device.
+    /// Returns the frame of the song that follows the sound of the device.
     pub(super) fn next_frame(&self) -> u64 {
         self.frame.load(Relaxed)
     }
 
-    /// Blocks from `serial` on will follow what is at `frame` of a song.
+    /// Sets the last block, and the frame of the song after it.
     pub(super) fn set_position(&self, serial: u64, frame: u64) {
         self.serial.store(serial, Relaxed);
         self.frame.store(frame, Relaxed);

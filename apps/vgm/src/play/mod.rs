@@ -1,4 +1,4 @@
-//! Playing songs one after another: three parts that never wait for each other.
+//! Playing songs one after another, with three parts: the renderer, the sink and the interface.
 //!
 //! ```text
 //!            commands            blocks, each of 10 ms
@@ -8,14 +8,20 @@
 //!     └─────────────────┴────────── the controls ───────────┘
 //! ```
 //!
-//! The renderer ([`renderer`]) makes blocks as long as there are empty ones; so many there are, so
-//! much sound is made ahead. The sink ([`sink`]) gives them to the device when it has room. The
-//! interface is not here: it sends [`Command`]s, looks at the [`PlayerControls`] and takes what [`PlayerEvent`] there is.
+//! - The renderer ([`renderer`]) fills empty blocks. The number of blocks limits how much sound we
+//!   render ahead.
+//! - The sink ([`sink`]) passes the blocks to the device when the device has room.
+//! - The interface is outside this module. It sends [`Command`]s, reads the [`PlayerControls`] and
+//!   receives [`PlayerEvent`]s.
 //!
-//! Invariants. No part waits for the interface: news that it does not take are dropped. The sink
-//! takes no lock and allocates nothing for a block. What is heard is what was commanded last: blocks of
-//! an older *generation* (before a seek, a mute, another song) are thrown away, not played. A gap in the
-//! sound that nobody asked for is counted.
+//! Invariants:
+//!
+//! - The renderer and the sink never wait for the interface. They drop events that it does not
+//!   receive in time.
+//! - The sink takes no lock and allocates nothing for a block.
+//! - A command takes effect at once, because the sink drops blocks of an older *generation*. For
+//!   example, a seek, a mute or a jump to another song starts a new generation.
+//! - We count every gap in the sound that no command asked for (an underrun).
 
 mod controls;
 pub mod device;
@@ -44,51 +50,52 @@ use crate::effects::Effects;
 use crate::format::Gd3;
 use crate::render::{Settings, TEMPO};
 
-/// Blocks a second.
+/// The number of blocks per second of sound.
 const BLOCKS_PER_SECOND: u32 = 100;
-/// So many blocks are made ahead of the device: 200 ms, which is twice as long as a thread was seen to
-/// wait for a busy core. What is ordered does not wait for them: they are made anew.
+/// The number of blocks that are rendered ahead of the device. They last 200 ms, which is twice the
+/// longest time that we measured a thread to wait for a busy core. Commands do not wait for these
+/// blocks, because we drop them and render new ones.
 const BLOCKS: usize = 20;
-/// Voices that are told of and can be muted, at most; more are always heard.
+/// The maximum number of voices that are shown and can be muted. Further voices are always audible.
 pub const VOICES_MAX: usize = 64;
-/// The slowest and the fastest tempo, the lowest and the highest pitch, in thousandths.
+/// The range of the tempo and of the pitch, in thousandths.
 pub const TEMPO_RANGE: std::ops::RangeInclusive<u32> = 250..=4000;
 
-/// What the interface asks for.
+/// A command of the interface.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Command {
-    /// The next song of the queue.
+    /// Plays the next song of the queue.
     Next,
-    /// The start of this song, or, within its first two seconds, the song before.
+    /// Goes to the start of this song, or within its first two seconds to the previous song.
     Previous,
-    /// The song with this place in the queue.
+    /// Plays the song at this position in the queue.
     Jump(usize),
-    /// So many milliseconds on, or back.
+    /// Seeks forward by this number of milliseconds, or back if it is negative.
     Seek(i64),
-    /// To so many milliseconds from the song's start.
+    /// Seeks to this number of milliseconds from the start of the song.
     SeekTo(u64),
-    /// A voice is heard, or not: its place among the song's voices.
+    /// Mutes or unmutes the voice with this index.
     ToggleVoice(usize),
-    /// This voice alone is heard; if that is so already, all are.
+    /// Mutes all voices except this one, or unmutes all if that is already the case.
     SoloVoice(usize),
-    /// All voices are heard.
+    /// Unmutes all voices.
     UnmuteAll,
-    /// Songs that loop are played for ever, or as often as was set.
+    /// Repeats loops endlessly, or as often as the settings say.
     LoopForever(bool),
-    /// What comes after the last song, or after this one.
+    /// Sets what follows the last song, or this one.
     Repeat(Repeat),
-    /// Whether the rest of the queue is in a random order.
+    /// Plays the rest of the queue in a random order, or in the original order.
     Shuffle(bool),
-    /// How fast songs go by, in thousandths of their own tempo, within [`PACE`].
+    /// Sets the tempo, in thousandths of the tempo of the song, within [`TEMPO_RANGE`].
     Tempo(u32),
-    /// How high they sound, in thousandths of their own frequencies, within [`PACE`].
+    /// Sets the pitch, in thousandths of the frequencies of the song, within [`TEMPO_RANGE`].
     Pitch(u32),
-    /// The end: the parts return.
+    /// Ends the player. The renderer and the sink return.
     Quit,
 }
 
 impl Command {
-    /// Whether it leads away from where the song is.
+    /// Returns whether the command leaves the current position in the song.
     fn changes_position(self) -> bool {
         match self {
             Command::Next | Command::Previous | Command::Jump(_) | Command::Quit => true,
@@ -100,81 +107,83 @@ impl Command {
     }
 }
 
-/// What the renderer tells.
+/// An event of the renderer.
 #[derive(Debug, Clone)]
 pub enum PlayerEvent {
-    /// From this block on it is another song, or this one anew.
+    /// A song starts with this block. It may also be the same song again, or with another length.
     Started(u64, Arc<Track>),
-    /// A song cannot be played: its place in the queue, and why.
+    /// The song at this position in the queue cannot be played, for this reason.
     Failed(usize, String),
 }
 
-/// A song that is being played.
+/// A playing song.
 #[derive(Debug, Clone)]
 pub struct Track {
-    /// Its place in the queue.
+    /// The position in the queue.
     pub place: usize,
-    /// Where it comes from.
+    /// The name of the file, or of the file in an archive.
     pub source: String,
-    /// What its file says about it.
+    /// The tags of the song.
     pub tags: Gd3,
-    /// The names of its voices.
+    /// The names of the voices.
     pub voices: Vec<String>,
-    /// Its length with loops and fade, in frames; none if it is played for ever.
+    /// The length with loops and fade, in frames, or `None` if the song is endless.
     pub frames: Option<u64>,
-    /// How many of these, at the end, are faded.
+    /// The number of frames of the fade at the end.
     pub faded: u64,
-    /// Where its loop begins and how long it is, in frames.
+    /// The start and the length of the loop, in frames.
     pub looped: Option<(u64, u64)>,
-    /// The names of its chips that are not played.
+    /// The names of the chips that are not supported.
     pub missing: Vec<&'static str>,
 }
 
-/// What a block holds, for who draws it.
+/// A copy of a block for the interface.
 #[derive(Debug, Clone)]
 pub struct TapBlock {
-    /// Which block.
+    /// The serial number of the block.
     pub serial: u64,
-    /// The song's frame that it begins with.
+    /// The first frame of the block in the song.
     pub frame: u64,
-    /// How long it took to make, as a share of how long it lasts, in thousandths.
+    /// The rendering time, in thousandths of the duration of the block.
     pub load: u32,
-    /// Left and right together; empty while [nobody looks](PlayerControls::see).
+    /// The mean of left and right. It is empty while
+    /// [metering is off](PlayerControls::set_meter_mode).
     pub mix: Vec<f32>,
-    /// What the voices play; empty at most blocks.
+    /// The measurements of the voices. Most blocks have none.
     pub voices: Vec<VoiceMeter>,
 }
 
-/// A voice, looked at for a moment.
+/// The measurement of a voice at one moment.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct VoiceMeter {
-    /// The loudest sample of a block, 1 is full scale.
+    /// The loudest sample of a block, where 1 is full scale.
     pub level: f32,
-    /// What it plays.
+    /// The note of the voice.
     pub note: Note,
-    /// Its sound alone.
+    /// The sound of this voice alone.
     pub wave: Vec<f32>,
 }
 
-/// Sound on its way from the renderer to the sink.
+/// A block of sound on its way from the renderer to the sink.
 struct Block {
     frames: Vec<[f32; 2]>,
     serial: u64,
     generation: u64,
-    /// The song's frame that it begins with, and how many it lasts a frame, in thousandths.
+    /// The first frame of the block in the song.
     first: u64,
+    /// The number of song frames per output frame, in thousandths.
     tempo: u32,
-    /// When that was ordered which it is the first to follow, if it is.
+    /// The time of a command, if this is the first block after it.
     commanded_at: Option<Instant>,
 }
 
-/// What the renderer waits for.
+/// A message to the renderer.
 enum RendererMessage {
     Command(Command, Instant),
     EmptyBlock(Box<Block>),
 }
 
-/// Sends commands; clones send to the same renderer.
+/// Sends commands to the renderer. Clones send to the same renderer.
 #[derive(Clone)]
 pub struct CommandSender {
     sender: bounded::Sender<RendererMessage>,
@@ -182,9 +191,10 @@ pub struct CommandSender {
 }
 
 impl CommandSender {
-    /// Sends a command. False: the renderer has ended, or has more commands than it can see to.
+    /// Sends a command. Returns whether it was sent. It fails if the renderer has ended, or if too
+    /// many commands are pending.
     ///
-    /// What holds from now on is on the controls at once.
+    /// The controls show the new settings at once.
     pub fn send(&self, command: Command) -> bool {
         let command = match command {
             Command::Tempo(tempo) => {
@@ -205,14 +215,14 @@ impl CommandSender {
     }
 }
 
-/// How a song is to sound.
+/// The settings for playing one song.
 #[derive(Debug, Clone)]
 pub struct PlaybackSettings {
-    /// How it is played.
+    /// The settings of the renderer.
     pub settings: Settings,
-    /// What is done to it; a loudness that must be measured first is not brought about.
+    /// The effects on the mix. We ignore their loudness, because the player does not measure it.
     pub effects: Effects,
-    /// The factor that brings it to a loudness.
+    /// The gain that brings the song to the wanted loudness.
     pub gain: f32,
 }
 
@@ -226,27 +236,30 @@ impl Default for PlaybackSettings {
     }
 }
 
-/// How a song is to sound: called by the renderer as it begins, with the song after it.
+/// Chooses the settings of a song. The renderer calls it when a song starts, and also passes the
+/// song after it.
 pub type ChooseSettings = Box<dyn Fn(&Source, Option<&Source>) -> PlaybackSettings + Send>;
 
-/// The parts, not running yet, and what the interface has of them.
+/// The parts of a player before they run, and their ends for the interface.
 pub struct PlayerParts {
-    /// To be run on a pool of its own: [`Renderer::run`].
+    /// The renderer. Run it on a pool of its own with [`Renderer::run`].
     pub renderer: Renderer,
-    /// To be run on another: [`Sink::run`].
+    /// The sink. Run it on another pool with [`Sink::run`].
     pub sink: Sink,
-    /// What is played, and how.
+    /// The switches and gauges of the player.
     pub controls: Arc<PlayerControls>,
-    /// Where commands go.
+    /// The sender of commands.
     pub commands: CommandSender,
-    /// What the renderer tells; what is not taken in time is dropped.
+    /// The events of the renderer. If this channel is full, further events are dropped.
     pub events: bounded::Receiver<PlayerEvent>,
-    /// What was made: each block while [somebody looks](PlayerControls::see), else one in ten; dropped as well.
+    /// Copies of the blocks: all of them while
+    /// [metering is on](PlayerControls::set_meter_mode), otherwise one in ten. If this channel is
+    /// full, further copies are dropped.
     pub taps: bounded::Receiver<TapBlock>,
 }
 
-/// Makes the parts that play a queue on a device that takes so many frames a second; all settings
-/// chosen must have this rate.
+/// Creates the parts of a player for a queue. The device plays `sample_rate` frames per second, and
+/// `choose` must return settings with the same rate.
 pub fn player_parts(
     queue: Queue,
     sample_rate: u32,
@@ -254,7 +267,7 @@ pub fn player_parts(
     open: device::Open,
 ) -> PlayerParts {
     let frames = (sample_rate / BLOCKS_PER_SECOND) as usize;
-    // Commands on top of the blocks, all of which may be in there.
+    // The channel must have room for all blocks, in addition to the commands.
     let (to_renderer, inbox) = bounded::channel(BLOCKS + 56);
     let (to_sink, blocks) = bounded::channel(BLOCKS);
     let (events_out, events) = bounded::channel(256);
@@ -269,7 +282,7 @@ pub fn player_parts(
             commanded_at: None,
         };
         let sent = to_renderer.try_send(RendererMessage::EmptyBlock(Box::new(block)));
-        debug_assert!(sent.is_ok(), "there is a place for each");
+        debug_assert!(sent.is_ok(), "the channel has room for all blocks");
     }
     let controls = Arc::new(PlayerControls::new(sample_rate));
     controls.apply(Command::Repeat(queue.repeat()));
@@ -292,5 +305,5 @@ pub fn player_parts(
     }
 }
 
-/// How long a block lasts.
+/// The duration of a block.
 pub(crate) const BLOCK_TIME: Duration = Duration::from_millis(1000 / BLOCKS_PER_SECOND as u64);

@@ -1,10 +1,13 @@
-//! Which notes the voices play, as far as what their chips are told says so.
+//! Determines the notes of the voices from the writes to their chips.
 //!
-//! Beside the sound: it walks the song's commands by itself and looks at the registers that set a
-//! pitch, a volume or a key. Nothing of it is heard.
+//! This is independent of the sound. We read the commands of the song a second time, and follow the
+//! registers that set a pitch, a volume or a key.
 //!
-//! Left out on purpose: chips of samples, whose pitch says nothing about the note, detune, LFOs, and
-//! envelopes: a note that has died away is still on until its key is let go.
+//! We leave out on purpose:
+//!
+//! - chips that play samples, because their pitch does not determine the note,
+//! - detune and LFOs,
+//! - envelopes, so a note that has faded away stays on until its key is released.
 //!
 //! Source: the registers at the heads of the chips' modules.
 
@@ -12,16 +15,16 @@ use crate::format::{ChipId, Instance, Song, TICKS_PER_SECOND};
 use crate::render::Lane;
 use crate::sequence::{Action, Sequencer};
 
-/// What a voice plays.
+/// The note of a voice.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Note {
-    /// Its pitch in Hz, if it is on and has one.
+    /// The pitch in Hz, if the voice is on and has a pitch.
     pub hz: Option<f32>,
-    /// How often it was struck so far; starts anew at 0 after 255.
+    /// The number of notes so far. It wraps from 255 to 0.
     pub key_ons: u8,
 }
 
-/// The notes of a song, at a moment of it.
+/// The notes of a song at one position.
 #[derive(Clone)]
 pub(super) struct NoteTracker<'s> {
     sequencer: Sequencer<'s>,
@@ -30,7 +33,7 @@ pub(super) struct NoteTracker<'s> {
 }
 
 impl<'s> NoteTracker<'s> {
-    /// At the song's start; `sample_rate` is what its frames are counted in.
+    /// Creates a tracker at the start of the song. `sample_rate` is the unit of its frames.
     pub(super) fn new(song: &'s Song, sample_rate: u32) -> Self {
         let header = &song.header;
         let chip = |instance: Instance| {
@@ -38,7 +41,8 @@ impl<'s> NoteTracker<'s> {
             has_pitches(instance.chip).then(|| ChipRegisters::new(instance, clock))
         };
         let chips: Vec<ChipRegisters> = song.chips().filter_map(chip).collect();
-        // The second lane is the SSG of an OPN chip, but the DAC's data of a YM2612.
+        // The second lane is the SSG of an OPN chip, which we need. For a YM2612, it is the data of
+        // the DAC, which we do not need.
         let lanes =
             |chip: &ChipRegisters| (chip.instance, [true, chip.instance.chip != ChipId::Ym2612]);
         NoteTracker {
@@ -48,7 +52,7 @@ impl<'s> NoteTracker<'s> {
         }
     }
 
-    /// Goes on to a frame of the song.
+    /// Advances to a frame of the song.
     pub(super) fn advance_to(&mut self, frame: u64) {
         let tick = u128::from(frame) * u128::from(TICKS_PER_SECOND) / u128::from(self.rate);
         self.sequencer.advance(tick as u64);
@@ -63,14 +67,14 @@ impl<'s> NoteTracker<'s> {
         }
     }
 
-    /// What a voice plays.
+    /// Returns the note of a voice.
     pub(super) fn of(&self, lane: Lane) -> Note {
         let chip = self.chips.iter().find(|chip| chip.instance == lane.chip);
         chip.map_or_else(Note::default, |chip| chip.note(usize::from(lane.voice)))
     }
 }
 
-/// Whether what a chip is told says which notes it plays.
+/// Returns whether the registers of a chip determine its notes.
 fn has_pitches(chip: ChipId) -> bool {
     matches!(
         chip,
@@ -93,10 +97,10 @@ fn has_pitches(chip: ChipId) -> bool {
     )
 }
 
-/// Voices that are followed: the most that a chip of these has.
+/// The number of tracked voices, which is the maximum of these chips.
 const VOICES: usize = 24;
 
-/// A chip's registers, as they were written.
+/// The values last written to the registers of a chip.
 #[derive(Clone)]
 struct ChipRegisters {
     instance: Instance,
@@ -111,7 +115,7 @@ impl ChipRegisters {
     fn new(instance: Instance, clock: u32) -> Self {
         let mut regs = [0; 0x400];
         if instance.chip == ChipId::Sn76489 {
-            // Silent until told.
+            // The chip is silent until the first write.
             (0..4).for_each(|voice| regs[voice * 2 + 1] = 15);
         }
         ChipRegisters {
@@ -128,7 +132,8 @@ impl ChipRegisters {
         u32::from(self.regs[at & 0x3FF])
     }
 
-    /// A key, or a volume that is one.
+    /// Turns a voice on or off, by a key or by a volume that acts as one. `struck` starts a new
+    /// note even if the voice is on.
     fn key(&mut self, voice: usize, on: bool, struck: bool) {
         let Some(now) = self.on.get_mut(voice) else {
             return;
@@ -179,7 +184,7 @@ impl ChipRegisters {
             {
                 self.key((at >> 8) * 9 + (at & 15), value & 0x20 != 0, false);
             }
-            // A written length strikes anew.
+            // Writing the length starts a new note.
             (ChipId::NesApu, 0x03 | 0x07 | 0x0B) => self.key(at >> 2, true, true),
             (ChipId::NesApu, 0x15) => {
                 for voice in (0..3).filter(|voice| value >> voice & 1 == 0) {
@@ -207,7 +212,7 @@ impl ChipRegisters {
         }
     }
 
-    /// A byte to an SN76489: pitches at even places, volumes at odd ones.
+    /// Handles a byte to an SN76489. Even registers are pitches, odd ones are volumes.
     fn psg(&mut self, value: u8) {
         let place = if value & 0x80 != 0 {
             self.latch = value >> 4 & 7;
@@ -296,18 +301,19 @@ impl ChipRegisters {
         Some(number * self.clock / divider / (1u32 << (20 - (high >> 2 & 7))) as f32)
     }
 
-    /// A key code of octave and note, C sharp first; the manual's at 3,579,545 Hz.
+    /// Returns the frequency for a key code of octave and note, which starts at C sharp. The manual
+    /// gives the frequencies at a clock of 3,579,545 Hz.
     fn opm(&self, voice: usize) -> Option<f32> {
         let code = self.reg(0x28 + voice);
         let (octave, note) = (code >> 4 & 7, code & 15);
-        // Each fourth number repeats the one before.
+        // Every fourth number repeats the previous note.
         let step = note - (note >> 2) + 1;
         let from_a4 = (octave * 12 + step) as f32 - 57.0;
         Some(440.0 * (from_a4 / 12.0).exp2() * self.clock / 3_579_545.0)
     }
 }
 
-/// What a pitch is called, with its octave: 440 Hz is A4.
+/// Returns the name of the note with its octave. For example, 440 Hz is A4.
 ///
 /// ```
 /// use creel_vgm::play::note_name;
@@ -328,7 +334,8 @@ pub fn note_name(hz: f32) -> String {
 mod tests {
     use super::*;
 
-    /// What is played after these writes (port, register, value), at a clock.
+    /// Returns the note of a voice and its number of notes after these writes (port, register,
+    /// value).
     fn after(chip: ChipId, clock: u32, voice: usize, writes: &[(u8, u16, u8)]) -> (String, u8) {
         let second = false;
         let mut chip = ChipRegisters::new(Instance { chip, second }, clock);

@@ -1,21 +1,21 @@
-//! The pitch of what is heard, changed by reading it faster or slower.
+//! Changes the pitch by reading the sound faster or slower.
 //!
-//! The player's tempo is changed the other way round, so that the song takes as long as before.
+//! We change the tempo of the player in the opposite direction, so that the song keeps its length.
 //!
-//! Invariant: at a song's own pitch nothing is touched.
+//! Invariant: at the original pitch, the samples are not changed.
 
 use crate::render::TEMPO;
 
-/// A song's own pitch, in thousandths.
+/// The original pitch, in thousandths.
 const UNCHANGED: u32 = 1000;
 
-/// Reads frames at another pace than they are made for.
+/// Reads frames faster or slower than they were made for.
 #[derive(Debug, Clone)]
 pub(super) struct PitchShifter {
-    /// Frames taken a frame given, in thousandths.
+    /// The number of input frames per output frame, in thousandths.
     pitch: u32,
-    /// Where between the second and the third of the last four frames the next one lies, in
-    /// thousandths.
+    /// The position of the next output frame between the second and the third of the last four
+    /// input frames, in thousandths.
     at: u32,
     last: [[f32; 2]; 4],
     taken: Vec<[f32; 2]>,
@@ -37,7 +37,7 @@ impl PitchShifter {
         self.pitch = pitch;
     }
 
-    /// The tempo that the player must have for the song to have this one.
+    /// Returns the tempo that the player needs so that the song has `tempo` after the pitch shift.
     pub(super) fn tempo_within(&self, tempo: u32) -> u32 {
         if self.pitch == UNCHANGED {
             return tempo;
@@ -45,12 +45,13 @@ impl PitchShifter {
         (u64::from(tempo) * u64::from(TEMPO) / u64::from(self.pitch)).max(1) as u32
     }
 
-    /// What comes has nothing to do with what was.
+    /// Forgets the last frames, because the next ones do not continue them.
     pub(super) fn reset(&mut self) {
         (self.at, self.last) = (0, [[0.0; 2]; 4]);
     }
 
-    /// Fills the front of `out` from what `make` makes; fewer frames where that ends.
+    /// Fills `out` from the frames that `make` renders. Returns the number of frames, which is
+    /// smaller than `out` if the song ends.
     pub(super) fn fill(
         &mut self,
         out: &mut [[f32; 2]],
@@ -88,7 +89,7 @@ impl PitchShifter {
     }
 }
 
-/// Catmull and Rom's spline through four frames, between the second and the third.
+/// Interpolates between the second and the third of four frames with a Catmull-Rom spline.
 fn interpolate(frames: &[[f32; 2]; 4], at: f32) -> [f32; 2] {
     std::array::from_fn(|side| {
         let [a, b, c, d] = frames.map(|frame| frame[side]);
@@ -121,7 +122,7 @@ mod tests {
             assert_eq!(pitch.fill(block, &mut make), block.len());
         }
         for (place, frame) in out.iter().enumerate().skip(4) {
-            // Four frames behind, of which two are still to come.
+            // The interpolation delays the sound by three input frames.
             let wanted = ((2.0 * place as f32 - 3.0) * 0.05).sin();
             assert!(
                 (frame[0] - wanted).abs() < 1e-3,

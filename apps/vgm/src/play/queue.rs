@@ -1,35 +1,35 @@
-//! Which song comes next.
+//! The queue of songs. It determines which song comes next.
 
 use crate::batch::Source;
 
-/// What comes after the last song.
+/// The repeat mode: what follows the last song.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Repeat {
-    /// Nothing.
+    /// The player stops.
     #[default]
     Off,
-    /// The first again.
+    /// The first song follows.
     All,
-    /// Each song is followed by itself.
+    /// Each song follows itself.
     One,
 }
 
-/// Songs, the order in which they are played, and where in it we are.
+/// The songs, the order in which they are played, and the current position.
 #[derive(Debug, Clone)]
 pub struct Queue {
     songs: Vec<Source>,
-    /// Places of `songs`, each once.
+    /// The indices of all songs in the order of playing.
     order: Vec<usize>,
     at: usize,
     repeat: Repeat,
     shuffled: bool,
     seed: u64,
-    /// Songs in a row that could not be played.
+    /// The number of consecutive songs that could not be played.
     failed: usize,
 }
 
 impl Queue {
-    /// The songs in their order, at the first.
+    /// Creates a queue with the songs in the given order, at the first song.
     pub fn new(songs: Vec<Source>) -> Self {
         Queue {
             order: (0..songs.len()).collect(),
@@ -42,24 +42,25 @@ impl Queue {
         }
     }
 
-    /// The seed of random orders.
+    /// Sets the seed of random orders.
     pub fn seeded(mut self, seed: u64) -> Self {
         self.seed = seed;
         self
     }
 
-    /// All songs, by their place.
+    /// Returns all songs in their original order.
     pub fn songs(&self) -> &[Source] {
         &self.songs
     }
 
-    /// The song that we are at, with its place; none after the end.
+    /// Returns the current song and its index, or `None` after the end.
     pub fn current(&self) -> Option<(usize, &Source)> {
         let place = *self.order.get(self.at)?;
         Some((place, &self.songs[place]))
     }
 
-    /// The song that is played after this one, if all goes as it is.
+    /// Returns the song that follows this one unless a command changes the queue. At the end of a
+    /// shuffled round, the real next song may differ, because the next round has another order.
     pub fn peek_next(&self) -> Option<&Source> {
         let mut after = self.at;
         if self.repeat != Repeat::One {
@@ -71,29 +72,29 @@ impl Queue {
         self.order.get(after).map(|place| &self.songs[*place])
     }
 
-    /// What comes after the last song.
+    /// Returns the repeat mode.
     pub fn repeat(&self) -> Repeat {
         self.repeat
     }
 
-    /// Whether the order is a random one.
+    /// Returns whether the order is random.
     pub fn is_shuffled(&self) -> bool {
         self.shuffled
     }
 
-    /// What comes after the last song.
+    /// Sets the repeat mode.
     pub fn set_repeat(&mut self, repeat: Repeat) {
         self.repeat = repeat;
     }
 
-    /// The song after this one has ended.
+    /// Moves on after the current song has ended.
     pub fn advance(&mut self) {
         if self.repeat != Repeat::One {
             self.next();
         }
     }
 
-    /// The next song, whether or not this one is repeated.
+    /// Moves to the next song, even if the current one is repeated.
     pub fn next(&mut self) {
         self.at += 1;
         if self.at >= self.order.len() && self.repeat == Repeat::All {
@@ -104,7 +105,8 @@ impl Queue {
         }
     }
 
-    /// Another order for the next round; the song that was last is not the first of it.
+    /// Shuffles the order for the next round. The last song of this round does not become the first
+    /// of the next.
     fn shuffle_round(&mut self) {
         let last = self.order.last().copied();
         shuffle(&mut self.order, &mut self.seed);
@@ -114,7 +116,8 @@ impl Queue {
         }
     }
 
-    /// This song cannot be played: the next, but for the same songs not for ever.
+    /// Moves on from a song that cannot be played. If no song of the queue can be played, this ends
+    /// the queue, because a repeated queue would otherwise never stop.
     pub fn skip_failed(&mut self) {
         self.failed += 1;
         if self.failed >= self.songs.len() {
@@ -124,24 +127,24 @@ impl Queue {
         }
     }
 
-    /// This song is played.
+    /// Records that the current song can be played.
     pub fn mark_played(&mut self) {
         self.failed = 0;
     }
 
-    /// The song before; the first stays.
+    /// Moves to the previous song, or stays at the first.
     pub fn previous(&mut self) {
         self.at = self.at.min(self.order.len()).saturating_sub(1);
     }
 
-    /// To the song with this place, if there is one.
+    /// Moves to the song with this index, if it exists.
     pub fn jump(&mut self, place: usize) {
         if let Some(at) = self.order.iter().position(|other| *other == place) {
             self.at = at;
         }
     }
 
-    /// Brings all songs into a random order, this one included, if so asked.
+    /// Turns shuffling on or off. If it is on, all songs are shuffled, including the current one.
     pub fn shuffle_all(&mut self, shuffled: bool) {
         self.shuffled = shuffled;
         if shuffled {
@@ -149,7 +152,7 @@ impl Queue {
         }
     }
 
-    /// Brings what is to come into a random order, or all into the songs' own.
+    /// Shuffles the songs after the current one, or restores the original order of all songs.
     pub fn shuffle(&mut self, shuffled: bool) {
         if shuffled == self.shuffled {
             return;
@@ -166,14 +169,14 @@ impl Queue {
     }
 }
 
-/// Fisher and Yates's.
+/// Shuffles the items with the algorithm of Fisher and Yates.
 fn shuffle(places: &mut [usize], seed: &mut u64) {
     for end in (1..places.len()).rev() {
         places.swap(end, (random(seed) % (end as u64 + 1)) as usize);
     }
 }
 
-/// SplitMix64: one step of a counter, well mixed.
+/// Returns the next random number of SplitMix64, which is a counter with a mixing function.
 ///
 /// Source: Steele, Lea, Flood, "Fast splittable pseudorandom number generators" (2014).
 fn random(state: &mut u64) -> u64 {
@@ -232,7 +235,7 @@ mod tests {
             for _ in 0..10 {
                 let mut round = Vec::new();
                 for _ in 0..5 {
-                    assert_ne!(at(&queue), last, "seed {seed}: one song twice in a row");
+                    assert_ne!(at(&queue), last, "seed {seed}: a song plays twice in a row");
                     last = at(&queue);
                     round.push(last.unwrap());
                     queue.advance();
@@ -256,14 +259,14 @@ mod tests {
             let mut queue = queue().seeded(seed);
             queue.jump(2);
             queue.shuffle(true);
-            assert_eq!(at(&queue), Some(2), "this one plays on");
+            assert_eq!(at(&queue), Some(2), "shuffling must keep the current song");
             let mut seen = vec![2];
             queue.next();
             while let Some(place) = at(&queue) {
                 seen.push(place);
                 queue.next();
             }
-            // Those before it have been played.
+            // The songs before the current one have been played.
             seen.sort_unstable();
             assert_eq!(seen, [2, 3, 4], "seed {seed}");
             queue.jump(3);

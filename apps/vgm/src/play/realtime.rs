@@ -1,51 +1,55 @@
-//! A thread that comes before others: the sink's needs some hundredths of a core, but needs them
-//! before the device has played what it holds.
+//! Raises the priority of the sink's thread. It needs only a few percent of a core, but it must run
+//! before the buffer of the device is empty.
 //!
-//! Unsafe, because no crate of ours has the call. Where nothing of it is allowed, the device's buffer
-//! has to do.
+//! This module has unsafe code, because none of our crates offers the system call. If the system
+//! allows none of this, the buffer of the device must suffice.
 //!
-//! Measured on two cores beside four threads that spin, for a thread that sleeps 10 ms again and again:
-//! with nice -11 it comes up to 40 to 90 ms late, as without, and in a real-time class up to 10 ms. So
-//! does a shorter slice (`sched_runtime`) change nothing.
+//! We measured the delay of a thread that sleeps for 10 ms again and again, on two cores with four
+//! spinning threads. With nice -11, it runs up to 40 to 90 ms late, the same as without. In a
+//! real-time class, it runs up to 10 ms late. A shorter time slice (`sched_runtime`) changes
+//! nothing.
 
-/// What PulseAudio and PipeWire ask for themselves where they may not have a real-time class.
+/// The nice value that PulseAudio and PipeWire use for themselves if they get no real-time class.
 #[cfg(target_os = "linux")]
 const NICE: i32 = -11;
-/// Low among the real-time classes: sound servers come before it.
+/// The real-time priority. It is low, so that sound servers have precedence.
 #[cfg(target_os = "linux")]
 const REALTIME_PRIORITY: i32 = 5;
 
-/// Lets the calling thread come before others, as far as the user may ask for that: as root, or by a
-/// limit (`rtprio`, `nice`) that distributions give the group `audio`.
+/// Raises the priority of the calling thread as far as the user is allowed to. The user needs to be
+/// root or to have a limit (`rtprio`, `nice`), which distributions give to the group `audio`.
 ///
-/// One that has other work, too, gets no real-time class: it could keep a core from all others.
+/// Only a thread without other work (`is_alone`) gets a real-time class, because other work could
+/// keep all other threads from using the core.
 #[cfg(target_os = "linux")]
 pub(super) fn raise_priority(is_alone: bool) {
     if !(is_alone && set_realtime_class()) {
-        // Of no process in particular is this thread alone, on Linux.
+        // On Linux, `setpriority` without a process affects only the calling thread.
         let _ = rustix::process::setpriority_process(None, NICE);
     }
 }
 
 #[cfg(not(target_os = "linux"))]
-pub(super) fn come_first(_is_alone: bool) {}
+pub(super) fn raise_priority(_is_alone: bool) {}
 
-/// Asks for a real-time class; whether it was given. Programs that this thread starts are as others.
+/// Requests a real-time class for the calling thread. Returns whether the system granted it.
+/// Programs that the thread starts do not inherit the class.
 #[cfg(target_os = "linux")]
 fn set_realtime_class() -> bool {
     let policy = libc::SCHED_RR | libc::SCHED_RESET_ON_FORK;
     let params = libc::sched_param {
         sched_priority: REALTIME_PRIORITY,
     };
-    // SAFETY: 0 is the calling thread, and the wish is only read.
-    #[expect(unsafe_code, reason = "a call of the system's")]
+    // SAFETY: the pointer refers to `params`, which lives during the call, and the system only
+    // reads it. 0 selects the calling thread.
+    #[expect(unsafe_code, reason = "a system call without a safe wrapper")]
     let code = unsafe { libc::sched_setscheduler(0, policy, &raw const params) };
     code == 0
 }
 
 #[cfg(all(test, target_os = "linux"))]
 mod tests {
-    /// The nice value and the class of the calling thread: fields 19 and 41.
+    /// Returns the nice value and the scheduling class of the calling thread (fields 19 and 41).
     fn class() -> (i32, i32) {
         let stat = std::fs::read_to_string("/proc/thread-self/stat").unwrap();
         let fields: Vec<&str> = stat.rsplit_once(") ").unwrap().1.split(' ').collect();
@@ -72,6 +76,6 @@ mod tests {
         } else {
             assert_eq!(alone, libc::SCHED_RR);
         }
-        assert_eq!(class(), before, "no other thread is changed");
+        assert_eq!(class(), before, "another thread has changed");
     }
 }

@@ -1,4 +1,4 @@
-//! The renderer: makes blocks, and does what is ordered.
+//! The renderer. It renders blocks and executes commands.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -18,14 +18,14 @@ use crate::format::{Song, TICKS_PER_SECOND};
 use crate::mix::SampleFormat;
 use crate::render::Settings;
 
-/// Loops of a song that is played for ever.
+/// The number of loops that stands for an endless song.
 const ENDLESS_LOOPS: u32 = u32::MAX;
-/// Before this, "previous" is the song before, not this one's start.
+/// After this time, "previous" goes to the start of the song and not to the previous song.
 const RESTART_AFTER_SECONDS: u64 = 2;
-/// Commands and blocks that are kept on a long way, at most; others stay where they are.
+/// The maximum number of messages that we keep during a long seek. Others stay in the channel.
 const DEFERRED_MAX: usize = 256;
 
-/// Makes the sound.
+/// The renderer of a player.
 pub struct Renderer {
     queue: Queue,
     choose: ChooseSettings,
@@ -36,20 +36,21 @@ pub struct Renderer {
     controls: Arc<PlayerControls>,
     serial: u64,
     generation: u64,
-    /// When that was ordered which began this turn, until a block says so.
+    /// The time of the command that started this generation, until a block carries it.
     commanded_at: Option<Instant>,
     looks: MeterSchedule,
     scratch: Vec<[f32; 2]>,
-    /// What came during a long way through a song.
+    /// Messages that arrived during a long seek.
     deferred: VecDeque<RendererMessage>,
 }
 
-/// Ends the controls however the renderer ends, by a panic too: nobody waits for one that is gone.
+/// Marks the player as ended when the renderer ends, even after a panic. Otherwise, the other parts
+/// would wait for it forever.
 struct EndOnDrop(Arc<PlayerControls>);
 
 impl Drop for EndOnDrop {
     fn drop(&mut self) {
-        // Who quits does not wait for what was made ahead.
+        // A new generation makes the sink drop the rendered blocks, so that quitting is immediate.
         self.0.next_generation();
         self.0.end();
     }
@@ -62,11 +63,11 @@ type RendererEnds = (
     bounded::Sender<TapBlock>,
 );
 
-/// How a song is left.
+/// The way in which a song was left.
 enum Exit {
-    /// It has ended.
+    /// The song has ended.
     SongEnded,
-    /// To the song that the queue is at, at once.
+    /// A command moved the queue. Play its current song at once.
     Leave,
     Quit,
 }
@@ -96,7 +97,7 @@ impl Renderer {
         }
     }
 
-    /// What comes next.
+    /// Receives the next message. Messages that were kept during a seek come first.
     async fn receive(&mut self) -> Result<RendererMessage, Closed> {
         match self.deferred.pop_front() {
             Some(kept) => Ok(kept),
@@ -104,9 +105,8 @@ impl Renderer {
         }
     }
 
-    /// Plays the queue; returns when [`Command::Quit`] has come or nobody listens any more.
-    ///
-    /// At the queue's end it waits for commands.
+    /// Plays the queue until it receives [`Command::Quit`], or until the sink is gone. At the end
+    /// of the queue, it waits for commands.
     pub async fn run(mut self) {
         let _end = EndOnDrop(Arc::clone(&self.controls));
         self.play_queue().await;
@@ -141,11 +141,11 @@ impl Renderer {
         }
     }
 
-    /// Waits for a command that leads to a song; false: it was to quit.
+    /// Waits for a command that leads to a song. Returns `false` if the player should quit.
     async fn wait_for_song(&mut self) -> Result<bool, Closed> {
         let mut empty = Vec::new();
         loop {
-            // The sink has none left.
+            // If all blocks are here, the sink has passed all sound to the device.
             self.controls.set_drained(empty.len() == BLOCKS);
             match self.receive().await? {
                 RendererMessage::EmptyBlock(block) => empty.push(block),
@@ -162,7 +162,8 @@ impl Renderer {
         self.controls.set_drained(false);
         self.discard_queued();
         for block in empty {
-            // Their places in the sink's ring are free: it gives them back.
+            // We pass the empty blocks through the sink, which returns them as usual. This does not
+            // wait, because the channel has room for all blocks.
             if self.blocks.send(block).await.is_err() {
                 return Ok(false);
             }
@@ -170,7 +171,8 @@ impl Renderer {
         Ok(true)
     }
 
-    /// What a command does that is not about the song under way. True: the queue was moved.
+    /// Executes a command that affects only the queue. Returns whether the queue moved to another
+    /// song.
     fn apply_queue_command(&mut self, command: Command) -> bool {
         match command {
             Command::Next => self.queue.next(),
@@ -216,7 +218,7 @@ impl Renderer {
         if self.serial == 0 {
             self.controls.set_position(0, 0);
         } else if self.controls.is_paused() {
-            // As good as heard: who looks sees the song that is to come.
+            // While paused, we show the new song at once, because no sound would announce it.
             self.controls.set_position(self.serial + 1, 0);
         }
         loop {
@@ -224,7 +226,7 @@ impl Renderer {
                 Ok(RendererMessage::EmptyBlock(block)) => block,
                 Ok(RendererMessage::Command(Command::LoopForever(forever), _)) => {
                     settings.loops = if forever { ENDLESS_LOOPS } else { loops };
-                    // What is made already is not taken back.
+                    // Blocks that are already rendered stay valid.
                     playing.set_length(&settings);
                     let track = self.track(song, &playing, &settings, named.clone());
                     self.send_event(PlayerEvent::Started(self.serial, Arc::new(track)));
@@ -254,7 +256,7 @@ impl Renderer {
         }
     }
 
-    /// Makes the next block; at the song's end it is empty.
+    /// Renders the next block. It is empty at the end of the song.
     fn make_block(
         &mut self,
         mut block: Box<Block>,
@@ -282,7 +284,7 @@ impl Renderer {
             self.serial += 1;
             block.commanded_at = self.commanded_at.take();
             let took = begin.elapsed().as_nanos() * 1000 / BLOCK_TIME.as_nanos();
-            // Who does not look is told now and then, so that there is room for what is rare.
+            // Without metering, we send only one block in ten. It keeps the load figure up to date.
             let is_metered = seeing != MeterMode::Off || self.serial.is_multiple_of(10);
             let together = |frame: &[f32; 2]| (frame[0] + frame[1]) * 0.5;
             let tap = is_metered.then(|| TapBlock {
@@ -296,7 +298,7 @@ impl Renderer {
                 voices,
             });
             if let Some(tap) = tap {
-                // Who does not take them sees the next.
+                // If the channel is full, the interface sees a later block.
                 let _ = self.taps.try_send(tap);
             }
         }
@@ -304,7 +306,7 @@ impl Renderer {
         block
     }
 
-    /// Does what is ordered while a song plays; says how it is left, if it is.
+    /// Executes a command while a song plays. Returns how the song was left, if it was.
     async fn apply_command(
         &mut self,
         command: Command,
@@ -348,7 +350,8 @@ impl Renderer {
         None
     }
 
-    /// Changes which voices are heard, from the next sound on that the device does not have yet.
+    /// Sets the unmuted voices. The change starts with the next sound after the buffer of the
+    /// device.
     async fn set_voice_mask(&mut self, playing: &mut SongPlayer<'_>, heard: u64) {
         let next = self.next_frame(playing);
         self.seek(playing, next).await;
@@ -356,8 +359,9 @@ impl Renderer {
         self.controls.set_voice_mask(heard);
     }
 
-    /// Goes to a frame of the song. A command to go elsewhere ends the way there, others wait; who
-    /// shares the worker gets on.
+    /// Seeks to a frame of the song. A new command that changes the position cancels the seek.
+    /// Other commands wait until it ends. It yields regularly, so that other tasks of the worker
+    /// can run.
     async fn seek(&mut self, playing: &mut SongPlayer<'_>, to: u64) {
         self.discard_queued();
         let to = playing.start_seek(to);
@@ -377,17 +381,17 @@ impl Renderer {
         playing.finish_seek();
         self.controls.set_seeking(false);
         if self.controls.is_paused() {
-            // Nothing is played that would say so.
+            // While paused, no block would update the position.
             self.controls.set_position(self.serial, playing.frame());
         }
     }
 
-    /// What was made and is not with the device yet is not played.
+    /// Makes the sink drop all blocks that are not in the device yet.
     fn discard_queued(&mut self) {
         self.generation = self.controls.next_generation();
     }
 
-    /// The frame of this song that follows what the device has; its start, if it has none of it yet.
+    /// Returns the frame of this song that follows the sound in the device.
     fn next_frame(&self, playing: &SongPlayer<'_>) -> u64 {
         self.controls.next_frame().min(playing.frame())
     }
@@ -422,7 +426,7 @@ impl Renderer {
         }
     }
 
-    /// Tells the interface, if it has room to be told.
+    /// Sends an event to the interface, unless the channel is full.
     fn send_event(&self, events: PlayerEvent) {
         let _ = self.events.try_send(events);
     }

@@ -1,4 +1,4 @@
-//! The sink: gives blocks to the device when it has room, and counts the gaps.
+//! The sink. It passes blocks to the device when the device has room, and counts gaps in the sound.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -10,26 +10,27 @@ use super::device::{Device, Open};
 use super::realtime::raise_priority;
 use super::{Block, Command, PlayerControls, RendererMessage};
 
-/// How soon a full device is asked again: when it has played half of what it holds, within these
-/// bounds.
+/// The minimum time before we offer sound to a full device again. Within the two limits, we wait
+/// until it has played half of its buffer.
 const RETRY_MIN: Duration = Duration::from_millis(2);
+/// The maximum time before we offer sound to a full device again.
 const RETRY_MAX: Duration = Duration::from_millis(8);
-/// Shorter ones are what clocks differ by.
+/// The minimum duration of a counted gap. Shorter ones can come from differences between clocks.
 const UNDERRUN_MIN: Duration = Duration::from_millis(1);
-/// How soon one that looks for its device looks whether it is to end.
+/// The time between two checks whether the player has ended, while the device is lost.
 const POLL_INTERVAL: Duration = Duration::from_millis(25);
-/// How soon a device that was lost is looked for again.
+/// The time between two attempts to open a lost device.
 const REOPEN_INTERVAL: Duration = Duration::from_secs(1);
-/// How much longer than it should a device may play what it has at the end.
+/// The extra time that a device may take to play its buffer at the end.
 const DRAIN_MARGIN: Duration = Duration::from_millis(500);
 
-/// Gives the sound to the device.
+/// The sink of a player.
 pub struct Sink {
     blocks: bounded::Receiver<Box<Block>>,
     back: bounded::Sender<RendererMessage>,
     controls: Arc<PlayerControls>,
     open: Open,
-    /// When the device was last opened again, or looked for.
+    /// The time of the last attempt to open the device again.
     opened: Option<Instant>,
 }
 
@@ -49,15 +50,16 @@ impl Sink {
         }
     }
 
-    /// Plays what comes until the renderer has ended, then lets the device finish.
+    /// Plays blocks until the renderer has ended, and then lets the device finish.
     ///
-    /// A device that is lost is opened again every second; the sound goes on where it was. One that
-    /// is alone on its thread may come before all others.
+    /// If the device is lost, it tries to open the device again every second. The sound then
+    /// continues where it was. With `is_alone`, the sink is the only task on its thread, so the
+    /// thread may get a real-time priority.
     pub async fn run(mut self, mut device: Box<dyn Device>, is_alone: bool) {
         let mut comes_first = false;
-        // The turn of the sound that the device has, and until when it lasts.
+        // The generation of the sound in the device, and the time at which this sound ends.
         let mut sounding: Option<(u64, Instant)> = None;
-        // Whether it had nothing left, and took nothing of what it was offered.
+        // Whether the device was empty and still accepted no sound.
         let mut stands = false;
         let mut scaled = Vec::new();
         loop {
@@ -88,7 +90,7 @@ impl Sink {
                         stands |= gap > UNDERRUN_MIN;
                         self.controls.set_queued(held);
                         let again = (self.seconds(held) / 2).clamp(RETRY_MIN, RETRY_MAX);
-                        // Another turn ends the wait: what is to be heard next is not this block.
+                        // A new generation ends the wait, because this block is then obsolete.
                         let _ = timeout(again, self.controls.woken()).await;
                     }
                     Ok(frames) => {
@@ -103,7 +105,7 @@ impl Sink {
                         stands = false;
                         let held = device.queued_frames();
                         self.controls.set_queued(held);
-                        // One that never holds anything has no clock, and can wait.
+                        // A device without a buffer has no clock, so it does not need the priority.
                         if held > 0 && !comes_first {
                             raise_priority(is_alone);
                             comes_first = true;
@@ -126,10 +128,11 @@ impl Sink {
                 }
             }
             block.frames.clear();
-            // The renderer that does not take it has ended, and the next receive says so.
+            // If the renderer has ended, the next receive reports it.
             let _ = self.back.send(RendererMessage::EmptyBlock(block)).await;
         }
-        // Who quits does not wait for what the device has, and nobody for one that stands still.
+        // We wait for the buffer of the device only if the queue has ended, and not for a device
+        // that stalls.
         let until = Instant::now() + self.seconds(device.queued_frames()) + DRAIN_MARGIN;
         let waits = |device: &mut dyn Device| device.queued_frames() > 0 && Instant::now() < until;
         while self.controls.is_drained() && waits(device.as_mut()) && device.write(&[]).is_ok() {
@@ -140,7 +143,8 @@ impl Sink {
         }
     }
 
-    /// Waits for the next block, and tells meanwhile what the device still holds.
+    /// Waits for the next block. While it waits, it keeps the gauge of the device's buffer up to
+    /// date.
     async fn next(&mut self, device: &mut dyn Device) -> Result<Box<Block>, Closed> {
         loop {
             let held = device.queued_frames();
@@ -155,11 +159,11 @@ impl Sink {
         }
     }
 
-    /// Waits for the device to come back; none if the renderer has ended.
+    /// Waits for the device to come back. Returns `None` if the renderer has ended.
     async fn reopen(&mut self) -> Option<Box<dyn Device>> {
         self.controls.set_device_lost(true);
         loop {
-            // One that is lost as soon as it is opened is not opened without a pause.
+            // We also wait if the device was lost right after it was opened.
             while self
                 .opened
                 .is_some_and(|opened| opened.elapsed() < REOPEN_INTERVAL)
@@ -182,18 +186,19 @@ impl Sink {
     }
 }
 
-/// However the sink ends, by a panic or a device that is gone for good: nobody waits for the blocks
-/// that it had.
+/// Ends the renderer when the sink ends, for example after a panic or because the device is gone
+/// for good. Otherwise, the renderer would wait for the blocks of the sink forever.
 impl Drop for Sink {
     fn drop(&mut self) {
-        // There is room for it, or so many commands that one of them ends the renderer's wait.
+        // If the channel is full, one of its commands wakes the renderer, which then finds that the
+        // sink is gone.
         let _ = self
             .back
             .try_send(RendererMessage::Command(Command::Quit, Instant::now()));
     }
 }
 
-/// Overwrites `out` with the frames, scaled.
+/// Overwrites `out` with the scaled frames.
 fn scale(frames: &[[f32; 2]], volume: f32, out: &mut Vec<[f32; 2]>) {
     out.clear();
     out.extend(

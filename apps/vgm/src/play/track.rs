@@ -1,8 +1,8 @@
-//! A song under way: its player, copies of it at earlier moments, which voices are heard, in which
-//! tempo and at which pitch.
+//! A playing song: its player, copies of the player at earlier positions for seeking, the unmuted
+//! voices, the tempo and the pitch.
 //!
-//! Invariant: what is played from a frame on has the same bits however it was come to, in the song's
-//! own tempo and at its own pitch.
+//! Invariant: at the original tempo and pitch, the samples from a frame on are the same bits,
+//! regardless of how playback reached that frame.
 
 use std::collections::VecDeque;
 
@@ -13,31 +13,32 @@ use crate::error::Result;
 use crate::format::Song;
 use crate::render::{Lane, Scratch, Settings, SplitPlayer, TEMPO};
 
-/// A copy of the player is kept every so many seconds: from one, a song is played hundreds of times
-/// faster than it sounds, so any moment is at hand within some 10 ms.
+/// The time between two copies of the player. Rendering is hundreds of times faster than real time,
+/// so we can reach any position from the nearest copy in about 10 ms.
 const COPY_EVERY_SECONDS: u64 = 2;
-/// Copies of one song, at most; when there are more, every other one goes.
+/// The maximum number of copies. If there are more, we remove every other one.
 const COPIES_MAX: usize = 256;
-/// Copies of the last moments, so many blocks apart: what is made ahead is made anew when voices come
-/// or go.
+/// The number of blocks between two recent copies. We need recent copies when a voice is muted or
+/// unmuted, because we then render the blocks ahead of the device again.
 const RECENT_INTERVAL: usize = 5;
+/// The maximum number of recent copies.
 const RECENT_MAX: usize = 5;
 
-/// A song under way, that any moment of can be gone to.
+/// A playing song with fast seeking.
 pub struct SongPlayer<'s> {
     song: &'s Song,
     player: SplitPlayer<'s>,
     notes: NoteTracker<'s>,
     lanes: Vec<Lane>,
-    /// In the order of their frames; the first is the start.
+    /// Copies of the player in the order of their frames. The first is at the start.
     copies: Vec<SplitPlayer<'s>>,
     copy_every: u64,
-    /// In the order of their frames, all after the last seek.
+    /// Recent copies in the order of their frames, all made after the last seek.
     recent: VecDeque<SplitPlayer<'s>>,
     blocks: usize,
-    /// Bit by voice.
+    /// The unmuted voices, one bit per voice.
     voice_mask: u64,
-    /// In thousandths.
+    /// The tempo in thousandths.
     tempo: u32,
     pitch: PitchShifter,
     scratch: Scratch,
@@ -45,11 +46,11 @@ pub struct SongPlayer<'s> {
 }
 
 impl<'s> SongPlayer<'s> {
-    /// At the start; of the voices, those are heard that the settings select.
+    /// Creates a player at the start of the song. The voices that the settings select are unmuted.
     ///
     /// # Errors
     ///
-    /// As [`SplitPlayer::new`].
+    /// Returns the same errors as [`SplitPlayer::new`].
     pub fn new(song: &'s Song, settings: &Settings) -> Result<Self> {
         let mut whole = settings.clone();
         whole.chips = crate::chips::selection::Selection {
@@ -81,41 +82,41 @@ impl<'s> SongPlayer<'s> {
         Ok(playing)
     }
 
-    /// The names of the voices, by their bits.
+    /// Returns the names of the voices, in the order of their bits.
     pub fn voices(&self) -> Vec<String> {
         let lanes = self.lanes.iter().take(VOICES_MAX);
         lanes.map(|lane| lane.name(&self.song.header)).collect()
     }
 
-    /// How many frames it has.
+    /// Returns the number of frames of the song.
     pub fn frames(&self) -> u64 {
         self.player.frames()
     }
 
-    /// The frame that comes next.
+    /// Returns the position of the next frame.
     pub fn frame(&self) -> u64 {
         self.player.frame()
     }
 
-    /// Which voices are heard, a bit each.
+    /// Returns the unmuted voices, one bit per voice.
     pub fn voice_mask(&self) -> u64 {
         self.voice_mask
     }
 
-    /// Lets these voices be heard from here on, a bit each.
+    /// Sets the unmuted voices from the current position on, one bit per voice.
     pub fn set_voice_mask(&mut self, heard: u64) {
         self.voice_mask = heard;
         self.apply_settings();
     }
 
-    /// Goes on in this tempo and at this pitch, in thousandths.
+    /// Sets the tempo and the pitch from the current position on, in thousandths.
     pub fn set_tempo(&mut self, tempo: u32, pitch: u32) {
         self.tempo = tempo;
         self.pitch.set(pitch);
         self.apply_settings();
     }
 
-    /// Plays the loop as often as these settings say.
+    /// Sets the number of loops and the fade from the settings.
     pub fn set_length(&mut self, settings: &Settings) {
         let copies = self.copies.iter_mut().chain(&mut self.recent);
         for player in copies.chain([&mut self.player]) {
@@ -123,7 +124,7 @@ impl<'s> SongPlayer<'s> {
         }
     }
 
-    /// Brings the player, perhaps a copy of an earlier moment, to what holds now.
+    /// Applies the current voices and tempo to the player, which may be an older copy.
     fn apply_settings(&mut self) {
         let (lanes, heard) = (&self.lanes, self.voice_mask);
         self.player.set_voices(|lane| {
@@ -133,7 +134,8 @@ impl<'s> SongPlayer<'s> {
         self.player.set_tempo(self.pitch.tempo_within(self.tempo));
     }
 
-    /// The next frames; fewer at the end, then none.
+    /// Renders the next frames. Returns their number, which is smaller than `out` at the end, and
+    /// then 0.
     pub fn fill(&mut self, out: &mut [[f32; 2]]) -> usize {
         let frame = self.player.frame();
         let last = self.copies.last().map_or(0, SplitPlayer::frame);
@@ -159,14 +161,15 @@ impl<'s> SongPlayer<'s> {
         self.pitch.fill(out, |out| player.fill_here(out))
     }
 
-    /// Goes to a frame, or to the end if there is none such; `scratch` is overwritten.
+    /// Seeks to a frame, or to the end if the song is shorter. It overwrites `scratch`.
     pub fn seek(&mut self, to: u64, scratch: &mut Vec<[f32; 2]>) {
         let to = self.start_seek(to);
         while self.advance_seek(to, scratch) {}
         self.finish_seek();
     }
 
-    /// Begins to go to a frame: is at the nearest copy before it; returns which frame that will be.
+    /// Starts a seek at the nearest copy before the frame. Returns the frame of the destination,
+    /// which is at most the end of the song.
     pub(super) fn start_seek(&mut self, to: u64) -> u64 {
         let to = to.min(self.frames());
         let reached = |copies: &mut dyn DoubleEndedIterator<Item = &SplitPlayer<'s>>| {
@@ -179,7 +182,7 @@ impl<'s> SongPlayer<'s> {
             Some(recent) if recent.frame() >= kept.frame() => recent,
             _ => kept,
         };
-        // Going on from where it is costs less than from a copy further back.
+        // If the current position is nearer than the copy, we continue from there.
         if self.frame() > to || self.frame() < nearest.frame() {
             self.player = nearest.clone();
             self.rebuild_notes();
@@ -190,7 +193,7 @@ impl<'s> SongPlayer<'s> {
         to
     }
 
-    /// Goes some way to a frame, which takes a millisecond or less; whether there is more of it.
+    /// Advances a seek by a step of about a millisecond or less. Returns whether to continue.
     pub(super) fn advance_seek(&mut self, to: u64, scratch: &mut Vec<[f32; 2]>) -> bool {
         let frame = self.player.frame();
         if frame >= to {
@@ -205,19 +208,20 @@ impl<'s> SongPlayer<'s> {
         self.player.fill_here(scratch) > 0
     }
 
-    /// Goes on from here as was ordered.
+    /// Ends a seek, and applies the current settings.
     pub(super) fn finish_seek(&mut self) {
         self.blocks = 0;
         self.apply_settings();
     }
 
-    /// The notes are walked from the start: it takes a thousandth of what rendering takes.
+    /// Restarts the tracking of notes from the start of the song. It takes about a thousandth of
+    /// the time for rendering.
     fn rebuild_notes(&mut self) {
         self.notes = NoteTracker::new(self.song, self.sample_rate);
     }
 
-    /// What the voices play here, for who looks at them: their notes, and what of each would be heard
-    /// in the next `frames` frames.
+    /// Measures the voices at the current position: their notes, and the sound of each of them in
+    /// the next `frames` frames.
     pub fn meter_voices(&mut self, frames: usize) -> Vec<VoiceMeter> {
         self.notes.advance_to(self.player.frame());
         let mut seen = Vec::new();
@@ -235,8 +239,9 @@ impl<'s> SongPlayer<'s> {
     }
 }
 
-/// Brings the middle between the highest and the lowest sample to 0, for chips whose pins swing
-/// between 0 and a level take their time for that; returns how far they are from it.
+/// Shifts the wave so that the middle between its highest and lowest sample is 0. Returns the
+/// distance of the highest sample from the middle. Some chips need this, because their output
+/// swings between 0 and a level and settles only slowly.
 fn remove_dc(wave: &mut [f32]) -> f32 {
     let low = wave.iter().copied().fold(f32::MAX, f32::min);
     let high = wave.iter().copied().fold(f32::MIN, f32::max);
@@ -248,24 +253,25 @@ fn remove_dc(wave: &mut [f32]) -> f32 {
     high - middle
 }
 
-/// Says when voices are looked at: as often as is worth drawing, but for no more than three hundredths
-/// of the time.
+/// Decides when to measure the voices: as often as the screen can show, but with at most 3 % of the
+/// time.
 #[derive(Debug, Default)]
 pub(super) struct MeterSchedule {
+    /// The number of blocks until the next measurement.
     rest: u64,
 }
 
 impl MeterSchedule {
-    /// At least so many blocks lie between two looks.
+    /// The minimum number of blocks between two measurements.
     const METER_INTERVAL_MIN: u64 = 5;
 
-    /// Whether this block is looked at.
+    /// Returns whether to measure at this block.
     pub(super) fn is_due(&mut self, seeing: MeterMode) -> bool {
         self.rest = self.rest.saturating_sub(1);
         seeing != MeterMode::Off && self.rest == 0
     }
 
-    /// One took so long, in nanoseconds, and blocks last so long.
+    /// Records the duration of a measurement and of a block, both in nanoseconds.
     pub(super) fn record_cost(&mut self, ns: u128, block_ns: u128) {
         self.rest = Self::METER_INTERVAL_MIN.max((ns * 100 / 3 / block_ns.max(1)) as u64);
     }

@@ -1,9 +1,10 @@
-//! A part that renders native frames: between its own writes, then resampled onto the mix.
+//! A part that renders native frames. It renders blocks between its own writes, and resamples them
+//! onto the mix.
 //!
-//! The writes of a chip with keys come over a [`Bus`]; other chips take them when they are due.
+//! A chip with keys receives its writes over a [`Bus`]. Other chips receive them when they are due.
 //!
-//! Voices for themselves are sums and differences of several chips, of native frames, whole numbers:
-//! see [`VoiceSum`]. Where a whole chip is heard there is one.
+//! If only some voices are unmuted, we add and subtract the native frames of several copies of the
+//! chip, which are integers (see [`VoiceSum`]). A whole chip needs only one copy.
 
 use std::ops::Range;
 
@@ -20,12 +21,13 @@ use crate::sequence::{Action, Event, LANES, Queue};
 
 use super::Kernels;
 
-/// A chip of which some voices are heard.
+/// A copy of a chip with some voices unmuted.
 #[derive(Clone)]
 struct VoicePlayer {
     chip: FrameChip,
     muter: Option<VoiceMuter>,
-    /// Of a native frame, while the chip's own rate is another: see [`VoicePlayer::render_held_rate`].
+    /// The elapsed part of a native frame, while the chip's own rate differs from the resampled
+    /// rate. See [`VoicePlayer::render_held_rate`].
     rate_remainder: u64,
     last: [i32; 2],
 }
@@ -78,7 +80,7 @@ impl VoicePlayer {
         }
     }
 
-    /// Renders while the chip's rate is not the one resampled: its frames are held, or dropped.
+    /// Renders while the chip's rate differs from the resampled rate. It repeats or drops frames.
     fn render_held_rate(&mut self, rate: Rate, block: &mut [[i32; 2]]) {
         let own = self.chip.rate();
         let each = own.frames * rate.seconds;
@@ -94,16 +96,16 @@ impl VoicePlayer {
     }
 }
 
-/// What is heard of a chip: the sum of its players, less of those whose sound is taken off.
+/// The sound of a chip: the sum of some copies of it, minus the sum of others.
 #[derive(Clone)]
 pub struct ChipSum {
-    /// At least one.
+    /// The copies that are added, at least one.
     added: Vec<VoicePlayer>,
     subtracted: Vec<VoicePlayer>,
 }
 
 impl ChipSum {
-    /// A chip at the start of a song, of which something is heard.
+    /// Creates the sum for a chip at the start of a song. At least one voice must be unmuted.
     pub fn new(chip: &FrameChip, (id, heard): (ChipId, VoiceSum)) -> Self {
         let player = |voices: &u64| VoicePlayer::new(chip.clone(), id, *voices, heard.adjustable);
         ChipSum {
@@ -112,7 +114,7 @@ impl ChipSum {
         }
     }
 
-    /// The chip, as far as all its players are alike.
+    /// Returns the first copy, for properties that all copies share.
     fn chip(&self) -> &FrameChip {
         &self.added[0].chip
     }
@@ -121,7 +123,7 @@ impl ChipSum {
         self.added.iter_mut().chain(&mut self.subtracted)
     }
 
-    /// The one player that there is, where writes may be handed over to it with a block.
+    /// Returns the only copy, if it can receive its writes together with a block.
     fn streamed_player(&mut self, rate: Rate) -> Option<&mut VoicePlayer> {
         match (&mut self.added[..], self.subtracted.is_empty()) {
             ([only], true) if only.muter.is_none() && only.chip.rate() == rate => Some(only),
@@ -129,25 +131,28 @@ impl ChipSum {
         }
     }
 
-    /// See [`FrameChip::apply_initial_writes`].
+    /// Calls [`FrameChip::apply_initial_writes`] for all copies.
     pub fn apply_initial_writes(&mut self, events: &[Event]) {
         self.all()
             .for_each(|player| player.chip.apply_initial_writes(events));
     }
 
-    /// Does what an event asks for, between two native frames.
+    /// Applies an event between two native frames.
     pub fn apply(&mut self, song: &Song, action: Action) {
         self.all().for_each(|player| player.apply(song, action));
     }
 
-    /// Overwrites `block`; `other` is scratch memory.
+    /// Overwrites `block` with the next frames. `other` is scratch memory.
     fn render(
         &mut self,
         rate: Rate,
         data: &[(usize, u8)],
         (block, other): (&mut [[i32; 2]], &mut Vec<[i32; 2]>),
     ) {
-        let (first, more) = self.added.split_first_mut().expect("something is heard");
+        let (first, more) = self
+            .added
+            .split_first_mut()
+            .expect("at least one voice is unmuted");
         first.render(rate, data, block);
         if more.is_empty() && self.subtracted.is_empty() {
             return;
@@ -169,33 +174,35 @@ impl ChipSum {
     }
 }
 
-/// A chip, where it is in time, and its way to the output rate.
+/// A chip, its position in time, and its resampler.
 #[derive(Clone)]
 pub struct FrameVoice {
     chips: ChipSum,
-    /// The rate that is resampled; the chip's own may change in mid-song.
+    /// The rate that we resample. The chip's own rate may change during the song.
     rate: Rate,
     timebase: Timebase,
-    /// Of the chip's own lane, and of its data lane.
+    /// The cursors of the chip's own lane and of its data lane.
     frame_cursors: [FrameCursor; LANES],
     bus: Option<Bus>,
-    /// Registers whose writes are handed over with a block, and those of the block being rendered.
+    /// The registers whose writes the chip receives together with a block.
     streamed_registers: Range<u16>,
+    /// These writes for the current block.
     streamed: Vec<StreamedWrite>,
-    /// The frame at which the event at the front of the queue takes effect, if it was looked at.
+    /// The frame at which the first event of the queue takes effect, if we have computed it.
     next_event_frame: Option<u64>,
     resampler: Resampler,
-    /// Native frames rendered so far.
+    /// The number of native frames rendered so far.
     rendered: u64,
     /// Scratch memory.
     scratch: Vec<[i32; 2]>,
-    /// Of the data lane: what the block being rendered gets.
+    /// The data of the data lane for the current block.
     data: Vec<(usize, u8)>,
     gain: f32,
 }
 
 impl FrameVoice {
-    /// A voice at the start of a song; `gain` is the factor from a native step to full scale.
+    /// Creates a part at the start of a song. `gain` is the factor from a native step to full
+    /// scale.
     pub fn new(
         chips: ChipSum,
         bus: Option<Bus>,
@@ -225,25 +232,25 @@ impl FrameVoice {
         }
     }
 
-    /// Lets only these of the chip's voices be heard from now on, a bit each; see
+    /// Sets the unmuted voices of the chip from now on, one bit per voice. See
     /// [`Selection::live`](crate::chips::selection::Selection::live).
     pub fn set_voice_mask(&mut self, song: &Song, voices: u64) {
         self.chips.added[0].set_voice_mask(song, voices);
     }
 
-    /// Lets the song go by faster by this factor from now on, in thousandths.
+    /// Sets the tempo from now on, in thousandths.
     pub fn set_tempo(&mut self, tempo: u32) {
         self.timebase = self.timebase.at_tempo(self.rendered, tempo);
         self.frame_cursors = [FrameCursor::new(self.timebase); LANES];
     }
 
-    /// The first tick whose events the next `frames` output frames do not need.
+    /// Returns the first tick whose events the next `frames` output frames do not need.
     pub fn tick_needed(&self, frames: usize) -> u64 {
         let end = self.rendered + self.resampler.wanted(frames) as u64;
         self.timebase.tick_from(end)
     }
 
-    /// Adds the next frames to the mix, acting on the events as they fall due.
+    /// Adds the next frames to the mix, and applies the events that are due.
     pub fn mix(
         &mut self,
         song: &Song,
@@ -278,8 +285,9 @@ impl FrameVoice {
         self.resampler.mix(self.gain, mix);
     }
 
-    /// Acts on all that is due before the next native frame, and takes what may be handed over with
-    /// the next `room` frames; returns the frame of what comes next.
+    /// Applies all events that are due before the next native frame, and collects the writes that
+    /// the chip can receive together with the next `room` frames. Returns the frame of the next
+    /// event.
     fn apply_due(&mut self, song: &Song, queue: &mut Queue, room: usize) -> u64 {
         self.streamed.clear();
         let mut end = self.streamed_until(room);
@@ -306,7 +314,7 @@ impl FrameVoice {
                 break;
             } else {
                 self.chips.apply(song, event.action);
-                // It may have changed the chip's rate.
+                // The event may have changed the chip's rate.
                 end = self.streamed_until(room);
             }
             taken += 1;
@@ -315,7 +323,8 @@ impl FrameVoice {
         until
     }
 
-    /// The frame up to which writes may be handed over with the next `room` frames.
+    /// Returns the frame up to which the chip can receive writes together with the next `room`
+    /// frames.
     fn streamed_until(&mut self, room: usize) -> u64 {
         match !self.streamed_registers.is_empty() && self.chips.streamed_player(self.rate).is_some()
         {
@@ -324,7 +333,8 @@ impl FrameVoice {
         }
     }
 
-    /// The native frame before which an event takes effect, asked for once an event.
+    /// Returns the native frame before which an event takes effect. Call it only once per event,
+    /// because it reserves a slot on the bus.
     fn event_frame(&mut self, event: &Event) -> u64 {
         let due = self.frame_cursors[0].frame_of(event.tick);
         match (&mut self.bus, event.action) {
@@ -335,7 +345,8 @@ impl FrameVoice {
         }
     }
 
-    /// Takes what the data lane, if the chip has one, holds for the next `frames` native frames.
+    /// Collects the data of the data lane, if the chip has one, for the next `frames` native
+    /// frames.
     fn take_data(&mut self, queue: &mut Queue, frames: usize) {
         self.data.clear();
         if !self.chips.chip().has_data_lane() {

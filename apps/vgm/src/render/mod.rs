@@ -1,7 +1,7 @@
-//! Playing a song: all its chips, block by block, into one mix.
+//! Renders a song: all its chips, block by block, into one mix.
 //!
-//! Invariant: frame `n` of a song has the same bits whatever the sizes of the blocks it is asked
-//! for in, on whatever thread, and whatever was played with the same [`Buffers`] before.
+//! Invariant: frame `n` of a song always has the same bits. It does not depend on the sizes of the
+//! blocks, on the thread, or on the songs that used the same [`Buffers`] before.
 
 mod frames;
 mod split;
@@ -23,24 +23,25 @@ pub use split::{LOOKAHEAD, Lane, Scratch, SplitPlayer};
 use squares::SquareVoice;
 pub use timebase::Timebase;
 
-/// What every song is scaled by unless told otherwise, -7 dB: what leaves the loudest songs at hand
-/// room to full scale, with half a decibel to spare.
+/// The default gain of every song, -7 dB. With it, the loudest songs that we tested stay half a
+/// decibel below full scale.
 pub const DEFAULT_GAIN: f32 = 0.446_683_6;
 
-/// How songs are played.
+/// The settings for playing songs.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Settings {
-    /// How often a loop is played, before the song's own loop base and modifier; at least 1.
+    /// The number of times to play a loop, at least 1. The song's own loop base and modifier apply
+    /// on top of it.
     pub loops: u32,
-    /// How long a song that loops fades out after that, in seconds.
+    /// The length of the fade-out of a looping song after its last loop, in seconds.
     pub fade_seconds: f64,
-    /// A factor on top of the song's own volume; 1 is the default.
+    /// A factor on top of the song's own volume. The default is 1.
     pub volume: f32,
-    /// Frames a second to render, 8,000 to 192,000.
+    /// The number of output frames per second, from 8,000 to 192,000.
     pub sample_rate: u32,
-    /// How native frames become output frames.
+    /// The conversion from native frames to output frames.
     pub quality: Quality,
-    /// Which chips are heard.
+    /// The chips and voices to play.
     pub chips: Selection,
 }
 
@@ -58,7 +59,7 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// How many frames `song` has, and how many of them, at its end, are faded.
+    /// Returns the number of frames of `song`, and the number of faded frames at its end.
     pub fn frames(&self, song: &Song) -> (u64, u64) {
         let frames = |ticks: u64| {
             let frames = u128::from(ticks) * u128::from(self.sample_rate);
@@ -77,7 +78,7 @@ impl Settings {
     }
 }
 
-/// What a job keeps from song to song: scratch memory and resampling kernels.
+/// The scratch memory and resampling kernels of a job. They are reused from song to song.
 #[derive(Debug, Clone, Default)]
 pub struct Buffers {
     kernels: Kernels,
@@ -85,14 +86,14 @@ pub struct Buffers {
     levels: Vec<[i32; 2]>,
 }
 
-/// The kernels made so far, for songs with chips of the same rates.
+/// The kernels that exist so far. Songs with chips of the same rates share them.
 #[derive(Debug, Clone, Default)]
 struct Kernels {
     quality: Quality,
     made: Vec<((u64, u64), Arc<Kernel>)>,
 }
 
-/// Kernels kept; a song has no more than a few rates.
+/// The maximum number of kernels that we keep. A song needs only a few rates.
 const KERNELS_MAX: usize = 8;
 
 impl Kernels {
@@ -123,49 +124,50 @@ enum PartVoice {
     Squares(SquareVoice),
 }
 
-/// A song being played.
+/// A playing song.
 #[derive(Clone)]
 pub struct Player<'s> {
     song: &'s Song,
     sequencer: Sequencer<'s>,
-    /// Each in the place it has among the sequencer's listeners.
+    /// The parts, in the order of the sequencer's listeners.
     voices: Vec<PartVoice>,
     fade: Fade,
-    /// The song's frame that comes next; of the next one, thousandths that have gone by.
+    /// The next frame of the song.
     frame: u64,
+    /// The played part of that frame, in thousandths.
     part: u32,
     frames: u64,
-    /// Frames of the song a frame, in thousandths.
+    /// The number of song frames per output frame, in thousandths.
     tempo: u32,
 }
 
-/// A song's own tempo.
+/// The original tempo of a song.
 pub const TEMPO: u32 = 1000;
 
 impl<'s> Player<'s> {
-    /// A player at the start of `song`.
+    /// Creates a player at the start of `song`.
     ///
     /// # Errors
     ///
-    /// [`Error::Unsupported`](crate::Error::Unsupported) if none of the song's chips can be played or
-    /// is selected,
-    /// [`Error::Malformed`](crate::Error::Malformed) if a chip's clock is none it can run at.
+    /// - [`Error::Unsupported`](crate::Error::Unsupported) if no chip of the song is both supported
+    ///   and selected.
+    /// - [`Error::Malformed`](crate::Error::Malformed) if a chip cannot run at its clock.
     pub fn new(song: &'s Song, settings: &Settings, buffers: &mut Buffers) -> Result<Self> {
         let parts = settings.chips.of(parts(song)?)?;
         let gain = settings.gain(song);
         Ok(Player::of_parts(song, settings, buffers, (parts, gain)))
     }
 
-    /// Whether there can be a player of `song`.
+    /// Checks that `song` can be played.
     ///
     /// # Errors
     ///
-    /// As [`Player::new`].
+    /// Returns the same errors as [`Player::new`].
     pub fn check(song: &Song, settings: &Settings) -> Result<()> {
         settings.chips.of(parts(song)?).map(drop)
     }
 
-    /// A player of some of the song's parts, each scaled by a gain.
+    /// Creates a player for some parts of the song, scaled by a gain.
     fn of_parts(
         song: &'s Song,
         settings: &Settings,
@@ -177,7 +179,7 @@ impl<'s> Player<'s> {
         let rate = settings.sample_rate;
         let listeners = parts.iter().map(|(chip, part)| (*chip, part.lanes()));
         let mut sequencer = Sequencer::new(song, listeners);
-        // What comes before the first frame may set a chip's rate, so it comes first.
+        // The first writes may set the rate of a chip, so we need them before we create the parts.
         sequencer.advance(1);
         let mut voices = Vec::new();
         for (listener, (instance, part)) in parts.into_iter().enumerate() {
@@ -189,7 +191,7 @@ impl<'s> Player<'s> {
                     let bus = Bus::of(instance.chip).filter(|_| lane == 0);
                     let mut chips = frames::ChipSum::new(&chip, heard);
                     if bus.is_some() {
-                        // Its writes wait for their turns, but its rate must be known.
+                        // The bus delays the writes, but we must know the rate now.
                         chips.apply_initial_writes(queues[lane].pending());
                     } else {
                         queues[lane].take_all(|action| chips.apply(song, action));
@@ -217,13 +219,13 @@ impl<'s> Player<'s> {
         }
     }
 
-    /// How many frames the song has in all, in its own tempo.
+    /// Returns the number of frames of the song at its original tempo.
     pub fn frames(&self) -> u64 {
         self.frames
     }
 
-    /// Lets the song go by faster by this factor from now on, in thousandths, 1 to 100,000; as high
-    /// as ever. Its frames are still counted in its own tempo.
+    /// Sets the tempo from now on, in thousandths from 1 to 100,000. The pitch does not change.
+    /// Frames of the song are still counted at its original tempo.
     fn set_tempo(&mut self, tempo: u32) {
         for voice in &mut self.voices {
             match voice {
@@ -234,7 +236,7 @@ impl<'s> Player<'s> {
         self.tempo = tempo;
     }
 
-    /// Lets only these voices of a chip be heard from now on, a bit each: of a player of one part.
+    /// Sets the unmuted voices from now on, one bit per voice. The player must have a single part.
     fn set_voice_mask(&mut self, voices: u64) {
         for voice in &mut self.voices {
             match voice {
@@ -244,7 +246,7 @@ impl<'s> Player<'s> {
         }
     }
 
-    /// How many frames are left, in the tempo of now.
+    /// Returns the number of remaining output frames at the current tempo.
     fn left(&self) -> usize {
         let left = self.frames.saturating_sub(self.frame);
         let left = match self.tempo {
@@ -260,8 +262,9 @@ impl<'s> Player<'s> {
         self.part = (passed % 1000) as u32;
     }
 
-    /// Overwrites the front of `out` with the next frames, left and right, full scale at 1, and
-    /// returns how many: fewer than asked for at the song's end, then none.
+    /// Overwrites the beginning of `out` with the next frames (left and right, where 1 is full
+    /// scale). Returns their number, which is smaller than `out` at the end of the song, and then
+    /// 0.
     pub fn fill(&mut self, buffers: &mut Buffers, out: &mut [[f32; 2]]) -> usize {
         let length = out.len().min(self.left());
         let mix = &mut out[..length];

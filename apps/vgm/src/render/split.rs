@@ -1,9 +1,9 @@
-//! A song part by part: each is rendered alone, on a worker of a pool or one after the other, and
-//! the caller adds them up.
+//! Renders the parts of a song separately, on the workers of a pool or one after another, and adds
+//! them up.
 //!
-//! Invariant: the bits are those of [`Player`](super::Player) while all are heard. Each part's frames
-//! are computed from silence and added in the song's order, as the one player does. A voice that is
-//! not heard plays on, so that it can be heard again at any time.
+//! Invariant: if all voices are unmuted, the samples are the same bits as those of
+//! [`Player`](super::Player). We render each part on its own and add the parts in the order of the
+//! song, as the player does. A muted part continues to play, so that it can be unmuted at any time.
 
 use creel::Pool;
 
@@ -13,7 +13,7 @@ use crate::chips::voices;
 use crate::error::Result;
 use crate::format::{Header, Instance, Song};
 
-/// A song being played a part a worker.
+/// A playing song whose parts are rendered separately.
 #[derive(Clone)]
 pub struct SplitPlayer<'s> {
     parts: Vec<PartPlayer<'s>>,
@@ -21,20 +21,20 @@ pub struct SplitPlayer<'s> {
     fade: Fade,
 }
 
-/// How many frames ahead [`SplitPlayer::render_voice`] listens.
+/// The number of frames that [`SplitPlayer::render_voice`] skips.
 pub const LOOKAHEAD: usize = 64;
 
-/// What can be heard alone: a voice of a chip.
+/// A voice of a chip.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Lane {
-    /// Whose it is.
+    /// The chip.
     pub chip: Instance,
-    /// Which of its voices, counted from 0.
+    /// The voice, from 0.
     pub voice: u8,
 }
 
 impl Lane {
-    /// Its chip, which of two that is, and the voice.
+    /// Returns the name of the chip and the voice.
     pub fn name(&self, header: &Header) -> String {
         let second = if self.chip.second { " 2" } else { "" };
         let chip = header.name(self.chip.chip);
@@ -46,20 +46,22 @@ impl Lane {
     }
 }
 
-/// A part alone, with what it has just played.
+/// The player of one part, with its latest frames.
 struct PartPlayer<'s> {
     chip: Instance,
-    /// Which of the chip's voices it makes, and which of them are heard, a bit each.
+    /// The voices of the chip that this part plays, one bit per voice.
     voices: u64,
+    /// The unmuted voices among them.
     heard: u64,
-    /// What its chip was told of that: where nothing is heard it need not know.
+    /// The mask that the chip has. If all voices are muted, we do not update it, because we skip
+    /// the whole part instead.
     voice_mask: u64,
     player: Player<'s>,
     buffers: Buffers,
     mix: Vec<[f32; 2]>,
 }
 
-/// A copy does not carry the scratch memory, so that many can be kept.
+/// A copy does not include the scratch memory, because the player keeps many copies.
 impl Clone for PartPlayer<'_> {
     fn clone(&self) -> Self {
         PartPlayer {
@@ -75,7 +77,7 @@ impl Clone for PartPlayer<'_> {
 }
 
 impl PartPlayer<'_> {
-    /// Plays the next `frames` frames into its own memory, or fewer at the end.
+    /// Renders the next `frames` frames to `mix`, or fewer at the end.
     fn play(&mut self, frames: usize) {
         self.mix.resize(frames, [0.0; 2]);
         let made = self.player.fill(&mut self.buffers, &mut self.mix);
@@ -84,11 +86,11 @@ impl PartPlayer<'_> {
 }
 
 impl<'s> SplitPlayer<'s> {
-    /// A player at the start of `song`.
+    /// Creates a player at the start of `song`.
     ///
     /// # Errors
     ///
-    /// As [`Player::new`](super::Player::new).
+    /// Returns the same errors as [`Player::new`](super::Player::new).
     pub fn new(song: &'s Song, settings: &Settings) -> Result<Self> {
         let parts = settings.chips.of(parts(song)?)?;
         let gain = settings.gain(song);
@@ -97,7 +99,7 @@ impl<'s> SplitPlayer<'s> {
             let (chip, voices) = (part.0, part.1.voices(part.0.chip));
             let mut buffers = Buffers::default();
             let mut player = Player::of_parts(song, settings, &mut buffers, (vec![part], gain));
-            // The whole is faded, not each part.
+            // We fade the sum of the parts, and not each part.
             player.fade = Fade::over_last(0, frames);
             PartPlayer {
                 chip,
@@ -116,12 +118,13 @@ impl<'s> SplitPlayer<'s> {
         })
     }
 
-    /// How many frames the song has in all, in its own tempo.
+    /// Returns the number of frames of the song at its original tempo.
     pub fn frames(&self) -> u64 {
         self.frames
     }
 
-    /// All voices, in the order of the song's chips, those of a chip in the order of their numbers.
+    /// Returns all voices in the order of the chips of the song. The voices of a chip are in the
+    /// order of their numbers.
     pub fn lanes(&self) -> Vec<Lane> {
         let (mut lanes, mut chips) = (Vec::new(), Vec::new());
         for part in &self.parts {
@@ -133,7 +136,7 @@ impl<'s> SplitPlayer<'s> {
                     chip: part.chip,
                     voice,
                 };
-                // Two parts may make a voice together.
+                // Two parts may contribute to the same voice.
                 if part.voices >> voice & 1 == 1 && !lanes.contains(&lane) {
                     lanes.push(lane);
                 }
@@ -146,13 +149,13 @@ impl<'s> SplitPlayer<'s> {
         lanes
     }
 
-    /// The song's frame that comes next.
+    /// Returns the next frame of the song.
     pub fn frame(&self) -> u64 {
         self.parts[0].player.frame
     }
 
-    /// Lets those voices alone be heard, from the next frame on, that `heard` says yes to. The
-    /// settings must be [live](crate::chips::selection::Selection::live).
+    /// Unmutes the voices for which `heard` returns true and mutes all others, from the next frame
+    /// on. The settings must be [live](crate::chips::selection::Selection::live).
     pub fn set_voices(&mut self, heard: impl Fn(Lane) -> bool) {
         for part in &mut self.parts {
             let of_voice = |voice: u8| {
@@ -169,8 +172,8 @@ impl<'s> SplitPlayer<'s> {
         }
     }
 
-    /// Lets the song go by faster by this factor from the next frame on, in thousandths, 1 to
-    /// 100,000; it sounds as high as ever.
+    /// Sets the tempo from the next frame on, in thousandths from 1 to 100,000. The pitch does not
+    /// change.
     pub fn set_tempo(&mut self, tempo: u32) {
         for part in &mut self.parts {
             if part.player.tempo != tempo {
@@ -179,8 +182,8 @@ impl<'s> SplitPlayer<'s> {
         }
     }
 
-    /// Plays the song's loop as often as these settings say, from now on; the song is the one that
-    /// this is a player of.
+    /// Sets the number of loops and the fade from the settings. `song` must be the song of this
+    /// player.
     pub fn set_length(&mut self, song: &Song, settings: &Settings) {
         let (frames, faded) = settings.frames(song);
         self.fade = Fade::over_last(faded, frames);
@@ -190,9 +193,11 @@ impl<'s> SplitPlayer<'s> {
         }
     }
 
-    /// What a voice alone would sound soon, left and right together, without going on: overwrites the
-    /// front of `out`, and returns how many frames. The first is that after the next [`LEAD`]: until
-    /// then what all voices have sounded is still on its way through filters.
+    /// Renders the next sound of a single voice without advancing this player. It overwrites the
+    /// beginning of `out` with the mean of left and right, and returns the number of frames.
+    ///
+    /// It skips the next [`LOOKAHEAD`] frames, because until then the filters still contain the
+    /// sound of all voices.
     pub fn render_voice(&self, lane: Lane, scratch: &mut Scratch, out: &mut [f32]) -> usize {
         out.fill(0.0);
         let mut most = 0;
@@ -212,14 +217,14 @@ impl<'s> SplitPlayer<'s> {
         most
     }
 
-    /// As [`Player::fill`](super::Player::fill), on the pool's workers; the longer `out`, the less
-    /// their meetings cost.
+    /// Renders like [`Player::fill`](super::Player::fill), but on the workers of the pool. A longer
+    /// `out` reduces the cost of synchronizing them.
     pub fn fill(&mut self, pool: &Pool, out: &mut [[f32; 2]]) -> usize {
         pool.for_each(&mut self.parts, |part| part.play(out.len()));
         self.sum(out)
     }
 
-    /// The same on the calling thread.
+    /// Renders like [`fill`](Self::fill), but on the calling thread.
     pub fn fill_here(&mut self, out: &mut [[f32; 2]]) -> usize {
         for part in &mut self.parts {
             part.play(out.len());
@@ -227,7 +232,8 @@ impl<'s> SplitPlayer<'s> {
         self.sum(out)
     }
 
-    /// Overwrites the front of `out` with what was played; returns how many frames.
+    /// Overwrites the beginning of `out` with the sum of the unmuted parts. Returns the number of
+    /// frames.
     fn sum(&mut self, out: &mut [[f32; 2]]) -> usize {
         let made = self.parts[0].mix.len();
         let out = &mut out[..made];
@@ -251,7 +257,7 @@ impl<'s> SplitPlayer<'s> {
     }
 }
 
-/// Scratch memory of [`SplitPlayer::render_voice`].
+/// The scratch memory of [`SplitPlayer::render_voice`].
 #[derive(Default)]
 pub struct Scratch {
     buffers: Buffers,

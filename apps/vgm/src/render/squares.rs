@@ -1,7 +1,7 @@
-//! A part made of square waves: its edges are placed at the output rate directly.
+//! A part that consists of square waves. We render its edges at the output rate directly.
 //!
-//! Voices for themselves are sums and differences of several chips, of levels, whole numbers: see
-//! [`VoiceSum`].
+//! If only some voices are unmuted, we add and subtract the levels of several copies of the chip,
+//! which are integers (see [`VoiceSum`]).
 
 use super::timebase::{FrameCursor, Timebase};
 use crate::blep::{LATENCY_FRAMES, StereoBlep};
@@ -11,12 +11,14 @@ use crate::chips::voices::VoiceMuter;
 use crate::format::{ChipId, Song};
 use crate::sequence::{Action, LANES, Queue};
 
-/// How slowly the mean follows: over 2^11 frames, which leaves all above 4 Hz at 44.1 kHz.
+/// The time constant of the running mean: 2^11 frames, which keeps everything above 4 Hz at 44.1
+/// kHz.
 ///
-/// The pins of these chips swing between 0 and a level; a capacitor takes the mean away.
+/// The outputs of these chips swing between 0 and a level. On the board, a capacitor removes the
+/// mean.
 const MEAN_BITS: u32 = 11;
 
-/// A chip of which some voices are heard.
+/// A copy of a chip with some voices unmuted.
 #[derive(Clone)]
 struct VoicePlayer {
     chip: SquareChip,
@@ -39,7 +41,7 @@ impl VoicePlayer {
     }
 }
 
-/// What is heard of a chip: the sum of its players, less of those whose sound is taken off.
+/// The sound of a chip: the sum of some copies of it, minus the sum of others.
 #[derive(Clone)]
 pub struct ChipSum {
     added: Vec<VoicePlayer>,
@@ -47,7 +49,7 @@ pub struct ChipSum {
 }
 
 impl ChipSum {
-    /// A chip at the start of a song, of which something is heard.
+    /// Creates the sum for a chip at the start of a song. At least one voice must be unmuted.
     pub fn new(chip: &SquareChip, (id, heard): (ChipId, VoiceSum)) -> Self {
         let player = |voices: &u64| VoicePlayer::new(chip.clone(), id, *voices, heard.adjustable);
         ChipSum {
@@ -56,14 +58,14 @@ impl ChipSum {
         }
     }
 
-    /// Does what an event asks for, between two ticks.
+    /// Applies an event between two ticks.
     pub fn apply(&mut self, song: &Song, action: Action) {
         let all = self.added.iter_mut().chain(&mut self.subtracted);
         all.for_each(|player| player.apply(song, action));
     }
 }
 
-/// A chip and the sum of its edges.
+/// A copy of a chip and the renderer of its edges.
 #[derive(Clone)]
 struct BlepLine {
     player: VoicePlayer,
@@ -92,7 +94,8 @@ impl BlepLine {
         self.blep.advance(ticks);
     }
 
-    /// Overwrites `levels` with the next frames', around their mean from frame `from` on.
+    /// Overwrites `levels` with the levels of the next frames. From frame `from` on, it subtracts
+    /// the running mean.
     fn read(&mut self, from: usize, levels: &mut [[i32; 2]]) {
         self.blep.read(levels);
         if let Some(low_pass) = &mut self.low_pass {
@@ -109,31 +112,32 @@ impl BlepLine {
     }
 }
 
-/// A chip of square waves, where it is in time, and the sum of its edges.
+/// A chip of square waves, its position in time, and the sum of its edges.
 #[derive(Clone)]
 pub struct SquareVoice {
     line: BlepLine,
-    /// What else is added, or taken off: 1 or -1.
+    /// Further copies of the chip. The factor is 1 to add a copy, and -1 to subtract it.
     terms: Vec<(i32, BlepLine)>,
     /// Scratch memory.
     scratch: Vec<[i32; 2]>,
     timebase: Timebase,
     frame_cursor: FrameCursor,
-    /// Which of the chip's lanes it listens to.
+    /// The lane of the chip whose events this part receives.
     lane: usize,
-    /// Frames that the edges lie behind and that are still to be dropped.
+    /// The number of frames to drop at the start, because the edges have this latency.
     latency_frames: usize,
     gain: f32,
 }
 
 impl SquareVoice {
-    /// A voice at the start of a song; `gain` is the factor from a level's step to full scale.
+    /// Creates a part at the start of a song. `gain` is the factor from a step of the level to full
+    /// scale.
     pub fn new(chips: ChipSum, lane: usize, gain: f32, output_hz: u32) -> Self {
         let added = chips.added.into_iter().map(|player| (1, player));
         let taken_off = chips.subtracted.into_iter().map(|player| (-1, player));
         let lines = added.chain(taken_off);
         let mut lines = lines.map(|(sign, player)| (sign, BlepLine::new(player, output_hz)));
-        let (_, line) = lines.next().expect("something is heard");
+        let (_, line) = lines.next().expect("at least one voice is unmuted");
         let timebase = Timebase::new(line.player.chip.rate());
         SquareVoice {
             timebase,
@@ -147,7 +151,7 @@ impl SquareVoice {
         }
     }
 
-    /// Lets only these of the chip's voices be heard from now on, a bit each; see
+    /// Sets the unmuted voices of the chip from now on, one bit per voice. See
     /// [`Selection::live`](crate::chips::selection::Selection::live).
     pub fn set_voice_mask(&mut self, song: &Song, voices: u64) {
         let player = &mut self.line.player;
@@ -157,19 +161,19 @@ impl SquareVoice {
         }
     }
 
-    /// Lets the song go by faster by this factor from now on, in thousandths.
+    /// Sets the tempo from now on, in thousandths.
     pub fn set_tempo(&mut self, tempo: u32) {
         let now = self.line.blep.both().tick();
         self.timebase = self.timebase.at_tempo(now, tempo);
         self.frame_cursor = FrameCursor::new(self.timebase);
     }
 
-    /// The first tick whose events the next `frames` output frames do not need.
+    /// Returns the first tick whose events the next `frames` output frames do not need.
     pub fn tick_needed(&mut self, frames: usize) -> u64 {
         self.timebase.tick_from(self.end(frames))
     }
 
-    /// Adds the next frames to the mix, acting on the events as they fall due.
+    /// Adds the next frames to the mix, and applies the events that are due.
     pub fn mix(
         &mut self,
         song: &Song,
@@ -180,7 +184,7 @@ impl SquareVoice {
         let end = self.end(mix.len());
         while self.line.blep.both().tick() < end {
             let until = self.apply_due(song, &mut queues[self.lane]).min(end);
-            // A chip's clock is bounded, so a block's ticks are far below 2^32.
+            // The clock of a chip is limited, so a block has far fewer than 2^32 ticks.
             let ticks = (until - self.line.blep.both().tick()) as u32;
             self.lines().for_each(|line| line.run(ticks));
         }
@@ -206,14 +210,14 @@ impl SquareVoice {
         std::iter::once(&mut self.line).chain(others)
     }
 
-    /// The tick of the chip before which all edges of the next `frames` frames lie.
+    /// Returns the tick of the chip before which all edges of the next `frames` frames are.
     fn end(&mut self, frames: usize) -> u64 {
         let frames = (self.latency_frames + frames) as u64;
         let blep = self.line.blep.both();
         blep.tick_of_frame(blep.frame() + frames)
     }
 
-    /// Acts on all that is due now; returns the tick of the chip at which the next event is.
+    /// Applies all events that are due now. Returns the tick of the chip at the next event.
     fn apply_due(&mut self, song: &Song, queue: &mut Queue) -> u64 {
         let now = self.line.blep.both().tick();
         let mut taken = 0;
@@ -233,12 +237,12 @@ impl SquareVoice {
     }
 }
 
-/// A capacitor and a resistor: 6 dB an octave.
+/// A low-pass filter of 6 dB per octave, such as a resistor and a capacitor.
 #[derive(Clone)]
 struct LowPass {
-    /// How much of the way the level goes in a frame, in 65,536ths.
+    /// The fraction of the difference by which the level moves per frame, in 65,536ths.
     coefficient: i64,
-    /// In 65,536ths of a step.
+    /// The levels in 65,536ths of a step.
     levels: [i64; 2],
 }
 

@@ -1,27 +1,28 @@
-//! Where the song's ticks lie among a chip's native frames.
+//! Converts the ticks of a song to native frames of a chip.
 //!
-//! The rule: what happens at tick `t` takes effect before native frame ⌈t × rate / 44,100⌉, the
-//! first one that does not begin before it. It is computed from the tick alone, in integers, so it
-//! is exact however long the song and depends on no block.
+//! An event at tick `t` takes effect before native frame ⌈t × rate / 44,100⌉. This is the first
+//! frame that does not begin before the tick. We compute it from the tick alone, in integers.
+//! Therefore, it is exact for songs of any length, and does not depend on blocks.
 //!
-//! Another tempo holds from a native frame on: from there the same rule counts anew.
+//! A change of the tempo takes effect at a native frame. From there, the same rule applies with the
+//! new tempo, counted from that frame.
 
 use crate::chips::Rate;
 use crate::format::TICKS_PER_SECOND;
 
-/// Ticks and native frames, both counted from the song's start.
+/// The relation between ticks and native frames, both counted from the start of the song.
 #[derive(Debug, Clone, Copy)]
 pub struct Timebase {
-    /// Native frames in `ticks` ticks, in lowest terms.
+    /// The number of native frames in `ticks` ticks, in lowest terms.
     frames: u64,
     ticks: u64,
     rate: Rate,
-    /// The tick and the native frame from which this holds.
+    /// The tick and the native frame from which this relation applies.
     from: (u64, u64),
 }
 
 impl Timebase {
-    /// The timebase of a chip that makes native frames at `rate`.
+    /// Creates the timebase of a chip that renders native frames at `rate`.
     pub fn new(rate: Rate) -> Self {
         let (frames, ticks) = lowest_terms(rate.frames, rate.seconds * u64::from(TICKS_PER_SECOND));
         Timebase {
@@ -32,8 +33,8 @@ impl Timebase {
         }
     }
 
-    /// The same up to native frame `frame`; from there on a tick is shorter by the factor `tempo`,
-    /// in thousandths, at least 1.
+    /// Returns the timebase from native frame `frame` on, at which a tick becomes shorter by the
+    /// factor `tempo`, in thousandths. `tempo` must be at least 1.
     pub fn at_tempo(self, frame: u64, tempo: u32) -> Self {
         let ticks = self.rate.seconds * u64::from(TICKS_PER_SECOND) * u64::from(tempo);
         let (frames, ticks) = lowest_terms(self.rate.frames * 1000, ticks);
@@ -45,10 +46,10 @@ impl Timebase {
         }
     }
 
-    /// The native frame before which something at `tick` takes effect.
+    /// Returns the native frame before which an event at `tick` takes effect.
     pub fn frame_of(self, tick: u64) -> u64 {
         let tick = tick.saturating_sub(self.from.0);
-        // Narrow arithmetic does for all but songs of years.
+        // 64 bits are enough, except for songs that last for years.
         if let Some(frames) = tick.checked_mul(self.frames) {
             return self.from.1 + frames.div_ceil(self.ticks);
         }
@@ -56,7 +57,7 @@ impl Timebase {
         self.from.1 + frames.div_ceil(u128::from(self.ticks)) as u64
     }
 
-    /// The first tick that takes effect at native frame `end` or later.
+    /// Returns the first tick that takes effect at native frame `end` or later.
     pub fn tick_from(self, end: u64) -> u64 {
         let Some(last) = end.checked_sub(self.from.1 + 1) else {
             return self.from.0;
@@ -66,19 +67,21 @@ impl Timebase {
     }
 }
 
-/// Finds the frames of ticks that never fall: what it knows of one saves most of the next.
+/// Converts a sequence of non-decreasing ticks to frames. It uses the previous result, which is
+/// faster than [`Timebase::frame_of`].
 #[derive(Debug, Clone, Copy)]
 pub struct FrameCursor {
     base: Timebase,
     tick: u64,
-    /// That of the tick.
+    /// The frame of `tick`.
     frame: u64,
-    /// How far the frame begins behind the tick: so many of the base's ticks times frames.
+    /// The time from the tick to the beginning of the frame. In units of 1 / (`frames` × `ticks`)
+    /// of the base, a tick has `frames` units and a frame has `ticks` units.
     remainder: u64,
 }
 
 impl FrameCursor {
-    /// A finder at the tick from which `base` holds.
+    /// Creates a cursor at the tick from which `base` applies.
     pub fn new(base: Timebase) -> Self {
         FrameCursor {
             base,
@@ -88,10 +91,11 @@ impl FrameCursor {
         }
     }
 
-    /// As [`Timebase::frame_of`], of a tick that is no earlier than the last.
+    /// Returns the same as [`Timebase::frame_of`]. The tick must not be earlier than the previous
+    /// one.
     #[inline]
     pub fn frame_of(&mut self, tick: u64) -> u64 {
-        // Before the first one it is the first one's.
+        // Ticks before the first one have the frame of the first one.
         if tick <= self.tick {
             return self.frame;
         }
@@ -102,7 +106,7 @@ impl FrameCursor {
             ..
         } = self.base;
         let on = (tick - self.tick).checked_mul(frames);
-        // A divisor and a dividend of 32 bits are divided in a fraction of the time.
+        // A division of 32 bits takes a fraction of the time.
         if let Some(on) = on.and_then(|on| u32::try_from(on).ok())
             && let Ok(ticks) = u32::try_from(ticks)
         {
@@ -120,7 +124,7 @@ impl FrameCursor {
     }
 }
 
-/// `a / b` in lowest terms.
+/// Returns the fraction `a / b` in lowest terms.
 pub fn lowest_terms(a: u64, b: u64) -> (u64, u64) {
     let (mut x, mut y) = (a, b);
     while y != 0 {
@@ -154,7 +158,7 @@ mod tests {
                 for tick in (0..2_000).map(|count| count / 2 * step) {
                     assert_eq!(finder.frame_of(tick), base.frame_of(tick), "{tick}");
                 }
-                // From where another tempo holds, and, for what is late, before that.
+                // Ticks around a change of the tempo, including late ones before it.
                 let base = base.at_tempo(base.frame_of(500 * step), 700);
                 let mut finder = FrameCursor::new(base);
                 for tick in (490..2_000).map(|count| count * step) {
@@ -171,7 +175,7 @@ mod tests {
             seconds: 1,
         };
         let base = Timebase::new(rate).at_tempo(1000, 500).at_tempo(2000, 1000);
-        // 500 ticks of two frames, 250 of four, and two again.
+        // The first 500 ticks have two frames each, the next 250 have four, and the rest has two.
         assert_eq!(
             [500, 600, 750, 800].map(|tick| base.frame_of(tick)),
             [2000, 2000, 2000, 2100]

@@ -1,11 +1,13 @@
-//! The sequencer: walks a song's commands in time and hands each part of a chip its timed writes.
+//! The sequencer: walks the commands of a song in time and passes timed writes to each part of a
+//! chip.
 //!
-//! Commands are decoded a window at a time, just ahead of what is rendered, into one queue for each
-//! lane of a chip. So memory is bounded by the window and not by the song, a loop is a jump back,
-//! and streams are expanded as they play. Each part of a chip renders in blocks between the events
-//! of its own lanes: what another part, or another chip, is told never cuts its blocks short.
+//! The sequencer decodes a window of commands shortly before they are rendered, into one queue per
+//! lane of a chip. Memory is therefore bounded by the window and not by the song. A loop is a jump
+//! back, and streams are expanded while they play. Each part of a chip renders in blocks between
+//! the events of its own lanes, so writes to another part or to another chip never split its
+//! blocks.
 //!
-//! Invariant: the ticks within a queue never fall, and its events do not depend on where the
+//! Invariant: the ticks within a queue never decrease, and the events do not depend on where the
 //! windows end.
 
 mod stream;
@@ -17,33 +19,33 @@ use crate::format::{
 };
 use stream::Stream;
 
-/// Something a chip is told at a moment.
+/// A timed action of a chip.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Event {
-    /// When, in ticks of the song.
+    /// The time, in ticks of the song.
     pub tick: u64,
-    /// What.
+    /// The action.
     pub action: Action,
 }
 
-/// What a chip is told.
+/// An action that a command or a stream of the song causes on a chip.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Action {
     /// Write a register.
     Write {
-        /// The chip's port, 0 or 1.
+        /// The chip's port, 0 or 1 for most chips.
         port: u8,
-        /// The register, or an address where the chip has a window onto its memory.
+        /// The register, or an address if the chip has a window onto its memory.
         reg: u16,
-        /// The value: a byte for most chips.
+        /// The value, which is a byte for most chips.
         value: u16,
     },
-    /// Take in the memory block whose command lies at this byte of the song.
+    /// Load the memory block whose command is at this offset of the song, in bytes.
     Memory(u32),
 }
 
 impl Action {
-    /// What is left of it where voices are silent.
+    /// Returns the action without its effect on muted voices.
     pub fn masked(self, muter: Option<&mut VoiceMuter>) -> Action {
         match (self, muter) {
             (Action::Write { port, reg, value }, Some(muter)) => Action::Write {
@@ -56,7 +58,7 @@ impl Action {
     }
 }
 
-/// The events of one lane that have not been acted on yet.
+/// The events of one lane that have not been taken yet.
 #[derive(Debug, Clone, Default)]
 pub struct Queue {
     events: Vec<Event>,
@@ -64,17 +66,17 @@ pub struct Queue {
 }
 
 impl Queue {
-    /// The events not yet taken, in order of time.
+    /// Returns the events that have not been taken, in order of time.
     pub fn pending(&self) -> &[Event] {
         &self.events[self.taken..]
     }
 
-    /// Takes `count` events off the front.
+    /// Removes `count` events from the front of the queue.
     pub fn take(&mut self, count: usize) {
         self.taken += count;
     }
 
-    /// Takes all that is pending.
+    /// Removes all pending events and passes their actions to `act`.
     pub fn take_all(&mut self, mut act: impl FnMut(Action)) {
         for event in self.pending() {
             act(event.action);
@@ -83,19 +85,20 @@ impl Queue {
     }
 }
 
-/// How many lanes a chip has: its own, and one for what must not cut that one's blocks short.
+/// The number of lanes of a chip: its main lane, and one for events that must not split the blocks
+/// of the main lane.
 pub const LANES: usize = 2;
 
-/// The lanes of a chip that a write goes to, as a pair (own, second).
+/// Returns for each lane of the chip whether a write goes to it, as a pair (main, second).
 ///
-/// The second lane is the SSG of an OPN chip, which renders apart from the FM, and the DAC data of
-/// the YM2612, which changes at every few samples.
+/// The second lane is the SSG of an OPN chip, which renders separately from the FM, and the DAC
+/// data of the YM2612, which changes every few samples.
 #[inline(always)]
 fn lanes(write: &Write) -> [bool; LANES] {
     let (chip, reg) = (write.instance.chip, write.reg);
     match chip {
         ChipId::Ym2203 | ChipId::Ym2608 if write.port == 0 && matches!(reg, 0x2D..=0x2F) => {
-            // The prescaler sets the pace of both halves.
+            // The prescaler sets the clock of both halves.
             [true, true]
         }
         ChipId::Ym2203 | ChipId::Ym2608 | ChipId::Ym2610 if write.port == 0 && reg < 0x10 => {
@@ -108,27 +111,27 @@ fn lanes(write: &Write) -> [bool; LANES] {
     }
 }
 
-/// A part of a chip that wants to be told some of what its chip is told.
+/// A part of a chip that receives the events of some of the chip's lanes.
 #[derive(Debug, Clone)]
 struct Subscriber {
     instance: Instance,
-    hears: [bool; LANES],
+    subscribed: [bool; LANES],
     queues: [Queue; LANES],
 }
 
-/// All who listen; those of one chip are neighbours.
+/// All subscribers. The subscribers of one chip are adjacent.
 #[derive(Debug, Clone)]
 struct Subscribers {
     all: Vec<Subscriber>,
-    /// From where to where the listeners of each chip lie.
+    /// The range of each chip's subscribers in `all`, indexed by instance.
     of: [(u8, u8); Instance::COUNT],
 }
 
 impl Subscribers {
     fn new(all: Vec<Subscriber>) -> Self {
         let mut of = [(0, 0); Instance::COUNT];
-        for (place, listener) in (0u8..).zip(&all) {
-            let range = &mut of[listener.instance.index()];
+        for (place, subscriber) in (0u8..).zip(&all) {
+            let range = &mut of[subscriber.instance.index()];
             if range.0 == range.1 {
                 range.0 = place;
             }
@@ -143,13 +146,14 @@ impl Subscribers {
         &mut self.all[usize::from(first)..usize::from(end)]
     }
 
-    // The event is made where it is kept, here and below: else it goes through memory, in pieces
-    // that are read back as one, a long wait.
+    // We construct the event in the place where it is stored, here and in `write`. Otherwise the
+    // compiler writes it to memory in parts and reads it back as a whole, which stalls the store
+    // buffer.
     #[inline(always)]
     fn push(&mut self, instance: Instance, lanes: [bool; LANES], event: impl Fn() -> Event) {
-        for listener in self.of(instance) {
-            for (lane, queue) in listener.queues.iter_mut().enumerate() {
-                if lanes[lane] && listener.hears[lane] {
+        for subscriber in self.of(instance) {
+            for (lane, queue) in subscriber.queues.iter_mut().enumerate() {
+                if lanes[lane] && subscriber.subscribed[lane] {
                     queue.events.push(event());
                 }
             }
@@ -176,10 +180,11 @@ impl Subscribers {
         }
     }
 
-    /// Of DAC data, the last of a tick is all that counts.
+    /// Adds DAC data. If the queue ends with data of the same tick, we replace it, because only the
+    /// last value of a tick counts.
     fn push_data(&mut self, instance: Instance, event: Event) {
-        for listener in self.of(instance).iter_mut().filter(|it| it.hears[1]) {
-            let queue = &mut listener.queues[1];
+        for subscriber in self.of(instance).iter_mut().filter(|it| it.subscribed[1]) {
+            let queue = &mut subscriber.queues[1];
             match queue.events[queue.taken..].last_mut() {
                 Some(last) if last.tick == event.tick => *last = event,
                 _ => queue.events.push(event),
@@ -187,12 +192,12 @@ impl Subscribers {
         }
     }
 
-    /// Keeps the memory of what has been acted on for what comes.
+    /// Removes the taken events, so that new events can use their memory.
     fn compact(&mut self) {
         for queue in self
             .all
             .iter_mut()
-            .flat_map(|listener| &mut listener.queues)
+            .flat_map(|subscriber| &mut subscriber.queues)
         {
             queue.events.drain(..queue.taken);
             queue.taken = 0;
@@ -200,29 +205,34 @@ impl Subscribers {
     }
 }
 
-/// Walks a song in time.
+/// Walks the commands of a song in time.
 #[derive(Debug, Clone)]
 pub struct Sequencer<'s> {
     song: &'s Song,
     offset: usize,
     tick: u64,
-    /// Ticks left of the wait being sat out.
+    /// The remaining ticks of the current wait.
     wait: u64,
     ended: bool,
     streams: Vec<Stream>,
-    /// Where the YM2612's data bank is read next.
+    /// The read position in the YM2612's data bank, in bytes.
     dac_at: usize,
-    listeners: Subscribers,
+    subscribers: Subscribers,
 }
 
 impl<'s> Sequencer<'s> {
-    /// A sequencer at the start of `song` for these listeners, each of them a chip and which of its
-    /// lanes are heard; later, each is known by its place among them. Those of one chip are
-    /// neighbours.
-    pub fn new(song: &'s Song, listeners: impl Iterator<Item = (Instance, [bool; LANES])>) -> Self {
-        let listener = |(instance, hears)| Subscriber {
+    /// Creates a sequencer at the start of `song` for these subscribers.
+    ///
+    /// A subscriber consists of a chip and whether it receives each of the chip's lanes. Later
+    /// calls identify a subscriber by its index in `subscribers`. The subscribers of one chip must be
+    /// adjacent.
+    pub fn new(
+        song: &'s Song,
+        subscribers: impl Iterator<Item = (Instance, [bool; LANES])>,
+    ) -> Self {
+        let subscriber = |(instance, subscribed)| Subscriber {
             instance,
-            hears,
+            subscribed,
             queues: Default::default(),
         };
         Sequencer {
@@ -233,18 +243,18 @@ impl<'s> Sequencer<'s> {
             ended: false,
             streams: Vec::new(),
             dac_at: 0,
-            listeners: Subscribers::new(listeners.map(listener).collect()),
+            subscribers: Subscribers::new(subscribers.map(subscriber).collect()),
         }
     }
 
-    /// The queues of a listener, its own lane first.
-    pub fn queues(&mut self, listener: usize) -> &mut [Queue; LANES] {
-        &mut self.listeners.all[listener].queues
+    /// Returns the queues of a subscriber, main lane first.
+    pub fn queues(&mut self, subscriber: usize) -> &mut [Queue; LANES] {
+        &mut self.subscribers.all[subscriber].queues
     }
 
-    /// Decodes all that happens before tick `until`.
+    /// Decodes all commands before tick `until`.
     pub fn advance(&mut self, until: u64) {
-        self.listeners.compact();
+        self.subscribers.compact();
         while self.tick < until {
             if self.ended || self.wait > 0 {
                 let left = until - self.tick;
@@ -261,19 +271,22 @@ impl<'s> Sequencer<'s> {
         }
     }
 
-    /// Goes through the commands that most of many songs are, waits of 1 to 16 ticks and writes,
-    /// which are not decoded; returns false before another command.
+    /// Executes the most frequent commands without decoding them: writes and waits of 1 to 16
+    /// ticks.
+    ///
+    /// Returns false when it reaches a different command.
     fn decode_frequent(&mut self, until: u64) -> bool {
         let bytes = self.song.bytes();
         let (mut offset, mut tick) = (self.offset, self.tick);
         loop {
             if let Some((write, length)) = frequent_write(bytes, offset) {
-                self.listeners.write(tick, &write);
+                self.subscribers.write(tick, &write);
                 offset += length;
                 continue;
             }
             let wait = frequent_wait(bytes, offset);
-            // Streams write in a wait, and the end of what is wanted may lie in it.
+            // A stream may write during a wait, and the wait may extend beyond `until`. `advance`
+            // handles both.
             let passes = |ticks: &u64| self.streams.is_empty() && tick + ticks < until;
             let Some(ticks) = wait.filter(passes) else {
                 (self.offset, self.tick) = (offset, tick);
@@ -289,13 +302,13 @@ impl<'s> Sequencer<'s> {
 
     fn command(&mut self) {
         let decoded = decode(self.song.bytes(), self.offset, self.song.header.version);
-        // A song's commands all decode: they were walked when it was read.
+        // All commands decode, because we checked them when we read the song.
         let (command, next) = decoded.unwrap_or((Command::End, self.offset));
         let at = self.offset;
         self.offset = next;
         match command {
             Command::Wait(ticks) => self.wait = u64::from(ticks),
-            Command::Write(write) => self.listeners.write(self.tick, &write),
+            Command::Write(write) => self.subscribers.write(self.tick, &write),
             Command::DacWait(ticks) => {
                 self.dac_write();
                 self.wait = u64::from(ticks);
@@ -329,11 +342,12 @@ impl<'s> Sequencer<'s> {
                 reg: 0x2A,
                 value: u16::from(byte),
             };
-            self.listeners.write(self.tick, &write);
+            self.subscribers.write(self.tick, &write);
         }
     }
 
-    /// Memory blocks of chips that have memory go to the chip's own lane.
+    /// Sends a memory block to the lane that owns the chip's memory, which is the main lane except
+    /// for an OPL4.
     fn memory(&mut self, kind: u8, second: bool, at: usize) {
         let Some(chip) = registry::of_block(kind) else {
             return;
@@ -344,7 +358,7 @@ impl<'s> Sequencer<'s> {
         };
         let instance = Instance { chip, second };
         let lanes = [chip != ChipId::Ymf278b, chip == ChipId::Ymf278b];
-        self.listeners.push(instance, lanes, || event);
+        self.subscribers.push(instance, lanes, || event);
     }
 
     fn stream(&mut self, command: StreamCommand) {
@@ -386,7 +400,7 @@ impl<'s> Sequencer<'s> {
         &mut self.streams[place]
     }
 
-    /// Lets `ticks` go by: the streams write what falls due.
+    /// Advances time by `ticks`. The streams make the writes that become due.
     fn pass(&mut self, ticks: u64) {
         let end = self.tick + ticks;
         let mut due = self.streams.iter().map(Stream::next_tick).min();
@@ -396,7 +410,7 @@ impl<'s> Sequencer<'s> {
                 if stream.next_tick() == now
                     && let Some(write) = stream.step(self.song)
                 {
-                    self.listeners.write(now, &write);
+                    self.subscribers.write(now, &write);
                 }
                 next = next.min(stream.next_tick());
             }
@@ -410,7 +424,7 @@ impl<'s> Sequencer<'s> {
 mod tests {
     use super::*;
 
-    /// A song of a YM2612 at version 1.60 with these commands.
+    /// Returns a song of a YM2612 at version 1.60 with these commands.
     fn song(commands: &[u8]) -> Song {
         let mut bytes = vec![0; 0x40];
         bytes[..4].copy_from_slice(b"Vgm ");
@@ -426,31 +440,31 @@ mod tests {
         second: false,
     };
 
-    /// Ticks and values of the data lane, heard in windows of `window` ticks.
+    /// Returns ticks and values of the data lane, decoded in windows of `window` ticks.
     fn data(song: &Song, window: u64, end: u64) -> Vec<(u64, u8)> {
         let mut sequencer = Sequencer::new(song, [(OPN2, [true, true])].into_iter());
-        let mut heard = Vec::new();
+        let mut received = Vec::new();
         for start in (0..end).step_by(window as usize) {
             sequencer.advance((start + window).min(end));
             let queue = &mut sequencer.queues(0)[1];
             for event in queue.pending() {
                 if let Action::Write { value, .. } = event.action {
-                    heard.push((event.tick, value as u8));
+                    received.push((event.tick, value as u8));
                 }
             }
             queue.take_all(|_| {});
         }
-        heard
+        received
     }
 
     const BANK: [u8; 11] = [0x67, 0x66, 0, 4, 0, 0, 0, 10, 11, 12, 13];
-    /// Stream 0 to the DAC, every byte of bank 0.
+    /// Stream 0 to the DAC, with every byte of bank 0.
     const STREAM: [u8; 10] = [0x90, 0, 2, 0, 0x2A, 0x91, 0, 0, 1, 0];
 
     #[test]
     fn stream_frequency_is_independent_of_window_size() {
         let mut commands = [&BANK[..], &STREAM].concat();
-        commands.extend([0x92, 0, 0x10, 0x27, 0, 0]); // 10,000 a second
+        commands.extend([0x92, 0, 0x10, 0x27, 0, 0]); // 10,000 per second
         commands.extend([0x93, 0, 1, 0, 0, 0, 1, 3, 0, 0, 0]); // 3 from byte 1
         commands.extend([0x61, 100, 0, 0x66]);
         let song = song(&commands);
@@ -463,8 +477,8 @@ mod tests {
     #[test]
     fn stream_loops_reverses_and_stops() {
         let mut commands = [&BANK[..], &STREAM].concat();
-        commands.extend([0x92, 0, 0x44, 0xAC, 0, 0]); // each tick
-        commands.extend([0x95, 0, 0, 0, 0x11]); // block 0, backwards, again and again
+        commands.extend([0x92, 0, 0x44, 0xAC, 0, 0]); // one write per tick
+        commands.extend([0x95, 0, 0, 0, 0x11]); // block 0, backwards, repeated
         commands.extend([0x75, 0x94, 0, 0x7F, 0x66]);
         let song = song(&commands);
         let values: Vec<u8> = data(&song, 7, 20).iter().map(|write| write.1).collect();

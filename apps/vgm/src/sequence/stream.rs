@@ -1,21 +1,22 @@
-//! One stream of commands 90 to 95: bytes of a data bank written to a register at a steady rate.
+//! One stream of the commands 90 to 95: bytes of a data bank, written to a register at a fixed
+//! rate.
 //!
 //! Source: VGM specification 1.71, "DAC Stream Control Write".
 
 use crate::format::{ChipId, Instance, Song, TICKS_PER_SECOND, Write};
 
-/// The fastest stream played, in writes a second; no converter takes more.
+/// The fastest stream that is played, in writes per second. No converter accepts more.
 const STREAM_HZ_MAX: u32 = 4 * TICKS_PER_SECOND;
 
 const REVERSE: u8 = 0x10;
 const REPEAT: u8 = 0x80;
-/// The offset that means "where the stream is".
+/// The offset value that means "keep the current start".
 const OFFSET_KEPT: u32 = u32::MAX;
 
-/// A stream, set up and perhaps running.
+/// A stream and its position.
 #[derive(Debug, Clone)]
 pub struct Stream {
-    /// The stream's number in the song.
+    /// The number of the stream in the song.
     pub id: u8,
     target: Option<Instance>,
     port: u8,
@@ -24,22 +25,22 @@ pub struct Stream {
     step: usize,
     base: usize,
     hz: u32,
-    /// Where in the bank the run begins, in bytes.
+    /// The offset in the bank at which the run begins, in bytes.
     start: usize,
-    /// How many writes a run has.
+    /// The number of writes in a run.
     length: u64,
-    /// Writes of this run made so far.
+    /// The number of writes made in this run.
     made: u64,
     reverse: bool,
     repeat: bool,
     running: bool,
     next_tick: u64,
-    /// Of a tick, in units of 1 / hz.
+    /// The fraction of a tick by which the next write comes after `next_tick`, in units of 1 / hz.
     next_fraction: u32,
 }
 
 impl Stream {
-    /// A stream that has not been set up.
+    /// Creates a stream that has not been set up.
     pub fn new(id: u8) -> Self {
         Stream {
             id,
@@ -61,7 +62,7 @@ impl Stream {
         }
     }
 
-    /// Sets which register of which chip it writes.
+    /// Sets the chip and the register that the stream writes.
     pub fn set_up(&mut self, chip: u8, port: u8, reg: u8) {
         self.target = ChipId::from_number(chip & 0x7F).map(|id| Instance {
             chip: id,
@@ -70,14 +71,14 @@ impl Stream {
         (self.port, self.reg) = (port, reg);
     }
 
-    /// Sets which bank it reads, every how many bytes, from which of them.
+    /// Sets the bank that the stream reads, the step between values, and the first value.
     pub fn set_data(&mut self, bank: u8, step: u8, base: u8) {
         self.bank = bank;
         self.step = usize::from(step.max(1));
         self.base = usize::from(base);
     }
 
-    /// Sets how many writes a second it makes; 0 holds it still.
+    /// Sets the number of writes per second. A rate of 0 pauses the stream.
     pub fn set_frequency(&mut self, hz: u32, now: u64) {
         if self.hz == 0 {
             self.next_tick = now;
@@ -86,7 +87,7 @@ impl Stream {
         self.next_fraction = 0;
     }
 
-    /// Starts at `offset` bytes of the bank; `mode` says what `length` counts.
+    /// Starts the stream at `offset` bytes of the bank. `mode` selects the unit of `length`.
     pub fn start(&mut self, song: &Song, now: u64, offset: u32, mode: u8, length: u32) {
         if offset != OFFSET_KEPT {
             self.start = offset as usize;
@@ -103,7 +104,7 @@ impl Stream {
         self.run(now, length, mode & REVERSE != 0, mode & REPEAT != 0);
     }
 
-    /// Starts at a block of the bank and plays that block.
+    /// Starts the stream at a block of the bank and plays that block.
     pub fn start_block(&mut self, song: &Song, now: u64, block: u16, flags: u8) {
         let blocks = song.bank(self.bank).map_or(&[][..], |bank| &bank.blocks);
         if let Some(place) = blocks.get(usize::from(block)) {
@@ -113,12 +114,12 @@ impl Stream {
         }
     }
 
-    /// Stops it where it is.
+    /// Stops the stream at its current position.
     pub fn stop(&mut self) {
         self.running = false;
     }
 
-    /// When it writes next; [`u64::MAX`] if it does not.
+    /// Returns the tick of the next write, or [`u64::MAX`] if there is none.
     pub fn next_tick(&self) -> u64 {
         if self.running && self.hz > 0 {
             self.next_tick
@@ -127,7 +128,10 @@ impl Stream {
         }
     }
 
-    /// Makes the write that is due; none if the bank has no byte there or nothing can take it.
+    /// Returns the write that is due and advances the stream.
+    ///
+    /// Returns `None` if the bank has no data at this position, or if the target does not exist or
+    /// cannot accept the write.
     pub fn step(&mut self, song: &Song) -> Option<Write> {
         let index = if self.reverse {
             self.length - 1 - self.made
@@ -146,7 +150,7 @@ impl Stream {
         (self.next_tick, self.next_fraction) = (now, 0);
     }
 
-    /// Bytes of one write's data: the steps count in these.
+    /// Returns the number of bytes per write. The step and the base count in this unit.
     fn width(&self) -> usize {
         let is_pwm = self.target.is_some_and(|target| target.chip == ChipId::Pwm);
         if is_pwm { 2 } else { 1 }
@@ -159,7 +163,7 @@ impl Stream {
         left.div_ceil(self.step * self.width()) as u64
     }
 
-    /// The data of a write, its low byte first.
+    /// Returns the data of a write, which is stored with its low byte first.
     fn data(&self, song: &Song, index: u64) -> Option<u16> {
         let (index, width) = (usize::try_from(index).ok()?, self.width());
         let at = self.start.checked_add(self.base * width)?;
@@ -186,8 +190,10 @@ impl Stream {
         }
     }
 
-    /// The SN76489 has no register numbers: the high bits of its byte choose what is set, and only
-    /// its levels fit a byte.
+    /// Returns the write of a value to the target.
+    ///
+    /// The SN76489 has no register numbers. The high bits of a byte select what the byte sets, and
+    /// only volumes fit into the remaining 4 bits.
     fn write(&self, instance: Instance, data: u16) -> Option<Write> {
         let (reg, value) = match instance.chip {
             ChipId::Sn76489 if self.reg & 0x10 == 0 => return None,

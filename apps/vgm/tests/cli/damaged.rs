@@ -1,4 +1,4 @@
-//! Songs that are damaged, or lack something: what is refused, and what is told.
+//! Songs that are damaged or incomplete: which of them we reject, and which give a warning.
 
 use std::fs;
 use std::path::Path;
@@ -74,14 +74,14 @@ fn gzip_bomb_is_limited_to_the_maximum_song_size() {
     }
 }
 
-/// The small song with a chip that is not played.
+/// The small song with a chip that is not supported.
 pub fn song_without_a_player() -> Vec<u8> {
     let mut song = vec![0; 0x100];
     let small = small_song();
     song[..0x40].copy_from_slice(&small[..0x40]);
     song[8..10].copy_from_slice(&[0x72, 0x01]);
     song[0x34] = 0xCC;
-    // An MSM5232, of arcade boards.
+    // An MSM5232, a chip of arcade boards.
     song[0xF4..0xF8].copy_from_slice(&2_000_000u32.to_le_bytes());
     song.extend([0x43, 0x00, 0x7F]);
     song.extend(&small[0x40..]);
@@ -201,7 +201,7 @@ fn writes_to_a_chip_without_clock_warn_in_every_command() {
     let path = folder.put("s.vgm", &song);
     let run = render(&[&path], &folder.path("out"), &["--lines"]);
     assert_eq!(run.status.code(), Some(0), "{}", stderr(&run));
-    let printed = "2 writes to a YM2151 in vain";
+    let printed = "2 writes to a YM2151 ignored";
     assert_eq!(stderr(&run).matches(printed).count(), 1, "{}", stderr(&run));
     let has_warning =
         |line: &serde_json::Value| line["warnings"][0].as_str().unwrap().contains(printed);
@@ -212,7 +212,7 @@ fn writes_to_a_chip_without_clock_warn_in_every_command() {
         .output()
         .unwrap();
     assert!(has_warning(&lines(&info)[0]));
-    // A song of such writes alone is silent, and says why, whoever renders it.
+    // A song that has only such writes is silent. Both ways of rendering warn about it.
     let mut none = song[..0x46].to_vec();
     none.extend([0x62, 0x66]);
     let silent = folder.put("n.vgm", &none);
@@ -222,10 +222,10 @@ fn writes_to_a_chip_without_clock_warn_in_every_command() {
         assert_eq!(run.status.code(), Some(0), "{}", stderr(&run));
         let printed = stderr(&run);
         assert!(
-            printed.contains("no chip that it has a clock for"),
+            printed.contains("does not write to any chip for which it has a clock"),
             "{printed}"
         );
-        assert!(printed.contains("nothing is heard"), "{printed}");
+        assert!(printed.contains("the song is silent"), "{printed}");
         assert_eq!(lines(&run)[0]["frames"], 735);
     }
     none[0x0C..0x10].fill(0);
@@ -261,7 +261,7 @@ fn silent_song_warns_and_clipping_is_counted() {
         let flags = [&["--lines", "--overwrite", "--volume", "50"], dither].concat();
         let run = render(&[&silent, &loud], &out, &flags);
         assert_eq!(run.status.code(), Some(0), "{}", stderr(&run));
-        assert_eq!(stderr(&run).matches("nothing is heard").count(), 1);
+        assert_eq!(stderr(&run).matches("the song is silent").count(), 1);
         for line in &lines(&run)[..2] {
             let is_silent = line["song"].as_str().unwrap().contains("silent");
             let peak = line["peak"].as_f64().unwrap();
@@ -274,7 +274,7 @@ fn silent_song_warns_and_clipping_is_counted() {
         }
         assert_eq!(summary(&run)["clipped"], 1);
     }
-    // Of stems nobody expects that each is heard.
+    // A silent stem is normal, so it causes no warning.
     let run = render(&[&silent], &out, &["--stems", "voice"]);
     assert_eq!(stderr(&run), "");
 }

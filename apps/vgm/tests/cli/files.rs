@@ -1,4 +1,4 @@
-//! The files that it writes: their places, names, sizes and bytes.
+//! The files that `render` writes: their paths, names, sizes and bytes.
 
 use std::fs;
 use std::path::Path;
@@ -41,7 +41,7 @@ fn song_split_over_jobs_has_the_same_bytes() {
         files(&out).remove(0).1
     };
     let alone = rendered("1");
-    assert!(alone.len() > 1_000_000, "the song is there");
+    assert!(alone.len() > 1_000_000, "the song is missing");
     assert!(rendered("3") == alone);
 }
 
@@ -172,7 +172,7 @@ fn unwritable_folder_is_reported() {
 fn full_disk_leaves_no_partial_file() {
     let folder = Folder::new("full");
     let song = folder.put("s.vgm", &small_song());
-    // A limit on files' sizes stands in for a full disk.
+    // We use a limit on the size of files to simulate a full disk.
     let run = Command::new("sh")
         .args(["-c", "trap '' XFSZ; ulimit -f 64; exec \"$0\" \"$@\""])
         .arg(env!("CARGO_BIN_EXE_creel-vgm"))
@@ -223,13 +223,13 @@ fn name_pattern_and_playlist_are_written() {
         "{text}"
     );
     assert_eq!(text.lines().count(), 9);
-    // A list is not replaced unasked, and a song, or what is read, never.
+    // A playlist is replaced only with --overwrite. A song or an input is never replaced.
     let song = folder.path("in/1.vgm");
     let before = fs::read(&song).unwrap();
     for (list, flag, why) in [
         (&list, "--strict", "exists"),
-        (&song, "--overwrite", "no M3U playlist"),
-        (&folder.path("in"), "--overwrite", "is read"),
+        (&song, "--overwrite", "not an M3U playlist"),
+        (&folder.path("in"), "--overwrite", "also an input"),
         (&out, "--overwrite", "regular file"),
     ] {
         let run = render(&[&input], &out, &["--m3u", list.to_str().unwrap(), flag]);
@@ -243,7 +243,7 @@ fn name_pattern_and_playlist_are_written() {
     assert_eq!(
         fs::read_to_string(&list).unwrap(),
         text,
-        "of nothing no list"
+        "a run without songs must not replace the playlist"
     );
     let same_outputs = render(&[&input], &folder.path("twins"), &["--name", "{game}"]);
     assert_eq!(same_outputs.status.code(), Some(1));
@@ -284,7 +284,7 @@ fn stdout_contains_only_samples_in_input_order() {
     assert_eq!(run.status.code(), Some(1), "{}", stderr(&run));
     assert!(stderr(&run).contains("b.vgm"), "{}", stderr(&run));
     assert_eq!(run.stdout, [&raw[..], &raw].concat());
-    // Tags lie behind the samples.
+    // The tags follow the samples.
     let text = String::from_utf8_lossy(&wav[44 + raw.len()..]).into_owned();
     assert!(text.starts_with("LIST") && text.contains("TIT2"), "{text}");
 }
@@ -292,7 +292,8 @@ fn stdout_contains_only_samples_in_input_order() {
 #[test]
 fn long_names_are_truncated_to_the_file_system_limit() {
     let folder = Folder::new("long-names");
-    // Both have the same beginning, and one of them has room for its ending only.
+    // The names differ only in their last letter. It fits before .wav, but not before longer
+    // endings.
     let name = |last: char| format!("{}{last}.vgm", "é".repeat(125));
     for last in ['a', 'b'] {
         folder.put(&format!("in/{}", name(last)), &small_song());
@@ -310,7 +311,7 @@ fn long_names_are_truncated_to_the_file_system_limit() {
             name.ends_with(ending) && name.len() > 200
         };
         assert!(written.iter().any(has), "{ending}: {}", stderr(&run));
-        // Two that are alike once they are cut are told of, and none is lost silently.
+        // Two names that become equal when they are cut are reported, so no song is lost silently.
         let is_whole = run.status.success() && written.len() == 2;
         assert!(is_whole || stderr(&run).contains("has the same output"));
         fs::remove_dir_all(&out).unwrap();
@@ -344,7 +345,7 @@ fn unwritable_playlist_is_rejected_before_rendering() {
     let with = |list: &str| render(&[&song], &out, &["--m3u", list]);
     let run = with(folder.path("none/x.m3u").to_str().unwrap());
     assert_eq!(run.status.code(), Some(2), "{}", stderr(&run));
-    assert!(stderr(&run).contains("not there"), "{}", stderr(&run));
+    assert!(stderr(&run).contains("does not exist"), "{}", stderr(&run));
     assert!(!out.exists());
     let below = out.join("lists/x.m3u");
     let run = with(below.to_str().unwrap());
@@ -378,7 +379,7 @@ fn every_file_name_survives_a_playlist_round_trip() {
         text.split(|byte| *byte == b'\n').count(),
         2 * names.len() + 2
     );
-    // What is no text is said twice in JSON.
+    // JSON has a second, escaped form of names that are not UTF-8.
     let lines = lines(&run);
     let escaped = lines
         .iter()
@@ -386,7 +387,8 @@ fn every_file_name_survives_a_playlist_round_trip() {
     let escaped: Vec<_> = escaped.collect();
     assert_eq!(escaped.len(), 1);
     assert!(escaped[0].ends_with("/out/caf%E9.wav"), "{}", escaped[0]);
-    // The list of sounds, read as one of songs: each file is found, and is none.
+    // We read the playlist of sound files as a playlist of songs. Each file is found, but is not a
+    // song.
     let run = render(&[&list], &folder.path("again"), &["--lines"]);
     assert_eq!(stderr(&run).matches("not a VGM song").count(), names.len());
 }
@@ -397,13 +399,14 @@ fn out_of_range_numbers_are_rejected_with_their_range() {
     let song = folder.put("s.vgm", &small_song());
     for (flag, value, why) in [
         ("--volume", "-1", "from 0 to 100"),
-        ("--fade", "-1", "from 0 to 3600"),
+        ("--fade", "-1", "1.5s"),
+        ("--fade", "5", "has no unit"),
         ("--loops", "-1", "1..=1000"),
         ("--eq", "-5:3", "-5:3"),
         ("--width", "-1", "from 0 to 2"),
         ("--jobs", "-1", "invalid value '-1'"),
-        ("--dither", "--float", "nothing is rounded"),
-        ("--dither", "--bit-depth=24", "nothing is rounded"),
+        ("--dither", "--float", "8 or 16 bits"),
+        ("--dither", "--bit-depth=24", "8 or 16 bits"),
     ] {
         let run = render(&[&song], &folder.path("out"), &[flag, value]);
         assert_eq!(run.status.code(), Some(2), "{flag}");

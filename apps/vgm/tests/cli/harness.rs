@@ -1,11 +1,11 @@
-//! What the tests of the program share: folders, songs, and running it.
+//! Helpers of the program's tests: folders, songs, and running the program.
 
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-/// A folder of this test's own, removed at its end.
+/// A temporary folder, removed at the end of the test.
 pub struct Folder(pub PathBuf);
 
 impl Folder {
@@ -53,13 +53,13 @@ pub fn stderr(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// The last line of stdout, as JSON.
+/// Parses the last line of stdout as JSON.
 pub fn summary(output: &Output) -> serde_json::Value {
     let stdout = String::from_utf8_lossy(&output.stdout);
     serde_json::from_str(stdout.lines().last().unwrap_or("")).unwrap()
 }
 
-/// A whole song: one second of silence and a tone of the SN76489.
+/// Returns a complete song: one second with a tone of the SN76489.
 pub fn small_song() -> Vec<u8> {
     let mut song = vec![0; 0x40];
     song[..4].copy_from_slice(b"Vgm ");
@@ -77,7 +77,7 @@ pub fn gzip(bytes: &[u8]) -> Vec<u8> {
     encoder.finish().unwrap()
 }
 
-/// All files below a folder, by name.
+/// Returns all files below a folder, ordered by name.
 pub fn files(folder: &Path) -> Vec<(PathBuf, Vec<u8>)> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder).into_iter().flatten() {
@@ -92,7 +92,7 @@ pub fn files(folder: &Path) -> Vec<(PathBuf, Vec<u8>)> {
     found
 }
 
-/// The small song with a title and a game.
+/// Returns the small song with a title and a game.
 pub fn titled(title: &str) -> Vec<u8> {
     let mut song = small_song();
     let tag = song.len() as u32;
@@ -106,7 +106,7 @@ pub fn titled(title: &str) -> Vec<u8> {
     song
 }
 
-/// A zip archive of files as they are, with the names' bytes as they are.
+/// Creates a zip archive of uncompressed files. The names are raw bytes.
 pub fn stored_zip(files: &[(&[u8], &[u8])]) -> Vec<u8> {
     let (mut zip, mut directory) = (Vec::new(), Vec::new());
     for (name, bytes) in files {
@@ -137,7 +137,7 @@ pub fn stored_zip(files: &[(&[u8], &[u8])]) -> Vec<u8> {
     [&zip[..], &directory, &end.concat()].concat()
 }
 
-/// All lines of stdout, as JSON.
+/// Parses all lines of stdout as JSON.
 pub fn lines(output: &Output) -> Vec<serde_json::Value> {
     let stdout = String::from_utf8_lossy(&output.stdout).into_owned();
     let lines = stdout.lines();

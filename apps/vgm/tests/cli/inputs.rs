@@ -1,4 +1,4 @@
-//! Where songs come from: folders, archives, playlists, standard input.
+//! The sources of songs: folders, archives, playlists and standard input.
 
 use std::fs;
 use std::io::{Cursor, Write};
@@ -18,7 +18,11 @@ fn folders_without_direct_songs_hint_at_recurse() {
     fs::create_dir_all(folder.path("none")).unwrap();
     let out = folder.path("out");
     let run = render(&[&folder.path("in")], &out, &[]);
-    assert!(stderr(&run).contains("-r takes them"), "{}", stderr(&run));
+    assert!(
+        stderr(&run).contains("Use -r to include them"),
+        "{}",
+        stderr(&run)
+    );
     let run = render(&[&folder.path("in")], &out, &["-r"]);
     assert_eq!(stderr(&run), "");
     assert!(out.join("below/deep/song.wav").exists());
@@ -59,7 +63,11 @@ fn playlists_and_stdin_are_rendered() {
         let broken = folder.put("broken.xspf", broken.as_bytes());
         let run = render(&[&broken], &out, &[]);
         assert_eq!(run.status.code(), Some(65), "{}", stderr(&run));
-        assert!(stderr(&run).contains("no XSPF"), "{}", stderr(&run));
+        assert!(
+            stderr(&run).contains("not a valid XSPF"),
+            "{}",
+            stderr(&run)
+        );
     }
 
     let run = from_stdin(&gzip(&small_song()), &out, &[]);
@@ -95,13 +103,13 @@ fn first_existing_playlist_location_is_used_without_download() {
         let run = render(&[&list], &folder.path("out"), &flags);
         assert_eq!(run.status.code(), Some(1), "{name}: {}", stderr(&run));
         assert_eq!(summary(&run)["songs"], 1, "{name}");
-        let printed = format!("{net}: is on the network, not fetched");
+        let printed = format!("{net}: network addresses in playlists are not supported");
         assert_eq!(stderr(&run).lines().count(), 1, "{}", stderr(&run));
         assert!(stderr(&run).contains(&printed), "{}", stderr(&run));
     }
 }
 
-/// Renders what standard input has.
+/// Renders a song, archive or playlist from standard input.
 fn from_stdin(bytes: &[u8], output: &Path, flags: &[&str]) -> Output {
     let mut child = program()
         .args(["render", "-", "-o"])
@@ -116,7 +124,7 @@ fn from_stdin(bytes: &[u8], output: &Path, flags: &[&str]) -> Output {
     child.wait_with_output().unwrap()
 }
 
-/// A zip of one song, `name`, packed by a method.
+/// Creates a zip archive of one song, compressed with a method.
 fn zip(name: &str, method: CompressionMethod) -> Vec<u8> {
     let mut zip = zip::ZipWriter::new(Cursor::new(Vec::new()));
     let options = SimpleFileOptions::default().compression_method(method);
@@ -180,7 +188,7 @@ fn archives_are_detected_by_content() {
 fn every_archive_compression_is_read() {
     let folder = Folder::new("methods");
     use CompressionMethod as Zip;
-    // The library that writes them here reads LZMA only.
+    // The library with which we write archives here cannot write LZMA.
     folder.put("lzma.zip", include_bytes!("lzma.zip"));
     for (place, method) in [Zip::Stored, Zip::Deflated, Zip::Bzip2, Zip::Ppmd]
         .into_iter()
@@ -237,9 +245,13 @@ fn archive_names_are_decoded_and_never_escape_the_output() {
         stderr(&run)
     );
     assert!(stderr(&run).contains("album.zip: ../../evil.vgm"));
-    assert!(stderr(&run).contains("more.zip: an archive in an archive"));
+    assert!(stderr(&run).contains("more.zip: skipped, because it is an archive in an archive"));
     assert_eq!(summary(&run)["failed"], 3);
-    assert_eq!(names(&folder.0).len(), 4, "nothing lies elsewhere");
+    assert_eq!(
+        names(&folder.0).len(),
+        4,
+        "files were written outside the output folder"
+    );
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! What it tells of songs and chips without rendering them, and as JSON.
+//! The commands that list songs and chips without rendering them, and their JSON.
 
 use std::path::Path;
 use std::process::Output;
@@ -71,7 +71,7 @@ fn lines_output_is_only_json() {
     assert_eq!(summary(&run)["songs"], 1);
 }
 
-/// What `units` says with these flags.
+/// Returns the output of `units` with these flags.
 fn units(paths: &[&Path], output: &Path, flags: &[&str]) -> (Output, Vec<Value>) {
     let mut command = program();
     command.arg("units").args(paths).arg("-o").arg(output);
@@ -84,7 +84,7 @@ fn units(paths: &[&Path], output: &Path, flags: &[&str]) -> (Output, Vec<Value>)
 fn units_match_what_render_does() {
     let folder = Folder::new("units");
     folder.put("in/a.vgm", &titled("Warp"));
-    // Its header claims an hour, and its loop counts.
+    // The header claims a length of an hour, but the real length with loops counts.
     let mut liar = titled("Weft");
     liar[0x18..0x1C].copy_from_slice(&158_760_000u32.to_le_bytes());
     liar[0x1C..0x20].copy_from_slice(&(0x46u32 - 0x1C).to_le_bytes());
@@ -108,7 +108,7 @@ fn units_match_what_render_does() {
                 "--loops",
                 "4",
                 "--fade",
-                "1",
+                "1s",
                 "--sample-rate",
                 "8000",
                 "--au",
@@ -121,7 +121,7 @@ fn units_match_what_render_does() {
         let out = folder.path(out);
         let exists = out.exists();
         let (printed, units) = units(&[&input, &none], &out, flags);
-        assert_eq!(out.exists(), exists, "it makes nothing");
+        assert_eq!(out.exists(), exists, "units must not create files");
         let run = render(&[&input, &none], &out, &[flags, &["--lines"]].concat());
         assert_eq!(printed.status.code(), run.status.code(), "{flags:?}");
         let key = |line: &Value| line["song"].as_str().unwrap().to_string();

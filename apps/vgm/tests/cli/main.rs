@@ -1,4 +1,4 @@
-//! The program from outside: what it writes, what it refuses, and how it ends.
+//! Tests that run the program: its output, the inputs that it rejects, and its exit codes.
 
 mod damaged;
 mod files;

@@ -1,4 +1,4 @@
-//! Runs that are stopped, killed, or stand side by side.
+//! Runs that are interrupted or killed, and two runs at the same time.
 
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use crate::harness::*;
 fn interrupt_leaves_only_complete_files() {
     let folder = Folder::new("interrupt");
     let short = folder.put("short.vgm", &small_song());
-    // An hour and more, so that it is still at it.
+    // The song lasts more than an hour, so that the run is still busy when we interrupt it.
     let mut long = small_song();
     long.truncate(0x46);
     for _ in 0..4000 {
@@ -36,13 +36,17 @@ fn interrupt_leaves_only_complete_files() {
             })
         };
         while !(out.join("short.wav").exists() && has_partial()) {
-            assert!(child.try_wait().unwrap().is_none(), "it ended by itself");
+            assert!(
+                child.try_wait().unwrap().is_none(),
+                "the run ended before it was interrupted"
+            );
             std::thread::yield_now();
         }
         let pid = child.id().to_string();
         let killed = Command::new("kill").args([signal, &pid]).status();
         assert!(killed.unwrap().success());
-        // By the signal itself: a shell shows 130 or 143, and its loop ends, too.
+        // The signal itself ends the process, so that a shell shows 130 or 143 and also ends its
+        // loop.
         assert_eq!(child.wait().unwrap().signal(), Some(number));
         let written = files(&out);
         let names: Vec<_> = written.iter().map(|file| &file.0).collect();
@@ -51,8 +55,8 @@ fn interrupt_leaves_only_complete_files() {
     }
 }
 
-/// What a scheduler relies on: killed without a chance to clean up, a run is finished by the
-/// same command again.
+/// Schedulers rely on this: if a run is killed without a chance to clean up, the same command
+/// completes it.
 #[cfg(unix)]
 #[test]
 fn killed_run_is_completed_by_the_next() {
@@ -90,8 +94,8 @@ fn killed_run_is_completed_by_the_next() {
     assert_eq!(wavs(&out), wavs(&whole));
 }
 
-/// Two runs of one folder at once: each has part files of its own, and whoever ends last has the
-/// whole of each.
+/// Two runs write the same folder at once. Each has temporary files of its own, so every file is
+/// complete at the end.
 #[test]
 fn concurrent_runs_leave_complete_files() {
     let folder = Folder::new("two-runs");
@@ -112,6 +116,6 @@ fn concurrent_runs_leave_complete_files() {
     let whole = folder.path("whole");
     assert!(render(&[&input], &whole, &[]).status.success());
     let bytes = |folder: &Path| files(folder).into_iter().map(|(_, bytes)| bytes);
-    assert_eq!(files(&out).len(), 40, "no part is left");
+    assert_eq!(files(&out).len(), 40, "temporary files are left");
     assert!(bytes(&out).eq(bytes(&whole)));
 }

@@ -1,6 +1,6 @@
-//! The chips against ymfm, bit by bit, on random register streams and songs.
+//! Compares the chips with ymfm bit by bit, for random register streams and songs.
 //!
-//! `cargo test -p creel-vgm --features oracle --test oracle`
+//! Run `cargo test -p creel-vgm --features oracle --test oracle`.
 
 #[allow(dead_code, reason = "the bench alone plays the SSG")]
 #[path = "../streams/song.rs"]
@@ -31,18 +31,18 @@ use ymfm_sys::ffi::ChipType;
 
 const SEEDS: u64 = 40;
 
-/// Frames of a random stream.
+/// The number of frames of a random stream.
 const FRAMES: usize = 150_000;
 
-/// A clock of which all rates are whole.
+/// A clock for which all rates are integers.
 const CLOCK_HZ: u32 = 7_200_000;
 
-/// Memories of ADPCM-A and ADPCM-B; smaller than an address reaches.
+/// The sizes of the memories of ADPCM-A and ADPCM-B. They are smaller than the address range.
 fn memories() -> [Vec<u8>; 2] {
     [memory(1 << 20, 1), memory(1 << 18, 2)]
 }
 
-/// One of our chips, by what a stream needs.
+/// The operations of our chips that a stream needs.
 struct Ours<C> {
     chip: C,
     write: fn(&mut C, u8, u8, u8),
@@ -96,8 +96,8 @@ fn ym2612(chip: Ym2612) -> Ours<Ym2612> {
     }
 }
 
-/// Compares one chip on the streams of all seeds, by turns with all writes of a moment at once and
-/// over the bus, as songs are played.
+/// Compares one chip for the streams of all seeds. Half of the streams write directly, and the
+/// others use the bus, as songs do.
 fn compare<C>(groups: &[Group], kind: ChipType, ours: impl Fn() -> Ours<C>) {
     for seed in 0..SEEDS {
         let theirs = Reference::new(kind, CLOCK_HZ, memories());
@@ -108,12 +108,12 @@ fn compare<C>(groups: &[Group], kind: ChipType, ours: impl Fn() -> Ours<C>) {
         let (heard, all) = follow(seed, steps, ours(), theirs);
         assert!(
             heard * 20 > all,
-            "seed {seed} is all but silent: {heard} of {all} frames"
+            "seed {seed} is almost silent: {heard} of {all} frames are audible"
         );
     }
 }
 
-/// The bus to a chip.
+/// Returns the bus of a chip.
 fn bus(kind: ChipType) -> Bus {
     let chip = match kind {
         ChipType::Ym2151 => ChipId::Ym2151,
@@ -126,12 +126,12 @@ fn bus(kind: ChipType) -> Bus {
         ChipType::Ym3812 => ChipId::Ym3812,
         ChipType::Y8950 => ChipId::Y8950,
         ChipType::Ymf262 => ChipId::Ymf262,
-        _ => panic!("no bus is known to this chip"),
+        _ => panic!("this chip has no bus"),
     };
-    Bus::of(chip).expect("a chip with keys")
+    Bus::of(chip).expect("a chip with keys has a bus")
 }
 
-/// The same with writes to the prescaler in between.
+/// Does the same with writes to the prescaler in between.
 fn compare_prescaled<C>(groups: &[Group], kind: ChipType, ours: impl Fn() -> Ours<C>) {
     for seed in 0..SEEDS {
         let mut random = Random(seed);
@@ -152,7 +152,7 @@ fn compare_prescaled<C>(groups: &[Group], kind: ChipType, ours: impl Fn() -> Our
     }
 }
 
-/// Returns in how many frames something was to be heard, and of how many.
+/// Returns the number of frames that were not silent, and the number of all frames.
 fn follow<C>(seed: u64, steps: Vec<Step>, ours: Ours<C>, mut theirs: Reference) -> (usize, usize) {
     let Ours {
         mut chip,
@@ -235,7 +235,7 @@ fn ym3438_streams() {
     });
 }
 
-/// Every song in the folder that `CREEL_ORACLE_SONGS` names, whole.
+/// Compares all songs in the folder `CREEL_ORACLE_SONGS`.
 #[test]
 fn songs() {
     let Some(folder) = std::env::var_os("CREEL_ORACLE_SONGS") else {

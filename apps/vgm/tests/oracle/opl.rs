@@ -1,4 +1,4 @@
-//! The OPL family against ymfm.
+//! Compares the OPL family with ymfm.
 
 use creel_vgm::chips::y8950::Y8950;
 use creel_vgm::chips::ym2413::Ym2413;
@@ -44,7 +44,7 @@ pub fn ymf262(clock_hz: u32) -> Ours<Ymf262> {
     }
 }
 
-/// ymfm's outputs are the two pins.
+/// The outputs of ymfm are the two pins.
 pub fn opll(chip: Ym2413) -> Ours<Ym2413> {
     Ours {
         chip,

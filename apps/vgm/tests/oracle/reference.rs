@@ -1,4 +1,4 @@
-//! ymfm behind the interface of a register stream.
+//! Runs a register stream on ymfm.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -6,13 +6,13 @@ use std::rc::Rc;
 use ymfm_sys::ffi::{AccessClass, ChipType, Fidelity, create_chip_with_callbacks};
 use ymfm_sys::{ChipPtr, InterfaceCallbacks, InterfaceHandler};
 
-/// A ymfm chip with its timers and memories.
+/// A chip of ymfm with its timers and memories.
 pub struct Reference {
     chip: ChipPtr,
     buffer: Vec<i32>,
-    /// Output frames a native frame.
+    /// The number of output frames per native frame.
     repeats: usize,
-    /// The prescaler of YM2203 and YM2608, if it is to be followed.
+    /// The prescaler of the YM2203 and YM2608, if we follow it.
     prescaler: Option<usize>,
     mono: bool,
 }
@@ -48,13 +48,13 @@ impl Host {
 }
 
 impl Reference {
-    /// A chip after reset, with the memories of ADPCM-A and ADPCM-B.
+    /// Creates a chip after reset, with the memories of ADPCM-A and ADPCM-B.
     pub fn new(kind: ChipType, clock_hz: u32, memories: [Vec<u8>; 2]) -> Self {
         let mut chip = create_chip_with_callbacks(kind, clock_hz, callbacks(memories));
         chip.pin_mut().set_fidelity(Fidelity::Min);
         let buffer = vec![0; chip.channels() as usize];
         let mono = kind == ChipType::Ym2203 || chip.channels() == 1;
-        // At the lowest fidelity YM2203 and YM2608 still put out each frame three times.
+        // Even at the lowest fidelity, the YM2203 and YM2608 output each frame three times.
         let repeats = if matches!(kind, ChipType::Ym2203 | ChipType::Ym2608) {
             3
         } else {
@@ -69,10 +69,10 @@ impl Reference {
         }
     }
 
-    /// A YM2203 or YM2608 at the highest fidelity, at which its frames are a
-    /// whole number of outputs under each prescaler.
+    /// Creates a YM2203 or YM2608 at the highest fidelity. A frame then has a whole number of
+    /// outputs for each prescaler.
     ///
-    /// The prescaler is to be written after multiples of six frames only.
+    /// The prescaler must be written only after multiples of six frames.
     pub fn prescaled(kind: ChipType, clock_hz: u32, memories: [Vec<u8>; 2]) -> Self {
         let mut this = Self::new(kind, clock_hz, memories);
         this.chip.pin_mut().set_fidelity(Fidelity::Max);
@@ -83,7 +83,7 @@ impl Reference {
         }
     }
 
-    /// Writes a register through address and data port.
+    /// Writes a register through the address port and the data port.
     pub fn write(&mut self, port: u8, reg: u8, value: u8) {
         if let (Some(prescaler), 0) = (&mut self.prescaler, port) {
             match reg {
@@ -99,7 +99,7 @@ impl Reference {
         self.chip.pin_mut().write(port + 1, value);
     }
 
-    /// The next native frame without the SSG.
+    /// Returns the next native frame without the SSG.
     pub fn frame(&mut self) -> [i32; 2] {
         for _ in 0..self.repeats {
             self.chip.pin_mut().generate(&mut self.buffer);
@@ -112,7 +112,7 @@ impl Reference {
     }
 }
 
-/// Timers that expire between frames, and memories.
+/// The timers, which expire between frames, and the memories.
 fn callbacks(memories: [Vec<u8>; 2]) -> Box<InterfaceCallbacks> {
     let host = Rc::new(RefCell::new(Host {
         memories,

@@ -1,4 +1,4 @@
-//! The SSG's levels against ymfm's, tick by tick.
+//! Compares the levels of the SSG with those of ymfm, tick by tick.
 
 use creel_vgm::chips::ssg::Ssg;
 use ymfm_sys::ffi::{ChipType, create_chip};
@@ -8,7 +8,7 @@ use super::streams::Random;
 const SEEDS: u64 = 200;
 const RUNS: u32 = 300;
 
-/// A register and a value, with low periods and long silences both likely.
+/// Returns a register and a value. Low periods and long silences are both likely.
 fn write(random: &mut Random) -> (u8, u8) {
     let reg = random.below(14) as u8;
     let value = random.next() as u8;

@@ -1,5 +1,5 @@
-//! What registers do, by the arithmetic of each chip's documents: ends and loops, levels, pans,
-//! codes, times.
+//! The effects of registers according to the documentation of each chip: ends and loops, levels,
+//! pans, codes and times.
 
 use creel_vgm::chips::pcm::PcmChip;
 use creel_vgm::chips::pcm::c140::C140;
@@ -40,14 +40,14 @@ fn both(chip: &mut impl PcmChip, frames: usize) -> Vec<[i32; 2]> {
     out
 }
 
-/// The decibels of one level beside another.
+/// Returns the ratio of two levels in dB.
 fn decibels(level: i32, reference: i32) -> f64 {
     20.0 * (f64::from(level) / f64::from(reference)).log10()
 }
 
 #[test]
 fn okim6295_attenuation_is_3_db_and_phrases_end() {
-    // Phrase 1: up by seven eights of 16 bytes, then the value stays near its top.
+    // Phrase 1 rises by seven eighths for 16 bytes. Then the value stays near its maximum.
     let mut memory = vec![0; 8];
     memory.extend([0, 0, 0x10, 0, 0, 0x1F, 0, 0]);
     memory.extend([0x77; 16]);
@@ -66,7 +66,7 @@ fn okim6295_attenuation_is_3_db_and_phrases_end() {
         );
     }
     assert_eq!(peak(9), 0);
-    // A voice that plays takes no other phrase; one that was stopped does.
+    // A playing voice does not accept another phrase. A stopped voice does.
     let mut chip = with_rom(Okim6295::new(1_056_000, true), 0x8B, &memory);
     write(&mut chip, &[(0, 0, 0x81), (0, 0, 0x10)]);
     let first = left(&mut chip, 8);
@@ -78,7 +78,7 @@ fn okim6295_attenuation_is_3_db_and_phrases_end() {
 
 #[test]
 fn segapcm_loops_after_its_last_page() {
-    // Each sample tells its page; 80 is the middle.
+    // Each sample contains the number of its page. 80 (hexadecimal) is the middle.
     let memory: Vec<u8> = (0..0x400).map(|at| 0x80 + (at >> 8) as u8).collect();
     let note = |flags: u16| {
         let mut chip = with_rom(SegaPcm::new(4_000_000, 0), 0x80, &memory);
@@ -99,7 +99,7 @@ fn segapcm_loops_after_its_last_page() {
         both(&mut chip, 2048)
     };
     let looped = note(0);
-    // Two pages at half a sample a frame, then from the middle of page 1 on.
+    // It plays two pages at half a sample per frame, and then continues from the middle of page 1.
     let pages: Vec<i32> = looped.iter().map(|frame| frame[0]).collect();
     let expected = |frame: usize| match frame {
         0..512 => 1,
@@ -122,7 +122,7 @@ fn rf5c164_loops_at_ff_and_uses_sign_magnitude() {
     for (reg, value) in [(7, 0x81), (7, 0xC2)] {
         chip.write(0, reg, value);
     }
-    // The window is where it was put before the voice was chosen.
+    // The window stays where it was set before the voice was selected.
     chip.store(0, &[0x90, 0x10, 0xA0, 0xFF]);
     write(
         &mut chip,
@@ -178,7 +178,7 @@ fn k053260_pans_at_constant_power_and_decodes_kadpcm() {
         assert!((right - whole * angle.sin()).abs() < 1.5, "{pan}");
     }
     assert_eq!(level(0), [0, 0]);
-    // Codes begin with the second of the first byte; at the loop the sum begins anew.
+    // The codes begin with the second code of the first byte. At the loop, the sum starts again.
     let mut chip = with_rom(K053260::new(3_579_545), 0x8E, &[0x21, 0x43, 0xF8, 0x00]);
     let pitch = 0x1000 - 64;
     write(
@@ -195,7 +195,7 @@ fn k053260_pans_at_constant_power_and_decodes_kadpcm() {
         &[(0, 0x0F, 0x40), (0, 0x2C, 1), (0, 0x2A, 0x11), (0, 0x28, 1)],
     );
     let sums: Vec<_> = left(&mut chip, 9).iter().map(|level| level / 64).collect();
-    // Codes 3 and 4 add 4 and 8, 8 and F take 128 and 1; then from the start: 1, 2.
+    // Codes 3 and 4 add 4 and 8, and codes 8 and F subtract 128 and 1. Then it starts again: 1, 2.
     assert_eq!(sums, [4, 12, -116, -117, 1, 3, 7, 15, -113]);
 }
 
@@ -220,7 +220,7 @@ fn k054539_end_markers_and_echo_delay() {
             .map(|level| level * 4)
             .collect::<Vec<_>>()
     };
-    // A voice begins one sample behind its start.
+    // A voice begins one sample after its start address.
     let bytes = [9, 16, 32, 0x80];
     assert_eq!(note(0, 0, &bytes), [16 << 8, 32 << 8, 0, 0, 0, 0]);
     assert_eq!(
@@ -229,10 +229,10 @@ fn k054539_end_markers_and_echo_delay() {
     );
     let words = [9, 9, 0, 16, 0, 32, 0, 0x80];
     assert_eq!(note(4, 0, &words)[..3], [16 << 8, 32 << 8, 0]);
-    // Codes 1, 2, 3 add 1, 4, 9; the first code is passed over.
+    // Codes 1, 2, 3 add 1, 4, 9. The first code is skipped.
     let codes = [0x10, 0x32, 0x88];
     assert_eq!(note(8, 0, &codes)[..4], [0x100, 0x500, 0xE00, 0]);
-    // An echo at half its level, 256 frames on, on both sides.
+    // The echo comes 256 frames later on both sides, at half of the level.
     let mut chip = with_rom(K054539::new(18_432_000, 0), 0x8C, &[0, 64, 0x80]);
     write(&mut chip, &setup);
     write(
@@ -261,12 +261,12 @@ fn qsound_loops_and_pans() {
         voice
             .into_iter()
             .for_each(|(reg, value)| chip.write(0, reg, value));
-        // The left is 26 frames late, the right 28.
+        // The left side is delayed by 26 frames, the right side by 28.
         both(&mut chip, 36)[26..].to_vec()
     };
     let samples: Vec<_> = note(0x110)[..8].iter().map(|frame| frame[0] >> 6).collect();
     assert_eq!(samples, [4, 5, 6, 7, 5, 6, 7, 5]);
-    // Without the filters, by a constant power.
+    // Without the filters, the pan has constant power.
     let whole = f64::from(note(0x140)[3][0]);
     for place in 0..33 {
         let played = note(0x140 + place);
@@ -274,7 +274,8 @@ fn qsound_loops_and_pans() {
         assert!((left.hypot(right) - whole).abs() < 4.0, "{place}");
     }
     assert_eq!(note(0x160)[3][0], 0);
-    // With them, what is a constant for long is turned over and four fifths as loud on the other side.
+    // With them, what is a constant for long is turned over and four fifths as loud on the other
+    // side.
     let mut chip = with_rom(Qsound::new(60_000_000), 0x8F, &[64; 16]);
     for (reg, value) in [
         (1, 4),
@@ -307,7 +308,7 @@ fn c352_reverses_links_and_ramps_volume() {
             .into_iter()
             .for_each(|(reg, value)| chip.write(0, reg, value));
         chip.write(0, 0x202, 0);
-        // Each frame but one takes a sample; the volume has settled after 256.
+        // Each frame except one takes a sample. The volume has settled after 256 frames.
         left(&mut chip, 400)
     };
     let kinds = |frames: &[i32]| {
@@ -323,7 +324,7 @@ fn c352_reverses_links_and_ramps_volume() {
         "from the loop to the end"
     );
     assert_eq!(kinds(&note(3)[300..]), [6, 7, 8], "to and fro");
-    // A volume of 255 is reached by a step each half sample: 64 frames make some 128 steps.
+    // The volume moves towards 255 by a step per half sample, so 64 frames make about 128 steps.
     let mut chip = with_rom(C352::new(24_192_000, 72), 0x92, &[64; 64]);
     let voice = [
         (0, 0xFF00),
@@ -348,7 +349,7 @@ fn c140_decodes_companded_samples_and_c219_swaps_bytes() {
     let note = |kind: u8, mode: u16, memory: &[u8]| {
         let mut chip = with_rom(C140::new(21_390, kind), 0x8D, memory);
         let end = memory.len() as u16 / if kind == 2 { 2 } else { 1 };
-        // A sample each frame; with step 8000h there is nothing between two.
+        // Each frame takes a sample. With step 8000h, no sample is interpolated.
         let voice = [
             (0, 128),
             (1, 128),
@@ -362,13 +363,13 @@ fn c140_decodes_companded_samples_and_c219_swaps_bytes() {
             .for_each(|(reg, value)| chip.write(0, reg, value));
         left(&mut chip, 8)
     };
-    // Each sample is heard when the next is taken; a byte is 32 of 4096.
+    // Each sample is output when the next one is taken. A byte is 32 of 4096.
     let plain = note(0, 0x10, &[1, 2, 3, 4]);
     assert_eq!(plain, [0, 2, 3, 4, 3, 4, 3, 4].map(|value| value * 32));
-    // 1 << 3, shifted by 2 and 48 beyond; minus 2 << 3, shifted by 1 and 16 beyond.
+    // The codes decode to (1 << 2) + 48 and to -(2 << 1) - 16.
     let codes = note(0, 0x18, &[0, 0x0A, 0xF1, 0x0A]);
     assert_eq!(codes[1..4], [(1 << 2) + 48, -(2 << 1) - 16, (1 << 2) + 48]);
-    // Bytes of a word change places; F1 is minus 71 by sign and magnitude.
+    // The bytes of a word are swapped. F1 is minus 71 in sign and magnitude.
     let swapped = note(2, 0, &[1, 2, 3, 4, 5, 6, 7, 8]);
     assert_eq!(swapped[1..4], [1, 4, 3].map(|value| value * 32));
     assert_eq!(note(2, 1, &[0xF1, 0, 0, 0])[1], -0x71 * 32);
@@ -376,7 +377,7 @@ fn c140_decodes_companded_samples_and_c219_swaps_bytes() {
 
 #[test]
 fn upd7759_silences_repeats_and_ends() {
-    // Phrase 0 at 8: its kind, a silence of 10 ms, 128 codes of 6.
+    // Phrase 0 is at 8. It has its type, a silence of 10 ms, and 128 codes of 6.
     let mut memory = vec![0, 0x5A, 0xA5, 0x69, 0x55, 0, 4, 0, 0, 9];
     memory.extend([0xC1, 0x80 + 24, 3, 0x40, 0x40, 0, 0, 0]);
     let mut chip = with_rom(Upd7759::new(640_000, false), 0x8A, &memory);
@@ -408,7 +409,7 @@ fn ga20_volume_curve_and_rates() {
             .into_iter()
             .for_each(|(reg, value)| chip.write(0, reg, value));
         let frames = left(&mut chip, 80);
-        // Sixteen ticks a sample are a frame a sample: 64 of them.
+        // Sixteen ticks per sample are one frame per sample, so there are 64 frames.
         assert_eq!(frames.iter().filter(|level| **level != 0).count(), 64);
         frames[9]
     };
@@ -425,7 +426,7 @@ fn x1_010_plays_wavetables_with_envelopes() {
         chip.write(0, 0x1080 + n, if n < 64 { 100 } else { 0x9C });
         chip.write(0, 0x80 + n, if n < 64 { 0xF0 } else { 0x0F });
     }
-    // A turn of the wave in 128 frames, of the envelope in 1,024.
+    // The wave has a period of 128 frames, the envelope one of 1,024.
     let voice = [(1, 1), (2, 0), (3, 4), (4, 128), (5, 1), (0, 7)];
     voice
         .into_iter()
@@ -445,7 +446,7 @@ fn pwm_is_silent_at_half_cycle() {
     assert_eq!(both(&mut chip, 1), [[-0x7FFF, -0x7FFF]]);
 }
 
-/// A YMF278B that plays a constant with these rates, its attack apart.
+/// Returns a YMF278B that plays a constant with these rates. The attack is separate.
 fn opl4(rates: [u8; 3]) -> Ymf278b {
     let mut memory = vec![
         0, 0, 0x10, 0, 0, 0xFF, 0xF0, 0, rates[0], rates[1], rates[2], 0,
@@ -468,7 +469,7 @@ fn opl4(rates: [u8; 3]) -> Ymf278b {
 
 #[test]
 fn ymf278b_envelope_times_match_the_manual() {
-    // Rates 16, 24 and 32: 88.6 s for 90 dB at rate 4, half of it at each fourth.
+    // Rates 16, 24 and 32. Rate 4 takes 88.6 s for 90 dB, and every four rates halve the time.
     for (rate, seconds) in [(4u8, 88.6 / 8.0), (6, 88.6 / 32.0), (8, 88.6 / 128.0)] {
         let mut chip = opl4([0xF0 | rate, 0xF0, 0xF0]);
         let frames = left(&mut chip, 44_100 * 6);
@@ -483,7 +484,7 @@ fn ymf278b_envelope_times_match_the_manual() {
             "rate {rate}: {took} s"
         );
     }
-    // Attack at rate 16: 778 ms, to a tenth.
+    // The attack at rate 16 takes 778 ms, within a tenth.
     let mut chip = opl4([0x40, 0, 0xF0]);
     let frames = left(&mut chip, 88_200);
     let top = *frames.last().unwrap();
@@ -524,7 +525,7 @@ fn ymf278b_level_is_0_375_db_and_pan_3_db_per_step() {
     );
 }
 
-/// Writes a whole register of an ES5506.
+/// Writes all bytes of a register of an ES5506.
 fn es5506(chip: &mut Es550x, register: u16, value: u32) {
     for (byte, value) in (0..).zip(value.to_be_bytes()) {
         chip.write(0, 4 * register + byte, u16::from(value));
@@ -560,7 +561,7 @@ fn es5506_loops_and_volume_exponent() {
             .for_each(|(register, value)| es5506(&mut chip, register, value));
         left(&mut chip, 24)
     };
-    // A filter wide open lets all but some of the first frames through.
+    // A fully open filter passes everything except some of the first frames.
     let turns: Vec<_> = note(0x18, 0xFFF0)[12..]
         .iter()
         .map(|level| (level + 32) / 64)
@@ -612,7 +613,7 @@ fn scsp_send_levels_and_octaves() {
         );
     }
     assert_eq!(note(0, 0)[60], [0, 0]);
-    // Pan 2 is 6 dB, to the side that bit 4 says.
+    // Pan 2 is 6 dB to the side that bit 4 selects.
     let [left, right] = note(0xE2, 0)[60];
     assert_eq!([right, left * 2], whole[60]);
     assert_eq!(note(0xF2, 0)[60], [right, left]);

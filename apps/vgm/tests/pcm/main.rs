@@ -1,4 +1,4 @@
-//! The chips that play samples: notes of all of them, and what each one's registers do.
+//! The chips that play samples: notes of all of them, and the effects of their registers.
 
 #[path = "arithmetic.rs"]
 mod arithmetic;

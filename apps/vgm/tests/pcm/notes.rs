@@ -1,7 +1,7 @@
-//! Eight notes of each chip, the key let go and pressed at one tick: each is heard, at its pitch, as
-//! loud beside the YM2151 as the mix says, and does not clip.
+//! Eight notes of each chip, with the key released and pressed at the same tick. Each note is
+//! audible, has the right pitch and the level of the mix relative to the YM2151, and does not clip.
 //!
-//! With `CREEL_BALANCE_SONGS` set to a folder the songs are written there, for other players.
+//! If `CREEL_BALANCE_SONGS` is set to a folder, the test writes the songs to it for other players.
 
 use std::path::PathBuf;
 
@@ -19,7 +19,7 @@ fn render(song: Vec<u8>) -> Vec<[f32; 2]> {
     frames
 }
 
-/// What lies a fifth of the way into a note, where it is in full sound.
+/// Returns the part after a fifth of a note, at which the note has its full level.
 fn middle(note: &[[f32; 2]]) -> Vec<f64> {
     let part = &note[NOTE / 20..NOTE * 7 / 20];
     let left = || part.iter().map(|frame| f64::from(frame[0]));
@@ -32,7 +32,8 @@ fn rms(samples: &[f64]) -> f64 {
     (sum / samples.len() as f64).sqrt()
 }
 
-/// The pitch by the first and the last rise from well below the middle to above it.
+/// Returns the pitch, measured between the first and the last rise from well below the middle to
+/// above it.
 fn pitch(samples: &[f64]) -> f64 {
     let below = -0.5 * rms(samples);
     let (mut rises, mut was_below) = (Vec::new(), false);

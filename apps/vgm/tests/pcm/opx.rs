@@ -1,10 +1,10 @@
-//! The YMF271 by the arithmetic of its manual: pitch, levels, envelope times, loops, algorithms.
+//! The YMF271 according to its manual: pitch, levels, envelope times, loops and algorithms.
 
 use creel_vgm::chips::pcm::PcmChip;
 use creel_vgm::chips::pcm::ymf271::Ymf271;
 use creel_vgm::chips::rom::Rom;
 
-/// A write to a port.
+/// Writes to a port.
 type Write = (u8, u16, u16);
 
 const CLOCK_HZ: u32 = 16_934_400;
@@ -74,7 +74,7 @@ fn decibels(level: i32, reference: i32) -> f64 {
     20.0 * (f64::from(level) / f64::from(reference)).log10()
 }
 
-/// How often the values cross 0 upwards.
+/// Returns how often the values cross 0 upwards.
 fn turns(frames: &[i32]) -> usize {
     let pairs = frames.windows(2);
     pairs.filter(|pair| pair[0] < 0 && pair[1] >= 0).count()
@@ -84,7 +84,7 @@ const OFF: u16 = 0x7F;
 
 #[test]
 fn ymf271_pitch_is_fnum_times_multiple_and_octave() {
-    // A second at block 3, number 400h, is 1024 × 44,100 / 2^18 turns.
+    // At block 3 and number 400h, a second has 1024 × 44,100 / 2^18 periods.
     for (block, multiple, expected) in [
         (3u16, 1, 172.27),
         (4, 1, 344.53),
@@ -162,13 +162,13 @@ fn ymf271_total_level_is_0_75_db_per_step() {
 
 #[test]
 fn ymf271_envelope_times_match_the_manual() {
-    // Samples of one level show the envelope itself.
+    // Constant samples show the envelope itself.
     let memory = [0x40; 64];
     let until = |chip: &mut Ymf271, db: f64, up: bool| {
         let whole = 0x4000 >> 2;
         let mut frames = left(chip, 200_000);
         if !up {
-            // From the top on; an attack at its fastest takes less than half a millisecond.
+            // We measure from the peak on. The fastest attack takes less than half a millisecond.
             let top = *frames.iter().max().unwrap();
             let first = frames.iter().position(|value| *value == top).unwrap();
             frames.drain(..first);
@@ -180,7 +180,8 @@ fn ymf271_envelope_times_match_the_manual() {
         frames.iter().position(reached).unwrap() as f64 / 44.1
     };
     let ends = [(4, 0x30, 63), (4, 0x60, 0)];
-    // An attack begins 60 dB down, so it takes 160/255 of what the manual has for all of it.
+    // An attack starts at -60 dB, so it takes 160/255 of the time that the manual gives for the
+    // whole range.
     for (attack, ms) in [(10, 386.76), (16, 48.34), (20, 12.09), (24, 3.02)] {
         let mut chip = voices(&memory, &ends);
         write(&mut chip, &[(0, 0x50, attack), (0, 0, 1)]);
@@ -191,7 +192,8 @@ fn ymf271_envelope_times_match_the_manual() {
             "attack {attack}: {found} {ms}"
         );
     }
-    // Decay 2 at once; the whole of 96 dB takes the manual's time, 48 dB half of it.
+    // Decay 2 starts at once. The whole range of 96 dB takes the time of the manual, 48 dB half of
+    // it.
     for (decay, ms) in [(12, 2_924.99), (16, 731.25), (20, 182.81)] {
         let mut chip = voices(&memory, &ends);
         write(&mut chip, &[(0, 0x70, decay), (0, 0x80, 0x0F), (0, 0, 1)]);
@@ -200,7 +202,7 @@ fn ymf271_envelope_times_match_the_manual() {
             (found / (ms / 2.0) - 1.0).abs() < 0.02,
             "decay {decay}: {found}"
         );
-        // Key scaling 4 adds the key code: block 2 and number 0 give 8.
+        // Key scaling 4 adds the key code, which is 8 for block 2 and number 0.
         let mut chip = voices(&memory, &ends);
         write(
             &mut chip,
@@ -218,7 +220,7 @@ fn ymf271_envelope_times_match_the_manual() {
             "scaled {decay}: {found}"
         );
     }
-    // A release of 8 is rate 32.
+    // Release 8 is rate 32.
     let mut chip = voices(&memory, &ends);
     write(&mut chip, &[(0, 0x80, 0x08), (0, 0, 1)]);
     play(&mut chip, 100);
@@ -228,7 +230,7 @@ fn ymf271_envelope_times_match_the_manual() {
         (found / (731.25 / 2.0) - 1.0).abs() < 0.02,
         "release: {found}"
     );
-    // Decay 1 stops at its level: 6 dB a step.
+    // Decay 1 stops at its level, with 6 dB per step.
     let mut chip = voices(&memory, &ends);
     write(&mut chip, &[(0, 0x60, 25), (0, 0x80, 0x4F), (0, 0, 1)]);
     let last = *left(&mut chip, 20_000).last().unwrap();
@@ -249,7 +251,7 @@ fn ymf271_8_and_12_bit_samples_loop() {
     for (frame, value) in found[at..].iter().enumerate() {
         assert_eq!(*value, 3 + frame as i32 % 3, "{found:?}");
     }
-    // Three bytes are two samples of twelve bits: 126h and 453h.
+    // Three bytes have two samples of twelve bits, 126h and 453h.
     let packed = [0x12, 0x63, 0x45].repeat(400);
     let place = [(4, 0x30, 0x10), (4, 0x40, 1), (4, 0x90, 4)];
     let mut chip = voices(&packed, &place);
@@ -259,7 +261,7 @@ fn ymf271_8_and_12_bit_samples_loop() {
     let mut sorted = pair.clone();
     sorted.sort_unstable();
     assert_eq!(sorted, [0x1260 >> 2, 0x4530 >> 2], "{pair:x?}");
-    // Each halving of the rate plays every sample twice as long.
+    // With each halving of the rate, every sample lasts twice as long.
     let steps: Vec<u8> = (0..200).map(|value| value / 2).collect();
     let mut chip = voices(&steps, &[(4, 0x30, 199), (4, 0x60, 199), (4, 0x90, 1)]);
     write(&mut chip, &[(0, 0, 1)]);
@@ -277,7 +279,7 @@ fn ymf271_ping_pong_loop_reverses_at_both_ends() {
     };
     let heard = |turns: u16| {
         let frames = left(&mut voices(&memory, &to(turns << 7)), 400);
-        // Behind the attack a sample's places are told apart by their levels.
+        // After the attack, the level shows which sample is playing.
         let loud = &frames[300..];
         let top = *loud.iter().max().unwrap();
         let place = |value: &i32| (f64::from(*value) / f64::from(top) * 10.0).round() as i32 - 1;
@@ -305,17 +307,17 @@ fn ymf271_ping_pong_loop_reverses_at_both_ends() {
 fn ymf271_detune_depends_on_key_code() {
     let heard = |number: u16, detune: u16| {
         let mut chip = operators([0, OFF, OFF, OFF]);
-        // All of them: those that are off are not quite.
+        // We set the detune of all slots, because disabled slots are not completely silent.
         for port in 0..4 {
             write(&mut chip, &[(port, 0x30, detune << 4 | 1)]);
         }
-        // In this octave a step of detune is one of the number.
+        // In this octave, a step of the detune equals a step of the number.
         let high = 0x10 | number >> 8;
         let pitch = [(0, 0xA0, high), (0, 0x90, number & 0xFF), (0, 0, 1)];
         write(&mut chip, &pitch);
         left(&mut chip, 3_000)
     };
-    // Key code 5, of block 1 and a number from 780h on.
+    // Key code 5 comes from block 1 and a number of 780h or more.
     for (detune, moved) in [
         (0u16, 0i32),
         (1, 1),
@@ -333,7 +335,8 @@ fn ymf271_detune_depends_on_key_code() {
 
 #[test]
 fn ymf271_algorithms_output_their_carriers() {
-    // One operator at a time is not silent: a carrier is a sine, a modulator moves what is silent.
+    // Only one operator at a time has a level. A carrier is then a sine, and a modulator is
+    // inaudible.
     const CARRIERS: [u8; 16] = [
         0b1000, 0b1000, 0b1000, 0b1000, 0b1000, 0b1000, 0b1100, 0b1100, 0b1001, 0b1001, 0b1110,
         0b1110, 0b1110, 0b1011, 0b1101, 0b1111,
@@ -345,7 +348,7 @@ fn ymf271_algorithms_output_their_carriers() {
             let mut chip = operators(levels);
             write(&mut chip, &[(0, 0xC0, number), (0, 0, 1)]);
             let found = peak(&left(&mut chip, 2_000));
-            // Slots 1 to 4; the table has slots 1, 2, 3, 4 from its lowest bit.
+            // Slots 1 to 4. In the table, slots 1, 2, 3, 4 start at the lowest bit.
             let heard = carriers >> slot & 1 != 0;
             assert_eq!(
                 found > 8_000,
@@ -381,7 +384,7 @@ fn ymf271_modulation_depth_follows_its_register() {
         write(&mut chip, &[(0, 0xB0, 6), (2, 0xB0, depth << 4), (0, 0, 1)]);
         f64::from(*left(&mut chip, 400).last().unwrap()) / 8_191.0
     };
-    // Level 4 is an eighth of a turn, and each below it twice the one above.
+    // Level 4 is an eighth of a period, and each lower level is twice the one above it.
     for (depth, turn) in [(4u16, 0.125), (3, 0.25), (2, 0.5), (1, 1.0), (0, 2.0)] {
         let expected = (turn * std::f64::consts::TAU).sin();
         let found = level(depth);
@@ -394,9 +397,9 @@ fn ymf271_modulation_depth_follows_its_register() {
 
 #[test]
 fn ymf271_lfo_frequency_and_depth_match_the_manual() {
-    // A square LFO on samples of one level: 23.6 dB down in each first half.
+    // A square LFO on constant samples lowers each first half by 23.6 dB.
     let mut chip = voices(&[0x40; 64], &[(4, 0x30, 63)]);
-    // Speed 240: 16 frames of 2^7, 2048 frames a turn, 21.533 Hz.
+    // Speed 240 has 2048 frames (16 × 2^7) per period, which is 21.533 Hz.
     write(&mut chip, &[(0, 0x10, 240), (0, 0x20, 0xC2), (0, 0, 1)]);
     let played = left(&mut chip, 44_100);
     let falls = played

@@ -1,19 +1,20 @@
-//! Random writes and memories: no chip panics, leaves 16 bits, or shows where its blocks end.
+//! Random writes and memories. No chip panics or exceeds 16 bits, and no result depends on the
+//! blocks.
 
 use creel_vgm::chips::{factory, pcm::PcmChip};
 use creel_vgm::format::{ChipId, Header};
 
-/// The ranges in which a chip's writes lie.
+/// The ranges of the random writes to a chip.
 struct Kind {
     chip: ChipId,
     clock_hz: u32,
-    /// Bytes of the header.
+    /// The bytes of the header.
     header: &'static [(usize, u8)],
     ports: &'static [u8],
     regs: u16,
     values: u16,
     block: u8,
-    /// Writes that make it sound at all.
+    /// The writes without which the chip would be silent.
     first: &'static [(u8, u16, u16)],
 }
 
@@ -46,7 +47,7 @@ const KINDS: &[Kind] = &[
     Kind { chip: ChipId::Scsp, clock_hz: 22_579_200, header: &[], ports: &[0], regs: 0x402, values: 256, block: 0, first: &[] },
 ];
 
-/// Splitmix64.
+/// A SplitMix64 generator.
 struct Random(u64);
 
 impl Random {
@@ -82,7 +83,7 @@ impl Kind {
     }
 }
 
-/// Each seed's frames, with blocks cut at every `cut` frames.
+/// Returns the frames for each seed, with blocks of `cut` frames.
 fn frames(kind: &Kind, seed: u64, cut: usize) -> Vec<[i32; 2]> {
     let mut random = Random(seed);
     let mut chip = kind.chip(&mut random);

@@ -1,28 +1,28 @@
-//! A note of each chip: a sine of full scale from its memory, a fifth of a second long.
+//! A note of each chip: a sine of full scale from its memory that lasts a fifth of a second.
 
 use std::f64::consts::TAU;
 
 /// A note at its loudest.
 pub struct Tone {
     pub name: &'static str,
-    /// Offsets and words: the clock, and what else the chip's header says.
+    /// The offsets and words of the header: the clock and other fields of the chip.
     pub header: &'static [(usize, u32)],
-    /// Blocks: kind and bytes.
+    /// The data blocks with their kinds and bytes.
     pub memory: fn() -> Vec<(u8, Vec<u8>)>,
-    /// Commands before the first note.
+    /// The commands before the first note.
     pub setup: &'static [u8],
     pub on: &'static [u8],
     pub off: &'static [u8],
     pub hz: f64,
-    /// Beside one operator of the YM2151.
+    /// The expected level in dB, relative to one operator of the YM2151.
     pub decibels: f64,
 }
 
-/// Ticks of a note; what is played lasts for two fifths of it.
+/// The length of a note in ticks. The sound lasts for two fifths of it.
 pub const NOTE: usize = 22_050;
 pub const NOTES: usize = 8;
 
-/// One operator of the YM2151, an undamped sine.
+/// The writes for one operator of the YM2151 with an undamped sine.
 #[rustfmt::skip]
 const SINE: &[u8] = &[
     0x54, 0x20, 0xC7, 0x54, 0x28, 0x4A, 0x54, 0x60, 0x00, 0x54, 0x68, 0x7F, 0x54, 0x70, 0x7F,
@@ -31,7 +31,7 @@ const SINE: &[u8] = &[
 const SINE_OFF: &[u8] = &[0x54, 0x08, 0x00];
 
 impl Tone {
-    /// Half a second of the YM2151, then the notes.
+    /// Creates a song with half a second of the YM2151, followed by the notes.
     pub fn song(&self) -> Vec<u8> {
         let mut song = vec![0; 0x100];
         song[..4].copy_from_slice(b"Vgm ");
@@ -57,46 +57,47 @@ impl Tone {
     }
 }
 
-/// Samples of a sine of full scale, `period` samples a turn.
+/// Returns a sine of full scale with `period` samples per period.
 fn sine(samples: usize, period: f64) -> impl Iterator<Item = f64> {
     (0..samples).map(move |n| (TAU * n as f64 / period).sin())
 }
 
-/// A sine in signed bytes.
+/// Returns a sine as signed bytes.
 fn signed(samples: usize, period: f64) -> Vec<u8> {
     sine(samples, period)
         .map(|value| (value * 127.0).round() as i8 as u8)
         .collect()
 }
 
-/// A sine in words, high byte first.
+/// Returns a sine as words with the high byte first.
 fn words_be(samples: usize, period: f64) -> Vec<u8> {
     sine(samples, period)
         .flat_map(|value| ((value * 32_000.0) as i16).to_be_bytes())
         .collect()
 }
 
-/// A sine in bytes around 80, none of them 0 or FF.
+/// Returns a sine as bytes around 80 (hexadecimal) without 0 and FF.
 fn unsigned(samples: usize, period: f64) -> Vec<u8> {
     sine(samples, period)
         .map(|value| (128.0 + value * 126.0).round() as u8)
         .collect()
 }
 
-/// A sine in signs, set above the middle, and seven bits.
+/// Returns a sine as a sign bit, which is set above the middle, and seven bits.
 fn signs(samples: usize, period: f64) -> Vec<u8> {
     sine(samples, period)
         .map(|value| (value.abs() * 126.0).round() as u8 | if value > 0.0 { 0x80 } else { 0 })
         .collect()
 }
 
-/// A ROM block's body: its bytes begin at `start`.
+/// Returns the body of a ROM block whose bytes begin at `start`.
 fn rom(start: u32, bytes: Vec<u8>) -> Vec<u8> {
     let size = start + bytes.len() as u32;
     [&size.to_le_bytes()[..], &start.to_le_bytes(), &bytes].concat()
 }
 
-/// A sine by OKI's codes, the one that comes nearest each time, the high one of a byte first.
+/// Encodes a sine with the codes of OKI, using the nearest code each time. The high half of a byte
+/// comes first.
 fn oki(codes: usize, period: f64) -> Vec<u8> {
     const MOVES: [i32; 8] = [-1, -1, -1, -1, 2, 4, 6, 8];
     let (mut value, mut step) = (-2.0f64, 0i32);
@@ -120,7 +121,8 @@ fn oki(codes: usize, period: f64) -> Vec<u8> {
     pairs.map(|pair| pair[0] << 4 | pair[1]).collect()
 }
 
-/// A sine by NEC's codes, `units` of four clocks each, in blocks of 256.
+/// Encodes a sine with the codes of NEC in blocks of 256. A code lasts `units` units of four
+/// clocks.
 fn nec(codes: usize, period: f64, units: u8) -> Vec<u8> {
     const STEPS: [[i32; 8]; 16] = creel_vgm::chips::pcm::upd7759::STEPS;
     const MOVES: [i32; 8] = [-1, -1, 0, 0, 1, 2, 2, 3];
@@ -181,7 +183,7 @@ pub const TONES: &[Tone] = &[
         header: &[(0x40, 12_500_000)],
         memory: || {
             let sound = [signs(6144, 64.0), vec![0xFF; 16]].concat();
-            // The window is 4 KiB, but a block may reach further.
+            // The window has 4 KiB, but a block may be longer.
             vec![(0xC0, [&[0, 0][..], &sound].concat())]
         },
         #[rustfmt::skip]
@@ -215,7 +217,7 @@ pub const TONES: &[Tone] = &[
         name: "K053260",
         header: &[(0xAC, 3_579_545)],
         memory: || vec![(0x8E, rom(0x100, signed(4096, 40.0)))],
-        // 200 clocks a sample.
+        // A sample has 200 clocks.
         #[rustfmt::skip]
         setup: &[
             0xBA, 0x2F, 2, 0xBA, 0x08, 0x38, 0xBA, 0x09, 0x0F, 0xBA, 0x0A, 0xF0, 0xBA, 0x0B, 0x0D,
@@ -250,7 +252,7 @@ pub const TONES: &[Tone] = &[
             let sound = [signed(4800, 48.0), vec![0; 16]].concat();
             vec![(0x8F, rom(0x10000, sound))]
         },
-        // Voice 0: its bank is told in voice 15's place.
+        // The bank of voice 0 is in the registers of voice 15.
         #[rustfmt::skip]
         setup: &[
             0xC4, 0x80, 0x01, 0x78, 0xC4, 0x10, 0x00, 0x02, 0xC4, 0x12, 0xC8, 0x05,
@@ -318,7 +320,7 @@ pub const TONES: &[Tone] = &[
         setup: &[0xB6, 0, 1, 0xB6, 1, 0],
         on: &[0xB6, 0, 1, 0xB6, 2, 0, 0xB6, 1, 0, 0xB6, 1, 1],
         off: &[0xB6, 0, 0],
-        // Each 256 codes wait for two bytes of the next block's head.
+        // After 256 codes, there are two bytes of the head of the next block.
         hz: 640_000.0 / 4.0 / (25.0 + 18.0 / 256.0) / 16.0,
         decibels: 12.4,
     },
@@ -326,7 +328,7 @@ pub const TONES: &[Tone] = &[
         name: "GA20",
         header: &[(0xE0, 3_579_545)],
         memory: || vec![(0x93, rom(0, unsigned(3600, 40.0)))],
-        // 50 ticks a sample.
+        // A sample has 50 ticks.
         #[rustfmt::skip]
         setup: &[
             0xBF, 0, 0, 0xBF, 1, 0, 0xBF, 2, 0xE0, 0xBF, 3, 0, 0xBF, 4, 0xCE, 0xBF, 5, 0xFF,
@@ -369,7 +371,7 @@ pub const TONES: &[Tone] = &[
         name: "MultiPCM",
         header: &[(0x88, 8_053_975)],
         memory: || {
-            // Sound 1: begins at 100, 8,900 samples, silence around the loop.
+            // Sound 1 begins at 100 and has 8,900 samples, with silence around the loop.
             let mut memory = vec![0; 12];
             memory.extend([0, 1, 0, 0x22, 0xC8, 0xDD, 0x2B, 0, 0xF0, 0x00, 0xFF, 0]);
             memory.resize(0x100, 0);
@@ -412,7 +414,7 @@ pub const TONES: &[Tone] = &[
         name: "YMF271",
         header: &[(0x64, 16_934_400)],
         memory: || vec![(0x85, rom(0, [signed(8820, 100.0), vec![0; 100]].concat()))],
-        // Group 0 plays samples, slot 1 at their own rate; silence behind them is gone round in.
+        // Group 0 plays samples, slot 1 at their own rate. The loop is in the silence after them.
         #[rustfmt::skip]
         setup: &[
             0xD1, 6, 0x00, 3, 0xD1, 0, 0x30, 1, 0xD1, 0, 0x50, 31, 0xD1, 0, 0x80, 0x0F,
@@ -428,7 +430,7 @@ pub const TONES: &[Tone] = &[
         name: "YMF271 FM",
         header: &[(0x64, 16_934_400)],
         memory: Vec::new,
-        // Group 0, four operators side by side, of which the fourth is heard.
+        // Group 0 has four parallel operators, of which only the fourth is audible.
         #[rustfmt::skip]
         setup: &[
             0xD1, 6, 0x00, 0, 0xD1, 0, 0xC0, 15, 0xD1, 0, 0xD0, 0,
@@ -445,7 +447,7 @@ pub const TONES: &[Tone] = &[
         name: "ICS2115",
         header: &[(0xFC, 33_868_800)],
         memory: || vec![(0x96, rom(0, [signed(8820, 100.0), vec![0; 16]].concat()))],
-        // 24 oscillators, the first of 8 bits, a sample a frame.
+        // 24 oscillators. The first plays 8-bit samples, with one sample per frame.
         #[rustfmt::skip]
         setup: &[
             0x44, 1, 0x0E, 0x44, 3, 23, 0x44, 1, 0x4F, 0x44, 2, 0,

@@ -1,17 +1,17 @@
-//! The ICS2115 by the arithmetic of its data sheet: pitch, volumes, ramps, pans, loops, codes.
+//! The ICS2115 according to its data sheet: pitch, volumes, ramps, pans, loops and codes.
 
 use creel_vgm::chips::pcm::PcmChip;
 use creel_vgm::chips::pcm::ics2115::Ics2115;
 use creel_vgm::chips::rom::Rom;
 
-/// Writes a register as the host does.
+/// Writes a register in the way that the host does.
 fn set(chip: &mut Ics2115, register: u16, value: u16) {
     for (address, byte) in [(1, register), (2, value & 0xFF), (3, value >> 8)] {
         chip.write(0, address, byte);
     }
 }
 
-/// A place in samples, into a pair of registers.
+/// Writes a position in samples to a pair of registers.
 fn place(chip: &mut Ics2115, register: u16, samples: u32) {
     set(chip, register, (samples >> 4) as u16);
     set(chip, register + 1, (samples << 12) as u16);
@@ -74,7 +74,7 @@ fn ics2115_oscillator_registers_are_separate() {
     let mut chip = chip(&[0x7F; 64], BYTES | LOOP, 32);
     start(&mut chip);
     let one = right(&mut chip, 8)[7];
-    // The last one, at half the volume.
+    // The last oscillator, at half of the volume.
     for (register, value) in [
         (0x4F, 23),
         (0, (BYTES | LOOP) << 8),
@@ -97,11 +97,11 @@ fn ics2115_interpolates_and_stops_at_the_end() {
     start(&mut one);
     let played = right(&mut one, 60);
     for (frame, value) in played[..32].iter().enumerate() {
-        // A sixteenth of a step is lost in the volume and the two bits dropped.
+        // The volume and the two dropped bits lose a sixteenth of a step.
         assert!((value - frame as i32 * 64).abs() <= 4, "{frame}: {value}");
     }
     assert!(played[33..].iter().all(|value| *value == 0), "it stops");
-    // Half a sample a frame: each second value lies between two.
+    // With half a sample per frame, every second value is interpolated.
     let mut half = chip(&memory, BYTES, 32);
     set(&mut half, 1, 0x200);
     start(&mut half);
@@ -186,7 +186,7 @@ fn ics2115_pan_is_linear() {
 
 #[test]
 fn ics2115_volume_ramps_follow_their_rate() {
-    // From 800h to FF0h by 63 a frame; 8 and 64 times less often.
+    // The ramp goes from 800h to FF0h by 63 per frame, and 8 and 64 times less often.
     for (ramp, frames) in [(0x3F, 32), (0x7F, 258), (0xBF, 2_064), (0x60, 508)] {
         let mut chip = chip(&[0x7F; 64], BYTES | LOOP, 32);
         for (register, value) in [(6, ramp << 8), (7, 0x8000), (8, 0xFF00), (9, 0x8000)] {

@@ -1,4 +1,4 @@
-//! Sound servers: a real one, with a sink that plays nowhere, where it is installed.
+//! Tests with a real sound server, if one is installed. Its sink has no output.
 
 use std::fs;
 use std::process::{Child, Command, Stdio};
@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use crate::{Folder, SILENT};
 
-/// A PulseAudio of the test's own, with its sink's monitor to hear what it plays.
+/// A PulseAudio server for the test. We record the monitor of its sink.
 struct Server {
     child: Child,
     runtime: String,
@@ -70,7 +70,7 @@ impl Drop for Server {
     }
 }
 
-/// A player, ended with the test, however that ends.
+/// A player that ends with the test, even if the test fails.
 struct Running(Child);
 
 impl Drop for Running {
@@ -108,7 +108,7 @@ fn pulse_server_is_reconnected() {
         serde_json::from_slice::<serde_json::Value>(&output.stdout).unwrap_or_default()
     };
     let at = |status: &serde_json::Value| status["position_s"].as_f64().unwrap_or(0.0);
-    // It goes by at the server's pace: no faster than the clock, but for what is held.
+    // The server sets the pace: the song advances no faster than the clock, apart from the buffer.
     server.until("three seconds", || {
         let heard = at(&status());
         let passed = begin.elapsed().as_secs_f64();
@@ -116,7 +116,7 @@ fn pulse_server_is_reconnected() {
         heard > 3.0
     });
     assert_eq!(status()["device_lost"], false);
-    // The server goes, and another comes.
+    // The server ends, and another one starts.
     let runtime = server.runtime.clone();
     drop(server);
     let begin = Instant::now();

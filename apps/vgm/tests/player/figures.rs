@@ -1,7 +1,7 @@
-//! The player's figures, on whatever else the machine does: printed, not judged.
+//! Prints measurements of the player without judging them, because they depend on the machine.
 //!
-//! `cargo test --release -p creel-vgm --test player -- --ignored --nocapture figures`, with
-//! `CREEL_FIGURES_SECONDS=600` for the long of it.
+//! Run `cargo test --release -p creel-vgm --test player -- --ignored --nocapture figures`. Set
+//! `CREEL_FIGURES_SECONDS=600` for a long run.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -16,7 +16,7 @@ use serde_json::Value;
 use crate::terminal::{PLAIN, Terminal};
 use crate::{Folder, carried};
 
-/// Neighbours that spin.
+/// Threads that spin, to keep the processors busy.
 struct Hogs {
     stop: Arc<AtomicBool>,
     threads: Vec<thread::JoinHandle<()>>,
@@ -47,7 +47,7 @@ impl Drop for Hogs {
     }
 }
 
-/// A YM2612's song in a terminal, looped for ever, with a socket.
+/// A player in a terminal with a socket. It plays an endless song of the YM2612.
 struct Player {
     terminal: Terminal,
     control: BufReader<UnixStream>,
@@ -79,7 +79,7 @@ impl Player {
         serde_json::from_str(&answer).unwrap()
     }
 
-    /// Lets so much time go by, while the screen is read.
+    /// Waits for this time, and reads the screen while it waits.
     fn pass(&mut self, time: Duration) {
         let begin = Instant::now();
         while begin.elapsed() < time {
@@ -87,7 +87,7 @@ impl Player {
         }
     }
 
-    /// Processor time so far, in seconds.
+    /// Returns the processor time so far in seconds.
     fn cpu(&self) -> f64 {
         let stat =
             std::fs::read_to_string(format!("/proc/{}/stat", self.terminal.child.id())).unwrap();
@@ -104,7 +104,7 @@ impl Player {
         ticks / 100.0
     }
 
-    /// The share of a core that it takes meanwhile, in percent.
+    /// Returns the used share of a core during this time, in percent.
     fn share(&mut self, time: Duration) -> f64 {
         let (before, begin) = (self.cpu(), Instant::now());
         self.pass(time);
@@ -131,7 +131,7 @@ fn row(what: &str, asked: &str, seen: String) {
 }
 
 #[test]
-#[ignore = "prints figures, and takes minutes"]
+#[ignore = "prints measurements and takes minutes"]
 fn figures() {
     let cores = thread::available_parallelism().unwrap();
     println!(
@@ -182,15 +182,15 @@ fn underruns() {
     }
     let _hogs = Hogs::start(4);
     let mut player = Player::start("stopped", &["--sink", "null"]);
-    // Nobody reads the terminal.
+    // From here on, nobody reads the terminal.
     thread::sleep(seconds());
     let seen = gaps(&mut player);
     row("underruns, 4 hogs, the terminal stopped", "0", seen);
 }
 
-/// The device: a FIFO that is read at the pace of the clock, ten milliseconds at a time.
+/// A device: a FIFO that is read in real time, ten milliseconds at a time.
 struct Ear {
-    /// When each piece was heard, and its loudest sample.
+    /// The time at which each piece was audible, and its loudest sample.
     heard: Arc<Mutex<Vec<(Instant, i16)>>>,
 }
 
@@ -225,7 +225,7 @@ impl Ear {
         Ear { heard }
     }
 
-    /// How long it was from `begin` until this was heard.
+    /// Returns the time from `begin` until this was audible.
     fn until(&self, player: &mut Player, begin: Instant, silent: bool) -> Duration {
         loop {
             player.terminal.poll(Duration::from_millis(1));
@@ -236,7 +236,7 @@ impl Ear {
             }
             assert!(
                 begin.elapsed() < Duration::from_secs(20),
-                "nothing is heard"
+                "no sound is audible"
             );
         }
     }
@@ -273,10 +273,10 @@ fn key_to_sound(hogs: usize) {
     row("  of that, until the device has it", "", spread(answers));
 }
 
-/// Keys that are pressed for one figure.
+/// The number of key presses per measurement.
 const KEYS: usize = 100;
 
-/// The middle, the 99th of a hundred, and the most.
+/// Returns the median, the 99th percentile and the maximum.
 fn spread(mut times: Vec<f64>) -> String {
     times.sort_by(f64::total_cmp);
     let at = |share: f64| times[((times.len() - 1) as f64 * share).round() as usize];

@@ -1,4 +1,4 @@
-//! Every key, the mouse, and another size.
+//! All keys, the mouse, and resizing.
 
 use crate::demo;
 use crate::terminal::{PLAIN, Terminal};
@@ -6,14 +6,14 @@ use crate::terminal::{PLAIN, Terminal};
 fn player() -> Terminal {
     let mut terminal = Terminal::play(&demo(&[]), (24, 80), PLAIN);
     terminal.until_has("vol 100%");
-    // The first song is heard, and its voices are there.
+    // The first song is audible, and its voices are on the screen.
     terminal.until_has("> 1 ");
     terminal
 }
 
-/// The song's time, in seconds.
+/// Returns the position of the song in seconds.
 pub fn seconds(screen: &str) -> Option<u32> {
-    let line = screen.lines().find(|line| line.contains("for ever"))?;
+    let line = screen.lines().find(|line| line.contains("endless"))?;
     let (minutes, rest) = line.trim_start().split_once(':')?;
     Some(minutes.parse::<u32>().ok()? * 60 + rest.get(..2)?.parse::<u32>().ok()?)
 }
@@ -27,7 +27,7 @@ fn every_key_matches_the_help() {
     it.until_gone("this help; quit");
     it.press(" ");
     it.until_has("paused");
-    // Songs; paused, so that their times stand still.
+    // The keys for songs. We pause, so that the positions do not change.
     let first = it.text().lines().next().unwrap().to_owned();
     it.press("n");
     it.until("another song", |screen| {
@@ -38,7 +38,7 @@ fn every_key_matches_the_help() {
     it.until("the first again", |screen| {
         screen.lines().next() == Some(&first) && seconds(screen) == Some(0)
     });
-    // Times, less what the device still held.
+    // The positions exclude the buffer of the device.
     for (keys, whole) in [
         ("\x1b[1;2C", 30),
         ("\x1b[C", 35),
@@ -55,14 +55,14 @@ fn every_key_matches_the_help() {
     it.press(" ");
     it.until_gone("paused");
     it.until("it goes on", |screen| seconds(screen) > Some(0));
-    // Loudness.
+    // The keys for the volume.
     it.press("\x1b[A");
     it.until_has("vol 105%");
     it.press("\x1b[B\x1b[B-");
     it.until_has("vol 90%");
     it.press("++");
     it.until_has("vol 100%");
-    // Voices.
+    // The keys for voices.
     it.press("\t");
     it.until_has("> 2 ");
     it.press("jk\x1b[Z");
@@ -87,7 +87,7 @@ fn every_key_matches_the_help() {
     });
     it.press("a");
     it.until("all", |screen| !screen.contains(" M "));
-    // Modes.
+    // The keys for modes.
     it.press("l");
     it.until_has(" loop ");
     it.press("z");
@@ -110,7 +110,7 @@ fn every_key_matches_the_help() {
     });
     it.press("=");
     it.until_gone("tempo");
-    // Looks.
+    // The keys for the view.
     it.press("v");
     it.until("waves", |screen| {
         screen.contains('\u{2812}')
@@ -141,16 +141,16 @@ fn search_finds_and_plays_a_song() {
     it.until_has("enter plays");
     it.press(wanted);
     it.until("it alone", |screen| {
-        let listed = screen.lines().filter(|line| line.contains("(carried)"));
+        let listed = screen.lines().filter(|line| line.contains("(built-in)"));
         listed.count() == 1
     });
     it.press("zzzz");
-    it.until_has("no such song");
+    it.until_has("no song matches");
     it.press("\x7f\x7f\x7f\x7f");
     it.until_has(wanted);
     it.press("\r");
     it.until_gone("enter plays");
-    // The place that is drawn in the title's colour is the seventh.
+    // The seventh song has the colour of the current title.
     it.until("its voices", |screen| screen.contains("   7  "));
     it.press("/");
     it.press("\x1b");
@@ -169,7 +169,7 @@ fn search_matches_titles() {
     it.press("/");
     it.press(title);
     it.until("it alone", |screen| {
-        let mut listed = screen.lines().filter(|line| line.contains("(carried)"));
+        let mut listed = screen.lines().filter(|line| line.contains("(built-in)"));
         listed.next().is_some_and(|line| line.contains(title)) && listed.next().is_none()
     });
     it.press("\r");
@@ -183,7 +183,7 @@ fn overlay_scrolls_if_it_does_not_fit() {
     let mut it = Terminal::play(&demo(&[]), (12, 40), PLAIN);
     it.until_has("? help");
     it.press("?");
-    it.until_has("pause, go on");
+    it.until_has("pause, continue");
     for keys in [
         "\x1b[B\x1b[B\x1b[B",
         "jjj",
@@ -192,14 +192,14 @@ fn overlay_scrolls_if_it_does_not_fit() {
     ] {
         assert!(!it.text().contains("voice: mute"), "{}", it.text());
         it.press(keys);
-        it.until_gone("pause, go on");
+        it.until_gone("pause, continue");
     }
     it.until_has("voice: mute");
-    // It stops at the end, so that the way back is no longer.
+    // Scrolling stops at the end of the text, so the way back is not longer.
     it.press("\x1b[5~\x1b[5~\x1b[5~\x1b[5~\x1b[5~\x1b[5~");
-    it.until_has("pause, go on");
+    it.until_has("pause, continue");
     it.press("?");
-    it.until_gone("pause, go on");
+    it.until_gone("pause, continue");
     it.until_has("vol 100%");
     it.press("q");
     assert_eq!(it.end(), Some(0));
@@ -240,12 +240,12 @@ fn mouse_mutes_seeks_and_selects() {
 
 #[test]
 fn click_on_the_progress_bar_seeks() {
-    // Of one that loops for ever it is the first pass.
+    // For an endless song, the bar shows the first pass.
     for loops in ["50", "0"] {
         let words = ["--sink", "null", "--loops", loops, "--demo"];
         let mut it = Terminal::play(&words, (24, 80), PLAIN);
         it.until_has("> 1 ");
-        // However late it is seen, within the first minute.
+        // The screen may update late, but within the first minute.
         let is_early = |line: &str| line.trim_start().starts_with("0:");
         let row = it.text().lines().position(is_early).unwrap() as u16;
         let time = |screen: &str| screen.lines().nth(row.into()).map(str::to_owned);

@@ -1,4 +1,4 @@
-//! `creel-vgm play` from outside: in a terminal, by its socket, and with what goes wrong.
+//! Tests that run `creel-vgm play`: in a terminal, with its socket, and with errors.
 #![cfg(unix)]
 
 mod devices;
@@ -15,7 +15,7 @@ mod troubles;
 use std::fs;
 use std::path::PathBuf;
 
-/// A folder of a test's own, removed at its end.
+/// A temporary folder, removed at the end of the test.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -42,12 +42,12 @@ impl Drop for Folder {
     }
 }
 
-/// A song that the program carries, by its number.
+/// Returns a built-in song by its number.
 fn carried(number: usize) -> &'static [u8] {
     creel_vgm::demo::CARRIED[number].packed
 }
 
-/// The flags of a player that makes no sound.
+/// Returns the flags of a player without sound output.
 const SILENT: &[&str] = &["--sink", "null", "--loops", "0"];
 
 fn demo(more: &[&'static str]) -> Vec<&'static str> {

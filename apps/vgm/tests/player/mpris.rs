@@ -1,4 +1,4 @@
-//! Media keys: a bus of the test's own, and D-Bus's own programs as the desktop.
+//! Media keys. The test starts a bus of its own, and uses the tools of D-Bus as the desktop.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
@@ -12,16 +12,16 @@ use crate::{Folder, demo};
 
 const NAME: &str = "org.mpris.MediaPlayer2.creel_vgm";
 
-/// A session's bus.
+/// A session bus.
 struct Bus {
     child: Child,
     address: String,
-    // Removed last.
+    // Dropped last, so that the folder exists until the end.
     _folder: Folder,
 }
 
 impl Bus {
-    /// Starts one; none where the programs for it are not there.
+    /// Starts a bus. Returns `None` if the programs for it are not installed.
     fn start(name: &str) -> Option<Bus> {
         let tools = ["dbus-daemon", "dbus-send", "dbus-monitor"];
         let is_there = |tool: &&str| {
@@ -60,7 +60,7 @@ impl Bus {
         player
     }
 
-    /// Sends a message and returns the answer, or what is wrong.
+    /// Sends a message and returns the answer or the error.
     fn send(&self, to: &str, words: &[&str]) -> Result<String, String> {
         let (path, method) = words.split_first().expect("an object");
         let output = Command::new("dbus-send")
@@ -139,7 +139,7 @@ fn mpris_commands_control_the_player() {
     key("Next");
     player.until("the second", |status| status["queue_position"] == 2);
     key("Previous");
-    // Paused at its very start it would be "Stopped".
+    // A song that is paused at its very start has the status "Stopped".
     player.until("the first, under way", |status| {
         status["queue_position"] == 1 && position(status) > 0.0
     });
@@ -181,7 +181,10 @@ fn mpris_properties_are_readable_and_writable() {
     player.until("under way", |status| position(status) > 0.0);
     let metadata = bus.get("Metadata");
     assert!(metadata.contains("object path \"/creel_vgm/song/1\""));
-    assert!(!metadata.contains("mpris:length"), "it plays for ever");
+    assert!(
+        !metadata.contains("mpris:length"),
+        "an endless song has no length"
+    );
     bus.set("Volume", "variant:double:0.5");
     bus.set("Rate", "variant:double:1.5");
     bus.set("LoopStatus", "variant:string:Playlist");
@@ -193,14 +196,14 @@ fn mpris_properties_are_readable_and_writable() {
     assert_eq!(status["shuffle"], true);
     assert!(bus.get("Volume").contains("double 0.5"));
     assert!(bus.get("LoopStatus").contains("\"Playlist\""));
-    // What is changed elsewhere is told, a leap of the place too.
+    // Changes from elsewhere are signalled, including a jump of the position.
     player.send(&["volume", "70"]);
     monitor.until("double 0.7");
     player.send(&["pause"]);
     monitor.until("\"Paused\"");
     player.send(&["seek", "2:00"]);
     monitor.until("member=Seeked");
-    // A place in another song, or before its start, is none.
+    // A position in another song, or before the start, is ignored.
     let to = |song: &str, us: &str| {
         let song = format!("objpath:/creel_vgm/song/{song}");
         bus.call("Player.SetPosition", &[&song, us]).unwrap();
@@ -209,7 +212,7 @@ fn mpris_properties_are_readable_and_writable() {
     to("1", "int64:-1000000");
     to("1", "int64:60000000");
     player.until("at a minute", |status| position(status) == 60.0);
-    // What makes no sense is refused, and changes nothing.
+    // Invalid values are rejected and change nothing.
     for (name, value) in [
         ("LoopStatus", "variant:string:Sometimes"),
         ("Volume", "variant:double:nan"),
@@ -230,7 +233,7 @@ fn second_player_gets_its_own_bus_name_and_survives_bus_exit() {
     let second = bus.player(&demo(&[]));
     let other = format!("{NAME}.instance{}", second.child.id());
     bus.until("both", |bus| bus.names().contains(&other));
-    // Who does not want it is not there.
+    // A player with --no-mpris is not on the bus.
     let third = bus.player(&demo(&["--no-mpris"]));
     third.send(&["next"]);
     third.until("the second", |status| status["queue_position"] == 2);
@@ -243,7 +246,7 @@ fn second_player_gets_its_own_bus_name_and_survives_bus_exit() {
     }
 }
 
-/// What is told to all.
+/// The signals on the bus.
 struct Monitor {
     child: Child,
     lines: std::sync::mpsc::Receiver<String>,
@@ -265,17 +268,17 @@ impl Monitor {
                 .all(|line| printed.send(line).is_ok())
         });
         let monitor = Monitor { child, lines };
-        // It loses its name when it begins to listen.
+        // The monitor loses its name when it starts to listen.
         monitor.until("NameLost");
         monitor
     }
 
-    /// Waits for a line that contains this.
+    /// Waits for a line that contains this text.
     fn until(&self, text: &str) {
         let begin = Instant::now();
         loop {
             let line = self.lines.recv_timeout(Duration::from_secs(60));
-            let line = line.unwrap_or_else(|_| panic!("{text} is not told"));
+            let line = line.unwrap_or_else(|_| panic!("no signal contains {text}"));
             if line.contains(text) {
                 return;
             }

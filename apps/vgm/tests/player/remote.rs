@@ -1,4 +1,4 @@
-//! The remote control, and a player without a terminal.
+//! The remote control, with a player without a terminal.
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
@@ -13,11 +13,11 @@ use crate::{Folder, carried, demo};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_creel-vgm");
 
-/// A player without a terminal, and where it listens.
+/// A player without a terminal, and its socket.
 pub struct Player {
     pub child: Child,
     pub socket: String,
-    // Removed last.
+    // Dropped last, so that the folder exists until the end.
     _folder: Folder,
 }
 
@@ -26,7 +26,7 @@ impl Player {
         Player::start_with(name, words, &[])
     }
 
-    /// Starts one with these variables.
+    /// Starts a player with these environment variables.
     pub fn start_with(name: &str, words: &[&str], vars: &[(&str, &str)]) -> Player {
         let folder = Folder::new(name);
         let socket = folder.path("socket");
@@ -34,7 +34,7 @@ impl Player {
             .arg("play")
             .args(words)
             .args(["--listen", &socket])
-            // Nobody's own file, nor bus.
+            // The test must not use the user's configuration or bus.
             .env("XDG_CONFIG_HOME", "/nonexistent")
             .env("DBUS_SESSION_BUS_ADDRESS", "unix:path=/nonexistent")
             .envs(vars.iter().copied())
@@ -52,7 +52,7 @@ impl Player {
         player
     }
 
-    /// What `ctl` prints, and its exit code.
+    /// Runs `ctl`, and returns its output and exit code.
     fn ctl(&self, words: &[&str]) -> (String, Option<i32>) {
         let output = Command::new(PROGRAM)
             .args(["ctl", "--socket", &self.socket])
@@ -81,7 +81,7 @@ impl Player {
         }
     }
 
-    /// Tells it something that it does.
+    /// Sends a command that succeeds.
     pub fn send(&self, words: &[&str]) {
         assert_eq!(self.ctl(words), (String::new(), Some(0)), "{words:?}");
     }
@@ -100,7 +100,11 @@ fn ctl_controls_the_player_and_reads_its_status() {
     let status = player.status().unwrap();
     assert_eq!(status["state"], "playing");
     assert_eq!(status["songs"], creel_vgm::demo::CARRIED.len());
-    assert_eq!(status["length_s"], Value::Null, "for ever");
+    assert_eq!(
+        status["length_s"],
+        Value::Null,
+        "an endless song has no length"
+    );
     assert!(status["voices"].as_array().unwrap().len() > 4, "{status}");
     player.send(&["next"]);
     player.until("the second", |status| status["queue_position"] == 2);
@@ -141,6 +145,17 @@ fn ctl_controls_the_player_and_reads_its_status() {
     });
     player.send(&["jump", "3"]);
     player.until("the third", |status| status["queue_position"] == 3);
+    for words in [
+        &["status", "--format", "json"][..],
+        &["--format=json", "status"],
+    ] {
+        let (text, code) = player.ctl(words);
+        let status: Value = serde_json::from_str(&text).expect("the status is not JSON");
+        assert_eq!(
+            (&status["queue_position"], code),
+            (&Value::from(3), Some(0))
+        );
+    }
     let (text, _) = player.ctl(&["status"]);
     assert!(
         text.contains("queue_position: 3\n") && text.contains("state: playing\n"),
@@ -152,13 +167,19 @@ fn ctl_controls_the_player_and_reads_its_status() {
 fn ctl_reports_invalid_commands() {
     let player = Player::start("refused", &demo(&[]));
     for (words, why) in [
-        (&["dance"][..], "dance: no such command"),
-        (&["jump", "99"], "there are"),
-        (&["mute", "60"], "there are"),
-        (&["volume"], "volume: wants a value"),
-        (&["volume", "401"], "volume 401: not from 0 to 400"),
-        (&["tempo", "1000"], "tempo 1000: not from 25 to 400"),
-        (&["seek", "1:99"], "seek 1:99: not a time"),
+        (&["dance"][..], "unknown command dance"),
+        (&["jump", "99"], "no song 99"),
+        (&["mute", "60"], "no voice 60"),
+        (&["volume"], "volume needs a value"),
+        (
+            &["volume", "401"],
+            "volume 401: expected a number from 0 to 400",
+        ),
+        (
+            &["tempo", "1000"],
+            "tempo 1000: expected a number from 25 to 400",
+        ),
+        (&["seek", "1:99"], "seek 1:99: expected a time"),
     ] {
         let (text, code) = player.ctl(words);
         assert!(
@@ -166,13 +187,14 @@ fn ctl_reports_invalid_commands() {
             "{words:?}: {text} {code:?}"
         );
     }
-    // A line without an end is not waited for beyond its bound, nor is anybody else.
+    // The player does not wait for the end of a line that exceeds the limit, and other clients are
+    // not delayed.
     let mut stream = UnixStream::connect(&player.socket).unwrap();
     stream.write_all(&[b'x'; 4000]).unwrap();
     let mut answer = String::new();
     let _ = stream.read_to_string(&mut answer);
     assert!(answer.contains("too long"), "{answer}");
-    // Another player does not take the socket away.
+    // Another player cannot take over the socket.
     let second = Command::new(PROGRAM)
         .args([
             "play",
@@ -195,7 +217,7 @@ fn ctl_quit_removes_the_socket() {
     assert_eq!(player.child.wait().unwrap().code(), Some(0));
     assert!(!std::path::Path::new(&player.socket).exists());
     let (text, code) = player.ctl(&["status"]);
-    assert!(text.contains("no player listens there"), "{text}");
+    assert!(text.contains("no player is listening on"), "{text}");
     assert_eq!(code, Some(75));
 }
 
@@ -208,9 +230,9 @@ fn underruns_and_stalls_are_counted() {
     kill_process(pid, Signal::STOP).unwrap();
     std::thread::sleep(Duration::from_millis(300));
     kill_process(pid, Signal::CONT).unwrap();
-    let status = player.until("a gap", |status| gap_ms(status) >= before + 200.0);
+    let status = player.until("an underrun", |status| gap_ms(status) >= before + 200.0);
     assert!(status["underruns"].as_u64() > Some(0), "{status}");
-    // A pause is none; a machine that halts the player meanwhile does not do so each time.
+    // A pause is not an underrun. We try several times, because a busy machine may halt the player.
     let begin = Instant::now();
     let mut is_none = false;
     while !is_none {
@@ -235,10 +257,10 @@ fn paused_player_shows_the_seek_position() {
     player.until("paused", |status| status["state"] == "paused");
     player.send(&["seek", "1:00"]);
     let at = |status: &Value| status["position_s"].as_f64().unwrap();
-    // What the device still held does not count.
+    // The buffer of the device does not count.
     let near = |status: &Value, seconds: f64| (at(status) - seconds).abs() < 0.2;
     player.until("at a minute", |status| near(status, 60.0));
-    // From there, not from where it was heard last.
+    // The seek starts at the new position, and not at the last audible one.
     player.send(&["seek", "+10"]);
     player.until("ten seconds on", |status| near(status, 70.0));
     player.send(&["next"]);
@@ -286,7 +308,7 @@ fn paused_player_shows_muted_voices() {
         text.contains("(audible)") && text.contains("(muted)"),
         "{text}"
     );
-    assert!(text.contains("length_s: for ever"), "{text}");
+    assert!(text.contains("length_s: endless"), "{text}");
 }
 
 #[test]
@@ -312,7 +334,7 @@ fn queue_position_is_resumed() {
         let socket = folder.path("socket");
         words.push(&socket);
         words.extend(songs.iter().map(String::as_str));
-        // A hang-up is heeded, even where the tests were started by `nohup`.
+        // The player must react to SIGHUP even if the tests were started with `nohup`.
         let child = Command::new("env")
             .args(["--default-signal", PROGRAM])
             .args(words)
@@ -341,7 +363,7 @@ fn queue_position_is_resumed() {
     second.until("where it was", |status| {
         status["queue_position"] == 2 && status["position_s"].as_f64().unwrap() >= 60.0
     });
-    // Its terminal is closed.
+    // The terminal is closed.
     second.send(&["jump", "3"]);
     second.until("the third", |status| status["queue_position"] == 3);
     kill_process(Pid::from_child(&second.child), Signal::HUP).unwrap();
@@ -349,7 +371,7 @@ fn queue_position_is_resumed() {
     assert_eq!(ended.signal(), Some(Signal::HUP.as_raw()));
     let mut third = play();
     third.until("where it was", |status| status["queue_position"] == 3);
-    // Killed, it loses some seconds at most.
+    // A killed player loses a few seconds at most.
     third.send(&["jump", "1"]);
     third.until("the first", |status| status["queue_position"] == 1);
     third.send(&["seek", "2:00"]);

@@ -1,4 +1,4 @@
-//! However the player ends, its terminal is as it was.
+//! The player restores the terminal regardless of how it ends.
 
 use rustix::process::{Signal, WaitOptions, waitpid};
 
@@ -22,14 +22,14 @@ fn terminal_is_restored_after_ctrl_c() {
 
 #[test]
 fn interrupt_exits_by_signal_so_that_shell_loops_end() {
-    // A shell with jobs, and one without, which is told of the key by its group.
+    // A shell with job control, and one without it. The latter gets the signal through its group.
     for jobs in ["set -m; ", ""] {
         let script = format!("{jobs}for n in 1 2 3; do echo begin $n; \"$@\"; done");
         let words = [&["-c", &script, "bash", PROGRAM, "play"][..], &demo(&[])].concat();
         let mut it = Terminal::start("bash", &words, (24, 80), PLAIN);
         it.until_has("> 1 ");
         it.press("\x03");
-        // Else it would play for ever.
+        // Otherwise, the player would play forever.
         it.end();
         assert!(it.is_restored() && it.text().contains("begin 1"));
         assert!(!it.text().contains("begin 2"), "{}", it.text());
@@ -54,7 +54,7 @@ fn terminal_is_restored_after_signals() {
 
 #[test]
 fn terminal_is_restored_when_killed_while_stopped() {
-    // A shell that has jobs: else there is nobody to let the player go on.
+    // We need a shell with job control, because it must resume the player.
     let script = "set -m; \"$@\"; echo \"stopped $?\"; read line; fg; echo \"ended $?\"";
     let words = [&["-c", script, "sh", PROGRAM, "play"][..], &demo(&[])].concat();
     let mut it = Terminal::start("sh", &words, (24, 80), PLAIN);
@@ -75,7 +75,7 @@ fn terminal_is_restored_when_killed_while_stopped() {
 #[test]
 fn terminal_is_restored_with_a_blocked_reader() {
     let mut it = player();
-    // The pty fills up, as a terminal that is stopped does; the player goes on and ends all the same.
+    // The pty fills up, as if the terminal were stopped. The player continues and ends as usual.
     it.press("v");
     std::thread::sleep(std::time::Duration::from_secs(2));
     it.press("q");
@@ -87,7 +87,7 @@ fn terminal_is_restored_with_a_blocked_reader() {
 
 #[test]
 fn player_exits_after_hangup() {
-    // Its shell lets it ignore that it is told so.
+    // The shell makes the player ignore this signal.
     let script = "trap '' HUP; exec \"$@\"";
     let words = [&["-c", script, "sh", PROGRAM, "play"][..], &demo(&[])].concat();
     let mut it = Terminal::start("sh", &words, (24, 80), PLAIN);
@@ -105,7 +105,7 @@ fn position_is_saved_on_hangup() {
     let mut it = Terminal::play(&words, (24, 80), &vars);
     it.until_has("0:01");
     let ended = it.hang_up().wait().unwrap();
-    // By the signal that says so, or as with q, whichever is seen first.
+    // It ends by the signal, or as with q, whichever it notices first.
     assert!(matches!(shown(ended), Some(0 | 129)), "{ended:?}");
     let left = std::fs::read_to_string(folder.path("state/creel-vgm/positions.json"));
     assert!(left.unwrap().contains("\"ms\""));
@@ -113,7 +113,7 @@ fn position_is_saved_on_hangup() {
 
 #[test]
 fn background_player_does_not_touch_the_terminal() {
-    // As `xargs` starts it.
+    // This is how `xargs` starts a program.
     let start = |script: &str, words: &[&str]| {
         let words = [&["-c", script, "sh", PROGRAM, "play"][..], words].concat();
         Terminal::start("sh", &words, (24, 80), PLAIN)
@@ -122,7 +122,7 @@ fn background_player_does_not_touch_the_terminal() {
     it.until_has("> 1 ");
     it.press("q");
     assert_eq!(it.end(), Some(0));
-    // As a shell with jobs starts it; it would be stopped for taking the terminal.
+    // This is how a shell with job control starts a program. Using the terminal would stop it.
     let script = "set -m; \"$@\" & read line; kill $!; wait $!; echo ended by $?";
     let mut it = start(script, &demo(&[]));
     it.until_has("(Creel)");

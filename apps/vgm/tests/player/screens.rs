@@ -1,4 +1,4 @@
-//! Sizes, colours and signs.
+//! Sizes, colours and symbols of the screen.
 
 use crate::demo;
 use crate::terminal::{PLAIN, Terminal};
@@ -19,11 +19,11 @@ fn screen_draws_at_any_size_and_after_resize() {
     ] {
         it.written.clear();
         it.resize(rows, columns);
-        // It is drawn anew: what was there was for another size.
+        // The player draws everything again for the new size.
         it.until("a sign", |screen| {
             screen.chars().any(|c| !c.is_whitespace())
         });
-        // Whatever is over it has no more room.
+        // The overlays must also fit.
         it.press("?");
         it.press("?");
         it.press("v");
@@ -84,7 +84,7 @@ fn search_shows_more_songs() {
     it.until_gone("this help");
     it.until_has(&format!("\n{all:>4}  "));
     it.until_has(&format!("{all} of {all}, enter plays"));
-    // Its lanes are there, some of them, and all of them behind it.
+    // Some of the lanes are visible during the search, and all of them after it.
     assert!(
         it.text().contains("> 1 ") && !it.text().contains("\n  9 "),
         "{}",
@@ -165,7 +165,7 @@ fn colors_follow_the_terminal() {
 }
 
 #[test]
-#[ignore = "prints screens, to be looked at"]
+#[ignore = "prints screens for a person to check"]
 fn screens_to_look_at() {
     let show = |size: (u16, u16), keys: &str, vars: &[(&str, &str)]| {
         let mut it = Terminal::play(&demo(&[]), size, vars);

@@ -1,4 +1,4 @@
-//! The player in a terminal: a pty, and a model of the screen that it draws.
+//! Runs the player in a terminal: a pty, and a model of its screen.
 
 use std::io::{Read, Write};
 use std::num::NonZeroU16;
@@ -12,37 +12,37 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal, kill_process};
 
 pub const PROGRAM: &str = env!("CARGO_BIN_EXE_creel-vgm");
-/// As long as nothing but a hang takes.
+/// A timeout that only a hang can exceed.
 const HANG: Duration = Duration::from_secs(60);
 
-/// A terminal with the program in it.
+/// A terminal in which the program runs.
 pub struct Terminal {
     pty: Option<blocking::Pty>,
     pub child: Child,
     pub screen: vt100::Parser,
-    /// All that it wrote.
+    /// The whole output of the program.
     pub written: Vec<u8>,
 }
 
-/// The variables that decide what is drawn.
+/// The environment variables that affect the screen.
 pub const PLAIN: &[(&str, &str)] = &[("LC_ALL", "C.UTF-8"), ("TERM", "xterm-256color")];
 
 fn size(n: u16) -> NonZeroU16 {
     NonZeroU16::new(n).unwrap()
 }
 
-/// How a program ended, as a shell shows it: its code, or 128 and the signal that it ended by.
+/// Returns the exit status as a shell shows it: the exit code, or 128 plus the signal.
 pub fn shown(status: ExitStatus) -> Option<i32> {
     status.code().or(status.signal().map(|signal| 128 + signal))
 }
 
 impl Terminal {
-    /// Starts `creel-vgm play` with these words in a terminal of so many rows and columns.
+    /// Starts `creel-vgm play` with these arguments in a terminal of this size (rows and columns).
     pub fn play(words: &[&str], size: (u16, u16), vars: &[(&str, &str)]) -> Terminal {
         Terminal::start(PROGRAM, &[&["play"], words].concat(), size, vars)
     }
 
-    /// Starts a program in a terminal of so many rows and columns.
+    /// Starts a program in a terminal of this size (rows and columns).
     pub fn start(
         program: &str,
         words: &[&str],
@@ -51,7 +51,8 @@ impl Terminal {
     ) -> Terminal {
         let (pty, pts) = blocking::open().unwrap();
         pty.resize(Size::new(rows, columns)).unwrap();
-        // Whoever runs the tests may ignore signals, as `nohup` does and a script's `&`.
+        // The tests may have been started with ignored signals, for example by `nohup` or a
+        // script's `&`.
         let mut command = blocking::Command::new("env").args(["--default-signal", program]);
         for name in ["NO_COLOR", "COLORTERM", "LC_ALL", "LC_CTYPE", "LANG"] {
             command = command.env_remove(name);
@@ -59,7 +60,7 @@ impl Terminal {
         for (name, value) in vars {
             command = command.env(name, value);
         }
-        // Nobody's own file, nor bus.
+        // The test must not use the user's configuration or bus.
         let command = command
             .env("XDG_CONFIG_HOME", "/nonexistent")
             .env("DBUS_SESSION_BUS_ADDRESS", "unix:path=/nonexistent");
@@ -76,7 +77,7 @@ impl Terminal {
         self.pty.as_ref().expect("it has not hung up")
     }
 
-    /// Takes the terminal away.
+    /// Closes the terminal.
     pub fn hang_up(&mut self) -> &mut Child {
         self.pty = None;
         &mut self.child
@@ -86,7 +87,7 @@ impl Terminal {
         self.screen.screen().contents()
     }
 
-    /// Reads what has come, or waits for something; false: there is nothing more to come.
+    /// Reads available output, or waits for some. Returns false at the end of the output.
     fn read(&mut self, wait: Duration) -> bool {
         let time = Timespec::try_from(wait).unwrap();
         let mut fds = [PollFd::from_borrowed_fd(self.pty().as_fd(), PollFlags::IN)];
@@ -104,12 +105,12 @@ impl Terminal {
         }
     }
 
-    /// Reads what has come, waiting so long at most.
+    /// Reads available output, and waits for up to `wait`.
     pub fn poll(&mut self, wait: Duration) {
-        assert!(self.read(wait), "it has ended:\n{}", self.text());
+        assert!(self.read(wait), "the program has ended:\n{}", self.text());
     }
 
-    /// Reads until the screen is as wished.
+    /// Reads until the screen satisfies a condition.
     pub fn until(&mut self, what: &str, condition: impl Fn(&str) -> bool) {
         let begin = Instant::now();
         while !condition(&self.text()) {
@@ -127,7 +128,7 @@ impl Terminal {
         self.until(text, |screen| !screen.contains(text));
     }
 
-    /// Presses keys, as the bytes that they are.
+    /// Sends keys as bytes.
     pub fn press(&mut self, keys: &str) {
         self.pty
             .as_mut()
@@ -136,13 +137,14 @@ impl Terminal {
             .unwrap();
     }
 
-    /// Clicks a button (0 left, 2 right; 64 and 65 the wheel) at a column and a row, from 0.
+    /// Clicks a button (0 is left, 2 is right, 64 and 65 are the wheel) at a column and a row, from
+    /// 0.
     pub fn click(&mut self, button: u8, (column, row): (u16, u16)) {
         let keys = format!("\x1b[<{button};{};{}M", column + 1, row + 1);
         self.press(&keys);
     }
 
-    /// Another size: what was drawn is gone, as far as the model goes, and it is to be drawn anew.
+    /// Resizes the terminal. The model forgets the screen, so the program must draw it again.
     pub fn resize(&mut self, rows: u16, columns: u16) {
         self.pty().resize(Size::new(rows, columns)).unwrap();
         self.screen = vt100::Parser::new(size(rows), size(columns), 0);
@@ -156,16 +158,21 @@ impl Terminal {
         kill_process(self.pid(), signal).unwrap();
     }
 
-    /// Reads to the end, and says how the program ended, as a shell does.
+    /// Reads to the end, and returns the exit status as a shell shows it.
     pub fn end(&mut self) -> Option<i32> {
         let begin = Instant::now();
         while self.read(Duration::from_millis(100)) {
-            assert!(begin.elapsed() < HANG, "it does not end:\n{}", self.text());
+            assert!(
+                begin.elapsed() < HANG,
+                "the program does not end:\n{}",
+                self.text()
+            );
         }
         shown(self.child.wait().unwrap())
     }
 
-    /// Whether the terminal is as it was: the usual screen, a cursor, no mouse, lines and echo.
+    /// Returns whether the terminal is restored: normal screen, cursor, no mouse, line mode and
+    /// echo.
     pub fn is_restored(&self) -> bool {
         let screen = self.screen.screen();
         !screen.alternate_screen()
@@ -173,7 +180,7 @@ impl Terminal {
             && screen.mouse_protocol_mode() == vt100::MouseProtocolMode::None
     }
 
-    /// Whether the terminal edits lines, as a shell's does.
+    /// Returns whether the terminal is in line mode, as in a shell.
     pub fn is_cooked(&self) -> bool {
         let modes = rustix::termios::tcgetattr(self.pty().as_fd()).unwrap();
         modes
@@ -181,7 +188,7 @@ impl Terminal {
             .contains(rustix::termios::LocalModes::ICANON)
     }
 
-    /// The row of the first line that contains this.
+    /// Returns the row of the first line that contains this text.
     pub fn row_of(&self, text: &str) -> u16 {
         let row = self.text().lines().position(|line| line.contains(text));
         row.unwrap_or_else(|| panic!("{text:?} is not in\n{}", self.text())) as u16
@@ -190,7 +197,7 @@ impl Terminal {
 
 impl Drop for Terminal {
     fn drop(&mut self) {
-        // One that has ended is as well.
+        // We ignore an error, because the program may have ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

@@ -1,4 +1,4 @@
-//! What goes wrong is told once, and the rest plays.
+//! Errors are reported once, and the other songs still play.
 
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Output};
@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use crate::{Folder, carried};
 
-/// A song of the SN76489 of half a second.
+/// Returns a song of the SN76489 that lasts half a second.
 fn short_song() -> Vec<u8> {
     let mut song = vec![0; 0x40];
     song[..4].copy_from_slice(b"Vgm ");
@@ -57,7 +57,7 @@ fn damaged_songs_are_reported_once_and_others_play() {
         1,
         "{printed}"
     );
-    // The header, and half a second.
+    // The file has a header and half a second of sound.
     let bytes = std::fs::metadata(&sound).unwrap().len();
     assert_eq!(bytes, 44 + 22_050 * 4);
 }
@@ -80,7 +80,7 @@ fn repeat_ends_if_all_songs_are_damaged() {
 fn playlists_are_read_in_any_encoding() {
     let folder = Folder::new("lists");
     folder.put("\u{e9}t\u{e9}.vgm", &short_song());
-    // Windows-1252, backslashes; then one that is no playlist.
+    // A playlist in Windows-1252 with backslashes, and a file that is not a playlist.
     let old = folder.put("old.m3u", b"..\\lists\\\xe9t\xe9.vgm\r\n");
     let bad = folder.put("bad.xspf", b"<playlist><trackList><track><loc");
     let good = folder.put("good.vgm", &short_song());
@@ -127,7 +127,7 @@ fn player_exits_after_the_queue_is_drained() {
 #[test]
 fn wav_sink_ends_with_the_song() {
     let folder = Folder::new("whole");
-    // A minute of sound takes a tenth of a second: more is made than is told of.
+    // A minute of sound takes a tenth of a second, so there are more events than the channel holds.
     let song = folder.put("song.vgz", carried(1));
     let rendered = Command::new(env!("CARGO_BIN_EXE_creel-vgm"))
         .args(["render", "-q", "--loops", "1", "--raw", "-o", "-", &song])
@@ -231,7 +231,7 @@ fn missing_songs_are_reported_without_a_device() {
 fn invalid_sink_is_reported() {
     let output = play(&["--sink", "loud", "--demo"]);
     assert_eq!(output.status.code(), Some(2));
-    assert!(printed(&output).contains("--sink loud: no such sink"));
+    assert!(printed(&output).contains("unknown sink loud"));
     let output = Command::new(env!("CARGO_BIN_EXE_creel-vgm"))
         .args(["play", "--demo", "--sink", "aplay"])
         .env("PATH", "/nonexistent")
@@ -240,7 +240,7 @@ fn invalid_sink_is_reported() {
         .unwrap();
     assert_eq!(output.status.code(), Some(1));
     assert!(
-        printed(&output).contains("--sink null plays without sound"),
+        printed(&output).contains("Use --sink null to play without sound"),
         "{output:?}"
     );
 }
@@ -276,7 +276,7 @@ fn player_program_that_exits_is_rejected() {
             "{printed}"
         );
     }
-    // The next that stays is taken.
+    // The player uses the next program that keeps running.
     program("aplay", &format!("cat > {}", folder.path("heard")));
     assert_eq!(play("auto").status.code(), Some(0));
     let heard = std::fs::metadata(folder.path("heard")).unwrap().len();
@@ -286,7 +286,7 @@ fn player_program_that_exits_is_rejected() {
 #[test]
 fn stalled_player_program_does_not_block_exit() {
     let folder = Folder::new("still");
-    // It tells its number, and takes nothing.
+    // The program writes its process ID, and never reads.
     let number = folder.path("number");
     let script =
         format!("#!/bin/sh\necho $$ > {number}.new && mv {number}.new {number}\nexec sleep 600\n");
@@ -335,7 +335,7 @@ fn config_applies_and_errors_are_reported() {
     let again = folder.put("again.toml", dumped.as_bytes());
     let output = play(&["--config", &again, "--dump-config"]);
     assert_eq!(String::from_utf8(output.stdout).unwrap(), dumped);
-    // A song of no volume is silent.
+    // A song with volume 0 is silent.
     let song = folder.put("song.vgm", &short_song());
     let sound = folder.path("out.wav");
     let output = play(&["--config", &file, "--sink", &format!("wav:{sound}"), &song]);

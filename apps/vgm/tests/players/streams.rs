@@ -1,4 +1,4 @@
-//! Random songs of one chip: notes ten times a second, over most of its registers.
+//! Random songs of one chip: ten notes per second, with most of its registers.
 
 use super::tone::{Tone, block, pairs, tone, triples, wait};
 
@@ -15,7 +15,7 @@ impl Random {
         mixed.rotate_right((self.0 >> 59) as u32)
     }
 
-    /// Below `end`, which is 256 at most.
+    /// Returns a number below `end`, which is 256 at most.
     fn below(&mut self, end: u32) -> u8 {
         ((u64::from(self.next()) * u64::from(end)) >> 32) as u8
     }
@@ -29,18 +29,18 @@ impl Random {
     }
 }
 
-/// A chip, what comes first, and a note.
+/// A chip, the writes at the start, and a note.
 pub struct Stream {
     pub chip: Tone,
     setup: fn(&mut Random) -> Vec<u8>,
     note: fn(&mut Random) -> Vec<u8>,
 }
 
-/// Ticks between notes.
+/// The number of ticks between notes.
 const APART: usize = 4_410;
 
 impl Stream {
-    /// A song of so many notes.
+    /// Creates a song with this number of notes.
     pub fn song(&self, seed: u64, notes: usize) -> Vec<u8> {
         let mut random = Random(seed);
         let mut commands = (self.setup)(&mut random);
@@ -64,13 +64,13 @@ fn stream(
     Stream { chip, setup, note }
 }
 
-/// Writes of a run of registers.
+/// Returns writes to consecutive registers.
 fn run(command: u8, first: u8, values: &[u8]) -> Vec<u8> {
     let writes = (first..).zip(values).map(|(reg, value)| (reg, *value));
     pairs(command, &writes.collect::<Vec<_>>())
 }
 
-/// The same with a port, or the high byte of an address.
+/// Returns writes to consecutive registers with a port, or with the high byte of an address.
 fn run_of(command: u8, port: u8, first: u8, values: &[u8]) -> Vec<u8> {
     let writes = (first..)
         .zip(values)
@@ -144,7 +144,7 @@ pub fn streams() -> Vec<Stream> {
                 let channel = random.below(4);
                 let mut values = random.bytes(4, 256);
                 values[3] |= 0x80;
-                // Shifts of 14 and more stand still.
+                // With shifts of 14 and more, the noise does not change.
                 values[2] &= if channel == 3 { 0x9F } else { 0xFF };
                 run(0xB3, 5 * channel + 1, &values)
             },
@@ -195,7 +195,7 @@ pub fn streams() -> Vec<Stream> {
                     (2, random.byte()),
                     (3, random.below(5)),
                 ];
-                // Of the volumes, those at which players agree.
+                // We use only volumes for which the players agree.
                 pairs(0xB9, &[&pitch[..], &[(5, 0xFF), (4, 0x9F)]].concat())
             },
         ),
@@ -272,7 +272,8 @@ pub fn streams() -> Vec<Stream> {
             (0xB0, 1_789_790),
             |_| run(0xBB, 0x0F, &[3]),
             |random| {
-                // The short noises' tones depend on when they began, so only the long one.
+                // We use only the long noise, because the pitch of a short one depends on its
+                // start.
                 let channel = random.below(4);
                 let kind = if random.below(3) == 0 { 0x80 } else { 0xA0 };
                 let control = random.below(4) << 5 | random.below(2);
@@ -420,7 +421,7 @@ pub fn streams() -> Vec<Stream> {
             },
             setup: |_| vec![0x32, 0x01, 0x32, 0x00],
             note: |random| {
-                // Half a note of codes, 8,000 a second; what is up comes down.
+                // Codes for half a note, 8,000 per second. The value rises and falls again.
                 let mut note = vec![0x32, 0x01, 0x32, 0x00];
                 let mut code = 0;
                 for at in 0..400u32 {

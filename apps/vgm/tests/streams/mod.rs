@@ -1,20 +1,20 @@
-//! Random register streams: the same for the hashes and for the oracle.
+//! Random register streams, which the hash tests and the oracle share.
 #![allow(dead_code, reason = "each test uses the chips it compares")]
 
 use creel_vgm::chips::bus::Bus;
 
-/// One step of a stream.
+/// A step of a stream.
 #[derive(Clone, Copy, Debug)]
 pub enum Step {
-    /// Port, register, value.
+    /// Writes a value: port, register, value.
     Write(u8, u8, u8),
-    /// So many native frames.
+    /// Renders this number of native frames.
     Run(usize),
 }
 
-/// Registers that are written alike.
+/// A group of registers that are written in the same way.
 pub struct Group {
-    /// How often, against the others.
+    /// The frequency relative to the other groups.
     pub weight: u32,
     pub port: u8,
     pub first: u8,
@@ -41,7 +41,7 @@ pub const YM2151: &[Group] = &[
     group(4, 0, 0x00, 0xff),
 ];
 
-/// Little but channel 8's operator 4 as noise, so that it also dies away.
+/// Mainly operator 4 of channel 8 as noise, so that the noise also fades away.
 pub const YM2151_NOISE: &[Group] = &[
     group(4, 0, 0x0f, 0x0f),
     group(16, 0, 0x08, 0x08),
@@ -81,7 +81,7 @@ pub const YM2610: &[Group] = &[
     group(3, 1, 0x00, 0xff),
 ];
 
-/// Without the prescaler, which changes the frames' length.
+/// The prescaler is left out, because it changes the length of frames.
 pub const YM2608: &[Group] = &[
     group(30, 0, 0x28, 0x28),
     group(70, 0, 0x30, 0x9f),
@@ -98,7 +98,7 @@ pub const YM2608: &[Group] = &[
     group(3, 1, 0x00, 0xff),
 ];
 
-/// Without the prescaler, which changes the frames' length.
+/// The prescaler is left out, because it changes the length of frames.
 pub const YM2203: &[Group] = &[
     group(30, 0, 0x28, 0x28),
     group(80, 0, 0x30, 0x9f),
@@ -108,7 +108,7 @@ pub const YM2203: &[Group] = &[
     group(3, 0, 0x30, 0xff),
 ];
 
-/// Only what SSG-EG needs, so that it is heard for long.
+/// Only the registers for SSG-EG, so that it is audible for a long time.
 pub const SSG_EG: &[Group] = &[
     group(40, 0, 0x28, 0x28),
     group(30, 0, 0x50, 0x9f),
@@ -116,13 +116,13 @@ pub const SSG_EG: &[Group] = &[
     group(10, 0, 0xa0, 0xbf),
 ];
 
-/// The contents of a memory.
+/// Returns the contents of a memory.
 pub fn memory(bytes: usize, seed: u64) -> Vec<u8> {
     let mut random = Random(seed);
     (0..bytes).map(|_| random.next() as u8).collect()
 }
 
-/// A small generator (splitmix64), so that the streams never change.
+/// A small random number generator (SplitMix64), so that the streams never change.
 pub struct Random(pub u64);
 
 impl Random {
@@ -138,8 +138,8 @@ impl Random {
         (((self.next() >> 32) * u64::from(bound)) >> 32) as u32
     }
 
-    /// Any byte, but with more zeros or more ones in half of the cases, so
-    /// that levels are heard and rates are fast.
+    /// Returns a random byte. Half of the bytes have more zeros or more ones, so that levels are
+    /// audible and rates are fast.
     fn byte(&mut self) -> u8 {
         let (a, b) = (self.next() as u8, self.next() as u8);
         match self.below(4) {
@@ -167,7 +167,8 @@ impl Random {
     }
 }
 
-/// A stream of at least `frames` frames: many writes to begin with, then a few at a time.
+/// Creates a stream of at least `frames` frames, with many writes at the start and then a few at a
+/// time.
 pub fn stream(groups: &[Group], seed: u64, frames: usize) -> Vec<Step> {
     let mut random = Random(seed);
     let mut steps: Vec<Step> = (0..400).map(|_| random.write(groups)).collect();
@@ -182,7 +183,7 @@ pub fn stream(groups: &[Group], seed: u64, frames: usize) -> Vec<Step> {
     steps
 }
 
-/// The same writes over a bus.
+/// Returns the same writes over a bus.
 pub fn paced(mut bus: Bus, steps: Vec<Step>) -> Vec<Step> {
     let (mut due, mut frames) = (0, 0);
     let mut paced = Vec::new();

@@ -1,4 +1,4 @@
-//! The registers of the OPL family, for random streams.
+//! The registers of the OPL family for random streams.
 #![allow(dead_code, reason = "each test uses the chips it compares")]
 
 use super::streams::Group;
@@ -12,7 +12,7 @@ const fn group(weight: u32, port: u8, first: u8, last: u8) -> Group {
     }
 }
 
-/// YM3526 and YM3812.
+/// The registers of the YM3526 and YM3812.
 pub const OPL: &[Group] = &[
     group(20, 0, 0x20, 0x35),
     group(20, 0, 0x40, 0x55),
@@ -27,7 +27,7 @@ pub const OPL: &[Group] = &[
     group(3, 0, 0x00, 0xff),
 ];
 
-/// Y8950: ADPCM-B beside the FM.
+/// The registers of the Y8950, which has FM and ADPCM-B.
 pub const Y8950: &[Group] = &[
     group(30, 0, 0x20, 0x35),
     group(30, 0, 0x40, 0x55),
@@ -42,7 +42,7 @@ pub const Y8950: &[Group] = &[
     group(4, 0, 0x00, 0xff),
 ];
 
-/// YMF262: both halves.
+/// The registers of both halves of the YMF262.
 pub const OPL3: &[Group] = &[
     group(20, 0, 0x20, 0x35),
     group(20, 0, 0x40, 0x55),
@@ -67,7 +67,7 @@ pub const OPL3: &[Group] = &[
     group(3, 1, 0x00, 0xff),
 ];
 
-/// YM2413.
+/// The registers of the YM2413.
 pub const OPLL: &[Group] = &[
     group(10, 0, 0x00, 0x07),
     group(20, 0, 0x10, 0x18),

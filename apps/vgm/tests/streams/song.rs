@@ -1,7 +1,7 @@
-//! The writes that a song makes to each FM chip, as streams: over the bus, as the player does it.
+//! Converts the writes of a song to streams for each FM chip, over the bus, as the player does.
 //!
-//! Memory blocks are there from the start; data streams are left out, and so
-//! is the prescaler, which would change the frames' length.
+//! Memory blocks are loaded at the start. We leave out data streams, and also the prescaler,
+//! because it would change the length of frames.
 
 use creel_vgm::chips::Rate;
 use creel_vgm::chips::bus::Bus;
@@ -10,7 +10,7 @@ use creel_vgm::render::Timebase;
 
 use crate::streams::{Step, memory};
 
-/// A chip of a song.
+/// An FM chip of a song.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     Ym2151,
@@ -29,7 +29,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// Clocks in a native frame and in a tick of the SSG, if it has one.
+    /// The number of clocks in a native frame, and in a tick of the SSG if the chip has one.
     pub fn dividers(self) -> (u64, Option<u64>) {
         match self {
             Kind::Ym2151 => (64, None),
@@ -61,19 +61,19 @@ impl Kind {
     }
 }
 
-/// What a song writes to one chip.
+/// The writes of a song to one chip.
 pub struct Track {
     pub kind: Kind,
     pub clock_hz: u32,
-    /// All writes; runs are in native frames.
+    /// All writes. The unit of runs is a native frame.
     pub steps: Vec<Step>,
-    /// The writes to the SSG alone; runs are in its ticks.
+    /// Only the writes to the SSG. The unit of runs is a tick of the SSG.
     pub ssg: Vec<Step>,
-    /// Of ADPCM-A and ADPCM-B.
+    /// The memories of ADPCM-A and ADPCM-B.
     pub memories: [Vec<u8>; 2],
 }
 
-/// The FM chips of a song, of which at most `seconds` are taken.
+/// Returns the FM chips of a song, with up to `seconds` of it.
 pub fn tracks(song: &Song, seconds: u64) -> Vec<Track> {
     let of = |instance: Instance| {
         let kind = Kind::of(song, instance.chip)?;
@@ -136,7 +136,7 @@ fn track(song: &Song, instance: Instance, kind: Kind, ticks_max: u64) -> Track {
     }
 }
 
-/// The memories before anything is loaded; the YM2608's rhythm is random.
+/// Returns the memories before anything is loaded. The rhythm ROM of the YM2608 is random.
 fn memories(kind: Kind) -> [Vec<u8>; 2] {
     match kind {
         Kind::Ym2608 => [memory(1 << 13, 1), vec![0; 1 << 18]],
@@ -145,7 +145,7 @@ fn memories(kind: Kind) -> [Vec<u8>; 2] {
     }
 }
 
-/// A block: the memory's size, where its bytes go, its bytes.
+/// Parses a block: the size of the memory, the position of its bytes, and its bytes.
 fn load(memory: &mut Vec<u8>, block: &[u8]) {
     let word = |at: usize| u32::from_le_bytes(block[at..at + 4].try_into().expect("four bytes"));
     let (size, start) = (word(0) as usize, word(4) as usize);
@@ -154,12 +154,12 @@ fn load(memory: &mut Vec<u8>, block: &[u8]) {
     memory[start..end].copy_from_slice(&block[8..]);
 }
 
-/// Writes at times in 44,100ths of a second, on their way to frames.
+/// Converts writes from ticks of 1/44,100 s to frames.
 struct Stream {
     timebase: Timebase,
-    /// None for the SSG.
+    /// The bus, or `None` for the SSG.
     bus: Option<Bus>,
-    /// Each with the frame before which it takes effect.
+    /// The writes, each with the frame before which it takes effect.
     writes: Vec<(u64, Step)>,
 }
 
@@ -175,7 +175,7 @@ impl Stream {
         }
     }
 
-    /// A write over the bus, if there is one.
+    /// Adds a write over the bus, if there is one.
     fn carry(&mut self, tick: u64, write: (u8, u8, u8)) {
         let due = self.timebase.frame_of(tick);
         let frame = self
@@ -185,7 +185,7 @@ impl Stream {
         self.push(frame, write);
     }
 
-    /// A write that takes effect when it is due.
+    /// Adds a write that takes effect when it is due.
     fn write(&mut self, tick: u64, write: (u8, u8, u8)) {
         self.push(self.timebase.frame_of(tick), write);
     }
@@ -194,7 +194,7 @@ impl Stream {
         self.writes.push((frame, Step::Write(port, reg, value)));
     }
 
-    /// All writes, and runs between them, up to a tick.
+    /// Returns all writes up to a tick, with the runs between them.
     fn steps(mut self, end: u64) -> Vec<Step> {
         self.writes.sort_by_key(|write| write.0);
         let end = self.timebase.frame_of(end);

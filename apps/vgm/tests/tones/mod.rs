@@ -1,43 +1,43 @@
-//! One tone of each chip that is no FM chip, as commands of a song.
+//! One tone of each chip without FM, as commands of a song.
 
 use creel_vgm::format::Song;
 use creel_vgm::render::{Buffers, Player, Settings};
 
-/// Ticks of a second.
+/// The number of ticks per second.
 pub const SECOND: usize = 44_100;
 
 /// A tone of one chip.
 pub struct Tone {
     pub name: &'static str,
-    /// Where its clock lies in the header, and the clock.
+    /// The offset of its clock in the header, and the clock.
     pub clock: (usize, u32),
-    /// A byte of the header.
+    /// The offset and the value of a byte of the header.
     pub flag: (usize, u8),
-    /// Commands before the first note.
+    /// The commands before the first note.
     pub setup: Vec<u8>,
-    /// Commands that begin a note at its loudest, and that end it.
+    /// The commands that start a note at its loudest, and those that end it.
     pub on: Vec<u8>,
     pub off: Vec<u8>,
-    /// What its documents say of its pitch.
+    /// The pitch according to the documentation.
     pub hz: f64,
-    /// The decibels that it should have beside a sine of the YM2151.
+    /// The expected level in dB, relative to a sine of the YM2151.
     pub decibels: f64,
 }
 
-/// Writes by a command of two operands: register, value.
+/// Returns writes with a command of two operands: register and value.
 pub fn pairs(command: u8, writes: &[(u8, u8)]) -> Vec<u8> {
     let bytes = writes.iter().map(|(reg, value)| [command, *reg, *value]);
     bytes.collect::<Vec<_>>().concat()
 }
 
-/// Writes by a command of three operands: port, register, value.
+/// Returns writes with a command of three operands: port, register and value.
 pub fn triples(command: u8, writes: &[(u8, u8, u8)]) -> Vec<u8> {
     let bytes = writes.iter();
     let bytes = bytes.map(|(port, reg, value)| [command, *port, *reg, *value]);
     bytes.collect::<Vec<_>>().concat()
 }
 
-/// A data block with these words before its bytes.
+/// Returns a data block with these words before its bytes.
 pub fn block(kind: u8, words: &[u32], data: &[u8]) -> Vec<u8> {
     let length = (4 * words.len() + data.len()) as u32;
     let mut block = vec![0x67, 0x66, kind];
@@ -47,12 +47,12 @@ pub fn block(kind: u8, words: &[u32], data: &[u8]) -> Vec<u8> {
     block
 }
 
-/// A memory of 0x100 bytes that begins with this one.
+/// Returns a memory of 0x100 bytes that begins with these bytes.
 pub fn rom(kind: u8, data: &[u8]) -> Vec<u8> {
     block(kind, &[0x100, 0], data)
 }
 
-/// 32 samples of a square wave.
+/// Returns 32 samples of a square wave.
 fn square(high: u8, low: u8) -> [u8; 32] {
     std::array::from_fn(|place| if place < 16 { high } else { low })
 }
@@ -108,7 +108,7 @@ fn game_boy() -> [Tone; 2] {
     let hz = 131_072.0 / 298.0;
     let pulse = Tone {
         setup: pairs(0xB3, &[&base[..], &[(1, 0x80), (3, 0xD6)]].concat()),
-        // It dies away within a quarter of a second.
+        // The note fades away within a quarter of a second.
         on: pairs(0xB3, &[(2, 0xF0), (4, 0x86)]),
         off: pairs(0xB3, &[(2, 0)]),
         ..tone("GameBoy pulse", GAME_BOY, hz, -0.1)
@@ -212,7 +212,7 @@ fn squares() -> [Tone; 3] {
             -0.4,
         )
     };
-    // The register's bit 0, inverted, comes in again: a square wave.
+    // Bit 0 of the register is fed back inverted, which gives a square wave.
     let mikey = Tone {
         setup: pairs(0x40, &[(0x50, 0), (0x44, 0), (0x21, 1), (0x24, 141)]),
         on: pairs(0x40, &[(0x20, 0x7F), (0x25, 0x1B)]),
@@ -291,7 +291,7 @@ fn samples() -> [Tone; 4] {
         (0, 0xC0, 0),
     ];
     es5503.setup.extend(triples(0xD5, &registers));
-    // Nine codes up and nine down, 8,000 a second, for half a second.
+    // Nine codes up and nine codes down, with 8,000 codes per second, for half a second.
     let mut msm5205 = Tone {
         flag: (0xD7, 0b110),
         setup: vec![0x32, 0x01],
@@ -301,7 +301,7 @@ fn samples() -> [Tone; 4] {
     msm5205.on.extend([0x32, 0x00]);
     let mut tick = 0;
     for code in 0..4_000u32 {
-        // The size of the steps grows, then stays about the same.
+        // The step size grows first, and then stays about the same.
         let value = if code < 3 {
             7
         } else {
@@ -316,7 +316,7 @@ fn samples() -> [Tone; 4] {
     [k007232, ymz280b, es5503, msm5205]
 }
 
-/// All tones.
+/// Returns all tones.
 pub fn tones() -> Vec<Tone> {
     let mut all = Vec::new();
     all.extend(nes());
@@ -328,7 +328,8 @@ pub fn tones() -> Vec<Tone> {
 }
 
 impl Tone {
-    /// A song of 1.61 with this chip's header, and of a YM2151's with `opm`, and these commands.
+    /// Creates a song of version 1.61 with these commands and with this chip in its header. With
+    /// `opm`, the header also has a YM2151.
     pub fn song(&self, opm: bool, commands: &[u8]) -> Vec<u8> {
         let mut song = vec![0; 0x100];
         song[..4].copy_from_slice(b"Vgm ");
@@ -347,7 +348,7 @@ impl Tone {
     }
 }
 
-/// A wait of so many ticks.
+/// Returns the commands that wait for this number of ticks.
 pub fn wait(ticks: usize) -> Vec<u8> {
     let mut bytes = Vec::new();
     let mut left = ticks;
@@ -360,7 +361,7 @@ pub fn wait(ticks: usize) -> Vec<u8> {
     bytes
 }
 
-/// The frames of a song.
+/// Renders the frames of a song.
 pub fn play(song: Vec<u8>) -> Vec<[f32; 2]> {
     let song = Song::parse(song).unwrap();
     let (settings, mut buffers) = (Settings::default(), Buffers::default());
@@ -370,8 +371,8 @@ pub fn play(song: Vec<u8>) -> Vec<[f32; 2]> {
     frames
 }
 
-/// The strongest frequency within a semitone of `hz`, on the left, and the part of all power (that
-/// of a mean not counted) which lies there.
+/// Returns the strongest frequency within a semitone of `hz` on the left side, and its share of the
+/// whole power without the mean.
 pub fn pitch(frames: &[[f32; 2]], hz: f64) -> (f64, f64) {
     let mean = frames.iter().map(|frame| f64::from(frame[0])).sum::<f64>() / frames.len() as f64;
     let window = |at: usize| {
@@ -391,13 +392,13 @@ pub fn pitch(frames: &[[f32; 2]], hz: f64) -> (f64, f64) {
         }
         re * re + im * im
     };
-    // In cents.
+    // The deviation in cents.
     let tried = (-100..=100).map(|cents: i32| hz * (f64::from(cents) / 1200.0).exp2());
     let best = tried
         .map(|hz| (hz, power(hz)))
         .max_by(|a, b| a.1.total_cmp(&b.1));
-    let (found, most) = best.expect("some were tried");
+    let (found, most) = best.expect("there is at least one candidate");
     let all: f64 = samples.iter().map(|sample| sample * sample).sum();
-    // A sine's power gathers in one line, by the window's two thirds.
+    // The window spreads the power of a sine, so one line has two thirds of it.
     (found, most / (all * samples.len() as f64 / 3.0))
 }

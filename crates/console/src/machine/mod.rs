@@ -1,32 +1,32 @@
-//! The machine as people see it: one tree of nested objects, and a drawing of it.
+//! The machine as a tree of nested objects for people, and a drawing of it.
 
 mod svg;
 pub mod tree;
 
 use creel_topology::{Budget, Layout, Machine, Placement};
 
-/// All that is shown: a machine, its budget, and seats where they were asked for.
+/// The contents of a drawing: a machine, its budget, and the placement of workers if you want it.
 #[derive(Clone, Debug)]
 pub struct View {
-    /// What is there.
+    /// The machine to show.
     pub machine: Machine,
-    /// What may be used of it.
+    /// The number of workers that the limits allow on it.
     pub budget: Budget,
-    /// The placement of workers, if it is to be shown.
+    /// The placement of workers, or `None` to show none.
     pub worker_placement: Option<WorkerPlacement>,
 }
 
-/// Who sits where.
+/// The placement of workers on a machine.
 #[derive(Clone, Debug)]
 pub struct WorkerPlacement {
-    /// As asked for.
+    /// The policy that the user has chosen.
     pub placement: Placement,
-    /// As it came out.
+    /// The PUs of each worker that result from the policy.
     pub layout: Layout,
 }
 
 impl View {
-    /// The machine as a whole SVG document.
+    /// Returns the machine as an SVG document.
     ///
     /// ```
     /// use creel_console::machine::View;

@@ -1,7 +1,7 @@
-//! The machine as SVG: boxes in boxes, a cell a PU, a badge a worker.
+//! The machine as SVG: nested boxes, with one cell per PU and one badge per worker.
 //!
-//! Sizes are computed from the inside out; an object's boxes are laid in as many rows as make it
-//! about as wide as high, and its labels in as many lines as its content is wide.
+//! We compute sizes from the inside out. The boxes inside an object are arranged in rows so that
+//! the object becomes about as wide as high. Its labels wrap at the width of its content.
 
 use std::fmt::Write;
 
@@ -13,31 +13,31 @@ use super::tree::{self, Object};
 const CELL: f64 = 34.0;
 const GAP: f64 = 6.0;
 const LINE: f64 = 16.0;
-/// The width of a character of the font at its size, with some to spare.
+/// The width of a character at the size of the font, with some reserve.
 const LETTER: f64 = 6.6;
 const BADGE: f64 = 18.0;
 const BADGE_LETTER: f64 = 5.6;
-/// Letters of a badge that fits into a cell.
+/// The largest number of letters of a badge that fits into a cell.
 const CELL_LETTERS: usize = 4;
-/// How much wider than high a box becomes, about.
+/// The approximate ratio of width to height of a box.
 const ASPECT: f64 = 1.2;
 
-/// Fill colours of cores by kind, the slowest first; further kinds repeat the last.
+/// The fill colours of cores by kind, the slowest kind first. Further kinds use the last colour.
 const KINDS: [&str; 3] = ["#dbe9f6", "#9ecae1", "#5fa8d3"];
 const NOT_ALLOWED: &str = "#e6e6e6";
 const WORKER: &str = "#2a7f3f";
 
-/// A laid-out object: its size and what is inside at which place.
+/// An object with its size, and the objects inside it with their positions.
 struct Laid<'a> {
     object: &'a Object,
-    /// The labels, a line each or several in one.
+    /// The lines of the title. A line can hold several labels.
     title: Vec<String>,
     width: f64,
     height: f64,
     inside: Vec<(f64, f64, Laid<'a>)>,
 }
 
-/// The drawing as a whole SVG document.
+/// Returns the drawing as an SVG document.
 pub(super) fn draw(view: &View) -> String {
     let root = tree::of(view);
     let caption = caption(view);
@@ -111,7 +111,7 @@ fn lay(object: &Object) -> Laid<'_> {
     }
 }
 
-/// Boxes laid in rows.
+/// Boxes that are arranged in rows.
 #[derive(Default)]
 struct Rows {
     width: f64,
@@ -119,7 +119,7 @@ struct Rows {
     places: Vec<(f64, f64)>,
 }
 
-/// Of all numbers of columns, the one that makes the rows about as wide as high.
+/// Arranges boxes in rows, with the number of columns that makes the result about as wide as high.
 fn rows(boxes: &[Laid]) -> Rows {
     let all = (1..=boxes.len()).map(|columns| in_columns(boxes, columns));
     let side = |rows: &Rows| rows.width.max(rows.height * ASPECT);
@@ -146,7 +146,7 @@ fn in_columns(boxes: &[Laid], columns: usize) -> Rows {
     rows
 }
 
-/// The labels in as few lines as fit into a width.
+/// Puts the labels into as few lines as the width allows.
 fn title(labels: &[String], width: f64) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for label in labels {
@@ -165,7 +165,8 @@ fn text_width(text: &str) -> f64 {
     text.chars().count() as f64 * LETTER
 }
 
-/// Workers that may move inside a wider object stand below its title.
+/// Returns the height of the badges of workers that may move inside a larger object. They are below
+/// its title.
 fn badges_height(object: &Object) -> f64 {
     if object.is_core || object.workers.is_empty() {
         0.0
@@ -218,7 +219,8 @@ fn core_colour(view: &View, object: &Object) -> &'static str {
         .min(KINDS.len() - 1)]
 }
 
-/// A cell a PU, with the workers whose seat begins there: their numbers, or how many.
+/// Draws a cell per PU. A cell shows the workers whose first PU it is: their numbers, or how many
+/// there are.
 fn cells(out: &mut String, view: &View, object: &Object, (x, y): (f64, f64)) {
     for (place, pu) in object.pus.iter().enumerate() {
         let left = x + place as f64 * (CELL + GAP);
@@ -253,7 +255,7 @@ fn cells(out: &mut String, view: &View, object: &Object, (x, y): (f64, f64)) {
     }
 }
 
-/// A round badge for two digits, a longer one for more.
+/// Returns the width of a badge, which is round for up to two digits and longer for more.
 fn badge_width(text: &str) -> f64 {
     BADGE.max(text.chars().count() as f64 * BADGE_LETTER + 8.0)
 }
@@ -289,7 +291,7 @@ fn badge(out: &mut String, (x, y): (f64, f64), text: &str) {
     );
 }
 
-/// Paths of control groups may hold any character.
+/// Escapes a text for SVG, because the path of a control group may contain any character.
 fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {

@@ -1,26 +1,28 @@
 //! The machine as one tree of nested objects, for the drawings.
 //!
-//! Objects with the same PUs are one node with several labels (`package 0 + L3 8 MiB`). An object
-//! whose PUs cross another's hangs on the smallest object that holds all of them.
+//! Objects with the same PUs are one node with several labels, for example `package 0 + L3 8 MiB`.
+//! An object whose PUs overlap with those of another is a child of the smallest object that
+//! contains all of its PUs.
 
 use creel_topology::{Cache, CacheKind, Core, CpuSet, Machine, NumaNode};
 
 use super::View;
 
-/// An object and those inside it.
+/// An object and the objects inside it.
 #[derive(Clone, Debug)]
 pub struct Object {
-    /// What it is called; several names for the same PUs.
+    /// The names of the object. There are several if several objects have the same PUs.
     pub labels: Vec<String>,
-    /// Its online PUs.
+    /// The online PUs of the object.
     pub pus: CpuSet,
-    /// The kind's rank, for a core whose kind is told.
+    /// The rank of the kind of the core, if the object is a core and its kind is known.
     pub kind: Option<usize>,
-    /// Whether it is a core.
+    /// Whether the object is a core.
     pub is_core: bool,
-    /// Workers that may move inside this object and no smaller one, each with its seat.
+    /// The workers for which this is the smallest object that contains their PUs, each with its
+    /// PUs.
     pub workers: Vec<(usize, CpuSet)>,
-    /// In logical order.
+    /// The objects inside, in logical order.
     pub inside: Vec<Object>,
 }
 
@@ -36,7 +38,7 @@ impl Object {
         }
     }
 
-    /// Puts an object where it belongs inside this one; wider ones must have come before.
+    /// Inserts an object at its place inside this one. Larger objects must be inserted first.
     fn insert(&mut self, object: Object) {
         match self
             .inside
@@ -53,14 +55,14 @@ impl Object {
         }
     }
 
-    /// Puts what is inside in logical order.
+    /// Sorts the objects inside into logical order.
     fn sort(&mut self, logical: &[usize]) {
         let place = |object: &Object| logical.iter().position(|pu| object.pus.contains(*pu));
         self.inside.sort_by_cached_key(place);
         self.inside.iter_mut().for_each(|inner| inner.sort(logical));
     }
 
-    /// The smallest object that holds all of `pus`.
+    /// Returns the smallest object that contains all of `pus`.
     fn holder(&mut self, pus: &CpuSet) -> &mut Object {
         match self
             .inside
@@ -73,7 +75,7 @@ impl Object {
     }
 }
 
-/// The machine's objects with the workers in their seats.
+/// Returns the tree of the objects of the machine, with the workers on their PUs.
 pub fn of(view: &View) -> Object {
     let machine = &view.machine;
     let mut root = Object::new("machine".into(), machine.online().clone());
@@ -98,7 +100,8 @@ pub fn of(view: &View) -> Object {
     root
 }
 
-/// All objects but the machine, the outer ones of the same size first, each level in logical order.
+/// Returns all objects except the machine, each level in logical order. Of two objects with the
+/// same PUs, the outer one is first.
 fn objects(machine: &Machine) -> Vec<Object> {
     let number = |os_index: Option<usize>, logical: usize| os_index.unwrap_or(logical);
     let mut objects = Vec::new();
@@ -134,7 +137,7 @@ fn objects(machine: &Machine) -> Vec<Object> {
     objects
 }
 
-/// A core's online PUs; nothing when it has none.
+/// Returns the object of a core with its online PUs, or `None` if all its PUs are offline.
 fn core_object(machine: &Machine, logical: usize, core: &Core) -> Option<Object> {
     let pus = &core.pus & machine.online();
     let label = format!("core {logical}");
@@ -172,7 +175,7 @@ fn cache_label(cache: &Cache) -> String {
     format!("L{}{kind}{size}", cache.level)
 }
 
-/// A size in the largest unit of which there is one, to a tenth when there are less than ten.
+/// Formats a size in the largest unit in which it is at least one, with one decimal below ten.
 fn bytes(size: u64) -> String {
     let units = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
     let unit = (size.max(1).ilog2() / 10).min(units.len() as u32 - 1);

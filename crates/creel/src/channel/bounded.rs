@@ -660,11 +660,16 @@ impl<'a, T, const SENDS: bool> End<'a, T, SENDS> {
     /// follows.
     #[inline(always)]
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<Claim<'a, T>, Closed>> {
-        budget::poll(cx, |cx| match self.ring.claim::<SENDS>() {
-            Ok(claim) => Poll::Ready(Ok(claim)),
-            Err(Refused::Closed) => Poll::Ready(Err(Closed)),
-            Err(Refused::ForNow) => self.wait(cx),
-        })
+        if budget::is_spent(cx) {
+            return Poll::Pending;
+        }
+        let claim = match self.ring.claim::<SENDS>() {
+            Ok(claim) => Ok(claim),
+            Err(Refused::Closed) => Err(Closed),
+            Err(Refused::ForNow) => return budget::counted(self.wait(cx)),
+        };
+        budget::use_up(1);
+        Poll::Ready(claim)
     }
 
     #[cold]

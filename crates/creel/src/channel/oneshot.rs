@@ -274,24 +274,31 @@ impl<T> Future for Receiver<T> {
 
     #[inline]
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        budget::poll(cx, |cx| {
-            loop {
-                match self.try_recv() {
-                    Ok(message) => return Poll::Ready(Ok(message)),
-                    Err(TryRecvError::Closed) => return Poll::Ready(Err(Closed)),
-                    Err(TryRecvError::Empty) => {}
+        if budget::is_spent(cx) {
+            return Poll::Pending;
+        }
+        loop {
+            match self.try_recv() {
+                Ok(message) => {
+                    budget::use_up(1);
+                    return Poll::Ready(Ok(message));
                 }
-                let Some(inner) = &self.inner else {
+                Err(TryRecvError::Closed) => {
+                    budget::use_up(1);
                     return Poll::Ready(Err(Closed));
-                };
-                // SAFETY: the channel lives until `self.inner` is `None`.
-                let inner = unsafe { inner.as_ref() };
-                let seen = inner.state.load(Ordering::Acquire);
-                if seen & DONE == 0 && inner.waker.register(&inner.state, seen, WAIT, cx.waker()) {
-                    return Poll::Pending;
                 }
+                Err(TryRecvError::Empty) => {}
             }
-        })
+            let Some(inner) = &self.inner else {
+                return Poll::Ready(Err(Closed));
+            };
+            // SAFETY: the channel lives until `self.inner` is `None`.
+            let inner = unsafe { inner.as_ref() };
+            let seen = inner.state.load(Ordering::Acquire);
+            if seen & DONE == 0 && inner.waker.register(&inner.state, seen, WAIT, cx.waker()) {
+                return Poll::Pending;
+            }
+        }
     }
 }
 

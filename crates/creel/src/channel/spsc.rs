@@ -274,26 +274,33 @@ impl<T> Sender<T> {
         message: &mut Option<T>,
     ) -> Poll<Result<(), SendError<T>>> {
         assert!(message.is_some(), "there is a message until it is sent");
-        budget::poll(cx, |cx| {
-            loop {
-                let taken = message.take().expect("there is a message until it is sent");
-                match self.try_send(taken) {
-                    Ok(()) => return Poll::Ready(Ok(())),
-                    Err(TrySendError::Closed(back)) => return Poll::Ready(Err(SendError(back))),
-                    Err(TrySendError::Full(back)) => *message = Some(back),
+        if budget::is_spent(cx) {
+            return Poll::Pending;
+        }
+        loop {
+            let taken = message.take().expect("there is a message until it is sent");
+            match self.try_send(taken) {
+                Ok(()) => {
+                    budget::use_up(1);
+                    return Poll::Ready(Ok(()));
                 }
-                let inner = self.inner();
-                let seen = inner.state.load(Ordering::Acquire);
-                let waits = seen & FULL != 0 && seen & RX_GONE == 0;
-                if waits
-                    && inner
-                        .tx_waker
-                        .register(&inner.state, seen, TX_WAIT, cx.waker())
-                {
-                    return Poll::Pending;
+                Err(TrySendError::Closed(back)) => {
+                    budget::use_up(1);
+                    return Poll::Ready(Err(SendError(back)));
                 }
+                Err(TrySendError::Full(back)) => *message = Some(back),
             }
-        })
+            let inner = self.inner();
+            let seen = inner.state.load(Ordering::Acquire);
+            let waits = seen & FULL != 0 && seen & RX_GONE == 0;
+            if waits
+                && inner
+                    .tx_waker
+                    .register(&inner.state, seen, TX_WAIT, cx.waker())
+            {
+                return Poll::Pending;
+            }
+        }
     }
 
     /// Sends one message, blocking the calling thread while the place is full.
@@ -455,21 +462,28 @@ impl<T> Receiver<T> {
     /// ```
     #[inline]
     pub fn poll_recv(&mut self, cx: &mut Context<'_>) -> Poll<Result<T, Closed>> {
-        budget::poll(cx, |cx| {
-            loop {
-                let seen = match self.take() {
-                    Ok(message) => return Poll::Ready(Ok(message)),
-                    Err(seen) if seen & TX_GONE != 0 => return Poll::Ready(Err(Closed)),
-                    Err(seen) => seen,
-                };
-                let inner = self.inner();
-                let waker = cx.waker();
-                if inner.rx_waker.register(&inner.state, seen, RX_WAIT, waker) {
-                    self.taken = false;
-                    return Poll::Pending;
+        if budget::is_spent(cx) {
+            return Poll::Pending;
+        }
+        loop {
+            let seen = match self.take() {
+                Ok(message) => {
+                    budget::use_up(1);
+                    return Poll::Ready(Ok(message));
                 }
+                Err(seen) if seen & TX_GONE != 0 => {
+                    budget::use_up(1);
+                    return Poll::Ready(Err(Closed));
+                }
+                Err(seen) => seen,
+            };
+            let inner = self.inner();
+            let waker = cx.waker();
+            if inner.rx_waker.register(&inner.state, seen, RX_WAIT, waker) {
+                self.taken = false;
+                return Poll::Pending;
             }
-        })
+        }
     }
 
     /// Receives one message, blocking the calling thread until it is there.

@@ -1,7 +1,7 @@
-//! A vector that threads fill piece by piece, each place once.
+//! A vector that several threads fill piece by piece, each place once.
 //!
-//! The invariant: `filled` lists exactly the pieces whose results are all there, so a panic
-//! half-way drops each result once and leaks none.
+//! `filled` lists exactly the pieces whose results are all present. If a closure panics, each
+//! result is therefore dropped once, and none leaks.
 
 use super::split::Split;
 use crate::sync::{Mutex, lock};
@@ -11,15 +11,15 @@ use std::{
     ops::Range,
 };
 
-/// The places of the results of one loop.
+/// The places for the results of one loop.
 pub(super) struct Results<'a, R> {
     places: Split<'a, MaybeUninit<R>>,
-    /// The pieces that are done. Kept only for results that have something to drop.
+    /// The pieces that are done. We keep them only for results that need to be dropped.
     filled: Mutex<Vec<Range<usize>>>,
 }
 
-/// Runs `fill`, which must fill all `len` places unless it gives an error, and gives the vector of
-/// the results.
+/// Runs `fill`, and returns the vector of the results. `fill` must fill all `len` places unless it
+/// returns an error.
 pub(super) fn collect<R: Send, E>(
     len: usize,
     fill: impl FnOnce(&Results<'_, R>) -> Result<(), E>,
@@ -30,29 +30,29 @@ pub(super) fn collect<R: Send, E>(
         filled: Mutex::new(Vec::new()),
     };
     fill(&results)?;
-    // The results are the vector's from here on.
+    // The vector owns the results from here on.
     lock(&results.filled).clear();
     drop(results);
-    // SAFETY: the capacity is at least `len`, and `fill` has returned without a panic or an error,
-    // so each place was filled.
+    // SAFETY: The capacity is at least `len`. `fill` has returned without a panic or an error, so
+    // each place is filled.
     unsafe { vector.set_len(len) };
     Ok(vector)
 }
 
 impl<R> Results<'_, R> {
-    /// Fills the places of `range` with what `make` gives for each, from the front, until it gives
-    /// none: says whether it has filled them all.
+    /// Fills the places of `range` with the results of `make`, from the front, until `make` returns
+    /// `None`. Returns whether all places are filled.
     ///
     /// # Safety
-    /// No two calls have ranges that overlap.
+    /// The ranges of two calls do not overlap.
     #[inline]
     pub(super) unsafe fn fill(
         &self,
         range: Range<usize>,
         mut make: impl FnMut(usize) -> Option<R>,
     ) -> bool {
-        // SAFETY: validity: `piece` checks that the range is inside. Aliasing: no two calls have
-        // ranges that overlap, says the caller.
+        // SAFETY: Validity: `piece` checks that the range is inside the slice. Aliasing: the caller
+        // promises that the ranges of two calls do not overlap.
         let places = unsafe { self.places.piece(range.clone()) };
         let mut piece = Piece { places, filled: 0 };
         for index in range.clone() {
@@ -72,7 +72,7 @@ impl<R> Results<'_, R> {
     }
 }
 
-/// Drops what a piece holds so far when its making panics.
+/// Drops the results of a piece if `make` panics.
 struct Piece<'a, R> {
     places: &'a mut [MaybeUninit<R>],
     filled: usize,
@@ -81,21 +81,22 @@ struct Piece<'a, R> {
 impl<R> Drop for Piece<'_, R> {
     fn drop(&mut self) {
         for place in &mut self.places[..self.filled] {
-            // A panic is on its way already.
+            // We ignore further panics, because the thread is already unwinding.
             quietly(|| {
-                // SAFETY: the first `filled` places were written, and nobody reads them after.
+                // SAFETY: The first `filled` places were written, and nobody reads them afterwards.
                 unsafe { place.assume_init_drop() };
             });
         }
     }
 }
 
-/// Dropped on the way of a panic or an error only: drops the pieces that were done.
+/// Drops the results of the pieces that are done. The list is empty unless there was a panic or an
+/// error.
 impl<R> Drop for Results<'_, R> {
     fn drop(&mut self) {
         let filled = std::mem::take(&mut *lock(&self.filled));
         for range in filled {
-            // SAFETY: all threads have ended their work; the listed ranges do not overlap.
+            // SAFETY: All threads have ended their work, and the listed ranges do not overlap.
             let places = unsafe { self.places.piece(range) };
             let filled = places.len();
             drop(Piece { places, filled });

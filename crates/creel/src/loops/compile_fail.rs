@@ -1,5 +1,5 @@
-//! What must not compile: each example is a data race or a dangling borrow that the signatures
-//! of the loops refuse.
+//! Programs that must not compile. Each example is a data race or a dangling borrow that the
+//! signatures of the loops prevent.
 //!
 //! A shared counter without an atomic:
 //! ```compile_fail,E0594
@@ -8,14 +8,14 @@
 //! pool.for_each(0..100, |_| count += 1);
 //! ```
 //!
-//! Something that is not `Sync`, seen by all workers:
+//! A value that is not `Sync` but is visible to all workers:
 //! ```compile_fail,E0277
 //! let pool = creel::Pool::new();
 //! let cell = std::cell::Cell::new(0);
 //! pool.for_each(&[1, 2, 3], |x| cell.set(*x));
 //! ```
 //!
-//! Items that are not `Send`, given to other threads:
+//! Items that are not `Send` but are passed to other threads:
 //! ```compile_fail,E0277
 //! let pool = creel::Pool::new();
 //! let shared = std::rc::Rc::new(0);
@@ -78,19 +78,19 @@
 //! pool.for_each((&mut items, &items), |(a, b)| *a += b);
 //! ```
 //!
-//! A vector that is not lent:
+//! A vector that is passed by value instead of by reference:
 //! ```compile_fail,E0277
 //! let pool = creel::Pool::new();
 //! pool.for_each(vec![1, 2, 3], |item| drop(item));
 //! ```
 //!
-//! A sort of what may not be sent:
+//! A sort of items that are not `Send`:
 //! ```compile_fail,E0277
 //! let pool = creel::Pool::new();
 //! pool.sort(&mut vec![std::rc::Rc::new(1)]);
 //! ```
 //!
-//! A forgotten `.build()?`, about which the compiler says just that (`pool/unbuilt.rs`):
+//! A forgotten `.build()?`, which the compiler's message points out (`pool/builder_diagnostics.rs`):
 //! ```compile_fail,E0277
 //! let pool = creel::Pool::builder().workers(2);
 //! pool.for_each(0..3, |_| ());
@@ -110,10 +110,10 @@
 //! sum(&creel::Pool::builder().workers(2));
 //! ```
 //!
-//! A closure that is not told the index:
+//! A closure of an `_indexed` form that does not take the index:
 //! ```compile_fail,E0593
 //! let pool = creel::Pool::new();
-//! pool.each(&mut [1, 2, 3], |x| *x += 1);
+//! pool.for_each_indexed(&mut [1, 2, 3], |x| *x += 1);
 //! ```
 //!
 //! A loop over an iterator:

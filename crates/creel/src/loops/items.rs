@@ -1,29 +1,32 @@
-//! What a loop visits: slices, ranges and what goes with them, side by side.
+//! The things that a loop can visit: slices, ranges, and tuples of them.
 //!
-//! The invariant: each index is given to one thread, once; so what a thread is given of a mutable
-//! slice is its own. Whoever runs a loop promises that ([`Walk`]), and nothing here checks it again:
-//! a slice is one word of a loop's closure, and the closure travels in the line that calls it.
+//! Each index is passed to one thread, once. The item of a mutable slice at that index therefore
+//! belongs to this thread alone. The code that runs a loop promises this ([`Walk`]), and nothing in
+//! this module checks it again. A slice is only one word of a loop's closure, and we send the
+//! closure to the workers in one cache line.
 //!
-//! Two traits say what a closure is given, at an index ([`HasItem`]) and for a chunk of them
-//! ([`HasChunk`]), so that a slice's items may be kept for as long as the slice is borrowed, but a
-//! worker's scratch for one visit only.
+//! Two traits describe what a closure receives, at an index ([`HasItem`]) and for a chunk of
+//! indices ([`HasChunk`]). They have a lifetime each, because a closure may keep the items of a
+//! slice for as long as the slice is borrowed, but may use a worker's scratch during one visit
+//! only.
 
 use std::{marker::PhantomData, ops::Range};
 
-/// What the verbs of loops visit: one of these, or a tuple of up to eight, which are visited side
-/// by side and must be equally long.
+/// The things that loops visit. This is one of the types below or a tuple of up to eight of them. A
+/// loop visits the parts of a tuple in step, so they must have the same length.
 ///
-/// | what | its item | in chunks |
+/// | type | item | chunk |
 /// |---|---|---|
 /// | `&[T]`, `&Vec<T>`, `&[T; N]` | `&T` | `&[T]` |
 /// | `&mut [T]`, `&mut Vec<T>`, `&mut [T; N]` | `&mut T` | `&mut [T]` |
 /// | `Range<usize>` | `usize` | `Range<usize>` |
-/// | [`&mut Scratch<S>`](crate::Scratch) | `&mut S`, the visiting worker's own | the same |
-/// | [`outbox.for_receivers(n)`](crate::Outbox::for_receivers) | `&mut OutboxSender<M>`, to send messages by | the same |
+/// | [`&mut Scratch<S>`](crate::Scratch) | `&mut S`, which belongs to the visiting worker | the same |
+/// | [`outbox.for_receivers(n)`](crate::Outbox::for_receivers) | `&mut OutboxSender<M>`, which sends messages | the same |
 /// | [`Tiles`](super::Tiles), [`TilesMut`](super::TilesMut) | a tile of a grid | – |
 ///
-/// Every verb's closure is told the index first, and then the item, or the tuple of items. Scratch
-/// and outboxes have as many items as what stands beside them.
+/// The closure receives the item, or the tuple of items. The `_indexed` methods pass the index
+/// first. A scratch or an outbox has no length of its own, so it takes the length of the other
+/// parts of the tuple.
 ///
 /// ```
 /// let pool = creel::Pool::builder().workers(2).build()?;
@@ -37,7 +40,7 @@ use std::{marker::PhantomData, ops::Range};
 /// # Ok::<(), creel::BuildError>(())
 /// ```
 ///
-/// ParChunks that differ in length are refused:
+/// A loop panics if the lengths differ:
 /// ```should_panic
 /// let pool = creel::Pool::builder().workers(2).build().unwrap();
 /// pool.for_each((&[1, 2, 3], &[1, 2]), |(a, b)| assert_eq!(a, b));
@@ -52,13 +55,13 @@ pub trait ParItems: sealed::Walk + for<'x> HasItem<'x> {}
 
 impl<I: sealed::Walk + for<'x> HasItem<'x>> ParItems for I {}
 
-/// [`ParItems`] that lie one behind the other, so that a loop can be given chunks of them: all but
-/// tiles.
+/// [`ParItems`] that a loop can also visit in chunks of consecutive items. These are all of them
+/// except tiles.
 ///
 /// ```
 /// use creel::loops::ParChunks;
 ///
-/// /// A verb of one's own.
+/// /// Counts the chunks of any items.
 /// fn parts(pool: &creel::Pool, items: impl ParChunks) -> usize {
 ///     pool.map_chunks(items, 100, |_| ()).len()
 /// }
@@ -77,13 +80,14 @@ pub trait ParChunks: ParItems + sealed::WalkChunks + for<'x> HasChunk<'x> {}
 
 impl<I: ParItems + sealed::WalkChunks + for<'x> HasChunk<'x>> ParChunks for I {}
 
-/// What a closure is given of [`ParItems`] at an index, for the time `'x` of its call.
+/// The type of the item that a closure receives for an index. `'x` is the lifetime of the closure's
+/// call. The item itself may live longer, for example if it is an item of a slice.
 ///
 /// ```
 /// let pool = creel::Pool::builder().workers(2).build()?;
 /// use creel::loops::{HasItem, ParItems};
 ///
-/// /// Something that visits numbers, wherever they are.
+/// /// Adds numbers, wherever they are.
 /// fn total<I: ParItems + for<'x> HasItem<'x, Item = usize>>(pool: &creel::Pool, items: I) -> usize {
 ///     pool.sum(items, |n| n)
 /// }
@@ -92,17 +96,18 @@ impl<I: ParItems + sealed::WalkChunks + for<'x> HasChunk<'x>> ParChunks for I {}
 /// ```
 #[diagnostic::on_unimplemented(message = "a loop cannot visit `{Self}`")]
 pub trait HasItem<'x, Outlives = &'x Self> {
-    /// It.
+    /// The item that the closure receives for one index.
     type Item;
 }
 
-/// What a closure is given of [`ParChunks`] for a chunk, for the time `'x` of its call.
+/// The type of the chunk that a closure receives. `'x` is the lifetime of the closure's call. The
+/// chunk itself may live longer, for example if it is a part of a slice.
 ///
 /// ```
 /// let pool = creel::Pool::builder().workers(2).build()?;
 /// use creel::loops::{HasChunk, ParChunks};
 ///
-/// /// Something that visits ranges.
+/// /// Returns the lengths of the chunks of a range.
 /// fn lengths<I>(pool: &creel::Pool, items: I) -> Vec<usize>
 /// where
 ///     I: ParChunks + for<'x> HasChunk<'x, Chunk = std::ops::Range<usize>>,
@@ -114,17 +119,17 @@ pub trait HasItem<'x, Outlives = &'x Self> {
 /// ```
 #[diagnostic::on_unimplemented(message = "a loop cannot visit chunks of `{Self}`")]
 pub trait HasChunk<'x, Outlives = &'x Self> {
-    /// It.
+    /// The chunk that the closure receives.
     type Chunk;
 }
 
-/// The item of `I`, as a closure is given it.
+/// The item type that a closure receives for items `I`. It is short for the `Item` of [`HasItem`].
 ///
 /// ```
 /// let pool = creel::Pool::builder().workers(2).build()?;
 /// use creel::loops::{ItemOf, ParItems};
 ///
-/// /// Every other item.
+/// /// Visits every other item.
 /// fn every_other<I: ParItems>(pool: &creel::Pool, items: I, f: impl Fn(ItemOf<'_, I>) + Sync) {
 ///     pool.for_each_indexed(items, |index, item| if index % 2 == 0 { f(item) });
 /// }
@@ -135,13 +140,14 @@ pub trait HasChunk<'x, Outlives = &'x Self> {
 /// ```
 pub type ItemOf<'x, I> = <I as HasItem<'x>>::Item;
 
-/// The part of `I` in a chunk, as a closure is given it.
+/// The chunk type that a closure receives for items `I`. It is short for the `Chunk` of
+/// [`HasChunk`].
 ///
 /// ```
 /// let pool = creel::Pool::builder().workers(2).build()?;
 /// use creel::loops::{ChunkOf, ParChunks};
 ///
-/// /// Chunks of 1,000, whatever they are of.
+/// /// Visits any items in chunks of 1,000.
 /// fn by_thousands<I: ParChunks>(pool: &creel::Pool, items: I, f: impl Fn(ChunkOf<'_, I>) + Sync) {
 ///     pool.for_each_chunk(items, 1000, |part| f(part));
 /// }
@@ -157,59 +163,62 @@ pub(super) use sealed::{Count, Walk, WalkChunks};
 pub(super) mod sealed {
     use super::{HasChunk, HasItem, Range};
 
-    /// How threads get at the items.
+    /// How the threads of a loop access the items.
     ///
     /// # Safety
-    /// No two threads are given the same at the same time, if the callers keep their side.
+    /// If the callers obey the rules of these functions, no two threads receive the same item at
+    /// the same time.
     pub unsafe trait Walk: Sized + for<'x> HasItem<'x> {
-        /// Where they are: seen by all threads.
+        /// The location of the items, which all threads share.
         type Base: Sync;
-        /// What one thread visits some units with.
+        /// The state that one thread needs to visit some units.
         type Hand;
-        /// Whether they have a number, and not just as many as there is beside them.
+        /// Whether they have a length of their own. Otherwise they take the length of the other
+        /// parts of the tuple.
         const COUNTED: bool;
-        /// Whether they have something of its own for each section of the loop.
+        /// Whether they have separate data for each section of the loop.
         const IN_SECTIONS: bool = false;
-        /// Whether one item is as much work as many of a slice.
+        /// Whether one item is as much work as many items of a slice.
         const COARSE: bool = false;
 
-        /// Says how many they are.
+        /// Adds their length to `count`.
         fn count(&self, count: &mut Count);
 
-        /// How many workers they can be visited by.
+        /// Returns the maximum number of workers that can visit them.
         fn most(&self) -> usize {
             usize::MAX
         }
 
-        /// Lays them out for a loop of so many sections.
+        /// Prepares them for a loop of `sections` sections.
         fn open(self, sections: usize) -> Self::Base;
 
-        /// What the thread `who` visits units of this section with.
+        /// Returns what the thread `who` needs to visit units of this section.
         ///
         /// # Safety
-        /// While the hand is in use, no other thread has this `who`, or this section. `who` is
-        /// below `most`, and the section below the number opened.
+        /// While the hand is in use, no other thread uses the same `who` or the same section. `who`
+        /// is below `most`, and the section is below the number that was opened.
         unsafe fn take(base: &Self::Base, who: usize, section: usize) -> Self::Hand;
 
-        /// The item at this index.
+        /// Returns the item at this index.
         ///
         /// # Safety
-        /// The index is below the number of items, and nobody was given it before in this loop.
+        /// The index is below the number of items, and nobody has received its item before in this
+        /// loop.
         unsafe fn item<'x>(hand: &'x mut Self::Hand, index: usize) -> <Self as HasItem<'x>>::Item
         where
             Self: 'x;
     }
 
-    /// The same for chunks.
+    /// Like [`Walk`], for chunks.
     ///
     /// # Safety
     /// As for [`Walk`].
     pub unsafe trait WalkChunks: Walk + for<'x> HasChunk<'x> {
-        /// The part in this range of indices.
+        /// Returns the chunk with this range of indices.
         ///
         /// # Safety
-        /// The range is not the wrong way round and inside the items, and nobody was given any of
-        /// it before in this loop.
+        /// The range's start is not after its end, the range is inside the items, and nobody has
+        /// received any of its items before in this loop.
         unsafe fn chunk<'x>(
             hand: &'x mut Self::Hand,
             range: Range<usize>,
@@ -218,19 +227,19 @@ pub(super) mod sealed {
             Self: 'x;
     }
 
-    /// Counts what is visited side by side: they must be equally many.
+    /// Checks that the parts of a tuple have the same length.
     #[derive(Default)]
     pub struct Count {
         pub(in crate::loops) len: Option<usize>,
-        /// The place of the one that `len` is from, and of the next to be counted.
+        /// The position of the part that `len` comes from, and of the next part to be counted.
         first: usize,
         next: usize,
-        /// The place and length of one that differs.
+        /// The position and length of a part that differs.
         other: Option<(usize, usize)>,
     }
 
     impl Count {
-        /// One that has so many.
+        /// Counts a part with this length.
         #[inline]
         pub fn add(&mut self, len: usize) {
             match self.len {
@@ -243,13 +252,13 @@ pub(super) mod sealed {
             self.next += 1;
         }
 
-        /// One that has as many as there are beside it.
+        /// Counts a part without a length of its own.
         #[inline]
         pub fn pass(&mut self) {
             self.next += 1;
         }
 
-        /// How many they are.
+        /// Returns the common length. Panics if two parts differ.
         #[inline]
         #[track_caller]
         pub(in crate::loops) fn all(&self) -> usize {
@@ -273,7 +282,7 @@ pub(super) mod sealed {
     }
 }
 
-/// Where a mutable slice begins whose items go to different threads.
+/// The start of a mutable slice whose items go to different threads.
 pub struct Base<'a, T> {
     first: *mut T,
     borrow: PhantomData<&'a mut [T]>,
@@ -287,8 +296,8 @@ impl<T> Clone for Base<'_, T> {
 
 impl<T> Copy for Base<'_, T> {}
 
-// SAFETY: through a shared `Base` threads get `&mut T` of different items (`item` and `part` demand
-// it), which is what sending those items would give them; so `T: Send` is enough.
+// SAFETY: Through a shared `Base`, threads get `&mut T` of different items, because `item` and
+// `part` require it. Sending the items would give them the same access, so `T: Send` is enough.
 unsafe impl<T: Send> Sync for Base<'_, T> {}
 
 impl<'a, T> Base<'a, T> {
@@ -303,27 +312,27 @@ impl<'a, T> Base<'a, T> {
     /// The index is inside the slice, and nobody else uses its item during `'a`.
     #[inline]
     pub(super) unsafe fn item(self, index: usize) -> &'a mut T {
-        // SAFETY: inside the slice, says the caller.
+        // SAFETY: The caller promises that the index is inside the slice.
         let item = unsafe { self.first.add(index) };
-        // SAFETY: validity: an item of a slice that is borrowed mutably for `'a`. Aliasing: nobody
-        // else uses it, says the caller.
+        // SAFETY: Validity: this is an item of a slice that is borrowed mutably for `'a`. Aliasing:
+        // the caller promises that nobody else uses it.
         unsafe { &mut *item }
     }
 
     /// # Safety
-    /// The range is not the wrong way round and inside the slice, and nobody else uses its items
-    /// during `'a`.
+    /// The range's start is not after its end, the range is inside the slice, and nobody else uses
+    /// its items during `'a`.
     #[inline]
     pub(super) unsafe fn part(self, range: Range<usize>) -> &'a mut [T] {
-        // SAFETY: inside the slice or at its end, says the caller.
+        // SAFETY: The caller promises that the start is inside the slice or at its end.
         let first = unsafe { self.first.add(range.start) };
-        // SAFETY: validity: these items are of a slice that is borrowed mutably for `'a`. Aliasing:
-        // nobody else uses them, says the caller.
+        // SAFETY: Validity: these items belong to a slice that is borrowed mutably for `'a`.
+        // Aliasing: the caller promises that nobody else uses them.
         unsafe { std::slice::from_raw_parts_mut(first, range.end - range.start) }
     }
 }
 
-/// The same for a slice that is only read.
+/// The start of a slice that is only read.
 pub struct ReadBase<'a, T> {
     first: *const T,
     borrow: PhantomData<&'a [T]>,
@@ -337,7 +346,7 @@ impl<T> Clone for ReadBase<'_, T> {
 
 impl<T> Copy for ReadBase<'_, T> {}
 
-// SAFETY: it stands for a `&[T]`, which threads may share if `T` is `Sync`.
+// SAFETY: This represents a `&[T]`, which threads may share if `T` is `Sync`.
 unsafe impl<T: Sync> Sync for ReadBase<'_, T> {}
 
 impl<'a, T> ReadBase<'a, T> {
@@ -352,25 +361,25 @@ impl<'a, T> ReadBase<'a, T> {
     /// The index is inside the slice.
     #[inline]
     unsafe fn item(self, index: usize) -> &'a T {
-        // SAFETY: inside the slice, says the caller.
+        // SAFETY: The caller promises that the index is inside the slice.
         let item = unsafe { self.first.add(index) };
-        // SAFETY: an item of a slice that is borrowed for `'a`, and only read.
+        // SAFETY: This is an item of a slice that is borrowed for `'a` and only read.
         unsafe { &*item }
     }
 
     /// # Safety
-    /// The range is not the wrong way round and inside the slice.
+    /// The range's start is not after its end, and the range is inside the slice.
     #[inline]
     unsafe fn part(self, range: Range<usize>) -> &'a [T] {
-        // SAFETY: inside the slice or at its end, says the caller.
+        // SAFETY: The caller promises that the start is inside the slice or at its end.
         let first = unsafe { self.first.add(range.start) };
-        // SAFETY: items of a slice that is borrowed for `'a`, and only read.
+        // SAFETY: These items belong to a slice that is borrowed for `'a` and only read.
         unsafe { std::slice::from_raw_parts(first, range.end - range.start) }
     }
 }
 
-/// For something that lends a slice: what its items and parts are, where it begins, and what threads
-/// must be allowed to do with an item.
+/// Implements the traits for a reference to a slice. The arguments are the types of its items and
+/// chunks, its base, and the trait that an item needs so that other threads may use it.
 macro_rules! slices {
     ($([$($of:tt)*] $slice:ty: $item:ty, $part:ty, $base:ident, $may:ident;)*) => {$(
         impl<'a, $($of)*> HasItem<'_> for $slice {
@@ -381,8 +390,8 @@ macro_rules! slices {
             type Chunk = $part;
         }
 
-        // SAFETY: what is lent to be read is only read, by threads that may share it; of what is lent
-        // to be changed nobody is given an item twice, say the callers, and items may be sent.
+        // SAFETY: A shared slice is only read, by threads that may share its items. For a mutable
+        // slice, the callers promise that nobody receives an item twice, and the items are `Send`.
         unsafe impl<'a, $($of)*> Walk for $slice
         where
             T: $may,
@@ -411,13 +420,13 @@ macro_rules! slices {
             where
                 Self: 'x,
             {
-                // SAFETY: inside the slice, and given once in the loop, which has it for `'a`, says
-                // the caller.
+                // SAFETY: The caller promises that the index is inside the slice and is passed once
+                // in the loop, which borrows the slice for `'a`.
                 unsafe { hand.item(index) }
             }
         }
 
-        // SAFETY: as above.
+        // SAFETY: As above.
         unsafe impl<'a, $($of)*> WalkChunks for $slice
         where
             T: $may,
@@ -427,8 +436,8 @@ macro_rules! slices {
             where
                 Self: 'x,
             {
-                // SAFETY: inside the slice, and given once in the loop, which has it for `'a`, says
-                // the caller.
+                // SAFETY: The caller promises that the range is inside the slice and is passed once
+                // in the loop, which borrows the slice for `'a`.
                 unsafe { hand.part(range) }
             }
         }
@@ -452,7 +461,7 @@ impl HasChunk<'_> for Range<usize> {
     type Chunk = Range<usize>;
 }
 
-// SAFETY: numbers are given, nothing that is somewhere.
+// SAFETY: The items are numbers, and not places in memory.
 unsafe impl Walk for Range<usize> {
     type Base = usize;
     type Hand = usize;
@@ -482,7 +491,7 @@ unsafe impl Walk for Range<usize> {
     }
 }
 
-// SAFETY: as above.
+// SAFETY: As above.
 unsafe impl WalkChunks for Range<usize> {
     #[inline]
     unsafe fn chunk<'x>(hand: &'x mut usize, range: Range<usize>) -> Range<usize>
@@ -493,7 +502,7 @@ unsafe impl WalkChunks for Range<usize> {
     }
 }
 
-/// For a tuple: each does its part.
+/// Implements the traits for a tuple, by passing each call on to all parts.
 macro_rules! tuple {
     ($($part:ident $at:tt),*) => {
         impl<'x, $($part: HasItem<'x>),*> HasItem<'x> for ($($part,)*) {
@@ -504,7 +513,8 @@ macro_rules! tuple {
             type Chunk = ($($part::Chunk,)*);
         }
 
-        // SAFETY: each gives a thread what is its own, and they are different borrows.
+        // SAFETY: Each part gives a thread only what belongs to the thread, and the parts are
+        // different borrows.
         unsafe impl<$($part: Walk),*> Walk for ($($part,)*) {
             type Base = ($($part::Base,)*);
             type Hand = ($($part::Hand,)*);
@@ -530,7 +540,7 @@ macro_rules! tuple {
             #[inline]
             unsafe fn take(base: &Self::Base, who: usize, section: usize) -> Self::Hand {
                 ($(
-                    // SAFETY: the caller promises each of them what it promises all.
+                    // SAFETY: The caller's promise applies to each part.
                     unsafe { $part::take(&base.$at, who, section) },
                 )*)
             }
@@ -544,13 +554,13 @@ macro_rules! tuple {
                 Self: 'x,
             {
                 ($(
-                    // SAFETY: the caller promises each of them what it promises all.
+                    // SAFETY: The caller's promise applies to each part.
                     unsafe { $part::item(&mut hand.$at, index) },
                 )*)
             }
         }
 
-        // SAFETY: as above.
+        // SAFETY: As above.
         unsafe impl<$($part: WalkChunks),*> WalkChunks for ($($part,)*) {
             #[inline]
             unsafe fn chunk<'x>(
@@ -561,7 +571,7 @@ macro_rules! tuple {
                 Self: 'x,
             {
                 ($(
-                    // SAFETY: the caller promises each of them what it promises all.
+                    // SAFETY: The caller's promise applies to each part.
                     unsafe { $part::chunk(&mut hand.$at, range.clone()) },
                 )*)
             }

@@ -1,4 +1,4 @@
-//! Two closures at the same time.
+//! Runs two closures at the same time.
 
 use super::protocol::{
     Protocol,
@@ -11,7 +11,7 @@ use std::{
     thread,
 };
 
-/// The second closure, offered by who runs the first.
+/// The second closure, which the thread that runs the first one publishes as a shared job.
 #[repr(C)]
 struct Second<'a, B, R> {
     shared_job: SharedJob,
@@ -23,31 +23,33 @@ struct Second<'a, B, R> {
 impl<B: FnOnce() -> R + Send, R: Send> Second<'_, B, R> {
     /// # Safety
     ///
-    /// It is a `Second<B, R>` that begins with the offer, and it is alive.
+    /// It is a `Second<B, R>` that begins with the shared job, and it is alive.
     unsafe fn run(shared_job: NonNull<SharedJob>) -> bool {
-        // SAFETY: validity: it is a `Second<B, R>` that begins with the offer, and alive, says the
-        // caller. Aliasing: it is only shared; its cells are guarded by the claim below.
+        // SAFETY: Validity: the caller promises that this is a `Second<B, R>` that begins with the
+        // shared job, and that it is alive. Aliasing: it is only shared. The claim below guards its
+        // cells.
         let this = unsafe { shared_job.cast::<Self>().as_ref() };
         if !this.loops.shared_jobs.claim(&this.shared_job) {
             return false;
         }
-        // SAFETY: who takes it has it alone; the owner looks when nobody is inside.
+        // SAFETY: Only the thread with the claim uses the cell. The owner reads it when no helper
+        // is inside.
         let work = this.work.with_mut(|work| unsafe { (*work).take() });
         let result = work.map(|work| catch_unwind(AssertUnwindSafe(work)));
-        // SAFETY: validity: a cell of this join, alive. Aliasing: the claim above was the only one
-        // there is, and the owner looks when nobody is inside.
+        // SAFETY: Validity: the cell belongs to this join, which is alive. Aliasing: there is only
+        // one claim, which is the one above, and the owner reads the cell when no helper is inside.
         this.result.with_mut(|place| unsafe { *place = result });
         true
     }
 }
 
 impl Pool {
-    /// Runs `a` and `b`, at the same time if another worker is free, and gives both results.
-    /// The calling thread runs `a`, and `b` too unless somebody has begun it by then. Blocks until
-    /// both are done; meanwhile it helps with what `b` has itself shared out, and with nothing else.
+    /// Runs `a` and `b`, at the same time if another worker is free, and returns both results. The
+    /// calling thread runs `a`. It then also runs `b`, unless another worker has started it. Blocks
+    /// until both are done. While the caller waits, it only helps with work that `b` has shared.
     ///
     /// # Panics
-    /// Re-throws the panic of either, after both have ended.
+    /// Resumes the panic of `a` or otherwise that of `b`, after both have ended.
     ///
     /// ```
     /// fn fibonacci(pool: &creel::Pool, n: u64) -> u64 {
@@ -76,16 +78,16 @@ impl Pool {
         let loops = &self.shared().loops;
         let second = second(loops, b);
         let first = {
-            // SAFETY: it lives until the end of this function, is not moved, and `open` is dropped
-            // before. What others use of it: the closure and its result are `Send` and used by who
-            // takes it only; the rest is atomic.
+            // SAFETY: `second` lives until the end of this function, is not moved, and `open` is
+            // dropped before it. Other threads use the closure and its result, which are `Send` and
+            // used only by the thread with the claim. The rest is atomic.
             let open = unsafe { Open::new(loops, NonNull::from(&second).cast()) };
             open.add(1);
             let first = catch_unwind(AssertUnwindSafe(a));
             open.run_one();
             first
         };
-        // SAFETY: nobody is inside any more.
+        // SAFETY: No helper is inside any more.
         let result = second.result.with_mut(|place| unsafe { (*place).take() });
         match (first, result) {
             (Ok(a), Some(Ok(b))) => (a, b),

@@ -1,16 +1,18 @@
-//! Fork-join loops: items shared out among the workers while the caller waits.
+//! Fork-join loops, which distribute items among the workers while the caller waits.
 //!
-//! The verbs are methods of [`Pool`](crate::Pool); here are the things that they take. What a loop
-//! can visit is told by [`ParItems`].
+//! The loops are methods of [`Pool`](crate::Pool). This module contains the types that they take.
+//! [`ParItems`] lists what a loop can visit.
 //!
-//! The invariant: each item is visited exactly once, by one thread, before the call returns; so
-//! the outcome has the same bits at any number of workers and under any [`Balance`](crate::Balance),
-//! but where a verb says otherwise. When a closure panics, the items not yet begun may be left out,
-//! and the first panic is re-thrown at the caller after everything that was begun has ended.
+//! We guarantee that each item is visited exactly once, by one thread, before the call returns. The
+//! result therefore has the same bits at any number of workers and with any
+//! [`Balance`](crate::Balance), unless the documentation of a method says otherwise. If a closure
+//! panics, some items may not be visited. The call then waits until everything that has begun has
+//! ended, and resumes the first panic on the calling thread.
 //!
-//! A loop that is called while the pool runs another one (nested, from a worker, from a second
-//! thread) runs on its own thread, and is offered to who is idle: never blocked. Left out on purpose:
-//! adaptors and lazy chains; a loop is a call.
+//! You can also call a loop while the pool runs another one, for example inside a loop, on a
+//! worker, or on a second thread. Such a loop runs on its own caller, and idle workers help. It
+//! never waits for the other loop. We deliberately have no adaptors and no lazy chains, because a
+//! loop is one call.
 
 mod collect;
 mod compile_fail;

@@ -1,7 +1,7 @@
-//! A loop whose workers are at something else: its blocks are offered to who is idle.
+//! A loop that the caller runs in blocks, and that idle workers can help with.
 //!
-//! So runs what is called while the pool runs another loop, or while one of its workers is in
-//! somebody's code and would leave its share to the caller.
+//! We run a loop like this if the pool is already running another loop, or if one of its workers is
+//! running user code and would leave its share to the caller.
 
 use super::protocol::{
     Protocol,
@@ -15,7 +15,7 @@ use crate::{
 };
 use std::{any::Any, ops::Range, ptr::NonNull};
 
-/// How many blocks a worker the units are cut into, where there are that many.
+/// The number of blocks per worker that the units are divided into, if there are that many units.
 const BLOCKS_PER_WORKER: usize = 8;
 
 #[repr(C)]
@@ -25,19 +25,21 @@ struct Nested<'a> {
     body: Body<'a>,
     blocks: usize,
     even: Even,
-    /// The next block that nobody has claimed. Relaxed: what the blocks write is ordered by the
-    /// list's lock.
+    /// The next block that no thread has claimed. Relaxed, because the lock of the list of shared
+    /// jobs orders what the blocks write.
     next: AtomicUsize,
-    /// Who takes part, in the order of coming; those from `most` on are too many.
+    /// The number of threads that have joined so far. A thread's number is its index in the loop,
+    /// and threads with an index of `most` or more do not take part.
     came: AtomicUsize,
     most: usize,
     panic: FirstPanic,
 }
 
-// SAFETY: the body's closure is `Sync`, the rest is atomic or not changed.
+// SAFETY: The body's closure is `Sync`, and everything else is atomic or does not change.
 unsafe impl Sync for Nested<'_> {}
 
-/// Runs all units, with the help of who is idle, on at most `most` threads. Gives what was thrown.
+/// Runs all units on at most `most` threads, with the help of idle workers. Returns the payload of
+/// the first panic.
 pub(super) fn run(
     loops: &Protocol,
     units: usize,
@@ -56,11 +58,12 @@ pub(super) fn run(
         most,
         panic: FirstPanic::default(),
     };
-    // SAFETY: it lives until the end of this function, is not moved, is `Sync`, and `open` is
-    // dropped before.
+    // SAFETY: `nested` lives until the end of this function, is not moved, and is `Sync`. `open` is
+    // dropped before it.
     let open = unsafe { Open::new(loops, NonNull::from(&nested).cast()) };
-    // Before the first block, which may take long, also where nobody idles now: one that becomes
-    // idle looks at the offers after it has said so.
+    // We publish the loop before the first block, because a block may take long. We do so even if
+    // no worker is idle now, because a worker that becomes idle first adds itself to the idle list
+    // and then checks the shared jobs.
     open.add(1);
     while nested.run_block(0) {}
     nested.end();
@@ -71,10 +74,10 @@ pub(super) fn run(
 impl Nested<'_> {
     /// # Safety
     ///
-    /// It is a `Nested` that begins with the offer, and it is alive.
+    /// It is a `Nested` that begins with the shared job, and it is alive.
     unsafe fn help(shared_job: NonNull<SharedJob>) -> bool {
-        // SAFETY: validity: it is a `Nested` that begins with the offer, and alive, says the
-        // caller. Aliasing: it is only shared; what changes in it is atomic.
+        // SAFETY: Validity: the caller promises that this is a `Nested` that begins with the shared
+        // job, and that it is alive. Aliasing: it is only shared, and what changes in it is atomic.
         let this = unsafe { shared_job.cast::<Nested<'_>>().as_ref() };
         let who = this.came.fetch_add(1, Ordering::Relaxed);
         while who < this.most && this.run_block(who) {}
@@ -82,7 +85,8 @@ impl Nested<'_> {
         false
     }
 
-    /// Claims and runs a block, as the one with the index `who`. False: there is none.
+    /// Claims and runs a block, as the thread with the index `who`. Returns false if no block is
+    /// left.
     fn run_block(&self, who: usize) -> bool {
         if self.next.load(Ordering::Relaxed) >= self.blocks {
             return false;
@@ -98,7 +102,7 @@ impl Nested<'_> {
         true
     }
 
-    /// Nobody need come any more.
+    /// Withdraws the shared job, because no more helpers are needed.
     fn end(&self) {
         self.loops.shared_jobs.claim(&self.shared_job);
     }

@@ -1,13 +1,15 @@
-//! Side effects that stay deterministic: messages from the items of one slice to those of others.
+//! Messages from the items of one slice to the items of another, delivered in a deterministic
+//! order.
 //!
-//! A loop over the senders fills the buckets of an [`Outbox`]; a second one applies what is in
-//! them to the receivers. The buckets are a grid: sections of senders by ranges of receivers,
-//! both cut by the data's lengths only. A section is visited by one thread in order, a range is
-//! served by one thread that takes the sections in order; so each receiver gets its messages in
-//! the order of their senders' indices, at any number of workers, and while a range is served
-//! only that part of the receivers has to be in the cache.
+//! A loop over the senders fills the buckets of an [`Outbox`]. A second loop applies the messages
+//! to the receivers. The buckets form a grid of sections of senders by ranges of receivers. Only
+//! the lengths of the data determine the sections and ranges. One thread visits a section in order,
+//! and one thread serves a range and takes the sections in order. Each receiver therefore gets its
+//! messages in the order of their senders' indices, at any number of workers. While a range is
+//! served, only this part of the receivers has to be in the cache.
 //!
-//! Left out on purpose: delivery while senders still run, which no order could survive.
+//! We deliberately do not deliver messages while senders are still running, because no order could
+//! be guaranteed.
 
 use super::{
     items::{Count, HasChunk, HasItem, Walk, WalkChunks},
@@ -16,16 +18,17 @@ use super::{
 use crate::pool::Pool;
 use std::ops::Range;
 
-/// The grid has at most so many ranges, and as many sections as `visit.rs` cuts.
+/// The maximum number of ranges in the grid. The number of sections is that of `visit.rs`.
 const SIDE_MAX: usize = 64;
 const RECEIVERS_A_RANGE: usize = 1024;
 
-/// Messages of type `M` on their way to the items of a slice. Keeps its memory from one use to
-/// the next, so a program makes it once.
+/// Messages of type `M` to the items of a slice. It keeps its memory from one use to the next, so
+/// create it once.
 ///
-/// A loop over the senders has the outbox beside them, addressed to so many receivers
-/// ([`to`](Self::for_receivers)); then [`Pool::deliver`] applies the messages. There may be several outboxes,
-/// for several receiving slices, and the senders may be changed, or only read.
+/// Pass the outbox to a loop over the senders, next to the senders, with
+/// [`for_receivers`](Self::for_receivers) and the number of receivers. Then [`Pool::deliver`]
+/// applies the messages. You can pass several outboxes, for several slices of receivers. The loop
+/// may change the senders or only read them.
 ///
 /// ```
 /// use creel::{Outbox, Pool};
@@ -43,17 +46,17 @@ const RECEIVERS_A_RANGE: usize = 1024;
 /// ```
 #[derive(Debug)]
 pub struct Outbox<M> {
-    /// Section by section, the buckets of the ranges; an entry is a place in the range and a
-    /// message.
+    /// The buckets, section by section, and range by range within a section. An entry is the
+    /// receiver's place in the range, and the message.
     buckets: Vec<Vec<(u32, M)>>,
     ranges: usize,
-    /// log2 of the receivers in a range.
+    /// The binary logarithm of the number of receivers in a range.
     shift: u32,
     receivers: usize,
 }
 
 impl<M> Outbox<M> {
-    /// An empty one.
+    /// Creates an empty outbox.
     ///
     /// ```
     /// let pool = creel::Pool::builder().workers(2).build()?;
@@ -72,8 +75,8 @@ impl<M> Outbox<M> {
         }
     }
 
-    /// Empties it, and addresses it to a slice of `receivers` items: what a loop over the senders
-    /// takes beside them. It allocates only where the outbox has to grow.
+    /// Clears the outbox, and binds it to a slice of `receivers` items. Pass the result to a loop,
+    /// next to the senders. The outbox allocates only when it has to grow.
     ///
     /// ```
     /// let pool = creel::Pool::builder().workers(2).build()?;
@@ -95,7 +98,7 @@ impl<M> Outbox<M> {
         BoundOutbox(self)
     }
 
-    /// How many messages are on their way.
+    /// Returns the number of messages in the outbox.
     ///
     /// ```
     /// let pool = creel::Pool::builder().workers(2).build()?;
@@ -109,7 +112,7 @@ impl<M> Outbox<M> {
         self.buckets.iter().map(Vec::len).sum()
     }
 
-    /// Whether no message is on its way.
+    /// Returns whether there are no messages in the outbox.
     ///
     /// ```
     /// let pool = creel::Pool::builder().workers(2).build()?;
@@ -132,12 +135,12 @@ impl<M> Default for Outbox<M> {
     }
 }
 
-/// An [`Outbox`] that knows how many receivers there are. Made by [`Outbox::for_receivers`].
+/// An [`Outbox`] that is bound to a number of receivers. [`Outbox::for_receivers`] creates it.
 ///
 /// ```
 /// let pool = creel::Pool::builder().workers(2).build()?;
 /// let (mut odd, mut even) = (creel::Outbox::new(), creel::Outbox::new());
-/// // Two outboxes beside the senders.
+/// // Two outboxes next to the senders.
 /// pool.for_each((0..10, odd.for_receivers(1), even.for_receivers(1)), |(n, odd, even)| match n % 2 {
 ///     0 => even.send(0, n),
 ///     _ => odd.send(0, n),
@@ -148,13 +151,13 @@ impl<M> Default for Outbox<M> {
 #[derive(Debug)]
 pub struct BoundOutbox<'a, M>(&'a mut Outbox<M>);
 
-/// Where the visit of one sender puts its messages.
+/// Sends the messages of one sender. The closure of a loop receives it as the outbox's item.
 ///
 /// ```
 /// let pool = creel::Pool::builder().workers(2).build()?;
 /// use creel::loops::OutboxSender;
 ///
-/// /// What a sender does, apart from the loop.
+/// /// Does the work of one sender.
 /// fn vote(voter: usize, post: &mut OutboxSender<usize>) {
 ///     post.send(voter % 2, voter);
 /// }
@@ -172,10 +175,11 @@ pub struct OutboxSender<'a, M> {
 }
 
 impl<M> OutboxSender<'_, M> {
-    /// Sends a message to the receiver with the index `to`.
+    /// Sends a message to the receiver with the index `to`. This only stores the message.
+    /// [`Pool::deliver`] delivers it.
     ///
     /// # Panics
-    /// If there is no such receiver.
+    /// If there is no receiver with this index.
     ///
     /// ```
     /// let pool = creel::Pool::builder().workers(2).build()?;
@@ -212,7 +216,7 @@ impl<'x, 'o, M> HasChunk<'x> for BoundOutbox<'o, M> {
     type Chunk = &'x mut OutboxSender<'o, M>;
 }
 
-/// The buckets of an outbox, shared by the threads of a loop.
+/// The buckets of an outbox, which the threads of a loop share.
 pub struct Grid<'a, M> {
     buckets: Split<'a, Vec<(u32, M)>>,
     ranges: usize,
@@ -220,7 +224,7 @@ pub struct Grid<'a, M> {
     receivers: usize,
 }
 
-// SAFETY: each section has a row of buckets of its own.
+// SAFETY: Each section has its own row of buckets.
 unsafe impl<'o, M: Send> Walk for BoundOutbox<'o, M> {
     type Base = Grid<'o, M>;
     type Hand = OutboxSender<'o, M>;
@@ -251,7 +255,8 @@ unsafe impl<'o, M: Send> Walk for BoundOutbox<'o, M> {
     unsafe fn take(grid: &Grid<'o, M>, _: usize, section: usize) -> OutboxSender<'o, M> {
         let row = section * grid.ranges..(section + 1) * grid.ranges;
         OutboxSender {
-            // SAFETY: rows do not overlap, and each is in use once at a time, says the caller.
+            // SAFETY: Rows do not overlap, and the caller promises that each row is used by one
+            // thread at a time.
             row: unsafe { grid.buckets.piece(row) },
             shift: grid.shift,
             receivers: grid.receivers,
@@ -267,7 +272,7 @@ unsafe impl<'o, M: Send> Walk for BoundOutbox<'o, M> {
     }
 }
 
-// SAFETY: as above.
+// SAFETY: As above.
 unsafe impl<'o, M: Send> WalkChunks for BoundOutbox<'o, M> {
     #[inline]
     unsafe fn chunk<'x>(

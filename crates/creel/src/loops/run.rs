@@ -1,4 +1,5 @@
-//! Decides how a loop is run: inline or on how many workers, in how fine pieces, with what shares.
+//! Decides how to run a loop: inline or on several workers, with which block size, and with which
+//! shares.
 
 use super::{
     nested,
@@ -23,19 +24,20 @@ use std::{
     panic::{Location, resume_unwind},
 };
 
-/// How many blocks a worker a `Shared` loop is cut into, where it has that many units.
+/// The number of blocks per worker that a `Shared` loop is divided into, if it has that many units.
 const QUEUE_BLOCKS_PER_WORKER: usize = 64;
 
-/// Workers change workers for a caller at most this often: it costs some ten microseconds.
+/// The minimum time between two moves of worker 0 to the CPU of a caller. A move costs about ten
+/// microseconds.
 const MAKE_WAY_EVERY_NS: u64 = 4_000_000;
 
 impl Pool {
-    /// Calls `f(range, who)` for ranges that together are `0..units`, each unit once, on no more than
-    /// `slots` workers, and returns when all is done. `who` is below that and the number of workers, and
-    /// no other thread has it meanwhile.
+    /// Calls `f(range, who)` for ranges that together cover `0..units`, each unit once, on at most
+    /// `slots` workers. Returns when all calls are done. `who` is below `slots` and below the
+    /// number of workers, and no other thread has the same `who` during the call.
     #[track_caller]
     pub(super) fn run(&self, slots: usize, units: usize, f: impl Fn(Range<usize>, usize) + Sync) {
-        // SAFETY: `f` is ours, and is used through this body only.
+        // SAFETY: This function owns `f`, and `f` is used through this body only.
         let body = unsafe { Body::new(&f) };
         self.run_body(slots.min(self.most), units, body);
     }
@@ -65,7 +67,7 @@ impl Pool {
             sites.find(Key::new(Location::caller(), code, units, slots))
         });
         if site.as_mut().is_some_and(|(site, _)| site.is_tiny()) {
-            // Nobody else is needed, be they busy or not.
+            // No other worker is needed, so it does not matter whether they are busy.
             loop_.count_inline();
             drop(guard);
             return inline(units, body);
@@ -85,15 +87,16 @@ impl Pool {
         }
     }
 
-    /// Runs a loop that is offered to whoever has time.
+    /// Runs a loop on the calling thread, with the help of idle workers.
     fn run_nested(&self, units: usize, slots: usize, body: Body<'_>) {
         if let Some(payload) = nested::run(&self.shared.loops, units, slots, body) {
             resume_unwind(payload);
         }
     }
 
-    /// Whether no worker of the loop but the caller is in somebody's code; a moment ago. Advice: one
-    /// that leaves meanwhile is found after the loop has been published (`places.rs`).
+    /// Returns whether no worker of the loop, except the caller, was running user code a moment
+    /// ago. This is only a hint. If a worker starts to run user code afterwards, we notice it after
+    /// the loop has been published (`places.rs`).
     fn others_idle(&self, slots: usize) -> bool {
         let busy = |index: &usize| self.shared.slots.at(*index).is_elsewhere();
         match (0..slots).find(busy) {
@@ -105,11 +108,12 @@ impl Pool {
         }
     }
 
-    /// How many workers a loop of so many units is for. A sticky, adaptive loop uses no more than
-    /// there are CPUs, or a quota of them rounded up: more threads would only take turns on them.
+    /// Returns the number of workers for a loop of `units` units. A sticky loop on an adaptive pool
+    /// uses at most as many workers as there are CPUs, or as a CPU quota allows (rounded up),
+    /// because more threads would only take turns on these CPUs.
     fn workers_for(&self, units: usize) -> usize {
         let cap = match (self.balance, self.shared.wait) {
-            // The caller alone.
+            // Only the caller.
             _ if self.shared.slots.is_threadless() => 1,
             (Balance::Sticky, Wait::Adaptive) => self.shared.pus,
             _ => WORKERS_MAX,
@@ -122,7 +126,7 @@ impl Pool {
             .min(WORKERS_MAX)
     }
 
-    /// The pool's shared part, for the verbs that need more than `run`.
+    /// Returns the shared part of the pool, for methods that need more than `run`.
     pub(super) fn shared(&self) -> &Shared {
         &self.shared
     }
@@ -136,7 +140,7 @@ fn inline(units: usize, body: Body<'_>) {
 
 type Thrown = Option<Box<dyn std::any::Any + Send>>;
 
-/// One call of a loop, by who holds the slot.
+/// One call of a loop, by the thread that holds the loop lock.
 struct Loop<'a> {
     shared: &'a Shared,
     units: usize,
@@ -184,14 +188,14 @@ impl Loop<'_> {
         }
     }
 
-    /// Its caller runs it alone.
+    /// Counts a loop that its caller runs alone.
     fn count_inline(&self) {
         let counters = &self.shared.slots.at(self.caller().1).counters;
         counters.loop_blocks.add(1);
         counters.loop_units.add(self.units as u64);
     }
 
-    /// A share a worker.
+    /// Runs the loop with one share per worker.
     fn spread(
         &self,
         cache: &mut LoopCache,
@@ -209,7 +213,7 @@ impl Loop<'_> {
         self.call(cache, grain, job)
     }
 
-    /// All in one queue.
+    /// Runs the loop with one queue for all workers.
     fn queue(&self, cache: &mut LoopCache) -> Thrown {
         let even = Even::new(self.units, self.queue_blocks());
         let job = Job {
@@ -262,24 +266,26 @@ impl Loop<'_> {
             false => join(),
         };
         slot.spans.note(Doing::Loop, traced);
-        let mut all = (0..self.slots).filter(|slot| *slot != who);
-        if cold && all.any(|slot| loops.shares.at(slot).is_unseen(call)) {
-            // Such a worker has not woken those below it in the tree, and does not for a later loop
-            // that does not wake.
+        // A worker of this rank has others below it in the tree by which a loop wakes.
+        let inner = |rank: &usize| 2 * rank + 1 < self.slots;
+        let mut inner = (1..self.slots).take_while(inner);
+        if cold && inner.any(|rank| loops.shares.at((who + rank) % self.slots).is_unseen(call)) {
+            // It has not woken them, and does not for a later loop that does not wake.
             cache.awake = 0;
         }
         (mailbox.panic.take(), straggler)
     }
 
-    /// Whether the caller is none of the pool's workers, and whose share it takes.
+    /// Returns whether the caller is not a worker of the pool, and the index of the worker whose
+    /// share it takes.
     fn caller(&self) -> (bool, usize) {
         let own = current::index_in(&self.shared.slots);
         let who = own.filter(|index| *index < self.slots).unwrap_or(0);
         (own.is_none(), who)
     }
 
-    /// Sees to it that the workers are pinned, and that worker 0, whose share a caller takes, knows
-    /// its neighbours.
+    /// Ensures that the workers are pinned, and that worker 0, whose share a caller takes, knows
+    /// its nearest workers.
     fn ensure_pinned(&self, cache: &mut LoopCache) {
         let pinning = &self.shared.pinning;
         if cache.pinned.is_none() {
@@ -292,8 +298,9 @@ impl Loop<'_> {
         }
     }
 
-    /// Sees to it that no worker sits where the caller runs, if it seems to stay there: two
-    /// callers in turns, or one that is being moved about, are not worth it.
+    /// Ensures that no worker other than worker 0 is pinned to the CPU that the caller runs on. We
+    /// only do this if the caller seems to stay there, because it is not worth it for two callers
+    /// that take turns, or for a caller that the OS keeps moving.
     fn make_way(&self, cache: &mut LoopCache) {
         let pinning = &self.shared.pinning;
         let pu = pinning.caller_pu();
@@ -324,7 +331,7 @@ mod tests {
     use crate::{Balance, Pool, Wait, sync::lock};
     use std::sync::atomic::{AtomicUsize, Ordering};
 
-    /// Runs loops on a new pool that has come so near to the last epoch.
+    /// Runs loops on a new pool whose epoch counter starts at `epoch`, which is near its limit.
     fn run_at(epoch: u64, workers: usize, balance: Balance, loops: usize) {
         let builder = Pool::builder().workers(workers).wait(Wait::Park);
         let pool = builder.balance(balance).build().expect("in range");
@@ -348,7 +355,7 @@ mod tests {
             for balance in [Balance::Fixed, Balance::Sticky, Balance::Shared] {
                 run_at(EPOCH_MASK, workers, balance, 2);
                 run_at(EPOCH_MASK - 2, workers, balance, 6);
-                // All are brought up to date before the third.
+                // All slots are updated before the third loop.
                 run_at((1 << 30) - 3, workers, balance, 6);
             }
         }

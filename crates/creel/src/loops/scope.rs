@@ -1,9 +1,9 @@
-//! Closures that borrow, spawned in a scope that waits for them all.
+//! Scopes: you spawn closures that borrow, and the scope waits for all of them.
 //!
-//! The invariant: when [`Pool::scope`] returns, each closure spawned in it has run or (after a
-//! panic) been dropped. Jobs wait in the scope's own queue, which is offered to who is idle
-//! (`shared_jobs.rs`); the one who waits helps to empty it, so a scope gets on even when no worker is
-//! free.
+//! When [`Pool::scope`] returns, each closure that was spawned in it has run, or has been dropped
+//! because of a panic. The jobs wait in the scope's own queue. The scope publishes this queue as a
+//! shared job (`shared_jobs.rs`), so that idle workers help. The waiting caller helps as well, so a
+//! scope makes progress even if no worker is free.
 
 use super::protocol::{
     Protocol,
@@ -30,14 +30,14 @@ use std::{
     sync::Arc,
 };
 
-/// Where closures are spawned that may borrow what outlives the scope (`'env`).
-/// Made by [`Pool::scope`].
+/// A scope, in which you can spawn closures that borrow from outside the scope (`'env`).
+/// [`Pool::scope`] creates it.
 ///
 /// ```
 /// let pool = creel::Pool::builder().workers(2).build()?;
 /// use creel::Scope;
 ///
-/// /// Sums a tree of numbers: a job a branch.
+/// /// Counts the nodes of a binary tree, with one job per branch.
 /// fn add<'s>(s: &'s Scope<'s, '_>, depth: u32, sum: &'s std::sync::atomic::AtomicU32) {
 ///     sum.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
 ///     if depth > 0 {
@@ -54,72 +54,75 @@ pub struct Scope<'scope, 'env: 'scope> {
     loops: &'scope Protocol,
     core: &'scope Core<'scope>,
     open: &'scope Open<'scope>,
-    /// Invariant in both, as in `std::thread::Scope`.
+    /// Makes the type invariant in both lifetimes, as in `std::thread::Scope`.
     scope: PhantomData<&'scope mut &'scope ()>,
     env: PhantomData<&'env mut &'env ()>,
 }
 
-/// A job, and for whom it is meant.
+/// A job, and the worker that it is meant for.
 struct Spawned {
     job: Job,
     near: Option<Near>,
 }
 
-/// A worker that a job is meant for, until so late.
+/// The worker that a job is meant for, and the time until which other threads leave the job to it.
 #[derive(Clone, Copy)]
 struct Near {
     worker: usize,
     until_ns: u64,
 }
 
-/// The jobs of a scope that nobody has taken.
+/// The jobs of a scope that no thread has taken.
 #[derive(Default)]
 struct Queue {
     jobs: VecDeque<Spawned>,
-    /// How many of them are meant for somebody.
+    /// The number of jobs that are meant for a particular worker.
     meant: usize,
 }
 
-/// So far back a thread looks for what is meant for it, and past what is meant for others.
+/// The number of jobs at the front of the queue that a thread searches for a job that is meant for
+/// it, or for one that is not reserved for another worker.
 const LOOK: usize = 64;
 
-/// How many times longer than a wake takes a job waits for the worker that it is meant for.
+/// The time that a job waits for the worker that it is meant for, as a multiple of the time that a
+/// wake takes.
 const LATE_WAKES: u64 = 2;
 
-/// What the scope and its helpers share.
+/// The data that the scope and its helpers share.
 #[repr(C)]
 struct Core<'a> {
     shared_job: SharedJob,
     loops: &'a Protocol,
     queue: Mutex<Queue>,
-    /// Counts the jobs spawned and not yet done, and the scope's closure while it runs.
+    /// Counts the jobs that are spawned and not done, plus one while the scope's closure runs.
     latch: Arc<Latch>,
     panic: Arc<FirstPanic>,
 }
 
 impl Core<'_> {
-    /// Runs the oldest job; says whether there was one.
+    /// Runs one job. Returns whether there was one.
     ///
     /// # Safety
     ///
-    /// It is a `Core` that begins with the offer, and it is alive.
+    /// It is a `Core` that begins with the shared job, and it is alive.
     unsafe fn run(shared_job: NonNull<SharedJob>) -> bool {
-        // SAFETY: validity: it is a `Core` that begins with the offer, and alive, says the caller.
-        // Aliasing: it is only shared; what changes in it is locked or atomic.
+        // SAFETY: Validity: the caller promises that this is a `Core` that begins with the shared
+        // job, and that it is alive. Aliasing: it is only shared, and what changes in it is locked
+        // or atomic.
         let this = unsafe { shared_job.cast::<Self>().as_ref() };
-        // It keeps its panic.
+        // The job stores its panic, so this does not unwind.
         this.take().map(|job| job()).is_some()
     }
 
-    /// Takes the oldest job, of those that are meant for this thread if there are any, but none that
-    /// is meant for another who is not late yet.
+    /// Takes the oldest job that is meant for this thread. If there is none, it takes the oldest
+    /// job that is not reserved for another worker. A job is reserved until its worker is late.
     fn take(&self) -> Option<Job> {
         if self.shared_job.is_empty() {
             return None;
         }
         let mut queue = lock(&self.queue);
         let at = self.pick(&queue)?;
-        // A job is in the queue before it is counted.
+        // A job is put into the queue before it is counted, so a claim always finds one.
         let claimed = self.loops.shared_jobs.claim(&self.shared_job);
         let spawned = claimed.then(|| queue.jobs.remove(at)).flatten()?;
         queue.meant -= usize::from(spawned.near.is_some());
@@ -143,14 +146,14 @@ impl Core<'_> {
             .or_else(|| queue().position(&mut free))
     }
 
-    /// Whether there is a job that is meant for another.
+    /// Returns whether there is a job that is meant for a particular worker.
     fn waits_for_another(&self) -> bool {
         !self.shared_job.is_empty() && lock(&self.queue).meant > 0
     }
 }
 
-/// Ends the process if the wait for the jobs unwinds. They keep their panics, so this would be a
-/// defect of ours, and jobs that still run would use what the unwinding frees.
+/// Aborts the process if the wait for the jobs unwinds. The jobs store their panics, so this would
+/// be a bug in Creel. Jobs that are still running would use memory that the unwinding frees.
 struct AbortOnUnwind;
 
 impl Drop for AbortOnUnwind {
@@ -161,12 +164,14 @@ impl Drop for AbortOnUnwind {
 }
 
 impl Pool {
-    /// Runs `f`, which may spawn closures that borrow from outside the scope, and returns when
-    /// all of them are done. The calling thread helps; a worker that calls this runs only the
-    /// scope's jobs, what these share out themselves, and what other workers ask of it meanwhile.
+    /// Runs `f`, which may spawn closures that borrow from outside the scope, and returns when all
+    /// of them are done. The calling thread helps. If the caller is a worker, it runs only the jobs
+    /// of this scope, the work that these jobs share, and closures that other workers send to it
+    /// with [`run_on`](Self::run_on).
     ///
     /// # Panics
-    /// Re-throws the first panic of `f` or a closure, after all have ended.
+    /// Resumes the panic of `f`, or otherwise the first panic of a closure, after all closures have
+    /// ended.
     ///
     /// ```
     /// let pool = creel::Pool::builder().workers(2).build()?;
@@ -190,7 +195,7 @@ impl Pool {
             latch: Latch::new(1),
             panic: Arc::default(),
         };
-        // SAFETY: `core` lives until the end of this function, is not moved, and is `Sync`; `open`
+        // SAFETY: `core` lives until the end of this function, is not moved, and is `Sync`. `open`
         // is dropped before it.
         let open = unsafe { Open::new(loops, NonNull::from(&core).cast()) };
         let scope = Scope {
@@ -205,7 +210,8 @@ impl Pool {
         let guard = AbortOnUnwind;
         core.latch.wait(|| {
             let helped = open.run_one() || open.help_under();
-            // Such a job is late soon, and then this thread runs it.
+            // The worker that such a job is meant for will be late soon, and then this thread runs
+            // the job.
             let soon = !helped && core.waits_for_another();
             if soon {
                 spin_loop();
@@ -230,9 +236,10 @@ impl Pool {
 }
 
 impl<'scope> Scope<'scope, '_> {
-    /// Spawns a closure that any worker or the waiting caller runs.
+    /// Spawns a closure, which any worker or the waiting caller runs. This does not block.
     ///
-    /// To spawn from inside a closure, let it capture the scope: `s.spawn(move || s.spawn(…))`.
+    /// To spawn a closure inside another one, let it capture the scope, for example with
+    /// `s.spawn(move || s.spawn(…))`.
     ///
     /// ```
     /// let pool = creel::Pool::builder().workers(2).build()?;
@@ -249,14 +256,15 @@ impl<'scope> Scope<'scope, '_> {
         let (job, near) = (self.job(f), None);
         lock(&self.core.queue).jobs.push_back(Spawned { job, near });
         self.open.add(1);
-        // The one who waits may sleep.
+        // The scope's caller may be asleep.
         self.core.latch.nudge();
     }
 
-    /// Spawns a closure that the worker `worker` runs, if it can: it is woken for it, and where it
-    /// has not begun within about two wakes' time (tens of microseconds), because it is busy or its
-    /// CPU is, whoever is free or waits for the scope runs it. So what lies in that worker's cache
-    /// is used where that costs nothing, and nobody is waited for.
+    /// Spawns a closure that worker `worker` runs if it can. Use it if the closure's data are in
+    /// that worker's cache. The worker is woken if it is asleep. If it has not started the closure
+    /// within about two wake times (tens of microseconds), because it or its CPU is busy, then a
+    /// free worker or the waiting caller runs the closure. Therefore, nobody waits for a busy
+    /// worker.
     ///
     /// If the pool has no such worker, this does the same as [`spawn`](Self::spawn).
     ///
@@ -288,7 +296,8 @@ impl<'scope> Scope<'scope, '_> {
         self.core.latch.nudge();
     }
 
-    /// Spawns a closure that runs on the thread of the worker `worker`.
+    /// Spawns a closure that runs on the thread of worker `worker`. This does not wait for the
+    /// closure.
     ///
     /// # Errors
     /// If the pool has no such worker, has ended, or the operating system refuses the worker's
@@ -314,15 +323,15 @@ impl<'scope> Scope<'scope, '_> {
         sent.map_err(|error| slots.refused(error))
     }
 
-    /// The closure as a job that keeps its panic and counts itself done.
+    /// Returns the closure as a job that stores its panic and counts itself as done.
     fn job(&self, f: impl FnOnce() + Send + 'scope) -> Job {
         self.core.latch.add();
         let panic = Arc::clone(&self.core.panic);
         let work = move || {
             panic.catch(f);
         };
-        // SAFETY: what the closure borrows outlives `'scope`, which `Pool::scope` ends only after
-        // the latch is open.
+        // SAFETY: What the closure borrows outlives `'scope`, and `Pool::scope` only ends `'scope`
+        // after the latch is open.
         unsafe { scoped_job::job(work, Arc::clone(&self.core.latch)) }
     }
 }

@@ -1,16 +1,17 @@
-//! Something of its own for each worker of a loop: a buffer, a random generator, a sum.
+//! Data for each worker of a loop, such as a buffer, a random generator or a sum.
 
 use super::items::{Base, Count, HasChunk, HasItem, Walk, WalkChunks};
 use crate::pool::Pool;
 use crossbeam_utils::CachePadded;
 use std::{iter::Map, ops::Range, vec};
 
-/// One `S` a worker, to be used while it visits items: stands beside them in a loop, as
-/// `(&mut items, &mut scratch)`. Made by [`Pool::scratch`]. Each lies in cache lines of its own.
+/// One value of type `S` per worker, which the worker uses while it visits items. Pass it to a loop
+/// next to the items, as `(&mut items, &mut scratch)`. [`Pool::scratch`] creates it. Each value has
+/// its own cache lines.
 ///
-/// A loop runs on no more workers than there is scratch for. Which items share one depends on the
-/// workers: to keep outcomes the same, it must be no more than scratch, or be put together by
-/// something whose order does not matter.
+/// A loop uses at most as many workers as the scratch has values. Which items share a value depends
+/// on the workers. If the result of your program must not depend on them, only keep temporary data
+/// in the scratch, or combine the values with an operation for which the order does not matter.
 ///
 /// ```
 /// let pool = creel::Pool::builder().workers(2).build()?;
@@ -25,8 +26,8 @@ use std::{iter::Map, ops::Range, vec};
 pub struct Scratch<S>(Box<[CachePadded<S>]>);
 
 impl<S> Scratch<S> {
-    /// Makes one for each of `workers` workers (at least one), by `make(worker)`: where the number
-    /// is not the pool's ([`Pool::scratch`]).
+    /// Creates scratch for `workers` workers (at least one), with the values `make(worker)`. Use
+    /// this if the number differs from the pool's. Otherwise use [`Pool::scratch`].
     ///
     /// ```
     /// let made = creel::Scratch::new(3, |worker| worker * 10);
@@ -42,7 +43,7 @@ impl<S> Scratch<S> {
         )
     }
 
-    /// All of them, by worker.
+    /// Returns an iterator over the values, in the order of the workers.
     ///
     /// ```
     /// let pool = creel::Pool::builder().workers(2).build()?;
@@ -55,7 +56,7 @@ impl<S> Scratch<S> {
         self.0.iter().map(|padded| &**padded)
     }
 
-    /// All of them, by worker.
+    /// Returns a mutable iterator over the values, in the order of the workers.
     ///
     /// ```
     /// let pool = creel::Pool::builder().workers(2).build()?;
@@ -76,15 +77,17 @@ impl<S> IntoIterator for Scratch<S> {
     type Item = S;
     type IntoIter = Map<vec::IntoIter<CachePadded<S>>, fn(CachePadded<S>) -> S>;
 
-    /// All of them, by worker: to put together what they have gathered.
+    /// Returns an iterator that yields the values themselves, in the order of the workers. Use it
+    /// to combine what they have collected.
     fn into_iter(self) -> Self::IntoIter {
         self.0.into_vec().into_iter().map(CachePadded::into_inner)
     }
 }
 
 impl Pool {
-    /// Scratch for this pool's loops: made by `make(worker)` for each worker that a loop of it may
-    /// have now. Where the pool grows later, loops with this scratch take no more workers for that.
+    /// Creates scratch for this pool's loops. It has a value `make(worker)` for each worker that a
+    /// loop can use now. If the pool grows later, loops with this scratch do not use the additional
+    /// workers.
     ///
     /// ```
     /// let pool = creel::Pool::builder().workers(2).build()?;
@@ -112,7 +115,7 @@ impl<'x, S> HasChunk<'x> for &mut Scratch<S> {
     type Chunk = &'x mut S;
 }
 
-/// What a worker has of a [`Scratch`] while it visits some items.
+/// A worker's value of a [`Scratch`] while the worker visits some items.
 pub struct Own<'a, S>(&'a mut S);
 
 impl<S> Own<'_, S> {
@@ -121,7 +124,7 @@ impl<S> Own<'_, S> {
     }
 }
 
-// SAFETY: each worker is given its own, and only for the time of a visit.
+// SAFETY: Each worker receives only its own value, and only for the duration of a visit.
 unsafe impl<'a, S: Send> Walk for &'a mut Scratch<S> {
     type Base = Base<'a, CachePadded<S>>;
     type Hand = Own<'a, S>;
@@ -144,8 +147,9 @@ unsafe impl<'a, S: Send> Walk for &'a mut Scratch<S> {
 
     #[inline]
     unsafe fn take(base: &Self::Base, who: usize, _: usize) -> Own<'a, S> {
-        // SAFETY: `who` is below the number there are, and while the hand is in use no other thread
-        // has it, says the caller; and it is not handed on for longer than that.
+        // SAFETY: The caller promises that `who` is below the number of values, and that no other
+        // thread uses the same `who` while the hand is in use. The value is not passed on for
+        // longer than that.
         Own(unsafe { base.item(who) })
     }
 
@@ -158,7 +162,7 @@ unsafe impl<'a, S: Send> Walk for &'a mut Scratch<S> {
     }
 }
 
-// SAFETY: as above.
+// SAFETY: As above.
 unsafe impl<'a, S: Send> WalkChunks for &'a mut Scratch<S> {
     #[inline]
     unsafe fn chunk<'x>(hand: &'x mut Own<'a, S>, _: Range<usize>) -> &'x mut S

@@ -1,4 +1,4 @@
-//! A frame of several loops during which the workers stay awake and the caller is pinned.
+//! Sessions: frames of several loops during which the workers stay awake and the caller is pinned.
 
 use crate::{
     pool::{Pool, shared::Shared},
@@ -6,10 +6,10 @@ use crate::{
     worker::current,
 };
 
-/// Keeps the workers hot while it lives.
+/// Keeps the workers awake until it is dropped.
 struct Hot<'a> {
     shared: &'a Shared,
-    /// Whether there was no other.
+    /// Whether no other session of the pool was running when this one began.
     first: bool,
 }
 
@@ -28,15 +28,19 @@ impl Drop for Hot<'_> {
 }
 
 impl Pool {
-    /// Runs `f`, which is a frame of several loops, and gives back its result.
+    /// Runs `f`, which calls several loops in a row, for example the phases of a frame. Returns its
+    /// result.
     ///
-    /// Until `f` returns (or panics), workers that wait spin longer between loops, for at most
-    /// half a millisecond at a time, and the calling thread is pinned to the worker of worker 0
-    /// if the pool is pinned. Then it has its own mask back. Each loop inside is an ordinary
-    /// one, so what one phase wrote the next may borrow. Pinning and giving back costs some
-    /// microseconds: worth it for a few phases, not for one short loop.
+    /// Workers that wait between the loops spin for longer than usual, up to half a millisecond at
+    /// a time, so that they are awake for the next loop. If the pool is pinned, the calling thread
+    /// is pinned to the CPUs of worker 0. Both end when `f` returns or panics, and the thread then
+    /// gets its previous affinity mask back. The loops inside are ordinary loops, so one phase may
+    /// borrow what the previous phase wrote. Note that pinning and unpinning cost a few
+    /// microseconds. A session is therefore worth it for a few phases, but not for one short loop.
     ///
-    /// On a worker, or in another session's thread, `f` just runs.
+    /// If you call this on a worker of any pool, the calling thread is not pinned. If another
+    /// session of the pool is running on a different thread, worker 0 does not move to the CPU of
+    /// the caller.
     ///
     /// ```
     /// let pool = creel::Pool::builder().workers(2).build()?;
@@ -56,7 +60,7 @@ impl Pool {
             return f(self);
         }
         self.shared.pin_for_loops();
-        // Another session's caller is pinned where worker 0 sits now.
+        // Worker 0 must not move if another session's caller is already pinned to its CPUs.
         let pinning = &self.shared.pinning;
         pinning.with_caller_pinned(hot.first, || f(self))
     }

@@ -1,32 +1,36 @@
-//! Sorting a slice on all workers: the standard library's sorts on pieces, then merges that are
-//! themselves cut into pieces.
+//! Sorts a slice on all workers. The workers sort pieces with the sorts of the standard library,
+//! and then merge them. The merges are also divided into pieces.
 //!
-//! The invariant: in each round of merges the items are in one place, valid and complete, and their
-//! copies in the other are not looked at as items until the round has ended. So a comparison that
-//! panics leaves each item once, in some order. An item is compared before it is copied, never
-//! after, in the same round: so a comparison that changes it (through a cell) changes what is kept.
-//! And it is compared by one thread at a time, so that it need not be `Sync`.
+//! In each round of merges, the items are in one buffer, valid and complete. We do not treat their
+//! copies in the other buffer as items until the round has ended. A comparison that panics
+//! therefore leaves each item once, in some order. In each round, an item is compared before it is
+//! copied and never after. If a comparison changes the item through a cell, the copy therefore
+//! contains the change. Only one thread at a time compares an item, so it need not be `Sync`.
 //!
-//! How the slice is cut depends on its length and the number of workers. A stable sort has one
-//! outcome all the same; of an unstable one, equal items may come in another order.
+//! The division into pieces depends on the length of the slice and the number of workers. A stable
+//! sort has the same result in all cases. However, an unstable sort may leave equal items in a
+//! different order.
 
 use super::split::Split;
 use crate::pool::Pool;
 use std::{cmp::Ordering, mem::MaybeUninit, ops::Range, ptr};
 
-/// Fewer items are sorted by the caller alone.
+/// The caller sorts fewer items than this alone.
 const ALONE: usize = 2048;
-/// A piece of a merge has so many items, or more.
+/// The minimum number of items in a piece of a merge, unless the whole merge is shorter.
 const PIECE: usize = 8192;
 
 /// # Sorting
 ///
-/// These sort a slice in place, with a buffer as long as the slice where it is not sorted already.
+/// These methods sort a slice in place. They allocate a buffer as long as the slice, unless the
+/// slice is short or the sorted pieces are already in order. In the unstable forms, equal items may
+/// change their order.
 impl Pool {
-    /// Sorts the items; equal ones stay in their order. Blocks until all is done.
+    /// Sorts the items. Equal items keep their order. Blocks until the slice is sorted.
     ///
     /// # Panics
-    /// Re-throws the first panic of a comparison; the items are then all there, in some order.
+    /// Resumes the first panic of a comparison. The slice then contains all items, in an
+    /// unspecified order.
     ///
     /// ```
     /// let pool = creel::Pool::builder().workers(2).build()?;
@@ -40,10 +44,11 @@ impl Pool {
         self.sort_by(items, T::cmp);
     }
 
-    /// The same, by the order of `key(item)`.
+    /// Sorts the items by the key that `key(item)` returns. Equal items keep their order. Note that
+    /// `key` is called for each comparison. Blocks until the slice is sorted.
     ///
     /// # Panics
-    /// As [`sort`](Self::sort).
+    /// In the same cases as [`sort`](Self::sort), and with a panic of `key`.
     ///
     /// ```
     /// let pool = creel::Pool::builder().workers(2).build()?;
@@ -57,10 +62,12 @@ impl Pool {
         self.sort_by(items, |a, b| key(a).cmp(&key(b)));
     }
 
-    /// The same, by `compare`. What it does if that is no order is not said, but no item is lost.
+    /// Sorts the items with the function `compare`. Equal items keep their order. If `compare` is
+    /// not a total order, the order of the result is unspecified, but no item is lost. Blocks until
+    /// the slice is sorted.
     ///
     /// # Panics
-    /// As [`sort`](Self::sort).
+    /// In the same cases as [`sort`](Self::sort).
     ///
     /// ```
     /// let pool = creel::Pool::builder().workers(2).build()?;
@@ -74,11 +81,11 @@ impl Pool {
         self.sort_pieces(items, |piece| piece.sort_by(&compare), &compare);
     }
 
-    /// Sorts the items; equal ones may change their order. Faster than [`sort`](Self::sort) where a
-    /// comparison is cheap. Blocks until all is done.
+    /// Sorts the items. Equal items may change their order. This is faster than
+    /// [`sort`](Self::sort) if a comparison is cheap. Blocks until the slice is sorted.
     ///
     /// # Panics
-    /// As [`sort`](Self::sort).
+    /// In the same cases as [`sort`](Self::sort).
     ///
     /// ```
     /// let pool = creel::Pool::builder().workers(2).build()?;
@@ -92,10 +99,11 @@ impl Pool {
         self.sort_pieces(items, |piece| piece.sort_unstable(), &T::cmp);
     }
 
-    /// The same, by the order of `key(item)`.
+    /// Sorts the items by the key that `key(item)` returns. Equal items may change their order.
+    /// Note that `key` is called for each comparison. Blocks until the slice is sorted.
     ///
     /// # Panics
-    /// As [`sort`](Self::sort).
+    /// In the same cases as [`sort`](Self::sort), and with a panic of `key`.
     ///
     /// ```
     /// let pool = creel::Pool::builder().workers(2).build()?;
@@ -113,10 +121,12 @@ impl Pool {
         self.sort_unstable_by(items, |a, b| key(a).cmp(&key(b)));
     }
 
-    /// The same, by `compare`.
+    /// Sorts the items with the function `compare`. Equal items may change their order. If
+    /// `compare` is not a total order, the order of the result is unspecified, but no item is lost.
+    /// Blocks until the slice is sorted.
     ///
     /// # Panics
-    /// As [`sort`](Self::sort).
+    /// In the same cases as [`sort`](Self::sort).
     ///
     /// ```
     /// let pool = creel::Pool::builder().workers(2).build()?;
@@ -155,7 +165,7 @@ impl Pool {
         self.merge_runs(items, run, compare);
     }
 
-    /// Merges neighbouring runs of `run` items, which are sorted, until there is one.
+    /// Merges neighbouring sorted runs of `run` items until there is only one run.
     fn merge_runs<T: Send>(
         &self,
         items: &mut [T],
@@ -164,7 +174,7 @@ impl Pool {
     ) {
         let total = items.len();
         let mut buffer: Vec<MaybeUninit<T>> = Vec::with_capacity(total);
-        // SAFETY: places that need not be initialised, as many as there are.
+        // SAFETY: These places need not be initialised, and the capacity is at least `total`.
         unsafe { buffer.set_len(total) };
         let mut home = Home {
             items,
@@ -183,11 +193,12 @@ impl Pool {
             }
             let (from, to) = (Split::new(from), Split::new(to));
             self.for_each(&pieces, |piece| {
-                // SAFETY: the pieces' left sides do not overlap, nor with any right side.
+                // SAFETY: The left sides of the pieces do not overlap each other or any right side.
                 let left = unsafe { from.piece(piece.left.clone()) };
-                // SAFETY: nor do their right sides.
+                // SAFETY: The right sides do not overlap each other or any left side.
                 let right = unsafe { from.piece(piece.right.clone()) };
-                // SAFETY: nor do the places that they are merged to, which lie one after the other.
+                // SAFETY: The places that the pieces are merged to follow each other and do not
+                // overlap.
                 let to = unsafe { to.piece(piece.to.clone()) };
                 merge(left, right, to, compare);
             });
@@ -198,7 +209,8 @@ impl Pool {
     }
 }
 
-/// Where the items are: in their slice, or away in the buffer. Brings them home when dropped.
+/// The current location of the items, which is their slice, or the buffer if `away`. Moves them
+/// back to the slice when dropped.
 struct Home<'a, T> {
     items: &'a mut [T],
     buffer: &'a mut [MaybeUninit<T>],
@@ -206,7 +218,7 @@ struct Home<'a, T> {
 }
 
 impl<T> Home<'_, T> {
-    /// The items, and where they are merged to.
+    /// Returns the items, and the places that they are merged to.
     fn sides(&mut self) -> (&mut [T], &mut [MaybeUninit<T>]) {
         let (first, len) = (self.items.as_mut_ptr(), self.items.len());
         let other = self.buffer.as_mut_ptr();
@@ -214,11 +226,12 @@ impl<T> Home<'_, T> {
             false => (first, other),
             true => (other.cast(), first.cast()),
         };
-        // SAFETY: the items are here, all initialised, and borrowed as `self` is.
+        // SAFETY: The items are in this buffer. All of them are initialised, and borrowed as `self`
+        // is.
         let from = unsafe { std::slice::from_raw_parts_mut(from, len) };
-        // SAFETY: as long as the items, another memory than theirs. What is written there by way of
-        // the slice's own places is either all of the items, or the old ones are left: they are not
-        // dropped from there, for they are away.
+        // SAFETY: This memory is as long as that of the items and does not overlap it. If these
+        // places belong to the slice, a round overwrites them with all items, or leaves old copies
+        // in them. The old copies are not dropped there, because the items are in the buffer.
         let to = unsafe { std::slice::from_raw_parts_mut(to, len) };
         (from, to)
     }
@@ -228,21 +241,21 @@ impl<T> Drop for Home<'_, T> {
     fn drop(&mut self) {
         if self.away {
             let (from, to) = (self.buffer.as_ptr().cast::<T>(), self.items.as_mut_ptr());
-            // SAFETY: the items are in the buffer, as many as the slice has places; the places have
-            // nothing of their own, and nobody looks at the buffer's after this.
+            // SAFETY: The items are in the buffer, which is as long as the slice. The slice's
+            // places own nothing, and nobody reads the buffer's places after this.
             unsafe { ptr::copy_nonoverlapping(from, to, self.items.len()) };
         }
     }
 }
 
-/// A part of a merge.
+/// One piece of a merge.
 struct Piece {
     left: Range<usize>,
     right: Range<usize>,
     to: Range<usize>,
 }
 
-/// Cuts the merge of two runs, one behind the other, into pieces of about equal length.
+/// Divides the merge of two adjacent runs into pieces of about equal length.
 fn cut<T>(
     items: &[T],
     left: Range<usize>,
@@ -265,7 +278,7 @@ fn cut<T>(
         } else {
             of_left(a, b, taken, compare)
         };
-        // No wrong order of theirs may have a piece end before it begins.
+        // Even if `compare` is not a total order, a piece must not end before it begins.
         let (had_left, had_right) = (from.0 - left.start, from.1 - right.start);
         let most = a.len().min(taken - had_right);
         let of_left = of_left.clamp(had_left.max(taken.saturating_sub(b.len())), most);
@@ -279,12 +292,12 @@ fn cut<T>(
     }
 }
 
-/// How many of the first `taken` items of the merge of `a` and `b` are from `a`.
+/// Returns how many of the first `taken` items of the merge of `a` and `b` come from `a`.
 fn of_left<T>(a: &[T], b: &[T], taken: usize, compare: &impl Fn(&T, &T) -> Ordering) -> usize {
     let (mut least, mut most) = (taken.saturating_sub(b.len()), taken.min(a.len()));
     while least < most {
         let middle = least + (most - least) / 2;
-        // Of equal ones `a`'s comes first.
+        // If two items are equal, the one of `a` comes first.
         if compare(&a[middle], &b[taken - middle - 1]).is_le() {
             least = middle + 1;
         } else {
@@ -294,7 +307,8 @@ fn of_left<T>(a: &[T], b: &[T], taken: usize, compare: &impl Fn(&T, &T) -> Order
     least
 }
 
-/// Copies the items of two sorted slices to `to`, in order; of equal ones the left one first.
+/// Copies the items of two sorted slices to `to`, in order. If two items are equal, the one of
+/// `left` comes first.
 fn merge<T>(
     left: &[T],
     right: &[T],
@@ -307,14 +321,14 @@ fn merge<T>(
         let Some(place) = places.next() else { return };
         let takes_right = compare(&left[a], &right[b]).is_gt();
         let item = if takes_right { &right[b] } else { &left[a] };
-        // SAFETY: an item is as large as its place, and lies elsewhere; which of the two counts is
-        // settled when the round ends.
+        // SAFETY: The item has the size of its place and lies in another buffer. Which of the two
+        // copies is the item is decided when the round ends.
         unsafe { ptr::copy_nonoverlapping(item, place.as_mut_ptr(), 1) };
         (a, b) = (a + usize::from(!takes_right), b + usize::from(takes_right));
     }
     let rest = left[a..].iter().chain(&right[b..]);
     for (item, place) in rest.zip(places) {
-        // SAFETY: as above.
+        // SAFETY: As above.
         unsafe { ptr::copy_nonoverlapping(item, place.as_mut_ptr(), 1) };
     }
 }

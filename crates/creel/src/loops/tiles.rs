@@ -1,17 +1,18 @@
-//! A slice as a grid of rows, visited in tiles: what lies near in both directions goes to one worker.
+//! A slice as a grid of rows that a loop visits in tiles, so that items that are near in both
+//! directions go to the same worker.
 //!
-//! The invariant: two tiles of one grid have no item in common, so each may be changed by a thread
-//! of its own. A tile has the rows' parts one by one, never the rows between them.
+//! No two tiles of one grid share an item, so each tile may be changed by a different thread. A
+//! tile provides its part of each row separately, and never the items between these parts.
 
 use super::items::{Base, Count, HasItem, Walk};
 use std::ops::Range;
 
-/// How a grid is cut.
+/// How a grid is divided into tiles.
 #[derive(Clone, Copy, Debug)]
 pub struct Cut {
     width: usize,
     height: usize,
-    /// Columns and rows of a tile, but for those at the end.
+    /// The number of columns and rows of a tile. Tiles at the end may be smaller.
     tile: (usize, usize),
 }
 
@@ -37,7 +38,7 @@ impl Cut {
         }
     }
 
-    /// Tiles side by side.
+    /// Returns the number of tiles in a row of tiles.
     fn across(&self) -> usize {
         self.width.div_ceil(self.tile.0)
     }
@@ -46,7 +47,7 @@ impl Cut {
         self.across() * self.height.div_ceil(self.tile.1)
     }
 
-    /// The columns and rows of one, inside the grid.
+    /// Returns the columns and rows of a tile, limited to the grid.
     fn area(&self, index: usize) -> (Range<usize>, Range<usize>) {
         let side = |at: usize, len: usize, end: usize| {
             let begin = at * len;
@@ -60,7 +61,7 @@ impl Cut {
     }
 }
 
-/// A slice as a grid whose tiles a loop visits, to read them.
+/// A slice as a grid whose tiles a loop reads.
 ///
 /// ```
 /// let pool = creel::Pool::builder().workers(2).build()?;
@@ -80,7 +81,7 @@ pub struct Tiles<'a, T> {
     cut: Cut,
 }
 
-/// A slice as a grid whose tiles a loop visits, to change them.
+/// A slice as a grid whose tiles a loop changes.
 ///
 /// ```
 /// use creel::{Pool, loops::{Tiles, TilesMut}};
@@ -106,11 +107,11 @@ pub struct TilesMut<'a, T> {
 }
 
 impl<'a, T> Tiles<'a, T> {
-    /// Cuts rows of `width` items into tiles of so many columns and rows; those at the end are
-    /// smaller. They are numbered along the rows.
+    /// Divides rows of `width` items into tiles of `tile.0` columns and `tile.1` rows. Tiles at the
+    /// end may be smaller. The tiles are numbered row by row.
     ///
     /// # Panics
-    /// If the items are not whole rows, or a number is 0.
+    /// If `width` or a side of `tile` is 0, or if the number of items is not a multiple of `width`.
     ///
     /// ```
     /// let pool = creel::Pool::builder().workers(2).build()?;
@@ -130,11 +131,11 @@ impl<'a, T> Tiles<'a, T> {
 }
 
 impl<'a, T> TilesMut<'a, T> {
-    /// Cuts rows of `width` items into tiles of so many columns and rows; those at the end are
-    /// smaller. They are numbered along the rows.
+    /// Divides rows of `width` items into tiles of `tile.0` columns and `tile.1` rows. Tiles at the
+    /// end may be smaller. The tiles are numbered row by row.
     ///
     /// # Panics
-    /// If the items are not whole rows, or a number is 0.
+    /// If `width` or a side of `tile` is 0, or if the number of items is not a multiple of `width`.
     ///
     /// ```
     /// let pool = creel::Pool::builder().workers(2).build()?;
@@ -157,7 +158,7 @@ impl<'a, T> TilesMut<'a, T> {
     }
 }
 
-/// A rectangle of a grid, to be read.
+/// A tile of a grid that a loop reads.
 ///
 /// ```
 /// let pool = creel::Pool::builder().workers(2).build()?;
@@ -178,7 +179,7 @@ pub struct Tile<'a, T> {
 }
 
 impl<'a, T> Tile<'a, T> {
-    /// Its columns in the grid.
+    /// Returns the tile's columns in the grid.
     ///
     /// ```
     /// let pool = creel::Pool::builder().workers(2).build()?;
@@ -193,7 +194,7 @@ impl<'a, T> Tile<'a, T> {
         self.cut.area(self.index).0
     }
 
-    /// Its rows in the grid.
+    /// Returns the tile's rows in the grid.
     ///
     /// ```
     /// let pool = creel::Pool::builder().workers(2).build()?;
@@ -208,10 +209,10 @@ impl<'a, T> Tile<'a, T> {
         self.cut.area(self.index).1
     }
 
-    /// Its part of row `y` of the grid.
+    /// Returns the tile's part of row `y` of the grid.
     ///
     /// # Panics
-    /// If it has no such row.
+    /// If the tile does not contain row `y`.
     ///
     /// ```
     /// let pool = creel::Pool::builder().workers(2).build()?;
@@ -232,13 +233,13 @@ impl<'a, T> Tile<'a, T> {
     }
 }
 
-/// A rectangle of a grid, which one thread has alone.
+/// A tile of a grid that a loop changes. Only one thread has access to it.
 ///
 /// ```
 /// let pool = creel::Pool::builder().workers(2).build()?;
 /// use creel::loops::{TileMut, TilesMut};
 ///
-/// /// Something that needs a whole tile.
+/// /// Halves the brightness of a tile.
 /// fn shade(tile: &mut TileMut<u8>) {
 ///     for y in tile.rows() {
 ///         tile.row_mut(y).iter_mut().for_each(|x| *x /= 2);
@@ -255,11 +256,11 @@ pub struct TileMut<'a, T> {
     index: usize,
 }
 
-// SAFETY: it stands for the `&mut [T]` of its rows.
+// SAFETY: This represents the `&mut [T]` of the tile's rows.
 unsafe impl<T: Send> Send for TileMut<'_, T> {}
 
 impl<T> TileMut<'_, T> {
-    /// Its columns in the grid.
+    /// Returns the tile's columns in the grid.
     ///
     /// ```
     /// let pool = creel::Pool::builder().workers(2).build()?;
@@ -275,7 +276,7 @@ impl<T> TileMut<'_, T> {
         self.cut.area(self.index).0
     }
 
-    /// Its rows in the grid.
+    /// Returns the tile's rows in the grid.
     ///
     /// ```
     /// let pool = creel::Pool::builder().workers(2).build()?;
@@ -291,10 +292,10 @@ impl<T> TileMut<'_, T> {
         self.cut.area(self.index).1
     }
 
-    /// Its part of row `y` of the grid.
+    /// Returns the tile's part of row `y` of the grid.
     ///
     /// # Panics
-    /// If it has no such row.
+    /// If the tile does not contain row `y`.
     ///
     /// ```
     /// let pool = creel::Pool::builder().workers(2).build()?;
@@ -310,8 +311,8 @@ impl<T> TileMut<'_, T> {
         let (columns, rows) = self.cut.area(self.index);
         assert!(rows.contains(&y), "a tile of rows {rows:?} has no row {y}");
         let begin = y * self.cut.width;
-        // SAFETY: validity: the area is inside the grid. Aliasing: no other tile has any of it, this
-        // one is given out once, and it is borrowed for as long as the row is in use.
+        // SAFETY: Validity: the area is inside the grid. Aliasing: no other tile contains any of
+        // it, this tile is given out once, and it is borrowed for as long as the row is in use.
         unsafe { self.base.part(begin + columns.start..begin + columns.end) }
     }
 }
@@ -329,7 +330,7 @@ impl<'a, T> HasItem<'_> for Tiles<'a, T> {
     type Item = Tile<'a, T>;
 }
 
-// SAFETY: they are only read, by threads that may share them.
+// SAFETY: The items are only read, by threads that may share them.
 unsafe impl<'a, T: Sync> Walk for Tiles<'a, T> {
     type Base = Self;
     type Hand = Self;
@@ -362,7 +363,7 @@ impl<'a, T> HasItem<'_> for TilesMut<'a, T> {
     type Item = TileMut<'a, T>;
 }
 
-// SAFETY: nobody is given a tile twice, say the callers, and no two have an item in common.
+// SAFETY: The callers promise that nobody receives a tile twice, and no two tiles share an item.
 unsafe impl<'a, T: Send> Walk for TilesMut<'a, T> {
     type Base = (Base<'a, T>, Cut);
     type Hand = (Base<'a, T>, Cut);

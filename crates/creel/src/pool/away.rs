@@ -1,13 +1,15 @@
-//! A pool whose workers all wait in the `block_on` of other pools.
+//! Handles a pool whose workers all wait in `block_on` calls of other pools.
 //!
-//! Such a worker is *away*: it polls no task of its pool, fires no timer and asks no poller. Pools
-//! whose workers wait for each other in a ring would therefore wait for ever. While all workers of a
-//! pool are away, one of them looks every [`WATCHDOG_INTERVAL`] whether the pool has work. If it has, the
-//! worker starts a *substitute*: a thread that does what lies behind the workers, as the watchdog does
-//! for a worker that is stuck. It ends when a worker is back.
+//! Such a worker is *away*. It polls no task of its own pool, fires no timer and polls no sockets.
+//! Therefore, pools whose workers wait for each other in a ring would wait for ever. While all
+//! workers of a pool are away, one of them checks every [`WATCHDOG_INTERVAL`] whether the pool has
+//! work. If it has, the worker starts a *substitute*. This is a thread that runs the work that is
+//! stranded behind the workers, as the watchdog does for a stuck worker. The substitute ends when a
+//! worker is back.
 //!
-//! The substitute is not a worker. What is bound to a worker waits for that worker: a task of
-//! `spawn_on` or `spawn_local`, and a `run_on` from a thread that is not a worker.
+//! The substitute is not a worker. Work that is bound to a worker still waits for this worker.
+//! Examples are a task of `spawn_on` or `spawn_local`, and a `run_on` from a thread that is not a
+//! worker.
 
 use super::{
     block_on::{User, serve_callers},
@@ -28,35 +30,37 @@ use std::{
     time::Duration,
 };
 
-/// The workers of a pool that are away.
+/// Counts the workers of a pool that are away.
 #[derive(Default)]
 pub(super) struct Absent {
-    /// How many workers are. `SeqCst`: of two that leave at the same time, one finds both gone.
+    /// The number of workers that are away. `SeqCst`, so that if two workers leave at the same
+    /// time, one of them sees that both are away.
     workers: AtomicUsize,
-    /// Whether there is a substitute. `SeqCst`, because it is rare.
+    /// Whether there is a substitute. `SeqCst`, because accesses are rare.
     substituted: AtomicBool,
 }
 
 thread_local! {
     /// Whether this thread is a worker that is away.
     static IS_AWAY: Cell<bool> = const { Cell::new(false) };
-    /// The pool that this thread is the substitute of.
+    /// The pool for which this thread is the substitute.
     static SUBSTITUTE_OF: RefCell<Option<Arc<Shared>>> = const { RefCell::new(None) };
 }
 
-/// A thread's time in a `block_on`, from when it first sleeps there.
+/// The time of a thread in a `block_on`, starting when it first sleeps there.
 pub(super) struct Away {
-    /// The pool of the thread, if it is a worker.
+    /// The thread's own pool, if the thread is a worker.
     own: Option<Arc<Shared>>,
-    /// Whether this counts. Not in a `block_on` inside of another.
+    /// Whether this is counted as away. False in a `block_on` inside another one, because the outer
+    /// one is counted already.
     counts: bool,
     since: Instant,
 }
 
 impl Away {
-    /// The calling thread is about to sleep in a `block_on`.
+    /// Marks the calling thread as away, because it is about to sleep in a `block_on`.
     pub(super) fn enter() -> Self {
-        // A substitute that sleeps is no substitute: a worker may start another.
+        // A substitute that sleeps cannot act as a substitute, so a worker may start another one.
         let of = local(&SUBSTITUTE_OF, RefCell::take).flatten();
         of.inspect(|pool| pool.absent.substituted.store(false, Ordering::SeqCst));
         let own = current::worker().and_then(|(slots, _)| {
@@ -71,7 +75,7 @@ impl Away {
         Self { own, counts, since }
     }
 
-    /// How often the thread shall [look](Self::look) while it sleeps.
+    /// Returns how often the thread must call [`look`](Self::look) while it sleeps.
     pub(super) fn looks_every(&self) -> Option<Duration> {
         self.own
             .as_ref()?
@@ -79,8 +83,8 @@ impl Away {
             .then_some(WATCHDOG_INTERVAL)
     }
 
-    /// Starts a substitute for the workers if the pool needs one. Most workers are back before the
-    /// second look, and a thread would come too late for them.
+    /// Starts a substitute for the workers if the pool needs one. We wait for one interval first,
+    /// because most workers are back before the second check, and a new thread would not be faster.
     pub(super) fn look(&self) {
         let Some(own) = self.own.as_ref().filter(|own| own.all_are_away()) else {
             return;
@@ -98,7 +102,7 @@ impl Away {
             .name(name)
             .spawn(move || substitute(&pool));
         if started.is_err() {
-            // The next look tries again.
+            // The next check tries again.
             substituted.store(false, Ordering::SeqCst);
         }
     }
@@ -114,8 +118,8 @@ impl Drop for Away {
 }
 
 impl Shared {
-    /// Whether every worker sleeps in another pool's `block_on`. The threads of a pool that is being
-    /// dropped are not replaced: the thread that drops it does what lies behind them.
+    /// Returns whether every worker waits in a `block_on` of another pool. A pool that is being
+    /// dropped gets no substitute, because the thread that drops the pool runs the stranded work.
     fn all_are_away(&self) -> bool {
         let slots = &self.slots;
         !slots.is_closing() && self.absent.workers.load(Ordering::SeqCst) >= slots.workers()
@@ -127,7 +131,7 @@ impl Shared {
     }
 }
 
-/// The body of a substitute's thread.
+/// Runs a substitute on the calling thread.
 fn substitute(pool: &Arc<Shared>) {
     let slots = &pool.slots;
     if !slots.life.enter() {
@@ -147,7 +151,8 @@ fn substitute(pool: &Arc<Shared>) {
             WaitWord::new(0).wait(0, Some(WATCHDOG_INTERVAL));
         }
     }
-    // Unless it went away itself, and another has come.
+    // If the substitute went away itself, it has cleared this mark already, and there may be
+    // another substitute.
     if local(&SUBSTITUTE_OF, RefCell::take).flatten().is_some() {
         pool.absent.substituted.store(false, Ordering::SeqCst);
     }

@@ -1,4 +1,5 @@
-//! Waiting for a future on a thread that is no worker, and working meanwhile.
+//! Implements `block_on`: a thread that is not a worker of the pool waits for a future, and runs
+//! the pool's tasks in the meantime.
 
 use super::away::Away;
 use super::watchdog::WATCHDOG_INTERVAL;
@@ -18,9 +19,10 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 
-/// Wakes a caller of `block_on`.
+/// The waker of a `block_on` caller.
 struct Bell {
-    /// The future was woken since it was last polled. `SeqCst`, as the waiter demands.
+    /// Whether the future was woken since it was last polled. `SeqCst`, because [`Waiter`] requires
+    /// it.
     woken: AtomicBool,
     waiter: Waiter,
 }
@@ -43,8 +45,8 @@ impl Wake for Bell {
     }
 }
 
-/// Wakes the callers of `block_on` whose timers are due or whose sockets are ready. A pool that is
-/// being dropped calls this from time to time, because its workers have ended or are about to.
+/// Wakes the callers of `block_on` whose timers are due or whose sockets are ready. We call this
+/// periodically while a pool is being dropped, because its workers have ended or are about to.
 pub(super) fn serve_callers(pool: &Shared) {
     for timers in pool.timers.made() {
         loop {
@@ -60,7 +62,7 @@ pub(super) fn serve_callers(pool: &Shared) {
     }
 }
 
-/// Keeps the pool from ending until it is dropped.
+/// Keeps the pool from ending until this is dropped.
 pub(super) struct User<'a>(pub(super) &'a WorkerSlots);
 
 impl Drop for User<'_> {
@@ -70,22 +72,23 @@ impl Drop for User<'_> {
 }
 
 impl Pool {
-    /// Blocks until `future` is ready and gives its output.
+    /// Blocks until `future` is ready, and returns its output.
     ///
-    /// The calling thread polls the future itself. Meanwhile it stands in for a worker that
-    /// sleeps or has not started yet, if there is one, and runs the pool's stealable tasks; so it
-    /// is no worker more, and a chain of hand-overs between the future and the tasks stays on
-    /// one thread. The future need not be `Send`.
+    /// The calling thread polls the future itself. If a worker of the pool is asleep or has not
+    /// started yet, the caller also runs the pool's stealable tasks in that worker's place. The
+    /// number of running threads therefore does not grow, and the future and the tasks that it
+    /// waits for can wake each other without changing threads. The future need not be `Send`.
     ///
-    /// A worker may block on another pool's future. If all workers of its pool do so, a substitute
-    /// thread does the pool's work meanwhile, except what is bound to one of them. On its own
-    /// pool's it must not; there a task awaits, and code that is not `async` asks
-    /// [`is_current`](Self::is_current) and has the wait done on a thread that is no pool's:
+    /// A worker of one pool may block on a future of another pool. If all workers of a pool do this
+    /// at the same time, a substitute thread runs the pool's work, except for work that is bound to
+    /// one of the workers. A worker must not block on a future of its own pool. In a task, await
+    /// the future instead. In code that is not `async`, call [`is_current`](Self::is_current) to
+    /// find out, and if it returns true, wait on a thread outside of all pools:
     ///
     /// ```
     /// use creel::{Pool, blocking};
     ///
-    /// /// A plugin's call, which knows of no pool.
+    /// /// A plugin's function, which may be called anywhere.
     /// fn plugin(pool: &Pool) -> u32 {
     ///     pool.block_on(async { 6 * 7 })
     /// }
@@ -94,7 +97,7 @@ impl Pool {
     /// let own = pool.handle();
     /// let task = pool.spawn(async move {
     ///     assert!(own.is_current());
-    ///     blocking(move || plugin(&own)).await // the worker goes on with other tasks
+    ///     blocking(move || plugin(&own)).await // the worker continues with other tasks
     /// });
     /// assert_eq!(pool.block_on(task).unwrap(), 42);
     /// # Ok::<(), creel::BuildError>(())
@@ -102,18 +105,18 @@ impl Pool {
     ///
     /// # Panics
     ///
-    /// On a thread that runs this pool's work already: the worker would wait for itself. If the
-    /// future panics. By a [handle](crate::Pool::handle) whose pool has been dropped, or is being
-    /// dropped.
+    /// If the calling thread already runs this pool's work, because the worker would wait for
+    /// itself. If the future panics. If this is a [handle](crate::Pool::handle) and its pool has
+    /// been dropped or is being dropped.
     ///
-    /// # When the pool is dropped meanwhile
+    /// # If the pool is dropped during the call
     ///
     /// Another thread may drop the pool while a handle's `block_on` waits. The drop then waits for
-    /// it: this call goes on until its future is ready. Its timers fire, its sockets work and its
-    /// channels receive, but the pool's tasks are cancelled, so awaiting one gives
-    /// [`JoinError::Cancelled`](crate::JoinError::Cancelled). If the future is never ready, the drop
-    /// never returns: use [`shutdown_timeout`](Self::shutdown_timeout) or
-    /// [`shutdown_background`](Self::shutdown_background) instead.
+    /// this call, which continues until its future is ready. Timers, sockets and channels that the
+    /// future uses still work. However, the pool's tasks are cancelled, so awaiting one returns
+    /// [`JoinError::Cancelled`](crate::JoinError::Cancelled). If the future is never ready, the
+    /// drop never returns. Use [`shutdown_timeout`](Self::shutdown_timeout) or
+    /// [`shutdown_background`](Self::shutdown_background) instead to avoid this.
     ///
     /// ```
     /// let pool = creel::Pool::builder().workers(1).build()?;
@@ -141,7 +144,7 @@ impl Pool {
         let waker = Waker::from(bell.clone());
         let mut context = Context::from_waker(&waker);
         let mut future = pin!(future);
-        // What the future waits for by time or on a socket is the business of worker 0.
+        // The future's timers and sockets are registered with worker 0.
         let timers = pool.timers.at(0);
         timers.set_wake(|| WorkerWaker::waker(slots, 0));
         let _timers = timers::enter(Arc::clone(timers));
@@ -149,7 +152,8 @@ impl Pool {
         let block_on_driver = BlockOnDriver::new(tasks);
         let frame = Frame::new(tasks, &block_on_driver);
         let _inside = ContextGuard::enter(&frame);
-        // In the deterministic mode nobody else comes for what other threads have woken.
+        // A pool without threads has no watchdog, so this loop checks periodically for tasks that
+        // other threads have woken.
         let look = slots.is_threadless().then_some(WATCHDOG_INTERVAL);
         let mut first = look.is_none();
         let mut away = None;

@@ -1,11 +1,11 @@
-//! The four knobs, set before a pool is made.
+//! The builder of a pool, which holds the four settings and a few more.
 
-use super::{Balance, Observe, Pool, Wait, pinning::SharedJob, shared::Shared};
+use super::{Balance, Observe, Pool, Wait, pinning::Available, shared::Shared};
 use crate::{time::Clock, worker::table::WORKERS_MAX};
 use creel_topology::Placement;
 use std::{fmt, sync::Arc};
 
-/// Why a pool could not be made.
+/// The error of creating, resizing or observing a pool.
 ///
 /// ```
 /// use creel::{BuildError, Pool};
@@ -17,32 +17,33 @@ use std::{fmt, sync::Arc};
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum BuildError {
-    /// Zero workers were asked for, or more than a pool can have.
+    /// The number of workers is zero or higher than a pool can have.
     Workers {
-        /// The number asked for.
+        /// The requested number.
         asked: usize,
-        /// The most that a pool can have.
+        /// The maximum number of workers.
         max: usize,
     },
-    /// The placement cannot be had.
+    /// The workers cannot be placed as requested.
     Placement {
-        /// Why not.
+        /// The reason.
         reason: String,
     },
-    /// The stack of a worker's thread would be too small or too large.
+    /// The requested stack size of a worker's thread is too small or too large.
     StackSize {
-        /// The number of bytes asked for.
+        /// The requested size in bytes.
         asked: usize,
-        /// The fewest bytes that a worker can have.
+        /// The minimum size in bytes.
         min: usize,
-        /// The most bytes that a worker can have.
+        /// The maximum size in bytes.
         max: usize,
     },
-    /// The pool has been dropped: a [handle](crate::Pool::handle) asked for another number of workers.
+    /// The pool has ended, so that a [handle](crate::Pool::handle) cannot change the number of its
+    /// workers.
     Ended,
-    /// The pool cannot be made visible from outside.
+    /// The pool cannot be made visible from outside the program.
     Observe {
-        /// Why not.
+        /// The reason.
         reason: String,
     },
 }
@@ -73,16 +74,16 @@ impl From<creel_topology::Error> for BuildError {
     }
 }
 
-/// The limits of [`PoolBuilder::stack_size`], in bytes. The lower one is the least that the common
-/// systems give a thread. The upper one is far beyond what a system gives, and keeps the standard
-/// library from computing with a number that overflows.
+/// The limits of [`PoolBuilder::stack_size`], in bytes. Common systems give each thread at least
+/// the lower limit. The upper limit is far above what a system gives. It exists because the
+/// standard library's arithmetic with a larger number could overflow.
 const STACK_MIN: usize = 16 << 10;
 const STACK_MAX: usize = match usize::BITS {
     64 => (1_u64 << 40) as usize,
     _ => isize::MAX as usize,
 };
 
-/// Sets the knobs of a [`Pool`] and makes it. Made by [`Pool::builder`].
+/// A builder for a [`Pool`]. [`Pool::builder`] creates it.
 ///
 /// ```
 /// use creel::{Balance, Placement, Pool, Wait};
@@ -107,7 +108,7 @@ pub struct PoolBuilder {
     pub(super) balance: Balance,
     pub(super) clock: Clock,
     observe: Observe,
-    /// Of the deterministic mode.
+    /// The seed of the deterministic mode. `None` for an ordinary pool.
     pub(super) seed: Option<u64>,
 }
 
@@ -126,7 +127,7 @@ impl PoolBuilder {
         }
     }
 
-    /// One worker without a thread.
+    /// Creates the builder of a deterministic pool, which has one worker and no thread.
     #[cfg(feature = "tasks")]
     pub(crate) fn seeded(seed: u64, clock: Clock) -> Self {
         let seed = Some(seed);
@@ -136,8 +137,9 @@ impl PoolBuilder {
         }
     }
 
-    /// The pool's name, which its threads carry with their index: `creel-0`, `creel-1` … without
-    /// its NULs, which no thread's name can have. By default `creel`.
+    /// Sets the pool's name, which is `creel` by default. The worker threads are named after it and
+    /// their index, for example `creel-0` and `creel-1`. NUL characters are left out, because a
+    /// thread's name cannot contain them.
     ///
     /// ```
     /// let pool = creel::Pool::builder().workers(1).name("audio").build()?;
@@ -150,7 +152,8 @@ impl PoolBuilder {
         self
     }
 
-    /// How many workers: 1 to 16,383. By default as many as the process has usable cores.
+    /// Sets the number of workers, from 1 to 16,383. The default is one per core that the process
+    /// may use.
     ///
     /// ```
     /// let pool = creel::Pool::builder().workers(3).build()?;
@@ -162,16 +165,17 @@ impl PoolBuilder {
         self
     }
 
-    /// Where the workers sit. By default a pool that runs loops pins its workers by
-    /// [`Placement::Cores`] from its first loop on, and others are not pinned.
+    /// Sets the CPUs that the workers run on. By default, a pool pins its workers according to
+    /// [`Placement::Cores`] when it runs its first loop. A pool that never runs a loop does not pin
+    /// them.
     ///
-    /// Two pools of one process are pinned on different cores as long as there are any.
+    /// Two pools of one process use different cores as long as there are enough.
     ///
     /// ```
     /// use creel::{Placement, Pool};
     ///
     /// let pool = Pool::builder().workers(2).placement(Placement::Unpinned).build()?;
-    /// let sum = pool.sum(0..10, |n| n); // these workers go where the system puts them
+    /// let sum = pool.sum(0..10, |n| n); // the system chooses the CPUs of these workers
     /// assert_eq!(sum, 45);
     /// # Ok::<(), creel::BuildError>(())
     /// ```
@@ -180,10 +184,11 @@ impl PoolBuilder {
         self
     }
 
-    /// How many bytes of stack each worker's thread has. By default as many as the standard library
-    /// gives a thread (2 MiB, or what `RUST_MIN_STACK` says); the system may round up. For deep
-    /// recursion in the closures, or for very many workers. [`build`](Self::build) returns an error
-    /// for less than 16 KiB or more than 1 TiB (2 GiB on 32-bit systems).
+    /// Sets the stack size of each worker's thread, in bytes. The system may round it up. The
+    /// default is that of the standard library, which is 2 MiB or the value of `RUST_MIN_STACK`.
+    /// Set it for deep recursion in your closures, or for a very large number of workers.
+    /// [`build`](Self::build) returns an error for less than 16 KiB or more than 1 TiB (2 GiB on
+    /// 32-bit systems).
     ///
     /// ```
     /// fn depth(n: usize) -> usize {
@@ -199,12 +204,12 @@ impl PoolBuilder {
         self
     }
 
-    /// How the workers wait. By default [`Wait::Adaptive`].
+    /// Sets how the workers wait for work. The default is [`Wait::Adaptive`].
     ///
     /// ```
     /// use creel::{Pool, Wait};
     ///
-    /// // For what is called rarely: no CPU is burnt between.
+    /// // For work that comes rarely. Workers burn no CPU time in between.
     /// let pool = Pool::builder().workers(2).wait(Wait::Park).build()?;
     /// assert_eq!(pool.map(0..3, |n| n * n), [0, 1, 4]);
     /// # Ok::<(), creel::BuildError>(())
@@ -214,12 +219,12 @@ impl PoolBuilder {
         self
     }
 
-    /// How the items of loops are shared out. By default [`Balance::Sticky`].
+    /// Sets how loops distribute their items among the workers. The default is [`Balance::Sticky`].
     ///
     /// ```
     /// use creel::{Balance, Pool};
     ///
-    /// // For few jobs of unlike length: who is free takes the next.
+    /// // For a few jobs of different lengths. A free worker takes the next one.
     /// let pool = Pool::builder().workers(2).balance(Balance::Shared).build()?;
     /// assert_eq!(pool.map(&["short", "longer"], |job| job.len()), [5, 6]);
     /// # Ok::<(), creel::BuildError>(())
@@ -229,8 +234,8 @@ impl PoolBuilder {
         self
     }
 
-    /// The clock that its timers go by. By default the system's monotonic one; a test gives
-    /// one that it drives.
+    /// Sets the clock of the pool's timers. The default is the system's monotonic clock. In a test,
+    /// you can pass a clock that the test advances.
     ///
     /// ```
     /// use creel::{Pool, time::{Clock, sleep}};
@@ -251,18 +256,19 @@ impl PoolBuilder {
         self
     }
 
-    /// What others may do with the pool from outside of the program, [`Pool::observe`]. By default
-    /// nothing.
+    /// Sets what other programs may do with the pool, as [`Pool::observe`] does. By default they
+    /// may do nothing.
     pub fn observe(mut self, what: Observe) -> Self {
         self.observe = what;
         self
     }
 
-    /// Makes the pool. Starts no thread: a worker's starts with its first work.
+    /// Creates the pool. This starts no threads, because a worker's thread starts when the worker
+    /// gets its first work.
     ///
     /// # Errors
-    /// If the number of workers or the size of their stacks is out of range, the placement cannot be
-    /// had, or the pool is to be observed and cannot be.
+    /// If the number of workers or their stack size is out of range, if the workers cannot be
+    /// placed as requested, or if you asked for the pool to be observed and this is not possible.
     ///
     /// ```
     /// let pool = creel::Pool::builder().workers(2).build()?;
@@ -271,20 +277,20 @@ impl PoolBuilder {
     /// # Ok::<(), creel::BuildError>(())
     /// ```
     pub fn build(mut self) -> Result<Pool, BuildError> {
-        let shared_job = SharedJob::find(self.placement.take());
-        let workers = self.workers.unwrap_or(shared_job.workers);
+        let available = Available::find(self.placement.take());
+        let workers = self.workers.unwrap_or(available.workers);
         check_workers(workers)?;
         check_stack_size(self.stack_size)?;
-        shared_job.pinning.pin_as_configured(workers)?;
+        available.pinning.pin_as_configured(workers)?;
         let observe = self.observe;
-        let shared = Shared::new(self, workers, shared_job);
+        let shared = Shared::new(self, workers, available);
         let pool = Pool::new_of(shared, Some(Arc::default()));
         pool.observe(observe)?;
         Ok(pool)
     }
 }
 
-/// Refuses a number of workers that no pool can have.
+/// Returns an error if a pool cannot have this number of workers.
 pub(super) fn check_workers(asked: usize) -> Result<(), BuildError> {
     match asked {
         1..=WORKERS_MAX => Ok(()),
@@ -295,7 +301,7 @@ pub(super) fn check_workers(asked: usize) -> Result<(), BuildError> {
     }
 }
 
-/// Refuses a size that no thread's stack can have.
+/// Returns an error if a thread's stack cannot have this size.
 fn check_stack_size(asked: Option<usize>) -> Result<(), BuildError> {
     match asked {
         Some(asked) if !(STACK_MIN..=STACK_MAX).contains(&asked) => Err(BuildError::StackSize {

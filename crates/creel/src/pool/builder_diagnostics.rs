@@ -1,23 +1,26 @@
-//! What the compiler says where `.build()?` was forgotten: a builder has a pool's verbs, hidden, by
-//! name only. Nothing can call them; who tries is told why.
+//! Compiler errors for a forgotten `.build()?`.
+//!
+//! The builder has hidden methods with the same names as the methods of a pool. They cannot be
+//! called, because their bound [`Built`] is not implemented by any type. If you call one of them,
+//! the compiler therefore prints the message below and not just that the method does not exist.
 
 use super::PoolBuilder;
 
-/// Implemented by nothing.
+/// A trait that no type implements.
 #[diagnostic::on_unimplemented(
-    message = "a `PoolBuilder` is no pool yet: finish it by `.build()?`",
+    message = "a `PoolBuilder` is not a pool yet: call `.build()?` first",
     label = "the pool is not built",
     note = "`let pool = creel::Pool::builder().workers(2).build()?;`"
 )]
 pub trait Built {}
 
-macro_rules! verbs_of_a_pool {
-    ($($verb:ident($($arg:ident: $kind:ident),*);)*) => {
+macro_rules! methods_of_a_pool {
+    ($($method:ident($($arg:ident: $kind:ident),*);)*) => {
         #[allow(missing_docs, clippy::missing_panics_doc)]
         impl PoolBuilder {
             $(
                 #[doc(hidden)]
-                pub fn $verb<$($kind),*>(&self, $($arg: $kind),*)
+                pub fn $method<$($kind),*>(&self, $($arg: $kind),*)
                 where
                     (Self, $($kind),*): Built,
                 {
@@ -28,11 +31,13 @@ macro_rules! verbs_of_a_pool {
     };
 }
 
-verbs_of_a_pool! {
-    each(items: I, f: F);
-    chunks(items: I, len: L, f: F);
-    each_longest_first(items: I, length: L, f: F);
+methods_of_a_pool! {
+    for_each(items: I, f: F);
+    for_each_indexed(items: I, f: F);
+    for_each_chunk(items: I, len: L, f: F);
+    for_each_longest_first(items: I, length: L, f: F);
     map(items: I, f: F);
+    map_indexed(items: I, f: F);
     map_chunks(items: I, len: L, f: F);
     fold(items: I, init: A, f: F, combine: C);
     map_reduce(items: I, f: F, combine: C);

@@ -1,15 +1,16 @@
-//! The pool of the process, for those who have no pool of their own to hand round.
+//! The global pool, for programs that do not want to pass a pool from function to function.
 
 use super::{BuildError, Pool, PoolBuilder};
 use std::{fmt, sync::OnceLock};
 
 static GLOBAL: OnceLock<Pool> = OnceLock::new();
 
-/// The pool of the process: made at its first use, with every knob at its default unless the
-/// program has set it before ([`PoolBuilder::build_global`]). It is never dropped.
+/// Returns the global pool of the process. The first call creates it with the default settings,
+/// unless the program has created it with [`PoolBuilder::build_global`] before. It is never
+/// dropped.
 ///
-/// A library should rather take a `&Pool` from its caller, and this one only where it is given
-/// none: whose pool it is, decides the program.
+/// If you write a library, prefer a `&Pool` from your caller, because the program should decide
+/// which pool runs its work. Use the global pool only if the caller does not pass one.
 ///
 /// ```
 /// let squares = creel::global().map(0..4, |n| n * n);
@@ -19,21 +20,21 @@ pub fn global() -> &'static Pool {
     GLOBAL.get_or_init(Pool::new)
 }
 
-/// Why the process's pool could not be set.
+/// The error of [`PoolBuilder::build_global`].
 ///
 /// ```
 /// use creel::{GlobalError, Pool};
 ///
-/// let workers = creel::global().workers(); // used: made
+/// let workers = creel::global().workers(); // this creates it
 /// let late = Pool::builder().workers(workers + 1).build_global();
 /// assert_eq!(late.unwrap_err(), GlobalError::Exists);
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum GlobalError {
-    /// It has been made before: by another setting of it, or by its first use.
+    /// The global pool exists already, because it was set or used before.
     Exists,
-    /// It could not be made.
+    /// The pool could not be created.
     Build(BuildError),
 }
 
@@ -58,11 +59,12 @@ impl std::error::Error for GlobalError {
 }
 
 impl PoolBuilder {
-    /// Makes the pool that [`global`] gives, and gives it. For a program's `main`, before anybody
-    /// uses it.
+    /// Creates the pool that [`global`] returns, and returns it. Call it in your program's `main`,
+    /// before the global pool is used.
     ///
     /// # Errors
-    /// If there is one already, set or used; or as [`build`](Self::build). Nothing is changed then.
+    /// If the global pool exists already, because it was set or used before. Also if
+    /// [`build`](Self::build) returns an error. The global pool is unchanged in both cases.
     ///
     /// ```
     /// use creel::{GlobalError, Pool, Wait};

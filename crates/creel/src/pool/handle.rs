@@ -1,5 +1,5 @@
 //! Other views of a pool: a handle that does not keep it alive, and a `Pool` whose loops have a
-//! balance or a maximum number of workers of their own.
+//! different balance or maximum number of workers.
 
 use super::{Balance, Owner, Pool, shared::Shared};
 use crate::{

@@ -1,8 +1,8 @@
-//! The pool: placed threads, and the four knobs they obey.
+//! The pool: worker threads, and the four settings that the program makes for them.
 //!
-//! Loops, tasks, timers and sockets know nothing of each other but what `worker/` has; this module
-//! composes them, in the worker's turn. The loop verbs stand on it, in `crate::loops`.
-//! `docs/design/pool.md` holds the contract.
+//! Loops, tasks, timers and sockets do not know each other. They only share what is in `worker/`.
+//! This module combines them in the worker's loop (`worker_loop.rs`). We implement the verbs of
+//! loops in `crate::loops`, on top of this module. `docs/design/pool.md` describes the guarantees.
 
 #[cfg(feature = "tasks")]
 mod away;
@@ -44,25 +44,29 @@ use crate::worker::{current, scoped_job};
 use shared::Shared;
 use std::{fmt, mem, sync::Arc, time::Duration};
 
-/// A number of workers, each served by one OS thread: the one thing here that runs code.
+/// A pool of workers. Each worker has one OS thread, and these threads run the closures and futures
+/// that you pass to the pool.
 ///
-/// A worker's thread starts with its first work. All methods take `&self` and may be called from
-/// any thread, from inside the pool's own workers too.
+/// A worker's thread starts when the worker gets its first work. You can call all methods from any
+/// thread, including the pool's own workers.
 ///
 /// A `Pool` is cheap to clone, and all clones share the workers. The pool ends when the last clone
 /// is dropped. [`handle`](Self::handle) returns a `Pool` that does not keep it from ending.
 ///
-/// Dropping the last clone lets the threads finish
-/// what they were given and joins them; dropped on one of its own workers it returns at once, and
-/// a thread made for it waits for them. [`shutdown_timeout`](Self::shutdown_timeout) and
-/// [`shutdown_background`](Self::shutdown_background) do not wait for ever.
+/// Dropping the last clone closes the pool, waits until the workers have finished the work that
+/// they have accepted, and joins their threads. Tasks that are not finished are cancelled. If one
+/// of the pool's own workers drops the last clone, the drop returns at once, and a thread that
+/// Creel starts for this purpose waits for the workers. Use
+/// [`shutdown_timeout`](Self::shutdown_timeout) or
+/// [`shutdown_background`](Self::shutdown_background) if the drop must not wait for an unlimited
+/// time.
 ///
-/// A process that was forked from this one has the pool, but none of its threads: there, dropping
-/// it does nothing, also not to what it waits for here, and using it may wait for ever. A new pool
-/// made there works.
+/// A process that you fork from this one inherits the pool but none of its threads. In the forked
+/// process, dropping the pool does nothing, and using it may block for ever. However, you can
+/// create a new pool there.
 ///
-/// If the system refuses a thread, the verb that needed it panics and says so; the workers that
-/// have theirs go on.
+/// If the operating system refuses a thread, the method that needed it panics or returns an error.
+/// The workers that already have a thread continue to work.
 ///
 /// ```
 /// use creel::Pool;
@@ -87,8 +91,8 @@ pub struct Pool {
     owner: Option<Arc<Owner>>,
 }
 
-/// What the clones of a pool share. The pool ends when the last of them is dropped, or earlier if
-/// one of them is shut down.
+/// The state that the clones of a pool share. The pool ends when the last of them is dropped, or
+/// earlier if one of them is shut down.
 #[derive(Default)]
 struct Owner {
     /// The end has begun. Relaxed: the flag only decides which thread runs the end.
@@ -96,7 +100,8 @@ struct Owner {
 }
 
 impl Pool {
-    /// A pool with every knob at its default: a worker a usable core, adaptive, sticky.
+    /// Creates a pool with the default settings: one worker per usable core, [`Wait::Adaptive`] and
+    /// [`Balance::Sticky`].
     ///
     /// ```
     /// let pool = creel::Pool::new();
@@ -108,7 +113,7 @@ impl Pool {
         built.unwrap_or_else(|e| unreachable!("the defaults are in range: {e}"))
     }
 
-    /// Sets knobs first.
+    /// Returns a builder, with which you can change the settings before you create the pool.
     ///
     /// ```
     /// let pool = creel::Pool::builder().workers(2).name("mixer").build()?;
@@ -119,7 +124,7 @@ impl Pool {
         PoolBuilder::new()
     }
 
-    /// How many workers the pool has now.
+    /// Returns the current number of workers.
     ///
     /// ```
     /// let pool = creel::Pool::builder().workers(2).build()?;
@@ -131,14 +136,16 @@ impl Pool {
         self.shared.slots.workers()
     }
 
-    /// Changes the number of workers, at any time and from any thread; returns at once.
+    /// Changes the number of workers. You can call this at any time and from any thread, because it
+    /// does not wait for the workers.
     ///
-    /// Added workers start with their first work. Removed ones finish what they were given
-    /// before their threads end; a loop under way ends with the workers it began with.
+    /// An added worker starts its thread when it gets its first work. A removed worker finishes the
+    /// work that it has accepted before its thread ends. A loop that is running finishes with the
+    /// workers that it started with.
     ///
     /// # Errors
-    /// If the number is out of range, the placement cannot worker them, or the pool has been dropped;
-    /// the pool is then as before.
+    /// If the number is out of range, if the placement has no room for that number of workers, or
+    /// if the pool has been dropped. The pool is unchanged in that case.
     ///
     /// ```
     /// let pool = creel::Pool::builder().workers(2).build()?;
@@ -159,11 +166,13 @@ impl Pool {
         resized
     }
 
-    /// Runs `f` on the thread of worker `worker` (for 0 too) and gives back its result.
+    /// Runs `f` on the thread of worker `worker`, and returns its result. This includes worker 0,
+    /// so `f` does not run on the calling thread unless that is the worker's own.
     ///
-    /// Blocks until `f` has run: after what that worker does now and what it was told before.
-    /// On that very thread it runs at once; on another worker of a pool, that worker runs its
-    /// own such requests while it waits, so two that wait for each other both get on.
+    /// Blocks until `f` has run. The worker first finishes what it is running, and the closures
+    /// that it received earlier. If you call this on the worker's own thread, `f` runs at once. A
+    /// worker that waits for another worker here keeps running the closures that others send to it.
+    /// Two workers that wait for each other therefore both make progress.
     ///
     /// # Errors
     /// If the pool has no such worker, has ended, or the operating system refuses the worker's
@@ -195,11 +204,12 @@ impl Pool {
         Ok(results.remove(0))
     }
 
-    /// Runs `f` once on each worker's own thread, told its index; gives back the results in the
-    /// order of the workers. Blocks as [`run_on`](Self::run_on) does.
+    /// Calls `f(index)` once on each worker's own thread, and returns the results in the order of
+    /// the workers. Blocks in the same way as [`run_on`](Self::run_on).
     ///
     /// # Panics
-    /// Re-throws the first panic in that order, after all have ended.
+    /// Resumes the panic of the worker with the lowest index, after all calls have ended. Panics if
+    /// the operating system refuses a worker's thread.
     ///
     /// ```
     /// let pool = creel::Pool::builder().workers(2).build()?;
@@ -224,13 +234,13 @@ impl Pool {
         results
     }
 
-    /// What each worker has done so far and where it sits.
+    /// Returns what each worker has done so far, and on which CPUs it runs.
     ///
     /// ```
     /// let pool = creel::Pool::builder().workers(2).build()?;
     /// pool.for_each(0..100, |_| ());
     /// let items: u64 = pool.stats().workers.iter().map(|worker| worker.loop_items).sum();
-    /// assert!(items <= 100); // what its caller did alone is no worker's
+    /// assert!(items <= 100); // not counted if only one worker may run the loop
     /// # Ok::<(), creel::BuildError>(())
     /// ```
     #[must_use]
@@ -238,11 +248,12 @@ impl Pool {
         self.shared.stats()
     }
 
-    /// For each worker, the threads of other processes that are pinned where it sits: with them
-    /// it takes turns, while other PUs may be free. None for a worker that is not pinned.
+    /// Returns, for each worker, the threads of other processes that are pinned to the worker's
+    /// CPUs. Such a thread and the worker take turns, even if other CPUs are free. The list of a
+    /// worker that is not pinned is empty.
     ///
-    /// Looks at each thread on the system, which takes milliseconds: for a report, or to warn
-    /// once at the start.
+    /// Inspects every thread of the system, which takes milliseconds. Use it for a report, or for a
+    /// warning when your program starts.
     ///
     /// ```
     /// use creel::{Placement, Pool};
@@ -303,14 +314,15 @@ impl Drop for Pool {
 }
 
 impl Pool {
-    /// Ends the pool as dropping its last clone does, but waits for no longer than `duration`. It
-    /// ends even if there are other clones, whose methods then refuse. A [handle](Self::handle)
-    /// does not own the pool, so shutting down a handle does nothing.
+    /// Ends the pool as dropping its last clone does, but waits for no longer than `duration`. The
+    /// pool ends even if there are other clones, and their methods then refuse new work. A
+    /// [handle](Self::handle) does not own the pool, so shutting down a handle does nothing.
     ///
-    /// The pool refuses new work and cancels its tasks. A worker whose thread is blocked in your
-    /// code, or a [`block_on`](Self::block_on) of another thread that is not ready, can hold up its
-    /// end. If the pool has not ended after `duration`, this returns all the same, and a thread that
-    /// Creel makes for it waits for the rest. On one of the pool's own workers this returns at once.
+    /// The pool refuses new work and cancels its tasks. Two things can delay its end: a worker
+    /// whose thread is blocked in your code, and a [`block_on`](Self::block_on) of another thread
+    /// whose future is not ready. If the pool has not ended after `duration`, this method returns
+    /// nevertheless, and a thread that Creel starts for this purpose waits for the rest. If you
+    /// call it on one of the pool's own workers, it returns at once.
     ///
     /// ```
     /// use std::{thread::sleep, time::{Duration, Instant}};
@@ -330,8 +342,8 @@ impl Pool {
 
     /// Ends the pool as dropping it does, but does not wait for it.
     ///
-    /// The same as [`shutdown_timeout`](Self::shutdown_timeout) with a duration of zero. The futures
-    /// of its tasks may be dropped after this has returned.
+    /// This is [`shutdown_timeout`](Self::shutdown_timeout) with a duration of zero. Note that the
+    /// futures of the pool's tasks may be dropped after this has returned.
     ///
     /// ```
     /// let pool = creel::Pool::builder().workers(1).build()?;
@@ -352,11 +364,13 @@ impl Pool {
             return;
         }
         if self.shared.slots.is_forked() {
-            // Its locks may be held for ever by threads that are not here, its descriptors are
-            // shared with the process that has them, and what its tasks own is that one's.
+            // In a forked process we leak the pool. Its locks may be held for ever by threads that
+            // exist in the parent only, its file descriptors are shared with the parent, and its
+            // tasks own things that belong to the parent.
             mem::forget(Arc::clone(&self.shared));
         } else {
-            // Before the window: who opens one by a handle is refused, or has it closed here.
+            // Close the pool before its window. A thread that opens a window through a handle then
+            // either gets an error, or its window is closed here.
             self.shared.slots.life.close();
             self.close_window();
             self.shared.close(within);

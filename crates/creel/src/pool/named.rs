@@ -1,4 +1,4 @@
-//! Pools shared by name.
+//! Pools that several parts of a program share by name.
 
 use super::{BuildError, Pool, PoolBuilder, Wait};
 use std::{
@@ -7,10 +7,10 @@ use std::{
     sync::{Arc, Mutex, PoisonError, Weak},
 };
 
-/// Pools that parts of a program share by name, so that each part may ask for its pool without
-/// knowing who else does.
+/// A registry of pools that parts of a program share by name. A part can ask for its pool without
+/// knowing which other parts use it.
 ///
-/// A pool lives as long as somebody holds it.
+/// A pool lives as long as at least one of them holds it.
 ///
 /// ```
 /// use creel::{NamedPools, Pool, Wait};
@@ -34,7 +34,7 @@ pub struct NamedPools {
     pools: Mutex<HashMap<String, (NamedSettings, Weak<Pool>)>>,
 }
 
-/// What two requests for one name must agree on.
+/// The settings on which two requests for the same name must agree.
 ///
 /// ```
 /// use creel::{AcquireError, NamedPools, Pool};
@@ -48,13 +48,13 @@ pub struct NamedPools {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NamedSettings {
-    /// How many workers; none: as many as there are usable cores.
+    /// The number of workers. `None` means one per core that the process may use.
     pub workers: Option<usize>,
-    /// How they wait.
+    /// How the workers wait for work.
     pub wait: Wait,
 }
 
-/// Why a name gave no pool.
+/// The error of [`NamedPools::acquire`].
 ///
 /// ```
 /// use creel::{AcquireError, NamedPools, Pool};
@@ -65,16 +65,16 @@ pub struct NamedSettings {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum AcquireError {
-    /// The name is taken by a pool with other settings.
+    /// A pool of this name exists, and its settings differ from the requested ones.
     Differs {
-        /// The name.
+        /// The name of the pool.
         name: String,
-        /// The settings of the pool that is there.
+        /// The settings of the existing pool.
         has: NamedSettings,
-        /// Those asked for.
+        /// The requested settings.
         asked: NamedSettings,
     },
-    /// There is no pool of that name yet, and it could not be made.
+    /// No pool of this name exists, and a new one could not be created.
     Build(BuildError),
 }
 
@@ -109,11 +109,12 @@ impl std::error::Error for AcquireError {
 }
 
 impl NamedPools {
-    /// The pool of that name: the one that lives, or a new one with these settings.
+    /// Returns the pool with this name. If there is none, or if it has ended because nobody held it
+    /// any longer, this creates one with these settings.
     ///
     /// # Errors
-    /// If the one that lives has another number of workers or another way to wait, or a new one
-    /// cannot be made.
+    /// If the existing pool has a different number of workers or a different way to wait, or if a
+    /// new pool cannot be created.
     ///
     /// ```
     /// use creel::{NamedPools, Pool};
@@ -141,7 +142,7 @@ impl NamedPools {
         }
         let pool = settings.name(name).build().map_err(AcquireError::Build)?;
         let pool = Arc::new(pool);
-        // Names whose pools are gone leave with the next new one.
+        // Each new pool removes the names whose pools have ended.
         pools.retain(|_, (_, pool)| pool.strong_count() > 0);
         pools.insert(name.into(), (asked, Arc::downgrade(&pool)));
         Ok(pool)

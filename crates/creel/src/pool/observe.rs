@@ -1,15 +1,15 @@
-//! A view into a running pool from outside: `creel top` shows it, `creel run --watchdog` changes the
-//! number of workers by it.
+//! A view of a running pool from outside its program. `creel top` shows it, and
+//! `creel run --watchdog` uses it to change the number of workers.
 //!
-//! A program that wants to be seen opens a window: a listening Unix socket, in Linux' abstract
-//! names as `creel/PID/NUMBER`. A connection asks one line and is answered one line of JSON
-//! (docs/schema.md): `stats`, or `workers N`.
+//! A program that allows this opens a *window*. This is a listening Unix socket in Linux' abstract
+//! namespace, with the name `creel/PID/NUMBER`. A client connects and sends one line, which is
+//! `stats` or `workers N`. It receives one line of JSON (docs/schema.md).
 //!
-//! The invariant: the window's thread sleeps until somebody asks, and reads what the workers
-//! count anyway. So a pool that is not asked pays nothing for it, and one without a window has
-//! nothing at all. Only processes of this user, and root's, are answered.
+//! The window's thread sleeps until a client connects, and it only reads counters that the workers
+//! keep in any case. A pool with an unused window therefore pays nothing for it, and a pool without
+//! a window does not even have the thread. We only answer processes of the same user and of root.
 //!
-//! Left out: other systems than Linux.
+//! This module supports Linux only.
 
 use super::{BuildError, Pool, shared::Shared};
 use crate::{sync::lock, worker::slot::WorkerSlot};
@@ -21,7 +21,7 @@ use std::{
 #[cfg(all(target_os = "linux", feature = "net"))]
 pub(super) use window::Window;
 
-/// What others may do with a pool from outside of its program.
+/// The rights that other programs have on a pool.
 ///
 /// ```
 /// use creel::{Observe, Pool};
@@ -34,12 +34,13 @@ pub(super) use window::Window;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Observe {
-    /// Nothing.
+    /// Other programs may do nothing.
     #[default]
     Off,
-    /// See what the workers do: `creel top`.
+    /// Other programs may see what the workers do, for example with `creel top`.
     Look,
-    /// Also change their number: `creel run --watchdog`, when the limits change.
+    /// Other programs may also change the number of workers. For example, `creel run --watchdog`
+    /// does so when the limits of the process change.
     Resize,
 }
 
@@ -56,7 +57,7 @@ impl fmt::Display for Observe {
 impl FromStr for Observe {
     type Err = String;
 
-    /// Reads `off`, `look` or `resize`.
+    /// Parses `off`, `look` or `resize`.
     fn from_str(text: &str) -> Result<Self, String> {
         match text {
             "off" => Ok(Observe::Off),
@@ -80,14 +81,15 @@ impl Window {
 }
 
 impl Pool {
-    /// Lets others see into this pool from now on, or no longer.
+    /// Sets what other programs may do with this pool from now on.
     ///
-    /// Opens a window with a thread of its own, which sleeps until somebody of this user (or
-    /// root) asks. It ends with the pool. Each call takes the place of the one before.
+    /// This opens a window with a thread of its own, which sleeps until a process of the same user
+    /// or of root asks for something. The window closes when the pool ends. Each call replaces the
+    /// window of the previous call, and [`Observe::Off`] closes it.
     ///
     /// # Errors
-    /// If the system refuses the socket or the thread, by a handle of a pool that has been dropped,
-    /// on other systems than Linux, and without the feature `net`.
+    /// If the system refuses the socket or the thread, or if the pool has been dropped. Always on
+    /// systems other than Linux and without the feature `net`, except for [`Observe::Off`].
     pub fn observe(&self, what: Observe) -> Result<(), BuildError> {
         let mut window = lock(&self.shared.window);
         if let Some(before) = window.take() {
@@ -105,7 +107,7 @@ impl Pool {
         Ok(())
     }
 
-    /// Part of the pool's end.
+    /// Closes the window. The pool calls this when it ends.
     pub(super) fn close_window(&self) {
         if let Some(window) = lock(&self.shared.window).take() {
             window.close();
@@ -113,7 +115,7 @@ impl Pool {
     }
 }
 
-/// What a worker is at, as far as its worker tells.
+/// Returns the state of a worker, as far as the worker has published it.
 fn state(slot: &WorkerSlot) -> &'static str {
     match (slot.thread.is_running(), slot.sleeps(), slot.is_idle()) {
         (false, ..) => "unstarted",
@@ -123,7 +125,7 @@ fn state(slot: &WorkerSlot) -> &'static str {
     }
 }
 
-/// The answer to `stats`.
+/// Returns the answer to `stats`, which is one line of JSON.
 #[cfg_attr(not(all(target_os = "linux", feature = "net")), expect(dead_code))]
 fn stats(shared: &Shared, allowed: Observe) -> Result<String, fmt::Error> {
     let stats = shared.stats();
@@ -170,7 +172,7 @@ fn stats(shared: &Shared, allowed: Observe) -> Result<String, fmt::Error> {
     Ok(out)
 }
 
-/// A string as JSON has it.
+/// A string that is displayed as a JSON string, with quotes and escapes.
 struct Quoted<'a>(&'a str);
 
 impl fmt::Display for Quoted<'_> {
@@ -204,14 +206,14 @@ mod window {
         time::Duration,
     };
 
-    /// The most windows of a process.
+    /// The maximum number of windows of a process.
     const WINDOWS_MAX: usize = 1024;
-    /// The longest line that is read.
+    /// The maximum length of a request, in bytes.
     const LINE_MAX: u64 = 64;
-    /// How long one that asks may take over it.
+    /// How long a client may take to send its request, and to receive the answer.
     const PATIENCE: Duration = Duration::from_millis(100);
 
-    /// A listening socket and the thread that answers there.
+    /// A listening socket and the thread that answers its clients.
     pub(in crate::pool) struct Window {
         listener: Arc<UnixListener>,
         thread: thread::JoinHandle<()>,
@@ -228,13 +230,14 @@ mod window {
         }
 
         pub(super) fn close(self) {
-            // Wakes the thread; both are there until it has ended.
+            // The shutdown ends the thread's `accept`. The socket stays open until the thread has
+            // ended.
             let _ = SockRef::from(&*self.listener).shutdown(Shutdown::Both);
             let _ = self.thread.join();
         }
     }
 
-    /// The first free name of this process.
+    /// Binds a socket to the first free name of this process.
     fn listen() -> io::Result<UnixListener> {
         let process = std::process::id();
         for number in 0..WINDOWS_MAX {
@@ -247,13 +250,14 @@ mod window {
         Err(io::ErrorKind::AddrInUse.into())
     }
 
-    /// Until the socket is shut down.
+    /// Answers clients until the socket is shut down.
     fn serve(listener: &UnixListener, shared: &Shared, allowed: Observe) {
         for stream in listener.incoming() {
             let Ok(stream) = stream else {
                 return;
             };
-            // Who has gone, or is too slow, is not answered.
+            // We ignore errors, because a client that has disconnected or is too slow gets no
+            // answer.
             let _ = answer(&stream, shared, allowed);
         }
     }

@@ -1,13 +1,15 @@
-//! Where the workers of a pool sit.
+//! Decides on which CPUs the workers of a pool run, and pins their threads.
 //!
-//! The world of a pool is the set of PUs that its maker could use. A thread that Creel has
-//! pinned remembers its world, so a pool made there is not squeezed onto that thread's worker; and
-//! every worker sets its own mask when it starts, so it does not inherit its starter's.
+//! The *world* of a pool is the set of CPUs (PUs) that the thread that built the pool could use. A
+//! thread that Creel has pinned remembers the world from before. If such a thread builds a pool,
+//! the new pool is therefore not limited to the CPUs that this thread is pinned to. Every
+//! worker sets its own mask when it starts, so that it does not inherit the mask of the thread that
+//! starts it.
 //!
-//! One ledger a process counts the pinned workers of each PU, so that two pools with `Cores`
-//! begin at different cores. Left out on purpose: the caller's mask, which only a session
-//! touches. The caller of a loop takes worker 0's share wherever it runs; where it stays on the
-//! PU of another worker, that worker changes workers with worker 0.
+//! Each process has one ledger, which counts the pinned workers of each PU. Two pools with `Cores`
+//! therefore start at different cores. We deliberately do not change the mask of a caller, except
+//! in a session. The caller of a loop takes worker 0's share, wherever it runs. If the caller stays
+//! on the PU of another worker, this worker swaps its place with worker 0.
 
 use crate::sync::{AtomicUsize, Mutex, Ordering, local, lock, thread_local};
 use crate::worker::steal_order;
@@ -22,44 +24,45 @@ use std::{
     thread,
 };
 
-/// The workers that the pools of this process have taken.
+/// The places that the pools of this process have taken.
 static LEDGER: PlainMutex<Ledger> = PlainMutex::new(Ledger::new());
 
 thread_local! {
-    /// What the thread could use before Creel pinned it.
+    /// The CPUs that the thread could use before Creel pinned it.
     static WORLD: RefCell<Option<Arc<World>>> = const { RefCell::new(None) };
 }
 
-/// The machine, as the maker of a pool may use it.
+/// The machine, and the CPUs that the thread that built a pool may use.
 #[derive(Debug)]
 struct World {
     machine: Machine,
     allowed: CpuSet,
 }
 
-/// Where the workers of one pool sit.
+/// The places of the workers of one pool.
 #[derive(Debug)]
 pub(crate) struct Pinning {
-    /// None where the system does not tell: then nobody is ever pinned.
+    /// `None` if the system does not report its CPUs. No worker is pinned in that case.
     world: Option<Arc<World>>,
-    /// What the program asked for. None: `Unpinned` until the first loop, `Cores` from then on.
+    /// The placement that the program requested. `None` means `Unpinned` until the first loop, and
+    /// `Cores` from then on.
     asked: Option<Placement>,
     floor: Mutex<Floor>,
-    /// Counts the layouts; a worker that knows an older one sits down anew. Ordered by
-    /// `floor`'s lock.
+    /// Counts the layouts. A worker that used an older one moves to its new place. The lock of
+    /// `floor` orders accesses.
     version: AtomicUsize,
 }
 
-/// Which worker is whose, and who sits there.
+/// The place of each worker, and the threads that are there.
 #[derive(Debug, Default)]
 struct Floor {
     layout: Option<Layout>,
-    /// The workers' threads that have sat down and not ended.
+    /// The threads of the workers that have moved to their places and have not ended.
     threads: Vec<Option<Thread>>,
 }
 
 impl Floor {
-    /// The PUs that worker `index` is pinned to, if it is.
+    /// Returns the PUs that worker `index` is pinned to. `None` if it is not pinned.
     fn pinned_pus(&self, index: usize) -> Option<&CpuSet> {
         let layout = self.layout.as_ref().filter(|layout| layout.pinned())?;
         layout.seats().get(index)
@@ -72,7 +75,7 @@ impl Floor {
         &mut self.threads[index]
     }
 
-    /// Whose worker `pu` is changes workers with worker 0.
+    /// Swaps the places of worker 0 and the worker that is pinned to `pu`.
     fn make_way(&mut self, pu: usize) {
         let slots = self
             .layout
@@ -85,43 +88,43 @@ impl Floor {
         }
     }
 
-    /// Lets two workers change workers, and moves their threads.
+    /// Swaps the places of two workers, and moves their threads.
     fn swap(&mut self, a: usize, b: usize) {
         if let Some(layout) = &mut self.layout {
             layout.swap(a, b);
         }
         for index in [a, b] {
             if let (Some(thread), Some(pus)) = (*self.thread(index), self.pinned_pus(index)) {
-                // The worker may have gone offline: then the thread stays where it is.
+                // The CPU may have gone offline. In that case, the thread stays where it is.
                 let _ = affinity::set_of(thread, pus);
             }
         }
     }
 }
 
-/// What the machine and the limits of this process leave for a pool.
-pub(crate) struct SharedJob {
+/// The resources that the machine and the limits of this process allow a pool to use.
+pub(crate) struct Available {
     pub(crate) pinning: Pinning,
-    /// The usable cores.
+    /// The number of usable cores.
     pub(crate) workers: usize,
-    /// How many threads can run at the same time.
+    /// The number of threads that can run at the same time.
     pub(crate) pus: usize,
 }
 
-impl SharedJob {
-    /// What the calling thread may use.
+impl Available {
+    /// Finds what the calling thread may use.
     pub(crate) fn find(asked: Option<Placement>) -> Self {
         let world = local(&WORLD, |world| world.borrow().clone()).flatten();
         let world = world.or_else(World::find);
-        // A model has the same number on every machine.
+        // A model uses the same number on every machine.
         let threads = || match cfg!(shuttle) {
             true => 4,
             false => thread::available_parallelism().map_or(1, NonZeroUsize::get),
         };
         let (workers, pus) = match &world {
             Some(world) => {
-                // Of a quota of one and a half, two threads that are halted a quarter of the time
-                // get half as much again done as one.
+                // We round a quota up. For example, with a quota of 1.5 CPUs, two threads that are
+                // throttled a quarter of the time do half as much work again as one thread.
                 let whole = Budget::rounded(&world.machine, Rounding::Ceil);
                 let limits = whole.limits().iter();
                 let quota = limits.filter(|limit| limit.kind == LimitKind::Quota);
@@ -148,7 +151,7 @@ impl SharedJob {
 impl World {
     fn find() -> Option<Arc<Self>> {
         if cfg!(any(loom, shuttle, miri)) {
-            return None; // there, threads are not what the system calls threads
+            return None; // in models and Miri, threads are not OS threads
         }
         let machine = Machine::detect().ok()?;
         let allowed = machine.allowed().clone();
@@ -157,7 +160,7 @@ impl World {
 }
 
 impl Pinning {
-    /// Workers `workers` workers as the program asked, if it asked.
+    /// Pins `workers` workers as the program requested. Does nothing if it requested no placement.
     pub(crate) fn pin_as_configured(&self, workers: usize) -> Result<(), creel_topology::Error> {
         match &self.asked {
             Some(placement) => self.pin(workers, placement),
@@ -165,8 +168,9 @@ impl Pinning {
         }
     }
 
-    /// A loop wants its workers pinned: workers them by `Cores` unless they have been pinned, or
-    /// the program has said where. What cannot be pinned goes unpinned.
+    /// Pins the workers for a loop, with the placement `Cores`. Does nothing if they have been
+    /// pinned before, or if the program requested a placement. If the workers cannot be pinned,
+    /// they stay unpinned.
     pub(crate) fn pin_for_loops(&self, workers: usize) {
         if self.asked.is_none() && self.version() == 0 {
             let _ = self.pin(workers, &Placement::Cores);
@@ -194,7 +198,7 @@ impl Pinning {
         Ok(())
     }
 
-    /// Workers a changed number of workers by the same policy.
+    /// Pins a changed number of workers with the same placement as before.
     pub(crate) fn repin(&self, workers: usize) -> Result<(), creel_topology::Error> {
         match (&self.asked, self.version()) {
             (Some(_), _) => self.pin_as_configured(workers),
@@ -203,8 +207,8 @@ impl Pinning {
         }
     }
 
-    /// The other workers that are pinned, the nearest to worker `index` first; nobody where none
-    /// is pinned.
+    /// Returns the other pinned workers, starting with the nearest to worker `index`. Empty if no
+    /// worker is pinned.
     pub(crate) fn nearest(&self, index: usize) -> Arc<[usize]> {
         let floor = lock(&self.floor);
         let pinned = floor.layout.as_ref().filter(|layout| layout.pinned());
@@ -220,12 +224,13 @@ impl Pinning {
         self.version.load(Ordering::Relaxed)
     }
 
-    /// The PUs of worker `index`: its worker, or all of the pool's world.
+    /// Returns the PUs that worker `index` is pinned to, or all of the pool's world if it is not
+    /// pinned.
     pub(crate) fn pus_of(&self, index: usize) -> CpuSet {
         self.pus_in(&lock(&self.floor), index)
     }
 
-    /// The PUs that worker `index` is pinned to, if it is.
+    /// Returns the PUs that worker `index` is pinned to. `None` if it is not pinned.
     pub(crate) fn pinned_pus(&self, index: usize) -> Option<CpuSet> {
         lock(&self.floor).pinned_pus(index).cloned()
     }
@@ -236,8 +241,8 @@ impl Pinning {
         pinned.or_else(all).unwrap_or_default()
     }
 
-    /// Pins the calling thread to the worker of worker `index`, or gives it the whole world.
-    /// Returns the version of the layout that it goes by.
+    /// Pins the calling thread to the place of worker `index`, or to the whole world if the worker
+    /// is not pinned. Returns the version of the layout that it used.
     pub(crate) fn attach(&self, index: usize) -> usize {
         let mut floor = lock(&self.floor);
         let version = self.version();
@@ -245,37 +250,38 @@ impl Pinning {
         local(&WORLD, |world| world.replace(self.world.clone()));
         *floor.thread(index) = self.world.as_ref().and_then(|_| Thread::current());
         if !pus.is_empty() && affinity::current().is_ok_and(|now| now != pus) {
-            // A worker may have gone offline meanwhile: then the thread stays where it is.
+            // A CPU may have gone offline in the meantime. In that case, the thread stays where it
+            // is.
             let _ = affinity::set(&pus);
         }
         version
     }
 
-    /// The calling thread, which was worker `index`, is about to end.
+    /// Forgets the calling thread, which was worker `index` and is about to end.
     pub(crate) fn leave(&self, index: usize) {
         if self.world.is_some() {
             let mut floor = lock(&self.floor);
             let thread = floor.thread(index);
-            // A new thread may have the worker already.
+            // A new thread may already run this worker.
             *thread = thread.filter(|other| Some(*other) != Thread::current());
         }
     }
 
-    /// Where the calling thread runs, if that can matter to anybody.
+    /// Returns the PU that the calling thread runs on. `None` if the pool cannot pin its workers.
     pub(crate) fn caller_pu(&self) -> Option<usize> {
         self.world.as_ref().and_then(|_| affinity::pu())
     }
 
-    /// A loop's caller, who takes worker 0's share, runs on `pu`. A worker whose worker that is
-    /// would wait for the caller's CPU, and the scheduler may leave it at that for long: it
-    /// changes workers with worker 0.
+    /// Makes room for the caller of a loop, which takes worker 0's share and runs on `pu`. A worker
+    /// that is pinned to `pu` would have to wait for the caller's CPU, and the OS scheduler may not
+    /// change this for a long time. This worker therefore swaps its place with worker 0.
     pub(crate) fn make_way(&self, pu: usize) {
         lock(&self.floor).make_way(pu);
     }
 
-    /// Runs `f` with the calling thread pinned to the worker of worker 0; its own mask is back
-    /// when this returns or panics. If worker 0 may be given another worker (`movable`), that is
-    /// where the thread is already.
+    /// Runs `f` with the calling thread pinned to the place of worker 0. The thread gets its own
+    /// mask back when this returns or panics. If `movable`, worker 0 first moves to the CPU on
+    /// which the thread already runs.
     pub(crate) fn with_caller_pinned<R>(&self, movable: bool, f: impl FnOnce() -> R) -> R {
         let slot = {
             let mut floor = lock(&self.floor);
@@ -286,7 +292,7 @@ impl Pinning {
         let (Some(slot), Ok(before)) = (slot, affinity::current()) else {
             return f();
         };
-        let _stand_up = StandUp {
+        let _restore = RestoreMask {
             mask: before,
             world: local(&WORLD, |world| world.replace(self.world.clone())).flatten(),
         };
@@ -295,13 +301,13 @@ impl Pinning {
     }
 }
 
-/// Gives a thread its mask back when dropped.
-struct StandUp {
+/// Restores the mask of a thread when dropped.
+struct RestoreMask {
     mask: CpuSet,
     world: Option<Arc<World>>,
 }
 
-impl Drop for StandUp {
+impl Drop for RestoreMask {
     fn drop(&mut self) {
         local(&WORLD, |world| world.replace(self.world.take()));
         let _ = affinity::set(&self.mask);

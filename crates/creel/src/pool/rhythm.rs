@@ -1,39 +1,41 @@
-//! When the next loop is likely to be called, so that a worker can be awake by then.
+//! Predicts when the next loop will start, so that a worker can be awake by then.
 //!
-//! To wake a worker costs its waker a few microseconds, and some 25 where the CPU is a virtual
-//! one that was halted; and then the worker is as late again. A frame loop pays that in each
-//! frame. But frames are regular: a worker that was woken for a loop some times in a row at even
-//! distances sets an alarm for the next one, a little early, and spins until it comes. If it does
-//! not come in time, the worker sleeps until it is woken, as it would have without.
+//! Waking a worker costs the caller a few microseconds, or about 25 if the CPU is a virtual one
+//! that was halted. The worker is late by the same time. A program that runs a loop per frame pays
+//! this in each frame. However, frames are regular. If loops have woken a worker several times in a
+//! row at even distances, the worker sets an alarm for shortly before the next loop, and spins
+//! until the loop starts. If the loop does not start in time, the worker sleeps until it is woken,
+//! as it would have without this module.
 //!
-//! One late frame does not end a rhythm that has lasted: the next is expected a period after it.
+//! One late frame does not end a rhythm that has lasted for some time. We expect the next frame one
+//! period after the late one.
 //!
-//! The invariant: in a period, at most two leads are spun, and a lead is at most an eighth of it;
-//! after one miss nothing is spun before a loop is called again.
+//! In each period, a worker spins for at most two leads, and a lead is at most an eighth of the
+//! period. After a miss, it does not spin before a loop has been called again.
 
-/// Calls closer to each other than this belong to one frame.
+/// Calls that are closer to each other than this belong to one frame.
 const PERIOD_MIN_NS: u64 = 500_000;
 const PERIOD_MAX_NS: u64 = 100_000_000;
-/// An even distance adds one to the trust in a rhythm, any other takes two off; there is one from
-/// the first number on.
+/// An even distance adds one to the trust in a rhythm. Any other distance subtracts two. There is a
+/// rhythm if the trust is at least `TRUST_MIN`.
 const TRUST_MIN: u32 = 3;
 const TRUST_MAX: u32 = 8;
-/// How much earlier than the call a worker wants to be awake. Alarms are late, by the kernel's
-/// slack of 50 µs and more.
+/// How much earlier than the call a worker wants to be awake. Alarms are late by 50 µs or more,
+/// because of the kernel's timer slack.
 const LEAD_FIRST_NS: u64 = 100_000;
 const LEAD_MIN_NS: u64 = 20_000;
 const LEAD_MAX_NS: u64 = 200_000;
-/// What is left of the lead when the call comes, as it is aimed at.
+/// The part of the lead that should be left when the call comes.
 const EARLY_NS: u64 = 25_000;
 
-/// What a worker knows about the distances between the loops that it sleeps before.
+/// The distances between the loops that a worker sleeps before, as far as it knows them.
 #[derive(Debug)]
 pub(crate) struct Rhythm {
-    /// When the last frame's first loop was called.
+    /// When the first loop of the last frame was called.
     last_ns: u64,
     period_ns: u64,
     trust: u32,
-    /// Whether the loop that was expected last has come.
+    /// Whether the last loop that was expected has come.
     in_step: bool,
     lead_ns: u64,
 }
@@ -49,14 +51,15 @@ impl Rhythm {
         }
     }
 
-    /// At `now`, a loop was called that the worker had slept before, and still did if `asleep`.
+    /// Records that a loop was called at `now`. The worker slept before it, and was still asleep if
+    /// `asleep`.
     pub(crate) fn called(&mut self, now: u64, asleep: bool) {
         let distance = now - self.last_ns;
         if distance < PERIOD_MIN_NS {
             return;
         }
         if asleep && self.alarm().is_some_and(|alarm| alarm < now) {
-            // It should have been awake.
+            // The worker should have been awake, so the lead was too short.
             self.lead_ns = (self.lead_ns + EARLY_NS).min(LEAD_MAX_NS);
         }
         (self.last_ns, self.in_step) = (now, true);
@@ -73,14 +76,14 @@ impl Rhythm {
         }
     }
 
-    /// When to wake up for the next loop, if there is a rhythm.
+    /// Returns when to wake up for the next loop. `None` if there is no rhythm.
     pub(crate) fn alarm(&self) -> Option<u64> {
         (self.in_step && self.trust >= TRUST_MIN)
             .then(|| self.last_ns + self.period_ns - self.lead())
     }
 
-    /// How long to spin for the next loop from now on; none without a rhythm, before the alarm
-    /// and when it is too late.
+    /// Returns how long to spin for the next loop from now on. `None` if there is no rhythm, before
+    /// the alarm, and when it is too late.
     pub(crate) fn due(&mut self, now: impl Fn() -> u64) -> Option<u64> {
         let alarm = self.alarm()?;
         let now = now();
@@ -91,13 +94,13 @@ impl Rhythm {
         left.filter(|_| alarm <= now)
     }
 
-    /// The loop was called after a spin of `ns`.
+    /// Records that the loop was called after a spin of `ns`.
     pub(crate) fn came_after(&mut self, ns: u64) {
         let lead = (self.lead_ns + EARLY_NS / 4).saturating_sub(ns / 4);
         self.lead_ns = lead.clamp(LEAD_MIN_NS, LEAD_MAX_NS);
     }
 
-    /// No loop was called in time.
+    /// Records that no loop was called in time.
     pub(crate) fn missed(&mut self) {
         self.in_step = false;
         self.trust = self.trust.saturating_sub(2);
@@ -112,7 +115,7 @@ impl Rhythm {
 mod tests {
     use super::*;
 
-    /// So many calls at even distances.
+    /// Returns a rhythm after `calls` calls at even distances, and the time of the last one.
     fn after(calls: u32, period: u64) -> (Rhythm, u64) {
         let mut rhythm = Rhythm::new();
         let mut now = 7_000_000;
@@ -123,7 +126,7 @@ mod tests {
         (rhythm, now)
     }
 
-    /// As few as make a rhythm.
+    /// Returns a rhythm after the smallest number of calls that establishes one.
     fn found(period: u64) -> (Rhythm, u64) {
         after(TRUST_MIN + 2, period)
     }

@@ -1,19 +1,21 @@
-//! The deterministic mode: one thread, an order of tasks drawn from a seed, a clock that jumps.
+//! The deterministic mode: one thread, an order of tasks that is drawn from a seed, and a clock
+//! that jumps.
 //!
-//! `task/seeded.rs` draws the tasks; here the clock goes to the next timer when none is runnable.
+//! `task/seeded.rs` selects the next task. This module advances the clock to the next timer when no
+//! task is runnable.
 
 use super::{Pool, PoolBuilder, shared::Shared};
 use crate::{time::Clock, worker::woken::wake_all};
 use std::time::Duration;
 
 impl Pool {
-    /// A pool for tests: no thread but the caller of `block_on`, tasks in an order drawn from the
-    /// seed, and a clock of its own that jumps to the next timer when nothing is runnable. The
-    /// same seed gives the same run.
+    /// Creates a deterministic pool for tests. Its only thread is the caller of `block_on`. It runs
+    /// tasks in an order that is drawn from the seed. It also has its own clock, which jumps to the
+    /// next timer when no task is runnable. The same seed produces the same run.
     ///
-    /// Loops, joins, scopes, `run_on` and `broadcast` run on the thread that calls them; tasks only
-    /// in a `block_on`. One of a future that neither a task nor a timer will wake waits for another
-    /// thread to do so, as on any pool.
+    /// Loops, joins, scopes, `run_on` and `broadcast` run on the thread that calls them. Tasks only
+    /// run inside `block_on`. If neither a task nor a timer will wake the future, `block_on` waits
+    /// for another thread to wake it, as on any other pool.
     ///
     /// ```
     /// use creel::{Pool, channel::bounded, task, time};
@@ -40,7 +42,7 @@ impl Pool {
     }
 }
 
-/// Moves the clock to the next timer and fires it; false: there is none.
+/// Advances the clock to the next timer and fires it. Returns false if there is no timer.
 pub(super) fn jump(pool: &Shared) -> bool {
     if pool.tasks.seeded.is_none() {
         return false;
@@ -58,7 +60,8 @@ pub(super) fn jump(pool: &Shared) -> bool {
             }
         }
     };
-    // The first look may only find that the timer lies further off.
+    // The first attempt may fire nothing, because the timer wheel only knows a lower bound for a
+    // timer that is far away.
     let Some(next) = timers.sleep_until() else {
         return false;
     };

@@ -1,9 +1,9 @@
-//! What a pool's owner, its workers and its handles share: the workers, and what is built on them.
+//! The data that a pool's owner, workers and handles share.
 
 use super::{
     Balance, BuildError, PoolBuilder, PoolStats, Wait, WorkerStats,
     observe::Window,
-    pinning::{Pinning, SharedJob},
+    pinning::{Available, Pinning},
     watchdog::WATCHDOG_INTERVAL,
     worker_loop,
 };
@@ -28,37 +28,37 @@ use std::{
     time::Duration,
 };
 
-/// The pool itself. Threads and handles keep it alive; only its owner ends it.
+/// The pool itself. Threads and handles keep it alive, but only the owner ends it.
 pub(crate) struct Shared {
     pub(crate) wait: Wait,
     pub(crate) balance: Balance,
     pub(crate) slots: Arc<WorkerSlots>,
     pub(crate) tasks: Arc<Tasks>,
     pub(crate) loops: Protocol,
-    /// By worker.
+    /// The timers of each worker.
     pub(crate) timers: Table<Arc<Timers>>,
     /// The sockets that the pool's tasks wait for.
     pub(crate) driver: Arc<Driver>,
-    /// Held while the number of workers changes, which takes several steps.
+    /// Held while the number of workers changes, because this takes several steps.
     resizing: Mutex<()>,
     pub(crate) pinning: Pinning,
-    /// By which it is seen from outside.
+    /// The window through which other programs see the pool.
     pub(super) window: Mutex<Option<Window>>,
-    /// Its workers that wait in other pools.
+    /// The workers that wait in other pools.
     #[cfg(feature = "tasks")]
     pub(super) absent: super::away::Absent,
-    /// How many sessions are under way.
+    /// The number of sessions that are running.
     pub(crate) sessions: AtomicUsize,
-    /// How many threads can run at the same time.
+    /// The number of threads that can run at the same time.
     pub(crate) pus: usize,
 }
 
-// The user's code runs under `catch_unwind` or leaves the pool's own data whole.
+// We run user code under `catch_unwind`, or it leaves the pool's own data consistent.
 impl UnwindSafe for Shared {}
 impl RefUnwindSafe for Shared {}
 
 impl Shared {
-    pub(crate) fn new(settings: PoolBuilder, workers: usize, shared_job: SharedJob) -> Arc<Self> {
+    pub(crate) fn new(settings: PoolBuilder, workers: usize, available: Available) -> Arc<Self> {
         let PoolBuilder {
             name,
             wait,
@@ -82,12 +82,12 @@ impl Shared {
             timers: Table::new(move |_| Arc::new(Timers::new(clock.clone()))),
             driver,
             resizing: Mutex::new(()),
-            pinning: shared_job.pinning,
+            pinning: available.pinning,
             window: Mutex::default(),
             #[cfg(feature = "tasks")]
             absent: Default::default(),
             sessions: AtomicUsize::new(0),
-            pus: shared_job.pus,
+            pus: available.pus,
             slots,
         });
         let work: Weak<dyn Work> = Arc::<Self>::downgrade(&shared);
@@ -95,7 +95,7 @@ impl Shared {
         shared
     }
 
-    /// Changes the number of workers, one caller after the other.
+    /// Changes the number of workers. Only one thread at a time does so.
     pub(crate) fn resize(&self, workers: usize) -> Result<(), BuildError> {
         let _resizing = lock(&self.resizing);
         self.pinning.repin(workers)?;
@@ -106,12 +106,12 @@ impl Shared {
         Ok(())
     }
 
-    /// The first loop or session of a pool workers its workers, unless the program has.
+    /// Pins the workers for the first loop or session, unless the program has chosen a placement.
     pub(crate) fn pin_for_loops(&self) {
         self.pinning.pin_for_loops(self.slots.workers());
     }
 
-    /// What each worker has done so far and where it sits.
+    /// Returns what each worker has done so far, and on which CPUs it runs.
     pub(crate) fn stats(&self) -> PoolStats {
         let stats = |index| WorkerStats {
             cpus: self.pinning.pus_of(index),
@@ -129,7 +129,8 @@ impl Shared {
         }
     }
 
-    /// How long a loop's caller spins for a worker that is still at it before it sleeps.
+    /// Returns how long the caller of a loop spins for a worker that has not finished, before the
+    /// caller sleeps.
     pub(crate) fn join_spin_ns(&self) -> u64 {
         match self.wait {
             Wait::Park | Wait::Throttle(_) => 1_000,
@@ -139,8 +140,8 @@ impl Shared {
         }
     }
 
-    /// Whether worker `index`, which is not wanted any more, leaves nobody waiting: for what this
-    /// pool still has to do there is another worker with a thread, or one can be had.
+    /// Returns whether the removed worker `index` can end without leaving work behind. This is true
+    /// if the pool has no work, or if another worker has a thread or can start one.
     pub(super) fn is_served_without(&self, index: usize) -> bool {
         let slots = &self.slots;
         if slots.is_closing() || self.driver.is_empty() && !self.tasks.any_outside() {
@@ -152,10 +153,11 @@ impl Shared {
         in_use().any(runs) || in_use().any(starts)
     }
 
-    /// Ends the pool, which is closing: every thread finishes what it was given and ends. Waits for
-    /// them, unless called by one of them, inside its `block_on`, or in the middle of one of its
-    /// verbs, which would wait for itself: then a thread made for it waits. The same thread waits
-    /// once the caller has waited for `within`.
+    /// Ends the pool, which is already closing. Every thread finishes the work that it has
+    /// accepted, and ends. This waits for the threads for at most `within`. After that time, a
+    /// thread that we start for this purpose waits instead. The same happens if the caller would
+    /// wait for itself, that is, if it is one of the pool's threads, inside its `block_on`, or in
+    /// the middle of one of its methods.
     pub(crate) fn close(self: &Arc<Self>, within: Option<Duration>) {
         let slots = &self.slots;
         self.tasks.cancel_all();
@@ -169,22 +171,24 @@ impl Shared {
         let shared = Arc::clone(self);
         let waits = thread::Builder::new().spawn(move || shared.wait_for_the_end(None));
         if waits.is_err() {
-            // The last thread to leave ends the tasks; what lies behind one that blocks waits.
+            // The last thread that leaves the pool ends the tasks. Work that is stranded behind a
+            // blocked thread has to wait.
             slots.leave();
         }
     }
 
-    /// Waits until all have left, by the owner or in its stead, and ends the tasks. Returns false
-    /// if that takes longer than `within`; then the caller is still a user of the pool.
+    /// Waits until all threads have left the pool, and ends the tasks. The owner calls this, or the
+    /// thread that replaces it. Returns false if it takes longer than `within`. In that case, the
+    /// caller still counts as a user of the pool.
     fn wait_for_the_end(&self, within: Option<Duration>) -> bool {
         let slots = &self.slots;
-        // A time beyond the clock's range is no limit.
+        // A duration that exceeds the clock's range means no limit.
         let until = within.and_then(|within| Instant::now().checked_add(within));
-        // Workers whose code blocks them may wait for what lies behind them.
+        // Workers that are blocked in user code may wait for work that is stranded behind them.
         let mut last = Behind::default();
         let look = || {
             self.tasks.run_behind(&mut last, true);
-            // The workers end, but a caller of `block_on` may still wait.
+            // The workers end, but a caller of `block_on` may still be waiting.
             #[cfg(feature = "tasks")]
             super::block_on::serve_callers(self);
         };
@@ -192,8 +196,8 @@ impl Shared {
             return false;
         }
         for thread in slots.made().filter_map(|slot| slot.thread.take()) {
-            // A worker catches what its work throws, so an error here is a defect of the pool,
-            // which the thread's own panic message has told already.
+            // A worker catches panics of user code, so an error here is a bug in the pool. The
+            // thread's own panic message has reported it already.
             let _ = thread.join();
         }
         slots.leave();
@@ -201,8 +205,7 @@ impl Shared {
         true
     }
 
-    /// Gives back what the system and a driven clock keep for the pool, which has no thread any
-    /// more.
+    /// Releases what the system and a manual clock hold for the pool, which no longer has threads.
     fn let_go(&self) {
         self.driver.end();
         self.timers.made().for_each(|timers| timers.end());
@@ -237,7 +240,8 @@ impl Work for Shared {
 
 impl Drop for Shared {
     fn drop(&mut self) {
-        // Of a pool that ended on one of its own workers, where no thread could be had to wait.
+        // This matters if the pool ended on one of its own workers and the system refused a thread
+        // to wait for it.
         self.let_go();
     }
 }

@@ -1,16 +1,16 @@
-//! The verbs of tasks.
+//! The methods that spawn tasks.
 
 use super::Pool;
 use crate::task::{JoinError, JoinHandle};
 use std::future::Future;
 
 impl Pool {
-    /// Makes a task of `future`; any worker of this pool may run it.
+    /// Spawns a task that any worker of this pool may run, and returns its handle.
     ///
-    /// Returns at once. From one of the pool's own tasks it wakes nobody; from elsewhere it
-    /// wakes one worker, if one sleeps. Once the pool is dropped (a [handle](crate::Pool::handle) may
-    /// outlive it) the future is dropped at once, and awaiting the task gives
-    /// [`JoinError::Refused`](crate::JoinError::Refused).
+    /// This does not block. If you call it in one of the pool's own tasks, it wakes no worker. If
+    /// you call it elsewhere, it wakes one worker, provided that one is asleep. If the pool has
+    /// been dropped (a [handle](crate::Pool::handle) may outlive it), the future is dropped at
+    /// once, and awaiting the task returns [`JoinError::Refused`](crate::JoinError::Refused).
     ///
     /// ```
     /// let pool = creel::Pool::builder().workers(2).build()?;
@@ -47,12 +47,12 @@ impl Pool {
         }
     }
 
-    /// Makes a task that worker `worker` begins, if it has nothing to do: it is woken for it, in the
-    /// place of any other. If it is busy, whoever is free takes the task, as one of
-    /// [`spawn`](Self::spawn). For what lies in that worker's cache.
+    /// Spawns a task that worker `worker` should start. Use it if the task's data are in that
+    /// worker's cache. If the worker is idle, this wakes it and no other worker. If it is busy, any
+    /// free worker takes the task, as with [`spawn`](Self::spawn).
     ///
-    /// Only a hint, and only for the beginning: a task goes on where it is woken. What must stay on
-    /// one thread is [`spawn_on`](Self::spawn_on)'s.
+    /// This is only a hint, and only for the start. Later, the task continues on the worker where
+    /// it is woken. If a task must stay on one thread, use [`spawn_on`](Self::spawn_on).
     ///
     /// If the pool has no such worker, this does the same as [`spawn`](Self::spawn).
     ///
@@ -77,8 +77,9 @@ impl Pool {
         }
     }
 
-    /// Runs a blocking or long closure as a task of this pool: of one that the program has made
-    /// for such work, since a worker that blocks serves nobody else.
+    /// Runs a closure that blocks or takes long as a task of this pool, and returns its handle. A
+    /// worker that blocks cannot run anything else. Therefore, call this on a pool that you have
+    /// created for such work, and not on the pool that runs your other tasks.
     ///
     /// ```
     /// let disk = creel::Pool::builder().workers(1).name("disk").build()?;

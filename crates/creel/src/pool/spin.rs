@@ -1,36 +1,37 @@
-//! How long a worker spins before it sleeps.
+//! Decides how long a worker spins before it sleeps.
 //!
-//! `Adaptive` keeps a limit a worker. It begins at about what a sleep and a wake cost; a spin
-//! that ran out in vain halves it, down to none; a spin that paid, or a sleep so short that a
-//! spin would have paid, restores it. A worker beyond the CPUs that the pool may use never
-//! spins, and after a spin in which the thread lost its CPU it does not for a while: then
-//! somebody else has a use for it. Where loops come in a rhythm, a worker that sleeps is awake
-//! before the next.
+//! With `Wait::Adaptive`, each worker has a limit for its spins. The limit starts at about what a
+//! sleep and a wake cost. A spin that found no work halves it, down to 0. A spin that found work
+//! restores it, and so does a sleep so short that a spin would have paid. A worker beyond the
+//! number of CPUs that the pool may use never spins. If a thread lost its CPU during a spin, the
+//! worker does not spin for a while, because another thread needs the CPU. If loops come at regular
+//! times, a worker sleeps but is awake before the next one (`rhythm.rs`).
 
 use super::{Wait, rhythm::Rhythm, shared::Shared};
 use crate::sync::{LOOKS, Ordering, now_ns, spin_loop};
 use crate::worker::slot::WorkerSlot;
 
-/// The longest spin of `Adaptive` is twice what a wake was measured to take, within these bounds.
+/// The longest spin of `Adaptive` is twice the measured time of a wake, within these bounds.
 const SPIN_MIN_NS: u64 = 10_000;
 const SPIN_MAX_NS: u64 = 50_000;
-/// Who was woken for a loop spins for so long after it, whatever it has learned: loops often come
-/// several in a row, and a worker that slept after each would be woken for every few of them only.
+/// A worker that was woken for a loop spins for this time after the loop, whatever its limit is.
+/// Several loops often come in a row. Without this spin, the worker would sleep after each of them,
+/// and callers would wake it for only a few of them.
 const AFTER_LOOP_NS: u64 = 4_000;
-/// Below this a spin is not worth two looks at the clock.
+/// A shorter spin is not worth two readings of the clock.
 const SPIN_WORTH_NS: u64 = 1_000;
-/// Two looks at the clock this far apart mean that the thread was preempted between them.
+/// If two readings of the clock are this far apart, the thread was preempted between them.
 const PREEMPTED_NS: u64 = 400_000;
-/// How long a worker does not spin after it was.
+/// How long a worker does not spin after it was preempted.
 const QUIET_NS: u64 = 100_000_000;
-/// What a worker spins for at most during a session.
+/// The maximum duration of a spin during a session.
 const SESSION_NS: u64 = 500_000;
 
-/// What a worker has learned about spinning.
+/// The state that a worker has learned about spinning.
 pub(crate) struct Spin {
     limit_ns: u64,
     quiet_until_ns: u64,
-    /// Whether the last sleep was ended by a loop, and no spin in vain came after.
+    /// Whether a loop ended the last sleep, and no spin has failed since.
     woken_for_loop: bool,
     rhythm: Rhythm,
 }
@@ -53,7 +54,7 @@ impl Spin {
         }
     }
 
-    /// Spins as the pool's [`Wait`] says; true: something came.
+    /// Spins according to the pool's [`Wait`]. Returns true if there is something to do.
     pub(crate) fn spin(&mut self, shared: &Shared, slot: &WorkerSlot) -> bool {
         let (learned, due) = match shared.wait {
             Wait::Spin(time) => (u64::try_from(time.as_nanos()).unwrap_or(u64::MAX), None),
@@ -89,13 +90,14 @@ impl Spin {
         spun == Spun::Paid
     }
 
-    /// When the worker should wake up although nobody wakes it, by [`now_ns`].
+    /// Returns when the worker should wake up by itself, in the time of [`now_ns`].
     pub(crate) fn alarm(&self) -> Option<u64> {
         self.rhythm.alarm()
     }
 
-    /// The worker has slept for `ns`, until a `socket` was ready or not: if not for long, a spin
-    /// would have paid, which sees no socket.
+    /// Records that the worker has slept for `ns`, and whether a ready `socket` ended the sleep. If
+    /// the sleep was short, a spin would have paid. This does not apply to sockets, because a spin
+    /// does not see them.
     pub(crate) fn slept(&mut self, shared: &Shared, slot: &WorkerSlot, ns: u64, socket: bool) {
         if !socket && ns < full_ns(shared) {
             self.limit_ns = SPIN_MAX_NS;
@@ -103,7 +105,7 @@ impl Spin {
         self.called(shared, slot, true);
     }
 
-    /// What the worker slept for is over: was it a loop?
+    /// Checks whether a loop ended the wait of the worker, and learns from it.
     fn called(&mut self, shared: &Shared, slot: &WorkerSlot, asleep: bool) {
         if shared.wait == Wait::Adaptive && shared.loops.has_part(slot) {
             self.rhythm.called(shared.loops.mailbox.woken_ns(), asleep);
@@ -111,14 +113,14 @@ impl Spin {
         }
     }
 
-    /// Whether the thread lost its CPU in a spin not long ago.
+    /// Returns whether the thread lost its CPU in a recent spin.
     fn is_quiet(&mut self) -> bool {
         let quiet = self.quiet_until_ns > 0 && now_ns() < self.quiet_until_ns;
         self.quiet_until_ns *= u64::from(quiet);
         quiet
     }
 
-    /// What an adaptive worker spins for now, unless a session makes it longer.
+    /// Returns how long an adaptive worker spins now, unless a session extends it.
     fn learned(&self, shared: &Shared) -> u64 {
         let least = if self.woken_for_loop {
             AFTER_LOOP_NS
@@ -133,18 +135,19 @@ impl Spin {
     }
 }
 
-/// The longest spin of `Adaptive`.
+/// Returns the longest spin of `Adaptive`.
 fn full_ns(shared: &Shared) -> u64 {
     (2 * shared.loops.mailbox.wake_ns()).clamp(SPIN_MIN_NS, SPIN_MAX_NS)
 }
 
-/// Spins for at most `limit()` ns; tells how that ended, and how long it took (short spins count
-/// as none: they are over before the clock is read).
+/// Spins for at most `limit()` ns. Returns how the spin ended, and how long it took. A short spin
+/// counts as 0, because it ends before the clock is read.
 fn spin(shared: &Shared, slot: &WorkerSlot, limit: impl Fn() -> u64) -> (Spun, u64) {
     let (mut begin, mut last) = (0, 0);
     let (line, share) = (&shared.loops.mailbox, shared.loops.shares.at(slot.index));
     loop {
-        // Reading the clock costs some 20 ns, and so does a pause: look many times between.
+        // Reading the clock costs about 20 ns, and so does a pause. Therefore, we check for work
+        // several times in between.
         for look in 0..LOOKS {
             if share.is_unseen(line.call()) || slot.parker.notified() {
                 return (Spun::Paid, last - begin);

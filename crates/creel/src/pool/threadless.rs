@@ -1,23 +1,24 @@
-//! A system without threads, WebAssembly: what a caller of `block_on` does there for the whole pool.
+//! Systems without threads, such as WebAssembly. On them, the caller of `block_on` does the work of
+//! the whole pool.
 //!
-//! There is one thread, so nobody else fires timers, runs the tasks that are bound to a worker, or
-//! wakes anything. Loops, joins, scopes, `run_on` and `broadcast` run on their caller because no worker
-//! has a thread (`WorkerSlots::is_threadless`). Left out: what waits in the middle of other code for
-//! something that another thread would have to do. The standard library panics there.
+//! There is only one thread. No other thread fires timers, runs the tasks that are bound to a
+//! worker, or wakes anything. Loops, joins, scopes, `run_on` and `broadcast` run on their caller,
+//! because no worker has a thread (`WorkerSlots::is_threadless`). We do not support code that
+//! blocks until another thread does something. The standard library panics in that case.
 
 use super::shared::Shared;
 use crate::{sync::HAS_THREADS, worker::woken::wake_all};
 use std::{cell::Cell, thread, time::Duration};
 
-/// Tasks between two looks at timers and bound tasks.
+/// The number of tasks between two checks of timers and bound tasks.
 const TURN: u32 = 64;
 
-/// How many tasks have been run since the last turn.
+/// The number of tasks that have run since the last turn.
 #[derive(Default)]
 pub(super) struct Steps(Cell<u32>);
 
 impl Steps {
-    /// Whether it is time for a turn. Called once after each task.
+    /// Counts a task, and returns whether it is time for a turn. Call it once after each task.
     #[inline]
     pub(super) fn enough(&self) -> bool {
         if HAS_THREADS {
@@ -29,12 +30,13 @@ impl Steps {
     }
 }
 
-/// Runs tasks that are bound to a worker, and fires due timers. If there are none and nothing else is
-/// `busy`, it sleeps until the next timer. False: there are threads for all that.
+/// Runs the tasks that are bound to a worker, and fires due timers. If there are none and `busy` is
+/// false, it sleeps until the next timer. Returns false without doing anything if the system has
+/// threads.
 ///
 /// # Panics
 ///
-/// If nothing is left that could go on.
+/// If no task or timer is left that could wake the future.
 pub(super) fn turn(pool: &Shared, busy: bool) -> bool {
     if HAS_THREADS {
         return false;

@@ -1,4 +1,4 @@
-//! What each worker did when, written for a trace viewer.
+//! Records what each worker did at which time, in a file for a trace viewer.
 
 use super::Pool;
 use crate::worker::{slots::WorkerSlots, trace::Tracing};
@@ -8,7 +8,7 @@ use std::{
     path::Path,
 };
 
-/// Ends the tracing when dropped.
+/// Stops the tracing when dropped.
 struct On<'a>(&'a Tracing);
 
 impl Drop for On<'_> {
@@ -18,12 +18,13 @@ impl Drop for On<'_> {
 }
 
 impl Pool {
-    /// Runs `f` and writes what each worker did meanwhile to the file `path`, for Perfetto
-    /// (`ui.perfetto.dev`) or `chrome://tracing` to show: loops, urgent jobs, spins and sleeps,
-    /// a row a worker. A loop's caller is in the row of the worker whose share it takes.
+    /// Runs `f`, writes a trace of what each worker did in that time to the file `path`, and
+    /// returns the result of `f`. You can open the file in Perfetto (`ui.perfetto.dev`) or
+    /// `chrome://tracing`. It has one row per worker and shows loops, inbox jobs, spins and sleeps.
+    /// The caller of a loop appears in the row of the worker whose share it takes.
     ///
     /// # Errors
-    /// If the file cannot be written. `f` has run then.
+    /// If the file cannot be written. `f` has run in that case.
     ///
     /// ```
     /// let pool = creel::Pool::builder().workers(2).build()?;
@@ -46,8 +47,8 @@ impl Pool {
     }
 }
 
-/// The Trace Event Format, complete events.
-/// Source: "Trace Event Format", section "Complete Events".
+/// Writes the spans as complete events of the Trace Event Format. Source: "Trace Event Format",
+/// section "Complete Events".
 fn write(slots: &WorkerSlots, path: &Path) -> io::Result<()> {
     let mut out = BufWriter::new(File::create(path)?);
     write!(out, "{{\"traceEvents\":[")?;

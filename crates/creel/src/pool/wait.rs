@@ -1,7 +1,11 @@
-//! How a worker waits when a turn found nothing: the mechanism of the knob `Wait`.
+//! Implements the setting `Wait`, which is how a worker waits when a turn found nothing.
 //!
-//! Bottom up: `worker/parker.rs` is the sleep itself and why no wake-up is lost, `rhythm.rs` when the
-//! next loop is due, `spin.rs` how long to spin, and here what is done in which order.
+//! The layers are, from the bottom up:
+//!
+//! - `worker/parker.rs` implements the sleep, and explains why no wake-up is lost.
+//! - `rhythm.rs` predicts when the next loop starts.
+//! - `spin.rs` decides how long to spin.
+//! - This module combines them in the right order.
 
 use super::{Wait, shared::Shared, spin::Spin};
 use crate::net::driver::Found;
@@ -10,25 +14,27 @@ use crate::time::timers::Timers;
 use crate::worker::{slot::WorkerSlot, trace::Doing};
 use std::time::Duration;
 
-/// When a worker reacts to timers and sockets, and how it waits.
+/// Decides when a worker reacts to timers and sockets, and how it waits.
 ///
-/// Under a throttle it reacts at most once a quantum, on a grid of the clock: after a turn with
-/// work it *rests* until the next line, and only what is urgent cuts that short. After a
-/// turn without any it sleeps like the others, until a timer or anybody wakes it, so that an
-/// idle worker burns no CPU however short its quantum.
+/// With `Wait::Throttle`, the worker reacts at most once per quantum, on a fixed grid of the clock.
+/// After a turn with work it *rests* until the next point of the grid, and only urgent work wakes
+/// it earlier. After a turn without work, it sleeps like any other worker, until a timer or a
+/// notification wakes it. Therefore, an idle worker burns no CPU time, no matter how short the
+/// quantum is.
 pub(crate) struct Pace<'a> {
     shared: &'a Shared,
     slot: &'a WorkerSlot,
     timers: &'a Timers,
-    /// Nanoseconds; zero without a throttle.
+    /// The quantum in nanoseconds. 0 without a throttle.
     quantum: u64,
     /// When the worker may react again, in nanoseconds of the clock.
     line: u64,
-    /// Whether the last reaction has left due timers to the next turn.
+    /// Whether the last reaction left due timers for the next turn.
     leaves_due: bool,
-    /// Whether sockets may be ready that it has not seen to: the poller is asked again.
+    /// Whether the last reaction left sockets that may be ready, so that we must ask the poller
+    /// again.
     leaves_ready: bool,
-    /// Whether there has been work since it last reacted.
+    /// Whether there has been work since the last reaction.
     busy: bool,
     spin: Spin,
 }
@@ -52,7 +58,7 @@ impl<'a> Pace<'a> {
         }
     }
 
-    /// Whether the turn that begins now looks at timers and sockets.
+    /// Returns whether the turn that begins now checks timers and sockets.
     pub(crate) fn reacts(&mut self) -> bool {
         if self.quantum == 0 || self.leaves_due || self.leaves_ready {
             return true;
@@ -66,30 +72,31 @@ impl<'a> Pace<'a> {
         true
     }
 
-    /// A reaction has, or has not, left due timers to the next turn.
+    /// Records whether a reaction left due timers for the next turn.
     pub(crate) fn leaves_due(&mut self, more: bool) {
         self.leaves_due = more;
     }
 
-    /// It has, or has not, left sockets that may be ready.
+    /// Records whether a reaction left sockets that may be ready.
     pub(crate) fn leaves_ready(&mut self, more: bool) {
         self.leaves_ready = more;
     }
 
-    /// The poller is asked: whether that is for what was left.
+    /// Returns whether the poller is asked because of sockets that were left, and clears this mark.
+    /// Call it when you ask the poller.
     pub(crate) fn asks_again(&mut self) -> bool {
         std::mem::take(&mut self.leaves_ready)
     }
 
-    /// A turn found something to do.
+    /// Records that a turn found something to do.
     pub(crate) fn worked(&mut self) {
         self.busy = true;
     }
 
-    /// Returns when there may be something to do, or after `watchdog`; with the sockets that were
-    /// found ready, if it was one that ended the wait. These are a reaction.
+    /// Waits until there may be something to do, or until `watchdog` has elapsed. If a socket ended
+    /// the wait, it returns the sockets that were found ready. This counts as a reaction.
     ///
-    /// A worker that watches only looks after others, so it does not spin.
+    /// The watchdog does not spin, because it only checks on the other workers.
     pub(crate) fn wait(&mut self, watchdog: Option<Duration>) -> Found {
         let (shared, spans) = (self.shared, &self.slot.spans);
         let traced = shared.slots.tracing.begin();
@@ -124,8 +131,9 @@ impl<'a> Pace<'a> {
         found
     }
 
-    /// Sleeps until the next timer, a socket or a waker; in the poller if there are sockets and
-    /// nobody is in there. Says whether it was a waker.
+    /// Sleeps until the next timer, a ready socket or a notification. It sleeps in the poller if
+    /// there are sockets and no other worker is in there. Also returns whether a notification ended
+    /// the sleep.
     fn sleep(&self, watchdog: Option<Duration>) -> (Found, bool) {
         let deadline = self.timers.sleep_until();
         let timeout = deadline.and_then(|deadline| self.until(self.line_at(deadline)));
@@ -133,12 +141,13 @@ impl<'a> Pace<'a> {
             .spin
             .alarm()
             .map(|alarm| Duration::from_nanos(alarm.saturating_sub(now_ns())));
-        // One that has passed was heard: it ended the last sleep.
+        // An alarm that has passed has already ended the last sleep.
         let alarm = alarm.filter(|left| !left.is_zero());
         let timeout = [timeout, watchdog, alarm].into_iter().flatten().min();
         let driver = &self.shared.driver;
         if !driver.is_empty() {
-            // None: another is in there, and this one has not slept.
+            // `None` means that another worker is in the poller, and that this worker has not
+            // slept.
             let mut found = Some(Found::default());
             let parker = &self.slot.parker;
             let told = || parker.notified();
@@ -150,14 +159,15 @@ impl<'a> Pace<'a> {
         (Found::default(), self.slot.parker.park(timeout))
     }
 
-    /// The time from now to `nanos`; none by a clock that is driven, whose driver wakes us.
+    /// Returns the time from now to `nanos`. `None` with a manual clock, because the thread that
+    /// advances the clock wakes us.
     fn until(&self, nanos: u64) -> Option<Duration> {
         let clock = self.timers.clock();
         let left = nanos.saturating_sub(clock.exact_nanos());
         (!clock.is_manual()).then_some(Duration::from_nanos(left))
     }
 
-    /// The first line of the grid that is not before `nanos`.
+    /// Returns the first point of the grid that is not before `nanos`.
     fn line_at(&self, nanos: u64) -> u64 {
         match self.quantum {
             0 => nanos,

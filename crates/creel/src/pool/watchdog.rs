@@ -1,13 +1,14 @@
-//! The watchdog: the idle worker that looks after those who work.
+//! The watchdog is an idle worker that checks on the running workers.
 //!
-//! Who is the watchdog is decided in `worker/idle.rs`. This is what it does, every [`WATCHDOG_INTERVAL`]: it
-//! compares how far everybody who works has come with what that was at its last look. Where there
-//! was no progress, somebody's code holds a thread, and the watchdog does what that thread would do:
-//! it takes the tasks that lie there, fires its due timers, asks the poller, and comes itself for
-//! what another was called for.
+//! `worker/idle.rs` decides which worker is the watchdog. This module implements what the watchdog
+//! does every [`WATCHDOG_INTERVAL`]. It compares the progress of each running worker with the
+//! worker's progress at the previous check. If a worker made none, user code is holding its thread.
+//! The watchdog then does what that thread would do. It takes the tasks that are stranded there,
+//! fires the due timers and asks the poller. If a notified worker has not arrived, the watchdog
+//! searches in its place.
 //!
-//! The invariant: what is ready, and whose worker does not get on, is taken by the second look
-//! after it became ready.
+//! We guarantee that work that is ready, and whose worker makes no progress, is taken by the second
+//! check after it became ready.
 
 use super::shared::Shared;
 use crate::{
@@ -17,36 +18,36 @@ use crate::{
 };
 use std::time::Duration;
 
-/// How often the watchdog looks.
+/// How often the watchdog checks.
 pub(crate) const WATCHDOG_INTERVAL: Duration = Duration::from_millis(1);
 
-/// What a worker remembers of its last look as the watchdog.
+/// The state that a worker remembers of its last check as the watchdog.
 pub(super) struct Watchdog {
     last: Look,
-    /// The memory of the next look: watching allocates nothing.
+    /// The memory for the next check, so that a check allocates nothing.
     next: Look,
 }
 
 #[derive(Default)]
 struct Look {
-    /// None: this worker was not the watchdog.
+    /// The time of the check. `None` if this worker was not the watchdog.
     at: Option<Instant>,
     tasks: Progress,
-    /// How often each worker has looked at its timers.
+    /// How often each worker has checked its timers.
     reactions: Vec<u64>,
     /// How often the poller was asked.
     asked: u64,
     notified: Option<Notification>,
 }
 
-/// What the watchdog has found.
+/// The result of a check by the watchdog.
 #[derive(Default)]
 pub(super) struct Found {
-    /// There are tasks that it shall take.
+    /// Whether there are tasks that the watchdog must take.
     pub(super) tasks: bool,
-    /// Nobody looks for ready sockets.
+    /// Whether nobody is checking for ready sockets.
     pub(super) sockets: bool,
-    /// It has fired another's timers.
+    /// Whether the watchdog has fired the timers of another worker.
     pub(super) fired: bool,
 }
 
@@ -64,7 +65,8 @@ impl Watchdog {
         }
     }
 
-    /// How long the worker shall sleep at most, which has nothing to do: it may become the watchdog.
+    /// Returns the maximum time that a worker with nothing to do may sleep. The worker becomes the
+    /// watchdog if there is none.
     pub(super) fn timeout(&mut self, shared: &Shared, slot: &WorkerSlot) -> Option<Duration> {
         if !shared.slots.idle.try_become_watchdog(slot.index) {
             self.last.at = None;
@@ -74,7 +76,7 @@ impl Watchdog {
         Some(WATCHDOG_INTERVAL.saturating_sub(at.elapsed()))
     }
 
-    /// Looks, if this worker is the watchdog and it is time to.
+    /// Runs a check, if this worker is the watchdog and the interval has elapsed.
     pub(super) fn look(&mut self, shared: &Shared, slot: &WorkerSlot) -> Found {
         let Some(at) = self.last.at else {
             return Found::default();
@@ -88,7 +90,8 @@ impl Watchdog {
         }
         let (last, now) = (&self.last, &mut self.next);
         now.take(shared);
-        // Its own looks are no sign of life: it would watch for ever.
+        // The watchdog's own checks are not progress, because otherwise it would stay the watchdog
+        // for ever.
         if let Some(own) = now.reactions.get_mut(slot.index) {
             *own = 0;
         }
@@ -109,7 +112,7 @@ impl Found {
 }
 
 impl Look {
-    /// Looks now; gives the time.
+    /// Records the current state. Returns the current time.
     fn take(&mut self, shared: &Shared) -> Instant {
         let now = Instant::now();
         self.at = Some(now);
@@ -123,19 +126,19 @@ impl Look {
         now
     }
 
-    /// What has not moved since `last`, and is now this worker's.
+    /// Compares this check with `last`, and takes over the work that has made no progress.
     ///
-    /// All of it may have moved by the time this acts, which is harmless: a call is given up only if
-    /// it is still the same and its worker has not arrived, due timers are taken under their lock by
-    /// the exact clock, one worker at a time asks the poller, and queues and slots can be stolen
-    /// from at any time.
+    /// Any of this work may have progressed by the time we act. That is harmless, for these
+    /// reasons: We give up on a notification only if it is still the same one and its worker has
+    /// not arrived. We take due timers under their lock, according to the exact clock. Only one
+    /// worker at a time asks the poller. Queues and LIFO slots can be stolen from at any time.
     fn compare(&self, last: &Look, shared: &Shared, slot: &WorkerSlot) -> Found {
         if let Some(notified) = self.notified.filter(|_| self.notified == last.notified) {
-            // It has not come: others may be called again.
+            // The notified worker has not arrived, so other workers may be notified again.
             shared.slots.give_up(notified);
         }
         let driver = &shared.driver;
-        // Who sleeps in the poller looks after it.
+        // If a worker sleeps in the poller, it handles the sockets.
         let sockets = !driver.is_empty() && self.asked == last.asked && driver.is_unattended();
         let same = |index: &usize| self.reactions.get(*index) == last.reactions.get(*index);
         let late = (0..self.reactions.len())

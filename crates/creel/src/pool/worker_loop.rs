@@ -1,17 +1,19 @@
-//! What a worker's thread does: one turn after another, and a wait when a turn found nothing.
+//! The loop of a worker's thread: one turn after another, and a wait whenever a turn found nothing.
 //!
-//! A turn looks at every source of work in a fixed order, and each source gives a bounded
-//! amount, so that none starves another:
+//! A turn checks every source of work in a fixed order. Each source runs a limited amount of work,
+//! so that no source starves another:
 //!
-//! 1. the pool's loop, if one is under way and this worker has a share in it;
-//! 2. the worker's urgent jobs;
-//! 3. what others have offered to share: joins, scopes, loops inside of loops;
-//! 4. tasks;
-//! 5. due timers and ready sockets.
+//! 1. The pool's loop, if one is running and this worker has a share in it.
+//! 2. The worker's inbox jobs.
+//! 3. Shared jobs of other threads, which are joins, scopes, and loops inside loops.
+//! 4. Tasks.
+//! 5. Due timers and ready sockets.
 //!
-//! A source is anything that (a) publishes its work before it calls [`WorkerSlot::notify`] or
-//! [`WorkerSlots::call`](crate::worker::workers::Workers::call), and (b) can be asked in a turn. That is all it takes to be sure that no work
-//! is slept over; what is published where only a busy worker looks is the watchdog's (`watchdog.rs`).
+//! A source must satisfy two conditions. It publishes its work before it calls
+//! [`WorkerSlot::notify`] or
+//! [`WorkerSlots::notify_one`](crate::worker::slots::WorkerSlots::notify_one), and a turn can check
+//! it for work. These conditions are enough to ensure that no worker sleeps while there is work for
+//! it. Work that only a busy worker can reach is handled by the watchdog (`watchdog.rs`).
 
 use super::{shared::Shared, wait::Pace, watchdog::Watchdog};
 use crate::{
@@ -24,8 +26,9 @@ use crate::{
 };
 use std::sync::Arc;
 
-/// Ends the process when it is dropped by a panic: what a worker runs for others is run under
-/// `catch_unwind`, so this is a defect, and those who wait for the worker would wait for ever.
+/// Aborts the process if a panic drops it. A worker runs the code of others under `catch_unwind`,
+/// so a panic here is a bug in Creel. Threads that wait for the worker would otherwise wait for
+/// ever.
 struct AbortOnPanic;
 
 impl Drop for AbortOnPanic {
@@ -37,7 +40,7 @@ impl Drop for AbortOnPanic {
     }
 }
 
-/// The body of a worker's thread.
+/// Runs the worker `index` on the calling thread, until the worker ends.
 pub(super) fn run(shared: &Arc<Shared>, index: usize) {
     let _no_way_out = AbortOnPanic;
     let mut pinned = attach(shared, index);
@@ -63,16 +66,18 @@ pub(super) fn run(shared: &Arc<Shared>, index: usize) {
             shared.tasks.clear_scheduler(slot);
             let unbound = || {
                 let timers = slots.is_closing() || timers.may_end();
-                // A caller that does not see the call of this loop here sees that no thread runs.
+                // If we do not see a loop here that includes this worker, the loop's caller will
+                // see that this worker has no thread.
                 let asked = slot.inbox.any() || slot.is_notified() || shared.loops.has_part(slot);
                 slots.wants_gone(index) && timers && !asked && shared.tasks.may_retire(slot)
             };
-            // Its turn looks again once it has been woken, as all who stay do.
+            // The worker checks again after it has been woken, as every worker that stays does.
             if shared.is_served_without(index) && slot.thread.retire(unbound) {
                 break;
             }
         }
-        // It looks at all that anybody may take after it said that it idles.
+        // The worker first adds itself to the idle list, and then checks everything that any worker
+        // may take.
         if shared.tasks.rest(slot) && !shared.loops.shared_jobs.any_left() {
             let found = pace.wait(watchdog.timeout(shared, slot));
             take_up(slot, shared, &mut pace, found);
@@ -81,14 +86,16 @@ pub(super) fn run(shared: &Arc<Shared>, index: usize) {
     shared.pinning.leave(index);
     shared.loops.forget_threads();
     if !slots.is_closing() {
-        // The next one's thread begins as an idle one, whom others may have to look for sockets.
+        // The worker's next thread starts as an idle one. Another worker may have to poll the
+        // sockets from now on.
         slots.enter_idle(slot);
         shared.driver.wake_if_unattended();
     }
     slots.leave();
 }
 
-/// Goes where worker `index` sits now; returns the version of the layout that says so.
+/// Pins the calling thread to the place of worker `index`. Returns the version of the layout that
+/// it used.
 fn attach(shared: &Shared, index: usize) -> usize {
     let version = shared.pinning.attach(index);
     shared
@@ -98,11 +105,12 @@ fn attach(shared: &Shared, index: usize) -> usize {
     version
 }
 
-/// One turn, with or without a look at timers and sockets. Says whether there may be more to do
-/// at once.
+/// Runs one turn, which may or may not check timers and sockets. Returns whether there may be more
+/// to do at once.
 fn turn(slot: &WorkerSlot, shared: &Shared, pace: &mut Pace, watchdog: &mut Watchdog) -> bool {
-    // The search is this worker's until it has found a task, or runs something else. Nobody can take
-    // it away any more, so each of these ends it before it runs anybody's code.
+    // The worker owns the search until it has found a task or runs something else. No other thread
+    // can take the search away any more. Each of the steps below therefore ends it before it runs
+    // user code.
     let mut search = slot
         .take_notified()
         .then(|| shared.slots.leave_idle(slot))
@@ -113,9 +121,9 @@ fn turn(slot: &WorkerSlot, shared: &Shared, pace: &mut Pace, watchdog: &mut Watc
     }
     let looped = calls && take_part(slot, shared);
     let urgent = run_inbox(slot, shared, &mut search);
-    // A worker that has a search is not the watchdog, because it does not idle.
+    // A worker with a search is not the watchdog, because it is not idle.
     let found = watchdog.look(shared, slot);
-    // To fire timers it may have left idleness without a look at the loops.
+    // The worker may have left the idle state to fire timers, without a check for loops.
     let looped = found.fired && shared.loops.has_part(slot) && take_part(slot, shared) || looped;
     let helped = help(slot, shared, &mut search);
     let tasks = shared.tasks.turn(slot, search, found.tasks);
@@ -123,10 +131,10 @@ fn turn(slot: &WorkerSlot, shared: &Shared, pace: &mut Pace, watchdog: &mut Watc
     looped || urgent || helped || tasks || reacted || found.fired
 }
 
-/// Takes part in what others have offered to share.
+/// Helps with shared jobs. Returns whether it did.
 fn help(slot: &WorkerSlot, shared: &Shared, search: &mut Option<Search>) -> bool {
-    // A loop that this worker has a share in may have been called since it last looked, and then have
-    // made offers.
+    // A loop that includes this worker may have started since the worker last checked, and that
+    // loop may have published shared jobs.
     if shared.loops.shared_jobs.left() == 0 || shared.loops.has_part(slot) {
         return false;
     }
@@ -146,14 +154,14 @@ fn help(slot: &WorkerSlot, shared: &Shared, search: &mut Option<Search>) -> bool
     inside.run(|| slot.inbox.any());
     drop(inside);
     if leaves {
-        // At once: the next loop may come before this worker's turn has ended.
+        // We do this at once, because the next loop may start before this turn ends.
         shared.slots.enter_idle(slot);
     }
     true
 }
 
-/// Calls another worker for what is offered, because this one is about to run something else. It
-/// may be the only one that was woken for it (`Open::add_near`).
+/// Notifies another worker of shared jobs, because this one is about to run something else. This
+/// worker may be the only one that was woken for them (`Open::add_near`).
 fn pass_on_shared_jobs(shared: &Shared) {
     if shared.loops.shared_jobs.left() > 0 {
         shared.slots.notify_if_work();
@@ -161,8 +169,9 @@ fn pass_on_shared_jobs(shared: &Shared) {
 }
 
 fn take_part(slot: &WorkerSlot, shared: &Shared) -> bool {
-    // By the book it idles on, so that a loop costs nothing, unless something would wait for it. If
-    // it is appointed the watchdog after this look, it is awake, and that is taken back.
+    // The worker stays in the idle list, so that a loop costs nothing extra, unless some work would
+    // have to wait for this worker. If it becomes the watchdog after this check, it is awake, and
+    // the appointment is withdrawn.
     pass_on_shared_jobs(shared);
     let leaves =
         slot.is_idle() && (shared.hides(slot.index) || shared.slots.idle.is_watchdog(slot.index));
@@ -196,8 +205,8 @@ fn run_inbox(slot: &WorkerSlot, shared: &Shared, search: &mut Option<Search>) ->
     urgent
 }
 
-/// Wakes what waits for due timers, and after the last of these for ready sockets. Says whether
-/// there was any.
+/// Fires due timers. If none are left, it also checks for ready sockets. Returns whether there were
+/// any.
 fn react(slot: &WorkerSlot, shared: &Shared, pace: &mut Pace) -> bool {
     let timers = shared.timers.at(slot.index);
     let fired = timers.fire(|due| shared.tasks.run_due(slot, due));
@@ -211,7 +220,7 @@ fn react(slot: &WorkerSlot, shared: &Shared, pace: &mut Pace) -> bool {
     fired.count + events > 0
 }
 
-/// Wakes what waits for the sockets that were found ready. Returns how many events that were.
+/// Wakes the tasks that wait for the sockets that were found ready. Returns the number of events.
 fn take_up(slot: &WorkerSlot, shared: &Shared, pace: &mut Pace, found: Found) -> usize {
     slot.counters.events.add(found.count as u64);
     found.due.run(|due| shared.tasks.run_due(slot, due));

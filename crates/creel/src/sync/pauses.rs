@@ -7,9 +7,13 @@
 //!
 //! Many faults need several threads to pause at certain places at the same time, and pauses that
 //! are spread evenly over all places would never meet there. Therefore the pauses come in *epochs*
-//! of [`EPOCH`]. In each epoch the seed chooses one place in [`SLOW`] of the source code to be slow.
-//! The first [`MOST`] threads that pass a slow place in an epoch pause there, and later ones do
-//! not, so that a place that is passed a million times a second does not stall the tests.
+//! of [`EPOCH`]. In each epoch the seed chooses one place in [`SLOW`] of the source code to be slow,
+//! but every second place in one file, because most protocols between threads are in one file.
+//! `CREEL_PAUSES_AT` names that file; otherwise it is [`FILE`].
+//!
+//! Only the first thread that passes a slow place in an epoch pauses there. The others go on, because
+//! most faults are of this kind: one thread acts on what others have changed meanwhile. So a place
+//! that is passed a million times a second does not stall the tests either.
 //!
 //! `CREEL_PAUSES_SEED` sets the seed. The same seed makes the same places slow in the same epochs,
 //! but the rest of the schedule belongs to the system, so a failure may need several runs to show
@@ -26,13 +30,17 @@ use std::{
 };
 
 /// How long the same places are slow.
-const EPOCH: Duration = Duration::from_millis(20);
+const EPOCH: Duration = Duration::from_millis(30);
 /// One place in this many is slow.
-const SLOW: u64 = 5;
-/// The number of pauses at a slow place in one epoch.
-const MOST: u64 = 3;
-/// The longest pause is `2^LONGEST` microseconds.
-const LONGEST: u64 = 12;
+const SLOW: u64 = 32;
+/// The same in the file that has most of the pauses.
+const SLOW_IN_FILE: u64 = 2;
+/// The end of the name of the file that has most of the pauses.
+const FILE: &str = "task/lifo.rs";
+/// A pause is [`SHORTEST`] doubled up to this often.
+const DOUBLED: u64 = 3;
+/// The shortest pause. It is longer than the watch takes between two looks.
+const SHORTEST: Duration = Duration::from_millis(2);
 /// Elsewhere a thread gives its CPU up once in about this many steps.
 const YIELD_EVERY: u64 = 256;
 /// The number of steps of a thread between two looks at the clock.
@@ -40,8 +48,9 @@ const STEPS_A_LOOK: u64 = 32;
 /// The places are counted in this many cells, by a hash.
 const CELLS: usize = 1024;
 
-struct Seed {
+struct Settings {
     seed: u64,
+    file: String,
     begin: Instant,
 }
 
@@ -49,7 +58,7 @@ struct Seed {
 static NOW: atomic::AtomicU64 = atomic::AtomicU64::new(0);
 /// The number of threads that have drawn their first random number.
 static THREADS: atomic::AtomicU64 = atomic::AtomicU64::new(0);
-/// By place: the epoch of its last pause, shifted by 8, and the number of its pauses in that epoch.
+/// By place: the epoch of its last pause.
 static PAUSED: [atomic::AtomicU64; CELLS] = [const { atomic::AtomicU64::new(0) }; CELLS];
 
 thread_local! {
@@ -57,17 +66,18 @@ thread_local! {
     static RANDOM: Cell<u64> = const { Cell::new(0) };
 }
 
-fn seed() -> &'static Seed {
-    static SEED: OnceLock<Seed> = OnceLock::new();
-    SEED.get_or_init(|| {
+fn settings() -> &'static Settings {
+    static SETTINGS: OnceLock<Settings> = OnceLock::new();
+    SETTINGS.get_or_init(|| {
         let seed = match std::env::var("CREEL_PAUSES_SEED") {
             Ok(text) => text.parse().expect("CREEL_PAUSES_SEED is a number"),
             Err(_) => u64::from(std::process::id()),
         };
         // Not by `eprintln`, because the test harness would keep it from the reader.
         let _ = writeln!(std::io::stderr(), "CREEL_PAUSES_SEED={seed}");
+        let file = std::env::var("CREEL_PAUSES_AT").unwrap_or_else(|_| FILE.to_string());
         let begin = Instant::now();
-        Seed { seed, begin }
+        Settings { seed, file, begin }
     })
 }
 
@@ -95,7 +105,7 @@ fn random(seed: u64) -> u64 {
 /// Pauses the calling thread, perhaps, by the caller's place in the source code.
 #[track_caller]
 pub(crate) fn pause() {
-    let Seed { seed, begin } = seed();
+    let Settings { seed, file, begin } = settings();
     let random = random(*seed);
     if random.is_multiple_of(STEPS_A_LOOK) {
         let epoch = begin.elapsed().as_nanos() / EPOCH.as_nanos();
@@ -105,19 +115,19 @@ pub(crate) fn pause() {
     let at = Location::caller();
     let place = (u64::from(at.line()) << 32) | (u64::from(at.column()) << 16);
     let place = mix(place ^ at.file().len() as u64);
-    if !mix(place ^ mix(now ^ seed)).is_multiple_of(SLOW) {
+    let slow = match at.file().ends_with(file) {
+        true => SLOW_IN_FILE,
+        false => SLOW,
+    };
+    if !mix(place ^ mix(now ^ seed)).is_multiple_of(slow) {
         if (random >> 8).is_multiple_of(YIELD_EVERY) {
             thread::yield_now();
         }
         return;
     }
-    let cell = &PAUSED[place as usize % CELLS];
-    let paused = cell.load(atomic::Ordering::Relaxed);
-    let count = if paused >> 8 == now { paused & 255 } else { 0 };
-    if count < MOST {
-        cell.store((now << 8) | (count + 1), atomic::Ordering::Relaxed);
-        let longest = 1 << ((random >> 16) % (LONGEST + 1));
-        thread::sleep(Duration::from_micros(longest));
+    let paused = &PAUSED[place as usize % CELLS];
+    if paused.swap(now, atomic::Ordering::Relaxed) != now {
+        thread::sleep(SHORTEST * (1 << ((random >> 16) % (DOUBLED + 1))));
     }
 }
 

@@ -300,34 +300,39 @@ impl<T> Future for JoinHandle<T> {
             self.task.is_some() || self.refused.is_some(),
             "polled after it was ready"
         );
-        budget::poll(context, |context| {
-            if let Some(error) = self.refused.take() {
-                return Poll::Ready(Err(error));
-            }
-            let task = self.task.expect("polled after it was ready");
-            if task.state().is_complete() {
+        if budget::is_spent(context) {
+            return Poll::Pending;
+        }
+        if let Some(error) = self.refused.take() {
+            budget::use_up(1);
+            return Poll::Ready(Err(error));
+        }
+        let task = self.task.expect("polled after it was ready");
+        if task.state().is_complete() {
+            budget::use_up(1);
+            return Poll::Ready(self.take(task));
+        }
+        // Cloned first: it may panic, and must not do so between the steps.
+        let waker = StoredWaker::new(context.waker());
+        if self.joining {
+            self.joining = false;
+            if !task.state().clear_joiner() {
+                budget::use_up(1);
                 return Poll::Ready(self.take(task));
             }
-            // Cloned first: it may panic, and must not do so between the steps.
-            let waker = StoredWaker::new(context.waker());
-            if self.joining {
-                self.joining = false;
-                if !task.state().clear_joiner() {
-                    return Poll::Ready(self.take(task));
-                }
-                // SAFETY: the step made it the handle's again.
-                drop(unsafe { task.take_joiner() });
-            }
-            // SAFETY: `JOINER` is not set, so the place is empty and the handle's.
-            unsafe { task.put_joiner(waker) };
-            if task.state().set_joiner() {
-                self.joining = true;
-                return Poll::Pending;
-            }
-            // SAFETY: complete before the step: the waker is still the handle's.
+            // SAFETY: the step made it the handle's again.
             drop(unsafe { task.take_joiner() });
-            Poll::Ready(self.take(task))
-        })
+        }
+        // SAFETY: `JOINER` is not set, so the place is empty and the handle's.
+        unsafe { task.put_joiner(waker) };
+        if task.state().set_joiner() {
+            self.joining = true;
+            return Poll::Pending;
+        }
+        // SAFETY: complete before the step: the waker is still the handle's.
+        drop(unsafe { task.take_joiner() });
+        budget::use_up(1);
+        Poll::Ready(self.take(task))
     }
 }
 

@@ -100,7 +100,7 @@ impl<'a> LocalContext<'a> {
     /// The pool has one worker.
     #[inline]
     pub(super) fn run_woken(self, waker: StoredWaker) {
-        let task = waker.get().and_then(cell::woken_by);
+        let task = cell::woken_by(waker.get());
         let task = task.filter(|task| task.is_of(self.tasks));
         let free = self.scheduler.lifo.is_empty() && self.own(|own| own.polls_left > 0);
         let claimed = task.filter(|_| free).and_then(|task| {

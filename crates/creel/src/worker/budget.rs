@@ -77,6 +77,8 @@ pub(crate) fn poll<T>(
 
 /// Uses up one unit if the operation is ready. Together with [`is_spent`], it does what [`poll`]
 /// does, for operations that panic with the location of their caller: a closure cannot have that.
+/// The operations of channels and tasks call [`use_up`] where they return what is ready instead,
+/// because passing that on to another function copies it.
 #[inline(always)]
 pub(crate) fn counted<T>(polled: Poll<T>) -> Poll<T> {
     if polled.is_ready() {

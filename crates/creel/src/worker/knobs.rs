@@ -1,17 +1,17 @@
-//! Two of the four knobs as values: how workers wait, and how work moves between them.
+//! Two of the four settings of a pool: how workers wait, and how work moves between them.
 //!
-//! The other two are a number and a [`Placement`](creel_topology::Placement).
+//! The other two settings are the number of workers and a [`Placement`](creel_topology::Placement).
 
 use std::{fmt, str::FromStr, time::Duration};
 
-/// How a worker waits when it finds nothing to do.
+/// How a worker waits when it has nothing to do.
 ///
-/// | your program | take |
+/// | your program | use |
 /// |---|---|
-/// | loops many times a second: frames, tokens, ticks; or you do not know | `Adaptive`: awake for the next loop, asleep when there is none |
-/// | work that comes now and then, batches, a pool beside others | `Park`: each wake costs some microseconds, no CPU is ever burnt |
-/// | a CPU of its own for each worker, and no wake may ever be late | `Spin(d)`, with `d` longer than the longest pause |
-/// | thousands of timed streams, where a few milliseconds do not matter | `Throttle(q)`: one wake a quantum serves them all |
+/// | runs loops many times a second (frames, tokens, ticks), or you do not know | `Adaptive`: workers are awake for the next loop, and asleep when there is none |
+/// | has work now and then, runs batches, or shares the machine with other pools | `Park`: each wake costs a few microseconds, and workers never burn CPU time |
+/// | has a CPU for each worker, and no wake may ever be late | `Spin(d)`, with `d` longer than the longest pause |
+/// | serves thousands of timed streams, and a few milliseconds do not matter | `Throttle(q)`: one wake per quantum serves all of them |
 ///
 /// ```
 /// use creel::{Pool, Wait};
@@ -25,29 +25,31 @@ use std::{fmt, str::FromStr, time::Duration};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Wait {
-    /// Sleeps at once: no CPU is burnt, each wake costs the waker 2–3 µs.
+    /// The worker sleeps at once. It burns no CPU time, but each wake costs the waker 2–3 µs.
     Park,
-    /// Spins for the given time, obeyed as said, then sleeps.
+    /// The worker spins for exactly this time, and then sleeps.
     Spin(Duration),
-    /// Spins about as long as a park and wake would cost, less when spinning has not paid
-    /// lately, and not at all when there are more workers than CPUs for them.
+    /// The worker spins for about as long as a sleep and a wake would cost. It spins for a shorter
+    /// time if spinning has not paid recently, and not at all if there are more workers than CPUs
+    /// for them.
     #[default]
     Adaptive,
-    /// Reacts once a quantum: due timers, ready sockets and woken tasks wait for its end; what
-    /// is urgent (`run_on`, spawns, shutting down) gets through at once. A quantum of zero is
-    /// [`Wait::Park`].
+    /// The worker reacts once per quantum. Due timers, ready sockets and woken tasks wait for the
+    /// end of the quantum. Urgent work, which is `run_on`, spawns and shutting down, is handled at
+    /// once. A quantum of zero is the same as [`Wait::Park`].
     Throttle(Duration),
 }
 
-/// How the items of a loop are shared out among the workers.
+/// How a loop distributes its items among the workers.
 ///
-/// | your loop | take |
+/// | your loop | use |
 /// |---|---|
-/// | the same data again and again; or you do not know | `Sticky`: the data stays in the caches, and who is done helps |
-/// | few jobs of unlike length: files, songs, tiles of a picture | `Shared`: who is free takes the next |
-/// | equal items, and each worker must have the very same ones each time | `Fixed`: nobody helps a worker that is free, so the slowest decides |
+/// | visits the same data again and again, or you do not know | `Sticky`: the data stay in the caches, and a worker that is done helps others |
+/// | has few jobs of different lengths, such as files, songs or tiles of a picture | `Shared`: a free worker takes the next job |
+/// | has equal items, and each worker must get exactly the same ones each time | `Fixed`: nobody helps a worker that is free, so the slowest worker decides |
 ///
-/// It is the pool's, or a call's: [`Pool::with`](crate::Pool::with).
+/// You can set it for a pool with [`PoolBuilder::balance`](crate::PoolBuilder::balance), and for
+/// single loops with [`Pool::with_balance`](crate::Pool::with_balance).
 ///
 /// ```
 /// use creel::{Balance, Pool};
@@ -65,19 +67,22 @@ pub enum Balance {
     /// an idle worker or the caller runs the whole share in its place, because nothing that is ready
     /// waits for a busy worker.
     Fixed,
-    /// Each worker begins with its own range, the same call after call, so that its data stays
-    /// in its cache; who is done takes blocks from the back of another's range, near ones first.
+    /// Each worker starts with its own range, which is the same in each call, so that its data stay
+    /// in its cache. A worker that is done takes blocks from the back of another worker's range,
+    /// and prefers workers that are near.
     ///
-    /// A loop that was measured to be short is run by its caller alone, so items must not wait for
-    /// each other. Take `Fixed` or `Shared` where they do.
+    /// If a loop has been measured to be short, its caller runs it alone. Therefore, items must not
+    /// wait for each other. Use `Fixed` or `Shared` if they do.
     #[default]
     Sticky,
-    /// One queue for all, in the order given: the best for few, long jobs of unlike length
-    /// (the longest first: [`each_longest_first`](crate::Pool::each_longest_first)).
+    /// All workers take items from one queue, in the given order. This is best for a few long jobs
+    /// of different lengths. To start with the longest, use
+    /// [`for_each_longest_first`](crate::Pool::for_each_longest_first).
     Shared,
 }
 
-/// A knob's text that does not parse: tells the text and what would be understood.
+/// The error of parsing a [`Wait`] or [`Balance`]. Its message contains the text and what would be
+/// accepted.
 ///
 /// ```
 /// let error = "often".parse::<creel::Balance>().unwrap_err();
@@ -115,7 +120,7 @@ impl fmt::Display for Wait {
 impl FromStr for Wait {
     type Err = ParseKnobError;
 
-    /// Reads `park`, `adaptive`, `spin:20us` or `throttle:2ms`.
+    /// Parses `park`, `adaptive`, `spin:20us` or `throttle:2ms`.
     fn from_str(text: &str) -> Result<Self, ParseKnobError> {
         let wait = match text.split_once(':') {
             None if text == "park" => Some(Wait::Park),
@@ -144,7 +149,7 @@ impl fmt::Display for Balance {
 impl FromStr for Balance {
     type Err = ParseKnobError;
 
-    /// Reads `fixed`, `sticky` or `shared`.
+    /// Parses `fixed`, `sticky` or `shared`.
     fn from_str(text: &str) -> Result<Self, ParseKnobError> {
         match text {
             "fixed" => Ok(Balance::Fixed),
@@ -158,7 +163,7 @@ impl FromStr for Balance {
     }
 }
 
-/// The units of a time, smallest first.
+/// The units of a time, the smallest first.
 const UNITS: [(&str, u128); 4] = [
     ("ns", 1),
     ("us", 1_000),
@@ -166,7 +171,7 @@ const UNITS: [(&str, u128); 4] = [
     ("s", 1_000_000_000),
 ];
 
-/// A duration in the largest unit that tells it whole.
+/// A duration that is displayed as a whole number, in the largest unit for which this is possible.
 struct Time(Duration);
 
 impl fmt::Display for Time {
@@ -181,7 +186,8 @@ impl fmt::Display for Time {
     }
 }
 
-/// Reads `20us`, `1.5ms`, `2s`, at most an hour: a wait is bounded.
+/// Parses a time such as `20us`, `1.5ms` or `2s`, up to one hour. The limit keeps a mistyped wait
+/// from lasting for ever.
 fn parse_time(text: &str) -> Option<Duration> {
     let digits = text.find(|c: char| c.is_ascii_alphabetic())?;
     let (number, unit) = text.split_at(digits);

@@ -1,13 +1,13 @@
-//! Counters a worker, cheap enough to be always on.
+//! Counters per worker, which are cheap enough to be always on.
 //!
-//! Each counter is written by its own worker only, without a locked operation; readers see a
-//! value that was true a moment ago.
+//! Only its own worker writes a counter, so it needs no locked operation. Other threads read a
+//! value that was correct a moment ago.
 
 use crate::sync::{AtomicU64, Ordering};
 use creel_topology::CpuSet;
 use std::time::Duration;
 
-/// What one worker has done since it was pinned.
+/// The counters of one worker, counted since the worker was created.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
     pub(crate) inbox: Counter,
@@ -22,7 +22,7 @@ pub(crate) struct Counters {
     pub(crate) spun_ns: Counter,
 }
 
-/// A number that one thread counts up and any thread may read.
+/// A counter that one thread increments and any thread may read.
 #[derive(Debug, Default)]
 pub(crate) struct Counter(AtomicU64);
 
@@ -39,7 +39,7 @@ impl Counter {
     }
 }
 
-/// What a pool has done.
+/// The statistics of a pool and its workers. [`Pool::stats`](crate::Pool::stats) returns them.
 ///
 /// ```
 /// let pool = creel::Pool::builder().workers(2).build()?;
@@ -51,17 +51,17 @@ impl Counter {
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct PoolStats {
-    /// The workers, by their index.
+    /// One entry per worker, in the order of their indices.
     pub workers: Vec<WorkerStats>,
-    /// Workers beyond the number of workers, by index, whose threads go on because something is
-    /// bound to them: a task of `spawn_on` or `spawn_local`, a timer.
+    /// The indices of removed workers whose threads still run, because something is bound to them.
+    /// This can be a task of `spawn_on` or `spawn_local`, or a timer.
     pub retiring: Vec<usize>,
-    /// What became of the pool's tasks.
+    /// The counts of the pool's tasks.
     pub tasks: TaskStats,
 }
 
-/// What became of a pool's tasks so far. When none is left, `spawned` is `finished` and
-/// `cancelled` together.
+/// How many tasks a pool has spawned, finished and cancelled so far. When no task is left,
+/// `spawned` equals `finished` plus `cancelled`.
 ///
 /// ```
 /// let pool = creel::Pool::builder().workers(2).build()?;
@@ -73,19 +73,19 @@ pub struct PoolStats {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TaskStats {
-    /// Tasks made.
+    /// The number of tasks that were spawned.
     pub spawned: u64,
-    /// Tasks whose future was ready, or panicked.
+    /// The number of tasks whose future was ready, or panicked.
     pub finished: u64,
-    /// Tasks whose future was dropped before.
+    /// The number of tasks whose future was dropped before it was ready.
     pub cancelled: u64,
-    /// Polls begun.
+    /// The number of polls that were started.
     pub polls: u64,
-    /// Tasks that a worker took from another's queue.
+    /// The number of tasks that a worker took from another worker's queue.
     pub steals: u64,
 }
 
-/// What one worker has done since it was pinned.
+/// The statistics of one worker since it was created.
 ///
 /// ```
 /// let pool = creel::Pool::builder().workers(2).build()?;
@@ -98,31 +98,33 @@ pub struct TaskStats {
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct WorkerStats {
-    /// The PUs that it may run on; empty where the system does not tell.
+    /// The CPUs that the worker may run on. Empty if the system does not report them.
     pub cpus: CpuSet,
     /// Whether the worker has a thread.
     pub started: bool,
-    /// Urgent jobs run: `run_on`, `broadcast`.
+    /// The number of inbox jobs that the worker has run, which are closures of `run_on` and
+    /// `broadcast`.
     pub inbox: u64,
-    /// Timers fired.
+    /// The number of timers that the worker has fired.
     pub timers: u64,
-    /// Times that a socket was found ready.
+    /// The number of times that the worker found a socket ready.
     pub events: u64,
-    /// How many times the worker went to sleep.
+    /// The number of times that the worker went to sleep.
     pub parks: u64,
-    /// How long it slept in all, as measured, not as asked for.
+    /// The total time that the worker slept, as measured and not as requested.
     pub parked: Duration,
-    /// Items (of a chunked loop: chunks) that it visited in loops. A caller from outside counts
-    /// as worker 0. Loops inside of others are not counted, nor are those that only one worker may
-    /// run, for example on a pool of one, or on an adaptive pool on one CPU.
+    /// The number of items that the worker visited in loops. A loop over chunks counts chunks. A
+    /// caller that is not a worker counts as worker 0. Loops inside other loops are not counted.
+    /// Neither are loops that only one worker may run, for example on a pool with one worker, or on
+    /// an adaptive pool with one CPU.
     pub loop_items: u64,
-    /// Pieces of loops that it ran: how often it went for items.
+    /// The number of pieces of loops that the worker ran, that is, how often it fetched items.
     pub loop_pieces: u64,
-    /// Those of them that it took from another's share.
+    /// The number of these pieces that the worker took from another worker's share.
     pub steals: u64,
-    /// How many times the worker spun for work.
+    /// The number of times that the worker spun to wait for work.
     pub spins: u64,
-    /// How long it spun in all.
+    /// The total time that the worker spun.
     pub spun: Duration,
 }
 

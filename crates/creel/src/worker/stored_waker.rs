@@ -26,8 +26,8 @@ use std::{
 /// A waker that the runtime keeps until an event.
 #[derive(Debug)]
 pub(crate) struct StoredWaker(
-    /// None only in between, while it is woken or dropped.
-    Option<Waker>,
+    /// Taken out once: by `into_waker`, which leaves nothing to drop, or by the drop.
+    ManuallyDrop<Waker>,
 );
 
 /// Identifies a waker while a clone of it is kept: no other can have the same addresses then.
@@ -51,21 +51,28 @@ impl StoredWaker {
     /// Clones `waker`: under no lock, and before the object that will keep it changes.
     #[inline]
     pub(crate) fn new(waker: &Waker) -> Self {
-        StoredWaker(Some(waker.clone()))
+        StoredWaker(ManuallyDrop::new(waker.clone()))
     }
 
     /// Whether it wakes the same task as `waker`. Calls nothing of the program's.
     #[inline]
     pub(crate) fn will_wake(&self, waker: &Waker) -> bool {
-        self.0.as_ref().is_some_and(|own| own.will_wake(waker))
+        self.0.will_wake(waker)
     }
 
     /// Wakes. The waker's panic is the caller's.
     #[inline]
-    pub(crate) fn wake(mut self) {
-        if let Some(waker) = self.0.take() {
-            waker.wake();
-        }
+    pub(crate) fn wake(self) {
+        self.into_waker().wake();
+    }
+
+    /// The waker itself. A wake is on the path of every message, so nothing is left to be looked at
+    /// in a drop.
+    #[inline]
+    fn into_waker(self) -> Waker {
+        let mut this = ManuallyDrop::new(self);
+        // SAFETY: `this` is not used again, and is not dropped.
+        unsafe { ManuallyDrop::take(&mut this.0) }
     }
 
     /// Wakes, and drops the waker's panic after the panic hook has reported it.
@@ -82,21 +89,20 @@ impl StoredWaker {
     /// What it wakes, as an address to fetch into the cache.
     #[inline]
     pub(crate) fn data(&self) -> *const () {
-        self.0.as_ref().map_or(ptr::null(), Waker::data)
+        self.0.data()
     }
 
     /// The waker, to look at.
     #[inline]
-    pub(crate) fn get(&self) -> Option<&Waker> {
-        self.0.as_ref()
+    pub(crate) fn get(&self) -> &Waker {
+        &self.0
     }
 
     /// Its two words, which own it from now on.
     #[inline]
-    pub(crate) fn into_words(mut self) -> (*const (), &'static RawWakerVTable) {
-        let waker = ManuallyDrop::new(self.0.take());
-        let waker = waker.as_ref().map(|it| (it.data(), it.vtable()));
-        waker.unwrap_or_else(|| unreachable!("it is there until it is woken"))
+    pub(crate) fn into_words(self) -> (*const (), &'static RawWakerVTable) {
+        let waker = ManuallyDrop::new(self);
+        (waker.0.data(), waker.0.vtable())
     }
 
     /// The reverse of [`into_words`](Self::into_words).
@@ -108,16 +114,15 @@ impl StoredWaker {
     pub(crate) unsafe fn from_words(data: *const (), vtable: &'static RawWakerVTable) -> Self {
         // SAFETY: validity: the words of one waker, by the caller. Aliasing: it is owned by nothing
         // else, by the caller.
-        StoredWaker(Some(unsafe { Waker::new(data, vtable) }))
+        StoredWaker(ManuallyDrop::new(unsafe { Waker::new(data, vtable) }))
     }
 }
 
 impl Drop for StoredWaker {
-    #[inline]
     fn drop(&mut self) {
-        if let Some(waker) = self.0.take() {
-            quietly(|| drop(waker));
-        }
+        // SAFETY: this is the drop, so nobody uses it again.
+        let waker = unsafe { ManuallyDrop::take(&mut self.0) };
+        quietly(|| drop(waker));
     }
 }
 

@@ -1,7 +1,7 @@
-//! A case as bars: one a subject, with a line from the smallest to the largest sample.
+//! The bars of a case: one per subject, with a line from the smallest to the largest sample.
 //!
-//! Words are text of the page and only the bar is SVG, stretched to whatever width there is, so
-//! that letters are as large on a phone as everywhere.
+//! Only the bar is SVG, because it is stretched to the width of the page. The words are HTML, so
+//! that letters have the usual size on a phone, too.
 
 use std::fmt::Write;
 
@@ -9,10 +9,11 @@ use super::{escaped, quantity, spread};
 use crate::harness::ONE_THREAD;
 use crate::report::view::{CaseView, SubjectView, is_more_better};
 
-/// A bar longer than so many times the first is cut off, so that the others can be told apart.
+/// A bar that is longer than this many times the first one is cut off, because otherwise the other
+/// bars would be too short to compare.
 const CUT: f64 = 5.0;
 
-/// A figure with its bars; nothing for a case without subjects.
+/// Adds the bars of a case, if it has subjects.
 pub fn figure(out: &mut String, case: &CaseView) {
     let Some(first) = case.recommended() else {
         return;

@@ -1,7 +1,7 @@
-//! Curves: a metric over cases whose names are numbers, or over what was swept.
+//! Curves: a metric over cases whose names are numbers, or over the values of a sweep.
 //!
-//! The picture is small and its letters large, so that they can be read on a phone; the legend is
-//! text of the page.
+//! The picture is small and its letters are large, so that you can read them on a phone. The legend
+//! is HTML.
 
 use std::fmt::Write;
 
@@ -15,18 +15,18 @@ const LEFT: f64 = 52.0;
 const RIGHT: f64 = 12.0;
 const TOP: f64 = 10.0;
 const BOTTOM: f64 = 34.0;
-/// Curves in a picture: more cannot be told apart.
+/// The largest number of curves in a picture. More of them would be hard to distinguish.
 const CURVES: usize = 8;
-/// Pictures of a workload.
+/// The largest number of pictures of a workload.
 const PICTURES: usize = 4;
 
-/// A named curve: x, and the smallest, middle and largest y.
+/// A named curve. Each point has x, and the smallest, middle and largest y.
 struct Curve<'a> {
     name: &'a str,
     points: Vec<(f64, [f64; 3])>,
 }
 
-/// Pictures over cases that are numbers, a picture a metric; nothing with fewer than two of them.
+/// Adds one picture per metric over the cases whose names are numbers, if there are at least two.
 pub fn over_cases(out: &mut String, cases: &[CaseView], x_label: &str) {
     let numbers = cases
         .iter()
@@ -56,7 +56,7 @@ pub fn over_cases(out: &mut String, cases: &[CaseView], x_label: &str) {
     }
 }
 
-/// A picture of a sweep; nothing where nothing was swept.
+/// Adds the picture of a sweep, if the case belongs to one.
 pub fn over_a_sweep(out: &mut String, case: &CaseView) {
     let mut curves: Vec<Curve> = Vec::new();
     let mut what = "";
@@ -91,7 +91,7 @@ fn picture(out: &mut String, title: &str, x_label: &str, curves: &[Curve]) {
     if !(x_max > x_min && y_max > 0.0) {
         return;
     }
-    // Counts that span decades lie on a logarithmic axis.
+    // A range of more than a decade gets a logarithmic axis.
     let decades = x_min > 0.0 && x_max / x_min > 20.0;
     let place = |x: f64| if decades { x.ln() } else { x };
     let across = |x: f64| {
@@ -184,7 +184,7 @@ fn picture(out: &mut String, title: &str, x_label: &str, curves: &[Curve]) {
     out.push_str("</figure>\n");
 }
 
-/// A number on an axis, with at most three digits and a prefix.
+/// Formats a number on an axis, with at most three digits and a prefix.
 fn number(value: f64) -> String {
     let (value, prefix) = match value {
         v if v >= 1e9 => (v / 1e9, "G"),

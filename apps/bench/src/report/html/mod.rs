@@ -1,5 +1,6 @@
-//! The page that a person wants to read: one file without scripts and addresses of others, on a
-//! phone, in the dark and on paper.
+//! The HTML format of a report: a single file without scripts or external resources.
+//!
+//! You can read the page on a phone, in dark mode and on paper.
 
 mod bars;
 mod lines;
@@ -12,31 +13,33 @@ use creel_topology::{Budget, Machine, Placement, place};
 use super::quantity::{factor, heading, quantity, spread};
 use super::view::{CaseView, SubjectView};
 use super::{Report, Row, Section, findings, text};
+use crate::host::shown;
 
 const STYLE: &str = include_str!("style.css");
 
-/// Cases of a workload whose bars stand open; the others are folded.
+/// The number of cases of a workload whose bars are visible at once. The others are folded.
 const OPEN: usize = 2;
 
-/// The machine that is drawn.
+/// The machine that the page draws.
 #[derive(Clone, Copy, Debug)]
 pub struct Drawing<'a> {
-    /// What is there.
+    /// The hardware.
     pub machine: &'a Machine,
-    /// What may be used of it.
+    /// The part of the hardware that the process may use.
     pub budget: &'a Budget,
 }
 
-/// The whole page.
+/// Returns the whole page.
 pub fn page(report: &Report, drawing: &Drawing) -> String {
     let mut out = String::from(
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
          <meta name=\"color-scheme\" content=\"light dark\">\n\
-         <title>What Creel brings on this machine</title>\n<style>\n",
+         <title>Creel compared with other libraries on this machine</title>\n<style>\n",
     );
     out += STYLE;
-    out += "</style>\n</head>\n<body>\n<header>\n<h1>What Creel brings on this machine</h1>\n";
+    out += "</style>\n</head>\n<body>\n<header>\n\
+            <h1>Creel compared with other libraries on this machine</h1>\n";
     summary(&mut out, report);
     out += "</header>\n<main>\n";
     machine(&mut out, report, drawing);
@@ -48,7 +51,7 @@ pub fn page(report: &Report, drawing: &Drawing) -> String {
     out
 }
 
-/// A finding a workload, each a link to its plots.
+/// Adds one finding per workload, each with a link to its plots.
 fn summary(out: &mut String, report: &Report) {
     let mut lines = findings::about(report).into_iter();
     if let Some(first) = lines.next() {
@@ -88,8 +91,8 @@ fn machine(out: &mut String, report: &Report, drawing: &Drawing) {
     out.push_str(&view.svg());
     let _ = writeln!(
         out,
-        "</div>\n<figcaption>A green badge is a worker of a pool that is pinned to cores. {} may \
-         be used, bound by {}.</figcaption>\n</figure>",
+        "</div>\n<figcaption>A green badge is a worker of a pool that is pinned to cores. The \
+         process may use {} workers. The limit is {}.</figcaption>\n</figure>",
         budget.workers(),
         escaped(&budget.bound_by().to_string())
     );
@@ -97,7 +100,7 @@ fn machine(out: &mut String, report: &Report, drawing: &Drawing) {
         return;
     };
     let host = &section.host;
-    let memory = host.memory_bytes.map_or("not told".into(), |bytes| {
+    let memory = host.memory_bytes.map_or("unknown".into(), |bytes| {
         format!("{:.1} GiB", bytes as f64 / (1u64 << 30) as f64)
     });
     let guest = if host.virtual_machine {
@@ -109,8 +112,8 @@ fn machine(out: &mut String, report: &Report, drawing: &Drawing) {
     let facts = [
         ("Processor", format!("{}{guest}", host.cpu)),
         ("Kernel", host.kernel.clone()),
-        ("Governor", host.governor.clone()),
-        ("Turbo", host.turbo.clone()),
+        ("Governor", shown(&host.governor).into()),
+        ("Turbo", shown(&host.turbo).into()),
         ("Memory", memory),
         (
             "Limits",
@@ -140,7 +143,7 @@ fn workload(out: &mut String, section: &Section) {
         put(out, "<p>", &finding, "</p>\n");
     }
     if let Some((rust, command)) = findings::settings(section) {
-        out.push_str("<div class=\"settings\"><h3>Settings that suit</h3>\n");
+        out.push_str("<div class=\"settings\"><h3>Suitable settings</h3>\n");
         for code in [rust, command].iter().filter(|code| !code.is_empty()) {
             put(out, "<pre tabindex=\"0\"><code>", code, "</code></pre>\n");
         }
@@ -219,22 +222,22 @@ fn cells(case: &CaseView, subject: &SubjectView) -> Vec<String> {
     cells
 }
 
-const HOW: &str = "<section>\n<h2 id=\"how\">How it was measured, and how to read it</h2>\n\
-<p>Subjects take turns: in each round every one gives one sample, and a ratio divides two samples \
-of the same round, so that a machine whose speed drifts treats all alike. Each sample makes its \
-subject anew, warms it up, measures it and ends it.</p>\n\
-<p>A bar is the median of the samples, the thin line across its end reaches from the smallest to \
-the largest. A bar that ends in stripes is longer than the picture; its number tells how long. Blue is Creel, \
-the first bar the setting that is recommended.</p>\n\
-<p>The first subject is also measured against itself, in the same rounds. What the two differ by is \
-noise. <em>Faster</em> and <em>slower</em> are said only of what is beyond 5 %, and beyond its own \
-error (95 %, by a mean without the outermost fifths) and that noise together; <em>the same</em> \
-only where a difference of 15 % would have been seen; everything else is <em>inconclusive</em>. \
-What was in doubt has been measured twice as often.</p>\n\
-<p>Two figures of two runs are not to be compared by eye: <code>creel-bench --compare \
-OLD.json</code> does it by ratios, and says first whether the two machines match.</p>\n</section>\n";
+const HOW: &str = "<section>\n<h2 id=\"how\">How we measure, and how to read the page</h2>\n\
+<p>In each round, every subject gives one sample. A ratio divides two samples of the same round, \
+because the speed of a machine drifts. For each sample, we create the subject, warm it up, measure \
+it and end it.</p>\n\
+<p>A bar is the median of the samples. The thin line across its end reaches from the smallest to \
+the largest sample. A bar that ends in stripes is longer than the picture, so read its number \
+instead. Creel's bars are blue, and the first bar is the recommended setting.</p>\n\
+<p>The first subject is measured twice in each round. The difference between the two is noise. A \
+subject is <em>faster</em> or <em>slower</em> only if the difference exceeds 5 %, and exceeds its \
+95 % error and the noise together. It is <em>the same</em> if there is no such difference and we \
+would have seen one of 15 %. Otherwise, the result is <em>inconclusive</em>. Subjects that were in \
+doubt have twice as many samples.</p>\n\
+<p>Do not compare the times of two runs by eye. <code>creel-bench --compare OLD.json</code> checks \
+whether the two machines match, and then compares ratios.</p>\n</section>\n";
 
-/// Text between two tags.
+/// Adds escaped text between two tags.
 fn put(out: &mut String, before: &str, text: &str, after: &str) {
     out.push_str(before);
     out.push_str(&escaped(text));
@@ -249,7 +252,7 @@ fn escaped(text: &str) -> String {
             '<' => out += "&lt;",
             '>' => out += "&gt;",
             '"' => out += "&quot;",
-            // Code has lines.
+            // Code has several lines.
             c if c.is_control() && c != '\n' => out.push('\u{fffd}'),
             c => out.push(c),
         }
@@ -280,7 +283,7 @@ mod tests {
         ] {
             assert!(!page.contains(absent), "{absent}");
         }
-        // The name of SVG's own namespace is no address that anything is loaded from.
+        // Nothing is loaded from the name of the SVG namespace.
         let others = page.replace("http://www.w3.org/2000/svg", "");
         assert!(!others.contains("http"));
         assert!(page.contains("&lt;b&gt;X &amp; Y&lt;/b&gt;"));

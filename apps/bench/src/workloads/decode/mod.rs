@@ -1,8 +1,8 @@
-//! Token-by-token inference: hundreds of small loops a token, each of which waits for the one
-//! before it.
+//! Token-by-token inference: a token needs 144 small loops, each of which needs the result of the
+//! previous one.
 //!
-//! This is where people leave their pools for one thread, or for threads that spin: a product of
-//! 256 × 256 bytes takes some microseconds, and a token has 144 of them.
+//! For such work, programs often give up on a thread pool and use one thread or threads that spin,
+//! because a product of 256 × 256 bytes takes only a few microseconds.
 
 mod model;
 #[cfg(feature = "peers")]
@@ -15,7 +15,7 @@ use crate::workloads::Workload;
 use crate::{hog, quota};
 use model::{Format, Model};
 
-/// The workload's entry.
+/// The workload `decode`.
 pub const WORKLOAD: Workload = Workload {
     name: "decode",
     about: "144 products of a matrix and a vector for each token",
@@ -30,7 +30,7 @@ const BURNT: Metric = Metric {
     name: "burnt",
     unit: "cores",
 };
-/// What a quota leaves: less than two threads that are busy all the time use.
+/// The quota in cores. Two threads that spin all the time use more than that.
 const QUOTA_CORES: f64 = 1.5;
 
 const ALL: [(Format, usize); 6] = [
@@ -67,7 +67,10 @@ fn cases(setting: &Setting) -> anyhow::Result<Vec<Case>> {
         let within = |subject| quota::within(subject, QUOTA_CORES);
         cases.push(case(setting, (Format::Q8, 1024), " quota", within, workers));
     } else {
-        eprintln!("creel-bench: decode: no quota can be set here, so that case is left out");
+        eprintln!(
+            "creel-bench: decode: skipped the case with a quota, because this process cannot create a \
+             control group"
+        );
     }
     let many = case(
         setting,
@@ -96,7 +99,8 @@ fn case(
     workers: usize,
 ) -> Case {
     let (format, size) = what;
-    // The weights are made, and a token of the largest takes longer than a sample.
+    // The first sample creates the weights, and a token of the largest model takes longer than a
+    // sample.
     let with_overhead_ms = if size < 2048 { 30 } else { 600 };
     let subjects = subjects::all(
         move || Model::new(format, size),
@@ -113,7 +117,7 @@ fn case(
     }
 }
 
-/// What is burnt after the last token.
+/// `idle`: the number of cores that are busy after the last token.
 fn idle(setting: &Setting) -> Case {
     let model = || Model::new(Format::Q8, 256);
     Case {

@@ -1,27 +1,27 @@
-//! What a token is: 144 products of a matrix and a vector, each of which needs the one before it.
+//! The model: a token takes 144 products of a matrix and a vector, one after another.
 //!
-//! 24 layers of six: four of `size` × `size`, one up to twice the size, one back down, as in a
-//! transformer without what is cheap in it. All matrices are windows of one block of weights, which
-//! is as large as a cache that is not there.
+//! There are 24 layers with six products each: four of `size` × `size`, one to twice the size, and
+//! one back. A transformer has the same products, and we leave out its cheap parts. All matrices
+//! are windows of one block of weights, so a model of any size needs the same memory.
 
 use std::sync::{Arc, OnceLock};
 
 const LAYERS: usize = 24;
-/// The weights that there are, of either kind: 8 or 32 MB.
+/// The number of weights of each format. They take 8 or 32 MB.
 const WEIGHTS: usize = 8 << 20;
-/// Sums in a row's product, for the compiler to keep in vectors.
+/// The number of partial sums of a row, which the compiler keeps in vector registers.
 const LANES: usize = 16;
 
-/// How a weight is kept.
+/// The format of a weight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
-    /// Four bytes.
+    /// A float of four bytes.
     F32,
-    /// One byte, times a scale.
+    /// A byte, which is multiplied by a scale.
     Q8,
 }
 
-/// All weights of a format.
+/// The weights of a format.
 #[derive(Clone)]
 enum Weights {
     F32(Arc<[f32]>),
@@ -47,11 +47,11 @@ impl Weights {
     }
 }
 
-/// A matrix: so many rows of a format's weights, from one of them on.
+/// A matrix, which is a window of the weights.
 #[derive(Clone, Copy, Debug)]
 pub struct Matrix {
     begin: usize,
-    /// How many numbers come out of a product.
+    /// The number of rows, which is the length of a product.
     pub rows: usize,
     columns: usize,
 }
@@ -64,7 +64,7 @@ pub struct Model {
     products: Vec<Matrix>,
 }
 
-/// What goes into a product.
+/// The vector that goes into a product.
 #[derive(Clone, Default)]
 pub struct Input {
     exact: Vec<f32>,
@@ -96,20 +96,20 @@ impl Model {
         }
     }
 
-    /// The most numbers that come out of a product.
+    /// Returns the length of the longest product.
     pub fn rows_max(&self) -> usize {
         2 * self.size
     }
 
-    /// What a token begins with.
+    /// Returns the input of the first token.
     pub fn prompt(&self) -> Input {
         let mut input = Input::default();
         input.take(&(0..self.size).map(|i| (i as f32).sin()).collect::<Vec<_>>());
         input
     }
 
-    /// One token: each product by `multiply(matrix, input, output)`, and what it gives into the
-    /// next.
+    /// Computes one token. It calls `multiply(matrix, input, output)` for each product, and uses
+    /// the output as the input of the next product.
     pub fn token(
         &self,
         input: &mut Input,
@@ -123,7 +123,7 @@ impl Model {
         }
     }
 
-    /// One number of a product.
+    /// Returns one number of a product.
     pub fn row(&self, matrix: Matrix, row: usize, input: &Input) -> f32 {
         let begin = matrix.begin + row * matrix.columns;
         let row = begin..begin + matrix.columns;
@@ -135,13 +135,13 @@ impl Model {
 }
 
 impl Input {
-    /// Takes these numbers, scaled to a mean square of one, and rounded.
+    /// Scales these numbers to a mean square of one, and stores them, also rounded to bytes.
     fn take(&mut self, numbers: &[f32]) {
         let squares: f32 = dot_f32(numbers, numbers) / numbers.len() as f32;
         let scale = squares.sqrt().max(1e-20).recip();
         self.exact.clear();
         self.exact.extend(numbers.iter().map(|x| x * scale));
-        // Four times the mean is as much as a byte is to hold.
+        // A byte holds up to four times the root mean square.
         self.scale = 4.0 / 127.0;
         let rounded = self.exact.iter().map(|x| (x / self.scale) as i8);
         self.rounded.clear();

@@ -1,4 +1,4 @@
-//! Pools made for just this, which users of the bench need not build.
+//! Peers that are built only with the feature `peers`. They are pools that are made for such loops.
 
 use std::num::NonZero;
 
@@ -10,10 +10,10 @@ use super::model::{Input, Matrix, Model};
 use super::subjects::Decoder;
 use crate::harness::Plan;
 
-/// A thread's rows: the first, and what comes out.
+/// The rows of a thread: the index of the first row, and the results.
 type Share = (usize, Vec<f32>);
 
-/// One share a thread, which spins between the products.
+/// Measures fork_union with one share per thread. Its threads spin between the products.
 pub fn fork_union(plan: &Plan, mut decoder: Decoder, workers: usize) -> anyhow::Result<f64> {
     let pool = fork_union::ThreadPool::try_spawn(workers);
     let mut pool = pool.map_err(|error| anyhow!("fork_union: {error:?}"))?;
@@ -37,7 +37,7 @@ pub fn fork_union(plan: &Plan, mut decoder: Decoder, workers: usize) -> anyhow::
     }))
 }
 
-/// Halves of halves, down to an eighth of a worker's rows.
+/// Measures chili with recursive halves, down to an eighth of a worker's rows.
 pub fn chili(plan: &Plan, mut decoder: Decoder, workers: usize) -> anyhow::Result<f64> {
     let pool = ThreadPool::with_config(Config {
         thread_count: NonZero::new(workers),

@@ -1,4 +1,4 @@
-//! Who multiplies: Creel, rayon, threads that spin, one thread.
+//! The subjects: Creel, rayon, threads that spin, and one thread.
 
 use std::hint::black_box;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -12,16 +12,16 @@ use super::model::{Input, Matrix, Model};
 use crate::harness::{ONE_THREAD, Plan, Subject};
 use crate::workloads::loops::{floor::in_lockstep, work::burnt_after};
 
-/// What is measured.
+/// The rhythm of the tokens. It determines the result.
 #[derive(Clone, Copy)]
 pub enum Rhythm {
-    /// Tokens a second.
+    /// Tokens without a pause. The result is the number of tokens per second.
     Steady,
-    /// The cores burnt from 100 ms after the last token on.
+    /// The result is the number of cores that are busy from 100 ms after the last token on.
     Idle,
 }
 
-/// A model in memory, with what a token needs.
+/// A model with the buffers of a token.
 pub struct Decoder {
     pub model: Model,
     input: Input,
@@ -40,7 +40,7 @@ impl Decoder {
         }
     }
 
-    /// Tokens, each of whose products is `multiply`'s.
+    /// Measures tokens whose products are computed by `multiply`.
     pub fn measure(
         &mut self,
         plan: &Plan,
@@ -60,7 +60,7 @@ impl Decoder {
     }
 }
 
-/// A subject that makes a decoder for each sample.
+/// Returns a subject that creates a decoder for each sample.
 pub fn subject(
     name: &str,
     model: impl Fn() -> Model + 'static,
@@ -72,7 +72,7 @@ pub fn subject(
     })
 }
 
-/// All of them, with so many workers.
+/// Returns all subjects with `workers` workers.
 pub fn all(
     model: impl Fn() -> Model + Clone + 'static,
     workers: usize,
@@ -123,7 +123,7 @@ fn creel_session(plan: &Plan, mut decoder: Decoder, workers: usize) -> anyhow::R
     }))
 }
 
-/// The chain that rayon's users have, on a pool of Creel's.
+/// Measures a chain of iterators, as users of rayon write it, on one of Creel's pools.
 fn creel_rayon(plan: &Plan, mut decoder: Decoder, workers: usize) -> anyhow::Result<f64> {
     let pool = Pool::builder().workers(workers).build()?;
     Ok(decoder.measure(plan, |model, matrix, input, output| {
@@ -136,7 +136,7 @@ fn rayon(workers: usize) -> anyhow::Result<ThreadPool> {
     Ok(ThreadPoolBuilder::new().num_threads(workers).build()?)
 }
 
-/// A chunk a worker: what rayon does best.
+/// Computes a product on rayon with one chunk per worker, which is the fastest way.
 fn rayon_product(model: &Model, matrix: Matrix, input: &Input, output: &mut [f32], workers: usize) {
     let share = output.len().div_ceil(workers);
     let shares = output.par_chunks_mut(share).enumerate();
@@ -147,7 +147,7 @@ fn rayon_product(model: &Model, matrix: Matrix, input: &Input, output: &mut [f32
     });
 }
 
-/// Each product is called from outside the pool, as from a program's main thread.
+/// Measures rayon, called from outside of the pool like from the main thread of a program.
 fn rayon_outside(plan: &Plan, mut decoder: Decoder, workers: usize) -> anyhow::Result<f64> {
     let pool = rayon(workers)?;
     Ok(decoder.measure(plan, |model, matrix, input, output| {
@@ -155,7 +155,8 @@ fn rayon_outside(plan: &Plan, mut decoder: Decoder, workers: usize) -> anyhow::R
     }))
 }
 
-/// All tokens are made by one of the pool's threads.
+/// Measures rayon with all tokens inside of one `install`, so that one of its threads is the
+/// caller.
 fn rayon_inside(plan: &Plan, mut decoder: Decoder, workers: usize) -> anyhow::Result<f64> {
     let pool = rayon(workers)?;
     Ok(pool.install(|| {
@@ -165,7 +166,7 @@ fn rayon_inside(plan: &Plan, mut decoder: Decoder, workers: usize) -> anyhow::Re
     }))
 }
 
-/// A share of a product, which one thread has.
+/// A thread's share of a product.
 #[derive(Default)]
 struct Share {
     matrix: Option<Matrix>,
@@ -173,14 +174,14 @@ struct Share {
     rows: Vec<f32>,
 }
 
-/// Nobody panics in here.
+/// Locks a mutex. We ignore poisoning, because no thread panics while it holds a lock here.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A barrier pool as inference engines write them: unpinned threads that spin without bound before
-/// a product and after it. Each has its input and output for itself, in a lock that nobody else
-/// wants then.
+/// Measures a pool with a barrier, as inference engines write them. Its threads are not pinned, and
+/// they spin without limit before and after each product. Each thread has its own input and output,
+/// in a lock without contention.
 fn spin_barrier(plan: &Plan, mut decoder: Decoder, workers: usize) -> anyhow::Result<f64> {
     let model = decoder.model.clone();
     let shares: Vec<Mutex<Share>> = (0..workers).map(|_| Mutex::default()).collect();

@@ -1,7 +1,11 @@
-//! The table of an article about a game's loop: one thread, rayon, a pool of boxed jobs, a pool that
-//! spins without and with pinned threads; and Creel without and with. Its loops may have any number
-//! of items and any work an item, to see from where on each pays; and two of them may take turns,
-//! so that each drives the other's items out of the caches.
+//! The subjects of an article about the loop of a game, compared with Creel.
+//!
+//! The article compares one thread, rayon, a pool of boxed jobs, and a pool that spins, unpinned
+//! and pinned. We add Creel, pinned and unpinned. With a sweep, you can choose the number of items
+//! and the work per item, to see from which size on each subject pays off.
+//!
+//! The second case, `two systems`, alternates between two loops, so that each evicts the items of
+//! the other from the caches.
 
 use std::hint::black_box;
 use std::sync::{Mutex, mpsc};
@@ -18,17 +22,18 @@ use super::{case, knobs};
 use crate::harness::{Case, ONE_THREAD, Plan, Subject};
 use crate::setting::Setting;
 
-/// The article's items.
+/// The number of items in the article.
 const ITEMS: usize = 100_000;
-/// Items of each of two systems: 4 MB, more than a core's second-level cache.
+/// The number of items of each system. They take 4 MB, which is more than a core's second-level
+/// cache.
 const SYSTEM: usize = 512 * 1024;
 
-/// The article's rows.
+/// `article`: the subjects of the article.
 pub fn article(setting: &Setting) -> Case {
     let items = vec![0; setting.items.unwrap_or(ITEMS)];
     let plan = setting.plan(20, 40);
     let rounds = setting.rounds(9);
-    // Adding one and grinding are loops of unlike kinds, which the compiler must see as such.
+    // These are two separate loops, because the compiler must be able to vectorise the first one.
     let subjects = match setting.work {
         None => rows(items, |item: &mut u64| *item += 1, setting.workers),
         Some(steps) => {
@@ -60,7 +65,7 @@ where
     ]
 }
 
-/// Where pinned workers sit: on a core each, as Creel's do.
+/// Returns the CPUs of pinned workers: one core for each, as in Creel.
 fn worker_cpus(workers: usize) -> Vec<Option<CpuSet>> {
     let layout = Machine::detect()
         .and_then(|machine| place(&machine, machine.allowed(), workers, &Placement::Cores));
@@ -68,7 +73,8 @@ fn worker_cpus(workers: usize) -> Vec<Option<CpuSet>> {
     worker_cpus.unwrap_or_else(|_| vec![None; workers])
 }
 
-/// Workers that wait for boxed closures at one locked queue, a closure a share.
+/// Returns a pool whose workers take boxed closures from one locked queue. There is one closure per
+/// share of the items.
 fn boxed_jobs<F>(work: Loop<u64, F>, workers: usize) -> Subject
 where
     F: Fn(&mut u64) + Clone + Send + Sync + 'static,
@@ -82,8 +88,11 @@ where
             for _ in 0..workers {
                 scope.spawn(|| {
                     loop {
-                        // The lock is held while waiting: who comes next waits for the lock.
-                        let job = receive.lock().expect("nobody panics holding it").recv();
+                        // A waiting worker holds the lock, so the other workers wait for the lock.
+                        let job = receive
+                            .lock()
+                            .expect("no thread panics while it holds the lock")
+                            .recv();
                         match job {
                             Ok(job) => job(),
                             Err(_) => return,
@@ -91,7 +100,8 @@ where
                     }
                 });
             }
-            // A share goes with its job and comes back: a loan to another thread is not safe here.
+            // Each job owns its share and sends it back, because safe code cannot lend a share to
+            // another thread here.
             let share = work.items.len().div_ceil(workers).max(1);
             let mut shares: Vec<Vec<u64>> = work.items.chunks(share).map(<[u64]>::to_vec).collect();
             let value = work.measure(plan, || {
@@ -100,10 +110,10 @@ where
                     let back = back.clone();
                     let job = move || {
                         share.iter_mut().for_each(each);
-                        // The caller waits for it.
+                        // The send cannot fail, because the caller waits for the share.
                         let _ = back.send(share);
                     };
-                    send.send(Box::new(job)).expect("the workers wait");
+                    send.send(Box::new(job)).expect("the workers still receive");
                 }
                 shares.extend(done.iter().take(count));
             });
@@ -113,10 +123,11 @@ where
     })
 }
 
-/// A share and the seat of who has it, until he sits there.
+/// The CPUs of a thread, until it is pinned, and its share of the items.
 type Side = (Option<CpuSet>, Vec<u64>);
 
-/// A share a thread, which spins between two calls; the caller has one too.
+/// Returns a pool whose threads spin between two calls. Each thread, including the caller, has one
+/// share of the items.
 fn spinning<F>(name: &str, work: Loop<u64, F>, worker_cpus: Vec<Option<CpuSet>>) -> Subject
 where
     F: Fn(&mut u64) + Clone + Send + Sync + 'static,
@@ -127,21 +138,21 @@ where
         let sides: Vec<Side> = worker_cpus.iter().cloned().zip(shares).collect();
         let side = |(seat, share): &mut Side| {
             if let Some(seat) = seat.take() {
-                // Where it is refused, it runs unpinned.
+                // If the system refuses, the thread runs unpinned.
                 let _ = affinity::set(&seat);
             }
             share.iter_mut().for_each(&work.each);
         };
-        // On a thread of its own, for the caller keeps its mask.
+        // Run on a separate thread, so that the affinity mask of the caller does not change.
         thread::scope(|scope| {
             let run = || in_lockstep(sides, side, |call| work.measure(plan, call));
             let value = scope.spawn(run).join();
-            value.map_err(|_| anyhow::anyhow!("a spinning pool panicked"))
+            value.map_err(|_| anyhow::anyhow!("a thread of the spinning pool panicked"))
         })
     })
 }
 
-/// Two loops that take turns, each over more than a core's second-level cache has room for.
+/// `two systems`: two loops that alternate. Each needs more than a core's second-level cache.
 pub fn two_systems(setting: &Setting) -> Case {
     let workers = setting.workers;
     let creel = |name: &str, placement: Placement| {
@@ -199,7 +210,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_subject_gives_a_time_at_any_size() {
+    fn every_subject_returns_a_time_at_any_size() {
         for (items, work) in [(1, None), (1000, Some(3))] {
             let mut setting = Setting::of_tests();
             (setting.items, setting.work) = (Some(items), work);

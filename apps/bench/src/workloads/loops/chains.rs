@@ -1,6 +1,7 @@
-//! Chains of iterators, as rayon's users write them, and two loops at the same time.
+//! Chains of parallel iterators, as users of rayon write them, and two loops at the same time.
 //!
-//! The same line of code by each library that has one: `a.par_iter().zip(&b).map(…).sum()`.
+//! Each library that has parallel iterators runs the same line:
+//! `a.par_iter().zip(&b).map(…).sum()`.
 
 use std::hint::black_box;
 
@@ -12,7 +13,7 @@ use rayon::{ThreadPool, ThreadPoolBuilder};
 use super::work::busy_work;
 use crate::harness::{ONE_THREAD, Plan, Subject};
 
-/// What is multiplied and summed up.
+/// The numbers that are multiplied and summed up.
 struct Numbers {
     a: Vec<f32>,
     b: Vec<f32>,
@@ -32,7 +33,7 @@ fn rayon(workers: usize) -> anyhow::Result<ThreadPool> {
     Ok(ThreadPoolBuilder::new().num_threads(workers).build()?)
 }
 
-/// The sum of the products of `count` pairs of numbers.
+/// Returns subjects that compute the sum of the products of `count` pairs of numbers.
 pub fn zip_map_sum(count: usize, workers: usize) -> Vec<Subject> {
     let subject = |name: &str, sample: fn(&Plan, &Numbers, usize) -> anyhow::Result<f64>| {
         Subject::new(name, move |plan| {
@@ -97,7 +98,7 @@ mod paralight {
         Ok(plan.time(|| _ = black_box(sum(numbers, Paralight(&pool)))))
     }
 
-    /// Its caller is one of the workers.
+    /// Measures micropool. The caller is one of its workers, so it has one thread less.
     pub fn micropool(plan: &Plan, numbers: &Numbers, workers: usize) -> anyhow::Result<f64> {
         let threads = (workers - 1).max(1);
         let pool = micropool::ThreadPoolBuilder::default()
@@ -112,7 +113,8 @@ mod paralight {
     }
 }
 
-/// Two loops at the same time: 20,000 items, and as many that take twice as long.
+/// Returns subjects that run two loops at the same time: one over 20,000 items, and one over as
+/// many items that take twice as long.
 pub fn nested(workers: usize) -> Vec<Subject> {
     const ITEMS: u64 = 20_000;
     fn halves() -> (Vec<u64>, Vec<u64>) {

@@ -1,7 +1,8 @@
-//! The floor: threads that own a share each and do nothing but watch each other.
+//! The floor: the least time that threads need for a loop.
 //!
-//! They have no queue, no sleeping, no panics to carry and no stranger's work, and would burn
-//! their cores for ever. No pool that can do more than one loop gets below them.
+//! Each thread owns a share of the items, and spins on a counter of the other thread. There is no
+//! queue and no sleep, panics are not caught, and no other work can run. The threads would spin
+//! forever. A pool that can run more than one loop cannot be faster.
 
 use std::hint::spin_loop;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,25 +11,26 @@ use std::{collections::VecDeque, thread};
 use super::work::Loop;
 use crate::harness::Subject;
 
-/// A counter on a cache line of its own, and on the neighbour that is fetched with it.
+/// A counter with two cache lines for itself, because processors fetch pairs of lines.
 #[derive(Default)]
 #[repr(align(128))]
 pub struct Epoch(AtomicU64);
 
 impl Epoch {
-    /// What one side wrote before is seen by the other after [`Epoch::wait_for`].
+    /// Sets the epoch. Everything that this thread wrote before is visible to the other thread
+    /// after [`Epoch::wait_for`].
     pub fn set(&self, epoch: u64) {
         self.0.store(epoch, Ordering::Release);
     }
 
-    /// Spins until the epoch is this one.
+    /// Spins until the epoch is `epoch`.
     pub fn wait_for(&self, epoch: u64) {
         while self.0.load(Ordering::Acquire) != epoch {
             spin_loop();
         }
     }
 
-    /// Spins until the epoch is another one, and gives that.
+    /// Spins until the epoch is not `epoch`, and returns the new one.
     fn wait_past(&self, epoch: u64) -> u64 {
         loop {
             let now = self.0.load(Ordering::Acquire);
@@ -40,11 +42,13 @@ impl Epoch {
     }
 }
 
-/// Ends the helper.
+/// The epoch that ends the other threads.
 const END: u64 = u64::MAX;
 
-/// Gives `measure` a call that runs `side` on all sides at once: on the first in the caller's
-/// thread, on each other one in a thread of its own, which spins until the next call.
+/// Passes a closure to `measure` that runs `side` on all sides at the same time.
+///
+/// The first side runs on the caller's thread. Each other side has a thread of its own, which spins
+/// until the next call.
 pub fn in_lockstep<S: Send>(
     sides: impl IntoIterator<Item = S>,
     side: impl Fn(&mut S) + Sync,
@@ -81,8 +85,8 @@ pub fn in_lockstep<S: Send>(
     })
 }
 
-/// A pool that does one loop and spins between calls, as a game's article has it, on so many
-/// threads: with two it is the floor.
+/// Returns a pool that can run one loop only and spins between calls, as in an article about a
+/// game. With two threads, it is the floor.
 #[cfg(feature = "peers")]
 pub fn spin_pool<T, F>(work: &Loop<T, F>, workers: usize) -> Subject
 where
@@ -98,7 +102,7 @@ where
     })
 }
 
-/// The floor of a loop for two threads.
+/// Returns the floor of a loop for two threads.
 pub fn two_halves<T, F>(work: &Loop<T, F>) -> Subject
 where
     T: Clone + Send + 'static,
@@ -107,7 +111,7 @@ where
     phases(work, 1)
 }
 
-/// The floor of so many loops, one after the other, each over its part of the items.
+/// Returns the floor of `phases` loops, one after another. Each loop has its part of the items.
 pub fn phases<T, F>(work: &Loop<T, F>, phases: usize) -> Subject
 where
     T: Clone + Send + 'static,

@@ -1,16 +1,16 @@
-//! Creel, with its knobs turned several ways; the first is what a frame loop should use.
+//! Creel with several settings. The first one is what we recommend for a frame loop.
 
 use std::time::Duration;
 
-use creel::{Balance, PoolBuilder, Placement, Pool, Wait};
+use creel::{Balance, Placement, Pool, PoolBuilder, Wait};
 
 use super::work::Loop;
 use crate::harness::Subject;
 
-/// Long enough to span the gap between two calls of every case but those that sleep.
+/// A spin that is longer than the gap between two calls in all cases that do not sleep.
 const SPIN: Wait = Wait::Spin(Duration::from_micros(50));
 
-/// The settings that are compared, the recommended first.
+/// The settings, the recommended one first.
 const SETTINGS: [(&str, Balance, Wait); 4] = [
     ("creel [sticky, adaptive]", Balance::Sticky, Wait::Adaptive),
     ("creel [fixed, spin]", Balance::Fixed, SPIN),
@@ -18,7 +18,7 @@ const SETTINGS: [(&str, Balance, Wait); 4] = [
     ("creel [shared, park]", Balance::Shared, Wait::Park),
 ];
 
-/// A loop under each setting.
+/// Returns a subject for each setting.
 pub fn loops<T, F>(work: &Loop<T, F>, workers: usize) -> Vec<Subject>
 where
     T: Clone + Send + 'static,
@@ -31,7 +31,7 @@ where
     subjects.chain([unpinned(work, workers)]).collect()
 }
 
-/// The recommended setting.
+/// Returns the recommended setting.
 pub fn pinned<T, F>(work: &Loop<T, F>, workers: usize) -> Subject
 where
     T: Clone + Send + 'static,
@@ -42,7 +42,7 @@ where
     subject(name.into(), work.clone(), builder)
 }
 
-/// The same, but that the system places the workers.
+/// Returns the recommended setting with unpinned workers.
 pub fn unpinned<T, F>(work: &Loop<T, F>, workers: usize) -> Subject
 where
     T: Clone + Send + 'static,
@@ -54,7 +54,7 @@ where
     subject("creel [unpinned]".into(), work.clone(), builder)
 }
 
-/// The recommended setting with so many workers, which the subject's name tells.
+/// Returns the recommended setting with `workers` in the name of the subject.
 pub fn not_oversubscribed<T, F>(work: &Loop<T, F>, workers: usize) -> Subject
 where
     T: Clone + Send + 'static,

@@ -1,7 +1,8 @@
-//! A frame loop's job: touch many items on all cores, again and again.
+//! Short parallel loops over many items, as in the frame loop of a game.
 //!
-//! Items are a game's state in miniature: eight bytes each, 800 kB in all, so that a half stays
-//! in a core's second-level cache between calls when the same core gets it again.
+//! The items are a small model of a game's state. There are 100,000 of eight bytes, which is 800
+//! kB. Therefore, half of them stays in a core's second-level cache between two calls, if the same
+//! core gets the same half again.
 
 mod article;
 mod chains;
@@ -25,10 +26,10 @@ use crate::setting::Setting;
 use crate::workloads::Workload;
 use work::{Loop, Rhythm, busy_work};
 
-/// The workload's entry.
+/// The workload `loops`.
 pub const WORKLOAD: Workload = Workload {
     name: "loops",
-    about: "touch 100,000 items on all cores, again and again",
+    about: "short parallel loops over 100,000 items, as in a game",
     cases,
 };
 
@@ -50,7 +51,7 @@ fn cases(setting: &Setting) -> anyhow::Result<Vec<Case>> {
         frame_in_phases(setting),
         uneven_linear(setting),
         uneven_heavy(setting),
-        beside_a_hog(setting),
+        next_to_a_hog(setting),
         half_a_core(setting),
         idle(setting),
         oversubscribed(setting),
@@ -74,7 +75,7 @@ fn case(name: &str, plan: Plan, rounds: usize, subjects: Vec<Subject>) -> Case {
     }
 }
 
-/// One added to each of 100,000 numbers.
+/// Returns a loop that adds one to each of 100,000 numbers.
 fn plus_one(rhythm: Rhythm) -> Loop<u64, impl Fn(&mut u64) + Clone + Send + Sync> {
     let each = |item: &mut u64| *item += 1;
     Loop {
@@ -84,7 +85,7 @@ fn plus_one(rhythm: Rhythm) -> Loop<u64, impl Fn(&mut u64) + Clone + Send + Sync
     }
 }
 
-/// Items that tell how many steps each of them takes.
+/// Returns a loop whose items are the numbers of steps that they take.
 fn by_steps(items: Vec<u32>) -> Loop<u32, impl Fn(&mut u32) + Clone + Send + Sync> {
     let each = |steps: &mut u32| _ = busy_work(u64::from(*steps), *steps);
     Loop {
@@ -94,7 +95,7 @@ fn by_steps(items: Vec<u32>) -> Loop<u32, impl Fn(&mut u32) + Clone + Send + Syn
     }
 }
 
-/// Creel under several settings, then the peers.
+/// Returns Creel with several settings, and then the peers.
 fn subjects<T, F>(work: &Loop<T, F>, workers: usize) -> Vec<Subject>
 where
     T: Clone + Send + 'static,
@@ -107,7 +108,7 @@ where
     subjects
 }
 
-/// Call after call without a pause.
+/// `hot`: calls without a pause.
 fn hot(setting: &Setting) -> Case {
     let work = plus_one(Rhythm::Steady);
     let mut subjects = subjects(&work, setting.workers);
@@ -115,7 +116,7 @@ fn hot(setting: &Setting) -> Case {
     case("hot", setting.plan(20, 40), setting.rounds(7), subjects)
 }
 
-/// An item for each worker, and nothing to do with it: what a dispatch and a join cost.
+/// `noop`: one item per worker and nothing to do, which shows the cost of dispatch and join.
 fn noop(setting: &Setting) -> Case {
     let each = |item: &mut u64| _ = black_box(item);
     let work = Loop {
@@ -128,7 +129,8 @@ fn noop(setting: &Setting) -> Case {
     case("noop", setting.plan(10, 20), setting.rounds(7), subjects)
 }
 
-/// 200 µs of work after each millisecond of sleep: so much as one thread does here and now.
+/// Returns a loop with 200 µs of work after each millisecond of sleep. We calibrate the amount of
+/// work on one thread of this machine.
 fn frames() -> Loop<u64, impl Fn(&mut u64) + Clone + Send + Sync> {
     let each = |item: &mut u64| *item = busy_work(*item, 2);
     Loop {
@@ -138,7 +140,7 @@ fn frames() -> Loop<u64, impl Fn(&mut u64) + Clone + Send + Sync> {
     }
 }
 
-/// A frame's work in one loop.
+/// `frame`: the work of a frame in one loop.
 fn frame(setting: &Setting) -> Case {
     let work = frames();
     let mut subjects = subjects(&work, setting.workers);
@@ -146,14 +148,14 @@ fn frame(setting: &Setting) -> Case {
     case("frame", setting.plan(40, 80), setting.rounds(7), subjects)
 }
 
-/// The same work in several loops, one after the other.
+/// `frame in phases`: the same work in several loops, one after another.
 fn frame_in_phases(setting: &Setting) -> Case {
     let subjects = phases::subjects(&frames(), setting.workers);
     let plan = setting.plan(40, 80);
     case("frame in phases", plan, setting.rounds(7), subjects)
 }
 
-/// How many items one thread has done after so long, to a hundred.
+/// Returns how many items one thread processes in `time`, rounded down to a multiple of 100.
 fn items_in(time: Duration, each: impl Fn(&mut u64)) -> u64 {
     let mut some: Vec<u64> = (0..ITEMS as u64).collect();
     let once = (0..7).map(|_| {
@@ -165,7 +167,7 @@ fn items_in(time: Duration, each: impl Fn(&mut u64)) -> u64 {
     (ITEMS as f64 * time.as_secs_f64() / once.as_secs_f64() / 100.0) as u64 * 100
 }
 
-/// The last of 1,024 items costs most, the first nothing.
+/// `uneven`: the cost of 1,024 items grows linearly, from nothing for the first one.
 fn uneven_linear(setting: &Setting) -> Case {
     let work = by_steps((0..1024).map(|index| index / 5).collect());
     case(
@@ -176,7 +178,7 @@ fn uneven_linear(setting: &Setting) -> Case {
     )
 }
 
-/// One of 64 items is thirty times heavier than the others.
+/// `uneven heavy`: one of 64 items takes thirty times as long as the others.
 fn uneven_heavy(setting: &Setting) -> Case {
     let work = by_steps(
         (0..64)
@@ -192,15 +194,15 @@ fn uneven_heavy(setting: &Setting) -> Case {
     )
 }
 
-/// As hot, with a neighbour that spins on the last usable PU.
-fn beside_a_hog(setting: &Setting) -> Case {
+/// `hog`: like `hot`, next to a thread that spins on the last usable PU.
+fn next_to_a_hog(setting: &Setting) -> Case {
     let subjects = subjects(&plus_one(Rhythm::Steady), setting.workers);
     let subjects = subjects.into_iter().map(hog::with_hog).collect();
     case("hog", setting.plan(40, 80), setting.rounds(7), subjects)
 }
 
-/// Some 20 ms of equal items, with a neighbour that takes half of the last usable PU: cores that are
-/// not equally fast.
+/// `half a core`: about 20 ms of equal items, next to a thread that takes half of the last usable
+/// PU. This way, the cores are not equally fast.
 fn half_a_core(setting: &Setting) -> Case {
     let work = by_steps(vec![2_500; 4_096]);
     let subjects = subjects(&work, setting.workers);
@@ -209,7 +211,7 @@ fn half_a_core(setting: &Setting) -> Case {
     case("half a core", plan, setting.rounds(4), subjects)
 }
 
-/// What is burnt when there is nothing to do.
+/// `idle`: the CPU time that idle workers use.
 fn idle(setting: &Setting) -> Case {
     let subjects = subjects(&plus_one(Rhythm::Idle), setting.workers);
     let case = case("idle", setting.plan(20, 100), setting.rounds(3), subjects);
@@ -220,8 +222,8 @@ fn idle(setting: &Setting) -> Case {
     }
 }
 
-/// As hot, with four workers for each that the machine has room for; beside Creel with just as
-/// many as it has room for.
+/// `oversubscribed`: like `hot`, with four times as many workers. The second subject is Creel with
+/// the usual number of workers.
 fn oversubscribed(setting: &Setting) -> Case {
     let work = plus_one(Rhythm::Steady);
     let mut subjects = subjects(&work, setting.workers * 4);
@@ -230,7 +232,7 @@ fn oversubscribed(setting: &Setting) -> Case {
     case("oversubscribed", plan, setting.rounds(7), subjects)
 }
 
-/// A message from each of 100,000 items to another one.
+/// `outbox`: each of 100,000 items sends a message to another one.
 fn outbox(setting: &Setting) -> Case {
     let plan = setting.plan(20, 60);
     case(
@@ -241,13 +243,13 @@ fn outbox(setting: &Setting) -> Case {
     )
 }
 
-/// A chain of iterators over so many pairs of numbers.
+/// Returns a case with a chain of iterators over `count` pairs of numbers.
 fn chain(setting: &Setting, name: &str, count: usize) -> Case {
     let subjects = chains::zip_map_sum(count, setting.workers);
     case(name, setting.plan(20, 60), setting.rounds(7), subjects)
 }
 
-/// Two loops at the same time.
+/// `nested`: two loops at the same time.
 fn nested(setting: &Setting) -> Case {
     let subjects = chains::nested(setting.workers);
     case("nested", setting.plan(20, 60), setting.rounds(7), subjects)

@@ -1,4 +1,4 @@
-/* An OpenMP loop over shares: the compiler's own fork and join around a given function. */
+/* Runs a function for each share in an OpenMP loop. */
 
 void creel_bench_openmp_shares(int threads, int shares, void (*share)(void *, int),
                                void *context) {

@@ -1,7 +1,7 @@
-//! OpenMP as a peer: a static loop in C that calls back once a share.
+//! OpenMP as a peer: a static loop in C that calls back once per share.
 //!
-//! How its threads wait is settled by `OMP_WAIT_POLICY` and `GOMP_SPINCOUNT` before the process
-//! starts; the bench leaves both as it finds them.
+//! The environment variables `OMP_WAIT_POLICY` and `GOMP_SPINCOUNT` determine how its threads wait.
+//! The bench does not change them.
 #![allow(unsafe_code)]
 
 use std::ffi::{c_int, c_void};
@@ -11,8 +11,8 @@ use super::work::Loop;
 use crate::harness::Subject;
 
 unsafe extern "C" {
-    /// Calls `share(context, i)` for i from 0 to `shares` − 1 on `threads` threads, and returns
-    /// when all have returned.
+    /// Calls `share(context, i)` for i from 0 to `shares` − 1 on `threads` threads. Returns when
+    /// all calls have returned.
     fn creel_bench_openmp_shares(
         threads: c_int,
         shares: c_int,
@@ -21,7 +21,7 @@ unsafe extern "C" {
     );
 }
 
-/// A loop with one share a thread.
+/// Returns a loop with one share per thread.
 pub fn openmp<T, F>(work: Loop<T, F>, workers: usize) -> Subject
 where
     T: Clone + Send + 'static,
@@ -29,13 +29,15 @@ where
 {
     Subject::new("OpenMP static", move |plan| {
         let (items, each) = (&work.items, &work.each);
-        // A lock that nobody contends for costs a few ns a share.
+        // An uncontended lock costs a few nanoseconds per share.
         let shares: Vec<Mutex<Vec<T>>> = items
             .chunks(items.len().div_ceil(workers))
             .map(|share| Mutex::new(share.to_vec()))
             .collect();
         let run = |index: usize| {
-            let mut share = shares[index].lock().expect("nothing panics holding it");
+            let mut share = shares[index]
+                .lock()
+                .expect("no thread panics while it holds the lock");
             share.iter_mut().for_each(each);
         };
         let threads = c_int::try_from(workers)?;
@@ -45,13 +47,14 @@ where
 
 fn for_each_share<R: Fn(usize) + Sync>(threads: c_int, run: &R) {
     let context = std::ptr::from_ref(run).cast_mut().cast::<c_void>();
-    // SAFETY: `share::<R>` gets back the `context` made of an `&R`, which outlives the call, and
-    // shares it only (`R: Sync`). A panic in it aborts, for it is `extern "C"`.
+    // SAFETY: `context` is made from `run`, which outlives the call, and `share::<R>` turns it back
+    // into an `&R`. All threads only share it, which is sound because `R: Sync`. A panic aborts the
+    // process, because `share` is `extern "C"`.
     unsafe { creel_bench_openmp_shares(threads, threads, share::<R>, context) };
 }
 
 extern "C" fn share<R: Fn(usize) + Sync>(context: *mut c_void, index: c_int) {
-    // SAFETY: `for_each_share` made `context` of an `&R` that is alive during its call.
+    // SAFETY: `for_each_share` made `context` from an `&R` that lives until its call returns.
     let run = unsafe { &*context.cast::<R>() };
     run(index as usize);
 }

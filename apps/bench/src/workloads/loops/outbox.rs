@@ -1,7 +1,7 @@
-//! Side effects: each of 100,000 senders sends 8 bytes to one of 100,000 receivers, anywhere.
+//! Side effects: each of 100,000 senders sends 8 bytes to one of 100,000 receivers.
 //!
-//! What a receiver becomes depends on the order in which it gets its messages, so all but the
-//! mutexes come to the same result at any number of threads.
+//! The state of a receiver depends on the order of its messages. All subjects except `mutex an
+//! item` deliver them in a fixed order, so they have the same result with any number of threads.
 
 use std::ops::Range;
 use std::sync::{Mutex, MutexGuard};
@@ -12,13 +12,13 @@ use super::ITEMS;
 use super::floor::{Epoch, in_lockstep};
 use crate::harness::{ONE_THREAD, Plan, Subject};
 
-/// Messages of a half of the senders, with their receivers' places in a half.
+/// Messages from one half of the senders, each with the index of its receiver within a half.
 struct Bucket {
     messages: Vec<(u32, u64)>,
     used: usize,
 }
 
-/// Creel under two settings, then the same by hand.
+/// Returns Creel with two settings, and then the same work written by hand.
 pub fn subjects(workers: usize) -> Vec<Subject> {
     let creel = |name: &str, wait| {
         let builder = Pool::builder().workers(workers).wait(wait);
@@ -35,19 +35,19 @@ pub fn subjects(workers: usize) -> Vec<Subject> {
     ]
 }
 
-/// The senders' messages: numbers without a pattern, which also tell the receivers.
+/// Returns the messages. They are numbers without a pattern, and they determine their receivers.
 fn messages() -> Vec<u64> {
     (1..=ITEMS as u64)
         .map(|index| index.wrapping_mul(0x9e37_79b9_7f4a_7c15))
         .collect()
 }
 
-/// Who gets a message.
+/// Returns the receiver of a message.
 fn receiver_of(message: u64) -> usize {
     ((message >> 32) as usize * ITEMS) >> 32
 }
 
-/// What a message does; not commutative, so that its order shows.
+/// Applies a message to its receiver. The order matters, because this is not commutative.
 fn receive(receiver: &mut u64, message: u64) {
     *receiver = receiver.wrapping_mul(31).wrapping_add(message);
 }
@@ -77,8 +77,10 @@ fn one_thread(plan: &Plan) -> f64 {
     })
 }
 
-/// Two threads, who own a half of the senders and of the receivers each: both sort their
-/// messages by owner, then both apply what is for them, the first half's first.
+/// Measures two threads that own one half of the senders and of the receivers each.
+///
+/// Both threads first sort their messages by the half of the receiver. Then both apply the messages
+/// for their own half, those from the first half of the senders first.
 fn two_buckets(plan: &Plan) -> f64 {
     struct Half {
         index: usize,
@@ -99,7 +101,8 @@ fn two_buckets(plan: &Plan) -> f64 {
             used: 0,
         })
     };
-    // Of a sender's half, for a receiver's half; each lock is taken once a phase, unopposed.
+    // The indexes are the half of the sender and the half of the receiver. Each lock is taken once
+    // per phase, without contention.
     let buckets = [[bucket(), bucket()], [bucket(), bucket()]];
     let sorted: [Epoch; 2] = Default::default();
     let side = |half: &mut Half| {
@@ -120,8 +123,10 @@ fn two_buckets(plan: &Plan) -> f64 {
     in_lockstep([half(0), half(1)], side, |call| plan.time(call))
 }
 
-/// Puts each message into its receiver's half's bucket, in order: written into both, kept in
-/// one. A branch would be mispredicted every other time, which takes twice as long.
+/// Puts each message into the bucket for its receiver's half.
+///
+/// We write each message into both buckets and advance the index of one. A branch would be
+/// mispredicted every other time, which takes twice as long.
 fn sort(messages: &[u64], [mut low, mut high]: [MutexGuard<'_, Bucket>; 2]) {
     let (lows, highs) = (&mut low.messages[..], &mut high.messages[..]);
     let (mut in_low, mut in_high) = (0, 0);
@@ -129,7 +134,8 @@ fn sort(messages: &[u64], [mut low, mut high]: [MutexGuard<'_, Bucket>; 2]) {
         let receiver = receiver_of(message);
         let is_high = receiver >= ITEMS / 2;
         let place = (receiver - if is_high { ITEMS / 2 } else { 0 }) as u32;
-        // Beyond the end only when all went to the other one.
+        // An index is beyond the end only if all messages so far belong to this bucket. Then the
+        // other bucket gets the rest.
         lows[in_low.min(ITEMS / 2 - 1)] = (place, message);
         highs[in_high.min(ITEMS / 2 - 1)] = (place, message);
         in_low += usize::from(!is_high);
@@ -138,7 +144,8 @@ fn sort(messages: &[u64], [mut low, mut high]: [MutexGuard<'_, Bucket>; 2]) {
     (low.used, high.used) = (in_low, in_high);
 }
 
-/// Two threads with a half of the senders each, who lock the receiver: in whatever order.
+/// Measures two threads with one half of the senders each, which lock each receiver. The order of
+/// messages is not determined.
 fn mutex_an_item(plan: &Plan) -> f64 {
     let messages = messages();
     let receivers: Vec<Mutex<u64>> = (0..ITEMS).map(|_| Mutex::new(0)).collect();
@@ -152,5 +159,7 @@ fn mutex_an_item(plan: &Plan) -> f64 {
 }
 
 fn open<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().expect("nothing panics holding it")
+    mutex
+        .lock()
+        .expect("no thread panics while it holds the lock")
 }

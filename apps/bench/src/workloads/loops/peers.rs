@@ -1,4 +1,4 @@
-//! The peers, each as its documentation says it should be used.
+//! The peers, used as their documentation recommends.
 
 use std::hint::black_box;
 use std::thread;
@@ -9,7 +9,7 @@ use rayon::{ThreadPool, ThreadPoolBuilder};
 use super::work::Loop;
 use crate::harness::{ONE_THREAD, Subject};
 
-/// A loop run by one thread and by each peer with so many workers.
+/// Returns one thread, and each peer with `workers` workers.
 pub fn loops<T, F>(work: &Loop<T, F>, workers: usize) -> Vec<Subject>
 where
     T: Clone + Send + 'static,
@@ -24,7 +24,7 @@ where
     ]
 }
 
-/// A plain loop.
+/// Returns an ordinary loop.
 pub fn one_thread<T: Clone + 'static, F: Fn(&mut T) + 'static>(work: Loop<T, F>) -> Subject {
     Subject::new(ONE_THREAD, move |plan| {
         let mut items = work.items.clone();
@@ -34,7 +34,7 @@ pub fn one_thread<T: Clone + 'static, F: Fn(&mut T) + 'static>(work: Loop<T, F>)
     })
 }
 
-/// Fresh threads in each call; the caller works too.
+/// Returns a loop that starts threads in each call. The caller works, too.
 fn threads<T, F>(work: Loop<T, F>, workers: usize) -> Subject
 where
     T: Clone + Send + 'static,
@@ -56,7 +56,7 @@ where
     })
 }
 
-/// A scope with a spawn a share, called from outside the pool.
+/// Returns a rayon scope with one spawn per share. The caller is outside of the pool.
 pub fn rayon_scope<T, F>(work: Loop<T, F>, workers: usize) -> Subject
 where
     T: Clone + Send + 'static,
@@ -77,7 +77,7 @@ where
     })
 }
 
-/// A parallel iterator over shares, called from outside the pool.
+/// Returns a parallel iterator over shares. The caller is outside of the pool.
 fn rayon_chunks<T, F>(work: Loop<T, F>, workers: usize) -> Subject
 where
     T: Clone + Send + 'static,
@@ -94,7 +94,7 @@ where
     })
 }
 
-/// A parallel iterator over items, which rayon splits as it sees fit.
+/// Returns a parallel iterator over items, which rayon splits adaptively.
 fn rayon_items<T, F>(work: Loop<T, F>, workers: usize) -> Subject
 where
     T: Clone + Send + 'static,
@@ -109,7 +109,7 @@ where
     })
 }
 
-/// A pool of so many.
+/// Returns a rayon pool with `workers` threads.
 pub fn rayon(workers: usize) -> anyhow::Result<ThreadPool> {
     Ok(ThreadPoolBuilder::new().num_threads(workers).build()?)
 }

@@ -1,25 +1,25 @@
-//! A frame of several loops, each of which needs what the one before it has done.
+//! A frame of several loops, each of which needs the results of the previous one.
 //!
-//! A session pins its caller, which takes some 10 µs: dear for a frame of 200, nothing for a
-//! session around all frames.
+//! A session pins its caller, which takes about 10 µs. This is expensive for a frame of 200 µs, but
+//! it does not matter for one session around all frames.
 
 use std::hint::black_box;
 use std::time::Duration;
 
-use creel::{Balance, PoolBuilder, Pool, Wait};
+use creel::{Balance, Pool, PoolBuilder, Wait};
 
 use super::floor;
 use super::work::Loop;
 use crate::harness::{ONE_THREAD, Plan, Subject};
 
-/// How many loops a frame has.
+/// The number of loops of a frame.
 const PHASES: usize = 4;
 
-/// Spins on from frame to frame.
+/// A spin that lasts from one frame to the next.
 const SPIN: Wait = Wait::Spin(Duration::from_millis(5));
 
-/// Creel in one session, in a session a frame, without, and as a pool that spins; beside one thread and two that
-/// spin by hand.
+/// Returns Creel in one session, in one session per frame, without a session, and as a pool that
+/// spins, and then one thread and the floor.
 pub fn subjects<T, F>(work: &Loop<T, F>, workers: usize) -> Vec<Subject>
 where
     T: Clone + Send + 'static,
@@ -51,7 +51,7 @@ where
     ]
 }
 
-/// A pool without a session.
+/// Returns a pool without a session.
 fn without<T, F>(name: &str, work: &Loop<T, F>, builder: PoolBuilder) -> Subject
 where
     T: Clone + Send + 'static,

@@ -1,4 +1,4 @@
-//! Peers that users of the bench need not build: pools made for this very loop.
+//! Peers that are built only with the feature `peers`. They are pools that are made for such loops.
 
 use std::num::NonZero;
 
@@ -11,7 +11,7 @@ use super::openmp::openmp;
 use super::work::Loop;
 use crate::harness::Subject;
 
-/// A loop run by each of these peers with so many workers.
+/// Returns each of these peers with `workers` workers.
 pub fn loops<T, F>(work: &Loop<T, F>, workers: usize) -> Vec<Subject>
 where
     T: Clone + Send + 'static,
@@ -30,7 +30,7 @@ fn fork_union(workers: usize) -> anyhow::Result<fork_union::ThreadPool> {
     fork_union::ThreadPool::try_spawn(workers).map_err(|error| anyhow!("fork_union: {error:?}"))
 }
 
-/// One share a thread, as a plain loop inside.
+/// Returns fork_union with one share per thread. Each thread runs an ordinary loop over its share.
 fn fork_union_static<T, F>(work: Loop<T, F>, workers: usize) -> Subject
 where
     T: Clone + Send + 'static,
@@ -48,7 +48,7 @@ where
     })
 }
 
-/// Blocks of an even 64th each, taken by who is free.
+/// Returns fork_union with 64 equal blocks, which free threads take.
 fn fork_union_dynamic<T, F>(work: Loop<T, F>, workers: usize) -> Subject
 where
     T: Clone + Send + 'static,
@@ -67,7 +67,7 @@ where
     })
 }
 
-/// Halves of halves, down to a 64th.
+/// Returns chili with recursive halves, down to a 64th of the items.
 fn chili<T, F>(work: Loop<T, F>, workers: usize) -> Subject
 where
     T: Clone + Send + 'static,
@@ -102,7 +102,7 @@ fn halves<T: Send, F: Fn(&mut T) + Sync>(
     );
 }
 
-/// A 64th, at least one.
+/// Returns a 64th of the number of items, rounded up.
 fn block<T>(items: &[T]) -> usize {
     items.len().div_ceil(64)
 }

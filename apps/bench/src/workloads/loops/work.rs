@@ -1,4 +1,4 @@
-//! What is iterated over, and in which rhythm.
+//! A loop, and the rhythm in which it is called.
 
 use std::hint::black_box;
 use std::thread::sleep;
@@ -7,31 +7,32 @@ use std::time::{Duration, Instant};
 use crate::clock::process_cpu_s;
 use crate::harness::Plan;
 
-/// A loop that every subject runs in its own way.
+/// A loop. Every subject runs it in its own way.
 #[derive(Clone)]
 pub struct Loop<T, F> {
-    /// The items as each sample finds them.
+    /// The items at the beginning of each sample.
     pub items: Vec<T>,
-    /// What a call does with each item.
+    /// The work on each item.
     pub each: F,
-    /// When it is called.
+    /// The rhythm of the calls.
     pub rhythm: Rhythm,
 }
 
-/// When a loop is called, and so what is measured.
+/// The rhythm in which a loop is called. It determines the result.
 #[derive(Clone, Copy, Debug)]
 pub enum Rhythm {
-    /// Call after call: the time of one, in ns.
+    /// Calls without a pause. The result is the time of a call in ns.
     Steady,
-    /// The caller sleeps so long before each call: the time of one, in ns, without the sleep.
+    /// The caller sleeps for this time before each call. The result is the time of a call in ns,
+    /// without the sleep.
     Frames(Duration),
-    /// Steady during the warm-up, then no calls: the cores that the process burns, from 100 ms
-    /// after the last call on.
+    /// Calls without a pause during the warm-up, and then none. The result is the number of cores
+    /// that the process uses from 100 ms after the last call on.
     Idle,
 }
 
 impl<T, F> Loop<T, F> {
-    /// Calls in this loop's rhythm.
+    /// Measures calls in this loop's rhythm.
     pub fn measure(&self, plan: &Plan, call: impl FnMut()) -> f64 {
         match self.rhythm {
             Rhythm::Steady => plan.time(call),
@@ -41,8 +42,8 @@ impl<T, F> Loop<T, F> {
     }
 }
 
-/// Calls during the warm-up, then no more: the cores that the process burns, from 100 ms after the
-/// last call on.
+/// Makes calls during the warm-up, and then none. Returns the number of cores that the process uses
+/// from 100 ms after the last call on.
 pub fn burnt_after(plan: &Plan, mut call: impl FnMut()) -> f64 {
     let begin = Instant::now();
     while begin.elapsed() < plan.warm_up {
@@ -52,14 +53,15 @@ pub fn burnt_after(plan: &Plan, mut call: impl FnMut()) -> f64 {
     cores_burnt(plan.sample)
 }
 
-/// The CPU time that all threads of the process use while this one sleeps, over that time.
+/// Sleeps, and returns the CPU time of all threads of the process divided by the time of the sleep.
 fn cores_burnt(asleep: Duration) -> f64 {
     let (cpu, wall) = (process_cpu_s(), Instant::now());
     sleep(asleep);
     (process_cpu_s() - cpu) / wall.elapsed().as_secs_f64()
 }
 
-/// A number that takes `steps` dependent multiplications to find, about 2 ns each.
+/// Computes a number with `steps` multiplications, each of which needs the result of the previous
+/// one. Each takes about 2 ns.
 pub fn busy_work(mut number: u64, steps: u32) -> u64 {
     for _ in 0..steps {
         number = (number ^ (number >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

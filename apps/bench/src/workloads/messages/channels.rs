@@ -1,14 +1,14 @@
-//! Channels of 1,024 places: ours beside those that others use, on our tasks and on tokio's.
+//! Channels with a capacity of 1,024: ours compared with others, on our tasks and on tokio's.
 
 use super::endpoints::{MessageReceiver, MessageSender};
 use super::runtime::{Creel, Runtime, Tokio};
 use crate::harness::{Plan, Subject};
 
-/// Messages a call, over all senders.
+/// The number of messages of a call, over all senders.
 const MESSAGES: u64 = 100_000;
 const PLACES: usize = 1024;
 
-/// Every channel, on so many workers.
+/// Returns every channel on `workers` workers.
 pub fn subjects(workers: usize, senders: u64) -> Vec<Subject> {
     vec![
         subject::<Creel, _, _>("creel", workers, senders, creel::channel::bounded::channel),
@@ -23,7 +23,7 @@ pub fn subjects(workers: usize, senders: u64) -> Vec<Subject> {
     ]
 }
 
-/// A channel with the tasks of a runtime.
+/// Returns a channel on the tasks of a runtime.
 fn subject<R, S, L>(name: &str, workers: usize, senders: u64, open: fn(usize) -> (S, L)) -> Subject
 where
     R: Runtime,
@@ -35,7 +35,7 @@ where
     })
 }
 
-/// Sends so many numbers from each of `senders` tasks to one; ns a message.
+/// Sends numbers from each of `senders` tasks to one task. Returns the time per message in ns.
 fn sample<R, S, L>(
     plan: &Plan,
     workers: usize,

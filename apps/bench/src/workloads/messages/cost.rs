@@ -1,11 +1,11 @@
-//! What a pass of a chain costs beside its time: CPU of the program and of the system, and memory.
+//! The costs of a pass of a chain: its time, its CPU time and its memory.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::harness::{Metric, Plan};
 use crate::memory;
 
-/// A chain's metrics.
+/// The metrics of a chain.
 pub const METRICS: [Metric; 4] = [
     Metric {
         name: "time",
@@ -25,17 +25,17 @@ pub const METRICS: [Metric; 4] = [
     },
 ];
 
-/// User and system time, in ms.
+/// User time and system time in ms.
 #[derive(Clone, Copy, Debug)]
 pub struct Used(f64, f64);
 
 impl Used {
-    /// Of this process until now.
+    /// Returns the times of this process so far.
     pub fn here() -> Self {
         Used::of(false)
     }
 
-    /// Of its children that have ended.
+    /// Returns the times of this process's children that have ended.
     pub fn by_children() -> Self {
         Used::of(true)
     }
@@ -70,7 +70,7 @@ impl std::ops::Sub for Used {
     }
 }
 
-/// A pass's share of what was used.
+/// The CPU time of a pass, and the memory of the chain.
 #[derive(Clone, Copy, Debug)]
 pub struct Pass {
     user_ms: f64,
@@ -79,7 +79,7 @@ pub struct Pass {
 }
 
 impl Pass {
-    /// Of so many passes, which took so many bytes at most.
+    /// Divides the CPU time by the number of passes. `bytes` is the peak of the memory.
     pub fn of(used: Used, passes: f64, bytes: f64) -> Self {
         Pass {
             user_ms: used.0 / passes,
@@ -88,20 +88,20 @@ impl Pass {
         }
     }
 
-    /// In the order of [`METRICS`].
+    /// Returns the values in the order of [`METRICS`].
     pub fn values(&self, time_ms: f64, tasks: u64) -> Vec<f64> {
         let bytes_a_task = self.bytes / tasks as f64;
         vec![time_ms, self.user_ms, self.system_ms, bytes_a_task]
     }
 }
 
-/// Times a chain of so many tasks on a runtime that is there already; the warm-up's passes count
-/// for the CPU too.
+/// Measures a chain of `tasks` tasks on a running runtime. The CPU time includes the passes of the
+/// warm-up.
 pub fn sampled(plan: &Plan, tasks: u64, mut pass: impl FnMut()) -> Vec<f64> {
-    // The peak begins anew; where that is refused, the memory is not told.
+    // This resets the peak. If the kernel refuses it, the memory is unknown.
     let reset = std::fs::write("/proc/self/clear_refs", "5");
     let rss = reset.map_or(f64::NAN, |()| memory::rss_bytes());
-    // Relaxed: one thread counts.
+    // Relaxed is enough, because only one thread counts.
     let passes = AtomicU64::new(0);
     let before = Used::here();
     let ns = plan.time(|| {

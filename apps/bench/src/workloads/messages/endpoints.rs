@@ -1,52 +1,52 @@
-//! The ends of every channel under one interface, which shall cost nothing: a program calls them
-//! directly.
+//! One interface for the ends of all channels. It must not cost time, because a program would call
+//! the channels directly.
 
 use std::future::{Future, poll_fn};
 
-/// A sending end.
+/// The sending end of a channel.
 pub trait MessageSender: Send {
-    /// Sends; waits while there is no place.
+    /// Sends a message. Waits while the channel is full.
     fn send_message(&mut self, message: u64) -> impl Future<Output = ()> + Send;
 }
 
-/// A receiving end.
+/// The receiving end of a channel.
 pub trait MessageReceiver: Send {
-    /// Receives; nothing when the other side is gone.
+    /// Receives a message, or `None` if all senders were dropped.
     fn receive_message(&mut self) -> impl Future<Output = Option<u64>> + Send;
 }
 
 impl MessageSender for creel::channel::spsc::Sender<u64> {
     #[inline]
     async fn send_message(&mut self, message: u64) {
-        self.send(message).await.expect("somebody listens");
+        self.send(message).await.expect("the receiver is alive");
     }
 }
 
 impl MessageSender for creel::channel::bounded::Sender<u64> {
     #[inline]
     async fn send_message(&mut self, message: u64) {
-        self.send(message).await.expect("somebody listens");
+        self.send(message).await.expect("the receiver is alive");
     }
 }
 
 impl MessageSender for kanal::AsyncSender<u64> {
     #[inline]
     async fn send_message(&mut self, message: u64) {
-        self.send(message).await.expect("somebody listens");
+        self.send(message).await.expect("the receiver is alive");
     }
 }
 
 impl MessageSender for async_channel::Sender<u64> {
     #[inline]
     async fn send_message(&mut self, message: u64) {
-        self.send(message).await.expect("somebody listens");
+        self.send(message).await.expect("the receiver is alive");
     }
 }
 
 impl MessageSender for tokio::sync::mpsc::Sender<u64> {
     #[inline]
     async fn send_message(&mut self, message: u64) {
-        self.send(message).await.expect("somebody listens");
+        self.send(message).await.expect("the receiver is alive");
     }
 }
 

@@ -1,4 +1,4 @@
-//! What the tasks do in each case; every function gives ns a unit of its case.
+//! The work of the tasks in each case.
 
 use std::time::{Duration, Instant};
 
@@ -7,30 +7,32 @@ use super::endpoints::{MessageReceiver, MessageSender};
 use super::runtime::Runtime;
 use crate::harness::Plan;
 
-/// What a case measures.
+/// The work that a case measures.
 #[derive(Clone, Copy, Debug)]
 pub enum Job {
-    /// A chain of so many tasks, made anew for each pass; a pass.
+    /// A chain with this many tasks, which each pass spawns. The result is the time of a pass.
     Chain(u64),
-    /// A standing chain of so many tasks; a hop.
+    /// A chain of this many waiting tasks. The result is the time of a hop.
     Hop(u64),
-    /// Making a task and awaiting it.
+    /// Spawning a task and awaiting it.
     SpawnJoin,
-    /// Two tasks and two links; there and back.
+    /// Two tasks and two channels. The result is the time of a round trip.
     PingPong,
-    /// A task that gives way beside another one that does.
+    /// Two tasks that yield to each other.
     Yield,
-    /// So many tasks of so much work each, made by one; a task.
+    /// This many tasks with this much work each, which one task spawns. The result is the time per
+    /// task.
     FanOut(u64, Duration),
-    /// The longest wait of eight tasks behind one that blocks its worker for 100 ms.
+    /// Eight tasks in the queue of a worker that is blocked for 100 ms. The result is the longest
+    /// wait.
     Blocked,
 }
 
-/// Operations a call, where one alone is too short to be measured.
+/// The number of operations per call, for operations that are too short to measure alone.
 const BATCH: u64 = 1000;
 
 impl Job {
-    /// A sample on a runtime made for it; of a chain with what a pass costs.
+    /// Takes a sample on a new runtime. For a chain, it includes the costs of a pass.
     pub fn sample<R: Runtime>(self, plan: &Plan, workers: usize) -> anyhow::Result<Vec<f64>> {
         let runtime = R::start(workers)?;
         let value = match self {
@@ -58,7 +60,7 @@ impl Job {
     }
 }
 
-/// Each task waits for a number, adds one and passes it on.
+/// Each task waits for a number, adds one, and passes it on.
 async fn chain<R: Runtime>(length: u64) -> u64 {
     let (mut left, last) = R::oneshot_channel();
     for _ in 0..length {
@@ -70,7 +72,7 @@ async fn chain<R: Runtime>(length: u64) -> u64 {
     last.await
 }
 
-/// A chain that stands while a number goes through it several times.
+/// Sends a number through a chain of waiting tasks several times.
 async fn relay<R: Runtime>(length: u64, laps: u64) -> u64 {
     let (mut left, mut last) = R::channel_of_one();
     for _ in 0..length {
@@ -85,7 +87,10 @@ async fn relay<R: Runtime>(length: u64, laps: u64) -> u64 {
     let mut number = 0;
     for _ in 0..laps {
         left.send_message(number).await;
-        number = last.receive_message().await.expect("the chain is whole");
+        number = last
+            .receive_message()
+            .await
+            .expect("all tasks of the chain are alive");
     }
     number
 }
@@ -132,7 +137,7 @@ async fn fan_out<R: Runtime>(tasks: u64, work: Duration) {
     }
 }
 
-/// One task blocks a worker; what lies behind it in the queue waits until another worker comes.
+/// Blocks a worker, and returns the longest wait of the tasks in its queue.
 async fn blocked<R: Runtime>() -> Duration {
     let blocker = R::spawn(async {
         let begin = Instant::now();
@@ -149,7 +154,7 @@ async fn blocked<R: Runtime>() -> Duration {
     longest
 }
 
-/// Keeps the CPU busy for so long by the clock.
+/// Spins for this time.
 pub fn busy_work(work: Duration) {
     let begin = Instant::now();
     while begin.elapsed() < work {

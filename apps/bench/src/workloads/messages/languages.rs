@@ -1,9 +1,10 @@
-//! Other languages, where their compilers are: a small program each, built when it is first sampled
-//! and run for each sample.
+//! Tasks of other languages, if their compilers are installed.
 //!
-//! A program is told case, size, workers, warm-up and sample in microseconds; it prints ns a unit,
-//! the number of passes, and its memory in KiB before the first pass and at most (proc(5), `VmRSS`
-//! and `VmHWM`). All know the chain, Go the other cases too.
+//! Each language has a small program, which we build before its first sample and run for each
+//! sample. Its arguments are the case, the size, the number of workers, and the times of warm-up
+//! and sample in microseconds. It prints four numbers: the time per unit in ns, the number of
+//! passes, and its memory in KiB before the first pass and at its peak (`VmRSS` and `VmHWM`, see
+//! proc(5)). All programs have the chain, and the one in Go also has the other cases.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -15,15 +16,15 @@ use super::jobs::Job;
 use crate::foreign::Foreign;
 use crate::harness::{Plan, Subject};
 
-/// A language whose tasks are compared.
+/// A language whose tasks we compare.
 struct Language {
     name: &'static str,
     foreign: Foreign,
-    /// How many workers there are, where only a variable tells.
+    /// The environment variable with the number of workers, if the program has no option for it.
     variable: Option<&'static str>,
-    /// The longest chain that it lives through.
+    /// The length of the longest chain that the language can run.
     longest: u64,
-    /// Whether it knows more than the chain.
+    /// Whether the program has other cases than the chain.
     all_cases: bool,
 }
 
@@ -117,14 +118,14 @@ const LANGUAGES: &[Language] = &[
             run: &["PROGRAM"],
         },
         variable: Some("CRYSTAL_WORKERS"),
-        // Of a longer one it died (1.6).
+        // Crystal 1.6 crashed with a longer chain.
         longest: 30_000,
         all_cases: false,
     },
 ];
 
-/// The subjects of a job with so many workers: those whose compiler is there and that know it. Of a
-/// quick look Go alone: the other compilers take longer than the look.
+/// Returns the languages that have the job and whose compiler is installed. If `quick`, only Go is
+/// left, because the other compilers take longer than the whole run.
 pub fn subjects(job: Job, workers: usize, quick: bool) -> Vec<Subject> {
     let (case, size) = match job {
         Job::Chain(length) => ("chain", length),
@@ -143,7 +144,7 @@ pub fn subjects(job: Job, workers: usize, quick: bool) -> Vec<Subject> {
         }
         let name = format!("{} {workers} workers", language.name);
         Some(Subject::with_metrics(name, move |plan: &Plan| {
-            // A compiler of another version is no peer, and no reason to end a run.
+            // A compiler with an unsuitable version should not end the run, so the values are NaN.
             let Some(folder) = language.foreign.built() else {
                 let metrics = if case == "chain" {
                     cost::METRICS.len()
@@ -164,7 +165,7 @@ pub fn subjects(job: Job, workers: usize, quick: bool) -> Vec<Subject> {
 }
 
 impl Language {
-    /// Ns a unit, and what a pass cost.
+    /// Runs the program. Returns the time per unit in ns, and the costs of a pass.
     fn sample(
         &self,
         folder: &Path,
@@ -184,12 +185,20 @@ impl Language {
         let before = Used::by_children();
         let output = command.stderr(Stdio::null()).output()?;
         let used = Used::by_children() - before;
-        ensure!(output.status.success(), "the {} program failed", self.name);
+        ensure!(
+            output.status.success(),
+            "the program in {} failed",
+            self.name
+        );
         let text = String::from_utf8(output.stdout)?;
         let numbers: Result<Vec<f64>, _> = text.split_whitespace().map(str::parse).collect();
-        let numbers = numbers.with_context(|| format!("the {} program's figures", self.name))?;
+        let numbers = numbers
+            .with_context(|| format!("cannot read the output of the program in {}", self.name))?;
         let [ns, passes, before_kib, peak_kib] = numbers[..] else {
-            anyhow::bail!("the {} program's figures: {text}", self.name);
+            anyhow::bail!(
+                "the program in {} printed something other than four numbers: {text}",
+                self.name
+            );
         };
         let bytes = (peak_kib - before_kib) * 1024.0;
         Ok((ns, Pass::of(used, passes, bytes)))
@@ -210,7 +219,7 @@ mod tests {
             overhead: Duration::ZERO,
         };
         let mut found = Vec::new();
-        // Crystal's compiler takes a minute.
+        // We skip Crystal, because its compiler takes a minute.
         for language in LANGUAGES
             .iter()
             .filter(|language| language.name != "crystal")

@@ -1,5 +1,7 @@
-//! Many small tasks that hand numbers to each other: what a task, a hop, a channel cost, and
-//! whether more workers make it slower.
+//! Many small tasks that send numbers to each other.
+//!
+//! The cases show the cost of a task, a hop and a channel, and whether more workers make them
+//! slower.
 
 mod channels;
 mod cost;
@@ -18,16 +20,16 @@ use crate::workloads::Workload;
 use jobs::Job;
 use runtime::{Creel, Tokio};
 
-/// The workload's entry.
+/// The workload `messages`.
 pub const WORKLOAD: Workload = Workload {
     name: "messages",
-    about: "a chain of 100,001 tasks that pass a number on, and what its parts cost",
+    about: "a chain of 100,001 tasks that pass a number on, and the cost of its parts",
     cases,
 };
 
 const MS: &str = "ms a pass";
 const NS: &str = "ns";
-/// Tasks in the standing chain of `hop`.
+/// The number of tasks in the chain of `hop`.
 const RELAY: u64 = 100;
 
 fn cases(setting: &Setting) -> anyhow::Result<Vec<Case>> {
@@ -94,8 +96,10 @@ fn cases(setting: &Setting) -> anyhow::Result<Vec<Case>> {
     Ok(cases)
 }
 
-/// Without other languages' tasks on one worker, which share nothing with a load, and without those
-/// whose start takes longer than what is measured: what they are beside Creel, the bare case tells.
+/// Drops the subjects that mean little under a load.
+///
+/// These are Go with one worker and all other languages, because the start of their programs takes
+/// longer than the measurement. The case without a load compares them with Creel.
 fn under_load(mut case: Case) -> Case {
     let is_comparable = |name: &str| match name.strip_prefix("go ") {
         Some(workers) => workers != "1 workers",
@@ -105,7 +109,7 @@ fn under_load(mut case: Case) -> Case {
     case
 }
 
-/// A case with these subjects.
+/// Returns a case with these subjects.
 fn with(name: String, unit: &'static str, setting: &Setting, subjects: Vec<Subject>) -> Case {
     let metric = Metric { name: "time", unit };
     Case {
@@ -118,7 +122,7 @@ fn with(name: String, unit: &'static str, setting: &Setting, subjects: Vec<Subje
     }
 }
 
-/// A job on every runtime with each number of workers.
+/// Returns a case with a job on every runtime and with each number of workers.
 fn case(name: String, job: Job, unit: &'static str, setting: &Setting, workers: &[usize]) -> Case {
     let mut workers = workers.to_vec();
     workers.dedup();
@@ -154,7 +158,8 @@ fn case(name: String, job: Job, unit: &'static str, setting: &Setting, workers: 
     }
 }
 
-/// Tasks of so much work each, beside the same work in a plain loop: from where on they pay.
+/// Returns a case with tasks of this length and with the same work in an ordinary loop. Several
+/// such cases show from which length on a task pays off.
 fn grain(setting: &Setting, nanoseconds: u64) -> Case {
     let work = Duration::from_nanos(nanoseconds);
     let tasks = 2_000_000 / nanoseconds.max(100);

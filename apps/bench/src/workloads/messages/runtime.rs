@@ -1,4 +1,4 @@
-//! The runtimes under one interface, so that each case is written once.
+//! One interface for all runtimes, so that we write each case only once.
 
 use std::future::Future;
 
@@ -7,26 +7,26 @@ use creel::channel::{oneshot, spsc};
 
 use super::endpoints::{MessageReceiver, MessageSender};
 
-/// A task runtime with the channels its users would take for these cases.
+/// A runtime, with the channels that its users would choose for these cases.
 pub trait Runtime: Sized + 'static {
-    /// Made with so many workers.
+    /// Starts the runtime with `workers` workers.
     fn start(workers: usize) -> anyhow::Result<Self>;
-    /// Runs a future to its end, where the runtime does that fastest.
+    /// Runs a future to its end, in the way that is fastest on this runtime.
     fn run<T: Send + 'static>(&self, future: impl Future<Output = T> + Send + 'static) -> T;
-    /// Makes a task from within one.
+    /// Spawns a task from a task.
     fn spawn<T: Send + 'static>(
         future: impl Future<Output = T> + Send + 'static,
     ) -> impl Future<Output = T> + Send;
-    /// Makes a task that nobody waits for.
+    /// Spawns a task that no other task awaits.
     fn spawn_detached(future: impl Future<Output = ()> + Send + 'static);
-    /// Lets the other tasks go first.
+    /// Yields to the other tasks.
     fn yield_now() -> impl Future<Output = ()> + Send;
-    /// A channel for one message.
+    /// Creates a channel for one message.
     fn oneshot_channel() -> (
         impl FnOnce(u64) + Send + 'static,
         impl Future<Output = u64> + Send + 'static,
     );
-    /// A channel with one place, used again and again.
+    /// Creates a channel with a capacity of one.
     fn channel_of_one() -> (impl MessageSender + 'static, impl MessageReceiver + 'static);
 }
 
@@ -46,7 +46,7 @@ impl Runtime for Creel {
         future: impl Future<Output = T> + Send + 'static,
     ) -> impl Future<Output = T> + Send {
         let task = creel::task::spawn(future);
-        async { task.await.expect("the task ends") }
+        async { task.await.expect("the task does not panic") }
     }
 
     fn spawn_detached(future: impl Future<Output = ()> + Send + 'static) {
@@ -62,8 +62,8 @@ impl Runtime for Creel {
         impl Future<Output = u64> + Send + 'static,
     ) {
         let (tx, rx) = oneshot::channel();
-        let send = |message| tx.send(message).expect("somebody listens");
-        (send, async { rx.await.expect("somebody speaks") })
+        let send = |message| tx.send(message).expect("the receiver is alive");
+        (send, async { rx.await.expect("the sender sends") })
     }
 
     fn channel_of_one() -> (impl MessageSender + 'static, impl MessageReceiver + 'static) {
@@ -71,7 +71,7 @@ impl Runtime for Creel {
     }
 }
 
-/// tokio: on the calling thread with one worker, else on its own.
+/// tokio: the current-thread runtime if `ON_CALLER`, and the multi-thread runtime otherwise.
 pub struct Tokio<const ON_CALLER: bool>(tokio::runtime::Runtime);
 
 impl<const ON_CALLER: bool> Runtime for Tokio<ON_CALLER> {
@@ -90,9 +90,10 @@ impl<const ON_CALLER: bool> Runtime for Tokio<ON_CALLER> {
         if ON_CALLER {
             self.0.block_on(future)
         } else {
-            // Its block_on polls on a thread that is no worker, which is much slower.
+            // Spawn the future first, because tokio's block_on polls it on a thread that is not a
+            // worker, which is much slower.
             let task = self.0.spawn(future);
-            self.0.block_on(task).expect("the task ends")
+            self.0.block_on(task).expect("the task does not panic")
         }
     }
 
@@ -100,7 +101,7 @@ impl<const ON_CALLER: bool> Runtime for Tokio<ON_CALLER> {
         future: impl Future<Output = T> + Send + 'static,
     ) -> impl Future<Output = T> + Send {
         let task = tokio::spawn(future);
-        async { task.await.expect("the task ends") }
+        async { task.await.expect("the task does not panic") }
     }
 
     fn spawn_detached(future: impl Future<Output = ()> + Send + 'static) {
@@ -116,8 +117,8 @@ impl<const ON_CALLER: bool> Runtime for Tokio<ON_CALLER> {
         impl Future<Output = u64> + Send + 'static,
     ) {
         let (tx, rx) = tokio::sync::oneshot::channel();
-        let send = |message| tx.send(message).expect("somebody listens");
-        (send, async { rx.await.expect("somebody speaks") })
+        let send = |message| tx.send(message).expect("the receiver is alive");
+        (send, async { rx.await.expect("the sender sends") })
     }
 
     fn channel_of_one() -> (impl MessageSender + 'static, impl MessageReceiver + 'static) {

@@ -1,4 +1,4 @@
-//! A chain of threads of the system, a thread a task, with a stack of a chosen size.
+//! A chain of OS threads: one thread per task, with stacks of two sizes.
 
 use std::sync::mpsc;
 use std::thread;
@@ -6,21 +6,22 @@ use std::thread;
 use super::cost;
 use crate::harness::Subject;
 
-/// More would be refused by most systems, and is not what a program would start.
+/// The length of the longest chain. Most systems refuse more threads, and programs do not start
+/// more.
 pub const MOST: u64 = 10_001;
 
-/// Sizes of a stack, in KiB.
+/// The sizes of a stack in KiB.
 const STACKS: [usize; 2] = [16, 256];
 
-/// Chains of so many threads, which is bounded by [`MOST`].
+/// Returns chains of `length` threads, which must be at most [`MOST`].
 pub fn subjects(length: u64) -> Vec<Subject> {
     let subject = |stack: usize| {
         let name = format!("threads, stacks of {stack} KiB");
         Subject::with_metrics(name, move |plan| {
-            // The first pass tells whether the system lets so many be.
+            // The first pass shows whether the system allows this many threads.
             chain(length, stack)?;
             Ok(cost::sampled(plan, length, || {
-                chain(length, stack).expect("as many as just now");
+                chain(length, stack).expect("the system allowed as many threads before");
             }))
         })
     };
@@ -34,7 +35,8 @@ fn chain(length: u64, stack_kib: usize) -> anyhow::Result<()> {
         for _ in 0..length {
             let (next, right) = mpsc::channel();
             let forward = move || {
-                // A chain that is broken off is dropped from its end.
+                // If the system refuses a thread, the senders are dropped one after another, and
+                // each thread ends.
                 if let Ok(number) = right.recv() {
                     let _ = left.send(number + 1);
                 }
@@ -47,12 +49,12 @@ fn chain(length: u64, stack_kib: usize) -> anyhow::Result<()> {
             }
         }
         if refused.is_none() {
-            // The first of the chain waits for it.
+            // The send cannot fail, because the first thread of the chain waits for the number.
             let _ = left.send(0);
         }
         drop(left);
         if refused.is_none() {
-            assert_eq!(last.recv(), Ok(length), "the chain is whole");
+            assert_eq!(last.recv(), Ok(length), "every thread passed the number on");
         }
     });
     refused.map_or(Ok(()), |error| Err(error.into()))

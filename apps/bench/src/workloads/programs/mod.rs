@@ -1,9 +1,9 @@
-//! Whole small programs, as somebody who has loops to run would write them: a game's frame,
-//! inference, a log that is counted. And single verbs that their authors missed.
+//! Small programs, as a user would write them: a game's frame, inference, and a log that is
+//! counted. There are also cases with single functions, such as sorts.
 //!
-//! Each program is written on Creel, on rayon in the way that comes to mind first (`obvious`), and
-//! on rayon by somebody who knows where its time goes (`clever`). They have a file each, so that
-//! how long they are can be counted; a test does.
+//! Each program is written three times: on Creel, on rayon as it comes to mind first (`obvious`),
+//! and on rayon by someone who knows where the time goes (`clever`). Each version has its own file,
+//! because a test compares their numbers of lines.
 
 mod game;
 mod inference;
@@ -16,7 +16,7 @@ use crate::workloads::Workload;
 use creel::Pool;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
-/// The workload's entry.
+/// The workload `programs`.
 pub const WORKLOAD: Workload = Workload {
     name: "programs",
     about: "a game's frame, inference, a counted log; folds into maps, sorts",
@@ -60,10 +60,10 @@ fn creel(workers: usize) -> anyhow::Result<Pool> {
     Ok(Pool::builder().workers(workers).build()?)
 }
 
-/// Measures a program with so many workers.
+/// Measures a program with this number of workers.
 type Sample = fn(&Plan, usize) -> anyhow::Result<f64>;
 
-/// A program's subjects: each is given the plan and the number of workers, and measures itself.
+/// Returns the subjects of a program, given the functions that measure them.
 fn program<const N: usize>(workers: usize, subjects: [(&str, Sample); N]) -> Vec<Subject> {
     let subject =
         |(name, sample): (&str, Sample)| Subject::new(name, move |plan| sample(plan, workers));
@@ -72,7 +72,7 @@ fn program<const N: usize>(workers: usize, subjects: [(&str, Sample); N]) -> Vec
 
 #[cfg(test)]
 mod tests {
-    /// Lines that are neither empty nor a comment.
+    /// Counts the lines that are neither empty nor a comment.
     fn lines(source: &str) -> usize {
         let counts = |line: &&str| !line.trim().is_empty() && !line.trim().starts_with("//");
         source.lines().filter(counts).count()

@@ -1,4 +1,4 @@
-//! Single verbs, beside rayon's: folds into large maps, sorts.
+//! Single functions compared with those of rayon: folds into large maps, and sorts.
 
 use std::collections::HashMap;
 use std::hint::black_box;
@@ -16,7 +16,7 @@ fn mixed(n: u64) -> u64 {
     (n ^ (n >> 7)).wrapping_mul(0x9E37_79B9_7F4A_7C15)
 }
 
-/// Half as many keys as items, in no order.
+/// Returns the items. There are half as many different keys as items, without an order.
 fn keys() -> Vec<u64> {
     (0..ITEMS).map(|n| mixed(n) % (ITEMS / 2)).collect()
 }
@@ -28,7 +28,7 @@ fn merge(mut a: Counts, b: Counts) -> Counts {
     a
 }
 
-/// Counts items into maps that have nearly as many entries as there are items.
+/// `large maps`: counts items in maps with up to half as many entries as there are items.
 pub fn large_maps(workers: usize) -> Vec<Subject> {
     fn add(counts: &mut Counts, key: &u64) {
         *counts.entry(*key).or_default() += 1;
@@ -86,7 +86,7 @@ pub fn large_maps(workers: usize) -> Vec<Subject> {
     )
 }
 
-/// Sorts numbers that are in no order, again and again.
+/// Measures a sort of unordered numbers.
 fn sorts(plan: &Plan, mut sort: impl FnMut(&mut [u64])) -> f64 {
     let unsorted: Vec<u64> = (0..SORTED).map(mixed).collect();
     let place = std::cell::RefCell::new(unsorted.clone());
@@ -96,7 +96,7 @@ fn sorts(plan: &Plan, mut sort: impl FnMut(&mut [u64])) -> f64 {
     )
 }
 
-/// Sorts that keep the order of equal ones.
+/// `sort`: stable sorts.
 pub fn sort(workers: usize) -> Vec<Subject> {
     program(
         workers,
@@ -114,7 +114,7 @@ pub fn sort(workers: usize) -> Vec<Subject> {
     )
 }
 
-/// Sorts that need not.
+/// `sort unstable`: unstable sorts.
 pub fn sort_unstable(workers: usize) -> Vec<Subject> {
     program(
         workers,

@@ -1,4 +1,4 @@
-//! The songs, and rendering one of them into nothing.
+//! The songs, and a renderer that discards its output.
 
 use std::hint::black_box;
 use std::path::{Path, PathBuf};
@@ -11,24 +11,26 @@ use creel_vgm::output::{Job, Outcome, OutputSettings};
 use creel_vgm::render::Settings;
 use creel_vgm::wav::Layout;
 
-/// Which songs, and how much of them.
+/// The choice of the songs.
 #[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
 pub struct Choice {
-    /// Those of a path, once from beginning to end; the carried ones if there is none.
+    /// The songs to play once from beginning to end, or `None` for the included ones.
     pub path: Option<PathBuf>,
-    /// The quickest of the carried songs alone, once; else their loops twice.
+    /// Whether to play only the shortest of the included songs, with their loops once instead of
+    /// twice.
     pub quick: bool,
 }
 
-/// Songs taken of the carried ones where it should be quick.
+/// The number of included songs if `quick`.
 const QUICK: usize = 4;
 
 impl Choice {
-    /// The songs, those that take longest first, each with its file below `output`.
+    /// Returns the songs, each with its file below `output`. The song that takes longest comes
+    /// first.
     ///
     /// # Errors
     ///
-    /// The first song that cannot be read: figures over fewer songs than asked for would be wrong.
+    /// Returns an error if a song cannot be read, because results over fewer songs would be wrong.
     pub fn plan(&self, output: &Path) -> creel_vgm::Result<Plan> {
         let mut plan = match &self.path {
             Some(path) => batch::plan(&[path.into()], output, "wav", true),
@@ -43,7 +45,7 @@ impl Choice {
         Ok(plan)
     }
 
-    /// How the songs are played.
+    /// Returns the settings for the songs.
     pub fn settings(&self) -> Settings {
         Settings {
             loops: if self.quick || self.path.is_some() {
@@ -57,11 +59,11 @@ impl Choice {
     }
 }
 
-/// Songs in memory, those that take longest first.
+/// Songs in memory, the one that takes longest first.
 pub struct Album {
     songs: Vec<Song>,
     settings: Settings,
-    /// Jobs that render nothing just now; their memory goes from song to song.
+    /// Idle jobs. We use them again for other songs, so that their memory is not allocated again.
     jobs: Mutex<Vec<Job>>,
 }
 
@@ -70,7 +72,7 @@ impl Album {
     ///
     /// # Errors
     ///
-    /// As [`Choice::plan`].
+    /// Returns the same errors as [`Choice::plan`].
     pub fn load(choice: &Choice) -> creel_vgm::Result<Self> {
         let plan = choice.plan(Path::new(""))?;
         let songs = plan.units.iter().map(|unit| unit.input.load());
@@ -81,19 +83,19 @@ impl Album {
         })
     }
 
-    /// The songs, those that take longest first.
+    /// Returns the songs, the one that takes longest first.
     pub fn songs(&self) -> &[Song] {
         &self.songs
     }
 
-    /// How they are played.
+    /// Returns the settings for the songs.
     pub fn settings(&self) -> &Settings {
         &self.settings
     }
 
-    /// Renders a song as 16-bit WAV without keeping it, and gives the number of its frames.
+    /// Renders a song as 16-bit WAV, discards it, and returns the number of its frames.
     pub fn render(&self, song: &Song) -> creel_vgm::Result<u64> {
-        let idle = self.jobs.lock().expect("nobody panics holding it").pop();
+        let idle = self.jobs.lock().expect("no panic while locked").pop();
         let mut job = idle.unwrap_or_default();
         let keep = |bytes: &[u8]| {
             black_box(bytes);
@@ -107,13 +109,10 @@ impl Album {
             split: None,
         };
         let outcome = job.render(song, how, keep, |_| true);
-        self.jobs
-            .lock()
-            .expect("nobody panics holding it")
-            .push(job);
+        self.jobs.lock().expect("no panic while locked").push(job);
         match outcome? {
             Outcome::Done(finished) => Ok(finished.extent.frames),
-            Outcome::Cancelled => unreachable!("nobody stops it"),
+            Outcome::Cancelled => unreachable!("the job is never cancelled"),
         }
     }
 }

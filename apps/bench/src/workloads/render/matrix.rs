@@ -1,5 +1,5 @@
-//! An article's table: workers, jobs and yields crossed, beside a thread a job (1:1) and all jobs on
-//! one thread (M:1).
+//! The table of an article: all combinations of workers, jobs and yields, compared with one thread
+//! per job (1:1) and all jobs on one thread (M:1).
 
 use std::thread;
 
@@ -12,14 +12,14 @@ use crate::harness::{Case, Subject};
 use crate::report::MATRIX;
 use crate::setting::Setting;
 
-/// Rounds of each, as the article had them.
+/// The number of rounds, as in the article.
 const ROUNDS: usize = 3;
 
-/// The case of all settings that are crossed, each as the mean of three runs at least.
+/// Returns the case with all combinations of settings.
 ///
 /// # Errors
 ///
-/// A setting that is none, or a value that it cannot have.
+/// Returns an error if a setting or one of its values is unknown.
 pub fn case(setting: &Setting) -> anyhow::Result<Case> {
     let crossed = crossed(setting)?;
     let subjects = crossed.into_iter().map(|crossed| subject(setting, crossed));
@@ -69,7 +69,7 @@ fn name(crossed: &Crossed) -> String {
     }
 }
 
-/// Every combination, a thread a job once for each number of jobs.
+/// Returns all combinations, and one thread per job for each number of jobs.
 fn crossed(setting: &Setting) -> anyhow::Result<Vec<Crossed>> {
     let usage = |message: String| Failure::new(Exit::Usage, format!("--matrix {message}"));
     let (mut workers, mut jobs, mut yields) =
@@ -82,16 +82,16 @@ fn crossed(setting: &Setting) -> anyhow::Result<Vec<Crossed>> {
                 let known = |value: &String| match &**value {
                     "no" => Ok(false),
                     "block" => Ok(true),
-                    other => Err(usage(format!("yield={other}: no or block"))),
+                    other => Err(usage(format!("yield={other}: expected no or block"))),
                 };
                 yields = values.values.iter().map(known).collect::<Result<_, _>>()?;
             }
-            key => return Err(usage(format!("{key}: workers, jobs or yield?")).into()),
+            key => return Err(usage(format!("{key}: expected workers, jobs or yield")).into()),
         }
     }
     let mut all = Vec::new();
     for &workers in &workers {
-        // One worker is all jobs on one thread.
+        // With one worker, all jobs run on one thread.
         let model = if workers == 1 {
             Model::ManyToOne
         } else {
@@ -120,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn matrix_settings_are_crossed() {
+    fn the_matrix_has_all_combinations_of_settings() {
         let matrix = ["workers=4,1", "jobs=20,1", "yield=no,block"];
         let mut setting = Setting::of_tests();
         setting.matrix = matrix.map(|values| values.parse().unwrap()).into();

@@ -1,8 +1,9 @@
-//! A batch's job: render songs, each as one unit, on one to all cores.
+//! A batch: render songs on one core up to all cores, with one song per job.
 //!
-//! Each sample is taken in a process of its own, this program started again by [`sample`], so
-//! that peak memory is the subject's alone and `independent processes` are just that. All render into nothing but
-//! `creel-vgm, to files`, which is what `creel-vgm render` does, from songs to files in memory.
+//! Each sample runs in a process of its own, for which [`sample`] starts this program again. This
+//! way, the peak memory belongs to the subject alone, and `independent processes` share nothing.
+//! All subjects discard their output, except `creel-vgm, to files`. It does the same as `creel-vgm
+//! render`, and writes files in memory.
 
 mod album;
 mod matrix;
@@ -24,10 +25,10 @@ use sample::{Renderer, Request, Sample};
 
 pub use sample::{SAMPLE, answer};
 
-/// The workload's entry.
+/// The workload `render`.
 pub const WORKLOAD: Workload = Workload {
     name: "render",
-    about: "render the songs that creel-vgm carries, a song a job, the longest first",
+    about: "render the songs that creel-vgm includes, one per job, the longest first",
     cases,
 };
 
@@ -44,7 +45,7 @@ const METRICS: [Metric; 4] = [
         name: "peak memory",
         unit: "B",
     },
-    // The machine's, where its counters can be read.
+    // The energy of the whole machine, if its counters can be read.
     Metric {
         name: "energy",
         unit: "J",
@@ -55,8 +56,8 @@ fn cases(setting: &Setting) -> anyhow::Result<Vec<Case>> {
     let choice = choice(setting);
     let plan = choice.plan(Path::new(""));
     let plan = plan.with_context(|| match &choice.path {
-        Some(path) => path.display().to_string(),
-        None => "the carried songs".into(),
+        Some(path) => format!("cannot read the songs in {}", path.display()),
+        None => "cannot read the included songs".into(),
     })?;
     if plan.units.is_empty() {
         return Ok(Vec::new());
@@ -77,7 +78,7 @@ fn choice(setting: &Setting) -> Choice {
     }
 }
 
-/// 1, 2, 4 and so on up to all workers; 4 in any case.
+/// Returns the powers of two below the number of workers, all workers, and always 4.
 fn jobs(workers: usize) -> BTreeSet<usize> {
     let powers = std::iter::successors(Some(1), |jobs| Some(jobs * 2));
     let below = powers.take_while(|jobs| *jobs < workers);
@@ -122,15 +123,15 @@ fn case(setting: &Setting, jobs: usize) -> Case {
         name: format!("jobs {jobs}"),
         metrics: METRICS.to_vec(),
         compared: true,
-        // As long as the songs take.
+        // A sample takes as long as the songs take.
         plan: setting.plan(0, 0).with_overhead_ms(700),
         rounds: setting.rounds(4),
         subjects,
     }
 }
 
-/// As many processes as jobs, each of which renders all songs on one thread: what the machine
-/// can do when nobody waits for anybody.
+/// Returns a subject with one process per job. Each process renders all songs on one thread. This
+/// is what the machine can do if no thread waits for another.
 fn independent(request: Request) -> Subject {
     let jobs = request.jobs;
     Subject::with_metrics("independent processes", move |_| {
@@ -138,7 +139,9 @@ fn independent(request: Request) -> Subject {
             .map(|_| request.start())
             .collect::<Result<_, _>>()?;
         let samples = running.into_iter().map(sample::Running::end);
-        let samples: Vec<Sample> = samples.collect::<Result<_, _>>().context("one of them")?;
+        let samples: Vec<Sample> = samples
+            .collect::<Result<_, _>>()
+            .context("one of the processes failed")?;
         let values: Vec<_> = samples.iter().map(Sample::values).collect();
         let each = |index: usize| values.iter().map(move |values| values[index]);
         let largest = |index| each(index).fold(f64::NAN, f64::max);
@@ -146,7 +149,7 @@ fn independent(request: Request) -> Subject {
             each(0).sum(),
             largest(1),
             each(2).sum(),
-            // Each has counted what all have used.
+            // Each process has counted the energy of the whole machine.
             largest(3),
         ])
     })

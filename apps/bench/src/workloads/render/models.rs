@@ -1,5 +1,7 @@
-//! The three models of threading, each a setting of a pool: a task a song that yields after each
-//! block, so that songs take turns where they share a thread; or so many jobs, which may or may not.
+//! The three threading models 1:1, M:N and M:1, each of which is a setting of a pool.
+//!
+//! With [`render`], each song is a task that yields after each block, so that songs on the same
+//! thread alternate. With [`render_crossed`], you choose the number of jobs and whether they yield.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -13,36 +15,36 @@ use creel_vgm::wav::Layout;
 
 use super::album::Album;
 
-/// Who shares threads with whom.
+/// A threading model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum Model {
-    /// A pool of one for each song: the system schedules.
+    /// Each song or job has a pool with one worker. The OS schedules them.
     OneToOne,
-    /// All songs on one pool with so many workers.
+    /// All songs share one pool with several workers.
     ManyToMany,
-    /// All songs on a pool of one.
+    /// All songs share a pool with one worker.
     ManyToOne,
 }
 
-/// How a batch of songs is run as tasks: the settings that an article compared.
+/// A combination of the settings that an article compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Crossed {
-    /// Who shares threads with whom.
+    /// The threading model.
     pub model: Model,
-    /// Threads, where the model has a choice.
+    /// The number of workers of [`Model::ManyToMany`].
     pub workers: usize,
-    /// Songs at a time.
+    /// The number of songs at a time.
     pub jobs: usize,
-    /// Whether a task gives way after each block, or only when its song is done.
+    /// Whether a task yields after each block.
     pub yields: bool,
 }
 
-/// Renders all songs, `jobs` at a time, each job taking the next song when it is done with one;
-/// gives the number of frames.
+/// Renders all songs, `jobs` at a time, and returns the number of frames. A job that has finished a
+/// song takes the next one.
 ///
 /// # Errors
 ///
-/// The first song's that cannot be rendered, or what a pool cannot start.
+/// Returns an error if a song cannot be rendered, or if a pool cannot be started.
 pub fn render_crossed(album: Album, crossed: Crossed) -> anyhow::Result<u64> {
     let Crossed {
         model,
@@ -51,7 +53,8 @@ pub fn render_crossed(album: Album, crossed: Crossed) -> anyhow::Result<u64> {
         yields,
     } = crossed;
     let album = Arc::new(album);
-    // Relaxed: the tasks' ends are what orders the results.
+    // Relaxed is enough, because the counter only distributes the songs. Awaiting the tasks makes
+    // their results visible.
     let next = Arc::new(AtomicUsize::new(0));
     let workers = if model == Model::ManyToMany {
         workers
@@ -86,12 +89,12 @@ pub fn render_crossed(album: Album, crossed: Crossed) -> anyhow::Result<u64> {
     })
 }
 
-/// Renders all songs at once, on `jobs` workers where the model has a choice; gives the number of
-/// frames.
+/// Renders all songs at the same time, and returns the number of frames. [`Model::ManyToMany`] uses
+/// `jobs` workers.
 ///
 /// # Errors
 ///
-/// The first song's that cannot be rendered, or what a pool cannot start.
+/// Returns an error if a song cannot be rendered, or if a pool cannot be started.
 pub fn render(album: Album, model: Model, jobs: usize) -> anyhow::Result<u64> {
     let album = Arc::new(album);
     let songs = 0..album.songs().len();

@@ -1,4 +1,4 @@
-//! One sample in a process of its own: this program, started with [`SAMPLE`] and a request.
+//! A sample in a process of its own, which is this program, started with [`SAMPLE`] and a request.
 
 use std::io::Write;
 use std::path::Path;
@@ -21,52 +21,52 @@ use super::album::{Album, Choice};
 use super::models::{self, Crossed, Model};
 use crate::memory::peak_rss_bytes;
 
-/// The first argument of a process that takes a sample; the second is the request.
+/// The first argument of a process that takes a sample. The second one is the request in JSON.
 pub const SAMPLE: &str = "render-sample";
 
-/// Who renders.
+/// The way to render the songs.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub enum Renderer {
-    /// A pool, one queue, workers that sleep: what suits a batch.
+    /// A pool with one queue and workers that park, which suits a batch.
     CreelShared,
-    /// The same as `creel-vgm render` has it: workers for the disk, songs read, files written.
+    /// The engine of `creel-vgm render`, which also reads songs and writes files.
     Batch,
-    /// A pool as a frame loop has it.
+    /// A pool with the settings for a frame loop.
     CreelSticky,
-    /// A plain loop.
+    /// An ordinary loop.
     OneThread,
-    /// A parallel iterator that splits down to single songs.
+    /// A parallel iterator of rayon that splits down to single songs.
     Rayon,
-    /// Tasks that take turns.
+    /// Tasks that yield to each other.
     Tasks(Model),
-    /// Jobs as an article had them.
+    /// Jobs as in an article.
     Crossed(Crossed),
 }
 
-/// What to sample.
+/// The parameters of a sample.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Request {
-    /// Who renders.
+    /// The way to render.
     pub renderer: Renderer,
-    /// On how many workers.
+    /// The number of workers.
     pub jobs: usize,
-    /// Which songs.
+    /// The songs.
     pub choice: Choice,
 }
 
-/// What came of it.
+/// The result of a sample.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct Sample {
     frames: u64,
     seconds: f64,
-    /// Nothing where the system does not tell.
+    /// The peak of the memory, if the system reports it.
     peak_rss_bytes: Option<f64>,
-    /// The same; the whole machine's.
+    /// The energy of the whole machine, if the system reports it.
     energy_j: Option<f64>,
 }
 
 impl Sample {
-    /// What came of a rendering, which says its frames.
+    /// Measures a function that renders and returns the number of frames.
     fn of(render: impl FnOnce() -> anyhow::Result<u64>) -> anyhow::Result<Sample> {
         let meter = Meter::start();
         let begin = Instant::now();
@@ -82,7 +82,7 @@ impl Sample {
         })
     }
 
-    /// Frames a second, seconds, peak memory in bytes, energy in joules.
+    /// Returns frames per second, seconds, peak memory in bytes, and energy in joules.
     pub fn values(&self) -> Vec<f64> {
         vec![
             self.frames as f64 / self.seconds,
@@ -97,21 +97,23 @@ impl Sample {
 pub struct Running(Child);
 
 impl Request {
-    /// Takes the sample in a new process, and waits for it.
+    /// Takes the sample in a new process and waits for it.
     pub fn sample(&self) -> anyhow::Result<Sample> {
         self.start()?.end()
     }
 
     /// Starts the process.
     pub fn start(&self) -> anyhow::Result<Running> {
-        let program = std::env::current_exe().context("where is this program?")?;
+        let program = std::env::current_exe().context("cannot find the file of this program")?;
         let mut command = Command::new(program);
         command
             .arg(SAMPLE)
             .arg(serde_json::to_string(self)?)
             .stdout(Stdio::piped());
         Ok(Running(
-            command.spawn().context("starting a process for a sample")?,
+            command
+                .spawn()
+                .context("cannot start a process for a sample")?,
         ))
     }
 
@@ -123,14 +125,15 @@ impl Request {
         Sample::of(|| self.render(album))
     }
 
-    /// All that `creel-vgm render` does: from the plan to files, in memory where the system has
-    /// such a folder, for the disk's time is nobody's merit.
+    /// Does the same as `creel-vgm render`, from the plan to the files. The files are in memory if
+    /// the system has such a folder, because we do not want to measure the disk.
     fn batch(&self) -> anyhow::Result<Sample> {
         let memory = Path::new("/dev/shm");
         let temporary = std::env::temp_dir();
         let folder = if memory.is_dir() { memory } else { &temporary };
         let folder = folder.join(format!("creel-bench-{}", std::process::id()));
-        std::fs::create_dir(&folder).with_context(|| folder.display().to_string())?;
+        std::fs::create_dir(&folder)
+            .with_context(|| format!("cannot create the folder {}", folder.display()))?;
         let sample = Sample::of(|| {
             let pool = Pool::builder()
                 .workers(self.jobs + SPARE_WORKERS)
@@ -147,7 +150,7 @@ impl Request {
                 existing: Existing::Refuse,
                 strict: true,
             };
-            // Relaxed: they are looked at when all workers are done.
+            // Relaxed is enough, because we read the values after all workers have finished.
             let watch = Observer {
                 on_event: &|_, event| match event {
                     Event::Done(more, _) => drop(frames.fetch_add(more.frames, Ordering::Relaxed)),
@@ -157,10 +160,11 @@ impl Request {
                 should_stop: &|| false,
             };
             engine.run(&self.choice.plan(&folder)?, watch);
-            ensure!(!failed.into_inner(), "a song failed");
+            ensure!(!failed.into_inner(), "cannot render one of the songs");
             Ok(frames.into_inner())
         });
-        std::fs::remove_dir_all(&folder).with_context(|| folder.display().to_string())?;
+        std::fs::remove_dir_all(&folder)
+            .with_context(|| format!("cannot remove the folder {}", folder.display()))?;
         sample
     }
 
@@ -182,7 +186,7 @@ impl Request {
                 let songs = songs.par_iter().with_max_len(1);
                 pool.install(|| songs.map(one).collect())
             }
-            Renderer::Batch => unreachable!("it reads its songs itself"),
+            Renderer::Batch => unreachable!("`take` handles this renderer"),
             Renderer::Crossed(crossed) => return models::render_crossed(album, crossed),
             Renderer::Tasks(model) => return models::render(album, model, self.jobs),
         };
@@ -205,16 +209,18 @@ impl Running {
         if !output.status.success() {
             bail!("the process of a sample failed: {}", output.status);
         }
-        serde_json::from_slice(&output.stdout).context("a sample that is none")
+        serde_json::from_slice(&output.stdout)
+            .context("the process of a sample printed something else")
     }
 }
 
-/// The process's side: takes the requested sample and prints it.
+/// Runs in the process of a sample: takes the requested sample and prints it.
 pub fn answer(request: Option<std::ffi::OsString>) -> anyhow::Result<Exit> {
     let request = request
         .and_then(|request| request.into_string().ok())
         .unwrap_or_default();
-    let request: Request = serde_json::from_str(&request).context("a request that is none")?;
+    let request: Request =
+        serde_json::from_str(&request).context("cannot parse the request for a sample")?;
     let sample = serde_json::to_vec(&request.take()?)?;
     std::io::stdout().write_all(&sample)?;
     Ok(Exit::Done)

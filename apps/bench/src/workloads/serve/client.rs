@@ -1,6 +1,6 @@
-//! A client of its own: one thread, many connections, one request under way on each.
+//! The client: one thread with many connections, and one request in flight on each.
 //!
-//! It knows no more of HTTP than that all responses of a server are equally long.
+//! It parses only the first response of a server, and expects all others to have the same length.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -11,22 +11,22 @@ use rustix::buffer::spare_capacity;
 use rustix::event::{Timespec, epoll};
 
 const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nHost: localhost\r\nAccept: */*\r\n\r\n";
-/// So long it waits for any answer.
+/// The longest wait for any answer.
 const TIMEOUT: Timespec = Timespec {
     tv_sec: 10,
     tv_nsec: 0,
 };
 
-/// What came back.
+/// The answers of a run.
 pub struct Answers {
-    /// In nanoseconds, sorted.
+    /// The latencies in nanoseconds, sorted.
     pub waits: Vec<u32>,
-    /// All of it.
+    /// The duration of the run.
     pub took: Duration,
 }
 
 impl Answers {
-    /// A quantile of the waits, in microseconds.
+    /// Returns a quantile of the latencies in microseconds.
     pub fn wait_us(&self, quantile: f64) -> f64 {
         let last = self.waits.len().saturating_sub(1);
         let index = (last as f64 * quantile) as usize;
@@ -36,11 +36,11 @@ impl Answers {
     }
 }
 
-/// Connections to one server.
+/// The connections to a server.
 pub struct Client {
     epoll: rustix::fd::OwnedFd,
     connections: Vec<Connection>,
-    /// Bytes of a response.
+    /// The length of a response in bytes.
     length: usize,
     buffer: Vec<u8>,
 }
@@ -48,20 +48,21 @@ pub struct Client {
 struct Connection {
     stream: TcpStream,
     asked: Instant,
-    /// Bytes to come; 0: nothing is under way.
+    /// The number of bytes that are still missing, or 0 if no request is in flight.
     left: usize,
 }
 
 impl Client {
-    /// Opens `count` connections, and learns on the first how long a response is.
+    /// Opens `count` connections. It uses the first one to find the length of a response.
     pub fn connect(to: SocketAddr, count: usize) -> anyhow::Result<Self> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let mut connections = Vec::with_capacity(count);
         let mut length = 0;
         for key in 0..count {
-            let stream = TcpStream::connect(to).with_context(|| format!("connection {key}"))?;
+            let stream =
+                TcpStream::connect(to).with_context(|| format!("cannot open connection {key}"))?;
             stream.set_nodelay(true)?;
-            // No port stays behind in TIME_WAIT.
+            // Closing with a reset leaves no port in TIME_WAIT.
             socket2::SockRef::from(&stream).set_linger(Some(Duration::ZERO))?;
             if key == 0 {
                 length = response_length(&stream)?;
@@ -88,13 +89,13 @@ impl Client {
         })
     }
 
-    /// Sends and receives for so long, then waits for what is under way.
+    /// Sends requests for `time`, and then waits for the answers that are still missing.
     pub fn run(&mut self, time: Duration) -> anyhow::Result<Answers> {
         let begin = Instant::now();
         self.run_until(|| begin.elapsed() >= time)
     }
 
-    /// One request on each connection.
+    /// Sends one request on each connection and waits for the answers.
     pub fn run_once(&mut self) -> anyhow::Result<Answers> {
         self.run_until(|| true)
     }
@@ -112,7 +113,10 @@ impl Client {
             events.clear();
             epoll::wait(&self.epoll, spare_capacity(&mut events), Some(&TIMEOUT))?;
             if events.is_empty() {
-                bail!("{under_way} requests are not answered");
+                bail!(
+                    "the server has not answered {under_way} requests for {} s",
+                    TIMEOUT.tv_sec
+                );
             }
             over = over || is_over();
             for event in &events {
@@ -143,7 +147,7 @@ impl Connection {
         self.stream.write_all(REQUEST)
     }
 
-    /// Takes what there is. Says whether the response is there in whole.
+    /// Reads the available bytes. Returns whether the response is complete.
     fn take(&mut self, buffer: &mut [u8]) -> anyhow::Result<bool> {
         while self.left > 0 {
             match self.stream.read(buffer) {
@@ -163,7 +167,7 @@ impl Connection {
     }
 }
 
-/// Asks once and reads the response: how long it is with its head.
+/// Sends a request, and returns the length of the response including its head.
 fn response_length(mut stream: &TcpStream) -> anyhow::Result<usize> {
     stream.set_read_timeout(Some(Duration::from_secs(10)))?;
     stream.write_all(REQUEST)?;
@@ -185,7 +189,7 @@ fn response_length(mut stream: &TcpStream) -> anyhow::Result<usize> {
     }
 }
 
-/// The length of head and body, once the head is there.
+/// Returns the length of head and body, or `None` if the head is not complete.
 fn whole_length(response: &[u8]) -> anyhow::Result<Option<usize>> {
     let Some(end) = response.windows(4).position(|four| four == b"\r\n\r\n") else {
         return Ok(None);
@@ -193,14 +197,14 @@ fn whole_length(response: &[u8]) -> anyhow::Result<Option<usize>> {
     let head = std::str::from_utf8(&response[..end])?;
     ensure!(
         head.starts_with("HTTP/1.1 200 "),
-        "not a good response: {head}"
+        "expected a response with status 200: {head}"
     );
     let length = head.lines().find_map(|line| {
         let (name, value) = line.split_once(':')?;
         let is_it = name.eq_ignore_ascii_case("content-length");
         is_it.then(|| value.trim().parse::<usize>())
     });
-    let length = length.context("no content-length")??;
+    let length = length.context("a response needs a content-length")??;
     Ok(Some(end + 4 + length))
 }
 
@@ -209,7 +213,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn response_length_is_head_plus_body() {
+    fn the_length_of_a_response_includes_its_head() {
         let head = "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nx: y\r\n\r\n";
         assert_eq!(whole_length(head.as_bytes()).unwrap(), Some(head.len() + 5));
         assert_eq!(whole_length(b"HTTP/1.1 200 OK\r\n").unwrap(), None);

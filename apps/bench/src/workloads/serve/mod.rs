@@ -1,11 +1,14 @@
-//! The same hyper service on Creel and on tokio, over loopback: requests a second, CPU time a
-//! request, how long one waits. `bare` is hyper's connection alone on Creel, as tokio's first is;
-//! `creel_hyper::serve` has time-outs and waits for answers in the end, as tokio's second.
+//! The same hyper service on Creel and on tokio, over loopback.
 //!
-//! The server is a process of its own (`server.rs`), so that its CPU time is its alone. The client
-//! (`client.rs`) is one thread that keeps one request under way on each connection; it is the same
-//! for all subjects and shares the machine with them. Where `wrk` is installed, there are cases with
-//! that as the client, too.
+//! We measure requests per second, CPU time per request, and latency. There are two subjects for
+//! each runtime. One is hyper's connection alone: `creel …, bare` and `tokio …`. The other has
+//! timeouts and a graceful shutdown: `creel …`, which is `creel_hyper::serve`, and `tokio …,
+//! time-outs`.
+//!
+//! The server (`server.rs`) is a separate process, so that we can measure its CPU time. The client
+//! (`client.rs`) is one thread with one request in flight on each connection. It is the same for
+//! all subjects, and shares the machine with them. If `wrk` is installed, some cases use it as the
+//! client.
 
 mod client;
 mod server;
@@ -22,19 +25,19 @@ use client::Client;
 use server::{Request, Runtime, Server};
 pub use server::{SERVER, answer};
 
-/// The workload's entry.
+/// The workload `serve`.
 pub const WORKLOAD: Workload = Workload {
     name: "serve",
-    about: "an HTTP server by hyper, on Creel and on tokio",
+    about: "an HTTP server with hyper, on Creel and on tokio",
     cases,
 };
 
 const SMALL: usize = 13;
 const LARGE: usize = 2 << 20;
-/// Or as many as may be open.
+/// The number of idle connections, unless the limit of open files is lower.
 const IDLE: usize = 10_000;
 
-/// Until a connection has been idle for so long that its server has made of that what it will.
+/// The time that we wait for a server to free the buffers of its idle connections.
 const UNTIL_REST: Duration = Duration::from_secs(3);
 
 const METRICS: [Metric; 5] = [
@@ -92,11 +95,10 @@ fn cases(setting: &Setting) -> anyhow::Result<Vec<Case>> {
     Ok(cases)
 }
 
-/// Measures a server with so many connections.
+/// Measures a server with this number of connections.
 type Sample = fn(&Plan, &Request, usize) -> anyhow::Result<Vec<f64>>;
 
-/// Creel and tokio with so many workers, each by hyper alone, and with the time-outs and the graceful
-/// end that `creel_hyper::serve` has.
+/// Returns Creel and tokio, each with hyper alone, and with timeouts and a graceful shutdown.
 fn subjects(workers: usize, sample: Sample, count: usize, bytes: usize) -> Vec<Subject> {
     let tokio = match workers {
         1 => "tokio current_thread".to_owned(),
@@ -130,7 +132,7 @@ fn case(
     count: usize,
     bytes: usize,
 ) -> Case {
-    // Connections are opened; wrk takes whole seconds.
+    // Opening connections takes time, and wrk runs for whole seconds.
     let with_overhead_ms = if name.ends_with("by wrk") {
         1_500
     } else {
@@ -161,7 +163,7 @@ fn idle(setting: &Setting, count: usize) -> Case {
 
 fn busy_sample(plan: &Plan, request: &Request, count: usize) -> anyhow::Result<Vec<f64>> {
     let mut server = Server::start(request)?;
-    let mut client = Client::connect(server.address, count).context("connecting")?;
+    let mut client = Client::connect(server.address, count).context("cannot connect")?;
     client.run(plan.warm_up)?;
     let before = server.usage()?;
     let answers = client.run(plan.sample)?;
@@ -193,8 +195,8 @@ fn wrk_sample(plan: &Plan, request: &Request, count: usize) -> anyhow::Result<Ve
 
 fn idle_sample(plan: &Plan, request: &Request, count: usize) -> anyhow::Result<Vec<f64>> {
     let mut server = Server::start(request)?;
-    let mut client = Client::connect(server.address, count).context("connecting")?;
-    // Each has had a request, and keeps what that left.
+    let mut client = Client::connect(server.address, count).context("cannot connect")?;
+    // Each connection has one request first, because a server may keep the buffers for it.
     client.run_once()?;
     std::thread::sleep(plan.warm_up.max(UNTIL_REST));
     let before = server.usage()?;

@@ -1,6 +1,8 @@
-//! The server in a process of its own: this program, started with [`SERVER`] and a request.
+//! The server in a process of its own, which is this program, started with [`SERVER`] and a
+//! request.
 //!
-//! It prints its address, then its usage for each line that it reads, and ends with its input.
+//! It prints its address, and then its usage for each line that it reads. It ends when its input
+//! ends.
 
 use std::convert::Infallible;
 use std::ffi::OsString;
@@ -24,67 +26,69 @@ use serde::{Deserialize, Serialize};
 use crate::clock::process_cpu_s;
 use crate::memory::{give_back, rss_bytes};
 
-/// The first argument of a process that serves; the second is the request.
+/// The first argument of a server process. The second one is the request in JSON.
 pub const SERVER: &str = "serve-server";
 
-/// What the server runs on.
+/// The runtime of a server.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub enum Runtime {
-    /// A pool, by `creel_hyper::serve`: with time-outs and an end that waits for answers.
+    /// A pool with `creel_hyper::serve`, which has timeouts and a graceful shutdown.
     Creel,
-    /// A pool, connections are hyper's alone.
+    /// A pool with hyper's connection alone.
     CreelBare,
-    /// tokio's multi-thread runtime, or current_thread with one worker; connections are hyper's alone.
+    /// tokio with hyper's connection alone. With one worker, it is the current-thread runtime.
     Tokio,
-    /// tokio with what the first has: hyper's time-out of heads, hyper-util's graceful end.
+    /// tokio with hyper's timeout for heads and hyper-util's graceful shutdown.
     TokioGraceful,
 }
 
-/// What to serve.
+/// The parameters of a server.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Request {
-    /// On what.
+    /// The runtime.
     pub runtime: Runtime,
-    /// On how many workers.
+    /// The number of workers.
     pub workers: usize,
-    /// Of a response's body.
+    /// The size of a response's body in bytes.
     pub bytes: usize,
 }
 
-/// What the server has used.
+/// The resources that a server has used.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct Usage {
-    /// CPU time since its start, without that of giving memory back.
+    /// The CPU time since the start, without the time for returning memory to the system.
     pub cpu_s: f64,
-    /// Memory now, what is free having been given back to the system.
+    /// The memory after the server has returned free memory to the system.
     pub rss_bytes: f64,
 }
 
-/// A server that runs. Dropped, it ends.
+/// A running server. Dropping it ends the process.
 pub struct Server {
     child: Child,
-    /// Taken at the end, which closes it.
+    /// The input of the server. `drop` takes it, which closes it.
     ask: Option<ChildStdin>,
     lines: Lines<BufReader<ChildStdout>>,
-    /// Where it listens.
+    /// The address of the server.
     pub address: SocketAddr,
 }
 
 impl Server {
-    /// Starts one.
+    /// Starts a server.
     pub fn start(request: &Request) -> anyhow::Result<Self> {
-        let program = std::env::current_exe().context("where is this program?")?;
+        let program = std::env::current_exe().context("cannot find the file of this program")?;
         let mut child = Command::new(program)
             .arg(SERVER)
             .arg(serde_json::to_string(request)?)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
-            .context("starting a server")?;
+            .context("cannot start the server process")?;
         let ask = child.stdin.take();
-        let stdout = child.stdout.take().context("a server without an output")?;
+        let stdout = child.stdout.take().context("the server has no output")?;
         let mut lines = BufReader::new(stdout).lines();
-        let address = lines.next().context("a server that did not begin")??;
+        let address = lines
+            .next()
+            .context("the server ended before it printed its address")??;
         Ok(Server {
             child,
             ask,
@@ -93,11 +97,11 @@ impl Server {
         })
     }
 
-    /// What it has used so far.
+    /// Returns the resources that the server has used so far.
     pub fn usage(&mut self) -> anyhow::Result<Usage> {
-        let ask = self.ask.as_mut().context("a server that has ended")?;
+        let ask = self.ask.as_mut().context("the server has ended")?;
         ask.write_all(b"\n")?;
-        let line = self.lines.next().context("a server that has ended")??;
+        let line = self.lines.next().context("the server has ended")??;
         Ok(serde_json::from_str(&line)?)
     }
 }
@@ -109,12 +113,13 @@ impl Drop for Server {
     }
 }
 
-/// The process's side.
+/// Runs in the server process.
 pub fn answer(request: Option<OsString>) -> anyhow::Result<Exit> {
     let request = request
         .and_then(|request| request.into_string().ok())
         .unwrap_or_default();
-    let request: Request = serde_json::from_str(&request).context("a request that is none")?;
+    let request: Request =
+        serde_json::from_str(&request).context("cannot parse the request for a server")?;
     std::thread::spawn(move || {
         let mut giving_back_s = 0.0;
         for _ in stdin().lines() {
@@ -146,7 +151,7 @@ fn print_address(address: SocketAddr) -> anyhow::Result<()> {
     Ok(out.flush()?)
 }
 
-/// The service of both.
+/// The service of all runtimes.
 async fn respond(_: Asked<Incoming>, body: Bytes) -> Result<Response<Full<Bytes>>, Infallible> {
     Ok(Response::new(Full::new(body)))
 }
@@ -185,8 +190,8 @@ fn tokio(workers: usize, body: Bytes, is_graceful: bool) -> anyhow::Result<()> {
     };
     let runtime = builder.worker_threads(workers).enable_all().build()?;
     let serve = async move {
-        // As many may wait as for Creel's listener: tokio's own bind lets 128, and a connection that
-        // finds no place waits a second until it tries again.
+        // Use the same backlog as Creel's listener. tokio's own bind uses 128, and a client that
+        // finds the backlog full waits a second before it tries again.
         let socket = tokio::net::TcpSocket::new_v4()?;
         socket.bind(([127, 0, 0, 1], 0).into())?;
         let listener = socket.listen(1024)?;

@@ -1,4 +1,5 @@
-//! `wrk` as the client, where it is installed: somebody else's, with its own way to measure.
+//! `wrk` as the client, if it is installed. It is an independent program that measures in its own
+//! way.
 
 use std::net::SocketAddr;
 use std::process::Command;
@@ -6,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context, ensure};
 
-/// What it printed.
+/// The results that wrk printed.
 #[derive(Debug, PartialEq)]
 pub struct WrkReport {
     pub requests: f64,
@@ -15,12 +16,12 @@ pub struct WrkReport {
     pub wait_p99_us: f64,
 }
 
-/// Whether there is one.
+/// Returns whether wrk is installed.
 pub fn is_installed() -> bool {
     Command::new("wrk").arg("--version").output().is_ok()
 }
 
-/// Runs it on one thread with so many connections, for whole seconds.
+/// Runs wrk on one thread. The time is rounded up to whole seconds.
 pub fn run(address: SocketAddr, connections: usize, sample: Duration) -> anyhow::Result<WrkReport> {
     let seconds = sample.as_secs_f64().ceil().max(1.0);
     let output = Command::new("wrk")
@@ -29,13 +30,13 @@ pub fn run(address: SocketAddr, connections: usize, sample: Duration) -> anyhow:
         .arg(format!("-d{seconds}"))
         .arg(format!("http://{address}/"))
         .output()
-        .context("starting wrk")?;
+        .context("cannot start wrk")?;
     let text = String::from_utf8_lossy(&output.stdout);
-    ensure!(output.status.success(), "wrk: {}", output.status);
-    parse(&text).with_context(|| format!("wrk printed something else: {text}"))
+    ensure!(output.status.success(), "wrk failed: {}", output.status);
+    parse(&text).with_context(|| format!("cannot parse the output of wrk: {text}"))
 }
 
-/// What [`run`] looks for; None if something is missing, or there were errors.
+/// Parses the output of wrk. Returns `None` if a value is missing, or if wrk reports errors.
 fn parse(text: &str) -> Option<WrkReport> {
     let after = |name: &str| {
         let line = text.lines().find_map(|line| line.trim().strip_prefix(name));
@@ -53,7 +54,7 @@ fn parse(text: &str) -> Option<WrkReport> {
     })
 }
 
-/// Of `1.25ms`, for example.
+/// Parses a time such as `1.25ms` to microseconds.
 fn microseconds(text: &str) -> Option<f64> {
     let units = [("us", 1.0), ("ms", 1e3), ("s", 1e6), ("m", 60e6)];
     units.iter().find_map(|(unit, us)| {

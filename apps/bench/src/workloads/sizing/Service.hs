@@ -1,6 +1,6 @@
 {-# LANGUAGE OverloadedStrings #-}
--- A service as the story has it: a thread a connection; each request is signed (Ed25519), counted in
--- Redis, and answered as JSON. Ends at SIGINT. Arguments: its port, and Redis's.
+-- A service with one thread per connection. It signs each request (Ed25519), counts it in Redis and
+-- answers with JSON. It ends at SIGINT. Its arguments are its own port and the port of Redis.
 module Main (main) where
 
 import Control.Concurrent (forkIO)
@@ -57,7 +57,7 @@ answer :: Socket -> B.ByteString -> IO ()
 answer peer body =
   sendAll peer (B.concat ["HTTP/1.1 200 OK\r\ncontent-length: ", B.pack (show (B.length body)), "\r\n\r\n", body])
 
--- A request's body, and what came after it.
+-- The body of a request, and the bytes after it.
 receive :: Socket -> B.ByteString -> IO (Maybe (B.ByteString, B.ByteString))
 receive peer got = case B.breakSubstring "\r\n\r\n" got of
   (headers, rest)

@@ -1,5 +1,5 @@
--- Threads that allocate all the time, as requests of a service do: at each collection all
--- capabilities meet, so those beyond the cores hold up the rest. With an argument, so many times
+-- Threads that allocate all the time, like the requests of a service. All capabilities meet at each
+-- garbage collection, so more capabilities than cores delay the others. The argument is a factor of
 -- the work.
 import Control.Concurrent
 import Control.Monad

@@ -1,5 +1,5 @@
-// Sums in rounds: in each, the pool that Java sizes by the CPUs it counts shares 400,000 numbers.
-// With an argument, so many times the rounds.
+// Sums up 400,000 numbers in each round, on the pool that Java sizes by the CPUs that it counts.
+// The argument is a factor of the number of rounds.
 import java.util.stream.IntStream;
 
 public class Sums {

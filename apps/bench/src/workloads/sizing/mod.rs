@@ -1,10 +1,15 @@
 //! Programs with the wrong number of threads, as they are and under `creel run`.
 //!
-//! `too many`: what a runtime starts that counts a host's CPUs and not those that the program may
-//! use. `quota`: what one does that sees no quota, in a control group that has one; only where such
-//! a group can be made. There it works for a second or so: what ends within the quota's period of
-//! 100 ms may never be halted by it. The programs are compiled here; without their compiler, or
-//! without the tool, there are fewer cases.
+//! In the cases without a suffix, a program has four times as many threads as it should. A runtime
+//! starts that many if it counts the CPUs of a host, and the program may use only a quarter of
+//! them.
+//!
+//! In the cases `… quota`, a program runs in a control group with a quota, which its runtime may
+//! not see. These cases exist only if we can create a control group. The programs work for about a
+//! second there, because a program that ends within the quota's period of 100 ms may never be
+//! stopped.
+//!
+//! We compile the programs here. Without a compiler or without `creel`, there are fewer cases.
 
 mod service;
 
@@ -20,17 +25,17 @@ use crate::quota;
 use crate::setting::Setting;
 use crate::workloads::Workload;
 
-/// The workload's entry.
+/// The workload `sizing`.
 pub const WORKLOAD: Workload = Workload {
     name: "sizing",
     about: "programs with too many threads, as they are and under creel run",
     cases,
 };
 
-/// Threads for each that there is room for, as on a host with so many more CPUs.
+/// The number of threads per available CPU, as if the host had this many times as many CPUs.
 const TOO_MANY: usize = 4;
 
-/// Builds a Haskell program that counts the CPUs by itself.
+/// The command that builds a Haskell program whose runtime counts the CPUs.
 const GHC: &[&str] = &[
     "ghc",
     "-O1",
@@ -42,15 +47,15 @@ const GHC: &[&str] = &[
     "PROGRAM",
 ];
 
-/// A program that sizes itself.
+/// A program that chooses its number of threads itself.
 struct Program {
     name: &'static str,
     foreign: Foreign,
-    /// By which a larger machine is played.
+    /// The environment variable that sets the number of threads, as on a larger machine.
     variable: &'static str,
-    /// Before the number in the variable.
+    /// The text before the number in the variable.
     option: &'static str,
-    /// So many times the work, under a quota.
+    /// The factor of the work in the case with a quota.
     under_quota: &'static str,
 }
 
@@ -108,8 +113,8 @@ static PROGRAMS: [Program; 4] = [
 fn cases(setting: &Setting) -> anyhow::Result<Vec<Case>> {
     let Some(tool) = find_program("creel") else {
         creel_console::output::note(
-            "sizing: skipped, there is no creel beside this program or in PATH: \
-             cargo build --release -p creel-cli\n",
+            "creel-bench: skipped sizing, because there is no program `creel` next to this one or in \
+             PATH: cargo build --release -p creel-cli\n",
         );
         return Ok(Vec::new());
     };
@@ -149,7 +154,7 @@ fn cases(setting: &Setting) -> anyhow::Result<Vec<Case>> {
     Ok(cases)
 }
 
-/// Of programs that take about so long.
+/// Returns a case with programs that take about `takes_ms`.
 fn case(name: String, setting: &Setting, subjects: Vec<Subject>, takes_ms: u64) -> Case {
     Case {
         name,
@@ -164,7 +169,7 @@ fn case(name: String, setting: &Setting, subjects: Vec<Subject>, takes_ms: u64) 
     }
 }
 
-/// Another of these programs: beside this one, or else in PATH.
+/// Returns the path of another program of this project: next to this one, or in PATH.
 fn find_program(name: &str) -> Option<PathBuf> {
     let sibling = std::env::current_exe().ok()?.with_file_name(name);
     if sibling.is_file() {
@@ -176,8 +181,10 @@ fn find_program(name: &str) -> Option<PathBuf> {
 }
 
 impl Program {
-    /// Runs it once, under the tool or as on a machine with `many` CPUs, so many `times` its work,
-    /// and gives the ms that took.
+    /// Runs the program once, and returns the time in ms.
+    ///
+    /// With `tool`, it runs under `creel run`. With `many`, it gets this number of threads. `times`
+    /// is the factor of its work.
     fn time(
         &'static self,
         tool: Option<&Path>,
@@ -207,10 +214,12 @@ impl Program {
             command.env(self.variable, format!("{}{many}", self.option));
         }
         let begin = Instant::now();
-        let output = command.output().with_context(|| words.join(" "))?;
+        let output = command
+            .output()
+            .with_context(|| format!("cannot run {}", words.join(" ")))?;
         ensure!(
             output.status.success(),
-            "{}: {}",
+            "{} failed: {}",
             words.join(" "),
             output.status
         );

@@ -1,8 +1,8 @@
-//! A Haskell service that signs and counts in Redis, under a load that does not wait for answers: as
-//! GHC sizes it, as on a host with more CPUs, and under `creel run`.
+//! A Haskell service that signs and counts in Redis, under a load that does not wait for answers.
 //!
-//! For GHC with its network and cryptonite libraries, Redis, and `creel-serve` (which offers the
-//! load) beside this program. Only in full runs: a sample takes four seconds.
+//! It runs as GHC sizes it, as on a host with more CPUs, and under `creel run`. It needs GHC with
+//! its network and cryptonite libraries, Redis, and `creel-serve` next to this program, which sends
+//! the requests. It runs only with `--full`, because a sample takes four seconds.
 
 use std::io::{BufRead, BufReader};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
@@ -28,14 +28,14 @@ static SERVICE: Foreign = Foreign {
     run: &["PROGRAM"],
 };
 
-/// Requests a second and worker, of the rising steps.
+/// The requests per second and worker in each step.
 const RATES: [usize; 4] = [750, 1_500, 2_250, 3_000];
 const STEP_MS: usize = 800;
 const CONNECTIONS: usize = 64;
-/// Longer than a program takes to begin or to end.
+/// The longest time that a program may take to start or to end.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Of the last step, but for the p99 of those before it.
+/// The metrics. They are those of the last step, except for the p99 of the previous steps.
 const METRICS: [Metric; 9] = [
     Metric {
         name: "p50",
@@ -75,8 +75,10 @@ const METRICS: [Metric; 9] = [
     },
 ];
 
-/// The cases, if all that they need is here: on the whole machine, and under a quota of half of it,
-/// which is as near as a machine without siblings comes to a core whose second thread is worth little.
+/// Returns the cases, if all programs that they need are installed.
+///
+/// One case has the whole machine, and the other a quota of half of it. The quota imitates cores
+/// whose second hardware thread adds little, on a machine without such threads.
 pub(super) fn cases(setting: &Setting, tool: &Path) -> Vec<Case> {
     let quota = quota::can_be_set().then(|| setting.workers as f64 / 2.0);
     let places = [("Haskell service", None), ("Haskell service quota", quota)];
@@ -95,7 +97,7 @@ fn case(setting: &Setting, tool: &Path, name: &str, cores: Option<f64>) -> Optio
     }
     if SERVICE.built().is_none() {
         creel_console::output::note(
-            "sizing: without the Haskell service, ghc lacks a library: \
+            "creel-bench: skipped the Haskell service, because GHC lacks a library: \
              apt-get install libghc-network-dev libghc-cryptonite-dev\n",
         );
         return None;
@@ -103,7 +105,7 @@ fn case(setting: &Setting, tool: &Path, name: &str, cores: Option<f64>) -> Optio
     let share = cores.map_or(1.0, |cores| cores / setting.workers as f64);
     let rates = RATES.map(|rate| (rate as f64 * setting.workers as f64 * share) as usize);
     let many = setting.workers * super::TOO_MANY;
-    // The options of `creel run`, if it is started by that, and those of GHC's runtime.
+    // The options of `creel run`, if the service runs under it, and the options of GHC's runtime.
     let ways: [(String, Option<&[&str]>, String); 8] = [
         ("creel run, count alone".into(), Some(&[]), String::new()),
         (
@@ -113,7 +115,7 @@ fn case(setting: &Setting, tool: &Path, name: &str, cores: Option<f64>) -> Optio
         ),
         (
             format!("mask alone, {many} threads"),
-            // What is set already stays.
+            // `creel run` does not change a variable that is set already.
             Some(&["--placement", "cores"]),
             format!("-N{many}"),
         ),
@@ -163,7 +165,7 @@ fn case(setting: &Setting, tool: &Path, name: &str, cores: Option<f64>) -> Optio
         subjects: subjects.into(),
     };
     if cores.is_some() {
-        // What the collector's settings and a mask do, the case without a quota tells.
+        // The case without a quota shows the effects of the garbage collector and of the mask.
         case.retain_subjects(|name| {
             name == "creel run, count alone" || name.starts_with("as it is")
         });
@@ -171,7 +173,7 @@ fn case(setting: &Setting, tool: &Path, name: &str, cores: Option<f64>) -> Optio
     Some(case)
 }
 
-/// A program that is ended with what is measured.
+/// A child process that is killed when this is dropped.
 struct Running(Child);
 
 impl Drop for Running {
@@ -181,8 +183,10 @@ impl Drop for Running {
     }
 }
 
-/// Serves once, under `before` if that is something, with these options of GHC's runtime, and alone
-/// under a quota of so many cores.
+/// Runs the service once, and returns the values of all metrics.
+///
+/// `before` are the words before its command, which may be `creel run`. `options` are those of
+/// GHC's runtime. With `cores`, only the service is under a quota.
 fn sample(
     before: &[String],
     options: &str,
@@ -190,14 +194,14 @@ fn sample(
     rates: [usize; RATES.len()],
     cores: Option<f64>,
 ) -> anyhow::Result<Vec<f64>> {
-    let folder = SERVICE.built().context("the service was built before")?;
+    let folder = SERVICE.built().context("the Haskell service is missing")?;
     let (port, redis_port) = (free_port()?, free_port()?);
     let redis = Command::new("redis-server")
         .args(["--port", &redis_port.to_string(), "--bind", "127.0.0.1"])
         .args(["--save", "", "--appendonly", "no"])
         .stdout(Stdio::null())
         .spawn();
-    let _redis = Running(redis.context("redis-server")?);
+    let _redis = Running(redis.context("cannot start redis-server")?);
     listens(redis_port)?;
     let (runtime_file, program) = (folder.join("runtime"), folder.join("program"));
     let quota = cores
@@ -229,21 +233,33 @@ fn sample(
         .env("GHCRTS", options)
         .stdout(Stdio::piped())
         .spawn();
-    let mut service = Running(service.with_context(|| words.join(" "))?);
-    let output = service.0.stdout.take().context("its output is piped")?;
+    let mut service =
+        Running(service.with_context(|| format!("cannot start {}", words.join(" ")))?);
+    let output = service
+        .0
+        .stdout
+        .take()
+        .context("the service has no output")?;
     let mut line = String::new();
     BufReader::new(output).read_line(&mut line)?;
-    ensure!(line == "listening\n", "{}: {line}", words.join(" "));
+    ensure!(
+        line == "listening\n",
+        "{} printed `{line}` instead of `listening`",
+        words.join(" ")
+    );
     let steps = offer(load, port, rates)?;
-    let id = Pid::from_raw(service.0.id().cast_signed()).context("a process has a number")?;
+    let id =
+        Pid::from_raw(service.0.id().cast_signed()).context("the service has no process id")?;
     kill_process(id, Signal::INT)?;
     ended(&mut service.0)?;
-    let runtime = std::fs::read_to_string(&runtime_file).context("what GHC's runtime tells")?;
+    let runtime = std::fs::read_to_string(&runtime_file)
+        .context("cannot read the statistics of GHC's runtime")?;
     let of_runtime = |name: &str| {
-        figure(&runtime, name).with_context(|| format!("GHC's runtime tells no {name}: {runtime}"))
+        figure(&runtime, name)
+            .with_context(|| format!("the statistics of GHC's runtime have no {name}: {runtime}"))
     };
     let [first, second, third, last] = &steps[..] else {
-        anyhow::bail!("{} steps", steps.len());
+        anyhow::bail!("expected 4 steps of load instead of {}", steps.len());
     };
     let ms = |step: &Value, name: &str| {
         step["corrected"][name]
@@ -263,7 +279,7 @@ fn sample(
     ])
 }
 
-/// Offers the load; gives what became of it, step by step.
+/// Sends the requests, and returns the results of each step.
 fn offer(load: &PathBuf, port: u16, rates: [usize; RATES.len()]) -> anyhow::Result<Vec<Value>> {
     let output = Command::new(load)
         .args(["load", &format!("http://127.0.0.1:{port}")])
@@ -271,19 +287,20 @@ fn offer(load: &PathBuf, port: u16, rates: [usize; RATES.len()]) -> anyhow::Resu
         .args(["--rate", &rates.map(|rate| rate.to_string()).join(",")])
         .args(["--step", &format!("{STEP_MS}ms"), "--format", "json", "-q"])
         .output()
-        .context("creel-serve load")?;
+        .context("cannot start creel-serve load")?;
     let document: Value = serde_json::from_slice(&output.stdout)
         .with_context(|| String::from_utf8_lossy(&output.stderr).into_owned())?;
     let steps = document["steps"].as_array().cloned().unwrap_or_default();
     ensure!(
         steps.len() == rates.len(),
-        "creel-serve load: {}",
+        "creel-serve load failed: {}",
         String::from_utf8_lossy(&output.stderr)
     );
     Ok(steps)
 }
 
-/// A field of what GHC's runtime writes: pairs of names and figures, all in quotes.
+/// Parses a field of the statistics of GHC's runtime, which are pairs of names and numbers in
+/// quotes.
 fn figure(runtime: &str, name: &str) -> Option<f64> {
     let (_, rest) = runtime.split_once(&format!("(\"{name}\", \""))?;
     rest.split('"').next()?.parse().ok()
@@ -297,7 +314,10 @@ fn free_port() -> anyhow::Result<u16> {
 fn listens(port: u16) -> anyhow::Result<()> {
     let begin = Instant::now();
     while TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_err() {
-        ensure!(begin.elapsed() < TIMEOUT, "Redis does not listen");
+        ensure!(
+            begin.elapsed() < TIMEOUT,
+            "Redis does not listen after {TIMEOUT:?}"
+        );
         std::thread::sleep(Duration::from_millis(2));
     }
     Ok(())
@@ -306,7 +326,10 @@ fn listens(port: u16) -> anyhow::Result<()> {
 fn ended(child: &mut Child) -> anyhow::Result<()> {
     let begin = Instant::now();
     while child.try_wait()?.is_none() {
-        ensure!(begin.elapsed() < TIMEOUT, "the service does not end");
+        ensure!(
+            begin.elapsed() < TIMEOUT,
+            "the service does not end after {TIMEOUT:?}"
+        );
         std::thread::sleep(Duration::from_millis(2));
     }
     Ok(())

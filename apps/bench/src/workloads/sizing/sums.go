@@ -1,5 +1,5 @@
-// Sums in rounds: in each, as many goroutines as Go counts CPUs share 400,000 numbers.
-// With an argument, so many times the rounds.
+// Sums up 400,000 numbers in each round, with as many goroutines as Go counts CPUs.
+// The argument is a factor of the number of rounds.
 package main
 
 import (

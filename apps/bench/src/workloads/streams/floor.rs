@@ -1,5 +1,6 @@
-//! The floor: a loop that once a quantum makes what is due, in the order it is due. No tasks, no
-//! timers; only what every subject must do.
+//! The floor: a loop that makes all buffers that are due once per quantum, in order.
+//!
+//! It has no tasks and no timers, and does only what every subject must do.
 
 use std::time::Duration;
 
@@ -31,7 +32,7 @@ fn run(window: &Window, streams: usize, quantum: u64) -> Histograms {
             sink: Sink::default(),
         })
         .collect();
-    // The streams are in the order of their phases, so the next due is always the next one.
+    // The streams are in the order of their phases, so the next one in the list is due next.
     let mut next = 0;
     loop {
         let now = window.now();
@@ -46,7 +47,8 @@ fn run(window: &Window, streams: usize, quantum: u64) -> Histograms {
             stream.due += PERIOD.as_nanos() as u64;
             next = (next + 1) % streams;
         }
-        let line = (now / quantum + 1) * quantum;
-        std::thread::sleep(Duration::from_nanos(line.saturating_sub(window.now())));
+        let next_quantum = (now / quantum + 1) * quantum;
+        let left = next_quantum.saturating_sub(window.now());
+        std::thread::sleep(Duration::from_nanos(left));
     }
 }

@@ -1,8 +1,9 @@
-//! Thousands of audio streams on one thread: a buffer of 160 bytes each 20 ms, made, pushed to
-//! a sink and measured, all streams, with full statistics.
+//! Thousands of audio streams on one thread. Each stream makes a buffer of 160 bytes every 20 ms
+//! and passes it to a sink, which records its times.
 //!
-//! Every subject makes its buffers the same way, reads the same clock and notes them in the same
-//! statistics, so what differs is what carries them. `udp` sends and receives 882 bytes each 10 ms on loopback.
+//! All subjects make the buffers in the same way, read the same clock and record the same
+//! statistics. They differ only in the timers and tasks that move the buffers. The cases in `udp`
+//! send and receive 882 bytes every 10 ms over loopback.
 
 mod floor;
 #[cfg(target_os = "linux")]
@@ -25,7 +26,7 @@ use crate::harness::{Case, Metric, Subject};
 use crate::setting::Setting;
 use crate::workloads::Workload;
 
-/// The workload's entry.
+/// The workload `streams`.
 pub const WORKLOAD: Workload = Workload {
     name: "streams",
     about: "thousands of audio streams on one thread, and over UDP",
@@ -35,9 +36,9 @@ pub const WORKLOAD: Workload = Workload {
 const PERIOD: Duration = Duration::from_millis(20);
 const QUANTUM: Duration = Duration::from_millis(20);
 const SHORT_QUANTUM: Duration = Duration::from_millis(2);
-/// Samples of a buffer: 160 bytes.
+/// The number of samples of a buffer, which take 160 bytes.
 const SAMPLES: usize = 80;
-/// More threads than this are not what a program would start.
+/// The largest number of threads, because programs do not start more.
 const THREADS_MAX: usize = 4_000;
 
 const METRICS: [Metric; 6] = [
@@ -134,11 +135,11 @@ fn creel(name: &str, streams: usize, wait: Duration, mode: SinkMode) -> Subject 
             observe: creel::Observe::Off,
         };
         let measured = standalone::run(&streams, &|| false);
-        Ok(values(&measured.context("creel-cast")?))
+        Ok(values(&measured.context("creel-cast failed")?))
     })
 }
 
-/// A run's values, in the order of the metrics.
+/// Returns the values of a run of Creel in the order of the metrics.
 fn values(measured: &Measured) -> Vec<f64> {
     let mut values = vec![
         measured.cpu_nanos_per_buffer(),
@@ -154,18 +155,18 @@ fn distributions(histograms: &Histograms) -> [f64; 4] {
     [latency.p50, latency.p99, lateness.p99, lateness.max]
 }
 
-/// When a peer's run begins and ends, and what is counted between.
+/// The begin and the end of a peer's measurement.
 #[derive(Debug, Clone, Copy)]
 struct Window {
     origin: Instant,
-    /// The same by the clock that all subjects read.
+    /// The origin, by the clock that all subjects read.
     origin_nanos: u64,
     begin: u64,
     end: u64,
 }
 
 impl Window {
-    /// Leaves out `warm_up`, counts for `sample`.
+    /// Creates a window that begins after `warm_up` and is `sample` long.
     fn new(warm_up: Duration, sample: Duration) -> Self {
         let nanos = |time: Duration| time.as_nanos() as u64;
         let origin = Instant::now();
@@ -177,13 +178,15 @@ impl Window {
         }
     }
 
-    /// Nanoseconds since the run began. By Creel's clock, whose reading costs less than an
-    /// [`Instant`]'s: what the subjects differ in shall not be how they are measured.
+    /// Returns the nanoseconds since the origin.
+    ///
+    /// Peers read Creel's clock, too, because it costs less than [`Instant::now`], and subjects
+    /// should not differ in how they are measured.
     fn now(&self) -> u64 {
         Clock::monotonic().nanos().saturating_sub(self.origin_nanos)
     }
 
-    /// When buffer 0 of a stream is due: the streams are spread over one period.
+    /// Returns when the first buffer of a stream is due. The streams are spread over one period.
     fn phase(stream: usize, streams: usize) -> u64 {
         (PERIOD.as_nanos() as u64) * stream as u64 / streams as u64
     }
@@ -192,7 +195,7 @@ impl Window {
         (self.begin..self.end).contains(&due)
     }
 
-    /// Runs `work` to the end of the window; the CPU time of the process within the window.
+    /// Runs `work` to the end of the window. Returns the CPU time of the process within the window.
     fn cpu<T: Send>(&self, work: impl FnOnce() -> T + Send) -> (Duration, T) {
         std::thread::scope(|scope| {
             let window = *self;
@@ -216,7 +219,7 @@ fn process_cpu() -> Duration {
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
-/// A buffer and its times, as Creel's.
+/// A buffer of a peer and its times. It is the same as Creel's.
 #[derive(Debug, Clone)]
 struct Buffer {
     due: u64,
@@ -234,14 +237,14 @@ impl Buffer {
     }
 }
 
-/// A sink of a peer: the statistics of one stream.
+/// The sink of a peer, which has the statistics of one stream.
 #[derive(Debug, Default)]
 struct Sink {
     stats: StreamStats,
 }
 
 impl Sink {
-    /// Notes a buffer that has just arrived.
+    /// Records a buffer that has just arrived.
     fn take(&mut self, window: &Window, histograms: &mut Histograms, buffer: &Buffer) {
         std::hint::black_box(&buffer.samples);
         if window.counts(buffer.due) {
@@ -255,8 +258,8 @@ impl Sink {
     }
 }
 
-/// A peer's values, in the order of the metrics; it is not known how long it slept, but it has
-/// one thread.
+/// Returns the values of a peer in the order of the metrics. We do not know how long a peer was
+/// parked, so we assume that its single thread was parked while it used no CPU time.
 fn peer_values(window: &Window, cpu: Duration, histograms: &Histograms) -> Vec<f64> {
     let time = Duration::from_nanos(window.end - window.begin);
     let buffers = histograms.latency.len().max(1);

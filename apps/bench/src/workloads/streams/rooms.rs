@@ -1,7 +1,8 @@
-//! Conference rooms over UDP: a thousand legs in rooms of four, and rooms with nobody in them.
+//! Conference rooms over UDP: a thousand legs in rooms of four, and empty rooms.
 //!
-//! What counts is the CPU time of the rooms' own thread, as a share of a core. The legs are a bare
-//! loop, which sends a packet of µ-law to its room each 20 ms and leaves what it gets unread.
+//! We measure the CPU time of the rooms' own thread as a share of a core. The legs are a bare loop.
+//! It sends a packet of µ-law for each leg every 20 ms, and does not read the packets that it
+//! receives.
 
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,7 +14,7 @@ use creel_cast::rooms::{self, Plan};
 use crate::harness::{Case, Metric, Subject};
 use crate::setting::Setting;
 
-/// Room n is port + n.
+/// The port of the first room. Room n has the port `PORT + n`.
 const PORT: u16 = 43_000;
 const PACKET_TIME: Duration = Duration::from_millis(20);
 const LEGS_A_ROOM: usize = 4;
@@ -54,11 +55,11 @@ fn creel(rooms: usize, legs: usize) -> Subject {
                 time_limit: Some(time),
                 ..Plan::new(on, rooms)
             };
-            let ran = rooms::run(&plan, &|| false).context("creel-cast rooms");
+            let ran = rooms::run(&plan, &|| false).context("creel-cast rooms failed");
             over.store(true, Ordering::Relaxed);
             talking
                 .join()
-                .map_err(|_| anyhow::anyhow!("the legs panicked"))??;
+                .map_err(|_| anyhow::anyhow!("the thread of the legs panicked"))??;
             let (measured, legs) = ran?;
             let share = measured.used.contexts.as_secs_f64() / measured.used.time.as_secs_f64();
             let sent: u64 = legs.iter().map(|leg| leg.sent).sum();
@@ -67,7 +68,7 @@ fn creel(rooms: usize, legs: usize) -> Subject {
     })
 }
 
-/// All legs, evenly spread over a packet time.
+/// Sends the packets of all legs, which are evenly spread over a packet time.
 fn talk(legs: usize, on: SocketAddr, over: &AtomicBool) -> anyhow::Result<()> {
     let open = |_| UdpSocket::bind((Ipv4Addr::LOCALHOST, 0));
     let sockets: Vec<UdpSocket> = (0..legs).map(open).collect::<Result<_, _>>()?;
@@ -83,7 +84,7 @@ fn talk(legs: usize, on: SocketAddr, over: &AtomicBool) -> anyhow::Result<()> {
             packet[4..8].copy_from_slice(&(n * 160).to_be_bytes());
             packet[8..12].copy_from_slice(&(leg as u32).to_be_bytes());
             let room = SocketAddr::new(on.ip(), on.port() + (leg / LEGS_A_ROOM) as u16);
-            // Refused until the rooms are open.
+            // Sending fails until the rooms are open. We ignore this.
             let _ = sockets[leg].send_to(&packet, room);
             sent += 1;
         }

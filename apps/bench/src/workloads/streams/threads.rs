@@ -1,4 +1,4 @@
-//! A thread a stream, as an audio program without a runtime would do it.
+//! One thread per stream, like an audio program without a runtime.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -8,9 +8,9 @@ use creel_cast::measure::Histograms;
 use super::{Buffer, PERIOD, Sink, Window, peer_values};
 use crate::harness::Subject;
 
-/// Enough for what a stream does.
+/// The size of a stack, which is enough for a stream.
 const STACK_BYTES: usize = 64 * 1024;
-/// Distributions that the threads share, so that they hardly ever wait for each other.
+/// The number of histograms that the threads share. With this many, threads rarely wait for a lock.
 const SHARDS: usize = 16;
 
 pub fn threads(streams: usize) -> Subject {

@@ -1,5 +1,5 @@
-//! tokio's current-thread runtime: a task and an interval a stream; the sink under a mutex, or in
-//! its own task behind a channel.
+//! tokio's current-thread runtime, with one task and one interval per stream. The sink is under a
+//! mutex, or in its own task behind a channel.
 
 use std::cell::RefCell;
 use std::sync::{Mutex, PoisonError};
@@ -12,7 +12,7 @@ use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at};
 use super::{Buffer, PERIOD, Sink, Window, peer_values};
 use crate::harness::Subject;
 
-/// Places of a stream's channel, as many as Creel's.
+/// The capacity of a stream's channel, which is the same as Creel's.
 const CHANNEL: usize = 4;
 
 thread_local! {
@@ -54,7 +54,7 @@ fn run(
     Ok(HISTOGRAMS.take())
 }
 
-/// An interval and the time of its first tick that is yet to come.
+/// Returns the interval of a stream, and the time of its next tick.
 fn pace(window: &Window, index: usize, streams: usize) -> (Interval, u64) {
     let period = PERIOD.as_nanos() as u64;
     let phase = Window::phase(index, streams);
@@ -85,7 +85,7 @@ fn in_place(window: Window, index: usize, streams: usize) {
 
 fn by_channel(window: Window, index: usize, streams: usize) {
     let (sender, mut receiver) = mpsc::channel::<Buffer>(CHANNEL);
-    // Memory goes back and is used again, as Creel's does.
+    // Return the buffers, so that their memory is used again as in Creel.
     let (back, mut spare) = mpsc::channel::<Buffer>(CHANNEL);
     tokio::spawn(async move {
         let (mut interval, mut due) = pace(&window, index, streams);
@@ -106,7 +106,7 @@ fn by_channel(window: Window, index: usize, streams: usize) {
             HISTOGRAMS.with_borrow_mut(|histograms| {
                 sink.take(&window, histograms, &buffer);
             });
-            // Full or closed: the memory is freed.
+            // If the channel is full or closed, the buffer is freed.
             let _ = back.try_send(buffer);
         }
     });

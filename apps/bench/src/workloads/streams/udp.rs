@@ -1,10 +1,13 @@
-//! UDP on loopback: 500 streams of 882 bytes a hundred times a second, beside bare loops.
+//! UDP over loopback: 500 streams with 882 bytes, a hundred times per second, compared with bare
+//! loops.
 //!
-//! The other side of what is measured is always the same bare loop. What counts is the CPU time of
-//! the measured side's own thread. Bare loops pace as Creel does, once in 2 ms, make no sound and
-//! keep no statistics, all of which Creel's sides do. The other side takes a little longer, so that
-//! every sample sees it in all phases: a receiver that is awake while the sender sends gets smaller
-//! batches and shares its cache lines.
+//! We measure the CPU time of one side's thread. The other side is always the same bare loop. Bare
+//! loops wake up every 2 ms like Creel. However, they do not generate sound and keep no statistics,
+//! and Creel does both.
+//!
+//! The other side wakes up a little less often, so that every sample sees it at all phases. This is
+//! necessary, because a receiver that is awake while the sender sends gets smaller batches and
+//! shares its cache lines.
 
 mod bare;
 
@@ -24,9 +27,9 @@ const BUFFER_SAMPLES: usize = 441;
 const BYTES: usize = BUFFER_SAMPLES * 2;
 const PERIOD: Duration = Duration::from_millis(10);
 const QUANTUM: Duration = Duration::from_millis(2);
-/// The other side's: it goes through all phases in 0.2 s.
+/// The quantum of the other side. It passes through all phases in 0.2 s.
 const OTHER_QUANTUM: Duration = Duration::from_micros(2_020);
-/// What the receiver leaves out at its begin, too.
+/// The time at the beginning that the receiver does not count.
 const RAMP_UP: Duration = Duration::from_secs(1);
 
 const METRICS: [Metric; 2] = [
@@ -51,7 +54,7 @@ pub fn cases(setting: &Setting) -> Vec<Case> {
                 .map(|(side, subjects)| case(setting, format!("UDP {side}, {name}"), subjects))
         })
         .collect();
-    // With ten clients a tenth of the streams: as many packets are sent, and both get through.
+    // Ten clients get a tenth of the streams, so that the number of packets is the same.
     for clients in [1, 10] {
         let relays = vec![creel_relay(clients), bare_relay(clients)];
         cases.push(case(setting, format!("UDP relay 1:{clients}"), relays));
@@ -70,7 +73,7 @@ fn case(setting: &Setting, name: String, subjects: Vec<Subject>) -> Case {
     }
 }
 
-/// Runs `measured` while a bare receiver takes what it sends.
+/// Runs `measured` while a bare receiver receives its packets.
 fn received<T>(
     shared: bool,
     measured: impl FnOnce(&Ports) -> anyhow::Result<T>,
@@ -82,7 +85,7 @@ fn received<T>(
     Ok(done)
 }
 
-/// The CPU time a packet of Creel's contexts.
+/// Returns the CPU time of Creel's contexts per packet.
 fn of_contexts(measured: &Measured) -> f64 {
     measured.used.contexts.as_nanos() as f64 / measured.buffers.max(1) as f64
 }
@@ -98,7 +101,7 @@ fn creel_send(shared: bool) -> Subject {
                 raw: true,
                 ..send::Plan::new(ports.base(), STREAMS)
             };
-            let measured = send::run(&plan, &|| false).context("creel-cast send")?;
+            let measured = send::run(&plan, &|| false).context("creel-cast send failed")?;
             Ok(vec![of_contexts(&measured), measured.lost as f64])
         })
     })
@@ -130,15 +133,15 @@ fn creel_receive(shared: bool) -> Subject {
             };
             receive::run(&plan, &|| false)
         });
-        // It opens its ports first.
+        // Give the receiver time to open its ports.
         std::thread::sleep(plan.warm_up / 2);
         let sender = bare::start_rtp(Arc::new(ports.for_sender()?))?;
         std::thread::sleep(RAMP_UP + wait);
         sender.stop()?;
         let measured = receiver
             .join()
-            .map_err(|_| anyhow::anyhow!("the receiver panicked"))?
-            .context("creel-cast receive")?;
+            .map_err(|_| anyhow::anyhow!("the thread of the receiver panicked"))?
+            .context("creel-cast receive failed")?;
         Ok(vec![of_contexts(&measured), measured.lost as f64])
     })
 }
@@ -162,8 +165,10 @@ fn bare_receive(shared: bool) -> Subject {
     })
 }
 
-/// Sends to a relay for a sample, so that `clients` get as many packets as in other cases: packets
-/// and CPU time of the relay's thread, by `relayed`, which runs beside and ends when told.
+/// Sends packets to a relay for the time of a sample. The number of streams is chosen so that all
+/// clients together receive the same number of packets in each case.
+///
+/// `relayed` runs the relay on another thread until its argument becomes true.
 fn fed<T: Send>(
     plan: &Plan,
     clients: usize,
@@ -173,14 +178,14 @@ fn fed<T: Send>(
     let ports = Ports::reserve(STREAMS / clients, true)?;
     std::thread::scope(|scope| {
         let relay = scope.spawn(|| relayed(&over));
-        // It opens its ports first.
+        // Give the relay time to open its ports.
         std::thread::sleep(plan.warm_up / 2);
         let sender = bare::start_rtp(Arc::new(ports.for_sender()?))?;
         std::thread::sleep(plan.sample);
         over.store(true, Ordering::Relaxed);
         let done = relay.join();
         sender.stop()?;
-        done.map_err(|_| anyhow::anyhow!("the relay panicked"))?
+        done.map_err(|_| anyhow::anyhow!("the thread of the relay panicked"))?
     })
 }
 
@@ -217,7 +222,7 @@ fn bare_relay(clients: usize) -> Subject {
     })
 }
 
-/// The buffers of each stream in a sample.
+/// Returns the number of buffers of each stream in a sample.
 fn buffers(plan: &Plan) -> u64 {
     (plan.sample.as_nanos() / PERIOD.as_nanos()).max(1) as u64
 }

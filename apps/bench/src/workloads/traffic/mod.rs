@@ -1,9 +1,11 @@
-//! A city's cars, and the lights alone of a larger one, beside rayon and one thread.
+//! The cars of a city, and traffic lights alone, compared with rayon and one thread.
 //!
-//! `run`: creel-traffic's tiles, run by Creel, one thread, and rayon; beside them the same city as a
-//! game on rayon has it, a tick a call, without tiles. `two workers`: what a second worker brings, beside what it brings to
-//! a bare walk over as much memory. `fast-forward`: 250,000 signals count down a tick a call, and
-//! nothing else happens; what a call costs beside its work shows. `peers`: other simulators.
+//! | case | content |
+//! |---|---|
+//! | `run` | creel-traffic's tiles on Creel, one thread and rayon, and a game on rayon without tiles |
+//! | `two workers` | the gain from a second worker, compared with that of a walk over memory |
+//! | `fast-forward` | 250,000 traffic lights that advance by a tick per call |
+//! | `peers` | other simulators |
 
 mod game;
 mod peers;
@@ -25,10 +27,10 @@ use super::Workload;
 use crate::harness::{Case, Metric, ONE_THREAD, Plan, Subject};
 use crate::setting::Setting;
 
-/// The workload's entry.
+/// The workload `traffic`.
 pub const WORKLOAD: Workload = Workload {
     name: "traffic",
-    about: "a city of cars, and 250,000 signals alone",
+    about: "the cars of a city, and 250,000 traffic lights alone",
     cases,
 };
 
@@ -48,7 +50,7 @@ fn cases(setting: &Setting) -> anyhow::Result<Vec<Case>> {
     Ok(cases)
 }
 
-/// What is made when it is first asked for, and then kept: cases that are not run cost nothing.
+/// A value that is created when it is first used, so that cases that do not run cost nothing.
 struct Later<T>(Arc<dyn Fn() -> anyhow::Result<Arc<T>>>);
 
 impl<T> Clone for Later<T> {
@@ -64,7 +66,7 @@ impl<T: 'static> Later<T> {
             if made.get().is_none() {
                 let _ = made.set(Arc::new(make()?));
             }
-            made.get().cloned().context("was just made")
+            made.get().cloned().context("the value was just created")
         }))
     }
 
@@ -73,17 +75,17 @@ impl<T: 'static> Later<T> {
     }
 }
 
-/// A city with its cars, made once and started anew for each sample.
+/// A city with its cars. It is created once, and each sample starts with it.
 struct Scene {
     network: Arc<Network>,
     plans: Arc<Plans>,
-    /// The same cars for a game on rayon.
+    /// The same cars for the game on rayon.
     rules: std::cell::OnceCell<Arc<game::Rules>>,
 }
 
 impl Scene {
-    /// A million roads of 200 m with lights, a car for each, that drive for ever; with `--quick` a
-    /// sixteenth of that.
+    /// Creates a city with a million roads of 200 m, traffic lights, and as many cars that drive
+    /// without end. With `--quick`, it is a sixteenth of that.
     fn new(setting: &Setting) -> anyhow::Result<Self> {
         let side = if setting.quick { 128 } else { 512 };
         let pool = Pool::builder().workers(setting.workers).build()?;
@@ -102,7 +104,7 @@ impl Scene {
         self.rules.get_or_init(made).clone()
     }
 
-    /// The city of creel-traffic, to be run as `run` does.
+    /// Returns the city of creel-traffic, which `run` advances.
     fn tiled<F: Fn(&mut Simulation, u32)>(&self, run: F) -> anyhow::Result<Tiled<F>> {
         let pool = Pool::builder().workers(1).build()?;
         let (network, plans) = (self.network.clone(), self.plans.clone());
@@ -110,9 +112,11 @@ impl Scene {
         Ok(Tiled(simulation, run))
     }
 
-    /// Vehicle-seconds and crossings a second of a city, once all cars are on the roads.
+    /// Returns the vehicle-seconds and the crossings per second of a city, after all cars are on
+    /// the roads.
     fn measure(&self, plan: &Plan, mut city: impl Run) -> Vec<f64> {
-        // Windows that follow each other, as in a long run: what was sent is taken in at the end of all.
+        // Each call runs several windows, as in a long run, because messages are also delivered at
+        // the end of a call.
         let ticks = 4 * WINDOW_TICKS;
         let mut run = ticks * 2;
         city.run(run);
@@ -122,7 +126,7 @@ impl Scene {
             city.run(ticks);
             run += ticks;
         });
-        // Of all calls, warm-up included, for the mean of one.
+        // The sums are over all calls including the warm-up, so divide by the number of calls.
         let calls = f64::from((run - start) / ticks);
         let after = city.sums();
         let rate = |amount: f64| amount / calls / (ns / 1e9);
@@ -132,7 +136,7 @@ impl Scene {
         ]
     }
 
-    /// The same on Creel.
+    /// Measures the city on Creel.
     fn on_creel(&self, plan: &Plan, workers: usize, balance: Balance) -> anyhow::Result<Vec<f64>> {
         let pool = Pool::builder()
             .workers(workers)
@@ -144,7 +148,7 @@ impl Scene {
     }
 }
 
-/// So many ticks a tile of this city runs alone.
+/// The number of ticks that a tile of this city can run before it needs messages from others.
 const WINDOW_TICKS: u32 = 14;
 
 /// A city that can be run.
@@ -153,14 +157,14 @@ trait Run {
     fn sums(&mut self) -> Sums;
 }
 
-/// What came of it so far.
+/// The sums over all cars so far.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Sums {
     vehicle_ms: i64,
     crossings: u64,
 }
 
-/// creel-traffic, and what runs it for so many ticks.
+/// A simulation of creel-traffic, and the function that advances it.
 struct Tiled<F>(Simulation, F);
 
 impl<F: Fn(&mut Simulation, u32)> Run for Tiled<F> {
@@ -230,7 +234,7 @@ fn run(setting: &Setting, scene: &Later<Scene>) -> Case {
             },
         ],
         compared: true,
-        // A city is made and filled for each sample, a small one when quick.
+        // Each sample creates and fills a city, which takes time.
         plan: setting
             .plan(250, 750)
             .with_overhead_ms(if setting.quick { 250 } else { 4_000 }),

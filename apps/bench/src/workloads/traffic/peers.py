@@ -34,7 +34,7 @@ def uxsim(folder, threads):
     seconds = time.perf_counter() - begun
     told = world.analyzer.basic_to_pandas().iloc[0]
     trips = int(told["completed_trips"])
-    # It does not tell how far they went: as far as the quickest ways are.
+    # UXsim does not report the distance, so use the length of the quickest routes.
     return {
         "seconds": seconds,
         "trips": trips,

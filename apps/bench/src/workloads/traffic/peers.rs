@@ -1,8 +1,10 @@
-//! Other simulators on the same city, with the same trips: UXsim and SUMO, by a Python that has them.
+//! Other simulators in the same city with the same trips: UXsim and SUMO, using a Python that has
+//! them.
 //!
-//! The city has no lights and is small, for UXsim takes gigabytes for a larger one; one of four times as
-//! many junctions and trips is for SUMO alone. SUMO's cars drive the same routes as Creel's; UXsim finds
-//! its ways itself. Reading and preparing is not counted for anybody.
+//! The city has no traffic lights. It is small, because UXsim needs gigabytes for a larger one.
+//! SUMO alone also runs a city with four times as many junctions and trips. SUMO's cars drive the
+//! same routes as Creel's, and UXsim chooses its routes itself. No result includes the time for
+//! reading and preparing the city.
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -27,7 +29,8 @@ use crate::setting::Setting;
 
 const SCRIPT: &str = include_str!("peers.py");
 
-/// How much: junctions from side to side, travellers (who drive there and back), and seconds.
+/// The size of a case: the junctions per side, the travellers (each drives there and back), the
+/// time within which they depart, and the simulated time.
 #[derive(Clone, Copy)]
 struct Size {
     side: u32,
@@ -46,7 +49,7 @@ impl Size {
         }
     }
 
-    /// Little, to see that all runs.
+    /// Returns a small size for a quick run.
     const fn quick(side: u32) -> Self {
         Self {
             side,
@@ -57,7 +60,7 @@ impl Size {
     }
 }
 
-/// What a run came to; the script's line.
+/// The result of a run. The script prints it as a line of JSON.
 #[derive(Clone, Copy, Deserialize)]
 struct Outcome {
     seconds: f64,
@@ -76,7 +79,7 @@ impl Outcome {
     }
 }
 
-/// The city and its trips, and a folder of files for the others.
+/// The city and its trips, and the folder with the files for the other simulators.
 struct Scene {
     network: Arc<Network>,
     plans: Arc<Plans>,
@@ -87,12 +90,12 @@ struct Scene {
 
 impl Drop for Scene {
     fn drop(&mut self) {
-        // What stays in the folder for temporary files is nobody's loss.
+        // If this fails, the files stay in the folder for temporary files, which does no harm.
         let _ = std::fs::remove_dir_all(&self.folder);
     }
 }
 
-/// The cases.
+/// Returns the cases `peers` and `SUMO, larger`.
 pub(super) fn cases(setting: &Setting, python: &Path) -> [Case; 2] {
     const SUMO: (&str, &str, usize) = ("SUMO meso", "sumo", 1);
     const UXSIM: [(&str, &str, usize); 2] = [
@@ -112,7 +115,8 @@ pub(super) fn cases(setting: &Setting, python: &Path) -> [Case; 2] {
     ]
 }
 
-/// A case of a name and a size, with peers: what each is called, and how its script is.
+/// Returns a case with Creel and these peers. A peer has a name, a simulator for the script, and a
+/// number of threads.
 fn case(
     setting: &Setting,
     python: &Path,
@@ -161,7 +165,7 @@ impl Scene {
             seed: 1,
         };
         let (both, _) = gravity::plans(&pool, &network, &Router::new(&network), &wishes)?;
-        // A car a trip, so that nobody waits for somebody's own first trip to end.
+        // Each trip has its own car, so that no trip waits for the end of another trip.
         let mut trips: Vec<(u32, Vec<u32>)> = (0..both.len() as u32)
             .flat_map(|car| both.trips(&network, car))
             .filter(|trip| !trip.1.is_empty())
@@ -192,7 +196,7 @@ impl Scene {
         Ok(scene)
     }
 
-    /// The files for the others.
+    /// Writes the files for the other simulators.
     fn write(&self, trips: &[(u32, Vec<u32>)]) -> anyhow::Result<()> {
         let network = &self.network;
         let create = |name: &str| File::create(self.folder.join(name)).map(BufWriter::new);
@@ -251,11 +255,16 @@ impl Scene {
             .arg(threads.to_string())
             .stderr(Stdio::inherit())
             .output()
-            .with_context(|| python.display().to_string())?;
-        ensure!(output.status.success(), "{simulator}: {}", output.status);
+            .with_context(|| format!("cannot start {}", python.display()))?;
+        ensure!(
+            output.status.success(),
+            "{simulator} failed: {}",
+            output.status
+        );
         let text = String::from_utf8(output.stdout)?;
         let line = text.lines().last().unwrap_or_default();
-        let outcome: Outcome = serde_json::from_str(line).with_context(|| line.to_owned())?;
+        let outcome: Outcome = serde_json::from_str(line)
+            .with_context(|| format!("cannot parse the output of {simulator}: {line}"))?;
         Ok(outcome.values())
     }
 }

@@ -1,9 +1,9 @@
-//! Lights alone: 250,000 that go on in their cycles, a tick a call.
+//! Traffic lights alone: 250,000 lights advance in their cycles by a tick per call.
 //!
-//! Two bytes a light, in two rows, so that a processor moves many on at once: as a game would lay out
-//! what it fast-forwards. All of them take a core some 10 µs, which is little beside what it costs to
-//! call others for it; and a half of them stays in a core's second-level cache if it gets the same
-//! half again.
+//! A light has two bytes in two arrays, so that a processor can advance many lights at once. A game
+//! would use this layout to fast-forward. One core needs about 10 µs for all lights, which is
+//! little compared with the cost of sharing the work. Half of the lights stay in a core's
+//! second-level cache, if the core gets the same half again.
 
 use creel::{Balance, Placement, Pool, Wait};
 use rayon::prelude::*;
@@ -15,7 +15,7 @@ use crate::workloads::loops::floor::in_lockstep;
 
 const SIGNALS: usize = 250_000;
 
-/// Of each light, how many ticks of its cycle are over, and how long the cycle is.
+/// The lights: how many ticks of its cycle each has passed, and how long its cycle is.
 struct Signals {
     passed: Vec<u8>,
     cycle: Vec<u8>,
@@ -37,7 +37,7 @@ fn tick((passed, &cycle): (&mut u8, &u8)) {
     *passed = if next == cycle { 0 } else { next };
 }
 
-/// The case.
+/// `fast-forward`: all lights advance by a tick.
 pub(super) fn fast_forward(setting: &Setting) -> Case {
     let workers = setting.workers;
     let creel = |name: &str, balance, placement: Placement| {

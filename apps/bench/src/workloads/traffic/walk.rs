@@ -1,7 +1,7 @@
-//! What a second worker brings to the city, and to a bare walk over as much memory.
+//! The gain from a second worker in the city, and in a bare walk over as much memory.
 //!
-//! The walk does to memory what a window does, and nothing else: over tiles of as many bytes, each
-//! first read in order, then touched here and there, each place told by the one before.
+//! The walk accesses memory like a window of the simulation, and does nothing else. It reads each
+//! tile in order, and then changes words at random places. Each place depends on the previous one.
 
 use std::sync::Barrier;
 
@@ -11,14 +11,14 @@ use super::{Later, Scene};
 use crate::harness::{Case, Metric, Plan, Subject};
 use crate::setting::Setting;
 
-/// Bytes of a tile of 512 junctions with its cars.
+/// The size in bytes of a tile with 512 junctions and their cars.
 const TILE_BYTES: usize = 200 << 10;
-/// Touches in a window: six for each of the 2,000 or so crossings.
+/// The number of changes in a window: six for each of about 2,000 crossings.
 const TOUCHES: usize = 12_000;
 const WORDS: usize = TILE_BYTES / 8;
 
-/// The case: of each subject the speed of all workers over that of one, measured one after the other
-/// in each sample.
+/// `two workers`: the speed with all workers divided by the speed with one. Each sample measures
+/// one after the other.
 pub(super) fn two_workers(setting: &Setting, scene: &Later<Scene>) -> Case {
     let (workers, scene) = (setting.workers, scene.clone());
     let walked = scene.clone();
@@ -53,7 +53,7 @@ pub(super) fn two_workers(setting: &Setting, scene: &Later<Scene>) -> Case {
             },
         ],
         compared: true,
-        // It has two parts.
+        // A sample has two parts.
         plan: setting
             .plan(250, 750)
             .with_overhead_ms(if setting.quick { 200 } else { 2_500 }),
@@ -62,7 +62,7 @@ pub(super) fn two_workers(setting: &Setting, scene: &Later<Scene>) -> Case {
     }
 }
 
-/// A tile: a number a word, all from a stream of its own.
+/// Returns a tile of pseudo-random words.
 fn tile(index: usize) -> Vec<u64> {
     let mut state = index as u64;
     let mut next = || {
@@ -87,7 +87,8 @@ fn visit(tile: &mut [u64]) {
     std::hint::black_box(at);
 }
 
-/// The time of a walk over all tiles, in ns: each thread has its part, and they meet after each.
+/// Returns the time of a walk over all tiles in ns. Each thread has a part of the tiles, and all
+/// threads meet at a barrier after each walk.
 fn walk(plan: &Plan, tiles: &mut [Vec<u64>], threads: usize) -> f64 {
     let (mine, others) = tiles.split_at_mut(tiles.len().div_ceil(threads));
     let size = others.len().div_ceil(threads.max(2) - 1).max(1);
@@ -99,7 +100,7 @@ fn walk(plan: &Plan, tiles: &mut [Vec<u64>], threads: usize) -> f64 {
             scope.spawn(|| {
                 loop {
                     barrier.wait();
-                    // The barrier orders it.
+                    // Relaxed is enough, because the barrier orders the accesses.
                     if ended.load(std::sync::atomic::Ordering::Relaxed) {
                         return;
                     }

@@ -10,13 +10,14 @@ pub fn advise(linked: Ghc, size: &Sizing) -> Advice {
     let advice = Advice::default();
     if !linked.threaded {
         return advice.note(
-            "this will not help: a program with GHC's non-threaded runtime has one capability",
+            "creel run does not help here: a program with GHC's non-threaded runtime has one \
+             capability",
         );
     }
     let advice = capabilities(advice, linked, size);
     let advice = advice.note_if(
         linked.pins,
-        "its own -qa pins each capability to a CPU: several such programs share one",
+        "its option -qa pins each capability to a CPU, so several such programs would share CPUs",
     );
     let Some(mib) = area(linked, size).filter(|&mib| mib >= 2 && !linked.sizes_memory) else {
         return advice;
@@ -25,37 +26,38 @@ pub fn advise(linked: Ghc, size: &Sizing) -> Advice {
     if size.gc && takes_it {
         return advice.set_knob(
             rts(format!("-A{mib}m"), &["-A", "-M", "-H"]),
-            "the allocation area: a worker's share of the last-level cache, and all areas together \
-             at most a quarter of the memory",
+            "allocation area: the share of a worker in the last-level cache; all areas together \
+             use at most 25 % of the memory",
         );
     }
     advice.note_if(
         size.gc || !takes_it,
         format!(
-            "advice: an allocation area as large as a worker's share of the last-level cache \
-             makes collections rarer: +RTS -A{mib}m, for which it must be linked with -rtsopts"
+            "advice: link the program with -rtsopts and use +RTS -A{mib}m: with an allocation area \
+             as large as a worker's share of the last-level cache, it collects less often"
         ),
     )
 }
 
-/// The part of the memory that all allocation areas may take: what survives a collection is
-/// copied, so a live heap needs twice its size beside them.
+/// All allocation areas together may use one part in `AREAS` of the memory. The rest is for the
+/// live heap, which needs twice its size, because a collection copies the objects that survive.
 const AREAS: u64 = 4;
 
-/// The allocation area of a capability, in MiB.
+/// Returns the size of the allocation area of one capability, in MiB.
 fn area(linked: Ghc, size: &Sizing) -> Option<u64> {
     let own = match linked.own {
         Capabilities::Fixed(n) => n,
         _ => 1,
     };
-    // More than these only where the program or the user asks for more than it gets from us.
+    // There are more capabilities only if the program or the user asks for more than we set.
     let capabilities = own.max(size.floor()).max(size.pus).max(1) as u64;
     let room = size.room_bytes.map(|bytes| bytes / AREAS / capabilities);
     Some(size.cache_bytes?.min(room.unwrap_or(u64::MAX)) >> 20)
 }
 
-/// Options of GHC's runtime go as arguments, which children do not inherit: a program with the
-/// non-threaded runtime ends with an error when `GHCRTS` says `-N`.
+/// Returns an option of GHC's runtime as an argument, because children do not inherit arguments.
+/// They would inherit `GHCRTS`, and a child with the non-threaded runtime fails if it contains
+/// `-N`.
 fn rts(option: String, marks: &'static [&'static str]) -> Knob {
     Knob {
         between: Some(("+RTS", "-RTS")),
@@ -72,7 +74,7 @@ fn capabilities(advice: Advice, linked: Ghc, size: &Sizing) -> Advice {
     };
     let n = match size.explicit {
         Some(n) => n,
-        // What the program chose itself is not raised.
+        // We do not raise the number that the program chose itself.
         None => size.floor.min(own),
     };
     let ignored_options = match linked.rtsopts {
@@ -82,40 +84,42 @@ fn capabilities(advice: Advice, linked: Ghc, size: &Sizing) -> Advice {
     };
     if n == own {
         let choice = if linked.own == Capabilities::One {
-            "it is linked without -N, so it has one capability; --jobs gives it more".into()
+            "it is linked without -N, so it has one capability: use --jobs for more".into()
         } else {
-            format!("this will not help: it comes to {own} by itself; it is left alone")
+            format!(
+                "creel run does not help here: the program chooses {own} by itself, so it is left alone"
+            )
         };
         advice.note(choice)
     } else if let Some(ignored_options) = ignored_options {
         advice.note(format!(
-            "linked with -rtsopts={ignored_options}: it takes no options; --cpu-list gives it a mask, which \
-             its own -N obeys"
+            "it is linked with -rtsopts={ignored_options}, so it accepts no options: use --cpu-list \
+             to give it a mask, which its own -N obeys"
         ))
     } else if linked.rtsopts == RtsOpts::Unknown {
         advice.note(
-            "it is stripped and does not tell whether it takes options, so it is given none; \
-             --cpu-list or --shim change what its own -N sees",
+            "it is stripped, so creel cannot see whether it accepts options and sets none: use \
+             --cpu-list or --shim to change the number of CPUs that its own -N sees",
         )
     } else if linked.rtsopts == RtsOpts::Some && n > size.pus {
         advice.note(format!(
-            "linked without -rtsopts it refuses more capabilities than its mask has CPUs ({})",
+            "it is linked without -rtsopts, so it rejects more capabilities than its mask has CPUs ({})",
             size.pus
         ))
     } else if size.exported {
         advice.note(format!(
-            "variables do not carry it, for a child without threads would end at GHCRTS=-N{n}: start \
-             it with +RTS -N{n} -RTS, or with `creel run --` before it"
+            "creel exports no variable, because a child without threads would fail with \
+             GHCRTS=-N{n}: start the program with +RTS -N{n} -RTS, or with `creel run --`"
         ))
     } else if !size.takes_arguments {
         advice.note(
-            "a script starts it, so it cannot be given arguments: put `creel run --` before the \
-             program inside",
+            "a script starts it, so creel cannot add arguments: put `creel run --` before the \
+             program in the script",
         )
     } else {
         advice.set_knob(
             rts(format!("-N{n}"), &["-N", "-maxN"]),
-            "capabilities; GHC's own -N sees the mask and no quota",
+            "number of capabilities; GHC's own -N sees the mask but no quota",
         )
     }
 }

@@ -1,4 +1,5 @@
-//! What browsers are answered: the page, the roads, the last frame, a road, and what they wish.
+//! Answers requests from browsers: the page, the roads, the latest frame, details of one road, and
+//! the controls.
 
 use std::sync::{Arc, PoisonError};
 
@@ -46,7 +47,8 @@ impl SharedState {
         }
     }
 
-    /// Takes in what a browser wishes, and gives how many wishes there were so far.
+    /// Applies the controls that a browser has sent, and returns the number of such requests so
+    /// far.
     fn apply_control(&self, request: &Request) -> u32 {
         const STEPS_MAX: u64 = 3600;
         let number = |name, most| request.number(name).map(|value| value.min(most) as u32);

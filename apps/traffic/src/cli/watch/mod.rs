@@ -1,7 +1,7 @@
-//! `creel-traffic watch`: a page with the map, live.
+//! `creel-traffic watch`: shows a simulation live on a web page with a map.
 //!
-//! One thread, this one, owns the simulation and runs it; `answers.rs` answers browsers from what this
-//! one last showed. They share a frame and the controls, nothing else.
+//! The main thread owns the simulation and runs it. The HTTP threads (`answers.rs`) answer browsers
+//! with the latest frame. The two sides share only that frame and the controls.
 
 mod answers;
 
@@ -20,14 +20,17 @@ use super::scene::{Scene, Start};
 const EXAMPLES: &str = "\
 Examples:
   creel-traffic watch --city 100x100 --cars 50000
-          then open the address that it prints
-  creel-traffic watch --network town.osm.pbf --cars 500000 --port 8000 --speed 0";
+          then open the printed address in a browser
+  creel-traffic watch --network town.osm.pbf --cars 500000 --port 8000 --speed 0
+          start paused, on a port of your choice";
 
-/// Show a simulation live, on a page for a browser
+/// Show a simulation live on a web page
 ///
-/// The page is served on the loopback address only; its own address is printed. Interrupt to end.
+/// The server listens on the loopback address only, and prints the address of the page. Press
+/// Ctrl-C to stop it.
 ///
-/// Exit codes: 2 usage, 65 bad data, 75 the port is in use, 130 interrupted, 143 terminated.
+/// Exit codes: 2 wrong usage, 65 invalid data, 75 the port is in use, 130 interrupted, 143
+/// terminated.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct Watch {
@@ -35,19 +38,24 @@ pub struct Watch {
     scene: Scene,
     #[command(flatten)]
     start: Start,
-    /// The port; 0: any that is free
-    #[arg(long, value_name = "PORT", default_value_t = 7880)]
+    /// Listen on PORT (0: any free port)
+    #[arg(
+        long,
+        help_heading = "Page",
+        value_name = "PORT",
+        default_value_t = 7880
+    )]
     port: u16,
-    /// How many times real time it runs at first; 0: it waits
-    #[arg(long, value_name = "N", default_value_t = 20)]
+    /// Start at N times real time (0: start paused)
+    #[arg(long, help_heading = "Page", value_name = "N", default_value_t = 20)]
     speed: u32,
     #[command(flatten)]
     knobs: Knobs,
 }
 
-/// What browsers are shown, and what they ask for.
+/// The state that the simulation thread and the HTTP threads share.
 struct SharedState {
-    /// The roads' places; never changes.
+    /// The coordinates of both ends of each road. They never change.
     roads: Vec<u8>,
     control: Mutex<Control>,
     changed: Condvar,
@@ -55,7 +63,7 @@ struct SharedState {
     details: Vec<Detail>,
 }
 
-/// What a click on a road tells.
+/// The details of a road, shown after a click on it.
 #[derive(serde::Serialize)]
 struct Detail {
     name: String,
@@ -68,18 +76,19 @@ struct Detail {
 #[derive(Clone, Copy)]
 struct Control {
     playing: bool,
-    /// Times real time; 0: as fast as it goes.
+    /// The speed as a multiple of real time. 0 means as fast as possible.
     speed: u32,
-    /// Ticks to go while it is paused.
+    /// The number of ticks to run while the simulation is paused.
     steps: u32,
-    /// How often browsers have asked for something.
+    /// The number of control requests so far.
     requests: u32,
 }
 
 impl Watch {
     pub fn run(&self, common: &Common) -> anyhow::Result<Exit> {
-        let interrupt = Interrupt::install().context("cannot watch for Ctrl-C")?;
-        // The port first: who has to choose another should not wait for roads.
+        let interrupt = Interrupt::install().context("cannot install a handler for Ctrl-C")?;
+        // Open the port first, because a user whose port is taken should not have to wait for the
+        // network to load.
         let listener = http::listen(self.port)?;
         let pool = self
             .knobs
@@ -112,7 +121,7 @@ impl Watch {
     }
 }
 
-/// Runs the simulation as the controls say, until interrupted.
+/// Runs the simulation as the controls demand, until the process is interrupted.
 fn run_until_interrupted(
     simulation: &mut Simulation,
     pool: &Pool,
@@ -159,7 +168,8 @@ fn run_until_interrupted(
                 ticks_owed as u32
             };
         ticks_owed -= ticks_owed.floor();
-        // For no longer than a frame, in pieces of a window. Steps that are left go on in the next.
+        // Run for at most one frame, one window at a time. Remaining steps are run in the next
+        // frame.
         while ticks > 0
             && begun.elapsed() < FRAME
             && simulation.now_ms() < END_MS_MAX - 60 * TICK_MS
@@ -206,8 +216,11 @@ fn shared_state(simulation: &Simulation, control: Control) -> SharedState {
     }
 }
 
-/// Puts up a frame: time, cars, trips, the sums that means are made of, and up to which of the browsers'
-/// wishes it is as they wished; then a byte a road: how full it is, of 255.
+/// Publishes a frame. It consists of seven 64-bit floats and one byte per road.
+///
+/// The floats are the simulated time, the numbers of moving cars, waiting cars and finished trips,
+/// the two sums that the mean speed is computed from, and the number of control requests that the
+/// frame takes into account. The byte of a road is its occupancy, from 0 (empty) to 255 (full).
 fn publish_frame(
     shared_state: &SharedState,
     simulation: &Simulation,

@@ -1,7 +1,8 @@
-//! DIMACS graphs, and lists of pairs.
+//! Reads DIMACS graphs and pair lists.
 //!
-//! `p sp NODES ARCS`, then `a FROM TO LENGTH` (9th DIMACS challenge, file formats); or `p tw NODES
-//! EDGES`, then a pair a line for a road each way. Comments begin with `c`.
+//! A DIMACS graph has a line `p sp NODES ARCS`, followed by lines `a FROM TO LENGTH` (9th DIMACS
+//! challenge, file formats). A pair list has a line `p tw NODES EDGES`, followed by one pair per
+//! line for a road in each direction. Comment lines begin with `c`.
 
 use super::{Assumed, ReadError, at_line};
 use crate::network::{Junction, LINKS_MAX, Link, RawNetwork};
@@ -12,7 +13,7 @@ pub(super) fn read(
     coordinates: Option<&str>,
 ) -> Result<RawNetwork, ReadError> {
     let mut raw: Option<RawNetwork> = None;
-    let mut said = 0;
+    let mut declared = 0;
     for (number, line) in text.lines().enumerate() {
         let mut words = line.split_ascii_whitespace();
         let Some(first) = words.next().filter(|&word| word != "c") else {
@@ -21,13 +22,13 @@ pub(super) fn read(
         let mut value = || -> Result<u32, ReadError> {
             let word = words
                 .next()
-                .ok_or_else(|| at_line(number, "a number is missing"))?;
+                .ok_or_else(|| at_line(number, "expected another number"))?;
             word.parse()
-                .map_err(|_| at_line(number, format!("'{word}' is no number")))
+                .map_err(|_| at_line(number, format!("'{word}' is not a whole number")))
         };
         let Some(raw) = &mut raw else {
             if first != "p" {
-                return Err(at_line(number, "before the line 'p …'"));
+                return Err(at_line(number, "expected the problem line 'p …' first"));
             }
             let kind = line.split_ascii_whitespace().nth(1).unwrap_or_default();
             let mut sizes = line
@@ -37,16 +38,16 @@ pub(super) fn read(
             let (Some(Ok(nodes)), Some(Ok(edges))) = (sizes.next(), sizes.next()) else {
                 return Err(at_line(
                     number,
-                    format!("'{line}' is not 'p {kind} NODES EDGES'"),
+                    format!("expected 'p {kind} NODES EDGES', but found '{line}'"),
                 ));
             };
             if nodes > LINKS_MAX || edges > LINKS_MAX {
                 return Err(at_line(
                     number,
-                    format!("more than {LINKS_MAX} junctions or roads"),
+                    format!("more than {LINKS_MAX} junctions or roads, which is the maximum"),
                 ));
             }
-            said = edges;
+            declared = edges;
             raw = Some(RawNetwork {
                 junctions: vec![Junction::default(); nodes],
                 ..RawNetwork::default()
@@ -60,11 +61,11 @@ pub(super) fn read(
                 value()?.saturating_mul(assumed.unit_mm).max(1),
                 false,
             ),
-            "p" => return Err(at_line(number, "a second line 'p …'")),
+            "p" => return Err(at_line(number, "found a second problem line 'p …'")),
             _ => {
                 let from = first
                     .parse()
-                    .map_err(|_| at_line(number, format!("'{first}' is no number")))?;
+                    .map_err(|_| at_line(number, format!("'{first}' is not a whole number")))?;
                 (from, value()?, assumed.length_mm, true)
             }
         };
@@ -72,7 +73,9 @@ pub(super) fn read(
         if from == 0 || to == 0 || from > nodes || to > nodes {
             return Err(at_line(
                 number,
-                format!("a road from {from} to {to}, but junctions are 1 to {nodes}"),
+                format!(
+                    "there is no road from {from} to {to}, because junctions are numbered 1 to {nodes}"
+                ),
             ));
         }
         let link = Link {
@@ -92,14 +95,18 @@ pub(super) fn read(
                 ..link
             });
         }
-        said = said
-            .checked_sub(1)
-            .ok_or_else(|| at_line(number, "more roads than the line 'p …' says"))?;
+        declared = declared.checked_sub(1).ok_or_else(|| {
+            at_line(
+                number,
+                "found more roads than the problem line 'p …' declares",
+            )
+        })?;
     }
-    let mut raw = raw.ok_or_else(|| ReadError::Malformed("there is no line 'p …'".into()))?;
-    if said > 0 {
+    let mut raw =
+        raw.ok_or_else(|| ReadError::Malformed("the problem line 'p …' is missing".into()))?;
+    if declared > 0 {
         return Err(ReadError::Malformed(format!(
-            "it is cut: {said} roads fewer than the line 'p …' says"
+            "the file is cut off: {declared} roads fewer than the problem line 'p …' declares"
         )));
     }
     if let Some(text) = coordinates {
@@ -108,7 +115,7 @@ pub(super) fn read(
     Ok(raw)
 }
 
-/// `v NUMBER X Y`, in millionths of a degree.
+/// Reads coordinates from lines `v NUMBER X Y`, in millionths of a degree.
 fn place(raw: &mut RawNetwork, text: &str) -> Result<(), ReadError> {
     for (number, line) in text
         .lines()
@@ -121,14 +128,14 @@ fn place(raw: &mut RawNetwork, text: &str) -> Result<(), ReadError> {
         else {
             return Err(at_line(
                 number,
-                format!("'{line}' is not 'v NUMBER X Y' (coordinates)"),
+                format!("coordinates: expected 'v NUMBER X Y', but found '{line}'"),
             ));
         };
         let junction = usize::try_from(node - 1)
             .ok()
             .and_then(|node| raw.junctions.get_mut(node));
         let junction = junction
-            .ok_or_else(|| at_line(number, format!("there is no junction {node} (coordinates)")))?;
+            .ok_or_else(|| at_line(number, format!("coordinates: there is no junction {node}")))?;
         (junction.x, junction.y) = (x as f64 / 1e6, y as f64 / 1e6);
         raw.has_coordinates = true;
         raw.geographic = true;

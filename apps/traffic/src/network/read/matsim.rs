@@ -1,7 +1,7 @@
-//! MATSim's `network.xml`.
+//! Reads MATSim's `network.xml`.
 //!
-//! Source: `network_v2.dtd`. Lengths in metres, speeds in metres a second, capacities in cars each
-//! `capperiod`. Roads whose modes do not have "car" are left out.
+//! Source: `network_v2.dtd`. Lengths are in metres, speeds in metres per second, and capacities in
+//! cars per `capperiod`. Links whose modes do not include "car" are left out.
 
 use super::xml::{self, Numbers, Part};
 use super::{ReadError, length_mm};
@@ -23,14 +23,16 @@ pub(super) fn read(text: &str) -> Result<RawNetwork, ReadError> {
                 if let Some(text) = element.get("capperiod")? {
                     period = xml::seconds(&text)
                         .filter(|&period| period > 0.0)
-                        .ok_or_else(|| element.error(format!("capperiod '{text}'")))?;
+                        .ok_or_else(|| {
+                            element.error(format!("capperiod '{text}' is not a positive time"))
+                        })?;
                 }
             }
             "node" => {
                 let id = element.need("id")?;
                 let known = nodes.add(id.clone()).is_none();
                 if known {
-                    return Err(element.error(format!("a second node {id}")));
+                    return Err(element.error(format!("node {id} is defined twice")));
                 }
                 let place = (
                     element.number("x")?.unwrap_or(0.0),
@@ -74,7 +76,7 @@ pub(super) fn read(text: &str) -> Result<RawNetwork, ReadError> {
                 };
                 let id = element.need("id")?;
                 if links.add(id.clone()).is_none() {
-                    return Err(element.error(format!("a second link {id}")));
+                    return Err(element.error(format!("link {id} is defined twice")));
                 }
                 raw.links.push(link);
             }

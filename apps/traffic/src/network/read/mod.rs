@@ -1,7 +1,7 @@
-//! Roads from the files that people have.
+//! Reads road networks from common file formats.
 //!
-//! What a file is, its first bytes tell; `.gz` and `.xz` are unpacked first. A reader gives a
-//! [`RawNetwork`], and [`Network::new`](super::Network::new) checks it.
+//! The content of a file determines its format, and `.gz` and `.xz` files are decompressed first. A
+//! reader returns a [`RawNetwork`], which [`Network::new`](super::Network::new) then checks.
 
 mod dimacs;
 mod matsim;
@@ -18,14 +18,15 @@ use std::io::{self, Read};
 use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 
-/// What is not told by a file.
+/// Assumptions about values that a file does not contain. You can change them if your file uses
+/// another unit, for example.
 #[derive(Clone, Copy, Debug)]
 pub struct Assumed {
-    /// The length of roads, where only their ends are told.
+    /// The length of all roads, if the file contains only their ends.
     pub length_mm: Mm,
-    /// What DIMACS files count lengths in.
+    /// The unit of lengths in DIMACS files.
     pub unit_mm: Mm,
-    /// Their speed, in millimetres a second.
+    /// The speed in millimetres per second, if the file contains no speeds.
     pub speed_mm_s: u32,
 }
 
@@ -39,14 +40,14 @@ impl Default for Assumed {
     }
 }
 
-/// Why a file was not read.
+/// An error while reading a file.
 #[derive(Debug)]
 pub enum ReadError {
-    /// The system's.
+    /// An I/O error.
     Io(io::Error),
-    /// Something in it makes no sense; with the line or the place.
+    /// Invalid content. The message contains the line or position.
     Malformed(String),
-    /// It is none of the formats that are read.
+    /// An unknown file format.
     Unknown,
 }
 
@@ -55,7 +56,9 @@ impl fmt::Display for ReadError {
         match self {
             Self::Io(error) => error.fmt(f),
             Self::Malformed(reason) => f.write_str(reason),
-            Self::Unknown => f.write_str("none of the formats that are read"),
+            Self::Unknown => {
+                f.write_str("unknown file format (see --help for the formats that can be read)")
+            }
         }
     }
 }
@@ -79,19 +82,22 @@ impl From<super::NetworkError> for ReadError {
     }
 }
 
-/// No file is larger, unpacked.
+/// The maximum size of a file, decompressed.
 const BYTES_MAX: u64 = 8 << 30;
 
-/// All of a file or of what comes out of a pipe, unpacked.
+/// Reads a whole file or pipe and decompresses it.
 ///
 /// # Errors
-/// The system's, of what is packed and broken, and for a device, which need have no end.
+/// Returns I/O errors and errors in compressed data. Also returns an error for a device, because a
+/// device may have no end.
 pub fn bytes(path: &Path) -> Result<Vec<u8>, ReadError> {
     let mut packed = Vec::new();
     let file = File::open(path)?;
     let kind = file.metadata()?.file_type();
     if kind.is_char_device() || kind.is_block_device() {
-        return Err(ReadError::Malformed("it is a device, not a file".into()));
+        return Err(ReadError::Malformed(
+            "it is a device, but must be a file or a pipe".into(),
+        ));
     }
     file.take(BYTES_MAX).read_to_end(&mut packed)?;
     let mut bytes = Vec::new();
@@ -106,17 +112,18 @@ pub fn bytes(path: &Path) -> Result<Vec<u8>, ReadError> {
     };
     if bytes.len() as u64 == BYTES_MAX {
         return Err(ReadError::Malformed(
-            "unpacked it is larger than 8 GiB".into(),
+            "decompressed it is larger than 8 GiB, which is the maximum".into(),
         ));
     }
     Ok(bytes)
 }
 
-/// Reads a file of roads: a pair list or DIMACS `.gr` (with the `.co` beside it, if there is one),
-/// TNTP, SUMO `net.xml`, MATSim `network.xml`, OpenStreetMap `.osm.pbf`.
+/// Reads a road network from a pair list, DIMACS `.gr` (with coordinates from a `.co` file in the
+/// same folder), TNTP, SUMO `net.xml`, MATSim `network.xml` or OpenStreetMap `.osm.pbf`. You do not
+/// name the format, because the content determines it.
 ///
 /// # Errors
-/// Names the line or the place.
+/// Returns an error with the line or position in the file.
 pub fn network(path: &Path, assumed: &Assumed, loops: &Pool) -> Result<RawNetwork, ReadError> {
     let bytes = bytes(path)?;
     if bytes.get(4..14).is_some_and(|begin| {
@@ -144,7 +151,7 @@ pub fn network(path: &Path, assumed: &Assumed, loops: &Pool) -> Result<RawNetwor
     }
 }
 
-/// The text of the `.co` beside a `.gr`.
+/// Returns the text of the `.co` file that belongs to a `.gr` file, if it exists.
 fn coordinates(path: &Path) -> Result<Option<String>, ReadError> {
     let name = path
         .file_name()
@@ -154,24 +161,24 @@ fn coordinates(path: &Path) -> Result<Option<String>, ReadError> {
         name.replacen(".gr", ".co", 1),
         name.split(".gr").next().unwrap_or_default().to_owned() + ".co",
     ] {
-        let beside = path.with_file_name(&name);
-        if name.contains(".co") && beside.is_file() {
-            let bytes = bytes(&beside)?;
+        let neighbour = path.with_file_name(&name);
+        if name.contains(".co") && neighbour.is_file() {
+            let bytes = bytes(&neighbour)?;
             let text = String::from_utf8(bytes)
-                .map_err(|_| ReadError::Malformed(format!("{name}: is no text")))?;
+                .map_err(|_| ReadError::Malformed(format!("{name} is not a text file")))?;
             return Ok(Some(text));
         }
     }
     Ok(None)
 }
 
-/// Metres in millimetres, if a road may be so long.
+/// Converts a length to millimetres, or returns `None` if it is out of range for a road.
 fn length_mm(metres: f64) -> Option<Mm> {
     let mm = (metres * 1000.0).round();
     (1.0..=1e9).contains(&mm).then_some(mm as Mm)
 }
 
-/// An error in a line, counted from 1.
+/// Returns an error at a line. Messages count lines from 1.
 fn at_line(line: usize, reason: impl fmt::Display) -> ReadError {
     ReadError::Malformed(format!("line {}: {reason}", line + 1))
 }

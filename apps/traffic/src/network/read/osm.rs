@@ -1,7 +1,8 @@
-//! OpenStreetMap's `.osm.pbf`: blobs are found one after another and decoded on the pool.
+//! Reads OpenStreetMap's `.osm.pbf`. Blobs are located sequentially and decoded on the pool.
 //!
-//! Source: the OpenStreetMap wiki, "PBF Format", "Key:highway", "Key:maxspeed", "Key:oneway". Roads
-//! for cars are kept; a junction is where ways meet or end. Turn restrictions are left out.
+//! Source: the OpenStreetMap wiki, "PBF Format", "Key:highway", "Key:maxspeed", "Key:oneway". We
+//! keep roads for cars. Junctions are the nodes at which ways meet or end. Turn restrictions are
+//! left out.
 
 use super::ReadError;
 use crate::network::{Control, Junction, LINKS_MAX, Link, Names, Program, RawNetwork};
@@ -9,11 +10,11 @@ use creel::Pool;
 use osmpbf::{Blob, BlobDecode, BlobReader, Element};
 use std::collections::HashMap;
 
-/// What a way says of its road.
+/// The properties of a road, taken from the tags of a way.
 #[derive(Clone, Copy)]
 struct Road {
     speed_mm_s: u32,
-    /// With the way, and against it.
+    /// The number of lanes in the direction of the way, and against it.
     lanes: [u8; 2],
 }
 
@@ -23,7 +24,7 @@ struct Way {
     nodes: Vec<i64>,
 }
 
-/// A node that roads go over: its place in 1e-7 degrees, and whether it has lights.
+/// A node of a road: its coordinates in 1e-7 degrees, and whether it has traffic lights.
 #[derive(Clone, Copy)]
 struct Node {
     lon: i32,
@@ -106,7 +107,7 @@ fn nodes(blob: &Blob, wanted: &HashMap<i64, u32>) -> Result<Vec<(i64, Node)>, os
 
 const LIGHTS: (&str, &str) = ("highway", "traffic_signals");
 
-/// A way's road, if it is one for cars.
+/// Returns the properties of a way, or `None` if it is not a road for cars.
 fn road(tags: &HashMap<&str, &str>) -> Option<Road> {
     let kind = *tags.get("highway")?;
     let (kmh, lanes) = match kind.trim_end_matches("_link") {
@@ -154,7 +155,7 @@ fn road(tags: &HashMap<&str, &str>) -> Option<Road> {
     })
 }
 
-/// Kilometres an hour.
+/// Parses a speed limit and returns it in km/h.
 fn speed(text: &str) -> Option<u32> {
     let number = |text: &str| {
         text.trim()
@@ -185,7 +186,7 @@ fn raw(
         let mut last: Option<(u32, Node)> = None;
         let (mut length, mut before, mut part) = (0.0, None, 0);
         for id in &way.nodes {
-            // Extracts cut ways off: what lies outside has no place.
+            // An extract cuts ways at its border, so nodes outside it have no coordinates.
             let Some(&node) = places.get(id) else {
                 (last, before, length) = (None, None, 0.0);
                 continue;
@@ -240,7 +241,9 @@ fn raw(
             (last, length) = (Some((number, node)), 0.0);
         }
         if raw.links.len() > LINKS_MAX {
-            return Err(ReadError::Malformed(format!("more than {LINKS_MAX} roads")));
+            return Err(ReadError::Malformed(format!(
+                "more than {LINKS_MAX} roads, which is the maximum"
+            )));
         }
     }
     raw.junction_names = Names::new(junction_names);
@@ -248,13 +251,13 @@ fn raw(
     Ok(raw)
 }
 
-/// Whether a road runs north and south rather than east and west.
+/// Returns whether a road runs from north to south rather than from east to west.
 fn runs_north(a: Node, b: Node) -> bool {
     let east = f64::from(a.lon - b.lon) * (f64::from(a.lat) / 1e7).to_radians().cos();
     f64::from(a.lat - b.lat).abs() > east.abs()
 }
 
-/// On a sphere, by the haversine formula.
+/// Returns the distance on a sphere, by the haversine formula.
 fn distance_m(a: Node, b: Node) -> f64 {
     let radians = |value: i32| (f64::from(value) / 1e7).to_radians();
     let (lat_a, lat_b) = (radians(a.lat), radians(b.lat));

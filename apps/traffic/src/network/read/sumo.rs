@@ -1,15 +1,16 @@
-//! SUMO's `net.xml`.
+//! Reads SUMO's `net.xml`.
 //!
-//! Source: SUMO's documentation, "Networks". Edges become roads with the lanes' number, the first
-//! lane's length and speed. Of a traffic light's program each edge keeps the longest green that any
-//! of its lanes has. Internal edges are left out.
+//! Source: SUMO's documentation, "Networks". An edge becomes a link with the edge's number of
+//! lanes. Length and speed are those of the lane that the file lists last. From the program of a
+//! traffic light, each edge gets the longest green phase of any of its lanes. Internal edges are
+//! left out.
 
 use super::xml::{self, Numbers, Part};
 use super::{ReadError, length_mm};
 use crate::network::{Control, Junction, Link, Ms, Names, Program, RawNetwork};
 use std::collections::{BTreeMap, HashMap};
 
-/// A light: its phases, and which of its letters each edge has.
+/// A traffic light: its phases, and the positions of each edge in the state strings.
 #[derive(Default)]
 struct Light {
     offset_ms: i64,
@@ -17,7 +18,7 @@ struct Light {
     letters: BTreeMap<u32, Vec<usize>>,
 }
 
-/// An edge that has begun.
+/// An edge whose element has begun.
 struct Edge {
     name: String,
     ends: (String, String),
@@ -38,7 +39,7 @@ struct Reading {
     lights: HashMap<String, Light>,
     light: Option<String>,
     ruled: Vec<(u32, String)>,
-    /// The programs of lights, and their numbers.
+    /// The distinct signal programs and their numbers.
     programs: HashMap<Program, u16>,
 }
 
@@ -90,7 +91,7 @@ impl Reading {
                 let offset = element.number::<f64>("offset")?.unwrap_or(0.0);
                 let id = element.need("id")?;
                 let light = self.lights.entry(id.clone()).or_default();
-                // A file may have several programs for a light; the first counts.
+                // A file may contain several programs for a traffic light. We use the first.
                 self.light = light.phases.is_empty().then_some(id);
                 if light.phases.is_empty() {
                     light.offset_ms = (offset * 1000.0).clamp(-1e12, 1e12) as i64;
@@ -102,7 +103,7 @@ impl Reading {
                 };
                 let seconds: f64 = element.number("duration")?.unwrap_or(0.0);
                 if !(0.0..=3600.0).contains(&seconds) {
-                    return Err(element.error("a phase longer than an hour"));
+                    return Err(element.error("the duration of a phase must be 0 to 3600 s"));
                 }
                 light.phases.push((
                     (seconds * 1000.0) as Ms,
@@ -112,7 +113,7 @@ impl Reading {
             "junction" if element.get("type")?.is_none_or(|kind| kind != "internal") => {
                 let id = element.need("id")?;
                 let Some(number) = self.junctions.add(id.clone()) else {
-                    return Err(element.error(format!("a second junction {id}")));
+                    return Err(element.error(format!("junction {id} is defined twice")));
                 };
                 let (x, y) = (
                     element.number("x")?.unwrap_or(0.0),
@@ -163,14 +164,15 @@ impl Reading {
         self.priorities.push(edge.priority);
     }
 
-    /// Junctions come after edges, so roads get their ends last.
+    /// Resolves the ends of all edges and the junctions' control. Runs last, because junctions
+    /// follow edges in the file.
     fn finish(mut self) -> Result<RawNetwork, ReadError> {
         for (link, (from, to)) in self.raw.links.iter_mut().zip(&self.ends) {
             let find = |id: &str| {
                 let number = self.junctions.get(id);
                 number.ok_or_else(|| {
                     ReadError::Malformed(format!(
-                        "an edge ends at junction {id}, which is not there"
+                        "an edge refers to junction {id}, which does not exist"
                     ))
                 })
             };
@@ -213,7 +215,7 @@ impl Reading {
         Ok(self.raw)
     }
 
-    /// A light rules the junctions at whose ends its edges are, all with one program.
+    /// Applies a traffic light to all junctions at which its edges end, with one program.
     fn set_light(&mut self, id: &str, light: &Light, into: &[Vec<u32>]) -> Result<(), ReadError> {
         let cycle_ms: Ms = light.phases.iter().map(|phase| phase.0).sum();
         if light.letters.is_empty() || cycle_ms < 1000 {
@@ -222,7 +224,9 @@ impl Reading {
         let mut greens = vec![(0, cycle_ms)];
         for (&edge, letters) in &light.letters {
             let green = longest_green(&light.phases, letters).ok_or_else(|| {
-                ReadError::Malformed(format!("light {id}: an edge never has green"))
+                ReadError::Malformed(format!(
+                    "traffic light {id}: one of its edges never has green"
+                ))
             })?;
             let known = greens.iter().position(|&other| other == green);
             let approach = known.unwrap_or(greens.len());
@@ -230,14 +234,15 @@ impl Reading {
                 greens.push(green);
             }
             let approach = u8::try_from(approach);
-            let too_many = |_| ReadError::Malformed(format!("light {id}: more than 255 greens"));
+            let too_many =
+                |_| ReadError::Malformed(format!("traffic light {id}: more than 255 green phases"));
             self.raw.links[edge as usize].approach = approach.map_err(too_many)?;
         }
         let program = Program { cycle_ms, greens };
         let known = self.programs.get(&program).copied();
         let number = known.map_or_else(|| u16::try_from(self.programs.len()), Ok);
         let number =
-            number.map_err(|_| ReadError::Malformed("more than 65,536 different lights".into()))?;
+            number.map_err(|_| ReadError::Malformed("more than 65,536 signal programs".into()))?;
         if known.is_none() {
             self.raw.programs.push(program.clone());
             self.programs.insert(program, number);
@@ -249,7 +254,7 @@ impl Reading {
                 program: number,
                 offset_ms,
             };
-            // Roads of the junction that the light does not know have green always.
+            // Incoming roads that the traffic light does not control always have green.
             for &road in into[junction]
                 .iter()
                 .filter(|road| !light.letters.contains_key(road))
@@ -261,7 +266,7 @@ impl Reading {
     }
 }
 
-/// When any of these letters is green for longest, within one cycle.
+/// Returns the longest interval within a cycle in which any of these positions is green.
 fn longest_green(phases: &[(Ms, Vec<u8>)], letters: &[usize]) -> Option<(Ms, Ms)> {
     let mut best: Option<(Ms, Ms)> = None;
     let (mut now, mut begin) = (0, None);

@@ -1,53 +1,55 @@
-//! TNTP: networks and trip tables of the traffic assignment test problems.
+//! Reads TNTP networks and trip tables (test problems for traffic assignment).
 //!
 //! Source: the format notes of "Transportation Networks for Research".
 
 use super::{Assumed, ReadError, at_line};
 use crate::network::{Junction, LINKS_MAX, Link, RawNetwork};
 
-/// A network as such a file has it: real numbers, in its own units.
+/// A network with the numbers and units of a TNTP file.
 #[derive(Clone, Debug, Default)]
 pub struct Tntp {
-    /// Zones are the junctions from 0 to here.
+    /// The number of zones. Zones are the nodes from 0 to `zones`.
     pub zones: u32,
-    /// Junctions in all.
+    /// The number of nodes.
     pub nodes: u32,
-    /// Junctions below this are no way through, but where trips begin and end.
+    /// The first node that through traffic may use. Trips can only begin or end at the nodes below
+    /// it.
     pub first_through: u32,
-    /// Roads.
+    /// The links.
     pub links: Vec<TntpLink>,
 }
 
-/// A road, and how its time grows with its flow: `free_time (1 + b (flow ÷ capacity)^power)`.
+/// A link with the parameters of its volume-delay function (BPR): `free_time (1 + b (flow ÷
+/// capacity)^power)`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TntpLink {
-    /// Where it begins, from 0.
+    /// The node at which the link begins, from 0.
     pub from: u32,
-    /// Where it ends.
+    /// The node at which the link ends, from 0.
     pub to: u32,
-    /// Cars an hour, or whatever demand is counted in.
+    /// The capacity in cars per hour, or in the unit of the demand.
     pub capacity: f64,
-    /// Its length.
+    /// The length.
     pub length: f64,
-    /// Its time without flow, mostly in minutes.
+    /// The travel time without flow, usually in minutes.
     pub free_time: f64,
-    /// See above.
+    /// The coefficient of the volume-delay function.
     pub b: f64,
-    /// See above.
+    /// The exponent of the volume-delay function.
     pub power: f64,
 }
 
 impl Tntp {
-    /// Reads a network.
+    /// Parses a network.
     ///
     /// # Errors
-    /// Names the line.
+    /// Returns an error with the line.
     pub fn parse(text: &str) -> Result<Self, ReadError> {
         let mut tntp = Self {
             first_through: 0,
             ..Self::default()
         };
-        let mut said = None;
+        let mut declared = None;
         for (number, line) in text.lines().enumerate() {
             let line = line.split('~').next().unwrap_or_default().trim();
             if let Some((name, value)) =
@@ -55,17 +57,21 @@ impl Tntp {
             {
                 let size = || {
                     let value = value.trim().parse::<u32>();
-                    let value =
-                        value.map_err(|_| at_line(number, format!("<{name}>: no number")))?;
+                    let value = value
+                        .map_err(|_| at_line(number, format!("<{name}> is not a whole number")))?;
                     let fits = value as usize <= LINKS_MAX;
-                    fits.then_some(value)
-                        .ok_or_else(|| at_line(number, format!("<{name}>: more than {LINKS_MAX}")))
+                    fits.then_some(value).ok_or_else(|| {
+                        at_line(
+                            number,
+                            format!("<{name}> is more than {LINKS_MAX}, which is the maximum"),
+                        )
+                    })
                 };
                 match name {
                     "NUMBER OF ZONES" => tntp.zones = size()?,
                     "NUMBER OF NODES" => tntp.nodes = size()?,
                     "FIRST THRU NODE" => tntp.first_through = size()?.saturating_sub(1),
-                    "NUMBER OF LINKS" => said = Some(size()?),
+                    "NUMBER OF LINKS" => declared = Some(size()?),
                     _ => {}
                 }
                 continue;
@@ -76,14 +82,16 @@ impl Tntp {
                     .push(tntp.link(line).map_err(|reason| at_line(number, reason))?);
             }
         }
-        if said.is_some_and(|said| said as usize != tntp.links.len()) {
-            let (said, links) = (said.unwrap_or(0), tntp.links.len());
+        if declared.is_some_and(|declared| declared as usize != tntp.links.len()) {
+            let (declared, links) = (declared.unwrap_or(0), tntp.links.len());
             return Err(ReadError::Malformed(format!(
-                "{links} roads, but <NUMBER OF LINKS> says {said}"
+                "found {links} links, but <NUMBER OF LINKS> says {declared}"
             )));
         }
         if tntp.zones > tntp.nodes {
-            return Err(ReadError::Malformed("more zones than nodes".into()));
+            return Err(ReadError::Malformed(
+                "<NUMBER OF ZONES> is more than <NUMBER OF NODES>".into(),
+            ));
         }
         Ok(tntp)
     }
@@ -94,20 +102,25 @@ impl Tntp {
             .take(7)
             .map(str::parse)
             .collect();
-        let values = values.map_err(|_| format!("'{line}': not all of it numbers"))?;
+        let values = values
+            .map_err(|_| format!("expected numbers separated by spaces, but found '{line}'"))?;
         let [from, to, capacity, length, free_time, b, power] = values[..] else {
-            return Err(format!("'{line}': fewer than seven numbers"));
+            return Err(format!(
+                "expected at least seven numbers, but found '{line}'"
+            ));
         };
         let node = |value: f64| {
             let fits = value >= 1.0 && value <= f64::from(self.nodes) && value.fract() == 0.0;
             fits.then_some(value as u32 - 1)
-                .ok_or_else(|| format!("'{line}': there is no node {value}"))
+                .ok_or_else(|| format!("there is no node {value} in '{line}'"))
         };
         let fine = [capacity, length, free_time, b, power]
             .iter()
             .all(|value| value.is_finite() && *value >= 0.0);
         if !fine || capacity <= 0.0 {
-            return Err(format!("'{line}': a number out of range"));
+            return Err(format!(
+                "a value is negative, infinite or a capacity of zero in '{line}'"
+            ));
         }
         Ok(TntpLink {
             from: node(from)?,
@@ -120,7 +133,8 @@ impl Tntp {
         })
     }
 
-    /// As roads for a simulation: lengths such that the free time, taken as minutes, is kept.
+    /// Converts the network for the simulation. The length of a link is chosen such that its
+    /// free-flow time is kept, in minutes.
     pub fn raw(&self, assumed: &Assumed) -> RawNetwork {
         let link = |link: &TntpLink| {
             let length = link.free_time * 60.0 * f64::from(assumed.speed_mm_s);
@@ -142,10 +156,11 @@ impl Tntp {
     }
 }
 
-/// Reads a table of trips: from, to (zones from 0) and how many.
+/// Parses a trip table. Returns the origin zone, the destination zone (both from 0) and the number
+/// of trips.
 ///
 /// # Errors
-/// Names the line.
+/// Returns an error with the line.
 pub fn trips(text: &str) -> Result<Vec<(u32, u32, f64)>, ReadError> {
     let mut all = Vec::new();
     let mut origin = None;
@@ -156,24 +171,31 @@ pub fn trips(text: &str) -> Result<Vec<(u32, u32, f64)>, ReadError> {
         }
         let zone = |text: &str| match text.trim().parse::<u32>() {
             Ok(zone) if zone >= 1 => Ok(zone - 1),
-            _ => Err(at_line(number, format!("'{}' is no zone", text.trim()))),
+            _ => Err(at_line(
+                number,
+                format!("'{}' is not a zone number", text.trim()),
+            )),
         };
         if let Some(rest) = line.strip_prefix("Origin") {
             origin = Some(zone(rest)?);
             continue;
         }
-        let origin = origin.ok_or_else(|| at_line(number, "trips before the first 'Origin'"))?;
+        let origin =
+            origin.ok_or_else(|| at_line(number, "found trips before the first 'Origin' line"))?;
         for part in line.split(';').filter(|part| !part.trim().is_empty()) {
-            let (to, amount) = part
-                .split_once(':')
-                .ok_or_else(|| at_line(number, format!("'{part}' is not 'ZONE : TRIPS'")))?;
+            let (to, amount) = part.split_once(':').ok_or_else(|| {
+                at_line(
+                    number,
+                    format!("expected 'ZONE : TRIPS', but found '{part}'"),
+                )
+            })?;
             let amount = amount
                 .trim()
                 .parse::<f64>()
                 .ok()
                 .filter(|amount| amount.is_finite() && *amount >= 0.0);
-            let amount =
-                amount.ok_or_else(|| at_line(number, format!("'{part}': no number of trips")))?;
+            let amount = amount
+                .ok_or_else(|| at_line(number, format!("'{part}' has no valid number of trips")))?;
             all.push((origin, zone(to)?, amount));
         }
     }

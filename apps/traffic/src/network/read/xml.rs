@@ -1,27 +1,27 @@
-//! The little of XML that road files use: elements with attributes, in order, and text.
+//! The small part of XML that road files use: elements with attributes, in order, and text.
 
 use super::ReadError;
 use quick_xml::events::{BytesStart, Event};
 use quick_xml::{Reader, XmlVersion};
 use std::str::FromStr;
 
-/// An element's begin.
+/// The start tag of an element.
 pub(crate) struct Element<'a> {
     start: BytesStart<'a>,
     at: u64,
 }
 
-/// What comes next.
+/// The next part of a document.
 pub(crate) enum Part<'a> {
     /// An element begins.
     Begin(Element<'a>),
-    /// An element of this name ends; after the begin of an empty one, too.
+    /// An element of this name ends. Also follows the start of an empty element.
     End(String),
-    /// Text.
+    /// Text between elements.
     Text(String),
 }
 
-/// Calls `f` for each part.
+/// Calls `f` for each part of a document.
 pub(crate) fn each(
     text: &str,
     mut f: impl FnMut(Part<'_>) -> Result<(), ReadError>,
@@ -54,7 +54,7 @@ pub(crate) fn each(
             ))?,
             Event::Eof if depth > 0 => {
                 return Err(ReadError::Malformed(
-                    "it is cut: an element does not end".into(),
+                    "the file is cut off: an element has no end tag".into(),
                 ));
             }
             Event::Eof => return Ok(()),
@@ -64,12 +64,12 @@ pub(crate) fn each(
 }
 
 impl Element<'_> {
-    /// Its name.
+    /// Returns the name of the element.
     pub fn name(&self) -> String {
         String::from_utf8_lossy(self.start.name().as_ref()).into_owned()
     }
 
-    /// An attribute, if it has it.
+    /// Returns an attribute, if it is present.
     pub fn get(&self, name: &str) -> Result<Option<String>, ReadError> {
         match self.start.try_get_attribute(name) {
             Ok(None) => Ok(None),
@@ -81,30 +81,33 @@ impl Element<'_> {
         }
     }
 
-    /// An attribute that it must have.
+    /// Returns a required attribute.
     pub fn need(&self, name: &str) -> Result<String, ReadError> {
         self.get(name)?
             .ok_or_else(|| self.error(format!("<{}> has no {name}", self.name())))
     }
 
-    /// An attribute as a number, if it has it.
+    /// Returns an attribute as a number, if it is present.
     pub fn number<T: FromStr>(&self, name: &str) -> Result<Option<T>, ReadError> {
         let Some(text) = self.get(name)? else {
             return Ok(None);
         };
         let number = text.trim().parse();
-        number
-            .map(Some)
-            .map_err(|_| self.error(format!("<{}>: {name} is '{text}', no number", self.name())))
+        number.map(Some).map_err(|_| {
+            self.error(format!(
+                "<{}>: expected a number for {name}, but found '{text}'",
+                self.name()
+            ))
+        })
     }
 
-    /// An error here.
+    /// Returns an error at the position of this element.
     pub fn error(&self, reason: impl std::fmt::Display) -> ReadError {
         ReadError::Malformed(format!("byte {}: {reason}", self.at))
     }
 }
 
-/// Names, and the numbers that they have been given.
+/// A map from names to consecutive numbers.
 #[derive(Default)]
 pub(crate) struct Numbers {
     numbers: std::collections::HashMap<String, u32>,
@@ -112,7 +115,7 @@ pub(crate) struct Numbers {
 }
 
 impl Numbers {
-    /// A new name's number.
+    /// Adds a name and returns its number, or `None` if the name was already there.
     pub fn add(&mut self, name: String) -> Option<u32> {
         let number = self.names.len() as u32;
         self.names.push(name.as_str().into());
@@ -122,18 +125,18 @@ impl Numbers {
             .then_some(number)
     }
 
-    /// A name's number.
+    /// Returns the number of a name.
     pub fn get(&self, name: &str) -> Option<u32> {
         self.numbers.get(name).copied()
     }
 
-    /// All names, by number.
+    /// Returns all names in the order of their numbers.
     pub fn into_names(self) -> Vec<Box<str>> {
         self.names
     }
 }
 
-/// Seconds: `h:mm:ss`, `h:mm`, or a number.
+/// Parses a time as `h:mm:ss`, `h:mm` or a number of seconds, and returns seconds.
 pub(crate) fn seconds(text: &str) -> Option<f64> {
     let mut total = 0.0;
     for part in text.trim().split(':') {

@@ -1,4 +1,4 @@
-//! MATSim's `network.xml`.
+//! Writes MATSim's `network.xml`.
 //!
 //! Source: `network_v2.dtd`.
 

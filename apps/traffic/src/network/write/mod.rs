@@ -1,7 +1,7 @@
-//! Roads as files that others read.
+//! Writes road networks for other programs.
 //!
-//! Junctions and roads are written in the order of the file that they came from, by the names that
-//! they had there. What a format has no place for is left out: see [`Format::keeps_control`].
+//! Junctions and roads are written in the order of the file that they came from, with the names
+//! that they had there. Whatever a format cannot store is left out, see [`Format::keeps_control`].
 
 mod matsim;
 mod numbers;
@@ -11,21 +11,21 @@ use super::{Network, Physics};
 use std::io::{self, Write};
 use std::path::Path;
 
-/// A format that roads can be written in.
+/// An output format for road networks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
     /// SUMO's `net.xml`, without internal lanes.
     Sumo,
     /// MATSim's `network.xml`.
     Matsim,
-    /// DIMACS `.gr`: lengths only.
+    /// DIMACS `.gr`, which stores lengths only.
     Dimacs,
     /// TNTP.
     Tntp,
 }
 
 impl Format {
-    /// The format that a file's name tells, packed or not.
+    /// Returns the format that a file name selects, compressed or not.
     pub fn of(path: &Path) -> Option<Self> {
         let name = unpacked_name(path)?;
         [
@@ -38,26 +38,26 @@ impl Format {
         .find_map(|(end, format)| name.ends_with(end).then_some(format))
     }
 
-    /// Whether lights, stops and priorities are kept.
+    /// Returns whether the format stores traffic lights, stops and priorities.
     pub fn keeps_control(self) -> bool {
         self == Self::Sumo
     }
 
-    /// Whether lanes and places are kept.
+    /// Returns whether the format stores the number of lanes and coordinates.
     pub fn keeps_lanes(self) -> bool {
         matches!(self, Self::Sumo | Self::Matsim)
     }
 
-    /// Whether speeds are kept.
+    /// Returns whether the format stores speeds.
     pub fn keeps_speeds(self) -> bool {
         self != Self::Dimacs
     }
 }
 
-/// Writes roads. Of DIMACS files lengths are counted in so many mm.
+/// Writes a network in a format. `unit_mm` is the unit of lengths in DIMACS files, in mm.
 ///
 /// # Errors
-/// The stream's.
+/// Returns the error of the stream.
 pub fn network(
     network: &Network,
     physics: &Physics,
@@ -73,19 +73,19 @@ pub fn network(
     }
 }
 
-/// A file's name in small letters, without what tells that it is packed.
+/// Returns a file's name in lower case, without the `.gz` of a compressed file.
 pub(crate) fn unpacked_name(path: &Path) -> Option<String> {
     let name = path.file_name()?.to_string_lossy().to_lowercase();
     Some(name.strip_suffix(".gz").unwrap_or(&name).to_owned())
 }
 
-/// A text, fit for an attribute.
+/// Escapes a text for use in an XML attribute.
 pub(crate) fn escaped(text: &str) -> std::borrow::Cow<'_, str> {
     quick_xml::escape::escape(text)
 }
 
 impl Network {
-    /// Junctions, then roads, in the order of their file.
+    /// Returns all junctions and all links in the order of their file.
     fn in_order_of_file(&self) -> (Vec<u32>, Vec<u32>) {
         let mut junctions: Vec<u32> = (0..self.junctions().len() as u32).collect();
         junctions.sort_unstable_by_key(|&junction| self.junction_file_index(junction));

@@ -1,4 +1,4 @@
-//! DIMACS graphs and TNTP, in which junctions are numbers from 1.
+//! Writes DIMACS graphs and TNTP networks. Both number junctions from 1.
 
 use crate::network::{Network, Physics};
 use std::io::{self, Write};
@@ -15,7 +15,8 @@ pub(super) fn dimacs(network: &Network, unit_mm: u32, to: &mut dyn Write) -> io:
     Ok(())
 }
 
-/// Times in minutes, capacities by the hour, and the usual growth of time with flow (0.15, 4).
+/// Writes a TNTP network. Times are in minutes and capacities in cars per hour. The volume-delay
+/// function is the standard BPR function (0.15, 4).
 pub(super) fn tntp(network: &Network, physics: &Physics, to: &mut dyn Write) -> io::Result<()> {
     let (junctions, links) = network.in_order_of_file();
     let (nodes, roads) = (junctions.len(), links.len());

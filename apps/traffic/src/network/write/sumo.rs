@@ -1,17 +1,18 @@
-//! SUMO's `net.xml`, without internal lanes.
+//! Writes SUMO's `net.xml`, without internal lanes.
 //!
-//! Source: SUMO's documentation, "Networks". Each road leads into each that begins where it ends,
-//! lane by lane; `netconvert -s` adds lanes inside junctions for the microscopic model, in which cars
-//! collide without them. At lights nobody yields, as here: the greens of a program are what keeps cars apart.
+//! Source: SUMO's documentation, "Networks". Each incoming road connects to each outgoing road,
+//! lane by lane. The microscopic model needs lanes inside junctions, because cars collide without
+//! them. `netconvert -s` adds these lanes. At traffic lights no connection yields to another, as in
+//! our model. Only the green phases of the program keep cars apart.
 
 use super::escaped;
 use crate::network::{Control, Network, Program};
 use std::io::{self, Write};
 
-/// What comes after a green is yellow if it is no longer.
+/// A phase after a green phase counts as yellow if it is at most this long.
 const YELLOW_MS_MAX: u32 = 6000;
 
-/// From a lane into another.
+/// A connection from a lane to a lane.
 struct Turn {
     from: u32,
     to: u32,
@@ -127,7 +128,7 @@ fn turns(network: &Network, into: &[u32], junction: u32) -> Vec<Turn> {
     turns
 }
 
-/// A light's program: a phase from each change to the next.
+/// Writes the program of a traffic light, with one phase between each two changes.
 fn light(
     network: &Network,
     name: &str,
@@ -154,7 +155,7 @@ fn light(
             if from <= phase[0] && phase[1] <= to {
                 'g'
             } else if phase[0] == to && brief {
-                // A green just ended: there they look for a yellow light.
+                // A green phase has just ended, and SUMO expects a yellow phase after it.
                 'y'
             } else {
                 'r'
@@ -209,11 +210,12 @@ fn write_junction(
     to.write_all(b"    </junction>\n")
 }
 
-/// Who yields to whom: at stops all to all, else roads of approach 0 to others.
+/// Writes the right-of-way rules. At a stop every connection yields to all others. At a priority
+/// junction, roads with approach 0 yield to the others.
 fn requests(network: &Network, kind: &str, turns: &[Turn], to: &mut dyn Write) -> io::Result<()> {
     let major = |turn: &Turn| network.links()[turn.from as usize].approach > 0;
     let bits = |is: &dyn Fn(&Turn) -> bool| -> String {
-        // The first is the last letter.
+        // SUMO lists the bits in reverse order, so the first connection is the last character.
         turns
             .iter()
             .rev()

@@ -1,10 +1,9 @@
-//! How the four operators of a channel are connected: the inner loops.
+//! The algorithms of a channel, which connect its four operators. These are the inner loops.
 //!
-//! Operator 1 may modulate itself with its last two values, so its frames
-//! depend on each other; several channels' first operators are computed side
-//! by side, so that one's latency hides the other's. Everything else in a
-//! channel depends on the same frame only and is one loop with the algorithm
-//! fixed at compile time.
+//! Operator 1 can modulate itself with its last two values, so its frames depend on each other. We
+//! compute the first operators of several channels in parallel, because then the latency of one
+//! hides the latency of the others. Everything else in a channel depends on the same frame only. It
+//! is one loop whose algorithm is fixed at compile time.
 //!
 //! | algorithm | |
 //! |---|---|
@@ -17,8 +16,8 @@
 //! | 6 | (1 → 2) + 3 + 4 |
 //! | 7 | 1 + 2 + 3 + 4 |
 //!
-//! Source: the YM2151 and YM2608 application manuals; operators are numbered
-//! in the order of their computation.
+//! Source: the YM2151 and YM2608 application manuals; operators are numbered in the order of their
+//! computation.
 
 use super::operator::{BLOCK, Tone};
 use super::tables::{PERIOD, SIGN, SINE, VOLUME, Waveform};
@@ -27,18 +26,18 @@ use crate::simd::{self, Loop};
 /// One value, 14 bits signed, for each frame of a block.
 pub type Values = [i16; BLOCK];
 
-/// The carriers of each algorithm, operator 1 in bit 0.
+/// The carriers of each algorithm. Operator 1 is bit 0.
 pub const CARRIERS: [u8; 8] = [8, 8, 8, 8, 0b1010, 0b1110, 0b1110, 0b1111];
 
-/// How a chip narrows an operator's value on its way to the sum.
+/// The way in which a chip reduces the width of an operator's value before adding it.
 pub trait OutputWidth {
-    /// Bits dropped from each operator.
+    /// The number of bits dropped from each operator.
     const DROPPED: u32;
-    /// The largest sum of a channel, where the chip limits it.
+    /// The largest sum of a channel, if the chip limits it.
     const LIMIT: Option<i32>;
 }
 
-/// OPM and OPN: all 14 bits of each operator, and no limit that four could reach.
+/// OPM and OPN: all 14 bits of each operator. There is no limit that four operators could reach.
 #[derive(Clone)]
 pub struct FullWidth;
 
@@ -65,23 +64,25 @@ impl OutputWidth for NineBits {
     const LIMIT: Option<i32> = Some(256);
 }
 
-/// Frames that are added at once, even where fewer are needed.
+/// The number of frames that are added at once, even if fewer are needed.
 const SUMMED: usize = 16;
 
-/// The sum of channels over a block, left and right apart, so that whole
-/// vectors are added; what goes to both sides, as most does, is added once.
+/// The sum of channels over a block.
+///
+/// Left and right are separate arrays, so that we can add whole vectors. Most channels go to both
+/// sides. We add these only once, to a third array.
 #[derive(Clone)]
 pub struct Sums {
     sides: [[i32; BLOCK]; 2],
     both: [i32; BLOCK],
-    /// Whether anything goes to one side alone.
+    /// Whether any channel goes to one side only.
     apart: bool,
-    /// The frames that count, up to a whole vector.
+    /// The number of frames in use, rounded up to a whole vector.
     frames: usize,
 }
 
 impl Sums {
-    /// Sums of `frames` frames, at most [`BLOCK`], that start from `base`.
+    /// Creates sums of `frames` frames, at most [`BLOCK`], that start from `base`.
     pub fn new(frames: usize, base: i32) -> Self {
         Self {
             sides: [[0; BLOCK]; 2],
@@ -91,7 +92,7 @@ impl Sums {
         }
     }
 
-    /// Adds a channel to the sides that `outputs` tell, each value shaped.
+    /// Adds a channel to the sides in `outputs`. `shape` is applied to each value.
     #[inline(always)]
     pub fn add(&mut self, outputs: [bool; 2], values: &Values, shape: impl Fn(i32) -> i32) {
         let sums = match outputs {
@@ -108,7 +109,7 @@ impl Sums {
         });
     }
 
-    /// Overwrites the frames of a block, each sum shaped.
+    /// Overwrites the frames of a block. `shape` is applied to each sum.
     #[inline(always)]
     pub fn write(&self, block: &mut [[i32; 2]], shape: impl Fn(i32) -> i32) {
         let sums = self;
@@ -158,7 +159,7 @@ impl<S: Fn(i32) -> i32> Loop for Output<'_, S> {
     }
 }
 
-/// The value of one operator in one frame.
+/// Returns the value of one operator in one frame.
 #[inline(always)]
 pub fn tone(wave: &Waveform, phase: u16, modulation: i32, attenuation: u16) -> i32 {
     let index = (i32::from(phase) + modulation) as usize % PERIOD;
@@ -166,12 +167,12 @@ pub fn tone(wave: &Waveform, phase: u16, modulation: i32, attenuation: u16) -> i
     i32::from(VOLUME[usize::from(level) % (2 * SIGN as usize)])
 }
 
-/// What one channel's operator 1 needs to feed back.
+/// The feedback state of one channel's operator 1.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Feedback {
     /// The last value and the one before.
     pub last: [i16; 2],
-    /// The register's value, 0 to 7.
+    /// The feedback level in the register, 0 to 7.
     pub level: u8,
 }
 
@@ -182,7 +183,7 @@ pub fn render_without_feedback(source: &Tone, frames: usize, out: &mut Values) {
     }
 }
 
-/// Computes `frames` of several channels' operators 1 side by side.
+/// Computes `frames` of the first operators of several channels in parallel.
 pub fn render_feedback(
     lanes: &mut [Feedback],
     sources: &[Tone],
@@ -266,8 +267,8 @@ impl<const LANES: usize> Loop for FeedBack<'_, LANES> {
     }
 }
 
-/// Computes `frames` of a channel from its first operator's values and the
-/// tones of the other three.
+/// Computes `frames` of a channel from the values of its first operator and the tones of the other
+/// three.
 pub fn render_algorithm<W: OutputWidth>(
     algorithm: u8,
     first: &Values,
@@ -282,7 +283,7 @@ pub fn render_algorithm<W: OutputWidth>(
     render_algorithm_scalar::<W>(algorithm, first, others, frames, out);
 }
 
-/// [`render_algorithm`] for any processor.
+/// The variant of [`render_algorithm`] for any processor.
 fn render_algorithm_scalar<W: OutputWidth>(
     algorithm: u8,
     first: &Values,
@@ -332,9 +333,14 @@ fn output<const ALGORITHM: u8, W: OutputWidth>(
     }
 }
 
-/// The value of a channel whose operator 1 has the value `one`: `at` gives the value of operator
-/// 2, 3 or 4, counted from 0, by its modulation; `plus` adds modulations; `carry` adds a carrier to
-/// the sum. Written once for one frame and for a vector of them.
+/// Returns the value of a channel whose operator 1 has the value `one`.
+///
+/// - `at` returns the value of operator 2, 3 or 4 for its modulation. The operators are counted
+///   from 0.
+/// - `plus` adds modulations.
+/// - `carry` adds a carrier to the sum.
+///
+/// This function is generic, because we use it for single frames and for vectors of frames.
 #[inline(always)]
 pub fn route<const ALGORITHM: u8, T: Copy>(
     one: T,

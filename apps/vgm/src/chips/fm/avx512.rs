@@ -1,15 +1,17 @@
-//! 64 frames at once, for processors with AVX-512BW, and for those with AVX-512VBMI.
+//! The inner loops for processors with AVX-512BW and AVX-512VBMI, which compute 64 frames at once.
 //!
-//! What a tone costs elsewhere is two table lookups, one after the other. Here both tables lie in
-//! vector registers: of the sine a quarter, of the exponential an octave. A permutation is a lookup
-//! among as many entries as two registers, or one, hold, of which the index's upper bits pick one.
+//! Other processors need two dependent table lookups per tone. Here both tables are in vector
+//! registers: a quarter of the sine, and an octave of the exponential. A permutation is a lookup in
+//! a table that fits into one or two registers. The upper bits of the index select between several
+//! permutations.
 //!
-//! With VBMI a lookup is one of bytes, 64 frames at once, the low ones and the high ones apart: the
-//! quarter's high bytes are 0 from the half on. Without it, it is one of words, and of the octave two
-//! words lie in one, the second as a difference.
+//! With VBMI we look up bytes, 64 frames at once, and treat low and high bytes separately. The high
+//! bytes of the quarter are 0 from its half on. Without VBMI we look up words. To halve the table
+//! of the octave, we pack two of its words into one and store the second as a difference.
 //!
-//! Invariant: every lane computes what [`tone`](super::algorithms::tone) does, in 16 bits: a phase
-//! counts modulo 1,024, and no attenuation or sum of four operators needs more.
+//! Invariant: every lane computes the same as [`tone`](super::algorithms::tone), in 16 bits. This
+//! is sufficient, because a phase counts modulo 1,024, and no attenuation or sum of four operators
+//! exceeds 16 bits.
 #![allow(unsafe_code)]
 
 use std::arch::x86_64::*;
@@ -18,36 +20,39 @@ use super::algorithms::{OutputWidth, Values, route};
 use super::operator::{BEYOND, BLOCK, Tone};
 use super::tables::{LOG_SINE, MANTISSA};
 
-/// Words in a vector.
+/// The number of words in a vector.
 const WIDE: usize = 32;
 
-/// Two vectors of words: the frames computed at once.
+/// Two vectors of words, which are the frames computed at once.
 type Two = [__m512i; 2];
 
-/// Words that one permutation picks from.
+/// The number of words from which one permutation selects.
 const PICKED: usize = 64;
 
-/// 256 words in registers.
+/// A table of 256 words in registers.
 type Table = [[__m512i; 2]; 256 / PICKED];
 
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw")]
 fn load(words: &[i16; WIDE]) -> __m512i {
-    // SAFETY: a reference is readable for the 64 bytes of its array, however aligned.
+    // SAFETY: a reference is readable for the 64 bytes of its array, and the load needs no
+    // alignment.
     unsafe { _mm512_loadu_epi16(words.as_ptr()) }
 }
 
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw")]
 fn load_unsigned(words: &[u16; WIDE]) -> __m512i {
-    // SAFETY: a reference is readable for the 64 bytes of its array, however aligned.
+    // SAFETY: a reference is readable for the 64 bytes of its array, and the load needs no
+    // alignment.
     unsafe { _mm512_loadu_epi16(words.as_ptr().cast()) }
 }
 
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw")]
 fn store(words: &mut [i16; WIDE], lanes: __m512i) {
-    // SAFETY: an exclusive reference is writable for the 64 bytes of its array, however aligned.
+    // SAFETY: an exclusive reference is writable for the 64 bytes of its array, and the store needs
+    // no alignment.
     unsafe { _mm512_storeu_epi16(words.as_mut_ptr(), lanes) }
 }
 
@@ -63,7 +68,7 @@ fn table(words: &[u16; 256]) -> Table {
     })
 }
 
-/// The words at the low 8 bits of `index`.
+/// Returns the words of the table at the low 8 bits of `index`.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw")]
 fn look_up(table: &Table, index: __m512i) -> __m512i {
@@ -75,8 +80,10 @@ fn look_up(table: &Table, index: __m512i) -> __m512i {
     _mm512_mask_mov_epi16(low, upper, high)
 }
 
-/// The exponential's octave, two words in one: the first without its two low bits, which are 0, and
-/// in the three lowest bits how much less the second is.
+/// The octave of the exponential with two words packed into one.
+///
+/// The upper bits are the first word without its two low bits, which are 0. The three lowest bits
+/// are the amount by which the second word is smaller.
 static PAIRS: [u16; 128] = pairs();
 
 const fn pairs() -> [u16; 128] {
@@ -91,7 +98,7 @@ const fn pairs() -> [u16; 128] {
     pairs
 }
 
-/// The words of the exponential at the low 8 bits of `attenuation`.
+/// Returns the words of the exponential at the low 8 bits of `attenuation`.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw")]
 fn exponential(pairs: &[[__m512i; 2]; 2], attenuation: __m512i) -> __m512i {
@@ -104,7 +111,7 @@ fn exponential(pairs: &[[__m512i; 2]; 2], attenuation: __m512i) -> __m512i {
         _mm512_srli_epi16::<3>(pair),
         _mm512_and_si512(pair, _mm512_set1_epi16(7)),
     );
-    // No multiplication: wide ones slow the whole processor down.
+    // We avoid a multiplication, because wide multiplications slow the whole processor down.
     _mm512_slli_epi16::<2>(_mm512_mask_sub_epi16(first, second, first, less))
 }
 
@@ -125,7 +132,7 @@ impl Words {
         }
     }
 
-    /// The values of an operator.
+    /// Returns the values of an operator.
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw")]
     fn tones(&self, phase: Two, attenuation: Two) -> Two {
@@ -140,7 +147,8 @@ impl Words {
     }
 }
 
-/// The value of a phase, by the octave of the exponential that its attenuation has.
+/// Returns the value of a phase. The upper byte of the attenuation is the octave of the
+/// exponential.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw")]
 fn volume(phase: __m512i, mantissa: __m512i, attenuation: __m512i) -> __m512i {
@@ -149,16 +157,16 @@ fn volume(phase: __m512i, mantissa: __m512i, attenuation: __m512i) -> __m512i {
     _mm512_mask_sub_epi16(value, negative, _mm512_setzero_si512(), value)
 }
 
-/// The tables as bytes, 64 in a vector.
+/// The tables as bytes, 64 per vector.
 struct Bytes {
     sine_low: [__m512i; 4],
-    /// Of the first half of the quarter; in the other there are only zeros.
+    /// The first half of the quarter. The second half is all zeros.
     sine_high: [__m512i; 2],
     octave_low: [__m512i; 4],
     octave_high: [__m512i; 4],
 }
 
-/// One byte of each word.
+/// Returns one byte of each word.
 const fn bytes(words: &[u16; 256], shift: u32) -> [i8; 256] {
     let mut bytes = [0; 256];
     let mut place = 0;
@@ -174,18 +182,22 @@ static SINE_HIGH: [i8; 256] = bytes(&LOG_SINE, 8);
 static OCTAVE_LOW: [i8; 256] = bytes(&MANTISSA, 0);
 static OCTAVE_HIGH: [i8; 256] = bytes(&MANTISSA, 8);
 
-const _: () = assert!(LOG_SINE[128] < 0x100, "the sine falls");
+const _: () = assert!(
+    LOG_SINE[128] < 0x100,
+    "the high bytes of the second half must be 0"
+);
 
-/// 256 bytes, or the first of them, in registers.
+/// Loads 256 bytes into registers, or the first of them.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw")]
 fn byte_table<const VECTORS: usize>(bytes: &[i8; 256]) -> [__m512i; VECTORS] {
     let vectors = bytes.as_chunks::<64>().0;
-    // SAFETY: a reference is readable for the 64 bytes of its array, however aligned.
+    // SAFETY: a reference is readable for the 64 bytes of its array, and the load needs no
+    // alignment.
     std::array::from_fn(|k| unsafe { _mm512_loadu_epi8(vectors[k].as_ptr()) })
 }
 
-/// The bytes at `index`; the masks are those of its bits 7 and 6.
+/// Returns the bytes of the table at `index`. The masks are bits 7 and 6 of the index.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
 fn look_up_bytes(
@@ -200,8 +212,9 @@ fn look_up_bytes(
     _mm512_mask_mov_epi8(low, upper, high)
 }
 
-/// The low bytes of both vectors, in the order that [`words`] turns round, and the masks of their
-/// bits 7 and 6.
+/// Returns the low bytes of both vectors, and the masks of their bits 7 and 6.
+///
+/// [`words`] restores the original order of the bytes.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
 fn low_bytes([a, b]: Two) -> (__m512i, (__mmask64, __mmask64)) {
@@ -210,7 +223,7 @@ fn low_bytes([a, b]: Two) -> (__m512i, (__mmask64, __mmask64)) {
     (index, (_mm512_movepi8_mask(index), odd))
 }
 
-/// The words of low and high bytes.
+/// Returns the words that consist of these low and high bytes.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
 fn words(low: __m512i, high: __m512i) -> Two {
@@ -232,7 +245,7 @@ impl Bytes {
         }
     }
 
-    /// The values of an operator.
+    /// Returns the values of an operator.
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
     fn tones(&self, phase: Two, attenuation: Two) -> Two {
@@ -264,7 +277,8 @@ impl Bytes {
     }
 }
 
-/// Makes [`render_algorithm`](super::algorithms::connect), for one algorithm and one kind of tables.
+/// Defines [`render_algorithm`](super::algorithms::render_algorithm) for one algorithm and one kind
+/// of tables.
 macro_rules! algorithm_kernel {
     ($name:ident, $features:literal, $tables:ident) => {
         #[target_feature(enable = $features)]
@@ -303,7 +317,7 @@ macro_rules! algorithm_kernel {
 algorithm_kernel!(render_by_words, "avx512f,avx512bw", Words);
 algorithm_kernel!(render_by_bytes, "avx512f,avx512bw,avx512vbmi", Bytes);
 
-/// The first two vectors of words.
+/// Returns the first two vectors of words.
 #[inline]
 fn two<T>(words: &[T]) -> [&[T; WIDE]; 2] {
     let vectors = words.as_chunks().0;
@@ -316,7 +330,7 @@ fn plus(a: Two, b: Two) -> Two {
     [_mm512_add_epi16(a[0], b[0]), _mm512_add_epi16(a[1], b[1])]
 }
 
-/// The sum with one more carrier.
+/// Returns the sum plus one more carrier.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw")]
 fn carry<W: OutputWidth>(sum: Option<Two>, value: Two) -> Two {
@@ -333,10 +347,10 @@ fn carry<W: OutputWidth>(sum: Option<Two>, value: Two) -> Two {
     sum.map(|sum| _mm512_min_epi16(_mm512_max_epi16(sum, low), high))
 }
 
-/// As [`render_algorithm`](super::algorithms::connect), for one algorithm.
+/// A variant of [`render_algorithm`](super::algorithms::render_algorithm) for one algorithm.
 type Kernel = unsafe fn(&Values, [&Tone; 3], usize, &mut Values);
 
-/// The kernels that the processor has what it takes for, the best first.
+/// Returns the kernels that the processor supports, fastest first.
 fn kernels<W: OutputWidth>(algorithm: u8) -> impl Iterator<Item = Kernel> {
     macro_rules! of_algorithm {
         ($connected:ident) => {
@@ -359,8 +373,9 @@ fn kernels<W: OutputWidth>(algorithm: u8) -> impl Iterator<Item = Kernel> {
     bytes.into_iter().chain(words)
 }
 
-/// As [`render_algorithm`](super::algorithms::connect); false, and nothing done, where the processor has not
-/// what it takes.
+/// Computes the same as [`render_algorithm`](super::algorithms::render_algorithm).
+///
+/// Returns false and does nothing if the processor does not support any kernel.
 pub fn render_algorithm<W: OutputWidth>(
     algorithm: u8,
     first: &Values,
@@ -370,13 +385,13 @@ pub fn render_algorithm<W: OutputWidth>(
 ) -> bool {
     let best = kernels::<W>(algorithm).next();
     if let Some(kernel) = best {
-        // SAFETY: the processor has what it is compiled for.
+        // SAFETY: `kernels` returns only kernels whose processor features were detected.
         unsafe { kernel(first, others, frames, out) };
     }
     best.is_some()
 }
 
-/// What each of the kernels gives that the processor can run.
+/// Returns the output of each kernel that the processor supports.
 #[cfg(test)]
 pub fn render_with_each_kernel<W: OutputWidth>(
     algorithm: u8,
@@ -386,7 +401,7 @@ pub fn render_with_each_kernel<W: OutputWidth>(
 ) -> Vec<Values> {
     let each = kernels::<W>(algorithm).map(|kernel| {
         let mut out = [0; BLOCK];
-        // SAFETY: the processor has what it is compiled for.
+        // SAFETY: `kernels` returns only kernels whose processor features were detected.
         unsafe { kernel(first, others, frames, &mut out) };
         out
     });

@@ -1,8 +1,8 @@
-//! The channels of an OPM or OPN chip, rendered block by block.
+//! The channels of an OPM or OPN chip, rendered in blocks.
 //!
-//! The invariant: after any sequence of blocks every phase, envelope and
-//! feedback memory is what clocking each operator frame by frame would have
-//! left, however the blocks were cut and whatever was skipped for silence.
+//! Invariant: after any sequence of blocks, each phase, envelope and feedback memory has the state
+//! that clocking each operator frame by frame would produce. This holds for any block sizes, and
+//! although we skip silent operators.
 
 use super::algorithms::{
     CARRIERS, Feedback, OutputWidth, Values, render_algorithm, render_feedback,
@@ -13,87 +13,87 @@ use super::operator::{BLOCK, LfoSegment, Operator, Pitch, Tone, key};
 use super::tables::MAX_ATTENUATION;
 use super::timer::TimerA;
 
-/// Frames after which the chip looks at its keys though nothing was written.
+/// The number of frames after which the chip samples its keys even without a write.
 ///
-/// It decides when the keys of a CSM trigger are let go. Source: ymfm.
+/// This determines when the keys of a CSM trigger are released. Source: ymfm.
 const PREPARE_PERIOD: usize = 4097;
 
-/// What differs between OPM and OPN once the registers are decoded.
+/// The differences between OPM and OPN after decoding the registers.
 pub trait Family {
-    /// The phase step at the LFO's `pm` under the channel's `sensitivity`.
+    /// Returns the phase step for the LFO's `pm` and the channel's `sensitivity`.
     fn phase_step(pitch: &Pitch, sensitivity: u8, pm: i16) -> u32;
-    /// The attenuation of the LFO's `am` under the channel's `sensitivity`.
+    /// Returns the attenuation for the LFO's `am` and the channel's `sensitivity`.
     fn am_attenuation(am: u8, sensitivity: u8) -> u16;
 }
 
-/// A stretch of frames in which the LFO stands still.
+/// A range of frames in which the LFO is constant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChannelLfoSegment {
-    /// How many frames.
+    /// The number of frames.
     pub frames: usize,
-    /// Amplitude modulation, before the channel's sensitivity.
+    /// The amplitude modulation, before the channel's sensitivity.
     pub am: u8,
-    /// Phase modulation, before the channel's sensitivity.
+    /// The phase modulation, before the channel's sensitivity.
     pub pm: i16,
 }
 
-/// Adds a stretch, or makes the last one longer if the LFO is where it was.
-pub fn push_segment(stretches: &mut Vec<ChannelLfoSegment>, frames: usize, am: u8, pm: i16) {
-    match stretches.last_mut() {
+/// Adds a segment, or extends the last one if the LFO has not changed.
+pub fn push_segment(segments: &mut Vec<ChannelLfoSegment>, frames: usize, am: u8, pm: i16) {
+    match segments.last_mut() {
         Some(last) if (last.am, last.pm) == (am, pm) => last.frames += frames,
-        _ => stretches.push(ChannelLfoSegment { frames, am, pm }),
+        _ => segments.push(ChannelLfoSegment { frames, am, pm }),
     }
 }
 
-/// A channel's registers, decoded.
+/// The decoded registers of a channel.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ChannelSettings {
-    /// How its operators are connected, 0 to 7.
+    /// The algorithm that connects the operators, 0 to 7.
     pub algorithm: u8,
-    /// Whether it goes to the left and to the right output.
+    /// Whether the channel goes to the left and to the right output.
     pub outputs: [bool; 2],
-    /// How much the LFO moves its frequency, 0 to 7; 0 where the LFO has no depth.
+    /// The depth of the LFO's phase modulation, 0 to 7. It is 0 if the LFO has no depth.
     pub pm_sensitivity: u8,
-    /// How much the LFO moves its level, 0 to 3.
+    /// The depth of the LFO's amplitude modulation, 0 to 3.
     pub am_sensitivity: u8,
 }
 
 /// A channel of four operators.
 #[derive(Clone, Debug, Default)]
 pub struct Channel {
-    /// Its registers.
+    /// The decoded registers.
     pub settings: ChannelSettings,
-    /// Its operators in the order of computation.
+    /// The operators in the order of computation.
     pub operators: [Operator; 4],
-    /// The memory of operator 1.
+    /// The feedback memory of operator 1.
     pub feedback: Feedback,
-    /// Whether it may be heard; as of the last look at the keys.
+    /// Whether the channel may be audible. It is updated when the chip samples its keys.
     active: bool,
 }
 
-/// What the caller of [`Bank::render`] decides for one block.
+/// The parameters of [`Bank::render`] for one block.
 #[derive(Clone, Copy)]
 pub struct Block<'a> {
-    /// The LFO over the block's frames.
+    /// The LFO during the block.
     pub lfo: &'a [ChannelLfoSegment],
-    /// Which channels reach the outputs; the others keep running.
+    /// The channels that reach the outputs, one bit per channel. The others keep running.
     pub audible: u8,
-    /// OPM's noise in place of the last channel's last operator: the sign of each frame.
+    /// The sign of OPM's noise in each frame, if it replaces the last operator of the last channel.
     pub noise: Option<&'a [bool; BLOCK]>,
 }
 
-/// The channels with their shared clocks and the buffers of a block.
+/// The channels with their common clocks and the buffers of a block.
 #[derive(Clone)]
 pub struct Bank<const CHANNELS: usize> {
     /// The channels.
     pub channels: [Channel; CHANNELS],
     /// Timer A.
     pub timer: TimerA,
-    /// The envelopes' clock.
+    /// The clock of the envelopes.
     pub clock: EnvelopeClock,
-    /// Which channels exist; the others' memories are not even clocked.
+    /// The channels that exist, one bit per channel. The memories of the others are not clocked.
     present: u8,
-    /// Which channels timer A presses.
+    /// The channels whose keys timer A presses, one bit per channel.
     csm: u8,
     written: bool,
     to_prepare: usize,
@@ -102,8 +102,9 @@ pub struct Bank<const CHANNELS: usize> {
 
 #[derive(Clone)]
 struct Buffers<const CHANNELS: usize> {
-    stretches: Vec<LfoSegment>,
-    /// Operators 1: those with feedback from the front, the others from the back.
+    segments: Vec<LfoSegment>,
+    /// The tones of the first operators. Those with feedback start at the front, the others at the
+    /// back.
     tones: [Tone; CHANNELS],
     values: [Values; CHANNELS],
     lanes: [Feedback; CHANNELS],
@@ -111,16 +112,16 @@ struct Buffers<const CHANNELS: usize> {
     out: Values,
 }
 
-/// What is to be computed of a channel in a block.
+/// The computations that a channel needs in a block.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Plan {
-    /// Nothing; the feedback memory stands still.
+    /// None. The feedback memory keeps its last value.
     Masked,
-    /// Operator 1 gives zeros, and so do the carriers.
+    /// None. Operator 1 and the carriers are silent, and the feedback memory receives zeros.
     Silent,
-    /// Operator 1 in this slot, for its memory; the carriers are silent.
+    /// Only operator 1, in this slot, for the feedback memory. The carriers are silent.
     First(usize),
-    /// All of it; operator 1 in this slot or silent.
+    /// All operators. Operator 1 is in this slot, or silent.
     Whole(Option<usize>),
 }
 
@@ -128,7 +129,8 @@ static OFF: Tone = Tone::OFF;
 static ZERO: Values = [0; BLOCK];
 
 impl<const CHANNELS: usize> Bank<CHANNELS> {
-    /// A bank after reset, of which the channels in `present` exist.
+    /// Creates a bank in its state after reset. The channels in `present` exist, and `csm` are the
+    /// channels whose keys timer A presses.
     pub fn new(present: u8, csm: u8) -> Self {
         Self {
             channels: std::array::from_fn(|_| Channel::default()),
@@ -139,7 +141,7 @@ impl<const CHANNELS: usize> Bank<CHANNELS> {
             written: true,
             to_prepare: PREPARE_PERIOD,
             buffers: Buffers {
-                stretches: Vec::with_capacity(BLOCK),
+                segments: Vec::with_capacity(BLOCK),
                 tones: [Tone::OFF; CHANNELS],
                 values: [ZERO; CHANNELS],
                 lanes: [Feedback::default(); CHANNELS],
@@ -149,25 +151,27 @@ impl<const CHANNELS: usize> Bank<CHANNELS> {
         }
     }
 
-    /// To be called with every register write that reaches the FM part.
+    /// Marks the bank as changed. You must call this for every register write to the FM part.
     pub fn mark_written(&mut self) {
         self.written = true;
     }
 
-    /// Whether something was written since the last block.
+    /// Returns whether a register was written since the last block.
     pub fn is_written(&self) -> bool {
         self.written
     }
 
-    /// Presses or lets go the keys of a channel, operator 1 in bit 0.
+    /// Presses or releases the keys of a channel. Operator 1 is bit 0.
     pub fn set_keys(&mut self, channel: usize, operators: u8) {
         for (i, operator) in self.channels[channel].operators.iter_mut().enumerate() {
             operator.set_key(key::NORMAL, operators >> i & 1 != 0);
         }
     }
 
-    /// Takes up what was written and says how many frames, at most `wanted`,
-    /// the next block may have. To be called before each block.
+    /// Applies the written registers and returns the number of frames in the next block, at most
+    /// `wanted`.
+    ///
+    /// You must call this before each block.
     pub fn begin(&mut self, wanted: usize) -> usize {
         if self.written || self.to_prepare == 0 {
             for (i, channel) in self.channels.iter_mut().enumerate() {
@@ -188,14 +192,15 @@ impl<const CHANNELS: usize> Bank<CHANNELS> {
         wanted.min(BLOCK).min(self.to_prepare).min(to_key)
     }
 
-    /// Renders a block of as many frames as [`begin`](Self::begin) gave; calls
-    /// `sink` with the settings and the values of each channel that may be heard.
+    /// Renders a block with the number of frames that [`begin`](Self::begin) returned.
+    ///
+    /// Calls `sink` with the settings and the values of each channel that may be audible.
     pub fn render<F: Family, W: OutputWidth>(
         &mut self,
         block: Block<'_>,
         mut sink: impl FnMut(&ChannelSettings, &Values),
     ) {
-        let frames = block.lfo.iter().map(|stretch| stretch.frames).sum();
+        let frames = block.lfo.iter().map(|segment| segment.frames).sum();
         let plans = self.render_first::<F>(&block, frames);
         for (i, plan) in plans.into_iter().enumerate() {
             let noise = block.noise.filter(|_| i + 1 == CHANNELS);
@@ -237,8 +242,9 @@ impl<const CHANNELS: usize> Bank<CHANNELS> {
         self.end(frames);
     }
 
-    /// Renders the first operators of all channels, which is where frames
-    /// depend on each other, and keeps their memories.
+    /// Renders the first operators of all channels and updates their feedback memories.
+    ///
+    /// Only these operators have frames that depend on each other.
     fn render_first<F: Family>(&mut self, block: &Block<'_>, frames: usize) -> [Plan; CHANNELS] {
         let (mut front, mut back) = (0, CHANNELS);
         let plans = std::array::from_fn(|i| {
@@ -257,19 +263,19 @@ impl<const CHANNELS: usize> Bank<CHANNELS> {
                 }
             });
             let Buffers {
-                stretches,
+                segments,
                 tones,
                 lanes,
                 ..
             } = &mut self.buffers;
-            channel.stretch::<F>(0, block.lfo, stretches);
+            channel.lfo_segments::<F>(0, block.lfo, segments);
             let first = &mut channel.operators[0];
             match plan {
                 Plan::First(slot) | Plan::Whole(Some(slot)) => {
-                    first.render(&self.clock, stretches, &mut tones[slot]);
+                    first.render(&self.clock, segments, &mut tones[slot]);
                     lanes[slot] = channel.feedback;
                 }
-                _ => first.skip(&self.clock, stretches),
+                _ => first.skip(&self.clock, segments),
             }
             plan
         });
@@ -303,7 +309,7 @@ impl<const CHANNELS: usize> Bank<CHANNELS> {
         plans
     }
 
-    /// Renders operators 2 to 4; returns which of them may be heard.
+    /// Renders operators 2 to 4 and returns which of them may be audible.
     fn render_others<F: Family>(
         &mut self,
         channel: usize,
@@ -312,18 +318,18 @@ impl<const CHANNELS: usize> Bank<CHANNELS> {
     ) -> u8 {
         let channel = &mut self.channels[channel];
         let Buffers {
-            stretches, others, ..
+            segments, others, ..
         } = &mut self.buffers;
         let mut heard = 0;
         for (k, tone) in others.iter_mut().enumerate() {
-            channel.stretch::<F>(k + 1, lfo, stretches);
+            channel.lfo_segments::<F>(k + 1, lfo, segments);
             let operator = &mut channel.operators[k + 1];
             if noise && k == 2 {
-                operator.render_raw(&self.clock, stretches, tone);
+                operator.render_raw(&self.clock, segments, tone);
             } else if operator.is_silent() {
-                operator.skip(&self.clock, stretches);
+                operator.skip(&self.clock, segments);
             } else {
-                operator.render(&self.clock, stretches, tone);
+                operator.render(&self.clock, segments, tone);
                 heard |= 1 << k;
             }
         }
@@ -332,10 +338,10 @@ impl<const CHANNELS: usize> Bank<CHANNELS> {
 
     fn skip_others<F: Family>(&mut self, channel: usize, lfo: &[ChannelLfoSegment]) {
         let channel = &mut self.channels[channel];
-        let stretches = &mut self.buffers.stretches;
+        let segments = &mut self.buffers.segments;
         for k in 1..4 {
-            channel.stretch::<F>(k, lfo, stretches);
-            channel.operators[k].skip(&self.clock, stretches);
+            channel.lfo_segments::<F>(k, lfo, segments);
+            channel.operators[k].skip(&self.clock, segments);
         }
     }
 
@@ -372,8 +378,13 @@ impl Channel {
         }
     }
 
-    /// The LFO's stretches as operator `k` of this channel sees them.
-    fn stretch<F: Family>(&self, k: usize, lfo: &[ChannelLfoSegment], out: &mut Vec<LfoSegment>) {
+    /// Computes the LFO segments for operator `k` of this channel.
+    fn lfo_segments<F: Family>(
+        &self,
+        k: usize,
+        lfo: &[ChannelLfoSegment],
+        out: &mut Vec<LfoSegment>,
+    ) {
         let ChannelSettings {
             pm_sensitivity,
             am_sensitivity,
@@ -384,23 +395,23 @@ impl Channel {
         out.clear();
         let (mut pm, mut now) = (0, settings.step);
         if pm_sensitivity == 0 && (!settings.am || am_sensitivity == 0) {
-            // The LFO does not reach it.
-            let frames = lfo.iter().map(|stretch| stretch.frames).sum();
+            // The LFO does not affect this operator.
+            let frames = lfo.iter().map(|segment| segment.frames).sum();
             let (step, am) = (now, 0);
             return out.push(LfoSegment { frames, step, am });
         }
-        for stretch in lfo {
-            if pm_sensitivity != 0 && stretch.pm != pm {
-                (pm, now) = (stretch.pm, step(stretch.pm));
+        for segment in lfo {
+            if pm_sensitivity != 0 && segment.pm != pm {
+                (pm, now) = (segment.pm, step(segment.pm));
             }
             let am = match settings.am {
-                true => F::am_attenuation(stretch.am, am_sensitivity),
+                true => F::am_attenuation(segment.am, am_sensitivity),
                 false => 0,
             };
             match out.last_mut() {
-                Some(last) if (last.step, last.am) == (now, am) => last.frames += stretch.frames,
+                Some(last) if (last.step, last.am) == (now, am) => last.frames += segment.frames,
                 _ => out.push(LfoSegment {
-                    frames: stretch.frames,
+                    frames: segment.frames,
                     step: now,
                     am,
                 }),
@@ -409,7 +420,7 @@ impl Channel {
     }
 }
 
-/// Adds OPM's noise: the envelope itself, linear, with a random sign.
+/// Adds OPM's noise, which is the linear envelope with a random sign.
 fn add_noise(signs: &[bool], tone: &Tone, out: &mut Values) {
     for ((value, &negative), attenuation) in out.iter_mut().zip(signs).zip(tone.attenuation) {
         let level = ((attenuation ^ MAX_ATTENUATION) << 1) as i16;

@@ -1,55 +1,57 @@
-//! The envelope generator of one operator, run from step to step.
+//! The envelope generator of one operator, which we run from step to step.
 //!
-//! The hardware looks at every envelope at each of its ticks and most often
-//! leaves it as it is: at rate r only each 2^(11 - r/4)th tick can move it.
-//! [`Envelope::run`] computes that tick and jumps there.
+//! The hardware processes every envelope at each of its ticks, and most of the time nothing
+//! changes. At rate r, only every 2^(11 - r/4)th tick can change it. [`Envelope::run`] computes the
+//! next such tick and jumps there.
 //!
-//! Left out on purpose: the SSG-EG of the OPN family, which acts between ticks
-//! and touches the phase; it lives in `ssg_eg.rs` and uses the pieces here.
+//! We leave out the SSG-EG of the OPN family on purpose, because it acts between ticks and changes
+//! the phase. It is in `ssg_eg.rs` and uses the functions of this module.
 //!
-//! Source: the YM2608 and YM2151 application manuals on envelopes; the order of
-//! stage changes and the rounding follow ymfm (BSD-3-Clause, Aaron Giles).
+//! Source: the YM2608 and YM2151 application manuals on envelopes; the order of stage changes and
+//! the rounding follow ymfm (BSD-3-Clause, Aaron Giles).
 
 use std::ops::Range;
 
 use super::tables::{MAX_ATTENUATION, envelope_steps};
 
-/// From this attenuation on a released operator counts as off.
+/// The attenuation from which a released operator counts as off.
 pub const QUIET: u16 = 0x380;
 
-/// Attack rates from here on start at full level and move no further.
+/// The attack rate from which a note starts at full level immediately.
 const INSTANT_ATTACK: u8 = 62;
 
-/// Where the depress stage of the OPLL hands over to the attack.
+/// The attenuation at which the depress stage of the OPLL ends and the attack begins.
 const DEPRESSED: u16 = 0x200;
 
 /// The stages of an envelope, in the order of [`Rates::rate`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
-    /// OPLL alone: the old tone is damped before the attack.
+    /// Damps the old tone before the attack. Only the OPLL has this stage.
     Depress,
-    /// Towards attenuation 0.
+    /// Moves to attenuation 0.
     Attack,
-    /// Towards the sustain level.
+    /// Moves to the sustain level.
     Decay,
-    /// From the sustain level on, as long as the key is held.
+    /// Follows the decay while the key is pressed.
     Sustain,
-    /// After the key.
+    /// Follows the release of the key.
     Release,
 }
 
-/// The rates of an operator with its key scaling applied.
+/// The rates of an operator, with key scaling applied.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Rates {
     /// The rate of each [`Stage`], 0 to 63.
     pub rate: [u8; 5],
-    /// The attenuation at which decay becomes sustain.
+    /// The attenuation at which the decay ends and the sustain begins.
     pub sustain_level: u16,
 }
 
 impl Rates {
-    /// Sets the rates of OPM and OPN from an operator's registers of attack,
-    /// decay, sustain and release (with the sustain level) and its key scaling.
+    /// Sets the rates of an OPM or OPN operator.
+    ///
+    /// The parameters are its key scaling and its registers for attack, decay, sustain and release
+    /// (with the sustain level).
     pub fn set(&mut self, key_scale: u8, [attack, decay, sustain, release]: [u8; 4]) {
         let five_bits = |reg: u8| scaled_rate((reg & 31) * 2, key_scale);
         self.rate = [
@@ -63,7 +65,8 @@ impl Rates {
     }
 }
 
-/// The effective rate: 0 stays 0, anything else gets the key scaling and ends at 63.
+/// Returns the effective rate. A rate of 0 stays 0. To other rates we add the key scaling, up to
+/// 63.
 pub fn scaled_rate(raw: u8, key_scale: u8) -> u8 {
     if raw == 0 {
         0
@@ -72,24 +75,24 @@ pub fn scaled_rate(raw: u8, key_scale: u8) -> u8 {
     }
 }
 
-/// The attenuation of a sustain level of 4 bits: 3 dB each, but 93 dB for the last.
+/// Returns the attenuation of a sustain level of 4 bits, in steps of 3 dB. The last level is 93 dB.
 pub fn sustain_level(level: u8) -> u16 {
     u16::from(if level == 15 { 31 } else { level }) << 5
 }
 
-/// The tick that all envelopes of a chip share.
+/// The clock that all envelopes of a chip share.
 #[derive(Clone, Copy, Debug)]
 pub struct EnvelopeClock {
-    /// Frames from one tick to the next: 3 on OPM and OPN, 1 on OPL.
+    /// The number of frames per tick: 3 on OPM and OPN, 1 on OPL.
     divider: u32,
-    /// Frames before the frame that ticks.
+    /// The number of frames before the frame with the next tick.
     wait: u32,
-    /// Ticks so far.
+    /// The number of ticks so far.
     count: u32,
 }
 
 impl EnvelopeClock {
-    /// A clock that ticks first in frame `divider - 1`.
+    /// Creates a clock whose first tick is in frame `divider - 1`.
     pub fn new(divider: u32) -> Self {
         Self {
             divider,
@@ -98,17 +101,17 @@ impl EnvelopeClock {
         }
     }
 
-    /// The frame of the next tick and how many ticks there will have been.
+    /// Returns the frame of the next tick, and the number of ticks including that one.
     pub fn next(&self) -> (usize, u32) {
         (self.wait as usize, self.count.wrapping_add(1))
     }
 
-    /// Frames from one tick to the next.
+    /// Returns the number of frames per tick.
     pub fn divider(&self) -> usize {
         self.divider as usize
     }
 
-    /// Goes on by `frames`.
+    /// Advances the clock by `frames`.
     pub fn advance(&mut self, frames: usize) {
         let frames = frames as u32;
         if frames > self.wait {
@@ -121,27 +124,27 @@ impl EnvelopeClock {
     }
 }
 
-/// What becomes of the attenuation of some frames.
+/// A receiver of the attenuation of ranges of frames.
 ///
-/// A closure would do, but that it is called at two places, so that the compiler makes a function of
-/// it, without the vectors of the loop around it. Its `hold` is to be `#[inline(always)]`.
+/// We do not use a closure, because it would be called at two places. The compiler would then make
+/// a function of it, without the vectors of the loop around it. Mark `hold` as `#[inline(always)]`.
 pub trait AttenuationSink {
-    /// Takes the next stretch of frames and its attenuation.
+    /// Receives the next range of frames and its attenuation.
     fn hold(&mut self, frames: Range<usize>, attenuation: u16);
 }
 
-/// Nothing becomes of it.
+/// Ignores the attenuation.
 impl AttenuationSink for () {
     #[inline(always)]
     fn hold(&mut self, _: Range<usize>, _: u16) {}
 }
 
-/// An envelope: a stage and an attenuation of 10 bits, 0 being the loudest.
+/// An envelope: a stage and an attenuation of 10 bits. 0 is the loudest.
 #[derive(Clone, Copy, Debug)]
 pub struct Envelope {
-    /// Where it stands.
+    /// The current stage.
     pub stage: Stage,
-    /// 0 to 1023, in steps of 3/32 dB.
+    /// The attenuation, 0 to 1023, in steps of 3/32 dB.
     pub attenuation: u16,
 }
 
@@ -155,7 +158,7 @@ impl Default for Envelope {
 }
 
 impl Envelope {
-    /// Enters the attack; the fastest rates are there at once.
+    /// Enters the attack. The fastest rates complete it immediately.
     pub fn attack(&mut self, rates: &Rates) {
         self.stage = Stage::Attack;
         if rates.rate[Stage::Attack as usize] >= INSTANT_ATTACK {
@@ -163,8 +166,8 @@ impl Envelope {
         }
     }
 
-    /// Enters the depress stage, where the chip has one and the old tone is loud
-    /// enough for it; returns whether.
+    /// Enters the depress stage and returns true, if the chip has this stage and the old tone is
+    /// loud enough.
     pub fn depress(&mut self, rates: &Rates) -> bool {
         let depresses = rates.rate[Stage::Depress as usize] != 0 && self.attenuation < DEPRESSED;
         if depresses {
@@ -173,21 +176,21 @@ impl Envelope {
         depresses
     }
 
-    /// Whether it can be heard before its next key on.
+    /// Returns whether the operator can be audible before its next key-on.
     pub fn is_active(&self) -> bool {
         self.stage != Stage::Release || self.attenuation < QUIET
     }
 
-    /// Whether it can only get quieter until the next write.
+    /// Returns whether the attenuation can only increase until the next write.
     pub fn is_monotonic(&self) -> bool {
         matches!(self.stage, Stage::Decay | Stage::Sustain | Stage::Release)
     }
 
-    /// Runs `frames` frames and gives `levels` each stretch of them and its
-    /// attenuation, in order and without gaps.
+    /// Runs `frames` frames and passes each range of them and its attenuation to `levels`, in order
+    /// and without gaps.
     ///
-    /// Returns the frame at which an OPLL's depress stage gave way to the
-    /// attack, before which the phase is to be set to 0.
+    /// Returns the frame at which an OPLL's depress stage ended and its attack began. You must set
+    /// the phase to 0 before this frame.
     #[inline(always)]
     pub fn run(
         &mut self,
@@ -208,7 +211,7 @@ impl Envelope {
             let period = clock.divider() << pace.shift;
             let mut index = count >> pace.shift;
             let mut next = tick + wait as usize * clock.divider();
-            // All steps of one stage, which come at even distances.
+            // This loop runs all steps of one stage, which have equal distances.
             let attacks = self.stage == Stage::Attack;
             let until = match self.stage {
                 Stage::Depress => DEPRESSED,
@@ -245,14 +248,14 @@ impl Envelope {
                 attacked = Some(tick);
             }
             tick += clock.divider();
-            // The tick behind that of the step.
+            // The tick after that of the last step.
             count = (index.wrapping_sub(1) << pace.shift).wrapping_add(1);
         }
         levels.hold(start..frames, self.attenuation);
         attacked
     }
 
-    /// The stage changes that a tick makes before it moves the attenuation.
+    /// Makes the stage changes of a tick, which precede the change of the attenuation.
     pub fn advance_stage(&mut self, rates: &Rates) {
         if self.stage == Stage::Attack && self.attenuation == 0 {
             self.stage = Stage::Decay;
@@ -262,7 +265,8 @@ impl Envelope {
         }
     }
 
-    /// Ticks from `count` to the next that moves the attenuation, if any does.
+    /// Returns the number of ticks from `count` to the next one that changes the attenuation, if
+    /// there is one.
     pub fn ticks_to_step(&self, rates: &Rates, count: u32) -> Option<u32> {
         let rate = rates.rate[self.stage as usize];
         let stands = match self.stage {
@@ -276,7 +280,8 @@ impl Envelope {
         Some(count.wrapping_neg() & mask)
     }
 
-    /// The step of a tick that moves the attenuation; `factor` scales all but the attack.
+    /// Makes the step of a tick that changes the attenuation. `factor` scales all stages except the
+    /// attack.
     pub fn step(&mut self, rates: &Rates, count: u32, factor: u16) {
         let pace = StepPattern::of(rates.rate[self.stage as usize]);
         let amount = pace.amount(count >> pace.shift);
@@ -295,18 +300,18 @@ impl Envelope {
     }
 }
 
-/// The attenuation after a step of the attack.
+/// Returns the attenuation after a step of the attack.
 fn attack_step(attenuation: u16, amount: u16) -> u16 {
     let level = i32::from(attenuation);
     (level + ((!level * i32::from(amount)) >> 4)) as u16
 }
 
-/// How often and how far a rate moves the attenuation.
+/// The frequency and the size of the steps at a rate.
 #[derive(Clone, Copy)]
 struct StepPattern {
-    /// Each 2^shift-th tick may move it,
+    /// Every 2^shift-th tick can change the attenuation.
     shift: u32,
-    /// by one of eight amounts in turn, a nibble each, the first in the lowest.
+    /// The sizes of eight successive steps, as nibbles. The first one is the lowest nibble.
     amounts: u32,
 }
 
@@ -318,7 +323,7 @@ impl StepPattern {
         }
     }
 
-    /// The amount of the tick whose count, shifted, is `index`.
+    /// Returns the size of the step at the tick whose shifted count is `index`.
     fn amount(self, index: u32) -> u16 {
         (self.amounts >> (4 * (index & 7)) & 15) as u16
     }

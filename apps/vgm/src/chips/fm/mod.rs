@@ -1,13 +1,14 @@
-//! Yamaha's FM synthesis: what the OPM, OPN and OPL families share.
+//! The common parts of Yamaha's FM synthesis in the OPM, OPN and OPL families.
 //!
-//! A chip is a bank of channels; a channel is a few connected operators; an
-//! operator is a phase that runs at the pitch and an envelope that attenuates
-//! it. The chips work frame by frame. Here a block of frames between two
-//! register writes is rendered at once: first each operator's phase and
-//! attenuation, which depend on nothing else, then each channel's tones.
+//! A chip is a bank of channels. A channel consists of a few connected operators. An operator has a
+//! phase, which advances with the pitch, and an envelope, which attenuates the tone.
 //!
-//! The invariant: the values are those of ymfm (BSD-3-Clause, Aaron Giles) at
-//! the chip's native rate, bit by bit, whatever the blocks.
+//! The chips work frame by frame. We render all frames between two register writes as a block.
+//! First we compute the phase and attenuation of each operator, which depend on nothing else. Then
+//! we compute the tones of each channel.
+//!
+//! Invariant: the values are bit-exact with ymfm (BSD-3-Clause, Aaron Giles) at the native rate of
+//! the chip, for any block sizes.
 
 pub mod algorithms;
 #[cfg(target_arch = "x86_64")]

@@ -1,9 +1,9 @@
-//! One operator: a phase, an envelope and a key, rendered into the two arrays
-//! from which the channel computes its tones.
+//! One operator: a phase, an envelope and a key.
 //!
-//! Phase and attenuation do not depend on any other operator, so they are
-//! written for a whole block first; what remains for the channel is table
-//! lookups. An operator that cannot be heard in a block is only moved on.
+//! An operator is rendered into two arrays, phase and attenuation, from which the channel computes
+//! its tones. Phase and attenuation do not depend on any other operator. Therefore we compute them
+//! for a whole block first, and the channel only needs table lookups. An operator that is inaudible
+//! in a block only advances its state.
 
 use std::ops::Range;
 
@@ -12,76 +12,78 @@ use super::ssg_eg::{self, SsgEg};
 use super::tables::{MAX_ATTENUATION, SILENT};
 use crate::simd::{self, Loop};
 
-/// The most frames that are rendered in one go; the arrays of a chip stay in L1.
+/// The largest number of frames in a block. With this size the arrays of a chip stay in the L1
+/// cache.
 pub const BLOCK: usize = 256;
 
-/// Frames that are written at once, even where fewer are needed: most times
-/// that an envelope stands still are shorter, and a loop of one round costs no
-/// wrong guess.
+/// The number of frames that are written at once, even if fewer are needed.
+///
+/// Most intervals between two envelope steps are shorter. A loop with one iteration causes no
+/// branch misprediction.
 pub const BEYOND: usize = 64;
 
-/// Key sources, which are or-ed together.
+/// The key sources. A key is pressed if any of them presses it.
 pub mod key {
     /// The key register.
     pub const NORMAL: u8 = 1;
     /// The rhythm register of the OPL family.
     pub const RHYTHM: u8 = 2;
-    /// Timer A in CSM mode; it lets go by itself.
+    /// Timer A in CSM mode, which releases its key automatically.
     pub const CSM: u8 = 4;
 }
 
-/// What determines an operator's frequency.
+/// The parameters of an operator's frequency.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Pitch {
-    /// Block and frequency number as the registers have them.
+    /// The block and the frequency number, as in the registers.
     pub block_freq: u16,
-    /// Added before the notes' table is read; OPM's coarse detune.
+    /// The offset added before the lookup in the table of notes, which is OPM's coarse detune.
     pub note_offset: i16,
-    /// Added to the phase step.
+    /// The offset added to the phase step.
     pub detune: i8,
-    /// Twice the frequency's multiple.
+    /// Twice the multiple of the frequency.
     pub multiple: u8,
 }
 
-/// An operator's registers, decoded.
+/// The decoded registers of an operator.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct OperatorSettings {
-    /// Its frequency.
+    /// The frequency.
     pub pitch: Pitch,
-    /// The phase step of that, where no LFO moves it.
+    /// The phase step of this frequency without the LFO.
     pub step: u32,
-    /// Its envelope.
+    /// The rates of the envelope.
     pub rates: Rates,
-    /// Attenuation added to the envelope.
+    /// The attenuation added to the envelope.
     pub total_level: u16,
-    /// Whether the LFO modulates its amplitude.
+    /// Whether the LFO modulates the amplitude.
     pub am: bool,
-    /// OPN alone.
+    /// The SSG-EG, which only the OPN family has.
     pub ssg_eg: SsgEg,
 }
 
-/// The phase and attenuation of each frame of a block, and room to write beyond it.
+/// The phase and attenuation of each frame of a block, with space to write beyond it.
 #[derive(Clone, Debug)]
 #[repr(align(64))]
 pub struct Tone {
-    /// The phase; its low 10 bits matter.
+    /// The phase. Only its low 10 bits count.
     pub phase: [u16; BLOCK + BEYOND],
     /// The attenuation in the units of [`VOLUME`](super::tables::VOLUME), 0 to 0xffc.
     pub attenuation: [u16; BLOCK + BEYOND],
 }
 
 impl Tone {
-    /// A tone that makes no sound.
+    /// A silent tone.
     pub const OFF: Self = Self {
         phase: [0; BLOCK + BEYOND],
         attenuation: [MAX_ATTENUATION << 2; BLOCK + BEYOND],
     };
 }
 
-/// A stretch of frames in which the LFO stands still, as one operator sees it.
+/// A range of frames in which the LFO of one operator is constant.
 #[derive(Clone, Copy, Debug)]
 pub struct LfoSegment {
-    /// How many frames.
+    /// The number of frames.
     pub frames: usize,
     /// The phase step.
     pub step: u32,
@@ -92,7 +94,7 @@ pub struct LfoSegment {
 /// One operator.
 #[derive(Clone, Debug, Default)]
 pub struct Operator {
-    /// Its registers.
+    /// The decoded registers.
     pub settings: OperatorSettings,
     phase: u32,
     envelope: Envelope,
@@ -102,14 +104,16 @@ pub struct Operator {
 }
 
 impl Operator {
-    /// Presses or lets go the key of one `source` (see [`key`]); takes effect
-    /// with [`prepare`](Self::prepare).
+    /// Presses or releases the key of one `source` (see [`key`]).
+    ///
+    /// The change takes effect with [`prepare`](Self::prepare).
     pub fn set_key(&mut self, source: u8, on: bool) {
         self.keys = self.keys & !source | if on { source } else { 0 };
     }
 
-    /// Looks at the key, as the chip does before the first frame after a
-    /// write. Returns whether the operator may be heard.
+    /// Samples the key, as the chip does before the first frame after a write.
+    ///
+    /// Returns whether the operator may be audible.
     pub fn prepare(&mut self) -> bool {
         let on = self.keys != 0;
         if on != self.keyed {
@@ -141,7 +145,7 @@ impl Operator {
         }
     }
 
-    /// Whether every tone up to the next write is 0.
+    /// Returns whether all tones until the next write are 0.
     pub fn is_silent(&self) -> bool {
         let level = self.settings.total_level;
         if self.settings.ssg_eg.is_on() {
@@ -153,17 +157,17 @@ impl Operator {
         }
     }
 
-    /// Moves on by the frames of `stretches` without a tone.
-    pub fn skip(&mut self, clock: &EnvelopeClock, stretches: &[LfoSegment]) {
+    /// Advances by the frames of `segments` without computing a tone.
+    pub fn skip(&mut self, clock: &EnvelopeClock, segments: &[LfoSegment]) {
         if self.settings.ssg_eg.is_on() {
-            return self.run_ssg_eg(clock, stretches, |_, _, _| {}, |_, _, _| {});
+            return self.run_ssg_eg(clock, segments, |_, _, _| {}, |_, _, _| {});
         }
         self.inverted = false;
-        let frames = stretches.iter().map(|s| s.frames).sum();
+        let frames = segments.iter().map(|s| s.frames).sum();
         let rates = &self.settings.rates;
         let attacked = self.envelope.run(rates, clock, frames, ());
         let mut start = 0;
-        for s in stretches {
+        for s in segments {
             let end = start + s.frames;
             let from = match attacked {
                 Some(frame) if (start..end).contains(&frame) => {
@@ -179,42 +183,44 @@ impl Operator {
         }
     }
 
-    /// Renders the frames of `stretches`, at most [`BLOCK`], into `tone`.
-    pub fn render(&mut self, clock: &EnvelopeClock, stretches: &[LfoSegment], tone: &mut Tone) {
-        self.render_scaled::<2>(clock, stretches, tone, |attenuation| attenuation > QUIET);
+    /// Renders the frames of `segments`, at most [`BLOCK`], into `tone`.
+    pub fn render(&mut self, clock: &EnvelopeClock, segments: &[LfoSegment], tone: &mut Tone) {
+        self.render_scaled::<2>(clock, segments, tone, |attenuation| attenuation > QUIET);
     }
 
-    /// Like [`render`](Self::render), but the attenuation is the 10-bit one of
-    /// the envelope, even when it is quiet: what feeds OPM's noise.
-    pub fn render_raw(&mut self, clock: &EnvelopeClock, stretches: &[LfoSegment], tone: &mut Tone) {
-        self.render_scaled::<0>(clock, stretches, tone, |_| false);
+    /// Renders as [`render`](Self::render) does, but with the 10-bit attenuation of the envelope
+    /// even if it is quiet. OPM's noise uses this.
+    pub fn render_raw(&mut self, clock: &EnvelopeClock, segments: &[LfoSegment], tone: &mut Tone) {
+        self.render_scaled::<0>(clock, segments, tone, |_| false);
     }
 
     fn render_scaled<const SHIFT: u32>(
         &mut self,
         clock: &EnvelopeClock,
-        stretches: &[LfoSegment],
+        segments: &[LfoSegment],
         tone: &mut Tone,
         is_off: impl Fn(u16) -> bool,
     ) {
         simd::run(Rendering::<SHIFT, _> {
             operator: self,
             clock,
-            stretches,
+            segments,
             tone,
             is_off,
         });
     }
 
-    /// Calls `ramp` with each range of frames over which the phase moves evenly,
-    /// the phase before it and the step; and `hold` with each range over which
-    /// the envelope stands still, the operator as it is there, and the LFO's
-    /// attenuation.
+    /// Runs an operator with SSG-EG.
+    ///
+    /// - `ramp` is called with each range of frames in which the phase advances evenly, the phase
+    ///   before it and the step.
+    /// - `hold` is called with each range in which the envelope is constant, the operator in that
+    ///   state, and the attenuation of the LFO.
     #[inline(always)]
     fn run_ssg_eg(
         &mut self,
         clock: &EnvelopeClock,
-        stretches: &[LfoSegment],
+        segments: &[LfoSegment],
         mut ramp: impl FnMut(Range<usize>, u32, u32),
         mut hold: impl FnMut(Range<usize>, &Self, u16),
     ) {
@@ -223,10 +229,10 @@ impl Operator {
         } = self.settings;
         let (mut tick, mut count) = clock.next();
         let mut frame = 0;
-        for s in stretches {
+        for s in segments {
             let am = if am { s.am } else { 0 };
             let end = frame + s.frames;
-            // Where the phase last began anew.
+            // The frame in which the phase was last restarted.
             let mut from = frame;
             while frame < end {
                 let start = frame;
@@ -234,7 +240,7 @@ impl Operator {
                     envelope, inverted, ..
                 } = self;
                 if ssg_eg::is_idle(envelope) {
-                    // Nothing happens until the next tick that moves the envelope.
+                    // The envelope does not change before the next tick that steps it.
                     frame = end;
                     if tick < end {
                         envelope.advance_stage(&rates);
@@ -250,7 +256,7 @@ impl Operator {
                     frame += frames;
                     if ssg_eg::clock(ssg_eg, &rates, envelope, inverted, frames) {
                         ramp(from..start, self.phase, s.step);
-                        // Each of these frames restarts it.
+                        // The phase restarts in each of these frames.
                         (self.phase, from) = (0, frame - 1);
                     }
                     if stands && tick < end {
@@ -261,7 +267,7 @@ impl Operator {
                     }
                 }
                 if frame == start || (frame == start + 1 && tick == start) {
-                    // The frame in which the tick moves the envelope.
+                    // The tick in this frame steps the envelope.
                     frame = start + 1;
                     ssg_eg::tick(&rates, &mut self.envelope, count);
                     tick += clock.divider();
@@ -276,11 +282,11 @@ impl Operator {
     }
 }
 
-/// An operator's block, its envelope in steps.
+/// The rendering of one operator's block, with the envelope in steps.
 struct Rendering<'a, const SHIFT: u32, O> {
     operator: &'a mut Operator,
     clock: &'a EnvelopeClock,
-    stretches: &'a [LfoSegment],
+    segments: &'a [LfoSegment],
     tone: &'a mut Tone,
     is_off: O,
 }
@@ -294,7 +300,7 @@ impl<const SHIFT: u32, O: Fn(u16) -> bool> Loop for Rendering<'_, SHIFT, O> {
         let Rendering {
             operator,
             clock,
-            stretches,
+            segments,
             tone: Tone { phase, attenuation },
             is_off,
         } = self;
@@ -302,7 +308,7 @@ impl<const SHIFT: u32, O: Fn(u16) -> bool> Loop for Rendering<'_, SHIFT, O> {
         if operator.settings.ssg_eg.is_on() {
             return operator.run_ssg_eg(
                 clock,
-                stretches,
+                segments,
                 |range, start, step| {
                     ramp(start, step, phase, range);
                 },
@@ -317,7 +323,7 @@ impl<const SHIFT: u32, O: Fn(u16) -> bool> Loop for Rendering<'_, SHIFT, O> {
             );
         }
         operator.inverted = false;
-        let frames = stretches.iter().map(|s| s.frames).sum();
+        let frames = segments.iter().map(|s| s.frames).sum();
         let levels = Levels::<SHIFT, _> {
             attenuation: &mut *attenuation,
             total,
@@ -326,7 +332,7 @@ impl<const SHIFT: u32, O: Fn(u16) -> bool> Loop for Rendering<'_, SHIFT, O> {
         let rates = &operator.settings.rates;
         let attacked = operator.envelope.run(rates, clock, frames, levels);
         let mut start = 0;
-        for s in stretches {
+        for s in segments {
             let end = start + s.frames;
             let mut from = start;
             if let Some(frame) = attacked.filter(|frame| (start..end).contains(frame)) {
@@ -344,7 +350,7 @@ impl<const SHIFT: u32, O: Fn(u16) -> bool> Loop for Rendering<'_, SHIFT, O> {
     }
 }
 
-/// Where an envelope's steps are written, and what is added to them.
+/// The array that receives the steps of an envelope, and the values to add.
 struct Levels<'a, const SHIFT: u32, O> {
     attenuation: &'a mut [u16; BLOCK + BEYOND],
     total: u16,
@@ -361,7 +367,7 @@ impl<const SHIFT: u32, O: Fn(u16) -> bool> AttenuationSink for Levels<'_, SHIFT,
     }
 }
 
-/// Fills a range, and what lies behind it up to [`BEYOND`] frames.
+/// Fills a range, and up to [`BEYOND`] frames after it.
 #[inline(always)]
 fn fill_forward(out: &mut [u16; BLOCK + BEYOND], range: Range<usize>, value: u16) {
     let mut at = range.start;
@@ -373,15 +379,16 @@ fn fill_forward(out: &mut [u16; BLOCK + BEYOND], range: Range<usize>, value: u16
     }
 }
 
-/// Writes the phases of a constant frequency over a range, and behind it up to
-/// a whole vector; returns the last of the range.
+/// Writes the phases of a constant frequency to a range, and after it up to a whole vector.
+///
+/// Returns the last phase of the range.
 #[inline(always)]
 fn ramp(start: u32, step: u32, out: &mut [u16; BLOCK + BEYOND], range: Range<usize>) -> u32 {
     const LANES: usize = 16;
     let frames = range.len();
     let out = &mut out[range.start..][..frames.next_multiple_of(LANES)];
-    // The 20 bits that matter lie at the top: what remains of them then fits
-    // a signed number of 16 bits, to which a vector is narrowed at once.
+    // We shift the 20 relevant bits to the top. The rest of them then fits into a signed number of
+    // 16 bits, so that the compiler narrows a vector with one instruction.
     const UNUSED: u32 = 12;
     let mut phase = start << UNUSED;
     for slot in out {

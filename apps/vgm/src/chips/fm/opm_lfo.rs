@@ -1,31 +1,31 @@
 //! The LFO and the noise of the OPM, which share a shift register.
 //!
-//! The shift register takes two steps a frame, whoever listens. What it puts
-//! out repeats, so it is written down once and the register is a place in it;
-//! the noise output that was latched last lies some steps before.
+//! The shift register advances two steps per frame, even if its output is not used. The output is
+//! periodic. Therefore we compute it once and store the register as a position in it. The noise
+//! value that was latched last is some steps before this position.
 //!
-//! Source: the YM2151 application manual, sections on LFO and noise; the
-//! step sizes, latching and the shift register follow ymfm.
+//! Source: the YM2151 application manual, sections on LFO and noise; the step sizes, latching and
+//! the shift register follow ymfm.
 
 use std::sync::LazyLock;
 
 use super::bank::{ChannelLfoSegment, push_segment};
 use super::operator::BLOCK;
 
-/// The LFO's phase is in the bits from here on.
+/// The lowest bit of the LFO's phase in its counter.
 const FRACTION_BITS: u32 = 22;
 
-/// Bits that the shift register has put out at reset: those of its initial state.
+/// The number of bits before the first step, which represent the initial state of the register.
 const INITIAL_BITS: usize = 64;
 
-/// Steps after which the shift register repeats.
+/// The number of steps after which the shift register repeats.
 const PERIOD: usize = (1 << 17) - 1;
 
-/// The place in [`BITS`] from which the register goes back by a period: everything
-/// it is asked for then lies behind its initial state.
+/// The position in [`BITS`] at which we subtract a period. All bits that are read after this are
+/// beyond the initial state.
 const WRAP: usize = PERIOD + 2 * INITIAL_BITS;
 
-/// What the shift register puts out, the first in the lowest bit of each byte.
+/// The output of the shift register. The first bit is the lowest bit of each byte.
 static BITS: LazyLock<[u8; WRAP / 8 + 1]> = LazyLock::new(|| {
     let mut bits = [0; WRAP / 8 + 1];
     let get = |bits: &[u8], at: usize| bits[at / 8] >> (at % 8) & 1;
@@ -37,30 +37,30 @@ static BITS: LazyLock<[u8; WRAP / 8 + 1]> = LazyLock::new(|| {
     bits
 });
 
-/// Shift register steps a frame.
+/// The number of steps of the shift register per frame.
 const STEPS: u32 = 2;
 
-/// Noise, LFO and their registers.
+/// The noise, the LFO and their registers.
 #[derive(Clone)]
 pub struct OpmLfo {
-    /// Register 18: a 4.4 floating point frequency.
+    /// Register 18: the frequency as a 4.4 floating-point number.
     pub rate: u8,
-    /// Register 19, the two depths it holds, 0 to 127.
+    /// Register 19: the amplitude depth, 0 to 127.
     pub am_depth: u8,
-    /// See `am_depth`.
+    /// Register 19: the pitch depth, 0 to 127.
     pub pm_depth: u8,
     /// Register 1B: sawtooth, square, triangle, noise.
     pub waveform: u8,
-    /// Register 01: the LFO stands at 0.
+    /// Register 01: whether the LFO is held at 0.
     pub hold: bool,
-    /// Register 0F, inverted: shift register steps from one noise value to the next, less 1.
+    /// Register 0F, inverted: the number of steps between two noise values, less 1.
     pub noise_period: u8,
     counter: u32,
-    /// Bits that the shift register has put out.
+    /// The position of the shift register, as the number of bits in its output.
     place: usize,
-    /// Steps since the noise was latched.
+    /// The number of steps since the noise was latched.
     noise_count: u32,
-    /// The noise at each of the LFO's phases when it came by.
+    /// The noise at each phase of the LFO when the phase was last reached.
     noise_wave: [u8; 256],
 }
 
@@ -82,8 +82,10 @@ impl Default for OpmLfo {
 }
 
 impl OpmLfo {
-    /// Runs `frames`, at most [`BLOCK`]: writes the LFO's stretches and, if
-    /// asked for, the noise's sign in each frame.
+    /// Runs `frames`, at most [`BLOCK`].
+    ///
+    /// Writes the segments of the LFO to `out` and, if requested, the sign of the noise in each
+    /// frame to `signs`.
     pub fn run(
         &mut self,
         frames: usize,
@@ -108,8 +110,10 @@ impl OpmLfo {
         }
     }
 
-    /// Goes to the phase of the next frame and through all frames that share
-    /// it, at most `frames`; returns how many these are.
+    /// Advances to the phase of the next frame and through all frames with the same phase, at most
+    /// `frames`.
+    ///
+    /// Returns the number of these frames.
     fn advance_phase(&mut self, frames: usize) -> usize {
         if self.hold {
             self.counter = 0;
@@ -127,7 +131,7 @@ impl OpmLfo {
         (self.counter >> FRACTION_BITS) as u8
     }
 
-    /// The waveform's value for amplitude and pitch.
+    /// Returns the waveform's values for amplitude and pitch.
     fn wave(&self, phase: u8) -> (u8, i8) {
         let second_half = phase & 0x80 != 0;
         match self.waveform & 3 {
@@ -152,7 +156,7 @@ impl OpmLfo {
         }
     }
 
-    /// The eight bits that the LFO's noise takes from the shift register, the newest lowest.
+    /// Returns the eight bits of the LFO's noise from the shift register, newest bit lowest.
     fn random(&self) -> u8 {
         let oldest = self.place - 25;
         let pair = u16::from_le_bytes([BITS[oldest / 8], BITS[oldest / 8 + 1]]);
@@ -167,7 +171,7 @@ impl OpmLfo {
         let period = u32::from(self.noise_period) + 1;
         self.noise_count = match self.noise_count + steps {
             before if before < period => before,
-            // A period that was made shorter than the count ends at the first step.
+            // If the period was set to less than the count, it ends at the first step.
             past if self.noise_count >= period => (past - self.noise_count - 1) % period,
             past => (past - period) % period,
         };
@@ -180,7 +184,7 @@ impl OpmLfo {
             self.shift_by(STEPS);
             let at = self.place - 18 - self.noise_count as usize;
             let sign = BITS[at / 8] >> (at % 8) & 1 != 0;
-            // The same up to the frame in which it is latched again.
+            // The sign stays the same up to the frame in which the noise is latched again.
             let more = (period - 1).saturating_sub(self.noise_count) / STEPS;
             let more = more.min(rest.len() as u32 - 1);
             self.shift_by(more * STEPS);

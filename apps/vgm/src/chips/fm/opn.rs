@@ -18,20 +18,20 @@
 //! | 70–7F | `---xxxxx` | sustain rate |
 //! | 80–8F | `xxxxxxxx` | sustain level, release rate |
 //! | 90–9F | `----xxxx` | SSG-EG |
-//! | A0–A2 | `xxxxxxxx` | frequency number, low; takes up the high bits below |
+//! | A0–A2 | `xxxxxxxx` | frequency number, low; applies the latched high bits |
 //! | A4–A6 | `--xxxxxx` | block, frequency number, high |
 //! | A8–AA, AC–AE | | the same for operators 3, 1, 2 of channel 3 |
 //! | B0–B2 | `--xxxxxx` | feedback, algorithm |
 //! | B4–B6 | `LR------` | outputs (not on the YM2203) |
 //! | B4–B6 | `--xx-xxx` | LFO sensitivity, amplitude and pitch |
 //!
-//! Registers from 30 on exist twice on chips with six channels, once a port.
-//! Channels are in the low two address bits; operators 1, 3, 2, 4 (in the order
-//! of computation) in the two above.
+//! On chips with six channels, registers from 30 on exist once per port. The low two address bits
+//! select the channel. The two bits above select the operator in the order 1, 3, 2, 4, where the
+//! numbers are the order of computation.
 //!
-//! Source: the YM2203, YM2608 and YM2612 application manuals; what they leave
-//! open follows ymfm (BSD-3-Clause, Aaron Giles) as of ymfm-sys 0.2, in which
-//! the high bits of a frequency number are latched once for both ports.
+//! Source: the YM2203, YM2608 and YM2612 application manuals; what they leave open follows ymfm
+//! (BSD-3-Clause, Aaron Giles) as of ymfm-sys 0.2, in which the high bits of a frequency number are
+//! latched once for both ports.
 
 use super::algorithms::{OutputWidth, Values};
 use super::bank::{Bank, Block, ChannelLfoSegment, ChannelSettings, Family, push_segment};
@@ -39,33 +39,33 @@ use super::operator::{BLOCK, OperatorSettings, Pitch};
 use super::ssg_eg::SsgEg;
 use super::tables::detune;
 
-/// The register offset of an operator, by its place in the computation.
+/// The register offset of an operator, by its position in the computation.
 const OPERATOR_OFFSETS: [usize; 4] = [0, 8, 4, 12];
 
-/// Channel 3's own frequencies, by the operator's place in the computation;
-/// the fourth has the channel's.
+/// The registers of channel 3's additional frequencies, by the operator's position in the
+/// computation. The fourth operator uses the channel's frequency.
 const OWN_FREQUENCIES: [usize; 3] = [1, 2, 0];
 
-/// Channel 3, which may have four frequencies and be pressed by timer A.
+/// Channel 3, which can have four frequencies and keys pressed by timer A.
 const SPECIAL: usize = 2;
 
-/// Channels a port.
+/// The number of channels per port.
 const PER_PORT: usize = 3;
 
-/// Which channels exist on a whole OPN and OPNA.
+/// The channels of a complete OPNA. An OPN has the first three of them.
 pub const ALL: u8 = 0x3f;
 
 /// The FM part of a chip with `CHANNELS` channels: 3 (OPN) or 6.
 #[derive(Clone)]
 pub struct Opn<const CHANNELS: usize> {
     regs: [[u8; 256]; 2],
-    /// The high bits of a frequency number, for A4 to A6 and for AC to AE.
+    /// The latched high bits of a frequency number, for A4 to A6 and for AC to AE.
     latches: [u8; 2],
-    /// Which channels' registers are yet to be decoded.
+    /// The channels whose registers must be decoded, one bit per channel.
     stale: u8,
     bank: Bank<CHANNELS>,
     lfo: OpnLfo,
-    stretches: Vec<ChannelLfoSegment>,
+    segments: Vec<ChannelLfoSegment>,
 }
 
 /// The prescaler of YM2203 and YM2608.
@@ -79,7 +79,7 @@ impl Default for Prescaler {
 }
 
 impl Prescaler {
-    /// Notices a write; the register's address is what counts.
+    /// Applies a write. Only the address of the register counts.
     pub fn select(&mut self, port: u8, reg: u8) {
         self.0 = match (port & 1, reg) {
             (0, 0x2d) => 6,
@@ -89,12 +89,12 @@ impl Prescaler {
         };
     }
 
-    /// The FM's divider: 6, 3 or 2.
+    /// Returns the divider of the FM: 6, 3 or 2.
     pub fn fm(self) -> u32 {
         u32::from(self.0)
     }
 
-    /// The SSG's divider: 4, 2 or 1.
+    /// Returns the divider of the SSG: 4, 2 or 1.
     pub fn ssg(self) -> u32 {
         u32::from(self.0 * 2 / 3)
     }
@@ -118,9 +118,9 @@ impl Family for OpnFamily {
     }
 }
 
-/// How far the LFO moves a frequency number with these upper seven bits.
+/// Returns the change that the LFO makes to a frequency number with these upper seven bits.
 fn bend(upper: u16, sensitivity: u8, pm: i16) -> i32 {
-    /// Two right shifts for each sensitivity and LFO level; their sum is what moves.
+    /// Two right shifts for each sensitivity and LFO level. The change is the sum of both results.
     const SHIFTS: [[u8; 8]; 6] = [
         [0x77, 0x77, 0x77, 0x77, 0x77, 0x77, 0x77, 0x77],
         [0x77, 0x77, 0x77, 0x77, 0x72, 0x72, 0x72, 0x72],
@@ -139,7 +139,7 @@ fn bend(upper: u16, sensitivity: u8, pm: i16) -> i32 {
 impl<const CHANNELS: usize> Opn<CHANNELS> {
     const IS_OPNA: bool = CHANNELS > PER_PORT;
 
-    /// The FM part after reset, with the channels in `present`.
+    /// Creates the FM part in its state after reset, with the channels in `present`.
     pub fn new(present: u8) -> Self {
         let mut regs = [[0; 256]; 2];
         for port in &mut regs {
@@ -151,26 +151,26 @@ impl<const CHANNELS: usize> Opn<CHANNELS> {
             stale: ALL,
             bank: Bank::new(present, 1 << SPECIAL),
             lfo: OpnLfo::default(),
-            stretches: Vec::with_capacity(BLOCK),
+            segments: Vec::with_capacity(BLOCK),
         }
     }
 
-    /// The channels with their clocks.
+    /// Returns the channels with their clocks.
     pub fn bank(&self) -> &Bank<CHANNELS> {
         &self.bank
     }
 
-    /// The outputs of channel 6, to which the YM2612's DAC goes.
+    /// Returns the outputs of channel 6, which the DAC of the YM2612 uses.
     pub fn last_outputs(&self) -> [bool; 2] {
         [0x80, 0x40].map(|bit| self.regs[1][0xb6] & bit != 0)
     }
 
-    /// Takes up a chip's prescaler.
+    /// Sets the prescaler of the chip.
     pub fn set_prescaler(&mut self, prescaler: Prescaler) {
         self.bank.timer.set_unit(prescaler.fm());
     }
 
-    /// Writes an FM register; the YM2203 has port 0 only.
+    /// Writes an FM register. The YM2203 has port 0 only.
     pub fn write(&mut self, port: u8, reg: u8, value: u8) {
         let port = if Self::IS_OPNA {
             usize::from(port & 1)
@@ -233,8 +233,10 @@ impl<const CHANNELS: usize> Opn<CHANNELS> {
         self.stale |= 1 << (port * PER_PORT + usize::from(channel.min(2)));
     }
 
-    /// Takes up what was written and says how many frames, at most `wanted`,
-    /// the next block may have. To be called before each block.
+    /// Applies the written registers and returns the number of frames in the next block, at most
+    /// `wanted`.
+    ///
+    /// You must call this before each block.
     pub fn begin(&mut self, wanted: usize) -> usize {
         for i in 0..CHANNELS {
             if self.stale >> i & 1 != 0 {
@@ -245,9 +247,9 @@ impl<const CHANNELS: usize> Opn<CHANNELS> {
         self.bank.begin(wanted)
     }
 
-    /// Renders the block of `frames` that [`begin`](Self::begin) gave; calls
-    /// `sink` with the settings and values of each channel in `audible` that
-    /// may be heard.
+    /// Renders the block of `frames` that [`begin`](Self::begin) returned.
+    ///
+    /// Calls `sink` with the settings and values of each channel in `audible` that may be audible.
     pub fn render<W: OutputWidth>(
         &mut self,
         frames: usize,
@@ -255,17 +257,17 @@ impl<const CHANNELS: usize> Opn<CHANNELS> {
         sink: impl FnMut(&ChannelSettings, &Values),
     ) {
         if Self::IS_OPNA {
-            self.lfo.run(frames, &mut self.stretches);
+            self.lfo.run(frames, &mut self.segments);
         } else {
-            self.stretches.clear();
-            self.stretches.push(ChannelLfoSegment {
+            self.segments.clear();
+            self.segments.push(ChannelLfoSegment {
                 frames,
                 am: 0,
                 pm: 0,
             });
         }
         let block = Block {
-            lfo: &self.stretches,
+            lfo: &self.segments,
             audible,
             noise: None,
         };
@@ -301,7 +303,8 @@ impl<const CHANNELS: usize> Opn<CHANNELS> {
 /// Decodes an operator from its registers 30, 40, 50, 60, 70, 80 and 90.
 fn decode_operator(block_freq: u16, regs: [u8; 7]) -> OperatorSettings {
     let [pitch, level, attack, decay, sustain, release, ssg_eg] = regs;
-    // The last bit is a majority of the frequency number's upper four, led by the highest.
+    // The last bit of the key code depends on the upper four bits of the frequency number. The
+    // highest one decides, unless the other three are all equal to its opposite.
     let note = 0xfe80u16 >> (block_freq >> 7 & 15) & 1;
     let key_code = ((block_freq >> 10 & 15) << 1 | note) as u8;
     let mut settings = OperatorSettings {
@@ -329,14 +332,14 @@ fn decode_operator(block_freq: u16, regs: [u8; 7]) -> OperatorSettings {
 struct OpnLfo {
     /// Register 22.
     control: u8,
-    /// Frames since the last step.
+    /// The number of frames since the last step.
     divider: u8,
-    /// Steps, 7 bits.
+    /// The step, 7 bits.
     step: u8,
 }
 
 impl OpnLfo {
-    /// The count at which a step is due, for each frequency. It restarts at 2.
+    /// The count at which a step is due, for each frequency. The count restarts at 2.
     const LIMITS: [u8; 8] = [109, 78, 72, 68, 63, 45, 9, 6];
 
     fn run(&mut self, frames: usize, out: &mut Vec<ChannelLfoSegment>) {

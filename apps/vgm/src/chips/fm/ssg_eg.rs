@@ -1,9 +1,8 @@
-//! The SSG-EG of the OPN family: an operator's envelope that repeats as the
-//! SSG's hardware envelope does.
+//! The SSG-EG of the OPN family: an envelope of an operator that repeats like the hardware envelope
+//! of the SSG.
 //!
-//! It acts in every frame in which the attenuation has passed half way, not
-//! only at the envelope's ticks, and may restart the phase; there it is run
-//! frame by frame.
+//! It acts in every frame in which the attenuation has passed the middle, and not only at the ticks
+//! of the envelope. It can also restart the phase. We run it frame by frame there.
 //!
 //! | mode | |
 //! |---|---|
@@ -14,13 +13,13 @@
 //!
 //! 4 to 7 start inverted.
 //!
-//! Source: the YM2608 application manual, section on SSG type envelopes; the
-//! exact behaviour follows ymfm.
+//! Source: the YM2608 application manual, section on SSG type envelopes; the exact behaviour
+//! follows ymfm.
 
 use super::envelope::{Envelope, Rates, Stage};
 use super::tables::MAX_ATTENUATION;
 
-/// Where the envelope turns round.
+/// The attenuation at which the envelope turns around.
 const MIDDLE: u16 = 0x200;
 
 /// Register 90: the enable bit and the mode.
@@ -28,12 +27,12 @@ const MIDDLE: u16 = 0x200;
 pub struct SsgEg(pub u8);
 
 impl SsgEg {
-    /// Whether the envelope repeats at all.
+    /// Returns whether the SSG-EG is enabled.
     pub fn is_on(self) -> bool {
         self.0 & 8 != 0
     }
 
-    /// Whether a key on starts inverted.
+    /// Returns whether the envelope starts inverted at a key-on.
     pub fn starts_inverted(self) -> bool {
         self.0 & 0xc == 0xc
     }
@@ -51,29 +50,30 @@ impl SsgEg {
     }
 }
 
-/// The attenuation that an inverted envelope shows.
+/// Returns the attenuation of an inverted envelope.
 pub fn inverted(attenuation: u16) -> u16 {
     MIDDLE.wrapping_sub(attenuation) & MAX_ATTENUATION
 }
 
-/// Whether [`clock`] would do nothing.
+/// Returns whether [`clock`] would do nothing.
 pub fn is_idle(envelope: &Envelope) -> bool {
     envelope.attenuation & MIDDLE == 0
 }
 
-/// Whether the key was let go and the next frame is silent, as are all after it.
+/// Returns whether the key was released and all frames from the next one on are silent.
 pub fn is_over(envelope: &Envelope) -> bool {
     envelope.stage == Stage::Release && !is_idle(envelope)
 }
 
-/// Whether all frames in which [`clock`] does something are alike, up to the next write.
+/// Returns whether [`clock`] acts in the same way in all frames until the next write.
 pub fn is_steady(mode: SsgEg, envelope: &Envelope) -> bool {
     let held = mode.holds() && envelope.stage != Stage::Attack;
     !is_idle(envelope) && (envelope.stage == Stage::Release || held)
 }
 
-/// What the SSG-EG does in every frame, for one or, if it [`stands`], for more of them: returns
-/// whether the phase restarts in each.
+/// Executes the SSG-EG for one frame, or for several frames if it [is steady](is_steady).
+///
+/// Returns whether the phase restarts in each of these frames.
 pub fn clock(
     mode: SsgEg,
     rates: &Rates,
@@ -103,7 +103,8 @@ pub fn clock(
     restart
 }
 
-/// An envelope tick under SSG-EG: four times as fast, and only above the middle.
+/// Executes a tick of the envelope with SSG-EG. The steps are four times as large, and the
+/// attenuation only increases up to the middle.
 pub fn tick(rates: &Rates, envelope: &mut Envelope, count: u32) {
     envelope.advance_stage(rates);
     let moves = envelope.stage == Stage::Attack || envelope.attenuation < MIDDLE;

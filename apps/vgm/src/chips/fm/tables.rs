@@ -1,16 +1,15 @@
-//! The tables that Yamaha's FM chips hold in ROM, laid out for the inner loop.
+//! The ROM tables of Yamaha's FM chips, laid out for the inner loop.
 //!
-//! A tone is `VOLUME[SINE[phase] + attenuation]`: the sine is stored as a
-//! logarithm, so that the envelope is an addition, and the exponential brings
-//! the sum back. The sign of the sine travels in the bit above the attenuation
-//! and picks the negative half of [`VOLUME`], so a tone costs two loads and no
-//! branch.
+//! A tone is `VOLUME[SINE[phase] + attenuation]`. The sine is stored as a logarithm, so that the
+//! envelope is an addition, and the exponential converts the sum back. The sign of the sine is in
+//! the bit above the attenuation and selects the negative half of [`VOLUME`]. A tone therefore
+//! costs two loads and no branch.
 //!
-//! Source: the ROM contents as read from the chips' dies (published decaps of
-//! YM3812, YMF262 and YM2612), the YM2608 application manual for detune and PM,
-//! and the YM2151's key code table as in ymfm.
+//! Source: the ROM contents as read from the chips' dies (published decaps of YM3812, YMF262 and
+//! YM2612), the YM2608 application manual for detune and PM, and the YM2151's key code table as in
+//! ymfm.
 
-/// One period of a waveform in phase steps.
+/// The number of phase steps in one period of a waveform.
 pub const PERIOD: usize = 1024;
 
 /// The bit of a [`SINE`] entry that makes the tone negative.
@@ -30,8 +29,8 @@ pub type Waveform = [u16; PERIOD];
 /// The sine wave.
 pub static SINE: Waveform = sine();
 
-/// The linear volume, 14 bits signed, of a 5.8 logarithmic attenuation; the
-/// upper half of the table is the negative of the lower.
+/// The linear volume, 14 bits signed, of a 5.8 logarithmic attenuation. The upper half of the table
+/// is the negative of the lower half.
 pub static VOLUME: [i16; 2 * SIGN as usize] = volume();
 
 const fn sine() -> Waveform {
@@ -64,7 +63,7 @@ const fn volume() -> [i16; 2 * SIGN as usize] {
     table
 }
 
-/// The volume of the first 256 attenuations; each 256 more halve it.
+/// The volume of the first 256 attenuations. Every further 256 halve it.
 pub static MANTISSA: [u16; 256] = mantissa();
 
 const fn mantissa() -> [u16; 256] {
@@ -77,12 +76,14 @@ const fn mantissa() -> [u16; 256] {
     table
 }
 
-/// How much the envelope moves at each of eight ticks, for each of 64 rates:
-/// eight nibbles, the first tick in the lowest.
+/// The changes of the envelope at eight successive ticks, for each of 64 rates.
+///
+/// An entry consists of eight nibbles. The first tick is the lowest nibble.
 static STEPS: [u32; 64] = steps();
 
 const fn steps() -> [u32; 64] {
-    // Four patterns a power of two: the average step grows by a quarter each.
+    // There are four patterns per power of two. The average step grows by a quarter from one to the
+    // next.
     const SLOW: [u32; 4] = [0x1010_1010, 0x1011_1010, 0x1110_1110, 0x1111_1110];
     const FAST: [u32; 4] = [0x1111_1111, 0x2111_2111, 0x2121_2121, 0x2221_2221];
     let mut table = [0; 64];
@@ -101,13 +102,15 @@ const fn steps() -> [u32; 64] {
     table
 }
 
-/// How much the envelope moves at each of eight ticks at a `rate` of 0 to 63:
-/// eight nibbles, the first tick in the lowest.
+/// Returns the changes of the envelope at eight successive ticks for a `rate` of 0 to 63.
+///
+/// The result consists of eight nibbles. The first tick is the lowest nibble.
 pub fn envelope_steps(rate: u8) -> u32 {
     STEPS[usize::from(rate & 63)]
 }
 
-/// The detune of a key code (0 to 31), in phase steps: `detune` 0 to 3 raises, 4 to 7 lowers.
+/// Returns the detune of a key code (0 to 31) in phase steps. A `detune` of 0 to 3 raises the
+/// pitch, and 4 to 7 lower it.
 pub fn detune(detune: u8, key_code: u8) -> i32 {
     let magnitude = i32::from(DETUNE[usize::from(detune & 3)][usize::from(key_code & 31)]);
     if detune & 4 != 0 {

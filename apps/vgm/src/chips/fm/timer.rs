@@ -1,19 +1,19 @@
-//! Timer A, as far as it can be heard: in CSM mode it presses keys.
+//! Timer A, as far as it is audible: in CSM mode it presses keys.
 //!
-//! It counts native frames as long as these are when it is loaded; a frame is
-//! as many units as the prescaler says. Timer B, the flags and the interrupts make no
-//! sound and are left out on purpose.
+//! The timer counts native frames. A frame has as many units as the prescaler, and the period is
+//! computed when the timer is loaded. We leave out timer B, the flags and the interrupts on
+//! purpose, because they make no sound.
 //!
 //! Source: the YM2151 and YM2608 application manuals, sections on timers.
 
 /// Timer A.
 #[derive(Clone, Copy, Debug)]
 pub struct TimerA {
-    /// Register value, 0 to 1023.
+    /// The register value, 0 to 1023.
     value: u16,
-    /// Units until it expires, while it runs.
+    /// The number of units until the timer expires, while it runs.
     left: Option<u32>,
-    /// Units a frame.
+    /// The number of units per frame.
     unit: u32,
     csm: bool,
 }
@@ -30,12 +30,12 @@ impl Default for TimerA {
 }
 
 impl TimerA {
-    /// Sets the length of a frame, against what it was when the timer was loaded.
+    /// Sets the number of units per frame. The rest of a running period keeps its units.
     pub fn set_unit(&mut self, unit: u32) {
         self.unit = unit;
     }
 
-    /// Sets the upper 8 bits of the value, which the next load takes up.
+    /// Sets the upper 8 bits of the value, which take effect at the next load.
     pub fn set_high(&mut self, high: u8) {
         self.value = self.value & 3 | u16::from(high) << 2;
     }
@@ -45,7 +45,7 @@ impl TimerA {
         self.value = self.value & 0x3fc | u16::from(low & 3);
     }
 
-    /// The mode register: whether the timer runs and whether it presses keys.
+    /// Sets the mode: whether the timer runs and whether it presses keys.
     pub fn set_mode(&mut self, load: bool, csm: bool) {
         self.csm = csm;
         self.left = match self.left {
@@ -59,13 +59,13 @@ impl TimerA {
         (1024 - u32::from(self.value)) * self.unit
     }
 
-    /// How many frames can be rendered before it presses a key, if it will.
+    /// Returns the number of frames until the timer presses a key, if it will.
     pub fn frames_to_key(&self) -> Option<u32> {
         let left = self.left.filter(|_| self.csm)?;
         Some(left.div_ceil(self.unit))
     }
 
-    /// Goes on by `frames`; returns whether it pressed the keys at their end.
+    /// Advances by `frames`, and returns whether the timer pressed the keys at their end.
     pub fn advance(&mut self, frames: usize) -> bool {
         let (units, period) = (frames as u32 * self.unit, self.period());
         let Some(left) = &mut self.left else {

@@ -1,6 +1,6 @@
 //! The length counter and the volume envelope of the Game Boy's channels.
 
-/// Counts a note's 256ths of a second.
+/// A counter of the 256ths of a second in a note.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Length {
     pub(super) used: bool,
@@ -8,7 +8,7 @@ pub(super) struct Length {
 }
 
 impl Length {
-    /// Whether the note ends with it.
+    /// Counts down and returns whether the note ends.
     pub(super) fn clock(&mut self) -> bool {
         if !self.used || self.left == 0 {
             return false;
@@ -29,7 +29,7 @@ pub(super) struct Envelope {
     pub(super) written: u8,
     pub(super) level: u8,
     pub(super) left: u8,
-    /// Whether it still moves.
+    /// Whether the envelope still changes the level.
     pub(super) moves: bool,
 }
 
@@ -44,7 +44,7 @@ impl Envelope {
         self.moves = true;
     }
 
-    /// The divider takes a period of 0 for 8.
+    /// Returns the period. The divider treats 0 as 8.
     pub(super) fn period(&self) -> u8 {
         match self.written & 7 {
             0 => 8,
@@ -54,7 +54,7 @@ impl Envelope {
 
     pub(super) fn write(&mut self, value: u8, plays: bool) {
         if plays {
-            // Without a restart the volume is bent, which drivers use to set it.
+            // Without a restart the write itself changes the volume. Drivers use this to set it.
             if self.written & 7 == 0 && self.moves {
                 self.level += 1;
             } else if self.written & 8 == 0 {

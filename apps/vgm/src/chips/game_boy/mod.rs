@@ -1,6 +1,6 @@
-//! The Game Boy's sound (DMG): two pulses, a wave, a noise.
+//! The sound of the Game Boy (DMG): two pulses, a wave and a noise.
 //!
-//! The registers as VGM files write them (command B3), the CPU's addresses less FF10:
+//! The registers as VGM files write them (command B3), which are the CPU's addresses minus FF10:
 //!
 //! | register | | |
 //! |---|---|---|
@@ -14,16 +14,18 @@
 //! | 10 | NR41 | noise: length |
 //! | 12 | NR43 | `s s s s w r r r` shift, 7 bits instead of 15, divider |
 //! | 13 | NR44 | `t l - - - - - -` |
-//! | 14 | NR50 | `- l l l - r r r` volume of all |
-//! | 15 | NR51 | which channels are heard on the left (bits 4 to 7), on the right (0 to 3) |
+//! | 14 | NR50 | `- l l l - r r r` main volume |
+//! | 15 | NR51 | which channels are on the left (bits 4 to 7), on the right (0 to 3) |
 //! | 16 | NR52 | bit 7: power |
 //! | 20–2F | | the wave's 32 samples of 4 bits, the high one first |
 //!
-//! A tick is two clocks. A pulse takes an eighth of its period every 2 × (2048 - pitch) ticks, the
-//! wave a sample every 2048 - pitch. Of a 512 Hz counter's eight steps, every second clocks lengths,
-//! the third and seventh the sweep, the last the envelopes.
+//! A tick is two clocks. A pulse advances by an eighth of its period every 2 × (2048 - pitch)
+//! ticks, and the wave by a sample every 2048 - pitch ticks. A 512 Hz counter has eight steps.
+//! Every second step clocks the lengths, the third and seventh clock the sweep, and the last one
+//! clocks the envelopes.
 //!
-//! Left out on purpose: how playing disturbs the wave's memory; the Color's differences.
+//! We leave out two details on purpose: the effect of playing on the wave's memory, and the
+//! differences of the Color.
 //!
 //! Source: Pan Docs, "Audio" and "Audio details"; gbdev wiki, "Game Boy sound hardware", with its
 //! obscure behaviour (writing volumes without a restart); the VGM 1.71 specification.
@@ -42,7 +44,7 @@ pub const INFO: ChipInfo = ChipInfo {
     name: "GameBoy",
     verification: DOCUMENTS,
     ratio: Some(6.5),
-    // The core's four channels fill its scale; the machine's are twice as loud.
+    // The four channels of the core fill its scale, and the machine is twice as loud.
     level: Level::new(2.0, 0xC0, 4.0),
     voices: &[VoiceGroup::Named(&["pulse 1", "pulse 2", "wave", "noise"])],
     cost_ns: 30,
@@ -50,10 +52,10 @@ pub const INFO: ChipInfo = ChipInfo {
     create: Create::Steps(|clock_hz| Box::new(GameBoy::new(clock_hz))),
 };
 
-/// Ticks of a step of the 512 Hz counter: 8,192 clocks.
+/// The number of ticks per step of the 512 Hz counter, which is 8,192 clocks.
 const FRAME: u32 = 4096;
 
-/// Steps of ours in one of 15 levels at one of 8 volumes.
+/// The number of output steps per step of the chip, which has 15 levels and 8 volumes.
 const SCALE: i32 = 64;
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -68,7 +70,7 @@ struct Pulse {
     shown: OutputLevel,
 }
 
-/// Which eighths are high, from bit 0.
+/// The eighths of the period that are high, from bit 0.
 const DUTIES: [u8; 4] = [0b1000_0000, 0b1000_0001, 0b1110_0001, 0b0111_1110];
 
 impl Pulse {
@@ -154,7 +156,7 @@ struct Wave {
     pitch: u16,
     samples: [u8; 16],
     place: u8,
-    /// What was read last: a start does not read.
+    /// The last sample that was read. A start does not read one.
     held: u8,
     count: Countdown,
     shown: OutputLevel,
@@ -229,7 +231,7 @@ struct Noise {
 }
 
 impl Noise {
-    /// None if it stands still.
+    /// Returns the period, or `None` if the noise does not shift.
     fn period(&self) -> Option<u32> {
         let divider = match self.written & 7 {
             0 => 4,
@@ -283,7 +285,7 @@ impl Noise {
     }
 }
 
-/// The chip.
+/// The sound of the Game Boy.
 #[derive(Clone, Debug)]
 pub struct GameBoy {
     clock_hz: u32,
@@ -300,7 +302,7 @@ pub struct GameBoy {
 }
 
 impl GameBoy {
-    /// A silent chip at `clock_hz`, switched on.
+    /// Creates a silent chip at `clock_hz` that is switched on.
     pub fn new(clock_hz: u32) -> Self {
         GameBoy {
             clock_hz,
@@ -460,7 +462,7 @@ impl GameBoy {
         }
     }
 
-    /// The level of one step of a channel, left and right.
+    /// Returns the level of one step of a channel, left and right.
     fn gains(&self, channel: usize) -> [i32; 2] {
         let heard = |bit: usize| i32::from(self.sides >> bit & 1);
         let volume = |bits: u8| i32::from(bits & 7) + 1;

@@ -1,17 +1,17 @@
-//! The DMC: one bit a step moves a level of 7 bits up or down by two.
+//! The DMC: each bit of a sample moves a level of 7 bits up or down by two.
 //!
 //! | register | |
 //! |---|---|
 //! | 10 | `- l - - p p p p` loop, period |
 //! | 11 | the level itself |
-//! | 12 | where the sample begins: C000 + 64 × value |
+//! | 12 | the start of the sample: C000 + 64 × value |
 //! | 13 | its length: 16 × value + 1 bytes |
 //!
 //! Source: the NESdev wiki, "APU DMC".
 
 use crate::chips::step_chip::Countdown;
 
-/// What the CPU's addresses reach.
+/// The size of the CPU's address space.
 const MEMORY: usize = 0x1_0000;
 
 #[derive(Clone, Debug)]
@@ -21,10 +21,10 @@ pub struct Dmc {
     loops: bool,
     start: u8,
     length: u8,
-    /// Where the next byte is read, and how many are left.
+    /// The address of the next byte and, in `left`, the number of remaining bytes.
     at: u16,
     left: u16,
-    /// Read ahead, for when the bits run out.
+    /// The next byte, which is read before the bits of the current one run out.
     buffer: Option<u8>,
     bits: u8,
     bits_left: u8,
@@ -87,7 +87,7 @@ impl Dmc {
         self.level
     }
 
-    /// Whether its steps change nothing until it is switched on.
+    /// Returns whether the steps have no effect until the DMC is switched on.
     pub fn is_idle(&self) -> bool {
         self.silent && self.buffer.is_none() && self.left == 0
     }
@@ -131,7 +131,7 @@ impl Dmc {
         self.count = Countdown::of(self.count.left() + u32::from(self.period));
     }
 
-    /// Runs while it is idle.
+    /// Advances while the DMC is idle.
     pub fn skip(&mut self, ticks: u32) {
         let steps = self.count.skip(ticks, u32::from(self.period));
         let past = (8 - u32::from(self.bits_left) + steps) % 8;

@@ -1,40 +1,40 @@
-//! The Famicom Disk System's wave: 64 steps of 6 bits, its pitch modulated by a table.
+//! The wave of the Famicom Disk System: 64 samples of 6 bits, whose pitch a table modulates.
 //!
 //! The registers as VGM files write them, with the CPU's addresses:
 //!
 //! | register | address | |
 //! |---|---|---|
-//! | 40–7F | 4040–407F | the wave's samples, 6 bits, taken in while 29 has bit 7 |
-//! | 20 | 4080 | `m d v v v v v v` volume itself (m), or its envelope: up (d), speed |
+//! | 40–7F | 4040–407F | the wave's samples, 6 bits, accepted while bit 7 of 29 is set |
+//! | 20 | 4080 | `m d v v v v v v` fixed volume (m), or its envelope: up (d), speed |
 //! | 22, 23 | 4082, 4083 | pitch, 12 bits; 23: `h e - -` stop the wave, stop both envelopes |
 //! | 24 | 4084 | as 20, for the modulation's gain |
 //! | 25 | 4085 | the modulation's counter, 7 bits signed |
 //! | 26, 27 | 4086, 4087 | the modulation's pitch, 12 bits; 27: `h` stop it |
-//! | 28 | 4088 | the modulation's table, 3 bits, two steps a write, taken in while it is stopped |
+//! | 28 | 4088 | the modulation's table, 3 bits, two steps per write, accepted while it is stopped |
 //! | 29 | 4089 | `w - - - - - v v` write the wave; level 30, 20, 15, 12 of 30 |
-//! | 2A | 408A | the envelopes' pace |
+//! | 2A | 408A | the envelopes' period |
 //! | 3F | 4023 | bit 1: sound on |
 //!
-//! The wave takes a step every 65,536 / pitch ticks, the modulation likewise. An envelope takes one
-//! every 8 × (speed + 1) × (pace + 1) ticks, up to 32.
+//! The wave advances by a step every 65,536 / pitch ticks, and so does the modulation. An envelope
+//! advances every 8 × (speed + 1) × (period + 1) ticks, up to 32.
 //!
-//! What the machine hears of it goes through a low-pass of its own.
+//! The machine has a low-pass for this output.
 //!
 //! Source: the NESdev wiki, "FDS audio".
 
 use crate::chips::Rate;
 use crate::chips::step_chip::{Countdown, OutputLevel, StepChip, StepSink};
 
-/// The loudest in steps of the mixer: 2.4 times one pulse at its loudest.
+/// The loudest level in steps of the mixer, which is 2.4 times that of one pulse.
 const FULL: i32 = 11_750;
 
-/// Where the disk system's output falls off.
+/// The cutoff frequency of the disk system's output.
 const LOW_PASS_HZ: u32 = 2_000;
 
-/// The wave's place has 6 bits, and 16 of a fraction.
+/// The number of fraction bits in the position of the wave, which has 6 bits otherwise.
 const FRACTION: u32 = 16;
 
-/// An envelope: of the volume, or of the modulation's gain.
+/// An envelope of the volume or of the modulation's gain.
 #[derive(Clone, Debug, Default)]
 struct Envelope {
     fixed: bool,
@@ -69,7 +69,7 @@ impl Envelope {
     }
 }
 
-/// The disk system's sound.
+/// The sound of the disk system.
 #[derive(Clone, Debug)]
 pub struct Fds {
     clock_hz: u32,
@@ -83,7 +83,7 @@ pub struct Fds {
     halted: bool,
     envelopes_halted: bool,
     pitch: u16,
-    /// The wave's place.
+    /// The position in the wave.
     place: u32,
     counter: i8,
     table: [u8; 64],
@@ -95,7 +95,7 @@ pub struct Fds {
 }
 
 impl Fds {
-    /// A silent chip at `clock_hz`.
+    /// Creates a silent chip at `clock_hz`.
     pub fn new(clock_hz: u32) -> Self {
         Fds {
             clock_hz,
@@ -120,12 +120,12 @@ impl Fds {
         }
     }
 
-    /// The pitch as it is modulated.
+    /// Returns the modulated pitch.
     fn modulated(&self) -> u32 {
         let pitch = i32::from(self.pitch);
         let product = i32::from(self.counter) * i32::from(self.gain.value);
         let mut bend = product >> 4;
-        // The rounding is the chip's: up by two, or down, where bits were cut.
+        // The chip rounds in this way: up by two, or down by one, if bits were cut off.
         if product & 15 != 0 && bend & 0x80 == 0 {
             bend += if self.counter < 0 { -1 } else { 2 };
         }
@@ -150,7 +150,7 @@ impl Fds {
         };
         let volume = i32::from(self.volume.value.min(32));
         let level = if self.on {
-            // All factors at their largest make the full level.
+            // With all factors at their maximum, the result is the full level.
             sample * volume * MASTERS[usize::from(self.master)] * (FULL / 63) / (32 * 30)
         } else {
             0
@@ -203,7 +203,7 @@ impl StepChip for Fds {
                 self.table_pitch = self.table_pitch & 0xFF | high;
                 self.table_halted = value & 0x80 != 0;
                 if self.table_halted {
-                    // The fraction is let go, the place is not.
+                    // The fraction is reset, but the position is not.
                     self.table_place &= !0xFFFF;
                 }
             }
@@ -293,7 +293,8 @@ impl StepChip for Fds {
     }
 }
 
-/// Ticks until a place that grows by `pitch` a tick has moved on by a step.
+/// Returns the number of ticks until a position that grows by `pitch` per tick reaches the next
+/// step.
 fn ticks_to_step(place: u32, pitch: u32) -> u32 {
     if pitch == 0 {
         return u32::MAX;

@@ -1,8 +1,9 @@
-//! The NES's APU (in the 2A03 and 2A07): two pulses, a triangle, a noise, sampled deltas. The FDS's
-//! wave beside it is a part of its own.
+//! The APU of the NES (in the 2A03 and 2A07): two pulses, a triangle, a noise and delta modulation
+//! samples. The FDS wave is a separate part.
 //!
-//! The registers as VGM files write them (command B4): 00 to 1F are the CPU's addresses 4000 to
-//! 401F; 20 to 3E, 3F and 40 to 7F are the [`fds`]'s 4080 to 409E, 4023 and 4040 to 407F.
+//! The registers as VGM files write them (command B4). 00 to 1F are the CPU's addresses 4000 to
+//! 401F. 20 to 3E, 3F and 40 to 7F are the addresses 4080 to 409E, 4023 and 4040 to 407F of the
+//! [`fds`].
 //!
 //! | register | |
 //! |---|---|
@@ -15,17 +16,17 @@
 //! | 0C | noise: `- - h c v v v v` |
 //! | 0E | `m - - - p p p p` short mode, period |
 //! | 0F | `l l l l l - - -` length; restarts the envelope |
-//! | 10–13 | the [`dmc`]'s |
+//! | 10–13 | the registers of the [`dmc`] |
 //! | 15 | which channels are on: pulses, triangle, noise, DMC from bit 0 |
 //! | 17 | `m - - - - - - -` five steps of the frame counter instead of four |
 //!
-//! One *tick* is a cycle of the CPU. A pulse takes an eighth of its period every two (period + 1)
-//! ticks, the triangle a 32nd every period + 1. The frame counter clocks envelopes and the linear
-//! counter four times in some 29,830 ticks, lengths and sweeps twice.
+//! One *tick* is a cycle of the CPU. A pulse advances by an eighth of its period every two (period
+//! + 1) ticks, and the triangle by a 32nd every period + 1 ticks. In about 29,830 ticks, the frame
+//! counter clocks envelopes and the linear counter four times, and lengths and sweeps twice.
 //!
-//! Pulses, and the other three, meet in two resistor networks, so their sums are not linear; each
-//! network's output is what is said as steps. Left out on purpose: interrupts, and the CPU's waits
-//! for the DMC.
+//! The pulses are mixed in one resistor network and the other three channels in a second one, so
+//! their sums are not linear. We report the output of each network as steps. We leave out
+//! interrupts and the waits of the CPU for the DMC on purpose.
 //!
 //! Source: the NESdev wiki's pages "APU" (registers, tables, mixer), "APU Frame Counter", "APU
 //! Sweep"; the VGM 1.71 specification.
@@ -47,7 +48,7 @@ pub const INFO: ChipInfo = ChipInfo {
     name: "NESAPU, FDS",
     verification: DOCUMENTS,
     ratio: Some(8.5),
-    // The core's full scale is the mixer's.
+    // The full scale of the core is that of the mixer.
     level: Level::new(1.0, 0x100, 2.0),
     voices: &[VoiceGroup::Named(&[
         "pulse 1", "pulse 2", "triangle", "noise", "DMC", "FDS",
@@ -57,19 +58,19 @@ pub const INFO: ChipInfo = ChipInfo {
     create: Create::Steps(|clock_hz| Box::new(Nes::new(clock_hz))),
 };
 
-/// The mixer's full scale in steps.
+/// The full scale of the mixer in steps.
 const FULL: f32 = 32_767.0;
 
-/// Lengths of notes in half frames, by the five bits written.
+/// The lengths of notes in half frames, by the five bits written.
 const LENGTHS: [u8; 32] = [
     10, 254, 20, 2, 40, 4, 80, 6, 160, 8, 60, 10, 14, 12, 26, 14, 12, 16, 24, 18, 48, 20, 96, 22,
     192, 24, 72, 26, 16, 28, 32, 30,
 ];
 
-/// What differs between the television systems.
+/// The differences between the television systems.
 #[derive(Clone)]
 struct System {
-    /// Ticks from each quarter of a frame to the next: four or five.
+    /// The ticks between the steps of the frame counter, with four and with five steps.
     quarters: [&'static [u32]; 2],
     noise_periods: [u16; 16],
     dmc_periods: [u16; 16],
@@ -104,20 +105,20 @@ pub struct Nes {
     triangle: Triangle,
     noise: Noise,
     dmc: Dmc,
-    /// Whether the frame counter takes five steps.
+    /// Whether the frame counter has five steps.
     five: bool,
-    /// The step of the frame counter that comes next, and when.
+    /// The next step of the frame counter and, in `until_quarter`, its time.
     quarter: usize,
     until_quarter: Countdown,
     averaged: u32,
     shown: [OutputLevel; 2],
 }
 
-/// Clocks below this are a PAL machine's (1.66 MHz; NTSC's is 1.79 MHz).
+/// The clock in Hz below which we assume a PAL machine (1.66 MHz, compared with 1.79 MHz for NTSC).
 const PAL_BELOW_HZ: u32 = 1_700_000;
 
 impl Nes {
-    /// A silent chip at `clock_hz`.
+    /// Creates a silent chip at `clock_hz`.
     pub fn new(clock_hz: u32) -> Self {
         let system = if clock_hz < PAL_BELOW_HZ { &PAL } else { &NTSC };
         let mut nes = Nes {
@@ -131,13 +132,14 @@ impl Nes {
             quarter: 0,
             until_quarter: Countdown::of(system.quarters[0][0]),
             averaged: 0,
-            // The triangle begins at its top, by which the others' network is bent.
+            // The triangle starts at its top. This sets the initial level of its network.
             shown: [
                 OutputLevel::default(),
                 OutputLevel::at(others_mixed(15.0, 0, 0)),
             ],
         };
-        // Songs that never say which channels are on mean those that the machine's start leaves on.
+        // Some songs never enable channels. They rely on the channels that the start of the machine
+        // enables.
         nes.switch(0x0F);
         nes
     }
@@ -169,11 +171,11 @@ impl Nes {
         self.noise.length.clock();
     }
 
-    /// A step of the frame counter; returns the ticks to the next.
+    /// Executes a step of the frame counter, and returns the number of ticks to the next one.
     fn clock_frame(&mut self) -> u32 {
         let step = self.quarter;
         let steps = self.system.quarters[usize::from(self.five)];
-        // The last of five is where the counter turns over, and clocks nothing.
+        // The last of five steps is the wrap-around of the counter, and clocks nothing.
         if step < 4 {
             self.clock_quarter();
             if step % 2 == 1 {
@@ -181,11 +183,11 @@ impl Nes {
             }
         }
         self.quarter = (step + 1) % steps.len();
-        // What is beyond the first step's own time is the turning over.
+        // The wrap-around is the time that exceeds the first step's own time.
         steps[self.quarter]
     }
 
-    /// Runs the channels while nothing but their own counters changes them.
+    /// Runs the channels for a time in which only their own counters change them.
     fn channels(&mut self, start: u32, ticks: u32, steps: &mut dyn StepSink) {
         self.run_pulses(start, ticks, steps);
         self.run_others(start, ticks, steps);
@@ -289,7 +291,7 @@ impl Nes {
     }
 }
 
-/// One pulse while the other is silent.
+/// Runs one pulse while the other is silent.
 fn alone(
     pulse: &mut Pulse,
     (start, ticks): (u32, u32),
@@ -304,13 +306,13 @@ fn alone(
     pulse.count.skip(ticks, 1 << 30);
 }
 
-/// What the two pulses' network makes of their sum.
+/// Returns the output of the pulses' network for the sum of their levels.
 fn pulses_mixed(sum: u8) -> i32 {
     let sum = f32::from(sum);
     (95.88 * FULL * sum / (8128.0 + 100.0 * sum)).round() as i32
 }
 
-/// What the other network makes of the other three.
+/// Returns the output of the second network for the levels of the other three channels.
 fn others_mixed(triangle: f32, noise: u8, dmc: u8) -> i32 {
     let sum = triangle / 8227.0 + f32::from(noise) / 12241.0 + f32::from(dmc) / 22638.0;
     (159.79 * FULL * sum / (1.0 + 100.0 * sum)).round() as i32

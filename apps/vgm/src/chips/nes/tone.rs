@@ -1,9 +1,9 @@
-//! The pulses, the triangle and the noise, and what they share: lengths and envelopes.
+//! The pulses, the triangle and the noise, and their common parts: lengths and envelopes.
 
 use super::LENGTHS;
 use crate::chips::step_chip::{Countdown, is_inaudible};
 
-/// Counts a note's half frames.
+/// A counter of the half frames in a note.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Length {
     on: bool,
@@ -36,12 +36,12 @@ impl Length {
     }
 }
 
-/// A volume, given or falling from 15.
+/// A volume that is either constant or decays from 15.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Envelope {
     constant: bool,
     loops: bool,
-    /// The volume given, or the period less 1.
+    /// The constant volume, or the period less 1.
     value: u8,
     starts: bool,
     divider: u8,
@@ -81,7 +81,7 @@ impl Envelope {
     }
 }
 
-/// A pulse, high in the eighths of its period that its duty says.
+/// A pulse. Its duty selects the eighths of its period that are high.
 #[derive(Clone, Copy, Debug)]
 pub struct Pulse {
     pub envelope: Envelope,
@@ -89,16 +89,17 @@ pub struct Pulse {
     pub count: Countdown,
     period: u16,
     duty: u8,
-    /// The eighth of the period it is in; counts down.
+    /// The current eighth of the period, which counts down.
     phase: u8,
     sweep: u8,
     sweep_divider: u8,
     sweep_starts: bool,
-    /// What is taken off more when the sweep negates: the first pulse adds the ones' complement.
+    /// The additional amount to subtract when the sweep negates. The first pulse adds the ones'
+    /// complement.
     less: u16,
 }
 
-/// Which eighths are high, from bit 0, as the phase counts down.
+/// The eighths of the period that are high, from bit 0, as the phase counts down.
 const DUTIES: [u8; 4] = [0b1000_0000, 0b1100_0000, 0b1111_0000, 0b0011_1111];
 
 impl Pulse {
@@ -138,7 +139,7 @@ impl Pulse {
         }
     }
 
-    /// The period that the sweep would set.
+    /// Returns the period that the sweep would set.
     fn target(&self) -> u16 {
         let change = self.period >> (self.sweep & 7);
         if self.sweep & 8 != 0 {
@@ -163,7 +164,7 @@ impl Pulse {
         }
     }
 
-    /// The level while it is high.
+    /// Returns the level of the high part of the pulse.
     pub fn volume(&self) -> u8 {
         let muted = self.length.is_over() || self.period < 8 || self.target() >= 0x800;
         if muted { 0 } else { self.envelope.level() }
@@ -193,7 +194,7 @@ impl Pulse {
     }
 }
 
-/// The triangle: from 15 to 0 and back in 32 steps.
+/// The triangle, which moves from 15 to 0 and back in 32 steps.
 #[derive(Clone, Copy, Debug)]
 pub struct Triangle {
     pub length: Length,
@@ -206,7 +207,8 @@ pub struct Triangle {
 }
 
 impl Triangle {
-    /// It begins at 15, as the chip does; that no song begins with a thump is seen to where it is mixed.
+    /// Creates a triangle that starts at 15, as on the chip. The mixer prevents a click at the
+    /// start of a song.
     pub fn new() -> Self {
         Triangle {
             length: Length::default(),
@@ -246,12 +248,12 @@ impl Triangle {
         }
     }
 
-    /// Whether it takes steps; else it stays where it is.
+    /// Returns whether the triangle advances. Otherwise it keeps its level.
     pub fn runs(&self) -> bool {
         !self.length.is_over() && self.linear > 0
     }
 
-    /// Whether it runs, but too fast to be heard.
+    /// Returns whether the triangle advances, but too fast to be audible.
     pub fn is_inaudible(&self, limit: u32) -> bool {
         self.runs() && is_inaudible(32, u32::from(self.period) + 1, limit)
     }

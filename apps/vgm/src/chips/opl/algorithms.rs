@@ -1,4 +1,4 @@
-//! How the operators of a channel are connected: the inner loops.
+//! The algorithms of a channel, which connect its operators. These are the inner loops.
 //!
 //! | operators | algorithm | |
 //! |---|---|---|
@@ -9,8 +9,8 @@
 //! | 4 | 2 | (1 → 2) + (3 → 4) |
 //! | 4 | 3 | 1 + (2 → 3) + 4 |
 //!
-//! Operator 1 may modulate itself with its last two values, so its frames
-//! depend on each other; several channels' are computed side by side.
+//! Operator 1 can modulate itself with its last two values, so its frames depend on each other. We
+//! compute the first operators of several channels in parallel.
 //!
 //! Source: YM3812 and YMF262 application manuals.
 
@@ -21,53 +21,57 @@ use crate::chips::fm::tables::Waveform;
 /// One value, 14 bits signed, for each frame of a block.
 pub type Values = [i16; BLOCK];
 
-/// What differs between the chips once the registers are decoded.
+/// The differences between the chips after decoding the registers.
 pub trait Family {
-    /// Whether an operator reaches the one it modulates a frame late.
+    /// Whether the output of an operator reaches the operator that it modulates one frame later.
     const DELAY: bool;
-    /// Bits dropped from each operator on its way to the sum.
+    /// The number of bits dropped from each operator before the sum.
     const DROPPED: u32;
-    /// The largest sum of two operators; the smallest is one below its negative.
+    /// The largest sum of two operators. The smallest is `-LIMIT - 1`.
     const LIMIT: i32;
-    /// The operator, counted from channel 6's second, whose phase shapes the
-    /// hi-hat and the cymbal with that of channel 8's second.
+    /// The operator whose phase is combined with that of channel 8's second operator for the hi-hat
+    /// and the cymbal. It is counted from the second operator of channel 6.
     const HAT_PHASE: usize;
 }
 
-/// The values of an operator 1, after the last one before the block.
+/// The values of an operator 1, preceded by the last value before the block.
 #[derive(Clone, Debug)]
 pub struct First([i16; BLOCK + 1]);
 
 impl First {
-    /// Nothing but zeros.
+    /// Values that are all zeros.
     pub const ZERO: Self = Self([0; BLOCK + 1]);
 
-    /// The block's values, as they come.
+    /// Returns the values of the block.
     pub fn values(&self) -> &Values {
-        self.0.last_chunk().expect("one longer than a block")
+        self.0
+            .last_chunk()
+            .expect("the array must be one longer than a block")
     }
 
-    /// The block's values as the chip's operator 2 receives them.
+    /// Returns the values of the block as the chip's operator 2 receives them.
     pub fn received<F: Family>(&self) -> &Values {
         if F::DELAY {
-            self.0.first_chunk().expect("one longer than a block")
+            self.0
+                .first_chunk()
+                .expect("the array must be one longer than a block")
         } else {
             self.values()
         }
     }
 
-    /// The last value of a block of `frames`, and the one before.
+    /// Returns the last value of a block of `frames`, and the one before.
     pub fn last(&self, frames: usize) -> [i16; 2] {
         [self.0[frames], self.0[frames - 1]]
     }
 }
 
-/// An operator 1 that is to be computed.
+/// The parameters of an operator 1 to be computed.
 #[derive(Clone, Copy, Debug)]
 pub struct Lane {
-    /// Its waveform.
+    /// The waveform.
     pub wave: &'static Waveform,
-    /// Its memory and how much of it is fed back.
+    /// The feedback memory and the feedback level.
     pub feedback: Feedback,
 }
 
@@ -85,7 +89,7 @@ pub fn render_without_feedback(
     }
 }
 
-/// Computes `frames` of several operators 1 with feedback side by side.
+/// Computes `frames` of several first operators with feedback in parallel.
 pub fn render_feedback(lanes: &[Lane], sources: &[Tone], frames: usize, out: &mut [First]) {
     let mut at = 0;
     while at < lanes.len() {
@@ -129,7 +133,7 @@ fn feedback_lanes<const LANES: usize>(
     LANES
 }
 
-/// Computes `frames` of operator 2 modulated by `realtime`, or added to it.
+/// Computes `frames` of operator 2. `first` modulates it, or is added to it if `additive` is set.
 pub fn render_pair<F: Family>(
     additive: bool,
     first: &Values,
@@ -156,8 +160,8 @@ pub fn render_pair<F: Family>(
     }
 }
 
-/// Computes `frames` of a channel of four from its first operator's values and
-/// the others' waveforms and tones.
+/// Computes `frames` of a channel of four operators from the values of its first operator and the
+/// waveforms and tones of the others.
 pub fn render_four<F: Family>(
     algorithm: u8,
     first: &Values,

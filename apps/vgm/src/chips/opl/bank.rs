@@ -1,8 +1,8 @@
-//! The channels of an OPL chip, rendered block by block.
+//! The channels of an OPL chip, rendered in blocks.
 //!
-//! The invariant: after any sequence of blocks every phase, envelope and
-//! feedback memory is what clocking each operator frame by frame would have
-//! left, however the blocks were cut and whatever was skipped for silence.
+//! Invariant: after any sequence of blocks, each phase, envelope and feedback memory has the state
+//! that clocking each operator frame by frame would produce. This holds for any block sizes, and
+//! although we skip silent operators.
 
 use super::algorithms::{
     Family, First, Lane, Values, render_feedback, render_four, render_pair, render_without_feedback,
@@ -16,12 +16,12 @@ use crate::chips::fm::envelope::EnvelopeClock;
 use crate::chips::fm::operator::{BLOCK, Tone, key};
 use crate::chips::fm::timer::TimerA;
 
-/// Frames after which the chip looks at its keys though nothing was written.
+/// The number of frames after which the chip samples its keys even without a write.
 ///
-/// It decides when the keys of a CSM trigger are let go. Source: ymfm.
+/// This determines when the keys of a CSM trigger are released. Source: ymfm.
 const PREPARE_PERIOD: usize = 4097;
 
-/// The channels with their shared clocks and the buffers of a block.
+/// The channels with their common clocks and the buffers of a block.
 #[derive(Clone)]
 pub struct Bank<const CHANNELS: usize> {
     /// The channels.
@@ -30,34 +30,34 @@ pub struct Bank<const CHANNELS: usize> {
     pub timer: TimerA,
     /// The LFO.
     pub lfo: Lfo,
-    /// What reaches the outputs; all of it plays on.
+    /// The voices that reach the outputs. Muted voices play on.
     pub voice_mask: VoiceMask,
     noise: Noise,
     clock: EnvelopeClock,
-    /// Whether any operator listens to the LFO.
+    /// Whether the LFO modulates any operator.
     modulated: bool,
     written: bool,
     to_prepare: usize,
     buffers: Buffers<CHANNELS>,
 }
 
-/// What reaches the outputs, a bit each.
+/// The voices that reach the outputs, one bit per voice.
 #[derive(Clone, Copy, Debug)]
 pub struct VoiceMask {
-    /// Of the channels, while they are no drums.
+    /// The channels, when they do not play drums.
     pub channels: u32,
-    /// Of the drums, as in the rhythm register.
+    /// The drums, as in the rhythm register.
     pub drums: u8,
 }
 
 impl VoiceMask {
-    /// Everything.
+    /// All voices.
     pub const ALL: VoiceMask = VoiceMask {
         channels: u32::MAX,
         drums: 31,
     };
 
-    /// Those of a chip's voices that are channels, `channels` of them, and drums.
+    /// Splits the voices of a chip into `channels` channels and the drums.
     pub fn of_voices(voices: u64, channels: u32) -> VoiceMask {
         VoiceMask {
             channels: voices as u32 & ((1 << channels) - 1),
@@ -72,31 +72,32 @@ impl VoiceMask {
 
 #[derive(Clone)]
 struct Buffers<const CHANNELS: usize> {
-    /// Operators 1: those with feedback from the front, the others from the back.
+    /// The tones of the first operators. Those with feedback start at the front, the others at the
+    /// back.
     tones: [Tone; CHANNELS],
     lanes: [Lane; CHANNELS],
     firsts: [First; CHANNELS],
-    /// The other operators of a channel.
+    /// The tones of the other operators of a channel.
     others: [Tone; 3],
-    /// Those of rhythm mode.
+    /// The tones of the operators in rhythm mode.
     drums: [Tone; 5],
     halves: [u16; BLOCK],
     noise: [u16; BLOCK],
     out: Values,
 }
 
-/// What is to be computed of a channel in a block.
+/// The computations that a channel needs in a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Plan {
-    /// Nothing; the memory stands still.
+    /// None. The feedback memory keeps its last value.
     Still,
-    /// Operator 1 in this slot, or zeros, for its memory; nothing is heard.
+    /// Only operator 1, in this slot or as zeros, for the feedback memory. The channel is silent.
     First(Option<usize>),
-    /// All of it; operator 1 in this slot or zeros.
+    /// All operators. Operator 1 is in this slot, or zeros.
     Whole(Option<usize>),
 }
 
-/// Channel and operator of each tone in the buffer of drums.
+/// The channel and the operator of each tone in the buffer of drums.
 const DRUMS: [(usize, usize); 5] = [(6, 1), (7, 0), (7, 1), (8, 0), (8, 1)];
 
 static ZERO: First = First::ZERO;
@@ -132,12 +133,12 @@ impl<const CHANNELS: usize> Default for Bank<CHANNELS> {
 }
 
 impl<const CHANNELS: usize> Bank<CHANNELS> {
-    /// To be called with every register write that reaches the FM part.
+    /// Marks the bank as changed. You must call this for every register write to the FM part.
     pub fn mark_written(&mut self) {
         self.written = true;
     }
 
-    /// Presses or lets go the keys of one `source`, operator 1 in bit 0.
+    /// Presses or releases the keys of one `source`. Operator 1 is bit 0.
     pub fn set_keys(&mut self, channel: usize, source: u8, operators: u8) {
         let role = self.channels[channel].role;
         if role == Role::Lent {
@@ -155,7 +156,7 @@ impl<const CHANNELS: usize> Bank<CHANNELS> {
         }
     }
 
-    /// The rhythm register: its five keys, or none out of rhythm mode.
+    /// Sets the five keys of the rhythm register. Pass 0 if rhythm mode is off.
     pub fn set_drum_keys(&mut self, keys: u8) {
         let bit = |n: u8| keys >> n & 1;
         self.set_keys(6, key::RHYTHM, 3 * bit(4));
@@ -163,8 +164,10 @@ impl<const CHANNELS: usize> Bank<CHANNELS> {
         self.set_keys(8, key::RHYTHM, bit(2) | bit(1) << 1);
     }
 
-    /// Takes up what was written and says how many frames, at most `wanted`,
-    /// the next block may have. To be called before each block.
+    /// Applies the written registers and returns the number of frames in the next block, at most
+    /// `wanted`.
+    ///
+    /// You must call this before each block.
     pub fn begin(&mut self, wanted: usize) -> usize {
         if self.written || self.to_prepare == 0 {
             self.prepare();
@@ -203,8 +206,9 @@ impl<const CHANNELS: usize> Bank<CHANNELS> {
         self.to_prepare = PREPARE_PERIOD;
     }
 
-    /// Renders a block of as many frames as [`begin`](Self::begin) gave; calls
-    /// `sink` with the outputs and the values of each channel that may be heard.
+    /// Renders a block with the number of frames that [`begin`](Self::begin) returned.
+    ///
+    /// Calls `sink` with the outputs and the values of each channel that may be audible.
     pub fn render<F: Family>(&mut self, frames: usize, mut sink: impl FnMut(u8, &Values)) {
         let block = Block {
             frames,
@@ -226,8 +230,9 @@ impl<const CHANNELS: usize> Bank<CHANNELS> {
         self.end(frames);
     }
 
-    /// Renders the first operators of all channels, which is where frames
-    /// depend on each other, and keeps their memories.
+    /// Renders the first operators of all channels and updates their feedback memories.
+    ///
+    /// Only these operators have frames that depend on each other.
     fn render_first(&mut self, block: &Block) -> [Plan; CHANNELS] {
         let frames = block.frames;
         let (mut front, mut back) = (0, CHANNELS);
@@ -273,7 +278,7 @@ impl<const CHANNELS: usize> Bank<CHANNELS> {
             if let Plan::Whole(Some(slot)) | Plan::First(Some(slot)) = plan
                 && slot >= back
             {
-                // Unheard and without feedback, all that matters is the memory.
+                // For a silent operator without feedback, only the feedback memory matters.
                 let from = if matches!(plan, Plan::First(_)) {
                     frames.saturating_sub(2)
                 } else {
@@ -297,7 +302,7 @@ impl<const CHANNELS: usize> Bank<CHANNELS> {
         plans
     }
 
-    /// Which outputs channel `i` goes to.
+    /// Returns the outputs of channel `i`.
     fn outputs(&self, i: usize) -> u8 {
         let heard = match self.channels[i].role {
             Role::BassDrum => self.voice_mask.drum(4),
@@ -307,14 +312,14 @@ impl<const CHANNELS: usize> Bank<CHANNELS> {
         if heard { self.channels[i].outputs } else { 0 }
     }
 
-    /// What is to be computed of channel `i`; slots are yet to be given.
+    /// Returns the computations that channel `i` needs. The slots are assigned later.
     fn plan(&self, i: usize) -> Plan {
         let channel = &self.channels[i];
         if !channel.active {
             return Plan::Still;
         }
         let silent = |i: usize, k: usize| self.channels[i].operators[k].is_silent();
-        // Its last value may still be on its way to operator 2.
+        // The last value of the operator may not have reached operator 2 yet.
         let first_is_zero = silent(i, 0) && channel.feedback.last == [0; 2];
         let heard = match channel.role {
             Role::Pair => !silent(i, 1) || (channel.additive && !first_is_zero),
@@ -336,8 +341,9 @@ impl<const CHANNELS: usize> Bank<CHANNELS> {
         }
     }
 
-    /// Renders what remains of channel `i` into the buffer `out`; returns
-    /// whether there is something to be heard.
+    /// Renders the remaining operators of channel `i` into the buffer `out`.
+    ///
+    /// Returns whether the channel may be audible.
     fn render_others<F: Family>(&mut self, i: usize, plan: Plan, block: &Block) -> bool {
         match (self.channels[i].role, plan) {
             (Role::Lent, _) => false,
@@ -391,8 +397,9 @@ impl<const CHANNELS: usize> Bank<CHANNELS> {
         true
     }
 
-    /// Renders all drum operators but the bass drum's first, even the silent:
-    /// their phases shape each other.
+    /// Renders all drum operators except the first one of the bass drum.
+    ///
+    /// We render silent ones as well, because the phases of the drums affect each other.
     fn render_drums<F: Family>(&mut self, block: &Block) {
         let Buffers {
             drums,

@@ -1,4 +1,4 @@
-//! A channel of two operators, and how one of them is run through a block.
+//! A channel of two operators, and how to run its operators through a block.
 
 use super::waves::WAVES;
 use crate::chips::fm::algorithms::Feedback;
@@ -8,21 +8,21 @@ use crate::chips::fm::tables::Waveform;
 
 static OFF: Tone = Tone::OFF;
 
-/// What a channel is at present.
+/// The current role of a channel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Role {
-    /// Two operators of its own.
+    /// A channel with its own two operators.
     #[default]
     Pair,
-    /// Four operators: its own and those of the channel three further.
+    /// A channel with four operators: its own and those of the channel three numbers higher.
     Four,
-    /// Without operators: they belong to the channel three before.
+    /// A channel whose operators belong to the channel three numbers lower.
     Lent,
-    /// Rhythm mode, channel 6.
+    /// Channel 6 in rhythm mode.
     BassDrum,
-    /// Rhythm mode, channel 7.
+    /// Channel 7 in rhythm mode.
     HatAndSnare,
-    /// Rhythm mode, channel 8.
+    /// Channel 8 in rhythm mode.
     TomAndCymbal,
 }
 
@@ -31,19 +31,19 @@ pub enum Role {
 pub struct Channel {
     /// The operators with their registers.
     pub operators: [Operator; 2],
-    /// Their waveforms.
+    /// The waveforms of the operators.
     pub waves: [&'static Waveform; 2],
-    /// Whether the LFO moves their pitch.
+    /// Whether the LFO modulates the pitch of each operator.
     pub vibrato: [bool; 2],
-    /// The memory of operator 1.
+    /// The feedback memory of operator 1.
     pub feedback: Feedback,
-    /// The connection bit: operator 1 is added, not modulating.
+    /// The connection bit: whether operator 1 is added instead of modulating operator 2.
     pub additive: bool,
-    /// Which outputs it goes to, a bit each.
+    /// The outputs of the channel, one bit per output.
     pub outputs: u8,
-    /// What it is at present.
+    /// The current role of the channel.
     pub role: Role,
-    /// Whether it may be heard; as of the last look at the keys.
+    /// Whether the channel may be audible. It is updated when the chip samples its keys.
     pub active: bool,
 }
 
@@ -62,21 +62,21 @@ impl Default for Channel {
     }
 }
 
-/// The frames of a block and what stands still in it.
+/// The frames of a block and the values that are constant in it.
 #[derive(Clone)]
 pub struct Block {
-    /// How many frames.
+    /// The number of frames.
     pub frames: usize,
     /// The attenuation that the LFO adds.
     pub am: u16,
     /// The vibrato, -8 to 8.
     pub pm: i32,
-    /// The envelopes' clock at its start.
+    /// The clock of the envelopes at the start of the block.
     pub clock: EnvelopeClock,
 }
 
 impl Block {
-    fn stretch(&self, channel: &Channel, k: usize) -> LfoSegment {
+    fn segment(&self, channel: &Channel, k: usize) -> LfoSegment {
         let pitch = &channel.operators[k].settings.pitch;
         let pm = if channel.vibrato[k] { self.pm } else { 0 };
         LfoSegment {
@@ -88,11 +88,11 @@ impl Block {
 
     /// Renders operator `k` of a channel into `tone`.
     pub fn render(&self, channel: &mut Channel, k: usize, tone: &mut Tone) {
-        let stretch = self.stretch(channel, k);
-        channel.operators[k].render(&self.clock, &[stretch], tone);
+        let segment = self.segment(channel, k);
+        channel.operators[k].render(&self.clock, &[segment], tone);
     }
 
-    /// What may be heard of operator `k` of a channel, rendered into `tone`.
+    /// Renders operator `k` of a channel into `tone` and returns it, or returns a silent tone.
     pub fn tone<'a>(&self, channel: &mut Channel, k: usize, tone: &'a mut Tone) -> &'a Tone {
         if channel.operators[k].is_silent() {
             self.skip(channel, k);
@@ -103,14 +103,15 @@ impl Block {
         }
     }
 
-    /// Moves operator `k` of a channel on without a tone.
+    /// Advances operator `k` of a channel without computing a tone.
     pub fn skip(&self, channel: &mut Channel, k: usize) {
-        let stretch = self.stretch(channel, k);
-        channel.operators[k].skip(&self.clock, &[stretch]);
+        let segment = self.segment(channel, k);
+        channel.operators[k].skip(&self.clock, &[segment]);
     }
 }
 
-/// The phase step of a pitch, of a block of 3 bits and a number of 10, under the vibrato.
+/// Returns the phase step of a pitch with vibrato. The pitch has a block of 3 bits and a number of
+/// 10.
 fn phase_step(pitch: &Pitch, pm: i32) -> u32 {
     let block_freq = u32::from(pitch.block_freq);
     let number = (block_freq & 0x3ff) << 2;

@@ -2,12 +2,12 @@
 //!
 //! | register | bits | |
 //! |---|---|---|
-//! | 01 | `--x-----` | OPL2: registers E0 to F5 count |
+//! | 01 | `--x-----` | OPL2: enables registers E0 to F5 |
 //! | 02 | `xxxxxxxx` | timer A, upper 8 of its 10 bits |
-//! | 04 | `R------A` | reset flags, leaving the rest; timer A runs |
+//! | 04 | `R------A` | reset flags, ignoring the rest; timer A runs |
 //! | 08 | `CN------` | CSM mode (not OPL3); which bit of the number is the key code's |
-//! | 20–35 | `APSKmmmm` | tremolo, vibrato, sustaining, rates scaled; multiple |
-//! | 40–55 | `kkllllll` | level scaled; total level |
+//! | 20–35 | `APSKmmmm` | tremolo, vibrato, sustaining, key scaling of rates; multiple |
+//! | 40–55 | `kkllllll` | key scaling of level; total level |
 //! | 60–75 | `aaaadddd` | attack, decay |
 //! | 80–95 | `ssssrrrr` | sustain level, release |
 //! | A0–A8 | `ffffffff` | frequency number, low 8 bits |
@@ -16,16 +16,16 @@
 //! | C0–C8 | `DCBAfffc` | OPL3: outputs; feedback, connection |
 //! | E0–F5 | `-----www` | waveform: 2 bits on OPL2, 3 on OPL3 |
 //! | 104 | `--xxxxxx` | OPL3: four operators for channels 9–11 and 0–2 |
-//! | 105 | `-------N` | OPL3: its new registers and bits count |
+//! | 105 | `-------N` | OPL3: enables its new registers and bits |
 //!
-//! On OPL3 the upper half, 100 to 1FF, holds channels 9 to 17 alike. Operators
-//! lie at 0–5, 8–D and 10–15 of their ranges: three first, then three second.
+//! On the OPL3 the upper half, 100 to 1FF, contains the same registers for channels 9 to 17.
+//! Operators are at 0–5, 8–D and 10–15 of their ranges. In each range, three first operators
+//! precede three second ones.
 //!
-//! Left out on purpose: timer B, flags, interrupts and test bits, which make
-//! no sound.
+//! We leave out timer B, flags, interrupts and test bits on purpose, because they make no sound.
 //!
-//! Source: Yamaha YM3526, YM3812, Y8950 and YMF262 application manuals and data
-//! sheets; the handling of odd cases as in ymfm.
+//! Source: Yamaha YM3526, YM3812, Y8950 and YMF262 application manuals and data sheets; the
+//! handling of odd cases as in ymfm.
 
 use super::algorithms::Family;
 use super::bank::{Bank, VoiceMask};
@@ -34,7 +34,7 @@ use super::waves::WAVES;
 use crate::chips::fm::envelope::{Rates, Stage, scaled_rate, sustain_level};
 use crate::chips::fm::operator::{BLOCK, OperatorSettings, Pitch, key};
 
-/// Which of the chips.
+/// The revision of the chip.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Revision {
     /// YM3526 and Y8950.
@@ -45,7 +45,7 @@ pub enum Revision {
     Opl3,
 }
 
-/// YM3526, YM3812 and Y8950: each modulator a frame late, 13 bits kept.
+/// YM3526, YM3812 and Y8950: modulation is delayed by a frame, and 13 bits are kept.
 #[derive(Clone)]
 pub struct EarlyOpl;
 
@@ -72,15 +72,15 @@ impl Family for Opl3 {
 pub struct Opl<const CHANNELS: usize> {
     revision: Revision,
     regs: [u8; 0x200],
-    /// Which channels' registers are yet to be decoded.
+    /// The channels whose registers must be decoded, one bit per channel.
     stale: u32,
     bank: Bank<CHANNELS>,
-    /// The sums of a block by outputs, A in bit 0 and B in bit 1.
+    /// The sums of a block by outputs. A is bit 0 of the index, and B is bit 1.
     sums: [[i32; BLOCK]; 4],
 }
 
 impl<const CHANNELS: usize> Opl<CHANNELS> {
-    /// A chip after reset: all registers 0.
+    /// Creates a chip in its state after reset, in which all registers are 0.
     pub fn new(revision: Revision) -> Self {
         Self {
             revision,
@@ -91,7 +91,7 @@ impl<const CHANNELS: usize> Opl<CHANNELS> {
         }
     }
 
-    /// Lets only these voices reach the outputs: a bit each, the channels' and then the drums'.
+    /// Mutes all voices except those in `voices`, one bit per voice: the channels, then the drums.
     pub fn set_voice_mask(&mut self, voices: u64) {
         self.bank.voice_mask = VoiceMask::of_voices(voices, CHANNELS as u32);
     }
@@ -100,14 +100,14 @@ impl<const CHANNELS: usize> Opl<CHANNELS> {
         self.regs[0x105] & 1 != 0
     }
 
-    /// Writes a register of the upper half (`port` 1) or the lower.
+    /// Writes a register of the upper half (`port` 1) or the lower half.
     pub fn write(&mut self, port: u8, reg: u8, value: u8) {
         let upper = self.revision == Revision::Opl3 && port & 1 != 0 && (self.is_new() || reg == 5);
         let half = if upper { 0x100 } else { 0 };
         let address = half | usize::from(reg);
         self.bank.mark_written();
         if address == 0x04 && value & 0x80 != 0 {
-            // A reset of the flags leaves the timers alone.
+            // A reset of the flags does not change the timers.
             return;
         }
         self.regs[address] = value;
@@ -139,7 +139,7 @@ impl<const CHANNELS: usize> Opl<CHANNELS> {
         if half != 0 { 9 + n } else { n }
     }
 
-    /// Marks the channel that a register belongs to, and the one it may share.
+    /// Marks the channel of a register for decoding, and the channel that may share its operators.
     fn mark(&mut self, half: usize, reg: u8) {
         let n = match reg {
             0x20..=0x9f | 0xe0..=0xff => {
@@ -155,7 +155,7 @@ impl<const CHANNELS: usize> Opl<CHANNELS> {
         }
     }
 
-    /// Overwrites `out` with the next frames' sums of left and right.
+    /// Overwrites `out` with the sums of left and right in the next frames.
     pub fn render<F: Family>(&mut self, out: &mut [[i32; 2]]) {
         let mut rest = out;
         while !rest.is_empty() {
@@ -169,7 +169,7 @@ impl<const CHANNELS: usize> Opl<CHANNELS> {
         }
     }
 
-    /// Renders a block of at most `wanted` frames into the sums; returns how many.
+    /// Renders a block of at most `wanted` frames into `sums`, and returns the number of frames.
     fn render_sums<F: Family>(&mut self, wanted: usize) -> usize {
         if self.stale != 0 {
             self.decode();
@@ -277,14 +277,16 @@ fn decode_operator(block_freq: u16, key_code: u8, regs: [u8; 4]) -> OperatorSett
     }
 }
 
-/// Twice the multiple of a control register's low 4 bits: one half, 1 to 10,
-/// and then not all.
+/// Returns twice the multiple in the low 4 bits of a control register.
+///
+/// The multiple is one half, 1 to 10, and for higher values not all numbers exist.
 pub fn multiple(control: u8) -> u8 {
     [1, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 20, 24, 24, 30, 30][usize::from(control & 15)]
 }
 
-/// The attenuation by which higher notes are softer: none at `scaling` 0, then
-/// 1.5, 3 and 6 dB an octave.
+/// Returns the attenuation by which higher notes are softer.
+///
+/// It is 0 at `scaling` 0. At higher values it is 1.5, 3 and 6 dB per octave.
 pub fn level_scaling(block_freq: u16, scaling: u8) -> u16 {
     const TOP_OCTAVE: [i16; 16] = [
         0, 24, 32, 37, 40, 43, 45, 47, 48, 50, 51, 52, 53, 54, 55, 56,
@@ -297,7 +299,7 @@ pub fn level_scaling(block_freq: u16, scaling: u8) -> u16 {
     (level.max(0) as u16) << scaling
 }
 
-/// The rates of a control register (20) and those of the envelope (60, 80).
+/// Returns the rates from a control register (20) and the envelope registers (60, 80).
 pub fn rates(control: u8, key_code: u8, envelope: [u8; 2]) -> Rates {
     let [attack_decay, sustain_release] = envelope;
     let key_scale = if control & 0x10 != 0 {

@@ -1,14 +1,14 @@
-//! The rhythm mode: channels 6 to 8 become five drums.
+//! The rhythm mode, in which channels 6 to 8 become five drums.
 //!
 //! | channel | operator | drum | its phase |
 //! |---|---|---|---|
-//! | 6 | 1 → 2 | bass drum | as ever; operator 1 is never added |
+//! | 6 | 1 → 2 | bass drum | as usual; operator 1 is never added |
 //! | 7 | 1 | hi-hat | from two operators' phases and the noise |
 //! | 7 | 2 | snare drum | from operator 1's phase and the noise |
 //! | 8 | 1 | tom-tom | its own |
 //! | 8 | 2 | cymbal | from two operators' phases |
 //!
-//! All five are twice as loud as elsewhere.
+//! All five drums are twice as loud as other channels.
 //!
 //! Source: YM3812 application manual; the phases as in ymfm.
 
@@ -17,11 +17,13 @@ use crate::chips::fm::algorithms::tone;
 use crate::chips::fm::operator::{BLOCK, Tone};
 use crate::chips::fm::tables::Waveform;
 
-/// An operator's waveform and tone, and -1 if it is heard, or 0.
+/// The waveform and the tone of an operator, and -1 if it is audible or 0 if it is muted.
 pub type Source<'a> = (&'a Waveform, &'a Tone, i32);
 
-/// Which half of the period hi-hat and cymbal are in, frame by frame, from the
-/// phases of two operators; overwrites `out` with 0 or 1.
+/// Computes the half of the period of hi-hat and cymbal in each frame, from the phases of two
+/// operators.
+///
+/// Overwrites `out` with 0 or 1.
 pub fn halves(hat: &Tone, cymbal: &Tone, frames: usize, out: &mut [u16; BLOCK]) {
     let phases = hat.phase.iter().zip(&cymbal.phase);
     for (half, (a, b)) in out[..frames].iter_mut().zip(phases) {
@@ -29,14 +31,14 @@ pub fn halves(hat: &Tone, cymbal: &Tone, frames: usize, out: &mut [u16; BLOCK]) 
     }
 }
 
-/// Doubles channel 6's values: the bass drum.
+/// Doubles the values of channel 6, which is the bass drum.
 pub fn bass_drum(values: &mut Values, frames: usize) {
     for value in &mut values[..frames] {
         *value *= 2;
     }
 }
 
-/// Channel 7: hi-hat and snare drum.
+/// Computes channel 7: hi-hat and snare drum.
 pub fn hat_and_snare<F: Family>(
     [hat, snare]: [Source<'_>; 2],
     (halves, noise): (&[u16; BLOCK], &[u16; BLOCK]),
@@ -50,7 +52,7 @@ pub fn hat_and_snare<F: Family>(
     }
 }
 
-/// Channel 8: tom-tom and cymbal.
+/// Computes channel 8: tom-tom and cymbal.
 pub fn tom_and_cymbal<F: Family>(
     [tom, cymbal]: [Source<'_>; 2],
     halves: &[u16; BLOCK],

@@ -1,12 +1,11 @@
-//! The eight waveforms of the OPL3, of which OPL2 has the first four and the
-//! OPLL the first two.
+//! The eight waveforms of the OPL3. The OPL2 has the first four, and the OPLL the first two.
 //!
 //! | | |
 //! |---|---|
 //! | 0 | sine |
 //! | 1 | its positive half, then silence |
 //! | 2 | both halves positive |
-//! | 3 | the rising quarters of wave 2 alone |
+//! | 3 | only the rising quarters of wave 2 |
 //! | 4 | a whole sine in the first half, then silence |
 //! | 5 | wave 4, both halves positive |
 //! | 6 | square |

@@ -1,20 +1,21 @@
-//! The voices of Yamaha's wave memory chips, which the MultiPCM and the YMF278B share; what differs
-//! between those is where a register lies, and how sounds are banked.
+//! The voices of Yamaha's wave memory chips, the MultiPCM and the YMF278B.
 //!
-//! A sound begins with twelve bytes in a table of such:
+//! The chips differ only in the layout of their registers and in the banking of sounds.
+//!
+//! A sound has a header of twelve bytes in a table of headers:
 //!
 //! | byte | |
 //! |---|---|
-//! | 0–2 | bits 22 and 23: 8, 12 or 16 bits a sample; below: where it begins, high byte first |
+//! | 0–2 | bits 22 and 23: 8, 12 or 16 bits per sample; below: its start address, high byte first |
 //! | 3, 4 | loop, in samples |
 //! | 5, 6 | the complement of its length, in samples |
 //! | 7 | LFO speed in bits 3–5, vibrato in bits 0–2 |
 //! | 8 | attack, decay 1 |
 //! | 9 | the level at which decay 2 begins, in steps of 3 dB; decay 2 |
-//! | A | how far rates follow the pitch (F not at all), release |
+//! | A | key scaling of rates (F is none), release |
 //! | B | tremolo |
 //!
-//! Levels are attenuations of 96 dB in 1024 steps, as those of the [`envelope`](super::envelope).
+//! Levels are attenuations of 96 dB in 1024 steps, like those of the [`envelope`](super::envelope).
 //!
 //! Source: Yamaha YMF278B (OPL4) application manual, "Wave table synthesis".
 
@@ -22,44 +23,47 @@ use super::super::rom::Reader;
 use super::envelope::{Envelope, SILENT, Stage, THREE_DB, Volumes, envelope_mask};
 use super::sample::{Format, detuned, step};
 
-/// Frames between two looks at the LFO.
+/// The number of frames between two updates of the LFO.
 const LFO_FRAMES: u32 = 64;
 
-/// Speeds of the LFO in mHz.
+/// The speeds of the LFO in mHz.
 const LFO_MHZ: [u64; 8] = [168, 2019, 3196, 4206, 5215, 5888, 6224, 7066];
-/// Vibrato in thousandths of a cent.
+/// The depths of the vibrato in thousandths of a cent.
 const VIBRATO: [f64; 8] = [0.0, 3.378, 5.065, 6.750, 10.114, 20.170, 40.180, 79.307];
-/// Tremolo in steps: 0, 1.8, 2.9, 3.7, 4.4, 5.9, 7.4 and 11.9 dB.
+/// The depths of the tremolo in steps: 0, 1.8, 2.9, 3.7, 4.4, 5.9, 7.4 and 11.9 dB.
 const TREMOLO: [i32; 8] = [0, 19, 31, 39, 47, 63, 79, 127];
 
 /// A voice.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Voice {
-    /// 0 to 1023: 1024 and this is the step in 1024ths, before the octave.
+    /// The pitch within an octave, 0 to 1023. The step is 1024 plus this number, in 1024ths, before
+    /// the octave.
     pub number: u32,
-    /// By which it plays, −8 to 7, and by which the envelope's rates follow.
+    /// The octave of the pitch, −8 to 7, and (in `rate_octave`) the octave for key scaling of
+    /// rates.
     pub octave: i32,
     pub rate_octave: i32,
-    /// In steps of 0.375 dB, 0 to 127; where it is now, and where it goes.
+    /// The level in steps of 0.375 dB, 0 to 127. `level_now` moves towards it.
     pub level: u8,
     level_now: i32,
-    /// 0 the middle, 1 to 7 less and less left, 9 to 15 more and more right, 8 nothing.
+    /// The panning: 0 is the middle, 1 to 7 attenuate the left side more and more, 9 to 15
+    /// attenuate the right side less and less, and 8 is silence.
     pub pan: u8,
-    /// LFO speed and vibrato, and tremolo, as in a sound's head.
+    /// The LFO speed and vibrato, and (in `tremolo`) the tremolo, as in the header of a sound.
     pub lfo: u8,
     pub tremolo: u8,
-    /// Bytes 8 to A of a sound's head.
+    /// Bytes 8 to A of a sound's header.
     pub rates: [u8; 3],
-    /// Lets a release be as fast as can be.
+    /// Whether the release has the highest rate.
     pub damped: bool,
-    /// The envelope does not follow decay 2, but rings.
+    /// Whether a slow fixed rate replaces that of decay 2.
     pub rings: bool,
     format: Format,
     start: u32,
     length: u32,
     loop_at: u32,
     at: u32,
-    /// In 65536ths of a sample.
+    /// The fraction of the position, in 65536ths of a sample.
     fraction: u32,
     samples: [i32; 2],
     envelope: Envelope,
@@ -67,7 +71,9 @@ pub struct Voice {
 }
 
 impl Voice {
-    /// Takes a sound's head from the table at `head`; `place` says where in the memory it begins.
+    /// Loads the header of a sound at address `head`.
+    ///
+    /// `place` converts the start address in the header to an address in the memory.
     pub fn load(&mut self, rom: Reader<'_>, head: u32, place: impl Fn(u32) -> u32) {
         let bytes: [u8; 12] = std::array::from_fn(|byte| rom.byte(head + byte as u32));
         let word = |at: usize| u32::from(u16::from_be_bytes([bytes[at], bytes[at + 1]]));
@@ -84,7 +90,7 @@ impl Voice {
         self.tremolo = bytes[11];
     }
 
-    /// Begins at the sound's start.
+    /// Starts at the beginning of the sound.
     pub fn press(&mut self, rom: Reader<'_>) {
         let at_once = self.rate(self.rates[0] >> 4) == 63;
         self.envelope.press(SILENT, at_once);
@@ -93,17 +99,17 @@ impl Voice {
         self.samples = [self.sample(rom, 0), self.sample(rom, 1)];
     }
 
-    /// Lets it fade.
+    /// Enters the release.
     pub fn release(&mut self) {
         self.envelope.release();
     }
 
-    /// Whether there is anything to hear.
+    /// Returns whether the voice is audible.
     pub fn is_audible(&self) -> bool {
         self.envelope.is_audible()
     }
 
-    /// Sets the level at once.
+    /// Sets the level immediately.
     pub fn jump_to_level(&mut self) {
         self.level_now = i32::from(self.level) << 2;
     }
@@ -117,7 +123,7 @@ impl Voice {
         self.format.sample(|at| rom.byte(at), self.start, at)
     }
 
-    /// A rate with what the pitch adds.
+    /// Returns a rate with key scaling.
     fn rate(&self, rate: u8) -> u32 {
         let follows = self.rates[2] >> 4;
         let added = match follows {
@@ -131,7 +137,7 @@ impl Voice {
         }
     }
 
-    /// The rate of the stage it is in.
+    /// Returns the rate of the current stage.
     fn stage_rate(&self) -> u32 {
         match self.envelope.stage {
             Stage::Attack => self.rate(self.rates[0] >> 4),
@@ -144,7 +150,7 @@ impl Voice {
         }
     }
 
-    /// A step of the envelope at frame `clock`.
+    /// Advances the envelope at frame `clock`.
     fn advance_envelope(&mut self, clock: u32) {
         let sustained = match i32::from(self.rates[1] >> 4) {
             15 => 31,
@@ -153,13 +159,13 @@ impl Voice {
         self.envelope.advance(self.stage_rate(), clock, sustained);
     }
 
-    /// A triangle from −1 up to 1 and back, `ahead` of where the LFO is by a part of a turn.
+    /// Returns a triangle from −1 up to 1 and back, `ahead` of the LFO by a part of its period.
     fn lfo_at(&self, ahead: f64) -> f64 {
         let turn = f64::from(self.lfo_phase) / 4_294_967_296.0 + ahead;
         4.0 * (turn - (turn + 0.5).floor()).abs() - 1.0
     }
 
-    /// Steps a frame in 65536ths of a sample.
+    /// Returns the step per frame, in 65536ths of a sample.
     fn step(&self) -> u32 {
         let step = step(self.number, self.octave);
         let vibrato = VIBRATO[usize::from(self.lfo & 7)];
@@ -169,7 +175,7 @@ impl Voice {
         detuned(u64::from(step), self.lfo_at(0.25) * vibrato) as u32
     }
 
-    /// Adds frames from frame `clock` on; frames are made at `rate_hz`.
+    /// Adds frames from frame `clock` on. `rate_hz` is the frame rate.
     pub fn add(
         &mut self,
         rom: Reader<'_>,
@@ -182,7 +188,8 @@ impl Voice {
         let lfo = (lfo / (rate_hz * 1000)) as u32;
         let (mut now, mut rest) = (clock, out);
         while !rest.is_empty() {
-            // The LFO makes 7 turns a second at most, so it goes by leaps, always at the same frames.
+            // The LFO has at most 7 periods per second. Therefore we update it rarely, and always
+            // at the same frames.
             if now % LFO_FRAMES == 0 {
                 self.lfo_phase = self.lfo_phase.wrapping_add(lfo.wrapping_mul(LFO_FRAMES));
             }
@@ -202,7 +209,7 @@ impl Voice {
                 let total = self.envelope.attenuation + self.level_now + tremolo;
                 let sides = [left, right].map(|less| volumes.of(total + less));
                 let mask = envelope_mask(self.stage_rate());
-                // So long the volume stays.
+                // The volume is constant for this number of frames.
                 let calm = match self.level_now == aim {
                     true => (mask - (now & mask)).saturating_add(1) as usize,
                     false => 1,
@@ -216,7 +223,7 @@ impl Voice {
         }
     }
 
-    /// Adds frames of one volume.
+    /// Adds frames of constant volume.
     fn add_run(&mut self, rom: Reader<'_>, (step, sides): (u32, [i32; 2]), run: &mut [[i32; 2]]) {
         let mut fraction = self.fraction;
         for frame in run {
@@ -242,7 +249,7 @@ impl Voice {
         }
     }
 
-    /// The level goes down by 0.375 dB in 27 frames, and up in half as many.
+    /// Moves the level: down by 0.375 dB in 27 frames, and up in half the time.
     fn move_level(&mut self, clock: u32) {
         let aim = i32::from(self.level) << 2;
         if self.level_now < aim && clock.is_multiple_of(7) {
@@ -253,11 +260,11 @@ impl Voice {
     }
 }
 
-/// All voices of a chip, and what is written to them alike.
+/// All voices of a chip, and the writes that both chips have in common.
 #[derive(Clone, Debug)]
 pub struct Voices<const N: usize> {
     all: [Voice; N],
-    /// The number of each one's sound, nine bits.
+    /// The number of each voice's sound, nine bits.
     sounds: [u32; N],
     keys: [bool; N],
     volumes: Volumes,
@@ -265,7 +272,7 @@ pub struct Voices<const N: usize> {
 }
 
 impl<const N: usize> Voices<N> {
-    /// Voices that play nothing.
+    /// Creates voices that are silent.
     pub fn new() -> Self {
         Self {
             all: [Voice::default(); N],
@@ -276,13 +283,15 @@ impl<const N: usize> Voices<N> {
         }
     }
 
-    /// A voice, for what is written to one chip's only.
+    /// Returns a voice, for writes that only one of the chips has.
     pub fn voice(&mut self, number: usize) -> &mut Voice {
         &mut self.all[number]
     }
 
-    /// Takes the low eight bits of a sound's number; then its head is at `head` of the number, and
-    /// begins where `place` says. A voice whose key is pressed begins anew.
+    /// Sets the low eight bits of a sound's number and loads the sound.
+    ///
+    /// `head` returns the address of the header for the number, and `place` converts the start
+    /// address. A voice with a pressed key restarts.
     pub fn choose(
         &mut self,
         number: usize,
@@ -298,12 +307,13 @@ impl<const N: usize> Voices<N> {
         }
     }
 
-    /// Takes the high bit of a sound's number, the lowest of a byte.
+    /// Sets the high bit of a sound's number, which is the lowest bit of `value`.
     pub fn choose_high(&mut self, number: usize, value: u8) {
         self.sounds[number] = self.sounds[number] & 0xFF | u32::from(value & 1) << 8;
     }
 
-    /// Takes a level in the high seven bits; bit 0 lets it be there at once.
+    /// Sets the level from the high seven bits of `value`. If bit 0 is set, it takes effect
+    /// immediately.
     pub fn set_level(&mut self, number: usize, value: u8) {
         self.all[number].level = value >> 1;
         if value & 1 != 0 {
@@ -311,12 +321,12 @@ impl<const N: usize> Voices<N> {
         }
     }
 
-    /// Whether a voice's key is pressed.
+    /// Returns whether the key of a voice is pressed.
     pub fn key(&self, number: usize) -> bool {
         self.keys[number]
     }
 
-    /// Presses a key, also one that is, or lets it go.
+    /// Presses a key, even if it is already pressed, or releases it.
     pub fn set_key(&mut self, number: usize, key: bool, rom: Reader<'_>) {
         if key {
             self.all[number].press(rom);
@@ -326,7 +336,8 @@ impl<const N: usize> Voices<N> {
         self.keys[number] = key;
     }
 
-    /// Overwrites `out` with the next frames, made at `rate_hz`: 16 bits a voice, not limited.
+    /// Overwrites `out` with the next frames at the rate `rate_hz`. A voice has 16 bits, and the
+    /// sum is not limited.
     pub fn render(&mut self, rom: Reader<'_>, rate_hz: u64, out: &mut [[i32; 2]]) {
         out.fill([0; 2]);
         let at = (self.clock, rate_hz);
@@ -337,7 +348,7 @@ impl<const N: usize> Voices<N> {
     }
 }
 
-/// Attenuations left and right, in steps.
+/// Returns the attenuations left and right, in steps.
 fn pan(pan: u8) -> [i32; 2] {
     match i32::from(pan & 15) {
         7 => [SILENT, 0],

@@ -1,4 +1,5 @@
-//! Namco's C140, 24 voices of 8-bit or companded samples, and C219, 16 of such.
+//! Namco's C140 with 24 voices of 8-bit or companded samples, and the C219 with 16 voices of 8-bit
+//! samples.
 //!
 //! Each voice has sixteen bytes at 10 v:
 //!
@@ -8,17 +9,17 @@
 //! | 2, 3 | step in 32768ths of a sample, high byte first |
 //! | 4 | bank |
 //! | 5 | bit 7 key, bit 4 loops, bit 3 companded (C140) |
-//! | | C219: bit 6 right side turned, bit 2 noise, bit 0 sign and magnitude |
+//! | | C219: bit 6 right side inverted, bit 2 noise, bit 0 sign and magnitude |
 //! | 6–B | start, end, loop, each high byte first |
 //!
 //! | register | |
 //! |---|---|
 //! | 1F1, 1F3, 1F5, 1F7 | C219: 128 KiB banks of voices 4–7, 8–11, 12–15, 0–3; again at 1F9–1FF |
 //!
-//! How a bank and an address of 16 bits make a place differs by the board (VGM header 96). The
-//! C219's addresses count in words, the high byte of which comes first in the memory.
+//! The board (VGM header 96) determines how a bank and an address of 16 bits are combined.
+//! Addresses of the C219 are in words. The high byte of a word is first in the memory.
 //!
-//! Left out on purpose: the timer and its interrupt.
+//! We leave out the timer and its interrupt on purpose.
 //!
 //! Source: the registers as MAME's c140 (BSD-3-Clause, R. Belmont and others) describes them; VGM
 //! specification 1.71 (header 96 and A8, command D4).
@@ -44,21 +45,23 @@ pub const INFO: ChipInfo = ChipInfo {
 
 const VOICES: usize = 24;
 
-/// From here on a clock is the chip's; below, it is its rate.
+/// The value from which the clock in the header is that of the chip. Lower values are the frame
+/// rate.
 const CHIP_HZ: u32 = 1_000_000;
 const DIVIDER: u64 = 576;
 
-/// What songs give as the C140's rate, and its clock, which makes it 21,333 Hz.
+/// The frame rate that songs usually give for the C140, and the clock that we use instead. Its
+/// frame rate is 21,333 Hz.
 const USUAL_HZ: u32 = 21_390;
 const USUAL_CLOCK_HZ: u32 = 12_288_000;
 
-/// Which registers hold the banks of the C219's voices, four by four.
+/// The registers with the banks of the C219's voices, for four voices each.
 const BANKS_219: [usize; 4] = [3, 0, 1, 2];
 
 const KEY: u8 = 0x80;
 const LOOPS: u8 = 0x10;
 const COMPANDED: u8 = 0x08;
-const TURNED_219: u8 = 0x40;
+const INVERTED_219: u8 = 0x40;
 const NOISE_219: u8 = 0x04;
 const SIGN_219: u8 = 0x01;
 
@@ -74,7 +77,7 @@ enum Board {
 struct Voice {
     bytes: [u8; 16],
     playing: bool,
-    /// Of the note that plays: its mode, and its addresses in bytes.
+    /// The mode of the playing note, and its addresses in bytes.
     mode: u8,
     bank: u32,
     start: u32,
@@ -87,7 +90,7 @@ struct Voice {
     noise: u16,
 }
 
-/// Either chip.
+/// The C140 or C219.
 #[derive(Clone, Debug)]
 pub struct C140 {
     clock_hz: u32,
@@ -98,7 +101,7 @@ pub struct C140 {
 }
 
 impl C140 {
-    /// A chip after reset; `kind` is the VGM header's byte 96.
+    /// Creates a chip in its state after reset. `kind` is byte 96 of the VGM header.
     pub fn new(clock_hz: u32, kind: u8) -> Self {
         let board = match kind {
             0 => Board::System2,
@@ -137,7 +140,7 @@ impl Voice {
         }
     }
 
-    /// Where the byte at an offset from the start lies.
+    /// Returns the address of the current byte in the memory.
     fn place(&self, board: Board, bank_219: u8) -> u32 {
         let address = self.start.wrapping_add(self.at);
         let banked = self.bank << 16 | address & 0xFFFF;
@@ -148,7 +151,7 @@ impl Voice {
         }
     }
 
-    /// A byte as the voice's mode has it, 4096 its whole.
+    /// Decodes a byte according to the mode of the voice. Full scale is 4096.
     fn decode(&self, byte: u8, board: Board) -> i32 {
         let plain = i32::from(byte as i8);
         if board == Board::C219 {
@@ -162,13 +165,14 @@ impl Voice {
         if self.mode & COMPANDED == 0 {
             return plain << 5;
         }
-        // Five bits, shifted by the low three, beyond what shorter shifts reach.
+        // The upper five bits are shifted by the low three. We add the range that smaller shifts
+        // cover.
         let (high, shift) = (plain >> 3, u32::from(byte & 7));
         let reached = (16 << shift) - 16;
         (high << shift) + if high < 0 { -reached } else { reached }
     }
 
-    /// Goes to the next byte; whether there is one.
+    /// Moves to the next byte and returns whether there is one.
     fn advance(&mut self) -> bool {
         self.at = self.at.wrapping_add(1);
         if self.at >= self.length {
@@ -237,7 +241,7 @@ impl PcmChip for C140 {
 impl Voice {
     fn add(&mut self, rom: Reader<'_>, (board, bank): (Board, u8), out: &mut [[i32; 2]]) {
         let mut volumes = [self.bytes[1], self.bytes[0]].map(i32::from);
-        if board == Board::C219 && self.mode & TURNED_219 != 0 {
+        if board == Board::C219 && self.mode & INVERTED_219 != 0 {
             volumes[1] = -volumes[1];
         }
         let step = self.word(2) * 2;

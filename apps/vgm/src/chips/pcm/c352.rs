@@ -1,5 +1,7 @@
-//! Namco's C352: 32 voices of 8-bit or companded samples, to four outputs. Each voice has
-//! a noise of its own here, where the chip has one for all, so that voices can be rendered one by one.
+//! Namco's C352: 32 voices of 8-bit or companded samples, with four outputs.
+//!
+//! The chip has one noise for all voices. Here each voice has its own, so that we can render the
+//! voices one by one.
 //!
 //! Each voice has eight words at 8 v (command E1 has address and word):
 //!
@@ -13,19 +15,20 @@
 //!
 //! | flag | |
 //! |---|---|
-//! | 8000 | it plays |
+//! | 8000 | the voice plays |
 //! | 4000, 2000 | key on, key off, at the next write to word 202 |
-//! | 0200, 0100, 0080 | the left rear, the left front, both right outputs are turned |
-//! | 0040 | on the way back of a loop to and fro |
-//! | 0020 | the loop lies in the bank whose number is the start |
+//! | 0200, 0100, 0080 | the left rear, the left front, both right outputs are inverted |
+//! | 0040 | the voice plays a ping-pong loop backwards |
+//! | 0020 | the loop is in the bank whose number is the start |
 //! | 0010 | noise |
 //! | 0008 | companded: sign and magnitude |
-//! | 0004 | no line between the samples |
-//! | 0002, 0001 | loops; backwards; both: to and fro |
+//! | 0004 | no interpolation |
+//! | 0002, 0001 | loops; backwards; both: ping-pong |
 //!
-//! Volumes move by one step each half sample. Front and rear are mixed here.
+//! Volumes move by one step every half sample. We mix front and rear.
 //!
-//! Left out on purpose: the control word 200 and the counter behind 400 and 800 that shows a loop.
+//! We leave out the control word 200 on purpose, and the counter behind 400 and 800 that shows a
+//! loop.
 //!
 //! Source: the registers as MAME's c352 (BSD-3-Clause, R. Belmont, superctr) describes them; VGM
 //! specification 1.72 (header D6: the clocks of a frame, in fours).
@@ -52,16 +55,16 @@ pub const INFO: ChipInfo = ChipInfo {
 
 const VOICES: usize = 32;
 
-/// Clocks of a frame where the header has none.
+/// The number of clocks per frame if the header does not give it.
 const USUAL_DIVIDER: u64 = 288;
 
 mod flag {
     pub const BUSY: u16 = 0x8000;
     pub const KEY_ON: u16 = 0x4000;
     pub const KEY_OFF: u16 = 0x2000;
-    pub const REAR_LEFT_TURNED: u16 = 0x0200;
-    pub const FRONT_LEFT_TURNED: u16 = 0x0100;
-    pub const RIGHT_TURNED: u16 = 0x0080;
+    pub const REAR_LEFT_INVERTED: u16 = 0x0200;
+    pub const FRONT_LEFT_INVERTED: u16 = 0x0100;
+    pub const RIGHT_INVERTED: u16 = 0x0080;
     pub const ON_THE_WAY_BACK: u16 = 0x0040;
     pub const LINKED: u16 = 0x0020;
     pub const NOISE: u16 = 0x0010;
@@ -85,11 +88,12 @@ struct Voice {
     sample: i32,
     last: i32,
     noise: u16,
-    /// Front left and right, rear left and right, on their way to what is set.
+    /// The current volumes: front left and right, rear left and right. They move towards the
+    /// volumes that were set.
     now: [i32; 4],
 }
 
-/// The chip.
+/// The C352.
 #[derive(Clone, Debug)]
 pub struct C352 {
     clock_hz: u32,
@@ -99,7 +103,10 @@ pub struct C352 {
     rom: Rom,
 }
 
-/// What the codes stand for: segments of steps 1, 2, 4, 8, 16 of 32; a high bit is the complement.
+/// Returns the values of the companded codes.
+///
+/// The segments have steps of 1, 2, 4, 8 and 16, in units of 32. A code with the high bit set is
+/// the complement.
 fn companded() -> [i32; 256] {
     let mut table = [0; 256];
     let mut size = 0;
@@ -118,7 +125,7 @@ fn companded() -> [i32; 256] {
 }
 
 impl C352 {
-    /// A chip after reset; `divider` is the VGM header's byte D6.
+    /// Creates a chip in its state after reset. `divider` is byte D6 of the VGM header.
     pub fn new(clock_hz: u32, divider: u8) -> Self {
         Self {
             clock_hz,
@@ -153,7 +160,7 @@ impl Voice {
         }
     }
 
-    /// Takes note of its keys.
+    /// Executes the key flags.
     fn execute(&mut self) {
         if self.has(flag::KEY_ON) {
             self.at = u32::from(self.bank) << 16 | u32::from(self.start);
@@ -224,23 +231,23 @@ impl Voice {
         }
     }
 
-    /// What front and rear make together.
+    /// Returns the sums of front and rear, left and right.
     fn sides(&self) -> [i32; 2] {
         let turned = |turn, volume: i32| if self.has(turn) { -volume } else { volume };
-        let left = turned(flag::FRONT_LEFT_TURNED, self.now[0]);
-        let rear_left = turned(flag::REAR_LEFT_TURNED, self.now[2]);
+        let left = turned(flag::FRONT_LEFT_INVERTED, self.now[0]);
+        let rear_left = turned(flag::REAR_LEFT_INVERTED, self.now[2]);
         [
             left + rear_left,
-            turned(flag::RIGHT_TURNED, self.now[1] + self.now[3]),
+            turned(flag::RIGHT_INVERTED, self.now[1] + self.now[3]),
         ]
     }
 }
 
-/// Frames that are looked up before they are computed.
+/// The number of frames whose samples are fetched before they are computed.
 const BLOCK: usize = 64;
 
 impl Voice {
-    /// Adds frames until it ends.
+    /// Adds frames until the voice ends.
     fn add(&mut self, rom: Reader<'_>, companded: &[i32; 256], out: &mut [[i32; 2]]) {
         for block in out.chunks_mut(BLOCK) {
             if !self.has(flag::BUSY) {
@@ -256,7 +263,7 @@ impl Voice {
         }
     }
 
-    /// Adds frames while the volumes move: at each half of a sample.
+    /// Adds frames while the volumes move, which they do every half sample.
     fn add_moving(&mut self, rom: Reader<'_>, companded: &[i32; 256], block: &mut [[i32; 2]]) {
         let mut sides = self.sides();
         for frame in block {
@@ -279,7 +286,7 @@ impl Voice {
         }
     }
 
-    /// Adds frames of one volume: where each lies is looked up first, then all are computed.
+    /// Adds frames of constant volume. First the samples are fetched, then all frames are computed.
     fn add_steady(&mut self, rom: Reader<'_>, companded: &[i32; 256], block: &mut [[i32; 2]]) {
         let (mut froms, mut rises, mut parts) = ([0; BLOCK], [0; BLOCK], [0; BLOCK]);
         let step = u32::from(self.step);
@@ -308,7 +315,7 @@ impl Voice {
         }
     }
 
-    /// Where the line between two samples begins, and how far it rises.
+    /// Returns the start of the interpolation between two samples, and its rise.
     fn line(&self) -> (i32, i32) {
         if self.has(flag::NO_LINE) {
             (self.sample, 0)

@@ -1,18 +1,19 @@
-//! The envelopes of Yamaha's chips that play samples (MultiPCM, YMF278B, SCSP): attenuations of 96 dB
-//! in 1024 steps.
+//! The envelopes of Yamaha's sample chips (MultiPCM, YMF278B, SCSP). Levels are attenuations of 96
+//! dB in 1024 steps.
 //!
-//! A rate of 0 to 63 gives a step every 2^(12 − rate/4) frames, each of eight by a pattern for the
-//! rate's low two bits; an attack goes a sixteenth of its way a step.
+//! A rate of 0 to 63 causes a step every 2^(12 − rate/4) frames. The low two bits of the rate
+//! select a pattern for eight successive steps. An attack moves a sixteenth of the remaining
+//! distance per step.
 //!
-//! Source: Yamaha YMF278B (OPL4) application manual, "Wave table synthesis"; Sega Saturn SCSP User's
-//! Manual.
+//! Source: Yamaha YMF278B (OPL4) application manual, "Wave table synthesis"; Sega Saturn SCSP
+//! User's Manual.
 
-/// Steps of attenuation of no sound at all.
+/// The attenuation of silence, in steps.
 pub const SILENT: i32 = 0x3FF;
 /// Three decibels, in steps.
 pub const THREE_DB: i32 = 32;
 
-/// Which of eight steps of the envelope's clock count, by a rate's low two bits.
+/// The pattern of eight successive steps, by the low two bits of a rate.
 const PATTERNS: [[i32; 8]; 4] = [
     [0, 1, 0, 1, 0, 1, 0, 1],
     [0, 1, 0, 1, 1, 1, 0, 1],
@@ -20,7 +21,7 @@ const PATTERNS: [[i32; 8]; 4] = [
     [0, 1, 1, 1, 1, 1, 1, 1],
 ];
 
-/// Where an envelope is.
+/// The stage of an envelope.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Stage {
     Attack,
@@ -35,12 +36,13 @@ pub enum Stage {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Envelope {
     pub stage: Stage,
-    /// In steps.
+    /// The attenuation in steps.
     pub attenuation: i32,
 }
 
 impl Envelope {
-    /// Begins an attack at an attenuation, or behind it if it is over `at_once`.
+    /// Starts an attack at an attenuation. If `at_once` is set, the attack is completed
+    /// immediately.
     pub fn press(&mut self, from: i32, at_once: bool) {
         (self.stage, self.attenuation) = match at_once {
             true => (Stage::Decay1, 0),
@@ -48,20 +50,21 @@ impl Envelope {
         };
     }
 
-    /// Lets it fade.
+    /// Enters the release.
     pub fn release(&mut self) {
         if self.stage != Stage::Off {
             self.stage = Stage::Release;
         }
     }
 
-    /// Whether there is anything to hear.
+    /// Returns whether the envelope is audible.
     #[inline]
     pub fn is_audible(&self) -> bool {
         self.stage != Stage::Off
     }
 
-    /// Goes on at frame `clock` at a rate of 0 to 63; decay 2 begins at the attenuation `sustained`.
+    /// Advances at frame `clock` with a rate of 0 to 63. Decay 2 begins at the attenuation
+    /// `sustained`.
     #[inline]
     pub fn advance(&mut self, rate: u32, clock: u32, sustained: i32) {
         let step = envelope_step(rate, clock);
@@ -85,7 +88,7 @@ impl Envelope {
     }
 }
 
-/// How many steps an envelope of a rate of 0 to 63 goes at frame `clock`.
+/// Returns the number of steps that an envelope with a rate of 0 to 63 moves at frame `clock`.
 #[inline]
 fn envelope_step(rate: u32, clock: u32) -> i32 {
     let shift = 12u32.saturating_sub(rate >> 2);
@@ -102,7 +105,8 @@ fn envelope_step(rate: u32, clock: u32) -> i32 {
     }
 }
 
-/// The bits of a clock that are all 0 at frames where an envelope of this rate may go on.
+/// Returns the bits of the clock that are all 0 at frames in which an envelope with this rate can
+/// move.
 #[inline]
 pub fn envelope_mask(rate: u32) -> u32 {
     if rate < 4 {
@@ -112,19 +116,19 @@ pub fn envelope_mask(rate: u32) -> u32 {
     }
 }
 
-/// Linear volumes of 64 steps of 6 dB, 32768 the whole.
+/// The linear volumes of 64 steps, which are 6 dB. 32768 is full volume.
 #[derive(Clone, Debug)]
 pub struct Volumes([i32; 64]);
 
 impl Volumes {
-    /// The table.
+    /// Creates the table.
     pub fn new() -> Self {
         Self(std::array::from_fn(|step| {
             (32_768.0 * (-(step as f64) / 64.0).exp2()).round() as i32
         }))
     }
 
-    /// The volume of so many steps.
+    /// Returns the volume of an attenuation in steps.
     #[inline]
     pub fn of(&self, steps: i32) -> i32 {
         if steps >= SILENT {

@@ -1,7 +1,8 @@
 //! Ensoniq's ES5505 (OTIS) and ES5506 (OTTO): up to 32 voices of 16-bit samples with filters.
 //!
-//! The ES5506 has 32-bit registers, written byte by byte, high byte first (command BE); the last
-//! byte takes effect. The page (register 15) chooses a voice: 00 + v below, 20 + v above.
+//! The ES5506 has 32-bit registers, which are written byte by byte, high byte first (command BE).
+//! The write takes effect with the last byte. The page (register 15) selects a voice: 00 + v is its
+//! lower half, and 20 + v its upper half.
 //!
 //! | register | page 00 + v | page 20 + v |
 //! |---|---|---|
@@ -21,19 +22,19 @@
 //! | control bit (ES5506) | |
 //! |---|---|
 //! | 0, 1 | stopped |
-//! | 3, 4 | loops, to and fro |
+//! | 3, 4 | loops, ping-pong |
 //! | 6 | backwards |
 //! | 8, 9 | poles 3 and 4 of the filter are low-pass |
 //! | 10–12 | output |
 //! | 13 | companded |
 //! | 14, 15 | bank |
 //!
-//! A frame takes 16 clocks a voice. Places count in samples with eleven bits behind the point. A
-//! volume has four bits of exponent and eight of mantissa. Two poles are low-pass by K1; a third
-//! and a fourth are low- or high-pass.
+//! A frame takes 16 clocks per voice. Positions count in samples, with eleven fraction bits. A
+//! volume has four bits of exponent and eight of mantissa. The first two poles of the filter are
+//! low-pass with K1. The third and the fourth are low-pass or high-pass.
 //!
-//! Left out on purpose: interrupts, outputs other than the first two as such (all are mixed), and
-//! ramps' odd modes.
+//! We leave out interrupts and the unusual modes of ramps on purpose. We also mix all outputs
+//! instead of using only the first two.
 //!
 //! Source: Ensoniq ES5506 "OTTO" technical specification; the ES5505's registers as MAME's es5506
 //! (BSD-3-Clause, Aaron Giles) describes them; VGM specification 1.72 (header D0, commands BE, D6).
@@ -51,7 +52,8 @@ pub const INFO: ChipInfo = ChipInfo {
     name: "ES5505, ES5506",
     verification: SAMPLES,
     ratio: None,
-    // One voice at its loudest makes 20 bits; the core drops six, players' cores four.
+    // One voice at its loudest has 20 bits. Our core drops six of them, and the cores of players
+    // four.
     level: Level::new(4.0, 0x20, 16.0),
     voices: &[VoiceGroup::Numbered(32)],
     cost_ns: 80,
@@ -67,13 +69,13 @@ pub const INFO: ChipInfo = ChipInfo {
 
 const VOICES: usize = 32;
 
-/// Clocks a voice and frame.
+/// The number of clocks per voice and frame.
 const DIVIDER: u64 = 16;
 
 mod control {
     pub const STOP: u32 = 0x0003;
     pub const LOOP: u32 = 0x0008;
-    pub const TO_AND_FRO: u32 = 0x0010;
+    pub const PING_PONG: u32 = 0x0010;
     pub const BACKWARDS: u32 = 0x0040;
     pub const LOW_3: u32 = 0x0100;
     pub const LOW_4: u32 = 0x0200;
@@ -87,36 +89,37 @@ struct Voice {
     start: u32,
     end: u32,
     at: u32,
-    /// Left, right, K2, K1: 16 bits.
+    /// Left volume, right volume, K2 and K1, with 16 bits each.
     levels: [i32; 4],
-    /// What a frame adds to them.
+    /// The change of these levels per frame.
     ramps: [i32; 4],
-    /// The filters' ramps count each eighth frame only.
+    /// Whether the ramp of a level is executed only in every eighth frame. Only filters can have
+    /// slow ramps.
     slow: [bool; 4],
     ramp_frames: u32,
     count: u32,
-    /// Outputs of the poles, and of poles 2 and 3 one frame before.
+    /// The outputs of the poles, and (in `before`) those of poles 2 and 3 one frame earlier.
     poles: [i32; 4],
     before: [i32; 2],
 }
 
-/// Either chip.
+/// The ES5505 or ES5506.
 #[derive(Clone, Debug)]
 pub struct Es550x {
     clock_hz: u32,
-    /// An ES5505.
+    /// Whether the chip is an ES5505.
     words: bool,
     voices: [Voice; VOICES],
     last_voice: u64,
     page: usize,
     latch: u32,
-    /// Voices that are heard, a bit each.
+    /// The voices that are not muted, one bit per voice.
     voice_mask: u32,
     rom: Rom,
 }
 
 impl Es550x {
-    /// An ES5506.
+    /// Creates an ES5506.
     pub fn new(clock_hz: u32) -> Self {
         let voice = Voice {
             control: control::STOP,
@@ -135,7 +138,7 @@ impl Es550x {
         }
     }
 
-    /// An ES5505.
+    /// Creates an ES5505.
     pub fn new_5505(clock_hz: u32) -> Self {
         Self {
             words: true,
@@ -199,8 +202,8 @@ impl Es550x {
     }
 }
 
-/// The sample that eight bits of sign and magnitude stand for: three bits of exponent, ten and more
-/// of mantissa.
+/// Returns the sample of a companded code, which has three bits of exponent and ten or more of
+/// mantissa.
 fn expanded(word: i32) -> i32 {
     let bits = word as u32 & 0xFFFF;
     let (exponent, mantissa) = (bits >> 13, bits << 3 & 0xFFFF);
@@ -213,14 +216,14 @@ fn expanded(word: i32) -> i32 {
     }
 }
 
-/// What a volume of 16 bits, of which it uses twelve, multiplies by; 2048 is the whole.
+/// Returns the factor of a volume of 16 bits, of which twelve are used. 2048 is full volume.
 #[inline]
 fn volume(level: i32) -> i64 {
     let (exponent, mantissa) = (level >> 12, level >> 4 & 0xFF | 0x100);
     i64::from(mantissa << 11 >> (20 - exponent))
 }
 
-/// What is left of the way from `old` to `new`.
+/// Moves from `old` towards `new` by the fraction `k`.
 #[inline]
 fn low_pass(new: i32, k: i32, old: i32) -> i32 {
     (((i64::from(k >> 2) * i64::from(new.wrapping_sub(old))) >> 14) as i32).wrapping_add(old)
@@ -229,7 +232,7 @@ fn low_pass(new: i32, k: i32, old: i32) -> i32 {
 #[inline]
 fn high_pass(new: i32, k: i32, old: i32, new_before: i32) -> i32 {
     let kept = ((i64::from(k >> 2) * i64::from(old)) >> 15) as i32 + old / 2;
-    // A filter of 18 bits does not leave them.
+    // The result stays within 18 bits, because the chip's filter has 18 bits.
     new.wrapping_sub(new_before)
         .wrapping_add(kept)
         .clamp(-0x2_0000, 0x1_FFFF)
@@ -253,7 +256,7 @@ impl Voice {
     }
 
     fn sample(&self, rom: Reader<'_>, place: u32) -> i32 {
-        // Banks of two million words.
+        // A bank has two million words.
         let bank = self.control >> 14 & 3;
         let word = rom.word_be((bank << 21 | place & 0x1F_FFFF) * 2);
         if self.has(control::COMPANDED) {
@@ -294,7 +297,7 @@ impl Voice {
         }
     }
 
-    /// Goes on by a frame; stops, or goes back, at the end.
+    /// Advances by a frame. At the end, the voice stops, loops or turns around.
     fn advance(&mut self) {
         let backwards = self.has(control::BACKWARDS);
         let over = if backwards {
@@ -307,7 +310,7 @@ impl Voice {
         if over == 0 {
             return;
         }
-        let turn = LoopMode::of(self.has(control::LOOP), self.has(control::TO_AND_FRO));
+        let turn = LoopMode::of(self.has(control::LOOP), self.has(control::PING_PONG));
         match turn {
             LoopMode::Stop => {
                 self.control |= 1;
@@ -350,7 +353,7 @@ impl PcmChip for Es550x {
         }
     }
 
-    /// Port 0 takes bytes, port 1 words.
+    /// Port 0 receives bytes, and port 1 words.
     fn write(&mut self, port: u8, reg: u16, value: u16) {
         if self.words {
             if port == 1 {
@@ -369,7 +372,7 @@ impl PcmChip for Es550x {
         }
     }
 
-    /// None acts on another, so those that are not heard stand still.
+    /// The voices do not affect each other, so we do not run muted ones.
     fn set_voice_mask(&mut self, voices: u64) -> bool {
         self.voice_mask = voices as u32;
         true
@@ -385,7 +388,7 @@ impl PcmChip for Es550x {
             }
         }
         for value in out.as_flattened_mut() {
-            // One voice at its loudest.
+            // With this shift, one voice at its loudest uses 14 bits.
             *value >>= 6;
         }
         limit(out);

@@ -4,13 +4,13 @@
 //!
 //! | byte | |
 //! |---|---|
-//! | 0, 1 | start, in 16 bytes, low byte first |
-//! | 2, 3 | end, in 16 bytes |
+//! | 0, 1 | start, in units of 16 bytes, low byte first |
+//! | 2, 3 | end, in units of 16 bytes |
 //! | 4 | rate: a sample every 100h − n ticks of 4 clocks |
 //! | 5 | volume n: n ÷ (n + 10) |
 //! | 6 | 2 plays, 0 stops |
 //!
-//! A byte of 0 ends a sound, too. The frame here is of 16 ticks; what happens within is averaged.
+//! A byte of 0 also ends a sound. We use frames of 16 ticks and average the output over each frame.
 //!
 //! Source: the registers and the volume's curve as MAME's iremga20 (BSD-3-Clause, Acho A. Tang and
 //! others) describes them; VGM specification 1.72 (header E0).
@@ -36,7 +36,7 @@ pub const INFO: ChipInfo = ChipInfo {
 
 const VOICES: usize = 4;
 
-/// Clocks of a tick, and ticks of a native frame.
+/// The number of clocks per tick, and of ticks per native frame.
 const TICK: u64 = 4;
 const TICKS: u32 = 16;
 
@@ -45,16 +45,16 @@ struct Voice {
     start: u32,
     end: u32,
     rate: u8,
-    /// Of 256.
+    /// The volume in 256ths.
     volume: i32,
     playing: bool,
     at: u32,
-    /// Ticks until the next sample.
+    /// The number of ticks until the next sample.
     left: u32,
     sample: i32,
 }
 
-/// The chip.
+/// The GA20.
 #[derive(Clone, Debug)]
 pub struct Ga20 {
     clock_hz: u32,
@@ -63,7 +63,7 @@ pub struct Ga20 {
 }
 
 impl Ga20 {
-    /// A chip after reset.
+    /// Creates a chip in its state after reset.
     pub fn new(clock_hz: u32) -> Self {
         Self {
             clock_hz,
@@ -91,7 +91,7 @@ impl Voice {
         }
     }
 
-    /// Takes the next sample; whether there is one.
+    /// Reads the next sample and returns whether there is one.
     fn advance(&mut self, rom: Reader<'_>) -> bool {
         let byte = rom.byte(self.at);
         self.playing = byte != 0 && self.at < self.end;
@@ -137,7 +137,7 @@ impl PcmChip for Ga20 {
             voice.add(rom, out);
         }
         for frame in out {
-            // Eight bits, eight of volume, four of ticks, of four voices.
+            // The sum has eight bits of sample, eight of volume and four of ticks, for four voices.
             *frame = [frame[0] >> 6; 2];
         }
     }

@@ -1,37 +1,37 @@
-//! ICS2115 (WaveFront): 32 oscillators that play samples, with ramps of volume.
+//! ICS2115 (WaveFront): 32 oscillators that play samples, with volume ramps.
 //!
-//! The host has four addresses (command 44): 1 chooses a register, 2 and 3 are its low and high
-//! byte. Registers of one byte lie in the high one, but for those from 40 on, which lie in the low
-//! one. Register 4F chooses an oscillator, whose are:
+//! The host has four addresses (command 44). Address 1 selects a register, and 2 and 3 are its low
+//! and high byte. Registers of one byte use the high byte, except for those from 40 on, which use
+//! the low byte. Register 4F selects an oscillator, whose registers are:
 //!
 //! | register | bits | |
 //! |---|---|---|
-//! | 00 | `-iqblesu` | high byte: backwards¹, interrupt, to and fro, loop, 8 bits, stop, µ-law |
+//! | 00 | `-iqblesu` | high byte: backwards¹, interrupt, ping-pong, loop, 8 bits, stop, µ-law |
 //! | 01 | `iiiiiifffffffff-` | step in bytes: whole, 512ths |
 //! | 02, 03 | `a…` | loop start: bits 4–19 of the address; bits 0–3 and a fraction in the high byte |
-//! | 04, 05 | | loop end, as those |
-//! | 06 | `ssiiiiii` | how far the volume, of 12 bits, goes every 1, 8, 64 or 512 frames |
+//! | 04, 05 | | loop end, like these |
+//! | 06 | `ssiiiiii` | change of the volume, of 12 bits, every 1, 8, 64 or 512 frames |
 //! | 07, 08 | `eeeemmmm` | volume at which a ramp begins and ends: the high bits of 09 |
-//! | 09 | `eeeemmmmmmmm----` | volume now |
-//! | 0A, 0B | | address now: as the loop's, with a fraction of 9 bits in bits 3–11 |
+//! | 09 | `eeeemmmmmmmm----` | current volume |
+//! | 0A, 0B | | current address: as the loop's, with a fraction of 9 bits in bits 3–11 |
 //! | 0C | | pan, 00 left to FF right |
-//! | 0D | `-iqbl-sd`¹ | ramp: down, interrupt, to and fro, loop, -, stop, done |
-//! | 0E | `---nnnnn` | how many oscillators there are, less one |
+//! | 0D | `-iqbl-sd`¹ | ramp: down, interrupt, ping-pong, loop, -, stop, done |
+//! | 0E | `---nnnnn` | number of oscillators, less one |
 //! | 10 | | 0 starts the oscillator, F stops it and its ramp |
 //! | 11 | `----bbbb` | bits 20–23 of the address |
 //!
-//! ¹ Bit 6; bit 7 says that an interrupt is wanted.
+//! ¹ Bit 6. Bit 7 enables an interrupt.
 //!
-//! A volume is a number with four bits of exponent and eight of mantissa, 6 dB for each step of the
-//! exponent. A frame has 32 clocks an oscillator; the chip's clock is 33.8688 MHz.
+//! A volume is a number with four bits of exponent and eight of mantissa. Each step of the exponent
+//! is 6 dB. A frame has 32 clocks per oscillator, and the clock of the chip is 33.8688 MHz.
 //!
-//! Addresses are of bytes, whatever a sample has. A sample lies between two of the memory, linearly.
+//! Addresses are in bytes for all sample formats. Samples are interpolated linearly.
 //!
-//! Left out on purpose: interrupts, timers, DMA, MIDI, reading.
+//! We leave out interrupts, timers, DMA, MIDI and reading on purpose.
 //!
 //! Source: ICS2115 WaveFront Synthesizer data sheet (Integrated Circuit Systems, 1993); of what it
-//! leaves open (how ramps count) the Gravis UltraSound's manuals, whose GF1 has the
-//! same oscillators; VGM specification 1.72 (header FC, command 44, block 96).
+//! leaves open (how ramps count) the Gravis UltraSound's manuals, whose GF1 has the same
+//! oscillators; VGM specification 1.72 (header FC, command 44, block 96).
 
 use super::super::Rate;
 use super::super::rom::{Reader, Rom};
@@ -46,7 +46,7 @@ pub const INFO: ChipInfo = ChipInfo {
     name: "ICS2115",
     verification: TONES,
     ratio: Some(1.8),
-    // A voice in the middle is as loud as libvgm's, which hardly pans.
+    // With this scale a voice in the middle is as loud as in libvgm, which hardly pans.
     level: Level::new(8.0, 0x40, 4.0),
     voices: &[VoiceGroup::Numbered(32)],
     cost_ns: 80,
@@ -55,28 +55,28 @@ pub const INFO: ChipInfo = ChipInfo {
 };
 
 const OSCILLATORS: usize = 32;
-/// Frames that are looked up before they are computed.
+/// The number of frames whose samples are fetched before they are computed.
 const BLOCK: usize = 64;
 const CLOCKS: u64 = 32;
 
-/// Of a place: samples have this many bits of fraction.
+/// The number of fraction bits of a position.
 const FRACTION: u32 = 12;
-/// Of a volume: its low bits that ramps alone see.
+/// The number of low bits of a volume that only ramps use.
 const RAMP: u32 = 10;
 const VOLUME_MAX: i64 = 0xFFFF << RAMP;
 
-/// Bits of registers 00 and 0D.
+/// The bits of registers 00 and 0D.
 mod control {
     /// 00: samples are µ-law.
     pub const MU_LAW: u8 = 1;
-    /// Both: it stands still.
+    /// Both: the oscillator or the ramp is stopped.
     pub const STOP: u8 = 2;
-    /// 00: samples are of 8 bits.
+    /// 00: samples have 8 bits.
     pub const BYTES: u8 = 4;
     pub const LOOP: u8 = 8;
-    pub const TO_AND_FRO: u8 = 16;
+    pub const PING_PONG: u8 = 16;
     pub const BACKWARDS: u8 = 64;
-    /// 0D: it stands still, in its lowest bits.
+    /// 0D: the ramp has ended.
     pub const DONE: u8 = 1;
 }
 
@@ -84,23 +84,23 @@ mod control {
 struct Oscillator {
     control: u8,
     step: u16,
-    /// Places, 20 bits and [`FRACTION`].
+    /// The positions, with 20 bits and [`FRACTION`] fraction bits.
     start: u32,
     end: u32,
     at: u32,
     bank: u32,
     ramp_control: u8,
     ramp: u8,
-    /// Volumes, of [`VOLUME_MAX`].
+    /// The volumes, up to [`VOLUME_MAX`].
     ramp_start: i64,
     ramp_end: i64,
     volume: i64,
     pan: u8,
-    /// Whether it was started and not stopped since.
+    /// Whether the oscillator was started and has not been stopped since.
     runs: bool,
 }
 
-/// The chip.
+/// The ICS2115.
 ///
 /// ```
 /// use creel_vgm::chips::pcm::{PcmChip, ics2115::Ics2115};
@@ -116,11 +116,11 @@ pub struct Ics2115 {
     clock_hz: u32,
     oscillators: [Oscillator; OSCILLATORS],
     last: u8,
-    /// What the host has chosen.
+    /// The register and the oscillator that the host has selected.
     register: u8,
     chosen: usize,
     low: u8,
-    /// Oscillators that are heard, a bit each.
+    /// The oscillators that are not muted, one bit per oscillator.
     voice_mask: u32,
     tables: Box<Tables>,
     rom: Rom,
@@ -128,11 +128,11 @@ pub struct Ics2115 {
 
 #[derive(Clone)]
 struct Tables {
-    /// By the upper twelve bits of a volume: of 65,536.
+    /// The factors by the upper twelve bits of a volume, in 65,536ths.
     volumes: [i32; 4096],
-    /// By a µ-law byte.
+    /// The samples by their µ-law byte.
     mu_law: [i16; 256],
-    /// By the pan of a side: how much less of a volume's upper twelve bits.
+    /// The attenuation by the pan of a side, in units of the upper twelve bits of a volume.
     pans: [i32; 256],
 }
 
@@ -158,7 +158,7 @@ impl Tables {
 }
 
 impl Ics2115 {
-    /// A chip after reset.
+    /// Creates a chip in its state after reset.
     pub fn new(clock_hz: u32) -> Self {
         let oscillator = Oscillator {
             control: control::STOP,
@@ -179,7 +179,7 @@ impl Ics2115 {
         }
     }
 
-    /// Writes a register: 16 bits, of which some take the upper eight.
+    /// Writes a register of 16 bits. Some registers use only the upper eight.
     fn set(&mut self, value: u16) {
         let high = (value >> 8) as u8;
         let of = &mut self.oscillators[self.chosen];
@@ -231,7 +231,7 @@ impl Oscillator {
         !self.runs || self.has(control::STOP)
     }
 
-    /// Goes on by a frame; stops, or goes back, at the end.
+    /// Advances by a frame. At the end, the oscillator stops, loops or turns around.
     fn advance(&mut self) {
         let step = i64::from(self.step) << 2;
         let (start, end) = (i64::from(self.start), i64::from(self.end));
@@ -242,7 +242,7 @@ impl Oscillator {
             self.at = at as u32;
             return;
         }
-        let turn = LoopMode::of(self.has(control::LOOP), self.has(control::TO_AND_FRO));
+        let turn = LoopMode::of(self.has(control::LOOP), self.has(control::PING_PONG));
         match turn {
             LoopMode::Stop => self.control |= control::STOP,
             LoopMode::Forward => {}
@@ -251,7 +251,7 @@ impl Oscillator {
         self.at = turn.place([start, end], over, back) as u32;
     }
 
-    /// Lets the volume go on by a frame.
+    /// Advances the volume by a frame.
     fn advance_ramp(&mut self) {
         let stands = control::DONE | control::STOP;
         if self.ramp_control & stands != 0 {
@@ -269,7 +269,7 @@ impl Oscillator {
             return;
         }
         let has = |bit: u8| self.ramp_control & bit != 0;
-        let turn = LoopMode::of(has(control::LOOP), has(control::TO_AND_FRO));
+        let turn = LoopMode::of(has(control::LOOP), has(control::PING_PONG));
         match turn {
             LoopMode::Stop => self.ramp_control |= control::DONE,
             LoopMode::Forward => {}
@@ -317,13 +317,13 @@ impl Oscillator {
         }
     }
 
-    /// Adds frames of one volume: where each lies is looked up first, then all are computed.
+    /// Adds frames of constant volume. First the samples are fetched, then all frames are computed.
     fn add_steady(&mut self, rom: Reader<'_>, tables: &Tables, block: &mut [[i32; 2]]) {
         let sides = self.sides(tables);
         self.look_up(rom, tables, block.len()).add(sides, block);
     }
 
-    /// Goes on by `frames` frames, or until it stops.
+    /// Advances by `frames` frames, or until the oscillator stops, and returns the samples.
     #[inline]
     fn look_up(&mut self, rom: Reader<'_>, tables: &Tables, frames: usize) -> Lines {
         let bank = self.bank;
@@ -342,14 +342,14 @@ impl Oscillator {
         lines
     }
 
-    /// Notes the lines of so many frames; `line` has the two samples at a place, and how far it lies
-    /// between them.
+    /// Stores the samples of `frames` frames. `line` returns the two samples at a position and the
+    /// fraction between them.
     #[inline]
     fn go_on(&mut self, line: impl Fn(u32) -> (i32, i32, u32), frames: usize, lines: &mut Lines) {
         let step = u32::from(self.step) << 2;
         let frames = frames.min(BLOCK);
         while lines.count < frames {
-            // So many that none of them reaches the end.
+            // None of this number of frames reaches the end.
             let calm = match (self.end.saturating_sub(self.at)).checked_sub(1) {
                 Some(room) if !self.has(control::BACKWARDS) => room.checked_div(step).unwrap_or(0),
                 _ => 0,
@@ -372,8 +372,10 @@ impl Oscillator {
     }
 }
 
-/// What lies at a place: a sample `of` an address, the one so many bytes behind it, and how far between
-/// them, in 512ths.
+/// Returns a function that looks up a position.
+///
+/// The function returns the sample `of` the address, the sample `bytes` bytes after it, and the
+/// fraction between them in 512ths.
 #[inline]
 fn line(of: impl Fn(u32) -> i32, bytes: u32) -> impl Fn(u32) -> (i32, i32, u32) {
     move |at| {
@@ -382,12 +384,12 @@ fn line(of: impl Fn(u32) -> i32, bytes: u32) -> impl Fn(u32) -> (i32, i32, u32) 
     }
 }
 
-/// Where frames lie: between which two samples, and how far.
+/// The samples of frames: pairs of samples to interpolate between, and the fractions.
 struct Lines {
     count: usize,
     from: [i32; BLOCK],
     rise: [i32; BLOCK],
-    /// In 512ths.
+    /// The fractions in 512ths.
     part: [i32; BLOCK],
 }
 
@@ -410,7 +412,7 @@ impl Lines {
         self.part[place] = part as i32;
     }
 
-    /// Adds them at the volumes of the sides, of 65,536.
+    /// Adds the frames with the volumes of the sides, in 65,536ths.
     fn add(&self, sides: [i32; 2], out: &mut [[i32; 2]]) {
         let [left, right] = sides.map(|side| side >> 1);
         let places = self.from.iter().zip(&self.rise).zip(&self.part);
@@ -444,7 +446,7 @@ impl PcmChip for Ics2115 {
         }
     }
 
-    /// None acts on another, so those that are not heard stand still.
+    /// The oscillators do not affect each other, so we do not run muted ones.
     fn set_voice_mask(&mut self, voices: u64) -> bool {
         self.voice_mask = voices as u32;
         true
@@ -460,7 +462,7 @@ impl PcmChip for Ics2115 {
             }
         }
         for side in out.as_flattened_mut() {
-            // Four at their loudest fit.
+            // With this shift, four oscillators at their loudest fit.
             *side >>= 2;
         }
         limit(out);

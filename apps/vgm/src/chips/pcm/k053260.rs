@@ -6,16 +6,17 @@
 //! | 0A, 0B + 8 v | 16 | length less one, in bytes |
 //! | 0C–0E + 8 v | 21 | start address, low byte first |
 //! | 0F + 8 v | 7 | volume |
-//! | 28 | `rrrrkkkk` | plays backwards; keys: a voice starts where its bit becomes 1 |
+//! | 28 | `rrrrkkkk` | plays backwards; keys: a voice starts when its bit becomes 1 |
 //! | 2A | `aaaallll` | 4-bit differences; loops |
 //! | 2C, 2D | `--bbbaaa` | pan of voices 0 and 1, 2 and 3 |
-//! | 2F | `------s-` | sounds |
+//! | 2F | `------s-` | sound on |
 //!
-//! Pan 1 to 7 goes from one side to the other by a constant power: 0, 24, 35, 45, 55, 66 and 90
-//! degrees; 0 is silence. A voice begins one byte behind its start, or one code; codes are taken
-//! low half first and add up from 0.
+//! Pan 1 to 7 moves from one side to the other with constant power: 0, 24, 35, 45, 55, 66 and 90
+//! degrees. 0 is silence. A voice starts one byte, or one code, after its start address. Codes are
+//! read low nibble first and are summed up from 0.
 //!
-//! Left out on purpose: the ports between processors, reading the memory, the auxiliary input.
+//! We leave out three features on purpose: the ports between processors, reading the memory, and
+//! the auxiliary input.
 //!
 //! Source: the registers, counters and angles as MAME's k053260 (BSD-3-Clause, Ernesto Corvi, Alex
 //! W. Jackson) describes them.
@@ -41,15 +42,15 @@ pub const INFO: ChipInfo = ChipInfo {
 
 const VOICES: usize = 4;
 
-/// Clocks in a native frame.
+/// The number of clocks per native frame.
 const DIVIDER: u32 = 64;
 
-/// What the codes add.
+/// The differences by code.
 const DELTAS: [i32; 16] = [
     0, 1, 2, 4, 8, 16, 32, 64, -128, -64, -32, -16, -8, -4, -2, -1,
 ];
 
-/// Cosine and sine of a pan's angle, in 65536ths.
+/// The cosine and sine of a pan's angle, in 65536ths.
 const PANS: [[i32; 2]; 8] = [
     [0, 0],
     [65_536, 0],
@@ -70,17 +71,17 @@ struct Voice {
     pan: u8,
     backwards: bool,
     looping: bool,
-    /// Plays 4-bit differences.
+    /// Whether the voice plays 4-bit differences.
     differs: bool,
     playing: bool,
-    /// Bytes, or codes, from the start.
+    /// The position in bytes, or codes, from the start.
     at: u32,
-    /// Clocks, counted up to 1000h.
+    /// The count of clocks, up to 1000h.
     counter: u32,
     output: i32,
 }
 
-/// The chip.
+/// The K053260.
 #[derive(Clone, Debug)]
 pub struct K053260 {
     clock_hz: u32,
@@ -91,7 +92,7 @@ pub struct K053260 {
 }
 
 impl K053260 {
-    /// A chip after reset.
+    /// Creates a chip in its state after reset.
     pub fn new(clock_hz: u32) -> Self {
         Self {
             clock_hz,
@@ -151,7 +152,7 @@ impl Voice {
         }
     }
 
-    /// Takes the next sample; whether there is one.
+    /// Reads the next sample and returns whether there is one.
     fn advance(&mut self, rom: Reader<'_>) -> bool {
         self.at += 1;
         let mut byte_at = self.at >> u32::from(self.differs);

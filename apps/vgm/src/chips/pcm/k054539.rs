@@ -6,29 +6,28 @@
 //! |---|---|
 //! | 00–02 | step in 65536ths of a sample, low byte first |
 //! | 03 | attenuation: 36 dB in 64 steps |
-//! | 04 | attenuation of what it sends to the echo, on top |
-//! | 05 | pan: 11–1F or 81–8F, left to right by a constant power |
+//! | 04 | additional attenuation of its send to the echo |
+//! | 05 | pan: 11–1F or 81–8F, left to right with constant power |
 //! | 06, 07 | its echo's delay, in eighths of a frame |
 //! | 08–0A | loop address |
-//! | 0C–0E | address: where the voice is, so it is written before each note |
+//! | 0C–0E | the current address, so it is written before each note |
 //!
 //! | register | |
 //! |---|---|
 //! | 200 + 2 v | bits 2 and 3: 8-bit, 16-bit, 4-bit differences; bit 5: backwards |
 //! | 201 + 2 v | bit 0: loops |
-//! | 214, 215 | keys on, keys off, a bit a voice |
+//! | 214, 215 | keys on, keys off, one bit per voice |
 //! | 22C | which voices play |
-//! | 22F | bit 0: sounds; bit 7: keys are not noted in 22C |
+//! | 22F | bit 0: sound on; bit 7: keys do not change 22C |
 //!
-//! A sound ends with a sample that says so: 80, 8000 or the codes 88. Codes are taken low half
-//! first, and differ by squares.
+//! A sound ends at a sample with a special value: 80, 8000 or the codes 88. Codes are read low
+//! nibble first. Their differences are squares.
 //!
-//! Left out on purpose: the timer, reading and writing the memory; and bit 0 of the header's byte 95,
-//! sides changed, which files have set where nothing is changed.
+//! We leave out the timer and access to the memory on purpose. We also ignore bit 0 of byte 95 in
+//! the header, which swaps the sides, because files have set it without swapped sides.
 //!
-//! Source: VGM specification 1.71 (header 95: bit 1 no echo, bit 2 addresses
-//! taken at key on only); the registers as MAME's k054539 (BSD-3-Clause, Olivier Galibert)
-//! describes them.
+//! Source: VGM specification 1.71 (header 95: bit 1 no echo, bit 2 addresses taken at key on only);
+//! the registers as MAME's k054539 (BSD-3-Clause, Olivier Galibert) describes them.
 
 use super::super::Rate;
 use super::super::rom::{Reader, Rom};
@@ -52,14 +51,14 @@ pub const INFO: ChipInfo = ChipInfo {
 const VOICES: usize = 8;
 /// The longest delay, in frames.
 const DELAY_MAX: usize = 0x2000;
-/// Frames that are rendered at once, so that the echo reaches no further than its memory.
+/// The number of frames that are rendered at once. The limit keeps the echo within its memory.
 const BLOCK: usize = 0x2000;
 const ECHO: usize = DELAY_MAX + BLOCK;
 
 const NO_ECHO: u8 = 2;
 const AT_KEY_ON: u8 = 4;
 
-/// What the codes add, in 256ths.
+/// The differences by code, in 256ths.
 const DELTAS: [i32; 16] = [
     0, 0x100, 0x400, 0x900, 0x1000, 0x1900, 0x2400, 0x3100, -0x4000, -0x3100, -0x2400, -0x1900,
     -0x1000, -0x900, -0x400, -0x100,
@@ -67,18 +66,19 @@ const DELTAS: [i32; 16] = [
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Voice {
-    /// As written: 20h bytes.
+    /// The registers as written, 20h bytes.
     bytes: [u8; 32],
     kind: u8,
     looping: bool,
-    /// Where it is, in bytes, and whether at the second code there.
+    /// The position in bytes, and (in `second_code`) whether the next code is the second one of the
+    /// byte.
     at: u32,
     second_code: bool,
     fraction: i32,
     value: i32,
 }
 
-/// The chip.
+/// The K054539.
 #[derive(Clone, Debug)]
 pub struct K054539 {
     clock_hz: u32,
@@ -86,19 +86,19 @@ pub struct K054539 {
     control: u8,
     playing: u8,
     voices: [Voice; VOICES],
-    /// Where the echo's memory is now.
+    /// The current position in the echo's memory.
     now: usize,
     echo: Vec<i32>,
     rom: Rom,
 }
 
-/// Of volumes, 16384 the whole.
+/// Returns the factor of an attenuation in steps.
 fn attenuated(steps: u8) -> f64 {
     10f64.powf(-36.0 * f64::from(steps) / 64.0 / 20.0)
 }
 
 impl K054539 {
-    /// A chip after reset; `flags` is the VGM header's byte 95.
+    /// Creates a chip in its state after reset. `flags` is byte 95 of the VGM header.
     pub fn new(clock_hz: u32, flags: u8) -> Self {
         Self {
             clock_hz,
@@ -160,14 +160,14 @@ impl Voice {
         low | middle << 8 | high << 16
     }
 
-    /// Goes to the address in its registers.
+    /// Moves to the address in the registers.
     fn seek(&mut self) {
         self.at = self.word(0x0C);
         self.second_code = false;
         (self.fraction, self.value) = (0, 0);
     }
 
-    /// Volumes left, right, and to the echo, in 16384ths of the whole.
+    /// Returns the volumes left, right and to the echo, in 16384ths.
     fn volumes(&self) -> [i32; 3] {
         let place = match self.bytes[5] {
             pan @ 0x11..=0x1F => pan - 0x11,
@@ -180,7 +180,8 @@ impl Voice {
         [side(place), side(14 - place), echo].map(|volume| (volume * 16_384.0).round() as i32)
     }
 
-    /// Of its echo, in frames: what comes back at once has gone all the way round.
+    /// Returns the delay of the voice's echo in frames. Since the chip's memory is a ring, 0 is the
+    /// longest delay.
     fn delay(&self) -> usize {
         match u16::from_le_bytes([self.bytes[6], self.bytes[7]]) >> 3 {
             0 => DELAY_MAX,
@@ -188,7 +189,7 @@ impl Voice {
         }
     }
 
-    /// Goes on by a frame; whether the sound has not ended.
+    /// Advances by a frame, and returns whether the sound continues.
     fn run(&mut self, rom: Reader<'_>) -> bool {
         self.fraction += self.word(0) as i32;
         while self.fraction >= 0x1_0000 {
@@ -200,7 +201,7 @@ impl Voice {
         true
     }
 
-    /// Takes the sample at which the voice is; none if it is the end.
+    /// Returns the current sample, or `None` if it is the end of the sound.
     fn take(&mut self, rom: Reader<'_>) -> Option<i32> {
         match self.kind >> 2 & 3 {
             0 => {
@@ -221,7 +222,7 @@ impl Voice {
         }
     }
 
-    /// Goes to the next sample, or to the loop; whether there is one.
+    /// Moves to the next sample or to the loop, and returns whether there is one.
     fn advance(&mut self, rom: Reader<'_>) -> bool {
         let backwards = self.kind & 0x20 != 0;
         let mut bytes = [1, 2, 1, 1][usize::from(self.kind >> 2 & 3)];

@@ -1,7 +1,7 @@
-//! The chips that play samples, from memory that the song brings along.
+//! The chips that play samples from memory, which the song contains.
 //!
-//! There are many, and they differ in all but this: they have registers, perhaps an address space
-//! for memory, and a native rate. So here, and here alone, the shape of a chip is a trait.
+//! These chips differ in everything except three things: they have registers, often an address
+//! space for memory, and a native rate. Therefore we use a trait for them, and only for them.
 
 mod awm;
 pub mod c140;
@@ -34,53 +34,57 @@ use crate::format::{Command, Song, decode};
 
 /// A chip that plays samples.
 pub trait PcmChip: Send + dyn_clone::DynClone {
-    /// Native frames a second.
+    /// Returns the number of native frames per second.
     fn rate(&self) -> Rate;
 
     /// Writes a register between two frames.
     fn write(&mut self, port: u8, reg: u16, value: u16);
 
-    /// Leaves voices out of the sum, all but these, a bit each; returns whether it can.
+    /// Mutes all voices except those in `_voices`, one bit per voice. Returns whether the chip can
+    /// do this.
     fn set_voice_mask(&mut self, _voices: u64) -> bool {
         false
     }
 
-    /// Overwrites `out` with the next native frames, each side -32768 to 32767.
+    /// Overwrites `out` with the next native frames, each side from -32768 to 32767.
     fn render(&mut self, out: &mut [[i32; 2]]);
 
-    /// The registers that may be handed over with a block, by [`PcmChip::render_streamed`].
+    /// Returns the registers whose writes you may pass with a block to
+    /// [`PcmChip::render_streamed`].
     fn streamed_registers(&self) -> Range<u16> {
         0..0
     }
 
-    /// As [`PcmChip::render`], with writes to these registers in between.
+    /// Renders as [`PcmChip::render`] does, with writes to these registers between the frames.
     fn render_streamed(&mut self, writes: &[StreamedWrite], out: &mut [[i32; 2]]) {
         let write = |chip: &mut Self, reg, value| chip.write(0, reg, value);
         render_streamed(self, writes, out, (write, |chip, out| chip.render(out)));
     }
 
-    /// The memory that blocks of this kind are for, if the chip only reads it.
+    /// Returns the memory for blocks of this kind, if the chip only reads it.
     fn rom(&mut self, _kind: u8) -> Option<&mut Rom> {
         None
     }
 
-    /// Where in that memory the addresses of such blocks begin.
+    /// Returns the address in this memory at which the addresses of such blocks begin.
     fn rom_start(&self, _kind: u8) -> usize {
         0
     }
 
-    /// Which of its chip's lanes it listens to.
+    /// Returns the index of the chip's lane that contains its writes.
     fn lane(&self) -> usize {
         0
     }
 
-    /// Stores bytes in the chip's own memory, at an offset into what its registers have chosen.
+    /// Stores bytes in the chip's own memory.
+    ///
+    /// `_offset` counts from the start of the window that the registers of the chip select.
     fn store(&mut self, _offset: usize, _bytes: &[u8]) {}
 }
 
 dyn_clone::clone_trait_object!(PcmChip);
 
-/// Takes in the memory that the command at byte `offset` of the song brings.
+/// Loads the memory of the command at `offset` of the song, in bytes.
 pub fn load(chip: &mut dyn PcmChip, song: &Song, offset: u32) {
     let command = decode(song.bytes(), offset as usize, song.header.version);
     match command {
@@ -92,7 +96,8 @@ pub fn load(chip: &mut dyn PcmChip, song: &Song, offset: u32) {
                 }
                 return;
             }
-            // A song's blocks were checked to have their heads: where they go.
+            // The block begins with its start address. We checked when reading the song that it
+            // exists.
             let (head, data) =
                 song.bytes()[block.data].split_at(if block.kind < 0xE0 { 2 } else { 4 });
             let place = head
@@ -110,10 +115,13 @@ pub fn load(chip: &mut dyn PcmChip, song: &Song, offset: u32) {
     }
 }
 
-/// Takes in a ROM block that lies at `block` in the song: the memory's size, where in it the rest
-/// goes, and the rest. Places count from `base`.
+/// Adds a ROM block at `block` of the song.
+///
+/// The block contains the size of the memory, the start address, and the data. Addresses count from
+/// `base`.
 pub fn add_rom_block(rom: &mut Rom, base: usize, song: &Song, block: Range<usize>) {
-    // A song's blocks were checked to have heads, and to lie within what a chip can address.
+    // We checked when reading the song that blocks have a start address and lie within the memory
+    // that a chip can address.
     let start = &song.bytes()[block.start + 4..block.start + 8];
     let start = start
         .iter()
@@ -125,7 +133,7 @@ pub fn add_rom_block(rom: &mut Rom, base: usize, song: &Song, block: Range<usize
     );
 }
 
-/// Limits a sum of voices to what a native frame holds.
+/// Clips a sum of voices to the range of a native frame.
 fn limit(out: &mut [[i32; 2]]) {
     for value in out.as_flattened_mut() {
         *value = (*value).clamp(-0x8000, 0x7FFF);

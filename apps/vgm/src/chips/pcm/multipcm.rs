@@ -1,7 +1,7 @@
-//! Sega's MultiPCM (315-5560, a Yamaha YMW258-F): 28 voices of wave memory.
+//! Sega's MultiPCM (315-5560, a Yamaha YMW258-F): 28 wave memory voices.
 //!
-//! The CPU sees three bytes (command B5): 0 the value for the chosen register of the chosen voice,
-//! 1 the voice, 2 the register. Command C3 chooses banks.
+//! The CPU writes three bytes (command B5): 0 is the value for the selected register of the
+//! selected voice, 1 selects the voice, and 2 the register. Command C3 selects banks.
 //!
 //! | register | |
 //! |---|---|
@@ -10,11 +10,12 @@
 //! | 2 | sound, bit 8; pitch, low six bits above |
 //! | 3 | octave and one in the high four bits; pitch, high four bits |
 //! | 4 | bit 7 key |
-//! | 5 | level in the high seven bits; bit 0 at once |
+//! | 5 | level in the high seven bits; bit 0 immediately |
 //! | 6 | LFO speed and vibrato |
 //! | 7 | tremolo |
 //!
-//! Voices are numbered 0–6, 8–14, 16–22, 24–30. See [`awm`](super::awm) for what a voice does.
+//! Voices have the numbers 0–6, 8–14, 16–22 and 24–30. See [`awm`](super::awm) for the voices
+//! themselves.
 //!
 //! Source: the registers as MAME's multipcm (BSD-3-Clause, Miguel Angel Horna) describes them; VGM
 //! specification 1.71 (header 88, commands B5, C3).
@@ -41,26 +42,26 @@ pub const INFO: ChipInfo = ChipInfo {
 
 const VOICES: usize = 28;
 
-/// Clocks of a frame.
+/// The number of clocks per frame.
 const DIVIDER: u64 = 180;
 
-/// Sounds from here on are banked.
+/// The start address from which sounds are banked.
 const BANKED: u32 = 0x10_0000;
 
-/// The chip.
+/// The MultiPCM.
 #[derive(Clone, Debug)]
 pub struct MultiPcm {
     clock_hz: u32,
     voice: Option<usize>,
     register: u8,
     voices: Voices<VOICES>,
-    /// Of voices that pan to the right, and to the left.
+    /// The banks of voices that are panned right, and of voices that are panned left.
     banks: [u32; 2],
     rom: Rom,
 }
 
 impl MultiPcm {
-    /// A chip after reset.
+    /// Creates a chip in its state after reset.
     pub fn new(clock_hz: u32) -> Self {
         Self {
             clock_hz,
@@ -116,7 +117,8 @@ impl PcmChip for MultiPcm {
         }
     }
 
-    /// Port 1 has the banks: bit 0 of the register is for those right, bit 1 for those left.
+    /// Port 1 selects banks. Bit 0 of the register is for voices on the right, and bit 1 for those
+    /// on the left.
     fn write(&mut self, port: u8, reg: u16, value: u16) {
         let byte = value as u8;
         match (port, reg) {

@@ -6,8 +6,8 @@
 //! |---|---|
 //! | 00 | command, see below |
 //! | 08–0B | clock in Hz, low byte first; takes effect with the last byte |
-//! | 0C | pin 7: 0 for a frame every 165 clocks, else 132 |
-//! | 0E | bank circuit (NMK112): bit 7 banks the phrase table, too; 0 is none |
+//! | 0C | pin 7: 0 for a frame every 165 clocks, otherwise 132 |
+//! | 0E | bank circuit (NMK112): bit 7 also banks the phrase table; 0 is none |
 //! | 0F | bank of the whole 256 KiB |
 //! | 10–13 | banks of the four 64 KiB of the bank circuit |
 //!
@@ -16,11 +16,12 @@
 //! | `1ppppppp`, then `vvvvaaaa` | plays phrase p on the voices of v, attenuated by a |
 //! | `0vvvv---` | stops the voices of v |
 //!
-//! A phrase is eight bytes at 8 p: its first and last address of 18 bits, high byte first. A voice
-//! that plays takes no other phrase. Attenuation is in steps of 3 dB, nine of them; others are
-//! silence. The codes are those of the MSM6258, the high one first, and the sum is exact.
+//! A phrase has an entry of eight bytes at 8 p. It contains the first and last address of 18 bits,
+//! high byte first. A voice that plays ignores other phrases. Attenuation has nine steps of 3 dB.
+//! Other values are silent. The codes are those of the MSM6258, high nibble first, and the sum is
+//! exact.
 //!
-//! Left out on purpose: the 12-bit converter; the sum of the voices keeps its bits.
+//! We leave out the 12-bit converter on purpose, so the sum of the voices keeps its bits.
 //!
 //! Source: OKI MSM6295 data sheet (commands, phrase table, sampling rates, attenuation); the step
 //! sizes: Dialogic ADPCM Algorithm, appendix A; the bank circuit as MAME's nmk112 (BSD-3-Clause)
@@ -39,7 +40,7 @@ pub const INFO: ChipInfo = ChipInfo {
     name: "OKIM6295",
     verification: TONES,
     ratio: Some(2.3),
-    // As SegaPCM: four voices fit.
+    // The scale is that of the SegaPCM, so that four voices fit.
     level: Level::new(4.0, 0x100, 2.0),
     voices: &[VoiceGroup::Numbered(4)],
     cost_ns: 15,
@@ -51,7 +52,7 @@ pub const INFO: ChipInfo = ChipInfo {
 
 const VOICES: usize = 4;
 
-/// Volumes by attenuation, 32 the whole.
+/// The volumes by attenuation. 32 is full volume.
 const VOLUMES: [i32; 16] = [32, 22, 16, 11, 8, 6, 4, 3, 2, 0, 0, 0, 0, 0, 0, 0];
 
 /// The 18 bits of an address.
@@ -59,15 +60,15 @@ const ADDRESS_MASK: u32 = 0x3_FFFF;
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Voice {
-    /// Codes yet to come.
+    /// The number of remaining codes.
     left: u32,
-    /// In codes.
+    /// The position in codes.
     at: u32,
     volume: i32,
     oki: Oki,
 }
 
-/// Where addresses lie in the whole memory.
+/// The bank circuit, which maps addresses to the whole memory.
 #[derive(Clone, Copy, Debug, Default)]
 struct Banks {
     whole: u32,
@@ -89,7 +90,7 @@ impl Banks {
     }
 }
 
-/// The chip.
+/// The MSM6295.
 ///
 /// ```
 /// use creel_vgm::chips::pcm::PcmChip;
@@ -114,14 +115,14 @@ pub struct Okim6295 {
     clock_bytes: [u8; 4],
     pin_7: bool,
     banks: Banks,
-    /// The phrase whose second byte has not come yet.
+    /// The phrase of a command whose second byte has not been written yet.
     phrase: Option<u8>,
     voices: [Voice; VOICES],
     rom: Rom,
 }
 
 impl Okim6295 {
-    /// A chip at `clock_hz` whose pin 7 is high or low.
+    /// Creates a chip at `clock_hz`. `pin_7` is the state of its pin 7.
     pub fn new(clock_hz: u32, pin_7: bool) -> Self {
         Self {
             clock_hz,
@@ -222,7 +223,7 @@ impl PcmChip for Okim6295 {
             voice.add(rom, banks, out);
         }
         for frame in out {
-            // Four voices of 12 bits and 5 bits of volume.
+            // The sum has four voices of 12 bits and 5 bits of volume.
             *frame = [frame[0] >> 3; 2];
         }
     }

@@ -1,15 +1,15 @@
-//! The pulse-width modulation of the Sega 32X: two channels that a CPU feeds.
+//! The pulse-width modulation of the Sega 32X: two channels whose widths a CPU writes.
 //!
 //! | register | |
 //! |---|---|
 //! | 0 | control |
-//! | 1 | cycle: clocks of a pulse and the pause behind it, and one |
+//! | 1 | cycle: clocks of a pulse and the pause after it, plus one |
 //! | 2, 3, 4 | pulse width left, right, both: 12 bits |
 //!
 //! A width of half the cycle is the middle. Songs write widths at the times at which they are
-//! heard, so each is heard at once; a frame is one of the song's ticks.
+//! audible, so each write takes effect immediately. A frame is one tick of the song.
 //!
-//! Left out on purpose: the queues of three, the timer, and which side goes where.
+//! We leave out the queues of three entries, the timer, and the assignment of sides on purpose.
 //!
 //! Source: Sega 32X hardware manual, "PWM"; VGM specification 1.71, command B2.
 
@@ -33,21 +33,21 @@ pub const INFO: ChipInfo = ChipInfo {
     create: Create::Samples(|_, _| Box::new(Pwm::new())),
 };
 
-/// The cycle at which a console's program is expected to begin: 22,020 pulses a second.
+/// The initial cycle that we expect of a console's program, which is 22,020 pulses per second.
 const USUAL_CYCLE: u16 = 1045;
 
-/// The chip.
+/// The PWM of the 32X.
 #[derive(Clone, Debug)]
 pub struct Pwm {
     cycle: u16,
-    /// Widths; none before the first.
+    /// The widths, or `None` before the first write.
     widths: [Option<u16>; 2],
-    /// What is heard of them.
+    /// The levels of these widths.
     levels: [i32; 2],
 }
 
 impl Pwm {
-    /// A chip after reset.
+    /// Creates a chip in its state after reset.
     #[allow(clippy::new_without_default, reason = "all chips are made by new")]
     pub fn new() -> Self {
         Self {

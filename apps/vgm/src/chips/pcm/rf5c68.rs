@@ -1,20 +1,21 @@
-//! Ricoh's RF5C68 and RF5C164: eight voices that play from 64 KiB of memory of their own.
+//! Ricoh's RF5C68 and RF5C164: eight voices that play from their own memory of 64 KiB.
 //!
 //! | register | |
 //! |---|---|
-//! | 00 | level of the chosen voice |
+//! | 00 | level of the selected voice |
 //! | 01 | pan: left in the low four bits, right in the high four |
 //! | 02, 03 | step in 2048ths of a sample, low byte first |
 //! | 04, 05 | loop address, low byte first |
 //! | 06 | start address, high byte |
-//! | 07 | bit 7 sounds; with bit 6, bits 0–2 choose a voice, else bits 0–3 the 4 KiB that writes reach |
-//! | 08 | a bit a voice: 0 on |
+//! | 07 | bit 7 sound on; with bit 6, bits 0–2 select a voice, otherwise bits 0–3 the 4 KiB of the window |
+//! | 08 | one bit per voice: 0 is on |
 //!
-//! Memory is written through a window of 4 KiB (commands C1 and C2, blocks C0 and C1, copies). A
-//! sample is a sign (set for above the middle) and seven bits; FF is no sample but the end, where
-//! the voice goes on at its loop address. A voice that is off waits at its start.
+//! The memory is written through a window of 4 KiB (commands C1 and C2, blocks C0 and C1, copies).
+//! A sample consists of a sign (set for values above the middle) and seven bits. FF is not a sample
+//! but the end, at which the voice continues at its loop address. A voice that is off stays at its
+//! start.
 //!
-//! The RF5C68 puts out ten bits, the RF5C164 sixteen.
+//! The output of the RF5C68 has ten bits, and that of the RF5C164 sixteen.
 //!
 //! Source: Sega Mega-CD hardware manual, "PCM sound source"; VGM specification 1.71; the rounding
 //! of a voice and the RF5C68's ten bits as in MAME's rf5c68 (BSD-3-Clause, Olivier Galibert).
@@ -64,15 +65,15 @@ struct Voice {
     step: u16,
     loop_at: u16,
     start: u8,
-    /// In 2048ths of a sample.
+    /// The position in 2048ths of a sample.
     at: u32,
 }
 
-/// Either chip.
+/// The RF5C68 or RF5C164.
 #[derive(Clone, Debug)]
 pub struct Rf5c68 {
     clock_hz: u32,
-    /// The bits that its converter has.
+    /// The bits of the converter.
     mask: i32,
     sounds: bool,
     chosen: usize,
@@ -82,7 +83,7 @@ pub struct Rf5c68 {
 }
 
 impl Rf5c68 {
-    /// An RF5C68.
+    /// Creates an RF5C68.
     pub fn new(clock_hz: u32) -> Self {
         Self {
             clock_hz,
@@ -95,7 +96,7 @@ impl Rf5c68 {
         }
     }
 
-    /// An RF5C164.
+    /// Creates an RF5C164.
     pub fn new_164(clock_hz: u32) -> Self {
         Self {
             mask: !0,

@@ -1,20 +1,20 @@
-//! What chips with sounds in a memory have in common: how a sample lies there, how far a frame moves
-//! by a pitch, and how a place goes on at the ends of a sound.
+//! The common parts of chips with samples in a memory: sample formats, steps per pitch, and loops.
 
-/// How a sample lies in the memory.
+/// The format of a sample in the memory.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Format {
     /// 8 bits.
     #[default]
     Bytes,
-    /// 12 bits: two samples in three bytes, the low bits of both in the middle one.
+    /// 12 bits: two samples in three bytes. The low bits of both are in the middle byte.
     Twelve,
     /// 16 bits, high byte first.
     Words,
 }
 
 impl Format {
-    /// A sample as 16 bits, the one `at` places behind the address `start`, of the bytes of a memory.
+    /// Returns the sample at position `at` after the address `start` as 16 bits. `byte` reads the
+    /// memory.
     #[inline]
     pub fn sample(self, byte: impl Fn(u32) -> u8, start: u32, at: u32) -> i32 {
         let pair = match self {
@@ -36,8 +36,9 @@ impl Format {
     }
 }
 
-/// How far a frame moves, in 65536ths of a sample: by a number of 1024ths above 1 and an octave, of
-/// which 0 leaves it so.
+/// Returns the step per frame in 65536ths of a sample.
+///
+/// The step is 1 plus `number` 1024ths. At octave 0 it is unchanged.
 pub fn step(number: u32, octave: i32) -> u32 {
     let step = (1024 + number) << 6;
     match octave {
@@ -46,36 +47,40 @@ pub fn step(number: u32, octave: i32) -> u32 {
     }
 }
 
-/// A step that is bent by some cents.
+/// Returns a step that is detuned by `cents`.
 pub fn detuned(step: u64, cents: f64) -> u64 {
     (step as f64 * (cents / 1200.0).exp2()) as u64
 }
 
-/// Where a place goes on that has come to an end of its sound.
+/// The behaviour of a position at the end of its sound.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum LoopMode {
-    /// Nowhere: it stands.
+    /// The position stays at the end.
     Stop,
-    /// As far behind the other end as it went beyond this one.
+    /// The position wraps around to the other end and keeps its excess.
     #[default]
     Forward,
-    /// As far before this end as it went beyond it, the other way round.
+    /// The position turns around and keeps its excess.
     PingPong,
 }
 
 impl LoopMode {
-    /// By the bits that chips have for it: whether a sound loops, and to and fro.
+    /// Returns the mode for the loop bits of a chip: whether a sound loops, and whether it does so
+    /// in both directions.
     #[inline]
-    pub fn of(loops: bool, to_and_fro: bool) -> LoopMode {
-        match (loops, to_and_fro) {
+    pub fn of(loops: bool, ping_pong: bool) -> LoopMode {
+        match (loops, ping_pong) {
             (false, _) => LoopMode::Stop,
             (true, false) => LoopMode::Forward,
             (true, true) => LoopMode::PingPong,
         }
     }
 
-    /// The place that is `over` beyond an end of a sound from `start` to `end`, which it came to
-    /// `backwards`; one that stands is left at that end.
+    /// Returns the new position for one that is `over` beyond an end of a sound from `start` to
+    /// `end`.
+    ///
+    /// `backwards` is the direction in which it reached the end. A position that stops stays at
+    /// this end.
     #[inline]
     pub fn place(self, [start, end]: [i64; 2], over: i64, backwards: bool) -> i64 {
         match (self, backwards) {

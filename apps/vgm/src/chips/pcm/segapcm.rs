@@ -6,13 +6,14 @@
 //! |---|---|
 //! | 02, 03 | volume left, right: 7 bits |
 //! | 04, 05 | loop address, low byte first |
-//! | 06 | last page: the voice ends or loops behind it |
+//! | 06 | last page: the voice ends or loops after it |
 //! | 07 | step in 256ths of a sample |
 //! | 84, 85 | address, low byte first |
-//! | 86 | bit 0 stops, bit 1 plays once; higher bits choose the bank |
+//! | 86 | bit 0 stops, bit 1 plays once; higher bits select the bank |
 //!
-//! A page is 256 samples. Which bits choose the bank, and where it lies, differs by the board and
-//! stands in the VGM header (3C): the low byte is how far they are shifted, the third their mask.
+//! A page has 256 samples. The board determines which bits select the bank, and its address. The
+//! VGM header (3C) contains this: the low byte is the shift of these bits, and the third byte is
+//! their mask.
 //!
 //! Source: VGM specification 1.71 (header 38 to 3F, command C0); the registers as MAME's segapcm
 //! (BSD-3-Clause, Hiromitsu Shioya, Olivier Galibert) describes them.
@@ -39,7 +40,7 @@ pub const INFO: ChipInfo = ChipInfo {
 
 const VOICES: usize = 16;
 
-/// The bits that choose a bank where the header has none.
+/// The bits that select a bank if the header does not give them.
 const USUAL_MASK: u8 = 0x70;
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -48,12 +49,12 @@ struct Voice {
     loop_page: u16,
     last_page: u8,
     step: u8,
-    /// In 256ths of a sample.
+    /// The position in 256ths of a sample.
     at: u32,
     flags: u8,
 }
 
-/// The chip.
+/// The SegaPCM.
 #[derive(Clone, Debug)]
 pub struct SegaPcm {
     clock_hz: u32,
@@ -64,7 +65,8 @@ pub struct SegaPcm {
 }
 
 impl SegaPcm {
-    /// A chip at `clock_hz` on the board that the VGM header's word 3C tells of.
+    /// Creates a chip at `clock_hz`. `board` is word 3C of the VGM header, which describes the
+    /// board.
     pub fn new(clock_hz: u32, board: u32) -> Self {
         let mask = (board >> 16) as u8;
         let voice = Voice {
@@ -130,7 +132,8 @@ impl PcmChip for SegaPcm {
     }
 
     fn write(&mut self, _port: u8, reg: u16, value: u16) {
-        // The half with address lines beyond is a mirror.
+        // Higher address lines are ignored, so the rest of the address space mirrors these
+        // registers.
         let voice = &mut self.voices[usize::from(reg >> 3 & 15)];
         voice.write(reg & 0x87, value as u8);
     }
@@ -144,7 +147,7 @@ impl PcmChip for SegaPcm {
             voice.add(rom, bank, out);
         }
         for value in out.as_flattened_mut() {
-            // Eight voices at their loudest fit.
+            // With this shift, eight voices at their loudest fit.
             *value >>= 2;
         }
         limit(out);

@@ -1,28 +1,29 @@
-//! NEC's µPD7759: one ADPCM voice that reads phrases from memory, or is fed byte by byte.
+//! NEC's µPD7759: one ADPCM voice that plays phrases from memory, or data that a CPU writes byte by
+//! byte.
 //!
 //! The registers as VGM files write them (command B6):
 //!
 //! | register | |
 //! |---|---|
-//! | 00 | reset: 0 holds the chip still |
-//! | 01 | start: from 0 to another value it begins a phrase |
-//! | 02 | the phrase's number, or a byte of data where a CPU feeds it |
-//! | 03 | which 128 KiB of memory it sees |
+//! | 00 | reset: 0 stops the chip |
+//! | 01 | start: a change from 0 to another value starts a phrase |
+//! | 02 | the phrase's number, or a byte of data in slave mode |
+//! | 03 | which 128 KiB of memory the chip addresses |
 //!
-//! The memory begins with the number of the last phrase and four bytes of a mark; phrase n begins
-//! two bytes for each unit of the word at 5 + 2 n, high byte first. It consists of blocks:
+//! The memory begins with the number of the last phrase and a mark of four bytes. The word at 5 + 2
+//! n, high byte first, is the start of phrase n in units of two bytes. A phrase consists of blocks:
 //!
 //! | byte | |
 //! |---|---|
-//! | 00 | silence; the end if a block went before |
-//! | 01–3F | silence of so many ms and one |
+//! | 00 | silence; the end if another block came before |
+//! | 01–3F | silence of n + 1 ms |
 //! | 40–7F | 256 codes, each lasting n + 1 units of 4 clocks |
 //! | 80–BF | the same, but the next byte is the number of codes less one |
-//! | C0–FF | what follows is played n + 1 times, n in the low three bits |
+//! | C0–FF | the following blocks are played n + 1 times, n in the low three bits |
 //!
-//! A code of four bits, the high one first, moves the output by a step that it and the chip's
-//! sixteen states select, and moves the state. The frame here is of 16 clocks; what happens within
-//! is averaged.
+//! A code has four bits, and the high nibble is first. The code and one of the chip's sixteen
+//! states select a step for the output. The code also changes the state. We use frames of 16 clocks
+//! and average the output over each frame.
 //!
 //! Source: NEC µPD7759 data sheet (memory map, blocks, timing); the steps as MAME's upd7759
 //! (BSD-3-Clause, Juergen Buchmueller and others) has measured them; VGM specification 1.71.
@@ -50,18 +51,18 @@ pub const INFO: ChipInfo = ChipInfo {
     }),
 };
 
-/// Clocks of a unit, and units of a native frame.
+/// The number of clocks per unit, and of units per native frame.
 const UNIT: u32 = 4;
 const UNITS: u32 = 4;
 
-/// Bytes that may wait; more push the oldest out.
+/// The largest number of queued bytes. Further bytes replace the oldest ones.
 const WAITING_MAX: usize = 1 << 16;
 
-/// Units between a start and the first block, and what reading a byte takes.
+/// The number of units between a start and the first block, and the duration of reading a byte.
 const START_UNITS: u32 = 60;
 const BYTE_UNITS: u32 = 9;
 
-/// What a code adds, by the state and its low three bits.
+/// The change of the output, by the state and the low three bits of a code.
 #[rustfmt::skip]
 pub const STEPS: [[i32; 8]; 16] = [
     [0, 0, 1, 2, 3, 5, 7, 10], [0, 1, 2, 3, 4, 6, 8, 13], [0, 1, 2, 4, 5, 7, 10, 15],
@@ -72,27 +73,27 @@ pub const STEPS: [[i32; 8]; 16] = [
     [4, 16, 29, 44, 62, 85, 118, 175], [6, 20, 36, 54, 76, 104, 144, 214],
 ];
 
-/// How the state moves, by a code's low three bits.
+/// The change of the state, by the low three bits of a code.
 const MOVES: [i32; 8] = [-1, -1, 0, 0, 1, 2, 2, 3];
 
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 enum State {
     #[default]
     Idle,
-    /// A block begins.
+    /// The next byte begins a block.
     Block,
-    /// The number of codes comes next.
+    /// The next byte is the number of codes.
     Count,
-    /// Codes; the low one of the byte comes next.
+    /// The next code is the high nibble of a byte, or (in `Low`) the given low nibble.
     High,
     Low(u8),
 }
 
-/// The chip.
+/// The µPD7759.
 #[derive(Clone, Debug)]
 pub struct Upd7759 {
     clock_hz: u32,
-    /// A CPU feeds it.
+    /// Whether the chip is in slave mode, in which a CPU writes the data.
     is_slave: bool,
     running: bool,
     started: bool,
@@ -100,13 +101,13 @@ pub struct Upd7759 {
     bank: u32,
     waiting: VecDeque<u8>,
     state: State,
-    /// Units until the state moves on.
+    /// The number of units until the next change of the state machine.
     left: u32,
     at: u32,
-    /// Units of a code, and codes yet to come.
+    /// The units per code and, in `codes`, the number of remaining codes.
     period: u32,
     codes: u32,
-    /// A block with sound has gone before, so 00 is the end.
+    /// Whether a block with sound came before, so that 00 is the end.
     begun: bool,
     repeats: u8,
     repeat_at: u32,
@@ -116,7 +117,8 @@ pub struct Upd7759 {
 }
 
 impl Upd7759 {
-    /// A chip after reset; `fed` by a CPU, or reading a memory of its own.
+    /// Creates a chip in its state after reset. It is in slave mode if `fed` is set, and otherwise
+    /// reads its own memory.
     pub fn new(clock_hz: u32, fed: bool) -> Self {
         Self {
             clock_hz,
@@ -158,12 +160,12 @@ impl Upd7759 {
             if self.port > rom.byte(bank) {
                 self.state = State::Idle;
             }
-            // The first byte tells the kind of the phrase.
+            // The first byte is the kind of the phrase.
             self.at = 2 * u32::from(word) + 1;
         }
     }
 
-    /// The next byte; none if the CPU has brought none.
+    /// Returns the next byte, or `None` if the CPU has not written one.
     fn byte(&mut self) -> Option<u8> {
         if self.is_slave {
             return self.waiting.pop_front();
@@ -173,7 +175,7 @@ impl Upd7759 {
         Some(byte)
     }
 
-    /// What happens when the units are over.
+    /// Advances the state machine when the units have passed.
     fn advance(&mut self) {
         match self.state {
             State::Idle => self.left = u32::MAX,

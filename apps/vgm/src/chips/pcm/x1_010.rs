@@ -1,4 +1,5 @@
-//! Seta's X1-010: sixteen voices of samples, or of waves and envelopes kept in the chip.
+//! Seta's X1-010: sixteen voices that play samples, or waves and envelopes in the chip's own
+//! memory.
 //!
 //! Each voice has eight bytes at 8 v (command C8 has the address):
 //!
@@ -7,11 +8,11 @@
 //! | 0 | bit 0 key, bit 1: 0, bit 7 half speed | bit 1: 1, bit 2: the envelope runs once |
 //! | 1 | volume left, right, four bits each | which wave |
 //! | 2, 3 | step in 16ths of a sample | step in 1024ths of a sample, low byte first |
-//! | 4 | start, in 4 KiB | step of the envelope in 1024ths |
-//! | 5 | 100h − end, in 4 KiB | which envelope |
+//! | 4 | start, in units of 4 KiB | step of the envelope in 1024ths |
+//! | 5 | 100h − end, in units of 4 KiB | which envelope |
 //!
-//! Envelopes of 128 bytes, two volumes each, lie at 0080–0FFF by their number; waves of 128 signed
-//! bytes at 1000–1FFF.
+//! Envelopes have 128 bytes with two volumes each. They are at 0080–0FFF, by their number. Waves
+//! have 128 signed bytes and are at 1000–1FFF.
 //!
 //! Source: the registers as MAME's x1_010 (BSD-3-Clause, Luca Elia, Manbow-J) describes them; VGM
 //! specification 1.72 (header D8).
@@ -44,17 +45,17 @@ const WAVE: u8 = 2;
 const ONCE: u8 = 4;
 const HALF: u8 = 0x80;
 
-/// The step where none was written; some programs rely on it.
+/// The step if none was written. Some programs rely on it.
 const USUAL_STEP: u32 = 4;
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Place {
-    /// In 1024ths of a sample.
+    /// The position in 1024ths of a sample.
     sample: u32,
     envelope: u32,
 }
 
-/// The chip.
+/// The X1-010.
 #[derive(Clone, Debug)]
 pub struct X1010 {
     clock_hz: u32,
@@ -64,7 +65,7 @@ pub struct X1010 {
 }
 
 impl X1010 {
-    /// A chip after reset.
+    /// Creates a chip in its state after reset.
     pub fn new(clock_hz: u32) -> Self {
         Self {
             clock_hz,
@@ -75,12 +76,12 @@ impl X1010 {
     }
 }
 
-/// Left and right of a byte with two volumes.
+/// Returns the left and right volumes in a byte.
 fn volumes(byte: u8) -> [i32; 2] {
     [i32::from(byte >> 4), i32::from(byte & 15)]
 }
 
-/// Adds samples until the block or the sound ends; whether the block ended.
+/// Adds samples until the block or the sound ends, and returns whether the sound continues.
 fn add_samples(bytes: [u8; 8], at: &mut u32, rom: Reader<'_>, out: &mut [[i32; 2]]) -> bool {
     let step = match u32::from(bytes[2]) >> u32::from(bytes[0] & HALF != 0) {
         0 => USUAL_STEP,
@@ -102,7 +103,7 @@ fn add_samples(bytes: [u8; 8], at: &mut u32, rom: Reader<'_>, out: &mut [[i32; 2
     true
 }
 
-/// The same of a wave.
+/// Adds a wave until the block or the envelope ends, and returns whether the wave continues.
 fn add_wave(bytes: [u8; 8], at: &mut Place, memory: &[u8], out: &mut [[i32; 2]]) -> bool {
     let step = u32::from(u16::from_le_bytes([bytes[2], bytes[3]]));
     let step = step >> u32::from(bytes[0] & HALF != 0);
@@ -160,7 +161,8 @@ impl PcmChip for X1010 {
             }
         }
         for value in out.as_flattened_mut() {
-            // Seven bits and four of volume: eight voices at their loudest fit.
+            // The sum has seven bits of sample and four of volume. Eight voices at their loudest
+            // fit.
             *value <<= 1;
         }
         limit(out);

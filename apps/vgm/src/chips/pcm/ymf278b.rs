@@ -1,24 +1,26 @@
-//! The wave half of the YMF278B (OPL4): 24 voices of wave memory. Its FM is a YMF262's.
+//! The wave half of the YMF278B (OPL4): 24 wave memory voices. The FM half is a YMF262.
 //!
 //! | register of port 2 | bits | |
 //! |---|---|---|
-//! | 02 | `---hhh--` | where the heads of sounds 384 and up lie, in 512 KiB |
-//! | 03–05, 06 | | memory address, high byte first; a byte for it |
-//! | 08 + v | `ssssssss` | sound, low bits: its head is taken |
+//! | 02 | `---hhh--` | address of the headers of sounds 384 and up, in units of 512 KiB |
+//! | 03–05, 06 | | memory address, high byte first; a byte to store there |
+//! | 08 + v | `ssssssss` | sound, low bits: loads its header |
 //! | 20 + v | `fffffffs` | pitch, low bits; sound, high bit |
-//! | 38 + v | `oooorfff` | octave; rings; pitch, high bits |
-//! | 50 + v | `lllllllj` | level; at once |
+//! | 38 + v | `oooorfff` | octave; slow decay 2; pitch, high bits |
+//! | 50 + v | `lllllllj` | level; immediately |
 //! | 68 + v | `kdx-pppp` | key, damps, resets the LFO; pan |
 //! | 80 + v | `--lllvvv` | LFO speed, vibrato |
 //! | 98 + v | | attack, decay 1 |
 //! | B0 + v | | decay level, decay 2 |
-//! | C8 + v | | following, release |
+//! | C8 + v | | key scaling of rates, release |
 //! | E0 + v | `-----ttt` | tremolo |
-//! | F9 | `--rrrlll` | attenuation of the waves, in 3 dB; 7 is nothing |
+//! | F9 | `--rrrlll` | attenuation of the waves, in 3 dB; 7 is silence |
 //!
-//! See [`awm`](super::awm) for what a voice does. The memory is a ROM, and from 20 0000 on a RAM.
+//! See [`awm`](super::awm) for the voices themselves. The memory is a ROM, and from 20 0000 on a
+//! RAM.
 //!
-//! Left out on purpose: the status, and that port 1's register 05 must switch this half on.
+//! We leave out the status on purpose. We also ignore that register 05 of port 1 must enable this
+//! half.
 //!
 //! Source: Yamaha YMF278B application manual; VGM specification 1.71 (header 60, command D0).
 
@@ -35,7 +37,7 @@ pub const INFO: ChipInfo = ChipInfo {
     name: "YMF278B",
     verification: TONES,
     ratio: Some(3.0),
-    // This scale makes a tone as loud as libvgm's.
+    // With this scale a tone is as loud as in libvgm.
     level: Level::new(0.707, 0x100, 1.0),
     voices: &[
         VoiceGroup::Counted("FM", 18),
@@ -49,32 +51,33 @@ pub const INFO: ChipInfo = ChipInfo {
 
 const VOICES: usize = 24;
 
-/// Clocks of a frame.
+/// The number of clocks per frame.
 const DIVIDER: u64 = 768;
 
-/// Where the RAM of blocks begins.
+/// The address at which the RAM of blocks begins.
 const RAM: u32 = 0x20_0000;
 const ADDRESS_MASK: u32 = 0x3F_FFFF;
 
-/// Of the FM half's clock, what a YMF262 would have to be clocked with: 288 there are 684 here.
+/// Returns the clock at which a YMF262 plays like the FM half. A frame takes 288 clocks there and
+/// 684 here.
 pub fn fm_clock_hz(clock_hz: u32) -> u32 {
     (u64::from(clock_hz) * 288 / 684) as u32
 }
 
-/// The wave half.
+/// The wave half of the YMF278B.
 #[derive(Clone, Debug)]
 pub struct Ymf278b {
     clock_hz: u32,
     heads: u32,
     address: u32,
     voices: Voices<VOICES>,
-    /// Of 256, left and right.
+    /// The volumes left and right, in 256ths.
     mix: [i32; 2],
     rom: Rom,
 }
 
 impl Ymf278b {
-    /// A chip after reset.
+    /// Creates a chip in its state after reset.
     pub fn new(clock_hz: u32) -> Self {
         Self {
             clock_hz,
@@ -105,7 +108,7 @@ impl Ymf278b {
             }
             2 => {
                 voice.number = voice.number & 0x07F | (wide & 7) << 7;
-                // Octave 1 plays a sample a frame.
+                // Octave 1 plays one sample per frame.
                 voice.rate_octave = i32::from(value as i8 >> 4);
                 voice.octave = voice.rate_octave - 1;
                 voice.rings = value & 8 != 0;
@@ -115,7 +118,7 @@ impl Ymf278b {
                 voice.pan = value & 15;
                 voice.damped = value & 0x40 != 0;
                 let key = value & 0x80 != 0;
-                // A key that is pressed already is not pressed again.
+                // Writing a pressed key again does not restart the voice.
                 if key != self.voices.key(number) {
                     self.voices.set_key(number, key, self.rom.read());
                 }

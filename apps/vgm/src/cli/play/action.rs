@@ -1,34 +1,35 @@
-//! What a player can be told, by a key or by a line: one meaning for both.
+//! The actions of the player. Keys, remote commands and MPRIS share them, so that each action has
+//! the same effect everywhere.
 
 use creel_vgm::play::{Command, Repeat};
 
 use super::session::PlayerSession;
 
-/// Something that a player can be told.
+/// An action that the player can perform.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Action {
     Next,
     Previous,
-    /// None: the other way round.
+    /// Pauses or resumes. `None` toggles.
     Pause(Option<bool>),
     Seek(i64),
     SeekTo(u64),
     Volume(Change),
     Tempo(Change),
     Pitch(Change),
-    /// By its place, the first is 0.
+    /// Plays the song with this index in the queue, from 0.
     Jump(usize),
     Toggle(usize),
     Solo(usize),
     UnmuteAll,
     LoopForever(Option<bool>),
-    /// None: the next of off, all, one.
+    /// Sets the repeat mode. `None` selects the next one in the order off, all, one.
     Repeat(Option<Repeat>),
     Shuffle(Option<bool>),
     Quit,
 }
 
-/// A value in percent, or what is added to the one that holds.
+/// A new value in percent, or a difference that is added to the current value.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Change {
     To(f32),
@@ -44,85 +45,96 @@ impl Change {
     }
 }
 
-/// The words of the remote control, each with what may follow, for its help and the guide.
+/// The commands of the remote control with their arguments and meanings, for the help.
 pub const WORDS: &[(&str, &str)] = &[
-    ("next", "the next song"),
+    ("next", "play the next song"),
     (
         "previous",
-        "this song's start, within 2 s of it the song before",
+        "go to the start of the song, or within its first 2 s to the previous song",
     ),
-    ("pause", "stop the sound"),
-    ("resume", "let it go on"),
-    ("toggle", "the one or the other"),
+    ("pause", "pause"),
+    ("resume", "continue after a pause"),
+    ("toggle", "pause, or continue"),
     (
         "seek +S | -S | S | M:S | H:M:S",
-        "so many seconds on or back, or to this time",
+        "go S seconds forward or back, or to this time",
     ),
-    ("jump N", "the song with this place in the queue"),
-    ("volume P | +P | -P", "in percent, 0 to 400"),
-    ("tempo P | +P | -P", "in percent, 25 to 400"),
-    ("pitch P | +P | -P", "in percent, 25 to 400"),
-    ("mute N", "voice N is heard, or not"),
-    ("solo N", "voice N alone, or all again"),
-    ("hear-all", "all voices"),
+    ("jump N", "play song N of the queue"),
+    (
+        "volume P | +P | -P",
+        "set or change the volume in percent, 0 to 400",
+    ),
+    (
+        "tempo P | +P | -P",
+        "set or change the tempo in percent, 25 to 400",
+    ),
+    (
+        "pitch P | +P | -P",
+        "set or change the pitch in percent, 25 to 400",
+    ),
+    ("mute N", "mute voice N, or unmute it"),
+    ("solo N", "play only voice N, or all again"),
+    ("hear-all", "unmute all voices"),
     (
         "loop on | off",
-        "songs that loop play for ever, or as often as was set",
+        "repeat loops endlessly, or as often as --loops says",
     ),
-    ("repeat off | all | one", "what comes after the last song"),
+    ("repeat off | all | one", "repeat the queue or each song"),
     (
         "shuffle on | off",
-        "the rest of the queue in a random order",
+        "play the rest of the queue in a random order",
     ),
-    ("status", "how it stands"),
-    ("quit", "the end"),
+    ("status", "print the status"),
+    ("quit", "end the player"),
 ];
 
-/// Tempo and pitch, in percent.
+/// The range of tempo and pitch, in percent.
 const TEMPO_PERCENT: std::ops::RangeInclusive<f32> = 25.0..=400.0;
 
 impl Action {
-    /// Reads a line of the remote control.
+    /// Parses a line of the remote control.
     ///
     /// # Errors
     ///
-    /// Why it is none.
+    /// Returns the reason if the line is not a valid command.
     pub fn read(line: &str) -> Result<Action, String> {
         let mut words = line.split_whitespace();
-        let word = words.next().ok_or("nothing is asked for")?;
+        let word = words.next().ok_or("empty command")?;
         let rest: Vec<&str> = words.collect();
         let one = || match rest[..] {
             [only] => Ok(only),
-            [] => Err(format!("{word}: wants a value")),
-            _ => Err(format!("{word}: wants one value")),
+            [] => Err(format!("{word} needs a value")),
+            _ => Err(format!("{word} accepts only one value")),
         };
         let none = |action| match rest.is_empty() {
             true => Ok(action),
-            false => Err(format!("{word}: takes no value")),
+            false => Err(format!("{word} does not accept a value")),
         };
         let switch = || match one()? {
             "on" => Ok(Some(true)),
             "off" => Ok(Some(false)),
-            other => Err(format!("{word} {other}: on or off")),
+            other => Err(format!("{word} {other}: expected on or off")),
         };
         let place = || match one()?.parse::<usize>() {
             Ok(number) if number > 0 => Ok(number - 1),
-            _ => Err(format!("{word}: wants a number from 1 on")),
+            _ => Err(format!("{word} needs a number of 1 or more")),
         };
         let change = |within: std::ops::RangeInclusive<f32>| {
             let text = one()?;
             let number = text.parse::<f32>().ok().filter(|number| number.is_finite());
-            let number = number.ok_or_else(|| format!("{word} {text}: not a number of percent"))?;
+            let number = number.ok_or_else(|| format!("{word} {text}: expected a percentage"))?;
             Ok::<Change, String>(match text.starts_with(['+', '-']) {
                 true if number.abs() > within.end() - within.start() => {
                     let most = within.end() - within.start();
-                    return Err(format!("{word} {text}: {most} at most"));
+                    return Err(format!("{word} {text}: a change can be {most} at most"));
                 }
                 true => Change::By(number),
                 false if within.contains(&number) => Change::To(number),
                 false => {
                     let (low, high) = (within.start(), within.end());
-                    return Err(format!("{word} {text}: not from {low} to {high}"));
+                    return Err(format!(
+                        "{word} {text}: expected a number from {low} to {high}"
+                    ));
                 }
             })
         };
@@ -132,7 +144,12 @@ impl Action {
             "pause" => none(Action::Pause(Some(true))),
             "resume" => none(Action::Pause(Some(false))),
             "toggle" => none(Action::Pause(None)),
-            "seek" => seek(one()?).ok_or_else(|| format!("seek {}: not a time", rest[0])),
+            "seek" => seek(one()?).ok_or_else(|| {
+                format!(
+                    "seek {}: expected a time, for example 90, 1:30 or +5",
+                    rest[0]
+                )
+            }),
             "jump" => place().map(Action::Jump),
             "volume" => change(0.0..=400.0).map(Action::Volume),
             "tempo" => change(TEMPO_PERCENT).map(Action::Tempo),
@@ -146,19 +163,21 @@ impl Action {
                 "off" => Ok(Action::Repeat(Some(Repeat::Off))),
                 "all" => Ok(Action::Repeat(Some(Repeat::All))),
                 "one" => Ok(Action::Repeat(Some(Repeat::One))),
-                other => Err(format!("repeat {other}: off, all or one")),
+                other => Err(format!("repeat {other}: expected off, all or one")),
             },
             "quit" => none(Action::Quit),
-            "status" => Err("status: takes no value".into()),
-            other => Err(format!("{other}: no such command")),
+            "status" => Err("status does not accept a value".into()),
+            other => Err(format!(
+                "unknown command {other}: `creel-vgm ctl --help` lists them"
+            )),
         }
     }
 
-    /// Does it.
+    /// Performs the action.
     ///
     /// # Errors
     ///
-    /// Why it cannot be done.
+    /// Returns the reason if the action is not possible.
     pub fn apply(self, session: &PlayerSession) -> Result<(), String> {
         let controls = &session.controls;
         let thousandths = |percent: f32| (percent * 10.0).round().clamp(0.0, 1e6) as u32;
@@ -170,7 +189,10 @@ impl Action {
                 .map_or(0, |track| track.voices.len());
             match voice < voices {
                 true => Ok(voice),
-                false => Err(format!("there are {voices} voices")),
+                false => Err(format!(
+                    "no voice {}: the song has {voices} voices",
+                    voice + 1
+                )),
             }
         };
         match self {
@@ -197,7 +219,11 @@ impl Action {
             Action::Jump(place) if place < session.labels.len() => {
                 session.send(Command::Jump(place))
             }
-            Action::Jump(_) => Err(format!("there are {} songs", session.labels.len())),
+            Action::Jump(place) => Err(format!(
+                "no song {}: the queue has {} songs",
+                place + 1,
+                session.labels.len()
+            )),
             Action::Toggle(place) => session.send(Command::ToggleVoice(voice(place)?)),
             Action::Solo(place) => session.send(Command::SoloVoice(voice(place)?)),
             Action::UnmuteAll => session.send(Command::UnmuteAll),
@@ -223,7 +249,8 @@ impl Action {
     }
 }
 
-/// Seconds, or minutes and hours before them; with a sign from where the song is.
+/// Parses a time: seconds, optionally after minutes and hours. With a sign, the time is relative to
+/// the current position.
 fn seek(text: &str) -> Option<Action> {
     let (sign, time) = match text.split_at_checked(1) {
         Some(("+", rest)) => (Some(1), rest),

@@ -1,5 +1,5 @@
-//! Ratatui's way to the terminal, but that the terminal is never asked anything: one that is stopped,
-//! or far away, would have to answer.
+//! A backend of ratatui that never queries the terminal. A query would block if the terminal is
+//! stopped, and delay the interface if it is far away.
 
 use std::io::{self, Write};
 
@@ -7,7 +7,8 @@ use ratatui::backend::{Backend, ClearType, CrosstermBackend, WindowSize};
 use ratatui::buffer::Cell;
 use ratatui::layout::{Position, Size};
 
-/// A backend that knows where the cursor is, for it is hidden and nobody else moves it.
+/// A backend that reports a fixed cursor position. This is correct, because the cursor is hidden
+/// and only this backend moves it.
 pub struct NoCursorQuery<W: Write>(CrosstermBackend<W>);
 
 impl<W: Write> NoCursorQuery<W> {
@@ -30,8 +31,9 @@ impl<W: Write> Backend for NoCursorQuery<W> {
         self.0.hide_cursor()
     }
 
-    /// Who gives the terminal back shows it. The library would at its end, too, and where the terminal
-    /// is gone it would say so on a stderr that is gone with it.
+    /// Does nothing, because our own code shows the cursor when it restores the terminal. Ratatui
+    /// would also show it when it is dropped. If the terminal is gone, that fails, and ratatui
+    /// would report the failure on a stderr that is gone as well.
     fn show_cursor(&mut self) -> io::Result<()> {
         Ok(())
     }

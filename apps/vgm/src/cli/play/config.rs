@@ -1,7 +1,7 @@
-//! The configuration file: what the flags of `play` are without flags, and how single songs differ.
+//! The configuration file: defaults for the flags of `play`, and settings for single songs.
 //!
-//! Invariant: a flag wins over the file, and a song's own lines over both; of the lines that match a
-//! song, later ones win.
+//! Invariant: a flag takes precedence over the general settings of the file. A `[[song]]` section
+//! takes precedence over both. If several sections match a song, later ones take precedence.
 
 use std::env;
 use std::fs;
@@ -9,6 +9,7 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, anyhow};
+use creel_console::duration::DURATION_MAX;
 use creel_console::{Exit, Failure};
 use creel_vgm::batch::Source;
 use creel_vgm::chips::selection::Name;
@@ -21,7 +22,7 @@ use super::After;
 use super::sinks::{SINKS, is_sink};
 use crate::cli::sound_flags::{ReplayGain, Resampler};
 
-/// The file, as it stands; what it does not name is as without it.
+/// The contents of the file. Settings that the file does not name are `None` or empty.
 #[derive(Debug, Clone, Default, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Config {
@@ -31,6 +32,7 @@ pub struct Config {
     pub shuffle: Option<bool>,
     pub repeat: Option<After>,
     pub loops: Option<u32>,
+    /// In seconds.
     pub fade: Option<f64>,
     pub volume: Option<u16>,
     pub sample_rate: Option<u32>,
@@ -50,11 +52,11 @@ pub struct Config {
     pub song: Vec<SongRule>,
 }
 
-/// How the songs differ whose path matches.
+/// A `[[song]]` section: settings for all songs whose path matches.
 #[derive(Debug, Clone, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct SongRule {
-    /// A glob over the whole path, or over its end after a `/`.
+    /// A glob that must match the whole path, or the part of it after any `/`.
     #[serde(rename = "match")]
     pub matches: String,
     pub loops: Option<u32>,
@@ -66,7 +68,7 @@ pub struct SongRule {
     pub solo: Vec<String>,
 }
 
-/// The lines of the file that are about songs, ready to be asked.
+/// The compiled `[[song]]` sections of the file.
 #[derive(Debug, Default)]
 pub struct SongRules(Vec<CompiledRule>);
 
@@ -79,7 +81,8 @@ struct CompiledRule {
     solo: Vec<Name>,
 }
 
-/// Where the file is looked for: `$XDG_CONFIG_HOME/creel-vgm/config.toml`, else below `~/.config`.
+/// Returns the default path: `$XDG_CONFIG_HOME/creel-vgm/config.toml`, or the same below
+/// `~/.config` if the variable is not set.
 fn default_path() -> Option<PathBuf> {
     let set = |name| env::var_os(name).filter(|value| !value.is_empty());
     let folder = set("XDG_CONFIG_HOME").map(PathBuf::from);
@@ -88,11 +91,12 @@ fn default_path() -> Option<PathBuf> {
 }
 
 impl Config {
-    /// Reads the file named, or the usual one if it is there.
+    /// Reads the file `named`, or the default file if it exists.
     ///
     /// # Errors
     ///
-    /// One that names the file, the place and the reason.
+    /// Fails if the file cannot be read or is malformed. The error names the file, the line if it
+    /// is known, and the reason.
     pub fn read(named: Option<&Path>) -> anyhow::Result<Config> {
         let Some(path) = named.map(PathBuf::from).or_else(default_path) else {
             return Ok(Config::default());
@@ -103,7 +107,8 @@ impl Config {
                 return Ok(Config::default());
             }
             Err(error) => {
-                return Err(error).with_context(|| path.display().to_string());
+                return Err(error)
+                    .with_context(|| format!("cannot read the configuration {}", path.display()));
             }
         };
         let config = Config::parse(&text);
@@ -119,9 +124,9 @@ impl Config {
             format!("line {line}: {}", plain_error(error.message()))
         })?;
         let from_to = |name: &str, value: Option<f64>, least: f64, most: f64| match value {
-            Some(value) if !(least..=most).contains(&value) => {
-                Err(format!("{name} = {value}: not from {least} to {most}"))
-            }
+            Some(value) if !(least..=most).contains(&value) => Err(format!(
+                "{name} = {value}: expected a number from {least} to {most}"
+            )),
             _ => Ok(()),
         };
         let within = |name: &str, value, most| from_to(name, value, 0.0, most);
@@ -129,7 +134,7 @@ impl Config {
         let rate = config.sample_rate.map(f64::from);
         from_to("sample-rate", rate, 8000.0, 192_000.0)?;
         if let Some(sink) = config.sink.as_deref().filter(|name| !is_sink(name)) {
-            return Err(format!("sink = {sink:?}: {SINKS}"));
+            return Err(format!("sink = {sink:?}: unknown sink, {SINKS}"));
         }
         let of_all = (config.loops, config.fade, config.volume);
         let of_songs = config
@@ -138,7 +143,7 @@ impl Config {
             .map(|song| (song.loops, song.fade, song.volume));
         for (loops, fade, volume) in of_songs.chain([of_all]) {
             within("loops", loops.map(f64::from), 1000.0)?;
-            within("fade", fade, 3600.0)?;
+            within("fade", fade, DURATION_MAX.as_secs_f64())?;
             within("volume", volume.map(f64::from), 400.0)?;
         }
         within("reverb", config.reverb.map(f64::from), 1.0)?;
@@ -152,7 +157,7 @@ impl Config {
     }
 }
 
-/// An error of the library's, without the names that Rust has for what is expected.
+/// Returns an error of the TOML library with Rust's type names replaced by plain words.
 fn plain_error(message: &str) -> String {
     let mut text = message.replace('\n', " ");
     for (rust, plain) in [
@@ -162,8 +167,8 @@ fn plain_error(message: &str) -> String {
         ("f32", "a number"),
         ("f64", "a number"),
         ("a boolean", "true or false"),
-        ("a string", "a text in quotes"),
-        ("path string", "a text in quotes"),
+        ("a string", "text in quotes"),
+        ("path string", "text in quotes"),
         ("a sequence", "a list in brackets"),
         ("struct OfSongs", "[[song]]"),
         ("struct Config", "a table"),
@@ -174,11 +179,11 @@ fn plain_error(message: &str) -> String {
 }
 
 impl Config {
-    /// What is done to all songs.
+    /// Returns the effects that apply to all songs.
     pub fn effects(&self) -> Effects {
         Effects {
             dc_filter: self.dc_filter == Some(true),
-            // They were read before.
+            // `parse` has already checked the bands, so none is lost here.
             equalizer: self
                 .eq
                 .iter()
@@ -193,11 +198,11 @@ impl Config {
 }
 
 impl SongRules {
-    /// Of the lines of a file.
+    /// Compiles the `[[song]]` sections of a file.
     ///
     /// # Errors
     ///
-    /// If a glob or a voice is none.
+    /// Fails if a glob or the name of a chip or voice is invalid.
     pub fn new(songs: &[SongRule]) -> anyhow::Result<SongRules> {
         let rule = |of: &SongRule| {
             let glob = |text: &str| {
@@ -225,7 +230,7 @@ impl SongRules {
             .map(SongRules)
     }
 
-    /// How a song is to sound, where others sound like `settings`.
+    /// Returns the settings of a song: `settings`, changed by all sections that match the song.
     pub fn of(&self, source: &Source, settings: &Settings) -> Settings {
         let (path, mut settings) = (source.to_string(), settings.clone());
         let matching = self
@@ -249,7 +254,7 @@ impl SongRules {
     }
 }
 
-/// Loops as a user says them: 0 is for ever.
+/// Converts a number of loops from the user, for which 0 means endless.
 pub fn loop_count(loops: u32) -> u32 {
     if loops == 0 { u32::MAX } else { loops }
 }
@@ -274,7 +279,7 @@ mod tests {
         let one = of("boss.vgz");
         assert_eq!((one.volume, one.loops, one.chips.mute.len()), (0.5, 2, 1));
         assert_eq!(of("other.vgz"), Settings::default());
-        // What is written down is read back.
+        // Serializing the configuration and reading it back gives the same configuration.
         let again = toml::to_string(&config).unwrap();
         assert_eq!(
             toml::to_string(&Config::parse(&again).unwrap()).unwrap(),
@@ -286,7 +291,10 @@ mod tests {
     fn config_errors_name_the_line() {
         for (text, why) in [
             ("loops = 1\nloop = 2", "line 2: unknown field `loop`"),
-            ("volume = 401", "volume = 401: not from 0 to 400"),
+            (
+                "volume = 401",
+                "volume = 401: expected a number from 0 to 400",
+            ),
             ("fade = -1", "fade = -1"),
             ("[[song]]\nloops = 1", "missing field `match`"),
             ("[[song]]\nmatch = \"a[\"", "match = \"a[\""),
@@ -295,18 +303,24 @@ mod tests {
                 "\"SID\": no chip",
             ),
             ("repeat = \"some\"", "line 1: unknown variant `some`"),
-            ("jobs = 0", "jobs = 0: not from 1 to 1024"),
+            ("jobs = 0", "jobs = 0: expected a number from 1 to 1024"),
             (
                 "sample-rate = 1",
-                "sample-rate = 1: not from 8000 to 192000",
+                "sample-rate = 1: expected a number from 8000 to 192000",
             ),
-            ("sink = \"foo\"", "sink = \"foo\": there are auto"),
-            ("sink = \"wav:\"", "sink = \"wav:\": there are auto"),
+            (
+                "sink = \"foo\"",
+                "sink = \"foo\": unknown sink, use one of auto",
+            ),
+            (
+                "sink = \"wav:\"",
+                "sink = \"wav:\": unknown sink, use one of auto",
+            ),
             ("volume = \"x\"", "expected a whole number"),
             ("volume = 70000", "expected a whole number"),
             ("fade = true", "expected a number"),
             ("eq = 5", "expected a list in brackets"),
-            ("sink = 5", "expected a text in quotes"),
+            ("sink = 5", "expected text in quotes"),
             ("shuffle = 1", "expected true or false"),
             ("song = 1", "expected a list in brackets"),
         ] {

@@ -1,6 +1,8 @@
-//! ReplayGain while songs play: a song is measured before it begins, which takes a second or less,
-//! and the one after it meanwhile, so that it begins without a pause. Of an album, all songs of the
-//! queue that lie in one folder are measured before its first begins.
+//! ReplayGain in the player.
+//!
+//! We measure a song before it starts, which takes up to a second. While it plays, a thread
+//! measures the next song, so that the next song starts without a pause. For album gain, we measure
+//! all songs of the queue that are in the same folder before the first of them starts.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -14,7 +16,7 @@ use creel_vgm::output::{Job, OutputSettings};
 use creel_vgm::render::Settings;
 use creel_vgm::wav::Layout;
 
-/// What was measured, and what is to be measured next.
+/// The measured gains, and the thread that measures the next song.
 #[derive(Clone)]
 pub struct Gains {
     book: Arc<MeasuredGains>,
@@ -26,18 +28,19 @@ struct MeasuredGains {
     effects: Effects,
     settings: Settings,
     songs: Vec<Source>,
-    /// By what songs are called; none of those that cannot be played, which is told when they begin.
+    /// The measurements by the name of the song. It is `None` for a song that cannot be measured.
+    /// Such a song is reported when it starts.
     known: Mutex<HashMap<String, Option<Measured>>>,
-    /// Relaxed: it carries no data.
+    /// Whether measuring should stop. `Relaxed` is enough, because no data depends on it.
     stop: AtomicBool,
 }
 
 impl Gains {
-    /// Of these songs, played so; nothing is measured yet.
+    /// Creates the gains for these songs and settings. It does not measure any song yet.
     ///
     /// # Errors
     ///
-    /// If the system has no thread for it.
+    /// Fails if the system cannot start the thread.
     pub fn new(
         wanted: Loudness,
         effects: &Effects,
@@ -48,7 +51,8 @@ impl Gains {
         let book = Arc::new(MeasuredGains {
             wanted,
             effects: effects.clone(),
-            // Another pass of the loop is as loud, and one that is looped for ever has no end.
+            // One pass is enough, because every pass of the loop is equally loud. An endless song
+            // could not be measured otherwise.
             settings: Settings {
                 loops: 1,
                 volume: 1.0,
@@ -71,18 +75,18 @@ impl Gains {
         Ok(Gains { book, next })
     }
 
-    /// The factor for a song, which may take a second the first time; the one after it is measured
-    /// beside.
+    /// Returns the factor for a song. The first call for a song may take a second. It also starts
+    /// to measure the `next` song on the other thread.
     pub fn of(&self, song: &Source, next: Option<&Source>) -> f32 {
         let gain = self.book.gain(song);
         if let Some(next) = next {
-            // Without anybody who listens, nothing is wanted.
+            // Without ReplayGain there is no thread, and sending fails. We ignore this.
             let _ = self.next.send(next.clone());
         }
         gain
     }
 
-    /// Measures nothing any more.
+    /// Stops measuring.
     pub fn stop(&self) {
         self.book.stop.store(true, Relaxed);
     }
@@ -105,7 +109,8 @@ impl MeasuredGains {
         all.gain(self.wanted, self.effects.soft_clip)
     }
 
-    /// What a song has; none if it cannot be played, or nothing is to be measured any more.
+    /// Returns the measurement of a song. Returns `None` if it cannot be played, or if measuring
+    /// was stopped.
     fn measured(&self, song: &Source) -> Option<Measured> {
         let name = song.to_string();
         let known = || self.known.lock().unwrap_or_else(PoisonError::into_inner);

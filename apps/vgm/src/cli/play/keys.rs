@@ -1,4 +1,4 @@
-//! What a key means, and a click.
+//! Keys and mouse clicks of the interface.
 
 use std::fs::File;
 use std::io;
@@ -16,40 +16,41 @@ use super::action::{Action, Change};
 use super::session::total_frames;
 use super::view::{Overlay, View};
 
-/// What only the program's loop can do.
+/// A request that only the main loop of the program can handle.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum UiRequest {
     Quit,
-    /// As a signal would.
+    /// End the player as a signal would.
     Interrupt,
     Suspend,
-    /// The size may have been another for a moment: what was drawn may be gone.
+    /// Redraw everything, because a resize may have erased what was drawn.
     Redraw,
 }
 
-/// The keys, for the help.
+/// The keys and their meanings, for the help.
 pub const HELP: &[(&str, &str)] = &[
-    ("space", "pause, go on"),
+    ("space", "pause, continue"),
     ("n  p", "next song, previous song"),
-    ("left right", "5 s back, on (shift: 30 s)"),
-    ("home", "this song's start"),
+    ("left right", "5 s back, forward (shift: 30 s)"),
+    ("home", "start of the song"),
     ("up down", "louder, quieter"),
-    ("tab  j  k", "choose a voice"),
-    ("1 to 9", "that voice is heard, or not"),
-    ("m  s  a", "mute, solo the chosen; hear all"),
-    ("l  r  z", "loop for ever; repeat; shuffle"),
+    ("tab  j  k", "select a voice"),
+    ("1 to 9", "mute or unmute that voice"),
+    ("m  s  a", "mute, solo the voice; unmute all"),
+    ("l  r  z", "endless loop; repeat; shuffle"),
     ("[  ]", "slower, faster"),
     ("{  }", "lower, higher"),
-    ("=", "as fast and as high as it is"),
+    ("=", "original tempo and pitch"),
     ("v  f", "waves or levels; spectrum"),
-    ("t", "the song's tags and notes"),
-    ("/", "look for a song; enter plays it"),
-    ("pgup pgdn", "through the songs; enter plays"),
+    ("t", "tags and notes of the song"),
+    ("/", "search for a song; enter plays it"),
+    ("pgup pgdn", "browse the songs; enter plays"),
     ("?  h  q", "this help; quit"),
     ("mouse", "voice: mute, right: solo; bar: seek"),
 ];
 
-/// Waits for the next key of the terminal, so long at most, and does what it means.
+/// Waits for the next key for up to `wait`, and handles it. Returns a request if the main loop must
+/// act.
 pub fn next_event(
     terminal: &File,
     wait: Duration,
@@ -61,7 +62,7 @@ pub fn next_event(
     if !event::poll(Duration::ZERO)? {
         return Ok(None);
     }
-    // All that is there: a held key does not lag behind.
+    // We handle all pending events, so that a held key does not lag behind.
     loop {
         let request = match event::read()? {
             Event::Key(key) if key.kind != KeyEventKind::Release => handle_key(key, view),
@@ -84,8 +85,8 @@ pub fn next_event(
     }
 }
 
-/// Waits for a key, a signal, or so long; whether the terminal has hung up. A library that reads keys
-/// of one that has would read on for ever.
+/// Waits for a key or a signal for up to `wait`. Returns whether the terminal has hung up. We check
+/// this, because the library that reads keys would read forever from such a terminal.
 fn wait_for_input(terminal: &File, wait: Duration) -> io::Result<bool> {
     let mut fds = [PollFd::new(terminal, PollFlags::IN)];
     let time = Timespec::try_from(wait).map_err(io::Error::other)?;
@@ -97,7 +98,7 @@ fn wait_for_input(terminal: &File, wait: Duration) -> io::Result<bool> {
     Ok(fds[0].revents().intersects(ends))
 }
 
-/// Does it; what cannot be done is told.
+/// Performs an action, and shows a message if that is not possible.
 fn handle_event(view: &mut View, action: Action) {
     if let Err(why) = action.apply(&view.session) {
         view.messages.push(why);
@@ -157,7 +158,7 @@ fn handle_key(key: KeyEvent, view: &mut View) -> Option<UiRequest> {
     None
 }
 
-/// A key while something is looked for.
+/// Handles a key during a search.
 fn handle_search_key(key: KeyCode, view: &mut View) {
     match key {
         KeyCode::Esc => (view.search, view.cursor) = (None, None),
@@ -187,7 +188,7 @@ fn handle_search_key(key: KeyCode, view: &mut View) {
     }
 }
 
-/// A key that moves through what lies over the songs; whether it was one.
+/// Handles a key that scrolls the overlay. Returns whether it was such a key.
 fn handle_overlay_key(key: KeyCode, view: &mut View) -> bool {
     let by = match key {
         KeyCode::Up | KeyCode::Char('k') => -1,
@@ -200,7 +201,8 @@ fn handle_overlay_key(key: KeyCode, view: &mut View) -> bool {
     true
 }
 
-/// A key that moves through the songs, or leaves what lies over them; whether it was one.
+/// Handles a key that moves through the songs or closes the overlay. Returns whether it was such a
+/// key.
 fn handle_list_key(key: KeyCode, view: &mut View) -> bool {
     let rows = view.areas.queue.height.max(2) as isize - 1;
     match key {
@@ -211,7 +213,7 @@ fn handle_list_key(key: KeyCode, view: &mut View) -> bool {
                 handle_event(view, Action::Jump(place));
             }
         }
-        // What lies over the list would hide what is found.
+        // The overlay would hide the results.
         KeyCode::Char('/') => (view.search, view.overlay) = (Some(String::new()), Overlay::None),
         KeyCode::Esc => (view.overlay, view.cursor) = (Overlay::None, None),
         _ => return false,
@@ -219,7 +221,7 @@ fn handle_list_key(key: KeyCode, view: &mut View) -> bool {
     true
 }
 
-/// A key that changes what is shown; whether it was one.
+/// Handles a key that changes the view. Returns whether it was such a key.
 fn handle_view_key(key: KeyCode, view: &mut View) -> bool {
     let voices = view.lanes.len();
     let show = |view: &mut View, over| {
@@ -248,7 +250,7 @@ fn handle_view_key(key: KeyCode, view: &mut View) -> bool {
 
 fn handle_click(mouse: MouseEvent, view: &mut View) {
     let at = Position::new(mouse.column, mouse.row);
-    // Which row of an area it is in.
+    // Returns the row of an area in which the click is.
     let row = |area: Rect| area.contains(at).then(|| usize::from(at.y - area.y));
     if view.overlay != Overlay::None {
         match mouse.kind {

@@ -1,13 +1,16 @@
-//! `creel-vgm play`: songs one after another, with an interface in the terminal.
+//! `creel-vgm play`: plays songs one after another, with an interface in the terminal.
 //!
-//! The renderer and the sink have a pool each, the interface the program's own thread; on one job the
-//! first two share a worker. Nobody waits for the interface: what it has no time for is dropped.
+//! The renderer and the sink have one pool each, with one worker. With `--jobs 1` they share a
+//! worker. The interface runs on the main thread. The renderer and the sink never wait for the
+//! interface, because that could interrupt the sound. We drop data that the interface is too slow
+//! to read.
 
 mod action;
 mod backend;
 mod config;
 mod gains;
 mod keys;
+mod main_loop;
 #[cfg(feature = "mpris")]
 mod mpris;
 mod remote;
@@ -29,129 +32,159 @@ use anyhow::Context;
 use clap::{Args, ValueEnum};
 use creel::signal::{SIGHUP, SIGQUIT, signal};
 use creel::{JoinError, JoinHandle, Observe, Pool, Wait};
-use creel_console::{Common, Exit, Failure, Interrupt, is_ignored};
+use creel_console::{Common, Exit, Failure, Interrupt, duration, is_ignored};
 use creel_vgm::batch::{Source, find};
 use creel_vgm::demo;
 use creel_vgm::effects::Loudness;
 use creel_vgm::play::{Command, PlaybackSettings, PlayerParts, Queue, Repeat, player_parts};
 use creel_vgm::render::Settings;
-use rustix::io::Errno;
 use rustix::process::{Signal, kill_current_process_group};
 use serde::{Deserialize, Serialize};
 
 use super::report_skipped_folders;
 use super::sound_flags::{EffectOptions, ReplayGain, Resampler};
-use super::stderr::{escape_control, report, write_line};
+use super::stderr::{escape_control, report};
 pub use action::WORDS as ACTION_WORDS;
 use config::{Config, SongRules, loop_count};
 use gains::Gains;
 use keys::UiRequest;
+use main_loop::{interface, lines};
 use remote::Remote;
 pub use remote::default_socket;
 use resume::{PositionSaver, current_position};
 use session::PlayerSession;
-use terminal::Terminal;
 use view::View;
 
 /// Play songs
 ///
-/// In a terminal with an interface: ? shows its keys. Elsewhere, a line a song on stderr.
+/// In a terminal, the player has an interface. Press ? to see its keys. Otherwise, it prints one
+/// line per song on stderr.
 ///
-/// Exit codes: 0 played, 1 some songs could not be or there is no
-/// sound device, 2 usage, 65 nothing but bad data; 129, 130 and 143
-/// interrupted, by the signal itself.
+/// Exit codes: 0 all songs were played, 1 some songs could not be played or there is no sound
+/// device, 2 wrong usage, 65 all inputs are malformed. An interrupted player is ended by the signal
+/// itself, which shells report as 129, 130 or 143.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
-  creel-vgm play album/                     an album, in the order of its files
+  creel-vgm play album/                     # an album, in the order of its files
   creel-vgm play --shuffle --repeat all -r music/
-  creel-vgm play --loops 0 song.vgz         for ever
+  creel-vgm play --loops 0 song.vgz         # repeat one song until you quit
   creel-vgm play --sink - song.vgz | aplay -f cd")]
 pub struct Play {
-    /// Songs, folders of songs, playlists (M3U, XSPF, JSPF), - for standard input
+    /// Play these songs, folders, archives (zip, 7z) and playlists (M3U, XSPF, JSPF); - reads one
+    /// of them from standard input
     #[arg(required_unless_present_any = ["demo", "dump_config"], value_name = "PATH")]
     paths: Vec<PathBuf>,
-    /// Play the songs that the program carries
-    #[arg(long)]
+    /// Play the built-in demo songs
+    #[arg(long, help_heading = "Queue")]
     demo: bool,
-    /// Look for songs in folders below the folders, too
-    #[arg(short, long)]
+    /// Also search the subfolders of the folders
+    #[arg(short, long, help_heading = "Queue")]
     recurse: bool,
-    /// Play them in a random order
-    #[arg(short = 'z', long)]
+    /// Play the songs in a random order
+    #[arg(short = 'z', long, help_heading = "Queue")]
     shuffle: bool,
-    /// What comes after the last song [default: off]
-    #[arg(long, value_name = "WHAT", value_enum)]
+    /// Repeat the queue or each song [default: off]
+    #[arg(long, value_name = "MODE", value_enum, help_heading = "Queue")]
     repeat: Option<After>,
-    /// How often loops are played; 0 for ever [default: 2]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=1000))]
-    loops: Option<u32>,
-    /// How long songs that loop fade out, in seconds [default: 5]
-    #[arg(long, value_name = "S", value_parser = crate::cli::sound_flags::seconds)]
-    fade: Option<f64>,
-    /// How loud, in percent, 0 to 400 [default: 100]
-    #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u16).range(0..=400))]
-    volume: Option<u16>,
-    /// Frames a second [default: 44100]
-    #[arg(long, value_name = "HZ", value_parser = clap::value_parser!(u32).range(8_000..=192_000))]
-    sample_rate: Option<u32>,
-    /// How native frames become output frames [default: band-limited]
-    #[arg(long, value_name = "R", value_enum)]
-    resampler: Option<Resampler>,
-    /// Bring songs (track) or the songs of each folder together (album) to -18 LUFS, at most to full
-    /// scale; a song is measured before it begins, an album before its first song does
-    #[arg(long, value_name = "WHOSE", value_enum)]
-    replay_gain: Option<ReplayGain>,
-    /// Where the sound goes [default: auto]: auto (the first of the others that is there), pulse (a
-    /// PulseAudio or PipeWire server), pw-play, pacat, aplay, null (nowhere, in real time), wav:FILE,
-    /// raw:FILE (16-bit stereo; a FIFO, say), - (the same on stdout)
-    #[arg(long, value_name = "SINK")]
-    sink: Option<String>,
-    /// Go on where these paths were left, and remember where they are left now
-    #[arg(long)]
+    /// Continue where you left these paths, and remember the position at the end
+    #[arg(long, help_heading = "Queue")]
     resume: bool,
-    /// Be told by `creel-vgm ctl`, at this socket; auto: $XDG_RUNTIME_DIR/creel-vgm.sock
-    #[arg(long, value_name = "SOCKET")]
-    listen: Option<PathBuf>,
-    /// No interface: a line a song
-    #[arg(long)]
-    plain: bool,
-    /// Leave the mouse to the terminal
-    #[arg(long)]
-    no_mouse: bool,
-    /// Leave media keys to others: do not be told over D-Bus (MPRIS)
-    #[arg(long)]
-    no_mpris: bool,
-    /// Read this file instead of $XDG_CONFIG_HOME/creel-vgm/config.toml
-    #[arg(long, value_name = "FILE")]
-    config: Option<PathBuf>,
-    /// Print what holds, of the file and the flags, as such a file, and end
-    #[arg(long)]
-    dump_config: bool,
+    /// Send the sound to SINK [default: auto]: auto (the first available of pulse, pw-play, pacat
+    /// and aplay), pulse (a PulseAudio or PipeWire server), pw-play, pacat, aplay, null (no output,
+    /// in real time), wav:FILE, raw:FILE (16-bit stereo, for example to a FIFO) or - (16-bit stereo
+    /// on stdout)
+    #[arg(long, value_name = "SINK", help_heading = "Sound")]
+    sink: Option<String>,
+    /// Play loops N times; 0 repeats them until you skip the song [default: 2]
+    #[arg(
+        long,
+        value_name = "N",
+        value_parser = clap::value_parser!(u32).range(0..=1000),
+        help_heading = "Sound"
+    )]
+    loops: Option<u32>,
+    /// Fade out looping songs for TIME [default: 5s]
+    #[arg(
+        long,
+        value_name = "TIME",
+        value_parser = duration::value_parser,
+        help_heading = "Sound"
+    )]
+    fade: Option<Duration>,
+    /// Set the volume in percent, from 0 to 400 [default: 100]
+    #[arg(
+        long,
+        value_name = "PERCENT",
+        value_parser = clap::value_parser!(u16).range(0..=400),
+        help_heading = "Sound"
+    )]
+    volume: Option<u16>,
+    /// Play HZ frames per second [default: 44100]
+    #[arg(
+        long,
+        value_name = "HZ",
+        value_parser = clap::value_parser!(u32).range(8_000..=192_000),
+        help_heading = "Sound"
+    )]
+    sample_rate: Option<u32>,
+    /// Convert the native frames of the chips to output frames with R [default: band-limited]
+    #[arg(long, value_name = "R", value_enum, help_heading = "Sound")]
+    resampler: Option<Resampler>,
+    /// Bring each song (track), or all songs of a folder together (album), to -18 LUFS, but not
+    /// beyond full scale. The player measures a song before it starts, and an album before its
+    /// first song starts
+    #[arg(long, value_name = "SCOPE", value_enum, help_heading = "Sound")]
+    replay_gain: Option<ReplayGain>,
     #[command(flatten)]
     tone: EffectOptions,
-    /// Workers: with 1, rendering and sound share one [default: 2]
-    #[arg(short, long, value_name = "N", value_parser = creel_console::knobs::jobs)]
+    /// Accept commands of `creel-vgm ctl` on SOCKET; auto is $XDG_RUNTIME_DIR/creel-vgm.sock
+    #[arg(long, value_name = "SOCKET", help_heading = "Control")]
+    listen: Option<PathBuf>,
+    /// Print one line per song instead of showing the interface
+    #[arg(long, help_heading = "Control")]
+    plain: bool,
+    /// Do not use the mouse, so that the terminal can select text
+    #[arg(long, help_heading = "Control")]
+    no_mouse: bool,
+    /// Do not react to media keys and other MPRIS commands over D-Bus
+    #[arg(long, help_heading = "Control")]
+    no_mpris: bool,
+    /// Read FILE instead of $XDG_CONFIG_HOME/creel-vgm/config.toml
+    #[arg(long, value_name = "FILE", help_heading = "Configuration")]
+    config: Option<PathBuf>,
+    /// Print the settings in effect, from the file and the flags, as a configuration file and exit
+    #[arg(long, help_heading = "Configuration")]
+    dump_config: bool,
+    /// Use N workers. With 1, rendering and sound output share a worker. More than 2 have no effect
+    /// [default: 2]
+    #[arg(
+        short,
+        long,
+        value_name = "N",
+        value_parser = creel_console::knobs::jobs,
+        help_heading = "Knobs"
+    )]
     jobs: Option<usize>,
-    /// What others may do with the workers from outside: off, look (`creel top` shows them)
-    #[arg(long, value_name = "O", default_value = "off")]
+    /// Let other programs observe the workers: off or look (`creel top` shows them)
+    #[arg(long, value_name = "O", default_value = "off", help_heading = "Knobs")]
     observe: Observe,
 }
 
-/// What comes after the last song, by its name.
+/// The behaviour at the end of the queue, as the user names it.
 #[derive(ValueEnum, Clone, Copy, Debug, Default, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum After {
-    /// The end
+    /// Stop after the last song
     #[default]
     Off,
-    /// The first song again
+    /// Start again with the first song
     All,
-    /// Each song is followed by itself
+    /// Repeat each song
     One,
 }
 
 impl Play {
-    /// Plays until the queue's end or until the user has had enough.
+    /// Plays until the queue ends or the user quits.
     pub fn run(&self, common: &Common) -> anyhow::Result<Exit> {
         let config = self.over(Config::read(self.config.as_deref())?);
         if self.dump_config {
@@ -166,16 +199,20 @@ impl Play {
             } else {
                 Exit::Usage
             };
-            return Err(Failure::new(exit, "there is nothing to play").into());
+            let message = "nothing to play: the paths contain no songs";
+            return Err(Failure::new(exit, message).into());
         }
-        let interrupt = Interrupt::install().context("cannot take over Ctrl-C")?;
+        let interrupt = Interrupt::install().context("cannot handle Ctrl-C")?;
         let (rate, name) = (
             config.sample_rate.unwrap_or(44_100),
             config.sink.as_deref().unwrap_or("auto"),
         );
         let mut open = sinks::opener(name, rate)?;
         let device = open().map_err(|error| {
-            let message = format!("--sink {name}: {error}; --sink null plays without sound");
+            let message = format!(
+                "cannot open the sound output {name}: {error}. \
+                 Use --sink null to play without sound"
+            );
             Failure::new(Exit::SomeFailed, message)
         })?;
         let settings = Settings {
@@ -257,37 +294,39 @@ impl Play {
         session.commands.send(Command::Quit);
         session.controls.pause(false);
         let limit = if session.controls.is_drained() {
-            ENDS
+            DRAIN_TIMEOUT
         } else {
-            QUITS
+            QUIT_TIMEOUT
         };
         let ended = finish(&rendering, ends, limit);
         drop(remote);
         let panicked = ended.unwrap_or_else(|| {
-            // Nor are its threads waited for: the program's end takes them with it.
+            // The device stalls, so dropping the pools would block. The threads end with the
+            // program.
             std::mem::forget((rendering, sounding));
             None
         });
         let request = events?;
         if let Some(panic) = panicked {
-            // It said what it was about when it happened.
+            // The panic hook has already printed the message.
             std::panic::resume_unwind(panic.into_payload());
         }
         if config.resume == Some(true)
             && let Some(left) = left
         {
-            resume::save(left).context("cannot remember where it was left")?;
+            resume::save(left).context("cannot save the position for --resume")?;
         }
         if request == Some(UiRequest::Interrupt) {
-            // As the terminal would have, had it not been asked for keys: a script that waits for the
-            // player is told, too. The player ends by it.
+            // In raw mode, the terminal sends no signal for Ctrl-C. We send it to the whole process
+            // group instead, so that a script which waits for the player also receives it. It ends
+            // the player as well.
             kill_current_process_group(Signal::INT)?;
         }
         interrupt.check()?;
         match session.controls.failure() {
-            // Who reads has had enough.
+            // A closed pipe is not an error, because its reader may stop at any time.
             Some(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-                let message = format!("--sink {name}: {error}");
+                let message = format!("cannot write to the sound output {name}: {error}");
                 return Err(Failure::new(Exit::SomeFailed, message).into());
             }
             _ => {}
@@ -299,7 +338,7 @@ impl Play {
         })
     }
 
-    /// What the file says, where no flag says something else.
+    /// Returns the configuration of the file, overridden by the flags.
     fn over(&self, file: Config) -> Config {
         let flag = |set: bool| set.then_some(true);
         Config {
@@ -309,7 +348,7 @@ impl Play {
             shuffle: flag(self.shuffle).or(file.shuffle),
             repeat: self.repeat.or(file.repeat),
             loops: self.loops.or(file.loops),
-            fade: self.fade.or(file.fade),
+            fade: self.fade.map(|fade| fade.as_secs_f64()).or(file.fade),
             volume: self.volume.or(file.volume),
             sample_rate: self.sample_rate.or(file.sample_rate),
             resampler: self.resampler.or(file.resampler),
@@ -334,7 +373,8 @@ impl Play {
         }
     }
 
-    /// The queue in its order, at the song that it was left at, and how far into it, in ms.
+    /// Creates the queue, and moves it to the song at which the user left it. Also returns the
+    /// saved position in that song, in ms.
     fn queue(&self, songs: Vec<Source>, config: &Config) -> (Queue, u64) {
         let mut queue = Queue::new(songs).seeded(seed());
         queue.set_repeat(match config.repeat.unwrap_or_default() {
@@ -372,11 +412,11 @@ impl Play {
         };
         let path = match path.to_str() {
             Some("auto") => default_socket()
-                .map_err(|why| Failure::new(Exit::Usage, format!("--listen auto: {why}")))?,
+                .map_err(|why| Failure::new(Exit::Usage, format!("cannot listen: {why}")))?,
             _ => path.clone(),
         };
         let remote = Remote::listen(&path, session, pool);
-        let remote = remote.with_context(|| format!("--listen {}", path.display()))?;
+        let remote = remote.with_context(|| format!("cannot listen on {}", path.display()))?;
         Ok(Some(remote))
     }
 
@@ -387,21 +427,22 @@ impl Play {
             .wait(Wait::Park)
             .observe(self.observe)
             .build();
-        pool.with_context(|| format!("cannot make the pool {name}"))
+        pool.with_context(|| format!("cannot start the pool {name}"))
     }
 
-    /// The songs of the paths, and how many paths were refused, each of which was told of.
+    /// Returns the songs of the paths and the number of rejected paths. It reports each rejected
+    /// path.
     fn songs(&self, recurse: bool) -> (Vec<Source>, usize) {
         if self.demo {
             return (demo::CARRIED.iter().map(Source::Carried).collect(), 0);
         }
-        // Before there is a sink, which may be what is missed, too.
+        // We check this before we open the sink, because a missing sink would hide these errors.
         let mut missing = 0;
         let mut paths = self.paths.clone();
         paths.retain(|path| match path.metadata() {
             Err(error) if path.as_os_str() != "-" => {
                 report(&format!(
-                    "{}: {error}",
+                    "cannot read {}: {error}",
                     escape_control(&path.display().to_string())
                 ));
                 missing += 1;
@@ -413,7 +454,7 @@ impl Play {
         report_skipped_folders(&found.unsearched_folders, &found.empty_folders);
         for (path, error) in &found.refused {
             report(&format!(
-                "{}: {error}",
+                "cannot read {}: {error}",
                 escape_control(&path.display().to_string())
             ));
         }
@@ -422,7 +463,7 @@ impl Play {
     }
 
     fn has_interface(&self, sink: &str) -> bool {
-        // Emacs' shell, say, has no screen.
+        // Some terminals have no screen, for example the shell of Emacs.
         let is_screen = env::var_os("TERM").is_some_and(|term| !term.is_empty() && term != "dumb");
         !self.plain
             && is_screen
@@ -432,7 +473,7 @@ impl Play {
     }
 }
 
-/// With what holds where neither a flag nor the file says something.
+/// Fills in the defaults for settings that neither a flag nor the file sets.
 fn whole(config: Config) -> Config {
     Config {
         sink: config.sink.or(Some("auto".into())),
@@ -452,8 +493,9 @@ fn whole(config: Config) -> Config {
     }
 }
 
-/// Lets a terminal that goes away, and ^\, be an end as others are: the place is remembered, the
-/// terminal given back. One that is told to ignore the first (`nohup`) does.
+/// Ends the player normally on SIGHUP (the terminal was closed) and SIGQUIT (^\). It saves the
+/// position and restores the terminal. Signals that are ignored stay ignored, for example SIGHUP
+/// under `nohup`.
 fn end_by_signals(interrupt: &Interrupt, pool: &Pool) -> anyhow::Result<()> {
     for number in [SIGHUP, SIGQUIT]
         .into_iter()
@@ -463,7 +505,7 @@ fn end_by_signals(interrupt: &Interrupt, pool: &Pool) -> anyhow::Result<()> {
         pool.spawn(async move {
             match events.recv().await {
                 Ok(()) if number == SIGHUP => interrupt.hang_up(),
-                // ^\ would leave a core behind.
+                // The default action of SIGQUIT would write a core file.
                 Ok(()) => interrupt.request(),
                 Err(_) => {}
             }
@@ -472,18 +514,19 @@ fn end_by_signals(interrupt: &Interrupt, pool: &Pool) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Something else each time.
+/// Returns a different seed for each run.
 fn seed() -> u64 {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     now.map_or(1, |time| time.as_nanos() as u64)
 }
 
-/// How long a device has to play what it has, and to take notice that somebody quits.
-const ENDS: Duration = Duration::from_secs(5);
-const QUITS: Duration = Duration::from_secs(3);
+/// The time that the device has to play its buffer after the end of the queue.
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(5);
+/// The time that the device has to stop after the user quits.
+const QUIT_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// Waits for the renderer and the sink, and gives what one of them panicked with; none if they have
-/// not ended in time, because a device stands still.
+/// Waits for the renderer and the sink, and returns the panic of one of them, if any. Returns
+/// `None` if they have not ended in time, because the device stalls.
 fn finish(
     pool: &Pool,
     ends: [JoinHandle<()>; 2],
@@ -499,81 +542,4 @@ fn finish(
         panicked
     };
     pool.block_on(creel::time::timeout(limit, all)).ok()
-}
-
-/// How often the screen is drawn while there is sound.
-const FRAME: Duration = Duration::from_millis(50);
-/// And while there is none, and how often is looked without a screen.
-const FRAME_PAUSED: Duration = Duration::from_millis(500);
-const LOOK: Duration = Duration::from_millis(50);
-
-/// The interface, until the end; what the user wished for, if he ended it.
-fn interface(
-    view: &mut View,
-    interrupt: &Interrupt,
-    saver: &mut PositionSaver,
-    mouse: bool,
-) -> anyhow::Result<Option<UiRequest>> {
-    let mut terminal = Terminal::enter(mouse).context("the terminal")?;
-    loop {
-        view.update();
-        if view.is_finished() || interrupt.requested() {
-            return Ok(None);
-        }
-        saver.save_if_due(&view.session);
-        view.request_metering();
-        view.heard_songs.clear();
-        match terminal.draw(|frame| screen::draw(frame, view)) {
-            // Its window was closed.
-            Err(error) if error.raw_os_error() == Some(Errno::IO.raw_os_error()) => {
-                return Ok(None);
-            }
-            drawn => drawn?,
-        }
-        let wait = if view.session.controls.is_paused() {
-            FRAME_PAUSED
-        } else {
-            FRAME
-        };
-        let Some(request) = keys::next_event(terminal.keys(), wait, view)? else {
-            continue;
-        };
-        match request {
-            UiRequest::Quit => return Ok(Some(request)),
-            UiRequest::Interrupt => {
-                interrupt.request();
-                return Ok(Some(request));
-            }
-            UiRequest::Redraw => terminal.invalidate()?,
-            UiRequest::Suspend => {
-                let paused = view.session.controls.is_paused();
-                view.session.controls.pause(true);
-                terminal.suspend()?;
-                view.session.controls.pause(paused);
-            }
-        }
-    }
-}
-
-/// A line a song, until the end.
-fn lines(
-    view: &mut View,
-    interrupt: &Interrupt,
-    saver: &mut PositionSaver,
-    quiet: bool,
-) -> anyhow::Result<Option<UiRequest>> {
-    loop {
-        view.update();
-        for track in view.heard_songs.drain(..).filter(|_| !quiet) {
-            write_line(&view::title(&track));
-        }
-        for message in view.messages.drain(..) {
-            report(&escape_control(&message));
-        }
-        if view.is_finished() || interrupt.requested() {
-            return Ok(None);
-        }
-        saver.save_if_due(&view.session);
-        std::thread::sleep(LOOK);
-    }
 }

@@ -1,7 +1,9 @@
-//! The remote control: lines over a Unix socket, each answered by one line of JSON.
+//! The remote control: a client sends lines over a Unix socket, and we answer each with one line of
+//! JSON.
 //!
-//! `status` is answered by how the player stands, any other line by `{"ok":true}` or
-//! `{"error":"…"}`. A line has at most a kilobyte; nobody is waited for.
+//! The answer to `status` is the status of the player. The answer to any other line is
+//! `{"ok":true}` or `{"error":"…"}`. A line may have up to a kilobyte. Each client has a task of
+//! its own, so a slow client does not delay the others.
 
 use std::fs;
 use std::io;
@@ -18,36 +20,40 @@ use super::session::PlayerSession;
 
 const LINE_BYTES_MAX: usize = 1 << 10;
 
-/// Where a player listens unless told otherwise.
+/// Returns the default path of the socket.
 ///
 /// # Errors
 ///
-/// Where there is no folder for such things.
+/// Fails if `XDG_RUNTIME_DIR` is not set.
 pub fn default_socket() -> Result<PathBuf, String> {
     let folder = std::env::var_os("XDG_RUNTIME_DIR").filter(|folder| !folder.is_empty());
-    let folder = folder.ok_or("XDG_RUNTIME_DIR is not set; name a socket")?;
+    let folder = folder.ok_or(
+        "no default socket, because XDG_RUNTIME_DIR is not set. Pass the path of a socket",
+    )?;
     Ok(PathBuf::from(folder).join("creel-vgm.sock"))
 }
 
-/// A socket that is listened on, and removed at the end.
+/// A listening socket. Its file is removed when this value is dropped.
 pub struct Remote {
     path: PathBuf,
 }
 
 impl Remote {
-    /// Listens at `path`, on the pool. A socket that nobody listens on any more is replaced.
+    /// Listens on `path`, with tasks on the pool. It replaces a socket file that a former player
+    /// left behind.
     ///
     /// # Errors
     ///
-    /// If another player listens there, if the path is something else, and what the system says.
+    /// Fails if another player is listening on `path`, if `path` is not a socket, or if the system
+    /// reports an error.
     pub fn listen(path: &Path, session: &Arc<PlayerSession>, pool: &Pool) -> io::Result<Self> {
         if let Ok(found) = fs::symlink_metadata(path) {
             if !found.file_type().is_socket() {
-                let message = "is there and is no socket";
+                let message = "the file exists and is not a socket";
                 return Err(io::Error::new(io::ErrorKind::AlreadyExists, message));
             }
             if StdStream::connect(path).is_ok() {
-                let message = "another player listens there";
+                let message = "another player is listening on it";
                 return Err(io::Error::new(io::ErrorKind::ResourceBusy, message));
             }
             fs::remove_file(path)?;
@@ -57,7 +63,7 @@ impl Remote {
         let remote = Remote {
             path: path.to_path_buf(),
         };
-        // Who may play may tell.
+        // Only the user who started the player may control it.
         fs::set_permissions(path, fs::Permissions::from_mode(0o600))?;
         let (session, handle) = (Arc::clone(session), pool.handle());
         pool.spawn(async move {
@@ -71,12 +77,12 @@ impl Remote {
 
 impl Drop for Remote {
     fn drop(&mut self) {
-        // One that is gone already is as well.
+        // We ignore errors, because the file may already be gone.
         let _ = fs::remove_file(&self.path);
     }
 }
 
-/// Answers line by line, until the other end has gone.
+/// Answers the lines of one client until it disconnects.
 async fn serve(stream: UnixStream, session: Arc<PlayerSession>) {
     let mut bytes = Vec::new();
     let mut piece = [0; 256];
@@ -91,7 +97,7 @@ async fn serve(stream: UnixStream, session: Arc<PlayerSession>) {
         }
         if bytes.len() > LINE_BYTES_MAX {
             let _ = stream
-                .write_all(b"{\"error\":\"the line is too long\"}\n")
+                .write_all(b"{\"error\":\"the line is too long: at most 1024 bytes\"}\n")
                 .await;
             return;
         }

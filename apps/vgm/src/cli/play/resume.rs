@@ -1,7 +1,8 @@
-//! Where queues were left, so that they can be gone on with.
+//! Saved positions for `--resume`.
 //!
-//! One small file, replaced as a whole; a queue is known by the paths that it was made of. A file
-//! that cannot be read is one that says nothing.
+//! All positions are in one small file, which we replace as a whole. A queue is identified by the
+//! paths on its command line. A file that cannot be read counts as empty, because a lost position
+//! is not worth an error.
 
 use std::env;
 use std::fs;
@@ -13,27 +14,28 @@ use serde::{Deserialize, Serialize};
 
 use super::session::PlayerSession;
 
-/// Queues that are remembered, at most.
+/// The maximum number of saved queues.
 const QUEUES_MAX: usize = 100;
 
 #[derive(Debug, Default, Deserialize, Serialize)]
 struct SavedPositions {
-    /// The last that was played comes first.
+    /// The saved queues, most recently played first.
     queues: Vec<QueuePosition>,
 }
 
-/// Where a queue was left.
+/// The saved position of a queue.
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
 pub struct QueuePosition {
-    /// The paths it was made of, absolute.
+    /// The absolute paths of the command line.
     pub paths: Vec<PathBuf>,
     /// The song.
     pub source: String,
-    /// Milliseconds from its start.
+    /// The position in the song, in milliseconds.
     pub ms: u64,
 }
 
-/// The file: `$XDG_STATE_HOME/creel-vgm/positions.json`, else below `~/.local/state`.
+/// Returns the path of the file: `$XDG_STATE_HOME/creel-vgm/positions.json`, or the same below
+/// `~/.local/state` if the variable is not set.
 fn file_path() -> Option<PathBuf> {
     let set = |name| env::var_os(name).filter(|value| !value.is_empty());
     let folder = set("XDG_STATE_HOME").map(PathBuf::from);
@@ -41,7 +43,7 @@ fn file_path() -> Option<PathBuf> {
     Some(folder.join("creel-vgm/positions.json"))
 }
 
-/// The paths as they are remembered.
+/// Returns the paths in the absolute form in which they are saved.
 pub fn absolute_paths(paths: &[PathBuf]) -> Vec<PathBuf> {
     let absolute = |path: &PathBuf| std::path::absolute(path).unwrap_or_else(|_| path.clone());
     paths.iter().map(absolute).collect()
@@ -52,20 +54,21 @@ fn read(file: &Path) -> SavedPositions {
     serde_json::from_str(&text).unwrap_or_default()
 }
 
-/// How long a crash may set a listener back.
+/// The time between two saves, and therefore the most that a crash can lose.
 const SAVE_INTERVAL: Duration = Duration::from_secs(5);
 
-/// Keeps the place while the queue is played, for an end that nobody hears of.
+/// Saves the position regularly while the queue plays, in case the player crashes.
 pub struct PositionSaver {
     pub paths: Vec<PathBuf>,
     is_asked: bool,
-    /// When it was kept last, or looked at first, and what.
+    /// The time of the last save, or of the start.
     at: Instant,
+    /// The position of the last save.
     last: Option<QueuePosition>,
 }
 
 impl PositionSaver {
-    /// Of the queue of these paths; nothing unless asked.
+    /// Creates a saver for the queue of these paths. It saves nothing unless `is_asked` is set.
     pub fn new(paths: &[PathBuf], is_asked: bool) -> Self {
         PositionSaver {
             paths: absolute_paths(paths),
@@ -75,7 +78,7 @@ impl PositionSaver {
         }
     }
 
-    /// Looks whether there is something to be kept: another song, or the place every some seconds.
+    /// Saves the position if another song plays, or if the last save was [`SAVE_INTERVAL`] ago.
     pub fn save_if_due(&mut self, session: &PlayerSession) {
         if !self.is_asked {
             return;
@@ -86,26 +89,27 @@ impl PositionSaver {
                 .as_ref()
                 .is_some_and(|track| track.source != last.source)
         };
-        // The first song may still be on its way to where it was left.
+        // We do not save before the first interval has passed, because the first song may still be
+        // seeking to its saved position.
         if self.at.elapsed() < SAVE_INTERVAL && !self.last.as_ref().is_some_and(is_another) {
             return;
         }
         self.at = Instant::now();
         let position = current_position(&self.paths, session);
         if let Some(position) = position.filter(|position| Some(position) != self.last.as_ref()) {
-            // What cannot be kept is told at the end.
+            // We ignore an error here. The final save will report it.
             let _ = save(position.clone());
             self.last = Some(position);
         }
     }
 }
 
-/// Where the queue is now; none before its first song.
+/// Returns the current position of the queue, or `None` before its first song.
 pub fn current_position(paths: &[PathBuf], session: &PlayerSession) -> Option<QueuePosition> {
     let now = session.now_playing();
     let track = now.track.as_ref()?;
     let rate = u64::from(session.controls.sample_rate());
-    // After the end, it begins anew.
+    // A queue that has ended starts from the beginning next time.
     let (source, ms) = match session.controls.is_drained() {
         true => (String::new(), 0),
         false => (track.source.clone(), session.controls.frame() * 1000 / rate),
@@ -117,7 +121,7 @@ pub fn current_position(paths: &[PathBuf], session: &PlayerSession) -> Option<Qu
     })
 }
 
-/// Where the queue of these paths was left.
+/// Returns the saved position of the queue of these paths.
 pub fn saved_position(paths: &[PathBuf]) -> Option<QueuePosition> {
     let saved = read(&file_path()?);
     saved
@@ -126,17 +130,18 @@ pub fn saved_position(paths: &[PathBuf]) -> Option<QueuePosition> {
         .find(|position| position.paths == paths)
 }
 
-/// Remembers it.
+/// Saves a position.
 ///
 /// # Errors
 ///
-/// What the system says.
+/// Fails if there is no home folder, or if the file cannot be written.
 pub fn save(position: QueuePosition) -> io::Result<()> {
-    let file = file_path().ok_or_else(|| io::Error::other("there is no home folder"))?;
+    let file = file_path()
+        .ok_or_else(|| io::Error::other("no home folder: set HOME or XDG_STATE_HOME"))?;
     let mut saved = read(&file);
     saved.queues.retain(|other| other.paths != position.paths);
     saved.queues.insert(0, position);
     saved.queues.truncate(QUEUES_MAX);
-    fs::create_dir_all(file.parent().expect("it has two folders above it"))?;
+    fs::create_dir_all(file.parent().expect("the path has two parent folders"))?;
     creel_console::AtomicFile::write(&file, &serde_json::to_vec(&saved)?)
 }

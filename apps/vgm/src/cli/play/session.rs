@@ -1,4 +1,5 @@
-//! What the interface, the lines on stderr and the remote control share of a player.
+//! The state of a player that the interface, the output on stderr, the remote control and MPRIS
+//! share.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -9,26 +10,26 @@ use serde::Serialize;
 
 use crate::cli::stderr::escape_control;
 
-/// A player under way.
+/// A running player.
 pub struct PlayerSession {
     pub controls: Arc<PlayerControls>,
     pub commands: CommandSender,
-    /// What the songs of the queue are called, by their places.
+    /// The names of the songs, by their positions in the queue.
     pub labels: Vec<String>,
-    /// Their titles and games, as far as they were read.
+    /// The titles and games of the songs that have been read so far.
     titles: Vec<OnceLock<String>>,
-    /// Paths that were refused.
+    /// The number of paths that were rejected.
     refused: usize,
-    /// Relaxed: it carries no data.
+    /// Whether the user asked to quit. `Relaxed` is enough, because no data depends on it.
     quit: AtomicBool,
     now: Mutex<NowPlaying>,
 }
 
-/// What was told last.
+/// The latest events of the player.
 #[derive(Default)]
 pub struct NowPlaying {
     pub track: Option<Arc<Track>>,
-    /// The renderer's share of real time, in thousandths; a mean.
+    /// The mean time that the renderer takes, in thousandths of real time.
     pub load: f32,
     pub message: Option<String>,
 }
@@ -51,7 +52,8 @@ impl PlayerSession {
         }
     }
 
-    /// Held for a moment only, and never by the renderer or the sink.
+    /// Locks the latest events. Callers hold the lock only briefly. The renderer and the sink never
+    /// take it, because they must not wait.
     pub fn now_playing(&self) -> MutexGuard<'_, NowPlaying> {
         self.now.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -64,26 +66,30 @@ impl PlayerSession {
         self.quit.store(true, Relaxed);
     }
 
-    /// A song's title and game, if they were read and say something.
+    /// Returns the title and game of a song if they have been read and are not empty.
     pub fn title(&self, place: usize) -> Option<&str> {
         let title = self.titles.get(place)?.get()?;
         (!title.is_empty()).then_some(title)
     }
 
-    /// Remembers a song's title.
+    /// Stores the title of a song.
     pub fn set_title(&self, place: usize, tags: &Gd3) {
         if let Some(title) = self.titles.get(place) {
-            // It has one already: the same.
+            // If the song already has a title, it is the same one.
             let _ = title.set(display_title(tags).unwrap_or_default());
         }
     }
 
-    /// Songs that could not be played, and paths that were refused.
+    /// Returns the number of songs that could not be played and of paths that were rejected.
     pub fn failed(&self) -> usize {
         self.refused + self.controls.failed() as usize
     }
 
-    /// Sends a command; one that found no room is a defect that the user should hear of.
+    /// Sends a command to the renderer.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the channel is full. That is a defect of the program, so we report it to the user.
     pub fn send(&self, command: Command) -> Result<(), String> {
         if self.commands.send(command) || self.controls.is_ended() {
             Ok(())
@@ -92,7 +98,7 @@ impl PlayerSession {
         }
     }
 
-    /// How it stands.
+    /// Returns the status of the player.
     pub fn status(&self) -> Status {
         let controls = &self.controls;
         let now = self.now_playing();
@@ -152,7 +158,7 @@ impl PlayerSession {
     }
 }
 
-/// What a song is called by its tags, if they have a title.
+/// Returns the title and game of a song, or `None` if its tags have no title.
 pub fn display_title(tags: &Gd3) -> Option<String> {
     let (title, game) = (&tags.track, &tags.game);
     match (title.is_empty(), game.is_empty()) {
@@ -162,19 +168,19 @@ pub fn display_title(tags: &Gd3) -> Option<String> {
     }
 }
 
-/// Which pass of its loop a song is in at a frame: the first is 1; none before the loop.
+/// Returns the pass of the loop at a frame, from 1. Returns `None` before the loop.
 pub fn loop_pass(track: &Track, frame: u64) -> Option<u64> {
     let (start, length) = track.looped?;
     Some(frame.checked_sub(start)? / length.max(1) + 1)
 }
 
-/// How long it is, in frames: a song without an end by its first pass.
+/// Returns the length of a song in frames. For an endless song, this is the end of its first pass.
 pub fn total_frames(track: &Track) -> Option<u64> {
     let pass = || track.looped.map(|(start, length)| start + length);
     track.frames.or_else(pass)
 }
 
-/// Where in its [`length`] a frame is heard.
+/// Returns the position of a frame within [`total_frames`].
 pub fn frame_in_length(track: &Track, frame: u64) -> u64 {
     match track.looped {
         Some((start, length)) if track.frames.is_none() && frame > start => {
@@ -184,7 +190,7 @@ pub fn frame_in_length(track: &Track, frame: u64) -> u64 {
     }
 }
 
-/// What `ctl status --json` prints.
+/// The status, as `ctl status --json` prints it.
 #[derive(Serialize)]
 pub struct Status {
     state: &'static str,

@@ -1,4 +1,4 @@
-//! Where the sound may go, by the names that users give.
+//! The sinks to which the player can send sound, by the names on the command line.
 
 use std::io;
 use std::path::PathBuf;
@@ -7,19 +7,20 @@ use creel_console::{Exit, Failure};
 use creel_vgm::play::Device;
 use creel_vgm::play::device::{Null, Open, PLAYERS, Pipe, Pulse, WavFile};
 
-/// The names that there are.
-pub const SINKS: &str = "there are auto, pulse, pw-play, pacat, aplay, null, wav:FILE, raw:FILE, -";
+/// The list of all sinks, for error messages.
+pub const SINKS: &str =
+    "use one of auto, pulse, pw-play, pacat, aplay, null, wav:FILE, raw:FILE, -";
 
-/// Whether a sink has this name.
+/// Returns whether a sink has this name.
 pub fn is_sink(name: &str) -> bool {
     opener(name, 44_100).is_ok()
 }
 
-/// How the device of this name is opened.
+/// Returns a function that opens the device of this name.
 ///
 /// # Errors
 ///
-/// If there is none of this name.
+/// Fails if no sink has this name.
 pub fn opener(name: &str, rate: u32) -> anyhow::Result<Open> {
     let file = |kind: &str| {
         name.strip_prefix(kind)
@@ -39,7 +40,7 @@ pub fn opener(name: &str, rate: u32) -> anyhow::Result<Open> {
             } else if let Some(at) = PLAYERS.iter().position(|player| player.0 == name) {
                 Box::new(move || program(&PLAYERS[at..=at], rate))
             } else {
-                let message = format!("--sink {name}: no such sink; {SINKS}");
+                let message = format!("unknown sink {name}: {SINKS}");
                 return Err(Failure::new(Exit::Usage, message).into());
             }
         }
@@ -49,19 +50,21 @@ pub fn opener(name: &str, rate: u32) -> anyhow::Result<Open> {
 fn pulse(rate: u32) -> io::Result<Box<dyn Device>> {
     match Pulse::connect(rate) {
         Ok(pulse) => Ok(Box::new(pulse)),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            Err(io::Error::other("no PulseAudio or PipeWire server here"))
-        }
-        Err(error) => Err(io::Error::other(format!("the PulseAudio server: {error}"))),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Err(io::Error::other(
+            "no PulseAudio or PipeWire server is running",
+        )),
+        Err(error) => Err(io::Error::other(format!(
+            "cannot use the PulseAudio server: {error}"
+        ))),
     }
 }
 
-/// A program that plays, where the server did not do for this reason.
+/// Starts a program that plays sound. `why` is the reason why the sound server could not be used.
 fn any_program(why: &io::Error, rate: u32) -> io::Result<Box<dyn Device>> {
     program(PLAYERS, rate).map_err(|error| io::Error::other(format!("{why}, {error}")))
 }
 
-/// Starts the first of these programs that is there and stays.
+/// Starts the first of these programs that is installed and keeps running.
 fn program(programs: &[(&str, &[&str])], rate: u32) -> io::Result<Box<dyn Device>> {
     let mut refused = Vec::new();
     for (name, arguments) in programs {
@@ -75,5 +78,8 @@ fn program(programs: &[(&str, &[&str])], rate: u32) -> io::Result<Box<dyn Device
         return Err(io::Error::other(refused.join(", ")));
     }
     let names: Vec<&str> = programs.iter().map(|program| program.0).collect();
-    Err(io::Error::other(format!("no {} here", names.join(", "))))
+    Err(io::Error::other(format!(
+        "not installed: {}",
+        names.join(", ")
+    )))
 }

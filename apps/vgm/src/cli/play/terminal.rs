@@ -1,4 +1,5 @@
-//! The terminal: taken over, written to without waiting, and given back whatever happens.
+//! The terminal of the interface. We write to it without blocking, and restore it in any case, even
+//! after a panic.
 
 use std::cell::RefCell;
 use std::fs::{File, OpenOptions};
@@ -21,20 +22,21 @@ use rustix::termios::tcgetpgrp;
 
 use super::backend::NoCursorQuery;
 
-/// Whether any thread has panicked: then the terminal is the panic's message's, and nothing is drawn
-/// over it. Relaxed: a picture that is under way is drawn to its end either way.
+/// Whether a thread has panicked. The interface then draws nothing more, so that it does not
+/// overwrite the panic message. `Relaxed` is enough, because a frame that is being drawn is
+/// finished in any case.
 static PANICKED: AtomicBool = AtomicBool::new(false);
 
-/// The terminal while the interface has it.
+/// The terminal while the interface uses it.
 pub struct Terminal {
     inner: ratatui::Terminal<NoCursorQuery<BufferedTty>>,
-    /// The same that the inner one writes to.
+    /// The writer that `inner` writes to.
     out: BufferedTty,
     mouse: bool,
 }
 
 impl Terminal {
-    /// Takes it over, the mouse too if so asked.
+    /// Switches the terminal to the interface, and captures the mouse if `mouse` is set.
     pub fn enter(mouse: bool) -> io::Result<Self> {
         static PANIC_HOOK: Once = Once::new();
         PANIC_HOOK.call_once(|| {
@@ -51,7 +53,7 @@ impl Terminal {
         Ok(Terminal { inner, out, mouse })
     }
 
-    /// Draws, unless the last picture has not been taken yet.
+    /// Draws a frame, unless the terminal has not accepted the previous frame yet.
     pub fn draw(&mut self, draw: impl FnOnce(&mut Frame<'_>)) -> io::Result<()> {
         if PANICKED.load(Relaxed) {
             return Ok(());
@@ -63,17 +65,17 @@ impl Terminal {
         Ok(())
     }
 
-    /// Where its keys come from.
+    /// Returns the file from which to read keys.
     pub fn keys(&self) -> &File {
         &self.out.out
     }
 
-    /// Draws all of it next time, and not what has changed.
+    /// Makes the next frame redraw the whole screen and not only the changes.
     pub fn invalidate(&mut self) -> io::Result<()> {
         self.inner.clear()
     }
 
-    /// Gives it back and stops, until the shell lets the program go on.
+    /// Restores the terminal and stops the process until the shell resumes it.
     pub fn suspend(&mut self) -> io::Result<()> {
         restore();
         rustix::process::kill_current_process_group(rustix::process::Signal::TSTP)?;
@@ -88,11 +90,12 @@ impl Drop for Terminal {
     }
 }
 
-/// Whether it is taken over: given back twice, the cursor would be where it was before what was
-/// written since. Relaxed: it is swapped, so one of two threads gives it back.
+/// Whether the interface uses the terminal. We must restore it only once, because a second time
+/// would move the cursor back before output that was written in between. `Relaxed` is enough,
+/// because the value is swapped, so only one of two threads restores the terminal.
 static ENTERED: AtomicBool = AtomicBool::new(false);
 
-/// Takes it over, from the start or after a stop.
+/// Switches the terminal to the interface, at the start or after a suspend.
 fn enter_raw(mouse: bool, out: &mut impl Write) -> io::Result<()> {
     ENTERED.store(true, Relaxed);
     enable_raw_mode()?;
@@ -103,8 +106,8 @@ fn enter_raw(mouse: bool, out: &mut impl Write) -> io::Result<()> {
     Ok(())
 }
 
-/// Gives the terminal back, as far as it takes it: one that is stopped is not waited for. What fails
-/// here can't be told anybody.
+/// Restores the terminal without waiting for it, because it may be stopped. We ignore errors,
+/// because there is nowhere to report them.
 fn restore() {
     if !ENTERED.swap(false, Relaxed) {
         return;
@@ -115,8 +118,9 @@ fn restore() {
     let _ = disable_raw_mode();
 }
 
-/// The terminal, opened anew: that it does not block would else hold for whoever shares our standard
-/// output. It is there also where standard input is a list or a song.
+/// Opens the terminal again, in non-blocking mode. We do not use standard output, because other
+/// processes may share it, and non-blocking mode would affect them as well. The terminal is also
+/// available if standard input is a playlist or a song.
 pub fn open_tty() -> io::Result<File> {
     let nonblocking = rustix::fs::OFlags::NONBLOCK.bits() as i32;
     OpenOptions::new()
@@ -126,13 +130,14 @@ pub fn open_tty() -> io::Result<File> {
         .open("/dev/tty")
 }
 
-/// Whether there is one that is ours: who runs in the background is stopped if he takes it.
+/// Returns whether there is a terminal and we are in its foreground. The system stops a background
+/// process that uses the terminal.
 pub fn is_foreground() -> bool {
     open_tty().is_ok_and(|terminal| tcgetpgrp(&terminal) == Ok(getpgrp()))
 }
 
-/// The terminal as a writer that keeps what it does not take now: one that is stopped holds up
-/// nobody.
+/// A writer to the terminal that buffers the bytes which the terminal does not accept now. A
+/// stopped terminal therefore does not block the interface.
 #[derive(Clone)]
 struct BufferedTty {
     out: Rc<File>,
@@ -177,9 +182,9 @@ mod tests {
     use std::io::Read;
     use std::os::fd::AsFd;
 
-    /// A program of its own, in a terminal that the test below looks at.
+    /// Runs as a program of its own, in a terminal that the test below checks.
     #[test]
-    #[ignore = "it panics: the test below starts it"]
+    #[ignore = "panics on purpose: the test below starts it"]
     fn panics() {
         let mut terminal = Terminal::enter(true).unwrap();
         let mut draw = || terminal.draw(|frame| frame.render_widget("picture", frame.area()));
@@ -189,7 +194,7 @@ mod tests {
         }
         let other = std::thread::spawn(|| panic!("a message"));
         assert!(other.join().is_err());
-        // The interface goes on for a moment.
+        // The interface draws once more after the panic.
         draw().unwrap();
     }
 
@@ -208,13 +213,16 @@ mod tests {
         let mut child = command.spawn(pts).unwrap();
         let mut written = Vec::new();
         let mut piece = [0; 4096];
-        // A pty whose other end is closed says so by an error.
+        // Reading a pty fails when its other end is closed.
         while let Ok(read @ 1..) = pty.read(&mut piece) {
             written.extend(&piece[..read]);
         }
         child.wait().unwrap();
         let text = String::from_utf8_lossy(&written);
-        assert!(text.contains("picture"), "it was drawn: {text}");
+        assert!(
+            text.contains("picture"),
+            "the interface was not drawn: {text}"
+        );
         let after = rustix::termios::tcgetattr(pty.as_fd()).unwrap();
         assert_eq!(after.local_modes, before.local_modes, "{text}");
         let one = std::num::NonZeroU16::new;

@@ -1,7 +1,8 @@
-//! The titles of the queue's songs, read beside the playing: nobody waits for them.
+//! Reads the titles of the songs in the queue on a thread of its own, so that the player does not
+//! wait for them.
 //!
-//! Left out on purpose: songs in archives, of which each would unpack what lies before it; their titles
-//! are known once they play.
+//! We leave out songs in archives on purpose, because unpacking all of them would take long. Their
+//! titles are known once they play.
 
 use std::sync::Arc;
 
@@ -9,15 +10,15 @@ use creel_vgm::batch::Source;
 
 use super::session::PlayerSession;
 
-/// Begins to read them, after all others that want a processor.
+/// Starts the thread, with the lowest priority on Linux.
 ///
 /// # Errors
 ///
-/// If the system has no thread for it.
+/// Fails if the system cannot start the thread.
 pub fn read(songs: Vec<Source>, session: &Arc<PlayerSession>) -> std::io::Result<()> {
     let session = Arc::clone(session);
     let read = move || {
-        // Of no process in particular is this thread alone, on Linux.
+        // On Linux, `setpriority` without a process affects only the calling thread.
         #[cfg(target_os = "linux")]
         let _ = rustix::process::setpriority_process(None, 19);
         for (place, song) in songs.iter().enumerate() {

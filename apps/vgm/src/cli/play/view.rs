@@ -1,4 +1,4 @@
-//! What the interface knows: the song that is heard, what its voices do, and where the user is.
+//! The state of the interface: the current song, its voices, and the position of the user's cursor.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -9,25 +9,25 @@ use creel_vgm::play::{MeterMode, PlayerEvent, TapBlock, Track, VoiceMeter};
 use super::session::{PlayerSession, display_title};
 use crate::cli::stderr::escape_control;
 
-/// Levels fall by this factor a frame of the screen.
+/// The factor by which levels fall with each frame of the screen.
 const LEVEL_DECAY: f32 = 0.76;
-/// Frames of the screen for which a struck note shines.
+/// The number of screen frames for which a new note is highlighted.
 const HIGHLIGHT_FRAMES: u8 = 4;
-/// Frames of sound that the spectrum is made of.
+/// The number of sound frames from which the spectrum is computed.
 pub const SPECTRUM_FRAMES: usize = 1024;
 
-/// A voice as it is drawn.
+/// The state of one voice on the screen.
 #[derive(Debug, Clone, Default)]
 pub struct Lane {
     pub level: f32,
     pub note: Option<f32>,
     strikes: u8,
-    /// Frames of the screen for which it still shines.
+    /// The number of screen frames for which the note is still highlighted.
     pub highlight: u8,
     pub wave: Vec<f32>,
 }
 
-/// What the lower part of the screen is taken by.
+/// A box that covers the middle of the screen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Overlay {
     #[default]
@@ -36,40 +36,41 @@ pub enum Overlay {
     Tags,
 }
 
-/// What is shown.
+/// The state of the interface.
 pub struct View {
     pub session: Arc<PlayerSession>,
     events: Receiver<PlayerEvent>,
     shown: Receiver<TapBlock>,
-    /// Songs that are made but not heard yet, with their first blocks.
+    /// Songs that are rendered but not audible yet, with the serial numbers of their first blocks.
     upcoming: VecDeque<(u64, Arc<Track>)>,
     taps: VecDeque<TapBlock>,
-    /// The song that is heard, with its first block.
+    /// The audible song, with the serial number of its first block.
     pub track: Option<(u64, Arc<Track>)>,
     pub lanes: Vec<Lane>,
-    /// The last sound heard, left and right together.
+    /// The latest audible samples, with left and right mixed.
     pub samples: VecDeque<f32>,
-    /// The bands of the spectrum as they were drawn.
+    /// The bands of the spectrum as they were last drawn.
     pub bands: Vec<f32>,
     pub messages: Vec<String>,
-    /// Songs that were heard since this was last emptied.
+    /// Songs that started since this list was last emptied.
     pub heard_songs: Vec<Arc<Track>>,
     lost: bool,
-    /// Whether all was played, and all that was told of it is shown.
+    /// Whether the queue has been played, and all its events have been shown.
     is_finished: bool,
-    /// The voice that keys are about, and the first that is drawn.
+    /// The voice that keys act on.
     pub selected: usize,
+    /// The first voice that is drawn.
     pub first_lane: usize,
     pub waves: bool,
     pub spectrum: bool,
     pub overlay: Overlay,
-    /// Lines of what lies over the queue that were scrolled past.
+    /// The number of lines by which the overlay is scrolled.
     pub overlay_scroll: u16,
-    /// Where in the list of songs the user is; none: where the song is.
+    /// The cursor in the list of songs. `None` means that it follows the current song.
     pub cursor: Option<usize>,
-    /// What is looked for among the songs, while it is typed.
+    /// The search text, while the user types it.
     pub search: Option<String>,
-    /// Where things were drawn, for the mouse.
+    /// The areas in which things were drawn, for the mouse.
     pub areas: super::screen::Areas,
 }
 
@@ -105,10 +106,11 @@ impl View {
         }
     }
 
-    /// Takes what was told since, and shows of it what is heard by now.
+    /// Reads new events, and shows those whose sound is audible by now.
     pub fn update(&mut self) {
         let controls = &self.session.controls;
-        // Before all that is looked at here: it is told before.
+        // We read this before the events, because the renderer sends all events before it is
+        // drained.
         self.is_finished = controls.is_drained() && controls.queued_ms() == 0;
         self.taps
             .extend(std::iter::from_fn(|| self.shown.try_recv().ok()));
@@ -116,7 +118,7 @@ impl View {
             match events {
                 PlayerEvent::Started(serial, track) => self.upcoming.push_back((serial, track)),
                 PlayerEvent::Failed(place, why) => {
-                    let message = format!("{}: {why}", self.session.labels[place]);
+                    let message = format!("cannot play {}: {why}", self.session.labels[place]);
                     self.session.now_playing().message = Some(message.clone());
                     self.messages.push(message);
                 }
@@ -126,7 +128,7 @@ impl View {
         if lost != self.lost {
             self.lost = lost;
             self.messages.push(match lost {
-                true => "the sound device is gone; it is looked for".into(),
+                true => "the sound device disappeared. The player is looking for it".into(),
                 false => "the sound device is back".into(),
             });
         }
@@ -148,7 +150,7 @@ impl View {
         }
     }
 
-    /// Another song is heard, or the same with another length.
+    /// Shows the next song. It may also be the same song with another length.
     fn show_track(&mut self) {
         let Some(begun) = self.upcoming.pop_front() else {
             return;
@@ -160,7 +162,7 @@ impl View {
             self.lanes = vec![Lane::default(); begun.1.voices.len()];
             (self.selected, self.first_lane) = (0, 0);
         }
-        // Of the same song, only its length has changed, if it goes on.
+        // If the same song continues, only its length has changed.
         let goes_on = is_same && self.session.controls.frame() > 0;
         if !goes_on {
             self.heard_songs.push(Arc::clone(&begun.1));
@@ -173,7 +175,8 @@ impl View {
     fn take(&mut self, tap: TapBlock) {
         for (lane, meter) in self.lanes.iter_mut().zip(tap.voices) {
             let VoiceMeter { level, note, wave } = meter;
-            // What was struck is told where its chip says it, and else by how it grows.
+            // Some chips report new notes. For the others, we detect a new note by its rising
+            // level.
             let is_struck = match note.key_ons != lane.strikes {
                 true => true,
                 false => note.key_ons == 0 && level > 0.02 && level > lane.level * 2.5,
@@ -193,7 +196,7 @@ impl View {
         now.load += (tap.load as f32 - now.load) / 50.0;
     }
 
-    /// Says what the renderer is to make for the screen.
+    /// Requests the measurements that the screen needs from the renderer.
     pub fn request_metering(&self) {
         let seeing = match (self.session.controls.is_paused(), self.waves) {
             (true, _) => MeterMode::Off,
@@ -203,12 +206,12 @@ impl View {
         self.session.controls.set_meter_mode(seeing);
     }
 
-    /// Whether all was played.
+    /// Returns whether the player has finished.
     pub fn is_finished(&self) -> bool {
         self.is_finished || self.session.controls.is_ended() || self.session.is_quitting()
     }
 
-    /// Which songs are listed: all, or those that are looked for.
+    /// Returns the listed songs: all of them, or those that match the search.
     pub fn filtered_songs(&self) -> Vec<usize> {
         let wanted = self.search.as_deref().unwrap_or("").to_lowercase();
         let names = self.session.labels.iter().enumerate();
@@ -223,7 +226,7 @@ impl View {
         names.filter(is_wanted).map(|(place, _)| place).collect()
     }
 
-    /// The place of the song that is heard.
+    /// Returns the position of the audible song in the queue.
     pub fn place(&self) -> usize {
         self.track.as_ref().map_or(0, |track| track.1.place)
     }
@@ -243,7 +246,7 @@ impl View {
     }
 }
 
-/// What a song is called: its title and game, or its file.
+/// Returns the title and game of a song, or its file if it has no title.
 pub fn title(track: &Track) -> String {
     let game = &track.tags.game;
     display_title(&track.tags).unwrap_or_else(|| match game.is_empty() {

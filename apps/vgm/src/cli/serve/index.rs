@@ -1,7 +1,8 @@
-//! The index of an archive: what each song says about itself, kept from one start to the next.
+//! The index of an archive. It stores the tags, length and chips of each song between two starts of
+//! the server.
 //!
-//! Invariant: a file is read again only if its size or time has changed, and what is not there any
-//! more goes from the index. What lies in a zip or 7z is read with it.
+//! Invariant: a file is read again only if its size or modification time has changed. A file that
+//! no longer exists is removed from the index. The songs in a zip or 7z file belong to that file.
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
@@ -23,23 +24,23 @@ use serde::{Deserialize, Serialize};
 
 use crate::cli::stderr::report;
 
-/// The bytes of a file's absolute path to a [`Row`] in JSON.
+/// Maps the bytes of the absolute path of a file to a [`Row`] in JSON.
 const FILES: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("files-1");
-/// Files that are read between two writes.
+/// The number of files that are read between two writes to the database.
 const AT_ONCE: usize = 256;
 
-/// A file: what it was when it was read, and its songs.
+/// A file of the index: its state when it was read, and its songs.
 #[derive(Debug, Deserialize, Serialize)]
 struct Row {
-    /// Nanoseconds since 1970, and bytes.
+    /// The modification time in nanoseconds since 1970, and the size in bytes.
     stamp: (u64, u64),
     songs: Vec<Entry>,
 }
 
-/// What is known of a song.
+/// The information about a song in the index.
 #[derive(Debug, Clone, Default, Deserialize, Serialize)]
 pub struct Entry {
-    /// The file, and the place in it if it is an archive.
+    /// The path of the file, followed by the path inside it if it is an archive.
     pub path: String,
     pub title: String,
     pub game: String,
@@ -47,12 +48,12 @@ pub struct Entry {
     pub author: String,
     pub chips: String,
     pub seconds: f64,
-    /// Why it cannot be read, if so.
+    /// The reason if the song cannot be read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
 
-/// A song that can be played, and what is looked through in search of it.
+/// A song that can be played, and its text for the search.
 pub struct Song {
     pub entry: Entry,
     pub text: String,
@@ -73,7 +74,8 @@ impl Song {
         Song { entry, text, file }
     }
 
-    /// Where it comes from; none if it is not there any more. An archive is opened for it.
+    /// Returns the source of the song, or `None` if it no longer exists. This opens the archive if
+    /// the song is in one.
     pub fn source(&self) -> Option<Source> {
         let songs = songs_of(&self.file).ok()?;
         songs
@@ -82,17 +84,18 @@ impl Song {
     }
 }
 
-/// The store.
+/// The index, in a database file.
 pub struct Index {
     database: Database,
-    /// Its file's, for what goes wrong with it.
+    /// The name of the file, for error messages.
     name: String,
 }
 
-/// How a store of redb begins.
+/// The first bytes of a redb database.
 const MAGIC: &[u8] = b"redb\x1a\n\xa9\r\n";
 
-/// Whether there is nothing of the user's: no file, or one that begins as a store does, cut or not.
+/// Returns whether we may overwrite `path`: it does not exist, or it begins like a redb database,
+/// even if it is cut short. Any other file may belong to the user.
 fn is_index_or_new(path: &Path) -> io::Result<bool> {
     match fs::metadata(path) {
         Ok(of) if !of.is_file() => return Ok(false),
@@ -106,8 +109,8 @@ fn is_index_or_new(path: &Path) -> io::Result<bool> {
     Ok(MAGIC.starts_with(&head))
 }
 
-/// Opens a store and looks at all of it: one that is cut short has its library panic, which is no
-/// error.
+/// Opens a database and checks all of it. redb panics if the file is cut short, so we catch the
+/// panic and return it as `Err(None)`.
 fn open_checked(path: &Path) -> Result<Database, Option<DatabaseError>> {
     let hook = panic::take_hook();
     panic::set_hook(Box::new(|_| {}));
@@ -120,7 +123,8 @@ fn open_checked(path: &Path) -> Result<Database, Option<DatabaseError>> {
     opened.map_or(Err(None), |opened| opened.map_err(Some))
 }
 
-/// What was done to bring it up to date, in songs, and those that can be played, by their paths.
+/// The result of updating the index. The numbers count songs, and `songs` has all songs that can be
+/// played, ordered by path.
 #[derive(Default)]
 pub struct Refresh {
     pub songs: Vec<Song>,
@@ -130,7 +134,7 @@ pub struct Refresh {
 }
 
 impl Index {
-    /// Opens the store, or makes it.
+    /// Opens the index, or creates it.
     pub fn open(path: Option<PathBuf>) -> anyhow::Result<Index> {
         let set = |name| std::env::var_os(name).filter(|value| !value.is_empty());
         let usual = || {
@@ -140,20 +144,26 @@ impl Index {
         };
         let path = path
             .or_else(usual)
-            .context("there is no home folder; name a file by --index")?;
+            .context("cannot find a place for the index: set HOME, or pass a file to --index")?;
         if let Some(folder) = path.parent() {
-            fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
+            fs::create_dir_all(folder).with_context(|| {
+                format!("cannot create the folder of the index {}", folder.display())
+            })?;
         }
         let name = path.display().to_string();
-        if !is_index_or_new(&path).with_context(|| name.clone())? {
-            let message = format!("--index {name}: this is no index, and is left as it is");
+        let cannot_open = || format!("cannot open the index {name}");
+        if !is_index_or_new(&path).with_context(cannot_open)? {
+            let message = format!(
+                "{name} is not an index, so it is not overwritten. Pass another file to --index"
+            );
             return Err(Failure::new(Exit::Usage, message).into());
         }
         let broken = match open_checked(&path) {
             Ok(database) => return Ok(Index { database, name }),
             Err(Some(DatabaseError::DatabaseAlreadyOpen)) => {
                 report(&format!(
-                    "{name}: another server's; this one's index is not kept (--index names another)"
+                    "another server is using the index {name}, so this server does not save its \
+                     index. Use --index to keep it in another file"
                 ));
                 let memory = Database::builder().create_with_backend(InMemoryBackend::new());
                 return Ok(Index {
@@ -164,30 +174,32 @@ impl Index {
             Err(Some(DatabaseError::Storage(StorageError::Io(error))))
                 if error.kind() != ErrorKind::InvalidData =>
             {
-                return Err(error).context(name);
+                return Err(error).with_context(cannot_open);
             }
             Err(Some(error)) => error.to_string(),
             Err(None) => "it is damaged".into(),
         };
-        // It can be had again from the songs.
-        report(&format!("{name}: {broken}; it is made anew"));
-        fs::remove_file(&path).with_context(|| name.clone())?;
-        let database = Database::create(&path).context(name.clone())?;
+        // We can rebuild the index from the songs, so nothing is lost.
+        report(&format!(
+            "cannot use the index {name} ({broken}), so it is rebuilt"
+        ));
+        fs::remove_file(&path).with_context(cannot_open)?;
+        let database = Database::create(&path).with_context(cannot_open)?;
         Ok(Index { database, name })
     }
 
-    /// Reads what is new in these folders, and forgets what is not there any more. What it knows of other
-    /// folders it keeps.
+    /// Reads new and changed files in these folders, and removes files that no longer exist.
+    /// Entries of other folders stay in the index.
     pub fn refresh(&self, folders: &[PathBuf], pool: &Pool) -> anyhow::Result<Refresh> {
         self.renewed(folders, pool)
-            .with_context(|| format!("the index {}", self.name))
+            .with_context(|| format!("cannot update the index {}", self.name))
     }
 
     fn renewed(&self, folders: &[PathBuf], pool: &Pool) -> anyhow::Result<Refresh> {
         let mut files = Vec::new();
         for folder in folders {
             let folder = fs::canonicalize(folder).with_context(|| folder.display().to_string())?;
-            // A single file is as good.
+            // The argument may also be a single file.
             let below = match folder.is_dir() {
                 true => files_below(&folder),
                 false => vec![folder],
@@ -237,7 +249,7 @@ impl Index {
             }
             write.commit()?;
         }
-        // Of those folders only, whatever else is known.
+        // We return only the songs of these folders, although the index may have others.
         let all = self.all()?.into_iter();
         let all = all.filter(|(path, _)| here.contains(path.as_path()));
         let all =
@@ -259,7 +271,8 @@ impl Index {
         for row in table.iter()? {
             let (path, bytes) = row?;
             let path = Path::new(OsStr::from_bytes(path.value())).to_path_buf();
-            // Of another version, it is read anew.
+            // A row that another version wrote may not parse. We skip it, so its file is read
+            // again.
             all.extend(
                 serde_json::from_slice(bytes.value())
                     .ok()
@@ -280,7 +293,7 @@ fn stamp(path: &Path) -> Option<(u64, u64)> {
     Some((time.as_nanos() as u64, data.len()))
 }
 
-/// The songs of a file; of one that cannot be read, why.
+/// Returns the songs of a file. If it cannot be read, the only entry has the reason.
 fn read(file: &Path) -> Vec<Entry> {
     match songs_of(file) {
         Ok(songs) => songs.iter().map(Entry::read).collect(),

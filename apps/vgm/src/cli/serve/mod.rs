@@ -1,8 +1,9 @@
-//! `creel-vgm serve`: a page to listen to an archive, for browsers on this machine.
+//! `creel-vgm serve`: a web page that plays an archive of songs, for browsers on this machine.
 //!
-//! The index (`index.rs`) knows the songs, a session a song that is open (`song_session.rs`) makes its sound,
-//! and the page asks for a tenth of a second at a time, as FLAC where the browser reads it: what it asks for next is made with the voices
-//! that are heard by then.
+//! - The index (`index.rs`) lists the songs.
+//! - Each open song has a session (`song_session.rs`) that renders its sound.
+//! - The page requests a tenth of a second at a time, as FLAC if the browser supports it. We render
+//!   each request with the voices that are unmuted at that time, so that muting works at once.
 
 mod index;
 mod song_session;
@@ -23,60 +24,60 @@ use super::stderr::report;
 use index::{Index, Song};
 use song_session::SongSessions;
 
-/// Listen to an archive in a browser
+/// Play an archive of songs in a browser
 ///
-/// The page is served on the loopback address only; its own address is printed. Interrupt to end.
+/// The program prints the address of the page, which only browsers on this machine can open. Press
+/// Ctrl-C to stop the server. To see new files in the folders, open the page again.
 ///
-/// What is added to the folders meanwhile is there when the page is opened again.
-///
-/// Exit codes: 2 usage, 65 there is no song, 75 the port is in use, 130 interrupted.
+/// Exit codes: 2 wrong usage, 65 no songs were found, 75 the port is in use, 130 interrupted.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
-  creel-vgm serve ~/music
-          then open the address that it prints
+  creel-vgm serve ~/music                   # then open the address that it prints
   creel-vgm serve ~/music archive.zip --port 8000")]
 pub struct Serve {
-    /// Folders of songs, archives (zip, 7z), and folders of these
+    /// Serve the songs of these folders and archives (zip, 7z), including all subfolders
     #[arg(required = true, value_name = "FOLDER")]
     folders: Vec<PathBuf>,
-    /// The port; 0: any that is free
+    /// Listen on PORT; 0 selects a free port
     #[arg(long, value_name = "PORT", default_value_t = 7881)]
     port: u16,
-    /// Where the index is kept [default: $XDG_CACHE_HOME/creel-vgm/index.redb]
+    /// Keep the index in FILE [default: $XDG_CACHE_HOME/creel-vgm/index.redb]
     #[arg(long, value_name = "FILE")]
     index: Option<PathBuf>,
-    /// Workers that read songs and make sound
+    /// Use N workers to read songs and render sound
     #[arg(short, long, value_name = "N", default_value_t = 2, value_parser = creel_console::knobs::jobs)]
     jobs: usize,
 }
 
-/// Songs that a page is told of at once.
+/// The maximum number of songs in one answer.
 const SONGS_AT_ONCE: usize = 200;
 
-/// How soon the folders are looked through again for who opens the page.
+/// The minimum time between two scans of the folders. Opening the page starts a scan.
 const RESCAN_INTERVAL: Duration = Duration::from_secs(2);
 
 impl Serve {
     /// Serves until interrupted.
     pub fn run(&self, common: &Common) -> anyhow::Result<Exit> {
-        let interrupt = Interrupt::install().context("cannot watch for Ctrl-C")?;
-        // The port first: who has to choose another should not wait for an index.
+        let interrupt = Interrupt::install().context("cannot handle Ctrl-C")?;
+        // We open the port first, so that the user does not wait for the index before learning that
+        // the port is in use.
         let listener = http::listen(self.port)?;
         let pool = Pool::builder()
             .name("serve")
             .workers(self.jobs)
             .wait(Wait::Park)
             .build()
-            .context("cannot make the pool")?;
+            .context("cannot start the pool")?;
         let pool = Arc::new(pool);
         let index = Index::open(self.index.clone())?;
         let renewed = index.refresh(&self.folders, &pool)?;
         if renewed.songs.is_empty() {
-            return Err(Failure::new(Exit::BadData, "there is no song").into());
+            let message = "nothing to serve: the folders contain no songs that can be read";
+            return Err(Failure::new(Exit::BadData, message).into());
         }
         if !common.quiet {
             report(&format!(
-                "{} songs, {} read anew, {} gone, {} not readable",
+                "{} songs, {} read, {} removed, {} not readable",
                 renewed.songs.len(),
                 renewed.read,
                 renewed.gone,
@@ -104,26 +105,27 @@ impl Serve {
     }
 }
 
-/// A song of a site: its place there is what pages call it by, so it keeps it.
+/// A song of the site. Pages identify a song by its position in the list, so it keeps its position
+/// even if its file disappears.
 struct KnownSong {
     song: Arc<Song>,
-    /// Whether it was there when somebody looked last.
+    /// Whether the last scan found the song.
     is_here: bool,
 }
 
-/// What pages ask.
+/// The server's state, which answers the requests of pages.
 struct Site {
     songs: RwLock<Vec<KnownSong>>,
     sessions: SongSessions,
     index: Index,
     folders: Vec<PathBuf>,
     pool: Arc<Pool>,
-    /// When the folders were looked through last.
+    /// The time of the last scan of the folders.
     looked: Mutex<Instant>,
 }
 
 impl Site {
-    /// Takes what is in the folders now: what is new comes behind what is known.
+    /// Updates the list with the songs that a scan found. New songs are appended to the known ones.
     fn take(&self, found: Vec<Song>) {
         let mut songs = self.songs.write().unwrap_or_else(PoisonError::into_inner);
         let places = songs.iter_mut().enumerate().map(|(place, known)| {
@@ -144,7 +146,7 @@ impl Site {
         }
     }
 
-    /// Looks through the folders again, unless somebody has just done so or does.
+    /// Scans the folders again, unless another request is doing so or has just done so.
     fn rescan(&self) {
         let Ok(mut looked) = self.looked.try_lock() else {
             return;
@@ -187,7 +189,7 @@ impl Site {
         }
     }
 
-    /// The folders and archives that songs lie in, each with how many.
+    /// Lists the folders and archives that contain songs, each with the number of its songs.
     fn folders(&self) -> Answer {
         let songs = self.songs.read().unwrap_or_else(PoisonError::into_inner);
         let mut folders = BTreeMap::new();
@@ -201,9 +203,9 @@ impl Site {
         Answer::json(&json!({ "folders": folders }))
     }
 
-    /// The songs that have all words that are looked for.
+    /// Lists the songs that match all words of the search.
     fn songs(&self, request: &Request) -> Answer {
-        // A folder's, or an archive's, and what lies below it.
+        // Only the songs in this folder or archive and below it.
         let below = request.value("in").unwrap_or_default();
         let below = format!("{}/", below.trim_end_matches('/'));
         let is_below = |path: &str| below == "/" || path.starts_with(&below);

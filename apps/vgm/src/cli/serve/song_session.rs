@@ -1,7 +1,8 @@
-//! A song that is open: a task holds it and makes what is asked for.
+//! Open songs. Each has a task that keeps the song and renders the requested frames.
 //!
-//! A page asks for some frames from a place on, with the voices that are to be heard. Where it goes on
-//! from what it asked for last, that costs what it lasts; elsewhere the next copy is gone on from.
+//! A page requests some frames at a position, together with the mask of its unmuted voices. If the
+//! request continues the previous one, we only render these frames. Otherwise, we first seek, which
+//! continues from the nearest saved copy of the player.
 
 use std::collections::HashMap;
 use std::io::Write;
@@ -22,41 +23,42 @@ use serde_json::{Value, json};
 
 use super::index::Song;
 
-/// Songs that are open at once; the one that was asked longest ago is closed.
+/// The maximum number of open songs. If there are more, we close the least recently used one.
 const SESSIONS_MAX: usize = 8;
-/// Frames that are given at once, at most: a second and a half.
+/// The maximum number of frames in an answer: a second and a half.
 const FRAMES_MAX: u64 = 65_536;
-/// Frames of a FLAC file, which is held in memory: an hour.
+/// The maximum number of frames of a FLAC file, which we keep in memory: an hour.
 const FLAC_FRAMES_MAX: u64 = 3600 * 44_100;
-/// The picture of a song has so many places, and so many frames are looked at for the wave at each.
+/// The number of points in the overview of a song.
 const OVERVIEW_POINTS: u64 = 400;
+/// The number of frames that we render for the wave at each point of the overview.
 const WAVE_FRAMES: usize = 1024;
-/// How long an answer is waited for.
+/// The longest time that a request waits for the answer of a session.
 const REPLY_TIMEOUT: Duration = Duration::from_secs(20);
-/// Said of a song whose file is not there any more.
-const NOT_FOUND: &str = "it is not there any more";
+/// The error for a song whose file no longer exists.
+const NOT_FOUND: &str = "the file no longer exists";
 const RAW_LAYOUT: Layout = Layout {
     container: Container::Raw,
     samples: creel_vgm::mix::SampleFormat::I16,
 };
 
-/// What is asked of a session.
+/// A request to a session.
 enum Query {
-    /// What it is.
+    /// The length, the voices and the notes of the song.
     Song,
     /// Some frames.
     Sound(FrameRange),
-    /// The wave, and how loud each voice is, all along.
+    /// The wave and the level of each voice over the whole song.
     Overview,
 }
 
-/// Frames of a song.
+/// A range of frames of a song.
 struct FrameRange {
     at: u64,
     frames: u64,
-    /// The voices, a bit each.
+    /// The unmuted voices, one bit per voice.
     voice_mask: u64,
-    /// As a FLAC file, and not as mere samples.
+    /// Whether to answer with a FLAC file and not with plain samples.
     flac: bool,
 }
 
@@ -67,13 +69,13 @@ enum Reply {
 
 type Message = (Query, Sender<Result<Reply, String>>);
 
-/// The songs that are open.
+/// The open songs.
 pub struct SongSessions {
     pool: Pool,
     open: Mutex<OpenSessions>,
 }
 
-/// By the songs' places in the index, each with when it was asked last.
+/// Sessions by the position of their song in the index, each with the time of its last request.
 type OpenSessions = HashMap<usize, (bounded::Sender<Message>, Instant)>;
 
 impl SongSessions {
@@ -111,13 +113,15 @@ impl SongSessions {
         }
     }
 
-    /// The session of a song, opened now if it is not; none if the song is gone.
+    /// Returns the session of a song, and opens it if necessary. Returns `None` if the song no
+    /// longer exists.
     fn session(&self, place: usize, song: &Song) -> Option<bounded::Sender<Message>> {
         if let Some((session, used)) = self.open().get_mut(&place) {
             *used = Instant::now();
             return Some(session.clone());
         }
-        // Nobody waits for an archive but who asked for what is in it.
+        // Opening an archive may take time. We do it without the lock, so that requests for other
+        // songs do not wait.
         let source = song.source()?;
         let mut open = self.open();
         if let Some((session, _)) = open.get(&place) {
@@ -141,7 +145,7 @@ impl SongSessions {
     }
 }
 
-/// Keeps a song open for as long as somebody may ask.
+/// Keeps a song open until its session is closed.
 async fn run_session(source: Source, messages: bounded::Receiver<Message>) {
     let settings = Settings::default();
     let song = source.load().map_err(|error| error.to_string());
@@ -159,7 +163,7 @@ async fn run_session(source: Source, messages: bounded::Receiver<Message>) {
             (Some((song, playing)), _) => Ok(handle(query, song, playing, &settings, &mut scratch)),
             (None, error) => Err(error.clone().unwrap_or_default()),
         };
-        // Who asked may have gone.
+        // We ignore an error, because the request may have timed out.
         let _ = reply.send(result);
     }
 }
@@ -194,7 +198,7 @@ fn handle(
     }
 }
 
-/// Frames for a browser; none are no bytes, whatever is asked for.
+/// Encodes frames for a browser. Without frames, the answer is empty even if FLAC is requested.
 fn encode(frames: &[[f32; 2]], rate: u32, flac: bool) -> Reply {
     let mut bytes = Vec::new();
     if flac
@@ -210,7 +214,7 @@ fn encode(frames: &[[f32; 2]], rate: u32, flac: bool) -> Reply {
     Reply::Bytes("application/octet-stream", bytes)
 }
 
-/// Makes a file of what `push` packs.
+/// Writes a FLAC file with the frames that `push` adds.
 fn write_flac(
     flac: &mut Flac,
     bytes: &mut Vec<u8>,
@@ -223,8 +227,8 @@ fn write_flac(
     bytes[..beginning.len()].copy_from_slice(&beginning);
 }
 
-/// The lowest and the highest sample of 127 at places all along the song, the levels of the voices
-/// there, of 255, and their notes.
+/// Returns the overview of a song: at each point, the lowest and highest sample (full scale is
+/// 127), the levels of the voices (from 0 to 255) and their notes.
 fn overview(song: &Vgm, settings: &Settings) -> Value {
     let Ok(mut playing) = SongPlayer::new(song, settings) else {
         return json!({});
@@ -236,7 +240,7 @@ fn overview(song: &Vgm, settings: &Settings) -> Value {
     for place in 0..OVERVIEW_POINTS {
         playing.seek(frames * place / OVERVIEW_POINTS, &mut scratch);
         for (voice, seen) in playing.meter_voices(256).into_iter().enumerate() {
-            // 60 dB of them, as in the terminal.
+            // The scale covers 60 dB, as in the terminal.
             let share = (1.0 + seen.level.max(1e-6).log10() / 3.0).clamp(0.0, 1.0);
             levels[voice].push((share * 255.0) as u8);
             notes[voice].push(seen.note.hz.map_or(String::new(), note_name));
@@ -254,7 +258,8 @@ fn overview(song: &Vgm, settings: &Settings) -> Value {
     json!({ "wave": wave, "levels": levels, "notes": notes })
 }
 
-/// The whole song as a FLAC file. Its length is known when it is made, so it is made first.
+/// Answers with the whole song as a FLAC file. We encode it before we answer, because its size is
+/// not known before.
 pub fn flac(song: &Song, request: &Request) -> Answer {
     let Some(Ok(song)) = song.source().map(|source| source.load()) else {
         return Answer::refused("404 Not Found");
@@ -291,7 +296,7 @@ pub fn flac(song: &Song, request: &Request) -> Answer {
     Answer::stream("audio/flac", length, range, Box::new(body))
 }
 
-/// The whole song as a WAV file, made as it is sent.
+/// Answers with the whole song as a WAV file, which is rendered while it is sent.
 pub fn wav(song: &Song, request: &Request) -> Answer {
     let Some(Ok(song)) = song.source().map(|source| source.load()) else {
         return Answer::refused("404 Not Found");

@@ -1,11 +1,11 @@
-//! Where sound goes: a device takes what it has room for, and never blocks.
+//! Output devices. A device accepts the frames for which it has room, and never blocks.
 //!
-//! | | takes | made for |
+//! | device | accepts | used for |
 //! |---|---|---|
-//! | [`Null`] | what a device of 40 ms would, by the clock | tests, and machines without sound |
-//! | [`Pulse`] | what the server asks for | PulseAudio, PipeWire |
-//! | [`Pipe`] | what fits the pipe | a program that plays, a FIFO, standard output |
-//! | [`WavFile`] | all | a file |
+//! | [`Null`] | as much as a device with a buffer of 40 ms, by the clock | tests, machines without sound |
+//! | [`Pulse`] | as much as the server requests | PulseAudio, PipeWire |
+//! | [`Pipe`] | as much as fits in the pipe | a program that plays sound, a FIFO, standard output |
+//! | [`WavFile`] | everything | a file |
 
 mod null;
 mod pipe;
@@ -19,32 +19,34 @@ pub use wav_file::WavFile;
 
 use std::io;
 
-/// A way to open the device, again if it was lost.
+/// Opens the device. The sink calls it again if the device was lost.
 pub type Open = Box<dyn FnMut() -> io::Result<Box<dyn Device>> + Send>;
 
-/// Something that plays sound.
+/// An output device for sound.
 pub trait Device: Send {
-    /// Takes as many of the frames as there is room for, and says how many. Does not block.
+    /// Accepts as many of the frames as there is room for, and returns their number. It does not
+    /// block.
     ///
     /// # Errors
     ///
-    /// If the device is gone: it is not used again.
+    /// Fails if the device is gone. It must not be used again.
     fn write(&mut self, frames: &[[f32; 2]]) -> io::Result<usize>;
 
-    /// How many frames it has taken that are not played yet, as far as it knows.
+    /// Returns the number of accepted frames that have not been played yet, as far as the device
+    /// knows.
     fn queued_frames(&mut self) -> usize;
 
-    /// Whether one that was lost is not to be looked for again: a file, say.
+    /// Returns whether a lost device cannot come back, for example a file.
     fn is_permanently_lost(&self) -> bool {
         false
     }
 
-    /// Brings what it has taken to where it goes, the last call; who quits does not wait until it
-    /// `is_heard`.
+    /// Flushes the device. This must be the last call. With `is_heard`, it also waits until the
+    /// accepted sound has been played. We do not wait if the user quits.
     ///
     /// # Errors
     ///
-    /// If something of it is lost.
+    /// Fails if part of the sound is lost.
     fn finish(&mut self, is_heard: bool) -> io::Result<()> {
         let _ = is_heard;
         Ok(())

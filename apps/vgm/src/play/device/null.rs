@@ -1,24 +1,25 @@
-//! A device that plays nothing, at the pace of one that does.
+//! A device without output that accepts sound in real time.
 
 use std::io;
 use std::time::Instant;
 
 use super::Device;
 
-/// What it holds at most, in parts of a second: 40 ms.
+/// The size of the buffer as a fraction of a second: 1/25 s, or 40 ms.
 const HOLDS: u32 = 25;
 
-/// No device: takes the frames as their time comes.
+/// A device that discards all frames, in real time.
 #[derive(Debug)]
 pub struct Null {
     rate: u32,
-    /// When it was last empty, and how many frames it has taken since.
+    /// The time at which the buffer was last empty.
     since: Instant,
+    /// The number of frames that were accepted since then.
     taken: u64,
 }
 
 impl Null {
-    /// One that plays so many frames a second.
+    /// Creates a device that plays `rate` frames per second.
     pub fn new(rate: u32) -> Self {
         Null {
             rate,

@@ -1,4 +1,5 @@
-//! A pipe to a program that plays, or standard output.
+//! A device that writes samples to a pipe: to a program that plays sound, a FIFO or standard
+//! output.
 
 use std::fs::OpenOptions;
 use std::io::{self, Read};
@@ -14,8 +15,8 @@ use rustix::io::{Errno, ioctl_fionread, write};
 use super::Device;
 use crate::wav::{Container, Layout};
 
-/// Programs that play 16-bit samples from their standard input, the first that is there: its name,
-/// and its arguments but for the rate, which stands for `{}`.
+/// Programs that play 16-bit samples from their standard input, in the order of preference. Each
+/// has a name and arguments, in which `{}` stands for the sample rate.
 pub const PLAYERS: &[(&str, &[&str])] = &[
     (
         "pw-play",
@@ -56,40 +57,42 @@ pub const PLAYERS: &[(&str, &[&str])] = &[
     ),
 ];
 
-/// How often, and how far apart, a program that was started is looked at.
-const LOOKS: u32 = 10;
-const LOOK: Duration = Duration::from_millis(20);
-/// Of what it says before it ends.
+/// The number of times that we check whether a program keeps running after its start.
+const START_CHECKS: u32 = 10;
+/// The time between two of these checks.
+const START_CHECK_INTERVAL: Duration = Duration::from_millis(20);
+/// The maximum size of the error output that we read from a program that ended.
 const SAID_BYTES_MAX: u64 = 16 << 10;
-/// How long it may take to play the rest: the server that it waits for may stand still.
-const REST: Duration = Duration::from_secs(3);
-/// A pipe of 23 ms of 44.1 kHz.
+/// The longest time that we wait for a program to play its remaining sound. It may take forever if
+/// the sound server stalls.
+const FINISH_TIMEOUT: Duration = Duration::from_secs(3);
+/// The size of the pipe: 23 ms of sound at 44.1 kHz.
 const PIPE_BYTES: usize = 4096;
 const LAYOUT: Layout = Layout {
     container: Container::Raw,
     samples: crate::mix::SampleFormat::I16,
 };
 
-/// A pipe that 16-bit little-endian samples go into.
+/// A pipe for 16-bit little-endian samples.
 #[derive(Debug)]
 pub struct Pipe {
-    /// None once all is written.
+    /// The write end of the pipe, or `None` once it is closed.
     end: Option<OwnedFd>,
     child: Option<Child>,
     bytes: Vec<u8>,
-    /// Bytes of a frame that did not fit whole.
+    /// The remaining bytes of a frame of which only a part fitted in the pipe.
     rest: Vec<u8>,
-    /// Whether what reads it may come back.
+    /// Whether the reader may come back after it disappeared.
     may_return: bool,
 }
 
 impl Pipe {
-    /// Starts a program of [`PLAYERS`], and looks for a fifth of a second whether it stays: one that
-    /// has neither a card nor a server ends at once.
+    /// Starts a program of [`PLAYERS`]. It checks for a fifth of a second whether the program keeps
+    /// running, because a program that finds neither a sound card nor a server ends at once.
     ///
     /// # Errors
     ///
-    /// If it is not there or does not start or stay.
+    /// Fails if the program is not installed, does not start, or ends at once.
     pub fn to_program(name: &str, arguments: &[&str], rate: u32) -> io::Result<Self> {
         let rate = rate.to_string();
         let arguments = arguments.iter().map(|text| text.replace("{}", &rate));
@@ -99,42 +102,46 @@ impl Pipe {
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
             .spawn()?;
-        for _ in 0..LOOKS {
+        for _ in 0..START_CHECKS {
             if let Some(status) = child.try_wait()? {
                 let why = child.stderr.take().map(last_words).unwrap_or_default();
                 return Err(io::Error::other(format!(
                     "it ended at once ({status}){why}"
                 )));
             }
-            std::thread::sleep(LOOK);
+            std::thread::sleep(START_CHECK_INTERVAL);
         }
-        // It would wait for who reads it, and end by who does not.
+        // We must read the error output of the program. If the pipe were full, the program would
+        // block. If it were closed, the program would be killed when it writes.
         if let Some(mut said) = child.stderr.take() {
             let drain = move || io::copy(&mut said, &mut io::sink());
             std::thread::Builder::new()
                 .name("said".into())
                 .spawn(drain)?;
         }
-        let end = child.stdin.take().expect("it was asked for");
+        let end = child
+            .stdin
+            .take()
+            .expect("the command has a pipe for stdin");
         Pipe::new(end.into(), Some(child), true)
     }
 
-    /// Standard output.
+    /// Creates a device for standard output.
     ///
     /// # Errors
     ///
-    /// What the system says.
+    /// Fails if the system reports an error.
     pub fn to_stdout() -> io::Result<Self> {
         Pipe::new(rustix::io::dup(rustix::stdio::stdout())?, None, false)
     }
 
-    /// A FIFO, or a file, which is begun anew.
+    /// Creates a device for a FIFO, or for a file, which is truncated.
     ///
     /// # Errors
     ///
-    /// What the system says; of a FIFO that nobody reads, too.
+    /// Fails if the system reports an error, or if no process reads the FIFO.
     pub fn to_file(path: &Path) -> io::Result<Self> {
-        // A FIFO without a reader is refused, not waited for.
+        // With this flag, opening a FIFO without a reader fails instead of blocking.
         let nonblocking = OFlags::NONBLOCK.bits() as i32;
         let file = OpenOptions::new()
             .write(true)
@@ -149,7 +156,8 @@ impl Pipe {
     fn new(end: OwnedFd, child: Option<Child>, may_return: bool) -> io::Result<Self> {
         let flags = fcntl_getfl(&end)?;
         fcntl_setfl(&end, flags | OFlags::NONBLOCK)?;
-        // No pipe, or a system that has pipes of one size: then there is more delay.
+        // We ignore an error here. If the file is not a pipe, or the system does not allow this
+        // size, the only effect is a longer delay.
         #[cfg(target_os = "linux")]
         let _ = rustix::pipe::fcntl_setpipe_size(&end, PIPE_BYTES);
         Ok(Pipe {
@@ -161,7 +169,7 @@ impl Pipe {
         })
     }
 
-    /// Writes what fits; says how many bytes.
+    /// Writes as many bytes as fit, and returns their number.
     fn push(end: Option<&OwnedFd>, bytes: &[u8]) -> io::Result<usize> {
         let end = end.ok_or(io::ErrorKind::BrokenPipe)?;
         match write(end, bytes) {
@@ -172,13 +180,13 @@ impl Pipe {
     }
 }
 
-/// What a program that has ended said last, as it follows its status.
+/// Returns the last line of the error output of a program that ended, after a colon.
 fn last_words(mut said: ChildStderr) -> String {
     let mut text = Vec::new();
-    // A child of its own may have it open still.
+    // A child process of the program may still have the pipe open, so we must not block.
     let is_read = fcntl_setfl(&said, OFlags::NONBLOCK).is_ok();
     if is_read {
-        // What comes of it is as good as all.
+        // If reading fails, we use the part that we have.
         let _ = said.by_ref().take(SAID_BYTES_MAX).read_to_end(&mut text);
     }
     let text = String::from_utf8_lossy(&text);
@@ -217,19 +225,19 @@ impl Device for Pipe {
     fn finish(&mut self, is_heard: bool) -> io::Result<()> {
         self.end = None;
         let begin = Instant::now();
-        // It plays the rest, some hundredths of a second.
+        // The program plays its remaining sound, which normally takes some hundredths of a second.
         while let Some(child) = &mut self.child
             && is_heard
             && child.try_wait()?.is_none()
-            && begin.elapsed() < REST
+            && begin.elapsed() < FINISH_TIMEOUT
         {
-            std::thread::sleep(LOOK / 4);
+            std::thread::sleep(START_CHECK_INTERVAL / 4);
         }
         Ok(())
     }
 }
 
-/// No program is left behind.
+/// Ends the program, so that it does not outlive the player.
 impl Drop for Pipe {
     fn drop(&mut self) {
         self.end = None;

@@ -1,7 +1,7 @@
-//! A PulseAudio server, or PipeWire, which answers the same protocol: over its socket, without a
-//! library of the system's and without a thread.
+//! A PulseAudio server, or PipeWire, which uses the same protocol. We use the socket of the server
+//! directly, so we need neither a system library nor a thread.
 //!
-//! The server asks for so many bytes, and gets no more.
+//! The server requests a number of bytes, and we never send more.
 
 use std::io::{self, BufReader, ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -17,54 +17,55 @@ use super::Device;
 use crate::mix;
 use crate::wav::{Container, Layout};
 
-/// What the server is to hold, in parts of a second: 40 ms.
+/// The size of the server's buffer as a fraction of a second: 1/25 s, or 40 ms.
 const HOLDS: u32 = 25;
-/// How long a server has to answer when it is greeted.
-const PATIENCE: Duration = Duration::from_secs(2);
-/// Bytes of what a user shows a server.
+/// The longest time that we wait for the server while connecting.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
+/// The size of the authentication cookie.
 const COOKIE_BYTES: usize = 256;
-/// Bytes before a message's own.
+/// The size of the descriptor before each message.
 const HEAD: usize = 20;
-/// No message that concerns us is longer.
+/// The maximum size of a message. None that concerns us is longer.
 const MESSAGE_BYTES_MAX: usize = 1 << 20;
 const LAYOUT: Layout = Layout {
     container: Container::Raw,
     samples: mix::SampleFormat::I16,
 };
 
-/// A stream to the server's default sink.
+/// A stream to the default sink of the server.
 #[derive(Debug)]
 pub struct Pulse {
     socket: UnixStream,
     version: u16,
     channel: u32,
-    /// What came of a message so far.
+    /// The received part of a message.
     inbox: Vec<u8>,
-    /// What did not fit the socket yet.
+    /// Bytes that did not fit in the socket yet.
     outbox: Vec<u8>,
     samples: Vec<u8>,
-    /// Bytes that the server still wants.
+    /// The number of bytes that the server has requested and not received.
     wanted: usize,
-    /// Bytes that it holds at most.
+    /// The size of the server's buffer in bytes.
     target: usize,
     rate: u32,
-    /// When it last began to play, if it said so, and how many frames it has got since it held
-    /// nothing.
+    /// The time at which the server last reported that it started to play.
     since: Option<Instant>,
+    /// The number of frames that we sent since the server's buffer was last empty.
     given: u64,
 }
 
 impl Pulse {
-    /// Connects to the server that the environment names, or the user's own.
+    /// Connects to the server that the environment names, or to the default server of the user.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::NotFound`] if there is none, and what it says.
+    /// Returns [`ErrorKind::NotFound`] if there is no server, and other errors if the server
+    /// rejects us.
     pub fn connect(rate: u32) -> io::Result<Self> {
         let path = pulseaudio::socket_path_from_env().ok_or(ErrorKind::NotFound)?;
         let stream = UnixStream::connect(path)?;
-        stream.set_read_timeout(Some(PATIENCE))?;
-        stream.set_write_timeout(Some(PATIENCE))?;
+        stream.set_read_timeout(Some(CONNECT_TIMEOUT))?;
+        stream.set_write_timeout(Some(CONNECT_TIMEOUT))?;
         let mut socket = BufReader::new(stream);
         let version = greet(&mut socket).map_err(io::Error::other)?;
         let stream = open(&mut socket, version, rate).map_err(io::Error::other)?;
@@ -86,7 +87,7 @@ impl Pulse {
         })
     }
 
-    /// Takes what the server says.
+    /// Receives the messages of the server.
     fn listen(&mut self) -> io::Result<()> {
         let mut piece = [0; 1024];
         loop {
@@ -118,7 +119,7 @@ impl Pulse {
                 Ok((_, Command::PlaybackStreamKilled(_) | Command::Error(_))) => {
                     return Err(ErrorKind::BrokenPipe.into());
                 }
-                // Notices, and those of versions to come.
+                // We ignore notifications and messages of later versions of the protocol.
                 _ => {}
             }
             self.inbox.drain(..end);
@@ -126,7 +127,7 @@ impl Pulse {
         Ok(())
     }
 
-    /// Sends what fits.
+    /// Sends as many pending bytes as fit in the socket.
     fn push(&mut self) -> io::Result<()> {
         while !self.outbox.is_empty() {
             match self.socket.write(&self.outbox) {
@@ -142,10 +143,10 @@ impl Pulse {
     }
 }
 
-/// Says who we are; returns the protocol's version.
+/// Authenticates and sets our name. Returns the version of the protocol.
 fn greet(socket: &mut BufReader<UnixStream>) -> Result<u16, protocol::ProtocolError> {
     let cookie = pulseaudio::cookie_path_from_env().and_then(|path| std::fs::read(path).ok());
-    // A server that lets everybody in still wants so many bytes.
+    // Even a server without authentication expects a cookie of this size.
     let mut cookie = cookie.unwrap_or_default();
     cookie.resize(COOKIE_BYTES, 0);
     let auth = AuthParams {

@@ -1,4 +1,4 @@
-//! A WAV file of what is heard, as fast as it is made.
+//! A device that writes the sound to a WAV file, as fast as it is rendered.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Seek, SeekFrom, Write};
@@ -8,7 +8,8 @@ use super::Device;
 use crate::format::Gd3;
 use crate::wav::Layout;
 
-/// A 16-bit WAV file; whole once it is finished, and after each second until then.
+/// A 16-bit WAV file. Its header is updated after each second and at the end, so that the file
+/// stays valid if the player crashes.
 #[derive(Debug)]
 pub struct WavFile {
     file: BufWriter<File>,
@@ -19,11 +20,11 @@ pub struct WavFile {
 }
 
 impl WavFile {
-    /// A new file; one that exists is replaced.
+    /// Creates the file, or replaces an existing one.
     ///
     /// # Errors
     ///
-    /// What the system says.
+    /// Fails if the file cannot be created or written.
     pub fn create(path: &Path, rate: u32) -> io::Result<Self> {
         let mut made = WavFile {
             file: BufWriter::new(File::create(path)?),
@@ -36,7 +37,7 @@ impl WavFile {
         Ok(made)
     }
 
-    /// Writes the header anew, for what there is.
+    /// Writes the header again for the current length.
     fn write_header(&mut self) -> io::Result<()> {
         let around = Layout::default().around(self.rate, self.frames, &Gd3::default());
         let (header, _) = around.map_err(io::Error::other)?;

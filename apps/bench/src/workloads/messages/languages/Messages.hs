@@ -1,4 +1,5 @@
--- A chain of threads of forkIO: prints ns a pass, passes, memory in KiB before the first and at most.
+-- A chain of forkIO threads. Prints the ns per pass, the number of passes, and the memory in KiB
+-- before the first pass and at its peak.
 import Control.Concurrent
 import Control.Monad
 import Data.Char (isDigit)

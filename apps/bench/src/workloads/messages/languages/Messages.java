@@ -1,4 +1,5 @@
-// A chain of virtual threads: prints ns a pass, passes, memory in KiB before the first and at most.
+// A chain of virtual threads. Prints the ns per pass, the number of passes, and the memory in KiB
+// before the first pass and at its peak.
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.concurrent.SynchronousQueue;

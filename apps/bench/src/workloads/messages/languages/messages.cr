@@ -1,4 +1,5 @@
-# A chain of fibers: prints ns a pass, passes, memory in KiB before the first and at most.
+# A chain of fibers. Prints the ns per pass, the number of passes, and the memory in KiB before the
+# first pass and at its peak.
 def chain(length)
   last = Channel(Int32).new
   left = last

@@ -1,4 +1,5 @@
-%% A chain of processes: prints ns a pass, passes, memory in KiB before the first and at most.
+%% A chain of processes. Prints the ns per pass, the number of passes, and the memory in KiB before
+%% the first pass and at its peak.
 -module(messages).
 -export([main/1]).
 

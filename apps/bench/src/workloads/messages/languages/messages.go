@@ -1,5 +1,5 @@
-// Chains, hops, spawn-join and ping-pong in Go: prints ns a unit of the case, passes, and memory
-// in KiB before the first pass and at most.
+// Chains, hops, spawn-join and ping-pong. Prints the ns per unit of the case, the number of passes,
+// and the memory in KiB before the first pass and at its peak.
 package main
 
 import (

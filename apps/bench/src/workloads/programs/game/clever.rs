@@ -1,4 +1,5 @@
-//! On rayon, with a chunk a worker, in one pass, and hits that keep their memory.
+//! The frame on rayon, with one chunk per worker, in one pass, and with buffers for the hits that
+//! are used again.
 
 use super::{CELLS, World};
 use rayon::prelude::*;

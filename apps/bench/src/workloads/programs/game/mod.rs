@@ -1,6 +1,8 @@
-//! A game's frame: 100,000 bodies are pushed, those that are fast hit the cell that they are in,
-//! and the fastest is told. Each cell takes its hits in the order of the bodies, so a frame has the
-//! same bits on any number of threads.
+//! A game's frame: it pushes 100,000 bodies, lets fast bodies hit the cell that they are in, and
+//! returns the largest speed.
+//!
+//! Each cell takes its hits in the order of the bodies. Therefore, a frame has the same bits with
+//! any number of threads.
 
 mod clever;
 mod obvious;
@@ -18,7 +20,7 @@ const BODIES: usize = 100_000;
 const CELLS: usize = 4_096;
 const DT: f32 = 0.01;
 
-/// What a frame changes.
+/// The state that a frame changes.
 #[derive(Clone, Debug, PartialEq)]
 struct World {
     x: Vec<f32>,
@@ -39,17 +41,17 @@ impl World {
     }
 }
 
-/// What lies between two frames.
+/// The pause between two frames.
 #[derive(Clone, Copy)]
 pub enum Pause {
-    /// Nothing.
+    /// No pause.
     None,
-    /// Sleep, as until the screen is ready.
+    /// A sleep of 2 ms, like the wait for the screen.
     Frame,
 }
 
-/// Bodies get faster, and a world in which all are fast is another one: it begins anew after so many
-/// frames.
+/// The number of frames after which the world starts again. Otherwise, more and more bodies would
+/// become fast, and a frame would have more and more hits.
 const FRAMES: usize = 32;
 
 fn measure(plan: &Plan, pause: Pause, mut frame: impl FnMut(&mut World) -> f32) -> f64 {
@@ -67,7 +69,7 @@ fn measure(plan: &Plan, pause: Pause, mut frame: impl FnMut(&mut World) -> f32) 
     plan.time_with_setup(between, || _ = black_box(frame(&mut world.borrow_mut())))
 }
 
-/// All that have a frame, with so many workers.
+/// Returns all subjects with `workers` workers.
 pub fn subjects(workers: usize, pause: Pause) -> Vec<Subject> {
     match pause {
         Pause::None => with::<false>(workers),
@@ -119,7 +121,10 @@ mod tests {
             (world, fastest)
         };
         let expected = frames(Box::new(|world| one_thread::frame(world, DT)));
-        assert!(expected.0.cells.iter().any(|cell| *cell != 0.0), "some hit");
+        assert!(
+            expected.0.cells.iter().any(|cell| *cell != 0.0),
+            "some bodies hit their cell"
+        );
         let (pool, mut hits) = (creel(2).unwrap(), creel::Outbox::new());
         let on_creel = move |world: &mut World| on_creel::frame(&pool, world, &mut hits, DT);
         let mut shares = vec![Vec::new(); 3];

@@ -1,4 +1,5 @@
-//! On rayon, as it comes to mind first: the hits are collected, and applied by one thread.
+//! The frame on rayon, as it comes to mind first: it collects the hits, and one thread applies
+//! them.
 
 use super::{CELLS, World};
 use rayon::prelude::*;

@@ -1,4 +1,4 @@
-//! On Creel.
+//! The frame on Creel.
 
 use super::{CELLS, World};
 use creel::{Outbox, Pool};

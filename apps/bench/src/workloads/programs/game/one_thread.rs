@@ -1,4 +1,4 @@
-//! On one thread.
+//! The frame on one thread.
 
 use super::{CELLS, World};
 

@@ -1,4 +1,4 @@
-//! On rayon, with a chunk a worker; all tokens are made inside of one `install`.
+//! Inference on rayon, with one chunk per worker and all tokens inside of one `install`.
 
 use super::{Layer, State};
 use rayon::prelude::*;

@@ -1,5 +1,6 @@
-//! Token by token: a product of a matrix and a vector a layer, each of which needs the one before.
-//! `creel-bench decode` has more of it, in more sizes and beside more peers.
+//! Inference: a token takes one product of a matrix and a vector per layer, one after another.
+//!
+//! The workload `decode` has more sizes and more peers.
 
 mod clever;
 mod obvious;
@@ -13,13 +14,14 @@ use super::{ONE_THREAD, Plan, Subject, creel, program, rayon};
 const WIDTH: usize = 512;
 const LAYERS: usize = 24;
 
-/// A matrix, row by row.
+/// A matrix in row order.
 struct Layer {
     weights: Vec<f32>,
 }
 
 impl Layer {
-    /// One number of a product: eight sums, so that it can be done eight at a time.
+    /// Returns one number of a product. It has eight partial sums, so that the compiler can
+    /// vectorise it.
     fn row(&self, row: usize, from: &[f32]) -> f32 {
         let weights = &self.weights[row * WIDTH..(row + 1) * WIDTH];
         let mut sums = [0.0; 8];
@@ -30,7 +32,7 @@ impl Layer {
     }
 }
 
-/// What goes into the next product, and what comes out.
+/// The input and the output of the next product.
 type State = [Vec<f32>; 2];
 
 fn layers() -> Arc<Vec<Layer>> {
@@ -57,7 +59,7 @@ fn one_thread(layers: &[Layer], state: &mut State) {
     }
 }
 
-/// All that make tokens, with so many workers.
+/// Returns all subjects with `workers` workers.
 pub fn subjects(workers: usize) -> Vec<Subject> {
     program(
         workers,

@@ -1,4 +1,4 @@
-//! On rayon, as it comes to mind first.
+//! Inference on rayon, as it comes to mind first.
 
 use super::{Layer, State};
 use rayon::prelude::*;

@@ -1,4 +1,4 @@
-//! On Creel.
+//! Inference on Creel.
 
 use super::{Layer, State};
 use creel::Pool;

@@ -1,4 +1,5 @@
-//! On rayon, with a map a worker, and a break that is looked for on the way.
+//! The log on rayon, with one map per worker, and with the search for a broken line in the same
+//! pass.
 
 use super::{Counts, Pages, merge, page};
 use rayon::prelude::*;

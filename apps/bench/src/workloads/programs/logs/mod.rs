@@ -1,4 +1,5 @@
-//! A log: the first line that is broken, how often each page was asked for, and the pages by that.
+//! A log: finds the first broken line, counts the requests for each page, and sorts the pages by
+//! their counts.
 
 mod clever;
 mod obvious;
@@ -13,7 +14,7 @@ const LINES: u64 = 100_000;
 const PAGES: u64 = 997;
 
 type Counts<'a> = HashMap<&'a str, u64>;
-/// The pages, those asked for most first; or the first line that is broken.
+/// The pages, the most frequent first, or the index of the first broken line.
 type Pages<'a> = Result<Vec<(&'a str, u64)>, usize>;
 
 fn log() -> Vec<String> {
@@ -50,7 +51,7 @@ fn measure(plan: &Plan, count: impl Fn(&[String]) -> Pages<'_>) -> f64 {
     plan.time(|| _ = black_box(count(&lines)))
 }
 
-/// All that count, with so many workers.
+/// Returns all subjects with `workers` workers.
 pub fn subjects(workers: usize) -> Vec<Subject> {
     program(
         workers,

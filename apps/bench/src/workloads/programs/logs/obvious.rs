@@ -1,4 +1,4 @@
-//! On rayon, as it comes to mind first.
+//! The log on rayon, as it comes to mind first.
 
 use super::{Counts, Pages, merge, page};
 use rayon::prelude::*;

@@ -1,4 +1,4 @@
-//! On Creel.
+//! The log on Creel.
 
 use super::{Counts, Pages, merge, page};
 use creel::Pool;

@@ -1,4 +1,4 @@
-//! Bare loops: what sending and receiving cost without a runtime.
+//! Bare loops, which send and receive without a runtime.
 
 use std::io::{ErrorKind, IoSlice, IoSliceMut};
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
@@ -15,35 +15,36 @@ use socket2::SockRef;
 
 use super::{BUFFER_SAMPLES, BYTES, OTHER_QUANTUM, PERIOD, QUANTUM};
 
-/// A port a stream from here on; the shared one is the first.
+/// The first port. Each stream has its own port from here on, or all share the first one.
 const PORT: u16 = 42_000;
-/// Bytes of RTP's header.
+/// The size of the RTP header.
 const HEADER_BYTES: usize = 12;
-/// What a socket may hold, so that neither side loses packets by the other's fault.
+/// The buffer size of a socket. It is large, so that no side loses packets because the other is
+/// slow.
 const SOCKET_BYTES: usize = 4 << 20;
-/// Datagrams a call of `sendmmsg` or `recvmmsg`.
+/// The number of datagrams per call of `sendmmsg` or `recvmmsg`.
 const BATCH: usize = 64;
-/// Room for a datagram.
+/// The buffer size of a datagram.
 const ROOM: usize = 2_048;
 
-/// Which side a loop is.
+/// The side of a loop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Side {
     Send,
     Receive,
 }
 
-/// Where the streams go.
+/// The ports of all streams.
 #[derive(Debug)]
 pub struct Ports {
     streams: usize,
     shared: bool,
-    /// The receiver's, one a port; or the sender's single one.
+    /// The sockets of the receiver, one per port, or the single socket of the sender.
     sockets: Vec<UdpSocket>,
 }
 
 impl Ports {
-    /// Ports that another opens.
+    /// Returns ports without opening them, because another program part opens them.
     pub fn reserve(streams: usize, shared: bool) -> anyhow::Result<Self> {
         let sockets = Vec::new();
         Ok(Ports {
@@ -53,7 +54,7 @@ impl Ports {
         })
     }
 
-    /// The sockets of one side.
+    /// Opens the sockets of one side.
     pub fn open(side: Side, streams: usize, shared: bool) -> anyhow::Result<Self> {
         let mut ports = Ports::reserve(streams, shared)?;
         let addresses = match side {
@@ -62,7 +63,8 @@ impl Ports {
             Side::Receive => (0..streams).map(|stream| ports.of(stream)).collect(),
         };
         for address in addresses {
-            let socket = UdpSocket::bind(address).with_context(|| address.to_string())?;
+            let socket = UdpSocket::bind(address)
+                .with_context(|| format!("cannot open the port {address}"))?;
             socket.set_nonblocking(true)?;
             SockRef::from(&socket).set_recv_buffer_size(SOCKET_BYTES)?;
             SockRef::from(&socket).set_send_buffer_size(SOCKET_BYTES)?;
@@ -71,12 +73,12 @@ impl Ports {
         Ok(ports)
     }
 
-    /// A sender's socket to these ports.
+    /// Opens a sender's socket for these ports.
     pub fn for_sender(&self) -> anyhow::Result<Self> {
         Ports::open(Side::Send, self.streams, self.shared)
     }
 
-    /// The first port.
+    /// Returns the address of the first port.
     pub fn base(&self) -> SocketAddr {
         (Ipv4Addr::LOCALHOST, PORT).into()
     }
@@ -99,7 +101,7 @@ struct Shared {
     packets: AtomicU64,
 }
 
-/// What a bare loop has used.
+/// The CPU time and the packets of a bare loop.
 #[derive(Debug, Clone, Copy)]
 pub struct Used {
     pub cpu: Duration,
@@ -113,11 +115,11 @@ impl Used {
 }
 
 impl Running {
-    /// Ends the loop.
+    /// Ends the loop and returns what it has used.
     pub fn stop(self) -> anyhow::Result<Used> {
         self.shared.ends.store(true, Ordering::Relaxed);
         let cpu = self.thread.join();
-        let cpu = cpu.map_err(|_| anyhow::anyhow!("a bare loop panicked"))??;
+        let cpu = cpu.map_err(|_| anyhow::anyhow!("the thread of a bare loop panicked"))??;
         Ok(Used {
             cpu,
             packets: self.shared.packets.load(Ordering::Relaxed),
@@ -146,7 +148,7 @@ pub fn start_sender(ports: Arc<Ports>) -> anyhow::Result<Running> {
     })
 }
 
-/// Starts a receiver that looks once a `quantum`.
+/// Starts a receiver that receives once per `quantum`.
 pub fn start_receiver(ports: Arc<Ports>, quantum: Duration) -> anyhow::Result<Running> {
     spawn(move |running| match ports.shared {
         true => receive_many(running, &ports.sockets[0], quantum),
@@ -154,7 +156,8 @@ pub fn start_receiver(ports: Arc<Ports>, quantum: Duration) -> anyhow::Result<Ru
     })
 }
 
-/// Starts the other side of a receiver: a sender of RTP, whose sequence numbers tell a receiver what it has lost.
+/// Starts the other side of a receiver, which sends RTP. A receiver can detect lost packets by
+/// their sequence numbers.
 pub fn start_rtp(ports: Arc<Ports>) -> anyhow::Result<Running> {
     let mut packet = vec![0; HEADER_BYTES + BUFFER_SAMPLES * 2];
     let mut sequences = vec![0_u16; ports.streams];
@@ -174,7 +177,7 @@ pub fn start_rtp(ports: Arc<Ports>) -> anyhow::Result<Running> {
     })
 }
 
-/// Clients that take nothing: what does not fit into their sockets the kernel drops.
+/// Opens the sockets of clients that read nothing. The kernel drops packets that do not fit.
 pub fn open_clients(count: usize) -> anyhow::Result<Vec<(UdpSocket, SocketAddr)>> {
     let open = |_| {
         let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
@@ -223,7 +226,8 @@ pub fn start_relay(ports: Arc<Ports>, clients: Vec<SocketAddr>) -> anyhow::Resul
                     )?;
                 }
                 running.count(pairs.len());
-                // It ends in the face of more than it gets through, too.
+                // Check for the end here, too, because packets may arrive faster than the relay
+                // sends.
                 if lengths.len() < BATCH || !running.goes_on() {
                     break;
                 }
@@ -234,7 +238,7 @@ pub fn start_relay(ports: Arc<Ports>, clients: Vec<SocketAddr>) -> anyhow::Resul
     })
 }
 
-/// The lengths of the datagrams that there are.
+/// Receives the available datagrams, up to one batch, and returns their lengths.
 fn receive_batch(
     socket: &UdpSocket,
     headers: &mut MultiHeaders<SockaddrIn>,
@@ -264,7 +268,7 @@ fn spawn(
     Ok(Running { thread, shared })
 }
 
-/// Once a quantum, gives `send` the streams that are due, in the order of their phases.
+/// Passes the streams that are due to `send` once per quantum, in the order of their phases.
 fn paced(
     running: &Shared,
     ports: &Ports,
@@ -322,7 +326,7 @@ fn send_many(ports: &Ports, streams: &[usize], packet: &[u8]) -> anyhow::Result<
     Ok(())
 }
 
-/// Asks once a quantum which sockets are ready, and takes one datagram of each until none is.
+/// Once per quantum, receives one datagram from each ready socket, until no socket is ready.
 fn receive_each(running: &Shared, sockets: &[UdpSocket], quantum: Duration) -> anyhow::Result<()> {
     let poller = epoll::create(epoll::CreateFlags::CLOEXEC)?;
     for (index, socket) in sockets.iter().enumerate() {
@@ -356,7 +360,7 @@ fn receive_each(running: &Shared, sockets: &[UdpSocket], quantum: Duration) -> a
     Ok(())
 }
 
-/// Once a quantum, takes all there is from one socket.
+/// Once per quantum, receives all available datagrams from one socket.
 fn receive_many(running: &Shared, socket: &UdpSocket, quantum: Duration) -> anyhow::Result<()> {
     let mut bytes = vec![[0_u8; ROOM]; BATCH];
     let begin = Instant::now();

@@ -1,5 +1,8 @@
-//! Collected updates: a part of the map a thread at a time, what happens to others by the part that
-//! they are in, and after the loop another one in which each part takes in what is for it.
+//! Collected updates: a parallel loop over parts of the map collects the effects on other
+//! junctions, and a second loop applies them.
+//!
+//! The first loop sorts the effects by the part of their target. In the second loop, each part
+//! applies the effects on its own junctions.
 
 use std::sync::Arc;
 
@@ -11,16 +14,16 @@ use super::super::{Run, Sums};
 use super::junction::{Effect, Junction};
 use super::{Rules, TICK_MS, build, due_times, sums};
 
-/// Parts for each thread, so that one that is done early finds more to do.
+/// The number of parts per thread. There are several, so that a fast thread can take more of them.
 const PARTS: usize = 8;
 
 pub(in super::super) struct Collected {
     pool: ThreadPool,
     junctions: Vec<Junction>,
     due: Vec<Ms>,
-    /// How many junctions a part has.
+    /// The number of junctions of a part.
     part: usize,
-    /// By the part where it happened, and by the one that it is for.
+    /// The effects, by the part of their source and by the part of their target.
     effects: Vec<Vec<Vec<Effect>>>,
     rules: Arc<Rules>,
     now: Ms,

@@ -1,7 +1,7 @@
-//! A junction with both ends of its roads, and what happens there in a tick.
+//! A junction with the ends of its roads, and its events in a tick.
 //!
-//! EffectKind is due is found by looking at all of the junction's few roads. Events are taken in the order
-//! of (time, kind, road), as creel-traffic's are.
+//! A junction has only a few roads, so it finds its next event by checking all of them. Events are
+//! handled in the order of (time, kind, road), as in creel-traffic.
 
 use std::collections::VecDeque;
 
@@ -9,13 +9,13 @@ use creel_traffic::network::{Flow, Ms};
 
 use super::{BACK, Rules};
 
-/// Roads into a junction, and out of it, at most.
+/// The largest number of roads into a junction, and out of it.
 pub(super) const ROADS: usize = 4;
 pub(super) const NEVER: Ms = Ms::MAX;
-/// Among those that wait for a road: the cars beside it.
+/// In the list of waiters, this stands for the cars that wait next to a road.
 const ENTRY_QUEUE: u8 = ROADS as u8;
 
-/// Kinds of what is due, in the order in which they come at one instant.
+/// The kinds of events, in the order in which they are handled at the same time.
 const WAKE: u64 = 0;
 const RETRY: u64 = 1;
 const ARRIVE: u64 = 2;
@@ -23,29 +23,29 @@ const DEPART: u64 = 3;
 
 #[derive(Clone, Copy)]
 pub(super) struct Car {
-    /// The rest of the word of its route that it is in.
+    /// The turns that are left in the current word of its route.
     pub turns: u64,
-    /// The place of the next word.
+    /// The index of the next word of its route.
     pub next: u32,
-    /// When it is at the end of its road.
+    /// The time at which it reaches the end of its road.
     pub at: Ms,
 }
 
-/// A road's end.
+/// The end of a road, which leads into this junction.
 pub(super) struct LinkExit {
-    /// All that are on the road, in order.
+    /// The cars on the road, in order.
     queue: VecDeque<Car>,
     free_at: Ms,
     pub hole_ms: Ms,
     headway_ms: u16,
     approach: u8,
-    /// The junction where the road begins, and which of its entries it is.
+    /// The junction where the road begins, and the index of its entry there.
     up: (u32, u8),
 }
 
-/// A road's begin.
+/// The begin of a road, which leads out of this junction.
 pub(super) struct LinkEntry {
-    /// When space is free here that cars have left at the end.
+    /// The times at which holes arrive here. A hole is the space of a car that has left the road.
     pub holes: VecDeque<Ms>,
     next_in: Ms,
     free_flow_ms: Ms,
@@ -54,30 +54,35 @@ pub(super) struct LinkEntry {
     down: (u32, u8),
 }
 
-/// EffectKind is looked at to find what is due stands together, so that a look is a line or two of the cache.
+/// A junction. The fields that determine the next event are next to each other, so that finding it
+/// reads only one or two cache lines.
 pub(super) struct Junction {
-    /// By exit: when its first car may go, as far as is known; never while it waits for room.
+    /// For each exit, the earliest time at which its first car may go, or never while the car waits
+    /// for space.
     try_at: [Ms; ROADS],
-    /// By exit: whether that is when the car comes to the end of the road.
+    /// For each exit, whether this is the time at which the car reaches the end of the road.
     arrives: [bool; ROADS],
-    /// By entry: when there is room for those that wait, if that is known.
+    /// For each entry, the time at which there is space for a waiting car, if it is known.
     wake_at: [Ms; ROADS],
     pub exits: [LinkExit; ROADS],
     pub entries: [LinkEntry; ROADS],
-    /// The program and how late it begins.
+    /// The program of the traffic light and its offset.
     signal: Option<(u16, Ms)>,
-    /// Which entry, and who waits for it: exits, or the cars beside it. In the order of coming.
+    /// The waiters in the order of their arrival. Each is an entry, and the exit whose car waits
+    /// for it (or [`ENTRY_QUEUE`]).
     waiting: Vec<(u8, u8)>,
-    /// Cars beside the roads that begin here.
+    /// The cars that wait next to the roads that begin here.
     entry_queue: VecDeque<(u8, Car)>,
-    /// Trips to come: when, whose, the car. The next is the last.
+    /// The future trips: the time, the index of the car, and the car. The next trip is the last
+    /// one.
     pub trips: Vec<(Ms, u32, Car)>,
     pub moving: i64,
     pub vehicle_ms: i64,
     pub crossings: u64,
 }
 
-/// EffectKind a junction does to another: a car comes to one of its exits, or a hole to one of its entries.
+/// An effect on another junction: a car arrives at one of its exits, or a hole at one of its
+/// entries.
 pub(super) struct Effect {
     pub to: u32,
     road: u8,
@@ -124,7 +129,7 @@ impl LinkEntry {
 }
 
 impl Junction {
-    /// One without roads.
+    /// Creates a junction without roads.
     pub fn new(signal: Option<(u16, Ms)>) -> Self {
         let none = Flow {
             free_flow_ms: 0,
@@ -148,8 +153,8 @@ impl Junction {
         }
     }
 
-    /// All that is due before `end`; gives when something is due next. EffectKind happens to others goes
-    /// into `effects`.
+    /// Handles all events before `end`, and returns the time of the next event. Effects on other
+    /// junctions are added to `effects`.
     pub fn tick(&mut self, end: Ms, rules: &Rules, effects: &mut Vec<Effect>) -> Ms {
         loop {
             let next = self.next();
@@ -162,14 +167,14 @@ impl Junction {
                 WAKE => self.wake(road, now, rules, effects),
                 RETRY | ARRIVE => self.serve(road, now, false, rules, effects),
                 _ => {
-                    let (_, _, car) = self.trips.pop().expect("it is due");
+                    let (_, _, car) = self.trips.pop().expect("a trip is due");
                     self.depart(car, now, effects);
                 }
             }
         }
     }
 
-    /// EffectKind is due first: when, its kind and its road, in one number.
+    /// Returns the next event: its time, its kind and its road, in one number.
     fn next(&self) -> u64 {
         let key = |at: Ms, kind, road| u64::from(at) << 8 | kind << 4 | road as u64;
         let first = self
@@ -184,7 +189,7 @@ impl Junction {
         entries.chain(exits).fold(first, u64::min)
     }
 
-    /// Takes in what another does, and gives when this has something to do for it.
+    /// Applies an effect of another junction, and returns the time of the event that it causes.
     pub fn apply_effect(&mut self, effect: &Effect) -> Ms {
         let road = usize::from(effect.road);
         match effect.kind {
@@ -206,7 +211,7 @@ impl Junction {
         }
     }
 
-    /// Lets the first car of a road go, if it may; else it is tried again.
+    /// Lets the cars of a road go, as long as the first one may. Otherwise, sets when to try again.
     fn serve(
         &mut self,
         road: usize,
@@ -263,7 +268,7 @@ impl Junction {
         }
     }
 
-    /// Somebody waits: sets when there is room, if that is known and not set.
+    /// Sets the time at which there is space for a waiting car, if it is known and not set yet.
     fn set_wake(&mut self, to: usize, now: Ms) {
         let entry = &self.entries[to];
         let storage_at = if entry.free_storage > 0 {
@@ -280,12 +285,12 @@ impl Junction {
         self.waiting.iter().any(|&(of, _)| usize::from(of) == to)
     }
 
-    fn wait(&mut self, to: usize, who: u8, now: Ms) {
-        self.waiting.push((to as u8, who));
+    fn wait(&mut self, to: usize, waiter: u8, now: Ms) {
+        self.waiting.push((to as u8, waiter));
         self.set_wake(to, now);
     }
 
-    /// There may be room on a road that some wait for.
+    /// Lets waiting cars enter a road, as long as it has space.
     fn wake(&mut self, to: usize, now: Ms, rules: &Rules, effects: &mut Vec<Effect>) {
         self.wake_at[to] = NEVER;
         let first = |&(of, _): &(u8, u8)| usize::from(of) == to;
@@ -300,7 +305,7 @@ impl Junction {
         }
     }
 
-    /// A trip begins here.
+    /// Begins a trip. The car enters the road, or waits next to it.
     fn depart(&mut self, mut car: Car, now: Ms, effects: &mut Vec<Effect>) {
         let to = car.turns as usize & 3;
         car.turns >>= 2;
@@ -318,15 +323,18 @@ impl Junction {
         }
     }
 
-    /// The first of the cars beside a road enters it.
+    /// Lets the first car that waits next to a road enter it.
     fn leave_entry_queue(&mut self, to: usize, now: Ms, effects: &mut Vec<Effect>) {
         let here = |&(of, _): &(u8, Car)| usize::from(of) == to;
         let place = self
             .entry_queue
             .iter()
             .position(here)
-            .expect("somebody waits");
-        let (_, car) = self.entry_queue.remove(place).expect("its place");
+            .expect("a car waits next to the road");
+        let (_, car) = self
+            .entry_queue
+            .remove(place)
+            .expect("the position is valid");
         if self.entry_queue.iter().any(here) {
             self.waiting.push((to as u8, ENTRY_QUEUE));
         }

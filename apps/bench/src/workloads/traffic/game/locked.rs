@@ -1,4 +1,4 @@
-//! A mutex a junction: what happens to another one is done at once, behind its lock.
+//! One mutex per junction: a junction applies its effects on others at once, under their locks.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
@@ -11,14 +11,14 @@ use super::super::{Run, Sums};
 use super::junction::{Effect, Junction};
 use super::{Rules, TICK_MS, build, due_times, sums};
 
-/// How many junctions a thread takes at once, at least.
+/// The smallest number of junctions that a thread takes at once.
 const JUNCTIONS_PER_TASK_MIN: usize = 256;
 
 pub(in super::super) struct Locked {
     pool: ThreadPool,
     junctions: Vec<Mutex<Junction>>,
-    /// When each has something to do. Relaxed: it is written under the junction's lock, and what is
-    /// written in a tick is of a later one.
+    /// The time of each junction's next event. Relaxed is enough, because it is written only under
+    /// the junction's lock, and a time that is written in a tick belongs to a later tick.
     due: Vec<AtomicU32>,
     rules: Arc<Rules>,
     now: Ms,
@@ -38,7 +38,7 @@ impl Locked {
 
     pub(super) fn junctions(&mut self) -> impl Iterator<Item = &Junction> {
         let all = self.junctions.iter_mut();
-        all.map(|junction| &*junction.get_mut().expect("nobody panicked"))
+        all.map(|junction| &*junction.get_mut().expect("no panic while locked"))
     }
 }
 
@@ -57,14 +57,14 @@ impl Run for Locked {
                 if due[here].load(Ordering::Relaxed) >= end {
                     return;
                 }
-                let mut junction = junctions[here].lock().expect("nobody panicked");
+                let mut junction = junctions[here].lock().expect("no panic while locked");
                 let next = junction.tick(end, rules, effects);
                 due[here].store(next, Ordering::Relaxed);
-                // One lock at a time, so that no two wait for each other.
+                // Hold only one lock at a time, so that threads cannot deadlock.
                 drop(junction);
                 for effect in effects.drain(..) {
                     let to = effect.to as usize;
-                    let mut other = junctions[to].lock().expect("nobody panicked");
+                    let mut other = junctions[to].lock().expect("no panic while locked");
                     let at = other.apply_effect(&effect);
                     due[to].fetch_min(at, Ordering::Relaxed);
                 }

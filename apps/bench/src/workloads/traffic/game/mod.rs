@@ -1,10 +1,13 @@
-//! The city as a game on rayon has it: a record a junction, and each tick a parallel loop over those
-//! that are due.
+//! The city as a game on rayon has it: one record per junction, and in each tick a parallel loop
+//! over the junctions with events.
 //!
-//! The same model, cars and rules as creel-traffic's, as far as a city of lights needs them, with the
-//! same outcome (tested below): nobody steps aside here, and there are no stops. EffectKind a junction does
-//! to another one takes a second or more, so it may be done at any time before the tick ends: behind
-//! that one's mutex (`locked.rs`), or collected and done after the loop (`collected.rs`).
+//! The model, the cars and the rules are those of creel-traffic, as far as a city with traffic
+//! lights needs them. For example, stuck cars do not step aside here, and there are no stop signs.
+//! A test below checks that the results are the same.
+//!
+//! An effect on another junction takes a second or more to arrive. Therefore, it can be applied at
+//! any time before the tick ends. `locked.rs` applies it at once under the mutex of the other
+//! junction, and `collected.rs` collects the effects and applies them after the loop.
 
 mod collected;
 mod junction;
@@ -21,29 +24,31 @@ pub(super) use locked::Locked;
 
 const TICK_MS: Ms = 1000;
 
-/// Marks a word of a route that leads back to its begin, which the other bits tell.
+/// Marks the last word of a route. The other bits are the index of its first word.
 const BACK: u64 = 1 << 63;
-/// Turns of two bits, with a one above the last, and [`BACK`] above that.
+/// The number of turns in a word. A turn has two bits. Above the last one, there is a one, and
+/// above that the bit [`BACK`].
 const TURNS: usize = 31;
 
-/// EffectKind all junctions look at.
+/// The data that all junctions share.
 pub(super) struct Rules {
-    /// Of all cars, one after another, each with a word at its end that leads back.
+    /// The routes of all cars, one after another. The last word of each leads back to its first
+    /// word.
     routes: Vec<u64>,
-    /// Of each car, where its route begins, when it sets out, and from which junction.
+    /// For each car, the index of its route, its time of departure, and its first junction.
     cars: Vec<(u32, Ms, u32)>,
     programs: Vec<Program>,
 }
 
 impl Rules {
-    /// EffectKind `plans` say, packed anew: made once, for all samples.
+    /// Packs the routes of `plans`. This is done once for all samples.
     pub fn new(network: &Network, plans: &Plans) -> Self {
         let (mut routes, mut cars) = (Vec::new(), Vec::new());
         for traveller in 0..plans.len() as u32 {
             let begin = routes.len() as u32;
             let trips = plans.trips(network, traveller);
             let [(depart_ms, links)] = &trips[..] else {
-                panic!("a lap is one trip");
+                panic!("a traveller has exactly one trip, which is a lap");
             };
             pack(network, links, &mut routes);
             cars.push((begin, *depart_ms, plans.origin(traveller)));
@@ -69,7 +74,7 @@ fn sums<'a>(junctions: impl Iterator<Item = &'a Junction>, now: Ms) -> Sums {
     })
 }
 
-/// All junctions, with their cars where they begin.
+/// Returns all junctions, with their cars at their first junction.
 fn build(network: &Network, rules: &Rules) -> Vec<Junction> {
     let mut junctions: Vec<Junction> = network
         .junctions()
@@ -77,7 +82,7 @@ fn build(network: &Network, rules: &Rules) -> Vec<Junction> {
         .map(|junction| match junction.control {
             Control::Free => Junction::new(None),
             Control::Signal { program, offset_ms } => Junction::new(Some((program, offset_ms))),
-            other => panic!("{other:?} is not one of this city's"),
+            other => panic!("this city has no junctions with {other:?}"),
         })
         .collect();
     let links = network.links();
@@ -115,7 +120,10 @@ fn pack(network: &Network, links: &[u32], routes: &mut Vec<u64>) {
     for links in links.chunks(TURNS) {
         let turn = |&link: &u32| {
             let out = network.out(network.links()[link as usize].from);
-            assert!(out.len() <= ROADS, "a grid's junctions have four roads");
+            assert!(
+                out.len() <= ROADS,
+                "a junction of a grid has at most four roads"
+            );
             u64::from(link - out.start)
         };
         let turns = links.iter().rev().map(turn);
@@ -123,7 +131,7 @@ fn pack(network: &Network, links: &[u32], routes: &mut Vec<u64>) {
     }
 }
 
-/// Of each junction, when it has something to do next.
+/// Returns the time of the next event of each junction.
 fn due_times(junctions: &[Junction]) -> impl Iterator<Item = Ms> {
     junctions.iter().map(|junction| {
         let first = junction.trips.last();
@@ -141,7 +149,7 @@ mod tests {
     use creel_traffic::sim::Simulation;
     use std::sync::Arc;
 
-    /// Of each road, the cars that it holds.
+    /// Returns the number of cars on each road.
     fn occupancy<'a>(network: &Network, junctions: impl Iterator<Item = &'a Junction>) -> Vec<u16> {
         let mut all = vec![0; network.links().len()];
         for (index, junction) in junctions.enumerate() {
@@ -174,7 +182,7 @@ mod tests {
                 locked.run(40);
                 collected.run(40);
                 let tally = simulation.tally();
-                assert_eq!(tally.stepped_aside, 0, "a scene in which nobody is stuck");
+                assert_eq!(tally.stepped_aside, 0, "no car may be stuck in this scene");
                 let mut expected = Vec::new();
                 simulation.occupancy(&mut expected);
                 let observed = |sums: Sums| (sums.vehicle_ms as f64 / 1000.0, sums.crossings);

@@ -1,30 +1,31 @@
-//! Capcom's QSound (a DSP16A with its program): sixteen voices of 8-bit samples, three of ADPCM, echo.
+//! Capcom's QSound (a DSP16A with its program): sixteen voices of 8-bit samples, three of ADPCM,
+//! echo.
 //!
 //! Registers are words (command C4):
 //!
 //! | register | |
 //! |---|---|
 //! | 8 v + 0 | bank of the *next* voice |
-//! | 8 v + 1, 3 | address, and the place behind its point |
+//! | 8 v + 1, 3 | address, and its fraction |
 //! | 8 v + 2 | step in 4096ths of a sample |
 //! | 8 v + 4 | length of the loop |
 //! | 8 v + 5 | end |
 //! | 8 v + 6 | volume |
 //! | 80 + v | pan, 110 left to 130 right, or 140 to 160 without the filters |
 //! | 93 | feedback of the echo |
-//! | BA + v | what voice v sends to the echo |
+//! | BA + v | send level of voice v to the echo |
 //! | CA + 4 a, CB, CC, CD | start, end, bank and volume of ADPCM voice a |
 //! | D6 + a | ADPCM voice a plays when this is not 0 |
-//! | D9 | the echo's length, and FFF |
+//! | D9 | the echo's length plus FFF |
 //!
-//! Voices never stop: at its end one goes back by the loop's length. An ADPCM voice takes a code
-//! every third frame, the high one of a byte first; its sum is kept behind the volume, so that it
-//! leaks. The ADPCM voices have pans 90 to 92.
+//! Voices never stop. At its end a voice goes back by the length of the loop. An ADPCM voice
+//! decodes a code every third frame, high nibble first. Its sum is stored after applying the
+//! volume, so it leaks. The pans of the ADPCM voices are 90 to 92.
 //!
-//! Filters and delays are in [`space`].
+//! Filters and delays are in [`spatial`].
 //!
-//! Left out on purpose: other filters and delays than those of the start, which registers could ask
-//! for.
+//! We leave out filters and delays other than the initial ones on purpose, although registers could
+//! select them.
 //!
 //! Source: the registers and the program's arithmetic as MAME's qsoundhle (BSD-3-Clause, superctr,
 //! Valley Bell) describes them; VGM specification 1.71 (command C4).
@@ -55,17 +56,17 @@ pub const INFO: ChipInfo = ChipInfo {
 const VOICES: usize = 16;
 const CODED: usize = 3;
 
-/// Cycles of a frame, at half the crystal's clock.
+/// The number of cycles per frame, at half the clock of the crystal.
 const DIVIDER: u64 = 2 * 1248;
 
-/// Old songs give a fifteenth of the crystal's clock.
+/// The limit below which a clock is a fifteenth of the crystal's clock, as in old songs.
 const OLD_CLOCK_HZ: u32 = 5_000_000;
 
-/// The longest echo, in frames, and that of the start.
+/// The longest echo, in frames, and the initial one.
 const ECHO: usize = 1024;
 const ECHO_AT_START: usize = 6;
 
-/// How the codes' step is scaled, in 64ths, from −8 to 7.
+/// The scale of the step by code from −8 to 7, in 64ths.
 const SCALES: [i32; 16] = [
     154, 154, 128, 102, 77, 58, 58, 58, 58, 58, 58, 58, 77, 102, 128, 154,
 ];
@@ -92,7 +93,7 @@ struct AdpcmVoice {
     at: u16,
     second_code: bool,
     step: i32,
-    /// What is heard, and what the next code moves.
+    /// The output, which is also the value that the next code changes.
     value: i32,
 }
 
@@ -105,26 +106,26 @@ struct Echo {
     line: Vec<i32>,
 }
 
-/// The chip.
+/// The QSound.
 #[derive(Clone, Debug)]
 pub struct Qsound {
     clock_hz: u32,
     voices: [Voice; VOICES],
     coded: [AdpcmVoice; CODED],
-    /// Of all voices.
+    /// The pans of all voices.
     pans: [Pan; VOICES + CODED],
     space: SpatialFilter,
     echo: Echo,
-    /// What goes to the filters, frame by frame of a block.
+    /// The input of the filters, for each frame of a block.
     wet: Vec<[i32; 2]>,
-    /// What goes to the echo, frame by frame of a block.
+    /// The input of the echo, for each frame of a block.
     sent: Vec<i32>,
     frame: u64,
     rom: Rom,
 }
 
 impl Qsound {
-    /// A chip after reset.
+    /// Creates a chip in its state after reset.
     pub fn new(clock_hz: u32) -> Self {
         Self {
             clock_hz: if clock_hz < OLD_CLOCK_HZ {
@@ -161,11 +162,11 @@ impl Qsound {
     }
 }
 
-/// The sums of a block, as they are and for the filters.
+/// The sums of a block: without filters, and for the filters.
 type Sums<'s> = (&'s mut [[i32; 2]], &'s mut [[i32; 2]]);
 
 impl Voice {
-    /// Adds what is heard as it is to `dry`, what goes to the filters to `wet`, and what goes to the
+    /// Adds the unfiltered part to `dry`, the input of the filters to `wet`, and the input of the
     /// echo to `sent`.
     fn add(&mut self, rom: Reader<'_>, pan: Pan, sent: &mut [i32], (dry, wet): Sums<'_>) {
         let bank = u32::from(self.bank & 0x7F) << 16;
@@ -222,7 +223,8 @@ impl AdpcmVoice {
         self.second_code = !self.second_code;
         let moved = ((1 + (code << 1).abs()) * self.step) >> 1;
         let moved = if code <= 0 { -moved } else { moved };
-        // The program keeps the sum behind its volume: so it leaks, all the more where it is soft.
+        // The program stores the sum after applying the volume. The sum therefore leaks, and faster
+        // at low volume.
         let sum = (self.value + moved).clamp(-0x8000, 0x7FFF);
         self.value = (sum * i32::from(self.volume)) >> 16;
         let scale = SCALES[(code + 8) as usize];
@@ -231,7 +233,7 @@ impl AdpcmVoice {
 }
 
 impl Echo {
-    /// Adds it as it is on the left, and through the filter on the right.
+    /// Adds the echo, unfiltered on the left and through the filter on the right.
     fn add(&mut self, sent: &[i32], (dry, wet): Sums<'_>) {
         if self.length == 0 {
             return;
@@ -349,7 +351,8 @@ mod tests {
             chip.coded[0].advance(reader);
             chip.coded[0].value
         });
-        // Steps of 75, 180 and 427 (a step of 10, then 24, then 57), a quarter of each sum is kept.
+        // The steps are 75, 180 and 427 (step sizes of 10, 24 and 57), and a quarter of each sum is
+        // kept.
         assert_eq!(values, [18, 49, 119]);
     }
 }

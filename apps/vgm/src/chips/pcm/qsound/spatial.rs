@@ -1,22 +1,26 @@
-//! How the QSound puts voices between and beside two loudspeakers.
+//! The spatial panning of the QSound, which can place voices outside of the two loudspeakers.
 //!
-//! Each side gets what is *dry*, a little later on the right, and what is *wet*: turned over, softer
-//! the higher it is, and a fifth to a quarter of a millisecond behind. A voice at one side is dry
-//! there and wet at the other, so the other ear hears the side's shadow taken off; in the middle it is
-//! both, on both sides. Pans 140 to 160 are dry alone.
+//! Each side receives a *dry* and a *wet* signal. The dry signal comes a little later on the right.
+//! The wet signal is inverted, attenuated more at higher frequencies, and delayed by a fifth to a
+//! quarter of a millisecond. A voice at one side is dry there and wet at the other side. This
+//! cancels the crosstalk to the other ear. A voice in the middle has both on both sides. Pans 140
+//! to 160 have the dry signal only.
 //!
-//! The chip's program filters by 95 coefficients from a ROM that is not part of this project. The
-//! filter here is of our own making, by three things that were measured of what players put out for
-//! single impulses: the gain of the wet below 1.3 kHz (0.80), to 3.9 kHz (0.47) and above (0.155), the
-//! time it comes behind the dry, and how much of each a pan has.
+//! The program of the chip filters with 95 coefficients from a ROM that is not part of this
+//! project. We designed our own filter from three properties, which we measured in the output of
+//! players for single impulses:
+//!
+//! - The gain of the wet signal is 0.80 below 1.3 kHz, 0.47 up to 3.9 kHz, and 0.155 above.
+//! - The delay of the wet signal relative to the dry one.
+//! - The amounts of both for each pan.
 //!
 //! Source: measured by impulses at each pan, rendered by libvgm as a program at 24,038 Hz.
 
-/// Places from one side to the middle.
+/// The number of places from one side to the middle.
 const PLACES: usize = 17;
 
-/// What a voice at a place has of the dry on the farther side, and of the wet on both, in
-/// thousandths; on its own side it is dry as it is.
+/// For a voice at each place, the dry amount on the farther side, and the wet amounts on both
+/// sides, in thousandths. The dry amount on its own side is always 1.
 const FAR_DRY: [i32; PLACES] = [
     0, 110, 130, 165, 200, 230, 280, 319, 380, 440, 520, 560, 640, 710, 800, 900, 1000,
 ];
@@ -27,20 +31,21 @@ const FAR_WET: [i32; PLACES] = [
     1000, 859, 818, 800, 790, 783, 780, 772, 765, 750, 750, 720, 650, 645, 640, 630, 625,
 ];
 
-/// A volume that leaves a value as it is.
+/// The volume that does not change a value.
 pub const WHOLE: i32 = 4096;
 
-/// How much of a voice is heard on each side.
+/// The amounts of a voice on each side.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Pan {
-    /// As it is.
+    /// The unfiltered amounts.
     pub dry: [i32; 2],
-    /// Through the filter.
+    /// The amounts that go through the filter.
     pub wet: [i32; 2],
 }
 
 impl Pan {
-    /// What a register says: 110 left to 130 right, or 140 to 160 without the filter.
+    /// Returns the pan of a register value: 110 left to 130 right, or 140 to 160 without the
+    /// filter.
     pub fn of(value: u16) -> Pan {
         let part = |thousandths: i32| (thousandths * WHOLE + 500) / 1000;
         if value >= 0x140 {
@@ -66,19 +71,19 @@ impl Pan {
     }
 }
 
-/// Coefficients of the filter of a side.
+/// The number of coefficients of the filter of a side.
 const TAPS: usize = 64;
-/// Frames by which the dry is late, left and right, and where the filters have their middles.
+/// The delays of the dry signal in frames, left and right, and the centres of the filters.
 const DRY_LATE: [usize; 2] = [26, 28];
 const MIDDLES: [f64; 2] = [31.5, 30.0];
 /// The native rate.
 const RATE_HZ: f64 = 60_000_000.0 / 2496.0;
-/// Up to which frequency the wet has which gain.
+/// The upper frequency and the gain of each band of the wet signal.
 const BANDS: [(f64, f64); 3] = [(1300.0, 0.80), (3900.0, 0.47), (RATE_HZ / 2.0, 0.155)];
-/// What a coefficient of one is.
+/// The coefficient that stands for 1.
 const ONE: f64 = 16_384.0;
 
-/// The coefficients of a filter with its middle at a place, the oldest frame's first.
+/// Returns the coefficients of a filter with its centre at `middle`, oldest frame first.
 fn taps(middle: f64) -> [i32; TAPS] {
     let pi = std::f64::consts::PI;
     let low_pass = |hz: f64, at: f64| {
@@ -90,7 +95,7 @@ fn taps(middle: f64) -> [i32; TAPS] {
         }
     };
     std::array::from_fn(|tap| {
-        // The newest frame is the last.
+        // The newest frame is the last one.
         let at = (TAPS - 1 - tap) as f64 - middle;
         let next = |band: usize| BANDS.get(band + 1).map_or(0.0, |band| band.1);
         let bands = BANDS.iter().enumerate();
@@ -107,15 +112,15 @@ fn taps(middle: f64) -> [i32; TAPS] {
 #[derive(Clone, Debug)]
 pub struct SpatialFilter {
     taps: [[i32; TAPS]; 2],
-    /// The last frames, and those of the block being rendered, of the left and the right.
+    /// The last frames and those of the current block, left and right.
     dry: [Vec<i32>; 2],
     wet: [Vec<i32>; 2],
-    /// How many of the last frames are known to have nothing wet.
+    /// The number of last frames that are known to have no wet signal.
     plain: usize,
 }
 
 impl SpatialFilter {
-    /// Silence.
+    /// Creates filters in silence.
     pub fn new() -> Self {
         SpatialFilter {
             taps: MIDDLES.map(taps),
@@ -125,8 +130,8 @@ impl SpatialFilter {
         }
     }
 
-    /// Takes the sums of a block's voices, dry in `out` and wet, and overwrites `out` with what is
-    /// heard.
+    /// Filters a block. `out` contains the dry sums of the voices and is overwritten with the
+    /// output.
     pub fn render(&mut self, wet: &[[i32; 2]], out: &mut [[i32; 2]]) {
         let frames = out.len();
         let is_plain = wet.iter().all(|frame| *frame == [0; 2]);
@@ -159,7 +164,8 @@ impl SpatialFilter {
 mod tests {
     use super::*;
 
-    /// Gain and phase, in degrees beside the dry, of the wet of a side.
+    /// Returns the gain of the wet signal of a side, and its phase relative to the dry signal in
+    /// degrees.
     fn response(side: usize, hz: f64) -> (f64, f64) {
         let (mut re, mut im) = (0.0, 0.0);
         for (tap, value) in taps(MIDDLES[side]).into_iter().enumerate() {

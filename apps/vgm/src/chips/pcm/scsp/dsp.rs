@@ -1,8 +1,9 @@
-//! The SCSP's effects: a processor of 128 steps a frame, with a ring in the sound memory.
+//! The effects of the SCSP: a processor with 128 steps per frame and a ring buffer in the sound
+//! memory.
 //!
 //! | address | |
 //! |---|---|
-//! | 402 | `-------ll ppppppp`: the ring's length, 8 to 64 Ki words, and where it begins, in 4 Ki |
+//! | 402 | `-------ll ppppppp`: the ring's length, 8 to 64 Ki words, and its start, in units of 4 Ki words |
 //! | 700–77F | 64 coefficients of 13 bits, in the upper bits of words |
 //! | 780–7BF | 32 addresses in the ring |
 //! | 800–BFF | 128 steps of four words |
@@ -10,14 +11,15 @@
 //! | word of a step | bits | |
 //! |---|---|---|
 //! | 0 | `-tttttttwaaaaaaa` | TEMP read; written if w, at a |
-//! | 1 | `xyyiiiiiiwaaaaa-` ¹ | where X and Y come from; which input; MEMS written if w, at a |
+//! | 1 | `xyyiiiiiiwaaaaa-` ¹ | sources of X and Y; which input; MEMS written if w, at a |
 //! | 2 | `twrebbbbAFssYnzb` | no ring, memory written, read; EFREG at b written if e; loads of ADRS, FRC, shift, load of Y; −B, no B, B is the sum |
 //! | 3 | `lcccccc--aaaaamn` ² | memory is not packed; coefficient; address, plus ADRS if m, plus 1 if n |
 //!
 //! ¹ a in bits 0–4, w in 5, i in 6–11 (bit 12 is free). ² a in bits 2–6, c in 9–14.
 //!
-//! Each step makes X × Y + B of what was there, and what the step before has made is shifted and
-//! stored. Memory is reached in odd steps alone. Addresses and TEMP move by one each frame.
+//! Each step computes X × Y + B from the state before it. The result of the previous step is
+//! shifted and stored. Only odd steps can access memory. Addresses and TEMP move by one every
+//! frame.
 //!
 //! Source: Sega Saturn SCSP User's Manual, "DSP"; the timing within a step and the packed format of
 //! memory as MAME has them (BSD-3-Clause, ElSemi, R. Belmont).
@@ -25,7 +27,7 @@
 const STEPS: usize = 128;
 const INPUTS: usize = 16;
 
-/// A step, decoded.
+/// A decoded step.
 #[derive(Clone, Copy, Debug, Default)]
 struct Step {
     temp_read: usize,
@@ -86,7 +88,7 @@ impl Step {
     }
 }
 
-/// What a step leaves to the next.
+/// The registers that a step passes to the next one.
 #[derive(Clone, Copy, Debug, Default)]
 struct Registers {
     sum: i32,
@@ -96,7 +98,7 @@ struct Registers {
     address: u32,
 }
 
-/// The processor.
+/// The processor of the effects.
 #[derive(Clone, Debug)]
 pub struct Dsp {
     /// Word 402.
@@ -109,9 +111,9 @@ pub struct Dsp {
     stale: bool,
     temp: [i32; 128],
     mems: [i32; 32],
-    /// What slots have sent, 20 bits.
+    /// The inputs that slots have sent, 20 bits.
     sent: [i32; INPUTS],
-    /// What comes back, 16 bits.
+    /// The outputs, 16 bits.
     effects: [i32; INPUTS],
     turn: u32,
 }
@@ -134,13 +136,13 @@ impl Default for Dsp {
     }
 }
 
-/// A number of 24 bits, sign extended.
+/// Returns a number of 24 bits, sign-extended.
 fn signed_24(value: i32) -> i32 {
     value << 8 >> 8
 }
 
 impl Dsp {
-    /// Writes a byte of its registers; others are ignored.
+    /// Writes a byte of the processor's registers. Other addresses are ignored.
     pub fn write(&mut self, address: u16, byte: u8) {
         let place = |first: u16| usize::from((address - first) >> 1);
         let word = match address {
@@ -162,7 +164,7 @@ impl Dsp {
         *word = u16::from_be_bytes([high, low]);
     }
 
-    /// Whether it has something to do.
+    /// Returns whether the program is not empty.
     pub fn works(&mut self) -> bool {
         if self.stale {
             self.stale = false;
@@ -179,20 +181,21 @@ impl Dsp {
         !self.steps.is_empty()
     }
 
-    /// Sends a slot's value, of 16 bits, to an input; `level` is 1 to 7, 6 dB a step.
+    /// Sends the 16-bit value of a slot to an input. `level` is 1 to 7, with 6 dB per step.
     #[inline]
     pub fn send(&mut self, input: usize, value: i32, level: u32) {
         self.sent[input] += (value << 4) >> (7 - level);
     }
 
-    /// What comes back, of 16 bits each.
+    /// Returns the outputs, 16 bits each.
     pub fn effects(&self) -> impl Iterator<Item = i32> {
         self.effects
             .iter()
             .map(|value| (*value).clamp(-0x8000, 0x7FFF))
     }
 
-    /// Runs the program once; `ram` is the sound memory, words with their high byte first.
+    /// Runs the program once. `ram` is the sound memory, which contains words with their high byte
+    /// first.
     pub fn run(&mut self, ram: &mut [u8]) {
         self.effects = [0; INPUTS];
         let steps = std::mem::take(&mut self.steps);
@@ -211,7 +214,7 @@ impl Dsp {
         let mut input = signed_24(match step.input {
             place @ 0..32 => self.mems[place],
             place @ 32..48 => self.sent[place - 32] << 4,
-            // From outside, where nothing is.
+            // The external inputs, to which nothing is connected.
             _ => 0,
         });
         if let Some(place) = step.mems_write {
@@ -233,7 +236,7 @@ impl Dsp {
             2 => r.y >> 11 & 0x1FFF,
             _ => r.y >> 4 & 0x0FFF,
         };
-        // 13 bits.
+        // Sign-extends 13 bits.
         let y = y << 19 >> 19;
         if step.loads_y {
             r.y = input;
@@ -245,7 +248,7 @@ impl Dsp {
             _ => signed_24(r.sum),
         };
         r.sum = ((i64::from(x) * i64::from(y)) >> 12) as i32;
-        // 26 bits.
+        // Wraps to 26 bits.
         r.sum = r.sum.wrapping_add(b) << 6 >> 6;
         if let Some(place) = step.temp_write {
             self.temp[temp_at(place)] = shifted;
@@ -306,8 +309,10 @@ impl Dsp {
     }
 }
 
-/// A number of 24 bits as one of 16: its sign, how many bits below that are the same as it (12 at
-/// most, in four bits), and the eleven that follow.
+/// Packs a number of 24 bits into 16.
+///
+/// The result has the sign, the number of following bits that equal the sign (at most 12, in four
+/// bits), and eleven bits of mantissa.
 fn packed(value: i32) -> u16 {
     let sign = value >> 23 & 1;
     let differing = (value ^ value << 1) & 0xFF_FFFF;
@@ -323,7 +328,7 @@ fn unpacked(value: u16) -> i32 {
     let (sign, exponent) = (i32::from(value >> 15), i32::from(value >> 11 & 15));
     let mantissa = i32::from(value & 0x7FF) << 11;
     let (exponent, top) = match exponent {
-        // The bit that differs from the sign is not stored, but where none does.
+        // The first bit that differs from the sign is not stored, unless there is none.
         0..12 => (exponent, sign ^ 1),
         _ => (11, sign),
     };
@@ -354,7 +359,7 @@ mod tests {
         assert_eq!(unpacked(packed(-1)), -1);
     }
 
-    /// A program of these steps, of four words each.
+    /// Creates a processor with a program of these steps, of four words each.
     fn dsp(steps: &[[u16; 4]]) -> Dsp {
         let mut dsp = Dsp::default();
         let bytes = steps.iter().flatten().flat_map(|word| word.to_be_bytes());
@@ -365,12 +370,12 @@ mod tests {
         dsp
     }
 
-    /// Word 1: X from input `input`, Y from the coefficient.
+    /// Returns word 1: X from input `input`, Y from the coefficient.
     const fn times(input: u16) -> u16 {
         1 << 15 | 1 << 13 | input << 6
     }
 
-    /// Word 2: no B; the sum to EFREG `at`.
+    /// Word 2: without B, or (in `to_effect`) with the sum going to EFREG `at`.
     const NO_B: u16 = 2;
     const fn to_effect(at: u16) -> u16 {
         1 << 12 | at << 8 | NO_B
@@ -378,7 +383,7 @@ mod tests {
 
     #[test]
     fn dsp_multiplies_input_by_coefficient() {
-        // Input 3 (place 23h) times a half, then that to EFREG 5.
+        // Input 3 (place 23h) times a half, then to EFREG 5.
         let mut dsp = dsp(&[[0, times(0x23), NO_B, 0], [0, 0, to_effect(5), 0]]);
         dsp.write(0x700, 0x40);
         let mut ram = vec![0; 0x8_0000];
@@ -390,13 +395,17 @@ mod tests {
         assert_eq!(back.iter().filter(|value| **value != 0).count(), 1);
         dsp.send(3, 20_000, 4);
         dsp.run(&mut ram);
-        assert_eq!(dsp.effects().nth(5), Some(1_250), "18 dB less");
+        assert_eq!(
+            dsp.effects().nth(5),
+            Some(1_250),
+            "the level must be 18 dB lower"
+        );
     }
 
     #[test]
     fn dsp_ring_delay_is_the_address_difference() {
-        // Step 0: X = input 0 × 1; step 1 writes it at address 0 of the list; step 3 reads address 1;
-        // step 4 takes it into MEMS 0, step 5 multiplies, step 6 to EFREG 0.
+        // Step 0: X = input 0 × 1. Step 1 writes it at address 0 of the list. Step 3 reads address
+        // 1. Step 4 copies it to MEMS 0, step 5 multiplies, and step 6 writes to EFREG 0.
         let steps = [
             [0, times(0x20), NO_B, 1 << 9],
             [0, 0, 1 << 14 | NO_B, 1 << 15],
@@ -407,7 +416,7 @@ mod tests {
             [0, 0, to_effect(0), 0],
         ];
         let mut dsp = dsp(&steps);
-        // Coefficient 1 is almost 1; address 1 is 100 further.
+        // Coefficient 1 is almost 1, and address 1 is 100 words further.
         for (address, byte) in [(0x702, 0x7F), (0x703, 0xF8), (0x783, 100), (0x403, 2)] {
             dsp.write(address, byte);
         }
@@ -423,13 +432,13 @@ mod tests {
         assert!((found[110] - 16_000).abs() < 30, "{}", found[110]);
         assert!(
             ram[..0x4000].iter().all(|byte| *byte == 0),
-            "the ring begins at 4000h"
+            "the ring must begin at 4000h"
         );
     }
 
     #[test]
     fn dsp_temp_index_advances_once_per_frame() {
-        // TEMP 1 is written with the input and read as TEMP 2 a frame later.
+        // The input is written to TEMP 1 and read as TEMP 2 a frame later.
         let steps = [
             [0, times(0x20), NO_B, 1 << 9],
             [1 << 7 | 1, 0, NO_B, 0],

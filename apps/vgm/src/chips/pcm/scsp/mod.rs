@@ -1,4 +1,4 @@
-//! Sega's SCSP (315-5687, YMF292): 32 slots that play samples from a RAM, and modulate each other.
+//! Sega's SCSP (315-5687, YMF292): 32 slots that play samples from a RAM and modulate each other.
 //!
 //! Slot s has sixteen words at 20h s, high byte first (command C5 writes bytes):
 //!
@@ -10,23 +10,24 @@
 //! | 08 | `dddddccc cchaaaaa` | decay 2, decay 1, hold, attack |
 //! | 0A | `-l kkkk ddddd rrrrr` | link, key scaling, decay level, release |
 //! | 0C | `------iv tttttttt` | not to the ring, no envelope; level in 0.375 dB |
-//! | 0E | `mmmmxxxxxxyyyyyy` | modulation: how much, by which two of the ring |
+//! | 0E | `mmmmxxxxxxyyyyyy` | modulation: depth, and two entries of the ring |
 //! | 10 | `-oooo-ffffffffff` | octave, pitch |
 //! | 12 | `rfffffwwdddwwddd` | LFO: reset, speed, wave and depth of vibrato, and of tremolo |
-//! | 14 | `---------iiiilll` | to which input of the effects, level in 6 dB |
+//! | 14 | `---------iiiilll` | input of the effects, send level in 6 dB |
 //! | 16 | `dddppppp eeeqqqqq` | direct level in 6 dB, pan in 3 dB; those of effect s |
 //!
-//! ¹ The sign of samples is turned by two more bits, which no song uses. Word 400 has the master
-//! volume in its low four bits. The effects' registers are in [`dsp`].
+//! ¹ Two more bits invert the sign of samples, but no song uses them. Word 400 has the master
+//! volume in its low four bits. The registers of the effects are in [`dsp`].
 //!
-//! Keys count when a byte with the execute bit is written. Envelopes are those of
-//! [`envelope`](super::envelope). A slot's output goes through a ring of 64, from which others take it as an
-//! offset into their samples.
+//! Keys take effect when a byte with the execute bit is written. Envelopes are those of
+//! [`envelope`](super::envelope). The output of a slot goes to a ring of 64 entries. Other slots
+//! can use these entries as an offset into their samples.
 //!
-//! Left out on purpose: what comes to the effects from outside, timers, interrupts, MIDI, DMA, the
-//! link of decay 1 to the loop.
+//! We leave out several features on purpose: external inputs of the effects, timers, interrupts,
+//! MIDI, DMA, and the link of decay 1 to the loop.
 //!
-//! Source: Sega Saturn SCSP User's Manual; VGM specification 1.71 (header B8, command C5, block E0).
+//! Source: Sega Saturn SCSP User's Manual; VGM specification 1.71 (header B8, command C5, block
+//! E0).
 
 mod dsp;
 
@@ -54,33 +55,33 @@ pub const INFO: ChipInfo = ChipInfo {
 const SLOTS: usize = 32;
 const RAM: usize = 0x8_0000;
 const RING: usize = 64;
-/// Where an attack begins: 26 dB down.
+/// The attenuation at which an attack begins, 26 dB.
 const ATTACK_FROM: i32 = 0x17F;
-/// Frames between two looks at the LFO.
+/// The number of frames between two updates of the LFO.
 const LFO_FRAMES: u32 = 64;
 
-/// Below this a clock is the rate.
+/// The limit below which the clock in the header is the frame rate.
 const CLOCK_HZ: u32 = 1_000_000;
 const DIVIDER: u64 = 512;
 
-/// Turns of the LFO in 10 mHz.
+/// The speeds of the LFO in units of 10 mHz.
 const LFO_SPEEDS: [u64; 32] = [
     17, 19, 23, 27, 34, 39, 45, 55, 68, 78, 92, 110, 139, 160, 187, 227, 287, 331, 392, 479, 615,
     718, 860, 1080, 1440, 1720, 2150, 2870, 4310, 5740, 8610, 17230,
 ];
-/// Cents of vibrato, and steps of tremolo.
+/// The depths of the vibrato in cents, and of the tremolo in steps.
 const VIBRATO: [f64; 8] = [0.0, 7.0, 13.5, 27.0, 55.0, 112.0, 230.0, 494.0];
 const TREMOLO: [f64; 8] = [0.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0];
 
-/// A sound, decoded.
+/// The decoded registers of a sound.
 #[derive(Clone, Copy, Debug, Default)]
 struct SoundSettings {
-    /// 0 the memory, 1 noise.
+    /// The source: 0 is the memory, 1 is noise.
     source: u32,
     format: Format,
     base: u32,
     kind: u32,
-    /// In 65536ths of a sample.
+    /// The loop start and end, in 65536ths of a sample.
     start: i64,
     end: i64,
 }
@@ -88,36 +89,38 @@ struct SoundSettings {
 #[derive(Clone, Copy, Debug, Default)]
 struct Slot {
     words: [u16; 16],
-    /// As it was when keys last counted: a sound that has ended does not begin again by itself.
+    /// The key at the last execution of keys. A sound that has ended does not restart without a new
+    /// key.
     key: bool,
     was_pressed: bool,
     envelope: Envelope,
-    /// In 65536ths of a sample.
+    /// The position in 65536ths of a sample.
     at: i64,
     backwards: bool,
     lfo: u32,
     noise: u32,
-    /// What the LFO's noise was at its last look.
+    /// The value of the LFO's noise at its last update.
     lfo_noise: u8,
-    /// Of the block being rendered.
+    /// The values for the current block.
     step: i64,
     tremolo: i32,
     sides: [i32; 2],
-    /// Those of the effect that comes back in its place.
+    /// The volumes of the effect output with the number of this slot.
     effect_sides: [i32; 2],
-    /// What its words say of the sound.
+    /// The decoded registers of the sound.
     sound: SoundSettings,
-    /// The volume, and which bits of the clock are 0 where it may change.
+    /// The volume, and (in `mask`) the bits of the clock that are 0 in frames in which it may
+    /// change.
     volume: i32,
     mask: u32,
 }
 
-/// The chip.
+/// The SCSP.
 #[derive(Clone, Debug)]
 pub struct Scsp {
     clock_hz: u32,
     slots: [Slot; SLOTS],
-    /// Of 256.
+    /// The master volume in 256ths.
     master: i32,
     ring: [i32; RING],
     clock: u32,
@@ -127,7 +130,7 @@ pub struct Scsp {
 }
 
 impl Scsp {
-    /// A chip after reset.
+    /// Creates a chip in its state after reset.
     pub fn new(clock_hz: u32) -> Self {
         Self {
             clock_hz,
@@ -137,7 +140,9 @@ impl Scsp {
             clock: 0,
             volumes: Volumes::new(),
             dsp: Box::default(),
-            ram: vec![0; RAM].try_into().expect("so many"),
+            ram: vec![0; RAM]
+                .try_into()
+                .expect("the vector must have the length of the RAM"),
         }
     }
 
@@ -153,7 +158,7 @@ impl Scsp {
         }
     }
 
-    /// Frames made a second, about.
+    /// Returns the approximate number of frames per second.
     fn hz(&self) -> u64 {
         self.rate().frames / self.rate().seconds
     }
@@ -164,7 +169,7 @@ impl Slot {
         u32::from(self.words[word / 2]) >> shift & ((1 << bits) - 1)
     }
 
-    /// −8 to 7.
+    /// Returns the octave, −8 to 7.
     fn octave(&self) -> i32 {
         (self.bits(0x10, 11, 4) as i32 ^ 8) - 8
     }
@@ -189,7 +194,7 @@ impl Slot {
         }
     }
 
-    /// The rate of the stage it is in.
+    /// Returns the rate of the current stage.
     fn stage_rate(&self) -> u32 {
         self.rate(match self.envelope.stage {
             Stage::Attack => self.bits(0x08, 0, 5),
@@ -205,7 +210,7 @@ impl Slot {
         self.envelope.advance(self.stage_rate(), clock, sustained);
     }
 
-    /// Where a wave of the LFO is, −1 to 1.
+    /// Returns the value of a waveform of the LFO, −1 to 1.
     fn wave(&self, wave: u32) -> f64 {
         let turn = f64::from(self.lfo) / 4_294_967_296.0;
         match wave {
@@ -217,7 +222,8 @@ impl Slot {
         }
     }
 
-    /// The same from 0 to 1, as attenuation has it: each begins at 1.
+    /// Returns the value of a waveform for the tremolo, 0 to 1. Except for the noise, each starts
+    /// at 1.
     fn tremolo_wave(&self, wave: u32) -> f64 {
         let turn = f64::from(self.lfo) / 4_294_967_296.0;
         match wave {
@@ -227,7 +233,7 @@ impl Slot {
         }
     }
 
-    /// Lets the LFO go on by the frames between two looks at it.
+    /// Advances the LFO by the frames between two updates.
     fn advance_lfo(&mut self, hz: u64) {
         let turns = LFO_SPEEDS[self.bits(0x12, 10, 5) as usize];
         let turn = (turns << 32) / (hz.max(1) * 100);
@@ -240,9 +246,9 @@ impl Slot {
         self.noise = self.noise.wrapping_mul(1_103_515_245).wrapping_add(12_345);
     }
 
-    /// What stays the same until the next look at the LFO.
-    fn prepare(&mut self, leaps: bool, hz: u64) {
-        if leaps {
+    /// Computes the values that are constant until the next update of the LFO.
+    fn prepare(&mut self, updates_lfo: bool, hz: u64) {
+        if updates_lfo {
             self.advance_lfo(hz);
         }
         let vibrato = VIBRATO[self.bits(0x12, 5, 3) as usize];
@@ -270,8 +276,8 @@ impl Slot {
         };
     }
 
-    /// Volumes left and right of the direct output (`shift` is 8) or of an effect (0), 32768 the
-    /// whole.
+    /// Returns the volumes left and right of the direct output (`shift` is 8) or of an effect (0).
+    /// 32768 is full volume.
     fn pan(&self, shift: u32) -> [i32; 2] {
         let (level, pan) = (self.bits(0x16, shift + 5, 3), self.bits(0x16, shift, 5));
         if level == 0 {
@@ -296,7 +302,8 @@ impl Slot {
             .sample(byte, self.sound.base, place as u32)
     }
 
-    /// A frame, before its pan; `moved` is how far others move it, in samples of 1024ths.
+    /// Returns a frame before panning. `moved` is the modulation by other slots, in 65536ths of a
+    /// sample.
     fn frame(&mut self, ram: &[u8; RAM], volumes: &Volumes, clock: u32, moved: i32) -> i32 {
         if clock & self.mask == 0 {
             self.advance_envelope(clock);
@@ -323,7 +330,7 @@ impl Slot {
         (value * self.volume) >> 15
     }
 
-    /// All that attenuates it, in steps.
+    /// Returns the total attenuation in steps.
     fn total(&self) -> i32 {
         let level = (self.bits(0x0C, 0, 8) << 2) as i32;
         let envelope = match self.bits(0x0C, 8, 1) {
@@ -365,7 +372,9 @@ impl Slot {
         }
     }
 
-    /// How others move it: none, or from how many places back in the ring, and by how much.
+    /// Returns the modulation by other slots: the distances back in the ring, and the depth.
+    ///
+    /// Returns `None` if there is no modulation.
     fn moved_by(&self) -> Option<([usize; 2], u32)> {
         let [x, y] = [6, 0].map(|shift| self.bits(0x0E, shift, 6) as usize);
         let amount = self.bits(0x0E, 12, 4);
@@ -374,7 +383,8 @@ impl Slot {
 }
 
 impl Scsp {
-    /// Frames in which slots move one another or there are effects: slot by slot within each.
+    /// Adds frames in which slots modulate each other or effects are active. Each frame is computed
+    /// slot by slot.
     fn add_moved(&mut self, effects: bool, out: &mut [[i32; 2]]) {
         for (now, frame) in (self.clock..).zip(out) {
             for (number, slot) in self.slots.iter_mut().enumerate() {
@@ -384,7 +394,7 @@ impl Scsp {
                         .map(|place| self.ring[(at + place) % RING])
                         .iter()
                         .sum();
-                    // At 15 the whole swing is 1024 samples to either side.
+                    // At 15 the sum covers a range of 1024 samples, which is 512 in each direction.
                     (i64::from(sum) << 10 >> (16 - amount.min(15))) as i32
                 });
                 let value = slot.frame(&self.ram, &self.volumes, now, moved);
@@ -409,12 +419,13 @@ impl Scsp {
     }
 
     fn add(&mut self, out: &mut [[i32; 2]]) {
-        let (hz, leaps) = (self.hz(), self.clock.is_multiple_of(LFO_FRAMES));
+        let (hz, updates_lfo) = (self.hz(), self.clock.is_multiple_of(LFO_FRAMES));
         for slot in &mut self.slots {
-            slot.prepare(leaps, hz);
+            slot.prepare(updates_lfo, hz);
         }
         let sounds = |slot: &&mut Slot| slot.envelope.is_audible();
-        // By what was written alone, so that blocks' borders do not show in the ring.
+        // We decide this from the registers only. Otherwise the boundaries of blocks would change
+        // the ring.
         let moves = |slot: &Slot| slot.was_pressed && slot.moved_by().is_some();
         let effects = self.dsp.works();
         if effects || self.slots.iter().any(moves) {
@@ -470,7 +481,7 @@ impl PcmChip for Scsp {
         out.fill([0; 2]);
         let mut rest = &mut *out;
         while !rest.is_empty() {
-            // The LFO goes by leaps, always at the same frames.
+            // We update the LFO rarely, and always at the same frames.
             let frames = (LFO_FRAMES - self.clock % LFO_FRAMES) as usize;
             let (block, after) = rest.split_at_mut(frames.min(rest.len()));
             self.add(block);

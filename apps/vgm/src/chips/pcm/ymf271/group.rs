@@ -1,28 +1,28 @@
-//! A group of four slots of a YMF271, and the sixteen ways in which operators move one another.
+//! A group of four slots of a YMF271, and the sixteen algorithms that connect operators.
 //!
-//! Operators are computed in the order 1, 3, 2, 4, as the manual draws them. The first one's
-//! feedback is the mean of the last two values of itself or, in some algorithms, of slot 3; these
-//! two go frame by frame. All others are rendered a block at a time.
+//! Operators are computed in the order 1, 3, 2, 4, as drawn in the manual. The feedback of the
+//! first one is the mean of the last two values of itself or, in some algorithms, of slot 3. These
+//! two operators are computed frame by frame. All others are rendered a block at a time.
 
 use super::super::super::rom::Reader;
 use super::slot::{LFO_INTERVAL, Slot};
 
-/// Which slots of a group play together.
+/// The slots of a group that play together.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum SyncMode {
     /// Four operators.
     #[default]
     Four,
-    /// Slots 1 and 3, slots 2 and 4.
+    /// Slots 1 and 3 together, and slots 2 and 4 together.
     Pairs,
-    /// Three operators, and slot 4 for itself.
+    /// Three operators, and slot 4 on its own.
     Three,
-    /// Each for itself.
+    /// Each slot on its own.
     None,
 }
 
 impl SyncMode {
-    /// What a group's register says.
+    /// Returns the mode for the value of a group's register.
     pub fn of(value: u8) -> Self {
         match value & 3 {
             0 => SyncMode::Four,
@@ -32,7 +32,7 @@ impl SyncMode {
         }
     }
 
-    /// The slots, a bit each, that are told what slot `port` is told for all.
+    /// Returns the slots, one bit per slot, that receive a shared write to slot `port`.
     pub fn slots(self, port: usize) -> u8 {
         match (self, port) {
             (SyncMode::Four, 0) => 0b1111,
@@ -44,14 +44,14 @@ impl SyncMode {
     }
 }
 
-/// How operators are connected; bits are places in the order of computation.
+/// The connections of operators. Bits are places in the order of computation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Algorithm {
-    /// The feedback comes from the second, not from the first.
+    /// Whether the feedback comes from the second operator instead of the first.
     from_second: bool,
-    /// What moves the second, third and fourth.
+    /// The modulators of the second, third and fourth operator.
     moved_by: [u8; 3],
-    /// Which are heard.
+    /// The operators whose output is added.
     carriers: u8,
 }
 
@@ -63,7 +63,7 @@ const fn algorithm(from_second: bool, moved_by: [u8; 3], heard: u8) -> Algorithm
     }
 }
 
-/// Places in the order of computation: slots 1, 3, 2 and 4.
+/// The places of the slots in the order of computation: slots 1, 3, 2 and 4.
 const S1: u8 = 1;
 const S3: u8 = 2;
 const S2: u8 = 4;
@@ -99,7 +99,7 @@ const THREE: [Algorithm; 8] = [
     algorithm(false, [S1, 0, 0], S1 | S3 | S2),
 ];
 
-/// Of two operators, the first and the second in the order of computation.
+/// The algorithms of two operators, the first and the second in the order of computation.
 const PAIR: [Algorithm; 4] = [
     algorithm(false, [S1, 0, 0], S3),
     algorithm(true, [S1, 0, 0], S3),
@@ -107,28 +107,35 @@ const PAIR: [Algorithm; 4] = [
     algorithm(false, [S1, 0, 0], S1 | S3),
 ];
 
-/// What the operators of a group show in a block, in the order of computation.
+/// The values of the operators of a group in a block, in the order of computation.
 type Values = [[i32; LFO_INTERVAL]; 4];
 
 /// A group.
 #[derive(Clone, Default)]
 pub struct Group {
-    /// Its slots, 1 to 4.
+    /// The slots 1 to 4.
     pub slots: [Slot; 4],
-    /// How they play.
-    pub together: SyncMode,
+    /// The mode in which the slots play together.
+    pub sync_mode: SyncMode,
 }
 
 impl Group {
-    /// Adds at most [`LEAP`] frames of the slots that are `heard`; the LFOs leap before them if told.
-    pub fn render(&mut self, leaps: bool, heard: [bool; 4], rom: Reader<'_>, out: &mut [[i32; 2]]) {
+    /// Adds at most [`LFO_INTERVAL`] frames of the slots in `heard`. If `updates_lfo` is set, the LFOs
+    /// are updated first.
+    pub fn render(
+        &mut self,
+        updates_lfo: bool,
+        heard: [bool; 4],
+        rom: Reader<'_>,
+        out: &mut [[i32; 2]],
+    ) {
         if self.slots.iter().all(Slot::is_silent) {
             return;
         }
         for slot in &mut self.slots {
-            slot.prepare(leaps);
+            slot.prepare(updates_lfo);
         }
-        match self.together {
+        match self.sync_mode {
             SyncMode::Four => {
                 let algorithm = FOUR[usize::from(self.slots[0].algorithm)];
                 self.operators(&[0, 2, 1, 3], algorithm, heard, out);
@@ -152,7 +159,7 @@ impl Group {
         }
     }
 
-    /// Adds a slot that plays for itself.
+    /// Adds a slot that plays on its own.
     fn voice(&mut self, number: usize, heard: bool, rom: Reader<'_>, out: &mut [[i32; 2]]) {
         let slot = &mut self.slots[number];
         if slot.is_silent() {
@@ -170,7 +177,7 @@ impl Group {
         }
     }
 
-    /// Adds operators that play together: `order` has their slots in the order of computation.
+    /// Adds operators that play together. `order` contains their slots in the order of computation.
     fn operators(
         &mut self,
         order: &[usize],
@@ -212,7 +219,7 @@ impl Group {
         }
     }
 
-    /// The first two operators where the second one's value is fed back into the first.
+    /// Computes the first two operators if the value of the second one is fed back into the first.
     fn loop_of_two(&mut self, [first, second]: [usize; 2], frames: usize, values: &mut Values) {
         let mut gains = [[0; LFO_INTERVAL]; 2];
         self.slots[first].gains(&mut gains[0][..frames]);

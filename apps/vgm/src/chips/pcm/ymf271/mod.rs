@@ -1,7 +1,9 @@
-//! Yamaha's YMF271 (OPX): twelve groups of four slots, each an FM operator or a voice of samples.
+//! Yamaha's YMF271 (OPX): twelve groups of four slots. Each slot is an FM operator or a sample
+//! voice.
 //!
-//! A write names a port, a register and a value. Ports 0 to 3 are the slots 1 to 4 of the groups;
-//! the register's low four bits are the group (0–2, 4–6, 8–A, C–E), its high four bits say what:
+//! A write has a port, a register and a value. Ports 0 to 3 are the slots 1 to 4 of the groups. The
+//! low four bits of the register are the group (0–2, 4–6, 8–A, C–E), and the high four bits have
+//! this meaning:
 //!
 //! | register | bits | |
 //! |---|---|---|
@@ -12,37 +14,37 @@
 //! | 4x | `-lllllll` | total level, in 0.75 dB |
 //! | 5x | `kkkaaaaa` | key scaling, attack |
 //! | 6x, 7x | `---rrrrr` | decay 1, decay 2 |
-//! | 8x | `llllrrrr` | the level where decay 2 begins, in 6 dB; release |
-//! | 9x | `ffffffff` | number, low 8 bits; the block and the high bits count with it |
+//! | 8x | `llllrrrr` | the level at which decay 2 begins, in 6 dB; release |
+//! | 9x | `ffffffff` | number, low 8 bits; applies the block and the high bits |
 //! | Ax | `bbbbffff` | block, −8 to 7; number, high 4 bits |
-//! | Bx | `afffwwww` | feedback, or how far others move it; wave (7 is samples) |
+//! | Bx | `afffwwww` | feedback or modulation depth; wave (7 is samples) |
 //! | Cx | `----aaaa` | algorithm |
 //! | Dx | `llllrrrr` | level of outputs 1 and 2 |
 //! | Ex | `llllrrrr` | level of outputs 3 and 4 |
 //!
-//! Port 4 has the samples of slot 1 of a group, in the register's low bits as above but each a slot
-//! of its own (group 0, slots 1–4: 0, 1, 2 are groups 0, 4, 8 …):
+//! Port 4 sets the samples of slots. The low bits of the register select a group as above, but each
+//! of them stands for a single slot (group 0, slots 1–4: 0, 1, 2 are groups 0, 4, 8 …):
 //!
 //! | register | |
 //! |---|---|
-//! | 0x–2x, 3x–5x, 6x–8x | start, end and loop, low byte first; the last has 7 bits, and in 2x `a`: to and fro |
-//! | 9x | `-----bss`: 12 bits a sample; the rate halved so often |
+//! | 0x–2x, 3x–5x, 6x–8x | start, end and loop, low byte first; the last has 7 bits, and in 2x `a`: ping-pong |
+//! | 9x | `-----bss`: 12 bits per sample; number of times that the rate is halved |
 //!
-//! Port 6: registers 00–0E are the groups' ways to play, `p-----ss`: 0 four operators, 1 two pairs,
-//! 2 three operators and a voice of samples, 3 four voices. 10–17 are timers and the memory's port.
+//! Port 6: registers 00–0E select the mode of a group, `p-----ss`: 0 four operators, 1 two pairs, 2
+//! three operators and a sample voice, 3 four voices. 10–17 are timers and the memory's port.
 //!
-//! While slots of a group play together, what is written to the first one's registers 0, 9, A, C, D
-//! and E is written to all of them. A frame has 384 clocks.
+//! While slots of a group play together, writes to registers 0, 9, A, C, D and E of the first slot
+//! go to all of them. A frame has 384 clocks.
 //!
-//! Detune is that of the OPN chips, by the same key code; a loop to and fro turns at the end and at
-//! the loop's start.
+//! Detune is that of the OPN chips, with the same key code. A ping-pong loop turns at the end and
+//! at the loop start.
 //!
-//! Left out on purpose: outputs 3 and 4, which no board leads anywhere; timers, the memory's port,
-//! modulation by samples.
+//! We leave out several features on purpose: outputs 3 and 4, which no board uses, timers, the
+//! memory's port, and modulation by samples.
 //!
-//! Source: Yamaha YMF271-F application manual; the ways of the operators, the key scaling, where an
-//! attack begins and whose detune it has as MAME tells (BSD-3-Clause, Olivier Galibert, R. Belmont,
-//! hap); VGM specification 1.71 (command D1, block 85).
+//! Source: Yamaha YMF271-F application manual; the connections of operators, the key scaling, the
+//! start of an attack and the kind of detune follow MAME (BSD-3-Clause, Olivier Galibert,
+//! R. Belmont, hap); VGM specification 1.71 (command D1, block 85).
 
 mod group;
 mod slot;
@@ -71,7 +73,7 @@ pub const INFO: ChipInfo = ChipInfo {
 const GROUPS: usize = 12;
 const DIVIDER: u64 = 384;
 
-/// The chip.
+/// The YMF271.
 ///
 /// ```
 /// use creel_vgm::chips::pcm::{PcmChip, ymf271::Ymf271};
@@ -93,21 +95,21 @@ const DIVIDER: u64 = 384;
 pub struct Ymf271 {
     clock_hz: u32,
     groups: [Group; GROUPS],
-    /// Frames since the LFOs last leaped.
+    /// The number of frames since the last update of the LFOs.
     lfo_frames: usize,
-    /// Slots that are heard, a bit each, those of a port neighbours.
+    /// The slots that are not muted, one bit per slot. Slots of a port are adjacent.
     voice_mask: u64,
     rom: Rom,
 }
 
-/// The group that the low four bits of a register name.
+/// Returns the group in the low four bits of a register.
 fn group_of(reg: u16) -> Option<usize> {
     let (four, within) = (usize::from(reg >> 2 & 3), usize::from(reg & 3));
     (within < 3).then_some(3 * four + within)
 }
 
 impl Ymf271 {
-    /// A chip after reset.
+    /// Creates a chip in its state after reset.
     pub fn new(clock_hz: u32) -> Self {
         Self {
             clock_hz,
@@ -126,7 +128,7 @@ impl Ymf271 {
         let group = &mut self.groups[group];
         let is_shared = matches!(what, 0x0 | 0x9 | 0xA | 0xC | 0xD | 0xE);
         let slots = if is_shared {
-            group.together.slots(port)
+            group.sync_mode.slots(port)
         } else {
             1 << port
         };
@@ -138,7 +140,8 @@ impl Ymf271 {
     }
 
     fn write_samples(&mut self, reg: u16, value: u8) {
-        // Each of these is slot 1, 2, 3 or 4 of a group: slots are numbered port by port.
+        // Each value stands for slot 1, 2, 3 or 4 of a group, because slots are numbered port by
+        // port.
         if let Some(place) = group_of(reg) {
             let number = 4 * place;
             let slot = &mut self.groups[number % GROUPS].slots[number / GROUPS];
@@ -162,7 +165,7 @@ impl PcmChip for Ymf271 {
             (4, _) => self.write_samples(reg, byte),
             (6, 0x00..=0x0F) => {
                 if let Some(group) = group_of(reg) {
-                    self.groups[group].together = SyncMode::of(byte);
+                    self.groups[group].sync_mode = SyncMode::of(byte);
                 }
             }
             _ => {}
@@ -179,13 +182,13 @@ impl PcmChip for Ymf271 {
         let rom = self.rom.read();
         let mut rest = &mut *out;
         while !rest.is_empty() {
-            // The LFOs go by leaps, always at the same frames.
-            let leaps = self.lfo_frames == 0;
+            // We update the LFOs rarely, and always at the same frames.
+            let updates_lfo = self.lfo_frames == 0;
             let frames = (LFO_INTERVAL - self.lfo_frames).min(rest.len());
             let (block, after) = rest.split_at_mut(frames);
             for (number, group) in self.groups.iter_mut().enumerate() {
                 let heard = |slot: usize| self.voice_mask >> (GROUPS * slot + number) & 1 != 0;
-                group.render(leaps, std::array::from_fn(heard), rom, block);
+                group.render(updates_lfo, std::array::from_fn(heard), rom, block);
             }
             self.lfo_frames = (self.lfo_frames + frames) % LFO_INTERVAL;
             rest = after;

@@ -1,7 +1,8 @@
-//! A slot of a YMF271: an operator, or a voice of samples.
+//! A slot of a YMF271: an operator or a sample voice.
 //!
-//! Levels are attenuations of 0.375 dB: the envelope has 256 of them, a total level is two. An
-//! envelope goes on by the same attenuation each frame. The LFO goes by leaps of [`LEAP`] frames.
+//! Levels are attenuations in steps of 0.375 dB. The envelope has 256 steps, and a unit of the
+//! total level is two. An envelope changes by the same attenuation every frame. The LFO is updated
+//! every [`LFO_INTERVAL`] frames.
 
 use std::sync::LazyLock;
 
@@ -10,62 +11,62 @@ use super::super::super::rom::Reader;
 use super::super::envelope::Stage;
 use super::super::sample::{Format, LoopMode, detuned};
 
-/// Frames between two looks at an LFO; its fastest turn takes 128.
+/// The number of frames between two updates of an LFO. Its shortest period is 128 frames.
 pub const LFO_INTERVAL: usize = 32;
 
-/// A wave's length; phases have 16 bits more.
+/// The length of a wave. Phases have 16 more bits.
 const WAVE: usize = 1024;
 const PHASE_MASK: u32 = (WAVE as u32 - 1) << 16 | 0xFFFF;
 
-/// The wave that stands for samples.
+/// The wave number that selects samples.
 const SAMPLES: u8 = 7;
 
-/// The loudest of an envelope, with 16 bits of fraction; an attack begins 60 dB below.
+/// The loudest value of an envelope, with 16 fraction bits. An attack begins 60 dB below it.
 const LOUDEST: i32 = 255 << 16;
 const ATTACK_FROM: i32 = (255 - 160) << 16;
 
-/// A volume that leaves a value as it is.
+/// The volume that does not change a value.
 const UNITY: f64 = 65_536.0;
 
-/// Decibels of the levels of an output.
+/// The output levels in decibels.
 const OUTPUT_DB: [f64; 16] = [
     0.0, 2.5, 6.0, 8.5, 12.0, 14.5, 18.1, 20.6, 24.1, 26.6, 30.1, 32.6, 36.1, 96.1, 96.1, 96.1,
 ];
 
-/// Cents of vibrato.
+/// The depths of the vibrato in cents.
 const VIBRATO: [f64; 8] = [
     0.0, 3.378, 5.0646, 6.7495, 10.1143, 20.1699, 40.1076, 79.307,
 ];
 
-/// Milliseconds of an attack at the rates from 48 on; below, a rate of four less takes twice as long
-/// as one of these.
+/// The duration of an attack in milliseconds at rates from 48 on. Below, each decrease of the rate
+/// by four doubles the duration, starting from `ATTACK_44_MS`.
 const ATTACK_MS: [f64; 16] = [
     3.02, 2.47, 2.14, 1.88, 1.70, 1.38, 1.16, 1.02, 0.88, 0.70, 0.57, 0.48, 0.43, 0.43, 0.43, 0.07,
 ];
 const ATTACK_44_MS: [f64; 4] = [6.04, 4.86, 4.05, 3.46];
-/// The same of decays and releases.
+/// The durations of decays and releases, in the same way.
 const DECAY_MS: [f64; 16] = [
     45.69, 36.55, 33.85, 26.09, 22.83, 18.28, 15.22, 13.03, 11.41, 9.12, 7.60, 6.51, 5.69, 5.69,
     5.69, 5.69,
 ];
 const DECAY_44_MS: [f64; 4] = [91.41, 73.08, 60.93, 52.22];
 
-/// A step of detune at a multiple of one half: those of the OPN chips, whose phases have 20 bits
-/// where these have 26.
+/// A step of detune at a multiple of one half. Detune steps are those of the OPN chips, whose
+/// phases have 20 bits, and these phases have 26.
 const DETUNE_STEP: i64 = 32;
 
-/// How far the LFO's depth attenuates, in 64ths of 23.625 dB.
+/// The attenuation by the depth of the LFO, in 64ths of 23.625 dB.
 const TREMOLO: [i32; 4] = [0, 16, 32, 64];
 
-/// Numbers from which the key code is one more, for operators and for samples.
+/// The numbers at which the key code increases by one, for operators and for samples.
 const NOTES: [[u16; 3]; 2] = [[0x780, 0x900, 0xA80], [0x100, 0x300, 0x500]];
 
 struct Tables {
-    /// By attenuation, of 65,536.
+    /// The volumes by attenuation, in 65,536ths.
     volumes: [i32; 1024],
     outputs: [i32; 16],
     waves: [[i16; WAVE]; 8],
-    /// By rate: attenuations a frame, 16 bits of fraction.
+    /// The change of the attenuation per frame by rate, with 16 fraction bits.
     attacks: [i32; 64],
     decays: [i32; 64],
 }
@@ -81,7 +82,7 @@ static TABLES: LazyLock<Box<Tables>> = LazyLock::new(|| {
     })
 });
 
-/// The attenuation a frame that takes an envelope from end to end in the manual's time.
+/// Returns the attenuation per frame that moves an envelope from end to end in the manual's time.
 fn step(rate: usize, at_44: [f64; 4], from_48: [f64; 16]) -> i32 {
     let ms = match rate {
         0..4 => return 0,
@@ -111,7 +112,7 @@ fn wave_at(wave: usize, place: usize) -> i16 {
 /// A slot.
 #[derive(Clone, Debug, Default)]
 pub struct Slot {
-    /// How it and those that play with it are connected, 0 to 15.
+    /// The algorithm of this slot and those that play with it, 0 to 15.
     pub algorithm: u8,
     lfo_speed: u8,
     lfo_wave: u8,
@@ -125,10 +126,10 @@ pub struct Slot {
     decays: [u8; 2],
     decay_level: u8,
     release: u8,
-    /// Register A, which counts with register 9.
+    /// Register A, which takes effect with register 9.
     high: u8,
     number: u16,
-    /// −8 to 7.
+    /// The block, −8 to 7.
     block: i32,
     feedback: u8,
     wave: u8,
@@ -141,17 +142,18 @@ pub struct Slot {
     halvings: u8,
 
     stage: Stage,
-    /// How loud the envelope is, 16 bits of fraction.
+    /// The level of the envelope, with 16 fraction bits. Higher is louder.
     volume: i32,
     steps: [i32; 4],
-    /// Of an operator in 65,536ths of a wave's place, of samples in those of a sample.
+    /// The position: for an operator in 65,536ths of a wave's entry, for samples in 65,536ths of a
+    /// sample.
     at: u64,
     step: u64,
     backwards: bool,
     /// The last two values that are fed back, as phases.
     last_phases: [i32; 2],
     lfo: u32,
-    /// Attenuation by all but the envelope, of the block being rendered.
+    /// The attenuation in the current block, without the envelope.
     base: usize,
 }
 
@@ -207,12 +209,12 @@ impl Slot {
         *place = (*place & !(0xFF << shift) | u32::from(value) << shift) & 0x7F_FFFF;
     }
 
-    /// Whether it plays samples.
+    /// Returns whether the slot plays samples.
     pub fn has_samples(&self) -> bool {
         self.wave == SAMPLES
     }
 
-    /// Whether nothing is to be heard of it until its key is pressed.
+    /// Returns whether the slot is silent until its key is pressed.
     pub fn is_silent(&self) -> bool {
         self.stage == Stage::Off
     }
@@ -232,12 +234,13 @@ impl Slot {
         self.set_steps();
     }
 
-    /// What an envelope goes on by in each stage; it does not change while a key is held.
+    /// Computes the change of the envelope per frame in each stage. It stays the same while a key
+    /// is pressed.
     fn set_steps(&mut self) {
         let tables = &**TABLES;
         let scaled = |rate: u8| usize::from(rate + self.faster()).min(63);
         let fall = |rate: u8| tables.decays[scaled(rate)];
-        // The manual's time of decay 1 is that to its level.
+        // The manual's time of decay 1 is the time until it reaches its level.
         let part = i32::from(self.decay_level) << 4;
         let first = (i64::from(fall(2 * self.decays[0])) * i64::from(part) / 255) as i32;
         self.steps = [
@@ -248,7 +251,7 @@ impl Slot {
         ];
     }
 
-    /// By how much the pitch makes rates faster.
+    /// Returns the amount by which the pitch increases the rates.
     fn faster(&self) -> u8 {
         let code = self.key_code();
         match self.key_scaling {
@@ -259,7 +262,7 @@ impl Slot {
         .min(31)
     }
 
-    /// Where its pitch lies: four to an octave, 0 to 31.
+    /// Returns the key code, 0 to 31, with four codes per octave.
     fn key_code(&self) -> u8 {
         let notes = NOTES[usize::from(self.has_samples())];
         let number = if self.has_samples() {
@@ -271,9 +274,9 @@ impl Slot {
         (self.block & 7) as u8 * 4 + note
     }
 
-    /// What stays the same until the LFO leaps again or something is written.
-    pub fn prepare(&mut self, leaps: bool) {
-        if leaps {
+    /// Computes the values that are constant until the next update of the LFO or the next write.
+    pub fn prepare(&mut self, updates_lfo: bool) {
+        if updates_lfo {
             self.lfo = self.lfo.wrapping_add(self.lfo_step());
         }
         let octave = (self.block + 8) as u32;
@@ -297,8 +300,9 @@ impl Slot {
         self.base = 2 * usize::from(self.total_level) + tremolo as usize;
     }
 
-    /// How far the LFO turns in a leap, of 2^32. Source: the manual's frequencies, of which each is a
-    /// number of frames.
+    /// Returns the phase change of the LFO per update, as a fraction of 2^32.
+    ///
+    /// Source: the manual's frequencies, of which each is a number of frames.
     fn lfo_step(&self) -> u32 {
         let entry = 256 - u32::from(self.lfo_speed);
         let (mantissa, exponent) = (entry & 15, entry >> 4);
@@ -335,7 +339,7 @@ impl Slot {
         }
     }
 
-    /// Overwrites `out` with the volumes of the next frames, of 65,536.
+    /// Overwrites `out` with the volumes of the next frames, in 65,536ths.
     pub fn gains(&mut self, out: &mut [i32]) {
         let volumes = &TABLES.volumes;
         for gain in out {
@@ -347,32 +351,33 @@ impl Slot {
         }
     }
 
-    /// How far another's value moves the phase.
+    /// Returns the phase change that the value of another operator causes.
     #[inline]
     pub fn moved(&self, value: i32) -> i32 {
-        // 4π at 0, and half as much each; then 8π, 16π and 32π.
+        // The depths are 4π, 2π, π, π/2 and π/4 for 0 to 4, and 8π, 16π and 32π for 5 to 7.
         const SHIFTS: [u32; 8] = [12, 11, 10, 9, 8, 13, 14, 15];
         value.wrapping_shl(SHIFTS[usize::from(self.feedback)])
     }
 
-    /// How far the values fed back move the phase.
+    /// Returns the phase change that the feedback causes.
     #[inline]
     pub fn fed_back_phase(&self) -> i32 {
         (self.last_phases[0].wrapping_add(self.last_phases[1])) >> 1
     }
 
-    /// Takes the value that is fed back next.
+    /// Stores a value for the feedback.
     #[inline]
     pub fn feed_back(&mut self, value: i32) {
         let phase = match self.feedback {
             0 => 0,
-            // A sixteenth of π/4 … four of them.
+            // The feedback depth doubles from one level to the next, from a sixteenth of π/4 to
+            // four times π/4.
             depth => (value << 8 >> 4) << (depth - 1),
         };
         self.last_phases = [self.last_phases[1], phase];
     }
 
-    /// The next value at a volume, with the phase moved.
+    /// Returns the next value at a volume and with a phase change.
     #[inline]
     pub fn value(&mut self, moved: i32, gain: i32) -> i32 {
         let phase = (self.at as u32).wrapping_add_signed(moved) & PHASE_MASK;
@@ -381,7 +386,7 @@ impl Slot {
         (i32::from(wave[(phase >> 16) as usize]) * gain) >> 16
     }
 
-    /// Overwrites `out` with the values of an operator that feeds itself.
+    /// Overwrites `out` with the values of an operator with its own feedback.
     pub fn fed_back(&mut self, out: &mut [i32]) {
         let mut gains = [0; LFO_INTERVAL];
         self.gains(&mut gains[..out.len()]);
@@ -391,7 +396,7 @@ impl Slot {
         }
     }
 
-    /// Overwrites `out` with the values of an operator that others may move.
+    /// Overwrites `out` with the values of an operator that others may modulate.
     pub fn operator(&mut self, moved: Option<&[i32; LFO_INTERVAL]>, out: &mut [i32]) {
         match moved {
             Some(values) => self.operate(|slot, frame| slot.moved(values[frame]), out),
@@ -412,7 +417,7 @@ impl Slot {
         self.at += self.step * out.len() as u64;
     }
 
-    /// Overwrites `out` with the values of samples.
+    /// Overwrites `out` with samples.
     pub fn samples(&mut self, rom: Reader<'_>, out: &mut [i32]) {
         let mut gains = [0; LFO_INTERVAL];
         self.gains(&mut gains[..out.len()]);
@@ -428,7 +433,7 @@ impl Slot {
         }
     }
 
-    /// Behind the end: as far behind the loop's start, or back from there to the loop's start.
+    /// Handles the end of the sound: wraps to the loop start or turns around.
     fn turn_at_ends(&mut self) {
         let (at, last) = (self.at as i64, i64::from(self.end));
         let ends = [i64::from(self.loop_start) << 16, last << 16];
@@ -439,14 +444,14 @@ impl Slot {
         };
         let at = self.turn.place(ends, over, self.backwards);
         self.backwards ^= self.turn == LoopMode::PingPong;
-        // Where that is outside, too, the sound goes on at its start.
+        // If this position is outside as well, the sound continues at the loop start.
         self.at = match (0..=last).contains(&(at >> 16)) {
             true => at,
             false => at & 0xFFFF | ends[0].min(ends[1]),
         } as u64;
     }
 
-    /// Adds values at the levels of outputs 1 and 2.
+    /// Adds values with the levels of outputs 1 and 2.
     pub fn add(&self, values: &[i32], out: &mut [[i32; 2]]) {
         let [left, right] = self.levels.map(|level| TABLES.outputs[usize::from(level)]);
         for (frame, value) in out.iter_mut().zip(values) {
@@ -456,7 +461,7 @@ impl Slot {
     }
 }
 
-/// Where the LFO moves the pitch, −1 to 1; `turn` has 256 to a turn.
+/// Returns the pitch modulation of the LFO, −1 to 1. `turn` counts in 256ths of a period.
 fn pitch_wave(wave: u8, turn: i32) -> f64 {
     match wave {
         0 => 0.0,
@@ -472,7 +477,7 @@ fn pitch_wave(wave: u8, turn: i32) -> f64 {
     }
 }
 
-/// How far it attenuates, 0 to 256.
+/// Returns the attenuation of the LFO, 0 to 256.
 fn level_wave(wave: u8, turn: i32) -> i32 {
     match wave {
         0 => 0,

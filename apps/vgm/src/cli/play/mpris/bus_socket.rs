@@ -1,5 +1,5 @@
-//! The bus's socket on Creel's net: zbus brings an event loop with a thread of its own, which is
-//! not started where somebody else reads and writes.
+//! A D-Bus socket that uses Creel's network types. By default, zbus starts an event loop on a
+//! thread of its own. It does not if we give it a socket that reads and writes by itself.
 
 use std::fmt;
 use std::io;
@@ -20,11 +20,11 @@ use zbus::connection::socket::{ReadHalf, Socket, Split, WriteHalf};
 pub struct BusSocket(Arc<UnixStream>);
 
 impl BusSocket {
-    /// Connects to the session's bus. Does not wait for longer than a local socket takes.
+    /// Connects to the session bus. This blocks only as long as connecting to a local socket takes.
     ///
     /// # Errors
     ///
-    /// If there is none, or it is on no Unix socket.
+    /// Fails if there is no session bus, or if it does not use a Unix socket.
     pub fn to_session() -> io::Result<BusSocket> {
         let address = Address::session().map_err(io::Error::other)?;
         let Transport::Unix(unix) = address.transport() else {
@@ -43,7 +43,7 @@ impl BusSocket {
 
 impl fmt::Debug for BusSocket {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Line")
+        f.write_str("BusSocket")
     }
 }
 

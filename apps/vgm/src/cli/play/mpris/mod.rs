@@ -1,14 +1,15 @@
 //! MPRIS: the desktop's media keys, panels and `playerctl` reach the player over D-Bus.
 //!
-//! It runs on the renderer's pool, as the remote control does, and starts no thread (`line.rs`).
-//! Without a session bus there is nobody to talk to, and nothing is said about it; a bus that goes
-//! away is not looked for again. Nobody waits for it.
+//! It runs on the pool of the renderer, like the remote control, and starts no thread
+//! (`bus_socket.rs`). If there is no session bus, the player works without MPRIS and prints no
+//! message. If the bus goes away, we do not reconnect. The player never waits for the bus.
 //!
-//! What changes is looked for [`LOOK`] apart, in the session, whoever changed it, and told as changed
-//! properties (`state.rs`); a place that is not where time would have led is told as `Seeked`.
+//! We compare the state of the session every [`POLL_INTERVAL`], because keys and the remote control
+//! also change it. Changes are sent as changed properties (`state.rs`). If the position differs
+//! from what the elapsed time explains, we send the signal `Seeked`.
 //!
-//! Source: MPRIS D-Bus Interface Specification 2.2. Left out on purpose: the track list and
-//! playlists, which desktops do not show.
+//! Source: MPRIS D-Bus Interface Specification 2.2. We leave out the track list and playlists on
+//! purpose, because desktops do not show them.
 
 mod bus_socket;
 mod objects;
@@ -29,13 +30,13 @@ use state::State;
 
 const PATH: &str = "/org/mpris/MediaPlayer2";
 const NAME: &str = "org.mpris.MediaPlayer2.creel_vgm";
-/// How often is looked for changes.
+/// The time between two checks for changes.
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
-/// Lets the desktop tell the player what to do, from now on until the pool ends.
+/// Lets the desktop control the player until the pool ends.
 pub fn serve(session: &Arc<PlayerSession>, pool: &Pool) {
     let (session, handle) = (Arc::clone(session), pool.handle());
-    // A desktop that is not there, or goes, changes nothing for who listens.
+    // We ignore errors, because playback does not depend on the desktop.
     pool.spawn(async move {
         let _ = run(&session, &handle).await;
     });
@@ -65,7 +66,7 @@ async fn run(session: &Arc<PlayerSession>, handle: &Pool) -> zbus::Result<()> {
     }
 }
 
-/// Takes the player's name; a second player has its process's number in it.
+/// Acquires the name of the player on the bus. A second player adds its process ID to the name.
 async fn acquire_name(bus: &Connection) -> zbus::Result<()> {
     let alone = RequestNameFlags::DoNotQueue.into();
     match bus.request_name_with_flags(NAME, alone).await {

@@ -1,4 +1,4 @@
-//! The two interfaces that a player has on the bus.
+//! The two D-Bus interfaces of the player.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use super::state::State;
 use crate::cli::play::action::{Action, Change};
 use crate::cli::play::session::PlayerSession;
 
-/// The program.
+/// The interface of the program.
 pub struct Program(pub Arc<PlayerSession>);
 
 #[interface(name = "org.mpris.MediaPlayer2")]
@@ -55,7 +55,7 @@ impl Program {
     }
 }
 
-/// What is played.
+/// The interface of the player.
 pub struct Player(pub Arc<PlayerSession>);
 
 impl Player {
@@ -89,7 +89,7 @@ impl Player {
         self.play()
     }
 
-    /// Stopped is what is paused at its start.
+    /// Pauses the song at its start, because the player has no other stopped state.
     fn stop(&self) -> Result<()> {
         self.send(Action::Pause(Some(true)))?;
         self.send(Action::SeekTo(0))
@@ -107,7 +107,8 @@ impl Player {
     }
 
     fn set_position(&self, song: ObjectPath<'_>, position_us: i64) -> Result<()> {
-        // Of a song that is over by now, or beyond its end, nothing is to be done.
+        // The specification asks us to ignore a song that is not the current one, and a position
+        // beyond the end.
         let now = State::of(&self.0).metadata;
         let is_within = now.length_us.is_none_or(|length| position_us <= length);
         match u64::try_from(position_us) {
@@ -117,7 +118,7 @@ impl Player {
     }
 
     fn open_uri(&self, _uri: &str) -> Result<()> {
-        let message = "the queue is what the player was started with";
+        let message = "cannot open another song: the queue is fixed when the player starts";
         Err(Error::NotSupported(message.into()))
     }
 
@@ -140,7 +141,11 @@ impl Player {
             "None" => Repeat::Off,
             "Track" => Repeat::One,
             "Playlist" => Repeat::All,
-            _ => return Err(zbus::Error::Failure(format!("{status}: no such loop"))),
+            _ => {
+                return Err(zbus::Error::Failure(format!(
+                    "unknown loop status {status}"
+                )));
+            }
         };
         self.set(Action::Repeat(Some(repeat)))
     }
@@ -152,7 +157,7 @@ impl Player {
 
     #[zbus(property)]
     fn set_rate(&self, rate: f64) -> zbus::Result<()> {
-        // So the specification wants it.
+        // The specification defines a rate of 0 as a pause.
         if rate == 0.0 {
             return self.set(Action::Pause(Some(true)));
         }
@@ -187,7 +192,7 @@ impl Player {
     #[zbus(property)]
     fn set_volume(&self, volume: f64) -> zbus::Result<()> {
         if volume.is_nan() {
-            return Err(zbus::Error::Failure("no volume".into()));
+            return Err(zbus::Error::Failure("the volume is not a number".into()));
         }
         self.set(Action::Volume(Change::To(volume as f32 * 100.0)))
     }

@@ -1,4 +1,4 @@
-//! How the player stands, in MPRIS's words, and what of it has changed.
+//! The state of the player in the terms of MPRIS, and the changes of it.
 
 use std::collections::HashMap;
 use std::time::Instant;
@@ -11,13 +11,14 @@ use super::objects::Player;
 use crate::cli::play::session::PlayerSession;
 use crate::cli::stderr::escape_control;
 
-/// A place this far from where time would have led was jumped to, in microseconds.
+/// If the position differs from the expected position by more than this, we report a jump. In
+/// microseconds.
 const JUMP_US: i64 = 500_000;
 
-/// A song in MPRIS's words.
+/// The metadata of a song in the terms of MPRIS.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Metadata {
-    /// Its place in the queue.
+    /// The position of the song in the queue.
     place: Option<usize>,
     pub length_us: Option<i64>,
     title: String,
@@ -26,7 +27,7 @@ pub struct Metadata {
     system: String,
 }
 
-/// What is told when it changes.
+/// The state whose changes we send.
 #[derive(Debug, Clone)]
 pub struct State {
     pub status: &'static str,
@@ -36,7 +37,7 @@ pub struct State {
     pub volume: f64,
     pub metadata: Metadata,
     pub position_us: i64,
-    /// When that was so.
+    /// The time at which this state was read.
     at: Instant,
 }
 
@@ -73,7 +74,7 @@ impl State {
         }
     }
 
-    /// Tells what is not as it was.
+    /// Sends a signal for each property that differs from `was`.
     pub async fn emit_changes(
         &self,
         was: &State,
@@ -110,7 +111,8 @@ impl State {
             passed = (self.at - was.at).as_micros() as f64 * was.rate;
         }
         let expected = was.position_us + passed as i64;
-        // Paused or played on in between: both are no jump.
+        // The player may have been paused or resumed in between, so any position between the two
+        // limits is normal.
         let (low, high) = (was.position_us.min(expected), was.position_us.max(expected));
         !(low - JUMP_US..=high + JUMP_US).contains(&self.position_us)
     }
@@ -135,13 +137,13 @@ impl Metadata {
         }
     }
 
-    /// What the song is called on the bus.
+    /// Returns the ID of the song on the bus.
     pub fn track_id(&self) -> ObjectPath<'static> {
         let place = self.place.map_or(0, |place| place + 1);
         ObjectPath::from_string_unchecked(format!("/creel_vgm/song/{place}"))
     }
 
-    /// As the bus has it: what is not known is not there.
+    /// Returns the metadata as a dictionary. Unknown values are left out.
     pub fn to_dict(&self) -> HashMap<&'static str, Value<'static>> {
         let mut words = HashMap::new();
         if self.place.is_none() {

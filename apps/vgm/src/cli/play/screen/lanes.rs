@@ -1,4 +1,5 @@
-//! A lane a voice: its name, note, whether it was struck, and its level or its wave.
+//! The lanes. Each lane shows the name of a voice, its note, a mark for a new note, and its level
+//! or its wave.
 
 use creel_vgm::play::note_name;
 use ratatui::layout::Rect;
@@ -7,12 +8,12 @@ use ratatui::text::{Line, Span};
 use super::super::view::{Lane, View};
 use super::style::{self, Role, Style, style_of};
 
-/// How far a bar goes for a level: 60 dB of them.
+/// Returns the length of the bar for a level, from 0 to 1. The bar covers 60 dB.
 fn bar_fraction(level: f32) -> f32 {
     (1.0 + 20.0 * level.max(1e-6).log10() / 60.0).clamp(0.0, 1.0)
 }
 
-/// The lanes that fit, the chosen one among them.
+/// Returns the lanes that fit, including the selected one.
 pub fn lines(view: &mut View, area: Rect, rows: u16) -> Vec<Line<'static>> {
     let Some((_, track)) = &view.track else {
         return Vec::new();
@@ -29,7 +30,7 @@ pub fn lines(view: &mut View, area: Rect, rows: u16) -> Vec<Line<'static>> {
         .map(|name| name.chars().count())
         .max()
         .unwrap_or(0);
-    // A narrow screen gets the front of the names.
+    // On a narrow screen, we show only the beginning of the names.
     let width = longest.min((usize::from(area.width) / 3).max(8));
     let room = usize::from(area.width).saturating_sub(width + 12);
     let mut lines = Vec::new();
@@ -82,12 +83,12 @@ pub fn lines(view: &mut View, area: Rect, rows: u16) -> Vec<Line<'static>> {
     lines
 }
 
-/// A wave as rows of signs: dots of Braille, or ASCII by height.
+/// Returns a wave as rows of characters: Braille dots, or ASCII characters of different heights.
 fn wave(lane: &Lane, columns: usize, rows: usize) -> Vec<String> {
     let (across, down) = if style::is_unicode() { (2, 4) } else { (1, 3) };
     let (width, height) = (columns * across, rows * down);
     let wave = triggered(&lane.wave);
-    // A soft voice is drawn larger, but for silence.
+    // We draw soft voices larger, but not silence.
     let scale = 1.0 / lane.level.max(0.01);
     let mut dots = vec![false; width * height];
     let mut before = None;
@@ -112,7 +113,7 @@ fn wave(lane: &Lane, columns: usize, rows: usize) -> Vec<String> {
             let at = (0..3).find(|y| dot(column, row * 3 + y));
             return at.map_or(' ', |y| ['\'', '-', '.'][y]);
         }
-        // The dots of a Braille sign, column by column.
+        // The bits of the dots of a Braille character, column by column.
         const BITS: [[u32; 4]; 2] = [[1, 2, 4, 64], [8, 16, 32, 128]];
         let mut bits = 0;
         for (x, column_bits) in BITS.iter().enumerate() {
@@ -128,7 +129,8 @@ fn wave(lane: &Lane, columns: usize, rows: usize) -> Vec<String> {
     (0..rows).map(line).collect()
 }
 
-/// Half of it, from where it first rises through zero: so a tone stands still.
+/// Returns half of the wave, starting where it first rises through zero. A steady tone therefore
+/// does not move on the screen.
 fn triggered(wave: &[f32]) -> &[f32] {
     let half = wave.len() / 2;
     let rises = wave[..half]

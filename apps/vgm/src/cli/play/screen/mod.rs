@@ -1,5 +1,5 @@
-//! The picture: the song, its place, a lane a voice, the spectrum, the queue, and what the sound
-//! does. It is drawn in whatever room there is.
+//! The screen: the song, the position, one lane per voice, the spectrum, the queue and a status
+//! line. It adapts to any size of the terminal.
 
 mod lanes;
 mod spectrum;
@@ -18,39 +18,39 @@ use super::view::{Overlay, View, title};
 use crate::cli::stderr::escape_control;
 use style::{Role, Style, style_of};
 
-/// Where things were drawn.
+/// The areas in which things were drawn.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Areas {
-    /// The part of the position that stands for the song.
+    /// The bar that shows the position in the song.
     pub bar: Rect,
     pub lanes: Rect,
     pub rows_a_lane: u16,
     pub queue: Rect,
-    /// The first song drawn, among those listed.
+    /// The index of the first drawn song among the listed songs.
     pub first_song: usize,
 }
 
-/// Rows of the spectrum.
+/// The number of rows of the spectrum.
 const SPECTRUM_ROWS: u16 = 4;
-/// A lane has no more rows than this.
+/// The maximum number of rows of a lane.
 const ROWS_A_LANE_MAX: u16 = 4;
-/// Behind a title, a path has at least so many columns.
+/// The minimum number of columns of a path after a title.
 const NAME_COLUMNS_MIN: usize = 12;
 
-/// Draws all of it.
+/// Draws the whole screen.
 pub fn draw(frame: &mut Frame<'_>, view: &mut View) {
     let height = frame.area().height;
     let voices = view.lanes.len() as u16;
     let head = if height >= 12 { 3 } else { 1 };
     let rest = height.saturating_sub(head + 2);
-    // Who goes through the songs is shown them.
+    // While the user browses the songs, the list gets more room.
     let browses = view.search.is_some() || view.cursor.is_some();
     let spectrum = if view.spectrum && !browses && rest >= voices + SPECTRUM_ROWS + 3 {
         SPECTRUM_ROWS
     } else {
         0
     };
-    // The queue keeps three rows where there is room for more than voices.
+    // The queue keeps three rows if there is more room than the voices need.
     let room = rest.saturating_sub(spectrum + 3).max(rest.min(3));
     let room = if browses { room.min(rest / 3) } else { room };
     let rows_a_lane = match (view.waves, voices) {
@@ -126,7 +126,7 @@ fn header(view: &View) -> Vec<Line<'static>> {
     ]
 }
 
-/// The chips, by the first word of their voices' names.
+/// Returns the names of the chips, which are the first words of the names of their voices.
 fn chips(track: &Track) -> String {
     let mut chips: Vec<&str> = Vec::new();
     for voice in &track.voices {
@@ -148,7 +148,7 @@ fn position(view: &mut View, area: Rect) -> Line<'static> {
     let (rate, now) = (controls.sample_rate(), controls.frame());
     let track = view.track.as_ref().map(|track| track.1.as_ref());
     let total = track.and_then(|track| track.frames);
-    let end = total.map_or("for ever".into(), |frames| clock(frames, rate));
+    let end = total.map_or("endless".into(), |frames| clock(frames, rate));
     let pass = track.and_then(|track| loop_pass(track, now));
     let pass = pass.map_or(String::new(), |pass| format!(" loop {pass}"));
     let fades = track.is_some_and(|track| {
@@ -199,7 +199,7 @@ fn songs(view: &mut View, area: Rect) -> Vec<Line<'static>> {
         .min(listed.len().saturating_sub(rows));
     view.areas.first_song = first;
     if listed.is_empty() && rows > 0 {
-        return vec![Line::from("no such song")];
+        return vec![Line::from("no song matches")];
     }
     let line = |place: &usize| {
         let mut style = if *place == at {
@@ -219,7 +219,7 @@ fn songs(view: &mut View, area: Rect) -> Vec<Line<'static>> {
             room = room.saturating_sub(title.width());
             spans.push(title);
         }
-        // Of a song with a title, a word of its path tells nothing.
+        // If the song has a title, a few characters of its path would not help.
         if title.is_none() || room >= NAME_COLUMNS_MIN {
             let style = title.map_or(style, |_| style_of(Role::Faint));
             spans.push(Span::styled(
@@ -232,7 +232,8 @@ fn songs(view: &mut View, area: Rect) -> Vec<Line<'static>> {
     listed.iter().skip(first).take(rows).map(line).collect()
 }
 
-/// The end of a path, which is what tells it from others, in so many columns.
+/// Returns the end of a path in up to `columns` columns. The end is what distinguishes it from
+/// other paths.
 fn elide_front(path: &str, columns: usize) -> String {
     if Span::raw(path).width() <= columns {
         return path.to_owned();
@@ -248,19 +249,19 @@ fn status_line(view: &View) -> Line<'static> {
         let (found, all) = (view.filtered_songs().len(), view.session.labels.len());
         let text = escape_control(text);
         return Line::from(format!(
-            "/{text}_   {found} of {all}, enter plays, esc leaves"
+            "/{text}_   {found} of {all}, enter plays, esc cancels"
         ));
     }
     let controls = &view.session.controls;
-    let (gaps, us) = controls.underruns();
-    let gaps = match gaps {
-        0 => "no gaps".into(),
-        1 => format!("1 gap, {} ms", us / 1000),
-        _ => format!("{gaps} gaps, {} ms", us / 1000),
+    let (underruns, us) = controls.underruns();
+    let underruns = match underruns {
+        0 => "no underruns".into(),
+        1 => format!("1 underrun, {} ms", us / 1000),
+        _ => format!("{underruns} underruns, {} ms", us / 1000),
     };
     let stalls = match controls.device_stalls() {
         (0, _) => String::new(),
-        (_, us) => format!("  device stood {} ms", us / 1000),
+        (_, us) => format!("  device stalled {} ms", us / 1000),
     };
     let device = if controls.is_device_lost() {
         "device lost".into()
@@ -290,14 +291,14 @@ fn status_line(view: &View) -> Line<'static> {
         Repeat::One => " repeat one",
     });
     Line::from(format!(
-        "vol {:.0}%{modes}  ? help  q quit  {device}  {gaps}{stalls}  render {:.1}%",
+        "vol {:.0}%{modes}  ? help  q quit  {device}  {underruns}{stalls}  render {:.1}%",
         controls.volume() * 100.0,
         view.session.now_playing().load / 10.0
     ))
 }
 
 fn help() -> Vec<Line<'static>> {
-    let line = |(keys, what): &(&str, &str)| Line::from(format!(" {keys:11} {what}"));
+    let line = |(keys, meaning): &(&str, &str)| Line::from(format!(" {keys:11} {meaning}"));
     HELP.iter().map(line).collect()
 }
 
@@ -334,7 +335,8 @@ fn tags(view: &View) -> Vec<Line<'static>> {
     lines
 }
 
-/// A box over the middle; returns how many lines were scrolled past, of which there may be fewer.
+/// Draws a box over the middle of the screen. Returns the number of lines by which it is scrolled,
+/// limited to the lines that there are.
 fn draw_overlay(
     frame: &mut Frame<'_>,
     name: &'static str,
@@ -344,7 +346,7 @@ fn draw_overlay(
     let area = frame.area();
     let widest = lines.iter().map(Line::width).max().unwrap_or(0) as u16;
     let width = (widest + 4).max(20).min(area.width);
-    // Words are not cut, so a line may take one row more than its columns do.
+    // Lines are wrapped between words, so a line may need one row more than its width suggests.
     let columns = usize::from(width.saturating_sub(2)).max(1);
     let rows = |line: &Line<'_>| line.width().div_ceil(columns).max(1);
     let rows: usize = lines

@@ -1,4 +1,4 @@
-//! The spectrum of what is heard, in bands of equal width to the ear.
+//! The spectrum of the audible sound, in bands of equal width on a logarithmic frequency scale.
 
 use std::f32::consts::TAU;
 
@@ -8,17 +8,18 @@ use ratatui::text::{Line, Span};
 use super::super::view::{SPECTRUM_FRAMES, View};
 use super::style;
 
-/// The lowest and the highest band, in Hz.
+/// The frequency of the lowest band.
 const LOW_HZ: f32 = 50.0;
+/// The frequency of the highest band.
 const HIGH_HZ: f32 = 12_000.0;
-/// Bands, at most.
+/// The maximum number of bands.
 const BANDS_MAX: usize = 64;
-/// What the lowest row stands for, in dB below full scale.
+/// The level of the lowest row, in dB relative to full scale.
 const FLOOR_DB: f32 = -60.0;
-/// How much of a band stays from one frame of the screen to the next.
+/// The factor by which a band falls from one frame of the screen to the next.
 const DECAY: f32 = 0.75;
 
-/// The rows, from the top.
+/// Returns the rows of the spectrum, from the top.
 pub fn lines(view: &mut View, area: Rect) -> Vec<Line<'static>> {
     let (rows, columns) = (usize::from(area.height), usize::from(area.width));
     if rows == 0 || columns < 8 {
@@ -48,8 +49,9 @@ pub fn lines(view: &mut View, area: Rect) -> Vec<Line<'static>> {
     (0..rows).map(row).collect()
 }
 
-/// How strong a frequency is, 1 for a sine of full scale: Goertzel's sum over the last frames, fewer
-/// of them for the high ones, which last as many of their waves.
+/// Returns the strength of a frequency, which is 1 for a sine of full scale. It uses Goertzel's
+/// algorithm on the latest frames. High frequencies use fewer frames, because we need about eight
+/// periods of each frequency.
 fn goertzel(sound: &[f32], turns: f32) -> f32 {
     let length = ((8.0 / turns) as usize)
         .clamp(192, SPECTRUM_FRAMES)
@@ -60,7 +62,7 @@ fn goertzel(sound: &[f32], turns: f32) -> f32 {
     let turn = 2.0 * (TAU * turns).cos();
     let (mut last, mut before) = (0.0f32, 0.0f32);
     for (at, sample) in sound[sound.len() - length..].iter().enumerate() {
-        // Hann's window, as a parabola.
+        // A parabola as an approximation of the Hann window.
         let x = 2.0 * at as f32 / length as f32 - 1.0;
         let next = sample * (1.0 - x * x) + turn * last - before;
         (before, last) = (last, next);

@@ -1,5 +1,5 @@
-//! Signs and colours, by what the terminal has: without Unicode everything is ASCII, with NO_COLOR
-//! nothing is coloured, and shades are for terminals that say they have them.
+//! Symbols and colours that the terminal supports. Without Unicode, everything is ASCII. With
+//! NO_COLOR, nothing is coloured. We use shades only if COLORTERM says that the terminal has them.
 
 use std::env;
 use std::sync::OnceLock;
@@ -8,11 +8,11 @@ use ratatui::style::Color;
 pub use ratatui::style::Style;
 use ratatui::symbols::border;
 
-/// The signs that pictures are made of.
+/// The symbols of which the screen consists.
 pub struct Glyphs {
     pub full: &'static str,
     pub empty: &'static str,
-    /// Columns of eight heights.
+    /// Bars of the heights 0 to 8.
     pub heights: [&'static str; 9],
     pub note_on: &'static str,
 }
@@ -31,7 +31,7 @@ const ASCII: Glyphs = Glyphs {
     note_on: "*",
 };
 
-/// The border of a box without Unicode.
+/// The border of a box if there is no Unicode.
 pub const ASCII_BORDER: border::Set<'static> = border::Set {
     top_left: "+",
     top_right: "+",
@@ -47,7 +47,8 @@ fn set(name: &str) -> Option<String> {
     env::var(name).ok().filter(|value| !value.is_empty())
 }
 
-/// Whether the locale has UTF-8, and the terminal signs for it: Linux's console has a few hundred.
+/// Returns whether the locale is UTF-8 and the terminal can show it. The console of Linux has only
+/// a few hundred glyphs, so we use ASCII there.
 pub fn is_unicode() -> bool {
     static UNICODE: OnceLock<bool> = OnceLock::new();
     *UNICODE.get_or_init(|| {
@@ -64,7 +65,7 @@ pub fn glyphs() -> &'static Glyphs {
     if is_unicode() { &UNICODE } else { &ASCII }
 }
 
-/// What a colour is for.
+/// The meaning of a colour.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
     Title,
@@ -108,7 +109,7 @@ pub fn style_of(role: Role) -> Style {
     })
 }
 
-/// A shade for something loud (1) or soft (0).
+/// Returns a shade for a loudness from 0 (soft) to 1 (loud).
 pub fn shade(loud: f32) -> Style {
     match colors() {
         Colors::None => Style::new(),

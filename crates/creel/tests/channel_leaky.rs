@@ -1,7 +1,7 @@
 //! The leaky channel: what it holds back or drops, and whom it wakes.
 
 use creel::channel::leaky::{self, Leak, Receiver, Sender};
-use creel::channel::{Closed, TryRecvError, TrySendError};
+use creel::channel::{Closed, SendError, TryRecvError, TrySendError};
 use std::future::Future;
 use std::pin::pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -64,7 +64,7 @@ fn the_end_of_one_side_is_seen_by_the_other() {
     assert_eq!(poll(receiver.recv()), Poll::Ready(Err(Closed)));
     let (mut sender, receiver) = filled(Leak::Old);
     drop(receiver);
-    assert_eq!(poll(sender.send(3)), Poll::Ready(Err(3)));
+    assert_eq!(poll(sender.send(3)), Poll::Ready(Err(SendError(3))));
     assert_eq!(sender.try_send(4), Err(TrySendError::Closed(4)));
 }
 

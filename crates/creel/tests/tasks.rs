@@ -1,6 +1,6 @@
 //! Tasks on a pool, seen from outside.
 
-use creel::channel::{Closed, TrySendError, bounded, oneshot, spsc};
+use creel::channel::{Closed, SendError, TrySendError, bounded, oneshot, spsc};
 use creel::task::{self, JoinError, yield_now};
 use creel::{Pool, TaskStats, Wait};
 use std::future::{Future, pending};

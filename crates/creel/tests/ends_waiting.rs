@@ -6,7 +6,7 @@
 mod deadline;
 
 use creel::{
-    BuildError, Pool, Wait,
+    BuildError, Pool, Wait, WorkerError,
     channel::{bounded, oneshot},
     net::{TcpListener, TcpStream, UdpSocket},
     time::{interval, sleep, timeout},
@@ -255,9 +255,7 @@ fn a_block_on_after_the_end_says_so() {
         let waits = AssertUnwindSafe(|| handle.block_on(async { waits(&handle).await }));
         assert_ended(&message(waits));
     }
-    assert_ended(&message(AssertUnwindSafe(|| {
-        handle.run_on(0, || ()).unwrap()
-    })));
+    assert!(matches!(handle.run_on(0, || ()), Err(WorkerError::Ended)));
     assert_ended(&message(AssertUnwindSafe(|| {
         handle.broadcast(|_| ());
     })));

@@ -155,7 +155,7 @@ impl<T> Sender<T> {
     /// ```
     /// let (tx, rx) = creel::channel::oneshot::channel();
     /// drop(rx);
-    /// assert_eq!(tx.send(7), Err(7));
+    /// assert_eq!(tx.send(7), Err(creel::channel::SendError(7)));
     /// ```
     #[inline]
     pub fn send(self, message: T) -> Result<(), SendError<T>> {

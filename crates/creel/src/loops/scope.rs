@@ -307,7 +307,7 @@ impl<'scope> Scope<'scope, '_> {
     /// let pool = creel::Pool::builder().workers(2).build()?;
     /// let mut name = None;
     /// pool.scope(|s| {
-    ///     s.spawn_on(1, || name = std::thread::current().name().map(String::from)).unwrap()
+    ///     s.spawn_on(1, || name = std::thread::current().name().map(String::from))
     /// }).unwrap();
     /// assert_eq!(name.as_deref(), Some("creel-1"));
     /// # Ok::<(), creel::BuildError>(())

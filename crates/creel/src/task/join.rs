@@ -391,7 +391,7 @@ impl<T> AbortOnDrop<T> {
     /// ```
     /// let pool = creel::Pool::builder().workers(2).build()?;
     /// let guarded = pool.spawn(std::future::pending::<()>()).abort_on_drop();
-    /// guarded.cancel();
+    /// guarded.abort();
     /// assert!(pool.block_on(guarded.into_handle()).is_err());
     /// # Ok::<(), creel::BuildError>(())
     /// ```

@@ -91,7 +91,7 @@ fn a_panic_at_every_item_of_every_verb() {
             let tick = |index: usize| assert!(index != bad, "at {index}");
             throws(|| loops.for_each_indexed(&mut items, |i, _| tick(i)));
             throws(|| loops.for_each_indexed(&items, |i, _| tick(i)));
-            throws(|| loops.for_each(0..ITEMS, |i| tick(i)));
+            throws(|| loops.for_each(0..ITEMS, tick));
             throws(|| loops.for_each_chunk_indexed(&mut items, 1, |i, _| tick(i)));
             throws(|| loops.for_each_indexed((&mut items, &mut others), |i, (_, _)| tick(i)));
             throws(|| loops.for_each_indexed((&mut items, &mut own), |i, (_, _)| tick(i)));

@@ -281,7 +281,7 @@ fn share(pool: &Pool, world: &Arc<World>, draw: &mut Draw) {
         }
         _ => {
             let loops = pool.with_balance(BALANCES[draw.below(3)]);
-            loops.for_each(&parts, |part| run(part));
+            loops.for_each(&parts, run);
         }
     }
 }

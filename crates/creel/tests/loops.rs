@@ -154,12 +154,12 @@ fn nested_loops_second_callers_and_workers_get_on() {
             for _ in 0..3 {
                 s.spawn(|| {
                     for _ in 0..20 {
-                        pool.for_each(0..10, |_| pool.for_each(0..10, |i| add(i)));
+                        pool.for_each(0..10, |_| pool.for_each(0..10, add));
                     }
                 });
             }
         });
-        pool.broadcast(|_| pool.for_each(0..100, |i| add(i)));
+        pool.broadcast(|_| pool.for_each(0..100, add));
         assert_eq!(total.into_inner(), 3 * 20 * 100 + pool.workers() * 100);
     }
 }

@@ -253,18 +253,18 @@ fn the_first_find_counts_and_all_before_it_are_looked_at() {
                 });
                 assert_eq!(position, there);
                 assert_eq!(looked.into_inner(), len.min(first + 1));
-                let any = pool.find_any(0..len, |index| found(index));
+                let any = pool.find_any(0..len, found);
                 assert_eq!(any.is_some(), there.is_some());
                 assert!(any.is_none_or(found));
-                assert_eq!(pool.any(0..len, |index| found(index)), there.is_some());
+                assert_eq!(pool.any(0..len, found), there.is_some());
                 assert_eq!(pool.all(0..len, |index| !found(index)), there.is_none());
                 let boxed = |index| found(index).then(|| Box::new(index));
-                let map = pool.find_map(0..len, |index| boxed(index));
+                let map = pool.find_map(0..len, boxed);
                 assert_eq!(map.map(|found| *found), there);
                 let fails = |index| boxed(index).map_or(Ok(Box::new(index)), Err);
                 let each = pool.try_for_each(0..len, |index| fails(index).map(drop));
                 assert_eq!(each.err().map(|found| *found), there);
-                match pool.try_map(0..len, |index| fails(index)) {
+                match pool.try_map(0..len, fails) {
                     Ok(made) => assert!(made.into_iter().map(|made| *made).eq(0..len)),
                     Err(error) => assert_eq!(Some(*error), there),
                 }

@@ -157,7 +157,7 @@ impl Pool {
             return sort(items);
         }
         let run = items.len().div_ceil(runs);
-        self.for_each_chunk(&mut *items, run, |piece| sort(piece));
+        self.for_each_chunk(&mut *items, run, sort);
         let in_order = |border: usize| compare(&items[border - 1], &items[border]).is_le();
         if (run..items.len()).step_by(run).all(in_order) {
             return;

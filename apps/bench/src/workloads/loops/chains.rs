@@ -134,8 +134,8 @@ pub fn nested(workers: usize) -> Vec<Subject> {
             let pool = Pool::builder().workers(workers).build()?;
             let (mut a, mut b) = halves();
             Ok(plan.time(|| {
-                let first = || pool.for_each(&mut a, |item| light(item));
-                pool.join(first, || pool.for_each(&mut b, |item| heavy(item)));
+                let first = || pool.for_each(&mut a, light);
+                pool.join(first, || pool.for_each(&mut b, heavy));
             }))
         }),
         subject("creel-rayon", |plan, workers| {

@@ -66,7 +66,7 @@ where
 fn phases<T: Send>(loops: &Pool, items: &mut [T], each: &(impl Fn(&mut T) + Sync)) {
     let phase = items.len().div_ceil(PHASES);
     for items in items.chunks_mut(phase) {
-        loops.for_each(items, |item| each(item));
+        loops.for_each(items, each);
     }
 }
 

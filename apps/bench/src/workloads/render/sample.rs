@@ -173,12 +173,8 @@ impl Request {
         let one = |song: &Song| album.render(song);
         let frames: Vec<creel_vgm::Result<u64>> = match self.renderer {
             Renderer::OneThread => songs.iter().map(one).collect(),
-            Renderer::CreelShared => self
-                .pool(Balance::Shared, Wait::Park)?
-                .map(songs, |song| one(song)),
-            Renderer::CreelSticky => self
-                .pool(Balance::Sticky, Wait::Adaptive)?
-                .map(songs, |song| one(song)),
+            Renderer::CreelShared => self.pool(Balance::Shared, Wait::Park)?.map(songs, one),
+            Renderer::CreelSticky => self.pool(Balance::Sticky, Wait::Adaptive)?.map(songs, one),
             Renderer::Rayon => {
                 let pool = rayon::ThreadPoolBuilder::new()
                     .num_threads(self.jobs)

@@ -37,7 +37,7 @@ pub(super) fn read(bytes: &[u8], loops: &Pool) -> Result<RawNetwork, ReadError> 
     let blobs: Vec<Blob> = BlobReader::new(bytes)
         .collect::<Result<_, _>>()
         .map_err(broken)?;
-    let decoded = loops.map(&blobs, |blob| ways(blob));
+    let decoded = loops.map(&blobs, ways);
     let mut roads = Vec::new();
     for part in decoded {
         roads.extend(part.map_err(broken)?);

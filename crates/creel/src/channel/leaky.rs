@@ -20,7 +20,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-/// What a full channel does when another message is sent.
+/// The behaviour of a full channel when another message is sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Leak {
     /// The sender waits until there is room (backpressure).

@@ -1,5 +1,5 @@
-//! Loom explores every interleaving of small channel programs, and checks every access to a
-//! message and every wake.
+//! Loom models: they explore every interleaving of small channel programs up to a bound, and check
+//! every access to a message and every wake-up.
 
 use super::{Closed, TryRecvError, oneshot, ring, slot};
 use loom::future::block_on;
@@ -9,7 +9,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
-/// Polls once with a waker that does nothing, as a cancelled wait does.
+/// Polls once with a waker that does nothing, like a wait that is cancelled.
 fn poll_once<F: Future + Unpin>(future: &mut F) -> Poll<F::Output> {
     Pin::new(future).poll(&mut Context::from_waker(Waker::noop()))
 }
@@ -25,7 +25,8 @@ fn oneshot_delivers_and_wakes() {
     bounded(|| {
         let (tx, mut rx) = oneshot::channel();
         let sender = thread::spawn(move || tx.send(Box::new(7)).unwrap());
-        // A first wait that is given up, so that the waker is replaced under the sender.
+        // This is a first wait that is cancelled, so that the waker is replaced while the sender
+        // runs.
         let got = match poll_once(&mut rx) {
             Poll::Ready(got) => got,
             Poll::Pending => block_on(&mut rx),

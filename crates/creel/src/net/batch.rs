@@ -96,9 +96,8 @@ pub struct Sent {
 }
 
 /// A buffer for received datagrams. [`Received::new`] allocates its memory once.
-///
-/// Invariant: `bytes` consists of one part of `room` bytes per slot, and the first `filled` slots
-/// describe bytes within their own part.
+// Invariant: `bytes` consists of one part of `room` bytes per slot, and the first `filled` slots
+// describe bytes within their own part.
 #[derive(Debug)]
 pub struct Received {
     pub(super) bytes: Box<[u8]>,

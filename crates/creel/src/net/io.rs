@@ -61,7 +61,7 @@ impl Drop for Entered {
     }
 }
 
-/// What an operation that did not have to wait has left for the next one.
+/// How much an operation that did not have to wait has left for the next one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Left {
     /// There is nothing left. The next operation does not need to try before the next event.

@@ -18,7 +18,7 @@
 //!   the next receiver.
 //!
 //! We leave out unbounded capacity, and selecting over several channels. Use combinators of futures
-//! for that.
+//! for that. For example, poll the futures of two `recv` calls in one `poll_fn`.
 
 use super::waiters::{Ticket, Waiters};
 use super::{Closed, SendError, TryRecvError, TrySendError, blocking};

@@ -1,5 +1,6 @@
 //! A bounded channel from one sender to one receiver that can drop messages instead of making its
 //! sender wait. Use it for a live source, whose newest message is worth more than its oldest one.
+//! For example, a video player prefers the newest frame.
 //!
 //! A mutex protects the channel. This keeps a channel small, because the first message has a place
 //! of its own, and it lets the channel count the messages that it dropped. While we hold the lock,

@@ -9,8 +9,9 @@
 //!
 //! The channels work with any executor, because they only use [`std::task::Waker`]. Sending a
 //! message does not allocate. Each channel has `async` methods for tasks, `try_` methods that never
-//! wait, and `_blocking` methods for plain threads. Receiving is cancel safe. If you drop the
-//! future before it is ready, it has not taken a message.
+//! wait, and `_blocking` methods for plain threads. For example, a task can call `send` while a
+//! plain thread calls `recv_blocking`. Receiving is cancel safe. If you drop the future before it
+//! is ready, it has not taken a message.
 //!
 //! We leave out unbounded channels on purpose, because a queue without a bound hides a receiver
 //! that is too slow.

@@ -1,4 +1,4 @@
-//! A channel for one message.
+//! A channel for one message. For example, a task can use it to return its result.
 //!
 //! Sending never waits. A channel makes one allocation of 24 bytes plus the size of the message. A
 //! send that finds a waiting receiver is a single atomic exchange. `waker_cell.rs` describes the

@@ -1,6 +1,7 @@
 //! A channel that holds one message at a time, from one sender to one receiver.
 //!
-//! It fits a pair of tasks that pass work to each other. The sender waits while the place is full.
+//! It fits a pair of tasks that pass work to each other, for example two stages of a pipeline. The
+//! sender waits while the place is full.
 //!
 //! If the receiver is waiting, the sender does not use the place. It writes the message to the
 //! receiver's *handoff*, and the place stays free for the next message. Therefore the receiver can

@@ -9,7 +9,8 @@
 //! must still be woken.
 //!
 //! The list is linked through slots, and waiters know the index of their slot. Therefore a waiter
-//! leaves in constant time, even if the list is very long.
+//! leaves in constant time, even if the list is very long. For example, a receiver with a timeout
+//! may leave at any time.
 
 use crate::sync::Mutex;
 use crate::worker::panics::RunAll;

@@ -5,21 +5,22 @@
 //!
 //! A socket is added to the system's poller when an operation on it has to wait for the first time,
 //! only for the direction of that operation, and it stays there. Therefore neither a packet nor a
-//! turn costs a system call to arm the socket. The exception are systems whose poller supports
-//! neither levels nor edges. There, each wait arms the socket again.
+//! turn costs a system call to arm the socket. However, on systems whose poller supports neither
+//! levels nor edges, each wait arms the socket again.
 //!
 //! # Levels and edges
 //!
 //! How the poller reports a socket depends on the worker that reads it:
 //!
 //! - In a pool with one worker, that worker runs the task that it wakes before it polls again. We
-//!   then let the poller report a socket that only receives datagrams by *level*, which means again
-//!   and again while there is something to read. Therefore a task that received one datagram does
-//!   not need a failing system call to find out that it was the last one.
+//!   then let the poller report listeners, and datagram sockets that only receive, by *level*,
+//!   which means again and again while there is something to read. Therefore a task that received
+//!   one datagram, for example, does not need a failing system call to find out that it was the
+//!   last one.
 //! - In all other cases, the poller reports a socket by *edge*, which means once for each arrival.
-//!   These cases are pools with several workers, because workers steal tasks from each other,
-//!   sockets on which a task waits to write, and streams, because a short read already says that
-//!   there is no more.
+//!   There are three such cases: pools with several workers (because workers steal tasks from each
+//!   other), sockets on which a task has waited to write, and streams (because a short read already
+//!   says that there is no more).
 //!
 //! # The end of a driver
 //!
@@ -327,8 +328,8 @@ impl Driver {
         self.asking.try_lock().is_ok()
     }
 
-    /// Returns how the poller should report a socket. `reads_only` says that the socket only
-    /// receives datagrams.
+    /// Returns how the poller should report a socket. `reads_only` says that the socket is not a
+    /// stream and that no task has waited to write to it.
     pub(super) fn mode(&self, poller: &Poller, reads_only: bool) -> Mode {
         match reads_only && self.alone.load(Ordering::Relaxed) && poller.supports(Mode::Level) {
             true => Mode::Level,

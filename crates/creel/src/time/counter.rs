@@ -18,8 +18,9 @@
 //!   100 ppm.
 //! - Therefore a reading is off by less than 1 µs, and mostly by about 30 ns, while the system's
 //!   clock keeps its rate within the 500 ppm by which `adjtime` slews it.
-//! - If two spans do not agree, the thread returns to the system's clock until two spans agree. For
-//!   example, the machine was suspended or moved, or the rate was set to another value.
+//! - If two spans do not agree, the thread returns to the system's clock until two spans agree.
+//!   This happens, for example, if the machine was suspended or moved to another host, or if the
+//!   rate was set to another value.
 //!
 //! Invariant: the readings of a thread never decrease, even across a new anchor. Threads share
 //! nothing here, so neither a `fork` nor a change of the processor has an effect.

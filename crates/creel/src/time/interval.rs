@@ -77,7 +77,8 @@ pub struct Interval {
 
 impl Interval {
     /// Sets the tolerance after the deadline. Each tick may come up to `slack` after its deadline.
-    /// Timers with overlapping tolerances then share one wake-up of the worker.
+    /// Timers with overlapping tolerances can then share one wake-up of the worker. For example,
+    /// two timers with a slack of 20 ms can fire together if they are due 5 ms apart.
     ///
     /// ```
     /// use creel::time::interval;
@@ -142,8 +143,9 @@ impl Interval {
     }
 
     /// Skips missed ticks. If several deadlines have passed at the beginning of the worker's turn,
-    /// the interval ticks only for the last one. By default, every deadline gives one tick, so
-    /// missed ticks follow each other immediately.
+    /// the interval ticks only for the last one. For example, after a task was busy for four
+    /// periods, the interval ticks once instead of four times. By default, every deadline gives one
+    /// tick, so missed ticks follow each other immediately.
     ///
     /// ```
     /// use creel::time::{Clock, interval};

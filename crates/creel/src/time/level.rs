@@ -2,7 +2,7 @@
 //!
 //! The links of a list are in the entries of the wheel. A level contains the heads of the lists and
 //! a bitmap of the slots that have one. Because of the bitmap, it is cheap to find the next
-//! deadline and to skip an idle hour.
+//! deadline and to skip a long time without timers, for example an idle hour.
 
 /// The binary logarithm of the number of slots in a level.
 pub(super) const SLOT_BITS: u32 = 10;

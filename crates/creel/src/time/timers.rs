@@ -4,8 +4,8 @@
 //! Nearly always, only the worker itself takes this mutex, and it does so once per turn. If the
 //! worker's own thread arms an entry again, it only appends a *pending timer* to a ring
 //! (`pending_timers.rs`). The next thread that accesses the wheel moves the pending timers onto it.
-//! If a timer has been dropped or reset since, on any thread, the key of its pending timer is out
-//! of date, so it has no effect.
+//! If a timer has been dropped or reset since, for example by another thread, the key of its
+//! pending timer is out of date, so it has no effect.
 //!
 //! That next thread is usually the worker itself. If a poll blocks the worker's thread, another
 //! worker can [`rescue`](Timers::rescue) the timers that are due.

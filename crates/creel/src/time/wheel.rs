@@ -54,7 +54,7 @@ pub(super) fn tick_nanos(tick: u64) -> u64 {
 /// Returns the tick in `lo..=hi` with the most trailing zero bits.
 ///
 /// Timers with a tolerance choose this tick, so that timers with overlapping tolerances share few
-/// ticks without knowing each other.
+/// ticks without knowing each other. For example, the result for `5..=8` is 8.
 #[inline]
 pub(super) fn roundest(lo: u64, hi: u64) -> u64 {
     if lo == 0 || lo >= hi {

@@ -139,6 +139,11 @@ impl<L: Listen> Listener<L> {
     /// Returns the error of the operating system, for example if the process has too many open
     /// files. The listener remains usable after an error. However, the next call fails at once
     /// while the cause persists, so wait a little before you call it again.
+    ///
+    /// # Panics
+    ///
+    /// May panic if it has to wait on a thread that is neither a worker of a pool nor inside
+    /// `block_on`. See the [module documentation](crate::net).
     pub async fn accept(&self) -> io::Result<Accepted<L>> {
         let taken = self.io.run(Direction::Read, accept).await?;
         stream(taken)
@@ -151,6 +156,11 @@ impl<L: Listen> Listener<L> {
     /// # Errors
     ///
     /// Returns the same errors as [`accept`](Self::accept).
+    ///
+    /// # Panics
+    ///
+    /// May panic if it has to wait on a thread that is neither a worker of a pool nor inside
+    /// `block_on`. See the [module documentation](crate::net).
     #[track_caller]
     pub fn poll_accept(&self, cx: &mut Context<'_>) -> Poll<io::Result<Accepted<L>>> {
         let taken = self.io.poll(cx, Direction::Read, accept);

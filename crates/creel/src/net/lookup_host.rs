@@ -43,6 +43,11 @@ impl TcpStream {
     /// the connection. Returns an error of kind [`NotFound`](io::ErrorKind::NotFound) if the name
     /// has no address.
     ///
+    /// # Panics
+    ///
+    /// May panic if it has to wait on a thread that is neither a worker of a pool nor inside
+    /// `block_on`. See the [module documentation](crate::net).
+    ///
     /// ```
     /// use creel::net::TcpStream;
     ///

@@ -8,8 +8,8 @@
 //!
 //! A future is cancelled when it is dropped before it is ready, for example by
 //! [`timeout`](crate::time::timeout). Most operations here make one system call. If the call has
-//! happened, the future is ready. Otherwise cancelling it has no effect on the socket. Some
-//! operations are not safe to cancel, because they make several calls:
+//! happened, the future is ready. Otherwise cancelling it has no effect on the socket. However,
+//! some operations make several calls, and not all of these are safe to cancel:
 //!
 //! | operation | after it was cancelled |
 //! |---|---|
@@ -33,7 +33,8 @@
 //! the next task that has to wait for it.
 //!
 //! An operation that has to wait panics if the thread is neither a worker of a pool nor inside
-//! `block_on`. If the pool has already ended, for example during the last steps of a worker, the
+//! `block_on`. The only exception is a socket that is already registered with a pool that has not
+//! ended. If the pool has already ended, for example during the last steps of a worker, the
 //! operation returns an error of kind [`Other`](std::io::ErrorKind::Other) instead.
 //!
 //! # Methods that poll

@@ -122,6 +122,11 @@ impl SendQueue {
     /// Not safe. If the future is dropped before it is ready, the datagrams that it has taken from
     /// the queue and not sent are lost. Datagrams that are still in the queue stay there for the
     /// next call.
+    ///
+    /// # Panics
+    ///
+    /// May panic if it has to wait on a thread that is neither a worker of a pool nor inside
+    /// `block_on`. See the [module documentation](crate::net).
     pub async fn run(&self) {
         let mut batch = Outgoing::new();
         while self.take(&mut batch).await {

@@ -111,6 +111,11 @@ impl<S: Connection> Stream<S> {
     ///
     /// Returns an error if the connection is broken.
     ///
+    /// # Panics
+    ///
+    /// May panic if it has to wait on a thread that is neither a worker of a pool nor inside
+    /// `block_on`. See the [module documentation](crate::net).
+    ///
     /// ```
     /// use creel::net::{TcpListener, TcpStream};
     ///
@@ -140,6 +145,11 @@ impl<S: Connection> Stream<S> {
     /// # Errors
     ///
     /// Returns an error if the connection is broken.
+    ///
+    /// # Panics
+    ///
+    /// May panic if it has to wait on a thread that is neither a worker of a pool nor inside
+    /// `block_on`. See the [module documentation](crate::net).
     #[track_caller]
     pub fn poll_read(&self, cx: &mut Context<'_>, bytes: &mut [u8]) -> Poll<io::Result<usize>> {
         self.io
@@ -152,6 +162,11 @@ impl<S: Connection> Stream<S> {
     /// # Errors
     ///
     /// Returns an error if the connection is broken.
+    ///
+    /// # Panics
+    ///
+    /// May panic if it has to wait on a thread that is neither a worker of a pool nor inside
+    /// `block_on`. See the [module documentation](crate::net).
     #[track_caller]
     pub fn poll_read_uninit(
         &self,
@@ -173,6 +188,11 @@ impl<S: Connection> Stream<S> {
     /// # Errors
     ///
     /// Returns an error if the connection is broken.
+    ///
+    /// # Panics
+    ///
+    /// May panic if it has to wait on a thread that is neither a worker of a pool nor inside
+    /// `block_on`. See the [module documentation](crate::net).
     #[track_caller]
     pub fn poll_read_vectored(
         &self,
@@ -200,6 +220,11 @@ impl<S: Connection> Stream<S> {
     ///
     /// Returns an error if the connection is broken. Returns an error of kind
     /// [`UnexpectedEof`](ErrorKind::UnexpectedEof) if the connection ends before `bytes` is full.
+    ///
+    /// # Panics
+    ///
+    /// May panic if it has to wait on a thread that is neither a worker of a pool nor inside
+    /// `block_on`. See the [module documentation](crate::net).
     pub async fn read_exact(&self, bytes: &mut [u8]) -> io::Result<()> {
         let mut filled = 0;
         while filled < bytes.len() {
@@ -221,6 +246,11 @@ impl<S: Connection> Stream<S> {
     /// # Errors
     ///
     /// Returns an error if the connection is broken.
+    ///
+    /// # Panics
+    ///
+    /// May panic if it has to wait on a thread that is neither a worker of a pool nor inside
+    /// `block_on`. See the [module documentation](crate::net).
     pub async fn write(&self, bytes: &[u8]) -> io::Result<usize> {
         let write = |stream: &S| write(stream, bytes);
         self.io.run(Direction::Write, write).await
@@ -233,6 +263,11 @@ impl<S: Connection> Stream<S> {
     /// # Errors
     ///
     /// Returns an error if the connection is broken.
+    ///
+    /// # Panics
+    ///
+    /// May panic if it has to wait on a thread that is neither a worker of a pool nor inside
+    /// `block_on`. See the [module documentation](crate::net).
     #[track_caller]
     pub fn poll_write(&self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         self.io
@@ -249,6 +284,11 @@ impl<S: Connection> Stream<S> {
     /// # Errors
     ///
     /// Returns an error if the connection is broken.
+    ///
+    /// # Panics
+    ///
+    /// May panic if it has to wait on a thread that is neither a worker of a pool nor inside
+    /// `block_on`. See the [module documentation](crate::net).
     pub async fn write_vectored(&self, pieces: &[IoSlice<'_>]) -> io::Result<usize> {
         let write = |stream: &S| write_pieces(stream, pieces);
         self.io.run(Direction::Write, write).await
@@ -260,6 +300,11 @@ impl<S: Connection> Stream<S> {
     /// # Errors
     ///
     /// Returns an error if the connection is broken.
+    ///
+    /// # Panics
+    ///
+    /// May panic if it has to wait on a thread that is neither a worker of a pool nor inside
+    /// `block_on`. See the [module documentation](crate::net).
     #[track_caller]
     pub fn poll_write_vectored(
         &self,
@@ -280,6 +325,11 @@ impl<S: Connection> Stream<S> {
     /// # Errors
     ///
     /// Returns an error if the connection is broken.
+    ///
+    /// # Panics
+    ///
+    /// May panic if it has to wait on a thread that is neither a worker of a pool nor inside
+    /// `block_on`. See the [module documentation](crate::net).
     pub async fn write_all(&self, bytes: &[u8]) -> io::Result<()> {
         let mut written = 0;
         while written < bytes.len() {
@@ -301,6 +351,11 @@ impl<S: Connection> Stream<S> {
     /// # Errors
     ///
     /// Returns an error if the operating system cannot poll the connection.
+    ///
+    /// # Panics
+    ///
+    /// May panic on a thread that is neither a worker of a pool nor inside `block_on`. See the
+    /// [module documentation](crate::net).
     ///
     /// ```
     /// use creel::net::{TcpListener, TcpStream};
@@ -335,6 +390,11 @@ impl<S: Connection> Stream<S> {
     /// # Errors
     ///
     /// Returns an error if the operating system cannot poll the connection.
+    ///
+    /// # Panics
+    ///
+    /// May panic on a thread that is neither a worker of a pool nor inside `block_on`. See the
+    /// [module documentation](crate::net).
     pub async fn writable(&self) -> io::Result<()> {
         self.io.ready(Direction::Write).await
     }
@@ -436,6 +496,11 @@ impl<S: Connection> ReadHalf<S> {
     /// # Errors
     ///
     /// Returns an error if the connection is broken.
+    ///
+    /// # Panics
+    ///
+    /// May panic if it has to wait on a thread that is neither a worker of a pool nor inside
+    /// `block_on`. See the [module documentation](crate::net).
     pub async fn read(&self, bytes: &mut [u8]) -> io::Result<usize> {
         self.0.read(bytes).await
     }
@@ -450,6 +515,11 @@ impl<S: Connection> ReadHalf<S> {
     /// # Errors
     ///
     /// Returns an error if the connection is broken or ends before `bytes` is full.
+    ///
+    /// # Panics
+    ///
+    /// May panic if it has to wait on a thread that is neither a worker of a pool nor inside
+    /// `block_on`. See the [module documentation](crate::net).
     pub async fn read_exact(&self, bytes: &mut [u8]) -> io::Result<()> {
         self.0.read_exact(bytes).await
     }
@@ -475,6 +545,11 @@ impl<S: Connection> WriteHalf<S> {
     /// # Errors
     ///
     /// Returns an error if the connection is broken.
+    ///
+    /// # Panics
+    ///
+    /// May panic if it has to wait on a thread that is neither a worker of a pool nor inside
+    /// `block_on`. See the [module documentation](crate::net).
     pub async fn write(&self, bytes: &[u8]) -> io::Result<usize> {
         self.0.write(bytes).await
     }
@@ -489,6 +564,11 @@ impl<S: Connection> WriteHalf<S> {
     /// # Errors
     ///
     /// Returns an error if the connection is broken.
+    ///
+    /// # Panics
+    ///
+    /// May panic if it has to wait on a thread that is neither a worker of a pool nor inside
+    /// `block_on`. See the [module documentation](crate::net).
     pub async fn write_all(&self, bytes: &[u8]) -> io::Result<()> {
         self.0.write_all(bytes).await
     }

@@ -52,6 +52,11 @@ impl TcpStream {
     ///
     /// Returns an error if nothing listens at the address, if the network or a firewall blocks the
     /// connection, or if the process has too many open files.
+    ///
+    /// # Panics
+    ///
+    /// May panic if it has to wait on a thread that is neither a worker of a pool nor inside
+    /// `block_on`. See the [module documentation](crate::net).
     pub async fn connect(to: SocketAddr) -> io::Result<Self> {
         let socket = Socket::new(Domain::for_address(to), Type::STREAM, Some(Protocol::TCP))?;
         socket.set_nonblocking(true)?;

@@ -84,6 +84,11 @@ impl UdpSocket {
     ///
     /// Returns the error of the operating system. Note that it can also report that nothing
     /// received an earlier datagram.
+    ///
+    /// # Panics
+    ///
+    /// May panic if it has to wait on a thread that is neither a worker of a pool nor inside
+    /// `block_on`. See the [module documentation](crate::net).
     pub async fn send(&self, bytes: &[u8]) -> io::Result<usize> {
         self.writing(|socket| socket.send(bytes)).await
     }
@@ -98,6 +103,11 @@ impl UdpSocket {
     /// # Errors
     ///
     /// Returns the error of the operating system.
+    ///
+    /// # Panics
+    ///
+    /// May panic if it has to wait on a thread that is neither a worker of a pool nor inside
+    /// `block_on`. See the [module documentation](crate::net).
     pub async fn send_to(&self, bytes: &[u8], to: SocketAddr) -> io::Result<usize> {
         self.writing(|socket| socket.send_to(bytes, to)).await
     }
@@ -113,6 +123,11 @@ impl UdpSocket {
     ///
     /// Returns the error of the operating system. Note that on a connected socket it can also
     /// report that nothing received an earlier datagram.
+    ///
+    /// # Panics
+    ///
+    /// May panic if it has to wait on a thread that is neither a worker of a pool nor inside
+    /// `block_on`. See the [module documentation](crate::net).
     pub async fn recv(&self, bytes: &mut [u8]) -> io::Result<usize> {
         self.reading(|socket| socket.recv(bytes)).await
     }
@@ -124,6 +139,11 @@ impl UdpSocket {
     /// # Errors
     ///
     /// Returns the same errors as [`recv`](Self::recv).
+    ///
+    /// # Panics
+    ///
+    /// May panic if it has to wait on a thread that is neither a worker of a pool nor inside
+    /// `block_on`. See the [module documentation](crate::net).
     #[track_caller]
     pub fn poll_recv(&self, cx: &mut Context<'_>, bytes: &mut [u8]) -> Poll<io::Result<usize>> {
         self.io.poll(cx, Direction::Read, |socket| {
@@ -141,6 +161,11 @@ impl UdpSocket {
     /// # Errors
     ///
     /// Returns the error of the operating system.
+    ///
+    /// # Panics
+    ///
+    /// May panic if it has to wait on a thread that is neither a worker of a pool nor inside
+    /// `block_on`. See the [module documentation](crate::net).
     pub async fn recv_from(&self, bytes: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
         self.reading(|socket| socket.recv_from(bytes)).await
     }
@@ -155,6 +180,11 @@ impl UdpSocket {
     /// # Errors
     ///
     /// Returns an error if the operating system cannot poll the socket.
+    ///
+    /// # Panics
+    ///
+    /// May panic on a thread that is neither a worker of a pool nor inside `block_on`. See the
+    /// [module documentation](crate::net).
     ///
     /// ```
     /// use creel::net::UdpSocket;
@@ -187,6 +217,11 @@ impl UdpSocket {
     /// # Errors
     ///
     /// Returns an error if the operating system cannot poll the socket.
+    ///
+    /// # Panics
+    ///
+    /// May panic on a thread that is neither a worker of a pool nor inside `block_on`. See the
+    /// [module documentation](crate::net).
     pub async fn writable(&self) -> io::Result<()> {
         self.io.ready(Direction::Write).await
     }
@@ -224,6 +259,11 @@ impl UdpSocket {
     ///
     /// Safe. If the future is dropped before it is ready, the datagrams that were sent have left
     /// `outgoing`, and the next call sends the rest. However, the counts of the [`Sent`] are lost.
+    ///
+    /// # Panics
+    ///
+    /// May panic if it has to wait on a thread that is neither a worker of a pool nor inside
+    /// `block_on`. See the [module documentation](crate::net).
     pub async fn send_batch(&self, outgoing: &mut Outgoing) -> Sent {
         let mut report = Sent::default();
         while !outgoing.is_empty() {
@@ -260,6 +300,11 @@ impl UdpSocket {
     /// # Errors
     ///
     /// Returns the error of the operating system.
+    ///
+    /// # Panics
+    ///
+    /// May panic if it has to wait on a thread that is neither a worker of a pool nor inside
+    /// `block_on`. See the [module documentation](crate::net).
     pub async fn recv_batch(&self, received: &mut Received) -> io::Result<usize> {
         let receive = |socket: &Socket| receive_batch(socket, received);
         self.io.run(Direction::Read, receive).await
@@ -272,6 +317,11 @@ impl UdpSocket {
     /// # Errors
     ///
     /// Returns the error of the operating system.
+    ///
+    /// # Panics
+    ///
+    /// May panic if it has to wait on a thread that is neither a worker of a pool nor inside
+    /// `block_on`. See the [module documentation](crate::net).
     #[track_caller]
     pub fn poll_recv_batch(
         &self,

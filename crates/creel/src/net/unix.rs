@@ -241,6 +241,11 @@ impl UnixDatagram {
     /// # Errors
     ///
     /// Returns the error of the operating system.
+    ///
+    /// # Panics
+    ///
+    /// May panic if it has to wait on a thread that is neither a worker of a pool nor inside
+    /// `block_on`. See the [module documentation](crate::net).
     pub async fn send(&self, bytes: &[u8]) -> io::Result<usize> {
         let send = |socket: &net::UnixDatagram| Ok((socket.send(bytes)?, Left::More));
         self.io.run(Direction::Write, send).await
@@ -260,6 +265,11 @@ impl UnixDatagram {
     /// # Errors
     ///
     /// Returns the error of the operating system.
+    ///
+    /// # Panics
+    ///
+    /// May panic if it has to wait on a thread that is neither a worker of a pool nor inside
+    /// `block_on`. See the [module documentation](crate::net).
     pub async fn send_to(&self, bytes: &[u8], path: impl AsRef<Path>) -> io::Result<usize> {
         let to = address(path.as_ref())?;
         let mut pause = Duration::from_millis(1);
@@ -285,6 +295,11 @@ impl UnixDatagram {
     /// # Errors
     ///
     /// Returns the error of the operating system.
+    ///
+    /// # Panics
+    ///
+    /// May panic if it has to wait on a thread that is neither a worker of a pool nor inside
+    /// `block_on`. See the [module documentation](crate::net).
     pub async fn recv(&self, bytes: &mut [u8]) -> io::Result<usize> {
         let recv = |socket: &net::UnixDatagram| Ok((socket.recv(bytes)?, Left::Unknown));
         self.io.run(Direction::Read, recv).await
@@ -297,6 +312,11 @@ impl UnixDatagram {
     /// # Errors
     ///
     /// Returns the same errors as [`recv`](Self::recv).
+    ///
+    /// # Panics
+    ///
+    /// May panic if it has to wait on a thread that is neither a worker of a pool nor inside
+    /// `block_on`. See the [module documentation](crate::net).
     #[track_caller]
     pub fn poll_recv(&self, cx: &mut Context<'_>, bytes: &mut [u8]) -> Poll<io::Result<usize>> {
         self.io.poll(cx, Direction::Read, |socket| {
@@ -313,6 +333,11 @@ impl UnixDatagram {
     /// # Errors
     ///
     /// Returns an error if the operating system cannot poll the socket.
+    ///
+    /// # Panics
+    ///
+    /// May panic on a thread that is neither a worker of a pool nor inside `block_on`. See the
+    /// [module documentation](crate::net).
     pub async fn readable(&self) -> io::Result<()> {
         self.io.ready(Direction::Read).await
     }
@@ -326,6 +351,11 @@ impl UnixDatagram {
     /// # Errors
     ///
     /// Returns an error if the operating system cannot poll the socket.
+    ///
+    /// # Panics
+    ///
+    /// May panic on a thread that is neither a worker of a pool nor inside `block_on`. See the
+    /// [module documentation](crate::net).
     pub async fn writable(&self) -> io::Result<()> {
         self.io.ready(Direction::Write).await
     }
@@ -340,6 +370,11 @@ impl UnixDatagram {
     /// # Errors
     ///
     /// Returns the error of the operating system.
+    ///
+    /// # Panics
+    ///
+    /// May panic if it has to wait on a thread that is neither a worker of a pool nor inside
+    /// `block_on`. See the [module documentation](crate::net).
     pub async fn recv_from(&self, bytes: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
         let recv = |socket: &net::UnixDatagram| Ok((socket.recv_from(bytes)?, Left::Unknown));
         self.io.run(Direction::Read, recv).await

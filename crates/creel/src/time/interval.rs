@@ -189,6 +189,11 @@ impl Interval {
     /// Safe. If the future is dropped before it is ready, the tick is not lost. The next call waits
     /// for the same deadline.
     ///
+    /// # Panics
+    ///
+    /// The future panics if it is polled on a thread that is neither a worker of a pool nor inside
+    /// `block_on`.
+    ///
     /// ```
     /// let pool = creel::Pool::builder().workers(2).build()?;
     /// use creel::time::interval;

@@ -11,7 +11,7 @@ use std::net::{SocketAddr, ToSocketAddrs};
 ///
 /// # Cancel safety
 ///
-/// Safe. The lookup continues in the background, and its answer is lost.
+/// Safe. A lookup that has already started continues in the background, and its answer is lost.
 ///
 /// # Errors
 ///

@@ -15,7 +15,7 @@
 //! |---|---|
 //! | `read`, `write`, `write_vectored`, `accept`, `send`, `send_to`, `recv`, `recv_from`, `recv_batch`, `readable`, `writable` | **safe**: nothing has been taken or sent, and you can call it again |
 //! | `send_batch` | **safe**: datagrams that were sent have left the [`Outgoing`], and you can call it again; the counts of the [`Sent`] are lost |
-//! | `lookup_host` | **safe**: the lookup continues in the background, and its answer is lost |
+//! | `lookup_host` | **safe**: a lookup that has started continues in the background, and its answer is lost |
 //! | `connect`, `connect_to` | **safe**: the connection is closed, if there is one, and you can call it again |
 //! | `read_exact` | **not safe**: bytes that were read are lost |
 //! | `write_all` | **not safe**: an unknown part of the bytes has been written |

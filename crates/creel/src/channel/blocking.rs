@@ -1,7 +1,7 @@
-//! Waiting for a future on a plain thread: the blocking side of the channels.
+//! Waits for a future on a plain thread. The `_blocking` methods of the channels use it.
 //!
-//! It parks the thread and runs nothing else meanwhile; a program that wants its thread to help
-//! uses `Pool::block_on`.
+//! It parks the thread and runs nothing else on it. If you want the thread to run tasks while it
+//! waits, use `Pool::block_on`.
 
 use crate::sync::{
     AtomicBool, Ordering, local,
@@ -15,10 +15,11 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 
-/// Unparks one thread.
+/// A waker that unparks one thread.
 struct Unparker {
     thread: Thread,
-    /// Set by a wake, taken by the thread: a park token that other code used up is no wake lost.
+    /// Set by a wake, and cleared by the thread. Because of this flag, no wake is lost if other
+    /// code consumes the park token.
     woken: AtomicBool,
 }
 
@@ -35,11 +36,12 @@ impl Wake for Unparker {
 }
 
 thread_local! {
-    /// Made once a thread. Taken out while in use, so that a nested wait makes its own.
+    /// One unparker per thread, created at the first wait. It is taken out while it is in use, so
+    /// that a nested wait creates its own.
     static UNPARKER: RefCell<Option<Arc<Unparker>>> = const { RefCell::new(None) };
 }
 
-/// Polls `future` on this thread until it is ready, parking in between.
+/// Polls `future` on this thread until it is ready. Parks the thread between polls.
 pub(crate) fn wait<F: Future>(future: F) -> F::Output {
     let cached = local(&UNPARKER, RefCell::take);
     let unparker = cached.flatten().unwrap_or_else(|| {
@@ -52,7 +54,8 @@ pub(crate) fn wait<F: Future>(future: F) -> F::Output {
     let mut context = Context::from_waker(&waker);
     let mut future = pin!(future);
     loop {
-        // In a task that has used up its budget, it would be polled over and over.
+        // In a task that has used up its budget, the future would never be ready and would be
+        // polled again and again. Therefore we suspend the budget.
         let suspended = budget::suspend();
         let polled = future.as_mut().poll(&mut context);
         drop(suspended);

@@ -1,18 +1,24 @@
-//! A bounded channel from many senders to many receivers: a ring of stamped places.
+//! A bounded channel from many senders to many receivers.
 //!
-//! After Vyukov's bounded queue: a place's stamp tells which lap may write or read it next, a
-//! sender claims a place by moving `tail`, a receiver by moving `head`, and publishes with the
-//! stamp. What is added is the waiting. A flag in `tail` says that receivers wait, one in `head`
-//! that senders do; who moves the word sees the flag in the same exchange, so the fast path has
-//! no fence and no second look. Why no wake-up is lost:
+//! The implementation is a ring of places with stamps, after Vyukov's bounded queue. The stamp of a
+//! place says in which lap it can be written or read next. A sender claims a place by moving
+//! `tail`, and a receiver claims one by moving `head`. Both publish their work by storing the
+//! stamp.
 //!
-//! - A receiver that finds nothing joins the list, sets the flag, and looks again. A sender whose
-//!   claim comes after the flag sees it and wakes. A sender whose claim came before is seen by
-//!   the second look, as a message or as a claim not yet published; in the latter case the
-//!   receiver does not sleep but comes back.
-//! - A wake that finds its receiver gone or served passes to the next.
+//! We add waiting to this queue. A flag in `tail` says that receivers wait, and a flag in `head`
+//! says that senders wait. A thread that moves the word sees the flag in the same exchange.
+//! Therefore the fast path needs no fence and no second check. No wake-up is lost, for these
+//! reasons:
 //!
-//! Left out: unbounded capacity, and selecting over several rings (use futures for that).
+//! - A receiver that finds no message joins the list, sets the flag and checks again. A sender that
+//!   claims a place after the flag was set sees the flag and wakes a receiver. If the claim came
+//!   before the flag, the second check finds either a message or a claim that is not published yet.
+//!   In the latter case, the receiver does not sleep but polls again.
+//! - If a wake-up reaches a receiver that was dropped or that already has a message, it passes to
+//!   the next receiver.
+//!
+//! We leave out unbounded capacity, and selecting over several channels. Use combinators of futures
+//! for that. For example, poll the futures of two `recv` calls in one `poll_fn`.
 
 use super::waiters::{Ticket, Waiters};
 use super::{Closed, SendError, TryRecvError, TrySendError, blocking};
@@ -28,41 +34,43 @@ use std::task::{Context, Poll, ready};
 
 /// In `tail`: receivers wait. In `head`: senders wait.
 const WAITING: u64 = 1;
-/// In `tail` only: no sender claims a place any more.
+/// Only in `tail`: the channel is closed, and no sender can claim a place any more.
 const CLOSED: u64 = 2;
-/// One position; a position is a lap and an index below it.
+/// The difference between two positions in a word. A position consists of a lap and, in the lower
+/// bits, an index.
 const STEP: u64 = 4;
 const FLAGS: u64 = STEP - 1;
 
 struct Place<T> {
-    /// The position that may be written here, or, one above, the one that may be read.
+    /// The position at which this place can be written next. If the stamp is one greater than a
+    /// position, the place can be read at that position.
     ///
-    /// Stored with release after the message is moved in or out, loaded with acquire before.
+    /// Stored with release after the message was moved in or out, and loaded with acquire before.
     stamp: AtomicU64,
-    /// Belongs to the one whose claim matches the stamp.
+    /// The message. It belongs to the thread whose claim matches the stamp.
     message: UnsafeCell<MaybeUninit<T>>,
 }
 
-/// Why nothing was claimed.
+/// The reason why no place was claimed.
 #[derive(Clone, Copy)]
 enum Refused {
-    /// No place is free, or nothing is there to read.
+    /// There is no free place to write, or no message to read.
     ForNow,
     Closed,
 }
 
-/// A place that is the claimer's.
+/// A place that belongs to the thread that claimed it.
 struct Claim<'a, T> {
     place: &'a Place<T>,
-    /// The word as it was.
+    /// The value of `tail` or `head` before the claim.
     word: u64,
 }
 
 struct Ring<T> {
-    /// The next position to write, and flags. Exchanged with acquire and release, so that the
-    /// flag's setter and the claims are in one order.
+    /// The next position to write, and the flags. Exchanged with acquire and release, so that
+    /// setting the flag and all claims happen in one order.
     tail: CachePadded<AtomicU64>,
-    /// The next position to read, and a flag; as `tail`.
+    /// The next position to read, and a flag. Uses the same orderings as `tail`.
     head: CachePadded<AtomicU64>,
     places: Box<[Place<T>]>,
     /// The bits of a word below the lap.
@@ -73,17 +81,18 @@ struct Ring<T> {
     receivers: AtomicUsize,
 }
 
-// SAFETY: a message is touched only by the one thread whose claim matches its stamp.
+// SAFETY: only the thread whose claim matches the stamp accesses a message, and `T: Send` allows it
+// to move there.
 unsafe impl<T: Send> Send for Ring<T> {}
-// SAFETY: a place's message is touched by the one thread whose claim matches its stamp, also
-// through a shared ring; so threads get messages of different places, which `T: Send` allows.
+// SAFETY: only the thread whose claim matches the stamp of a place accesses its message, even
+// through a shared ring. Therefore threads access different messages, which `T: Send` allows.
 unsafe impl<T: Send> Sync for Ring<T> {}
 
-/// Makes a channel of `capacity` places.
+/// Creates a channel that holds up to `capacity` messages.
 ///
 /// # Panics
 ///
-/// If `capacity` is 0 or above 2³⁰.
+/// Panics if `capacity` is 0 or greater than 2³⁰.
 ///
 /// ```
 /// let (tx, rx) = creel::channel::bounded::channel(2);
@@ -98,7 +107,8 @@ pub fn channel<T>(capacity: usize) -> (Sender<T>, Receiver<T>) {
         (1..=1 << 30).contains(&capacity),
         "a channel's capacity is 1 to 2^30, not {capacity}"
     );
-    // Twice the capacity's power: with one place, "written" and "free in the next lap" differ.
+    // A lap is a power of two that is greater than the capacity, so that the stamps for "written"
+    // and "free in the next lap" differ even with one place.
     let lap = (capacity as u64 + 1).next_power_of_two() * STEP;
     let place = |index| Place {
         stamp: AtomicU64::new(index as u64 * STEP),
@@ -118,21 +128,23 @@ pub fn channel<T>(capacity: usize) -> (Sender<T>, Receiver<T>) {
 }
 
 impl<T> Ring<T> {
-    /// The place that a word's position is at, and whether it is not the last of its lap.
+    /// Returns the place at the position of `word`, and whether it is not the last place of its
+    /// lap.
     #[inline(always)]
     fn place(&self, word: u64) -> (&Place<T>, bool) {
         let index = ((word & self.mask) / STEP) as usize;
         (&self.places[index], index + 1 < self.places.len())
     }
 
-    /// Claims a place: for a message if `SENDS`, else with one.
+    /// Claims a place: a free place if `SENDS`, otherwise a place with a message.
     #[inline(always)]
     fn claim<const SENDS: bool>(&self) -> Result<Claim<'_, T>, Refused> {
         let end = self.end::<SENDS>();
         let mut word = end.load(Ordering::Relaxed);
         let (place, more) = self.place(word);
         let stamp = place.stamp.load(Ordering::Acquire);
-        // What is almost always so, and no more, since this is inlined where it is awaited.
+        // We handle only the most common case here, because this function is inlined at every
+        // await.
         if stamp == awaited::<SENDS>(word) && more {
             match advance(end, word, word + STEP) {
                 Ok(()) => return Ok(Claim { place, word }),
@@ -162,7 +174,8 @@ impl<T> Ring<T> {
                     Err(now) => word = now,
                 }
             } else {
-                // Not ours: the other side has not come by, or the word is old.
+                // The claim failed. Either the other side has not finished with the place, or our
+                // copy of the word is out of date.
                 let before = if SENDS { self.mask } else { 1 };
                 let now = end.load(Ordering::Acquire);
                 if now == word && stamp == awaited.wrapping_sub(before) {
@@ -179,21 +192,22 @@ impl<T> Ring<T> {
         }
     }
 
-    /// Whether nothing is published at this word of `head`, nor will be.
+    /// Returns whether no message is published at this value of `head`, and none will be.
     fn is_at_end(&self, head: u64) -> bool {
         let tail = self.tail.load(Ordering::Acquire);
         tail & CLOSED != 0 && (tail ^ head) & !FLAGS == 0
     }
 
-    /// Puts a message in the place claimed.
+    /// Writes a message to the claimed place.
     #[inline(always)]
     fn put(&self, claim: Claim<'_, T>, message: T) {
         claim.place.message.with_mut(|place| {
-            // SAFETY: the claim matches the stamp, so the place is ours, empty.
+            // SAFETY: the claim matches the stamp, so the place is empty and belongs to us.
             let place = unsafe { &mut *place };
             place.write(message);
         });
-        // One above a position, which is never a position: "to read".
+        // The value is one greater than a position, so it is never a position itself. It means "can
+        // be read".
         let position = claim.word & !FLAGS;
         claim.place.stamp.store(position + 1, Ordering::Release);
         if claim.word & WAITING != 0
@@ -203,19 +217,20 @@ impl<T> Ring<T> {
         }
     }
 
-    /// Takes the message out of the place claimed.
+    /// Moves the message out of the claimed place.
     #[inline(always)]
     fn take(&self, claim: Claim<'_, T>) -> T {
         let message = claim.place.message.with_mut(|place| {
-            // SAFETY: the claim matches the stamp, so the place is ours.
+            // SAFETY: the claim matches the stamp, so the place belongs to us.
             let place = unsafe { &mut *place };
-            // SAFETY: the stamp says that it was written, and nobody reads again.
+            // SAFETY: according to the stamp, the message was written, and no other thread reads
+            // it.
             unsafe { place.assume_init_read() }
         });
         let free = (claim.word & !FLAGS).wrapping_add(self.mask + 1);
         claim.place.stamp.store(free, Ordering::Release);
         if claim.word & WAITING != 0 {
-            // A panic would cost this caller its message.
+            // A panic here would cost the caller its message.
             let sender = self.first_waiting(Side::Senders);
             if let Some(waker) = sender {
                 waker.wake_quietly();
@@ -243,13 +258,13 @@ impl<T> Ring<T> {
         }
     }
 
-    /// The word that one side moves.
+    /// Returns the word that this side moves.
     #[inline(always)]
     fn end<const SENDS: bool>(&self) -> &AtomicU64 {
         if SENDS { &self.tail } else { &self.head }
     }
 
-    /// Those of a side who wait, and the word with their flag.
+    /// Returns the list of a side's waiters, and the word with their flag.
     fn waiting(&self, side: Side) -> (&Waiters, &AtomicU64) {
         match side {
             Side::Senders => (&self.senders_waiting, &self.head),
@@ -257,14 +272,14 @@ impl<T> Ring<T> {
         }
     }
 
-    /// Takes out the first of a side who wait.
+    /// Takes the first waiter of a side out of its list.
     #[cold]
     fn first_waiting(&self, side: Side) -> Option<StoredWaker> {
         let (list, word) = self.waiting(side);
         list.pop(|| lower(word))
     }
 
-    /// Refuses further messages and wakes everybody to see it.
+    /// Rejects further messages and wakes all waiters, so that they notice.
     fn close(&self) {
         if self.tail.fetch_or(CLOSED, Ordering::AcqRel) & CLOSED == 0 {
             let mut woken = RunAll::default();
@@ -276,14 +291,16 @@ impl<T> Ring<T> {
         }
     }
 
-    /// Whether a receiver that waits may sleep: no message, and no claim under way.
+    /// Returns whether a waiting receiver may sleep, because there is no message, no claim of a
+    /// sender in progress, and the channel is open.
     fn is_empty(&self) -> bool {
         let tail = self.tail.load(Ordering::Acquire);
         let head = self.head.load(Ordering::Acquire);
         tail & CLOSED == 0 && (tail ^ head) & !FLAGS == 0
     }
 
-    /// Whether a sender that waits may sleep: every place is taken, and no one is leaving.
+    /// Returns whether a waiting sender may sleep, because every place is taken, no receiver is
+    /// taking a message, and the channel is open.
     fn is_full(&self) -> bool {
         let head = self.head.load(Ordering::Acquire);
         let tail = self.tail.load(Ordering::Acquire);
@@ -291,13 +308,14 @@ impl<T> Ring<T> {
     }
 }
 
-/// The stamp that lets a side claim the place at its word; none does if the word is closed.
+/// Returns the stamp with which a side can claim the place at its word. No stamp matches if the
+/// word has the `CLOSED` flag.
 #[inline(always)]
 fn awaited<const SENDS: bool>(word: u64) -> u64 {
     (word & !WAITING) + u64::from(!SENDS)
 }
 
-/// Moves `head` or `tail` on.
+/// Moves `head` or `tail` from `seen` to `next`.
 #[inline(always)]
 fn advance(word: &AtomicU64, seen: u64, next: u64) -> Result<(), u64> {
     word.compare_exchange_weak(seen, next, Ordering::AcqRel, Ordering::Relaxed)
@@ -313,7 +331,8 @@ fn raise(word: &AtomicU64) {
 }
 
 impl<T> Ring<T> {
-    /// Drops all messages that are there; then throws what the first of them threw.
+    /// Drops all messages in the channel, even if the drop of a message panics. Resumes the first
+    /// panic afterwards.
     fn clear(&self) {
         let mut dropped = RunAll::default();
         while let Ok(message) = self.try_recv() {
@@ -329,7 +348,7 @@ impl<T> Drop for Ring<T> {
     }
 }
 
-/// A sending half; clones send to the same ring. The last one's drop closes it.
+/// A sending half. Clones send to the same channel. Dropping the last sender closes the channel.
 ///
 /// ```
 /// let (tx, rx) = creel::channel::bounded::channel(2);
@@ -341,9 +360,10 @@ pub struct Sender<T> {
     ring: Arc<Ring<T>>,
 }
 
-/// A receiving half; clones share the messages, each goes to one. The last one's drop closes
-/// the ring and drops what is in it, all of it, also where a message's drop panics; then it throws
-/// the first of these panics.
+/// A receiving half. Clones share the messages, and each message goes to one receiver.
+///
+/// Dropping the last receiver closes the channel and drops all messages in it. If the drop of a
+/// message panics, it still drops the others, and then resumes the first panic.
 ///
 /// ```
 /// let (tx, rx) = creel::channel::bounded::channel(2);
@@ -355,11 +375,12 @@ pub struct Receiver<T> {
 }
 
 impl<T> Sender<T> {
-    /// Puts the message in the ring if there is a place. Never waits.
+    /// Sends the message if there is room. Never waits.
     ///
     /// # Errors
     ///
-    /// The message back: [`TrySendError::Full`], or [`TrySendError::Closed`].
+    /// Returns the message in [`TrySendError::Full`] if the channel is full, or in
+    /// [`TrySendError::Closed`] if it is closed.
     ///
     /// ```
     /// let (tx, rx) = creel::channel::bounded::channel(2);
@@ -371,13 +392,16 @@ impl<T> Sender<T> {
         self.ring.try_send(message)
     }
 
-    /// Sends one message, waiting while the ring is full.
+    /// Sends one message. Waits while the channel is full.
     ///
-    /// Cancelling (dropping the future) before it is ready drops the message, which was not sent.
+    /// # Cancel safety
+    ///
+    /// If you drop the future before it is ready, the message is not sent, and it is dropped as
+    /// well.
     ///
     /// # Errors
     ///
-    /// The future gives the message back when the ring is closed.
+    /// The future returns the message if the channel is closed.
     ///
     /// ```
     /// let pool = creel::Pool::builder().workers(2).build()?;
@@ -405,11 +429,12 @@ impl<T> Sender<T> {
         }
     }
 
-    /// Sends one message, blocking the calling thread while the ring is full.
+    /// Sends one message. Blocks the calling thread while the channel is full. Use it on threads
+    /// that do not run tasks.
     ///
     /// # Errors
     ///
-    /// The message back when the ring is closed.
+    /// Returns the message if the channel is closed.
     ///
     /// ```
     /// let (tx, rx) = creel::channel::bounded::channel(2);
@@ -425,7 +450,7 @@ impl<T> Sender<T> {
         }
     }
 
-    /// Refuses further messages from every sender; what is in the ring can still be received.
+    /// Closes the channel for all senders. Messages in the channel can still be received.
     ///
     /// ```
     /// let (tx, rx) = creel::channel::bounded::channel(2);
@@ -444,7 +469,8 @@ impl<T> Receiver<T> {
     ///
     /// # Errors
     ///
-    /// [`TryRecvError::Empty`], or [`TryRecvError::Closed`] when the ring is closed and empty.
+    /// Returns [`TryRecvError::Empty`] if the channel is empty, or [`TryRecvError::Closed`] if it
+    /// is closed as well.
     ///
     /// ```
     /// let (tx, rx) = creel::channel::bounded::channel(2);
@@ -456,14 +482,16 @@ impl<T> Receiver<T> {
         self.ring.try_recv()
     }
 
-    /// Receives one message, waiting for it.
+    /// Receives one message. Waits until there is one.
     ///
-    /// Cancel-safe: a future dropped before it is ready has taken nothing, and a wake it was
-    /// given passes to the next receiver.
+    /// # Cancel safety
+    ///
+    /// Safe. If you drop the future before it is ready, it has not taken a message. If it had
+    /// already been woken, the wake-up passes to the next receiver.
     ///
     /// # Errors
     ///
-    /// The future gives [`Closed`] when the ring is closed and empty.
+    /// The future returns [`Closed`] if the channel is closed and empty.
     ///
     /// ```
     /// let pool = creel::Pool::builder().workers(2).build()?;
@@ -481,11 +509,12 @@ impl<T> Receiver<T> {
         }
     }
 
-    /// Receives one message, blocking the calling thread until it is there.
+    /// Receives one message. Blocks the calling thread until there is one. Use it on threads that
+    /// do not run tasks.
     ///
     /// # Errors
     ///
-    /// [`Closed`] when the ring is closed and empty.
+    /// Returns [`Closed`] if the channel is closed and empty.
     ///
     /// ```
     /// let (tx, rx) = creel::channel::bounded::channel(2);
@@ -500,7 +529,7 @@ impl<T> Receiver<T> {
         }
     }
 
-    /// Refuses further messages from every sender; what is in the ring can still be received.
+    /// Closes the channel for all senders. Messages in the channel can still be received.
     ///
     /// ```
     /// let (tx, rx) = creel::channel::bounded::channel(2);
@@ -561,7 +590,7 @@ impl<T> std::fmt::Debug for Receiver<T> {
     }
 }
 
-/// The future of [`Sender::send`].
+/// The future that [`Sender::send`] returns.
 ///
 /// ```
 /// let pool = creel::Pool::builder().workers(2).build()?;
@@ -578,7 +607,7 @@ pub struct SendFuture<'a, T> {
     message: Option<T>,
 }
 
-/// The future of [`Receiver::recv`].
+/// The future that [`Receiver::recv`] returns.
 ///
 /// ```
 /// let pool = creel::Pool::builder().workers(2).build()?;
@@ -601,7 +630,7 @@ impl<T> Future for SendFuture<'_, T> {
     #[inline(always)]
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = &mut *self;
-        // Before the claim, which binds.
+        // We check this before the claim, because a claimed place must be filled.
         assert!(this.message.is_some(), "polled after it was ready");
         let claim = ready!(this.end.poll(cx));
         let message = this.message.take().expect("looked at above");
@@ -630,17 +659,17 @@ impl<T> Future for RecvFuture<'_, T> {
     }
 }
 
-/// Which end of the ring waits.
+/// The side that waits.
 #[derive(Clone, Copy)]
 enum Side {
     Senders,
     Receivers,
 }
 
-/// A future's end of the ring: what sending and receiving have in common.
+/// The common part of the futures for sending and receiving.
 struct End<'a, T, const SENDS: bool> {
     ring: &'a Ring<T>,
-    /// Once it waited.
+    /// The future's entry in the list of waiters. `None` if it has never waited.
     ticket: Option<Ticket>,
 }
 
@@ -656,8 +685,8 @@ impl<'a, T, const SENDS: bool> End<'a, T, SENDS> {
         Self { ring, ticket: None }
     }
 
-    /// A claim, or waits for the other side to make it possible. Once ready, [`done`](Self::done)
-    /// follows.
+    /// Claims a place, or waits until the other side makes a claim possible. When it is ready, the
+    /// caller must call [`done`](Self::done).
     #[inline(always)]
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<Claim<'a, T>, Closed>> {
         if budget::is_spent(cx) {
@@ -686,14 +715,15 @@ impl<'a, T, const SENDS: bool> End<'a, T, SENDS> {
             Err(Refused::ForNow) => {}
         }
         if !self.may_sleep() {
-            // The other side has claimed a place and not left it: it may not have seen the flag.
+            // The other side has claimed a place and has not published it yet. It may not have seen
+            // our flag, so we poll again.
             crate::sync::spin_loop();
             cx.waker().wake_by_ref();
         }
         Poll::Pending
     }
 
-    /// Waits no longer.
+    /// Stops waiting.
     #[inline(always)]
     fn done(&mut self) {
         if self.ticket.is_some() {
@@ -708,12 +738,13 @@ impl<'a, T, const SENDS: bool> End<'a, T, SENDS> {
         }
     }
 
-    /// Leaves the list. A wake that was meant for this end goes to the next, if there is still
-    /// what it was for: this end may have helped itself before it came.
+    /// Leaves the list. If this future was woken but did not use the wake-up, the wake-up passes to
+    /// the next waiter, provided that there is still something to claim. For example, the future
+    /// may have claimed a place before the wake-up arrived.
     #[cold]
     fn pass_on(&mut self) {
         if self.leave() && !self.may_sleep() {
-            // A received message may be on its way to the caller.
+            // The caller may be about to return a received message, which a panic would lose.
             let next = self.ring.first_waiting(Self::SIDE);
             if let Some(waker) = next {
                 waker.wake_quietly();
@@ -721,7 +752,7 @@ impl<'a, T, const SENDS: bool> End<'a, T, SENDS> {
         }
     }
 
-    /// Leaves the list, if on it; true if a wake was meant for this end.
+    /// Leaves the list, if the future is in it. Returns whether the future had been woken.
     #[cold]
     fn leave(&mut self) -> bool {
         self.ticket.take().is_some_and(|ticket| {

@@ -1,11 +1,14 @@
-//! A bounded channel, from one sender to one receiver, that may leak instead of holding its sender
-//! back: what a live source needs, whose newest message is worth more than its oldest.
+//! A bounded channel from one sender to one receiver that can drop messages instead of making its
+//! sender wait. Use it for a live source, whose newest message is worth more than its oldest one.
+//! For example, a video player prefers the newest frame.
 //!
-//! A mutex guards it: all it is for is to be small (a message has a place of its own before there
-//! is a queue), and to know what it has dropped. Under the lock no message is dropped and no waker
-//! cloned, woken or dropped, because all of these may call back into the channel.
+//! A mutex protects the channel. This keeps a channel small, because the first message has a place
+//! of its own, and it lets the channel count the messages that it dropped. While we hold the lock,
+//! we never drop a message, and we never clone, wake or drop a waker, because all of these may call
+//! back into the channel.
 //!
-//! Left out: several senders or receivers; that is the ring, which does not leak.
+//! We leave out several senders or receivers. Use [`bounded`](super::bounded), which does not drop
+//! messages.
 
 use super::{Closed, SendError, TryRecvError, TrySendError, blocking};
 use crate::sync::{Mutex, lock};
@@ -18,15 +21,16 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-/// What a full channel does with one more message.
+/// The behaviour of a full channel when another message is sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Leak {
-    /// The sender waits: back-pressure.
+    /// The sender waits until there is room (backpressure).
     #[default]
     No,
-    /// The new one is dropped.
+    /// The channel drops the new message.
     New,
-    /// The oldest one is dropped: what arrives is late by the channel's length at most.
+    /// The channel drops its oldest message. Therefore the receiver is never behind by more than
+    /// the capacity of the channel.
     Old,
 }
 
@@ -55,12 +59,12 @@ impl fmt::Display for Leak {
 
 #[derive(Debug)]
 struct Inner<T> {
-    /// The oldest message. It has a place of its own, so that a channel which is always emptied
-    /// before the next message comes touches no other memory.
+    /// The oldest message. It has a place of its own, so that a channel that is always emptied
+    /// before the next message arrives does not access any other memory.
     first: Option<T>,
-    /// The others; empty while there is no first.
+    /// The other messages. Empty while `first` is empty.
     more: VecDeque<T>,
-    /// Of both together.
+    /// The maximum number of messages in `first` and `more` together.
     capacity: usize,
     leak: Leak,
     leaked: u64,
@@ -69,19 +73,22 @@ struct Inner<T> {
     receiver: Option<StoredWaker>,
 }
 
-/// The sending half. Dropping it closes the channel once it is empty.
+/// The sending half. Dropping it closes the channel. The receiver can still receive the messages in
+/// it.
 #[derive(Debug)]
 pub struct Sender<T>(Arc<Mutex<Inner<T>>>);
 
-/// The receiving half. Dropping it drops what was sent and not received, and makes sends fail.
+/// The receiving half. Dropping it closes the channel, so that sending fails, and drops the
+/// messages that were not received.
 #[derive(Debug)]
 pub struct Receiver<T>(Arc<Mutex<Inner<T>>>);
 
-/// A channel of at most `capacity` messages, whose memory is made here.
+/// Creates a channel that holds up to `capacity` messages. `leak` says what the channel does with a
+/// message when it is full. All memory is allocated here.
 ///
 /// # Panics
 ///
-/// If `capacity` is 0 or above 2³⁰.
+/// Panics if `capacity` is 0 or greater than 2³⁰.
 ///
 /// ```
 /// use creel::channel::leaky::{self, Leak};
@@ -112,15 +119,15 @@ pub fn channel<T>(capacity: usize, leak: Leak) -> (Sender<T>, Receiver<T>) {
     (Sender(Arc::clone(&inner)), Receiver(inner))
 }
 
-/// Whether a place wakes the task that `cx` is of.
+/// Returns whether `place` holds a waker that wakes the task of `cx`.
 fn holds(place: &Option<StoredWaker>, cx: &Context<'_>) -> bool {
     place.as_ref().is_some_and(|it| it.will_wake(cx.waker()))
 }
 
-/// What became of a message.
+/// The result of trying to add a message.
 enum Pushed {
     In,
-    /// There is no place, and nothing leaks.
+    /// The channel is full and does not drop messages.
     Full,
     Closed,
 }
@@ -134,7 +141,7 @@ impl<T> Inner<T> {
         Some(first)
     }
 
-    /// Whether nothing is left after the next [`pop`](Self::pop).
+    /// Returns whether the channel will be empty after the next [`pop`](Self::pop).
     fn is_left_empty(&self) -> bool {
         self.first.is_none() || self.more.is_empty()
     }
@@ -143,7 +150,8 @@ impl<T> Inner<T> {
         self.first.is_some() && self.more.len() + 1 == self.capacity
     }
 
-    /// Takes `message` if there is a place or one leaks; what leaks is put in its stead.
+    /// Adds `message` if there is room or if the channel drops a message. A dropped message is left
+    /// in `message`, so that the caller can drop it without the lock.
     #[inline]
     fn push(&mut self, message: &mut Option<T>) -> Pushed {
         if self.closed {
@@ -174,27 +182,32 @@ impl<T> Inner<T> {
 }
 
 impl<T> Sender<T> {
-    /// Sends one message; waits while the channel is full and does not leak. Cancelled, the message
-    /// is dropped.
+    /// Sends one message. Waits while the channel is full, unless it drops messages.
+    ///
+    /// # Cancel safety
+    ///
+    /// If you drop the future before it is ready, the message is not sent, and it is dropped as
+    /// well.
     ///
     /// # Errors
     ///
-    /// The message back when the receiver is gone.
+    /// Returns the message if the receiver has been dropped.
     pub fn send(&mut self, message: T) -> impl Future<Output = Result<(), SendError<T>>> {
         let mut message = Some(message);
         poll_fn(move |cx| self.poll_send(cx, &mut message))
     }
 
-    /// Takes the message and sends it; leaves it there while the channel is full and does not leak,
-    /// and `cx` is woken when there is a place. For futures written by hand.
+    /// Takes the message out of `message` and sends it, for futures written by hand. While the
+    /// channel is full and does not drop messages, the message stays in `message`, and the task of
+    /// `cx` is woken when there is room.
     ///
     /// # Errors
     ///
-    /// The message back when the receiver is gone.
+    /// Returns the message if the receiver has been dropped.
     ///
     /// # Panics
     ///
-    /// Without a message.
+    /// Panics if `message` is `None`.
     #[inline]
     #[track_caller]
     pub fn poll_send(
@@ -239,12 +252,12 @@ impl<T> Sender<T> {
         })
     }
 
-    /// Sends one message if there is a place or one leaks. Never waits.
+    /// Sends one message if there is room or if the channel drops messages. Never waits.
     ///
     /// # Errors
     ///
-    /// The message back: [`TrySendError::Full`], of a channel that does not leak, or
-    /// [`TrySendError::Closed`] when the receiver is gone.
+    /// Returns the message in [`TrySendError::Full`] if the channel is full and does not drop
+    /// messages, or in [`TrySendError::Closed`] if the receiver has been dropped.
     pub fn try_send(&mut self, message: T) -> Result<(), TrySendError<T>> {
         let mut message = Some(message);
         let mut inner = lock(&self.0);
@@ -260,60 +273,67 @@ impl<T> Sender<T> {
         match (pushed, message) {
             (Pushed::Full, Some(back)) => Err(TrySendError::Full(back)),
             (Pushed::Closed, Some(back)) => Err(TrySendError::Closed(back)),
-            // What has leaked is dropped here.
+            // A message that the channel dropped is freed here, without the lock.
             _ => Ok(()),
         }
     }
 
-    /// Sends one message, blocking the calling thread while the channel is full and does not leak.
+    /// Sends one message. Blocks the calling thread while the channel is full, unless it drops
+    /// messages. Use it on threads that do not run tasks.
     ///
     /// # Errors
     ///
-    /// The message back when the receiver is gone.
+    /// Returns the message if the receiver has been dropped.
     pub fn send_blocking(&mut self, message: T) -> Result<(), SendError<T>> {
         blocking::wait(self.send(message))
     }
 }
 
 impl<T> Receiver<T> {
-    /// How many messages have leaked.
+    /// Returns the number of messages that the channel has dropped because it was full.
     pub fn leaked(&self) -> u64 {
         lock(&self.0).leaked
     }
 
-    /// Receives the oldest message. Cancelled, it has taken none.
+    /// Receives the oldest message. Waits until there is one.
+    ///
+    /// # Cancel safety
+    ///
+    /// Safe. If you drop the future before it is ready, it has not taken a message.
     ///
     /// # Errors
     ///
-    /// When the channel is empty and the sender gone.
+    /// Returns [`Closed`] if the channel is empty and the sender has been dropped.
     pub fn recv(&mut self) -> impl Future<Output = Result<T, Closed>> {
         poll_fn(|cx| self.poll_recv(cx))
     }
 
-    /// The oldest message, once there is one; until then `cx` is woken when there is. For futures
-    /// written by hand.
+    /// Returns the oldest message if there is one, for futures written by hand. Otherwise the task
+    /// of `cx` is woken when a message arrives.
     ///
     /// # Errors
     ///
-    /// As for [`recv`](Self::recv).
+    /// Returns the same error as [`recv`](Self::recv).
     #[inline]
     pub fn poll_recv(&mut self, cx: &mut Context<'_>) -> Poll<Result<T, Closed>> {
         let received = self.poll_recv_or_wait(cx);
         received.map(|received| received.map(|(message, _)| message))
     }
 
-    /// The same, and whether to ask again now: if not, the channel is empty and `cx` is woken when
-    /// there is a message, as if that had been asked already. It saves taking the lock once more.
+    /// Returns the oldest message like [`poll_recv`](Self::poll_recv), and whether you should poll
+    /// again now. If not, the channel is empty and the task of `cx` is already registered to be
+    /// woken when a message arrives. This saves taking the lock a second time.
     ///
     /// # Errors
     ///
-    /// As for [`recv`](Self::recv).
+    /// Returns the same error as [`recv`](Self::recv).
     #[inline]
     pub fn poll_recv_or_wait(&mut self, cx: &mut Context<'_>) -> Poll<Result<(T, bool), Closed>> {
         budget::poll(cx, |cx| {
             let mut fresh = None;
             let mut inner = lock(&self.0);
-            // A message is taken out only once the waker is here: its clone may panic.
+            // We clone the waker before we take a message, because the clone may panic, and the
+            // message would then be lost.
             if inner.is_left_empty() && !inner.closed && !holds(&inner.receiver, cx) {
                 drop(inner);
                 fresh = Some(StoredWaker::new(cx.waker()));
@@ -326,7 +346,7 @@ impl<T> Receiver<T> {
             }
             let sender = message.is_some().then(|| inner.sender.take()).flatten();
             drop(inner);
-            // A panic would cost this caller its message.
+            // A panic here would cost the caller its message.
             if let Some(waker) = sender {
                 waker.wake_quietly();
             }
@@ -342,14 +362,15 @@ impl<T> Receiver<T> {
     ///
     /// # Errors
     ///
-    /// [`TryRecvError::Empty`] while the sender lives, else [`TryRecvError::Closed`].
+    /// Returns [`TryRecvError::Empty`] if the channel is empty, or [`TryRecvError::Closed`] if the
+    /// sender has been dropped as well.
     pub fn try_recv(&mut self) -> Result<T, TryRecvError> {
         let mut inner = lock(&self.0);
         let message = inner.pop();
         let closed = inner.closed;
         let sender = message.is_some().then(|| inner.sender.take()).flatten();
         drop(inner);
-        // A panic would cost this caller its message.
+        // A panic here would cost the caller its message.
         if let Some(waker) = sender {
             waker.wake_quietly();
         }
@@ -359,16 +380,17 @@ impl<T> Receiver<T> {
         })
     }
 
-    /// Receives the oldest message, blocking the calling thread until there is one.
+    /// Receives the oldest message. Blocks the calling thread until there is one. Use it on threads
+    /// that do not run tasks.
     ///
     /// # Errors
     ///
-    /// As for [`recv`](Self::recv).
+    /// Returns the same error as [`recv`](Self::recv).
     pub fn recv_blocking(&mut self) -> Result<T, Closed> {
         blocking::wait(self.recv())
     }
 
-    /// Drops all messages.
+    /// Drops all messages in the channel.
     pub fn flush(&mut self) {
         let mut inner = lock(&self.0);
         let (first, more) = (inner.first.take(), inner.more.drain(..).collect::<Vec<_>>());

@@ -1,20 +1,22 @@
-//! Where the one-to-one channels lie: a worker that makes one takes the memory from its own heap
-//! of blocks, as it does for tasks; any other thread from the program's allocator.
+//! The memory of the channels with one sender and one receiver. A worker that creates such a
+//! channel allocates it in its own heap of blocks, which it also uses for tasks. Any other thread
+//! uses the allocator of the program.
 //!
-//! The channel's state word remembers which.
+//! The state word of the channel records which of the two was used.
 
 use crate::task;
 use std::ptr::NonNull;
 
-/// In a channel's state word, from the beginning to the end: it lies in a worker's heap.
+/// A bit in the state word of a channel that never changes. If it is set, the channel is in the
+/// heap of a worker.
 pub(super) const IN_HEAP: u64 = 1 << 7;
 
-/// Makes a channel, told what its state word begins with.
+/// Creates a channel. `channel` receives the initial value of the state word.
 #[inline]
 pub(super) fn make<C>(channel: impl FnOnce(u64) -> C) -> NonNull<C> {
     match task::block_for_channel::<C>() {
         Some(place) => {
-            // SAFETY: large and aligned enough for a `C`, and ours.
+            // SAFETY: the block is large enough and aligned for a `C`, and belongs to us.
             unsafe { place.write(channel(IN_HEAP)) };
             place
         }
@@ -26,16 +28,18 @@ pub(super) fn make<C>(channel: impl FnOnce(u64) -> C) -> NonNull<C> {
 ///
 /// # Safety
 ///
-/// It was made by [`make`], `state` is its state word, and it is not used again.
+/// The channel was created by [`make`], `state` is its state word, and it is not used again.
 #[inline]
 pub(super) unsafe fn free<C>(channel: NonNull<C>, state: u64) {
     if state & IN_HEAP != 0 {
-        // SAFETY: the caller's, and not used again.
+        // SAFETY: the channel belongs to the caller and is not used again.
         unsafe { channel.drop_in_place() };
-        // SAFETY: from `block_for_channel`, as the word tells, and not used again.
+        // SAFETY: according to the state word, the block comes from `block_for_channel`, and it is
+        // not used again.
         unsafe { task::free_channel(channel) };
     } else {
-        // SAFETY: made by `Box::leak`, as the word tells, and not used again.
+        // SAFETY: according to the state word, `Box::leak` made this pointer, and it is not used
+        // again.
         drop(unsafe { Box::from_raw(channel.as_ptr()) });
     }
 }

@@ -1,17 +1,20 @@
 //! Bounded channels between tasks, and between tasks and plain threads.
 //!
-//! | | senders | receivers | places |
+//! | | senders | receivers | capacity |
 //! |---|---|---|---|
-//! | [`oneshot`] | one | one | one message, ever |
-//! | [`spsc`] | one | one | one at a time |
-//! | [`bounded`] | many | many | as many as asked for |
-//! | [`leaky`] | one | one | the same; full, it may drop the oldest or the newest |
+//! | [`oneshot`] | one | one | one message in total |
+//! | [`spsc`] | one | one | one message at a time |
+//! | [`bounded`] | many | many | as many messages as you choose |
+//! | [`leaky`] | one | one | as many messages as you choose; a full channel can drop its oldest or newest message |
 //!
-//! They know no executor: everything goes through [`std::task::Waker`]. A message allocates
-//! nothing. Each has a waiting side for tasks, a `try_` side that never waits, and a `_blocking`
-//! side for plain threads; a receive that is cancelled has taken nothing.
+//! The channels work with any executor, because they only use [`std::task::Waker`]. Sending a
+//! message does not allocate. Each channel has `async` methods for tasks, `try_` methods that never
+//! wait, and `_blocking` methods for plain threads. For example, a task can call `send` while a
+//! plain thread calls `recv_blocking`. Receiving is cancel safe. If you drop the future before it
+//! is ready, it has not taken a message.
 //!
-//! Left out on purpose: unbounded channels, since a queue without a bound hides the slow side.
+//! We leave out unbounded channels on purpose, because a queue without a bound hides a receiver
+//! that is too slow.
 
 pub mod bounded;
 pub mod leaky;
@@ -23,7 +26,7 @@ mod memory;
 mod waiters;
 mod waker_cell;
 
-/// The channel is closed and empty: nothing will arrive any more.
+/// The error of receiving from a channel that is closed and empty. No message will arrive any more.
 ///
 /// ```
 /// use creel::channel::{Closed, oneshot};
@@ -43,7 +46,7 @@ impl std::fmt::Display for Closed {
 
 impl std::error::Error for Closed {}
 
-/// Why nothing was received.
+/// The reason why a `try_recv` method returned no message.
 ///
 /// ```
 /// use creel::channel::{TryRecvError, spsc};
@@ -55,9 +58,9 @@ impl std::error::Error for Closed {}
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TryRecvError {
-    /// Nothing is there now; the other side may still send.
+    /// The channel is empty. The other side may still send a message.
     Empty,
-    /// Nothing is there and nothing will be.
+    /// The channel is empty and closed. No message will arrive any more.
     Closed,
 }
 
@@ -72,7 +75,7 @@ impl std::fmt::Display for TryRecvError {
 
 impl std::error::Error for TryRecvError {}
 
-/// The message that could not be sent, because the receiver is gone.
+/// The error of sending to a closed channel. It contains the message that could not be sent.
 ///
 /// ```
 /// use creel::channel::{SendError, oneshot};
@@ -111,7 +114,7 @@ impl<T> std::fmt::Display for SendError<T> {
 
 impl<T> std::error::Error for SendError<T> {}
 
-/// Why a message was not sent, with the message.
+/// The reason why a `try_send` method did not send the message. It contains the message.
 ///
 /// ```
 /// use creel::channel::{TrySendError, bounded};
@@ -124,14 +127,14 @@ impl<T> std::error::Error for SendError<T> {}
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum TrySendError<T> {
-    /// Every place is taken.
+    /// The channel is full.
     Full(T),
-    /// Nobody will receive it.
+    /// The channel is closed, so no receiver would receive the message.
     Closed(T),
 }
 
 impl<T> TrySendError<T> {
-    /// The message that was not sent.
+    /// Returns the message that was not sent.
     ///
     /// ```
     /// let (tx, rx) = creel::channel::bounded::channel(1);

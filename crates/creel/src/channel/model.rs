@@ -1,7 +1,7 @@
-//! Loom explores every interleaving of small channel programs, and checks every access to a
-//! message and every wake.
+//! Loom models: they explore every interleaving of small channel programs up to a bound, and check
+//! every access to a message and every wake-up.
 
-use super::{Closed, TryRecvError, oneshot, ring, slot};
+use super::{Closed, TryRecvError, bounded, oneshot, spsc};
 use loom::future::block_on;
 use loom::thread;
 use std::future::Future;
@@ -9,12 +9,12 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
-/// Polls once with a waker that does nothing, as a cancelled wait does.
+/// Polls once with a waker that does nothing, like a wait that is cancelled.
 fn poll_once<F: Future + Unpin>(future: &mut F) -> Poll<F::Output> {
     Pin::new(future).poll(&mut Context::from_waker(Waker::noop()))
 }
 
-fn bounded(f: impl Fn() + Sync + Send + 'static) {
+fn check(f: impl Fn() + Sync + Send + 'static) {
     let mut model = loom::model::Builder::new();
     model.preemption_bound = Some(2);
     model.check(f);
@@ -22,10 +22,11 @@ fn bounded(f: impl Fn() + Sync + Send + 'static) {
 
 #[test]
 fn oneshot_delivers_and_wakes() {
-    bounded(|| {
+    check(|| {
         let (tx, mut rx) = oneshot::channel();
         let sender = thread::spawn(move || tx.send(Box::new(7)).unwrap());
-        // A first wait that is given up, so that the waker is replaced under the sender.
+        // This is a first wait that is cancelled, so that the waker is replaced while the sender
+        // runs.
         let got = match poll_once(&mut rx) {
             Poll::Ready(got) => got,
             Poll::Pending => block_on(&mut rx),
@@ -37,7 +38,7 @@ fn oneshot_delivers_and_wakes() {
 
 #[test]
 fn oneshot_halves_leave_in_any_order() {
-    bounded(|| {
+    check(|| {
         let (tx, mut rx) = oneshot::channel();
         let message = Arc::new(());
         let sent = message.clone();
@@ -47,7 +48,7 @@ fn oneshot_halves_leave_in_any_order() {
         sender.join().unwrap();
         assert_eq!(Arc::strong_count(&message), 1);
     });
-    bounded(|| {
+    check(|| {
         let (tx, rx) = oneshot::channel::<u8>();
         let sender = thread::spawn(move || drop(tx));
         assert_eq!(block_on(rx), Err(Closed));
@@ -57,7 +58,7 @@ fn oneshot_halves_leave_in_any_order() {
 
 #[test]
 fn slot_hands_over_two_messages() {
-    bounded(|| {
+    check(|| {
         let (mut tx, mut rx) = spsc::channel();
         let sender = thread::spawn(move || {
             block_on(tx.send(Box::new(1))).unwrap();
@@ -78,7 +79,7 @@ fn slot_hands_over_two_messages() {
 
 #[test]
 fn slot_receiver_leaves_under_a_sender() {
-    bounded(|| {
+    check(|| {
         let (mut tx, mut rx) = spsc::channel();
         let message = Arc::new(());
         let sent = message.clone();
@@ -95,7 +96,7 @@ fn slot_receiver_leaves_under_a_sender() {
 
 #[test]
 fn ring_of_one_place_wakes_both_sides() {
-    bounded(|| {
+    check(|| {
         let (tx, rx) = bounded::channel(1);
         let sender = thread::spawn(move || {
             block_on(tx.send(1)).unwrap();
@@ -110,7 +111,7 @@ fn ring_of_one_place_wakes_both_sides() {
 
 #[test]
 fn ring_with_two_senders_wakes_the_receiver_for_each() {
-    bounded(|| {
+    check(|| {
         let (tx, rx) = bounded::channel(2);
         let other = tx.clone();
         let one = thread::spawn(move || tx.try_send(1).unwrap());
@@ -125,7 +126,7 @@ fn ring_with_two_senders_wakes_the_receiver_for_each() {
 
 #[test]
 fn ring_cancelled_receiver_passes_its_wake_on() {
-    bounded(|| {
+    check(|| {
         let (tx, rx) = bounded::channel(2);
         let mut cancelled = Box::pin(rx.recv());
         let taken = poll_once(&mut cancelled);

@@ -1,10 +1,11 @@
-//! A channel for one message.
+//! A channel for one message. For example, a task can use it to return its result.
 //!
-//! Sending never waits. One allocation a channel, 24 bytes and the message; a send that finds a
-//! waiting receiver is a single atomic exchange. The protocol of the waker is told in
-//! `waker_cell.rs`; the bits of the word are below.
+//! Sending never waits. A channel makes one allocation of 24 bytes plus the size of the message. A
+//! send that finds a waiting receiver is a single atomic exchange. `waker_cell.rs` describes the
+//! protocol of the waker, and the constants below describe the bits of the state word.
 //!
-//! Left out: waiting for the receiver to go away. `Sender::is_closed` tells it.
+//! We leave out waiting until the receiver is dropped. You can check for it with
+//! `Sender::is_closed`.
 
 use super::waker_cell::{EPOCH, Wait, WakerCell, exchange};
 use super::{Closed, SendError, TryRecvError, blocking, memory};
@@ -17,16 +18,18 @@ use std::pin::Pin;
 use std::ptr::NonNull;
 use std::task::{Context, Poll};
 
-/// The sender is through: it will not touch the channel again, the receiver frees it.
+/// The sender has finished. It will not access the channel again, and the receiver frees it.
 const DONE: u64 = 1;
-/// The sender left a message. Never without `DONE`.
+/// The sender has left a message. Never set without `DONE`.
 const VALUE: u64 = 1 << 1;
-/// The receiver's waker is stored and belongs to who clears this bit. Never with `DONE`.
+/// The receiver's waker is stored. It belongs to the thread that clears this bit. Never set
+/// together with `DONE`.
 const WAITING: u64 = 1 << 2;
-/// The receiver is gone: the sender frees the channel. Never with `DONE` or `WAITING`.
+/// The receiver has been dropped, and the sender frees the channel. Never set together with `DONE`
+/// or `WAITING`.
 const RX_GONE: u64 = 1 << 3;
 
-/// The receiver's wait.
+/// How the receiver registers its waker.
 const WAIT: Wait = Wait {
     bit: WAITING,
     clears: 0,
@@ -35,11 +38,11 @@ const WAIT: Wait = Wait {
 struct Inner<T> {
     state: AtomicU64,
     waker: WakerCell,
-    /// The sender's until `DONE`, then the receiver's.
+    /// The message. It belongs to the sender until `DONE` is set, and to the receiver afterwards.
     value: UnsafeCell<MaybeUninit<T>>,
 }
 
-/// Makes a channel for one message.
+/// Creates a channel for one message.
 ///
 /// ```
 /// let (tx, mut rx) = creel::channel::oneshot::channel();
@@ -55,7 +58,7 @@ pub fn channel<T>() -> (Sender<T>, Receiver<T>) {
     (Sender { inner }, Receiver { inner: Some(inner) })
 }
 
-/// The sending half. Dropping it unused closes the channel.
+/// The sending half. If you drop it without sending a message, the channel is closed.
 ///
 /// ```
 /// let (tx, rx) = creel::channel::oneshot::channel::<u32>();
@@ -67,10 +70,14 @@ pub struct Sender<T> {
     inner: NonNull<Inner<T>>,
 }
 
-/// The receiving half: a future of the message.
+/// The receiving half, which is a future that returns the message. If the sender is dropped without
+/// a message, it returns [`Closed`].
 ///
-/// Cancel-safe: it may be polled by reference and dropped between polls, the message stays
-/// until it is taken. A message nobody took is dropped with the receiver.
+/// # Cancel safety
+///
+/// Safe. You can poll it by reference and stop polling at any time, because the message stays in
+/// the channel until it is taken. If you drop the receiver, a message that was not taken is dropped
+/// as well.
 ///
 /// ```
 /// let pool = creel::Pool::builder().workers(2).build()?;
@@ -81,56 +88,59 @@ pub struct Sender<T> {
 /// ```
 #[derive(Debug)]
 pub struct Receiver<T> {
-    /// `None` once the channel is freed: the message was taken or the channel found closed.
+    /// The channel. `None` once it is freed, because the message was taken or the channel was found
+    /// closed.
     inner: Option<NonNull<Inner<T>>>,
 }
 
-// SAFETY: the two halves share an `Inner` whose accesses the state word orders; the message
-// itself moves from one thread to the other.
+// SAFETY: the two halves share an `Inner`. The state word orders all their accesses to it, and `T:
+// Send` allows the message to move from one thread to the other.
 unsafe impl<T: Send> Send for Sender<T> {}
-// SAFETY: the state word orders all accesses of the two halves; the message is sent to this
-// thread.
+// SAFETY: the state word orders all accesses of the two halves, and `T: Send` allows the message to
+// move to this thread.
 unsafe impl<T: Send> Send for Receiver<T> {}
-// SAFETY: a shared `Sender` only reads the state word.
+// SAFETY: a shared `Sender` only reads the state word, which is atomic.
 unsafe impl<T: Send> Sync for Sender<T> {}
-// SAFETY: a shared `Receiver` offers nothing at all.
+// SAFETY: a shared `Receiver` has no operations.
 unsafe impl<T: Send> Sync for Receiver<T> {}
 impl<T> Unpin for Receiver<T> {}
 
-/// Frees the channel; the message has been moved out or never was.
+/// Frees the channel. The message has been moved out, or there never was one.
 ///
 /// # Safety
 ///
-/// The caller is the last half, as the word has told it, and does not use `inner` again.
+/// The caller is the last half according to the state word, and does not use `inner` again.
 unsafe fn free<T>(inner: NonNull<Inner<T>>) {
-    // SAFETY: the caller's, alone.
+    // SAFETY: the channel belongs to the caller alone.
     let state = unsafe { inner.as_ref() }.state.load(Ordering::Relaxed);
-    // SAFETY: made in `channel`, freed once by the last half.
+    // SAFETY: `channel` allocated it, and only the last half frees it.
     unsafe { memory::free(inner, state) };
 }
 
-/// Moves the message out.
+/// Moves the message out of the channel.
 ///
 /// # Safety
 ///
-/// A message is there, it is the caller's, and it is not read again.
+/// There is a message, it belongs to the caller, and it is not read again.
 unsafe fn take<T>(inner: &Inner<T>) -> T {
     inner.value.with_mut(|value| {
-        // SAFETY: the caller alone has access now.
+        // SAFETY: only the caller has access now.
         let value = unsafe { &mut *value };
-        // SAFETY: the message is there and not read again.
+        // SAFETY: there is a message, and it is not read again.
         unsafe { value.assume_init_read() }
     })
 }
 
-/// The sender's last transition. Afterwards `inner` is no longer ours, and the caller wakes the
-/// receiver if it waits. `Err`: the receiver is gone and the caller is the last half.
+/// Makes the sender's last transition of the state word. On success, `inner` no longer belongs to
+/// the sender, and the caller must wake the returned waker, if there is one. Returns an error if
+/// the receiver has been dropped, so that the caller is the last half.
 ///
 /// # Safety
 ///
-/// The caller is the sender's half and calls this once.
+/// The caller is the sender and calls this function once.
 unsafe fn finish<T>(inner: NonNull<Inner<T>>, outcome: u64) -> Result<Option<StoredWaker>, Closed> {
-    // SAFETY: the channel lives until this call's exchange, after which it is not touched.
+    // SAFETY: the channel lives until the exchange of this call, and we do not access it
+    // afterwards.
     let inner = unsafe { inner.as_ref() };
     loop {
         let seen = inner.state.load(Ordering::Acquire);
@@ -139,18 +149,19 @@ unsafe fn finish<T>(inner: NonNull<Inner<T>>, outcome: u64) -> Result<Option<Sto
         }
         let words = inner.waker.copy();
         if exchange(&inner.state, seen, (seen & !WAITING) | outcome) {
-            // SAFETY: the exchange cleared the bit, on the value read before the copy.
+            // SAFETY: the exchange cleared the bit, and it compared with the value that was read
+            // before the copy.
             return Ok((seen & WAITING != 0).then(|| unsafe { words.into_waker() }));
         }
     }
 }
 
 impl<T> Sender<T> {
-    /// Leaves the message and wakes the receiver. Never waits.
+    /// Sends the message and wakes the receiver. Never waits.
     ///
     /// # Errors
     ///
-    /// The message back, when the receiver is gone.
+    /// Returns the message if the receiver has been dropped.
     ///
     /// ```
     /// let (tx, rx) = creel::channel::oneshot::channel();
@@ -163,27 +174,27 @@ impl<T> Sender<T> {
         // SAFETY: the channel lives until both halves are gone.
         let place = unsafe { &inner.as_ref().value };
         place.with_mut(|value| {
-            // SAFETY: until `DONE` the place is the sender's alone.
+            // SAFETY: until `DONE` is set, the place belongs to the sender alone.
             let value = unsafe { &mut *value };
             value.write(message);
         });
-        // SAFETY: `self` is forgotten, so this is the sender's only end.
+        // SAFETY: `self` is never dropped, so this is the only call for this sender.
         if let Ok(receiver) = unsafe { finish(inner, DONE | VALUE) } {
             if let Some(waker) = receiver {
                 waker.wake();
             }
             return Ok(());
         }
-        // SAFETY: the receiver is gone, the channel is this call's.
+        // SAFETY: the receiver is gone, so the channel belongs to this call.
         let inner_ref = unsafe { inner.as_ref() };
-        // SAFETY: written above and seen by nobody.
+        // SAFETY: it was written above, and no other thread has seen it.
         let message = unsafe { take(inner_ref) };
-        // SAFETY: the last half, and not used again.
+        // SAFETY: this is the last half, and it does not use the channel again.
         unsafe { free(inner) };
         Err(SendError(message))
     }
 
-    /// Whether the receiver is gone, so that [`send`](Self::send) would fail.
+    /// Returns whether the receiver has been dropped, so that [`send`](Self::send) would fail.
     ///
     /// ```
     /// let (tx, rx) = creel::channel::oneshot::channel::<u32>();
@@ -200,26 +211,28 @@ impl<T> Sender<T> {
 
 impl<T> Drop for Sender<T> {
     fn drop(&mut self) {
-        // SAFETY: `send` forgets its sender, so this is the sender's only end.
+        // SAFETY: `send` prevents the drop of its sender, so this is the only call for this sender.
         match unsafe { finish(self.inner, DONE) } {
             Ok(receiver) => {
                 if let Some(waker) = receiver {
                     waker.wake_in_drop();
                 }
             }
-            // SAFETY: the receiver is gone: the last half, and not used again.
+            // SAFETY: the receiver is gone, so this is the last half, and it does not use the
+            // channel again.
             Err(Closed) => unsafe { free(self.inner) },
         }
     }
 }
 
 impl<T> Receiver<T> {
-    /// Takes the message if it is there. Never waits.
+    /// Takes the message if it has arrived. Never waits.
     ///
     /// # Errors
     ///
-    /// [`TryRecvError::Empty`] while the sender may still send, [`TryRecvError::Closed`] when the
-    /// sender was dropped or the message has been taken.
+    /// Returns [`TryRecvError::Empty`] while the sender may still send. Returns
+    /// [`TryRecvError::Closed`] if the sender was dropped without a message or if the message has
+    /// already been taken.
     ///
     /// ```
     /// use creel::channel::{TryRecvError, oneshot};
@@ -242,21 +255,23 @@ impl<T> Receiver<T> {
         }
         self.inner = None;
         let message = if seen & VALUE != 0 {
-            // SAFETY: `DONE | VALUE` gives it to the receiver, and `self.inner` is now `None`.
+            // SAFETY: `DONE | VALUE` gives the message to the receiver, and `self.inner` is now
+            // `None`, so the message is not read again.
             Ok(unsafe { take(inner_ref) })
         } else {
             Err(TryRecvError::Closed)
         };
-        // SAFETY: `DONE`: the sender is through, and `self.inner` is `None`.
+        // SAFETY: `DONE` is set, so the sender has finished, and `self.inner` is `None`.
         unsafe { free(inner) };
         message
     }
 
-    /// Blocks the calling thread until the message is there; for threads that run no tasks.
+    /// Blocks the calling thread until the message arrives. Use it on threads that do not run
+    /// tasks, because it would block the worker.
     ///
     /// # Errors
     ///
-    /// [`Closed`] when the sender was dropped without a message.
+    /// Returns [`Closed`] if the sender was dropped without a message.
     ///
     /// ```
     /// let (tx, rx) = creel::channel::oneshot::channel();
@@ -310,7 +325,7 @@ impl<T> Drop for Receiver<T> {
             let inner = unsafe { inner.as_ref() };
             let seen = inner.state.load(Ordering::Acquire);
             if seen & DONE != 0 {
-                // Takes what is there and frees the channel.
+                // Takes the message, if there is one, and frees the channel.
                 drop(self.try_recv());
                 return;
             }
@@ -318,7 +333,7 @@ impl<T> Drop for Receiver<T> {
             let gone = ((seen & !WAITING) | RX_GONE).wrapping_add(EPOCH);
             if exchange(&inner.state, seen, gone) {
                 if seen & WAITING != 0 {
-                    // SAFETY: the bit was ours and the exchange cleared it.
+                    // SAFETY: the exchange cleared the bit, so the waker belongs to us.
                     drop(unsafe { words.into_waker() });
                 }
                 return;

@@ -1,13 +1,17 @@
-//! A channel with one place, from one sender to one receiver, used again and again.
+//! A channel that holds one message at a time, from one sender to one receiver.
 //!
-//! It is what a pair of tasks that hand work to each other needs: a message a hand-over, the
-//! sender waits while the place is full. A message for a receiver that waits does not go to the
-//! place but to the receiver's *handoff*, and the place stays free for the next; so the receiver takes
-//! it without an atomic exchange, and the one by which it waits again empties the handoff. All other
-//! operations are one exchange each. One allocation a channel, none a message. The protocol of the
-//! wakers is told in `waker_cell.rs`.
+//! It fits a pair of tasks that pass work to each other, for example two stages of a pipeline. The
+//! sender waits while the place is full.
 //!
-//! Left out: several senders or receivers; that is the ring.
+//! If the receiver is waiting, the sender does not use the place. It writes the message to the
+//! receiver's *handoff*, and the place stays free for the next message. Therefore the receiver can
+//! take the message without an atomic exchange. The exchange with which it waits again also empties
+//! the handoff. Every other operation is one exchange.
+//!
+//! A channel makes one allocation, and messages make none. `waker_cell.rs` describes the protocol
+//! of the wakers.
+//!
+//! We leave out several senders or receivers. Use [`bounded`](super::bounded) for them.
 
 use super::waker_cell::{EPOCH, Wait, WakerCell, exchange};
 use super::{Closed, SendError, TryRecvError, TrySendError, blocking, memory};
@@ -19,27 +23,29 @@ use std::pin::Pin;
 use std::ptr::{self, NonNull};
 use std::task::{Context, Poll};
 
-/// The place holds a message, and is the receiver's; else it is the sender's.
+/// The place holds a message and belongs to the receiver. Otherwise the place belongs to the
+/// sender.
 const FULL: u64 = 1;
-/// The receiver's waker is stored and belongs to who clears this bit; the handoff is the sender's.
-/// Never with `FULL` or `HANDED`.
+/// The receiver's waker is stored. It belongs to the thread that clears this bit. The handoff
+/// belongs to the sender. Never set together with `FULL` or `HANDED`.
 const RX_WAITING: u64 = 1 << 1;
-/// The sender's waker is stored and belongs to who clears this bit. Never without `FULL`.
+/// The sender's waker is stored. It belongs to the thread that clears this bit. Never set without
+/// `FULL`.
 const TX_WAITING: u64 = 1 << 2;
-/// The sender is gone; with `RX_GONE` too the channel is freed.
+/// The sender has been dropped. Once `RX_GONE` is set as well, the channel is freed.
 const TX_GONE: u64 = 1 << 3;
-/// The receiver is gone; the sender's next send fails.
+/// The receiver has been dropped. The next send fails.
 const RX_GONE: u64 = 1 << 4;
-/// The sender has put a message in the handoff, which is older than the one in the place. That is
-/// the receiver's, who may have taken the message already.
+/// The sender has put a message in the handoff. It is older than the message in the place. The
+/// handoff belongs to the receiver, which may have taken the message already.
 const HANDED: u64 = 1 << 5;
 
-/// The receiver's wait, after it has taken what was in the handoff.
+/// How the receiver registers its waker, after it has taken the message in the handoff.
 const RX_WAIT: Wait = Wait {
     bit: RX_WAITING,
     clears: HANDED,
 };
-/// The sender's.
+/// How the sender registers its waker.
 const TX_WAIT: Wait = Wait {
     bit: TX_WAITING,
     clears: 0,
@@ -53,8 +59,9 @@ struct Inner<T> {
     place: UnsafeCell<MaybeUninit<T>>,
 }
 
-/// Makes a channel with one place. A message for a receiver that waits already goes past it and
-/// leaves the place free for the next.
+/// Creates a channel that holds one message at a time. Note that a message for a receiver that is
+/// already waiting does not use the channel's place, so that you can send the next message
+/// immediately.
 ///
 /// ```
 /// let (mut tx, mut rx) = creel::channel::spsc::channel();
@@ -77,7 +84,8 @@ pub fn channel<T>() -> (Sender<T>, Receiver<T>) {
     (Sender { inner }, receiver)
 }
 
-/// The sending half. Dropping it closes the channel once the place is empty.
+/// The sending half. Dropping it closes the channel. The receiver can still receive a message that
+/// was sent.
 ///
 /// ```
 /// let (mut tx, mut rx) = creel::channel::spsc::channel();
@@ -90,7 +98,8 @@ pub struct Sender<T> {
     inner: NonNull<Inner<T>>,
 }
 
-/// The receiving half. Dropping it drops what was sent and not received, and makes sends fail.
+/// The receiving half. Dropping it closes the channel, so that sending fails, and drops the
+/// messages that were not received.
 ///
 /// ```
 /// let (mut tx, mut rx) = creel::channel::spsc::channel();
@@ -100,18 +109,21 @@ pub struct Sender<T> {
 #[derive(Debug)]
 pub struct Receiver<T> {
     inner: NonNull<Inner<T>>,
-    /// With `HANDED`: the message has been taken out of the handoff.
+    /// Whether the message has been taken out of the handoff. Only meaningful while `HANDED` is
+    /// set.
     taken: bool,
 }
 
-// SAFETY: the state word orders all accesses of the two halves; messages move between threads.
+// SAFETY: the state word orders all accesses of the two halves, and `T: Send` allows messages to
+// move between threads.
 unsafe impl<T: Send> Send for Sender<T> {}
-// SAFETY: the state word orders all accesses of the two halves; a received message is sent
-// to this thread.
+// SAFETY: the state word orders all accesses of the two halves, and `T: Send` allows messages to
+// move to this thread.
 unsafe impl<T: Send> Send for Receiver<T> {}
-// SAFETY: a shared half only reads the state word; the rest takes `&mut self`.
+// SAFETY: a shared half only reads the state word, which is atomic. All other operations take `&mut
+// self`.
 unsafe impl<T: Send> Sync for Sender<T> {}
-// SAFETY: a shared half only reads the state word, which is atomic; what touches messages takes
+// SAFETY: a shared half only reads the state word, which is atomic. All operations on messages take
 // `&mut self`.
 unsafe impl<T: Send> Sync for Receiver<T> {}
 
@@ -120,16 +132,17 @@ impl<T> Inner<T> {
     ///
     /// # Safety
     ///
-    /// The caller has seen the bits that make `from` its own.
+    /// The caller has seen the bits of the state word according to which `from` belongs to it.
     #[inline]
     unsafe fn copy(from: &UnsafeCell<MaybeUninit<T>>) -> MaybeUninit<T> {
-        // SAFETY: the caller's, alone.
+        // SAFETY: `from` belongs to the caller alone.
         from.with_mut(|from| unsafe { from.read() })
     }
 
-    /// One side's end: sets its bit, drops its own waker, wakes the other side.
+    /// Ends one side. It sets the side's bit, drops the side's own waker and wakes the other side.
     ///
-    /// Returns the word as it was before, or `None`, nothing done, if one of `unless` is set.
+    /// Returns the previous value of the state word. If one of the bits in `unless` is set, it does
+    /// nothing and returns `None`.
     fn leave(&self, gone: u64, unless: u64) -> Option<u64> {
         loop {
             let seen = self.state.load(Ordering::Acquire);
@@ -142,11 +155,12 @@ impl<T> Inner<T> {
             if !exchange(&self.state, seen, (cleared | gone).wrapping_add(EPOCH)) {
                 continue;
             }
-            // SAFETY: the exchange cleared the bit, on the value read before the copy.
+            // SAFETY: the exchange cleared the bit, and it compared with the value that was read
+            // before the copy.
             let rx = (seen & RX_WAITING != 0).then(|| unsafe { rx.into_waker() });
-            // SAFETY: validity: the exchange found `TX_WAITING` set on the value read before the
-            // copy, so the copy is of a whole waker. Aliasing: the exchange cleared that bit, so
-            // nobody else takes it.
+            // SAFETY: validity: the exchange found `TX_WAITING` set in the value that was read
+            // before the copy, so the copy is a complete waker. Aliasing: the exchange cleared that
+            // bit, so no other thread takes the waker.
             let tx = (seen & TX_WAITING != 0).then(|| unsafe { tx.into_waker() });
             let other = if gone == TX_GONE { rx } else { tx };
             if let Some(waker) = other {
@@ -157,15 +171,16 @@ impl<T> Inner<T> {
     }
 }
 
-/// Frees the channel; the place is empty.
+/// Frees the channel. The place is empty.
 ///
 /// # Safety
 ///
-/// Both halves have set their bits, the caller the second, and `inner` is not used again.
+/// Both halves have set their bits, the caller has set the second one, and `inner` is not used
+/// again.
 unsafe fn free<T>(inner: NonNull<Inner<T>>) {
-    // SAFETY: the caller's, alone.
+    // SAFETY: the channel belongs to the caller alone.
     let state = unsafe { inner.as_ref() }.state.load(Ordering::Relaxed);
-    // SAFETY: made in `channel`, freed once by the second half.
+    // SAFETY: `channel` allocated it, and only the second half frees it.
     unsafe { memory::free(inner, state) };
 }
 
@@ -176,12 +191,12 @@ impl<T> Sender<T> {
         unsafe { self.inner.as_ref() }
     }
 
-    /// Puts the message in the place if it is empty. Never waits.
+    /// Sends the message if there is room. Never waits.
     ///
     /// # Errors
     ///
-    /// The message back: [`TrySendError::Full`], or [`TrySendError::Closed`] when the receiver is
-    /// gone.
+    /// Returns the message in [`TrySendError::Full`] if the channel is full, or in
+    /// [`TrySendError::Closed`] if the receiver has been dropped.
     ///
     /// ```
     /// let (mut tx, rx) = creel::channel::spsc::channel();
@@ -207,14 +222,16 @@ impl<T> Sender<T> {
             } else {
                 (&inner.place, seen | FULL)
             };
-            // SAFETY: by the word, the handoff or the empty place is the sender's, alone.
+            // SAFETY: according to the state word, the handoff or the empty place belongs to the
+            // sender alone.
             to.with_mut(|to| unsafe {
                 ptr::copy_nonoverlapping(&raw const *message, to.cast(), 1)
             });
             let words = inner.rx_waker.copy();
             if exchange(&inner.state, seen, next.wrapping_add(EPOCH)) {
                 if waits {
-                    // SAFETY: the exchange cleared the bit, on the value read before the copy.
+                    // SAFETY: the exchange cleared the bit, and it compared with the value that was
+                    // read before the copy.
                     unsafe { words.into_waker() }.wake();
                 }
                 return Ok(());
@@ -222,13 +239,16 @@ impl<T> Sender<T> {
         }
     }
 
-    /// Sends one message, waiting while the place is full.
+    /// Sends one message. Waits while the channel is full.
     ///
-    /// Cancelling (dropping the future) before it is ready drops the message, which was not sent.
+    /// # Cancel safety
+    ///
+    /// If you drop the future before it is ready, the message is not sent, and it is dropped as
+    /// well.
     ///
     /// # Errors
     ///
-    /// The future gives the message back when the receiver is gone.
+    /// The future returns the message if the receiver has been dropped.
     ///
     /// ```
     /// let pool = creel::Pool::builder().workers(2).build()?;
@@ -256,16 +276,17 @@ impl<T> Sender<T> {
         }
     }
 
-    /// Takes the message and sends it once the place is empty; until then `cx` is woken when it
-    /// is. For futures written by hand.
+    /// Takes the message out of `message` and sends it, for futures written by hand. While the
+    /// channel is full, the message stays in `message`, and the task of `cx` is woken when there is
+    /// room.
     ///
     /// # Errors
     ///
-    /// The message back when the receiver is gone.
+    /// Returns the message if the receiver has been dropped.
     ///
     /// # Panics
     ///
-    /// Without a message.
+    /// Panics if `message` is `None`.
     #[inline]
     #[track_caller]
     pub fn poll_send(
@@ -303,11 +324,12 @@ impl<T> Sender<T> {
         }
     }
 
-    /// Sends one message, blocking the calling thread while the place is full.
+    /// Sends one message. Blocks the calling thread while the channel is full. Use it on threads
+    /// that do not run tasks.
     ///
     /// # Errors
     ///
-    /// The message back when the receiver is gone.
+    /// Returns the message if the receiver has been dropped.
     ///
     /// ```
     /// let (mut tx, mut rx) = creel::channel::spsc::channel();
@@ -320,7 +342,7 @@ impl<T> Sender<T> {
     }
 }
 
-/// The future of [`Sender::send`].
+/// The future that [`Sender::send`] returns.
 ///
 /// ```
 /// let pool = creel::Pool::builder().workers(2).build()?;
@@ -354,7 +376,8 @@ impl<T> Drop for Sender<T> {
     fn drop(&mut self) {
         let seen = self.inner().leave(TX_GONE, 0);
         if seen.is_some_and(|seen| seen & RX_GONE != 0) {
-            // SAFETY: the second half; the receiver emptied the place before it left.
+            // SAFETY: this is the second half, and the receiver emptied the place before it set its
+            // bit.
             unsafe { free(self.inner) };
         }
     }
@@ -371,7 +394,8 @@ impl<T> Receiver<T> {
     ///
     /// # Errors
     ///
-    /// [`TryRecvError::Empty`] while the sender lives, else [`TryRecvError::Closed`].
+    /// Returns [`TryRecvError::Empty`] if the channel is empty, or [`TryRecvError::Closed`] if the
+    /// sender has been dropped as well.
     ///
     /// ```
     /// let (mut tx, mut rx) = creel::channel::spsc::channel();
@@ -390,31 +414,34 @@ impl<T> Receiver<T> {
         })
     }
 
-    /// Takes the oldest message, or gives the word that says that there is none.
+    /// Takes the oldest message. If there is none, returns the value of the state word that says
+    /// so.
     #[inline]
     fn take(&mut self) -> Result<T, u64> {
         let inner = self.inner();
         loop {
             let seen = inner.state.load(Ordering::Acquire);
             if seen & HANDED != 0 && !self.taken {
-                // SAFETY: `HANDED`.
+                // SAFETY: `HANDED` is set, so the handoff belongs to the receiver.
                 let message = unsafe { Inner::copy(&inner.handoff) };
                 self.taken = true;
-                // SAFETY: it is there, and not taken twice.
+                // SAFETY: the handoff holds a message, and `taken` prevents that it is taken twice.
                 return Ok(unsafe { message.assume_init() });
             }
             if seen & FULL == 0 {
                 return Err(seen);
             }
-            // SAFETY: `FULL`; it is moved only once the exchange is won.
+            // SAFETY: `FULL` is set, so the place belongs to the receiver. The message only counts
+            // as moved once the exchange succeeds.
             let message = unsafe { Inner::copy(&inner.place) };
             let words = inner.tx_waker.copy();
             let empty = (seen & !(FULL | TX_WAITING)).wrapping_add(EPOCH);
             if exchange(&inner.state, seen, empty) {
-                // SAFETY: the place was full and the exchange made the message ours.
+                // SAFETY: the place was full, and the exchange made the message ours.
                 let message = unsafe { message.assume_init() };
                 if seen & TX_WAITING != 0 {
-                    // SAFETY: the exchange cleared the bit, on the value read before the copy.
+                    // SAFETY: the exchange cleared the bit, and it compared with the value that was
+                    // read before the copy.
                     unsafe { words.into_waker() }.wake_quietly();
                 }
                 return Ok(message);
@@ -422,13 +449,15 @@ impl<T> Receiver<T> {
         }
     }
 
-    /// Receives one message, waiting for it.
+    /// Receives one message. Waits until there is one.
     ///
-    /// Cancel-safe: a future dropped before it is ready has taken nothing.
+    /// # Cancel safety
+    ///
+    /// Safe. If you drop the future before it is ready, it has not taken a message.
     ///
     /// # Errors
     ///
-    /// The future gives [`Closed`] when the sender is gone and the place is empty.
+    /// The future returns [`Closed`] if the channel is empty and the sender has been dropped.
     ///
     /// ```
     /// let pool = creel::Pool::builder().workers(2).build()?;
@@ -444,12 +473,12 @@ impl<T> Receiver<T> {
         RecvFuture { receiver: self }
     }
 
-    /// The message, once it is there; until then `cx` is woken when it is. For futures written by
-    /// hand.
+    /// Returns the oldest message if there is one, for futures written by hand. Otherwise the task
+    /// of `cx` is woken when a message arrives.
     ///
     /// # Errors
     ///
-    /// [`Closed`] when the sender is gone and the place is empty.
+    /// Returns [`Closed`] if the channel is empty and the sender has been dropped.
     ///
     /// ```
     /// let pool = creel::Pool::builder().workers(2).build()?;
@@ -486,11 +515,12 @@ impl<T> Receiver<T> {
         }
     }
 
-    /// Receives one message, blocking the calling thread until it is there.
+    /// Receives one message. Blocks the calling thread until there is one. Use it on threads that
+    /// do not run tasks.
     ///
     /// # Errors
     ///
-    /// [`Closed`] when the sender is gone and the place is empty.
+    /// Returns [`Closed`] if the channel is empty and the sender has been dropped.
     ///
     /// ```
     /// let (mut tx, mut rx) = creel::channel::spsc::channel();
@@ -502,7 +532,7 @@ impl<T> Receiver<T> {
     }
 }
 
-/// The future of [`Receiver::recv`].
+/// The future that [`Receiver::recv`] returns.
 ///
 /// ```
 /// let pool = creel::Pool::builder().workers(2).build()?;
@@ -529,8 +559,8 @@ impl<T> Future for RecvFuture<'_, T> {
 
 impl<T> Drop for Receiver<T> {
     fn drop(&mut self) {
-        // Handoff and place must be empty before the bit is set: from then on the sender may free
-        // the channel.
+        // The handoff and the place must be empty before we set the bit, because from then on the
+        // sender may free the channel.
         let mut left = None;
         let seen = loop {
             let holds = if self.taken { FULL } else { FULL | HANDED };
@@ -543,7 +573,7 @@ impl<T> Drop for Receiver<T> {
             }
         };
         if seen & TX_GONE != 0 {
-            // SAFETY: the second half, and the place is empty.
+            // SAFETY: this is the second half, and the place is empty.
             unsafe { free(self.inner) };
         }
         drop(left);

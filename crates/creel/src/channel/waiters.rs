@@ -1,13 +1,16 @@
-//! The tasks and threads that wait for a ring, first come first served.
+//! The list of tasks and threads that wait for a bounded channel, in the order in which they came.
 //!
-//! Only touched when somebody has to wait: the ring's fast path looks at a flag in a word that
-//! it exchanges anyway. Who changes the list holds its lock and keeps the flag equal to "the list
-//! is not empty"; wakers are called and dropped outside the lock, since they are foreign code. One
-//! that panics does so to the caller who wakes it alone; where all are woken, it must not cost the
-//! others their wake.
+//! The channel accesses the list only if a task has to wait. Its fast path only checks a flag in a
+//! word that it exchanges anyway. A thread that changes the list holds its lock and keeps the flag
+//! equal to "the list is not empty".
 //!
-//! The list is linked through slots that waiters know by index, so that one of very many that give
-//! up leaves as fast as one of a few.
+//! We call and drop wakers outside the lock, because they run foreign code. If a waker panics, the
+//! panic reaches a caller that wakes only this waiter. If a caller wakes all waiters, the others
+//! must still be woken.
+//!
+//! The list is linked through slots, and waiters know the index of their slot. Therefore a waiter
+//! leaves in constant time, even if the list is very long. For example, a receiver with a timeout
+//! may leave at any time.
 
 use crate::sync::Mutex;
 use crate::worker::panics::RunAll;
@@ -15,15 +18,16 @@ use crate::worker::stored_waker::StoredWaker;
 use std::mem;
 use std::task::Waker;
 
-/// What a waiting future knows itself by.
+/// Identifies a waiting future.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Ticket {
     slot: usize,
-    /// Its number, which no other has.
+    /// The number of the waiter, which is never reused.
     id: u64,
 }
 
-/// The list. It keeps its capacity, so a channel in steady use allocates nothing to wait.
+/// The list. It keeps its capacity, so that waiting does not allocate once a channel is in steady
+/// use.
 pub(super) struct Waiters {
     list: Mutex<List>,
 }
@@ -33,7 +37,7 @@ const NONE: usize = usize::MAX;
 
 struct List {
     slots: Vec<Slot>,
-    /// The ends of the list.
+    /// The two ends of the list.
     first: usize,
     last: usize,
     /// The first of the free slots, which are linked by `after`.
@@ -43,7 +47,7 @@ struct List {
 
 struct Slot {
     id: u64,
-    /// None if it is free.
+    /// The waker. `None` if the slot is free.
     waker: Option<StoredWaker>,
     before: usize,
     after: usize,
@@ -64,7 +68,7 @@ impl List {
         self.first == NONE
     }
 
-    /// The waker of the one who has this ticket, if it still waits.
+    /// Returns the waker of the waiter with this ticket, if it still waits.
     fn known(&mut self, ticket: Ticket) -> Option<&mut StoredWaker> {
         let slot = self.slots.get_mut(ticket.slot)?;
         slot.waker.as_mut().filter(|_| slot.id == ticket.id)
@@ -128,12 +132,12 @@ impl Waiters {
     }
 
     fn with<R>(&self, f: impl FnOnce(&mut List) -> R) -> R {
-        // Nothing foreign runs under the lock.
+        // No foreign code runs under the lock.
         let mut list = self.list.lock().unwrap_or_else(|e| e.into_inner());
         f(&mut list)
     }
 
-    /// Adds the waiter, or renews its waker if it still waits, and then calls `raise`.
+    /// Adds the waiter, or replaces its waker if it still waits, and then calls `raise`.
     pub(super) fn add(&self, ticket: &mut Option<Ticket>, waker: &Waker, raise: impl FnOnce()) {
         let fresh = StoredWaker::new(waker);
         let old = self.with(|list| {
@@ -151,7 +155,8 @@ impl Waiters {
         drop(old);
     }
 
-    /// Takes out the first waiter, to be woken by the caller; `lower` is called if none is left.
+    /// Takes out the first waiter, which the caller must wake. Calls `lower` if the list is then
+    /// empty.
     pub(super) fn pop(&self, lower: impl FnOnce()) -> Option<StoredWaker> {
         self.with(|list| {
             let first = list.pop_front();
@@ -162,11 +167,12 @@ impl Waiters {
         })
     }
 
-    /// Wakes everybody, in order, as part of `woken`.
+    /// Wakes all waiters in order, as a part of `woken`.
     pub(super) fn wake_all(&self, woken: &mut RunAll, lower: impl FnOnce()) {
         let mut all = self.with(|list| {
             lower();
-            // Tickets go on from the same number: those given out are of no one any more.
+            // The numbers of tickets continue, so that existing tickets do not match any new
+            // waiter.
             let next_id = list.next_id;
             let all = mem::replace(list, List::new());
             list.next_id = next_id;
@@ -175,8 +181,8 @@ impl Waiters {
         woken.wake(std::iter::from_fn(|| all.pop_front()));
     }
 
-    /// Takes a waiter out. False: it had been woken already, and that wake is now the caller's to
-    /// use or to pass on.
+    /// Takes a waiter out. Returns false if it had already been woken. The caller must then use
+    /// that wake-up or pass it on.
     pub(super) fn remove(&self, ticket: Ticket, lower: impl FnOnce()) -> bool {
         let removed = self.with(|list| {
             let waits = list.known(ticket).is_some();
@@ -196,7 +202,7 @@ mod tests {
     use std::sync::{Arc, Mutex as Log};
     use std::task::Wake;
 
-    /// Writes its number down.
+    /// A waker that appends its number to a log.
     struct Note(usize, Arc<Log<Vec<usize>>>);
 
     impl Wake for Note {

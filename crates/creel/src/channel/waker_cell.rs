@@ -1,44 +1,47 @@
-//! A waker whose owner is told by a state word beside it.
+//! A cell for a waker. The state word of the channel decides which side owns the waker.
 //!
-//! A channel's state word has one *waiting* bit a side and a count (the *epoch*) that every
-//! change of the word advances. The side that waits stores its waker here and then sets its bit;
-//! the other side copies the two words, and one compare-exchange that clears the bit makes the
-//! copy its own. If the waiting side has re-registered in between, the epoch differs and
-//! the exchange fails, so a copy that was torn is never used. So one atomic operation both
-//! publishes a message and takes the waker, and nobody spins on anybody.
+//! The state word of a channel has one *waiting* bit per side and a counter (the *epoch*), which
+//! every change of the word advances. A side that waits stores its waker in the cell and then sets
+//! its bit. The other side copies the two words of the waker. A compare-exchange that clears the
+//! bit then makes the copy its own.
 //!
-//! A wait that is given up leaves its waker here, until the same side waits again or the channel
-//! ends: one a side, so that giving up costs nothing. It may wake a task in vain, once.
+//! If the waiting side has registered again in between, the epoch differs and the exchange fails.
+//! Therefore an inconsistent copy is never used. One atomic operation both publishes a message and
+//! takes the waker, and no side spins while the other one works.
 //!
-//! Invariant: the words are written only by the waiting side, and only while its bit is clear.
+//! If a future stops waiting, its waker stays in the cell until the same side waits again or the
+//! channel ends. This is at most one waker per side, so stopping costs nothing. However, the waker
+//! may wake a task once without need.
 //!
-//! Left out: more than one waiter a side. The ring has a list for that.
+//! Invariant: only the waiting side writes the words, and only while its bit is clear.
+//!
+//! We leave out more than one waiter per side. The bounded channel has a list for that.
 
 use crate::sync::{AtomicPtr, AtomicU64, Ordering};
 use crate::worker::stored_waker::StoredWaker;
 use std::task::{RawWakerVTable, Waker};
 
-/// One step of the epoch; the bits below it are the channel's flags.
+/// One step of the epoch. The bits below it are the flags of the channel.
 pub(super) const EPOCH: u64 = 1 << 8;
 
-/// What a side's wait does to the state word.
+/// The change that a side makes to the state word when it begins to wait.
 #[derive(Clone, Copy)]
 pub(super) struct Wait {
-    /// The side's *waiting* bit: set.
+    /// The side's *waiting* bit, which is set.
     pub(super) bit: u64,
-    /// Bits that are cleared with it.
+    /// The bits that are cleared at the same time.
     pub(super) clears: u64,
 }
 
 /// The two words of a [`Waker`].
 pub(super) struct WakerCell {
-    // Relaxed throughout: the state word's release and acquire order them, and a torn
-    // pair is never turned into a waker.
+    // We access both relaxed, because the state word's release and acquire order them, and an
+    // inconsistent pair never becomes a waker.
     data: AtomicPtr<()>,
     vtable: AtomicPtr<RawWakerVTable>,
 }
 
-/// A copy of the two words that is not (yet) a waker.
+/// A copy of the two words, which is not a waker (yet).
 #[derive(Clone, Copy)]
 pub(super) struct WakerWords {
     data: *mut (),
@@ -46,17 +49,19 @@ pub(super) struct WakerWords {
 }
 
 impl WakerWords {
-    /// Makes the waker of the copied words.
+    /// Turns the copied words into a waker.
     ///
     /// # Safety
     ///
-    /// The caller has just won the exchange that cleared the waiting bit, on the value of the
-    /// state word that it had read before the copy; nobody else has turned it into a waker.
+    /// The caller has just made the exchange that cleared the waiting bit, and the exchange
+    /// compared with the value of the state word that was read before the copy. No other thread has
+    /// turned the words into a waker.
     #[inline]
     pub(super) unsafe fn into_waker(self) -> StoredWaker {
-        // SAFETY: the words were taken from a waker in `register`, whose vtable is `'static`.
+        // SAFETY: `register` took the words from a waker, whose vtable is `'static`.
         let vtable = unsafe { &*self.vtable };
-        // SAFETY: both words come from one waker, whose ownership the caller has won.
+        // SAFETY: both words come from one waker, which belongs to the caller because of its
+        // exchange.
         unsafe { StoredWaker::from_words(self.data, vtable) }
     }
 }
@@ -69,7 +74,7 @@ impl WakerCell {
         }
     }
 
-    /// Copies the words; they become a waker only by [`WakerWords::into_waker`].
+    /// Copies the words. They become a waker only with [`WakerWords::into_waker`].
     #[inline]
     pub(super) fn copy(&self) -> WakerWords {
         WakerWords {
@@ -78,13 +83,14 @@ impl WakerCell {
         }
     }
 
-    /// Whether the waker that is stored wakes the same.
+    /// Returns whether the stored waker wakes the same task as `waker`.
     fn holds(&self, waker: &Waker) -> bool {
         let words = self.copy();
         std::ptr::eq(words.data, waker.data()) && std::ptr::eq(words.vtable, waker.vtable())
     }
 
-    /// Drops the waker that is stored, `seen` having the side's bit; the word as it is then.
+    /// Drops the stored waker. `seen` is the state word with the side's bit set. Returns the new
+    /// state word, or `None` if the word has changed.
     #[cold]
     fn clear(&self, state: &AtomicU64, seen: u64, waiting: u64) -> Option<u64> {
         let words = self.copy();
@@ -92,14 +98,15 @@ impl WakerCell {
         if !exchange(state, seen, cleared) {
             return None;
         }
-        // SAFETY: the bit was ours and the exchange cleared it, so the stored waker is ours.
+        // SAFETY: the bit was ours and the exchange cleared it, so the stored waker belongs to us.
         drop(unsafe { words.into_waker() });
         Some(cleared)
     }
 
-    /// Registers `waker` for a side, the word having been read as `seen`.
+    /// Registers `waker` for a side. `seen` is the state word as it was read.
     ///
-    /// Only this side may call it. False: the word has changed, look again.
+    /// Only this side may call it. Returns false if the word has changed, so that the caller must
+    /// check it again.
     #[inline]
     pub(super) fn register(
         &self,
@@ -125,15 +132,18 @@ impl WakerCell {
         if exchange(state, seen, waits) {
             return true;
         }
-        // SAFETY: the words just made; the bit is clear, so nobody else has turned them into a waker.
+        // SAFETY: these are the words that were just made. The bit is clear, so no other thread has
+        // turned them into a waker.
         drop(unsafe { StoredWaker::from_words(data, vtable) });
         false
     }
 }
 
-/// The one transition of a channel's state word.
+/// Changes the state word of a channel from `seen` to `next`. This is the only operation that
+/// changes it.
 ///
-/// Acquire, to see what the other side wrote before its last change; release, to show it ours.
+/// We use acquire to see the writes of the other side before its last change, and release to
+/// publish ours.
 #[inline]
 pub(super) fn exchange(state: &AtomicU64, seen: u64, next: u64) -> bool {
     state

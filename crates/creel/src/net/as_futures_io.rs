@@ -1,7 +1,9 @@
-//! Streams as the `futures-io` crate's traits have it: for TLS, WebSockets, codecs.
+//! Implements the traits of the `futures-io` crate for streams, so that you can use them with
+//! libraries for TLS, WebSockets or codecs.
 //!
-//! For the stream, for a reference to it (so that one task may read while another writes), and for
-//! the halves. Where several poll in one direction, the last that polled is woken.
+//! We implement them for the stream, for a reference to it (so that one task can read while another
+//! one writes), and for its halves. If several tasks poll in the same direction, only the last one
+//! that polled is woken.
 
 use super::stream::{Connection, ReadHalf, Stream, WriteHalf};
 use ::futures_io::{AsyncRead, AsyncWrite};
@@ -53,7 +55,8 @@ impl<S: Connection> AsyncWrite for &Stream<S> {
     }
 }
 
-/// By the reference's; `$stream` is how to get it.
+/// Implements the trait by calling the implementation of a reference to the stream. `$stream` is
+/// the expression that returns the stream.
 macro_rules! read {
     ($type:ident, $own:ident => $stream:expr) => {
         impl<S: Connection> AsyncRead for $type<S> {

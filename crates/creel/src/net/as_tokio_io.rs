@@ -1,7 +1,8 @@
-//! Streams as tokio's traits have it: for libraries that ask for these. No tokio runtime is needed.
+//! Implements tokio's `AsyncRead` and `AsyncWrite` for streams, so that you can use them with
+//! libraries that require these traits. They do not need a tokio runtime.
 //!
-//! For the stream and its halves. Where several poll in one direction, the last that polled is
-//! woken.
+//! We implement them for the stream and for its halves. If several tasks poll in the same
+//! direction, only the last one that polled is woken.
 
 use super::stream::{Connection, ReadHalf, Stream, WriteHalf};
 use std::io::{self, IoSlice};
@@ -14,10 +15,10 @@ fn read<S: Connection>(
     cx: &mut Context<'_>,
     into: &mut ReadBuf<'_>,
 ) -> Poll<io::Result<()>> {
-    // SAFETY: nothing is written to it but what was read.
+    // SAFETY: nothing is written to this buffer except the bytes that were read.
     let place = unsafe { into.unfilled_mut() };
     let read = ready!(stream.poll_read_uninit(cx, place))?;
-    // SAFETY: so many bytes were just read into it.
+    // SAFETY: the call has just read this number of bytes into the buffer.
     unsafe { into.assume_init(read) };
     into.advance(read);
     Poll::Ready(Ok(()))

@@ -1,14 +1,15 @@
-//! Datagrams by the batch: what one system call sends or receives, in memory made once.
+//! Batches of datagrams, which one system call sends or receives. We allocate their memory once and
+//! reuse it.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::ops::Range;
 
-/// The most datagrams that one system call takes here: with more the cost a datagram does not
-/// fall any more, and the call's stack frame grows.
+/// The maximum number of datagrams per system call. With more, the cost per datagram does not
+/// decrease any further, while the stack frame of the call grows.
 pub(super) const CALL_MAX: usize = 64;
 
-/// Datagrams to send. Reused: sending empties it and keeps its memory.
+/// A batch of datagrams to send. You can reuse it, because sending empties it and keeps its memory.
 ///
 /// ```
 /// use creel::net::Outgoing;
@@ -22,7 +23,7 @@ pub(super) const CALL_MAX: usize = 64;
 pub struct Outgoing {
     pub(super) bytes: Vec<u8>,
     pub(super) datagrams: Vec<Piece>,
-    /// How many have been dealt with.
+    /// The number of datagrams that have been sent or rejected.
     pub(super) done: usize,
 }
 
@@ -34,17 +35,18 @@ pub(super) struct Piece {
 }
 
 impl Outgoing {
-    /// No datagram yet.
+    /// Creates an empty batch.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Appends a datagram. Copies it.
+    /// Appends a copy of `bytes` as a datagram to the address `to`.
     pub fn push(&mut self, bytes: &[u8], to: SocketAddr) {
         self.push_to_many(bytes, [to]);
     }
 
-    /// Appends the same bytes for each receiver. Copies them once.
+    /// Appends one datagram with the content `bytes` for each address in `to`. Copies the bytes
+    /// only once.
     pub fn push_to_many(&mut self, bytes: &[u8], to: impl IntoIterator<Item = SocketAddr>) {
         self.restart();
         let begin = self.bytes.len();
@@ -57,24 +59,24 @@ impl Outgoing {
         self.datagrams.extend(pieces);
     }
 
-    /// The datagrams not yet sent.
+    /// Returns the number of datagrams that have not been sent yet.
     pub fn len(&self) -> usize {
         self.datagrams.len() - self.done
     }
 
-    /// Whether all has been sent.
+    /// Returns whether there are no datagrams left to send.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Forgets what has not been sent.
+    /// Removes all datagrams that have not been sent. Keeps the memory.
     pub fn clear(&mut self) {
         self.bytes.clear();
         self.datagrams.clear();
         self.done = 0;
     }
 
-    /// After everything has been sent, begins anew.
+    /// Reuses the memory from the start if all datagrams have been sent.
     fn restart(&mut self) {
         if self.is_empty() {
             self.clear();
@@ -82,21 +84,20 @@ impl Outgoing {
     }
 }
 
-/// What became of an [`Outgoing`].
+/// The result of sending an [`Outgoing`].
 #[derive(Debug, Default)]
 pub struct Sent {
-    /// Datagrams that the system took.
+    /// The number of datagrams that the operating system accepted.
     pub sent: usize,
-    /// Datagrams that it refused, and which were left out.
+    /// The number of datagrams that the operating system rejected and that were skipped.
     pub failed: usize,
-    /// Why it refused the first of these.
+    /// The error for the first rejected datagram, if there is one.
     pub error: Option<io::Error>,
 }
 
-/// Room for received datagrams, in memory made once.
-///
-/// Invariant: `bytes` is `slots` pieces of `room` bytes, and the first `filled` slots tell of
-/// bytes within their piece.
+/// A buffer for received datagrams. [`Received::new`] allocates its memory once.
+// Invariant: `bytes` consists of one part of `room` bytes per slot, and the first `filled` slots
+// describe bytes within their own part.
 #[derive(Debug)]
 pub struct Received {
     pub(super) bytes: Box<[u8]>,
@@ -105,11 +106,12 @@ pub struct Received {
     pub(super) filled: usize,
 }
 
-/// What lies in one slot of a [`Received`].
+/// The content of one slot of a [`Received`].
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Slot {
     pub(super) len: usize,
-    /// The length of each datagram in it but the last, if the system merged several.
+    /// The length of each datagram in the slot except the last one, if the kernel merged several
+    /// datagrams. Otherwise 0.
     pub(super) segment: usize,
     pub(super) from: SocketAddr,
     pub(super) truncated: bool,
@@ -123,7 +125,7 @@ impl Slot {
         truncated: false,
     };
 
-    /// How many datagrams it holds; an empty one is one, too.
+    /// Returns the number of datagrams in the slot. Note that an empty datagram counts as well.
     fn pieces(&self) -> usize {
         match self.segment {
             0 => 1,
@@ -132,31 +134,32 @@ impl Slot {
     }
 }
 
-/// The most bytes that a slot is given: of the longest datagram, or of many in a row.
+/// The maximum size of a slot in bytes. It is enough for the longest datagram and for a merged run
+/// of datagrams.
 const ROOM_MAX: usize = 1 << 16;
 
 /// A received datagram.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Datagram<'a> {
-    /// Its bytes, as many as there was room for.
+    /// The content of the datagram, up to the size of its slot.
     pub bytes: &'a [u8],
-    /// Its sender.
+    /// The address of the sender.
     pub from: SocketAddr,
-    /// It was longer than the room: the rest is lost.
+    /// Whether the datagram was longer than its slot, so that the remaining bytes are lost. On
+    /// systems other than Linux, it is also true for a datagram that fills its slot exactly.
     pub truncated: bool,
 }
 
 impl Received {
-    /// Room for `slots` datagrams (1 to 64) of `bytes` each.
+    /// Creates a buffer with `slots` slots (1 to 64) of `bytes` bytes each.
     ///
-    /// With [`UdpSocket::set_gro`](super::UdpSocket::set_gro) a slot takes many
-    /// datagrams at once; give it 65,536 bytes then.
-    ///
-    /// No datagram is longer than that, so no more is kept for one.
+    /// With [`UdpSocket::set_gro`](super::UdpSocket::set_gro), one slot holds many datagrams at
+    /// once. Make the slots 65,536 bytes large in this case. A larger value has no effect, because
+    /// no datagram is longer than that.
     ///
     /// # Panics
     ///
-    /// If one of the numbers is out of range.
+    /// Panics if `slots` is not between 1 and 64, or if `bytes` is 0.
     #[track_caller]
     pub fn new(slots: usize, bytes: usize) -> Self {
         assert!(
@@ -165,7 +168,7 @@ impl Received {
         );
         assert!(bytes > 0, "a slot has room for some bytes");
         let bytes = bytes.min(ROOM_MAX);
-        // At most 64 × 64 KiB: the product does not wrap.
+        // The product cannot overflow, because it is at most 64 × 64 KiB.
         let all = slots * bytes;
         Received {
             bytes: vec![0; all].into_boxed_slice(),
@@ -175,17 +178,19 @@ impl Received {
         }
     }
 
-    /// The datagrams of the last receipt, in the order of their coming.
+    /// Returns an iterator over the datagrams that were received last, in the order in which they
+    /// arrived.
     pub fn iter(&self) -> impl Iterator<Item = Datagram<'_>> {
         (0..self.filled).flat_map(move |slot| (0..).map_while(move |n| self.get(slot, n)))
     }
 
-    /// Forgets them.
+    /// Removes all datagrams. Keeps the memory.
     pub fn clear(&mut self) {
         self.filled = 0;
     }
 
-    /// The `n`th of the datagrams in a slot (of several only with GRO), both counted from zero.
+    /// Returns the datagram number `n` of the slot number `slot`, or `None` if there is no such
+    /// datagram. Both numbers start at 0. A slot holds more than one datagram only with GRO.
     pub fn get(&self, slot: usize, n: usize) -> Option<Datagram<'_>> {
         let room = self.bytes.chunks_exact(self.room).nth(slot)?;
         let slot = self.slots[..self.filled].get(slot)?;

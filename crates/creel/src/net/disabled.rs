@@ -1,15 +1,16 @@
-//! What the pool sees of `net` where it is left out: a driver that never has a socket.
+//! A replacement for `net` when the feature is off. It gives the pool a driver that never has a
+//! socket.
 
-/// No sockets.
+/// A driver without sockets.
 pub(crate) mod driver {
     use crate::worker::{parker, woken::Woken};
     use std::{task::Waker, time::Duration};
 
-    /// Has no socket.
+    /// A driver that never has a socket.
     #[derive(Default)]
     pub(crate) struct Driver;
 
-    /// Nothing.
+    /// The result of polling the driver, which is always empty.
     #[derive(Default)]
     pub(crate) struct Found {
         pub(crate) count: usize,
@@ -57,12 +58,12 @@ pub(crate) mod driver {
     }
 }
 
-/// No operations on sockets.
+/// Replaces the operations on sockets, of which there are none.
 pub(crate) mod io {
     use super::driver::Driver;
     use std::sync::Arc;
 
-    /// Nothing to put back.
+    /// A guard that restores nothing when it is dropped.
     pub(crate) struct Entered;
 
     pub(crate) fn enter(_: Arc<Driver>) -> Entered {

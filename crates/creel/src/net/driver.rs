@@ -1,23 +1,37 @@
-//! Readiness: which sockets can go on, found out by one worker for all.
+//! The I/O driver of a pool, which finds out which sockets are ready.
 //!
-//! A pool has one driver. Its workers ask it once a turn, or sleep in it; whoever does gets the
-//! wakers of the tasks whose sockets became ready. A socket is added to the system's poller when an
-//! operation on it first had to wait, for that direction only, and stays: neither a packet nor a
-//! turn costs a system call to arm it. (Where the system knows neither levels nor edges, it is
-//! armed once a wait.)
+//! Each pool has one driver. Its workers poll it once per turn, or sleep in it. The worker that
+//! does so receives the wakers of the tasks whose sockets have become ready.
 //!
-//! How the poller reports a socket depends on who reads it. The one worker of a pool runs the task
-//! that it wakes before it asks again; a socket that only reads datagrams is then reported by
-//! *level*: again and again while there is something to read, so that a task which took one need
-//! not find out by a system call in vain that it was the last. Where workers take tasks from one
-//! another, or somebody waits to write, and for streams, which tell by a short read that there is no
-//! more, sockets are reported by *edge*: once for each arrival.
+//! A socket is added to the system's poller when an operation on it has to wait for the first time,
+//! only for the direction of that operation, and it stays there. Therefore neither a packet nor a
+//! turn costs a system call to arm the socket. However, on systems whose poller supports neither
+//! levels nor edges, each wait arms the socket again.
 //!
-//! A socket outlives the pool it has waited on, and other pools may wait for it meanwhile: the
-//! driver's end wakes all of them, and who still has to wait joins the driver of its own thread.
+//! # Levels and edges
 //!
-//! Locks are taken in the order `asking`, a source's place, `sources` or `poller`; none is held
-//! while anybody is woken.
+//! How the poller reports a socket depends on the worker that reads it:
+//!
+//! - In a pool with one worker, that worker runs the task that it wakes before it polls again. We
+//!   then let the poller report listeners, and datagram sockets that only receive, by *level*,
+//!   which means again and again while there is something to read. Therefore a task that received
+//!   one datagram, for example, does not need a failing system call to find out that it was the
+//!   last one.
+//! - In all other cases, the poller reports a socket by *edge*, which means once for each arrival.
+//!   There are three such cases: pools with several workers (because workers steal tasks from each
+//!   other), sockets on which a task has waited to write, and streams (because a short read already
+//!   says that there is no more).
+//!
+//! # The end of a driver
+//!
+//! A socket outlives the pool on which it waited, and tasks of other pools may wait for it. When a
+//! driver ends, it wakes all tasks that wait for its sockets. A task that still has to wait then
+//! registers the socket with the driver of its own thread.
+//!
+//! # Locks
+//!
+//! Locks are taken in this order: `asking`, the place of a source, then `sources` or `poller`. We
+//! hold none of them while we wake a task.
 
 use super::poller::{Events, Mode, Poller};
 use super::readiness::lock;
@@ -31,37 +45,38 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::task::Waker;
 use std::time::Duration;
 
-/// Events an answer, at most: what they wake runs before timers are looked at.
+/// The maximum number of events per poll. The tasks that they wake run before the worker checks its
+/// timers.
 const ROOM: NonZeroUsize = NonZeroUsize::new(128).unwrap();
 
-/// The poller of one pool and the sockets in it.
+/// The poller of one pool, and the sockets that are registered with it.
 #[derive(Default)]
 pub(crate) struct Driver {
-    /// Made with the first socket: a pool without one costs no descriptor, nor does one that has
-    /// ended.
+    /// The poller. We create it with the first socket, so that a pool without sockets uses no file
+    /// descriptor. The same is true for a pool that has ended.
     poller: RwLock<Option<Arc<Poller>>>,
-    /// No socket joins any more. Set before `sources` and `poller` are emptied, and looked at under
-    /// their locks by who adds to them.
+    /// Whether the driver has ended, so that no socket can be added any more. Set before `sources`
+    /// and `poller` are emptied, and checked under their locks by threads that add to them.
     ended: AtomicBool,
     sources: Mutex<Sources>,
-    /// The length of `sources`, for a look without the lock.
+    /// The number of entries in `sources`, so that a check does not need the lock.
     registered: AtomicUsize,
-    /// Held by the worker that asks or sleeps.
+    /// Held by the worker that polls or sleeps in the poller.
     asking: Mutex<Asking>,
-    /// Askings that have come to their end. Relaxed, and counted under `asking`: a reader only
-    /// wants to know whether there was any.
+    /// The number of polls that have finished. Relaxed, and counted under `asking`, because a
+    /// reader only wants to know whether there was a new one.
     attended: AtomicU64,
-    /// Wakes a worker that will ask.
+    /// The waker of a worker that will poll.
     rouse: Mutex<Option<Waker>>,
-    /// The pool has one worker. Relaxed: what is reported in the other way is right, too.
+    /// Whether the pool has one worker. Relaxed, because a stale value is also correct.
     alone: AtomicBool,
-    /// An operation has left it to the next asking whether there is more. Relaxed: one that
-    /// is missed waits until the worker asks anyway.
+    /// Whether an operation has left it to the next poll to find out if there is more. Relaxed,
+    /// because if a worker misses it, the operation waits until that worker polls anyway.
     unsure: AtomicBool,
 }
 
-/// Slots by key; a freed key is used again. An event that was under way for the slot's former
-/// socket only makes the new one try once for nothing.
+/// The sources by key. We reuse the keys of removed sources. If there was still an event for the
+/// former socket of a key, the new socket only makes one attempt that fails.
 #[derive(Default)]
 struct Sources {
     slots: Vec<Option<Arc<AnySource>>>,
@@ -70,50 +85,54 @@ struct Sources {
 
 #[derive(Default)]
 struct Asking {
-    /// That of the driver, once there was one, until its end.
+    /// The poller of the driver, after it was created and until the driver ends.
     poller: Option<Arc<Poller>>,
     events: Option<Events>,
-    /// Counts rows of answers: one is asked for after the other until there is nothing more.
+    /// The number of the current row of polls. In a row, the worker polls again and again until
+    /// there are no more events.
     row: u32,
 }
 
-/// What the poller has reported.
+/// The events that a poll found.
 #[derive(Default)]
 pub(crate) struct Found {
-    /// Events.
+    /// The number of events.
     pub(crate) count: usize,
-    /// There was no room for more of them.
+    /// Whether the answer had no room for more events, so that there may be more.
     pub(crate) full: bool,
-    /// Whether sockets are among them that are to be asked for again if an operation is unsure of
-    /// them: by an answer that is not the first of a row, only those that were in a former one.
+    /// Whether the worker should poll again for these sockets if an operation on them leaves it
+    /// open whether there is more. In the first poll of a row, these are all sockets that are
+    /// reported by level. In later polls, these are only the sockets that an earlier poll of the
+    /// row reported as well.
     pub(crate) level: bool,
-    /// Who has waited for these.
+    /// The wakers of the tasks that waited for these events.
     pub(crate) due: Woken,
 }
 
 impl Driver {
-    /// Tells whether the pool has one worker: sockets that are added from now on go by that.
+    /// Sets whether the pool has one worker. It only affects sockets that are added afterwards.
     pub(crate) fn set_alone(&self, alone: bool) {
         self.alone.store(alone, Ordering::Relaxed);
     }
 
-    /// An operation leaves it to the next asking whether there is more.
+    /// Records that an operation leaves it to the next poll to find out whether there is more.
     pub(super) fn be_unsure(&self) {
         self.unsure.store(true, Ordering::Relaxed);
     }
 
-    /// Whether one has since the last asking.
+    /// Returns whether an operation since the last poll has left it open whether there is more.
     pub(crate) fn is_unsure(&self) -> bool {
         self.unsure.load(Ordering::Relaxed)
     }
 
-    /// Names the waker of a worker that asks, instead of the one before. It is called under no lock.
+    /// Replaces the waker of the worker that polls. The driver calls the waker without holding a
+    /// lock.
     pub(crate) fn set_wake(&self, waker: Waker) {
         let old = lock(&self.rouse).replace(waker);
         drop(old);
     }
 
-    /// A socket was added: if all workers sleep elsewhere, one must come.
+    /// Wakes a worker after a socket was added, if all workers are sleeping outside the poller.
     pub(crate) fn wake_if_unattended(&self) {
         if self.is_unattended() {
             let waker = lock(&self.rouse).clone();
@@ -121,28 +140,30 @@ impl Driver {
         }
     }
 
-    /// Whether nobody asks or sleeps in the poller; a moment ago.
+    /// Returns whether no worker is polling or sleeping in the poller. The answer may already be
+    /// out of date.
     ///
-    /// A worker that wants to sleep in the poller just now finds it taken and sleeps elsewhere. So a
-    /// caller that gets `true` sends a worker there, or asks the poller itself.
+    /// A worker that tries to sleep in the poller at this moment finds it taken and sleeps
+    /// elsewhere. Therefore a caller that gets `true` must wake a worker or poll the driver itself.
     pub(crate) fn is_unattended(&self) -> bool {
-        // The lock is free again before a worker that is sent arrives.
+        // The lock is free again before the worker that we wake arrives.
         self.asking.try_lock().is_ok()
     }
 
-    /// How often a worker has come back from the poller with what there was: while that stands
-    /// still, nobody looks after the sockets, or somebody sleeps there.
+    /// Returns how often a worker has finished a poll. While this number does not change, either no
+    /// worker serves the sockets, or a worker is sleeping in the poller.
     pub(crate) fn attended(&self) -> u64 {
         self.attended.load(Ordering::Relaxed)
     }
 
-    /// Whether there is any socket to ask for.
+    /// Returns whether no socket is registered.
     pub(crate) fn is_empty(&self) -> bool {
         self.registered.load(Ordering::SeqCst) == 0
     }
 
-    /// Asks once, without waiting; `again` if the last answer was full, or something was unsure
-    /// after it. None if another worker is at it.
+    /// Polls once without waiting. `again` says that this poll continues a row, because the last
+    /// answer was full or because an operation left it open whether there is more. Returns `None`
+    /// if another worker is polling.
     pub(crate) fn turn(&self, again: bool) -> Option<Found> {
         if self.is_empty() {
             return None;
@@ -150,9 +171,12 @@ impl Driver {
         self.ask(Some(Duration::ZERO), again, || false)
     }
 
-    /// Sleeps until a socket is ready, [`notify`](Self::notify) is called or the time is up. None
-    /// if another worker holds the poller, or there is none. `notified` says whether this worker has
-    /// been: another may have taken the notification for its own, and left the poller since.
+    /// Sleeps until a socket is ready, until a thread calls [`notify`](Self::notify), or until
+    /// `timeout` has elapsed. Returns `None` if another worker holds the poller, or if there is no
+    /// poller.
+    ///
+    /// `notified` returns whether this worker has been notified. We need it because another worker
+    /// may have consumed the notification and left the poller since.
     pub(crate) fn wait(
         &self,
         timeout: Option<Duration>,
@@ -168,7 +192,7 @@ impl Driver {
         notified: impl FnOnce() -> bool,
     ) -> Option<Found> {
         let mut asking = self.asking.try_lock().ok()?;
-        // From here on nobody else takes a notification.
+        // From here on, no other worker can consume a notification.
         let timeout = match notified() {
             true => Some(Duration::ZERO),
             false => timeout,
@@ -186,7 +210,7 @@ impl Driver {
         self.unsure.store(false, Ordering::Relaxed);
         let events = events.get_or_insert_with(|| Events::with_capacity(ROOM));
         events.clear();
-        // An interrupted or failed wait is a wait that ended early.
+        // We treat an interrupted or failed wait like a wait that ended early.
         let _ = poller.wait(events, timeout);
         let mut found = Found {
             full: events.is_full(),
@@ -223,8 +247,8 @@ impl Driver {
         }
     }
 
-    /// Nobody comes for what is ready at this socket, and the poller would be asked in vain for
-    /// ever: from now on it tells of new arrivals only.
+    /// Switches a socket from level to edge. No task reads from this socket, so polling would
+    /// return at once for ever. From now on, the poller reports only new arrivals.
     #[cold]
     fn watch_edges(&self, source: &AnySource, key: usize) {
         let mut place = lock(&source.place);
@@ -232,30 +256,33 @@ impl Driver {
             return;
         };
         let edges = edges(&watch.poller);
-        // First: who tries after an event that comes by edge must know it.
+        // We clear the flag first, because a task that makes an attempt after an event by edge must
+        // know that it was reported by edge.
         source.level.store(false, Ordering::Relaxed);
         let (socket, interest) = (&source.socket, source.interest(key));
-        // The kernel tells at once if there is something now.
+        // The kernel reports immediately if there is something to read now.
         match watch.poller.modify(socket, interest, edges) {
             Ok(()) => watch.mode = edges,
-            // The next report tries again.
+            // The next report tries to switch again.
             Err(_) => source.level.store(true, Ordering::Relaxed),
         }
     }
 
-    /// Ends the present or the next [`wait`](Self::wait) of another worker.
+    /// Ends the current or the next [`wait`](Self::wait) of another worker.
     pub(crate) fn notify(&self) {
         let poller = self.poller.read().unwrap_or_else(PoisonError::into_inner);
         if let Some(poller) = &*poller {
-            // It can only fail if the poller's own descriptor is gone.
+            // This can only fail if the poller's own file descriptor is closed.
             let _ = poller.notify();
         }
     }
 
-    /// Lets all sockets go and closes the poller; the last step of a pool, also more than once. Who
-    /// waits for a socket is woken, and joins another driver if it still has to.
+    /// Removes all sockets and closes the poller. This is the last step of a pool, and calling it
+    /// more than once is allowed. Tasks that wait for a socket are woken, and they register with
+    /// another driver if they still have to wait.
     ///
-    /// Waits for a worker that is still in there, which it calls back.
+    /// Blocks until a worker that is still in the poller has left it. This function interrupts that
+    /// worker.
     pub(crate) fn end(&self) {
         self.ended.store(true, Ordering::SeqCst);
         let poller = self.poller.write();
@@ -271,16 +298,18 @@ impl Driver {
             source.leave(self, &mut due);
         }
         let rouse = lock(&self.rouse).take();
-        // The poller's last reference, unless a socket is being dropped just now.
+        // This drops the last reference to the poller, unless another thread is dropping a socket
+        // at this moment.
         drop((poller, sources, rouse));
         due.run(wake_all);
     }
 
-    /// The poller, made if there is none; none once the driver has ended.
+    /// Returns the poller and creates it if there is none. Returns `None` once the driver has
+    /// ended.
     ///
     /// # Errors
     ///
-    /// If the system refuses one.
+    /// Returns an error if the operating system cannot create a poller.
     pub(super) fn poller(&self) -> io::Result<Option<Arc<Poller>>> {
         let made = self.poller.read().unwrap_or_else(PoisonError::into_inner);
         if made.is_some() {
@@ -299,7 +328,8 @@ impl Driver {
         self.asking.try_lock().is_ok()
     }
 
-    /// How a socket is to be reported that only reads datagrams, or that does not.
+    /// Returns how the poller should report a socket. `reads_only` says that the socket is not a
+    /// stream and that no task has waited to write to it.
     pub(super) fn mode(&self, poller: &Poller, reads_only: bool) -> Mode {
         match reads_only && self.alone.load(Ordering::Relaxed) && poller.supports(Mode::Level) {
             true => Mode::Level,
@@ -307,7 +337,7 @@ impl Driver {
         }
     }
 
-    /// Gives the socket a key; none once the driver has ended.
+    /// Adds the socket and returns its key. Returns `None` once the driver has ended.
     pub(super) fn insert(&self, source: Arc<AnySource>) -> Option<usize> {
         let mut sources = lock(&self.sources);
         if self.ended.load(Ordering::SeqCst) {
@@ -325,7 +355,7 @@ impl Driver {
 
     pub(super) fn remove(&self, key: usize) {
         let mut sources = lock(&self.sources);
-        // None after the end.
+        // There is no such source after the driver has ended.
         let gone = sources.slots.get_mut(key).and_then(Option::take);
         if gone.is_some() {
             sources.free.push(key);
@@ -342,7 +372,7 @@ impl parker::Poller for Driver {
     }
 }
 
-/// How the poller tells of arrivals only.
+/// Returns the mode in which the poller reports each arrival only once.
 fn edges(poller: &Poller) -> Mode {
     match poller.supports(Mode::Edge) {
         true => Mode::Edge,

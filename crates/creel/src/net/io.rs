@@ -1,4 +1,4 @@
-//! Operations on a non-blocking socket, which wait where the system would.
+//! Operations on non-blocking sockets. They wait when the system call would block.
 
 use super::driver::Driver;
 use super::poller::{AsSource, Mode, Poller};
@@ -15,30 +15,31 @@ use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
 
 thread_local! {
-    /// Which driver the sockets that have to wait on this thread join: that of the innermost
-    /// [`Entered`], or null.
+    /// The driver with which sockets that have to wait on this thread register. It is the driver of
+    /// the innermost [`Entered`], or null.
     static CURRENT: Cell<*const Driver> = const { Cell::new(ptr::null()) };
-    /// How many operations this thread has tried on sockets that are reported by level, since one
-    /// gave way.
+    /// The number of operations that this thread has tried, modulo [`IN_A_ROW`], on sockets that
+    /// are reported by level.
     static TRIED: Cell<u32> = const { Cell::new(0) };
 }
 
-/// What a system call uses up of the budget of a poll.
+/// The part of a task's poll budget that one system call uses.
 const SYSTEM_CALL: i64 = 2;
 
-/// Of the operations on sockets that are reported by level, each of this number gives way: a peer
-/// that sends as fast as it is read holds up neither other tasks nor timers. It leaves it to the
-/// poller's next answer whether there is more, which under a throttle comes in the same quantum. A
-/// task that has used up its budget would wake itself, and come in the next one.
+/// One in this number of operations on sockets that are reported by level gives way, so that a peer
+/// that sends as fast as the task reads delays neither other tasks nor timers. The operation then
+/// leaves it to the next poll of the driver to find out whether there is more. In a throttled pool,
+/// that poll happens in the same quantum. In contrast, a task that has used up its budget wakes
+/// itself and runs in the next quantum.
 const IN_A_ROW: u32 = 64;
 
-/// Whether this operation gives way.
+/// Returns whether this operation gives way.
 fn gives_way() -> bool {
     let tried = |tried: &Cell<u32>| tried.replace((tried.get() + 1) % IN_A_ROW);
     local(&TRIED, tried) == Some(IN_A_ROW - 1)
 }
 
-/// Makes `driver` that of this thread until the guard is dropped.
+/// Makes `driver` the driver of this thread until the guard is dropped.
 pub(crate) fn enter(driver: Arc<Driver>) -> Entered {
     let before = local(&CURRENT, |current| current.replace(Arc::as_ptr(&driver)));
     Entered {
@@ -47,10 +48,10 @@ pub(crate) fn enter(driver: Arc<Driver>) -> Entered {
     }
 }
 
-/// Puts back what [`enter`] replaced.
+/// A guard that restores the driver that [`enter`] replaced.
 pub(crate) struct Entered {
     before: *const Driver,
-    /// Kept alive while `CURRENT` names it.
+    /// Keeps the driver alive while `CURRENT` points to it.
     _driver: Arc<Driver>,
 }
 
@@ -60,25 +61,25 @@ impl Drop for Entered {
     }
 }
 
-/// What an operation that did not have to wait has left for the next.
+/// How much an operation that did not have to wait has left for the next one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Left {
-    /// Nothing: it need not even try before an event.
+    /// There is nothing left. The next operation does not need to try before the next event.
     Nothing,
-    /// There is no telling.
+    /// The operation cannot know whether there is more.
     Unknown,
-    /// Nothing but a stream's end, which the poller tells of.
+    /// There is nothing left except possibly the end of a stream, which the poller reports.
     Drained,
-    /// It may go on at once.
+    /// There may be more, so the next operation can try immediately.
     More,
 }
 
-/// A non-blocking socket, which joins a driver when it first has to wait.
+/// A non-blocking socket, which registers with a driver when it has to wait for the first time.
 pub(super) struct Io<S: AsSource + Send + Sync + 'static> {
     source: Arc<Source<S>>,
 }
 
-/// A future's wait, which is given up when it is dropped.
+/// The wait of a future. It ends when the future is dropped.
 struct Wait<'a> {
     readiness: &'a Readiness,
     ticket: Option<Ticket>,
@@ -93,14 +94,14 @@ impl Drop for Wait<'_> {
 }
 
 impl<S: AsSource + Send + Sync + 'static> Io<S> {
-    /// Takes a socket that is non-blocking already, of datagrams or one that listens.
+    /// Creates an `Io` for a non-blocking socket that is a datagram socket or a listener.
     pub(super) fn new(socket: S) -> Self {
         Io {
             source: Arc::new(Source::new(socket, false)),
         }
     }
 
-    /// Takes a connected stream that is non-blocking already.
+    /// Creates an `Io` for a non-blocking, connected stream.
     pub(super) fn new_stream(socket: S) -> Self {
         Io {
             source: Arc::new(Source::new(socket, true)),
@@ -111,11 +112,11 @@ impl<S: AsSource + Send + Sync + 'static> Io<S> {
         &self.source.socket
     }
 
-    /// Tries `operation` until it does not have to wait. Dropped, it waits no longer.
+    /// Tries `operation` until it does not have to wait. If you drop the future, it stops waiting.
     ///
     /// # Panics
     ///
-    /// As [`poll`](Self::poll).
+    /// Panics in the same cases as [`poll`](Self::poll).
     pub(super) async fn run<T>(
         &self,
         direction: Direction,
@@ -132,11 +133,13 @@ impl<S: AsSource + Send + Sync + 'static> Io<S> {
         .await
     }
 
-    /// The same for futures written by hand: `cx` is woken unless another future waits so since.
+    /// Tries `operation`, for futures written by hand. If it has to wait, the task of `cx` is woken
+    /// when it can try again, unless another such future has polled since.
     ///
     /// # Panics
     ///
-    /// If it has to wait on a thread that neither is a pool's worker nor blocks on one.
+    /// Panics if it has to wait on a thread that is neither a worker of a pool nor inside
+    /// `block_on`.
     #[track_caller]
     pub(super) fn poll<T>(
         &self,
@@ -147,11 +150,12 @@ impl<S: AsSource + Send + Sync + 'static> Io<S> {
         self.poll_waiting(cx, Waiting::Nameless, direction, operation)
     }
 
-    /// Waits until an operation is worth trying, and tries none. Dropped, it waits no longer.
+    /// Waits until it is worth trying an operation, and does not try one. If you drop the future,
+    /// it stops waiting.
     ///
     /// # Panics
     ///
-    /// As [`poll`](Self::poll).
+    /// Panics in the same cases as [`poll`](Self::poll).
     pub(super) async fn ready(&self, direction: Direction) -> io::Result<()> {
         let readiness = self.source.readiness(direction);
         let mut wait = Wait {
@@ -159,7 +163,8 @@ impl<S: AsSource + Send + Sync + 'static> Io<S> {
             ticket: None,
         };
         poll_fn(|cx| {
-            // Paid for in advance: once it is ready, the program makes the call.
+            // We charge the budget here, because the program makes its system call once the future
+            // is ready.
             if budget::is_spent(cx) {
                 return Poll::Pending;
             }
@@ -177,7 +182,7 @@ impl<S: AsSource + Send + Sync + 'static> Io<S> {
         .await
     }
 
-    /// Tries `operation` once, if it is worth trying, and never waits.
+    /// Tries `operation` once if it is worth trying. Never waits.
     pub(super) fn try_now<T>(
         &self,
         direction: Direction,
@@ -251,7 +256,7 @@ impl<S: AsSource + Send + Sync + 'static> Io<S> {
         }
     }
 
-    /// Whether the next operation is to try before the poller has told of anything.
+    /// Returns whether the next operation should try before the poller reports an event.
     fn tries_again(&self, left: Left) -> bool {
         match left {
             Left::Nothing => false,
@@ -266,7 +271,7 @@ impl<S: AsSource + Send + Sync + 'static> Io<S> {
         }
     }
 
-    /// Adds the direction to those that the poller looks at.
+    /// Adds the direction to those that the poller reports for this socket.
     #[track_caller]
     fn arm(&self, readiness: &Readiness) -> io::Result<()> {
         let source = &self.source;
@@ -303,11 +308,13 @@ impl<S: AsSource + Send + Sync + 'static> Io<S> {
         Ok(())
     }
 
-    /// The place that the socket has in a driver that lives, or takes in that of this thread.
+    /// Returns the place of the socket in a driver that has not ended. If there is none, registers
+    /// the socket with the driver of this thread.
     ///
     /// # Errors
     ///
-    /// If that has ended, too, or the system refuses a poller.
+    /// Returns an error if the driver of this thread has ended as well, or if the operating system
+    /// cannot create a poller.
     #[track_caller]
     fn take_place<'a>(
         &self,
@@ -333,7 +340,7 @@ impl<S: AsSource + Send + Sync + 'static> Io<S> {
         Ok((poller, place))
     }
 
-    /// Where an event disarms, arms again before a wait.
+    /// Arms the socket again before a wait, if reports disarm it.
     fn rearm(&self) -> io::Result<()> {
         if !self.source.oneshot.load(Ordering::Relaxed) {
             return Ok(());
@@ -351,7 +358,7 @@ impl<S: AsSource + Send + Sync + 'static> Io<S> {
 }
 
 impl<S: AsSource + Send + Sync + 'static> Io<S> {
-    /// Gives up a place that was taken out.
+    /// Removes the socket from a driver, given a place that was taken out of the source.
     fn leave(&self, place: Option<Place>) {
         if let Some(mut place) = place {
             self.source.unwatch(&mut place);
@@ -367,21 +374,21 @@ impl<S: AsSource + Send + Sync + 'static> Drop for Io<S> {
     }
 }
 
-/// The driver of this thread.
+/// Returns the driver of this thread.
 fn current() -> Option<Arc<Driver>> {
     let driver = local(&CURRENT, Cell::get).filter(|driver| !driver.is_null())?;
-    // SAFETY: that of an `Entered` of this thread, which holds a count of the `Arc` and has not
-    // been dropped: it is not `Send`, and the crate forgets none.
+    // SAFETY: the pointer is that of an `Entered` of this thread. The `Entered` owns a reference of
+    // the `Arc` and has not been dropped, because it is not `Send` and this crate never leaks one.
     unsafe { Arc::increment_strong_count(driver) };
-    // SAFETY: the count just added.
+    // SAFETY: this takes over the reference that was just added.
     Some(unsafe { Arc::from_raw(driver) })
 }
 
-/// Leaves it to the next asking of this thread's driver whether there is more.
+/// Leaves it to the next poll of this thread's driver to find out whether there is more.
 fn be_unsure() {
     if let Some(driver) = local(&CURRENT, Cell::get) {
-        // SAFETY: null, or that of an `Entered` of this thread, as in `current`; shared, and used
-        // in this call only.
+        // SAFETY: the pointer is null or that of an `Entered` of this thread, as in `current`. The
+        // reference is shared and is only used in this call.
         let driver = unsafe { driver.as_ref() };
         driver.inspect(|driver| driver.be_unsure());
     }

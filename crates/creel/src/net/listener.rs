@@ -1,4 +1,4 @@
-//! What takes connections, of whatever kind.
+//! Listeners, which accept connections of any kind.
 
 use super::io::{Io, Left};
 use super::poller::AsSource;
@@ -8,12 +8,13 @@ use std::fmt;
 use std::io;
 use std::task::{Context, Poll};
 
-/// The queue of connections not yet accepted.
+/// The maximum length of the kernel's queue of connections that are not accepted yet.
 pub(super) const BACKLOG: i32 = 1024;
 
-/// The system's listener in a [`Listener`]: TCP's or, on Unix, that of a path.
+/// A listener of the standard library that can be used in a [`Listener`]: a TCP listener or, on
+/// Unix, a Unix socket listener. You cannot implement this trait for other types.
 pub trait Listen: sealed::Listen + fmt::Debug + Send + Sync + 'static {
-    /// What it takes.
+    /// The connection type that the listener accepts.
     type Connection: Connection;
 
     #[doc(hidden)]
@@ -24,18 +25,19 @@ pub trait Listen: sealed::Listen + fmt::Debug + Send + Sync + 'static {
     fn take(&self) -> io::Result<(Self::Connection, AddressOf<Self>)>;
 }
 
-/// Where the ends of a listener's connections are.
+/// The address type of the connections of the listener `L`.
 pub type AddressOf<L> = <<L as Listen>::Connection as Connection>::Address;
 
-/// A connection that was taken, and where it comes from.
+/// An accepted connection and the address of its peer.
 pub type Accepted<L> = (Stream<<L as Listen>::Connection>, AddressOf<L>);
 
 pub(super) mod sealed {
-    /// Only this crate has any.
+    /// Prevents implementations in other crates, because other crates cannot name this trait.
     pub trait Listen: super::AsSource {}
 }
 
-/// The listeners and connections of `std` are alike, kind by kind, but have no trait in common.
+/// Implements the traits for one kind of listener and its connection. A macro does this because the
+/// types of `std` have the same methods, but no trait in common.
 macro_rules! kind {
     ($listener:ty, $connection:ty, $address:ty, $without_delay:expr) => {
         impl stream::sealed::Connection for $connection {}
@@ -82,17 +84,19 @@ macro_rules! kind {
 }
 pub(super) use kind;
 
-/// Takes connections: [`TcpListener`](super::TcpListener) or, on Unix, `UnixListener`.
+/// A socket that accepts connections. Use it as [`TcpListener`](super::TcpListener) or, on Unix, as
+/// `UnixListener`.
 pub struct Listener<L: Listen> {
     pub(super) io: Io<L>,
 }
 
 impl<L: Listen> Listener<L> {
-    /// Takes over a listener that the program has made its own way, or was given.
+    /// Creates a listener from one of the standard library, for example one that you configured
+    /// yourself or that another process passed to you. Makes it non-blocking.
     ///
     /// # Errors
     ///
-    /// If it cannot be made non-blocking.
+    /// Returns an error if the listener cannot be made non-blocking.
     ///
     /// ```
     /// use creel::net::TcpListener;
@@ -109,41 +113,54 @@ impl<L: Listen> Listener<L> {
         })
     }
 
-    /// The listener itself, for its options. Leave it non-blocking.
+    /// Returns the listener of the standard library, for example to set its options. Do not make it
+    /// blocking, because the `async` methods would then block their thread.
     pub fn as_std(&self) -> &L {
         self.io.socket()
     }
 
-    /// The address it listens on.
+    /// Returns the address on which the listener accepts connections.
     ///
     /// # Errors
     ///
-    /// The system's.
+    /// Returns the error of the operating system.
     pub fn local_addr(&self) -> io::Result<AddressOf<L>> {
         self.as_std().address()
     }
 
-    /// Takes the next connection.
+    /// Accepts the next connection. Waits until there is one.
     ///
     /// # Cancel safety
     ///
-    /// Safe: cancelled, it has taken no connection.
+    /// Safe. If the future is dropped before it is ready, no connection has been accepted.
     ///
     /// # Errors
     ///
-    /// The system's: too many open files among them, after which the listener is still good, but
-    /// tells the same at once as long as that lasts: wait a little before the next try.
+    /// Returns the error of the operating system, for example if the process has too many open
+    /// files. The listener remains usable after an error. However, the next call fails at once
+    /// while the cause persists, so wait a little before you call it again.
+    ///
+    /// # Panics
+    ///
+    /// May panic if it has to wait on a thread that is neither a worker of a pool nor inside
+    /// `block_on`. See the [module documentation](crate::net).
     pub async fn accept(&self) -> io::Result<Accepted<L>> {
         let taken = self.io.run(Direction::Read, accept).await?;
         stream(taken)
     }
 
-    /// As [`accept`](Self::accept), for futures written by hand: `cx` is woken when there is a
-    /// connection, unless another such future has polled since.
+    /// Accepts the next connection if there is one, for futures written by hand. Otherwise it
+    /// arranges that the task of `cx` is woken when there is a connection. If several such futures
+    /// wait, only the last one that polled is woken.
     ///
     /// # Errors
     ///
-    /// As for [`accept`](Self::accept).
+    /// Returns the same errors as [`accept`](Self::accept).
+    ///
+    /// # Panics
+    ///
+    /// May panic if it has to wait on a thread that is neither a worker of a pool nor inside
+    /// `block_on`. See the [module documentation](crate::net).
     #[track_caller]
     pub fn poll_accept(&self, cx: &mut Context<'_>) -> Poll<io::Result<Accepted<L>>> {
         let taken = self.io.poll(cx, Direction::Read, accept);
@@ -151,7 +168,7 @@ impl<L: Listen> Listener<L> {
     }
 }
 
-/// A connection of the system's, and where it comes from.
+/// A connection of the standard library and the address of its peer.
 type Taken<L> = (<L as Listen>::Connection, AddressOf<L>);
 
 fn accept<L: Listen>(listener: &L) -> io::Result<(Taken<L>, Left)> {

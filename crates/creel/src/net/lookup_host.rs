@@ -1,20 +1,22 @@
-//! Names: looked up where that may block, off the pool's workers.
+//! Host name lookup. A lookup can block, so it runs on other threads than the workers of the pool.
 
 use super::tcp::TcpStream;
 use crate::blocking::look_up;
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
 
-/// Looks a name up, as the system does, on one of up to 32 threads for names. It does not wait for
-/// the program's [blocking](crate::blocking) calls.
+/// Looks up a host name with the resolver of the operating system and returns its addresses. The
+/// lookup runs on one of up to 32 threads that are reserved for lookups. Therefore it does not wait
+/// for [blocking](crate::blocking) calls of your program.
 ///
 /// # Cancel safety
 ///
-/// Safe: the look-up goes on in the background, and its answer is lost.
+/// Safe. A lookup that has already started continues in the background, and its answer is lost.
 ///
 /// # Errors
 ///
-/// The system's: there is no such name, or nobody answers.
+/// Returns the error of the operating system, for example if the name does not exist or if no name
+/// server responds.
 ///
 /// ```
 /// let pool = creel::Pool::builder().workers(1).build()?;
@@ -27,15 +29,24 @@ pub async fn lookup_host(name: impl ToSocketAddrs + Send + 'static) -> io::Resul
 }
 
 impl TcpStream {
-    /// Looks a name up and connects to the first of its addresses that takes it.
+    /// Looks up a host name and connects to the first of its addresses that accepts the connection.
+    /// Tries the addresses one after the other.
     ///
     /// # Cancel safety
     ///
-    /// Safe: the connection is closed, if there is one.
+    /// Safe. If the future is dropped before it is ready, the connection is closed, if there is
+    /// one.
     ///
     /// # Errors
     ///
-    /// Those of [`lookup_host`], or that of the last address.
+    /// Returns the error of [`lookup_host`], or the error of the last address if no address accepts
+    /// the connection. Returns an error of kind [`NotFound`](io::ErrorKind::NotFound) if the name
+    /// has no address.
+    ///
+    /// # Panics
+    ///
+    /// May panic if it has to wait on a thread that is neither a worker of a pool nor inside
+    /// `block_on`. See the [module documentation](crate::net).
     ///
     /// ```
     /// use creel::net::TcpStream;

@@ -1,9 +1,12 @@
-//! `sendmmsg` and `recvmmsg`, with the kernel's splitting (GSO) and merging (GRO) of datagrams.
+//! Batches on Linux: `sendmmsg` and `recvmmsg`, with splitting (GSO) and merging (GRO) of datagrams
+//! in the kernel.
 //!
-//! The message headers live on the stack of one call; only as many as the call needs are
-//! initialised, and the system is told of as many as were counted then. Each names memory by a
-//! slice that was looked at, never by a product or a sum of its own. Datagrams in a row that lie one after another in memory, are equally long (the
-//! last may be shorter) and go to the same place, become one message that the kernel splits.
+//! The message headers are on the stack during one call. We initialize only as many as the call
+//! needs, and we pass exactly that number to the system. Each header points to memory of a slice
+//! whose bounds were checked, and never to an address or a length that we computed ourselves.
+//!
+//! Consecutive datagrams become one message that the kernel splits if they are adjacent in memory,
+//! have the same length (the last one may be shorter) and have the same destination.
 //!
 //! Source: Linux manual pages sendmmsg(2), recvmmsg(2), udp(7).
 
@@ -13,21 +16,22 @@ use std::mem::MaybeUninit;
 use std::net::{SocketAddr, SocketAddrV4, SocketAddrV6, UdpSocket};
 use std::os::fd::AsRawFd;
 
-/// The most datagrams that the kernel splits one message into. Source: udp(7), UDP_MAX_SEGMENTS.
+/// The maximum number of datagrams into which the kernel splits one message. Source: udp(7),
+/// UDP_MAX_SEGMENTS.
 const SEGMENTS_MAX: usize = 64;
-/// The most bytes of a message, headers included.
+/// The maximum size of a message in bytes, including headers.
 const MESSAGE_BYTES_MAX: usize = 65_000;
 
-/// Room for one control message with one integer, aligned as a `cmsghdr`.
+/// Space for one control message with one integer, aligned like a `cmsghdr`.
 #[derive(Clone, Copy)]
 #[repr(C, align(8))]
 struct Control([u8; 32]);
 
-/// A run of datagrams that make one message.
+/// A run of datagrams that form one message.
 struct Run {
     datagrams: usize,
     bytes: usize,
-    /// The length of all but the last, if there are several.
+    /// The length of all datagrams except the last one, if there are several.
     segment: Option<u16>,
 }
 
@@ -62,8 +66,8 @@ fn run(pieces: &[Piece], split: bool) -> Run {
     run
 }
 
-/// Sends what it can of `outgoing` in one call: how many datagrams it was. `split` lets the
-/// kernel split messages.
+/// Sends as many datagrams of `outgoing` as possible in one call, and returns their number. If
+/// `split` is set, the kernel may split messages.
 pub(super) fn send(socket: &UdpSocket, outgoing: &Outgoing, split: bool) -> io::Result<usize> {
     let mut parts = [const { MaybeUninit::<libc::iovec>::uninit() }; CALL_MAX];
     let mut names = [const { MaybeUninit::<libc::sockaddr_in6>::uninit() }; CALL_MAX];
@@ -88,7 +92,7 @@ pub(super) fn send(socket: &UdpSocket, outgoing: &Outgoing, split: bool) -> io::
         if let Some(segment) = run.segment {
             let control = controls[count].write(Control([0; 32]));
             header.msg_hdr.msg_control = control.0.as_mut_ptr().cast();
-            // The type differs between C libraries.
+            // The type of this field differs between C libraries.
             header.msg_hdr.msg_controllen = size_of::<Control>() as _;
             ask_to_split(&mut header.msg_hdr, segment);
         }
@@ -98,23 +102,23 @@ pub(super) fn send(socket: &UdpSocket, outgoing: &Outgoing, split: bool) -> io::
     }
     let headers = headers.as_mut_ptr().cast();
     let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
-    // SAFETY: validity: the first `count` headers are initialised, as it counts those written
-    // (each index was checked against the arrays). They point to elements of `parts`, `names` and
-    // `controls`, written at the same index, and each part to a slice of `outgoing.bytes`; all are
-    // alive and have not moved. Aliasing: no reference to an element of the arrays is used after
-    // its address was taken; the call writes to the headers only, which are borrowed mutably, and
-    // reads the rest.
+    // SAFETY: validity: the first `count` headers are initialized, because `count` counts those
+    // that were written (each index was checked against the arrays). They point to elements of
+    // `parts`, `names` and `controls` that were written at the same index, and each part points to
+    // a slice of `outgoing.bytes`. All of these are alive and have not moved. Aliasing: no
+    // reference to an element of the arrays is used after its address was taken. The call writes
+    // only to the headers, which are borrowed mutably, and reads the rest.
     let sent = unsafe { send_all(socket.as_raw_fd(), headers, count as u32, flags) };
     let sent = usize::try_from(sent).map_err(|_| io::Error::last_os_error())?;
     Ok(datagrams[..sent].iter().map(|&n| usize::from(n)).sum())
 }
 
-/// The system's call, by its number: musl's `sendmmsg` sends one by one, because its lengths are
-/// shorter than the kernel's, with padding behind them. Here that is zero, so the kernel reads the
-/// same numbers.
+/// Makes the system call by its number. We do not use the `sendmmsg` of musl, because it sends the
+/// messages one by one. It does so because its length fields are shorter than those of the kernel
+/// and have padding behind them. Our padding is zero, so the kernel reads the same numbers.
 ///
 /// # Safety
-/// `headers` points to `count` initialised headers, whose pointers and lengths are valid.
+/// `headers` points to `count` initialized headers, whose pointers and lengths are valid.
 #[cfg(all(target_env = "musl", target_pointer_width = "64"))]
 unsafe fn send_all(
     socket: libc::c_int,
@@ -122,14 +126,15 @@ unsafe fn send_all(
     count: u32,
     flags: libc::c_int,
 ) -> libc::c_long {
-    // SAFETY: as the caller says. Aliasing: the kernel writes to the headers only.
+    // SAFETY: the caller guarantees that the headers are valid. Aliasing: the kernel writes only to
+    // the headers.
     unsafe { libc::syscall(libc::SYS_sendmmsg, socket, headers, count, flags) }
 }
 
-/// The system's call.
+/// Makes the system call through the C library.
 ///
 /// # Safety
-/// `headers` points to `count` initialised headers, whose pointers and lengths are valid.
+/// `headers` points to `count` initialized headers, whose pointers and lengths are valid.
 #[cfg(not(all(target_env = "musl", target_pointer_width = "64")))]
 unsafe fn send_all(
     socket: libc::c_int,
@@ -137,12 +142,13 @@ unsafe fn send_all(
     count: u32,
     flags: libc::c_int,
 ) -> libc::c_int {
-    // SAFETY: as the caller says. Aliasing: the call writes to the headers only.
+    // SAFETY: the caller guarantees that the headers are valid. Aliasing: the call writes only to
+    // the headers.
     unsafe { libc::sendmmsg(socket, headers, count, flags as _) }
 }
 
-/// Fills the slots of `received` with what there is; fewer than all slots means that there was
-/// no more.
+/// Fills the slots of `received` with the datagrams that have arrived. If it fills fewer than all
+/// slots, there are no more datagrams.
 pub(super) fn receive(socket: &UdpSocket, received: &mut Received) -> io::Result<()> {
     let mut parts = [const { MaybeUninit::<libc::iovec>::uninit() }; CALL_MAX];
     let mut names = [const { MaybeUninit::<libc::sockaddr_in6>::uninit() }; CALL_MAX];
@@ -160,18 +166,19 @@ pub(super) fn receive(socket: &UdpSocket, received: &mut Received) -> io::Result
         header.msg_hdr.msg_iov = part;
         header.msg_hdr.msg_iovlen = 1;
         header.msg_hdr.msg_control = controls[i].as_mut_ptr().cast();
-        // The type differs between C libraries.
+        // The type of this field differs between C libraries.
         header.msg_hdr.msg_controllen = size_of::<Control>() as _;
         told += 1;
     }
     assert_eq!(told, received.slots.len(), "each slot has its piece");
     received.filled = 0;
-    // SAFETY: validity: the first `told` headers are initialised, as it counts those written (each
-    // index was checked against the arrays). They point to elements of `parts`, `names` and
-    // `controls` of the same index, and each part to a piece of `received.bytes` with the piece's
-    // length; all are alive and have not moved, and any bytes written there make a valid value.
-    // Aliasing: the pieces are disjoint and borrowed mutably, as the arrays are, and no reference
-    // to any of them is used between here and the call's return.
+    // SAFETY: validity: the first `told` headers are initialized, because `told` counts those that
+    // were written (each index was checked against the arrays). They point to elements of `parts`,
+    // `names` and `controls` with the same index, and each part points to a part of
+    // `received.bytes` and has its length. All of these are alive and have not moved, and any bytes
+    // that are written there form a valid value. Aliasing: the parts of `received.bytes` are
+    // disjoint and borrowed mutably, like the arrays. No reference to any of them is used between
+    // this point and the return of the call.
     let count = unsafe {
         libc::recvmmsg(
             socket.as_raw_fd(),
@@ -184,8 +191,9 @@ pub(super) fn receive(socket: &UdpSocket, received: &mut Received) -> io::Result
     let count = usize::try_from(count).map_err(|_| io::Error::last_os_error())?;
     assert!(count <= received.slots.len(), "no more than it was told of");
     for (slot, header) in received.slots.iter_mut().zip(&headers[..count]) {
-        // SAFETY: validity: one of the `told` that were initialised, of which the call has only
-        // changed integers. Aliasing: the call is over, nobody writes to it any more.
+        // SAFETY: validity: this is one of the `told` headers that were initialized, and the call
+        // has only changed integers in it. Aliasing: the call has returned, so no one writes to the
+        // header any more.
         let header = unsafe { header.assume_init_ref() };
         *slot = Slot {
             len: (header.msg_len as usize).min(received.room),
@@ -199,66 +207,68 @@ pub(super) fn receive(socket: &UdpSocket, received: &mut Received) -> io::Result
 }
 
 fn empty_header() -> libc::mmsghdr {
-    // SAFETY: validity: integers and raw pointers, for which zero is a value: no name, no parts.
-    // A value, so nothing to alias.
+    // SAFETY: validity: the header consists of integers and raw pointers, for which zero is valid.
+    // It means no name and no parts. Aliasing: this is a value, so there is nothing to alias.
     unsafe { MaybeUninit::zeroed().assume_init() }
 }
 
-/// Tells the kernel to split a message into datagrams of `segment` bytes. The header's control
-/// buffer is a zeroed [`Control`] of the caller's, to which nobody else refers meanwhile.
+/// Requests that the kernel splits a message into datagrams of `segment` bytes. The control buffer
+/// of the header must be a zeroed [`Control`] of the caller, to which no other reference exists.
 fn ask_to_split(header: &mut libc::msghdr, segment: u16) {
-    // SAFETY: validity: reads the header, whose control buffer is alive and larger than a
+    // SAFETY: validity: this reads the header, whose control buffer is alive and larger than a
     // `cmsghdr`. Aliasing: the header is borrowed mutably.
     let control = unsafe { libc::CMSG_FIRSTHDR(header) };
-    // SAFETY: computes a length, without touching memory.
+    // SAFETY: this computes a length and does not access memory.
     let len = unsafe { libc::CMSG_LEN(size_of::<u16>() as u32) };
-    // SAFETY: computes a length, without touching memory.
+    // SAFETY: this computes a length and does not access memory.
     let space = unsafe { libc::CMSG_SPACE(size_of::<u16>() as u32) };
     assert!(space as usize <= size_of::<Control>(), "it has its room");
-    // SAFETY: validity: not null, because the buffer is large enough; aligned as `Control` is;
-    // zeroed, hence a `cmsghdr`. Aliasing: the buffer is the caller's alone, and this reference is
-    // not used after `CMSG_DATA` below.
+    // SAFETY: validity: the pointer is not null, because the buffer is large enough. It is aligned
+    // like `Control`, and the memory is zeroed, so it is a valid `cmsghdr`. Aliasing: the buffer
+    // belongs to the caller alone, and we do not use this reference after `CMSG_DATA` below.
     let told = unsafe { &mut *control };
     told.cmsg_level = libc::SOL_UDP;
     told.cmsg_type = libc::UDP_SEGMENT;
     told.cmsg_len = len as _;
-    // SAFETY: computes the place after the header, within the buffer.
+    // SAFETY: this computes the address after the header, which is within the buffer.
     let data = unsafe { libc::CMSG_DATA(control) };
-    // SAFETY: validity: the buffer has `space` bytes, which end after this integer; written without
-    // assuming an alignment. Aliasing: the buffer is the caller's alone.
+    // SAFETY: validity: the buffer has `space` bytes, which include this integer. The write does
+    // not assume an alignment. Aliasing: the buffer belongs to the caller alone.
     unsafe { data.cast::<u16>().write_unaligned(segment) };
     header.msg_controllen = space as _;
 }
 
-/// The length of the datagrams that the kernel merged into this message; 0 if it did not.
+/// Returns the length of the datagrams that the kernel merged into this message, or 0 if the kernel
+/// did not merge any.
 ///
-/// The header's control buffer is a [`Control`] of the caller's, of which the kernel has written
-/// as many bytes as it has set the length to.
+/// The control buffer of the header must be a [`Control`] of the caller, of which the kernel has
+/// written as many bytes as the control length says.
 fn merged_segment(header: &libc::msghdr) -> usize {
-    // SAFETY: validity: reads the header only. It gives null unless the kernel has written a whole
-    // `cmsghdr`.
+    // SAFETY: validity: this reads only the header. It returns null unless the kernel has written a
+    // complete `cmsghdr`.
     let control = unsafe { libc::CMSG_FIRSTHDR(header) };
     if control.is_null() {
         return 0;
     }
-    // SAFETY: validity: not null, hence a `cmsghdr` that the kernel has written, aligned as
-    // `Control` is. Aliasing: a copy; nobody writes to the buffer any more.
+    // SAFETY: validity: the pointer is not null, so it points to a `cmsghdr` that the kernel has
+    // written, aligned like `Control`. Aliasing: this makes a copy, and no one writes to the buffer
+    // any more.
     let told = unsafe { control.read() };
-    // SAFETY: computes a length, without touching memory.
+    // SAFETY: this computes a length and does not access memory.
     let whole = unsafe { libc::CMSG_LEN(size_of::<libc::c_int>() as u32) } as usize;
     let is_whole = told.cmsg_len as usize >= whole;
     if told.cmsg_level != libc::SOL_UDP || told.cmsg_type != libc::UDP_GRO || !is_whole {
         return 0;
     }
-    // SAFETY: computes the place after the header, within the buffer.
+    // SAFETY: this computes the address after the header, which is within the buffer.
     let data = unsafe { libc::CMSG_DATA(control) };
-    // SAFETY: validity: the length says that the kernel has written this integer; read without
-    // assuming an alignment. Aliasing: as for the copy above.
+    // SAFETY: validity: according to the length, the kernel has written this integer. The read does
+    // not assume an alignment. Aliasing: this makes a copy, as above.
     let segment = unsafe { data.cast::<libc::c_int>().read_unaligned() };
     usize::try_from(segment).unwrap_or(0)
 }
 
-/// Writes an address as the system has it; gives its length.
+/// Writes an address in the format of the system and returns its length.
 fn name_of(to: SocketAddr, name: &mut MaybeUninit<libc::sockaddr_in6>) -> libc::socklen_t {
     match to {
         SocketAddr::V4(to) => {
@@ -270,8 +280,8 @@ fn name_of(to: SocketAddr, name: &mut MaybeUninit<libc::sockaddr_in6>) -> libc::
                 },
                 sin_zero: [0; 8],
             };
-            // SAFETY: validity: a `sockaddr_in6` is larger and no less aligned than a
-            // `sockaddr_in`. Aliasing: borrowed mutably.
+            // SAFETY: validity: a `sockaddr_in6` is larger than a `sockaddr_in` and has at least
+            // its alignment. Aliasing: the memory is borrowed mutably.
             unsafe { name.as_mut_ptr().cast::<libc::sockaddr_in>().write(v4) };
             size_of::<libc::sockaddr_in>() as libc::socklen_t
         }
@@ -290,21 +300,22 @@ fn name_of(to: SocketAddr, name: &mut MaybeUninit<libc::sockaddr_in6>) -> libc::
     }
 }
 
-/// The sender's address, if it is an internet one.
+/// Returns the address of the sender, if it is an IPv4 or IPv6 address.
 ///
-/// The header's name is a `sockaddr_in6` of the caller's, of which the kernel has written as many
-/// bytes as it has set the length to, if there are so many.
+/// The name of the header must be a `sockaddr_in6` of the caller, of which the kernel has written
+/// as many bytes as the name length says, up to its size.
 fn address(header: &libc::msghdr) -> Option<SocketAddr> {
     let name = header.msg_name;
     if (header.msg_namelen as usize) < size_of::<libc::sockaddr_in>() {
         return None;
     }
-    // SAFETY: validity: alive, aligned as both kinds are, which begin with this field, and the
-    // kernel has written at least a `sockaddr_in`. Aliasing: a copy; nobody writes to it any more.
+    // SAFETY: validity: the memory is alive and aligned for both types, both of which begin with
+    // this field. The kernel has written at least a `sockaddr_in`. Aliasing: this makes a copy, and
+    // no one writes to the memory any more.
     let family = unsafe { name.cast::<libc::sa_family_t>().read() };
     if i32::from(family) == libc::AF_INET {
-        // SAFETY: validity: the family says that it is one, the length that it is whole. Aliasing:
-        // a copy, as above.
+        // SAFETY: validity: the family says that this is a `sockaddr_in`, and the length says that
+        // it is complete. Aliasing: this makes a copy, as above.
         let v4 = unsafe { name.cast::<libc::sockaddr_in>().read() };
         let ip = u32::from_be(v4.sin_addr.s_addr);
         let address = SocketAddrV4::new(ip.into(), u16::from_be(v4.sin_port));
@@ -315,8 +326,8 @@ fn address(header: &libc::msghdr) -> Option<SocketAddr> {
     {
         return None;
     }
-    // SAFETY: validity: the family says that it is one, the length that it is whole. Aliasing: a
-    // copy, as above.
+    // SAFETY: validity: the family says that this is a `sockaddr_in6`, and the length says that it
+    // is complete. Aliasing: this makes a copy, as above.
     let v6 = unsafe { name.cast::<libc::sockaddr_in6>().read() };
     let ip = v6.sin6_addr.s6_addr.into();
     let port = u16::from_be(v6.sin6_port);
@@ -324,12 +335,12 @@ fn address(header: &libc::msghdr) -> Option<SocketAddr> {
     Some(address.into())
 }
 
-/// Whether this kernel can split messages.
+/// Returns whether the kernel can split messages.
 pub(super) fn can_split(socket: &UdpSocket) -> bool {
     set_option(socket, libc::UDP_SEGMENT, 0).is_ok()
 }
 
-/// Lets the kernel merge datagrams that come in a row from one sender.
+/// Sets whether the kernel merges consecutive datagrams from one sender.
 pub(super) fn set_merging(socket: &UdpSocket, on: bool) -> io::Result<()> {
     set_option(socket, libc::UDP_GRO, i32::from(on))
 }
@@ -337,8 +348,8 @@ pub(super) fn set_merging(socket: &UdpSocket, on: bool) -> io::Result<()> {
 fn set_option(socket: &UdpSocket, option: libc::c_int, value: libc::c_int) -> io::Result<()> {
     let size = size_of::<libc::c_int>() as libc::socklen_t;
     let value = std::ptr::from_ref(&value).cast();
-    // SAFETY: validity: a live C integer, as these options take, of the size told. Aliasing: the
-    // call only reads it.
+    // SAFETY: validity: the pointer points to a live C integer, which these options expect, and
+    // `size` is its size. Aliasing: the call only reads it.
     let set = unsafe { libc::setsockopt(socket.as_raw_fd(), libc::SOL_UDP, option, value, size) };
     match set {
         0 => Ok(()),

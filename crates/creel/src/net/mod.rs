@@ -1,42 +1,53 @@
-//! Sockets that wait without a thread: UDP in batches, TCP, Unix sockets; names.
+//! Async sockets that wait without blocking a thread: TCP, Unix sockets, and UDP in batches. This
+//! module also looks up host names.
 //!
-//! An operation is tried first; only if it would have to wait, the socket joins the
-//! driver of the pool on which it is awaited.
+//! Every operation first tries its system call. Only if the call would block does the socket
+//! register with the I/O driver of the pool on which you await the operation.
 //!
 //! # Cancel safety
 //!
 //! A future is cancelled when it is dropped before it is ready, for example by
-//! [`timeout`](crate::time::timeout). Most operations here are one system call, which either has
-//! happened, and then the future is ready, or has not. The others are not safe to cancel, because
-//! they make several calls:
+//! [`timeout`](crate::time::timeout). Most operations here make one system call. If the call has
+//! happened, the future is ready. Otherwise cancelling it has no effect on the socket. However,
+//! some operations make several calls, and not all of these are safe to cancel:
 //!
 //! | operation | after it was cancelled |
 //! |---|---|
 //! | `read`, `write`, `write_vectored`, `accept`, `send`, `send_to`, `recv`, `recv_from`, `recv_batch`, `readable`, `writable` | **safe**: nothing has been taken or sent, and you can call it again |
-//! | `send_batch` | **safe**: what has been sent is gone from the [`Outgoing`], and you can call it again; the counts of the [`Sent`] are lost |
-//! | `lookup_host` | **safe**: the look-up goes on in the background, and its answer is lost |
+//! | `send_batch` | **safe**: datagrams that were sent have left the [`Outgoing`], and you can call it again; the counts of the [`Sent`] are lost |
+//! | `lookup_host` | **safe**: a lookup that has started continues in the background, and its answer is lost |
 //! | `connect`, `connect_to` | **safe**: the connection is closed, if there is one, and you can call it again |
 //! | `read_exact` | **not safe**: bytes that were read are lost |
 //! | `write_all` | **not safe**: an unknown part of the bytes has been written |
 //! | `relay` | **not safe**: bytes that were read and not yet written are lost |
 //! | [`SendQueue::run`] | **not safe**: datagrams that it has taken from the queue are lost |
 //!
-//! To give up an operation that is not safe to cancel, close the connection; or use `read` and
-//! `write` in a loop, and keep count where cancelling does not drop it.
+//! If you cancel an operation that is not safe to cancel, close the connection. Alternatively, call
+//! `read` and `write` in a loop, and keep the number of bytes in a variable that outlives the
+//! cancelled future.
 //!
-//! A socket is no pool's: tasks of several may share it, and it outlives them. When the pool it has
-//! joined ends, it joins that of the next one who has to wait for it.
+//! # Pools
 //!
-//! An operation that has to wait panics on a thread that neither is a pool's worker nor in its
-//! `block_on`; where that pool has ended meanwhile (a worker's last steps), it is an error of kind
-//! [`Other`](std::io::ErrorKind::Other).
+//! A socket does not belong to a pool. Tasks of several pools may share it, and it may outlive
+//! them. When the pool in whose driver it is registered ends, the socket registers with the pool of
+//! the next task that has to wait for it.
 //!
-//! The `poll_` verbs, for futures written by hand, cannot know when such a future is given up: of
-//! several that wait for one socket and direction by these, the last that polled is woken. The
-//! `async` verbs wake all who wait.
+//! An operation that has to wait panics if the thread is neither a worker of a pool nor inside
+//! `block_on`. The only exception is a socket that is already registered with a pool that has not
+//! ended. If the pool has already ended, for example during the last steps of a worker, the
+//! operation returns an error of kind [`Other`](std::io::ErrorKind::Other) instead.
 //!
-//! Left out: TLS and what else is spoken over a stream: other crates' by the features `futures-io`
-//! and `tokio-io`, with which streams have the traits of those names.
+//! # Methods that poll
+//!
+//! The `poll_` methods are for futures written by hand. They cannot know when such a future is
+//! dropped. Therefore, if several futures wait for the same socket and direction with `poll_`
+//! methods, only the last one that polled is woken. The `async` methods wake every task that waits.
+//!
+//! # Left out
+//!
+//! We leave out TLS and all other protocols on top of a stream, because other crates provide them.
+//! With the features `futures-io` and `tokio-io`, our streams implement the traits that these
+//! crates expect.
 
 #[cfg(feature = "futures-io")]
 mod as_futures_io;

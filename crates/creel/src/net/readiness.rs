@@ -1,12 +1,14 @@
-//! Whether an operation in one direction of a socket is worth trying, and who waits for that.
+//! The readiness of one direction of a socket: whether it is worth trying an operation, and which
+//! tasks wait until it is.
 //!
-//! The rule that no readiness is lost: an operation clears the flag *before* it tries, and an event
-//! sets the flag before it takes the waiting wakers. So an event between the try and the wait is
-//! seen by the second look at the flag in [`Readiness::poll`].
+//! No readiness is lost, because of this rule: an operation clears the flag *before* it makes its
+//! attempt, and an event sets the flag before it takes the waiting wakers. Therefore the second
+//! check of the flag in [`Readiness::poll`] sees an event that happens between the attempt and the
+//! wait.
 //!
-//! Who waits has a [`Ticket`] and takes its waker back with it, at once wherever it lies: a future
-//! that is given up leaves nothing behind. An event wakes all who wait, so nobody's wake needs to
-//! be passed on.
+//! Each waiting future has a [`Ticket`], with which it can remove its waker immediately, wherever
+//! it is in the list. Therefore a future that is dropped leaves nothing behind. An event wakes all
+//! waiting tasks, so a task that stops waiting does not need to pass on its wake-up.
 
 use crate::worker::stored_waker::StoredWaker;
 use crate::worker::woken::Woken;
@@ -15,50 +17,54 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
-/// Whether an operation in one direction is worth trying, and who waits for that.
+/// Whether it is worth trying an operation in one direction, and which tasks wait until it is.
 #[derive(Default)]
 pub(super) struct Readiness {
     ready: AtomicBool,
-    /// A poller looks at this direction. Changed while the source's place is held: set before the
-    /// poller looks, unset before who waits is woken for the driver's end.
+    /// Whether a poller reports this direction. Changed while the lock of the source's place is
+    /// held. Set before the poller reports the direction, and cleared before the end of the driver
+    /// wakes the waiting tasks.
     pub(super) armed: AtomicBool,
-    /// Of `waiters`, for a look without the lock: a ticket of another round has been served.
+    /// A copy of the round of `waiters`, so that a check does not need the lock. The waiter of a
+    /// ticket with a different round has been woken.
     round: AtomicU64,
     waiters: Mutex<Waiters>,
 }
 
-/// Those who wait. Most sockets have one in each direction, which needs no memory but this.
+/// The waiting tasks. Most sockets have at most one in each direction, which needs no further
+/// memory.
 #[derive(Default)]
 struct Waiters {
-    /// Counts the events that have woken all.
+    /// The number of events that have woken all waiters.
     round: u64,
-    /// The last who waits without a ticket.
+    /// The last waiter without a ticket.
     nameless: Option<StoredWaker>,
     first: Option<StoredWaker>,
-    /// By place; the places that are free are linked from `free` on.
+    /// The other waiters by place. The free places are linked, starting at `free`.
     others: Vec<Slot>,
     free: Option<usize>,
 }
 
 enum Slot {
     Waits(StoredWaker),
-    /// And the next free one.
+    /// A free place, and the next free place.
     Free(Option<usize>),
 }
 
-/// What one who waits knows itself by.
+/// Identifies a waiting future.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Ticket {
     round: u64,
-    /// Among the others; none: the first.
+    /// The index in `others`. `None` means `first`.
     place: Option<usize>,
 }
 
 /// How an operation waits.
 pub(super) enum Waiting<'a> {
-    /// Until its future, which keeps the ticket, is dropped.
+    /// It waits until its future is dropped, which owns the ticket.
     Ticket(&'a mut Option<Ticket>),
-    /// Until the next that waits so in the same direction: nobody tells when it is given up.
+    /// It waits until another operation waits in this way in the same direction, because we do not
+    /// learn when such a future is dropped.
     Nameless,
 }
 
@@ -71,7 +77,8 @@ impl Readiness {
         self.armed.load(Ordering::Acquire)
     }
 
-    /// Worth trying from now on. Says whether it was before.
+    /// Marks the direction as worth trying and collects the wakers of all waiters. Returns whether
+    /// it was already marked.
     pub(super) fn set(&self, due: &mut Woken) -> bool {
         let before = self.ready.swap(true, Ordering::AcqRel);
         let mut waiters = lock(&self.waiters);
@@ -80,23 +87,25 @@ impl Readiness {
         before
     }
 
-    /// An operation is tried. Acquire: it sees in which mode the poller was when it set the flag,
-    /// and whether it was for the driver's end.
+    /// Clears the mark before an operation makes its attempt. Because of the acquire ordering, the
+    /// operation sees in which mode the poller was when it set the flag, and whether the driver had
+    /// ended.
     pub(super) fn clear(&self) {
         self.take();
     }
 
-    /// The same, and says whether it is worth it.
+    /// Clears the mark and returns whether it was set.
     pub(super) fn take(&self) -> bool {
         self.ready.swap(false, Ordering::AcqRel)
     }
 
-    /// There may be more.
+    /// Marks the direction as worth trying again, because there may be more.
     pub(super) fn keep(&self) {
         self.ready.store(true, Ordering::Release);
     }
 
-    /// Ready when an operation is worth trying; the caller clears the flag before it does.
+    /// Returns ready if an operation is worth trying. The caller must clear the flag before its
+    /// attempt.
     pub(super) fn poll(&self, cx: &mut Context<'_>, waiting: &mut Waiting<'_>) -> Poll<()> {
         if self.ready.load(Ordering::Acquire) {
             return Poll::Ready(());
@@ -108,7 +117,7 @@ impl Readiness {
         }
     }
 
-    /// Puts the waker among those who wait, or renews it.
+    /// Adds the waker to the waiters, or replaces the waker that this future added before.
     fn wait(&self, waker: &Waker, waiting: &mut Waiting<'_>) {
         let waits = match waiting {
             Waiting::Ticket(None) => false,
@@ -126,9 +135,10 @@ impl Readiness {
         drop(old);
     }
 
-    /// Who has this ticket waits no longer.
+    /// Removes the waiter with this ticket.
     pub(super) fn give_up(&self, ticket: Ticket) {
-        // A round that has passed does not come back.
+        // The round of a ticket never comes back, so a waiter of an earlier round has been woken
+        // already.
         if self.round.load(Ordering::Relaxed) == ticket.round {
             let old = lock(&self.waiters).remove(ticket);
             drop(old);
@@ -156,7 +166,7 @@ impl Waiters {
         }));
     }
 
-    /// The waker there is for who waits so.
+    /// Returns the waker that this future has added before, if it still waits.
     fn known(&mut self, waiting: &Waiting<'_>) -> Option<&mut StoredWaker> {
         let ticket = match waiting {
             Waiting::Nameless => return self.nameless.as_mut(),
@@ -172,7 +182,7 @@ impl Waiters {
         }
     }
 
-    /// Puts a waker in, and gives back the one that it replaces.
+    /// Adds a waker, and returns the waker that it replaces.
     fn put(&mut self, waker: StoredWaker, waiting: &mut Waiting<'_>) -> Option<StoredWaker> {
         if let Some(known) = self.known(waiting) {
             return Some(mem::replace(known, waker));
@@ -195,7 +205,7 @@ impl Waiters {
         None
     }
 
-    /// Puts a waker among the others.
+    /// Adds a waker to `others`.
     fn insert(&mut self, waker: StoredWaker) -> usize {
         let Some(place) = self.free else {
             self.others.push(Slot::Waits(waker));
@@ -238,7 +248,7 @@ mod tests {
         }
     }
 
-    /// Some who wait, each with a waker and a ticket of its own.
+    /// Several waiters, each with a waker and a ticket of its own.
     struct Crowd {
         readiness: Readiness,
         counts: Vec<Arc<Count>>,
@@ -291,7 +301,8 @@ mod tests {
             crowd.wait(2);
             assert_eq!(crowd.event(), [0, 1, 1, 1]);
             assert_eq!(crowd.readiness.waiting(), 0);
-            // Their tickets are of a round that has passed: others have their places now.
+            // Their tickets belong to a round that has passed, so other waiters have their places
+            // now.
             crowd.wait(0);
             crowd.give_up(1);
             crowd.give_up(2);

@@ -1,4 +1,4 @@
-//! What a proxy does: passes on what each of two connections says to the other, ends included.
+//! Relaying between two connections in both directions, as a proxy does.
 
 use ::futures_io::{AsyncRead, AsyncWrite};
 use std::future::poll_fn;
@@ -6,25 +6,29 @@ use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
-/// Of each direction.
+/// The size of the buffer for each direction, in bytes.
 const ROOM: usize = 16 << 10;
-/// So often a direction is read from in a row, before other tasks have their turn.
+/// The maximum number of consecutive reads in one direction. Afterwards other tasks get a turn.
 const ROUNDS: usize = 32;
 
-/// Passes on what each of two connections says to the other, until both have ended: how many bytes
-/// went from `a` to `b`, and from `b` to `a`.
+/// Copies bytes between two connections in both directions until both directions have ended.
+/// Returns the number of bytes copied from `a` to `b` and from `b` to `a`.
 ///
-/// The end of one direction is passed on, while the other goes on. Who does not read is not read for
-/// either: 16 KiB a direction are held at most. What holds the other side up, a half-open peer say,
-/// is the caller's to bound by a [`timeout`](crate::time::timeout).
+/// When one direction ends, it closes the writing side of the other connection, while the opposite
+/// direction continues. If one side does not read, this function stops reading from the other side,
+/// so that it never buffers more than 16 KiB per direction. Note that it has no time limit. Use
+/// [`timeout`](crate::time::timeout) if you need one, for example because a peer may leave its
+/// connection half open.
 ///
 /// # Cancel safety
 ///
-/// Not safe: up to 16 KiB of each direction have been read and not been written, and are lost.
+/// Not safe. If the future is dropped before it is ready, up to 16 KiB per direction have been read
+/// and not written, and they are lost.
 ///
 /// # Errors
 ///
-/// If one of them is broken; what has not been passed on by then is lost.
+/// Returns an error if one of the connections is broken. Bytes that have not been written at that
+/// time are lost.
 ///
 /// ```
 /// use creel::net::{TcpListener, TcpStream, relay};
@@ -69,13 +73,14 @@ where
     .await
 }
 
-/// One direction.
+/// The state of one direction.
 struct Way {
     held: Box<[u8]>,
-    /// Of `held`: what has been written, and what was read.
+    /// The number of bytes of `held` that have been written. The bytes up to `read` have been read.
     written: usize,
     read: usize,
-    /// What was written may lie in a buffer of the writer's.
+    /// Whether the writer has been flushed since the last write. Otherwise bytes may still be in a
+    /// buffer of the writer.
     flushed: bool,
     state: State,
     passed: u64,
@@ -84,7 +89,7 @@ struct Way {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum State {
     Open,
-    /// The end has been read.
+    /// The end has been read, but the writer is not closed yet.
     Ending,
     Ended,
 }
@@ -103,7 +108,7 @@ impl Default for Way {
 }
 
 impl Way {
-    /// Ready once the end has been passed on.
+    /// Copies bytes in this direction. It is ready once it has closed the writer.
     fn poll<F, T>(&mut self, cx: &mut Context<'_>, from: &mut F, to: &mut T) -> Poll<io::Result<()>>
     where
         F: AsyncRead + Unpin + ?Sized,

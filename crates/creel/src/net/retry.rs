@@ -1,42 +1,45 @@
-//! What a level-triggered direction has learnt: whether to try again after a datagram.
+//! A heuristic for sockets that the poller reports by level: whether to read again after a datagram
+//! was received.
 //!
-//! A system call that takes one datagram does not tell whether there is another. Where an edge is
-//! all that will be told, the next try must find that out, in vain if there is none. Where the
-//! poller reports a level, it can be asked once more for all sockets together instead; but in a
-//! burst that costs a wake-up a datagram. So a direction tries again when that has paid lately.
+//! A system call that receives one datagram does not report whether there are more. If the poller
+//! reports edges, the next read must find out, and it fails if there is none. If the poller reports
+//! levels, we can instead ask it once for all sockets. However, in a burst this costs one wake-up
+//! per datagram. Therefore a direction reads again if reading again has found another datagram
+//! recently.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
-/// After so many reports that nobody came for, the level is not worth what it costs.
+/// After this number of reports in a row that no task used, we stop reporting the socket by level,
+/// because each report has a cost.
 const UNHEARD_MAX: u32 = 16;
 
-/// What a report means.
+/// The meaning of a report for the driver.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Report {
-    /// It is one of a level.
+    /// Whether the socket is reported by level.
     pub(super) level: bool,
-    /// A former answer of the row had one of the same socket.
+    /// Whether an earlier answer of the same row reported the same socket.
     pub(super) again: bool,
-    /// Nobody has come for a row of these.
+    /// Whether no task has used the last [`UNHEARD_MAX`] reports.
     pub(super) unheard: bool,
 }
 
-/// All relaxed: a guess that is wrong costs time only.
+/// The state of the heuristic. All fields are relaxed, because a wrong guess only costs time.
 #[derive(Default)]
 pub(super) struct Retry {
-    /// The row of answers that had the last report.
+    /// The row of answers that contained the last report.
     row: AtomicU32,
-    /// What was taken since the first report of the row.
+    /// The number of datagrams received since the first report of the row.
     taken: AtomicU32,
-    /// There was more than one the last time.
+    /// Whether there was more than one datagram the last time.
     bursts: AtomicBool,
-    /// Reports since anybody came for one.
+    /// The number of reports since a task last used one.
     unheard: AtomicU32,
 }
 
 impl Retry {
-    /// The poller has reported in an answer of this row; nobody has come for its report before,
-    /// if that was `unheard`.
+    /// Records that the poller has reported the socket in an answer of this row. `unheard` says
+    /// whether no task has used the report before this one.
     pub(super) fn reported(&self, row: u32, unheard: bool) -> Report {
         let again = self.row.swap(row, Ordering::Relaxed) == row;
         if again {
@@ -56,13 +59,13 @@ impl Retry {
         }
     }
 
-    /// Something was taken. Says whether to try again at once.
+    /// Records that a datagram was received. Returns whether to read again immediately.
     pub(super) fn took(&self) -> bool {
         self.taken.fetch_add(1, Ordering::Relaxed);
         self.bursts.load(Ordering::Relaxed)
     }
 
-    /// A try was in vain.
+    /// Records that a read found no datagram.
     pub(super) fn found_nothing(&self) {
         let paid = self.taken.swap(0, Ordering::Relaxed) > 1;
         self.bursts.store(paid, Ordering::Relaxed);
@@ -73,8 +76,8 @@ impl Retry {
 mod tests {
     use super::*;
 
-    /// So many datagrams are there when a row begins: how often the socket is reported until there
-    /// is nothing, and how many tries are made.
+    /// Simulates a row that begins with `there` datagrams. Returns how often the socket is reported
+    /// until there are none, and the number of reads.
     fn turn(retry: &Retry, row: &mut u32, mut there: u32) -> (u32, u32) {
         let (mut reports, mut tries) = (0, 0);
         *row += 1;

@@ -1,8 +1,8 @@
-//! What many tasks have to send by one socket, sent together: a system call for what they wrote in
-//! a turn of the worker, not one a datagram.
+//! A queue in which many tasks collect datagrams for one socket. One system call then sends the
+//! datagrams that they wrote in one turn of the worker, instead of one call per datagram.
 //!
-//! Nobody who writes waits. When the socket's buffer stays full the queue fills, and what is too
-//! much is dropped and counted: live sound is worth nothing later.
+//! Tasks never wait when they write. If the buffer of the socket stays full, the queue fills up. It
+//! then drops and counts further datagrams, because live audio is worth nothing if it arrives late.
 
 use super::batch::Outgoing;
 use super::udp::UdpSocket;
@@ -16,7 +16,8 @@ use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
 use std::task::Poll;
 
-/// A bounded queue of datagrams before a UDP socket, which tasks write to and one sends from.
+/// A bounded queue of datagrams in front of a UDP socket. Many tasks write to the queue, and one
+/// task sends its content by calling [`run`](Self::run).
 ///
 /// ```
 /// use creel::{Pool, net::{SendQueue, UdpSocket}};
@@ -41,13 +42,14 @@ use std::task::Poll;
 /// ```
 pub struct SendQueue {
     socket: Arc<UdpSocket>,
-    /// Datagrams at most.
+    /// The maximum number of datagrams in the queue.
     capacity: usize,
     written: Mutex<Written>,
-    /// Relaxed counters: nothing else depends on them.
+    /// The number of dropped datagrams. The counters are relaxed, because nothing else depends on
+    /// them.
     dropped: AtomicU64,
     failed: AtomicU64,
-    /// Why the first was refused.
+    /// The error for the first datagram that the operating system rejected.
     error: OnceLock<io::Error>,
 }
 
@@ -59,12 +61,13 @@ struct Written {
 }
 
 thread_local! {
-    /// Memory for the receivers of a datagram, kept so that writing one allocates nothing.
+    /// Memory for the receivers of a datagram, which we keep so that writing a datagram does not
+    /// allocate.
     static RECEIVERS: RefCell<Vec<SocketAddr>> = const { RefCell::new(Vec::new()) };
 }
 
 impl SendQueue {
-    /// An empty queue of at most `capacity` datagrams before `socket`.
+    /// Creates an empty queue that holds up to `capacity` datagrams for `socket`.
     pub fn new(socket: Arc<UdpSocket>, capacity: usize) -> Self {
         SendQueue {
             socket,
@@ -76,18 +79,20 @@ impl SendQueue {
         }
     }
 
-    /// The socket.
+    /// Returns the socket that the queue sends with.
     pub fn socket(&self) -> &UdpSocket {
         &self.socket
     }
 
-    /// Writes a datagram for each receiver, copied once; drops them all if there is no room for
-    /// them, or the queue is closed. Never waits.
+    /// Adds one datagram with the content `datagram` for each address in `to`. Copies the bytes
+    /// only once. If the queue is closed or has no room for all of these datagrams, it drops and
+    /// counts all of them. Never waits.
     pub fn push<I>(&self, datagram: &[u8], to: I)
     where
         I: IntoIterator<Item = SocketAddr, IntoIter: ExactSizeIterator>,
     {
-        // The iterator is the program's, and may use this queue: it runs before the lock is taken.
+        // The iterator is code of the program and may use this queue. Therefore we run it before we
+        // take the lock.
         let mut receivers = local(&RECEIVERS, RefCell::take).unwrap_or_default();
         receivers.extend(to);
         let mut written = lock(&self.written);
@@ -107,14 +112,21 @@ impl SendQueue {
         }
     }
 
-    /// Sends what is written until the queue is closed and empty; one task's work.
+    /// Sends the datagrams of the queue until the queue is closed and empty. Call it in one task.
     ///
-    /// A datagram that the system refuses is left out and counted; the others go on.
+    /// If the operating system rejects a datagram, this method skips and counts it, and sends the
+    /// others.
     ///
     /// # Cancel safety
     ///
-    /// Not safe: cancelled, the datagrams that it has taken from the queue and not sent are lost. What
-    /// is still in the queue stays there for the next call.
+    /// Not safe. If the future is dropped before it is ready, the datagrams that it has taken from
+    /// the queue and not sent are lost. Datagrams that are still in the queue stay there for the
+    /// next call.
+    ///
+    /// # Panics
+    ///
+    /// May panic if it has to wait on a thread that is neither a worker of a pool nor inside
+    /// `block_on`. See the [module documentation](crate::net).
     pub async fn run(&self) {
         let mut batch = Outgoing::new();
         while self.take(&mut batch).await {
@@ -126,8 +138,8 @@ impl SendQueue {
         }
     }
 
-    /// Waits until something is written, lets the other tasks of this turn write, too, and takes
-    /// all. False: closed and empty.
+    /// Waits until a datagram is written, lets the other tasks of this turn write as well, and then
+    /// takes all datagrams. Returns false if the queue is closed and empty.
     async fn take(&self, batch: &mut Outgoing) -> bool {
         let mut let_others = false;
         poll_fn(|cx| {
@@ -161,7 +173,8 @@ impl SendQueue {
         .await
     }
 
-    /// Nothing will be written any more: [`run`](Self::run) ends when all is sent.
+    /// Closes the queue. It drops all datagrams that are written later, and [`run`](Self::run)
+    /// returns when it has sent the others.
     pub fn close(&self) {
         let mut written = lock(&self.written);
         written.closed = true;
@@ -172,17 +185,18 @@ impl SendQueue {
         }
     }
 
-    /// Datagrams that were dropped because the queue was full, or closed.
+    /// Returns the number of datagrams that were dropped because the queue was full or closed.
     pub fn dropped(&self) -> u64 {
         self.dropped.load(Ordering::Relaxed)
     }
 
-    /// Datagrams that the system refused.
+    /// Returns the number of datagrams that the operating system rejected.
     pub fn failed(&self) -> u64 {
         self.failed.load(Ordering::Relaxed)
     }
 
-    /// Why the first of them was.
+    /// Returns the error for the first datagram that the operating system rejected, if there is
+    /// one.
     pub fn error(&self) -> Option<&io::Error> {
         self.error.get()
     }

@@ -1,10 +1,11 @@
-//! Batches where the system has no call for them: one datagram at a time, the same API.
+//! Batches on systems without a system call for them. This file has the same API as `mmsg.rs`, but
+//! makes one call per datagram.
 
 use super::batch::{Outgoing, Received, Slot};
 use std::io;
 use std::net::UdpSocket;
 
-/// Sends what it can of `outgoing`: how many datagrams it was.
+/// Sends as many datagrams of `outgoing` as possible and returns their number.
 pub(super) fn send(socket: &UdpSocket, outgoing: &Outgoing, _split: bool) -> io::Result<usize> {
     let rest = &outgoing.datagrams[outgoing.done..];
     let mut sent = 0;
@@ -19,8 +20,8 @@ pub(super) fn send(socket: &UdpSocket, outgoing: &Outgoing, _split: bool) -> io:
     Ok(sent)
 }
 
-/// Fills the slots of `received` with what there is; fewer than all slots means that there was
-/// no more.
+/// Fills the slots of `received` with the datagrams that have arrived. If it fills fewer than all
+/// slots, there are no more datagrams.
 pub(super) fn receive(socket: &UdpSocket, received: &mut Received) -> io::Result<()> {
     received.filled = 0;
     let room = received.room;
@@ -28,7 +29,8 @@ pub(super) fn receive(socket: &UdpSocket, received: &mut Received) -> io::Result
     for (slot, bytes) in received.slots.iter_mut().zip(bytes) {
         match socket.recv_from(bytes) {
             Ok((len, from)) => {
-                // What did not fit is not told here; a full slot is taken for it.
+                // The call does not report whether the datagram was longer than the slot. We assume
+                // so if the slot is full.
                 let truncated = len == room;
                 *slot = Slot {
                     len,
@@ -45,12 +47,12 @@ pub(super) fn receive(socket: &UdpSocket, received: &mut Received) -> io::Result
     Ok(())
 }
 
-/// Whether this system can split messages.
+/// Returns whether the system can split messages.
 pub(super) fn can_split(_socket: &UdpSocket) -> bool {
     false
 }
 
-/// Lets the system merge datagrams that come in a row from one sender.
+/// Sets whether the system merges consecutive datagrams from one sender.
 pub(super) fn set_merging(_socket: &UdpSocket, on: bool) -> io::Result<()> {
     match on {
         true => Err(io::ErrorKind::Unsupported.into()),

@@ -1,4 +1,4 @@
-//! A socket, its place in a driver, and how the poller looks at it.
+//! Sources: a socket, its place in a driver, and how the poller reports it.
 
 use super::driver::Driver;
 use super::poller::{AsSource, Event, Interest, Mode, Poller};
@@ -9,53 +9,58 @@ use std::ptr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
-/// What an operation waits for.
+/// The direction for which an operation waits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Direction {
     Read,
     Write,
 }
 
-/// A socket of a driver.
+/// A socket that can be registered with a driver.
 pub(super) struct Source<S: ?Sized> {
     pub(super) read: Readiness,
     pub(super) write: Readiness,
-    /// The reading direction is reported as long as there is something to read; else once
-    /// for each arrival.
+    /// Whether the poller reports the read direction by level, which means as long as there is
+    /// something to read. Otherwise it reports each arrival once.
     pub(super) level: AtomicBool,
-    /// A report disarms, so that a wait must arm again. Relaxed: changed before the poller looks.
+    /// Whether a report disarms the socket, so that a wait must arm it again. Relaxed, because it
+    /// changes before the poller knows the socket.
     pub(super) oneshot: AtomicBool,
     pub(super) retry: Retry,
-    /// It is a stream: where a read has got less than it asked for, there is no more but the end.
+    /// Whether the socket is a stream. If a read on a stream returns less than it asked for, only
+    /// the end of the stream can follow.
     pub(super) streams: bool,
-    /// The poller has told of that end, or may have. Relaxed: set before the flag that a read
-    /// looks at first.
+    /// Whether the poller has reported the end of the stream, or may have. Relaxed, because it is
+    /// set before the flag that a read checks first.
     ended: AtomicBool,
-    /// Where the socket is reported. Taken by the driver's end, after which the next operation that
-    /// has to wait finds another. Held while that, the mode or the directions change; the locks of
-    /// a driver are taken while it is held, never the other way round.
+    /// The driver with which the socket is registered. When a driver ends, it takes this place
+    /// away, and the next operation that has to wait finds a new one. The lock is held while the
+    /// place, the mode or the directions change. Locks of a driver are taken while this lock is
+    /// held, and never in the opposite order.
     pub(super) place: Mutex<Option<Place>>,
     pub(super) socket: S,
 }
 
-/// A source's place in a driver.
+/// The place of a source in a driver.
 pub(super) struct Place {
     pub(super) driver: Arc<Driver>,
     pub(super) key: usize,
-    /// None before the poller looks at it.
+    /// The registration with the poller. `None` until the socket is added to the poller.
     pub(super) watch: Option<Watch>,
 }
 
-/// How a poller looks at a socket.
+/// How a poller reports a socket.
 pub(super) struct Watch {
     pub(super) poller: Arc<Poller>,
     pub(super) mode: Mode,
-    /// The process that has told the poller, which it shares with those forked from it.
+    /// The process that added the socket to the poller. A process shares the poller with the
+    /// processes that it forks.
     pub(super) process: u32,
 }
 
 impl Place {
-    /// How this driver's poller looks at the socket by this key, if it does.
+    /// Returns the registration of the socket with the poller of `driver`, if the socket is
+    /// registered there under this key.
     pub(super) fn watch_by(&mut self, driver: &Driver, key: usize) -> Option<&mut Watch> {
         let is_it = self.key == key && self.is_in(driver);
         self.watch.as_mut().filter(|_| is_it)
@@ -66,7 +71,7 @@ impl Place {
     }
 }
 
-/// A source of any kind of socket.
+/// A source with any type of socket.
 pub(super) type AnySource = Source<dyn AsSource + Send + Sync>;
 
 impl<S> Source<S> {
@@ -93,14 +98,14 @@ impl<S: ?Sized> Source<S> {
         }
     }
 
-    /// What the poller is told to look at.
+    /// Returns the directions that the poller must report.
     pub(super) fn interest(&self, key: usize) -> Interest {
         let (read, write) = (self.read.is_armed(), self.write.is_armed());
         Interest { key, read, write }
     }
 
-    /// Notes what the poller has reported in an answer of this row, and moves the wakers of those
-    /// who wait for it to `due`.
+    /// Records an event that the poller reported in an answer of this row, and moves the wakers of
+    /// the waiting tasks to `due`.
     pub(super) fn report(&self, event: Event, row: u32, due: &mut Woken) -> Report {
         let mut report = Report::default();
         if event.ended {
@@ -118,7 +123,7 @@ impl<S: ?Sized> Source<S> {
         report
     }
 
-    /// Whether a stream's end, or an error, may lie behind what was read.
+    /// Returns whether the end of the stream or an error may follow the bytes that were read.
     pub(super) fn may_have_ended(&self) -> bool {
         self.ended.load(Ordering::Relaxed)
     }
@@ -129,18 +134,18 @@ impl<S: ?Sized> Source<S> {
 }
 
 impl<S: AsSource + ?Sized> Source<S> {
-    /// The poller no longer looks at the socket by a place that was taken out.
+    /// Removes the socket from the poller, given a place that was taken out of the source.
     pub(super) fn unwatch(&self, place: &mut Place) {
         if let Some(watch) = place.watch.take()
             && watch.process == std::process::id()
         {
-            // It can only fail if the descriptor is not in there any more.
+            // This can only fail if the file descriptor is not registered any more.
             let _ = watch.poller.delete(&self.socket);
         }
     }
 
-    /// Takes the place away from a source whose driver ends, and moves the wakers of those who wait
-    /// to `due`: they try, and wait elsewhere.
+    /// Removes the place of a source whose driver ends. Moves the wakers of the waiting tasks to
+    /// `due`, so that these tasks try again and register elsewhere.
     pub(super) fn leave(&self, driver: &Driver, due: &mut Woken) {
         let mut held = lock(&self.place);
         let Some(mut place) = held.take_if(|place| place.is_in(driver)) else {

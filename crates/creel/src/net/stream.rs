@@ -1,4 +1,4 @@
-//! A connection, of whatever kind: what TCP and Unix streams have in common.
+//! Connections of any kind: what TCP and Unix streams have in common.
 
 use super::io::{Io, Left};
 use super::poller::AsSource;
@@ -11,21 +11,25 @@ use std::net::Shutdown;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-/// Where the other side is gone, an error is enough.
+/// Prevents the signal `SIGPIPE` when the peer has closed the connection. The error of the call is
+/// enough.
 #[cfg(target_os = "linux")]
 const SEND_FLAGS: i32 = libc::MSG_NOSIGNAL;
-/// The sockets of `std` are made so that they send no signal.
+/// No flag is needed here, because the standard library creates its sockets so that they send no
+/// signal.
 #[cfg(not(target_os = "linux"))]
 const SEND_FLAGS: i32 = 0;
 
-/// The system's connection in a [`Stream`]: TCP's or, on Unix, that of a path.
+/// A connection of the standard library that can be used in a [`Stream`]: a TCP stream or, on Unix,
+/// a Unix stream. You cannot implement this trait for other types.
 pub trait Connection: sealed::Connection + fmt::Debug + Send + Sync + 'static {
-    /// Where its ends are.
+    /// The address type of the two ends of the connection.
     type Address: fmt::Debug + Send + Sync + 'static;
 
     #[doc(hidden)]
     fn make_nonblocking(&self) -> io::Result<()>;
-    /// What is written goes out at once, as it does in all but TCP.
+    /// Makes the operating system send written bytes immediately. Only TCP needs this, because all
+    /// other kinds do so anyway.
     #[doc(hidden)]
     fn without_delay(&self) -> io::Result<()>;
     #[doc(hidden)]
@@ -35,23 +39,25 @@ pub trait Connection: sealed::Connection + fmt::Debug + Send + Sync + 'static {
 }
 
 pub(super) mod sealed {
-    /// Only this crate has any.
+    /// Prevents implementations in other crates, because other crates cannot name this trait.
     pub trait Connection: super::AsSource {}
 }
 
-/// A connection: [`TcpStream`](super::TcpStream) or, on Unix, `UnixStream`.
+/// A connection. Use it as [`TcpStream`](super::TcpStream) or, on Unix, as `UnixStream`.
 ///
-/// All verbs take `&self`, so that one task may read while another writes.
+/// All methods except [`into_split`](Self::into_split) take `&self`, so that one task can read
+/// while another one writes.
 pub struct Stream<S: Connection> {
     pub(super) io: Io<S>,
 }
 
 impl<S: Connection> Stream<S> {
-    /// Takes over a connection that the program has made its own way.
+    /// Creates a stream from a connection of the standard library, for example one that you
+    /// configured yourself. Makes it non-blocking.
     ///
     /// # Errors
     ///
-    /// If it cannot be made non-blocking.
+    /// Returns an error if the connection cannot be made non-blocking.
     ///
     /// ```
     /// use creel::net::TcpStream;
@@ -69,38 +75,46 @@ impl<S: Connection> Stream<S> {
         })
     }
 
-    /// The connection itself, for its options. Leave it non-blocking.
+    /// Returns the connection of the standard library, for example to set its options. Do not make
+    /// it blocking, because the `async` methods would then block their thread.
     pub fn as_std(&self) -> &S {
         self.io.socket()
     }
 
-    /// The address of this side.
+    /// Returns the local address of the connection.
     ///
     /// # Errors
     ///
-    /// The system's.
+    /// Returns the error of the operating system.
     pub fn local_addr(&self) -> io::Result<S::Address> {
         self.as_std().own_address()
     }
 
-    /// The address of the other side.
+    /// Returns the address of the peer.
     ///
     /// # Errors
     ///
-    /// The system's: the connection is broken.
+    /// Returns the error of the operating system, for example if the connection is broken.
     pub fn peer_addr(&self) -> io::Result<S::Address> {
         self.as_std().others_address()
     }
 
-    /// Reads what there is, at least one byte; 0 at the other side's end.
+    /// Reads the bytes that have arrived into `bytes` and returns their number. Waits until there
+    /// is at least one byte. Returns 0 when the peer has closed its side of the connection, or if
+    /// `bytes` is empty.
     ///
     /// # Cancel safety
     ///
-    /// Safe: cancelled, it has read nothing.
+    /// Safe. If the future is dropped before it is ready, nothing has been read.
     ///
     /// # Errors
     ///
-    /// If the connection is broken.
+    /// Returns an error if the connection is broken.
+    ///
+    /// # Panics
+    ///
+    /// May panic if it has to wait on a thread that is neither a worker of a pool nor inside
+    /// `block_on`. See the [module documentation](crate::net).
     ///
     /// ```
     /// use creel::net::{TcpListener, TcpStream};
@@ -124,24 +138,35 @@ impl<S: Connection> Stream<S> {
         self.io.run(Direction::Read, read).await
     }
 
-    /// As [`read`](Self::read), for futures written by hand: `cx` is woken when there is
-    /// something, unless another such future has polled since.
+    /// Reads like [`read`](Self::read), for futures written by hand. If nothing has arrived, it
+    /// arranges that the task of `cx` is woken when something does. If several such futures wait,
+    /// only the last one that polled is woken.
     ///
     /// # Errors
     ///
-    /// If the connection is broken.
+    /// Returns an error if the connection is broken.
+    ///
+    /// # Panics
+    ///
+    /// May panic if it has to wait on a thread that is neither a worker of a pool nor inside
+    /// `block_on`. See the [module documentation](crate::net).
     #[track_caller]
     pub fn poll_read(&self, cx: &mut Context<'_>, bytes: &mut [u8]) -> Poll<io::Result<usize>> {
         self.io
             .poll(cx, Direction::Read, |stream| read(stream, bytes))
     }
 
-    /// As [`poll_read`](Self::poll_read), into memory that need not be initialized: as many bytes as
-    /// it says are, from the first on.
+    /// Reads like [`poll_read`](Self::poll_read) into memory that need not be initialized. If it
+    /// returns `n`, the first `n` bytes are initialized.
     ///
     /// # Errors
     ///
-    /// If the connection is broken.
+    /// Returns an error if the connection is broken.
+    ///
+    /// # Panics
+    ///
+    /// May panic if it has to wait on a thread that is neither a worker of a pool nor inside
+    /// `block_on`. See the [module documentation](crate::net).
     #[track_caller]
     pub fn poll_read_uninit(
         &self,
@@ -157,11 +182,17 @@ impl<S: Connection> Stream<S> {
         })
     }
 
-    /// As [`poll_read`](Self::poll_read), into several places, one after the other.
+    /// Reads like [`poll_read`](Self::poll_read) into several buffers, which it fills one after the
+    /// other.
     ///
     /// # Errors
     ///
-    /// If the connection is broken.
+    /// Returns an error if the connection is broken.
+    ///
+    /// # Panics
+    ///
+    /// May panic if it has to wait on a thread that is neither a worker of a pool nor inside
+    /// `block_on`. See the [module documentation](crate::net).
     #[track_caller]
     pub fn poll_read_vectored(
         &self,
@@ -182,12 +213,18 @@ impl<S: Connection> Stream<S> {
     ///
     /// # Cancel safety
     ///
-    /// Not safe: cancelled, an unknown number of bytes has been read, and they are lost. Use
-    /// [`read`](Self::read) in a loop where that matters.
+    /// Not safe. If the future is dropped before it is ready, an unknown number of bytes has been
+    /// read, and they are lost. If you need to cancel, call [`read`](Self::read) in a loop instead.
     ///
     /// # Errors
     ///
-    /// If the connection is broken, or ends before that.
+    /// Returns an error if the connection is broken. Returns an error of kind
+    /// [`UnexpectedEof`](ErrorKind::UnexpectedEof) if the connection ends before `bytes` is full.
+    ///
+    /// # Panics
+    ///
+    /// May panic if it has to wait on a thread that is neither a worker of a pool nor inside
+    /// `block_on`. See the [module documentation](crate::net).
     pub async fn read_exact(&self, bytes: &mut [u8]) -> io::Result<()> {
         let mut filled = 0;
         while filled < bytes.len() {
@@ -199,51 +236,75 @@ impl<S: Connection> Stream<S> {
         Ok(())
     }
 
-    /// Writes what the socket's buffer has room for, at least one byte.
+    /// Writes the part of `bytes` that fits into the buffer of the socket, and returns the number
+    /// of bytes written. Waits until there is room for at least one byte.
     ///
     /// # Cancel safety
     ///
-    /// Safe: cancelled, it has written nothing.
+    /// Safe. If the future is dropped before it is ready, nothing has been written.
     ///
     /// # Errors
     ///
-    /// If the connection is broken.
+    /// Returns an error if the connection is broken.
+    ///
+    /// # Panics
+    ///
+    /// May panic if it has to wait on a thread that is neither a worker of a pool nor inside
+    /// `block_on`. See the [module documentation](crate::net).
     pub async fn write(&self, bytes: &[u8]) -> io::Result<usize> {
         let write = |stream: &S| write(stream, bytes);
         self.io.run(Direction::Write, write).await
     }
 
-    /// As [`write`](Self::write), for futures written by hand: `cx` is woken when there is room,
-    /// unless another such future has polled since.
+    /// Writes like [`write`](Self::write), for futures written by hand. If the buffer of the socket
+    /// is full, it arranges that the task of `cx` is woken when there is room. If several such
+    /// futures wait, only the last one that polled is woken.
     ///
     /// # Errors
     ///
-    /// If the connection is broken.
+    /// Returns an error if the connection is broken.
+    ///
+    /// # Panics
+    ///
+    /// May panic if it has to wait on a thread that is neither a worker of a pool nor inside
+    /// `block_on`. See the [module documentation](crate::net).
     #[track_caller]
     pub fn poll_write(&self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         self.io
             .poll(cx, Direction::Write, |stream| write(stream, bytes))
     }
 
-    /// As [`write`](Self::write), of several pieces, one after the other, in one call.
+    /// Writes several buffers one after the other in one system call, like [`write`](Self::write).
+    /// Returns the number of bytes written, which can be less than the total.
     ///
     /// # Cancel safety
     ///
-    /// Safe: cancelled, it has written nothing.
+    /// Safe. If the future is dropped before it is ready, nothing has been written.
     ///
     /// # Errors
     ///
-    /// If the connection is broken.
+    /// Returns an error if the connection is broken.
+    ///
+    /// # Panics
+    ///
+    /// May panic if it has to wait on a thread that is neither a worker of a pool nor inside
+    /// `block_on`. See the [module documentation](crate::net).
     pub async fn write_vectored(&self, pieces: &[IoSlice<'_>]) -> io::Result<usize> {
         let write = |stream: &S| write_pieces(stream, pieces);
         self.io.run(Direction::Write, write).await
     }
 
-    /// As [`poll_write`](Self::poll_write), of several pieces, one after the other.
+    /// Writes several buffers one after the other in one system call, like
+    /// [`poll_write`](Self::poll_write).
     ///
     /// # Errors
     ///
-    /// If the connection is broken.
+    /// Returns an error if the connection is broken.
+    ///
+    /// # Panics
+    ///
+    /// May panic if it has to wait on a thread that is neither a worker of a pool nor inside
+    /// `block_on`. See the [module documentation](crate::net).
     #[track_caller]
     pub fn poll_write_vectored(
         &self,
@@ -254,16 +315,21 @@ impl<S: Connection> Stream<S> {
             .poll(cx, Direction::Write, |stream| write_pieces(stream, pieces))
     }
 
-    /// Writes all of `bytes`.
+    /// Writes all of `bytes`. Waits while the buffer of the socket is full.
     ///
     /// # Cancel safety
     ///
-    /// Not safe: cancelled, an unknown part of `bytes` has been written. Use [`write`](Self::write) in
-    /// a loop where that matters.
+    /// Not safe. If the future is dropped before it is ready, an unknown part of `bytes` has been
+    /// written. If you need to cancel, call [`write`](Self::write) in a loop instead.
     ///
     /// # Errors
     ///
-    /// If the connection is broken.
+    /// Returns an error if the connection is broken.
+    ///
+    /// # Panics
+    ///
+    /// May panic if it has to wait on a thread that is neither a worker of a pool nor inside
+    /// `block_on`. See the [module documentation](crate::net).
     pub async fn write_all(&self, bytes: &[u8]) -> io::Result<()> {
         let mut written = 0;
         while written < bytes.len() {
@@ -275,16 +341,21 @@ impl<S: Connection> Stream<S> {
         Ok(())
     }
 
-    /// Waits until there may be something to read, or the other side's end. Takes nothing:
-    /// [`try_read`](Self::try_read) does.
+    /// Waits until there may be something to read, or the peer has closed its side. It reads
+    /// nothing. Call [`try_read`](Self::try_read) to read.
     ///
     /// # Cancel safety
     ///
-    /// Safe: it takes nothing.
+    /// Safe. It reads nothing.
     ///
     /// # Errors
     ///
-    /// If the system's poller refuses the connection.
+    /// Returns an error if the operating system cannot poll the connection.
+    ///
+    /// # Panics
+    ///
+    /// May panic on a thread that is neither a worker of a pool nor inside `block_on`. See the
+    /// [module documentation](crate::net).
     ///
     /// ```
     /// use creel::net::{TcpListener, TcpStream};
@@ -309,51 +380,61 @@ impl<S: Connection> Stream<S> {
         self.io.ready(Direction::Read).await
     }
 
-    /// Waits until there may be room to write, or the connection is broken, as
-    /// [`readable`](Self::readable) does.
+    /// Waits until there may be room to write, or the connection is broken. It writes nothing. Call
+    /// [`try_write`](Self::try_write) to write.
     ///
     /// # Cancel safety
     ///
-    /// Safe: it writes nothing.
+    /// Safe. It writes nothing.
     ///
     /// # Errors
     ///
-    /// If the system's poller refuses the connection.
+    /// Returns an error if the operating system cannot poll the connection.
+    ///
+    /// # Panics
+    ///
+    /// May panic on a thread that is neither a worker of a pool nor inside `block_on`. See the
+    /// [module documentation](crate::net).
     pub async fn writable(&self) -> io::Result<()> {
         self.io.ready(Direction::Write).await
     }
 
-    /// Reads what there is, if there is anything; never waits.
+    /// Reads the bytes that have arrived into `bytes` and returns their number, like
+    /// [`read`](Self::read). Never waits.
     ///
     /// # Errors
     ///
-    /// [`WouldBlock`](ErrorKind::WouldBlock) if there is nothing; or the connection is broken.
+    /// Returns an error of kind [`WouldBlock`](ErrorKind::WouldBlock) if nothing has arrived.
+    /// Returns another error if the connection is broken.
     pub fn try_read(&self, bytes: &mut [u8]) -> io::Result<usize> {
         self.io
             .try_now(Direction::Read, |stream| read(stream, bytes))
     }
 
-    /// Writes what there is room for, if there is any; never waits.
+    /// Writes the part of `bytes` that fits into the buffer of the socket, and returns the number
+    /// of bytes written. Never waits.
     ///
     /// # Errors
     ///
-    /// [`WouldBlock`](ErrorKind::WouldBlock) if there is none; or the connection is broken.
+    /// Returns an error of kind [`WouldBlock`](ErrorKind::WouldBlock) if the buffer is full.
+    /// Returns another error if the connection is broken.
     pub fn try_write(&self, bytes: &[u8]) -> io::Result<usize> {
         self.io
             .try_now(Direction::Write, |stream| write(stream, bytes))
     }
 
-    /// Ends one or both directions; the other side reads the end.
+    /// Shuts down reading, writing or both. After you shut down writing, the peer reads the end of
+    /// the stream.
     ///
     /// # Errors
     ///
-    /// If the connection is broken already.
+    /// Returns an error if the connection is already broken.
     pub fn shutdown(&self, how: Shutdown) -> io::Result<()> {
         SockRef::from(self.as_std()).shutdown(how)
     }
 
-    /// Ends the direction that writes, as the traits of other crates have it: the other side may
-    /// have been faster.
+    /// Shuts down writing for the traits of other crates. A connection that the peer has already
+    /// closed is not an error here.
     #[cfg(any(feature = "futures-io", feature = "tokio-io"))]
     pub(super) fn close(&self) -> Poll<io::Result<()>> {
         match self.shutdown(Shutdown::Write) {
@@ -362,10 +443,11 @@ impl<S: Connection> Stream<S> {
         }
     }
 
-    /// Takes it apart into a half that reads and one that writes, for two tasks that own theirs.
+    /// Splits the stream into a half that reads and a half that writes, so that each can be owned
+    /// by a task of its own.
     ///
-    /// All verbs take `&self`, so where one task does both, or an `Arc` will do, it need not be taken
-    /// apart.
+    /// You do not need to split a stream if one task does both or if the tasks can share an `Arc`,
+    /// because all other methods take `&self`.
     ///
     /// ```
     /// use creel::net::{TcpListener, TcpStream};
@@ -400,78 +482,98 @@ impl<S: Connection> fmt::Debug for Stream<S> {
     }
 }
 
-/// The half of a [`Stream`] that reads.
+/// The half of a [`Stream`] that reads. [`Stream::into_split`] creates it.
 #[derive(Debug)]
 pub struct ReadHalf<S: Connection>(pub(super) Arc<Stream<S>>);
 
 impl<S: Connection> ReadHalf<S> {
-    /// As [`Stream::read`].
+    /// Reads the bytes that have arrived, like [`Stream::read`].
     ///
     /// # Cancel safety
     ///
-    /// Safe: cancelled, it has read nothing.
+    /// Safe. If the future is dropped before it is ready, nothing has been read.
     ///
     /// # Errors
     ///
-    /// If the connection is broken.
+    /// Returns an error if the connection is broken.
+    ///
+    /// # Panics
+    ///
+    /// May panic if it has to wait on a thread that is neither a worker of a pool nor inside
+    /// `block_on`. See the [module documentation](crate::net).
     pub async fn read(&self, bytes: &mut [u8]) -> io::Result<usize> {
         self.0.read(bytes).await
     }
 
-    /// As [`Stream::read_exact`].
+    /// Reads until `bytes` is full, like [`Stream::read_exact`].
     ///
     /// # Cancel safety
     ///
-    /// Not safe: cancelled, an unknown number of bytes has been read, and they are lost. Use
-    /// [`read`](Self::read) in a loop where that matters.
+    /// Not safe. If the future is dropped before it is ready, an unknown number of bytes has been
+    /// read, and they are lost. If you need to cancel, call [`read`](Self::read) in a loop instead.
     ///
     /// # Errors
     ///
-    /// If the connection is broken, or ends before that.
+    /// Returns an error if the connection is broken or ends before `bytes` is full.
+    ///
+    /// # Panics
+    ///
+    /// May panic if it has to wait on a thread that is neither a worker of a pool nor inside
+    /// `block_on`. See the [module documentation](crate::net).
     pub async fn read_exact(&self, bytes: &mut [u8]) -> io::Result<()> {
         self.0.read_exact(bytes).await
     }
 
-    /// The whole of it.
+    /// Returns the stream that both halves share.
     pub fn stream(&self) -> &Stream<S> {
         &self.0
     }
 }
 
-/// The half of a [`Stream`] that writes. Dropped, it ends its direction: the other side reads the
-/// end.
+/// The half of a [`Stream`] that writes. [`Stream::into_split`] creates it. Dropping it shuts down
+/// writing, so that the peer reads the end of the stream.
 #[derive(Debug)]
 pub struct WriteHalf<S: Connection>(pub(super) Arc<Stream<S>>);
 
 impl<S: Connection> WriteHalf<S> {
-    /// As [`Stream::write`].
+    /// Writes a part of `bytes`, like [`Stream::write`].
     ///
     /// # Cancel safety
     ///
-    /// Safe: cancelled, it has written nothing.
+    /// Safe. If the future is dropped before it is ready, nothing has been written.
     ///
     /// # Errors
     ///
-    /// If the connection is broken.
+    /// Returns an error if the connection is broken.
+    ///
+    /// # Panics
+    ///
+    /// May panic if it has to wait on a thread that is neither a worker of a pool nor inside
+    /// `block_on`. See the [module documentation](crate::net).
     pub async fn write(&self, bytes: &[u8]) -> io::Result<usize> {
         self.0.write(bytes).await
     }
 
-    /// As [`Stream::write_all`].
+    /// Writes all of `bytes`, like [`Stream::write_all`].
     ///
     /// # Cancel safety
     ///
-    /// Not safe: cancelled, an unknown part of `bytes` has been written. Use [`write`](Self::write) in
-    /// a loop where that matters.
+    /// Not safe. If the future is dropped before it is ready, an unknown part of `bytes` has been
+    /// written. If you need to cancel, call [`write`](Self::write) in a loop instead.
     ///
     /// # Errors
     ///
-    /// If the connection is broken.
+    /// Returns an error if the connection is broken.
+    ///
+    /// # Panics
+    ///
+    /// May panic if it has to wait on a thread that is neither a worker of a pool nor inside
+    /// `block_on`. See the [module documentation](crate::net).
     pub async fn write_all(&self, bytes: &[u8]) -> io::Result<()> {
         self.0.write_all(bytes).await
     }
 
-    /// The whole of it.
+    /// Returns the stream that both halves share.
     pub fn stream(&self) -> &Stream<S> {
         &self.0
     }
@@ -479,7 +581,7 @@ impl<S: Connection> WriteHalf<S> {
 
 impl<S: Connection> Drop for WriteHalf<S> {
     fn drop(&mut self) {
-        // It may be broken already.
+        // We ignore the error, because the connection may already be broken.
         let _ = self.0.shutdown(Shutdown::Write);
     }
 }
@@ -493,7 +595,8 @@ fn read<S: Connection>(stream: &S, bytes: &mut [u8]) -> io::Result<(usize, Left)
     Ok(told(read, asked))
 }
 
-/// Less than asked for empties the buffer.
+/// Returns the result of a read. A read that returned less than it asked for has emptied the buffer
+/// of the socket.
 fn told(read: usize, asked: usize) -> (usize, Left) {
     match read < asked {
         true => (read, Left::Drained),
@@ -512,7 +615,8 @@ fn write_pieces<S: Connection>(stream: &S, pieces: &[IoSlice<'_>]) -> io::Result
     Ok(taken(written, asked))
 }
 
-/// Less than was to be written fills the buffer.
+/// Returns the result of a write. A write that took less than it was given has filled the buffer of
+/// the socket.
 fn taken(written: usize, asked: usize) -> (usize, Left) {
     match written < asked {
         true => (written, Left::Nothing),

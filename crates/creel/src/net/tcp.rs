@@ -1,4 +1,4 @@
-//! TCP: what it has that other streams have not.
+//! TCP listeners and connections: the operations that only TCP has.
 
 use super::io::{Io, Left};
 use super::listener::{self, BACKLOG, Listen, Listener};
@@ -8,7 +8,7 @@ use socket2::{Domain, Protocol, Socket, Type};
 use std::io;
 use std::net::{self, SocketAddr};
 
-/// Takes TCP connections.
+/// A socket that accepts TCP connections.
 pub type TcpListener = Listener<net::TcpListener>;
 
 /// A TCP connection.
@@ -18,18 +18,20 @@ listener::kind!(net::TcpListener, net::TcpStream, SocketAddr, |it| it
     .set_nodelay(true));
 
 impl TcpListener {
-    /// Listens on `address`; port 0 takes any free one. Does not block.
+    /// Creates a listener on `address`. If you pass port 0, the operating system chooses a free
+    /// port. Does not block.
     ///
     /// # Errors
     ///
-    /// If the address is not this machine's, the port is in use, or too many files are open.
+    /// Returns an error if the address does not belong to this machine, if the port is in use, or
+    /// if the process has too many open files.
     pub fn bind(address: SocketAddr) -> io::Result<Self> {
         let socket = Socket::new(
             Domain::for_address(address),
             Type::STREAM,
             Some(Protocol::TCP),
         )?;
-        // On Windows this would let two listeners share the port.
+        // On Windows, this option would let two listeners share the port.
         #[cfg(unix)]
         socket.set_reuse_address(true)?;
         socket.bind(&address.into())?;
@@ -39,15 +41,22 @@ impl TcpListener {
 }
 
 impl TcpStream {
-    /// Connects to `to`.
+    /// Connects to the listener at the address `to`. Waits until the connection is established.
     ///
     /// # Cancel safety
     ///
-    /// Safe: the connection is closed, if there is one.
+    /// Safe. If the future is dropped before it is ready, the connection is closed, if there is
+    /// one.
     ///
     /// # Errors
     ///
-    /// If nobody listens there, the way is barred, or too many files are open.
+    /// Returns an error if nothing listens at the address, if the network or a firewall blocks the
+    /// connection, or if the process has too many open files.
+    ///
+    /// # Panics
+    ///
+    /// May panic if it has to wait on a thread that is neither a worker of a pool nor inside
+    /// `block_on`. See the [module documentation](crate::net).
     pub async fn connect(to: SocketAddr) -> io::Result<Self> {
         let socket = Socket::new(Domain::for_address(to), Type::STREAM, Some(Protocol::TCP))?;
         socket.set_nonblocking(true)?;
@@ -60,7 +69,8 @@ impl TcpStream {
             if let Some(error) = stream.take_error()? {
                 return Err(error);
             }
-            // Until it stands there is no peer, and the event tells when to look again.
+            // Until the connection is established, it has no peer address. We then wait for the
+            // event and check again.
             match stream.peer_addr() {
                 Ok(_) => Ok(((), Left::More)),
                 Err(error) if error.kind() == io::ErrorKind::NotConnected => {
@@ -73,26 +83,27 @@ impl TcpStream {
         Ok(Stream { io })
     }
 
-    /// Sends small pieces at once instead of waiting for more, if `on`.
+    /// Sets whether the operating system sends small writes immediately (`TCP_NODELAY`), instead of
+    /// waiting for more data to send with them.
     ///
     /// # Errors
     ///
-    /// The system's.
+    /// Returns the error of the operating system.
     pub fn set_nodelay(&self, on: bool) -> io::Result<()> {
         self.as_std().set_nodelay(on)
     }
 
-    /// Whether small pieces are sent at once.
+    /// Returns whether the operating system sends small writes immediately (`TCP_NODELAY`).
     ///
     /// # Errors
     ///
-    /// The system's.
+    /// Returns the error of the operating system.
     pub fn nodelay(&self) -> io::Result<bool> {
         self.as_std().nodelay()
     }
 }
 
-/// A connect that goes on after the call has returned.
+/// Returns whether `error` means that the connect continues in the background.
 fn is_under_way(error: &io::Error) -> bool {
     #[cfg(unix)]
     if error.raw_os_error() == Some(libc::EINPROGRESS) {

@@ -1,4 +1,4 @@
-//! UDP sockets, one datagram or a batch at a time.
+//! UDP sockets that send and receive single datagrams or batches.
 
 use super::batch::{Outgoing, Received, Sent};
 use super::io::{Io, Left};
@@ -11,31 +11,35 @@ use std::net::{IpAddr, SocketAddr, UdpSocket as Socket};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 
-/// A UDP socket that tasks await.
+/// A UDP socket for tasks.
 ///
-/// All verbs take `&self`: several tasks may share one, and a datagram goes to one of them.
-/// None blocks the thread.
+/// All methods take `&self`, so that several tasks can share a socket. Each datagram goes to one of
+/// them. No method blocks the thread.
 pub struct UdpSocket {
     io: Io<Socket>,
-    /// The kernel splits messages, and has not failed at it yet. Relaxed: it carries no data.
+    /// Whether the kernel can split one message into datagrams (GSO) and has not failed to do so
+    /// yet. Relaxed, because it publishes no data.
     splits: AtomicBool,
 }
 
 impl UdpSocket {
-    /// Opens a socket on `address`; port 0 takes any free one. Does not block.
+    /// Creates a socket that is bound to `address`. If you pass port 0, the operating system
+    /// chooses a free port. Does not block.
     ///
     /// # Errors
     ///
-    /// If the address is not this machine's, the port is in use, or too many files are open.
+    /// Returns an error if the address does not belong to this machine, if the port is in use, or
+    /// if the process has too many open files.
     pub fn bind(address: SocketAddr) -> io::Result<Self> {
         Self::from_std(Socket::bind(address)?)
     }
 
-    /// Takes over a socket that the program has made its own way.
+    /// Creates a socket from one of the standard library, for example one that you configured
+    /// yourself. Makes it non-blocking.
     ///
     /// # Errors
     ///
-    /// If it cannot be made non-blocking.
+    /// Returns an error if the socket cannot be made non-blocking.
     pub fn from_std(socket: Socket) -> io::Result<Self> {
         socket.set_nonblocking(true)?;
         Ok(UdpSocket {
@@ -44,74 +48,102 @@ impl UdpSocket {
         })
     }
 
-    /// The socket itself, for its options. Leave it non-blocking.
+    /// Returns the socket of the standard library, for example to set its options. Do not make it
+    /// blocking, because the `async` methods would then block their thread.
     pub fn as_std(&self) -> &Socket {
         self.io.socket()
     }
 
-    /// The address it is bound to.
+    /// Returns the address to which the socket is bound.
     ///
     /// # Errors
     ///
-    /// The system's.
+    /// Returns the error of the operating system.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
         self.as_std().local_addr()
     }
 
-    /// Sets where [`send`](Self::send) sends to, and takes datagrams from there only.
+    /// Sets the address to which [`send`](Self::send) sends. From then on the socket receives
+    /// datagrams from this address only.
     ///
     /// # Errors
     ///
-    /// The system's.
+    /// Returns the error of the operating system.
     pub fn connect(&self, to: SocketAddr) -> io::Result<()> {
         self.as_std().connect(to)
     }
 
-    /// Sends a datagram to where it is connected; waits while the socket's buffer is full.
+    /// Sends a datagram to the connected address and returns the number of bytes sent. Waits while
+    /// the buffer of the socket is full.
     ///
     /// # Cancel safety
     ///
-    /// Safe: cancelled, it has sent nothing.
+    /// Safe. If the future is dropped before it is ready, nothing has been sent.
     ///
     /// # Errors
     ///
-    /// The system's: of a connected socket also that a former datagram found nobody.
+    /// Returns the error of the operating system. Note that it can also report that nothing
+    /// received an earlier datagram.
+    ///
+    /// # Panics
+    ///
+    /// May panic if it has to wait on a thread that is neither a worker of a pool nor inside
+    /// `block_on`. See the [module documentation](crate::net).
     pub async fn send(&self, bytes: &[u8]) -> io::Result<usize> {
         self.writing(|socket| socket.send(bytes)).await
     }
 
-    /// Sends a datagram; waits while the socket's buffer is full.
+    /// Sends a datagram to the address `to` and returns the number of bytes sent. Waits while the
+    /// buffer of the socket is full.
     ///
     /// # Cancel safety
     ///
-    /// Safe: cancelled, it has sent nothing.
+    /// Safe. If the future is dropped before it is ready, nothing has been sent.
     ///
     /// # Errors
     ///
-    /// The system's.
+    /// Returns the error of the operating system.
+    ///
+    /// # Panics
+    ///
+    /// May panic if it has to wait on a thread that is neither a worker of a pool nor inside
+    /// `block_on`. See the [module documentation](crate::net).
     pub async fn send_to(&self, bytes: &[u8], to: SocketAddr) -> io::Result<usize> {
         self.writing(|socket| socket.send_to(bytes, to)).await
     }
 
-    /// Receives a datagram; what does not fit into `bytes` is lost.
+    /// Receives a datagram into `bytes` and returns its length. Waits until there is one. Bytes
+    /// that do not fit into `bytes` are lost.
     ///
     /// # Cancel safety
     ///
-    /// Safe: cancelled, it has received nothing.
+    /// Safe. If the future is dropped before it is ready, nothing has been received.
     ///
     /// # Errors
     ///
-    /// The system's: of a connected socket also that a former datagram found nobody.
+    /// Returns the error of the operating system. Note that on a connected socket it can also
+    /// report that nothing received an earlier datagram.
+    ///
+    /// # Panics
+    ///
+    /// May panic if it has to wait on a thread that is neither a worker of a pool nor inside
+    /// `block_on`. See the [module documentation](crate::net).
     pub async fn recv(&self, bytes: &mut [u8]) -> io::Result<usize> {
         self.reading(|socket| socket.recv(bytes)).await
     }
 
-    /// As [`recv`](Self::recv), for futures written by hand: `cx` is woken when there is a
-    /// datagram, unless another such future has polled since.
+    /// Receives a datagram like [`recv`](Self::recv), for futures written by hand. If there is
+    /// none, it arranges that the task of `cx` is woken when one arrives. If several such futures
+    /// wait, only the last one that polled is woken.
     ///
     /// # Errors
     ///
-    /// As for [`recv`](Self::recv).
+    /// Returns the same errors as [`recv`](Self::recv).
+    ///
+    /// # Panics
+    ///
+    /// May panic if it has to wait on a thread that is neither a worker of a pool nor inside
+    /// `block_on`. See the [module documentation](crate::net).
     #[track_caller]
     pub fn poll_recv(&self, cx: &mut Context<'_>, bytes: &mut [u8]) -> Poll<io::Result<usize>> {
         self.io.poll(cx, Direction::Read, |socket| {
@@ -119,29 +151,40 @@ impl UdpSocket {
         })
     }
 
-    /// Receives a datagram and tells its sender; what does not fit into `bytes` is lost.
+    /// Receives a datagram into `bytes` and returns its length and its sender. Waits until there is
+    /// one. Bytes that do not fit into `bytes` are lost.
     ///
     /// # Cancel safety
     ///
-    /// Safe: cancelled, it has received nothing.
+    /// Safe. If the future is dropped before it is ready, nothing has been received.
     ///
     /// # Errors
     ///
-    /// The system's.
+    /// Returns the error of the operating system.
+    ///
+    /// # Panics
+    ///
+    /// May panic if it has to wait on a thread that is neither a worker of a pool nor inside
+    /// `block_on`. See the [module documentation](crate::net).
     pub async fn recv_from(&self, bytes: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
         self.reading(|socket| socket.recv_from(bytes)).await
     }
 
-    /// Waits until there may be a datagram, and takes none: [`try_recv_from`](Self::try_recv_from)
-    /// does.
+    /// Waits until there may be a datagram. It receives nothing. Call
+    /// [`try_recv_from`](Self::try_recv_from) to receive.
     ///
     /// # Cancel safety
     ///
-    /// Safe: it takes nothing.
+    /// Safe. It receives nothing.
     ///
     /// # Errors
     ///
-    /// If the system's poller refuses the socket.
+    /// Returns an error if the operating system cannot poll the socket.
+    ///
+    /// # Panics
+    ///
+    /// May panic on a thread that is neither a worker of a pool nor inside `block_on`. See the
+    /// [module documentation](crate::net).
     ///
     /// ```
     /// use creel::net::UdpSocket;
@@ -164,48 +207,63 @@ impl UdpSocket {
         self.io.ready(Direction::Read).await
     }
 
-    /// Waits until there may be room to send, as [`readable`](Self::readable) does.
+    /// Waits until there may be room to send. It sends nothing. Call
+    /// [`try_send_to`](Self::try_send_to) to send.
     ///
     /// # Cancel safety
     ///
-    /// Safe: it sends nothing.
+    /// Safe. It sends nothing.
     ///
     /// # Errors
     ///
-    /// If the system's poller refuses the socket.
+    /// Returns an error if the operating system cannot poll the socket.
+    ///
+    /// # Panics
+    ///
+    /// May panic on a thread that is neither a worker of a pool nor inside `block_on`. See the
+    /// [module documentation](crate::net).
     pub async fn writable(&self) -> io::Result<()> {
         self.io.ready(Direction::Write).await
     }
 
-    /// Receives a datagram if there is one; never waits.
+    /// Receives a datagram if there is one, and returns its length and its sender. Never waits.
     ///
     /// # Errors
     ///
-    /// [`WouldBlock`](io::ErrorKind::WouldBlock) if there is none; or the system's.
+    /// Returns an error of kind [`WouldBlock`](io::ErrorKind::WouldBlock) if there is no datagram.
+    /// Otherwise returns the error of the operating system.
     pub fn try_recv_from(&self, bytes: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
         let recv = |socket: &Socket| Ok((socket.recv_from(bytes)?, Left::Unknown));
         self.io.try_now(Direction::Read, recv)
     }
 
-    /// Sends a datagram if there is room; never waits.
+    /// Sends a datagram to the address `to` if there is room in the buffer of the socket, and
+    /// returns the number of bytes sent. Never waits.
     ///
     /// # Errors
     ///
-    /// [`WouldBlock`](io::ErrorKind::WouldBlock) if there is none; or the system's.
+    /// Returns an error of kind [`WouldBlock`](io::ErrorKind::WouldBlock) if there is no room.
+    /// Otherwise returns the error of the operating system.
     pub fn try_send_to(&self, bytes: &[u8], to: SocketAddr) -> io::Result<usize> {
         let send = |socket: &Socket| Ok((socket.send_to(bytes, to)?, Left::More));
         self.io.try_now(Direction::Write, send)
     }
 
-    /// Sends all of `outgoing`, up to 64 messages a system call; waits while the socket's buffer
-    /// is full. `outgoing` is empty after that.
+    /// Sends all datagrams of `outgoing`, up to 64 messages per system call, and returns how many
+    /// were sent. Waits while the buffer of the socket is full. `outgoing` is empty afterwards.
     ///
-    /// A datagram that the system refuses is left out and counted; the others go on.
+    /// If the operating system rejects a datagram, this method skips and counts it, and sends the
+    /// others.
     ///
     /// # Cancel safety
     ///
-    /// Safe: cancelled, what has been sent is gone from `outgoing`, and the next call sends the rest.
-    /// The counts of the [`Sent`] are lost.
+    /// Safe. If the future is dropped before it is ready, the datagrams that were sent have left
+    /// `outgoing`, and the next call sends the rest. However, the counts of the [`Sent`] are lost.
+    ///
+    /// # Panics
+    ///
+    /// May panic if it has to wait on a thread that is neither a worker of a pool nor inside
+    /// `block_on`. See the [module documentation](crate::net).
     pub async fn send_batch(&self, outgoing: &mut Outgoing) -> Sent {
         let mut report = Sent::default();
         while !outgoing.is_empty() {
@@ -218,7 +276,8 @@ impl UdpSocket {
                     outgoing.done += sent;
                     report.sent += sent;
                 }
-                // The way to the receiver may not allow it (a small MTU, a device): singly then.
+                // The route to the receiver may not allow splitting, for example because of a small
+                // MTU or the network device. We then send each datagram separately.
                 Err(_) if split => self.splits.store(false, Ordering::Relaxed),
                 Err(error) => {
                     outgoing.done += 1;
@@ -230,27 +289,39 @@ impl UdpSocket {
         report
     }
 
-    /// Receives at least one datagram, and all more that there are and `received` has slots
-    /// for, in one system call. Returns how many slots it filled.
+    /// Receives at least one datagram, and more if they have arrived and `received` has slots for
+    /// them. Makes one system call and returns the number of slots that it filled. Waits until
+    /// there is a datagram.
     ///
     /// # Cancel safety
     ///
-    /// Safe: cancelled, it has received nothing.
+    /// Safe. If the future is dropped before it is ready, nothing has been received.
     ///
     /// # Errors
     ///
-    /// The system's.
+    /// Returns the error of the operating system.
+    ///
+    /// # Panics
+    ///
+    /// May panic if it has to wait on a thread that is neither a worker of a pool nor inside
+    /// `block_on`. See the [module documentation](crate::net).
     pub async fn recv_batch(&self, received: &mut Received) -> io::Result<usize> {
         let receive = |socket: &Socket| receive_batch(socket, received);
         self.io.run(Direction::Read, receive).await
     }
 
-    /// As [`recv_batch`](Self::recv_batch), for futures written by hand: `cx` is woken when there
-    /// is something, unless another such future has polled since.
+    /// Receives datagrams like [`recv_batch`](Self::recv_batch), for futures written by hand. If
+    /// there are none, it arranges that the task of `cx` is woken when one arrives. If several such
+    /// futures wait, only the last one that polled is woken.
     ///
     /// # Errors
     ///
-    /// The system's.
+    /// Returns the error of the operating system.
+    ///
+    /// # Panics
+    ///
+    /// May panic if it has to wait on a thread that is neither a worker of a pool nor inside
+    /// `block_on`. See the [module documentation](crate::net).
     #[track_caller]
     pub fn poll_recv_batch(
         &self,
@@ -262,45 +333,50 @@ impl UdpSocket {
         })
     }
 
-    /// Lets the kernel merge datagrams that come in a row from one sender, so that a slot of a
-    /// [`Received`] takes many. Only [`recv_batch`](Self::recv_batch) takes them apart again.
+    /// Sets whether the kernel merges consecutive datagrams from one sender (GRO), so that one slot
+    /// of a [`Received`] holds many of them. Use [`recv_batch`](Self::recv_batch) to receive,
+    /// because no other method separates them again.
     ///
     /// # Errors
     ///
-    /// If the kernel cannot.
+    /// Returns an error if the kernel does not support it.
     pub fn set_gro(&self, on: bool) -> io::Result<()> {
         mmsg::set_merging(self.as_std(), on)
     }
 
-    /// Asks for a receive buffer of `bytes`; returns what the system has made of it (Linux caps
-    /// it at `net.core.rmem_max`, and counts its own overhead in).
+    /// Requests a receive buffer of `bytes` bytes and returns the size that the operating system
+    /// has set. For example, Linux limits the size to `net.core.rmem_max` and includes its own
+    /// overhead.
     ///
     /// # Errors
     ///
-    /// The system's.
+    /// Returns the error of the operating system.
     pub fn set_recv_buffer(&self, bytes: usize) -> io::Result<usize> {
         let socket = SockRef::from(self.as_std());
         socket.set_recv_buffer_size(bytes)?;
         socket.recv_buffer_size()
     }
 
-    /// Asks for a send buffer of `bytes`, as [`set_recv_buffer`](Self::set_recv_buffer) does.
+    /// Requests a send buffer of `bytes` bytes and returns the size that the operating system has
+    /// set, like [`set_recv_buffer`](Self::set_recv_buffer).
     ///
     /// # Errors
     ///
-    /// The system's.
+    /// Returns the error of the operating system.
     pub fn set_send_buffer(&self, bytes: usize) -> io::Result<usize> {
         let socket = SockRef::from(self.as_std());
         socket.set_send_buffer_size(bytes)?;
         socket.send_buffer_size()
     }
 
-    /// Receives what is sent to the multicast group, on the interface with the address `on`
-    /// (of IPv6: on any interface).
+    /// Joins the multicast group `group` on the network interface with the address `on`. For IPv6,
+    /// it ignores `on` and lets the operating system choose the interface.
     ///
     /// # Errors
     ///
-    /// If it is no group, or the system has no such interface.
+    /// Returns an error if `group` is not a multicast address, or if this machine has no such
+    /// interface. Returns an error of kind [`InvalidInput`](io::ErrorKind::InvalidInput) if `group`
+    /// is an IPv4 address and `on` is not.
     pub fn join_multicast(&self, group: IpAddr, on: IpAddr) -> io::Result<()> {
         match (group, on) {
             (IpAddr::V4(group), IpAddr::V4(on)) => self.as_std().join_multicast_v4(&group, &on),
@@ -309,11 +385,12 @@ impl UdpSocket {
         }
     }
 
-    /// Ends what [`join_multicast`](Self::join_multicast) began.
+    /// Leaves a multicast group that [`join_multicast`](Self::join_multicast) joined.
     ///
     /// # Errors
     ///
-    /// If it had not joined.
+    /// Returns an error if the socket has not joined the group. Returns an error of kind
+    /// [`InvalidInput`](io::ErrorKind::InvalidInput) if `group` is an IPv4 address and `on` is not.
     pub fn leave_multicast(&self, group: IpAddr, on: IpAddr) -> io::Result<()> {
         match (group, on) {
             (IpAddr::V4(group), IpAddr::V4(on)) => self.as_std().leave_multicast_v4(&group, &on),
@@ -333,7 +410,7 @@ impl UdpSocket {
     }
 }
 
-/// What there is, as many datagrams as there are slots.
+/// Receives the datagrams that have arrived, at most as many as `received` has slots.
 fn receive_batch(socket: &Socket, received: &mut Received) -> io::Result<(usize, Left)> {
     mmsg::receive(socket, received)?;
     let left = match received.filled < received.slots.len() {

@@ -1,4 +1,4 @@
-//! Unix sockets: streams and listeners as TCP's, and datagrams.
+//! Unix sockets: listeners, streams and datagram sockets.
 
 use super::io::{Io, Left};
 use super::listener::{self, BACKLOG, Listen, Listener};
@@ -20,19 +20,20 @@ use std::path::Path;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-/// Takes connections at a path.
+/// A socket that accepts connections at a path.
 pub type UnixListener = Listener<net::UnixListener>;
 
-/// A connection by a path.
+/// A connection to a Unix socket.
 pub type UnixStream = Stream<net::UnixStream>;
 
 listener::kind!(net::UnixListener, net::UnixStream, SocketAddr, |_| Ok(()));
 
 impl UnixListener {
-    /// Listens at `path`, which must not exist yet. Does not block.
+    /// Creates a listener at `path`, which must not exist yet. Does not block.
     ///
-    /// On Linux and Android, a path that begins with a NUL byte is an *abstract* name: it has no
-    /// file, and the system frees it with the socket. [`UnixStream::connect`] takes it, too.
+    /// On Linux and Android, a path that begins with a NUL byte is an *abstract* name. It has no
+    /// file, and the operating system frees it when the socket is closed. You can pass it to
+    /// [`UnixStream::connect`] as well.
     ///
     /// ```
     /// # #[cfg(any(target_os = "linux", target_os = "android"))]
@@ -49,7 +50,8 @@ impl UnixListener {
     ///
     /// # Errors
     ///
-    /// If the path exists, is too long or cannot be made, or too many files are open.
+    /// Returns an error if the path exists, is too long or cannot be created, or if the process has
+    /// too many open files.
     ///
     /// ```
     /// use creel::net::{UnixListener, UnixStream};
@@ -78,11 +80,11 @@ impl UnixListener {
     }
 }
 
-/// The address of a path, or of the abstract name after a NUL byte.
+/// Returns the address of a path, or of the abstract name that follows a NUL byte.
 ///
 /// # Errors
 ///
-/// If it is too long, or a path has a NUL inside.
+/// Returns an error if the path is too long or contains a NUL byte that is not its first.
 fn address(path: &Path) -> io::Result<SocketAddr> {
     #[cfg(any(target_os = "linux", target_os = "android"))]
     if let [0, name @ ..] = path.as_os_str().as_bytes() {
@@ -91,30 +93,32 @@ fn address(path: &Path) -> io::Result<SocketAddr> {
     SocketAddr::from_pathname(path)
 }
 
-/// The same as `socket2` has it.
+/// Returns the same address in the type of `socket2`.
 fn at(path: &Path) -> io::Result<SockAddr> {
-    // It cuts a path at a NUL inside, which this refuses.
+    // `socket2` would cut the path at a NUL byte, so we first check that the path is valid.
     address(path)?;
     SockAddr::unix(path)
 }
 
 impl UnixStream {
-    /// Connects to the listener at `path`; see [`UnixListener::bind`] for abstract names.
+    /// Connects to the listener at `path`. See [`UnixListener::bind`] for abstract names.
     ///
     /// # Cancel safety
     ///
-    /// Safe: the connection is closed, if there is one.
+    /// Safe. If the future is dropped before it is ready, the connection is closed, if there is
+    /// one.
     ///
     /// # Errors
     ///
-    /// If nobody does, or too many files are open.
+    /// Returns an error if nothing listens at the path, or if the process has too many open files.
     pub async fn connect(path: impl AsRef<Path>) -> io::Result<Self> {
         let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
         socket.set_nonblocking(true)?;
         let path = path.as_ref();
         match socket.connect(&at(path)?) {
             Ok(()) => Self::from_std(OwnedFd::from(socket).into()),
-            // The listener's queue is full, and no poller tells when there is room.
+            // The queue of the listener is full, and no poller can report when there is room. We
+            // therefore connect on a thread for blocking calls.
             Err(error) if error.kind() == ErrorKind::WouldBlock => {
                 let at = address(path)?;
                 let connected = blocking(move || net::UnixStream::connect_addr(&at)).await;
@@ -124,11 +128,11 @@ impl UnixStream {
         }
     }
 
-    /// Two that are connected to each other.
+    /// Creates two streams that are connected to each other.
     ///
     /// # Errors
     ///
-    /// If too many files are open.
+    /// Returns an error if the process has too many open files.
     ///
     /// ```
     /// use creel::net::UnixStream;
@@ -148,38 +152,39 @@ impl UnixStream {
     }
 }
 
-/// A socket of datagrams at a path, or without one.
+/// A Unix datagram socket, with or without a path.
 ///
-/// All verbs take `&self`; none blocks the thread.
+/// All methods take `&self`, so that several tasks can share a socket. No method blocks the thread.
 pub struct UnixDatagram {
     io: Io<net::UnixDatagram>,
 }
 
 impl UnixDatagram {
-    /// Opens a socket at `path`, which must not exist yet. As for a [`UnixListener`], it may be an
-    /// abstract name.
+    /// Creates a socket at `path`, which must not exist yet. Like the path of a [`UnixListener`],
+    /// it can be an abstract name.
     ///
     /// # Errors
     ///
-    /// If the path exists or cannot be made, or too many files are open.
+    /// Returns an error if the path exists or cannot be created, or if the process has too many
+    /// open files.
     pub fn bind(path: impl AsRef<Path>) -> io::Result<Self> {
         Self::from_std(net::UnixDatagram::bind_addr(&address(path.as_ref())?)?)
     }
 
-    /// Opens a socket without a path: it sends, and nobody can answer.
+    /// Creates a socket without a path. It can send, but receivers cannot reply to it.
     ///
     /// # Errors
     ///
-    /// If too many files are open.
+    /// Returns an error if the process has too many open files.
     pub fn unbound() -> io::Result<Self> {
         Self::from_std(net::UnixDatagram::unbound()?)
     }
 
-    /// Two that are connected to each other.
+    /// Creates two sockets that are connected to each other.
     ///
     /// # Errors
     ///
-    /// If too many files are open.
+    /// Returns an error if the process has too many open files.
     ///
     /// ```
     /// use creel::net::UnixDatagram;
@@ -198,11 +203,12 @@ impl UnixDatagram {
         Ok((Self::from_std(a)?, Self::from_std(b)?))
     }
 
-    /// Takes over a socket that the program has made its own way.
+    /// Creates a socket from one of the standard library, for example one that you configured
+    /// yourself. Makes it non-blocking.
     ///
     /// # Errors
     ///
-    /// If it cannot be made non-blocking.
+    /// Returns an error if the socket cannot be made non-blocking.
     pub fn from_std(socket: net::UnixDatagram) -> io::Result<Self> {
         socket.set_nonblocking(true)?;
         Ok(UnixDatagram {
@@ -210,45 +216,60 @@ impl UnixDatagram {
         })
     }
 
-    /// The socket itself, for its options. Leave it non-blocking.
+    /// Returns the socket of the standard library, for example to set its options. Do not make it
+    /// blocking, because the `async` methods would then block their thread.
     pub fn as_std(&self) -> &net::UnixDatagram {
         self.io.socket()
     }
 
-    /// Sets where [`send`](Self::send) sends to.
+    /// Sets the path to which [`send`](Self::send) sends.
     ///
     /// # Errors
     ///
-    /// If nobody is there.
+    /// Returns an error if there is no socket at the path.
     pub fn connect(&self, path: impl AsRef<Path>) -> io::Result<()> {
         self.as_std().connect_addr(&address(path.as_ref())?)
     }
 
-    /// Sends a datagram to where it is connected; waits while the receiver's buffer is full.
+    /// Sends a datagram to the connected socket and returns the number of bytes sent. Waits while
+    /// the buffer of the receiver is full.
     ///
     /// # Cancel safety
     ///
-    /// Safe: cancelled, it has sent nothing.
+    /// Safe. If the future is dropped before it is ready, nothing has been sent.
     ///
     /// # Errors
     ///
-    /// The system's.
+    /// Returns the error of the operating system.
+    ///
+    /// # Panics
+    ///
+    /// May panic if it has to wait on a thread that is neither a worker of a pool nor inside
+    /// `block_on`. See the [module documentation](crate::net).
     pub async fn send(&self, bytes: &[u8]) -> io::Result<usize> {
         let send = |socket: &net::UnixDatagram| Ok((socket.send(bytes)?, Left::More));
         self.io.run(Direction::Write, send).await
     }
 
-    /// Sends a datagram to `path`; waits while the receiver's buffer is full. No poller tells of
-    /// room there, so it tries again after 1 ms, then 2, and every 16 in the end; where that is too
-    /// late, connect.
+    /// Sends a datagram to the socket at `path` and returns the number of bytes sent. Waits while
+    /// the buffer of the receiver is full.
+    ///
+    /// No poller can report that there is room in the buffer of another socket. Therefore this
+    /// method sleeps and tries again, first after 1 ms, then after 2 ms, and finally every 16 ms.
+    /// If you need a shorter delay, use [`connect`](Self::connect) and [`send`](Self::send).
     ///
     /// # Cancel safety
     ///
-    /// Safe: cancelled, it has sent nothing.
+    /// Safe. If the future is dropped before it is ready, nothing has been sent.
     ///
     /// # Errors
     ///
-    /// The system's.
+    /// Returns the error of the operating system.
+    ///
+    /// # Panics
+    ///
+    /// May panic if it has to wait on a thread that is neither a worker of a pool nor inside
+    /// `block_on`. See the [module documentation](crate::net).
     pub async fn send_to(&self, bytes: &[u8], path: impl AsRef<Path>) -> io::Result<usize> {
         let to = address(path.as_ref())?;
         let mut pause = Duration::from_millis(1);
@@ -264,26 +285,38 @@ impl UnixDatagram {
         }
     }
 
-    /// Receives a datagram; what does not fit into `bytes` is lost.
+    /// Receives a datagram into `bytes` and returns its length. Waits until there is one. Bytes
+    /// that do not fit into `bytes` are lost.
     ///
     /// # Cancel safety
     ///
-    /// Safe: cancelled, it has received nothing.
+    /// Safe. If the future is dropped before it is ready, nothing has been received.
     ///
     /// # Errors
     ///
-    /// The system's.
+    /// Returns the error of the operating system.
+    ///
+    /// # Panics
+    ///
+    /// May panic if it has to wait on a thread that is neither a worker of a pool nor inside
+    /// `block_on`. See the [module documentation](crate::net).
     pub async fn recv(&self, bytes: &mut [u8]) -> io::Result<usize> {
         let recv = |socket: &net::UnixDatagram| Ok((socket.recv(bytes)?, Left::Unknown));
         self.io.run(Direction::Read, recv).await
     }
 
-    /// As [`recv`](Self::recv), for futures written by hand: `cx` is woken when there is a
-    /// datagram, unless another such future has polled since.
+    /// Receives a datagram like [`recv`](Self::recv), for futures written by hand. If there is
+    /// none, it arranges that the task of `cx` is woken when one arrives. If several such futures
+    /// wait, only the last one that polled is woken.
     ///
     /// # Errors
     ///
-    /// The system's.
+    /// Returns the same errors as [`recv`](Self::recv).
+    ///
+    /// # Panics
+    ///
+    /// May panic if it has to wait on a thread that is neither a worker of a pool nor inside
+    /// `block_on`. See the [module documentation](crate::net).
     #[track_caller]
     pub fn poll_recv(&self, cx: &mut Context<'_>, bytes: &mut [u8]) -> Poll<io::Result<usize>> {
         self.io.poll(cx, Direction::Read, |socket| {
@@ -291,41 +324,57 @@ impl UnixDatagram {
         })
     }
 
-    /// Waits until there may be a datagram, and takes none.
+    /// Waits until there may be a datagram. It receives nothing.
     ///
     /// # Cancel safety
     ///
-    /// Safe: it takes nothing.
+    /// Safe. It receives nothing.
     ///
     /// # Errors
     ///
-    /// If the system's poller refuses the socket.
+    /// Returns an error if the operating system cannot poll the socket.
+    ///
+    /// # Panics
+    ///
+    /// May panic on a thread that is neither a worker of a pool nor inside `block_on`. See the
+    /// [module documentation](crate::net).
     pub async fn readable(&self) -> io::Result<()> {
         self.io.ready(Direction::Read).await
     }
 
-    /// Waits until there may be room to send.
+    /// Waits until there may be room to send. It sends nothing.
     ///
     /// # Cancel safety
     ///
-    /// Safe: it sends nothing.
+    /// Safe. It sends nothing.
     ///
     /// # Errors
     ///
-    /// If the system's poller refuses the socket.
+    /// Returns an error if the operating system cannot poll the socket.
+    ///
+    /// # Panics
+    ///
+    /// May panic on a thread that is neither a worker of a pool nor inside `block_on`. See the
+    /// [module documentation](crate::net).
     pub async fn writable(&self) -> io::Result<()> {
         self.io.ready(Direction::Write).await
     }
 
-    /// Receives a datagram and tells its sender; what does not fit into `bytes` is lost.
+    /// Receives a datagram into `bytes` and returns its length and its sender. Waits until there is
+    /// one. Bytes that do not fit into `bytes` are lost.
     ///
     /// # Cancel safety
     ///
-    /// Safe: cancelled, it has received nothing.
+    /// Safe. If the future is dropped before it is ready, nothing has been received.
     ///
     /// # Errors
     ///
-    /// The system's.
+    /// Returns the error of the operating system.
+    ///
+    /// # Panics
+    ///
+    /// May panic if it has to wait on a thread that is neither a worker of a pool nor inside
+    /// `block_on`. See the [module documentation](crate::net).
     pub async fn recv_from(&self, bytes: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
         let recv = |socket: &net::UnixDatagram| Ok((socket.recv_from(bytes)?, Left::Unknown));
         self.io.run(Direction::Read, recv).await

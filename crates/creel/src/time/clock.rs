@@ -1,10 +1,10 @@
-//! The clock that timers go by: the system's monotonic one, or one that a program
-//! drives.
+//! The clock that timers use: the monotonic clock of the operating system, or a manual clock that
+//! the program moves.
 //!
-//! Times within the runtime are nanoseconds since the clock's epoch in a `u64`
-//! (584 years), so that the wheel needs no `Instant` arithmetic. Outside of it
-//! they are [`Instant`]s also under a manual clock, so that code which is given
-//! times needs not know which clock it runs by.
+//! Inside the runtime, times are nanoseconds since the epoch of the clock. They are stored in a
+//! `u64`, which covers 584 years, so that the wheel needs no arithmetic with `Instant`. In the
+//! public API, times are [`Instant`]s, even with a manual clock. Therefore code that receives times
+//! does not need to know which clock it uses.
 
 use crate::sync::Mutex;
 use crate::worker::panics::RunAll;
@@ -29,9 +29,10 @@ use super::counter::nanos as stamp_nanos;
 )))]
 use system_nanos as stamp_nanos;
 
-/// Tells the time to a pool's timers.
+/// The clock of a pool's timers.
 ///
-/// Clones share one time.
+/// Clones share one time. For example, you can keep a clone of a manual clock to move the time of a
+/// pool.
 ///
 /// ```
 /// use creel::time::Clock;
@@ -48,7 +49,7 @@ pub struct Clock {
     manual: Option<Arc<Manual>>,
 }
 
-/// One moment as an [`Instant`] and as the system tells it.
+/// One moment, both as an [`Instant`] and as a reading of the system's clock.
 #[derive(Clone, Copy)]
 struct Epoch {
     instant: Instant,
@@ -59,12 +60,13 @@ impl Epoch {
     fn now() -> Self {
         Epoch {
             instant: Instant::now(),
-            // A model's clock begins anew with each of its runs.
+            // The clock of a model restarts at 0 in each run of the model.
             nanos: if cfg!(shuttle) { 0 } else { system_nanos() },
         }
     }
 
-    /// The origin of the system's clock, as far as an `Instant` can name it.
+    /// Returns the origin of the system's clock. Returns the present moment if an `Instant` cannot
+    /// represent the origin.
     fn of_system() -> Self {
         let now = Epoch::now();
         let instant = now.instant.checked_sub(Duration::from_nanos(now.nanos));
@@ -72,18 +74,20 @@ impl Epoch {
     }
 }
 
-/// The clock of `Instant` as one number, of no particular origin: `Instant::elapsed` takes
-/// three times as long.
+/// Returns the clock of `Instant` as a number of nanoseconds since an unspecified origin. We do not
+/// use `Instant::elapsed`, because it takes three times as long.
 #[cfg(all(target_os = "linux", not(shuttle)))]
 #[inline]
 pub(super) fn system_nanos() -> u64 {
-    // By the C library. The `rustix` crate finds the kernel's fast call by the auxiliary vector,
-    // which valgrind hides, so a program that reads the clock that way crashes under valgrind.
+    // We call the C library here. The `rustix` crate would find the fast call of the kernel in the
+    // auxiliary vector. However, valgrind hides that vector, so a program that reads the clock in
+    // this way crashes under valgrind.
     let mut time = MaybeUninit::uninit();
-    // SAFETY: the place is writable and of the type that the call writes.
+    // SAFETY: the place is writable and has the type that the call writes.
     let read = unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, time.as_mut_ptr()) };
     debug_assert_eq!(read, 0, "every Linux has the monotonic clock");
-    // SAFETY: the call fails only for an unknown clock or a bad pointer, so it wrote the time.
+    // SAFETY: the call fails only for an unknown clock or an invalid pointer, so it has written the
+    // time.
     let time: libc::timespec = unsafe { time.assume_init() };
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
@@ -100,15 +104,16 @@ pub(super) fn system_nanos() -> u64 {
 }
 
 struct Manual {
-    /// Nanoseconds since the epoch. Release and acquire, so that who sees the
-    /// time sees what its driver did before.
+    /// The nanoseconds since the epoch. We use release and acquire, so that a thread that reads a
+    /// time also sees everything that the program did before it moved the clock to that time.
     nanos: AtomicU64,
-    /// Woken whenever the time moves: the workers that may sleep by this clock.
+    /// The wakers of the workers that may sleep by this clock. They are woken whenever the time
+    /// moves.
     listeners: Mutex<Listeners>,
 }
 
-/// Wakers of pools' workers, which call nothing of the program's. By the key of their subscription;
-/// the keys of those that have ended are used again.
+/// The wakers of pool workers, which never call code of the program. The index is the key of their
+/// subscription. We reuse the keys of subscriptions that have ended.
 #[derive(Default)]
 struct Listeners {
     wakers: Vec<Option<Waker>>,
@@ -121,7 +126,8 @@ impl Manual {
         listeners.unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Wakes all who listen, none under the lock: it may be their end.
+    /// Wakes all listeners. We do not hold the lock while we wake one, because the waker may be the
+    /// last reference to its worker and may end a subscription.
     fn tell(&self) {
         let next = |key: &mut usize| {
             let listeners = self.listeners();
@@ -139,7 +145,7 @@ impl Manual {
     }
 }
 
-/// A listener's place at a manual clock, which ends when it is dropped.
+/// A listener's registration with a manual clock. It ends when it is dropped.
 pub(crate) struct Subscription {
     manual: Arc<Manual>,
     key: usize,
@@ -156,10 +162,11 @@ impl Drop for Subscription {
 }
 
 impl Clock {
-    /// The system's monotonic clock: the default.
+    /// Returns the monotonic clock of the operating system. It is the default.
     ///
-    /// All of them share one epoch. On Linux that is the origin of the system's clock, elsewhere the
-    /// first one's making.
+    /// All monotonic clocks of a process share one epoch. On Linux, the epoch is the origin of the
+    /// system's clock. On other systems, it is the time when the process created its first
+    /// monotonic clock.
     ///
     /// ```
     /// use creel::time::Clock;
@@ -177,7 +184,7 @@ impl Clock {
         }
     }
 
-    /// A clock that stands still until [`advance`](Self::advance) moves it.
+    /// Creates a manual clock. Its time does not change until you call [`advance`](Self::advance).
     ///
     /// ```
     /// use creel::time::Clock;
@@ -196,7 +203,7 @@ impl Clock {
         }
     }
 
-    /// True if the program drives this clock.
+    /// Returns whether this is a manual clock.
     ///
     /// ```
     /// use creel::time::Clock;
@@ -209,7 +216,7 @@ impl Clock {
         self.manual.is_some()
     }
 
-    /// The time now.
+    /// Returns the current time.
     ///
     /// ```
     /// use creel::time::Clock;
@@ -228,15 +235,15 @@ impl Clock {
         }
     }
 
-    /// Moves a manual clock on and wakes the workers that wait by it.
+    /// Moves a manual clock forward by `by` and wakes the workers that wait by it.
     ///
-    /// It never goes back: at 584 years after its epoch it stands still.
+    /// The time never decreases. It stops at 584 years after the epoch of the clock.
     ///
-    /// Timers that become due fire on their workers, not in this call.
+    /// Timers that become due fire on their workers, not inside this call.
     ///
     /// # Panics
     ///
-    /// On the monotonic clock, which nobody can move.
+    /// Panics if this is the monotonic clock, because the program cannot move it.
     ///
     /// ```
     /// use creel::time::Clock;
@@ -252,22 +259,29 @@ impl Clock {
         let manual = self.manual.as_ref();
         let manual = manual.expect("Clock::advance is for a clock made by Clock::manual");
         let moved = |now: u64| Some(now.saturating_add(nanos(by)));
-        // It always moves, if only to where it is.
+        // The update always succeeds, even if the time does not change.
         let _ = manual
             .nanos
             .fetch_update(Ordering::AcqRel, Ordering::Acquire, moved);
         manual.tell();
     }
 
-    /// Nanoseconds from the clock's epoch until now, for stamps: cheaper to take, to keep and to
+    /// Returns the nanoseconds from the epoch of the clock until now. Use it for timestamps,
+    /// because it takes less time than [`now`](Self::now), and a number is cheaper to store and to
     /// compare than an [`Instant`]. All monotonic clocks of a process have the same epoch.
     ///
-    /// On the monotonic clock a reading is less than 1 µs off, on either side, while the system
-    /// does not slew that clock by more than 500 ppm: a thread that reads it some times a
-    /// millisecond counts the processor's ticks in between, where the kernel does so itself (Linux
-    /// on x86_64, with the clock source `tsc`). The readings of one thread never go backwards.
-    /// Those of two threads may: by less than 2 µs, a message can seem to arrive before it was
-    /// sent. Timers go by the exact time; against [`now`](Self::now), an [`Instant`], compare one.
+    /// On Linux on x86_64 with the clock source `tsc`, a thread that reads the monotonic clock
+    /// several times per millisecond counts the processor's ticks between two readings of the
+    /// system's clock. The following limits then apply:
+    ///
+    /// - A reading differs from the system's clock by less than 1 µs, as long as the system does
+    ///   not slew that clock by more than 500 ppm.
+    /// - The readings of one thread never decrease.
+    /// - A reading of one thread can be less than an earlier reading of another thread, by less than
+    ///   2 µs. For example, a message can seem to arrive before it was sent.
+    ///
+    /// Timers use the exact time. So does [`now`](Self::now), so compare an [`Instant`] with a
+    /// reading of `now`.
     ///
     /// ```
     /// use creel::time::Clock;
@@ -286,7 +300,8 @@ impl Clock {
         }
     }
 
-    /// The same, exact: what decides when a timer is due.
+    /// Returns the nanoseconds from the epoch until now like [`nanos`](Self::nanos), but exactly.
+    /// This time decides when a timer is due.
     #[inline]
     pub(crate) fn exact_nanos(&self) -> u64 {
         match &self.manual {
@@ -295,10 +310,11 @@ impl Clock {
         }
     }
 
-    /// Nanoseconds from the epoch until `at`; zero if `at` was before it.
+    /// Returns the nanoseconds from the epoch until `at`, or 0 if `at` is before the epoch.
     ///
-    /// A manual clock's epoch is its making. The monotonic clock's is the origin of the system's on
-    /// Linux, so that no instant which the system has given lies before it.
+    /// The epoch of a manual clock is the time when it was created. On Linux, the epoch of the
+    /// monotonic clock is the origin of the system's clock, so no instant that the system has
+    /// returned is before it.
     ///
     /// ```
     /// use creel::time::Clock;
@@ -313,7 +329,8 @@ impl Clock {
         self.since_epoch(at).unwrap_or(0)
     }
 
-    /// Nanoseconds from the epoch until `at`; `Err`: from `at` until the epoch.
+    /// Returns `Ok` with the nanoseconds from the epoch until `at`, or `Err` with the nanoseconds
+    /// from `at` until the epoch.
     pub(crate) fn since_epoch(&self, at: Instant) -> Result<u64, u64> {
         match at.checked_duration_since(self.epoch.instant) {
             Some(since) => Ok(nanos(since)),
@@ -321,18 +338,20 @@ impl Clock {
         }
     }
 
-    /// The instant that lies `nanos` after the epoch.
+    /// Returns the instant that is `nanos` nanoseconds after the epoch.
     pub(crate) fn instant(&self, nanos: u64) -> Instant {
         self.epoch.instant + Duration::from_nanos(nanos)
     }
 
-    /// The instant that lies `nanos` before the epoch, if the system can represent it.
+    /// Returns the instant that is `nanos` nanoseconds before the epoch, if the system can
+    /// represent it.
     pub(crate) fn instant_before(&self, nanos: u64) -> Option<Instant> {
         let before = Duration::from_nanos(nanos);
         self.epoch.instant.checked_sub(before)
     }
 
-    /// Wakes `listener` at each move of a manual clock, until the subscription is dropped.
+    /// Wakes `listener` each time a manual clock moves, until the subscription is dropped. Returns
+    /// `None` for the monotonic clock.
     pub(crate) fn subscribe(&self, listener: Waker) -> Option<Subscription> {
         let manual = self.manual.clone()?;
         let mut listeners = manual.listeners();
@@ -361,7 +380,8 @@ impl fmt::Debug for Clock {
     }
 }
 
-/// A duration's nanoseconds; what exceeds 584 years counts as that.
+/// Returns a duration in nanoseconds. A duration of more than 584 years counts as 584 years, the
+/// maximum of a `u64`.
 pub(crate) fn nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }

@@ -1,46 +1,54 @@
-//! The system's monotonic clock by way of the processor's time stamp counter, for stamps.
+//! The system's monotonic clock, read with the time stamp counter of the processor. We use it for
+//! timestamps.
 //!
-//! A look at the system's clock reads the same counter, and then pays twice as much again for what
-//! makes it exact. A thread that stamps one buffer after another need not: between two looks, a
-//! millisecond apart at most, [`nanos`] counts the ticks since the last one (the *anchor*).
+//! A reading of the system's clock reads the same counter, and then takes twice as long again to
+//! make the result exact. A thread that stamps one buffer after another does not need this. Between
+//! two readings of the system's clock, which are at most one millisecond apart, [`nanos`] counts
+//! the ticks since the last one (the *anchor*).
 //!
-//! Only where the kernel itself goes by the counter: then it has found that it ticks evenly and
-//! alike on all processors. Elsewhere it is the system's clock; so it is where this file is left
-//! out: on other systems and processors, in Miri, and under the model checkers.
+//! We do this only if the kernel itself uses the counter as its clock source, because the kernel
+//! has then found that it ticks evenly and identically on all processors. Otherwise we read the
+//! system's clock. The same applies where this file is left out: on other systems and processors,
+//! in Miri, and in the model checkers.
 //!
-//! How far off it is: an anchor lags by the 400 ticks at most between which clock and counter
-//! were read. The rate is measured over 10 ms and more, and is good once two such spans in a row
-//! agree to 100 ppm. So while the system's clock keeps its rate, to the 500 ppm by which
-//! `adjtime` slews it, a reading is off by less than 1 µs, and mostly by some 30 ns. Spans that do
-//! not agree (the machine was suspended or moved, or the rate set anew) send the thread back to the
-//! system's clock until two do.
+//! # Accuracy
 //!
-//! Invariant: a thread's readings never go backwards, also over a new anchor. No threads share
-//! anything here, so neither a `fork` nor a change of processor matters.
+//! - An anchor lags by at most the 400 ticks within which clock and counter were read.
+//! - We measure the rate over 10 ms or more. The rate is good once two such spans in a row agree to
+//!   100 ppm.
+//! - Therefore a reading is off by less than 1 µs, and mostly by about 30 ns, while the system's
+//!   clock keeps its rate within the 500 ppm by which `adjtime` slews it.
+//! - If two spans do not agree, the thread returns to the system's clock until two spans agree.
+//!   This happens, for example, if the machine was suspended or moved to another host, or if the
+//!   rate was set to another value.
+//!
+//! Invariant: the readings of a thread never decrease, even across a new anchor. Threads share
+//! nothing here, so neither a `fork` nor a change of the processor has an effect.
 
 use super::clock::system_nanos;
 use crate::sync::local;
 use std::cell::Cell;
 use std::sync::OnceLock;
 
-/// For how long ticks are counted from one anchor.
+/// How long we count ticks from one anchor, in nanoseconds.
 const REACH_NANOS: u64 = 1_000_000;
-/// Ticks between which clock and counter must have been read: 400 ns, by [`RATE_MAX`].
+/// The maximum number of ticks within which clock and counter must be read. At most 400 ns, because
+/// of [`RATE_MAX`].
 const WINDOW_TICKS: u64 = 400;
-/// Over how long the rate is measured, at least.
+/// The minimum duration over which we measure the rate, in nanoseconds.
 const SPAN_NANOS: u64 = 10_000_000;
-/// Rates agree if they differ by less than this part of them.
+/// Two rates agree if they differ by less than this fraction (1 in 10,000).
 const AGREE: u64 = 10_000;
-/// Binary digits of a rate after the point.
+/// The number of binary digits of a rate after the point.
 const RATE_BITS: u32 = 32;
-/// One nanosecond a tick.
+/// The maximum rate: one nanosecond per tick.
 const RATE_MAX: u64 = 1 << RATE_BITS;
 
 thread_local! {
     static COUNTER: Counter = const { Counter::new() };
 }
 
-/// Nanoseconds of the system's monotonic clock, or less than 1 µs beside it.
+/// Returns the nanoseconds of the system's monotonic clock, with an error of less than 1 µs.
 #[inline]
 pub(super) fn nanos() -> u64 {
     let counted = local(&COUNTER, |counter| match counter.count(ticks) {
@@ -52,12 +60,12 @@ pub(super) fn nanos() -> u64 {
 
 #[inline]
 fn ticks() -> u64 {
-    // SAFETY: every x86_64 processor has the instruction.
+    // SAFETY: every x86_64 processor has this instruction.
     unsafe { std::arch::x86_64::_rdtsc() }
 }
 
-/// Whether the kernel goes by the counter. Asked once: should it change its mind, the spans do not
-/// agree.
+/// Returns whether the kernel uses the counter as its clock source. We check this only once. If the
+/// kernel changes its clock source later, the spans do not agree.
 fn is_trusted() -> bool {
     static TRUSTED: OnceLock<bool> = OnceLock::new();
     let path = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
@@ -80,24 +88,25 @@ fn look(counter: &Counter, trusted: bool) -> u64 {
     counter.take(before, now, ticks())
 }
 
-/// One moment by the counter and by the clock.
+/// One moment according to the counter and to the clock.
 #[derive(Debug, Clone, Copy)]
 struct Pair {
     ticks: u64,
     nanos: u64,
 }
 
-/// What a thread knows of the counter.
+/// The state of the counter for one thread.
 #[derive(Debug)]
 struct Counter {
     anchor: Cell<Pair>,
-    /// So many ticks may be counted from the anchor; zero: there is no good rate.
+    /// The number of ticks that may be counted from the anchor. Zero if there is no good rate.
     reach: Cell<u64>,
-    /// Nanoseconds a tick, as the last span had it; zero before the first.
+    /// The nanoseconds per tick in the last span. Zero before the end of the first span.
     rate: Cell<u64>,
     /// The last reading.
     last: Cell<u64>,
-    /// Where the span begins over which the rate is being measured; zero nanoseconds: nowhere.
+    /// The beginning of the span over which we are measuring the rate. Zero nanoseconds if there is
+    /// no span.
     begin: Cell<Pair>,
 }
 
@@ -113,7 +122,7 @@ impl Counter {
         }
     }
 
-    /// The time by the ticks since the anchor, unless that is out of reach.
+    /// Returns the time according to the ticks since the anchor, unless there are too many.
     #[inline]
     fn count(&self, ticks: impl FnOnce() -> u64) -> Option<u64> {
         let reach = self.reach.get();
@@ -121,13 +130,13 @@ impl Counter {
             return None;
         }
         let anchor = self.anchor.get();
-        // Ticks from before the anchor wrap around, and are out of reach.
+        // Ticks from before the anchor wrap around, so they are out of reach.
         let since = ticks().wrapping_sub(anchor.ticks);
         let now = || anchor.nanos + ((since * self.rate.get()) >> RATE_BITS);
         (since < reach).then(|| self.note(now()))
     }
 
-    /// A reading: `now`, but not before the one before.
+    /// Records a reading and returns it. Returns the previous reading if that is later.
     #[inline]
     fn note(&self, now: u64) -> u64 {
         let now = now.max(self.last.get());
@@ -139,13 +148,13 @@ impl Counter {
         self.reach.get() > 0
     }
 
-    /// Whether the present span is long enough at `now`.
+    /// Returns whether the current span is long enough at `now`.
     fn ends_span(&self, now: u64) -> bool {
         now.saturating_sub(self.begin.get().nanos) >= SPAN_NANOS
     }
 
-    /// A reading of the clock, which read `now` between two readings of the counter: the new
-    /// anchor, if they are close.
+    /// Records a reading of the clock, which returned `now` between two readings of the counter. If
+    /// these are close to each other, they become the new anchor.
     fn take(&self, before: u64, now: u64, after: u64) -> u64 {
         if after.wrapping_sub(before) <= WINDOW_TICKS {
             let pair = Pair {
@@ -183,18 +192,18 @@ impl Counter {
 mod tests {
     use super::*;
 
-    /// Readings so far apart all look at the clock.
+    /// Readings that are this far apart all read the clock.
     const APART: f64 = 1.5e6;
-    /// So many end three spans.
+    /// This number of readings ends three spans.
     const ENOUGH: usize = 24;
 
-    /// A machine whose counter and clock are told how to run.
+    /// A simulated machine, whose counter and clock the test controls.
     struct Machine {
         counter: Counter,
         ticks: u64,
         part: f64,
         nanos: f64,
-        /// Nanoseconds a tick.
+        /// The nanoseconds per tick.
         rate: f64,
         last: u64,
     }
@@ -218,8 +227,8 @@ mod tests {
             self.part = self.part.fract();
         }
 
-        /// How far a reading is off, in nanoseconds, and whether it was counted; a look at the
-        /// clock takes `look` ticks.
+        /// Returns by how many nanoseconds a reading is off, and whether it was counted from an
+        /// anchor. A reading of the clock takes `look` ticks.
         fn read(&mut self, look: u64) -> (f64, bool) {
             let counted = self.counter.count(|| self.ticks);
             let now = counted.unwrap_or_else(|| {
@@ -239,7 +248,7 @@ mod tests {
             }
         }
 
-        /// Whether the next reading is counted, the one before being an anchor.
+        /// Returns whether the next reading is counted, if the one before it is an anchor.
         fn counts(&mut self) -> bool {
             self.look(1);
             self.pass(1e3);
@@ -250,7 +259,8 @@ mod tests {
     #[test]
     fn counts_once_two_spans_agree() {
         let mut machine = Machine::new();
-        // Both began together, so that the rate since then would be right, too.
+        // Clock and counter began together, so that the rate since that time would be right as
+        // well.
         machine.ticks = (machine.nanos / machine.rate) as u64;
         machine.look(1);
         let first = (0..ENOUGH).find(|_| machine.counts());
@@ -264,7 +274,8 @@ mod tests {
         machine.look(ENOUGH);
         let (mut worst, mut counted) = (0.0_f64, 0);
         for step in 0..100_000_u64 {
-            // Slewed on and off; then close readings, over some anchors, and distant ones.
+            // The clock is slewed on and off. Within each phase there are close readings over
+            // several anchors, and then distant ones.
             let since = step % 20_000;
             if since == 0 {
                 machine.rate = if machine.rate == 0.4 { 0.4002 } else { 0.4 };
@@ -299,7 +310,7 @@ mod tests {
             let mut machine = Machine::new();
             machine.look(ENOUGH);
             assert!(machine.counts());
-            // The clock stands still, and the counter runs on or begins anew.
+            // The clock stops, and the counter continues or restarts at zero.
             machine.ticks = if elapsed_by_counter > 0.0 {
                 let ticks = elapsed_by_counter / machine.rate;
                 machine.ticks.wrapping_add(ticks as u64)

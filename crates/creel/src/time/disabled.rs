@@ -1,8 +1,9 @@
-//! What the pool sees of `time` where it is left out: timers of which none is ever armed.
+//! A replacement for `time` when the feature is off. It gives the pool timers of which none is ever
+//! armed.
 
 use crate::sync::now_ns;
 
-/// The system's.
+/// The system's clock.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Clock;
 
@@ -21,10 +22,10 @@ pub(crate) mod timers {
     use crate::worker::stored_waker::StoredWaker;
     use std::{sync::Arc, task::Waker, vec::Drain};
 
-    /// None is armed.
+    /// Timers of which none is ever armed.
     pub(crate) struct Timers(Clock);
 
-    /// Nothing has.
+    /// The result of firing timers, which is always empty.
     pub(crate) struct Fired {
         pub(crate) count: usize,
         pub(crate) more: bool,
@@ -65,7 +66,7 @@ pub(crate) mod timers {
         pub(crate) fn end(&self) {}
     }
 
-    /// Nothing to put back.
+    /// A guard that restores nothing when it is dropped.
     pub(crate) struct Entered;
 
     pub(crate) fn serve(_: Arc<Timers>) -> Entered {

@@ -1,4 +1,4 @@
-//! A deadline once a period, with a tolerance.
+//! Periodic timers with a tolerance.
 
 use super::clock::nanos;
 use super::timers::{self, Due, Entry, Window};
@@ -9,16 +9,16 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-/// Ticks once every `period`, the first time one period from now (from the first
-/// poll, when made outside of a pool).
+/// Creates a timer that ticks once every `period`. The first tick is due one period after this
+/// call, or one period after the first poll if you call this function outside of a pool.
 ///
-/// The deadlines are exact multiples of the period, however late a tick was: an
-/// interval does not drift.
+/// The deadlines are exact multiples of the period, even if a tick is late. Therefore an interval
+/// does not drift.
 ///
 /// # Panics
 ///
-/// If `period` is zero; when polled on a thread that neither is a pool's worker
-/// nor in its `block_on`.
+/// Panics if `period` is zero. The interval panics if it is polled on a thread that is neither a
+/// worker of a pool nor inside `block_on`.
 ///
 /// ```
 /// let pool = creel::Pool::builder().workers(2).build()?;
@@ -47,7 +47,7 @@ pub fn interval(period: Duration) -> Interval {
     }
 }
 
-/// A timer that ticks periodically: see [`interval`].
+/// A timer that ticks periodically. [`interval`] creates it.
 ///
 /// ```
 /// let pool = creel::Pool::builder().workers(2).build()?;
@@ -76,8 +76,9 @@ pub struct Interval {
 }
 
 impl Interval {
-    /// Lets each tick come up to `slack` after its deadline, so that timers whose
-    /// tolerances overlap share a wake-up of the worker.
+    /// Sets the tolerance after the deadline. Each tick may come up to `slack` after its deadline.
+    /// Timers with overlapping tolerances can then share one wake-up of the worker. For example,
+    /// two timers with a slack of 20 ms can fire together if they are due 5 ms apart.
     ///
     /// ```
     /// use creel::time::interval;
@@ -110,8 +111,8 @@ impl Interval {
         self
     }
 
-    /// Puts the next deadline at `first`, and the others one period apart from it. `first` may lie in
-    /// the past: the deadlines that have passed are then due at once, one after the other.
+    /// Sets the next deadline to `first`. The following deadlines are one period apart. If `first`
+    /// is in the past, the deadlines that have passed are due immediately, one after the other.
     ///
     /// ```
     /// let pool = creel::Pool::builder().workers(2).build()?;
@@ -132,8 +133,10 @@ impl Interval {
         self
     }
 
-    /// Leaves out the ticks whose next deadline has passed, too, as of the beginning of the worker's
-    /// turn. Without this each deadline gives one tick, and the missed ones come in succession.
+    /// Skips missed ticks. If several deadlines have passed at the beginning of the worker's turn,
+    /// the interval ticks only for the last one. For example, after a task was busy for four
+    /// periods, the interval ticks once instead of four times. By default, every deadline gives one
+    /// tick, so missed ticks follow each other immediately.
     ///
     /// ```
     /// use creel::time::{Clock, interval};
@@ -157,7 +160,7 @@ impl Interval {
         self
     }
 
-    /// The period.
+    /// Returns the period.
     ///
     /// ```
     /// use creel::time::interval;
@@ -170,9 +173,17 @@ impl Interval {
         Duration::from_nanos(self.period)
     }
 
-    /// Waits for the next deadline and tells which it was.
+    /// Waits for the next deadline and returns it.
     ///
-    /// Cancel-safe: a tick that was not awaited to its end is not lost.
+    /// # Cancel safety
+    ///
+    /// Safe. If the future is dropped before it is ready, the tick is not lost. The next call waits
+    /// for the same deadline.
+    ///
+    /// # Panics
+    ///
+    /// The future panics if it is polled on a thread that is neither a worker of a pool nor inside
+    /// `block_on`.
     ///
     /// ```
     /// let pool = creel::Pool::builder().workers(2).build()?;
@@ -191,7 +202,12 @@ impl Interval {
         Tick(self)
     }
 
-    /// The next deadline if it has come; else `cx` is woken when it does.
+    /// Returns the next deadline if it has passed. Otherwise it arranges that the task of `cx` is
+    /// woken when the deadline comes.
+    ///
+    /// # Panics
+    ///
+    /// Panics on a thread that is neither a worker of a pool nor inside `block_on`.
     ///
     /// ```
     /// let pool = creel::Pool::builder().workers(2).build()?;
@@ -218,8 +234,13 @@ impl Interval {
         })
     }
 
-    /// The same in nanoseconds of the pool's clock, which saves converting it; zero for a deadline
-    /// before the clock's epoch.
+    /// Returns the next deadline like [`poll_tick`](Self::poll_tick), but in nanoseconds of the
+    /// pool's clock. This is faster, because it needs no conversion to an [`Instant`]. Returns 0
+    /// for a deadline before the epoch of the clock.
+    ///
+    /// # Panics
+    ///
+    /// Panics on a thread that is neither a worker of a pool nor inside `block_on`.
     ///
     /// ```
     /// let pool = creel::Pool::builder().workers(2).build()?;
@@ -240,7 +261,8 @@ impl Interval {
         self.poll_deadline(cx).map(|deadline| deadline.unwrap_or(0))
     }
 
-    /// The next deadline if it has come, in nanoseconds after the clock's epoch, or (`Err`) before.
+    /// Returns the next deadline if it has passed: `Ok` with the nanoseconds after the epoch of the
+    /// clock, or `Err` with the nanoseconds before it.
     #[inline]
     #[track_caller]
     fn poll_deadline(&mut self, cx: &mut Context<'_>) -> Poll<Result<u64, u64>> {
@@ -268,7 +290,8 @@ impl Interval {
         budget::counted(Poll::Ready(Ok(due)))
     }
 
-    /// The deadline `before` nanoseconds before the clock's epoch has come, and the next one is set.
+    /// Returns a deadline that was `before` nanoseconds before the epoch of the clock, and sets the
+    /// next one.
     #[cold]
     #[track_caller]
     fn past_deadline(&mut self, before: u64) -> Result<u64, u64> {
@@ -277,7 +300,8 @@ impl Interval {
             true => passed / u128::from(self.period),
             false => 0,
         };
-        // After the epoch; before it, `Err`. No sum here exceeds two `u64`s.
+        // Returns `Ok` for a time after the epoch and `Err` for a time before it. No sum here
+        // exceeds the sum of two `u64` values.
         let after_epoch = |nanos: u128| match nanos.checked_sub(u128::from(before)) {
             Some(after) => Ok(u64::try_from(after).unwrap_or(u64::MAX)),
             None => Err(u64::try_from(u128::from(before) - nanos).unwrap_or(u64::MAX)),
@@ -301,7 +325,7 @@ impl fmt::Debug for Interval {
     }
 }
 
-/// The future of [`Interval::tick`].
+/// The future that [`Interval::tick`] returns.
 #[derive(Debug)]
 #[must_use = "futures do nothing unless polled"]
 pub struct Tick<'a>(&'a mut Interval);

@@ -1,19 +1,20 @@
-//! One level of the timer wheel: the slots' lists, and which are in use.
+//! One level of the timer wheel: the lists of its slots, and which slots are in use.
 //!
-//! The links of a list lie in the wheel's entries; here are the heads, and a bitmap of the slots
-//! that have one, which makes the search for the next deadline, and a jump over an idle hour,
-//! cheap.
+//! The links of a list are in the entries of the wheel. A level contains the heads of the lists and
+//! a bitmap of the slots that have one. Because of the bitmap, it is cheap to find the next
+//! deadline and to skip a long time without timers, for example an idle hour.
 
-/// log2 of the slots of a level.
+/// The binary logarithm of the number of slots in a level.
 pub(super) const SLOT_BITS: u32 = 10;
 pub(super) const SLOTS: usize = 1 << SLOT_BITS;
 pub(super) const SLOT_MASK: u64 = SLOTS as u64 - 1;
 const WORDS: usize = SLOTS / 64;
-/// No entry: the head of an empty slot.
+/// No entry. This is the head of an empty slot.
 pub(super) const NONE: u32 = u32::MAX;
 
 pub(super) struct Level {
-    /// Empty until the wheel has an entry: most workers have no timers.
+    /// The heads of the slots. Empty until the wheel has an entry, because most workers have no
+    /// timers.
     heads: Box<[u32]>,
     used: [u64; WORDS],
     len: usize,
@@ -28,24 +29,25 @@ impl Level {
         }
     }
 
-    /// Makes the slots, if they are not there yet.
+    /// Allocates the slots, if they are not allocated yet.
     pub(super) fn make(&mut self) {
         if self.heads.is_empty() {
             self.heads = vec![NONE; SLOTS].into();
         }
     }
 
-    /// How many entries there are.
+    /// Returns the number of entries.
     pub(super) fn len(&self) -> usize {
         self.len
     }
 
-    /// The first entry of a slot's list.
+    /// Returns the first entry of a slot's list.
     pub(super) fn head(&self, slot: usize) -> u32 {
         self.heads.get(slot).copied().unwrap_or(NONE)
     }
 
-    /// Counts an entry in, and makes it the head of an empty slot. The head there was before.
+    /// Counts an entry, and makes it the head of its slot if the slot is empty. Returns the
+    /// previous head.
     #[inline]
     pub(super) fn add(&mut self, slot: usize, index: u32) -> u32 {
         self.len += 1;
@@ -57,7 +59,8 @@ impl Level {
         head
     }
 
-    /// The head has left; the next one, if any, is `head`.
+    /// Replaces the head of a slot after the previous head has left. `head` is the next entry, or
+    /// [`NONE`].
     pub(super) fn set_head(&mut self, slot: usize, head: u32) {
         self.heads[slot] = head;
         if head == NONE {
@@ -65,12 +68,13 @@ impl Level {
         }
     }
 
-    /// So many entries have left.
+    /// Records that `count` entries have left.
     pub(super) fn forget(&mut self, count: usize) {
         self.len -= count;
     }
 
-    /// Steps from slot `from` to the next slot in use, `from` itself included.
+    /// Returns the number of steps from slot `from` to the next slot in use, including `from`
+    /// itself.
     pub(super) fn distance(&self, from: usize) -> Option<u64> {
         if self.len == 0 {
             return None;

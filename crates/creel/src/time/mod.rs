@@ -1,12 +1,14 @@
-//! Time: sleeping, intervals with a tolerance, time-outs, and the clock behind them.
+//! Timers: sleeping, intervals with a tolerance, timeouts, and the clock that they use.
 //!
-//! Each worker has a wheel of timers, which it fires by the batch, a batch a turn of its
-//! loop. Arming, firing and cancelling are O(1), and re-arming allocates
-//! nothing, so that a worker can keep ten thousand streams ticking. Timers
-//! are never early; how late they may be is the worker's way to wait: a tick
-//! of 66 µs when it parks, the quantum when it is throttled.
+//! Each worker has its own timer wheel. In each turn of its loop, the worker fires one batch of the
+//! timers that are due. Arming, firing and cancelling a timer take constant time, and re-arming
+//! does not allocate. Therefore one worker can serve ten thousand periodic streams.
 //!
-//! Left out: calendar time, and timers that call a function (spawn a task).
+//! A timer never fires early. How late it can fire depends on how the worker waits. For example,
+//! the resolution is one tick of 66 µs while the worker parks, and one quantum if the pool is
+//! throttled.
+//!
+//! We leave out calendar time and timers that call a function. Spawn a task that sleeps instead.
 
 mod clock;
 #[cfg(all(

@@ -1,31 +1,34 @@
-//! What a worker has armed since anybody last looked at its wheel: a bounded ring of notes.
+//! The timers that a worker has armed since its wheel was last accessed: a bounded ring.
 //!
-//! One thread writes, the worker that serves the timers, with plain loads and stores. Who holds
-//! the wheel's lock reads, the worker itself or another that looks after it while a poll blocks
-//! its thread. So arming costs no lock, and what is armed is still no secret of the worker's.
+//! One thread writes to the ring, namely the worker that serves the timers, with plain loads and
+//! stores. The thread that holds the lock of the wheel reads from it. This is the worker itself, or
+//! another worker that takes over its timers while a poll blocks its thread. Therefore arming a
+//! timer takes no lock, and other workers can still see it.
 //!
-//! The invariant: places from `head` to before `tail` hold a note and are the reader's, the others
-//! are empty and the writer's. Each of the two words has one writer at a time.
+//! Invariant: the places from `head` up to, but not including, `tail` hold a pending timer and
+//! belong to the reader. The others are empty and belong to the writer. Each of the two words has
+//! one writer at a time.
 
 use crate::sync::{AtomicUsize, Ordering, UnsafeCell};
 use std::mem::MaybeUninit;
 
-/// Notes at most; a task may be polled again and again in one turn, and note its timer each time.
-/// A power of two.
+/// The maximum number of pending timers. A task can be polled several times in one turn and add a
+/// pending timer each time. Must be a power of two.
 pub(super) const LEN: usize = if cfg!(loom) { 2 } else { 256 };
 
 /// The ring.
 pub(super) struct PendingTimers<T> {
-    /// The next position to read. Stored with release once a note is out, so that the writer, who
-    /// acquires it, does not write over what is still being read.
+    /// The next position to read. Stored with release after a pending timer was taken out. The
+    /// writer loads it with acquire, so that it does not overwrite a place that is still being
+    /// read.
     head: AtomicUsize,
-    /// The next position to write. Stored with release once a note is in.
+    /// The next position to write. Stored with release after a pending timer was written.
     tail: AtomicUsize,
     places: Box<[UnsafeCell<MaybeUninit<T>>]>,
 }
 
-// SAFETY: a note moves from the writer to the reader, and each place is one's alone, as `head` and
-// `tail` tell; so `T: Send` is enough.
+// SAFETY: a pending timer moves from the writer to the reader, and each place belongs to one of
+// them, according to `head` and `tail`. Therefore `T: Send` is enough.
 unsafe impl<T: Send> Sync for PendingTimers<T> {}
 
 impl<T> PendingTimers<T> {
@@ -42,11 +45,11 @@ impl<T> PendingTimers<T> {
         &self.places[position % LEN]
     }
 
-    /// Appends a note, or gives it back if the ring is full.
+    /// Appends a pending timer, or returns it if the ring is full.
     ///
     /// # Safety
     ///
-    /// The caller is the only writer: what a former one wrote happened before.
+    /// The caller is the only writer, and all writes of a former writer happened before this call.
     #[inline]
     pub(super) unsafe fn push(&self, note: T) -> Result<(), T> {
         let tail = self.tail.load(Ordering::Relaxed);
@@ -55,31 +58,33 @@ impl<T> PendingTimers<T> {
             return Err(note);
         }
         self.place(tail).with_mut(|place| {
-            // SAFETY: validity: a place of the ring, which lives, for any value. Aliasing: it lies
-            // before `head` plus the length, so it is empty and the writer's, who is the caller.
+            // SAFETY: validity: this is a place of the ring, which is alive, and any value may be
+            // written. Aliasing: the place is before `head` plus the length, so it is empty and
+            // belongs to the writer, which is the caller.
             unsafe { place.write(MaybeUninit::new(note)) };
         });
         self.tail.store(tail.wrapping_add(1), Ordering::Release);
         Ok(())
     }
 
-    /// Takes the oldest note out.
+    /// Takes the oldest pending timer out.
     ///
     /// # Safety
     ///
-    /// The caller is the only reader: what a former one read happened before.
+    /// The caller is the only reader, and all reads of a former reader happened before this call.
     pub(super) unsafe fn pop(&self) -> Option<T> {
         let head = self.head.load(Ordering::Relaxed);
         if head == self.tail.load(Ordering::Acquire) {
             return None;
         }
         let note = self.place(head).with_mut(|place| {
-            // SAFETY: validity: a place of the ring, which lives. Aliasing: it lies before `tail`,
-            // so until `head` passes it, it is the reader's, who is the caller.
+            // SAFETY: validity: this is a place of the ring, which is alive. Aliasing: the place is
+            // before `tail`, so until `head` passes it, it belongs to the reader, which is the
+            // caller.
             unsafe { place.read() }
         });
-        // SAFETY: validity: before `tail`, a note was written there, and no other is read from it,
-        // as `head` passes it. Aliasing: moved out.
+        // SAFETY: validity: the place is before `tail`, so a pending timer was written there. It is
+        // read only once, because `head` passes it. Aliasing: the value has been moved out.
         let note = unsafe { note.assume_init() };
         self.head.store(head.wrapping_add(1), Ordering::Release);
         Some(note)
@@ -88,7 +93,7 @@ impl<T> PendingTimers<T> {
 
 impl<T> Drop for PendingTimers<T> {
     fn drop(&mut self) {
-        // SAFETY: borrowed mutably: nobody else reads.
+        // SAFETY: the ring is borrowed mutably, so no one else reads.
         while unsafe { self.pop() }.is_some() {}
     }
 }
@@ -103,16 +108,16 @@ mod tests {
         let pending = PendingTimers::new();
         for round in 0..3 {
             for n in 0..LEN {
-                // SAFETY: this thread alone writes.
+                // SAFETY: only this thread writes.
                 assert_eq!(unsafe { pending.push(round + n) }, Ok(()));
             }
-            // SAFETY: this thread alone writes.
+            // SAFETY: only this thread writes.
             assert_eq!(unsafe { pending.push(7) }, Err(7));
             for n in 0..LEN {
-                // SAFETY: this thread alone reads.
+                // SAFETY: only this thread reads.
                 assert_eq!(unsafe { pending.pop() }, Some(round + n));
             }
-            // SAFETY: this thread alone reads.
+            // SAFETY: only this thread reads.
             assert_eq!(unsafe { pending.pop() }, None);
         }
     }
@@ -122,10 +127,10 @@ mod tests {
         let note = Arc::new(());
         let pending = PendingTimers::new();
         for _ in 0..3 {
-            // SAFETY: this thread alone writes.
+            // SAFETY: only this thread writes.
             assert!(unsafe { pending.push(Arc::clone(&note)) }.is_ok());
         }
-        // SAFETY: this thread alone reads.
+        // SAFETY: only this thread reads.
         drop(unsafe { pending.pop() });
         assert_eq!(Arc::strong_count(&note), 3);
         drop(pending);
@@ -133,7 +138,8 @@ mod tests {
     }
 }
 
-/// Loom: a writer and two who read by turns under a lock, in every interleaving up to a bound.
+/// Loom models of one writer and two readers that take turns under a lock, in every interleaving up
+/// to a bound.
 #[cfg(all(test, loom))]
 mod model {
     use super::*;
@@ -142,7 +148,7 @@ mod model {
 
     const COUNT: usize = LEN + 1;
 
-    /// The ring, and what was read of it.
+    /// The ring, and the values that were read from it.
     struct Shared {
         pending: PendingTimers<Box<usize>>,
         read: Mutex<Vec<usize>>,
@@ -151,7 +157,7 @@ mod model {
     impl Shared {
         fn read_all(&self) {
             let mut read = self.read.lock().unwrap();
-            // SAFETY: under the lock.
+            // SAFETY: the lock is held, so this is the only reader.
             while let Some(note) = unsafe { self.pending.pop() } {
                 read.push(*note);
             }
@@ -174,7 +180,7 @@ mod model {
             });
             for n in 0..COUNT {
                 let mut note = Box::new(n);
-                // SAFETY: this thread alone writes.
+                // SAFETY: only this thread writes.
                 while let Err(back) = unsafe { shared.pending.push(note) } {
                     note = back;
                     shared.read_all();
@@ -196,13 +202,14 @@ mod model {
                 pending: PendingTimers::new(),
                 read: Mutex::new(Vec::new()),
             });
-            // Who may write is passed on under a lock, as `Timers` does it.
+            // The right to write is passed on under a lock, as in `Timers`.
             let served = Arc::new(Mutex::new(false));
             let write = |shared: &Shared, served: &Mutex<bool>, n| {
                 if std::mem::replace(&mut *served.lock().unwrap(), true) {
                     return shared.read.lock().unwrap().push(n);
                 }
-                // SAFETY: the claim just made, which the next one comes after.
+                // SAFETY: this thread has just claimed the right to write, and the next claim
+                // happens after this call.
                 unsafe { shared.pending.push(Box::new(n)) }.unwrap();
                 *served.lock().unwrap() = false;
             };

@@ -1,4 +1,4 @@
-//! One deadline: sleeping, and giving up on a future that takes too long.
+//! Timers with one deadline: sleeping, and limiting the time of a future.
 
 use super::clock::nanos;
 use super::timers::{Due, Entry, Window};
@@ -10,15 +10,16 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-/// Waits for `duration`: never shorter, and longer by what the worker's
-/// way to wait makes of it (a tick of 66 µs, or the quantum under a throttle).
+/// Waits for at least `duration`. The wait may be longer by the resolution of the worker's timers,
+/// which is one tick of 66 µs, or one quantum if the pool is throttled.
 ///
-/// The time counts from this call when it is made on a pool, else from the
-/// first poll. Dropping the future cancels it.
+/// The time starts with this call if you make it on a pool. Otherwise it starts with the first
+/// poll. Dropping the future cancels the timer.
 ///
 /// # Panics
 ///
-/// When polled on a thread that neither is a pool's worker nor in its `block_on`.
+/// The future panics if it is polled on a thread that is neither a worker of a pool nor inside
+/// `block_on`.
 ///
 /// ```
 /// let pool = creel::Pool::builder().workers(2).build()?;
@@ -37,11 +38,13 @@ pub fn sleep(duration: Duration) -> Sleep {
     }
 }
 
-/// Waits until `deadline`, as [`sleep`] does.
+/// Waits until `deadline`, with the same resolution as [`sleep`]. Dropping the future cancels the
+/// timer.
 ///
 /// # Panics
 ///
-/// When polled on a thread that neither is a pool's worker nor in its `block_on`.
+/// The future panics if it is polled on a thread that is neither a worker of a pool nor inside
+/// `block_on`.
 ///
 /// ```
 /// let pool = creel::Pool::builder().workers(2).build()?;
@@ -60,7 +63,7 @@ pub fn sleep_until(deadline: Instant) -> Sleep {
     }
 }
 
-/// The future of [`sleep`] and [`sleep_until`].
+/// The future that [`sleep`] and [`sleep_until`] return.
 ///
 /// ```
 /// let pool = creel::Pool::builder().workers(2).build()?;
@@ -79,7 +82,7 @@ pub struct Sleep {
 }
 
 impl Sleep {
-    /// Sleeps until `deadline` instead; allocates nothing.
+    /// Changes the deadline to `deadline`. Does not allocate.
     ///
     /// ```
     /// let pool = creel::Pool::builder().workers(2).build()?;
@@ -126,7 +129,7 @@ impl fmt::Debug for Sleep {
     }
 }
 
-/// The time was up before the future was ready.
+/// The error of [`timeout`]: the time elapsed before the future was ready.
 ///
 /// ```
 /// let pool = creel::Pool::builder().workers(2).build()?;
@@ -149,17 +152,19 @@ impl fmt::Display for Elapsed {
 
 impl std::error::Error for Elapsed {}
 
-/// Awaits `future` for at most `duration`.
+/// Awaits `future` for at most `duration`. The time starts with this call if you make it on a pool.
+/// Otherwise it starts with the first poll.
 ///
-/// A future that is ready at its first poll arms no timer.
+/// A future that is ready at its first poll does not arm a timer.
 ///
 /// # Errors
 ///
-/// [`Elapsed`] when the time was up first; the future has then been dropped.
+/// Returns [`Elapsed`] if the time elapses first. The future has then been dropped.
 ///
 /// # Panics
 ///
-/// When polled on a thread that neither is a pool's worker nor in its `block_on`.
+/// The returned future panics if it is polled on a thread that is neither a worker of a pool nor
+/// inside `block_on`, unless `future` is ready at that poll.
 ///
 /// ```
 /// let pool = creel::Pool::builder().workers(2).build()?;

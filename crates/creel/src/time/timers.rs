@@ -1,21 +1,22 @@
-//! A worker's timers: its wheel, shared with the futures that own entries.
+//! The timers of a worker: its timer wheel, shared with the futures that own the entries.
 //!
-//! Futures move between workers and may be dropped anywhere, so the wheel lies
-//! behind a mutex. Its worker is nearly always the only one to take it, and takes it
-//! once a turn: what is armed on the worker's own thread is only noted (`pending_timers.rs`), and
-//! put on the wheel by whoever next looks at it. A note whose timer has been
-//! dropped or reset meanwhile, on whatever thread, has a key of the past and does nothing.
+//! Futures move between workers and can be dropped on any thread, so a mutex protects the wheel.
+//! Nearly always, only the worker itself takes this mutex, and it does so once per turn. If the
+//! worker's own thread arms an entry again, it only appends a *pending timer* to a ring
+//! (`pending_timers.rs`). The next thread that accesses the wheel moves the pending timers onto it.
+//! If a timer has been dropped or reset since, for example by another thread, the key of its
+//! pending timer is out of date, so it has no effect.
 //!
-//! That is the worker itself, or, while a poll blocks its thread, another that
-//! [`rescue`](Timers::rescue)s what is due.
+//! That next thread is usually the worker itself. If a poll blocks the worker's thread, another
+//! worker can [`rescue`](Timers::rescue) the timers that are due.
 //!
-//! Wakers run arbitrary code (they may arm timers), hence never under that lock: `fire`
-//! takes the due ones out in batches and wakes them afterwards. For the
-//! same reason a waker is dropped outside of the lock.
+//! Wakers run arbitrary code, which may arm timers. Therefore we never wake them while we hold the
+//! lock. `fire` takes the due wakers out in batches and wakes them afterwards. For the same reason,
+//! we drop wakers only without the lock.
 //!
-//! An entry belongs to the timers it was made on. A future that finds itself on
-//! another worker moves its entry there, so that in the long run each worker
-//! fires what it runs.
+//! An entry belongs to the timers on which it was created. A future that finds itself on another
+//! worker moves its entry there. In the long run, each worker therefore fires the timers of the
+//! tasks that it runs.
 
 use super::clock::{Clock, Subscription};
 use super::pending_timers::PendingTimers;
@@ -32,70 +33,75 @@ use std::vec::Drain;
 
 const NO_TIMERS: &str = "a timer is awaited on a pool's worker or in its block_on";
 
-/// Timers a turn, at most: what they wake runs before the next ones are looked at, while it is
-/// still in the cache.
+/// The maximum number of timers per turn. The tasks that they wake run before the worker fires the
+/// next timers, while their data is still in the cache.
 const BATCH: usize = 32;
 
 /// The timers of one worker.
 pub(crate) struct Timers {
     clock: Clock,
     state: Mutex<State>,
-    /// What the worker has armed since the last look at the wheel. Written by the thread that has
-    /// claimed [`State::served`], read under the lock. Made with the first note.
+    /// The entries that the worker has armed since the wheel was last accessed. The thread that has
+    /// claimed [`State::served`] writes them, and they are read under the lock. The ring is created
+    /// with the first pending timer.
     pending: OnceLock<PendingTimers<Arm>>,
-    /// Calls of `fire`. Relaxed, and counted by one thread at a time: a reader only wants to know
-    /// whether there was any.
+    /// The number of calls of `fire`. Relaxed, and counted by one thread at a time, because a
+    /// reader only wants to know whether there was a new one.
     reactions: AtomicU64,
-    /// The time of the worker's turn, in nanoseconds: `fire` sets it. Timers are
-    /// judged by it, which spares each a reading of the clock. It never falls, although a rescuer
-    /// sets it, too: who is woken by a timer must find that its time has come. Relaxed: a stale
-    /// value is only an older time, by which nothing fires early.
+    /// The time of the worker's turn in nanoseconds, which `fire` sets. We compare all timers with
+    /// it, so that they do not need to read the clock. It never decreases, although a worker that
+    /// rescues timers sets it as well, because a task that a timer wakes must find that its time
+    /// has come. Relaxed, because a stale value is only an earlier time, by which no timer fires
+    /// early.
     turn: AtomicU64,
-    /// Whether the last `fire` left due timers to the next one. Relaxed: the worker's alone.
+    /// Whether the last `fire` left due timers to the next one. Relaxed, because only the worker
+    /// uses it.
     backlog: AtomicBool,
-    /// Whether any entry was ever made. Relaxed: until a worker sees it, it finds the entry
-    /// before it sleeps, under the lock.
+    /// Whether any entry was ever created. Relaxed, because a worker that does not see it yet finds
+    /// the entry under the lock before it sleeps.
     used: AtomicBool,
-    /// Wakes the worker when another thread has armed something earlier.
+    /// Wakes the worker when another thread has armed an earlier entry.
     rouse: OnceLock<Waker>,
-    /// The same waker's, at a manual clock.
+    /// The registration of the same waker with a manual clock.
     subscription: Mutex<Option<Subscription>>,
 }
 
 struct State {
     wheel: Wheel<StoredWaker>,
-    /// The tick up to which the worker means to sleep, while it does or has no thread. An entry armed
-    /// by another thread is either seen by the sleeper or sees it asleep.
+    /// The tick until which the worker intends to sleep, while it sleeps or has no thread. When
+    /// another thread arms an entry, either the sleeping worker sees the entry, or the other thread
+    /// sees that the worker sleeps.
     asleep_until: Option<u64>,
-    /// Whether a thread has claimed to be the one that notes. It gives that back under the lock, so
-    /// that what it wrote comes before what the next one writes.
+    /// Whether a thread has claimed the right to write pending timers. It returns this right under
+    /// the lock, so that its writes happen before those of the next thread.
     served: bool,
 }
 
 impl State {
-    /// Whether the worker means to sleep beyond what is armed for `next`.
+    /// Returns whether the worker intends to sleep beyond the tick `next`.
     fn rouses(&self, next: Option<u64>) -> bool {
         next.zip(self.asleep_until)
             .is_some_and(|(next, until)| next < until)
     }
 
-    /// Puts on the wheel what has been noted, oldest first; what that leaves over goes to `spent`.
+    /// Moves the pending timers onto the wheel, oldest first. Wakers that are no longer needed go
+    /// to `spent`.
     fn take(&mut self, pending: &PendingTimers<Arm>, spent: &mut Vec<StoredWaker>) {
-        // SAFETY: the state's lock is held, so this is the only reader.
+        // SAFETY: the lock of the state is held, so this is the only reader.
         while let Some(Arm { key, tick, waker }) = unsafe { pending.pop() } {
             spent.extend(self.wheel.arm(key, tick, waker));
         }
     }
 }
 
-/// An entry that the worker has armed since its last look at the wheel.
+/// A pending timer: an entry that the worker has armed since the wheel was last accessed.
 struct Arm {
     key: Key,
     tick: u64,
     waker: StoredWaker,
 }
 
-/// From when to when an entry may fire, in nanoseconds of the clock.
+/// The time window in which an entry may fire, in nanoseconds of the clock.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Window {
     pub(super) earliest: u64,
@@ -111,7 +117,7 @@ impl Window {
 }
 
 impl Timers {
-    /// Timers that go by `clock`.
+    /// Creates timers that use `clock`.
     pub(crate) fn new(clock: Clock) -> Self {
         let now = clock.exact_nanos();
         Timers {
@@ -131,9 +137,9 @@ impl Timers {
         }
     }
 
-    /// Names the waker of the worker that fires these timers; once.
+    /// Sets the waker of the worker that fires these timers. Only the first call has an effect.
     pub(crate) fn set_wake(&self, waker: impl FnOnce() -> Waker) {
-        // A second waker could only be the same worker's again.
+        // A second waker can only belong to the same worker.
         if self.rouse.get().is_some() {
             return;
         }
@@ -147,18 +153,19 @@ impl Timers {
         self.used.load(Ordering::Relaxed)
     }
 
-    /// No worker will look any more: a manual clock need not tell.
+    /// Ends the registration with a manual clock, because no worker will fire these timers any
+    /// more.
     pub(crate) fn end(&self) {
         let subscription = lock(&self.subscription).take();
         drop(subscription);
     }
 
-    /// The clock these timers go by.
+    /// Returns the clock that these timers use.
     pub(crate) fn clock(&self) -> &Clock {
         &self.clock
     }
 
-    /// The time of the turn that the worker is in, in nanoseconds of the clock.
+    /// Returns the time of the worker's current turn, in nanoseconds of the clock.
     #[inline]
     pub(super) fn turn(&self) -> u64 {
         self.turn.load(Ordering::Relaxed)
@@ -169,14 +176,14 @@ impl Timers {
         self.clock.exact_nanos()
     }
 
-    /// Begins a turn: reads the clock and gives `run` the wakers that are due, up to a batch. What a
-    /// batch leaves is the next call's, which goes by the same reading of the clock, so that it has
-    /// an end.
+    /// Begins a turn. Reads the clock and passes the wakers that are due to `run`, up to one batch.
+    /// If more are due, the next call continues with the same reading of the clock, so that the
+    /// backlog has an end.
     pub(crate) fn fire(&self, run: impl FnOnce(&mut Drain<'_, StoredWaker>)) -> Fired {
         let before = self.reactions.load(Ordering::Relaxed);
         self.reactions
             .store(before.wrapping_add(1), Ordering::Relaxed);
-        // A worker without timers pays neither for the clock nor for the lock.
+        // A worker without timers neither reads the clock nor takes the lock.
         if !self.used.load(Ordering::Relaxed) {
             return Fired::default();
         }
@@ -197,10 +204,11 @@ impl Timers {
         Fired { count, more }
     }
 
-    /// When the worker must look again: nanoseconds of the clock, or never.
+    /// Returns when the worker must fire timers again, in nanoseconds of the clock, or `None` for
+    /// never.
     ///
-    /// From here until the next `fire` the worker counts as asleep, and a
-    /// timer armed earlier by another thread rouses it.
+    /// From here until the next `fire`, the worker counts as asleep. If another thread arms an
+    /// earlier timer, it wakes the worker.
     pub(crate) fn sleep_until(&self) -> Option<u64> {
         let next = self.look(|state| {
             let next = state.wheel.next();
@@ -210,14 +218,15 @@ impl Timers {
         next.map(wheel::tick_nanos)
     }
 
-    /// When the first timer is due, exactly: at most as dear as to look at all. It may be earlier
-    /// than [`sleep_until`](Self::sleep_until) only if one was armed in between.
+    /// Returns the exact time at which the first timer is due. It costs at most one pass over all
+    /// entries. It can be earlier than [`sleep_until`](Self::sleep_until) only if a timer was armed
+    /// in between.
     pub(crate) fn first(&self) -> Option<u64> {
         self.look(|state| state.wheel.first())
             .map(wheel::tick_nanos)
     }
 
-    /// Whether no timer is armed. From then on the worker counts as asleep, as it does before
+    /// Returns whether no timer is armed. If so, the worker counts as asleep from now on, as before
     /// its first turn.
     pub(crate) fn may_end(&self) -> bool {
         self.look(|state| {
@@ -229,36 +238,38 @@ impl Timers {
         })
     }
 
-    /// How often the worker has looked for due timers: while that stands still, it is in a poll, or
-    /// asleep.
+    /// Returns how often the worker has fired timers. While this number does not change, the worker
+    /// is in a poll or asleep.
     pub(crate) fn reactions(&self) -> u64 {
         self.reactions.load(Ordering::Relaxed)
     }
 
-    /// Takes out what is due, up to a batch, for a worker whose thread is busy with something else:
-    /// from another thread, by the exact clock. The worker's own turn goes on as if they had been
-    /// disarmed.
+    /// Takes out the wakers that are due, up to one batch, on behalf of a worker whose thread is
+    /// busy. Another thread calls this, and it uses the exact clock. For the worker's own turn,
+    /// these timers look as if they had been disarmed.
     pub(crate) fn rescue(&self) -> Rescued {
         let mut due = Woken::default();
         if !self.used.load(Ordering::Relaxed) {
             return Rescued { due, more: false };
         }
         let now = self.clock.exact_nanos();
-        // What is woken may be polled where it goes by these timers: it must find its time come.
+        // The tasks that we wake may be polled where these timers apply, so they must find that
+        // their time has come.
         self.turn.fetch_max(now, Ordering::Relaxed);
         let tick = wheel::tick_at_or_before(now);
         let more = self.look(|state| state.wheel.fire(tick, due.list(), BATCH));
         Rescued { due, more }
     }
 
-    /// Wakes the worker if it is to look. Not under the lock.
+    /// Wakes the worker if `is_to_look` is set. Must not be called under the lock.
     fn rouse(&self, is_to_look: bool) {
         if is_to_look && let Some(waker) = self.rouse.get() {
             waker.wake_by_ref();
         }
     }
 
-    /// Makes the calling thread the one that notes, if it is to be and no other is.
+    /// Lets the calling thread write pending timers, if it serves these timers and no other thread
+    /// has this right.
     fn claim(&self, state: &mut State) {
         let here = here();
         if here.role == Role::Serves && ptr::eq(here.timers, self) && !state.served {
@@ -270,26 +281,28 @@ impl Timers {
         }
     }
 
-    /// Notes what the calling thread has armed.
+    /// Adds a pending timer of the calling thread.
     ///
     /// # Safety
     ///
-    /// It is the one that has claimed that, by [`Role::PendingTimers`].
+    /// The calling thread has the right to write pending timers, according to
+    /// [`Role::PendingTimers`].
     #[inline]
     unsafe fn note(&self, arm: Arm) {
         let pending = self.pending.get_or_init(PendingTimers::new);
-        // SAFETY: by the claim this thread is the ring's only writer, and the claim passes to
-        // another under the lock. Nothing in `push` comes back here.
+        // SAFETY: this thread has the right to write, so it is the only writer of the ring, and the
+        // right passes to another thread under the lock. `push` does not call back into this
+        // function.
         let mut full = unsafe { pending.push(arm) };
         while let Err(arm) = full {
             self.look(|_| ());
-            // SAFETY: still the only writer: `look` takes notes out, as the reader, and gives no
-            // claim away.
+            // SAFETY: this thread is still the only writer, because `look` only takes pending
+            // timers out, as the reader, and does not give the right away.
             full = unsafe { pending.push(arm) };
         }
     }
 
-    /// Calls `f` with the wheel as it is, all that was noted being on it.
+    /// Calls `f` with the wheel, after all pending timers were moved onto it.
     fn look<R>(&self, f: impl FnOnce(&mut State) -> R) -> R {
         let mut spent = local(&SPENT, RefCell::take).unwrap_or_default();
         let mut state = self.lock();
@@ -310,39 +323,41 @@ impl Timers {
     }
 }
 
-/// What [`Timers::fire`] did.
+/// The result of [`Timers::fire`].
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Fired {
-    /// How many timers.
+    /// The number of timers that fired.
     pub(crate) count: usize,
-    /// Others are due and left to the next call.
+    /// Whether more timers are due, which are left to the next call.
     pub(crate) more: bool,
 }
 
-/// What [`Timers::rescue`] took.
+/// The result of [`Timers::rescue`].
 pub(crate) struct Rescued {
-    /// Who has waited for these.
+    /// The wakers of the tasks that waited for these timers.
     pub(crate) due: Woken,
-    /// Others are due.
+    /// Whether more timers are due.
     pub(crate) more: bool,
 }
 
-/// Whose timers the futures polled on a thread go by.
+/// The timers that the futures polled on a thread use.
 #[derive(Clone, Copy)]
 struct Here {
-    /// Those of the innermost [`Entered`], or null.
+    /// The timers of the innermost [`Entered`], or null.
     timers: *const Timers,
     role: Role,
 }
 
-/// What a thread is to its timers.
+/// The role of a thread for its timers.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Role {
-    /// It arms them under the lock.
+    /// The thread arms timers under the lock.
     Guest,
-    /// It is the worker that fires them; a former one may not be through yet, so it does the same.
+    /// The thread belongs to the worker that fires the timers. It also arms them under the lock,
+    /// because a former thread of the worker may not have finished yet.
     Serves,
-    /// The same, and it has claimed to be the one that notes what it arms.
+    /// The thread belongs to the worker that fires the timers, and it has the right to write
+    /// pending timers.
     PendingTimers,
 }
 
@@ -353,7 +368,7 @@ const NOWHERE: Here = Here {
 
 thread_local! {
     static HERE: Cell<Here> = const { Cell::new(NOWHERE) };
-    /// Memory for wakers that a look leaves over, kept so that a turn allocates nothing.
+    /// Memory for wakers that are no longer needed, which we keep so that a turn does not allocate.
     static SPENT: RefCell<Vec<StoredWaker>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -362,13 +377,13 @@ fn here() -> Here {
     local(&HERE, Cell::get).unwrap_or(NOWHERE)
 }
 
-/// Makes `timers` those of this thread until the guard is dropped.
+/// Makes `timers` the timers of this thread until the guard is dropped.
 pub(crate) fn enter(timers: Arc<Timers>) -> Entered {
     enter_as(timers, Role::Guest)
 }
 
-/// The same on the one thread that looks at them: `fire`, `sleep_until` and `may_end` are called
-/// there.
+/// Makes `timers` the timers of this thread like [`enter`], for the one thread that fires them.
+/// Only this thread calls `fire`, `sleep_until` and `may_end`.
 pub(crate) fn serve(timers: Arc<Timers>) -> Entered {
     enter_as(timers, Role::Serves)
 }
@@ -384,10 +399,10 @@ fn enter_as(timers: Arc<Timers>, role: Role) -> Entered {
     }
 }
 
-/// Puts back what [`enter`] or [`serve`] replaced.
+/// A guard that restores the timers that [`enter`] or [`serve`] replaced.
 pub(crate) struct Entered {
     before: Here,
-    /// Kept alive while `HERE` names them.
+    /// Keeps the timers alive while `HERE` points to them.
     timers: Arc<Timers>,
 }
 
@@ -395,7 +410,8 @@ impl Drop for Entered {
     fn drop(&mut self) {
         let here = local(&HERE, |place| place.replace(self.before)).unwrap_or(NOWHERE);
         if here.role == Role::PendingTimers {
-            // What was noted last is on the wheel then, and this thread notes nothing more.
+            // This moves the last pending timers onto the wheel. This thread does not write any
+            // more of them.
             let rouse = self.timers.look(|state| {
                 state.served = false;
                 state.rouses(state.wheel.next())
@@ -405,60 +421,62 @@ impl Drop for Entered {
     }
 }
 
-/// This thread's timers, if it has any, and what it is to them.
+/// Calls `f` with the timers of this thread and its role, if the thread has timers.
 #[inline]
 fn current<R>(f: impl FnOnce(&Timers, Role) -> R) -> Option<R> {
     let here = here();
-    // SAFETY: null, or those of an `Entered` of this thread that has not been dropped (it is not
-    // `Send`, and the crate forgets none), so that they live until `f`, which is this file's, returns.
+    // SAFETY: the pointer is null or that of an `Entered` of this thread. The `Entered` has not
+    // been dropped, because it is not `Send` and this crate never leaks one. Therefore the timers
+    // live until `f`, which is in this file, returns.
     unsafe { here.timers.as_ref() }.map(|timers| f(timers, here.role))
 }
 
-/// The same, counted.
+/// Returns a counted reference to the timers of this thread.
 #[cold]
 fn counted() -> Option<Arc<Timers>> {
     let timers = here().timers;
     if timers.is_null() {
         return None;
     }
-    // SAFETY: those of an `Entered` of this thread that has not been dropped, so they live; the
-    // pointer is that of the `Arc` which it has.
+    // SAFETY: the pointer is that of an `Entered` of this thread, which has not been dropped, so
+    // the timers are alive. The pointer comes from the `Arc` that it owns.
     unsafe { Arc::increment_strong_count(timers) };
-    // SAFETY: the count just added.
+    // SAFETY: this takes over the reference that was just added.
     Some(unsafe { Arc::from_raw(timers) })
 }
 
-/// The clock of this thread's timers, if it has any.
+/// Returns the clock of this thread's timers, if it has any.
 pub(super) fn current_clock() -> Option<Clock> {
     current(|timers, _| timers.clock.clone())
 }
 
-/// The clock of this thread's timers.
+/// Returns the clock of this thread's timers.
 ///
 /// # Panics
 ///
-/// On a thread that neither is a pool's worker nor blocks on one.
+/// Panics on a thread that is neither a worker of a pool nor inside `block_on`.
 #[track_caller]
 pub(super) fn expect_clock() -> Clock {
     current_clock().expect(NO_TIMERS)
 }
 
-/// When a timer is due, as far as it is known: a future may be made where no
-/// clock is at hand, and settles this at its first poll.
+/// The time when a timer is due, as far as we know it. A future may be created where no clock is
+/// available. Its first poll then settles the time.
 #[derive(Clone, Copy)]
 pub(super) enum Due {
-    /// Nanoseconds after the first poll.
+    /// This number of nanoseconds after the first poll.
     After(u64),
     /// An instant of the clock that the first poll will find.
     Instant(Instant),
-    /// Nanoseconds of the clock.
+    /// This number of nanoseconds after the epoch of the clock.
     At(u64),
-    /// So many nanoseconds before the clock's epoch: it has come.
+    /// This number of nanoseconds before the epoch of the clock, so it is due already.
     Before(u64),
 }
 
 impl Due {
-    /// So many nanoseconds from now, or from the first poll if that cannot be told.
+    /// Returns the time in `nanos` nanoseconds, counted from now, or from the first poll if this
+    /// thread has no clock.
     pub(super) fn after(nanos: u64) -> Self {
         match current_clock() {
             Some(clock) => Due::At(clock.exact_nanos().saturating_add(nanos)),
@@ -466,12 +484,12 @@ impl Due {
         }
     }
 
-    /// Nanoseconds of this thread's clock, the same from the first call on; zero if that is before
-    /// its epoch.
+    /// Returns the time in nanoseconds of this thread's clock, or 0 if it is before the epoch. All
+    /// calls after the first one return the same value.
     ///
     /// # Panics
     ///
-    /// If that is the first call and this thread has no timers.
+    /// Panics if this is the first call and this thread has no timers.
     #[inline]
     #[track_caller]
     pub(super) fn settle(&mut self) -> u64 {
@@ -500,17 +518,18 @@ impl Due {
     }
 }
 
-/// An entry of some worker's wheel, or of none before it is first armed.
+/// An entry in the wheel of a worker, or in no wheel before it is armed for the first time.
 #[derive(Default)]
 pub(super) struct Entry {
     place: Option<(Arc<Timers>, Key)>,
-    /// What it was last armed with there, so that a poll for another reason need not arm it again.
-    /// It may have fired since: then its time has come by `turn`, which is looked at first.
+    /// The arguments with which the entry was last armed, so that a poll for another reason need
+    /// not arm it again. The entry may have fired since. In that case its time has come according
+    /// to `turn`, which we check first.
     armed: Option<Armed>,
 }
 
-/// What an entry was armed with: a tick, and whom to wake, of whom the wheel keeps a count, so that
-/// no other can be mistaken for it.
+/// The arguments with which an entry was armed: the tick and the waker. The wheel keeps a clone of
+/// the waker, so no other waker can have the same id.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Armed {
     tick: u64,
@@ -518,18 +537,19 @@ struct Armed {
 }
 
 impl Entry {
-    /// The time of this turn, in nanoseconds of the clock; armed to wake `waker`
-    /// within `window` unless that has begun.
+    /// Returns the time of this turn in nanoseconds of the clock, if `window` has begun. Otherwise
+    /// arms the entry to wake `waker` within `window`.
     ///
     /// # Panics
     ///
-    /// On a thread that neither is a pool's worker nor blocks on one.
+    /// Panics on a thread that is neither a worker of a pool nor inside `block_on`.
     #[inline]
     #[track_caller]
     pub(super) fn poll(&mut self, window: Window, waker: &Waker) -> Option<u64> {
         let polled = current(|here, role| {
-            // At the first poll here the turn may lie back: a worker without timers has none, and
-            // one that has taken the task of another may have looked before that one's was due.
+            // At the first poll here, the time of the turn may be out of date. A worker without
+            // timers does not update it, and a worker that has stolen the task may have begun its
+            // turn before the time at which the task was due.
             let turn = match self.is_of(here) {
                 true => here.turn(),
                 false => here.now(),
@@ -543,7 +563,7 @@ impl Entry {
         polled.expect(NO_TIMERS)
     }
 
-    /// Takes the entry off its wheel; it can be armed again.
+    /// Takes the entry off its wheel. It can be armed again.
     pub(super) fn disarm(&mut self) {
         self.armed = None;
         if let Some((timers, key)) = &mut self.place {
@@ -567,13 +587,13 @@ impl Entry {
         if self.armed == armed && self.is_of(here) {
             return;
         }
-        // First: where it panics, the entry is armed as it was.
+        // We clone the waker first. If this panics, the entry stays armed as it was.
         let waker = StoredWaker::new(waker);
         match &self.place {
             Some((timers, key))
                 if role == Role::PendingTimers && ptr::eq(Arc::as_ptr(timers), here) =>
             {
-                // SAFETY: the role is this thread's.
+                // SAFETY: according to its role, this thread has the right to write pending timers.
                 unsafe {
                     here.note(Arm {
                         key: *key,
@@ -587,7 +607,8 @@ impl Entry {
         self.armed = armed;
     }
 
-    /// Arms the entry for the first time here, or not on the thread that serves the timers.
+    /// Arms the entry under the lock. We need this if the entry is armed here for the first time,
+    /// or if this thread does not serve the timers.
     #[cold]
     fn arm_at_once(&mut self, here: &Timers, tick: u64, waker: StoredWaker) {
         if !self.is_of(here) {
@@ -599,7 +620,7 @@ impl Entry {
             let timers = counted().expect(NO_TIMERS);
             (timers, state.wheel.insert())
         });
-        // By this also what the worker may have noted of it is of the past.
+        // This also invalidates a pending timer that the worker may have added for this entry.
         let old = state.wheel.disarm(key);
         state.wheel.arm(*key, tick, waker);
         let rouse = state.rouses(Some(tick));

@@ -1,25 +1,26 @@
-//! A future that is given up when another is ready.
+//! A future with a limit: it is dropped when another future is ready first.
 
 use crate::worker::budget;
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-/// A future, until `limit` is ready. It lies here once, where an `async` block would hold it twice:
-/// as what it was given and as what it awaits.
+/// Polls a future until `limit` is ready. The future is stored only once here, while an `async`
+/// block would store it twice: as its argument and as the future that it awaits.
 pub(crate) struct Until<F, L, M> {
-    /// None once it was given up, or is ready.
+    /// The future. `None` once it is ready or was dropped because of the limit.
     future: Option<F>,
     limit: L,
     order: Order,
-    /// Of the future's output, or of none if the limit came first; it has then been dropped.
+    /// Makes the result from the output of the future, or from `None` if the limit was ready first.
+    /// In that case the future has been dropped.
     make: M,
 }
 
-/// Which of the two is polled first, and so wins if both are ready.
+/// Which of the two is polled first. It wins if both are ready.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Order {
-    /// The limit is not polled if the future is ready at once.
+    /// The limit is not polled if the future is ready at its first poll.
     FutureFirst,
     LimitFirst,
 }
@@ -50,15 +51,15 @@ where
 
     #[track_caller]
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<O> {
-        // The limit does not ask.
+        // We check the budget here, because we poll the limit without one.
         if budget::is_spent(cx) {
             return Poll::Pending;
         }
-        // SAFETY: `future` is not moved: it is polled where it lies and dropped there. The others
-        // are `Unpin`.
+        // SAFETY: `future` is never moved, because it is polled and dropped in place. The other
+        // fields are `Unpin`.
         let this = unsafe { self.get_unchecked_mut() };
-        // SAFETY: validity: borrowed from a pinned value. It stays where it is until it is dropped,
-        // since only `set` below and the value's own drop end it.
+        // SAFETY: validity: the reference is borrowed from a pinned value. The future stays in
+        // place until it is dropped, because only `set` below and the drop of this value end it.
         let mut future = unsafe { Pin::new_unchecked(&mut this.future) };
         let mut is_over = this.order == Order::LimitFirst && is_ready(&mut this.limit, cx);
         if !is_over {
@@ -80,8 +81,8 @@ where
 
 #[track_caller]
 fn is_ready<L: Future<Output = ()> + Unpin>(limit: &mut L, cx: &mut Context<'_>) -> bool {
-    // Also if the future has just used up the budget: one that does so in each poll would never be
-    // given up otherwise.
+    // We poll the limit even if the future has just used up the budget. Otherwise a future that
+    // does so in each poll would never reach its limit.
     let suspended = budget::suspend();
     let is_ready = Pin::new(limit).poll(cx).is_ready();
     drop(suspended);

@@ -1,54 +1,60 @@
-//! The timer wheel: two levels of slots, the near one exact, the far one hashed.
+//! The timer wheel. It has two levels of slots: the near level is exact, and the far level is
+//! hashed.
 //!
-//! A worker with thousands of intervals arms one timer for each buffer it
-//! sends, so arming, firing and cancelling must be O(1) and allocate nothing.
-//! The links of the slots' lists lie in the entries themselves, and an entry
-//! lives as long as the timer that owns it, however often it is armed.
+//! A worker with thousands of intervals arms one timer for each buffer that it sends. Therefore
+//! arming, firing and cancelling must take constant time and must not allocate. The links of the
+//! slots' lists are in the entries themselves. An entry lives as long as the timer that owns it,
+//! regardless of how often it is armed.
 //!
-//! *Ticks* count 65,536 ns (a shift, not a division; about the slack that an
-//! operating system adds to a sleep anyway). The **near** [level](super::level) has a slot for
-//! each of the next 1,024 ticks (67 ms), so that a slot's entries share one
-//! tick. The **far** level has a slot for each block of 1,024 ticks, and hashes:
-//! what lies further off than 1,024 blocks (69 s) shares a slot with a
-//! nearer block and is passed over until its round comes. When time enters
-//! a block, its entries move to the near level.
+//! One *tick* is 65,536 ns, so that we can use a shift instead of a division. An operating system
+//! delays a sleep by about this much anyway.
 //!
-//! Invariants: an entry fires once for each time it is armed, never before
-//! its tick; entries of the near level lie within `[now, now + 1024)`, those of the
-//! far level in blocks after that of `now`. A key that was given back, or taken off the wheel
-//! since, arms nothing: its generation has passed.
+//! - The **near** [level](super::level) has a slot for each of the next 1,024 ticks (67 ms), so
+//!   that all entries of a slot have the same tick.
+//! - The **far** level has a slot for each block of 1,024 ticks. It hashes, because an entry that
+//!   is more than 1,024 blocks (69 s) away shares its slot with a nearer block. We skip such an
+//!   entry until its round comes. When time enters a block, the entries of that block move to the
+//!   near level.
 //!
-//! Left out: locking, clocks and wakers; `timers.rs` adds these.
+//! Invariants:
+//!
+//! - An entry fires once for each time it is armed, and never before its tick.
+//! - The entries of the near level are within `[now, now + 1024)`. Those of the far level are in
+//!   blocks after the block of `now`.
+//! - A key that was returned, or whose entry was disarmed since, arms nothing, because its
+//!   generation has passed.
+//!
+//! We leave out locks, clocks and wakers. `timers.rs` adds them.
 
 use super::level::{Level, NONE, SLOT_BITS, SLOT_MASK, SLOTS};
 
-/// log2 of a tick's nanoseconds.
+/// The binary logarithm of a tick's length in nanoseconds.
 const TICK_SHIFT: u32 = 16;
 
-/// The far level's ticks, before it shares slots.
+/// The number of ticks in the far level before slots are shared.
 const ROUND: u64 = (SLOTS as u64) << SLOT_BITS;
 
-/// The first tick that is not before `nanos`.
+/// Returns the first tick that is not before `nanos`.
 #[inline]
 pub(super) fn tick_at_or_after(nanos: u64) -> u64 {
     (nanos >> TICK_SHIFT) + u64::from(nanos & ((1 << TICK_SHIFT) - 1) != 0)
 }
 
-/// The last tick that is not after `nanos`.
+/// Returns the last tick that is not after `nanos`.
 #[inline]
 pub(super) fn tick_at_or_before(nanos: u64) -> u64 {
     nanos >> TICK_SHIFT
 }
 
-/// The nanosecond at which `tick` begins.
+/// Returns the nanosecond at which `tick` begins.
 pub(super) fn tick_nanos(tick: u64) -> u64 {
     tick.saturating_mul(1 << TICK_SHIFT)
 }
 
-/// The tick in `lo..=hi` with the most trailing zero bits.
+/// Returns the tick in `lo..=hi` with the most trailing zero bits.
 ///
-/// Timers with tolerance choose it, so that those whose tolerances overlap meet
-/// in few ticks without knowing of one another.
+/// Timers with a tolerance choose this tick, so that timers with overlapping tolerances share few
+/// ticks without knowing each other. For example, the result for `5..=8` is 8.
 #[inline]
 pub(super) fn roundest(lo: u64, hi: u64) -> u64 {
     if lo == 0 || lo >= hi {
@@ -59,7 +65,7 @@ pub(super) fn roundest(lo: u64, hi: u64) -> u64 {
     hi & !((1 << bit) - 1)
 }
 
-/// Names an entry of one wheel. Its owner returns it by [`Wheel::remove`].
+/// Identifies an entry of one wheel. Its owner returns it with [`Wheel::remove`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Key {
     index: u32,
@@ -68,9 +74,9 @@ pub(super) struct Key {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Place {
-    /// In the free list, linked by `next`.
+    /// The entry is in the free list, linked by `next`.
     Free,
-    /// Owned, and in no slot.
+    /// The entry has an owner and is in no slot.
     Idle,
     Near,
     Far,
@@ -78,27 +84,27 @@ enum Place {
 
 struct Entry<T> {
     tick: u64,
-    /// Neighbours in the slot's list, which is a circle.
+    /// The neighbours in the list of the slot, which is circular.
     next: u32,
     prev: u32,
-    /// Of the keys that are good for it.
+    /// The generation of the keys that are valid for this entry.
     generation: u32,
     place: Place,
     payload: Option<T>,
 }
 
-/// Two levels over a slab of entries, each with a payload while it is armed.
+/// Two levels over a slab of entries, each of which has a payload while it is armed.
 pub(super) struct Wheel<T> {
     entries: Vec<Entry<T>>,
     free: u32,
     near: Level,
     far: Level,
-    /// The tick up to which all has fired; the tick itself may fire again.
+    /// The tick up to which all entries have fired. The tick itself may fire again.
     now: u64,
 }
 
 impl<T> Wheel<T> {
-    /// An empty wheel that stands at tick `now`.
+    /// Creates an empty wheel at tick `now`.
     pub(super) fn new(now: u64) -> Self {
         Wheel {
             entries: Vec::new(),
@@ -109,12 +115,12 @@ impl<T> Wheel<T> {
         }
     }
 
-    /// Whether no entry is armed.
+    /// Returns whether no entry is armed.
     pub(super) fn is_empty(&self) -> bool {
         self.near.len() + self.far.len() == 0
     }
 
-    /// Makes an entry that is not armed. The only operation that may allocate.
+    /// Creates an entry that is not armed. This is the only operation that may allocate.
     pub(super) fn insert(&mut self) -> Key {
         if self.free == NONE {
             return self.grow();
@@ -149,7 +155,7 @@ impl<T> Wheel<T> {
         }
     }
 
-    /// Gives the entry back; its payload if it was armed.
+    /// Removes the entry. Returns its payload if it was armed.
     pub(super) fn remove(&mut self, mut key: Key) -> Option<T> {
         let payload = self.disarm(&mut key);
         let free = self.free;
@@ -160,9 +166,9 @@ impl<T> Wheel<T> {
         payload
     }
 
-    /// Arms the entry to fire at `tick`, or at once if that has passed. Returns
-    /// the payload of an earlier arming that did not fire, or this one if the key's generation
-    /// has passed.
+    /// Arms the entry to fire at `tick`, or immediately if that tick has passed. Returns the
+    /// payload of an earlier arming that did not fire. If the generation of the key has passed,
+    /// returns `payload`.
     #[inline]
     pub(super) fn arm(&mut self, key: Key, tick: u64, payload: T) -> Option<T> {
         let entry = &self.entries[key.index as usize];
@@ -176,8 +182,8 @@ impl<T> Wheel<T> {
         self.entries[key.index as usize].payload.replace(payload)
     }
 
-    /// Takes the entry off the wheel; its payload if it was armed. From then on only the new key
-    /// is good.
+    /// Takes the entry off the wheel. Returns its payload if it was armed. From then on, only the
+    /// new key is valid.
     pub(super) fn disarm(&mut self, key: &mut Key) -> Option<T> {
         self.unlink(key.index);
         let entry = &mut self.entries[key.index as usize];
@@ -186,8 +192,8 @@ impl<T> Wheel<T> {
         entry.payload.take()
     }
 
-    /// Moves time to `now` and the payloads that are due to `due`, in the order of
-    /// their ticks. Stops when `due` holds `room`: true if there may be more.
+    /// Moves the time to `now` and appends the payloads that are due to `due`, in the order of
+    /// their ticks. Stops when `due` holds `room` payloads, and returns true if there may be more.
     pub(super) fn fire(&mut self, now: u64, due: &mut Vec<T>, room: usize) -> bool {
         loop {
             let near = self.next_near();
@@ -213,7 +219,7 @@ impl<T> Wheel<T> {
         }
     }
 
-    /// A tick at or before which nothing fires but at which something may.
+    /// Returns a tick before which no entry fires. An entry may fire at this tick.
     pub(super) fn next(&self) -> Option<u64> {
         match (self.next_near(), self.next_block()) {
             (Some(near), Some(block)) => Some(near.min(block)),
@@ -221,7 +227,8 @@ impl<T> Wheel<T> {
         }
     }
 
-    /// The first entry's tick, exact; looks at all if it does not lie in the near level.
+    /// Returns the exact tick of the first entry. Scans all entries if the first one is not in the
+    /// near level.
     pub(super) fn first(&self) -> Option<u64> {
         match (self.next_near(), self.next_block()) {
             (Some(near), block) if block.is_none_or(|block| near < block) => Some(near),
@@ -229,22 +236,24 @@ impl<T> Wheel<T> {
         }
     }
 
-    /// The tick of the near level's next entries: exact.
+    /// Returns the exact tick of the next entries in the near level.
     fn next_near(&self) -> Option<u64> {
         let from = (self.now & SLOT_MASK) as usize;
         self.near.distance(from).map(|steps| self.now + steps)
     }
 
-    /// The first tick of the next block of which the far level's slot is in use.
+    /// Returns the first tick of the next block whose slot in the far level is in use.
     fn next_block(&self) -> Option<u64> {
         let block = (self.now >> SLOT_BITS) + 1;
         let steps = self.far.distance((block & SLOT_MASK) as usize)?;
         Some((block + steps) << SLOT_BITS)
     }
 
-    /// Fires the slot of `self.now`, from its head on: false if there was no room for all.
+    /// Fires the slot of `self.now`, starting at its head. Returns false if there was no room for
+    /// all entries.
     ///
-    /// What fires leaves the list as a whole, not link by link: its neighbours fire, too.
+    /// The entries that fire leave the list as a whole, and not link by link, because their
+    /// neighbours fire as well.
     fn fire_slot(&mut self, due: &mut Vec<T>, room: usize) -> bool {
         let slot = (self.now & SLOT_MASK) as usize;
         let head = self.near.head(slot);
@@ -277,8 +286,8 @@ impl<T> Wheel<T> {
         done
     }
 
-    /// Time jumps by more than a round: goes on to the block of the first entry at once, not to each
-    /// on the way of which the slot is in use.
+    /// Handles a jump of time by more than one round. It continues at the block of the first entry
+    /// immediately, instead of at each block on the way whose slot is in use.
     #[cold]
     fn skip_rounds(&mut self, now: u64) {
         if self.near.len() == 0 && now - self.now > ROUND {
@@ -288,14 +297,14 @@ impl<T> Wheel<T> {
         }
     }
 
-    /// The tick of the far level's first entry. Looks at all.
+    /// Returns the tick of the first entry in the far level. Scans all entries.
     fn first_far(&self) -> Option<u64> {
         let far = |entry: &&Entry<T>| entry.place == Place::Far;
         self.entries.iter().filter(far).map(|e| e.tick).min()
     }
 
-    /// Moves the entries of the block that `self.now` begins to the near level; false: there are
-    /// none.
+    /// Moves the entries of the block that begins at `self.now` to the near level. Returns false if
+    /// there are none.
     fn enter_block(&mut self) -> bool {
         let block = self.now >> SLOT_BITS;
         let before = self.far.len();
@@ -303,7 +312,8 @@ impl<T> Wheel<T> {
         if head == NONE {
             return false;
         }
-        // The circle loses entries as we go, but not the one that is last now before its turn.
+        // The circular list loses entries during this loop. However, it does not lose the entry
+        // that is last now before we reach it.
         let last = self.entries[head as usize].prev;
         let mut index = head;
         loop {
@@ -380,7 +390,8 @@ mod tests {
     use super::*;
     use std::collections::BTreeMap;
 
-    /// A small generator (splitmix64), so that a failure repeats from its seed.
+    /// A small random number generator (splitmix64), so that a failure can be repeated from its
+    /// seed.
     struct Random(u64);
 
     impl Random {
@@ -392,14 +403,14 @@ mod tests {
             (z ^ (z >> 31)) % below
         }
 
-        /// Mostly near, sometimes beyond the far level's round.
+        /// Returns a delay that is mostly short and sometimes beyond the round of the far level.
         fn delay(&mut self) -> u64 {
             let reach = [3, 900, 1100, 80_000, 3_000_000, 1 << 40][self.next(6) as usize];
             self.next(reach)
         }
     }
 
-    /// The wheel beside a sorted map: tick and key of all that is armed.
+    /// The wheel together with a sorted map, which holds the tick and the key of all armed entries.
     struct Model {
         wheel: Wheel<u32>,
         armed: BTreeMap<(u64, u32), ()>,
@@ -516,7 +527,7 @@ mod tests {
             let key = wheel.insert();
             wheel.arm(key, tick, timer);
         }
-        // In steps of a block this would be some hundred million of them.
+        // In steps of one block, this would take some hundred million steps.
         let mut due = Vec::new();
         assert_eq!(wheel.first(), Some(century));
         assert!(!wheel.fire(century - 1, &mut due, 8));

@@ -1,10 +1,11 @@
-//! epoll, asked directly.
+//! The poller on Linux, which calls epoll directly.
 //!
-//! A notification is an edge of an eventfd, which nobody reads: each write is a new edge.
+//! A notification is an edge of an eventfd. We never need to read the eventfd, because each write
+//! to it is a new edge.
 //!
-//! A time-out is exact to the nanosecond by `epoll_pwait2`. Where the kernel is older, or a sandbox
-//! forbids it, `ppoll` on the epoll descriptor does it; that costs a call more, so of a longer
-//! time-out only the last milliseconds are waited so.
+//! With `epoll_pwait2`, a timeout is exact to the nanosecond. If the kernel is too old or a sandbox
+//! forbids this call, we call `ppoll` on the epoll descriptor instead. Since this costs an
+//! additional call, we use it only for the last milliseconds of a longer timeout.
 
 use super::{AsSource, Event, Interest, Mode};
 use rustix::buffer::spare_capacity;
@@ -18,27 +19,29 @@ use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// Not a socket's key.
+/// The key of notifications. No socket has this key.
 const NOTIFIED: u64 = u64::MAX;
-/// From here on a time-out is waited for in whole milliseconds first.
+/// A timeout of at least this length first waits in whole milliseconds.
 const LONG: Duration = Duration::from_millis(4);
-/// The longest wait without the exact call.
+/// The longest wait if `epoll_pwait2` is not available.
 const LONGEST: Duration = Duration::from_secs(20 * 24 * 3600);
 
 /// An epoll instance.
 pub(in crate::net) struct Poller {
     epoll: OwnedFd,
     notified: OwnedFd,
-    /// The system has `epoll_pwait2`, as far as is known. Relaxed: it carries no data.
+    /// Whether the system supports `epoll_pwait2`, as far as we know. Relaxed, because it publishes
+    /// no data.
     exact: AtomicBool,
 }
 
-/// Room for an answer.
+/// A buffer for the events of one call.
 pub(in crate::net) struct Events {
     list: Vec<epoll::Event>,
 }
 
-// SAFETY: what an event carries is a key, a number; only its type might be a pointer.
+// SAFETY: the data of an event is a key, which is a number. The type of the event only allows it to
+// be a pointer.
 unsafe impl Send for Events {}
 
 impl Poller {
@@ -59,7 +62,7 @@ impl Poller {
         mode != Mode::Oneshot
     }
 
-    /// Looks at a socket, until it is closed.
+    /// Adds a socket. It stays until it is closed.
     pub(in crate::net) fn add(
         &self,
         socket: &(impl AsSource + ?Sized),
@@ -75,7 +78,8 @@ impl Poller {
         )?)
     }
 
-    /// Looks at it in another way. The kernel tells at once if there is something now.
+    /// Changes the directions and the mode of a socket. The kernel reports immediately if the
+    /// socket is ready now.
     pub(in crate::net) fn modify(
         &self,
         socket: &(impl AsSource + ?Sized),
@@ -95,11 +99,12 @@ impl Poller {
         Ok(epoll::delete(&self.epoll, socket)?)
     }
 
-    /// Ends the present wait of another thread, or the next.
+    /// Ends the current wait of another thread, or the next one.
     pub(in crate::net) fn notify(&self) -> io::Result<()> {
         match write(&self.notified, &1_u64.to_ne_bytes()) {
             Err(Errno::AGAIN) => {
-                // After 2^64 of them: emptied, it takes the next.
+                // The counter is full, which happens after 2^64 notifications. After we read it, it
+                // accepts the next write.
                 let mut count = [0; 8];
                 let _ = rustix::io::read(&self.notified, &mut count);
                 write(&self.notified, &1_u64.to_ne_bytes())?;
@@ -109,11 +114,11 @@ impl Poller {
         }
     }
 
-    /// Waits for an event, a notification or the time-out; with zero it does not wait.
+    /// Waits for an event, a notification or the timeout. Does not wait if the timeout is zero.
     ///
     /// # Errors
     ///
-    /// A signal among them.
+    /// Returns the error of the system call, for example if a signal interrupted it.
     pub(in crate::net) fn wait(
         &self,
         events: &mut Events,
@@ -132,7 +137,8 @@ impl Poller {
                 asked => return asked,
             }
         }
-        // Milliseconds of 32 bits: who waits longer looks up once in between.
+        // The system counts milliseconds in 32 bits. A worker with a longer timeout therefore wakes
+        // up once in between.
         let timeout = timeout.min(LONGEST);
         let mut left = timeout;
         if timeout >= LONG {
@@ -157,7 +163,7 @@ impl Poller {
         }
     }
 
-    /// Asks with a time-out exact to the nanosecond.
+    /// Calls epoll with a timeout that is exact to the nanosecond.
     #[cfg(target_pointer_width = "64")]
     fn ask_exactly(&self, events: &mut Events, timeout: Duration) -> io::Result<()> {
         let timeout = libc::timespec {
@@ -166,9 +172,9 @@ impl Poller {
         };
         let room = events.list.spare_capacity_mut();
         let (place, count) = (room.as_mut_ptr(), room.len());
-        // SAFETY: validity: both descriptor and time-out live until it returns, and it writes no
-        // more than `count` events, which are the kernel's in rustix, too. Aliasing: the room is
-        // borrowed mutably.
+        // SAFETY: validity: the descriptor and the timeout live until the call returns. The call
+        // writes at most `count` events, and the event type of rustix has the layout of the kernel.
+        // Aliasing: the spare capacity is borrowed mutably.
         let found = unsafe {
             libc::syscall(
                 libc::SYS_epoll_pwait2,
@@ -181,12 +187,12 @@ impl Poller {
             )
         };
         let found = usize::try_from(found).map_err(|_| io::Error::last_os_error())?;
-        // SAFETY: so many were just written behind those that there were.
+        // SAFETY: the call has just written this number of events after the existing ones.
         unsafe { events.list.set_len(events.list.len() + found) };
         Ok(())
     }
 
-    /// Asks with a time-out in whole milliseconds.
+    /// Calls epoll with a timeout in whole milliseconds.
     fn ask(&self, events: &mut Events, timeout: Option<Duration>) -> io::Result<()> {
         let timeout = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
         epoll::wait(
@@ -198,7 +204,8 @@ impl Poller {
     }
 }
 
-/// The kernel is older than the call, or a sandbox refuses what it does not know.
+/// Returns whether the error means that `epoll_pwait2` is not available, because the kernel is too
+/// old or a sandbox rejects unknown calls.
 #[cfg(target_pointer_width = "64")]
 fn is_unknown(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::ENOSYS | libc::EPERM))
@@ -221,7 +228,7 @@ fn flags(interest: Interest, mode: Mode) -> epoll::EventFlags {
 
 impl Events {
     pub(in crate::net) fn with_capacity(capacity: NonZeroUsize) -> Self {
-        // And the poller's own.
+        // One more, for the notification.
         Events {
             list: Vec::with_capacity(capacity.get() + 1),
         }
@@ -231,12 +238,12 @@ impl Events {
         self.list.clear();
     }
 
-    /// Whether there may be more.
+    /// Returns whether there may be more events.
     pub(in crate::net) fn is_full(&self) -> bool {
         self.list.len() == self.list.capacity()
     }
 
-    /// What was reported of sockets.
+    /// Returns the events of sockets, without notifications.
     pub(in crate::net) fn iter(&self) -> impl Iterator<Item = Event> {
         type Flags = epoll::EventFlags;
         let sockets = |event: &&epoll::Event| {
@@ -264,7 +271,7 @@ mod tests {
     fn a_time_out_is_never_early_and_a_notification_ends_it() {
         let poller = Poller::new().unwrap();
         never_early(&poller);
-        // As on a system that has no exact call.
+        // From here on, it behaves like a system without `epoll_pwait2`.
         poller.exact.store(false, Ordering::Relaxed);
         never_early(&poller);
     }
@@ -283,7 +290,7 @@ mod tests {
             events.clear();
             poller.wait(&mut events, timeout).unwrap();
         }
-        // It was the edge of one wait.
+        // The notification was an edge, which ended one wait only.
         events.clear();
         poller.wait(&mut events, Some(Duration::ZERO)).unwrap();
         assert!(events.list.is_empty());

@@ -1,10 +1,12 @@
-//! The system's poller: what a driver asks which sockets can go on.
+//! The poller of the operating system, which the driver uses to find out which sockets are ready.
 //!
-//! On Linux it is epoll itself (`epoll.rs`): a wait is one system call, and an event tells whether
-//! the other side has ended, so that a stream which was read empty need not be tried once more.
-//! Elsewhere it is the `polling` crate's (`portable.rs`), which tells less.
+//! On Linux, we use epoll directly (`epoll.rs`). A wait is one system call, and an event says
+//! whether the peer has ended the stream. Therefore a task that has read all bytes does not need to
+//! try once more. On other systems, we use the `polling` crate (`portable.rs`), which does not
+//! report the end.
 //!
-//! Left out: who waits for what (`readiness.rs`), and which socket a key is (`driver.rs`).
+//! This module does not know which tasks wait (`readiness.rs`) or which socket a key belongs to
+//! (`driver.rs`).
 
 #[cfg(target_os = "linux")]
 mod epoll;
@@ -16,24 +18,25 @@ pub(super) use epoll::{Events, Poller};
 #[cfg(not(target_os = "linux"))]
 pub(super) use portable::{Events, Poller};
 
-/// What a poller can look at.
+/// The trait of sockets that a poller can report.
 #[cfg(unix)]
 pub(super) use std::os::fd::AsFd as AsSource;
 #[cfg(windows)]
 pub(super) use std::os::windows::io::AsSocket as AsSource;
 
-/// How a socket is reported.
+/// How the poller reports a socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Mode {
-    /// Each time the poller is asked while it is ready.
+    /// In each poll while the socket is ready.
     Level,
     /// Once for each arrival.
     Edge,
-    /// Once, until it is armed again: where the system knows neither of these.
+    /// Once, until the socket is armed again. We use it on systems that support neither of the
+    /// other modes.
     Oneshot,
 }
 
-/// The directions of a socket that are looked at, and what it is reported by.
+/// The directions of a socket that the poller reports, and the key under which it reports them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Interest {
     pub(super) key: usize,
@@ -41,13 +44,13 @@ pub(super) struct Interest {
     pub(super) write: bool,
 }
 
-/// A report.
+/// An event that the poller reported.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Event {
     pub(super) key: usize,
     pub(super) readable: bool,
     pub(super) writable: bool,
-    /// The other side's end or an error lies behind what there is to read, or may: this system
-    /// does not tell.
+    /// Whether the end of the stream or an error follows the bytes to read. Always true on systems
+    /// that do not report this.
     pub(super) ended: bool,
 }

@@ -1,4 +1,4 @@
-//! The poller of other systems, by the `polling` crate.
+//! The poller on systems other than Linux. It uses the `polling` crate.
 
 use super::{AsSource, Event, Interest, Mode};
 use polling::PollMode;
@@ -6,13 +6,14 @@ use std::io;
 use std::num::NonZeroUsize;
 use std::time::Duration;
 
-/// The poller's own descriptors, which may take places of an answer and are not told of.
+/// The number of descriptors that belong to the poller itself. They may use up room for events, but
+/// they are not returned.
 const POLLERS_OWN: usize = 2;
 
-/// The system's poller.
+/// The poller of the operating system.
 pub(in crate::net) struct Poller(polling::Poller);
 
-/// Room for an answer.
+/// A buffer for the events of one call.
 pub(in crate::net) struct Events {
     list: polling::Events,
     room: usize,
@@ -31,7 +32,7 @@ impl Poller {
         }
     }
 
-    /// Looks at a socket, which is deleted before it is closed.
+    /// Adds a socket. The caller must delete it before it is closed.
     pub(in crate::net) fn add(
         &self,
         socket: &(impl AsSource + ?Sized),
@@ -39,12 +40,14 @@ impl Poller {
         mode: Mode,
     ) -> io::Result<()> {
         let socket = borrow(socket);
-        // SAFETY: the socket is deleted from the poller before it is closed: a source holds its
-        // socket until its place, by whose watch it is deleted, is taken out.
+        // SAFETY: the socket is deleted from the poller before it is closed, because a source keeps
+        // its socket until its place is taken out, and the registration in the place deletes the
+        // socket.
         unsafe { self.0.add_with_mode(&socket, event(interest), by(mode)) }
     }
 
-    /// Looks at it in another way. The kernel tells at once if there is something now.
+    /// Changes the directions and the mode of a socket. The kernel reports immediately if the
+    /// socket is ready now.
     pub(in crate::net) fn modify(
         &self,
         socket: &(impl AsSource + ?Sized),
@@ -59,12 +62,12 @@ impl Poller {
         self.0.delete(borrow(socket))
     }
 
-    /// Ends the present wait of another thread, or the next.
+    /// Ends the current wait of another thread, or the next one.
     pub(in crate::net) fn notify(&self) -> io::Result<()> {
         self.0.notify()
     }
 
-    /// Waits for an event, a notification or the time-out; with zero it does not wait.
+    /// Waits for an event, a notification or the timeout. Does not wait if the timeout is zero.
     pub(in crate::net) fn wait(
         &self,
         events: &mut Events,
@@ -108,12 +111,12 @@ impl Events {
         self.list.clear();
     }
 
-    /// Whether there may be more.
+    /// Returns whether there may be more events.
     pub(in crate::net) fn is_full(&self) -> bool {
         self.list.len() + POLLERS_OWN >= self.room
     }
 
-    /// What was reported of sockets.
+    /// Returns the events of sockets.
     pub(in crate::net) fn iter(&self) -> impl Iterator<Item = Event> {
         self.list.iter().map(|event| Event {
             key: event.key,
@@ -147,7 +150,7 @@ mod tests {
         assert_eq!(found.len(), 1);
         assert!(found[0].key == key && found[0].readable && !found[0].writable);
         assert!(!events.is_full() && poller.supports(Mode::Oneshot));
-        // A report disarms it: armed again it is reported again.
+        // A report disarms the socket. After it is armed again, it is reported again.
         poller.modify(&socket, interest, Mode::Oneshot).unwrap();
         events.clear();
         poller.wait(&mut events, None).unwrap();

@@ -83,19 +83,19 @@ impl fmt::Display for Refused {
 
 impl std::error::Error for Refused {}
 
-/// How a step of the work ended, when it did not just go on.
+/// The way in which a step of the work ended, if the work does not simply continue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Flow {
-    /// Downstream is flushing: flush, too.
+    /// The next stage is flushing, so the task must flush too.
     Flushing,
-    /// There is no more: stop.
+    /// There is no more data, so the task must stop.
     EndOfStream,
-    /// It cannot go on: fail.
+    /// The work cannot continue, so the task must fail.
     Failed,
 }
 
 impl Flow {
-    /// What the task is told for it.
+    /// Returns the trigger that the task receives for this.
     pub fn trigger(self) -> Trigger {
         match self {
             Flow::Flushing => Trigger::FlushStart,
@@ -106,11 +106,11 @@ impl Flow {
 }
 
 impl State {
-    /// The state after `trigger`.
+    /// Returns the state after `trigger`.
     ///
     /// # Errors
     ///
-    /// If the trigger makes no sense here.
+    /// Returns an error if the trigger is not valid in this state.
     ///
     /// ```
     /// use creel::task::control::{State, Trigger};
@@ -177,7 +177,8 @@ mod tests {
 
     #[test]
     fn the_whole_table() {
-        // A row a state, a column a trigger, in the orders above; a dash is refused.
+        // Each row is a state and each column is a trigger, in the order of the constants above. A
+        // dash means that the trigger is rejected.
         let table = "
             Prepared - - - - - Unprepared -
             Prepared Started Paused - - Stopped Unprepared Failed

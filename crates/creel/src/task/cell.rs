@@ -557,7 +557,8 @@ unsafe fn wake(data: *const ()) {
         }
     } else {
         // We hold the reference until the task is queued, because we reach the scheduler through
-        // it. SAFETY: the reference belongs to the caller.
+        // it.
+        // SAFETY: the reference belongs to the caller.
         unsafe { wake_by_ref(data) };
         // SAFETY: the reference belongs to the caller and is used up here.
         unsafe { drop_waker(data) };

@@ -217,9 +217,9 @@ impl LoopMailbox {
         self.wake_ns.load(Ordering::Relaxed)
     }
 
-    /// Returns the duration on one thread from which a loop is worth a wake-up. With one other
-    /// worker, the loop saves as much as both costs together. We count the caller's cost twice,
-    /// because the caller always pays it.
+    /// Returns the duration on one thread from which a loop is worth a wake-up. A loop of this
+    /// duration saves as much with one other worker as the wake-up costs. The waker's cost counts
+    /// twice, because the caller always pays it, even if the woken worker comes too late.
     pub(in crate::loops) fn wake_pays_ns(&self) -> u64 {
         self.wake_ns() + 2 * self.waker_ns.load(Ordering::Relaxed)
     }

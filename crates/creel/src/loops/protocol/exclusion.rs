@@ -3,13 +3,14 @@
 //!
 //! A worker that is preempted inside a share it has begun delays the loop by a whole time slice,
 //! which is thousands of times longer than a short loop takes. This is likely to happen again,
-//! because another process uses that CPU. The first time may be chance, so the worker is excluded
-//! for two milliseconds of loops. If it happens again before the worker has saved as much time as
-//! it cost, the exclusion becomes longer each time.
+//! because another process uses that CPU. The first time may be chance, so we exclude the worker
+//! for two milliseconds of loops. If it happens again before the worker has saved several times
+//! what it cost, the exclusion becomes longer each time.
 //!
 //! Invariant: the time lost by excluding a worker is in proportion to the time lost by waiting for
-//! it. If a machine is free except for a process that runs briefly a few times a second, the worker
-//! stays. If another process never ends, loops wait for the worker only once in a while.
+//! it. For example, if a machine is free except for a process that runs briefly a few times a
+//! second, the worker stays. If another process never ends, loops wait for the worker only once in
+//! a while.
 
 use super::join::Straggler;
 use super::share::Share;
@@ -154,7 +155,7 @@ mod tests {
     #[test]
     fn a_neighbour_that_never_ends_does_not_hold_the_loops_up() {
         for slice in [3, 4, 8] {
-            // It and the worker have the CPU in turns.
+            // The other process and the worker have the CPU in turns.
             let took = over_one_thread(4000 * MS, once_in(2 * slice * MS, slice * MS));
             assert!(took < 1.05, "slices of {slice} ms: {took}");
         }

@@ -415,25 +415,28 @@ impl State {
         word & COMPLETE == 0 && (word >= REFERENCE || word & (SCHEDULED | RUNNING) != 0)
     }
 
-    /// Whether the future is gone; then the output is the handle's.
+    /// Returns whether the future is gone. If so, the output belongs to the handle.
     pub(super) fn is_complete(&self) -> bool {
         self.0.load(Ordering::Acquire) & COMPLETE != 0
     }
 
-    /// The handle has stored its waker. False: the task is complete, the waker still the handle's.
+    /// Records that the handle has stored its waker. Returns false if the task is complete. In that
+    /// case the waker still belongs to the handle.
     pub(super) fn set_joiner(&self) -> bool {
         self.step(|word| (word & COMPLETE == 0).then_some((word | JOINER, ())))
             .is_some()
     }
 
-    /// The handle takes its waker back. True: it had one there, and it is the handle's again.
+    /// Takes the handle's waker back. Returns whether there was one, which then belongs to the
+    /// handle again.
     pub(super) fn clear_joiner(&self) -> bool {
         self.step(|word| (word & JOINER != 0).then_some((word & !JOINER, ())))
             .is_some()
     }
 
-    /// The handle goes, its waker out of the cell; `None`: the task is complete, the output must
-    /// go first, by [`drop_handle_after_output`](Self::drop_handle_after_output).
+    /// Drops the handle, whose waker must not be in the cell. Returns `None` if the task is
+    /// complete. In that case the caller must drop the output first, and then call
+    /// [`drop_handle_after_output`](Self::drop_handle_after_output).
     #[inline]
     pub(super) fn drop_handle(&self) -> Option<Then> {
         self.step(|word| {
@@ -441,7 +444,7 @@ impl State {
         })
     }
 
-    /// The handle goes; it has taken the output or dropped it.
+    /// Drops the handle after it has taken or dropped the output.
     pub(super) fn drop_handle_after_output(&self) -> Then {
         self.step(|word| Some(abandon_or_free((word & !HANDLE) - REFERENCE)))
             .unwrap_or(Then::Rest)

@@ -238,7 +238,7 @@ impl WorkerSlots {
         })
     }
 
-    /// One user less; the last one ends the work.
+    /// Removes a user of the pool. The last user ends the work.
     pub(crate) fn leave(&self) {
         if self.life.leave()
             && let Some(work) = self.work()

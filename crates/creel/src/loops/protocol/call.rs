@@ -29,14 +29,14 @@ pub(in crate::loops) fn is_before(epoch: u64, other: u64) -> bool {
     epoch.wrapping_sub(other) & EPOCH_MASK > EPOCH_MASK / 2
 }
 
-/// What is called: the one word that a loop is published by.
+/// A call, which is the one word that publishes a loop.
 ///
 /// | bits | field | |
 /// |---|---|---|
-/// | 0 | `SLEEPERS` | set by a worker that is about to sleep; cleared by the next publication, which so learns of it in the same swap |
-/// | 1 | `WAKE` | who takes part wakes its children in the tree |
-/// | 2–4 | grain | log2 of the fewest blocks that are claimed at once; [`Grain::QUEUE`] says one queue for all |
-/// | 5–14 | workers | those below this number take part |
+/// | 0 | `SLEEPERS` | set by a worker that is about to sleep; the next publication reads and clears it in one swap |
+/// | 1 | `WAKE` | a worker that takes part wakes its children in the tree |
+/// | 2–4 | grain | log2 of the smallest number of blocks claimed at once; [`Grain::QUEUE`] means one queue for all |
+/// | 5–14 | workers | the workers below this number take part |
 /// | 15–24 | caller | the worker whose share the calling thread takes |
 /// | 25–63 | epoch | |
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]

@@ -62,8 +62,8 @@ fn frames<'a>() -> impl Iterator<Item = &'a Frame> {
 }
 
 /// Returns the tasks of the pool whose `block_on` the calling thread is in. If several are nested,
-/// it is the innermost one, because spawned tasks inherit that pool. The caller must not keep the
-/// reference longer than the thread is in that `block_on`.
+/// it is the innermost one. Spawned tasks inherit that pool. The caller must not keep the reference
+/// longer than the thread is in that `block_on`.
 #[inline]
 pub(super) fn innermost<'a>() -> Option<&'a Tasks> {
     let frame = frames().next()?;

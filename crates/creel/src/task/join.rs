@@ -230,9 +230,10 @@ impl<T> JoinHandle<T> {
     /// Asks the pool to cancel the task, and returns at once without waiting for it.
     ///
     /// A worker of the pool then drops the task's future. A poll that is under way is not
-    /// interrupted. When you await the handle afterwards, it returns [`JoinError::Cancelled`] once
-    /// the future has been dropped. However, it returns the output if the task completed first.
-    /// Aborting a task that has ended has no effect.
+    /// interrupted. For example, a loop without an await point runs to its end. When you await the
+    /// handle afterwards, it returns [`JoinError::Cancelled`] once the future has been dropped.
+    /// However, it returns the output if the task completed first. Aborting a task that has ended
+    /// has no effect.
     ///
     /// ```
     /// let pool = creel::Pool::builder().workers(2).build()?;
@@ -364,7 +365,9 @@ impl<T> fmt::Debug for JoinHandle<T> {
     }
 }
 
-/// A [`JoinHandle`] that cancels its task when it is dropped.
+/// A [`JoinHandle`] that cancels its task when it is dropped. For example, a struct can keep one
+/// for its background task, which is then cancelled with the struct. The drop does not wait for the
+/// task's future to be dropped.
 ///
 /// Like the handle, it is a future of the task's output.
 ///

@@ -16,8 +16,8 @@ use std::task::{Context, Poll, Wake, Waker};
 
 /// A set of tasks, whose outputs you take in the order in which the tasks end.
 ///
-/// Dropping the set aborts the tasks that are left in it. To let them continue instead, call
-/// [`detach_all`](Self::detach_all) first.
+/// Dropping the set aborts the tasks that are left in it, and does not wait for them. To let them
+/// continue instead, call [`detach_all`](Self::detach_all) first.
 ///
 /// ```
 /// use creel::task::JoinSet;

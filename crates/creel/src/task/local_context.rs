@@ -218,7 +218,8 @@ impl<'a> LocalContext<'a> {
         let stolen = unsafe { steal::search(self.tasks, self.scheduler) };
         if stolen.is_some() {
             self.scheduler.counters.steals.add(1);
-            // The hints that were copied here are now behind the stolen task, which may be long.
+            // The hints that were copied here are now behind the stolen task, whose poll may be
+            // long.
             self.ensure_watchdog();
         }
         if let Some(search) = begun {

@@ -51,7 +51,10 @@ where
 }
 
 /// Spawns a task that stays on the calling worker's thread. The future therefore need not be
-/// `Send`.
+/// `Send`. For example, it may keep an `Rc` across an await point.
+///
+/// If the pool is shutting down, or the OS refuses a thread, the handle returns an error when you
+/// await it.
 ///
 /// # Panics
 ///

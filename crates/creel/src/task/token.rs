@@ -112,7 +112,8 @@ impl CancellationToken {
     }
 
     /// Creates a child token. Cancelling this token also cancels the child, but cancelling the
-    /// child does not cancel this token. If this token is already cancelled, so is the child.
+    /// child does not cancel this token. If this token is already cancelled, so is the child. For
+    /// example, a server can give each connection a child of its own token.
     ///
     /// You need not keep this token for a cancellation of its own parent to reach the child.
     ///

@@ -5,6 +5,8 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 /// Lets the other tasks of this worker run first. The calling task goes to the end of the queue.
+/// For example, call it now and then in a long computation, because a worker cannot interrupt a
+/// poll.
 ///
 /// ```
 /// let pool = creel::Pool::builder().workers(1).build()?;

@@ -6,17 +6,16 @@
 //!
 //! # Notifications
 //!
-//! After publishing work that any worker may take, a thread removes one worker from the idle list
-//! and unparks it. We call this *notifying* a worker.
+//! After publishing work that any worker may take, a thread removes one worker from the idle list,
+//! if there is one, and unparks it. We call this *notifying* a worker.
 //!
-//! At most one notified worker searches at a time. While it has not arrived, other publishers
-//! notify no worker, because the searcher will find their work as well. When the notified worker
-//! arrives, it ends the search before it runs any user code, and notifies the next idle worker if
-//! there is still work. A burst therefore wakes workers one after another, and only as many as it
-//! needs.
+//! There is at most one search at a time. While a notified worker has not arrived, other publishers
+//! notify no worker, because the notified worker will find their work as well. When it arrives, it
+//! ends the search before it runs any user code, and notifies the next idle worker if there is
+//! still work. A burst therefore wakes workers one after another, and only as many as it needs.
 //!
 //! The search is a value, [`Search`], which is moved and never copied. Only the thread that owns it
-//! can end it. The thread that begins a search passes it to the notification. There it stays until
+//! can end it. A publisher begins a search and passes it to the notification. There it stays until
 //! one of two threads takes it under the lock. Normally this is the notified worker as it arrives.
 //! If that worker does not arrive, another thread takes the search back with [`Idle::give_up`]. A
 //! thread can therefore never end a search that another thread has already taken, or has begun
@@ -29,7 +28,7 @@
 //! # The watchdog
 //!
 //! Some work can be reached by one worker only, for example tasks in its local queue, its timers,
-//! or the poller that it last asked. If that worker is stuck in user code, its work is stranded. A
+//! or the sockets that it polls. If that worker is stuck in user code, its work is stranded. A
 //! notified worker can also be slow to arrive, for example because the OS has not scheduled its
 //! thread.
 //!
@@ -41,7 +40,7 @@
 //!
 //! | state | meaning | in the idle list? |
 //! |---|---|---|
-//! | `Idle` | its thread sleeps, spins, helps with a loop that cannot hide work, or has not started | yes, unless leased |
+//! | `Idle` | its thread sleeps, spins, takes part in a loop while no work can be stranded at it, or has not started | yes, unless leased |
 //! | `Notified` | it was unparked to search for work and has not arrived yet | no |
 //! | `Works` | its thread runs user code, or may be doing so | no |
 //!

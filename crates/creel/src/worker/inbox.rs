@@ -1,5 +1,5 @@
-//! The inbox of a worker. It contains jobs from other threads, which the worker's thread runs
-//! before everything else.
+//! The inbox of a worker. It contains jobs from other threads, for example those of `run_on`. The
+//! worker's thread runs them before everything else.
 
 use crate::sync::{AtomicUsize, Mutex, Ordering, lock};
 use std::collections::VecDeque;

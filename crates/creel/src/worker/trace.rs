@@ -1,4 +1,4 @@
-//! The trace of each worker, which records what it did and when.
+//! The trace of each worker, in which we record what it did and when.
 //!
 //! If tracing is off, a span costs a relaxed load. If it is on, a span costs two reads of the clock
 //! and an uncontended lock, and each worker keeps its first [`SPANS_MAX`] spans.

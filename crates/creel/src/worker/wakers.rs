@@ -41,8 +41,8 @@ impl Wake for WorkerWaker {
     }
 }
 
-/// A waker that makes a worker of a pool check the sockets. It prefers a worker that sleeps outside
-/// of the poller. The pool may be gone.
+/// A waker that makes a worker of a pool check the sockets. It wakes a sleeping worker, or starts
+/// one that has no thread. The pool may be gone.
 pub(crate) struct PollerWaker(Weak<WorkerSlots>);
 
 impl PollerWaker {

@@ -42,7 +42,8 @@ pub(in crate::loops) fn is_before(epoch: u64, other: u64) -> bool {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub(crate) struct Call(pub(crate) u64);
 
-/// The granularity of claims, as log2 of the smallest number of blocks that is claimed at once.
+/// The granularity of claims, as log2 of the smallest number of blocks that is claimed at once. For
+/// example, 4 means that a thread claims at least 16 blocks if that many are left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Grain(pub(crate) u32);
 

@@ -1,4 +1,5 @@
-//! The data under the loop lock, which the callers of loops keep from one loop to the next.
+//! The data under the loop lock, which the callers of loops keep from one loop to the next. For
+//! example, we remember the last epoch, and which workers have been woken.
 
 use super::{Protocol, call::next_epoch, call_sites::Sites, exclusion::Exclusion};
 

@@ -18,7 +18,7 @@ use std::cell::Cell;
 /// The maximum number of tasks that run after the future is ready.
 const LAST_RUN: usize = 128;
 
-/// The driver, for the time in which a thread is in a `block_on`.
+/// A `block_on` driver. It exists while a thread is in a `block_on`.
 pub(crate) struct BlockOnDriver<'a> {
     tasks: &'a Tasks,
     /// The lease of a worker, and the index of the local scheduler.

@@ -109,7 +109,7 @@ impl Tasks {
                 return self.slots.notify_one(0, When::Now);
             }
             // The worker checks the outside queue before it sleeps again. If it has found other
-            // work in the time between, the watchdog finds the task.
+            // work by then, the watchdog finds the task.
             slot.notify();
             self.slots.ensure_watchdog();
             Ok(())

@@ -111,15 +111,15 @@ pub(crate) struct Idle {
     /// The number of workers in the list, which mirrors the value under the lock. The module's head
     /// explains why it is `SeqCst`. `notify_one` and `lease` check the list again under the lock.
     listed: AtomicUsize,
-    /// Whether the pool needs a watchdog but has none, because at least one worker is running and
-    /// at least one is idle. A thread that is about to sleep reads it as a hint.
+    /// Whether there is no watchdog although one is needed. One is needed if at least one worker is
+    /// running and at least one is idle. A thread that is about to sleep reads it as a hint.
     ///
     /// A stale value of this field and of the next one is harmless for two reasons. First,
     /// `try_become_watchdog` and `appoint` decide under the lock. Second, a thread whose own change
     /// makes a watchdog necessary reads these fields after that change.
     lacks_watchdog: AtomicBool,
-    /// Whether the above holds and no worker has been asked to become the watchdog yet. It is a
-    /// hint, which every push of a task reads with relaxed ordering.
+    /// Whether a watchdog is needed as above, and no worker has been asked to become it yet. It is
+    /// a hint, which every push of a task reads with relaxed ordering.
     unrequested: AtomicBool,
     /// The watchdog's worker, or `NOBODY`, which mirrors the value under the lock. It is a hint for
     /// all threads except the watchdog itself. The watchdog reads the right value because it is

@@ -141,8 +141,8 @@ impl Parker {
     }
 
     /// Does the same as `park`, with a `sleep` that the poller ends. Returns whether a waker has
-    /// come. Check the result even if `sleep` did not sleep, for example because another worker
-    /// already polls. If a waker has come, the worker must not sleep elsewhere either.
+    /// come. The caller must check the result even if `sleep` returned at once, for example because
+    /// another worker already polls. If a waker has come, the worker must not sleep elsewhere.
     #[must_use]
     pub(crate) fn poll(&self, sleep: impl FnOnce()) -> bool {
         self.sleep_as(POLLING, sleep)

@@ -29,8 +29,8 @@ pub(crate) struct WorkerSlot {
     /// loop.
     looping: AtomicBool,
     pub(crate) counters: CachePadded<Counters>,
-    /// The other workers, nearest first, since the thread last updated them. It is only a hint. If
-    /// a loop has more workers than the list, the rest follow by index.
+    /// The other workers, nearest first, as of the time when the thread was last placed. It is only
+    /// a hint. If a loop has more workers than the list, the rest follow by index.
     near: Mutex<Arc<[usize]>>,
     pub(crate) spans: Spans,
 }

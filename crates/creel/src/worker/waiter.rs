@@ -2,9 +2,9 @@
 //!
 //! A thread from outside sleeps on a word of its own. A worker of any pool sleeps on its worker's
 //! state word, and runs the jobs that other workers need from it while it waits. Two workers that
-//! wait for each other therefore both make progress, even across pools. A waiting worker runs
-//! nothing else. It runs no tasks, because it is inside the poll of one. It also runs no jobs from
-//! outside threads, because they would pile up on its stack.
+//! wait for each other therefore both make progress, even across pools. We run nothing else on a
+//! waiting worker. It runs no tasks, because a task must not run inside the poll of another. It
+//! also runs no jobs from outside threads, because they would pile up on its stack.
 
 use super::{current, slots::WorkerSlots};
 use crate::sync::{AtomicUsize, Ordering, WaitWord, local, thread_local};
@@ -176,7 +176,7 @@ impl Latch {
         self.pending.load(Ordering::Acquire)
     }
 
-    /// Blocks until all jobs are done, and calls `help` in the time between.
+    /// Blocks until all jobs are done, and calls `help` while it waits.
     pub(crate) fn wait(&self, help: impl FnMut() -> bool) {
         self.waiter.wait_until(|| self.pending() == 0, help);
     }

@@ -1,17 +1,17 @@
-//! The primitives that the runtime is built on, and the word that threads wait on.
+//! The primitives that the runtime is built on, and the word that threads sleep on.
 //!
-//! Everything lock-free in this crate takes its atomics from here, so that the same code runs
-//! under the model checkers: `--cfg loom` swaps in loom's types for parts of a pool, `--cfg
-//! shuttle` shuttle's for the whole of it, with its threads, thread-locals and clock.
-//! Otherwise an atomic is `std`'s, and a [`WaitWord`] is one futex on Linux and a mutex with a
-//! condition variable elsewhere.
+//! All lock-free code of this crate takes its atomics from here, so that the same code runs under
+//! the model checkers. `--cfg loom` uses loom's types for parts of a pool. `--cfg shuttle` uses
+//! shuttle's types for a whole pool, including its threads, thread-locals and clock. Otherwise an
+//! atomic is that of `std`, and a [`WaitWord`] is one futex on Linux, and a mutex with a condition
+//! variable on other systems.
 //!
-//! `--cfg creel_pauses` keeps `std`'s and lets each step pause at random (`pauses.rs`).
+//! `--cfg creel_pauses` uses the types of `std`, but lets each step pause at random (`pauses.rs`).
 //!
-//! Under shuttle all threads are one of the system's, so nothing may hold a lock of `std` or be
-//! inside a `OnceLock` while it does one of the steps below. Its clock (`model_clock.rs`) is drawn
-//! from the schedule, so a replay is the same to the last step. Left out there: the poller and
-//! the placement, which are the system's own.
+//! Under shuttle, all threads of a model run on one thread of the system. Code must therefore not
+//! hold a lock of `std`, or be inside a `OnceLock`, while it takes one of the steps below. The
+//! clock (`model_clock.rs`) is derived from the schedule, so a replay is exactly the same. The
+//! poller and the placement are not modelled, because they belong to the system.
 
 #[cfg(all(not(loom), not(shuttle), not(creel_pauses)))]
 pub(crate) use std::sync::atomic::{
@@ -55,14 +55,14 @@ use std::sync::TryLockError;
 pub(crate) use std::{thread, thread_local, time::Instant};
 pub(crate) use wait_word::WaitWord;
 
-/// Interior mutability whose accesses the model checkers can watch.
+/// A cell with interior mutability, whose accesses the model checkers can observe.
 ///
-/// The pointer is only good inside the closure; who may take it when is told at each field.
-/// Under shuttle, a write while another access is under way is a panic.
+/// The pointer is valid only inside the closure. Each field of this type documents which thread may
+/// access it and when. Under shuttle, a write panics if another access is under way.
 #[cfg(not(loom))]
 #[derive(Debug)]
 pub(crate) struct UnsafeCell<T> {
-    /// How many read; one that writes counts as `WRITES`.
+    /// The number of readers. A writer counts as `WRITES`.
     #[cfg(shuttle)]
     busy: std::sync::atomic::AtomicUsize,
     value: std::cell::UnsafeCell<T>,
@@ -71,7 +71,7 @@ pub(crate) struct UnsafeCell<T> {
 #[cfg(all(shuttle, not(loom)))]
 const WRITES: usize = 1 << 32;
 
-/// An access under way, until it is dropped.
+/// An access that is under way until this value is dropped.
 #[cfg(all(shuttle, not(loom)))]
 struct Busy<'a>(&'a std::sync::atomic::AtomicUsize, usize);
 
@@ -117,7 +117,7 @@ impl<T> UnsafeCell<T> {
     }
 }
 
-/// Tells the processor (or the model checker) that this thread waits for another.
+/// Signals to the processor, or to the model checker, that this thread waits for another one.
 #[inline]
 pub(crate) fn spin_loop() {
     #[cfg(loom)]
@@ -128,34 +128,34 @@ pub(crate) fn spin_loop() {
     std::hint::spin_loop();
 }
 
-/// Between a `SeqCst` store and a `SeqCst` load that rely on being `SeqCst`: loom takes these for
-/// `AcqRel`, and knows the order of fences only.
+/// A fence between a `SeqCst` store and a `SeqCst` load that rely on being `SeqCst`. It is needed
+/// under loom only, because loom treats these as `AcqRel` and orders only fences.
 #[inline(always)]
 pub(crate) fn loom_fence() {
     #[cfg(loom)]
     loom::sync::atomic::fence(Ordering::SeqCst);
 }
 
-/// Asks for the cache lines of the first `bytes` from `at` on, which may be any address.
+/// Prefetches the cache lines of `bytes` bytes from `at`, which may be any address.
 #[inline]
 pub(crate) fn prefetch(at: *const (), bytes: usize) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     for offset in (0..bytes).step_by(64) {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
         let line = at.cast::<i8>().wrapping_add(offset);
-        // SAFETY: a hint, which reads nothing and faults nowhere.
+        // SAFETY: this is a hint, which reads nothing and cannot fault.
         unsafe { _mm_prefetch::<_MM_HINT_T0>(line) };
     }
     #[cfg(not(all(target_arch = "x86_64", not(miri))))]
     let _ = (at, bytes);
 }
 
-/// Whether the system has threads. WebAssembly without its threads extension has none: there a pool
-/// runs everything on the thread that calls it.
+/// Whether the system has threads. WebAssembly without its threads extension has none. There, a
+/// pool runs everything on the thread that calls it.
 pub(crate) const HAS_THREADS: bool =
     !cfg!(all(target_family = "wasm", not(target_feature = "atomics")));
 
-/// The number of this process, for comparison; the same for all where the system has none.
+/// Returns the id of this process, for comparison. It is always the same on systems that have none.
 pub(crate) fn process_id() -> u32 {
     match cfg!(target_family = "wasm") {
         true => 0,
@@ -163,13 +163,15 @@ pub(crate) fn process_id() -> u32 {
     }
 }
 
-/// How often a spin looks before it reads the clock. A model checker gains nothing from more.
+/// The number of checks that a spin makes before it reads the clock. A model checker gains nothing
+/// from more than one.
 pub(crate) const LOOKS: u32 = if cfg!(any(loom, shuttle)) { 1 } else { 64 };
 
-/// What `f` makes of a thread-local; none while the thread ends and has dropped it already.
+/// Calls `f` with a thread-local, and returns the result. Returns `None` if the thread is ending
+/// and has already dropped the thread-local.
 ///
-/// A pool, a sender or a waker may lie in a thread-local of the program's own, and be dropped then:
-/// to panic there would end the process.
+/// For example, a program may keep a pool, a sender or a waker in a thread-local of its own, which
+/// is then dropped in that phase. A panic there would abort the process.
 #[inline(always)]
 pub(crate) fn local<T: 'static, R>(
     key: &'static thread::LocalKey<T>,
@@ -186,8 +188,8 @@ fn pause() {
     pauses::pause();
 }
 
-/// Takes a lock whose holder may have panicked: the data of every mutex in this crate is valid
-/// between any two statements, so a poisoned lock is an ordinary one.
+/// Takes a lock. A poisoned lock is treated like any other, because the data of every mutex in this
+/// crate is valid between any two statements.
 #[cfg_attr(creel_pauses, track_caller)]
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> impl std::ops::DerefMut<Target = T> + '_ {
     pause();
@@ -196,7 +198,7 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> impl std::ops::DerefMut<Target = T> +
         .unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
-/// Takes a lock if nobody holds it.
+/// Takes a lock if no thread holds it.
 #[cfg_attr(creel_pauses, track_caller)]
 pub(crate) fn try_lock<T>(mutex: &Mutex<T>) -> Option<impl std::ops::DerefMut<Target = T> + '_> {
     pause();
@@ -207,8 +209,8 @@ pub(crate) fn try_lock<T>(mutex: &Mutex<T>) -> Option<impl std::ops::DerefMut<Ta
     }
 }
 
-/// Nanoseconds since some moment in the past. Stands still under loom, which needs every run to
-/// be repeatable.
+/// Returns the nanoseconds since some moment in the past. Under loom it is always 0, because loom
+/// needs every run to be repeatable.
 #[cfg(not(all(shuttle, not(loom))))]
 pub(crate) fn now_ns() -> u64 {
     static BEGIN: std::sync::OnceLock<Instant> = std::sync::OnceLock::new();
@@ -234,14 +236,15 @@ mod wait_word {
             Self(AtomicU32::new(value))
         }
 
-        /// Sleeps while the word equals `expected`, until a wake or the time-out. May return
-        /// for no reason: the caller looks at the word again.
+        /// Sleeps while the word equals `expected`, until a wake-up or the time-out. It may return
+        /// for no reason, so the caller must check the word again.
         pub(crate) fn wait(&self, expected: u32, timeout: Option<Duration>) {
             let timeout = timeout.map(|d| Timespec {
                 tv_sec: i64::try_from(d.as_secs()).unwrap_or(i64::MAX),
                 tv_nsec: i64::from(d.subsec_nanos()),
             });
-            // Each failure (the word had changed, a signal, the time-out) means the same here.
+            // All errors mean the same here: the word had changed, a signal arrived, or the
+            // time-out elapsed.
             let _ = futex::wait(&self.0, Flags::PRIVATE, expected, timeout.as_ref());
         }
 
@@ -288,8 +291,8 @@ mod wait_word {
             }
         }
 
-        /// Sleeps while the word equals `expected`, until a wake or the time-out. May return
-        /// for no reason: the caller looks at the word again.
+        /// Sleeps while the word equals `expected`, until a wake-up or the time-out. It may return
+        /// for no reason, so the caller must check the word again.
         pub(crate) fn wait(&self, expected: u32, timeout: Option<Duration>) {
             let gate = self.gate.lock().unwrap_or_else(|e| e.into_inner());
             if self.word.load(Ordering::Acquire) != expected {

@@ -1,12 +1,14 @@
-//! A pair of barriers, where one side of a protocol is frequent and the other rare.
+//! A pair of barriers, for protocols in which one side is frequent and the other side is rare.
 //!
-//! Two threads that each store to one word and then load the other's must not both miss the
-//! store: each needs a full barrier between. Here the frequent side has [`light`], which only holds
-//! the compiler back, and the rare side pays for both with [`heavy`], by which the kernel makes
-//! every running thread of the process pass a full barrier (`membarrier`, Linux 4.14 and later).
-//! Elsewhere, and under the model checkers, both are ordinary full barriers.
+//! Two threads each store to one word and then load the word of the other. They must not both miss
+//! the other's store, so each of them needs a full barrier in between. Here, the frequent side uses
+//! [`light`], which only restrains the compiler. The rare side pays for both with [`heavy`]. It
+//! makes the kernel execute a full barrier on every running thread of the process (`membarrier`,
+//! Linux 4.14 and later). On other systems, and under the model checkers, both are ordinary full
+//! barriers.
 //!
-//! Left out: processes forked without `exec`, whose threads are not the pool's.
+//! We do not cover processes that were forked without `exec`, because their threads do not belong
+//! to the pool.
 
 #[cfg(all(target_os = "linux", not(loom), not(shuttle), not(miri)))]
 mod pair {
@@ -14,7 +16,7 @@ mod pair {
     use std::sync::Once;
     use std::sync::atomic::{AtomicBool, Ordering, compiler_fence, fence};
 
-    /// Whether the kernel does it. Written once, by the first [`prepare`].
+    /// Whether the kernel supports it. The first [`prepare`] writes it once.
     static BY_KERNEL: AtomicBool = AtomicBool::new(false);
 
     pub(crate) fn prepare() {
@@ -65,11 +67,12 @@ mod pair {
     }
 }
 
-/// The frequent side's barrier.
+/// The barrier of the frequent side.
 pub(crate) use pair::light;
 
-/// The rare side's barrier, some microseconds. False: the kernel refused, nothing is ordered.
+/// The barrier of the rare side, which takes some microseconds. It returns false if the kernel
+/// refused, and then nothing is ordered.
 pub(crate) use pair::heavy;
 
-/// Asks the kernel, once, before any thread uses the barriers.
+/// Asks the kernel for support, once. Call it before any thread uses the barriers.
 pub(crate) use pair::prepare;

@@ -1,19 +1,20 @@
-//! The clock under shuttle: how much time passes between two looks is drawn from the schedule.
+//! The clock under shuttle. The schedule decides how much time passes between two reads of the
+//! clock.
 //!
-//! So decisions by time go both ways, and a replay takes the same ones. A wait with a time-out
-//! runs out at once, after others had their turn; or never, to show that no lost wake-up is made
-//! good by a time-out.
+//! Decisions that depend on time are therefore tested both ways, and a replay takes the same ones.
+//! A wait with a time-out either elapses at once, after other threads had their turn, or never. The
+//! latter shows that no time-out hides a lost wake-up.
 
 use shuttle::rand::{RngCore, thread_rng};
 use std::{cell::Cell, time::Duration};
 
-// The system's thread-locals: one test, all of whose model threads share them.
+// We use the system's thread-locals, because all model threads of one test share them.
 std::thread_local! {
     static NOW: Cell<u64> = const { Cell::new(1) };
     static TIME_OUTS: Cell<bool> = const { Cell::new(true) };
 }
 
-/// Nanoseconds since some moment in the past.
+/// Returns the nanoseconds since some moment in the past.
 pub(crate) fn now_ns() -> u64 {
     let step = match thread_rng().next_u64() % 8 {
         0..=3 => 80,
@@ -25,7 +26,7 @@ pub(crate) fn now_ns() -> u64 {
     NOW.get()
 }
 
-/// A moment of this clock; what the crate uses of `std`'s.
+/// An instant of this clock, with those methods of `std`'s type that the crate uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Instant(u64);
 
@@ -48,19 +49,19 @@ impl Instant {
     }
 }
 
-/// Whether time-outs run out.
+/// Returns whether time-outs elapse.
 pub(crate) fn passes() -> bool {
     TIME_OUTS.get()
 }
 
-/// Lets the others go on until `time` has passed.
+/// Lets other threads run until `time` has passed.
 pub(super) fn run_out(time: Duration) {
     let ns = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX / 4);
     NOW.set(NOW.get() + ns);
     shuttle::thread::yield_now();
 }
 
-/// Begins a run of a model, in which time-outs run out or never do.
+/// Begins a run of a model. `time_outs` says whether time-outs elapse.
 #[cfg(test)]
 pub(crate) fn begin(time_outs: bool) {
     NOW.set(1);

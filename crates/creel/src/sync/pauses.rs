@@ -1,23 +1,25 @@
-//! Random pauses between the steps of the runtime on shared memory, under `--cfg creel_pauses`.
+//! Random pauses between the runtime's steps on shared memory, under `--cfg creel_pauses`.
 //!
-//! The system may take a thread's CPU away between any two of its steps, for milliseconds. In an
-//! ordinary run of the tests that almost never happens at the few places where a fault needs it.
-//! Under this cfg every operation on an atomic from `sync.rs`, and every lock, is a place where the
-//! thread may pause.
+//! The OS may take a thread's CPU away between any two of its steps, for milliseconds. In an
+//! ordinary run of the tests, that almost never happens at the few places where a fault needs it.
+//! Under this cfg, every operation on an atomic from `sync.rs`, and every lock, is a place where
+//! the thread may pause.
 //!
-//! Many faults need several threads to pause at certain places at the same time, and pauses that
-//! are spread evenly over all places would never meet there. Therefore the pauses come in *epochs*
-//! of [`EPOCH`]. In each epoch the seed chooses one place in [`SLOW`] of the source code to be slow,
-//! but every second place in one file, because most protocols between threads are in one file.
-//! `CREEL_PAUSES_AT` names that file; otherwise it is [`FILE`].
+//! Many faults need several threads to pause at certain places at the same time. If the pauses were
+//! spread evenly over all places, they would never meet there. Therefore the pauses come in
+//! *epochs* of [`EPOCH`]. In each epoch, the seed chooses which places are slow. One place in
+//! [`SLOW`] is slow in most of the source code. In one file it is every second place, because most
+//! protocols between threads are in one file. `CREEL_PAUSES_AT` names that file, and the default is
+//! [`FILE`].
 //!
-//! Only the first thread that passes a slow place in an epoch pauses there. The others go on, because
-//! most faults are of this kind: one thread acts on what others have changed meanwhile. So a place
-//! that is passed a million times a second does not stall the tests either.
+//! Only the first thread that passes a slow place in an epoch pauses there. The others continue,
+//! because most faults occur when one thread acts on data that others have changed in the time
+//! between. For the same reason, a place that is passed a million times a second does not stall the
+//! tests.
 //!
-//! `CREEL_PAUSES_SEED` sets the seed. The same seed makes the same places slow in the same epochs,
-//! but the rest of the schedule belongs to the system, so a failure may need several runs to show
-//! again.
+//! `CREEL_PAUSES_SEED` sets the seed. The same seed makes the same places slow in the same epochs.
+//! However, the rest of the schedule belongs to the OS, so you may need several runs to reproduce a
+//! failure.
 
 use std::{
     cell::Cell,
@@ -29,23 +31,23 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How long the same places are slow.
+/// The time for which the same places are slow.
 const EPOCH: Duration = Duration::from_millis(30);
 /// One place in this many is slow.
 const SLOW: u64 = 32;
-/// The same in the file that has most of the pauses.
+/// One place in this many is slow in the file that has most of the pauses.
 const SLOW_IN_FILE: u64 = 2;
-/// The end of the name of the file that has most of the pauses.
+/// The end of the name of the file that has most of the pauses, by default.
 const FILE: &str = "task/lifo.rs";
-/// A pause is [`SHORTEST`] doubled up to this often.
+/// The maximum number of times that [`SHORTEST`] is doubled for a pause.
 const DOUBLED: u64 = 3;
-/// The shortest pause. It is longer than the watch takes between two looks.
+/// The shortest pause. It is longer than the time between two checks of the watchdog.
 const SHORTEST: Duration = Duration::from_millis(2);
-/// Elsewhere a thread gives its CPU up once in about this many steps.
+/// At other places, a thread yields its CPU about once in this many steps.
 const YIELD_EVERY: u64 = 256;
-/// The number of steps of a thread between two looks at the clock.
+/// The number of steps of a thread between two reads of the clock.
 const STEPS_A_LOOK: u64 = 32;
-/// The places are counted in this many cells, by a hash.
+/// The number of cells in which pauses are recorded, by a hash of the place.
 const CELLS: usize = 1024;
 
 struct Settings {
@@ -54,15 +56,16 @@ struct Settings {
     begin: Instant,
 }
 
-/// The number of the current epoch. Relaxed, like all here: nothing depends on an order.
+/// The number of the current epoch. It is relaxed like all atomics here, because nothing depends on
+/// an order.
 static NOW: atomic::AtomicU64 = atomic::AtomicU64::new(0);
 /// The number of threads that have drawn their first random number.
 static THREADS: atomic::AtomicU64 = atomic::AtomicU64::new(0);
-/// By place: the epoch of its last pause.
+/// The epoch of the last pause at each place.
 static PAUSED: [atomic::AtomicU64; CELLS] = [const { atomic::AtomicU64::new(0) }; CELLS];
 
 thread_local! {
-    /// The state of the thread's random numbers; 0 before the first.
+    /// The state of the thread's random numbers, or 0 before the first.
     static RANDOM: Cell<u64> = const { Cell::new(0) };
 }
 
@@ -73,7 +76,7 @@ fn settings() -> &'static Settings {
             Ok(text) => text.parse().expect("CREEL_PAUSES_SEED is a number"),
             Err(_) => u64::from(std::process::id()),
         };
-        // Not by `eprintln`, because the test harness would keep it from the reader.
+        // We do not use `eprintln`, because the test harness would capture the output.
         let _ = writeln!(std::io::stderr(), "CREEL_PAUSES_SEED={seed}");
         let file = std::env::var("CREEL_PAUSES_AT").unwrap_or_else(|_| FILE.to_string());
         let begin = Instant::now();
@@ -81,15 +84,16 @@ fn settings() -> &'static Settings {
     })
 }
 
-/// The finalizer of SplitMix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number
-/// generators", OOPSLA 2014): every bit of the input changes about half of the bits of the output.
+/// The finalizer of SplitMix64, in which every bit of the input changes about half of the bits of
+/// the output. Source: Steele, Lea and Flood, "Fast splittable pseudorandom number generators",
+/// OOPSLA 2014.
 fn mix(mut word: u64) -> u64 {
     word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     word ^ (word >> 31)
 }
 
-/// The thread's next random number.
+/// Returns the thread's next random number.
 fn random(seed: u64) -> u64 {
     let next = |state: &Cell<u64>| {
         if state.get() == 0 {
@@ -102,7 +106,7 @@ fn random(seed: u64) -> u64 {
     RANDOM.try_with(next).unwrap_or(0)
 }
 
-/// Pauses the calling thread, perhaps, by the caller's place in the source code.
+/// Pauses the calling thread in some cases, depending on the caller's place in the source code.
 #[track_caller]
 pub(crate) fn pause() {
     let Settings { seed, file, begin } = settings();
@@ -131,7 +135,8 @@ pub(crate) fn pause() {
     }
 }
 
-/// Makes an atomic whose every operation, which goes through `deref`, may pause before.
+/// Creates an atomic type that may pause before every operation, because every operation goes
+/// through `deref`.
 macro_rules! pausing {
     ($($name:ident $(<$param:ident>)? : $value:ty),* $(,)?) => {$(
         #[derive(Debug, Default)]

@@ -1,12 +1,13 @@
-//! Two classes of tasks: ordinary ones, and those in the background, which go on when nothing else
-//! is ready.
+//! Background tasks, which run when nothing else is ready.
 //!
-//! A background task is queued like any other. When its turn comes while another waits, it goes to
-//! the end of the queue instead, some 30 ns; so the class costs the others nothing, and needs no
-//! queue of its own. The invariant: it waits for a bounded number of turns, whatever else there is.
+//! A background task is queued like any other. If another task waits when the background task is
+//! polled, the background task goes to the end of the queue instead, which costs about 30 ns. The
+//! class therefore costs ordinary tasks almost nothing, and it needs no queue of its own. A
+//! background task waits for a bounded number of polls, however much other work there is.
 //!
-//! What waits is looked up at the local scheduler that runs it. If as many background tasks in a row have given
-//! way there as are waiting, then all who wait are such, and the next goes on.
+//! A task cannot see whether a waiting task is a background task, so we count. We look at the local
+//! scheduler that runs the task. If as many background tasks in a row have given way there as tasks
+//! are waiting, all waiting tasks are background tasks, and the next one runs.
 
 use super::local;
 use crate::sync::{local, thread_local};
@@ -15,13 +16,13 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-/// How often a task gives way before it goes on once.
+/// The number of times that a task gives way before it runs once.
 const TURNS_MAX: u32 = 256;
 
-/// The background tasks that one thread has polled, one after the other.
+/// The background tasks that a thread has polled directly one after the other.
 #[derive(Clone, Copy)]
 struct Row {
-    /// The thread's count of polls at the last of them.
+    /// The thread's count of polls at the last of these tasks.
     polls: u64,
     len: usize,
 }
@@ -30,13 +31,14 @@ thread_local! {
     static ROW: Cell<Row> = const { Cell::new(Row { polls: 0, len: 0 }) };
 }
 
-/// Makes `future` one that goes on only when the worker that runs it has nothing else to do, or after
-/// having given way 256 times: for what may take its time beside what may not, in one pool.
+/// Makes a future run in the background. It makes progress only when its worker has no other task
+/// to run, or after it has given way 256 times. Use it to run slow work and urgent work in one
+/// pool.
 ///
-/// Where a worker has it in its queue, it counts as work: an idle worker takes it. A single poll is
-/// not interrupted, so a long computation should [`yield`](super::yield_now) now and then. It is for
-/// tasks that any worker may run; in a bound one, in `block_on`'s own future on a thread that runs no
-/// tasks, and on other executors it makes no difference.
+/// A queued background task counts as ready work, so an idle worker takes it. A single poll is not
+/// interrupted, so a long computation should call [`yield_now`](super::yield_now) now and then. The
+/// wrapper is meant for tasks that any worker may run. It has no effect in a bound task, in the
+/// future of a `block_on` whose thread runs no tasks, or on other executors.
 ///
 /// ```
 /// use creel::task::{background, yield_now};
@@ -60,7 +62,7 @@ pub fn background<F: Future>(future: F) -> Background<F> {
     Background { turns: 0, future }
 }
 
-/// The future of [`background`].
+/// The future that [`background`] returns.
 ///
 /// ```
 /// let pool = creel::Pool::builder().workers(2).build()?;
@@ -73,7 +75,7 @@ pub fn background<F: Future>(future: F) -> Background<F> {
 #[derive(Debug)]
 #[must_use = "futures do nothing unless awaited or spawned"]
 pub struct Background<F> {
-    /// How often it has given way since it last went on.
+    /// The number of times that it has given way since it last ran.
     turns: u32,
     future: F,
 }
@@ -82,7 +84,8 @@ impl<F: Future> Future for Background<F> {
     type Output = F::Output;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
-        // SAFETY: the inner future is not moved out of, and the outer one has no `Drop`.
+        // SAFETY: we do not move out of the inner future, and the outer one does not implement
+        // `Drop`.
         let this = unsafe { self.get_unchecked_mut() };
         if this.turns < TURNS_MAX && others_wait() {
             this.turns += 1;
@@ -90,12 +93,12 @@ impl<F: Future> Future for Background<F> {
             return Poll::Pending;
         }
         this.turns = 0;
-        // SAFETY: it is pinned as the outer one is.
+        // SAFETY: the inner future is pinned because the outer one is.
         unsafe { Pin::new_unchecked(&mut this.future) }.poll(context)
     }
 }
 
-/// Whether this thread has an ordinary task to run, as far as can be told.
+/// Returns whether this thread has an ordinary task to run, as far as we can see.
 fn others_wait() -> bool {
     let Some(context) = local::here() else {
         return false;

@@ -1,8 +1,11 @@
-//! A caller of `block_on` that runs the pool's tasks in a worker's stead.
+//! A `block_on` driver, which is a caller of `block_on` that runs the pool's tasks in place of a
+//! worker.
 //!
-//! It borrows a worker (`worker/idle.rs`), so that it is no worker more, and has a local scheduler of its own
-//! meanwhile. If the code that it runs blocks its thread, the worker's own thread takes the worker
-//! back, and what lies at the local scheduler: then the caller finds out at its next step, and stands up.
+//! The caller leases a worker (`worker/idle.rs`), so that the number of threads that run tasks
+//! stays the same. During the lease it has a local scheduler of its own. If the code that the
+//! caller runs blocks its thread, the worker's own thread revokes the lease and takes the tasks of
+//! that local scheduler. The caller notices this at its next step, and releases the local
+//! scheduler.
 
 use super::local::{self, LocalContext};
 use super::seeded::{self, Seeded};
@@ -12,17 +15,17 @@ use crate::worker::idle::Lease;
 use crate::worker::slots::When;
 use std::cell::Cell;
 
-/// Tasks that are run after the future is ready, at most.
+/// The maximum number of tasks that run after the future is ready.
 const LAST_RUN: usize = 128;
 
-/// A thread's time at a local scheduler.
+/// A `block_on` driver. It exists while a thread is in a `block_on`.
 pub(crate) struct BlockOnDriver<'a> {
     tasks: &'a Tasks,
-    /// The worker that it has borrowed, and the local scheduler.
+    /// The lease of a worker, and the index of the local scheduler.
     at: Cell<Option<(Lease, usize)>>,
-    /// How many had been revoked when it last looked whether it was.
+    /// The number of revocations when the driver last checked whether its own lease was revoked.
     revocations: Cell<u64>,
-    /// The thread is in the first poll of its future, and has not tried to borrow a worker.
+    /// Whether the thread is in the first poll of its future and has not tried to lease a worker.
     first: Cell<bool>,
 }
 
@@ -36,13 +39,13 @@ impl<'a> BlockOnDriver<'a> {
         }
     }
 
-    /// The future is about to be polled for the first time. Many futures are ready then, so a worker
-    /// is borrowed only when the poll spawns or wakes a task of this pool.
+    /// Announces the first poll of the future. Many futures are ready at the first poll, so the
+    /// driver leases a worker only if this poll spawns or wakes a task of the pool.
     pub(crate) fn begin(&self) {
         self.first.set(true);
     }
 
-    /// Borrows a worker in the middle of the first poll, unless that was tried before.
+    /// Leases a worker in the middle of the first poll, unless that was tried before.
     pub(super) fn sit_down_in_first_poll(&self) {
         if self.first.get() {
             self.attach();
@@ -50,8 +53,8 @@ impl<'a> BlockOnDriver<'a> {
         }
     }
 
-    /// Borrows a worker, unless it has one. A worker of another pool does not: a task would find out
-    /// by chance on whose thread it is.
+    /// Leases a worker, unless the driver has one. A worker of another pool never does this,
+    /// because then it would depend on chance on which thread a task runs.
     pub(crate) fn attach(&self) {
         self.first.set(false);
         if self.at.get().is_some() || current::may_be_waited_for() || !local::may_attach() {
@@ -75,15 +78,16 @@ impl<'a> BlockOnDriver<'a> {
         self.at.get().and_then(|_| local::current_in(self.tasks))
     }
 
-    /// The future is about to be polled: counts it, for the watchdog.
+    /// Counts a poll of the future, which is about to begin, so that the watchdog sees progress.
     pub(crate) fn count_poll(&self) {
         if let Some(context) = self.context() {
             context.scheduler.others.add(1);
         }
     }
 
-    /// Runs tasks, at least one if there is any, until `enough`; then true. False: there is
-    /// nothing to do, the local scheduler is free.
+    /// Runs tasks, at least one if there is any, until `enough` returns true. Then it returns true.
+    /// It returns false if there is nothing to do. In that case it has released the local
+    /// scheduler.
     pub(crate) fn help(&self, enough: impl Fn() -> bool) -> bool {
         if let Some(seeded) = &self.tasks.seeded {
             return self.draw(seeded, enough);
@@ -105,7 +109,8 @@ impl<'a> BlockOnDriver<'a> {
         enough()
     }
 
-    /// The same in the deterministic mode: the future is one of those that are drawn from.
+    /// Does the same in the deterministic mode, where the future is one of the candidates for the
+    /// next step.
     fn draw(&self, seeded: &Seeded, enough: impl Fn() -> bool) -> bool {
         while let Some(context) = self.context() {
             if enough() && seeded::own_turn(self.tasks) {
@@ -119,7 +124,7 @@ impl<'a> BlockOnDriver<'a> {
         enough()
     }
 
-    /// Somebody has been revoked since this last looked whether it was.
+    /// Returns whether any lease has been revoked since the driver last checked its own.
     #[inline]
     fn may_be_revoked(&self) -> bool {
         self.tasks.slots.idle.revocations() != self.revocations.get()
@@ -136,8 +141,8 @@ impl<'a> BlockOnDriver<'a> {
         self.context()
     }
 
-    /// Goes on with a chain of short hand-overs that the future's end has begun: to wake a thread
-    /// for it would take longer.
+    /// Continues a chain of short tasks that wake each other, which the end of the future has
+    /// begun. Waking a thread for the chain would take longer.
     pub(crate) fn finish(&self) {
         let Some(context) = self.context().filter(|_| self.tasks.seeded.is_none()) else {
             return;
@@ -150,7 +155,7 @@ impl<'a> BlockOnDriver<'a> {
         }
     }
 
-    /// Gives the worker back; what lies at the local scheduler goes to the others.
+    /// Returns the lease of the worker. The tasks in the local scheduler go to the other threads.
     fn detach_thread(&self) {
         let Some(context) = self.context() else {
             return;
@@ -166,8 +171,9 @@ impl<'a> BlockOnDriver<'a> {
             .block_on_schedulers
             .return_lease(block_on_scheduler);
         self.tasks.slots.idle.return_lease(lease);
-        // A push outside that saw nobody idle before is seen here. Who cannot start a thread now
-        // leaves it to the next who tries.
+        // A thread may have pushed an outside task while no worker was idle. We see that task here
+        // and notify a worker. We ignore the error if no thread can be started, because the next
+        // notification tries again.
         if self.tasks.outside.len() > 0 {
             let _ = self.tasks.slots.notify_one(0, When::Now);
         }

@@ -1,18 +1,21 @@
-//! What a program does about the budget of its tasks: see `worker/budget.rs`.
+//! The public interface to the budget of a task. `worker/budget.rs` explains and implements the
+//! budget.
 
 use crate::worker::budget;
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-/// Has a future of another crate take part in the budget of the task that awaits it.
+/// Makes a future of another crate take part in the budget of the task that awaits it.
 ///
-/// Each poll of a task may complete a limited number of operations (128, and half as many on
-/// sockets) before its next one makes it give way to the others. Channels, timers, sockets and
-/// handles of this crate count by themselves. A loop that awaits only futures of other crates which
-/// are always ready, for example the lock of an async mutex that nobody else holds, keeps its worker.
-/// Wrapped, the future is pending once the budget is used up, without being polled, and the task
-/// goes to the end of the queue.
+/// In each poll, a task may complete a limited number of operations before it must give way to
+/// other tasks. The limit is 128 operations, or half as many on sockets. Channels, timers, sockets
+/// and handles of this crate count automatically. However, a loop that awaits only futures of other
+/// crates never gives way if these futures are always ready. An example is the lock of an async
+/// mutex that no other task holds.
+///
+/// Once the budget is used up, the wrapped future returns pending without being polled, and the
+/// task goes to the end of the queue.
 ///
 /// ```
 /// use creel::{Pool, task};
@@ -31,13 +34,14 @@ use std::task::{Context, Poll};
 /// # Ok::<(), creel::BuildError>(())
 /// ```
 ///
-/// Work without any await point has one by `budgeted(std::future::ready(()))`, which costs about a
-/// nanosecond where [`yield_now`](super::yield_now()) goes through the queue each time.
+/// If your code has no await point at all, you can add one with `budgeted(std::future::ready(()))`.
+/// It costs about a nanosecond, because it goes through the queue only when the budget is used up.
+/// In contrast, [`yield_now`](super::yield_now()) goes through the queue each time.
 pub fn budgeted<F: Future>(future: F) -> Budgeted<F> {
     Budgeted { future }
 }
 
-/// The future of [`budgeted`].
+/// The future that [`budgeted`] returns.
 #[derive(Debug)]
 #[must_use = "futures do nothing unless awaited"]
 pub struct Budgeted<F> {
@@ -49,16 +53,17 @@ impl<F: Future> Future for Budgeted<F> {
 
     #[inline]
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
-        // SAFETY: the inner future is not moved out of, and the outer one has no `Drop`.
+        // SAFETY: we do not move out of the inner future, and the outer one does not implement
+        // `Drop`.
         let future = unsafe { self.map_unchecked_mut(|this| &mut this.future) };
         budget::poll(cx, |cx| future.poll(cx))
     }
 }
 
-/// Lets a future complete as many operations in a poll as it likes: the budget of the task does not
-/// apply inside of it.
+/// Lets a future complete any number of operations in one poll, because the budget of the task does
+/// not apply inside it.
 ///
-/// For a task that has its worker to itself, or whose own loop calls
+/// Use it for a task that has a worker to itself, or for one whose own loop calls
 /// [`yield_now`](super::yield_now()).
 ///
 /// ```
@@ -84,7 +89,7 @@ pub fn unconstrained<F: Future>(future: F) -> Unconstrained<F> {
     Unconstrained { future }
 }
 
-/// The future of [`unconstrained`].
+/// The future that [`unconstrained`] returns.
 #[derive(Debug)]
 #[must_use = "futures do nothing unless awaited or spawned"]
 pub struct Unconstrained<F> {
@@ -96,7 +101,8 @@ impl<F: Future> Future for Unconstrained<F> {
 
     #[inline]
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
-        // SAFETY: the inner future is not moved out of, and the outer one has no `Drop`.
+        // SAFETY: we do not move out of the inner future, and the outer one does not implement
+        // `Drop`.
         let future = unsafe { self.map_unchecked_mut(|this| &mut this.future) };
         let _suspended = budget::suspend();
         future.poll(cx)

@@ -1,11 +1,14 @@
-//! A task's cell: its state word, its future or output, and the wakers that refer to it.
+//! The cell of a task, which contains its state word, its future or output, and the place of the
+//! joiner's waker.
 //!
-//! Invariant: who may touch what in a cell is told by the state word (`state.rs`): the running
-//! worker the future; before completion the handle the joiner's place; after it the handle the
-//! output. Everything that belongs to the user (poll, drop of the future, of the output, of a
-//! panic's payload, a joiner's waker) is called under `catch_unwind`, outside of any lock.
+//! Invariant: the state word (`state.rs`) decides which thread may access which part of a cell. The
+//! running worker may access the future. Before completion, the handle may access the place of the
+//! joiner's waker. After completion, the handle may access the output. All user code runs under
+//! `catch_unwind` and outside of any lock. This covers polls, the drop of a future, of an output or
+//! of a panic's payload, and the joiner's waker.
 //!
-//! A task is queued as a [`Task`], a pointer without a count: the state word keeps it alive.
+//! A task is queued as a [`Task`], which is a pointer without a reference count, because the state
+//! word keeps the task alive.
 
 use super::join::JoinError;
 use super::local::{self, Counters};
@@ -23,18 +26,18 @@ use std::ptr::{self, NonNull};
 use std::sync::Arc;
 use std::task::{Context, Poll, RawWaker, RawWakerVTable, Waker};
 
-/// Who puts scheduled tasks in a queue: a pool, or a test.
+/// A scheduler, which puts scheduled tasks into a queue. It is a pool, or a test.
 pub(super) trait Schedule: Send + Sync {
-    /// Queues a task that has just become scheduled, not by a hint. From any thread.
+    /// Queues a task that has just become scheduled other than by a hint. Any thread may call this.
     fn schedule(self: Arc<Self>, task: Task);
 }
 
-/// What all cells begin with.
+/// The beginning of every cell.
 #[repr(C)]
 pub(super) struct Header {
     block: Block,
     vtable: &'static VTable,
-    /// The handle's waker, if the word says `JOINER`.
+    /// The handle's waker, if `JOINER` is set in the state word.
     joiner: UnsafeCell<MaybeUninit<StoredWaker>>,
 }
 
@@ -44,22 +47,22 @@ struct Cell<F: Future, O> {
     stage: UnsafeCell<Stage<F, O>>,
 }
 
-/// The future until it is complete, then the output as it is kept.
+/// The future until it is complete, and then the output in the form in which it is kept.
 union Stage<F: Future, O> {
     future: ManuallyDrop<F>,
     output: ManuallyDrop<O>,
 }
 
-/// What the handle of a task gives.
+/// The result that the handle of a task returns.
 pub(super) type Outcome<F> = Result<<F as Future>::Output, JoinError>;
 
-/// How a task's outcome is kept until its handle takes it.
+/// A form in which a task's outcome is kept until its handle takes it.
 pub(super) trait Keep<T> {
     fn keep(outcome: T) -> Self;
     fn give(self) -> T;
 }
 
-/// In the cell.
+/// The outcome is kept directly in the cell.
 impl<T> Keep<T> for T {
     fn keep(outcome: T) -> T {
         outcome
@@ -70,7 +73,7 @@ impl<T> Keep<T> for T {
     }
 }
 
-/// Beside it, where it is too large.
+/// An outcome that is too large for the cell, and is therefore kept in a box.
 pub(super) struct Apart<T>(Box<T>);
 
 impl<T> Keep<T> for Apart<T> {
@@ -83,20 +86,21 @@ impl<T> Keep<T> for Apart<T> {
     }
 }
 
-/// What depends on the future's type. Each takes a cell of that type.
+/// The functions that depend on the type of the future. Each of them takes a cell of that type.
 struct VTable {
-    /// Polls; true: complete, the future is gone and the output in its place.
+    /// Polls the future. Returns true if it is complete. In that case the future is gone and the
+    /// output is in its place.
     poll: unsafe fn(Task, &mut Context<'_>) -> bool,
     /// Drops the future and puts the error of a cancelled task in its place.
     cancel: unsafe fn(Task),
-    /// Moves the output to the place given, which is of the output's type.
+    /// Moves the output to the given place, which must be of the output's type.
     take: unsafe fn(Task, *mut ()),
     /// Drops the output.
     drop_output: unsafe fn(Task),
 }
 
 thread_local! {
-    /// The task that this thread polls, if its spare reference is still there to be taken.
+    /// The task that this thread polls, as long as no waker has taken its spare reference.
     static SPARE: std::cell::Cell<*mut Header> = const { std::cell::Cell::new(ptr::null_mut()) };
 }
 
@@ -105,23 +109,24 @@ thread_local! {
 #[repr(transparent)]
 pub(super) struct Task(NonNull<Header>);
 
-// SAFETY: a pointer; what may be done with it is told by the state word and each method.
+// SAFETY: this is only a pointer. The state word and the contract of each method decide how it may
+// be used.
 unsafe impl Send for Task {}
-// SAFETY: a pointer, and each use of it is checked by the state word or promised by a caller:
-// shared it gives no more than copied.
+// SAFETY: this is only a pointer. The state word checks each use of it, or the caller guarantees
+// it. A shared reference therefore gives no more access than a copy.
 unsafe impl Sync for Task {}
 
-/// Whether a task of this future fits a block, its outcome kept as `O`.
+/// Returns whether a task with this future, and with its outcome kept as `O`, fits into a block.
 pub(super) const fn fits<F: Future, O>() -> bool {
     size_of::<Cell<F, O>>() <= BLOCK_MAX && align_of::<Cell<F, O>>() <= GRAIN
 }
 
-/// Whether an outcome is kept in the cell.
+/// Returns whether an outcome is kept in the cell.
 pub(super) const fn outcome_fits<O>() -> bool {
     size_of::<O>() <= BLOCK_MAX / 2 && align_of::<O>() <= GRAIN
 }
 
-/// Drops something of the user's that may panic, and lets the pool go on.
+/// Drops a value of the user, which may panic, and catches the panic so that the pool continues.
 pub(super) fn drop_quietly<T>(value: T) {
     quietly(|| drop(value));
 }
@@ -136,23 +141,23 @@ impl<F: Future, O: Keep<Outcome<F>>> Cell<F, O> {
 
     /// # Safety
     ///
-    /// `task` is a cell of this type whose stage the caller may touch, alone.
+    /// `task` must be a cell of this type, and only the caller may access its stage.
     unsafe fn with_stage<R>(task: Task, f: impl FnOnce(&mut Stage<F, O>) -> R) -> R {
-        // SAFETY: the caller says that it is a cell of this type.
+        // SAFETY: the caller guarantees that it is a cell of this type.
         let cell = unsafe { task.0.cast::<Self>().as_ref() };
-        // SAFETY: the caller says that it alone may touch the stage.
+        // SAFETY: the caller guarantees that no other thread may access the stage.
         cell.stage.with_mut(|stage| f(unsafe { &mut *stage }))
     }
 
     /// # Safety
     ///
-    /// The caller has claimed the task, and its future is there.
+    /// The caller must have claimed the task, and its future must be there.
     unsafe fn poll(task: Task, context: &mut Context<'_>) -> bool {
         let poll = |stage: &mut Stage<F, O>| {
             let result = catch_unwind(AssertUnwindSafe(|| {
                 // SAFETY: the future is there.
                 let future: &mut F = unsafe { &mut stage.future };
-                // SAFETY: the cell does not move, and the future is dropped in it.
+                // SAFETY: the cell does not move, and the future is dropped in place.
                 unsafe { Pin::new_unchecked(future) }.poll(context)
             }));
             let output = match result {
@@ -168,19 +173,19 @@ impl<F: Future, O: Keep<Outcome<F>>> Cell<F, O> {
         unsafe { Self::with_stage(task, poll) }
     }
 
-    /// Puts the output in the future's place.
+    /// Puts the output in the place of the future.
     ///
     /// # Safety
     ///
-    /// The future is there.
+    /// The future must be there.
     unsafe fn finish(stage: &mut Stage<F, O>, output: Outcome<F>) {
-        // SAFETY: the future is there, and overwritten below on every way.
+        // SAFETY: the future is there, and is overwritten below in every case.
         let dropped = catch_unwind(AssertUnwindSafe(|| unsafe {
             ManuallyDrop::drop(&mut stage.future);
         }));
         let output = match dropped {
             Ok(()) => output,
-            // The first panic is the one that is told.
+            // Only the first panic is reported.
             Err(second) if matches!(output, Err(JoinError::Panicked(_))) => {
                 drop_quietly(second);
                 output
@@ -195,7 +200,7 @@ impl<F: Future, O: Keep<Outcome<F>>> Cell<F, O> {
 
     /// # Safety
     ///
-    /// As for `poll`.
+    /// The same conditions as for `poll` apply.
     unsafe fn cancel(task: Task) {
         let drop_it = |stage: &mut Stage<F, O>| {
             // SAFETY: the future is there.
@@ -207,32 +212,33 @@ impl<F: Future, O: Keep<Outcome<F>>> Cell<F, O> {
 
     /// # Safety
     ///
-    /// The output is there and the caller's.
+    /// The output must be there and belong to the caller.
     unsafe fn output(task: Task) -> Outcome<F> {
         // SAFETY: the output is there, and the caller reads it once.
         let take = |stage: &mut Stage<F, O>| unsafe { ManuallyDrop::take(&mut stage.output) };
-        // SAFETY: the output is the caller's.
+        // SAFETY: the output belongs to the caller.
         unsafe { Self::with_stage(task, take) }.give()
     }
 
     /// # Safety
     ///
-    /// As for `output`; `to` is a place for a `Result<F::Output, JoinError>`.
+    /// The same conditions as for `output` apply. In addition, `to` must be a place for a
+    /// `Result<F::Output, JoinError>`.
     unsafe fn take(task: Task, to: *mut ()) {
-        // SAFETY: the task is complete and its output the caller's, so nobody else touches the
-        // stage.
+        // SAFETY: the task is complete and its output belongs to the caller, so no other thread
+        // accesses the stage.
         let output = unsafe { Self::output(task) };
-        // SAFETY: validity: `to` is a place for this type, says the caller. Aliasing: it is the
-        // caller's alone.
+        // SAFETY: validity: the caller guarantees that `to` is a place for this type. Aliasing:
+        // only the caller uses it.
         unsafe { to.cast::<Outcome<F>>().write(output) };
     }
 
     /// # Safety
     ///
-    /// As for `output`.
+    /// The same conditions as for `output` apply.
     unsafe fn drop_output(task: Task) {
-        // SAFETY: the task is complete and its output the caller's, so nobody else touches the
-        // stage.
+        // SAFETY: the task is complete and its output belongs to the caller, so no other thread
+        // accesses the stage.
         match unsafe { Self::output(task) } {
             Ok(_) if !std::mem::needs_drop::<F::Output>() => {}
             output => drop_quietly(output),
@@ -241,11 +247,11 @@ impl<F: Future, O: Keep<Outcome<F>>> Cell<F, O> {
 }
 
 impl Task {
-    /// Makes a cell in `heap`, with the state word given.
+    /// Creates a cell in `heap`, with the given state word.
     ///
     /// # Safety
     ///
-    /// The caller owns `heap`, and `fits::<F, O>()`.
+    /// The caller must own `heap`, and `fits::<F, O>()` must be true.
     pub(super) unsafe fn new<F: Future, O: Keep<Outcome<F>>>(
         heap: &Heap,
         word: u64,
@@ -255,24 +261,24 @@ impl Task {
         // SAFETY: the caller owns the heap, and the size is in range.
         let block = unsafe { heap.alloc(size_of::<Cell<F, O>>()) };
         let cell = block.cast::<Cell<F, O>>().as_ptr();
-        // The block's own words stay: others may be looking at the state.
-        // SAFETY: the block is ours, large and aligned enough.
+        // We do not overwrite the block's own words, because other threads may read the state.
+        // SAFETY: the block belongs to us, and is large and aligned enough.
         let vtable = unsafe { &raw mut (*cell).header.vtable };
-        // SAFETY: validity: inside the block, aligned. Aliasing: a thread with a stale hint reads
-        // the block's own words only.
+        // SAFETY: validity: the pointer is inside the block and aligned. Aliasing: a thread with a
+        // stale hint reads only the block's own words.
         unsafe { vtable.write(&Cell::<F, O>::VTABLE) };
-        // SAFETY: validity: inside the block. Aliasing: a pointer, no reference, to what only this
-        // thread uses.
+        // SAFETY: validity: the pointer is inside the block. Aliasing: we create a pointer and not
+        // a reference, to a part that only this thread uses.
         let joiner = unsafe { &raw mut (*cell).header.joiner };
-        // SAFETY: validity: inside the block, aligned. Aliasing: nobody else uses the joiner's
-        // place yet.
+        // SAFETY: validity: the pointer is inside the block and aligned. Aliasing: no other thread
+        // uses the joiner's place yet.
         unsafe { joiner.write(UnsafeCell::new(MaybeUninit::uninit())) };
-        // SAFETY: validity: inside the block, which is as large as the cell. Aliasing: a pointer,
-        // no reference.
+        // SAFETY: validity: the pointer is inside the block, which is as large as the cell.
+        // Aliasing: we create a pointer and not a reference.
         let stage = unsafe { &raw mut (*cell).stage };
         let future = ManuallyDrop::new(future);
-        // SAFETY: validity: inside the block, aligned for `F`, as `fits` says. Aliasing: nobody
-        // knows the task yet.
+        // SAFETY: validity: the pointer is inside the block and aligned for `F`, because `fits` is
+        // true. Aliasing: no other thread knows the task yet.
         unsafe { stage.write(UnsafeCell::new(Stage { future })) };
         let task = Task(block.cast());
         task.state().restart(word);
@@ -291,82 +297,87 @@ impl Task {
         NonNull::new(header).map(Task)
     }
 
-    /// The state word. Good for a stale hint too, while the cell's heap lives.
+    /// Returns the state word. This works for a stale hint too, as long as the cell's heap lives.
     #[inline]
     pub(super) fn state(&self) -> &State {
         // SAFETY: blocks are type-stable.
         unsafe { &(*self.0.as_ptr()).block.state }
     }
 
-    /// The link for the queue that holds this task alone.
+    /// Returns the link for the only queue that holds this task.
     pub(super) fn link(&self) -> &crate::sync::AtomicPtr<Block> {
         // SAFETY: blocks are type-stable.
         unsafe { &(*self.0.as_ptr()).block.next }
     }
 
     fn vtable(self) -> &'static VTable {
-        // SAFETY: written before the task was known to anybody; the caller keeps it alive.
+        // SAFETY: the pointer was written before any other thread knew the task, and the caller
+        // keeps the task alive.
         unsafe { (*self.0.as_ptr()).vtable }
     }
 
     fn joiner(&self) -> &UnsafeCell<MaybeUninit<StoredWaker>> {
-        // SAFETY: validity: written before the task was known to anybody, and the caller keeps it
-        // alive. Aliasing: only shared; the state word says who may touch what is in it.
+        // SAFETY: validity: it was written before any other thread knew the task, and the caller
+        // keeps the task alive. Aliasing: the reference is shared, and the state word decides which
+        // thread may access the contents.
         unsafe { &(*self.0.as_ptr()).joiner }
     }
 
-    /// Whether this task, which the caller keeps alive, is of this scheduler.
+    /// Returns whether this task belongs to the given scheduler. The caller must keep the task
+    /// alive.
     #[inline]
     pub(super) fn is_of<S>(&self, scheduler: *const S) -> bool {
         // SAFETY: the block is live.
         ptr::addr_eq(unsafe { Heap::scheduler_at(self.0.cast()) }, scheduler)
     }
 
-    /// The heap of this task, which the caller keeps alive.
+    /// Returns the heap of this task. The caller must keep the task alive.
     #[inline]
     pub(super) fn heap(&self) -> &Heap {
         // SAFETY: the block is live.
         let heap = unsafe { Heap::of(self.0.cast()) };
-        // SAFETY: a heap lives while one of its blocks is out.
+        // SAFETY: a heap lives as long as one of its blocks is in use.
         unsafe { &*heap.as_ptr() }
     }
 
-    /// Does what a step of the state word has left to do.
+    /// Does the action that a step of the state word has returned.
     ///
     /// # Safety
     ///
-    /// `then` is what a step of this task's word told the caller.
+    /// `then` must be the result of a step of this task's state word.
     #[inline]
     pub(super) unsafe fn follow(self, then: Then) {
         match then {
             Then::Rest => {}
             Then::Enqueue => Arc::clone(&self.heap().scheduler).schedule(self),
-            // SAFETY: the step made the caller the last to know the cell.
+            // SAFETY: after the step, only the caller knows the cell.
             Then::Free => unsafe { self.free() },
         }
     }
 
     /// # Safety
     ///
-    /// The state word has told the caller to, once.
+    /// The state word must have returned this action to the caller, and the caller must call this
+    /// only once.
     unsafe fn free(self) {
-        // SAFETY: nobody uses the cell any more; `local::heap` is the calling thread's own.
+        // SAFETY: no thread uses the cell any more, and `local::heap` belongs to the calling
+        // thread.
         unsafe { Heap::free(self.0.cast(), local::heap()) };
     }
 
-    /// Polls a task that the caller has claimed, or drops its future if the claim says so.
-    ///
-    /// Counts what became of it in `counters`, which are the calling thread's.
+    /// Polls a task that the caller has claimed, or drops its future if the claim is cancelled. It
+    /// counts the result in `counters`, which belong to the calling thread.
     ///
     /// # Safety
     ///
-    /// The caller has claimed the task, and is the worker's thread if it is bound.
+    /// The caller must have claimed the task. If the task is bound, the caller must be the thread
+    /// of its worker.
     #[inline]
     pub(super) unsafe fn run(self, claim: Claim, counters: &Counters) -> Ran {
         let mut spare = claim.spare;
         if !claim.cancelled {
             let raw = RawWaker::new(self.0.as_ptr().cast(), &WAKER);
-            // SAFETY: the waker is lent, not owned: `RUNNING` keeps the cell alive for it.
+            // SAFETY: the waker is borrowed and not owned. `RUNNING` keeps the cell alive for it.
             let waker = ManuallyDrop::new(unsafe { Waker::from_raw(raw) });
             let mut context = Context::from_waker(&waker);
             let lent = if spare {
@@ -374,16 +385,19 @@ impl Task {
             } else {
                 ptr::null_mut()
             };
-            // A poll may run another task, of another pool, within.
+            // We save the outer value, because a poll may run another task, of another pool, inside
+            // it.
             let outer = local(&SPARE, |place| place.replace(lent));
             // SAFETY: the caller has claimed the task.
             let ready = budget::fresh(|| unsafe { (self.vtable().poll)(self, &mut context) });
             if let Some(outer) = outer {
-                // It was lent, and has been taken if it is not there any more.
+                // The spare reference was offered to the wakers of this poll. If it is not there
+                // any more, a waker has taken it.
                 spare = local(&SPARE, |place| place.replace(outer)).is_some_and(|it| !it.is_null());
             }
             if ready {
-                // Before the joiner can know.
+                // We count before we complete the task, so that a caller that joins it sees the
+                // count.
                 counters.finished.add(1);
                 // SAFETY: the output is in the cell.
                 unsafe { self.complete(spare) };
@@ -405,25 +419,26 @@ impl Task {
 
     /// # Safety
     ///
-    /// The caller runs the task, has put the output in the cell, and knows of a spare reference.
+    /// The caller must be running the task and must have put the output into the cell. `spare` must
+    /// say whether the spare reference is still there.
     unsafe fn complete(self, spare: bool) {
         let mut has_output = true;
         loop {
             match self.state().complete(has_output, spare) {
                 Completed::Rest => return,
-                // SAFETY: the word has told us.
+                // SAFETY: the state word returned this action.
                 Completed::Free => return unsafe { self.free() },
                 Completed::DropOutput => {
-                    // SAFETY: the handle is gone, the output is still the worker's.
+                    // SAFETY: the handle is gone, so the output still belongs to the worker.
                     unsafe { (self.vtable().drop_output)(self) };
                     has_output = false;
                 }
                 Completed::WakeJoiner => {
-                    // SAFETY: the step made the waker the worker's.
+                    // SAFETY: after the step, the waker belongs to the worker.
                     let waker = unsafe { self.take_joiner() };
                     waker.wake_quietly();
                     let then = self.state().release_run();
-                    // SAFETY: the step told it.
+                    // SAFETY: the step returned this action.
                     unsafe { self.follow(then) };
                     return;
                 }
@@ -435,12 +450,12 @@ impl Task {
     ///
     /// # Safety
     ///
-    /// It is there and the caller's.
+    /// The waker must be there and belong to the caller.
     pub(super) unsafe fn take_joiner(self) -> StoredWaker {
         self.joiner().with_mut(|place| {
-            // SAFETY: the caller alone may touch it.
+            // SAFETY: only the caller may access the place.
             let place = unsafe { &mut *place };
-            // SAFETY: it is there, and not read again.
+            // SAFETY: the waker is there, and is not read again.
             unsafe { place.assume_init_read() }
         })
     }
@@ -449,10 +464,10 @@ impl Task {
     ///
     /// # Safety
     ///
-    /// The place is empty and the caller's.
+    /// The place must be empty and belong to the caller.
     pub(super) unsafe fn put_joiner(self, waker: StoredWaker) {
         self.joiner().with_mut(|place| {
-            // SAFETY: the caller alone may touch it.
+            // SAFETY: only the caller may access the place.
             let place = unsafe { &mut *place };
             place.write(waker);
         });
@@ -462,13 +477,14 @@ impl Task {
     ///
     /// # Safety
     ///
-    /// The task is complete, its output of type `T` there and the caller's.
+    /// The task must be complete. Its output must be of type `T`, be there, and belong to the
+    /// caller.
     pub(super) unsafe fn take_output<T>(self) -> Result<T, JoinError> {
         let mut output = MaybeUninit::<Result<T, JoinError>>::uninit();
-        // SAFETY: validity: the output is there, of type `T`, and its place is `output`. Aliasing:
-        // it is the caller's, once.
+        // SAFETY: validity: the output is there and of type `T`, and `output` is a place for it.
+        // Aliasing: it belongs to the caller, which takes it once.
         unsafe { (self.vtable().take)(self, output.as_mut_ptr().cast()) };
-        // SAFETY: just written.
+        // SAFETY: it has just been written.
         unsafe { output.assume_init() }
     }
 
@@ -476,22 +492,22 @@ impl Task {
     ///
     /// # Safety
     ///
-    /// The task is complete, its output there and the caller's.
+    /// The task must be complete. Its output must be there and belong to the caller.
     pub(super) unsafe fn drop_output(self) {
-        // SAFETY: validity: the task is complete and its output there. Aliasing: it is the
-        // caller's, once.
+        // SAFETY: validity: the task is complete and its output is there. Aliasing: it belongs to
+        // the caller, which drops it once.
         unsafe { (self.vtable().drop_output)(self) };
     }
 }
 
-/// What became of a task that was run.
+/// The result of running a task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Ran {
-    /// Its output is there, or its future was dropped unfinished.
+    /// The task is complete. Its output is there, or its future was dropped unfinished.
     Complete,
-    /// It waits for a wake.
+    /// The task waits for a wake-up.
     Idle,
-    /// It is scheduled again, by hints unless it is bound: the caller queues it.
+    /// The task is scheduled again, by hints unless it is bound. The caller must queue it.
     Again,
 }
 
@@ -501,12 +517,12 @@ pub(super) type Payload = Box<dyn Any + Send>;
 static WAKER: RawWakerVTable = RawWakerVTable::new(clone, wake, wake_by_ref, drop_waker);
 
 fn task_of(data: *const ()) -> Task {
-    // SAFETY: the data of these wakers is a cell's address.
+    // SAFETY: the data of these wakers is the address of a cell.
     Task(unsafe { NonNull::new_unchecked(data.cast_mut().cast()) })
 }
 
 unsafe fn clone(data: *const ()) -> RawWaker {
-    // Loom's threads share what is the thread's own.
+    // Under loom we cannot use this thread-local, because loom's threads share it.
     let spare = !cfg!(loom) && local(&SPARE, |place| ptr::addr_eq(place.get(), data)) == Some(true);
     if spare {
         local(&SPARE, |place| place.set(ptr::null_mut()));
@@ -516,15 +532,15 @@ unsafe fn clone(data: *const ()) -> RawWaker {
     RawWaker::new(data, &WAKER)
 }
 
-/// The task that a waker wakes, if it is one of ours.
+/// Returns the task that a waker wakes, if the waker belongs to Creel.
 #[inline]
 pub(super) fn woken_by(waker: &Waker) -> Option<Task> {
-    // Loom's threads share what is the thread's own.
+    // Under loom we cannot use thread-locals, because loom's threads share them.
     (!cfg!(loom) && ptr::eq(waker.vtable(), &WAKER)).then(|| task_of(waker.data()))
 }
 
-/// How much of a cell, or of what follows it, a wake fetches into the cache: its poll, if it comes
-/// next, need not wait for one line after the other.
+/// The number of bytes of a cell, and of the memory behind it, that a wake-up prefetches into the
+/// cache. If the task is polled next, the poll need not wait for one cache line after the other.
 const FETCHED_BYTES: usize = 192;
 
 unsafe fn wake(data: *const ()) {
@@ -536,14 +552,15 @@ unsafe fn wake(data: *const ()) {
         }
         match task.state().wake_and_drop(true) {
             Then::Enqueue => scheduler.push_back(task),
-            // SAFETY: the step told it.
+            // SAFETY: the step returned this action.
             then => unsafe { task.follow(then) },
         }
     } else {
-        // The reference is held until the task is queued: the scheduler is reached through it.
-        // SAFETY: the caller's reference.
+        // We hold the reference until the task is queued, because we reach the scheduler through
+        // it.
+        // SAFETY: the reference belongs to the caller.
         unsafe { wake_by_ref(data) };
-        // SAFETY: the caller's reference, used up.
+        // SAFETY: the reference belongs to the caller and is used up here.
         unsafe { drop_waker(data) };
     }
 }
@@ -556,7 +573,7 @@ unsafe fn wake_by_ref(data: *const ()) {
         }
     } else {
         let then = task.state().wake(false);
-        // SAFETY: the step told it.
+        // SAFETY: the step returned this action.
         unsafe { task.follow(then) };
     }
 }
@@ -564,6 +581,6 @@ unsafe fn wake_by_ref(data: *const ()) {
 unsafe fn drop_waker(data: *const ()) {
     let task = task_of(data);
     let then = task.state().drop_reference();
-    // SAFETY: the step told it.
+    // SAFETY: the step returned this action.
     unsafe { task.follow(then) };
 }

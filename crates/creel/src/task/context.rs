@@ -1,4 +1,4 @@
-//! Which pool the calling thread runs code of: children inherit it.
+//! The pool whose code the calling thread runs. Tasks spawned from that code inherit the pool.
 
 use super::block_on_driver::BlockOnDriver;
 use super::local::{self, LocalContext};
@@ -11,17 +11,17 @@ use std::ptr;
 use std::sync::Arc;
 
 thread_local! {
-    /// Of a worker: its pool's tasks and its index.
+    /// If the thread is a worker, the tasks of its pool and its index.
     static WORKER: RefCell<Option<(Arc<Tasks>, usize)>> = const { RefCell::new(None) };
 }
 
-/// Marks the calling thread as the one of worker `index` until the guard is dropped.
+/// Marks the calling thread as worker `index` until the guard is dropped.
 pub(crate) fn enter(tasks: Arc<Tasks>, index: usize) -> Entered {
     local(&WORKER, |worker| worker.replace(Some((tasks, index))));
     Entered
 }
 
-/// Unmarks the thread when dropped.
+/// A guard that removes the mark from the thread when it is dropped.
 pub(crate) struct Entered;
 
 impl Drop for Entered {
@@ -31,71 +31,76 @@ impl Drop for Entered {
     }
 }
 
-/// The tasks of the calling worker's pool, and its index.
+/// Returns the tasks of the calling worker's pool and the worker's index.
 pub(super) fn worker() -> Option<(Arc<Tasks>, usize)> {
     local(&WORKER, |worker| worker.borrow().clone()).flatten()
 }
 
-/// A `block_on` that this thread is in, and the one around it.
+/// A `block_on` that this thread is in, with a link to the one around it.
 pub(crate) struct Frame {
     tasks: *const Tasks,
-    /// What runs the pool's tasks meanwhile. Only ever shared.
+    /// The driver that runs the pool's tasks during the `block_on`. It is only shared, never
+    /// borrowed mutably.
     block_on_driver: *const BlockOnDriver<'static>,
     outer: *const Frame,
 }
 
 thread_local! {
-    /// The innermost, or null. It lies on this thread's stack.
+    /// The innermost frame, or null. It is on this thread's stack.
     static INSIDE: Cell<*const Frame> = const { Cell::new(ptr::null()) };
 }
 
-/// The frames of the calling thread, the innermost first.
+/// Returns the frames of the calling thread, innermost first.
 ///
-/// The caller does not keep them longer than the thread is in there.
+/// The caller must not keep a frame longer than the thread is in that `block_on`.
 fn frames<'a>() -> impl Iterator<Item = &'a Frame> {
     let first = local(&INSIDE, Cell::get).unwrap_or(ptr::null());
-    // SAFETY: null, or on the stack of a `block_on` that this thread is in, which takes it out
-    // before it returns; and nobody changes it.
+    // SAFETY: the pointer is null, or points to the stack of a `block_on` that this thread is in.
+    // That `block_on` removes the frame before it returns, and no code modifies it.
     let frame = |at: *const Frame| unsafe { at.as_ref() };
     successors(frame(first), move |inner| frame(inner.outer))
 }
 
-/// The tasks of the pool whose `block_on` the calling thread is in, of several the innermost:
-/// children inherit it. The caller does not keep it longer than the thread is in there.
+/// Returns the tasks of the pool whose `block_on` the calling thread is in. If several are nested,
+/// it is the innermost one. Spawned tasks inherit that pool. The caller must not keep the reference
+/// longer than the thread is in that `block_on`.
 #[inline]
 pub(super) fn innermost<'a>() -> Option<&'a Tasks> {
     let frame = frames().next()?;
-    // SAFETY: borrowed by that `block_on`.
+    // SAFETY: that `block_on` borrows the tasks.
     Some(unsafe { &*frame.tasks })
 }
 
-/// The workers of the pool whose `block_on` the calling thread is in, of several the innermost.
+/// Returns the workers of the pool whose `block_on` the calling thread is in, or of the innermost
+/// if several are nested.
 pub(crate) fn innermost_slots() -> Option<Arc<WorkerSlots>> {
     innermost().map(|tasks| Arc::clone(&tasks.slots))
 }
 
-/// Whether the calling thread is in a `block_on` of this pool, also one around another's.
+/// Returns whether the calling thread is in a `block_on` of this pool, even if a `block_on` of
+/// another pool is nested inside it.
 pub(crate) fn is_in_context(tasks: &Tasks) -> bool {
     frames().any(|frame| ptr::eq(frame.tasks, tasks))
 }
 
-/// The local scheduler at which the calling thread runs tasks of this pool, in a `block_on` of it that is the
-/// innermost. In the first poll of its future it borrows a worker for that now.
+/// Returns the local scheduler with which the calling thread runs tasks of this pool, if the
+/// thread's innermost `block_on` belongs to this pool. If this is the first poll of its future, the
+/// thread leases a worker for that now.
 #[cold]
 pub(super) fn attach(tasks: &Tasks) -> Option<LocalContext<'_>> {
     let frame = frames().next()?;
     if !ptr::eq(frame.tasks, tasks) {
         return None;
     }
-    // SAFETY: validity: it is borrowed by that `block_on`, which outlives its frame's time as the
-    // innermost. Aliasing: it is only shared.
+    // SAFETY: validity: that `block_on` borrows the driver, and outlives the time in which its
+    // frame is the innermost. Aliasing: the driver is only shared.
     let block_on_driver = unsafe { &*frame.block_on_driver };
     block_on_driver.sit_down_in_first_poll();
     local::current_in(tasks)
 }
 
 impl Frame {
-    /// The caller keeps both for as long as the frame is entered.
+    /// Creates a frame. The caller must keep both arguments alive while the frame is entered.
     pub(crate) fn new(tasks: &Tasks, block_on_driver: &BlockOnDriver<'_>) -> Self {
         Self {
             tasks,
@@ -105,7 +110,7 @@ impl Frame {
     }
 }
 
-/// Keeps a frame the innermost until it is dropped.
+/// A guard that keeps a frame the innermost until it is dropped.
 pub(crate) struct ContextGuard<'a>(&'a Frame);
 
 impl<'a> ContextGuard<'a> {

@@ -1,4 +1,5 @@
-//! What the pool sees of `task` where it is left out: a scheduler that never has a task.
+//! A replacement for `task` if tasks are compiled out. The pool sees a scheduler that never has a
+//! task.
 
 use crate::{
     time::timers::Timers,
@@ -9,16 +10,16 @@ use crate::{
 };
 use std::{sync::Arc, vec::Drain};
 
-/// Has no task.
+/// A scheduler that never has a task.
 pub(crate) struct Tasks {
     slots: Arc<WorkerSlots>,
 }
 
-/// Nobody gets on, or fails to.
+/// The progress of the workers with tasks, which never changes here.
 #[derive(Default, PartialEq)]
 pub(crate) struct Progress;
 
-/// Nothing lies behind anybody.
+/// The stranded tasks, of which there are none here.
 #[derive(Default)]
 pub(crate) struct Behind;
 
@@ -39,7 +40,7 @@ impl Tasks {
         TaskStats::default()
     }
 
-    /// The search of a worker that was called finds nothing here.
+    /// Ends the search of a notified worker, because there is no task to find here.
     pub(crate) fn turn(&self, _: &WorkerSlot, mut search: Option<Search>, rescues: bool) -> bool {
         self.slots.end_search_of(&mut search);
         if rescues {
@@ -78,14 +79,14 @@ impl Tasks {
     pub(crate) fn end(&self) {}
 }
 
-/// Nothing to put back.
+/// A guard that has nothing to restore.
 pub(crate) struct Entered;
 
 pub(crate) fn enter(_: Arc<Tasks>, _: usize) -> Entered {
     Entered
 }
 
-/// There is no `block_on` to be in.
+/// Returns `None`, because no thread can be in a `block_on` here.
 pub(crate) fn innermost_slots() -> Option<Arc<WorkerSlots>> {
     None
 }

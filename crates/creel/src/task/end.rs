@@ -8,10 +8,10 @@ use super::tasks::Tasks;
 use crate::sync::{lock, thread};
 use crate::worker::idle::Notification;
 
-/// Tasks that are run behind workers before the caller looks whether one is back, at most.
+/// The maximum number of stranded tasks to run before the caller checks whether a worker is back.
 const STEPS: usize = 256;
 
-/// How far all had come at the owner's last look.
+/// The state of all workers at the owner's last check.
 #[derive(Default)]
 pub(crate) struct Behind {
     progress: Progress,
@@ -19,7 +19,7 @@ pub(crate) struct Behind {
 }
 
 impl Tasks {
-    /// Cancels every task of the pool that is not complete; their workers drop the futures.
+    /// Cancels every task of the pool that is not complete. The tasks' workers drop the futures.
     pub(crate) fn cancel_all(&self) {
         let mut scheduled = Vec::new();
         self.for_each_cell(|task| {
@@ -39,14 +39,16 @@ impl Tasks {
         }
     }
 
-    /// Called from time to time by a thread that holds no local scheduler: runs tasks that lie outside, or
-    /// behind workers that have not come further than `last`, and renews that. Returns whether there
-    /// was one. `cancel`: the pool ends, and they are cancelled instead.
+    /// Runs tasks that are in the outside queue, or that are stranded at workers without progress
+    /// since `last`. Then it updates `last`. Returns whether there was a task. If the pool ends,
+    /// `cancel` is true and the tasks are cancelled instead. A thread that holds no local scheduler
+    /// calls this from time to time.
     pub(crate) fn run_behind(&self, last: &mut Behind, cancel: bool) -> bool {
         let (mut now, notified) = (Progress::default(), self.slots.idle.notified());
         now.take(self);
         if let Some(notified) = notified.filter(|notified| last.notified == Some(*notified)) {
-            // It has not come, as nobody else would find out: somebody must be able to search.
+            // The notified worker has not arrived since the last check. No other thread may notice
+            // this, so we give up the notification to let another worker search.
             self.slots.give_up(notified);
         }
         let stuck = now.mark_stuck(&last.progress, self);
@@ -76,13 +78,13 @@ impl Tasks {
         found
     }
 
-    /// Whether a task lies where a worker would take it; a moment ago.
+    /// Returns whether there is a task that a worker would take. The answer may be out of date.
     pub(crate) fn any_scheduled(&self) -> bool {
         self.any_outside() || self.all_schedulers().any(LocalScheduler::has_hints)
     }
 
-    /// Drops what is left of the tasks and lets go of the heaps. Called once, by the last user to leave
-    /// the pool: nobody serves it any more, and nobody enters.
+    /// Drops the remaining tasks and releases the heaps. The last user to leave the pool calls this
+    /// once. No thread serves the pool any more, and no thread can enter it.
     pub(crate) fn end(&self) {
         loop {
             self.cancel_all();
@@ -93,18 +95,19 @@ impl Tasks {
             };
             while let Some(task) = self.outside.pop().or_else(bound) {
                 let claim = task.state().claim_queued().or_cancel(true);
-                // SAFETY: just claimed. A bound task that is still here is one of `spawn_on`, which
-                // any thread may drop: a worker's thread outlives its `spawn_local` tasks.
+                // SAFETY: we have just claimed the task. A bound task that is still here comes from
+                // `spawn_on`, so any thread may drop it. The reason is that a worker's thread
+                // outlives its `spawn_local` tasks.
                 unsafe { task.run(claim, &self.dropped) };
             }
             for scheduler in self.all_schedulers() {
-                // SAFETY: nobody serves the pool any more.
+                // SAFETY: no thread serves the pool any more.
                 while let Some((task, claim)) = unsafe { scheduler.pop_left() } {
-                    // SAFETY: just claimed.
+                    // SAFETY: we have just claimed the task.
                     unsafe { task.run(claim.or_cancel(true), &self.dropped) };
                 }
             }
-            // A task that another thread has just woken is on its way to a queue.
+            // A task that another thread has just woken may be on its way to a queue, so we repeat.
             let mut unfinished = false;
             self.for_each_cell(|task| unfinished |= task.state().is_unfinished());
             if !unfinished {
@@ -118,7 +121,7 @@ impl Tasks {
             .filter_map(LocalScheduler::take_heap)
             .chain(outside)
         {
-            // SAFETY: nobody holds a local scheduler any more, nor reads a hint, nor makes a task.
+            // SAFETY: no thread holds a local scheduler, reads a hint or creates a task any more.
             unsafe { Heap::orphan(heap) };
         }
     }

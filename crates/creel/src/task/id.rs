@@ -1,14 +1,14 @@
-//! Which task is which: for those who must know whether they would wait for themselves, as a stage
-//! whose queue is full of what only it can take out.
+//! The identity of a task. You need it if a task must not wait for itself. For example, a pipeline
+//! stage whose queue is full must not wait for room if only that stage takes items out.
 //!
-//! It costs a task nothing: its waker tells.
+//! An id costs a task nothing, because we derive it from the task's waker.
 
 use super::cell::{Task, woken_by};
 use std::future::{Future, poll_fn};
 use std::task::{Poll, Waker};
 
-/// Tells a task from all others that live: as long as the task, its handle or one of its wakers
-/// does, no other has the same.
+/// The identity of a task. No other task has the same id while the task, its handle or one of its
+/// wakers is alive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct TaskId(usize);
 
@@ -17,8 +17,8 @@ impl TaskId {
         TaskId(task.as_ptr().addr())
     }
 
-    /// The task that `waker` wakes; none if it is no task of a pool, as in a `block_on`, or the
-    /// waker of another crate that wraps one.
+    /// Returns the id of the task that `waker` wakes. Returns `None` if the waker does not belong
+    /// to a task of a pool, as in `block_on`, or if another crate has wrapped it.
     ///
     /// ```
     /// use creel::task::TaskId;
@@ -31,7 +31,7 @@ impl TaskId {
     }
 }
 
-/// The task that awaits this; none in a `block_on`.
+/// Returns the id of the task that awaits this future, or `None` in `block_on`.
 ///
 /// ```
 /// use creel::{channel::leaky::{self, Leak, Sender}, task::{self, TaskId}};

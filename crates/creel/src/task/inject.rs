@@ -1,15 +1,16 @@
-//! A queue that any thread may push to: tasks woken or spawned from outside, and bound tasks
-//! woken from elsewhere than their worker.
+//! A queue that any thread may push to. It is used for tasks that are woken or spawned from
+//! outside, and for bound tasks that are woken by other threads than their worker's.
 //!
-//! Intrusive, so that a push allocates nothing; a lock, since a push from outside pays a wake
-//! of a thread anyway. The length is read without the lock; a push stores it (`SeqCst`) before the
-//! pusher looks for a sleeping worker, a worker that goes to sleep says so before it reads it.
+//! The list is intrusive, so that a push allocates nothing. It uses a lock, since a push from
+//! outside pays for waking a thread anyway. The length is read without the lock. A push stores it
+//! (`SeqCst`) before it checks for a sleeping worker. A worker that goes to sleep announces that
+//! before it reads the length. At least one of them therefore sees the other.
 
 use super::cell::Task;
 use crate::sync::{AtomicUsize, Mutex, Ordering, lock};
 use std::ptr;
 
-/// First in, first out.
+/// A first-in, first-out queue.
 pub(crate) struct Inject {
     list: Mutex<List>,
     len: AtomicUsize,
@@ -36,7 +37,7 @@ impl Inject {
         self.len.load(Ordering::SeqCst)
     }
 
-    /// Appends a scheduled task that is in no other queue.
+    /// Appends a scheduled task, which must not be in any other queue.
     pub(super) fn push(&self, task: Task) {
         task.link().store(ptr::null_mut(), Ordering::Relaxed);
         let mut list = lock(&self.list);
@@ -48,7 +49,7 @@ impl Inject {
         self.len.store(len + 1, Ordering::SeqCst);
     }
 
-    /// Takes the first task; it is the caller's to claim.
+    /// Takes the first task, which the caller must then claim.
     pub(super) fn pop(&self) -> Option<Task> {
         if self.len() == 0 {
             return None;
@@ -64,7 +65,8 @@ impl Inject {
         Some(first)
     }
 
-    /// Takes this task out, if it is there; it is the caller's to claim. Looks at each before it.
+    /// Removes this task and returns true, if the queue contains it. The caller must then claim the
+    /// task. The cost is linear, because the method checks each task before it.
     pub(super) fn remove(&self, task: Task) -> bool {
         let mut list = lock(&self.list);
         let next = |of: Task| Task::from_ptr(of.link().load(Ordering::Relaxed).cast());

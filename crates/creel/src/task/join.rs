@@ -1,4 +1,4 @@
-//! The handle of a task: to wait for its output, to cancel it, or to let it go.
+//! The handle of a task, which you use to wait for the task's output, to abort it, or to detach it.
 
 use super::cell::{Payload, Task};
 use super::id::TaskId;
@@ -11,7 +11,7 @@ use std::marker::PhantomData;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-/// Why a task has no output.
+/// The reason why a task has no output.
 ///
 /// ```
 /// let pool = creel::Pool::builder().workers(2).build()?;
@@ -23,21 +23,23 @@ use std::task::{Context, Poll};
 /// # Ok::<(), creel::BuildError>(())
 /// ```
 pub enum JoinError {
-    /// Its future was dropped before it was ready: by [`JoinHandle::abort`] or a
-    /// [`AbortOnDrop`], because nothing could wake it any more, or because its pool was dropped.
+    /// The task's future was dropped before it was ready. Either [`JoinHandle::abort`] or an
+    /// [`AbortOnDrop`] cancelled the task, or nothing could wake it any more, or its pool was
+    /// dropped.
     Cancelled,
-    /// Its pool was shutting down when it was to be spawned.
+    /// The task was not spawned, because its pool was shutting down.
     Refused,
-    /// The system refused the pool its first thread, or the one that the task is bound to, for
-    /// this reason. The future was dropped.
+    /// The task was not spawned, because the OS refused a thread. Either the pool had no thread at
+    /// all, or the worker that the task was to be bound to had none. The future was dropped.
     NoThread(std::io::Error),
-    /// The worker to which the task was to be bound did not take it. The future was dropped.
+    /// The task was not spawned, because the worker that it was to be bound to did not accept it.
+    /// The future was dropped.
     Worker(WorkerError),
-    /// Its poll, or its future's drop, panicked.
+    /// The task panicked while it was polled, or while its future was dropped.
     Panicked(Panic),
 }
 
-/// What a task panicked with.
+/// The panic of a task, with its payload.
 ///
 /// ```
 /// let pool = creel::Pool::builder().workers(2).build()?;
@@ -50,12 +52,13 @@ pub enum JoinError {
 /// ```
 pub struct Panic(Payload);
 
-// SAFETY: shared, it gives no reference to the payload but to its text, if it is a `&'static str`
-// or a `String`, which are `Sync`.
+// SAFETY: through a shared reference, `Panic` gives access only to the text of the payload, and
+// only if the payload is a `&'static str` or a `String`, which are both `Sync`.
 unsafe impl Sync for Panic {}
 
 impl Panic {
-    /// The payload, to look at it or to go on with the panic by [`std::panic::resume_unwind`].
+    /// Returns the payload of the panic. You can inspect it, or continue the panic with
+    /// [`std::panic::resume_unwind`].
     ///
     /// ```
     /// let pool = creel::Pool::builder().workers(2).build()?;
@@ -70,7 +73,7 @@ impl Panic {
         self.0
     }
 
-    /// What the panic said, if it said it in words.
+    /// Returns the message of the panic, or `None` if the payload is not a string.
     ///
     /// ```
     /// let pool = creel::Pool::builder().workers(2).build()?;
@@ -132,14 +135,16 @@ impl std::error::Error for JoinError {
     }
 }
 
-/// A task's output to come: a future of `Result<T, JoinError>`.
+/// A handle to a task, and a future of its output, `Result<T, JoinError>`.
 ///
-/// Dropped, it lets the task go on, as `std`'s and tokio's do. To cancel is asked for: by
-/// [`abort`](Self::abort), or by keeping a [`AbortOnDrop`] instead.
+/// Dropping the handle detaches the task, which then continues on its own, as with `std` and tokio.
+/// To cancel the task, call [`abort`](Self::abort), or keep an [`AbortOnDrop`] instead of the
+/// handle. You can drop a pending `.await` on `&mut handle` without losing the output, because the
+/// handle still owns it.
 ///
 /// # Panics
 ///
-/// If it is polled again after it was ready.
+/// Polling the handle panics if it has already returned the output.
 ///
 /// ```
 /// let pool = creel::Pool::builder().workers(1).build()?;
@@ -149,24 +154,25 @@ impl std::error::Error for JoinError {
 /// # Ok::<(), creel::BuildError>(())
 /// ```
 pub struct JoinHandle<T> {
-    /// `None` once the output has been given or the task let go, or if there never was one.
+    /// The task. It is `None` if the output has been returned, the task has been detached, or there
+    /// never was a task.
     task: Option<Task>,
-    /// Why there never was a task, if nobody has been told yet.
+    /// The reason why there never was a task, until the handle returns it.
     refused: Option<JoinError>,
-    /// Whether a waker was put in the cell and not taken back.
+    /// Whether the handle has put a waker into the cell and not taken it back.
     joining: bool,
     output: PhantomData<T>,
 }
 
-// SAFETY: the handle moves the output between threads; everything else in the cell is guarded by
-// the state word, and a future is only touched by its workers.
+// SAFETY: the handle moves the output between threads, which is why `T` must be `Send`. The state
+// word guards everything else in the cell, and only the pool's workers touch the future.
 unsafe impl<T: Send> Send for JoinHandle<T> {}
-// SAFETY: a shared handle only cancels and looks at the state word.
+// SAFETY: through a shared reference, the handle can only cancel the task and read the state word.
 unsafe impl<T: Send> Sync for JoinHandle<T> {}
 impl<T> Unpin for JoinHandle<T> {}
 
 impl<T> JoinHandle<T> {
-    /// The handle of a new task, whose state word counts it.
+    /// Creates the handle of a new task. The task's state word already counts this handle.
     pub(super) fn new(task: Task) -> Self {
         Self {
             task: Some(task),
@@ -176,12 +182,13 @@ impl<T> JoinHandle<T> {
         }
     }
 
-    /// The handle of a task that was not spawned.
+    /// Creates the handle of a task that was not spawned, because the pool was shutting down or, if
+    /// there is an `error`, because the OS refused a thread.
     pub(super) fn refused(error: Option<std::io::Error>) -> Self {
         Self::not_spawned(error.map_or(JoinError::Refused, JoinError::NoThread))
     }
 
-    /// The handle of a task that was not spawned for this reason.
+    /// Creates the handle of a task that was not spawned for the given reason.
     pub(crate) fn not_spawned(error: JoinError) -> Self {
         Self {
             task: None,
@@ -191,8 +198,8 @@ impl<T> JoinHandle<T> {
         }
     }
 
-    /// Lets the task go on by itself; its output, or panic, is dropped when it ends. Dropping the
-    /// handle does the same; this says so.
+    /// Detaches the task, which then continues on its own. Its output, or its panic, is dropped
+    /// when it ends. Dropping the handle does the same, but this method says so explicitly.
     ///
     /// ```
     /// let pool = creel::Pool::builder().workers(2).build()?;
@@ -203,7 +210,7 @@ impl<T> JoinHandle<T> {
     /// ```
     pub fn detach(self) {}
 
-    /// Has the task cancelled when what this gives is dropped.
+    /// Converts the handle into an [`AbortOnDrop`], which cancels the task when you drop it.
     ///
     /// ```
     /// let pool = creel::Pool::builder().workers(1).build()?;
@@ -220,9 +227,13 @@ impl<T> JoinHandle<T> {
         AbortOnDrop(self)
     }
 
-    /// Asks for the task's future to be dropped by a worker of its pool; returns at once. A poll
-    /// under way is not disturbed. Awaiting the handle then gives [`JoinError::Cancelled`] after the drop, or the
-    /// output, if the task was faster.
+    /// Asks the pool to cancel the task, and returns at once without waiting for it.
+    ///
+    /// A worker of the pool then drops the task's future. A poll that is under way is not
+    /// interrupted. For example, a loop without an await point runs to its end. When you await the
+    /// handle afterwards, it returns [`JoinError::Cancelled`] once the future has been dropped.
+    /// However, it returns the output if the task completed first. Aborting a task that has ended
+    /// has no effect.
     ///
     /// ```
     /// let pool = creel::Pool::builder().workers(2).build()?;
@@ -235,17 +246,17 @@ impl<T> JoinHandle<T> {
         if let Some(task) = self.task
             && let Some(then) = task.state().cancel()
         {
-            // SAFETY: the step told it, and the handle keeps the cell alive.
+            // SAFETY: `cancel` returned this action, and the handle keeps the cell alive.
             unsafe { task.follow(then) };
         }
     }
 
-    /// Which task it is; none if its pool has refused it, or the output has been given.
+    /// Returns the task's id, or `None` if the task was not spawned or its output has been taken.
     pub fn id(&self) -> Option<TaskId> {
         self.task.map(TaskId::new)
     }
 
-    /// Whether the task has ended, so that awaiting gives its output at once.
+    /// Returns whether the task has ended, so that awaiting the handle returns at once.
     ///
     /// ```
     /// let pool = creel::Pool::builder().workers(2).build()?;
@@ -263,27 +274,28 @@ impl<T> JoinHandle<T> {
     /// Takes the output of a task that is complete.
     fn take(&mut self, task: Task) -> Result<T, JoinError> {
         self.task = None;
-        // SAFETY: complete, with the handle alive: the output is there and the handle's.
+        // SAFETY: the task is complete and the handle is alive, so the output is there and belongs
+        // to the handle.
         let output = unsafe { task.take_output() };
         let then = task.state().drop_handle_after_output();
-        // SAFETY: the step told it.
+        // SAFETY: `drop_handle_after_output` returned this action.
         unsafe { task.follow(then) };
         output
     }
 
-    /// Gives up the handle's part in the cell.
+    /// Releases the handle's share of the cell.
     fn leave(&mut self) {
         let Some(task) = self.task.take() else { return };
         if self.joining && task.state().clear_joiner() {
-            // SAFETY: the step made it the handle's again.
+            // SAFETY: `clear_joiner` returned true, so the waker belongs to the handle again.
             drop(unsafe { task.take_joiner() });
         }
         let then = task.state().drop_handle().unwrap_or_else(|| {
-            // SAFETY: complete, with the handle alive.
+            // SAFETY: the task is complete and the handle is alive.
             unsafe { task.drop_output() };
             task.state().drop_handle_after_output()
         });
-        // SAFETY: the step told it.
+        // SAFETY: `drop_handle` or `drop_handle_after_output` returned this action.
         unsafe { task.follow(then) };
     }
 }
@@ -291,9 +303,11 @@ impl<T> JoinHandle<T> {
 impl<T> Future for JoinHandle<T> {
     type Output = Result<T, JoinError>;
 
+    /// Returns the task's output, or the reason why there is none.
+    ///
     /// # Panics
     ///
-    /// If polled after it gave the output.
+    /// Panics if it has already returned the output.
     #[track_caller]
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         assert!(
@@ -312,7 +326,8 @@ impl<T> Future for JoinHandle<T> {
             budget::use_up(1);
             return Poll::Ready(self.take(task));
         }
-        // Cloned first: it may panic, and must not do so between the steps.
+        // We clone the waker first, because cloning can panic and must not do so between the steps
+        // below.
         let waker = StoredWaker::new(context.waker());
         if self.joining {
             self.joining = false;
@@ -320,16 +335,16 @@ impl<T> Future for JoinHandle<T> {
                 budget::use_up(1);
                 return Poll::Ready(self.take(task));
             }
-            // SAFETY: the step made it the handle's again.
+            // SAFETY: `clear_joiner` returned true, so the waker belongs to the handle again.
             drop(unsafe { task.take_joiner() });
         }
-        // SAFETY: `JOINER` is not set, so the place is empty and the handle's.
+        // SAFETY: `JOINER` is not set, so the waker's place is empty and belongs to the handle.
         unsafe { task.put_joiner(waker) };
         if task.state().set_joiner() {
             self.joining = true;
             return Poll::Pending;
         }
-        // SAFETY: complete before the step: the waker is still the handle's.
+        // SAFETY: the task completed before `set_joiner`, so the waker still belongs to the handle.
         drop(unsafe { task.take_joiner() });
         budget::use_up(1);
         Poll::Ready(self.take(task))
@@ -350,7 +365,11 @@ impl<T> fmt::Debug for JoinHandle<T> {
     }
 }
 
-/// A task's output to come, as its [`JoinHandle`]: the task is cancelled when this is dropped.
+/// A [`JoinHandle`] that cancels its task when it is dropped. For example, a struct can keep one
+/// for its background task, which is then cancelled with the struct. The drop does not wait for the
+/// task's future to be dropped.
+///
+/// Like the handle, it is a future of the task's output.
 ///
 /// ```
 /// let pool = creel::Pool::builder().workers(2).build()?;
@@ -368,7 +387,7 @@ impl<T> fmt::Debug for JoinHandle<T> {
 pub struct AbortOnDrop<T>(JoinHandle<T>);
 
 impl<T> AbortOnDrop<T> {
-    /// The handle alone: the task goes on when that is dropped.
+    /// Returns the plain handle. Dropping that handle detaches the task and does not cancel it.
     ///
     /// ```
     /// let pool = creel::Pool::builder().workers(2).build()?;
@@ -386,7 +405,7 @@ impl<T> AbortOnDrop<T> {
         std::mem::replace(&mut self.0, gone)
     }
 
-    /// As [`JoinHandle::abort`].
+    /// Asks the pool to cancel the task, as [`JoinHandle::abort`] does.
     ///
     /// ```
     /// let pool = creel::Pool::builder().workers(2).build()?;
@@ -399,12 +418,12 @@ impl<T> AbortOnDrop<T> {
         self.0.abort();
     }
 
-    /// As [`JoinHandle::id`].
+    /// Returns the task's id, as [`JoinHandle::id`] does.
     pub fn id(&self) -> Option<TaskId> {
         self.0.id()
     }
 
-    /// As [`JoinHandle::is_finished`].
+    /// Returns whether the task has ended, as [`JoinHandle::is_finished`] does.
     ///
     /// ```
     /// let pool = creel::Pool::builder().workers(2).build()?;
@@ -422,9 +441,11 @@ impl<T> AbortOnDrop<T> {
 impl<T> Future for AbortOnDrop<T> {
     type Output = Result<T, JoinError>;
 
+    /// Returns the task's output, or the reason why there is none.
+    ///
     /// # Panics
     ///
-    /// If polled after it gave the output.
+    /// Panics if it has already returned the output.
     #[track_caller]
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         Pin::new(&mut self.0).poll(context)

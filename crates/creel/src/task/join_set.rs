@@ -1,7 +1,7 @@
-//! Tasks that belong together: awaited as they end, cancelled together.
+//! Sets of tasks, which you await in the order in which they end, and abort together.
 //!
-//! Each has a waker of its own, which notes its number: who waits polls the handles of those that
-//! have ended, and no others.
+//! Each member has a waker of its own, which records the member's number. A caller that waits
+//! therefore polls only the handles of members that may have ended.
 
 use super::join::{JoinError, JoinHandle};
 use super::spawn::spawn;
@@ -14,9 +14,10 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
 
-/// Tasks whose outputs are taken in the order in which they end.
+/// A set of tasks, whose outputs you take in the order in which the tasks end.
 ///
-/// Dropped, it cancels those that are left.
+/// Dropping the set aborts the tasks that are left in it, and does not wait for them. To let them
+/// continue instead, call [`detach_all`](Self::detach_all) first.
 ///
 /// ```
 /// use creel::task::JoinSet;
@@ -45,7 +46,7 @@ struct Member<T> {
     waker: Waker,
 }
 
-/// Numbers to look at, and who waits for one.
+/// The numbers of the members to poll, and the waker of the caller that waits for one.
 #[derive(Default)]
 struct Ended {
     numbers: VecDeque<usize>,
@@ -74,7 +75,7 @@ impl Wake for Note {
 }
 
 impl<T> JoinSet<T> {
-    /// An empty one.
+    /// Creates an empty set.
     ///
     /// ```
     /// let set = creel::task::JoinSet::<u32>::new();
@@ -89,7 +90,8 @@ impl<T> JoinSet<T> {
         }
     }
 
-    /// Adds a task of any pool.
+    /// Adds a task to the set. The task can belong to any pool, for example to another pool than
+    /// the other members.
     ///
     /// ```
     /// let pool = creel::Pool::builder().workers(1).build()?;
@@ -104,7 +106,8 @@ impl<T> JoinSet<T> {
             number,
             ended: Arc::clone(&self.ended),
         }));
-        // Its first look puts the waker there.
+        // This puts the member's number into the list, so that the next poll registers the member's
+        // waker with its handle.
         waker.wake_by_ref();
         let member = Some(Member { handle, waker });
         match self.members.get_mut(number) {
@@ -113,7 +116,7 @@ impl<T> JoinSet<T> {
         }
     }
 
-    /// How many have not been taken.
+    /// Returns the number of tasks in the set, which are those whose output has not been taken.
     ///
     /// ```
     /// let pool = creel::Pool::builder().workers(2).build()?;
@@ -127,7 +130,7 @@ impl<T> JoinSet<T> {
         self.members.len() - self.free.len()
     }
 
-    /// Whether all have been taken.
+    /// Returns whether the set is empty, which means that all outputs have been taken.
     ///
     /// ```
     /// let pool = creel::Pool::builder().workers(2).build()?;
@@ -142,11 +145,13 @@ impl<T> JoinSet<T> {
         self.len() == 0
     }
 
-    /// The output of the next that ends; `None` when none is left. Cancel-safe.
+    /// Waits for the next task to end, and returns its output. Returns `None` if the set is empty.
+    ///
+    /// This method is cancel-safe. If you drop its future, no output is lost.
     ///
     /// # Errors
     ///
-    /// Inside: why that one has no output.
+    /// The inner result is an error if that task has no output, for example because it panicked.
     ///
     /// ```
     /// let pool = creel::Pool::builder().workers(2).build()?;
@@ -168,7 +173,8 @@ impl<T> JoinSet<T> {
         poll_fn(|cx| self.poll_join_next(cx)).await
     }
 
-    /// As [`join_next`](Self::join_next), for futures written by hand.
+    /// Polls for the next task to end, as [`join_next`](Self::join_next) does. Use it in futures
+    /// that you write by hand.
     ///
     /// ```
     /// let pool = creel::Pool::builder().workers(2).build()?;
@@ -184,7 +190,8 @@ impl<T> JoinSet<T> {
         if self.is_empty() {
             return Poll::Ready(None);
         }
-        // Here, since a member that found nothing left would be noted, and so polled, again and again.
+        // We check the budget here, because a member that finds the budget spent would be recorded,
+        // and polled, again and again.
         if budget::is_spent(cx) {
             return Poll::Pending;
         }
@@ -198,7 +205,8 @@ impl<T> JoinSet<T> {
                 return Poll::Pending;
             };
             drop(ended);
-            // A number may have been noted twice, or be of one that has its place since.
+            // A number may have been recorded twice, or its member may have gone, or a newer member
+            // may have taken its place.
             let Some(member) = self.members.get_mut(number).and_then(Option::as_mut) else {
                 continue;
             };
@@ -212,7 +220,8 @@ impl<T> JoinSet<T> {
         }
     }
 
-    /// Asks for all to be cancelled; they are still to be joined.
+    /// Asks the pools to cancel all tasks of the set, and returns at once. The tasks stay in the
+    /// set, so you can still join them.
     ///
     /// ```
     /// let pool = creel::Pool::builder().workers(2).build()?;
@@ -228,7 +237,7 @@ impl<T> JoinSet<T> {
         }
     }
 
-    /// Lets all go on by themselves.
+    /// Removes all tasks from the set without aborting them. They continue on their own.
     ///
     /// ```
     /// let pool = creel::Pool::builder().workers(2).build()?;
@@ -240,7 +249,8 @@ impl<T> JoinSet<T> {
     /// # Ok::<(), creel::BuildError>(())
     /// ```
     pub fn detach_all(&mut self) {
-        // The numbers of these tasks go to a list that ends with them, not with the set.
+        // The detached tasks keep the old list. Their numbers go there, and the list is freed with
+        // them.
         let ended = std::mem::take(&mut self.ended);
         self.free.clear();
         self.members.clear();
@@ -252,12 +262,12 @@ impl<T> JoinSet<T> {
 }
 
 impl<T: Send + 'static> JoinSet<T> {
-    /// Makes a task on the pool whose task, worker or `block_on` calls this, as
-    /// [`task::spawn`](super::spawn()) does.
+    /// Spawns a task and adds it to the set. As with [`task::spawn`](super::spawn()), the task
+    /// belongs to the pool whose task, worker or `block_on` calls this.
     ///
     /// # Panics
     ///
-    /// Outside of a pool.
+    /// Panics outside of a pool.
     ///
     /// ```
     /// let pool = creel::Pool::builder().workers(2).build()?;

@@ -1,34 +1,37 @@
-//! The LIFO slot: the task that a local scheduler's holder runs next, claimed for it already.
+//! The LIFO slot, which contains the task that the holder of a local scheduler runs next. The task
+//! is already claimed for the holder.
 //!
-//! Only the holder puts a task in, and it takes it out with plain loads and stores, so that a
-//! hand-over on one worker is claimed by the wake itself. A thief comes only where the holder has
-//! been stuck in one poll for a millisecond. It sets `thief`, pays for a barrier on both sides
-//! (`sync/barrier.rs`), and goes away again if the holder is just taking.
+//! Only the holder puts a task in, and it takes it out with plain loads and stores. A task that is
+//! handed over on one worker is therefore claimed by the wake-up itself. A thief comes only if the
+//! holder has been stuck in one poll for a millisecond. It sets `thief`, pays for a barrier on both
+//! sides (`sync/barrier.rs`), and leaves again if the holder is just taking the task.
 //!
-//! Any number of threads may try to steal at any time, because the watchdog's finding that a holder is
-//! stuck may be out of date, and because its second look may send another thread. The first one to
-//! set `thief` is the thief, and it alone clears `thief`. The others find it set and leave.
+//! Any number of threads may try to steal at any time. The reason is that the watchdog's finding
+//! that a holder is stuck may be out of date, and that its next check may send another thread. The
+//! first thread to set `thief` is the thief, and only this thread clears `thief`. The others find
+//! it set and leave.
 //!
-//! Invariant: from the moment when a thief has seen `taking` false after the barrier until it clears
-//! `thief`, every take that begins finds `thief` set and then exchanges, as the thief does. If two
-//! thieves could overlap, the first one to leave would clear `thief` under the other, and the
-//! holder's plain load and store would race with the other's exchange: two threads would run one
-//! task.
+//! Invariant: consider the time from the moment when a thief has seen `taking` false after the
+//! barrier until it clears `thief`. Every take that begins in that time finds `thief` set, and then
+//! uses an exchange, as the thief does. If two thieves could overlap, the first one to leave would
+//! clear `thief` while the other still works. The holder's plain load and store would then race
+//! with the other's exchange, and two threads would run one task.
 
 use super::cell::{Header, Task};
 use crate::sync::{AtomicBool, AtomicPtr, Ordering, barrier};
 use std::ptr;
 
-/// One claimed task, or none.
+/// A place for one claimed task.
 pub(super) struct Lifo {
-    /// The holder stores with release what a thief's exchange acquires: the task and its claim.
+    /// The task, or null. The holder stores it with release, and a thief's exchange acquires the
+    /// task and its claim.
     task: AtomicPtr<Header>,
-    /// The holder is in `take`. Relaxed when set, because the barriers order it against `thief`;
-    /// release when cleared, so that a thief sees that the task is gone.
+    /// Whether the holder is in `take`. It is relaxed when set, because the barriers order it
+    /// against `thief`. It is release when cleared, so that a thief sees that the task is gone.
     taking: AtomicBool,
-    /// A thief is there. Acquire when set, so that a thief comes after the one before it; the
-    /// barriers order it against `taking`. Release when cleared, for the next thief and so that
-    /// the holder's plain load finds what the exchange has left.
+    /// Whether there is a thief. It is acquire when set, so that a thief comes after the one before
+    /// it, and the barriers order it against `taking`. It is release when cleared, for the next
+    /// thief, and so that the holder's plain load finds what the exchange has left.
     thief: AtomicBool,
 }
 
@@ -41,7 +44,7 @@ impl Lifo {
         }
     }
 
-    /// Whether no task lies here; a moment ago, but for the holder's own.
+    /// Returns whether the slot is empty. The answer may be out of date, except for the holder.
     #[inline]
     pub(super) fn is_empty(&self) -> bool {
         self.task.load(Ordering::Acquire).is_null()
@@ -51,25 +54,26 @@ impl Lifo {
     ///
     /// # Safety
     ///
-    /// The caller is the holder, has found the slot empty since it last put one in, and has
-    /// claimed the task.
+    /// The caller must be the holder, must have found the slot empty since it last put a task in,
+    /// and must have claimed the task.
     #[inline]
     pub(super) unsafe fn put(&self, task: Task) {
         debug_assert!(self.is_empty());
         if cfg!(loom) {
-            // Loom does not know that an exchange and what it has read lie side by side in the
-            // word's order, and would let the holder read the thief's null instead of this.
+            // Loom does not know that an exchange directly follows the value that it has read in
+            // the modification order. With a store, it would let the holder read the thief's null
+            // instead of this task.
             self.task.swap(task.as_ptr(), Ordering::AcqRel);
         } else {
             self.task.store(task.as_ptr(), Ordering::Release);
         }
     }
 
-    /// Takes the task out, claimed.
+    /// Takes the claimed task out.
     ///
     /// # Safety
     ///
-    /// The caller is the holder.
+    /// The caller must be the holder.
     #[inline]
     pub(super) unsafe fn take(&self) -> Option<Task> {
         if self.task.load(Ordering::Relaxed).is_null() {
@@ -77,7 +81,7 @@ impl Lifo {
         }
         self.taking.store(true, Ordering::Relaxed);
         barrier::light();
-        // Acquire: what a thief has taken before is gone.
+        // Acquire is needed, so that we see that a task is gone that a thief has taken before.
         let task = if self.thief.load(Ordering::Acquire) {
             self.task.swap(ptr::null_mut(), Ordering::AcqRel)
         } else {
@@ -89,13 +93,13 @@ impl Lifo {
         Task::from_ptr(task)
     }
 
-    /// Takes the task out, claimed, from any thread; `None` also while the holder takes or another
-    /// thread steals.
+    /// Takes the claimed task out, on any thread. It also returns `None` while the holder takes the
+    /// task or another thread steals it.
     pub(super) fn steal(&self) -> Option<Task> {
         if self.is_empty() || self.thief.swap(true, Ordering::Acquire) {
             return None;
         }
-        // Acquire: what the holder took before is gone.
+        // Acquire is needed, so that we see that a task is gone that the holder took before.
         let still = barrier::heavy() && !self.taking.load(Ordering::Acquire);
         let task = if still {
             self.task.swap(ptr::null_mut(), Ordering::AcqRel)

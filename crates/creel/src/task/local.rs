@@ -1,13 +1,16 @@
-//! A local scheduler: what a thread needs to run a worker's stealable tasks.
+//! The local scheduler, which holds everything that a thread needs to run a worker's stealable
+//! tasks.
 //!
-//! A run queue, a LIFO slot, a heap for cells. Each worker has a local scheduler, which its own thread *holds*
-//! while it runs tasks. A caller of `block_on` that stands in for a worker holds a `block_on` caller's local scheduler
-//! (`block_on_driver.rs`). Who may hold one is told by `worker/idle.rs`, so that no more threads run
-//! stealable tasks than the pool has workers, but for those whose code blocks them.
+//! It consists of a run queue, a LIFO slot and a heap for task cells. Each worker has a local
+//! scheduler, which its own thread *holds* while it runs tasks. A caller of `block_on` that runs
+//! tasks in place of a worker holds a local scheduler of its own (`block_on_driver.rs`).
+//! `worker/idle.rs` decides which threads may hold one. No more threads run stealable tasks than
+//! the pool has workers, except for threads whose code blocks them.
 //!
-//! A wake from a running task puts the woken one in the LIFO slot, if that is empty, and tells
-//! nobody: it runs next on the same core, its data in the cache. It is claimed by the wake itself,
-//! so taking it costs no atomic operation; stuck there behind a long poll it can be taken by others.
+//! If a running task wakes another one and the LIFO slot is empty, the woken task goes there, and
+//! no other worker is notified. It runs next on the same core, where its data is in the cache. The
+//! wake-up itself claims the task, so that taking it out costs no atomic operation. If the task is
+//! stuck there behind a long poll, other threads can take it.
 
 use super::cell::{Schedule, Task};
 use super::lifo::Lifo;
@@ -31,40 +34,45 @@ use std::sync::Arc;
 pub(crate) struct LocalScheduler {
     pub(super) hints: RunQueue,
     pub(super) lifo: CachePadded<Lifo>,
-    /// Made when the local scheduler is first held; then it does not change.
+    /// The heap, which is created when the local scheduler is first held and does not change
+    /// afterwards.
     pub(super) heap: AtomicPtr<Heap>,
     pub(super) own: CachePadded<UnsafeCell<Own>>,
-    /// A guess of what a poll here takes, ns. Advice only.
+    /// An estimate of the duration of a poll here, in ns. It is only a hint.
     pub(super) poll_ns: AtomicU32,
-    /// The poll count at which the watchdog found the holder stuck. Advice only.
+    /// The poll count at which the watchdog found the holder stuck. It is only a hint.
     stuck_at: AtomicU64,
-    /// A `block_on` caller's: somebody holds it. Stored by who does; advice.
+    /// Whether a thread holds this local scheduler. It matters for those of `block_on` callers. The
+    /// holder stores it. It is only a hint.
     context: AtomicBool,
-    /// Polls of what is no task: the future of a stand-in.
+    /// The number of polls of futures that are not tasks, which are the futures of `block_on`
+    /// drivers.
     pub(super) others: Counter,
     pub(super) counters: Counters,
-    /// Of bound tasks; written by the worker's thread only.
+    /// The counters of bound tasks. Only the worker's thread writes them.
     pub(super) bound_counters: Counters,
-    /// Tasks bound to this worker that are scheduled.
+    /// The scheduled tasks that are bound to this worker.
     pub(super) bound: super::inject::Inject,
-    /// Tasks bound to this worker that are not complete. `SeqCst`, against a worker's retirement.
+    /// The number of tasks bound to this worker that are not complete. It is `SeqCst`, because a
+    /// worker that retires must not miss a new one.
     pub(super) bound_alive: AtomicUsize,
 }
 
-/// What only the holder touches.
+/// The state that only the holder accesses.
 pub(super) struct Own {
-    /// Polls until the next look, and those from the last one to that; 0 before the first.
+    /// `polls_left` is the number of polls until the next maintenance. `polls_planned` is the
+    /// number of polls between the last maintenance and the next one, and is 0 before the first.
     pub(super) polls_left: u32,
     pub(super) polls_planned: u32,
-    /// Polls until one is taken from outside first.
+    /// The number of polls until a task from the outside queue has priority.
     pub(super) outside_in: u32,
-    /// The pool's one search, if it is this thread's because the thread was called.
+    /// The pool's only search, if this thread owns it because it was notified.
     pub(super) search: Option<Search>,
     pub(super) looked: Instant,
     pub(super) last_ns: u64,
 }
 
-/// What was done; each written by one thread at a time.
+/// The counts of what was done. Only one thread writes them at a time.
 #[derive(Default)]
 pub(super) struct Counters {
     pub(super) spawned: Counter,
@@ -74,17 +82,19 @@ pub(super) struct Counters {
     pub(super) steals: Counter,
 }
 
-// SAFETY: nothing in a local scheduler belongs to a thread by its identity. `own` and the owner's part of the
-// heap are the holder's alone. A worker's local scheduler passes from one thread to the next by the worker's
-// `thread` lock, a `block_on` caller's by the lock of the list of free ones.
+// SAFETY: nothing in a local scheduler depends on the identity of a thread. Only the holder
+// accesses `own` and the owner's part of the heap. The local scheduler of a worker passes from one
+// thread to the next by the worker's `thread` lock. That of a `block_on` caller passes by the lock
+// of the list of free ones.
 unsafe impl Send for LocalScheduler {}
-// SAFETY: what is not the holder's alone is atomic or locked; see above for the rest.
+// SAFETY: everything that other threads than the holder access is atomic or locked. The comment
+// above covers the rest.
 unsafe impl Sync for LocalScheduler {}
 
 #[derive(Clone, Copy)]
 struct Here {
     scheduler: *const LocalScheduler,
-    /// The pool's address, for comparison.
+    /// The address of the pool's tasks, for comparison.
     tasks: *const Tasks,
 }
 
@@ -95,14 +105,16 @@ thread_local! {
     };
 }
 
-/// A local scheduler that the calling thread holds; only made on that thread, and gone before it lets go.
+/// A local scheduler that the calling thread holds. It is only created on that thread, and is gone
+/// before the thread releases the local scheduler.
 #[derive(Clone, Copy)]
 pub(super) struct LocalContext<'a> {
     pub(super) scheduler: &'a LocalScheduler,
     pub(super) tasks: &'a Tasks,
 }
 
-/// The local scheduler that this thread holds, if it is one of the task's pool and the task is not bound.
+/// Returns the local scheduler that this thread holds, if it belongs to the task's pool and the
+/// task is not bound.
 #[inline]
 pub(super) fn current_for<'a>(task: Task) -> Option<LocalContext<'a>> {
     if cfg!(loom) {
@@ -112,71 +124,74 @@ pub(super) fn current_for<'a>(task: Task) -> Option<LocalContext<'a>> {
     (task.is_of(context.tasks) && task.state().slot().is_none()).then_some(context)
 }
 
-/// The local scheduler that this thread holds in this pool.
+/// Returns the local scheduler that this thread holds, if it belongs to this pool.
 #[inline]
 pub(super) fn current_in(tasks: &Tasks) -> Option<LocalContext<'_>> {
     here().filter(|context| ptr::eq(context.tasks, tasks))
 }
 
-/// Whether this thread holds a local scheduler of this pool.
+/// Returns whether this thread holds a local scheduler of this pool.
 pub(crate) fn runs_tasks_of(tasks: &Tasks) -> bool {
     current_in(tasks).is_some()
 }
 
-/// The local scheduler that this thread holds, in whatever pool.
+/// Returns the local scheduler that this thread holds, in any pool.
 ///
-/// The caller does not keep it longer than the thread holds the local scheduler.
+/// The caller must not keep it longer than the thread holds the local scheduler.
 #[inline]
 pub(super) fn here<'a>() -> Option<LocalContext<'a>> {
     let here = local(&HERE, Cell::get).filter(|here| !here.scheduler.is_null())?;
-    // SAFETY: the thread holds a local scheduler of this pool, which therefore lives.
+    // SAFETY: the thread holds a local scheduler of this pool, and the pool lives as long.
     let tasks = unsafe { &*here.tasks };
-    // SAFETY: validity: schedulers are in a table of `tasks`, which lives. Aliasing: it is only shared;
-    // `own` is touched by this thread alone, which holds the local scheduler.
+    // SAFETY: validity: the local schedulers are in a table of `tasks`, which is alive. Aliasing:
+    // the reference is shared, and only this thread accesses `own`, because it holds the local
+    // scheduler.
     let scheduler = unsafe { &*here.scheduler };
     Some(LocalContext { scheduler, tasks })
 }
 
-/// Whether this thread may take a local scheduler: it holds none, and is not about to end.
+/// Returns whether this thread may take a local scheduler. It must hold none, and its thread-locals
+/// must not have been destroyed.
 pub(super) fn may_attach() -> bool {
     local(&HERE, Cell::get).is_some_and(|here| here.scheduler.is_null())
 }
 
-/// The heap of the local scheduler that this thread holds.
+/// Returns the heap of the local scheduler that this thread holds.
 #[inline]
 pub(super) fn heap() -> Option<NonNull<Heap>> {
     if cfg!(loom) {
         return None;
     }
     let here = local(&HERE, Cell::get).filter(|here| !here.scheduler.is_null())?;
-    // SAFETY: the thread holds the local scheduler.
+    // SAFETY: the thread holds the local scheduler, which is therefore alive.
     NonNull::new(unsafe { &*here.scheduler }.heap.load(Ordering::Relaxed))
 }
 
-/// Memory for a channel of type `C`, from the heap of the local scheduler that this thread holds; `None` if
-/// it holds none or the channel is too large.
+/// Allocates memory for a channel of type `C` from the heap of the local scheduler that this thread
+/// holds. Returns `None` if the thread holds none or the channel is too large.
 #[inline]
 pub(crate) fn block_for_channel<C>() -> Option<NonNull<C>> {
-    // A block is reused as plain memory, which a model checker's atomics are not.
+    // A block is reused as plain memory, which does not work with the atomics of a model checker.
     if cfg!(shuttle) || size_of::<C>() > CHANNEL_MAX || align_of::<C>() > GRAIN {
         return None;
     }
-    // SAFETY: this thread holds the local scheduler and so owns its heap, which lives.
+    // SAFETY: this thread holds the local scheduler and therefore owns its heap, which is alive.
     let heap = unsafe { heap()?.as_ref() };
-    // SAFETY: validity: the size was looked at. Aliasing: this thread holds the local scheduler, so it is the
-    // heap's owner.
+    // SAFETY: validity: we have checked the size. Aliasing: this thread holds the local scheduler,
+    // so it is the owner of the heap.
     Some(unsafe { heap.alloc_for_channel(size_of::<C>()) }.cast())
 }
 
-/// Gives the memory of a channel back, on any thread.
+/// Frees the memory of a channel, on any thread.
 ///
 /// # Safety
 ///
-/// It came from [`block_for_channel`] and is not used again.
+/// The memory must come from [`block_for_channel`], and must not be used again.
 #[inline]
 pub(crate) unsafe fn free_channel<C>(channel: NonNull<C>) {
-    // SAFETY: validity: a block from a heap of schedulers, which lives while the block is out. Aliasing:
-    // it is not used again, says the caller; `heap` is the calling thread's own.
+    // SAFETY: validity: the block comes from the heap of a local scheduler, which lives as long as
+    // the block is in use. Aliasing: the caller guarantees that it is not used again, and `heap`
+    // belongs to the calling thread.
     unsafe { Heap::free(channel.cast(), heap()) };
 }
 
@@ -205,12 +220,12 @@ impl LocalScheduler {
         }
     }
 
-    /// Marks the local scheduler as the calling thread's.
+    /// Marks the local scheduler as held by the calling thread.
     ///
     /// # Safety
     ///
-    /// It is the worker's own, or a `block_on` caller's that this thread has been given; the thread holds no
-    /// other.
+    /// The local scheduler must belong to the worker that the thread serves, or be one for
+    /// `block_on` callers that this thread has been given. The thread must hold no other.
     pub(super) unsafe fn attach(&self, tasks: &Tasks) {
         if self.heap.load(Ordering::Relaxed).is_null() {
             let scheduler: Arc<dyn Schedule> = tasks.counted();
@@ -233,77 +248,79 @@ impl LocalScheduler {
         local(&HERE, |place| place.set(here));
     }
 
-    /// The heap, if the local scheduler was ever held.
+    /// Returns the heap, or `None` if the local scheduler has never been held.
     pub(super) fn heap(&self) -> Option<NonNull<Heap>> {
         NonNull::new(self.heap.load(Ordering::Acquire))
     }
 
-    /// Claims a task that a stand-in left here, at the pool's end.
+    /// Claims a task that a `block_on` driver left here, when the pool ends.
     ///
     /// # Safety
     ///
-    /// Nobody holds the local scheduler, nor will.
+    /// No thread may hold the local scheduler, now or later.
     pub(super) unsafe fn pop_left(&self) -> Option<(Task, Claim)> {
-        // SAFETY: the caller is as good as the holder.
+        // SAFETY: the caller has the rights of the holder, because there is none.
         if let Some(task) = unsafe { self.lifo.take() } {
             return Some((task, task.state().claimed()));
         }
         let claim = |task: Task| Some((task, task.state().claim_hinted()?));
-        // SAFETY: nobody holds the local scheduler, nor will, so the caller is its queue's only owner.
+        // SAFETY: no thread holds the local scheduler or will hold it, so the caller is the only
+        // owner of its queue.
         std::iter::from_fn(|| unsafe { self.hints.pop() }).find_map(claim)
     }
 
-    /// Forgets the heap, at the pool's end.
+    /// Removes and returns the heap, when the pool ends.
     pub(super) fn take_heap(&self) -> Option<NonNull<Heap>> {
         NonNull::new(self.heap.swap(ptr::null_mut(), Ordering::AcqRel))
     }
 
-    /// Whether scheduled tasks lie here; a moment ago, and stale hints count.
+    /// Returns whether scheduled tasks are queued here. The answer may be out of date, and stale
+    /// hints count too.
     pub(super) fn has_hints(&self) -> bool {
         !self.lifo.is_empty() || self.hints.len() > 0
     }
 
-    /// Whether one task lies here and polls were short of late.
+    /// Returns whether one task is queued here and recent polls were short.
     pub(super) fn has_short_chain(&self) -> bool {
         let short = (1..POLL_NS_WORTH_A_STEAL).contains(&self.poll_ns());
         short && self.has_hints() && self.hints.len() <= 1
     }
 
-    /// What a poll here takes, ns, by a recent guess.
+    /// Returns a recent estimate of the duration of a poll here, in ns.
     pub(super) fn poll_ns(&self) -> u32 {
         self.poll_ns.load(Ordering::Relaxed)
     }
 
-    /// How far its holder has come: the polls begun.
+    /// Returns the number of polls that have begun here, which measures the holder's progress.
     pub(super) fn progress(&self) -> u64 {
         let bound = self.bound_counters.polls.get();
         self.counters.polls.get() + self.others.get() + bound
     }
 
-    /// The watchdog has seen no progress beyond this.
+    /// Records that the watchdog has seen no progress beyond this count.
     pub(super) fn mark_stuck(&self, progress: u64) {
         self.stuck_at.store(progress, Ordering::Relaxed);
     }
 
-    /// Whether the holder is still where the watchdog found it stuck.
+    /// Returns whether the holder has made no progress since the watchdog found it stuck.
     pub(super) fn is_stuck(&self) -> bool {
         self.stuck_at.load(Ordering::Relaxed) == self.progress()
     }
 
-    /// A `block_on` caller's: whether somebody holds it.
+    /// Returns whether a thread holds this local scheduler, which is one for `block_on` callers.
     pub(super) fn is_held(&self) -> bool {
         self.context.load(Ordering::Relaxed)
     }
 
-    /// Claims a task from this local scheduler for the thread that holds `own`: from the queue, or, if
-    /// `slot`, from the LIFO slot too.
+    /// Claims a task from this local scheduler for the thread that holds `own`. The task comes from
+    /// the queue. If `slot` is true, it may come from the LIFO slot too.
     ///
     /// # Safety
     ///
-    /// The caller holds `own`, which is another local scheduler.
+    /// The caller must hold `own`, which must be another local scheduler.
     pub(super) unsafe fn steal(&self, own: &LocalScheduler, slot: bool) -> Option<(Task, Claim)> {
-        // SAFETY: validity: queues live with their schedulers. Aliasing: the caller holds `own`, so it
-        // is its queue's owner, and only reads this one.
+        // SAFETY: validity: queues live as long as their local schedulers. Aliasing: the caller
+        // holds `own`, so it is the owner of that queue, and it only reads this one.
         unsafe { self.hints.steal(&own.hints) }.or_else(|| {
             let task = slot.then(|| self.lifo.steal())??;
             Some((task, task.state().claimed()))
@@ -312,7 +329,7 @@ impl LocalScheduler {
 }
 
 impl LocalContext<'_> {
-    /// The reverse of [`LocalScheduler::attach`].
+    /// Reverses [`LocalScheduler::attach`].
     pub(super) fn detach_thread(self) {
         self.scheduler.context.store(false, Ordering::Relaxed);
         let nowhere = Here {

@@ -1,4 +1,5 @@
-//! What a thread does with the local scheduler that it holds: it makes, queues and runs tasks.
+//! The operations of a thread on the local scheduler that it holds: it creates, queues and runs
+//! tasks.
 
 use super::cell::{self, Keep, Outcome, Ran, Task};
 use super::local::{LocalContext, Own};
@@ -9,36 +10,41 @@ use crate::worker::idle::Search;
 use crate::worker::stored_waker::StoredWaker;
 use std::future::Future;
 
-/// Polls between two looks at the clock, at most; and the time between them that is aimed at.
+/// The maximum number of polls between two maintenances, which read the clock, and the time between
+/// them that we aim for, in ns.
 const LOOK_POLLS_MAX: u32 = 64;
 const LOOK_NS: u64 = 20_000;
-/// Polls between two tasks that are taken from outside first, about: it is seen to at a look.
+/// The approximate number of polls after which a task from the outside queue has priority.
+/// Maintenance checks this.
 pub(super) const OUTSIDE_EVERY: u32 = LOOK_POLLS_MAX;
 
 impl<'a> LocalContext<'a> {
     #[inline]
     fn own<R>(&self, f: impl FnOnce(&mut Own) -> R) -> R {
         self.scheduler.own.with_mut(|own| {
-            // SAFETY: a `LocalContext` exists only on the thread that holds the local scheduler, so nobody else uses
-            // it; and `f`, always within this file, calls nothing that comes back here.
+            // SAFETY: a `LocalContext` exists only on the thread that holds the local scheduler, so
+            // no other thread uses it. `f` is always in this file, and calls nothing that comes
+            // back here.
             f(unsafe { &mut *own })
         })
     }
 
-    /// Wakes an idle task into the slot, if that is empty: it goes next. `spare`: the waker's
-    /// reference stays with it. False: nothing was done.
+    /// Wakes an idle task into the LIFO slot if that is empty, so that the task runs next. If
+    /// `spare` is true, the waker's reference stays with the task. Returns false if nothing was
+    /// done.
     #[inline]
     pub(super) fn wakes_into_slot(self, task: Task, spare: bool) -> bool {
         if !self.scheduler.lifo.is_empty() || !task.state().wake_into_slot(spare) {
             return false;
         }
-        // SAFETY: this thread holds the local scheduler and has found the slot empty; the wake claimed it.
+        // SAFETY: this thread holds the local scheduler and has found the slot empty, and the
+        // wake-up has claimed the task.
         unsafe { self.scheduler.lifo.put(task) };
         self.ensure_watchdog();
         true
     }
 
-    /// Queues a scheduled task that nobody else knows of: next, if the slot is empty.
+    /// Queues a scheduled task that is in no other queue. It runs next if the LIFO slot is empty.
     pub(super) fn push_scheduled(self, task: Task) {
         if self.scheduler.lifo.is_empty() {
             task.state().claim_queued();
@@ -59,13 +65,14 @@ impl<'a> LocalContext<'a> {
         self.ensure_watchdog();
     }
 
-    /// Somebody idle looks every millisecond whether this thread is stuck in a poll.
+    /// Ensures that there is a watchdog, which checks every millisecond whether this thread is
+    /// stuck in a poll.
     #[inline]
     fn ensure_watchdog(self) {
         self.tasks.slots.ensure_watchdog();
     }
 
-    /// Makes a task in this local scheduler's heap.
+    /// Creates a task in the heap of this local scheduler.
     #[inline]
     pub(super) fn make<F, O>(self, word: u64, future: F) -> Task
     where
@@ -73,15 +80,17 @@ impl<'a> LocalContext<'a> {
         O: Keep<Outcome<F>>,
     {
         self.scheduler.counters.spawned.add(1);
-        // SAFETY: made when the local scheduler was first held.
+        // SAFETY: the heap was created when the local scheduler was first held.
         let heap = unsafe { &*self.scheduler.heap.load(Ordering::Relaxed) };
-        // SAFETY: this thread holds the local scheduler and so owns its heap; callers box what does not fit.
+        // SAFETY: this thread holds the local scheduler and therefore owns its heap. The callers
+        // box everything that does not fit.
         unsafe { Task::new::<F, O>(heap, word, future) }
     }
 
-    /// Runs one task, from here, from outside or stolen. False: there is none.
+    /// Runs one task, which is queued here, comes from outside, or is stolen. Returns false if
+    /// there is none.
     ///
-    /// With `cancel` it drops the task's future instead.
+    /// If `cancel` is true, it drops the task's future instead.
     #[inline(always)]
     pub(super) fn step(self, cancel: bool) -> bool {
         if self.own(|own| own.polls_left == 0) {
@@ -94,10 +103,11 @@ impl<'a> LocalContext<'a> {
         true
     }
 
-    /// Wakes; and if that is for an idle task of this pool, runs it, and what it hands over to by
-    /// the slot. The task itself does not go by the slot: nobody else could have taken it.
+    /// Wakes with `waker`. If this wakes an idle task of this pool, it runs the task and the tasks
+    /// that follow through the LIFO slot. The woken task itself does not go through the slot,
+    /// because no other worker could have taken it.
     ///
-    /// The pool has one worker.
+    /// The pool must have one worker.
     #[inline]
     pub(super) fn run_woken(self, waker: StoredWaker) {
         let task = cell::woken_by(waker.get());
@@ -109,7 +119,7 @@ impl<'a> LocalContext<'a> {
         });
         match claimed {
             Some((task, claim)) => {
-                // The claim has its reference.
+                // The claim has taken the waker's reference.
                 std::mem::forget(waker);
                 self.run(task, claim);
             }
@@ -118,9 +128,11 @@ impl<'a> LocalContext<'a> {
         self.run_slot();
     }
 
-    /// Runs what lies in the slot, and what that hands over to by it, for so many tasks at most.
+    /// Runs the task in the LIFO slot, and the tasks that it wakes into the slot in turn, up to a
+    /// limit.
     ///
-    /// What is queued stays so, also after a look: it may wait for what all of a turn do.
+    /// Queued tasks stay queued, even after maintenance, because they may wait for the result of
+    /// everything that is done in this turn.
     #[inline]
     pub(super) fn run_slot(self) {
         const MOST: u32 = 16;
@@ -136,7 +148,7 @@ impl<'a> LocalContext<'a> {
         }
     }
 
-    /// The same as `step`, after all that need not be seen to at each step.
+    /// Does the same as `step`, after the maintenance that is not needed at each step.
     #[cold]
     fn step_after_a_look(self, cancel: bool) -> bool {
         let outside = self.look();
@@ -149,7 +161,7 @@ impl<'a> LocalContext<'a> {
         };
         let first = if outside { from_outside() } else { None };
         let next = first.or_else(|| self.next());
-        // Before it runs anything.
+        // The search must end before any user code runs.
         self.end_search();
         let Some((task, claim)) = next else {
             return false;
@@ -158,11 +170,12 @@ impl<'a> LocalContext<'a> {
         true
     }
 
-    /// Runs a task that was just claimed here, which is not bound.
+    /// Runs a task that was just claimed here and is not bound.
     #[inline(always)]
     fn run(self, task: Task, claim: Claim) {
         self.own(|own| own.polls_left -= 1);
-        // Before the poll: who finds the count unchanged a millisecond later sees a stuck worker.
+        // We count before the poll. If the watchdog finds the count unchanged a millisecond later,
+        // the worker is stuck.
         self.scheduler.counters.polls.add(1);
         // SAFETY: the caller has claimed the task.
         if unsafe { task.run(claim, &self.scheduler.counters) } == Ran::Again {
@@ -186,14 +199,16 @@ impl<'a> LocalContext<'a> {
         self.elsewhere()
     }
 
-    /// Claims a task from outside or, with the pool's one search, from another local scheduler.
+    /// Claims a task from the outside queue or, with the pool's only search, from another local
+    /// scheduler.
     #[cold]
     fn elsewhere(self) -> Option<(Task, Claim)> {
         if let Some(task) = self.tasks.outside.pop() {
             return Some((task, task.state().claim_queued()));
         }
         let idle = &self.tasks.slots.idle;
-        // The search of a call ends at the look before the next task, one begun here ends here.
+        // The search of a notified worker ends at the maintenance before the next task. A search
+        // that begins here also ends here.
         let called = self.own(|own| own.search.is_some());
         let begun = match called {
             true => None,
@@ -203,7 +218,8 @@ impl<'a> LocalContext<'a> {
         let stolen = unsafe { steal::search(self.tasks, self.scheduler) };
         if stolen.is_some() {
             self.scheduler.counters.steals.add(1);
-            // What was copied here lies behind it.
+            // The hints that were copied here are now behind the stolen task, whose poll may be
+            // long.
             self.ensure_watchdog();
         }
         if let Some(search) = begun {
@@ -212,20 +228,22 @@ impl<'a> LocalContext<'a> {
         stolen
     }
 
-    /// The search is this thread's, because it was called. It ends at the look before the next task.
+    /// Records that this thread owns the search, because it was notified. The search ends at the
+    /// maintenance before the next task.
     pub(super) fn begin_search(self, search: Search) {
         self.own(|own| (own.search, own.polls_left) = (Some(search), 0));
     }
 
-    /// Lets another search.
+    /// Ends the search, so that another worker can search.
     pub(super) fn end_search(self) {
         if let Some(search) = self.own(|own| own.search.take()) {
             self.tasks.slots.end_search(search);
         }
     }
 
-    /// Reads the clock, guesses what a poll takes, plans the next look, and has another worker
-    /// woken if that pays. Says whether the next task shall come from outside.
+    /// Does the maintenance of the local scheduler. It reads the clock, estimates the duration of a
+    /// poll, and plans the next maintenance. It also notifies another worker if that is worth it.
+    /// Returns whether the next task must come from the outside queue.
     fn look(self) -> bool {
         if self.own(|own| own.polls_planned == 0) {
             self.own(|own| (own.polls_left, own.polls_planned) = (1, 1));
@@ -235,8 +253,8 @@ impl<'a> LocalContext<'a> {
         let (guess, outside) = self.own(|own| {
             let elapsed = now.duration_since(own.looked).as_nanos() as u64;
             let each = elapsed / u64::from(own.polls_planned);
-            // The lower of the last two: one long poll among tiny ones tells nothing about what
-            // is in the queue.
+            // We use the lower of the last two values, because one long poll among tiny ones does
+            // not say anything about the tasks in the queue.
             let guess = each.min(own.last_ns);
             own.last_ns = each;
             own.looked = now;
@@ -259,18 +277,19 @@ impl<'a> LocalContext<'a> {
         outside
     }
 
-    /// How many hints there are, the slot's not counted.
+    /// Returns the number of hints, without the task in the LIFO slot.
     pub(super) fn hints(self) -> usize {
         self.scheduler.hints.len()
     }
 
-    /// How many tasks wait for this thread, or for any; stale hints count.
+    /// Returns the number of tasks that wait for this thread, or for any thread. Stale hints count
+    /// too.
     pub(super) fn waiting(self) -> usize {
         let slot = usize::from(!self.scheduler.lifo.is_empty());
         self.scheduler.hints.len() + slot + self.tasks.outside.len()
     }
 
-    /// Moves the task in the slot to the end of the queue.
+    /// Moves the task in the LIFO slot to the end of the queue.
     fn spill(self) {
         // SAFETY: this thread holds the local scheduler.
         if let Some(task) = unsafe { self.scheduler.lifo.take() } {
@@ -279,7 +298,7 @@ impl<'a> LocalContext<'a> {
         }
     }
 
-    /// Moves every stealable task that is scheduled to this local scheduler's queue.
+    /// Moves every stealable task that is scheduled to the queue of this local scheduler.
     pub(super) fn gather(self) {
         self.spill();
         while let Some(task) = self.tasks.outside.pop() {
@@ -298,7 +317,7 @@ impl<'a> LocalContext<'a> {
         }
     }
 
-    /// Moves what lies here to the queue outside, for the others.
+    /// Moves all tasks that are queued here to the outside queue, so that others can take them.
     pub(super) fn clear(self) {
         self.spill();
         // SAFETY: this thread holds the local scheduler.

@@ -1,16 +1,23 @@
-//! Tasks: plain futures, many to a thread.
+//! Tasks are futures that the pool's workers run, many on each thread.
 //!
-//! [`Pool::spawn`](crate::Pool::spawn) makes one, a [`JoinHandle`] waits for it, cancels it or
-//! lets it go. A task is polled by the pool's workers, one at a time; `docs/design/tasks.md` tells
-//! the scheduler's rules. Wakers are plain [`std::task::Waker`]s, so futures from any crate that
-//! does not bring its own executor work unchanged.
+//! [`Pool::spawn`](crate::Pool::spawn) creates a task. With its [`JoinHandle`] you wait for the
+//! task, abort it or detach it. The workers of the pool poll tasks, and only one worker polls a
+//! given task at a time. `docs/design/tasks.md` describes the scheduler's rules. Wakers are plain
+//! [`std::task::Waker`]s, so futures from any crate work unchanged if the crate does not need its
+//! own executor.
 //!
-//! Bottom up: `state` (the word), `slab` (the memory), `cell` (the task), `join`; `run_queue`,
-//! `lifo` and `inject` (the queues), `scheduler` (what a thread needs to run tasks), `context` (what it
-//! does there), `steal` (when it takes from another's), `tasks` (what is the pool's), `turn` (a
-//! worker's part), `block_on_driver` (a caller's part), `inside` (whose code a thread runs), `spawn`, `end`; on top
-//! of a future `background`, `budget`, `yield_now`, of a handle `join_set`, `token`, of a task `id` and
-//! [`control`].
+//! From the bottom up, the modules are:
+//!
+//! - `state`, the state word of a task, `slab`, the memory of tasks, `cell`, the task itself, and
+//!   `join`, its handle.
+//! - `run_queue`, `lifo` and `inject`, the queues.
+//! - `local`, the local scheduler that a thread needs to run tasks, `local_context`, the steps of a
+//!   thread that holds one, and `steal`, the order in which a thread takes tasks from others.
+//! - `tasks`, the state that a pool shares, `turn`, the part of a worker, `block_on_driver`, the
+//!   part of a `block_on` caller, and `context`, which pool's code a thread runs.
+//! - `spawn` and `end`, the beginning and the end of tasks, and `seeded`, the deterministic mode.
+//! - For programs, `background`, `budget` and `yield_now` wrap futures, `join_set` and `token`
+//!   group tasks, `id` identifies a task, and [`control`] starts and pauses one.
 
 mod background;
 mod block_on_driver;

@@ -1,28 +1,29 @@
-//! A worker's run queue: a growing ring of hints to scheduled tasks.
+//! The run queue of a worker, which is a growing ring of hints to scheduled tasks.
 //!
-//! The owner pushes at the tail and pops at the head with plain stores; nobody else writes. A
-//! thief only reads, and claims what it found by the task's state word, as the owner does. So
-//! taking a task costs one atomic operation, not two, and a hint may be read twice or too late:
-//! it then fails to claim (`state.rs` says why that is all that can happen). So a thief may also
-//! copy hints to its own queue, and takes nothing away by it.
+//! The owner pushes at the tail and pops at the head with plain stores. No other thread writes. A
+//! thief only reads, and claims the task it found through the task's state word, as the owner does.
+//! Taking a task therefore costs one atomic operation instead of two. A hint may be read twice or
+//! too late, and the claim then fails. `state.rs` explains why nothing worse can happen. For the
+//! same reason, a thief may copy hints to its own queue without removing them here.
 //!
-//! The ring doubles when full and keeps its old buffers, because a thief may still read one; all
-//! old ones together are smaller than the new one.
+//! The ring doubles when it is full. It keeps its old buffers, because a thief may still read one.
+//! All old buffers together are smaller than the new one.
 
 use super::cell::{Header, Task};
 use super::state::Claim;
 use crate::sync::{AtomicPtr, AtomicUsize, Ordering, UnsafeCell};
 use crossbeam_utils::CachePadded;
 
-/// How many hints a thief looks at to find one that is not stale.
+/// The number of hints that a thief checks to find one that is not stale.
 const LOOKS: usize = 32;
-/// How many it copies.
+/// The number of hints that a thief copies.
 const COPIES: usize = if cfg!(loom) { 1 } else { 15 };
-/// The first buffer's length.
+/// The length of the first buffer.
 const LEN_MIN: usize = if cfg!(loom) { 4 } else { 256 };
 
 struct Buffer {
-    /// Stored with release, loaded with acquire: a thief may find a cell newer than `tail` told it.
+    /// The hints. They are stored with release and loaded with acquire, because a thief may find a
+    /// newer task than the `tail` that it has read implies.
     hints: Box<[AtomicPtr<Header>]>,
 }
 
@@ -41,16 +42,17 @@ impl Buffer {
     }
 }
 
-/// The queue.
+/// A run queue.
 pub(super) struct RunQueue {
-    /// Positions. Written by the owner only, with release; a thief's acquire shows it the buffer
-    /// and the hints up to there.
+    /// The positions. Only the owner writes them, with release. A thief that acquires them sees the
+    /// buffer and the hints up to there.
     ends: CachePadded<Ends>,
-    /// Behind the last hint that was stolen. Advice only.
+    /// The position after the last hint that was stolen. It is only a hint for the next thief.
     stolen_to: AtomicUsize,
     /// The newest of `buffers`.
     current: AtomicPtr<Buffer>,
-    /// Every buffer made, each a leaked box: thieves hold pointers to them. The owner's.
+    /// Every buffer that was created, each as a leaked box, because thieves hold pointers to them.
+    /// Only the owner accesses this.
     buffers: UnsafeCell<Vec<*mut Buffer>>,
 }
 
@@ -59,10 +61,10 @@ struct Ends {
     tail: AtomicUsize,
 }
 
-// SAFETY: `buffers` is the owner's, as `push` demands; the rest is atomic.
+// SAFETY: only the owner accesses `buffers`, as `push` requires. Everything else is atomic.
 unsafe impl Send for RunQueue {}
-// SAFETY: through a shared queue, `buffers` is touched by the owner only, as `push` and `pop`
-// demand; the rest is atomic, and a buffer lives as long as the queue.
+// SAFETY: through a shared reference, only the owner accesses `buffers`, as `push` and `pop`
+// require. Everything else is atomic, and a buffer lives as long as the queue.
 unsafe impl Sync for RunQueue {}
 
 impl RunQueue {
@@ -85,7 +87,7 @@ impl RunQueue {
         unsafe { &*self.current.load(Ordering::Acquire) }
     }
 
-    /// How many hints there are, stale ones too; a moment ago.
+    /// Returns the number of hints, including stale ones. The answer may be out of date.
     pub(super) fn len(&self) -> usize {
         let head = self.ends.head.load(Ordering::Acquire);
         self.ends
@@ -99,7 +101,7 @@ impl RunQueue {
     ///
     /// # Safety
     ///
-    /// The caller is the queue's owner.
+    /// The caller must be the owner of the queue.
     #[inline]
     pub(super) unsafe fn push(&self, task: Task) {
         let tail = self.ends.tail.load(Ordering::Relaxed);
@@ -115,9 +117,11 @@ impl RunQueue {
             .store(tail.wrapping_add(1), Ordering::Release);
     }
 
+    /// Doubles the buffer, and returns the new one.
+    ///
     /// # Safety
     ///
-    /// The caller is the queue's owner.
+    /// The caller must be the owner of the queue.
     #[cold]
     unsafe fn grow(&self, head: usize, tail: usize) -> &Buffer {
         let old = self.buffer();
@@ -129,17 +133,17 @@ impl RunQueue {
             position = position.wrapping_add(1);
         }
         let new = Box::into_raw(Box::new(new));
-        // SAFETY: the owner's.
+        // SAFETY: only the owner accesses `buffers`, and the caller is the owner.
         self.buffers.with_mut(|all| unsafe { &mut *all }.push(new));
         self.current.store(new, Ordering::Release);
         self.buffer()
     }
 
-    /// Takes the hint at the head; the caller claims the task, which may fail.
+    /// Takes the hint at the head. The caller then claims the task, which may fail.
     ///
     /// # Safety
     ///
-    /// The caller is the queue's owner.
+    /// The caller must be the owner of the queue.
     #[inline]
     pub(super) unsafe fn pop(&self) -> Option<Task> {
         let head = self.ends.head.load(Ordering::Relaxed);
@@ -153,14 +157,15 @@ impl RunQueue {
         Task::from_ptr(hint)
     }
 
-    /// Claims one of the tasks hinted at, from the middle on, for the thread that owns `own`, and
-    /// copies a few of the hints behind it there: whoever is first claims those tasks.
+    /// Claims one of the tasks in this queue for the thread that owns `own`, and copies a few of
+    /// the hints behind it to `own`. The first thread to claim one of these tasks gets it.
     ///
-    /// From the middle, so that owner and thief do not run after each other.
+    /// The search begins in the middle, so that the owner and the thief do not compete for the same
+    /// hints.
     ///
     /// # Safety
     ///
-    /// The caller is the owner of `own`, which is another queue.
+    /// The caller must be the owner of `own`, which must be another queue.
     pub(super) unsafe fn steal(&self, own: &RunQueue) -> Option<(Task, Claim)> {
         let head = self.ends.head.load(Ordering::Acquire);
         let len = self.len();
@@ -169,7 +174,8 @@ impl RunQueue {
             let hint = buffer.at(head.wrapping_add(offset)).load(Ordering::Acquire);
             Task::from_ptr(hint)
         };
-        // Behind what the last thief took, or in the middle; and if nothing is there, at the head.
+        // We begin behind the hints that the last thief took, or in the middle. If nothing is found
+        // there, we continue at the head.
         let last = self.stolen_to.load(Ordering::Relaxed).wrapping_sub(head);
         let from = if last < len { last } else { len / 2 };
         let mut offsets = (from..len).take(LOOKS).chain((0..from).take(LOOKS));
@@ -181,7 +187,7 @@ impl RunQueue {
         self.stolen_to
             .store(head.wrapping_add(copied.end), Ordering::Relaxed);
         for task in copied.filter_map(hint) {
-            // SAFETY: the caller is its owner.
+            // SAFETY: the caller is the owner of `own`.
             unsafe { own.push(task) };
         }
         Some((task, claim))
@@ -190,12 +196,13 @@ impl RunQueue {
 
 impl Drop for RunQueue {
     fn drop(&mut self) {
-        // SAFETY: nobody else has the queue any more.
+        // SAFETY: no other thread has the queue any more.
         let buffers = self
             .buffers
             .with_mut(|all| std::mem::take(unsafe { &mut *all }));
         for buffer in buffers {
-            // SAFETY: made by `Box::into_raw`, listed once, and no thief is left.
+            // SAFETY: the buffer was created by `Box::into_raw` and is listed once, and there is no
+            // thief left.
             drop(unsafe { Box::from_raw(buffer) });
         }
     }

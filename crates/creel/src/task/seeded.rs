@@ -1,11 +1,12 @@
 //! The order of tasks in the deterministic mode.
 //!
-//! A pool made by [`Pool::seeded`](crate::Pool::seeded) starts no thread. Everything runs in `block_on`, on its
-//! caller: which of the runnable tasks (or the caller's own future) goes next is drawn from the
-//! seed, and when nothing is runnable the clock goes to the next timer. So a program that asks
-//! nothing of the world outside has the same run for the same seed.
+//! A pool created by [`Pool::seeded`](crate::Pool::seeded) starts no thread. Everything runs in
+//! `block_on`, on its caller's thread. The seed decides which runnable task runs next, or whether
+//! the caller's own future does. If nothing is runnable, the clock advances to the next timer. A
+//! program that does not depend on the outside world therefore runs identically for the same seed.
 //!
-//! Left out: sockets, and wakes from other threads. They work, but come when they come.
+//! Sockets and wake-ups from other threads are not deterministic. They work, but their timing is
+//! that of the outside world.
 
 use super::local::LocalContext;
 use super::tasks::Tasks;
@@ -15,7 +16,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::thread::{self, ThreadId};
 
-/// The seed's state.
+/// The state of the random numbers.
 pub(crate) struct Seeded(Mutex<u64>);
 
 impl Seeded {
@@ -23,9 +24,9 @@ impl Seeded {
         Self(Mutex::new(seed))
     }
 
-    /// A number below `bound`, which is not 0.
+    /// Returns a number below `bound`, which must not be 0.
     fn draw(&self, bound: usize) -> usize {
-        // SplitMix64. Source: Steele, Lea, Flood, "Fast splittable pseudorandom number
+        // This is SplitMix64. Source: Steele, Lea, Flood, "Fast splittable pseudorandom number
         // generators", OOPSLA 2014.
         let mut state = lock(&self.0);
         *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
@@ -36,7 +37,8 @@ impl Seeded {
     }
 }
 
-/// Whether the caller of `block_on`, whose future was woken, polls it now or runs a task first.
+/// Returns whether the caller of `block_on`, whose future was woken, polls it now. Otherwise it
+/// runs a task first.
 pub(crate) fn own_turn(tasks: &Tasks) -> bool {
     match &tasks.seeded {
         Some(seeded) => seeded.draw(2) == 0,
@@ -44,10 +46,10 @@ pub(crate) fn own_turn(tasks: &Tasks) -> bool {
     }
 }
 
-/// Runs one of the runnable tasks; false: there is none.
+/// Runs one of the runnable tasks. Returns false if there is none.
 pub(super) fn step(seeded: &Seeded, context: LocalContext<'_>) -> bool {
     context.gather();
-    // In this mode the caller of `block_on` is the one worker's thread.
+    // In this mode, the caller of `block_on` acts as the thread of the only worker.
     let slot = context.tasks.schedulers.at(0);
     let bound = &slot.bound;
     let (stealable, all) = (context.hints(), context.hints() + bound.len());
@@ -64,19 +66,20 @@ pub(super) fn step(seeded: &Seeded, context: LocalContext<'_>) -> bool {
         bound.push(task);
     }
     let Some(task) = bound.pop() else { return true };
-    // SAFETY: just taken from the worker's queue; and this is as good as the worker's thread, see above.
+    // SAFETY: the task was just taken from the worker's queue, and this thread acts as the worker's
+    // thread, as explained above.
     unsafe { slot.run_bound(task, false) };
     true
 }
 
-/// A future of `spawn_local`, which is polled and dropped by one thread only.
+/// A future of `spawn_local`, which only one thread polls and drops.
 ///
-/// A seeded pool has no thread of its own: whoever calls `block_on` runs its tasks. The pool may
-/// move to another thread, which would poll or drop a future that is not `Send`. There, polling it
-/// panics, and dropping it leaks it. It lies in a box, so that its memory is never used again, as
-/// `Pin` demands of a future that is not dropped.
+/// A seeded pool has no thread of its own, because the caller of `block_on` runs its tasks. The
+/// pool may move to another thread, which would then poll or drop a future that is not `Send`. On
+/// another thread, polling it therefore panics, and dropping it leaks it. The future is in a box,
+/// so that its memory is never reused. `Pin` requires this for a future that is not dropped.
 pub(super) struct Local<F> {
-    /// None once it was leaked.
+    /// The future, or `None` once it was leaked.
     future: Option<Pin<Box<F>>>,
     thread: ThreadId,
 }

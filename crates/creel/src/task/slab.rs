@@ -1,47 +1,53 @@
-//! Memory for task cells and channels: heaps that belong to one local scheduler each.
+//! Memory for task cells and channels. It consists of heaps, each of which belongs to one local
+//! scheduler.
 //!
-//! A [`Heap`] cuts chunks of 64 KiB, aligned to their size, into blocks of one size class.
-//! Its owner takes and gives blocks without an atomic operation; any other thread gives a block
-//! back by pushing it on the heap's stack of returns, which the owner takes whole when its own
-//! list is empty. A block finds its heap by its address: the chunk's header tells.
+//! A [`Heap`] cuts chunks of 64 KiB, which are aligned to their size, into blocks of one size
+//! class. Its owner allocates and frees blocks without an atomic operation. Any other thread frees
+//! a block by pushing it on the heap's stack of returned blocks. The owner takes that whole stack
+//! when its own list is empty. We find the heap of a block from the block's address, because the
+//! header of the chunk contains it.
 //!
-//! Blocks are *type-stable*: as long as the heap lives, a block that was once a cell stays a
-//! cell's memory, its first word an initialized state word. The run queues' hints rest on it.
-//! The price: memory is kept for the next tasks until the pool is dropped, never given back before.
+//! Blocks are *type-stable*. As long as the heap lives, a block that was once a cell remains a
+//! cell's memory, and its first word remains an initialized state word. The hints of the run queues
+//! rely on this. The price is that memory is kept for later tasks and is not returned to the system
+//! before the pool is dropped.
 //!
-//! Blocks for channels come from chunks of their own, which no hint refers to and no walk visits.
-//! What a channel leaves in its block may be uninitialized, so nothing here makes a reference to a
-//! block: the link of a free one is reached by [`set_next`] and [`next_of`] alone.
+//! Blocks for channels come from separate chunks, which no hint refers to and no walk visits. A
+//! channel may leave uninitialized bytes in its block. Therefore this module never creates a
+//! reference to a block, and accesses the link of a free one only through [`set_next`] and
+//! [`next_of`].
 //!
-//! The heap outlives its pool while a waker outlives it: [`Heap::orphan`] leaves the heap to
-//! the blocks still out, and the last one returned frees everything.
+//! A heap outlives its pool if a waker does. In that case [`Heap::orphan`] leaves the heap to the
+//! blocks that are still in use, and the last one that is returned frees everything.
 //!
-//! Left out: blocks above 32 KiB (a larger future is boxed before it becomes a task).
+//! We do not support blocks above 32 KiB, because a larger future is boxed before it becomes a
+//! task.
 
 use crate::sync::{AtomicIsize, AtomicPtr, AtomicUsize, Mutex, Ordering, UnsafeCell, lock};
 use crossbeam_utils::CachePadded;
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::ptr::{self, NonNull};
 
-/// A chunk's size and alignment.
+/// The size and alignment of a chunk.
 const CHUNK: usize = 64 << 10;
-/// What a block's size is a multiple of, and its alignment.
+/// The alignment of a block. The size of a block is a multiple of it.
 pub(super) const GRAIN: usize = 16;
-/// Up to here each multiple of the grain is a class, above each power of two.
+/// Up to this size, each multiple of the grain is a size class. Above it, each power of two is.
 const FINE_MAX: usize = 1024;
 const FINE: usize = FINE_MAX / GRAIN;
-/// The largest block.
+/// The size of the largest block.
 pub(super) const BLOCK_MAX: usize = 32 << 10;
 const CELL_CLASSES: usize = FINE + (BLOCK_MAX / FINE_MAX).ilog2() as usize;
-/// The largest block for a channel; above the cells' classes each multiple of the grain is one.
+/// The size of the largest block for a channel. These size classes come after those of cells, and
+/// each multiple of the grain is one.
 pub(super) const CHANNEL_MAX: usize = 256;
 const CLASSES: usize = CELL_CLASSES + CHANNEL_MAX / GRAIN;
-/// How many fresh blocks are cut at a time.
+/// The number of fresh blocks that are cut at a time.
 const CUT: usize = 32;
-/// The largest allocation, in chunks.
+/// The size of the largest allocation, in chunks.
 const REGION_MAX: usize = 16;
 
-/// The size class of cells of `size` bytes, 1 to [`BLOCK_MAX`].
+/// Returns the size class of cells of `size` bytes, which must be 1 to [`BLOCK_MAX`].
 #[inline]
 const fn class_of(size: usize) -> usize {
     if size <= FINE_MAX {
@@ -51,7 +57,7 @@ const fn class_of(size: usize) -> usize {
     }
 }
 
-/// The size of a class's blocks.
+/// Returns the block size of a class.
 #[inline]
 const fn size_of_class(class: usize) -> usize {
     if class >= CELL_CLASSES {
@@ -63,70 +69,73 @@ const fn size_of_class(class: usize) -> usize {
     }
 }
 
-/// What a block must begin with.
+/// The beginning of every block.
 #[repr(C)]
 pub(super) struct Block {
-    /// The cell's state word; the heap only keeps it initialized.
+    /// The state word of the cell. The heap only keeps it initialized.
     pub(super) state: super::state::State,
-    /// The next block in a free list. Touched only by who owns the block.
+    /// The next block in a free list. Only the owner of the block accesses it.
     pub(super) next: AtomicPtr<Block>,
 }
 
-/// At the start of each chunk.
+/// The header at the start of each chunk.
 #[repr(C)]
 struct Chunk {
     heap: NonNull<Heap>,
-    /// The heap's.
+    /// The same field of the heap.
     scheduler_at: *const (),
     class: usize,
-    /// How many blocks have been cut: these begin with an initialized [`Block`]. Stored with
-    /// release by the owner, after it has initialized them; loaded with acquire by the walk.
+    /// The number of blocks that have been cut, and that therefore begin with an initialized
+    /// [`Block`]. The owner stores it with release after it has initialized them. The walk loads it
+    /// with acquire.
     cut: AtomicUsize,
 }
 
-/// The first block's offset.
+/// The offset of the first block.
 const FIRST: usize = size_of::<Chunk>().next_multiple_of(GRAIN);
 
-/// What only the owner touches.
+/// The state that only the owner accesses.
 struct Own {
-    /// The heap, as `new` gave it: good for freeing it, which a reference is not.
+    /// The heap, as `new` created it. This pointer can be used to free the heap, which a reference
+    /// cannot.
     heap: *mut Heap,
-    /// Free blocks, by size class.
+    /// The free blocks of each size class.
     free: [*mut Block; CLASSES],
-    /// The chunk that fresh blocks come from, by size class.
+    /// The chunk that fresh blocks come from, for each size class.
     fresh: [*mut Chunk; CLASSES],
-    /// Blocks handed out and not yet known to have come back.
+    /// The number of blocks that were handed out and are not known to have been returned.
     out: isize,
-    /// The chunks already allocated and not yet given to a class.
+    /// The chunks that are allocated and not yet given to a size class.
     spare: Vec<*mut Chunk>,
 }
 
-/// Blocks of memory, with one owner at a time.
+/// A heap of blocks, which has one owner at a time.
 pub(super) struct Heap {
-    /// Who schedules the tasks in this heap's cells.
+    /// The scheduler of the tasks in this heap's cells.
     pub(super) scheduler: std::sync::Arc<dyn super::cell::Schedule>,
-    /// Its address, for comparison.
+    /// The address of the scheduler, for comparison.
     scheduler_at: *const (),
     own: UnsafeCell<Own>,
-    /// Blocks that other threads gave back: a stack, or `ORPHANED`. Pushed with release, taken
-    /// whole with acquire, so there is no ABA.
+    /// The blocks that other threads returned, as a stack, or `ORPHANED`. They are pushed with
+    /// release and taken all at once with acquire, so there is no ABA problem.
     returns: CachePadded<AtomicPtr<Block>>,
-    /// Once orphaned: blocks still out. Negative while the orphaning is under way.
+    /// Once the heap is orphaned, the number of blocks that are still in use. It is negative while
+    /// the heap is being orphaned.
     out_as_orphan: AtomicIsize,
     /// The chunks that have a header, for the walk.
     chunks: Mutex<Vec<*mut Chunk>>,
-    /// Every allocation made, with its length in chunks.
+    /// All allocations, each with its length in chunks.
     regions: Mutex<Vec<(*mut Chunk, usize)>>,
 }
 
-// SAFETY: `own` is touched by the owner only, as the callers of the unsafe methods promise; the
-// rest is atomic or locked.
+// SAFETY: only the owner accesses `own`, as the callers of the unsafe methods guarantee. Everything
+// else is atomic or locked.
 unsafe impl Send for Heap {}
-// SAFETY: through a shared heap, `own` is touched by the owner only, one thread at a time, as the
-// callers of the unsafe methods promise; the rest is atomic or locked.
+// SAFETY: through a shared reference, only the owner accesses `own`, one thread at a time, as the
+// callers of the unsafe methods guarantee. Everything else is atomic or locked.
 unsafe impl Sync for Heap {}
 
-/// In `returns`: the heap has no owner any more.
+/// Returns the value of `returns` if the heap has no owner any more.
 fn orphaned() -> *mut Block {
     ptr::without_provenance_mut(1)
 }
@@ -149,67 +158,70 @@ impl Heap {
             chunks: Mutex::new(Vec::new()),
             regions: Mutex::new(Vec::new()),
         })));
-        // SAFETY: just made.
+        // SAFETY: the heap has just been created.
         let own = unsafe { &(*heap.as_ptr()).own };
-        // SAFETY: nobody else knows it yet.
+        // SAFETY: no other thread knows the heap yet.
         own.with_mut(|own| unsafe { (*own).heap = heap.as_ptr() });
         heap
     }
 
-    /// The heap that a block came from.
+    /// Returns the heap that a block came from.
     ///
     /// # Safety
     ///
-    /// The block came from [`alloc`](Self::alloc) and has not been freed.
+    /// The block must come from [`alloc`](Self::alloc) and must not have been freed.
     #[inline]
     pub(super) unsafe fn of(block: NonNull<Block>) -> NonNull<Heap> {
-        // SAFETY: chunks are aligned to their size, and a live block's chunk lives.
+        // SAFETY: chunks are aligned to their size, and the chunk of a live block is alive.
         unsafe { (*chunk_of(block)).heap }
     }
 
-    /// The address of the scheduler of a block's heap, for comparison.
+    /// Returns the address of the scheduler of a block's heap, for comparison.
     ///
     /// # Safety
     ///
-    /// As for [`of`](Self::of).
+    /// The same conditions as for [`of`](Self::of) apply.
     #[inline]
     pub(super) unsafe fn scheduler_at(block: NonNull<Block>) -> *const () {
-        // SAFETY: chunks are aligned to their size, and a live block's chunk lives.
+        // SAFETY: chunks are aligned to their size, and the chunk of a live block is alive.
         unsafe { (*chunk_of(block)).scheduler_at }
     }
 
-    /// A block of at least `size` bytes, beginning with an initialized [`Block`], of which other
-    /// threads may still look at the state word.
+    /// Allocates a block of at least `size` bytes. It begins with an initialized [`Block`]. Other
+    /// threads may still read its state word.
     ///
     /// # Safety
     ///
-    /// The caller is the heap's owner; `size` is 1 to [`BLOCK_MAX`].
+    /// The caller must be the owner of the heap, and `size` must be 1 to [`BLOCK_MAX`].
     #[inline]
     pub(super) unsafe fn alloc(&self, size: usize) -> NonNull<Block> {
-        // SAFETY: the caller is the owner, so `own` is its alone; the class of a size in range is
-        // one of the classes.
+        // SAFETY: the caller is the owner, so only it accesses `own`. The class of a size in range
+        // is a valid class.
         unsafe { self.take(class_of(size)) }
     }
 
-    /// Memory for a channel: at least `size` bytes, aligned to [`GRAIN`], freed as a cell is.
+    /// Allocates memory for a channel. It has at least `size` bytes, is aligned to [`GRAIN`], and
+    /// is freed like a cell.
     ///
     /// # Safety
     ///
-    /// The caller is the heap's owner; `size` is 1 to [`CHANNEL_MAX`].
+    /// The caller must be the owner of the heap, and `size` must be 1 to [`CHANNEL_MAX`].
     #[inline]
     pub(super) unsafe fn alloc_for_channel(&self, size: usize) -> NonNull<u8> {
-        // SAFETY: the caller is the owner, so `own` is its alone; the class of a size in range is
-        // one of the classes for channels.
+        // SAFETY: the caller is the owner, so only it accesses `own`. The class of a size in range
+        // is one of the classes for channels.
         unsafe { self.take(CELL_CLASSES + (size - 1) / GRAIN) }.cast()
     }
 
+    /// Takes a block of this class.
+    ///
     /// # Safety
     ///
-    /// The caller is the heap's owner.
+    /// The caller must be the owner of the heap.
     #[inline]
     unsafe fn take(&self, class: usize) -> NonNull<Block> {
         self.own.with_mut(|own| {
-            // SAFETY: the caller is the owner, and nothing in here calls foreign code.
+            // SAFETY: the caller is the owner, and nothing in this closure calls foreign code.
             let own = unsafe { &mut *own };
             own.out += 1;
             match own.pop(class) {
@@ -230,67 +242,69 @@ impl Heap {
         }
     }
 
-    /// Moves what others gave back to the owner's lists.
+    /// Moves the blocks that other threads returned to the owner's lists.
     fn take_returns(&self, own: &mut Own) {
         let mut next = self.returns.swap(ptr::null_mut(), Ordering::Acquire);
         while let Some(block) = NonNull::new(next) {
-            // SAFETY: validity: who gave it back set its link. Aliasing: it is the owner's now.
+            // SAFETY: validity: the thread that returned the block has set its link. Aliasing: the
+            // block now belongs to the owner.
             next = unsafe { next_of(block) };
             own.out -= 1;
-            // SAFETY: validity: the header of a returned block's chunk, which lives with the heap.
-            // Aliasing: `class` is written once, before the chunk is known.
+            // SAFETY: validity: this is the header of a returned block's chunk, which lives as long
+            // as the heap. Aliasing: `class` is written once, before any other thread knows the
+            // chunk.
             let class = unsafe { (*chunk_of(block)).class };
-            // SAFETY: a block of this class, which is the owner's.
+            // SAFETY: the block is of this class and belongs to the owner.
             unsafe { own.push(block, class) };
         }
     }
 
-    /// Puts up to `CUT` fresh blocks of this class in its free list.
+    /// Adds up to `CUT` fresh blocks to the free list of this class.
     fn cut(&self, own: &mut Own, class: usize) {
         let size = size_of_class(class);
         let capacity = (CHUNK - FIRST) / size;
         let mut chunk = own.fresh[class];
-        // SAFETY: a class's fresh chunk lives with the heap.
+        // SAFETY: the fresh chunk of a class lives as long as the heap.
         let full = |chunk: *mut Chunk| unsafe { (*chunk).cut.load(Ordering::Relaxed) } == capacity;
         if chunk.is_null() || full(chunk) {
             chunk = self.spare_chunk(own);
             let header = Chunk {
-                // SAFETY: not null since `new`.
+                // SAFETY: the pointer is not null, since `new` has set it.
                 heap: unsafe { NonNull::new_unchecked(own.heap) },
                 scheduler_at: self.scheduler_at,
                 class,
                 cut: AtomicUsize::new(0),
             };
-            // SAFETY: a spare chunk is CHUNK bytes that only the owner knows.
+            // SAFETY: a spare chunk has CHUNK bytes that only the owner knows.
             unsafe { chunk.write(header) };
             self.publish(chunk);
             own.fresh[class] = chunk;
         }
-        // SAFETY: validity: the header was written when the chunk became the class's, and lives
-        // with the heap. Aliasing: it is only shared; `cut` is atomic, and written by the owner
-        // alone.
+        // SAFETY: validity: the header was written when the class got the chunk, and lives as long
+        // as the heap. Aliasing: the reference is shared. `cut` is atomic, and only the owner
+        // writes it.
         let header = unsafe { &*chunk };
         let first = header.cut.load(Ordering::Relaxed);
         let last = capacity.min(first + CUT);
-        // Downwards, so that the list hands them out upwards.
+        // We go downwards, so that the list hands the blocks out upwards.
         for index in (first..last).rev() {
-            // SAFETY: within the chunk, as `index` is below its capacity.
+            // SAFETY: the block is inside the chunk, because `index` is below its capacity.
             let block = unsafe { chunk.byte_add(FIRST + index * size) }.cast::<Block>();
             let fresh = Block {
                 state: super::state::State::new(0),
                 next: AtomicPtr::new(ptr::null_mut()),
             };
-            // SAFETY: aligned to GRAIN, not handed out before.
+            // SAFETY: the block is aligned to GRAIN and has not been handed out before.
             unsafe { block.write(fresh) };
-            // SAFETY: not null, as it lies behind the chunk's header.
+            // SAFETY: the pointer is not null, because it is behind the chunk's header.
             let block = unsafe { NonNull::new_unchecked(block) };
-            // SAFETY: a block of this class, which nobody has.
+            // SAFETY: the block is of this class, and no other thread has it.
             unsafe { own.push(block, class) };
         }
         header.cut.store(last, Ordering::Release);
     }
 
-    /// A chunk of uninitialized memory.
+    /// Returns a chunk of uninitialized memory.
     fn spare_chunk(&self, own: &mut Own) -> *mut Chunk {
         if let Some(chunk) = own.spare.pop() {
             return chunk;
@@ -304,60 +318,64 @@ impl Heap {
             handle_alloc_error(layout);
         }
         regions.push((region, chunks));
-        // The last first, so that they are used upwards.
+        // The last chunk is first, so that the chunks are used upwards.
         let later = (1..chunks).rev();
-        // SAFETY: within the region.
+        // SAFETY: the chunks are inside the region.
         own.spare
             .extend(later.map(|i| unsafe { region.byte_add(i * CHUNK) }));
         region
     }
 
-    /// Lets the walk see a chunk.
+    /// Makes a chunk visible to the walk.
     fn publish(&self, chunk: *mut Chunk) {
         lock(&self.chunks).push(chunk);
     }
 
-    /// Gives a block back.
+    /// Frees a block.
     ///
     /// # Safety
     ///
-    /// The block came from `alloc` of the heap that [`of`](Self::of) tells and is not used again,
-    /// but for its state word by stale hints. If `mine` is that heap, the caller is its owner.
+    /// The block must come from `alloc` of the heap that [`of`](Self::of) returns. It must not be
+    /// used again, except that stale hints may read its state word. If `mine` is that heap, the
+    /// caller must be its owner.
     #[inline]
     pub(super) unsafe fn free(block: NonNull<Block>, mine: Option<NonNull<Heap>>) {
-        // SAFETY: the block is not freed yet.
+        // SAFETY: the block has not been freed yet.
         let heap = unsafe { Self::of(block) };
         if mine != Some(heap) {
-            // SAFETY: validity: the block came from that heap, which lives while the block is out.
-            // Aliasing: it is not used again, says the caller, but for its state word.
+            // SAFETY: validity: the block came from that heap, which lives while the block is in
+            // use. Aliasing: the caller guarantees that it is not used again, except for its state
+            // word.
             unsafe { Self::return_lease(heap, block) };
             return;
         }
-        // SAFETY: a heap lives while one of its blocks is out.
+        // SAFETY: a heap lives as long as one of its blocks is in use.
         unsafe { heap.as_ref() }.own.with_mut(|own| {
-            // SAFETY: the caller is the owner, and nothing in here calls foreign code.
+            // SAFETY: the caller is the owner, and nothing in this closure calls foreign code.
             let own = unsafe { &mut *own };
             own.out -= 1;
-            // SAFETY: validity: the block's chunk lives with the heap. Aliasing: `class` is written
-            // once, before the chunk is known.
+            // SAFETY: validity: the block's chunk lives as long as the heap. Aliasing: `class` is
+            // written once, before any other thread knows the chunk.
             let class = unsafe { (*chunk_of(block)).class };
-            // SAFETY: a block of this class, which the caller gives up.
+            // SAFETY: the block is of this class, and the caller gives it up.
             unsafe { own.push(block, class) };
         });
     }
 
-    /// Gives a block back from a thread that is not the owner.
+    /// Returns a block from a thread that is not the owner of its heap.
     ///
     /// # Safety
     ///
-    /// As for [`free`](Self::free), with the block's heap; it is not used again by the caller.
+    /// The same conditions as for [`free`](Self::free) apply. `heap` must be the block's heap, and
+    /// the caller must not use it again.
     unsafe fn return_lease(heap: NonNull<Heap>, block: NonNull<Block>) {
-        // Not a reference to the heap: once the block is back, others may free it.
-        // SAFETY: a heap lives while one of its blocks is out.
+        // We do not create a reference to the heap, because other threads may free the heap once
+        // the block is returned.
+        // SAFETY: a heap lives as long as one of its blocks is in use.
         let returns = unsafe { &(*heap.as_ptr()).returns };
         let mut head = returns.load(Ordering::Relaxed);
         while head != orphaned() {
-            // SAFETY: the block is the caller's until it is pushed.
+            // SAFETY: the block belongs to the caller until it is pushed.
             unsafe { set_next(block, head) };
             let pushed = returns.compare_exchange_weak(
                 head,
@@ -370,21 +388,22 @@ impl Heap {
                 Err(now) => head = now,
             }
         }
-        // SAFETY: the block is still out.
+        // SAFETY: the block is still in use.
         let out = unsafe { &(*heap.as_ptr()).out_as_orphan };
-        // Acquire and release, so that the one that ends the heap has seen all others leave it.
+        // This is acquire and release, so that the thread that frees the heap has seen all others
+        // leave it.
         if out.fetch_sub(1, Ordering::AcqRel) == 1 {
-            // SAFETY: the last block is back, and the owner left before.
+            // SAFETY: the last block has been returned, and the owner left before.
             unsafe { Self::end(heap) };
         }
     }
 
-    /// Leaves the heap to the blocks that are still out.
+    /// Leaves the heap to the blocks that are still in use.
     ///
     /// # Safety
     ///
-    /// The caller is the owner, no hint to a block of this heap is left, and the caller does not
-    /// use the heap again.
+    /// The caller must be the owner and must not use the heap again. No hint to a block of this
+    /// heap may be left.
     pub(super) unsafe fn orphan(heap: NonNull<Heap>) {
         // SAFETY: the heap lives until `out_as_orphan` is settled below.
         let this = unsafe { heap.as_ref() };
@@ -393,14 +412,15 @@ impl Heap {
             // SAFETY: the caller is the owner.
             let own = unsafe { &mut *own };
             while let Some(block) = NonNull::new(next) {
-                // SAFETY: validity: who gave it back set its link. Aliasing: it is the owner's now.
+                // SAFETY: validity: the thread that returned the block has set its link. Aliasing:
+                // the block now belongs to the owner.
                 next = unsafe { next_of(block) };
                 own.out -= 1;
             }
             own.out
         });
         if this.out_as_orphan.fetch_add(out, Ordering::AcqRel) + out == 0 {
-            // SAFETY: every block is back.
+            // SAFETY: every block has been returned.
             unsafe { Self::end(heap) };
         }
     }
@@ -409,35 +429,35 @@ impl Heap {
     ///
     /// # Safety
     ///
-    /// No block is out and nobody uses the heap any more.
+    /// No block may be in use, and no thread may use the heap any more.
     unsafe fn end(heap: NonNull<Heap>) {
-        // SAFETY: made by `Box::leak` in `new`, ended once.
+        // SAFETY: the heap was created by `Box::leak` in `new`, and is freed once.
         let heap = unsafe { Box::from_raw(heap.as_ptr()) };
         for (region, chunks) in lock(&heap.regions).drain(..) {
-            // SAFETY: allocated with this layout in `spare_chunk`.
+            // SAFETY: the region was allocated with this layout in `spare_chunk`.
             unsafe { dealloc(region.cast(), region_layout(chunks)) };
         }
     }
 
-    /// Calls `f` with every cell that has ever been cut, in use or not.
+    /// Calls `f` with every cell that has ever been cut, whether it is in use or not.
     ///
     /// # Safety
     ///
-    /// The heap has not been orphaned. `f` may use the block's state word only, unless that tells
-    /// it more.
+    /// The heap must not have been orphaned. `f` may use only the block's state word, unless that
+    /// word permits more.
     pub(super) unsafe fn walk(&self, mut f: impl FnMut(NonNull<Block>)) {
         let chunks = lock(&self.chunks).clone();
         for chunk in chunks {
-            // SAFETY: a published chunk has a header and lives with the heap.
+            // SAFETY: a published chunk has a header and lives as long as the heap.
             let header = unsafe { &*chunk };
             if header.class >= CELL_CLASSES {
                 continue;
             }
             let size = size_of_class(header.class);
             for index in 0..header.cut.load(Ordering::Acquire) {
-                // SAFETY: within the chunk.
+                // SAFETY: the block is inside the chunk.
                 let block = unsafe { chunk.byte_add(FIRST + index * size) }.cast::<Block>();
-                // SAFETY: not null.
+                // SAFETY: the pointer is not null.
                 f(unsafe { NonNull::new_unchecked(block) });
             }
         }
@@ -448,50 +468,51 @@ impl Own {
     #[inline]
     fn pop(&mut self, class: usize) -> Option<NonNull<Block>> {
         let block = NonNull::new(self.free[class])?;
-        // SAFETY: a free block is the owner's, and `push` set its link.
+        // SAFETY: a free block belongs to the owner, and `push` has set its link.
         self.free[class] = unsafe { next_of(block) };
         Some(block)
     }
 
     /// # Safety
     ///
-    /// A block of this class, in one of the heap's chunks, which nobody else has or uses, but for
-    /// its state word by stale hints.
+    /// The block must be of this class and in one of the heap's chunks. No other thread may have or
+    /// use it, except that stale hints may read its state word.
     #[inline]
     unsafe fn push(&mut self, block: NonNull<Block>, class: usize) {
-        // SAFETY: the block is the owner's.
+        // SAFETY: the block belongs to the owner.
         unsafe { set_next(block, self.free[class]) };
         self.free[class] = block.as_ptr();
     }
 }
 
-/// Links a free block to the next. What was in the place may be uninitialized.
+/// Links a free block to the next one. The memory of the link may be uninitialized before.
 ///
 /// # Safety
 ///
-/// The block is the caller's; others may look at its state word.
+/// The block must belong to the caller. Other threads may read its state word.
 #[inline]
 unsafe fn set_next(block: NonNull<Block>, next: *mut Block) {
-    // SAFETY: validity: inside a block. Aliasing: a pointer, no reference.
+    // SAFETY: validity: the link is inside a block. Aliasing: we create a pointer and not a
+    // reference.
     let link = unsafe { &raw mut (*block.as_ptr()).next };
-    // SAFETY: validity: as the line before; an atomic has nothing to drop. Aliasing: the link is
-    // the caller's alone.
+    // SAFETY: validity: the same as above, and an atomic has nothing to drop. Aliasing: the link
+    // belongs to the caller.
     unsafe { link.write(AtomicPtr::new(next)) };
 }
 
-/// The block that a free one is linked to.
+/// Returns the block that a free one is linked to.
 ///
 /// # Safety
 ///
-/// The block is the caller's, and [`set_next`] was the last to write there.
+/// The block must belong to the caller, and [`set_next`] must have been the last to write the link.
 #[inline]
 unsafe fn next_of(block: NonNull<Block>) -> *mut Block {
-    // SAFETY: validity: the link is initialized, as the caller says; this refers to it alone.
-    // Aliasing: nobody writes to the caller's block.
+    // SAFETY: validity: the caller guarantees that the link is initialized, and we refer only to
+    // the link. Aliasing: no other thread writes to the caller's block.
     unsafe { &(*block.as_ptr()).next }.load(Ordering::Relaxed)
 }
 
-/// The chunk that a block lies in.
+/// Returns the chunk that contains a block.
 #[inline]
 fn chunk_of(block: NonNull<Block>) -> *mut Chunk {
     block.as_ptr().map_addr(|a| a & !(CHUNK - 1)).cast()

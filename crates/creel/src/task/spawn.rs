@@ -1,4 +1,4 @@
-//! How tasks are made: on a pool, from any thread; bound to a worker or not.
+//! Spawning: how tasks are created, from any thread, for any worker or bound to one.
 
 use super::cell::{Apart, Keep, Outcome, Task, fits, outcome_fits};
 use super::context;
@@ -12,12 +12,15 @@ use crate::sync::{Ordering, lock};
 use crate::worker::{current, slots::When};
 use std::future::Future;
 
-/// Makes a task on the pool whose task, worker or `block_on` calls this, of several the innermost:
-/// children inherit their pool.
+/// Spawns a task on the current pool. This is the pool whose task, worker or `block_on` calls the
+/// function. If several are nested, it is the innermost one.
+///
+/// The function does not block. If the pool is shutting down, or the OS refuses the pool its first
+/// thread, the handle returns an error when you await it.
 ///
 /// # Panics
 ///
-/// Outside of a pool.
+/// Panics outside of a pool.
 ///
 /// ```
 /// let pool = creel::Pool::builder().workers(1).build()?;
@@ -47,13 +50,17 @@ where
     }
 }
 
-/// Makes a task that stays on this worker's thread, so that it need not be `Send`.
+/// Spawns a task that stays on the calling worker's thread. The future therefore need not be
+/// `Send`. For example, it may keep an `Rc` across an await point.
+///
+/// If the pool is shutting down, or the OS refuses a thread, the handle returns an error when you
+/// await it.
 ///
 /// # Panics
 ///
-/// On a thread that is no pool's worker (a caller of `block_on` is none, except in a pool of
-/// [`Pool::seeded`](crate::Pool::seeded), which has no threads: there the task stays on the caller's
-/// thread).
+/// Panics on a thread that is not a worker of a pool. A caller of `block_on` is not a worker
+/// either. The exception is a pool of [`Pool::seeded`](crate::Pool::seeded), which has no threads.
+/// There the task stays on the caller's thread.
 ///
 /// ```
 /// use std::rc::Rc;
@@ -82,9 +89,9 @@ where
 }
 
 impl Tasks {
-    /// Makes a task that any worker may run, and queues it.
+    /// Creates a task that any worker may run, and queues it.
     ///
-    /// The caller sees to it that the future may be sent.
+    /// The caller must ensure that the future can be sent to another thread.
     pub(crate) fn spawn<F: Future>(&self, future: F) -> JoinHandle<F::Output> {
         if let Some(context) = local::current_in(self).or_else(|| context::attach(self)) {
             return spawn_here(context, future);
@@ -92,8 +99,8 @@ impl Tasks {
         self.spawn_outside(future, || self.slots.notify_one(0, When::Now))
     }
 
-    /// The same for one that this worker's worker shall begin, if it has nothing to do: it is woken in
-    /// the place of any other.
+    /// Creates a task that any worker may run, preferably the worker `index`. If that worker is
+    /// idle, it is unparked instead of any other one.
     pub(crate) fn spawn_near<F: Future>(&self, index: usize, future: F) -> JoinHandle<F::Output> {
         self.spawn_outside(future, || {
             let slot = self.slots.at(index);
@@ -101,21 +108,22 @@ impl Tasks {
             if !comes || !self.slots.idle.may_run_tasks(index) {
                 return self.slots.notify_one(0, When::Now);
             }
-            // It looks at what came from outside before it sleeps again. If it has found something
-            // else to do meanwhile, the watchdog finds this.
+            // The worker checks the outside queue before it sleeps again. If it has found other
+            // work by then, the watchdog finds the task.
             slot.notify();
             self.slots.ensure_watchdog();
             Ok(())
         })
     }
 
-    /// Makes a task that any worker may run, queues it for all, and has somebody come by `call`.
+    /// Creates a task that any worker may run, puts it into the outside queue, and gets a worker to
+    /// take it with `call`.
     fn spawn_outside<F: Future>(
         &self,
         future: F,
         call: impl FnOnce() -> std::io::Result<()>,
     ) -> JoinHandle<F::Output> {
-        // The pool does not end under this, nor is a thread started after it has.
+        // While we are entered, the pool does not end. After it has ended, no thread is started.
         if !self.slots.life.enter() {
             return JoinHandle::refused(None);
         }
@@ -137,14 +145,15 @@ impl Tasks {
         handle
     }
 
-    /// Makes a task that only this worker's thread may run, and queues it.
+    /// Creates a task that only this worker's thread may run, and queues it.
     pub(crate) fn spawn_bound<F: Future>(&self, index: usize, future: F) -> JoinHandle<F::Output> {
         if !self.slots.life.enter() {
             return JoinHandle::refused(None);
         }
         let slot = self.slots.at(index);
         let alive = &self.schedulers.at(index).bound_alive;
-        // Before the thread is asked for, so that it does not end meanwhile.
+        // We count the task before we ask for the thread, because otherwise the thread could end
+        // between the two.
         alive.fetch_add(1, Ordering::SeqCst);
         let handle = match self.slots.ensure_started(slot) {
             Ok(()) => {
@@ -152,7 +161,7 @@ impl Tasks {
                 let task = make(local::current_in(self), self, word, future);
                 let handle = JoinHandle::new(task);
                 self.queue(task);
-                // Unlike a wake, a spawn does not wait for a throttle's quantum.
+                // Unlike a wake-up, a spawn does not wait for the quantum of a throttle.
                 slot.notify();
                 handle
             }
@@ -165,27 +174,28 @@ impl Tasks {
         handle
     }
 
-    /// The handle of a task for which there was no thread to be had, unless because the pool is
-    /// being dropped.
+    /// Returns the handle of a task for which no thread could be started. The error is reported
+    /// only if the pool is not being dropped, because otherwise that is the reason.
     fn refused<T>(&self, error: std::io::Error) -> JoinHandle<T> {
         JoinHandle::refused((!self.slots.is_closing()).then_some(error))
     }
 
-    /// Drops a task that was just made, for which there will be no thread.
+    /// Drops a task that was just created and for which no thread could be started.
     #[cold]
     fn drop_refused(&self, task: Task) {
         let claim = task.state().claim_queued().or_cancel(true);
         let counters = Counters::default();
-        // The future may own the pool.
+        // Dropping the future may drop the pool, because the future may own it.
         current::amid(&self.slots, || {
-            // SAFETY: it was taken out of the queue that held it alone, and claimed.
+            // SAFETY: the task was taken out of the only queue that held it, and has been claimed.
             unsafe { task.run(claim, &counters) };
         });
         self.refused.fetch_add(1, Ordering::Relaxed);
     }
 }
 
-/// Makes a task that any worker may run, and queues it, on a thread that holds a local scheduler.
+/// Creates a task that any worker may run, and queues it. The calling thread holds a local
+/// scheduler.
 #[inline]
 fn spawn_here<F: Future>(context: LocalContext<'_>, future: F) -> JoinHandle<F::Output> {
     if context.tasks.slots.is_closing() {
@@ -201,8 +211,8 @@ fn spawn_here<F: Future>(context: LocalContext<'_>, future: F) -> JoinHandle<F::
     JoinHandle::new(task)
 }
 
-/// Makes a cell, with the future and its outcome in it or, if one is too large, in a box. The pool
-/// does not end meanwhile.
+/// Creates the cell of a task, with the future and its outcome in it. If one of them is too large,
+/// it goes into a box. The pool must not end during the call.
 #[inline]
 fn make<F: Future>(context: Option<LocalContext<'_>>, tasks: &Tasks, word: u64, future: F) -> Task {
     if const { outcome_fits::<Outcome<F>>() } {
@@ -237,7 +247,7 @@ where
     }
 }
 
-/// Makes a cell on a thread without a local scheduler.
+/// Creates a cell on a thread without a local scheduler.
 fn make_outside<F, O>(tasks: &Tasks, word: u64, future: F) -> Task
 where
     F: Future,
@@ -246,8 +256,9 @@ where
     let mut heap = lock(&tasks.outside_heap);
     let heap = *heap.0.get_or_insert_with(|| Heap::new(tasks.counted()));
     tasks.spawned.fetch_add(1, Ordering::Relaxed);
-    // SAFETY: the heap lives until the pool ends, which the caller is in the way of.
+    // SAFETY: the heap lives until the pool ends, and the caller keeps the pool from ending.
     let heap = unsafe { heap.as_ref() };
-    // SAFETY: who holds the lock owns the heap; the callers box what does not fit.
+    // SAFETY: the thread that holds the lock owns the heap, and the callers box everything that
+    // does not fit.
     unsafe { Task::new::<F, O>(heap, word, future) }
 }

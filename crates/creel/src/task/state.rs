@@ -1,54 +1,62 @@
-//! The state of a task: one word, whose every change is a step of this file.
+//! The state of a task. It is a single word, and each method in this file makes one atomic step
+//! from one value of the word to the next.
 //!
 //! # The bits
 //!
-//! `SCHEDULED`: somebody has to look at the task: to poll it, or to drop its future if it is
-//! cancelled. Set by a wake. While the task does not run, a set bit means that it is in exactly
-//! one place (a queue, or by hints, below); while it runs, that the running worker queues it
-//! again after the poll.
+//! `SCHEDULED`: a thread must handle the task. It must poll the task, or drop its future if the
+//! task is cancelled. A wake-up sets the bit. If the task is not running, a set bit means that the
+//! task is in exactly one place, which is a queue or the hints (see below). If it is running, a set
+//! bit means that the running worker queues it again after the poll.
 //!
-//! `RUNNING`: one worker has the task and alone may touch its future. Set when the task is
-//! claimed, cleared after the poll. A wake by a worker whose LIFO slot is empty claims the task at
-//! once: it lies there `RUNNING`, for that worker or for who steals it from the slot (`lifo.rs`).
+//! `RUNNING`: one worker has the task, and only this worker may access its future. The bit is set
+//! when the task is claimed, and cleared after the poll. If a worker whose LIFO slot is empty wakes
+//! a task, it claims the task at once. The task then waits in the slot as `RUNNING`, for that
+//! worker or for a thread that steals it from the slot (`lifo.rs`).
 //!
-//! `HINTED`: the task is scheduled by hints: pointers to it lie in run queues, and who finds one
-//! may claim the task by clearing `SCHEDULED` and `HINTED` in one exchange. A hint that is
-//! found too late fails the exchange and is dropped, even if the cell serves another task by
-//! then (cells are type-stable: `slab.rs`); if it succeeds on that other task, that task is
-//! scheduled by hints too and its own hint fails later. Never with `BOUND`.
+//! `HINTED`: the task is scheduled by hints, which are pointers to it in run queues. A thread that
+//! finds a hint may claim the task by clearing `SCHEDULED` and `HINTED` in one exchange. If a hint
+//! is stale, the exchange fails and the hint is dropped. This holds even if the cell serves another
+//! task by then, because cells are type-stable (`slab.rs`). If the exchange succeeds on that other
+//! task, that task is scheduled by hints too, and its own hint fails later. The bit is never
+//! combined with `BOUND`.
 //!
-//! `COMPLETE`: the future is gone. The output is in the cell if `HANDLE` is set. Never cleared.
+//! `COMPLETE`: the future is gone. The output is in the cell if `HANDLE` is set. The bit is never
+//! cleared.
 //!
-//! `CANCELLED`: the future shall be dropped instead of polled again. A poll under way is not
-//! disturbed, and if it is ready the task has finished, not been cancelled.
+//! `CANCELLED`: the future must be dropped instead of polled again. A poll that is under way is not
+//! interrupted. If that poll is ready, the task has finished and is not cancelled.
 //!
-//! `HANDLE`: the join handle lives and the output is its to take or drop. Never set again.
+//! `HANDLE`: the join handle is alive, and it takes or drops the output. The bit is never set
+//! again.
 //!
-//! `JOINER`: the handle's waker is in the cell. Set and cleared by the handle before `COMPLETE`;
-//! the completing worker clears it with setting `COMPLETE` and then owns the waker.
+//! `JOINER`: the handle's waker is in the cell. The handle sets and clears the bit before
+//! `COMPLETE`. The worker that completes the task clears it in the same step that sets `COMPLETE`,
+//! and then owns the waker.
 //!
-//! `BOUND`: the task runs on one worker's thread only, whose index the word carries. Never changes.
+//! `BOUND`: the task runs on the thread of one worker only. The word contains the index of that
+//! worker. The bit never changes.
 //!
-//! `SPARE`: one of the references counted is nobody's yet. A wake into a hint or the slot leaves
-//! its reference so, a new task starts with one. It is the poll's: the first waker cloned there
-//! has it without counting, and what is left is dropped with the step that ends the poll, which
-//! clears the bit. Never without `HINTED` or `RUNNING`.
+//! `SPARE`: one of the counted references has no owner yet. A wake-up into a hint or into the LIFO
+//! slot leaves its reference this way, and a new task starts with one. The reference belongs to the
+//! next poll. The first waker that this poll clones takes it without counting. If no waker takes
+//! it, the step that ends the poll drops it and clears the bit. The bit is never set without
+//! `HINTED` or `RUNNING`.
 //!
-//! Between: the worker of a bound task (16 bits). Above: the number of references (32 bits): the
-//! handle and every waker.
+//! The bits in between hold the worker of a bound task (16 bits). The upper 32 bits hold the number
+//! of references, which are the handle and every waker.
 //!
-//! # Who frees
+//! # Which step frees the cell
 //!
-//! `SCHEDULED` and `RUNNING` keep the cell alive as a reference does. Whoever makes the step to
-//! "complete, no references, neither bit" frees the cell. A task that is idle, not complete and
-//! loses its last reference can never be woken: it is scheduled once more, cancelled, so that
-//! a worker drops its future.
+//! `SCHEDULED` and `RUNNING` keep the cell alive, as a reference does. The thread that makes the
+//! step to "complete, no references, neither bit" frees the cell. If a task is idle and not
+//! complete, and loses its last reference, it can never be woken. In that case it is scheduled once
+//! more as cancelled, so that a worker drops its future.
 //!
 //! # Orderings
 //!
-//! Every step is acquire and release: a wake releases what the waker wrote, the claim acquires it
-//! for the poll; the end of a poll releases the future to the next worker that polls it. A wake
-//! that changes no bit still writes the word, for the same reason.
+//! Every step is acquire and release. A wake-up releases what the waking thread wrote, and the
+//! claim acquires it for the poll. The end of a poll releases the future to the next worker that
+//! polls it. A wake-up that changes no bit still writes the word, for the same reason.
 
 use crate::sync::{AtomicU64, Ordering};
 
@@ -65,24 +73,24 @@ const SEAT_MASK: u64 = 0xffff << SEAT_SHIFT;
 const SPARE: u64 = 1 << 24;
 const REFERENCE: u64 = 1 << 32;
 
-/// What a step leaves its caller to do.
+/// The action that the caller must take after a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Then {
-    /// Nothing.
+    /// Do nothing.
     Rest,
-    /// Put the task in a queue: it has just become scheduled.
+    /// Put the task into a queue, because it has just become scheduled.
     Enqueue,
     /// Free the cell.
     Free,
 }
 
-/// What a claim has found.
+/// The result of a claim.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Claim {
-    /// The future shall be dropped instead of polled.
+    /// Whether the future must be dropped instead of polled.
     pub(super) cancelled: bool,
-    /// A reference came with it; who claimed hands it on or gives it to the step that ends the
-    /// poll.
+    /// Whether a reference came with the claim. The claiming thread passes it on, or gives it to
+    /// the step that ends the poll.
     pub(super) spare: bool,
 }
 
@@ -94,51 +102,52 @@ impl Claim {
         }
     }
 
-    /// The same, cancelled if `cancel`.
+    /// Returns the same claim, but cancelled if `cancel` is true.
     pub(super) fn or_cancel(self, cancel: bool) -> Self {
         let cancelled = self.cancelled || cancel;
         Self { cancelled, ..self }
     }
 
-    /// What a word loses with the spare reference.
+    /// Returns the amount by which the word decreases with the spare reference.
     fn references(spare: bool) -> u64 {
         if spare { REFERENCE } else { 0 }
     }
 }
 
-/// What follows a poll that was not ready.
+/// The action after a poll that returned pending.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum AfterPoll {
-    /// The task waits for a wake.
+    /// None. The task waits for a wake-up.
     Idle,
-    /// It was woken meanwhile: queue it again.
+    /// Queue the task again, because it was woken during the poll.
     Again,
-    /// Still running: drop the future and complete it as cancelled.
+    /// Drop the future and complete the task as cancelled. The task is still running.
     Cancel,
 }
 
-/// What follows a completion.
+/// The action after a completion.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Completed {
-    /// Nobody waits; the cell may be gone.
+    /// None. No task waits for the output, and the cell may be gone.
     Rest,
     /// Free the cell.
     Free,
-    /// Take the joiner's waker, wake it, then call [`State::release_run`].
+    /// Take the joiner's waker, wake it, and then call [`State::release_run`].
     WakeJoiner,
-    /// Nothing was changed: the handle is gone, so drop the output first.
+    /// Drop the output first, because the handle is gone. The step has changed nothing.
     DropOutput,
 }
 
-/// The state word.
+/// The state word of a task.
 pub(super) struct State(AtomicU64);
 
-/// Whether a word with these bits is one that nothing keeps alive.
+/// Returns whether nothing keeps the cell alive if the word has these bits.
 fn is_dead(word: u64) -> bool {
     word & COMPLETE != 0 && word & (RUNNING | SCHEDULED) == 0 && word < REFERENCE
 }
 
-/// An idle task that nothing can wake is scheduled to be dropped.
+/// Returns the next word and action after a reference was dropped. An idle task that nothing can
+/// wake is scheduled, so that its future is dropped.
 fn abandon_or_free(word: u64) -> (u64, Then) {
     if word >= REFERENCE || word & (RUNNING | SCHEDULED) != 0 {
         (word, Then::Rest)
@@ -150,7 +159,8 @@ fn abandon_or_free(word: u64) -> (u64, Then) {
 }
 
 impl State {
-    /// A new task, scheduled, with its handle; bound to a worker or not.
+    /// Returns the word of a new task, which is scheduled and has a handle. The task is bound to
+    /// the worker `slot`, if there is one.
     #[inline]
     pub(super) fn new_word(slot: Option<u16>, hinted: bool) -> u64 {
         let bound = slot.map_or(0, |slot| BOUND | u64::from(slot) << SEAT_SHIFT);
@@ -166,17 +176,19 @@ impl State {
         Self(AtomicU64::new(word))
     }
 
-    /// Starts a life in a cell that had one before. Others may look at the word meanwhile, by
-    /// hints.
+    /// Begins a new task in a cell that another task used before. Other threads may read the word
+    /// at the same time, because they have stale hints.
     #[inline]
     pub(super) fn restart(&self, word: u64) {
         self.0.store(word, Ordering::Release);
     }
 
-    /// Makes one step: `f` gives the next word and the result, `None` to leave it.
+    /// Makes one step. `f` returns the next word and the result, or `None` to leave the word
+    /// unchanged.
     #[inline(always)]
     fn step<R>(&self, mut f: impl FnMut(u64) -> Option<(u64, R)>) -> Option<R> {
-        // Acquire also where nothing is exchanged: "it is complete" gives the output away.
+        // We also acquire if nothing is exchanged, because a caller that finds the task complete
+        // then takes the output.
         let mut seen = self.0.load(Ordering::Acquire);
         loop {
             let (next, result) = f(seen)?;
@@ -190,13 +202,13 @@ impl State {
         }
     }
 
-    /// The worker the task is bound to.
+    /// Returns the worker that the task is bound to.
     pub(super) fn slot(&self) -> Option<u16> {
         let word = self.0.load(Ordering::Relaxed);
         (word & BOUND != 0).then_some(((word & SEAT_MASK) >> SEAT_SHIFT) as u16)
     }
 
-    /// Claims a task found by a hint. `None`: the hint was stale.
+    /// Claims a task that was found by a hint. Returns `None` if the hint was stale.
     #[inline]
     pub(super) fn claim_hinted(&self) -> Option<Claim> {
         self.step(|word| {
@@ -205,49 +217,50 @@ impl State {
         })
     }
 
-    /// Claims a task taken out of a queue that held it alone.
+    /// Claims a task that was taken out of the only queue that held it.
     pub(super) fn claim_queued(&self) -> Claim {
         let word = self.0.fetch_xor(SCHEDULED | RUNNING, Ordering::AcqRel);
         debug_assert_eq!(word & (SCHEDULED | RUNNING | HINTED), SCHEDULED);
         Claim::of(word)
     }
 
-    /// What the claim of a task that lay in a LIFO slot has found, just before its poll.
+    /// Returns the claim of a task that was in a LIFO slot, just before its poll.
     #[inline]
     pub(super) fn claimed(&self) -> Claim {
         let mut word = self.0.load(Ordering::Acquire);
         if word & SCHEDULED != 0 {
-            // The poll to come is what those wakes asked for.
+            // The poll that follows serves these wake-ups too.
             word = self.0.fetch_and(!SCHEDULED, Ordering::AcqRel);
         }
         Claim::of(word)
     }
 
-    /// Claims an idle, unbound task for a poll at once, with the reference of the waker that asked
-    /// for it. `None`: nothing was done.
+    /// Claims an idle, unbound task for an immediate poll. The reference of the waker that woke the
+    /// task goes with the claim. Returns `None` if nothing was done.
     #[inline]
     pub(super) fn claim_idle(&self) -> Option<Claim> {
-        // An idle task that is cancelled is scheduled.
+        // The claim is never cancelled, because a task that is idle and cancelled is scheduled.
         self.wake_into_slot(true).then_some(Claim {
             cancelled: false,
             spare: true,
         })
     }
 
-    /// Gives up a claim without a poll: the task is scheduled by hints.
+    /// Returns a claim without a poll. The task is then scheduled by hints.
     pub(super) fn unclaim(&self) {
         self.step(|word| Some((word & !RUNNING | SCHEDULED | HINTED, ())));
     }
 
-    /// Makes a task taken out of a queue that held it alone one that is scheduled by hints.
+    /// Marks a task that was taken out of the only queue that held it as scheduled by hints.
     pub(super) fn to_hinted(&self) {
         self.0.fetch_or(HINTED, Ordering::AcqRel);
     }
 
-    /// Takes a task out of the hints, into a queue that holds it alone. False: stale.
+    /// Takes a task out of the hints, so that the caller can put it into a queue that alone holds
+    /// it. Returns false if the hint was stale.
     pub(super) fn unhint(&self) -> bool {
         self.step(|word| {
-            // A stale hint's word is another task's, or nobody's.
+            // If the hint is stale, the word belongs to another task or to none.
             (word & HINTED != 0).then(|| {
                 let spare = Claim::references(word & SPARE != 0);
                 ((word & !(HINTED | SPARE)) - spare, ())
@@ -256,8 +269,8 @@ impl State {
         .is_some()
     }
 
-    /// After a poll that was not ready. `spare`: the claim's reference is still there; it goes,
-    /// but for [`AfterPoll::Cancel`].
+    /// Ends a poll that returned pending. `spare` says whether the claim's reference is still
+    /// unused. It is dropped, except for [`AfterPoll::Cancel`].
     #[inline]
     pub(super) fn pend(&self, spare: bool) -> AfterPoll {
         let after = self.step(|word| {
@@ -276,13 +289,15 @@ impl State {
         after.unwrap_or(AfterPoll::Cancel)
     }
 
-    /// The running worker has put the output in the cell, or (`has_output` false) already dropped
-    /// it. `spare` as for [`pend`](Self::pend); it goes, but for [`Completed::DropOutput`].
+    /// Completes the task. The running worker has put the output into the cell, or has already
+    /// dropped it (`has_output` is false). `spare` has the same meaning as for
+    /// [`pend`](Self::pend). The reference is dropped, except for [`Completed::DropOutput`].
     #[inline]
     pub(super) fn complete(&self, has_output: bool, spare: bool) -> Completed {
         let seen = self.0.load(Ordering::Acquire) - Claim::references(spare);
         if !has_output && seen < REFERENCE {
-            // Nobody else has a way to the cell but a walk that cancels, and that is too late.
+            // No other thread can reach the cell except one that walks over all cells to cancel
+            // them, and that comes too late.
             self.0.store(COMPLETE, Ordering::Release);
             return Completed::Free;
         }
@@ -303,7 +318,7 @@ impl State {
         done.unwrap_or(Completed::DropOutput)
     }
 
-    /// After [`Completed::WakeJoiner`]: lets go of the cell.
+    /// Releases the cell after [`Completed::WakeJoiner`].
     pub(super) fn release_run(&self) -> Then {
         let word = self.0.fetch_and(!RUNNING, Ordering::AcqRel);
         if is_dead(word & !RUNNING) {
@@ -313,7 +328,8 @@ impl State {
         }
     }
 
-    /// A wake. `hinted`: the caller will enqueue by a hint, if told to.
+    /// Wakes the task. If `hinted` is true, the caller will queue it by a hint if the result is
+    /// [`Then::Enqueue`].
     #[inline]
     pub(super) fn wake(&self, hinted: bool) -> Then {
         let then = self.step(|word| {
@@ -329,8 +345,9 @@ impl State {
         then.unwrap_or(Then::Rest)
     }
 
-    /// A wake of an idle, unbound task into the caller's LIFO slot, which is empty: claims it.
-    /// `spare`: and leaves the waker's reference with it. False: nothing was done.
+    /// Wakes an idle, unbound task into the caller's LIFO slot, which must be empty, and claims it.
+    /// If `spare` is true, the waker's reference stays with the task. Returns false if nothing was
+    /// done.
     #[inline]
     pub(super) fn wake_into_slot(&self, spare: bool) -> bool {
         let seen = self.0.load(Ordering::Relaxed);
@@ -342,7 +359,8 @@ impl State {
                 .is_ok()
     }
 
-    /// A wake that uses up its reference, or leaves it with the task for the next poll.
+    /// Wakes the task and drops the waker's reference, or leaves the reference with the task for
+    /// the next poll.
     #[inline]
     pub(super) fn wake_and_drop(&self, hinted: bool) -> Then {
         let then = self.step(|word| {
@@ -359,24 +377,26 @@ impl State {
         then.unwrap_or(Then::Rest)
     }
 
-    /// One more reference.
+    /// Adds a reference.
     #[inline]
     pub(super) fn add_reference(&self) {
-        // Relaxed: a reference is only made from another.
+        // Relaxed is enough, because a reference is only created from another one.
         let word = self.0.fetch_add(REFERENCE, Ordering::Relaxed);
         if word >> 63 != 0 {
-            // Two thousand million wakers of one task have been leaked; counting on would wrap.
+            // The program has leaked two billion wakers of one task. If we continued, the count
+            // would wrap.
             std::process::abort();
         }
     }
 
-    /// One reference less.
+    /// Drops a reference.
     pub(super) fn drop_reference(&self) -> Then {
         self.step(|word| Some(abandon_or_free(word - REFERENCE)))
             .unwrap_or(Then::Rest)
     }
 
-    /// Asks for the future to be dropped. `None`: there is none any more.
+    /// Cancels the task, so that its future is dropped. Returns `None` if there is no future any
+    /// more.
     pub(super) fn cancel(&self) -> Option<Then> {
         self.step(|word| {
             if word & COMPLETE != 0 || word & (SCHEDULED | RUNNING) == 0 && word < REFERENCE {
@@ -389,31 +409,34 @@ impl State {
         })
     }
 
-    /// Whether the word is that of a task whose future is still there.
+    /// Returns whether the word belongs to a task whose future still exists.
     pub(super) fn is_unfinished(&self) -> bool {
         let word = self.0.load(Ordering::Acquire);
         word & COMPLETE == 0 && (word >= REFERENCE || word & (SCHEDULED | RUNNING) != 0)
     }
 
-    /// Whether the future is gone; then the output is the handle's.
+    /// Returns whether the future is gone. If so, the output belongs to the handle.
     pub(super) fn is_complete(&self) -> bool {
         self.0.load(Ordering::Acquire) & COMPLETE != 0
     }
 
-    /// The handle has stored its waker. False: the task is complete, the waker still the handle's.
+    /// Records that the handle has stored its waker. Returns false if the task is complete. In that
+    /// case the waker still belongs to the handle.
     pub(super) fn set_joiner(&self) -> bool {
         self.step(|word| (word & COMPLETE == 0).then_some((word | JOINER, ())))
             .is_some()
     }
 
-    /// The handle takes its waker back. True: it had one there, and it is the handle's again.
+    /// Takes the handle's waker back. Returns whether there was one, which then belongs to the
+    /// handle again.
     pub(super) fn clear_joiner(&self) -> bool {
         self.step(|word| (word & JOINER != 0).then_some((word & !JOINER, ())))
             .is_some()
     }
 
-    /// The handle goes, its waker out of the cell; `None`: the task is complete, the output must
-    /// go first, by [`drop_handle_after_output`](Self::drop_handle_after_output).
+    /// Drops the handle, whose waker must not be in the cell. Returns `None` if the task is
+    /// complete. In that case the caller must drop the output first, and then call
+    /// [`drop_handle_after_output`](Self::drop_handle_after_output).
     #[inline]
     pub(super) fn drop_handle(&self) -> Option<Then> {
         self.step(|word| {
@@ -421,7 +444,7 @@ impl State {
         })
     }
 
-    /// The handle goes; it has taken the output or dropped it.
+    /// Drops the handle after it has taken or dropped the output.
     pub(super) fn drop_handle_after_output(&self) -> Then {
         self.step(|word| Some(abandon_or_free((word & !HANDLE) - REFERENCE)))
             .unwrap_or(Then::Rest)

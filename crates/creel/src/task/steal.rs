@@ -1,11 +1,12 @@
-//! What lies at another's local scheduler: when it is worth taking, and by whom.
+//! The rules for taking tasks from another local scheduler: when it is worth it, and which thread
+//! does it.
 //!
-//! - A worker with a queue and polls long enough to be worth a steal has one of the idle called,
-//!   at most one every [`NOTIFY_INTERVAL`] in the whole pool.
-//! - Nobody is called for a LIFO slot, nor for tiny polls: moving a task of some 50 ns to another
-//!   core costs more than running it.
-//! - Whose holder does not get on, is taken from whatever its polls took: that is the watchdog's
-//!   finding (`pool/watchdog.rs`).
+//! - If a worker has a queue, and its polls are long enough to be worth a steal, it notifies an
+//!   idle worker. The whole pool does this at most once every [`NOTIFY_INTERVAL`].
+//! - No worker is notified for a task in a LIFO slot or for tiny polls, because moving a task of
+//!   about 50 ns to another core costs more than running it.
+//! - If a holder makes no progress, its tasks are taken however short its polls were. The watchdog
+//!   finds such holders (`pool/watchdog.rs`).
 
 use super::cell::Task;
 use super::local::LocalScheduler;
@@ -15,15 +16,16 @@ use crate::sync::{AtomicU64, Instant, Ordering};
 use crate::worker::slots::When;
 use std::time::Duration;
 
-/// Tasks whose polls are shorter are not stolen: the move would cost more.
+/// The shortest estimate of a poll, in ns, that is worth a steal. If polls are shorter, moving the
+/// task costs more.
 pub(super) const POLL_NS_WORTH_A_STEAL: u32 = 700;
-/// The shortest time between two calls for the sake of a queue.
+/// The shortest time between two notifications for a queue.
 const NOTIFY_INTERVAL: Duration = Duration::from_micros(100);
 
-/// When somebody was last called for a queue's sake.
+/// The limit on how often a worker is notified because of a queue.
 pub(super) struct NotifyLimiter {
     start: Instant,
-    /// Nanoseconds since `start`. Advice.
+    /// The time of the last such notification, in ns since `start`. It is only a hint.
     last_ns: AtomicU64,
 }
 
@@ -35,7 +37,7 @@ impl NotifyLimiter {
         }
     }
 
-    /// Whether somebody may be called now.
+    /// Returns whether a worker may be notified now. If so, it also records the time.
     fn may_notify(&self, now: Instant) -> bool {
         let now = now.duration_since(self.start).as_nanos() as u64;
         let last = self.last_ns.load(Ordering::Relaxed);
@@ -47,34 +49,35 @@ impl NotifyLimiter {
     }
 }
 
-/// Has one of the idle called for the sake of a queue, if the last was not called just now.
+/// Notifies an idle worker because of a queue, unless the last such notification is too recent.
 pub(super) fn notify_helper(tasks: &Tasks, now: Instant) {
     let idle = &tasks.slots.idle;
-    // Advice: `call` decides again, and the next look comes soon.
+    // This is only a hint. `notify_one` decides again, and the next maintenance comes soon.
     if idle.any_listed() && !idle.is_searching() && tasks.notify_limiter.may_notify(now) {
-        // Who cannot start a thread now leaves it to the next look.
+        // We ignore the error if no thread can be started, because the next maintenance tries
+        // again.
         let _ = tasks.slots.notify_one(0, When::Now);
     }
 }
 
-/// All schedulers that there are.
+/// Returns all local schedulers of the pool.
 pub(super) fn schedulers(tasks: &Tasks) -> impl Iterator<Item = &LocalScheduler> {
     let slots = (0..tasks.slots.idle.slots()).map(|index| tasks.schedulers.at(index));
     slots.chain(tasks.block_on_schedulers.all())
 }
 
-/// How far all schedulers have come.
+/// The progress of all local schedulers.
 #[derive(Default, PartialEq)]
 pub(crate) struct Progress {
-    /// The polls begun: the workers' first, then the `block_on` callers'.
+    /// The number of polls begun, first for the workers and then for the `block_on` callers.
     polls: Vec<u64>,
-    /// The tasks made, by `block_on` caller.
+    /// The number of tasks that each `block_on` caller has spawned.
     made: Vec<u64>,
     slots: usize,
 }
 
 impl Progress {
-    /// Looks again, into the same memory.
+    /// Updates the values in the same memory.
     pub(crate) fn take(&mut self, tasks: &Tasks) {
         self.slots = tasks.slots.idle.slots();
         self.polls.clear();
@@ -85,8 +88,8 @@ impl Progress {
         self.made.extend(tasks.block_on_schedulers.all().map(made));
     }
 
-    /// Marks the schedulers that have not come further since `before`, so that a search takes from
-    /// them. Says whether there was one with something to take.
+    /// Marks the local schedulers without progress since `before`, so that a search takes from
+    /// them. Returns whether there was one with a task to take.
     pub(super) fn mark_stuck(&self, before: &Self, tasks: &Tasks) -> bool {
         let mut found = false;
         for (at, scheduler) in schedulers(tasks).enumerate().take(self.polls.len()) {
@@ -101,8 +104,8 @@ impl Progress {
         found
     }
 
-    /// Whether one who stands in for a worker has not come further since `before`. Who makes tasks
-    /// has, in a poll however long.
+    /// Returns whether a `block_on` driver has made no progress since `before`. A driver that
+    /// spawns tasks makes progress, even if its poll is long.
     pub(super) fn has_stuck_block_on(&self, before: &Self, tasks: &Tasks) -> bool {
         let stuck = |(block_on_scheduler, scheduler): (usize, &LocalScheduler)| {
             let at = self.slots + block_on_scheduler;
@@ -118,14 +121,15 @@ impl Progress {
     }
 }
 
-/// Claims a task from another local scheduler whose polls are worth it, or who is stuck.
+/// Claims a task from another local scheduler whose polls are long enough or whose holder is stuck.
 ///
-/// That a local scheduler is stuck may be out of date by the time of the steal. Its queue and its slot can be
-/// stolen from at any time, so a needless steal only moves a task.
+/// The information that a holder is stuck may be out of date by the time of the steal. This is
+/// harmless, because a queue and a LIFO slot can be stolen from at any time, so an unneeded steal
+/// only moves a task.
 ///
 /// # Safety
 ///
-/// The caller holds `own`.
+/// The caller must hold `own`.
 pub(super) unsafe fn search(tasks: &Tasks, own: &LocalScheduler) -> Option<(Task, Claim)> {
     let (slots, block_on_schedulers) = (tasks.slots.idle.slots(), tasks.block_on_schedulers.made());
     let start = (own.counters.steals.get() + own.counters.polls.get()) as usize;

@@ -1,4 +1,4 @@
-//! A pool's part of the scheduler: what is no worker's.
+//! The part of the scheduler that a pool's workers share.
 
 use super::cell::Task;
 use super::inject::Inject;
@@ -13,40 +13,40 @@ use crate::worker::table::Table;
 use std::ptr::NonNull;
 use std::sync::{Arc, Weak};
 
-/// A pool's part of the scheduler.
+/// The part of the scheduler that a pool's workers share.
 pub(crate) struct Tasks {
-    /// Itself, for those who have only a reference.
+    /// A weak reference to this value, for code that has only a plain reference.
     own: Weak<Self>,
     pub(super) slots: Arc<WorkerSlots>,
-    /// By worker.
+    /// The local scheduler of each worker.
     pub(super) schedulers: Table<LocalScheduler>,
-    /// Stealable tasks that became scheduled on a thread without a local scheduler.
+    /// The stealable tasks that became scheduled on a thread without a local scheduler.
     pub(super) outside: Inject,
     pub(super) notify_limiter: NotifyLimiter,
-    /// In the deterministic mode.
+    /// The state of the deterministic mode, if the pool uses it.
     pub(crate) seeded: Option<Seeded>,
-    /// The schedulers of those who stand in for workers.
+    /// The local schedulers of `block_on` drivers.
     pub(super) block_on_schedulers: BlockOnSchedulers,
-    /// The heap for tasks spawned on a thread without a local scheduler, which owns it while it holds the
-    /// lock.
+    /// The heap for tasks that are spawned on a thread without a local scheduler. A thread owns the
+    /// heap while it holds the lock.
     pub(super) outside_heap: Mutex<OutsideHeap>,
-    /// Tasks spawned there.
+    /// The number of tasks spawned in that heap.
     pub(super) spawned: AtomicU64,
-    /// Those of them that were dropped again, because no thread could be had.
+    /// The number of those tasks that were dropped again because no thread could be started.
     pub(super) refused: AtomicU64,
-    /// What was dropped at the pool's end, by the one who ends it.
+    /// The counts of tasks dropped at the pool's end. The thread that ends the pool writes them.
     pub(super) dropped: Counters,
 }
 
 #[derive(Default)]
 pub(super) struct OutsideHeap(pub(super) Option<NonNull<Heap>>);
 
-// SAFETY: the heap is used under the lock around this, by one thread at a time.
+// SAFETY: the heap is used under the lock around it, by one thread at a time.
 unsafe impl Send for OutsideHeap {}
 
 impl Tasks {
     pub(crate) fn new(slots: Arc<WorkerSlots>, seed: Option<u64>) -> Arc<Self> {
-        // For the LIFO slots.
+        // The LIFO slots need this.
         barrier::prepare();
         Arc::new_cyclic(|own| Self {
             own: own.clone(),
@@ -63,25 +63,25 @@ impl Tasks {
         })
     }
 
-    /// These, counted.
+    /// Returns a counted reference to this value.
     #[cold]
     pub(super) fn counted(&self) -> Arc<Self> {
         let own = self.own.upgrade();
         own.unwrap_or_else(|| unreachable!("who has a reference keeps the tasks"))
     }
 
-    /// Whether stealable tasks lie where any worker takes them.
+    /// Returns whether there are stealable tasks that any worker can take.
     #[inline]
     pub(crate) fn any_outside(&self) -> bool {
         self.outside.len() > 0
     }
 
-    /// The schedulers of the workers, and of those who stand in for workers.
+    /// Returns the local schedulers of the workers and of the `block_on` drivers.
     pub(super) fn all_schedulers(&self) -> impl Iterator<Item = &LocalScheduler> {
         self.schedulers.made().chain(self.block_on_schedulers.all())
     }
 
-    /// What became of the pool's tasks.
+    /// Returns the statistics of the pool's tasks.
     pub(crate) fn stats(&self) -> TaskStats {
         let refused = self.refused.load(Ordering::Relaxed);
         let mut stats = TaskStats {
@@ -101,7 +101,8 @@ impl Tasks {
         stats
     }
 
-    /// Calls `f` with every cell that there ever was, in use or not: only the word tells.
+    /// Calls `f` with every cell that was ever created, whether it is in use or not. Only its state
+    /// word shows whether it is.
     pub(super) fn for_each_cell(&self, mut f: impl FnMut(Task)) {
         let outside = lock(&self.outside_heap).0;
         for heap in self
@@ -109,18 +110,20 @@ impl Tasks {
             .filter_map(LocalScheduler::heap)
             .chain(outside)
         {
-            // SAFETY: heaps are orphaned by `end` only, after everybody has left.
+            // SAFETY: only `end` orphans heaps, after all users have left.
             let heap = unsafe { heap.as_ref() };
-            // SAFETY: not orphaned, and only the word is used.
+            // SAFETY: the heap is not orphaned, and `f` uses only the state word.
             unsafe { heap.walk(|block| f(Task::from_block(block))) };
         }
     }
 }
 
-/// Desks that belong to no worker, lent to one caller of `block_on` after the other.
+/// Local schedulers that do not belong to a worker. Each is used by one `block_on` caller after the
+/// other.
 pub(super) struct BlockOnSchedulers {
     schedulers: Table<LocalScheduler>,
-    /// How many there are. Release and acquire: who sees one finds it made.
+    /// The number of local schedulers. It uses release and acquire, so that a thread that reads the
+    /// number finds each of them created.
     made: AtomicUsize,
     free: Mutex<Vec<usize>>,
 }
@@ -146,7 +149,7 @@ impl BlockOnSchedulers {
         (0..self.made()).map(|index| self.scheduler(index))
     }
 
-    /// A local scheduler that nobody else has.
+    /// Takes a local scheduler that no other thread uses, and returns its index.
     pub(super) fn take(&self) -> usize {
         let mut free = lock(&self.free);
         free.pop().unwrap_or_else(|| {
@@ -157,7 +160,7 @@ impl BlockOnSchedulers {
         })
     }
 
-    /// Gives one back, which is empty.
+    /// Returns a local scheduler, which must be empty.
     pub(super) fn return_lease(&self, index: usize) {
         lock(&self.free).push(index);
     }

@@ -1,4 +1,4 @@
-//! A token by which many are told to come to their end, each in its own way.
+//! A token that asks any number of tasks to end, each in its own way.
 
 use crate::time::until::{Order, Until};
 use crate::worker::budget;
@@ -12,10 +12,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Context, Poll};
 
-/// Tells that something is over, to all who hold a clone: once, and for ever.
+/// A signal that something is over. You send it once, and it reaches everyone who holds a clone of
+/// the token.
 ///
-/// Nothing is cancelled by it alone: a task awaits [`cancelled`](Self::cancelled) beside its work,
-/// or does it [until then](Self::run_until), and ends.
+/// The token does not end any task by itself. A task must cooperate: it awaits
+/// [`cancelled`](Self::cancelled) together with its work, or wraps its work in
+/// [`run_until`](Self::run_until), and then returns.
 ///
 /// ```
 /// use creel::task::CancellationToken;
@@ -35,11 +37,12 @@ pub struct CancellationToken {
 
 #[derive(Default)]
 struct Inner {
-    /// Set under the lock of `waits`, before the wakers are taken. Acquire and release: who sees it
-    /// sees what was done before.
+    /// Set under the lock of `waits`, before the wakers are taken. It uses acquire and release, so
+    /// that a thread that finds it set also sees what happened before the cancellation.
     cancelled: AtomicBool,
     waits: Mutex<Waits>,
-    /// Kept by its children, so that what cancels it reaches them although nobody else holds it.
+    /// The parent, which each child keeps alive. A cancellation from further up therefore reaches
+    /// the children even if no one holds the parent any more.
     parent: Option<Arc<Inner>>,
 }
 
@@ -59,7 +62,8 @@ impl Inner {
         self.cancelled.load(Ordering::Acquire)
     }
 
-    /// Wakes who waits here, as part of `woken`, and gives the children, which are to be cancelled.
+    /// Marks this token as cancelled, adds its wakers to `woken`, and returns its children, which
+    /// the caller must cancel. Returns no children if the token was cancelled before.
     fn tell(&self, woken: &mut RunAll) -> Vec<Weak<Inner>> {
         let mut waits = self.lock();
         if self.cancelled.swap(true, Ordering::AcqRel) {
@@ -73,7 +77,8 @@ impl Inner {
         children
     }
 
-    /// Not by recursion, which a long line of children would not bear; so its drop.
+    /// Cancels this token and all its descendants. We use a loop, because recursion could overflow
+    /// the stack if the chain of children is long. `drop` uses a loop for the same reason.
     fn cancel(&self) {
         let mut woken = RunAll::default();
         let mut left = self.tell(&mut woken);
@@ -95,7 +100,7 @@ impl Drop for Inner {
 }
 
 impl CancellationToken {
-    /// A token that is not cancelled.
+    /// Creates a token that is not cancelled.
     ///
     /// ```
     /// let token = creel::task::CancellationToken::new();
@@ -106,8 +111,11 @@ impl CancellationToken {
         Self::default()
     }
 
-    /// A token that is cancelled with this one, or alone. It need not be kept for its own children
-    /// to be told.
+    /// Creates a child token. Cancelling this token also cancels the child, but cancelling the
+    /// child does not cancel this token. If this token is already cancelled, so is the child. For
+    /// example, a server can give each connection a child of its own token.
+    ///
+    /// You need not keep this token for a cancellation of its own parent to reach the child.
     ///
     /// ```
     /// use creel::task::CancellationToken;
@@ -144,11 +152,12 @@ impl CancellationToken {
         child
     }
 
-    /// Tells all who hold a clone or a child; more than once is the same.
+    /// Cancels this token, all its clones and all its children. Calling it again has no effect.
     ///
     /// # Panics
     ///
-    /// If a waker does, of an executor other than Creel's: all others have been woken by then.
+    /// Panics if a waker of another executor panics. All other waiting tasks have been woken by
+    /// then.
     ///
     /// ```
     /// let token = creel::task::CancellationToken::new();
@@ -160,7 +169,7 @@ impl CancellationToken {
         self.inner.cancel();
     }
 
-    /// Whether it has been cancelled.
+    /// Returns whether the token has been cancelled.
     ///
     /// ```
     /// let pool = creel::Pool::builder().workers(2).build()?;
@@ -184,7 +193,7 @@ impl CancellationToken {
         self.inner.is_cancelled()
     }
 
-    /// Waits until it is cancelled. Cancel-safe.
+    /// Waits until the token is cancelled. The future is cancel-safe.
     ///
     /// ```
     /// let pool = creel::Pool::builder().workers(2).build()?;
@@ -201,8 +210,9 @@ impl CancellationToken {
         }
     }
 
-    /// Awaits `future` until it is ready or this is cancelled: then it is dropped, and there is
-    /// none.
+    /// Awaits `future` until it is ready or the token is cancelled, whichever comes first. Returns
+    /// `Some` with the output, or `None` if the token was cancelled. In that case `future` is
+    /// dropped.
     ///
     /// ```
     /// let pool = creel::Pool::builder().workers(2).build()?;
@@ -216,7 +226,7 @@ impl CancellationToken {
         Until::new(future, self.cancelled(), Order::LimitFirst, |output| output)
     }
 
-    /// Has it cancelled when what this gives is dropped.
+    /// Converts the token into a guard that cancels it when you drop the guard.
     ///
     /// ```
     /// use creel::task::CancellationToken;
@@ -238,7 +248,8 @@ impl fmt::Debug for CancellationToken {
     }
 }
 
-/// Cancels its token when it is dropped; see [`CancellationToken::abort_on_drop`].
+/// A guard that cancels its token when it is dropped. [`CancellationToken::abort_on_drop`] creates
+/// it.
 ///
 /// ```
 /// let token = creel::task::CancellationToken::new();
@@ -257,7 +268,7 @@ impl Drop for TokenGuard {
     }
 }
 
-/// The future of [`CancellationToken::cancelled`].
+/// The future that [`CancellationToken::cancelled`] returns.
 ///
 /// ```
 /// let pool = creel::Pool::builder().workers(2).build()?;
@@ -272,8 +283,8 @@ impl Drop for TokenGuard {
 pub struct Cancelled<'a> {
     token: &'a CancellationToken,
     ticket: Option<u64>,
-    /// Of the waker that lies with the token by the ticket: polled again by the same task, it need
-    /// not be looked for under a lock that all share.
+    /// The id of the waker that is stored with the token under `ticket`. If the same task polls
+    /// again, we need not take the lock that all waiting tasks share.
     waker: Option<WakerId>,
 }
 

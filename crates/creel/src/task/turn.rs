@@ -1,4 +1,5 @@
-//! What tasks add to a worker's turn, its wait and its rescue of others.
+//! The part of tasks in a worker's loop: running tasks in each turn, preparing to wait, and
+//! rescuing the tasks of stuck workers.
 
 use super::cell::{Ran, Schedule, Task};
 use super::context;
@@ -15,17 +16,17 @@ use crate::worker::woken::wake_all;
 use std::sync::Arc;
 use std::vec::Drain;
 
-/// Tasks a turn, at most: timers and sockets come after.
+/// The maximum number of tasks in one turn. Timers and sockets are checked afterwards.
 const TURN: usize = 64;
-/// Bound tasks a turn, at most.
+/// The maximum number of bound tasks in one turn.
 const TURN_BOUND: usize = 32;
 
-/// How many due tasks ahead are fetched into the cache, and how much of each: one of thousands is
-/// in no near one.
+/// The number of due tasks that we prefetch into the cache, and the number of bytes of each. If
+/// thousands of tasks are due, none of them is in a near cache.
 const AHEAD: usize = 4;
 const FETCHED_BYTES: usize = 320;
 
-/// Batches of another's due timers that are fired at once, at most.
+/// The maximum number of batches of another worker's due timers that are fired at once.
 const BATCHES: usize = 16;
 
 impl Schedule for Tasks {
@@ -35,15 +36,17 @@ impl Schedule for Tasks {
 }
 
 impl LocalScheduler {
-    /// Runs a task that is bound to the local scheduler's worker.
+    /// Runs a task that is bound to the worker of this local scheduler.
     ///
     /// # Safety
     ///
-    /// The caller has just taken it from the worker's queue, and is the worker's thread or the only one.
+    /// The caller must have just taken the task from the worker's queue. It must be the worker's
+    /// thread, or the only thread.
     pub(super) unsafe fn run_bound(&self, task: Task, cancel: bool) {
         let claim = task.state().claim_queued().or_cancel(cancel);
         self.bound_counters.polls.add(1);
-        // SAFETY: just claimed, by what may run it, says the caller.
+        // SAFETY: we have just claimed the task, and the caller guarantees that this thread may run
+        // it.
         match unsafe { task.run(claim, &self.bound_counters) } {
             Ran::Idle => {}
             Ran::Again => self.bound.push(task),
@@ -55,27 +58,29 @@ impl LocalScheduler {
 }
 
 impl Tasks {
-    /// Queues a task that has just become scheduled, not by a hint. From any thread.
+    /// Queues a task that has just become scheduled other than by a hint. Any thread may call this.
     pub(super) fn queue(&self, task: Task) {
         let Some(slot) = task.state().slot() else {
             if let Some(context) = local::current_in(self).or_else(|| context::attach(self)) {
                 return context.push_scheduled(task);
             }
             self.outside.push(task);
-            // Who wakes has nobody to tell that no thread can be had: the next call tries again.
+            // A waker cannot report that the OS refused a thread. We ignore the error, because the
+            // next notification tries again.
             let _ = self.slots.notify_one(0, When::Later);
             return;
         };
         let slot = usize::from(slot);
         self.schedulers.at(slot).bound.push(task);
-        // It has a thread, which does not end while such a task lives, unless the pool ends.
+        // The worker has a thread, which does not end while a task bound to it is alive, unless the
+        // pool ends.
         self.slots.at(slot).parker.notify_later();
     }
 
-    /// Runs some tasks on the thread that serves this worker. Says whether there may be more.
+    /// Runs some tasks on the thread that serves this worker. Returns whether there may be more.
     ///
-    /// `search`: it was called, and the search is its own. `rescues`: as the watchdog, it has found
-    /// tasks whose holders do not get on.
+    /// If the worker was notified, `search` is the search that it now owns. `rescues` says whether
+    /// the worker, as the watchdog, has found tasks whose holders make no progress.
     pub(crate) fn turn(
         &self,
         slot: &WorkerSlot,
@@ -98,7 +103,7 @@ impl Tasks {
             context.begin_search(search);
         }
         if rescues {
-            // There may be more that does not get on, and this one is not the watchdog any more.
+            // There may be more stranded tasks, and this worker is not the watchdog any more.
             self.slots.ensure_watchdog();
         }
         if slot.index >= self.slots.workers() && !closing {
@@ -116,8 +121,9 @@ impl Tasks {
         true
     }
 
-    /// Gives the calling thread, which serves this worker, its local scheduler, if it may run tasks. `leave`
-    /// takes it out of the idle, and returns the search if it had been called.
+    /// Gives the calling thread, which serves this worker, its local scheduler, if the thread may
+    /// run tasks. `leave` marks the worker as not idle, and returns the search if the worker had
+    /// been notified.
     fn attach<'a>(
         &'a self,
         slot: &'a WorkerSlot,
@@ -132,7 +138,8 @@ impl Tasks {
             return None;
         }
         let mut search = leave(&self.slots, slot);
-        // Again, because the worker may have been lent until just now. It cannot be lent any more.
+        // We check again, because the worker may have been leased until just now. It cannot be
+        // leased any more.
         if !self.slots.idle.may_run_tasks(slot.index) && !self.slots.is_closing() {
             self.slots.end_search_of(&mut search);
             return None;
@@ -146,16 +153,16 @@ impl Tasks {
         Some(context)
     }
 
-    /// Wakes what due timers wait with, on the thread that serves this worker.
+    /// Wakes the tasks whose timers are due, on the thread that serves this worker.
     ///
-    /// On a pool of one nobody else could take what is woken, so each task runs before the next is
-    /// woken, by way of the slot. Elsewhere all are queued, where an idle worker finds them behind a
-    /// long poll.
+    /// In a pool with one worker, no other worker could take the woken tasks. Therefore each task
+    /// runs through the LIFO slot before the next is woken. In larger pools all of them are queued,
+    /// so that an idle worker finds them if one has a long poll.
     pub(crate) fn run_due(&self, slot: &WorkerSlot, due: &mut Drain<'_, StoredWaker>) {
-        // Without a look at the loops, because what is due must not wait for a share: the next turn
-        // begins with one.
+        // We do not check for loops here, because due timers must not wait for a share of a loop.
+        // The next turn begins with that check.
         let context = self.attach(slot, WorkerSlots::leave_idle);
-        // Wakers are somebody's code, behind which nobody else could search.
+        // Wakers are user code, during which no other worker could search.
         if let Some(context) = context {
             context.end_search();
         }
@@ -175,8 +182,8 @@ impl Tasks {
         }
     }
 
-    /// Runs tasks that are bound to this worker, and ends the search before the first. Says whether
-    /// there may be more.
+    /// Runs tasks that are bound to this worker, and ends the search before the first one. Returns
+    /// whether there may be more.
     fn run_bound(&self, slot: &WorkerSlot, search: &mut Option<Search>, cancel: bool) -> bool {
         let scheduler = self.schedulers.at(slot.index);
         if scheduler.bound.len() == 0 {
@@ -189,14 +196,15 @@ impl Tasks {
             let Some(task) = scheduler.bound.pop() else {
                 return false;
             };
-            // SAFETY: just taken from the worker's queue, and this is the worker's thread.
+            // SAFETY: the task was just taken from the worker's queue, and this is the worker's
+            // thread.
             unsafe { scheduler.run_bound(task, cancel) };
         }
         true
     }
 
-    /// Runs tasks that are bound to any worker, on the only thread of a system without threads. Says
-    /// whether there were any.
+    /// Runs tasks that are bound to any worker, on the only thread of a system without threads.
+    /// Returns whether there were any.
     pub(crate) fn run_all_bound(&self) -> bool {
         let mut found = false;
         for index in self.slots.made().map(|slot| slot.index) {
@@ -207,15 +215,16 @@ impl Tasks {
                 };
                 let _inside = context::enter(self.counted(), index);
                 found = true;
-                // SAFETY: just taken from the worker's queue; the only thread is as good as the worker's.
+                // SAFETY: the task was just taken from the worker's queue, and this is the only
+                // thread, so it may act as the worker's.
                 unsafe { scheduler.run_bound(task, false) };
             }
         }
         found
     }
 
-    /// Called by a worker whose turn found nothing, before it waits: frees its local scheduler, and puts the
-    /// worker among the idle. False: there is one after all.
+    /// Releases the worker's local scheduler and marks the worker as idle. A worker whose turn
+    /// found nothing calls this before it waits. Returns false if there is a task after all.
     pub(crate) fn rest(&self, slot: &WorkerSlot) -> bool {
         if let Some(context) = local::current_in(self) {
             if context.scheduler.has_hints() {
@@ -229,10 +238,11 @@ impl Tasks {
         !takes && self.schedulers.at(slot.index).bound.len() == 0
     }
 
-    /// Frees the local scheduler of a worker that is no longer wanted; the others get what lies there.
+    /// Releases the local scheduler of a worker that is no longer in use. Other workers get the
+    /// tasks that are queued there.
     ///
-    /// Not while the worker's thread is retiring: the one that is called may be of this very worker, if
-    /// it is wanted again.
+    /// This must not be called while the worker's thread is retiring, because the worker that we
+    /// notify may be this one, if it is in use again.
     pub(crate) fn clear_scheduler(&self, slot: &WorkerSlot) {
         if let Some(context) = local::current_in(self) {
             context.clear();
@@ -243,7 +253,8 @@ impl Tasks {
         self.slots.notify_if_work();
     }
 
-    /// Whether the thread of a worker that is no longer wanted may end: nothing bound to it is left.
+    /// Returns whether the thread of a worker that is no longer in use may end, because no task
+    /// bound to it is left.
     pub(crate) fn may_retire(&self, slot: &WorkerSlot) -> bool {
         if self
             .schedulers
@@ -255,16 +266,16 @@ impl Tasks {
             return true;
         }
         if self.slots.is_closing() {
-            // A bound task that was spawned while the pool was closing may have been missed.
+            // We may have missed a bound task that was spawned while the pool was closing.
             self.cancel_all();
         }
         false
     }
 
-    /// What the watchdog does for tasks, which have come so far between two looks. Says whether this
-    /// worker shall search, or take from outside.
+    /// Does the watchdog's work for tasks, based on the progress at the last check and now. Returns
+    /// whether this worker must search for tasks or take them from the outside queue.
     ///
-    /// One whose worker is lent takes the worker back from a borrower who is stuck.
+    /// If this worker is leased, it revokes the lease of a `block_on` caller that is stuck.
     pub(crate) fn rescue(&self, slot: &WorkerSlot, before: &Progress, now: &Progress) -> bool {
         let found = now.mark_stuck(before, self) || self.outside.len() > 0;
         if !found || self.slots.idle.may_run_tasks(slot.index) {
@@ -272,23 +283,24 @@ impl Tasks {
         }
         let revokes = now.has_stuck_block_on(before, self);
         if revokes {
-            // The worker's borrower may be another by now, or none. One who is revoked for nothing
-            // only stands up, and leaves what lies at its local scheduler to the others.
+            // By now the worker may be leased to another caller, or not at all. A caller whose
+            // lease is revoked without need only releases its local scheduler, and leaves the tasks
+            // there to the others.
             self.slots.idle.revoke(slot.index);
         }
         revokes
     }
 
-    /// Fires the due timers of another worker, whose thread does not get on. Says whether there were
-    /// any.
+    /// Fires the due timers of another worker whose thread makes no progress. Returns whether there
+    /// were any.
     pub(crate) fn rescue_timers(&self, slot: &WorkerSlot, timers: &Timers) -> bool {
         let mut found = false;
         for _ in 0..BATCHES {
             let mut rescued = timers.rescue();
             found |= !rescued.due.list().is_empty();
             rescued.due.run(|due| {
-                // They are queued here, if this thread may run tasks. Wakers are somebody's code,
-                // behind which nobody else could search.
+                // The woken tasks are queued here, if this thread may run tasks. We end the search,
+                // because wakers are user code, during which no other worker could search.
                 if let Some(context) = self.attach(slot, WorkerSlots::leave_idle) {
                     context.end_search();
                 }

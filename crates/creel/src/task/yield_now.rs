@@ -1,10 +1,12 @@
-//! Giving way to the other tasks.
+//! A future that lets the other tasks run.
 
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-/// Lets the other tasks of this worker go first: the task goes to the end of the queue.
+/// Lets the other tasks of this worker run first. The calling task goes to the end of the queue.
+/// For example, call it now and then in a long computation, because a worker cannot interrupt a
+/// poll.
 ///
 /// ```
 /// let pool = creel::Pool::builder().workers(1).build()?;
@@ -17,7 +19,7 @@ pub fn yield_now() -> YieldNow {
     YieldNow { yielded: false }
 }
 
-/// The future of [`yield_now`].
+/// The future that [`yield_now`] returns.
 ///
 /// ```
 /// let pool = creel::Pool::builder().workers(2).build()?;

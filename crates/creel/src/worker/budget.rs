@@ -1,37 +1,40 @@
-//! The budget of a poll: how many operations may be ready before the task must give way.
+//! The budget of a poll, which limits how many operations may be ready before the task must give
+//! way.
 //!
-//! A future is polled until it has to wait. One that loops over a channel with a message, or over a
-//! socket that is flooded, never has to, and would keep its worker from all other tasks, timers and
-//! sockets. So each poll of a task, and of the future of a `block_on`, gets a budget. Every
-//! operation that is ready uses up one unit, a system call two. At zero, operations wake their task
-//! and are pending without being tried: nothing is taken that could be lost, the task returns to
-//! the scheduler, and it goes to the end of the queue as if it had yielded.
+//! A future is polled until it has to wait. However, some futures never have to wait, for example
+//! one that loops over a channel that always contains a message, or over a socket that is flooded.
+//! Such a future would keep its worker from all other tasks, timers and sockets. Therefore we give
+//! each poll of a task, and each poll of the future of a `block_on`, a budget. Every operation that
+//! is ready uses up one unit, and a system call uses up two. At zero, operations wake their task
+//! and return pending without being tried. They take nothing that could be lost. The task returns
+//! to the scheduler and goes to the end of the queue, as if it had yielded.
 //!
-//! The budget stays at zero for the rest of the poll, because a future that polls many others (a
-//! join, a select, a `FuturesUnordered`) would otherwise go on with the next of them. The exception
-//! is a foreign executor that runs inside a task and polls again and again: after `REFUSALS_MAX`
-//! refusals there is a new budget, so that it makes progress.
+//! The budget stays at zero for the rest of the poll. Otherwise a future that polls many others,
+//! for example a join or a `FuturesUnordered`, would continue with the next of them. There is one
+//! exception, a foreign executor that runs inside a task and polls again and again. After
+//! `REFUSALS_MAX` refusals the poll gets a new budget, so that such an executor makes progress.
 //!
-//! Outside of such a poll there is no budget. Under loom, whose threads share what is a thread's
-//! own, there is none at all.
+//! Outside of such a poll there is no budget. Under loom there is none at all, because loom's
+//! threads share thread-locals.
 
 use crate::sync::{local, thread_local};
 use std::cell::Cell;
 use std::task::{Context, Poll};
 
-/// Units a poll.
+/// The number of units in the budget of a poll.
 const PER_POLL: i64 = 128;
-/// Refusals in one poll before it gets a new budget.
+/// The number of refusals in one poll after which it gets a new budget.
 const REFUSALS_MAX: i64 = 1024;
-/// Never used up: 292 years at one operation a nanosecond.
+/// A budget that is never used up. At one operation per nanosecond, it lasts for 292 years.
 const UNLIMITED: i64 = i64::MAX;
 
 thread_local! {
-    /// The units left; below zero, the refusals since there were none.
+    /// The number of units left. If it is negative, its absolute value is the number of refusals
+    /// since there were none left.
     static LEFT: Cell<i64> = const { Cell::new(UNLIMITED) };
 }
 
-/// Puts back the budget of the poll around this one.
+/// A guard that restores the budget of the surrounding poll when it is dropped.
 pub(crate) struct Outer(i64);
 
 impl Outer {
@@ -48,7 +51,7 @@ impl Drop for Outer {
     }
 }
 
-/// Runs `poll`, the poll of a task, with a budget of its own.
+/// Runs `poll`, which is the poll of a task, with a budget of its own.
 #[inline(always)]
 pub(crate) fn fresh<R>(poll: impl FnOnce() -> R) -> R {
     let _outer = Outer::replace(if cfg!(loom) { UNLIMITED } else { PER_POLL });
@@ -62,8 +65,8 @@ pub(crate) fn suspend() -> Outer {
     Outer::replace(UNLIMITED)
 }
 
-/// Polls an operation, which uses up one unit if it is ready. If there is none left, it is not
-/// polled: the task is woken, to go on in its next poll.
+/// Polls an operation. If the operation is ready, it uses up one unit. If no unit is left, the
+/// operation is not polled. The task is then woken, so that it continues in its next poll.
 #[inline(always)]
 pub(crate) fn poll<T>(
     cx: &mut Context<'_>,
@@ -75,10 +78,10 @@ pub(crate) fn poll<T>(
     counted(operation(cx))
 }
 
-/// Uses up one unit if the operation is ready. Together with [`is_spent`], it does what [`poll`]
-/// does, for operations that panic with the location of their caller: a closure cannot have that.
-/// The operations of channels and tasks call [`use_up`] where they return what is ready instead,
-/// because passing that on to another function copies it.
+/// Uses up one unit if the operation is ready. Together with [`is_spent`] it does what [`poll`]
+/// does. We need both for operations that panic with the location of their caller, which does not
+/// work in a closure. The operations of channels and tasks call [`use_up`] instead where they
+/// return their result, because passing the result on to another function copies it.
 #[inline(always)]
 pub(crate) fn counted<T>(polled: Poll<T>) -> Poll<T> {
     if polled.is_ready() {
@@ -87,14 +90,15 @@ pub(crate) fn counted<T>(polled: Poll<T>) -> Poll<T> {
     polled
 }
 
-/// Whether an operation has to be pending because nothing is left. The task has been woken then.
+/// Returns whether an operation must return pending because no unit is left. If so, it has woken
+/// the task.
 #[inline(always)]
 pub(crate) fn is_spent(cx: &mut Context<'_>) -> bool {
     let left = local(&LEFT, Cell::get).unwrap_or(UNLIMITED);
     left <= 0 && refuse(cx, left)
 }
 
-/// Uses up units, as far as there are any.
+/// Uses up `units` units, or all that are left if there are fewer.
 #[inline(always)]
 pub(crate) fn use_up(units: i64) {
     local(&LEFT, |left| {
@@ -121,7 +125,7 @@ mod tests {
     use super::*;
     use std::task::Waker;
 
-    /// How many of `tries` operations are ready.
+    /// Returns how many of `tries` operations are ready.
     fn ready(tries: usize) -> usize {
         let mut cx = Context::from_waker(Waker::noop());
         let polls = (0..tries).filter(|_| poll(&mut cx, |_| Poll::Ready(())).is_ready());

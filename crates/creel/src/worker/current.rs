@@ -1,4 +1,4 @@
-//! Which worker the calling thread is, if any.
+//! The worker that the calling thread is, if any.
 
 use super::slots::WorkerSlots;
 use crate::sync::{local, thread_local};
@@ -9,7 +9,7 @@ use std::{
 
 thread_local! {
     static CURRENT: RefCell<Option<(Arc<WorkerSlots>, usize)>> = const { RefCell::new(None) };
-    /// Where the workers are in the middle of one of whose verbs the thread runs somebody's code.
+    /// The address of the workers in whose method the thread is running user code, or 0.
     static AMID: Cell<usize> = const { Cell::new(0) };
 }
 
@@ -19,7 +19,7 @@ pub(crate) fn enter(slots: Arc<WorkerSlots>, index: usize) -> Entered {
     Entered
 }
 
-/// Unmarks the thread when dropped.
+/// A guard that removes the mark from the thread when it is dropped.
 pub(crate) struct Entered;
 
 impl Drop for Entered {
@@ -28,17 +28,18 @@ impl Drop for Entered {
     }
 }
 
-/// The workers of the pool and the index of the calling worker.
+/// Returns the pool's workers and the index of the calling worker.
 pub(crate) fn worker() -> Option<(Arc<WorkerSlots>, usize)> {
     local(&CURRENT, |current| current.borrow().clone()).flatten()
 }
 
-/// Whether others may wait for the calling thread: it is a worker, of whatever pool.
+/// Returns whether other threads may wait for the calling thread, which is so if it is a worker of
+/// any pool.
 pub(crate) fn may_be_waited_for() -> bool {
     local(&CURRENT, |current| current.borrow().is_some()).unwrap_or(false)
 }
 
-/// The index of the calling worker in the pool of these workers.
+/// Returns the index of the calling worker in the pool of these workers.
 pub(crate) fn index_in(slots: &Arc<WorkerSlots>) -> Option<usize> {
     let index = local(&CURRENT, |current| match &*current.borrow() {
         Some((own, index)) if Arc::ptr_eq(own, slots) => Some(*index),
@@ -47,15 +48,15 @@ pub(crate) fn index_in(slots: &Arc<WorkerSlots>) -> Option<usize> {
     index.flatten()
 }
 
-/// Runs `f` in the middle of a verb of these workers, which are in use meanwhile: a pool that is
-/// dropped there must not wait for it.
+/// Runs `f`, which is user code, in the middle of a method of these workers. The workers are in use
+/// for that time, so if the pool is dropped inside `f`, the drop must not wait for this method.
 pub(crate) fn amid(slots: &Arc<WorkerSlots>, f: impl FnOnce()) {
     let before = local(&AMID, |amid| amid.replace(address(slots)));
     f();
     local(&AMID, |amid| amid.set(before.unwrap_or(0)));
 }
 
-/// Whether the calling thread is in there.
+/// Returns whether the calling thread is inside [`amid`] for these workers.
 pub(crate) fn is_amid(slots: &Arc<WorkerSlots>) -> bool {
     local(&AMID, Cell::get) == Some(address(slots))
 }

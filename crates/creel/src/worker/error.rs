@@ -1,8 +1,8 @@
-//! Why a particular worker did not take work.
+//! The error that reports why a particular worker did not accept work.
 
 use std::{fmt, io};
 
-/// Why a worker did not take work that was meant for it.
+/// The reason why a worker did not accept work that was meant for it.
 ///
 /// ```
 /// use creel::WorkerError;
@@ -17,9 +17,9 @@ use std::{fmt, io};
 pub enum WorkerError {
     /// The pool has no worker with this index, for example because it was resized.
     NoSuchWorker {
-        /// The index that was asked for.
+        /// The index that you asked for.
         worker: usize,
-        /// The number of workers that the pool has.
+        /// The number of workers in the pool.
         workers: usize,
     },
     /// The pool has ended, or is ending.

@@ -1,49 +1,59 @@
-//! Who is idle, who has been called, who watches: the mechanism of the law of liveness.
+//! Idle workers, notifications and the watchdog: how the pool keeps its liveness guarantee.
 //!
-//! The law (docs/design/pool.md): *what is ready is never left while a worker of its pool is
-//! idle*. Two rules keep it. Neither knows what the work is; `pool/watchdog.rs` and the sources of
-//! work do.
+//! The guarantee (docs/design/pool.md) is that ready work never waits while a worker of the same
+//! pool is idle. Two mechanisms keep it. Neither of them knows what the work is, because
+//! `pool/watchdog.rs` and the sources of work know that.
 //!
-//! # The call
+//! # Notifications
 //!
-//! Who publishes work that any worker may take, and then finds a worker in the list of the idle,
-//! *calls* one: takes it out of the list and notifies it. There is one search at a time: while a
-//! called worker has not arrived, others that publish call nobody. A called worker that arrives
-//! ends the search before it runs anybody's code, and calls the next if there is still work.
+//! After publishing work that any worker may take, a thread removes one worker from the idle list,
+//! if there is one, and unparks it. We call this *notifying* a worker.
 //!
-//! The search is a value, [`Search`], which is moved and never copied, so only the thread that has
-//! it can end it. The thread that begins it gives it to the call. There it stays until, under the
-//! lock, the called worker takes it as it arrives, or another thread takes it back because the
-//! worker does not arrive ([`Idle::give_up`]). So nobody can end a search that another thread has
-//! taken or begun meanwhile.
+//! There is at most one search at a time. While a notified worker has not arrived, other publishers
+//! notify no worker, because the notified worker will find their work as well. When it arrives, it
+//! ends the search before it runs any user code, and notifies the next idle worker if there is
+//! still work. A burst therefore wakes workers one after another, and only as many as it needs.
 //!
-//! A worker that becomes idle goes into the list first and then looks for work (`SeqCst` both, as
-//! for the publisher, so that one of the two sees the other).
+//! The search is a value, [`Search`], which is moved and never copied. Only the thread that owns it
+//! can end it. A publisher begins a search and passes it to the notification. There it stays until
+//! one of two threads takes it under the lock. Normally this is the notified worker as it arrives.
+//! If that worker does not arrive, another thread takes the search back with [`Idle::give_up`]. A
+//! thread can therefore never end a search that another thread has already taken, or has begun
+//! since.
+//!
+//! A worker that becomes idle adds itself to the list first and checks for work afterwards. A
+//! publisher does it the other way round, since it publishes first and reads the list afterwards.
+//! Both use `SeqCst`, so at least one of them sees the other. This is why no wake-up is lost.
 //!
 //! # The watchdog
 //!
-//! Work can lie where only a worker gets at it that happens to run something else: in its queue,
-//! on its timer wheel, in the poller that it has left; and a called worker may not arrive. While
-//! somebody works and somebody is idle, one of the idle is the *watch*: it sleeps for a
-//! millisecond at most, and takes what has lain since its last look. Who ceases to be the watchdog
-//! names the next; who goes to sleep while there is none is it. All this is decided under one
-//! lock, so "nobody watches" is never believed by two in two ways.
+//! Some work can be reached by one worker only, for example tasks in its local queue, its timers,
+//! or the sockets that it polls. If that worker is stuck in user code, its work is stranded. A
+//! notified worker can also be slow to arrive, for example because the OS has not scheduled its
+//! thread.
 //!
-//! | a worker is | it means | it is in the list |
+//! Therefore, while at least one worker is running and at least one is idle, one of the idle
+//! workers is the *watchdog*. It wakes up every millisecond and takes over work that has been
+//! stranded since its last check. A watchdog that leaves to run work appoints a successor. If there
+//! is no watchdog, the next worker that goes to sleep becomes the watchdog. One lock protects these
+//! decisions, so workers never disagree about whether there is a watchdog.
+//!
+//! | state | meaning | in the idle list? |
 //! |---|---|---|
-//! | `Idle` | its thread sleeps, spins, takes part in a loop behind which nothing can hide, or has not started | yes, unless it is lent |
-//! | `Notification` | it has been told to come | no |
-//! | `Works` | its thread runs somebody's code, or may | no |
+//! | `Idle` | its thread sleeps, spins, takes part in a loop while no work can be stranded at it, or has not started | yes, unless leased |
+//! | `Notified` | it was unparked to search for work and has not arrived yet | no |
+//! | `Works` | its thread runs user code, or may be doing so | no |
 //!
-//! A worker may be *lent*: a caller of `block_on` runs tasks in its stead. Then its thread runs
-//! none, until the caller is done or, stuck for a millisecond, is revoked.
+//! A worker can be *leased* to a caller of `block_on`, which then runs tasks in its place. Until
+//! the caller returns the lease, the worker's own thread runs none of the tasks that any worker may
+//! run. If the caller is stuck for a millisecond, its lease is revoked.
 
 use crate::sync::{AtomicBool, AtomicU64, AtomicUsize, Mutex, Ordering, lock};
 
-/// In `watchdog`.
+/// The value of `Idle::watchdog` if there is no watchdog.
 const NOBODY: usize = usize::MAX;
 
-/// Where a worker's thread is.
+/// The state of a worker's thread. The table in the module's head explains each state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum At {
     Idle,
@@ -54,85 +64,95 @@ enum At {
 #[derive(Clone, Copy, Debug)]
 struct Place {
     at: At,
-    /// The lease that is under way, or 0.
+    /// The number of the current lease, or 0 if the worker is not leased.
     lease: u64,
 }
 
-/// A caller's right to run tasks in a worker's stead.
+/// The right of a `block_on` caller to run tasks in place of a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Lease {
     pub(crate) slot: usize,
     number: u64,
 }
 
-/// The pool's one search: the right to search, and the duty to end it by [`Idle::end_search`].
+/// The pool's only search. Its owner has the right to search for work, and must end the search with
+/// [`Idle::end_search`].
 #[must_use = "others can search only after it has ended"]
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Search(());
 
-/// What a worker was that does not idle any more.
+/// The state of a worker just before it stopped being idle.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Left {
-    /// It was called.
+    /// The search, if the worker had been notified.
     pub(crate) search: Option<Search>,
-    /// It was the watchdog, or was until it was called.
+    /// Whether the worker was the watchdog, or was the watchdog until it was notified.
     pub(crate) was_watchdog: bool,
 }
 
-/// A call that has been made.
+/// A notification that has been sent to a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Notification {
     pub(crate) slot: usize,
     number: u64,
 }
 
-/// A call whose worker has not arrived.
+/// A notification whose worker has not arrived yet.
 struct Open {
     notified: Notification,
     search: Search,
-    /// The worker was the watchdog.
+    /// Whether the worker was the watchdog when it was notified.
     was_watchdog: bool,
 }
 
 /// The idle workers of a pool.
 pub(crate) struct Idle {
     state: Mutex<State>,
-    /// How many workers are in the list; the lock's mirror. `SeqCst`, see above. `call` and `lend`
-    /// look again under the lock.
+    /// The number of workers in the list, which mirrors the value under the lock. The module's head
+    /// explains why it is `SeqCst`. `notify_one` and `lease` check the list again under the lock.
     listed: AtomicUsize,
-    /// Somebody works, somebody is idle, and nobody watches. Advice: who is about to sleep looks.
-    /// Of both, an old value is harmless: `try_become_watchdog` and `appoint` decide under the lock, and a
-    /// thread whose own change makes a watchdog wanting looks after it.
+    /// Whether there is no watchdog although one is needed. One is needed if at least one worker is
+    /// running and at least one is idle. A thread that is about to sleep reads it as a hint.
+    ///
+    /// A stale value of this field and of the next one is harmless for two reasons. First,
+    /// `try_become_watchdog` and `appoint` decide under the lock. Second, a thread whose own change
+    /// makes a watchdog necessary reads these fields after that change.
     lacks_watchdog: AtomicBool,
-    /// ... and nobody has been asked to. Advice: read relaxed at every push.
+    /// Whether a watchdog is needed as above, and no worker has been asked to become it yet. It is
+    /// a hint, which every push of a task reads with relaxed ordering.
     unrequested: AtomicBool,
-    /// The watchdog's worker, or `NOBODY`; the lock's mirror. Advice, but to the watchdog itself, which is
-    /// notified after this has been stored, or finds it by its own change.
+    /// The watchdog's worker, or `NOBODY`, which mirrors the value under the lock. It is a hint for
+    /// all threads except the watchdog itself. The watchdog reads the right value because it is
+    /// notified after this store, or makes the change itself.
     watchdog: AtomicUsize,
-    /// There is a [`Search`]. `SeqCst`: a publisher that finds it set has published before, and is
-    /// seen by the look of the thread that unsets it.
+    /// Whether there is a [`Search`]. It is `SeqCst` for this reason: a publisher that finds it set
+    /// has published its work before, so the thread that clears it finds that work when it checks
+    /// for work afterwards.
     searching: AtomicBool,
-    /// How many borrowers have been revoked. Read relaxed at every step of a borrower.
+    /// The number of leases that have been revoked. A `block_on` driver reads it with relaxed
+    /// ordering at every step.
     revocations: AtomicU64,
 }
 
 struct State {
-    /// By worker.
+    /// The state of each worker, by index.
     places: Vec<Place>,
-    /// The workers that may be called; the next last.
+    /// The workers that may be notified. The last one is notified first.
     list: Vec<usize>,
-    /// How many workers are in use: those below this index.
+    /// The number of workers in use, which are those with a lower index.
     slots: usize,
-    /// How many workers do not idle, and how many callers of `block_on` run tasks.
+    /// The number of workers that are not idle, plus the number of outside threads that run code of
+    /// the pool, for example callers of `block_on`.
     working: usize,
-    /// How many of the workers in use idle, lent ones too.
+    /// The number of workers in use that are idle, including leased ones.
     idle: usize,
     watchdog: Option<usize>,
     leases: u64,
     notifications: u64,
-    /// The call of the one worker that is `Notification`.
+    /// The notification of the one worker in the state `Notified`.
     open: Option<Open>,
-    /// Who could watch has been asked to, or refused a thread by the system. Until a worker moves.
+    /// Whether all candidates for the watchdog have been asked, or the OS has refused a thread for
+    /// it. The next change of a worker's state resets it.
     asked: bool,
 }
 
@@ -160,7 +180,7 @@ impl Idle {
         }
     }
 
-    /// Changes the state, and the mirrors with it.
+    /// Changes the state under the lock, and updates the mirrors.
     fn change<R>(&self, f: impl FnOnce(&mut State) -> R) -> R {
         let mut state = lock(&self.state);
         let result = f(&mut state);
@@ -168,31 +188,32 @@ impl Idle {
         self.lacks_watchdog.store(lacks_watchdog, Ordering::Relaxed);
         self.unrequested
             .store(lacks_watchdog && !state.asked, Ordering::Relaxed);
-        // After these: who finds nobody to call finds that a watchdog is missing.
+        // This store comes after the ones above. A thread that finds the list empty therefore also
+        // finds that a watchdog is missing.
         self.listed.store(state.list.len(), Ordering::SeqCst);
         self.watchdog
             .store(state.watchdog.unwrap_or(NOBODY), Ordering::Relaxed);
         result
     }
 
-    /// Whether a worker may be called.
+    /// Returns whether there is a worker that may be notified.
     pub(crate) fn any_listed(&self) -> bool {
         self.listed.load(Ordering::SeqCst) > 0
     }
 
-    /// Whether a watchdog is missing, and nobody has been asked to be it.
+    /// Returns whether the pool needs a watchdog, and no worker has been asked to become it.
     #[inline]
     pub(crate) fn needs_watchdog(&self) -> bool {
         self.unrequested.load(Ordering::Relaxed)
     }
 
-    /// Whether this worker is the watchdog.
+    /// Returns whether this worker is the watchdog.
     #[inline]
     pub(crate) fn is_watchdog(&self, slot: usize) -> bool {
         self.watchdog.load(Ordering::Relaxed) == slot
     }
 
-    /// Begins the one search. None: another is under way.
+    /// Begins the pool's only search. Returns `None` if another search is under way.
     pub(crate) fn begin_search(&self) -> Option<Search> {
         let begun =
             !self.searching.load(Ordering::SeqCst) && !self.searching.swap(true, Ordering::SeqCst);
@@ -204,13 +225,15 @@ impl Idle {
     }
 
     pub(crate) fn end_search(&self, _: Search) {
-        // An exchange like the one that begins it, because loom does not know that an exchange and
-        // what it has read lie side by side in the word's order.
+        // We end the search with an exchange, like the one that begins it. The reason is loom,
+        // which does not know that an exchange directly follows the value that it has read in the
+        // modification order.
         self.searching.swap(false, Ordering::SeqCst);
     }
 
-    /// Calls a worker, the watchdog last of all and none below `first`, and gives it the search. The
-    /// caller must notify it.
+    /// Marks a worker as notified, and passes it the search. The caller must then unpark the
+    /// worker. Workers below the index `first` are skipped. The watchdog is chosen only if there is
+    /// no other worker.
     ///
     /// # Errors
     ///
@@ -238,7 +261,7 @@ impl Idle {
         })
     }
 
-    /// The worker's thread begins to work.
+    /// Marks the worker as running. Its own thread calls this when it begins to work.
     pub(crate) fn leave(&self, slot: usize) -> Left {
         self.change(|state| {
             let was_watchdog = state.watchdog == Some(slot);
@@ -258,7 +281,8 @@ impl Idle {
         })
     }
 
-    /// The worker's thread has nothing to do: it looks once more after this, and sleeps.
+    /// Marks the worker as idle. Its own thread calls this when it has nothing to do. It must check
+    /// for work once more before it sleeps.
     pub(crate) fn enter(&self, slot: usize) {
         self.change(|state| {
             state.set(slot, At::Idle);
@@ -266,13 +290,14 @@ impl Idle {
         });
     }
 
-    /// The call whose worker has not arrived.
+    /// Returns the notification whose worker has not arrived yet.
     pub(crate) fn notified(&self) -> Option<Notification> {
         lock(&self.state).open.as_ref().map(|open| open.notified)
     }
 
-    /// Takes back the search of a call to a worker that could not be had, or does not come: the worker
-    /// goes back to the list's end. None: it has come, or another thread has given the call up.
+    /// Takes back the search from a notified worker that has no thread or does not arrive. The
+    /// worker becomes idle again, and will be the last one to be notified. Returns `None` if the
+    /// worker has arrived, or if another thread has already given up this notification.
     pub(crate) fn give_up(&self, notified: Notification) -> Option<Search> {
         self.change(|state| {
             let open = state.open.take_if(|open| open.notified == notified)?;
@@ -284,35 +309,37 @@ impl Idle {
         })
     }
 
-    /// How many workers there have been.
+    /// Returns the highest number of workers that the pool has had so far.
     pub(crate) fn slots(&self) -> usize {
         lock(&self.state).places.len()
     }
 
-    /// Whether the worker's own thread may run tasks.
+    /// Returns whether the worker's own thread may run the tasks that any worker may run.
     pub(crate) fn may_run_tasks(&self, slot: usize) -> bool {
         let state = lock(&self.state);
         slot < state.slots && state.places[slot].lease == 0
     }
 
-    /// Calls `f` while the worker's thread works, which therefore cannot become idle before `f` has
-    /// returned. Returns false without a call if the thread does not work.
+    /// Calls `f` while the worker is running, and returns its result. The worker cannot become idle
+    /// before `f` returns, because `f` runs under the lock. Returns false without calling `f` if
+    /// the worker is not running.
     pub(crate) fn while_works(&self, slot: usize, f: impl FnOnce() -> bool) -> bool {
         let state = lock(&self.state);
         state.places[slot].at == At::Works && f()
     }
 
-    /// A thread that is no worker runs code of this pool's, and may wait for workers.
+    /// Counts a thread that is not a worker as running, because it runs code of this pool and may
+    /// wait for the pool's workers.
     pub(crate) fn begin_outside(&self) {
         self.change(|state| state.working += 1);
     }
 
-    /// It is done.
+    /// Ends what [`begin_outside`](Self::begin_outside) began.
     pub(crate) fn end_outside(&self) {
         self.change(|state| state.working -= 1);
     }
 
-    /// Lends the next worker of the list.
+    /// Leases the next worker of the list to the caller. Returns `None` if the list is empty.
     pub(crate) fn lease(&self) -> Option<Lease> {
         if !self.any_listed() {
             return None;
@@ -327,12 +354,13 @@ impl Idle {
         })
     }
 
-    /// Whether the borrower of a worker has not been revoked.
+    /// Returns whether the lease has been neither returned nor revoked.
     pub(crate) fn is_leased(&self, lease: Lease) -> bool {
         lock(&self.state).places[lease.slot].lease == lease.number
     }
 
-    /// The borrower is done.
+    /// Returns the lease of a `block_on` caller that is done. If the lease has not been revoked,
+    /// the worker goes back to the list.
     pub(crate) fn return_lease(&self, lease: Lease) {
         self.change(|state| {
             state.working -= 1;
@@ -344,8 +372,9 @@ impl Idle {
         });
     }
 
-    /// The worker's thread takes back the right to run tasks from a borrower who is stuck, unless that
-    /// one has just given it back.
+    /// Takes the right to run tasks back from a `block_on` caller that is stuck. The worker's own
+    /// thread calls this. If the caller has just returned its lease, only the count of revocations
+    /// changes.
     pub(crate) fn revoke(&self, slot: usize) {
         self.change(|state| {
             if std::mem::take(&mut state.places[slot].lease) != 0 {
@@ -355,22 +384,24 @@ impl Idle {
         self.revocations.fetch_add(1, Ordering::Release);
     }
 
-    /// How many borrowers have been revoked so far.
+    /// Returns how many times [`revoke`](Self::revoke) has been called.
     #[inline]
     pub(crate) fn revocations(&self) -> u64 {
         self.revocations.load(Ordering::Relaxed)
     }
 
-    /// Names the watchdog, if one is missing: the first idle worker of which `sleeps` says that its
-    /// thread sleeps or has not started. The caller notifies it; or, where all that are idle
-    /// spin, all these: the first of them that goes to sleep will be it.
+    /// Appoints a watchdog if one is missing. It chooses the first idle worker for which `sleeps`
+    /// returns true, which means that its thread sleeps or has not started. The caller must unpark
+    /// that worker. If all idle workers are spinning, the caller must notify all of them, and the
+    /// first that goes to sleep becomes the watchdog.
     pub(crate) fn appoint(&self, sleeps: impl Fn(usize) -> bool) -> Appointed {
         self.change(|state| {
             if !state.lacks_watchdog() || state.asked {
                 return Appointed::Nobody;
             }
             let idle = |slot: &usize| state.places[*slot].at == At::Idle;
-            // One that may be called is the better watch: it can take tasks at once.
+            // A listed worker is the better watchdog, because it can take tasks at once. A leased
+            // worker cannot.
             let listed = state.list.iter().copied().find(|slot| sleeps(*slot));
             let lent = || (0..state.slots).filter(idle).find(|slot| sleeps(*slot));
             if let Some(slot) = listed.or_else(lent) {
@@ -382,7 +413,8 @@ impl Idle {
         })
     }
 
-    /// The worker was named the watchdog, but does not sleep any more, or (`refused`) has no thread.
+    /// Undoes the appointment of a worker that does not sleep any more, or that has no thread
+    /// because the OS refused one (`refused`).
     pub(crate) fn unappoint(&self, slot: usize, refused: bool) {
         self.change(|state| {
             state.end_watchdog(slot);
@@ -390,8 +422,8 @@ impl Idle {
         });
     }
 
-    /// Called by an idle worker before it sleeps: whether it is the watchdog, which it becomes if one is
-    /// missing.
+    /// Returns whether this worker is the watchdog, and makes it the watchdog if there is none. An
+    /// idle worker calls this before it sleeps.
     pub(crate) fn try_become_watchdog(&self, slot: usize) -> bool {
         if !self.is_watchdog(slot) && !self.lacks_watchdog.load(Ordering::Relaxed) {
             return false;
@@ -404,7 +436,8 @@ impl Idle {
         })
     }
 
-    /// The watchdog has seen nothing for a while: it ceases to be it, if nobody works.
+    /// Lets the watchdog resign if no worker is running. The watchdog calls this when a check has
+    /// found nothing. Returns whether the worker is no longer the watchdog.
     pub(crate) fn resign(&self, slot: usize) -> bool {
         self.change(|state| {
             if state.working == 0 {
@@ -433,13 +466,13 @@ impl Idle {
     }
 }
 
-/// Who is to be notified after [`Idle::appoint`].
+/// The workers that the caller of [`Idle::appoint`] must notify.
 pub(crate) enum Appointed {
-    /// There is a watchdog already, or none is needed.
+    /// No worker, because there is a watchdog already or none is needed.
     Nobody,
-    /// The watchdog.
+    /// The new watchdog.
     WorkerSlot(usize),
-    /// All that idle without sleeping.
+    /// All workers that are idle without sleeping.
     Spinners,
 }
 
@@ -453,7 +486,8 @@ impl State {
         self.watchdog.is_none() && self.working > 0 && self.idle > 0
     }
 
-    /// Moves a worker, and ends its watch if it does not idle any more.
+    /// Changes the state of a worker. If the worker is not idle afterwards, it is no longer the
+    /// watchdog.
     fn set(&mut self, slot: usize, at: At) {
         let before = std::mem::replace(&mut self.places[slot].at, at);
         let idles = |at| usize::from(at == At::Idle);
@@ -495,7 +529,7 @@ impl State {
 mod tests {
     use super::*;
 
-    /// Begins a search for a worker to call, and ends it if there is none.
+    /// Begins a search and notifies a worker. Ends the search if there is none to notify.
     fn notify_one(idle: &Idle, first: usize) -> Option<usize> {
         match idle.notify_one(first, idle.begin_search().expect("nobody searches")) {
             Ok(notified) => Some(notified.slot),
@@ -506,7 +540,7 @@ mod tests {
         }
     }
 
-    /// The called worker arrives, and ends the search.
+    /// Lets the notified worker arrive, and ends the search.
     fn arrive(idle: &Idle, slot: usize) -> Left {
         let mut left = idle.leave(slot);
         idle.end_search(left.search.take().expect("it was notified"));

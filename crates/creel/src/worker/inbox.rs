@@ -1,46 +1,49 @@
-//! What others want of one worker's thread: jobs that it runs before all else.
+//! The inbox of a worker. It contains jobs from other threads, for example those of `run_on`. The
+//! worker's thread runs them before everything else.
 
 use crate::sync::{AtomicUsize, Mutex, Ordering, lock};
 use std::collections::VecDeque;
 
-/// Work that a worker's thread runs before all else, in the order it came.
+/// An inbox job. A worker's thread runs these before everything else, in the order in which they
+/// arrived.
 pub(crate) type Job = Box<dyn FnOnce() + Send>;
 
-/// A job, and what there is to know of who asks for it.
+/// A job, with information about its sender.
 struct Call {
     job: Job,
-    /// Who waits for it may itself be waited for: it is a worker.
+    /// Whether the thread that waits for the job is a worker, for which other threads may wait in
+    /// turn.
     nested: bool,
-    /// Told to who asked, to take it back by.
+    /// The id returned to the sender. It can be used to cancel the job.
     number: u64,
 }
 
 #[derive(Default)]
 struct Queue {
     calls: VecDeque<Call>,
-    /// How many of them are nested.
+    /// The number of nested jobs in the queue.
     nested: usize,
     numbers: u64,
 }
 
-/// The urgent jobs of a worker.
+/// The inbox of a worker.
 #[derive(Default)]
 pub(crate) struct Inbox {
     queue: Mutex<Queue>,
-    /// The length of the queue; lets the worker pass by without the lock. `SeqCst`, against its
-    /// retirement.
+    /// The length of the queue, so that the worker need not take the lock if the queue is empty. It
+    /// is `SeqCst`, because a worker that retires must not miss a job.
     len: AtomicUsize,
 }
 
 impl Inbox {
-    /// Whether one waits.
+    /// Returns whether there is a job.
     #[inline]
     pub(crate) fn any(&self) -> bool {
         self.len.load(Ordering::SeqCst) > 0
     }
 
-    /// Appends a job, and gives its number; `nested` says whether a worker waits for it. The caller
-    /// notifies after.
+    /// Appends a job and returns its id. `nested` says whether a worker waits for the job. The
+    /// caller must unpark the worker afterwards.
     pub(crate) fn push(&self, job: Job, nested: bool) -> u64 {
         let mut queue = lock(&self.queue);
         queue.numbers += 1;
@@ -55,12 +58,12 @@ impl Inbox {
         number
     }
 
-    /// Takes the oldest.
+    /// Takes the oldest job.
     pub(crate) fn take(&self) -> Option<Job> {
         self.take_first(|_| true)
     }
 
-    /// The same, of those that a worker waits for.
+    /// Takes the oldest job that a worker waits for.
     pub(crate) fn take_nested(&self) -> Option<Job> {
         if !self.any() || lock(&self.queue).nested == 0 {
             return None;
@@ -68,7 +71,7 @@ impl Inbox {
         self.take_first(|call| call.nested)
     }
 
-    /// Takes one back, unless it has begun.
+    /// Takes a job back, unless it has begun.
     pub(crate) fn take_back(&self, number: u64) -> Option<Job> {
         self.take_first(|call| call.number == number)
     }

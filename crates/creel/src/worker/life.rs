@@ -2,29 +2,31 @@
 //!
 //! # The pool
 //!
-//! | phase | the word | what is allowed |
+//! | phase | the word | allowed |
 //! |---|---|---|
-//! | serving | users × 2 | to enter: threads may start, work is accepted |
-//! | closing | users × 2 + 1, users > 0 | to leave: nobody enters any more; what was accepted is run or cancelled by those who are in |
-//! | ended | 1 | nothing; who made it so has ended the tasks |
+//! | serving | users × 2 | to enter, so that threads may start and work is accepted |
+//! | closing | users × 2 + 1, users > 0 | to leave, but not to enter; the remaining users run or cancel the accepted work |
+//! | ended | 1 | nothing; the thread that left last has ended the tasks |
 //!
-//! A *user* is the pool's owner, a thread that serves a worker (counted before it starts), or a call
-//! from outside that is about to accept work (a spawn). Entering and closing change one word, so
-//! each enters before the close and is waited for, or is refused. The word comes to 1 once only,
-//! because nobody enters after the close: who makes it so is alone with the pool's memory.
+//! A *user* is one of three: the pool's owner, a thread that serves a worker (which is counted
+//! before it starts), or a call from outside that is about to accept work, for example a spawn.
+//! Entering and closing change the same word. Therefore each user either enters before the close,
+//! and the owner waits for it, or it is rejected. The word becomes 1 only once, because no user
+//! enters after the close. The thread that makes it 1 is the only one that uses the pool's memory.
 //!
 //! # A worker's thread
 //!
-//! | state | `alive` | who changes it |
+//! | state | `alive` | which thread changes it |
 //! |---|---|---|
 //! | absent | false | |
-//! | starting | false | who holds the worker's `thread` lock, after it entered as a user; if the system refuses the thread it leaves again, and the state is *absent* |
-//! | running | true | the same, before it lets go of the lock |
-//! | retiring | false | the thread itself, under the lock: it looks whether anything was given to it, and goes on *running* or ends as *absent* |
+//! | starting | false | the thread that holds the worker's `thread` lock, after it entered as a user; if the OS refuses the thread, it leaves again and the state is *absent* |
+//! | running | true | the same thread, before it releases the lock |
+//! | retiring | false | the worker's thread itself, under the lock; it checks whether it was given work, and then continues as *running* or ends as *absent* |
 //!
-//! Who gives a worker work publishes it before it reads `alive` (`SeqCst` both sides): it finds the
-//! thread running, which will look; or retiring, and then the lock makes it wait for the outcome
-//! of that look; or absent, and starts one.
+//! A thread that gives work to a worker publishes the work before it reads `alive` (`SeqCst` on
+//! both sides). If it finds the worker's thread running, that thread will see the work. If the
+//! thread is retiring, the lock makes the publisher wait for the result of its check. If it is
+//! absent, the publisher starts one.
 
 use super::waiter::Waiter;
 use crate::sync::{AtomicBool, AtomicUsize, Instant, Mutex, Ordering, lock, thread::JoinHandle};
@@ -33,16 +35,17 @@ use std::{io, time::Duration};
 const CLOSING: usize = 1;
 const USER: usize = 2;
 
-/// How many use a pool, and whether it is being dropped.
+/// The number of users of a pool, and whether the pool is being dropped.
 pub(crate) struct Life {
-    /// See above. `SeqCst`: a closing seen by one is seen by all who look later.
+    /// The word described above. It is `SeqCst`, so that once one thread sees the pool closing,
+    /// every later reader does.
     word: AtomicUsize,
-    /// The owner, if it waits for the others to leave.
+    /// The owner, if it waits for the other users to leave.
     owner: Mutex<Option<Waiter>>,
 }
 
 impl Life {
-    /// Serving, with one user: the owner.
+    /// Creates the life of a pool that is serving. It has one user, which is the owner.
     pub(crate) fn new() -> Self {
         Self {
             word: AtomicUsize::new(USER),
@@ -50,7 +53,7 @@ impl Life {
         }
     }
 
-    /// One more user. False: the pool is closing.
+    /// Adds a user. Returns false if the pool is closing.
     #[must_use]
     pub(crate) fn enter(&self) -> bool {
         let entered = |word: usize| (word & CLOSING == 0).then_some(word + USER);
@@ -59,12 +62,12 @@ impl Life {
             .is_ok()
     }
 
-    /// One user less. True: the caller was the last, and the pool has ended.
+    /// Removes a user. Returns true if the caller was the last one, which ends the pool.
     #[must_use]
     pub(crate) fn leave(&self) -> bool {
         let left = self.word.fetch_sub(USER, Ordering::SeqCst) - USER;
         if left == CLOSING | USER {
-            // The one that is left may be the owner.
+            // The remaining user may be the owner.
             lock(&self.owner).iter().for_each(Waiter::wake);
         }
         left == CLOSING
@@ -75,14 +78,14 @@ impl Life {
         self.word.load(Ordering::SeqCst) & CLOSING != 0
     }
 
-    /// From here on nobody enters.
+    /// Closes the pool, so that no user can enter any more.
     pub(crate) fn close(&self) {
         self.word.fetch_or(CLOSING, Ordering::SeqCst);
     }
 
-    /// Blocks the owner until it is the only user, or until the deadline `until`. Calls `look` at
-    /// least once every `every` meanwhile. Returns whether the owner is the only user. After
-    /// [`close`](Self::close).
+    /// Blocks the owner until it is the only user, or until the deadline `until`. While it waits,
+    /// it calls `look` at least once every `every`. Returns whether the owner is the only user. It
+    /// must be called after [`close`](Self::close).
     pub(crate) fn wait_for_others(
         &self,
         every: Duration,
@@ -106,24 +109,25 @@ impl Life {
 /// The thread of a worker.
 #[derive(Default)]
 pub(crate) struct WorkerThread {
-    /// See above. Changed under the lock only.
+    /// The flag described above. It is changed only under the lock.
     alive: AtomicBool,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
 impl WorkerThread {
-    /// Whether a thread runs.
+    /// Returns whether a thread is running.
     pub(crate) fn is_running(&self) -> bool {
         self.alive.load(Ordering::SeqCst)
     }
 
-    /// One runs that nobody started here.
+    /// Records that a thread is running that was not started here.
     #[cfg(all(test, loom))]
     pub(crate) fn mark_running(&self) {
         self.alive.store(true, Ordering::SeqCst);
     }
 
-    /// Ensures that a thread runs; `start` makes it. True if it has been made.
+    /// Ensures that a thread is running, and calls `start` to start one if needed. Returns whether
+    /// it was started here.
     pub(crate) fn ensure(
         &self,
         start: impl FnOnce() -> io::Result<JoinHandle<()>>,
@@ -132,7 +136,7 @@ impl WorkerThread {
             return Ok(false);
         }
         let mut thread = lock(&self.thread);
-        // Again, under the lock that it changes under.
+        // We check again under the lock, because the flag changes only under the lock.
         let starts = !self.is_running();
         if starts {
             *thread = Some(start()?);
@@ -141,8 +145,9 @@ impl WorkerThread {
         Ok(starts)
     }
 
-    /// Called by the thread itself when it wants to end; `free` says whether nothing is left that
-    /// it alone could do. True: it ends. False: it goes on.
+    /// Retires the thread, which calls this itself when it wants to end. `free` returns whether
+    /// nothing is left that only this thread could do. Returns true if the thread must end, and
+    /// false if it must continue.
     pub(crate) fn retire(&self, free: impl FnOnce() -> bool) -> bool {
         let _thread = lock(&self.thread);
         self.alive.store(false, Ordering::SeqCst);
@@ -151,14 +156,14 @@ impl WorkerThread {
         ends
     }
 
-    /// Calls `f` while there is no thread; one that starts later does so after `f`. Returns false
-    /// without a call if there is one.
+    /// Calls `f` while there is no thread, and returns its result. A thread that starts later does
+    /// so after `f`. Returns false without calling `f` if there is a thread.
     pub(crate) fn while_absent(&self, f: impl FnOnce() -> bool) -> bool {
         let _thread = lock(&self.thread);
         !self.is_running() && f()
     }
 
-    /// The handle, to join it.
+    /// Takes the handle, so that the caller can join the thread.
     pub(crate) fn take(&self) -> Option<JoinHandle<()>> {
         lock(&self.thread).take()
     }

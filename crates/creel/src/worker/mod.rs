@@ -1,8 +1,8 @@
-//! Workers: the places of a pool's workers, and how their threads live, sleep and are woken.
+//! Workers: how their threads live, sleep and are woken.
 //!
-//! This is the bottom of the runtime. It knows no kind of work: loops, tasks, timers and sockets
-//! are built on it, and `pool/` composes them. What it needs of them it asks by two traits, [`slots::Work`]
-//! and [`parker::Poller`].
+//! This is the lowest layer of the runtime. It does not know any kind of work, because loops,
+//! tasks, timers and sockets are built on it, and `pool/` combines them. It calls the layers above
+//! only through two traits, [`slots::Work`] and [`parker::Poller`].
 
 pub(crate) mod budget;
 pub(crate) mod current;

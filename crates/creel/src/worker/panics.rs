@@ -1,4 +1,4 @@
-//! What a thread threw, kept for the one who waits for it.
+//! Panics of a thread, which we keep for the thread that waits for it.
 
 use crate::sync::{AtomicBool, Mutex, Ordering, lock};
 use std::{
@@ -9,16 +9,17 @@ use std::{
 
 type Payload = Box<dyn Any + Send>;
 
-/// The first of the panics that several threads may throw at about the same time.
+/// The first of the panics that several threads may raise at about the same time.
 #[derive(Default)]
 pub(crate) struct FirstPanic {
     payload: Mutex<Option<Payload>>,
-    /// Whether there was one; lets the others stop early. The payload's mutex orders the rest.
+    /// Whether there was a panic, so that the other threads can stop early. The payload's mutex
+    /// orders everything else.
     thrown: AtomicBool,
 }
 
 impl FirstPanic {
-    /// Runs `f`, and keeps what it throws if it is the first.
+    /// Runs `f`, and keeps its panic if it is the first.
     pub(crate) fn catch<R>(&self, f: impl FnOnce() -> R) -> Option<R> {
         match catch_unwind(AssertUnwindSafe(f)) {
             Ok(result) => Some(result),
@@ -29,7 +30,7 @@ impl FirstPanic {
         }
     }
 
-    /// Keeps what was thrown if it is the first.
+    /// Keeps a panic's payload if it is the first.
     pub(crate) fn keep(&self, payload: Payload) {
         self.thrown.store(true, Ordering::Relaxed);
         let mut first = lock(&self.payload);
@@ -41,12 +42,13 @@ impl FirstPanic {
         }
     }
 
-    /// Whether somebody has thrown.
+    /// Returns whether a thread has panicked.
     pub(crate) fn thrown(&self) -> bool {
         self.thrown.load(Ordering::Relaxed)
     }
 
-    /// The payload to re-throw, once all have ended. There may be a new first one then.
+    /// Takes the payload, so that the caller can resume the panic once all threads have ended.
+    /// After that, a new panic counts as the first.
     pub(crate) fn take(&self) -> Option<Payload> {
         if !self.thrown() {
             return None;
@@ -57,10 +59,10 @@ impl FirstPanic {
     }
 }
 
-/// Runs a series of callbacks, each also if an earlier one has panicked.
+/// A runner for a series of callbacks, which runs each of them even if an earlier one has panicked.
 ///
-/// For a flag that is set once and then acted upon: the callbacks that a panic would leave out
-/// would never be called.
+/// Use it after you have set a flag that is acted upon only once, because callbacks that were
+/// skipped would never be called.
 #[derive(Default)]
 #[must_use = "`finish` re-throws the first panic"]
 pub(crate) struct RunAll(Option<Payload>);
@@ -76,8 +78,8 @@ impl RunAll {
         }
     }
 
-    /// Re-throws the first panic, unless this thread is unwinding already: a second panic would end
-    /// the process.
+    /// Resumes the first panic, unless this thread is already unwinding, because a second panic
+    /// would abort the process.
     pub(crate) fn finish(self) {
         match self.0 {
             None => {}
@@ -87,17 +89,17 @@ impl RunAll {
     }
 }
 
-/// Drops something of the user's that nobody will see, a payload or a result. One whose own drop
-/// panics must not end a worker, nor, on the way of another panic, the process.
+/// Drops a user's value that no one will see, for example a payload or a result. If that drop
+/// panics, it must not end a worker, or abort the process if another panic is under way.
 pub(crate) fn discard<T>(value: T) {
     quietly(|| drop(value));
 }
 
-/// Calls something of the user's that may panic where nobody waits for it, a waker or a drop; the
-/// panic hook has told it then, and the caller goes on.
+/// Calls user code that may panic although no thread waits for it, for example a waker or a drop.
+/// The panic hook has then reported the panic, and the caller continues.
 pub(crate) fn quietly(f: impl FnOnce()) {
     if let Err(payload) = catch_unwind(AssertUnwindSafe(f)) {
-        // Its own drop may panic, too; what that throws is left alone.
+        // Dropping the payload may panic too. We leak the payload of that second panic.
         let dropped = catch_unwind(AssertUnwindSafe(|| drop(payload)));
         dropped.unwrap_or_else(std::mem::forget);
     }

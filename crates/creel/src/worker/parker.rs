@@ -1,21 +1,24 @@
-//! How a worker's thread sleeps and is woken: one word.
+//! Parking of a worker's thread: how it sleeps and is woken, with a single word.
 //!
-//! | value | who sets it | what it means |
+//! | value | set by | meaning |
 //! |---|---|---|
-//! | `RUNNING` | the worker, before it looks for work | it will look at every source of work before it sleeps |
-//! | `NOTIFIED` | a waker | something came since the worker last began to look |
-//! | `PARKED` | the worker, from `RUNNING` only | it sleeps on this word (or is about to) |
-//! | `POLLING` | the worker, from `RUNNING` only | it sleeps elsewhere, where the [`Poller`] ends its sleep (or is about to) |
-//! | `SLEEPING_QUANTUM` | the worker, from `RUNNING` only | it sleeps out a throttle's quantum on this word |
-//! | `WAITING` | the worker, from `RUNNING` only | it sleeps on this word in the middle of somebody's code, which waits for others |
+//! | `RUNNING` | the worker, before it checks for work | it will check every source of work before it sleeps |
+//! | `NOTIFIED` | a waker | something has happened since the worker last began to check |
+//! | `PARKED` | the worker, from `RUNNING` only | it sleeps on this word, or is about to |
+//! | `POLLING` | the worker, from `RUNNING` only | it sleeps elsewhere, or is about to, and the [`Poller`] ends its sleep |
+//! | `SLEEPING_QUANTUM` | the worker, from `RUNNING` only | it sleeps on this word for the rest of a throttle's quantum |
+//! | `WAITING` | the worker, from `RUNNING` only | it sleeps on this word in the middle of user code that waits for others |
 //!
-//! Why no wake-up is lost: who brings work publishes it first and swaps `NOTIFIED` in after; the
-//! worker swaps `RUNNING` in first and looks after. All are read-modify-writes of one word, so
-//! they have one order. If the waker's swap comes before the worker's, the worker's look sees the
-//! work. If it comes after, the worker's step from `RUNNING` to `PARKED` fails, or finds itself
-//! undone by a waker that saw `PARKED` and pays the one system call that wakes it. What waits
-//! for the quantum (`notify_later`) leaves `SLEEPING_QUANTUM` as it is, by a read-modify-write, too: the
-//! worker's swap at the quantum's end comes after it and sees the work.
+//! No wake-up is lost, for the following reason. A thread that brings work publishes it first and
+//! swaps in `NOTIFIED` afterwards. The worker swaps in `RUNNING` first and checks for work
+//! afterwards. All of these are read-modify-writes of one word, so they have one order. If the
+//! waker's swap comes before the worker's swap, the worker's check sees the work. If it comes
+//! after, the worker's step from `RUNNING` to `PARKED` fails, or the waker finds `PARKED`, undoes
+//! it, and wakes the worker with one system call.
+//!
+//! Work that may wait for the end of the quantum (`notify_later`) leaves `SLEEPING_QUANTUM`
+//! unchanged, but also with a read-modify-write. The worker's swap at the end of the quantum comes
+//! after it, and the worker then sees the work.
 
 use crate::sync::{Ordering, WaitWord};
 use std::{sync::Arc, time::Duration};
@@ -27,28 +30,28 @@ const POLLING: u32 = 3;
 const SLEEPING_QUANTUM: u32 = 4;
 const WAITING: u32 = 5;
 
-/// Where a worker may sleep but on its word.
+/// A place other than the state word in which a worker may sleep.
 pub(crate) trait Poller: Send + Sync {
-    /// Ends the sleep of who is in there, or the next one.
+    /// Ends the sleep of the worker that sleeps there, or else that of the next one.
     fn interrupt(&self);
 }
 
 /// The state word of a worker.
 pub(crate) struct Parker {
-    /// One of the values above. Every change is `AcqRel`: a waker's swap releases the work that
-    /// it published, the worker's acquires it.
+    /// One of the values above. Every change is `AcqRel`, because a waker's swap releases the work
+    /// that it published, and the worker's swap acquires it.
     state: WaitWord,
     poller: Arc<dyn Poller>,
 }
 
-/// What a notified thread was at.
+/// The state of a thread before it was notified.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PrevState {
-    /// Asleep, with nothing to do.
+    /// It was asleep with nothing to do.
     Asleep,
-    /// Asleep in the middle of somebody's code.
+    /// It was asleep in the middle of user code.
     Waiting,
-    /// Awake: it may look at once, or be in somebody's code for long.
+    /// It was awake. It may check at once, or be in user code for a long time.
     Awake,
 }
 
@@ -70,13 +73,13 @@ impl Parker {
         }
     }
 
-    /// Tells the worker that there is something new, wakes it if it sleeps, and says what it was
-    /// at.
+    /// Makes the worker check for work, and wakes it if it sleeps. Returns the previous state of
+    /// its thread.
     pub(crate) fn notify(&self) -> PrevState {
         self.wake_from(self.state.swap(NOTIFIED, Ordering::AcqRel))
     }
 
-    /// The same for something that may wait for the end of a throttle's quantum.
+    /// Does the same for work that may wait for the end of a throttle's quantum.
     pub(crate) fn notify_later(&self) -> PrevState {
         let told = |state| match state {
             SLEEPING_QUANTUM => Some(SLEEPING_QUANTUM),
@@ -100,12 +103,12 @@ impl Parker {
         PrevState::of(state)
     }
 
-    /// Whether the thread sleeps with nothing to do; a moment ago.
+    /// Returns whether the thread sleeps with nothing to do. The answer may be out of date.
     pub(crate) fn sleeps(&self) -> bool {
         PrevState::of(self.state.load(Ordering::SeqCst)) == PrevState::Asleep
     }
 
-    /// Begins a turn: from here on, what a waker brings is either seen by this turn or keeps
+    /// Begins a turn. Work that a waker brings from here on is either seen in this turn, or keeps
     /// the worker from sleeping after it.
     pub(crate) fn begin_turn(&self) {
         if self.notified() {
@@ -113,38 +116,40 @@ impl Parker {
         }
     }
 
-    /// Whether a waker has come since the turn began; asked again, also in the middle of a `poll`.
+    /// Returns whether a waker has come since the turn began. The worker checks this repeatedly,
+    /// even in the middle of a `poll`.
     pub(crate) fn notified(&self) -> bool {
         self.state.load(Ordering::Relaxed) == NOTIFIED
     }
 
-    /// Sleeps until a waker comes or the time-out passes, unless one has come since the turn
-    /// began. Says whether one has.
+    /// Sleeps until a waker comes or the time-out elapses, unless a waker has come since the turn
+    /// began. Returns whether one has come.
     pub(crate) fn park(&self, timeout: Option<Duration>) -> bool {
         self.sleep_as(PARKED, || self.state.wait(PARKED, timeout))
     }
 
-    /// The same, in which only [`notify`](Self::notify) counts as a waker.
+    /// Does the same, but only [`notify`](Self::notify) counts as a waker.
     pub(crate) fn rest(&self, timeout: Option<Duration>) -> bool {
         self.sleep_as(SLEEPING_QUANTUM, || {
             self.state.wait(SLEEPING_QUANTUM, timeout)
         })
     }
 
-    /// The same as `park`, in the middle of somebody's code.
+    /// Does the same as `park`, in the middle of user code.
     pub(crate) fn sleep_inside(&self, timeout: Option<Duration>) {
         self.sleep_as(WAITING, || self.state.wait(WAITING, timeout));
     }
 
-    /// The same as `park`, by a `sleep` that the poller ends. Says whether a waker has come: who has
-    /// not slept there after all, because another does, must not sleep elsewhere then.
+    /// Does the same as `park`, with a `sleep` that the poller ends. Returns whether a waker has
+    /// come. The caller must check the result even if `sleep` returned at once, for example because
+    /// another worker already polls. If a waker has come, the worker must not sleep elsewhere.
     #[must_use]
     pub(crate) fn poll(&self, sleep: impl FnOnce()) -> bool {
         self.sleep_as(POLLING, sleep)
     }
 
-    /// Sleeps by `sleep` while the state word tells so, unless a waker has come since the turn
-    /// began. Says whether one has.
+    /// Sleeps with `sleep` and sets the word to `state` for that time, unless a waker has come
+    /// since the turn began. Returns whether a waker has come.
     fn sleep_as(&self, state: u32, sleep: impl FnOnce()) -> bool {
         let told = self
             .state

@@ -1,7 +1,7 @@
-//! Work that borrows: run by other threads while its lender waits.
+//! Jobs that borrow, which other threads run while the owner of the borrowed values waits.
 //!
-//! The invariant: what a job borrows is not used any more when the job's latch is told. This is
-//! the one place where a lifetime is forgotten.
+//! Invariant: a job has stopped using everything that it borrows before it signals its latch. This
+//! is the only module that erases a lifetime.
 
 use super::{inbox::Job, panics::discard, waiter::Latch};
 use std::{
@@ -11,7 +11,7 @@ use std::{
     thread,
 };
 
-/// Tells the latch when a job has run, or was dropped instead.
+/// A guard that signals the latch when a job has run, or was dropped without running.
 struct DoneOnDrop(Arc<Latch>);
 
 impl Drop for DoneOnDrop {
@@ -20,38 +20,39 @@ impl Drop for DoneOnDrop {
     }
 }
 
-/// What a job does, and the latch, which is told last, also when the packet is dropped unrun
-/// (fields drop in this order).
+/// The work of a job, and its latch. The latch is signalled last, even if the packet is dropped
+/// without running, because fields are dropped in this order.
 struct Packet<F> {
     work: F,
     done: DoneOnDrop,
 }
 
-/// Hides what a packet borrows from the rule that a function's arguments are borrowed until it
-/// returns: a job tells the latch, and thereby ends its borrows, a moment before.
+/// A wrapper that hides the borrows of a packet from a rule of the language. A function's arguments
+/// count as borrowed until the function returns. However, a job signals its latch, and so ends its
+/// borrows, just before it returns.
 struct Hidden<T>(MaybeUninit<T>);
 
 impl<T> Hidden<T> {
     fn open(self) -> T {
         let this = ManuallyDrop::new(self);
-        // SAFETY: made with a value, which is read once, as `self` is not dropped.
+        // SAFETY: it was created with a value, which is read once because `self` is not dropped.
         unsafe { this.0.assume_init_read() }
     }
 }
 
 impl<T> Drop for Hidden<T> {
     fn drop(&mut self) {
-        // SAFETY: made with a value, not opened.
+        // SAFETY: it was created with a value and has not been opened.
         unsafe { self.0.assume_init_drop() };
     }
 }
 
-/// A job that does `work` and then tells the latch, which counts it already. If `work` panics, it
-/// is the job that does.
+/// Creates a job that does `work` and then signals the latch, which must already count the job. If
+/// `work` panics, the job panics.
 ///
 /// # Safety
 ///
-/// The caller does not let `'a` end before the latch is open.
+/// The caller must not let `'a` end before the latch is open.
 pub(crate) unsafe fn job<'a>(work: impl FnOnce() + Send + 'a, latch: Arc<Latch>) -> Job {
     let done = DoneOnDrop(latch);
     let packet = Hidden(MaybeUninit::new(Packet { work, done }));
@@ -60,12 +61,12 @@ pub(crate) unsafe fn job<'a>(work: impl FnOnce() + Send + 'a, latch: Arc<Latch>)
         work();
         drop(done);
     });
-    // SAFETY: the same fat pointer with its lifetime forgotten. The job drops what it borrows, by
-    // running or by being dropped, before it tells the latch, and until then `'a` lasts.
+    // SAFETY: this is the same fat pointer with its lifetime erased. The job drops its borrows, by
+    // running or by being dropped, before it signals the latch, and `'a` lasts until then.
     unsafe { std::mem::transmute::<Box<dyn FnOnce() + Send + 'a>, Job>(job) }
 }
 
-/// Waits for the latch on every way out.
+/// A guard that waits for the latch, however the scope is left.
 struct WaitOnDrop(Arc<Latch>);
 
 impl Drop for WaitOnDrop {
@@ -74,11 +75,13 @@ impl Drop for WaitOnDrop {
     }
 }
 
-/// Runs `works` as jobs handed out by `send` (called with 0, 1, 2 … and the job), waits for
-/// all, and gives their results in order.
+/// Runs `works` as jobs, waits for all of them, and returns their results in order. It passes each
+/// job to `send`, together with its index 0, 1, 2 and so on.
 ///
 /// # Panics
-/// Re-throws the first panic in that order, or else that of `send`, after all jobs have ended.
+///
+/// Resumes the first panic of the jobs in that order, or otherwise that of `send`, after all jobs
+/// have ended.
 pub(crate) fn lend<'a, F, R>(works: Vec<F>, mut send: impl FnMut(usize, Job)) -> Vec<R>
 where
     F: FnOnce() -> R + Send + 'a,
@@ -92,9 +95,9 @@ where
         let jobs: Vec<Job> = pairs
             .map(|(work, outcome)| {
                 let work = move || *outcome = Some(catch_unwind(AssertUnwindSafe(work)));
-                // SAFETY: what it borrows (from `'a`, and a place of `outcomes` of its own)
-                // outlives this block, and `_all_done`, dropped after `jobs` on every way out of
-                // it, waits for the latch.
+                // SAFETY: the job borrows from `'a`, and from its own element of `outcomes`. Both
+                // outlive this block. `_all_done` waits for the latch, and is dropped after `jobs`,
+                // however the block is left.
                 unsafe { job(work, Arc::clone(&latch)) }
             })
             .collect();

@@ -1,4 +1,4 @@
-//! A worker: one worker's place in the pool.
+//! A worker's slot, which is the worker's place in the pool.
 
 use super::{
     inbox::Inbox,
@@ -11,23 +11,26 @@ use crate::sync::{AtomicBool, Mutex, Ordering, lock, loom_fence};
 use crossbeam_utils::CachePadded;
 use std::sync::Arc;
 
-/// One worker's place: its state word, its urgent jobs, its thread and its counters.
+/// A worker's slot: its state word, its inbox, its thread and its counters.
 pub(crate) struct WorkerSlot {
     pub(crate) index: usize,
     pub(crate) parker: CachePadded<Parker>,
     pub(crate) inbox: Inbox,
     pub(crate) thread: WorkerThread,
-    /// It has been called: `Idle::call`, and told. Stored before it is notified.
+    /// Whether the worker has been notified with `Idle::notify_one`. It is stored before the worker
+    /// is unparked.
     notified: AtomicBool,
-    /// It is idle by `Idle`'s book. Its own thread's. `SeqCst`: a worker stores that it leaves
-    /// idleness before it looks for a loop that has been called; a loop's caller looks here after it
-    /// has published the loop. So one of the two sees the other.
+    /// Whether the worker is idle according to `Idle`. Its own thread writes it. It is `SeqCst` for
+    /// this reason: a worker stores that it stops being idle before it checks for a new loop, and a
+    /// loop's caller reads the flag after it has published the loop. At least one of them therefore
+    /// sees the other.
     idle: AtomicBool,
-    /// It takes part in the pool's loop. Advice, for who calls the next one.
+    /// Whether the worker takes part in the pool's loop. It is a hint for the caller of the next
+    /// loop.
     looping: AtomicBool,
     pub(crate) counters: CachePadded<Counters>,
-    /// The other workers, the nearest first, as of when the thread sat down. Advice: for a loop of
-    /// more workers, the rest comes by index.
+    /// The other workers, nearest first, as of the time when the thread was last placed. It is only
+    /// a hint. If a loop has more workers than the list, the rest follow by index.
     near: Mutex<Arc<[usize]>>,
     pub(crate) spans: Spans,
 }
@@ -48,70 +51,74 @@ impl WorkerSlot {
         }
     }
 
-    /// The other workers as they are near to this one now.
+    /// Sets the list of the other workers, nearest first.
     pub(crate) fn set_near(&self, others: Arc<[usize]>) {
         *lock(&self.near) = others;
     }
 
-    /// The other workers that are known, the nearest first.
+    /// Returns the other workers that are known, nearest first.
     pub(crate) fn near(&self) -> Arc<[usize]> {
         Arc::clone(&lock(&self.near))
     }
 
-    /// Tells the worker that there is something new, wakes it if it sleeps, and says what it was
-    /// at.
+    /// Makes the worker check for work, and wakes it if it sleeps. Returns the previous state of
+    /// its thread.
     pub(crate) fn notify(&self) -> PrevState {
         self.parker.notify()
     }
 
-    /// Whether its thread sleeps with nothing to do, or has not started; a moment ago.
+    /// Returns whether the worker's thread sleeps with nothing to do, or has not started. The
+    /// answer may be out of date.
     pub(crate) fn sleeps(&self) -> bool {
         self.parker.sleeps() || !self.thread.is_running()
     }
 
-    /// Tells the worker that it has been called. The caller notifies it after.
+    /// Records that the worker has been notified. The caller unparks it afterwards.
     pub(crate) fn set_notified(&self) {
         self.notified.store(true, Ordering::SeqCst);
     }
 
-    /// Whether it has been called and has not noticed: then its thread may not end.
+    /// Returns whether the worker has been notified and has not seen it yet. Its thread must not
+    /// end in that case.
     pub(crate) fn is_notified(&self) -> bool {
         self.notified.load(Ordering::SeqCst)
     }
 
-    /// Whether it has been called since this was last asked.
+    /// Returns whether the worker has been notified since the last call.
     pub(crate) fn take_notified(&self) -> bool {
         self.notified.load(Ordering::Relaxed) && self.notified.swap(false, Ordering::Acquire)
     }
 
-    /// Whether it is idle by the book, as its own thread last wrote there.
+    /// Returns whether the worker is idle, as its own thread last recorded it.
     pub(crate) fn is_idle(&self) -> bool {
         self.idle.load(Ordering::SeqCst)
     }
 
-    /// Whether it is in somebody's code, but for a share of the pool's loop: it will not come at
-    /// once for the next one.
+    /// Returns whether the worker runs user code other than a share of the pool's loop. If so, it
+    /// will not join the next loop at once.
     pub(crate) fn is_elsewhere(&self) -> bool {
         !self.is_idle() && !self.looping.load(Ordering::Relaxed)
     }
 
-    /// It takes part in a loop, and may not idle by the book.
+    /// Records whether the worker takes part in a loop. The worker may be marked as not idle in
+    /// that time.
     pub(crate) fn set_looping(&self, looping: bool) {
         self.looping.store(looping, Ordering::Relaxed);
     }
 
-    /// Its own thread has written that.
+    /// Records whether the worker is idle. Its own thread calls this.
     pub(crate) fn set_idle(&self, idle: bool) {
         self.idle.store(idle, Ordering::SeqCst);
         loom_fence();
     }
 
-    /// Runs the oldest urgent job; says whether there was one. Called by the worker's thread.
+    /// Runs the oldest inbox job, and returns whether there was one. The worker's thread calls
+    /// this.
     pub(crate) fn run_inbox(&self) -> bool {
         self.inbox.take().map(|job| self.run(job)).is_some()
     }
 
-    /// The same, of those that a worker waits for.
+    /// Does the same for the jobs that another worker waits for.
     pub(crate) fn run_nested(&self) -> bool {
         self.inbox.take_nested().map(|job| self.run(job)).is_some()
     }
@@ -121,7 +128,7 @@ impl WorkerSlot {
         job();
     }
 
-    /// What this worker has done so far.
+    /// Returns the statistics of this worker so far.
     pub(crate) fn stats(&self) -> WorkerStats {
         self.counters.read(self.thread.is_running())
     }

@@ -1,8 +1,8 @@
-//! The workers of a pool: what they know of each other, and how an idle one is called.
+//! The workers of a pool: what they know about each other, and how a thread notifies an idle one.
 //!
-//! The law of liveness (docs/design/pool.md) is kept here: [`WorkerSlots::call`] for what any worker may
-//! take, [`WorkerSlots::ensure_watchdog`] for what lies behind one that works. `idle.rs` has the book that
-//! both go by.
+//! This module keeps the liveness guarantee (docs/design/pool.md). [`WorkerSlots::notify_one`]
+//! handles work that any worker may take. [`WorkerSlots::ensure_watchdog`] handles work that is
+//! stranded at a running worker. Both are based on the state in `idle.rs`.
 
 use super::{
     current,
@@ -23,53 +23,55 @@ use std::{
     sync::{Arc, OnceLock, Weak},
 };
 
-/// What the workers are for: all that they know of what is built on them.
+/// The work of the workers. This trait is all that the workers know about the code that is built on
+/// them.
 pub(crate) trait Work: Any + Send + Sync {
-    /// The body of a worker's thread, which leaves the pool's life in the end.
+    /// Runs the body of a worker's thread. At its end, the thread leaves the pool's life.
     fn serve(self: Arc<Self>, slot: usize);
 
-    /// Whether there is work that any worker may take. What a worker publishes before it looks for
-    /// the idle is seen by one that has said that it is idle.
+    /// Returns whether there is work that any worker may take. If a thread publishes work before it
+    /// reads the idle list, a worker that has marked itself idle sees that work here.
     fn is_ready(&self) -> bool;
 
-    /// Whether something that only this worker's thread looks at may become ready while it is in
-    /// somebody's code.
+    /// Returns whether something that only this worker's thread checks may become ready while the
+    /// thread runs user code.
     fn hides(&self, slot: usize) -> bool;
 
-    /// Whether a loop has been called that this worker has a share in and has not looked at. The
-    /// worker's thread asks after it has stored that it does not idle (`SeqCst`).
+    /// Returns whether there is a loop in which this worker has a share that it has not looked at
+    /// yet. The worker's own thread calls this after it has stored that it is not idle (`SeqCst`).
     fn has_share(&self, slot: &WorkerSlot) -> bool;
 
-    /// Takes part in that loop. Called by the worker's own thread.
+    /// Takes part in that loop. The worker's own thread calls this.
     fn take_share(&self, slot: &WorkerSlot);
 
-    /// Called once, after the last user has left.
+    /// Ends the work. It is called once, after the last user of the pool has left.
     fn end(&self);
 }
 
-/// How a called worker is told.
+/// The time at which a notified worker is unparked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum When {
     Now,
-    /// Under a throttle, at the end of the quantum.
+    /// At the end of the quantum, if the pool is throttled.
     Later,
 }
 
 /// The workers of a pool.
 pub(crate) struct WorkerSlots {
-    /// Set once the pool is made.
+    /// The work, which is set once the pool has been created.
     work: OnceLock<Weak<dyn Work>>,
-    /// The process that made it, and has its threads.
+    /// The id of the process that created the pool, and in which its threads run.
     process: u32,
     pub(crate) name: String,
-    /// No worker has a thread: the deterministic mode, or the system has none.
+    /// Whether no worker has a thread. This is so in the deterministic mode, and on systems without
+    /// threads.
     threadless: bool,
-    /// Of a worker's thread, in bytes; none: as the system has it.
+    /// The stack size of a worker's thread in bytes. `None` means the default of the system.
     stack_size: Option<usize>,
     table: Table<WorkerSlot>,
     pub(crate) idle: CachePadded<Idle>,
     pub(crate) life: Life,
-    /// How many workers are in use: those below this index.
+    /// The number of workers in use, which are those with a lower index.
     workers: AtomicUsize,
     pub(crate) tracing: Tracing,
 }
@@ -96,29 +98,29 @@ impl WorkerSlots {
         })
     }
 
-    /// Tells what they are for.
+    /// Sets the work.
     pub(crate) fn set_work(&self, work: Weak<dyn Work>) {
         let set = self.work.set(work);
         debug_assert!(set.is_ok(), "slots work for one pool");
     }
 
-    /// None once the pool is gone.
+    /// Returns the work, or `None` once the pool is gone.
     pub(crate) fn work(&self) -> Option<Arc<dyn Work>> {
         self.work.get()?.upgrade()
     }
 
-    /// Whether this process was forked from the one that made the pool.
+    /// Returns whether this process was forked from the one that created the pool.
     pub(crate) fn is_forked(&self) -> bool {
         self.process != process_id()
     }
 
-    /// The worker with this index, in use or not.
+    /// Returns the worker with this index, whether it is in use or not.
     #[inline]
     pub(crate) fn at(&self, index: usize) -> &WorkerSlot {
         self.table.at(index)
     }
 
-    /// All workers that there ever were, and a few that were not.
+    /// Returns all workers that have been used so far, and a few that have not.
     pub(crate) fn made(&self) -> impl Iterator<Item = &WorkerSlot> {
         self.table.made()
     }
@@ -132,15 +134,18 @@ impl WorkerSlots {
         self.workers.load(Ordering::SeqCst)
     }
 
-    /// Whether no worker has a thread: the deterministic mode, or the system has none.
+    /// Returns whether no worker has a thread. This is so in the deterministic mode, and on systems
+    /// without threads.
     pub(crate) fn is_threadless(&self) -> bool {
         self.threadless
     }
 
-    /// Changes the number of workers in use, and gives the one before. One caller at a time.
+    /// Changes the number of workers in use, and returns the previous number. Only one caller may
+    /// do this at a time.
     pub(crate) fn resize(&self, workers: usize) -> usize {
-        // Whom the idle may call is in use meanwhile: one that is not would pass the call on, and get
-        // it back, until this thread is done here.
+        // The order ensures that every worker in the idle list is in use. Otherwise a worker that
+        // is not in use could be notified. It would pass the notification on, and get it back,
+        // until this thread is done here.
         let before = self.workers();
         if workers < before {
             self.idle.resize(workers);
@@ -152,9 +157,10 @@ impl WorkerSlots {
         before
     }
 
-    /// Has all come that are or were in use, and calls for what waits for a worker.
+    /// Wakes all workers that are or were in use, and notifies one if any work waits for a worker.
     pub(crate) fn wake_all(&self, before: usize) {
-        // All, not only those that go: others may sit elsewhere now.
+        // We wake all of them and not only those that leave, because the others may have to move to
+        // other cores.
         (0..before).for_each(|index| {
             self.at(index).notify();
         });
@@ -162,13 +168,13 @@ impl WorkerSlots {
         self.notify_if_work();
     }
 
-    /// Whether the pool is being dropped.
+    /// Returns whether the pool is being dropped.
     #[inline]
     pub(crate) fn is_closing(&self) -> bool {
         self.life.is_closing()
     }
 
-    /// Whether the thread of this worker should end once it has nothing left to do.
+    /// Returns whether the thread of this worker should end once it has nothing left to do.
     pub(crate) fn wants_gone(&self, index: usize) -> bool {
         self.is_closing() || index >= self.workers()
     }
@@ -176,7 +182,8 @@ impl WorkerSlots {
     /// Returns the slot of this worker.
     ///
     /// # Errors
-    /// If the pool has no such worker.
+    ///
+    /// Returns an error if the pool has no such worker.
     pub(crate) fn slot_in_use(&self, worker: usize) -> Result<&WorkerSlot, WorkerError> {
         let workers = self.workers();
         if worker < workers {
@@ -186,7 +193,7 @@ impl WorkerSlots {
         }
     }
 
-    /// Says why a worker has no thread.
+    /// Returns the reason why a worker has no thread.
     pub(crate) fn refused(&self, error: io::Error) -> WorkerError {
         if self.is_closing() {
             WorkerError::Ended
@@ -198,12 +205,14 @@ impl WorkerSlots {
     /// Starts the worker's thread unless it has one.
     ///
     /// # Errors
-    /// If the system refuses a thread, or the pool is closing.
+    ///
+    /// Returns an error if the OS refuses a thread, or if the pool is closing.
     pub(crate) fn ensure_started(&self, slot: &WorkerSlot) -> io::Result<()> {
         self.start(slot).map(|_| ())
     }
 
-    /// The same; true if it is this call that has started the thread.
+    /// Does the same as [`ensure_started`](Self::ensure_started), and returns whether this call has
+    /// started the thread.
     fn start(&self, slot: &WorkerSlot) -> io::Result<bool> {
         if self.threadless {
             return Ok(false);
@@ -212,7 +221,7 @@ impl WorkerSlots {
         slot.thread.ensure(|| {
             let closing = || io::Error::other("the pool is being dropped");
             let work = self.work().ok_or_else(closing)?;
-            // The end needs it, if this was the last user.
+            // If this thread turns out to be the last user, it needs the work to end the pool.
             let serves = Arc::clone(&work);
             if !self.life.enter() {
                 return Err(closing());
@@ -229,7 +238,7 @@ impl WorkerSlots {
         })
     }
 
-    /// One user less; the last one ends the work.
+    /// Removes a user of the pool. The last user ends the work.
     pub(crate) fn leave(&self) {
         if self.life.leave()
             && let Some(work) = self.work()
@@ -238,14 +247,15 @@ impl WorkerSlots {
         }
     }
 
-    /// Gives a worker an urgent job and ensures that a thread runs it.
+    /// Pushes an inbox job for a worker, and ensures that a thread runs it.
     ///
     /// # Errors
-    /// If the worker has no thread and the system refuses one, or the pool has ended. The job has been
-    /// dropped then.
+    ///
+    /// Returns an error if the worker has no thread and the OS refuses one, or if the pool has
+    /// ended. The job has been dropped in that case.
     pub(crate) fn send(&self, slot: &WorkerSlot, job: Job) -> io::Result<()> {
         if self.threadless {
-            // No thread but the caller's.
+            // The only thread is the caller's.
             job();
             return Ok(());
         }
@@ -272,18 +282,21 @@ impl WorkerSlots {
         panic!("cannot start worker {index} of pool {}: {error}", self.name);
     }
 
-    /// Has one of the idle come for work that any worker may take, which has been published.
-    /// `first`: a worker below it is not called.
+    /// Notifies an idle worker, because work that any worker may take has been published. Workers
+    /// with an index below `first` are not notified.
     ///
     /// # Errors
-    /// If the system refuses a thread and the pool has none.
+    ///
+    /// Returns an error if the OS refuses a thread and the pool has none.
     pub(crate) fn notify_one(&self, first: usize, when: When) -> io::Result<()> {
-        // While the pool ends, its threads come by themselves and none is started.
+        // While the pool closes, its threads check for work by themselves and no thread is started.
         if self.is_closing() || self.threadless {
             return Ok(());
         }
         if !self.idle.any_listed() {
-            // All work, but one who idles may have to run the tasks of one who is stood in for.
+            // No worker can be notified. However, an idle worker whose slot is leased may have to
+            // run the tasks of a `block_on` driver that is stuck, so we ensure that there is a
+            // watchdog.
             self.ensure_watchdog();
             return Ok(());
         }
@@ -292,7 +305,8 @@ impl WorkerSlots {
                 Ok(notified) => return self.deliver(notified, first, when),
                 Err(search) => self.idle.end_search(search),
             }
-            // Who published something meanwhile has called nobody, because of this search.
+            // A thread that published work while our search was under way has notified no worker,
+            // so we check again.
             if first > 0 || !self.is_ready() || !self.idle.any_listed() {
                 break;
             }
@@ -301,7 +315,7 @@ impl WorkerSlots {
         Ok(())
     }
 
-    /// Tells a worker that it has been called.
+    /// Unparks a notified worker, and starts its thread if needed.
     fn deliver(&self, notified: Notification, first: usize, when: When) -> io::Result<()> {
         let slot = self.at(notified.slot);
         slot.set_notified();
@@ -311,18 +325,19 @@ impl WorkerSlots {
                 When::Later => slot.parker.notify_later(),
             };
             if was != PrevState::Asleep {
-                // It spins, or is in a loop and will not come for a while.
+                // The worker spins, or is in a loop and will not arrive for a while.
                 self.ensure_watchdog();
             }
             return Ok(());
         };
         slot.take_notified();
-        // Unless the watchdog has given it up already, or another thread has started the worker's.
+        // The search may already be gone, because the watchdog has given up the notification or
+        // another thread has started the worker's thread.
         if let Some(search) = self.idle.give_up(notified) {
             self.idle.end_search(search);
         }
         match self.running_idle(first) {
-            // It looks at all sources before it sleeps again, as if it had been called.
+            // This worker checks all sources before it sleeps again, as if it had been notified.
             Some(other) => {
                 self.at(other).notify();
                 Ok(())
@@ -332,7 +347,8 @@ impl WorkerSlots {
         }
     }
 
-    /// The worker, from `first` on, of a thread that sleeps with nothing to do.
+    /// Returns the first worker from `first` on whose thread is running and sleeps with nothing to
+    /// do.
     fn running_idle(&self, first: usize) -> Option<usize> {
         let slots = (first..self.workers()).filter(|index| {
             let slot = self.at(*index);
@@ -345,15 +361,17 @@ impl WorkerSlots {
         self.work().is_some_and(|work| work.is_ready())
     }
 
-    /// The same as [`call`](Self::call) if there is work, by one who has none to answer for.
+    /// Notifies an idle worker if there is work. The caller has not published that work, so it is
+    /// not responsible if no thread can be started.
     pub(crate) fn notify_if_work(&self) {
         if self.is_ready() {
-            // Who cannot start a thread now leaves it to the next who tries.
+            // We ignore the error if no thread can be started, because the next notification tries
+            // again.
             let _ = self.notify_one(0, When::Now);
         }
     }
 
-    /// Sees to it that one of the idle watches, if somebody works.
+    /// Ensures that one of the idle workers is the watchdog, if any worker is running.
     #[inline]
     pub(crate) fn ensure_watchdog(&self) {
         if self.idle.needs_watchdog() {
@@ -375,9 +393,10 @@ impl WorkerSlots {
                     if started.is_ok() && slot.notify() == PrevState::Asleep {
                         return;
                     }
-                    // A thread that starts after the appointment finds that it is the watchdog before it
-                    // does anything else. One that was awake may have looked before it, and be in
-                    // a loop's share by now.
+                    // A thread that starts after the appointment finds that it is the watchdog
+                    // before it does anything else. In contrast, a thread that was awake may have
+                    // checked before the appointment, and may be in a share of a loop by now. In
+                    // that case we undo the appointment and try again.
                     if matches!(started, Ok(true)) {
                         return;
                     }
@@ -393,11 +412,12 @@ impl WorkerSlots {
         }
     }
 
-    /// Called by the worker's own thread before it runs anybody's code: it does not idle any more.
-    /// With a search: it had been called, and the search is its own.
+    /// Marks the worker as no longer idle. The worker's own thread calls this before it runs user
+    /// code. If the worker had been notified, this returns the search, which now belongs to the
+    /// caller.
     #[must_use]
     pub(crate) fn leave_idle(&self, slot: &WorkerSlot) -> Option<Search> {
-        // Its own thread's, so it is not out of date.
+        // Only this worker's own thread changes the flag, so it is up to date here.
         if !slot.is_idle() {
             return None;
         }
@@ -410,9 +430,10 @@ impl WorkerSlots {
         left.search
     }
 
-    /// The same before the thread takes a job that only it will have then. If a loop was called in
-    /// that moment, the thread takes its share first: the loop's caller may have seen it idle, and
-    /// then nobody else runs that share.
+    /// Does the same as [`leave_idle`](Self::leave_idle) before the thread takes a job that only
+    /// this thread will then have. If a loop was started in that moment, the thread takes its share
+    /// first. The reason is that the loop's caller may have seen the worker idle, and then no other
+    /// thread runs that share.
     #[must_use]
     pub(crate) fn leave_idle_for_code(&self, slot: &WorkerSlot) -> Option<Search> {
         if !slot.is_idle() {
@@ -425,21 +446,22 @@ impl WorkerSlots {
         if let Some(search) = search {
             self.idle.end_search(search);
         }
-        // It may be the only one that was woken for what it was about to take.
+        // This worker may be the only one that was woken for the work that it was about to take.
         self.notify_if_work();
         work.take_share(slot);
         None
     }
 
-    /// The same as [`leave_idle`](Self::leave_idle) for code that is no task, and not what it was
-    /// called for: the next one is called.
+    /// Does the same as [`leave_idle`](Self::leave_idle) before the thread runs code that is not a
+    /// task, and not the work that it was notified for. It ends the search, so that the next worker
+    /// is notified if there is work.
     pub(crate) fn leave_idle_for_long(&self, slot: &WorkerSlot) {
         let mut search = self.leave_idle(slot);
         self.end_search_of(&mut search);
     }
 
-    /// Called by the worker's own thread when it has nothing more to do: it looks for work once more
-    /// after this.
+    /// Marks the worker as idle. The worker's own thread calls this when it has nothing more to do,
+    /// and checks for work once more afterwards.
     pub(crate) fn enter_idle(&self, slot: &WorkerSlot) {
         if !slot.is_idle() {
             slot.set_idle(true);
@@ -447,26 +469,26 @@ impl WorkerSlots {
         }
     }
 
-    /// Whether something may become ready that only this thread looks at.
+    /// Returns whether something that only this thread checks may become ready.
     fn hides(&self, slot: &WorkerSlot) -> bool {
         self.work().is_some_and(|work| work.hides(slot.index))
     }
 
-    /// Ends the search of a call to a worker that does not come, as [`end_search`](Self::end_search)
-    /// does.
+    /// Ends the search of a notified worker that does not arrive, in the same way as
+    /// [`end_search`](Self::end_search).
     pub(crate) fn give_up(&self, notified: Notification) {
         let mut search = self.idle.give_up(notified);
         self.end_search_of(&mut search);
     }
 
-    /// The search is over; if there is still work, the next one is called. Who published some
-    /// during the search has called nobody.
+    /// Ends the search, and notifies the next worker if there is still work. This is needed because
+    /// a thread that published work during the search has notified no worker.
     pub(crate) fn end_search(&self, search: Search) {
         self.idle.end_search(search);
         self.notify_if_work();
     }
 
-    /// The same if there is one.
+    /// Ends the search if there is one.
     pub(crate) fn end_search_of(&self, search: &mut Option<Search>) {
         if let Some(search) = search.take() {
             self.end_search(search);

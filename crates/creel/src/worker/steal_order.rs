@@ -1,10 +1,11 @@
-//! Whom a worker takes blocks from first: what its neighbours have used lies in caches that it
-//! shares with them.
+//! The order in which a worker takes blocks from others. It begins with neighbours, because a
+//! worker shares caches with them, and these contain data that the neighbours have used.
 
 use creel_topology::{CpuSet, Machine};
 
-/// The other workers, the nearest to worker `index` first: by the smallest unit of the machine
-/// that both sit in, then by the distance of their indices. `slots` has the PUs of each worker.
+/// Returns the other workers, nearest to worker `index` first. They are ordered by the smallest
+/// unit of the machine that contains both workers, and then by the distance of their indices.
+/// `slots` contains the processing units of each worker.
 pub(crate) fn nearest(machine: &Machine, slots: &[CpuSet], index: usize) -> Vec<usize> {
     let around = machine.units_around(&slots[index]);
     let unit = |other: usize| {
@@ -16,7 +17,8 @@ pub(crate) fn nearest(machine: &Machine, slots: &[CpuSet], index: usize) -> Vec<
     others
 }
 
-/// The other workers of so many, the nearest to `index` in a ring of indices first.
+/// Returns the indices of the other workers out of `workers`, nearest to `index` in a ring of
+/// indices first.
 pub(crate) fn by_index(workers: usize, index: usize) -> impl Iterator<Item = usize> {
     (1..workers).map(move |distance| {
         let step = distance.div_ceil(2);

@@ -1,20 +1,21 @@
-//! The wakers of waiting tasks and threads: the one place that clones, wakes and drops them.
+//! The wakers of waiting tasks and threads. Only this module clones, wakes and drops them.
 //!
 //! A waker is code of the program, or of another executor. Cloning, waking and dropping it may
 //! panic, block, or call back into the object that keeps it. Every object of this crate that keeps
 //! a waker therefore keeps it as a [`StoredWaker`], by three rules:
 //!
 //! 1. No lock is held while a waker is cloned, woken or dropped. To register a waiter, an object
-//!    looks under its lock whether it has that waker already ([`StoredWaker::will_wake`] compares
-//!    two addresses and calls nothing). If it does not, it releases the lock, clones, takes the lock
-//!    again and looks again, because the event may have come in between.
-//! 2. The object is complete before: flags are set and messages are taken out first, so that a
-//!    waker that calls back or panics finds, and leaves, a valid object.
-//! 3. A panic costs nobody else anything. [`StoredWaker::wake`] passes it on to the caller;
-//!    [`wake_all`] does so after it has woken everybody. A caller that holds something which
-//!    unwinding would lose, a received message for example, uses
-//!    [`wake_quietly`](StoredWaker::wake_quietly): the panic hook has reported it by then. Dropping
-//!    a stored waker never panics, because most drops happen in the middle of something else.
+//!    checks under its lock whether it already has that waker ([`StoredWaker::will_wake`] compares
+//!    two addresses and calls nothing). If it does not, it releases the lock, clones, takes the
+//!    lock again and checks again, because the event may have come in between.
+//! 2. The object is in a complete state before. It sets flags and takes messages out first, so that
+//!    a waker that calls back or panics finds, and leaves, a valid object.
+//! 3. A panic affects no other waiter. [`StoredWaker::wake`] passes it on to the caller.
+//!    [`wake_all`] does so after it has woken all waiters. A caller that holds something that
+//!    unwinding would lose, for example a received message, uses
+//!    [`wake_quietly`](StoredWaker::wake_quietly), since the panic hook has already reported the
+//!    panic. Dropping a stored waker never panics, because most drops happen in the middle of other
+//!    work.
 
 use super::panics::{RunAll, quietly};
 use std::{
@@ -26,11 +27,13 @@ use std::{
 /// A waker that the runtime keeps until an event.
 #[derive(Debug)]
 pub(crate) struct StoredWaker(
-    /// Taken out once: by `into_waker`, which leaves nothing to drop, or by the drop.
+    /// The waker. It is taken out once, either by `into_waker`, which leaves nothing to drop, or by
+    /// the drop.
     ManuallyDrop<Waker>,
 );
 
-/// Identifies a waker while a clone of it is kept: no other can have the same addresses then.
+/// The identity of a waker. It is valid as long as a clone of the waker is kept, because no other
+/// waker can have the same addresses in that time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct WakerId {
     data: usize,
@@ -48,26 +51,27 @@ impl WakerId {
 }
 
 impl StoredWaker {
-    /// Clones `waker`: under no lock, and before the object that will keep it changes.
+    /// Clones `waker`. Call this under no lock, and before you change the object that will keep the
+    /// waker.
     #[inline]
     pub(crate) fn new(waker: &Waker) -> Self {
         StoredWaker(ManuallyDrop::new(waker.clone()))
     }
 
-    /// Whether it wakes the same task as `waker`. Calls nothing of the program's.
+    /// Returns whether it wakes the same task as `waker`. It calls no code of the program.
     #[inline]
     pub(crate) fn will_wake(&self, waker: &Waker) -> bool {
         self.0.will_wake(waker)
     }
 
-    /// Wakes. The waker's panic is the caller's.
+    /// Wakes the waiter. If the waker panics, the panic reaches the caller.
     #[inline]
     pub(crate) fn wake(self) {
         self.into_waker().wake();
     }
 
-    /// The waker itself. A wake is on the path of every message, so nothing is left to be looked at
-    /// in a drop.
+    /// Returns the waker itself, and leaves nothing to check in a drop, because every message goes
+    /// through a wake-up.
     #[inline]
     fn into_waker(self) -> Waker {
         let mut this = ManuallyDrop::new(self);
@@ -75,58 +79,60 @@ impl StoredWaker {
         unsafe { ManuallyDrop::take(&mut this.0) }
     }
 
-    /// Wakes, and drops the waker's panic after the panic hook has reported it.
+    /// Wakes the waiter. If the waker panics, the panic hook reports it and we drop the panic.
     #[inline]
     pub(crate) fn wake_quietly(self) {
         quietly(|| self.wake());
     }
 
-    /// Wakes in a drop: the waker's panic is the caller's, unless another panic is under way.
+    /// Wakes the waiter inside a drop. If the waker panics, the panic reaches the caller, unless
+    /// another panic is under way.
     pub(crate) fn wake_in_drop(self) {
         wake_all([self]);
     }
 
-    /// What it wakes, as an address to fetch into the cache.
+    /// Returns the address of the data that it wakes, so that the caller can prefetch it into the
+    /// cache.
     #[inline]
     pub(crate) fn data(&self) -> *const () {
         self.0.data()
     }
 
-    /// The waker, to look at.
+    /// Returns a reference to the waker.
     #[inline]
     pub(crate) fn get(&self) -> &Waker {
         &self.0
     }
 
-    /// Its two words, which own it from now on.
+    /// Converts it into its two words, which own the waker from now on.
     #[inline]
     pub(crate) fn into_words(self) -> (*const (), &'static RawWakerVTable) {
         let waker = ManuallyDrop::new(self);
         (waker.0.data(), waker.0.vtable())
     }
 
-    /// The reverse of [`into_words`](Self::into_words).
+    /// Reverses [`into_words`](Self::into_words).
     ///
     /// # Safety
     ///
-    /// The words come from one call of `into_words`, and are turned into a waker once.
+    /// The words must come from one call of `into_words`, and must be converted only once.
     #[inline]
     pub(crate) unsafe fn from_words(data: *const (), vtable: &'static RawWakerVTable) -> Self {
-        // SAFETY: validity: the words of one waker, by the caller. Aliasing: it is owned by nothing
-        // else, by the caller.
+        // SAFETY: validity: the caller guarantees that these are the words of one waker. Aliasing:
+        // the caller guarantees that nothing else owns it.
         StoredWaker(ManuallyDrop::new(unsafe { Waker::new(data, vtable) }))
     }
 }
 
 impl Drop for StoredWaker {
     fn drop(&mut self) {
-        // SAFETY: this is the drop, so nobody uses it again.
+        // SAFETY: this is the drop, so the field is not used again.
         let waker = unsafe { ManuallyDrop::take(&mut self.0) };
         quietly(|| drop(waker));
     }
 }
 
-/// Wakes all, also if a waker panics, and re-throws the first panic.
+/// Wakes all waiters, even if a waker panics, and then resumes the first panic.
 pub(crate) fn wake_all(wakers: impl IntoIterator<Item = StoredWaker>) {
     let mut all = RunAll::default();
     all.wake(wakers);
@@ -134,7 +140,7 @@ pub(crate) fn wake_all(wakers: impl IntoIterator<Item = StoredWaker>) {
 }
 
 impl RunAll {
-    /// Wakes all of these.
+    /// Wakes all of these waiters.
     pub(crate) fn wake(&mut self, wakers: impl IntoIterator<Item = StoredWaker>) {
         for waker in wakers {
             self.run(|| waker.wake());

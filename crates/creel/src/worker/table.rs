@@ -1,19 +1,21 @@
-//! A table by worker: it grows while others read it, and an entry never moves.
+//! A table with one entry per worker. It can grow while other threads read it, and an entry never
+//! moves.
 
 use std::sync::OnceLock;
 
-/// The most entries that a table may have, and so the most workers of one pool.
+/// The maximum number of entries of a table, and therefore of workers of one pool.
 pub(crate) const WORKERS_MAX: usize = (1 << BUCKETS) - 1;
 const BUCKETS: usize = 14;
 
-/// Entries 0, 1, 2 … in buckets of 1, 2, 4 … entries, each made when first asked for.
+/// A table whose entries 0, 1, 2 and so on are in buckets of 1, 2, 4 and so on entries. Each bucket
+/// is created when it is first used.
 pub(crate) struct Table<T> {
     make: Box<dyn Fn(usize) -> T + Send + Sync>,
     buckets: [OnceLock<Box<[T]>>; BUCKETS],
 }
 
 impl<T> Table<T> {
-    /// No entry yet; `make` makes the one of an index.
+    /// Creates an empty table. `make` creates the entry of an index.
     pub(crate) fn new(make: impl Fn(usize) -> T + Send + Sync + 'static) -> Self {
         Self {
             make: Box::new(make),
@@ -21,7 +23,7 @@ impl<T> Table<T> {
         }
     }
 
-    /// The entry with this index, below [`WORKERS_MAX`].
+    /// Returns the entry with this index, which must be below [`WORKERS_MAX`].
     #[inline]
     pub(crate) fn at(&self, index: usize) -> &T {
         let bucket = (index + 1).ilog2() as usize;
@@ -41,7 +43,7 @@ impl<T> Table<T> {
         })
     }
 
-    /// All entries made so far.
+    /// Returns all entries created so far.
     pub(crate) fn made(&self) -> impl Iterator<Item = &T> {
         self.buckets
             .iter()

@@ -1,17 +1,17 @@
-//! What each worker did when.
+//! The trace of each worker, in which we record what it did and when.
 //!
-//! Off, it costs a relaxed load a span. On, a span costs two looks at the clock and an
-//! uncontended lock, and each worker keeps the first [`SPANS_MAX`] of them.
+//! If tracing is off, a span costs a relaxed load. If it is on, a span costs two reads of the clock
+//! and an uncontended lock, and each worker keeps its first [`SPANS_MAX`] spans.
 
 use crate::sync::{AtomicBool, Mutex, Ordering, lock, now_ns};
 
-/// The most spans kept of one worker.
+/// The maximum number of spans kept for one worker.
 const SPANS_MAX: usize = 200_000;
 
-/// Shorter spans are not kept: a wait that ended before it began.
+/// The shortest span that is kept, in ns. A shorter one is a wait that was over before it began.
 const SPAN_NS_MIN: u64 = 50;
 
-/// What a worker was at.
+/// The activity of a worker.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Doing {
     Loop,
@@ -42,18 +42,19 @@ pub(crate) struct Span {
 #[derive(Debug, Default)]
 pub(crate) struct Spans(Mutex<Vec<Span>>);
 
-/// Whether spans are kept now.
+/// Whether spans are kept at present.
 #[derive(Debug, Default)]
 pub(crate) struct Tracing(AtomicBool);
 
 impl Tracing {
-    /// The time, if spans are kept: what [`Spans::note`] is given at the span's end.
+    /// Returns the time if spans are kept. The caller passes it to [`Spans::note`] at the end of
+    /// the span.
     #[inline]
     pub(crate) fn begin(&self) -> Option<u64> {
         self.0.load(Ordering::Relaxed).then(now_ns)
     }
 
-    /// From here on they are kept, or not.
+    /// Switches tracing on or off.
     pub(crate) fn set(&self, on: bool) {
         self.0.store(on, Ordering::Relaxed);
     }
@@ -81,7 +82,7 @@ impl Spans {
         }
     }
 
-    /// Takes those kept so far.
+    /// Takes the spans kept so far.
     pub(crate) fn take(&self) -> Vec<Span> {
         std::mem::take(&mut *lock(&self.0))
     }

@@ -1,49 +1,51 @@
-//! How a thread waits for others: the one blocking wait of the runtime.
+//! How a thread waits for other threads. This is the only blocking wait of the runtime.
 //!
-//! A thread from outside sleeps on a word of its own. A worker, of whatever pool, sleeps on its
-//! worker's state word and runs what other workers want of it meanwhile, so that two that wait for
-//! each other both get on, also across pools. It runs nothing else: neither a task inside
-//! another's poll, nor what threads from outside want, which would pile up on its stack.
+//! A thread from outside sleeps on a word of its own. A worker of any pool sleeps on its worker's
+//! state word, and runs the jobs that other workers need from it while it waits. Two workers that
+//! wait for each other therefore both make progress, even across pools. We run nothing else on a
+//! waiting worker. It runs no tasks, because a task must not run inside the poll of another. It
+//! also runs no jobs from outside threads, because they would pile up on its stack.
 
 use super::{current, slots::WorkerSlots};
 use crate::sync::{AtomicUsize, Ordering, WaitWord, local, thread_local};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Somebody who waits, or is about to.
+/// A thread that waits, or is about to.
 #[derive(Clone)]
 pub(crate) enum Waiter {
-    /// A thread from outside: its word counts the wakes.
+    /// A thread from outside. Its word records whether it has been woken.
     Thread(Arc<WaitWord>),
     /// The worker with this index.
     Worker(Arc<WorkerSlots>, usize),
 }
 
 thread_local! {
-    /// Made once a thread, so that waiting allocates nothing. A wake that comes late ends a later
-    /// wait early, which looks again.
+    /// Each thread creates its word only once, so that waiting allocates nothing. A late wake-up
+    /// may end a later wait too early, which is harmless because each wait checks its condition
+    /// again.
     static WORD: Arc<WaitWord> = Arc::new(WaitWord::new(QUIET));
 }
 
-/// In a thread's word: nothing has come since it last looked.
+/// The value of a thread's word if nothing has happened since the thread last checked.
 const QUIET: u32 = 0;
-/// Something has.
+/// The value if the thread has been woken.
 const WOKEN: u32 = 1;
-/// The thread sleeps, or is about to. Set from `QUIET` only.
+/// The value if the thread sleeps, or is about to. It is set from `QUIET` only.
 const ASLEEP: u32 = 2;
 
 impl Waiter {
-    /// The calling thread.
+    /// Returns a waiter for the calling thread.
     pub(crate) fn current() -> Self {
         if let Some((slots, index)) = current::worker() {
             return Self::Worker(slots, index);
         }
-        // At a thread's end its locals are gone, and loom's threads share theirs.
+        // When a thread ends, its thread-locals are gone. Under loom, threads share theirs.
         let kept = (!cfg!(loom)).then(|| local(&WORD, Arc::clone)).flatten();
         Self::Thread(kept.unwrap_or_else(|| Arc::new(WaitWord::new(QUIET))))
     }
 
-    /// Has it look again. What it waits for has been published before.
+    /// Makes the thread check its condition again. The caller has published the change before.
     pub(crate) fn wake(&self) {
         match self {
             Self::Thread(word) => {
@@ -57,9 +59,10 @@ impl Waiter {
         }
     }
 
-    /// The same at the cost of a load where it does not sleep. What it waits for was published by a
-    /// read-modify-write that is `SeqCst`, and its `done` reads that `SeqCst`: so either this finds
-    /// it asleep, or it looks once more before it sleeps and finds what it waits for.
+    /// Does the same, but costs only a load if the thread does not sleep. For this to be correct,
+    /// the change must be published by a `SeqCst` read-modify-write, and the waiter's `done` must
+    /// read it with `SeqCst`. Then either this method finds the thread asleep, or the thread checks
+    /// once more before it sleeps and sees the change.
     #[inline]
     pub(crate) fn wake_if_asleep(&self) {
         match self {
@@ -68,13 +71,14 @@ impl Waiter {
         }
     }
 
-    /// Blocks the calling thread, which is this one, until `done`. Meanwhile it calls `help` as
-    /// long as that finds something to do.
+    /// Blocks the calling thread, which must be the thread of this waiter, until `done` returns
+    /// true. While it waits, it calls `help` as long as that finds something to do.
     pub(crate) fn wait_until(&self, done: impl Fn() -> bool, help: impl FnMut() -> bool) {
         self.wait_looking(None, done, help);
     }
 
-    /// The same, in which `help` is called again after `every` at the latest.
+    /// Does the same as [`wait_until`](Self::wait_until), but calls `help` again after at most
+    /// `every`.
     pub(crate) fn wait_looking(
         &self,
         every: Option<Duration>,
@@ -92,7 +96,7 @@ impl Waiter {
                         sleep(word, every, &done);
                     }
                 }
-                // A wake that was used up here may have been meant for a wait around this one.
+                // A wake-up that was used up here may have been meant for a wait around this one.
                 word.swap(WOKEN, Ordering::AcqRel);
             }
             Self::Worker(slots, index) => {
@@ -100,7 +104,7 @@ impl Waiter {
                     return;
                 }
                 let slot = slots.at(*index);
-                // It is not idle, although it sleeps.
+                // The worker is not idle, although it sleeps.
                 slots.leave_idle_for_long(slot);
                 loop {
                     slot.parker.begin_turn();
@@ -111,17 +115,17 @@ impl Waiter {
                         slot.parker.sleep_inside(every);
                     }
                 }
-                // A wake that was used up here may have been meant for the worker's other work.
+                // A wake-up that was used up here may have been meant for the worker's other work.
                 slot.notify();
             }
         }
     }
 }
 
-/// Sleeps until woken, or for `most`, unless something has come since the word was made quiet. May
-/// end early if there is a limit.
+/// Sleeps until woken, or for `most`, unless the thread has been woken since the word was set to
+/// `QUIET`. If there is a limit, it may return early.
 fn sleep(word: &WaitWord, most: Option<Duration>, done: impl Fn() -> bool) {
-    // `SeqCst` and a look after: see `wake_if_asleep`.
+    // The `SeqCst` exchange, followed by another check, is what `wake_if_asleep` relies on.
     let asleep = word.compare_exchange(QUIET, ASLEEP, Ordering::SeqCst, Ordering::Acquire);
     if asleep.is_err() || done() {
         return;
@@ -134,16 +138,16 @@ fn sleep(word: &WaitWord, most: Option<Duration>, done: impl Fn() -> bool) {
     }
 }
 
-/// Opens when a number of things are done; the thread that made it waits for that.
+/// A latch that opens when a number of jobs are done. The thread that created it waits for that.
 pub(crate) struct Latch {
-    /// What is not yet done. The last decrement acquires what the others released and is itself
-    /// acquired by the waiter.
+    /// The number of jobs that are not done. The last decrement acquires what the others released,
+    /// and the waiter acquires the result.
     pending: AtomicUsize,
     waiter: Waiter,
 }
 
 impl Latch {
-    /// One for the calling thread.
+    /// Creates a latch for the calling thread.
     pub(crate) fn new(pending: usize) -> Arc<Self> {
         Arc::new(Self {
             pending: AtomicUsize::new(pending),
@@ -151,19 +155,19 @@ impl Latch {
         })
     }
 
-    /// One more thing is to be done. The latch is not open.
+    /// Adds one more job. The latch must not be open yet.
     pub(crate) fn add(&self) {
         self.pending.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// One thing is done.
+    /// Records that one job is done.
     pub(crate) fn done(&self) {
         if self.pending.fetch_sub(1, Ordering::AcqRel) == 1 {
             self.waiter.wake();
         }
     }
 
-    /// Has the waiter look again.
+    /// Makes the waiter check again.
     pub(crate) fn nudge(&self) {
         self.waiter.wake();
     }
@@ -172,7 +176,7 @@ impl Latch {
         self.pending.load(Ordering::Acquire)
     }
 
-    /// Blocks until all is done; calls `help` meanwhile.
+    /// Blocks until all jobs are done, and calls `help` while it waits.
     pub(crate) fn wait(&self, help: impl FnMut() -> bool) {
         self.waiter.wait_until(|| self.pending() == 0, help);
     }

@@ -6,7 +6,7 @@ use std::{
     task::{Wake, Waker},
 };
 
-/// Wakes one worker of a pool that may be gone.
+/// A waker for one worker of a pool. The pool may be gone.
 pub(crate) struct WorkerWaker {
     slots: Weak<WorkerSlots>,
     index: usize,
@@ -20,9 +20,11 @@ impl WorkerWaker {
 }
 
 impl Wake for WorkerWaker {
+    /// Wakes the worker.
+    ///
     /// # Panics
     ///
-    /// If the worker has no thread and the system refuses one.
+    /// Panics if the worker has no thread and the OS refuses one.
     fn wake(self: Arc<Self>) {
         if let Some(slots) = self.slots.upgrade() {
             let slot = slots.at(self.index);
@@ -32,13 +34,15 @@ impl Wake for WorkerWaker {
                 slots.panic_refused(self.index, &error);
             }
             slot.notify();
-            // It may be in somebody's code that it began when it had nothing to hide.
+            // The worker may be in user code that it began when it had no work that only it could
+            // see, so we ensure that there is a watchdog.
             slots.ensure_watchdog();
         }
     }
 }
 
-/// Has a worker of a pool, which may be gone, look after its sockets: one that sleeps elsewhere.
+/// A waker that makes a worker of a pool check the sockets. It wakes a sleeping worker, or starts
+/// one that has no thread. The pool may be gone.
 pub(crate) struct PollerWaker(Weak<WorkerSlots>);
 
 impl PollerWaker {
@@ -48,15 +52,18 @@ impl PollerWaker {
 }
 
 impl Wake for PollerWaker {
+    /// Wakes a worker.
+    ///
     /// # Panics
     ///
-    /// If no worker has a thread and the system refuses one; not on a worker's own thread, which
-    /// sees to it before it ends that there is another.
+    /// Panics if no worker has a thread and the OS refuses one. It never panics on a worker's own
+    /// thread, because that thread ensures before it ends that there is another one.
     fn wake(self: Arc<Self>) {
         let Some(slots) = self.0.upgrade().filter(|slots| !slots.is_closing()) else {
             return;
         };
-        // Workers that are awake look by themselves, or hide what they do not look at.
+        // Workers that are awake check by themselves. If they run user code, the watchdog checks
+        // for them.
         slots.ensure_watchdog();
         let all = || (0..slots.workers()).map(|index| slots.at(index));
         let asleep = all().find(|slot| slot.thread.is_running() && slot.sleeps());

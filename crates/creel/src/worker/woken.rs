@@ -1,34 +1,35 @@
-//! Wakers whose time, or whose socket, has come.
+//! Wakers that must be woken now, because their timer is due or their socket is ready.
 
 use super::stored_waker::StoredWaker;
 use crate::sync::{local, thread_local};
 use std::cell::RefCell;
 use std::vec::Drain;
 
-/// Wakers that are to be called, in memory that the thread keeps.
+/// A list of wakers to wake, in memory that the thread reuses.
 ///
-/// They are gathered under the locks of what they have waited for, and called without.
+/// The list is filled under the locks of the objects that the wakers waited for. The wakers are
+/// called without these locks.
 pub(crate) struct Woken(Vec<StoredWaker>);
 
 thread_local! {
-    /// Kept so that a turn allocates nothing.
+    /// The memory of the list, which we keep so that a turn allocates nothing.
     static KEPT: RefCell<Vec<StoredWaker>> = const { RefCell::new(Vec::new()) };
 }
 
 impl Default for Woken {
-    /// None yet.
+    /// Creates an empty list.
     fn default() -> Self {
         Woken(local(&KEPT, RefCell::take).unwrap_or_default())
     }
 }
 
 impl Woken {
-    /// The list, to be added to.
+    /// Returns the list, so that the caller can add to it.
     pub(crate) fn list(&mut self) -> &mut Vec<StoredWaker> {
         &mut self.0
     }
 
-    /// Gives them to `call`; drops what that leaves.
+    /// Passes the wakers to `call`, and drops those that it leaves.
     pub(crate) fn run(mut self, call: impl FnOnce(&mut Drain<'_, StoredWaker>)) {
         if !self.0.is_empty() {
             call(&mut self.0.drain(..));
@@ -45,8 +46,8 @@ impl Extend<StoredWaker> for Woken {
     }
 }
 
-/// Wakes all: for [`Woken::run`]. Nobody waits for the worker that does so, hence no panic is
-/// re-thrown.
+/// Wakes all wakers, for use with [`Woken::run`]. No thread waits for the worker that does so, so
+/// it resumes no panic.
 pub(crate) fn wake_all(due: &mut Drain<'_, StoredWaker>) {
     due.for_each(StoredWaker::wake_quietly);
 }

@@ -1,56 +1,60 @@
-//! The two words of the loop protocol, as values: what is called, and which blocks are left.
+//! The two words of the loop protocol, as values: which loop is published, and which blocks are
+//! left.
 //!
-//! Each loop has an **epoch**, one more than the last one's; after the last there is comes 1 again,
-//! as 0 is the epoch of no loop. A share is cut into [`BLOCKS`]
-//! blocks, whatever its number of items, so that a worker can claim without reading anything
-//! that belongs to the caller.
+//! Each loop has an **epoch**, which is one more than that of the previous loop. After the highest
+//! epoch comes 1 again, because 0 is not the epoch of any loop. A share is cut into [`BLOCKS`]
+//! blocks, whatever its number of items. A worker can therefore claim blocks without reading
+//! anything that belongs to the caller.
 
 use std::ops::Range;
 
-/// The blocks that each share is cut into.
+/// The number of blocks that each share is cut into.
 pub(crate) const BLOCKS: u64 = 1 << BLOCKS_LOG2;
 pub(crate) const BLOCKS_LOG2: u32 = 6;
-/// The most workers that take part in one loop.
+/// The maximum number of workers that take part in one loop.
 pub(crate) const WORKERS_MAX: usize = (1 << SEAT_BITS) - 1;
 
 const SEAT_BITS: u32 = 10;
 const EPOCH_BITS: u32 = 39;
 pub(in crate::loops) const EPOCH_MASK: u64 = (1 << EPOCH_BITS) - 1;
 
-/// The epoch after `epoch`.
+/// Returns the epoch after `epoch`.
 pub(in crate::loops) fn next_epoch(epoch: u64) -> u64 {
     if epoch == EPOCH_MASK { 1 } else { epoch + 1 }
 }
 
-/// Whether loop `epoch` came before loop `other`, of which one is not much older than the other.
+/// Returns whether loop `epoch` came before loop `other`. Neither of them may be much older than
+/// the other.
 pub(in crate::loops) fn is_before(epoch: u64, other: u64) -> bool {
     epoch.wrapping_sub(other) & EPOCH_MASK > EPOCH_MASK / 2
 }
 
-/// What is called: the one word that a loop is published by.
+/// A call, which is the one word that publishes a loop.
 ///
 /// | bits | field | |
 /// |---|---|---|
-/// | 0 | `SLEEPERS` | set by a worker that is about to sleep; cleared by the next publication, which so learns of it in the same swap |
-/// | 1 | `WAKE` | who takes part wakes its children in the tree |
-/// | 2–4 | grain | log2 of the fewest blocks that are claimed at once; [`Grain::QUEUE`] says one queue for all |
-/// | 5–14 | workers | those below this number take part |
+/// | 0 | `SLEEPERS` | set by a worker that is about to sleep; the next publication reads and clears it in one swap |
+/// | 1 | `WAKE` | a worker that takes part wakes its children in the tree |
+/// | 2–4 | grain | log2 of the smallest number of blocks claimed at once; [`Grain::QUEUE`] means one queue for all |
+/// | 5–14 | workers | the workers below this number take part |
 /// | 15–24 | caller | the worker whose share the calling thread takes |
 /// | 25–63 | epoch | |
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub(crate) struct Call(pub(crate) u64);
 
-/// How finely shares may be cut: log2 of the fewest blocks claimed at once.
+/// The granularity of claims, as log2 of the smallest number of blocks that is claimed at once. For
+/// example, 4 means that a thread claims at least 16 blocks if that many are left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Grain(pub(crate) u32);
 
 impl Grain {
-    /// A share is claimed whole: whoever begins it, ends it.
+    /// A share is claimed as a whole, so one thread runs all of it.
     pub(crate) const WHOLE: Grain = Grain(BLOCKS_LOG2);
-    /// Everything is in the caller's share, and each claims a block at a time from its front.
+    /// All blocks are in the caller's share, and each thread claims one block at a time from its
+    /// front.
     pub(crate) const QUEUE: Grain = Grain(7);
 
-    /// The fewest blocks that are claimed at once.
+    /// Returns the smallest number of blocks that is claimed at once.
     pub(crate) fn blocks(self) -> u64 {
         1 << self.0
     }
@@ -66,7 +70,7 @@ impl Call {
         Self(fields | (epoch & EPOCH_MASK) << 25)
     }
 
-    /// The same call, whose participants wake others.
+    /// Returns the same call with the flag that makes its participants wake others.
     pub(crate) fn waking(self) -> Self {
         Self(self.0 | Self::WAKE)
     }
@@ -96,7 +100,7 @@ impl Call {
     }
 }
 
-/// Which blocks of a share nobody has claimed: a range, and the epoch that it is about.
+/// The blocks of a share that no thread has claimed, as a range, and the epoch of their loop.
 ///
 /// | bits | field |
 /// |---|---|
@@ -107,7 +111,7 @@ impl Call {
 pub(crate) struct Left(pub(crate) u64);
 
 impl Left {
-    /// The most blocks that a share may be cut into (for [`Grain::QUEUE`]).
+    /// The maximum number of blocks in a share, which [`Grain::QUEUE`] may use.
     pub(crate) const BLOCKS_MAX: u64 = (1 << 12) - 1;
 
     pub(crate) fn new(epoch: u64, blocks: Range<u64>) -> Self {
@@ -115,14 +119,16 @@ impl Left {
         Self((epoch & EPOCH_MASK) << 25 | blocks.start << 12 | blocks.end)
     }
 
-    /// The blocks of loop `epoch` that are left, if the share's last claim was of that loop.
+    /// Returns the blocks of loop `epoch` that are left, if the last claim in this share was made
+    /// in that loop.
     pub(crate) fn of(self, epoch: u64) -> Option<Range<u64>> {
         let blocks = self.0 >> 12 & Self::BLOCKS_MAX..self.0 & Self::BLOCKS_MAX;
         (self.0 >> 25 == epoch & EPOCH_MASK).then_some(blocks)
     }
 
-    /// The blocks of loop `epoch` that are left, given that a share nobody has touched since an
-    /// earlier loop is whole. None left if it has been touched in a later one.
+    /// Returns the blocks of loop `epoch` that are left. A share that was last touched in an
+    /// earlier loop is still whole. If the share has been touched in a later loop, no block is
+    /// left.
     pub(crate) fn of_or_whole(self, epoch: u64) -> Range<u64> {
         match self.of(epoch) {
             Some(blocks) => blocks,
@@ -132,7 +138,7 @@ impl Left {
     }
 }
 
-/// The units of a share that its blocks `blocks` are.
+/// Returns the units in the blocks `blocks` of a share.
 pub(crate) fn units_of(blocks: Range<u64>, share: Range<usize>) -> Range<usize> {
     let at = |block: u64| {
         let part = (share.len() as u128 * u128::from(block)) >> BLOCKS_LOG2;
@@ -141,12 +147,12 @@ pub(crate) fn units_of(blocks: Range<u64>, share: Range<usize>) -> Range<usize> 
     at(blocks.start)..at(blocks.end)
 }
 
-/// Units cut into parts that differ by one at most; the longer ones come first.
+/// Units that are cut into parts whose lengths differ by at most one. The longer parts come first.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Even {
-    /// The length of a part, but for the extra unit of the first ones.
+    /// The length of a part, without the extra unit of the first ones.
     pub(crate) base: usize,
-    /// How many parts have one more.
+    /// The number of parts that have one extra unit.
     pub(crate) extra: usize,
 }
 
@@ -158,7 +164,7 @@ impl Even {
         }
     }
 
-    /// Where a part begins.
+    /// Returns the index at which a part begins.
     pub(crate) fn at(self, part: usize) -> usize {
         self.base * part + part.min(self.extra)
     }

@@ -1,113 +1,118 @@
-//! What is remembered of each place that calls a loop: what it costs, where its shares lie.
+//! The call sites of loops. For each place that calls a loop, we remember its cost and the bounds
+//! of its shares.
 //!
-//! A small fixed table, keyed by the place in the source, the closure's code (a generic function
-//! has one place and many closures) and the number of units. A miss is an even split; a new site
-//! takes the place of the one that was called least lately. Nothing here changes an outcome: only
-//! which worker visits which items.
+//! This is a small fixed table. The key consists of the place in the source, the closure's code and
+//! the number of units. The code is part of the key because a generic function has one place but
+//! many closures. If a site is not in the table, its loop is divided evenly, and the site replaces
+//! the one that was used least recently. The table never changes a result. It only decides which
+//! worker visits which items.
 //!
-//! Whether to wake workers who sleep for a loop that is not worth it alone is a matter of all sites
-//! together ([`Alone`]): a program's small loops come one after the other, from many places.
+//! A loop may not be worth waking the sleeping workers on its own. All sites together decide
+//! whether to wake them ([`Alone`]), because a program often calls small loops one after the other
+//! from many places.
 
 use super::call::{Even, Grain};
 use std::panic::Location;
 
-/// The table: so many sets of so many sites.
+/// The size of the table: the number of sets, and of sites in each set.
 const SETS: usize = 16;
 const SITES_PER_SET: usize = 4;
-/// The first calls of a site are all timed, and then one in so many.
+/// The first `TIMED_AT_FIRST` calls of a site are all timed, and then one in `TIMED_EVERY`.
 const TIMED_AT_FIRST: u64 = 4;
 const TIMED_EVERY: u64 = 32;
-/// A loop is spread only if it takes longer than this: about twice what it costs to call
-/// workers that spin.
+/// The shortest duration in ns for which a loop is spread over workers. It is about twice the cost
+/// of calling workers that spin.
 const SPREAD_NS: u64 = 300;
-/// Cold calls that follow each other within this time are as good as one long one.
+/// The time in ns within which cold calls that follow each other count as one long call.
 const FOLLOWING_NS: u64 = 20_000;
-/// How many times what a wake costs they may take in all before the workers are woken.
+/// The limits of how long such calls must take in total before the workers are woken, as a multiple
+/// of the cost of a wake-up.
 const WAKES_MIN: u64 = 1;
 const WAKES_MAX: u64 = 1024;
-/// How many timed calls tell whether the shares are even.
+/// The number of timed calls after which we decide whether the shares are even.
 const SAMPLES: u32 = 4;
-/// A claim should be worth at least this much work.
+/// The amount of work, in ns, that a claim should be worth at least.
 const CLAIM_NS: u64 = 1_000;
-/// How often the shares of a site are moved before stealing alone must even them out, and
-/// after how many timed calls they may be moved once more.
+/// `MOVES_MAX` is how often the shares of a site are moved before only stealing evens them out.
+/// `MOVE_AGAIN` is the number of timed calls after which they may be moved once more.
 const MOVES_MAX: u32 = 12;
 const MOVE_AGAIN: u64 = 64;
 
-/// The sites, each in one of the places of the set that its key's hash gives.
+/// The sites. Each is in one of the places of the set that the hash of its key selects.
 #[derive(Default)]
 pub(in crate::loops) struct Sites {
     sites: Vec<Site>,
-    /// How many sites were looked for.
+    /// The number of lookups so far.
     looks: u64,
     alone: Alone,
 }
 
-/// What tells a site from others.
+/// The key that identifies a site.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in crate::loops) struct Key {
-    /// The addresses of its place in the source, and of its closure's code.
+    /// The addresses of the place in the source and of the closure's code.
     place: usize,
     code: usize,
     units: usize,
     slots: usize,
 }
 
-/// The loops that their callers ran alone because the workers slept, one soon after the other.
+/// The loops that their callers ran alone because the workers slept, if they follow each other
+/// closely.
 ///
-/// The rule is that of who rents or buys: when such loops have taken as long as a wake costs, the
-/// workers are woken. If they are asleep again before another loop has found them awake, it takes
-/// four times as much the next time.
+/// We use the rule of the rent-or-buy problem. When such loops have taken as long as a wake-up
+/// costs, we wake the workers. If the workers are asleep again before another loop has found them
+/// awake, the loops must take four times as long the next time.
 #[derive(Debug)]
 pub(in crate::loops) struct Alone {
-    /// When the last one began, and what it takes.
+    /// The time at which the last one began, and its duration.
     last_ns: u64,
     last_took_ns: u64,
-    /// What they have taken in all.
+    /// Their total duration.
     spent_ns: u64,
-    /// How many wakes' cost they must take.
+    /// The duration after which we wake the workers, as a multiple of the cost of a wake-up.
     wakes: u64,
 }
 
-/// What is remembered of one site.
+/// The data that we remember of one site.
 #[derive(Default)]
 pub(in crate::loops) struct Site {
     key: Key,
-    /// When it was last looked for, in looks.
+    /// The lookup at which it was last used.
     looked: u64,
     calls: u64,
-    /// What a call takes in all, on one thread; an average.
+    /// The average duration of a call on one thread, in ns.
     total_ns: u64,
-    /// What each share took at least, of the last few timed calls: what disturbs a call only
-    /// adds to it.
+    /// The shortest duration of each share in the last few timed calls. We use the minimum, because
+    /// disturbances only increase the duration.
     costs: Vec<u64>,
     samples: u32,
     bounds: Vec<usize>,
-    /// What `bounds` were when the shares were moved last; kept for its memory.
+    /// The value of `bounds` when the shares were last moved. We keep it to reuse its memory.
     bounds_before: Vec<usize>,
     moves: u32,
     uneven: bool,
 }
 
-/// How a call is to be run.
+/// The way in which a call is run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::loops) enum Plan {
-    /// By its caller alone: sharing it would cost more than it brings.
+    /// The caller runs it alone, because sharing it would cost more than it saves.
     Inline {
-        /// Whether to measure what it takes.
+        /// Whether to measure its duration.
         timed: bool,
     },
-    /// On all its workers.
+    /// All its workers run it.
     Spread {
-        /// The fewest blocks claimed at once.
+        /// The smallest number of blocks that is claimed at once.
         grain: Grain,
-        /// Whether to measure what each share takes.
+        /// Whether to measure the duration of each share.
         timed: bool,
     },
 }
 
 impl Key {
-    /// `code` is where the closure's code is.
+    /// Creates a key. `code` is the address of the closure's code.
     pub(in crate::loops) fn new(
         place: &'static Location<'static>,
         code: usize,
@@ -122,7 +127,7 @@ impl Key {
         }
     }
 
-    /// Which set it is in.
+    /// Returns the index of the set for this key.
     fn set(self) -> usize {
         let addresses = self.place as u64 ^ (self.code as u64).rotate_left(23);
         let numbers = self.units as u64 ^ (self.slots as u64).rotate_left(41);
@@ -132,7 +137,7 @@ impl Key {
 }
 
 impl Sites {
-    /// The site with this key, and what all sites share.
+    /// Returns the site with this key, and the data that all sites share.
     pub(in crate::loops) fn find(&mut self, key: Key) -> (&mut Site, &mut Alone) {
         if self.sites.is_empty() {
             self.sites.resize_with(SETS * SITES_PER_SET, Site::default);
@@ -165,8 +170,9 @@ impl Default for Alone {
 }
 
 impl Alone {
-    /// A loop that takes `total_ns` on one thread is called at `now`, and somebody sleeps, whom to
-    /// wake costs `wake_ns`: whether to wake them, because such loops follow each other.
+    /// Returns whether to wake the sleeping workers for a loop that is called at `now` and takes
+    /// `total_ns` on one thread. A wake-up costs `wake_ns`. We wake them if enough such loops
+    /// follow each other.
     fn wakes(&mut self, now: u64, total_ns: u64, wake_ns: u64) -> bool {
         let soon = now.saturating_sub(self.last_ns) < FOLLOWING_NS + self.last_took_ns;
         self.spent_ns = if soon { self.spent_ns } else { 0 } + total_ns;
@@ -179,7 +185,7 @@ impl Alone {
         wake
     }
 
-    /// A loop has found the workers awake.
+    /// Records that a loop has found the workers awake.
     fn hot(&mut self) {
         self.wakes = WAKES_MIN;
     }
@@ -207,8 +213,9 @@ impl Site {
         };
     }
 
-    /// Whether its caller just runs the call that begins now: it is known to be small, and need not
-    /// be measured this time. If not, [`plan`](Self::plan) tells how.
+    /// Returns whether the caller can simply run the call that begins now, because it is known to
+    /// be small and need not be measured this time. Otherwise [`plan`](Self::plan) decides how to
+    /// run it.
     pub(in crate::loops) fn is_tiny(&mut self) -> bool {
         let cache = self.calls >= TIMED_AT_FIRST && !self.calls.is_multiple_of(TIMED_EVERY);
         let tiny = cache && self.total_ns < SPREAD_NS;
@@ -216,18 +223,18 @@ impl Site {
         tiny
     }
 
-    /// What a call takes in all, on one thread.
+    /// Returns the average duration of a call on one thread.
     pub(in crate::loops) fn total_ns(&self) -> u64 {
         self.total_ns
     }
 
-    /// Where the shares begin, and the last one's end.
+    /// Returns the index at which each share begins, followed by the end of the last one.
     pub(in crate::loops) fn bounds(&self) -> &[usize] {
         &self.bounds
     }
 
-    /// How the next call is to be run. `cold`: somebody sleeps, and to wake them pays for loops
-    /// that take longer than so many ns on one thread; `now_ns` tells the time.
+    /// Decides how to run the next call. `cold` is given if any worker sleeps. It is the duration
+    /// in ns on one thread from which a loop is worth a wake-up. `now_ns` returns the time.
     pub(in crate::loops) fn plan(
         &mut self,
         alone: &mut Alone,
@@ -254,7 +261,8 @@ impl Site {
         Plan::Spread { grain, timed }
     }
 
-    /// Who was woken comes late, so the others must be able to help: cut finely then.
+    /// Returns the grain. It is fine after a wake-up, because woken workers come late and the
+    /// others must be able to help.
     fn grain(&self, cold: bool) -> Grain {
         let share_ns = self.total_ns / self.costs.len() as u64;
         let cache = self.calls > 1;
@@ -268,16 +276,17 @@ impl Site {
         }
     }
 
-    /// Learns what a call that ran inline took.
+    /// Learns the duration of a call that its caller ran alone.
     pub(in crate::loops) fn learn_total(&mut self, ns: u64) {
         self.total_ns = match self.total_ns {
             0 => ns,
-            // One bad measurement (the thread was preempted) must not count for much.
+            // A single bad measurement, for example because the thread was preempted, must not
+            // count for much.
             total => (3 * total + ns.min(4 * total + CLAIM_NS)) / 4,
         };
     }
 
-    /// Learns what each share of a call took, and moves the shares if that pays.
+    /// Learns the duration of each share of a call, and moves the shares if that is worth it.
     pub(in crate::loops) fn learn(&mut self, cost: impl Fn(usize) -> u64) {
         let mut total = 0;
         for (slot, least) in self.costs.iter_mut().enumerate() {
@@ -297,8 +306,9 @@ impl Site {
         self.samples = 0;
         let total: u64 = self.costs.iter().sum();
         let most = self.costs.iter().copied().max().unwrap_or(0);
-        // Shares that were never moved stay, and with them what is in the caches, until the
-        // longest takes a quarter more than the mean. Once moved, an eighth is too much.
+        // Shares that were never moved stay as they are until the longest takes a quarter more than
+        // the mean, because their data is in the caches. After the first move, an eighth is the
+        // limit.
         let parts = if self.moves == 0 { 4 } else { 8 };
         self.uneven = most * self.costs.len() as u64 * parts > total * (parts + 1);
         if self.uneven && self.moves < MOVES_MAX {
@@ -309,8 +319,8 @@ impl Site {
         }
     }
 
-    /// Moves the bounds half-way to where the shares would take equally long, if the cost were
-    /// spread evenly inside each.
+    /// Moves the bounds half of the way to where all shares would take equally long, if the cost
+    /// were spread evenly inside each share.
     fn move_shares(&mut self, total: u64) {
         let slots = self.costs.len();
         self.bounds_before.clone_from(&self.bounds);
@@ -335,7 +345,7 @@ impl Site {
 mod tests {
     use super::*;
 
-    /// What a wake costs, and what the loops here take on one thread.
+    /// The cost of a wake-up, and the duration of the loops in these tests on one thread.
     const WAKE_NS: u64 = 14_000;
     const LOOP_NS: u64 = 8_000;
 
@@ -343,7 +353,7 @@ mod tests {
         Key::new(Location::caller(), code, 256, 2)
     }
 
-    /// Sites of so many closures, each of which has been called often enough to be known.
+    /// Calls sites of `closures` closures often enough to be known.
     fn cache(sites: &mut Sites, closures: usize) {
         for _ in 0..=TIMED_AT_FIRST {
             for code in 0..closures {
@@ -354,9 +364,10 @@ mod tests {
         }
     }
 
-    /// Calls loops one after the other, `pause` ns apart, from so many sites, for `span` ns, beside
-    /// workers that sleep unless they were woken, and then stay awake for `awake` loops. How many
-    /// loops they missed, of how many, and how often they were woken.
+    /// Calls loops one after the other for `span` ns, with `pause` ns in between, from `closures`
+    /// sites. The workers sleep unless they were woken, and then stay awake for `awake` loops.
+    /// Returns the number of loops that they missed, the number of all loops, and how often they
+    /// were woken.
     fn calls(closures: usize, pause: u64, span: u64, awake: u64) -> (u64, u64, u64) {
         let mut sites = Sites::default();
         cache(&mut sites, closures);
@@ -386,7 +397,7 @@ mod tests {
                 missed * LOOP_NS <= WAKE_NS && wakes == 1,
                 "{closures}: {missed}"
             );
-            // Also where they fall asleep now and then.
+            // This also holds if the workers fall asleep now and then.
             let (missed, loops, wakes) = calls(closures, 300, SECOND, 100);
             assert!(
                 missed <= wakes * WAKE_NS.div_ceil(LOOP_NS),
@@ -438,7 +449,7 @@ mod tests {
                 sites.find(key(*code)).0.calls += 1;
             }
         }
-        // One more takes the place of the one that was called least lately.
+        // One more site replaces the one that was used least recently.
         assert_eq!(sites.find(key(same[SITES_PER_SET])).0.calls, 0);
         assert_eq!(sites.find(key(same[1])).0.calls, 100);
         assert_eq!(sites.find(key(same[0])).0.calls, 0);

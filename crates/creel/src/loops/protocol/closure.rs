@@ -1,9 +1,9 @@
-//! What a loop does: a closure as a plain value, which fits into the line that calls the loop.
+//! The closure of a loop as a plain value, which fits into the cache line that publishes the loop.
 //!
-//! A thread that runs a loop's blocks needs the closure. Behind a reference it would be one more
-//! line that goes from the caller to each worker, and that the caller has to get back before its
-//! next loop. So a small closure is moved into the call's own line; only a large one, or one that
-//! has something to drop, stays where it is.
+//! A thread that runs a loop's blocks needs the closure. If the closure were behind a reference,
+//! one more cache line would go from the caller to each worker, and the caller would have to get it
+//! back before its next loop. Therefore a small closure is moved into the cache line of the call
+//! itself. A closure stays where it is if it is large, or if it has something to drop.
 
 use std::{
     marker::PhantomData,
@@ -12,7 +12,7 @@ use std::{
     ptr,
 };
 
-/// A closure of up to three words (a slice and something of the user's), or where it is.
+/// A closure of up to three words (for example a slice and a value of the user), or its address.
 #[derive(Clone, Copy)]
 pub(in crate::loops) struct Words([MaybeUninit<*const ()>; 3]);
 
@@ -22,8 +22,9 @@ impl Default for Words {
     }
 }
 
-/// A closure `Fn(units, who)` that is `Sync`: does some of a loop's units, as the one with the
-/// index `who` (below the number of workers), which no other thread has during this loop.
+/// A closure `Fn(units, who)` that is `Sync`. It does some of a loop's units as the worker with the
+/// index `who`, which is below the number of workers. No other thread has that index during this
+/// loop.
 #[derive(Clone, Copy)]
 pub(in crate::loops) struct Body<'a> {
     pub(in crate::loops) code: Code,
@@ -31,18 +32,21 @@ pub(in crate::loops) struct Body<'a> {
     closure: PhantomData<&'a ()>,
 }
 
-/// Calls the closure that is, or whose address is, in the words.
+/// A function that calls the closure in the words, or the closure whose address is in the words.
 pub(in crate::loops) type Code = unsafe fn(*const Words, Range<usize>, usize);
 
 impl<'a> Body<'a> {
+    /// Creates a body from a closure.
+    ///
     /// # Safety
-    /// While the body or a copy is in use, the closure is used through that one only, and nobody
-    /// drops it. What is dropped after that is the original.
+    ///
+    /// While the body or a copy of it is in use, the closure must be used only through them, and
+    /// must not be dropped. Afterwards the original is dropped.
     pub(in crate::loops) unsafe fn new<F: Fn(Range<usize>, usize) + Sync>(closure: &'a F) -> Self {
         let mut words = Words::default();
         let code: Code = if is_small::<F>() {
-            // SAFETY: `F` fits into the words in size and alignment; it is moved there, as no one
-            // uses the original from here on, and has no drop glue.
+            // SAFETY: `F` fits into the words in size and alignment. It is moved there, because the
+            // original is not used from here on, and it has no drop glue.
             unsafe { ptr::copy_nonoverlapping(closure, words.0.as_mut_ptr().cast::<F>(), 1) };
             call_here::<F>
         } else {
@@ -58,7 +62,7 @@ impl<'a> Body<'a> {
 
     /// Does these units.
     pub(in crate::loops) fn call(&self, units: Range<usize>, who: usize) {
-        // SAFETY: the code and the words were made for each other, and `'a` is not over.
+        // SAFETY: the code and the words were made for each other, and `'a` has not ended.
         unsafe { (self.code)(&self.words, units, who) }
     }
 }
@@ -74,7 +78,8 @@ unsafe fn call_here<F: Fn(Range<usize>, usize)>(
     units: Range<usize>,
     who: usize,
 ) {
-    // SAFETY: the words hold an `F`, which is shared by those who call it here (it is `Sync`).
+    // SAFETY: the words contain an `F`. It is shared by the threads that call it here, because it
+    // is `Sync`.
     let closure = unsafe { &*words.cast::<F>() };
     closure(units, who);
 }
@@ -84,9 +89,9 @@ unsafe fn call_there<F: Fn(Range<usize>, usize)>(
     units: Range<usize>,
     who: usize,
 ) {
-    // SAFETY: the words are readable, says the caller.
+    // SAFETY: the caller guarantees that the words are readable.
     let Words([at, ..]) = unsafe { *words };
-    // SAFETY: `Body::new` wrote the closure's address there.
+    // SAFETY: `Body::new` wrote the address of the closure there.
     let at = unsafe { at.assume_init() };
     // SAFETY: the closure is borrowed for as long as its body is used, and is `Sync`.
     let closure = unsafe { &*at.cast::<F>() };

@@ -1,29 +1,31 @@
-//! How a loop gets to the workers and back: one line down, one line a worker up.
+//! How a loop reaches the workers and returns. One cache line goes down to all workers, and one
+//! cache line per worker goes up to the caller.
 //!
 //! # The protocol
 //!
-//! 1. The caller holds the slot (`Protocol::slot`), so there is one loop at a time. It writes the
-//!    job down, then swaps a new [`Call`] in, with the next epoch. This one swap publishes
-//!    the loop and tells whether somebody sleeps.
-//! 2. A worker that sees a new epoch says that it is *in*, and claims blocks: of its own share
-//!    from the front; when that is empty, of others' from the back. What is claimed of whom is
-//!    in the share's own word (`share.rs`). Then it says that it is *out*.
-//! 3. The caller works on its own share, then claims what is left of the others', until every
-//!    share is claimed; then it waits for the workers that are *in*. It does not wait for one
-//!    that has not begun: there is nothing left for it.
+//! 1. The caller holds the loop lock (`Protocol::lock`), so there is one loop at a time. It writes
+//!    the job into the mailbox. Then it swaps in a new [`Call`] with the next epoch. This one swap
+//!    publishes the loop, and returns whether any worker sleeps.
+//! 2. A worker that sees a new epoch records that it is *in*, and claims blocks. It takes blocks of
+//!    its own share from the front. When that share is empty, it takes blocks of others from the
+//!    back. The word of each share records which of its blocks have been claimed (`share.rs`). When
+//!    the worker is done, it records that it is *out*.
+//! 3. The caller works on its own share. Then it claims what is left of the others, until every
+//!    share is claimed. Finally it waits for the workers that are *in*. It does not wait for a
+//!    worker that has not begun, because nothing is left for it.
 //!
-//! Why the job may borrow from the caller's stack: it is looked at only by who has claimed one of
-//! its blocks. A claim carries the epoch, so it succeeds only while blocks of that epoch are
-//! left; the caller returns after all were claimed and every claimer is out, and a claimer is
-//! seen to be *in* by whoever sees its claim. A worker that comes late finds every share closed
-//! for its epoch.
+//! The job may borrow from the caller's stack, because only a thread that has claimed one of its
+//! blocks reads it. A claim carries the epoch, so it succeeds only while blocks of that epoch are
+//! left. The caller returns after all blocks were claimed and every claiming worker is out. Any
+//! thread that sees a claim also sees that its worker is *in*. A worker that comes late finds every
+//! share closed for its epoch.
 //!
-//! Why a busy worker cannot hang a loop: the caller looks for those after the swap, and offers their
-//! places to idle ones (`places.rs`).
+//! A busy worker cannot block a loop, because the caller checks for busy workers after the swap and
+//! shares their places with idle ones (`places.rs`).
 //!
-//! Why a lost wake-up cannot hang a loop: the caller never waits for a sleeper. A worker that
-//! goes to sleep sets `SLEEPERS` in the call's word: if that finds a new epoch, it looks again;
-//! else the next publication's swap finds the bit, and wakes.
+//! A lost wake-up cannot block a loop, because the caller never waits for a sleeping worker. A
+//! worker that goes to sleep sets `SLEEPERS` in the call's word. If it finds a new epoch there, it
+//! checks again. Otherwise the swap of the next publication finds the bit, and wakes the worker.
 
 use super::{
     Protocol,
@@ -44,48 +46,53 @@ use crate::{
 use crossbeam_utils::CachePadded;
 use std::{mem::transmute, ops::Range, ptr};
 
-/// The pool's side of the loop protocol.
+/// The loop mailbox, which is the pool's side of the loop protocol.
 pub(crate) struct LoopMailbox {
     down: CachePadded<Down>,
-    /// What was thrown in the loop under way.
+    /// The first panic of the current loop.
     pub(in crate::loops) panic: FirstPanic,
-    /// Who holds the slot, if it sleeps until a worker is out.
+    /// The thread that holds the loop lock, if it sleeps until a worker is out.
     pub(in crate::loops) caller: Mutex<Option<Waiter>>,
-    /// The workers below this index, but for worker 0, are known to have threads. Reset when a thread
-    /// ends.
+    /// The workers below this index, except for worker 0, are known to have threads. It is reset
+    /// when a thread ends.
     ensured: AtomicUsize,
-    /// When the last waking call was published, for the woken to know how long a wake takes.
+    /// The time at which the last waking call was published, so that woken workers can measure how
+    /// long a wake-up takes.
     woken_ns: AtomicU64,
-    /// What a wake takes until the worker runs, and what it costs its waker; averages over the
-    /// last few.
+    /// `wake_ns` is the time from a wake-up until the worker runs. `waker_ns` is the cost to the
+    /// waking thread. Both are averages over the last few wake-ups.
     wake_ns: AtomicU64,
     waker_ns: AtomicU64,
 }
 
-/// The one line that goes down. All but the call is read by claimers only.
+/// The cache line that goes down to the workers. Everything in it except the call is read only by
+/// threads that have claimed blocks.
 struct Down {
-    /// A [`Call`]. Published by a swap (releases the rest of the line and all that the job
-    /// borrows); read with `Acquire` by workers; they add `SLEEPERS`. `SeqCst`: a worker stores that
-    /// it leaves idleness before it reads this, and a loop's caller reads that after the swap, so one
-    /// of the two sees the other.
+    /// A [`Call`]. It is published by a swap, which releases the rest of the line and everything
+    /// that the job borrows. Workers read it with `Acquire`, and add `SLEEPERS`. It is `SeqCst` for
+    /// this reason: a worker stores that it stops being idle before it reads this word, and a
+    /// loop's caller reads that flag after the swap. At least one of them therefore sees the other.
     call: AtomicU64,
-    /// The two parts of a [`Body`]. The words are written before a call, and read by its
-    /// claimers.
+    /// The two parts of a [`Body`]. The words are written before a call, and read by threads that
+    /// have claimed blocks of it.
     code: AtomicPtr<()>,
     words: UnsafeCell<Words>,
-    /// Where the shares begin, and the last one's end; null: they are even.
+    /// The index at which each share begins, followed by the end of the last one. Null means that
+    /// the shares are even.
     bounds: AtomicPtr<usize>,
-    /// An [`Even`]: of the shares, or of a queue's blocks.
+    /// The two fields of an [`Even`], which describes the shares, or the blocks of a queue.
     base: AtomicUsize,
     extra: AtomicU32,
-    /// 1 if what each share takes is measured.
+    /// 1 if the time of each share is measured, and otherwise 0.
     timed: AtomicU32,
 }
 
-// SAFETY: the words are written by who holds the loop slot, before the swap that publishes them;
-// read by claimers, who have said that they are out before the slot is given back.
+// SAFETY: the thread that holds the loop lock writes the words, before the swap that publishes
+// them. Only threads that have claimed blocks read them. Each of these threads has recorded that it
+// is out before the loop lock is released.
 unsafe impl Sync for Down {}
-// SAFETY: nothing in it belongs to a thread; what its words point at is borrowed by the loop.
+// SAFETY: nothing in it belongs to a particular thread. The loop borrows the data that its words
+// point to.
 unsafe impl Send for Down {}
 
 #[cfg(all(target_pointer_width = "64", not(any(loom, shuttle))))]
@@ -107,7 +114,7 @@ impl Down {
     fn write(&self, job: &Job<'_>) {
         let code = job.body.code as *mut ();
         self.code.store(code, Ordering::Relaxed);
-        // SAFETY: nobody reads the words now, see above.
+        // SAFETY: no thread reads the words now, as explained above.
         self.words
             .with_mut(|words| unsafe { *words = job.body.words });
         let bounds = job.bounds.map_or(ptr::null(), <[usize]>::as_ptr);
@@ -117,11 +124,13 @@ impl Down {
         self.timed.store(job.timed.into(), Ordering::Relaxed);
     }
 
-    /// The units of some blocks of share `home`.
+    /// Returns the units of some blocks of share `home`.
     ///
     /// # Safety
-    /// The caller has claimed these blocks of the loop last written, and has not yet said (as
-    /// a worker by leaving, as the loop's caller by returning) that it is done with them.
+    ///
+    /// The caller must have claimed these blocks of the loop that was last written. It must not yet
+    /// have reported that it is done with them, which a worker does by leaving the loop, and the
+    /// loop's caller by returning.
     unsafe fn units(&self, queue: bool, home: usize, blocks: Range<u64>) -> Range<usize> {
         let even = Even {
             base: self.base.load(Ordering::Relaxed),
@@ -135,11 +144,12 @@ impl Down {
         let share = if bounds.is_null() {
             even.at(home)..even.at(home + 1)
         } else {
-            // SAFETY: `bounds` has one entry more than the loop has workers, and lives as long
-            // as what the body borrows.
+            // SAFETY: `bounds` has one entry more than the loop has workers, and lives as long as
+            // everything that the body borrows.
             let first = unsafe { bounds.add(home) };
-            // SAFETY: validity: the share's begin and end, two entries of `bounds` from `first` on,
-            // alive as long as what the body borrows. Aliasing: only read while the loop runs.
+            // SAFETY: validity: these are the share's begin and end, two entries of `bounds` from
+            // `first` on. They live as long as everything that the body borrows. Aliasing: they are
+            // only read while the loop runs.
             let bounds = unsafe { std::slice::from_raw_parts(first, 2) };
             bounds[0]..bounds[1]
         };
@@ -149,18 +159,19 @@ impl Down {
     /// Calls the body.
     ///
     /// # Safety
-    /// As for [`units`](Self::units).
+    ///
+    /// The same conditions as for [`units`](Self::units) apply.
     unsafe fn run(&self, units: Range<usize>, who: usize) {
         let code = self.code.load(Ordering::Relaxed);
         // SAFETY: it was a `Code` in `write`.
         let code = unsafe { transmute::<*mut (), Code>(code) };
-        // SAFETY: code and words are of one body, and all that it borrows is borrowed by the
-        // loop's caller until all claimed blocks are done.
+        // SAFETY: the code and the words belong to the same body. The loop's caller keeps all its
+        // borrows alive until all claimed blocks are done.
         self.words.with(|words| unsafe { code(words, units, who) });
     }
 }
 
-/// What a wake is taken to cost before some were measured.
+/// The assumed costs of a wake-up before any was measured.
 const WAKE_NS_AT_FIRST: u64 = 8_000;
 const WAKER_NS_AT_FIRST: u64 = 3_000;
 const WAKE_NS_MIN: u64 = 1_000;
@@ -179,38 +190,41 @@ impl LoopMailbox {
         }
     }
 
-    /// The last call published.
+    /// Returns the last call that was published.
     pub(crate) fn call(&self) -> Call {
         Call(self.down.call.load(Ordering::SeqCst))
     }
 
-    /// A worker is about to sleep: the last call published, which from here on knows it.
+    /// Announces that a worker is about to sleep. Returns the last call that was published. Its
+    /// word now records that there is a sleeping worker.
     pub(crate) fn mark_sleeper(&self) -> Call {
         Call(self.down.call.fetch_or(Call::SLEEPERS, Ordering::AcqRel))
     }
 
-    /// A thread has ended, or may.
+    /// Forgets which workers are known to have threads. It is called when a thread has ended or may
+    /// end.
     pub(crate) fn forget_threads(&self) {
         self.ensured.store(0, Ordering::SeqCst);
     }
 
-    /// When the last waking call was published.
+    /// Returns the time at which the last waking call was published.
     pub(crate) fn woken_ns(&self) -> u64 {
         self.woken_ns.load(Ordering::Relaxed)
     }
 
-    /// How long it takes from a wake until the worker runs.
+    /// Returns the average time from a wake-up until the worker runs.
     pub(crate) fn wake_ns(&self) -> u64 {
         self.wake_ns.load(Ordering::Relaxed)
     }
 
-    /// A loop that takes longer than this on one thread is worth a wake: with one other the sum
-    /// of both costs would be saved, and the caller's is felt even if the other is not.
+    /// Returns the duration on one thread from which a loop is worth a wake-up. A loop of this
+    /// duration saves as much with one other worker as the wake-up costs. The waker's cost counts
+    /// twice, because the caller always pays it, even if the woken worker comes too late.
     pub(in crate::loops) fn wake_pays_ns(&self) -> u64 {
         self.wake_ns() + 2 * self.waker_ns.load(Ordering::Relaxed)
     }
 
-    /// A woken worker runs.
+    /// Measures a wake-up. The woken worker calls this.
     fn note_wake(&self) {
         let took = now_ns().saturating_sub(self.woken_ns());
         if took < WAKE_NS_MIN {
@@ -219,7 +233,8 @@ impl LoopMailbox {
         follow(&self.wake_ns, took);
     }
 
-    /// A wake was not worth it: think it a little cheaper, so that it is tried again some day.
+    /// Lowers the averages a little, because a wake-up was not worth it. We will therefore try
+    /// again at some point.
     pub(in crate::loops) fn forget_wake(&self) {
         for cost in [&self.wake_ns, &self.waker_ns] {
             let average = cost.load(Ordering::Relaxed);
@@ -227,10 +242,11 @@ impl LoopMailbox {
         }
     }
 
-    /// Makes sure that the workers below `slots` have threads, but for the caller's. One that the
-    /// system refuses is no matter: the caller claims what nobody else does.
+    /// Ensures that the workers below `slots` have threads, except for the caller's. If the OS
+    /// refuses a thread, we ignore the error, because the caller claims every block that no other
+    /// thread claims.
     pub(in crate::loops) fn ensure_threads(&self, all: &WorkerSlots, slots: usize, caller: usize) {
-        // Worker 0 is left out where a thread from outside takes its share.
+        // Worker 0 is skipped if a thread from outside takes its share.
         let first = caller == 0 || all.at(0).thread.is_running();
         if first && self.ensured.load(Ordering::Relaxed) >= slots {
             return;
@@ -242,7 +258,7 @@ impl LoopMailbox {
         }
     }
 
-    /// Publishes `job` and wakes who sleeps. `cold` says that somebody may.
+    /// Publishes `job` and wakes the sleeping workers. `cold` says that there may be some.
     pub(in crate::loops) fn publish(
         &self,
         slots: &WorkerSlots,
@@ -275,7 +291,7 @@ impl LoopMailbox {
     }
 }
 
-/// Moves an average towards what was measured: slowly, and without its outliers.
+/// Moves an average towards a new measurement. It moves slowly and limits outliers.
 fn follow(average: &AtomicU64, measured: u64) {
     let before = average.load(Ordering::Relaxed);
     let next = (before * 7 + measured.min(2 * before)) / 8;
@@ -292,26 +308,27 @@ fn wake_children(all: &WorkerSlots, call: Call, me: usize) {
     }
 }
 
-/// What a loop's caller writes down.
+/// The job that a loop's caller writes into the mailbox.
 #[derive(Clone, Copy)]
 pub(in crate::loops) struct Job<'a> {
     pub(in crate::loops) body: Body<'a>,
-    /// Where the shares begin, and the last one's end; none: they are even.
+    /// The index at which each share begins, followed by the end of the last one. `None` means that
+    /// the shares are even.
     pub(in crate::loops) bounds: Option<&'a [usize]>,
-    /// How the units are cut into even shares, or into a queue's blocks.
+    /// The way in which the units are cut into even shares, or into the blocks of a queue.
     pub(in crate::loops) even: Even,
-    /// Whether what each share takes is measured.
+    /// Whether the time of each share is measured.
     pub(in crate::loops) timed: bool,
 }
 
-/// One thread's part in a loop: it claims blocks and runs them.
+/// One thread's part in a loop, in which it claims blocks and runs them.
 #[derive(Clone, Copy)]
 pub(in crate::loops) struct Part<'a> {
     pub(in crate::loops) loops: &'a Protocol,
     pub(in crate::loops) call: Call,
-    /// The one whose share it takes.
+    /// The worker whose share the thread takes.
     pub(in crate::loops) slot: &'a WorkerSlot,
-    /// Those of the worker that is this thread's own, or is taken to be.
+    /// The counters of this thread's own worker, or of the worker that it counts as.
     pub(in crate::loops) counters: &'a Counters,
 }
 
@@ -320,18 +337,19 @@ impl<'a> Part<'a> {
         self.loops.shares.at(slot)
     }
 
-    /// Whom to take blocks from, the nearest first.
+    /// Returns the workers to take blocks from, nearest first.
     fn victims(&self) -> impl Iterator<Item = usize> {
         let (slots, who) = (self.call.workers(), self.slot.index);
         let near = self.slot.near();
         let cache = near.len();
         let near = (0..cache).map(move |at| near[at]);
-        // Who is not known there: all, or those of a pool that has just grown.
+        // These are the workers that are not in `near`. They are all of them if the list is empty,
+        // or the new ones if the pool has just grown.
         let rest = by_index(slots, who).filter(move |other| *other > cache || cache == 0);
         near.filter(move |other| *other < slots).chain(rest)
     }
 
-    /// Runs the own share, then what others have left that is worth taking.
+    /// Runs the thread's own share, and then the blocks of other shares that are worth taking.
     pub(in crate::loops) fn work(&self) {
         let (epoch, grain) = (self.call.epoch(), self.call.grain());
         if grain == Grain::QUEUE {
@@ -358,9 +376,9 @@ impl<'a> Part<'a> {
     pub(in crate::loops) fn run(&self, home: usize, blocks: Range<u64>) {
         let mailbox = &self.loops.mailbox;
         let queue = self.call.grain() == Grain::QUEUE;
-        // SAFETY: this thread has claimed these blocks of `self.call`'s epoch and runs them
-        // now. The claim read from what was written after that epoch's job, and the next job
-        // is written after this loop, so what is read is this epoch's.
+        // SAFETY: this thread has claimed these blocks of the epoch of `self.call`, and runs them
+        // now. The claim read a value that was written after that epoch's job, and the next job is
+        // written after this loop. What we read therefore belongs to this epoch.
         let units = unsafe { mailbox.down.units(queue, home, blocks) };
         if units.is_empty() || mailbox.panic.thrown() {
             return;
@@ -368,9 +386,9 @@ impl<'a> Part<'a> {
         let (who, counters) = (self.slot.index, self.counters);
         counters.loop_blocks.add(1);
         counters.loop_units.add(units.len() as u64);
-        // SAFETY: this thread has claimed these blocks and has not said that it is out: validity,
-        // the body read is this epoch's and its borrows last; aliasing, the closure is `Sync` and
-        // shared.
+        // SAFETY: this thread has claimed these blocks and has not recorded that it is out.
+        // Validity: the body that we read belongs to this epoch, and its borrows are alive.
+        // Aliasing: the closure is `Sync` and shared.
         let run = || unsafe { mailbox.down.run(units, who) };
         if mailbox.down.timed.load(Ordering::Relaxed) == 1 {
             let begin = now_ns();
@@ -383,14 +401,15 @@ impl<'a> Part<'a> {
 }
 
 impl Protocol {
-    /// Whether there is a loop that this worker has not looked at; a moment ago.
+    /// Returns whether there is a loop that this worker has not looked at. The answer may be out of
+    /// date.
     #[inline]
     pub(crate) fn has_part(&self, slot: &WorkerSlot) -> bool {
         self.shares.at(slot.index).is_unseen(self.mailbox.call())
     }
 
-    /// A worker's source of work: takes part in the loop under way, if it has not yet. Says
-    /// whether it did.
+    /// Takes part in the current loop, if the worker has not done so yet. Returns whether it did.
+    /// Workers call this as one of their sources of work.
     pub(crate) fn take_part(&self, slot: &WorkerSlot) -> bool {
         let call = self.mailbox.call();
         let (who, share) = (slot.index, self.shares.at(slot.index));
@@ -399,10 +418,11 @@ impl Protocol {
             return false;
         }
         if call.wakes() {
-            // Also where it stays out: nobody else wakes these.
+            // We do this even if the worker stays out of the loop, because no other worker wakes
+            // these children.
             wake_children(&self.slots, call, who);
         }
-        // While it idles nobody takes its place, and it does without a swap.
+        // While the worker is idle, no other thread takes its place, so it does not need a swap.
         let taken = || match slot.is_idle() {
             true => share.is_taken(call.epoch()),
             false => !share.take_place(call.epoch()),

@@ -1,49 +1,54 @@
-//! Who is kept out of loops for a while, because it lost its CPU in the middle of one.
+//! Exclusion of stragglers. A worker that lost its CPU in the middle of a loop is kept out of loops
+//! for a while.
 //!
-//! A worker that is preempted inside a started share holds up the loop for a whole time slice,
-//! thousands of times longer than a short loop takes. It is likely to happen again: somebody
-//! else has a use for that CPU. So it is left out, for two milliseconds' worth of calls at first
-//! (once is chance), for longer each time it happens again before the worker has brought in what it
-//! cost.
+//! A worker that is preempted inside a share it has begun delays the loop by a whole time slice,
+//! which is thousands of times longer than a short loop takes. This is likely to happen again,
+//! because another process uses that CPU. The first time may be chance, so we exclude the worker
+//! for two milliseconds of loops. If it happens again before the worker has saved several times
+//! what it cost, the exclusion becomes longer each time.
 //!
-//! The invariant: what is lost by leaving a worker out is in proportion to what was lost by waiting
-//! for it. A machine that is free but for a passing process some times a second keeps its worker;
-//! one with a neighbour that never ends does not wait for it more than once in a while.
+//! Invariant: the time lost by excluding a worker is in proportion to the time lost by waiting for
+//! it. For example, if a machine is free except for a process that runs briefly a few times a
+//! second, the worker stays. If another process never ends, loops wait for the worker only once in
+//! a while.
 
 use super::join::Straggler;
 use super::share::Share;
 use crate::worker::table::Table;
 use crossbeam_utils::CachePadded;
 
-/// The lines of all workers.
+/// The shares of all workers.
 type Shares = Table<CachePadded<Share>>;
 
-/// A caller that slept less for a worker has no reason to complain.
+/// If a caller slept for less than this, in ns, the worker is not a straggler.
 const SLEPT_NS: u64 = 400_000;
-/// ... nor one that slept less than this many times what the loop takes on one thread.
+/// The same applies if it slept for less than this many times the duration of the loop on one
+/// thread.
 const SLEPT_TIMES: u64 = 8;
 const OUT_NS_MIN: u64 = 2_000_000;
 const OUT_NS_MAX: u64 = 320_000_000;
-/// How many times longer it is left out when it happens soon again.
+/// The factor by which the exclusion becomes longer if it happens again soon.
 const OUT_TIMES: u64 = 4;
-/// Soon is before the worker has saved so many times what the caller slept for it.
+/// A straggler counts as soon if the worker has not yet saved this many times the duration for
+/// which the caller slept.
 const SAVED_TIMES: u64 = 4;
 
-/// The workers that are out. Belongs to who holds the loop slot.
+/// The workers that are excluded. It belongs to the thread that holds the loop lock.
 #[derive(Default)]
 pub(in crate::loops) struct Exclusion {
-    /// How many workers are out.
+    /// The number of workers that are excluded.
     out: usize,
-    /// How much loop time is left until all may come back.
+    /// The loop time in ns that is left until all workers may come back.
     left_ns: u64,
-    /// How long the last one was sent out for.
+    /// The duration of the last exclusion, in ns.
     last_ns: u64,
-    /// Loop time since all were in.
+    /// The loop time in ns since no worker has been excluded.
     calm_ns: u64,
 }
 
 impl Exclusion {
-    /// A loop begins that takes `ns` on one thread; how many workers are out.
+    /// Records that a loop begins that takes `ns` on one thread. Returns the number of workers that
+    /// are excluded.
     pub(in crate::loops) fn pass(&mut self, ns: u64, shares: &Shares) -> usize {
         if self.out == 0 {
             self.calm_ns = self.calm_ns.saturating_add(ns);
@@ -57,7 +62,8 @@ impl Exclusion {
         self.out
     }
 
-    /// A caller slept for a worker, in a loop on so many workers that takes `total_ns` on one thread.
+    /// Excludes the straggler if it is worth it. The caller slept for it in a loop on `slots`
+    /// workers that takes `total_ns` on one thread.
     pub(in crate::loops) fn judge(
         &mut self,
         straggler: Straggler,
@@ -72,12 +78,13 @@ impl Exclusion {
         }
     }
 
-    /// Whether a worker that was slept for is to be left out; for how long is decided here.
+    /// Returns whether to exclude a worker for which the caller slept, and sets the duration.
     fn leaves_out(&mut self, slept: u64, total_ns: u64, slots: usize) -> bool {
         if total_ns == 0 || slept < SLEPT_NS || slept / SLEPT_TIMES < total_ns {
             return false;
         }
-        // With one of them less, what takes a `slots`th of the time takes a `slots - 1`th.
+        // A loop that takes 1/`slots` of the time on all workers takes 1/(`slots` − 1) without one
+        // of them.
         let slots = slots as u64;
         let saved = self.calm_ns / (slots * (slots - 1)).max(1);
         let longer = match saved / SAVED_TIMES < slept {
@@ -96,15 +103,16 @@ mod tests {
     use super::*;
 
     const MS: u64 = 1_000_000;
-    /// What a loop takes on one thread; half of that on two.
+    /// The duration of a loop on one thread, in ns. On two threads it takes half as long.
     const LOOP_NS: u64 = 20_000;
 
     fn shares() -> Shares {
         Table::new(|_| CachePadded::new(Share::new()))
     }
 
-    /// How long `span` ns of such loops take on two workers, if whoever is at `now` in the second's
-    /// CPU keeps it from its thread until `taken(now)`; over what they take on one thread.
+    /// Returns how long `span` ns of such loops take on two workers, divided by their duration on
+    /// one thread. `taken(now)` returns until when another process keeps the CPU of the second
+    /// worker.
     fn over_one_thread(span: u64, taken: impl Fn(u64) -> Option<u64>) -> f64 {
         let (mut exclusion, shares) = (Exclusion::default(), shares());
         let (mut now, mut done) = (0, 0);
@@ -112,7 +120,7 @@ mod tests {
             if exclusion.pass(LOOP_NS, &shares) > 0 {
                 now += LOOP_NS;
             } else if let Some(until) = taken(now) {
-                // Its share was begun: it ends when it has its CPU back.
+                // The worker had begun its share, which ends when the worker has its CPU back.
                 let slept_ns = until - now;
                 now = until;
                 let straggler = Straggler { slot: 1, slept_ns };
@@ -125,7 +133,7 @@ mod tests {
         now as f64 / done as f64
     }
 
-    /// Something takes the CPU for `slice` ns, once in `period`.
+    /// Returns a function for a process that takes the CPU for `slice` ns, once in every `period`.
     fn once_in(period: u64, slice: u64) -> impl Fn(u64) -> Option<u64> {
         move |now| (now % period < slice).then(|| now - now % period + slice)
     }
@@ -135,7 +143,7 @@ mod tests {
         assert_eq!(over_one_thread(1000 * MS, |_| None), 0.5);
         for hits in [5, 10, 20] {
             let took = over_one_thread(4000 * MS, once_in(1000 * MS / hits, 4 * MS));
-            // A worker that is never left out loses the slices, and no more.
+            // If a worker is never excluded, it loses the time slices and nothing more.
             let never = 0.5 / (1.0 - hits as f64 * 0.004);
             assert!(
                 took < never * 1.05,
@@ -147,7 +155,7 @@ mod tests {
     #[test]
     fn a_neighbour_that_never_ends_does_not_hold_the_loops_up() {
         for slice in [3, 4, 8] {
-            // It and the worker have the CPU in turns.
+            // The other process and the worker have the CPU in turns.
             let took = over_one_thread(4000 * MS, once_in(2 * slice * MS, slice * MS));
             assert!(took < 1.05, "slices of {slice} ms: {took}");
         }

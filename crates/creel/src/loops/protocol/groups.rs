@@ -1,25 +1,29 @@
-//! The way up of a large loop: a line a group of workers, so that the caller need not look at each.
+//! Groups of workers in a large loop. Each group has one cache line that reports to the caller, so
+//! that the caller need not check every worker. For example, in a loop on 32 workers the caller can
+//! read 4 cache lines instead of 31.
 //!
-//! A worker that is out looks whether all others of its group are, too: the lines that it reads
-//! are its neighbours'. If so, it says so in the group's line. Two may find that at the same time
-//! and say the same. It may also be that nobody says it, because one of the group has not begun:
-//! then the caller looks at the workers of that group one by one, as it does in a small loop.
+//! A worker that is out checks whether all other workers of its group are out too. The cache lines
+//! that it reads belong to its neighbours. If all are out, it records that in the group's cache
+//! line. Two workers may find this at the same time, and then both record the same. It may also
+//! happen that no worker records it, because one worker of the group never began. In that case the
+//! caller checks the workers of that group one by one, as it does in a small loop.
 //!
-//! The invariant: a group whose line has a loop's epoch is out of that loop, all of it, and who
-//! reads so sees what its members wrote. Nobody waits for a group, and a group has no leader who
-//! might be late.
+//! Invariant: if the cache line of a group contains the epoch of a loop, the whole group is out of
+//! that loop. A thread that reads this sees what the members wrote. No worker waits for its group,
+//! and a group has no leader that could be late.
 
 use super::dispatch::Part;
 use std::{iter::successors, ops::Range};
 
-/// Workers of one group: so many cores share a cache, or more; placements put neighbours in index
-/// there.
+/// The number of workers in a group. At least that many cores usually share a cache, and placements
+/// give such neighbours consecutive indices.
 const GROUP: usize = if cfg!(any(loom, shuttle)) { 2 } else { 8 };
-/// A loop of no more workers is joined worker by worker: their lines arrive together.
+/// The largest number of workers for which the caller checks each worker, because their cache lines
+/// arrive together.
 const FLAT_MAX: usize = if cfg!(any(loom, shuttle)) { 2 } else { 16 };
 
 impl Part<'_> {
-    /// The workers of the loop, in groups.
+    /// Returns the workers of the loop, in groups.
     pub(super) fn groups(&self) -> impl Iterator<Item = Range<usize>> {
         let slots = self.call.workers();
         let len = if self.is_flat() { slots } else { GROUP };
@@ -31,13 +35,14 @@ impl Part<'_> {
         self.call.workers() <= FLAT_MAX
     }
 
-    /// The workers among `group`.
+    /// Returns the workers in `group`, without the caller.
     pub(super) fn workers_in(&self, group: Range<usize>) -> impl Iterator<Item = usize> {
         let caller = self.call.caller();
         group.filter(move |slot| *slot != caller)
     }
 
-    /// Whether all workers of a group took part and are out: then their shares are claimed, too.
+    /// Returns whether all workers of a group took part and are out. If so, their shares are
+    /// completely claimed too.
     pub(super) fn is_out(&self, group: Range<usize>) -> bool {
         let epoch = self.call.epoch();
         if self.is_flat() {
@@ -53,7 +58,8 @@ impl Part<'_> {
             .all(|slot| self.share(slot).is_done(epoch))
     }
 
-    /// Called by a worker that is out: tells it if it is the last of its group.
+    /// Records that the group is out if this worker is its last one. A worker that is out calls
+    /// this.
     pub(super) fn report(&self) {
         if self.is_flat() {
             return;
@@ -61,7 +67,7 @@ impl Part<'_> {
         let who = self.slot.index;
         let first = who - who % GROUP;
         let end = self.call.workers().min(first + GROUP);
-        // From the next one on: not all look at the same line first.
+        // We begin with the next worker, so that not all workers read the same cache line first.
         if self.are_done(who + 1..end) && self.are_done(first..who) {
             self.share(first).set_group_out(self.call.epoch());
         }

@@ -1,4 +1,5 @@
-//! The caller's side of a loop: its share, the others' rest, and the wait.
+//! The caller's side of a loop: it works on its own share, then on the rest of the other shares,
+//! and then waits.
 
 use super::{call::Grain, dispatch::Part};
 use crate::{
@@ -6,24 +7,24 @@ use crate::{
     worker::waiter::Waiter,
 };
 
-/// A worker for whom the caller slept long.
+/// A worker for which the caller slept for a long time.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::loops) struct Straggler {
     pub(in crate::loops) slot: usize,
     pub(in crate::loops) slept_ns: u64,
 }
 
-/// A caller with fewer units than this may be done before a worker has seen the call.
+/// The number of units below which a caller may be done before a worker has seen the call.
 const QUICK_UNITS: usize = 256;
-/// How many pauses such a caller makes for them: about as long as a call takes to get to a worker
-/// and back.
+/// The number of pauses that such a caller makes for the workers. They take about as long as a call
+/// needs to reach a worker and to return.
 const QUICK_LOOKS: u32 = if cfg!(any(loom, shuttle)) { 1 } else { 16 };
 
 impl Part<'_> {
-    /// Works until every share is claimed, then waits until all who are in are out. Tells for
-    /// whom it slept longest, if it slept.
+    /// Works until every share is claimed, and then waits until all workers in the loop are out. If
+    /// it slept, it returns the worker for which it slept longest.
     ///
-    /// `spin_ns` is how long it spins for each before it sleeps.
+    /// `spin_ns` is the time for which it spins for each worker before it sleeps.
     pub(in crate::loops) fn work_and_join(&self, units: usize, spin_ns: u64) -> Option<Straggler> {
         let join = Join {
             part: *self,
@@ -32,7 +33,8 @@ impl Part<'_> {
         self.work();
         let shares = self.call.grain() != Grain::QUEUE;
         if units < QUICK_UNITS && shares && !self.call.wakes() {
-            // A look at a share takes its line away from the worker who is about to claim it.
+            // We wait a little, because reading a share takes its cache line away from the worker
+            // that is about to claim it.
             let is_out = || self.groups().all(|group| self.is_out(group));
             let mut looks = 0..QUICK_LOOKS;
             if looks.any(|_| {
@@ -42,7 +44,7 @@ impl Part<'_> {
                 return None;
             }
         }
-        // Two rounds: nobody is waited for while there is something left to do.
+        // We use two rounds, so that we wait for no worker while there is work left.
         if shares {
             self.late().for_each(|other| join.sweep(other));
         }
@@ -53,21 +55,21 @@ impl Part<'_> {
         slept.max_by_key(|straggler| straggler.slept_ns)
     }
 
-    /// The workers of the groups that are not out yet.
+    /// Returns the workers of the groups that are not out yet.
     fn late(&self) -> impl Iterator<Item = usize> {
         let late = self.groups().filter(|group| !self.is_out(group.clone()));
         late.flat_map(|group| self.workers_in(group))
     }
 }
 
-/// How the caller of a loop waits.
+/// The way in which the caller of a loop waits.
 struct Join<'a> {
     part: Part<'a>,
     spin_ns: u64,
 }
 
 impl Join<'_> {
-    /// Sees to it that the share of `other` is claimed to the last block.
+    /// Ensures that the share of `other` is completely claimed.
     fn sweep(&self, other: usize) {
         let (epoch, grain) = (self.part.call.epoch(), self.part.call.grain());
         let share = self.part.share(other);
@@ -77,13 +79,13 @@ impl Join<'_> {
             } else if let Some(blocks) = share.claim_back(epoch, grain) {
                 self.part.run(other, blocks);
             } else {
-                // Its owner is in and takes the crumb that is left.
+                // The owner is in the loop and takes the small rest.
                 self.wait_until_left(other);
             }
         }
     }
 
-    /// Returns how long it slept, in ns.
+    /// Waits until the worker has left the loop. Returns how long it slept, in ns.
     fn wait_until_left(&self, other: usize) -> u64 {
         let (epoch, share) = (self.part.call.epoch(), self.part.share(other));
         if !share.is_in(epoch) || !spin_while(|| !share.is_done(epoch), self.spin_ns) {
@@ -92,7 +94,8 @@ impl Join<'_> {
         let begin = now_ns();
         let waiter = Waiter::current();
         *lock(&self.part.loops.mailbox.caller) = Some(waiter.clone());
-        // The bit is set for each sleep anew: another's wake may have ended the last.
+        // We set the bit again for each sleep, because the wake-up of another worker may have ended
+        // the previous one.
         let left = || share.is_done(epoch) || !share.await_leave(epoch);
         waiter.wait_until(left, || false);
         *lock(&self.part.loops.mailbox.caller) = None;
@@ -100,7 +103,7 @@ impl Join<'_> {
     }
 }
 
-/// Spins while `busy`, for at most `ns`; says whether it still is.
+/// Spins while `busy` returns true, for at most `ns`. Returns whether it is still busy.
 fn spin_while(busy: impl Fn() -> bool, ns: u64) -> bool {
     let mut begin = None;
     loop {

@@ -1,8 +1,9 @@
-//! What those who call loops remember from one to the next.
+//! The data under the loop lock, which the callers of loops keep from one loop to the next. For
+//! example, we remember the last epoch, and which workers have been woken.
 
 use super::{Protocol, call::next_epoch, call_sites::Sites, exclusion::Exclusion};
 
-/// What belongs to who holds the loop slot.
+/// The data that belongs to the thread that holds the loop lock.
 #[derive(Default)]
 pub(in crate::loops) struct LoopState {
     pub(in crate::loops) cache: LoopCache,
@@ -10,31 +11,32 @@ pub(in crate::loops) struct LoopState {
     pub(in crate::loops) exclusion: Exclusion,
 }
 
-/// What the slot's holders remember about the workers.
+/// The loop cache, in which callers remember facts about the workers.
 #[derive(Default)]
 pub(in crate::loops) struct LoopCache {
-    /// The last loop's epoch.
+    /// The epoch of the last loop.
     pub(in crate::loops) epoch: u64,
-    /// Workers below this index were woken since `SLEEPERS` was last cleared.
+    /// The workers below this index have been woken since `SLEEPERS` was last cleared.
     pub(in crate::loops) awake: usize,
-    /// Workers below this index have a share that knows of epochs.
+    /// The workers below this index have a share with a valid epoch.
     pub(in crate::loops) touched: usize,
-    /// The version of the workers' layout, once they were pinned for loops.
+    /// The version of the workers' layout for which they were last pinned for loops, if they were.
     pub(in crate::loops) pinned: Option<usize>,
-    /// Where the last caller from outside ran.
+    /// The processing unit on which the last caller from outside ran.
     pub(in crate::loops) caller_pu: Option<usize>,
-    /// Whether the workers have made way for it there.
+    /// Whether the workers have moved away from that processing unit.
     pub(in crate::loops) made_way: bool,
-    /// When they last did.
+    /// The time at which they last did.
     pub(in crate::loops) made_way_ns: u64,
 }
 
-/// So often all workers are brought up to date, long before what they remember of a loop looks like
-/// one to come.
+/// The number of loops after which all shares are reset. This happens long before an old epoch
+/// could be mistaken for that of a later loop.
 const TOUCH_EVERY: u64 = 1 << 30;
 
 impl LoopCache {
-    /// The epoch of a new loop, which every share of it knows to be newer than its last one.
+    /// Returns the epoch of a new loop. In every share of that loop, the last epoch is an older
+    /// one.
     pub(in crate::loops) fn next_epoch(&mut self, loops: &Protocol, slots: usize) -> u64 {
         let before = self.epoch;
         self.epoch = next_epoch(before);

@@ -1,9 +1,15 @@
-//! How a loop gets to the workers and back, without a word of what it does.
+//! The protocol that brings a loop to the workers and back. It does not know what the loop does.
 //!
-//! `call` (the words), `closure` (what is called), `share` (a worker's line), `dispatch` (down and
-//! up), `groups` and `join` (the caller's wait), `shared_jobs` (what is shared with whoever is idle), `places`
-//! (the shares of workers that are elsewhere);
-//! `slot` with `call_sites` and `exclusion` is what the callers of loops remember.
+//! | module | contents |
+//! |---|---|
+//! | `call` | the words that the threads exchange |
+//! | `closure` | the closure of a loop |
+//! | `share` | the cache lines of one worker |
+//! | `dispatch` | publishing a loop and taking part in it |
+//! | `groups`, `join` | how the caller waits for the workers |
+//! | `shared_jobs` | jobs that any idle worker helps with |
+//! | `places` | the shares of workers that run other code |
+//! | `loop_lock`, `call_sites`, `exclusion` | what callers remember from one loop to the next |
 
 pub(crate) mod call;
 pub(super) mod call_sites;
@@ -29,14 +35,14 @@ use share::Share;
 use shared_jobs::SharedJobs;
 use std::sync::Arc;
 
-/// A pool's part of the loop protocol.
+/// The part of a pool that belongs to the loop protocol.
 pub(crate) struct Protocol {
     pub(crate) slots: Arc<WorkerSlots>,
     pub(crate) mailbox: LoopMailbox,
-    /// By worker: its lines.
+    /// The share of each worker.
     pub(crate) shares: Table<CachePadded<Share>>,
     pub(crate) shared_jobs: CachePadded<SharedJobs>,
-    /// The slot: who holds it may call a loop.
+    /// The loop lock. The thread that holds it may publish a loop.
     pub(super) lock: CachePadded<Mutex<loop_lock::LoopState>>,
 }
 
@@ -51,7 +57,8 @@ impl Protocol {
         }
     }
 
-    /// A thread has ended, or may.
+    /// Forgets which workers are known to have threads. It is called when a thread has ended or may
+    /// end.
     pub(crate) fn forget_threads(&self) {
         self.mailbox.forget_threads();
     }

@@ -1,31 +1,33 @@
-//! The places in a loop whose workers run other code: any idle worker takes one.
+//! The places in a loop of workers that run other code. Any idle worker can take such a place.
 //!
-//! A loop is shared out when all its workers are idle. That they are is decided before the loop is
-//! published, and one of them may begin something else in between, which may take for ever and may
-//! even wait for this loop. So the caller looks again after it has published the loop, and a worker
-//! that leaves idleness looks for a loop after it has stored that it does. Both pairs are `SeqCst`, so
-//! one of the two sees the other: either the worker takes its share before it begins the other code,
-//! or the caller sees it elsewhere. For these the caller offers the loop's places like anything else
-//! that it shares (`shared_jobs.rs`): an idle worker is called for them, one that becomes idle finds them,
-//! and the watchdog takes over the call of one that does not come.
+//! A loop is divided among the workers if all its workers are idle. The caller checks this before
+//! it publishes the loop. However, one of the workers may begin something else in between. That may
+//! take forever, and may even wait for this loop. So the caller checks again after it has published
+//! the loop. A worker that stops being idle stores that first, and checks for a loop afterwards.
+//! Both pairs are `SeqCst`, so at least one of the two sees the other. Either the worker takes its
+//! share before it begins the other code, or the caller sees that the worker is busy. In the second
+//! case, the caller publishes the worker's place as a shared job (`shared_jobs.rs`). It notifies an
+//! idle worker for it, and a worker that becomes idle finds it. If the notified worker does not
+//! arrive, the watchdog takes over its notification.
 //!
-//! # Who has a place
+//! # Which thread has a place
 //!
-//! The body knows a worker by its worker's index, and no two threads may have the same one (that is
-//! what `Scratch` relies on). A helper runs a share *in its worker's place*, under that index, so it
-//! must exclude the worker:
+//! The loop body identifies a worker by its index, and no two threads may have the same index,
+//! because `Scratch` relies on this. A helper runs a share *in the place of its worker*, with that
+//! worker's index. The helper must therefore exclude the worker:
 //!
-//! | the worker's thread | takes its own place | another takes it |
+//! | the worker's thread | takes its own place | another thread takes it |
 //! |---|---|---|
-//! | idles | by a plain store: a hot loop costs no swap | never |
-//! | works | by a swap of `taken` | by the same swap, under the book's lock, if it has not entered |
-//! | is absent: the system refused it, or the pool has shrunk | | the same, under the thread's lock |
+//! | is idle | by a plain store, so that a frequent loop costs no swap | never |
+//! | is running | by a swap of `taken` | by the same swap, under the lock of `Idle`, if the worker has not entered |
+//! | is absent, because the OS refused it or the pool has shrunk | | in the same way, under the thread's lock |
 //!
-//! A thread becomes idle under the book's lock, and starts under its own, so after that it sees
-//! whether its place was taken.
+//! A thread becomes idle under the lock of `Idle`, and starts under its own lock. After that it
+//! sees whether its place was taken.
 //!
-//! A helper is inside of the offer until it has left the loop, and the caller closes the offer before
-//! it returns. So nobody is late here, and what the loop borrows lives.
+//! A helper stays inside the shared job until it has left the loop, and the caller closes the job
+//! before it returns. Therefore no helper can be late, and everything that the loop borrows stays
+//! alive.
 
 use super::{
     dispatch::Part,
@@ -40,19 +42,20 @@ use std::ptr::NonNull;
 #[repr(C)]
 struct Places<'a> {
     shared_job: SharedJob,
-    /// The caller's.
+    /// The caller's part of the loop.
     part: Part<'a>,
-    /// The next worker whose place a helper looks at. Relaxed: each gets another one, and what they
-    /// read beyond is ordered by the lock of the offers' list.
+    /// The next worker whose place a helper checks. Relaxed is enough, because each helper gets a
+    /// different one, and the lock of the list of shared jobs orders everything else that they
+    /// read.
     next: AtomicUsize,
 }
 
-/// Whether a worker of the loop, which has been published, runs other code or has no thread. It may
-/// not come.
+/// Returns whether a worker of the loop, which has been published, runs other code or has no
+/// thread. Such a worker may never take part.
 pub(in crate::loops) fn any_elsewhere(part: &Part<'_>) -> bool {
     let slots = &part.loops.slots;
     let mut others = (0..part.call.workers()).filter(|slot| *slot != part.call.caller());
-    // In the deterministic mode the caller has no company.
+    // In the deterministic mode, the caller is the only thread.
     let absent = |slot: &WorkerSlot| !slot.thread.is_running() && !slots.is_threadless();
     others.any(|slot| {
         let slot = slots.at(slot);
@@ -60,12 +63,13 @@ pub(in crate::loops) fn any_elsewhere(part: &Part<'_>) -> bool {
     })
 }
 
-/// Offers the places of busy and absent workers to idle ones, while `f` runs the caller's part of
-/// the loop. When this returns, no helper is in the loop.
+/// Shares the places of busy and absent workers with idle ones, while `f` runs the caller's part of
+/// the loop. When this function returns, no helper is in the loop.
 pub(in crate::loops) fn offer_while<R>(part: &Part<'_>, f: impl FnOnce() -> R) -> R {
     let (loops, call) = (part.loops, part.call);
     if call.wakes() {
-        // A worker that runs other code does not wake the workers below it in the tree.
+        // A worker that runs other code does not wake the workers below it in the tree, so we wake
+        // all of them here.
         (0..call.workers()).for_each(|slot| {
             loops.slots.at(slot).notify();
         });
@@ -75,13 +79,14 @@ pub(in crate::loops) fn offer_while<R>(part: &Part<'_>, f: impl FnOnce() -> R) -
         part: *part,
         next: AtomicUsize::new(0),
     };
-    // SAFETY: it lives until the end of this function, is not moved, is `Sync`, and `open` is dropped
-    // before it.
+    // SAFETY: `places` lives until the end of this function, does not move and is `Sync`. `open` is
+    // dropped before it.
     let open = unsafe { Open::new(loops, NonNull::from(&places).cast()) };
-    // One piece per worker: the helper that takes it looks whether that place is free.
+    // There is one piece per worker. The helper that takes a piece checks whether the place is
+    // free.
     open.add(call.workers());
     let result = f();
-    // Everything is claimed, so nobody needs to come any more.
+    // All blocks have been claimed, so helpers are not needed any more.
     while loops.shared_jobs.claim(&places.shared_job) {}
     drop(open);
     result
@@ -90,10 +95,10 @@ pub(in crate::loops) fn offer_while<R>(part: &Part<'_>, f: impl FnOnce() -> R) -
 impl Places<'_> {
     /// # Safety
     ///
-    /// It is a `Places` that begins with the offer, and it is alive.
+    /// The pointer must point to a live `Places`, which begins with the shared job.
     unsafe fn help(shared_job: NonNull<SharedJob>) -> bool {
-        // SAFETY: validity: it is a `Places` that begins with the offer, and alive, says the caller.
-        // Aliasing: it is only shared; what changes in it is atomic.
+        // SAFETY: validity: the caller guarantees that this is a live `Places`, which begins with
+        // the shared job. Aliasing: it is only shared, and its parts that change are atomic.
         let this = unsafe { shared_job.cast::<Places<'_>>().as_ref() };
         let claimed = this.part.loops.shared_jobs.claim(&this.shared_job);
         if claimed {
@@ -102,8 +107,9 @@ impl Places<'_> {
         claimed
     }
 
-    /// Works in the place of this worker, if its worker has not taken it, and runs other code or is
-    /// absent. An idle one looks for the loop before it runs anything else.
+    /// Works in the place of this worker, if the worker has not taken its place and is running
+    /// other code or is absent. We need not consider an idle worker, because it checks for the loop
+    /// before it runs anything else.
     fn take(&self, slot: usize) {
         let Part { loops, call, .. } = self.part;
         let share = loops.shares.at(slot);

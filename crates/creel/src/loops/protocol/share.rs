@@ -1,54 +1,56 @@
-//! A worker's lines of the loop protocol: which blocks of its share are left, and whether its
-//! thread is in the loop.
+//! The cache lines of a worker in the loop protocol. They record which blocks of its share are
+//! left, and whether its thread is in the loop.
 //!
-//! The invariant: a block is claimed once, and who claims one as a worker has said that it is
-//! *in* before. So a caller that finds every share claimed, and after that nobody in, knows that
-//! all is done. (One that works in another's place is inside of an offer instead, which the caller
-//! closes: `places.rs`.)
+//! Invariant: each block is claimed once, and a worker records that it is *in* the loop before it
+//! claims one. Therefore, if a caller finds that every share is claimed, and afterwards that no
+//! worker is in, everything is done. (A thread that works in the place of another worker is inside
+//! a shared job instead, which the caller closes. See `places.rs`.)
 
 use super::call::{Call, Grain, Left, is_before};
 use crate::sync::{AtomicBool, AtomicU64, Ordering};
 use crossbeam_utils::CachePadded;
 use std::ops::Range;
 
-/// One worker's part of the protocol: a line for its own thread, and one that goes up to the
-/// caller. A caller that finds the second done does not touch the first, which so stays in its
-/// worker's cache.
+/// One worker's part of the protocol. It consists of a cache line for its own thread, and one that
+/// reports to the caller. If a caller finds in the second that the worker is done, it does not
+/// touch the first, which therefore stays in the worker's cache.
 #[derive(Debug)]
 pub(crate) struct Share {
     claims: CachePadded<Claims>,
     up: CachePadded<Up>,
-    /// Of the first worker of a group: the last loop that all its workers are out of. Advice: an
-    /// older loop's may come late.
+    /// The last loop that all workers of a group are out of. Only the first worker of a group uses
+    /// it. It is a hint, because the value of an older loop may arrive late.
     group_out: CachePadded<AtomicU64>,
 }
 
 #[derive(Debug)]
 struct Claims {
-    /// A [`Left`]. Changed by compare-and-swap, `AcqRel`: a claim releases the claimer's
-    /// `entered`, and later claims carry it on to who finds the share empty.
+    /// A [`Left`]. It is changed by compare-and-swap with `AcqRel`. A claim releases the claiming
+    /// worker's `entered`, and later claims carry it on to the thread that finds the share empty.
     left: AtomicU64,
     /// The epoch of the last loop that the worker's thread took part in.
     entered: AtomicU64,
     /// The epoch of the last loop that the worker's thread has looked at.
     seen: AtomicU64,
-    /// The epoch of the last loop in which the worker's place was taken by compare-and-swap: by another
-    /// thread, or by the worker's own while it did not idle. Relaxed: the worker's own thread reads it
-    /// without a swap when it idles, and became idle under the lock under which others took it
-    /// (`places.rs`).
+    /// The epoch of the last loop in which the worker's place was taken by compare-and-swap. Either
+    /// another thread took it, or the worker's own thread did while it was not idle. Relaxed is
+    /// enough. The worker's own thread reads it without a swap when it is idle, and it became idle
+    /// under the lock under which other threads take the place (`places.rs`).
     taken: AtomicU64,
-    /// Whether the worker's thread is to stay out of loops for a while: it lost its CPU in the
-    /// middle of one. Written by who holds the loop slot; late news are harmless.
+    /// Whether the worker's thread must stay out of loops for a while, because it lost its CPU in
+    /// the middle of one. The thread that holds the loop lock writes it. It is harmless if the
+    /// worker sees the change late.
     sits_out: AtomicBool,
-    /// What the share's blocks took in a loop that is being timed, whoever ran them. Ordered by
-    /// `done`.
+    /// The time that the share's blocks took in a loop that is being timed, on all threads
+    /// together. `done` orders it.
     cost_ns: AtomicU64,
 }
 
 #[derive(Debug)]
 struct Up {
     /// Twice the epoch of the last loop that the worker's thread is out of, plus [`AWAITED`] if a
-    /// caller sleeps until the next. Leaving releases what the worker wrote for the loop.
+    /// caller sleeps until the worker leaves the next loop. Leaving releases what the worker wrote
+    /// for the loop.
     done: AtomicU64,
 }
 
@@ -72,7 +74,8 @@ impl Share {
         }
     }
 
-    /// Whether the worker's thread has not looked at this call yet; it has from now on.
+    /// Returns whether the worker's thread has not looked at this call yet, and records that it has
+    /// now.
     pub(crate) fn is_news(&self, call: Call) -> bool {
         let news = self.is_unseen(call);
         if news {
@@ -81,12 +84,13 @@ impl Share {
         news
     }
 
-    /// Whether the worker's thread has not looked at this call yet.
+    /// Returns whether the worker's thread has not looked at this call yet.
     pub(crate) fn is_unseen(&self, call: Call) -> bool {
         self.claims.seen.load(Ordering::Relaxed) != call.epoch()
     }
 
-    /// Says that nothing is left of any loop up to `epoch`. Called by who holds the loop slot.
+    /// Records that nothing is left of any loop up to `epoch`. Only the thread that holds the loop
+    /// lock may call this.
     pub(crate) fn close(&self, epoch: u64) {
         self.claims
             .left
@@ -94,28 +98,30 @@ impl Share {
         self.claims.taken.store(epoch, Ordering::Relaxed);
     }
 
-    /// Forgets what is older than loop `epoch`, the last one, which is over: by the time its epoch
-    /// comes again, nothing may look as if it were of that loop. Called by who holds the loop slot.
+    /// Resets everything older than loop `epoch`, which is the last one and is over. When an old
+    /// epoch is used again, no value may look as if it belonged to the new loop. Only the thread
+    /// that holds the loop lock may call this.
     ///
-    /// The worker's thread may be late in an old loop, in which it finds nothing, and write that
-    /// one's epoch after this: it is brought up to date the next time.
+    /// The worker's thread may be late in an old loop, where it finds nothing to do, and may write
+    /// the epoch of that loop after this reset. The next reset corrects it.
     pub(crate) fn bring_up_to(&self, epoch: u64) {
         self.close(epoch);
         self.claims.seen.store(epoch, Ordering::Relaxed);
-        // No loop's.
+        // 0 is not the epoch of any loop.
         self.claims.entered.store(0, Ordering::Relaxed);
         self.up.done.store(0, Ordering::Relaxed);
         self.group_out.store(0, Ordering::Relaxed);
     }
 
-    /// Lays out `blocks` blocks for all to claim, before loop `epoch` is published.
+    /// Provides `blocks` blocks that all threads can claim, before loop `epoch` is published.
     pub(crate) fn lay_out(&self, epoch: u64, blocks: u64) {
         self.claims
             .left
             .store(Left::new(epoch, 0..blocks).0, Ordering::Release);
     }
 
-    /// The owner's claim: half of what is left, from the front, at least a grain.
+    /// Claims blocks for the owner, which takes half of the remaining blocks from the front, but at
+    /// least a grain.
     pub(crate) fn claim_front(&self, epoch: u64, grain: Grain) -> Option<Range<u64>> {
         self.claim(|left| {
             let blocks = left.of_or_whole(epoch);
@@ -124,8 +130,8 @@ impl Share {
         })
     }
 
-    /// A thief's claim: half of what is left, from the back, but nothing when less than a grain
-    /// is left to an owner who is at it.
+    /// Claims blocks for a thief, which takes half of the remaining blocks from the back. It takes
+    /// nothing if less than a grain is left and the owner is in the loop.
     pub(crate) fn claim_back(&self, epoch: u64, grain: Grain) -> Option<Range<u64>> {
         self.claim(|left| {
             let blocks = left.of_or_whole(epoch);
@@ -138,7 +144,7 @@ impl Share {
         })
     }
 
-    /// Claims one block that [`lay_out`](Self::lay_out) laid out.
+    /// Claims one of the blocks that [`lay_out`](Self::lay_out) provided.
     pub(crate) fn claim_one(&self, epoch: u64) -> Option<Range<u64>> {
         self.claim(|left| {
             let blocks = left.of(epoch).unwrap_or(0..0);
@@ -147,23 +153,24 @@ impl Share {
         })
     }
 
-    /// Whether the worker's thread is to stay out.
+    /// Returns whether the worker's thread must stay out of loops.
     pub(crate) fn sits_out(&self) -> bool {
         self.claims.sits_out.load(Ordering::Relaxed)
     }
 
-    /// Tells the worker's thread to stay out, or to come back.
+    /// Sets whether the worker's thread must stay out of loops.
     pub(crate) fn exclusion(&self, out: bool) {
         self.claims.sits_out.store(out, Ordering::Relaxed);
     }
 
-    /// Whether all of loop `epoch` has been claimed.
+    /// Returns whether all of loop `epoch` has been claimed.
     pub(crate) fn is_claimed(&self, epoch: u64) -> bool {
         let left = Left(self.claims.left.load(Ordering::Acquire));
         left.of_or_whole(epoch).is_empty()
     }
 
-    /// `choose` gives what to claim and what is left then; claims nothing if that is empty.
+    /// Claims the blocks that `choose` returns, together with the value that is left then. Claims
+    /// nothing if they are empty.
     fn claim(&self, choose: impl Fn(Left) -> (Range<u64>, Left)) -> Option<Range<u64>> {
         let mut now = self.claims.left.load(Ordering::Acquire);
         loop {
@@ -184,7 +191,8 @@ impl Share {
         }
     }
 
-    /// Takes the worker's place in loop `epoch`, unless somebody has.
+    /// Takes the worker's place in loop `epoch`. Returns false if another thread has already taken
+    /// it.
     pub(crate) fn take_place(&self, epoch: u64) -> bool {
         let taken = &self.claims.taken;
         let take = |last| is_before(last, epoch).then_some(epoch);
@@ -193,70 +201,73 @@ impl Share {
             .is_ok()
     }
 
-    /// Whether somebody has taken the worker's place in loop `epoch`, and so is the one that the
-    /// loop's body may know by its index.
+    /// Returns whether a thread has taken the worker's place in loop `epoch` by a swap. The loop's
+    /// body then knows that thread by this worker's index.
     pub(crate) fn is_taken(&self, epoch: u64) -> bool {
         self.claims.taken.load(Ordering::Relaxed) == epoch
     }
 
-    /// Whether the worker's thread has taken part in loop `epoch`. Certain for one that has left
-    /// idleness since.
+    /// Returns whether the worker's thread has taken part in loop `epoch`. The answer is reliable
+    /// if the worker has stopped being idle since.
     pub(crate) fn has_entered(&self, epoch: u64) -> bool {
         self.claims.entered.load(Ordering::Relaxed) == epoch
     }
 
-    /// The worker's thread takes part from here on: before its first claim.
+    /// Records that the worker's thread takes part from here on. The thread calls this before its
+    /// first claim.
     pub(crate) fn enter(&self, epoch: u64) {
         self.claims.entered.store(epoch, Ordering::Relaxed);
     }
 
-    /// The worker's thread is done with loop `epoch`. Says whether a caller sleeps until then.
+    /// Records that the worker's thread is done with loop `epoch`. Returns whether a caller sleeps
+    /// until then.
     pub(crate) fn leave(&self, epoch: u64) -> bool {
         let before = self.up.done.swap(epoch << 1, Ordering::AcqRel);
         before & AWAITED != 0
     }
 
-    /// Whether the worker's thread took part in loop `epoch` and is out: then its share is
-    /// claimed, too.
+    /// Returns whether the worker's thread took part in loop `epoch` and is out. If so, its share
+    /// is completely claimed too.
     pub(crate) fn is_done(&self, epoch: u64) -> bool {
         self.up.done.load(Ordering::Acquire) >> 1 == epoch
     }
 
-    /// All workers of the group that begins with this worker are out of loop `epoch`. Releases what
-    /// the caller of this has seen of them.
+    /// Records that all workers of the group that begins with this worker are out of loop `epoch`.
+    /// It releases everything that the calling thread has seen of them.
     pub(crate) fn set_group_out(&self, epoch: u64) {
         self.group_out.store(epoch, Ordering::Release);
     }
 
-    /// The last loop that all of the group are out of.
+    /// Returns the last loop that all workers of the group are out of.
     pub(crate) fn group_out(&self) -> u64 {
         self.group_out.load(Ordering::Acquire)
     }
 
-    /// Whether the worker's thread is in loop `epoch`. Certain for one whose claim was seen.
+    /// Returns whether the worker's thread is in loop `epoch`. The answer is reliable if the
+    /// calling thread has seen a claim of that worker.
     pub(crate) fn is_in(&self, epoch: u64) -> bool {
         !self.is_done(epoch) && self.claims.entered.load(Ordering::Acquire) == epoch
     }
 
-    /// The caller is about to sleep until the worker's thread, which is in loop `epoch`, is out. False:
-    /// it has left meanwhile.
+    /// Announces that the caller is about to sleep until the worker's thread leaves loop `epoch`,
+    /// which it is in. Returns false if the thread has already left.
     pub(crate) fn await_leave(&self, epoch: u64) -> bool {
         let done = &self.up.done;
         let before = done.fetch_or(AWAITED, Ordering::AcqRel);
         let left = before >> 1 == epoch;
         if left {
-            // Take the bit back, which nobody would.
+            // We must reset the bit here, because no other thread would.
             done.store(epoch << 1, Ordering::Relaxed);
         }
         !left
     }
 
-    /// Adds to what this share's blocks took.
+    /// Adds to the time that this share's blocks took.
     pub(crate) fn add_cost(&self, ns: u64) {
         self.claims.cost_ns.fetch_add(ns, Ordering::Relaxed);
     }
 
-    /// What this share's blocks took since it was last asked.
+    /// Returns the time that this share's blocks have taken since the last call.
     pub(crate) fn take_cost(&self) -> u64 {
         self.claims.cost_ns.swap(0, Ordering::Relaxed)
     }
@@ -266,7 +277,8 @@ fn left_len(blocks: &Range<u64>) -> u64 {
     blocks.end - blocks.start
 }
 
-/// How many blocks are claimed at once: half, at least a grain, and no crumb is left.
+/// Returns the number of blocks that are claimed at once. This is half of them, but at least a
+/// grain. If less than a grain would remain, it is all of them.
 fn bite(blocks: &Range<u64>, grain: Grain) -> u64 {
     let (len, grain) = (left_len(blocks), grain.blocks());
     let half = len.div_ceil(2).max(grain);

@@ -1,15 +1,16 @@
-//! What threads offer to share with whoever is idle: the other side of a join, the jobs of a scope,
-//! the blocks of a loop inside of another.
+//! Shared jobs, which threads share with idle workers. Examples are the other side of a join, the
+//! jobs of a scope, and the blocks of a nested loop.
 //!
-//! An offer lies on its owner's stack, or is kept by it, and is in the pool's list while it is
-//! open. Workers that have nothing to do look through the list, the oldest first, go *inside* an
-//! offer and run pieces of it. The owner runs pieces, too; in the end it closes the offer and waits
-//! for those who are inside. Entering, leaving and closing happen under the list's lock, so that
-//! nobody looks at an offer that its owner has given up.
+//! A shared job is on its owner's stack, or the owner keeps it elsewhere. It is in the pool's list
+//! while it is open. Workers that have nothing to do search the list, oldest first. A worker
+//! *enters* a shared job as a helper and runs pieces of it. The owner runs pieces too. At the end,
+//! the owner closes the job and waits for the helpers that are inside. Entering, leaving and
+//! closing happen under the lock of the list, so that no thread uses a shared job after its owner
+//! has closed it.
 //!
-//! A thread that waits for its offer helps those that come from it, and no others: what it runs
-//! then is a part of what it waits for. So a lock that it holds is not taken again by a stranger's
-//! work on its stack.
+//! A thread that waits for its shared job helps only with jobs that come from it, because these are
+//! part of what it waits for. If it holds a lock, unrelated work on its stack can therefore not
+//! take that lock again.
 
 use super::Protocol;
 use crate::{
@@ -18,30 +19,31 @@ use crate::{
 };
 use std::{cell::Cell, ptr, ptr::NonNull};
 
-/// The offers of a pool.
+/// The shared jobs of a pool.
 pub(crate) struct SharedJobs {
     list: Mutex<Vec<Entry>>,
-    /// Pieces of all offers that nobody has taken, or a few more: an offer's own count goes up
-    /// before this does, and down before. `SeqCst`: stored before its publisher looks for an idle
-    /// worker; a worker that becomes idle says so before it looks here.
+    /// The number of pieces of all shared jobs that no thread has taken, or a few more. A job's own
+    /// count goes up before this one, and goes down before it. It is `SeqCst`, because it is stored
+    /// before its publisher checks for an idle worker, and a worker that becomes idle announces
+    /// that before it reads this.
     left: AtomicUsize,
 }
 
 struct Entry {
     shared_job: NonNull<SharedJob>,
-    /// How many threads but the owner run pieces of it.
+    /// The number of helpers that are inside.
     inside: usize,
-    /// The owner waits until that is none.
+    /// The owner, if it waits until no helper is inside.
     closed: Option<Waiter>,
 }
 
-// SAFETY: an offer is used by other threads only while they are inside, which the owner waits for;
-// what they may use of it is `Sync`, says who makes it.
+// SAFETY: other threads use a shared job only while they are inside, and the owner waits for them.
+// The code that creates the job guarantees that what they use of it is `Sync`.
 unsafe impl Send for Entry {}
 
 impl Entry {
     fn is_worth_entering(&self) -> bool {
-        // SAFETY: what is in the list is alive.
+        // SAFETY: everything in the list is alive.
         let left = unsafe { self.shared_job.as_ref() }
             .left
             .load(Ordering::Acquire);
@@ -49,29 +51,32 @@ impl Entry {
     }
 }
 
-/// Something offered: the first field of what there is to share.
+/// A shared job. It is the first field of the type that contains what is shared.
 pub(crate) struct SharedJob {
-    /// The offer of which the owner runs a piece. It outlives this one, because that piece does.
+    /// The shared job of which the owner is running a piece. It outlives this job, because that
+    /// piece does.
     parent: *const SharedJob,
     run: Run,
-    /// Pieces that nobody has taken; a hint to those outside.
+    /// The number of pieces that no thread has taken. It is only a hint for threads that are not
+    /// inside.
     left: AtomicUsize,
-    /// Whether a piece that is taken leaves others.
+    /// Whether taking one piece leaves other pieces.
     splits: bool,
 }
 
 // SAFETY: the parent is only compared, and followed to its own parent, which does not change.
 unsafe impl Sync for SharedJob {}
 
-/// Takes a piece of the offer and runs it; false: there was none. Does not panic.
+/// A function that takes a piece of the shared job and runs it. It returns false if there was none.
+/// It does not panic.
 pub(in crate::loops) type Run = unsafe fn(NonNull<SharedJob>) -> bool;
 
 thread_local! {
-    /// The offer of which this thread runs a piece, or null.
+    /// The shared job of which this thread is running a piece, or null.
     static CURRENT_JOB: Cell<*const SharedJob> = const { Cell::new(ptr::null()) };
 }
 
-/// Makes `shared_job` the one inside of which this thread is, while it calls `f`.
+/// Calls `f`, while `shared_job` is the current shared job of this thread.
 fn with_current_job<R>(shared_job: *const SharedJob, f: impl FnOnce() -> R) -> R {
     let outer = local(&CURRENT_JOB, |place| place.replace(shared_job));
     let result = f();
@@ -82,9 +87,9 @@ fn with_current_job<R>(shared_job: *const SharedJob, f: impl FnOnce() -> R) -> R
 }
 
 impl SharedJob {
-    /// `run` is for the type that begins with this.
+    /// Creates a shared job. `run` must be made for the type that begins with this job.
     pub(in crate::loops) fn new(run: Run, splits: bool) -> Self {
-        // Loom's threads share what is the thread's own.
+        // Under loom we cannot use this thread-local, because loom's threads share it.
         let parent = (!cfg!(loom))
             .then(|| local(&CURRENT_JOB, Cell::get))
             .flatten();
@@ -96,24 +101,24 @@ impl SharedJob {
         }
     }
 
-    /// Whether nobody has left a piece of it; a moment ago.
+    /// Returns whether all pieces have been taken. The answer may be out of date.
     pub(in crate::loops) fn is_empty(&self) -> bool {
         self.left.load(Ordering::Acquire) == 0
     }
 
-    /// Whether it comes from a piece of `above`.
+    /// Returns whether this job comes from a piece of `above`.
     ///
     /// # Safety
     ///
-    /// The offer, and so all that it comes from, is alive.
+    /// The shared job must be alive. Then all jobs that it comes from are alive too.
     unsafe fn is_under(&self, above: NonNull<SharedJob>) -> bool {
         let mut parent = self.parent;
         while !parent.is_null() {
             if ptr::eq(parent, above.as_ptr()) {
                 return true;
             }
-            // SAFETY: validity: alive, and so is all that it comes from, says the caller. Aliasing:
-            // `parent` is only read; it never changes.
+            // SAFETY: validity: the caller guarantees that the job is alive, and with it all jobs
+            // that it comes from. Aliasing: `parent` is only read, and it never changes.
             parent = unsafe { (*parent).parent };
         }
         false
@@ -128,19 +133,20 @@ impl SharedJobs {
         }
     }
 
-    /// Pieces that nobody has taken.
+    /// Returns the number of pieces that no thread has taken.
     pub(crate) fn left(&self) -> usize {
         self.left.load(Ordering::SeqCst)
     }
 
-    /// Whether there are some now, in an offer that is open. A worker that finds none may sleep.
+    /// Returns whether an open shared job has pieces left. A worker that finds none may sleep.
     pub(crate) fn any_left(&self) -> bool {
         self.left() > 0 && lock(&self.list).iter().any(Entry::is_worth_entering)
     }
 
-    /// Takes a piece of `shared_job`, if nobody has taken the last one.
+    /// Takes a piece of `shared_job`. Returns false if no piece is left.
     pub(in crate::loops) fn claim(&self, shared_job: &SharedJob) -> bool {
-        // One step, so that nobody finds a piece that somebody is about to take.
+        // We do this in one step, so that no thread finds a piece that another thread is about to
+        // take.
         let one_less = |left: usize| left.checked_sub(1);
         let claimed = shared_job
             .left
@@ -152,7 +158,8 @@ impl SharedJobs {
         claimed
     }
 
-    /// Goes inside the first offer with something left, or of those under `above` the last.
+    /// Enters the first shared job that has pieces left. If `above` is given, it enters the last
+    /// such job that comes from `above`.
     pub(crate) fn enter(&self, above: Option<NonNull<SharedJob>>) -> Option<Helper<'_>> {
         if self.left() == 0 {
             return None;
@@ -167,9 +174,9 @@ impl SharedJobs {
     fn find(&self, above: Option<NonNull<SharedJob>>) -> Option<NonNull<SharedJob>> {
         let mut list = lock(&self.list);
         let fits = |entry: &&mut Entry| {
-            // SAFETY: what is in the list is alive, and is only shared.
+            // SAFETY: everything in the list is alive, and is only shared.
             let shared_job = unsafe { entry.shared_job.as_ref() };
-            // SAFETY: so is all that it comes from.
+            // SAFETY: the jobs that it comes from are alive too.
             let is_under = |above| unsafe { shared_job.is_under(above) };
             entry.is_worth_entering() && above.is_none_or(is_under)
         };
@@ -200,27 +207,28 @@ impl SharedJobs {
     }
 }
 
-/// A thread's stay inside an offer: until it is dropped, the offer lives.
+/// A thread that is inside a shared job. The job stays alive until this value is dropped.
 pub(crate) struct Helper<'a> {
     shared_jobs: &'a SharedJobs,
     shared_job: NonNull<SharedJob>,
 }
 
 impl Helper<'_> {
-    /// Whether there is work for others, beside the piece that this thread will take. If that piece
-    /// has gone meanwhile, this thread runs nothing and looks again at once.
+    /// Returns whether there is work for others, in addition to the piece that this thread will
+    /// take. If another thread takes that piece first, this thread runs nothing and searches again
+    /// at once.
     pub(crate) fn leaves_some(&self) -> bool {
-        // SAFETY: it lives.
+        // SAFETY: the shared job is alive while this helper is inside.
         let splits = unsafe { self.shared_job.as_ref() }.splits;
         splits || self.shared_jobs.left() > 1
     }
 
-    /// Runs pieces until there are no more, or `enough`.
+    /// Runs pieces until none is left, or until `enough` returns true.
     pub(crate) fn run(&self, enough: impl Fn() -> bool) {
-        // SAFETY: it lives.
+        // SAFETY: the shared job is alive while this helper is inside.
         let run = unsafe { self.shared_job.as_ref() }.run;
         with_current_job(self.shared_job.as_ptr(), || {
-            // SAFETY: `run` was made for this offer, which lives.
+            // SAFETY: `run` was made for this shared job, which is alive.
             while unsafe { run(self.shared_job) } && !enough() {}
         });
     }
@@ -232,24 +240,26 @@ impl Drop for Helper<'_> {
     }
 }
 
-/// An offer that is open, until this is dropped: then nobody is inside any more.
+/// A shared job that is open until this value is dropped. After the drop, no helper is inside.
 pub(in crate::loops) struct Open<'a> {
     loops: &'a Protocol,
     shared_job: NonNull<SharedJob>,
-    /// The owner is no worker of the pool: it is as good as worker 0.
+    /// Whether the owner is not a worker of the pool. It then counts as worker 0.
     outside: bool,
 }
 
-// SAFETY: an offer may be shared, says who opens it, and this only reads where it is.
+// SAFETY: the code that opens the shared job guarantees that it may be shared, and this type only
+// reads its address.
 unsafe impl Sync for Open<'_> {}
 
 impl<'a> Open<'a> {
-    /// Puts the offer in the list, with nothing to share yet.
+    /// Puts the shared job into the list, with no pieces yet.
     ///
     /// # Safety
     ///
-    /// The offer is alive, does not move, and may be shared, until this is dropped; `run` and what
-    /// it is the first field of were made for each other. The open one is dropped, not leaked.
+    /// Until this value is dropped, the shared job must be alive, must not move, and must be safe
+    /// to share. `run` must be made for the type of which the job is the first field. The returned
+    /// value must be dropped and not leaked.
     pub(in crate::loops) unsafe fn new(
         loops: &'a Protocol,
         shared_job: NonNull<SharedJob>,
@@ -272,11 +282,11 @@ impl<'a> Open<'a> {
     }
 
     fn shared_job(&self) -> &SharedJob {
-        // SAFETY: alive while this is, says who made it.
+        // SAFETY: the caller of `new` guarantees that the job is alive as long as this value.
         unsafe { self.shared_job.as_ref() }
     }
 
-    /// There are so many more pieces; one of the idle is called for them.
+    /// Adds `pieces` pieces, and notifies an idle worker.
     pub(in crate::loops) fn add(&self, pieces: usize) {
         self.count(pieces);
         self.call();
@@ -290,16 +300,16 @@ impl<'a> Open<'a> {
             .fetch_add(pieces, Ordering::SeqCst);
     }
 
-    /// Has one of the idle come.
+    /// Notifies an idle worker.
     fn call(&self) {
-        // Where no thread can be had, the owner does it all.
+        // If no thread can be started, the owner does all the work.
         let _ = self
             .loops
             .slots
             .notify_one(usize::from(self.outside), When::Now);
     }
 
-    /// There is one more piece, meant for the worker `near`: that one is told of it, if it idles.
+    /// Adds one piece that is meant for the worker `near`, and unparks that worker if it is idle.
     pub(in crate::loops) fn add_near(&self, near: usize) {
         let slots = &self.loops.slots;
         let slot = slots.at(near);
@@ -308,21 +318,21 @@ impl<'a> Open<'a> {
         }
         self.count(1);
         if slot.notify() != PrevState::Asleep {
-            // It may have begun something else since it was seen idle.
+            // The worker may have begun something else since we saw it idle.
             self.call();
         }
-        // One that wakes now sees the piece, and calls another if it begins something else first
-        // (`pool/worker_loop.rs`).
+        // If the worker wakes up now, it sees the piece. If it begins something else first, it
+        // notifies another worker (`pool/worker_loop.rs`).
     }
 
     /// Takes a piece and runs it on the owner's thread.
     pub(in crate::loops) fn run_one(&self) -> bool {
         let run = self.shared_job().run;
-        // SAFETY: `run` is the offer's own.
+        // SAFETY: `run` belongs to this shared job.
         with_current_job(self.shared_job.as_ptr(), || unsafe { run(self.shared_job) })
     }
 
-    /// Runs a piece of an offer that comes from this one.
+    /// Runs pieces of a shared job that comes from this one. Returns whether there was one.
     pub(in crate::loops) fn help_under(&self) -> bool {
         let inside = self.loops.shared_jobs.enter(Some(self.shared_job));
         inside.iter().for_each(|inside| inside.run(|| false));

@@ -1,8 +1,9 @@
-//! A task that is told from outside to start, pause, flush and stop.
+//! Tasks that other code starts, pauses, flushes and stops.
 //!
-//! A [`Control`] is the task's state, which anybody changes by a [`Trigger`]; [`Control::run`] makes
-//! of some [`Work`], step by step, the future that obeys it. Which trigger makes sense in which state
-//! is the table of [`State::after`].
+//! A [`Control`] is the state of such a task. Any thread can change it with a [`Trigger`]. You
+//! write the task's work as a [`Work`], which does one step at a time. [`Control::run`] turns it
+//! into a future that follows the state. The table in [`State::after`] defines which triggers are
+//! valid in which state.
 //!
 //! ```
 //! use creel::task::control::{Changes, Control, Ended, Flow, Trigger, Work};
@@ -28,8 +29,8 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! A task that runs looks at one number, which thousands that change together share, and takes a
-//! lock only when that has moved.
+//! Before each step, a running task reads one counter that a whole group of tasks can share. It
+//! takes a lock only if that counter has changed, so thousands of tasks in a group stay cheap.
 
 mod states;
 
@@ -42,23 +43,24 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-/// How often a state has changed in a group of tasks.
+/// The number of state changes in a group of tasks.
 ///
-/// A running task looks at this one number, which all of the group keep in the cache, and at its
-/// own state only when it has changed. Clones are of the same group.
+/// All running tasks of the group read this one counter, which therefore stays in the cache. A task
+/// reads its own state only if the counter has changed. Clones belong to the same group.
 #[derive(Debug, Clone, Default)]
 pub struct Changes(Arc<AtomicU64>);
 
 impl Changes {
-    /// Relaxed: who changes a state does so under its lock, then counts, then wakes the task,
-    /// whose look after that wake finds both.
+    /// Reads the counter. Relaxed is enough, because a thread that changes a state does so under
+    /// the lock, then counts, and then wakes the task. When the task polls after that wake-up, it
+    /// sees both.
     #[inline]
     fn count(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
 }
 
-/// The state of one task, between those who command it and the task itself.
+/// The state of one task, shared by the code that controls the task and the task itself.
 #[derive(Debug)]
 pub struct Control {
     inner: Mutex<Inner>,
@@ -68,21 +70,22 @@ pub struct Control {
 #[derive(Debug, Default)]
 struct Inner {
     state: State,
-    /// The task's waker, since its last look at the state.
+    /// The task's waker, since the task last read the state.
     task: Option<StoredWaker>,
 }
 
-/// How a controlled task ended.
+/// The way in which a controlled task ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ended {
-    /// It was stopped, or its work was over.
+    /// The task was stopped or unprepared, or its work was finished.
     Stopped,
-    /// Its work failed.
+    /// The task's work failed.
     Failed,
 }
 
 impl Control {
-    /// A task that is `Unprepared`, of the group with these `changes`.
+    /// Creates the control of a task that is [`State::Unprepared`]. The task belongs to the group
+    /// that shares `changes`.
     pub fn new(changes: Changes) -> Self {
         Control {
             inner: Mutex::new(Inner::default()),
@@ -90,32 +93,36 @@ impl Control {
         }
     }
 
-    /// A task that is prepared and started, of the group with these `changes`.
+    /// Creates the control of a task that is prepared and started. The task belongs to the group
+    /// that shares `changes`.
     pub fn started(changes: Changes) -> Self {
         let control = Self::new(changes);
         for trigger in [Trigger::Prepare, Trigger::Start] {
-            // A new task takes both.
+            // A new task accepts both triggers.
             let _ = control.trigger(trigger);
         }
         control
     }
 
-    /// The present state.
+    /// Returns the current state.
     pub fn state(&self) -> State {
         lock(&self.inner).state
     }
 
-    /// Changes the state; the task obeys at its next turn.
+    /// Applies a trigger and returns the new state. The task is woken, and follows the new state at
+    /// its next step.
     ///
     /// # Errors
     ///
-    /// If the trigger makes no sense in the present state, which is then as before.
+    /// Returns an error if the trigger is not valid in the current state. The state does not change
+    /// then.
     pub fn trigger(&self, trigger: Trigger) -> Result<State, Refused> {
         let mut inner = lock(&self.inner);
         let state = inner.state.after(trigger)?;
         inner.state = state;
         self.changes.0.fetch_add(1, Ordering::Relaxed);
-        // The change that it is woken for has it look again, and come back with its waker.
+        // We take the waker out. The task polls because of this wake-up, reads the state, and
+        // stores its waker again.
         let task = inner.task.take();
         drop(inner);
         if let Some(waker) = task {
@@ -124,7 +131,7 @@ impl Control {
         Ok(state)
     }
 
-    /// The state, to be asked again when it changes.
+    /// Returns the state, and stores the waker so that the next change wakes the task.
     fn look(&self, cx: &mut Context<'_>) -> State {
         let known = |inner: &Inner| {
             let task = inner.task.as_ref();
@@ -141,8 +148,8 @@ impl Control {
         inner.state
     }
 
-    /// Does `work` step by step while the task is started, and what the state asks for otherwise,
-    /// until it stops or fails.
+    /// Creates the future of the task. It does `work` step by step while the state is started, and
+    /// follows the other states, until the task stops or fails.
     pub fn run<W: Work>(self: &Arc<Self>, work: W) -> Running<W> {
         Running {
             control: Arc::clone(self),
@@ -154,55 +161,56 @@ impl Control {
         }
     }
 
-    /// Tells the task how its work ended; if that makes no sense any more, somebody has told it
-    /// something else meanwhile, which holds.
+    /// Applies the result of the work to the state. If the trigger is not valid any more, other
+    /// code has changed the state since, and that change remains in force.
     fn obey(&self, flow: Flow) {
-        // Refused: it has been told already.
+        // An error means that the state has been changed already.
         let _ = self.trigger(flow.trigger());
     }
 }
 
-/// What a controlled task does.
+/// The work of a controlled task.
 pub trait Work: Unpin {
-    /// Does one step, as moving one buffer on; while it cannot, `cx` is woken when it can. What is
-    /// under way is kept for the next call.
+    /// Does one step, for example moves one buffer. If it cannot, it returns pending, and must wake
+    /// `cx` once it can. It keeps unfinished work for the next call.
     ///
     /// # Errors
     ///
-    /// How it ended, if it does not just go on.
+    /// Returns a [`Flow`] if the work ends or must flush instead of continuing.
     fn poll_step(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Flow>>;
 
-    /// Drops what is under way.
+    /// Drops the unfinished work. The default does nothing.
     fn flush(&mut self) {}
 }
 
-/// In `seen`: nothing.
+/// The value of `seen` if the task has not read the state.
 const UNSEEN: u64 = u64::MAX;
-/// Steps in one poll at most: a source that always has more leaves time to the others.
+/// The maximum number of steps in one poll. It leaves time for other tasks if a source always has
+/// more data.
 const STEPS_MAX: u32 = 256;
 
-/// A controlled task: see [`Control::run`].
+/// The future of a controlled task, which [`Control::run`] returns.
 #[derive(Debug)]
 #[must_use = "futures do nothing unless awaited"]
 pub struct Running<W> {
     control: Arc<Control>,
     changes: Changes,
-    /// The count of changes at the last look at the state.
+    /// The count of changes when the task last read the state.
     seen: u64,
-    /// Of the waker that the control was given then.
+    /// The id of the waker that was stored in the control then.
     waker: Option<WakerId>,
-    /// The state then.
+    /// The state that the task read then.
     state: State,
     work: W,
 }
 
 impl<W: Work> Running<W> {
-    /// Gives the work back.
+    /// Returns the work, for example to use it again after the task has ended.
     pub fn into_work(self) -> W {
         self.work
     }
 
-    /// Looks at the state if any of the group has changed. How the task ended, if it has.
+    /// Reads the state if any task of the group has changed. Returns how the task ended, if it has.
     #[inline]
     fn look(&mut self, cx: &mut Context<'_>) -> Option<Ended> {
         let count = self.changes.count();
@@ -215,7 +223,7 @@ impl<W: Work> Running<W> {
     #[cold]
     fn look_again(&mut self, count: u64, cx: &mut Context<'_>) -> Option<Ended> {
         let before = std::mem::replace(&mut self.state, self.control.look(cx));
-        // Last: a look that panicked is made again.
+        // We store these last, so that the state is read again if reading it panicked.
         (self.seen, self.waker) = (count, Some(WakerId::of(cx.waker())));
         match self.state {
             State::Stopped | State::Unprepared => return Some(Ended::Stopped),
@@ -234,7 +242,7 @@ impl<W: Work> Future for Running<W> {
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Ended> {
         let this = &mut *self;
         if this.waker != Some(WakerId::of(cx.waker())) {
-            // Another task polls it, which is to be woken.
+            // The future is now polled by another task, whose waker must be stored.
             this.seen = UNSEEN;
         }
         for _ in 0..STEPS_MAX {
@@ -260,7 +268,7 @@ mod tests {
     use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
     use std::task::{Wake, Waker};
 
-    /// Counts its steps; each waits for a permit.
+    /// Work that counts its steps. Each step needs a permit.
     #[derive(Default)]
     struct Steps {
         permits: AtomicUsize,
@@ -314,7 +322,8 @@ mod tests {
             }
         }
 
-        /// Gives permits, polls once, and tells how many steps there have been.
+        /// Sets the number of permits, polls once, and returns the result and the total number of
+        /// steps.
         fn poll(&mut self, permits: usize) -> (Poll<Ended>, usize) {
             self.steps.permits.store(permits, Ordering::SeqCst);
             let waker = Waker::from(Arc::clone(&self.steps));

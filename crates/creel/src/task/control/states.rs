@@ -13,64 +13,65 @@
 //!                                             Started               Paused
 //! ```
 //!
-//! A trigger that asks for what is already so changes nothing. One that makes no sense in a
-//! state is an error that names both, and changes nothing either. A task whose work ends with
-//! an error flushes, stops or fails by the kind of error: [`Flow`].
+//! A trigger that asks for the present state changes nothing. A trigger that is not valid in a
+//! state is an error that names both, and it changes nothing either. If the work of a task ends,
+//! the kind of end ([`Flow`]) decides whether the task flushes, stops or fails.
 //!
 //! Source: the states and triggers of the Task of GStreamer's threadshare elements, as its
 //! documentation describes them.
 
 use std::fmt;
 
-/// What a controlled task is doing.
+/// The state of a controlled task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash)]
 pub enum State {
-    /// It has no resources yet, or none any more.
+    /// The task does not hold its resources, because it has not acquired them yet or has released
+    /// them.
     #[default]
     Unprepared,
-    /// Its resources are there, and it has not run.
+    /// The task has acquired its resources and has not run yet.
     Prepared,
-    /// It runs.
+    /// The task runs.
     Started,
-    /// It keeps what it has and waits.
+    /// The task waits, and keeps its unfinished work.
     Paused,
-    /// It drops what it has until the flush ends, then runs.
+    /// The task drops its unfinished work, waits for the end of the flush, and then runs.
     Flushing,
-    /// It drops what it has until the flush ends, then waits.
+    /// The task drops its unfinished work, waits for the end of the flush, and then stays paused.
     PausedFlushing,
-    /// It has ended; it can be started again or unprepared.
+    /// The task has ended. It can be started again or unprepared.
     Stopped,
-    /// It failed; it can only be unprepared.
+    /// The task has failed. It can only be unprepared.
     Failed,
 }
 
-/// What a controlled task is told.
+/// A request to change the state of a controlled task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Trigger {
-    /// Get the resources: sockets, files.
+    /// Acquire the resources, for example sockets and files.
     Prepare,
-    /// Run.
+    /// Run the task.
     Start,
-    /// Wait.
+    /// Pause the task.
     Pause,
-    /// Drop what is under way, and all until the flush stops.
+    /// Drop the unfinished work, and everything that arrives until the flush stops.
     FlushStart,
-    /// The flush is over.
+    /// End the flush.
     FlushStop,
-    /// End.
+    /// Stop the task.
     Stop,
-    /// Give the resources back.
+    /// Release the resources.
     Unprepare,
-    /// The work failed.
+    /// Report that the work has failed.
     Fail,
 }
 
-/// A trigger that makes no sense in a state.
+/// The error of a trigger that is not valid in the current state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Refused {
-    /// The state, which is as before.
+    /// The state, which has not changed.
     pub state: State,
-    /// What was asked for.
+    /// The trigger that was rejected.
     pub trigger: Trigger,
 }
 
@@ -82,19 +83,19 @@ impl fmt::Display for Refused {
 
 impl std::error::Error for Refused {}
 
-/// How a step of the work ended, when it did not just go on.
+/// The way in which a step of the work ended, if the work does not simply continue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Flow {
-    /// Downstream is flushing: flush, too.
+    /// The next stage is flushing, so the task must flush too.
     Flushing,
-    /// There is no more: stop.
+    /// There is no more data, so the task must stop.
     EndOfStream,
-    /// It cannot go on: fail.
+    /// The work cannot continue, so the task must fail.
     Failed,
 }
 
 impl Flow {
-    /// What the task is told for it.
+    /// Returns the trigger that the task receives for this.
     pub fn trigger(self) -> Trigger {
         match self {
             Flow::Flushing => Trigger::FlushStart,
@@ -105,11 +106,11 @@ impl Flow {
 }
 
 impl State {
-    /// The state after `trigger`.
+    /// Returns the state after `trigger`.
     ///
     /// # Errors
     ///
-    /// If the trigger makes no sense here.
+    /// Returns an error if the trigger is not valid in this state.
     ///
     /// ```
     /// use creel::task::control::{State, Trigger};
@@ -176,7 +177,8 @@ mod tests {
 
     #[test]
     fn the_whole_table() {
-        // A row a state, a column a trigger, in the orders above; a dash is refused.
+        // Each row is a state and each column is a trigger, in the order of the constants above. A
+        // dash means that the trigger is rejected.
         let table = "
             Prepared - - - - - Unprepared -
             Prepared Started Paused - - Stopped Unprepared Failed

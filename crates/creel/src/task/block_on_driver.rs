@@ -167,9 +167,7 @@ impl<'a> BlockOnDriver<'a> {
         context.end_search();
         context.detach_thread();
         self.at.set(None);
-        self.tasks
-            .block_on_schedulers
-            .return_lease(block_on_scheduler);
+        self.tasks.block_on_schedulers.release(block_on_scheduler);
         self.tasks.slots.idle.return_lease(lease);
         // A thread may have pushed an outside task while no worker was idle. We see that task here
         // and notify a worker. We ignore the error if no thread can be started, because the next

@@ -74,7 +74,7 @@ impl Tasks {
             context.end_search();
             context.detach_thread();
         }
-        self.block_on_schedulers.return_lease(block_on_scheduler);
+        self.block_on_schedulers.release(block_on_scheduler);
         found
     }
 

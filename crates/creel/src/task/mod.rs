@@ -50,7 +50,7 @@ pub use id::{TaskId, id};
 pub use join::{AbortOnDrop, JoinError, JoinHandle, Panic};
 pub use join_set::JoinSet;
 pub use spawn::{spawn, spawn_local};
-pub use token::{CancellationToken, Cancelled, TokenGuard};
+pub use token::{CancellationToken, Cancelled, DropGuard};
 pub use yield_now::{YieldNow, yield_now};
 
 pub(crate) use block_on_driver::BlockOnDriver;

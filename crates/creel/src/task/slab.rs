@@ -346,7 +346,7 @@ impl Heap {
             // SAFETY: validity: the block came from that heap, which lives while the block is in
             // use. Aliasing: the caller guarantees that it is not used again, except for its state
             // word.
-            unsafe { Self::return_lease(heap, block) };
+            unsafe { Self::give_back(heap, block) };
             return;
         }
         // SAFETY: a heap lives as long as one of its blocks is in use.
@@ -368,7 +368,7 @@ impl Heap {
     ///
     /// The same conditions as for [`free`](Self::free) apply. `heap` must be the block's heap, and
     /// the caller must not use it again.
-    unsafe fn return_lease(heap: NonNull<Heap>, block: NonNull<Block>) {
+    unsafe fn give_back(heap: NonNull<Heap>, block: NonNull<Block>) {
         // We do not create a reference to the heap, because other threads may free the heap once
         // the block is returned.
         // SAFETY: a heap lives as long as one of its blocks is in use.

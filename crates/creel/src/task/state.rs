@@ -68,8 +68,8 @@ const CANCELLED: u64 = 1 << 4;
 const HANDLE: u64 = 1 << 5;
 const JOINER: u64 = 1 << 6;
 const BOUND: u64 = 1 << 7;
-const SEAT_SHIFT: u32 = 8;
-const SEAT_MASK: u64 = 0xffff << SEAT_SHIFT;
+const WORKER_SHIFT: u32 = 8;
+const WORKER_MASK: u64 = 0xffff << WORKER_SHIFT;
 const SPARE: u64 = 1 << 24;
 const REFERENCE: u64 = 1 << 32;
 
@@ -163,7 +163,7 @@ impl State {
     /// the worker `slot`, if there is one.
     #[inline]
     pub(super) fn new_word(slot: Option<u16>, hinted: bool) -> u64 {
-        let bound = slot.map_or(0, |slot| BOUND | u64::from(slot) << SEAT_SHIFT);
+        let bound = slot.map_or(0, |slot| BOUND | u64::from(slot) << WORKER_SHIFT);
         let hinted = if hinted {
             HINTED | SPARE | REFERENCE
         } else {
@@ -205,7 +205,7 @@ impl State {
     /// Returns the worker that the task is bound to.
     pub(super) fn slot(&self) -> Option<u16> {
         let word = self.0.load(Ordering::Relaxed);
-        (word & BOUND != 0).then_some(((word & SEAT_MASK) >> SEAT_SHIFT) as u16)
+        (word & BOUND != 0).then_some(((word & WORKER_MASK) >> WORKER_SHIFT) as u16)
     }
 
     /// Claims a task that was found by a hint. Returns `None` if the hint was stale.

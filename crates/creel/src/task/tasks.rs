@@ -67,7 +67,7 @@ impl Tasks {
     #[cold]
     pub(super) fn counted(&self) -> Arc<Self> {
         let own = self.own.upgrade();
-        own.unwrap_or_else(|| unreachable!("who has a reference keeps the tasks"))
+        own.unwrap_or_else(|| unreachable!("a reference keeps the tasks alive"))
     }
 
     /// Returns whether there are stealable tasks that any worker can take.
@@ -161,7 +161,7 @@ impl BlockOnSchedulers {
     }
 
     /// Returns a local scheduler, which must be empty.
-    pub(super) fn return_lease(&self, index: usize) {
+    pub(super) fn release(&self, index: usize) {
         lock(&self.free).push(index);
     }
 }

@@ -232,11 +232,11 @@ impl CancellationToken {
     /// use creel::task::CancellationToken;
     ///
     /// let token = CancellationToken::new();
-    /// drop(token.clone().abort_on_drop());
+    /// drop(token.clone().drop_guard());
     /// assert!(token.is_cancelled());
     /// ```
-    pub fn abort_on_drop(self) -> TokenGuard {
-        TokenGuard(self)
+    pub fn drop_guard(self) -> DropGuard {
+        DropGuard(self)
     }
 }
 
@@ -248,21 +248,21 @@ impl fmt::Debug for CancellationToken {
     }
 }
 
-/// A guard that cancels its token when it is dropped. [`CancellationToken::abort_on_drop`] creates
+/// A guard that cancels its token when it is dropped. [`CancellationToken::drop_guard`] creates
 /// it.
 ///
 /// ```
 /// let token = creel::task::CancellationToken::new();
-/// let guard = token.clone().abort_on_drop();
+/// let guard = token.clone().drop_guard();
 /// assert!(!token.is_cancelled());
 /// drop(guard);
 /// assert!(token.is_cancelled());
 /// ```
 #[must_use = "dropped, it cancels its token"]
 #[derive(Debug)]
-pub struct TokenGuard(CancellationToken);
+pub struct DropGuard(CancellationToken);
 
-impl Drop for TokenGuard {
+impl Drop for DropGuard {
     fn drop(&mut self) {
         self.0.cancel();
     }

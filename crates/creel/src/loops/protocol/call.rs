@@ -12,9 +12,9 @@ use std::ops::Range;
 pub(crate) const BLOCKS: u64 = 1 << BLOCKS_LOG2;
 pub(crate) const BLOCKS_LOG2: u32 = 6;
 /// The maximum number of workers that take part in one loop.
-pub(crate) const WORKERS_MAX: usize = (1 << SEAT_BITS) - 1;
+pub(crate) const WORKERS_MAX: usize = (1 << WORKER_BITS) - 1;
 
-const SEAT_BITS: u32 = 10;
+const WORKER_BITS: u32 = 10;
 const EPOCH_BITS: u32 = 39;
 pub(in crate::loops) const EPOCH_MASK: u64 = (1 << EPOCH_BITS) - 1;
 

@@ -72,7 +72,7 @@ impl Exclusion {
         shares: &Shares,
     ) {
         let share = shares.at(straggler.slot);
-        if self.leaves_out(straggler.slept_ns, total_ns, slots) && !share.sits_out() {
+        if self.leaves_out(straggler.slept_ns, total_ns, slots) && !share.is_excluded() {
             share.exclusion(true);
             self.out += 1;
         }

@@ -40,7 +40,7 @@ struct Claims {
     /// Whether the worker's thread must stay out of loops for a while, because it lost its CPU in
     /// the middle of one. The thread that holds the loop lock writes it. It is harmless if the
     /// worker sees the change late.
-    sits_out: AtomicBool,
+    is_excluded: AtomicBool,
     /// The time that the share's blocks took in a loop that is being timed, on all threads
     /// together. `done` orders it.
     cost_ns: AtomicU64,
@@ -64,7 +64,7 @@ impl Share {
                 entered: AtomicU64::new(0),
                 seen: AtomicU64::new(0),
                 taken: AtomicU64::new(0),
-                sits_out: AtomicBool::new(false),
+                is_excluded: AtomicBool::new(false),
                 cost_ns: AtomicU64::new(0),
             }),
             up: CachePadded::new(Up {
@@ -154,13 +154,13 @@ impl Share {
     }
 
     /// Returns whether the worker's thread must stay out of loops.
-    pub(crate) fn sits_out(&self) -> bool {
-        self.claims.sits_out.load(Ordering::Relaxed)
+    pub(crate) fn is_excluded(&self) -> bool {
+        self.claims.is_excluded.load(Ordering::Relaxed)
     }
 
     /// Sets whether the worker's thread must stay out of loops.
     pub(crate) fn exclusion(&self, out: bool) {
-        self.claims.sits_out.store(out, Ordering::Relaxed);
+        self.claims.is_excluded.store(out, Ordering::Relaxed);
     }
 
     /// Returns whether all of loop `epoch` has been claimed.

@@ -191,7 +191,7 @@ impl SharedJobs {
     fn leave(&self, shared_job: NonNull<SharedJob>) {
         let mut list = lock(&self.list);
         let Some(at) = list.iter().position(|entry| entry.shared_job == shared_job) else {
-            unreachable!("an shared_job stays in the list while somebody is inside");
+            unreachable!("a shared job stays in the list while a helper runs it");
         };
         list[at].inside -= 1;
         if list[at].inside == 0 && list[at].closed.is_some() {

@@ -589,7 +589,7 @@ fn a_guard_dropped_by_a_panic_cancels_in_spite_of_a_waker_that_panics() {
     let token = CancellationToken::new();
     let (bad, good) = (Hostile::panics(Step::Wake), Hostile::tame());
     let waits = [&bad, &good].map(|it| pending(token.cancelled(), it));
-    let guard = token.clone().abort_on_drop();
+    let guard = token.clone().drop_guard();
     let thrown = catch_unwind(AssertUnwindSafe(move || {
         let _guard = guard;
         panic!("the program's own");

@@ -24,7 +24,7 @@ impl Doing {
     pub(crate) fn name(self) -> &'static str {
         match self {
             Doing::Loop => "loop",
-            Doing::Inbox => "urgent job",
+            Doing::Inbox => "inbox job",
             Doing::Spinning => "spinning",
             Doing::Parked => "parked",
         }

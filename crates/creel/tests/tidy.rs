@@ -179,3 +179,167 @@ fn wakers_are_cloned_in_one_file() {
     }
     assert!(wrong.is_empty(), "use StoredWaker in {wrong:?}");
 }
+
+/// Words that make text hard to read, as a share of all words of comments and Markdown. A newcomer
+/// has to translate them first, so we write the field's own words (CONTRIBUTING.md).
+const PER_1000_WORDS_MAX: f64 = 0.1;
+
+/// The folders with text that we write.
+const TEXT: [&str; 4] = ["apps", "crates", "docs", "packages"];
+
+fn text_files(folder: &Path, found: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        if path.is_dir() {
+            if !["target", "node_modules"].contains(&&*name) {
+                text_files(&path, found);
+            }
+        } else if name.ends_with(".rs") || name.ends_with(".md") {
+            found.push(path);
+        }
+    }
+}
+
+/// The lines of prose of a file: its comments, or all of a Markdown file, without code blocks.
+fn prose(path: &Path) -> Vec<String> {
+    let text = fs::read_to_string(path).unwrap();
+    let is_rust = path.extension().is_some_and(|end| end == "rs");
+    let mut in_code = false;
+    let line = |line: &str| {
+        let line = match is_rust {
+            true => match line.trim_start().strip_prefix("//") {
+                Some(comment) => comment.trim_start_matches(['/', '!']).trim(),
+                None => {
+                    in_code = false;
+                    return None;
+                }
+            },
+            false => line.trim(),
+        };
+        if line.starts_with("```") {
+            in_code = !in_code;
+            return None;
+        }
+        (!in_code).then(|| line.to_string())
+    };
+    text.lines().filter_map(line).collect()
+}
+
+/// What is wrong with a line, with the words that are.
+fn unclear(line: &str) -> Vec<&'static str> {
+    let words: Vec<&str> = line
+        .split(|c: char| !c.is_alphanumeric() && c != '\'')
+        .filter(|word| !word.is_empty())
+        .collect();
+    let mut found = Vec::new();
+    for (at, word) in words.iter().enumerate() {
+        let (next, after) = (words.get(at + 1).copied(), words.get(at + 2).copied());
+        match *word {
+            "told" | "tell" | "tells" | "telling" => found.push("told"),
+            "beside" => found.push("beside"),
+            "so" if ["many", "much", "long"].contains(&next.unwrap_or("")) => {
+                if after != Some("as") {
+                    found.push("so many");
+                }
+            }
+            _ => {}
+        }
+    }
+    let questions = line.contains('?');
+    let starts = |word: &str| line.starts_with(word) || line.contains(&format!(". {word}"));
+    if !questions && (starts("Who ") || starts("Whoever ")) {
+        found.push("who without a noun");
+    }
+    found
+}
+
+#[test]
+fn the_language_check_finds_what_it_should() {
+    assert_eq!(
+        unclear("Who waits is told of it."),
+        ["told", "who without a noun"]
+    );
+    assert_eq!(
+        unclear("It lies beside so many others."),
+        ["beside", "so many"]
+    );
+    assert!(unclear("A worker that waits, as long as so much as one task is queued.").is_empty());
+    assert!(unclear("Who needs this?").is_empty());
+}
+
+#[test]
+fn comments_and_documents_are_plain_english() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    if !root.join("CONTRIBUTING.md").is_file() {
+        eprintln!("skipped: not in the repository");
+        return;
+    }
+    let mut paths: Vec<PathBuf> = ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md"]
+        .map(|name| root.join(name))
+        .into();
+    TEXT.iter()
+        .for_each(|folder| text_files(&root.join(folder), &mut paths));
+    let (mut words, mut hits) = (0, Vec::new());
+    for path in paths {
+        // The names of the words are in here.
+        if path.ends_with("tests/tidy.rs") {
+            continue;
+        }
+        for line in prose(&path) {
+            words += line.split_whitespace().count();
+            let wrong = unclear(&line);
+            hits.extend(wrong.iter().map(|what| format!("{what}: {line}")));
+        }
+    }
+    assert!(words > 100_000, "the text is here: {words} words");
+    for kind in ["told", "beside", "so many", "who without a noun"] {
+        let of_kind = || hits.iter().filter(|hit| hit.starts_with(kind));
+        let share = 1000.0 * of_kind().count() as f64 / words as f64;
+        let examples: Vec<&String> = of_kind().take(20).collect();
+        assert!(
+            share <= PER_1000_WORDS_MAX,
+            "{share:.2} of 1,000 words are \"{kind}\", for example {examples:#?}"
+        );
+    }
+}
+
+/// Names that were replaced by the field's own, as identifiers of the runtime.
+const FORMER_NAMES: [&str; 24] = [
+    "Seat",
+    "Seats",
+    "Desk",
+    "Held",
+    "StandIn",
+    "Laggard",
+    "SitOut",
+    "Offer",
+    "Offers",
+    "Known",
+    "NoWayOut",
+    "GivesItem",
+    "GivesPart",
+    "Addressed",
+    "Post",
+    "Loan",
+    "see_to_a_watch",
+    "uncall",
+    "rouse",
+    "stand_in",
+    "sit_out",
+    "laggard",
+    "fold_in",
+    "at_most",
+];
+
+#[test]
+fn former_names_stay_away() {
+    let mut found = Vec::new();
+    for (place, text) in all_files() {
+        let code = code(&text);
+        let words = code.split(|c: char| !c.is_alphanumeric() && c != '_');
+        let wrong = words.filter(|word| FORMER_NAMES.contains(word));
+        found.extend(wrong.map(|word| format!("{place}: {word}")));
+    }
+    assert!(found.is_empty(), "{found:#?}");
+}

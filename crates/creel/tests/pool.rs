@@ -1,4 +1,4 @@
-//! The pool from outside: workers, urgent jobs, panics, resizing and the end.
+//! The public pool: workers, urgent jobs, panics, resizing and shutdown.
 
 use creel::{BuildError, JoinError, Pool, Wait, WorkerError, net::UdpSocket};
 use std::{
@@ -39,7 +39,7 @@ fn a_slot_keeps_its_thread_and_slots_differ() {
 }
 
 #[test]
-fn urgent_jobs_run_in_the_order_they_came_and_borrow() {
+fn urgent_jobs_run_in_order_and_may_borrow() {
     let pool = pool(1, Wait::Park);
     let mut log = Vec::new();
     for i in 0..1000 {
@@ -50,7 +50,7 @@ fn urgent_jobs_run_in_the_order_they_came_and_borrow() {
 }
 
 #[test]
-fn a_panic_reaches_the_caller_after_all_have_ended() {
+fn a_panic_reaches_the_caller_after_all_jobs_have_ended() {
     let pool = pool(4, Wait::Park);
     for bad in 0..4 {
         let ended = AtomicUsize::new(0);
@@ -105,7 +105,7 @@ fn work_for_a_missing_worker_is_an_error() {
     pool.run_on(1, || ()).unwrap();
     pool.resize(1).unwrap();
     assert!(pool.run_on(1, || ()).is_err());
-    // For `spawn_near`, the worker is a hint only.
+    // For `spawn_near`, the worker is only a hint.
     assert_eq!(pool.block_on(pool.spawn_near(9, async { 7 })).unwrap(), 7);
     let mut ran = false;
     pool.scope(|s| s.spawn_near(9, || ran = true));
@@ -124,13 +124,13 @@ fn a_pool_lives_until_its_last_clone_is_dropped() {
     assert_eq!(handle.clone().run_on(0, || 8).unwrap(), 8);
     drop(second);
     assert!(handle.run_on(0, || ()).is_err());
-    // A shutdown ends the pool for its other clones, too.
+    // A shutdown ends the pool for its other clones as well.
     let first = pool(1, Wait::Park);
     let second = first.clone();
     first.shutdown_timeout(Duration::from_secs(60));
     assert!(second.run_on(0, || ()).is_err());
     drop(second);
-    // Clones that several threads drop at the same time.
+    // Several threads drop clones at the same time.
     for _ in 0..100 {
         let pool = pool(1, Wait::Park);
         let handle = pool.handle();
@@ -144,7 +144,7 @@ fn a_pool_lives_until_its_last_clone_is_dropped() {
 }
 
 #[test]
-fn sizes_out_of_range_are_refused() {
+fn sizes_out_of_range_are_rejected() {
     let refused = Pool::builder().workers(0).build().unwrap_err();
     assert_eq!(refused.to_string(), "a pool has 1 to 16383 workers, not 0");
     let pool = pool(2, Wait::Park);
@@ -191,7 +191,7 @@ fn many_callers_share_one_worker() {
 }
 
 #[test]
-fn a_name_that_no_thread_can_have_loses_its_nuls() {
+fn nul_bytes_are_removed_from_a_thread_name() {
     let pool = Pool::builder().workers(1).name("a\0b").build().unwrap();
     let name = pool
         .run_on(0, || thread::current().name().map(String::from))
@@ -201,23 +201,27 @@ fn a_name_that_no_thread_can_have_loses_its_nuls() {
 }
 
 #[test]
-fn an_idle_pool_ceases_to_look_after_itself() {
+fn the_watchdog_of_an_idle_pool_stops() {
     for wait in WAITS {
         let pools = [pool(2, wait), pool(2, wait)];
         let sleeps = || creel::time::sleep(Duration::from_millis(5));
         let slept = pools
             .each_ref()
             .map(|pool| pool.spawn(async move { sleeps().await }));
-        // Awaited elsewhere, so that the last that a pool does is done by its workers.
+        // The other pool awaits this task, so the last thing that a pool does is done by its own
+        // workers.
         for (other, slept) in [&pools[1], &pools[0]].into_iter().zip(slept) {
             other.block_on(slept).unwrap();
         }
-        assert!(becomes_idle(&pools), "{wait}: still looking after 10 s");
+        assert!(
+            becomes_idle(&pools),
+            "{wait}: the watchdog still wakes up after 10 s"
+        );
     }
 }
 
 #[test]
-fn one_who_sleeps_in_the_poller_is_not_looked_after_for_ever() {
+fn a_worker_asleep_in_the_poller_does_not_keep_the_watchdog_awake() {
     let address = "127.0.0.1:0".parse().unwrap();
     for round in 0..20 {
         let wait = WAITS[round % WAITS.len()];
@@ -227,12 +231,15 @@ fn one_who_sleeps_in_the_poller_is_not_looked_after_for_ever() {
             .detach();
         pool.scope(|s| (0..4).for_each(|_| s.spawn(|| thread::sleep(Duration::from_millis(1)))));
         pool.for_each(0..4, |_| pool.for_each(0..4, |_| ()));
-        assert!(becomes_idle(&[pool]), "{wait}: still looking after 10 s");
+        assert!(
+            becomes_idle(&[pool]),
+            "{wait}: the watchdog still wakes up after 10 s"
+        );
     }
 }
 
-/// Whether the pools' workers cease to wake up, within some seconds. A watch looks every
-/// millisecond.
+/// Returns whether the pools' workers stop waking up within a few seconds. A watchdog wakes up
+/// every millisecond.
 fn becomes_idle<const N: usize>(pools: &[Pool; N]) -> bool {
     let parks = |pool: &Pool| pool.stats().workers.iter().map(|w| w.parks).sum::<u64>();
     let looks = || pools.each_ref().map(parks);

@@ -1,4 +1,5 @@
-//! Sessions and workers: who is pinned where, and that the caller's mask comes back.
+//! Sessions and workers: which threads are pinned, to which CPUs, and that the caller gets its
+//! affinity mask back.
 
 use creel::{Balance, CpuSet, Placement, Pool, Wait};
 use creel_topology::affinity;
@@ -9,10 +10,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Long enough for anything that is to happen at all.
+/// Long enough for anything that happens at all.
 const LONG: Duration = Duration::from_secs(60);
 
-/// The ledger of workers is the process's: one test at a time.
+/// The registry of placements belongs to the process, so one test runs at a time.
 fn alone() -> MutexGuard<'static, ()> {
     static SEATS: Mutex<()> = Mutex::new(());
     SEATS.lock().unwrap_or_else(PoisonError::into_inner)
@@ -28,7 +29,7 @@ fn mask() -> CpuSet {
 }
 
 #[test]
-fn phases_of_a_session_see_what_the_ones_before_wrote() {
+fn phases_of_a_session_see_earlier_writes() {
     let _alone = alone();
     let pool = Pool::builder().workers(2).build().unwrap();
     let (mut speed, mut place) = (vec![1_u64; 5000], vec![0_u64; 5000]);
@@ -76,7 +77,7 @@ fn a_session_pins_its_caller_and_gives_the_mask_back_also_on_a_panic() {
 
 #[test]
 #[cfg(target_os = "linux")]
-fn workers_sit_where_the_stats_say_and_a_pool_made_on_one_has_the_whole_world() {
+fn workers_run_where_the_stats_say_and_a_pool_made_on_one_may_use_all_cpus() {
     let _alone = alone();
     let world = mask();
     let pool = Pool::builder()
@@ -108,7 +109,7 @@ fn workers_sit_where_the_stats_say_and_a_pool_made_on_one_has_the_whole_world() 
 
 #[test]
 #[cfg(target_os = "linux")]
-fn two_pools_begin_at_different_cores_as_long_as_there_are_any() {
+fn two_pools_start_on_different_cores_if_possible() {
     let _alone = alone();
     if mask().len() < 2 {
         return eprintln!("skipped: there is one CPU only");
@@ -130,20 +131,20 @@ fn two_pools_begin_at_different_cores_as_long_as_there_are_any() {
 }
 
 #[test]
-fn a_placement_that_cannot_be_had_is_refused_by_name() {
+fn an_impossible_placement_is_rejected_by_name() {
     let _alone = alone();
     let nowhere = Placement::List(vec!["4000".parse().unwrap()]);
     let Err(refused) = Pool::builder().workers(1).placement(nowhere).build() else {
-        return eprintln!("skipped: the system does not tell its CPUs");
+        return eprintln!("skipped: the OS does not report its CPUs");
     };
     assert!(refused.to_string().contains("4000"), "{refused}");
 }
 
 #[cfg(target_os = "linux")]
 #[test]
-fn a_worker_makes_way_for_a_caller_who_stays_on_its_slot() {
+fn a_worker_moves_away_from_a_caller_on_its_cpu() {
     let _alone = alone();
-    // A caller is not pinned, and a worker that shared its CPU would hold it up.
+    // A caller is not pinned, and a worker on the same CPU would delay it.
     let before = mask();
     if before.len() < 2 {
         eprintln!("skipped: one usable PU");
@@ -157,15 +158,15 @@ fn a_worker_makes_way_for_a_caller_who_stays_on_its_slot() {
     thread::scope(|scope| {
         let caller = scope.spawn(|| {
             affinity::set(&CpuSet::from_iter([theirs.first().unwrap()])).unwrap();
-            // Workers change workers at most once in some milliseconds.
+            // A worker moves to another CPU at most once every few milliseconds.
             let begun = Instant::now();
             while pool.run_on(1, mask).unwrap() == theirs {
-                assert!(begun.elapsed() < LONG, "worker 1 stays with the caller");
+                assert!(begun.elapsed() < LONG, "worker 1 stays on the caller's CPU");
                 pool.for_each(&mut items, |item| *item += 1);
             }
         });
         caller.join().unwrap();
     });
     assert!(!pool.stats().workers[1].cpus.intersects(&theirs));
-    assert_eq!(mask(), before, "the caller's own mask is its own");
+    assert_eq!(mask(), before, "the caller's mask has changed");
 }

@@ -1,5 +1,7 @@
-//! Sockets and the pools that wait for them: they outlive pools, go from one to the next, and two
-//! may wait for one.
+//! Sockets and the pools that wait for them.
+//!
+//! A socket outlives its pool, moves from one pool to the next, and two pools can wait for the same
+//! socket.
 
 #![cfg(not(miri))]
 
@@ -19,7 +21,7 @@ fn pool(workers: usize) -> Pool {
     Pool::builder().workers(workers).build().unwrap()
 }
 
-/// A socket, where it is, and one to send there.
+/// Returns a socket, its address, and a socket of `std` to send to it.
 fn socket() -> (Arc<UdpSocket>, SocketAddr, std::net::UdpSocket) {
     let socket = UdpSocket::bind(LOOPBACK).unwrap();
     let to = socket.local_addr().unwrap();
@@ -34,7 +36,7 @@ fn socket() -> (Arc<UdpSocket>, SocketAddr, std::net::UdpSocket) {
 ///
 /// # Panics
 ///
-/// If it takes longer than a minute.
+/// Panics if `f` takes longer than a minute.
 fn bounded(f: impl FnOnce() + Send + 'static) {
     let (done, wait) = mpsc::channel();
     std::thread::spawn(move || {
@@ -42,11 +44,11 @@ fn bounded(f: impl FnOnce() + Send + 'static) {
         done.send(()).unwrap();
     });
     wait.recv_timeout(Duration::from_secs(60))
-        .expect("it comes to an end");
+        .expect("the test ends in time");
 }
 
 #[test]
-fn a_socket_goes_from_pool_to_pool() {
+fn a_socket_moves_from_pool_to_pool() {
     bounded(|| {
         let (socket, to, sender) = socket();
         for workers in [1, 2, 1, 3] {
@@ -99,7 +101,7 @@ fn two_pools_wait_for_one_socket_and_one_of_them_ends() {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn a_kept_handle_keeps_no_descriptor() {
+fn a_kept_handle_does_not_keep_a_descriptor_open() {
     let pollers = || {
         let open = std::fs::read_dir("/proc/self/fd").unwrap();
         let name = |fd: Result<std::fs::DirEntry, _>| std::fs::read_link(fd.ok()?.path()).ok();

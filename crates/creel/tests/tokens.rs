@@ -1,9 +1,9 @@
-//! Tokens by which many are told to come to their end: who is told, and how long a line may be.
+//! Cancellation tokens: which tokens a cancel reaches, and how long a chain of them may be.
 
 use creel::task::CancellationToken;
 
 #[test]
-fn who_is_told_does_not_depend_on_who_keeps_the_one_between() {
+fn a_cancel_reaches_grandchildren_whose_parent_was_dropped() {
     let root = CancellationToken::new();
     let grandchild = root.child().child();
     let cousin = root.child().child();
@@ -14,16 +14,16 @@ fn who_is_told_does_not_depend_on_who_keeps_the_one_between() {
 }
 
 #[test]
-fn a_long_line_is_told_and_dropped() {
-    // By recursion this would overflow the stack.
+fn a_long_chain_is_cancelled_and_dropped() {
+    // A recursive drop would overflow the stack here.
     let root = CancellationToken::new();
-    let mut line = vec![root.child()];
+    let mut chain = vec![root.child()];
     for _ in 0..if cfg!(miri) { 100 } else { 200_000 } {
-        line.push(line[line.len() - 1].child());
+        chain.push(chain[chain.len() - 1].child());
     }
-    let last = line.pop().unwrap();
-    // Kept by the last one alone.
-    drop(line);
+    let last = chain.pop().unwrap();
+    // Only the last token keeps the chain alive.
+    drop(chain);
     root.cancel();
     assert!(last.is_cancelled());
     drop(last);

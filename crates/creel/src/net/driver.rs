@@ -67,7 +67,7 @@ pub(crate) struct Driver {
     /// reader only wants to know whether there was a new one.
     attended: AtomicU64,
     /// The waker of a worker that will poll.
-    rouse: Mutex<Option<Waker>>,
+    sleeper_waker: Mutex<Option<Waker>>,
     /// Whether the pool has one worker. Relaxed, because a stale value is also correct.
     alone: AtomicBool,
     /// Whether an operation has left it to the next poll to find out if there is more. Relaxed,
@@ -128,14 +128,14 @@ impl Driver {
     /// Replaces the waker of the worker that polls. The driver calls the waker without holding a
     /// lock.
     pub(crate) fn set_wake(&self, waker: Waker) {
-        let old = lock(&self.rouse).replace(waker);
+        let old = lock(&self.sleeper_waker).replace(waker);
         drop(old);
     }
 
     /// Wakes a worker after a socket was added, if all workers are sleeping outside the poller.
     pub(crate) fn wake_if_unattended(&self) {
         if self.is_unattended() {
-            let waker = lock(&self.rouse).clone();
+            let waker = lock(&self.sleeper_waker).clone();
             waker.inspect(Waker::wake_by_ref);
         }
     }
@@ -297,10 +297,10 @@ impl Driver {
         for source in sources.slots.iter().flatten() {
             source.leave(self, &mut due);
         }
-        let rouse = lock(&self.rouse).take();
+        let sleeper_waker = lock(&self.sleeper_waker).take();
         // This drops the last reference to the poller, unless another thread is dropping a socket
         // at this moment.
-        drop((poller, sources, rouse));
+        drop((poller, sources, sleeper_waker));
         due.run(wake_all);
     }
 

@@ -61,7 +61,7 @@ pub(crate) struct Timers {
     /// the entry under the lock before it sleeps.
     used: AtomicBool,
     /// Wakes the worker when another thread has armed an earlier entry.
-    rouse: OnceLock<Waker>,
+    sleeper_waker: OnceLock<Waker>,
     /// The registration of the same waker with a manual clock.
     subscription: Mutex<Option<Subscription>>,
 }
@@ -132,7 +132,7 @@ impl Timers {
             turn: AtomicU64::new(now),
             backlog: AtomicBool::new(false),
             used: AtomicBool::new(false),
-            rouse: OnceLock::new(),
+            sleeper_waker: OnceLock::new(),
             subscription: Mutex::new(None),
         }
     }
@@ -140,11 +140,11 @@ impl Timers {
     /// Sets the waker of the worker that fires these timers. Only the first call has an effect.
     pub(crate) fn set_wake(&self, waker: impl FnOnce() -> Waker) {
         // A second waker can only belong to the same worker.
-        if self.rouse.get().is_some() {
+        if self.sleeper_waker.get().is_some() {
             return;
         }
         let waker = waker();
-        if self.rouse.set(waker.clone()).is_ok() {
+        if self.sleeper_waker.set(waker.clone()).is_ok() {
             *lock(&self.subscription) = self.clock.subscribe(waker);
         }
     }
@@ -262,8 +262,8 @@ impl Timers {
     }
 
     /// Wakes the worker if `is_to_look` is set. Must not be called under the lock.
-    fn rouse(&self, is_to_look: bool) {
-        if is_to_look && let Some(waker) = self.rouse.get() {
+    fn sleeper_waker(&self, is_to_look: bool) {
+        if is_to_look && let Some(waker) = self.sleeper_waker.get() {
             waker.wake_by_ref();
         }
     }
@@ -412,11 +412,11 @@ impl Drop for Entered {
         if here.role == Role::PendingTimers {
             // This moves the last pending timers onto the wheel. This thread does not write any
             // more of them.
-            let rouse = self.timers.look(|state| {
+            let sleeper_waker = self.timers.look(|state| {
                 state.served = false;
                 state.rouses(state.wheel.next())
             });
-            self.timers.rouse(rouse);
+            self.timers.sleeper_waker(sleeper_waker);
         }
     }
 }
@@ -623,10 +623,10 @@ impl Entry {
         // This also invalidates a pending timer that the worker may have added for this entry.
         let old = state.wheel.disarm(key);
         state.wheel.arm(*key, tick, waker);
-        let rouse = state.rouses(Some(tick));
+        let sleeper_waker = state.rouses(Some(tick));
         drop(state);
         drop(old);
-        here.rouse(rouse);
+        here.sleeper_waker(sleeper_waker);
     }
 
     fn remove(&mut self) {

@@ -23,6 +23,7 @@ use crate::net::{overflow, pcap};
 use crate::results::Measured;
 use counters::ReceiveCounters;
 use creel::task::control::{Changes, Control, Ended, Running, Trigger};
+use creel::time::Clock;
 use demux::{Config, Demux};
 use recorder::Files;
 use std::collections::HashMap;
@@ -305,6 +306,9 @@ impl<'a> Receiver<'a> {
     }
 }
 
+/// Reading a capture takes less time than this.
+const READING_TIME_MAX: Duration = Duration::from_secs(365 * 24 * 3600);
+
 /// Analyses a capture as if its packets arrived now. It reads all streams, whatever their ports
 /// are. This function blocks.
 ///
@@ -327,7 +331,11 @@ pub fn analyse(plan: &Plan, capture: &Path) -> Result<Measured, Error> {
     let mut measured = Measured::default();
     // Removes what earlier runs on this thread may have left.
     with_histograms(|histograms| *histograms = Histograms::new());
+    // A source records that a packet reached it now or when it arrived, whichever is later. We move
+    // the times of the capture to the future, so that it is always when the packet arrived.
+    let base = Clock::monotonic().nanos() + READING_TIME_MAX.as_nanos() as u64;
     let summary = pcap::read(capture, |packet| {
+        let at = base.saturating_add(packet.at);
         let index = *by_port.entry(packet.to).or_insert_with(|| {
             let of_port = plan
                 .sessions
@@ -347,10 +355,8 @@ pub fn analyse(plan: &Plan, capture: &Path) -> Result<Measured, Error> {
             demuxes.len() - 1
         });
         match packet.missing {
-            0 => demuxes[index].receive(packet.bytes, packet.from, packet.at),
-            missing => {
-                demuxes[index].receive_truncated(packet.bytes, missing, packet.from, packet.at)
-            }
+            0 => demuxes[index].receive(packet.bytes, packet.from, at),
+            missing => demuxes[index].receive_truncated(packet.bytes, missing, packet.from, at),
         }
     })?;
     measured.warnings.extend(summary.warnings(capture));

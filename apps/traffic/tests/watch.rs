@@ -151,7 +151,7 @@ fn a_port_in_use_is_reported() {
     assert_eq!(other.status.code(), Some(75));
     let output = String::from_utf8_lossy(&other.stderr).into_owned();
     assert!(
-        output.contains(&format!("port {port} is in use")),
+        output.contains(&format!("cannot listen on port {port}: it is in use")),
         "{output}"
     );
 }

@@ -155,7 +155,7 @@ fn tolerated_defects_render_with_a_warning() {
         ("end.vgm", whole[..whole.len() - 1].to_vec(), "cut short"),
         ("cut.vgm", whole[..whole.len() - 2].to_vec(), "cut short"),
         ("loop.vgm", changed(0x1C, 0x1000), "loop points to"),
-        ("no-time.vgm", changed(0x1C, 0x40 - 0x1C), "no time"),
+        ("no-time.vgm", changed(0x1C, 0x40 - 0x1C), "no duration"),
         ("members.vgz", halves, ""),
     ];
     for (name, bytes, warning) in songs {

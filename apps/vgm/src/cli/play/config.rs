@@ -300,7 +300,7 @@ mod tests {
             ("[[song]]\nmatch = \"a[\"", "match = \"a[\""),
             (
                 "[[song]]\nmatch = \"a\"\nmute = [\"SID\"]",
-                "\"SID\": no chip",
+                "\"SID\": unknown chip",
             ),
             ("repeat = \"some\"", "line 1: unknown variant `some`"),
             ("jobs = 0", "jobs = 0: expected a number from 1 to 1024"),

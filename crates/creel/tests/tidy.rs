@@ -238,10 +238,10 @@ fn unclear(line: &str) -> Vec<&'static str> {
         match *word {
             "told" | "tell" | "tells" | "telling" => found.push("told"),
             "beside" => found.push("beside"),
-            "so" if ["many", "much", "long"].contains(&next.unwrap_or("")) => {
-                if after != Some("as") {
-                    found.push("so many");
-                }
+            "so" if ["many", "much", "long"].contains(&next.unwrap_or(""))
+                && after != Some("as") =>
+            {
+                found.push("so many");
             }
             _ => {}
         }

@@ -242,6 +242,7 @@ fn ring_many_to_many_loses_and_doubles_nothing() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "the interpreter takes minutes for its panics")]
 fn a_ring_drops_all_its_messages_even_if_their_drops_panic() {
     struct Throws(Arc<AtomicUsize>);
     impl Drop for Throws {

@@ -80,57 +80,6 @@ mod tests {
     use super::*;
     use std::time::Duration;
 
-    fn values() -> Vec<f64> {
-        // Values slightly above twenty million would lose their differences in single precision.
-        (0..1_000_u32)
-            .map(|n| 2e7 + f64::from(n * n % 97))
-            .collect()
-    }
-
-    fn naive(values: &[f64]) -> (f64, f64) {
-        let mean = values.iter().sum::<f64>() / values.len() as f64;
-        let squares: f64 = values.iter().map(|v| (v - mean) * (v - mean)).sum();
-        (mean, squares / (values.len() - 1) as f64)
-    }
-
-    #[test]
-    fn moments_match_the_definition() {
-        let mut moments = Moments::default();
-        values().into_iter().for_each(|value| moments.note(value));
-        let (mean, variance) = naive(&values());
-        assert!((moments.mean() - mean).abs() < 1e-6);
-        assert!((moments.variance() - variance).abs() < 1e-6);
-        assert_eq!((moments.min(), moments.max()), (2e7, 2e7 + 96.0));
-    }
-
-    #[test]
-    fn merged_moments_match_the_moments_of_all_values() {
-        let values = values();
-        let mut whole = Moments::default();
-        values.iter().for_each(|&value| whole.note(value));
-        for cut in [0, 1, 500, 1_000] {
-            let (mut a, mut b) = (Moments::default(), Moments::default());
-            values[..cut].iter().for_each(|&value| a.note(value));
-            values[cut..].iter().for_each(|&value| b.note(value));
-            a.merge(&b);
-            assert_eq!(a.count(), whole.count());
-            assert_eq!((a.min(), a.max()), (whole.min(), whole.max()));
-            assert!((a.mean() - whole.mean()).abs() < 1e-6);
-            assert!((a.variance() - whole.variance()).abs() < 1e-6);
-        }
-    }
-
-    #[test]
-    fn empty_statistics_report_zero() {
-        let none = Moments::default();
-        assert_eq!(
-            (none.min(), none.max(), none.mean(), none.deviation()),
-            (0.0, 0.0, 0.0, 0.0)
-        );
-        let points = Percentiles::of(&Histograms::new().latency, Duration::from_micros(1));
-        assert_eq!(points, Percentiles::default());
-    }
-
     #[test]
     fn a_buffer_is_recorded_in_the_stream_and_the_context() {
         let mut histograms = Histograms::new();

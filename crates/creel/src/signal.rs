@@ -42,7 +42,7 @@ pub fn signal(number: i32) -> io::Result<Signal> {
     );
     let (sends, receives) = net::UnixStream::pair()?;
     sends.set_nonblocking(true)?;
-    let tell = move || {
+    let on_signal = move || {
         let byte = [0_u8];
         // We ignore errors. If the socket's buffer is full, the receiver has bytes to read, so it
         // learns of the signal anyway.
@@ -52,7 +52,7 @@ pub fn signal(number: i32) -> io::Result<Signal> {
     };
     // SAFETY: The closure only does what a signal handler may do, which is one `send`. It takes no
     // lock and does not allocate.
-    let id = unsafe { signal_hook_registry::register(number, tell) }?;
+    let id = unsafe { signal_hook_registry::register(number, on_signal) }?;
     Ok(Signal {
         id,
         receives: UnixStream::from_std(receives)?,

@@ -305,31 +305,42 @@ fn comments_and_documents_are_plain_english() {
 }
 
 /// Names that were replaced by the field's own, as identifiers of the runtime.
-const FORMER_NAMES: [&str; 24] = [
+const FORMER_NAMES: [&str; 35] = [
     "Seat",
     "Seats",
     "Desk",
     "Held",
+    "Here",
     "StandIn",
     "Laggard",
     "SitOut",
     "Offer",
     "Offers",
     "Known",
+    "Was",
     "NoWayOut",
     "GivesItem",
     "GivesPart",
     "Addressed",
     "Post",
     "Loan",
+    "Notes",
+    "Behind",
     "see_to_a_watch",
     "uncall",
     "rouse",
+    "rouses",
     "stand_in",
     "sit_out",
     "laggard",
+    "hides",
+    "gets_on",
+    "told",
+    "tell",
     "fold_in",
     "at_most",
+    "former",
+    "unbuilt",
 ];
 
 #[test]

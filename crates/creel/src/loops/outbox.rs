@@ -240,7 +240,7 @@ unsafe impl<'o, M: Send> Walk for BoundOutbox<'o, M> {
         let (ranges, shift, receivers) = (outbox.ranges, outbox.shift, outbox.receivers);
         assert!(
             shift < 32,
-            "an outbox for {receivers} receivers: at most 2^37 can be told apart"
+            "an outbox for {receivers} receivers: the maximum is 2^37"
         );
         outbox.buckets.resize_with(sections * ranges, Vec::new);
         Grid {

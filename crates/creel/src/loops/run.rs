@@ -265,7 +265,7 @@ impl Loop<'_> {
             true => places::offer_while(&part, join),
             false => join(),
         };
-        slot.spans.note(Doing::Loop, traced);
+        slot.spans.record(Doing::Loop, traced);
         // A worker of this rank has others below it in the tree by which a loop wakes.
         let inner = |rank: &usize| 2 * rank + 1 < self.slots;
         let mut inner = (1..self.slots).take_while(inner);

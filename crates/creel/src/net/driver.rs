@@ -224,7 +224,7 @@ impl Driver {
     }
 
     fn gather(&self, events: &Events, row: u32, again: bool, found: &mut Found) {
-        let mut unheard = Vec::new();
+        let mut unanswered = Vec::new();
         let mut events = events.iter().peekable();
         if events.peek().is_none() {
             return;
@@ -237,12 +237,12 @@ impl Driver {
             };
             let report = source.report(event, row, &mut found.due);
             found.level |= if again { report.again } else { report.level };
-            if report.unheard {
-                unheard.push((Arc::clone(source), event.key));
+            if report.unanswered {
+                unanswered.push((Arc::clone(source), event.key));
             }
         }
         drop(sources);
-        for (source, key) in unheard {
+        for (source, key) in unanswered {
             self.watch_edges(&source, key);
         }
     }

@@ -154,7 +154,7 @@ pub(super) fn receive(socket: &UdpSocket, received: &mut Received) -> io::Result
     let mut names = [const { MaybeUninit::<libc::sockaddr_in6>::uninit() }; CALL_MAX];
     let mut controls = [const { MaybeUninit::<Control>::uninit() }; CALL_MAX];
     let mut headers = [const { MaybeUninit::<libc::mmsghdr>::uninit() }; CALL_MAX];
-    let mut told = 0;
+    let mut filled = 0;
     for (i, bytes) in received.bytes.chunks_exact_mut(received.room).enumerate() {
         let part = parts[i].write(libc::iovec {
             iov_base: bytes.as_mut_ptr().cast(),
@@ -168,11 +168,11 @@ pub(super) fn receive(socket: &UdpSocket, received: &mut Received) -> io::Result
         header.msg_hdr.msg_control = controls[i].as_mut_ptr().cast();
         // The type of this field differs between C libraries.
         header.msg_hdr.msg_controllen = size_of::<Control>() as _;
-        told += 1;
+        filled += 1;
     }
-    assert_eq!(told, received.slots.len(), "each slot has its piece");
+    assert_eq!(filled, received.slots.len(), "each slot has its piece");
     received.filled = 0;
-    // SAFETY: validity: the first `told` headers are initialized, because `told` counts those that
+    // SAFETY: validity: the first `filled` headers are initialized, because `filled` counts those that
     // were written (each index was checked against the arrays). They point to elements of `parts`,
     // `names` and `controls` with the same index, and each part points to a part of
     // `received.bytes` and has its length. All of these are alive and have not moved, and any bytes
@@ -183,15 +183,15 @@ pub(super) fn receive(socket: &UdpSocket, received: &mut Received) -> io::Result
         libc::recvmmsg(
             socket.as_raw_fd(),
             headers.as_mut_ptr().cast(),
-            told as u32,
+            filled as u32,
             libc::MSG_DONTWAIT as _,
             std::ptr::null_mut(),
         )
     };
     let count = usize::try_from(count).map_err(|_| io::Error::last_os_error())?;
-    assert!(count <= received.slots.len(), "no more than it was told of");
+    assert!(count <= received.slots.len(), "more than it was given");
     for (slot, header) in received.slots.iter_mut().zip(&headers[..count]) {
-        // SAFETY: validity: this is one of the `told` headers that were initialized, and the call
+        // SAFETY: validity: this is one of the `filled` headers that were initialized, and the call
         // has only changed integers in it. Aliasing: the call has returned, so no one writes to the
         // header any more.
         let header = unsafe { header.assume_init_ref() };
@@ -226,10 +226,10 @@ fn ask_to_split(header: &mut libc::msghdr, segment: u16) {
     // SAFETY: validity: the pointer is not null, because the buffer is large enough. It is aligned
     // like `Control`, and the memory is zeroed, so it is a valid `cmsghdr`. Aliasing: the buffer
     // belongs to the caller alone, and we do not use this reference after `CMSG_DATA` below.
-    let told = unsafe { &mut *control };
-    told.cmsg_level = libc::SOL_UDP;
-    told.cmsg_type = libc::UDP_SEGMENT;
-    told.cmsg_len = len as _;
+    let cmsg = unsafe { &mut *control };
+    cmsg.cmsg_level = libc::SOL_UDP;
+    cmsg.cmsg_type = libc::UDP_SEGMENT;
+    cmsg.cmsg_len = len as _;
     // SAFETY: this computes the address after the header, which is within the buffer.
     let data = unsafe { libc::CMSG_DATA(control) };
     // SAFETY: validity: the buffer has `space` bytes, which include this integer. The write does
@@ -253,11 +253,11 @@ fn merged_segment(header: &libc::msghdr) -> usize {
     // SAFETY: validity: the pointer is not null, so it points to a `cmsghdr` that the kernel has
     // written, aligned like `Control`. Aliasing: this makes a copy, and no one writes to the buffer
     // any more.
-    let told = unsafe { control.read() };
+    let cmsg = unsafe { control.read() };
     // SAFETY: this computes a length and does not access memory.
     let whole = unsafe { libc::CMSG_LEN(size_of::<libc::c_int>() as u32) } as usize;
-    let is_whole = told.cmsg_len as usize >= whole;
-    if told.cmsg_level != libc::SOL_UDP || told.cmsg_type != libc::UDP_GRO || !is_whole {
+    let is_whole = cmsg.cmsg_len as usize >= whole;
+    if cmsg.cmsg_level != libc::SOL_UDP || cmsg.cmsg_type != libc::UDP_GRO || !is_whole {
         return 0;
     }
     // SAFETY: this computes the address after the header, which is within the buffer.

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 /// After this number of reports in a row that no task used, we stop reporting the socket by level,
 /// because each report has a cost.
-const UNHEARD_MAX: u32 = 16;
+const UNANSWERED_MAX: u32 = 16;
 
 /// The meaning of a report for the driver.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -20,8 +20,8 @@ pub(super) struct Report {
     pub(super) level: bool,
     /// Whether an earlier answer of the same row reported the same socket.
     pub(super) again: bool,
-    /// Whether no task has used the last [`UNHEARD_MAX`] reports.
-    pub(super) unheard: bool,
+    /// Whether no task has used the last [`UNANSWERED_MAX`] reports.
+    pub(super) unanswered: bool,
 }
 
 /// The state of the heuristic. All fields are relaxed, because a wrong guess only costs time.
@@ -34,28 +34,28 @@ pub(super) struct Retry {
     /// Whether there was more than one datagram the last time.
     bursts: AtomicBool,
     /// The number of reports since a task last used one.
-    unheard: AtomicU32,
+    unanswered: AtomicU32,
 }
 
 impl Retry {
-    /// Records that the poller has reported the socket in an answer of this row. `unheard` says
+    /// Records that the poller has reported the socket in an answer of this row. `unanswered` says
     /// whether no task has used the report before this one.
-    pub(super) fn reported(&self, row: u32, unheard: bool) -> Report {
+    pub(super) fn reported(&self, row: u32, unanswered: bool) -> Report {
         let again = self.row.swap(row, Ordering::Relaxed) == row;
         if again {
             self.bursts.store(true, Ordering::Relaxed);
         } else {
             self.taken.store(0, Ordering::Relaxed);
         }
-        let count = match unheard {
-            true => self.unheard.load(Ordering::Relaxed) + 1,
+        let count = match unanswered {
+            true => self.unanswered.load(Ordering::Relaxed) + 1,
             false => 0,
         };
-        self.unheard.store(count, Ordering::Relaxed);
+        self.unanswered.store(count, Ordering::Relaxed);
         Report {
             level: true,
             again,
-            unheard: count >= UNHEARD_MAX,
+            unanswered: count >= UNANSWERED_MAX,
         }
     }
 
@@ -83,7 +83,7 @@ mod tests {
         *row += 1;
         while there > 0 {
             reports += 1;
-            assert!(!retry.reported(*row, false).unheard);
+            assert!(!retry.reported(*row, false).unanswered);
             loop {
                 tries += 1;
                 if there == 0 {
@@ -120,8 +120,8 @@ mod tests {
     #[test]
     fn what_nobody_comes_for_is_told_a_few_times_only() {
         let retry = Retry::default();
-        assert!(!retry.reported(1, false).unheard);
-        let told = (2..100).take_while(|&row| !retry.reported(row, true).unheard);
-        assert_eq!(told.count() as u32, UNHEARD_MAX - 1);
+        assert!(!retry.reported(1, false).unanswered);
+        let answered = (2..100).take_while(|&row| !retry.reported(row, true).unanswered);
+        assert_eq!(answered.count() as u32, UNANSWERED_MAX - 1);
     }
 }

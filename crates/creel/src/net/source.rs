@@ -112,9 +112,9 @@ impl<S: ?Sized> Source<S> {
             self.ended.store(true, Ordering::Relaxed);
         }
         if event.readable {
-            let unheard = self.read.set(due);
+            let unanswered = self.read.set(due);
             if self.is_level() {
-                report = self.retry.reported(row, unheard);
+                report = self.retry.reported(row, unanswered);
             }
         }
         if event.writable {

@@ -178,7 +178,7 @@ impl<S: Connection> Stream<S> {
             if asked == 0 {
                 return Ok((0, Left::More));
             }
-            Ok(told(SockRef::from(stream).recv(bytes)?, asked))
+            Ok(with_remainder(SockRef::from(stream).recv(bytes)?, asked))
         })
     }
 
@@ -205,7 +205,7 @@ impl<S: Connection> Stream<S> {
         }
         self.io.poll(cx, Direction::Read, |stream| {
             let read = (&*SockRef::from(stream)).read_vectored(places)?;
-            Ok(told(read, asked))
+            Ok(with_remainder(read, asked))
         })
     }
 
@@ -592,12 +592,12 @@ fn read<S: Connection>(stream: &S, bytes: &mut [u8]) -> io::Result<(usize, Left)
         return Ok((0, Left::More));
     }
     let read = (&*SockRef::from(stream)).read(bytes)?;
-    Ok(told(read, asked))
+    Ok(with_remainder(read, asked))
 }
 
 /// Returns the result of a read. A read that returned less than it asked for has emptied the buffer
 /// of the socket.
-fn told(read: usize, asked: usize) -> (usize, Left) {
+fn with_remainder(read: usize, asked: usize) -> (usize, Left) {
     match read < asked {
         true => (read, Left::Drained),
         false => (read, Left::More),

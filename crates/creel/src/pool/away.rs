@@ -19,7 +19,7 @@ use super::{
 use crate::{
     net::io,
     sync::{AtomicBool, AtomicUsize, Instant, Ordering, WaitWord, local, thread, thread_local},
-    task::{Behind, BlockOnDriver, ContextGuard, Frame},
+    task::{BlockOnDriver, ContextGuard, Frame, Stranded},
     time::timers,
     worker::{current, slots::Work},
 };
@@ -75,8 +75,8 @@ impl Away {
         Self { own, counts, since }
     }
 
-    /// Returns how often the thread must call [`look`](Self::look) while it sleeps.
-    pub(super) fn looks_every(&self) -> Option<Duration> {
+    /// Returns how often the thread must call [`check`](Self::check) while it sleeps.
+    pub(super) fn check_interval(&self) -> Option<Duration> {
         self.own
             .as_ref()?
             .all_are_away()
@@ -85,7 +85,7 @@ impl Away {
 
     /// Starts a substitute for the workers if the pool needs one. We wait for one interval first,
     /// because most workers are back before the second check, and a new thread would not be faster.
-    pub(super) fn look(&self) {
+    pub(super) fn check(&self) {
         let Some(own) = self.own.as_ref().filter(|own| own.all_are_away()) else {
             return;
         };
@@ -126,8 +126,8 @@ impl Shared {
     }
 
     fn needs_a_worker(&self) -> bool {
-        let hides = |slot| self.hides(slot);
-        self.tasks.any_scheduled() || (0..self.slots.workers()).any(hides)
+        let has_private_work = |slot| self.has_private_work(slot);
+        self.tasks.any_scheduled() || (0..self.slots.workers()).any(has_private_work)
     }
 }
 
@@ -144,10 +144,10 @@ fn substitute(pool: &Arc<Shared>) {
     let block_on_driver = BlockOnDriver::new(&pool.tasks);
     let frame = Frame::new(&pool.tasks, &block_on_driver);
     let _inside = ContextGuard::enter(&frame);
-    let mut last = Behind::default();
+    let mut last = Stranded::default();
     while pool.all_are_away() {
         serve_callers(pool);
-        if !pool.tasks.run_behind(&mut last, false) {
+        if !pool.tasks.run_stranded(&mut last, false) {
             WaitWord::new(0).wait(0, Some(WATCHDOG_INTERVAL));
         }
     }

@@ -185,10 +185,10 @@ impl Pool {
                 None => {
                     let away = away.get_or_insert_with(Away::enter);
                     let look = || {
-                        away.look();
+                        away.check();
                         false
                     };
-                    let every = away.looks_every();
+                    let every = away.check_interval();
                     bell.waiter.wait_looking(every, || bell.is_woken(), look);
                 }
                 Some(_) => WaitWord::new(0).wait(0, look),

@@ -53,7 +53,7 @@ impl Rhythm {
 
     /// Records that a loop was called at `now`. The worker slept before it, and was still asleep if
     /// `asleep`.
-    pub(crate) fn called(&mut self, now: u64, asleep: bool) {
+    pub(crate) fn loop_began(&mut self, now: u64, asleep: bool) {
         let distance = now - self.last_ns;
         if distance < PERIOD_MIN_NS {
             return;
@@ -121,7 +121,7 @@ mod tests {
         let mut now = 7_000_000;
         for _ in 0..calls {
             now += period;
-            rhythm.called(now, false);
+            rhythm.loop_began(now, false);
         }
         (rhythm, now)
     }
@@ -143,14 +143,14 @@ mod tests {
     fn what_belongs_to_one_frame_is_not_a_period() {
         let (mut rhythm, last) = found(2_000_000);
         let alarm = rhythm.alarm();
-        rhythm.called(last + PERIOD_MIN_NS / 2, true);
+        rhythm.loop_began(last + PERIOD_MIN_NS / 2, true);
         assert_eq!(rhythm.alarm(), alarm);
     }
 
     #[test]
     fn uneven_and_rare_calls_set_none() {
         let (mut rhythm, last) = found(2_000_000);
-        rhythm.called(last + 3_000_000, true);
+        rhythm.loop_began(last + 3_000_000, true);
         assert_eq!(rhythm.alarm(), None);
         assert_eq!(found(2 * PERIOD_MAX_NS).0.alarm(), None);
     }
@@ -176,10 +176,10 @@ mod tests {
             "nothing is expected before the next call"
         );
         let late = last + 3_500_000;
-        rhythm.called(late, true);
+        rhythm.loop_began(late, true);
         let alarm = rhythm.alarm().expect("a rhythm");
         assert!(late < alarm && alarm < late + 2_000_000);
-        (1..4).for_each(|late_again| rhythm.called(late + late_again * 3_500_000, true));
+        (1..4).for_each(|late_again| rhythm.loop_began(late + late_again * 3_500_000, true));
         assert_eq!(rhythm.alarm(), None, "another rhythm");
     }
 
@@ -187,9 +187,9 @@ mod tests {
     fn who_slept_through_an_alarm_sets_the_next_earlier() {
         let (mut rhythm, last) = after(20, 16_000_000);
         let lead = rhythm.lead();
-        rhythm.called(last + 16_000_000 - lead / 2, false);
+        rhythm.loop_began(last + 16_000_000 - lead / 2, false);
         assert_eq!(rhythm.lead(), lead, "it was awake");
-        rhythm.called(last + 2 * 16_000_000 - lead / 2, true);
+        rhythm.loop_began(last + 2 * 16_000_000 - lead / 2, true);
         assert!(rhythm.lead() > lead);
     }
 

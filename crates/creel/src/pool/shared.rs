@@ -11,7 +11,7 @@ use crate::{
     loops::protocol::Protocol,
     net::driver::Driver,
     sync::{AtomicUsize, HAS_THREADS, Instant, Mutex, lock, thread},
-    task::{Behind, Tasks, is_in_context},
+    task::{Stranded, Tasks, is_in_context},
     time::timers::Timers,
     worker::{
         current,
@@ -185,9 +185,9 @@ impl Shared {
         // A duration that exceeds the clock's range means no limit.
         let until = within.and_then(|within| Instant::now().checked_add(within));
         // Workers that are blocked in user code may wait for work that is stranded behind them.
-        let mut last = Behind::default();
+        let mut last = Stranded::default();
         let look = || {
-            self.tasks.run_behind(&mut last, true);
+            self.tasks.run_stranded(&mut last, true);
             // The workers end, but a caller of `block_on` may still be waiting.
             #[cfg(feature = "tasks")]
             super::block_on::serve_callers(self);
@@ -221,7 +221,7 @@ impl Work for Shared {
         self.tasks.any_outside() || self.loops.shared_jobs.left() > 0
     }
 
-    fn hides(&self, slot: usize) -> bool {
+    fn has_private_work(&self, slot: usize) -> bool {
         self.timers.at(slot).is_used() || !self.driver.is_empty()
     }
 

@@ -77,7 +77,7 @@ impl Spin {
         match spun {
             Spun::Paid if due.is_some() => {
                 self.rhythm.came_after(ns);
-                self.called(shared, slot, false);
+                self.loop_began(shared, slot, false);
             }
             Spun::Paid => self.limit_ns = SPIN_MAX_NS,
             Spun::InVain if due.is_some() => self.rhythm.missed(),
@@ -102,13 +102,14 @@ impl Spin {
         if !socket && ns < full_ns(shared) {
             self.limit_ns = SPIN_MAX_NS;
         }
-        self.called(shared, slot, true);
+        self.loop_began(shared, slot, true);
     }
 
     /// Checks whether a loop ended the wait of the worker, and learns from it.
-    fn called(&mut self, shared: &Shared, slot: &WorkerSlot, asleep: bool) {
+    fn loop_began(&mut self, shared: &Shared, slot: &WorkerSlot, asleep: bool) {
         if shared.wait == Wait::Adaptive && shared.loops.has_part(slot) {
-            self.rhythm.called(shared.loops.mailbox.woken_ns(), asleep);
+            self.rhythm
+                .loop_began(shared.loops.mailbox.woken_ns(), asleep);
             self.woken_for_loop |= asleep;
         }
     }

@@ -101,7 +101,7 @@ impl<'a> Pace<'a> {
         let (shared, spans) = (self.shared, &self.slot.spans);
         let traced = shared.slots.tracing.begin();
         let came = watchdog.is_none() && self.spin.spin(shared, self.slot);
-        spans.note(Doing::Spinning, traced);
+        spans.record(Doing::Spinning, traced);
         if came {
             return Found::default();
         }
@@ -113,12 +113,12 @@ impl<'a> Pace<'a> {
         let (found, notified) = if self.busy && self.quantum > 0 {
             (
                 Found::default(),
-                self.slot.parker.rest(self.until(self.line)),
+                self.slot.parker.sleep_quantum(self.until(self.line)),
             )
         } else {
             self.sleep(watchdog)
         };
-        spans.note(Doing::Parked, shared.slots.tracing.begin().map(|_| begin));
+        spans.record(Doing::Parked, shared.slots.tracing.begin().map(|_| begin));
         let parked = now_ns() - begin;
         let socket = !notified && found.count > 0;
         self.spin.slept(self.shared, self.slot, parked, socket);
@@ -150,8 +150,8 @@ impl<'a> Pace<'a> {
             // slept.
             let mut found = Some(Found::default());
             let parker = &self.slot.parker;
-            let told = || parker.notified();
-            let notified = parker.poll(|| found = driver.wait(timeout, told));
+            let is_notified = || parker.notified();
+            let notified = parker.poll(|| found = driver.wait(timeout, is_notified));
             if found.is_some() || notified {
                 return (found.unwrap_or_default(), notified);
             }

@@ -23,13 +23,13 @@ pub(crate) const WATCHDOG_INTERVAL: Duration = Duration::from_millis(1);
 
 /// The state that a worker remembers of its last check as the watchdog.
 pub(super) struct Watchdog {
-    last: Look,
+    last: Snapshot,
     /// The memory for the next check, so that a check allocates nothing.
-    next: Look,
+    next: Snapshot,
 }
 
 #[derive(Default)]
-struct Look {
+struct Snapshot {
     /// The time of the check. `None` if this worker was not the watchdog.
     at: Option<Instant>,
     tasks: Progress,
@@ -54,7 +54,7 @@ pub(super) struct Found {
 impl Watchdog {
     pub(super) fn new(shared: &Shared) -> Self {
         let sized = || {
-            let mut look = Look::default();
+            let mut look = Snapshot::default();
             look.take(shared);
             look.at = None;
             look
@@ -77,7 +77,7 @@ impl Watchdog {
     }
 
     /// Runs a check, if this worker is the watchdog and the interval has elapsed.
-    pub(super) fn look(&mut self, shared: &Shared, slot: &WorkerSlot) -> Found {
+    pub(super) fn check(&mut self, shared: &Shared, slot: &WorkerSlot) -> Found {
         let Some(at) = self.last.at else {
             return Found::default();
         };
@@ -111,7 +111,7 @@ impl Found {
     }
 }
 
-impl Look {
+impl Snapshot {
     /// Records the current state. Returns the current time.
     fn take(&mut self, shared: &Shared) -> Instant {
         let now = Instant::now();
@@ -132,7 +132,7 @@ impl Look {
     /// reasons: We give up on a notification only if it is still the same one and its worker has
     /// not arrived. We take due timers under their lock, according to the exact clock. Only one
     /// worker at a time asks the poller. Queues and LIFO slots can be stolen from at any time.
-    fn compare(&self, last: &Look, shared: &Shared, slot: &WorkerSlot) -> Found {
+    fn compare(&self, last: &Snapshot, shared: &Shared, slot: &WorkerSlot) -> Found {
         if let Some(notified) = self.notified.filter(|_| self.notified == last.notified) {
             // The notified worker has not arrived, so other workers may be notified again.
             shared.slots.give_up(notified);

@@ -78,7 +78,7 @@ pub(super) fn run(shared: &Arc<Shared>, index: usize) {
         }
         // The worker first adds itself to the idle list, and then checks everything that any worker
         // may take.
-        if shared.tasks.rest(slot) && !shared.loops.shared_jobs.any_left() {
+        if shared.tasks.before_park(slot) && !shared.loops.shared_jobs.any_left() {
             let found = pace.wait(watchdog.timeout(shared, slot));
             take_up(slot, shared, &mut pace, found);
         }
@@ -122,7 +122,7 @@ fn turn(slot: &WorkerSlot, shared: &Shared, pace: &mut Pace, watchdog: &mut Watc
     let looped = calls && take_part(slot, shared);
     let urgent = run_inbox(slot, shared, &mut search);
     // A worker with a search is not the watchdog, because it is not idle.
-    let found = watchdog.look(shared, slot);
+    let found = watchdog.check(shared, slot);
     // The worker may have left the idle state to fire timers, without a check for loops.
     let looped = found.fired && shared.loops.has_part(slot) && take_part(slot, shared) || looped;
     let helped = help(slot, shared, &mut search);
@@ -173,8 +173,8 @@ fn take_part(slot: &WorkerSlot, shared: &Shared) -> bool {
     // have to wait for this worker. If it becomes the watchdog after this check, it is awake, and
     // the appointment is withdrawn.
     pass_on_shared_jobs(shared);
-    let leaves =
-        slot.is_idle() && (shared.hides(slot.index) || shared.slots.idle.is_watchdog(slot.index));
+    let leaves = slot.is_idle()
+        && (shared.has_private_work(slot.index) || shared.slots.idle.is_watchdog(slot.index));
     if leaves {
         slot.set_looping(true);
         shared.slots.leave_idle_for_long(slot);
@@ -201,7 +201,7 @@ fn run_inbox(slot: &WorkerSlot, shared: &Shared, search: &mut Option<Search>) ->
     if leaves {
         shared.slots.enter_idle(slot);
     }
-    slot.spans.note(Doing::Inbox, traced.filter(|_| urgent));
+    slot.spans.record(Doing::Inbox, traced.filter(|_| urgent));
     urgent
 }
 

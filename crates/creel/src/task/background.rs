@@ -100,7 +100,7 @@ impl<F: Future> Future for Background<F> {
 
 /// Returns whether this thread has an ordinary task to run, as far as we can see.
 fn others_wait() -> bool {
-    let Some(context) = local::here() else {
+    let Some(context) = local::current() else {
         return false;
     };
     let polls = context.scheduler.progress();

@@ -21,7 +21,7 @@ pub(crate) struct Progress;
 
 /// The stranded tasks, of which there are none here.
 #[derive(Default)]
-pub(crate) struct Behind;
+pub(crate) struct Stranded;
 
 impl Progress {
     pub(crate) fn take(&mut self, _: &Tasks) {}
@@ -49,7 +49,7 @@ impl Tasks {
         false
     }
 
-    pub(crate) fn rest(&self, slot: &WorkerSlot) -> bool {
+    pub(crate) fn before_park(&self, slot: &WorkerSlot) -> bool {
         self.slots.enter_idle(slot);
         true
     }
@@ -72,7 +72,7 @@ impl Tasks {
 
     pub(crate) fn cancel_all(&self) {}
 
-    pub(crate) fn run_behind(&self, _: &mut Behind, _: bool) -> bool {
+    pub(crate) fn run_stranded(&self, _: &mut Stranded, _: bool) -> bool {
         false
     }
 

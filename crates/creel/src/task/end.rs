@@ -13,7 +13,7 @@ const STEPS: usize = 256;
 
 /// The state of all workers at the owner's last check.
 #[derive(Default)]
-pub(crate) struct Behind {
+pub(crate) struct Stranded {
     progress: Progress,
     notified: Option<Notification>,
 }
@@ -43,7 +43,7 @@ impl Tasks {
     /// since `last`. Then it updates `last`. Returns whether there was a task. If the pool ends,
     /// `cancel` is true and the tasks are cancelled instead. A thread that holds no local scheduler
     /// calls this from time to time.
-    pub(crate) fn run_behind(&self, last: &mut Behind, cancel: bool) -> bool {
+    pub(crate) fn run_stranded(&self, last: &mut Stranded, cancel: bool) -> bool {
         let (mut now, notified) = (Progress::default(), self.slots.idle.notified());
         now.take(self);
         if let Some(notified) = notified.filter(|notified| last.notified == Some(*notified)) {
@@ -52,7 +52,7 @@ impl Tasks {
             self.slots.give_up(notified);
         }
         let stuck = now.mark_stuck(&last.progress, self);
-        *last = Behind {
+        *last = Stranded {
             progress: now,
             notified,
         };

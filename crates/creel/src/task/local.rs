@@ -92,7 +92,7 @@ unsafe impl Send for LocalScheduler {}
 unsafe impl Sync for LocalScheduler {}
 
 #[derive(Clone, Copy)]
-struct Here {
+struct Current {
     scheduler: *const LocalScheduler,
     /// The address of the pool's tasks, for comparison.
     tasks: *const Tasks,
@@ -100,8 +100,8 @@ struct Here {
 
 thread_local! {
     /// The local scheduler that this thread holds.
-    static HERE: Cell<Here> = const {
-        Cell::new(Here { scheduler: ptr::null(), tasks: ptr::null() })
+    static CURRENT: Cell<Current> = const {
+        Cell::new(Current { scheduler: ptr::null(), tasks: ptr::null() })
     };
 }
 
@@ -120,14 +120,14 @@ pub(super) fn current_for<'a>(task: Task) -> Option<LocalContext<'a>> {
     if cfg!(loom) {
         return None;
     }
-    let context = here()?;
+    let context = current()?;
     (task.is_of(context.tasks) && task.state().slot().is_none()).then_some(context)
 }
 
 /// Returns the local scheduler that this thread holds, if it belongs to this pool.
 #[inline]
 pub(super) fn current_in(tasks: &Tasks) -> Option<LocalContext<'_>> {
-    here().filter(|context| ptr::eq(context.tasks, tasks))
+    current().filter(|context| ptr::eq(context.tasks, tasks))
 }
 
 /// Returns whether this thread holds a local scheduler of this pool.
@@ -139,21 +139,21 @@ pub(crate) fn runs_tasks_of(tasks: &Tasks) -> bool {
 ///
 /// The caller must not keep it longer than the thread holds the local scheduler.
 #[inline]
-pub(super) fn here<'a>() -> Option<LocalContext<'a>> {
-    let here = local(&HERE, Cell::get).filter(|here| !here.scheduler.is_null())?;
+pub(super) fn current<'a>() -> Option<LocalContext<'a>> {
+    let current = local(&CURRENT, Cell::get).filter(|current| !current.scheduler.is_null())?;
     // SAFETY: the thread holds a local scheduler of this pool, and the pool lives as long.
-    let tasks = unsafe { &*here.tasks };
+    let tasks = unsafe { &*current.tasks };
     // SAFETY: validity: the local schedulers are in a table of `tasks`, which is alive. Aliasing:
     // the reference is shared, and only this thread accesses `own`, because it holds the local
     // scheduler.
-    let scheduler = unsafe { &*here.scheduler };
+    let scheduler = unsafe { &*current.scheduler };
     Some(LocalContext { scheduler, tasks })
 }
 
 /// Returns whether this thread may take a local scheduler. It must hold none, and its thread-locals
 /// must not have been destroyed.
 pub(super) fn may_attach() -> bool {
-    local(&HERE, Cell::get).is_some_and(|here| here.scheduler.is_null())
+    local(&CURRENT, Cell::get).is_some_and(|current| current.scheduler.is_null())
 }
 
 /// Returns the heap of the local scheduler that this thread holds.
@@ -162,9 +162,9 @@ pub(super) fn heap() -> Option<NonNull<Heap>> {
     if cfg!(loom) {
         return None;
     }
-    let here = local(&HERE, Cell::get).filter(|here| !here.scheduler.is_null())?;
+    let current = local(&CURRENT, Cell::get).filter(|current| !current.scheduler.is_null())?;
     // SAFETY: the thread holds the local scheduler, which is therefore alive.
-    NonNull::new(unsafe { &*here.scheduler }.heap.load(Ordering::Relaxed))
+    NonNull::new(unsafe { &*current.scheduler }.heap.load(Ordering::Relaxed))
 }
 
 /// Allocates memory for a channel of type `C` from the heap of the local scheduler that this thread
@@ -241,11 +241,11 @@ impl LocalScheduler {
             debug_assert!(own.search.is_none(), "the last holder has ended its search");
         });
         self.context.store(true, Ordering::Relaxed);
-        let here = Here {
+        let current = Current {
             scheduler: self,
             tasks,
         };
-        local(&HERE, |place| place.set(here));
+        local(&CURRENT, |place| place.set(current));
     }
 
     /// Returns the heap, or `None` if the local scheduler has never been held.
@@ -332,10 +332,10 @@ impl LocalContext<'_> {
     /// Reverses [`LocalScheduler::attach`].
     pub(super) fn detach_thread(self) {
         self.scheduler.context.store(false, Ordering::Relaxed);
-        let nowhere = Here {
+        let none = Current {
             scheduler: ptr::null(),
             tasks: ptr::null(),
         };
-        local(&HERE, |place| place.set(nowhere));
+        local(&CURRENT, |place| place.set(none));
     }
 }

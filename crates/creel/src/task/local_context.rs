@@ -94,7 +94,7 @@ impl<'a> LocalContext<'a> {
     #[inline(always)]
     pub(super) fn step(self, cancel: bool) -> bool {
         if self.own(|own| own.polls_left == 0) {
-            return self.step_after_a_look(cancel);
+            return self.step_after_maintenance(cancel);
         }
         let Some((task, claim)) = self.next() else {
             return false;
@@ -142,7 +142,7 @@ impl<'a> LocalContext<'a> {
                 return;
             };
             if self.own(|own| own.polls_left == 0) {
-                self.look();
+                self.maintain();
             }
             self.run(task, task.state().claimed());
         }
@@ -150,8 +150,8 @@ impl<'a> LocalContext<'a> {
 
     /// Does the same as `step`, after the maintenance that is not needed at each step.
     #[cold]
-    fn step_after_a_look(self, cancel: bool) -> bool {
-        let outside = self.look();
+    fn step_after_maintenance(self, cancel: bool) -> bool {
+        let outside = self.maintain();
         if self.scheduler.hints.len() > 0 {
             self.spill();
         }
@@ -244,7 +244,7 @@ impl<'a> LocalContext<'a> {
     /// Does the maintenance of the local scheduler. It reads the clock, estimates the duration of a
     /// poll, and plans the next maintenance. It also notifies another worker if that is worth it.
     /// Returns whether the next task must come from the outside queue.
-    fn look(self) -> bool {
+    fn maintain(self) -> bool {
         if self.own(|own| own.polls_planned == 0) {
             self.own(|own| (own.polls_left, own.polls_planned) = (1, 1));
             return false;

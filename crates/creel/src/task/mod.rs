@@ -55,7 +55,7 @@ pub use yield_now::{YieldNow, yield_now};
 
 pub(crate) use block_on_driver::BlockOnDriver;
 pub(crate) use context::{ContextGuard, Frame, enter, innermost_slots, is_in_context};
-pub(crate) use end::Behind;
+pub(crate) use end::Stranded;
 pub(crate) use local::{block_for_channel, free_channel, runs_tasks_of};
 pub(crate) use steal::Progress;
 pub(crate) use tasks::Tasks;

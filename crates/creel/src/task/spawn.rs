@@ -41,7 +41,7 @@ where
             None => tasks.spawn(future),
         };
     }
-    if let Some(context) = local::here() {
+    if let Some(context) = local::current() {
         return spawn_here(context, future);
     }
     match context::worker() {

@@ -64,7 +64,7 @@ impl Inner {
 
     /// Marks this token as cancelled, adds its wakers to `woken`, and returns its children, which
     /// the caller must cancel. Returns no children if the token was cancelled before.
-    fn tell(&self, woken: &mut RunAll) -> Vec<Weak<Inner>> {
+    fn notify(&self, woken: &mut RunAll) -> Vec<Weak<Inner>> {
         let mut waits = self.lock();
         if self.cancelled.swap(true, Ordering::AcqRel) {
             return Vec::new();
@@ -81,9 +81,9 @@ impl Inner {
     /// the stack if the chain of children is long. `drop` uses a loop for the same reason.
     fn cancel(&self) {
         let mut woken = RunAll::default();
-        let mut left = self.tell(&mut woken);
+        let mut left = self.notify(&mut woken);
         while let Some(next) = left.pop() {
-            let children = next.upgrade().map(|inner| inner.tell(&mut woken));
+            let children = next.upgrade().map(|inner| inner.notify(&mut woken));
             left.extend(children.into_iter().flatten());
         }
         woken.finish();

@@ -225,7 +225,7 @@ impl Tasks {
 
     /// Releases the worker's local scheduler and marks the worker as idle. A worker whose turn
     /// found nothing calls this before it waits. Returns false if there is a task after all.
-    pub(crate) fn rest(&self, slot: &WorkerSlot) -> bool {
+    pub(crate) fn before_park(&self, slot: &WorkerSlot) -> bool {
         if let Some(context) = local::current_in(self) {
             if context.scheduler.has_hints() {
                 return false;

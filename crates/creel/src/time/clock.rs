@@ -128,7 +128,7 @@ impl Manual {
 
     /// Wakes all listeners. We do not hold the lock while we wake one, because the waker may be the
     /// last reference to its worker and may end a subscription.
-    fn tell(&self) {
+    fn notify_listeners(&self) {
         let next = |key: &mut usize| {
             let listeners = self.listeners();
             let rest = listeners.wakers.get(*key..)?;
@@ -263,7 +263,7 @@ impl Clock {
         let _ = manual
             .nanos
             .fetch_update(Ordering::AcqRel, Ordering::Acquire, moved);
-        manual.tell();
+        manual.notify_listeners();
     }
 
     /// Returns the nanoseconds from the epoch of the clock until now. Use it for timestamps,

@@ -406,5 +406,9 @@ fn a_sleeping_worker_is_roused_for_an_earlier_timer_only() {
     assert!(bench.poll(&mut early).is_pending());
     assert_eq!(was_woken.get(), 2);
     bench.clock.advance(MS);
-    assert_eq!(was_woken.get(), 3, "a manual clock that moves rouses, too");
+    assert_eq!(
+        was_woken.get(),
+        3,
+        "a manual clock that advances wakes them as well"
+    );
 }

@@ -79,7 +79,7 @@ struct State {
 
 impl State {
     /// Returns whether the worker intends to sleep beyond the tick `next`.
-    fn rouses(&self, next: Option<u64>) -> bool {
+    fn needs_wake(&self, next: Option<u64>) -> bool {
         next.zip(self.asleep_until)
             .is_some_and(|(next, until)| next < until)
     }
@@ -193,7 +193,7 @@ impl Timers {
         }
         let tick = wheel::tick_at_or_before(self.turn());
         let mut due = Woken::default();
-        let more = self.look(|state| {
+        let more = self.with_state(|state| {
             state.asleep_until = None;
             self.claim(state);
             state.wheel.fire(tick, due.list(), BATCH)
@@ -210,7 +210,7 @@ impl Timers {
     /// From here until the next `fire`, the worker counts as asleep. If another thread arms an
     /// earlier timer, it wakes the worker.
     pub(crate) fn sleep_until(&self) -> Option<u64> {
-        let next = self.look(|state| {
+        let next = self.with_state(|state| {
             let next = state.wheel.next();
             state.asleep_until = Some(next.unwrap_or(u64::MAX));
             next
@@ -222,14 +222,14 @@ impl Timers {
     /// entries. It can be earlier than [`sleep_until`](Self::sleep_until) only if a timer was armed
     /// in between.
     pub(crate) fn first(&self) -> Option<u64> {
-        self.look(|state| state.wheel.first())
+        self.with_state(|state| state.wheel.first())
             .map(wheel::tick_nanos)
     }
 
     /// Returns whether no timer is armed. If so, the worker counts as asleep from now on, as before
     /// its first turn.
     pub(crate) fn may_end(&self) -> bool {
-        self.look(|state| {
+        self.with_state(|state| {
             let is_idle = state.wheel.is_empty();
             if is_idle {
                 state.asleep_until = Some(u64::MAX);
@@ -257,13 +257,13 @@ impl Timers {
         // their time has come.
         self.turn.fetch_max(now, Ordering::Relaxed);
         let tick = wheel::tick_at_or_before(now);
-        let more = self.look(|state| state.wheel.fire(tick, due.list(), BATCH));
+        let more = self.with_state(|state| state.wheel.fire(tick, due.list(), BATCH));
         Rescued { due, more }
     }
 
     /// Wakes the worker if `is_to_look` is set. Must not be called under the lock.
-    fn sleeper_waker(&self, is_to_look: bool) {
-        if is_to_look && let Some(waker) = self.sleeper_waker.get() {
+    fn wake_sleeper(&self, needs_wake: bool) {
+        if needs_wake && let Some(waker) = self.sleeper_waker.get() {
             waker.wake_by_ref();
         }
     }
@@ -271,13 +271,13 @@ impl Timers {
     /// Lets the calling thread write pending timers, if it serves these timers and no other thread
     /// has this right.
     fn claim(&self, state: &mut State) {
-        let here = here();
-        if here.role == Role::Serves && ptr::eq(here.timers, self) && !state.served {
-            let pending = Here {
+        let current = read_current();
+        if current.role == Role::Serves && ptr::eq(current.timers, self) && !state.served {
+            let pending = Current {
                 role: Role::PendingTimers,
-                ..here
+                ..current
             };
-            state.served = local(&HERE, |place| place.set(pending)).is_some();
+            state.served = local(&CURRENT, |place| place.set(pending)).is_some();
         }
     }
 
@@ -288,22 +288,22 @@ impl Timers {
     /// The calling thread has the right to write pending timers, according to
     /// [`Role::PendingTimers`].
     #[inline]
-    unsafe fn note(&self, arm: Arm) {
+    unsafe fn push_pending(&self, arm: Arm) {
         let pending = self.pending.get_or_init(PendingTimers::new);
         // SAFETY: this thread has the right to write, so it is the only writer of the ring, and the
         // right passes to another thread under the lock. `push` does not call back into this
         // function.
         let mut full = unsafe { pending.push(arm) };
         while let Err(arm) = full {
-            self.look(|_| ());
-            // SAFETY: this thread is still the only writer, because `look` only takes pending
+            self.with_state(|_| ());
+            // SAFETY: this thread is still the only writer, because `with_state` only takes pending
             // timers out, as the reader, and does not give the right away.
             full = unsafe { pending.push(arm) };
         }
     }
 
     /// Calls `f` with the wheel, after all pending timers were moved onto it.
-    fn look<R>(&self, f: impl FnOnce(&mut State) -> R) -> R {
+    fn with_state<R>(&self, f: impl FnOnce(&mut State) -> R) -> R {
         let mut spent = local(&SPENT, RefCell::take).unwrap_or_default();
         let mut state = self.lock();
         if let Some(pending) = self.pending.get() {
@@ -342,7 +342,7 @@ pub(crate) struct Rescued {
 
 /// The timers that the futures polled on a thread use.
 #[derive(Clone, Copy)]
-struct Here {
+struct Current {
     /// The timers of the innermost [`Entered`], or null.
     timers: *const Timers,
     role: Role,
@@ -352,7 +352,7 @@ struct Here {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Role {
     /// The thread arms timers under the lock.
-    Guest,
+    BlockOnCaller,
     /// The thread belongs to the worker that fires the timers. It also arms them under the lock,
     /// because a former thread of the worker may not have finished yet.
     Serves,
@@ -361,25 +361,25 @@ enum Role {
     PendingTimers,
 }
 
-const NOWHERE: Here = Here {
+const NONE: Current = Current {
     timers: ptr::null(),
-    role: Role::Guest,
+    role: Role::BlockOnCaller,
 };
 
 thread_local! {
-    static HERE: Cell<Here> = const { Cell::new(NOWHERE) };
+    static CURRENT: Cell<Current> = const { Cell::new(NONE) };
     /// Memory for wakers that are no longer needed, which we keep so that a turn does not allocate.
     static SPENT: RefCell<Vec<StoredWaker>> = const { RefCell::new(Vec::new()) };
 }
 
 #[inline]
-fn here() -> Here {
-    local(&HERE, Cell::get).unwrap_or(NOWHERE)
+fn read_current() -> Current {
+    local(&CURRENT, Cell::get).unwrap_or(NONE)
 }
 
 /// Makes `timers` the timers of this thread until the guard is dropped.
 pub(crate) fn enter(timers: Arc<Timers>) -> Entered {
-    enter_as(timers, Role::Guest)
+    enter_as(timers, Role::BlockOnCaller)
 }
 
 /// Makes `timers` the timers of this thread like [`enter`], for the one thread that fires them.
@@ -389,52 +389,52 @@ pub(crate) fn serve(timers: Arc<Timers>) -> Entered {
 }
 
 fn enter_as(timers: Arc<Timers>, role: Role) -> Entered {
-    let here = Here {
+    let current = Current {
         timers: Arc::as_ptr(&timers),
         role,
     };
     Entered {
-        before: local(&HERE, |place| place.replace(here)).unwrap_or(NOWHERE),
+        before: local(&CURRENT, |place| place.replace(current)).unwrap_or(NONE),
         timers,
     }
 }
 
 /// A guard that restores the timers that [`enter`] or [`serve`] replaced.
 pub(crate) struct Entered {
-    before: Here,
-    /// Keeps the timers alive while `HERE` points to them.
+    before: Current,
+    /// Keeps the timers alive while `CURRENT` points to them.
     timers: Arc<Timers>,
 }
 
 impl Drop for Entered {
     fn drop(&mut self) {
-        let here = local(&HERE, |place| place.replace(self.before)).unwrap_or(NOWHERE);
-        if here.role == Role::PendingTimers {
+        let current = local(&CURRENT, |place| place.replace(self.before)).unwrap_or(NONE);
+        if current.role == Role::PendingTimers {
             // This moves the last pending timers onto the wheel. This thread does not write any
             // more of them.
-            let sleeper_waker = self.timers.look(|state| {
+            let needs_wake = self.timers.with_state(|state| {
                 state.served = false;
-                state.rouses(state.wheel.next())
+                state.needs_wake(state.wheel.next())
             });
-            self.timers.sleeper_waker(sleeper_waker);
+            self.timers.wake_sleeper(needs_wake);
         }
     }
 }
 
 /// Calls `f` with the timers of this thread and its role, if the thread has timers.
 #[inline]
-fn current<R>(f: impl FnOnce(&Timers, Role) -> R) -> Option<R> {
-    let here = here();
+fn with_current<R>(f: impl FnOnce(&Timers, Role) -> R) -> Option<R> {
+    let current = read_current();
     // SAFETY: the pointer is null or that of an `Entered` of this thread. The `Entered` has not
     // been dropped, because it is not `Send` and this crate never leaks one. Therefore the timers
     // live until `f`, which is in this file, returns.
-    unsafe { here.timers.as_ref() }.map(|timers| f(timers, here.role))
+    unsafe { current.timers.as_ref() }.map(|timers| f(timers, current.role))
 }
 
 /// Returns a counted reference to the timers of this thread.
 #[cold]
 fn counted() -> Option<Arc<Timers>> {
-    let timers = here().timers;
+    let timers = read_current().timers;
     if timers.is_null() {
         return None;
     }
@@ -447,7 +447,7 @@ fn counted() -> Option<Arc<Timers>> {
 
 /// Returns the clock of this thread's timers, if it has any.
 pub(super) fn current_clock() -> Option<Clock> {
-    current(|timers, _| timers.clock.clone())
+    with_current(|timers, _| timers.clock.clone())
 }
 
 /// Returns the clock of this thread's timers.
@@ -546,18 +546,18 @@ impl Entry {
     #[inline]
     #[track_caller]
     pub(super) fn poll(&mut self, window: Window, waker: &Waker) -> Option<u64> {
-        let polled = current(|here, role| {
+        let polled = with_current(|timers, role| {
             // At the first poll here, the time of the turn may be out of date. A worker without
             // timers does not update it, and a worker that has stolen the task may have begun its
             // turn before the time at which the task was due.
-            let turn = match self.is_of(here) {
-                true => here.turn(),
-                false => here.now(),
+            let turn = match self.is_of(timers) {
+                true => timers.turn(),
+                false => timers.now(),
             };
             if window.earliest <= turn {
                 return Some(turn);
             }
-            self.arm(here, role, window.tick(), waker);
+            self.arm(timers, role, window.tick(), waker);
             None
         });
         polled.expect(NO_TIMERS)
@@ -573,36 +573,36 @@ impl Entry {
     }
 
     #[inline]
-    fn is_of(&self, here: &Timers) -> bool {
+    fn is_of(&self, timers: &Timers) -> bool {
         let own = self.place.as_ref();
-        own.is_some_and(|(timers, _)| ptr::eq(Arc::as_ptr(timers), here))
+        own.is_some_and(|(own, _)| ptr::eq(Arc::as_ptr(own), timers))
     }
 
     #[inline]
-    fn arm(&mut self, here: &Timers, role: Role, tick: u64, waker: &Waker) {
+    fn arm(&mut self, timers: &Timers, role: Role, tick: u64, waker: &Waker) {
         let armed = Some(Armed {
             tick,
             waker: WakerId::of(waker),
         });
-        if self.armed == armed && self.is_of(here) {
+        if self.armed == armed && self.is_of(timers) {
             return;
         }
         // We clone the waker first. If this panics, the entry stays armed as it was.
         let waker = StoredWaker::new(waker);
         match &self.place {
-            Some((timers, key))
-                if role == Role::PendingTimers && ptr::eq(Arc::as_ptr(timers), here) =>
+            Some((own, key))
+                if role == Role::PendingTimers && ptr::eq(Arc::as_ptr(own), timers) =>
             {
                 // SAFETY: according to its role, this thread has the right to write pending timers.
                 unsafe {
-                    here.note(Arm {
+                    own.push_pending(Arm {
                         key: *key,
                         tick,
                         waker,
                     });
                 }
             }
-            _ => self.arm_at_once(here, tick, waker),
+            _ => self.arm_at_once(timers, tick, waker),
         }
         self.armed = armed;
     }
@@ -610,23 +610,23 @@ impl Entry {
     /// Arms the entry under the lock. We need this if the entry is armed here for the first time,
     /// or if this thread does not serve the timers.
     #[cold]
-    fn arm_at_once(&mut self, here: &Timers, tick: u64, waker: StoredWaker) {
-        if !self.is_of(here) {
+    fn arm_at_once(&mut self, timers: &Timers, tick: u64, waker: StoredWaker) {
+        if !self.is_of(timers) {
             self.remove();
         }
-        let mut state = here.lock();
+        let mut state = timers.lock();
         let (_, key) = self.place.get_or_insert_with(|| {
-            here.used.store(true, Ordering::Relaxed);
+            timers.used.store(true, Ordering::Relaxed);
             let timers = counted().expect(NO_TIMERS);
             (timers, state.wheel.insert())
         });
         // This also invalidates a pending timer that the worker may have added for this entry.
         let old = state.wheel.disarm(key);
         state.wheel.arm(*key, tick, waker);
-        let sleeper_waker = state.rouses(Some(tick));
+        let needs_wake = state.needs_wake(Some(tick));
         drop(state);
         drop(old);
-        here.sleeper_waker(sleeper_waker);
+        timers.wake_sleeper(needs_wake);
     }
 
     fn remove(&mut self) {

@@ -138,7 +138,7 @@ impl Work for Pieces {
         self.left.load(Ordering::SeqCst) > 0
     }
 
-    fn hides(&self, _: usize) -> bool {
+    fn has_private_work(&self, _: usize) -> bool {
         false
     }
 

@@ -81,13 +81,13 @@ impl Parker {
 
     /// Does the same for work that may wait for the end of a throttle's quantum.
     pub(crate) fn notify_later(&self) -> PrevState {
-        let told = |state| match state {
+        let previous = |state| match state {
             SLEEPING_QUANTUM => Some(SLEEPING_QUANTUM),
             _ => Some(NOTIFIED),
         };
         let before = self
             .state
-            .fetch_update(Ordering::AcqRel, Ordering::Acquire, told);
+            .fetch_update(Ordering::AcqRel, Ordering::Acquire, previous);
         match before.unwrap_or_else(|state| state) {
             SLEEPING_QUANTUM => PrevState::Asleep,
             state => self.wake_from(state),
@@ -129,7 +129,7 @@ impl Parker {
     }
 
     /// Does the same, but only [`notify`](Self::notify) counts as a waker.
-    pub(crate) fn rest(&self, timeout: Option<Duration>) -> bool {
+    pub(crate) fn sleep_quantum(&self, timeout: Option<Duration>) -> bool {
         self.sleep_as(SLEEPING_QUANTUM, || {
             self.state.wait(SLEEPING_QUANTUM, timeout)
         })
@@ -151,10 +151,10 @@ impl Parker {
     /// Sleeps with `sleep` and sets the word to `state` for that time, unless a waker has come
     /// since the turn began. Returns whether a waker has come.
     fn sleep_as(&self, state: u32, sleep: impl FnOnce()) -> bool {
-        let told = self
-            .state
-            .compare_exchange(RUNNING, state, Ordering::AcqRel, Ordering::Acquire);
-        if told.is_ok() {
+        let previous =
+            self.state
+                .compare_exchange(RUNNING, state, Ordering::AcqRel, Ordering::Acquire);
+        if previous.is_ok() {
             sleep();
         }
         self.state.swap(RUNNING, Ordering::AcqRel) == NOTIFIED

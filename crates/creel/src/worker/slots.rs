@@ -35,7 +35,7 @@ pub(crate) trait Work: Any + Send + Sync {
 
     /// Returns whether something that only this worker's thread checks may become ready while the
     /// thread runs user code.
-    fn hides(&self, slot: usize) -> bool;
+    fn has_private_work(&self, slot: usize) -> bool;
 
     /// Returns whether there is a loop in which this worker has a share that it has not looked at
     /// yet. The worker's own thread calls this after it has stored that it is not idle (`SeqCst`).
@@ -424,7 +424,7 @@ impl WorkerSlots {
         slot.set_idle(false);
         let left = self.idle.leave(slot.index);
         slot.take_notified();
-        if left.was_watchdog || self.hides(slot) {
+        if left.was_watchdog || self.has_private_work(slot) {
             self.ensure_watchdog();
         }
         left.search
@@ -470,8 +470,9 @@ impl WorkerSlots {
     }
 
     /// Returns whether something that only this thread checks may become ready.
-    fn hides(&self, slot: &WorkerSlot) -> bool {
-        self.work().is_some_and(|work| work.hides(slot.index))
+    fn has_private_work(&self, slot: &WorkerSlot) -> bool {
+        self.work()
+            .is_some_and(|work| work.has_private_work(slot.index))
     }
 
     /// Ends the search of a notified worker that does not arrive, in the same way as

@@ -63,7 +63,7 @@ impl Tracing {
 impl Spans {
     /// Keeps a span that began at `begin` and ends now.
     #[inline]
-    pub(crate) fn note(&self, doing: Doing, begin: Option<u64>) {
+    pub(crate) fn record(&self, doing: Doing, begin: Option<u64>) {
         if let Some(begin_ns) = begin {
             self.keep(doing, begin_ns);
         }

@@ -442,7 +442,7 @@ impl Protocol {
             counters: &slot.counters,
         };
         part.work();
-        slot.spans.note(Doing::Loop, traced);
+        slot.spans.record(Doing::Loop, traced);
         if share.leave(call.epoch()) {
             let caller = lock(&self.mailbox.caller).clone();
             caller.iter().for_each(Waiter::wake);

@@ -132,7 +132,7 @@ impl Control {
     }
 
     /// Returns the state, and stores the waker so that the next change wakes the task.
-    fn look(&self, cx: &mut Context<'_>) -> State {
+    fn poll_state(&self, cx: &mut Context<'_>) -> State {
         let known = |inner: &Inner| {
             let task = inner.task.as_ref();
             task.is_some_and(|task| task.will_wake(cx.waker()))
@@ -212,7 +212,7 @@ impl<W: Work> Running<W> {
 
     /// Reads the state if any task of the group has changed. Returns how the task ended, if it has.
     #[inline]
-    fn look(&mut self, cx: &mut Context<'_>) -> Option<Ended> {
+    fn poll_state(&mut self, cx: &mut Context<'_>) -> Option<Ended> {
         let count = self.changes.count();
         if count == self.seen {
             return None;
@@ -222,7 +222,7 @@ impl<W: Work> Running<W> {
 
     #[cold]
     fn look_again(&mut self, count: u64, cx: &mut Context<'_>) -> Option<Ended> {
-        let before = std::mem::replace(&mut self.state, self.control.look(cx));
+        let before = std::mem::replace(&mut self.state, self.control.poll_state(cx));
         // We store these last, so that the state is read again if reading it panicked.
         (self.seen, self.waker) = (count, Some(WakerId::of(cx.waker())));
         match self.state {
@@ -246,7 +246,7 @@ impl<W: Work> Future for Running<W> {
             this.seen = UNSEEN;
         }
         for _ in 0..STEPS_MAX {
-            if let Some(ended) = this.look(cx) {
+            if let Some(ended) = this.poll_state(cx) {
                 return Poll::Ready(ended);
             }
             if this.state != State::Started {
@@ -331,7 +331,7 @@ mod tests {
             (poll, self.steps.done.load(Ordering::SeqCst))
         }
 
-        fn tell(&self, trigger: Trigger) {
+        fn trigger(&self, trigger: Trigger) {
             self.steps.woken.store(false, Ordering::SeqCst);
             self.control.trigger(trigger).unwrap();
         }
@@ -341,19 +341,19 @@ mod tests {
     fn a_task_runs_only_while_started() {
         let mut bench = Bench::new(None);
         assert_eq!(bench.poll(5), (Poll::Pending, 0));
-        bench.tell(Trigger::Start);
+        bench.trigger(Trigger::Start);
         assert!(bench.steps.woken.load(Ordering::SeqCst));
         assert_eq!(bench.poll(5), (Poll::Pending, 5));
-        bench.tell(Trigger::Pause);
+        bench.trigger(Trigger::Pause);
         assert!(bench.steps.woken.load(Ordering::SeqCst));
         assert_eq!(bench.poll(5), (Poll::Pending, 5));
-        bench.tell(Trigger::FlushStart);
+        bench.trigger(Trigger::FlushStart);
         assert_eq!(bench.poll(5), (Poll::Pending, 5));
         assert_eq!(bench.steps.flushed.load(Ordering::SeqCst), 1);
-        bench.tell(Trigger::Start);
-        bench.tell(Trigger::FlushStop);
+        bench.trigger(Trigger::Start);
+        bench.trigger(Trigger::FlushStop);
         assert_eq!(bench.poll(2), (Poll::Pending, 7));
-        bench.tell(Trigger::Stop);
+        bench.trigger(Trigger::Stop);
         assert_eq!(bench.poll(5), (Poll::Ready(Ended::Stopped), 7));
     }
 
@@ -370,7 +370,7 @@ mod tests {
         ];
         for (flow, poll, state) in cases {
             let mut bench = Bench::new(Some(flow));
-            bench.tell(Trigger::Start);
+            bench.trigger(Trigger::Start);
             assert_eq!(bench.poll(9), (poll, 1));
             assert_eq!(bench.control.state(), state);
         }

@@ -192,8 +192,8 @@ mod tests {
         for (state, row) in STATES.into_iter().zip(rows) {
             for (trigger, expected) in TRIGGERS.into_iter().zip(row.split_whitespace()) {
                 let next = state.after(trigger);
-                let told = next.map_or("-".into(), |next| format!("{next:?}"));
-                assert_eq!(told, expected, "{trigger:?} while {state:?}");
+                let actual = next.map_or("-".into(), |next| format!("{next:?}"));
+                assert_eq!(actual, expected, "{trigger:?} while {state:?}");
             }
         }
     }

@@ -1,4 +1,6 @@
 //! The memory of this process, now and at its peak, and a way to return free memory to the system.
+//!
+//! Unsafe code is allowed here for one call of the C library, `malloc_trim`.
 
 use std::fs;
 

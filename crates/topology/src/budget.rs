@@ -202,8 +202,7 @@ impl Budget {
     /// Adds a limit for workers that need `bytes` of memory each.
     ///
     /// The limit is the number of such workers that fit into [`Machine::memory_limit`]. It is at
-    /// least
-    /// 1. Without a known amount of memory, the budget does not change.
+    /// least one. Without a known amount of memory, the budget does not change.
     ///
     /// ```
     /// use creel_topology::{Budget, Machine};

@@ -52,7 +52,7 @@ pub struct Rooms {
     /// Share the rooms among N contexts, which are threads
     #[arg(long, alias = "groups", value_name = "N", default_value_t = 1, value_parser = count, help_heading = "Contexts")]
     contexts: usize,
-    /// Let a context wait TIME before it reacts again
+    /// Handle packets and timers at most once per TIME in each context
     #[arg(long, value_name = "TIME", default_value = "5ms", value_parser = parse_duration, help_heading = "Contexts")]
     wait: Duration,
     #[command(flatten, next_help_heading = "Contexts")]

@@ -1,5 +1,7 @@
 //! Performance counters of the kernel for this process and its descendants. Migrations are counted
 //! by software, and cycles and instructions by hardware. We use those that the system allows.
+//!
+//! Unsafe code is allowed here for one call of `fcntl`, which closes a counter in child processes.
 
 use super::sample::Sample;
 use perf_event::{

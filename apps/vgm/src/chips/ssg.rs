@@ -86,8 +86,8 @@ impl Ssg {
 
     /// Creates an SSG in its state after reset, with a table of levels.
     ///
-    /// The table contains the level of each of the envelope's 32 steps. Fixed level n is entry 2n +
-    /// 1. Fixed level 0 is entry 0, which must be 0.
+    /// The table contains the level of each of the envelope's 32 steps. Fixed level n is entry
+    /// `2n + 1`. Fixed level 0 is entry 0, which must be 0.
     pub fn with_levels(table: &'static [i16; 32]) -> Self {
         Self {
             tones: [Tone::default(); CHANNELS],

@@ -287,7 +287,7 @@ impl<T> Sender<T> {
     /// # Panics
     ///
     /// Panics if `message` is `None`.
-    #[inline]
+    #[inline(always)]
     #[track_caller]
     pub fn poll_send(
         &mut self,
@@ -365,7 +365,7 @@ impl<T> Unpin for SendFuture<'_, T> {}
 impl<T> Future for SendFuture<'_, T> {
     type Output = Result<(), SendError<T>>;
 
-    #[inline]
+    #[inline(always)]
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = &mut *self;
         this.sender.poll_send(cx, &mut this.message)
@@ -416,7 +416,7 @@ impl<T> Receiver<T> {
 
     /// Takes the oldest message. If there is none, returns the value of the state word that says
     /// so.
-    #[inline]
+    #[inline(always)]
     fn take(&mut self) -> Result<T, u64> {
         let inner = self.inner();
         loop {
@@ -437,14 +437,14 @@ impl<T> Receiver<T> {
             let words = inner.tx_waker.copy();
             let empty = (seen & !(FULL | TX_WAITING)).wrapping_add(EPOCH);
             if exchange(&inner.state, seen, empty) {
-                // SAFETY: the place was full, and the exchange made the message ours.
-                let message = unsafe { message.assume_init() };
                 if seen & TX_WAITING != 0 {
                     // SAFETY: the exchange cleared the bit, and it compared with the value that was
                     // read before the copy.
                     unsafe { words.into_waker() }.wake_quietly();
                 }
-                return Ok(message);
+                // SAFETY: the place was full, and the exchange made the message ours. The wake does
+                // not unwind, so it cannot leak the message.
+                return Ok(unsafe { message.assume_init() });
             }
         }
     }
@@ -489,7 +489,7 @@ impl<T> Receiver<T> {
     /// assert_eq!(pool.block_on(poll_fn(|cx| rx.poll_recv(cx))), Ok(1));
     /// # Ok::<(), creel::BuildError>(())
     /// ```
-    #[inline]
+    #[inline(always)]
     pub fn poll_recv(&mut self, cx: &mut Context<'_>) -> Poll<Result<T, Closed>> {
         if budget::is_spent(cx) {
             return Poll::Pending;
@@ -551,7 +551,7 @@ pub struct RecvFuture<'a, T> {
 impl<T> Future for RecvFuture<'_, T> {
     type Output = Result<T, Closed>;
 
-    #[inline]
+    #[inline(always)]
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         self.receiver.poll_recv(cx)
     }

@@ -57,7 +57,7 @@ impl<R> First<R> {
 
 impl Pool {
     /// Returns the result of `f(item)` for the first item for which it is `Some`, in the order of
-    /// the items. Items behind that one may be skipped. Blocks until the result is known.
+    /// the items. Items behind that one may be skipped. Blocks until no worker visits an item any more.
     ///
     /// # Panics
     /// If slices in a tuple differ in length. Resumes the first panic of `f`.
@@ -151,7 +151,7 @@ impl Pool {
     }
 
     /// Returns the lowest index for whose item `f(item)` is true. Items behind that one may be
-    /// skipped. Blocks until the result is known.
+    /// skipped. Blocks until no worker visits an item any more.
     ///
     /// # Panics
     /// As [`find_map`](Self::find_map).
@@ -174,7 +174,7 @@ impl Pool {
 
     /// Returns the index of any item for which `f(item)` is true. If several qualify, the result
     /// is the one found soonest, which may differ from call to call. All workers stop once one is
-    /// found. Blocks until the result is known.
+    /// found. Blocks until no worker visits an item any more.
     ///
     /// # Panics
     /// As [`find_map`](Self::find_map).
@@ -212,7 +212,7 @@ impl Pool {
     }
 
     /// Returns whether `f(item)` is true for at least one item. All workers stop once one is
-    /// found. Blocks until the result is known.
+    /// found. Blocks until no worker visits an item any more.
     ///
     /// # Panics
     /// As [`find_map`](Self::find_map).
@@ -229,7 +229,7 @@ impl Pool {
     }
 
     /// Returns whether `f(item)` is true for all items. All workers stop once an item is found for
-    /// which it is false. Blocks until the result is known.
+    /// which it is false. Blocks until no worker visits an item any more.
     ///
     /// # Panics
     /// As [`find_map`](Self::find_map).

@@ -229,7 +229,7 @@ fn ended_by_its_own_task() {
 }
 
 #[test]
-fn resized_under_tasks() {
+fn resizing_while_tasks_run() {
     check(|| {
         let pool = Arc::new(pool(1 + draw(3)));
         let resized = Arc::clone(&pool);

@@ -252,17 +252,20 @@ impl Driver {
     #[cold]
     fn watch_edges(&self, source: &AnySource, key: usize) {
         let mut place = lock(&source.place);
-        let Some(watch) = place.as_mut().and_then(|place| place.watch_by(self, key)) else {
+        let Some(registration) = place
+            .as_mut()
+            .and_then(|place| place.registration_with(self, key))
+        else {
             return;
         };
-        let edges = edges(&watch.poller);
+        let edges = edges(&registration.poller);
         // We clear the flag first, because a task that makes an attempt after an event by edge must
         // know that it was reported by edge.
         source.level.store(false, Ordering::Relaxed);
         let (socket, interest) = (&source.socket, source.interest(key));
         // The kernel reports immediately if there is something to read now.
-        match watch.poller.modify(socket, interest, edges) {
-            Ok(()) => watch.mode = edges,
+        match registration.poller.modify(socket, interest, edges) {
+            Ok(()) => registration.mode = edges,
             // The next report tries to switch again.
             Err(_) => source.level.store(true, Ordering::Relaxed),
         }

@@ -3,7 +3,7 @@
 use super::driver::Driver;
 use super::poller::{AsSource, Mode, Poller};
 use super::readiness::{Readiness, Ticket, Waiting, lock};
-use super::source::{Direction, Place, Source, Watch};
+use super::source::{Direction, Place, Registration, Source};
 use crate::sync::{local, thread_local};
 use crate::worker::budget;
 use std::cell::Cell;
@@ -288,7 +288,7 @@ impl<S: AsSource + Send + Sync + 'static> Io<S> {
             .oneshot
             .store(wanted == Mode::Oneshot, Ordering::Relaxed);
         let before = source.level.swap(wanted == Mode::Level, Ordering::Relaxed);
-        let armed = match &place.watch {
+        let armed = match &place.registration {
             None => poller.add(&source.socket, interest, wanted),
             Some(_) => poller.modify(&source.socket, interest, wanted),
         };
@@ -297,7 +297,7 @@ impl<S: AsSource + Send + Sync + 'static> Io<S> {
             readiness.armed.store(false, Ordering::Release);
             return Err(error);
         }
-        place.watch = Some(Watch {
+        place.registration = Some(Registration {
             poller,
             mode: wanted,
             process: std::process::id(),
@@ -335,7 +335,7 @@ impl<S: AsSource + Send + Sync + 'static> Io<S> {
         let place = held.insert(Place {
             driver,
             key,
-            watch: None,
+            registration: None,
         });
         Ok((poller, place))
     }
@@ -348,8 +348,8 @@ impl<S: AsSource + Send + Sync + 'static> Io<S> {
         let held = lock(&self.source.place);
         let Some(place) = &*held else { return Ok(()) };
         let interest = self.source.interest(place.key);
-        match &place.watch {
-            Some(Watch { poller, mode, .. }) if *mode == Mode::Oneshot => {
+        match &place.registration {
+            Some(Registration { poller, mode, .. }) if *mode == Mode::Oneshot => {
                 poller.modify(&self.source.socket, interest, Mode::Oneshot)
             }
             _ => Ok(()),

@@ -46,11 +46,11 @@ pub(super) struct Place {
     pub(super) driver: Arc<Driver>,
     pub(super) key: usize,
     /// The registration with the poller. `None` until the socket is added to the poller.
-    pub(super) watch: Option<Watch>,
+    pub(super) registration: Option<Registration>,
 }
 
 /// How a poller reports a socket.
-pub(super) struct Watch {
+pub(super) struct Registration {
     pub(super) poller: Arc<Poller>,
     pub(super) mode: Mode,
     /// The process that added the socket to the poller. A process shares the poller with the
@@ -61,9 +61,13 @@ pub(super) struct Watch {
 impl Place {
     /// Returns the registration of the socket with the poller of `driver`, if the socket is
     /// registered there under this key.
-    pub(super) fn watch_by(&mut self, driver: &Driver, key: usize) -> Option<&mut Watch> {
+    pub(super) fn registration_with(
+        &mut self,
+        driver: &Driver,
+        key: usize,
+    ) -> Option<&mut Registration> {
         let is_it = self.key == key && self.is_in(driver);
-        self.watch.as_mut().filter(|_| is_it)
+        self.registration.as_mut().filter(|_| is_it)
     }
 
     fn is_in(&self, driver: &Driver) -> bool {
@@ -136,11 +140,11 @@ impl<S: ?Sized> Source<S> {
 impl<S: AsSource + ?Sized> Source<S> {
     /// Removes the socket from the poller, given a place that was taken out of the source.
     pub(super) fn unwatch(&self, place: &mut Place) {
-        if let Some(watch) = place.watch.take()
-            && watch.process == std::process::id()
+        if let Some(registration) = place.registration.take()
+            && registration.process == std::process::id()
         {
             // This can only fail if the file descriptor is not registered any more.
-            let _ = watch.poller.delete(&self.socket);
+            let _ = registration.poller.delete(&self.socket);
         }
     }
 

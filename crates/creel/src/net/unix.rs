@@ -226,7 +226,8 @@ impl UnixDatagram {
     ///
     /// # Errors
     ///
-    /// Returns an error if there is no socket at the path.
+    /// Returns an error if the path is not valid, or the error of the operating system, for example
+    /// if there is no socket at the path.
     pub fn connect(&self, path: impl AsRef<Path>) -> io::Result<()> {
         self.as_std().connect_addr(&address(path.as_ref())?)
     }

@@ -171,8 +171,9 @@ impl Pool {
     ///
     /// Blocks until `f` has run. The worker first finishes what it is running, and the closures
     /// that it received earlier. If you call this on the worker's own thread, `f` runs at once. A
-    /// worker that waits for another worker here keeps running the closures that others send to it.
-    /// Two workers that wait for each other therefore both make progress.
+    /// worker that waits for another worker here keeps running the closures that other workers wait
+    /// for, so two workers that wait for each other both make progress. Closures from threads that
+    /// are not workers wait until it is back.
     ///
     /// # Errors
     /// If the pool has no such worker, has ended, or the operating system refuses the worker's

@@ -39,7 +39,7 @@ impl Tasks {
         }
     }
 
-    /// Runs tasks that are in the outside queue, or that are stranded at workers without progress
+    /// Runs tasks that are in the injection queue, or that are stranded at workers without progress
     /// since `last`. Then it updates `last`. Returns whether there was a task. If the pool ends,
     /// `cancel` is true and the tasks are cancelled instead. A thread that holds no local scheduler
     /// calls this from time to time.

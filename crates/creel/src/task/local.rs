@@ -64,7 +64,7 @@ pub(super) struct Own {
     /// number of polls between the last maintenance and the next one, and is 0 before the first.
     pub(super) polls_left: u32,
     pub(super) polls_planned: u32,
-    /// The number of polls until a task from the outside queue has priority.
+    /// The number of polls until a task from the injection queue has priority.
     pub(super) outside_in: u32,
     /// The pool's only search, if this thread owns it because it was notified.
     pub(super) search: Option<Search>,

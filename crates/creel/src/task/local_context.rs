@@ -14,7 +14,7 @@ use std::future::Future;
 /// them that we aim for, in ns.
 const LOOK_POLLS_MAX: u32 = 64;
 const LOOK_NS: u64 = 20_000;
-/// The approximate number of polls after which a task from the outside queue has priority.
+/// The approximate number of polls after which a task from the injection queue has priority.
 /// Maintenance checks this.
 pub(super) const OUTSIDE_EVERY: u32 = LOOK_POLLS_MAX;
 
@@ -199,7 +199,7 @@ impl<'a> LocalContext<'a> {
         self.elsewhere()
     }
 
-    /// Claims a task from the outside queue or, with the pool's only search, from another local
+    /// Claims a task from the injection queue or, with the pool's only search, from another local
     /// scheduler.
     #[cold]
     fn elsewhere(self) -> Option<(Task, Claim)> {
@@ -243,7 +243,7 @@ impl<'a> LocalContext<'a> {
 
     /// Does the maintenance of the local scheduler. It reads the clock, estimates the duration of a
     /// poll, and plans the next maintenance. It also notifies another worker if that is worth it.
-    /// Returns whether the next task must come from the outside queue.
+    /// Returns whether the next task must come from the injection queue.
     fn maintain(self) -> bool {
         if self.own(|own| own.polls_planned == 0) {
             self.own(|own| (own.polls_left, own.polls_planned) = (1, 1));
@@ -317,7 +317,7 @@ impl<'a> LocalContext<'a> {
         }
     }
 
-    /// Moves all tasks that are queued here to the outside queue, so that others can take them.
+    /// Moves all tasks that are queued here to the injection queue, so that others can take them.
     pub(super) fn clear(self) {
         self.spill();
         // SAFETY: this thread holds the local scheduler.

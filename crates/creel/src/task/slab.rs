@@ -116,7 +116,7 @@ pub(super) struct Heap {
     /// The address of the scheduler, for comparison.
     scheduler_at: *const (),
     own: UnsafeCell<Own>,
-    /// The blocks that other threads returned, as a stack, or `ORPHANED`. They are pushed with
+    /// The blocks that other threads returned, as a stack, or the value of `orphaned()`. They are pushed with
     /// release and taken all at once with acquire, so there is no ABA problem.
     returns: CachePadded<AtomicPtr<Block>>,
     /// Once the heap is orphaned, the number of blocks that are still in use. It is negative while

@@ -108,7 +108,7 @@ impl Tasks {
             if !comes || !self.slots.idle.may_run_tasks(index) {
                 return self.slots.notify_one(0, When::Now);
             }
-            // The worker checks the outside queue before it sleeps again. If it has found other
+            // The worker checks the injection queue before it sleeps again. If it has found other
             // work by then, the watchdog finds the task.
             slot.notify();
             self.slots.ensure_watchdog();
@@ -116,7 +116,7 @@ impl Tasks {
         })
     }
 
-    /// Creates a task that any worker may run, puts it into the outside queue, and gets a worker to
+    /// Creates a task that any worker may run, puts it into the injection queue, and gets a worker to
     /// take it with `call`.
     fn spawn_outside<F: Future>(
         &self,

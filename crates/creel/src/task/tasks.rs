@@ -20,7 +20,8 @@ pub(crate) struct Tasks {
     pub(super) slots: Arc<WorkerSlots>,
     /// The local scheduler of each worker.
     pub(super) schedulers: Table<LocalScheduler>,
-    /// The stealable tasks that became scheduled on a thread without a local scheduler.
+    /// The injection queue. It has the stealable tasks that became scheduled on a thread without a
+    /// local scheduler, or were moved here from one.
     pub(super) outside: Inject,
     pub(super) notify_limiter: NotifyLimiter,
     /// The state of the deterministic mode, if the pool uses it.

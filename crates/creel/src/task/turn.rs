@@ -273,7 +273,7 @@ impl Tasks {
     }
 
     /// Does the watchdog's work for tasks, based on the progress at the last check and now. Returns
-    /// whether this worker must search for tasks or take them from the outside queue.
+    /// whether this worker must search for tasks or take them from the injection queue.
     ///
     /// If this worker is leased, it revokes the lease of a `block_on` caller that is stuck.
     pub(crate) fn rescue(&self, slot: &WorkerSlot, before: &Progress, now: &Progress) -> bool {

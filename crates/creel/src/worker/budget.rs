@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn a_loop_that_polls_on_after_refusals_makes_progress() {
+    fn polling_again_after_refusals_eventually_succeeds() {
         fresh(|| {
             let mut tried = 0;
             while ready(1) == 1 {}

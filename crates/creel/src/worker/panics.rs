@@ -97,10 +97,17 @@ pub(crate) fn discard<T>(value: T) {
 
 /// Calls user code that may panic although no thread waits for it, for example a waker or a drop.
 /// The panic hook has then reported the panic, and the caller continues.
+#[inline]
 pub(crate) fn quietly(f: impl FnOnce()) {
     if let Err(payload) = catch_unwind(AssertUnwindSafe(f)) {
-        // Dropping the payload may panic too. We leak the payload of that second panic.
-        let dropped = catch_unwind(AssertUnwindSafe(|| drop(payload)));
-        dropped.unwrap_or_else(std::mem::forget);
+        drop_payload(payload);
     }
+}
+
+/// Drops the payload of a panic. Its own drop may panic as well, and we leak what that throws.
+#[cold]
+#[inline(never)]
+fn drop_payload(payload: Payload) {
+    let dropped = catch_unwind(AssertUnwindSafe(|| drop(payload)));
+    dropped.unwrap_or_else(std::mem::forget);
 }

@@ -62,7 +62,8 @@ impl Cpuinfo {
     ///
     /// # Errors
     ///
-    /// Returns [`Error::NoMachine`] if neither this file nor `proc/stat` lists a PU.
+    /// Returns [`Error::NoMachine`] if neither this file nor `proc/stat` lists a PU, or the error of
+    /// reading `proc/stat`.
     pub(crate) fn into_parts(self, tree: &Tree) -> Result<Parts, Error> {
         let mut online: CpuSet = self
             .processors

@@ -84,7 +84,10 @@ impl Server {
             .spawn()
             .context("cannot start the server process")?;
         let ask = child.stdin.take();
-        let stdout = child.stdout.take().context("the server has no output")?;
+        let stdout = child
+            .stdout
+            .take()
+            .context("cannot read the output of the server: it is not piped")?;
         let mut lines = BufReader::new(stdout).lines();
         let address = lines
             .next()

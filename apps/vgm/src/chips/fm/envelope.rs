@@ -211,7 +211,7 @@ impl Envelope {
             let period = clock.divider() << pace.shift;
             let mut index = count >> pace.shift;
             let mut next = tick + wait as usize * clock.divider();
-            // This loop runs all steps of one stage, which have equal distances.
+            // This loop runs all steps of one stage. They are equally far apart in time.
             let attacks = self.stage == Stage::Attack;
             let until = match self.stage {
                 Stage::Depress => DEPRESSED,

@@ -48,7 +48,7 @@ pub const INFO: ChipInfo = ChipInfo {
     name: "NESAPU, FDS",
     verification: DOCUMENTS,
     ratio: Some(8.5),
-    // The full scale of the core is that of the mixer.
+    // The core and the mixer have the same full scale, so the factor is 1.
     level: Level::new(1.0, 0x100, 2.0),
     voices: &[VoiceGroup::Named(&[
         "pulse 1", "pulse 2", "triangle", "noise", "DMC", "FDS",

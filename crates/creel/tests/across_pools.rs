@@ -1,5 +1,7 @@
-//! Two pools and more whose workers wait for each other: each verb called on another pool's worker
-//! gets on, or is refused at once.
+//! Two or more pools whose workers wait for each other.
+//!
+//! We call each verb on another pool's worker. It must make progress, or the pool must reject it at
+//! once.
 
 #![cfg(not(miri))]
 
@@ -24,7 +26,7 @@ fn pool(workers: usize, name: &str) -> Arc<Pool> {
     Arc::new(builder.build().unwrap())
 }
 
-/// The pool does each kind of work.
+/// Checks that the pool still does each kind of work.
 fn works(pool: &Pool) {
     assert_eq!(block_on(pool.spawn(async { 1 })).unwrap(), 1);
     assert_eq!(
@@ -38,7 +40,7 @@ fn works(pool: &Pool) {
     pool.block_on(time::sleep(Duration::from_micros(1)));
 }
 
-/// Runs `f` on a worker of this pool: in each of the ways in which it may be given.
+/// Runs `f` on a worker of this pool, once for each way in which work can get there.
 fn on_a_worker(pool: &Arc<Pool>, f: impl Fn() + Send + Sync + 'static) {
     let f = Arc::new(f);
     pool.run_on(0, || f()).unwrap();
@@ -100,7 +102,8 @@ fn a_call_comes_back_to_a_worker_that_waits_for_the_other_pool() {
             let (a, b) = (pool(2, "a"), pool(1, "b"));
             let loops = a.with_balance(balance);
             for _ in 0..20 {
-                // B's one worker waits for A's loop, whose units ask for that worker.
+                // B's only worker waits for A's loop, and the units of that loop call back to the
+                // same worker.
                 b.run_on(0, || loops.for_each(0..2, |_| b.run_on(0, || ()).unwrap()))
                     .unwrap();
                 b.run_on(0, || {
@@ -163,7 +166,8 @@ fn tasks_that_block_for_the_other_pool_take_turns() {
                         let [own, next, last] =
                             [0, 1, 2].map(|step| Arc::clone(&pools[(at + step) % 3]));
                         let blocks = async move {
-                            // For a task there, which the worker there that is free can run.
+                            // This waits for a task of that pool. The pool's free worker can run
+                            // it.
                             let inner = next.spawn(async move { last.workers() });
                             next.block_on(inner).unwrap()
                         };
@@ -273,7 +277,7 @@ fn a_pool_is_dropped_on_another_ones_worker() {
             let a = Arc::into_inner(a).unwrap();
             let (begun, begins) = mpsc::channel();
             let inner = Arc::clone(&b);
-            // A's worker waits for B's, which waits for A to end.
+            // A's worker waits for B's worker, which waits for A to shut down.
             let call = async move {
                 begun.send(()).unwrap();
                 inner.run_on(0, || ()).unwrap();
@@ -309,7 +313,7 @@ fn a_child_is_of_the_pool_whose_block_on_is_the_innermost() {
     });
 }
 
-/// Whether `block_on` of this pool panics here.
+/// Returns whether `block_on` of this pool panics on this thread.
 fn refuses(pool: &Pool) -> bool {
     catch_unwind(AssertUnwindSafe(|| pool.block_on(async {}))).is_err()
 }
@@ -333,7 +337,8 @@ fn block_on_for_the_own_pool_is_refused_at_once() {
             }
             assert!(a.block_on(async { refuses(&a) }));
             assert!(a.run_on(0, || b.block_on(async { refuses(&a) })).unwrap());
-            // In its `block_on` by way of another pool's, whether or not it has a worker to lend.
+            // The worker is in its own pool's `block_on` through another pool's, both with and
+            // without a worker that it can lend.
             for lent in [true, false] {
                 let (release, gate) = mpsc::channel::<()>();
                 if !lent {
@@ -347,7 +352,7 @@ fn block_on_for_the_own_pool_is_refused_at_once() {
     }
 }
 
-/// Blocks all workers until the sender is gone.
+/// Blocks all workers until the sender is dropped.
 fn block_all(pool: &Arc<Pool>, gate: mpsc::Receiver<()>) {
     let gate = Arc::new(std::sync::Mutex::new(gate));
     let (begun, begins) = mpsc::channel();
@@ -362,7 +367,7 @@ fn block_all(pool: &Arc<Pool>, gate: mpsc::Receiver<()>) {
     (0..pool.workers()).for_each(|_| begins.recv().unwrap());
 }
 
-/// A task of each pool that polls a task of the other.
+/// A task of each pool polls a task of the other pool.
 #[test]
 fn handles_are_awaited_from_pool_to_pool() {
     fn there_and_back(

@@ -1,5 +1,7 @@
-//! Crates that bring no executor work on a pool as they are: each test passes numbers between
-//! tasks of several workers, a thread outside, and the caller of `block_on`.
+//! Crates that have no executor of their own work unchanged on a pool.
+//!
+//! Each test passes numbers between tasks on several workers, a thread outside the pool, and the
+//! caller of `block_on`.
 
 #![cfg(not(any(loom, shuttle)))]
 
@@ -22,7 +24,7 @@ fn on_pools(test: impl Fn(&Pool)) {
     }
 }
 
-/// A task that gives way a few times on its way.
+/// Spawns a task that yields a few times before it returns.
 fn numbered(pool: &Pool, number: u64) -> task::JoinHandle<u64> {
     pool.spawn(async move {
         for _ in 0..number % 5 {
@@ -151,13 +153,13 @@ fn tokio_sync_without_its_runtime() {
 
         let (tx, rx) = oneshot::channel();
         let (state, mut seen) = watch::channel(0);
-        let (news, mut heard) = broadcast::channel(4);
+        let (news, mut received) = broadcast::channel(4);
         let called = Arc::new(Notify::new());
         let notify = called.clone();
         let task = pool.spawn(async move {
             called.notified().await;
             seen.wait_for(|&value| value == 7).await.unwrap();
-            tx.send(heard.recv().await.unwrap()).unwrap();
+            tx.send(received.recv().await.unwrap()).unwrap();
         });
         notify.notify_one();
         state.send(7).unwrap();

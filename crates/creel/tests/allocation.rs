@@ -1,4 +1,4 @@
-//! A loop's dispatch allocates nothing, once its place has been seen.
+//! The dispatch of a loop allocates nothing after the first loop from the same call site.
 
 use creel::{Balance, Outbox, Pool, Wait};
 use std::{
@@ -9,21 +9,21 @@ use std::{
     },
 };
 
-/// The system's allocator, which counts.
+/// The system's allocator, with a counter.
 struct Counting;
 
 static ALLOCATIONS: AtomicUsize = AtomicUsize::new(0);
 
-// SAFETY: passes everything on to the system's allocator as it is.
+// SAFETY: every call goes to the system's allocator unchanged.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
-        // SAFETY: the same demand.
+        // SAFETY: the caller's contract for `alloc` is the one that we need here.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, place: *mut u8, layout: Layout) {
-        // SAFETY: the same demand.
+        // SAFETY: the caller's contract for `dealloc` is the one that we need here.
         unsafe { System.dealloc(place, layout) }
     }
 }
@@ -50,8 +50,9 @@ fn a_loop_that_has_run_before_allocates_nothing() {
             }
         };
         (0..40).for_each(|_| frame());
-        // Not what is made once: threads that start late, what a worker searches with, and what
-        // a caller offers to share with, where a worker is in somebody's code.
+        // We do not count allocations that happen only once. Examples are threads that start late,
+        // the state that a worker searches with, and the shared job that a caller publishes while a
+        // worker is busy in user code.
         let meeting = Arc::new(Barrier::new(pool.workers() + 1));
         for task in (0..pool.workers()).map(|_| Arc::clone(&meeting)) {
             pool.spawn_fn(move || task.wait()).detach();

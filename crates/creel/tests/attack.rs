@@ -1,6 +1,7 @@
-//! Bad behaviour at every place where the pool calls code that is not its own: panics, leaks,
-//! re-entry, and more workers than there are CPUs. Whatever happens, the pool goes on, and what
-//! was borrowed or owned is dropped once.
+//! Misbehaving user code at every place where the pool calls it.
+//!
+//! The tests cover panics, leaks, re-entry, and more workers than there are CPUs. In every case the
+//! pool keeps working, and everything that was borrowed or owned is dropped exactly once.
 
 use creel::channel::{bounded, oneshot, spsc};
 use creel::task::{self, JoinError, yield_now};
@@ -23,7 +24,7 @@ fn pool(workers: usize) -> Pool {
     builder.build().unwrap()
 }
 
-/// Panics when it is dropped, once for all of its clones.
+/// Panics when the last of its clones is dropped.
 struct LoudDrop;
 
 impl Drop for LoudDrop {
@@ -47,7 +48,7 @@ fn throw<R>() -> R {
     panic_any(Bomb)
 }
 
-/// Runs `f`, which throws a bomb.
+/// Runs `f`, which must panic with a `Bomb` as its payload.
 fn throws_a_bomb<R>(f: impl FnOnce() -> R) {
     let Err(payload) = catch_unwind(AssertUnwindSafe(f)) else {
         panic!("it throws");
@@ -56,7 +57,7 @@ fn throws_a_bomb<R>(f: impl FnOnce() -> R) {
     std::mem::forget(*bomb);
 }
 
-/// The pool still does each kind of work, on each of its workers.
+/// Checks that the pool still does each kind of work on each of its workers.
 fn goes_on(pool: &Pool) {
     assert_eq!(pool.broadcast(|i| i).len(), pool.workers());
     assert_eq!(pool.map(&[1; 100], |x| x + 1), [2; 100]);
@@ -74,7 +75,7 @@ fn goes_on(pool: &Pool) {
 
 fn throws(f: impl FnOnce()) {
     let payload = catch_unwind(AssertUnwindSafe(f)).expect_err("it throws");
-    // Its drop may panic, too.
+    // The drop of the payload may panic as well.
     let _ = catch_unwind(AssertUnwindSafe(|| drop(payload)));
 }
 
@@ -192,7 +193,7 @@ fn a_panic_at_every_message_of_an_outbox() {
                 });
             });
         }
-        // What a panic left undelivered goes with the next use of the outbox.
+        // Messages that a panic left undelivered are dropped by the next use of the outbox.
         let _ = outbox.for_receivers(1);
         receivers.clear();
         assert_eq!(Arc::strong_count(&alive), 1);
@@ -217,7 +218,7 @@ fn payloads_that_panic_when_they_are_dropped_end_no_worker() {
     goes_on(&pool);
 }
 
-/// A waker that panics where it is told to.
+/// A waker that panics when it is woken.
 struct BadWaker;
 
 impl Wake for BadWaker {
@@ -232,8 +233,8 @@ fn wakers_that_panic_end_no_worker() {
     let builder = Pool::builder().workers(1).clock(clock.clone());
     let pool = builder.wait(Wait::Park).build().unwrap();
     let bad = Waker::from(Arc::new(BadWaker));
-    // A timer that the worker fires, between two others.
-    let (told, tell) = mpsc::channel();
+    // The worker fires this timer between two others.
+    let (wakes, woken) = mpsc::channel();
     let mut sleeps: Vec<_> = (0..3)
         .map(|_| {
             Box::pin(
@@ -243,7 +244,7 @@ fn wakers_that_panic_end_no_worker() {
         })
         .collect();
     for (i, sleep) in sleeps.iter_mut().enumerate() {
-        let good = Waker::from(Arc::new(Tell(Mutex::new(told.clone()))));
+        let good = Waker::from(Arc::new(Tell(Mutex::new(wakes.clone()))));
         let waker = if i == 1 { &bad } else { &good };
         let polled = pool
             .run_on(0, || sleep.as_mut().poll(&mut Context::from_waker(waker)))
@@ -252,10 +253,11 @@ fn wakers_that_panic_end_no_worker() {
     }
     clock.advance(Duration::from_millis(10));
     (0..2).for_each(|_| {
-        tell.recv_timeout(Duration::from_secs(60))
+        woken
+            .recv_timeout(Duration::from_secs(60))
             .expect("both fire")
     });
-    // The waker of who joins a task.
+    // This is the waker of a thread or task that joins a task.
     let (tx, rx) = oneshot::channel::<()>();
     let mut joined = pool.spawn(async { rx.await.is_ok() });
     assert!(
@@ -265,7 +267,7 @@ fn wakers_that_panic_end_no_worker() {
     );
     tx.send(()).unwrap();
     assert!(pool.block_on(joined).unwrap());
-    // The waker of a receiver, in a task that sends.
+    // This is the waker of a receiver, in a task that sends.
     let (tx, mut rx) = oneshot::channel();
     assert!(
         Pin::new(&mut rx)
@@ -282,8 +284,8 @@ fn wakers_that_panic_end_no_worker() {
 #[test]
 fn a_ring_that_closes_wakes_those_behind_a_waker_that_panics() {
     let bad = Waker::from(Arc::new(BadWaker));
-    let (told, tell) = mpsc::channel();
-    let good = Waker::from(Arc::new(Tell(Mutex::new(told))));
+    let (wakes, woken) = mpsc::channel();
+    let good = Waker::from(Arc::new(Tell(Mutex::new(wakes))));
     let (tx, rx) = bounded::channel::<u8>(1);
     let mut receives = [rx.recv(), rx.recv(), rx.recv()];
     for (receive, waker) in receives.iter_mut().zip([&good, &bad, &good]) {
@@ -291,7 +293,7 @@ fn a_ring_that_closes_wakes_those_behind_a_waker_that_panics() {
         assert!(polled.is_pending());
     }
     throws(|| drop(tx));
-    assert_eq!(tell.try_iter().count(), 2, "before and behind the bad one");
+    assert_eq!(woken.try_iter().count(), 2, "before and behind the bad one");
 }
 
 struct Tell(Mutex<mpsc::Sender<()>>);
@@ -396,7 +398,7 @@ fn everything_inside_of_everything() {
         pool.resize(workers + 1).unwrap();
         pool.for_each(0..8, |i| pool.resize(1 + i % 3).unwrap());
         pool.block_on(async {
-            // A pool that lives and ends inside a task, and a loop inside that.
+            // This pool lives and ends inside a task, and a loop runs inside that task.
             let own = Pool::builder().workers(2).build().unwrap();
             let sum = own.spawn(async { 5 }).await.unwrap() + own.map(&[1, 2], |x| *x)[1];
             throws(|| inner.block_on(async {}));
@@ -413,8 +415,8 @@ fn everything_inside_of_everything() {
 
 #[test]
 fn pools_that_end_inside_their_own_work() {
-    // In a job of a scope, in a loop's body, in a future's drop: always of another pool's worker
-    // or of its own.
+    // The pool ends in a scope's job, in the body of a loop and in the drop of a future. That
+    // happens either on another pool's worker or on its own.
     struct EndsAPool(Option<Pool>);
     impl Drop for EndsAPool {
         fn drop(&mut self) {
@@ -428,7 +430,7 @@ fn pools_that_end_inside_their_own_work() {
         assert_eq!(inner.run_on(1, || 1).unwrap(), 1);
     });
     let inner = pool(2);
-    let (tx, told) = mpsc::channel();
+    let (tx, ran) = mpsc::channel();
     let handle = inner.handle();
     let ends = EndsAPool(Some(inner));
     handle
@@ -438,7 +440,7 @@ fn pools_that_end_inside_their_own_work() {
             tx.send(()).unwrap();
         })
         .detach();
-    told.recv_timeout(Duration::from_secs(60)).expect("it runs");
+    ran.recv_timeout(Duration::from_secs(60)).expect("it runs");
     goes_on(&outer);
 }
 

@@ -1,5 +1,7 @@
-//! Work that blocks its thread, on as many threads as there are workers: whatever else is ready is
-//! run by those who are idle, wherever it lies. None of this would end if anything were left.
+//! Work that blocks its thread, on as many threads as there are workers.
+//!
+//! Idle workers must run everything else that is ready, wherever it is queued. No test here would
+//! end if any of that work were left behind.
 
 #![cfg(not(miri))]
 
@@ -27,7 +29,7 @@ fn pool(workers: usize, wait: Wait) -> Arc<Pool> {
     Arc::new(builder.placement(Placement::Unpinned).build().unwrap())
 }
 
-/// So many calls wait for each other on their threads.
+/// Runs `calls` calls that wait for each other on their threads.
 fn meet(pool: &Pool, calls: usize) {
     let all = Arc::new(Barrier::new(calls));
     let (done, wait) = mpsc::channel();
@@ -42,8 +44,8 @@ fn meet(pool: &Pool, calls: usize) {
     (0..calls).for_each(|_| wait.recv().unwrap());
 }
 
-/// Spawns a task and blocks the thread until it is done; the task does the same first, to this
-/// depth.
+/// Spawns a task and blocks the thread until the task is done. The task does the same first, up to
+/// `depth` levels.
 fn block_for_child(depth: usize) {
     let (done, wait) = mpsc::channel();
     let child = async move {
@@ -56,14 +58,14 @@ fn block_for_child(depth: usize) {
     wait.recv().unwrap();
 }
 
-/// Which worker of its pool calls this, by the thread's name.
+/// Returns the index of the calling worker in its pool, which is part of the thread's name.
 fn own_index() -> usize {
     let thread = thread::current();
     let name = thread.name().expect("workers have names");
     name.rsplit('-').next().unwrap().parse().unwrap()
 }
 
-/// Lets the workers fall asleep: what follows must hold whether they have or not.
+/// Gives the workers time to fall asleep. Everything that follows must hold whether or not they do.
 fn settle() {
     thread::sleep(Duration::from_millis(3));
 }
@@ -134,7 +136,7 @@ fn a_pool_that_has_grown_looks_behind_those_who_block() {
         for _ in 0..20 {
             let pool = pool(2, Wait::Park);
             let (go_on, gate) = mpsc::channel::<()>();
-            // It has a queue, so that somebody watches it.
+            // The worker has a queue, so the watchdog checks it.
             let first = pool.spawn(async move {
                 task::spawn(async {}).detach();
                 gate.recv().unwrap();
@@ -234,7 +236,8 @@ fn roots_and_tasks_block_for_each_other() {
         bounded(&format!("{workers} workers, three roots"), move || {
             let pool = pool(workers, Wait::Park);
             for _ in 0..20 {
-                // The roots' own threads are no workers: all tasks and all roots block at once.
+                // The threads of the roots are not workers, so all tasks and all roots block at the
+                // same time.
                 let all = Barrier::new(3 + workers);
                 let all = Arc::new(all);
                 thread::scope(|s| {
@@ -257,10 +260,11 @@ fn roots_and_tasks_block_for_each_other() {
     }
 }
 
-/// How a worker's thread is blocked.
+/// The ways in which we block a worker's thread.
 const WAYS: [&str; 3] = ["run_on", "spawn_on", "spawn"];
 
-/// Blocks the thread of this worker (of any, by `spawn`) until `release` is told or dropped.
+/// Blocks the thread of this worker until `release` receives a message or its sender is dropped.
+/// `spawn` blocks any worker.
 fn block_by(way: &str, pool: &Arc<Pool>, worker: usize, release: mpsc::Receiver<()>) {
     let (begun, begins) = mpsc::channel();
     let blocks = move || {
@@ -278,8 +282,10 @@ fn block_by(way: &str, pool: &Arc<Pool>, worker: usize, release: mpsc::Receiver<
     begins.recv().unwrap();
 }
 
-/// A task waits for something, and the worker that polled it, to which its timer or the poller
-/// belongs, blocks until it has come.
+/// Checks that a wait ends although the worker that polled the task is blocked.
+///
+/// The timer or the poller belongs to that worker, and the worker stays blocked until the wait has
+/// ended.
 fn comes_behind_a_blocked_worker<W, F>(waits: W)
 where
     W: Fn() -> (F, Option<SocketAddr>) + Copy + Send + 'static,
@@ -293,15 +299,15 @@ where
                     pool.broadcast(|_| ());
                     let (future, to) = waits();
                     let (polls, polled_by) = mpsc::channel();
-                    let (told, tell) = mpsc::channel::<()>();
+                    let (release, released) = mpsc::channel::<()>();
                     let task = pool.spawn(async move {
                         polls.send(own_index()).unwrap();
                         future.await;
-                        drop(told);
+                        drop(release);
                     });
                     let worker = polled_by.recv().unwrap();
                     settle();
-                    block_by(way, &pool, worker, tell);
+                    block_by(way, &pool, worker, released);
                     if let Some(to) = to {
                         let sender = std::net::UdpSocket::bind(LOOPBACK).unwrap();
                         sender.send_to(b"packet", to).unwrap();
@@ -409,7 +415,7 @@ fn as_many_leaves_of_joins_in_joins_as_workers_meet() {
                 for round in 0..50 {
                     let all = Barrier::new(workers);
                     match round % 2 {
-                        // The caller is one of them.
+                        // The caller is one of the workers.
                         0 => split(&pool, workers, &all),
                         _ => pool.run_on(0, || split(&pool, workers, &all)).unwrap(),
                     }
@@ -443,14 +449,14 @@ fn as_many_jobs_of_a_scope_as_workers_meet() {
     }
 }
 
-/// A job or a task gets hold of a share's worker while the loop is being called, and ends only after
-/// the loop. `CREEL_MEET_ROUNDS` for more rounds.
+/// A job or a task occupies the worker of a share while the loop is being called, and ends only
+/// after the loop. Set `CREEL_MEET_ROUNDS` for more rounds.
 #[test]
 fn units_of_loops_meet_while_the_worker_of_one_is_busy() {
     let rounds = std::env::var("CREEL_MEET_ROUNDS").map_or(200, |n| n.parse().unwrap());
     for balance in [Balance::Fixed, Balance::Shared] {
         for kind in ["scope", "urgent job", "task"] {
-            // Each thousand has its own limit.
+            // Each thousand rounds has its own time limit.
             for first in (0..rounds).step_by(1000) {
                 bounded(&format!("{kind}, {balance}, from {first}"), move || {
                     let pool = pool(4, Wait::Park);

@@ -1,7 +1,7 @@
-//! A task that never has to wait gives way after a bounded number of operations.
+//! A task that never has to wait still yields after a bounded number of operations.
 //!
-//! Each test counts operations, not time: the pool has one worker, and another task reads the count
-//! when it is polled.
+//! Each test counts operations and not time. The pool has one worker, and another task reads the
+//! count when the worker polls it.
 
 use creel::channel::leaky::{self, Leak};
 use creel::channel::{bounded, oneshot, spsc};
@@ -17,14 +17,16 @@ use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::task::Poll;
 use std::time::Duration;
 
-/// Operations that the looping task tries.
+/// The number of operations that the looping task tries.
 const TRIES: usize = 100_000;
-/// At most these many come before the other task: one budget, and what the setup has used of it
-/// does not count.
+/// The maximum number of operations before the other task is polled.
+///
+/// This is one budget. Units of it that the setup has used do not count.
 const BOUND: usize = 128;
 
-/// How many operations the loop has done before the other task is polled: `$operation` is one,
-/// and `$setup` a statement before it.
+/// Returns how many operations the loop has done when the other task is first polled.
+///
+/// `$operation` is one operation, and `$setup` is a statement that runs before the loop.
 macro_rules! operations_before_another {
     ($setup:stmt; $operation:expr) => {
         async move {
@@ -45,7 +47,7 @@ fn pool() -> Pool {
     Pool::builder().workers(1).build().unwrap()
 }
 
-/// The looping task is one of the pool's.
+/// Defines a test in which the looping task is a task of the pool.
 macro_rules! gives_way {
     ($name:ident: $setup:stmt; $operation:expr) => {
         #[test]
@@ -57,8 +59,8 @@ macro_rules! gives_way {
     };
 }
 
-/// The loop is the future of a `block_on`, on whose thread the other task runs, too: the caller
-/// borrows the worker of the worker, which has not started yet.
+/// The loop is the future of a `block_on`, and the other task runs on the same thread. The caller
+/// borrows the slot of the worker, because the worker has not started yet.
 #[test]
 fn a_future_of_block_on() {
     let (tx, rx) = bounded::channel(1);
@@ -169,7 +171,7 @@ fn handles() {
     assert!(pool.block_on(pool.spawn(before)).unwrap() <= BOUND);
 }
 
-/// An interval that has missed many ticks gives them in succession, but not in one poll.
+/// An interval that has missed many ticks returns them in succession, but not in one poll.
 #[test]
 fn missed_ticks() {
     let clock = Clock::manual();
@@ -185,7 +187,7 @@ fn missed_ticks() {
     assert!(before <= BOUND, "{before}");
 }
 
-/// What polls many futures within one poll of its task goes on where it was.
+/// A future that polls many futures within one poll of its task continues where it stopped.
 #[test]
 fn many_futures_in_one_task() {
     const FUTURES: usize = 10_000;
@@ -199,7 +201,7 @@ fn many_futures_in_one_task() {
     assert_eq!(sum, FUTURES * (FUTURES - 1) / 2);
 }
 
-/// A time-out comes although the future uses up each budget.
+/// A timeout fires although its future uses up every budget.
 #[test]
 fn a_timeout_of_a_loop_without_end() {
     let pool = pool();
@@ -212,7 +214,7 @@ fn a_timeout_of_a_loop_without_end() {
     late.unwrap_err();
 }
 
-/// One that blocks its thread in a task, by a channel or another crate's executor, makes progress.
+/// A task that blocks its thread with a channel or another crate's executor makes progress.
 #[test]
 fn a_blocking_wait_in_a_task_that_has_used_up_its_budget() {
     let pool = pool();
@@ -237,7 +239,7 @@ fn a_blocking_wait_in_a_task_that_has_used_up_its_budget() {
     assert_eq!(pool.block_on(task).unwrap(), Ok(8));
 }
 
-/// Another pool's `block_on` inside of a task has budgets of its own.
+/// Another pool's `block_on` inside a task has budgets of its own.
 #[test]
 fn a_block_on_inside_of_a_task() {
     let pools = [(); 2].map(|()| Pool::builder().workers(1).build().unwrap());

@@ -1,5 +1,6 @@
-//! Each class of the table of cancel safety in the documentation of `net`: what a cancelled
-//! operation has done, and has not.
+//! The table of cancel safety in the documentation of `net`.
+//!
+//! For each of its classes we check what a cancelled operation has done and what it has not done.
 
 #![cfg(all(unix, not(miri)))]
 
@@ -26,7 +27,7 @@ where
     });
 }
 
-/// Polls once and cancels. Says whether it had to.
+/// Polls the future once and then cancels it. Returns whether it was still pending.
 fn cancel<F: Future>(future: F) -> bool {
     pin!(future)
         .poll(&mut Context::from_waker(Waker::noop()))
@@ -82,7 +83,7 @@ fn one_write_is_safe_to_cancel() {
             let waits = cancel(writes);
             written += count?;
             if waits {
-                // Is the buffer full, or did it give way to other tasks?
+                // This distinguishes a full buffer from an operation that yielded to other tasks.
                 match a.try_write(&piece) {
                     Ok(more) => written += more,
                     Err(_) => break,
@@ -107,11 +108,11 @@ fn a_batch_goes_on_after_it_was_cancelled() {
     const ALL: usize = 64 * 64 * 2;
     run(async {
         let (from, to) = (UdpSocket::bind(any())?, UdpSocket::bind(any())?);
-        // To one after the other, so that the system takes each by itself.
+        // The destinations alternate, so that the kernel takes each datagram separately.
         let to = [to.local_addr()?, from.local_addr()?];
         let mut outgoing = Outgoing::new();
         outgoing.push_to_many(b"a buffer", to.into_iter().cycle().take(ALL));
-        // So many calls in a row give way to other tasks in between.
+        // A batch of that many system calls yields to other tasks in between.
         assert!(cancel(from.send_batch(&mut outgoing)));
         let left = outgoing.len();
         assert!(left > 0 && left < ALL, "{left}");
@@ -143,10 +144,10 @@ fn reading_exactly_so_much_is_not_safe_to_cancel() {
         a.write_all(b"hel").await?;
         assert!(cancel(b.read_exact(&mut bytes)));
         a.write_all(b"lo").await?;
-        // As documented: the first three are lost.
+        // The first three bytes are lost, as documented.
         assert_eq!(b.read(&mut bytes).await?, 2);
 
-        // What the documentation advises instead: the count is kept outside.
+        // The documentation advises this instead: keep the count outside the future.
         let mut filled = 0;
         for piece in [&b"hel"[..], b"lo"] {
             a.write_all(piece).await?;
@@ -175,7 +176,7 @@ fn writing_all_is_not_safe_to_cancel() {
                 more => read.extend_from_slice(&bytes[..more]),
             }
         }
-        // As documented: some part from the beginning.
+        // The receiver got some part from the beginning, as documented.
         assert!(read.len() < all.len());
         assert_eq!(read, all[..read.len()]);
         Ok(())
@@ -190,7 +191,7 @@ fn connecting_and_looking_up_are_safe_to_cancel() {
         let mut bytes = [0; 16];
         cancel(TcpStream::connect(address));
         let (server, _) = listener.accept().await?;
-        // Its end, or that the connection was broken off.
+        // The server sees either the end of the stream or a broken connection.
         assert_eq!(server.read(&mut bytes).await.unwrap_or(0), 0);
 
         cancel(creel::net::lookup_host(address));

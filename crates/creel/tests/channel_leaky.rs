@@ -1,4 +1,4 @@
-//! The leaky channel: what it holds back or drops, and whom it wakes.
+//! The leaky channel: which messages it keeps and drops, and which tasks it wakes.
 
 use creel::channel::leaky::{self, Leak, Receiver, Sender};
 use creel::channel::{Closed, SendError, TryRecvError, TrySendError};
@@ -103,7 +103,8 @@ struct Nosy(Arc<Mutex<Option<Receiver<Nosy>>>>);
 
 impl Drop for Nosy {
     fn drop(&mut self) {
-        // Of the test's own thread: held while the message leaks only.
+        // The test holds this lock only around calls that drop no message. `try_lock` keeps the
+        // test from hanging on it.
         if let Ok(receiver) = self.0.try_lock()
             && let Some(receiver) = &*receiver
         {

@@ -7,10 +7,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 
-/// Miri takes minutes for what takes milliseconds else.
+/// Fewer messages under Miri, because it takes minutes for work that otherwise takes milliseconds.
 const MANY: u64 = if cfg!(miri) { 20 } else { 10_000 };
 
-/// Counts its wakes.
+/// A waker that counts how often it is woken.
 #[derive(Default)]
 struct Bell(AtomicUsize);
 
@@ -51,7 +51,7 @@ fn oneshot_wakes_the_last_waker_that_polled() {
     assert_eq!((first.rung(), second.rung()), (0, 1));
     let polled = rx.poll(&mut Context::from_waker(Waker::noop()));
     assert_eq!(polled, Poll::Ready(Ok("hi")));
-    // No waker is kept behind.
+    // The channel must not keep a waker.
     drop((first_waker, second_waker));
     assert_eq!(
         (Arc::strong_count(&first), Arc::strong_count(&second)),

@@ -1,4 +1,4 @@
-//! Where a task begins, and what it lets go first: hints and classes.
+//! Hints and classes: where a task starts, and which tasks it lets go first.
 
 use creel::task::{self, yield_now};
 use creel::{Pool, Wait};
@@ -11,7 +11,7 @@ fn pool(workers: usize) -> Pool {
     builder.name("near").build().unwrap()
 }
 
-/// Waits for something that another thread is sure to do; fails rather than hang.
+/// Waits for something that another thread is certain to do, and fails instead of hanging.
 fn soon<T>(receiver: &mpsc::Receiver<T>) -> T {
     receiver
         .recv_timeout(Duration::from_secs(60))
@@ -23,8 +23,9 @@ fn soon<T>(receiver: &mpsc::Receiver<T>) -> T {
 fn what_is_near_a_worker_begins_there_if_it_idles() {
     let pool = pool(3);
     pool.broadcast(|_| ());
-    // By chance a third of them would; on a machine with other things to do not many more, as
-    // whoever is awake is first. A lead of 60 in 2,000 is one chance in hundreds.
+    // By chance a third of the tasks would. On a busy machine it is not many more, because any
+    // worker that is awake is first. A lead of 60 in 2,000 happens by chance about once in several
+    // hundred runs.
     let mut lead = 0.0;
     for round in 0..2_000 {
         let worker = round % 3;
@@ -37,12 +38,12 @@ fn what_is_near_a_worker_begins_there_if_it_idles() {
     panic!("a lead of {lead}");
 }
 
-/// The thread's name that ran a task near a worker.
+/// Returns the name of the thread that ran a task near a worker.
 fn ran_near(pool: &Pool, worker: usize) -> String {
     let ran = pool.spawn_near(worker, async {
         std::thread::current().name().map(String::from)
     });
-    // Not helped: a caller that waits runs tasks too.
+    // We do not help, because a caller that waits runs tasks as well.
     while !ran.is_finished() {
         std::thread::yield_now();
     }
@@ -69,7 +70,7 @@ fn what_is_near_a_busy_worker_runs_elsewhere() {
     });
 }
 
-/// In which order tasks of both classes come to their ends, on one worker.
+/// Returns the order in which tasks of both classes end on one worker.
 fn ends(background: usize, ordinary: usize) -> Vec<bool> {
     let (sender, receiver) = mpsc::channel();
     let pool = pool(1);

@@ -1,5 +1,7 @@
-//! A pool's end beside everything: what was accepted is run or cancelled, its future is dropped
-//! once, and no thread of the pool is left.
+//! The end of a pool at the same time as everything else.
+//!
+//! Accepted tasks are run or cancelled, each future is dropped exactly once, and no thread of the
+//! pool is left.
 
 #![cfg(not(miri))]
 
@@ -25,8 +27,8 @@ fn pool(workers: usize) -> Pool {
     builder.build().unwrap()
 }
 
-/// Waits until the process has no thread with a name that begins so. The system lists one that has
-/// been joined for a moment longer.
+/// Waits until the process has no thread whose name begins with `prefix`. We have to wait, because
+/// the OS lists a thread for a moment after it has been joined.
 #[cfg(target_os = "linux")]
 fn no_thread_is_named(prefix: &str) {
     while threads_named(prefix) > 0 {
@@ -45,14 +47,14 @@ fn threads_named(prefix: &str) -> usize {
 #[cfg(target_os = "linux")]
 #[test]
 fn a_spawn_beside_the_drop_starts_no_thread_after_it() {
-    // Threads that pause at random make some twenty rounds a second.
+    // With threads that pause at random, about twenty rounds take a second.
     let rounds = if cfg!(creel_pauses) { 200 } else { 2000 };
     bounded("spawns beside drops", move || {
         for round in 0..rounds {
             let builder = Pool::builder().workers(1).wait(Wait::Park);
             let pool = builder.name("beside").build().unwrap();
             let alive = Arc::new(());
-            // Idle tasks in the heap of a desk whose worker has not been started.
+            // These are idle tasks in the heap of a local scheduler whose worker has not started.
             let waits = pool.block_on(async {
                 let mut waits = Vec::new();
                 for _ in 0..1 + round % 8 {
@@ -99,9 +101,9 @@ fn pools_end_while_others_spawn_wake_and_join() {
                             let guard = Arc::clone(&alive);
                             let body = async move {
                                 let _guard = guard;
-                                let told = rx.await.unwrap_or(0);
+                                let received = rx.await.unwrap_or(0);
                                 yield_now().await;
-                                told
+                                received
                             };
                             let task = match (i + other) % 3 {
                                 0 => handle.spawn_on(0, body),
@@ -113,7 +115,7 @@ fn pools_end_while_others_spawn_wake_and_join() {
                                 1 => task.detach(),
                                 2 => std::mem::forget(task),
                                 _ => match block_on(task) {
-                                    Ok(told) => assert_eq!(told, i),
+                                    Ok(received) => assert_eq!(received, i),
                                     Err(JoinError::Refused | JoinError::Cancelled) => {}
                                     Err(error) => panic!("{error}"),
                                 },
@@ -146,7 +148,7 @@ fn a_pool_ends_although_its_tasks_block_for_each_other() {
             for round in 0..50 {
                 let pool = pool(workers);
                 let (begun, begins) = mpsc::channel();
-                // All workers block for what is still queued, and will be cancelled.
+                // All workers block for tasks that are still queued and will be cancelled.
                 let waits: Vec<_> = (0..workers)
                     .map(|_| {
                         let begun = begun.clone();
@@ -182,7 +184,7 @@ fn a_pool_dropped_on_its_own_worker_cancels_what_lies_behind_that_one() {
             for _ in 0..50 {
                 let pool = pool(workers);
                 let handle = pool.handle();
-                let (told, tells) = mpsc::channel();
+                let (results, result) = mpsc::channel();
                 let drops = async move {
                     let (done, wait) = mpsc::channel::<()>();
                     let child = async move {
@@ -191,10 +193,10 @@ fn a_pool_dropped_on_its_own_worker_cancels_what_lies_behind_that_one() {
                     };
                     task::spawn(child).detach();
                     drop(pool);
-                    told.send(wait.recv()).unwrap();
+                    results.send(wait.recv()).unwrap();
                 };
                 handle.spawn(drops).detach();
-                tells.recv().unwrap().unwrap_err();
+                result.recv().unwrap().unwrap_err();
             }
         });
     }

@@ -1,5 +1,5 @@
-//! A pool that is dropped while other threads wait in `block_on`, or that is shut down without a
-//! wait.
+//! Pools that are dropped while other threads wait in `block_on`, or that shut down without
+//! waiting.
 
 #![cfg(not(miri))]
 
@@ -27,7 +27,7 @@ fn pool(workers: usize) -> Pool {
     builder.build().unwrap()
 }
 
-/// Waits until the pool refuses, because another thread drops it.
+/// Waits until the pool rejects calls because another thread is dropping it.
 fn wait_until_closing(handle: &Pool) {
     while handle.resize(handle.workers()).is_ok() {
         thread::yield_now();
@@ -146,8 +146,10 @@ const WAITS: [(&str, Make); 10] = [
     ("join", joins_a_task),
 ];
 
-/// Drops a pool while a thread waits in its `block_on`. `begun`: the future is polled before the
-/// pool is dropped, or first when it is being dropped.
+/// Drops a pool while a thread waits in its `block_on`.
+///
+/// If `begun` is true, the future is polled before the pool is dropped. Otherwise it is first
+/// polled while the pool is being dropped.
 fn drop_while_waiting(workers: usize, begun: bool, waits: Make) {
     let pool = pool(workers);
     let handle = pool.handle();
@@ -274,8 +276,8 @@ fn assert_ended(message: &str) {
     assert!(says && message.contains("gone"), "{message}");
 }
 
-/// A pool of one whose worker is blocked until the sender is dropped, and a guard that its task
-/// owns.
+/// Returns a pool of one worker that is blocked until the sender is dropped, and a guard that its
+/// task owns.
 fn blocked_pool() -> (Pool, mpsc::Sender<()>, Arc<()>) {
     let pool = pool(1);
     let (release, blocked) = mpsc::channel::<()>();

@@ -1,5 +1,7 @@
-//! A process that was forked from one with a pool: it may drop the pool, which does nothing, and
-//! make new ones. One test, so that no other thread of the harness is in the middle of something.
+//! A process that was forked from a process with a pool.
+//!
+//! The child can drop the pool, which does nothing, and can create new pools. This is a single
+//! test, so that no other thread of the test harness is in the middle of an operation.
 
 #![cfg(all(unix, not(miri)))]
 
@@ -13,7 +15,7 @@ use std::{
     time::Duration,
 };
 
-/// Says when it is dropped, and where.
+/// Records when it is dropped, and in which process.
 struct Owned {
     _alive: Arc<()>,
     process: u32,
@@ -25,21 +27,21 @@ impl Drop for Owned {
     }
 }
 
-/// Runs `f` in a forked process; whether it came to its end there, within ten seconds.
+/// Runs `f` in a forked process. Returns whether `f` returned there within ten seconds.
 fn in_a_fork(f: impl FnOnce()) -> bool {
-    // SAFETY: the child goes on with a copy of everything, and with this thread alone: no other of
-    // this test has a lock then that the child takes.
+    // SAFETY: the child continues with a copy of the memory and with this thread only. No other
+    // thread of this test holds a lock at this moment that the child takes.
     let child = unsafe { libc::fork() };
     assert!(child >= 0, "the system refuses a process");
     if child == 0 {
-        // SAFETY: takes an integer; the child ends by its signal if it hangs.
+        // SAFETY: this takes an integer. The signal ends the child if it hangs.
         unsafe { libc::alarm(10) };
         let ended = catch_unwind(AssertUnwindSafe(f)).is_ok();
-        // SAFETY: ends the child, without what the harness does at the end.
+        // SAFETY: this ends the child and skips what the test harness does at exit.
         unsafe { libc::_exit(i32::from(!ended)) };
     }
     let mut status = 0;
-    // SAFETY: the status is a live integer, which nobody else uses meanwhile.
+    // SAFETY: the status is a live integer that no other thread uses during the call.
     let waited = unsafe { libc::waitpid(child, &raw mut status, 0) };
     assert_eq!(waited, child);
     status == 0
@@ -74,7 +76,8 @@ fn a_forked_process_drops_the_pool_and_makes_its_own() {
         assert!(receive.as_mut().poll(&mut cx).is_pending());
     });
 
-    // Its thread for calls that block waits for more, here, and is not there.
+    // Here the pool's thread for blocking calls waits for more work. In the child that thread does
+    // not exist.
     assert_eq!(pool_here.block_on(creel::blocking(|| 5)), 5);
     assert!(
         in_a_fork(|| assert_eq!(pool().block_on(creel::blocking(|| 7)), 7)),
@@ -98,7 +101,7 @@ fn a_forked_process_drops_the_pool_and_makes_its_own() {
     };
     assert!(in_a_fork(new_one), "it makes a pool of its own");
 
-    // Nothing of that has been done to what is here.
+    // Nothing that the child did has affected the pool of this process.
     let pool_here = kept.as_ref().unwrap();
     assert_eq!(pool_here.broadcast(|i| i), [0, 1]);
     std::net::UdpSocket::bind(address)

@@ -1,6 +1,6 @@
 //! Wakers of another executor that panic or call back when they are cloned, woken or dropped.
 //!
-//! Each object that keeps a waker meets each of these wakers: it must neither hang nor lose a
+//! Each object that keeps a waker meets each of these wakers. It must neither hang nor lose a
 //! wake-up, and it must work with an ordinary waker afterwards.
 
 mod deadline;
@@ -22,7 +22,7 @@ use std::time::Duration;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// When a waker misbehaves.
+/// The moment at which a waker misbehaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
     Clone,
@@ -30,7 +30,7 @@ enum Step {
     Drop,
 }
 
-/// What a waker does at its step, while it is armed.
+/// Misbehaves at its step while it is armed.
 struct Hostile {
     step: Option<Step>,
     act: Box<dyn Fn() + Send + Sync>,
@@ -56,7 +56,7 @@ impl Hostile {
         Self::new(Some(step), Box::new(|| panic!("a hostile waker")))
     }
 
-    /// Acts at most once at a time: a callback that gets here again does nothing.
+    /// Acts only once per arming. A callback that arrives here again does nothing.
     fn come_to(&self, step: Step) {
         if self.step == Some(step) && self.armed.swap(false, Ordering::SeqCst) {
             let rearm = Rearm(&self.armed);
@@ -75,7 +75,7 @@ impl Hostile {
 
     fn waker(self: &Arc<Self>) -> Waker {
         let data = Arc::into_raw(Arc::clone(self)).cast();
-        // SAFETY: the table's functions are for an `Arc<Hostile>`.
+        // SAFETY: the functions of the table expect a pointer to an `Arc<Hostile>`.
         unsafe { Waker::from_raw(RawWaker::new(data, &TABLE)) }
     }
 }
@@ -104,15 +104,16 @@ fn woken(hostile: &Hostile) {
     hostile.come_to(Step::Wake);
 }
 
-/// The count that a waker's word owns.
+/// Takes over the reference count that a waker's pointer owns.
 fn owned(data: *const ()) -> Arc<Hostile> {
-    // SAFETY: the word of a waker comes from `Arc::into_raw`, and this one is used up.
+    // SAFETY: a waker's pointer comes from `Arc::into_raw`, and the caller does not use this one
+    // again.
     unsafe { Arc::from_raw(data.cast()) }
 }
 
-/// A count more.
+/// Returns an additional reference.
 fn borrowed(data: *const ()) -> Arc<Hostile> {
-    // SAFETY: the word of a waker that is alive, so there is a count.
+    // SAFETY: the pointer belongs to a live waker, so the reference count is at least one.
     unsafe { Arc::increment_strong_count(data.cast::<Hostile>()) };
     owned(data)
 }
@@ -129,7 +130,7 @@ struct Case {
     touch: Act,
 }
 
-/// Waits by a future that is made again after it has panicked.
+/// Waits by polling a future, and makes a new future after a panic.
 fn by<F: Future<Output = ()> + 'static>(make: impl Fn() -> F + 'static) -> Wait {
     let mut kept = None;
     Box::new(move |cx| {
@@ -140,7 +141,7 @@ fn by<F: Future<Output = ()> + 'static>(make: impl Fn() -> F + 'static) -> Wait 
     })
 }
 
-/// Calls `f` with what is in the mutex, unless that is in use.
+/// Calls `f` with the contents of the mutex, unless the mutex is locked.
 fn with<T: Send + 'static>(
     place: &Arc<Mutex<T>>,
     f: impl Fn(&mut T) + Send + Sync + 'static,
@@ -153,7 +154,7 @@ fn with<T: Send + 'static>(
     })
 }
 
-/// Has the case meet a waker that does `act` at `step`.
+/// Runs the case with a waker that does `act` at `step`.
 async fn meet(mut case: Case, step: Step, act: Option<Act>) {
     let hostile = match act {
         None => Hostile::panics(step),
@@ -175,7 +176,7 @@ async fn meet(mut case: Case, step: Step, act: Option<Act>) {
         done = done || wait(&tame.waker());
     }
     if !done {
-        // It may panic here.
+        // This call can panic, since it may run the hostile waker.
         let _ = catch_unwind(AssertUnwindSafe(|| (case.event)()));
         while !last.is_woken() {
             yield_now().await;
@@ -189,7 +190,7 @@ async fn meet(mut case: Case, step: Step, act: Option<Act>) {
     }
 }
 
-/// Has the case meet all hostile wakers, on a pool with a driven clock.
+/// Runs the case with all hostile wakers, on a pool with a manual clock.
 fn meets_all(make: impl Fn(&Clock) -> Case + Send + Sync + 'static) {
     let make = Arc::new(make);
     for step in [Step::Clone, Step::Wake, Step::Drop] {
@@ -350,7 +351,7 @@ fn a_send_queue_may_be_used_by_the_iterator_of_receivers() {
             receivers.inspect(|&to| written.push(b"another", [to])),
         );
     });
-    // There is room for the inner one.
+    // The queue has room for the inner one.
     assert_eq!(queue.dropped(), 1);
 }
 
@@ -431,7 +432,7 @@ fn join_set_meets_hostile_wakers() {
     });
 }
 
-/// Arms and drops another timer of this thread, if it has any.
+/// Arms and drops another timer of this thread, if the thread has timers.
 fn another_timer() -> Act {
     Arc::new(|| {
         let mut other = sleep(60 * SECOND);
@@ -446,7 +447,7 @@ fn another_timer() -> Act {
 fn sleep_meets_hostile_wakers() {
     meets_all(|clock| {
         let (mut pause, clock) = (sleep(SECOND), clock.clone());
-        // It is on the wheel already, for another.
+        // The timer is already on the wheel, with another waker.
         let armed = Pin::new(&mut pause).poll(&mut Context::from_waker(Waker::noop()));
         assert!(armed.is_pending());
         Case {
@@ -552,7 +553,7 @@ fn a_receiver_s_waker_that_panics_when_cloned_loses_no_message() {
     let mut cx = Context::from_waker(&waker);
     let (mut tx, mut rx) = leaky::channel(2, leaky::Leak::Old);
     tx.try_send(7).unwrap();
-    // It takes the message and registers at once.
+    // This poll takes the message and registers the waker in one step.
     let polled = catch_unwind(AssertUnwindSafe(|| {
         rx.poll_recv_or_wait(&mut cx).is_ready()
     }));
@@ -560,7 +561,7 @@ fn a_receiver_s_waker_that_panics_when_cloned_loses_no_message() {
     assert_eq!(rx.try_recv(), Ok(7));
 }
 
-/// Polls a future by a waker and gives it back, pending.
+/// Polls a future with the hostile waker and returns the future, which is still pending.
 fn pending<F: Future>(future: F, hostile: &Arc<Hostile>) -> Pin<Box<F>> {
     let mut future = Box::pin(future);
     let waker = hostile.waker();

@@ -1,5 +1,5 @@
-//! Numbers and means at their ends: callers by the thousand, workers by the thousand, the longest
-//! time, items without a size.
+//! Extreme values: thousands of callers, thousands of workers, the longest durations, and items
+//! without a size.
 
 #![cfg(not(miri))]
 
@@ -64,7 +64,7 @@ fn callers_by_the_thousand_do_not_pile_up_on_one_stack() {
 fn workers_by_the_thousand_do_each_kind_of_work() {
     const WORKERS: usize = 2000;
     bounded("thousands of workers", || {
-        // Their stacks fit into 32 bits.
+        // The smaller stacks fit into a 32-bit address space.
         let small = Pool::builder().workers(WORKERS).stack_size(256 << 10);
         let pool = small.build().unwrap();
         assert!(pool.broadcast(|worker| worker).into_iter().eq(0..WORKERS));
@@ -115,7 +115,7 @@ fn times_at_both_ends_are_waited_for_or_not() {
                 ever.tick().await;
             }
             let second = Duration::from_secs(1);
-            // A tick is at most one period early, however long the time is.
+            // A tick is at most one period early, even if you ask for a longer time.
             for early in [second, Duration::from_secs(7), Duration::MAX] {
                 let mut at_once = time::interval(second).early(early);
                 let begin = Instant::now();
@@ -164,7 +164,8 @@ fn items_without_a_size_and_ranges_to_the_end() {
     });
 }
 
-/// The first ticks of an interval of a second that starts at `first`, counted from there.
+/// Returns the first ticks of an interval of one second that starts at `first`, relative to
+/// `first`.
 fn ticks_from<const N: usize>(pool: &Pool, first: Instant, skips: bool) -> [Duration; N] {
     pool.block_on(async move {
         let mut ticks = time::interval(Duration::from_secs(1)).starting(first);
@@ -195,7 +196,7 @@ fn an_interval_that_starts_before_its_clock_keeps_its_schedule() {
         assert_eq!(ticks_from(&pool, first, false), all);
         assert_eq!(ticks_from(&pool, first, true), [5].map(seconds));
     });
-    // Long before the process has looked at any clock.
+    // This instant is long before the process first looked at a clock.
     if let Some(first) = Instant::now().checked_sub(seconds(3600)) {
         bounded("an interval", move || {
             let ticks = ticks_from(&self::pool(1), first, false);

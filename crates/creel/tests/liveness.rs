@@ -1,14 +1,15 @@
-//! The law of liveness, at random: *what is ready is never left while a worker of its pool is idle,
-//! and what was accepted is run or cancelled.*
+//! A random test of the liveness guarantee. *Ready work never waits while a worker of its pool is
+//! idle, and accepted work is run or cancelled.*
 //!
-//! A round is a pool of two to eight workers, and one beside it, under a random graph of work whose
-//! pieces block their threads for each other. A piece that blocks takes one of the graph's permits
-//! before, of which there is one less than there are workers at the least; so one worker is idle
-//! whenever something is ready, and a round that does not come to its end breaks the law. What
-//! blocks its thread by the system's means waits only for what any worker may run.
+//! A round is a pool of two to eight workers and a second pool next to it. They run a random graph
+//! of work whose pieces block their threads for each other. A piece must take one of the graph's
+//! permits before it blocks. There is one permit fewer than the smallest number of workers, so one
+//! worker is idle whenever something is ready. Therefore a round that does not end violates the
+//! guarantee. A piece that blocks its thread with a system call waits only for work that any worker
+//! may run.
 //!
-//! Seconds by default. `CREEL_LIVENESS_ROUNDS` sets the number of rounds, `CREEL_LIVENESS_SEED`
-//! that of the first; a failure tells the seed of its round.
+//! The test takes seconds by default. `CREEL_LIVENESS_ROUNDS` sets the number of rounds, and
+//! `CREEL_LIVENESS_SEED` the seed of the first one. A failure prints the seed of its round.
 
 #![cfg(not(miri))]
 
@@ -43,7 +44,7 @@ const WAITS: [Wait; 4] = [
 ];
 const BALANCES: [Balance; 3] = [Balance::Fixed, Balance::Sticky, Balance::Shared];
 
-/// A small generator: SplitMix64.
+/// A small random number generator (SplitMix64).
 #[derive(Clone)]
 struct Draw(u64);
 
@@ -60,26 +61,26 @@ impl Draw {
         (self.next() % bound as u64) as usize
     }
 
-    /// A generator of its own for a part of the graph.
+    /// Returns a separate generator for a part of the graph.
     fn part(&mut self) -> Self {
         Self(self.next())
     }
 }
 
-/// What the pieces of one pool's graph share.
+/// The state that the pieces of one pool's graph share.
 struct World {
     handle: Pool,
-    /// How many more may block their threads.
+    /// The number of further pieces that may block their threads.
     permits: AtomicUsize,
-    /// The workers that the pool always has.
+    /// The smallest number of workers that the pool ever has.
     least: usize,
-    /// Whether the pool ends in the middle of it, which cancels tasks.
+    /// Whether the pool ends in the middle of the round, which cancels tasks.
     ends: bool,
-    /// The pieces that have begun and not ended.
+    /// Its reference count tracks the pieces that have begun and not ended.
     alive: Arc<()>,
 }
 
-/// The right to block some threads.
+/// The right to block a number of threads.
 struct Permit<'a>(&'a World, usize);
 
 impl World {
@@ -90,7 +91,7 @@ impl World {
         Some(Permit(self, threads))
     }
 
-    /// A task of this graph's pool, made in one of the ways there are.
+    /// Spawns a task of this graph's pool in one of the available ways.
     fn spawn<F>(self: &Arc<Self>, draw: &mut Draw, future: F) -> JoinHandle<F::Output>
     where
         F: Future<Output: Send> + Send + 'static,
@@ -124,14 +125,14 @@ fn block_for_child(world: &Arc<World>, draw: &mut Draw, depth: usize) {
     task.detach();
 }
 
-/// Tasks that block their threads until all of them have come.
+/// Runs tasks that block their threads until all of them have arrived.
 async fn meet(world: &Arc<World>, draw: &mut Draw) {
     let tasks = 2 + draw.below(world.least);
     if world.ends {
-        // One that is cancelled does not come.
+        // A task that is cancelled does not arrive.
         return;
     }
-    // The last one does not block.
+    // The last task does not block.
     let Some(permit) = world.may_block(tasks - 1) else {
         return;
     };
@@ -169,7 +170,7 @@ async fn packet(draw: &mut Draw) {
 
 async fn channels(world: &Arc<World>, draw: &mut Draw) {
     let (tx, rx) = bounded::channel(1 + draw.below(3));
-    let (mut back, mut heard) = spsc::channel();
+    let (mut back, mut replies) = spsc::channel();
     let sends = world.spawn(draw, async move {
         for i in 0..20 {
             tx.send(i).await.unwrap();
@@ -181,7 +182,7 @@ async fn channels(world: &Arc<World>, draw: &mut Draw) {
         }
     });
     let mut sum = 0;
-    while let Ok(i) = heard.recv().await {
+    while let Ok(i) = replies.recv().await {
         sum += i;
     }
     assert_eq!(sum, 190);
@@ -189,7 +190,7 @@ async fn channels(world: &Arc<World>, draw: &mut Draw) {
     adds.await.unwrap();
 }
 
-/// A piece of the graph: it ends when all that came of it has ended. Any worker may run it.
+/// A piece of the graph that ends when everything that it spawned has ended. Any worker may run it.
 fn piece(
     world: Arc<World>,
     mut draw: Draw,
@@ -214,14 +215,14 @@ fn piece(
                 };
                 let (tx, rx) = oneshot::channel::<()>();
                 let child = piece(Arc::clone(&world), draw.part(), depth - 1);
-                let told = world.spawn(draw, async move {
+                let task = world.spawn(draw, async move {
                     child.await;
                     drop(tx);
                 });
                 let waits = world.handle.spawn_fn(move || _ = rx.recv_blocking());
                 waits.await.unwrap();
                 drop(permit);
-                told.await.unwrap();
+                task.await.unwrap();
             }
             6 => block_for_child(&world, draw, depth - 1),
             _ => {
@@ -239,9 +240,10 @@ fn piece(
     })
 }
 
-/// Units of a loop that wait for each other. A sticky one may be run by its caller alone.
+/// Runs units of a loop that wait for each other. A sticky balance is left out, because its caller
+/// may run all units alone.
 fn meet_in_a_loop(pool: &Pool, world: &Arc<World>, draw: &mut Draw) {
-    // A pool that ends starts no thread for them.
+    // A pool that ends starts no thread for these units.
     if world.ends {
         return;
     }
@@ -254,9 +256,9 @@ fn meet_in_a_loop(pool: &Pool, world: &Arc<World>, draw: &mut Draw) {
     loops.for_each(0..units, |_| _ = all.wait());
 }
 
-/// Work of this pool that is no task, called on any thread.
+/// Runs work of this pool that is not a task. Any thread may call this function.
 fn share(pool: &Pool, world: &Arc<World>, draw: &mut Draw) {
-    // The calling thread may have to wait for those that help it.
+    // The calling thread may have to wait for the threads that help it.
     let Some(_permit) = world.may_block(1) else {
         return;
     };
@@ -286,7 +288,7 @@ fn share(pool: &Pool, world: &Arc<World>, draw: &mut Draw) {
     }
 }
 
-/// Work that belongs to one worker, or to the thread that calls this, which is from outside.
+/// Runs work that belongs to one worker or to the calling thread, which is outside the pool.
 fn from_outside(pool: &Arc<Pool>, world: &Arc<World>, beside: &Arc<Pool>, draw: &mut Draw) {
     let worker = draw.below(world.least);
     match draw.below(9) {
@@ -298,7 +300,7 @@ fn from_outside(pool: &Arc<Pool>, world: &Arc<World>, beside: &Arc<Pool>, draw: 
         }
         3 => pool.block_on(async { block_for_child(world, draw, 2) }),
         4 => {
-            // A task whose thread waits for another worker, which waits for a third.
+            // The thread of this task waits for another worker, which waits for a third one.
             let (inner, own) = (Arc::clone(pool), Arc::clone(world));
             let task = pool.spawn(async move {
                 if let Some(_permit) = own.may_block(2) {
@@ -315,13 +317,13 @@ fn from_outside(pool: &Arc<Pool>, world: &Arc<World>, beside: &Arc<Pool>, draw: 
             deadline::block_on(task).unwrap();
         }
         6 => {
-            // A task whose thread waits in the other pool, and asks for its own from there.
+            // The thread of this task waits in the other pool, and calls its own pool from there.
             let (inner, own, other) = (Arc::clone(pool), Arc::clone(world), Arc::clone(beside));
             let task = pool.spawn(async move {
                 if let Some(_permit) = own.may_block(1) {
                     let back = Arc::clone(&inner);
-                    let told = other.spawn(async move { back.spawn(async {}).await });
-                    other.block_on(told).unwrap().unwrap();
+                    let task = other.spawn(async move { back.spawn(async {}).await });
+                    other.block_on(task).unwrap().unwrap();
                     other
                         .run_on(0, || inner.run_on(worker, || ()).unwrap())
                         .unwrap();
@@ -353,7 +355,7 @@ fn world(pool: &Pool, least: usize, ends: bool) -> Arc<World> {
     })
 }
 
-/// All comes to its end.
+/// Checks that all work runs to its end.
 fn runs_to_the_end(seed: u64, pool: Arc<Pool>, least: usize) {
     let mut draw = Draw(seed);
     let beside = Arc::new(self::pool(&mut draw, 1));
@@ -378,14 +380,14 @@ fn runs_to_the_end(seed: u64, pool: Arc<Pool>, least: usize) {
         let stats = pool.stats().tasks;
         stats.spawned == stats.finished + stats.cancelled
     };
-    // Some are detached.
+    // Some tasks are detached, so nothing joins them.
     while !all_ended() {
         thread::yield_now();
     }
     assert_eq!(world.permits.load(Ordering::SeqCst), least - 1);
 }
 
-/// The pool ends in the middle of it; each piece has ended, or its future was dropped.
+/// Ends the pool in the middle of the round. Each piece has then ended, or its future was dropped.
 fn ends(seed: u64, pool: Pool, least: usize) {
     let mut draw = Draw(seed);
     let world = world(&pool, least, true);
@@ -421,7 +423,7 @@ fn number(variable: &str, default: u64) -> u64 {
     text.map_or(default, |text| text.parse().expect("a number"))
 }
 
-/// One round; a hang is told with its seed and what the pool has done.
+/// Runs one round. If it hangs, the message contains the seed and the pool's statistics.
 fn round(seed: u64) {
     let mut draw = Draw(seed);
     let workers = 2 + draw.below(7);

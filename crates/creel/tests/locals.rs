@@ -1,5 +1,7 @@
-//! What lies in a thread-local of the program's is dropped when its thread ends, after the
-//! runtime's own: pools, senders and handles must come to their end there, too.
+//! Pools, senders and handles in thread-locals of the program.
+//!
+//! Such values are dropped when their thread ends, after the runtime's own thread-locals. They must
+//! end properly there as well.
 
 #![cfg(not(miri))]
 
@@ -18,7 +20,7 @@ use std::{
 
 type Kept = Vec<Box<dyn FnOnce()>>;
 
-/// Calls what it was given, one after the other, when it is dropped.
+/// Calls the functions that it holds, one after the other, when it is dropped.
 struct AtTheEnd(RefCell<Kept>);
 
 impl Drop for AtTheEnd {
@@ -31,8 +33,8 @@ thread_local! {
     static END: AtTheEnd = const { AtTheEnd(RefCell::new(Vec::new())) };
 }
 
-/// Has `f` called when this thread's locals are dropped: after those of the runtime, which
-/// are used after this.
+/// Registers `f` to be called when this thread's thread-locals are dropped. That is after the
+/// locals of the runtime, because those are first used later.
 fn at_the_end(f: impl FnOnce() + 'static) {
     END.with(|end| end.0.borrow_mut().push(Box::new(f)));
 }
@@ -41,7 +43,7 @@ fn pool(workers: usize) -> Pool {
     Pool::builder().workers(workers).build().unwrap()
 }
 
-/// Uses all thread-locals of the runtime, on a thread that is no worker.
+/// Uses all thread-locals of the runtime on a thread that is not a worker.
 fn use_all() {
     let pool = pool(1);
     let socket = UdpSocket::bind("127.0.0.1:0".parse().unwrap()).unwrap();
@@ -60,10 +62,10 @@ fn use_all() {
     let _ = time::Clock::monotonic().nanos();
 }
 
-/// Runs `f` on a thread that ends after it.
+/// Runs `f` on a thread that ends afterwards.
 fn on_a_thread(f: impl FnOnce() + Send + 'static) {
     thread::spawn(move || {
-        // First, so that it is dropped last.
+        // We register this local first, so that it is dropped last.
         at_the_end(|| ());
         use_all();
         f();
@@ -91,7 +93,7 @@ fn a_pool_ends_with_its_thread() {
 
 #[test]
 fn a_pool_may_be_used_until_then() {
-    let (told, sums) = mpsc::channel();
+    let (results, sums) = mpsc::channel();
     on_a_thread(move || {
         at_the_end(move || {
             use_all();
@@ -103,7 +105,7 @@ fn a_pool_may_be_used_until_then() {
                 sleep().await;
                 items.iter().sum::<usize>()
             });
-            told.send(pool.block_on(task).unwrap()).unwrap();
+            results.send(pool.block_on(task).unwrap()).unwrap();
         });
     });
     assert_eq!(sums.recv(), Ok(500_500));
@@ -134,12 +136,12 @@ fn a_task_is_cancelled_and_spawned_from_there() {
     let pool = pool(1);
     let handle = pool.handle();
     let task = pool.spawn(std::future::pending::<()>());
-    let (told, ran) = mpsc::channel();
+    let (done, ran) = mpsc::channel();
     on_a_thread(move || {
         at_the_end(move || {
             task.abort();
             drop(task);
-            handle.spawn(async move { told.send(()).unwrap() }).detach();
+            handle.spawn(async move { done.send(()).unwrap() }).detach();
         });
     });
     assert_eq!(ran.recv(), Ok(()));

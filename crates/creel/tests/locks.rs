@@ -1,6 +1,8 @@
-//! A lock that is held across a loop, a join or a scope is not taken again by stolen work on the
-//! same stack: a thread that waits runs only what comes from what it waits for. `docs/design/loops.md`
-//! tells why; each case here hangs where a waiting thread runs whatever there is.
+//! Locks that are held across a loop, a join or a scope.
+//!
+//! Stolen work must not take such a lock again on the same stack. Therefore a thread that waits
+//! runs only work that comes from the operation it waits for. `docs/design/loops.md` explains why.
+//! Each case here would hang if a waiting thread ran any other work.
 
 use creel::{Balance, Pool, Wait};
 use std::{
@@ -19,7 +21,7 @@ thread_local! {
     static HOLDS: Cell<bool> = const { Cell::new(false) };
 }
 
-/// A lock that tells if its thread has it already, instead of hanging.
+/// A lock that panics if its thread already holds it, instead of hanging.
 #[derive(Default)]
 struct Strict(Mutex<usize>);
 
@@ -46,7 +48,7 @@ fn pools() -> impl Iterator<Item = Pool> {
     })
 }
 
-/// Work that others are likely to want to help with.
+/// Runs a loop that idle workers are likely to help with.
 fn work(pool: &Pool) {
     let sum = AtomicUsize::new(0);
     pool.for_each(0..8, |n| {
@@ -56,7 +58,7 @@ fn work(pool: &Pool) {
     assert_eq!(sum.into_inner(), 28);
 }
 
-/// Each item takes the lock, and runs a loop under it (the first case of rayon's issue 592).
+/// Each item takes the lock and runs a loop under it (the first case of rayon's issue 592).
 #[test]
 fn a_loop_under_a_lock_that_each_item_of_a_loop_takes() {
     bounded("loops under a lock", || {
@@ -102,7 +104,7 @@ fn a_scope_under_a_lock_that_jobs_of_another_take() {
     });
 }
 
-/// The thread that waits has tasks of its own pool to run, and does not run them meanwhile.
+/// The waiting thread has tasks of its own pool to run, and does not run them until the wait ends.
 #[test]
 fn tasks_do_not_run_on_a_stack_that_waits_for_a_loop() {
     bounded("tasks under a lock", || {

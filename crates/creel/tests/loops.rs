@@ -1,4 +1,5 @@
-//! The loop verbs from outside: each item once, the same bits anywhere, panics, nesting.
+//! The public loop verbs: each item is visited once, results have the same bits everywhere, panics,
+//! and nesting.
 
 use creel::{Balance, Pool, Wait};
 use std::{
@@ -112,7 +113,7 @@ fn a_panic_at_any_item_reaches_the_caller_and_the_pool_goes_on() {
     }
 }
 
-/// Counts itself while it lives.
+/// Counts itself while it is alive.
 struct Counted<'a>(&'a AtomicUsize);
 
 impl<'a> Counted<'a> {

@@ -1,4 +1,5 @@
-//! Every verb once, on few items: small enough for Miri, which looks for undefined behaviour.
+//! Every loop verb once, on few items. These tests are small enough for Miri, which detects
+//! undefined behaviour.
 
 use creel::{Balance, Outbox, Pool, Scratch, Wait};
 use std::{
@@ -13,7 +14,8 @@ use std::{
 #[test]
 fn every_verb_once_and_a_panic_in_each() {
     let balances = [Balance::Sticky, Balance::Shared, Balance::Fixed];
-    // Miri takes minutes for what takes milliseconds else.
+    // Only one balance under Miri, because it takes minutes for work that otherwise takes
+    // milliseconds.
     for &balance in &balances[..if cfg!(miri) { 1 } else { 3 }] {
         let builder = Pool::builder().workers(3).wait(Wait::Park);
         let pool = builder.balance(balance).build().unwrap();
@@ -43,7 +45,7 @@ fn every_verb_once_and_a_panic_in_each() {
                     *b = a.clone();
                 });
             });
-            // Boxes, because the test is about what becomes of heap memory.
+            // The items are boxes, because the test checks what happens to heap memory.
             #[allow(clippy::borrowed_box)]
             let copy = |i: usize, x: &Box<usize>| {
                 check(i);
@@ -71,8 +73,10 @@ fn every_verb_once_and_a_panic_in_each() {
     }
 }
 
-/// Small closures are moved to where the workers are, large ones and those with something to drop
-/// stay: all threads use one and the same, and it is dropped once.
+/// All workers use one and the same closure, and it is dropped once.
+///
+/// Small closures are moved to where the workers can read them. Large closures, and closures with
+/// something to drop, stay in place.
 #[test]
 fn one_closure_is_called_by_all() {
     let pool = Pool::builder().workers(3).wait(Wait::Park);
@@ -93,7 +97,7 @@ fn one_closure_is_called_by_all() {
         *ticket = large[8].fetch_add(1, Relaxed);
     });
     sorted(&tickets);
-    // Two words; a copy would free the box that the first call has put away.
+    // The closure has two words. A copy would free the box that the first call has stored.
     let last = Mutex::new(Box::new(7));
     pool.for_each(0..9, move |index| {
         let before = mem::replace(&mut *last.lock().unwrap(), Box::new(index));

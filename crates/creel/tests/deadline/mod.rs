@@ -1,4 +1,4 @@
-//! A hang fails with a message, and not by the patience of who runs the tests.
+//! Time limits for tests, so that a hang fails with a message instead of blocking the test run.
 
 use std::{
     panic::resume_unwind,

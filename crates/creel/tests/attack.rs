@@ -493,7 +493,7 @@ fn sixty_four_workers_on_every_cpu_and_on_one() {
     all();
     let pinned = move || {
         let Some(first) = affinity::current().ok().and_then(|mask| mask.first()) else {
-            return eprintln!("skipped: the system does not tell its CPUs");
+            return eprintln!("skipped: the OS does not report its CPUs");
         };
         affinity::set(&CpuSet::range(first, first)).unwrap();
         all();

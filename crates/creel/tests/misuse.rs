@@ -1,6 +1,6 @@
-//! A panic of misuse points to the caller's line, not into the library.
+//! A panic caused by misuse points to the caller's line, not into the library.
 //!
-//! One test, because the panic hook is the process's.
+//! This is a single test, because the panic hook belongs to the whole process.
 
 #![cfg(not(miri))]
 
@@ -22,7 +22,7 @@ use std::{
 /// A way to misuse the library, and its name.
 type Case<'a> = (&'static str, Box<dyn FnOnce() + 'a>);
 
-/// Polls once, where no pool is.
+/// Polls the future once on a thread without a pool.
 #[track_caller]
 fn poll<F: Future>(future: F) {
     let mut context = Context::from_waker(Waker::noop());

@@ -1,4 +1,4 @@
-//! What a pool tells to those who ask from outside, and whom it obeys.
+//! The observation socket: what a pool reports to other processes, and whose commands it accepts.
 
 #![cfg(all(target_os = "linux", not(miri)))]
 
@@ -12,7 +12,7 @@ use std::{
     sync::{Mutex, MutexGuard},
 };
 
-/// The windows are the process's, so the tests go one after the other.
+/// The sockets belong to the process, so the tests run one after the other.
 static ALONE: Mutex<()> = Mutex::new(());
 
 fn alone() -> MutexGuard<'static, ()> {
@@ -46,14 +46,14 @@ fn what_workers_do_is_told() {
     let _alone = alone();
     let pool = pool(Observe::Look);
     pool.run_on(1, || ()).unwrap();
-    let told = ask(0, "stats\n");
-    assert!(told.contains(r#""pool":"a \"b\"\u000a""#), "{told}");
+    let reply = ask(0, "stats\n");
+    assert!(reply.contains(r#""pool":"a \"b\"\u000a""#), "{reply}");
     assert!(
-        told.contains(r#"{"worker":0,"state":"unstarted","#),
-        "{told}"
+        reply.contains(r#"{"worker":0,"state":"unstarted","#),
+        "{reply}"
     );
-    assert!(told.contains(r#""urgent":1,"#), "{told}");
-    assert!(told.contains(r#""resizable":false,"#), "{told}");
+    assert!(reply.contains(r#""urgent":1,"#), "{reply}");
+    assert!(reply.contains(r#""resizable":false,"#), "{reply}");
     assert!(ask(0, "workers 1\n").contains("error"));
     assert_eq!(pool.workers(), 2);
 }
@@ -82,7 +82,7 @@ fn a_window_ends_with_its_pool_or_before() {
     assert!(connect(0).is_err(), "off has no window");
     let (one, two) = (pool(Observe::Look), pool(Observe::Look));
     assert!(connect(0).is_ok() && connect(1).is_ok());
-    // One that is connected and says nothing holds nobody up for long.
+    // A client that connects and sends nothing does not delay the others for long.
     let silent = connect(0).unwrap();
     drop(one);
     assert!(connect(0).is_err());
@@ -106,11 +106,12 @@ fn a_handle_of_a_dropped_pool_opens_none() {
 
 #[test]
 fn loops_are_counted_whether_or_not_they_are_shared() {
-    // Parking, because an adaptive pool on one CPU is as good as a pool of one.
+    // The workers park, because an adaptive pool on one CPU behaves like a pool of one worker.
     let builder = Pool::builder().workers(2).wait(Wait::Park);
     let pool = builder.build().unwrap();
     for _ in 0..100 {
-        // So little work that it is not worth a wake: the caller does it, in the stead of worker 0.
+        // This work is so small that waking a worker does not pay. The caller does it in place of
+        // worker 0.
         pool.for_each(&mut [0_u8; 10], |item| *item += 1);
     }
     let workers = pool.stats().workers;
@@ -123,7 +124,7 @@ fn a_pool_on_its_own_worker_ends_its_window_too() {
     let pool = pool(Observe::Look);
     let handle = pool.handle();
     handle.spawn(async move { drop(pool) }).detach();
-    // Until its name is free again.
+    // We wait until the name is free again.
     while UnixListener::bind_addr(&address(0)).is_err() {
         std::thread::yield_now();
     }

@@ -1,7 +1,9 @@
-//! A task is polled by one thread at a time, also where its holder is blocked and several idle
-//! workers come for what lies behind it.
+//! At most one thread polls a task at a time.
 //!
-//! Under `--cfg creel_pauses` this runs for longer, and its threads pause between their steps.
+//! This must hold even if the worker that holds the task is blocked, and several idle workers come
+//! for the work that is stranded on it.
+//!
+//! Under `--cfg creel_pauses` the test runs for longer, and its threads pause between their steps.
 
 #![cfg(not(miri))]
 
@@ -22,12 +24,12 @@ const RUNS_FOR: Duration = match cfg!(creel_pauses) {
     true => Duration::from_secs(40),
     false => Duration::from_millis(800),
 };
-/// Longer than the watch needs to find a worker blocked.
+/// A duration longer than the watchdog needs to detect a blocked worker.
 const BLOCKED_US: u64 = 1_500;
 const BLOCKED_US_MAX: u64 = 8_192;
 const PAIRS: u64 = 3;
 
-/// A future that ends the process if it is polled while another thread is polling it.
+/// A future that ends the process if two threads poll it at the same time.
 struct Alone<F> {
     future: Pin<Box<F>>,
     polled: AtomicBool,
@@ -47,7 +49,8 @@ impl<F: Future> Future for Alone<F> {
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
         let Self { future, polled } = self.get_mut();
         if polled.swap(true, Ordering::SeqCst) {
-            // Not a panic: the other thread would go on with a future that has been dropped.
+            // We do not panic here, because the other thread would continue with a future that has
+            // been dropped.
             let _ = writeln!(std::io::stderr(), "two threads poll one task");
             std::process::abort();
         }
@@ -57,7 +60,7 @@ impl<F: Future> Future for Alone<F> {
     }
 }
 
-/// Blocks the thread, which is what makes the watch send others for the tasks behind it.
+/// Blocks the thread, so that the watchdog sends other workers for the tasks stranded on it.
 fn block_for(micros: u64) {
     let begin = Instant::now();
     while begin.elapsed() < Duration::from_micros(micros) {
@@ -65,8 +68,8 @@ fn block_for(micros: u64) {
     }
 }
 
-/// In each pair the sender wakes the receiver into its worker's LIFO slot, and blocks the worker.
-/// There are more workers than tasks, so some are always idle.
+/// In each pair, the sender wakes the receiver into its worker's LIFO slot and then blocks that
+/// worker. There are more workers than tasks, so some workers are always idle.
 #[test]
 fn what_lies_behind_a_blocked_worker_is_polled_by_one_of_those_who_come_for_it() {
     let seed = match std::env::var("CREEL_ONE_POLL_SEED") {

@@ -1,4 +1,5 @@
-//! Outboxes and scratch: the same bits at any number of workers, in order, and safe to misuse.
+//! Outboxes and scratch: results have the same bits at any number of workers, messages keep their
+//! order, and misuse is safe.
 
 use creel::{Balance, Outbox, Pool, Scratch, Wait};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -8,7 +9,7 @@ fn pool(workers: usize) -> Pool {
     builder.build().unwrap()
 }
 
-/// A receiver that notices every change of order.
+/// Mixes a message into the state of a receiver, so that every change of order shows.
 fn mix(state: u64, message: u64) -> u64 {
     state.rotate_left(5) ^ message.wrapping_mul(0x9E37_79B9_7F4A_7C15)
 }

@@ -1,4 +1,4 @@
-//! The pool from outside: workers, urgent jobs, panics, resizing and the end.
+//! The public pool: workers, urgent jobs, panics, resizing and shutdown.
 
 use creel::{BuildError, JoinError, Pool, Wait, WorkerError, net::UdpSocket};
 use std::{
@@ -105,7 +105,7 @@ fn work_for_a_missing_worker_is_an_error() {
     pool.run_on(1, || ()).unwrap();
     pool.resize(1).unwrap();
     assert!(pool.run_on(1, || ()).is_err());
-    // For `spawn_near`, the worker is a hint only.
+    // For `spawn_near`, the worker is only a hint.
     assert_eq!(pool.block_on(pool.spawn_near(9, async { 7 })).unwrap(), 7);
     let mut ran = false;
     pool.scope(|s| s.spawn_near(9, || ran = true));
@@ -124,13 +124,13 @@ fn a_pool_lives_until_its_last_clone_is_dropped() {
     assert_eq!(handle.clone().run_on(0, || 8).unwrap(), 8);
     drop(second);
     assert!(handle.run_on(0, || ()).is_err());
-    // A shutdown ends the pool for its other clones, too.
+    // A shutdown ends the pool for its other clones as well.
     let first = pool(1, Wait::Park);
     let second = first.clone();
     first.shutdown_timeout(Duration::from_secs(60));
     assert!(second.run_on(0, || ()).is_err());
     drop(second);
-    // Clones that several threads drop at the same time.
+    // Several threads drop clones at the same time.
     for _ in 0..100 {
         let pool = pool(1, Wait::Park);
         let handle = pool.handle();
@@ -208,7 +208,8 @@ fn an_idle_pool_ceases_to_look_after_itself() {
         let slept = pools
             .each_ref()
             .map(|pool| pool.spawn(async move { sleeps().await }));
-        // Awaited elsewhere, so that the last that a pool does is done by its workers.
+        // The other pool awaits this task, so the last thing that a pool does is done by its own
+        // workers.
         for (other, slept) in [&pools[1], &pools[0]].into_iter().zip(slept) {
             other.block_on(slept).unwrap();
         }
@@ -231,8 +232,8 @@ fn one_who_sleeps_in_the_poller_is_not_looked_after_for_ever() {
     }
 }
 
-/// Whether the pools' workers cease to wake up, within some seconds. A watch looks every
-/// millisecond.
+/// Returns whether the pools' workers stop waking up within a few seconds. A watchdog wakes up
+/// every millisecond.
 fn becomes_idle<const N: usize>(pools: &[Pool; N]) -> bool {
     let parks = |pool: &Pool| pool.stats().workers.iter().map(|w| w.parks).sum::<u64>();
     let looks = || pools.each_ref().map(parks);

@@ -1,6 +1,8 @@
-//! A system that refuses threads: whoever needs one gets a clear error, what has its thread goes
-//! on, and once there are threads again, so does the rest. Each case is a process of its own, whose
-//! memory it limits.
+//! A system that refuses to start threads.
+//!
+//! A caller that needs a new thread gets a clear error, workers that already have a thread keep
+//! working, and everything works again once threads are available. Each case runs in a process of
+//! its own with a limit on its memory.
 
 #![cfg(all(target_os = "linux", not(miri)))]
 
@@ -16,10 +18,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Set in a case's own process.
+/// Set in the process that runs a case.
 const CASE: &str = "CREEL_REFUSED_CASE";
 
-/// Runs `f` in a process of its own: this program once more, with this test alone.
+/// Runs `f` in a process of its own, which is this program with this one test.
 #[track_caller]
 fn alone(test: &str, f: impl FnOnce()) {
     if env::var(CASE).is_ok() {
@@ -43,30 +45,30 @@ fn alone(test: &str, f: impl FnOnce()) {
     assert!(status.success(), "{test}: {status}");
 }
 
-/// Sets the limit of the address space.
+/// Limits the size of the address space.
 fn limit(bytes: libc::rlim_t) {
     let limit = libc::rlimit {
         rlim_cur: bytes,
         rlim_max: libc::RLIM_INFINITY,
     };
-    // SAFETY: the limit is a valid one that lives during the call.
+    // SAFETY: the limit is valid and lives during the call.
     let set = unsafe { libc::setrlimit(libc::RLIMIT_AS, &limit) };
     assert_eq!(set, 0, "{}", std::io::Error::last_os_error());
 }
 
-/// Leaves too little address space for the stack of a thread.
+/// Leaves too little address space for the stack of another thread.
 fn refuse_threads() {
-    // One that is just starting would find no memory for itself.
+    // A thread that is just starting would not find enough memory.
     wait_until_no_thread_starts();
-    let status = std::fs::read_to_string("/proc/self/statm").expect("Linux tells");
+    let status = std::fs::read_to_string("/proc/self/statm").expect("Linux reports the size");
     let pages: libc::rlim_t = status.split(' ').next().unwrap().parse().expect("a number");
     limit(pages * 4096 + (1 << 20));
 }
 
-/// Returns once the process has had as many threads for a while, of which no other one than this
-/// was about to run.
+/// Waits until the number of threads has been stable for a while and all threads except this one
+/// sleep.
 fn wait_until_no_thread_starts() {
-    // How many there are, and how many of them sleep.
+    // Returns the number of threads, and how many of them sleep.
     let threads = || {
         let tasks = std::fs::read_dir("/proc/self/task").unwrap();
         let stats = tasks.map(|task| std::fs::read_to_string(task.unwrap().path().join("stat")));
@@ -117,10 +119,10 @@ fn a_refused_thread_is_a_clear_error() {
         assert!(scope.to_string().starts_with(REFUSED), "{scope}");
         let bound = block_on(pool.spawn_on(2, async {}));
         assert!(matches!(bound, Err(JoinError::NoThread(_))), "{bound:?}");
-        // A loop needs no thread but its caller's.
+        // A loop needs only its caller's thread.
         let visits = pool.with_balance(Balance::Fixed).map(&[1, 2, 3], |x| x + 1);
         assert_eq!(visits, [2, 3, 4]);
-        // What has its threads goes on.
+        // The workers that have threads keep working.
         assert_eq!(pool.run_on(1, || 5).unwrap(), 5);
         pool.resize(2).unwrap();
         let visits = pool.with_balance(Balance::Fixed).map(&[1, 2, 3], |x| x + 1);
@@ -158,7 +160,7 @@ fn the_workers_that_have_their_threads_go_on() {
         let pool = pool(4);
         pool.run_on(0, || ()).unwrap();
         refuse_threads();
-        // Each would have another called, for which there is no thread.
+        // Each task would wake another worker, for which there is no thread.
         let tasks: Vec<_> = (0..8)
             .map(|i| {
                 pool.spawn(async move {
@@ -217,7 +219,7 @@ fn a_worker_that_is_to_go_stays_while_nobody_can_take_its_place() {
                 refuse_threads();
                 thread::sleep(Duration::from_micros(pause_us));
                 pool.resize(1).unwrap();
-                // Now or later, the workers find that they may go, or may not.
+                // Now or later, each worker finds out whether it may end.
                 thread::sleep(Duration::from_millis(50));
                 allow_threads();
                 block_on(waits).unwrap().unwrap_err();

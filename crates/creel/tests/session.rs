@@ -1,4 +1,5 @@
-//! Sessions and workers: who is pinned where, and that the caller's mask comes back.
+//! Sessions and workers: which threads are pinned, to which CPUs, and that the caller gets its
+//! affinity mask back.
 
 use creel::{Balance, CpuSet, Placement, Pool, Wait};
 use creel_topology::affinity;
@@ -9,10 +10,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Long enough for anything that is to happen at all.
+/// Long enough for anything that happens at all.
 const LONG: Duration = Duration::from_secs(60);
 
-/// The ledger of workers is the process's: one test at a time.
+/// The registry of placements belongs to the process, so one test runs at a time.
 fn alone() -> MutexGuard<'static, ()> {
     static SEATS: Mutex<()> = Mutex::new(());
     SEATS.lock().unwrap_or_else(PoisonError::into_inner)
@@ -134,7 +135,7 @@ fn a_placement_that_cannot_be_had_is_refused_by_name() {
     let _alone = alone();
     let nowhere = Placement::List(vec!["4000".parse().unwrap()]);
     let Err(refused) = Pool::builder().workers(1).placement(nowhere).build() else {
-        return eprintln!("skipped: the system does not tell its CPUs");
+        return eprintln!("skipped: the OS does not report its CPUs");
     };
     assert!(refused.to_string().contains("4000"), "{refused}");
 }
@@ -143,7 +144,7 @@ fn a_placement_that_cannot_be_had_is_refused_by_name() {
 #[test]
 fn a_worker_makes_way_for_a_caller_who_stays_on_its_slot() {
     let _alone = alone();
-    // A caller is not pinned, and a worker that shared its CPU would hold it up.
+    // A caller is not pinned, and a worker on the same CPU would delay it.
     let before = mask();
     if before.len() < 2 {
         eprintln!("skipped: one usable PU");
@@ -157,7 +158,7 @@ fn a_worker_makes_way_for_a_caller_who_stays_on_its_slot() {
     thread::scope(|scope| {
         let caller = scope.spawn(|| {
             affinity::set(&CpuSet::from_iter([theirs.first().unwrap()])).unwrap();
-            // Workers change workers at most once in some milliseconds.
+            // A worker moves to another CPU at most once every few milliseconds.
             let begun = Instant::now();
             while pool.run_on(1, mask).unwrap() == theirs {
                 assert!(begun.elapsed() < LONG, "worker 1 stays with the caller");

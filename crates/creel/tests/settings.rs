@@ -1,4 +1,5 @@
-//! Settings that no pool can have are refused where they are made, and small verbs of a pool.
+//! Settings that no pool can have are rejected where they are made. Small methods of a pool are
+//! tested here as well.
 
 #![cfg(not(miri))]
 
@@ -99,7 +100,7 @@ fn a_local_task_of_a_seeded_pool_stays_on_its_thread() {
         drop(pool);
     });
     other.join().unwrap();
-    // The same thread does.
+    // The same thread runs the pool and drops it.
     let pool = Pool::seeded(1);
     pool.block_on(async {
         local();
@@ -107,7 +108,7 @@ fn a_local_task_of_a_seeded_pool_stays_on_its_thread() {
     });
 }
 
-/// One test, because the number is the process's.
+/// This is a single test, because the number belongs to the process.
 #[test]
 fn blocking_calls_are_limited_and_do_not_hold_up_names() {
     bounded("blocking calls", || {
@@ -164,7 +165,7 @@ fn unix_sockets_take_abstract_names() {
         let mut bytes = [0; 5];
         server.read_exact(&mut bytes).await.unwrap();
         assert_eq!(&bytes, b"hello");
-        // It is free again with its socket.
+        // The name is free again once its socket is gone.
         drop(listener);
         UnixListener::bind(name("stream")).unwrap();
 
@@ -175,7 +176,7 @@ fn unix_sockets_take_abstract_names() {
         b.connect(name("a")).unwrap();
         b.send(b"back").await.unwrap();
         assert_eq!(a.recv(&mut [0; 8]).await.unwrap(), 4);
-        // A NUL elsewhere is refused, as in a path.
+        // A NUL at any other position is rejected, as in a path.
         assert!(UnixListener::bind("a\0b").is_err());
     });
 }

@@ -1,5 +1,6 @@
-//! A storm of signals, each of which ends whatever system call a thread is in. Alone in its program,
-//! whose handlers it sets.
+//! A storm of signals, each of which interrupts the system call that a thread is in.
+//!
+//! The test is alone in its program, because it sets the signal handlers of the process.
 
 #![cfg(all(target_os = "linux", not(miri)))]
 
@@ -19,24 +20,25 @@ use std::{
 
 extern "C" fn nothing(_: libc::c_int) {}
 
-/// Has each thread of the process interrupted again and again, until the flag is set.
+/// Interrupts each thread of the process again and again until the flag is set.
 fn interrupt_all(over: &AtomicBool) {
     // SAFETY: all zeroes are a valid value of this plain struct.
     let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
-    // Without SA_RESTART: what is interrupted fails.
+    // Without SA_RESTART, an interrupted system call fails.
     action.sa_sigaction = nothing as extern "C" fn(libc::c_int) as usize;
     // SAFETY: the action is valid, and its handler does nothing.
     let set = unsafe { libc::sigaction(libc::SIGUSR1, &action, std::ptr::null_mut()) };
     assert_eq!(set, 0);
-    // SAFETY: takes nothing.
+    // SAFETY: the call takes no arguments.
     let own = unsafe { libc::gettid() };
-    // SAFETY: takes nothing.
+    // SAFETY: the call takes no arguments.
     let process = unsafe { libc::getpid() };
     while !over.load(Ordering::Relaxed) {
         for thread in std::fs::read_dir("/proc/self/task").unwrap().flatten() {
             let id: libc::pid_t = thread.file_name().to_str().unwrap().parse().unwrap();
             if id != own {
-                // SAFETY: takes integers; a thread that has ended is an error that is no matter.
+                // SAFETY: the call takes integers only. A thread that has ended causes an error,
+                // which we ignore.
                 unsafe { libc::syscall(libc::SYS_tgkill, process, id, libc::SIGUSR1) };
             }
         }

@@ -1,6 +1,7 @@
-//! Many short lives of pools under everything at once, with a watchdog. Minutes, not seconds: run
-//! it with `--ignored`. A seed is printed; `CREEL_SOAK_SEED` and `CREEL_SOAK_ROUNDS` set it and
-//! the length.
+//! Many short-lived pools under every kind of work at once, with a watchdog.
+//!
+//! This takes minutes and not seconds, so you run it with `--ignored`. The test prints its seed.
+//! `CREEL_SOAK_SEED` sets the seed, and `CREEL_SOAK_ROUNDS` the number of rounds.
 
 use creel::channel::{bounded, oneshot, spsc};
 use creel::task::{self, yield_now};
@@ -10,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// A small generator: SplitMix64.
+/// A small random number generator (SplitMix64).
 struct Draw(u64);
 
 impl Draw {
@@ -28,7 +29,7 @@ fn number(variable: &str, default: u64) -> u64 {
     text.map_or(default, |text| text.parse().expect("a number"))
 }
 
-/// Ends the process if the rounds stop coming.
+/// Ends the process if no further round completes.
 fn watchdog(rounds: &Arc<AtomicU64>) {
     let rounds = rounds.clone();
     std::thread::spawn(move || {
@@ -50,8 +51,8 @@ async fn chain(length: u64) -> u64 {
     for _ in 0..length {
         let (next, right) = oneshot::channel();
         task::spawn(async move {
-            let heard: u64 = right.await.unwrap();
-            left.send(heard + 1).unwrap();
+            let received: u64 = right.await.unwrap();
+            left.send(received + 1).unwrap();
         })
         .detach();
         left = next;
@@ -115,19 +116,19 @@ fn round(draw: &mut Draw) {
     if draw.below(2) == 0 {
         pool.resize(1 + draw.below(4) as usize).unwrap();
     }
-    // One from outside, from a plain thread.
+    // A plain thread outside the pool sends to a task.
     let (tx, rx) = bounded::channel(1);
     let outside = std::thread::spawn(move || (0..50).for_each(|i| tx.send_blocking(i).unwrap()));
-    let heard = pool.spawn(async move {
-        let mut heard = 0;
+    let counted = pool.spawn(async move {
+        let mut count = 0;
         while rx.recv().await.is_ok() {
-            heard += 1;
+            count += 1;
         }
-        heard
+        count
     });
     if draw.below(4) == 0 {
-        // Shut down in the middle of it all.
-        drop((chained, crowded, pinged, heard));
+        // The pool shuts down in the middle of all this work.
+        drop((chained, crowded, pinged, counted));
         drop(pool);
         let _ = outside.join();
         return;
@@ -136,7 +137,7 @@ fn round(draw: &mut Draw) {
         assert_eq!(chained.await.unwrap(), length);
         assert_eq!(crowded.await.unwrap(), length);
         pinged.await.unwrap();
-        assert_eq!(heard.await.unwrap(), 50);
+        assert_eq!(counted.await.unwrap(), 50);
     });
     outside.join().unwrap();
     doomed.abort();

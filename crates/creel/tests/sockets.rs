@@ -1,5 +1,7 @@
-//! Sockets and the pools that wait for them: they outlive pools, go from one to the next, and two
-//! may wait for one.
+//! Sockets and the pools that wait for them.
+//!
+//! A socket outlives its pool, moves from one pool to the next, and two pools can wait for the same
+//! socket.
 
 #![cfg(not(miri))]
 
@@ -19,7 +21,7 @@ fn pool(workers: usize) -> Pool {
     Pool::builder().workers(workers).build().unwrap()
 }
 
-/// A socket, where it is, and one to send there.
+/// Returns a socket, its address, and a socket of `std` to send to it.
 fn socket() -> (Arc<UdpSocket>, SocketAddr, std::net::UdpSocket) {
     let socket = UdpSocket::bind(LOOPBACK).unwrap();
     let to = socket.local_addr().unwrap();
@@ -34,7 +36,7 @@ fn socket() -> (Arc<UdpSocket>, SocketAddr, std::net::UdpSocket) {
 ///
 /// # Panics
 ///
-/// If it takes longer than a minute.
+/// Panics if `f` takes longer than a minute.
 fn bounded(f: impl FnOnce() + Send + 'static) {
     let (done, wait) = mpsc::channel();
     std::thread::spawn(move || {

@@ -1,4 +1,5 @@
-//! Streams of all kinds as a server uses them: ends, halves, floods, peers that go.
+//! Streams of all kinds as a server uses them: their ends, halves, floods, and peers that
+//! disconnect.
 
 #![cfg(all(unix, not(miri)))]
 
@@ -23,14 +24,14 @@ fn pool(workers: usize) -> Pool {
     Pool::builder().workers(workers).build().unwrap()
 }
 
-/// Two ends of a TCP connection, the first as the system has it.
+/// Returns the two ends of a TCP connection, the first of them as a socket of `std`.
 async fn tcp() -> (std::net::TcpStream, TcpStream) {
     let listener = TcpListener::bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let other = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
     (other, listener.accept().await.unwrap().0)
 }
 
-/// Reads to the end, in pieces that are larger than what comes.
+/// Reads to the end, with a buffer that is larger than each piece of data.
 async fn read_all<S: Connection>(stream: &Stream<S>) -> Vec<u8> {
     let (mut all, mut piece) = (Vec::new(), [0; 4096]);
     loop {
@@ -41,8 +42,8 @@ async fn read_all<S: Connection>(stream: &Stream<S>) -> Vec<u8> {
     }
 }
 
-/// A short read says that there is no more: the end that came with the last bytes, or after them,
-/// must be seen all the same.
+/// A short read means that there is no more data for now. The end of the stream must still be seen,
+/// whether it comes with the last bytes or after them.
 #[test]
 fn the_end_is_seen_whenever_it_comes() {
     for workers in [1, 2] {
@@ -88,7 +89,7 @@ fn a_reset_is_an_error_and_not_a_wait() {
             .unwrap();
         drop(other);
         let read = time::timeout(Duration::from_secs(60), reads).await;
-        let error = read.expect("it is told").unwrap().unwrap_err();
+        let error = read.expect("the read returns").unwrap().unwrap_err();
         assert_eq!(error.kind(), ErrorKind::ConnectionReset);
     });
 }
@@ -102,7 +103,7 @@ fn several_places_and_memory_that_is_not_initialized() {
         let mut place = [MaybeUninit::uninit(); 3];
         let read = poll_fn(|cx| stream.poll_read_uninit(cx, &mut place)).await;
         assert_eq!(read.unwrap(), 3);
-        // SAFETY: three were read.
+        // SAFETY: the read has initialized three bytes.
         assert_eq!(unsafe { place[2].assume_init() }, b'c');
         let (mut one, mut two) = ([0; 2], [0; 8]);
         let mut places = [IoSliceMut::new(&mut one), IoSliceMut::new(&mut two)];
@@ -115,7 +116,7 @@ fn several_places_and_memory_that_is_not_initialized() {
         let mut back = [0; 5];
         other.read_exact(&mut back).unwrap();
         assert_eq!(&back, b"12345");
-        // Nothing is asked for, so nothing is waited for.
+        // We ask for no bytes, so the read does not wait.
         assert_eq!(stream.read(&mut []).await.unwrap(), 0);
     });
 }
@@ -170,12 +171,12 @@ fn readiness_is_told_and_taken() {
         );
         assert_eq!(a.try_write(b"xy").unwrap(), 2);
         b.readable().await.unwrap();
-        // It takes nothing: once more is ready at once.
+        // `readable` consumes nothing, so the socket is still ready the next time.
         b.readable().await.unwrap();
         assert_eq!(b.try_read(&mut byte).unwrap(), 1);
         b.readable().await.unwrap();
         assert_eq!(b.try_read(&mut byte).unwrap(), 1);
-        // Until its buffer is full.
+        // We write until the buffer is full.
         let some = [0; 4096];
         while a.try_write(&some).is_ok() {}
         let full = time::timeout(Duration::from_millis(1), a.writable()).await;
@@ -221,7 +222,7 @@ fn a_name_is_looked_up_elsewhere() {
 fn blocking_calls_are_many_at_once_and_give_what_they_throw() {
     let pool = pool(1);
     pool.block_on(async {
-        // All must be under way before any returns.
+        // All calls must be running before any of them returns.
         let barrier = Arc::new(std::sync::Barrier::new(50));
         let calls: Vec<_> = (0..50)
             .map(|n| {
@@ -266,7 +267,7 @@ fn a_set_gives_all_in_the_order_of_their_ends_and_cancels_what_is_left() {
             assert_eq!(set.join_next().await.unwrap().unwrap(), n);
         }
         assert!(set.join_next().await.is_none());
-        // Places are used again.
+        // The set reuses its slots.
         for _ in 0..1_000 {
             set.spawn(async { 1 });
         }
@@ -295,7 +296,7 @@ fn a_set_gives_all_in_the_order_of_their_ends_and_cancels_what_is_left() {
 fn a_token_wakes_all_and_keeps_nobody() {
     let pool = pool(2);
     let token = CancellationToken::new();
-    let told = Arc::new(AtomicUsize::new(0));
+    let woken = Arc::new(AtomicUsize::new(0));
     let mut set = JoinSet::new();
     for n in 0..100 {
         let token = if n % 2 == 0 {
@@ -303,17 +304,17 @@ fn a_token_wakes_all_and_keeps_nobody() {
         } else {
             token.child()
         };
-        let told = Arc::clone(&told);
+        let woken = Arc::clone(&woken);
         set.add(pool.spawn(async move {
             let given_up = time::timeout(Duration::from_micros(1), token.cancelled()).await;
             let _ = given_up;
             assert_eq!(token.run_until(std::future::pending::<()>()).await, None);
-            told.fetch_add(1, Ordering::Relaxed);
+            woken.fetch_add(1, Ordering::Relaxed);
         }));
     }
     token.cancel();
     pool.block_on(async { while set.join_next().await.is_some() {} });
-    assert_eq!(told.load(Ordering::Relaxed), 100);
+    assert_eq!(woken.load(Ordering::Relaxed), 100);
 }
 
 #[test]
@@ -334,7 +335,7 @@ fn a_signal_is_awaited_by_all_who_take_it() {
 }
 
 fn raise(number: i32) {
-    // SAFETY: the signal is taken.
+    // SAFETY: the process handles this signal.
     assert_eq!(unsafe { libc::raise(number) }, 0);
 }
 
@@ -346,7 +347,7 @@ fn what_is_always_ready_holds_nobody_up() {
     let seen = Arc::clone(&ticked);
     let hog = pool.spawn(async move {
         let mut byte = [0; 1];
-        // So often that the other would have had its turn many times over.
+        // The loop is long enough for the other task to get its turn many times over.
         for _ in 0..2_000_000 {
             if seen.load(Ordering::Relaxed) == 5 {
                 return true;
@@ -362,7 +363,8 @@ fn what_is_always_ready_holds_nobody_up() {
             ticked.fetch_add(1, Ordering::Relaxed);
         }
     });
-    // Not by this pool's own workers' turns alone.
+    // We wait in another pool's `block_on`, so that this thread takes no turns in the pool under
+    // test.
     let waits = Pool::builder().workers(1).build().unwrap();
     assert!(waits.block_on(hog).unwrap(), "others have had no turn");
     waits.block_on(ticks).unwrap();
@@ -391,7 +393,7 @@ fn who_sends_to_a_full_queue_sleeps() {
             socket.send_to(&number.to_le_bytes(), &to).await.unwrap();
         }
     });
-    // The queue is the system's, and much shorter.
+    // The queue belongs to the kernel, and is much shorter.
     let full = || pool.stats().workers[0].parks > 3;
     while !full() {
         std::thread::yield_now();
@@ -399,7 +401,7 @@ fn who_sends_to_a_full_queue_sleeps() {
     let (begin, before) = (Instant::now(), pool.stats().tasks.polls);
     std::thread::sleep(Duration::from_millis(50));
     let polls = pool.stats().tasks.polls - before;
-    // This thread may have been halted meanwhile.
+    // This thread may have been suspended during the wait.
     let most = 10 + begin.elapsed().as_millis();
     assert!(u128::from(polls) < most, "{polls} polls in vain");
     for number in 0..SENT {

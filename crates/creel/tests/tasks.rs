@@ -1,4 +1,4 @@
-//! Tasks on a pool, seen from outside.
+//! Tasks on a pool, tested through the public interface.
 
 use creel::channel::{Closed, SendError, TrySendError, bounded, oneshot, spsc};
 use creel::task::{self, JoinError, yield_now};
@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-/// Miri takes minutes for what takes milliseconds else.
+/// Fewer cases under Miri, because it takes minutes for work that otherwise takes milliseconds.
 const FEWER: usize = if cfg!(miri) { 20 } else { 1 };
 
 fn pool(workers: usize) -> Pool {
@@ -21,14 +21,14 @@ fn pool(workers: usize) -> Pool {
         .unwrap()
 }
 
-/// Waits for something that another thread is sure to do; fails rather than hang.
+/// Waits for something that another thread is certain to do, and fails instead of hanging.
 fn soon<T>(receiver: &mpsc::Receiver<T>) -> T {
     receiver
         .recv_timeout(Duration::from_secs(60))
         .expect("it never came")
 }
 
-/// A future that counts itself while it lives.
+/// A future that counts itself while it is alive.
 struct Counted(Arc<()>);
 
 impl Future for Counted {
@@ -39,7 +39,7 @@ impl Future for Counted {
     }
 }
 
-/// Gives its waker away, then waits for ever.
+/// Gives its waker away, then waits forever.
 struct GiveWaker(mpsc::Sender<Waker>);
 
 impl Future for GiveWaker {
@@ -50,7 +50,7 @@ impl Future for GiveWaker {
     }
 }
 
-/// Panics where it is told to.
+/// Panics at the chosen places.
 struct Bomb {
     in_poll: bool,
     in_drop: bool,
@@ -115,14 +115,16 @@ fn a_panicking_output_or_payload_takes_no_worker_with_it() {
 fn a_dropped_handle_lets_go_and_a_dropped_guard_cancels() {
     let pool = pool(1);
     let alive = Arc::new(());
-    // Its waker is kept, so that it may go on: what nothing can wake is cancelled anyway.
+    // We keep the task's waker so that the task can continue. A task that nothing can wake is
+    // cancelled in any case.
     let (open, gate) = oneshot::channel();
     let guard = alive.clone();
     let handle = pool.spawn(async move {
         let _guard = guard;
         gate.await
     });
-    // Behind it in the queue: the task has been polled, and is idle.
+    // This task is queued after the other one. When it is done, the other one has been polled and
+    // is idle.
     pool.block_on(pool.spawn(async {})).unwrap();
     drop(handle.abort_on_drop().into_handle());
     pool.block_on(pool.spawn(async {})).unwrap();
@@ -214,8 +216,8 @@ fn dropping_a_pool_drops_every_future_and_refuses_new_ones() {
             pool.spawn_on(i % workers, keep_waking(alive.clone()))
                 .detach();
         }
-        let (told, hear) = mpsc::channel();
-        let last = SpawnOnDrop(pool.handle(), told);
+        let (reports, reported) = mpsc::channel();
+        let last = SpawnOnDrop(pool.handle(), reports);
         pool.spawn(async move {
             let _last = last;
             pending::<()>().await;
@@ -223,8 +225,8 @@ fn dropping_a_pool_drops_every_future_and_refuses_new_ones() {
         .detach();
         let handle = pool.handle();
         drop(pool);
-        // The detached, never woken task may have been dropped before the pool was.
-        soon(&hear);
+        // The detached task is never woken, so it may have been dropped before the pool was.
+        soon(&reported);
         assert_eq!(Arc::strong_count(&alive), 1);
         let mut late = handle.spawn(async {});
         let polled = Pin::new(&mut late).poll(&mut Context::from_waker(Waker::noop()));
@@ -357,7 +359,7 @@ fn a_closed_channel_gives_the_message_back() {
 
 #[test]
 fn a_task_behind_a_blocked_worker_is_rescued() {
-    // The queue, and the LIFO slot: each test ends only if another worker runs the task.
+    // This covers the queue and the LIFO slot. Each case ends only if another worker runs the task.
     let pool = pool(2);
     for lifo in [false, true] {
         let (tx, rx) = oneshot::channel();
@@ -366,7 +368,7 @@ fn a_task_behind_a_blocked_worker_is_rescued() {
             rx.await.unwrap();
             ran.send(()).unwrap();
         });
-        // Idle before the blocker begins.
+        // The task must be idle before the blocking task begins.
         while pool.stats().tasks.polls == 0 {
             std::thread::yield_now();
         }
@@ -395,7 +397,7 @@ fn a_task_that_yields_for_ever_starves_nobody() {
             yield_now().await;
         }
     });
-    // From outside, bound, and as an urgent job.
+    // The work comes from outside, bound to a worker, and as an urgent job.
     pool.block_on(pool.spawn_on(0, async {})).unwrap();
     assert_eq!(pool.run_on(0, || 1).unwrap(), 1);
     let stopper = stop.clone();
@@ -463,14 +465,14 @@ fn resizing_under_tasks_loses_none() {
 
 #[test]
 fn a_drop_may_spawn() {
-    /// Spawns a task when it is dropped, which says that it runs.
+    /// When it is dropped, spawns a task that reports that it runs.
     struct Last(mpsc::Sender<()>, Arc<()>);
     impl Drop for Last {
         fn drop(&mut self) {
-            let (tells, alive) = (self.0.clone(), self.1.clone());
+            let (reports, alive) = (self.0.clone(), self.1.clone());
             task::spawn(async move {
                 let _alive = alive;
-                tells.send(()).unwrap();
+                reports.send(()).unwrap();
             })
             .detach();
         }
@@ -485,12 +487,12 @@ fn a_drop_may_spawn() {
             pending::<()>().await;
         }
     };
-    // By a cancel, while the pool goes on: the child runs.
+    // If a cancel drops the future, the pool continues and the child runs.
     let task = pool.spawn(spawns());
     task.abort();
     assert!(pool.block_on(task).is_err());
     soon(&rx);
-    // By the pool's end: the child is refused.
+    // If the end of the pool drops the future, the pool refuses the child.
     pool.spawn(spawns()).detach();
     pool.spawn_on(1, spawns()).detach();
     drop(pool);
@@ -504,7 +506,7 @@ fn a_slot_with_bound_tasks_is_listed_until_they_end() {
     let bound = pool.spawn_on(2, async { rx.await.unwrap() });
     pool.resize(1).unwrap();
     assert_eq!(pool.stats().retiring, [2]);
-    // Others get on meanwhile, and what is bound to the worker still runs there.
+    // Other tasks make progress during the wait, and tasks bound to the worker still run there.
     assert_eq!(pool.block_on(pool.spawn(async { 5 })).unwrap(), 5);
     tx.send(7).unwrap();
     assert_eq!(pool.block_on(bound).unwrap(), 7);
@@ -598,7 +600,7 @@ fn the_same_seed_gives_the_same_run() {
 fn a_seeded_century_takes_no_time() {
     let pool = Pool::seeded(1);
     let century = Duration::from_secs(3_155_760_000);
-    // Another one, beside which the clock does not stop on the way.
+    // A second pending sleep must not stop the clock on its way.
     let never = pool.spawn(creel::time::sleep(Duration::MAX));
     pool.block_on(creel::time::sleep(century));
     assert!(!never.is_finished());
@@ -606,7 +608,8 @@ fn a_seeded_century_takes_no_time() {
 
 #[test]
 fn futures_are_cancelled_at_every_await() {
-    // Drops a mixed future after k polls, for every k, with everything it was connected to.
+    // For every `k`, drops a mixed future after `k` polls, together with everything it was
+    // connected to.
     for k in (0..60).step_by(FEWER) {
         let pool = Pool::seeded(k as u64);
         let (tx, rx) = bounded::channel(1);
@@ -656,7 +659,7 @@ fn outputs_and_futures_of_any_size_and_alignment_compile() {
         [kept; 2]
     });
     assert_eq!(pool.block_on(both).unwrap()[1][39_999], 1);
-    // Dropped by the worker, cancelled, and taken by nobody.
+    // The futures are dropped by the worker, by a cancel, and because nobody joins the task.
     let alive = Arc::new(());
     let guard = alive.clone();
     drop(pool.spawn(async move { (guard, [0_u8; 50_000]) }));

@@ -1,5 +1,7 @@
-//! Tasks, channels and waits between workers, on few of each: small enough for Miri, which looks
-//! for undefined behaviour, and with many seeds for it in many interleavings.
+//! Tasks, channels and waits between a small number of workers.
+//!
+//! The tests are small enough for Miri, which detects undefined behaviour and, with many seeds,
+//! explores many interleavings.
 
 use creel::{
     Pool, Wait,
@@ -18,14 +20,16 @@ fn pool(workers: usize) -> Pool {
     builder.build().unwrap()
 }
 
-/// A channel that a worker makes lies in its heap. What it leaves there may be uninitialized: here
-/// the whole place of a message that was never sent, which is aligned so that it comes first.
+/// A channel that a worker creates is allocated in that worker's heap.
+///
+/// The memory that it leaves there may be uninitialized. Here this is the whole slot of a message
+/// that was never sent, and its alignment puts it first in the block.
 #[test]
 fn a_block_is_taken_again_whatever_lay_in_it() {
     #[repr(align(16))]
     struct Sparse(#[allow(dead_code)] MaybeUninit<[u8; 32]>, u8);
     let pool = pool(2);
-    // A task's thread has a heap; one that is in `run_on` has none to hand.
+    // The thread of a task has a heap. A thread in `run_on` has none available.
     let made = pool.spawn_on(0, async {
         for _ in 0..3 {
             drop(oneshot::channel::<Sparse>());
@@ -36,7 +40,7 @@ fn a_block_is_taken_again_whatever_lay_in_it() {
             .collect::<Vec<_>>()
     });
     let mut made = pool.block_on(made).unwrap().into_iter();
-    // Given back by another worker, then by a thread that is none.
+    // Another worker frees a block, then a thread that is not a worker.
     let (first, second) = (made.next().unwrap(), made.next().unwrap());
     let freed = pool.spawn_on(1, async move { drop(first) });
     pool.block_on(freed).unwrap();
@@ -47,7 +51,7 @@ fn a_block_is_taken_again_whatever_lay_in_it() {
         "the receiver is there"
     );
     assert_eq!(rx.try_recv().ok().map(|sparse| sparse.1), Some(7));
-    // The owner takes back what others gave.
+    // The owner takes back the blocks that other threads freed.
     let again = pool.spawn_on(0, async {
         let more: Vec<_> = (0..40).map(|_| oneshot::channel::<Sparse>()).collect();
         more.iter().all(|(tx, _)| !tx.is_closed())
@@ -115,8 +119,10 @@ fn messages_go_through_every_channel() {
     assert_eq!(sum, 3);
 }
 
-/// Scopes and joins that wait for each other, and workers that do: the waits of `worker/waiter.rs`
-/// and the offers, whose memory is on the waiting thread's stack.
+/// Scopes and joins that wait for each other, and workers that do the same.
+///
+/// These are the waits of `worker/waiter.rs` and the shared jobs, whose memory is on the waiting
+/// thread's stack.
 #[test]
 fn who_waits_lends_what_is_on_its_stack() {
     let pool = pool(2);

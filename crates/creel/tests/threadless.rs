@@ -1,5 +1,7 @@
-//! What holds on a system without threads, too. `.ci/run` builds these tests for `wasm32-wasip1` and
-//! runs them there, where everything runs on the thread that calls it.
+//! Behaviour that also holds on a system without threads.
+//!
+//! `.ci/run` builds these tests for `wasm32-wasip1` and runs them there. On that target everything
+//! runs on the thread that calls it.
 
 use creel::channel::{bounded, oneshot};
 use creel::task::{self, JoinSet};
@@ -112,7 +114,7 @@ fn timers() {
     }
 }
 
-/// Timers and tasks bound to a worker have their turn while others never wait.
+/// Timers and tasks bound to a worker get their turn while other tasks never wait.
 #[test]
 fn timers_beside_a_busy_task() {
     for pool in pools() {
@@ -135,7 +137,7 @@ fn calls_that_block() {
     }
 }
 
-/// A pool that is dropped drops its tasks.
+/// Dropping a pool drops its tasks.
 #[test]
 fn the_end() {
     for pool in pools() {

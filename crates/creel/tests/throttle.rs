@@ -1,4 +1,4 @@
-//! Timers on workers, by a driven clock; and how a throttled worker waits.
+//! Timers on workers with a manual clock, and how a throttled worker waits.
 
 use creel::net::UdpSocket;
 use creel::time::{Clock, Sleep, sleep};
@@ -13,7 +13,7 @@ use std::{
 
 const MS: Duration = Duration::from_millis(1);
 
-/// Says when it was woken, by a channel.
+/// A waker that sends a message to a channel.
 struct Tell(Mutex<mpsc::Sender<()>>);
 
 impl Wake for Tell {
@@ -25,7 +25,7 @@ impl Wake for Tell {
 struct Bench {
     pool: Pool,
     clock: Clock,
-    told: mpsc::Receiver<()>,
+    woken: mpsc::Receiver<()>,
     waker: Waker,
 }
 
@@ -34,16 +34,16 @@ impl Bench {
         let clock = Clock::manual();
         let builder = Pool::builder().workers(1).wait(wait);
         let pool = builder.clock(clock.clone()).build().unwrap();
-        let (tell, told) = mpsc::channel();
+        let (wakes, woken) = mpsc::channel();
         Bench {
             pool,
             clock,
-            told,
-            waker: Waker::from(Arc::new(Tell(Mutex::new(tell)))),
+            woken,
+            waker: Waker::from(Arc::new(Tell(Mutex::new(wakes)))),
         }
     }
 
-    /// Polls on the worker.
+    /// Polls the sleep on the worker.
     fn poll(&self, sleep: &mut Sleep) -> Poll<()> {
         let waker = &self.waker;
         self.pool
@@ -51,7 +51,7 @@ impl Bench {
             .unwrap()
     }
 
-    /// A timer of the worker, armed.
+    /// Returns a sleep that is armed on the worker.
     fn sleep(&self, duration: Duration) -> Sleep {
         let mut sleep = self.pool.run_on(0, || sleep(duration)).unwrap();
         assert!(self.poll(&mut sleep).is_pending());
@@ -71,12 +71,12 @@ fn a_worker_fires_its_timers_however_it_waits() {
     for wait in waits {
         let bench = Bench::new(wait);
         let mut sleep = bench.sleep(20 * MS);
-        assert!(bench.told.try_recv().is_err(), "{wait}");
+        assert!(bench.woken.try_recv().is_err(), "{wait}");
         bench.clock.advance(19 * MS);
         assert!(bench.poll(&mut sleep).is_pending(), "{wait}");
         bench.clock.advance(3 * MS);
         bench
-            .told
+            .woken
             .recv_timeout(60_000 * MS)
             .expect("the timer fires");
         assert!(bench.poll(&mut sleep).is_ready(), "{wait}");
@@ -88,17 +88,18 @@ fn a_throttled_worker_reacts_once_a_quantum() {
     let bench = Bench::new(Wait::Throttle(10 * MS));
     let (mut early, _late) = (bench.sleep(MS), bench.sleep(4 * MS));
     bench.clock.advance(11 * MS);
-    bench.told.recv_timeout(60_000 * MS).expect("both are due");
-    bench.told.recv_timeout(60_000 * MS).expect("both are due");
+    bench.woken.recv_timeout(60_000 * MS).expect("both are due");
+    bench.woken.recv_timeout(60_000 * MS).expect("both are due");
     assert!(bench.poll(&mut early).is_ready());
-    // It has reacted in this quantum: what becomes due waits for the next, urgent jobs do not.
+    // The worker has reacted in this quantum. Timers that become due wait for the next quantum, but
+    // urgent jobs do not wait.
     let _next = bench.sleep(MS);
     bench.clock.advance(5 * MS);
     assert_eq!(bench.pool.run_on(0, || 7).unwrap(), 7);
-    assert!(bench.told.try_recv().is_err());
+    assert!(bench.woken.try_recv().is_err());
     bench.clock.advance(5 * MS);
     bench
-        .told
+        .woken
         .recv_timeout(60_000 * MS)
         .expect("the quantum is over");
 }
@@ -109,10 +110,11 @@ fn an_idle_worker_sleeps_through_however_short_its_quantum() {
     let pool = Pool::builder().workers(1).wait(wait).build().unwrap();
     pool.run_on(0, || ()).unwrap();
     let before = pool.stats().workers[0].parks;
-    let (tell, told) = mpsc::channel::<()>();
-    // Not to be right, only to give a worker that spins the time to show it.
-    assert!(told.recv_timeout(50 * MS).is_err());
-    drop(tell);
+    let (wakes, woken) = mpsc::channel::<()>();
+    // This wait is not needed for correctness. It gives a worker that wrongly spins the time to
+    // show it.
+    assert!(woken.recv_timeout(50 * MS).is_err());
+    drop(wakes);
     let parks = pool.stats().workers[0].parks - before;
     assert!(parks <= 3, "{parks} sleeps in 50 ms of idleness");
 }
@@ -128,7 +130,7 @@ fn a_reaction_takes_all_that_lies_in_a_socket() {
     bench.pool.spawn(task).detach();
     let sender = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
     for _ in 0..20 {
-        // The first one leaves the worker at rest until the clock moves.
+        // The first burst leaves the worker asleep until the clock moves.
         for burst in [1, 3] {
             for _ in 0..burst {
                 sender.send_to(b"one", to).unwrap();
@@ -158,7 +160,7 @@ fn a_reaction_sees_to_all_sockets() {
     let all: Vec<_> = (0..400).map(listen).collect();
     let sender = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
     for _ in 0..5 {
-        // The first one leaves the worker at rest until the clock moves.
+        // The first burst leaves the worker asleep until the clock moves.
         for to in [&all[..1], &all[..]] {
             for to in to {
                 sender.send_to(b"one", to).unwrap();

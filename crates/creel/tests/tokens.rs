@@ -1,4 +1,4 @@
-//! Tokens by which many are told to come to their end: who is told, and how long a line may be.
+//! Cancellation tokens: which tokens a cancel reaches, and how long a chain of them may be.
 
 use creel::task::CancellationToken;
 
@@ -15,15 +15,15 @@ fn who_is_told_does_not_depend_on_who_keeps_the_one_between() {
 
 #[test]
 fn a_long_line_is_told_and_dropped() {
-    // By recursion this would overflow the stack.
+    // A recursive drop would overflow the stack here.
     let root = CancellationToken::new();
-    let mut line = vec![root.child()];
+    let mut chain = vec![root.child()];
     for _ in 0..if cfg!(miri) { 100 } else { 200_000 } {
-        line.push(line[line.len() - 1].child());
+        chain.push(chain[chain.len() - 1].child());
     }
-    let last = line.pop().unwrap();
-    // Kept by the last one alone.
-    drop(line);
+    let last = chain.pop().unwrap();
+    // Only the last token keeps the chain alive.
+    drop(chain);
     root.cancel();
     assert!(last.is_cancelled());
     drop(last);

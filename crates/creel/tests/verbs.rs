@@ -1,5 +1,7 @@
-//! The verbs of loops beside what the standard library does on one thread: the same outcome at any
-//! number of workers, under each balance, and clear words where something does not fit.
+//! The loop verbs compared with the standard library on one thread.
+//!
+//! They must have the same outcome at any number of workers and under each balance, and report
+//! clearly if arguments do not fit together.
 
 mod deadline;
 
@@ -28,7 +30,7 @@ fn pools() -> impl Iterator<Item = creel::Pool> {
     pools.flat_map(move |pool| balances.map(|balance| pool.with_balance(balance)))
 }
 
-/// Lengths at which something begins or ends.
+/// Lengths at which the loops change their behaviour.
 const LENGTHS: &[usize] = if cfg!(miri) {
     &[0, 1, 9]
 } else {
@@ -43,7 +45,7 @@ fn message(f: impl FnOnce()) -> String {
     }
 }
 
-/// A number that looks drawn.
+/// Returns a number that looks random.
 fn mixed(n: usize) -> u64 {
     let n = (n as u64 + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
     (n ^ n >> 29).wrapping_mul(0xBF58_476D_1CE4_E5B9) >> 17
@@ -187,7 +189,7 @@ fn folds_have_the_outcome_of_one_thread() {
                 pool.count(&numbers, |n| n % 2 == 0),
                 numbers.iter().filter(|n| *n % 2 == 0).count()
             );
-            // Not commutative: the order is that of the items.
+            // The operation is not commutative, so the order must be that of the items.
             let join = |mut a: Vec<u64>, b: Vec<u64>| {
                 a.extend(b);
                 a
@@ -226,7 +228,8 @@ fn folds_have_the_outcome_of_one_thread() {
     }
 }
 
-/// The tree is cut by the number of items only: the same bits at any number of workers.
+/// The tree is split by the number of items only, so the result has the same bits at any number of
+/// workers.
 #[test]
 fn a_floating_point_sum_has_the_same_bits_everywhere() {
     let noise: Vec<f32> = (0..3000).map(|n| mixed(n) as f32 * 1e-9).collect();
@@ -273,7 +276,7 @@ fn the_first_find_counts_and_all_before_it_are_looked_at() {
     }
 }
 
-/// An item that may be compared by one thread at a time only, and owns memory.
+/// An item that only one thread at a time may compare, and that owns memory.
 #[derive(Clone, Debug, PartialEq)]
 struct Item(u64, usize, Box<Cell<u32>>);
 
@@ -334,7 +337,7 @@ fn a_sort_loses_no_item_to_a_panic_nor_to_nonsense() {
         };
         pool.sort_by(&mut items.clone(), compare);
         let all = compared.swap(0, Relaxed);
-        // In the pieces' sorts, and in the merges, which come last.
+        // The panic comes in the sorts of the pieces, and in the merges, which come last.
         for bad in [0, all / 2, all - len, all - len / 2, all - len / 8, all - 1] {
             compared.store(0, Relaxed);
             let mut sorted = items.clone();
@@ -344,7 +347,8 @@ fn a_sort_loses_no_item_to_a_panic_nor_to_nonsense() {
                     compare(a, b)
                 });
             }));
-            // What the others compare meanwhile counts too, so it may pass by unseen.
+            // Comparisons of other threads count as well, so the panic may happen without being
+            // seen here.
             drop(thrown);
             whole(sorted);
             if cfg!(miri) {
@@ -354,7 +358,7 @@ fn a_sort_loses_no_item_to_a_panic_nor_to_nonsense() {
         let mut sorted = items.clone();
         let answers = [Ordering::Less, Ordering::Greater, Ordering::Equal];
         let nonsense = |_: &Item, _: &Item| answers[compared.fetch_add(1, Relaxed) * 7 / 3 % 3];
-        // The standard library may throw at what is no order.
+        // The standard library may panic if the comparison is not a total order.
         let thrown = catch_unwind(AssertUnwindSafe(|| pool.sort_by(&mut sorted, nonsense)));
         drop(thrown);
         whole(sorted);
@@ -393,7 +397,7 @@ fn a_panic_in_each_drops_each_result_once() {
                 assert!(thrown.is_err(), "verb {verb}, bad {bad}");
                 assert_eq!(std::sync::Arc::strong_count(&alive), 1, "verb {verb}");
             }
-            // Errors drop what was made, too.
+            // Errors drop the results that were made, too.
             let half = |i: usize| {
                 if i < bad {
                     Ok(std::sync::Arc::clone(&alive))
@@ -410,8 +414,9 @@ fn a_panic_in_each_drops_each_result_once() {
     }
 }
 
-/// `Scratch` and an outbox have no length, so a loop over nothing else does not compile; and what
-/// they give may not outlive a visit. See the `compile_fail` examples of `loops/compile_fail.rs`.
+/// `Scratch` and an outbox have no length, so a loop over nothing else does not compile. The values
+/// that they give out must not outlive a visit. See the `compile_fail` examples of
+/// `loops/compile_fail.rs`.
 #[test]
 fn a_lease_a_balance_and_a_handle_have_the_same_verbs() {
     let pool = Pool::builder().workers(4).wait(Wait::Park).build().unwrap();
@@ -439,7 +444,7 @@ fn a_lease_a_balance_and_a_handle_have_the_same_verbs() {
     assert_eq!(pool.block_on(task).unwrap(), 10);
     let handle = pool.handle();
     drop(pool);
-    // Its workers are gone; a loop needs none.
+    // The pool's workers are gone, but a loop needs none.
     assert_eq!(handle.map(0..3, |n| n), [0, 1, 2]);
     assert_eq!(handle.join(|| 1, || 2), (1, 2));
     let mut ran = 0;
@@ -455,7 +460,8 @@ fn a_pool_that_is_dropped_waits_for_who_is_in_a_block_on_by_a_handle() {
     bounded("a drop beside a block_on", || {
         let pool = Pool::builder().workers(1).build().unwrap();
         let handle = pool.handle();
-        // By itself: somebody else waits.
+        // In this case the future itself drops the pool. Its thread cannot wait for itself, so
+        // another thread does.
         handle.block_on(async move {
             drop(pool);
             assert!(creel::task::spawn(async {}).await.is_err());
@@ -467,7 +473,7 @@ fn a_pool_that_is_dropped_waits_for_who_is_in_a_block_on_by_a_handle() {
             handle.block_on(async {
                 let never = creel::task::spawn(std::future::pending::<()>());
                 inside.send(()).unwrap();
-                // The pool's end cancels it.
+                // The end of the pool cancels it.
                 never.await.is_err()
             })
         });
@@ -500,8 +506,7 @@ fn a_job_near_a_worker_runs_there_or_elsewhere_if_that_one_is_late() {
             }
         });
     };
-    // By chance it would be 20 of 40. On a machine with much else to do a worker may be late, for a
-    // while.
+    // By chance the count would be 20 of 40. On a busy machine a worker may be late for a while.
     let begin = Instant::now();
     let most = std::iter::repeat_with(|| {
         there.store(0, Relaxed);
@@ -511,7 +516,7 @@ fn a_job_near_a_worker_runs_there_or_elsewhere_if_that_one_is_late() {
     let mut most = most.take_while(|_| begin.elapsed() < Duration::from_secs(60));
     let most = most.any(|is_most| is_most);
     assert!(most, "{there:?} of 40 ran where they were meant to");
-    // A worker that is blocked is not waited for.
+    // A job near a blocked worker does not wait for that worker.
     let (release, blocked) = std::sync::mpsc::channel::<()>();
     let began = std::sync::Arc::new(std::sync::Barrier::new(2));
     let begins = std::sync::Arc::clone(&began);

@@ -1,5 +1,5 @@
-//! Loom explores every interleaving of small channel programs, and checks every access to a
-//! message and every wake.
+//! Models of the channels for loom, which explores every interleaving of small programs. It checks
+//! every access to a message and every wake-up.
 
 use super::{Closed, TryRecvError, oneshot, ring, slot};
 use loom::future::block_on;
@@ -25,7 +25,7 @@ fn oneshot_delivers_and_wakes() {
     bounded(|| {
         let (tx, mut rx) = oneshot::channel();
         let sender = thread::spawn(move || tx.send(Box::new(7)).unwrap());
-        // A first wait that is given up, so that the waker is replaced under the sender.
+        // We give up a first wait, so that the waker is replaced while the sender runs.
         let got = match poll_once(&mut rx) {
             Poll::Ready(got) => got,
             Poll::Pending => block_on(&mut rx),

@@ -1,8 +1,9 @@
-//! Tasks that block their threads, pools that wait for each other, and the pool's end beside all
-//! that.
+//! Tasks that block their threads, pools that wait for each other, and the end of a pool at the
+//! same time.
 //!
-//! Who is idle finds what lies behind a blocked thread by the watchdog, which looks once a
-//! millisecond; so where time-outs never run out, only what is called for at once is modelled.
+//! Idle workers find the work that is stranded on a blocked thread through the watchdog, which
+//! wakes up once a millisecond. However, in seeds where timeouts never expire there is no watchdog
+//! tick. There we model only work for which a worker is notified at once.
 
 use super::{check, check_in_time, draw, end_and_count, pool};
 use crate::{
@@ -25,7 +26,7 @@ use std::{
     time::Duration,
 };
 
-/// So many calls that wait for each other on their threads.
+/// Runs `calls` calls that wait for each other on their threads.
 fn meet(pool: &Pool, calls: usize) -> Receiver<()> {
     let all = Arc::new(Barrier::new(calls));
     let (done, wait) = channel();
@@ -40,8 +41,8 @@ fn meet(pool: &Pool, calls: usize) -> Receiver<()> {
     wait
 }
 
-/// Spawns a task and blocks the thread until it is done; the task does the same first, to this
-/// depth.
+/// Spawns a task and blocks the thread until the task is done. The task does the same first, up to
+/// `depth` levels.
 fn block_for_child(depth: usize) {
     let (done, wait) = channel();
     let child = async move {
@@ -54,7 +55,7 @@ fn block_for_child(depth: usize) {
     wait.recv().expect("the child ends");
 }
 
-/// Wakes a thread that waits for a future by the system's means.
+/// A waker for a thread that waits for a future with a lock and a condition variable.
 #[derive(Default)]
 struct Bell {
     woken: Mutex<bool>,
@@ -68,7 +69,7 @@ impl Wake for Bell {
     }
 }
 
-/// Blocks the thread, which runs nothing else meanwhile, until the future is ready.
+/// Blocks the thread until the future is ready. The thread runs nothing else during the wait.
 fn block_for<F: Future>(future: F) -> F::Output {
     let bell = Arc::new(Bell::default());
     let waker = Waker::from(Arc::clone(&bell));
@@ -168,7 +169,7 @@ fn a_root_gives_way_until_a_task_is_done() {
         pool.block_on(async {
             let task = before.unwrap_or_else(|| task::spawn(async {}));
             while !task.is_finished() {
-                // So that PCT lets the others go on.
+                // The spin hint lets PCT run the other threads.
                 spin_loop();
                 yield_now().await;
             }
@@ -203,7 +204,7 @@ fn what_waits_in_a_full_pool_is_run_when_it_grows() {
     check(|| {
         let pool = pool(1);
         let (go_on, gate) = channel::<()>();
-        let blocks = pool.spawn(async move { gate.recv().expect("it is told") });
+        let blocks = pool.spawn(async move { gate.recv().expect("the gate opens") });
         let waits = pool.spawn(async { 5 });
         pool.resize(2).expect("in range");
         assert_eq!(block_for(waits).expect("the task ends"), 5);
@@ -276,8 +277,8 @@ fn units_of_loops_in_scopes_meet() {
     });
 }
 
-/// The worker of a share runs a job or a task that ends only after the loop, whose units wait for
-/// each other.
+/// The worker of a share runs a job or a task that ends only after the loop, and the units of the
+/// loop wait for each other.
 #[test]
 fn units_of_a_loop_meet_while_the_worker_of_one_is_busy() {
     check_in_time(|| {
@@ -307,7 +308,7 @@ fn units_of_a_loop_meet_while_the_worker_of_one_is_busy() {
 #[test]
 fn two_pools_wait_for_each_other() {
     check(|| {
-        // One of A's workers is left for what B's waits for.
+        // One of A's workers stays free for the work that B's worker waits for.
         let (a, b) = (Arc::new(pool(2)), Arc::new(pool(1)));
         let (theirs, ours) = (Arc::clone(&a), Arc::clone(&b));
         let other = thread::spawn(move || {
@@ -383,7 +384,8 @@ fn a_pool_ends_while_its_tasks_block_for_each_other() {
     });
 }
 
-/// Idle tasks in the heap of a desk whose worker has no thread yet, and a spawn beside the drop.
+/// Idle tasks lie in the heap of a local scheduler whose worker has no thread yet, and a spawn runs
+/// at the same time as the drop.
 #[test]
 fn no_thread_is_started_after_the_pool_was_dropped() {
     check(|| {

@@ -1,4 +1,4 @@
-//! Loops, scopes, sessions and the outbox.
+//! Models of loops, scopes, sessions and the outbox.
 
 use super::{check, draw, pool, throw};
 use crate::{
@@ -10,13 +10,14 @@ use std::{
     sync::Arc,
 };
 
-/// Calls one loop; checks that each unit is visited once, and none after the return.
+/// Calls one loop. Checks that each unit is visited once, and none after the return.
 fn visit_each_once(pool: &Pool, units: usize) {
     let visits: Vec<_> = (0..units).map(|_| AtomicUsize::new(0)).collect();
     let under_way = Arc::new(AtomicBool::new(true));
     let body = |index: usize| {
         assert!(under_way.load(Ordering::Relaxed), "visited after the loop");
-        // Not one step, so that two visits at once are seen, too.
+        // We load and store in two steps, so that the model also detects two visits at the same
+        // time.
         let before = visits[index].load(Ordering::Relaxed);
         visits[index].store(before + 1, Ordering::Relaxed);
     };
@@ -29,7 +30,8 @@ fn visit_each_once(pool: &Pool, units: usize) {
     );
 }
 
-/// Runs `other` on a thread of its own beside `own`, both on the same pool, and ends the pool.
+/// Runs `other` on a thread of its own at the same time as `own`, both on the same pool, and then
+/// ends the pool.
 fn beside(pool: Pool, other: fn(&Pool), own: fn(&Pool)) {
     let pool = Arc::new(pool);
     let theirs = Arc::clone(&pool);

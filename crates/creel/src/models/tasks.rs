@@ -1,4 +1,4 @@
-//! Tasks, channels, timers, `block_on`, and the pool's end under them.
+//! Models of tasks, channels, timers, `block_on`, and the end of the pool during all of these.
 
 use super::{check, draw, end_and_count, pool, throw};
 use crate::{
@@ -22,7 +22,7 @@ fn poll_once<F: Future + Unpin>(future: &mut F) -> Poll<F::Output> {
     Pin::new(future).poll(&mut Context::from_waker(Waker::noop()))
 }
 
-/// Throws when it is dropped.
+/// Panics when it is dropped.
 struct ThrowOnDrop;
 
 impl Drop for ThrowOnDrop {
@@ -143,7 +143,7 @@ fn ended_in_mid_flight() {
             let task = async move {
                 let _guard = guard;
                 loop {
-                    // So that PCT lets the others go on.
+                    // The spin hint lets PCT run the other threads.
                     spin_loop();
                     yield_now().await;
                 }
@@ -250,7 +250,7 @@ fn resized_under_tasks() {
                 }
             })
             .collect();
-        // A thread that does not help: the workers must do it all.
+        // This thread does not help, so the workers must run all tasks.
         for task in tasks {
             let (tx, rx) = oneshot::channel();
             pool.spawn(async move {
@@ -374,7 +374,7 @@ fn woken_by_foreign_threads() {
                 return Poll::Ready(7);
             }
             *lock(&give) = Some(context.waker().clone());
-            // The count may have changed before the waker was there.
+            // The count may have changed before the waker was stored.
             match counted.load(Ordering::Relaxed) {
                 2 => Poll::Ready(7),
                 _ => Poll::Pending,
@@ -391,7 +391,7 @@ fn woken_by_foreign_threads() {
         assert_eq!(pool.block_on(task).expect("the task ends"), 7);
         other.join().expect("no panic");
         end_and_count(pool);
-        // After the end of task and pool.
+        // The task and the pool have ended by now.
         let waker = lock(&place).take();
         waker.iter().for_each(Waker::wake_by_ref);
     });
@@ -516,7 +516,7 @@ fn due_while_woken_and_cancelled_from_elsewhere() {
         while lock(&place).is_none() {
             thread::yield_now();
         }
-        // More than the sleep: timers go by ticks.
+        // We advance the clock by more than the sleep, because timers fire at ticks.
         let driver = thread::spawn(move || clock.advance(Duration::from_millis(2)));
         let waker = lock(&place).take();
         waker.into_iter().for_each(Waker::wake);

@@ -238,7 +238,7 @@ mod tests {
         }
     }
 
-    /// Some who wait, each with a waker and a ticket of its own.
+    /// Several waiting tasks, each with its own waker and ticket.
     struct Crowd {
         readiness: Readiness,
         counts: Vec<Arc<Count>>,
@@ -291,7 +291,7 @@ mod tests {
             crowd.wait(2);
             assert_eq!(crowd.event(), [0, 1, 1, 1]);
             assert_eq!(crowd.readiness.waiting(), 0);
-            // Their tickets are of a round that has passed: others have their places now.
+            // Their tickets belong to a round that has passed. Other tasks have their slots now.
             crowd.wait(0);
             crowd.give_up(1);
             crowd.give_up(2);

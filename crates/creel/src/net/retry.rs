@@ -73,8 +73,8 @@ impl Retry {
 mod tests {
     use super::*;
 
-    /// So many datagrams are there when a row begins: how often the socket is reported until there
-    /// is nothing, and how many tries are made.
+    /// Starts a row with `there` datagrams in the socket. Returns how often the socket is reported
+    /// until it is empty, and how many tries are made.
     fn turn(retry: &Retry, row: &mut u32, mut there: u32) -> (u32, u32) {
         let (mut reports, mut tries) = (0, 0);
         *row += 1;

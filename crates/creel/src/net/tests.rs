@@ -1,4 +1,4 @@
-//! The sockets on loopback, with a driver asked by hand as a worker's loop would.
+//! Tests of the sockets on loopback. The tests poll the driver themselves, as a worker's loop does.
 
 use super::driver::Driver;
 use super::io;
@@ -24,11 +24,11 @@ impl Wake for Flag {
     }
 }
 
-/// Runs a future to its end: sleeps in the driver while it waits.
+/// Runs a future to its end, and sleeps in the driver while the future waits.
 ///
 /// # Panics
 ///
-/// If nothing comes for a minute.
+/// Panics if nothing arrives for a minute.
 fn run<T>(driver: &Arc<Driver>, future: impl Future<Output = T>) -> T {
     let _entered = io::enter(Arc::clone(driver));
     let flag = Arc::new(Flag(AtomicBool::new(true)));
@@ -46,7 +46,7 @@ fn run<T>(driver: &Arc<Driver>, future: impl Future<Output = T>) -> T {
     }
 }
 
-/// Polls both until both are done.
+/// Polls both futures until both are done.
 async fn both<A, B>(a: impl Future<Output = A>, b: impl Future<Output = B>) -> (A, B) {
     let (mut a, mut b) = (pin!(a), pin!(b));
     let (mut a_done, mut b_done) = (None, None);
@@ -70,7 +70,8 @@ async fn both<A, B>(a: impl Future<Output = A>, b: impl Future<Output = B>) -> (
     .expect("both are done")
 }
 
-/// Drivers that report by edge, and by level what only reads.
+/// Returns a driver that reports all sockets by edge, and one that reports sockets that only read
+/// by level.
 fn drivers() -> [Arc<Driver>; 2] {
     [false, true].map(|alone| {
         let driver = Driver::default();
@@ -79,14 +80,14 @@ fn drivers() -> [Arc<Driver>; 2] {
     })
 }
 
-/// A sender, a receiver, and where that is.
+/// Returns a sender, a receiver, and the receiver's address.
 fn pair() -> (UdpSocket, UdpSocket, SocketAddr) {
     let [sender, receiver] = [(); 2].map(|()| UdpSocket::bind(LOOPBACK).unwrap());
     let to = receiver.local_addr().unwrap();
     (sender, receiver, to)
 }
 
-/// Polls a future once, which then waits.
+/// Polls a future once, which must then wait, and drops it.
 fn begin_to_wait(driver: &Arc<Driver>, future: impl Future) {
     let _entered = io::enter(Arc::clone(driver));
     let mut cx = Context::from_waker(Waker::noop());
@@ -128,7 +129,8 @@ fn a_batch_arrives_whole_in_order_and_to_many() {
         let receivers = [(); 2].map(|()| UdpSocket::bind(address).unwrap());
         let to = receivers.each_ref().map(|r| r.local_addr().unwrap());
         let mut outgoing = Outgoing::new();
-        // Runs that the kernel may split (equal lengths, a short end, an empty one) and others.
+        // These are runs that the kernel can split (equal lengths, a short end, an empty one) and
+        // other datagrams.
         let lengths = [100, 100, 100, 40, 0, 7, 7, 900, 7];
         for (n, length) in (0..).zip(lengths) {
             outgoing.push(&vec![n; length], to[0]);
@@ -225,7 +227,7 @@ fn a_datagram_that_cannot_be_sent_is_left_out() {
 
 #[test]
 fn one_at_a_time_is_the_same() {
-    // What other systems use in place of `sendmmsg` and `recvmmsg`.
+    // Other systems use these calls in place of `sendmmsg` and `recvmmsg`.
     let sender = std::net::UdpSocket::bind(LOOPBACK).unwrap();
     let receiver = std::net::UdpSocket::bind(LOOPBACK).unwrap();
     receiver.set_nonblocking(true).unwrap();
@@ -408,7 +410,7 @@ fn a_megabyte_goes_through_tcp_and_its_end_is_seen() {
         };
         let serve = async {
             serve.await;
-            // The connection is closed with the end of the block above.
+            // The connection closes at the end of the block above.
         };
         let ((), got) = run(&driver, both(serve, ask));
         assert_eq!(got, text);
@@ -516,7 +518,7 @@ fn the_end_calls_back_who_sleeps_in_the_driver() {
             std::thread::yield_now();
         }
         driver.end();
-        // Nothing is found, and where the end came before the sleep, nobody looks.
+        // Nothing is found. If the driver ended before the sleep began, nobody polled it at all.
         assert!(matches!(sleeper.join().unwrap(), None | Some(0)));
     });
     assert!(driver.wait(None, || false).is_none());
@@ -564,7 +566,7 @@ fn an_asking_is_counted_and_any_thread_may_ask() {
     assert!(counts > 0);
 }
 
-/// Asks in its own wake, as a worker that is roused at once.
+/// Polls the driver in its own wake, like a worker that wakes up at once.
 struct Asks(Arc<Driver>, AtomicUsize);
 
 impl Wake for Asks {
@@ -587,12 +589,12 @@ fn the_last_named_worker_is_roused_and_may_ask_at_once() {
             .map(|worker| worker.1.load(Ordering::SeqCst));
         assert_eq!(asked, [1, n], "the first, then the other");
     }
-    // It lets go of the wakers, which keep it.
+    // The driver drops the wakers, which hold references to it.
     driver.end();
     assert!(workers.iter().all(|worker| Arc::strong_count(worker) == 1));
 }
 
-/// Interrupts whoever is in the driver's poller.
+/// Interrupts the worker that sleeps in the driver's poller.
 struct Interrupts(Arc<Driver>);
 
 impl Poller for Interrupts {
@@ -609,7 +611,8 @@ fn a_notification_that_another_took_is_not_waited_for() {
     let parker = Parker::new(Arc::new(Interrupts(Arc::clone(&driver))));
     let begin = std::time::Instant::now();
     let notified = parker.poll(|| {
-        // It is about to sleep in the poller, as it has said; another worker asks before it does.
+        // The worker has announced that it will sleep in the poller. Another worker polls the
+        // driver before that happens.
         parker.notify();
         std::thread::scope(|s| _ = s.spawn(|| driver.turn(false)).join());
         driver.wait(Some(Duration::from_secs(600)), || parker.notified());

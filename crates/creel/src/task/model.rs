@@ -1,5 +1,5 @@
-//! Loom explores the state machine with its cells, and the queues, in every interleaving of two or
-//! three threads. A stub stands for the pool: a queue under a lock.
+//! Models of the task's state machine with its cells, and of the queues. Loom explores every
+//! interleaving of two or three threads. A queue under a lock stands in for the pool.
 
 use super::cell::{Ran, Schedule, Task};
 use super::join::{JoinError, JoinHandle};
@@ -18,7 +18,7 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
-/// A scheduler that only keeps what it is given.
+/// A scheduler that only stores the tasks that it receives.
 struct Stub(Mutex<Vec<Task>>);
 
 impl Schedule for Stub {
@@ -33,10 +33,11 @@ impl Stub {
             let Some(task) = lock(&self.0).pop() else {
                 return;
             };
-            // A hint at the first time and after a wake during the poll; here, by this queue.
+            // The task is a hint the first time and after a wake-up during the poll. Otherwise it
+            // was queued. This stub uses one queue for both.
             let hinted = task.state().claim_hinted();
             let claim = hinted.unwrap_or_else(|| task.state().claim_queued());
-            // SAFETY: just claimed.
+            // SAFETY: we have just claimed the task.
             if unsafe { task.run(claim, counters) } == Ran::Again {
                 lock(&self.0).push(task);
             }
@@ -44,7 +45,8 @@ impl Stub {
     }
 }
 
-/// Ready at its second poll; hands its waker out at the first. Counts its drop.
+/// A future that is ready at its second poll. It gives its waker away at the first poll, and counts
+/// its drop.
 struct Twice {
     give: Arc<Mutex<Option<Waker>>>,
     dropped: Arc<AtomicUsize>,
@@ -76,7 +78,7 @@ struct Scene {
     handle: JoinHandle<Box<u8>>,
 }
 
-// SAFETY: the heap pointer is used by one thread at a time.
+// SAFETY: only one thread at a time uses the heap pointer.
 unsafe impl Send for Scene {}
 
 fn scene() -> Scene {
@@ -121,7 +123,7 @@ fn a_wake_during_the_poll_or_after_it_is_not_lost() {
         let (worker, waker) = (stub.clone(), give.clone());
         let runs = thread::spawn(move || worker.run_all(&Counters::default()));
         let wakes = thread::spawn(move || {
-            // Bound first: the lock must be free when the waker is used.
+            // We bind the waker first, because the lock must be free when the waker is used.
             let taken = lock(&waker).take();
             taken.map(Waker::wake).is_some()
         });
@@ -241,7 +243,7 @@ fn cancelled_handle_tells_it() {
     });
 }
 
-/// A cell's memory without a task in it: enough for the queues.
+/// Returns the memory of cells without tasks in them, which is enough for the queues.
 fn blocks(count: usize) -> Vec<Box<Block>> {
     let block = || Block {
         state: State::new(State::new_word(None, true)),
@@ -258,23 +260,23 @@ fn owner_and_thief_claim_each_task_once() {
         let hints = Arc::new(RunQueue::new());
         // SAFETY: this thread is the owner.
         unsafe { hints.push(task(0)) };
-        // SAFETY: this thread alone pushes to `hints` and pops.
+        // SAFETY: only this thread pushes to `hints` and pops from it.
         unsafe { hints.push(task(1)) };
         let theirs = hints.clone();
         let thief = thread::spawn(move || {
             let own = RunQueue::new();
             // SAFETY: this thread is the owner of `own`.
             let mut had = usize::from(unsafe { theirs.steal(&own) }.is_some());
-            // SAFETY: this thread alone pushes to `own` and pops.
+            // SAFETY: only this thread pushes to `own` and pops from it.
             while let Some(task) = unsafe { own.pop() } {
                 had += usize::from(task.state().claim_hinted().is_some());
             }
             had
         });
-        // SAFETY: this thread alone pushes to `hints` and pops.
+        // SAFETY: only this thread pushes to `hints` and pops from it.
         unsafe { hints.push(task(2)) };
         let mut mine = 0;
-        // SAFETY: this thread alone pushes to `hints` and pops.
+        // SAFETY: only this thread pushes to `hints` and pops from it.
         while let Some(task) = unsafe { hints.pop() } {
             mine += usize::from(task.state().claim_hinted().is_some());
         }
@@ -290,7 +292,7 @@ fn the_slot_gives_each_task_to_its_holder_or_to_the_thief() {
         let task = |index: usize| Task::from_block(NonNull::from(&*blocks[index]));
         let slot = Arc::new(Lifo::new());
         let theirs = slot.clone();
-        // SAFETY: this thread is the holder, the slot is empty, nobody else has the task.
+        // SAFETY: this thread is the holder, the slot is empty, and no other thread has the task.
         unsafe { slot.put(task(0)) };
         let thief = thread::spawn(move || (0..2).find_map(|_| theirs.steal()));
         let mut had = Vec::new();
@@ -299,7 +301,7 @@ fn the_slot_gives_each_task_to_its_holder_or_to_the_thief() {
             had.extend(unsafe { slot.take() });
             if index == 1 {
                 // SAFETY: this thread is the holder, and the slot has just been emptied by it or by
-                // the thief; nobody else has the task.
+                // the thief. No other thread has the task.
                 unsafe { slot.put(task(1)) };
             }
         }
@@ -317,7 +319,7 @@ fn the_slot_gives_a_task_to_its_holder_or_to_one_of_several_thieves() {
         let blocks = Arc::new(blocks(2));
         let task = |index: usize| Task::from_block(NonNull::from(&*blocks[index]));
         let slot = Arc::new(Lifo::new());
-        // SAFETY: this thread is the holder, the slot is empty, nobody else has the task.
+        // SAFETY: this thread is the holder, the slot is empty, and no other thread has the task.
         unsafe { slot.put(task(0)) };
         let thief = || {
             let theirs = slot.clone();
@@ -327,7 +329,7 @@ fn the_slot_gives_a_task_to_its_holder_or_to_one_of_several_thieves() {
         // SAFETY: this thread is the holder.
         let mut had = Vec::from_iter(unsafe { slot.take() });
         // SAFETY: this thread is the holder, and the slot has just been emptied by it or by a
-        // thief; nobody else has the task.
+        // thief. No other thread has the task.
         unsafe { slot.put(task(1)) };
         had.extend(
             thieves
@@ -354,12 +356,12 @@ fn blocks_given_back_while_the_heap_is_left_free_it_once() {
             let block = AtomicPtr::new(block.as_ptr());
             thread::spawn(move || {
                 let block = NonNull::new(block.load(Ordering::Relaxed)).unwrap();
-                // SAFETY: allocated above, given back once, not by the owner.
+                // SAFETY: the block was allocated above and is freed once, not by the owner.
                 unsafe { Heap::free(block, None) };
             })
         };
         let threads = [give(one), give(two)];
-        // SAFETY: not used again by the owner.
+        // SAFETY: the owner does not use the heap again.
         unsafe { Heap::orphan(heap) };
         for thread in threads {
             thread.join().unwrap();

@@ -183,18 +183,18 @@ impl Counter {
 mod tests {
     use super::*;
 
-    /// Readings so far apart all look at the clock.
+    /// Readings this far apart all read the clock.
     const APART: f64 = 1.5e6;
-    /// So many end three spans.
+    /// This number of readings ends three spans.
     const ENOUGH: usize = 24;
 
-    /// A machine whose counter and clock are told how to run.
+    /// A machine whose counter and clock run as the test demands.
     struct Machine {
         counter: Counter,
         ticks: u64,
         part: f64,
         nanos: f64,
-        /// Nanoseconds a tick.
+        /// The length of a tick in nanoseconds.
         rate: f64,
         last: u64,
     }
@@ -218,8 +218,8 @@ mod tests {
             self.part = self.part.fract();
         }
 
-        /// How far a reading is off, in nanoseconds, and whether it was counted; a look at the
-        /// clock takes `look` ticks.
+        /// Returns the error of a reading in nanoseconds, and whether the reading was counted.
+        /// Reading the clock takes `look` ticks.
         fn read(&mut self, look: u64) -> (f64, bool) {
             let counted = self.counter.count(|| self.ticks);
             let now = counted.unwrap_or_else(|| {
@@ -239,7 +239,7 @@ mod tests {
             }
         }
 
-        /// Whether the next reading is counted, the one before being an anchor.
+        /// Returns whether the next reading is counted after an anchor.
         fn counts(&mut self) -> bool {
             self.look(1);
             self.pass(1e3);
@@ -250,7 +250,7 @@ mod tests {
     #[test]
     fn counts_once_two_spans_agree() {
         let mut machine = Machine::new();
-        // Both began together, so that the rate since then would be right, too.
+        // Both began together, so that the rate since then would be right as well.
         machine.ticks = (machine.nanos / machine.rate) as u64;
         machine.look(1);
         let first = (0..ENOUGH).find(|_| machine.counts());
@@ -264,7 +264,8 @@ mod tests {
         machine.look(ENOUGH);
         let (mut worst, mut counted) = (0.0_f64, 0);
         for step in 0..100_000_u64 {
-            // Slewed on and off; then close readings, over some anchors, and distant ones.
+            // The clock is slewed now and then. Close readings over some anchors follow, and then
+            // distant ones.
             let since = step % 20_000;
             if since == 0 {
                 machine.rate = if machine.rate == 0.4 { 0.4002 } else { 0.4 };
@@ -299,7 +300,7 @@ mod tests {
             let mut machine = Machine::new();
             machine.look(ENOUGH);
             assert!(machine.counts());
-            // The clock stands still, and the counter runs on or begins anew.
+            // The clock stops, and the counter either continues or restarts.
             machine.ticks = if elapsed_by_counter > 0.0 {
                 let ticks = elapsed_by_counter / machine.rate;
                 machine.ticks.wrapping_add(ticks as u64)

@@ -1,4 +1,5 @@
-//! The futures by a manual clock, fired by hand as a worker's loop would.
+//! Tests of the timer futures with a manual clock. The tests fire the timers themselves, as a
+//! worker's loop does.
 
 use super::clock::Clock;
 use super::timers::{self, Timers};
@@ -83,7 +84,8 @@ fn a_dropped_sleep_leaves_nothing_behind() {
     assert_eq!(bench.wakes.get(), 0);
 }
 
-/// A bench whose caller is the worker: what is armed a second time is only noted.
+/// A bench whose thread is the worker, so that a timer that is armed again is only recorded as
+/// pending.
 struct Serving {
     bench: Bench,
     start: std::time::Instant,
@@ -92,7 +94,8 @@ struct Serving {
 }
 
 impl Serving {
-    /// With an interval of 5 ms that has ticked once, at 5 ms, and is noted for 10 ms.
+    /// Returns an interval of 5 ms that has ticked once, at 5 ms, and is recorded as pending for 10
+    /// ms.
     fn new() -> Self {
         let bench = Bench::new();
         let start = bench.clock.now();
@@ -167,7 +170,8 @@ fn a_timer_that_is_polled_again_and_again_wakes_once() {
     assert_eq!(serving.bench.wakes.get(), 2);
 }
 
-/// On a thread of its own, as another worker would, in batches.
+/// Rescues timers in batches on a thread of its own, as another worker does. Returns the size of
+/// each batch.
 fn rescue(timers: &Timers) -> Vec<usize> {
     let mut batches = Vec::new();
     std::thread::scope(|scope| {
@@ -189,14 +193,15 @@ fn what_a_busy_worker_has_noted_fires_elsewhere() {
     let mut serving = Serving::new();
     let timers = Arc::clone(&serving.bench.timers);
     assert_eq!(rescue(&timers), [0], "none is due");
-    // The worker is in a poll: it does not fire.
+    // The worker is in a poll, so it does not fire the timer.
     let reactions = timers.reactions();
     serving.bench.clock.advance(5 * MS);
     assert_eq!(rescue(&timers), [1]);
     assert_eq!(rescue(&timers), [0], "it fires once");
     assert_eq!(serving.bench.wakes.get(), 2);
     assert_eq!(timers.reactions(), reactions);
-    // Its time has come here, too, where the task may be polled before the worker looks again.
+    // The timer is due on this thread as well. The task may be polled here before the worker checks
+    // its timers again.
     let due = serving.start + 10 * MS;
     assert_eq!(
         poll_as(&serving.bench.waker, &mut serving.interval),
@@ -305,7 +310,7 @@ fn missed_ticks_come_in_succession_or_are_skipped() {
     assert!(bench.poll(&mut some.tick()).is_pending());
 }
 
-/// The turns in which a hundred intervals, 150 µs apart, tick once.
+/// Returns the number of turns in which a hundred intervals, 150 µs apart, tick once.
 fn turns_with(slack: Duration) -> u32 {
     let bench = Bench::new();
     let start = bench.clock.now();

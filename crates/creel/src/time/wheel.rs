@@ -380,7 +380,7 @@ mod tests {
     use super::*;
     use std::collections::BTreeMap;
 
-    /// A small generator (splitmix64), so that a failure repeats from its seed.
+    /// A small random number generator (SplitMix64), so that a failure repeats from its seed.
     struct Random(u64);
 
     impl Random {
@@ -392,14 +392,14 @@ mod tests {
             (z ^ (z >> 31)) % below
         }
 
-        /// Mostly near, sometimes beyond the far level's round.
+        /// Returns a delay that is mostly short, and sometimes beyond the round of the far level.
         fn delay(&mut self) -> u64 {
             let reach = [3, 900, 1100, 80_000, 3_000_000, 1 << 40][self.next(6) as usize];
             self.next(reach)
         }
     }
 
-    /// The wheel beside a sorted map: tick and key of all that is armed.
+    /// The wheel next to a sorted map of the tick and key of each armed timer.
     struct Model {
         wheel: Wheel<u32>,
         armed: BTreeMap<(u64, u32), ()>,
@@ -516,7 +516,7 @@ mod tests {
             let key = wheel.insert();
             wheel.arm(key, tick, timer);
         }
-        // In steps of a block this would be some hundred million of them.
+        // In steps of one block, this would take several hundred million steps.
         let mut due = Vec::new();
         assert_eq!(wheel.first(), Some(century));
         assert!(!wheel.fire(century - 1, &mut due, 8));

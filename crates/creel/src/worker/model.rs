@@ -1,7 +1,10 @@
-//! Models of the call for loom: who publishes, workers who fall idle, and a watchdog that takes a call
-//! back, in every interleaving up to a bound on preemptions. `RUSTFLAGS="--cfg loom" cargo test --release -p creel --lib slot`.
+//! Models of notifications for loom.
 //!
-//! A call that is lost is a publisher that waits for ever, which loom reports.
+//! They cover threads that publish work, workers that become idle, and a watchdog that takes a
+//! notification back, in every interleaving up to a bound on preemptions. `RUSTFLAGS="--cfg loom"
+//! cargo test --release -p creel --lib model` runs all models of loom.
+//!
+//! If a notification is lost, the publisher waits forever, which loom reports.
 
 use super::{
     idle::{Idle, Search},
@@ -13,33 +16,35 @@ use crate::sync::{AtomicUsize, Ordering, WaitWord};
 use loom::{model::Builder, thread};
 use std::sync::{Arc, Weak};
 
-/// There is none.
+/// A poller that does nothing.
 struct NoPoller;
 
 impl Poller for NoPoller {
     fn interrupt(&self) {}
 }
 
-/// Pieces that any worker takes.
+/// Pieces of work that any worker can take.
 struct Pieces {
     slots: Arc<WorkerSlots>,
-    /// Published and not taken.
+    /// The number of pieces that are published and not yet taken.
     left: AtomicUsize,
-    /// Taken so far.
+    /// The number of pieces taken so far.
     taken: AtomicUsize,
     all: usize,
-    /// Who takes one comes back only when all are taken, as if they waited for each other.
+    /// Whether a worker that takes a piece returns only when all are taken, as if the pieces waited
+    /// for each other.
     meet: bool,
-    /// 1 once all are taken.
+    /// 1 once all pieces are taken.
     done: WaitWord,
     ended: AtomicUsize,
 }
 
 impl Pieces {
-    /// With as many threads, which are loom's.
+    /// Starts `workers` threads, which are loom's.
     fn begin(workers: usize, all: usize, meet: bool) -> (Arc<Self>, Vec<thread::JoinHandle<()>>) {
         let slots = WorkerSlots::new("model".into(), workers, false, None, Arc::new(NoPoller));
-        // Here, because loom does not see that who finds one made comes after who made it.
+        // We create the slots here. Loom does not see that a thread that finds a slot is ordered
+        // after the thread that created it.
         for slot in 0..workers {
             slots.at(slot).thread.mark_running();
             assert!(slots.life.enter());
@@ -82,14 +87,14 @@ impl Pieces {
         took.is_ok()
     }
 
-    /// Waits until all are taken.
+    /// Waits until all pieces are taken.
     fn wait(&self) {
         while self.done.load(Ordering::Acquire) == 0 {
             self.done.wait(0, None);
         }
     }
 
-    /// The same, and ends the threads.
+    /// Waits until all pieces are taken, and ends the threads.
     fn finish(&self, threads: Vec<thread::JoinHandle<()>>) {
         self.wait();
         self.slots.life.close();
@@ -110,7 +115,7 @@ impl Work for Pieces {
         loop {
             slot.parker.begin_turn();
             if slot.take_notified() {
-                // One piece, as a task: others are for the next.
+                // The worker takes one piece, like a task. Other pieces are for the next worker.
                 slots.leave_idle_for_long(slot);
             }
             if self.is_ready() {
@@ -156,7 +161,7 @@ fn check(preemptions: usize, model: impl Fn() + Sync + Send + 'static) {
     builder.check(model);
 }
 
-/// One worker that falls idle as the second piece comes.
+/// One worker becomes idle while the second piece is published.
 #[test]
 fn what_is_published_beside_a_worker_that_falls_idle_is_taken() {
     check(3, || {
@@ -167,7 +172,8 @@ fn what_is_published_beside_a_worker_that_falls_idle_is_taken() {
     });
 }
 
-/// Two of them, one of which is searching as the second piece comes, and then waits for the other.
+/// There are two workers. One of them is searching when the second piece is published, and then
+/// waits for the other.
 #[test]
 fn what_is_published_during_a_search_is_taken() {
     check(1, || {
@@ -178,7 +184,7 @@ fn what_is_published_during_a_search_is_taken() {
     });
 }
 
-/// The book, and the number of threads that have a search which they have not ended.
+/// The idle list, and the number of threads that have begun a search and not ended it.
 struct Counted {
     idle: Idle,
     searchers: AtomicUsize,
@@ -192,7 +198,7 @@ impl Counted {
         self.idle.end_search(search);
     }
 
-    /// A worker that runs out of tasks searches without having been called.
+    /// A worker that runs out of tasks searches without having been notified.
     fn search_uncalled(&self) {
         if let Some(search) = self.idle.begin_search() {
             self.search(search);
@@ -207,7 +213,7 @@ impl Counted {
         }
     }
 
-    /// What the watchdog does with a call that it has seen twice.
+    /// Does what the watchdog does with a notification that it has seen twice.
     fn give_up(&self) {
         if let Some(notified) = self.idle.notified()
             && let Some(search) = self.idle.give_up(notified)
@@ -216,7 +222,7 @@ impl Counted {
         }
     }
 
-    /// The called worker arrives, or works for another reason, and falls idle again.
+    /// The notified worker arrives, or works for another reason, and becomes idle again.
     fn work(&self, slot: usize) {
         if let Some(search) = self.idle.leave(slot).search {
             self.search(search);
@@ -226,7 +232,8 @@ impl Counted {
     }
 }
 
-/// The watchdog gives up a call while the called worker arrives, and while the next one is called.
+/// The watchdog gives up a notification while the notified worker arrives, and while the next one
+/// is notified.
 #[test]
 fn a_call_that_is_given_up_leaves_one_search() {
     check(3, || {
@@ -243,7 +250,7 @@ fn a_call_that_is_given_up_leaves_one_search() {
         for thread in threads {
             thread.join().expect("no panic");
         }
-        // The last call may not have been answered.
+        // The worker may not have answered the last notification.
         counted.give_up();
         let search = counted.idle.begin_search().expect("nobody searches");
         assert!(

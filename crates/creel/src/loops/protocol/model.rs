@@ -1,9 +1,11 @@
-//! Models of the loop protocol for loom: every interleaving of a caller and a worker, and of who
-//! offers something to share and who takes it, up to a bound on preemptions.
-//! `RUSTFLAGS="--cfg loom" cargo test -p creel --lib --release loops`.
+//! Models of the loop protocol for loom.
 //!
-//! Left out of the offers: that somebody idle is called for them (`worker/model.rs`), and offers that
-//! come from others, because loom's threads share a thread-local of `std`.
+//! They cover every interleaving of a caller and a worker, and of a thread that shares a job and a
+//! thread that takes it, up to a bound on preemptions. `RUSTFLAGS="--cfg loom" cargo test -p creel
+//! --lib --release loops` runs them.
+//!
+//! For shared jobs we leave out that an idle worker is notified (see `worker/model.rs`). We also
+//! leave out shared jobs of other threads, because loom's threads share one thread-local of `std`.
 
 use super::{
     Protocol,
@@ -20,10 +22,10 @@ use crate::{
 use loom::{cell::UnsafeCell, model::Builder, thread};
 use std::{ops::Range, ptr::NonNull, sync::Arc};
 
-/// An item that loom watches.
+/// An item whose accesses loom checks.
 struct Item(UnsafeCell<u64>);
 
-// SAFETY: whether it is used by one thread at a time is what loom checks here.
+// SAFETY: loom checks here that only one thread uses it at a time.
 unsafe impl Sync for Item {}
 
 fn check(preemptions: usize, model: impl Fn() + Sync + Send + 'static) {
@@ -32,7 +34,7 @@ fn check(preemptions: usize, model: impl Fn() + Sync + Send + 'static) {
     builder.check(model);
 }
 
-/// There is none.
+/// A poller that does nothing.
 struct NoPoller;
 
 impl Poller for NoPoller {
@@ -42,7 +44,8 @@ impl Poller for NoPoller {
 fn protocol(slots: usize) -> Arc<Protocol> {
     let slots_of = WorkerSlots::new("model".into(), slots, true, None, Arc::new(NoPoller));
     let loops = Protocol::new(slots_of);
-    // Loom does not see that who finds one made comes after who made it.
+    // We create the entries here. Loom does not see that a thread that finds an entry is ordered
+    // after the thread that created it.
     for slot in 0..slots {
         loops.slots.at(slot);
         loops.shares.at(slot).close(0);
@@ -50,9 +53,10 @@ fn protocol(slots: usize) -> Arc<Protocol> {
     Arc::new(loops)
 }
 
-/// Calls one loop, from the last of so many workers, of a unit a worker, and waits for it. Loom
-/// watches the items, and the frame that the body borrows: nobody may touch them after the
-/// return.
+/// Calls one loop from the last of the workers, with one unit per worker, and waits for it.
+///
+/// Loom checks the accesses to the items and to the frame that the body borrows. No thread may
+/// touch either of them after the return.
 fn call_loop(loops: &Arc<Protocol>, epoch: u64, grain: Grain) {
     let (slots, caller) = (loops.slots.workers(), loops.slots.workers() - 1);
     let items = (0..slots).map(|_| Item(UnsafeCell::new(0)));
@@ -60,11 +64,11 @@ fn call_loop(loops: &Arc<Protocol>, epoch: u64, grain: Grain) {
     let visited = Arc::clone(&items);
     let body = move |units: Range<usize>, _: usize| {
         for unit in units {
-            // SAFETY: each unit is given out once; that is what is checked here.
+            // SAFETY: each unit is given out once, which the model checks.
             visited[unit].0.with_mut(|item| unsafe { *item += 1 });
         }
     };
-    // SAFETY: it is used through this only.
+    // SAFETY: the body is used through this reference only.
     let body = unsafe { Body::new(&body) };
     let job = Job {
         body,
@@ -85,12 +89,12 @@ fn call_loop(loops: &Arc<Protocol>, epoch: u64, grain: Grain) {
     };
     part.work_and_join(slots, 0);
     for item in items.iter() {
-        // SAFETY: all have left the loop; that is what is checked here.
+        // SAFETY: all workers have left the loop, which the model checks.
         item.0.with_mut(|item| assert_eq!(unsafe { *item }, 1));
     }
 }
 
-/// Two loops one after the other, while a worker looks for work twice.
+/// Calls two loops one after the other while a worker looks for work twice.
 fn claim_and_join(grain: Grain) {
     check(3, move || {
         let loops = protocol(2);
@@ -121,7 +125,7 @@ fn a_queue_is_claimed_once_and_no_late_comer_touches_the_callers_frame() {
     claim_and_join(Grain::QUEUE);
 }
 
-/// Two workers of one group, whose last one tells the caller.
+/// Two workers form one group. The last of them to finish notifies the caller.
 #[test]
 fn a_group_is_out_when_the_last_of_it_says_so() {
     check(2, || {
@@ -137,7 +141,7 @@ fn a_group_is_out_when_the_last_of_it_says_so() {
     });
 }
 
-/// A worker that goes to sleep for good would hang this model: loom reports it.
+/// If the worker went to sleep for good, this model would hang, and loom would report it.
 #[test]
 fn a_worker_that_goes_to_sleep_learns_of_the_next_loop() {
     check(3, || {
@@ -162,19 +166,21 @@ fn a_worker_that_goes_to_sleep_learns_of_the_next_loop() {
     });
 }
 
-/// What the worker of a share does while a loop is called.
+/// The behaviour of a share's worker while a loop is called.
 #[derive(Clone, Copy)]
 enum Owner {
-    /// It idles, and leaves for other code.
+    /// The worker is idle, and leaves to run other code.
     Leaves,
-    /// It is in other code and becomes idle.
+    /// The worker runs other code and becomes idle.
     ComesBack,
-    /// It is in other code, and its next turn begins with the loop.
+    /// The worker runs other code, and its next turn begins with the loop.
     Turns,
 }
 
-/// A share is run before its caller begins its own part: by its worker or by an idle one, whose part
-/// the caller's thread plays. Loom watches what belongs to an index.
+/// Checks that a share is run before its caller begins its own part.
+///
+/// Either its worker runs the share, or an idle worker does. The caller's thread plays the idle
+/// worker. Loom checks the accesses to the data of each index.
 fn no_share_waits_for_a_busy_worker(grain: Grain, owner: Owner) {
     const UNITS: usize = 3;
     check(3, move || {
@@ -186,12 +192,12 @@ fn no_share_waits_for_a_busy_worker(grain: Grain, owner: Owner) {
         let scratch: Arc<[Item]> = (0..2).map(|_| Item(UnsafeCell::new(0))).collect();
         let visited = Arc::clone(&scratch);
         let body = move |units: Range<usize>, who: usize| {
-            // SAFETY: an index is one thread's; that is what is checked here.
+            // SAFETY: an index belongs to one thread, which the model checks.
             visited[who]
                 .0
                 .with_mut(|item| unsafe { *item += units.len() as u64 });
         };
-        // SAFETY: it is used through this only.
+        // SAFETY: the body is used through this reference only.
         let body = unsafe { Body::new(&body) };
         let blocks = if grain == Grain::QUEUE { UNITS } else { 2 };
         let job = Job {
@@ -241,7 +247,7 @@ fn no_share_waits_for_a_busy_worker(grain: Grain, owner: Owner) {
                 helper.iter().for_each(|helper| helper.run(|| false));
                 drop(helper);
                 if leaves && !loops.shares.at(0).is_claimed(1) {
-                    // Its worker looks for it before it begins the other code.
+                    // The share's worker checks for the share before it begins the other code.
                     join_worker();
                     assert!(loops.shares.at(0).is_claimed(1), "a share is left");
                 }
@@ -256,7 +262,7 @@ fn no_share_waits_for_a_busy_worker(grain: Grain, owner: Owner) {
         }
         join_worker();
         let count = |item: &Item| {
-            // SAFETY: all have left the loop.
+            // SAFETY: all workers have left the loop.
             item.0.with(|item| unsafe { *item })
         };
         assert_eq!(scratch.iter().map(count).sum::<u64>(), UNITS as u64);
@@ -280,8 +286,9 @@ fn a_place_at_a_queue_is_one_threads() {
     no_share_waits_for_a_busy_worker(Grain::QUEUE, Owner::Turns);
 }
 
-/// Something to share: pieces that each add one to an item of their own. Loom watches the items,
-/// and the frame, which stands for the owner's stack.
+/// A shared job whose pieces each add one to an item of their own.
+///
+/// Loom checks the accesses to the items and to the frame, which stands for the owner's stack.
 #[repr(C)]
 struct Shared {
     shared_job: SharedJob,
@@ -291,9 +298,10 @@ struct Shared {
     frame: Item,
 }
 
-// SAFETY: the parts of it that are not atomic are used as loom checks here.
+// SAFETY: loom checks here how the parts that are not atomic are used.
 unsafe impl Sync for Shared {}
-// SAFETY: as above; the offer's parent is null.
+// SAFETY: loom checks the parts that are not atomic, as above. The parent of the shared job is
+// null.
 unsafe impl Send for Shared {}
 
 impl Shared {
@@ -309,30 +317,33 @@ impl Shared {
 
     /// # Safety
     ///
-    /// The offer is that of a `Shared`, which is alive.
+    /// The shared job must be that of a `Shared` that is alive.
     unsafe fn run(shared_job: NonNull<SharedJob>) -> bool {
-        // SAFETY: the offer is its first field, says the caller.
+        // SAFETY: the shared job is the first field of a live `Shared`, as the caller guarantees.
         let this = unsafe { shared_job.cast::<Self>().as_ref() };
-        // SAFETY: nobody writes there while somebody is inside; that is what is checked here.
+        // SAFETY: nobody writes there while a thread is inside, which the model checks.
         this.frame.0.with(|frame| assert_eq!(unsafe { *frame }, 0));
         if !this.loops.shared_jobs.claim(&this.shared_job) {
             return false;
         }
         let item = &this.items[this.next.fetch_add(1, Ordering::Relaxed)];
-        // SAFETY: each piece is claimed once; that is what is checked here.
+        // SAFETY: each piece is claimed once, which the model checks.
         item.0.with_mut(|item| unsafe { *item += 1 });
         true
     }
 }
 
-/// An owner and a visitor, who looks so often. The frame is the owner's alone again once the offer
-/// is closed, and no wake of an owner who waits for the visitor is lost.
+/// Runs an owner, and a visitor that looks for the shared job `visits` times.
+///
+/// Once the job is closed, the frame belongs to the owner alone again. No wake-up of an owner that
+/// waits for the visitor is lost.
 fn share_and_close(preemptions: usize, pieces: usize, visits: usize) {
     check(preemptions, move || {
         let loops = protocol(1);
         let shared = Shared::new(&loops, pieces);
         let others = Arc::clone(&loops);
-        // It lives as long as the visitor, so that who comes too late is seen and does no harm.
+        // The shared job lives as long as the visitor, so that loom reports a visitor that comes
+        // too late, and that visitor does no harm.
         let kept = Arc::clone(&shared);
         let visitor = thread::spawn(move || {
             for _ in 0..visits {
@@ -343,16 +354,16 @@ fn share_and_close(preemptions: usize, pieces: usize, visits: usize) {
             drop(kept);
         });
         {
-            // SAFETY: it is alive and not moved until the end of this function, and shared as loom
-            // checks; `open` is dropped below.
+            // SAFETY: the job is alive and does not move until the end of this function, and loom
+            // checks how it is shared. We drop `open` below.
             let open = unsafe { Open::new(&loops, NonNull::from(&*shared).cast()) };
             open.add(pieces);
             while open.run_one() {}
         }
-        // SAFETY: nobody is inside; that is what is checked here.
+        // SAFETY: no thread is inside, which the model checks.
         shared.frame.0.with_mut(|frame| unsafe { *frame = 1 });
         for item in &shared.items {
-            // SAFETY: as above.
+            // SAFETY: no thread is inside, as above.
             item.0.with(|item| assert_eq!(unsafe { *item }, 1));
         }
         assert_eq!(loops.shared_jobs.left(), 0);

@@ -264,7 +264,7 @@ mod tests {
     fn a_time_out_is_never_early_and_a_notification_ends_it() {
         let poller = Poller::new().unwrap();
         never_early(&poller);
-        // As on a system that has no exact call.
+        // From here on the poller behaves as on a system without a call for exact timeouts.
         poller.exact.store(false, Ordering::Relaxed);
         never_early(&poller);
     }
@@ -283,7 +283,7 @@ mod tests {
             events.clear();
             poller.wait(&mut events, timeout).unwrap();
         }
-        // It was the edge of one wait.
+        // The notification is an edge, so it ends one wait only.
         events.clear();
         poller.wait(&mut events, Some(Duration::ZERO)).unwrap();
         assert!(events.list.is_empty());

@@ -147,7 +147,7 @@ mod tests {
         assert_eq!(found.len(), 1);
         assert!(found[0].key == key && found[0].readable && !found[0].writable);
         assert!(!events.is_full() && poller.supports(Mode::Oneshot));
-        // A report disarms it: armed again it is reported again.
+        // A report disarms the socket. Once it is armed again, it is reported again.
         poller.modify(&socket, interest, Mode::Oneshot).unwrap();
         events.clear();
         poller.wait(&mut events, None).unwrap();

@@ -70,7 +70,7 @@ fn each_verb_of_one_pool_works_on_the_workers_of_another() {
 }
 
 #[test]
-fn two_that_wait_for_each_other_get_on() {
+fn two_pools_that_wait_for_each_other_make_progress() {
     for (ours, theirs) in [(1, 1), (2, 1), (2, 3)] {
         bounded(&format!("{ours} and {theirs} workers"), move || {
             let (a, b) = (pool(ours, "a"), pool(theirs, "b"));
@@ -156,7 +156,7 @@ fn a_worker_in_another_pools_block_on_wakes_its_own_tasks() {
 }
 
 #[test]
-fn tasks_that_block_for_the_other_pool_take_turns() {
+fn tasks_that_block_on_the_other_pool_take_turns() {
     for workers in [2, 3] {
         bounded(&format!("{workers} workers each"), move || {
             let pools = [pool(workers, "a"), pool(workers, "b"), pool(workers, "c")];
@@ -270,7 +270,7 @@ fn pools_that_wait_for_each_other_in_a_ring_all_make_progress() {
 }
 
 #[test]
-fn a_pool_is_dropped_on_another_ones_worker() {
+fn a_pool_is_dropped_on_a_worker_of_another_pool() {
     bounded("drops across", || {
         for round in 0..20 {
             let (a, b) = (pool(1, "a"), pool(1, "b"));
@@ -293,7 +293,7 @@ fn a_pool_is_dropped_on_another_ones_worker() {
 }
 
 #[test]
-fn a_child_is_of_the_pool_whose_block_on_is_the_innermost() {
+fn a_child_belongs_to_the_pool_of_the_innermost_block_on() {
     bounded("children", || {
         let (a, b) = (pool(1, "a"), pool(1, "b"));
         let spawned = || (a.stats().tasks.spawned, b.stats().tasks.spawned);
@@ -319,7 +319,7 @@ fn refuses(pool: &Pool) -> bool {
 }
 
 #[test]
-fn block_on_for_the_own_pool_is_refused_at_once() {
+fn block_on_of_the_workers_own_pool_is_rejected_at_once() {
     for workers in [1, 2] {
         bounded(&format!("{workers} workers"), move || {
             let (a, b) = (pool(workers, "a"), pool(1, "b"));

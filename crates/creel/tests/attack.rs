@@ -131,7 +131,7 @@ fn join(mut a: Vec<Arc<()>>, b: Vec<Arc<()>>) -> Vec<Arc<()>> {
 }
 
 #[test]
-fn a_panic_where_parts_are_begun_and_put_together() {
+fn a_panic_where_parts_are_created_and_combined() {
     let pool = pool(3);
     let items: Vec<_> = (0..5000).collect();
     let begun = AtomicUsize::new(0);
@@ -374,7 +374,7 @@ fn leaked_handles_and_futures_break_nothing() {
 }
 
 #[test]
-fn everything_inside_of_everything() {
+fn every_operation_inside_every_other() {
     for workers in [1, 2, 4] {
         let pool = Arc::new(pool(workers));
         let inner = Arc::clone(&pool);
@@ -414,7 +414,7 @@ fn everything_inside_of_everything() {
 }
 
 #[test]
-fn pools_that_end_inside_their_own_work() {
+fn pools_end_inside_their_own_work() {
     // The pool ends in a scope's job, in the body of a loop and in the drop of a future. That
     // happens either on another pool's worker or on its own.
     struct EndsAPool(Option<Pool>);
@@ -502,7 +502,7 @@ fn sixty_four_workers_on_every_cpu_and_on_one() {
 }
 
 #[test]
-fn several_bombs_end_neither_a_worker_nor_the_process() {
+fn several_panicking_payloads_end_neither_a_worker_nor_the_process() {
     let pool = pool(3);
     throws_a_bomb(|| pool.broadcast(|_| throw::<()>()));
     throws_a_bomb(|| pool.broadcast(|i| if i == 1 { throw() } else { Bomb }));

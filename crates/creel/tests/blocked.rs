@@ -83,7 +83,7 @@ fn as_many_calls_as_workers_wait_for_each_other() {
 }
 
 #[test]
-fn they_do_after_each_way_to_resize() {
+fn calls_wait_for_each_other_after_each_way_to_resize() {
     for by in [&[4][..], &[2], &[1], &[8], &[1, 8, 2]] {
         bounded(&format!("by way of {by:?} workers"), move || {
             let pool = pool(4, Wait::Park);
@@ -100,7 +100,7 @@ fn they_do_after_each_way_to_resize() {
 }
 
 #[test]
-fn they_do_after_two_threads_have_resized_at_once() {
+fn calls_wait_for_each_other_after_concurrent_resizes() {
     bounded("resizes beside each other", || {
         let pool = pool(4, Wait::Park);
         for _ in 0..100 {
@@ -116,7 +116,7 @@ fn they_do_after_two_threads_have_resized_at_once() {
 }
 
 #[test]
-fn a_task_blocks_for_its_child_and_that_for_its_own() {
+fn a_task_blocks_on_its_child_and_the_child_on_its_own() {
     for workers in [2, 3, 4, 8] {
         for wait in WAITS {
             bounded(&format!("{workers} workers, {wait}"), move || {
@@ -131,7 +131,7 @@ fn a_task_blocks_for_its_child_and_that_for_its_own() {
 }
 
 #[test]
-fn a_pool_that_has_grown_looks_behind_those_who_block() {
+fn a_pool_that_has_grown_finds_work_stranded_on_blocked_workers() {
     bounded("a child behind a blocked parent", || {
         for _ in 0..20 {
             let pool = pool(2, Wait::Park);
@@ -152,7 +152,7 @@ fn a_pool_that_has_grown_looks_behind_those_who_block() {
 }
 
 #[test]
-fn what_waits_in_a_full_pool_is_run_when_it_grows() {
+fn tasks_queued_in_a_full_pool_run_when_it_grows() {
     for workers in [1, 2] {
         bounded(&format!("{workers} workers and one more"), move || {
             for _ in 0..20 {
@@ -175,7 +175,7 @@ fn what_waits_in_a_full_pool_is_run_when_it_grows() {
 }
 
 #[test]
-fn a_root_that_gives_way_until_a_task_is_done_sees_it_done() {
+fn a_root_that_yields_until_a_task_is_done_sees_it_done() {
     for workers in [1, 2, 4] {
         for wait in WAITS {
             bounded(&format!("{workers} workers, {wait}"), move || {
@@ -195,7 +195,7 @@ fn a_root_that_gives_way_until_a_task_is_done_sees_it_done() {
 }
 
 #[test]
-fn a_task_that_gives_way_until_another_is_done_sees_it_done() {
+fn a_task_that_yields_until_another_is_done_sees_it_done() {
     for workers in [1, 2, 4] {
         bounded(&format!("{workers} workers"), move || {
             let pool = pool(workers, Wait::Park);
@@ -214,7 +214,7 @@ fn a_task_that_gives_way_until_another_is_done_sees_it_done() {
 }
 
 #[test]
-fn a_root_blocks_its_thread_for_its_children() {
+fn a_root_blocks_its_thread_until_its_children_are_done() {
     for workers in [1, 2, 4] {
         for wait in WAITS {
             bounded(&format!("{workers} workers, {wait}"), move || {
@@ -231,7 +231,7 @@ fn a_root_blocks_its_thread_for_its_children() {
 }
 
 #[test]
-fn roots_and_tasks_block_for_each_other() {
+fn roots_and_tasks_block_on_each_other() {
     for workers in [1, 2, 4] {
         bounded(&format!("{workers} workers, three roots"), move || {
             let pool = pool(workers, Wait::Park);
@@ -329,12 +329,12 @@ fn receives() -> (impl Future<Output = ()> + Send, Option<SocketAddr>) {
 }
 
 #[test]
-fn a_packet_comes_although_the_worker_that_has_polled_for_it_blocks() {
+fn a_packet_arrives_although_the_worker_that_polled_for_it_blocks() {
     comes_behind_a_blocked_worker(receives);
 }
 
 #[test]
-fn a_timer_fires_although_the_worker_that_has_armed_it_blocks() {
+fn a_timer_fires_although_the_worker_that_armed_it_blocks() {
     comes_behind_a_blocked_worker(|| (time::sleep(Duration::from_millis(5)), None));
 }
 

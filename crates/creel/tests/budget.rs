@@ -173,7 +173,7 @@ fn handles() {
 
 /// An interval that has missed many ticks returns them in succession, but not in one poll.
 #[test]
-fn missed_ticks() {
+fn missed_ticks_are_not_all_returned_in_one_poll() {
     let clock = Clock::manual();
     let pool = Pool::builder().workers(1).clock(clock.clone());
     let pool = pool.build().unwrap();
@@ -189,7 +189,7 @@ fn missed_ticks() {
 
 /// A future that polls many futures within one poll of its task continues where it stopped.
 #[test]
-fn many_futures_in_one_task() {
+fn many_futures_in_one_task_continue_where_they_stopped() {
     const FUTURES: usize = 10_000;
     let pool = pool();
     let sum = pool.block_on(async {
@@ -203,7 +203,7 @@ fn many_futures_in_one_task() {
 
 /// A timeout fires although its future uses up every budget.
 #[test]
-fn a_timeout_of_a_loop_without_end() {
+fn a_timeout_ends_an_endless_loop() {
     let pool = pool();
     let late = time::timeout(Duration::from_millis(5), async {
         loop {
@@ -216,7 +216,7 @@ fn a_timeout_of_a_loop_without_end() {
 
 /// A task that blocks its thread with a channel or another crate's executor makes progress.
 #[test]
-fn a_blocking_wait_in_a_task_that_has_used_up_its_budget() {
+fn a_blocking_wait_without_budget_left_makes_progress() {
     let pool = pool();
     let task = pool.spawn(poll_fn(|cx| {
         let (tx, rx) = bounded::channel(1_000);
@@ -241,7 +241,7 @@ fn a_blocking_wait_in_a_task_that_has_used_up_its_budget() {
 
 /// Another pool's `block_on` inside a task has budgets of its own.
 #[test]
-fn a_block_on_inside_of_a_task() {
+fn a_block_on_inside_a_task_has_its_own_budget() {
     let pools = [(); 2].map(|()| Pool::builder().workers(1).build().unwrap());
     let inner = pools[1].handle();
     let task = pools[0].spawn(async move {

@@ -104,7 +104,7 @@ fn one_write_is_safe_to_cancel() {
 }
 
 #[test]
-fn a_batch_goes_on_after_it_was_cancelled() {
+fn a_cancelled_batch_can_continue() {
     const ALL: usize = 64 * 64 * 2;
     run(async {
         let (from, to) = (UdpSocket::bind(any())?, UdpSocket::bind(any())?);
@@ -123,7 +123,7 @@ fn a_batch_goes_on_after_it_was_cancelled() {
 }
 
 #[test]
-fn a_queue_that_nobody_sends_from_keeps_what_is_written() {
+fn a_queue_without_a_sender_keeps_written_data() {
     run(async {
         let (from, to) = (UdpSocket::bind(any())?, UdpSocket::bind(any())?);
         let queue = SendQueue::new(Arc::new(from), 10);
@@ -137,7 +137,7 @@ fn a_queue_that_nobody_sends_from_keeps_what_is_written() {
 }
 
 #[test]
-fn reading_exactly_so_much_is_not_safe_to_cancel() {
+fn read_exact_is_not_safe_to_cancel() {
     run(async {
         let (a, b) = UnixStream::pair()?;
         let mut bytes = [0; 5];
@@ -163,7 +163,7 @@ fn reading_exactly_so_much_is_not_safe_to_cancel() {
 }
 
 #[test]
-fn writing_all_is_not_safe_to_cancel() {
+fn write_all_is_not_safe_to_cancel() {
     run(async {
         let (a, b) = UnixStream::pair()?;
         let all: Vec<u8> = (0..4_000_000_u32).map(|n| (n % 251) as u8).collect();

@@ -40,7 +40,7 @@ fn drained(receiver: &mut Receiver<u32>) -> Vec<u32> {
 }
 
 #[test]
-fn a_full_channel_holds_back_or_leaks() {
+fn a_full_channel_blocks_or_leaks() {
     for (leak, sent, left, leaked) in [
         (Leak::No, Poll::Pending, [1, 2], 0),
         (Leak::New, Poll::Ready(Ok(())), [1, 2], 1),
@@ -69,7 +69,7 @@ fn the_end_of_one_side_is_seen_by_the_other() {
 }
 
 #[test]
-fn who_has_received_the_last_message_is_woken_for_the_next() {
+fn a_receiver_that_took_the_last_message_is_woken_for_the_next() {
     let (mut sender, mut receiver) = filled(Leak::No);
     let woken = Arc::new(Count::default());
     let waker = Waker::from(Arc::clone(&woken));
@@ -84,7 +84,7 @@ fn who_has_received_the_last_message_is_woken_for_the_next() {
 }
 
 #[test]
-fn a_flush_empties_it_and_wakes_who_waits_for_a_place() {
+fn a_flush_empties_the_channel_and_wakes_a_waiting_sender() {
     let (mut sender, mut receiver) = filled(Leak::No);
     let woken = Arc::new(Count::default());
     let waker = Waker::from(Arc::clone(&woken));
@@ -114,7 +114,7 @@ impl Drop for Nosy {
 }
 
 #[test]
-fn what_leaks_is_dropped_outside_of_the_lock() {
+fn messages_that_leak_are_dropped_outside_the_lock() {
     for leak in [Leak::Old, Leak::New] {
         let place = Arc::new(Mutex::new(None));
         let (mut sender, receiver) = leaky::channel(1, leak);

@@ -60,7 +60,7 @@ fn oneshot_wakes_the_last_waker_that_polled() {
 }
 
 #[test]
-fn oneshot_tells_each_side_that_the_other_is_gone() {
+fn oneshot_reports_to_each_side_that_the_other_is_gone() {
     let (tx, mut rx) = oneshot::channel::<u8>();
     drop(tx);
     assert_eq!(rx.try_recv(), Err(TryRecvError::Closed));

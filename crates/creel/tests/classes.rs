@@ -20,7 +20,7 @@ fn soon<T>(receiver: &mpsc::Receiver<T>) -> T {
 
 #[test]
 #[cfg_attr(miri, ignore = "thousands of tasks")]
-fn what_is_near_a_worker_begins_there_if_it_idles() {
+fn a_task_near_an_idle_worker_starts_there() {
     let pool = pool(3);
     pool.broadcast(|_| ());
     // By chance a third of the tasks would. On a busy machine it is not many more, because any
@@ -51,7 +51,7 @@ fn ran_near(pool: &Pool, worker: usize) -> String {
 }
 
 #[test]
-fn what_is_near_a_busy_worker_runs_elsewhere() {
+fn a_task_near_a_busy_worker_runs_elsewhere() {
     let pool = pool(2);
     let (sender, receiver) = mpsc::channel();
     let (release, held) = mpsc::channel::<()>();
@@ -108,7 +108,7 @@ fn background_tasks_end_after_all_others() {
 }
 
 #[test]
-fn background_tasks_go_on_beside_what_never_ends() {
+fn background_tasks_continue_next_to_an_endless_task() {
     let pool = pool(1);
     let done = Arc::new(AtomicBool::new(false));
     let seen = Arc::clone(&done);

@@ -46,7 +46,7 @@ fn threads_named(prefix: &str) -> usize {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn a_spawn_beside_the_drop_starts_no_thread_after_it() {
+fn a_spawn_during_the_drop_starts_no_thread_after_it() {
     // With threads that pause at random, about twenty rounds take a second.
     let rounds = if cfg!(creel_pauses) { 200 } else { 2000 };
     bounded("spawns beside drops", move || {
@@ -142,7 +142,7 @@ fn pools_end_while_others_spawn_wake_and_join() {
 }
 
 #[test]
-fn a_pool_ends_although_its_tasks_block_for_each_other() {
+fn a_pool_ends_although_its_tasks_block_on_each_other() {
     for workers in [1, 2, 4] {
         bounded(&format!("{workers} workers"), move || {
             for round in 0..50 {
@@ -178,7 +178,7 @@ fn a_pool_ends_although_its_tasks_block_for_each_other() {
 }
 
 #[test]
-fn a_pool_dropped_on_its_own_worker_cancels_what_lies_behind_that_one() {
+fn a_pool_dropped_on_its_own_worker_cancels_tasks_queued_there() {
     for workers in [1, 2, 4] {
         bounded(&format!("{workers} workers"), move || {
             for _ in 0..50 {
@@ -203,7 +203,7 @@ fn a_pool_dropped_on_its_own_worker_cancels_what_lies_behind_that_one() {
 }
 
 #[test]
-fn whatever_is_cancelled_tells_its_other_end() {
+fn cancelled_work_notifies_its_other_end() {
     bounded("cancelled ends of channels", || {
         let pool = pool(4);
         let alive = Arc::new(());
@@ -277,7 +277,7 @@ fn many_pools_one_after_the_other_leave_nothing() {
 }
 
 #[test]
-fn a_handle_of_an_ended_pool_refuses_at_once() {
+fn a_handle_of_an_ended_pool_rejects_at_once() {
     bounded("a late handle", || {
         let first = pool(2);
         let handle = first.handle();

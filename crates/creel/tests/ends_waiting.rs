@@ -223,7 +223,7 @@ fn a_drop_serves_a_block_on_while_a_worker_is_blocked() {
 }
 
 #[test]
-fn a_drop_on_a_worker_of_the_pool_leaves_nobody_waiting() {
+fn a_drop_on_the_pools_own_worker_leaves_no_waiter_stuck() {
     for (name, waits) in WAITS {
         bounded(name, move || {
             let pool = pool(2);
@@ -249,7 +249,7 @@ fn a_drop_on_a_worker_of_the_pool_leaves_nobody_waiting() {
 }
 
 #[test]
-fn a_block_on_after_the_end_says_so() {
+fn a_block_on_after_the_end_reports_it() {
     let pool = Pool::builder().workers(1).name("gone").build().unwrap();
     let handle = pool.handle();
     drop(pool);
@@ -327,7 +327,7 @@ fn shutdown_timeout_returns_early_if_the_pool_has_ended() {
 }
 
 #[test]
-fn shutdown_background_waits_for_nothing() {
+fn shutdown_background_does_not_wait() {
     bounded("shutdown_background", || {
         let (pool, release, guard) = blocked_pool();
         pool.shutdown_background();

@@ -26,7 +26,7 @@ fn pool(workers: usize) -> Pool {
 }
 
 #[test]
-fn callers_by_the_thousand_do_not_pile_up_on_one_stack() {
+fn thousands_of_callers_do_not_pile_up_on_one_stack() {
     const CALLERS: usize = 3000;
     bounded("run_on inside of run_on", || {
         let pool = Arc::new(pool(2));
@@ -61,7 +61,7 @@ fn callers_by_the_thousand_do_not_pile_up_on_one_stack() {
 }
 
 #[test]
-fn workers_by_the_thousand_do_each_kind_of_work() {
+fn thousands_of_workers_do_each_kind_of_work() {
     const WORKERS: usize = 2000;
     bounded("thousands of workers", || {
         // The smaller stacks fit into a 32-bit address space.
@@ -96,7 +96,7 @@ fn workers_by_the_thousand_do_each_kind_of_work() {
 }
 
 #[test]
-fn times_at_both_ends_are_waited_for_or_not() {
+fn the_shortest_and_longest_times_work() {
     const SHORT: Duration = Duration::from_millis(5);
     bounded("durations", || {
         pool(1).block_on(async {

@@ -458,7 +458,7 @@ fn round(seed: u64) {
 }
 
 #[test]
-fn what_is_ready_is_not_left_while_a_worker_is_idle() {
+fn ready_work_never_waits_while_a_worker_is_idle() {
     let first = number("CREEL_LIVENESS_SEED", u64::from(std::process::id()) << 20);
     let rounds = number("CREEL_LIVENESS_ROUNDS", 100);
     eprintln!("seeds from {first} on");

@@ -92,7 +92,7 @@ fn a_pool_ends_with_its_thread() {
 }
 
 #[test]
-fn a_pool_may_be_used_until_then() {
+fn a_pool_works_in_a_thread_local_destructor() {
     let (results, sums) = mpsc::channel();
     on_a_thread(move || {
         at_the_end(move || {
@@ -112,7 +112,7 @@ fn a_pool_may_be_used_until_then() {
 }
 
 #[test]
-fn a_sender_tells_its_receiver() {
+fn a_dropped_sender_notifies_its_receiver() {
     let pool = pool(1);
     let (one, one_rx) = oneshot::channel::<u8>();
     let (slot, mut slot_rx) = spsc::channel::<u8>();
@@ -132,7 +132,7 @@ fn a_sender_tells_its_receiver() {
 }
 
 #[test]
-fn a_task_is_cancelled_and_spawned_from_there() {
+fn a_thread_local_destructor_cancels_and_spawns_tasks() {
     let pool = pool(1);
     let handle = pool.handle();
     let task = pool.spawn(std::future::pending::<()>());

@@ -56,7 +56,7 @@ fn every_item_is_visited_once_with_its_index() {
 }
 
 #[test]
-fn chunks_have_their_length_and_the_last_the_rest() {
+fn chunks_have_the_given_length_and_the_last_has_the_rest() {
     for pool in pools(&[1, 2, 5]) {
         for (total, len) in [(0, 3), (1, 3), (9, 3), (10, 3), (10, 100), (1000, 7)] {
             let mut items = vec![usize::MAX; total];
@@ -92,7 +92,7 @@ fn sums_of_floats_have_the_same_bits_at_any_number_of_workers() {
 }
 
 #[test]
-fn a_panic_at_any_item_reaches_the_caller_and_the_pool_goes_on() {
+fn a_panic_at_any_item_reaches_the_caller_and_the_pool_keeps_working() {
     for pool in pools(&[1, 2, 8]) {
         for bad in [0, 1, 31, 32, 50, 63] {
             let mut items = [0; 64];
@@ -147,7 +147,7 @@ fn results_made_before_a_panic_are_dropped_once() {
 }
 
 #[test]
-fn nested_loops_second_callers_and_workers_get_on() {
+fn nested_loops_second_callers_and_workers_make_progress() {
     for pool in pools(&[1, 2, 5]) {
         let total = AtomicUsize::new(0);
         let add = |_| add_one(&total);
@@ -166,7 +166,7 @@ fn nested_loops_second_callers_and_workers_get_on() {
 }
 
 #[test]
-fn two_workers_that_call_into_each_other_from_a_loop_get_on() {
+fn two_workers_that_call_each_other_from_a_loop_make_progress() {
     for pool in pools(&[2, 3]) {
         let workers = pool.workers();
         let met = Mutex::new(HashSet::new());
@@ -182,7 +182,7 @@ fn two_workers_that_call_into_each_other_from_a_loop_get_on() {
 }
 
 #[test]
-fn a_scope_runs_all_that_was_spawned_also_from_inside() {
+fn a_scope_runs_all_jobs_including_nested_ones() {
     for pool in pools(&[1, 2, 4]) {
         let count = AtomicUsize::new(0);
         let (pool, tally) = (&pool, &count);

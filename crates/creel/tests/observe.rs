@@ -42,7 +42,7 @@ fn pool(observe: Observe) -> Pool {
 }
 
 #[test]
-fn what_workers_do_is_told() {
+fn the_stats_show_what_workers_do() {
     let _alone = alone();
     let pool = pool(Observe::Look);
     pool.run_on(1, || ()).unwrap();
@@ -59,7 +59,7 @@ fn what_workers_do_is_told() {
 }
 
 #[test]
-fn the_number_of_workers_changes_where_that_is_allowed() {
+fn the_number_of_workers_can_be_changed_if_allowed() {
     let _alone = alone();
     let pool = pool(Observe::Resize);
     assert_eq!(ask(0, "workers 3\n"), "{\"schema\":1,\"workers\":3}\n");
@@ -76,7 +76,7 @@ fn the_number_of_workers_changes_where_that_is_allowed() {
 }
 
 #[test]
-fn a_window_ends_with_its_pool_or_before() {
+fn an_observation_socket_closes_with_its_pool_or_before() {
     let _alone = alone();
     let off = pool(Observe::Off);
     assert!(connect(0).is_err(), "off has no window");
@@ -92,7 +92,7 @@ fn a_window_ends_with_its_pool_or_before() {
 }
 
 #[test]
-fn a_handle_of_a_dropped_pool_opens_none() {
+fn a_handle_of_a_dropped_pool_opens_no_socket() {
     let _alone = alone();
     let pool = pool(Observe::Off);
     let handle = pool.handle();
@@ -119,7 +119,7 @@ fn loops_are_counted_whether_or_not_they_are_shared() {
 }
 
 #[test]
-fn a_pool_on_its_own_worker_ends_its_window_too() {
+fn a_pool_dropped_on_its_own_worker_closes_its_socket() {
     let _alone = alone();
     let pool = pool(Observe::Look);
     let handle = pool.handle();
@@ -131,7 +131,7 @@ fn a_pool_on_its_own_worker_ends_its_window_too() {
 }
 
 #[test]
-fn a_refusal_is_told() {
+fn a_failure_to_observe_is_reported() {
     let error = BuildError::Observe {
         reason: "no".into(),
     };

@@ -71,7 +71,7 @@ fn block_for(micros: u64) {
 /// In each pair, the sender wakes the receiver into its worker's LIFO slot and then blocks that
 /// worker. There are more workers than tasks, so some workers are always idle.
 #[test]
-fn what_lies_behind_a_blocked_worker_is_polled_by_one_of_those_who_come_for_it() {
+fn a_task_stranded_on_a_blocked_worker_is_polled_by_one_rescuer() {
     let seed = match std::env::var("CREEL_ONE_POLL_SEED") {
         Ok(text) => text.parse().expect("a number"),
         Err(_) => u64::from(std::process::id()),

@@ -82,7 +82,7 @@ fn one_loop_may_send_to_several_slices() {
 }
 
 #[test]
-fn a_receiver_that_is_not_there_is_named_and_nothing_is_broken() {
+fn a_missing_receiver_is_named_and_nothing_is_broken() {
     let pool = pool(2);
     let (mut senders, mut receivers) = (vec![0_u8; 1000], vec![0_u32; 10]);
     let mut outbox = Outbox::new();
@@ -122,7 +122,7 @@ fn an_outbox_is_not_delivered_to_another_slice() {
 }
 
 #[test]
-fn scratch_is_one_threads_at_a_time_and_no_more_workers_run_than_have_some() {
+fn scratch_belongs_to_one_thread_and_limits_the_workers() {
     for (workers, have) in [(1, 1), (4, 4), (8, 3), (2, 1)] {
         let pool = pool(workers);
         let mut sums = Scratch::new(have, |_| 0_u64);
@@ -135,7 +135,7 @@ fn scratch_is_one_threads_at_a_time_and_no_more_workers_run_than_have_some() {
 }
 
 #[test]
-fn receivers_without_a_size_may_be_as_many_as_a_word_counts() {
+fn zero_sized_receivers_may_number_up_to_usize_max() {
     let mut outbox = Outbox::<u8>::new();
     let mut receivers = vec![(); usize::MAX];
     let _ = outbox.for_receivers(receivers.len());

@@ -39,7 +39,7 @@ fn a_slot_keeps_its_thread_and_slots_differ() {
 }
 
 #[test]
-fn urgent_jobs_run_in_the_order_they_came_and_borrow() {
+fn urgent_jobs_run_in_order_and_may_borrow() {
     let pool = pool(1, Wait::Park);
     let mut log = Vec::new();
     for i in 0..1000 {
@@ -50,7 +50,7 @@ fn urgent_jobs_run_in_the_order_they_came_and_borrow() {
 }
 
 #[test]
-fn a_panic_reaches_the_caller_after_all_have_ended() {
+fn a_panic_reaches_the_caller_after_all_jobs_have_ended() {
     let pool = pool(4, Wait::Park);
     for bad in 0..4 {
         let ended = AtomicUsize::new(0);
@@ -144,7 +144,7 @@ fn a_pool_lives_until_its_last_clone_is_dropped() {
 }
 
 #[test]
-fn sizes_out_of_range_are_refused() {
+fn sizes_out_of_range_are_rejected() {
     let refused = Pool::builder().workers(0).build().unwrap_err();
     assert_eq!(refused.to_string(), "a pool has 1 to 16383 workers, not 0");
     let pool = pool(2, Wait::Park);
@@ -191,7 +191,7 @@ fn many_callers_share_one_worker() {
 }
 
 #[test]
-fn a_name_that_no_thread_can_have_loses_its_nuls() {
+fn nul_bytes_are_removed_from_a_thread_name() {
     let pool = Pool::builder().workers(1).name("a\0b").build().unwrap();
     let name = pool
         .run_on(0, || thread::current().name().map(String::from))
@@ -201,7 +201,7 @@ fn a_name_that_no_thread_can_have_loses_its_nuls() {
 }
 
 #[test]
-fn an_idle_pool_ceases_to_look_after_itself() {
+fn the_watchdog_of_an_idle_pool_stops() {
     for wait in WAITS {
         let pools = [pool(2, wait), pool(2, wait)];
         let sleeps = || creel::time::sleep(Duration::from_millis(5));
@@ -218,7 +218,7 @@ fn an_idle_pool_ceases_to_look_after_itself() {
 }
 
 #[test]
-fn one_who_sleeps_in_the_poller_is_not_looked_after_for_ever() {
+fn a_worker_asleep_in_the_poller_does_not_keep_the_watchdog_awake() {
     let address = "127.0.0.1:0".parse().unwrap();
     for round in 0..20 {
         let wait = WAITS[round % WAITS.len()];

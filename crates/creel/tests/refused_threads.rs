@@ -131,8 +131,8 @@ fn a_refused_thread_is_a_clear_error() {
 }
 
 #[test]
-fn a_pool_without_threads_refuses_and_works_once_it_can_have_them() {
-    let test = "a_pool_without_threads_refuses_and_works_once_it_can_have_them";
+fn a_pool_without_threads_rejects_tasks_and_works_once_threads_are_available() {
+    let test = "a_pool_without_threads_rejects_tasks_and_works_once_threads_are_available";
     alone(test, || {
         let pool = pool(2);
         refuse_threads();
@@ -155,8 +155,8 @@ fn a_pool_without_threads_refuses_and_works_once_it_can_have_them() {
 }
 
 #[test]
-fn the_workers_that_have_their_threads_go_on() {
-    alone("the_workers_that_have_their_threads_go_on", || {
+fn workers_that_have_threads_keep_working() {
+    alone("workers_that_have_threads_keep_working", || {
         let pool = pool(4);
         pool.run_on(0, || ()).unwrap();
         refuse_threads();
@@ -189,8 +189,8 @@ fn the_workers_that_have_their_threads_go_on() {
 }
 
 #[test]
-fn a_pool_ends_where_threads_are_refused() {
-    alone("a_pool_ends_where_threads_are_refused", || {
+fn a_pool_ends_although_the_os_refuses_threads() {
+    alone("a_pool_ends_although_the_os_refuses_threads", || {
         let (first, second) = (pool(2), pool(2));
         first.run_on(0, || ()).unwrap();
         refuse_threads();
@@ -201,9 +201,9 @@ fn a_pool_ends_where_threads_are_refused() {
 }
 
 #[test]
-fn a_worker_that_is_to_go_stays_while_nobody_can_take_its_place() {
+fn a_worker_to_be_removed_stays_until_it_can_be_replaced() {
     alone(
-        "a_worker_that_is_to_go_stays_while_nobody_can_take_its_place",
+        "a_worker_to_be_removed_stays_until_it_can_be_replaced",
         || {
             for pause_us in (0..2000).step_by(200) {
                 let pool = Pool::builder().workers(8).build().unwrap();
@@ -229,9 +229,9 @@ fn a_worker_that_is_to_go_stays_while_nobody_can_take_its_place() {
 }
 
 #[test]
-fn a_future_that_owns_its_pool_is_dropped_where_no_thread_can_be_had() {
+fn a_future_that_owns_its_pool_is_dropped_without_threads() {
     alone(
-        "a_future_that_owns_its_pool_is_dropped_where_no_thread_can_be_had",
+        "a_future_that_owns_its_pool_is_dropped_without_threads",
         || {
             let pool = Pool::builder().workers(1).build().unwrap();
             let handle = pool.handle();

@@ -29,7 +29,7 @@ fn mask() -> CpuSet {
 }
 
 #[test]
-fn phases_of_a_session_see_what_the_ones_before_wrote() {
+fn phases_of_a_session_see_earlier_writes() {
     let _alone = alone();
     let pool = Pool::builder().workers(2).build().unwrap();
     let (mut speed, mut place) = (vec![1_u64; 5000], vec![0_u64; 5000]);
@@ -77,7 +77,7 @@ fn a_session_pins_its_caller_and_gives_the_mask_back_also_on_a_panic() {
 
 #[test]
 #[cfg(target_os = "linux")]
-fn workers_sit_where_the_stats_say_and_a_pool_made_on_one_has_the_whole_world() {
+fn workers_run_where_the_stats_say_and_a_pool_made_on_one_may_use_all_cpus() {
     let _alone = alone();
     let world = mask();
     let pool = Pool::builder()
@@ -109,7 +109,7 @@ fn workers_sit_where_the_stats_say_and_a_pool_made_on_one_has_the_whole_world() 
 
 #[test]
 #[cfg(target_os = "linux")]
-fn two_pools_begin_at_different_cores_as_long_as_there_are_any() {
+fn two_pools_start_on_different_cores_if_possible() {
     let _alone = alone();
     if mask().len() < 2 {
         return eprintln!("skipped: there is one CPU only");
@@ -131,7 +131,7 @@ fn two_pools_begin_at_different_cores_as_long_as_there_are_any() {
 }
 
 #[test]
-fn a_placement_that_cannot_be_had_is_refused_by_name() {
+fn an_impossible_placement_is_rejected_by_name() {
     let _alone = alone();
     let nowhere = Placement::List(vec!["4000".parse().unwrap()]);
     let Err(refused) = Pool::builder().workers(1).placement(nowhere).build() else {
@@ -142,7 +142,7 @@ fn a_placement_that_cannot_be_had_is_refused_by_name() {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn a_worker_makes_way_for_a_caller_who_stays_on_its_slot() {
+fn a_worker_moves_away_from_a_caller_on_its_cpu() {
     let _alone = alone();
     // A caller is not pinned, and a worker on the same CPU would delay it.
     let before = mask();

@@ -21,7 +21,7 @@ use std::{
 };
 
 #[test]
-fn an_impossible_stack_size_is_refused_by_build() {
+fn an_impossible_stack_size_is_rejected_by_build() {
     for bytes in [0, 1, 4096, usize::MAX / 2, usize::MAX] {
         let built = Pool::builder().workers(1).stack_size(bytes).build();
         let error = built.unwrap_err();
@@ -110,7 +110,7 @@ fn a_local_task_of_a_seeded_pool_stays_on_its_thread() {
 
 /// This is a single test, because the number belongs to the process.
 #[test]
-fn blocking_calls_are_limited_and_do_not_hold_up_names() {
+fn blocking_calls_are_limited_and_do_not_delay_name_lookups() {
     bounded("blocking calls", || {
         set_max_blocking_threads(3);
         let pool = Pool::builder().workers(1).build().unwrap();

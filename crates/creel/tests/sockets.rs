@@ -48,7 +48,7 @@ fn bounded(f: impl FnOnce() + Send + 'static) {
 }
 
 #[test]
-fn a_socket_goes_from_pool_to_pool() {
+fn a_socket_moves_from_pool_to_pool() {
     bounded(|| {
         let (socket, to, sender) = socket();
         for workers in [1, 2, 1, 3] {
@@ -101,7 +101,7 @@ fn two_pools_wait_for_one_socket_and_one_of_them_ends() {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn a_kept_handle_keeps_no_descriptor() {
+fn a_kept_handle_does_not_keep_a_descriptor_open() {
     let pollers = || {
         let open = std::fs::read_dir("/proc/self/fd").unwrap();
         let name = |fd: Result<std::fs::DirEntry, _>| std::fs::read_link(fd.ok()?.path()).ok();

@@ -78,7 +78,7 @@ fn the_end_is_seen_whenever_it_comes() {
 }
 
 #[test]
-fn a_reset_is_an_error_and_not_a_wait() {
+fn a_connection_reset_is_an_error_and_does_not_wait() {
     let pool = pool(2);
     pool.block_on(async {
         let (other, stream) = tcp().await;
@@ -95,7 +95,7 @@ fn a_reset_is_an_error_and_not_a_wait() {
 }
 
 #[test]
-fn several_places_and_memory_that_is_not_initialized() {
+fn vectored_reads_and_uninitialized_memory() {
     let pool = pool(1);
     pool.block_on(async {
         let (mut other, stream) = tcp().await;
@@ -158,7 +158,7 @@ fn halves_and_unix_sockets_carry_a_megabyte_both_ways() {
 }
 
 #[test]
-fn readiness_is_told_and_taken() {
+fn readiness_is_reported_and_consumed() {
     let pool = pool(1);
     pool.block_on(async {
         let (a, b) = UnixStream::pair().unwrap();
@@ -189,7 +189,7 @@ fn readiness_is_told_and_taken() {
 }
 
 #[test]
-fn unix_datagrams_wait_for_room() {
+fn unix_datagrams_wait_for_buffer_space() {
     let pool = pool(2);
     pool.block_on(async {
         let (a, b) = UnixDatagram::pair().unwrap();
@@ -219,7 +219,7 @@ fn a_name_is_looked_up_elsewhere() {
 }
 
 #[test]
-fn blocking_calls_are_many_at_once_and_give_what_they_throw() {
+fn blocking_calls_run_concurrently_and_return_their_panics() {
     let pool = pool(1);
     pool.block_on(async {
         // All calls must be running before any of them returns.
@@ -247,7 +247,7 @@ fn blocking_calls_are_many_at_once_and_give_what_they_throw() {
 }
 
 #[test]
-fn a_set_gives_all_in_the_order_of_their_ends_and_cancels_what_is_left() {
+fn a_join_set_returns_tasks_in_completion_order_and_cancels_the_rest() {
     let pool = pool(2);
     let alive = Arc::new(());
     pool.block_on(async {
@@ -293,7 +293,7 @@ fn a_set_gives_all_in_the_order_of_their_ends_and_cancels_what_is_left() {
 }
 
 #[test]
-fn a_token_wakes_all_and_keeps_nobody() {
+fn a_token_wakes_all_waiters_and_keeps_none() {
     let pool = pool(2);
     let token = CancellationToken::new();
     let woken = Arc::new(AtomicUsize::new(0));
@@ -318,7 +318,7 @@ fn a_token_wakes_all_and_keeps_nobody() {
 }
 
 #[test]
-fn a_signal_is_awaited_by_all_who_take_it() {
+fn a_signal_reaches_all_its_listeners() {
     use creel::signal::{SIGUSR2, signal};
     let pool = pool(1);
     pool.block_on(async {
@@ -340,7 +340,7 @@ fn raise(number: i32) {
 }
 
 #[test]
-fn what_is_always_ready_holds_nobody_up() {
+fn a_stream_that_is_always_ready_starves_nobody() {
     let pool = pool(1);
     let (one, other) = UnixStream::pair().unwrap();
     let ticked = Arc::new(AtomicUsize::new(0));
@@ -371,7 +371,7 @@ fn what_is_always_ready_holds_nobody_up() {
 }
 
 #[test]
-fn a_path_with_a_nul_inside_is_refused() {
+fn a_path_with_a_nul_inside_is_rejected() {
     let pool = pool(1);
     let path = std::env::temp_dir().join(format!("creel-{}-nul\0more", std::process::id()));
     let refused = |error: std::io::Error| assert_eq!(error.kind(), ErrorKind::InvalidInput);
@@ -381,7 +381,7 @@ fn a_path_with_a_nul_inside_is_refused() {
 }
 
 #[test]
-fn who_sends_to_a_full_queue_sleeps() {
+fn a_sender_to_a_full_queue_sleeps() {
     let path = std::env::temp_dir().join(format!("creel-{}-full", std::process::id()));
     let receives = std::os::unix::net::UnixDatagram::bind(&path).unwrap();
     let pool = pool(1);

@@ -78,7 +78,7 @@ fn panic_text(error: JoinError) -> String {
 }
 
 #[test]
-fn a_panic_reaches_the_one_who_waits_and_the_pool_goes_on() {
+fn a_panic_reaches_the_joiner_and_the_pool_keeps_working() {
     for workers in [1, 2] {
         let pool = pool(workers);
         let both = Bomb {
@@ -98,7 +98,7 @@ fn a_panic_reaches_the_one_who_waits_and_the_pool_goes_on() {
 }
 
 #[test]
-fn a_panicking_output_or_payload_takes_no_worker_with_it() {
+fn a_panicking_output_or_payload_ends_no_worker() {
     struct Loud;
     impl Drop for Loud {
         fn drop(&mut self) {
@@ -112,7 +112,7 @@ fn a_panicking_output_or_payload_takes_no_worker_with_it() {
 }
 
 #[test]
-fn a_dropped_handle_lets_go_and_a_dropped_guard_cancels() {
+fn a_dropped_handle_detaches_and_a_dropped_guard_cancels() {
     let pool = pool(1);
     let alive = Arc::new(());
     // We keep the task's waker so that the task can continue. A task that nothing can wake is
@@ -154,7 +154,7 @@ fn a_dropped_handle_lets_go_and_a_dropped_guard_cancels() {
 }
 
 #[test]
-fn cancelling_gives_the_reason_or_the_output() {
+fn cancelling_returns_the_reason_or_the_output() {
     let pool = pool(2);
     let waiting = pool.spawn(pending::<()>());
     waiting.abort();
@@ -198,7 +198,7 @@ fn wakers_may_be_used_after_completion_and_after_the_pool() {
 }
 
 #[test]
-fn dropping_a_pool_drops_every_future_and_refuses_new_ones() {
+fn dropping_a_pool_drops_every_future_and_rejects_new_ones() {
     struct SpawnOnDrop(creel::Pool, mpsc::Sender<bool>);
     impl Drop for SpawnOnDrop {
         fn drop(&mut self) {
@@ -261,7 +261,7 @@ fn a_pool_may_be_dropped_by_its_own_task() {
 }
 
 #[test]
-fn tasks_are_conserved() {
+fn every_spawned_task_ends_once() {
     const MANY: u64 = 500 / FEWER as u64;
     for workers in [1, 2, 8] {
         let pool = pool(workers);
@@ -320,7 +320,7 @@ fn bound_tasks_stay_on_their_thread() {
 }
 
 #[test]
-fn bad_use_gets_a_clear_answer() {
+fn misuse_gets_a_clear_error() {
     let pool = Arc::new(pool(1));
     let inner = pool.clone();
     let error = pool
@@ -529,7 +529,7 @@ fn a_large_future_and_a_large_output_are_tasks_too() {
 }
 
 #[test]
-fn loops_and_tasks_go_together() {
+fn loops_and_tasks_run_together() {
     let pool = Arc::new(pool(2));
     let inner = pool.clone();
     let task = pool.spawn(async move {
@@ -597,7 +597,7 @@ fn the_same_seed_gives_the_same_run() {
 }
 
 #[test]
-fn a_seeded_century_takes_no_time() {
+fn a_century_on_a_seeded_pool_takes_no_time() {
     let pool = Pool::seeded(1);
     let century = Duration::from_secs(3_155_760_000);
     // A second pending sleep must not stop the clock on its way.

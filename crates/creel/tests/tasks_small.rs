@@ -25,7 +25,7 @@ fn pool(workers: usize) -> Pool {
 /// The memory that it leaves there may be uninitialized. Here this is the whole slot of a message
 /// that was never sent, and its alignment puts it first in the block.
 #[test]
-fn a_block_is_taken_again_whatever_lay_in_it() {
+fn a_freed_block_is_reused_whatever_it_contained() {
     #[repr(align(16))]
     struct Sparse(#[allow(dead_code)] MaybeUninit<[u8; 32]>, u8);
     let pool = pool(2);
@@ -124,7 +124,7 @@ fn messages_go_through_every_channel() {
 /// These are the waits of `worker/waiter.rs` and the shared jobs, whose memory is on the waiting
 /// thread's stack.
 #[test]
-fn who_waits_lends_what_is_on_its_stack() {
+fn waiting_threads_share_jobs_on_their_stacks() {
     let pool = pool(2);
     let total = Mutex::new(0);
     pool.scope(|s| {

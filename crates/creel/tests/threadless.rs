@@ -116,7 +116,7 @@ fn timers() {
 
 /// Timers and tasks bound to a worker get their turn while other tasks never wait.
 #[test]
-fn timers_beside_a_busy_task() {
+fn timers_next_to_a_busy_task() {
     for pool in pools() {
         let busy = pool.spawn(async {
             loop {

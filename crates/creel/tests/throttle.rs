@@ -120,7 +120,7 @@ fn an_idle_worker_sleeps_through_however_short_its_quantum() {
 }
 
 #[test]
-fn a_reaction_takes_all_that_lies_in_a_socket() {
+fn a_reaction_reads_all_data_in_a_socket() {
     let bench = Bench::new(Wait::Throttle(20 * MS));
     let socket = UdpSocket::bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let to = socket.local_addr().unwrap();
@@ -146,7 +146,7 @@ fn a_reaction_takes_all_that_lies_in_a_socket() {
 }
 
 #[test]
-fn a_reaction_sees_to_all_sockets() {
+fn a_reaction_serves_all_sockets() {
     let bench = Bench::new(Wait::Throttle(20 * MS));
     let (got, comes) = mpsc::channel();
     let listen = |_| {

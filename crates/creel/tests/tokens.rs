@@ -3,7 +3,7 @@
 use creel::task::CancellationToken;
 
 #[test]
-fn who_is_told_does_not_depend_on_who_keeps_the_one_between() {
+fn a_cancel_reaches_grandchildren_whose_parent_was_dropped() {
     let root = CancellationToken::new();
     let grandchild = root.child().child();
     let cousin = root.child().child();
@@ -14,7 +14,7 @@ fn who_is_told_does_not_depend_on_who_keeps_the_one_between() {
 }
 
 #[test]
-fn a_long_line_is_told_and_dropped() {
+fn a_long_chain_is_cancelled_and_dropped() {
     // A recursive drop would overflow the stack here.
     let root = CancellationToken::new();
     let mut chain = vec![root.child()];

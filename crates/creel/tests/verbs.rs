@@ -52,7 +52,7 @@ fn mixed(n: usize) -> u64 {
 }
 
 #[test]
-fn eight_side_by_side_and_whatever_lends_a_slice() {
+fn eight_inputs_together_and_anything_that_borrows_a_slice() {
     for pool in pools() {
         for &len in LENGTHS {
             let (mut a, mut b, c) = (vec![0; len], vec![0; len], vec![2; len]);
@@ -111,7 +111,7 @@ fn lengths_that_differ_are_named() {
 }
 
 #[test]
-fn chunks_side_by_side_with_an_outbox() {
+fn chunks_together_with_an_outbox() {
     for pool in pools() {
         for &len in LENGTHS {
             for chunk in [1, 3, len.max(1), usize::MAX] {
@@ -139,7 +139,7 @@ fn chunks_side_by_side_with_an_outbox() {
 }
 
 #[test]
-fn tiles_are_the_whole_grid_once() {
+fn tiles_cover_the_whole_grid_once() {
     for pool in pools() {
         for (width, height, tile) in [
             (1, 1, (1, 1)),
@@ -172,7 +172,7 @@ fn tiles_are_the_whole_grid_once() {
 }
 
 #[test]
-fn folds_have_the_outcome_of_one_thread() {
+fn folds_match_a_single_thread() {
     for pool in pools() {
         for &len in LENGTHS {
             let numbers: Vec<u64> = (0..len).map(mixed).collect();
@@ -243,7 +243,7 @@ fn a_floating_point_sum_has_the_same_bits_everywhere() {
 }
 
 #[test]
-fn the_first_find_counts_and_all_before_it_are_looked_at() {
+fn find_returns_the_first_match_and_visits_all_items_before_it() {
     for pool in pools() {
         for &len in LENGTHS {
             for first in [0, len / 3, len.saturating_sub(1), len] {
@@ -281,7 +281,7 @@ fn the_first_find_counts_and_all_before_it_are_looked_at() {
 struct Item(u64, usize, Box<Cell<u32>>);
 
 #[test]
-fn sorts_do_as_the_standard_library_does() {
+fn sorts_match_the_standard_library() {
     for pool in pools() {
         let lengths = if cfg!(miri) {
             &[9, 2100][..]
@@ -320,7 +320,7 @@ fn sorts_do_as_the_standard_library_does() {
 }
 
 #[test]
-fn a_sort_loses_no_item_to_a_panic_nor_to_nonsense() {
+fn a_sort_loses_no_item_to_a_panic_or_an_inconsistent_order() {
     for pool in pools() {
         let len = if cfg!(miri) { 2100 } else { 20_000 };
         let items: Vec<Item> = (0..len)
@@ -456,7 +456,7 @@ fn a_lease_a_balance_and_a_handle_have_the_same_verbs() {
 }
 
 #[test]
-fn a_pool_that_is_dropped_waits_for_who_is_in_a_block_on_by_a_handle() {
+fn a_dropped_pool_waits_for_callers_in_block_on() {
     bounded("a drop beside a block_on", || {
         let pool = Pool::builder().workers(1).build().unwrap();
         let handle = pool.handle();
@@ -484,7 +484,7 @@ fn a_pool_that_is_dropped_waits_for_who_is_in_a_block_on_by_a_handle() {
 }
 
 #[test]
-fn a_job_near_a_worker_runs_there_or_elsewhere_if_that_one_is_late() {
+fn a_job_near_a_worker_runs_there_unless_that_worker_is_late() {
     let pool = Pool::builder()
         .workers(3)
         .wait(Wait::Park)

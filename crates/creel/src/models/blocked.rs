@@ -100,7 +100,7 @@ fn as_many_calls_as_workers_wait_for_each_other() {
 }
 
 #[test]
-fn calls_wait_for_each_other_beside_one_who_resizes() {
+fn calls_wait_for_each_other_during_a_resize() {
     check(|| {
         let pool = Arc::new(pool(2 + draw(2)));
         let resized = Arc::clone(&pool);
@@ -120,7 +120,7 @@ fn calls_wait_for_each_other_beside_one_who_resizes() {
 }
 
 #[test]
-fn a_task_blocks_for_its_child_and_that_for_its_own() {
+fn a_task_blocks_on_its_child_and_the_child_on_its_own() {
     check_in_time(|| {
         let workers = 2 + draw(2);
         let pool = pool(workers);
@@ -131,7 +131,7 @@ fn a_task_blocks_for_its_child_and_that_for_its_own() {
 }
 
 #[test]
-fn a_root_blocks_its_thread_for_its_children() {
+fn a_root_blocks_its_thread_until_its_children_are_done() {
     check_in_time(|| {
         let workers = 1 + draw(2);
         let pool = pool(workers);
@@ -143,7 +143,7 @@ fn a_root_blocks_its_thread_for_its_children() {
 }
 
 #[test]
-fn two_roots_block_for_each_others_tasks() {
+fn two_roots_block_on_each_others_tasks() {
     check_in_time(|| {
         let pool = Arc::new(pool(1 + draw(2)));
         let all = Arc::new(Barrier::new(3));
@@ -162,7 +162,7 @@ fn two_roots_block_for_each_others_tasks() {
 }
 
 #[test]
-fn a_root_gives_way_until_a_task_is_done() {
+fn a_root_yields_until_a_task_is_done() {
     check(|| {
         let pool = pool(1 + draw(2));
         let before = (draw(2) == 0).then(|| pool.spawn(async {}));
@@ -200,7 +200,7 @@ fn a_blocked_thread_wakes_for_a_timer_of_its_own() {
 }
 
 #[test]
-fn what_waits_in_a_full_pool_is_run_when_it_grows() {
+fn tasks_queued_in_a_full_pool_run_when_it_grows() {
     check(|| {
         let pool = pool(1);
         let (go_on, gate) = channel::<()>();
@@ -341,7 +341,7 @@ fn two_pools_wait_for_each_other() {
 }
 
 #[test]
-fn a_loops_units_call_back_to_the_worker_that_waits_for_it() {
+fn loop_units_call_back_to_the_worker_that_waits_for_them() {
     check(|| {
         let (a, b) = (pool(2), pool(1));
         b.run_on(0, || a.for_each(0..2, |_| b.run_on(0, || ()).unwrap()))
@@ -365,7 +365,7 @@ fn a_pool_is_dropped_on_a_worker_that_it_waits_for() {
 }
 
 #[test]
-fn a_pool_ends_while_its_tasks_block_for_each_other() {
+fn a_pool_ends_while_its_tasks_block_on_each_other() {
     check_in_time(|| {
         let pool = pool(1 + draw(2));
         for _ in 0..pool.workers() {
@@ -424,7 +424,7 @@ fn no_thread_is_started_after_the_pool_was_dropped() {
 }
 
 #[test]
-fn several_spawn_on_a_pool_without_threads_beside_its_drop() {
+fn threads_spawn_on_a_pool_without_threads_during_its_drop() {
     check(|| {
         let pool = pool(2);
         let shared = Arc::clone(&pool.shared);

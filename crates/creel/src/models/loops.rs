@@ -124,7 +124,7 @@ fn resizing_under_a_loop() {
 }
 
 #[test]
-fn sessions_beside_loops() {
+fn sessions_next_to_loops() {
     check(|| {
         beside(
             pool(2),

@@ -134,7 +134,7 @@ fn panics_in_poll_and_in_drop() {
 }
 
 #[test]
-fn ended_in_mid_flight() {
+fn a_pool_ends_while_tasks_are_running() {
     check(|| {
         let pool = pool(1 + draw(3));
         let alive = Arc::new(());
@@ -165,7 +165,7 @@ fn ended_in_mid_flight() {
 }
 
 #[test]
-fn ended_while_others_spawn_and_wake() {
+fn a_pool_ends_while_other_threads_spawn_and_wake() {
     check(|| {
         let pool = pool(1 + draw(2));
         let (shared, handle) = (Arc::clone(&pool.shared), pool.handle());
@@ -204,7 +204,7 @@ fn ended_while_others_spawn_and_wake() {
 }
 
 #[test]
-fn ended_by_its_own_task() {
+fn a_pool_is_ended_by_its_own_task() {
     check(|| {
         let (tx, rx) = oneshot::channel();
         let place = Arc::new(Mutex::new(Some(pool(2))));
@@ -265,7 +265,7 @@ fn resized_under_tasks() {
 }
 
 #[test]
-fn ended_in_mid_resize() {
+fn a_pool_ends_during_a_resize() {
     check(|| {
         let pool = pool(1 + draw(3));
         let alive = Arc::new(());
@@ -458,7 +458,7 @@ fn loops_and_tasks_at_once() {
 }
 
 #[test]
-fn timers_by_a_driven_clock() {
+fn timers_with_a_manual_clock() {
     check(|| {
         let clock = Clock::manual();
         let builder = Pool::builder().workers(1 + draw(2)).clock(clock.clone());

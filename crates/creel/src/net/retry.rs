@@ -115,10 +115,10 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_comes_for_is_told_a_few_times_only() {
+    fn a_socket_that_nobody_reads_is_reported_a_few_times_only() {
         let retry = Retry::default();
         assert!(!retry.reported(1, false).unheard);
-        let told = (2..100).take_while(|&row| !retry.reported(row, true).unheard);
-        assert_eq!(told.count() as u32, UNHEARD_MAX - 1);
+        let reported = (2..100).take_while(|&row| !retry.reported(row, true).unheard);
+        assert_eq!(reported.count() as u32, UNHEARD_MAX - 1);
     }
 }

@@ -163,7 +163,7 @@ fn check(preemptions: usize, model: impl Fn() + Sync + Send + 'static) {
 
 /// One worker becomes idle while the second piece is published.
 #[test]
-fn what_is_published_beside_a_worker_that_falls_idle_is_taken() {
+fn work_published_while_a_worker_becomes_idle_is_taken() {
     check(3, || {
         let (pieces, threads) = Pieces::begin(1, 2, false);
         pieces.publish();
@@ -175,7 +175,7 @@ fn what_is_published_beside_a_worker_that_falls_idle_is_taken() {
 /// There are two workers. One of them is searching when the second piece is published, and then
 /// waits for the other.
 #[test]
-fn what_is_published_during_a_search_is_taken() {
+fn work_published_during_a_search_is_taken() {
     check(1, || {
         let (pieces, threads) = Pieces::begin(2, 2, true);
         pieces.publish();
@@ -235,7 +235,7 @@ impl Counted {
 /// The watchdog gives up a notification while the notified worker arrives, and while the next one
 /// is notified.
 #[test]
-fn a_call_that_is_given_up_leaves_one_search() {
+fn a_notification_that_is_given_up_leaves_one_search() {
     check(3, || {
         let idle = Idle::new(1);
         let searchers = AtomicUsize::new(0);

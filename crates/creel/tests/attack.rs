@@ -74,7 +74,7 @@ fn goes_on(pool: &Pool) {
 }
 
 fn throws(f: impl FnOnce()) {
-    let payload = catch_unwind(AssertUnwindSafe(f)).expect_err("it throws");
+    let payload = catch_unwind(AssertUnwindSafe(f)).expect_err("the call panics");
     // The drop of the payload may panic as well.
     let _ = catch_unwind(AssertUnwindSafe(|| drop(payload)));
 }
@@ -255,7 +255,7 @@ fn wakers_that_panic_end_no_worker() {
     (0..2).for_each(|_| {
         woken
             .recv_timeout(Duration::from_secs(60))
-            .expect("both fire")
+            .expect("both timers fire")
     });
     // This is the waker of a thread or task that joins a task.
     let (tx, rx) = oneshot::channel::<()>();
@@ -293,7 +293,11 @@ fn a_ring_that_closes_wakes_those_behind_a_waker_that_panics() {
         assert!(polled.is_pending());
     }
     throws(|| drop(tx));
-    assert_eq!(woken.try_iter().count(), 2, "before and behind the bad one");
+    assert_eq!(
+        woken.try_iter().count(),
+        2,
+        "both wakers next to the bad one are woken"
+    );
 }
 
 struct Tell(Mutex<mpsc::Sender<()>>);
@@ -440,7 +444,8 @@ fn pools_end_inside_their_own_work() {
             tx.send(()).unwrap();
         })
         .detach();
-    ran.recv_timeout(Duration::from_secs(60)).expect("it runs");
+    ran.recv_timeout(Duration::from_secs(60))
+        .expect("the task runs");
     goes_on(&outer);
 }
 

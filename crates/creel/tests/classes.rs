@@ -15,7 +15,7 @@ fn pool(workers: usize) -> Pool {
 fn soon<T>(receiver: &mpsc::Receiver<T>) -> T {
     receiver
         .recv_timeout(Duration::from_secs(60))
-        .expect("it never came")
+        .expect("no message arrived in time")
 }
 
 #[test]
@@ -35,7 +35,7 @@ fn a_task_near_an_idle_worker_starts_there() {
             return;
         }
     }
-    panic!("a lead of {lead}");
+    panic!("too few tasks ran near their worker: a lead of {lead}");
 }
 
 /// Returns the name of the thread that ran a task near a worker.

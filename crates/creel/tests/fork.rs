@@ -32,7 +32,7 @@ fn in_a_fork(f: impl FnOnce()) -> bool {
     // SAFETY: the child continues with a copy of the memory and with this thread only. No other
     // thread of this test holds a lock at this moment that the child takes.
     let child = unsafe { libc::fork() };
-    assert!(child >= 0, "the system refuses a process");
+    assert!(child >= 0, "cannot fork a process");
     if child == 0 {
         // SAFETY: this takes an integer. The signal ends the child if it hangs.
         unsafe { libc::alarm(10) };
@@ -81,13 +81,22 @@ fn a_forked_process_drops_the_pool_and_makes_its_own() {
     assert_eq!(pool_here.block_on(creel::blocking(|| 5)), 5);
     assert!(
         in_a_fork(|| assert_eq!(pool().block_on(creel::blocking(|| 7)), 7)),
-        "it makes calls that block"
+        "the child makes blocking calls"
     );
 
-    assert!(in_a_fork(|| drop(kept.take())), "it drops a pool in use");
+    assert!(
+        in_a_fork(|| drop(kept.take())),
+        "the child drops a pool in use"
+    );
     let idle = pool();
-    assert!(in_a_fork(|| drop(idle)), "it drops a pool without threads");
-    assert!(in_a_fork(|| drop(socket.take())), "it drops a socket");
+    assert!(
+        in_a_fork(|| drop(idle)),
+        "the child drops a pool without threads"
+    );
+    assert!(
+        in_a_fork(|| drop(socket.take())),
+        "the child drops a socket"
+    );
     let new_one = || {
         let pool = pool();
         let mut items = vec![1; 1000];
@@ -99,7 +108,7 @@ fn a_forked_process_drops_the_pool_and_makes_its_own() {
         });
         assert_eq!(pool.block_on(task).unwrap(), 5);
     };
-    assert!(in_a_fork(new_one), "it makes a pool of its own");
+    assert!(in_a_fork(new_one), "the child makes a pool of its own");
 
     // Nothing that the child did has affected the pool of this process.
     let pool_here = kept.as_ref().unwrap();

@@ -595,7 +595,7 @@ fn a_guard_dropped_by_a_panic_cancels_in_spite_of_a_waker_that_panics() {
         let _guard = guard;
         panic!("the program's own");
     }));
-    let payload = thrown.expect_err("it panics");
+    let payload = thrown.expect_err("the call panics");
     assert_eq!(payload.downcast_ref(), Some(&"the program's own"));
     assert!(good.is_woken());
     drop(waits);

@@ -453,7 +453,7 @@ fn round(seed: u64) {
         Err(mpsc::RecvTimeoutError::Timeout) => {
             panic!("seed {seed}: not done after {LIMIT:?}: {}", state())
         }
-        Err(mpsc::RecvTimeoutError::Disconnected) => panic!("seed {seed}: it has thrown"),
+        Err(mpsc::RecvTimeoutError::Disconnected) => panic!("seed {seed}: the round panicked"),
     }
 }
 

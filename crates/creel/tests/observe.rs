@@ -79,7 +79,7 @@ fn the_number_of_workers_can_be_changed_if_allowed() {
 fn an_observation_socket_closes_with_its_pool_or_before() {
     let _alone = alone();
     let off = pool(Observe::Off);
-    assert!(connect(0).is_err(), "off has no window");
+    assert!(connect(0).is_err(), "a pool with Observe::Off has a socket");
     let (one, two) = (pool(Observe::Look), pool(Observe::Look));
     assert!(connect(0).is_ok() && connect(1).is_ok());
     // A client that connects and sends nothing does not delay the others for long.

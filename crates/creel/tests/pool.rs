@@ -213,7 +213,10 @@ fn the_watchdog_of_an_idle_pool_stops() {
         for (other, slept) in [&pools[1], &pools[0]].into_iter().zip(slept) {
             other.block_on(slept).unwrap();
         }
-        assert!(becomes_idle(&pools), "{wait}: still looking after 10 s");
+        assert!(
+            becomes_idle(&pools),
+            "{wait}: the watchdog still wakes up after 10 s"
+        );
     }
 }
 
@@ -228,7 +231,10 @@ fn a_worker_asleep_in_the_poller_does_not_keep_the_watchdog_awake() {
             .detach();
         pool.scope(|s| (0..4).for_each(|_| s.spawn(|| thread::sleep(Duration::from_millis(1)))));
         pool.for_each(0..4, |_| pool.for_each(0..4, |_| ()));
-        assert!(becomes_idle(&[pool]), "{wait}: still looking after 10 s");
+        assert!(
+            becomes_idle(&[pool]),
+            "{wait}: the watchdog still wakes up after 10 s"
+        );
     }
 }
 

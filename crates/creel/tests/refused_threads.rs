@@ -95,7 +95,9 @@ fn allow_threads() {
 
 fn message(f: impl FnOnce()) -> String {
     let payload = catch_unwind(AssertUnwindSafe(f)).expect_err("there is no thread");
-    *payload.downcast::<String>().expect("a message")
+    *payload
+        .downcast::<String>()
+        .expect("the panic has a message")
 }
 
 fn pool(workers: usize) -> Pool {

@@ -161,12 +161,12 @@ fn a_worker_moves_away_from_a_caller_on_its_cpu() {
             // A worker moves to another CPU at most once every few milliseconds.
             let begun = Instant::now();
             while pool.run_on(1, mask).unwrap() == theirs {
-                assert!(begun.elapsed() < LONG, "worker 1 stays with the caller");
+                assert!(begun.elapsed() < LONG, "worker 1 stays on the caller's CPU");
                 pool.for_each(&mut items, |item| *item += 1);
             }
         });
         caller.join().unwrap();
     });
     assert!(!pool.stats().workers[1].cpus.intersects(&theirs));
-    assert_eq!(mask(), before, "the caller's own mask is its own");
+    assert_eq!(mask(), before, "the caller's mask has changed");
 }

@@ -44,7 +44,7 @@ fn bounded(f: impl FnOnce() + Send + 'static) {
         done.send(()).unwrap();
     });
     wait.recv_timeout(Duration::from_secs(60))
-        .expect("it comes to an end");
+        .expect("the test ends in time");
 }
 
 #[test]

@@ -366,7 +366,7 @@ fn a_stream_that_is_always_ready_starves_nobody() {
     // We wait in another pool's `block_on`, so that this thread takes no turns in the pool under
     // test.
     let waits = Pool::builder().workers(1).build().unwrap();
-    assert!(waits.block_on(hog).unwrap(), "others have had no turn");
+    assert!(waits.block_on(hog).unwrap(), "the other task had no turn");
     waits.block_on(ticks).unwrap();
 }
 
@@ -403,7 +403,7 @@ fn a_sender_to_a_full_queue_sleeps() {
     let polls = pool.stats().tasks.polls - before;
     // This thread may have been suspended during the wait.
     let most = 10 + begin.elapsed().as_millis();
-    assert!(u128::from(polls) < most, "{polls} polls in vain");
+    assert!(u128::from(polls) < most, "{polls} useless polls");
     for number in 0..SENT {
         let mut bytes = [0; 8];
         assert_eq!(receives.recv(&mut bytes).unwrap(), 4);

@@ -25,7 +25,7 @@ fn pool(workers: usize) -> Pool {
 fn soon<T>(receiver: &mpsc::Receiver<T>) -> T {
     receiver
         .recv_timeout(Duration::from_secs(60))
-        .expect("it never came")
+        .expect("no message arrived in time")
 }
 
 /// A future that counts itself while it is alive.

@@ -99,13 +99,13 @@ fn messages_go_through_every_channel() {
     let (tx, rx) = bounded::channel(1);
     pool.spawn_on(0, async move {
         for i in 0..3 {
-            one.send(Box::new(i)).await.expect("somebody receives");
+            one.send(Box::new(i)).await.expect("the receiver is alive");
         }
     })
     .detach();
     pool.spawn_on(1, async move {
         while let Ok(i) = two.recv().await {
-            tx.send(i).await.expect("somebody receives");
+            tx.send(i).await.expect("the receiver is alive");
         }
     })
     .detach();

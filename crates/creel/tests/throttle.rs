@@ -88,8 +88,14 @@ fn a_throttled_worker_reacts_once_a_quantum() {
     let bench = Bench::new(Wait::Throttle(10 * MS));
     let (mut early, _late) = (bench.sleep(MS), bench.sleep(4 * MS));
     bench.clock.advance(11 * MS);
-    bench.woken.recv_timeout(60_000 * MS).expect("both are due");
-    bench.woken.recv_timeout(60_000 * MS).expect("both are due");
+    bench
+        .woken
+        .recv_timeout(60_000 * MS)
+        .expect("both timers are due");
+    bench
+        .woken
+        .recv_timeout(60_000 * MS)
+        .expect("both timers are due");
     assert!(bench.poll(&mut early).is_ready());
     // The worker has reacted in this quantum. Timers that become due wait for the next quantum, but
     // urgent jobs do not wait.

@@ -132,7 +132,7 @@ fn the_parser_finds_what_is_imported() {
 fn no_file_imports_from_a_layer_above() {
     let mut wrong = Vec::new();
     let all = all_files();
-    assert!(all.len() > 60, "the source is here");
+    assert!(all.len() > 60, "found too few source files");
     for (place, text) in &all {
         let Some(own) = layer(place) else {
             wrong.push(format!("{place}: in no layer"));

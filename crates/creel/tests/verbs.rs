@@ -38,10 +38,10 @@ const LENGTHS: &[usize] = if cfg!(miri) {
 };
 
 fn message(f: impl FnOnce()) -> String {
-    let thrown = catch_unwind(AssertUnwindSafe(f)).expect_err("it throws");
+    let thrown = catch_unwind(AssertUnwindSafe(f)).expect_err("the call panics");
     match thrown.downcast::<String>() {
         Ok(text) => *text,
-        Err(other) => (*other.downcast::<&str>().expect("a text")).into(),
+        Err(other) => (*other.downcast::<&str>().expect("the message is text")).into(),
     }
 }
 
@@ -438,7 +438,7 @@ fn a_lease_a_balance_and_a_handle_have_the_same_verbs() {
     let inside = pool.block_on(async { Pool::current().map(|pool| pool.sum(0..10, |n| n)) });
     assert_eq!(inside, Some(45));
     let task = pool.spawn(async {
-        let pool = Pool::current().expect("a task's");
+        let pool = Pool::current().expect("a task has a pool");
         pool.spawn(async { 7 }).await.unwrap() + pool.map(0..3, |n| n).len()
     });
     assert_eq!(pool.block_on(task).unwrap(), 10);
@@ -515,7 +515,10 @@ fn a_job_near_a_worker_runs_there_unless_that_worker_is_late() {
     });
     let mut most = most.take_while(|_| begin.elapsed() < Duration::from_secs(60));
     let most = most.any(|is_most| is_most);
-    assert!(most, "{there:?} of 40 ran where they were meant to");
+    assert!(
+        most,
+        "{there:?} of 40 ran on the worker they were spawned near"
+    );
     // A job near a blocked worker does not wait for that worker.
     let (release, blocked) = std::sync::mpsc::channel::<()>();
     let began = std::sync::Arc::new(std::sync::Barrier::new(2));

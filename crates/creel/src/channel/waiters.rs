@@ -196,7 +196,7 @@ mod tests {
     use std::sync::{Arc, Mutex as Log};
     use std::task::Wake;
 
-    /// Writes its number down.
+    /// A waker that writes its number to the log.
     struct Note(usize, Arc<Log<Vec<usize>>>);
 
     impl Wake for Note {

@@ -34,7 +34,7 @@ fn meet(pool: &Pool, calls: usize) -> Receiver<()> {
         let (all, done) = (Arc::clone(&all), done.clone());
         let call = move || {
             all.wait();
-            done.send(()).expect("somebody waits");
+            done.send(()).expect("the receiver waits");
         };
         pool.spawn_fn(call).detach();
     }
@@ -93,7 +93,7 @@ fn as_many_calls_as_workers_wait_for_each_other() {
         let pool = pool(workers);
         for _ in 0..2 {
             let wait = meet(&pool, workers);
-            (0..workers).for_each(|_| wait.recv().expect("all come"));
+            (0..workers).for_each(|_| wait.recv().expect("all calls arrive"));
         }
         end_and_count(pool);
     });
@@ -106,16 +106,16 @@ fn calls_wait_for_each_other_during_a_resize() {
         let resized = Arc::clone(&pool);
         let other = thread::spawn(move || {
             for _ in 0..3 {
-                resized.resize(2 + draw(3)).expect("in range");
+                resized.resize(2 + draw(3)).expect("the size is in range");
             }
         });
         let wait = meet(&pool, 2);
-        (0..2).for_each(|_| wait.recv().expect("both come"));
+        (0..2).for_each(|_| wait.recv().expect("both calls arrive"));
         other.join().expect("no panic");
         let workers = pool.workers();
         let wait = meet(&pool, workers);
-        (0..workers).for_each(|_| wait.recv().expect("all come"));
-        end_and_count(Arc::into_inner(pool).expect("the last"));
+        (0..workers).for_each(|_| wait.recv().expect("all calls arrive"));
+        end_and_count(Arc::into_inner(pool).expect("this is the last handle"));
     });
 }
 
@@ -157,7 +157,7 @@ fn two_roots_block_on_each_others_tasks() {
         });
         pool.block_on(async { _ = all.wait() });
         other.join().expect("no panic");
-        end_and_count(Arc::into_inner(pool).expect("the last"));
+        end_and_count(Arc::into_inner(pool).expect("this is the last handle"));
     });
 }
 
@@ -183,7 +183,7 @@ fn a_blocked_thread_wakes_for_a_timer_of_its_own() {
     check_in_time(|| {
         let clock = Clock::manual();
         let builder = Pool::builder().workers(2).clock(clock.clone());
-        let pool = builder.build().expect("in range");
+        let pool = builder.build().expect("the size is in range");
         let task = pool.spawn(async { block_for(sleep(Duration::from_millis(1))) });
         let driver = thread::spawn(move || {
             (0..3).for_each(|_| clock.advance(Duration::from_millis(1)));
@@ -206,9 +206,9 @@ fn tasks_queued_in_a_full_pool_run_when_it_grows() {
         let (go_on, gate) = channel::<()>();
         let blocks = pool.spawn(async move { gate.recv().expect("the gate opens") });
         let waits = pool.spawn(async { 5 });
-        pool.resize(2).expect("in range");
+        pool.resize(2).expect("the size is in range");
         assert_eq!(block_for(waits).expect("the task ends"), 5);
-        go_on.send(()).expect("it waits");
+        go_on.send(()).expect("the receiver waits");
         block_for(blocks).expect("the task ends");
         end_and_count(pool);
     });
@@ -301,7 +301,7 @@ fn units_of_a_loop_meet_while_the_worker_of_one_is_busy() {
         }
         drop(done);
         other.join().expect("no panic");
-        end_and_count(Arc::into_inner(pool).expect("the last"));
+        end_and_count(Arc::into_inner(pool).expect("this is the last handle"));
     });
 }
 
@@ -320,7 +320,7 @@ fn two_pools_wait_for_each_other() {
             assert_eq!(
                 ours.run_on(0, || theirs.block_on(task))
                     .unwrap()
-                    .expect("it ends"),
+                    .expect("the task ends"),
                 3
             );
         });
@@ -335,8 +335,8 @@ fn two_pools_wait_for_each_other() {
         a.run_on(0, || b.join(|| a.run_on(0, || ()).unwrap(), || ()))
             .unwrap();
         other.join().expect("no panic");
-        end_and_count(Arc::into_inner(a).expect("the last"));
-        end_and_count(Arc::into_inner(b).expect("the last"));
+        end_and_count(Arc::into_inner(a).expect("this is the last handle"));
+        end_and_count(Arc::into_inner(b).expect("this is the last handle"));
     });
 }
 
@@ -403,7 +403,7 @@ fn no_thread_is_started_after_the_pool_was_dropped() {
                     tx.send(()).expect("the receiver waits");
                     pending::<()>().await;
                 }));
-                rx.await.expect("it was polled");
+                rx.await.expect("the task was polled");
             }
             waits
         });

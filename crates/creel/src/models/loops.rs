@@ -115,7 +115,7 @@ fn resizing_under_a_loop() {
             pool(1 + draw(3)),
             |pool| {
                 for _ in 0..2 {
-                    pool.resize(1 + draw(4)).expect("in range");
+                    pool.resize(1 + draw(4)).expect("the size is in range");
                 }
             },
             |pool| (0..3).for_each(|_| visit_each_once(pool, 5)),

@@ -57,7 +57,7 @@ fn spawned_from_everywhere_and_joined() {
         });
         assert_eq!(sum, 3);
         other.join().expect("no panic");
-        end_and_count(Arc::into_inner(pool).expect("the last"));
+        end_and_count(Arc::into_inner(pool).expect("this is the last handle"));
     });
 }
 
@@ -210,7 +210,7 @@ fn a_pool_is_ended_by_its_own_task() {
         let place = Arc::new(Mutex::new(Some(pool(2))));
         let own = Arc::clone(&place);
         let guard = lock(&place);
-        let pool = guard.as_ref().expect("just made");
+        let pool = guard.as_ref().expect("the pool was just created");
         let handle = pool.handle();
         pool.spawn_on(1, async move {
             let pool = lock(&own).take();
@@ -235,7 +235,7 @@ fn resized_under_tasks() {
         let resized = Arc::clone(&pool);
         let other = thread::spawn(move || {
             for _ in 0..3 {
-                resized.resize(1 + draw(4)).expect("in range");
+                resized.resize(1 + draw(4)).expect("the size is in range");
             }
         });
         let tasks: Vec<_> = (0..4)
@@ -260,7 +260,7 @@ fn resized_under_tasks() {
             assert_eq!(rx.recv_blocking(), Ok(true));
         }
         other.join().expect("no panic");
-        end_and_count(Arc::into_inner(pool).expect("the last"));
+        end_and_count(Arc::into_inner(pool).expect("this is the last handle"));
     });
 }
 
@@ -279,7 +279,7 @@ fn a_pool_ends_during_a_resize() {
                 0 => pool.spawn(task).detach(),
                 _ => pool.spawn_on(draw(pool.workers()), task).detach(),
             }
-            pool.resize(1 + draw(4)).expect("in range");
+            pool.resize(1 + draw(4)).expect("the size is in range");
         }
         end_and_count(pool);
         assert_eq!(Arc::strong_count(&alive), 1);
@@ -337,13 +337,13 @@ fn channels_between_tasks_and_threads() {
         let second = tx.clone();
         pool.spawn(async move {
             for i in 0..2 {
-                tx.send(i).await.expect("somebody receives");
+                tx.send(i).await.expect("the receiver is alive");
             }
         })
         .detach();
         pool.spawn(async move {
             while let Ok(i) = rx.recv().await {
-                one.send(i).await.expect("somebody receives");
+                one.send(i).await.expect("the receiver is alive");
             }
         })
         .detach();
@@ -355,7 +355,7 @@ fn channels_between_tasks_and_threads() {
             let _ = done.send(sum);
         })
         .detach();
-        second.send_blocking(10).expect("somebody receives");
+        second.send_blocking(10).expect("the receiver is alive");
         drop(second);
         assert_eq!(is_done.recv_blocking(), Ok(11));
         end_and_count(pool);
@@ -409,7 +409,7 @@ fn two_callers_of_block_on() {
                     task::spawn(async move { yield_now().await })
                         .await
                         .expect("the task ends");
-                    tx.send(i).await.expect("somebody receives");
+                    tx.send(i).await.expect("the receiver is alive");
                 }
             });
         });
@@ -423,7 +423,7 @@ fn two_callers_of_block_on() {
         });
         assert_eq!(sum, 6);
         other.join().expect("no panic");
-        end_and_count(Arc::into_inner(pool).expect("the last"));
+        end_and_count(Arc::into_inner(pool).expect("this is the last handle"));
     });
 }
 
@@ -451,7 +451,10 @@ fn loops_and_tasks_at_once() {
         let mut items = [0; 4];
         pool.for_each_indexed(&mut items, |index, item| *item = index);
         let sums = pool.block_on(async { (task.await, local.await) });
-        assert_eq!((sums.0.expect("ends"), sums.1.expect("ends")), (15, 3));
+        assert_eq!(
+            (sums.0.expect("it ends"), sums.1.expect("it ends")),
+            (15, 3)
+        );
         let pool = Arc::into_inner(pool).expect("the task has let go of it");
         end_and_count(pool);
     });
@@ -462,7 +465,7 @@ fn timers_with_a_manual_clock() {
     check(|| {
         let clock = Clock::manual();
         let builder = Pool::builder().workers(1 + draw(2)).clock(clock.clone());
-        let pool = builder.build().expect("in range");
+        let pool = builder.build().expect("the size is in range");
         let armed = Arc::new(AtomicUsize::new(0));
         let tasks: Vec<_> = (1..3_u64)
             .map(|i| {
@@ -499,7 +502,7 @@ fn due_while_woken_and_cancelled_from_elsewhere() {
     check(|| {
         let clock = Clock::manual();
         let builder = Pool::builder().workers(1).clock(clock.clone());
-        let pool = builder.build().expect("in range");
+        let pool = builder.build().expect("the size is in range");
         let alive = Arc::new(());
         let (guard, place) = (Arc::clone(&alive), Arc::new(Mutex::new(None::<Waker>)));
         let give = Arc::clone(&place);

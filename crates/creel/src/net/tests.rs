@@ -42,7 +42,7 @@ fn run<T>(driver: &Arc<Driver>, future: impl Future<Output = T>) -> T {
         }
         let found = driver.wait(Some(Duration::from_secs(60)), || false);
         let found = found.filter(|found| found.count > 0);
-        found.expect("something comes").due.run(wake_all);
+        found.expect("an event arrives in time").due.run(wake_all);
     }
 }
 
@@ -67,7 +67,7 @@ async fn both<A, B>(a: impl Future<Output = A>, b: impl Future<Output = B>) -> (
         Poll::Ready(a_done.take().zip(b_done.take()))
     })
     .await
-    .expect("both are done")
+    .expect("both futures are done")
 }
 
 /// Returns a driver that reports all sockets by edge, and one that reports sockets that only read
@@ -445,9 +445,13 @@ fn a_socket_whose_driver_has_ended_joins_the_next() {
         let (sender, receiver, to) = pair();
         let mut bytes = [0; 8];
         begin_to_wait(&first, receiver.recv(&mut bytes));
-        let before = first.poller().unwrap().expect("it has one");
+        let before = first.poller().unwrap().expect("the driver has a poller");
         first.end();
-        assert_eq!(Arc::strong_count(&before), 1, "the poller is let go");
+        assert_eq!(
+            Arc::strong_count(&before),
+            1,
+            "the driver keeps a reference to the poller"
+        );
         drop(before);
         assert!(first.is_empty());
         first.end();
@@ -476,14 +480,17 @@ fn the_end_of_a_driver_wakes_its_waiting_tasks() {
     };
     assert!(poll(&first).is_pending());
     assert!(poll(&second).is_pending());
-    assert!(second.is_empty(), "it has joined the first");
+    assert!(second.is_empty(), "the socket has joined the first driver");
     first.end();
     assert!(flag.0.swap(false, Ordering::SeqCst));
     assert!(poll(&second).is_pending());
     assert!(!second.is_empty());
     run(&second, sender.send_to(b"now", to)).unwrap();
     let found = second.wait(Some(Duration::from_secs(60)), || false);
-    found.expect("nobody else is there").due.run(wake_all);
+    found
+        .expect("no other worker polls the driver")
+        .due
+        .run(wake_all);
     assert!(flag.0.load(Ordering::SeqCst));
     assert!(matches!(poll(&second), Poll::Ready(Ok(3))));
 }
@@ -558,7 +565,10 @@ fn polls_of_the_driver_are_counted_and_any_thread_may_poll() {
     for n in 1..=4 {
         std::thread::scope(|scope| {
             let asked = scope.spawn(|| driver.turn(false).map(|found| found.count));
-            counts += asked.join().unwrap().expect("nobody else asks");
+            counts += asked
+                .join()
+                .unwrap()
+                .expect("no other worker polls the driver");
         });
         assert_eq!(driver.attended(), n);
         run(&driver, sender.send_to(b"one", to)).unwrap();
@@ -587,7 +597,7 @@ fn the_last_registered_worker_is_woken_and_may_poll_at_once() {
         let asked = workers
             .each_ref()
             .map(|worker| worker.1.load(Ordering::SeqCst));
-        assert_eq!(asked, [1, n], "the first, then the other");
+        assert_eq!(asked, [1, n], "each waker is called once, in order");
     }
     // The driver drops the wakers, which hold references to it.
     driver.end();

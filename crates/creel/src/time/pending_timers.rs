@@ -142,7 +142,7 @@ mod model {
 
     const COUNT: usize = LEN + 1;
 
-    /// The ring, and what was read of it.
+    /// The ring, and the entries that were read from it.
     struct Shared {
         pending: PendingTimers<Box<usize>>,
         read: Mutex<Vec<usize>>,
@@ -151,7 +151,7 @@ mod model {
     impl Shared {
         fn read_all(&self) {
             let mut read = self.read.lock().unwrap();
-            // SAFETY: under the lock.
+            // SAFETY: we hold the lock.
             while let Some(note) = unsafe { self.pending.pop() } {
                 read.push(*note);
             }
@@ -174,7 +174,7 @@ mod model {
             });
             for n in 0..COUNT {
                 let mut note = Box::new(n);
-                // SAFETY: this thread alone writes.
+                // SAFETY: only this thread writes.
                 while let Err(back) = unsafe { shared.pending.push(note) } {
                     note = back;
                     shared.read_all();
@@ -196,13 +196,13 @@ mod model {
                 pending: PendingTimers::new(),
                 read: Mutex::new(Vec::new()),
             });
-            // Who may write is passed on under a lock, as `Timers` does it.
+            // The right to write is passed on under a lock, as `Timers` does it.
             let served = Arc::new(Mutex::new(false));
             let write = |shared: &Shared, served: &Mutex<bool>, n| {
                 if std::mem::replace(&mut *served.lock().unwrap(), true) {
                     return shared.read.lock().unwrap().push(n);
                 }
-                // SAFETY: the claim just made, which the next one comes after.
+                // SAFETY: we have just made the claim, and the next claim comes after it.
                 unsafe { shared.pending.push(Box::new(n)) }.unwrap();
                 *served.lock().unwrap() = false;
             };

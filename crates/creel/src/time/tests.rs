@@ -394,11 +394,11 @@ fn a_sleeping_worker_is_woken_for_an_earlier_timer_only() {
         .set_wake(|| Waker::from(Arc::clone(&was_woken)));
     let mut late = sleep(50 * MS);
     assert!(bench.poll(&mut late).is_pending());
-    assert_eq!(was_woken.get(), 1, "it has not begun");
+    assert_eq!(was_woken.get(), 1, "the worker has not begun to sleep");
     bench.timers.fire(wake_all);
     late.reset(bench.clock.now() + 49 * MS);
     assert!(bench.poll(&mut late).is_pending());
-    assert_eq!(was_woken.get(), 1, "it is awake");
+    assert_eq!(was_woken.get(), 1, "the worker is awake");
     bench.timers.sleep_until();
     let mut later = sleep(60 * MS);
     assert!(bench.poll(&mut later).is_pending());
@@ -407,5 +407,9 @@ fn a_sleeping_worker_is_woken_for_an_earlier_timer_only() {
     assert!(bench.poll(&mut early).is_pending());
     assert_eq!(was_woken.get(), 2);
     bench.clock.advance(MS);
-    assert_eq!(was_woken.get(), 3, "a manual clock that moves rouses, too");
+    assert_eq!(
+        was_woken.get(),
+        3,
+        "moving a manual clock wakes the worker as well"
+    );
 }

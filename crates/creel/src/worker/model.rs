@@ -252,7 +252,7 @@ fn a_notification_that_is_given_up_leaves_one_search() {
         }
         // The worker may not have answered the last notification.
         counted.give_up();
-        let search = counted.idle.begin_search().expect("nobody searches");
+        let search = counted.idle.begin_search().expect("no thread searches");
         assert!(
             counted.idle.notify_one(0, search).is_ok(),
             "the slot is listed"

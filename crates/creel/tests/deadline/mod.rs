@@ -12,24 +12,24 @@ use std::{
     time::Duration,
 };
 
-/// Far more than anything here takes on a busy machine.
+/// A limit far above the time that any test here takes on a busy machine.
 pub const LIMIT: Duration = Duration::from_secs(60);
 
-/// Runs `f` on a thread of its own.
+/// Runs `f` on a thread of its own and returns its result.
 ///
 /// # Panics
 ///
-/// If it has not come to an end in time: then its thread is left as it is. What `f` throws is
-/// re-thrown.
+/// Panics if `f` has not returned in time. Its thread then continues to run. A panic of `f` is
+/// passed on to the caller.
 #[allow(
     dead_code,
-    reason = "each program that has this module uses what it needs"
+    reason = "each test program uses only a part of this module"
 )]
 #[track_caller]
 pub fn bounded<R: Send + 'static>(what: &str, f: impl FnOnce() -> R + Send + 'static) -> R {
     let (done, wait) = mpsc::channel();
     let thread = thread::spawn(move || {
-        // Nobody waits any more if it took too long.
+        // If it took too long, nobody receives the result, so we ignore the error.
         let _ = done.send(f());
     });
     match wait.recv_timeout(LIMIT) {
@@ -37,12 +37,12 @@ pub fn bounded<R: Send + 'static>(what: &str, f: impl FnOnce() -> R + Send + 'st
         Err(RecvTimeoutError::Timeout) => panic!("{what}: not done after {LIMIT:?}"),
         Err(RecvTimeoutError::Disconnected) => match thread.join() {
             Err(payload) => resume_unwind(payload),
-            Ok(()) => unreachable!("it would have sent"),
+            Ok(()) => unreachable!("a thread that returns has sent its result"),
         },
     }
 }
 
-/// Wakes a thread.
+/// A waker that unparks a thread.
 struct Unpark(Thread);
 
 impl Wake for Unpark {
@@ -51,10 +51,10 @@ impl Wake for Unpark {
     }
 }
 
-/// Waits for a future on a thread that runs none of the pool's work meanwhile.
+/// Waits for a future on a thread that runs none of the pool's work during the wait.
 #[allow(
     dead_code,
-    reason = "each program that has this module uses what it needs"
+    reason = "each test program uses only a part of this module"
 )]
 pub fn block_on<F: Future>(future: F) -> F::Output {
     let mut future = pin!(future);

@@ -335,7 +335,7 @@ impl Site {
 mod tests {
     use super::*;
 
-    /// What a wake costs, and what the loops here take on one thread.
+    /// The cost of a wake-up, and the time that the loops here take on one thread.
     const WAKE_NS: u64 = 14_000;
     const LOOP_NS: u64 = 8_000;
 
@@ -343,7 +343,8 @@ mod tests {
         Key::new(Location::caller(), code, 256, 2)
     }
 
-    /// Sites of so many closures, each of which has been called often enough to be known.
+    /// Fills the sites of `closures` closures, each of which has been called often enough to be
+    /// known.
     fn cache(sites: &mut Sites, closures: usize) {
         for _ in 0..=TIMED_AT_FIRST {
             for code in 0..closures {
@@ -354,9 +355,10 @@ mod tests {
         }
     }
 
-    /// Calls loops one after the other, `pause` ns apart, from so many sites, for `span` ns, beside
-    /// workers that sleep unless they were woken, and then stay awake for `awake` loops. How many
-    /// loops they missed, of how many, and how often they were woken.
+    /// Calls loops one after the other for `span` ns, `pause` ns apart, from `closures` sites.
+    ///
+    /// The workers sleep unless they were woken, and then stay awake for `awake` loops. Returns how
+    /// many loops they missed, the number of loops, and how often the workers were woken.
     fn calls(closures: usize, pause: u64, span: u64, awake: u64) -> (u64, u64, u64) {
         let mut sites = Sites::default();
         cache(&mut sites, closures);
@@ -386,7 +388,7 @@ mod tests {
                 missed * LOOP_NS <= WAKE_NS && wakes == 1,
                 "{closures}: {missed}"
             );
-            // Also where they fall asleep now and then.
+            // The workers may also fall asleep now and then.
             let (missed, loops, wakes) = calls(closures, 300, SECOND, 100);
             assert!(
                 missed <= wakes * WAKE_NS.div_ceil(LOOP_NS),
@@ -438,7 +440,7 @@ mod tests {
                 sites.find(key(*code)).0.calls += 1;
             }
         }
-        // One more takes the place of the one that was called least lately.
+        // One more site replaces the one that was called least recently.
         assert_eq!(sites.find(key(same[SITES_PER_SET])).0.calls, 0);
         assert_eq!(sites.find(key(same[1])).0.calls, 100);
         assert_eq!(sites.find(key(same[0])).0.calls, 0);

@@ -96,15 +96,17 @@ mod tests {
     use super::*;
 
     const MS: u64 = 1_000_000;
-    /// What a loop takes on one thread; half of that on two.
+    /// The time that a loop takes on one thread. On two threads it takes half of that.
     const LOOP_NS: u64 = 20_000;
 
     fn shares() -> Shares {
         Table::new(|_| CachePadded::new(Share::new()))
     }
 
-    /// How long `span` ns of such loops take on two workers, if whoever is at `now` in the second's
-    /// CPU keeps it from its thread until `taken(now)`; over what they take on one thread.
+    /// Returns how long loops of `span` ns take on two workers, relative to one thread.
+    ///
+    /// A process that is on the second worker's CPU at `now` keeps it from the worker's thread
+    /// until `taken(now)`.
     fn over_one_thread(span: u64, taken: impl Fn(u64) -> Option<u64>) -> f64 {
         let (mut exclusion, shares) = (Exclusion::default(), shares());
         let (mut now, mut done) = (0, 0);
@@ -112,7 +114,7 @@ mod tests {
             if exclusion.pass(LOOP_NS, &shares) > 0 {
                 now += LOOP_NS;
             } else if let Some(until) = taken(now) {
-                // Its share was begun: it ends when it has its CPU back.
+                // The share was begun, so it ends only when its worker has its CPU back.
                 let slept_ns = until - now;
                 now = until;
                 let straggler = Straggler { slot: 1, slept_ns };
@@ -125,7 +127,7 @@ mod tests {
         now as f64 / done as f64
     }
 
-    /// Something takes the CPU for `slice` ns, once in `period`.
+    /// A process that takes the CPU for `slice` ns once per `period`.
     fn once_in(period: u64, slice: u64) -> impl Fn(u64) -> Option<u64> {
         move |now| (now % period < slice).then(|| now - now % period + slice)
     }
@@ -135,7 +137,7 @@ mod tests {
         assert_eq!(over_one_thread(1000 * MS, |_| None), 0.5);
         for hits in [5, 10, 20] {
             let took = over_one_thread(4000 * MS, once_in(1000 * MS / hits, 4 * MS));
-            // A worker that is never left out loses the slices, and no more.
+            // A worker that is never excluded loses these slices and nothing more.
             let never = 0.5 / (1.0 - hits as f64 * 0.004);
             assert!(
                 took < never * 1.05,
@@ -147,7 +149,7 @@ mod tests {
     #[test]
     fn a_neighbour_that_never_ends_does_not_delay_the_loops() {
         for slice in [3, 4, 8] {
-            // It and the worker have the CPU in turns.
+            // The process and the worker have the CPU in turns.
             let took = over_one_thread(4000 * MS, once_in(2 * slice * MS, slice * MS));
             assert!(took < 1.05, "slices of {slice} ms: {took}");
         }

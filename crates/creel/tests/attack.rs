@@ -58,7 +58,7 @@ fn throws_a_bomb<R>(f: impl FnOnce() -> R) {
 }
 
 /// Checks that the pool still does each kind of work on each of its workers.
-fn goes_on(pool: &Pool) {
+fn assert_works(pool: &Pool) {
     assert_eq!(pool.broadcast(|i| i).len(), pool.workers());
     assert_eq!(pool.map(&[1; 100], |x| x + 1), [2; 100]);
     assert_eq!(pool.join(|| 1, || 2), (1, 2));
@@ -121,7 +121,7 @@ fn a_panic_at_every_item_of_every_verb() {
             drop((items, others, own));
             assert_eq!(Arc::strong_count(&alive), 1, "{balance}, at {bad}");
         }
-        goes_on(&pool);
+        assert_works(&pool);
     }
 }
 
@@ -160,7 +160,7 @@ fn a_panic_where_parts_are_created_and_combined() {
         });
         throws(|| drop(pool.broadcast(|i| assert!(i != worker, "on worker {i}"))));
     }
-    goes_on(&pool);
+    assert_works(&pool);
 }
 
 #[test]
@@ -197,7 +197,7 @@ fn a_panic_at_every_message_of_an_outbox() {
         let _ = outbox.for_receivers(1);
         receivers.clear();
         assert_eq!(Arc::strong_count(&alive), 1);
-        goes_on(&pool);
+        assert_works(&pool);
     }
 }
 
@@ -215,7 +215,7 @@ fn payloads_that_panic_when_they_are_dropped_end_no_worker() {
         pending::<()>().await;
     })
     .abort();
-    goes_on(&pool);
+    assert_works(&pool);
 }
 
 /// A waker that panics when it is woken.
@@ -368,7 +368,7 @@ fn leaked_handles_and_futures_break_nothing() {
         std::mem::forget(receives);
         std::mem::forget(socket);
     });
-    goes_on(&pool);
+    assert_works(&pool);
     drop(pool);
     assert_eq!(
         Arc::strong_count(&alive),
@@ -413,7 +413,7 @@ fn every_operation_inside_every_other() {
             let blocks = inner.spawn(async move { throws(|| again.block_on(async {})) });
             blocks.await.unwrap();
         });
-        goes_on(&pool);
+        assert_works(&pool);
     }
 }
 
@@ -446,7 +446,7 @@ fn pools_end_inside_their_own_work() {
         .detach();
     ran.recv_timeout(Duration::from_secs(60))
         .expect("the task runs");
-    goes_on(&outer);
+    assert_works(&outer);
 }
 
 fn crowd(pool: &Pool) {
@@ -539,5 +539,5 @@ fn several_panicking_payloads_end_neither_a_worker_nor_the_process() {
         std::thread::yield_now();
     }
     drop(kept);
-    goes_on(&pool);
+    assert_works(&pool);
 }

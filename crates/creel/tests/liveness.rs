@@ -289,7 +289,7 @@ fn share(pool: &Pool, world: &Arc<World>, draw: &mut Draw) {
 }
 
 /// Runs work that belongs to one worker or to the calling thread, which is outside the pool.
-fn from_outside(pool: &Arc<Pool>, world: &Arc<World>, beside: &Arc<Pool>, draw: &mut Draw) {
+fn from_outside(pool: &Arc<Pool>, world: &Arc<World>, second: &Arc<Pool>, draw: &mut Draw) {
     let worker = draw.below(world.least);
     match draw.below(9) {
         0 => pool.run_on(worker, || ()).unwrap(),
@@ -318,7 +318,7 @@ fn from_outside(pool: &Arc<Pool>, world: &Arc<World>, beside: &Arc<Pool>, draw: 
         }
         6 => {
             // The thread of this task waits in the other pool, and calls its own pool from there.
-            let (inner, own, other) = (Arc::clone(pool), Arc::clone(world), Arc::clone(beside));
+            let (inner, own, other) = (Arc::clone(pool), Arc::clone(world), Arc::clone(second));
             let task = pool.spawn(async move {
                 if let Some(_permit) = own.may_block(1) {
                     let back = Arc::clone(&inner);
@@ -358,15 +358,15 @@ fn world(pool: &Pool, least: usize, ends: bool) -> Arc<World> {
 /// Checks that all work runs to its end.
 fn runs_to_the_end(seed: u64, pool: Arc<Pool>, least: usize) {
     let mut draw = Draw(seed);
-    let beside = Arc::new(self::pool(&mut draw, 1));
+    let second = Arc::new(self::pool(&mut draw, 1));
     let world = world(&pool, least, false);
     thread::scope(|s| {
         for _ in 0..1 + draw.below(3) {
             let mut draw = draw.part();
-            let (pool, world, beside) = (&pool, &world, &beside);
+            let (pool, world, second) = (&pool, &world, &second);
             s.spawn(move || {
                 let steps = 1 + draw.below(12);
-                (0..steps).for_each(|_| from_outside(pool, world, beside, &mut draw));
+                (0..steps).for_each(|_| from_outside(pool, world, second, &mut draw));
             });
         }
         if draw.below(2) == 0 {

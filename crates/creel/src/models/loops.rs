@@ -32,7 +32,7 @@ fn visit_each_once(pool: &Pool, units: usize) {
 
 /// Runs `other` on a thread of its own at the same time as `own`, both on the same pool, and then
 /// ends the pool.
-fn beside(pool: Pool, other: fn(&Pool), own: fn(&Pool)) {
+fn run_both(pool: Pool, other: fn(&Pool), own: fn(&Pool)) {
     let pool = Arc::new(pool);
     let theirs = Arc::clone(&pool);
     let other = thread::spawn(move || other(&theirs));
@@ -45,7 +45,7 @@ fn beside(pool: Pool, other: fn(&Pool), own: fn(&Pool)) {
 fn two_callers_on_one_pool() {
     check(|| {
         let loops = |pool: &Pool| (0..3).for_each(|_| visit_each_once(pool, 5));
-        beside(pool(1 + draw(3)), loops, loops);
+        run_both(pool(1 + draw(3)), loops, loops);
     });
 }
 
@@ -76,7 +76,7 @@ fn nested_loops() {
 #[test]
 fn a_panic_in_a_body_reaches_its_caller() {
     check(|| {
-        beside(
+        run_both(
             pool(2 + draw(2)),
             |pool| visit_each_once(pool, 4),
             |pool| {
@@ -111,7 +111,7 @@ fn results_before_a_panic_are_dropped_once() {
 #[test]
 fn resizing_under_a_loop() {
     check(|| {
-        beside(
+        run_both(
             pool(1 + draw(3)),
             |pool| {
                 for _ in 0..2 {
@@ -126,7 +126,7 @@ fn resizing_under_a_loop() {
 #[test]
 fn sessions_next_to_loops() {
     check(|| {
-        beside(
+        run_both(
             pool(2),
             |pool| visit_each_once(pool, 4),
             |pool| {
@@ -172,7 +172,7 @@ fn outbox_in_the_order_of_the_senders() {
 #[test]
 fn scopes_and_joins() {
     check(|| {
-        beside(
+        run_both(
             pool(1 + draw(3)),
             |pool| {
                 let (a, b) = pool.join(|| pool.join(|| 1, || 2), || 3);
@@ -197,7 +197,7 @@ fn scopes_and_joins() {
 #[test]
 fn workers_that_wait_for_each_other() {
     check(|| {
-        beside(
+        run_both(
             pool(2),
             |pool| assert_eq!(pool.run_on(0, || pool.run_on(1, || 5).unwrap()).unwrap(), 5),
             |pool| {

@@ -1,8 +1,9 @@
 //! Models of notifications for loom.
 //!
 //! They cover threads that publish work, workers that become idle, and a watchdog that takes a
-//! notification back, in every interleaving up to a bound on preemptions. `RUSTFLAGS="--cfg loom"
-//! cargo test --release -p creel --lib model` runs all models of loom.
+//! notification back, in every interleaving up to a bound on preemptions.
+//!
+//! `RUSTFLAGS="--cfg loom" cargo test --release -p creel --lib model` runs all models of loom.
 //!
 //! If a notification is lost, the publisher waits forever, which loom reports.
 

@@ -1,8 +1,9 @@
 //! Models of the loop protocol for loom.
 //!
 //! They cover every interleaving of a caller and a worker, and of a thread that shares a job and a
-//! thread that takes it, up to a bound on preemptions. `RUSTFLAGS="--cfg loom" cargo test -p creel
-//! --lib --release loops` runs them.
+//! thread that takes it, up to a bound on preemptions.
+//!
+//! `RUSTFLAGS="--cfg loom" cargo test -p creel --lib --release loops` runs them.
 //!
 //! For shared jobs we leave out that an idle worker is notified (see `worker/model.rs`). We also
 //! leave out shared jobs of other threads, because loom's threads share one thread-local of `std`.

@@ -54,7 +54,7 @@ fn on_a_worker(pool: &Arc<Pool>, f: impl Fn() + Send + Sync + 'static) {
     block_on(pool.spawn_on(0, async move { inner() })).unwrap();
     let inner = Arc::clone(&f);
     pool.block_on(async move { inner() });
-    works(pool);
+    assert_works(pool);
 }
 
 #[test]
@@ -63,8 +63,8 @@ fn each_verb_of_one_pool_works_on_the_workers_of_another() {
         bounded(&format!("{ours} and {theirs} workers"), move || {
             let (a, b) = (pool(ours, "a"), pool(theirs, "b"));
             let inner = Arc::clone(&b);
-            on_a_worker(&a, move || works(&inner));
-            works(&b);
+            on_a_worker(&a, move || assert_works(&inner));
+            assert_works(&b);
         });
     }
 }
@@ -89,8 +89,8 @@ fn two_pools_that_wait_for_each_other_make_progress() {
                     });
                 }
             });
-            works(&a);
-            works(&b);
+            assert_works(&a);
+            assert_works(&b);
         });
     }
 }
@@ -149,9 +149,9 @@ fn a_worker_in_another_pools_block_on_wakes_its_own_tasks() {
             b.run_on(0, || a.block_on(async { tx.send(7).unwrap() }))
                 .unwrap();
             assert_eq!(block_on(waits).unwrap(), 7);
-            works(&a);
+            assert_works(&a);
         }
-        works(&b);
+        assert_works(&b);
     });
 }
 
@@ -287,7 +287,7 @@ fn a_pool_is_dropped_on_a_worker_of_another_pool() {
                 begins.recv().unwrap();
             }
             b.run_on(0, move || drop(a)).unwrap();
-            works(&b);
+            assert_works(&b);
         }
     });
 }
@@ -347,7 +347,7 @@ fn block_on_of_the_workers_own_pool_is_rejected_at_once() {
                 a.block_on(async { b.block_on(async { assert!(refuses(&a), "lent: {lent}") }) });
                 drop(release);
             }
-            works(&a);
+            assert_works(&a);
         });
     }
 }

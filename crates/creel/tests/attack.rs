@@ -121,7 +121,7 @@ fn a_panic_at_every_item_of_every_verb() {
             drop((items, others, own));
             assert_eq!(Arc::strong_count(&alive), 1, "{balance}, at {bad}");
         }
-        goes_on(&pool);
+        assert_works(&pool);
     }
 }
 
@@ -160,7 +160,7 @@ fn a_panic_where_parts_are_created_and_combined() {
         });
         throws(|| drop(pool.broadcast(|i| assert!(i != worker, "on worker {i}"))));
     }
-    goes_on(&pool);
+    assert_works(&pool);
 }
 
 #[test]
@@ -197,7 +197,7 @@ fn a_panic_at_every_message_of_an_outbox() {
         let _ = outbox.for_receivers(1);
         receivers.clear();
         assert_eq!(Arc::strong_count(&alive), 1);
-        goes_on(&pool);
+        assert_works(&pool);
     }
 }
 
@@ -215,7 +215,7 @@ fn payloads_that_panic_when_they_are_dropped_end_no_worker() {
         pending::<()>().await;
     })
     .abort();
-    goes_on(&pool);
+    assert_works(&pool);
 }
 
 /// A waker that panics when it is woken.
@@ -368,7 +368,7 @@ fn leaked_handles_and_futures_break_nothing() {
         std::mem::forget(receives);
         std::mem::forget(socket);
     });
-    goes_on(&pool);
+    assert_works(&pool);
     drop(pool);
     assert_eq!(
         Arc::strong_count(&alive),
@@ -413,7 +413,7 @@ fn every_operation_inside_every_other() {
             let blocks = inner.spawn(async move { throws(|| again.block_on(async {})) });
             blocks.await.unwrap();
         });
-        goes_on(&pool);
+        assert_works(&pool);
     }
 }
 
@@ -539,5 +539,5 @@ fn several_panicking_payloads_end_neither_a_worker_nor_the_process() {
         std::thread::yield_now();
     }
     drop(kept);
-    goes_on(&pool);
+    assert_works(&pool);
 }

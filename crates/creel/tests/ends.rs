@@ -49,7 +49,7 @@ fn threads_named(prefix: &str) -> usize {
 fn a_spawn_during_the_drop_starts_no_thread_after_it() {
     // With threads that pause at random, about twenty rounds take a second.
     let rounds = if cfg!(creel_pauses) { 200 } else { 2000 };
-    bounded("spawns beside drops", move || {
+    bounded("spawns during drops", move || {
         for round in 0..rounds {
             let builder = Pool::builder().workers(1).wait(Wait::Park);
             let pool = builder.name("beside").build().unwrap();

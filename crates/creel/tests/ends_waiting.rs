@@ -184,7 +184,7 @@ fn a_drop_waits_for_a_block_on_that_began_before_it() {
 }
 
 #[test]
-fn a_drop_waits_for_a_block_on_whose_future_waits_first_during_it() {
+fn a_drop_waits_for_a_block_on_whose_future_first_waits_during_the_drop() {
     for (name, waits) in WAITS {
         for workers in [1, 2] {
             bounded(name, move || drop_while_waiting(workers, false, waits));

@@ -91,17 +91,17 @@ impl Drop for Rearm<'_> {
 static TABLE: RawWakerVTable = RawWakerVTable::new(
     |data| {
         let hostile = borrowed(data);
-        hostile.come_to(Step::Clone);
+        hostile.reach(Step::Clone);
         RawWaker::new(Arc::into_raw(hostile).cast(), &TABLE)
     },
     |data| woken(&owned(data)),
     |data| woken(&borrowed(data)),
-    |data| owned(data).come_to(Step::Drop),
+    |data| owned(data).reach(Step::Drop),
 );
 
 fn woken(hostile: &Hostile) {
     hostile.wakes.fetch_add(1, Ordering::SeqCst);
-    hostile.come_to(Step::Wake);
+    hostile.reach(Step::Wake);
 }
 
 /// Takes over the reference count that a waker's pointer owns.

@@ -358,15 +358,15 @@ fn world(pool: &Pool, least: usize, ends: bool) -> Arc<World> {
 /// Checks that all work runs to its end.
 fn runs_to_the_end(seed: u64, pool: Arc<Pool>, least: usize) {
     let mut draw = Draw(seed);
-    let beside = Arc::new(self::pool(&mut draw, 1));
+    let second = Arc::new(self::pool(&mut draw, 1));
     let world = world(&pool, least, false);
     thread::scope(|s| {
         for _ in 0..1 + draw.below(3) {
             let mut draw = draw.part();
-            let (pool, world, beside) = (&pool, &world, &beside);
+            let (pool, world, second) = (&pool, &world, &second);
             s.spawn(move || {
                 let steps = 1 + draw.below(12);
-                (0..steps).for_each(|_| from_outside(pool, world, beside, &mut draw));
+                (0..steps).for_each(|_| from_outside(pool, world, second, &mut draw));
             });
         }
         if draw.below(2) == 0 {

@@ -40,7 +40,7 @@ fn loops() {
 }
 
 #[test]
-fn each_worker_s_own_job() {
+fn each_worker_runs_its_own_job() {
     for pool in pools() {
         let workers = pool.workers();
         assert_eq!(pool.broadcast(|worker| worker), Vec::from_iter(0..workers));

@@ -111,7 +111,7 @@ fn a_throttled_worker_reacts_once_a_quantum() {
 }
 
 #[test]
-fn an_idle_worker_sleeps_through_however_short_its_quantum() {
+fn an_idle_worker_keeps_sleeping_however_short_its_quantum() {
     let wait = Wait::Throttle(Duration::from_micros(1));
     let pool = Pool::builder().workers(1).wait(wait).build().unwrap();
     pool.run_on(0, || ()).unwrap();

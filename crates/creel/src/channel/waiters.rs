@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn waiters_come_in_order_and_those_who_gave_up_do_not() {
+    fn waiters_are_woken_in_order_and_removed_ones_are_not() {
         let (waiters, log) = (Waiters::new(), Arc::new(Log::new(Vec::new())));
         let waker = |n| Waker::from(Arc::new(Note(n, Arc::clone(&log))));
         let mut lowered = 0;
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_after_all_were_woken_is_none_of_them() {
+    fn a_ticket_from_before_wake_all_does_not_remove_a_later_waiter() {
         let (waiters, log) = (Waiters::new(), Arc::new(Log::new(Vec::new())));
         let waker = |n| Waker::from(Arc::new(Note(n, Arc::clone(&log))));
         let mut tickets = [None; 2];

@@ -350,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn epochs_go_round_past_slots_that_never_took_part() {
+    fn epochs_wrap_around_past_slots_that_never_took_part() {
         for workers in [2, 3, 20] {
             for balance in [Balance::Fixed, Balance::Sticky, Balance::Shared] {
                 run_at(EPOCH_MASK, workers, balance, 2);

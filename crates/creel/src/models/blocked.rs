@@ -1,8 +1,9 @@
-//! Tasks that block their threads, pools that wait for each other, and the pool's end beside all
-//! that.
+//! Tasks that block their threads, pools that wait for each other, and the end of a pool at the
+//! same time.
 //!
-//! Who is idle finds what lies behind a blocked thread by the watchdog, which looks once a
-//! millisecond; so where time-outs never run out, only what is called for at once is modelled.
+//! Idle workers find the work that is stranded on a blocked thread through the watchdog, which
+//! wakes up once a millisecond. However, in seeds where timeouts never expire there is no watchdog
+//! tick. There we model only work for which a worker is notified at once.
 
 use super::{check, check_in_time, draw, end_and_count, pool};
 use crate::{
@@ -25,7 +26,7 @@ use std::{
     time::Duration,
 };
 
-/// So many calls that wait for each other on their threads.
+/// Runs `calls` calls that wait for each other on their threads.
 fn meet(pool: &Pool, calls: usize) -> Receiver<()> {
     let all = Arc::new(Barrier::new(calls));
     let (done, wait) = channel();
@@ -33,15 +34,15 @@ fn meet(pool: &Pool, calls: usize) -> Receiver<()> {
         let (all, done) = (Arc::clone(&all), done.clone());
         let call = move || {
             all.wait();
-            done.send(()).expect("somebody waits");
+            done.send(()).expect("the receiver waits");
         };
         pool.spawn_fn(call).detach();
     }
     wait
 }
 
-/// Spawns a task and blocks the thread until it is done; the task does the same first, to this
-/// depth.
+/// Spawns a task and blocks the thread until the task is done. The task does the same first, up to
+/// `depth` levels.
 fn block_for_child(depth: usize) {
     let (done, wait) = channel();
     let child = async move {
@@ -54,7 +55,7 @@ fn block_for_child(depth: usize) {
     wait.recv().expect("the child ends");
 }
 
-/// Wakes a thread that waits for a future by the system's means.
+/// A waker for a thread that waits for a future with a lock and a condition variable.
 #[derive(Default)]
 struct Bell {
     woken: Mutex<bool>,
@@ -68,7 +69,7 @@ impl Wake for Bell {
     }
 }
 
-/// Blocks the thread, which runs nothing else meanwhile, until the future is ready.
+/// Blocks the thread until the future is ready. The thread runs nothing else during the wait.
 fn block_for<F: Future>(future: F) -> F::Output {
     let bell = Arc::new(Bell::default());
     let waker = Waker::from(Arc::clone(&bell));
@@ -92,34 +93,34 @@ fn as_many_calls_as_workers_wait_for_each_other() {
         let pool = pool(workers);
         for _ in 0..2 {
             let wait = meet(&pool, workers);
-            (0..workers).for_each(|_| wait.recv().expect("all come"));
+            (0..workers).for_each(|_| wait.recv().expect("all calls arrive"));
         }
         end_and_count(pool);
     });
 }
 
 #[test]
-fn calls_wait_for_each_other_beside_one_who_resizes() {
+fn calls_wait_for_each_other_during_a_resize() {
     check(|| {
         let pool = Arc::new(pool(2 + draw(2)));
         let resized = Arc::clone(&pool);
         let other = thread::spawn(move || {
             for _ in 0..3 {
-                resized.resize(2 + draw(3)).expect("in range");
+                resized.resize(2 + draw(3)).expect("the size is in range");
             }
         });
         let wait = meet(&pool, 2);
-        (0..2).for_each(|_| wait.recv().expect("both come"));
+        (0..2).for_each(|_| wait.recv().expect("both calls arrive"));
         other.join().expect("no panic");
         let workers = pool.workers();
         let wait = meet(&pool, workers);
-        (0..workers).for_each(|_| wait.recv().expect("all come"));
-        end_and_count(Arc::into_inner(pool).expect("the last"));
+        (0..workers).for_each(|_| wait.recv().expect("all calls arrive"));
+        end_and_count(Arc::into_inner(pool).expect("this is the last handle"));
     });
 }
 
 #[test]
-fn a_task_blocks_for_its_child_and_that_for_its_own() {
+fn a_task_blocks_on_its_child_and_the_child_on_its_own() {
     check_in_time(|| {
         let workers = 2 + draw(2);
         let pool = pool(workers);
@@ -130,7 +131,7 @@ fn a_task_blocks_for_its_child_and_that_for_its_own() {
 }
 
 #[test]
-fn a_root_blocks_its_thread_for_its_children() {
+fn a_root_blocks_its_thread_until_its_children_are_done() {
     check_in_time(|| {
         let workers = 1 + draw(2);
         let pool = pool(workers);
@@ -142,7 +143,7 @@ fn a_root_blocks_its_thread_for_its_children() {
 }
 
 #[test]
-fn two_roots_block_for_each_others_tasks() {
+fn two_roots_block_on_each_others_tasks() {
     check_in_time(|| {
         let pool = Arc::new(pool(1 + draw(2)));
         let all = Arc::new(Barrier::new(3));
@@ -156,19 +157,19 @@ fn two_roots_block_for_each_others_tasks() {
         });
         pool.block_on(async { _ = all.wait() });
         other.join().expect("no panic");
-        end_and_count(Arc::into_inner(pool).expect("the last"));
+        end_and_count(Arc::into_inner(pool).expect("this is the last handle"));
     });
 }
 
 #[test]
-fn a_root_gives_way_until_a_task_is_done() {
+fn a_root_yields_until_a_task_is_done() {
     check(|| {
         let pool = pool(1 + draw(2));
         let before = (draw(2) == 0).then(|| pool.spawn(async {}));
         pool.block_on(async {
             let task = before.unwrap_or_else(|| task::spawn(async {}));
             while !task.is_finished() {
-                // So that PCT lets the others go on.
+                // The spin hint lets PCT run the other threads.
                 spin_loop();
                 yield_now().await;
             }
@@ -182,7 +183,7 @@ fn a_blocked_thread_wakes_for_a_timer_of_its_own() {
     check_in_time(|| {
         let clock = Clock::manual();
         let builder = Pool::builder().workers(2).clock(clock.clone());
-        let pool = builder.build().expect("in range");
+        let pool = builder.build().expect("the size is in range");
         let task = pool.spawn(async { block_for(sleep(Duration::from_millis(1))) });
         let driver = thread::spawn(move || {
             (0..3).for_each(|_| clock.advance(Duration::from_millis(1)));
@@ -199,15 +200,15 @@ fn a_blocked_thread_wakes_for_a_timer_of_its_own() {
 }
 
 #[test]
-fn what_waits_in_a_full_pool_is_run_when_it_grows() {
+fn tasks_queued_in_a_full_pool_run_when_it_grows() {
     check(|| {
         let pool = pool(1);
         let (go_on, gate) = channel::<()>();
-        let blocks = pool.spawn(async move { gate.recv().expect("it is told") });
+        let blocks = pool.spawn(async move { gate.recv().expect("the gate opens") });
         let waits = pool.spawn(async { 5 });
-        pool.resize(2).expect("in range");
+        pool.resize(2).expect("the size is in range");
         assert_eq!(block_for(waits).expect("the task ends"), 5);
-        go_on.send(()).expect("it waits");
+        go_on.send(()).expect("the receiver waits");
         block_for(blocks).expect("the task ends");
         end_and_count(pool);
     });
@@ -276,8 +277,8 @@ fn units_of_loops_in_scopes_meet() {
     });
 }
 
-/// The worker of a share runs a job or a task that ends only after the loop, whose units wait for
-/// each other.
+/// The worker of a share runs a job or a task that ends only after the loop, and the units of the
+/// loop wait for each other.
 #[test]
 fn units_of_a_loop_meet_while_the_worker_of_one_is_busy() {
     check_in_time(|| {
@@ -300,14 +301,14 @@ fn units_of_a_loop_meet_while_the_worker_of_one_is_busy() {
         }
         drop(done);
         other.join().expect("no panic");
-        end_and_count(Arc::into_inner(pool).expect("the last"));
+        end_and_count(Arc::into_inner(pool).expect("this is the last handle"));
     });
 }
 
 #[test]
 fn two_pools_wait_for_each_other() {
     check(|| {
-        // One of A's workers is left for what B's waits for.
+        // One of A's workers stays free for the work that B's worker waits for.
         let (a, b) = (Arc::new(pool(2)), Arc::new(pool(1)));
         let (theirs, ours) = (Arc::clone(&a), Arc::clone(&b));
         let other = thread::spawn(move || {
@@ -319,7 +320,7 @@ fn two_pools_wait_for_each_other() {
             assert_eq!(
                 ours.run_on(0, || theirs.block_on(task))
                     .unwrap()
-                    .expect("it ends"),
+                    .expect("the task ends"),
                 3
             );
         });
@@ -334,13 +335,13 @@ fn two_pools_wait_for_each_other() {
         a.run_on(0, || b.join(|| a.run_on(0, || ()).unwrap(), || ()))
             .unwrap();
         other.join().expect("no panic");
-        end_and_count(Arc::into_inner(a).expect("the last"));
-        end_and_count(Arc::into_inner(b).expect("the last"));
+        end_and_count(Arc::into_inner(a).expect("this is the last handle"));
+        end_and_count(Arc::into_inner(b).expect("this is the last handle"));
     });
 }
 
 #[test]
-fn a_loops_units_call_back_to_the_worker_that_waits_for_it() {
+fn loop_units_call_back_to_the_worker_that_waits_for_them() {
     check(|| {
         let (a, b) = (pool(2), pool(1));
         b.run_on(0, || a.for_each(0..2, |_| b.run_on(0, || ()).unwrap()))
@@ -364,7 +365,7 @@ fn a_pool_is_dropped_on_a_worker_that_it_waits_for() {
 }
 
 #[test]
-fn a_pool_ends_while_its_tasks_block_for_each_other() {
+fn a_pool_ends_while_its_tasks_block_on_each_other() {
     check_in_time(|| {
         let pool = pool(1 + draw(2));
         for _ in 0..pool.workers() {
@@ -383,7 +384,8 @@ fn a_pool_ends_while_its_tasks_block_for_each_other() {
     });
 }
 
-/// Idle tasks in the heap of a desk whose worker has no thread yet, and a spawn beside the drop.
+/// Idle tasks lie in the heap of a local scheduler whose worker has no thread yet, and a spawn runs
+/// at the same time as the drop.
 #[test]
 fn no_thread_is_started_after_the_pool_was_dropped() {
     check(|| {
@@ -401,7 +403,7 @@ fn no_thread_is_started_after_the_pool_was_dropped() {
                     tx.send(()).expect("the receiver waits");
                     pending::<()>().await;
                 }));
-                rx.await.expect("it was polled");
+                rx.await.expect("the task was polled");
             }
             waits
         });
@@ -422,7 +424,7 @@ fn no_thread_is_started_after_the_pool_was_dropped() {
 }
 
 #[test]
-fn several_spawn_on_a_pool_without_threads_beside_its_drop() {
+fn threads_spawn_on_a_pool_without_threads_during_its_drop() {
     check(|| {
         let pool = pool(2);
         let shared = Arc::clone(&pool.shared);

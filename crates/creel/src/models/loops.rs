@@ -1,4 +1,4 @@
-//! Loops, scopes, sessions and the outbox.
+//! Models of loops, scopes, sessions and the outbox.
 
 use super::{check, draw, pool, throw};
 use crate::{
@@ -10,13 +10,14 @@ use std::{
     sync::Arc,
 };
 
-/// Calls one loop; checks that each unit is visited once, and none after the return.
+/// Calls one loop. Checks that each unit is visited once, and none after the return.
 fn visit_each_once(pool: &Pool, units: usize) {
     let visits: Vec<_> = (0..units).map(|_| AtomicUsize::new(0)).collect();
     let under_way = Arc::new(AtomicBool::new(true));
     let body = |index: usize| {
         assert!(under_way.load(Ordering::Relaxed), "visited after the loop");
-        // Not one step, so that two visits at once are seen, too.
+        // We load and store in two steps, so that the model also detects two visits at the same
+        // time.
         let before = visits[index].load(Ordering::Relaxed);
         visits[index].store(before + 1, Ordering::Relaxed);
     };
@@ -29,8 +30,9 @@ fn visit_each_once(pool: &Pool, units: usize) {
     );
 }
 
-/// Runs `other` on a thread of its own beside `own`, both on the same pool, and ends the pool.
-fn beside(pool: Pool, other: fn(&Pool), own: fn(&Pool)) {
+/// Runs `other` on a thread of its own at the same time as `own`, both on the same pool, and then
+/// ends the pool.
+fn run_both(pool: Pool, other: fn(&Pool), own: fn(&Pool)) {
     let pool = Arc::new(pool);
     let theirs = Arc::clone(&pool);
     let other = thread::spawn(move || other(&theirs));
@@ -43,7 +45,7 @@ fn beside(pool: Pool, other: fn(&Pool), own: fn(&Pool)) {
 fn two_callers_on_one_pool() {
     check(|| {
         let loops = |pool: &Pool| (0..3).for_each(|_| visit_each_once(pool, 5));
-        beside(pool(1 + draw(3)), loops, loops);
+        run_both(pool(1 + draw(3)), loops, loops);
     });
 }
 
@@ -74,7 +76,7 @@ fn nested_loops() {
 #[test]
 fn a_panic_in_a_body_reaches_its_caller() {
     check(|| {
-        beside(
+        run_both(
             pool(2 + draw(2)),
             |pool| visit_each_once(pool, 4),
             |pool| {
@@ -109,11 +111,11 @@ fn results_before_a_panic_are_dropped_once() {
 #[test]
 fn resizing_under_a_loop() {
     check(|| {
-        beside(
+        run_both(
             pool(1 + draw(3)),
             |pool| {
                 for _ in 0..2 {
-                    pool.resize(1 + draw(4)).expect("in range");
+                    pool.resize(1 + draw(4)).expect("the size is in range");
                 }
             },
             |pool| (0..3).for_each(|_| visit_each_once(pool, 5)),
@@ -122,9 +124,9 @@ fn resizing_under_a_loop() {
 }
 
 #[test]
-fn sessions_beside_loops() {
+fn sessions_next_to_loops() {
     check(|| {
-        beside(
+        run_both(
             pool(2),
             |pool| visit_each_once(pool, 4),
             |pool| {
@@ -170,7 +172,7 @@ fn outbox_in_the_order_of_the_senders() {
 #[test]
 fn scopes_and_joins() {
     check(|| {
-        beside(
+        run_both(
             pool(1 + draw(3)),
             |pool| {
                 let (a, b) = pool.join(|| pool.join(|| 1, || 2), || 3);
@@ -195,7 +197,7 @@ fn scopes_and_joins() {
 #[test]
 fn workers_that_wait_for_each_other() {
     check(|| {
-        beside(
+        run_both(
             pool(2),
             |pool| assert_eq!(pool.run_on(0, || pool.run_on(1, || 5).unwrap()).unwrap(), 5),
             |pool| {

@@ -1,18 +1,20 @@
-//! Models of the whole pool for shuttle: real workers, loops, tasks, timers and channels, whose
-//! every step on shared memory is ordered by a seeded scheduler.
+//! Models of the whole pool for shuttle.
 //!
-//! `RUSTFLAGS="--cfg shuttle" cargo test -p creel --lib models` runs each model on
-//! [`SEEDS`] seeds (`CREEL_MODEL_SEEDS` for more or fewer). One seed is [`RUNS`] runs: the even
-//! ones by a scheduler that chooses at random, the odd ones by PCT (Burckhardt et al., "A
-//! randomized scheduler with probabilistic guarantees of finding bugs", ASPLOS 2010). In every
-//! second pair of seeds time-outs never run out, so that a wake-up lost is a deadlock, which
-//! shuttle reports, and not made good a millisecond later.
+//! They use real workers, loops, tasks, timers and channels. A seeded scheduler orders every step
+//! on shared memory.
 //!
-//! A failure prints its seed; `CREEL_MODEL_SEED=it`, with the model's name behind `models`, runs
-//! that seed alone and does the same steps again.
+//! `RUSTFLAGS="--cfg shuttle" cargo test -p creel --lib models` runs each model on [`SEEDS`] seeds.
+//! You can set `CREEL_MODEL_SEEDS` for more or fewer. One seed is [`RUNS`] runs. The even runs use
+//! a scheduler that chooses at random, and the odd runs use PCT (Burckhardt et al., "A randomized
+//! scheduler with probabilistic guarantees of finding bugs", ASPLOS 2010). In every second pair of
+//! seeds, timeouts never expire. A lost wake-up is then a deadlock, which shuttle reports, because
+//! no timeout repairs it a millisecond later.
 //!
-//! Left out: weak memory (shuttle's is sequentially consistent; loom's models have that part),
-//! sockets, and placement.
+//! A failure prints its seed. To repeat the same steps, set `CREEL_MODEL_SEED` to that seed and add
+//! the model's name to the `models` filter.
+//!
+//! We leave out weak memory, because shuttle is sequentially consistent and loom's models cover
+//! that part. We also leave out sockets and placement.
 
 mod blocked;
 mod loops;
@@ -30,11 +32,12 @@ use std::{
     time::Duration,
 };
 
-/// How many seeds a model is run on.
+/// The number of seeds that each model runs on.
 const SEEDS: u64 = 250;
-/// The runs of one seed.
+/// The number of runs per seed.
 const RUNS: usize = 4;
-/// How often PCT takes the priority from the thread that has it, and one.
+/// The bug depth of PCT, which is one more than the number of times that it lowers the priority of
+/// the running thread.
 const DEPTH: usize = 4;
 
 /// Runs the model on all seeds.
@@ -42,12 +45,12 @@ fn check(model: fn()) {
     check_where(|_| true, model);
 }
 
-/// Runs the model on those seeds in which time passes.
+/// Runs the model on the seeds in which time passes.
 fn check_in_time(model: fn()) {
     check_where(time_passes, model);
 }
 
-/// Whether time-outs run out.
+/// Returns whether timeouts expire with this seed.
 fn time_passes(seed: u64) -> bool {
     seed % 4 < 2
 }
@@ -86,13 +89,14 @@ fn run(model: fn(), seed: u64) {
     }
 }
 
-/// A number below `bound`, drawn from the schedule.
+/// Returns a number below `bound`, drawn from the schedule.
 fn draw(bound: usize) -> usize {
     (thread_rng().next_u64() % bound as u64) as usize
 }
 
-/// A pool of `workers`, which waits and balances in one of the ways there are; by a throttle only
-/// where time-outs run out, because its quantum ends by one.
+/// Returns a pool of `workers` with a random way to wait and a random balance.
+///
+/// It is throttled only if timeouts expire, because a quantum ends with a timeout.
 fn pool(workers: usize) -> Pool {
     let waits = [
         Wait::Park,
@@ -107,12 +111,12 @@ fn pool(workers: usize) -> Pool {
     built.expect("the numbers are in range")
 }
 
-/// Panics without a message.
+/// Panics without printing a message.
 fn throw() {
     resume_unwind(Box::new("thrown"));
 }
 
-/// Drops the pool, and sees to it that every task that was spawned has come to an end.
+/// Drops the pool and checks that every spawned task has ended.
 fn end_and_count(pool: Pool) {
     let shared = Arc::clone(&pool.shared);
     drop(pool);

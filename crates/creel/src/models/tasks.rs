@@ -1,4 +1,4 @@
-//! Tasks, channels, timers, `block_on`, and the pool's end under them.
+//! Models of tasks, channels, timers, `block_on`, and the end of the pool during all of these.
 
 use super::{check, draw, end_and_count, pool, throw};
 use crate::{
@@ -22,7 +22,7 @@ fn poll_once<F: Future + Unpin>(future: &mut F) -> Poll<F::Output> {
     Pin::new(future).poll(&mut Context::from_waker(Waker::noop()))
 }
 
-/// Throws when it is dropped.
+/// Panics when it is dropped.
 struct ThrowOnDrop;
 
 impl Drop for ThrowOnDrop {
@@ -57,7 +57,7 @@ fn spawned_from_everywhere_and_joined() {
         });
         assert_eq!(sum, 3);
         other.join().expect("no panic");
-        end_and_count(Arc::into_inner(pool).expect("the last"));
+        end_and_count(Arc::into_inner(pool).expect("this is the last handle"));
     });
 }
 
@@ -134,7 +134,7 @@ fn panics_in_poll_and_in_drop() {
 }
 
 #[test]
-fn ended_in_mid_flight() {
+fn a_pool_ends_while_tasks_are_running() {
     check(|| {
         let pool = pool(1 + draw(3));
         let alive = Arc::new(());
@@ -143,7 +143,7 @@ fn ended_in_mid_flight() {
             let task = async move {
                 let _guard = guard;
                 loop {
-                    // So that PCT lets the others go on.
+                    // The spin hint lets PCT run the other threads.
                     spin_loop();
                     yield_now().await;
                 }
@@ -165,7 +165,7 @@ fn ended_in_mid_flight() {
 }
 
 #[test]
-fn ended_while_others_spawn_and_wake() {
+fn a_pool_ends_while_other_threads_spawn_and_wake() {
     check(|| {
         let pool = pool(1 + draw(2));
         let (shared, handle) = (Arc::clone(&pool.shared), pool.handle());
@@ -204,13 +204,13 @@ fn ended_while_others_spawn_and_wake() {
 }
 
 #[test]
-fn ended_by_its_own_task() {
+fn a_pool_is_ended_by_its_own_task() {
     check(|| {
         let (tx, rx) = oneshot::channel();
         let place = Arc::new(Mutex::new(Some(pool(2))));
         let own = Arc::clone(&place);
         let guard = lock(&place);
-        let pool = guard.as_ref().expect("just made");
+        let pool = guard.as_ref().expect("the pool was just created");
         let handle = pool.handle();
         pool.spawn_on(1, async move {
             let pool = lock(&own).take();
@@ -235,7 +235,7 @@ fn resizing_while_tasks_run() {
         let resized = Arc::clone(&pool);
         let other = thread::spawn(move || {
             for _ in 0..3 {
-                resized.resize(1 + draw(4)).expect("in range");
+                resized.resize(1 + draw(4)).expect("the size is in range");
             }
         });
         let tasks: Vec<_> = (0..4)
@@ -250,7 +250,7 @@ fn resizing_while_tasks_run() {
                 }
             })
             .collect();
-        // A thread that does not help: the workers must do it all.
+        // This thread does not help, so the workers must run all tasks.
         for task in tasks {
             let (tx, rx) = oneshot::channel();
             pool.spawn(async move {
@@ -260,12 +260,12 @@ fn resizing_while_tasks_run() {
             assert_eq!(rx.recv_blocking(), Ok(true));
         }
         other.join().expect("no panic");
-        end_and_count(Arc::into_inner(pool).expect("the last"));
+        end_and_count(Arc::into_inner(pool).expect("this is the last handle"));
     });
 }
 
 #[test]
-fn ended_in_mid_resize() {
+fn a_pool_ends_during_a_resize() {
     check(|| {
         let pool = pool(1 + draw(3));
         let alive = Arc::new(());
@@ -279,7 +279,7 @@ fn ended_in_mid_resize() {
                 0 => pool.spawn(task).detach(),
                 _ => pool.spawn_on(draw(pool.workers()), task).detach(),
             }
-            pool.resize(1 + draw(4)).expect("in range");
+            pool.resize(1 + draw(4)).expect("the size is in range");
         }
         end_and_count(pool);
         assert_eq!(Arc::strong_count(&alive), 1);
@@ -337,13 +337,13 @@ fn channels_between_tasks_and_threads() {
         let second = tx.clone();
         pool.spawn(async move {
             for i in 0..2 {
-                tx.send(i).await.expect("somebody receives");
+                tx.send(i).await.expect("the receiver is alive");
             }
         })
         .detach();
         pool.spawn(async move {
             while let Ok(i) = rx.recv().await {
-                one.send(i).await.expect("somebody receives");
+                one.send(i).await.expect("the receiver is alive");
             }
         })
         .detach();
@@ -355,7 +355,7 @@ fn channels_between_tasks_and_threads() {
             let _ = done.send(sum);
         })
         .detach();
-        second.send_blocking(10).expect("somebody receives");
+        second.send_blocking(10).expect("the receiver is alive");
         drop(second);
         assert_eq!(is_done.recv_blocking(), Ok(11));
         end_and_count(pool);
@@ -374,7 +374,7 @@ fn woken_by_foreign_threads() {
                 return Poll::Ready(7);
             }
             *lock(&give) = Some(context.waker().clone());
-            // The count may have changed before the waker was there.
+            // The count may have changed before the waker was stored.
             match counted.load(Ordering::Relaxed) {
                 2 => Poll::Ready(7),
                 _ => Poll::Pending,
@@ -391,7 +391,7 @@ fn woken_by_foreign_threads() {
         assert_eq!(pool.block_on(task).expect("the task ends"), 7);
         other.join().expect("no panic");
         end_and_count(pool);
-        // After the end of task and pool.
+        // The task and the pool have ended by now.
         let waker = lock(&place).take();
         waker.iter().for_each(Waker::wake_by_ref);
     });
@@ -409,7 +409,7 @@ fn two_callers_of_block_on() {
                     task::spawn(async move { yield_now().await })
                         .await
                         .expect("the task ends");
-                    tx.send(i).await.expect("somebody receives");
+                    tx.send(i).await.expect("the receiver is alive");
                 }
             });
         });
@@ -423,7 +423,7 @@ fn two_callers_of_block_on() {
         });
         assert_eq!(sum, 6);
         other.join().expect("no panic");
-        end_and_count(Arc::into_inner(pool).expect("the last"));
+        end_and_count(Arc::into_inner(pool).expect("this is the last handle"));
     });
 }
 
@@ -451,18 +451,21 @@ fn loops_and_tasks_at_once() {
         let mut items = [0; 4];
         pool.for_each_indexed(&mut items, |index, item| *item = index);
         let sums = pool.block_on(async { (task.await, local.await) });
-        assert_eq!((sums.0.expect("ends"), sums.1.expect("ends")), (15, 3));
+        assert_eq!(
+            (sums.0.expect("it ends"), sums.1.expect("it ends")),
+            (15, 3)
+        );
         let pool = Arc::into_inner(pool).expect("the task has let go of it");
         end_and_count(pool);
     });
 }
 
 #[test]
-fn timers_by_a_driven_clock() {
+fn timers_with_a_manual_clock() {
     check(|| {
         let clock = Clock::manual();
         let builder = Pool::builder().workers(1 + draw(2)).clock(clock.clone());
-        let pool = builder.build().expect("in range");
+        let pool = builder.build().expect("the size is in range");
         let armed = Arc::new(AtomicUsize::new(0));
         let tasks: Vec<_> = (1..3_u64)
             .map(|i| {
@@ -499,7 +502,7 @@ fn due_while_woken_and_cancelled_from_elsewhere() {
     check(|| {
         let clock = Clock::manual();
         let builder = Pool::builder().workers(1).clock(clock.clone());
-        let pool = builder.build().expect("in range");
+        let pool = builder.build().expect("the size is in range");
         let alive = Arc::new(());
         let (guard, place) = (Arc::clone(&alive), Arc::new(Mutex::new(None::<Waker>)));
         let give = Arc::clone(&place);
@@ -516,7 +519,7 @@ fn due_while_woken_and_cancelled_from_elsewhere() {
         while lock(&place).is_none() {
             thread::yield_now();
         }
-        // More than the sleep: timers go by ticks.
+        // We advance the clock by more than the sleep, because timers fire at ticks.
         let driver = thread::spawn(move || clock.advance(Duration::from_millis(2)));
         let waker = lock(&place).take();
         waker.into_iter().for_each(Waker::wake);

@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn who_gives_up_is_forgotten_and_the_others_are_woken() {
+    fn a_removed_waiter_is_forgotten_and_the_others_are_woken() {
         let mut crowd = Crowd::new(4);
         for _ in 0..3 {
             (0..4).for_each(|who| crowd.wait(who));
@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_moved_to_another_task_wakes_that_one() {
+    fn a_waiter_moved_to_another_task_wakes_that_task() {
         let mut crowd = Crowd::new(3);
         (0..2).for_each(|who| crowd.wait(who));
         crowd.tickets.swap(1, 2);
@@ -322,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_who_waits_without_a_ticket_is_woken() {
+    fn the_last_waiter_without_a_ticket_is_woken() {
         let crowd = Crowd::new(3);
         for count in &crowd.counts {
             let waker = Waker::from(Arc::clone(count));

@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_comes_for_is_told_a_few_times_only() {
+    fn a_socket_that_nobody_reads_is_reported_a_few_times_only() {
         let retry = Retry::default();
         assert!(!retry.reported(1, false).unanswered);
         let answered = (2..100).take_while(|&row| !retry.reported(row, true).unanswered);

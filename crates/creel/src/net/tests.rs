@@ -43,7 +43,7 @@ fn run<T>(driver: &Arc<Driver>, future: impl Future<Output = T>) -> T {
         }
         let found = driver.wait(Some(Duration::from_secs(60)), || false);
         let found = found.filter(|found| found.count > 0);
-        found.expect("something comes").due.run(wake_all);
+        found.expect("an event arrives in time").due.run(wake_all);
     }
 }
 
@@ -68,7 +68,7 @@ async fn both<A, B>(a: impl Future<Output = A>, b: impl Future<Output = B>) -> (
         Poll::Ready(a_done.take().zip(b_done.take()))
     })
     .await
-    .expect("both are done")
+    .expect("both futures are done")
 }
 
 /// Returns two drivers. One reports by edge, and one reports sockets that only read by level.
@@ -119,7 +119,7 @@ fn a_datagram_arrives_with_its_sender() {
 }
 
 #[test]
-fn a_batch_arrives_whole_in_order_and_to_many() {
+fn a_batch_arrives_complete_in_order_and_at_every_receiver() {
     let driver = Arc::new(Driver::default());
     for address in [LOOPBACK, LOOPBACK_V6] {
         let Ok(sender) = UdpSocket::bind(address) else {
@@ -163,7 +163,7 @@ fn a_batch_arrives_whole_in_order_and_to_many() {
 }
 
 #[test]
-fn room_is_for_one_datagram_a_slot_however_much_is_asked_for() {
+fn a_slot_has_room_for_one_datagram_whatever_size_is_requested() {
     let wraps = usize::MAX / 64 + 2; // 64 of these are 64, modulo 2 to the word's bits
     for (slots, bytes) in [(64, wraps), (2, usize::MAX / 2), (1, usize::MAX)] {
         let received = Received::new(slots, bytes);
@@ -205,7 +205,7 @@ fn merged_datagrams_are_taken_apart() {
 }
 
 #[test]
-fn a_datagram_that_cannot_be_sent_is_left_out() {
+fn a_datagram_that_cannot_be_sent_is_skipped() {
     let driver = Arc::new(Driver::default());
     let (sender, receiver, to) = pair();
     let mut outgoing = Outgoing::new();
@@ -248,7 +248,7 @@ fn one_at_a_time_is_the_same() {
 }
 
 #[test]
-fn a_cancelled_receipt_loses_nothing() {
+fn a_cancelled_receive_loses_nothing() {
     for driver in drivers() {
         let (sender, receiver, to) = pair();
         let mut bytes = [0; 8];
@@ -281,7 +281,7 @@ fn every_datagram_of_a_burst_arrives_in_order() {
 }
 
 #[test]
-fn what_nobody_reads_does_not_keep_the_driver_awake() {
+fn unread_data_does_not_keep_the_driver_awake() {
     for driver in drivers() {
         let (sender, receiver, to) = pair();
         let mut bytes = [0; 8];
@@ -329,7 +329,7 @@ fn a_socket_that_reads_may_also_wait_to_write() {
 }
 
 #[test]
-fn two_tasks_on_one_socket_both_get_on() {
+fn two_tasks_on_one_socket_both_make_progress() {
     for driver in drivers() {
         let (sender, receiver, to) = pair();
         let (mut a, mut b) = ([0; 8], [0; 8]);
@@ -365,7 +365,7 @@ fn a_group_receives_what_is_sent_to_it() {
 }
 
 #[test]
-fn an_end_that_came_with_the_last_bytes_is_seen() {
+fn an_end_that_arrives_with_the_last_bytes_is_seen() {
     for driver in drivers() {
         let listener = std::net::TcpListener::bind(LOOPBACK).unwrap();
         let mut peer = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
@@ -418,7 +418,7 @@ fn a_megabyte_goes_through_tcp_and_its_end_is_seen() {
 }
 
 #[test]
-fn connecting_to_nobody_is_an_error() {
+fn connecting_to_a_closed_port_is_an_error() {
     let driver = Arc::new(Driver::default());
     let listener = TcpListener::bind(LOOPBACK).unwrap();
     let to = listener.local_addr().unwrap();
@@ -445,9 +445,13 @@ fn a_socket_whose_driver_has_ended_joins_the_next() {
         let (sender, receiver, to) = pair();
         let mut bytes = [0; 8];
         begin_to_wait(&first, receiver.recv(&mut bytes));
-        let before = first.poller().unwrap().expect("it has one");
+        let before = first.poller().unwrap().expect("the driver has a poller");
         first.end();
-        assert_eq!(Arc::strong_count(&before), 1, "the poller is let go");
+        assert_eq!(
+            Arc::strong_count(&before),
+            1,
+            "the driver keeps a reference to the poller"
+        );
         drop(before);
         assert!(first.is_empty());
         first.end();
@@ -463,7 +467,7 @@ fn a_socket_whose_driver_has_ended_joins_the_next() {
 }
 
 #[test]
-fn the_end_of_a_driver_wakes_who_waits_there() {
+fn the_end_of_a_driver_wakes_its_waiting_tasks() {
     let [first, second] = drivers();
     let (sender, receiver, to) = pair();
     let flag = Arc::new(Flag(AtomicBool::new(false)));
@@ -476,20 +480,23 @@ fn the_end_of_a_driver_wakes_who_waits_there() {
     };
     assert!(poll(&first).is_pending());
     assert!(poll(&second).is_pending());
-    assert!(second.is_empty(), "it has joined the first");
+    assert!(second.is_empty(), "the socket has joined the first driver");
     first.end();
     assert!(flag.0.swap(false, Ordering::SeqCst));
     assert!(poll(&second).is_pending());
     assert!(!second.is_empty());
     run(&second, sender.send_to(b"now", to)).unwrap();
     let found = second.wait(Some(Duration::from_secs(60)), || false);
-    found.expect("nobody else is there").due.run(wake_all);
+    found
+        .expect("no other worker polls the driver")
+        .due
+        .run(wake_all);
     assert!(flag.0.load(Ordering::SeqCst));
     assert!(matches!(poll(&second), Poll::Ready(Ok(3))));
 }
 
 #[test]
-fn a_wait_on_a_driver_that_has_ended_is_an_error() {
+fn waiting_on_an_ended_driver_is_an_error() {
     let driver = Arc::new(Driver::default());
     driver.end();
     let socket = UdpSocket::bind(LOOPBACK).unwrap();
@@ -508,7 +515,7 @@ fn a_wait_on_a_driver_that_has_ended_is_an_error() {
 }
 
 #[test]
-fn the_end_calls_back_who_sleeps_in_the_driver() {
+fn the_end_wakes_a_worker_that_sleeps_in_the_driver() {
     let driver = Arc::new(Driver::default());
     let socket = UdpSocket::bind(LOOPBACK).unwrap();
     begin_to_wait(&driver, socket.recv(&mut [0; 8]));
@@ -526,7 +533,7 @@ fn the_end_calls_back_who_sleeps_in_the_driver() {
 }
 
 #[test]
-fn who_gives_up_leaves_no_waker_behind() {
+fn a_cancelled_wait_leaves_no_waker_behind() {
     for driver in drivers() {
         let (sender, receiver, to) = pair();
         let waker = Arc::new(Flag(AtomicBool::new(false)));
@@ -549,7 +556,7 @@ fn who_gives_up_leaves_no_waker_behind() {
 }
 
 #[test]
-fn an_asking_is_counted_and_any_thread_may_ask() {
+fn polls_of_the_driver_are_counted_and_any_thread_may_poll() {
     let driver = Arc::new(Driver::default());
     assert!(driver.turn(false).is_none());
     assert_eq!(driver.attended(), 0);
@@ -559,7 +566,10 @@ fn an_asking_is_counted_and_any_thread_may_ask() {
     for n in 1..=4 {
         std::thread::scope(|scope| {
             let asked = scope.spawn(|| driver.turn(false).map(|found| found.count));
-            counts += asked.join().unwrap().expect("nobody else asks");
+            counts += asked
+                .join()
+                .unwrap()
+                .expect("no other worker polls the driver");
         });
         assert_eq!(driver.attended(), n);
         run(&driver, sender.send_to(b"one", to)).unwrap();
@@ -578,7 +588,7 @@ impl Wake for Asks {
 }
 
 #[test]
-fn the_last_named_worker_is_roused_and_may_ask_at_once() {
+fn the_last_registered_worker_is_woken_and_may_poll_at_once() {
     let driver = Arc::new(Driver::default());
     let workers = [(); 2].map(|()| Arc::new(Asks(Arc::clone(&driver), AtomicUsize::new(0))));
     for (n, worker) in workers.iter().enumerate() {
@@ -588,7 +598,7 @@ fn the_last_named_worker_is_roused_and_may_ask_at_once() {
         let asked = workers
             .each_ref()
             .map(|worker| worker.1.load(Ordering::SeqCst));
-        assert_eq!(asked, [1, n], "the first, then the other");
+        assert_eq!(asked, [1, n], "each waker is called once, in order");
     }
     // The driver drops the wakers, which hold references to it.
     driver.end();
@@ -605,7 +615,7 @@ impl Poller for Interrupts {
 }
 
 #[test]
-fn a_notification_that_another_took_is_not_waited_for() {
+fn a_worker_does_not_wait_for_a_notification_that_another_took() {
     let driver = Arc::new(Driver::default());
     let (_sender, receiver, _to) = pair();
     begin_to_wait(&driver, receiver.recv(&mut [0; 8]));

@@ -154,7 +154,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_lives_as_long_as_its_holders() {
+    fn a_name_is_freed_with_its_last_holder() {
         let pools = NamedPools::default();
         let one = || pools.acquire("a", Pool::builder().workers(1));
         let two = || pools.acquire("a", Pool::builder().workers(2));

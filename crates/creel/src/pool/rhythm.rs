@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn what_belongs_to_one_frame_is_not_a_period() {
+    fn calls_within_one_frame_are_not_a_period() {
         let (mut rhythm, last) = found(2_000_000);
         let alarm = rhythm.alarm();
         rhythm.loop_began(last + PERIOD_MIN_NS / 2, true);
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn who_slept_through_an_alarm_sets_the_next_earlier() {
+    fn a_missed_alarm_sets_the_next_one_earlier() {
         let (mut rhythm, last) = after(20, 16_000_000);
         let lead = rhythm.lead();
         rhythm.loop_began(last + 16_000_000 - lead / 2, false);

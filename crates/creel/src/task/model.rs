@@ -78,7 +78,7 @@ struct Scene {
     handle: JoinHandle<Box<u8>>,
 }
 
-// SAFETY: the heap pointer is used by one thread at a time.
+// SAFETY: only one thread at a time uses the heap pointer.
 unsafe impl Send for Scene {}
 
 fn scene() -> Scene {
@@ -221,7 +221,7 @@ fn a_task_whose_last_waker_goes_is_dropped() {
 }
 
 #[test]
-fn cancelled_handle_tells_it() {
+fn a_cancelled_handle_reports_the_cancel() {
     bounded(|| {
         let Scene {
             stub,
@@ -346,7 +346,7 @@ fn the_slot_gives_a_task_to_its_holder_or_to_one_of_several_thieves() {
 }
 
 #[test]
-fn blocks_given_back_while_the_heap_is_left_free_it_once() {
+fn blocks_freed_while_the_owner_leaves_free_the_heap_once() {
     bounded(|| {
         let stub = Arc::new(Stub(Mutex::new(Vec::new())));
         let heap = Heap::new(stub.clone());

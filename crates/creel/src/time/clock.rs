@@ -408,7 +408,7 @@ mod tests {
     }
 
     #[test]
-    fn it_never_goes_back() {
+    fn the_clock_never_goes_back() {
         let clock = Clock::manual();
         let mut before = clock.now();
         let times = [7, u64::MAX - 3, u64::MAX, 0, 1].map(Duration::from_nanos);
@@ -421,7 +421,7 @@ mod tests {
     }
 
     #[test]
-    fn pools_that_have_ended_listen_no_more() {
+    fn ended_pools_no_longer_receive_clock_changes() {
         let clock = Clock::manual();
         let listeners = || {
             let manual = clock.manual.as_ref().expect("it is manual");

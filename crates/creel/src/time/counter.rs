@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn a_disturbed_look_at_the_clock_is_no_anchor() {
+    fn a_disturbed_clock_reading_is_not_an_anchor() {
         let mut machine = Machine::new();
         machine.look(ENOUGH);
         machine.pass(APART);
@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn a_suspended_machine_is_found_out() {
+    fn a_suspended_machine_is_detected() {
         for elapsed_by_counter in [0.0, 3.6e12] {
             let mut machine = Machine::new();
             machine.look(ENOUGH);

@@ -104,7 +104,7 @@ mod tests {
     use std::sync::Arc;
 
     #[test]
-    fn notes_come_out_once_in_order_and_a_full_ring_takes_no_more() {
+    fn entries_come_out_once_in_order_and_a_full_ring_rejects_more() {
         let pending = PendingTimers::new();
         for round in 0..3 {
             for n in 0..LEN {
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_read_is_dropped_with_the_ring() {
+    fn unread_entries_are_dropped_with_the_ring() {
         let note = Arc::new(());
         let pending = PendingTimers::new();
         for _ in 0..3 {

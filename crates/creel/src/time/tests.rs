@@ -60,7 +60,7 @@ impl Bench {
 }
 
 #[test]
-fn a_sleep_is_over_when_its_time_has_come_and_not_before() {
+fn a_sleep_ends_when_it_is_due_and_not_before() {
     let bench = Bench::new();
     let mut sleep = sleep(20 * MS);
     assert!(bench.poll(&mut sleep).is_pending());
@@ -121,7 +121,7 @@ fn poll_as(waker: &Waker, interval: &mut Interval) -> Poll<std::time::Instant> {
 }
 
 #[test]
-fn what_the_worker_has_noted_is_on_the_wheel_when_it_looks() {
+fn pending_timers_are_on_the_wheel_when_the_worker_checks_it() {
     let serving = Serving::new();
     let next = serving.bench.timers.sleep_until().unwrap();
     let due = serving.bench.clock.nanos_at(serving.start + 10 * MS);
@@ -131,7 +131,7 @@ fn what_the_worker_has_noted_is_on_the_wheel_when_it_looks() {
 }
 
 #[test]
-fn what_is_dropped_after_it_was_noted_does_not_fire() {
+fn a_pending_timer_that_is_dropped_does_not_fire() {
     let Serving {
         bench,
         interval,
@@ -145,7 +145,7 @@ fn what_is_dropped_after_it_was_noted_does_not_fire() {
 }
 
 #[test]
-fn what_another_thread_has_armed_since_it_was_noted_wakes_that_one() {
+fn a_pending_timer_rearmed_by_another_thread_wakes_that_thread() {
     let mut serving = Serving::new();
     let other = Arc::new(Count::default());
     let (timers, interval) = (&serving.bench.timers, &mut serving.interval);
@@ -188,7 +188,7 @@ fn rescue(timers: &Timers) -> Vec<usize> {
 }
 
 #[test]
-fn what_a_busy_worker_has_noted_fires_elsewhere() {
+fn pending_timers_of_a_busy_worker_fire_elsewhere() {
     let mut serving = Serving::new();
     let timers = Arc::clone(&serving.bench.timers);
     assert_eq!(rescue(&timers), [0], "none is due");
@@ -210,7 +210,7 @@ fn what_a_busy_worker_has_noted_fires_elsewhere() {
 }
 
 #[test]
-fn what_is_rescued_comes_in_batches() {
+fn rescued_timers_come_in_batches() {
     let bench = Bench::new();
     let mut sleeps: Vec<_> = (0..70).map(|_| sleep(MS)).collect();
     for sleep in &mut sleeps {
@@ -223,7 +223,7 @@ fn what_is_rescued_comes_in_batches() {
 }
 
 #[test]
-fn a_task_that_was_rescued_finds_its_time_come_where_it_runs() {
+fn a_rescued_task_finds_its_timer_due_where_it_runs() {
     let bench = Bench::new();
     let mut sleep = sleep(20 * MS);
     assert!(bench.poll(&mut sleep).is_pending());
@@ -239,7 +239,7 @@ fn a_task_that_was_rescued_finds_its_time_come_where_it_runs() {
 }
 
 #[test]
-fn a_worker_that_follows_one_not_yet_through_arms_all_the_same() {
+fn a_worker_arms_timers_although_its_predecessor_is_not_done() {
     let mut serving = Serving::new();
     let wakes = Arc::new(Count::default());
     let timers = Arc::clone(&serving.bench.timers);
@@ -337,13 +337,13 @@ fn turns_with(slack: Duration) -> u32 {
 }
 
 #[test]
-fn slack_lets_wakes_meet() {
+fn slack_merges_wake_ups() {
     assert_eq!(turns_with(Duration::ZERO), 100);
     assert!(turns_with(5 * MS) <= 7);
 }
 
 #[test]
-fn early_only_when_asked() {
+fn a_tick_is_early_only_on_request() {
     let bench = Bench::new();
     let start = bench.clock.now();
     let mut early = interval(20 * MS).starting(start + 20 * MS).early(5 * MS);
@@ -354,7 +354,7 @@ fn early_only_when_asked() {
 }
 
 #[test]
-fn a_timeout_ends_what_takes_too_long() {
+fn a_timeout_ends_a_future_that_takes_too_long() {
     let bench = Bench::new();
     let mut late = pin!(timeout(5 * MS, pending::<()>()));
     assert!(bench.poll(&mut late).is_pending());
@@ -385,7 +385,7 @@ fn a_timer_moves_to_the_worker_that_polls_it() {
 }
 
 #[test]
-fn a_sleeping_worker_is_roused_for_an_earlier_timer_only() {
+fn a_sleeping_worker_is_woken_for_an_earlier_timer_only() {
     let bench = Bench::new();
     let was_woken = Arc::new(Count::default());
     bench
@@ -393,11 +393,11 @@ fn a_sleeping_worker_is_roused_for_an_earlier_timer_only() {
         .set_wake(|| Waker::from(Arc::clone(&was_woken)));
     let mut late = sleep(50 * MS);
     assert!(bench.poll(&mut late).is_pending());
-    assert_eq!(was_woken.get(), 1, "it has not begun");
+    assert_eq!(was_woken.get(), 1, "the worker has not begun to sleep");
     bench.timers.fire(wake_all);
     late.reset(bench.clock.now() + 49 * MS);
     assert!(bench.poll(&mut late).is_pending());
-    assert_eq!(was_woken.get(), 1, "it is awake");
+    assert_eq!(was_woken.get(), 1, "the worker is awake");
     bench.timers.sleep_until();
     let mut later = sleep(60 * MS);
     assert!(bench.poll(&mut later).is_pending());

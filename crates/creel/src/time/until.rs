@@ -98,7 +98,7 @@ mod tests {
     use std::future::{pending, ready};
 
     #[test]
-    fn it_takes_its_future_s_room_and_little_more() {
+    fn an_until_is_little_larger_than_its_future() {
         let array = [0_u64; 64];
         let future = async move {
             pending::<()>().await;
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_polled_first_wins() {
+    fn the_future_polled_first_wins() {
         let mut cx = Context::from_waker(std::task::Waker::noop());
         for (order, output) in [(Order::FutureFirst, Some(7)), (Order::LimitFirst, None)] {
             let mut both = Until::new(ready(7), ready(()), order, |it| it);
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_given_up_is_dropped_at_once() {
+    fn a_future_that_lost_is_dropped_at_once() {
         let mut cx = Context::from_waker(std::task::Waker::noop());
         let held = std::rc::Rc::new(());
         let copy = std::rc::Rc::clone(&held);

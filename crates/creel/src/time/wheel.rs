@@ -488,7 +488,7 @@ mod tests {
     }
 
     #[test]
-    fn fires_what_a_sorted_map_would() {
+    fn the_wheel_fires_the_same_timers_as_a_sorted_map() {
         for seed in 0..40 {
             eprintln!("seed {seed}");
             let mut random = Random(seed);
@@ -519,7 +519,7 @@ mod tests {
     }
 
     #[test]
-    fn centuries_pass_at_once() {
+    fn the_wheel_skips_centuries_at_once() {
         let mut wheel = Wheel::new(0);
         let century = tick_at_or_after(3_155_760_000 * 1_000_000_000);
         let ticks = [century, century + 1, 3 * century, 5 * century];
@@ -540,7 +540,7 @@ mod tests {
     }
 
     #[test]
-    fn a_past_tick_fires_at_the_next_turn() {
+    fn a_tick_in_the_past_fires_at_the_next_turn() {
         let mut wheel = Wheel::new(5_000);
         let key = wheel.insert();
         wheel.arm(key, 17, 'a');
@@ -550,7 +550,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_of_the_past_arms_nothing() {
+    fn an_outdated_key_arms_nothing() {
         let mut wheel = Wheel::new(0);
         let first = wheel.insert();
         let mut second = first;

@@ -161,7 +161,7 @@ fn check(preemptions: usize, model: impl Fn() + Sync + Send + 'static) {
 
 /// One worker becomes idle while the second piece is published.
 #[test]
-fn what_is_published_beside_a_worker_that_falls_idle_is_taken() {
+fn work_published_while_a_worker_becomes_idle_is_taken() {
     check(3, || {
         let (pieces, threads) = Pieces::begin(1, 2, false);
         pieces.publish();
@@ -173,7 +173,7 @@ fn what_is_published_beside_a_worker_that_falls_idle_is_taken() {
 /// One of two workers is searching while the second piece is published, and then waits for the
 /// other worker.
 #[test]
-fn what_is_published_during_a_search_is_taken() {
+fn work_published_during_a_search_is_taken() {
     check(1, || {
         let (pieces, threads) = Pieces::begin(2, 2, true);
         pieces.publish();
@@ -234,7 +234,7 @@ impl Counted {
 /// The watchdog gives up a notification while the notified worker arrives, and while the next
 /// worker is notified.
 #[test]
-fn a_call_that_is_given_up_leaves_one_search() {
+fn a_notification_that_is_given_up_leaves_one_search() {
     check(3, || {
         let idle = Idle::new(1);
         let searchers = AtomicUsize::new(0);
@@ -251,7 +251,7 @@ fn a_call_that_is_given_up_leaves_one_search() {
         }
         // The worker may not have arrived after the last notification.
         counted.give_up();
-        let search = counted.idle.begin_search().expect("nobody searches");
+        let search = counted.idle.begin_search().expect("no thread searches");
         assert!(
             counted.idle.notify_one(0, search).is_ok(),
             "the slot is listed"

@@ -175,7 +175,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_call_tells_what_it_was_made_of() {
+    fn a_call_returns_the_parts_it_was_made_from() {
         let call = Call::new(77, WORKERS_MAX, 1022, Grain(3));
         assert_eq!(
             (call.epoch(), call.workers(), call.caller()),
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn a_share_is_whole_until_its_loop_touches_it() {
+    fn a_share_is_whole_until_its_loop_takes_from_it() {
         let left = Left::new(5, 3..9);
         assert_eq!(left.of(5), Some(3..9));
         assert_eq!(left.of(6), None);

@@ -390,7 +390,7 @@ mod tests {
     const SECOND: u64 = 1_000_000_000;
 
     #[test]
-    fn loops_that_follow_each_other_wake_the_workers_wherever_they_are_called() {
+    fn consecutive_loops_wake_the_workers_from_any_call_site() {
         for closures in [1, 3, 20] {
             let (missed, _, wakes) = calls(closures, 300, SECOND, u64::MAX);
             assert!(
@@ -408,7 +408,7 @@ mod tests {
     }
 
     #[test]
-    fn a_small_loop_is_its_caller_s_but_for_the_calls_that_are_timed() {
+    fn a_small_loop_runs_on_its_caller_except_timed_calls() {
         let mut sites = Sites::default();
         for (ns, small) in [(SPREAD_NS / 2, true), (SPREAD_NS * 2, false)] {
             let (mut tiny, code) = (0, ns as usize);
@@ -427,7 +427,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_woken_for_nothing() {
+    fn no_worker_is_woken_without_work() {
         let (missed, loops, wakes) = calls(3, 100_000, SECOND, 0);
         assert_eq!((missed, wakes), (loops, 0), "each is alone");
         let (_, loops, wakes) = calls(3, 300, SECOND, 0);
@@ -438,7 +438,7 @@ mod tests {
     }
 
     #[test]
-    fn sites_of_one_set_do_not_drive_each_other_out() {
+    fn call_sites_of_one_set_do_not_evict_each_other() {
         let set = key(0).set();
         let same = (0..10_000).filter(|code| key(*code).set() == set);
         let same: Vec<usize> = same.take(SITES_PER_SET + 1).collect();

@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn a_passing_process_does_not_cost_the_worker() {
+    fn a_short_lived_process_does_not_exclude_the_worker() {
         assert_eq!(over_one_thread(1000 * MS, |_| None), 0.5);
         for hits in [5, 10, 20] {
             let took = over_one_thread(4000 * MS, once_in(1000 * MS / hits, 4 * MS));
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn a_neighbour_that_never_ends_does_not_hold_the_loops_up() {
+    fn a_neighbour_that_never_ends_does_not_delay_the_loops() {
         for slice in [3, 4, 8] {
             // The other process and the worker have the CPU in turns.
             let took = over_one_thread(4000 * MS, once_in(2 * slice * MS, slice * MS));

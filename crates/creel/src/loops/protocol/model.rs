@@ -109,23 +109,23 @@ fn claim_and_join(grain: Grain) {
 }
 
 #[test]
-fn a_whole_share_is_claimed_once_and_no_late_comer_touches_the_callers_frame() {
+fn a_whole_share_is_claimed_once_and_latecomers_do_not_touch_the_callers_frame() {
     claim_and_join(Grain::WHOLE);
 }
 
 #[test]
-fn a_cut_share_is_claimed_once_and_no_late_comer_touches_the_callers_frame() {
+fn a_split_share_is_claimed_once_and_latecomers_do_not_touch_the_callers_frame() {
     claim_and_join(Grain(5));
 }
 
 #[test]
-fn a_queue_is_claimed_once_and_no_late_comer_touches_the_callers_frame() {
+fn a_queue_is_claimed_once_and_latecomers_do_not_touch_the_callers_frame() {
     claim_and_join(Grain::QUEUE);
 }
 
 /// Two workers are in one group, and the last of them reports to the caller.
 #[test]
-fn a_group_is_out_when_the_last_of_it_says_so() {
+fn a_group_has_left_when_its_last_worker_reports() {
     check(2, || {
         let loops = protocol(3);
         let workers = [0, 1].map(|slot| {
@@ -141,7 +141,7 @@ fn a_group_is_out_when_the_last_of_it_says_so() {
 
 /// If the worker went to sleep for good, this model would hang, and loom would report it.
 #[test]
-fn a_worker_that_goes_to_sleep_learns_of_the_next_loop() {
+fn a_worker_that_goes_to_sleep_is_woken_for_the_next_loop() {
     check(3, || {
         let loops = protocol(2);
         let other = Arc::clone(&loops);
@@ -267,18 +267,18 @@ fn no_share_waits_for_a_busy_worker(grain: Grain, owner: Owner) {
 }
 
 #[test]
-fn a_share_whose_worker_leaves_for_other_code_is_run() {
+fn a_share_is_run_although_its_worker_leaves_for_other_code() {
     no_share_waits_for_a_busy_worker(Grain::WHOLE, Owner::Leaves);
 }
 
 #[test]
-fn a_place_in_a_whole_share_is_one_threads() {
+fn an_index_in_a_whole_share_belongs_to_one_thread() {
     no_share_waits_for_a_busy_worker(Grain::WHOLE, Owner::ComesBack);
     no_share_waits_for_a_busy_worker(Grain::WHOLE, Owner::Turns);
 }
 
 #[test]
-fn a_place_at_a_queue_is_one_threads() {
+fn an_index_at_a_queue_belongs_to_one_thread() {
     no_share_waits_for_a_busy_worker(Grain::QUEUE, Owner::ComesBack);
     no_share_waits_for_a_busy_worker(Grain::QUEUE, Owner::Turns);
 }
@@ -369,11 +369,11 @@ fn share_and_close(preemptions: usize, pieces: usize, visits: usize) {
 }
 
 #[test]
-fn an_offer_is_its_owners_again_when_it_is_closed() {
+fn a_closed_shared_job_belongs_to_its_owner_again() {
     share_and_close(3, 1, 1);
 }
 
 #[test]
-fn each_piece_is_run_once_and_who_comes_again_finds_the_offer_closed() {
+fn each_piece_is_run_once_and_a_returning_visitor_finds_the_job_closed() {
     share_and_close(2, 2, 2);
 }

@@ -290,7 +290,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_slot_remembers_is_forgotten_before_its_epoch_comes_again() {
+    fn a_slot_forgets_its_epoch_before_the_epoch_is_reused() {
         let share = Share::new();
         let call = Call::new(5, 2, 0, Grain(0));
         assert!(share.is_news(call));

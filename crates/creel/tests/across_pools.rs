@@ -27,7 +27,7 @@ fn pool(workers: usize, name: &str) -> Arc<Pool> {
 }
 
 /// Checks that the pool still does each kind of work.
-fn works(pool: &Pool) {
+fn assert_works(pool: &Pool) {
     assert_eq!(block_on(pool.spawn(async { 1 })).unwrap(), 1);
     assert_eq!(
         pool.block_on(async { task::spawn(async { 2 }).await })

@@ -58,7 +58,7 @@ fn throws_a_bomb<R>(f: impl FnOnce() -> R) {
 }
 
 /// Checks that the pool still does each kind of work on each of its workers.
-fn goes_on(pool: &Pool) {
+fn assert_works(pool: &Pool) {
     assert_eq!(pool.broadcast(|i| i).len(), pool.workers());
     assert_eq!(pool.map(&[1; 100], |x| x + 1), [2; 100]);
     assert_eq!(pool.join(|| 1, || 2), (1, 2));
@@ -446,7 +446,7 @@ fn pools_end_inside_their_own_work() {
         .detach();
     ran.recv_timeout(Duration::from_secs(60))
         .expect("the task runs");
-    goes_on(&outer);
+    assert_works(&outer);
 }
 
 fn crowd(pool: &Pool) {

@@ -101,7 +101,7 @@ fn calls_wait_for_each_other_after_each_way_to_resize() {
 
 #[test]
 fn calls_wait_for_each_other_after_concurrent_resizes() {
-    bounded("resizes beside each other", || {
+    bounded("concurrent resizes", || {
         let pool = pool(4, Wait::Park);
         for _ in 0..100 {
             thread::scope(|s| {

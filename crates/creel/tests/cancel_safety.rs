@@ -112,7 +112,7 @@ fn a_cancelled_batch_can_continue() {
         let to = [to.local_addr()?, from.local_addr()?];
         let mut outgoing = Outgoing::new();
         outgoing.push_to_many(b"a buffer", to.into_iter().cycle().take(ALL));
-        // A batch of that many system calls yields to other tasks in between.
+        // The batch needs many system calls, so it yields to other tasks in between.
         assert!(cancel(from.send_batch(&mut outgoing)));
         let left = outgoing.len();
         assert!(left > 0 && left < ALL, "{left}");

@@ -57,7 +57,7 @@ impl Hostile {
     }
 
     /// Acts only once per arming. A callback that arrives here again does nothing.
-    fn come_to(&self, step: Step) {
+    fn reach(&self, step: Step) {
         if self.step == Some(step) && self.armed.swap(false, Ordering::SeqCst) {
             let rearm = Rearm(&self.armed);
             (self.act)();

@@ -289,7 +289,7 @@ fn share(pool: &Pool, world: &Arc<World>, draw: &mut Draw) {
 }
 
 /// Runs work that belongs to one worker or to the calling thread, which is outside the pool.
-fn from_outside(pool: &Arc<Pool>, world: &Arc<World>, beside: &Arc<Pool>, draw: &mut Draw) {
+fn from_outside(pool: &Arc<Pool>, world: &Arc<World>, second: &Arc<Pool>, draw: &mut Draw) {
     let worker = draw.below(world.least);
     match draw.below(9) {
         0 => pool.run_on(worker, || ()).unwrap(),
@@ -318,7 +318,7 @@ fn from_outside(pool: &Arc<Pool>, world: &Arc<World>, beside: &Arc<Pool>, draw: 
         }
         6 => {
             // The thread of this task waits in the other pool, and calls its own pool from there.
-            let (inner, own, other) = (Arc::clone(pool), Arc::clone(world), Arc::clone(beside));
+            let (inner, own, other) = (Arc::clone(pool), Arc::clone(world), Arc::clone(second));
             let task = pool.spawn(async move {
                 if let Some(_permit) = own.may_block(1) {
                     let back = Arc::clone(&inner);

@@ -13,7 +13,7 @@ use std::{
 /// Long enough for anything that happens at all.
 const LONG: Duration = Duration::from_secs(60);
 
-/// The registry of placements belongs to the process, so one test runs at a time.
+/// The ledger of pinned workers belongs to the process, so one test runs at a time.
 fn alone() -> MutexGuard<'static, ()> {
     static SEATS: Mutex<()> = Mutex::new(());
     SEATS.lock().unwrap_or_else(PoisonError::into_inner)

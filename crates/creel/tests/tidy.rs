@@ -1,16 +1,13 @@
-//! Rules for the source code that a machine can check.
-//!
-//! They are which layer imports which, how long a file is, and that each file says why it exists.
+//! What can be kept of the house's order by a machine: who imports whom, how long a file is, that
+//! each says why it exists.
 
 use std::{
     fs,
     path::{Path, PathBuf},
 };
 
-/// The layers of the crate, lowest first.
-///
-/// Each entry is a folder and the folders that it may import from, in addition to itself and
-/// `sync`. `loops/protocol` is below the pool, and the rest of `loops` is above it.
+/// The layers of the crate, the lowest first: a folder, and those it may import from beside its own
+/// and `sync`. `loops/protocol` is below the pool, the rest of `loops` above it.
 const LAYERS: [(&str, &[&str]); 11] = [
     ("sync", &[]),
     ("blocking", &["worker"]),
@@ -25,7 +22,7 @@ const LAYERS: [(&str, &[&str]); 11] = [
     ("loops", &["worker", "pool", "loops/protocol"]),
 ];
 
-/// The maximum number of lines of a file without its tests.
+/// Lines of a file at most, without its tests.
 const LINES_MAX: usize = 600;
 
 fn source() -> PathBuf {
@@ -43,7 +40,7 @@ fn files(folder: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// Returns each file with its path below `src`, except the root, the tests and the models.
+/// Each file with its place below `src`, but for the root, the tests and the models.
 fn all_files() -> Vec<(String, String)> {
     let mut paths = Vec::new();
     files(&source(), &mut paths);
@@ -61,7 +58,7 @@ fn all_files() -> Vec<(String, String)> {
         .collect()
 }
 
-/// Returns the code of a file without comments and unit tests.
+/// A file's code without comments and unit tests.
 fn code(text: &str) -> String {
     let shipped = text.split("#[cfg(test)]\nmod").next().unwrap_or("");
     let shipped = shipped.split("#[cfg(all(test").next().unwrap_or("");
@@ -72,7 +69,7 @@ fn code(text: &str) -> String {
         .collect()
 }
 
-/// Returns the layer of a path in the crate, or `None` for the crate's root.
+/// The layer of a place or a path in the crate; none of the crate's root.
 fn layer(path: &str) -> Option<&'static str> {
     let of = |name: &&str| {
         let rest = path.strip_prefix(*name);
@@ -82,7 +79,7 @@ fn layer(path: &str) -> Option<&'static str> {
     names.filter(of).max_by_key(|name| name.len())
 }
 
-/// Returns the paths that follow each `crate::` in a piece of code, up to the first list in them.
+/// The paths that follow each `crate::` in a piece of code, as far as the first list in them.
 fn imports(code: &str) -> Vec<String> {
     let word = |c: char| c.is_alphanumeric() || c == '_' || c == ':';
     let path = |text: &str| {
@@ -90,7 +87,7 @@ fn imports(code: &str) -> Vec<String> {
         text[..end].replace("::", "/")
     };
     let mut found = Vec::new();
-    // This `crate` is part of an item's visibility and not an import.
+    // It says who may see an item.
     let code = code.replace("pub(in crate::", "pub(in ");
     for rest in code.split("crate::").skip(1) {
         let Some(list) = rest.strip_prefix('{') else {
@@ -132,7 +129,7 @@ fn the_parser_finds_what_is_imported() {
 fn no_file_imports_from_a_layer_above() {
     let mut wrong = Vec::new();
     let all = all_files();
-    assert!(all.len() > 60, "found too few source files");
+    assert!(all.len() > 60, "the source is here");
     for (place, text) in &all {
         let Some(own) = layer(place) else {
             wrong.push(format!("{place}: in no layer"));
@@ -168,8 +165,8 @@ fn each_file_says_why_it_exists_and_is_short() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// A waker is code of the program, so it must not run under a lock or in the middle of an update.
-/// `worker/stored_waker.rs` explains how we keep it.
+/// A waker is code of the program, which must not run under a lock or in the middle of an update:
+/// `worker/stored_waker.rs` says how it is kept.
 #[test]
 fn wakers_are_cloned_in_one_file() {
     let mut wrong = Vec::new();

@@ -457,7 +457,7 @@ fn a_lease_a_balance_and_a_handle_have_the_same_verbs() {
 
 #[test]
 fn a_dropped_pool_waits_for_callers_in_block_on() {
-    bounded("a drop beside a block_on", || {
+    bounded("a drop during a block_on", || {
         let pool = Pool::builder().workers(1).build().unwrap();
         let handle = pool.handle();
         // In this case the future itself drops the pool. Its thread cannot wait for itself, so

@@ -62,10 +62,10 @@ pub enum Wait {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Balance {
-    /// Each worker gets the same even share in each call, and nobody helps anybody. A worker that is
-    /// free always runs its own share. If it is busy with something else (a task, a job of a scope),
-    /// an idle worker or the caller runs the whole share in its place, because nothing that is ready
-    /// waits for a busy worker.
+    /// Each worker gets an equal share, which is the same in each call, and takes nothing from the
+    /// others. A worker that is free always runs its own share. If it is busy with something else,
+    /// for example a task or a job of a scope, an idle worker or the caller runs the whole share in
+    /// its place, because ready work never waits for a busy worker.
     Fixed,
     /// Each worker starts with its own range, which is the same in each call, so that its data stay
     /// in its cache. A worker that is done takes blocks from the back of another worker's range,

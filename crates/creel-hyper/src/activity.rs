@@ -187,7 +187,7 @@ impl Drop for Answering {
 
 /// A service that tracks its requests on one connection.
 pub(crate) struct Tracked<S> {
-    pub(crate) service: Arc<S>,
+    pub(crate) service: S,
     pub(crate) activity: Arc<Activity>,
 }
 

@@ -21,6 +21,7 @@ use hyper::{Request, Response};
 use crate::Executor;
 use crate::activity::{Activity, Seen, State, Tracked};
 use crate::event::End;
+use crate::peer::{Peer, WithPeer};
 use crate::server_io::ServerIo;
 
 /// The interval after which we check a connection for activity. A connection without activity needs
@@ -72,13 +73,15 @@ struct Watch<'a> {
     stuck: Duration,
 }
 
-/// Serves one connection until it ends.
-pub(crate) async fn serve<T, S, B>(
+/// Serves one connection until it ends. Its requests get the address of the client, if there is one.
+pub(crate) async fn serve<T, S, B, A>(
     io: T,
     shared: Arc<Shared<S>>,
+    peer: Option<Peer<A>>,
     stopping: CancellationToken,
 ) -> End
 where
+    A: Send + Sync + 'static,
     T: Read + Write + Unpin + Send + 'static,
     S: Service<Request<Incoming>, Response = Response<B>> + Send + Sync + 'static,
     S::Future: Send,
@@ -88,6 +91,10 @@ where
     B::Error: Into<Box<dyn Error + Send + Sync>>,
 {
     let activity = Arc::new(Activity::default());
+    let service = WithPeer {
+        service: Arc::clone(&shared.service),
+        peer,
+    };
     let mut rest = Some((io, Vec::new()));
     while let Some((io, first)) = rest.take() {
         let mut server_io = ServerIo::new(io, first, Arc::clone(&activity));
@@ -103,26 +110,23 @@ where
         // A client that has used HTTP/1 on this connection cannot change to HTTP/2.
         #[cfg(feature = "http2")]
         if activity.is_new() && server_io.is_http2() {
-            let serving = shared
-                .http2
-                .serve_connection(server_io, Arc::clone(&shared.service));
+            let serving = shared.http2.serve_connection(server_io, service);
             // We box this state, because otherwise the futures of HTTP/1 connections would reserve
             // space for it.
             let mut serving = Box::pin(serving);
-            let end = |it: &mut Pin<Box<Http2<T, S>>>| it.as_mut().graceful_shutdown();
+            let end = |it: &mut Pin<Box<Http2<T, S, A>>>| it.as_mut().graceful_shutdown();
             let ended = until(&mut serving, end, &stopping, &activity, None).await;
             return ended.unwrap_or(End::Done);
         }
-        let (service, tracked) = (Arc::clone(&shared.service), Arc::clone(&activity));
         let tracked = Tracked {
-            service,
-            activity: tracked,
+            service: service.clone(),
+            activity: Arc::clone(&activity),
         };
         // We box hyper's state, so that an idle connection does not need memory for it.
         let _awake = Awake::new(&shared.awake);
         let serving = shared.http1.serve_connection(server_io, tracked);
         let mut serving = Box::new(serving.with_upgrades());
-        let end = |it: &mut Box<Http1<T, S>>| Pin::new(&mut **it).graceful_shutdown();
+        let end = |it: &mut Box<Http1<T, S, A>>| Pin::new(&mut **it).graceful_shutdown();
         // hyper's own timeout would arm a timer for each request.
         let watch = Watch {
             awake: &shared.awake,
@@ -139,9 +143,9 @@ where
     End::Done
 }
 
-type Http1<T, S> = http1::UpgradeableConnection<ServerIo<T>, Tracked<S>>;
+type Http1<T, S, A> = http1::UpgradeableConnection<ServerIo<T>, Tracked<WithPeer<S, A>>>;
 #[cfg(feature = "http2")]
-type Http2<T, S> = http2::Connection<ServerIo<T>, Arc<S>, Executor>;
+type Http2<T, S, A> = http2::Connection<ServerIo<T>, WithPeer<S, A>, Executor>;
 
 /// Serves a connection until it ends, and returns how it ended. Returns `None` if it is idle and
 /// the stream can be taken back from hyper.

@@ -38,6 +38,8 @@ mod event;
 mod executor;
 mod io;
 #[cfg(feature = "server")]
+mod peer;
+#[cfg(feature = "server")]
 mod serve;
 #[cfg(feature = "server")]
 mod server_io;
@@ -49,6 +51,8 @@ mod tower;
 pub use event::{End, Event};
 pub use executor::Executor;
 pub use io::{FuturesIo, Io};
+#[cfg(feature = "server")]
+pub use peer::Peer;
 #[cfg(feature = "server")]
 pub use serve::{NoHandshake, Serve, serve};
 pub use timer::Timer;

@@ -23,6 +23,7 @@ use hyper::{Request, Response};
 use crate::Io;
 use crate::connection::{self, Shared};
 use crate::event::{End, Event};
+use crate::peer::Peer;
 #[cfg(feature = "http2")]
 use crate::{Executor, Timer};
 
@@ -103,6 +104,7 @@ pub fn serve<L: Listen, S>(listener: Listener<L>, service: S) -> Serve<L, S> {
         handshake: |stream| ready(Ok(Io(stream))),
         most: usize::MAX,
         grace: GRACE,
+        with_peer: false,
         on_event: Box::new(|_| {}),
         shared: Shared {
             service: Arc::new(service),
@@ -148,6 +150,7 @@ pub struct Serve<L: Listen, S, H = NoHandshake<<L as Listen>::Connection>> {
     handshake: H,
     most: usize,
     grace: Duration,
+    with_peer: bool,
     on_event: Box<dyn FnMut(Event) + Send>,
     shared: Shared<S>,
 }
@@ -200,6 +203,7 @@ impl<L: Listen, S, H> Serve<L, S, H> {
             handshake,
             most: self.most,
             grace: self.grace,
+            with_peer: self.with_peer,
             on_event: self.on_event,
             shared: self.shared,
         }
@@ -286,6 +290,28 @@ impl<L: Listen, S, H> Serve<L, S, H> {
         self
     }
 
+    /// Adds the address of the client to the extensions of each request, as a
+    /// [`Peer`]. Without this method, the service does not see it.
+    ///
+    /// ```no_run
+    /// # use std::{convert::Infallible, io, net::SocketAddr};
+    /// # use hyper::{Request, Response, body::Incoming, service::service_fn};
+    /// # fn main() -> io::Result<()> {
+    /// let listener = creel::net::TcpListener::bind("127.0.0.1:0".parse().unwrap())?;
+    /// let service = service_fn(async |request: Request<Incoming>| {
+    ///     let peer = request.extensions().get::<creel_hyper::Peer<SocketAddr>>();
+    ///     Ok::<_, Infallible>(Response::new(format!("you are {peer:?}")))
+    /// });
+    /// let server = creel_hyper::serve(listener, service).with_peer();
+    /// # drop(server);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn with_peer(mut self) -> Self {
+        self.with_peer = true;
+        self
+    }
+
     /// Sets hyper's own settings for HTTP/1, for example sizes, half-closed connections and
     /// keep-alive.
     ///
@@ -338,6 +364,7 @@ where
             handshake,
             most,
             grace,
+            with_peer,
             mut on_event,
             shared,
         } = self;
@@ -360,16 +387,17 @@ where
             });
             match accepted.await {
                 None => break,
-                Some(Ok((stream, _))) => {
+                Some(Ok((stream, address))) => {
                     on_event(Event::Accepted);
                     // If this fails, the connection is probably broken. Reading will report that.
                     let _ = stream.as_std().without_delay();
                     let begin = handshake(stream);
+                    let peer = with_peer.then(|| Peer(Arc::new(address)));
                     let (shared, stopping) = (Arc::clone(&shared), stopping.clone());
                     connections.spawn(async move {
                         let begin = creel::time::timeout(shared.head, begin);
                         match stopping.run_until(begin).await {
-                            Some(Ok(Ok(io))) => connection::serve(io, shared, stopping).await,
+                            Some(Ok(Ok(io))) => connection::serve(io, shared, peer, stopping).await,
                             Some(Ok(Err(error))) => End::Handshake(error),
                             Some(Err(_)) => End::Silent,
                             None => End::Done,

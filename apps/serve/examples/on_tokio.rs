@@ -76,11 +76,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         burst: Duration::from_millis(100),
         waiting_max: 4096,
     };
-    // The embedded store has its own thread, so this pool has nothing to do.
-    let unused = creel::Pool::builder().workers(1).build()?;
     let app = Arc::new(App {
         crypto: Arc::new(Crypto::new(&seed, cli.password_cost.unwrap_or_default())?),
-        store: Store::open(&cli.store, &unused, &Arc::default())?,
+        store: Store::open(&cli.store, &Arc::default())?,
         admission: Arc::new(Admission::new(limits)),
         metrics: Metrics::default(),
         started: Instant::now(),

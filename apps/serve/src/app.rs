@@ -6,6 +6,7 @@
 //!   before.
 //! - Each of them is counted once.
 
+use std::net::SocketAddr;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -13,6 +14,7 @@ use std::time::{Duration, Instant};
 
 use bytes::{Buf, Bytes};
 use creel::time::timeout;
+use creel_hyper::Peer;
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
 use hyper::body::Body;
 use hyper::header::{
@@ -52,8 +54,10 @@ pub enum Refusal {
     Shed(Shed),
     /// 503: the request was not done by its deadline.
     Late,
-    /// 503: the store did not answer.
+    /// 503: the store did not execute the request.
     Store(StoreError),
+    /// 503: the reply to `/ready`.
+    NotReady(String),
     /// 500: the service has a bug.
     Broken,
 }
@@ -127,7 +131,9 @@ impl App {
         // HTTP/2 has a frame that ends all streams at once, so it needs no header.
         let can_close = request.version() < Version::HTTP_2;
         let line = self.log.is_some().then(|| {
+            let peer = request.extensions().get::<Peer<SocketAddr>>();
             (
+                peer.map(|peer| *peer.0),
                 request.method().to_string(),
                 request.uri().path().to_owned(),
             )
@@ -139,9 +145,10 @@ impl App {
             reply.headers_mut().insert(CONNECTION, close);
         }
         in_flight.answered(reply.status());
-        if let (Some(log), Some((method, path))) = (&self.log, line) {
+        if let (Some(log), Some((client, method, path))) = (&self.log, line) {
             let bytes = reply.body().size_hint().exact().unwrap_or(0) as usize;
             log.line(LogEntry::new(
+                client,
                 &method,
                 &path,
                 reply.status().as_u16(),
@@ -177,10 +184,7 @@ impl App {
         // Admission control must not reject the requests of monitoring.
         match route {
             Route::Health => return Ok(reply(json!({"status": "alive"}))),
-            Route::Ready if self.store.is_ready() && !self.is_draining() => {
-                return Ok(reply(json!({"status": "ready"})));
-            }
-            Route::Ready => return Err(StoreError::Unavailable.into()),
+            Route::Ready => return self.ready(),
             Route::Metrics => return Ok(self.metrics()),
             Route::Key => {
                 return Ok(reply(
@@ -224,7 +228,7 @@ impl App {
             }
             Route::Counters => return Ok(reply(json!({"signed": self.store.count().await?}))),
             // Signing is useless without a store, because the record could not be kept.
-            Route::Sign if !self.store.is_ready() => return Err(StoreError::Unavailable.into()),
+            Route::Sign => self.store.ready()?,
             _ => {}
         }
         let uri = request.uri().clone();
@@ -272,6 +276,21 @@ impl App {
         collected
     }
 
+    /// Answers whether the service accepts work. Operators see the words of the store here.
+    fn ready(&self) -> Result<Reply, Refusal> {
+        match self.store.trouble() {
+            _ if self.is_draining() => {
+                Err(Refusal::NotReady("the service is shutting down".into()))
+            }
+            Some(error) => Err(Refusal::NotReady(format!(
+                "the store accepts no records ({}): {}",
+                error.reason.name(),
+                error.words
+            ))),
+            None => Ok(reply(json!({"status": "ready"}))),
+        }
+    }
+
     /// Returns the reply with all metrics.
     fn metrics(&self) -> Reply {
         let text = self
@@ -306,7 +325,10 @@ async fn drain<B: Body>(mut body: Pin<&mut B>) {
 
 /// Validates the parts of a request that hyper leaves to us.
 ///
-/// Source: RFC 9112, sections 3.2 and 6.1.
+/// hyper itself rejects a request whose last coding is not `chunked`, because its body would have no
+/// end.
+///
+/// Source: RFC 9112, sections 3.2, 6.1 and 7.1. RFC 9110, section 5.6.1.
 fn validate<B>(request: &Request<B>) -> Result<(), Refusal> {
     if request.version() != Version::HTTP_11 {
         return Ok(());
@@ -314,10 +336,19 @@ fn validate<B>(request: &Request<B>) -> Result<(), Refusal> {
     if request.headers().get_all(HOST).iter().count() != 1 {
         return Err(Refusal::Bad("expected exactly one Host header".to_owned()));
     }
-    let mut codings = request.headers().get_all(TRANSFER_ENCODING).iter();
-    match codings.all(|coding| coding.as_bytes().eq_ignore_ascii_case(b"chunked")) {
-        true => Ok(()),
-        false => Err(Refusal::Coding),
+    // A list may be split over several fields, and may have empty elements, which do not count.
+    let fields = request.headers().get_all(TRANSFER_ENCODING).iter();
+    let codings = fields.flat_map(|field| field.as_bytes().split(|byte| *byte == b','));
+    let codings = codings.map(<[u8]>::trim_ascii);
+    let codings = codings.filter(|coding| !coding.is_empty());
+    let (chunked, others): (Vec<_>, Vec<_>) =
+        codings.partition(|coding| coding.eq_ignore_ascii_case(b"chunked"));
+    match (chunked.len(), others.len()) {
+        (0 | 1, 0) => Ok(()),
+        (2.., _) => Err(Refusal::Bad(
+            "the body is chunked more than once".to_owned(),
+        )),
+        _ => Err(Refusal::Coding),
     }
 }
 
@@ -376,7 +407,12 @@ pub fn error_reply(refusal: &Refusal) -> Reply {
             StatusCode::SERVICE_UNAVAILABLE,
             "the request was not done by its deadline: try again later".into(),
         ),
-        Refusal::Store(error) => (StatusCode::SERVICE_UNAVAILABLE, error.to_string()),
+        // The words of the store are for operators. They are in the log and in `/ready`.
+        Refusal::Store(_) => (
+            StatusCode::SERVICE_UNAVAILABLE,
+            "the store is not available: try again later".into(),
+        ),
+        Refusal::NotReady(why) => (StatusCode::SERVICE_UNAVAILABLE, why.clone()),
         Refusal::Broken => (
             StatusCode::INTERNAL_SERVER_ERROR,
             "internal error: the job failed".into(),

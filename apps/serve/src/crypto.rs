@@ -1,10 +1,6 @@
 //! The work itself: signatures, digests and password hashes. It is pure computation and never
 //! blocks.
 
-use std::fs::{self, OpenOptions};
-use std::io::{self, Write};
-use std::path::Path;
-
 use argon2::password_hash::phc::PasswordHash;
 use argon2::password_hash::{PasswordHasher, PasswordVerifier};
 use argon2::{Algorithm, Argon2, Params, Version};
@@ -208,41 +204,6 @@ impl Crypto {
         }
         Done::Verified(self.argon2.verify_password(password, &stored_hash).is_ok())
     }
-}
-
-/// Reads the seed of a key from its file of 64 hex digits.
-///
-/// If the file does not exist, this creates it with a random seed. Only its owner may read it.
-///
-/// # Errors
-///
-/// Returns the error of the file, or [`InvalidData`](io::ErrorKind::InvalidData) if it does not
-/// contain 64 hex digits.
-pub fn seed(path: &Path) -> io::Result<[u8; 32]> {
-    let mut seed = [0; 32];
-    match fs::read_to_string(path) {
-        Ok(text) => {
-            let decoded = hex::decode_to_slice(text.trim(), &mut seed);
-            decoded.map_err(|_| {
-                io::Error::new(
-                    io::ErrorKind::InvalidData,
-                    "not a key: expected 64 hex digits",
-                )
-            })?;
-        }
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            getrandom::fill(&mut seed).map_err(io::Error::other)?;
-            let mut options = OpenOptions::new();
-            options.write(true).create_new(true);
-            #[cfg(unix)]
-            std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-            let mut file = options.open(path)?;
-            file.write_all(format!("{}\n", hex::encode(seed)).as_bytes())?;
-            file.sync_all()?;
-        }
-        Err(error) => return Err(error),
-    }
-    Ok(seed)
 }
 
 #[cfg(test)]

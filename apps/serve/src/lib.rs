@@ -10,6 +10,7 @@ pub mod admission;
 pub mod app;
 pub mod crypto;
 mod crypto_pool;
+pub mod key_file;
 pub mod load;
 pub mod log;
 mod memory;

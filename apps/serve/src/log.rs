@@ -5,6 +5,7 @@
 
 use std::fs::OpenOptions;
 use std::io::{self, BufWriter, Write};
+use std::net::SocketAddr;
 #[cfg(unix)]
 use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
@@ -28,6 +29,8 @@ const FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
 pub struct LogEntry {
     /// When the answer was ready, in milliseconds since 1970.
     time_ms: u64,
+    /// The address of the client, as `IP:PORT`.
+    client: Option<SocketAddr>,
     method: String,
     path: String,
     status: u16,
@@ -37,12 +40,20 @@ pub struct LogEntry {
 
 impl LogEntry {
     /// Creates the line of an answer that is ready now.
-    pub fn new(method: &str, path: &str, status: u16, took: Duration, bytes: usize) -> LogEntry {
+    pub fn new(
+        client: Option<SocketAddr>,
+        method: &str,
+        path: &str,
+        status: u16,
+        took: Duration,
+        bytes: usize,
+    ) -> LogEntry {
         let now = SystemTime::now()
             .duration_since(UNIX_EPOCH)
             .unwrap_or_default();
         LogEntry {
             time_ms: now.as_millis() as u64,
+            client,
             method: method.to_owned(),
             path: path.to_owned(),
             status,
@@ -75,6 +86,9 @@ impl AccessLog {
             _ => {
                 let mut options = OpenOptions::new();
                 options.create(true).append(true);
+                // The log contains addresses of clients.
+                #[cfg(unix)]
+                std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
                 // Opening a pipe only for writing would block until there is a reader.
                 #[cfg(unix)]
                 options.read(std::fs::metadata(path).is_ok_and(|file| file.file_type().is_fifo()));

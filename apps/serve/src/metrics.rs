@@ -12,6 +12,7 @@ use creel_hyper::{End, Event};
 
 use crate::admission::{Admission, Shed};
 use crate::routes::Route;
+use crate::store::Reason;
 
 const ROUTES: usize = Route::ALL.len();
 /// The statuses that the service answers with. Any other status counts as the last one.
@@ -90,8 +91,10 @@ pub struct Metrics {
     pub started: AtomicU64,
     /// The number of requests that are being answered.
     pub in_flight: AtomicI64,
-    /// The number of requests that the store did not answer.
-    pub store_errors: AtomicU64,
+    /// The number of requests that the store did not execute, by reason.
+    store_errors: [AtomicU64; Reason::ALL.len()],
+    /// The number of outages of the store, by reason.
+    store_outages: [AtomicU64; Reason::ALL.len()],
     /// The number of connections that were made to the store.
     pub store_connections: AtomicU64,
     /// The number of lines that the access log dropped.
@@ -116,6 +119,21 @@ impl Metrics {
     /// Counts a request that admission control rejected.
     pub fn refused(&self, shed: Shed) {
         self.shed[shed as usize].fetch_add(1, Relaxed);
+    }
+
+    /// Counts a request that the store did not execute.
+    pub fn store_error(&self, reason: Reason) {
+        self.store_errors[reason as usize].fetch_add(1, Relaxed);
+    }
+
+    /// Counts an outage of the store.
+    pub fn store_outage(&self, reason: Reason) {
+        self.store_outages[reason as usize].fetch_add(1, Relaxed);
+    }
+
+    /// Returns the number of outages of the store with a reason.
+    pub fn store_outages(&self, reason: Reason) -> u64 {
+        self.store_outages[reason as usize].load(Relaxed)
     }
 
     /// Counts an event of a connection.
@@ -216,6 +234,24 @@ impl Metrics {
                 count.load(Relaxed)
             );
         }
+        for (name, help, counts) in [
+            (
+                "creel_serve_store_errors_total",
+                "Requests that the store did not execute, by reason.",
+                &self.store_errors,
+            ),
+            (
+                "creel_serve_store_outages_total",
+                "Times that the store stopped accepting records, by reason.",
+                &self.store_outages,
+            ),
+        ] {
+            head(&mut out, name, "counter", help);
+            for (reason, count) in Reason::ALL.iter().zip(counts) {
+                let (reason, count) = (reason.name(), count.load(Relaxed));
+                let _ = writeln!(out, "{name}{{reason=\"{reason}\"}} {count}");
+            }
+        }
         for (name, help, count) in [
             (
                 "connections",
@@ -236,11 +272,6 @@ impl Metrics {
                 "clients_left",
                 "Clients that disconnected before their answer.",
                 &self.left,
-            ),
-            (
-                "store_errors",
-                "Requests that the store did not answer.",
-                &self.store_errors,
             ),
             (
                 "store_connections",

@@ -22,8 +22,9 @@ use hyper::service::service_fn;
 
 use crate::admission::{Admission, Limits};
 use crate::app::App;
-use crate::crypto::{self, Crypto};
+use crate::crypto::Crypto;
 use crate::crypto_pool::CryptoPool;
+use crate::key_file;
 use crate::log::AccessLog;
 use crate::memory;
 use crate::metrics::Metrics;
@@ -137,7 +138,7 @@ impl Server {
         };
         let crypto = crypto(settings)?;
         let metrics = Arc::new(Metrics::default());
-        let store = Store::open(&settings.store, &io, &metrics).map_err(ServerError::Store)?;
+        let store = Store::open(&settings.store, &metrics).map_err(ServerError::Store)?;
         let crypto_pool =
             CryptoPool::new(work, Admission::new(limits), crypto, Arc::clone(&metrics));
         let mut app = App::new(settings, crypto_pool, store, Arc::clone(&metrics));
@@ -163,6 +164,11 @@ impl Server {
     /// Returns the address on which the service listens.
     pub fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// Returns why the store does not accept records, or `None` if it does.
+    pub fn store_trouble(&self) -> Option<StoreError> {
+        self.app.store.trouble()
     }
 
     /// Serves until `stop` is ready. Then it answers the requests in flight and returns.
@@ -202,7 +208,11 @@ impl Server {
             .keep_alive_interval(settings.head_timeout)
             .keep_alive_timeout(settings.head_timeout);
         let counted = Arc::clone(&metrics);
-        let serving = creel_hyper::serve(listener, service)
+        let mut serving = creel_hyper::serve(listener, service);
+        if settings.access_log.is_some() {
+            serving = serving.with_peer();
+        }
+        let serving = serving
             .most_connections(settings.connections.min(files::allow_many()))
             .most_awake(AWAKE)
             .head_timeout(settings.head_timeout)
@@ -249,7 +259,8 @@ fn pool(name: &str, workers: Option<usize>, wait: Wait) -> Result<Pool, BuildErr
 /// Loads the key, or generates one that is not stored, and prepares the cryptography.
 fn crypto(settings: &Settings) -> Result<Crypto, ServerError> {
     let seed = match &settings.key {
-        Some(path) => crypto::seed(path).map_err(|error| ServerError::File(path.clone(), error))?,
+        Some(path) => key_file::load_or_create(path)
+            .map_err(|error| ServerError::File(path.clone(), error))?,
         None => {
             let mut seed = [0; 32];
             let filled = getrandom::fill(&mut seed);

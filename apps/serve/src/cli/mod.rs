@@ -2,14 +2,16 @@
 
 pub mod evaluate;
 pub mod load;
+mod private;
 pub mod serve;
+mod store;
 pub mod time;
 
 use std::time::Duration;
 
 use creel_console::{Exit, Failure, Interrupt};
 use creel_serve::ServerError;
-use creel_serve::store::StoreError;
+use creel_serve::store::Reason;
 
 /// Converts an error of the library to a failure with the matching exit code.
 fn exit_error(error: ServerError) -> anyhow::Error {
@@ -18,7 +20,8 @@ fn exit_error(error: ServerError) -> anyhow::Error {
         ServerError::Setting(_) | ServerError::Pool(_) => Exit::Usage,
         ServerError::File(_, io) if io.kind() == InvalidData => Exit::BadData,
         ServerError::Listen(_, io) if io.kind() == AddrInUse => Exit::TryAgain,
-        ServerError::Files(_) | ServerError::Store(StoreError::Unavailable) => Exit::TryAgain,
+        ServerError::Files(_) => Exit::TryAgain,
+        ServerError::Store(error) if error.reason == Reason::Locked => Exit::TryAgain,
         ServerError::File(..) | ServerError::Listen(..) | ServerError::Store(_) => Exit::SomeFailed,
     };
     Failure::new(exit, error.to_string()).into()

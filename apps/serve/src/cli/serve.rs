@@ -18,8 +18,8 @@ use creel_serve::store::Kind;
 use creel_serve::{Server, Settings};
 use serde::{Deserialize, Deserializer, de};
 
-use super::exit_error;
 use super::time::{Time, parsed};
+use super::{exit_error, private, store};
 
 /// A setting that is on or off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, ValueEnum)]
@@ -84,12 +84,35 @@ pub struct Options {
     /// [default: creel-serve-data]
     #[arg(long, value_name = "DIR", help_heading = "Storage")]
     data: Option<PathBuf>,
-    /// Keep records in STORE: a file path, redis://HOST:PORT, unix:PATH (the socket of a Redis
-    /// server), or memory [default: records.redb in the folder of --data]
+    /// Keep records in STORE: a file path, redis://HOST, rediss://HOST (with TLS),
+    /// redis+sentinel://HOST,HOST/MASTER, redis+cluster://HOST,HOST, unix:PATH (the socket of a
+    /// Redis server), or memory. HOST is [USER@]HOST[:PORT], and /N selects database N [env:
+    /// CREEL_SERVE_STORE] [default: records.redb in the folder of --data]
     // We parse the text later, because clap and toml print values that they reject, and the text
     // may contain a password.
     #[arg(long, value_name = "STORE", help_heading = "Storage")]
-    store: Option<String>,
+    pub(super) store: Option<String>,
+    /// Log in to Redis with the password in this file. The variables CREEL_SERVE_STORE_USER and
+    /// CREEL_SERVE_STORE_PASSWORD do the same
+    #[arg(long, value_name = "FILE", help_heading = "Storage")]
+    pub(super) store_password_file: Option<PathBuf>,
+    /// Log in to the Sentinels with the password in this file. The variables
+    /// CREEL_SERVE_SENTINEL_USER and CREEL_SERVE_SENTINEL_PASSWORD do the same
+    #[arg(long, value_name = "FILE", help_heading = "Storage")]
+    pub(super) sentinel_password_file: Option<PathBuf>,
+    /// Trust the certificates in this PEM file for rediss:// [default: those of the system]
+    #[arg(long, value_name = "FILE", help_heading = "Storage")]
+    pub(super) store_ca: Option<PathBuf>,
+    /// Show the certificate chain in this PEM file to the Redis server
+    #[arg(long, value_name = "FILE", help_heading = "Storage")]
+    pub(super) store_cert: Option<PathBuf>,
+    /// Use the private key of --store-cert in this PEM file
+    #[arg(long, value_name = "FILE", help_heading = "Storage")]
+    pub(super) store_cert_key: Option<PathBuf>,
+    /// Acknowledge a record when N replicas of the Redis server have it, too [default: with
+    /// Sentinel or a cluster 1, if the master has a replica, and otherwise 0]
+    #[arg(long, value_name = "N", help_heading = "Storage")]
+    pub(super) store_replicas: Option<usize>,
     /// Read the key from this file of 64 hex digits, which is created if it is missing [default:
     /// key in the folder of --data]
     #[arg(long, value_name = "FILE", help_heading = "Storage")]
@@ -170,6 +193,14 @@ impl Serve {
             None => Options::default(),
         };
         let is_quiet = common.quiet || file.quiet;
+        if let Some(text) = &self.options.store {
+            store::check_flag(text)?;
+        }
+        if let (Some(path), Some(text)) = (&self.config, &file.store)
+            && store::has_password(text)
+        {
+            private::warn_if_readable(path, "a password");
+        }
         let settings = self.options.over(&file).settings()?;
         // We install the handlers before we print the address, because a script that reads the
         // address may stop the service at once.
@@ -184,7 +215,7 @@ impl Serve {
         // 127.0.0.1:0.
         output::text(&format!("{scheme}://{}\n", server.address()))?;
         if !is_quiet {
-            output::note(&note(&settings));
+            output::note(&note(&settings, server.store_trouble().is_some()));
         }
         let most = files::allow_many();
         // A limit a little below the setting is not worth a note.
@@ -224,13 +255,19 @@ fn shutdown_signal() -> anyhow::Result<impl Future<Output = ()>> {
     })
 }
 
-/// Returns the note on stderr that names the store.
-fn note(settings: &Settings) -> String {
+/// Returns the note on stderr that names the store. If the store does not work yet, another line
+/// has already reported why.
+fn note(settings: &Settings, is_waiting: bool) -> String {
     let store = match &settings.store {
         Kind::Memory => "in memory".to_owned(),
-        Kind::File(path) => path.display().to_string(),
-        Kind::Redis(address) => format!("redis at {address}"),
+        store => store.to_string(),
     };
+    if is_waiting {
+        return format!(
+            "waiting for the store: {store}. Requests that need it get status 503 until it accepts \
+             records. Press Ctrl-C to stop\n"
+        );
+    }
     format!("keeping records: {store}. Press Ctrl-C to stop\n")
 }
 
@@ -266,7 +303,14 @@ impl Options {
             io_workers: one.io_workers.or(other.io_workers),
             io_wait: one.io_wait.or(other.io_wait),
             data: one.data.or(other.data),
-            store: one.store.or(other.store),
+            // Flags have priority over the environment, and the environment over the file.
+            store: one.store.or_else(store::from_environment).or(other.store),
+            store_password_file: one.store_password_file.or(other.store_password_file),
+            sentinel_password_file: one.sentinel_password_file.or(other.sentinel_password_file),
+            store_ca: one.store_ca.or(other.store_ca),
+            store_cert: one.store_cert.or(other.store_cert),
+            store_cert_key: one.store_cert_key.or(other.store_cert_key),
+            store_replicas: one.store_replicas.or(other.store_replicas),
             key: one.key.or(other.key),
             password_cost: one.password_cost.or(other.password_cost),
             admission: one.admission.or(other.admission),
@@ -295,20 +339,23 @@ impl Options {
     fn settings(self) -> anyhow::Result<Settings> {
         let defaults = Settings::default();
         let time = |value: Option<Time>, default| value.map_or(default, |time: Time| time.0);
-        let data = self.data.unwrap_or_else(|| "creel-serve-data".into());
-        let store = match self.store {
-            Some(text) => text
-                .parse::<Kind>()
-                .map_err(|why| Failure::new(Exit::Usage, format!("--store: {why}")))?,
+        let data = self.data.clone();
+        let data = data.unwrap_or_else(|| "creel-serve-data".into());
+        let store = match store::kind(&self)? {
+            Some(kind) => kind,
             None => Kind::File(data.join("records.redb")),
         };
         let key = self.key.unwrap_or_else(|| data.join("key"));
         if key.starts_with(&data) || matches!(&store, Kind::File(path) if path.starts_with(&data)) {
-            fs::create_dir_all(&data)
+            private::create_folder(&data)
                 .with_context(|| format!("cannot create the data folder {}", data.display()))?;
         }
+        private::warn_if_readable(&key, "the signing key");
         let tls = match (self.tls_cert, self.tls_key) {
-            (Some(chain), Some(key)) => Some((chain, key)),
+            (Some(chain), Some(key)) => {
+                private::warn_if_readable(&key, "the private key of the certificate");
+                Some((chain, key))
+            }
             (None, None) => None,
             _ => anyhow::bail!(Failure::new(
                 Exit::Usage,

@@ -7,20 +7,20 @@
 //! until it is opened again. We therefore reopen it at once, so that stored records can be read. We
 //! do not accept new records until a write has succeeded. We try a write from time to time.
 
-use std::fs::{self, File};
+use std::fs::OpenOptions;
 use std::io::{self, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
-use std::thread::sleep;
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use creel::channel::{TryRecvError, bounded};
 use redb::backends::InMemoryBackend;
 use redb::{Database, DatabaseError, ReadableTable, TableDefinition};
 
-use super::request::{Answer, Command, Outcome, State, StoreError, StoreRequest};
+use super::health::{Health, Reason, StoreError};
+use super::lock_holder::lock_holder;
+use super::request::{Answer, Command, Outcome, StoreRequest};
 
 const RECORDS: TableDefinition<&[u8], &[u8]> = TableDefinition::new("records");
 const COUNTERS: TableDefinition<&str, u64> = TableDefinition::new("counters");
@@ -34,15 +34,10 @@ const FREE_SPACE_BYTES: usize = 256 << 10;
 /// The maximum number of requests in one transaction.
 const BATCH: usize = 1024;
 
-/// An error of the database. Its callers use only the message.
-type Failure = Box<dyn std::error::Error>;
-
 /// The time between two attempts to write. It starts at the minimum and doubles up to the maximum,
 /// because a database that has failed to write reads its whole file when it is opened.
 const RETRY_MIN: Duration = Duration::from_millis(250);
 const RETRY_MAX: Duration = Duration::from_secs(2);
-/// The poll interval for requests while the store cannot write.
-const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
 type Opening = Box<dyn Fn() -> Result<Database, DatabaseError> + Send>;
 type SpaceCheck = Box<dyn Fn() -> bool + Send>;
@@ -52,7 +47,7 @@ pub(super) struct Embedded {
     has_space: SpaceCheck,
     /// The database, or `None` if it could not be opened again.
     database: Option<Database>,
-    state: Arc<State>,
+    health: Arc<Health>,
     /// The time of the last attempt to write, and the time to wait before the next one.
     tried: Instant,
     pause: Duration,
@@ -61,76 +56,86 @@ pub(super) struct Embedded {
 impl Embedded {
     /// Opens the file at `path`, which is created if it is missing. Without a path, the database is
     /// in memory.
-    pub(super) fn open(path: Option<&Path>, state: Arc<State>) -> Result<Embedded, StoreError> {
-        let (opening, has_space): (Opening, SpaceCheck) = match path.map(Path::to_owned) {
-            Some(path) => {
-                let database_path = path.clone();
-                (
-                    Box::new(move || Database::create(&path)),
-                    Box::new(move || has_free_space(&database_path)),
-                )
-            }
-            None => (
-                Box::new(|| Database::builder().create_with_backend(InMemoryBackend::new())),
-                Box::new(|| true),
-            ),
+    pub(super) fn open(path: Option<&Path>, health: Arc<Health>) -> Result<Embedded, StoreError> {
+        let Some(path) = path.map(Path::to_owned) else {
+            let opening = || Database::builder().create_with_backend(InMemoryBackend::new());
+            return Embedded::open_with(Box::new(opening), Box::new(|| true), health)
+                .map_err(|error| failed(&error));
         };
-        Embedded::open_with(opening, has_space, state)
+        let file = path.clone();
+        let opening = move || {
+            create_private(&file)?;
+            Database::create(&file)
+        };
+        let folder = folder_of(&path);
+        let has_space = move || has_free_space(&folder);
+        let opened = Embedded::open_with(Box::new(opening), Box::new(has_space), health);
+        opened.map_err(|error| {
+            if let redb::Error::DatabaseAlreadyOpen = error {
+                let holder = lock_holder(&path)
+                    .unwrap_or_else(|| "another process, which this one cannot see,".into());
+                let why = format!(
+                    "cannot open {}: {holder} has locked it. Stop that server, or use another \
+                     folder (--data)",
+                    path.display()
+                );
+                return StoreError::new(Reason::Locked, why);
+            }
+            let StoreError { reason, words } = failed(&error);
+            StoreError::new(reason, format!("cannot open {}: {words}", path.display()))
+        })
     }
 
     fn open_with(
         opening: Opening,
         has_space: SpaceCheck,
-        state: Arc<State>,
-    ) -> Result<Embedded, StoreError> {
-        let database = opening().map_err(|error| match error {
-            DatabaseError::DatabaseAlreadyOpen => StoreError::Unavailable,
-            other => StoreError::Refused(other.to_string()),
-        })?;
-        create_tables(&database).map_err(|error| StoreError::Refused(error.to_string()))?;
-        state.is_up.store(true, Relaxed);
-        state.is_writable.store(true, Relaxed);
+        health: Arc<Health>,
+    ) -> Result<Embedded, redb::Error> {
+        let database = opening()?;
+        create_tables(&database)?;
+        health.works();
         Ok(Embedded {
             opening,
             has_space,
             database: Some(database),
-            state,
+            health,
             tried: Instant::now(),
             pause: RETRY_MIN,
         })
     }
 
     /// Executes requests until all senders are gone.
-    pub(super) fn run(mut self, requests: &bounded::Receiver<StoreRequest>) {
+    pub(super) fn run(mut self, requests: &Receiver<StoreRequest>) {
         let mut batch = Vec::new();
         while let Some(first) = self.next(requests) {
             let more = std::iter::from_fn(|| requests.try_recv().ok());
             let all = [first].into_iter().chain(more).take(BATCH);
-            let is_writable = self.state.is_writable.load(Relaxed);
+            let is_writable = self.health.is_writable();
             for request in all.filter(|request| !request.is_abandoned()) {
-                if is_writable || !matches!(request.command, Command::Put(..)) {
+                if is_writable || !request.command.writes() {
                     batch.push(request);
                 } else {
-                    let _ = request.answer.send(Err(StoreError::Unavailable));
+                    let _ = request.answer.send(Err(self.health.error()));
                 }
             }
             let outcomes = match &self.database {
                 Some(database) => execute(database, &batch),
-                None => Ok(vec![Err(StoreError::Unavailable); batch.len()]),
+                None => Ok(vec![Err(self.health.error()); batch.len()]),
             };
-            let is_broken = outcomes.is_err();
-            if is_broken {
-                self.state.is_writable.store(false, Relaxed);
-            }
-            let outcomes = outcomes.unwrap_or_else(|error| {
-                vec![Err(StoreError::Refused(error.to_string())); batch.len()]
-            });
+            let error = outcomes.as_ref().err().map(failed);
+            let outcomes = match (outcomes, &error) {
+                (_, Some(error)) => {
+                    self.health.fails(error, true);
+                    vec![Err(error.clone()); batch.len()]
+                }
+                (outcomes, None) => outcomes.unwrap_or_default(),
+            };
             for (request, outcome) in batch.drain(..).zip(outcomes) {
                 // The caller may have given up in the meantime. We ignore that.
                 let _ = request.answer.send(outcome);
             }
-            if is_broken {
-                self.reopen();
+            if let Some(error) = error {
+                self.reopen(&error);
                 (self.tried, self.pause) = (Instant::now(), RETRY_MIN);
             }
         }
@@ -138,16 +143,16 @@ impl Embedded {
 
     /// Returns the next request, or `None` when all senders are gone. While the store cannot write,
     /// this also retries.
-    fn next(&mut self, requests: &bounded::Receiver<StoreRequest>) -> Option<StoreRequest> {
-        while !self.state.is_writable.load(Relaxed) {
-            match requests.try_recv() {
+    fn next(&mut self, requests: &Receiver<StoreRequest>) -> Option<StoreRequest> {
+        while !self.health.is_writable() {
+            let left = self.pause.saturating_sub(self.tried.elapsed());
+            match requests.recv_timeout(left) {
                 Ok(request) => return Some(request),
-                Err(TryRecvError::Closed) => return None,
-                Err(_) if self.tried.elapsed() >= self.pause => self.try_again(),
-                Err(_) => sleep(POLL_INTERVAL),
+                Err(RecvTimeoutError::Disconnected) => return None,
+                Err(RecvTimeoutError::Timeout) => self.try_again(),
             }
         }
-        requests.recv_blocking().ok()
+        requests.recv().ok()
     }
 
     /// Makes one attempt to write. It opens the database again if that fails.
@@ -157,29 +162,60 @@ impl Embedded {
         if self.database.is_some() && !(self.has_space)() {
             return;
         }
-        match &self.database {
-            Some(database) if create_tables(database).is_ok() => {
-                self.state.is_writable.store(true, Relaxed)
-            }
-            _ => self.reopen(),
+        match self.database.as_ref().map(create_tables) {
+            Some(Ok(())) => self.health.works(),
+            Some(Err(error)) => self.reopen(&failed(&error)),
+            None => self.reopen(&self.health.error()),
         }
     }
 
-    /// Closes the database and opens it again. It must be closed first, because only one database
-    /// can use a file.
-    fn reopen(&mut self) {
+    /// Closes the database and opens it again after an error. It must be closed first, because only
+    /// one database can use a file.
+    fn reopen(&mut self, error: &StoreError) {
         self.database = None;
-        self.database = (self.opening)().ok();
-        self.state.is_up.store(self.database.is_some(), Relaxed);
+        match (self.opening)() {
+            Ok(database) => {
+                self.database = Some(database);
+                self.health.fails(error, true);
+            }
+            Err(error) => self.health.fails(&failed(&error.into()), false),
+        }
     }
 }
 
+/// Converts an error of the database.
+fn failed(error: &redb::Error) -> StoreError {
+    let reason = match error {
+        redb::Error::Io(_) | redb::Error::PreviousIo => Reason::Disk,
+        redb::Error::DatabaseAlreadyOpen => Reason::Locked,
+        _ => Reason::Other,
+    };
+    StoreError::new(reason, error.to_string())
+}
+
+/// Creates a file that only its owner may read, if the file does not exist.
+fn create_private(path: &Path) -> io::Result<()> {
+    let mut options = OpenOptions::new();
+    options.write(true).create_new(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    match options.open(path) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        created => created.map(|_| ()),
+    }
+}
+
+/// Returns the folder of a file.
+fn folder_of(path: &Path) -> PathBuf {
+    let folder = path
+        .parent()
+        .filter(|folder| !folder.as_os_str().is_empty());
+    folder.unwrap_or(Path::new(".")).to_owned()
+}
+
 /// Executes a batch of commands in one transaction.
-fn execute(database: &Database, batch: &[StoreRequest]) -> Result<Vec<Outcome>, Failure> {
-    if batch
-        .iter()
-        .all(|request| !matches!(request.command, Command::Put(..)))
-    {
+fn execute(database: &Database, batch: &[StoreRequest]) -> Result<Vec<Outcome>, redb::Error> {
+    if batch.iter().all(|request| !request.command.writes()) {
         let transaction = database.begin_read()?;
         let (records, counters) = (
             transaction.open_table(RECORDS)?,
@@ -213,7 +249,7 @@ fn execute(database: &Database, batch: &[StoreRequest]) -> Result<Vec<Outcome>, 
 
 /// Creates the tables if they are missing. This is also our test whether the database accepts
 /// writes.
-fn create_tables(database: &Database) -> Result<(), Failure> {
+fn create_tables(database: &Database) -> Result<(), redb::Error> {
     let transaction = database.begin_write()?;
     transaction.open_table(RECORDS)?;
     transaction.open_table(COUNTERS)?;
@@ -221,17 +257,15 @@ fn create_tables(database: &Database) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Returns whether a file of [`FREE_SPACE_BYTES`] can be written next to the database.
-fn has_free_space(path: &Path) -> bool {
-    let mut name = path.as_os_str().to_owned();
-    name.push(".room");
+/// Returns whether a file of [`FREE_SPACE_BYTES`] can be written to a folder. The file has no
+/// guessable name, so that nobody can prepare a link under it.
+fn has_free_space(folder: &Path) -> bool {
     let write = || {
-        let mut file = File::create(&name)?;
+        let mut file = tempfile::tempfile_in(folder)?;
         file.write_all(&[0; FREE_SPACE_BYTES])?;
         file.sync_all()
     };
     let written: io::Result<()> = write();
-    let _ = fs::remove_file(&name);
     written.is_ok()
 }
 
@@ -240,7 +274,7 @@ fn read_only(
     command: &Command,
     records: &impl ReadableTable<&'static [u8], &'static [u8]>,
     counters: &impl ReadableTable<&'static str, u64>,
-) -> Result<Outcome, Failure> {
+) -> Result<Outcome, redb::Error> {
     let answer = match command {
         Command::Get(id) => {
             let record = records.get(&id[..])?;
@@ -254,7 +288,8 @@ fn read_only(
 #[cfg(test)]
 mod tests {
     use std::sync::Mutex;
-    use std::sync::atomic::{AtomicBool, AtomicUsize};
+    use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+    use std::sync::mpsc::sync_channel;
 
     use creel::channel::oneshot;
     use redb::StorageBackend;
@@ -319,9 +354,10 @@ mod tests {
             seen.space_checks.fetch_add(usize::from(is_full), Relaxed);
             !is_full
         });
-        let state = Arc::new(State::default());
-        let store = Embedded::open_with(opening, has_space, Arc::clone(&state)).unwrap();
-        let (sender, requests) = bounded::channel(16);
+        let metrics = Arc::new(crate::metrics::Metrics::default());
+        let health = Arc::new(Health::new("test".into(), Arc::clone(&metrics)));
+        let store = Embedded::open_with(opening, has_space, Arc::clone(&health)).unwrap();
+        let (sender, requests) = sync_channel(16);
         let thread = std::thread::spawn(move || store.run(&requests));
         let request = |command| {
             let (answer, outcome) = oneshot::channel();
@@ -334,22 +370,22 @@ mod tests {
             request(Command::Get([id; 32])) == Ok(Answer::Record(record))
         };
         assert_eq!(put(1, 96), Ok(Answer::Stored));
-        assert!(state.is_writable.load(Relaxed));
+        assert!(health.is_writable());
         disk.is_full.store(true, Relaxed);
         let error = put(2, 1 << 20).unwrap_err();
         assert!(error.to_string().contains("storage"), "{error}");
-        assert!(!state.is_writable.load(Relaxed));
+        assert_eq!(error.reason, Reason::Disk);
+        assert_eq!(metrics.store_outages(Reason::Disk), 1);
+        assert!(!health.is_writable());
         // A small write would still fit, but it must be rejected, too.
-        assert_eq!(put(3, 96), Err(StoreError::Unavailable));
+        assert_eq!(put(3, 96).unwrap_err().reason, Reason::Disk);
         eventually("the store checks the free space", || {
             disk.space_checks.load(Relaxed) > 1
         });
-        assert!(!state.is_writable.load(Relaxed));
-        assert!(state.is_up.load(Relaxed) && has(1, 96));
+        assert!(!health.is_writable());
+        assert!(health.is_up() && has(1, 96));
         disk.is_full.store(false, Relaxed);
-        eventually("the store accepts writes again", || {
-            state.is_writable.load(Relaxed)
-        });
+        eventually("the store accepts writes again", || health.is_writable());
         assert_eq!(put(4, 1 << 20), Ok(Answer::Stored));
         assert!(has(1, 96) && has(4, 1 << 20));
         drop(sender);
@@ -357,15 +393,45 @@ mod tests {
     }
 
     #[test]
-    fn the_space_check_writes_next_to_the_file_and_cleans_up() {
-        let folder = std::env::temp_dir().join(format!("creel-serve-room-{}", std::process::id()));
+    fn the_space_check_writes_to_the_folder_and_cleans_up() {
+        let folder = tempfile::tempdir().unwrap();
         assert!(
-            !has_free_space(&folder.join("a.redb")),
+            !has_free_space(&folder.path().join("missing")),
             "the folder does not exist"
         );
-        fs::create_dir_all(&folder).unwrap();
-        assert!(has_free_space(&folder.join("a.redb")));
-        assert_eq!(fs::read_dir(&folder).unwrap().count(), 0);
-        fs::remove_dir(&folder).unwrap();
+        assert!(has_free_space(folder.path()));
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn a_second_server_names_the_lock_and_its_holder() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("records.redb");
+        let open = || {
+            let health = Arc::new(Health::new("test".into(), Arc::default()));
+            Embedded::open(Some(&path), health)
+        };
+        let first = open().ok().unwrap();
+        let error = open().err().unwrap();
+        assert_eq!(error.reason, Reason::Locked);
+        assert!(error.words.contains("records.redb"), "{error}");
+        if cfg!(target_os = "linux") {
+            let process = format!("process {}", std::process::id());
+            assert!(error.words.contains(&process), "{error}");
+        }
+        drop(first);
+        assert!(open().is_ok());
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn records_are_private() {
+        use std::os::unix::fs::PermissionsExt;
+
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("records.redb");
+        let health = Arc::new(Health::new("test".into(), Arc::default()));
+        let _store = Embedded::open(Some(&path), health).ok().unwrap();
+        assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o600);
     }
 }

@@ -4,6 +4,8 @@ use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
+use super::redis::RedisAddr;
+
 /// The kind of store that keeps the records and counters.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Kind {
@@ -11,60 +13,44 @@ pub enum Kind {
     Memory,
     /// An embedded database in a file.
     File(PathBuf),
-    /// A Redis server.
-    Redis(RedisAddr),
+    /// A Redis server, or several of them.
+    Redis(Box<RedisAddr>),
 }
 
-/// The address of a Redis server.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum RedisAddr {
-    /// A TCP address, as `HOST:PORT`.
-    Tcp(String),
-    /// The path of a Unix domain socket.
-    Unix(PathBuf),
-}
-
-impl fmt::Display for RedisAddr {
+impl fmt::Display for Kind {
+    /// Writes the notation of the store without a login.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            RedisAddr::Tcp(address) => f.write_str(address),
-            RedisAddr::Unix(path) => path.display().fmt(f),
+            Kind::Memory => f.write_str("memory"),
+            Kind::File(path) => path.display().fmt(f),
+            Kind::Redis(address) => address.fmt(f),
         }
     }
 }
 
+/// The notations of a store, for messages.
+const NOTATIONS: &str = "a file path, redis://HOST, rediss://HOST, redis+sentinel://HOST,…/MASTER, \
+                         redis+cluster://HOST,…, unix:PATH or memory";
+
 impl FromStr for Kind {
     type Err = String;
 
-    /// Parses `memory`, `redis://HOST:PORT`, `unix:PATH` (the socket of a Redis server), or a file
-    /// path.
+    /// Parses `memory`, the URL of a Redis server, `unix:PATH` (the socket of a Redis server), or a
+    /// file path. The errors never contain a password.
     fn from_str(text: &str) -> Result<Kind, String> {
-        if let Some(address) = text.strip_prefix("redis://") {
-            if address.contains(['@', '/']) {
-                let why =
-                    "only redis://HOST:PORT is supported: remove the user, password and database";
-                return Err(why.into());
-            }
-            let port = address
-                .rsplit_once(':')
-                .map(|(_, port)| port.parse::<u16>());
-            return match port {
-                Some(Ok(_)) => Ok(Kind::Redis(RedisAddr::Tcp(address.to_owned()))),
-                _ => Err("expected a port number: redis://HOST:PORT".into()),
-            };
+        if let Some(address) = RedisAddr::parse_url(text) {
+            return Ok(Kind::Redis(Box::new(address?)));
         }
         if let Some((scheme, _)) = text.split_once(':').filter(|(head, _)| is_scheme(head)) {
             return Err(format!(
-                "unknown store scheme \"{scheme}\": expected redis://HOST:PORT, unix:PATH or a file \
-                 path. For a file of that name, write ./{scheme}:…"
+                "unknown store scheme \"{scheme}\": expected {NOTATIONS}. For a file of that name, \
+                 write ./{scheme}:…"
             ));
         }
         match (text.strip_prefix("unix:"), text) {
-            (_, "" | "unix:") => {
-                Err("expected memory, redis://HOST:PORT, unix:PATH or a file path".into())
-            }
+            (_, "") => Err(format!("expected {NOTATIONS}")),
             (_, "memory") => Ok(Kind::Memory),
-            (Some(path), _) => Ok(Kind::Redis(RedisAddr::Unix(path.into()))),
+            (Some(path), _) => Ok(Kind::Redis(Box::new(RedisAddr::parse_unix(path)?))),
             (None, path) => Ok(Kind::File(path.into())),
         }
     }
@@ -90,24 +76,26 @@ mod tests {
     fn store_names_are_parsed() {
         let of = |text: &str| text.parse::<Kind>();
         assert_eq!(of("memory"), Ok(Kind::Memory));
-        assert_eq!(
-            of("redis://localhost:6379"),
-            Ok(Kind::Redis(RedisAddr::Tcp("localhost:6379".into())))
-        );
-        assert_eq!(
-            of("unix:/run/r.sock"),
-            Ok(Kind::Redis(RedisAddr::Unix("/run/r.sock".into())))
-        );
+        for redis in [
+            "redis://localhost",
+            "rediss://me@localhost:6379/2",
+            "redis+sentinel://a,b/main",
+            "unix:/run/r.sock",
+        ] {
+            assert!(matches!(of(redis), Ok(Kind::Redis(_))), "{redis}");
+        }
         for file in ["a/b.redb", "./redis:a", "C:\\a.redb"] {
             assert_eq!(of(file), Ok(Kind::File(file.into())));
         }
         for bad in [
             "",
-            "redis://localhost",
+            "unix:",
+            "unix:?db=1",
+            "unix:a?secret",
             "redis://localhost:x",
-            "redis://:secret@localhost:6379",
-            "redis://localhost:6379/2",
-            "rediss://localhost:6379",
+            "redis://:secret@localhost:x",
+            "redis+ring://:secret@localhost",
+            "mongodb://:secret@localhost",
             "redis:localhost:6379",
             "file:a.redb",
         ] {

@@ -10,84 +10,91 @@
 //! also count a record that was stored and not acknowledged.
 
 mod embedded;
+mod health;
 mod kind;
+mod lock_holder;
 mod redis;
 mod request;
-mod resp;
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
+use std::thread;
+use std::time::Duration;
 
 use bytes::Bytes;
-use creel::Pool;
-use creel::channel::{bounded, oneshot};
+use creel::channel::oneshot;
 
-pub use kind::{Kind, RedisAddr};
-pub use request::{Id, StoreError};
+pub use health::{Reason, StoreError};
+pub use kind::Kind;
+pub use redis::{Certificates, Host, Login, RedisAddr, Replicas, Secret, Topology};
+pub use request::Id;
 
 use crate::metrics::Metrics;
-use request::{Answer, Command, Outcome, State, StoreRequest};
+use health::Health;
+use request::{Answer, Command, Outcome, StoreRequest};
 
 /// The maximum number of requests that wait for the store.
 const REQUESTS_MAX: usize = 4096;
+/// How long opening waits for the first answer of a Redis server. It is enough to report at the
+/// start whether the server answers.
+const FIRST_ANSWER: Duration = Duration::from_secs(2);
 
 /// Sends requests to a store. Dropping it stops the store.
 pub struct Store {
-    requests: Option<bounded::Sender<StoreRequest>>,
-    state: Arc<State>,
+    requests: Option<SyncSender<StoreRequest>>,
+    health: Arc<Health>,
     metrics: Arc<Metrics>,
-    embedded: Option<std::thread::JoinHandle<()>>,
+    embedded: Option<thread::JoinHandle<()>>,
 }
 
 impl fmt::Debug for Store {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Store")
-            .field("state", &self.state)
+            .field("health", &self.health)
             .finish_non_exhaustive()
     }
 }
 
 impl Store {
-    /// Opens a store.
+    /// Opens a store. It runs on a thread of its own.
     ///
-    /// For Redis this returns at once. A task of `pool` connects, and retries until a server
-    /// answers.
+    /// For Redis this waits for the first answer of the server, but no longer than two seconds. The
+    /// store keeps trying if the server does not answer.
     ///
     /// # Errors
     ///
     /// Returns an error if the embedded store cannot be opened.
-    pub fn open(kind: &Kind, pool: &Pool, metrics: &Arc<Metrics>) -> Result<Store, StoreError> {
-        let (sender, requests) = bounded::channel(REQUESTS_MAX);
-        let state = Arc::new(State::default());
-        let mut embedded = None;
-        let path = match kind {
-            Kind::Memory => None,
-            Kind::File(path) => Some(path.as_path()),
+    pub fn open(kind: &Kind, metrics: &Arc<Metrics>) -> Result<Store, StoreError> {
+        let (sender, requests) = sync_channel(REQUESTS_MAX);
+        let health = Arc::new(Health::new(kind.to_string(), Arc::clone(metrics)));
+        let thread = thread::Builder::new().name("store".into());
+        let spawned = match kind {
             Kind::Redis(address) => {
-                let client = redis::RedisClient::new(
-                    address.clone(),
-                    Arc::clone(&state),
-                    Arc::clone(metrics),
-                );
-                pool.spawn(client.run(requests)).detach();
-                return Ok(Store {
-                    requests: Some(sender),
-                    state,
-                    metrics: Arc::clone(metrics),
-                    embedded,
-                });
+                let (address, health) = (RedisAddr::clone(address), Arc::clone(&health));
+                let store = redis::RedisStore::new(address, health, Arc::clone(metrics));
+                let (first, has_answered) = sync_channel(1);
+                let spawned = thread.spawn(move || store.run(&requests, &first));
+                // A timeout means that the server has not answered yet.
+                let _ = has_answered.recv_timeout(FIRST_ANSWER);
+                // The thread ends by itself. We do not wait for it, because all records that it has
+                // acknowledged are stored.
+                spawned.map(|_| None)
+            }
+            Kind::Memory | Kind::File(_) => {
+                let path = match kind {
+                    Kind::File(path) => Some(path.as_path()),
+                    _ => None,
+                };
+                let opened = embedded::Embedded::open(path, Arc::clone(&health))?;
+                thread.spawn(move || opened.run(&requests)).map(Some)
             }
         };
-        let opened = embedded::Embedded::open(path, Arc::clone(&state))?;
-        let thread = std::thread::Builder::new().name("store".into());
-        let thread = thread
-            .spawn(move || opened.run(&requests))
-            .map_err(|error| StoreError::Refused(error.to_string()))?;
-        embedded = Some(thread);
+        let embedded =
+            spawned.map_err(|error| StoreError::new(Reason::Other, error.to_string()))?;
         Ok(Store {
             requests: Some(sender),
-            state,
+            health,
             metrics: Arc::clone(metrics),
             embedded,
         })
@@ -96,7 +103,24 @@ impl Store {
     /// Returns whether the store accepts records: it is available and its last write succeeded. A
     /// store that does not accept records may still return them.
     pub fn is_ready(&self) -> bool {
-        self.state.is_up.load(Relaxed) && self.state.is_writable.load(Relaxed)
+        self.health.is_writable()
+    }
+
+    /// Returns an error if the store does not accept records, and counts it.
+    ///
+    /// # Errors
+    ///
+    /// Returns the error of the last attempt to write.
+    pub fn ready(&self) -> Result<(), StoreError> {
+        match self.is_ready() {
+            true => Ok(()),
+            false => Err(self.counted(self.health.error())),
+        }
+    }
+
+    /// Returns the error of the last attempt to write, or `None` if the store accepts records.
+    pub fn trouble(&self) -> Option<StoreError> {
+        (!self.is_ready()).then(|| self.health.error())
     }
 
     /// Stores a record and counts it. The record is stored when the future is ready.
@@ -135,25 +159,32 @@ impl Store {
     /// Executes a command and counts errors.
     async fn request(&self, command: Command) -> Outcome {
         let outcome = self.try_request(command).await;
-        if outcome.is_err() {
-            self.metrics.store_errors.fetch_add(1, Relaxed);
-        }
-        outcome
+        outcome.map_err(|error| self.counted(error))
+    }
+
+    /// Counts an error.
+    fn counted(&self, error: StoreError) -> StoreError {
+        self.metrics.store_error(error.reason);
+        error
     }
 
     /// Executes a command if the store is available and its queue has room.
     async fn try_request(&self, command: Command) -> Outcome {
         let is_available = match command {
             Command::Put(..) => self.is_ready(),
-            _ => self.state.is_up.load(Relaxed),
+            _ => self.health.is_up(),
         };
         let requests = self.requests.as_ref().filter(|_| is_available);
-        let requests = requests.ok_or(StoreError::Unavailable)?;
+        let requests = requests.ok_or_else(|| self.health.error())?;
         let (answer, outcome) = oneshot::channel();
-        requests
-            .try_send(StoreRequest { command, answer })
-            .map_err(|_| StoreError::Unavailable)?;
-        outcome.await.unwrap_or(Err(StoreError::Unavailable))
+        let sent = requests.try_send(StoreRequest { command, answer });
+        sent.map_err(|error| match error {
+            TrySendError::Full(_) => {
+                StoreError::new(Reason::QueueFull, "too many requests wait for the store")
+            }
+            TrySendError::Disconnected(_) => self.health.error(),
+        })?;
+        outcome.await.unwrap_or_else(|_| Err(self.health.error()))
     }
 }
 
@@ -168,7 +199,8 @@ impl Drop for Store {
 
 /// Returns the error of an answer that has the wrong kind.
 fn unexpected(answer: &Answer) -> StoreError {
-    StoreError::Refused(format!("the answer belongs to another command: {answer:?}"))
+    let why = format!("the answer belongs to another command: {answer:?}");
+    StoreError::new(Reason::Other, why)
 }
 
 #[cfg(test)]
@@ -177,12 +209,12 @@ mod tests {
 
     #[test]
     fn records_and_counter_survive_reopening_the_file() {
-        let path = std::env::temp_dir().join(format!("creel-serve-store-{}", std::process::id()));
-        let kind = Kind::File(path.clone());
-        let pool = Pool::builder().workers(1).build().unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let kind = Kind::File(folder.path().join("records.redb"));
+        let pool = creel::Pool::builder().workers(1).build().unwrap();
         let metrics = Arc::default();
         for round in 1..=2 {
-            let store = Store::open(&kind, &pool, &metrics).unwrap();
+            let store = Store::open(&kind, &metrics).unwrap();
             pool.block_on(async {
                 store
                     .put([round; 32], Bytes::from_static(b"one"))
@@ -196,6 +228,5 @@ mod tests {
                 assert_eq!(store.count().await, Ok(u64::from(round)));
             });
         }
-        std::fs::remove_file(path).unwrap();
     }
 }

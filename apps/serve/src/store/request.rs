@@ -1,33 +1,12 @@
-//! The requests to a store, its answers, and its published state.
-
-use std::fmt;
-use std::sync::atomic::AtomicBool;
+//! The requests to a store and its answers.
 
 use bytes::Bytes;
 use creel::channel::oneshot;
 
+use super::health::StoreError;
+
 /// The name of a record: the SHA-256 of the signed message.
 pub type Id = [u8; 32];
-
-/// The reason why the store did not execute a request.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum StoreError {
-    /// The store is not available or its queue is full. A later request may succeed.
-    Unavailable,
-    /// The store reported an error.
-    Refused(String),
-}
-
-impl fmt::Display for StoreError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            StoreError::Unavailable => f.write_str("the store is not available: try again later"),
-            StoreError::Refused(why) => write!(f, "the store reported an error: {why}"),
-        }
-    }
-}
-
-impl std::error::Error for StoreError {}
 
 /// A command to a store.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -37,6 +16,13 @@ pub(super) enum Command {
     Count,
     /// A write that changes nothing. It checks whether the store accepts writes.
     Probe,
+}
+
+impl Command {
+    /// Returns whether the command writes.
+    pub(super) fn writes(&self) -> bool {
+        matches!(self, Command::Put(..) | Command::Probe)
+    }
 }
 
 /// The answer of a store.
@@ -58,17 +44,15 @@ pub(super) struct StoreRequest {
 }
 
 impl StoreRequest {
+    /// Creates a probe. Nobody awaits its answer.
+    pub(super) fn probe() -> StoreRequest {
+        let (answer, _) = oneshot::channel();
+        let command = Command::Probe;
+        StoreRequest { command, answer }
+    }
+
     /// Returns whether the caller no longer waits for the answer.
     pub(super) fn is_abandoned(&self) -> bool {
         self.answer.is_closed()
     }
-}
-
-/// The state that a store publishes. Its fields are hints that need no memory ordering.
-#[derive(Debug, Default)]
-pub(super) struct State {
-    /// Whether the store answers.
-    pub(super) is_up: AtomicBool,
-    /// Whether the last write succeeded.
-    pub(super) is_writable: AtomicBool,
 }

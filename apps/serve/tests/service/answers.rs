@@ -126,7 +126,7 @@ fn flags_override_the_config_file() {
 #[test]
 fn failed_starts_have_a_reason_and_an_exit_code() {
     let folder = Folder::new("starts");
-    let data = folder.0.to_str().unwrap();
+    let data = folder.0.path().to_str().unwrap();
     let service = Service::start(&folder, &[]);
     let address = service.address.to_string();
     for (arguments, code) in [
@@ -148,7 +148,7 @@ fn failed_starts_have_a_reason_and_an_exit_code() {
         assert_eq!(ended.status.code(), Some(code), "{arguments:?}: {why}");
         assert!(!why.is_empty() && !why.contains("panicked"), "{why}");
     }
-    std::fs::write(folder.0.join("key"), "zz").unwrap();
+    std::fs::write(folder.0.path().join("key"), "zz").unwrap();
     let ended = run(&["--data", data, "--listen", "127.0.0.1:0"]);
     assert_eq!(ended.status.code(), Some(65));
 }
@@ -217,7 +217,7 @@ fn a_load_without_a_good_response_fails_and_has_no_latency() {
 fn too_few_open_files_prevent_the_start() {
     let folder = Folder::new("files");
     let command = format!("ulimit -n 24 && exec {PROGRAM} \"$@\"");
-    let data = folder.0.to_str().unwrap();
+    let data = folder.0.path().to_str().unwrap();
     let arguments = [
         "--listen",
         "127.0.0.1:0",

@@ -84,6 +84,51 @@ fn malformed_http_closes_only_its_connection() {
 }
 
 #[test]
+fn transfer_codings_get_the_status_of_their_fault() {
+    let folder = Folder::new("codings");
+    let service = Service::start(&folder, &["--body-max", "1000"]);
+    for (fields, status) in [
+        (&["chunked"][..], 200),
+        (&["Chunked"], 200),
+        // Empty elements of a list do not count.
+        (&[",chunked"], 200),
+        (&["", "chunked"], 200),
+        (&["gzip, chunked"], 501),
+        (&["gzip", "chunked"], 501),
+        (&["identity, chunked"], 501),
+        // A body must not be chunked twice, and must be chunked last.
+        (&["chunked, chunked"], 400),
+        (&["chunked", "chunked"], 400),
+        (&["chunked, gzip, chunked"], 400),
+        (&["gzip"], 400),
+        (&["chunked, gzip"], 400),
+    ] {
+        let fields = fields
+            .iter()
+            .map(|field| format!("Transfer-Encoding: {field}\r\n"));
+        let head = format!(
+            "POST /digest HTTP/1.1\r\nHost: x\r\nConnection: close\r\n{}\r\n",
+            fields.collect::<String>()
+        );
+        for body in ["5\r\nhello\r\n0\r\n\r\n".to_owned(), {
+            // A body that is too long does not hide another fault.
+            format!("7d0\r\n{}\r\n0\r\n\r\n", "x".repeat(2000))
+        }] {
+            let expected = match (status, body.len() > 1000) {
+                (200, true) => 413,
+                (status, _) => status,
+            };
+            let mut stream = service.connect();
+            stream.write_all(head.as_bytes()).unwrap();
+            // The service may close the connection before it has read the body.
+            let _ = stream.write_all(body.as_bytes());
+            let answer = Answer::read(&mut stream);
+            assert_eq!(answer.status, expected, "{head}");
+        }
+    }
+}
+
+#[test]
 fn a_slow_head_times_out() {
     let folder = Folder::new("slow-head");
     let service = Service::start(&folder, &["--head-timeout", "1s", "--connections", "8"]);

@@ -104,7 +104,7 @@ fn keys_and_acknowledged_records_survive_a_kill() {
         .collect();
     service.signal("KILL");
     service.ended();
-    assert!(exists(folder.0.join("key")));
+    assert!(exists(folder.0.path().join("key")));
 
     let service = Service::start(&folder, &arguments);
     for record in signed {

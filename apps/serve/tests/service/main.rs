@@ -6,5 +6,9 @@ mod endings;
 #[cfg(feature = "tls")]
 mod https;
 mod overload;
+mod private;
 mod process;
 mod redis;
+mod redis_failover;
+mod redis_login;
+mod redis_server;

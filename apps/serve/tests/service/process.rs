@@ -2,9 +2,9 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
@@ -14,27 +14,17 @@ pub const HANG_TIMEOUT: Duration = Duration::from_secs(60);
 
 pub const PROGRAM: &str = env!("CARGO_BIN_EXE_creel-serve");
 
-/// A temporary folder that is deleted on drop.
-pub struct Folder(pub PathBuf);
+/// A private temporary folder with a random name. It is deleted on drop.
+pub struct Folder(pub tempfile::TempDir);
 
 impl Folder {
     pub fn new(name: &str) -> Folder {
-        static NUMBER: AtomicU32 = AtomicU32::new(0);
-        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let name = format!("creel-serve-{}-{number}-{name}", std::process::id());
-        let path = std::env::temp_dir().join(name);
-        std::fs::create_dir_all(&path).unwrap();
-        Folder(path)
+        let prefix = format!("creel-serve-{name}-");
+        Folder(tempfile::Builder::new().prefix(&prefix).tempdir().unwrap())
     }
 
     pub fn path(&self, name: &str) -> String {
-        self.0.join(name).to_str().unwrap().to_owned()
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
+        self.0.path().join(name).to_str().unwrap().to_owned()
     }
 }
 
@@ -42,6 +32,7 @@ impl Drop for Folder {
 pub struct Service {
     child: Child,
     pub address: SocketAddr,
+    stderr: Arc<Mutex<String>>,
 }
 
 impl Service {
@@ -50,17 +41,32 @@ impl Service {
     /// Unless the arguments say otherwise, records are in memory, passwords are cheap, and the
     /// deadline is long.
     pub fn start(folder: &Folder, arguments: &[&str]) -> Service {
+        Service::start_in(folder, arguments, &[])
+    }
+
+    /// Starts a service with additional variables in its environment.
+    pub fn start_in(folder: &Folder, arguments: &[&str], variables: &[(&str, &str)]) -> Service {
+        let memory = ["--store", "memory"];
+        let has_store = arguments.contains(&"--store");
+        let store = if has_store { &[][..] } else { &memory[..] };
+        Service::start_default(folder, &[store, arguments].concat(), variables)
+    }
+
+    /// Starts a service whose store is not given by this function.
+    pub fn start_default(
+        folder: &Folder,
+        arguments: &[&str],
+        variables: &[(&str, &str)],
+    ) -> Service {
+        let data = folder.path("");
+        Service::start_alone(&[&["--data", data.as_str()], arguments].concat(), variables)
+    }
+
+    /// Starts a service whose store and data folder are not given by this function.
+    pub fn start_alone(arguments: &[&str], variables: &[(&str, &str)]) -> Service {
         let mut command = Command::new(PROGRAM);
-        command.args([
-            "-q",
-            "--listen",
-            "127.0.0.1:0",
-            "--data",
-            folder.0.to_str().unwrap(),
-        ]);
-        if !arguments.contains(&"--store") {
-            command.args(["--store", "memory"]);
-        }
+        command.envs(variables.iter().copied());
+        command.args(["--listen", "127.0.0.1:0"]);
         if !arguments.contains(&"--password-cost") {
             command.args(["--password-cost", "m=64,t=1,p=1"]);
         }
@@ -70,8 +76,19 @@ impl Service {
         let mut child = command
             .args(arguments)
             .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
             .spawn()
             .unwrap();
+        let stderr = Arc::new(Mutex::new(String::new()));
+        let (lines, seen) = (
+            BufReader::new(child.stderr.take().unwrap()),
+            Arc::clone(&stderr),
+        );
+        std::thread::spawn(move || {
+            for line in lines.lines().map_while(Result::ok) {
+                *seen.lock().unwrap() += &format!("{line}\n");
+            }
+        });
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap())
             .read_line(&mut line)
@@ -81,7 +98,28 @@ impl Service {
             .split_once("://")
             .expect("the first line is not a URL");
         let address = address.parse().unwrap();
-        Service { child, address }
+        Service {
+            child,
+            address,
+            stderr,
+        }
+    }
+
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Returns the lines on stderr that contain a text.
+    pub fn lines(&self, text: &str) -> Vec<String> {
+        let stderr = self.stderr.lock().unwrap();
+        let lines = stderr.lines().filter(|line| line.contains(text));
+        lines.map(str::to_owned).collect()
+    }
+
+    /// Returns how often the store was reported as lost and as working again.
+    pub fn reports(&self) -> (usize, usize) {
+        let lost = self.lines("accepts no records");
+        (lost.len(), self.lines("accepts records again").len())
     }
 
     pub fn connect(&self) -> TcpStream {
@@ -140,6 +178,11 @@ impl Drop for Service {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// Sends a request.
+pub fn send(mut stream: &TcpStream, request: &str) {
+    stream.write_all(request.as_bytes()).unwrap();
 }
 
 /// Sends a signal to a process.

@@ -1,191 +1,213 @@
-//! Tests of a Redis server that is killed, stopped and started again under load. Every answer must
-//! be right or 503, and no acknowledged record may be lost.
+//! Tests of a Redis server that is killed, stopped and started again under load, and of one that
+//! rejects writes. Every answer must be right or 503, and no acknowledged record may be lost.
 
-use std::io::{Read, Write};
-use std::os::unix::net::UnixStream;
 use std::process::{Child, Command, Stdio};
 
-use crate::process::{Folder, HANG_TIMEOUT, PROGRAM, Service, eventually, exists, signal};
+use crate::process::{Folder, PROGRAM, Service, eventually, signal};
+use crate::redis_server::{Redis, is_installed};
 
-/// A Redis server on its own socket. It writes all acknowledged data to a file. It is killed on
-/// drop.
-struct Redis(Child);
+/// A load generator that signs messages and writes down the names of all acknowledged records.
+pub struct Load {
+    child: Child,
+    names: String,
+}
 
-impl Redis {
-    fn start(folder: &Folder) -> Option<Redis> {
-        let socket = folder.path("redis.sock");
-        let arguments = [
-            "--port",
-            "0",
-            "--unixsocket",
-            &socket,
-            "--appendonly",
-            "yes",
-            "--appendfsync",
-            "always",
-        ];
-        let mut command = Command::new("redis-server");
-        command
-            .args(arguments)
-            .args(["--save", "", "--dir", folder.0.to_str().unwrap()]);
-        let child = command
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
+impl Load {
+    pub fn start(folder: &Folder, service: &Service) -> Load {
+        let url = format!("http://{}", service.address);
+        let names = folder.path("acknowledged");
+        let child = Command::new(PROGRAM)
+            .args(["load", &url, "--rate", "100", "--step", "600s"])
+            .args(["--connections", "64", "--check", "--acknowledged", &names])
+            .args(["--request-timeout", "1s", "--timeout", "60s"])
+            .args(["--format", "json", "-q"])
+            .stdout(Stdio::piped())
             .spawn()
-            .ok()?;
-        eventually("redis listens", || exists(&socket));
-        Some(Redis(child))
+            .unwrap();
+        Load { child, names }
     }
 
-    fn kill(mut self, folder: &Folder) {
-        self.0.kill().unwrap();
-        self.0.wait().unwrap();
-        // A killed server leaves its socket behind.
-        let _ = std::fs::remove_file(folder.path("redis.sock"));
-    }
-
-    /// Executes a command over a separate connection. The reply must be `+OK`.
-    fn execute(&self, folder: &Folder, command: &str) {
-        let mut stream = UnixStream::connect(folder.path("redis.sock")).unwrap();
-        stream.set_read_timeout(Some(HANG_TIMEOUT)).unwrap();
-        stream.write_all(command.as_bytes()).unwrap();
-        let mut answer = [0; 3];
-        stream.read_exact(&mut answer).unwrap();
-        assert_eq!(&answer, b"+OK");
-    }
-
-    fn signal(&self, name: &str) {
-        signal(self.0.id(), name);
+    /// Stops the load. No answer may be wrong, and the service must have all acknowledged records.
+    pub fn finish(self, service: &Service) {
+        signal(self.child.id(), "INT");
+        let load = self.child.wait_with_output().unwrap();
+        let report: serde_json::Value = serde_json::from_slice(&load.stdout).unwrap();
+        let step = &report["steps"][0];
+        for name in ["wrong", "other", "errors", "timeouts"] {
+            assert_eq!(step[name], 0, "{name}: {step}");
+        }
+        let names = std::fs::read_to_string(self.names).unwrap();
+        assert!(names.lines().count() >= 40, "{}", names.lines().count());
+        for name in names.lines() {
+            let record = service.get(&format!("/records/{name}"));
+            assert_eq!(record.status, 200, "{name} was acknowledged");
+        }
+        // The counter may also count records that were stored and not acknowledged.
+        let signed = service.get("/counters").json()["signed"].as_u64().unwrap();
+        assert!(signed >= names.lines().count() as u64);
     }
 }
 
-impl Drop for Redis {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
+pub fn is_ready(service: &Service) -> bool {
+    service.get("/ready").status == 200
+}
+
+/// Waits until the service has signed more messages.
+pub fn makes_progress(service: &Service) {
+    let good = || service.metric("creel_serve_requests_total{route=\"sign\",status=\"200\"}");
+    let before = good();
+    eventually("the service signs messages", || good() > before + 20.0);
 }
 
 #[test]
 fn the_service_survives_redis_restarts() {
-    let folder = Folder::new("redis");
-    let Some(mut redis) = Redis::start(&folder) else {
-        println!("skipped: redis-server is not installed");
+    if !is_installed() {
         return;
-    };
-    let store = format!("unix:{}", folder.path("redis.sock"));
+    }
+    let folder = Folder::new("redis");
+    let mut redis = Redis::start(&folder, "redis", &[]);
+    let store = format!("unix:{}", redis.socket);
     let service = Service::start(&folder, &["--store", &store]);
-    let is_ready = || service.get("/ready").status == 200;
-    eventually("the store is available", is_ready);
+    eventually("the start names the store", || {
+        service.lines("keeping records: unix:").len() == 1
+    });
+    assert!(is_ready(&service), "the store is available at the start");
 
-    let (url, names) = (
-        format!("http://{}", service.address),
-        folder.path("acknowledged"),
-    );
-    let load = Command::new(PROGRAM)
-        .args([
-            "load",
-            &url,
-            "--rate",
-            "100",
-            "--step",
-            "600s",
-            "--connections",
-            "64",
-        ])
-        .args([
-            "--check",
-            "--acknowledged",
-            &names,
-            "--request-timeout",
-            "1s",
-            "--timeout",
-            "60s",
-        ])
-        .args(["--format", "json", "-q"])
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let good = || service.metric("creel_serve_requests_total{route=\"sign\",status=\"200\"}");
+    let load = Load::start(&folder, &service);
     let refused = || service.metric("creel_serve_requests_total{route=\"sign\",status=\"503\"}");
-    let makes_progress = || {
-        let before = good();
-        eventually("the service signs messages", || good() > before + 20.0);
-    };
-    makes_progress();
-    for _ in 0..2 {
-        redis.kill(&folder);
-        eventually("the service detects the failure", || !is_ready());
+    makes_progress(&service);
+    for round in 1..=2 {
+        let port = redis.port;
+        redis.kill();
+        eventually("the service detects the failure", || !is_ready(&service));
         let before = refused();
         eventually("requests are rejected", || refused() > before);
-        redis = Redis::start(&folder).unwrap();
-        eventually("the store is available again", is_ready);
-        makes_progress();
+        redis = Redis::start_on(&folder, "redis", port, &[]);
+        eventually("the store is available again", || is_ready(&service));
+        eventually("one line for each change", || {
+            service.reports() == (round, round)
+        });
+        makes_progress(&service);
     }
     redis.signal("STOP");
-    eventually("the service detects the failure", || !is_ready());
+    eventually("the service detects the failure", || !is_ready(&service));
     redis.signal("CONT");
-    eventually("the store is available again", is_ready);
-    makes_progress();
+    eventually("the store is available again", || is_ready(&service));
+    makes_progress(&service);
+    load.finish(&service);
+    let errors = "creel_serve_store_errors_total{reason=\"unreachable\"}";
+    assert!(service.metric(errors) > 0.0);
+    assert_eq!(
+        service.metric("creel_serve_store_outages_total{reason=\"timeout\"}"),
+        1.0
+    );
+}
 
-    signal(load.id(), "INT");
-    let load = load.wait_with_output().unwrap();
-    let report: serde_json::Value = serde_json::from_slice(&load.stdout).unwrap();
-    let step = &report["steps"][0];
-    for name in ["wrong", "other", "errors", "timeouts"] {
-        assert_eq!(step[name], 0, "{name}: {step}");
-    }
-    let names = std::fs::read_to_string(names).unwrap();
-    assert!(names.lines().count() >= 80);
-    for name in names.lines() {
-        assert_eq!(
-            service.get(&format!("/records/{name}")).status,
-            200,
-            "{name} was acknowledged"
-        );
-    }
-    // The counter may also count records that were stored and not acknowledged.
-    let signed = service.get("/counters").json()["signed"].as_u64().unwrap();
-    assert!(signed >= names.lines().count() as u64);
-    drop(redis);
+/// A setting that makes a server reject writes, and its consequences.
+struct Rejection {
+    begin: &'static str,
+    end: &'static str,
+    reason: &'static str,
+    words: &'static str,
 }
 
 #[test]
 fn probes_detect_a_redis_that_rejects_writes_or_hangs() {
-    let folder = Folder::new("redis-full");
-    let Some(redis) = Redis::start(&folder) else {
-        println!("skipped: redis-server is not installed");
+    if !is_installed() {
         return;
-    };
-    let store = format!("unix:{}", folder.path("redis.sock"));
+    }
+    let folder = Folder::new("redis-full");
+    let redis = Redis::start(&folder, "redis", &[]);
+    let store = format!("redis://127.0.0.1:{}", redis.port);
     let service = Service::start(&folder, &["--store", &store]);
-    // /ready does not send a request to the store, so only the probes can detect the change.
-    let is_ready = || service.get("/ready").status == 200;
-    eventually("the store is available", is_ready);
+    assert!(is_ready(&service), "the store is available at the start");
     let id = service.post("/sign", "hello").json()["id"].clone();
     let record = format!("/records/{}", id.as_str().unwrap());
-    for (one, other) in [
-        (
-            "*4\r\n$6\r\nCONFIG\r\n$3\r\nSET\r\n$9\r\nmaxmemory\r\n$1\r\n1\r\n",
-            "*4\r\n$6\r\nCONFIG\r\n$3\r\nSET\r\n$9\r\nmaxmemory\r\n$1\r\n0\r\n",
-        ),
-        (
-            "*3\r\n$9\r\nREPLICAOF\r\n$9\r\n127.0.0.1\r\n$1\r\n1\r\n",
-            "*3\r\n$9\r\nREPLICAOF\r\n$2\r\nNO\r\n$3\r\nONE\r\n",
-        ),
-    ] {
-        redis.execute(&folder, one);
-        eventually("the service detects that writes fail", || !is_ready());
+    let rejections = [
+        Rejection {
+            begin: "CONFIG SET maxmemory 1",
+            end: "CONFIG SET maxmemory 0",
+            reason: "out_of_memory",
+            words: "OOM command not allowed when used memory > 'maxmemory'.",
+        },
+        Rejection {
+            begin: "REPLICAOF 127.0.0.1 1",
+            end: "REPLICAOF NO ONE",
+            reason: "read_only",
+            words: "READONLY You can't write against a read only replica.",
+        },
+        Rejection {
+            begin: "CONFIG SET min-replicas-to-write 1",
+            end: "CONFIG SET min-replicas-to-write 0",
+            reason: "replicas",
+            words: "NOREPLICAS",
+        },
+    ];
+    for (round, rejection) in rejections.iter().enumerate() {
+        let Rejection {
+            begin,
+            end,
+            reason,
+            words,
+        } = rejection;
+        redis.execute(begin);
+        // /ready does not send a request to the store, so only the probes can detect the change.
+        eventually("the service detects that writes fail", || {
+            !is_ready(&service)
+        });
+        let ready = service.get("/ready").body;
+        assert!(ready.contains(words) && ready.contains(reason), "{ready}");
         assert_eq!(
             service.get(&record).status,
             200,
             "stored records must remain readable"
         );
-        redis.execute(&folder, other);
-        eventually("the store accepts writes again", is_ready);
+        let refused = service.post("/sign", "hello");
+        assert_eq!(refused.status, 503);
+        assert!(
+            !refused.body.contains(words),
+            "clients need not know: {}",
+            refused.body
+        );
+        let errors = format!("creel_serve_store_errors_total{{reason=\"{reason}\"}}");
+        assert_eq!(service.metric(&errors), 1.0, "{reason}");
+        let outages = format!("creel_serve_store_outages_total{{reason=\"{reason}\"}}");
+        assert_eq!(service.metric(&outages), 1.0, "{reason}");
+        eventually("the log has the server's words", || {
+            service.lines(words).len() == 1 && service.lines(&format!("({reason})")).len() == 1
+        });
+        redis.execute(end);
+        eventually("the store accepts writes again", || is_ready(&service));
+        assert_eq!(service.post("/sign", "hello").status, 200);
+        eventually("one line for each change", || {
+            service.reports() == (round + 1, round + 1)
+        });
     }
     redis.signal("STOP");
-    eventually("the service detects the failure", || !is_ready());
+    eventually("the service detects the failure", || !is_ready(&service));
     redis.signal("CONT");
-    eventually("the store is available again", is_ready);
+    eventually("the store is available again", || is_ready(&service));
+}
+
+#[test]
+fn a_write_waits_for_the_number_of_replicas_that_the_operator_sets() {
+    if !is_installed() {
+        return;
+    }
+    let folder = Folder::new("replicas");
+    let redis = Redis::start(&folder, "redis", &[]);
+    let store = format!("redis://127.0.0.1:{}", redis.port);
+    let service = Service::start(&folder, &["--store", &store, "--store-replicas", "1"]);
+    assert!(!is_ready(&service));
+    let ready = service.get("/ready").body;
+    assert!(
+        ready.contains("0 of 1 replicas confirmed the write"),
+        "{ready}"
+    );
+    let master = redis.port.to_string();
+    let replica = Redis::start(&folder, "replica", &["--replicaof", "127.0.0.1", &master]);
+    eventually("the replica confirms writes", || is_ready(&service));
+    assert_eq!(service.post("/sign", "hello").status, 200);
+    replica.kill();
+    eventually("the service detects the loss", || !is_ready(&service));
 }

@@ -23,7 +23,7 @@ use serde::Serialize;
 
 use super::stop_requested;
 use super::time::Time;
-use process::{Folder, Memory, Neighbour, Process};
+use process::{Memory, Neighbour, Process};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -204,7 +204,10 @@ impl Evaluate {
             .map_err(|why| Failure::new(Exit::Usage, why))?;
         let interrupt = Interrupt::install()?;
         let machine = Machine::detect()?;
-        let folder = Folder::new()?;
+        let folder = tempfile::Builder::new()
+            .prefix("creel-serve-evaluate-")
+            .tempdir();
+        let folder = folder.context("cannot create a temporary folder")?;
         let cores = Budget::of(&machine).workers();
         let (mut rows, mut places, mut ended) = (Vec::new(), Vec::new(), Ok(()));
         for place in &self.place {
@@ -229,7 +232,7 @@ impl Evaluate {
                 quota: quota.as_ref(),
                 interrupt: &interrupt,
             };
-            let subjects = self.subjects(*place, cores, &folder.0)?;
+            let subjects = self.subjects(*place, cores, folder.path())?;
             ended = self.place(&site, &subjects, common, &mut places, &mut rows);
             if ended.is_err() {
                 break;

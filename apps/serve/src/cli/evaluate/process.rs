@@ -3,7 +3,6 @@
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -13,25 +12,6 @@ use anyhow::{Context, anyhow};
 use creel_console::quota::Quota;
 
 use super::Subject;
-
-/// A temporary folder that is deleted on drop.
-pub struct Folder(pub PathBuf);
-
-impl Folder {
-    pub fn new() -> anyhow::Result<Folder> {
-        let path =
-            std::env::temp_dir().join(format!("creel-serve-evaluate-{}", std::process::id()));
-        fs::create_dir_all(&path)
-            .with_context(|| format!("cannot create the folder {}", path.display()))?;
-        Ok(Folder(path))
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
 
 /// A thread that computes without pause, like another program would, until this is dropped.
 pub struct Neighbour {

@@ -1,319 +1,355 @@
-//! The Redis client. It uses one connection, and writes all waiting requests at once (pipelining).
+//! The Redis client. Its own thread takes all requests that wait, executes them as one batch, and
+//! sends the answers.
 //!
-//! Invariant: `pending` has one entry for each request whose replies have not arrived, in the order
-//! in which they will arrive. An entry stays even if its caller has given up, so a reply never goes
-//! to the wrong request.
-//!
-//! If the server does not answer for [`REPLY_TIMEOUT`], we close the connection and fail all
-//! pending requests. We connect again after a pause between [`RECONNECT_MIN`] and
-//! [`RECONNECT_MAX`], so we find the server within half a second of its return.
+//! A batch takes about one round trip, and the requests that arrive in this time share the next one.
+//! A thread with blocking calls is enough for that. The reply to a command never goes to another
+//! one, because no batch begins before all replies of the previous one have been read. After any
+//! error of the connection, we close it.
 //!
 //! A server may answer but reject writes, for example because its memory is full or because it has
-//! become a replica. Each connection therefore begins with a write that changes nothing, and
-//! repeats it every [`PROBE_INTERVAL`]. These probes also detect a server that has stopped
-//! answering while there are no other requests.
+//! become a replica. Each connection therefore begins with a write that changes nothing, and repeats
+//! it every [`PROBE_INTERVAL`]. These probes also detect a server that has stopped answering while
+//! there are no other requests.
+//!
+//! If the connection is lost, we connect again after a pause between [`RECONNECT_MIN`] and
+//! [`RECONNECT_MAX`]. With Sentinels, each attempt asks them for the current master.
 
-use std::collections::VecDeque;
-use std::future::poll_fn;
-use std::io::{self, ErrorKind};
-use std::pin::pin;
+mod address;
+mod cluster;
+mod node;
+
+use std::ops::Range;
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::Poll;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
 use std::time::{Duration, Instant};
 
-use bytes::BytesMut;
-use creel::channel::{bounded, oneshot};
-use creel::net::{Connection, Stream, TcpStream, UnixStream};
-use creel::time::{sleep, timeout};
+use bytes::Bytes;
+use redis::{Value, cmd};
 
-use super::kind::RedisAddr;
-use super::request::{Answer, Command, Outcome, State, StoreError, StoreRequest};
-use super::resp::{self, Reply};
+pub use address::{Certificates, Host, Login, RedisAddr, Replicas, Secret, Topology};
+
+use self::cluster::Cluster;
+use self::node::{Confirmation, Node, Op, server_error, unexpected};
+use super::health::{Health, Reason, StoreError};
+use super::request::{Answer, Command, Outcome, StoreRequest};
 use crate::metrics::Metrics;
 
-const REPLY_TIMEOUT: Duration = Duration::from_millis(500);
-/// How long a connection and its first reply may take.
-const HANDSHAKE_TIMEOUT: Duration = Duration::from_millis(250);
 const RECONNECT_MIN: Duration = Duration::from_millis(10);
 const RECONNECT_MAX: Duration = Duration::from_millis(250);
+/// The pause after the server has rejected our login. The server logs each attempt.
+const RECONNECT_AUTH: Duration = Duration::from_secs(1);
+/// How long a connection must last, so that we do not pause long after it.
+const STABLE: Duration = Duration::from_secs(1);
 /// The time between two probes, which are writes that change nothing.
 const PROBE_INTERVAL: Duration = Duration::from_secs(1);
-/// The number of bytes after which we send a batch.
-const WRITE_MAX: usize = 64 << 10;
-/// The maximum number of requests that wait for their replies.
-const PENDING_MAX: usize = 16 << 10;
+/// The maximum number of requests in one batch.
+const BATCH: usize = 1024;
 
-/// The client of one server.
-pub(super) struct RedisClient {
+/// The key of the counter.
+const SIGNED: &str = "creel:signed";
+
+/// Executes requests on a Redis server.
+pub(super) struct RedisStore {
     address: RedisAddr,
-    state: Arc<State>,
+    health: Arc<Health>,
     metrics: Arc<Metrics>,
+    /// Whether a server has redirected us, so that we must use its whole cluster.
+    is_cluster: bool,
+    /// The Sentinel that has answered last, as an index of the address.
+    sentinel: usize,
 }
 
-/// A request that waits for its replies.
-struct PendingReply {
-    at: Instant,
-    /// The number of replies that arrive before the one that is the answer.
-    before: usize,
-    error: Option<String>,
-    /// Whether the request is a write.
-    writes: bool,
-    answer: oneshot::Sender<Outcome>,
+/// The connection to the server, or to all masters of a cluster.
+enum Link {
+    Server(Box<Node>, Confirmation),
+    Cluster(Box<Cluster>),
 }
 
-/// The requests on one connection that wait for their replies.
-#[derive(Default)]
-struct Pipeline(Mutex<VecDeque<PendingReply>>);
-
-impl Pipeline {
-    fn lock(&self) -> MutexGuard<'_, VecDeque<PendingReply>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl RedisClient {
-    pub(super) fn new(address: RedisAddr, state: Arc<State>, metrics: Arc<Metrics>) -> RedisClient {
-        RedisClient {
+impl RedisStore {
+    pub(super) fn new(address: RedisAddr, health: Arc<Health>, metrics: Arc<Metrics>) -> Self {
+        RedisStore {
             address,
-            state,
+            health,
             metrics,
+            is_cluster: false,
+            sentinel: 0,
         }
     }
 
-    /// Executes requests until all senders are gone. It connects again whenever a connection ends.
-    pub(super) async fn run(self, requests: bounded::Receiver<StoreRequest>) {
+    /// Executes requests until all senders are gone. Sends to `first` when the first attempt to
+    /// connect has succeeded or failed.
+    pub(super) fn run(mut self, requests: &Receiver<StoreRequest>, first: &SyncSender<()>) {
         let mut pause = RECONNECT_MIN;
         loop {
-            let connected = match &self.address {
-                RedisAddr::Tcp(address) => {
-                    self.run_connection(TcpStream::connect_to(address.clone()), &requests)
-                        .await
+            let started = Instant::now();
+            let ended = match self.connect() {
+                Ok(mut link) => {
+                    self.metrics.store_connections.fetch_add(1, Relaxed);
+                    let _ = first.try_send(());
+                    self.serve(&mut link, requests)
                 }
-                RedisAddr::Unix(path) => {
-                    self.run_connection(UnixStream::connect(path), &requests)
-                        .await
+                Err(error) => Err(error),
+            };
+            let Err(error) = ended else { return };
+            if self.is_redirection(&error) {
+                self.is_cluster = true;
+                continue;
+            }
+            self.health.fails(&error, false);
+            let _ = first.try_send(());
+            if started.elapsed() > STABLE {
+                pause = RECONNECT_MIN;
+            }
+            let until = match error.reason {
+                Reason::Auth => Instant::now() + RECONNECT_AUTH,
+                _ => Instant::now() + pause,
+            };
+            pause = (2 * pause).min(RECONNECT_MAX);
+            loop {
+                match requests.recv_timeout(until.saturating_duration_since(Instant::now())) {
+                    Ok(request) => {
+                        let _ = request.answer.send(Err(error.clone()));
+                    }
+                    Err(RecvTimeoutError::Timeout) => break,
+                    Err(RecvTimeoutError::Disconnected) => return,
                 }
-            };
-            match connected {
-                Some(Ok(())) => return,
-                Some(Err(_)) => pause = RECONNECT_MIN,
-                None => {}
             }
-            sleep(pause).await;
-            pause = (pause * 2).min(RECONNECT_MAX);
         }
     }
 
-    /// Executes requests over one connection until it ends. Returns `None` if it could not connect.
-    async fn run_connection<C: Connection>(
-        &self,
-        connect: impl Future<Output = io::Result<Stream<C>>>,
-        requests: &bounded::Receiver<StoreRequest>,
-    ) -> Option<io::Result<()>> {
-        let connected = async {
-            let stream = connect.await?;
-            handshake(&stream).await?;
-            Ok::<_, io::Error>(stream)
-        };
-        let stream = timeout(HANDSHAKE_TIMEOUT, connected).await.ok()?.ok()?;
-        self.metrics.store_connections.fetch_add(1, Relaxed);
-        self.state.is_up.store(true, Relaxed);
-        // Dropping the pipeline fails the requests that still wait, because it drops their senders.
-        let pipeline = Pipeline::default();
-        let ended = either(
-            write(&stream, requests, &pipeline),
-            read(&stream, &pipeline, &self.state),
-        )
-        .await;
-        self.state.is_up.store(false, Relaxed);
-        self.state.is_writable.store(false, Relaxed);
-        Some(ended)
+    /// Returns whether an error shows that the server is a node of a cluster.
+    fn is_redirection(&self, error: &StoreError) -> bool {
+        let is_server = matches!(self.address.topology, Topology::Server(_));
+        is_server && !self.is_cluster && error.words.starts_with("MOVED ")
     }
-}
 
-/// Checks that the other side is a Redis server that answers. Disables Nagle's algorithm, because
-/// we send small requests.
-async fn handshake<C: Connection>(stream: &Stream<C>) -> io::Result<()> {
-    let _ = stream.as_std().without_delay();
-    stream.write_all(b"*1\r\n$4\r\nPING\r\n").await?;
-    let mut pong = [0; 7];
-    stream.read_exact(&mut pong).await?;
-    match &pong {
-        b"+PONG\r\n" => Ok(()),
-        _ => Err(ErrorKind::InvalidData.into()),
-    }
-}
-
-/// Runs two futures until one of them ends, and returns its outcome.
-async fn either<T>(one: impl Future<Output = T>, other: impl Future<Output = T>) -> T {
-    let (mut one, mut other) = (pin!(one), pin!(other));
-    poll_fn(|cx| match one.as_mut().poll(cx) {
-        Poll::Pending => other.as_mut().poll(cx),
-        ready => ready,
-    })
-    .await
-}
-
-/// Sends requests. Returns when all senders are gone.
-async fn write<C: Connection>(
-    stream: &Stream<C>,
-    requests: &bounded::Receiver<StoreRequest>,
-    pipeline: &Pipeline,
-) -> io::Result<()> {
-    let mut bytes = Vec::new();
-    let mut probe = Instant::now();
-    loop {
-        let left = probe.saturating_duration_since(Instant::now());
-        let mut next = match timeout(left, requests.recv()).await {
-            Ok(Ok(request)) => Some(request),
-            Ok(Err(_)) => break,
-            Err(_) => None,
-        };
-        if probe <= Instant::now() {
-            probe = Instant::now() + PROBE_INTERVAL;
-            // `deliver` reads the outcome of the probe, so we drop the receiver.
-            let (answer, _) = oneshot::channel();
-            let command = Command::Probe;
-            enqueue(StoreRequest { command, answer }, pipeline, &mut bytes);
-        }
-        while let Some(request) = next {
-            if !request.is_abandoned() {
-                enqueue(request, pipeline, &mut bytes);
+    /// Connects, and makes a first write that changes nothing.
+    fn connect(&mut self) -> Result<Link, StoreError> {
+        let confirmation = Confirmation::of(&self.address, false);
+        let server = |node| Link::Server(Box::new(node), confirmation);
+        let mut link = match &self.address.topology {
+            Topology::Server(host) if self.is_cluster => {
+                let hosts = std::slice::from_ref(host);
+                Link::Cluster(Box::new(Cluster::connect(&self.address, hosts)?))
             }
-            next = if bytes.len() < WRITE_MAX {
-                requests.try_recv().ok()
-            } else {
-                None
+            Topology::Server(host) => server(Node::connect(&self.address, host)?),
+            Topology::Unix(path) => server(Node::unix(&self.address, path)?),
+            Topology::Cluster(hosts) => {
+                Link::Cluster(Box::new(Cluster::connect(&self.address, hosts)?))
+            }
+            Topology::Sentinel(hosts, master) => {
+                let (node, sentinel) = find_master(&self.address, hosts, master, self.sentinel)?;
+                self.sentinel = sentinel;
+                server(node)
+            }
+        };
+        self.execute(&mut link, vec![StoreRequest::probe()])?;
+        Ok(link)
+    }
+
+    /// Executes requests over one connection. Returns an error if it is lost, and `Ok` when all
+    /// senders are gone.
+    fn serve(&self, link: &mut Link, requests: &Receiver<StoreRequest>) -> Result<(), StoreError> {
+        let mut probe = Instant::now() + PROBE_INTERVAL;
+        loop {
+            let left = probe.saturating_duration_since(Instant::now());
+            let first = match requests.recv_timeout(left) {
+                Ok(request) => Some(request),
+                Err(RecvTimeoutError::Timeout) => None,
+                Err(RecvTimeoutError::Disconnected) => return Ok(()),
             };
+            let more = std::iter::from_fn(|| requests.try_recv().ok());
+            let mut batch: Vec<_> = first.into_iter().chain(more.take(BATCH)).collect();
+            batch.retain(|request| !request.is_abandoned());
+            if probe <= Instant::now() {
+                probe = Instant::now() + PROBE_INTERVAL;
+                batch.push(StoreRequest::probe());
+            }
+            if !batch.is_empty() {
+                self.execute(link, batch)?;
+            }
         }
-        stream.write_all(&bytes).await?;
-        bytes.clear();
-        bytes.shrink_to(2 * WRITE_MAX);
     }
-    // We wait for the remaining replies before the connection is closed.
-    while !pipeline.lock().is_empty() {
-        sleep(Duration::from_millis(1)).await;
+
+    /// Executes a batch and sends the answers. Returns an error if the connection must be closed.
+    fn execute(&self, link: &mut Link, batch: Vec<StoreRequest>) -> Result<(), StoreError> {
+        let probe_key = ["creel:probe".to_owned()];
+        let probe_keys = match link {
+            Link::Server(..) => &probe_key[..],
+            Link::Cluster(cluster) => cluster.probe_keys(),
+        };
+        let mut ops = Vec::with_capacity(2 * batch.len());
+        let ranges = batch.iter().map(|request| {
+            let start = ops.len();
+            push_ops(&request.command, probe_keys, &mut ops);
+            start..ops.len()
+        });
+        let ranges: Vec<Range<usize>> = ranges.collect();
+        let values = match link {
+            Link::Server(node, confirmation) => execute_on(node, &ops, *confirmation),
+            Link::Cluster(cluster) => cluster.execute(&ops),
+        };
+        let values = match values {
+            Ok(values) => values,
+            Err(error) => {
+                for request in batch {
+                    let _ = request.answer.send(Err(error.clone()));
+                }
+                return Err(error);
+            }
+        };
+        let answers = batch.into_iter().zip(ranges).map(|(request, range)| {
+            let outcome = outcome(&request.command, &values[range]);
+            (request, outcome)
+        });
+        let answers: Vec<_> = answers.collect();
+        let writes = answers
+            .iter()
+            .filter(|(request, _)| request.command.writes());
+        let has_written = writes.clone().next().is_some();
+        let write_error = writes
+            .filter_map(|(_, outcome)| outcome.clone().err())
+            .next();
+        // We publish the state before a client can see an answer.
+        if let Some(error) = write_error
+            .as_ref()
+            .filter(|error| !self.needs_new_connection(error))
+        {
+            self.health.fails(error, true);
+        }
+        for (request, outcome) in answers {
+            let _ = request.answer.send(outcome);
+        }
+        match write_error {
+            // The server does not know us any more, or it is not the master, or not alone.
+            Some(error) if self.needs_new_connection(&error) => Err(error),
+            None if has_written => {
+                self.health.works();
+                Ok(())
+            }
+            _ => Ok(()),
+        }
     }
-    Ok(())
+
+    /// Returns whether we must connect again to get rid of an error.
+    fn needs_new_connection(&self, error: &StoreError) -> bool {
+        match error.reason {
+            Reason::Auth => true,
+            Reason::ReadOnly => matches!(self.address.topology, Topology::Sentinel(..)),
+            _ => self.is_redirection(error),
+        }
+    }
 }
 
-/// Appends the words of a command to `bytes` and adds its entry to the pipeline.
-fn enqueue(request: StoreRequest, pipeline: &Pipeline, bytes: &mut Vec<u8>) {
-    let StoreRequest { command, answer } = request;
-    let key = |id| [b"creel:record:", hex::encode::<[u8; 32]>(id).as_bytes()].concat();
-    let (before, writes) = match command {
-        Command::Put(..) | Command::Probe => (1, true),
-        Command::Get(_) | Command::Count => (0, false),
+/// Executes a batch of commands on one server.
+fn execute_on(
+    node: &mut Node,
+    ops: &[Op],
+    confirmation: Confirmation,
+) -> Result<Vec<Result<Value, StoreError>>, StoreError> {
+    let (replies, confirmed) = node.execute(ops, confirmation)?;
+    let values = ops.iter().zip(replies).map(|(op, reply)| match reply {
+        Ok(value) if op.writes => confirmed.clone().map(|()| value),
+        reply => reply.map_err(|error| server_error(&error)),
+    });
+    Ok(values.collect())
+}
+
+/// Asks the Sentinels for the master and connects to it. Returns the index of the Sentinel, too.
+///
+/// Source: "Guidelines for Redis clients with support for Redis Sentinel".
+fn find_master(
+    address: &RedisAddr,
+    hosts: &[Host],
+    master: &str,
+    first: usize,
+) -> Result<(Node, usize), StoreError> {
+    let mut last = StoreError::new(Reason::Unreachable, "there are no Sentinels");
+    for index in (0..hosts.len()).map(|offset| (first + offset) % hosts.len()) {
+        let sentinel = &hosts[index];
+        let about = |error: StoreError| {
+            let words = format!("Sentinel {}", error.words);
+            StoreError::new(error.reason, words)
+        };
+        let mut command = cmd("SENTINEL");
+        command.arg("GET-MASTER-ADDR-BY-NAME").arg(master);
+        let reply = Node::sentinel(address, sentinel)
+            .and_then(|mut node| node.call(&command))
+            .and_then(|reply| reply.map_err(|error| server_error(&error)));
+        let host = reply.map_err(about).and_then(|reply| {
+            master_host(&reply).ok_or_else(|| {
+                let why = format!("Sentinel {sentinel} does not know the master \"{master}\"");
+                StoreError::new(Reason::Unreachable, why)
+            })
+        });
+        match host.and_then(|host| Node::connect(address, &host)) {
+            Ok(node) => return Ok((node, index)),
+            Err(error) => last = error,
+        }
+    }
+    Err(last)
+}
+
+/// Returns the host in the reply of a Sentinel, or `None` if it does not know the master.
+fn master_host(reply: &Value) -> Option<Host> {
+    let Value::Array(parts) = reply else {
+        return None;
     };
-    let mut pending = pipeline.lock();
-    if pending.len() >= PENDING_MAX {
-        let _ = answer.send(Err(StoreError::Unavailable));
-        return;
-    }
+    let [Value::BulkString(name), Value::BulkString(port)] = &parts[..] else {
+        return None;
+    };
+    Some(Host {
+        name: String::from_utf8(name.clone()).ok()?,
+        port: std::str::from_utf8(port).ok()?.parse().ok()?,
+    })
+}
+
+/// Appends the Redis commands of a command.
+fn push_ops(command: &Command, probe_keys: &[String], ops: &mut Vec<Op>) {
+    let record_key = |id: &[u8; 32]| format!("creel:record:{}", hex::encode(id));
+    let mut push = |name: &str, key: String, value: Option<&[u8]>, writes| {
+        let mut command = cmd(name);
+        command.arg(&key).arg(value);
+        ops.push(Op::new(key, &command, writes));
+    };
     match command {
         Command::Put(id, record) => {
-            resp::put(&[b"SET", &key(id), &record], bytes);
-            resp::put(&[b"INCR", b"creel:signed"], bytes);
+            push("SET", record_key(id), Some(record), true);
+            push("INCR", SIGNED.to_owned(), None, true);
         }
         // The commands of `Put` with values that change nothing.
         Command::Probe => {
-            resp::put(&[b"SET", b"creel:probe", b"1"], bytes);
-            resp::put(&[b"INCRBY", b"creel:signed", b"0"], bytes);
-        }
-        Command::Get(id) => resp::put(&[b"GET", &key(id)], bytes),
-        Command::Count => resp::put(&[b"INCRBY", b"creel:signed", b"0"], bytes),
-    }
-    pending.push_back(PendingReply {
-        at: Instant::now(),
-        before,
-        error: None,
-        writes,
-        answer,
-    });
-}
-
-/// Reads replies and passes them to their requests. Returns when the connection ends.
-async fn read<C: Connection>(
-    stream: &Stream<C>,
-    pipeline: &Pipeline,
-    state: &State,
-) -> io::Result<()> {
-    let mut bytes = BytesMut::new();
-    let mut buffer = vec![0; 16 << 10];
-    let mut last_read = Instant::now();
-    loop {
-        let since = pipeline
-            .lock()
-            .front()
-            .map(|pending| pending.at.max(last_read));
-        let left = since.map_or(REPLY_TIMEOUT, |since| {
-            REPLY_TIMEOUT.saturating_sub(since.elapsed())
-        });
-        match timeout(left, stream.read(&mut buffer)).await {
-            Ok(Ok(0)) => return Err(ErrorKind::UnexpectedEof.into()),
-            Ok(Ok(read)) => bytes.extend_from_slice(&buffer[..read]),
-            Ok(Err(error)) => return Err(error),
-            Err(_) => {
-                let since = pipeline
-                    .lock()
-                    .front()
-                    .map(|pending| pending.at.max(last_read));
-                if since.is_some_and(|since| since.elapsed() >= REPLY_TIMEOUT) {
-                    return Err(ErrorKind::TimedOut.into());
-                }
-                continue;
+            for key in probe_keys {
+                push("SET", key.clone(), Some(b"1"), true);
             }
+            push("INCRBY", SIGNED.to_owned(), Some(b"0"), true);
         }
-        last_read = Instant::now();
-        while let Some(reply) = resp::take(&mut bytes).map_err(|_| ErrorKind::InvalidData)? {
-            deliver(reply, &mut pipeline.lock(), state)?;
-        }
+        Command::Get(id) => push("GET", record_key(id), None, false),
+        Command::Count => push("GET", SIGNED.to_owned(), None, false),
     }
 }
 
-/// Passes a reply to the first pending request.
-fn deliver(reply: Reply, pending: &mut VecDeque<PendingReply>, state: &State) -> io::Result<()> {
-    let Some(first) = pending.front_mut() else {
-        // The server must not send a reply without a request.
-        return Err(ErrorKind::InvalidData.into());
-    };
-    if first.before > 0 {
-        first.before -= 1;
-        if let Reply::Error(why) = reply {
-            first.error.get_or_insert(why);
+/// Returns the outcome of a command from the replies to its Redis commands.
+fn outcome(command: &Command, values: &[Result<Value, StoreError>]) -> Outcome {
+    let mut last = &Value::Nil;
+    for value in values {
+        last = value.as_ref().map_err(StoreError::clone)?;
+    }
+    match (command, last) {
+        (Command::Put(..) | Command::Probe, Value::Int(_)) => Ok(Answer::Stored),
+        (Command::Get(_), Value::Nil) => Ok(Answer::Record(None)),
+        (Command::Get(_), Value::BulkString(record)) => {
+            Ok(Answer::Record(Some(Bytes::from(record.clone()))))
         }
-        return Ok(());
-    }
-    let Some(last) = pending.pop_front() else {
-        return Ok(());
-    };
-    let PendingReply {
-        error,
-        writes,
-        answer,
-        ..
-    } = last;
-    let outcome = match (error, reply) {
-        (Some(why), _) | (None, Reply::Error(why)) => Err(refused(why)),
-        (None, Reply::Number(count)) => Ok(Answer::Count(count.max(0) as u64)),
-        (None, Reply::Data(record)) => Ok(Answer::Record(record)),
-        (None, Reply::Done(_)) => Ok(Answer::Stored),
-    };
-    if writes {
-        state.is_writable.store(outcome.is_ok(), Relaxed);
-    }
-    let _ = answer.send(outcome);
-    Ok(())
-}
-
-/// Converts an error of the server. Errors during its start, or because its master is gone, are
-/// transient.
-fn refused(why: String) -> StoreError {
-    const TRANSIENT: [&str; 5] = ["LOADING", "BUSY", "TRYAGAIN", "CLUSTERDOWN", "MASTERDOWN"];
-    match TRANSIENT.iter().any(|word| why.starts_with(word)) {
-        true => StoreError::Unavailable,
-        false => StoreError::Refused(why),
+        (Command::Count, Value::Nil) => Ok(Answer::Count(0)),
+        (Command::Count, Value::BulkString(count)) => {
+            let count = std::str::from_utf8(count)
+                .ok()
+                .and_then(|text| text.parse().ok());
+            count.map(Answer::Count).ok_or_else(|| unexpected(last))
+        }
+        (_, other) => Err(unexpected(other)),
     }
 }
 
@@ -322,57 +358,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_error_of_an_earlier_reply_becomes_the_outcome() {
-        let mut pending = VecDeque::new();
-        let mut outcomes = Vec::new();
-        for before in [1, 1, 0] {
-            let (answer, outcome) = oneshot::channel();
-            pending.push_back(PendingReply {
-                at: Instant::now(),
-                before,
-                error: None,
-                writes: before > 0,
-                answer,
-            });
-            outcomes.push(outcome);
-        }
-        let replies = [
-            Reply::Done("OK".into()),
-            Reply::Number(4),
-            Reply::Error("OOM".into()),
-            Reply::Number(5),
-            Reply::Data(None),
-        ];
-        let (state, mut is_writable) = (State::default(), Vec::new());
-        for reply in replies {
-            deliver(reply, &mut pending, &state).unwrap();
-            is_writable.push(state.is_writable.load(Relaxed));
-        }
-        assert_eq!(is_writable, [false, true, true, false, false]);
-        let mut answered = outcomes
-            .iter_mut()
-            .map(|outcome| outcome.try_recv().unwrap());
-        assert_eq!(answered.next(), Some(Ok(Answer::Count(4))));
-        assert_eq!(
-            answered.next(),
-            Some(Err(StoreError::Refused("OOM".into())))
-        );
-        assert_eq!(answered.next(), Some(Ok(Answer::Record(None))));
-        assert!(
-            deliver(Reply::Number(1), &mut pending, &state).is_err(),
-            "a reply without a request must be an error"
-        );
-    }
-
-    #[test]
-    fn transient_errors_are_unavailable() {
-        assert_eq!(
-            refused("LOADING Redis is loading".into()),
-            StoreError::Unavailable
-        );
-        assert_eq!(
-            refused("WRONGTYPE".into()),
-            StoreError::Refused("WRONGTYPE".into())
-        );
+    fn an_error_of_any_command_is_the_outcome() {
+        let put = Command::Put([0; 32], Bytes::new());
+        let error = StoreError::new(Reason::Memory, "OOM");
+        let failed = [Err(error.clone()), Ok(Value::Int(5))];
+        assert_eq!(outcome(&put, &failed), Err(error));
+        let done = [Ok(Value::Okay), Ok(Value::Int(5))];
+        assert_eq!(outcome(&put, &done), Ok(Answer::Stored));
+        let count = [Ok(Value::BulkString(b"12".to_vec()))];
+        assert_eq!(outcome(&Command::Count, &count), Ok(Answer::Count(12)));
+        assert!(outcome(&Command::Count, &[Ok(Value::Okay)]).is_err());
     }
 }

@@ -1,0 +1,257 @@
+//! Whether the store works, why it does not, and the lines on stderr that report a change.
+//!
+//! An outage begins when a write fails and ends when a write succeeds. We write one line when it
+//! begins and one when it ends. A line in between reports a different reason, for example if a
+//! server is restarted and then asks for a password.
+
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use creel_console::output;
+
+use crate::metrics::Metrics;
+
+/// The kind of a store's error. It is the label `reason` in the metrics.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reason {
+    /// The server could not be reached, or the connection ended.
+    Unreachable,
+    /// The server did not answer in time.
+    Timeout,
+    /// The TLS handshake failed.
+    Tls,
+    /// The server rejected the user or the password, or requires one.
+    Auth,
+    /// The user may not run a command that we need.
+    Permission,
+    /// The server is out of memory.
+    Memory,
+    /// The server is a replica, which does not accept writes.
+    ReadOnly,
+    /// The disk is full or broken.
+    Disk,
+    /// Too few replicas have confirmed a write.
+    Replicas,
+    /// The server is loading its data or is busy with a script.
+    Loading,
+    /// The cluster does not serve all slots.
+    Cluster,
+    /// Our own queue of requests for the store is full.
+    QueueFull,
+    /// Another process has locked the file.
+    Locked,
+    /// Any other error.
+    Other,
+}
+
+impl Reason {
+    /// All reasons, in the order of their discriminants.
+    pub const ALL: [Reason; 14] = [
+        Reason::Unreachable,
+        Reason::Timeout,
+        Reason::Tls,
+        Reason::Auth,
+        Reason::Permission,
+        Reason::Memory,
+        Reason::ReadOnly,
+        Reason::Disk,
+        Reason::Replicas,
+        Reason::Loading,
+        Reason::Cluster,
+        Reason::QueueFull,
+        Reason::Locked,
+        Reason::Other,
+    ];
+
+    /// Returns the name of the reason in the metrics.
+    pub fn name(self) -> &'static str {
+        match self {
+            Reason::Unreachable => "unreachable",
+            Reason::Timeout => "timeout",
+            Reason::Tls => "tls",
+            Reason::Auth => "auth",
+            Reason::Permission => "permission",
+            Reason::Memory => "out_of_memory",
+            Reason::ReadOnly => "read_only",
+            Reason::Disk => "disk",
+            Reason::Replicas => "replicas",
+            Reason::Loading => "loading",
+            Reason::Cluster => "cluster",
+            Reason::QueueFull => "queue_full",
+            Reason::Locked => "locked",
+            Reason::Other => "other",
+        }
+    }
+
+    /// Returns whether a lost server may report this reason on its way back. During an outage we do
+    /// not write a line for such a reason.
+    fn is_passing(self) -> bool {
+        matches!(
+            self,
+            Reason::Unreachable | Reason::Timeout | Reason::Loading | Reason::Cluster
+        )
+    }
+}
+
+/// The reason why the store did not execute a request, and the words of the store.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StoreError {
+    /// The kind of the error.
+    pub reason: Reason,
+    /// The words of the server or of the OS.
+    pub words: Arc<str>,
+}
+
+impl StoreError {
+    /// Creates an error.
+    pub fn new(reason: Reason, words: impl Into<Arc<str>>) -> StoreError {
+        let words = words.into();
+        StoreError { reason, words }
+    }
+}
+
+impl fmt::Display for StoreError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.words)
+    }
+}
+
+impl std::error::Error for StoreError {}
+
+/// The time since which the store does not accept records, and why.
+#[derive(Debug)]
+struct Outage {
+    since: Instant,
+    error: StoreError,
+    logged: Vec<Reason>,
+}
+
+/// The state that a store publishes. The flags are hints that need no memory ordering.
+#[derive(Debug)]
+pub(super) struct Health {
+    /// The name of the store in the lines on stderr.
+    name: String,
+    /// Whether the store answers.
+    is_up: AtomicBool,
+    /// Whether the last write succeeded.
+    is_writable: AtomicBool,
+    outage: Mutex<Option<Outage>>,
+    metrics: Arc<Metrics>,
+}
+
+impl Health {
+    /// Creates the state of a store that has not been opened yet.
+    pub(super) fn new(name: String, metrics: Arc<Metrics>) -> Health {
+        Health {
+            name,
+            is_up: AtomicBool::new(false),
+            is_writable: AtomicBool::new(false),
+            outage: Mutex::new(None),
+            metrics,
+        }
+    }
+
+    /// Returns whether the store answers.
+    pub(super) fn is_up(&self) -> bool {
+        self.is_up.load(Relaxed)
+    }
+
+    /// Returns whether the store accepts records.
+    pub(super) fn is_writable(&self) -> bool {
+        self.is_up() && self.is_writable.load(Relaxed)
+    }
+
+    /// Returns the error of the current outage.
+    pub(super) fn error(&self) -> StoreError {
+        let outage = self.outage();
+        let error = outage.as_ref().map(|outage| outage.error.clone());
+        error.unwrap_or_else(|| {
+            StoreError::new(Reason::Unreachable, "the store has not answered yet")
+        })
+    }
+
+    /// Publishes that a write has succeeded.
+    pub(super) fn works(&self) {
+        if self.is_writable() {
+            return;
+        }
+        let ended = self.outage().take();
+        self.is_up.store(true, Relaxed);
+        self.is_writable.store(true, Relaxed);
+        if let Some(outage) = ended {
+            output::note(&format!(
+                "creel-serve: the store {} accepts records again, after {:.1} s\n",
+                self.name,
+                outage.since.elapsed().as_secs_f64()
+            ));
+        }
+    }
+
+    /// Publishes that a write has failed. `reads` says whether the store still returns records.
+    pub(super) fn fails(&self, error: &StoreError, reads: bool) {
+        self.is_up.store(reads, Relaxed);
+        self.is_writable.store(false, Relaxed);
+        let mut outage = self.outage();
+        let is_first = outage.is_none();
+        let outage = outage.get_or_insert_with(|| Outage {
+            since: Instant::now(),
+            error: error.clone(),
+            logged: Vec::new(),
+        });
+        outage.error = error.clone();
+        if outage.logged.contains(&error.reason) || !is_first && error.reason.is_passing() {
+            return;
+        }
+        outage.logged.push(error.reason);
+        self.metrics.store_outage(error.reason);
+        output::note(&format!(
+            "creel-serve: the store {} accepts no records ({}): {}\n",
+            self.name,
+            error.reason.name(),
+            error.words
+        ));
+    }
+
+    fn outage(&self) -> MutexGuard<'_, Option<Outage>> {
+        self.outage.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reasons_are_numbered_in_order() {
+        for (index, reason) in Reason::ALL.iter().enumerate() {
+            assert_eq!(*reason as usize, index);
+        }
+    }
+
+    #[test]
+    fn an_outage_counts_each_reason_once_and_skips_passing_ones() {
+        let metrics = Arc::new(Metrics::default());
+        let health = Health::new("test".into(), Arc::clone(&metrics));
+        let outages = |reason| metrics.store_outages(reason);
+        let fail = |reason, reads| health.fails(&StoreError::new(reason, "words"), reads);
+        assert_eq!(health.error().reason, Reason::Unreachable);
+        health.works();
+        assert!(health.is_writable());
+        fail(Reason::Unreachable, false);
+        fail(Reason::Loading, false);
+        fail(Reason::Auth, false);
+        fail(Reason::Auth, false);
+        assert_eq!(
+            [Reason::Unreachable, Reason::Loading, Reason::Auth].map(outages),
+            [1, 0, 1]
+        );
+        assert!(!health.is_up());
+        health.works();
+        fail(Reason::Memory, true);
+        assert!(health.is_up() && !health.is_writable());
+        assert_eq!(health.error().reason, Reason::Memory);
+        assert_eq!(outages(Reason::Memory), 1);
+    }
+}

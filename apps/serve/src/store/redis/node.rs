@@ -1,0 +1,366 @@
+//! A connection to one server, over the blocking connection of the crate `redis`.
+//!
+//! The crate connects, does TLS, and encodes and parses the protocol. We send and receive one batch
+//! of commands ourselves for three reasons. We stop at the first reply that does not arrive in time,
+//! whereas the crate waits for each of them. We need the server's own words if it rejects the login.
+//! And the crate's Sentinel and cluster clients wait for a stopped server without a time limit.
+
+use std::time::{Duration, Instant};
+
+use redis::io::tcp::TcpSettings;
+use redis::{
+    Client, Cmd, Connection, ConnectionAddr, IntoConnectionInfo, RedisConnectionInfo, RedisError,
+    ServerError, Value, cmd,
+};
+
+use super::address::{Host, Login, RedisAddr, Replicas, Topology};
+use crate::store::health::{Reason, StoreError};
+
+/// How long we wait for a TCP connection, and for each reply during the login.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
+/// How long we wait for each reply.
+const REPLY_TIMEOUT: Duration = Duration::from_millis(500);
+/// How long all replies of a batch may take.
+const BATCH_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long the server waits for its replicas, in milliseconds. It must answer before
+/// [`REPLY_TIMEOUT`].
+const REPLICAS_TIMEOUT_MS: u64 = 400;
+
+/// A command in the bytes that we send.
+#[derive(Debug, Clone)]
+pub(super) struct Op {
+    pub(super) key: String,
+    pub(super) bytes: Vec<u8>,
+    pub(super) writes: bool,
+}
+
+impl Op {
+    pub(super) fn new(key: String, command: &Cmd, writes: bool) -> Op {
+        let bytes = command.get_packed_command();
+        Op { key, bytes, writes }
+    }
+}
+
+/// The reply to a command: a value, or the error of the server.
+pub(super) type Reply = Result<Value, ServerError>;
+
+/// A connection to one server.
+pub(super) struct Node {
+    connection: Connection,
+    name: String,
+    /// When we have sent the commands whose replies we read.
+    sent: Instant,
+}
+
+/// How we make sure that replicas have a batch of writes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Confirmation {
+    /// We do not ask.
+    None,
+    /// We ask the master for its replicas, and wait for one if there are any.
+    IfConnected,
+    /// We wait for this number.
+    AtLeast(usize),
+}
+
+impl Confirmation {
+    /// Returns the confirmation that an address asks for.
+    pub(super) fn of(address: &RedisAddr, is_cluster: bool) -> Confirmation {
+        let fails_over = is_cluster || matches!(address.topology, Topology::Sentinel(..));
+        match address.replicas {
+            Replicas::AtLeast(0) => Confirmation::None,
+            Replicas::AtLeast(replicas) => Confirmation::AtLeast(replicas),
+            Replicas::Automatic if fails_over => Confirmation::IfConnected,
+            Replicas::Automatic => Confirmation::None,
+        }
+    }
+
+    /// Returns the command that follows a batch of writes, if there is one.
+    pub(super) fn command(self) -> Option<Vec<u8>> {
+        match self {
+            Confirmation::None => None,
+            Confirmation::IfConnected => Some(cmd("ROLE").get_packed_command()),
+            Confirmation::AtLeast(replicas) => Some(wait(replicas)),
+        }
+    }
+
+    /// Returns whether a reply to [`command`](Self::command) leaves open if a replica has the
+    /// writes, so that [`wait`] must follow.
+    pub(super) fn needs_wait(self, reply: &Reply) -> Result<bool, StoreError> {
+        match (self, reply) {
+            (Confirmation::None, _) => Ok(false),
+            (Confirmation::AtLeast(replicas), reply) => confirmed(reply, replicas).map(|()| false),
+            // The reply of a master is its name, an offset, and its replicas.
+            (Confirmation::IfConnected, Ok(Value::Array(role))) => match &role[..] {
+                [_, _, Value::Array(replicas), ..] => Ok(!replicas.is_empty()),
+                _ => Ok(false),
+            },
+            (Confirmation::IfConnected, Ok(_)) => Ok(false),
+            (Confirmation::IfConnected, Err(error)) => Err(server_error(error)),
+        }
+    }
+}
+
+/// Returns a command that waits until replicas have all writes of this connection.
+pub(super) fn wait(replicas: usize) -> Vec<u8> {
+    let mut command = cmd("WAIT");
+    command.arg(replicas).arg(REPLICAS_TIMEOUT_MS);
+    command.get_packed_command()
+}
+
+/// Checks the reply to [`wait`].
+pub(super) fn confirmed(reply: &Reply, wanted: usize) -> Result<(), StoreError> {
+    match reply {
+        Ok(Value::Int(replicas)) if usize::try_from(*replicas).is_ok_and(|n| n >= wanted) => Ok(()),
+        Ok(Value::Int(replicas)) => Err(StoreError::new(
+            Reason::Replicas,
+            format!(
+                "{replicas} of {wanted} replicas confirmed the write within {REPLICAS_TIMEOUT_MS} ms"
+            ),
+        )),
+        Ok(other) => Err(unexpected(other)),
+        Err(error) => Err(server_error(error)),
+    }
+}
+
+impl Node {
+    /// Connects to a host and logs in.
+    pub(super) fn connect(address: &RedisAddr, host: &Host) -> Result<Node, StoreError> {
+        let name = host.to_string();
+        let (host, port) = (host.name.clone(), host.port);
+        let place = match address.tls {
+            true => ConnectionAddr::TcpTls {
+                host,
+                port,
+                insecure: false,
+                tls_params: None,
+            },
+            false => ConnectionAddr::Tcp(host, port),
+        };
+        Node::open(address, place, name, &address.login, address.database)
+    }
+
+    /// Connects to a Sentinel and logs in.
+    pub(super) fn sentinel(address: &RedisAddr, host: &Host) -> Result<Node, StoreError> {
+        let login = address.sentinel_login.clone();
+        let database = 0;
+        let sentinel = RedisAddr {
+            login,
+            database,
+            ..address.clone()
+        };
+        Node::connect(&sentinel, host)
+    }
+
+    /// Connects to a Unix domain socket and logs in.
+    pub(super) fn unix(address: &RedisAddr, path: &std::path::Path) -> Result<Node, StoreError> {
+        let name = path.display().to_string();
+        let place = ConnectionAddr::Unix(path.to_owned());
+        Node::open(address, place, name, &address.login, address.database)
+    }
+
+    fn open(
+        address: &RedisAddr,
+        place: ConnectionAddr,
+        name: String,
+        login: &Login,
+        database: u32,
+    ) -> Result<Node, StoreError> {
+        // Without a login and the name of the library, connecting sends nothing. We log in
+        // ourselves.
+        let settings = RedisConnectionInfo::default().set_skip_set_lib_name();
+        let tcp = TcpSettings::default().set_nodelay(true);
+        let connection = place
+            .into_connection_info()
+            .map(|info| info.set_redis_settings(settings).set_tcp_settings(tcp))
+            .and_then(|info| client(address, info))
+            .and_then(|client| client.get_connection_with_timeout(CONNECT_TIMEOUT))
+            .and_then(|connection| {
+                connection.set_read_timeout(Some(CONNECT_TIMEOUT))?;
+                connection.set_write_timeout(Some(CONNECT_TIMEOUT))?;
+                Ok(connection)
+            })
+            .map_err(|error| connection_error(&name, &error))?;
+        let mut node = Node {
+            connection,
+            name,
+            sent: Instant::now(),
+        };
+        node.log_in(login, database)?;
+        let timeouts = node.connection.set_read_timeout(Some(REPLY_TIMEOUT));
+        timeouts.map_err(|error| connection_error(&node.name, &error))?;
+        Ok(node)
+    }
+
+    fn log_in(&mut self, login: &Login, database: u32) -> Result<(), StoreError> {
+        if login.user.is_some() || login.password.is_some() {
+            let mut auth = cmd("AUTH");
+            let password = login.password.as_ref().map_or("", |secret| &secret.0);
+            auth.arg(login.user.as_deref()).arg(password);
+            // Old servers report a wrong password as a general error.
+            let reply = self.call(&auth)?;
+            reply.map_err(|error| StoreError::new(Reason::Auth, words(&error)))?;
+        }
+        if database > 0 {
+            let reply = self.call(cmd("SELECT").arg(database))?;
+            reply.map_err(|error| server_error(&error))?;
+        }
+        // With TLS, the handshake takes place now at the latest.
+        self.call(&cmd("PING"))?.map(|_| ()).or_else(|error| {
+            // A user may be denied PING. Any answer shows that the server is there.
+            match server_error(&error) {
+                error if error.reason == Reason::Permission => Ok(()),
+                error => Err(error),
+            }
+        })
+    }
+
+    /// Executes one command.
+    pub(super) fn call(&mut self, command: &Cmd) -> Result<Reply, StoreError> {
+        self.send(&command.get_packed_command())?;
+        self.receive()
+    }
+
+    /// Sends commands. [`receive`](Self::receive) must be called once for each of them.
+    pub(super) fn send(&mut self, bytes: &[u8]) -> Result<(), StoreError> {
+        self.sent = Instant::now();
+        let sent = self.connection.send_packed_command(bytes);
+        sent.map_err(|error| connection_error(&self.name, &error))
+    }
+
+    /// Receives the reply to the next command. After an error, the connection must not be used.
+    pub(super) fn receive(&mut self) -> Result<Reply, StoreError> {
+        if self.sent.elapsed() > BATCH_TIMEOUT {
+            let why = format!("{}: the server is too slow", self.name);
+            return Err(StoreError::new(Reason::Timeout, why));
+        }
+        match self.connection.recv_response() {
+            Ok(Value::ServerError(error)) => Ok(Err(error)),
+            Ok(value) => Ok(Ok(value)),
+            Err(error) => Err(connection_error(&self.name, &error)),
+        }
+    }
+
+    /// Executes a batch of commands and returns their replies in order.
+    ///
+    /// If the replicas that we need do not confirm the batch, the error becomes the second value.
+    #[expect(clippy::type_complexity, reason = "the replies and the confirmation")]
+    pub(super) fn execute(
+        &mut self,
+        ops: &[Op],
+        confirmation: Confirmation,
+    ) -> Result<(Vec<Reply>, Result<(), StoreError>), StoreError> {
+        let mut bytes: Vec<u8> = Vec::new();
+        ops.iter().for_each(|op| bytes.extend_from_slice(&op.bytes));
+        let ask = confirmation.command();
+        let ask = ask.filter(|_| ops.iter().any(|op| op.writes));
+        bytes.extend(ask.iter().flatten());
+        self.send(&bytes)?;
+        let replies = ops.iter().map(|_| self.receive());
+        let replies = replies.collect::<Result<Vec<_>, _>>()?;
+        let mut confirmed_by_replicas = Ok(());
+        if ask.is_some() {
+            let role = self.receive()?;
+            confirmed_by_replicas = match confirmation.needs_wait(&role) {
+                Ok(true) => {
+                    self.send(&wait(1))?;
+                    confirmed(&self.receive()?, 1)
+                }
+                other => other.map(|_| ()),
+            };
+        }
+        Ok((replies, confirmed_by_replicas))
+    }
+}
+
+/// Creates the client of the crate.
+fn client(address: &RedisAddr, info: redis::ConnectionInfo) -> Result<Client, RedisError> {
+    #[cfg(feature = "tls")]
+    if address.tls {
+        return crate::tls::redis_client(&address.certificates, info);
+    }
+    let _ = address;
+    Client::open(info)
+}
+
+/// Returns the server's own words.
+pub(super) fn words(error: &ServerError) -> String {
+    match error.details() {
+        Some(details) => format!("{} {details}", error.code()),
+        None => error.code().to_owned(),
+    }
+}
+
+/// Converts an error that the server reports.
+pub(super) fn server_error(error: &ServerError) -> StoreError {
+    let reason = match error.code() {
+        "NOAUTH" | "WRONGPASS" => Reason::Auth,
+        "NOPERM" => Reason::Permission,
+        "OOM" => Reason::Memory,
+        "READONLY" => Reason::ReadOnly,
+        "MISCONF" => Reason::Disk,
+        "NOREPLICAS" => Reason::Replicas,
+        "LOADING" | "BUSY" | "MASTERDOWN" => Reason::Loading,
+        "CLUSTERDOWN" | "MOVED" | "ASK" | "TRYAGAIN" => Reason::Cluster,
+        _ => Reason::Other,
+    };
+    StoreError::new(reason, words(error))
+}
+
+/// Returns the error of a reply that has the wrong type.
+pub(super) fn unexpected(value: &Value) -> StoreError {
+    let why = format!("the reply has an unexpected type: {value:?}");
+    StoreError::new(Reason::Other, why)
+}
+
+/// Converts an error of the connection.
+fn connection_error(name: &str, error: &RedisError) -> StoreError {
+    let words = error.to_string();
+    let is_tls = [
+        "certificate",
+        "TLS",
+        "tls",
+        "alert",
+        "handshake",
+        "corrupt message",
+    ];
+    let (reason, words) = if error.is_timeout() {
+        (Reason::Timeout, "the server did not answer in time".into())
+    } else if is_tls.iter().any(|word| words.contains(word)) {
+        (Reason::Tls, words)
+    } else if error.is_connection_dropped() && !error.is_connection_refusal() {
+        (
+            Reason::Unreachable,
+            "the server closed the connection".into(),
+        )
+    } else if error.is_io_error() {
+        (Reason::Unreachable, words)
+    } else {
+        (Reason::Other, words)
+    };
+    StoreError::new(reason, format!("{name}: {words}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_automatic_confirmation_waits_only_if_there_are_replicas() {
+        let role = |replicas: Vec<Value>| {
+            let name = Value::BulkString(b"master".to_vec());
+            Ok(Value::Array(vec![
+                name,
+                Value::Int(1),
+                Value::Array(replicas),
+            ]))
+        };
+        let automatic = Confirmation::IfConnected;
+        assert_eq!(automatic.needs_wait(&role(vec![])), Ok(false));
+        assert_eq!(automatic.needs_wait(&role(vec![Value::Nil])), Ok(true));
+        let two = Confirmation::AtLeast(2);
+        assert_eq!(two.needs_wait(&Ok(Value::Int(2))), Ok(false));
+        let error = two.needs_wait(&Ok(Value::Int(1))).unwrap_err();
+        assert_eq!(error.reason, Reason::Replicas);
+    }
+}

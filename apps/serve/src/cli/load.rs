@@ -142,6 +142,7 @@ struct Body<'a> {
     steps: &'a [Step],
     moments: &'a [Moment],
     is_offered: bool,
+    cpu_wait_share: Option<f64>,
 }
 
 impl Load {
@@ -193,7 +194,15 @@ impl Load {
             anyhow::bail!(Failure::new(Exit::SomeFailed, why));
         }
         if !report.is_offered() {
+            let share = report.cpu_wait_share.unwrap_or_default();
+            let starved = format!(
+                "the load generator itself waited for a CPU {:.0} % of the time. The service or other \
+                 programs kept the CPUs busy. Run it on another machine, or on CPUs of its own \
+                 (taskset)",
+                100.0 * share
+            );
             let why = match report.is_crowded() {
+                _ if report.is_starved() => &*starved,
                 true => {
                     "all connections waited for answers. The service is too slow for this load, \
                          or it needs more --connections"
@@ -260,6 +269,7 @@ impl Load {
                     steps,
                     moments,
                     is_offered: report.is_offered(),
+                    cpu_wait_share: report.cpu_wait_share,
                 };
                 output::json(&Document::new(&machine, &Budget::of(&machine), body))?;
             }

@@ -15,6 +15,7 @@
 
 mod arrivals;
 mod client;
+mod cpu_wait;
 mod mix;
 mod outcome;
 mod plan;
@@ -32,10 +33,11 @@ use creel::{BuildError, Pool};
 
 pub use mix::Mix;
 pub use plan::{Arrivals, Plan};
-pub use report::{Latency, Moment, Report, Step};
+pub use report::{Latency, Moment, Report, STARVED, Step};
 
 use arrivals::Schedule;
 use client::{Client, Response};
+use cpu_wait::CpuWait;
 use outcome::Outcome;
 use request::{BuiltRequest, RequestBuilder};
 use tally::LATE;
@@ -78,7 +80,7 @@ struct Shared {
 /// Returns an error if the load could not start.
 pub fn run(plan: Plan, stop: impl Future) -> Result<Report, LoadError> {
     let pool = Pool::builder()
-        .name("load")
+        .name(cpu_wait::POOL)
         .workers(plan.workers)
         .build()
         .map_err(LoadError::Pool)?;
@@ -92,6 +94,7 @@ pub fn run(plan: Plan, stop: impl Future) -> Result<Report, LoadError> {
             builder,
             plan,
         });
+        let cpu_wait = CpuWait::start();
         let mut connections = JoinSet::new();
         for _ in 0..shared.plan.connections {
             connections.spawn(connection(Arc::clone(&shared)));
@@ -99,13 +102,18 @@ pub fn run(plan: Plan, stop: impl Future) -> Result<Report, LoadError> {
         let all = async { while connections.join_next().await.is_some() {} };
         either(all, stop).await;
         connections.abort_all();
+        let cpu_wait_share = cpu_wait.share(shared.plan.workers);
         let unsent = lock(&shared.schedule).overdue(Instant::now());
         let mut tally = lock(&shared.tally);
         unsent.into_iter().for_each(|step| {
             tally.unsent(step);
             tally.crowded(step);
         });
-        Ok(tally.report(Instant::now()))
+        let report = tally.report(Instant::now());
+        Ok(Report {
+            cpu_wait_share,
+            ..report
+        })
     });
     report.map_err(LoadError::Service)
 }

@@ -3,6 +3,10 @@
 use creel_stats::Histogram;
 use serde::Serialize;
 
+/// The share of time without a CPU from which we call the load starved. A load that shares the cores
+/// with the service it measures has a few percent.
+pub const STARVED: f64 = 0.2;
+
 /// Percentiles of latencies, in microseconds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Latency {
@@ -98,6 +102,9 @@ pub struct Report {
     pub steps: Vec<Step>,
     /// The results over time.
     pub moments: Vec<Moment>,
+    /// The share of the time in which the load itself could run but had no CPU, if the OS reports
+    /// it.
+    pub cpu_wait_share: Option<f64>,
     /// The names of the acknowledged records in hex, if answers were checked.
     pub acknowledged: Vec<String>,
 }
@@ -114,6 +121,12 @@ impl Report {
         let late: f64 = self.steps.iter().map(late).sum();
         let crowded: u64 = self.steps.iter().map(|step| step.crowded).sum();
         2.0 * crowded as f64 > late
+    }
+
+    /// Returns whether the load itself often had no CPU. It then reads answers late, and its
+    /// connections seem to wait for the service.
+    pub fn is_starved(&self) -> bool {
+        self.cpu_wait_share.is_some_and(|share| share >= STARVED)
     }
 
     /// Returns the number of requests without an answer, or with a status other than 200 and 503.

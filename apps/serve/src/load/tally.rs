@@ -184,6 +184,7 @@ impl Tally {
         Report {
             steps,
             moments: buckets.into_iter().map(moment).collect(),
+            cpu_wait_share: None,
             acknowledged: std::mem::take(&mut self.acknowledged),
         }
     }

@@ -160,6 +160,8 @@ struct Row {
     load_share: Option<f64>,
     rate_per_second: f64,
     offered_share: f64,
+    /// The share of the time in which the load itself had no CPU.
+    cpu_wait_share: Option<f64>,
     goodput_per_second: f64,
     refused: u64,
     failed: u64,
@@ -492,6 +494,7 @@ impl Evaluate {
                 step.goodput_per_second
             },
             offered_share: step.offered_share,
+            cpu_wait_share: report.cpu_wait_share,
             goodput_per_second: step.goodput_per_second,
             refused: step.refused,
             failed: step.other + step.wrong + step.timeouts + step.errors,

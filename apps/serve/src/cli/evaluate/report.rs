@@ -1,6 +1,7 @@
 //! The text report: findings and a table.
 
 use creel_console::{Align, Table};
+use creel_serve::load;
 
 use super::{Measured, Place, Row};
 
@@ -104,6 +105,20 @@ pub fn findings(rows: &[&Row]) -> Vec<String> {
             &mut rows.iter().filter(|row| row.subject == last.subject)
         )),
     )];
+    let late = rows
+        .iter()
+        .filter(|row| row.load_share.is_some() && row.offered_share < 0.99);
+    let waits = late.filter_map(|row| row.cpu_wait_share);
+    if let Some(share) = waits
+        .max_by(f64::total_cmp)
+        .filter(|share| *share >= load::STARVED)
+    {
+        findings.push(format!(
+            "the load generator itself waited for a CPU up to {} of the time, so a late load says \
+             little about the service",
+            percent(share)
+        ));
+    }
     let compared = |what: &str, others: &mut dyn Iterator<Item = &&Row>| {
         let best = others
             .max_by(|one, other| one.goodput_per_second.total_cmp(&other.goodput_per_second))?;

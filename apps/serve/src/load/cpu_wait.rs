@@ -1,0 +1,54 @@
+//! How long the load itself waited for a CPU.
+//!
+//! A load generator that gets no CPU reads answers late. Its connections then seem to wait for the
+//! service, although the answers are already there. The time in the run queue of the OS tells the
+//! two cases apart.
+
+use std::fs;
+use std::time::{Duration, Instant};
+
+/// The name of the load's pool, and the beginning of the names of its threads.
+pub(super) const POOL: &str = "load";
+
+/// A measurement that has been started.
+#[derive(Debug)]
+pub(super) struct CpuWait {
+    started: Instant,
+    waited: Option<Duration>,
+}
+
+impl CpuWait {
+    pub(super) fn start() -> CpuWait {
+        CpuWait {
+            started: Instant::now(),
+            waited: waited(),
+        }
+    }
+
+    /// Returns the share of the time since the start in which the workers could run and had no CPU.
+    /// Returns `None` if the OS does not report it.
+    pub(super) fn share(&self, workers: usize) -> Option<f64> {
+        let waited = waited()?.saturating_sub(self.waited?);
+        let time = self.started.elapsed().as_secs_f64() * workers as f64;
+        Some((waited.as_secs_f64() / time.max(1e-9)).min(1.0))
+    }
+}
+
+/// Returns how long the threads of the pool have waited for a CPU so far.
+///
+/// Source: Linux, Documentation/scheduler/sched-stats.rst, `/proc/<pid>/schedstat`.
+fn waited() -> Option<Duration> {
+    let mut sum = None;
+    for thread in fs::read_dir("/proc/self/task").ok()?.flatten() {
+        let read = |name: &str| fs::read_to_string(thread.path().join(name)).ok();
+        if !read("comm").is_some_and(|name| name.starts_with(POOL)) {
+            continue;
+        }
+        let Some(times) = read("schedstat") else {
+            continue;
+        };
+        let waited = times.split(' ').nth(1).and_then(|ns| ns.parse().ok());
+        *sum.get_or_insert(Duration::ZERO) += Duration::from_nanos(waited?);
+    }
+    sum
+}

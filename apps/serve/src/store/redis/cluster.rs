@@ -89,7 +89,7 @@ impl Cluster {
         for round in 0..=REDIRECTS_MAX {
             let mut shares: Vec<Share> = Vec::new();
             for (op, redirect) in todo.drain(..) {
-                let slot = Slot::for_key(&ops[op].key);
+                let slot = Slot::for_key(ops[op].key());
                 let target = redirect.or_else(|| Some((self.masters.get(&slot)?.clone(), false)));
                 let Some((host, asking)) = target else {
                     self.is_stale = true;
@@ -243,7 +243,7 @@ impl Cluster {
                 let target = target()?;
                 self.is_stale = true;
                 self.masters
-                    .insert(Slot::for_key(&ops[op].key), target.clone());
+                    .insert(Slot::for_key(ops[op].key()), target.clone());
                 Some((op, Some((target, false))))
             }
             "ASK" => Some((op, Some((target()?, true)))),

@@ -308,25 +308,19 @@ fn master_host(reply: &Value) -> Option<Host> {
 /// Appends the Redis commands of a command.
 fn push_ops(command: &Command, probe_keys: &[String], ops: &mut Vec<Op>) {
     let record_key = |id: &[u8; 32]| format!("creel:record:{}", hex::encode(id));
-    let mut push = |name: &str, key: String, value: Option<&[u8]>, writes| {
-        let mut command = cmd(name);
-        command.arg(&key).arg(value);
-        ops.push(Op::new(key, &command, writes));
-    };
     match command {
         Command::Put(id, record) => {
-            push("SET", record_key(id), Some(record), true);
-            push("INCR", SIGNED.to_owned(), None, true);
+            ops.push(Op::new("SET", &record_key(id), Some(record), true));
+            ops.push(Op::new("INCR", SIGNED, None, true));
         }
         // The commands of `Put` with values that change nothing.
         Command::Probe => {
-            for key in probe_keys {
-                push("SET", key.clone(), Some(b"1"), true);
-            }
-            push("INCRBY", SIGNED.to_owned(), Some(b"0"), true);
+            let keys = probe_keys.iter();
+            ops.extend(keys.map(|key| Op::new("SET", key, Some(b"1"), true)));
+            ops.push(Op::new("INCRBY", SIGNED, Some(b"0"), true));
         }
-        Command::Get(id) => push("GET", record_key(id), None, false),
-        Command::Count => push("GET", SIGNED.to_owned(), None, false),
+        Command::Get(id) => ops.push(Op::new("GET", &record_key(id), None, false)),
+        Command::Count => ops.push(Op::new("GET", SIGNED, None, false)),
     }
 }
 

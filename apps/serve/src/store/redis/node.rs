@@ -5,6 +5,8 @@
 //! whereas the crate waits for each of them. We need the server's own words if it rejects the login.
 //! And the crate's Sentinel and cluster clients wait for a stopped server without a time limit.
 
+use std::io::Write;
+use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use redis::io::tcp::TcpSettings;
@@ -26,18 +28,51 @@ const BATCH_TIMEOUT: Duration = Duration::from_secs(5);
 /// [`REPLY_TIMEOUT`].
 const REPLICAS_TIMEOUT_MS: u64 = 400;
 
-/// A command in the bytes that we send.
+/// What to do about a server whose certificate is an authority. `openssl req -x509` creates such
+/// certificates by default, and rustls rejects them.
+const AUTHORITY_HINT: &str = ". The certificate of the server is marked as an authority (CA:TRUE). \
+                              Create it with \"openssl req -x509 -addext \
+                              basicConstraints=critical,CA:FALSE\", or sign one for the server \
+                              with an authority of its own";
+
+/// A command in the bytes that we send. The crate's own type takes several allocations, which are a
+/// large part of the cost of a small command.
 #[derive(Debug, Clone)]
 pub(super) struct Op {
-    pub(super) key: String,
     pub(super) bytes: Vec<u8>,
+    key: Range<usize>,
     pub(super) writes: bool,
 }
 
 impl Op {
-    pub(super) fn new(key: String, command: &Cmd, writes: bool) -> Op {
-        let bytes = command.get_packed_command();
-        Op { key, bytes, writes }
+    /// Encodes a command with a key, and with a value if it has one.
+    pub(super) fn new(name: &str, key: &str, value: Option<&[u8]>, writes: bool) -> Op {
+        let mut bytes = Vec::with_capacity(48 + key.len() + value.map_or(0, <[u8]>::len));
+        let words = if value.is_some() {
+            b"*3\r\n"
+        } else {
+            b"*2\r\n"
+        };
+        bytes.extend_from_slice(words);
+        let mut put = |word: &[u8]| {
+            // Writing to a vector cannot fail.
+            let _ = write!(bytes, "${}\r\n", word.len());
+            let start = bytes.len();
+            bytes.extend_from_slice(word);
+            bytes.extend_from_slice(b"\r\n");
+            start..start + word.len()
+        };
+        put(name.as_bytes());
+        let key = put(key.as_bytes());
+        if let Some(value) = value {
+            put(value);
+        }
+        Op { bytes, key, writes }
+    }
+
+    /// Returns the key, which determines the slot in a cluster.
+    pub(super) fn key(&self) -> &[u8] {
+        &self.bytes[self.key.clone()]
     }
 }
 
@@ -338,12 +373,33 @@ fn connection_error(name: &str, error: &RedisError) -> StoreError {
     } else {
         (Reason::Other, words)
     };
-    StoreError::new(reason, format!("{name}: {words}"))
+    let hint = match words.contains("CaUsedAsEndEntity") {
+        true => AUTHORITY_HINT,
+        false => "",
+    };
+    StoreError::new(reason, format!("{name}: {words}{hint}"))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_command_is_an_array_of_bulk_strings() {
+        let op = Op::new("SET", "a key", Some(b"\r\n"), true);
+        assert_eq!(
+            op.bytes,
+            b"*3\r\n$3\r\nSET\r\n$5\r\na key\r\n$2\r\n\r\n\r\n"
+        );
+        assert_eq!(op.key(), b"a key");
+        let of_crate = cmd("SET")
+            .arg("a key")
+            .arg(&b"\r\n"[..])
+            .get_packed_command();
+        assert_eq!(op.bytes, of_crate);
+        let op = Op::new("GET", "k", None, false);
+        assert_eq!(op.bytes, cmd("GET").arg("k").get_packed_command());
+    }
 
     #[test]
     fn an_automatic_confirmation_waits_only_if_there_are_replicas() {

@@ -53,7 +53,7 @@ pub struct Options {
     /// Reject request heads longer than BYTES, at least 8192 [default: 16384]
     #[arg(long, value_name = "BYTES", help_heading = "Connections")]
     head_max: Option<usize>,
-    /// Serve HTTPS with the certificate chain in this PEM file (needs feature tls)
+    /// Serve HTTPS with the certificate chain in this PEM file
     #[arg(long, value_name = "FILE", help_heading = "Connections")]
     tls_cert: Option<PathBuf>,
     /// Use the private key of the certificate in this PEM file

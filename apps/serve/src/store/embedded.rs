@@ -34,6 +34,16 @@ const FREE_SPACE_BYTES: usize = 256 << 10;
 /// The maximum number of requests in one transaction.
 const BATCH: usize = 1024;
 
+/// An error of the database. We box it because it is large.
+#[derive(Debug)]
+struct Failure(Box<redb::Error>);
+
+impl<E: Into<redb::Error>> From<E> for Failure {
+    fn from(error: E) -> Failure {
+        Failure(Box::new(error.into()))
+    }
+}
+
 /// The time between two attempts to write. It starts at the minimum and doubles up to the maximum,
 /// because a database that has failed to write reads its whole file when it is opened.
 const RETRY_MIN: Duration = Duration::from_millis(250);
@@ -71,7 +81,7 @@ impl Embedded {
         let has_space = move || has_free_space(&folder);
         let opened = Embedded::open_with(Box::new(opening), Box::new(has_space), health);
         opened.map_err(|error| {
-            if let redb::Error::DatabaseAlreadyOpen = error {
+            if matches!(*error.0, redb::Error::DatabaseAlreadyOpen) {
                 let holder = lock_holder(&path)
                     .unwrap_or_else(|| "another process, which this one cannot see,".into());
                 let why = format!(
@@ -90,7 +100,7 @@ impl Embedded {
         opening: Opening,
         has_space: SpaceCheck,
         health: Arc<Health>,
-    ) -> Result<Embedded, redb::Error> {
+    ) -> Result<Embedded, Failure> {
         let database = opening()?;
         create_tables(&database)?;
         health.works();
@@ -184,8 +194,8 @@ impl Embedded {
 }
 
 /// Converts an error of the database.
-fn failed(error: &redb::Error) -> StoreError {
-    let reason = match error {
+fn failed(Failure(error): &Failure) -> StoreError {
+    let reason = match **error {
         redb::Error::Io(_) | redb::Error::PreviousIo => Reason::Disk,
         redb::Error::DatabaseAlreadyOpen => Reason::Locked,
         _ => Reason::Other,
@@ -214,7 +224,7 @@ fn folder_of(path: &Path) -> PathBuf {
 }
 
 /// Executes a batch of commands in one transaction.
-fn execute(database: &Database, batch: &[StoreRequest]) -> Result<Vec<Outcome>, redb::Error> {
+fn execute(database: &Database, batch: &[StoreRequest]) -> Result<Vec<Outcome>, Failure> {
     if batch.iter().all(|request| !request.command.writes()) {
         let transaction = database.begin_read()?;
         let (records, counters) = (
@@ -249,7 +259,7 @@ fn execute(database: &Database, batch: &[StoreRequest]) -> Result<Vec<Outcome>, 
 
 /// Creates the tables if they are missing. This is also our test whether the database accepts
 /// writes.
-fn create_tables(database: &Database) -> Result<(), redb::Error> {
+fn create_tables(database: &Database) -> Result<(), Failure> {
     let transaction = database.begin_write()?;
     transaction.open_table(RECORDS)?;
     transaction.open_table(COUNTERS)?;
@@ -274,7 +284,7 @@ fn read_only(
     command: &Command,
     records: &impl ReadableTable<&'static [u8], &'static [u8]>,
     counters: &impl ReadableTable<&'static str, u64>,
-) -> Result<Outcome, redb::Error> {
+) -> Result<Outcome, Failure> {
     let answer = match command {
         Command::Get(id) => {
             let record = records.get(&id[..])?;

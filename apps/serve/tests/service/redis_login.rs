@@ -59,11 +59,11 @@ fn a_missing_or_wrong_password_is_reported_until_it_is_right() {
         assert!(service.lines("right").is_empty());
     }
     let service = Service::start(&folder, &file(&right));
-    assert!(is_ready(&service), "{:?}", service.lines(""));
+    eventually("the store is available", || is_ready(&service));
     assert_eq!(service.post("/sign", "hello").status, 200);
     let password = [("CREEL_SERVE_STORE_PASSWORD", "right")];
     let service = Service::start_in(&folder, &["--store", &store], &password);
-    assert!(is_ready(&service), "{:?}", service.lines(""));
+    eventually("the store is available", || is_ready(&service));
 
     // The password of a running server changes, and then changes back.
     let mut admin = redis.connect();
@@ -104,7 +104,7 @@ fn a_user_from_the_environment_and_a_database_are_used() {
         &folder,
         &[&stores[..], &["--store-password-file", &password]].concat(),
     );
-    assert!(is_ready(&service), "{:?}", service.lines(""));
+    eventually("the store is available", || is_ready(&service));
     assert_eq!(service.post("/sign", "hello").status, 200);
     assert!(
         redis.info("db3").starts_with("keys="),
@@ -122,11 +122,13 @@ fn a_user_from_the_environment_and_a_database_are_used() {
     drop(service);
     let config = private_file(&folder, "serve.toml", &format!("store = \"{url}\"\n"));
     let service = Service::start_default(&folder, &["--config", &config], &[]);
-    assert!(is_ready(&service), "{:?}", service.lines(""));
+    eventually("the store is available", || is_ready(&service));
     drop(service);
     let service = Service::start_default(&folder, &[], &[("CREEL_SERVE_STORE", &url)]);
-    assert!(is_ready(&service), "{:?}", service.lines(""));
-    assert_eq!(service.lines("redis://127.0.0.1").len(), 1);
+    eventually("the store is available", || is_ready(&service));
+    eventually("the start names the store", || {
+        service.lines("redis://127.0.0.1").len() == 1
+    });
     assert_eq!(service.lines("a:b").len() + service.lines("a%3Ab").len(), 0);
     assert!(
         redis.info("db4").starts_with("keys="),
@@ -253,7 +255,7 @@ fn tls_needs_a_certificate_of_a_trusted_authority() {
     ];
     let trusted = [&["--store-ca", ca.as_str()][..], &client].concat();
     let service = start(&store, &trusted);
-    assert!(is_ready(&service), "{:?}", service.lines(""));
+    eventually("the store is available", || is_ready(&service));
     assert_eq!(service.post("/sign", "hello").status, 200);
     drop(service);
     for (store, more, reason) in [

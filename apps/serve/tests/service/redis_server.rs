@@ -29,11 +29,19 @@ pub struct Redis {
 impl Redis {
     /// Starts a server. `name` is the name of its folder in `folder`.
     pub fn start(folder: &Folder, name: &str, arguments: &[&str]) -> Redis {
-        Redis::start_on(folder, name, free_port(), arguments)
+        // Another process may take the port, or the one that is 10,000 higher, before the server.
+        let started = (0..5).find_map(|_| Redis::try_start(folder, name, free_port(), arguments));
+        started.expect("redis-server does not start")
     }
 
-    /// Starts a server on a port, for example again after it was killed.
+    /// Starts a server again on its port after it was killed.
     pub fn start_on(folder: &Folder, name: &str, port: u16, arguments: &[&str]) -> Redis {
+        let started = Redis::try_start(folder, name, port, arguments);
+        started.expect("redis-server does not start")
+    }
+
+    /// Starts a server. Returns `None` if it ends at once.
+    fn try_start(folder: &Folder, name: &str, port: u16, arguments: &[&str]) -> Option<Redis> {
         let own = folder.path(name);
         std::fs::create_dir_all(&own).unwrap();
         let socket = format!("{own}/redis.sock");
@@ -73,11 +81,13 @@ impl Redis {
             port,
             password: password(arguments),
         };
-        eventually("redis listens", || {
-            assert!(redis.child.try_wait().unwrap().is_none(), "redis has ended");
-            exists(&redis.socket)
+        let mut has_ended = false;
+        eventually("redis answers", || {
+            has_ended = redis.child.try_wait().unwrap().is_some();
+            // An error of the server, for example because it is loading its data, is an answer.
+            has_ended || exists(&redis.socket) && redis.answers()
         });
-        redis
+        (!has_ended).then_some(redis)
     }
 
     /// Starts a Sentinel that watches the master `main` on a port.
@@ -129,6 +139,15 @@ impl Redis {
             let _ = redis::cmd("AUTH").arg(password).exec(&mut connection);
         }
         connection
+    }
+
+    /// Returns whether the server answers.
+    fn answers(&self) -> bool {
+        let place = redis::ConnectionAddr::Unix(self.socket.clone().into());
+        let connected = redis::Client::open(place)
+            .and_then(|client| client.get_connection_with_timeout(Duration::from_secs(60)));
+        let pinged = connected.and_then(|mut it| redis::cmd("PING").query::<String>(&mut it));
+        pinged.map_or_else(|error| error.code().is_some(), |_| true)
     }
 
     /// Executes a command, for example `CONFIG SET maxmemory 1`.

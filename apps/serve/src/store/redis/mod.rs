@@ -96,6 +96,8 @@ impl RedisStore {
                 self.is_cluster = true;
                 continue;
             }
+            // The server may have been replaced by one that does not belong to a cluster.
+            self.is_cluster &= !error.words.contains("cluster support disabled");
             self.health.fails(&error, false);
             let _ = first.try_send(());
             if started.elapsed() > STABLE {
@@ -222,7 +224,8 @@ impl RedisStore {
             let _ = request.answer.send(outcome);
         }
         match write_error {
-            // The server does not know us any more, or it is not the master, or not alone.
+            // A new connection logs in again, asks the Sentinels for the new master, or uses the
+            // whole cluster.
             Some(error) if self.needs_new_connection(&error) => Err(error),
             None if has_written => {
                 self.health.works();

@@ -279,7 +279,6 @@ impl Node {
     /// Executes a batch of commands and returns their replies in order.
     ///
     /// If the replicas that we need do not confirm the batch, the error becomes the second value.
-    #[expect(clippy::type_complexity, reason = "the replies and the confirmation")]
     pub(super) fn execute(
         &mut self,
         ops: &[Op],

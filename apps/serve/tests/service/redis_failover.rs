@@ -62,6 +62,38 @@ fn sentinel_fails_over_to_the_replica_without_losing_a_record() {
     }
 }
 
+#[test]
+fn a_record_is_not_acknowledged_before_a_replica_has_it() {
+    if !is_installed() {
+        return;
+    }
+    let folder = Folder::new("confirmed");
+    let master = Redis::start(&folder, "master", &[]);
+    let port = master.port.to_string();
+    let replica = Redis::start(&folder, "replica", &["--replicaof", "127.0.0.1", &port]);
+    has_replica(&master);
+    let sentinel = Redis::sentinel(&folder, "sentinel", master.port, "");
+    let store = format!("redis+sentinel://127.0.0.1:{}/main", sentinel.port);
+    let service = Service::start(&folder, &["--store", &store]);
+    let arguments = ["--store", store.as_str(), "--store-replicas", "0"];
+    let careless = Service::start(&folder, &arguments);
+    for service in [&service, &careless] {
+        eventually("the store is available", || is_ready(service));
+        assert_eq!(service.post("/sign", "first").status, 200);
+    }
+    // The master still believes that the replica is there, but the replica receives nothing. After a
+    // failover, it would not have the record.
+    replica.signal("STOP");
+    assert_eq!(careless.post("/sign", "second").status, 200);
+    assert_eq!(service.post("/sign", "second").status, 503);
+    eventually("the log says why", || {
+        service.lines("(replicas)").len() == 1
+    });
+    replica.signal("CONT");
+    eventually("the store is available again", || is_ready(&service));
+    assert_eq!(service.post("/sign", "second").status, 200);
+}
+
 /// Starts the nodes of a cluster and gives each of them a part of the slots.
 fn start_cluster(folder: &Folder, replicas: bool) -> Vec<Redis> {
     let arguments = [

@@ -317,12 +317,13 @@ fn client(address: &RedisAddr, info: redis::ConnectionInfo) -> Result<Client, Re
     Client::open(info)
 }
 
-/// Returns the server's own words.
+/// Returns the server's own words on one line, for the log.
 pub(super) fn words(error: &ServerError) -> String {
-    match error.details() {
+    let words = match error.details() {
         Some(details) => format!("{} {details}", error.code()),
         None => error.code().to_owned(),
-    }
+    };
+    words.replace(char::is_control, " ")
 }
 
 /// Converts an error that the server reports.

@@ -71,6 +71,8 @@ impl<W: Write> Report for Events<W> {
                     to,
                     "<event time=\"{time}\" type=\"entered link\" vehicle=\"{car}\" link=\"{link}\"/>"
                 )?,
+                // The last link of a trip has no such event in MATSim.
+                EventKind::Left if ends_trip => {}
                 EventKind::Left => writeln!(
                     to,
                     "<event time=\"{time}\" type=\"left link\" vehicle=\"{car}\" link=\"{link}\"/>"

@@ -13,8 +13,8 @@ use std::cmp::Reverse;
 
 /// The kinds of events, in the order in which they are processed at one instant. The first three
 /// are timers.
-pub(super) const WAKE: u16 = 0;
-pub(super) const RETRY: u16 = 1;
+pub(super) const RETRY: u16 = 0;
+pub(super) const WAKE: u16 = 1;
 pub(super) const STUCK: u16 = 2;
 const ARRIVE: u16 = 3;
 const DEPART: u16 = 4;
@@ -47,6 +47,11 @@ impl Tile {
         }
         let place = self.timers.add(Timer::new(at, kind, of));
         self.timer_wheel.push(&mut self.timers, place);
+    }
+
+    /// Adds the arrival of a car within the slot that is being processed.
+    pub fn insert_arrival(&mut self, exit: u16, at: Ms, car: u32) {
+        self.insert_event(event_key(ARRIVE, exit, at, car));
     }
 
     fn insert_event(&mut self, event_key: u64) {

@@ -48,7 +48,13 @@ fn crossing() -> RawNetwork {
         .collect();
     links[..4].iter_mut().for_each(|link| link.approach = 1);
     let mut plan = plan(5, links);
-    let places = [(0.0, 0.0), (-600.0, 0.0), (600.0, 0.0), (0.0, -600.0), (0.0, 600.0)];
+    let places = [
+        (0.0, 0.0),
+        (-600.0, 0.0),
+        (600.0, 0.0),
+        (0.0, -600.0),
+        (0.0, 600.0),
+    ];
     for (junction, (x, y)) in plan.junctions.iter_mut().zip(places) {
         (junction.x, junction.y) = (x, y);
     }
@@ -129,7 +135,13 @@ fn roundabout(ring_m: u32, arm_m: u32) -> RawNetwork {
 
 #[test]
 fn a_roundabout_never_locks() {
-    for (ring_m, per_arm) in [(22, 300.0), (22, 500.0), (22, 800.0), (6, 800.0), (40, 700.0)] {
+    for (ring_m, per_arm) in [
+        (22, 300.0),
+        (22, 500.0),
+        (22, 800.0),
+        (6, 800.0),
+        (40, 700.0),
+    ] {
         for seed in 0..5 {
             let raw = roundabout(ring_m, 300);
             let network = Arc::new(Network::with_tiles(raw, 1 + seed as usize).unwrap());
@@ -139,7 +151,9 @@ fn a_roundabout_never_locks() {
                 for at in poisson(seed * 4 + u64::from(arm), per_arm, HOUR_MS) {
                     let arms = 1 + stream.below(4) as u32;
                     let on_ring = (0..arms).map(|i| 8 + (arm + i) % 4);
-                    let path = std::iter::once(arm).chain(on_ring).chain([4 + (arm + arms) % 4]);
+                    let path = std::iter::once(arm)
+                        .chain(on_ring)
+                        .chain([4 + (arm + arms) % 4]);
                     travellers.push(trip(&network, at, path));
                 }
             }
@@ -154,7 +168,10 @@ fn a_roundabout_never_locks() {
                 "ring of {ring_m} m, {per_arm} cars per hour and arm, seed {seed}"
             );
             let delay = simulation.delay_seconds() / cars as f64;
-            assert!(per_arm > 500.0 || delay < 25.0, "{per_arm}, seed {seed}: {delay} s");
+            assert!(
+                per_arm > 500.0 || delay < 25.0,
+                "{per_arm}, seed {seed}: {delay} s"
+            );
         }
     }
 }
@@ -166,7 +183,11 @@ fn a_full_ring_keeps_a_free_place_for_the_cars_on_it() {
     let lap = |i: u32| {
         let arm = i % 4;
         let on_ring = (0..8).map(|step| 8 + (arm + step) % 4);
-        trip(&network, i, std::iter::once(arm).chain(on_ring).chain([4 + arm]))
+        trip(
+            &network,
+            i,
+            std::iter::once(arm).chain(on_ring).chain([4 + arm]),
+        )
     };
     let mut simulation = simulation(&network, (0..200).map(lap).collect(), NEWELL);
     simulation.run(&Pool::builder().workers(2).build().unwrap(), 3 * 3600);
@@ -188,9 +209,8 @@ fn roads_share_a_full_road_by_their_capacities() {
             link.headway_ms = headway_ms;
         }
         let network = network(4, links, 2);
-        let cars = (0..3600).flat_map(|i| {
-            [[0, 2], [1, 2]].map(|path| trip(&network, i * 1000, path))
-        });
+        let cars =
+            (0..3600).flat_map(|i| [[0, 2], [1, 2]].map(|path| trip(&network, i * 1000, path)));
         let mut simulation = simulation(&network, cars.collect(), NEWELL);
         simulation.run(&Pool::builder().workers(2).build().unwrap(), 3600);
         let mut left = [0.0; 3];
@@ -209,7 +229,10 @@ fn roads_share_a_full_road_by_their_capacities() {
         );
         let flow = (left[0] + left[1]) / 3000.0;
         let capacity = 1000.0 / f64::from(out_ms);
-        assert!((flow / capacity - 1.0).abs() < 0.01, "{flow} instead of {capacity}");
+        assert!(
+            (flow / capacity - 1.0).abs() < 0.01,
+            "{flow} instead of {capacity}"
+        );
     }
 }
 
@@ -249,9 +272,15 @@ fn short_roads_take_no_longer_than_they_should() {
         simulation.run(&Pool::builder().workers(2).build().unwrap(), 900);
         simulation.check().unwrap();
         let arrived = simulation.take_events().into_iter();
-        let arrived: Vec<_> = arrived.filter(|event| event.kind == EventKind::Arrived).collect();
+        let arrived: Vec<_> = arrived
+            .filter(|event| event.kind == EventKind::Arrived)
+            .collect();
         assert_eq!(arrived.len(), 600);
-        assert!(arrived.iter().all(|event| event.at_ms == event.car * 1250 + 20_000));
+        assert!(
+            arrived
+                .iter()
+                .all(|event| event.at_ms == event.car * 1250 + 20_000)
+        );
     }
 }
 
@@ -270,5 +299,8 @@ fn a_road_of_ten_cars_per_hour_lets_ten_cars_pass() {
         .filter(|event| event.kind == EventKind::Arrived)
         .map(|event| event.at_ms)
         .collect();
-    assert!(arrived.windows(2).all(|pair| pair[1] - pair[0] == 360_000), "{arrived:?}");
+    assert!(
+        arrived.windows(2).all(|pair| pair[1] - pair[0] == 360_000),
+        "{arrived:?}"
+    );
 }

@@ -9,7 +9,7 @@ use crate::network::read::{
     ReadError,
     xml::{self, Element},
 };
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 pub(super) fn read(
     text: &str,
@@ -18,6 +18,7 @@ pub(super) fn read(
 ) -> Result<(), ReadError> {
     let links = network.links_by_name();
     let mut person = String::new();
+    let mut persons = HashSet::new();
     let (mut selected, mut in_route, mut car) = (false, false, false);
     let mut end = None;
     // The link of the last activity, and whether the leg after it still needs a route.
@@ -26,7 +27,12 @@ pub(super) fn read(
     xml::each(text, |part| {
         match part {
             xml::Part::Begin(element) => match element.name().as_str() {
-                "person" => person = element.need("id")?,
+                "person" => {
+                    person = element.need("id")?;
+                    if !persons.insert(person.clone()) {
+                        return Err(element.error(format!("person {person} is defined twice")));
+                    }
+                }
                 "plan" => {
                     selected = element.get("selected")?.is_none_or(|text| text == "yes");
                     if selected {
@@ -35,8 +41,16 @@ pub(super) fn read(
                 }
                 "activity" | "act" if selected => {
                     let known = [
-                        "type", "link", "x", "y", "z", "facility", "start_time", "end_time",
-                        "max_dur", "dur",
+                        "type",
+                        "link",
+                        "x",
+                        "y",
+                        "z",
+                        "facility",
+                        "start_time",
+                        "end_time",
+                        "max_dur",
+                        "dur",
                     ];
                     reader.unused.attributes(&element, &known)?;
                     let link = element.get("link")?;
@@ -68,8 +82,8 @@ pub(super) fn read(
                     in_route = kind.is_none_or(|kind| kind == "links");
                     unrouted = !in_route;
                 }
-                "plans" | "population" | "activity" | "act" | "leg"
-                | "route" | "attributes" | "attribute" => {}
+                "plans" | "population" | "activity" | "act" | "leg" | "route" | "attributes"
+                | "attribute" => {}
                 name => reader.unused.add(name),
             },
             xml::Part::Text(text) if in_route => {
@@ -82,9 +96,7 @@ pub(super) fn read(
                             .ok_or_else(|| format!("the network has no link {name}"))
                     })
                     .collect();
-                let trip = path.and_then(|path| {
-                    Ok((milliseconds(end.unwrap_or(0.0))?, path))
-                });
+                let trip = path.and_then(|path| Ok((milliseconds(end.unwrap_or(0.0))?, path)));
                 if let Some(trips) = &mut itinerary {
                     // The first link belongs to the previous trip, if there is one, because MATSim
                     // repeats it.

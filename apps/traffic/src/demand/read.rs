@@ -244,11 +244,14 @@ fn table(
         match (zone(from), zone(to)) {
             (Some(a), Some(b)) => {
                 let trip = |stream: &mut Stream| {
-                    vec![(stream.below(3_600_000) as Ms, TripRoute::Way {
-                        from: Some(a),
-                        links: Vec::new(),
-                        to: Some(b),
-                    })]
+                    vec![(
+                        stream.below(3_600_000) as Ms,
+                        TripRoute::Way {
+                            from: Some(a),
+                            links: Vec::new(),
+                            to: Some(b),
+                        },
+                    )]
                 };
                 reader
                     .itineraries

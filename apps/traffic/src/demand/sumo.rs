@@ -17,8 +17,20 @@ const FLOW_MAX: f64 = 1e7;
 
 /// Attributes that select a lane or a speed. A queue model has neither.
 const COSMETIC: [&str; 14] = [
-    "id", "type", "color", "departLane", "departSpeed", "arrivalLane", "arrivalSpeed",
-    "departPosLat", "arrivalPosLat", "line", "name", "personNumber", "containerNumber", "vTypes",
+    "id",
+    "type",
+    "color",
+    "departLane",
+    "departSpeed",
+    "arrivalLane",
+    "arrivalSpeed",
+    "departPosLat",
+    "arrivalPosLat",
+    "line",
+    "name",
+    "personNumber",
+    "containerNumber",
+    "vTypes",
 ];
 
 /// A vehicle or flow whose element has begun, and that waits for its route.
@@ -144,8 +156,20 @@ impl Reading<'_> {
             }
         }
         let known = [
-            "id", "vClass", "color", "maxSpeed", "guiShape", "imgFile", "width", "height", "mass",
-            "emissionClass", "osgFile", "laneChangeModel", "personCapacity", "containerCapacity",
+            "id",
+            "vClass",
+            "color",
+            "maxSpeed",
+            "guiShape",
+            "imgFile",
+            "width",
+            "height",
+            "mass",
+            "emissionClass",
+            "osgFile",
+            "laneChangeModel",
+            "personCapacity",
+            "containerCapacity",
         ];
         self.reader.unused.attributes(element, &known)?;
         // All cars drive at the speed of the road, so a slower type is not represented.
@@ -158,8 +182,22 @@ impl Reading<'_> {
 
     fn begin_vehicle(&mut self, element: &Element<'_>, name: &str) -> Result<(), ReadError> {
         let known = [
-            "depart", "route", "from", "to", "via", "fromJunction", "toJunction", "begin", "end",
-            "number", "period", "vehsPerHour", "perHour", "probability", "departPos", "arrivalPos",
+            "depart",
+            "route",
+            "from",
+            "to",
+            "via",
+            "fromJunction",
+            "toJunction",
+            "begin",
+            "end",
+            "number",
+            "period",
+            "vehsPerHour",
+            "perHour",
+            "probability",
+            "departPos",
+            "arrivalPos",
         ];
         self.reader
             .unused
@@ -189,9 +227,11 @@ impl Reading<'_> {
             is_done: false,
         };
         if let Some(route) = element.get("route")? {
-            let route = self.routes.get(&route).cloned().unwrap_or_else(|| {
-                Err(format!("the file defines no route {route}"))
-            });
+            let route = self
+                .routes
+                .get(&route)
+                .cloned()
+                .unwrap_or_else(|| Err(format!("the file defines no route {route}")));
             self.add(&vehicle, route.map(TripRoute::Links));
             vehicle.is_done = true;
         } else if let Some(way) = self.way(element)? {
@@ -273,7 +313,12 @@ impl Reading<'_> {
             _ => hourly.map(|rate| 3600.0 / rate),
         };
         let probability: Option<f64> = element.number("probability")?;
-        for value in [number, period.filter(|_| hourly != Some(0.0)), exponential, probability] {
+        for value in [
+            number,
+            period.filter(|_| hourly != Some(0.0)),
+            exponential,
+            probability,
+        ] {
             if value.is_some_and(|value| value.is_nan() || value < 0.0) {
                 return Err(element.error("a flow needs a number, a rate or a period of 0 or more"));
             }
@@ -283,7 +328,9 @@ impl Reading<'_> {
         }
         let until = end.unwrap_or_else(|| {
             if number.is_none() || (period.is_none() && exponential.is_none()) {
-                self.reader.unused.add("flow end (missing, so it lasts an hour)");
+                self.reader
+                    .unused
+                    .add("flow end (missing, so it lasts an hour)");
                 begin + 3600.0
             } else {
                 f64::INFINITY

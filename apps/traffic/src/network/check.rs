@@ -18,8 +18,9 @@ pub(super) fn check(raw: &RawNetwork) -> Result<(), NetworkError> {
         return fail(format!("more than {LINKS_MAX} junctions or roads"));
     }
     for (index, program) in raw.programs.iter().enumerate() {
-        let whole =
-            program.cycle_ms >= 1000 && program.cycle_ms <= CYCLE_MS_MAX && !program.greens.is_empty();
+        let whole = program.cycle_ms >= 1000
+            && program.cycle_ms <= CYCLE_MS_MAX
+            && !program.greens.is_empty();
         let fits = |&(from, to): &(Ms, Ms)| from < to && to <= program.cycle_ms;
         if !whole || !program.greens.iter().all(fits) {
             return fail(format!(
@@ -106,7 +107,12 @@ pub(super) fn check(raw: &RawNetwork) -> Result<(), NetworkError> {
             return fail("a movement that yields does not belong to one junction".into());
         }
     }
-    if raw.rings.iter().flatten().any(|&link| link as usize >= raw.links.len()) {
+    if raw
+        .rings
+        .iter()
+        .flatten()
+        .any(|&link| link as usize >= raw.links.len())
+    {
         return fail("a roundabout refers to a road that does not exist".into());
     }
     for (counts, what) in [(begin, "begin"), (end, "end")] {

@@ -60,6 +60,11 @@ pub struct Physics {
     /// finds no storage on the next link. It leaves its link and joins the entry queue of the next
     /// one.
     pub stuck_ms: Ms,
+    /// The share of the flow capacity that is available, in parts per million. For example, use
+    /// 100,000 if the demand is a sample of 10 percent.
+    pub flow_ppm: u32,
+    /// The share of the storage that is available, in parts per million.
+    pub storage_ppm: u32,
 }
 
 impl Default for Physics {
@@ -70,6 +75,8 @@ impl Default for Physics {
             gap_ms: 2000,
             gaps: Gaps::HCM,
             stuck_ms: 300_000,
+            flow_ppm: 1_000_000,
+            storage_ppm: 1_000_000,
         }
     }
 }
@@ -96,6 +103,16 @@ impl Physics {
         for follow_up_ms in self.gaps.follow_up_ms {
             within("a follow-up time in ms", follow_up_ms, 1..=60_000)?;
         }
+        within(
+            "the share of the flow in ppm",
+            self.flow_ppm,
+            100..=100_000_000,
+        )?;
+        within(
+            "the share of the storage in ppm",
+            self.storage_ppm,
+            100..=100_000_000,
+        )?;
         within("the stuck time in ms", self.stuck_ms, 1000..=100_000_000)
     }
 }
@@ -238,6 +255,8 @@ impl Link {
         // spacing ÷ speed.
         let lane = reaction + rounded(spacing * 1000, speed);
         let headway = rounded(lane, lanes).max(u64::from(self.headway_ms));
+        let headway = rounded(headway * 1_000_000, u64::from(physics.flow_ppm)).max(1);
+        let headway = headway.min(u64::from(HEADWAY_MS_MAX));
         let whole = self.whole_storage(physics);
         // Storage is a whole number of cars, but a short link must still carry its full flow. If
         // rounding down has reduced the storage, holes run faster by the same factor. If that is
@@ -257,7 +276,8 @@ impl Link {
     /// Returns the number of standing cars that fit on the link, at least 1.
     fn whole_storage(&self, physics: &Physics) -> u64 {
         let places = u64::from(self.length_mm) * u64::from(self.lanes);
-        (places / u64::from(physics.spacing_mm)).max(1)
+        let cars = places * u64::from(physics.storage_ppm) / 1_000_000;
+        (cars / u64::from(physics.spacing_mm)).max(1)
     }
 }
 
@@ -416,12 +436,19 @@ impl Network {
         }
         let moved = |values: &[u32]| -> Vec<u32> {
             let old = link_file_index.iter().map(|&old| values[old as usize]);
-            if values.is_empty() { Vec::new() } else { old.collect() }
+            if values.is_empty() {
+                Vec::new()
+            } else {
+                old.collect()
+            }
         };
         let ring = moved(&ring);
         let raised = match raised.is_empty() {
             true => raised,
-            false => link_file_index.iter().map(|&old| raised[old as usize]).collect(),
+            false => link_file_index
+                .iter()
+                .map(|&old| raised[old as usize])
+                .collect(),
         };
         Ok(Self {
             yields,
@@ -515,7 +542,9 @@ impl Network {
     /// Returns the movements of a junction that yield to others.
     pub fn yields(&self, junction: u32) -> &[Yield] {
         let junction_of = |one: &Yield| self.links[one.from as usize].to;
-        let begin = self.yields.partition_point(|one| junction_of(one) < junction);
+        let begin = self
+            .yields
+            .partition_point(|one| junction_of(one) < junction);
         let all = &self.yields[begin..];
         &all[..all.partition_point(|one| junction_of(one) == junction)]
     }
@@ -590,13 +619,7 @@ impl Network {
                 self.junction_file_index[link.to as usize],
             );
             let mut hash = Stream::new(u64::from(self.link_file_index[index]));
-            for part in [
-                from,
-                to,
-                link.length_mm,
-                link.speed_mm_s,
-                link.headway_ms,
-            ] {
+            for part in [from, to, link.length_mm, link.speed_mm_s, link.headway_ms] {
                 hash.mix(u64::from(part));
             }
             hash.mix(u64::from(link.lanes) << 8 | u64::from(link.approach));
@@ -649,7 +672,10 @@ impl Network {
 
 /// Marks the movements that enter a roundabout.
 fn mark_entries(yields: &mut [Yield], ring: &[u32]) {
-    let ring = |link: u32| ring.get(link as usize).filter(|&&ring| ring != priority::NO_RING);
+    let ring = |link: u32| {
+        ring.get(link as usize)
+            .filter(|&&ring| ring != priority::NO_RING)
+    };
     for one in yields {
         if ring(one.to).is_some() && ring(one.to) != ring(one.from) {
             one.turn = Turn::Roundabout;

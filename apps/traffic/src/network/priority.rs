@@ -93,9 +93,8 @@ pub(super) fn add_missing_yields(raw: &mut RawNetwork) {
     for given in &raw.yields {
         known[raw.links[given.from as usize].to as usize] = true;
     }
-    let missing = |index: usize, junction: &Junction| {
-        junction.control == Control::Priority && !known[index]
-    };
+    let missing =
+        |index: usize, junction: &Junction| junction.control == Control::Priority && !known[index];
     let wanted: Vec<bool> = raw
         .junctions
         .iter()
@@ -123,7 +122,9 @@ pub(super) fn add_missing_yields(raw: &mut RawNetwork) {
             .partition(|&&link| raw.links[link as usize].approach > 0);
         for &from in &minor {
             for &to in &out {
-                let all = major.iter().flat_map(|&from| out.iter().map(move |&to| (from, to)));
+                let all = major
+                    .iter()
+                    .flat_map(|&from| out.iter().map(move |&to| (from, to)));
                 let foes: Vec<_> = all.filter(|&foe| conflict(raw, (from, to), foe)).collect();
                 if !foes.is_empty() {
                     let turn = match angle(raw, from, to) {
@@ -131,7 +132,12 @@ pub(super) fn add_missing_yields(raw: &mut RawNetwork) {
                         Some(angle) if angle < -45.0 => Turn::Right,
                         _ => Turn::Through,
                     };
-                    raw.yields.push(Yield { from, to, turn, foes });
+                    raw.yields.push(Yield {
+                        from,
+                        to,
+                        turn,
+                        foes,
+                    });
                 }
             }
         }
@@ -193,7 +199,11 @@ pub(super) fn rings(raw: &RawNetwork) -> Vec<u32> {
     let yields: std::collections::HashSet<(u32, u32)> =
         raw.yields.iter().map(|y| (y.from, y.to)).collect();
     for one in &raw.yields {
-        for foe in one.foes.iter().filter(|foe| foe.1 == one.to && !yields.contains(foe)) {
+        for foe in one
+            .foes
+            .iter()
+            .filter(|foe| foe.1 == one.to && !yields.contains(foe))
+        {
             before.insert(foe.1, foe.0);
         }
     }
@@ -224,7 +234,10 @@ pub(super) fn rings(raw: &RawNetwork) -> Vec<u32> {
     let mut starts: Vec<u32> = before.keys().copied().collect();
     starts.sort_unstable();
     for start in starts {
-        if ring.get(start as usize).is_some_and(|&ring| ring != NO_RING) {
+        if ring
+            .get(start as usize)
+            .is_some_and(|&ring| ring != NO_RING)
+        {
             continue;
         }
         let (mut links, mut length) = (vec![start], 0_u64);

@@ -27,7 +27,9 @@ pub use reroute::Rerouting;
 pub use snapshot::SnapshotError;
 
 use crate::demand::Plans;
-use crate::network::{HEADWAY_MS_MAX, LINK_TIME_MS_MIN, Ms, Network, NetworkError, Physics, Program};
+use crate::network::{
+    HEADWAY_MS_MAX, LINK_TIME_MS_MIN, Ms, Network, NetworkError, Physics, Program,
+};
 use crate::route::Router;
 use creel::Pool;
 use detours::Detours;

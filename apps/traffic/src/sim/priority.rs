@@ -84,7 +84,9 @@ impl RightOfWay {
     #[inline]
     fn find(&self, exit: u16, entry: u16) -> Option<usize> {
         let key = |movement: &Movement| (movement.exit, movement.entry);
-        self.movements.binary_search_by_key(&(exit, entry), key).ok()
+        self.movements
+            .binary_search_by_key(&(exit, entry), key)
+            .ok()
     }
 
     fn foes(&self, movement: usize) -> &[Foe] {
@@ -153,15 +155,14 @@ impl Builder {
         }
         self.movements
             .sort_by_key(|&(exit, entry, ref given)| (exit, entry, given.is_none()));
-        self.movements.dedup_by_key(|&mut (exit, entry, _)| (exit, entry));
+        self.movements
+            .dedup_by_key(|&mut (exit, entry, _)| (exit, entry));
         let link = |exit: u16| exits[usize::from(exit)];
         let number: HashMap<(u32, u32), u32> = self
             .movements
             .iter()
             .zip(0..)
-            .map(|(&(exit, entry, _), index)| {
-                ((link(exit), entries[usize::from(entry)]), index)
-            })
+            .map(|(&(exit, entry, _), index)| ((link(exit), entries[usize::from(entry)]), index))
             .collect();
         let yields_to: Vec<Vec<u32>> = self
             .movements
@@ -263,7 +264,8 @@ impl Tile {
         });
         cars.sort_unstable();
         self.approaching = vec![VecDeque::new(); self.right_of_way.watched_exits()];
-        cars.into_iter().for_each(|(exit, _, place)| self.watch(exit, place));
+        cars.into_iter()
+            .for_each(|(exit, _, place)| self.watch(exit, place));
     }
 
     /// Returns the number of free places that a car needs on its next link. `exit` is where the car

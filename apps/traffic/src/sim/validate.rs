@@ -251,10 +251,8 @@ impl TileCheck<'_> {
     fn times(&self) -> Option<()> {
         let tile = self.tile;
         let until = self.now() + AHEAD_MS;
-        let flags = LinkExit::BLOCKED
-            | LinkExit::RETRY_TIMER
-            | LinkExit::STUCK_TIMER
-            | LinkExit::WATCHED;
+        let flags =
+            LinkExit::BLOCKED | LinkExit::RETRY_TIMER | LinkExit::STUCK_TIMER | LinkExit::WATCHED;
         let exit = |exit: &LinkExit| {
             let idle =
                 exit.last != NONE || exit.flags & (LinkExit::BLOCKED | LinkExit::RETRY_TIMER) == 0;
@@ -269,10 +267,9 @@ impl TileCheck<'_> {
             None => 0,
         };
         let all = tile.exits.iter().all(exit)
-            && tile
-                .entries
-                .iter()
-                .all(|entry| (1..=HEADWAY_MS_MAX).contains(&entry.headway_ms) && entry.next_in <= until)
+            && tile.entries.iter().all(|entry| {
+                (1..=HEADWAY_MS_MAX).contains(&entry.headway_ms) && entry.next_in <= until
+            })
             && tile.nodes.iter().all(|c| c.busy_until <= until)
             && tile.crossed.len() == tile.right_of_way.movements()
             && tile.crossed.iter().all(|&crossed| crossed <= self.now())

@@ -15,6 +15,8 @@ pub const NEWELL: Physics = Physics {
     gap_ms: 2000,
     gaps: Gaps::HCM,
     stuck_ms: 300_000,
+    flow_ppm: 1_000_000,
+    storage_ppm: 1_000_000,
 };
 
 /// Returns a link with one lane and a free speed of 20 m/s.

@@ -67,9 +67,11 @@ fn longest(phases: &[(Ms, Vec<u8>)], positions: &[usize], letters: &[u8]) -> Opt
     let mut best: Option<(Ms, Ms)> = None;
     let (mut now, mut begin) = (0, None);
     for (length, state) in phases {
-        let green = positions
-            .iter()
-            .any(|&position| state.get(position).is_some_and(|letter| letters.contains(letter)));
+        let green = positions.iter().any(|&position| {
+            state
+                .get(position)
+                .is_some_and(|letter| letters.contains(letter))
+        });
         begin = if green { begin.or(Some(now)) } else { None };
         now += length;
         if let Some(begin) = begin

@@ -23,7 +23,10 @@ pub(super) fn read(text: &str) -> Result<RawNetwork, ReadError> {
             "network" | "nodes" | "attributes" => {}
             // Users attach attributes of their own. This one bans turns.
             "attribute" => {
-                if element.get("name")?.is_some_and(|name| name == "disallowedNextLinks") {
+                if element
+                    .get("name")?
+                    .is_some_and(|name| name == "disallowedNextLinks")
+                {
                     raw.unused.add("attribute name=disallowedNextLinks");
                 }
             }
@@ -78,8 +81,17 @@ pub(super) fn read(text: &str) -> Result<RawNetwork, ReadError> {
                 };
                 let (from, to) = (end("from")?, end("to")?);
                 let known = [
-                    "id", "from", "to", "length", "freespeed", "capacity", "permlanes", "modes",
-                    "oneway", "origid", "type",
+                    "id",
+                    "from",
+                    "to",
+                    "length",
+                    "freespeed",
+                    "capacity",
+                    "permlanes",
+                    "modes",
+                    "oneway",
+                    "origid",
+                    "type",
                 ];
                 raw.unused.attributes(&element, &known)?;
                 // A road without capacity is closed.
@@ -88,7 +100,9 @@ pub(super) fn read(text: &str) -> Result<RawNetwork, ReadError> {
                     return Ok(());
                 }
                 let capacity = need("capacity")? * 3600.0 / period;
-                let headway_ms = (3_600_000.0 / capacity).clamp(1.0, f64::from(u32::MAX)).round();
+                let headway_ms = (3_600_000.0 / capacity)
+                    .clamp(1.0, f64::from(u32::MAX))
+                    .round();
                 let speed = need("freespeed")?;
                 if !(0.1..=200.0).contains(&speed) {
                     raw.unused.add("link freespeed (beyond 0.1 to 200 m/s)");
@@ -98,7 +112,8 @@ pub(super) fn read(text: &str) -> Result<RawNetwork, ReadError> {
                     None => 1.0,
                 };
                 if permlanes.fract() != 0.0 || permlanes > 255.0 {
-                    raw.unused.add("link permlanes (not a whole number up to 255)");
+                    raw.unused
+                        .add("link permlanes (not a whole number up to 255)");
                 }
                 let link = Link {
                     from,

@@ -159,7 +159,10 @@ pub(super) fn road(tags: &HashMap<&str, &str>, unused: &mut Unused) -> Option<Ro
     let lanes_of = |against: usize| {
         let rest = || Some(all?.saturating_sub(directions[1 - against]?).max(1));
         let half = || all.map(|all| (all / 2).max(1));
-        directions[against].or_else(rest).or_else(half).unwrap_or(lanes)
+        directions[against]
+            .or_else(rest)
+            .or_else(half)
+            .unwrap_or(lanes)
     };
     let lanes = match one_way {
         1 => [all.or(directions[0]).unwrap_or(lanes), 0],

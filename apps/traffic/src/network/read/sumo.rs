@@ -77,7 +77,8 @@ pub(super) fn read(text: &str) -> Result<RawNetwork, ReadError> {
     // all lanes, and report it.
     let mut raw = read_open(text, true)?;
     if !raw.links.is_empty() {
-        raw.unused.add("lane allow (none is for passenger cars, so all are used)");
+        raw.unused
+            .add("lane allow (none is for passenger cars, so all are used)");
     }
     Ok(raw)
 }
@@ -135,7 +136,10 @@ impl Reading {
                 self.rings.push(edges.collect());
             }
             "net" => {
-                if element.get("lefthand")?.is_some_and(|text| text == "true" || text == "1") {
+                if element
+                    .get("lefthand")?
+                    .is_some_and(|text| text == "true" || text == "1")
+                {
                     self.unused.add("net lefthand");
                 }
             }
@@ -157,8 +161,18 @@ impl Reading {
             }
         }
         let known = [
-            "id", "from", "to", "function", "priority", "type", "name", "shape", "spreadType",
-            "distance", "routingType",
+            "id",
+            "from",
+            "to",
+            "function",
+            "priority",
+            "type",
+            "name",
+            "shape",
+            "spreadType",
+            "distance",
+            "routingType",
+            "length",
         ];
         self.unused.attributes(element, &known)?;
         self.edge = Some(Edge {
@@ -189,8 +203,20 @@ impl Reading {
         }
         // A lane change does not exist in a queue model, and neither does a shape.
         let known = [
-            "id", "index", "speed", "length", "allow", "disallow", "width", "shape", "endOffset",
-            "customShape", "type", "acceleration", "changeLeft", "changeRight",
+            "id",
+            "index",
+            "speed",
+            "length",
+            "allow",
+            "disallow",
+            "width",
+            "shape",
+            "endOffset",
+            "customShape",
+            "type",
+            "acceleration",
+            "changeLeft",
+            "changeRight",
         ];
         self.unused.attributes(element, &known)?;
         edge.lanes += 1;
@@ -213,7 +239,9 @@ impl Reading {
         }
         if self.edges.get(&edge.name).is_some() {
             let name = edge.name;
-            return Err(ReadError::Malformed(format!("edge {name} is defined twice")));
+            return Err(ReadError::Malformed(format!(
+                "edge {name} is defined twice"
+            )));
         }
         if !(0.1..=200.0).contains(&edge.speed) {
             self.unused.add("lane speed (beyond 0.1 to 200 m/s)");
@@ -269,7 +297,13 @@ impl Reading {
         }
         // The limits of a phase matter for actuated lights only, which are counted already.
         let known = [
-            "duration", "state", "minDur", "maxDur", "earliestEnd", "latestEnd", "name",
+            "duration",
+            "state",
+            "minDur",
+            "maxDur",
+            "earliestEnd",
+            "latestEnd",
+            "name",
         ];
         self.unused.attributes(element, &known)
     }
@@ -406,13 +440,16 @@ impl Reading {
         let links = &self.raw.links;
         let mut banned = 0;
         for (into, out) in into.iter().zip(out) {
-            let turns = into.iter().flat_map(|&from| out.iter().map(move |&to| (from, to)));
+            let turns = into
+                .iter()
+                .flat_map(|&from| out.iter().map(move |&to| (from, to)));
             banned += turns
                 .filter(|turn| !self.allowed.contains(turn))
                 .filter(|&(from, to)| links[from as usize].from != links[to as usize].to)
                 .count();
         }
-        self.unused.add_many("connection (a turn without one)", banned as u64);
+        self.unused
+            .add_many("connection (a turn without one)", banned as u64);
     }
 
     /// Sets the control of a junction without a traffic light.
@@ -487,7 +524,12 @@ impl Reading {
                     _ => Turn::Through,
                 };
                 let foes = foes.iter().copied().collect();
-                Yield { from, to, turn, foes }
+                Yield {
+                    from,
+                    to,
+                    turn,
+                    foes,
+                }
             })
             .collect();
         yields.sort_unstable_by_key(|one| (one.from, one.to));
@@ -497,11 +539,7 @@ impl Reading {
     /// Returns the connections with their numbers in the right-of-way matrix. The name of an
     /// internal lane (`:JUNCTION_NUMBER_LANE`) contains the number. Without internal lanes, the
     /// connections are numbered by incoming lane, in the order of the file.
-    fn numbers<'a>(
-        &'a self,
-        node: &Node,
-        connections: &[usize],
-    ) -> Vec<(usize, &'a Connection)> {
+    fn numbers<'a>(&'a self, node: &Node, connections: &[usize]) -> Vec<(usize, &'a Connection)> {
         let all = connections.iter().map(|&index| &self.connections[index]);
         let of_lane = |connection: &Connection| {
             let via = connection.via.as_ref()?;
@@ -516,8 +554,12 @@ impl Reading {
         if let Some(numbered) = numbered {
             return numbered;
         }
-        let place: HashMap<&str, usize> =
-            node.lanes.iter().zip(0..).map(|(lane, place)| (&**lane, place)).collect();
+        let place: HashMap<&str, usize> = node
+            .lanes
+            .iter()
+            .zip(0..)
+            .map(|(lane, place)| (&**lane, place))
+            .collect();
         let mut ordered: Vec<&Connection> = all.collect();
         ordered.sort_by_key(|connection| {
             let name = self.edges.name(connection.from);
@@ -537,7 +579,8 @@ impl Reading {
             self.unused.add("tlLogic (off, or shorter than 1 s)");
             return Ok(());
         };
-        self.unused.add_many("tlLogic (an edge without green)", without as u64);
+        self.unused
+            .add_many("tlLogic (an edge without green)", without as u64);
         let mut greens = vec![(0, cycle_ms)];
         for (&edge, &green) in &greens_of {
             let known = greens.iter().position(|&other| other == green);

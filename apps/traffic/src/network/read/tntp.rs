@@ -105,7 +105,9 @@ impl Tntp {
             .map(str::parse)
             .collect();
         let toll = line.split_ascii_whitespace().nth(8);
-        let has_toll = toll.and_then(|toll| toll.parse::<f64>().ok()).is_some_and(|toll| toll > 0.0);
+        let has_toll = toll
+            .and_then(|toll| toll.parse::<f64>().ok())
+            .is_some_and(|toll| toll > 0.0);
         self.tolls += u32::from(has_toll);
         let values = values
             .map_err(|_| format!("expected numbers separated by spaces, but found '{line}'"))?;

@@ -149,7 +149,7 @@ fn a_roundabout_never_locks() {
             for arm in 0..4_u32 {
                 let mut stream = Stream::of(seed, "exit", u64::from(arm));
                 for at in poisson(seed * 4 + u64::from(arm), per_arm, HOUR_MS) {
-                    let arms = 1 + stream.below(4) as u32;
+                    let arms = 1 + stream.below(3) as u32;
                     let on_ring = (0..arms).map(|i| 8 + (arm + i) % 4);
                     let path = std::iter::once(arm)
                         .chain(on_ring)

@@ -107,6 +107,10 @@ pub(super) fn check(raw: &RawNetwork) -> Result<(), NetworkError> {
             return fail("a movement that yields does not belong to one junction".into());
         }
     }
+    let inner = raw.inner_ms.len();
+    if (inner > 0 && inner != raw.links.len()) || raw.inner_ms.iter().any(|&ms| ms > 60_000) {
+        return fail("the times inside junctions must be at most 60 s, one for each road".into());
+    }
     if raw
         .rings
         .iter()

@@ -16,9 +16,11 @@ pub mod write;
 
 mod check;
 mod coordinates;
+mod link;
 mod priority;
 mod tiles;
 
+pub use link::{Flow, Link};
 pub use priority::{Gaps, Turn, Yield};
 
 use crate::random::Stream;
@@ -193,94 +195,6 @@ pub struct Junction {
     pub control: Control,
 }
 
-/// A road from one junction to another, in one direction.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Link {
-    /// The junction at which the link begins.
-    pub from: u32,
-    /// The junction at which the link ends.
-    pub to: u32,
-    /// The length of the link.
-    pub length_mm: Mm,
-    /// The free speed in millimetres per second.
-    pub speed_mm_s: u32,
-    /// The minimum time between two cars at the end of the link. It is 3,600,000 divided by the
-    /// capacity per hour. 0 means that only [`Physics`] limits the flow.
-    pub headway_ms: Ms,
-    /// The number of lanes.
-    pub lanes: u8,
-    /// The approach, which selects the green phase at the junction where the link ends. For
-    /// [`Control::Priority`] it is the rank: 0 yields to the others.
-    pub approach: u8,
-}
-
-/// The parameters of the queue model for one link, computed by [`Network::flow`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Flow {
-    /// The travel time in free flow.
-    pub free_flow_ms: Ms,
-    /// The time that a hole (the space of a car that left) takes to move back to the beginning of
-    /// the link.
-    pub hole_ms: Ms,
-    /// The minimum time between two cars.
-    pub headway_ms: Ms,
-    /// The storage capacity in cars.
-    pub storage: u16,
-}
-
-impl Link {
-    /// Returns the travel time in free flow, before it is raised to a minimum.
-    pub(crate) fn free_flow_ms(&self) -> Ms {
-        let speed = u64::from(self.speed_mm_s);
-        ((u64::from(self.length_mm) * 1000 + speed / 2) / speed).clamp(1, 1 << 30) as Ms
-    }
-
-    /// Returns the parameters of the queue model. `raised` is whether the link must take
-    /// [`LINK_TIME_MS_MIN`] at least.
-    fn flow(&self, physics: &Physics, raised: bool) -> Flow {
-        let (length, lanes) = (u64::from(self.length_mm), u64::from(self.lanes));
-        let (spacing, reaction) = (
-            u64::from(physics.spacing_mm),
-            u64::from(physics.reaction_ms),
-        );
-        let speed = u64::from(self.speed_mm_s);
-        let rounded = |a: u64, b: u64| (a + b / 2) / b;
-        let free = u64::from(self.free_flow_ms());
-        let low = match free < u64::from(LINK_TIME_MS_MIN) && !raised {
-            true => 1,
-            false => u64::from(LINK_TIME_MS_MIN),
-        };
-        let free = free.max(low);
-        // Newell's triangular fundamental diagram. One lane lets a car pass per reaction time plus
-        // spacing ÷ speed.
-        let lane = reaction + rounded(spacing * 1000, speed);
-        let headway = rounded(lane, lanes).max(u64::from(self.headway_ms));
-        let headway = rounded(headway * 1_000_000, u64::from(physics.flow_ppm)).max(1);
-        let headway = headway.min(u64::from(HEADWAY_MS_MAX));
-        let whole = self.whole_storage(physics);
-        // Storage is a whole number of cars, but a short link must still carry its full flow. If
-        // rounding down has reduced the storage, holes run faster by the same factor. If that is
-        // impossible, or if a time was raised to the minimum, the storage grows.
-        let hole = rounded(length * reaction, spacing)
-            .min((whole * headway).saturating_sub(free))
-            .max(low);
-        let carried = (free + hole).div_ceil(headway);
-        Flow {
-            free_flow_ms: free.min(1 << 30) as Ms,
-            hole_ms: hole.min(1 << 30) as Ms,
-            headway_ms: headway.clamp(1, u64::from(HEADWAY_MS_MAX)) as Ms,
-            storage: whole.max(carried).clamp(1, STORAGE_MAX) as u16,
-        }
-    }
-
-    /// Returns the number of standing cars that fit on the link, at least 1.
-    fn whole_storage(&self, physics: &Physics) -> u64 {
-        let places = u64::from(self.length_mm) * u64::from(self.lanes);
-        let cars = places * u64::from(physics.storage_ppm) / 1_000_000;
-        (cars / u64::from(physics.spacing_mm)).max(1)
-    }
-}
-
 /// An invalid network or demand. The message names the element and the reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NetworkError(pub String);
@@ -323,6 +237,9 @@ pub struct RawNetwork {
     pub programs: Vec<Program>,
     /// The movements at priority junctions that yield to others.
     pub yields: Vec<Yield>,
+    /// The time that a car takes inside the junction at the end of each link. It is empty if the file
+    /// has no lanes inside junctions.
+    pub inner_ms: Vec<Ms>,
     /// The links of each roundabout. A car that enters a roundabout leaves a free place on it, so
     /// that the cars on it can always move.
     pub rings: Vec<Vec<u32>>,
@@ -349,6 +266,8 @@ pub struct Network {
     yields: Vec<Yield>,
     /// The roundabout of each link, or nothing if there are no roundabouts.
     ring: Vec<u32>,
+    /// The time that a car takes inside the junction at the end of each link, or nothing.
+    inner_ms: Vec<Ms>,
     /// Whether each link takes [`LINK_TIME_MS_MIN`] although it is shorter, or nothing if no link
     /// does.
     raised: Vec<bool>,
@@ -387,7 +306,7 @@ impl Network {
         check::check(&raw)?;
         priority::add_missing_yields(&mut raw);
         let ring = priority::rings(&raw);
-        mark_entries(&mut raw.yields, &ring);
+        priority::mark_entries(&mut raw.yields, &ring);
         let Tiles {
             order,
             begins: tiles,
@@ -443,6 +362,7 @@ impl Network {
             }
         };
         let ring = moved(&ring);
+        let inner_ms = moved(&raw.inner_ms);
         let raised = match raised.is_empty() {
             true => raised,
             false => link_file_index
@@ -453,6 +373,7 @@ impl Network {
         Ok(Self {
             yields,
             ring,
+            inner_ms,
             raised,
             junctions: order
                 .iter()
@@ -500,7 +421,7 @@ impl Network {
     /// Returns the parameters of the queue model for a link.
     pub fn flow(&self, link: u32, physics: &Physics) -> Flow {
         let raised = self.raised.get(link as usize).is_some_and(|&raised| raised);
-        let mut flow = self.links[link as usize].flow(physics, raised);
+        let mut flow = self.links[link as usize].flow(physics, raised, self.inner_ms(link));
         // A car that enters a roundabout must leave a free place on its first link. We add this
         // place, because the roundabout would lose capacity otherwise.
         if self.ring(link).is_some() {
@@ -509,13 +430,19 @@ impl Network {
         flow
     }
 
+    /// Returns the time that a car takes inside the junction at the end of a link.
+    fn inner_ms(&self, link: u32) -> Ms {
+        self.inner_ms.get(link as usize).copied().unwrap_or(0)
+    }
+
     /// Returns the free-flow travel time of a link.
     pub fn free_flow_ms(&self, link: u32) -> Ms {
         let time = self.links[link as usize].free_flow_ms();
-        match self.raised.get(link as usize) {
+        let time = match self.raised.get(link as usize) {
             Some(true) => time.max(LINK_TIME_MS_MIN),
             _ => time,
-        }
+        };
+        time + self.inner_ms(link)
     }
 
     /// Returns the number of links that take [`LINK_TIME_MS_MIN`] although they are shorter. This
@@ -623,6 +550,7 @@ impl Network {
                 hash.mix(u64::from(part));
             }
             hash.mix(u64::from(link.lanes) << 8 | u64::from(link.approach));
+            hash.mix(u64::from(self.inner_ms(index as u32)));
             hash.value()
         };
         let control = |(index, junction): (usize, &Junction)| {
@@ -667,18 +595,5 @@ impl Network {
             .map(control)
             .chain(others)
             .fold(links, u64::wrapping_add)
-    }
-}
-
-/// Marks the movements that enter a roundabout.
-fn mark_entries(yields: &mut [Yield], ring: &[u32]) {
-    let ring = |link: u32| {
-        ring.get(link as usize)
-            .filter(|&&ring| ring != priority::NO_RING)
-    };
-    for one in yields {
-        if ring(one.to).is_some() && ring(one.to) != ring(one.from) {
-            one.turn = Turn::Roundabout;
-        }
     }
 }

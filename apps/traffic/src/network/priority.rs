@@ -263,3 +263,13 @@ pub(super) fn rings(raw: &RawNetwork) -> Vec<u32> {
     }
     ring
 }
+
+/// Marks the movements that enter a roundabout.
+pub(super) fn mark_entries(yields: &mut [Yield], ring: &[u32]) {
+    let ring = |link: u32| ring.get(link as usize).filter(|&&ring| ring != NO_RING);
+    for one in yields {
+        if ring(one.to).is_some() && ring(one.to) != ring(one.from) {
+            one.turn = Turn::Roundabout;
+        }
+    }
+}

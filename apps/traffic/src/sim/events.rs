@@ -13,8 +13,8 @@ use std::cmp::Reverse;
 
 /// The kinds of events, in the order in which they are processed at one instant. The first three
 /// are timers.
-pub(super) const RETRY: u16 = 0;
-pub(super) const WAKE: u16 = 1;
+pub(super) const WAKE: u16 = 0;
+pub(super) const RETRY: u16 = 1;
 pub(super) const STUCK: u16 = 2;
 const ARRIVE: u16 = 3;
 const DEPART: u16 = 4;

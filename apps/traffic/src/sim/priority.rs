@@ -280,20 +280,27 @@ impl Tile {
     ///
     /// Movements that yield come last. Otherwise the waiters share the link in proportion to their
     /// capacities. Each waiter has a tag, which grows by its headway each time that it waits for the
-    /// same link again. The lowest tag has its turn.
+    /// same link again. The lowest tag has its turn. If all headways are equal, the waiters take
+    /// turns in the order in which they began to wait.
     pub fn choose_waiter(&self, entry: u16) -> (u16, u16) {
         let last = self.entries[usize::from(entry)].last_waiter;
         let first = self.next_waiter(entry, last);
         if first == last {
             return (last, first);
         }
-        let (mut before, mut best) = (last, None::<(u32, u16, u16)>);
+        let stride = self.stride(entry, first);
+        let mut differ = false;
+        // The first waiter that no other one outranks, and the one with the lowest tag.
+        let (mut oldest, mut lowest) = (None, None::<(u32, (u16, u16))>);
+        let mut before = last;
         loop {
             let waiter = self.next_waiter(entry, before);
+            differ |= self.stride(entry, waiter) != stride;
             if !self.is_outranked(entry, waiter) {
                 let tag = self.tag(entry, waiter).unwrap_or(0);
-                if best.is_none_or(|best| is_before(tag, best.0)) {
-                    best = Some((tag, before, waiter));
+                oldest = oldest.or(Some((before, waiter)));
+                if lowest.is_none_or(|lowest| is_before(tag, lowest.0)) {
+                    lowest = Some((tag, (before, waiter)));
                 }
             }
             before = waiter;
@@ -301,7 +308,8 @@ impl Tile {
                 break;
             }
         }
-        best.map_or((last, first), |best| (best.1, best.2))
+        let lowest = lowest.map(|lowest| lowest.1).filter(|_| differ);
+        lowest.or(oldest).unwrap_or((last, first))
     }
 
     /// Returns whether another waiter for the same link goes first.

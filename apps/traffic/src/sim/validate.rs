@@ -341,7 +341,7 @@ impl TileCheck<'_> {
                 .map(|exit| exit.flags & flag != 0)
                 .collect::<Vec<bool>>()
         };
-        let mut known = [RETRY, WAKE, STUCK].map(|kind| match kind {
+        let mut known = [WAKE, RETRY, STUCK].map(|kind| match kind {
             WAKE => tile.entries.iter().map(LinkEntry::wakes).collect(),
             RETRY => flagged(LinkExit::RETRY_TIMER),
             _ => flagged(LinkExit::STUCK_TIMER),

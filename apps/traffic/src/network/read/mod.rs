@@ -8,6 +8,7 @@ mod lights;
 mod matsim;
 mod osm;
 mod osm_tags;
+mod right_of_way;
 mod sumo;
 pub mod tntp;
 mod unused;

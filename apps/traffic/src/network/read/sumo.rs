@@ -6,11 +6,12 @@
 //! movements yield, and `<roundabout>` lists the edges of a roundabout.
 
 use super::lights::{Greens, Light};
+use super::right_of_way;
 use super::unused::Unused;
 use super::xml::{self, Element, Numbers, Part};
 use super::{ReadError, length_mm};
-use crate::network::{Control, Junction, Link, Ms, Names, Program, RawNetwork, Turn, Yield};
-use std::collections::{BTreeSet, HashMap, HashSet};
+use crate::network::{Control, Junction, Link, Ms, Names, Program, RawNetwork};
+use std::collections::{HashMap, HashSet};
 
 /// An edge whose element has begun.
 struct Edge {
@@ -25,21 +26,21 @@ struct Edge {
 }
 
 /// A junction as the file describes it.
-struct Node {
-    kind: String,
+pub(super) struct Node {
+    pub kind: String,
     /// The lanes that lead to the junction, in the order of the right-of-way matrix.
-    lanes: Vec<String>,
+    pub lanes: Vec<String>,
     /// The movements that each movement yields to, as bits.
-    responses: HashMap<usize, Vec<u8>>,
+    pub responses: HashMap<usize, Vec<u8>>,
 }
 
 /// A movement from a lane, which passenger cars may use.
-struct Connection {
-    from: u32,
-    to: u32,
-    lane: u32,
-    via: Option<String>,
-    dir: String,
+pub(super) struct Connection {
+    pub from: u32,
+    pub to: u32,
+    pub lane: u32,
+    pub via: Option<String>,
+    pub dir: String,
 }
 
 #[derive(Default)]
@@ -54,6 +55,10 @@ struct Reading {
     ends: Vec<(String, String)>,
     priorities: Vec<i32>,
     open_lanes: Vec<Vec<bool>>,
+    /// The time that a car takes on each lane inside a junction, in seconds.
+    inner: HashMap<String, f64>,
+    /// The lane inside a junction that follows another one.
+    inner_next: HashMap<String, String>,
     /// The edges without a lane for passenger cars.
     closed: HashSet<String>,
     edge: Option<Edge>,
@@ -189,6 +194,11 @@ impl Reading {
 
     fn lane(&mut self, element: &Element<'_>) -> Result<(), ReadError> {
         let Some(edge) = &mut self.edge else {
+            let length: f64 = element.number("length")?.unwrap_or(0.0);
+            let speed: f64 = element.number("speed")?.unwrap_or(13.89);
+            if let Some(id) = element.get("id")?.filter(|_| length > 0.0 && speed > 0.0) {
+                self.inner.insert(id, length / speed);
+            }
             return Ok(());
         };
         let open = self.any || is_open(element)?;
@@ -350,6 +360,13 @@ impl Reading {
 
     fn connection(&mut self, element: &Element<'_>) -> Result<(), ReadError> {
         let (from, to) = (element.need("from")?, element.need("to")?);
+        if from.starts_with(':') {
+            let lane = element.get("fromLane")?.unwrap_or_default();
+            if let Some(via) = element.get("via")? {
+                self.inner_next.insert(format!("{from}_{lane}"), via);
+            }
+            return Ok(());
+        }
         let (Some(from), Some(to)) = (self.edges.get(&from), self.edges.get(&to)) else {
             return Ok(());
         };
@@ -426,10 +443,34 @@ impl Reading {
         for (junction, connections) in at.iter().enumerate() {
             self.set_control(junction, &into[junction], connections);
         }
+        self.raw.inner_ms = self.inner_times();
         self.raw.junction_names = Names::new(self.junctions.into_names());
         self.raw.link_names = Names::new(self.edges.into_names());
         self.raw.unused = self.unused;
         Ok(self.raw)
+    }
+
+    /// Returns the mean time inside the junction at the end of each edge, over its movements.
+    fn inner_times(&self) -> Vec<Ms> {
+        let mut sums = vec![(0.0, 0_u32); self.raw.links.len()];
+        // Hardly any car turns around.
+        for connection in self.connections.iter().filter(|one| one.dir != "t") {
+            let (mut seconds, mut lane) = (0.0, connection.via.as_deref());
+            // A movement has at most two lanes inside a junction.
+            for _ in 0..2 {
+                seconds += lane.and_then(|lane| self.inner.get(lane)).unwrap_or(&0.0);
+                lane = lane
+                    .and_then(|lane| self.inner_next.get(lane))
+                    .map(|lane| &**lane);
+            }
+            let sum = &mut sums[connection.from as usize];
+            *sum = (sum.0 + seconds, sum.1 + 1);
+        }
+        if sums.iter().all(|sum| sum.0 == 0.0) {
+            return Vec::new();
+        }
+        let mean = |(sum, count): (f64, u32)| (sum * 1000.0 / f64::from(count.max(1))) as Ms;
+        sums.into_iter().map(|sum| mean(sum).min(60_000)).collect()
     }
 
     /// Counts the movements that the file does not allow. Turning around does not count.
@@ -472,7 +513,8 @@ impl Reading {
             return;
         }
         if !node.responses.is_empty() {
-            let yields = self.yields(junction, connections);
+            let connections = connections.iter().map(|&index| &self.connections[index]);
+            let yields = right_of_way::yields(node, connections.collect(), &self.edges);
             if !yields.is_empty() {
                 self.raw.junctions[junction].control = Control::Priority;
                 self.raw.yields.extend(yields);
@@ -485,87 +527,6 @@ impl Reading {
             self.raw.links[road as usize].approach = 1;
         }
         self.raw.junctions[junction].control = Control::Priority;
-    }
-
-    /// Returns the movements that yield at a junction, from its right-of-way matrix.
-    fn yields(&self, junction: usize, connections: &[usize]) -> Vec<Yield> {
-        let node = &self.nodes[junction];
-        let mut at: HashMap<usize, &Connection> = HashMap::new();
-        for (index, connection) in self.numbers(node, connections) {
-            at.insert(index, connection);
-        }
-        let mut movements: HashMap<(u32, u32), (BTreeSet<(u32, u32)>, &str)> = HashMap::new();
-        for (index, connection) in &at {
-            let bits = node.responses.get(index).map_or(&[][..], |bits| bits);
-            let foes = bits.iter().enumerate().filter(|(_, bit)| **bit == b'1');
-            let foes = foes.filter_map(|(foe, _)| at.get(&foe));
-            let foes = foes.filter(|foe| foe.from != connection.from);
-            let (all, dir) = movements
-                .entry((connection.from, connection.to))
-                .or_insert_with(|| (BTreeSet::new(), &connection.dir));
-            *dir = (*dir).max(&connection.dir);
-            all.extend(foes.map(|foe| (foe.from, foe.to)));
-        }
-        let is_major = |from: u32| {
-            movements
-                .iter()
-                .any(|(movement, (foes, _))| movement.0 == from && foes.is_empty())
-        };
-        let mut yields: Vec<Yield> = movements
-            .iter()
-            .filter(|(_, (foes, _))| !foes.is_empty())
-            .map(|(&(from, to), (foes, dir))| {
-                let merges = foes.iter().all(|foe| foe.1 == to);
-                let turn = match *dir {
-                    _ if is_major(from) => Turn::FromMajor,
-                    "l" | "L" | "t" => Turn::Left,
-                    "r" | "R" => Turn::Right,
-                    _ if merges => Turn::Right,
-                    _ => Turn::Through,
-                };
-                let foes = foes.iter().copied().collect();
-                Yield {
-                    from,
-                    to,
-                    turn,
-                    foes,
-                }
-            })
-            .collect();
-        yields.sort_unstable_by_key(|one| (one.from, one.to));
-        yields
-    }
-
-    /// Returns the connections with their numbers in the right-of-way matrix. The name of an
-    /// internal lane (`:JUNCTION_NUMBER_LANE`) contains the number. Without internal lanes, the
-    /// connections are numbered by incoming lane, in the order of the file.
-    fn numbers<'a>(&'a self, node: &Node, connections: &[usize]) -> Vec<(usize, &'a Connection)> {
-        let all = connections.iter().map(|&index| &self.connections[index]);
-        let of_lane = |connection: &Connection| {
-            let via = connection.via.as_ref()?;
-            let mut parts = via.rsplit('_').map(str::parse::<usize>);
-            let (lane, number) = (parts.next()?.ok()?, parts.next()?.ok()?);
-            Some(number + lane)
-        };
-        let numbered: Option<Vec<_>> = all
-            .clone()
-            .map(|connection| Some((of_lane(connection)?, connection)))
-            .collect();
-        if let Some(numbered) = numbered {
-            return numbered;
-        }
-        let place: HashMap<&str, usize> = node
-            .lanes
-            .iter()
-            .zip(0..)
-            .map(|(lane, place)| (&**lane, place))
-            .collect();
-        let mut ordered: Vec<&Connection> = all.collect();
-        ordered.sort_by_key(|connection| {
-            let name = self.edges.name(connection.from);
-            place.get(&*format!("{name}_{}", connection.lane)).copied()
-        });
-        ordered.into_iter().enumerate().collect()
     }
 
     /// Applies a traffic light to all junctions at which its edges end, with one program.

@@ -315,3 +315,16 @@ fn closed_and_sampled_roads_are_read() {
     let flow = network.flow(0, &physics);
     assert_eq!((flow.headway_ms, flow.storage), (180_000, 13));
 }
+
+#[test]
+fn the_time_inside_a_junction_is_part_of_the_road() {
+    let more = "<edge id=\":b_0\" function=\"internal\"><lane id=\":b_0_0\" index=\"0\" speed=\"5\" length=\"10\"/></edge>
+        <edge id=\":b_1\" function=\"internal\"><lane id=\":b_1_0\" index=\"0\" speed=\"10\" length=\"10\"/></edge>
+        <connection from=\"ab\" to=\"bc\" fromLane=\"0\" toLane=\"0\" via=\":b_0_0\" dir=\"s\"/>
+        <connection from=\":b_0\" to=\"bc\" fromLane=\"0\" toLane=\"0\" via=\":b_1_0\" dir=\"s\"/>";
+    let raw = roads("inner.net.xml", &row(more));
+    assert_eq!(raw.inner_ms, [3000, 0, 0]);
+    let network = Network::new(raw).unwrap();
+    let flow = network.flow(network.links_by_name()["ab"], &Default::default());
+    assert_eq!(flow.free_flow_ms, 13_000);
+}

@@ -134,7 +134,7 @@ fn the_right_of_way_matrix_and_roundabouts_are_read() {
 fn odd_traffic_lights_are_read_with_a_warning() {
     let light = |phases: &str, index: i32| {
         let more = format!(
-            "<tlLogic id=\"t\" offset=\"0\">{phases}</tlLogic><connection from=\"ab\" to=\"bc\" fromLane=\"0\" toLane=\"0\" tl=\"t\" linkIndex=\"{index}\"/>"
+            "<tlLogic id=\"t\" offset=\"0\">{phases}</tlLogic><connection from=\"ab\" to=\"bc\" fromLane=\"0\" toLane=\"0\" tl=\"t\" linkIndex=\"{index}\"/><connection from=\"bc\" to=\"cd\" fromLane=\"0\" toLane=\"0\"/>"
         );
         roads("light.net.xml", &row(&more))
     };

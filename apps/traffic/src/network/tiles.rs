@@ -88,9 +88,9 @@ fn clusters(raw: &RawNetwork, degree: &[u32]) -> (Vec<u32>, Vec<bool>) {
     if !raised.contains(&true) {
         raised.clear();
     }
-    for junction in 0..cluster.len() {
-        if large(cluster[junction]) {
-            cluster[junction] = junction as u32;
+    for (junction, of) in (0..).zip(&mut cluster) {
+        if ends[*of as usize] > ENDS_MAX {
+            *of = junction;
         }
     }
     (cluster, raised)

@@ -80,10 +80,8 @@ fn ways(blob: &Blob) -> Result<(Vec<Way>, Unused), osmpbf::Error> {
                 });
             }
         }
-        Element::Relation(relation) => {
-            if is_restriction(&relation.tags().collect()) {
-                unused.add("relation type=restriction");
-            }
+        Element::Relation(relation) if is_restriction(&relation.tags().collect()) => {
+            unused.add("relation type=restriction");
         }
         _ => {}
     });

@@ -5,13 +5,16 @@ use super::xml::Numbers;
 use crate::network::{Turn, Yield};
 use std::collections::{BTreeSet, HashMap};
 
+/// The incoming and the outgoing link of a movement.
+type Ends = (u32, u32);
+
 /// Returns the movements that yield at a junction, from its right-of-way matrix.
 pub(super) fn yields(node: &Node, connections: Vec<&Connection>, edges: &Numbers) -> Vec<Yield> {
     let mut at: HashMap<usize, &Connection> = HashMap::new();
     for (index, connection) in numbers(node, connections, edges) {
         at.insert(index, connection);
     }
-    let mut movements: HashMap<(u32, u32), (BTreeSet<(u32, u32)>, &str)> = HashMap::new();
+    let mut movements: HashMap<Ends, (BTreeSet<Ends>, &str)> = HashMap::new();
     for (index, connection) in &at {
         let bits = node.responses.get(index).map_or(&[][..], |bits| bits);
         let foes = bits.iter().enumerate().filter(|(_, bit)| **bit == b'1');

@@ -89,7 +89,7 @@ pub fn play(
         let mut both = [works, theirs.works];
         both.rotate_left(player);
         for works in both {
-            simulation.set_headway(works.link, Some(works.headway_ms))?;
+            simulation.set_headway(works.link, Some(works.headway_ms.into()))?;
         }
         if cheats_at == Some(turn) {
             simulation.set_headway(both[player].link, None)?;

@@ -3,7 +3,7 @@
 //! The nodes of the hierarchy are junctions, numbered as in their file. Therefore the choice
 //! between two equally quick paths does not depend on the tiles of the network.
 
-use crate::network::{LINK_TIME_MS_MIN, Ms, Network};
+use crate::network::{Ms, Network};
 use fast_paths::{FastGraph, InputGraph, PathCalculator};
 use std::fmt;
 
@@ -89,11 +89,9 @@ impl Router {
 
 /// Returns the free-flow travel time of each link.
 pub(crate) fn free_flow_times(network: &Network) -> Vec<Ms> {
-    let time = |road: &crate::network::Link| {
-        let time = u64::from(road.length_mm) * 1000 / u64::from(road.speed_mm_s);
-        time.clamp(u64::from(LINK_TIME_MS_MIN), 1 << 30) as Ms
-    };
-    network.links().iter().map(time).collect()
+    (0..network.links().len() as u32)
+        .map(|link| network.free_flow_ms(link))
+        .collect()
 }
 
 /// Builds the graph of junctions. Of several parallel links, it contains the quickest one.

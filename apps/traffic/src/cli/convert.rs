@@ -59,7 +59,7 @@ impl Convert {
         output_file::check_distinct(outputs, self.scene.files())?;
         let builder = Pool::builder().wait(Wait::Adaptive);
         let pool = self.knobs.apply(builder).build()?;
-        let network = self.scene.network(&pool)?;
+        let network = self.scene.network(&pool, common.quiet)?;
         let physics = self.scene.physics();
         let note = |text: &str| {
             if !common.quiet {

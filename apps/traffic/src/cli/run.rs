@@ -11,7 +11,7 @@ use creel_traffic::sim::{Simulation, TICK_MS};
 use serde::Serialize;
 
 use super::reports::{OpenReports, ReportFlags};
-use super::scene::{Scene, Start};
+use super::scene::{Scene, Start, UnusedParts};
 use super::{Steps, document, output_file, seconds};
 
 const EXAMPLES: &str = "\
@@ -126,7 +126,8 @@ impl Run {
             [seconds, cpu, setup_seconds],
             before,
         );
-        print(&summary, common)?;
+        let unused = self.scene.unused_parts().clone();
+        print(summary, unused, common)?;
         interrupt.check()?;
         Ok(Exit::Done)
     }
@@ -229,11 +230,19 @@ fn peak_rss_bytes() -> u64 {
     kib.unwrap_or(0) * 1024
 }
 
-fn print(summary: &Summary, common: &Common) -> anyhow::Result<()> {
+/// The summary with the unused parts of the input files, as JSON.
+#[derive(Serialize)]
+struct Body {
+    #[serde(flatten)]
+    summary: Summary,
+    unused: UnusedParts,
+}
+
+fn print(summary: Summary, unused: UnusedParts, common: &Common) -> anyhow::Result<()> {
     match common.format {
-        Format::Json => document(summary)?,
+        Format::Json => document(&Body { summary, unused })?,
         Format::Csv => output::csv([summary])?,
-        Format::Text => output::text(&text(summary))?,
+        Format::Text => output::text(&text(&summary))?,
     }
     Ok(())
 }

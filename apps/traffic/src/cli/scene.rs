@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::BufReader;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use anyhow::Context;
 use clap::Args;
@@ -14,10 +14,11 @@ use creel_console::{Progress, output};
 use creel_traffic::city::City;
 use creel_traffic::demand::gravity::{self, Gravity};
 use creel_traffic::demand::{self, Plans, laps};
-use creel_traffic::network::read::{self, Assumed, ReadError};
-use creel_traffic::network::{Names, Network, Physics};
+use creel_traffic::network::read::{self, Assumed, ReadError, Unused};
+use creel_traffic::network::{Names, Network, Physics, Turn};
 use creel_traffic::route::Router;
 use creel_traffic::sim::{Rerouting, Simulation, SnapshotError};
+use serde::Serialize;
 
 use super::{bad_data, milliseconds, seconds, usage};
 
@@ -35,6 +36,21 @@ pub struct Scene {
     /// Draw all random choices from seed N [default: 1]
     #[arg(long, help_heading = "Simulation", value_name = "N")]
     seed: Option<u64>,
+    /// Fail if a part of the network or demand file is not used although it could change the result
+    #[arg(long, help_heading = "Simulation")]
+    strict: bool,
+    /// The parts of the network and the demand that were not used.
+    #[arg(skip)]
+    unused: Mutex<UnusedParts>,
+}
+
+/// The parts of the input files that were not used.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct UnusedParts {
+    network: Unused,
+    demand: Unused,
+    /// The number of travellers and trips that were left out.
+    left_out: usize,
 }
 
 #[derive(Args, Debug)]
@@ -102,6 +118,23 @@ struct PhysicsFlags {
     /// without a unit is in milliseconds
     #[arg(long, value_name = "TIME", default_value_t = Physics::default().reaction_ms, value_parser = milliseconds)]
     reaction: u32,
+    /// Set critical gaps at priority junctions: the shortest gap that a driver accepts, by kind of
+    /// turn, for example left=7.5s,through=6s. Kinds: major (a turn from the major road), right,
+    /// through and left (from a minor road), roundabout [default: major=4.1s, right=6.2s,
+    /// through=6.5s, left=7.1s, roundabout=4.98s]
+    #[arg(long, value_name = "KIND=TIME", value_delimiter = ',', value_parser = turn_time)]
+    critical_gap: Vec<(Turn, u32)>,
+    /// Set follow-up times at priority junctions: the time between two cars of a queue that use the
+    /// same gap, by kind of turn [default: major=2.2s, right=3.3s, through=4s, left=3.5s,
+    /// roundabout=2.61s]
+    #[arg(long, value_name = "KIND=TIME", value_delimiter = ',', value_parser = turn_time)]
+    follow_up: Vec<(Turn, u32)>,
+    /// Multiply the flow capacity of all roads by F, for example 0.1 for a sample of 10 percent
+    #[arg(long, value_name = "F", default_value_t = 1.0, value_parser = factor)]
+    flow_factor: f64,
+    /// Multiply the storage of all roads by F
+    #[arg(long, value_name = "F", default_value_t = 1.0, value_parser = factor)]
+    storage_factor: f64,
     /// Let a car that is blocked for TIME step aside, for example 5m. A number without a unit is in
     /// seconds [default: 300]
     #[arg(long, value_name = "TIME", value_parser = seconds::<1, 100_000>)]
@@ -123,6 +156,24 @@ struct ReroutingFlags {
     late: u32,
 }
 
+/// Parses a kind of turn and a time, for example `left=7.1s`.
+fn turn_time(text: &str) -> Result<(Turn, u32), String> {
+    let names = Turn::NAMES.map(|(name, _)| name).join(", ");
+    let (kind, time) = text
+        .split_once('=')
+        .ok_or_else(|| "expected KIND=TIME, for example left=7.1s".to_owned())?;
+    let known = Turn::NAMES.into_iter().find(|(name, _)| *name == kind);
+    let (_, turn) = known.ok_or_else(|| format!("unknown kind of turn: expected {names}"))?;
+    Ok((turn, milliseconds(time)?))
+}
+
+fn factor(text: &str) -> Result<f64, String> {
+    let value = text.parse::<f64>().ok();
+    value
+        .filter(|value| (0.0001..=100.0).contains(value))
+        .ok_or_else(|| "expected a number from 0.0001 to 100".into())
+}
+
 fn percent(text: &str) -> Result<f64, String> {
     let value = text.parse::<f64>().ok();
     value
@@ -136,7 +187,7 @@ pub struct Start {
     /// Resume from FILE, which --snapshot has written on the same network. The snapshot contains
     /// the cars, so the flags for demand and car model are not available. --reroute and --stuck
     /// replace the settings of the snapshot
-    #[arg(long, help_heading = "Simulation", value_name = "FILE", conflicts_with_all = ["cars", "demand", "within", "again", "places", "spacing", "reaction"])]
+    #[arg(long, help_heading = "Simulation", value_name = "FILE", conflicts_with_all = ["cars", "demand", "within", "again", "places", "spacing", "reaction", "critical_gap", "follow_up", "flow_factor", "storage_factor"])]
     resume: Option<PathBuf>,
 }
 
@@ -153,7 +204,7 @@ impl Start {
         pool: &Pool,
         quiet: bool,
     ) -> anyhow::Result<(Simulation, Names)> {
-        let network = scene.network(pool)?;
+        let network = scene.network(pool, quiet)?;
         let Some(path) = &self.resume else {
             let (plans, names) = scene.plans(&network, pool, quiet)?;
             let simulation = Simulation::new(pool, network, plans, scene.physics());
@@ -206,6 +257,14 @@ impl Scene {
     /// Returns the parameters of the car model.
     pub fn physics(&self) -> Physics {
         let usual = Physics::default();
+        let mut gaps = usual.gaps;
+        for &(turn, ms) in &self.physics.critical_gap {
+            gaps.critical_ms[turn as usize] = ms;
+        }
+        for &(turn, ms) in &self.physics.follow_up {
+            gaps.follow_up_ms[turn as usize] = ms;
+        }
+        let ppm = |factor: f64| (factor * 1e6).round() as u32;
         Physics {
             spacing_mm: self.physics.spacing,
             reaction_ms: self.physics.reaction,
@@ -213,6 +272,9 @@ impl Scene {
                 .physics
                 .stuck
                 .map_or(usual.stuck_ms, |stuck| stuck * 1000),
+            gaps,
+            flow_ppm: ppm(self.physics.flow_factor),
+            storage_ppm: ppm(self.physics.storage_factor),
             ..usual
         }
     }
@@ -252,7 +314,7 @@ impl Scene {
     }
 
     /// Generates or reads the road network.
-    pub fn network(&self, pool: &Pool) -> anyhow::Result<Arc<Network>> {
+    pub fn network(&self, pool: &Pool, quiet: bool) -> anyhow::Result<Arc<Network>> {
         let roads = &self.roads;
         if let Some(Size(width, height)) = roads.city {
             let city = City {
@@ -279,7 +341,16 @@ impl Scene {
             ..Assumed::default()
         };
         let plan = read::network(path, &assumed, pool).map_err(|error| read_error(path, error))?;
+        self.report_unused(path, &plan.unused, quiet)?;
+        self.unused_parts().network = plan.unused.clone();
         let network = Network::new(plan).map_err(|error| read_error(path, error.into()))?;
+        let raised = network.raised_links();
+        if raised > 0 && !quiet {
+            output::note(&format!(
+                "creel-traffic: {}: {raised} roads take a second although they are shorter, because too many of them are connected\n",
+                path.display()
+            ));
+        }
         Ok(Arc::new(network))
     }
 
@@ -311,15 +382,42 @@ impl Scene {
                 let demand = demand::read::demand(pool, network, path, most, self.seed());
                 let demand = demand.map_err(|error| read_error(path, error))?;
                 if let (number, Some(reason)) = &demand.left_out {
-                    output::note(&format!(
-                        "creel-traffic: {file}: left out {number} travellers or trips that cannot drive, for example {reason}\n"
-                    ));
+                    let text = format!(
+                        "{file}: left out {number} travellers or trips that cannot drive, for example {reason}"
+                    );
+                    if self.strict {
+                        return Err(bad_data(text));
+                    }
+                    output::note(&format!("creel-traffic: {text}\n"));
+                    self.unused_parts().left_out = *number;
                 }
+                self.report_unused(path, &demand.unused, quiet)?;
+                self.unused_parts().demand = demand.unused;
                 names = demand.names;
                 demand.plans
             }
         };
         Ok((Arc::new(plans), names))
+    }
+
+    /// Reports the parts of a file that were not used. With `--strict`, they are an error.
+    fn report_unused(&self, path: &Path, unused: &Unused, quiet: bool) -> anyhow::Result<()> {
+        if unused.is_empty() {
+            return Ok(());
+        }
+        let text = format!("{}: not used: {}", path.display(), unused.text());
+        if self.strict {
+            return Err(bad_data(text));
+        }
+        if !quiet {
+            output::note(&format!("creel-traffic: {text}\n"));
+        }
+        Ok(())
+    }
+
+    /// Returns the parts of the input files that were not used so far.
+    pub fn unused_parts(&self) -> MutexGuard<'_, UnusedParts> {
+        self.unused.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn gravity(&self, network: &Arc<Network>, pool: &Pool, quiet: bool) -> anyhow::Result<Plans> {

@@ -3,8 +3,10 @@
 
 pub mod gravity;
 pub mod laps;
+mod matsim;
 mod pack;
 pub mod read;
+mod sumo;
 pub mod write;
 
 pub use pack::{Plans, Route, Traveller};

@@ -6,28 +6,71 @@
 //! drive.
 
 use super::pack::DEPART_MS_MAX;
-use super::{Plans, Route, Traveller};
-use crate::network::read::{ReadError, bytes, tntp, xml};
+use super::{Plans, Route, Traveller, matsim, sumo};
+use crate::network::read::{ReadError, Unused, bytes, tntp};
 use crate::network::{Ms, Names, Network};
 use crate::random::Stream;
 use crate::route::Router;
 use creel::Pool;
-use std::collections::HashMap;
 use std::path::Path;
 
 /// How the route of a trip is given.
 #[derive(Clone, Debug, PartialEq)]
-enum TripRoute {
+pub(super) enum TripRoute {
     /// A list of links.
     Links(Vec<u32>),
-    /// An origin and a destination junction. The route is the shortest path between them.
-    Between(u32, u32),
-    /// A first and a last link. The route contains both and the shortest path between them.
-    Across(u32, u32),
+    /// The route contains all links in this order, and the shortest paths between them. It begins
+    /// and ends at the given junctions, or with the first and last link.
+    Way {
+        from: Option<u32>,
+        links: Vec<u32>,
+        to: Option<u32>,
+    },
+}
+
+impl TripRoute {
+    /// Returns the junction at which the route begins.
+    fn begin(&self, network: &Network) -> Option<u32> {
+        let first = |links: &[u32]| Some(network.links()[*links.first()? as usize].from);
+        match self {
+            Self::Links(links) => first(links),
+            Self::Way { from, links, to } => from.or(first(links)).or(*to),
+        }
+    }
+
+    /// Returns the links of the route.
+    fn links(
+        &self,
+        network: &Network,
+        router: &mut Option<(&Router, &mut crate::route::RouteQuery)>,
+    ) -> Option<Vec<u32>> {
+        let (from, links, to) = match self {
+            Self::Links(links) => return Some(links.clone()),
+            Self::Way { from, links, to } => (from, links, to),
+        };
+        let (router, query) = router.as_mut()?;
+        let mut path: Vec<u32> = Vec::new();
+        let mut place = *from;
+        for &link in links {
+            if path.last() == Some(&link) {
+                continue;
+            }
+            let road = network.links()[link as usize];
+            if let Some(place) = place {
+                path.extend(router.shortest_path(network, query, place, road.from)?);
+            }
+            path.push(link);
+            place = Some(road.to);
+        }
+        if let (Some(place), Some(to)) = (place, *to) {
+            path.extend(router.shortest_path(network, query, place, to)?);
+        }
+        Some(path)
+    }
 }
 
 /// The trips of one traveller, with their departure times.
-type Itinerary = Vec<(Ms, TripRoute)>;
+pub(super) type Itinerary = Vec<(Ms, TripRoute)>;
 
 /// Demand that was read from a file.
 #[derive(Debug)]
@@ -38,23 +81,27 @@ pub struct Demand {
     pub names: Names,
     /// The number of travellers or trips that were left out, and the reason for the first one.
     pub left_out: (usize, Option<String>),
+    /// The parts of the file that were not used although they could change the result.
+    pub unused: Unused,
 }
 
+/// Collects the travellers of a file.
 #[derive(Default)]
-struct DemandReader {
+pub(super) struct DemandReader {
     itineraries: Vec<Itinerary>,
     names: Vec<Box<str>>,
     left_out: usize,
     first: Option<String>,
+    pub unused: Unused,
 }
 
 impl DemandReader {
-    fn skip(&mut self, reason: String) {
+    pub fn skip(&mut self, reason: String) {
         self.left_out += 1;
         self.first.get_or_insert(reason);
     }
 
-    fn add(&mut self, name: &str, itinerary: Result<Itinerary, String>) {
+    pub fn add(&mut self, name: &str, itinerary: Result<Itinerary, String>) {
         match itinerary {
             Ok(itinerary) => {
                 self.itineraries.push(itinerary);
@@ -84,10 +131,10 @@ pub fn demand(
             table(text, network, seed, &mut reader)?
         }
         () if text.contains("<plans") || text.contains("<population") => {
-            matsim(text, network, &mut reader)?
+            matsim::read(text, network, &mut reader)?
         }
         () if text.contains("<routes") || text.contains("<trips") => {
-            sumo(text, network, &mut reader)?
+            sumo::read(text, network, seed, &mut reader)?
         }
         () => return Err(ReadError::Unknown),
     }
@@ -124,6 +171,7 @@ pub fn demand(
         plans,
         names: Names::new(reader.names),
         left_out: (reader.left_out, reader.first),
+        unused: reader.unused,
     })
 }
 
@@ -134,36 +182,15 @@ fn traveller(
     router: Option<(&Router, &mut crate::route::RouteQuery)>,
     itinerary: &Itinerary,
 ) -> Traveller {
-    let begin = |route: &TripRoute| match route {
-        TripRoute::Links(links) => links
-            .first()
-            .map(|&link| network.links()[link as usize].from),
-        TripRoute::Between(from, _) => Some(*from),
-        TripRoute::Across(first, _) => Some(network.links()[*first as usize].from),
-    };
     let origin = itinerary
         .iter()
-        .find_map(|(_, route)| begin(route))
+        .find_map(|(_, route)| route.begin(network))
         .unwrap_or(0);
     let mut router = router;
     let mut place = origin;
     let mut trips = Vec::new();
     for (depart_ms, route) in itinerary {
-        let links = match route {
-            TripRoute::Links(links) => Some(links.clone()),
-            TripRoute::Between(from, to) => router
-                .as_mut()
-                .and_then(|(router, query)| router.shortest_path(network, query, *from, *to)),
-            TripRoute::Across(first, last) if first == last => Some(vec![*first]),
-            TripRoute::Across(first, last) => {
-                let roads = [first, last].map(|&link| network.links()[link as usize]);
-                let ends = (roads[0].to, roads[1].from);
-                let between = router.as_mut().and_then(|(router, query)| {
-                    router.shortest_path(network, query, ends.0, ends.1)
-                });
-                between.map(|route| [&[*first], &route[..], &[*last]].concat())
-            }
-        };
+        let links = route.links(network, &mut router);
         let fits = |links: &Vec<u32>| {
             links
                 .first()
@@ -190,7 +217,7 @@ fn traveller(
     }
 }
 
-fn milliseconds(seconds: f64) -> Result<Ms, String> {
+pub(super) fn milliseconds(seconds: f64) -> Result<Ms, String> {
     let ms = seconds * 1000.0;
     if ms.is_nan() || ms < 0.0 || ms > f64::from(DEPART_MS_MAX) {
         return Err(if seconds.is_nan() {
@@ -217,7 +244,14 @@ fn table(
         match (zone(from), zone(to)) {
             (Some(a), Some(b)) => {
                 let trip = |stream: &mut Stream| {
-                    vec![(stream.below(3_600_000) as Ms, TripRoute::Between(a, b))]
+                    vec![(
+                        stream.below(3_600_000) as Ms,
+                        TripRoute::Way {
+                            from: Some(a),
+                            links: Vec::new(),
+                            to: Some(b),
+                        },
+                    )]
                 };
                 reader
                     .itineraries
@@ -231,184 +265,4 @@ fn table(
         }
     }
     Ok(())
-}
-
-fn matsim(text: &str, network: &Network, reader: &mut DemandReader) -> Result<(), ReadError> {
-    let links = network.links_by_name();
-    let mut person = String::new();
-    let (mut selected, mut in_route, mut car) = (false, false, false);
-    let mut end = None;
-    let mut itinerary: Option<Result<Itinerary, String>> = None;
-    xml::each(text, |part| {
-        match part {
-            xml::Part::Begin(element) => match element.name().as_str() {
-                "person" => person = element.need("id")?,
-                "plan" => {
-                    selected = element.get("selected")?.is_none_or(|text| text == "yes");
-                    if selected {
-                        itinerary = Some(Ok(Vec::new()));
-                    }
-                }
-                "activity" | "act" if selected => {
-                    end = element
-                        .get("end_time")?
-                        .and_then(|text| xml::seconds(&text))
-                }
-                "leg" if selected => {
-                    car = element.get("mode")?.is_some_and(|mode| mode == "car");
-                    end = end.or(element
-                        .get("dep_time")?
-                        .and_then(|text| xml::seconds(&text)));
-                }
-                "route" if selected && car => in_route = true,
-                _ => {}
-            },
-            xml::Part::Text(text) if in_route => {
-                let path: Result<Vec<u32>, String> = text
-                    .split_ascii_whitespace()
-                    .map(|name| {
-                        links
-                            .get(name)
-                            .copied()
-                            .ok_or_else(|| format!("the network has no link {name}"))
-                    })
-                    .collect();
-                let trip = path.and_then(|path| {
-                    Ok((milliseconds(end.unwrap_or(0.0))?, TripRoute::Links(path)))
-                });
-                if let Some(itineraries) = &mut itinerary {
-                    match (itineraries.as_mut(), trip) {
-                        // The first link belongs to the previous trip, if there is one, because
-                        // MATSim repeats it.
-                        (Ok(itineraries), Ok((at, TripRoute::Links(mut path)))) => {
-                            if !itineraries.is_empty() && !path.is_empty() {
-                                path.remove(0);
-                            }
-                            itineraries.push((at, TripRoute::Links(path)));
-                        }
-                        (Ok(_), Err(reason)) => *itineraries = Err(reason),
-                        _ => {}
-                    }
-                }
-            }
-            xml::Part::End(name) => match name.as_str() {
-                "route" => in_route = false,
-                "plan" => {
-                    selected = false;
-                    if let Some(itinerary) = itinerary.take() {
-                        reader.add(&person, itinerary);
-                    }
-                }
-                _ => {}
-            },
-            xml::Part::Text(_) => {}
-        }
-        Ok(())
-    })
-}
-
-fn sumo(text: &str, network: &Network, reader: &mut DemandReader) -> Result<(), ReadError> {
-    let links = network.links_by_name();
-    let path = |edges: &str| -> Result<Vec<u32>, String> {
-        let find = |name: &str| {
-            links
-                .get(name)
-                .copied()
-                .ok_or_else(|| format!("the network has no edge {name}"))
-        };
-        edges.split_ascii_whitespace().map(find).collect()
-    };
-    let mut routes: HashMap<String, Result<Vec<u32>, String>> = HashMap::new();
-    let mut vehicle: Option<(String, Vec<f64>)> = None;
-    xml::each(text, |part| {
-        match part {
-            xml::Part::Begin(element) => {
-                let name = element.name();
-                match name.as_str() {
-                    "vehicle" | "trip" | "flow" => {
-                        let id = element.get("id")?.unwrap_or_default();
-                        let departs = departs(&element)?;
-                        let ends = (element.get("from")?, element.get("to")?);
-                        if let Some(route) = element.get("route")? {
-                            let route = routes.get(&route).cloned().unwrap_or_else(|| {
-                                Err(format!("the file defines no route {route}"))
-                            });
-                            add_all(reader, &id, &departs, route.map(TripRoute::Links));
-                        } else if let (Some(from), Some(to)) = ends {
-                            let route = path(&from).and_then(|from| Ok((from, path(&to)?)));
-                            let route =
-                                route.and_then(|(from, to)| match (from.first(), to.first()) {
-                                    (Some(&from), Some(&to)) => Ok(TripRoute::Across(from, to)),
-                                    _ => Err("its from or to names no edge".into()),
-                                });
-                            add_all(reader, &id, &departs, route);
-                        } else {
-                            vehicle = Some((id, departs));
-                        }
-                    }
-                    "route" => {
-                        let edges = path(&element.need("edges")?);
-                        match (&vehicle, element.get("id")?) {
-                            (Some((id, departs)), _) => {
-                                add_all(reader, id, departs, edges.map(TripRoute::Links));
-                                vehicle = None;
-                            }
-                            (None, Some(id)) => _ = routes.insert(id, edges),
-                            (None, None) => {}
-                        }
-                    }
-                    _ => {}
-                }
-            }
-            xml::Part::End(name) if name == "vehicle" || name == "flow" => vehicle = None,
-            _ => {}
-        }
-        Ok(())
-    })
-}
-
-/// Returns the departure times of an element's vehicles. A flow has several.
-fn departs(element: &xml::Element<'_>) -> Result<Vec<f64>, ReadError> {
-    if let Some(text) = element.get("depart")? {
-        let seconds = match text.as_str() {
-            "now" | "begin" => Some(0.0),
-            text => xml::seconds(text),
-        };
-        // Other values, such as "triggered", depend on other vehicles. We do not support them, so
-        // the vehicle is left out.
-        return Ok(vec![seconds.unwrap_or(f64::NAN)]);
-    }
-    let time = |name| Ok::<_, ReadError>(element.get(name)?.and_then(|text| xml::seconds(&text)));
-    let (begin, end) = (
-        time("begin")?.unwrap_or(0.0),
-        time("end")?.unwrap_or(3600.0),
-    );
-    let hourly = element
-        .number::<f64>("vehsPerHour")?
-        .map(|rate| 3600.0 / rate);
-    let period = element.number::<f64>("period").unwrap_or(None).or(hourly);
-    let number = match (element.number::<u32>("number")?, period) {
-        (Some(number), _) => number,
-        (None, Some(period)) if period > 0.0 => ((end - begin) / period).clamp(0.0, 1e7) as u32,
-        _ => 0,
-    };
-    let step = (end - begin).max(0.0) / f64::from(number.max(1));
-    Ok((0..number.min(10_000_000))
-        .map(|index| begin + f64::from(index) * step)
-        .collect())
-}
-
-fn add_all(reader: &mut DemandReader, id: &str, departs: &[f64], route: Result<TripRoute, String>) {
-    for (index, &depart) in departs.iter().enumerate() {
-        // As in SUMO, vehicles of a flow are named after the flow, with a number.
-        let name = if departs.len() > 1 {
-            format!("{id}.{index}")
-        } else {
-            id.to_owned()
-        };
-        let itinerary = route
-            .clone()
-            .and_then(|route| Ok(vec![(milliseconds(depart)?, route)]));
-        reader.add(&name, itinerary);
-    }
 }

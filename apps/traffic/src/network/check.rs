@@ -1,9 +1,12 @@
 //! Checks a raw network for everything that later code takes for granted.
 
-use super::{Control, DEGREE_MAX, LINKS_MAX, Ms, NetworkError, RawNetwork};
+use super::{Control, DEGREE_MAX, HEADWAY_MS_MAX, LINKS_MAX, Ms, NetworkError, RawNetwork};
 
 /// The maximum distance of a junction from the origin, in metres or degrees.
 const PLACE_MAX: f64 = 1e9;
+
+/// The maximum length of a signal cycle, which is more than eleven days.
+const CYCLE_MS_MAX: Ms = 1_000_000_000;
 
 /// Returns an error for the first invalid part of the network.
 pub(super) fn check(raw: &RawNetwork) -> Result<(), NetworkError> {
@@ -15,12 +18,13 @@ pub(super) fn check(raw: &RawNetwork) -> Result<(), NetworkError> {
         return fail(format!("more than {LINKS_MAX} junctions or roads"));
     }
     for (index, program) in raw.programs.iter().enumerate() {
-        let whole =
-            program.cycle_ms >= 1000 && program.cycle_ms <= 3_600_000 && !program.greens.is_empty();
+        let whole = program.cycle_ms >= 1000
+            && program.cycle_ms <= CYCLE_MS_MAX
+            && !program.greens.is_empty();
         let fits = |&(from, to): &(Ms, Ms)| from < to && to <= program.cycle_ms;
         if !whole || !program.greens.iter().all(fits) {
             return fail(format!(
-                "signal program {}: invalid times, because each green must lie within a cycle of 1 s to 1 h",
+                "signal program {}: invalid times, because each green must lie within a cycle of 1 s to 11 days",
                 index + 1
             ));
         }
@@ -73,6 +77,12 @@ pub(super) fn check(raw: &RawNetwork) -> Result<(), NetworkError> {
                 link.speed_mm_s
             ));
         }
+        if link.headway_ms > HEADWAY_MS_MAX {
+            return fail(format!(
+                "road {}: its capacity is less than one car in eleven days, so remove the road if it is closed",
+                name()
+            ));
+        }
         if link.lanes == 0 {
             return fail(format!("road {}: needs at least one lane", name()));
         }
@@ -85,6 +95,29 @@ pub(super) fn check(raw: &RawNetwork) -> Result<(), NetworkError> {
                 ));
             }
         }
+    }
+    for one in &raw.yields {
+        let movements = std::iter::once((one.from, one.to)).chain(one.foes.iter().copied());
+        let mut junctions = movements.map(|(from, to)| {
+            let end = raw.links.get(from as usize)?.to;
+            (raw.links.get(to as usize)?.from == end).then_some(end)
+        });
+        let first = junctions.next().flatten();
+        if first.is_none() || !junctions.all(|junction| junction == first) {
+            return fail("a movement that yields does not belong to one junction".into());
+        }
+    }
+    let inner = raw.inner_ms.len();
+    if (inner > 0 && inner != raw.links.len()) || raw.inner_ms.iter().any(|&ms| ms > 60_000) {
+        return fail("the times inside junctions must be at most 60 s, one for each road".into());
+    }
+    if raw
+        .rings
+        .iter()
+        .flatten()
+        .any(|&link| link as usize >= raw.links.len())
+    {
+        return fail("a roundabout refers to a road that does not exist".into());
     }
     for (counts, what) in [(begin, "begin"), (end, "end")] {
         if let Some(junction) = counts.iter().position(|&count| count > DEGREE_MAX) {

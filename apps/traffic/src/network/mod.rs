@@ -7,8 +7,8 @@
 //!
 //! In comments and messages we use *road* and *link* for the same thing.
 //!
-//! We leave out geometry between junctions, lanes that differ within a road, and turn restrictions
-//! on purpose, because the queue model does not use them.
+//! We leave out geometry between junctions and lanes that differ within a road on purpose, because
+//! the queue model does not use them. Turn restrictions are left out as well.
 
 pub mod city;
 pub mod read;
@@ -16,10 +16,16 @@ pub mod write;
 
 mod check;
 mod coordinates;
+mod link;
+mod priority;
 mod tiles;
+
+pub use link::{Flow, Link};
+pub use priority::{Gaps, Turn, Yield};
 
 use crate::random::Stream;
 use std::{collections::HashMap, fmt, ops::Range};
+use tiles::Tiles;
 
 /// A length in millimetres.
 pub type Mm = u32;
@@ -31,9 +37,14 @@ pub const LINKS_MAX: usize = 1 << 26;
 /// The maximum number of outgoing links of a junction, and of incoming ones. It is 256 because a
 /// turn number has 8 bits.
 pub const DEGREE_MAX: usize = 256;
-/// The minimum time that a car or a hole takes on a link. It is the lower bound for the
-/// simulation's look-ahead. MATSim has the same minimum travel time.
+/// The minimum time that a car or a hole takes on a link between two tiles. It is the lower bound
+/// for the simulation's look-ahead. The junctions at both ends of a shorter link are always in the
+/// same tile.
 pub const LINK_TIME_MS_MIN: Ms = 1000;
+/// The maximum storage of a link in cars.
+pub const STORAGE_MAX: u64 = 65_000;
+/// The maximum minimum time between two cars, which is a capacity of one car in eleven days.
+pub const HEADWAY_MS_MAX: Ms = 1_000_000_000;
 
 /// The parameters of the car-following model, which are the same for all links. The defaults suit
 /// city traffic, so you rarely need to change them.
@@ -43,12 +54,19 @@ pub struct Physics {
     pub spacing_mm: Mm,
     /// The time that a driver takes to react to the car in front.
     pub reaction_ms: Ms,
-    /// The time for which one crossing blocks a stop junction, or the roads that must yield.
+    /// The time for which one crossing blocks a stop junction.
     pub gap_ms: Ms,
+    /// The critical gaps and follow-up times at priority junctions.
+    pub gaps: Gaps,
     /// The time after which a blocked car steps aside. Such a car is the first on its link and
     /// finds no storage on the next link. It leaves its link and joins the entry queue of the next
     /// one.
     pub stuck_ms: Ms,
+    /// The share of the flow capacity that is available, in parts per million. For example, use
+    /// 100,000 if the demand is a sample of 10 percent.
+    pub flow_ppm: u32,
+    /// The share of the storage that is available, in parts per million.
+    pub storage_ppm: u32,
 }
 
 impl Default for Physics {
@@ -57,7 +75,10 @@ impl Default for Physics {
             spacing_mm: 7500,
             reaction_ms: 1000,
             gap_ms: 2000,
+            gaps: Gaps::HCM,
             stuck_ms: 300_000,
+            flow_ppm: 1_000_000,
+            storage_ppm: 1_000_000,
         }
     }
 }
@@ -78,6 +99,22 @@ impl Physics {
         within("the spacing in mm", self.spacing_mm, 1000..=100_000)?;
         within("the reaction time in ms", self.reaction_ms, 100..=10_000)?;
         within("the gap in ms", self.gap_ms, 1..=60_000)?;
+        for critical_ms in self.gaps.critical_ms {
+            within("a critical gap in ms", critical_ms, 1..=60_000)?;
+        }
+        for follow_up_ms in self.gaps.follow_up_ms {
+            within("a follow-up time in ms", follow_up_ms, 1..=60_000)?;
+        }
+        within(
+            "the share of the flow in ppm",
+            self.flow_ppm,
+            100..=100_000_000,
+        )?;
+        within(
+            "the share of the storage in ppm",
+            self.storage_ppm,
+            100..=100_000_000,
+        )?;
         within("the stuck time in ms", self.stuck_ms, 1000..=100_000_000)
     }
 }
@@ -90,7 +127,8 @@ pub enum Control {
     Free,
     /// An all-way stop. One car at a time crosses, in the order of arrival.
     Stop,
-    /// A priority junction. Roads with approach 0 yield to the others.
+    /// A priority junction. The movements in [`RawNetwork::yields`] yield to others. If none are
+    /// listed for the junction, roads with approach 0 yield to the others.
     Priority,
     /// Traffic lights.
     Signal {
@@ -157,72 +195,6 @@ pub struct Junction {
     pub control: Control,
 }
 
-/// A road from one junction to another, in one direction.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Link {
-    /// The junction at which the link begins.
-    pub from: u32,
-    /// The junction at which the link ends.
-    pub to: u32,
-    /// The length of the link.
-    pub length_mm: Mm,
-    /// The free speed in millimetres per second.
-    pub speed_mm_s: u32,
-    /// The minimum time between two cars at the end of the link. It is 3,600,000 divided by the
-    /// capacity per hour. 0 means that only [`Physics`] limits the flow.
-    pub headway_ms: u16,
-    /// The number of lanes.
-    pub lanes: u8,
-    /// The approach, which selects the green phase at the junction where the link ends. For
-    /// [`Control::Priority`] it is the rank: 0 yields to the others.
-    pub approach: u8,
-}
-
-/// The parameters of the queue model for one link, computed by [`Network::flow`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Flow {
-    /// The travel time in free flow.
-    pub free_flow_ms: Ms,
-    /// The time that a hole (the space of a car that left) takes to move back to the beginning of
-    /// the link.
-    pub hole_ms: Ms,
-    /// The minimum time between two cars.
-    pub headway_ms: u16,
-    /// The storage capacity in cars.
-    pub storage: u16,
-}
-
-impl Link {
-    fn flow(&self, physics: &Physics) -> Flow {
-        let (length, lanes) = (u64::from(self.length_mm), u64::from(self.lanes));
-        let (spacing, reaction) = (
-            u64::from(physics.spacing_mm),
-            u64::from(physics.reaction_ms),
-        );
-        let speed = u64::from(self.speed_mm_s);
-        let rounded = |a: u64, b: u64| (a + b / 2) / b;
-        let free = rounded(length * 1000, speed).max(u64::from(LINK_TIME_MS_MIN));
-        // Newell's triangular fundamental diagram. One lane lets a car pass per reaction time plus
-        // spacing ÷ speed.
-        let lane = reaction + rounded(spacing * 1000, speed);
-        let headway = rounded(lane, lanes).max(u64::from(self.headway_ms));
-        let whole = (length * lanes / spacing).max(1);
-        // Storage is a whole number of cars, but a short link must still carry its full flow. If
-        // rounding down has reduced the storage, holes run faster by the same factor. If that is
-        // impossible, or if a time was raised to the minimum, the storage grows.
-        let hole = rounded(length * reaction, spacing)
-            .min((whole * headway).saturating_sub(free))
-            .max(u64::from(LINK_TIME_MS_MIN));
-        let carried = (free + hole).div_ceil(headway);
-        Flow {
-            free_flow_ms: free.min(1 << 30) as Ms,
-            hole_ms: hole.min(1 << 30) as Ms,
-            headway_ms: headway.clamp(1, u64::from(u16::MAX)) as u16,
-            storage: whole.max(carried).clamp(1, 65_000) as u16,
-        }
-    }
-}
-
 /// An invalid network or demand. The message names the element and the reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NetworkError(pub String);
@@ -263,6 +235,14 @@ pub struct RawNetwork {
     pub links: Vec<Link>,
     /// The signal programs.
     pub programs: Vec<Program>,
+    /// The movements at priority junctions that yield to others.
+    pub yields: Vec<Yield>,
+    /// The time that a car takes inside the junction at the end of each link. It is empty if the file
+    /// has no lanes inside junctions.
+    pub inner_ms: Vec<Ms>,
+    /// The links of each roundabout. A car that enters a roundabout leaves a free place on it, so
+    /// that the cars on it can always move.
+    pub rings: Vec<Vec<u32>>,
     /// The names of the junctions. If empty, junctions are named by their numbers from 1.
     pub junction_names: Names,
     /// The names of the links. If empty, links are named by their numbers from 1.
@@ -271,6 +251,8 @@ pub struct RawNetwork {
     pub has_coordinates: bool,
     /// Whether the coordinates are in degrees of longitude and latitude.
     pub geographic: bool,
+    /// The parts of the file that were not used although they could change the result.
+    pub unused: read::Unused,
 }
 
 /// A road network, checked and ordered. You can read one from a file ([`read::network`]) or
@@ -280,6 +262,15 @@ pub struct Network {
     junctions: Vec<Junction>,
     links: Vec<Link>,
     programs: Vec<Program>,
+    /// The movements that yield, ordered by junction and by the numbers of their links in the file.
+    yields: Vec<Yield>,
+    /// The roundabout of each link, or nothing if there are no roundabouts.
+    ring: Vec<u32>,
+    /// The time that a car takes inside the junction at the end of each link, or nothing.
+    inner_ms: Vec<Ms>,
+    /// Whether each link takes [`LINK_TIME_MS_MIN`] although it is shorter, or nothing if no link
+    /// does.
+    raised: Vec<bool>,
     /// The first outgoing link of each junction, plus one entry for the end.
     first_out: Vec<u32>,
     /// The first junction of each tile, plus one entry for the end.
@@ -311,9 +302,16 @@ impl Network {
     ///
     /// # Errors
     /// Returns an error that names the first invalid element.
-    pub fn with_tiles(raw: RawNetwork, tile_junctions: usize) -> Result<Self, NetworkError> {
+    pub fn with_tiles(mut raw: RawNetwork, tile_junctions: usize) -> Result<Self, NetworkError> {
         check::check(&raw)?;
-        let (order, tiles) = tiles::cut(&raw, tile_junctions.max(1));
+        priority::add_missing_yields(&mut raw);
+        let ring = priority::rings(&raw);
+        priority::mark_entries(&mut raw.yields, &ring);
+        let Tiles {
+            order,
+            begins: tiles,
+            raised,
+        } = tiles::cut(&raw, tile_junctions.max(1));
         let mut place = vec![0_u32; order.len()];
         for (new, &old) in order.iter().enumerate() {
             place[old as usize] = new as u32;
@@ -336,7 +334,47 @@ impl Network {
         for junction in 0..order.len() {
             first_out[junction + 1] += first_out[junction];
         }
+        let mut number = vec![0_u32; links.len()];
+        for (new, &old) in link_file_index.iter().enumerate() {
+            number[old as usize] = new as u32;
+        }
+        let mut yields = raw.yields;
+        yields.sort_by_key(|one| {
+            let junction = place[raw.links[one.from as usize].to as usize];
+            (junction, one.from, one.to)
+        });
+        for one in &mut yields {
+            one.foes.sort_unstable();
+            one.foes.dedup();
+            for link in [&mut one.from, &mut one.to]
+                .into_iter()
+                .chain(one.foes.iter_mut().flat_map(|foe| [&mut foe.0, &mut foe.1]))
+            {
+                *link = number[*link as usize];
+            }
+        }
+        let moved = |values: &[u32]| -> Vec<u32> {
+            let old = link_file_index.iter().map(|&old| values[old as usize]);
+            if values.is_empty() {
+                Vec::new()
+            } else {
+                old.collect()
+            }
+        };
+        let ring = moved(&ring);
+        let inner_ms = moved(&raw.inner_ms);
+        let raised = match raised.is_empty() {
+            true => raised,
+            false => link_file_index
+                .iter()
+                .map(|&old| raised[old as usize])
+                .collect(),
+        };
         Ok(Self {
+            yields,
+            ring,
+            inner_ms,
+            raised,
             junctions: order
                 .iter()
                 .map(|&old| raw.junctions[old as usize])
@@ -382,7 +420,69 @@ impl Network {
 
     /// Returns the parameters of the queue model for a link.
     pub fn flow(&self, link: u32, physics: &Physics) -> Flow {
-        self.links[link as usize].flow(physics)
+        let raised = self.raised.get(link as usize).is_some_and(|&raised| raised);
+        let mut flow = self.links[link as usize].flow(physics, raised, self.inner_ms(link));
+        // A car that enters a roundabout must leave a free place on its first link. We add this
+        // place, because the roundabout would lose capacity otherwise.
+        if self.ring(link).is_some() {
+            flow.storage += 1;
+        }
+        flow
+    }
+
+    /// Returns the time that a car takes inside the junction at the end of a link.
+    fn inner_ms(&self, link: u32) -> Ms {
+        self.inner_ms.get(link as usize).copied().unwrap_or(0)
+    }
+
+    /// Returns the free-flow travel time of a link.
+    pub fn free_flow_ms(&self, link: u32) -> Ms {
+        let time = self.links[link as usize].free_flow_ms();
+        let time = match self.raised.get(link as usize) {
+            Some(true) => time.max(LINK_TIME_MS_MIN),
+            _ => time,
+        };
+        time + self.inner_ms(link)
+    }
+
+    /// Returns the number of links that take [`LINK_TIME_MS_MIN`] although they are shorter. This
+    /// happens only if more junctions than fit into a tile are connected by such links.
+    pub fn raised_links(&self) -> usize {
+        self.raised.iter().filter(|&&raised| raised).count()
+    }
+
+    /// Checks that all links can be simulated with these parameters.
+    ///
+    /// # Errors
+    /// Returns an error for the first link that would store too many cars.
+    pub fn check_storage(&self, physics: &Physics) -> Result<(), NetworkError> {
+        let full = |link: &Link| link.whole_storage(physics) > STORAGE_MAX;
+        match self.links.iter().position(full) {
+            None => Ok(()),
+            Some(link) => Err(NetworkError(format!(
+                "road {}: more than {STORAGE_MAX} cars fit on it, which is the maximum, so divide it into shorter roads",
+                self.link_name(link as u32)
+            ))),
+        }
+    }
+
+    /// Returns the movements of a junction that yield to others.
+    pub fn yields(&self, junction: u32) -> &[Yield] {
+        let junction_of = |one: &Yield| self.links[one.from as usize].to;
+        let begin = self
+            .yields
+            .partition_point(|one| junction_of(one) < junction);
+        let all = &self.yields[begin..];
+        &all[..all.partition_point(|one| junction_of(one) == junction)]
+    }
+
+    /// Returns the number of the roundabout that a link belongs to, if there is one.
+    #[inline]
+    pub fn ring(&self, link: u32) -> Option<u32> {
+        self.ring
+            .get(link as usize)
+            .copied()
+            .filter(|&ring| ring != priority::NO_RING)
     }
 
     /// Returns the number of a link in its file, from 0. Hashes use this number, so that they do
@@ -446,16 +546,11 @@ impl Network {
                 self.junction_file_index[link.to as usize],
             );
             let mut hash = Stream::new(u64::from(self.link_file_index[index]));
-            for part in [
-                from,
-                to,
-                link.length_mm,
-                link.speed_mm_s,
-                u32::from(link.headway_ms),
-            ] {
+            for part in [from, to, link.length_mm, link.speed_mm_s, link.headway_ms] {
                 hash.mix(u64::from(part));
             }
             hash.mix(u64::from(link.lanes) << 8 | u64::from(link.approach));
+            hash.mix(u64::from(self.inner_ms(index as u32)));
             hash.value()
         };
         let control = |(index, junction): (usize, &Junction)| {
@@ -482,10 +577,23 @@ impl Network {
             .enumerate()
             .map(link)
             .fold(0, u64::wrapping_add);
+        let name = |link: u32| u64::from(self.link_file_index(link));
+        let yields = |one: &Yield| {
+            let mut hash = Stream::new(name(one.from) << 32 | name(one.to));
+            hash.mix(one.turn as u64);
+            one.foes
+                .iter()
+                .for_each(|foe| hash.mix(name(foe.0) << 32 | name(foe.1)));
+            hash.value()
+        };
+        let rings = (0..self.ring.len() as u32).filter(|&link| self.ring(link).is_some());
+        let rings = rings.map(|link| Stream::of(name(link), "ring", 0).value());
+        let others = self.yields.iter().map(yields).chain(rings);
         self.junctions
             .iter()
             .enumerate()
             .map(control)
+            .chain(others)
             .fold(links, u64::wrapping_add)
     }
 }

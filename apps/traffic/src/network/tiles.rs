@@ -1,30 +1,99 @@
 //! Partitions a network into tiles of neighbouring junctions, and orders the junctions so that
 //! neighbours are close in memory. We want few links between tiles, because each of them costs
 //! messages.
+//!
+//! The junctions at both ends of a link that takes less than [`LINK_TIME_MS_MIN`] belong to one
+//! *cluster*, which is never divided. Therefore such a link never connects two tiles.
 
-use super::RawNetwork;
+use super::{LINK_TIME_MS_MIN, RawNetwork};
 
-/// Returns the junctions in order, and the position at which each tile begins (plus one entry for
-/// the end).
-pub(super) fn cut(raw: &RawNetwork, junctions_max: usize) -> (Vec<u32>, Vec<u32>) {
+/// The partition of a network.
+pub(super) struct Tiles {
+    /// The junctions in order.
+    pub order: Vec<u32>,
+    /// The position at which each tile begins, plus one entry for the end.
+    pub begins: Vec<u32>,
+    /// Whether each link must take at least [`LINK_TIME_MS_MIN`], because its cluster would be too
+    /// large. Empty if there is no such link.
+    pub raised: Vec<bool>,
+}
+
+/// Partitions the network.
+pub(super) fn cut(raw: &RawNetwork, junctions_max: usize) -> Tiles {
     let mut degree = vec![0_u32; raw.junctions.len()];
     for link in &raw.links {
         degree[link.from as usize] += 1;
         degree[link.to as usize] += 1;
     }
+    let (cluster, raised) = clusters(raw, &degree);
     let mut order: Vec<u32> = (0..raw.junctions.len() as u32).collect();
     if !raw.has_coordinates {
         order = breadth_first_order(raw);
+        if !cluster.is_empty() {
+            let mut rank = vec![0; order.len()];
+            for (place, &junction) in order.iter().enumerate() {
+                rank[junction as usize] = place as u32;
+            }
+            order.sort_by_key(|&j| (rank[cluster[j as usize] as usize], rank[j as usize]));
+        }
     }
     let mut begins = vec![0];
     let mut tiles = Cut {
         raw,
         degree: &degree,
+        cluster: &cluster,
         junctions_max,
         begins: &mut begins,
     };
     tiles.halve(&mut order, 0);
-    (order, begins)
+    Tiles {
+        order,
+        begins,
+        raised,
+    }
+}
+
+/// Returns a junction that stands for the cluster of each junction, and the links that must be
+/// raised. Both are empty if they are not needed. A cluster is limited by the number of its link
+/// ends only, so the result does not depend on the size of the tiles.
+fn clusters(raw: &RawNetwork, degree: &[u32]) -> (Vec<u32>, Vec<bool>) {
+    let is_short = |link: &super::Link| link.free_flow_ms() < LINK_TIME_MS_MIN;
+    if !raw.links.iter().any(is_short) {
+        return (Vec::new(), Vec::new());
+    }
+    fn root(parent: &mut [u32], mut junction: u32) -> u32 {
+        while parent[junction as usize] != junction {
+            let above = parent[parent[junction as usize] as usize];
+            parent[junction as usize] = above;
+            junction = above;
+        }
+        junction
+    }
+    let mut parent: Vec<u32> = (0..raw.junctions.len() as u32).collect();
+    for link in raw.links.iter().filter(|link| is_short(link)) {
+        let (a, b) = (root(&mut parent, link.from), root(&mut parent, link.to));
+        // The junction with the lowest number stands for the cluster.
+        parent[a.max(b) as usize] = a.min(b);
+    }
+    let mut cluster: Vec<u32> = (0..parent.len() as u32)
+        .map(|junction| root(&mut parent, junction))
+        .collect();
+    let mut ends = vec![0_usize; cluster.len()];
+    for (junction, &of) in cluster.iter().enumerate() {
+        ends[of as usize] += degree[junction] as usize;
+    }
+    let large = |of: u32| ends[of as usize] > ENDS_MAX;
+    let is_raised = |link: &super::Link| is_short(link) && large(cluster[link.from as usize]);
+    let mut raised: Vec<bool> = raw.links.iter().map(is_raised).collect();
+    if !raised.contains(&true) {
+        raised.clear();
+    }
+    for (junction, of) in (0..).zip(&mut cluster) {
+        if ends[*of as usize] > ENDS_MAX {
+            *of = junction;
+        }
+    }
+    (cluster, raised)
 }
 
 /// The maximum number of link ends per tile. A timer refers to a link end with 14 bits.
@@ -35,6 +104,9 @@ const _: () = assert!(ENDS_MAX > 2 * super::DEGREE_MAX);
 struct Cut<'a> {
     raw: &'a RawNetwork,
     degree: &'a [u32],
+    /// The junction that stands for the cluster of each junction. Empty if all clusters are single
+    /// junctions.
+    cluster: &'a [u32],
     junctions_max: usize,
     begins: &'a mut Vec<u32>,
 }
@@ -51,24 +123,67 @@ impl Cut<'_> {
             self.begins.push((begin + part.len()) as u32);
             return;
         }
-        let middle = part.len() / 2;
+        let mut middle = part.len() / 2;
         if self.raw.has_coordinates {
-            let place = |&j: &u32| self.raw.junctions[j as usize];
+            let place = |j: u32| self.raw.junctions[j as usize];
             let span = |get: fn(super::Junction) -> f64| {
-                let values = part.iter().map(|j| get(place(j)));
+                let values = part.iter().map(|&j| get(place(j)));
                 let (low, high) =
                     values.fold((f64::MAX, f64::MIN), |(l, h), v| (l.min(v), h.max(v)));
                 high - low
             };
             let wide = span(|j| j.x) >= span(|j| j.y);
-            part.select_nth_unstable_by(middle, |a, b| {
-                let key = |j: &u32| if wide { place(j).x } else { place(j).y };
-                key(a).total_cmp(&key(b)).then(a.cmp(b))
+            part.select_nth_unstable_by(middle, |&a, &b| {
+                let key = |j: u32| if wide { place(j).x } else { place(j).y };
+                let (of_a, of_b) = (self.cluster_of(a), self.cluster_of(b));
+                let clusters = key(of_a).total_cmp(&key(of_b)).then(of_a.cmp(&of_b));
+                clusters.then(a.cmp(&b))
             });
+        }
+        if !self.cluster.is_empty() {
+            let Some(end) = self.end_of_cluster(part, middle) else {
+                self.begins.push((begin + part.len()) as u32);
+                return;
+            };
+            middle = end;
         }
         let (left, right) = part.split_at_mut(middle);
         self.halve(left, begin);
         self.halve(right, begin + middle);
+    }
+
+    fn cluster_of(&self, junction: u32) -> u32 {
+        self.cluster
+            .get(junction as usize)
+            .copied()
+            .unwrap_or(junction)
+    }
+
+    /// Returns the border of a cluster that is nearest to the middle, or `None` if the part is one
+    /// cluster. The junctions of the cluster in the middle are moved next to each other.
+    fn end_of_cluster(&self, part: &mut [u32], middle: usize) -> Option<usize> {
+        let of = self.cluster_of(part[middle]);
+        let mut first = middle;
+        for index in (0..middle).rev() {
+            if self.cluster_of(part[index]) == of {
+                first -= 1;
+                part.swap(index, first);
+            }
+        }
+        let mut end = middle + 1;
+        for index in middle + 1..part.len() {
+            if self.cluster_of(part[index]) == of {
+                part.swap(index, end);
+                end += 1;
+            }
+        }
+        match (first > 0, end < part.len()) {
+            (false, false) => None,
+            (true, false) => Some(first),
+            (false, true) => Some(end),
+            (true, true) if middle - first <= end - middle => Some(first),
+            (true, true) => Some(end),
+        }
     }
 }
 

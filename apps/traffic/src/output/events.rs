@@ -41,8 +41,11 @@ impl<W: Write> Events<W> {
 impl<W: Write> Report for Events<W> {
     fn take(&mut self, labels: Labels<'_>, events: &[Event], _: Ms) -> io::Result<()> {
         self.begin()?;
-        for event in events {
+        for (index, event) in events.iter().enumerate() {
             let car = event.car;
+            let ends_trip = events.get(index + 1).is_some_and(|next| {
+                (next.car, next.at_ms, next.kind) == (car, event.at_ms, EventKind::Arrived)
+            });
             let first = match event.kind {
                 EventKind::Departed => self.waiting.insert(car),
                 EventKind::Entered => self.waiting.remove(&car),
@@ -71,6 +74,8 @@ impl<W: Write> Report for Events<W> {
                     to,
                     "<event time=\"{time}\" type=\"entered link\" vehicle=\"{car}\" link=\"{link}\"/>"
                 )?,
+                // The last link of a trip has no such event in MATSim.
+                EventKind::Left if ends_trip => {}
                 EventKind::Left => writeln!(
                     to,
                     "<event time=\"{time}\" type=\"left link\" vehicle=\"{car}\" link=\"{link}\"/>"

@@ -1,6 +1,7 @@
 //! Builds the tiles of a network, with all cars at their origins. We also find the look-ahead here,
 //! because it follows from the links between tiles.
 
+use super::priority::{Builder, hidden_ms};
 use super::records::*;
 use super::slab::NONE;
 use super::tile::Tile;
@@ -8,6 +9,8 @@ use super::{Ms, Sources};
 use crate::demand::{Plans, turn_bits};
 use crate::network::{Control, Network, Physics};
 use std::cmp::Reverse;
+use std::collections::VecDeque;
+use std::sync::Arc;
 
 pub(super) struct Built {
     pub tiles: Vec<Tile>,
@@ -31,11 +34,13 @@ pub(super) fn build(network: &Network, plans: &Plans, physics: &Physics) -> Buil
             tile: Tile::new(junctions.start, network.out(junctions.start).start),
             neighbours: ends.neighbours(network, index as u32, junctions.clone()),
             look_ahead_ms,
+            priority: Builder::default(),
+            exits: Vec::new(),
         };
         for junction in junctions.clone() {
             builder.junction(junction, physics);
         }
-        builder.finish();
+        builder.finish(physics);
         look_ahead_ms = builder.look_ahead_ms;
         tiles.push(builder.tile);
         neighbours.push(builder.neighbours);
@@ -68,6 +73,8 @@ struct LinkEnds {
     first_exit: Vec<u32>,
     /// The index of each link among the exits of its tile.
     exit_of: Vec<u16>,
+    /// Whether a movement yields to cars of each link.
+    watched: Vec<bool>,
 }
 
 impl LinkEnds {
@@ -102,7 +109,14 @@ impl LinkEnds {
             .tiles()
             .map(|tile| network.out(tile.start).start)
             .collect();
+        let mut watched = vec![false; exits.len()];
+        for junction in 0..total as u32 {
+            for foe in network.yields(junction).iter().flat_map(|one| &one.foes) {
+                watched[foe.0 as usize] = true;
+            }
+        }
         Self {
+            watched,
             tile_of,
             first_link,
             exits,
@@ -153,6 +167,9 @@ struct TileBuilder<'a> {
     tile: Tile,
     neighbours: Vec<u32>,
     look_ahead_ms: Ms,
+    priority: Builder,
+    /// The link of each exit.
+    exits: Vec<u32>,
 }
 
 impl TileBuilder<'_> {
@@ -180,7 +197,18 @@ impl TileBuilder<'_> {
             let flow = self.network.flow(link, physics);
             let road = self.network.links()[link as usize];
             let exit = self.ends.exit_of[link as usize];
-            let down = self.other_end(road.to, exit, link, flow.free_flow_ms);
+            let watched = self.ends.watched[link as usize];
+            let seen_ms = match watched {
+                true => hidden_ms(flow.free_flow_ms),
+                false => flow.free_flow_ms,
+            };
+            let mut down = self.other_end(road.to, exit, link, seen_ms);
+            if watched {
+                down |= WATCHED;
+            }
+            if self.network.ring(link).is_some() {
+                down |= RING;
+            }
             self.tile.entries.push(LinkEntry::new(down, &flow));
         }
         for &link in exits {
@@ -198,14 +226,35 @@ impl TileBuilder<'_> {
                 junction: local,
                 headway_ms: flow.headway_ms,
                 approach: road.approach,
-                flags: 0,
+                flags: match self.ends.watched[link as usize] {
+                    true => LinkExit::WATCHED,
+                    false => 0,
+                },
+                tag: 0,
+                tag_of: NONE16,
             });
+            self.exits.push(link);
+        }
+        if rule == Rule::Priority {
+            let first = self.network.out(junction).start;
+            let first_entry = self.tile.nodes[usize::from(local)].first_entry;
+            self.priority.junction(
+                self.network.yields(junction),
+                |link| self.ends.exit_of[link as usize],
+                |link| first_entry + (link - first) as u16,
+            );
         }
     }
 
     /// Adds the end entry to the list of junctions and releases unused memory.
-    fn finish(&mut self) {
+    fn finish(&mut self, physics: &Physics) {
         let tile = &mut self.tile;
+        let entries: Vec<u32> = (tile.first_link..).take(tile.entries.len()).collect();
+        let rights = std::mem::take(&mut self.priority);
+        let rights = rights.finish(self.network, physics, &self.exits, &entries);
+        tile.crossed = vec![0; rights.movements()];
+        tile.approaching = vec![VecDeque::new(); rights.watched_exits()];
+        tile.right_of_way = Arc::new(rights);
         tile.nodes.push(Node {
             busy_until: 0,
             offset_ms: 0,

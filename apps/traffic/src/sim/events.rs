@@ -49,6 +49,11 @@ impl Tile {
         self.timer_wheel.push(&mut self.timers, place);
     }
 
+    /// Adds the arrival of a car within the slot that is being processed.
+    pub fn insert_arrival(&mut self, exit: u16, at: Ms, car: u32) {
+        self.insert_event(event_key(ARRIVE, exit, at, car));
+    }
+
     fn insert_event(&mut self, event_key: u64) {
         let before = self.due_events.partition_point(|&other| other < event_key);
         self.due_events.insert(before, event_key);

@@ -53,6 +53,7 @@ impl Tile {
         });
         for entry_queue in &self.entry_queues {
             let link = name(self.first_link + u32::from(entry_queue.entry));
+            add(&[11, link, entry_queue.tag.map_or(u64::MAX, u64::from)]);
             for (index, place) in self.cars.ring(entry_queue.last).enumerate() {
                 let route = simulation.rules.route_hash(self.cars[place].place);
                 add(&[2, route, link, index as u64]);
@@ -63,12 +64,28 @@ impl Tile {
         }
         for (index, exit) in self.exits.iter().enumerate() {
             let since = if exit.last == NONE { 0 } else { exit.since };
+            let tag_of = match exit.tag_of {
+                NONE16 => u64::MAX,
+                entry => name(self.first_link + u32::from(entry)),
+            };
             add(&[
                 4,
                 name(self.link_of_exit(index as u16)),
                 u64::from(exit.free_at),
-                u64::from(since) << 16 | u64::from(exit.headway_ms),
+                u64::from(since) << 32 | u64::from(exit.headway_ms),
+                u64::from(exit.tag),
+                tag_of,
             ]);
+        }
+        for (movement, &crossed) in self.crossed.iter().enumerate() {
+            if crossed > 0 {
+                let (exit, entry) = self.right_of_way.ends(movement);
+                let links = (
+                    name(self.link_of_exit(exit)),
+                    name(self.first_link + u32::from(entry)),
+                );
+                add(&[10, links.0, links.1, u64::from(crossed)]);
+            }
         }
         for (exit, lateness) in self.lateness.iter().enumerate() {
             add(&[

@@ -13,6 +13,9 @@ impl Work<'_> {
     pub fn arrive(&mut self, exit: u16, car: u32, now: Ms) {
         self.tile.tally.waiting += 1;
         self.tile.tally.waited_ms -= i64::from(now);
+        if self.tile.exits[usize::from(exit)].flags & LinkExit::WATCHED != 0 {
+            self.tile.unwatch(exit);
+        }
         let record = &mut self.tile.exits[usize::from(exit)];
         let last = record.last;
         record.last = self.tile.cars.append(last, car);
@@ -58,11 +61,20 @@ impl Work<'_> {
             }
             let turn = turns & ((1 << node.turn_bits) - 1);
             let entry = node.first_entry + turn as u16;
+            if node.rule == Rule::Priority {
+                let allowed = self.right_of_way(&node, exit, entry, now);
+                if allowed > now {
+                    return self.retry(exit, allowed);
+                }
+            }
             let next = has_turn || self.tile.entries[usize::from(entry)].last_waiter == NONE16;
-            if !(next && self.accepts_car(entry, now)) {
+            if !(next && self.accepts_car(exit, entry, now)) {
                 return self.wait(exit, entry, now);
             }
             self.leave(exit, now);
+            if node.rule == Rule::Priority {
+                self.note_crossing(exit, entry, now);
+            }
             self.tile.cars[first].turns = turns >> node.turn_bits;
             self.tile.tally.crossings += 1;
             self.enter(entry, first, now);
@@ -75,13 +87,11 @@ impl Work<'_> {
     fn allowed(&self, node: &Node, exit: u16, now: Ms) -> Ms {
         let approach = self.tile.exits[usize::from(exit)].approach;
         match node.rule {
-            Rule::Free => 0,
+            Rule::Free | Rule::Priority => 0,
             Rule::Signal => {
                 let program = &self.rules.programs[usize::from(node.program)];
                 program.green(approach, node.offset_ms, now)
             }
-            Rule::Priority if approach > 0 => 0,
-            Rule::Priority => node.busy_until,
             Rule::Stop => node.busy_until + self.before(exit),
         }
     }

@@ -4,16 +4,19 @@ use super::EventKind;
 use super::events::Work;
 use super::records::*;
 use super::slab::NONE;
+use super::wheel::SLOT_MS;
 use crate::network::Ms;
 
 impl Work<'_> {
+    /// Returns whether a link can take a car now. `exit` is where the car is, or [`ENTRY_QUEUE`].
     #[inline]
-    pub fn accepts_car(&mut self, entry: u16, now: Ms) -> bool {
-        if self.tile.entries[usize::from(entry)].free_storage == 0 {
+    pub fn accepts_car(&mut self, exit: u16, entry: u16, now: Ms) -> bool {
+        let needed = self.tile.needed_places(exit, entry);
+        if self.tile.entries[usize::from(entry)].free_storage < needed {
             self.tile.absorb_holes(entry, now);
         }
         let record = &self.tile.entries[usize::from(entry)];
-        record.free_storage > 0 && record.next_in <= now
+        record.free_storage >= needed && record.next_in <= now
     }
 
     /// Handles the wake timer of a link that cars wait for. Lets waiting cars enter while there is
@@ -22,10 +25,12 @@ impl Work<'_> {
         self.tile.entries[usize::from(entry)].set_wakes(false);
         self.tile.absorb_holes(entry, now);
         while self.tile.entries[usize::from(entry)].last_waiter != NONE16 {
-            if !self.accepts_car(entry, now) {
+            let (before, waiter) = self.tile.choose_waiter(entry);
+            if !self.accepts_car(waiter, entry, now) {
                 return self.tile.wake_when_due(entry, now, Some(self.slot));
             }
-            match self.tile.pop_waiter(entry) {
+            self.tile.pop_waiter(entry, (before, waiter));
+            match waiter {
                 ENTRY_QUEUE => self.leave_entry_queue(entry, now),
                 exit => {
                     self.tile.exits[usize::from(exit)].flags &= !LinkExit::BLOCKED;
@@ -39,22 +44,31 @@ impl Work<'_> {
     pub fn enter(&mut self, entry: u16, place: u32, now: Ms) {
         let record = &mut self.tile.entries[usize::from(entry)];
         record.free_storage -= 1;
-        record.next_in = now + Ms::from(record.headway_ms);
+        record.next_in = now + record.headway_ms;
         let (down, at) = (record.down, now + record.free_flow_ms());
         let car = &mut self.tile.cars[place];
         car.at = at;
         let car = *car;
         if down & CUT == 0 {
-            self.tile.cars[place].exit = down as u16;
-            self.tile.arrival_wheel.push(&mut self.tile.cars, place);
+            let exit = (down & INDEX) as u16;
+            self.tile.cars[place].exit = exit;
+            if at / SLOT_MS == self.slot {
+                self.tile.insert_arrival(exit, at, place);
+            } else {
+                self.tile.arrival_wheel.push(&mut self.tile.cars, place);
+            }
+            if down & WATCHED != 0 {
+                self.tile.watch(exit, place);
+            }
         } else {
-            let cut = self.tile.cuts[(down & !CUT) as usize];
+            let cut = self.tile.cuts[(down & INDEX) as usize];
+            let watched = if down & WATCHED != 0 { WATCHED16 } else { 0 };
             self.tile.cars.remove(place);
             self.mail[usize::from(cut.neighbour)].push(Message {
                 at,
                 turns: car.turns,
                 place: car.place,
-                to: cut.there,
+                to: cut.there | watched,
             });
         }
         let link = self.tile.first_link + u32::from(entry);
@@ -66,11 +80,11 @@ impl Work<'_> {
         let record = &mut self.tile.exits[usize::from(exit)];
         let first = self.tile.cars[record.last].next;
         record.last = self.tile.cars.unlink_first(record.last);
-        record.free_at = now + Ms::from(record.headway_ms);
+        record.free_at = now + record.headway_ms;
         record.since = now;
-        let (up, at, approach) = (record.up, now + record.hole_ms, record.approach);
+        let (up, at) = (record.up, now + record.hole_ms);
         let node = &mut self.tile.nodes[usize::from(record.junction)];
-        if node.rule == Rule::Stop || (node.rule == Rule::Priority && approach > 0) {
+        if node.rule == Rule::Stop {
             node.busy_until = now + self.rules.physics.gap_ms;
         }
         let car = self.tile.cars[first];
@@ -89,7 +103,7 @@ impl Work<'_> {
         if up & CUT == 0 {
             self.tile.hole(up as u16, at, now, Some(self.slot));
         } else {
-            let cut = self.tile.cuts[(up & !CUT) as usize];
+            let cut = self.tile.cuts[(up & INDEX) as usize];
             self.mail[usize::from(cut.neighbour)].push(Message {
                 at,
                 turns: 0,

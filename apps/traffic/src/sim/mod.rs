@@ -11,6 +11,7 @@ mod external;
 mod hash;
 mod junction;
 mod link;
+mod priority;
 mod records;
 mod reroute;
 mod slab;
@@ -26,7 +27,9 @@ pub use reroute::Rerouting;
 pub use snapshot::SnapshotError;
 
 use crate::demand::Plans;
-use crate::network::{LINK_TIME_MS_MIN, Ms, Network, NetworkError, Physics, Program};
+use crate::network::{
+    HEADWAY_MS_MAX, LINK_TIME_MS_MIN, Ms, Network, NetworkError, Physics, Program,
+};
 use crate::route::Router;
 use creel::Pool;
 use detours::Detours;
@@ -180,6 +183,7 @@ impl Simulation {
                 "the plans do not fit this network: they were made for another one".into(),
             ));
         }
+        network.check_storage(&physics)?;
         let built = build::build(&network, &plans, &physics);
         let mail = || {
             built
@@ -244,14 +248,14 @@ impl Simulation {
     ///
     /// # Errors
     /// Returns an error if the link does not exist.
-    pub fn set_headway(&mut self, link: u32, headway_ms: Option<u16>) -> Result<(), NetworkError> {
+    pub fn set_headway(&mut self, link: u32, headway_ms: Option<Ms>) -> Result<(), NetworkError> {
         let Some(&road) = self.network.links().get(link as usize) else {
             return Err(NetworkError(format!(
                 "cannot set the headway: there is no road number {link}"
             )));
         };
         let own = self.network.flow(link, &self.rules.physics).headway_ms;
-        let headway_ms = headway_ms.unwrap_or(own).max(1);
+        let headway_ms = headway_ms.unwrap_or(own).clamp(1, HEADWAY_MS_MAX);
         let first_of = |tile: &Tile| tile.first_junction;
         let tile_of = |junction: u32| {
             self.tiles

@@ -1,4 +1,4 @@
-//! The records of a tile: 28 + 24 bytes per link, and 16 bytes per junction.
+//! The records of a tile: 36 + 24 bytes per link, and 16 bytes per junction.
 //!
 //! A link has two ends, which can lie in different tiles. The tile of the junction at which the
 //! link begins holds its *entry*: the free storage and the queue of waiters. The tile of the
@@ -17,6 +17,15 @@ pub(super) const ENTRY_QUEUE: u16 = u16::MAX - 1;
 /// Flag in `up` and `down`: the other end is in another tile, and the remaining bits are an index
 /// into `cuts`.
 pub(super) const CUT: u32 = 1 << 31;
+/// Flag in `down`: the junction at the end of the link watches the cars that approach.
+pub(super) const WATCHED: u32 = 1 << 30;
+/// Flag in `down`: the link belongs to a roundabout.
+pub(super) const RING: u32 = 1 << 29;
+/// The bits of `up` and `down` that are an index.
+pub(super) const INDEX: u32 = RING - 1;
+/// Flag in the exit of a message: the junction at the end of the link watches the cars that
+/// approach. An index of an exit has 14 bits.
+pub(super) const WATCHED16: u16 = 1 << 15;
 
 /// The end of a link, in the tile of the junction at which it ends.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
@@ -30,10 +39,14 @@ pub(super) struct LinkExit {
     /// The time since which the first car has been the first.
     pub since: Ms,
     pub hole_ms: Ms,
+    pub headway_ms: Ms,
+    /// The turn for the link `tag_of`, see [`Tile::choose_waiter`](super::tile::Tile::choose_waiter).
+    pub tag: u32,
     /// The next waiter for the same link, in a ring.
     pub next_waiter: u16,
     pub junction: u16,
-    pub headway_ms: u16,
+    /// The link to which `tag` belongs, or [`NONE16`].
+    pub tag_of: u16,
     pub approach: u8,
     pub flags: u8,
 }
@@ -45,6 +58,8 @@ impl LinkExit {
     pub const RETRY_TIMER: u8 = 2;
     /// A timer is set for the time at which the first car counts as stuck.
     pub const STUCK_TIMER: u8 = 4;
+    /// The junction watches the cars that approach.
+    pub const WATCHED: u8 = 8;
 }
 
 /// The beginning of a link, in the tile of the junction at which it begins.
@@ -59,8 +74,8 @@ pub(super) struct LinkEntry {
     /// The time at which the flow lets the next car enter.
     pub next_in: Ms,
     /// The number of cars that can enter now. Holes on their way do not count.
+    pub headway_ms: Ms,
     pub free_storage: u16,
-    pub headway_ms: u16,
     /// The last of the waiters for storage, in a ring.
     pub last_waiter: u16,
 }
@@ -101,8 +116,7 @@ impl LinkEntry {
 /// A junction. Its entries and exits end where those of the next junction begin.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(super) struct Node {
-    /// The time until which the last crossing blocks the others, at stops and for roads that must
-    /// yield.
+    /// The time until which the last crossing blocks the others at a stop.
     pub busy_until: Ms,
     pub offset_ms: Ms,
     pub first_entry: u16,
@@ -155,9 +169,10 @@ impl Holes {
     /// Adds a hole at the end if it arrives exactly one headway after the last one. Returns whether
     /// it did.
     #[inline]
-    pub fn extend(&mut self, at: Ms, headway_ms: u16) -> bool {
+    pub fn extend(&mut self, at: Ms, headway_ms: Ms) -> bool {
         let count = self.count();
-        let fits = at == self.at + count * Ms::from(headway_ms) && count < Self::MOST;
+        let next = u64::from(self.at) + u64::from(count) * u64::from(headway_ms);
+        let fits = u64::from(at) == next && count < Self::MOST;
         if fits {
             self.next += Self::ONE;
         }
@@ -167,22 +182,22 @@ impl Holes {
     /// Removes the holes that have arrived at `now`, and returns their number. If all have arrived,
     /// the record is unchanged, and the caller must remove it.
     #[inline]
-    pub fn take(&mut self, now: Ms, headway_ms: u16) -> u32 {
+    pub fn take(&mut self, now: Ms, headway_ms: Ms) -> u32 {
         let count = self.count();
         if count == 1 {
             return 1;
         }
-        let here = ((now - self.at) / Ms::from(headway_ms) + 1).min(count);
+        let here = ((now - self.at) / headway_ms + 1).min(count);
         if here < count {
-            self.at += here * Ms::from(headway_ms);
+            self.at += here * headway_ms;
             self.next -= here * Self::ONE;
         }
         here
     }
 
     /// Returns the arrival time of each hole.
-    pub fn times(self, headway_ms: u16) -> impl Iterator<Item = Ms> {
-        (0..self.count()).map(move |index| self.at + index * Ms::from(headway_ms))
+    pub fn times(self, headway_ms: Ms) -> impl Iterator<Item = Ms> {
+        (0..self.count()).map(move |index| self.at + index * headway_ms)
     }
 }
 
@@ -294,7 +309,7 @@ impl Listed for Timer {
 }
 
 const _: () = assert!(
-    size_of::<LinkExit>() == 28
+    size_of::<LinkExit>() == 36
         && size_of::<LinkEntry>() == 24
         && size_of::<Node>() == 16
         && size_of::<Car>() == 18
@@ -332,6 +347,8 @@ pub(super) struct EntryQueue {
     pub entry: u16,
     /// The next waiter for the link.
     pub next_waiter: u16,
+    /// The turn for the link, see [`Tile::choose_waiter`](super::tile::Tile::choose_waiter).
+    pub tag: Option<u32>,
 }
 
 /// A trip that has not begun.

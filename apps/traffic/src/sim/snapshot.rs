@@ -14,7 +14,7 @@ use std::fmt;
 use std::io::{self, Read, Write};
 use std::sync::Arc;
 
-const MAGIC: &[u8; 8] = b"creeltr3";
+const MAGIC: &[u8; 8] = b"creeltr4";
 /// The length of the magic without the version, which is one digit.
 const KIND: usize = 7;
 /// The maximum size of a snapshot. A greater length means that the file is damaged.
@@ -162,8 +162,14 @@ impl Simulation {
         simulation.rerouting = state.rerouting;
         simulation.now_ms = state.now_ms;
         let empty = std::mem::replace(&mut simulation.tiles, state.tiles);
+        for (tile, empty) in simulation.tiles.iter_mut().zip(&empty) {
+            tile.right_of_way = empty.right_of_way.clone();
+        }
         if !simulation.is_valid(&empty, loops) {
             return Err(SnapshotError::Malformed("the state is inconsistent"));
+        }
+        for tile in &mut simulation.tiles {
+            tile.find_approaching();
         }
         Ok(simulation)
     }

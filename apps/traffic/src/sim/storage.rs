@@ -74,7 +74,7 @@ impl Tile {
 
     /// Sets the headway of cars that enter a link. Holes on their way are stored again, because the
     /// encoding of their times depends on the headway.
-    pub fn set_entry_headway(&mut self, entry: u16, headway_ms: u16, now: Ms) {
+    pub fn set_entry_headway(&mut self, entry: u16, headway_ms: Ms, now: Ms) {
         self.absorb_holes(entry, now);
         let record = &mut self.entries[usize::from(entry)];
         let before = std::mem::replace(&mut record.headway_ms, headway_ms);
@@ -95,12 +95,14 @@ impl Tile {
     /// Sets a timer for the time at which a link will have storage for its waiters, if that time is
     /// known.
     pub fn wake_when_due(&mut self, entry: u16, now: Ms, slot: Option<Ms>) {
-        let record = &mut self.entries[usize::from(entry)];
+        let record = &self.entries[usize::from(entry)];
         if record.wakes() {
             return;
         }
+        let (free_storage, needed) = (record.free_storage, self.needed_by_waiters(entry));
+        let record = &mut self.entries[usize::from(entry)];
         let storage_at = match record.holes {
-            _ if record.free_storage > 0 => now,
+            _ if free_storage >= needed => now,
             NONE => return,
             last => self.holes[self.holes[last].next()].at,
         };
@@ -109,8 +111,26 @@ impl Tile {
         self.set_timer(super::events::WAKE, entry, at, slot);
     }
 
+    /// Returns the number of free places that are enough for one of the waiters.
+    #[inline]
+    fn needed_by_waiters(&self, entry: u16) -> u16 {
+        let record = &self.entries[usize::from(entry)];
+        if record.down & RING == 0 {
+            return 1;
+        }
+        let (mut waiter, mut needed) = (record.last_waiter, 2);
+        loop {
+            waiter = self.next_waiter(entry, waiter);
+            needed = needed.min(self.needed_places(waiter, entry));
+            if waiter == record.last_waiter {
+                return needed;
+            }
+        }
+    }
+
     /// Appends `waiter` to the waiters for a link.
     pub fn push_waiter(&mut self, entry: u16, waiter: u16) {
+        self.set_tag(entry, waiter);
         let last = std::mem::replace(&mut self.entries[usize::from(entry)].last_waiter, waiter);
         let first = match last {
             NONE16 => waiter,
@@ -150,12 +170,9 @@ impl Tile {
             .binary_search_by_key(&entry, |entry_queue| entry_queue.entry)
     }
 
-    /// Removes the first waiter for a link and returns it.
-    pub fn pop_waiter(&mut self, entry: u16) -> u16 {
-        let last = self.entries[usize::from(entry)].last_waiter;
-        let first = self.next_waiter(entry, last);
-        self.unlink_waiter(entry, last, first);
-        first
+    /// Removes the waiter for a link that [`choose_waiter`](Self::choose_waiter) has chosen.
+    pub fn pop_waiter(&mut self, entry: u16, (before, waiter): (u16, u16)) {
+        self.unlink_waiter(entry, before, waiter);
     }
 
     /// Unlinks `waiter`, which follows `before`.

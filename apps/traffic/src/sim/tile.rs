@@ -5,6 +5,7 @@
 //! Therefore the results do not depend on the tiles, the length of windows or the workers.
 
 use super::events::{STUCK, Work};
+use super::priority::RightOfWay;
 use super::records::*;
 use super::reroute::Lateness;
 use super::slab::{NONE, Slab};
@@ -13,7 +14,8 @@ use super::{Event, Rules, Tally};
 use crate::network::Ms;
 use serde::{Deserialize, Serialize};
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BinaryHeap, VecDeque};
+use std::sync::Arc;
 
 /// A tile: its records, its cars and its pending events.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -36,6 +38,15 @@ pub(super) struct Tile {
     pub departures: BinaryHeap<Reverse<Departure>>,
     /// The entry queues, ordered by entry.
     pub entry_queues: Vec<EntryQueue>,
+    /// The time of the last crossing of each movement at priority junctions, or 0.
+    pub crossed: Vec<Ms>,
+    /// The right of way at priority junctions. It follows from the network, so it is not saved.
+    #[serde(skip)]
+    pub right_of_way: Arc<RightOfWay>,
+    /// The cars on each watched link that have not arrived at its end, in order. They follow from
+    /// the timing wheel.
+    #[serde(skip)]
+    pub approaching: Vec<VecDeque<u32>>,
     pub tally: Tally,
     /// The delay at each exit, if rerouting is enabled.
     pub lateness: Vec<Lateness>,
@@ -64,6 +75,9 @@ impl Tile {
             holes: Slab::new(),
             departures: BinaryHeap::new(),
             entry_queues: Vec::new(),
+            crossed: Vec::new(),
+            right_of_way: Arc::default(),
+            approaching: Vec::new(),
             tally: Tally::default(),
             lateness: Vec::new(),
             recorded_events: None,
@@ -120,14 +134,18 @@ impl Tile {
         if place == NONE {
             return self.hole(to, at, now, None);
         }
+        let exit = to & !WATCHED16;
         let place = self.cars.add(Car {
             at,
             next: NONE,
             turns,
             place,
-            exit: to,
+            exit,
         });
         self.arrival_wheel.push(&mut self.cars, place);
+        if to & WATCHED16 != 0 {
+            self.watch(exit, place);
+        }
     }
 
     /// Returns the link of an exit.
@@ -136,7 +154,7 @@ impl Tile {
         if up & CUT == 0 {
             self.first_link + up
         } else {
-            self.cuts[(up & !CUT) as usize].link
+            self.cuts[(up & INDEX) as usize].link
         }
     }
 
@@ -170,6 +188,7 @@ impl Tile {
             + self.arrival_wheel.bytes()
             + self.timer_wheel.bytes()
             + self.due_events.capacity() * size_of::<u64>()
+            + self.crossed.capacity() * size_of::<Ms>()
             + self.lateness.capacity() * size_of::<Lateness>()
             + self.car_bytes()
     }

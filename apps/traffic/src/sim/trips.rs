@@ -42,7 +42,7 @@ impl Work<'_> {
             exit: 0,
         });
         if self.tile.entries[usize::from(entry)].last_waiter == NONE16
-            && self.accepts_car(entry, now)
+            && self.accepts_car(ENTRY_QUEUE, entry, now)
         {
             self.begin(entry, car, now);
         } else {
@@ -75,6 +75,7 @@ impl Work<'_> {
                     last,
                     entry,
                     next_waiter,
+                    tag: None,
                 };
                 tile.entry_queues.insert(index, entry_queue);
                 tile.push_waiter(entry, ENTRY_QUEUE);

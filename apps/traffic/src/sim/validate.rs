@@ -17,7 +17,7 @@ use super::tile::Tile;
 use super::wheel::Wheel;
 use super::{END_MS_MAX, Rerouting, Simulation, TICK_MS, Tally};
 use crate::demand::{follow_turns, is_turns};
-use crate::network::Ms;
+use crate::network::{HEADWAY_MS_MAX, Ms};
 use creel::Pool;
 use std::cmp::Reverse;
 
@@ -226,7 +226,10 @@ impl TileCheck<'_> {
             fixed(a) == fixed(b)
         };
         let exit = |(a, b): (&LinkExit, &LinkExit)| {
-            let fixed = |h: &LinkExit| (h.up, h.hole_ms, h.junction, h.approach);
+            let fixed = |h: &LinkExit| {
+                let watched = h.flags & LinkExit::WATCHED;
+                (h.up, h.hole_ms, h.junction, h.approach, watched)
+            };
             fixed(a) == fixed(b)
         };
         let entry = |(a, b): (&LinkEntry, &LinkEntry)| {
@@ -248,12 +251,14 @@ impl TileCheck<'_> {
     fn times(&self) -> Option<()> {
         let tile = self.tile;
         let until = self.now() + AHEAD_MS;
-        let flags = LinkExit::BLOCKED | LinkExit::RETRY_TIMER | LinkExit::STUCK_TIMER;
+        let flags =
+            LinkExit::BLOCKED | LinkExit::RETRY_TIMER | LinkExit::STUCK_TIMER | LinkExit::WATCHED;
         let exit = |exit: &LinkExit| {
             let idle =
                 exit.last != NONE || exit.flags & (LinkExit::BLOCKED | LinkExit::RETRY_TIMER) == 0;
             idle && exit.flags & !flags == 0
-                && exit.headway_ms > 0
+                && (exit.tag_of == NONE16 || usize::from(exit.tag_of) < tile.entries.len())
+                && (1..=HEADWAY_MS_MAX).contains(&exit.headway_ms)
                 && exit.free_at <= until
                 && exit.since <= self.now()
         };
@@ -262,11 +267,12 @@ impl TileCheck<'_> {
             None => 0,
         };
         let all = tile.exits.iter().all(exit)
-            && tile
-                .entries
-                .iter()
-                .all(|entry| entry.headway_ms > 0 && entry.next_in <= until)
+            && tile.entries.iter().all(|entry| {
+                (1..=HEADWAY_MS_MAX).contains(&entry.headway_ms) && entry.next_in <= until
+            })
             && tile.nodes.iter().all(|c| c.busy_until <= until)
+            && tile.crossed.len() == tile.right_of_way.movements()
+            && tile.crossed.iter().all(|&crossed| crossed <= self.now())
             && tile.lateness.len() == lateness
             && tile.lateness.iter().all(|late| {
                 u128::from(late.sum_ms) < SUM_MAX && late.cars < 1 << 31 && late.mean_ms < 1 << 31
@@ -317,8 +323,8 @@ impl TileCheck<'_> {
         let mut seen = VisitedPlaces::of(&tile.holes)?;
         for entry in &tile.entries {
             seen.ring(&tile.holes, entry.holes, |holes| {
-                let goes_on = (holes.count() - 1) * Ms::from(entry.headway_ms);
-                holes.at <= until && holes.at + goes_on <= until
+                let goes_on = u64::from(holes.count() - 1) * u64::from(entry.headway_ms);
+                u64::from(holes.at) + goes_on <= u64::from(until)
             })?;
         }
         seen.all()

@@ -3,7 +3,7 @@
 
 use creel::Pool;
 use creel_traffic::demand::{Plans, Route, Traveller};
-use creel_traffic::network::{Junction, Link, Network, Physics, RawNetwork};
+use creel_traffic::network::{Gaps, Junction, Link, Network, Physics, RawNetwork};
 use creel_traffic::sim::Simulation;
 use std::sync::Arc;
 
@@ -13,7 +13,10 @@ pub const NEWELL: Physics = Physics {
     spacing_mm: 5000,
     reaction_ms: 1000,
     gap_ms: 2000,
+    gaps: Gaps::HCM,
     stuck_ms: 300_000,
+    flow_ppm: 1_000_000,
+    storage_ppm: 1_000_000,
 };
 
 /// Returns a link with one lane and a free speed of 20 m/s.

@@ -18,8 +18,25 @@ pub(super) fn read(text: &str) -> Result<RawNetwork, ReadError> {
         let Part::Begin(element) = part else {
             return Ok(());
         };
-        match element.name().as_str() {
+        let name = element.name();
+        match name.as_str() {
+            "network" | "nodes" | "attributes" => {}
+            // Users attach attributes of their own. This one bans turns.
+            "attribute" => {
+                if element
+                    .get("name")?
+                    .is_some_and(|name| name == "disallowedNextLinks")
+                {
+                    raw.unused.add("attribute name=disallowedNextLinks");
+                }
+            }
             "links" => {
+                let known = ["capperiod", "effectivecellsize", "effectivelanewidth"];
+                raw.unused.attributes(&element, &known)?;
+                let cell: Option<f64> = element.number("effectivecellsize")?;
+                if cell.is_some_and(|metres| metres != 7.5) {
+                    raw.unused.add("links effectivecellsize");
+                }
                 if let Some(text) = element.get("capperiod")? {
                     period = xml::seconds(&text)
                         .filter(|&period| period > 0.0)
@@ -63,15 +80,49 @@ pub(super) fn read(text: &str) -> Result<RawNetwork, ReadError> {
                     })
                 };
                 let (from, to) = (end("from")?, end("to")?);
+                let known = [
+                    "id",
+                    "from",
+                    "to",
+                    "length",
+                    "freespeed",
+                    "capacity",
+                    "permlanes",
+                    "modes",
+                    "oneway",
+                    "origid",
+                    "type",
+                ];
+                raw.unused.attributes(&element, &known)?;
+                // A road without capacity is closed.
+                if element.number::<f64>("capacity")? == Some(0.0) {
+                    raw.unused.add("link capacity=0 (closed, so left out)");
+                    return Ok(());
+                }
                 let capacity = need("capacity")? * 3600.0 / period;
+                let headway_ms = (3_600_000.0 / capacity)
+                    .clamp(1.0, f64::from(u32::MAX))
+                    .round();
+                let speed = need("freespeed")?;
+                if !(0.1..=200.0).contains(&speed) {
+                    raw.unused.add("link freespeed (beyond 0.1 to 200 m/s)");
+                }
+                let permlanes = match element.get("permlanes")? {
+                    Some(_) => need("permlanes")?,
+                    None => 1.0,
+                };
+                if permlanes.fract() != 0.0 || permlanes > 255.0 {
+                    raw.unused
+                        .add("link permlanes (not a whole number up to 255)");
+                }
                 let link = Link {
                     from,
                     to,
                     length_mm: length_mm(need("length")?)
                         .ok_or_else(|| element.error("a link's length must be 1 mm to 1,000 km"))?,
-                    speed_mm_s: (need("freespeed")? * 1000.0).clamp(100.0, 200_000.0) as u32,
-                    headway_ms: (3_600_000.0 / capacity).clamp(1.0, 65_535.0).round() as u16,
-                    lanes: need("permlanes").unwrap_or(1.0).round().clamp(1.0, 255.0) as u8,
+                    speed_mm_s: (speed * 1000.0).clamp(100.0, 200_000.0) as u32,
+                    headway_ms: headway_ms as u32,
+                    lanes: permlanes.round().clamp(1.0, 255.0) as u8,
                     approach: 0,
                 };
                 let id = element.need("id")?;
@@ -80,7 +131,7 @@ pub(super) fn read(text: &str) -> Result<RawNetwork, ReadError> {
                 }
                 raw.links.push(link);
             }
-            _ => {}
+            _ => raw.unused.add(name),
         }
         Ok(())
     })?;

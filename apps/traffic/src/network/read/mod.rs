@@ -4,11 +4,17 @@
 //! reader returns a [`RawNetwork`], which [`Network::new`](super::Network::new) then checks.
 
 mod dimacs;
+mod lights;
 mod matsim;
 mod osm;
+mod osm_tags;
+mod right_of_way;
 mod sumo;
 pub mod tntp;
+mod unused;
 pub(crate) mod xml;
+
+pub use unused::Unused;
 
 use super::{Mm, RawNetwork};
 use creel::Pool;

@@ -1,22 +1,17 @@
 //! Reads SUMO's `net.xml`.
 //!
-//! Source: SUMO's documentation, "Networks". An edge becomes a link with the edge's number of
-//! lanes. Length and speed are those of the lane that the file lists last. From the program of a
-//! traffic light, each edge gets the longest green phase of any of its lanes. Internal edges are
-//! left out.
+//! Source: SUMO's documentation, "Networks". An edge becomes a link with as many lanes as passenger
+//! cars may use, and the speed of the fastest of them. Edges without such a lane are left out, and
+//! so are internal edges. The right-of-way matrix of a junction (`<request>`) determines which
+//! movements yield, and `<roundabout>` lists the edges of a roundabout.
 
-use super::xml::{self, Numbers, Part};
+use super::lights::{Greens, Light};
+use super::right_of_way;
+use super::unused::Unused;
+use super::xml::{self, Element, Numbers, Part};
 use super::{ReadError, length_mm};
 use crate::network::{Control, Junction, Link, Ms, Names, Program, RawNetwork};
-use std::collections::{BTreeMap, HashMap};
-
-/// A traffic light: its phases, and the positions of each edge in the state strings.
-#[derive(Default)]
-struct Light {
-    offset_ms: i64,
-    phases: Vec<(Ms, Vec<u8>)>,
-    letters: BTreeMap<u32, Vec<usize>>,
-}
+use std::collections::{HashMap, HashSet};
 
 /// An edge whose element has begun.
 struct Edge {
@@ -26,33 +21,88 @@ struct Edge {
     lanes: u32,
     length_mm: u32,
     speed: f64,
+    /// Whether passenger cars may use each lane.
+    open: Vec<bool>,
+}
+
+/// A junction as the file describes it.
+pub(super) struct Node {
+    pub kind: String,
+    /// The lanes that lead to the junction, in the order of the right-of-way matrix.
+    pub lanes: Vec<String>,
+    /// The movements that each movement yields to, as bits.
+    pub responses: HashMap<usize, Vec<u8>>,
+}
+
+/// A movement from a lane, which passenger cars may use.
+pub(super) struct Connection {
+    pub from: u32,
+    pub to: u32,
+    pub lane: u32,
+    pub via: Option<String>,
+    pub dir: String,
 }
 
 #[derive(Default)]
 struct Reading {
+    /// Whether to use lanes that passenger cars may not use.
+    any: bool,
     raw: RawNetwork,
     junctions: Numbers,
+    nodes: Vec<Node>,
+    node: Option<usize>,
     edges: Numbers,
     ends: Vec<(String, String)>,
     priorities: Vec<i32>,
+    open_lanes: Vec<Vec<bool>>,
+    /// The time that a car takes on each lane inside a junction, in seconds.
+    inner: HashMap<String, f64>,
+    /// The lane inside a junction that follows another one.
+    inner_next: HashMap<String, String>,
+    /// The edges without a lane for passenger cars.
+    closed: HashSet<String>,
     edge: Option<Edge>,
     lights: HashMap<String, Light>,
     light: Option<String>,
-    ruled: Vec<(u32, String)>,
+    connections: Vec<Connection>,
+    /// The edges of all connections, to find movements that the file does not allow.
+    allowed: HashSet<(u32, u32)>,
+    rings: Vec<Vec<String>>,
     /// The distinct signal programs and their numbers.
     programs: HashMap<Program, u16>,
+    unused: Unused,
 }
 
 pub(super) fn read(text: &str) -> Result<RawNetwork, ReadError> {
-    let mut reading = Reading::default();
+    let raw = read_open(text, false)?;
+    if !raw.links.is_empty() {
+        return Ok(raw);
+    }
+    // The network is not for passenger cars, for example because it consists of rails. Then we use
+    // all lanes, and report it.
+    let mut raw = read_open(text, true)?;
+    if !raw.links.is_empty() {
+        raw.unused
+            .add("lane allow (none is for passenger cars, so all are used)");
+    }
+    Ok(raw)
+}
+
+/// Reads the edges for passenger cars, or for `any` vehicle.
+fn read_open(text: &str, any: bool) -> Result<RawNetwork, ReadError> {
+    let mut reading = Reading {
+        any,
+        ..Reading::default()
+    };
     reading.raw.has_coordinates = true;
     xml::each(text, |part| match part {
         Part::Begin(element) => reading.begin(&element),
         Part::End(name) => {
-            if name == "edge" {
-                reading.end_edge();
-            } else if name == "tlLogic" {
-                reading.light = None;
+            match name.as_str() {
+                "edge" => reading.end_edge()?,
+                "tlLogic" => reading.light = None,
+                "junction" => reading.node = None,
+                _ => {}
             }
             Ok(())
         }
@@ -61,96 +111,155 @@ pub(super) fn read(text: &str) -> Result<RawNetwork, ReadError> {
     reading.finish()
 }
 
+/// Returns whether passenger cars may use an element with `allow` and `disallow` attributes.
+fn is_open(element: &Element<'_>) -> Result<bool, ReadError> {
+    let has = |list: &str| {
+        list.split_ascii_whitespace()
+            .any(|class| matches!(class, "passenger" | "all"))
+    };
+    Ok(match (element.get("allow")?, element.get("disallow")?) {
+        (Some(allow), _) if !allow.trim().is_empty() => has(&allow),
+        (_, Some(disallow)) => !has(&disallow),
+        _ => true,
+    })
+}
+
 impl Reading {
-    fn begin(&mut self, element: &xml::Element<'_>) -> Result<(), ReadError> {
-        match element.name().as_str() {
-            "edge"
+    fn begin(&mut self, element: &Element<'_>) -> Result<(), ReadError> {
+        let name = element.name();
+        match name.as_str() {
+            "edge" => self.begin_edge(element)?,
+            "lane" => self.lane(element)?,
+            "tlLogic" => self.begin_light(element)?,
+            "phase" => self.phase(element)?,
+            "junction" => self.junction(element)?,
+            "request" => self.request(element)?,
+            "connection" => self.connection(element)?,
+            "roundabout" => {
+                let edges = element.need("edges")?;
+                let edges = edges.split_ascii_whitespace().map(str::to_owned);
+                self.rings.push(edges.collect());
+            }
+            "net" => {
                 if element
-                    .get("function")?
-                    .is_none_or(|function| function == "normal") =>
-            {
-                self.edge = Some(Edge {
-                    name: element.need("id")?,
-                    ends: (element.need("from")?, element.need("to")?),
-                    priority: element.number("priority")?.unwrap_or(0),
-                    lanes: 0,
-                    length_mm: 0,
-                    speed: 0.0,
-                });
-            }
-            "lane" => {
-                if let Some(edge) = &mut self.edge {
-                    edge.lanes += 1;
-                    let length = element.number("length")?.unwrap_or(0.1);
-                    edge.length_mm = length_mm(length)
-                        .ok_or_else(|| element.error("a lane's length must be 1 mm to 1,000 km"))?;
-                    edge.speed = element.number("speed")?.unwrap_or(13.89);
-                }
-            }
-            "tlLogic" => {
-                let offset = element.number::<f64>("offset")?.unwrap_or(0.0);
-                let id = element.need("id")?;
-                let light = self.lights.entry(id.clone()).or_default();
-                // A file may contain several programs for a traffic light. We use the first.
-                self.light = light.phases.is_empty().then_some(id);
-                if light.phases.is_empty() {
-                    light.offset_ms = (offset * 1000.0).clamp(-1e12, 1e12) as i64;
-                }
-            }
-            "phase" => {
-                let Some(light) = self.light.as_ref().and_then(|id| self.lights.get_mut(id)) else {
-                    return Ok(());
-                };
-                let seconds: f64 = element.number("duration")?.unwrap_or(0.0);
-                if !(0.0..=3600.0).contains(&seconds) {
-                    return Err(element.error("the duration of a phase must be 0 to 3600 s"));
-                }
-                light.phases.push((
-                    (seconds * 1000.0) as Ms,
-                    element.need("state")?.into_bytes(),
-                ));
-            }
-            "junction" if element.get("type")?.is_none_or(|kind| kind != "internal") => {
-                let id = element.need("id")?;
-                let Some(number) = self.junctions.add(id.clone()) else {
-                    return Err(element.error(format!("junction {id} is defined twice")));
-                };
-                let (x, y) = (
-                    element.number("x")?.unwrap_or(0.0),
-                    element.number("y")?.unwrap_or(0.0),
-                );
-                self.raw.junctions.push(Junction {
-                    x,
-                    y,
-                    ..Junction::default()
-                });
-                self.ruled
-                    .push((number, element.get("type")?.unwrap_or_default()));
-            }
-            "connection" => {
-                if let (Some(light), Some(index)) =
-                    (element.get("tl")?, element.number::<usize>("linkIndex")?)
-                    && let Some(edge) = self.edges.get(&element.need("from")?)
+                    .get("lefthand")?
+                    .is_some_and(|text| text == "true" || text == "1")
                 {
-                    self.lights
-                        .entry(light)
-                        .or_default()
-                        .letters
-                        .entry(edge)
-                        .or_default()
-                        .push(index);
+                    self.unused.add("net lefthand");
                 }
             }
-            _ => {}
+            // These cannot change how cars drive in a queue model.
+            "location" | "type" | "param" | "neigh" | "restriction" => {}
+            _ => self.unused.add(name),
         }
         Ok(())
     }
 
-    fn end_edge(&mut self) {
-        let Some(edge) = self.edge.take() else { return };
-        if edge.lanes == 0 || self.edges.add(edge.name).is_none() {
-            return;
+    fn begin_edge(&mut self, element: &Element<'_>) -> Result<(), ReadError> {
+        let function = element.get("function")?;
+        match function.as_deref() {
+            None | Some("normal" | "connector") => {}
+            Some("internal" | "crossing" | "walkingarea") => return Ok(()),
+            Some(other) => {
+                self.unused.add(format!("edge function={other}"));
+                return Ok(());
+            }
         }
+        let known = [
+            "id",
+            "from",
+            "to",
+            "function",
+            "priority",
+            "type",
+            "name",
+            "shape",
+            "spreadType",
+            "distance",
+            "routingType",
+            "length",
+        ];
+        self.unused.attributes(element, &known)?;
+        self.edge = Some(Edge {
+            name: element.need("id")?,
+            ends: (element.need("from")?, element.need("to")?),
+            priority: element.number("priority")?.unwrap_or(0),
+            lanes: 0,
+            length_mm: 0,
+            speed: 0.0,
+            open: Vec::new(),
+        });
+        Ok(())
+    }
+
+    fn lane(&mut self, element: &Element<'_>) -> Result<(), ReadError> {
+        let Some(edge) = &mut self.edge else {
+            let length: f64 = element.number("length")?.unwrap_or(0.0);
+            let speed: f64 = element.number("speed")?.unwrap_or(13.89);
+            if let Some(id) = element.get("id")?.filter(|_| length > 0.0 && speed > 0.0) {
+                self.inner.insert(id, length / speed);
+            }
+            return Ok(());
+        };
+        let open = self.any || is_open(element)?;
+        let index = element.number("index")?.unwrap_or(edge.open.len());
+        if index > 10_000 {
+            return Err(element.error("a lane's index must be at most 10,000"));
+        }
+        edge.open.resize(edge.open.len().max(index + 1), false);
+        edge.open[index] = open;
+        if !open {
+            return Ok(());
+        }
+        // A lane change does not exist in a queue model, and neither does a shape.
+        let known = [
+            "id",
+            "index",
+            "speed",
+            "length",
+            "allow",
+            "disallow",
+            "width",
+            "shape",
+            "endOffset",
+            "customShape",
+            "type",
+            "acceleration",
+            "changeLeft",
+            "changeRight",
+        ];
+        self.unused.attributes(element, &known)?;
+        edge.lanes += 1;
+        let length = element.number("length")?.unwrap_or(0.1);
+        edge.length_mm = length_mm(length)
+            .ok_or_else(|| element.error("a lane's length must be 1 mm to 1,000 km"))?;
+        edge.speed = edge.speed.max(element.number("speed")?.unwrap_or(13.89));
+        Ok(())
+    }
+
+    fn end_edge(&mut self) -> Result<(), ReadError> {
+        let Some(edge) = self.edge.take() else {
+            return Ok(());
+        };
+        if edge.lanes == 0 {
+            if !edge.open.is_empty() {
+                self.closed.insert(edge.name);
+            }
+            return Ok(());
+        }
+        if self.edges.get(&edge.name).is_some() {
+            let name = edge.name;
+            return Err(ReadError::Malformed(format!(
+                "edge {name} is defined twice"
+            )));
+        }
+        if !(0.1..=200.0).contains(&edge.speed) {
+            self.unused.add("lane speed (beyond 0.1 to 200 m/s)");
+        }
+        if edge.lanes > 255 {
+            self.unused.add("lane (more than 255 of one edge)");
+        }
+        self.edges.add(edge.name);
         self.raw.links.push(Link {
             from: 0,
             to: 0,
@@ -162,6 +271,131 @@ impl Reading {
         });
         self.ends.push(edge.ends);
         self.priorities.push(edge.priority);
+        self.open_lanes.push(edge.open);
+        Ok(())
+    }
+
+    fn begin_light(&mut self, element: &Element<'_>) -> Result<(), ReadError> {
+        let offset = element.number::<f64>("offset")?.unwrap_or(0.0);
+        let id = element.need("id")?;
+        let kind = element.get("type")?.unwrap_or_default();
+        if !matches!(kind.as_str(), "" | "static" | "off") {
+            self.unused.add(format!("tlLogic type={kind}"));
+        }
+        let light = self.lights.entry(id.clone()).or_default();
+        // A file may contain several programs for a traffic light. We use the first.
+        let is_first = light.phases.is_empty();
+        self.light = is_first.then_some(id);
+        if is_first {
+            light.offset_ms = (offset * 1000.0).clamp(-1e12, 1e12) as i64;
+        } else {
+            self.unused.add("tlLogic (a further program)");
+        }
+        Ok(())
+    }
+
+    fn phase(&mut self, element: &Element<'_>) -> Result<(), ReadError> {
+        let Some(light) = self.light.as_ref().and_then(|id| self.lights.get_mut(id)) else {
+            return Ok(());
+        };
+        let seconds: f64 = element.number("duration")?.unwrap_or(0.0);
+        if seconds.is_nan() || seconds < 0.0 {
+            return Err(element.error("the duration of a phase must not be negative"));
+        }
+        if !light.add_phase(seconds, element.need("state")?.into_bytes()) {
+            self.unused.add("phase duration (beyond 11 days)");
+        }
+        // The limits of a phase matter for actuated lights only, which are counted already.
+        let known = [
+            "duration",
+            "state",
+            "minDur",
+            "maxDur",
+            "earliestEnd",
+            "latestEnd",
+            "name",
+        ];
+        self.unused.attributes(element, &known)
+    }
+
+    fn junction(&mut self, element: &Element<'_>) -> Result<(), ReadError> {
+        let kind = element.get("type")?.unwrap_or_default();
+        if kind == "internal" {
+            return Ok(());
+        }
+        let id = element.need("id")?;
+        if self.junctions.add(id.clone()).is_none() {
+            return Err(element.error(format!("junction {id} is defined twice")));
+        }
+        let (x, y) = (
+            element.number("x")?.unwrap_or(0.0),
+            element.number("y")?.unwrap_or(0.0),
+        );
+        self.raw.junctions.push(Junction {
+            x,
+            y,
+            ..Junction::default()
+        });
+        let lanes = element.get("incLanes")?.unwrap_or_default();
+        self.node = Some(self.nodes.len());
+        self.nodes.push(Node {
+            kind,
+            lanes: lanes.split_ascii_whitespace().map(str::to_owned).collect(),
+            responses: HashMap::new(),
+        });
+        Ok(())
+    }
+
+    fn request(&mut self, element: &Element<'_>) -> Result<(), ReadError> {
+        let index: Option<usize> = element.number("index")?;
+        let response = element.get("response")?.unwrap_or_default();
+        if let (Some(node), Some(index)) = (self.node, index) {
+            // The first movement is the last character.
+            let mut bits = response.into_bytes();
+            bits.reverse();
+            self.nodes[node].responses.insert(index, bits);
+        }
+        Ok(())
+    }
+
+    fn connection(&mut self, element: &Element<'_>) -> Result<(), ReadError> {
+        let (from, to) = (element.need("from")?, element.need("to")?);
+        if from.starts_with(':') {
+            let lane = element.get("fromLane")?.unwrap_or_default();
+            if let Some(via) = element.get("via")? {
+                self.inner_next.insert(format!("{from}_{lane}"), via);
+            }
+            return Ok(());
+        }
+        let (Some(from), Some(to)) = (self.edges.get(&from), self.edges.get(&to)) else {
+            return Ok(());
+        };
+        let lane: u32 = element.number("fromLane")?.unwrap_or(0);
+        let to_lane: u32 = element.number("toLane")?.unwrap_or(0);
+        let open = |edge: u32, lane: u32| {
+            let lanes = &self.open_lanes[edge as usize];
+            lanes.get(lane as usize).copied().unwrap_or(true)
+        };
+        if !(open(from, lane) && open(to, to_lane) && (self.any || is_open(element)?)) {
+            return Ok(());
+        }
+        self.allowed.insert((from, to));
+        if let (Some(light), Some(index)) =
+            (element.get("tl")?, element.number::<i64>("linkIndex")?)
+            && let Ok(index) = usize::try_from(index)
+        {
+            // A negative index means that the light does not control this movement.
+            let light = self.lights.entry(light).or_default();
+            light.letters.entry(from).or_default().push(index);
+        }
+        self.connections.push(Connection {
+            from,
+            to,
+            lane,
+            via: element.get("via")?,
+            dir: element.get("dir")?.unwrap_or_default(),
+        });
+        Ok(())
     }
 
     /// Resolves the ends of all edges and the junctions' control. Runs last, because junctions
@@ -179,64 +413,147 @@ impl Reading {
             (link.from, link.to) = (find(from)?, find(to)?);
         }
         let mut into: Vec<Vec<u32>> = vec![Vec::new(); self.raw.junctions.len()];
-        self.raw
-            .links
-            .iter()
-            .enumerate()
-            .for_each(|(index, link)| into[link.to as usize].push(index as u32));
-        for (junction, kind) in &self.ruled {
-            let roads = &into[*junction as usize];
-            let control = match kind.as_str() {
-                "allway_stop" => Control::Stop,
-                "priority" | "priority_stop" => {
-                    let most = roads
-                        .iter()
-                        .map(|&road| self.priorities[road as usize])
-                        .max();
-                    for &road in roads
-                        .iter()
-                        .filter(|&&road| Some(self.priorities[road as usize]) == most)
-                    {
-                        self.raw.links[road as usize].approach = 1;
-                    }
-                    Control::Priority
-                }
-                _ => Control::Free,
-            };
-            self.raw.junctions[*junction as usize].control = control;
+        let mut out = into.clone();
+        for (index, link) in (0..).zip(&self.raw.links) {
+            into[link.to as usize].push(index);
+            out[link.from as usize].push(index);
         }
+        self.count_banned_turns(&into, &out);
         let mut lights: Vec<_> = std::mem::take(&mut self.lights).into_iter().collect();
         lights.sort_by(|a, b| a.0.cmp(&b.0));
-        for (id, light) in lights {
-            self.set_light(&id, &light, &into)?;
+        for (_, light) in lights {
+            self.set_light(&light, &into)?;
         }
+        for name in self.rings.iter().flatten() {
+            if self.edges.get(name).is_none() && !self.closed.contains(name) {
+                return Err(ReadError::Malformed(format!(
+                    "a roundabout refers to edge {name}, which does not exist"
+                )));
+            }
+        }
+        let rings = self.rings.iter().map(|ring| {
+            let edges = ring.iter().filter_map(|name| self.edges.get(name));
+            edges.collect::<Vec<u32>>()
+        });
+        self.raw.rings = rings.collect();
+        let mut at: Vec<Vec<usize>> = vec![Vec::new(); self.raw.junctions.len()];
+        for (index, connection) in self.connections.iter().enumerate() {
+            at[self.raw.links[connection.from as usize].to as usize].push(index);
+        }
+        for (junction, connections) in at.iter().enumerate() {
+            self.set_control(junction, &into[junction], connections);
+        }
+        self.raw.inner_ms = self.inner_times();
         self.raw.junction_names = Names::new(self.junctions.into_names());
         self.raw.link_names = Names::new(self.edges.into_names());
+        self.raw.unused = self.unused;
         Ok(self.raw)
     }
 
+    /// Returns the mean time inside the junction at the end of each edge, over its movements.
+    fn inner_times(&self) -> Vec<Ms> {
+        let mut sums = vec![(0.0, 0_u32); self.raw.links.len()];
+        // Hardly any car turns around.
+        for connection in self.connections.iter().filter(|one| one.dir != "t") {
+            let (mut seconds, mut lane) = (0.0, connection.via.as_deref());
+            // A movement has at most two lanes inside a junction.
+            for _ in 0..2 {
+                seconds += lane.and_then(|lane| self.inner.get(lane)).unwrap_or(&0.0);
+                lane = lane
+                    .and_then(|lane| self.inner_next.get(lane))
+                    .map(|lane| &**lane);
+            }
+            let sum = &mut sums[connection.from as usize];
+            *sum = (sum.0 + seconds, sum.1 + 1);
+        }
+        if sums.iter().all(|sum| sum.0 == 0.0) {
+            return Vec::new();
+        }
+        let mean = |(sum, count): (f64, u32)| (sum * 1000.0 / f64::from(count.max(1))) as Ms;
+        sums.into_iter().map(|sum| mean(sum).min(60_000)).collect()
+    }
+
+    /// Counts the movements that the file does not allow. Turning around does not count.
+    fn count_banned_turns(&mut self, into: &[Vec<u32>], out: &[Vec<u32>]) {
+        if self.connections.is_empty() {
+            return;
+        }
+        let links = &self.raw.links;
+        let mut banned = 0;
+        for (into, out) in into.iter().zip(out) {
+            let turns = into
+                .iter()
+                .flat_map(|&from| out.iter().map(move |&to| (from, to)));
+            banned += turns
+                .filter(|turn| !self.allowed.contains(turn))
+                .filter(|&(from, to)| links[from as usize].from != links[to as usize].to)
+                .count();
+        }
+        self.unused
+            .add_many("connection (a turn without one)", banned as u64);
+    }
+
+    /// Sets the control of a junction without a traffic light.
+    fn set_control(&mut self, junction: usize, into: &[u32], connections: &[usize]) {
+        if matches!(self.raw.junctions[junction].control, Control::Signal { .. }) {
+            return;
+        }
+        let node = &self.nodes[junction];
+        let is_ruled = match node.kind.as_str() {
+            "allway_stop" => {
+                self.raw.junctions[junction].control = Control::Stop;
+                return;
+            }
+            "priority" | "priority_stop" => true,
+            "right_before_left" | "left_before_right" => !node.responses.is_empty(),
+            // A traffic light that is off, or that the file does not define.
+            kind => kind.starts_with("traffic_light") && !node.responses.is_empty(),
+        };
+        if !is_ruled {
+            return;
+        }
+        if !node.responses.is_empty() {
+            let connections = connections.iter().map(|&index| &self.connections[index]);
+            let yields = right_of_way::yields(node, connections.collect(), &self.edges);
+            if !yields.is_empty() {
+                self.raw.junctions[junction].control = Control::Priority;
+                self.raw.yields.extend(yields);
+            }
+            return;
+        }
+        let priority = |&&road: &&u32| self.priorities[road as usize];
+        let most = into.iter().map(|road| priority(&road)).max();
+        for &road in into.iter().filter(|road| Some(priority(road)) == most) {
+            self.raw.links[road as usize].approach = 1;
+        }
+        self.raw.junctions[junction].control = Control::Priority;
+    }
+
     /// Applies a traffic light to all junctions at which its edges end, with one program.
-    fn set_light(&mut self, id: &str, light: &Light, into: &[Vec<u32>]) -> Result<(), ReadError> {
-        let cycle_ms: Ms = light.phases.iter().map(|phase| phase.0).sum();
-        if light.letters.is_empty() || cycle_ms < 1000 {
+    fn set_light(&mut self, light: &Light, into: &[Vec<u32>]) -> Result<(), ReadError> {
+        let cycle_ms: Ms = light.cycle_ms();
+        let (greens_of, without) = light.greens();
+        if light.letters.is_empty() {
             return Ok(());
         }
+        let Greens::Of(greens_of) = greens_of else {
+            self.unused.add("tlLogic (off, or shorter than 1 s)");
+            return Ok(());
+        };
+        self.unused
+            .add_many("tlLogic (an edge without green)", without as u64);
         let mut greens = vec![(0, cycle_ms)];
-        for (&edge, letters) in &light.letters {
-            let green = longest_green(&light.phases, letters).ok_or_else(|| {
-                ReadError::Malformed(format!(
-                    "traffic light {id}: one of its edges never has green"
-                ))
-            })?;
+        for (&edge, &green) in &greens_of {
             let known = greens.iter().position(|&other| other == green);
             let approach = known.unwrap_or(greens.len());
+            let Ok(number) = u8::try_from(approach) else {
+                self.unused.add("tlLogic (more than 255 green phases)");
+                continue;
+            };
             if known.is_none() {
                 greens.push(green);
             }
-            let approach = u8::try_from(approach);
-            let too_many =
-                |_| ReadError::Malformed(format!("traffic light {id}: more than 255 green phases"));
-            self.raw.links[edge as usize].approach = approach.map_err(too_many)?;
+            self.raw.links[edge as usize].approach = number;
         }
         let program = Program { cycle_ms, greens };
         let known = self.programs.get(&program).copied();
@@ -264,24 +581,4 @@ impl Reading {
         }
         Ok(())
     }
-}
-
-/// Returns the longest interval within a cycle in which any of these positions is green.
-fn longest_green(phases: &[(Ms, Vec<u8>)], letters: &[usize]) -> Option<(Ms, Ms)> {
-    let mut best: Option<(Ms, Ms)> = None;
-    let (mut now, mut begin) = (0, None);
-    for (length, state) in phases {
-        let green = letters
-            .iter()
-            .any(|&letter| matches!(state.get(letter), Some(b'g' | b'G')));
-        begin = if green { begin.or(Some(now)) } else { None };
-        now += length;
-        if let Some(begin) = begin
-            && best.is_none_or(|(from, to)| now - begin > to - from)
-            && now > begin
-        {
-            best = Some((begin, now));
-        }
-    }
-    best
 }

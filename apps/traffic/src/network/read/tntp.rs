@@ -2,7 +2,7 @@
 //!
 //! Source: the format notes of "Transportation Networks for Research".
 
-use super::{Assumed, ReadError, at_line};
+use super::{Assumed, ReadError, Unused, at_line};
 use crate::network::{Junction, LINKS_MAX, Link, RawNetwork};
 
 /// A network with the numbers and units of a TNTP file.
@@ -17,6 +17,8 @@ pub struct Tntp {
     pub first_through: u32,
     /// The links.
     pub links: Vec<TntpLink>,
+    /// The number of links with a toll, which is not used.
+    pub tolls: u32,
 }
 
 /// A link with the parameters of its volume-delay function (BPR): `free_time (1 + b (flow ÷
@@ -78,8 +80,8 @@ impl Tntp {
             }
             let line = line.trim_end_matches(';').trim();
             if !line.is_empty() {
-                tntp.links
-                    .push(tntp.link(line).map_err(|reason| at_line(number, reason))?);
+                let link = tntp.link(line).map_err(|reason| at_line(number, reason))?;
+                tntp.links.push(link);
             }
         }
         if declared.is_some_and(|declared| declared as usize != tntp.links.len()) {
@@ -96,12 +98,17 @@ impl Tntp {
         Ok(tntp)
     }
 
-    fn link(&self, line: &str) -> Result<TntpLink, String> {
+    fn link(&mut self, line: &str) -> Result<TntpLink, String> {
         let values: Result<Vec<f64>, _> = line
             .split_ascii_whitespace()
             .take(7)
             .map(str::parse)
             .collect();
+        let toll = line.split_ascii_whitespace().nth(8);
+        let has_toll = toll
+            .and_then(|toll| toll.parse::<f64>().ok())
+            .is_some_and(|toll| toll > 0.0);
+        self.tolls += u32::from(has_toll);
         let values = values
             .map_err(|_| format!("expected numbers separated by spaces, but found '{line}'"))?;
         let [from, to, capacity, length, free_time, b, power] = values[..] else {
@@ -143,12 +150,20 @@ impl Tntp {
                 to: link.to,
                 length_mm: length.clamp(1.0, 1e9) as u32,
                 speed_mm_s: assumed.speed_mm_s,
-                headway_ms: (3_600_000.0 / link.capacity).clamp(1.0, 65_535.0) as u16,
+                headway_ms: (3_600_000.0 / link.capacity).clamp(1.0, f64::from(u32::MAX)) as u32,
                 lanes: (link.capacity / 1800.0).ceil().clamp(1.0, 255.0) as u8,
                 approach: 0,
             }
         };
+        // The simulation computes delays from queues, and it has no nodes that through traffic must
+        // avoid.
+        let mut unused = Unused::default();
+        let delayed = self.links.iter().filter(|link| link.b > 0.0).count();
+        unused.add_many("link b and power", delayed as u64);
+        unused.add_many("link toll", u64::from(self.tolls));
+        unused.add_many("FIRST THRU NODE", u64::from(self.first_through > 0));
         RawNetwork {
+            unused,
             junctions: vec![Junction::default(); self.nodes as usize],
             links: self.links.iter().map(link).collect(),
             ..RawNetwork::default()

@@ -81,6 +81,15 @@ impl Element<'_> {
         }
     }
 
+    /// Calls `f` with the name of each attribute.
+    pub fn each_name(&self, mut f: impl FnMut(&str)) -> Result<(), ReadError> {
+        for attribute in self.start.attributes() {
+            let attribute = attribute.map_err(|error| self.error(error))?;
+            f(&String::from_utf8_lossy(attribute.key.as_ref()));
+        }
+        Ok(())
+    }
+
     /// Returns a required attribute.
     pub fn need(&self, name: &str) -> Result<String, ReadError> {
         self.get(name)?
@@ -128,6 +137,11 @@ impl Numbers {
     /// Returns the number of a name.
     pub fn get(&self, name: &str) -> Option<u32> {
         self.numbers.get(name).copied()
+    }
+
+    /// Returns the name with a number.
+    pub fn name(&self, number: u32) -> &str {
+        &self.names[number as usize]
     }
 
     /// Returns all names in the order of their numbers.

@@ -6,7 +6,8 @@
 //! our model. Only the green phases of the program keep cars apart.
 
 use super::escaped;
-use crate::network::{Control, Network, Program};
+use crate::network::{self, Control, Network, Program, Yield};
+use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 /// A phase after a green phase counts as yellow if it is at most this long.
@@ -79,12 +80,52 @@ pub(super) fn write(network: &Network, to: &mut dyn Write) -> io::Result<()> {
             };
             writeln!(
                 to,
-                "    <connection from=\"{from}\" to=\"{end}\" fromLane=\"{lane}\" toLane=\"{lane}\"{by} dir=\"s\" state=\"{}\"/>",
-                if lit { 'o' } else { 'M' }
+                "    <connection from=\"{from}\" to=\"{end}\" fromLane=\"{lane}\" toLane=\"{lane}\"{by} dir=\"{}\" state=\"{}\"/>",
+                direction(network, junction, turn),
+                match lit {
+                    true => 'o',
+                    false if yields(network, junction, turn).is_some() => 'm',
+                    false => 'M',
+                }
             )?;
         }
     }
+    roundabouts(network, &links, to)?;
     to.write_all(b"</net>\n")
+}
+
+/// Returns what a movement yields to, if it yields.
+fn yields<'a>(network: &'a Network, junction: u32, turn: &Turn) -> Option<&'a Yield> {
+    let mut all = network.yields(junction).iter();
+    all.find(|one| (one.from, one.to) == (turn.from, turn.to))
+}
+
+/// Returns SUMO's letter for the direction of a movement.
+fn direction(network: &Network, junction: u32, turn: &Turn) -> char {
+    match yields(network, junction, turn).map(|one| one.turn) {
+        Some(network::Turn::Left) => 'l',
+        Some(network::Turn::Right) => 'r',
+        _ => 's',
+    }
+}
+
+fn roundabouts(network: &Network, links: &[u32], to: &mut dyn Write) -> io::Result<()> {
+    let mut rings: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
+    for &link in links {
+        if let Some(ring) = network.ring(link) {
+            rings.entry(ring).or_default().push(link);
+        }
+    }
+    for links in rings.values() {
+        let list = |names: Vec<String>| escaped(&names.join(" ")).into_owned();
+        let edges = links.iter().map(|&link| network.link_name(link)).collect();
+        let nodes = links
+            .iter()
+            .map(|&link| network.junction_name(network.links()[link as usize].to));
+        let (nodes, edges) = (list(nodes.collect()), list(edges));
+        writeln!(to, "    <roundabout nodes=\"{nodes}\" edges=\"{edges}\"/>")?;
+    }
+    Ok(())
 }
 
 fn edge(network: &Network, places: &[(f64, f64)], link: u32, to: &mut dyn Write) -> io::Result<()> {
@@ -120,9 +161,10 @@ fn turns(network: &Network, into: &[u32], junction: u32) -> Vec<Turn> {
     let lanes = |link: u32| network.links()[link as usize].lanes;
     let mut turns = Vec::new();
     for &from in into {
-        for to in network.out(junction) {
-            let both = lanes(from).min(lanes(to));
-            turns.extend((0..both).map(|lane| Turn { from, to, lane }));
+        // SUMO numbers the movements of a junction by incoming lane.
+        for lane in 0..lanes(from) {
+            let wide = network.out(junction).filter(|&to| lane < lanes(to));
+            turns.extend(wide.map(|to| Turn { from, to, lane }));
         }
     }
     turns
@@ -205,15 +247,22 @@ fn write_junction(
         y + 2.0,
     )?;
     if kind != "unregulated" && kind != "dead_end" {
-        requests(network, kind, turns, to)?;
+        requests(network, (junction, kind), turns, to)?;
     }
     to.write_all(b"    </junction>\n")
 }
 
-/// Writes the right-of-way rules. At a stop every connection yields to all others. At a priority
-/// junction, roads with approach 0 yield to the others.
-fn requests(network: &Network, kind: &str, turns: &[Turn], to: &mut dyn Write) -> io::Result<()> {
-    let major = |turn: &Turn| network.links()[turn.from as usize].approach > 0;
+/// Writes the right-of-way rules. At a stop every connection yields to all others.
+fn requests(
+    network: &Network,
+    (junction, kind): (u32, &str),
+    turns: &[Turn],
+    to: &mut dyn Write,
+) -> io::Result<()> {
+    let yields_to = |turn: &Turn, other: &Turn| {
+        let foes = yields(network, junction, turn).map(|one| &one.foes);
+        foes.is_some_and(|foes| foes.contains(&(other.from, other.to)))
+    };
     let bits = |is: &dyn Fn(&Turn) -> bool| -> String {
         // SUMO lists the bits in reverse order, so the first connection is the last character.
         turns
@@ -226,12 +275,12 @@ fn requests(network: &Network, kind: &str, turns: &[Turn], to: &mut dyn Write) -
         let other = |them: &Turn| them.from != turn.from;
         let yields = |them: &Turn| match kind {
             "allway_stop" => other(them),
-            "priority" => other(them) && major(them) && !major(turn),
+            "priority" => yields_to(turn, them),
             _ => false,
         };
         let foes = |them: &Turn| match kind {
             "allway_stop" => other(them),
-            "priority" => other(them) && major(them) != major(turn),
+            "priority" => yields_to(turn, them) || yields_to(them, turn),
             _ => false,
         };
         writeln!(

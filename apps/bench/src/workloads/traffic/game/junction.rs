@@ -37,7 +37,7 @@ pub(super) struct LinkExit {
     queue: VecDeque<Car>,
     free_at: Ms,
     pub hole_ms: Ms,
-    headway_ms: u16,
+    headway_ms: Ms,
     approach: u8,
     /// The junction where the road begins, and the index of its entry there.
     up: (u32, u8),
@@ -50,7 +50,7 @@ pub(super) struct LinkEntry {
     next_in: Ms,
     free_flow_ms: Ms,
     pub free_storage: u16,
-    headway_ms: u16,
+    headway_ms: Ms,
     down: (u32, u8),
 }
 
@@ -350,7 +350,7 @@ impl Junction {
     fn enter(&mut self, to: usize, car: Car, now: Ms, effects: &mut Vec<Effect>) {
         let entry = &mut self.entries[to];
         entry.free_storage -= 1;
-        entry.next_in = now + Ms::from(entry.headway_ms);
+        entry.next_in = now + entry.headway_ms;
         let at = now + entry.free_flow_ms;
         effects.push(Effect {
             to: entry.down.0,
@@ -362,7 +362,7 @@ impl Junction {
     fn leave(&mut self, road: usize, now: Ms, effects: &mut Vec<Effect>) {
         let exit = &mut self.exits[road];
         exit.queue.pop_front();
-        exit.free_at = now + Ms::from(exit.headway_ms);
+        exit.free_at = now + exit.headway_ms;
         effects.push(Effect {
             to: exit.up.0,
             road: exit.up.1,

@@ -1,0 +1,167 @@
+//! Reads MATSim's plans.
+//!
+//! Source: `population_v6.dtd`. We use the selected plan of each person, and its legs by car. Other
+//! modes are counted. The route of a leg without one is the shortest path.
+
+use super::read::{DemandReader, Itinerary, TripRoute, milliseconds};
+use crate::network::Network;
+use crate::network::read::{
+    ReadError,
+    xml::{self, Element},
+};
+use std::collections::{HashMap, HashSet};
+
+pub(super) fn read(
+    text: &str,
+    network: &Network,
+    reader: &mut DemandReader,
+) -> Result<(), ReadError> {
+    let links = network.links_by_name();
+    let mut person = String::new();
+    let mut persons = HashSet::new();
+    let (mut selected, mut in_route, mut car) = (false, false, false);
+    let mut end = None;
+    // The link of the last activity, and whether the leg after it still needs a route.
+    let (mut place, mut unrouted) = (None::<String>, false);
+    let mut itinerary: Option<Result<Itinerary, String>> = None;
+    xml::each(text, |part| {
+        match part {
+            xml::Part::Begin(element) => match element.name().as_str() {
+                "person" => {
+                    person = element.need("id")?;
+                    if !persons.insert(person.clone()) {
+                        return Err(element.error(format!("person {person} is defined twice")));
+                    }
+                }
+                "plan" => {
+                    selected = element.get("selected")?.is_none_or(|text| text == "yes");
+                    if selected {
+                        itinerary = Some(Ok(Vec::new()));
+                    }
+                }
+                "activity" | "act" if selected => {
+                    let known = [
+                        "type",
+                        "link",
+                        "x",
+                        "y",
+                        "z",
+                        "facility",
+                        "start_time",
+                        "end_time",
+                        "max_dur",
+                        "dur",
+                    ];
+                    reader.unused.attributes(&element, &known)?;
+                    let link = element.get("link")?;
+                    if std::mem::take(&mut unrouted) {
+                        // The leg before has no route, so we compute it.
+                        let trip = between(network, &links, place.as_deref(), link.as_deref());
+                        let at = milliseconds(end.unwrap_or(0.0));
+                        if let Some(trips) = &mut itinerary {
+                            push(trips, at.and_then(|at| Ok((at, trip?))));
+                        }
+                    }
+                    place = link;
+                    end = time(&element, "end_time")?;
+                    if end.is_none() && time(&element, "max_dur")?.is_some() {
+                        reader.unused.add("activity max_dur (without end_time)");
+                    }
+                }
+                "leg" if selected => {
+                    let mode = element.get("mode")?.unwrap_or_default();
+                    car = mode == "car";
+                    unrouted = car;
+                    if !car {
+                        reader.unused.add(format!("leg mode={mode}"));
+                    }
+                    end = end.or(time(&element, "dep_time")?);
+                }
+                "route" if selected && car => {
+                    let kind = element.get("type")?;
+                    in_route = kind.is_none_or(|kind| kind == "links");
+                    unrouted = !in_route;
+                }
+                "plans" | "population" | "activity" | "act" | "leg" | "route" | "attributes"
+                | "attribute" => {}
+                name => reader.unused.add(name),
+            },
+            xml::Part::Text(text) if in_route => {
+                let path: Result<Vec<u32>, String> = text
+                    .split_ascii_whitespace()
+                    .map(|name| {
+                        links
+                            .get(name)
+                            .copied()
+                            .ok_or_else(|| format!("the network has no link {name}"))
+                    })
+                    .collect();
+                let trip = path.and_then(|path| Ok((milliseconds(end.unwrap_or(0.0))?, path)));
+                if let Some(trips) = &mut itinerary {
+                    // The first link belongs to the previous trip, if there is one, because MATSim
+                    // repeats it.
+                    let is_first = trips.as_ref().is_ok_and(Vec::is_empty);
+                    push(
+                        trips,
+                        trip.map(|(at, mut path)| {
+                            if !is_first && !path.is_empty() {
+                                path.remove(0);
+                            }
+                            (at, TripRoute::Links(path))
+                        }),
+                    );
+                }
+            }
+            xml::Part::End(name) => match name.as_str() {
+                "route" => in_route = false,
+                "plan" => {
+                    (selected, unrouted, place) = (false, false, None);
+                    if let Some(itinerary) = itinerary.take() {
+                        reader.add(&person, itinerary);
+                    }
+                }
+                _ => {}
+            },
+            xml::Part::Text(_) => {}
+        }
+        Ok(())
+    })
+}
+
+/// Adds a trip to an itinerary. The first error replaces the itinerary.
+fn push(
+    itinerary: &mut Result<Itinerary, String>,
+    trip: Result<(crate::network::Ms, TripRoute), String>,
+) {
+    match (itinerary.as_mut(), trip) {
+        (Ok(trips), Ok(trip)) => trips.push(trip),
+        (Ok(_), Err(reason)) => *itinerary = Err(reason),
+        _ => {}
+    }
+}
+
+/// Returns the route from the end of one activity's link to the end of another one's.
+fn between(
+    network: &Network,
+    links: &HashMap<String, u32>,
+    from: Option<&str>,
+    to: Option<&str>,
+) -> Result<TripRoute, String> {
+    let find = |name: Option<&str>| {
+        let name = name.ok_or("a leg has no route, and an activity next to it has no link")?;
+        let link = links.get(name).copied();
+        link.ok_or_else(|| format!("the network has no link {name}"))
+    };
+    let (from, to) = (find(from)?, find(to)?);
+    let begin = network.links()[from as usize].to;
+    Ok(TripRoute::Way {
+        from: Some(begin),
+        links: if from == to { Vec::new() } else { vec![to] },
+        to: None,
+    })
+}
+
+/// Returns a time in seconds, or nothing if it is undefined.
+fn time(element: &Element<'_>, name: &str) -> Result<Option<f64>, ReadError> {
+    Ok(element.get(name)?.and_then(|text| xml::seconds(&text)))
+}

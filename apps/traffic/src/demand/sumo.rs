@@ -1,0 +1,438 @@
+//! Reads SUMO's routes, trips and flows.
+//!
+//! Source: SUMO's documentation, "Definition of Vehicles, Vehicle Types, and Routes". Every part of
+//! the file that we do not use is counted.
+
+use super::read::{DemandReader, TripRoute, milliseconds};
+use crate::network::Network;
+use crate::network::read::{
+    ReadError,
+    xml::{self, Element},
+};
+use crate::random::Stream;
+use std::collections::{HashMap, HashSet};
+
+/// The maximum number of vehicles of a flow.
+const FLOW_MAX: f64 = 1e7;
+
+/// Attributes that select a lane or a speed. A queue model has neither.
+const COSMETIC: [&str; 14] = [
+    "id",
+    "type",
+    "color",
+    "departLane",
+    "departSpeed",
+    "arrivalLane",
+    "arrivalSpeed",
+    "departPosLat",
+    "arrivalPosLat",
+    "line",
+    "name",
+    "personNumber",
+    "containerNumber",
+    "vTypes",
+];
+
+/// A vehicle or flow whose element has begun, and that waits for its route.
+struct Vehicle {
+    id: String,
+    departs: Vec<f64>,
+    /// The reason why it is left out, if it is.
+    barred: Option<String>,
+    is_flow: bool,
+    is_done: bool,
+}
+
+struct Reading<'a> {
+    reader: &'a mut DemandReader,
+    seed: u64,
+    links: HashMap<String, u32>,
+    junctions: HashMap<String, u32>,
+    routes: HashMap<String, Result<Vec<u32>, String>>,
+    /// The vehicle types that cannot use roads for cars.
+    barred_types: HashMap<String, String>,
+    ids: HashSet<String>,
+    vehicle: Option<Vehicle>,
+    /// The begin and end of the interval that contains the flows.
+    interval: (Option<f64>, Option<f64>),
+    /// The element that is being skipped with its content, and its depth.
+    skipped: Option<(String, u32)>,
+    fastest_mm_s: u32,
+}
+
+pub(super) fn read(
+    text: &str,
+    network: &Network,
+    seed: u64,
+    reader: &mut DemandReader,
+) -> Result<(), ReadError> {
+    let speeds = network.links().iter().map(|link| link.speed_mm_s);
+    let mut reading = Reading {
+        reader,
+        seed,
+        links: network.links_by_name(),
+        junctions: network.junctions_by_name(),
+        routes: HashMap::new(),
+        barred_types: HashMap::new(),
+        ids: HashSet::new(),
+        vehicle: None,
+        interval: (None, None),
+        skipped: None,
+        fastest_mm_s: speeds.max().unwrap_or(0),
+    };
+    xml::each(text, |part| match part {
+        xml::Part::Begin(element) => reading.begin(&element),
+        xml::Part::End(name) => {
+            reading.end(&name);
+            Ok(())
+        }
+        xml::Part::Text(_) => Ok(()),
+    })
+}
+
+impl Reading<'_> {
+    fn begin(&mut self, element: &Element<'_>) -> Result<(), ReadError> {
+        let name = element.name();
+        if let Some((skipped, depth)) = &mut self.skipped {
+            *depth += u32::from(*skipped == name);
+            return Ok(());
+        }
+        match name.as_str() {
+            "routes" | "trips" | "additional" | "param" => {}
+            "interval" => {
+                self.interval = (time(element, "begin")?, time(element, "end")?);
+            }
+            "vehicle" | "trip" | "flow" => self.begin_vehicle(element, &name)?,
+            "route" => self.route(element)?,
+            "vType" => self.vehicle_type(element)?,
+            _ => {
+                self.reader.unused.add(name.clone());
+                self.skipped = Some((name, 1));
+            }
+        }
+        Ok(())
+    }
+
+    fn end(&mut self, name: &str) {
+        if let Some((skipped, depth)) = &mut self.skipped {
+            *depth -= u32::from(skipped == name);
+            if *depth == 0 {
+                self.skipped = None;
+            }
+            return;
+        }
+        match name {
+            "interval" => self.interval = (None, None),
+            "vehicle" | "trip" | "flow" => {
+                if let Some(vehicle) = self.vehicle.take().filter(|vehicle| !vehicle.is_done) {
+                    self.add(&vehicle, Err("it has no route".into()));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn path(&self, edges: &str) -> Result<Vec<u32>, String> {
+        let find = |name: &str| {
+            let link = self.links.get(name).copied();
+            link.ok_or_else(|| format!("the network has no edge {name} for cars"))
+        };
+        edges.split_ascii_whitespace().map(find).collect()
+    }
+
+    fn vehicle_type(&mut self, element: &Element<'_>) -> Result<(), ReadError> {
+        let id = element.need("id")?;
+        let class = element.get("vClass")?.unwrap_or_default();
+        match class.as_str() {
+            "" | "passenger" | "private" | "taxi" | "evehicle" | "hov" | "custom1" | "custom2" => {}
+            "bus" | "coach" | "truck" | "trailer" | "delivery" | "motorcycle" | "moped"
+            | "emergency" | "authority" | "army" | "vip" => {
+                self.reader.unused.add(format!("vType vClass={class}"));
+            }
+            _ => {
+                self.reader.unused.add(format!("vType vClass={class}"));
+                let reason = format!("its class {class} does not use roads for cars");
+                self.barred_types.insert(id, reason);
+            }
+        }
+        let known = [
+            "id",
+            "vClass",
+            "color",
+            "maxSpeed",
+            "guiShape",
+            "imgFile",
+            "width",
+            "height",
+            "mass",
+            "emissionClass",
+            "osgFile",
+            "laneChangeModel",
+            "personCapacity",
+            "containerCapacity",
+        ];
+        self.reader.unused.attributes(element, &known)?;
+        // All cars drive at the speed of the road, so a slower type is not represented.
+        let limit: Option<f64> = element.number("maxSpeed")?;
+        if limit.is_some_and(|limit| limit * 1000.0 < f64::from(self.fastest_mm_s)) {
+            self.reader.unused.add("vType maxSpeed");
+        }
+        Ok(())
+    }
+
+    fn begin_vehicle(&mut self, element: &Element<'_>, name: &str) -> Result<(), ReadError> {
+        let known = [
+            "depart",
+            "route",
+            "from",
+            "to",
+            "via",
+            "fromJunction",
+            "toJunction",
+            "begin",
+            "end",
+            "number",
+            "period",
+            "vehsPerHour",
+            "perHour",
+            "probability",
+            "departPos",
+            "arrivalPos",
+        ];
+        self.reader
+            .unused
+            .attributes(element, &[&COSMETIC[..], &known[..]].concat())?;
+        for place in ["departPos", "arrivalPos"] {
+            let metres: Option<f64> = element.get(place)?.and_then(|text| text.parse().ok());
+            if metres.is_some_and(|metres| metres != 0.0) {
+                self.reader.unused.add(format!("{name} {place}"));
+            }
+        }
+        let id = element.get("id")?.unwrap_or_default();
+        if !id.is_empty() && !self.ids.insert(id.clone()) {
+            return Err(element.error(format!("two vehicles or flows have the id {id}")));
+        }
+        let is_flow = name == "flow";
+        let departs = match is_flow {
+            true => self.flow(element, &id)?,
+            false => vec![departure(element)?],
+        };
+        let kind = element.get("type")?;
+        let barred = kind.and_then(|kind| self.barred_types.get(&kind).cloned());
+        let mut vehicle = Vehicle {
+            id,
+            departs,
+            barred,
+            is_flow,
+            is_done: false,
+        };
+        if let Some(route) = element.get("route")? {
+            let route = self
+                .routes
+                .get(&route)
+                .cloned()
+                .unwrap_or_else(|| Err(format!("the file defines no route {route}")));
+            self.add(&vehicle, route.map(TripRoute::Links));
+            vehicle.is_done = true;
+        } else if let Some(way) = self.way(element)? {
+            self.add(&vehicle, way);
+            vehicle.is_done = true;
+        }
+        self.vehicle = Some(vehicle);
+        Ok(())
+    }
+
+    /// Returns the route of a trip between edges or junctions, if the element describes one.
+    fn way(&self, element: &Element<'_>) -> Result<Option<Result<TripRoute, String>>, ReadError> {
+        let ends = [("from", "fromJunction"), ("to", "toJunction")];
+        let [from, to] = ends.map(|(edge, junction)| {
+            Ok::<_, ReadError>((element.get(edge)?, element.get(junction)?))
+        });
+        let (from, to) = (from?, to?);
+        let is_there = |end: &(Option<String>, Option<String>)| end.0.is_some() || end.1.is_some();
+        if !is_there(&from) && !is_there(&to) {
+            return Ok(None);
+        }
+        let via = element.get("via")?.unwrap_or_default();
+        let way = || {
+            let junction = |name: Option<String>| match name {
+                None => Ok(None),
+                Some(name) => match self.junctions.get(&name) {
+                    Some(&junction) => Ok(Some(junction)),
+                    None => Err(format!("the network has no junction {name}")),
+                },
+            };
+            if !(is_there(&from) && is_there(&to)) {
+                return Err("it has no origin or no destination".to_owned());
+            }
+            let edges = [from.0.unwrap_or_default(), via, to.0.unwrap_or_default()];
+            let links = self.path(&edges.join(" "))?;
+            Ok(TripRoute::Way {
+                from: junction(from.1)?,
+                links,
+                to: junction(to.1)?,
+            })
+        };
+        Ok(Some(way()))
+    }
+
+    fn route(&mut self, element: &Element<'_>) -> Result<(), ReadError> {
+        let known = ["id", "edges", "color", "probability", "cost"];
+        self.reader.unused.attributes(element, &known)?;
+        let edges = self.path(&element.need("edges")?);
+        match (self.vehicle.take(), element.get("id")?) {
+            (Some(mut vehicle), _) => {
+                if !vehicle.is_done {
+                    self.add(&vehicle, edges.map(TripRoute::Links));
+                    vehicle.is_done = true;
+                }
+                self.vehicle = Some(vehicle);
+            }
+            (None, Some(id)) => _ = self.routes.insert(id, edges),
+            (None, None) => self.reader.unused.add("route (without an id)"),
+        }
+        Ok(())
+    }
+
+    /// Returns the departure times of a flow in seconds.
+    fn flow(&mut self, element: &Element<'_>, id: &str) -> Result<Vec<f64>, ReadError> {
+        let begin = time(element, "begin")?.or(self.interval.0).unwrap_or(0.0);
+        let end = time(element, "end")?.or(self.interval.1);
+        let number: Option<f64> = element.number("number")?;
+        let hourly = match element.number::<f64>("vehsPerHour")? {
+            Some(rate) => Some(rate),
+            None => element.number("perHour")?,
+        };
+        let period = element.get("period")?;
+        let exponential = period
+            .as_deref()
+            .and_then(|text| text.trim().strip_prefix("exp(")?.strip_suffix(')'))
+            .map(|rate| rate.trim().parse::<f64>().unwrap_or(f64::NAN));
+        let period = match (&exponential, period) {
+            (None, Some(text)) => Some(text.trim().parse::<f64>().unwrap_or(f64::NAN)),
+            _ => hourly.map(|rate| 3600.0 / rate),
+        };
+        let probability: Option<f64> = element.number("probability")?;
+        for value in [
+            number,
+            period.filter(|_| hourly != Some(0.0)),
+            exponential,
+            probability,
+        ] {
+            if value.is_some_and(|value| value.is_nan() || value < 0.0) {
+                return Err(element.error("a flow needs a number, a rate or a period of 0 or more"));
+            }
+        }
+        if probability.is_some_and(|probability| probability > 1.0) {
+            return Err(element.error("the probability of a flow must be at most 1"));
+        }
+        let until = end.unwrap_or_else(|| {
+            if number.is_none() || (period.is_none() && exponential.is_none()) {
+                self.reader
+                    .unused
+                    .add("flow end (missing, so it lasts an hour)");
+                begin + 3600.0
+            } else {
+                f64::INFINITY
+            }
+        });
+        let lasts = (until - begin).max(0.0);
+        let (expected, most) = (number.unwrap_or(f64::INFINITY), number.unwrap_or(FLOW_MAX));
+        let expected = match (exponential, probability, period) {
+            (Some(rate), ..) => expected.min(rate * lasts),
+            (_, Some(probability), _) => expected.min(probability * lasts),
+            (.., Some(period)) if number.is_none() => lasts / period,
+            _ => number.unwrap_or(0.0),
+        };
+        if expected > FLOW_MAX {
+            return Err(element.error(format!(
+                "the flow {id} has {expected:.0} vehicles, but the maximum is {FLOW_MAX:.0}"
+            )));
+        }
+        let is_given = number.is_some() || exponential.is_some() || probability.is_some();
+        if !is_given && period.is_none() {
+            return Err(element.error(format!("the flow {id} has no number, rate or period")));
+        }
+        let mut stream = Stream::of(self.seed, "flow", 0);
+        id.bytes().for_each(|byte| stream.mix(u64::from(byte)));
+        let mut times = Vec::new();
+        if let Some(rate) = exponential {
+            let mut at = begin;
+            while rate > 0.0 && (times.len() as f64) < most {
+                at -= (1.0 - stream.unit()).ln() / rate;
+                if at >= until {
+                    break;
+                }
+                times.push(at);
+            }
+        } else if let Some(probability) = probability {
+            let mut at = begin;
+            while at < until && (times.len() as f64) < most && probability > 0.0 {
+                if stream.unit() < probability {
+                    times.push(at);
+                }
+                at += 1.0;
+            }
+        } else {
+            let step = match (number, period, end) {
+                (None, Some(period), _) | (Some(_), Some(period), None) => period,
+                (Some(number), Some(period), Some(_)) if hourly.is_none() => {
+                    period.min(lasts / number.max(1.0))
+                }
+                (number, ..) => lasts / number.unwrap_or(1.0).max(1.0),
+            };
+            let count = match number {
+                Some(number) => number,
+                // The flow begins with a vehicle, and its end is excluded.
+                None if step.is_finite() && step > 0.0 => (lasts / step).ceil(),
+                None => 0.0,
+            };
+            times.extend((0..count as u32).map(|index| begin + f64::from(index) * step));
+        }
+        Ok(times)
+    }
+
+    /// Adds a vehicle, or all vehicles of a flow.
+    fn add(&mut self, vehicle: &Vehicle, route: Result<TripRoute, String>) {
+        let route = match &vehicle.barred {
+            Some(reason) => Err(reason.clone()),
+            None => route,
+        };
+        for (index, &depart) in vehicle.departs.iter().enumerate() {
+            // As in SUMO, vehicles of a flow are named after the flow, with a number.
+            let name = match vehicle.is_flow {
+                true => format!("{}.{index}", vehicle.id),
+                false => vehicle.id.clone(),
+            };
+            let itinerary = route
+                .clone()
+                .and_then(|route| Ok(vec![(milliseconds(depart)?, route)]));
+            self.reader.add(&name, itinerary);
+        }
+    }
+}
+
+fn time(element: &Element<'_>, name: &str) -> Result<Option<f64>, ReadError> {
+    let Some(text) = element.get(name)? else {
+        return Ok(None);
+    };
+    let seconds = xml::seconds(&text);
+    seconds.map(Some).ok_or_else(|| {
+        element.error(format!(
+            "<{}>: expected a time for {name}, but found '{text}'",
+            element.name()
+        ))
+    })
+}
+
+/// Returns the departure time of a vehicle or trip. It is not a number if there is none.
+fn departure(element: &Element<'_>) -> Result<f64, ReadError> {
+    let seconds = match element.get("depart")?.as_deref() {
+        Some("now" | "begin") => Some(0.0),
+        // Other values, such as "triggered", depend on other vehicles. We do not support them, so
+        // the vehicle is left out.
+        Some(text) => xml::seconds(text),
+        None => None,
+    };
+    Ok(seconds.unwrap_or(f64::NAN))
+}

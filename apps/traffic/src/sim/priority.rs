@@ -1,0 +1,479 @@
+//! Right of way at priority junctions: whether a car of a minor road may cross now.
+//!
+//! A driver accepts a gap of the *critical gap* between two cars of a movement with priority. We
+//! see a car that approaches the junction only for the last part of its link, because a tile runs
+//! alone for a window, and the result must not depend on the window. Therefore we divide the
+//! critical gap into two parts: no car may have crossed for the *look-back*, and no visible car
+//! may arrive within the *look-ahead*. For any sequence of gaps, this lets the same number of cars
+//! pass as a driver who sees the whole gap in advance.
+
+use super::events::Work;
+use super::records::*;
+use super::slab::NONE;
+use super::tile::Tile;
+use crate::demand::is_turns;
+use crate::network::{LINK_TIME_MS_MIN, Ms, Network, Physics, Turn, Yield};
+use std::collections::{HashMap, VecDeque};
+
+/// The time after which a car tries again if we do not know when the car that it yields to will
+/// cross.
+const POLL_MS: Ms = 500;
+/// The longest look-ahead.
+const LOOK_AHEAD_MS_MAX: Ms = 10_000;
+
+/// Returns the time for which a car on a watched link is not visible from the junction at its end.
+/// A window is never longer.
+pub(super) fn hidden_ms(free_flow_ms: Ms) -> Ms {
+    (free_flow_ms / 2)
+        .max(free_flow_ms.saturating_sub(LOOK_AHEAD_MS_MAX))
+        .max(LINK_TIME_MS_MIN.min(free_flow_ms))
+}
+
+/// A movement that yields, or that others yield to.
+#[derive(Clone, Debug)]
+struct Movement {
+    exit: u16,
+    entry: u16,
+    /// The minimum time between two cars of a queue.
+    follow_up_ms: Ms,
+    /// The movements that this one yields to, as a range of `foes`.
+    foes: (u32, u32),
+}
+
+/// A movement that another one yields to.
+#[derive(Clone, Copy, Debug)]
+struct Foe {
+    /// The index of the movement.
+    movement: u32,
+    look_back_ms: Ms,
+    look_ahead_ms: Ms,
+    /// Whether the foe, directly or indirectly, yields to this movement as well. The car that has
+    /// waited longer then goes first.
+    mutual: bool,
+}
+
+/// The right of way in a tile. It follows from the network and the parameters of the model.
+#[derive(Clone, Debug, Default)]
+pub(super) struct RightOfWay {
+    /// The movements, ordered by exit and entry.
+    movements: Vec<Movement>,
+    foes: Vec<Foe>,
+    /// The index in `Tile::approaching` of each exit, or `NONE16`. Empty if no exit is watched.
+    watched: Vec<u16>,
+    /// The roundabout of each exit and entry. Empty if there are no roundabouts.
+    ring_of_exit: Vec<u32>,
+    ring_of_entry: Vec<u32>,
+}
+
+impl RightOfWay {
+    pub fn movements(&self) -> usize {
+        self.movements.len()
+    }
+
+    /// Returns the exit and the entry of a movement.
+    pub fn ends(&self, movement: usize) -> (u16, u16) {
+        let movement = &self.movements[movement];
+        (movement.exit, movement.entry)
+    }
+
+    /// Returns the number of watched exits.
+    pub fn watched_exits(&self) -> usize {
+        self.watched.iter().filter(|&&slot| slot != NONE16).count()
+    }
+
+    #[inline]
+    fn find(&self, exit: u16, entry: u16) -> Option<usize> {
+        let key = |movement: &Movement| (movement.exit, movement.entry);
+        self.movements
+            .binary_search_by_key(&(exit, entry), key)
+            .ok()
+    }
+
+    fn foes(&self, movement: usize) -> &[Foe] {
+        let (begin, end) = self.movements[movement].foes;
+        &self.foes[begin as usize..end as usize]
+    }
+
+    /// Returns whether a movement yields to another one, and not also the other way round.
+    fn yields(&self, (exit, entry): (u16, u16), other: u16) -> bool {
+        let movements = self.find(exit, entry).zip(self.find(other, entry));
+        movements.is_some_and(|(one, other)| {
+            let is_other = |foe: &Foe| foe.movement as usize == other && !foe.mutual;
+            self.foes(one).iter().any(is_other)
+        })
+    }
+
+    /// Returns whether a movement enters a roundabout from outside. `NONE16` stands for the entry
+    /// queue.
+    pub fn enters_ring(&self, exit: u16, entry: u16) -> bool {
+        let ring = |rings: &[u32], of: u16| rings.get(usize::from(of)).copied().unwrap_or(NONE);
+        let inside = ring(&self.ring_of_entry, entry);
+        inside != NONE && ring(&self.ring_of_exit, exit) != inside
+    }
+}
+
+/// Collects the right of way of a tile.
+#[derive(Default)]
+pub(super) struct Builder {
+    /// For each exit and entry: what the movement yields to.
+    movements: Vec<(u16, u16, Option<Yield>)>,
+}
+
+impl Builder {
+    /// Adds the movements of a junction. `exit` and `entry` return the numbers of links in the tile.
+    pub fn junction(
+        &mut self,
+        yields: &[Yield],
+        exit: impl Fn(u32) -> u16,
+        entry: impl Fn(u32) -> u16,
+    ) {
+        for one in yields {
+            let key = (exit(one.from), entry(one.to));
+            self.movements.push((key.0, key.1, Some(one.clone())));
+            for foe in &one.foes {
+                self.movements.push((exit(foe.0), entry(foe.1), None));
+            }
+        }
+    }
+
+    /// Builds the right of way. `link_of_exit` and `link_of_entry` return the links of the tile.
+    pub fn finish(
+        mut self,
+        network: &Network,
+        physics: &Physics,
+        exits: &[u32],
+        entries: &[u32],
+    ) -> RightOfWay {
+        let mut rights = RightOfWay::default();
+        let ring = |&link: &u32| network.ring(link).unwrap_or(NONE);
+        if entries.iter().any(|link| network.ring(*link).is_some()) {
+            rights.ring_of_exit = exits.iter().map(ring).collect();
+            rights.ring_of_entry = entries.iter().map(ring).collect();
+        }
+        if self.movements.is_empty() {
+            return rights;
+        }
+        self.movements
+            .sort_by_key(|&(exit, entry, ref given)| (exit, entry, given.is_none()));
+        self.movements
+            .dedup_by_key(|&mut (exit, entry, _)| (exit, entry));
+        let link = |exit: u16| exits[usize::from(exit)];
+        let number: HashMap<(u32, u32), u32> = self
+            .movements
+            .iter()
+            .zip(0..)
+            .map(|(&(exit, entry, _), index)| ((link(exit), entries[usize::from(entry)]), index))
+            .collect();
+        let yields_to: Vec<Vec<u32>> = self
+            .movements
+            .iter()
+            .map(|(.., given)| {
+                let foes = given.iter().flat_map(|given| &given.foes);
+                foes.map(|foe| number[foe]).collect()
+            })
+            .collect();
+        let mut is_watched = vec![false; exits.len()];
+        for (index, (exit, entry, given)) in self.movements.iter().enumerate() {
+            let begin = rights.foes.len() as u32;
+            let turn = given.as_ref().map_or(Turn::FromMajor, |given| given.turn);
+            let critical_ms = physics.gaps.critical(turn);
+            for &foe in &yields_to[index] {
+                let exit = self.movements[foe as usize].0;
+                is_watched[usize::from(exit)] = true;
+                let free_flow_ms = network.free_flow_ms(link(exit));
+                let visible_ms = free_flow_ms - hidden_ms(free_flow_ms);
+                // After a car has entered the same link, its headway must pass in any case.
+                let merges = self.movements[foe as usize].1 == *entry;
+                let target = entries[usize::from(*entry)];
+                let behind_ms = match merges {
+                    true => network.flow(target, physics).headway_ms,
+                    false => 0,
+                };
+                let look_ahead_ms = visible_ms.min(critical_ms.saturating_sub(behind_ms));
+                rights.foes.push(Foe {
+                    movement: foe,
+                    look_ahead_ms,
+                    look_back_ms: critical_ms - look_ahead_ms,
+                    mutual: reaches(&yields_to, foe, index as u32),
+                });
+            }
+            let lanes = u32::from(network.links()[link(*exit) as usize].lanes);
+            rights.movements.push(Movement {
+                exit: *exit,
+                entry: *entry,
+                follow_up_ms: given
+                    .as_ref()
+                    .map_or(0, |given| physics.gaps.follow_up(given.turn) / lanes),
+                foes: (begin, rights.foes.len() as u32),
+            });
+        }
+        let mut next = 0;
+        rights.watched = is_watched
+            .into_iter()
+            .map(|watched| match watched {
+                true => {
+                    next += 1;
+                    next - 1
+                }
+                false => NONE16,
+            })
+            .collect();
+        rights
+    }
+}
+
+/// Returns whether a chain of yielding movements leads from one movement to another.
+fn reaches(yields_to: &[Vec<u32>], from: u32, to: u32) -> bool {
+    let (mut open, mut seen) = (vec![from], vec![from]);
+    while let Some(movement) = open.pop() {
+        if movement == to {
+            return true;
+        }
+        for &next in &yields_to[movement as usize] {
+            if !seen.contains(&next) {
+                seen.push(next);
+                open.push(next);
+            }
+        }
+    }
+    false
+}
+
+impl Tile {
+    /// Notes that a car approaches the end of a watched link.
+    pub fn watch(&mut self, exit: u16, car: u32) {
+        let slot = self.right_of_way.watched[usize::from(exit)];
+        self.approaching[usize::from(slot)].push_back(car);
+    }
+
+    /// Forgets the first car that approaches the end of a watched link, because it has arrived.
+    pub fn unwatch(&mut self, exit: u16) {
+        let slot = self.right_of_way.watched[usize::from(exit)];
+        self.approaching[usize::from(slot)].pop_front();
+    }
+
+    /// Fills the lists of approaching cars from the timing wheel.
+    pub fn find_approaching(&mut self) {
+        let mut cars = Vec::new();
+        self.arrival_wheel.each(&self.cars, |place| {
+            let car = self.cars[place];
+            let watched = self.right_of_way.watched.get(usize::from(car.exit));
+            if watched.is_some_and(|&slot| slot != NONE16) {
+                cars.push((car.exit, car.at, place));
+            }
+        });
+        cars.sort_unstable();
+        self.approaching = vec![VecDeque::new(); self.right_of_way.watched_exits()];
+        cars.into_iter()
+            .for_each(|(exit, _, place)| self.watch(exit, place));
+    }
+
+    /// Returns the number of free places that a car needs on its next link. `exit` is where the car
+    /// is now, or [`ENTRY_QUEUE`].
+    #[inline]
+    pub fn needed_places(&self, exit: u16, entry: u16) -> u16 {
+        let is_ring = self.entries[usize::from(entry)].down & RING != 0;
+        1 + u16::from(is_ring && self.right_of_way.enters_ring(exit, entry))
+    }
+
+    /// Returns the waiter for a link whose turn it is, and the waiter before it in the ring.
+    ///
+    /// Movements that yield come last. Otherwise the waiters share the link in proportion to their
+    /// capacities. Each waiter has a tag, which grows by its headway each time that it waits for the
+    /// same link again. The lowest tag has its turn. If all headways are equal, the waiters take
+    /// turns in the order in which they began to wait.
+    pub fn choose_waiter(&self, entry: u16) -> (u16, u16) {
+        let last = self.entries[usize::from(entry)].last_waiter;
+        let first = self.next_waiter(entry, last);
+        if first == last {
+            return (last, first);
+        }
+        let stride = self.stride(entry, first);
+        let mut differ = false;
+        // The first waiter that no other one outranks, and the one with the lowest tag.
+        let (mut oldest, mut lowest) = (None, None::<(u32, (u16, u16))>);
+        let mut before = last;
+        loop {
+            let waiter = self.next_waiter(entry, before);
+            differ |= self.stride(entry, waiter) != stride;
+            if !self.is_outranked(entry, waiter) {
+                let tag = self.tag(entry, waiter).unwrap_or(0);
+                oldest = oldest.or(Some((before, waiter)));
+                if lowest.is_none_or(|lowest| is_before(tag, lowest.0)) {
+                    lowest = Some((tag, (before, waiter)));
+                }
+            }
+            before = waiter;
+            if waiter == last {
+                break;
+            }
+        }
+        let lowest = lowest.map(|lowest| lowest.1).filter(|_| differ);
+        lowest.or(oldest).unwrap_or((last, first))
+    }
+
+    /// Returns whether another waiter for the same link goes first.
+    fn is_outranked(&self, entry: u16, waiter: u16) -> bool {
+        let needs_two = self.needed_places(waiter, entry) > 1;
+        if !needs_two && self.right_of_way.movements.is_empty() {
+            return false;
+        }
+        let last = self.entries[usize::from(entry)].last_waiter;
+        let mut other = last;
+        loop {
+            other = self.next_waiter(entry, other);
+            let on_ring = needs_two && self.needed_places(other, entry) == 1;
+            let yields = waiter != ENTRY_QUEUE
+                && other != ENTRY_QUEUE
+                && self.right_of_way.yields((waiter, entry), other);
+            if other != waiter && (on_ring || yields) {
+                return true;
+            }
+            if other == last {
+                return false;
+            }
+        }
+    }
+
+    /// Returns by how much the tag of a waiter grows. The entry queue counts like a road with the
+    /// capacity of the link.
+    fn stride(&self, entry: u16, waiter: u16) -> u32 {
+        let headway_ms = match waiter {
+            ENTRY_QUEUE => self.entries[usize::from(entry)].headway_ms,
+            exit => self.exits[usize::from(exit)].headway_ms,
+        };
+        headway_ms.min(STRIDE_MAX)
+    }
+
+    /// Returns the tag of a waiter, if it has waited for this link before.
+    fn tag(&self, entry: u16, waiter: u16) -> Option<u32> {
+        match waiter {
+            ENTRY_QUEUE => self.entry_queues[self.entry_queue(entry).ok()?].tag,
+            exit => {
+                let exit = &self.exits[usize::from(exit)];
+                (exit.tag_of == entry).then_some(exit.tag)
+            }
+        }
+    }
+
+    /// Sets the tag of a waiter that joins the others. A waiter that was away does not catch up by
+    /// more than one turn.
+    pub fn set_tag(&mut self, entry: u16, waiter: u16) {
+        let stride = self.stride(entry, waiter);
+        let last = self.entries[usize::from(entry)].last_waiter;
+        // The tags of the others less their strides say how far the service has come.
+        let mut served = None;
+        let mut other = last;
+        while other != NONE16 {
+            other = self.next_waiter(entry, other);
+            let tag = self.tag(entry, other).unwrap_or(0);
+            let begin = tag.wrapping_sub(self.stride(entry, other));
+            if served.is_none_or(|served| is_before(served, begin)) {
+                served = Some(begin);
+            }
+            if other == last {
+                break;
+            }
+        }
+        let before = match (self.tag(entry, waiter), served) {
+            (Some(tag), Some(served)) if is_before(tag, served.wrapping_sub(stride)) => {
+                served.wrapping_sub(stride)
+            }
+            (Some(tag), _) => tag,
+            (None, served) => served.unwrap_or(0),
+        };
+        let tag = before.wrapping_add(stride);
+        match waiter {
+            ENTRY_QUEUE => {
+                if let Ok(index) = self.entry_queue(entry) {
+                    self.entry_queues[index].tag = Some(tag);
+                }
+            }
+            exit => {
+                let record = &mut self.exits[usize::from(exit)];
+                (record.tag, record.tag_of) = (tag, entry);
+            }
+        }
+    }
+}
+
+/// The limit for the growth of a tag, so that tags can be compared after an overflow.
+const STRIDE_MAX: u32 = 1 << 28;
+
+/// Returns whether one tag is less than another one. Tags overflow.
+fn is_before(tag: u32, other: u32) -> bool {
+    (tag.wrapping_sub(other) as i32) < 0
+}
+
+impl Work<'_> {
+    /// Returns the link that the car with these turns enters next, or `None` if its trip ends.
+    fn next_entry(&self, place: u32, turns: u32, node: &Node) -> Option<u16> {
+        let turns = match turns {
+            1 => {
+                let (_, word) = self.rules.follow(place + 1);
+                is_turns(word).then_some(word)?
+            }
+            turns => turns,
+        };
+        Some(node.first_entry + (turns & ((1 << node.turn_bits) - 1)) as u16)
+    }
+
+    /// Returns the time at which the first car of `exit` may try to cross, as far as is known now.
+    /// It may cross now if that time is not later.
+    pub fn right_of_way(&self, node: &Node, exit: u16, entry: u16, now: Ms) -> Ms {
+        let tile = &*self.tile;
+        let rights = &*tile.right_of_way;
+        let Some(movement) = rights.find(exit, entry) else {
+            return now;
+        };
+        let since = tile.exits[usize::from(exit)].since;
+        let mut at = now;
+        for foe in rights.foes(movement) {
+            let (from, to) = rights.ends(foe.movement as usize);
+            let crossed = tile.crossed[foe.movement as usize];
+            if crossed > 0 {
+                at = at.max(crossed + foe.look_back_ms);
+            }
+            let critical_ms = foe.look_back_ms + foe.look_ahead_ms;
+            let other = &tile.exits[usize::from(from)];
+            if other.last != NONE {
+                let first = tile.cars[tile.cars[other.last].next];
+                let crosses = self.next_entry(first.place, first.turns, node) == Some(to);
+                // A blocked car waits for the same link and goes first there, or it does not move.
+                let waits = crosses && other.flags & LinkExit::BLOCKED == 0;
+                let later = foe.mutual && (since, exit) < (other.since, from);
+                if waits && other.free_at > now {
+                    if other.free_at < now + critical_ms {
+                        at = at.max(other.free_at + foe.look_back_ms.max(1));
+                    }
+                } else if waits && !later {
+                    at = at.max(now + POLL_MS);
+                }
+            }
+            let slot = rights.watched[usize::from(from)];
+            for &car in &tile.approaching[usize::from(slot)] {
+                let car = tile.cars[car];
+                if car.at >= now + foe.look_ahead_ms {
+                    break;
+                }
+                if self.next_entry(car.place, car.turns, node) == Some(to) {
+                    at = at.max(car.at + foe.look_back_ms.max(1));
+                    break;
+                }
+            }
+        }
+        at
+    }
+
+    /// Notes that a car has crossed from `exit` to `entry`, and holds back the next car of its road
+    /// for the follow-up time.
+    pub fn note_crossing(&mut self, exit: u16, entry: u16, now: Ms) {
+        let Some(movement) = self.tile.right_of_way.find(exit, entry) else {
+            return;
+        };
+        self.tile.crossed[movement] = now.max(1);
+        let follow_up_ms = self.tile.right_of_way.movements[movement].follow_up_ms;
+        let record = &mut self.tile.exits[usize::from(exit)];
+        record.free_at = record.free_at.max(now + follow_up_ms);
+    }
+}

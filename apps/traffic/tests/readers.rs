@@ -1,0 +1,330 @@
+//! Checks that readers use what changes the result, or count it.
+
+#[path = "common/program.rs"]
+mod program;
+
+use creel::Pool;
+use creel_traffic::demand::read::{Demand, demand};
+use creel_traffic::network::read::{Assumed, network};
+use creel_traffic::network::{Control, Network, RawNetwork, Turn};
+use program::{place, run};
+
+fn pool() -> Pool {
+    Pool::builder().workers(1).build().unwrap()
+}
+
+fn roads(name: &str, text: &str) -> RawNetwork {
+    let path = place(name);
+    std::fs::write(&path, text).unwrap();
+    network(&path, &Assumed::default(), &pool()).unwrap()
+}
+
+/// A SUMO network of three roads in a row: a to b, b to c and c to d, with more text in it.
+fn row(more: &str) -> String {
+    let edge = |id: &str, from: &str, to: &str| {
+        format!(
+            "<edge id=\"{id}\" from=\"{from}\" to=\"{to}\"><lane id=\"{id}_0\" index=\"0\" speed=\"10\" length=\"100\"/></edge>"
+        )
+    };
+    let junctions =
+        ["a", "b", "c", "d"].map(|id| format!("<junction id=\"{id}\" x=\"0\" y=\"0\"/>"));
+    format!(
+        "<net>{}{}{}{}{more}</net>",
+        edge("ab", "a", "b"),
+        edge("bc", "b", "c"),
+        edge("cd", "c", "d"),
+        junctions.concat()
+    )
+}
+
+fn trips(name: &str, text: &str) -> Result<Demand, String> {
+    let network = Network::new(roads(&format!("{name}.net.xml"), &row(""))).unwrap();
+    let path = place(&format!("{name}.rou.xml"));
+    std::fs::write(&path, format!("<routes>{text}</routes>")).unwrap();
+    let read = demand(&pool(), &network, &path, usize::MAX, 1);
+    read.map_err(|error| error.to_string())
+}
+
+/// Returns the departure times of all cars in seconds.
+fn departs(name: &str, text: &str) -> Vec<f64> {
+    let network = Network::new(roads(&format!("{name}.net.xml"), &row(""))).unwrap();
+    let plans = trips(name, text).unwrap().plans;
+    let cars = 0..plans.len() as u32;
+    cars.map(|car| f64::from(plans.trips(&network, car)[0].0) / 1000.0)
+        .collect()
+}
+
+#[test]
+fn only_lanes_for_cars_count() {
+    let lane = |index: u32, rest: &str| {
+        format!("<lane id=\"e_{index}\" index=\"{index}\" length=\"100\" {rest}/>")
+    };
+    let edge = |id: &str, lanes: &[String]| {
+        format!(
+            "<edge id=\"{id}\" from=\"a\" to=\"b\">{}</edge>",
+            lanes.concat()
+        )
+    };
+    let edges = [
+        edge(
+            "mixed",
+            &[
+                lane(0, "speed=\"2\" allow=\"pedestrian\""),
+                lane(1, "speed=\"5\" allow=\"bicycle\""),
+                lane(2, "speed=\"20\" disallow=\"pedestrian bicycle\""),
+            ],
+        ),
+        edge("rail", &[lane(0, "speed=\"30\" allow=\"rail tram\"")]),
+        edge(
+            "bus",
+            &[
+                lane(0, "speed=\"10\" allow=\"bus\""),
+                lane(1, "speed=\"10\" disallow=\"all\""),
+            ],
+        ),
+        edge(
+            "all",
+            &[
+                lane(0, "speed=\"10\""),
+                lane(1, "speed=\"10\" allow=\"all\""),
+            ],
+        ),
+    ];
+    let text = format!(
+        "<net>{}<junction id=\"a\" x=\"0\" y=\"0\"/><junction id=\"b\" x=\"1\" y=\"0\"/></net>",
+        edges.concat()
+    );
+    let raw = roads("lanes.net.xml", &text);
+    let found: Vec<_> = raw
+        .links
+        .iter()
+        .map(|link| (link.lanes, link.speed_mm_s))
+        .collect();
+    assert_eq!(found, [(1, 20_000), (2, 10_000)]);
+    assert!(raw.unused.is_empty(), "{}", raw.unused.text());
+}
+
+#[test]
+fn the_right_of_way_matrix_and_roundabouts_are_read() {
+    // bc yields to nothing. A second road into b yields to ab.
+    let more = "<edge id=\"xb\" from=\"d\" to=\"b\"><lane id=\"xb_0\" index=\"0\" speed=\"10\" length=\"50\"/></edge>
+        <roundabout nodes=\"c d\" edges=\"bc cd\"/>
+        <junction id=\"j\" type=\"priority\" x=\"0\" y=\"0\"/>
+        <connection from=\"ab\" to=\"bc\" fromLane=\"0\" toLane=\"0\" via=\":b_0_0\" dir=\"s\"/>
+        <connection from=\"xb\" to=\"bc\" fromLane=\"0\" toLane=\"0\" via=\":b_1_0\" dir=\"l\"/>";
+    let text = row(more).replace(
+        "<junction id=\"b\" x=\"0\" y=\"0\"/>",
+        "<junction id=\"b\" type=\"priority\" x=\"0\" y=\"0\"><request index=\"0\" response=\"00\"/><request index=\"1\" response=\"01\"/></junction>",
+    );
+    let raw = roads("matrix.net.xml", &text);
+    assert_eq!(raw.rings, [[1, 2]]);
+    let [one] = &raw.yields[..] else {
+        panic!("{:?}", raw.yields)
+    };
+    assert_eq!(
+        (one.from, one.to, one.turn, &one.foes[..]),
+        (3, 1, Turn::Left, &[(0, 1)][..])
+    );
+    assert_eq!(raw.junctions[1].control, Control::Priority);
+    let network = Network::new(raw).unwrap();
+    assert!((0..4).any(|link| network.ring(link).is_some()));
+}
+
+#[test]
+fn odd_traffic_lights_are_read_with_a_warning() {
+    let light = |phases: &str, index: i32| {
+        let more = format!(
+            "<tlLogic id=\"t\" offset=\"0\">{phases}</tlLogic><connection from=\"ab\" to=\"bc\" fromLane=\"0\" toLane=\"0\" tl=\"t\" linkIndex=\"{index}\"/><connection from=\"bc\" to=\"cd\" fromLane=\"0\" toLane=\"0\"/>"
+        );
+        roads("light.net.xml", &row(&more))
+    };
+    let long = light(
+        "<phase duration=\"100000\" state=\"G\"/><phase duration=\"10\" state=\"r\"/>",
+        0,
+    );
+    assert_eq!(long.programs[0].greens[1], (0, 100_000_000));
+    let longest = light("<phase duration=\"1e9\" state=\"G\"/>", 0);
+    assert_eq!(longest.unused.text(), "phase duration (beyond 11 days) (1)");
+    let free = light("<phase duration=\"50\" state=\"r\"/>", -1);
+    assert_eq!(free.junctions[1].control, Control::Free);
+    let red = light(
+        "<phase duration=\"50\" state=\"r\"/><phase duration=\"5\" state=\"y\"/>",
+        0,
+    );
+    assert_eq!(red.unused.text(), "tlLogic (an edge without green) (1)");
+    assert_eq!(red.programs[0].greens[1], (50_000, 55_000));
+    let off = light("<phase duration=\"50\" state=\"O\"/>", 0);
+    assert_eq!(off.junctions[1].control, Control::Free);
+    for raw in [long, longest, free, red, off] {
+        Network::new(raw).unwrap();
+    }
+}
+
+#[test]
+fn flows_have_the_rate_that_the_file_says() {
+    let flow = |name: &str, rest: &str| {
+        departs(
+            name,
+            &format!("<flow id=\"f\" from=\"ab\" to=\"cd\" {rest}/>"),
+        )
+    };
+    assert_eq!(
+        flow("number", "begin=\"10\" end=\"20\" number=\"5\""),
+        [10.0, 12.0, 14.0, 16.0, 18.0]
+    );
+    assert_eq!(
+        flow("per-hour", "begin=\"0\" end=\"3600\" perHour=\"360\"").len(),
+        360
+    );
+    assert_eq!(
+        flow(
+            "vehs-per-hour",
+            "begin=\"0\" end=\"3600\" vehsPerHour=\"360\""
+        )
+        .len(),
+        360
+    );
+    assert_eq!(
+        flow("period", "begin=\"0\" end=\"10\" period=\"2.5\""),
+        [0.0, 2.5, 5.0, 7.5]
+    );
+    assert_eq!(
+        flow("both", "begin=\"5\" period=\"2\" number=\"3\""),
+        [5.0, 7.0, 9.0]
+    );
+    let chance = flow("chance", "begin=\"0\" end=\"10000\" probability=\"0.1\"");
+    assert!((900..1100).contains(&chance.len()), "{}", chance.len());
+    assert!(chance.iter().all(|at| at.fract() == 0.0));
+    let poisson = flow("poisson", "begin=\"0\" end=\"10000\" period=\"exp(0.2)\"");
+    assert!((1850..2150).contains(&poisson.len()), "{}", poisson.len());
+    assert!(poisson.windows(2).any(|pair| pair[1] - pair[0] > 15.0));
+    let inside = departs(
+        "interval",
+        "<interval begin=\"600\" end=\"1200\"><flow id=\"f\" number=\"3\" from=\"ab\" to=\"cd\"/></interval>",
+    );
+    assert_eq!(inside, [600.0, 800.0, 1000.0]);
+    let many =
+        "<flow id=\"f\" begin=\"0\" end=\"3600\" number=\"1000000000\" from=\"ab\" to=\"cd\"/>";
+    assert!(
+        trips("many", many)
+            .unwrap_err()
+            .contains("1000000000 vehicles")
+    );
+    let none = "<flow id=\"f\" begin=\"0\" end=\"3600\" from=\"ab\" to=\"cd\"/>";
+    assert!(
+        trips("none", none)
+            .unwrap_err()
+            .contains("no number, rate or period")
+    );
+}
+
+#[test]
+fn trips_use_vias_and_junctions() {
+    let network = Network::new(roads("via.net.xml", &row(""))).unwrap();
+    let all = "<trip id=\"v\" depart=\"0\" from=\"ab\" via=\"bc\" to=\"cd\"/>
+        <trip id=\"j\" depart=\"1\" fromJunction=\"b\" toJunction=\"d\"/>
+        <trip id=\"m\" depart=\"2\" from=\"bc\" toJunction=\"d\"/>
+        <trip id=\"x\" depart=\"3\" from=\"ab\" via=\"nowhere\" to=\"cd\"/>
+        <trip id=\"y\" from=\"ab\" to=\"cd\"/>
+        <vehicle id=\"z\" depart=\"4\"/>";
+    let demand = trips("via", all).unwrap();
+    let names = |car: u32| -> Vec<String> {
+        let path = demand.plans.trips(&network, car).remove(0).1;
+        path.into_iter()
+            .map(|link| network.link_name(link))
+            .collect()
+    };
+    assert_eq!(names(0), ["ab", "bc", "cd"]);
+    assert_eq!(names(1), ["bc", "cd"]);
+    assert_eq!(names(2), ["bc", "cd"]);
+    assert_eq!((demand.plans.len(), demand.left_out.0), (3, 3));
+    let twice = "<trip id=\"v\" depart=\"0\" from=\"ab\" to=\"cd\"/>".repeat(2);
+    assert!(
+        trips("twice", &twice)
+            .unwrap_err()
+            .contains("have the id v")
+    );
+}
+
+#[test]
+fn unused_parts_are_counted_printed_and_fail_with_strict() {
+    let net = place("strict.net.xml");
+    std::fs::write(&net, row("<prohibition/>")).unwrap();
+    let routes = place("strict.rou.xml");
+    let text = "<routes><vType id=\"slow\" maxSpeed=\"2\" sigma=\"0.5\"/><vType id=\"quick\" maxSpeed=\"50\"/>
+        <vehicle id=\"v\" type=\"slow\" depart=\"0\"><route edges=\"ab bc\"/><stop edge=\"bc\" duration=\"9\"/></vehicle>
+        <person id=\"p\" depart=\"0\"><walk edges=\"ab\"/></person></routes>";
+    std::fs::write(&routes, text).unwrap();
+    let (net, routes) = (net.to_str().unwrap(), routes.to_str().unwrap());
+    let arguments = [
+        "run",
+        "--network",
+        net,
+        "--demand",
+        routes,
+        "--seconds",
+        "60",
+        "--format",
+        "json",
+    ];
+    let output = run(&arguments);
+    let document: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let expected = serde_json::json!({
+        "network": {"prohibition": 1},
+        "demand": {"person": 1, "stop": 1, "vType maxSpeed": 1, "vType sigma": 1},
+        "left_out": 0
+    });
+    assert_eq!(document["unused"], expected);
+    let notes = String::from_utf8(output.stderr).unwrap();
+    assert!(
+        notes.contains("not used: person (1), stop (1), vType maxSpeed (1)"),
+        "{notes}"
+    );
+    let output = run(&[&arguments[..], &["--strict"]].concat());
+    assert_eq!(output.status.code(), Some(65));
+}
+
+#[test]
+fn closed_and_sampled_roads_are_read() {
+    let link = |id: &str, rest: &str| {
+        format!(
+            "<link id=\"{id}\" from=\"a\" to=\"b\" length=\"1000\" freespeed=\"10\" permlanes=\"1\" {rest}/>"
+        )
+    };
+    let links = [
+        link("slow", "capacity=\"10\""),
+        link("closed", "capacity=\"0\""),
+    ];
+    let text = format!(
+        "<network><nodes><node id=\"a\" x=\"0\" y=\"0\"/><node id=\"b\" x=\"9\" y=\"0\"/></nodes><links capperiod=\"01:00:00\">{}</links></network>",
+        links.concat()
+    );
+    let raw = roads("closed.xml", &text);
+    assert_eq!(raw.links.len(), 1);
+    assert_eq!(raw.links[0].headway_ms, 360_000);
+    assert_eq!(
+        raw.unused.text(),
+        "link capacity=0 (closed, so left out) (1)"
+    );
+    let network = Network::new(raw).unwrap();
+    let physics = creel_traffic::network::Physics {
+        flow_ppm: 2_000_000,
+        storage_ppm: 100_000,
+        ..Default::default()
+    };
+    let flow = network.flow(0, &physics);
+    assert_eq!((flow.headway_ms, flow.storage), (180_000, 13));
+}
+
+#[test]
+fn the_time_inside_a_junction_is_part_of_the_road() {
+    let more = "<edge id=\":b_0\" function=\"internal\"><lane id=\":b_0_0\" index=\"0\" speed=\"5\" length=\"10\"/></edge>
+        <edge id=\":b_1\" function=\"internal\"><lane id=\":b_1_0\" index=\"0\" speed=\"10\" length=\"10\"/></edge>
+        <connection from=\"ab\" to=\"bc\" fromLane=\"0\" toLane=\"0\" via=\":b_0_0\" dir=\"s\"/>
+        <connection from=\":b_0\" to=\"bc\" fromLane=\"0\" toLane=\"0\" via=\":b_1_0\" dir=\"s\"/>";
+    let raw = roads("inner.net.xml", &row(more));
+    assert_eq!(raw.inner_ms, [3000, 0, 0]);
+    let network = Network::new(raw).unwrap();
+    let flow = network.flow(network.links_by_name()["ab"], &Default::default());
+    assert_eq!(flow.free_flow_ms, 13_000);
+}

@@ -204,6 +204,48 @@ fn merged_datagrams_are_taken_apart() {
     assert_eq!(got, packets);
 }
 
+#[cfg(target_os = "linux")]
+#[test]
+fn datagrams_have_their_time_of_arrival_and_the_drop_count() {
+    use std::time::SystemTime;
+    let driver = Arc::new(Driver::default());
+    let (sender, receiver, to) = pair();
+    let mut received = Received::new(4, 2_048);
+    run(&driver, sender.send_to(b"before", to)).unwrap();
+    run(&driver, receiver.recv_batch(&mut received)).unwrap();
+    let first = received.iter().next().unwrap();
+    assert_eq!((first.arrived, first.dropped), (None, 0));
+    receiver.set_arrival_info(true).unwrap();
+    // The second datagram waits for 30 ms, and still has its own time.
+    let begin = SystemTime::now();
+    run(&driver, sender.send_to(b"one", to)).unwrap();
+    let sent = SystemTime::now();
+    std::thread::sleep(Duration::from_millis(30));
+    run(&driver, sender.send_to(b"two", to)).unwrap();
+    run(&driver, receiver.recv_batch(&mut received)).unwrap();
+    let times: Vec<SystemTime> = received.iter().filter_map(|d| d.arrived).collect();
+    assert_eq!(times.len(), 2);
+    assert!(begin <= times[0] && times[0] <= sent, "{begin:?} {times:?}");
+    let apart = times[1].duration_since(times[0]).unwrap();
+    assert!(apart >= Duration::from_millis(25), "{apart:?}");
+    // A full buffer drops datagrams. The next datagram that fits has the count.
+    let size = receiver.set_recv_buffer(1).unwrap();
+    let (sent, mut taken, mut dropped) = (size / 512, 0, 0);
+    for _ in 0..sent {
+        run(&driver, sender.send_to(&[0; 1_024], to)).unwrap();
+    }
+    let mut cx = Context::from_waker(Waker::noop());
+    let _entered = io::enter(Arc::clone(&driver));
+    while receiver.poll_recv_batch(&mut cx, &mut received).is_ready() {
+        taken += received.iter().count();
+    }
+    run(&driver, sender.send_to(b"after", to)).unwrap();
+    run(&driver, receiver.recv_batch(&mut received)).unwrap();
+    received.iter().for_each(|d| dropped = d.dropped as usize);
+    assert!(dropped > 0);
+    assert_eq!(dropped + taken, sent);
+}
+
 #[test]
 fn a_datagram_that_cannot_be_sent_is_skipped() {
     let driver = Arc::new(Driver::default());
@@ -243,6 +285,7 @@ fn one_at_a_time_is_the_same() {
     assert!(received.iter().zip(0..).all(|(d, n)| d.bytes == [n; 10]));
     assert!(!super::single::can_split(&sender));
     assert!(super::single::set_merging(&receiver, false).is_ok());
+    assert!(super::single::set_arrival_info(&receiver, false).is_ok());
     let error = super::single::receive(&receiver, &mut received).unwrap_err();
     assert_eq!(error.kind(), std::io::ErrorKind::WouldBlock);
 }

@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 /// The maximum number of datagrams that wait to be written.
 const QUEUE: usize = 16_384;
@@ -336,10 +336,8 @@ impl CaptureWriter {
     }
 
     /// Writes a datagram. If the thread cannot keep up, the datagram is left out and counted.
-    pub(crate) fn write(&self, bytes: &[u8], from: SocketAddr, to: SocketAddr) {
-        let at = SystemTime::now()
-            .duration_since(UNIX_EPOCH)
-            .unwrap_or_default();
+    /// `at` is its time of arrival since 1970.
+    pub(crate) fn write(&self, at: Duration, bytes: &[u8], from: SocketAddr, to: SocketAddr) {
         let written = QueuedDatagram {
             at,
             from,
@@ -388,6 +386,7 @@ fn reason(error: &PcapError) -> String {
 fn write(file: BufWriter<File>, receiver: &Receiver<QueuedDatagram>) -> Result<(), String> {
     let header = PcapHeader {
         datalink: DataLink::RAW,
+        ts_resolution: TsResolution::NanoSecond,
         ..PcapHeader::default()
     };
     let mut writer = PcapWriter::with_header(file, header).map_err(|error| reason(&error))?;

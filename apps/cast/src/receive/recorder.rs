@@ -14,6 +14,8 @@ use std::sync::{Arc, mpsc};
 /// The maximum number of buffers that wait for a file. A buffer that does not fit becomes a gap in
 /// the file.
 const QUEUE: usize = 256;
+/// The maximum number of files per stream.
+const PARTS_MAX: u32 = 100;
 
 /// Writes recordings on a pool of its own, because writing files blocks.
 #[derive(Debug)]
@@ -85,6 +87,9 @@ pub(super) struct Recorder {
     folder: Arc<Folder>,
     name: String,
     open: Option<Open>,
+    /// The number of files that were begun.
+    parts: u32,
+    /// The frame after the last one, at the rate of the current file.
     end: i64,
 }
 
@@ -103,18 +108,23 @@ impl Recorder {
             folder,
             name,
             open: None,
+            parts: 0,
             end: 0,
         }
     }
 
-    /// Returns the frame after the last one that was recorded.
-    pub(super) fn end(&self) -> i64 {
-        self.end
+    /// Returns the frame after the last one that was recorded, at this number of frames per second.
+    pub(super) fn end_at(&self, rate: u32) -> i64 {
+        let of_file = self.open.as_ref().map_or(rate, |open| open.format.rate());
+        let frames = i128::from(self.end) * i128::from(rate);
+        (frames / i128::from(of_file.max(1))) as i64
     }
 
-    /// Decodes a payload and records it at position `frame`. Returns false if that is impossible,
-    /// because there is no codec for it, or because its rate or its channels differ from the
-    /// recording's.
+    /// Decodes a payload and records it at position `frame`. A file has one rate and one number of
+    /// channels, so a payload with others begins a file `NAME-part2.wav`, and so on.
+    ///
+    /// Returns false if that is impossible, because there is no codec for it, or because the stream
+    /// has changed too often.
     pub(super) fn record(
         &mut self,
         payload_type: u8,
@@ -122,22 +132,32 @@ impl Recorder {
         frame: i64,
         payload: &[u8],
     ) -> bool {
-        let open = match &mut self.open {
-            Some(open) => open,
-            none => none.insert(Open {
+        let is_alike = |open: &Open| {
+            open.format.rate() == format.rate() && open.format.channels == format.channels
+        };
+        if !self.open.as_ref().is_some_and(is_alike) {
+            if self.parts >= PARTS_MAX || Decoder::new(format).is_err() {
+                return false;
+            }
+            self.parts += 1;
+            let name = match self.parts {
+                1 => self.name.clone(),
+                part => format!("{}-part{part}", self.name),
+            };
+            self.end = 0;
+            self.open = Some(Open {
                 payload_type,
                 format,
                 decoder: Decoder::new(format).ok(),
-                file: begin(&self.folder, &self.name, format),
-            }),
+                file: begin(&self.folder, &name, format),
+            });
+        }
+        let Some(open) = &mut self.open else {
+            return false;
         };
         if open.payload_type != payload_type {
-            let is_alike =
-                open.format.rate() == format.rate() && open.format.channels == format.channels;
-            if !is_alike {
-                return false;
-            }
             open.payload_type = payload_type;
+            open.format = format;
             open.decoder = Decoder::new(format).ok();
         }
         let Some(decoder) = &mut open.decoder else {

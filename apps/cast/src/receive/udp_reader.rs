@@ -2,29 +2,25 @@
 
 use super::counters::{Published, ReceiveCounters};
 use super::demux::Demux;
+use crate::net::arrival::{self, ArrivalClock};
 use crate::net::pcap::CaptureWriter;
 use creel::net::{Received, UdpSocket};
 use creel::task::control::{Flow, Work};
-use creel::time::Clock;
 use std::cell::RefCell;
 use std::net::SocketAddr;
 use std::task::{Context, Poll, ready};
 
 /// A buffer of this size has room for any datagram.
 const DATAGRAM_BYTES: usize = 1 << 16;
-/// The number of datagrams per system call. A port with one stream needs few, because it usually
-/// gets one datagram per turn.
+/// The number of datagrams per system call. A port with one stream usually gets one datagram per
+/// turn, and a search for a second one costs more than it saves.
 const BATCH: usize = 64;
-const BATCH_OF_ONE: usize = 2;
-/// The reader of a single stream checks the source address once per this many packets, because a
-/// system call that returns the address takes half as long again.
-const ADDRESS_CHECK_PACKETS: u32 = 64;
+const BATCH_OF_ONE: usize = 1;
 
 thread_local! {
     /// The receive buffers, which all sockets of a context share.
     static MANY: RefCell<Received> = RefCell::new(Received::new(BATCH, DATAGRAM_BYTES));
     static FEW: RefCell<Received> = RefCell::new(Received::new(BATCH_OF_ONE, DATAGRAM_BYTES));
-    static ONE: RefCell<Vec<u8>> = RefCell::new(vec![0; DATAGRAM_BYTES]);
 }
 
 /// A UDP port.
@@ -40,9 +36,7 @@ pub(super) struct UdpReader {
     /// The socket from which reports leave, if it is not the socket that receives packets.
     rtcp_socket: Option<std::net::UdpSocket>,
     capture: Option<(CaptureWriter, SocketAddr)>,
-    /// Packets since the source address was last checked.
-    since_address_check: u32,
-    clock: Clock,
+    arrivals: ArrivalClock,
 }
 
 impl UdpReader {
@@ -52,6 +46,7 @@ impl UdpReader {
         shared: bool,
         counters: ReceiveCounters,
     ) -> Self {
+        arrival::request(&socket);
         UdpReader {
             socket,
             demux,
@@ -60,8 +55,7 @@ impl UdpReader {
             published: Published::default(),
             rtcp_socket: None,
             capture: None,
-            since_address_check: 0,
-            clock: Clock::monotonic(),
+            arrivals: ArrivalClock::default(),
         }
     }
 
@@ -86,22 +80,20 @@ impl UdpReader {
     }
 
     fn receive_batch(&mut self, received: &Received) {
-        let now = self.clock.nanos();
+        let now = self.arrivals.now();
         for datagram in received.iter() {
-            self.receive(datagram.bytes, datagram.from, now);
+            if let Some((capture, to)) = &self.capture {
+                let at = arrival::since_1970(datagram.arrived);
+                capture.write(at, datagram.bytes, datagram.from, *to);
+            }
+            let arrival = self.arrivals.arrival(&datagram, now);
+            self.demux.receive(datagram.bytes, datagram.from, arrival);
+            self.demux.set_dropped(datagram.dropped);
             if datagram.truncated {
                 self.demux.count_truncated();
             }
         }
         self.send_reports(now);
-    }
-
-    #[inline]
-    fn receive(&mut self, datagram: &[u8], from: SocketAddr, now: u64) {
-        if let Some((capture, to)) = &self.capture {
-            capture.write(datagram, from, *to);
-        }
-        self.demux.receive(datagram, from, now);
     }
 
     /// Sends the reports that are due, and publishes the counts of the demultiplexer.
@@ -113,31 +105,10 @@ impl UdpReader {
         }
         self.counters.add(&self.demux, &mut self.published);
     }
-
-    /// Receives a packet of a port's only stream, without querying its address.
-    fn poll_one(&mut self, cx: &mut Context<'_>, from: SocketAddr) -> Poll<Result<(), Flow>> {
-        ONE.with_borrow_mut(|bytes| {
-            let Ok(len) = ready!(self.socket.poll_recv(cx, bytes)) else {
-                return Poll::Ready(Err(Flow::Failed));
-            };
-            self.since_address_check += 1;
-            let now = self.clock.nanos();
-            self.receive(&bytes[..len], from, now);
-            self.send_reports(now);
-            Poll::Ready(Ok(()))
-        })
-    }
 }
 
 impl Work for UdpReader {
     fn poll_step(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Flow>> {
-        if !self.shared
-            && self.since_address_check < ADDRESS_CHECK_PACKETS
-            && let Some(from) = self.demux.expected_from()
-        {
-            return self.poll_one(cx, from);
-        }
-        self.since_address_check = 0;
         let memory = if self.shared { &MANY } else { &FEW };
         memory.with_borrow_mut(|received| {
             let filled = ready!(self.socket.poll_recv_batch(cx, received));

@@ -86,7 +86,7 @@ impl Rewrite {
         let shift = self.shift(ssrc)?;
         let mut info = sender.map(|(_, info)| info).unwrap_or_default();
         info.timestamp = info.timestamp.wrapping_add(shift.timestamp);
-        *into = rtcp::sender_report(shift.ssrc, info, &self.cname, leaves.is_some());
+        *into = rtcp::sender_report(shift.ssrc, info, &[], &self.cname, leaves.is_some());
         Some(())
     }
 

@@ -167,7 +167,7 @@ impl RtpSink {
             packets: self.sent.packets as u32,
             octets: self.sent.bytes as u32,
         };
-        let report = rtcp::sender_report(self.initial.ssrc, info, &self.layout.cname, ends);
+        let report = rtcp::sender_report(self.initial.ssrc, info, &[], &self.layout.cname, ends);
         if let Transport::Udp(outbox, clients) = &self.transport {
             outbox.report(&report, clients, self.layout.rtcp);
         }

@@ -187,7 +187,7 @@ fn keys_and_comfort_noise_may_come_before_the_voice() {
         let mut a = Phone::new(plan.on, 1);
         let mut n = 0;
         until("the key", || {
-            let key = [7, if n < 3 { 0x0a } else { 0x8a }, 0, 160 * n];
+            let key = [7, if n < 3 { 0x0a } else { 0x8a }, 0, 40 * n];
             n = (n + 1).min(4);
             // All packets of a key have the same timestamp.
             a.timestamp = 0;

@@ -4,6 +4,7 @@ mod forwarder;
 mod plan;
 mod report;
 mod rewrite;
+mod translate;
 
 pub use crate::net::control_port::serve;
 pub use plan::Plan;

@@ -44,7 +44,8 @@ pub struct Receive {
     /// Accept TCP connections, any number per port, in which the length precedes each packet
     #[arg(long, help_heading = "Input")]
     tcp: bool,
-    /// Analyse this capture instead of receiving from the network
+    /// Analyse this capture instead of receiving from the network: pcap or pcapng, also compressed
+    /// with gzip. `-` is stdin
     #[arg(long, value_name = "FILE", help_heading = "Input")]
     pcap: Option<PathBuf>,
     /// Read datagrams as RTP packets, or as bare samples of --codec, little-endian (raw)

@@ -13,7 +13,7 @@ use std::time::Duration;
 pub enum Encoding {
     /// Signed 16-bit samples, big-endian.
     L16,
-    /// Signed 24-bit samples, big-endian. We decode the upper 16 bits.
+    /// Signed 24-bit samples, big-endian. Files keep all bits, and the jitter buffer the upper 16.
     L24,
     /// G.711 µ-law.
     Pcmu,

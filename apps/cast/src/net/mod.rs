@@ -13,4 +13,5 @@ pub(crate) mod rtp;
 pub(crate) mod sdp;
 pub(crate) mod session;
 pub(crate) mod tcp;
+mod tunnel;
 pub(crate) mod udp;

@@ -6,6 +6,9 @@ use socket2::{Domain, InterfaceIndexOrAddress, Protocol, SockRef, Socket, Type};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, UdpSocket};
 
+/// A multicast group, which every interface with an address can reach.
+const ANY_GROUP: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(224, 0, 0, 1), 9);
+
 /// The options of every socket.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Options {
@@ -133,7 +136,11 @@ impl Options {
     /// Returns the error of the operating system.
     pub(crate) fn sender(&self, is_ipv4: bool) -> io::Result<UdpSocket> {
         let any: IpAddr = match is_ipv4 {
-            true => Ipv4Addr::UNSPECIFIED.into(),
+            // Packets have the address of the interface, if it has one.
+            true => self
+                .interface_ipv4(ANY_GROUP)
+                .unwrap_or(Ipv4Addr::UNSPECIFIED)
+                .into(),
             false => Ipv6Addr::UNSPECIFIED.into(),
         };
         let address = SocketAddr::new(any, 0);
@@ -171,7 +178,8 @@ impl Options {
                 socket.set_multicast_if_v6(index)?;
             }
         }
-        if self.interface.is_some() && !address.ip().is_loopback() {
+        let is_loopback = address.ip().is_loopback() && self.interface.as_deref() != Some("lo");
+        if self.interface.is_some() && !is_loopback {
             bind_device(socket, self.interface.as_deref())?;
         }
         Ok(())

@@ -2,10 +2,9 @@
 
 use crate::error::Error;
 use crate::media::codec::Decoder;
-use crate::media::format::Format;
-use crate::media::recording::Recording;
+use crate::media::format::{Encoding, Format};
+use crate::media::recording::{Layout, Recording};
 use crate::media::wav::WavError;
-use crate::stream::buffer::Buffer;
 use creel::channel::leaky::{self, Leak, Sender};
 use creel::{Pool, Wait};
 use std::path::PathBuf;
@@ -87,10 +86,47 @@ pub(super) struct Recorder {
     folder: Arc<Folder>,
     name: String,
     open: Option<Open>,
+    samples: Vec<i16>,
     /// The number of files that were begun.
     parts: u32,
     /// The frame after the last one, at the rate of the current file.
     end: i64,
+}
+
+/// Samples on their way to a file.
+#[derive(Debug)]
+struct Chunk {
+    /// The position in the file, which may be negative at the beginning.
+    frame: i64,
+    /// Interleaved samples, little-endian.
+    bytes: Vec<u8>,
+}
+
+/// Returns the number of bytes per sample in a recording. L24 keeps all of its bits.
+fn sample_bytes(format: Format) -> usize {
+    match format.encoding {
+        Encoding::L24 => 3,
+        _ => 2,
+    }
+}
+
+/// Decodes a payload to interleaved samples, little-endian. `samples` is scratch memory.
+fn decode(
+    decoder: &mut Decoder,
+    format: Format,
+    payload: &[u8],
+    samples: &mut Vec<i16>,
+) -> Vec<u8> {
+    if format.encoding == Encoding::L24 {
+        let (triples, _odd) = payload.as_chunks::<3>();
+        let swapped = triples
+            .iter()
+            .flat_map(|&[high, middle, low]| [low, middle, high]);
+        return swapped.collect();
+    }
+    samples.clear();
+    decoder.decode(payload, samples);
+    samples.iter().flat_map(|it| it.to_le_bytes()).collect()
 }
 
 #[derive(Debug)]
@@ -98,7 +134,7 @@ struct Open {
     payload_type: u8,
     format: Format,
     decoder: Option<Decoder>,
-    file: Sender<Buffer>,
+    file: Sender<Chunk>,
 }
 
 impl Recorder {
@@ -108,6 +144,7 @@ impl Recorder {
             folder,
             name,
             open: None,
+            samples: Vec::new(),
             parts: 0,
             end: 0,
         }
@@ -133,7 +170,9 @@ impl Recorder {
         payload: &[u8],
     ) -> bool {
         let is_alike = |open: &Open| {
-            open.format.rate() == format.rate() && open.format.channels == format.channels
+            open.format.rate() == format.rate()
+                && open.format.channels == format.channels
+                && sample_bytes(open.format) == sample_bytes(format)
         };
         if !self.open.as_ref().is_some_and(is_alike) {
             if self.parts >= PARTS_MAX || Decoder::new(format).is_err() {
@@ -163,36 +202,39 @@ impl Recorder {
         let Some(decoder) = &mut open.decoder else {
             return false;
         };
-        let mut buffer = Buffer::new(0);
-        decoder.decode(payload, &mut buffer.samples);
-        // The field carries the position in the file, which may be negative at the beginning.
-        buffer.sequence = frame as u64;
-        let frames = buffer.samples.len() / usize::from(format.channels);
+        let bytes = decode(decoder, format, payload, &mut self.samples);
+        let frames = bytes.len() / usize::from(format.channels) / sample_bytes(format);
+        let chunk = Chunk { frame, bytes };
         self.end = self.end.max(frame + frames as i64);
         // If the file has failed, the stream continues without it.
         if self.folder.lossless {
-            let _ = open.file.send_blocking(buffer);
+            let _ = open.file.send_blocking(chunk);
         } else {
-            let _ = open.file.try_send(buffer);
+            let _ = open.file.try_send(chunk);
         }
         true
     }
 }
 
 /// Starts the task that writes a file. It ends when the returned sender is dropped.
-fn begin(folder: &Arc<Folder>, name: &str, format: Format) -> Sender<Buffer> {
+fn begin(folder: &Arc<Folder>, name: &str, format: Format) -> Sender<Chunk> {
     let path = folder.path.join(format!("{name}.wav"));
     let leak = if folder.lossless { Leak::No } else { Leak::New };
-    let (sender, mut receiver) = leaky::channel::<Buffer>(QUEUE, leak);
+    let (sender, mut receiver) = leaky::channel::<Chunk>(QUEUE, leak);
     let warn = folder.warn.clone();
     let task = async move {
-        let recorded = match Recording::create(&path, format.rate(), u16::from(format.channels)) {
+        let layout = Layout {
+            rate: format.rate(),
+            channels: format.channels.into(),
+            sample_bytes: sample_bytes(format) as u16,
+        };
+        let recorded = match Recording::create(&path, layout) {
             Err(error) => Err(error),
             Ok(mut recording) => loop {
-                let Ok(buffer) = receiver.recv().await else {
+                let Ok(chunk) = receiver.recv().await else {
                     break recording.finish();
                 };
-                if let Err(error) = recording.put(buffer.sequence as i64, &buffer.samples) {
+                if let Err(error) = recording.put(chunk.frame, &chunk.bytes) {
                     recording.repair_header();
                     break Err(error);
                 }

@@ -217,7 +217,8 @@ impl Sink for RtpSink {
             } else {
                 let is_first = self.sent.packets == 0 || skipped > 0;
                 datagram.extend(self.header(self.layout.payload_type, is_first, timestamp));
-                self.encoder.encode(&buffer.samples, datagram);
+                self.encoder
+                    .encode_wide(&buffer.samples, &buffer.low, datagram);
             }
             let payload = datagram.len() - HEADER_BYTES;
             self.write(datagram, payload)?;

@@ -8,7 +8,7 @@ use crate::measure::stats::StreamStats;
 use crate::media::format::Formats;
 use crate::net::rtcp::{self, Item, SenderInfo};
 use crate::net::rtp::{self, Header};
-use crate::net::session::{Rtcp, RtpSession};
+use crate::net::session::{Rtcp, RtpSession, Senders};
 use crate::results::{SourceReport, Unrecognized};
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -205,6 +205,17 @@ impl Demux {
             from,
             arrival,
         });
+    }
+
+    /// Returns the address from which the next datagram probably arrives, if there is one source
+    /// only and its last packets were in sequence.
+    #[inline]
+    pub(super) fn expected_from(&self) -> Option<SocketAddr> {
+        let is_alone = self.sources.len() == 1 && self.probation.is_empty();
+        let source = self.sources.first().filter(|source| {
+            is_alone && source.is_in_sequence() && self.session.sources == Senders::Any
+        });
+        source.map(RtpSource::from)
     }
 
     /// Records the number of datagrams that the socket has dropped so far.

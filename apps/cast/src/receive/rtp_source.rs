@@ -102,6 +102,8 @@ pub(super) struct RtpSource {
     clock_changes: u64,
     codec_changes: u64,
     collision: bool,
+    /// Whether the last packet followed the one before it.
+    is_in_sequence: bool,
 }
 
 impl RtpSource {
@@ -138,11 +140,16 @@ impl RtpSource {
             clock_changes: 0,
             codec_changes: 0,
             collision: false,
+            is_in_sequence: false,
         }
     }
 
     pub(super) fn ssrc(&self) -> u32 {
         self.ssrc
+    }
+
+    pub(super) fn is_in_sequence(&self) -> bool {
+        self.is_in_sequence
     }
 
     /// Returns the time at which the last packet arrived.
@@ -171,6 +178,7 @@ impl RtpSource {
     /// counts as late.
     pub(super) fn receive(&mut self, packet: &Packet<'_>, formats: &Formats, late_after: u64) {
         let ahead = packet.header.sequence.wrapping_sub(self.sequence.newest());
+        self.is_in_sequence = ahead == 1;
         let update = self.sequence.update(packet.header.sequence);
         match update {
             SequenceUpdate::Stray => return self.keep_stray(packet),

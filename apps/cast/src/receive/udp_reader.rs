@@ -15,12 +15,17 @@ const DATAGRAM_BYTES: usize = 1 << 16;
 /// The number of datagrams per system call. A port with one stream usually gets one datagram per
 /// turn, and a search for a second one costs more than it saves.
 const BATCH: usize = 64;
-const BATCH_OF_ONE: usize = 1;
+/// The reader of a single stream checks the source address once per this many packets, and whenever
+/// a packet does not follow the one before, because a system call that returns the address takes
+/// longer.
+const ADDRESS_CHECK_PACKETS: u32 = 64;
 
 thread_local! {
     /// The receive buffers, which all sockets of a context share.
     static MANY: RefCell<Received> = RefCell::new(Received::new(BATCH, DATAGRAM_BYTES));
-    static FEW: RefCell<Received> = RefCell::new(Received::new(BATCH_OF_ONE, DATAGRAM_BYTES));
+    static ONE: RefCell<Received> = RefCell::new(Received::new(1, DATAGRAM_BYTES));
+    static ONE_WITHOUT_ADDRESS: RefCell<Received> =
+        RefCell::new(Received::new(1, DATAGRAM_BYTES).without_addresses());
 }
 
 /// A UDP port.
@@ -37,6 +42,8 @@ pub(super) struct UdpReader {
     rtcp_socket: Option<std::net::UdpSocket>,
     capture: Option<(CaptureWriter, SocketAddr)>,
     arrivals: ArrivalClock,
+    /// Packets since the source address was last checked.
+    since_address_check: u32,
 }
 
 impl UdpReader {
@@ -56,6 +63,7 @@ impl UdpReader {
             rtcp_socket: None,
             capture: None,
             arrivals: ArrivalClock::default(),
+            since_address_check: 0,
         }
     }
 
@@ -79,15 +87,17 @@ impl UdpReader {
         self.demux
     }
 
-    fn receive_batch(&mut self, received: &Received) {
+    /// Processes datagrams. `expected` is the sender if their addresses were not queried.
+    fn receive_batch(&mut self, received: &Received, expected: Option<SocketAddr>) {
         let now = self.arrivals.now();
         for datagram in received.iter() {
+            let from = expected.unwrap_or(datagram.from);
             if let Some((capture, to)) = &self.capture {
                 let at = arrival::since_1970(datagram.arrived);
-                capture.write(at, datagram.bytes, datagram.from, *to);
+                capture.write(at, datagram.bytes, from, *to);
             }
             let arrival = self.arrivals.arrival(&datagram, now);
-            self.demux.receive(datagram.bytes, datagram.from, arrival);
+            self.demux.receive(datagram.bytes, from, arrival);
             self.demux.set_dropped(datagram.dropped);
             if datagram.truncated {
                 self.demux.count_truncated();
@@ -109,13 +119,26 @@ impl UdpReader {
 
 impl Work for UdpReader {
     fn poll_step(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Flow>> {
-        let memory = if self.shared { &MANY } else { &FEW };
+        let is_due = self.since_address_check >= ADDRESS_CHECK_PACKETS;
+        let expected = self
+            .demux
+            .expected_from()
+            .filter(|_| !self.shared && !is_due);
+        let memory = match (self.shared, expected) {
+            (true, _) => &MANY,
+            (false, None) => &ONE,
+            (false, Some(_)) => &ONE_WITHOUT_ADDRESS,
+        };
         memory.with_borrow_mut(|received| {
             let filled = ready!(self.socket.poll_recv_batch(cx, received));
             if filled.is_err() {
                 return Poll::Ready(Err(Flow::Failed));
             }
-            self.receive_batch(received);
+            self.since_address_check = match expected {
+                Some(_) => self.since_address_check + 1,
+                None => 0,
+            };
+            self.receive_batch(received, expected);
             Poll::Ready(Ok(()))
         })
     }

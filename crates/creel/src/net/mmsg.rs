@@ -178,8 +178,10 @@ pub(super) fn receive(socket: &UdpSocket, received: &mut Received) -> io::Result
             iov_len: bytes.len(),
         });
         let header = headers[i].write(empty_header());
-        header.msg_hdr.msg_name = names[i].as_mut_ptr().cast();
-        header.msg_hdr.msg_namelen = size_of::<libc::sockaddr_in6>() as u32;
+        if received.addresses {
+            header.msg_hdr.msg_name = names[i].as_mut_ptr().cast();
+            header.msg_hdr.msg_namelen = size_of::<libc::sockaddr_in6>() as u32;
+        }
         header.msg_hdr.msg_iov = part;
         header.msg_hdr.msg_iovlen = 1;
         header.msg_hdr.msg_control = controls[i].as_mut_ptr().cast();
@@ -189,6 +191,27 @@ pub(super) fn receive(socket: &UdpSocket, received: &mut Received) -> io::Result
     }
     assert_eq!(filled, received.slots.len(), "each slot has its piece");
     received.filled = 0;
+    if filled == 1 {
+        // SAFETY: validity: this header was initialized above. Aliasing: it is borrowed mutably.
+        let header = unsafe { headers[0].assume_init_mut() };
+        // A call for a single message is faster.
+        // SAFETY: validity: the header points to an element of `parts`, `names` and `controls` each,
+        // and the part points to a part of `received.bytes` and has its length. All of these are
+        // alive and have not moved, and any bytes that are written there form a valid value.
+        // Aliasing: no reference to any of them is used between this point and the return of the
+        // call.
+        let len = unsafe {
+            libc::recvmsg(
+                socket.as_raw_fd(),
+                &raw mut header.msg_hdr,
+                libc::MSG_DONTWAIT,
+            )
+        };
+        header.msg_len = u32::try_from(len).map_err(|_| io::Error::last_os_error())?;
+        received.slots[0] = slot(header, received.room);
+        received.filled = 1;
+        return Ok(());
+    }
     // SAFETY: validity: the first `filled` headers are initialized, because `filled` counts those that
     // were written (each index was checked against the arrays). They point to elements of `parts`,
     // `names` and `controls` with the same index, and each part points to a part of
@@ -212,18 +235,24 @@ pub(super) fn receive(socket: &UdpSocket, received: &mut Received) -> io::Result
         // has only changed integers in it. Aliasing: the call has returned, so no one writes to the
         // header any more.
         let header = unsafe { header.assume_init_ref() };
-        let info = info(&header.msg_hdr);
-        *slot = Slot {
-            len: (header.msg_len as usize).min(received.room),
-            segment: info.segment,
-            arrived: info.arrived,
-            dropped: info.dropped,
-            from: address(&header.msg_hdr).unwrap_or(Slot::EMPTY.from),
-            truncated: header.msg_hdr.msg_flags & libc::MSG_TRUNC != 0,
-        };
+        *slot = self::slot(header, received.room);
     }
     received.filled = count;
     Ok(())
+}
+
+/// Returns the slot of a message that the kernel has received. The pointers of the header must be
+/// those of [`receive`].
+fn slot(header: &libc::mmsghdr, room: usize) -> Slot {
+    let info = info(&header.msg_hdr);
+    Slot {
+        len: (header.msg_len as usize).min(room),
+        segment: info.segment,
+        arrived: info.arrived,
+        dropped: info.dropped,
+        from: address(&header.msg_hdr).unwrap_or(Slot::EMPTY.from),
+        truncated: header.msg_hdr.msg_flags & libc::MSG_TRUNC != 0,
+    }
 }
 
 fn empty_header() -> libc::mmsghdr {

@@ -228,6 +228,19 @@ fn datagrams_have_their_time_of_arrival_and_the_drop_count() {
     assert!(begin <= times[0] && times[0] <= sent, "{begin:?} {times:?}");
     let apart = times[1].duration_since(times[0]).unwrap();
     assert!(apart >= Duration::from_millis(25), "{apart:?}");
+    // A buffer with one slot has the same, and may leave out the address.
+    let mut single = Received::new(1, 8).without_addresses();
+    run(&driver, sender.send_to(b"three", to)).unwrap();
+    run(&driver, receiver.recv_batch(&mut single)).unwrap();
+    let third = single.iter().next().unwrap();
+    assert_eq!((third.bytes, third.truncated), (&b"three"[..], false));
+    assert!(third.arrived.is_some() && third.from.port() == 0);
+    let mut single = Received::new(1, 3);
+    run(&driver, sender.send_to(b"four", to)).unwrap();
+    run(&driver, receiver.recv_batch(&mut single)).unwrap();
+    let fourth = single.iter().next().unwrap();
+    assert_eq!((fourth.bytes, fourth.truncated), (&b"fou"[..], true));
+    assert_eq!(fourth.from, sender.local_addr().unwrap());
     // A full buffer drops datagrams. The next datagram that fits has the count.
     let size = receiver.set_recv_buffer(1).unwrap();
     let (sent, mut taken, mut dropped) = (size / 512, 0, 0);

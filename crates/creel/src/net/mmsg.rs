@@ -342,7 +342,9 @@ fn info(header: &libc::msghdr) -> Info {
 fn has_data(cmsg: &libc::cmsghdr, bytes: usize) -> bool {
     // SAFETY: this computes a length and does not access memory.
     let whole = unsafe { libc::CMSG_LEN(bytes as u32) } as usize;
-    cmsg.cmsg_len as usize >= whole
+    // The type of this field differs between C libraries.
+    let len: usize = cmsg.cmsg_len as _;
+    len >= whole
 }
 
 /// Returns `None` for a time before 1970, which no clock shows in practice.

@@ -55,6 +55,9 @@ pub(crate) struct SequenceTracker {
     counts: Counts,
     /// The number of packets that were expected before the last restart.
     expected_before: u64,
+    /// The number of packets by which late ones have moved the beginning of the source. RFC 3550
+    /// does not move it.
+    moved: i64,
     runs: LossRuns,
 }
 
@@ -86,6 +89,7 @@ impl SequenceTracker {
                 ..Counts::default()
             },
             expected_before: 0,
+            moved: 0,
             runs: LossRuns::default(),
         }
     }
@@ -129,7 +133,11 @@ impl SequenceTracker {
             self.seen |= bit;
             self.counts.received += 1;
             // If the packet precedes the first one, the source had begun earlier.
-            self.base = self.base.min(self.newest - i64::from(behind));
+            let number = self.newest - i64::from(behind);
+            if number < self.base {
+                self.moved += self.base - number;
+                self.base = number;
+            }
             return if is_new {
                 self.counts.reordered += 1;
                 SequenceUpdate::Reordered
@@ -181,7 +189,7 @@ impl SequenceTracker {
 
     /// Returns the loss for RTCP reports, in which duplicates compensate for losses. Source: A.3.
     pub(crate) fn reported_lost(&self) -> i64 {
-        self.expected() as i64 - self.counts.received as i64
+        self.expected() as i64 - self.moved - self.counts.received as i64
     }
 
     /// Returns the newest number.
@@ -347,6 +355,8 @@ mod tests {
     fn a_packet_before_the_first_moves_the_base_sequence() {
         let sequence = tracked(&[5, 3, 6]);
         assert_eq!((sequence.expected(), sequence.lost()), (4, 1));
+        // RFC 3550 expects 5 and 6 only.
+        assert_eq!(sequence.reported_lost(), -1);
     }
 
     #[test]

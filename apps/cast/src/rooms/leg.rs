@@ -177,8 +177,7 @@ impl Leg {
         let Some(decoder) = self.decoder(header.payload_type, format) else {
             return false;
         };
-        let mut samples = Vec::new();
-        std::mem::swap(&mut samples, &mut self.playout.spare_buffer());
+        let mut samples = self.playout.spare_buffer();
         self.decoders[decoder].1.decode(payload, &mut samples);
         let timestamp = format.frames(i64::from(header.timestamp)) as u32;
         self.noise = 0;

@@ -74,8 +74,8 @@ fn silence_lost_packets_and_delays_are_no_jumps() {
     }
     // Packets are lost, or held up for 400 ms and arrive at once.
     packets.drain(100..140);
-    for n in 30..50 {
-        packets[n].0 = Duration::from_millis(1_000);
+    for (at, _) in &mut packets[30..50] {
+        *at = Duration::from_millis(1_000);
     }
     packets.swap(60, 61);
     let measured = analysed(&folder.0, &FORMATS, &packets);

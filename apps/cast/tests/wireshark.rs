@@ -109,7 +109,7 @@ fn captures(random: &mut Random) -> Vec<(String, Vec<Sent>)> {
         let (mut sent, mut number) = (Vec::new(), 100);
         for (n, mut it) in stream(800, 3_000, random).into_iter().enumerate() {
             let (is_voice, is_first) = (n / 50 % 2 == 0, n % 50 == 0);
-            if !is_voice && !(noise && is_first) {
+            if !(is_voice || noise && is_first) {
                 continue;
             }
             it.2 = marks && is_voice && is_first;

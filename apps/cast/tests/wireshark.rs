@@ -169,9 +169,15 @@ fn captures(random: &mut Random) -> Vec<(String, Vec<Sent>)> {
     all
 }
 
-/// The largest difference. tshark prints three digits, and computes less precisely if the clock is
-/// not a multiple of 1,000.
-const ROUNDING: f64 = 0.008;
+/// Returns the largest difference in milliseconds. tshark prints three digits. If the clock is not a
+/// multiple of 1,000, it is less precise, but by less than one tick.
+fn rounding(source: &SourceReport) -> f64 {
+    let clock = source.format.map_or(8_000, |format| format.clock);
+    match clock % 1_000 {
+        0 => 0.0011,
+        _ => 1e3 / f64::from(clock),
+    }
+}
 
 /// The figures of one stream: packets, lost packets, and the range of the deltas and of the jitter.
 type Figures = [f64; 8];
@@ -260,7 +266,7 @@ fn all_figures_equal_those_of_tshark() {
             let is_equal = ours
                 .iter()
                 .zip(expected)
-                .all(|(a, b)| (a - b).abs() < ROUNDING);
+                .all(|(a, b)| (a - b).abs() < rounding(source));
             assert!(is_equal, "{name}: {ours:?} instead of {expected:?}");
         }
     }

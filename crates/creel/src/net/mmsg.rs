@@ -167,6 +167,45 @@ unsafe fn send_all(
 /// Fills the slots of `received` with the datagrams that have arrived. If it fills fewer than all
 /// slots, there are no more datagrams.
 pub(super) fn receive(socket: &UdpSocket, received: &mut Received) -> io::Result<()> {
+    match received.slots.len() {
+        1 => receive_one(socket, received),
+        _ => receive_many(socket, received),
+    }
+}
+
+/// Fills the only slot of `received`. A call for a single message is faster, and its stack frame is
+/// much smaller.
+fn receive_one(socket: &UdpSocket, received: &mut Received) -> io::Result<()> {
+    let mut name = MaybeUninit::<libc::sockaddr_in6>::uninit();
+    let mut control = MaybeUninit::<ReceiveControl>::uninit();
+    let mut part = libc::iovec {
+        iov_base: received.bytes.as_mut_ptr().cast(),
+        iov_len: received.bytes.len(),
+    };
+    let mut header = empty_header();
+    let message = &mut header.msg_hdr;
+    if received.addresses {
+        message.msg_name = name.as_mut_ptr().cast();
+        message.msg_namelen = size_of::<libc::sockaddr_in6>() as u32;
+    }
+    message.msg_iov = &raw mut part;
+    message.msg_iovlen = 1;
+    message.msg_control = control.as_mut_ptr().cast();
+    // The type of this field differs between C libraries.
+    message.msg_controllen = size_of::<ReceiveControl>() as _;
+    received.filled = 0;
+    // SAFETY: validity: the header points to `name`, `control` and `part`, and the part points to
+    // `received.bytes` and has its length. All of these are alive and have not moved, and any bytes
+    // that are written there form a valid value. Aliasing: no reference to any of them is used
+    // between this point and the return of the call.
+    let len = unsafe { libc::recvmsg(socket.as_raw_fd(), message, libc::MSG_DONTWAIT) };
+    header.msg_len = u32::try_from(len).map_err(|_| io::Error::last_os_error())?;
+    received.slots[0] = slot(&header, received.room);
+    received.filled = 1;
+    Ok(())
+}
+
+fn receive_many(socket: &UdpSocket, received: &mut Received) -> io::Result<()> {
     let mut parts = [const { MaybeUninit::<libc::iovec>::uninit() }; CALL_MAX];
     let mut names = [const { MaybeUninit::<libc::sockaddr_in6>::uninit() }; CALL_MAX];
     let mut controls = [const { MaybeUninit::<ReceiveControl>::uninit() }; CALL_MAX];
@@ -191,27 +230,6 @@ pub(super) fn receive(socket: &UdpSocket, received: &mut Received) -> io::Result
     }
     assert_eq!(filled, received.slots.len(), "each slot has its piece");
     received.filled = 0;
-    if filled == 1 {
-        // SAFETY: validity: this header was initialized above. Aliasing: it is borrowed mutably.
-        let header = unsafe { headers[0].assume_init_mut() };
-        // A call for a single message is faster.
-        // SAFETY: validity: the header points to an element of `parts`, `names` and `controls` each,
-        // and the part points to a part of `received.bytes` and has its length. All of these are
-        // alive and have not moved, and any bytes that are written there form a valid value.
-        // Aliasing: no reference to any of them is used between this point and the return of the
-        // call.
-        let len = unsafe {
-            libc::recvmsg(
-                socket.as_raw_fd(),
-                &raw mut header.msg_hdr,
-                libc::MSG_DONTWAIT,
-            )
-        };
-        header.msg_len = u32::try_from(len).map_err(|_| io::Error::last_os_error())?;
-        received.slots[0] = slot(header, received.room);
-        received.filled = 1;
-        return Ok(());
-    }
     // SAFETY: validity: the first `filled` headers are initialized, because `filled` counts those that
     // were written (each index was checked against the arrays). They point to elements of `parts`,
     // `names` and `controls` with the same index, and each part points to a part of

@@ -350,7 +350,9 @@ impl UdpSocket {
     /// receive, because no other method returns them.
     ///
     /// The time of arrival does not depend on when the task runs. For example, it shows the jitter
-    /// of the network even if a worker sleeps for 20 ms between two calls.
+    /// of the network even if a worker sleeps for 20 ms between two calls. Note that Linux starts
+    /// its time stamps shortly after the first socket of the machine asks for them. Until then, it
+    /// reports the time of the call that receives.
     ///
     /// # Errors
     ///

@@ -37,5 +37,5 @@ pub use media::tone::{Shape, Tone};
 pub use media::wav::{Sound, WavError};
 pub use net::client_registry::{ClientRegistry, Command};
 pub use net::options::Options;
-pub use net::session::{Rtcp, RtpSession};
+pub use net::session::{Rtcp, RtpSession, Senders};
 pub use results::Measured;

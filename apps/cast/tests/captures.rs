@@ -19,6 +19,7 @@ use pcap_file::pcapng::blocks::interface_description::{
 };
 use ports::free_ports;
 use std::fs::File;
+use std::io::Write;
 use std::net::UdpSocket;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -94,6 +95,103 @@ fn tcpdump_link_types_are_read() {
             .ends_with("its link type 105 is not supported"),
         "{error}"
     );
+}
+
+#[test]
+fn tunnels_are_unwrapped() {
+    let folder = Folder::new("tunnels");
+    let path = folder.0.join("a.pcap");
+    let ethernet = |kind: u16| [&[1; 12][..], &kind.to_be_bytes()].concat();
+    // The outer headers of a tunnel over IP, without a correct length. Captures of large packets
+    // on the sending machine have none either.
+    let over_ip = |protocol: u8, header: &[u8]| {
+        let inner = (packet(0).1.len() + header.len()) as u16;
+        let mut ip = vec![0x45, 0];
+        ip.extend((20 + inner).to_be_bytes());
+        ip.extend([0, 0, 0, 0, 64, protocol, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2]);
+        [ethernet(0x0800), ip, header.to_vec()].concat()
+    };
+    let over_udp = |port: u16, header: &[u8]| {
+        let length = (8 + packet(0).1.len() + header.len()) as u16;
+        let mut udp = 4_000_u16.to_be_bytes().to_vec();
+        udp.extend(port.to_be_bytes());
+        udp.extend(length.to_be_bytes());
+        udp.extend([0, 0]);
+        udp.extend(header);
+        over_ip(17, &udp)
+    };
+    let inner = ethernet(0x0800);
+    let tunnels = [
+        (
+            "two labels",
+            [ethernet(0x8847), vec![0, 1, 0, 64, 0, 1, 1, 64]].concat(),
+        ),
+        (
+            "Ethernet over MPLS",
+            [
+                ethernet(0x8847),
+                vec![0, 1, 1, 64, 0, 0, 0, 0],
+                inner.clone(),
+            ]
+            .concat(),
+        ),
+        (
+            "PPPoE in VLANs",
+            [
+                ethernet(0x88a8),
+                vec![0, 1, 0x81, 0, 0, 2, 0x88, 0x64],
+                vec![0x11, 0, 0, 9, 1, 0, 0, 0x21],
+            ]
+            .concat(),
+        ),
+        ("GRE", over_ip(47, &[0, 0, 8, 0])),
+        ("GRE with a key", over_ip(47, &[0x20, 0, 8, 0, 0, 0, 0, 7])),
+        (
+            "Ethernet over GRE",
+            over_ip(47, &[&[0, 0, 0x65, 0x58][..], &inner].concat()),
+        ),
+        ("IP in IP", over_ip(4, &[])),
+        (
+            "VXLAN",
+            over_udp(4_789, &[&[8, 0, 0, 0, 0, 0, 7, 0][..], &inner].concat()),
+        ),
+        (
+            "Geneve",
+            over_udp(
+                6_081,
+                &[&[1, 0, 0x65, 0x58, 0, 0, 7, 0, 1, 2, 3, 4][..], &inner].concat(),
+            ),
+        ),
+        ("GTP-U", over_udp(2_152, &[0x30, 0xff, 0, 0, 0, 0, 0, 1])),
+    ];
+    for (name, header) in tunnels {
+        eprintln!("{name}");
+        pcap(&path, DataLink::ETHERNET, &header);
+        is_whole(&read_capture(&path).unwrap());
+    }
+    // A datagram to the port of a tunnel that does not belong to one is a datagram.
+    pcap(&path, DataLink::PPP, &[0xff, 0x03, 0x00, 0x21]);
+    is_whole(&read_capture(&path).unwrap());
+}
+
+#[test]
+fn compressed_captures_and_stdin_are_read() {
+    let folder = Folder::new("compressed");
+    let (plain, path) = (folder.0.join("a.pcap"), folder.0.join("a.pcap.gz"));
+    pcap(&plain, DataLink::RAW, &[]);
+    let file = File::create(&path).unwrap();
+    let mut writer = flate2::write::GzEncoder::new(file, flate2::Compression::fast());
+    writer.write_all(&std::fs::read(&plain).unwrap()).unwrap();
+    writer.finish().unwrap();
+    is_whole(&read_capture(&path).unwrap());
+    for path in [&plain, &path] {
+        let mut program = Command::new(env!("CARGO_BIN_EXE_creel-cast"));
+        program.args(["receive", "--pcap", "-", "--codec", "97=L16/8000"]);
+        program.args(["--format", "json"]);
+        let run = program.stdin(File::open(path).unwrap()).output().unwrap();
+        assert_eq!(run.status.code(), Some(0));
+        assert!(String::from_utf8_lossy(&run.stdout).contains(r#""packets": 50"#));
+    }
 }
 
 #[test]

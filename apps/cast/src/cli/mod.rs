@@ -32,10 +32,22 @@ struct ContextArgs {
     #[arg(long, alias = "groups", value_name = "N", default_value_t = 1, value_parser = count)]
     contexts: usize,
     /// Let a context wait TIME before it reacts again. 0ms makes it react as soon as it can
-    #[arg(long, value_name = "TIME", default_value = "2ms", value_parser = parse_duration)]
-    wait: Duration,
+    /// [default: 2ms, or the time of a packet if that is shorter, so that packets leave one by one]
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    wait: Option<Duration>,
     #[command(flatten)]
     observe_args: ObserveArgs,
+}
+
+/// How long a context waits unless the user says otherwise.
+const WAIT: Duration = Duration::from_millis(2);
+
+impl ContextArgs {
+    /// Returns how long a context waits if the shortest packet lasts `packet_time`.
+    fn wait(&self, packet_time: Option<Duration>) -> Duration {
+        let most = packet_time.unwrap_or(WAIT).max(Duration::from_micros(50));
+        self.wait.unwrap_or(WAIT.min(most))
+    }
 }
 
 /// The flag for observers of the contexts, which all commands that run once have in common.

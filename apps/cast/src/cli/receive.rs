@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
-use creel_cast::RtpSession;
 use creel_cast::receive::{self, Plan};
+use creel_cast::{RtpSession, Senders};
 use creel_console::{Common, Exit, Interrupt};
 
 use super::media::{Media, source};
@@ -44,7 +44,8 @@ pub struct Receive {
     /// Accept TCP connections, any number per port, in which the length precedes each packet
     #[arg(long, help_heading = "Input")]
     tcp: bool,
-    /// Analyse this capture instead of receiving from the network
+    /// Analyse this capture instead of receiving from the network: pcap or pcapng, also compressed
+    /// with gzip. `-` is stdin
     #[arg(long, value_name = "FILE", help_heading = "Input")]
     pcap: Option<PathBuf>,
     /// Read datagrams as RTP packets, or as bare samples of --codec, little-endian (raw)
@@ -61,7 +62,8 @@ pub struct Receive {
     /// Share the streams among N contexts, which are threads
     #[arg(long, alias = "groups", value_name = "N", default_value_t = 1, value_parser = count, help_heading = "Contexts")]
     contexts: usize,
-    /// Let a context wait TIME before it reacts again. 0ms makes it react as soon as it can
+    /// Let a context wait TIME before it reacts again. 0ms makes it react as soon as it can. The
+    /// figures use the kernel's time of arrival, so a longer wait only delays recordings and reports
     #[arg(long, value_name = "TIME", default_value = "2ms", value_parser = parse_duration, help_heading = "Contexts")]
     wait: Duration,
     #[command(flatten, next_help_heading = "Contexts")]
@@ -75,8 +77,8 @@ pub struct Receive {
     /// Stop after TIME in any case
     #[arg(long, value_name = "TIME", value_parser = period, help_heading = "End of the run")]
     r#for: Option<Duration>,
-    /// Count a packet as late if it arrives more than TIME (plus one --wait) after it was due.
-    /// Choose what your player buffers
+    /// Count a packet as late if it arrives more than TIME after it was due. Choose what your player
+    /// buffers
     #[arg(long, value_name = "TIME", default_value = "10ms", value_parser = parse_duration, help_heading = "Output")]
     late_after: Duration,
     /// Write each stream to stream-N.wav in this folder
@@ -124,6 +126,7 @@ impl Receive {
             false => self.streams,
         };
         Ok(Plan {
+            packet_time_is_known: described,
             streams,
             raw: self.framing == Framing::Raw,
             contexts: self.contexts,
@@ -151,7 +154,9 @@ impl Receive {
         let sessions = Plan::sessions(self.on, ports, &self.media.formats(), self.media.rtcp);
         let mut sessions = sessions.map_err(exit_error)?;
         for session in &mut sessions {
-            session.source = self.source;
+            if let Some(source) = self.source {
+                session.sources = Senders::Only(vec![source]);
+            }
             session.tcp = self.tcp;
         }
         Ok(sessions)

@@ -76,6 +76,8 @@ struct Row {
     late: u64,
     concealed_share: f64,
     keys: String,
+    lost: u64,
+    jitter_ms: f64,
 }
 
 #[derive(Serialize)]
@@ -100,6 +102,7 @@ impl Rooms {
             rate: self.rate,
             packet_time: self.packet_time,
             legs: self.legs,
+            rtcp: self.media.rtcp,
             silence: self.silence,
             contexts: self.contexts,
             wait: self.wait,
@@ -144,6 +147,8 @@ impl Row {
             late: leg.late,
             concealed_share: leg.concealed,
             keys: leg.keys.clone(),
+            lost: leg.lost,
+            jitter_ms: leg.jitter_ms,
         }
     }
 }
@@ -155,7 +160,9 @@ fn text(rows: &[Row]) -> String {
         ("format", Align::Left),
         ("packets", Align::Right),
         ("sent", Align::Right),
+        ("lost", Align::Right),
         ("late", Align::Right),
+        ("jitter, ms", Align::Right),
         ("concealed, %", Align::Right),
         ("keys", Align::Left),
     ]);
@@ -166,7 +173,9 @@ fn text(rows: &[Row]) -> String {
             row.format.clone(),
             row.packets.to_string(),
             row.sent.to_string(),
+            row.lost.to_string(),
             row.late.to_string(),
+            format!("{:.3}", row.jitter_ms),
             format!("{:.2}", 100.0 * row.concealed_share),
             row.keys.clone(),
         ]);

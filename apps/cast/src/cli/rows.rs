@@ -52,6 +52,26 @@ struct ReceivedRow {
     sender_packets: Option<u32>,
     sender_bytes: Option<u32>,
     left: bool,
+    lost_rfc3550: i64,
+    lost_percent: f64,
+    delta_min_ms: Option<f64>,
+    delta_mean_ms: Option<f64>,
+    delta_max_ms: Option<f64>,
+    jitter_min_ms: Option<f64>,
+    jitter_mean_ms: Option<f64>,
+    packet_ms: Option<f64>,
+    bursts: u64,
+    burst_density: f64,
+    burst_ms: Option<f64>,
+    gap_density: f64,
+    gap_ms: Option<f64>,
+    r_factor: Option<f64>,
+    mos: Option<f64>,
+    timestamp_jumps: u64,
+    clock_changes: u64,
+    codec_changes: u64,
+    collision: bool,
+    overflowed: u64,
 }
 
 impl ReceivedRow {
@@ -75,7 +95,7 @@ impl ReceivedRow {
             strays: row.strays,
             restarts: row.restarts,
             jitter_ms: row.jitter_ms,
-            jitter_max_ms: row.jitter_max_ms,
+            jitter_max_ms: row.jitter.map(|jitter| jitter.max),
             interval_ms: row.interval_ms,
             interval_sd_ms: row.interval_sd_ms,
             drift_ppm: row.drift_ppm,
@@ -83,6 +103,26 @@ impl ReceivedRow {
             sender_packets: row.sender_packets,
             sender_bytes: row.sender_bytes,
             left: row.left,
+            lost_rfc3550: row.lost_rfc3550,
+            lost_percent: 100.0 * row.lost as f64 / row.expected.max(1) as f64,
+            delta_min_ms: row.delta.map(|delta| delta.min),
+            delta_mean_ms: row.delta.map(|delta| delta.mean),
+            delta_max_ms: row.delta.map(|delta| delta.max),
+            jitter_min_ms: row.jitter.map(|jitter| jitter.min),
+            jitter_mean_ms: row.jitter.map(|jitter| jitter.mean),
+            packet_ms: row.packet_ms,
+            bursts: row.bursts.bursts,
+            burst_density: row.bursts.burst_density,
+            burst_ms: row.packet_ms.map(|ms| ms * row.bursts.burst_packets),
+            gap_density: row.bursts.gap_density,
+            gap_ms: row.packet_ms.map(|ms| ms * row.bursts.gap_packets),
+            r_factor: row.rating,
+            mos: row.mos,
+            timestamp_jumps: row.timestamp_jumps,
+            clock_changes: row.clock_changes,
+            codec_changes: row.codec_changes,
+            collision: row.collision,
+            overflowed: row.overflowed,
         }
     }
 }
@@ -160,8 +200,12 @@ fn received_table(rows: &[ReceivedRow]) -> String {
         ("late", Align::Right),
         ("reordered", Align::Right),
         ("duplicates", Align::Right),
-        ("restarts", Align::Right),
+        ("breaks", Align::Right),
+        ("max delta, ms", Align::Right),
         ("jitter, ms", Align::Right),
+        ("max", Align::Right),
+        ("burst, ms", Align::Right),
+        ("MOS", Align::Right),
         ("clock, ppm", Align::Right),
         ("keys", Align::Left),
     ]);
@@ -183,8 +227,12 @@ fn received_table(rows: &[ReceivedRow]) -> String {
             row.late.to_string(),
             row.reordered.to_string(),
             row.duplicates.to_string(),
-            row.restarts.to_string(),
-            number(row.jitter_ms, 3),
+            (row.restarts + row.timestamp_jumps + row.clock_changes).to_string(),
+            number(row.delta_max_ms, 3),
+            number(row.jitter_mean_ms, 3),
+            number(row.jitter_max_ms, 3),
+            number(row.burst_ms.filter(|_| row.bursts > 0), 0),
+            number(row.mos, 2),
             number(row.drift_ppm, 0),
             row.keys.clone(),
         ]);
@@ -223,7 +271,7 @@ fn sent_table(rows: &[SentRow]) -> String {
 /// A metric of a received stream: its name, its help text, and its value.
 type Measure = (&'static str, &'static str, fn(&SourceReport) -> Option<f64>);
 
-const MEASURES: [Measure; 10] = [
+const MEASURES: [Measure; 18] = [
     (
         "packets_total",
         "Packets received, including duplicates.",
@@ -256,9 +304,39 @@ const MEASURES: [Measure; 10] = [
     ("restarts_total", "Restarts of the source.", |row| {
         Some(row.restarts as f64)
     }),
+    (
+        "timestamp_jumps_total",
+        "Jumps of the timestamps while the sequence numbers went on.",
+        |row| Some(row.timestamp_jumps as f64),
+    ),
+    (
+        "codec_changes_total",
+        "Changes to another audio format.",
+        |row| Some(row.codec_changes as f64),
+    ),
+    (
+        "overflowed_total",
+        "Datagrams that this machine dropped at the port.",
+        |row| Some(row.overflowed as f64),
+    ),
+    ("bursts_total", "Bursts of losses (RFC 3611).", |row| {
+        Some(row.bursts.bursts as f64)
+    }),
     ("jitter_seconds", "Interarrival jitter (RFC 3550).", |row| {
         row.jitter_ms.map(|ms| ms / 1e3)
     }),
+    ("jitter_max_seconds", "Maximum of the jitter.", |row| {
+        row.jitter.map(|jitter| jitter.max / 1e3)
+    }),
+    (
+        "delta_max_seconds",
+        "Maximum time between two packets.",
+        |row| row.delta.map(|delta| delta.max / 1e3),
+    ),
+    ("r_factor", "Rating of the E-model (ITU-T G.107).", |row| {
+        row.rating
+    }),
+    ("mos", "Estimated mean opinion score.", |row| row.mos),
     (
         "clock_drift_ppm",
         "How much faster the sender's clock runs than ours.",

@@ -64,8 +64,8 @@ pub struct Send {
     /// Replay this capture instead, at its own pace. The packets of its nth port go to port + n
     #[arg(long, value_name = "FILE", conflicts_with_all = ["tone", "hertz", "wav", "tcp", "from_sdp", "control"], help_heading = "Content")]
     pcap: Option<PathBuf>,
-    /// Press these telephone keys at the beginning of each stream: 0 to 9, *, #, A to D. The
-    /// payload type is that of a telephone-event format, or 101
+    /// Press these telephone keys at the beginning of each stream: 0 to 9, *, #, A to D, and !
+    /// (a flash of the hook). The payload type is that of a telephone-event format, or 101
     #[arg(long, value_name = "KEYS", value_parser = keys, help_heading = "Content")]
     keys: Option<String>,
     #[command(flatten)]
@@ -122,7 +122,7 @@ fn number(text: &str) -> Result<u32, String> {
 
 /// Parses the keys of a telephone.
 fn keys(text: &str) -> Result<String, String> {
-    let is_key = |key: char| key.is_ascii_digit() || "*#ABCDabcd".contains(key);
+    let is_key = |key: char| key.is_ascii_digit() || "*#ABCDabcd!".contains(key);
     match text.chars().all(is_key) && text.len() <= 64 {
         true => Ok(text.into()),
         false => Err("expected up to 64 keys, each of them 0 to 9, *, #, or A to D".into()),
@@ -164,7 +164,7 @@ impl Send {
             capture: capture.into(),
             to: self.clients()?,
             shared_port: self.shared_port,
-            wait: self.contexts.wait,
+            wait: self.contexts.wait(None),
             observe: self.contexts.observe_args.observe.unwrap_or_default(),
             options: self.media.options(),
         })
@@ -193,7 +193,12 @@ impl Send {
         plan.to = to;
         plan.shared_port = self.shared_port;
         plan.contexts = self.contexts.contexts;
-        plan.wait = self.contexts.wait;
+        let shortest = plan
+            .sessions
+            .iter()
+            .map(|session| session.packet_time)
+            .min();
+        plan.wait = self.contexts.wait(shortest);
         plan.observe = self.contexts.observe_args.observe.unwrap_or_default();
         plan.buffers = self.buffers as u64;
         plan.ramp_up = self.ramp_up;

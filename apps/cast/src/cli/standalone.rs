@@ -45,7 +45,7 @@ impl Standalone {
         let plan = Plan {
             streams: self.contexts.streams,
             contexts: self.contexts.contexts,
-            wait: self.contexts.wait,
+            wait: self.contexts.wait(None),
             observe: self.contexts.observe_args.observe.unwrap_or_default(),
             period: self.period,
             buffers: self.buffers as u64,

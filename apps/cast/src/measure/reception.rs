@@ -9,10 +9,11 @@
 //!   by a window of bits.
 //! - Any other packet is a stray. However, if the next packet follows it, the source has restarted.
 //!
-//! Jitter is computed according to A.8, in the clock of the payload type.
+//! The module `spacing` computes the jitter.
 //!
-//! Source: RFC 3550 appendices A.1, A.3, A.8 and section 6.4.1.
+//! Source: RFC 3550 appendices A.1, A.3 and section 6.4.1.
 
+use super::bursts::{Bursts, LossRuns};
 use std::time::Duration;
 
 /// A packet further ahead of the newest one is a stray, not the end of a gap. Source: A.1,
@@ -20,6 +21,9 @@ use std::time::Duration;
 pub(crate) const DROPOUT: u16 = 3_000;
 /// A packet further behind the newest one is a stray, not a late packet. Source: A.1, MAX_MISORDER.
 pub(crate) const MISORDER: u16 = 100;
+
+/// The number of packets in the window that distinguishes late packets from duplicates.
+const WINDOW_BITS: i64 = 128;
 
 /// The classification of a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,6 +55,10 @@ pub(crate) struct SequenceTracker {
     counts: Counts,
     /// The number of packets that were expected before the last restart.
     expected_before: u64,
+    /// The number of packets by which late ones have moved the beginning of the source. RFC 3550
+    /// does not move it.
+    moved: i64,
+    runs: LossRuns,
 }
 
 /// Counts the packets of a source by classification.
@@ -81,6 +89,8 @@ impl SequenceTracker {
                 ..Counts::default()
             },
             expected_before: 0,
+            moved: 0,
+            runs: LossRuns::default(),
         }
     }
 
@@ -89,6 +99,9 @@ impl SequenceTracker {
     pub(crate) fn update(&mut self, number: u16) -> SequenceUpdate {
         let ahead = number.wrapping_sub(self.newest as u16);
         if ahead != 0 && ahead < DROPOUT {
+            if ahead > 1 || self.seen >> (WINDOW_BITS - 1) == 0 {
+                self.leave_window(ahead.into());
+            }
             self.newest += i64::from(ahead);
             self.seen = self.seen.checked_shl(u32::from(ahead)).unwrap_or(0) | 1;
             self.counts.received += 1;
@@ -96,6 +109,19 @@ impl SequenceTracker {
             return SequenceUpdate::Newest;
         }
         self.update_behind(number)
+    }
+
+    /// Records the losses among the numbers that leave the window when the newest number grows.
+    #[cold]
+    fn leave_window(&mut self, ahead: i64) {
+        let oldest = self.newest - (WINDOW_BITS - 1);
+        for at in oldest.max(self.base)..oldest + ahead {
+            // Numbers after the newest one are lost if they leave the window at once.
+            let behind = self.newest - at;
+            if behind < 0 || self.seen >> behind & 1 == 0 {
+                self.runs.lost(at);
+            }
+        }
     }
 
     #[cold]
@@ -107,7 +133,11 @@ impl SequenceTracker {
             self.seen |= bit;
             self.counts.received += 1;
             // If the packet precedes the first one, the source had begun earlier.
-            self.base = self.base.min(self.newest - i64::from(behind));
+            let number = self.newest - i64::from(behind);
+            if number < self.base {
+                self.moved += self.base - number;
+                self.base = number;
+            }
             return if is_new {
                 self.counts.reordered += 1;
                 SequenceUpdate::Reordered
@@ -121,6 +151,8 @@ impl SequenceTracker {
             return SequenceUpdate::Stray;
         }
         self.expected_before = self.expected();
+        self.leave_window(WINDOW_BITS);
+        self.runs.restart();
         self.counts.strays -= 1;
         self.counts.restarts += 1;
         self.counts.received += 2;
@@ -149,58 +181,26 @@ impl SequenceTracker {
         self.expected().saturating_sub(single)
     }
 
+    /// Returns the bursts and gaps of the losses.
+    pub(crate) fn bursts(mut self) -> Bursts {
+        self.leave_window(WINDOW_BITS);
+        self.runs.summary(self.expected())
+    }
+
     /// Returns the loss for RTCP reports, in which duplicates compensate for losses. Source: A.3.
     pub(crate) fn reported_lost(&self) -> i64 {
-        self.expected() as i64 - self.counts.received as i64
+        self.expected() as i64 - self.moved - self.counts.received as i64
+    }
+
+    /// Returns the newest number.
+    #[inline]
+    pub(crate) fn newest(&self) -> u16 {
+        self.newest as u16
     }
 
     /// Returns the highest number with its cycles, modulo 2³².
     pub(crate) fn extended(&self) -> u32 {
         self.newest as u32
-    }
-}
-
-/// The interarrival jitter of one source, in ticks of its clock. Source: A.8.
-#[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Jitter {
-    /// The arrival time minus the timestamp of the previous packet, modulo 2³².
-    transit: Option<u32>,
-    jitter: f64,
-    max: f64,
-}
-
-impl Jitter {
-    /// Records a packet that arrived at `arrival` nanoseconds.
-    #[inline]
-    pub(crate) fn update(&mut self, timestamp: u32, arrival: u64, clock: u32) {
-        // We convert the seconds and the rest separately, so that the products fit into 64 bits.
-        let (seconds, rest) = (arrival / 1_000_000_000, arrival % 1_000_000_000);
-        let clock = u64::from(clock);
-        let ticks = (seconds.wrapping_mul(clock) + rest * clock / 1_000_000_000) as u32;
-        let transit = ticks.wrapping_sub(timestamp);
-        if let Some(before) = self.transit.replace(transit) {
-            let distance = f64::from((transit.wrapping_sub(before) as i32).unsigned_abs());
-            self.jitter += (distance - self.jitter) / 16.0;
-            if self.jitter > self.max {
-                self.max = self.jitter;
-            }
-        }
-    }
-
-    /// Handles a restart of the source, after which its timestamps have a new origin.
-    pub(crate) fn restart(&mut self) {
-        self.transit = None;
-    }
-
-    /// Returns the jitter in ticks, as reports state it.
-    pub(crate) fn ticks(&self) -> u32 {
-        self.jitter as u32
-    }
-
-    /// Returns the current jitter and its maximum in milliseconds.
-    pub(crate) fn millis(&self, clock: u32) -> (f64, f64) {
-        let ms = 1_000.0 / f64::from(clock.max(1));
-        (self.jitter * ms, self.max * ms)
     }
 }
 
@@ -305,6 +305,22 @@ mod tests {
     }
 
     #[test]
+    fn losses_are_grouped_into_bursts_and_reordered_packets_are_no_losses() {
+        let mut numbers: Vec<u16> = (0..1_000).filter(|n| !(500..510).contains(n)).collect();
+        numbers.retain(|&n| n != 100 && n != 995);
+        numbers.swap(300, 340);
+        let sequence = tracked(&numbers);
+        let bursts = sequence.bursts();
+        assert_eq!(sequence.lost(), 12);
+        assert_eq!((bursts.bursts, bursts.burst_packets), (1, 10.0));
+        assert_eq!((bursts.burst_density, bursts.run_packets), (1.0, 4.0));
+        assert_eq!(bursts.gap_density, 2.0 / 990.0);
+        // A gap that is larger than the window.
+        let bursts = tracked(&[0, 1, 2, 1_000, 1_001]).bursts();
+        assert_eq!((bursts.bursts, bursts.burst_packets), (1, 997.0));
+    }
+
+    #[test]
     fn a_packet_75_late_counts_as_reordered_only() {
         let mut numbers: Vec<u16> = (0..200).filter(|&n| n != 50).collect();
         numbers.insert(125, 50);
@@ -339,6 +355,8 @@ mod tests {
     fn a_packet_before_the_first_moves_the_base_sequence() {
         let sequence = tracked(&[5, 3, 6]);
         assert_eq!((sequence.expected(), sequence.lost()), (4, 1));
+        // RFC 3550 expects 5 and 6 only.
+        assert_eq!(sequence.reported_lost(), -1);
     }
 
     #[test]
@@ -364,24 +382,6 @@ mod tests {
             );
             assert_eq!(sequence.counts().duplicates, 0);
         }
-    }
-
-    #[test]
-    fn jitter_matches_rfc_3550() {
-        let mut jitter = Jitter::default();
-        // A packet of 20 ms has 160 ticks at 8,000 Hz. Packets arrive evenly, except that one is 5
-        // ms late.
-        for n in 0..100_u64 {
-            jitter.update(n as u32 * 160, 1_000_000_000 + n * 20_000_000, 8_000);
-        }
-        assert_eq!(jitter.ticks(), 0);
-        jitter.update(
-            100 * 160,
-            1_000_000_000 + 100 * 20_000_000 + 5_000_000,
-            8_000,
-        );
-        // 5 ms are 40 ticks, of which one sixteenth counts.
-        assert_eq!(jitter.millis(8_000).0, 40.0 / 16.0 / 8.0);
     }
 
     #[test]

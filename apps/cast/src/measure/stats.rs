@@ -36,17 +36,29 @@ impl StreamStats {
     /// Records a buffer here and in the histograms of the context.
     #[inline]
     pub fn note(&mut self, histograms: &mut Histograms, at: Stations) {
+        self.note_at(histograms, at, at.arrived);
+    }
+
+    /// Records a packet that arrived at this machine at `made` and was read at `arrived`. The
+    /// intervals are those of the arrivals at the machine, so they do not depend on when we read.
+    #[inline]
+    pub fn note_received(&mut self, histograms: &mut Histograms, at: Stations) {
+        self.note_at(histograms, at, at.made);
+    }
+
+    #[inline]
+    fn note_at(&mut self, histograms: &mut Histograms, at: Stations, now: u64) {
         let latency = at.arrived.saturating_sub(at.made);
         // We convert from signed integers, which takes one instruction. No time reaches 292 years.
         self.latency.note(latency as i64 as f64);
         histograms.latency.record(latency);
         histograms.lateness.record(at.made.saturating_sub(at.due));
         if self.last > 0 {
-            let interval = at.arrived.saturating_sub(self.last);
+            let interval = now.saturating_sub(self.last);
             self.interval.note(interval as i64 as f64);
             histograms.interval.record(interval);
         }
-        self.last = at.arrived;
+        self.last = now;
     }
 }
 

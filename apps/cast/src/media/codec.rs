@@ -162,6 +162,19 @@ impl Encoder {
         }))
     }
 
+    /// Encodes samples like [`encode`](Self::encode). `low` has the lower 8 bits of each sample, or
+    /// is empty. Only L24 has room for them.
+    pub fn encode_wide(&mut self, samples: &[i16], low: &[u8], payload: &mut Vec<u8>) {
+        if !matches!(self.0, EncoderKind::L24) || low.len() != samples.len() {
+            return self.encode(samples, payload);
+        }
+        let triple = |(sample, &low): (&i16, &u8)| {
+            let [high, middle] = sample.to_be_bytes();
+            [high, middle, low]
+        };
+        payload.extend(samples.iter().zip(low).flat_map(triple));
+    }
+
     /// Encodes interleaved samples and appends the payload. It appends nothing if the codec rejects
     /// the samples, for example because Opus has no packets of this length.
     pub fn encode(&mut self, samples: &[i16], payload: &mut Vec<u8>) {

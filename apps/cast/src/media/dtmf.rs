@@ -1,42 +1,117 @@
 //! DTMF: telephone keys, which travel in packets with a payload type of their own.
 //!
-//! Source: RFC 4733 section 2.3 (the payload) and section 2.5.1.4 (the end is sent three times).
+//! Source: RFC 4733 section 2.3 (the payload), section 2.5.1.3 (long events in segments) and section
+//! 2.5.1.4 (the end is sent three times).
 
-/// The keys, indexed by their event numbers.
-const KEYS: &[u8; 16] = b"0123456789*#ABCD";
+/// The keys, indexed by their event numbers. The last one is a flash of the hook.
+const KEYS: &[u8; 17] = b"0123456789*#ABCD!";
 /// The maximum number of keys that we keep per stream.
 const DIGITS_MAX: usize = 256;
+/// The number of events that a late packet may belong to.
+const RECENT: usize = 16;
+/// A packet that is older than the last event by at most this many ticks is late. If it is even
+/// older, the timestamps have begun again.
+const LATE_TICKS: u32 = 1 << 16;
+/// The duration of a segment that is continued by another one.
+const SEGMENT_TICKS: u32 = 0xffff;
 /// The level of the keys that we send, in dBm0 below zero.
 const VOLUME: u8 = 10;
 
+/// A key that was pressed.
+#[derive(Debug, Clone, Copy)]
+struct KeyEvent {
+    /// The event number.
+    event: u8,
+    /// The timestamp of the first segment, which orders the events.
+    begin: u32,
+    /// The timestamp of the last segment, and its duration so far.
+    segment: u32,
+    duration: u32,
+    has_ended: bool,
+}
+
 /// Collects the keys that the sender of a stream has pressed.
+///
+/// All packets of an event have the same timestamp, which is the time at which the key was pressed.
+/// The pair of timestamp and event number therefore identifies an event, in whatever order its
+/// packets arrive. A key that is held for longer than a duration can state is sent in segments,
+/// each of which begins where the one before it ends.
 #[derive(Debug, Default)]
 pub(crate) struct DtmfReceiver {
-    keys: String,
-    /// The timestamp of the last event. All packets of an event have the same timestamp.
-    last: Option<u32>,
+    events: Vec<KeyEvent>,
+    /// The index of the first event since the timestamps began again.
+    first: usize,
 }
 
 impl DtmfReceiver {
-    /// Records the key in a payload, unless an earlier packet of the same event has recorded it.
-    pub(crate) fn record(&mut self, timestamp: u32, payload: &[u8]) {
-        let Some(&key) = payload
-            .first()
-            .and_then(|&event| KEYS.get(usize::from(event)))
-        else {
-            return;
-        };
-        if payload.len() >= 4
-            && self.last.replace(timestamp) != Some(timestamp)
-            && self.keys.len() < DIGITS_MAX
-        {
-            self.keys.push(char::from(key));
+    /// Records the events in a payload. One payload may have several, which follow one another.
+    /// `begins` is the marker bit, with which an event begins.
+    pub(crate) fn record(&mut self, timestamp: u32, begins: bool, payload: &[u8]) {
+        let (events, _rest) = payload.as_chunks::<4>();
+        let mut at = timestamp;
+        for (index, &[event, flags, high, low]) in events.iter().enumerate() {
+            let duration = u32::from(u16::from_be_bytes([high, low]));
+            let is_last = index + 1 == events.len();
+            let has_ended = flags & 0x80 != 0 || !is_last;
+            if usize::from(event) < KEYS.len() {
+                self.record_one(event, at, duration, has_ended, begins && index == 0);
+            }
+            at = at.wrapping_add(duration);
         }
     }
 
-    /// Returns the keys in the order in which they were pressed.
-    pub(crate) fn keys(&self) -> &str {
-        &self.keys
+    fn record_one(&mut self, event: u8, at: u32, duration: u32, has_ended: bool, begins: bool) {
+        let oldest = self.events.len().saturating_sub(RECENT).max(self.first);
+        let recent = &mut self.events[oldest..];
+        let mut known = recent.iter_mut().rev().filter(|it| it.event == event);
+        let found = known.find(|it| {
+            let is_same = it.segment == at || it.begin == at;
+            // A late packet of a segment in the middle lies between the two.
+            let is_within = at.wrapping_sub(it.begin) < it.segment.wrapping_sub(it.begin);
+            let is_next = !it.has_ended
+                && !begins
+                && (at == it.segment.wrapping_add(SEGMENT_TICKS)
+                    || at == it.segment.wrapping_add(it.duration) && it.duration > 0);
+            is_same || is_within || is_next
+        });
+        if let Some(found) = found {
+            if at.wrapping_sub(found.segment) as i32 > 0 {
+                (found.segment, found.duration) = (at, duration);
+            } else if at == found.segment {
+                found.duration = found.duration.max(duration);
+            }
+            found.has_ended |= has_ended && at == found.segment;
+            return;
+        }
+        if self.events.len() >= DIGITS_MAX {
+            return;
+        }
+        // If all packets of this event were delayed, it belongs before the later events.
+        let is_later = |it: &KeyEvent| (1..LATE_TICKS).contains(&it.begin.wrapping_sub(at));
+        let later = self.events[oldest..]
+            .iter()
+            .rev()
+            .take_while(|it| is_later(it));
+        let index = self.events.len() - later.count();
+        let pressed = KeyEvent {
+            event,
+            begin: at,
+            segment: at,
+            duration,
+            has_ended,
+        };
+        self.events.insert(index, pressed);
+    }
+
+    /// Handles a restart of the source, after which its timestamps have a new origin.
+    pub(crate) fn restart(&mut self) {
+        self.first = self.events.len();
+    }
+
+    /// Returns the keys in the order in which they were pressed. `!` is a flash of the hook.
+    pub(crate) fn keys(&self) -> String {
+        let keys = self.events.iter().map(|it| KEYS[usize::from(it.event)]);
+        keys.map(char::from).collect()
     }
 }
 
@@ -70,14 +145,97 @@ mod tests {
                 (480, true),
                 (480, true),
             ] {
-                receiver.record(n as u32 * 800, &payload(event, ticks, released));
+                receiver.record(
+                    n as u32 * 800,
+                    ticks == 160,
+                    &payload(event, ticks, released),
+                );
             }
         }
         assert_eq!(receiver.keys(), "12#A");
-        receiver.record(9, &[99, 0, 0, 0]);
-        receiver.record(10, &[1]);
-        receiver.record(11, &[]);
+        receiver.record(9, false, &[99, 0, 0, 0]);
+        receiver.record(10, false, &[1]);
+        receiver.record(11, false, &[]);
         assert_eq!(receiver.keys(), "12#A");
         assert_eq!(event('x'), None);
+    }
+
+    /// Feeds packets of the form (timestamp, marker, key, duration, end).
+    fn keys(packets: &[(u32, bool, char, u16, bool)]) -> String {
+        let mut receiver = DtmfReceiver::default();
+        for &(timestamp, begins, key, ticks, ends) in packets {
+            let payload = payload(event(key).unwrap(), ticks, ends);
+            receiver.record(timestamp, begins, &payload);
+        }
+        receiver.keys()
+    }
+
+    #[test]
+    fn late_packets_of_an_earlier_event_are_no_new_key() {
+        // The last end packet of the first key arrives after the second key.
+        let late_end = [
+            (0, true, '1', 160, false),
+            (0, false, '1', 480, true),
+            (1_600, true, '2', 160, false),
+            (0, false, '1', 480, true),
+            (1_600, false, '2', 480, true),
+        ];
+        assert_eq!(keys(&late_end), "12");
+        // All packets of the first key arrive after the second key.
+        let late_key = [(1_600, true, '2', 160, false), (0, true, '1', 480, true)];
+        assert_eq!(keys(&late_key), "12");
+    }
+
+    #[test]
+    fn a_key_that_is_held_for_long_is_one_key() {
+        let mut packets = Vec::new();
+        for segment in 0..3_u32 {
+            let at = 0xfff0_0000_u32.wrapping_add(segment * 0xffff);
+            let last = if segment == 2 { 8_000 } else { 0xffff };
+            for ticks in (160..last).step_by(1_600).chain([last]) {
+                let begins = segment == 0 && ticks == 160;
+                packets.push((at, begins, '5', ticks as u16, segment == 2 && ticks == last));
+            }
+        }
+        assert_eq!(keys(&packets), "5");
+        // The packet before the second segment is lost, or arrives late.
+        let before = packets.iter().rposition(|it| it.0 == 0xfff0_0000).unwrap();
+        let late = packets.remove(before);
+        assert_eq!(keys(&packets), "5");
+        packets.insert(before + 20, late);
+        assert_eq!(keys(&packets), "5");
+        // Segments may be shorter.
+        let short = [(0, true, '5', 8_000, false), (8_000, false, '5', 800, true)];
+        assert_eq!(keys(&short), "5");
+        // The same key again is another key, even right after the first.
+        let twice = [(0, true, '5', 800, true), (800, true, '5', 800, true)];
+        assert_eq!(keys(&twice), "55");
+    }
+
+    #[test]
+    fn a_payload_may_have_several_events() {
+        let mut receiver = DtmfReceiver::default();
+        let two = [payload(1, 800, true), payload(2, 160, false)].concat();
+        receiver.record(0, true, &two);
+        receiver.record(800, false, &payload(2, 480, true));
+        assert_eq!(receiver.keys(), "12");
+    }
+
+    #[test]
+    fn a_flash_of_the_hook_is_a_key_and_tones_are_not() {
+        assert_eq!(keys(&[(0, true, '!', 800, true)]), "!");
+        let mut receiver = DtmfReceiver::default();
+        receiver.record(0, true, &[66, 0, 0, 160]);
+        assert_eq!(receiver.keys(), "");
+    }
+
+    #[test]
+    fn equal_timestamps_after_a_restart_are_new_keys() {
+        let mut receiver = DtmfReceiver::default();
+        for _ in 0..2 {
+            receiver.record(7, true, &payload(3, 800, true));
+            receiver.restart();
+        }
+        assert_eq!(receiver.keys(), "33");
     }
 }

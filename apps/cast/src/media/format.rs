@@ -13,7 +13,7 @@ use std::time::Duration;
 pub enum Encoding {
     /// Signed 16-bit samples, big-endian.
     L16,
-    /// Signed 24-bit samples, big-endian. We decode the upper 16 bits.
+    /// Signed 24-bit samples, big-endian. Files keep all bits, and the jitter buffer the upper 16.
     L24,
     /// G.711 µ-law.
     Pcmu,
@@ -25,13 +25,15 @@ pub enum Encoding {
     Opus,
     /// Keys of a telephone (RFC 4733).
     Event,
+    /// Comfort noise (RFC 3389), which describes the noise during silence.
+    ComfortNoise,
     /// Any other encoding, for example AMR. We count and time its packets, but we cannot decode
     /// them.
     Other,
 }
 
 /// The names of the encodings in session descriptions.
-const NAMES: [(&str, Encoding); 8] = [
+const NAMES: [(&str, Encoding); 9] = [
     ("L16", Encoding::L16),
     ("L24", Encoding::L24),
     ("PCMU", Encoding::Pcmu),
@@ -39,6 +41,7 @@ const NAMES: [(&str, Encoding); 8] = [
     ("G722", Encoding::G722),
     ("opus", Encoding::Opus),
     ("telephone-event", Encoding::Event),
+    ("CN", Encoding::ComfortNoise),
     ("unknown", Encoding::Other),
 ];
 
@@ -138,7 +141,11 @@ impl Format {
             },
             10 => stereo,
             11 => Format::CD_MONO,
-            3 | 4 | 5 | 7 | 12 | 13 | 15 | 18 => other,
+            13 => Format {
+                encoding: Encoding::ComfortNoise,
+                ..Format::MONO_8K
+            },
+            3 | 4 | 5 | 7 | 12 | 15 | 18 => other,
             6 => Format {
                 clock: 16_000,
                 ..other
@@ -212,7 +219,7 @@ impl fmt::Display for Format {
         let found = NAMES
             .iter()
             .find(|(_, encoding)| *encoding == self.encoding);
-        let (name, _) = found.unwrap_or(&NAMES[7]);
+        let (name, _) = found.unwrap_or(&NAMES[8]);
         write!(f, "{name}/{}", self.clock)?;
         match self.channels {
             1 => Ok(()),

@@ -1,6 +1,7 @@
 //! The content of streams: sounds, formats, codecs and sound files.
 
 pub(crate) mod codec;
+pub(crate) mod conceal;
 pub(crate) mod dtmf;
 pub(crate) mod format;
 pub(crate) mod playout;

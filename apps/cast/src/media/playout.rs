@@ -5,15 +5,17 @@
 //! time to spare. We change the lag by playing slower or faster by one eightieth, which is hardly
 //! audible. The same mechanism corrects the drift of the sender's clock against ours.
 //!
-//! Missing samples are concealed. We repeat the last pitch period of the voice, and fade it out
-//! within 60 ms.
+//! After a stall, the packets that were held up arrive at once, and the lag is far too large. We
+//! then play faster by removing pitch periods, which keeps the pitch, and discard what exceeds 300
+//! ms. The lag is back within a second. If late packets recur, we wait longer before we do so.
+//!
+//! The module `conceal` replaces missing samples.
 //!
 //! Invariant: each call of [`Playout::play`] fills the whole frame, whatever has arrived.
 //!
-//! Source: the idea to conceal by repeating pitch periods comes from ITU-T G.711 appendix I.
-//!
-//! Left out: stretching that keeps the pitch, and more than one channel.
+//! Left out: more than one channel.
 
+use super::conceal::Conceal;
 use std::collections::VecDeque;
 
 /// The maximum number of packets that wait to be played.
@@ -25,6 +27,14 @@ const ADAPT_FRAMES: u32 = 100;
 const STRETCH: usize = 80;
 /// A packet that is more than this many frames away from the playback position restarts the buffer.
 const RESTART_FRAMES: i64 = 50;
+
+/// The number of frames for which packets must have too much time to spare before we hurry. It
+/// doubles with each stall of the last seconds, up to three times.
+const HURRY_FRAMES: u32 = 12;
+/// A stall is forgotten after this number of frames.
+const FORGET_FRAMES: u32 = 250;
+/// The number of frames that we remove by playing faster. We discard the rest at once.
+const HURRY_MAX: i64 = 15;
 
 /// The samples of a packet, and the position of the first one.
 #[derive(Debug)]
@@ -62,6 +72,16 @@ pub(crate) struct Playout {
     since_adapt: u32,
     /// The pending change of the lag in samples. A positive value makes the lag grow.
     pending_change: i64,
+    /// The number of samples by which the lag must shrink quickly.
+    hurry: i64,
+    /// The smallest time to spare in the current half of the window, and in the half before.
+    margins: [i64; 2],
+    since_half: u32,
+    /// The number of recent stalls, and the number of frames since the last one.
+    stalls: u32,
+    since_stall: u32,
+    /// Whether the sender is silent on purpose, so that we must not conceal.
+    is_silent: bool,
     conceal: Conceal,
     stats: PlayoutStats,
 }
@@ -79,6 +99,12 @@ impl Playout {
             min_margin: i64::MAX,
             since_adapt: 0,
             pending_change: 0,
+            hurry: 0,
+            margins: [i64::MAX; 2],
+            since_half: 0,
+            stalls: 0,
+            since_stall: 0,
+            is_silent: false,
             conceal: Conceal::new(rate),
             stats: PlayoutStats::default(),
         }
@@ -105,8 +131,14 @@ impl Playout {
         samples
     }
 
+    /// Announces that the sender is silent from now on, until its next packet.
+    pub(crate) fn set_silent(&mut self) {
+        self.is_silent = true;
+    }
+
     /// Inserts a packet. `timestamp` counts samples modulo 2³², and belongs to the first sample.
     pub(crate) fn insert(&mut self, timestamp: u32, samples: Vec<i16>) {
+        self.is_silent = false;
         let mut at = self.newest + i64::from(timestamp.wrapping_sub(self.newest as u32) as i32);
         let restart_distance = RESTART_FRAMES * self.frame as i64;
         let next = match self.next {
@@ -123,8 +155,14 @@ impl Playout {
         self.newest = at;
         let early = at - next;
         self.min_margin = self.min_margin.min(early);
+        self.margins[0] = self.margins[0].min(early);
         if early < 0 {
             self.stats.late += 1;
+            self.hurry = 0;
+            if self.pending_change <= 0 {
+                self.stalls += 1;
+                self.since_stall = 0;
+            }
             // The lag grows at once, by whole concealed frames, so that the next packet is in time.
             let frame = self.frame as i64;
             self.pending_change = self.pending_change.max((-early / frame + 1) * frame);
@@ -149,6 +187,10 @@ impl Playout {
             return false;
         };
         self.adapt();
+        self.adapt_quickly();
+        if self.hurry > 0 {
+            return self.play_faster(next, frame);
+        }
         let step = frame.len() / STRETCH;
         // If the lag has to grow by more than a frame, we conceal the whole frame, and so reach the
         // lag.
@@ -194,6 +236,65 @@ impl Playout {
         }
     }
 
+    /// Begins to hurry if all packets of the last frames had far too much time to spare.
+    fn adapt_quickly(&mut self) {
+        self.since_stall += 1;
+        if self.since_stall >= FORGET_FRAMES {
+            self.since_stall = 0;
+            self.stalls = self.stalls.saturating_sub(1);
+        }
+        self.since_half += 1;
+        let half = (HURRY_FRAMES / 2) << self.stalls.saturating_sub(1).min(3);
+        if self.since_half < half {
+            return;
+        }
+        self.since_half = 0;
+        let [now, before] = self.margins;
+        let (least, frame) = (now.min(before), self.frame as i64);
+        self.margins = [i64::MAX, now];
+        if now != i64::MAX && before != i64::MAX && least > 2 * frame && self.hurry <= 0 {
+            self.hurry = least - frame;
+            self.pending_change = 0;
+            self.min_margin = i64::MAX;
+            self.since_adapt = 0;
+        }
+    }
+
+    /// Plays a frame while the lag shrinks quickly. It removes whole pitch periods, so that the
+    /// pitch stays the same.
+    fn play_faster(&mut self, next: i64, frame: &mut [i16]) -> bool {
+        let mut next = next;
+        let most = HURRY_MAX * self.frame as i64;
+        if self.hurry > most {
+            next += self.hurry - most;
+            self.hurry = most;
+            self.conceal.bridge();
+        }
+        let lag = self.conceal.long_period();
+        let mut samples = self.spare_buffer();
+        samples.resize(frame.len() + lag, 0);
+        let is_audible = self.assemble(next, &mut samples);
+        self.next = Some(next + samples.len() as i64);
+        let overlap = (frame.len() / 2).max(1);
+        for (n, sample) in frame.iter_mut().enumerate() {
+            let (from, into) = (i32::from(samples[n]), i32::from(samples[n + lag]));
+            let (share, all) = (n.min(overlap) as i32, overlap as i32);
+            *sample = ((from * (all - share) + into * share) / all) as i16;
+        }
+        self.spare.push(samples);
+        self.stats.stretched += 1;
+        self.hurry -= lag as i64;
+        if self.hurry < lag as i64 {
+            self.hurry = 0;
+            // The times to spare of the packets before belong to the old lag.
+            self.margins = [i64::MAX; 2];
+            self.since_half = 0;
+            self.min_margin = i64::MAX;
+            self.since_adapt = 0;
+        }
+        is_audible
+    }
+
     /// Collects samples from position `next` on, and conceals the missing ones.
     fn assemble(&mut self, next: i64, samples: &mut [i16]) -> bool {
         let (mut done, mut is_audible) = (0, true);
@@ -228,6 +329,9 @@ impl Playout {
     }
 
     fn conceal_gap(&mut self, samples: &mut [i16]) -> bool {
+        if self.is_silent && self.packets.is_empty() {
+            self.conceal.stop();
+        }
         let is_voice = self.conceal.fill(samples);
         self.stats.concealed += u64::from(is_voice) * samples.len() as u64;
         is_voice
@@ -254,104 +358,6 @@ fn resample(from: &[i16], into: &mut [i16]) {
             f32::from(from[(index + 1).min(last)]),
         );
         *sample = (a + (b - a) * (at - index as f32)).round() as i16;
-    }
-}
-
-/// Continues the voice while packets are missing.
-#[derive(Debug)]
-struct Conceal {
-    /// The last samples that were played.
-    past: Vec<i16>,
-    /// While we conceal, these are the pitch period, the position within it, and the number of
-    /// concealed samples.
-    period: usize,
-    at: usize,
-    filled: usize,
-    fade: usize,
-    lags: (usize, usize),
-}
-
-impl Conceal {
-    fn new(rate: u32) -> Self {
-        let ms = rate as usize / 1_000;
-        Conceal {
-            past: vec![0; 40 * ms],
-            period: 0,
-            at: 0,
-            filled: 0,
-            fade: 60 * ms,
-            // Pitch lags from 66 to 400 Hz.
-            lags: (rate as usize / 400, 15 * ms),
-        }
-    }
-
-    /// Records the samples that are played. After a gap it blends them with the continued voice.
-    fn played(&mut self, samples: &mut [i16]) {
-        if self.filled > 0 {
-            let overlap = (self.lags.0).min(samples.len());
-            for (n, sample) in samples[..overlap].iter_mut().enumerate() {
-                let on = i32::from(self.next());
-                let share = (n + 1) as i32;
-                let all = overlap as i32 + 1;
-                *sample = ((i32::from(*sample) * share + on * (all - share)) / all) as i16;
-            }
-            self.filled = 0;
-        }
-        let len = self.past.len();
-        if samples.len() >= len {
-            self.past.copy_from_slice(&samples[samples.len() - len..]);
-        } else {
-            self.past.copy_within(samples.len().., 0);
-            self.past[len - samples.len()..].copy_from_slice(samples);
-        }
-    }
-
-    /// Fills `samples` with the continued voice. Returns false if the voice had faded before, so
-    /// that all samples are zero.
-    fn fill(&mut self, samples: &mut [i16]) -> bool {
-        if self.filled == 0 {
-            self.period = self.find_period();
-            self.at = 0;
-        }
-        let was_heard = self.filled < self.fade;
-        for sample in samples.iter_mut() {
-            *sample = self.next();
-        }
-        was_heard
-    }
-
-    fn next(&mut self) -> i16 {
-        let left = self.fade.saturating_sub(self.filled);
-        self.filled += 1;
-        if left == 0 {
-            return 0;
-        }
-        let sample = self.past[self.past.len() - self.period + self.at];
-        self.at = (self.at + 1) % self.period;
-        (i64::from(sample) * left as i64 / self.fade as i64) as i16
-    }
-
-    /// Finds the pitch period, which is the lag at which the last samples resemble those before
-    /// them most.
-    fn find_period(&self) -> usize {
-        let (least, most) = self.lags;
-        let window = self.past.len() - most;
-        let tail = &self.past[most..];
-        let likeness = |lag: usize| -> f32 {
-            let before = &self.past[most - lag..][..window];
-            let (mut both, mut power) = (0.0_f32, 1.0_f32);
-            for (&a, &b) in tail.iter().zip(before).step_by(2) {
-                both += f32::from(a) * f32::from(b);
-                power += f32::from(b) * f32::from(b);
-            }
-            both / power.sqrt()
-        };
-        let lags = (least..=most).map(|lag| (lag, likeness(lag)));
-        lags.fold(
-            (most, f32::MIN),
-            |best, lag| if lag.1 > best.1 { lag } else { best },
-        )
-        .0
     }
 }
 
@@ -443,6 +449,71 @@ mod tests {
         assert!(delays[1] >= 3 * FRAME as i64, "{delays:?}");
         assert!(delays[2] <= 2 * FRAME as i64 + FRAME as i64, "{delays:?}");
         assert!(delays[2] < delays[1], "{delays:?}");
+    }
+
+    /// Plays 300 frames, of which the packets of `stall` frames from frame 100 on arrive at once,
+    /// and then returns the delay after each frame.
+    fn delays_with_stall(stall: u32) -> Vec<i64> {
+        let mut playout = Playout::new(8_000, FRAME);
+        let (mut frame, mut sent, mut delays) = ([0; FRAME], 0, Vec::new());
+        for n in 0..300 {
+            if !(100..100 + stall).contains(&n) {
+                while sent <= n {
+                    packet(&mut playout, sent);
+                    sent += 1;
+                }
+            }
+            playout.play(&mut frame);
+            delays.push(playout.delay());
+        }
+        delays
+    }
+
+    #[test]
+    fn the_delay_is_back_within_a_second_of_a_stall() {
+        for stall in [5, 10, 20, 30, 40] {
+            let delays = delays_with_stall(stall);
+            let after = (100 + stall + 50) as usize;
+            // 60 ms are three frames.
+            let most = delays[after..].iter().max().unwrap();
+            assert!(*most <= 3 * FRAME as i64, "{stall} frames: {most} samples");
+        }
+    }
+
+    #[test]
+    fn playing_faster_keeps_the_pitch_and_the_level() {
+        let mut playout = Playout::new(8_000, FRAME);
+        let (mut frame, mut played) = ([0; FRAME], Vec::new());
+        for n in 0..25 {
+            packet(&mut playout, n);
+        }
+        for n in 25..100 {
+            packet(&mut playout, n);
+            playout.play(&mut frame);
+            played.extend(frame);
+        }
+        assert!(playout.stats().stretched > 5);
+        // The samples of a sine of 200 Hz at 8,000 Hz repeat after 40 samples.
+        let wrong = played[FRAME * 2..].windows(41);
+        let wrong = wrong.filter(|it| (i32::from(it[0]) - i32::from(it[40])).abs() > 2_000);
+        let wrong = wrong.count();
+        assert!(wrong < played.len() / 50, "{wrong} of {}", played.len());
+    }
+
+    #[test]
+    fn announced_silence_is_not_concealed() {
+        let mut playout = Playout::new(8_000, FRAME);
+        let mut frame = [0; FRAME];
+        for n in 0..10 {
+            packet(&mut playout, n);
+            playout.play(&mut frame);
+        }
+        let before = playout.stats().concealed;
+        playout.set_silent();
+        for _ in 0..10 {
+            playout.play(&mut frame);
+        }
+        assert_eq!((playout.stats().concealed, frame), (before, [0; FRAME]));
     }
 
     #[test]

@@ -2,9 +2,12 @@
 //! files.
 //!
 //! Source: Microsoft/IBM, "Multimedia Programming Interface and Data Specifications 1.0", RIFF
-//! WAVE.
+//! WAVE, and EBU Tech 3306 (RF64).
 //!
-//! Left out: formats other than 16-bit PCM.
+//! Samples of 24 bits keep their lower 8 bits in a list of their own, because all other formats
+//! have 16 bits.
+//!
+//! Left out: formats other than PCM of 16 or 24 bits.
 
 use std::fmt;
 use std::fs::File;
@@ -38,7 +41,7 @@ impl fmt::Display for WavError {
             WavError::Unsupported(path, what) => {
                 write!(
                     f,
-                    "cannot read {}: {what}, expected 16-bit PCM",
+                    "cannot read {}: {what}, expected PCM of 16 or 24 bits",
                     path.display()
                 )
             }
@@ -64,6 +67,8 @@ pub struct Sound {
     pub channels: usize,
     /// The interleaved samples of all frames.
     pub samples: Vec<i16>,
+    /// The lower 8 bits of each sample if the file has 24 bits per sample. Otherwise empty.
+    pub low: Vec<u8>,
 }
 
 impl Sound {
@@ -71,8 +76,8 @@ impl Sound {
     ///
     /// # Errors
     ///
-    /// Returns an error if the file cannot be read, is not a WAV file, has no samples, or is not
-    /// 16-bit PCM.
+    /// Returns an error if the file cannot be read, is not a WAV file, has no samples, or is not PCM
+    /// of 16 or 24 bits.
     pub fn read(path: &Path) -> Result<Sound, WavError> {
         let io = |error| WavError::Io(path.into(), error);
         let mut bytes = Vec::new();
@@ -86,7 +91,9 @@ impl Sound {
 
     fn parse(bytes: &[u8]) -> Result<Sound, Problem> {
         let malformed = Problem::Malformed;
-        if bytes.get(..4) != Some(b"RIFF") || bytes.get(8..12) != Some(b"WAVE") {
+        let name = bytes.get(..4);
+        let is_riff = name == Some(b"RIFF") || name == Some(b"RF64") || name == Some(b"BW64");
+        if !is_riff || bytes.get(8..12) != Some(b"WAVE") {
             return Err(malformed("it has no RIFF WAVE header"));
         }
         let format = chunk(bytes, b"fmt ").ok_or(malformed("it has no format chunk"))?;
@@ -97,15 +104,22 @@ impl Sound {
         let (tag, channels, bits) = (word(0), usize::from(word(2)), word(14));
         let rate = u32::from_le_bytes([format[4], format[5], format[6], format[7]]);
         // Tag 0xfffe only means that the chunk goes on with the positions of the channels.
-        if !(tag == 1 || tag == 0xfffe) || bits != 16 || channels == 0 {
+        if !(tag == 1 || tag == 0xfffe) || !(bits == 16 || bits == 24) || channels == 0 {
             let what = format!("format {tag} with {channels} channels of {bits} bits");
             return Err(Problem::Unsupported(what));
         }
         let data = chunk(bytes, b"data").ok_or(malformed("it has no data chunk"))?;
-        let frames = data.chunks_exact(2 * channels).flatten();
-        let bytes: Vec<u8> = frames.copied().collect();
-        let (pairs, _) = bytes.as_chunks::<2>();
-        let samples: Vec<i16> = pairs.iter().map(|&pair| i16::from_le_bytes(pair)).collect();
+        let sample_bytes = usize::from(bits / 8);
+        let frame_bytes = sample_bytes * channels;
+        let data = &data[..data.len() / frame_bytes * frame_bytes];
+        let samples: Vec<i16> = data
+            .chunks_exact(sample_bytes)
+            .map(|sample| i16::from_le_bytes([sample[sample_bytes - 2], sample[sample_bytes - 1]]))
+            .collect();
+        let low = match bits {
+            24 => data.iter().step_by(3).copied().collect(),
+            _ => Vec::new(),
+        };
         if samples.is_empty() || rate == 0 {
             return Err(malformed("it has no samples"));
         }
@@ -113,6 +127,7 @@ impl Sound {
             rate,
             channels,
             samples,
+            low,
         })
     }
 
@@ -129,9 +144,20 @@ impl Sound {
                 .flat_map(|frame| std::iter::repeat_n(frame[0], channels))
                 .collect(),
         };
+        let low = match (channels, self.low.is_empty()) {
+            // An average of 16 bits is precise enough.
+            (1, _) | (_, true) => Vec::new(),
+            _ => {
+                let frames = self.low.chunks_exact(self.channels);
+                frames
+                    .flat_map(|frame| std::iter::repeat_n(frame[0], channels))
+                    .collect()
+            }
+        };
         Sound {
             channels,
             samples,
+            low,
             ..self
         }
     }
@@ -151,10 +177,20 @@ fn average(frame: &[i16]) -> i16 {
 /// is missing.
 fn chunk<'a>(bytes: &'a [u8], name: &[u8; 4]) -> Option<&'a [u8]> {
     let mut rest = bytes.get(12..)?;
+    // The first chunk of an RF64 file has the size of the data.
+    let large = rest
+        .strip_prefix(b"ds64")
+        .and_then(|sizes| sizes.get(12..20)?.try_into().ok())
+        .map(|size| usize::try_from(u64::from_le_bytes(size)).unwrap_or(usize::MAX));
     loop {
         let head: &[u8; 8] = rest.first_chunk()?;
-        let size = u32::from_le_bytes([head[4], head[5], head[6], head[7]]) as usize;
+        let mut size = u32::from_le_bytes([head[4], head[5], head[6], head[7]]) as usize;
         let body = &rest[8..];
+        if size == u32::MAX as usize
+            && let Some(large) = large
+        {
+            size = large;
+        }
         if head[..4] == name[..] {
             return Some(&body[..size.min(body.len())]);
         }
@@ -174,6 +210,14 @@ impl Looped {
     /// Creates a loop that starts at the beginning of the sound.
     pub fn new(sound: std::sync::Arc<Sound>) -> Self {
         Looped { sound, at: 0 }
+    }
+
+    /// Appends the lower 8 bits of the next `count` samples, if the sound has them.
+    pub fn fill_low(&self, count: usize, low: &mut Vec<u8>) {
+        let all = &self.sound.low;
+        if !all.is_empty() {
+            low.extend((0..count).map(|n| all[(self.at + n) % all.len()]));
+        }
     }
 
     /// Skips `samples` samples.
@@ -220,14 +264,30 @@ mod tests {
     }
 
     #[test]
+    fn files_of_24_bits_are_read() {
+        let mut bytes = b"RIFF\0\0\0\0WAVEfmt \x10\0\0\0".to_vec();
+        bytes.extend([1, 0, 1, 0, 0x80, 0xbb, 0, 0, 0, 0, 0, 0, 3, 0, 24, 0]);
+        bytes.extend(b"data\x06\0\0\0");
+        bytes.extend([9, 0x34, 0x12, 255, 0xff, 0xff]);
+        let sound = Sound::parse(&bytes).ok().unwrap();
+        assert_eq!((sound.rate, sound.channels), (48_000, 1));
+        assert_eq!((sound.samples, sound.low), (vec![0x1234, -1], vec![9, 255]));
+    }
+
+    #[test]
     fn malformed_wav_is_rejected_without_a_panic() {
-        let mut whole = super::super::recording::header(44_100, 1, 8).to_vec();
+        let layout = super::super::recording::Layout {
+            rate: 44_100,
+            channels: 1,
+            sample_bytes: 2,
+        };
+        let mut whole = layout.header(8).to_vec();
         whole.extend([1, 0, 2, 0, 3, 0, 4, 0]);
         for len in 0..=whole.len() {
             let parsed = Sound::parse(&whole[..len]);
-            assert_eq!(parsed.is_ok(), len >= 46, "{len} bytes");
+            assert_eq!(parsed.is_ok(), len >= 82, "{len} bytes");
         }
-        for at in 0..44 {
+        for at in 0..80 {
             for value in [0, 1, 0x7f, 0xff] {
                 let mut bytes = whole.clone();
                 bytes[at] = value;
@@ -244,11 +304,15 @@ mod tests {
             rate: 44_100,
             channels: 1,
             samples: (0..7).collect(),
+            low: (10..17).collect(),
         });
         let mut looped = Looped::new(sound);
         let mut samples = [0; 30];
         let (first, second) = samples.split_at_mut(11);
         looped.fill(first);
+        let mut low = Vec::new();
+        looped.fill_low(5, &mut low);
+        assert_eq!(low, [14, 15, 16, 10, 11]);
         looped.fill(second);
         assert!(
             samples

@@ -1,5 +1,6 @@
 //! The transport of streams: RTP and RTCP, batched UDP, TCP, session descriptions and captures.
 
+pub(crate) mod arrival;
 pub(crate) mod client_registry;
 pub(crate) mod control_port;
 pub(crate) mod identity;
@@ -9,6 +10,8 @@ pub(crate) mod pcap;
 pub(crate) mod ports;
 pub(crate) mod rtcp;
 pub(crate) mod rtp;
+pub(crate) mod sdp;
 pub(crate) mod session;
 pub(crate) mod tcp;
+mod tunnel;
 pub(crate) mod udp;

@@ -1,9 +1,13 @@
 //! Options of a socket other than its address: multicast, the network interface, the service class.
 
+use super::session::Senders;
 use crate::error::Error;
 use socket2::{Domain, InterfaceIndexOrAddress, Protocol, SockRef, Socket, Type};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, UdpSocket};
+
+/// A multicast group, which every interface with an address can reach.
+const ANY_GROUP: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(224, 0, 0, 1), 9);
 
 /// The options of every socket.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -34,17 +38,13 @@ impl Options {
     }
 
     /// Creates a receiving socket at `address`. If the address is a multicast group, the socket
-    /// joins it. If `source` is given, it receives only the packets of that sender (with IPv4).
+    /// joins it, with IPv4 only for the senders that `sources` names.
     ///
     /// # Errors
     ///
     /// Returns an error if the port is in use, the address does not belong to this machine, or the
     /// group cannot be joined.
-    pub(crate) fn receiver(
-        &self,
-        address: SocketAddr,
-        source: Option<IpAddr>,
-    ) -> io::Result<UdpSocket> {
+    pub(crate) fn receiver(&self, address: SocketAddr, sources: &Senders) -> io::Result<UdpSocket> {
         let socket = Socket::new(
             Domain::for_address(address),
             Type::DGRAM,
@@ -63,7 +63,7 @@ impl Options {
         let address = self.with_scope(address)?;
         socket.bind(&address.into())?;
         if group.is_multicast() {
-            self.join(&socket, address, source)?;
+            self.join(&socket, address, sources)?;
         }
         self.set_packet_options(&socket, address)?;
         Ok(socket.into())
@@ -81,22 +81,27 @@ impl Options {
         Ok(address)
     }
 
-    fn join(&self, socket: &Socket, on: SocketAddr, source: Option<IpAddr>) -> io::Result<()> {
-        match (on, source) {
-            (SocketAddr::V4(group), None) => {
+    fn join(&self, socket: &Socket, on: SocketAddr, sources: &Senders) -> io::Result<()> {
+        match (on, sources) {
+            (SocketAddr::V4(group), Senders::Any | Senders::Except(_)) => {
                 let on = self.index()?.map_or(
                     InterfaceIndexOrAddress::Address(Ipv4Addr::UNSPECIFIED),
                     InterfaceIndexOrAddress::Index,
                 );
                 socket.join_multicast_v4_n(group.ip(), &on)
             }
-            (SocketAddr::V4(group), Some(IpAddr::V4(source))) => {
+            (SocketAddr::V4(group), Senders::Only(sources)) => {
                 let on = self.interface_ipv4(group)?;
-                socket.join_ssm_v4(&source, group.ip(), &on)
+                for source in sources {
+                    let IpAddr::V4(source) = source else {
+                        return Err(io::ErrorKind::InvalidInput.into());
+                    };
+                    socket.join_ssm_v4(source, group.ip(), &on)?;
+                }
+                Ok(())
             }
             // IPv6 joins the whole group, and the receiver ignores the packets of other senders.
             (SocketAddr::V6(group), _) => socket.join_multicast_v6(group.ip(), group.scope_id()),
-            (SocketAddr::V4(_), Some(IpAddr::V6(_))) => Err(io::ErrorKind::InvalidInput.into()),
         }
     }
 
@@ -131,7 +136,11 @@ impl Options {
     /// Returns the error of the operating system.
     pub(crate) fn sender(&self, is_ipv4: bool) -> io::Result<UdpSocket> {
         let any: IpAddr = match is_ipv4 {
-            true => Ipv4Addr::UNSPECIFIED.into(),
+            // Packets have the address of the interface, if it has one.
+            true => self
+                .interface_ipv4(ANY_GROUP)
+                .unwrap_or(Ipv4Addr::UNSPECIFIED)
+                .into(),
             false => Ipv6Addr::UNSPECIFIED.into(),
         };
         let address = SocketAddr::new(any, 0);
@@ -169,7 +178,8 @@ impl Options {
                 socket.set_multicast_if_v6(index)?;
             }
         }
-        if self.interface.is_some() && !address.ip().is_loopback() {
+        let is_loopback = address.ip().is_loopback() && self.interface.as_deref() != Some("lo");
+        if self.interface.is_some() && !is_loopback {
             bind_device(socket, self.interface.as_deref())?;
         }
         Ok(())
@@ -186,11 +196,23 @@ fn bind_device(_: &Socket, _: Option<&str>) -> io::Result<()> {
     Ok(())
 }
 
-/// Requests a receive buffer of `bytes` bytes. Returns the size that the system granted.
+/// Requests a receive buffer of `bytes` bytes, but never makes the buffer smaller. Returns the size
+/// that the system granted. Note that Linux doubles the size that we request, for its overhead.
 pub(crate) fn receive_buffer(socket: &UdpSocket, bytes: usize) -> io::Result<usize> {
     let socket = SockRef::from(socket);
-    socket.set_recv_buffer_size(bytes)?;
+    if bytes > socket.recv_buffer_size()? / 2 {
+        socket.set_recv_buffer_size(bytes)?;
+    }
     socket.recv_buffer_size()
+}
+
+/// Requests a send buffer of `bytes` bytes like [`receive_buffer`].
+pub(crate) fn send_buffer(socket: &UdpSocket, bytes: usize) -> io::Result<usize> {
+    let socket = SockRef::from(socket);
+    if bytes > socket.send_buffer_size()? / 2 {
+        socket.set_send_buffer_size(bytes)?;
+    }
+    socket.send_buffer_size()
 }
 
 /// Returns a function that makes an [`Error`] of an I/O error. `what` states what could not be

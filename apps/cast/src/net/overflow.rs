@@ -50,7 +50,7 @@ impl Overflow {
 /// Returns a warning about dropped packets, if there were any.
 pub(crate) fn warning(dropped: u64) -> Option<String> {
     (dropped > 0).then(|| {
-        format!("this machine dropped {dropped} packets, because they arrived faster than we read them. The network did not lose them")
+        format!("this machine dropped {dropped} packets, because they arrived faster than we read them. The network did not lose them. Raise net.core.rmem_max, or use a shorter --wait")
     })
 }
 

@@ -4,22 +4,24 @@
 //!
 //! Left out: IP fragments. We count them, but do not reassemble them.
 
+use super::tunnel::{self, Inner, Link};
 use crate::error::Error;
-use etherparse::{EtherType, IpNumber, LaxNetSlice, LaxSlicedPacket, PacketBuilder};
+use etherparse::PacketBuilder;
+use flate2::read::MultiGzDecoder;
 use pcap_file::pcap::{PcapHeader, PcapPacket, PcapReader, PcapWriter};
 use pcap_file::pcapng::blocks::interface_description::InterfaceDescriptionOption;
 use pcap_file::pcapng::{Block, PcapNgReader};
 use pcap_file::{DataLink, PcapError, TsResolution};
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::{BufReader, BufWriter, Read, Seek, SeekFrom, Write};
+use std::io::{BufReader, BufWriter, Read, Write};
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 /// The maximum number of datagrams that wait to be written.
 const QUEUE: usize = 16_384;
@@ -87,14 +89,12 @@ pub(crate) fn read(
     mut each: impl FnMut(&CapturedDatagram<'_>),
 ) -> Result<CaptureSummary, Error> {
     let io = |error| Error::File(path.into(), error);
-    let mut file = BufReader::new(File::open(path).map_err(io)?);
-    let mut magic = [0; 4];
-    let is_short = file.read_exact(&mut magic).is_err();
-    file.seek(SeekFrom::Start(0)).map_err(io)?;
+    let mut file = open(path).map_err(io)?;
+    let magic = peek(&mut file).map_err(io)?;
     let malformed = |what: String| Error::Malformed(path.into(), what);
-    if is_short {
+    let Some(magic) = magic else {
         return Err(malformed("it is not a capture".into()));
-    }
+    };
     let (mut summary, mut understood) = (CaptureSummary::default(), 0_u64);
     let mut handle = |at: u64, link: DataLink, bytes: &[u8], truncated: bool| {
         understood += 1;
@@ -125,6 +125,33 @@ pub(crate) fn read(
     Ok(summary)
 }
 
+/// A capture, which may be compressed.
+type CaptureFile = BufReader<Box<dyn Read>>;
+
+/// Opens a capture. `-` is stdin, and a file that is compressed with gzip is decompressed.
+fn open(path: &Path) -> std::io::Result<CaptureFile> {
+    let file: Box<dyn Read> = match path.as_os_str() == "-" {
+        true => Box::new(std::io::stdin().lock()),
+        false => Box::new(File::open(path)?),
+    };
+    let mut file = BufReader::new(file);
+    let is_compressed = peek(&mut file)?.is_some_and(|magic| magic[..2] == [0x1f, 0x8b]);
+    Ok(match is_compressed {
+        true => BufReader::new(Box::new(MultiGzDecoder::new(file))),
+        false => file,
+    })
+}
+
+/// Returns the first four bytes and leaves them in the file, or `None` if there are fewer.
+fn peek(file: &mut CaptureFile) -> std::io::Result<Option<[u8; 4]>> {
+    let mut magic = Vec::new();
+    file.by_ref().take(4).read_to_end(&mut magic)?;
+    let found = magic.first_chunk().copied();
+    let rest = std::mem::replace(file, BufReader::new(Box::new(std::io::empty())));
+    *file = BufReader::new(Box::new(std::io::Cursor::new(magic).chain(rest)));
+    Ok(found)
+}
+
 /// Returns whether the file ended within a packet.
 fn is_end(error: &PcapError) -> bool {
     match error {
@@ -146,7 +173,7 @@ fn header_error(error: PcapError) -> PcapError {
 /// Receives a time, a link type, the captured bytes, and whether the packet had more bytes.
 type PacketHandler<'a> = dyn FnMut(u64, DataLink, &[u8], bool) + 'a;
 
-fn read_pcap(file: BufReader<File>, handle: &mut PacketHandler<'_>) -> Result<(), PcapError> {
+fn read_pcap(file: CaptureFile, handle: &mut PacketHandler<'_>) -> Result<(), PcapError> {
     let mut reader = PcapReader::new(file).map_err(header_error)?;
     let header = reader.header();
     let unit = match header.ts_resolution {
@@ -169,7 +196,7 @@ fn read_pcap(file: BufReader<File>, handle: &mut PacketHandler<'_>) -> Result<()
     Ok(())
 }
 
-fn read_pcapng(file: BufReader<File>, handle: &mut PacketHandler<'_>) -> Result<(), PcapError> {
+fn read_pcapng(file: CaptureFile, handle: &mut PacketHandler<'_>) -> Result<(), PcapError> {
     let mut reader = PcapNgReader::new(file).map_err(header_error)?;
     let mut interfaces: Vec<(DataLink, u8)> = Vec::new();
     while let Some(block) = reader.next_block() {
@@ -237,44 +264,28 @@ fn datagram(
     let cooked = |protocol: usize, header: usize| {
         let number = bytes.get(protocol..protocol + 2)?;
         let number = u16::from_be_bytes([number[0], number[1]]);
-        Some(LaxSlicedPacket::from_ether_type(
-            EtherType(number),
-            bytes.get(header..)?,
-        ))
+        Some((Link::Type(number), bytes.get(header..)?))
     };
-    let sliced = match link {
-        DataLink::ETHERNET => LaxSlicedPacket::from_ethernet(bytes).ok(),
-        DataLink::RAW | DataLink::IPV4 | DataLink::IPV6 => LaxSlicedPacket::from_ip(bytes).ok(),
+    let begin = match link {
+        DataLink::ETHERNET => Some((Link::Ethernet, bytes)),
+        DataLink::RAW | DataLink::IPV4 | DataLink::IPV6 => Some((Link::Ip, bytes)),
+        DataLink::PPP | DataLink::PPP_HDLC => Some((Link::Ppp, bytes)),
+        DataLink::PPP_ETHER => bytes.get(6..).map(|rest| (Link::Ppp, rest)),
         DataLink::LINUX_SLL => cooked(14, 16),
         DataLink::LINUX_SLL2 => cooked(0, SLL2_BYTES),
         // Four bytes with the address family precede the packet.
-        DataLink::NULL | DataLink::LOOP => {
-            LaxSlicedPacket::from_ip(bytes.get(4..).unwrap_or_default()).ok()
-        }
+        DataLink::NULL | DataLink::LOOP => bytes.get(4..).map(|rest| (Link::Ip, rest)),
         _ => return PacketKind::Link,
     };
-    let Some(sliced) = sliced else {
+    let Some((link, bytes)) = begin else {
         return PacketKind::Other;
     };
-    let ips: (IpAddr, IpAddr) = match &sliced.net {
-        Some(LaxNetSlice::Ipv4(ip)) => (
-            ip.header().source_addr().into(),
-            ip.header().destination_addr().into(),
-        ),
-        Some(LaxNetSlice::Ipv6(ip)) => (
-            ip.header().source_addr().into(),
-            ip.header().destination_addr().into(),
-        ),
-        _ => return PacketKind::Other,
+    let (ips, whole) = match tunnel::inner(link, bytes) {
+        Inner::Udp { ips, datagram } => (ips, datagram),
+        Inner::Fragment => return PacketKind::Fragment,
+        Inner::Other => return PacketKind::Other,
     };
-    let Some(ip) = sliced.ip_payload() else {
-        return PacketKind::Other;
-    };
-    if ip.fragmented {
-        return PacketKind::Fragment;
-    }
-    let (whole, is_udp) = (ip.payload, ip.ip_number == IpNumber::UDP);
-    let Some((header, payload)) = whole.split_first_chunk::<8>().filter(|_| is_udp) else {
+    let Some((header, payload)) = whole.split_first_chunk::<8>() else {
         return PacketKind::Other;
     };
     let field = |at: usize| u16::from_be_bytes([header[at], header[at + 1]]);
@@ -336,10 +347,8 @@ impl CaptureWriter {
     }
 
     /// Writes a datagram. If the thread cannot keep up, the datagram is left out and counted.
-    pub(crate) fn write(&self, bytes: &[u8], from: SocketAddr, to: SocketAddr) {
-        let at = SystemTime::now()
-            .duration_since(UNIX_EPOCH)
-            .unwrap_or_default();
+    /// `at` is its time of arrival since 1970.
+    pub(crate) fn write(&self, at: Duration, bytes: &[u8], from: SocketAddr, to: SocketAddr) {
         let written = QueuedDatagram {
             at,
             from,
@@ -388,6 +397,7 @@ fn reason(error: &PcapError) -> String {
 fn write(file: BufWriter<File>, receiver: &Receiver<QueuedDatagram>) -> Result<(), String> {
     let header = PcapHeader {
         datalink: DataLink::RAW,
+        ts_resolution: TsResolution::NanoSecond,
         ..PcapHeader::default()
     };
     let mut writer = PcapWriter::with_header(file, header).map_err(|error| reason(&error))?;

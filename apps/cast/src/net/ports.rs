@@ -7,20 +7,24 @@ use creel::net::{TcpListener, UdpSocket};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
-/// A socket's buffer should hold the packets that arrive within this time.
-const SOCKET_BUFFER_TIME: Duration = Duration::from_millis(100);
-/// The size of a packet of 10 ms in a socket buffer, as the kernel counts it, with its overhead.
+/// A socket's buffer should hold the packets that arrive within this time, for example while the
+/// machine is busy with something else.
+const SOCKET_BUFFER_TIME: Duration = Duration::from_millis(250);
+/// The size of a packet in a socket buffer, as the kernel counts it, with its overhead.
 const PACKET_IN_BUFFER_BYTES: usize = 2_304;
-/// The packet time on which the buffer sizes are based.
-const PACKET_TIME: Duration = Duration::from_millis(10);
+/// The shortest packet time in use (AES67), for which we size a buffer if we do not know the packet
+/// time.
+const PACKET_TIME_MIN: Duration = Duration::from_micros(125);
+/// The maximum size that we request without knowing the packet time.
+const UNKNOWN_BYTES_MAX: usize = 4 << 20;
 /// The number of descriptors that we leave to the pollers of the contexts, and to files.
 const RESERVE: usize = 16;
 
 /// The receiving ports while they are being opened.
 #[derive(Debug)]
 pub(crate) struct Ports {
-    /// The receive buffer that we request for each port, in bytes.
-    bytes: usize,
+    /// The receive buffer that we request for each port.
+    size: BufferSize,
     /// Sockets that we hold until all ports are open. Without them, the ports could use up all
     /// descriptors, and none would be left to wait for packets.
     reserve: Vec<std::net::UdpSocket>,
@@ -31,12 +35,12 @@ pub(crate) struct Ports {
 }
 
 impl Ports {
-    /// Creates an empty set, whose ports will request receive buffers of `bytes` bytes.
-    pub(crate) fn new(bytes: usize) -> Self {
+    /// Creates an empty set, whose ports will request receive buffers of this size.
+    pub(crate) fn new(size: BufferSize) -> Self {
         let reserve =
             (0..RESERVE).map_while(|_| std::net::UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).ok());
         Ports {
-            bytes,
+            size,
             reserve: reserve.collect(),
             asked: 0,
             failed: 0,
@@ -49,15 +53,17 @@ impl Ports {
     pub(crate) fn open(&mut self, options: &Options, session: &RtpSession) -> Option<UdpSocket> {
         self.asked += 1;
         let opened = options
-            .receiver(session.address, session.source)
+            .receiver(session.address, &session.sources)
             .and_then(|socket| {
-                let got = receive_buffer(&socket, self.bytes)?;
+                let got = receive_buffer(&socket, self.size.bytes)?;
                 Ok((UdpSocket::from_std(socket)?, got))
             });
         match opened {
             Ok((socket, got)) => {
-                let capped = || capped("receive", "rmem_max", self.bytes, got);
-                self.capped = self.capped.take().or_else(capped);
+                let capped = || capped("receive", "rmem_max", self.size.bytes, got);
+                if self.size.is_required {
+                    self.capped = self.capped.take().or_else(capped);
+                }
                 Some(socket)
             }
             Err(error) => {
@@ -133,14 +139,35 @@ pub(crate) fn port_of_stream(
     Ok(SocketAddr::new(base.ip(), port))
 }
 
-/// Returns the number of bytes that a socket's buffer must hold for `streams` streams between two
-/// reactions of the context.
-pub(crate) fn buffer_bytes(streams: usize, wait: Duration) -> usize {
-    let time = wait + SOCKET_BUFFER_TIME;
-    let packets = time.as_secs_f64() / PACKET_TIME.as_secs_f64() * streams as f64;
-    // The kernel takes an `i32`, so a longer wait requests the maximum.
-    let bytes = (packets.ceil() as usize).saturating_mul(PACKET_IN_BUFFER_BYTES);
-    bytes.min(i32::MAX as usize)
+/// The size of a socket's buffer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct BufferSize {
+    /// The number of bytes that we request.
+    pub(crate) bytes: usize,
+    /// Whether the streams require them. Otherwise they are a guess, and a smaller buffer may do.
+    pub(crate) is_required: bool,
+}
+
+impl BufferSize {
+    /// Returns the size for `streams` streams with packets of this duration, between two reactions
+    /// of the context. Without a duration, it is enough for the shortest packets in use.
+    ///
+    /// The kernel uses memory only for packets that wait, so a large buffer costs nothing.
+    pub(crate) fn of(streams: usize, packet_time: Option<Duration>, wait: Duration) -> Self {
+        let time = wait + SOCKET_BUFFER_TIME;
+        let each = packet_time.unwrap_or(PACKET_TIME_MIN).max(PACKET_TIME_MIN);
+        let packets = time.as_secs_f64() / each.as_secs_f64() * streams as f64;
+        // The kernel takes an `i32`, so a longer wait requests the maximum.
+        let bytes = (packets.ceil() as usize).saturating_mul(PACKET_IN_BUFFER_BYTES);
+        let most = match packet_time {
+            Some(_) => i32::MAX as usize,
+            None => UNKNOWN_BYTES_MAX,
+        };
+        BufferSize {
+            bytes: bytes.min(most),
+            is_required: packet_time.is_some(),
+        }
+    }
 }
 
 /// Returns a note if the system granted a smaller buffer than this rate requires. Note that the

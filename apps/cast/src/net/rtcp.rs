@@ -65,7 +65,8 @@ pub(crate) fn ntp_now() -> u64 {
     ntp(since)
 }
 
-fn ntp(since_1970: Duration) -> u64 {
+/// Returns a time since 1970 in NTP format.
+pub(crate) fn ntp(since_1970: Duration) -> u64 {
     let fraction = (u64::from(since_1970.subsec_nanos()) << 32) / 1_000_000_000;
     (since_1970.as_secs() + NTP_UNIX) << 32 | fraction
 }
@@ -131,13 +132,23 @@ pub(crate) fn read(datagram: &[u8], mut each: impl FnMut(Item)) -> bool {
     true
 }
 
-/// Returns a sender report with the CNAME, and with a BYE packet if `with_bye` is set.
-pub(crate) fn sender_report(ssrc: u32, info: SenderInfo, cname: &str, with_bye: bool) -> Vec<u8> {
-    let report = SenderReport::builder(ssrc)
+/// Returns a sender report with up to 31 blocks about received streams, with the CNAME, and with a
+/// BYE packet if `with_bye` is set.
+pub(crate) fn sender_report(
+    ssrc: u32,
+    info: SenderInfo,
+    blocks: &[ReportBlock],
+    cname: &str,
+    with_bye: bool,
+) -> Vec<u8> {
+    let mut report = SenderReport::builder(ssrc)
         .ntp_timestamp(info.ntp)
         .rtp_timestamp(info.timestamp)
         .packet_count(info.packets)
         .octet_count(info.octets);
+    for block in &blocks[..blocks.len().min(BLOCKS_MAX)] {
+        report = report.add_report_block(builder(block));
+    }
     let mut compound = Compound::builder()
         .add_packet(report)
         .add_packet(sdes(ssrc, cname));
@@ -151,18 +162,20 @@ pub(crate) fn sender_report(ssrc: u32, info: SenderInfo, cname: &str, with_bye: 
 pub(crate) fn receiver_report(ssrc: u32, blocks: &[ReportBlock], cname: &str) -> Vec<u8> {
     let mut report = ReceiverReport::builder(ssrc);
     for block in &blocks[..blocks.len().min(BLOCKS_MAX)] {
-        report = report.add_report_block(
-            rtcp_types::ReportBlock::builder(block.ssrc)
-                .fraction_lost(block.fraction_lost)
-                .cumulative_lost(block.lost.min(0x7f_ffff))
-                .extended_sequence_number(block.highest_sequence)
-                .interarrival_jitter(block.jitter)
-                .last_sender_report_timestamp(block.last_sr)
-                .delay_since_last_sender_report_timestamp(block.delay_since_last_sr),
-        );
+        report = report.add_report_block(builder(block));
     }
     let compound = Compound::builder().add_packet(report);
     encode(&compound.add_packet(sdes(ssrc, cname)))
+}
+
+fn builder(block: &ReportBlock) -> rtcp_types::ReportBlockBuilder {
+    rtcp_types::ReportBlock::builder(block.ssrc)
+        .fraction_lost(block.fraction_lost)
+        .cumulative_lost(block.lost.min(0x7f_ffff))
+        .extended_sequence_number(block.highest_sequence)
+        .interarrival_jitter(block.jitter)
+        .last_sender_report_timestamp(block.last_sr)
+        .delay_since_last_sender_report_timestamp(block.delay_since_last_sr)
 }
 
 fn sdes(ssrc: u32, cname: &str) -> rtcp_types::SdesBuilder<'_> {
@@ -218,7 +231,7 @@ mod tests {
             octets: 960,
         };
         assert_eq!(info.ntp, (NTP_UNIX + 1) << 32 | 1 << 31);
-        let bytes = sender_report(9, info, "a@b", true);
+        let bytes = sender_report(9, info, &[], "a@b", true);
         assert_eq!(&bytes[..2], [0x80, 200]);
         assert_eq!(items(&bytes), [Item::Sender(9, info), Item::Bye(9)]);
     }
@@ -244,7 +257,7 @@ mod tests {
 
     #[test]
     fn malformed_rtcp_is_rejected_without_a_panic() {
-        let bytes = sender_report(9, SenderInfo::default(), "a@b", true);
+        let bytes = sender_report(9, SenderInfo::default(), &[], "a@b", true);
         for len in 0..bytes.len() {
             read(&bytes[..len], |_| ());
         }

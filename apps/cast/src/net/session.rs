@@ -1,12 +1,7 @@
-//! The address and the formats of a stream, from flags or from a session description.
-//!
-//! Source: RFC 8866 (SDP), RFC 3605 (`rtcp`), RFC 5761 (`rtcp-mux`), RFC 4570 (`source-filter`),
-//! RFC 4145 and RFC 4571 (TCP).
-//!
-//! Left out: media other than audio, which we skip, and the offer/answer model.
+//! The address and the formats of a stream, and the session description of streams that we send.
+//! The module `sdp` reads session descriptions.
 
 use crate::media::format::{Format, Formats};
-use sdp_types::{Connection, Media};
 use std::fmt::Write;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
@@ -39,14 +34,38 @@ impl std::str::FromStr for Rtcp {
     }
 }
 
+/// The senders whose packets we accept.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum Senders {
+    /// All senders.
+    #[default]
+    Any,
+    /// Only these senders.
+    Only(Vec<IpAddr>),
+    /// All senders except these.
+    Except(Vec<IpAddr>),
+}
+
+impl Senders {
+    /// Returns whether we accept packets of this sender.
+    #[inline]
+    pub fn accepts(&self, sender: IpAddr) -> bool {
+        match self {
+            Senders::Any => true,
+            Senders::Only(senders) => senders.contains(&sender),
+            Senders::Except(senders) => !senders.contains(&sender),
+        }
+    }
+}
+
 /// The address and the formats of one stream.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RtpSession {
     /// The destination of the packets: a port of this machine, of a client, or of a multicast
     /// group.
     pub address: SocketAddr,
-    /// The only sender of a multicast group whose packets we accept.
-    pub source: Option<IpAddr>,
+    /// The senders whose packets we accept.
+    pub sources: Senders,
     /// The formats of the payload types.
     pub formats: Formats,
     /// The duration of a packet.
@@ -65,7 +84,7 @@ impl RtpSession {
     pub fn new(address: SocketAddr, payload_type: u8, format: Format) -> Self {
         RtpSession {
             address,
-            source: None,
+            sources: Senders::Any,
             formats: Formats::new(vec![(payload_type, format)]),
             packet_time: PACKET_TIME,
             rtcp: Rtcp::Off,
@@ -90,55 +109,6 @@ impl RtpSession {
                 Some(SocketAddr::new(self.address.ip(), port))
             }
         }
-    }
-
-    /// Returns all audio streams of a session description.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if the text is not a session description, has no audio, or has an address
-    /// or format that we cannot parse.
-    ///
-    /// ```
-    /// use creel_cast::RtpSession;
-    ///
-    /// let text = "v=0\r\no=- 0 0 IN IP4 0.0.0.0\r\ns=-\r\nc=IN IP4 127.0.0.1\r\nt=0 0\r\n\
-    ///             m=audio 5004 RTP/AVP 97\r\na=rtpmap:97 L16/48000/2\r\na=ptime:5\r\n";
-    /// let sessions = RtpSession::read(text.as_bytes())?;
-    /// assert_eq!(sessions[0].address.port(), 5004);
-    /// assert_eq!(sessions[0].packet_time.as_millis(), 5);
-    /// # Ok::<(), String>(())
-    /// ```
-    pub fn read(text: &[u8]) -> Result<Vec<RtpSession>, String> {
-        let wrong = |error| format!("not a session description: {error}");
-        let whole = sdp_types::Session::parse(skip_title(text)).map_err(wrong)?;
-        let mut sessions = Vec::new();
-        let audio = whole.medias.iter().filter(|media| media.media == "audio");
-        for media in audio.filter(|media| media.port != 0) {
-            let connection = media.connections.first().or(whole.connection.as_ref());
-            let inherited = |name: &'static str| {
-                let of_media = media.get_first_attribute_value(name).flatten();
-                let of_whole = || whole.get_first_attribute_value(name).flatten();
-                of_media.or_else(of_whole)
-            };
-            let first = first_stream(media, connection, inherited("source-filter"))?;
-            let step = 1 + u16::from(first.rtcp == Rtcp::Own);
-            for n in 0..media.num_ports.unwrap_or(1) {
-                let port = n
-                    .checked_mul(step)
-                    .and_then(|n| first.address.port().checked_add(n));
-                let port = port.ok_or("it has more ports than there are above its first port")?;
-                let address = SocketAddr::new(first.address.ip(), port);
-                sessions.push(RtpSession {
-                    address,
-                    ..first.clone()
-                });
-            }
-        }
-        if sessions.is_empty() {
-            return Err("it has no audio".into());
-        }
-        Ok(sessions)
     }
 
     /// Returns the session description of these streams, for their clients.
@@ -179,9 +149,18 @@ impl RtpSession {
         }
         let time = self.packet_time.as_secs_f64() * 1e3;
         let _ = write!(text, "a=ptime:{time}\r\n");
-        if let Some(source) = self.source {
-            let filter = family_name(ip);
-            let _ = write!(text, "a=source-filter: incl IN {filter} {ip} {source}\r\n");
+        let filter = match &self.sources {
+            Senders::Any => None,
+            Senders::Only(senders) => Some(("incl", senders)),
+            Senders::Except(senders) => Some(("excl", senders)),
+        };
+        if let Some((mode, senders)) = filter {
+            let senders: Vec<String> = senders.iter().map(IpAddr::to_string).collect();
+            let (family, senders) = (family_name(ip), senders.join(" "));
+            let _ = write!(
+                text,
+                "a=source-filter: {mode} IN {family} {ip} {senders}\r\n"
+            );
         }
         match (self.rtcp, self.rtcp_address()) {
             (Rtcp::Mux, _) => text.push_str("a=rtcp-mux\r\n"),
@@ -193,180 +172,10 @@ impl RtpSession {
     }
 }
 
-/// Removes the lines that ffmpeg prints before a session description.
-fn skip_title(text: &[u8]) -> &[u8] {
-    let begin = text.windows(4).position(|four| four == b"\nv=0");
-    match (text.starts_with(b"v=0"), begin) {
-        (false, Some(at)) => &text[at + 1..],
-        _ => text,
-    }
-}
-
 fn family_name(ip: IpAddr) -> &'static str {
     if ip.is_ipv4() { "IP4" } else { "IP6" }
 }
 
 fn family(ip: IpAddr) -> String {
     format!("{} {ip}", family_name(ip))
-}
-
-/// Returns the first stream of a media description.
-fn first_stream(
-    media: &Media,
-    connection: Option<&Connection>,
-    filter: Option<&str>,
-) -> Result<RtpSession, String> {
-    let is_encrypted = media.proto.contains("SAVP") || media.has_attribute("crypto");
-    if is_encrypted {
-        return Err(format!(
-            "its audio is encrypted ({}), and SRTP is not supported",
-            media.proto
-        ));
-    }
-    let connection = connection.ok_or("its audio has no connection (c=)")?;
-    let address = connection
-        .try_address()
-        .map_err(|error| error.to_string())?;
-    let value = |name: &'static str| media.get_first_attribute_value(name).flatten();
-    let own_port = value("rtcp").and_then(|text| text.split_whitespace().next()?.parse().ok());
-    let rtcp = if media.has_attribute("rtcp-mux") {
-        Rtcp::Mux
-    } else if own_port.is_none_or(|port: u16| port == media.port.wrapping_add(1)) {
-        Rtcp::Own
-    } else if own_port == Some(media.port) {
-        Rtcp::Mux
-    } else {
-        Rtcp::Off
-    };
-    let time = value("ptime").and_then(|text| text.trim().parse::<f64>().ok());
-    let time = time.filter(|ms| *ms > 0.0 && *ms <= 1_000.0);
-    Ok(RtpSession {
-        address: SocketAddr::new(address.ip, media.port),
-        source: filter.and_then(|text| text.split_whitespace().last()?.parse().ok()),
-        formats: formats(media)?,
-        packet_time: time.map_or(PACKET_TIME, |ms| Duration::from_secs_f64(ms / 1e3)),
-        rtcp,
-        tcp: media.proto.starts_with("TCP"),
-        ttl: address.ttl,
-    })
-}
-
-fn formats(media: &Media) -> Result<Formats, String> {
-    let mut named = Vec::new();
-    let maps: Vec<(u8, &str)> = media
-        .attributes
-        .iter()
-        .filter(|attribute| attribute.attribute == "rtpmap")
-        .filter_map(|attribute| attribute.value.as_deref()?.split_once(' '))
-        .filter_map(|(number, format)| Some((number.parse().ok()?, format.trim())))
-        .collect();
-    for number in media.fmt.split_whitespace() {
-        let number: u8 = number
-            .parse()
-            .ok()
-            .filter(|&n| n < 128)
-            .ok_or(format!("`{number}` is not a payload type"))?;
-        let map = maps.iter().find(|(of, _)| *of == number);
-        let format = match map {
-            Some((_, format)) => Some(format.parse()?),
-            None => Format::of_payload_type(number),
-        };
-        let format = format.ok_or(format!("payload type {number} has no a=rtpmap"))?;
-        named.push((number, format));
-    }
-    if named.is_empty() {
-        return Err("its audio has no payload type".into());
-    }
-    Ok(Formats::new(named))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_title_before_the_description_is_skipped() {
-        let text = b"SDP:\nv=0\no=- 0 0 IN IP4 127.0.0.1\ns=No Name\nc=IN IP4 127.0.0.1\nt=0 0\n\
-            m=audio 7010 RTP/AVP 97\nb=AS:1536\na=rtpmap:97 L16/48000/2\n\n";
-        let sessions = RtpSession::read(text).unwrap();
-        assert_eq!(sessions[0].preferred().0, 97);
-        assert!(RtpSession::read(b"SDP:\n").is_err());
-    }
-
-    #[test]
-    fn descriptions_round_trip() {
-        let stereo = "L16/48000/2".parse().unwrap();
-        let mut first = RtpSession::new("127.0.0.1:5004".parse().unwrap(), 97, stereo);
-        first.packet_time = Duration::from_millis(5);
-        first.rtcp = Rtcp::Own;
-        let mut second = RtpSession::new(
-            "[ff15::1]:6000".parse().unwrap(),
-            0,
-            "PCMU".parse().unwrap(),
-        );
-        second.rtcp = Rtcp::Mux;
-        second.source = Some("::1".parse().unwrap());
-        let mut third = RtpSession::new(
-            "239.1.2.3:7000".parse().unwrap(),
-            8,
-            "PCMA".parse().unwrap(),
-        );
-        third.rtcp = Rtcp::Mux;
-        third.ttl = Some(4);
-        third.formats = Formats::new(vec![
-            (8, "PCMA".parse().unwrap()),
-            (101, "telephone-event/8000".parse().unwrap()),
-        ]);
-        let sessions = [first, second, third];
-        let text = RtpSession::describe(&sessions);
-        assert_eq!(
-            RtpSession::read(text.as_bytes()).unwrap(),
-            sessions,
-            "{text}"
-        );
-    }
-
-    #[test]
-    fn a_description_written_by_ffmpeg_is_parsed() {
-        let text = "v=0\no=- 0 0 IN IP4 127.0.0.1\ns=No Name\nc=IN IP4 127.0.0.1\nt=0 0\n\
-                    a=tool:libavformat\nm=video 6000 RTP/AVP 96\nm=audio 5004/2 RTP/AVP 0\nb=AS:64\n";
-        let sessions = RtpSession::read(text.as_bytes()).unwrap();
-        assert_eq!(sessions.len(), 2);
-        assert_eq!(sessions[1].address, "127.0.0.1:5006".parse().unwrap());
-        assert_eq!(sessions[0].preferred(), (0, "PCMU".parse().unwrap()));
-    }
-
-    #[test]
-    fn encrypted_or_incomplete_media_is_rejected() {
-        let text = |line: &str| {
-            format!("v=0\r\no=- 0 0 IN IP4 a\r\ns=-\r\nc=IN IP4 127.0.0.1\r\nt=0 0\r\n{line}\r\n")
-        };
-        let key = "a=crypto:1 AES_CM_128_HMAC_SHA1_80 inline:AAAA";
-        for (line, why) in [
-            ("m=audio 5004 RTP/SAVP 0", "SRTP"),
-            ("m=audio 5004 UDP/TLS/RTP/SAVPF 0", "SRTP"),
-            (&format!("m=audio 5004 RTP/AVP 0\r\n{key}"), "SRTP"),
-            ("m=audio 5004 RTP/AVP 96", "rtpmap"),
-            ("m=audio 5004 RTP/AVP 0 96", "rtpmap"),
-        ] {
-            let error = RtpSession::read(text(line).as_bytes()).unwrap_err();
-            assert!(error.contains(why), "{line}: {error}");
-        }
-        assert!(RtpSession::read(text("m=audio 5004 RTP/AVP 0 8").as_bytes()).is_ok());
-    }
-
-    #[test]
-    fn malformed_descriptions_are_rejected_without_a_panic() {
-        let text = RtpSession::describe(&[RtpSession::new(
-            "1.2.3.4:5".parse().unwrap(),
-            0,
-            "PCMU".parse().unwrap(),
-        )]);
-        for len in 0..text.len() {
-            let _ = RtpSession::read(&text.as_bytes()[..len]);
-        }
-        for text in ["", "hello", "v=0\r\no=- 0 0 IN IP4 a\r\ns=-\r\nt=0 0\r\n"] {
-            assert!(RtpSession::read(text.as_bytes()).is_err(), "{text}");
-        }
-    }
 }

@@ -4,11 +4,12 @@
 //! to the context's *outbox*, which has one [`SendQueue`] per family. The queue sends the datagrams
 //! of all streams that ran in the same turn together.
 
-use super::options::Options;
+use super::arrival;
+use super::options::{Options, send_buffer};
 use super::rtcp::{self, Item, ReportBlock};
 use super::session::Rtcp;
 use creel::Pool;
-use creel::net::{SendQueue, UdpSocket};
+use creel::net::{Received, SendQueue, UdpSocket};
 use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
@@ -20,6 +21,8 @@ use std::time::Duration;
 const OUTBOX_MAX: usize = 8_192;
 /// The maximum number of receivers whose reports we keep.
 const REPORTERS_MAX: usize = 65_536;
+/// The number of reports that we receive with one system call.
+const REPORTS_AT_ONCE: usize = 8;
 /// The number of attempts to find two free ports in a row.
 const PORT_PAIR_ATTEMPTS: usize = 64;
 
@@ -83,8 +86,8 @@ pub(crate) struct LatestReport {
 pub(crate) struct Reports(Arc<Mutex<BTreeMap<(u32, SocketAddr), LatestReport>>>);
 
 impl Reports {
-    fn record(&self, datagram: &[u8], from: SocketAddr) {
-        let now = rtcp::ntp_now();
+    /// Records the blocks of a report that arrived at `now`, in NTP format.
+    fn record(&self, datagram: &[u8], from: SocketAddr, now: u64) {
         rtcp::read(datagram, |item| {
             let Item::Block(block) = item else { return };
             let mut all = lock(&self.0);
@@ -148,7 +151,7 @@ impl Outbox {
     ) -> io::Result<Arc<Self>> {
         let open = |is_ipv4: bool| -> io::Result<(FamilySockets, usize)> {
             let (socket, rtcp) = open_sockets(options, is_ipv4, rtcp == Rtcp::Own)?;
-            let got = socket.set_send_buffer(bytes)?;
+            let got = send_buffer(socket.as_std(), bytes)?;
             let queue = Arc::new(SendQueue::new(socket, OUTBOX_MAX));
             Ok((FamilySockets { queue, rtcp }, got))
         };
@@ -170,12 +173,16 @@ impl Outbox {
             context.spawn(async move { queue.run().await }).detach();
             if receive_rtcp {
                 let (outbox, socket) = (Arc::downgrade(self), Arc::clone(&sockets.rtcp));
+                arrival::request(&socket);
                 let receive = async move {
-                    let mut bytes = [0; 2_048];
-                    while let Ok((len, from)) = socket.recv_from(&mut bytes).await
+                    let mut received = Received::new(REPORTS_AT_ONCE, 2_048);
+                    while socket.recv_batch(&mut received).await.is_ok()
                         && let Some(outbox) = outbox.upgrade()
                     {
-                        outbox.reports.record(&bytes[..len], from);
+                        for datagram in received.iter() {
+                            let at = rtcp::ntp(arrival::since_1970(datagram.arrived));
+                            outbox.reports.record(datagram.bytes, datagram.from, at);
+                        }
                     }
                 };
                 // The task ends together with its context.

@@ -8,7 +8,7 @@ use crate::measure::stats::StreamStats;
 use crate::media::format::Formats;
 use crate::net::rtcp::{self, Item, SenderInfo};
 use crate::net::rtp::{self, Header};
-use crate::net::session::{Rtcp, RtpSession};
+use crate::net::session::{Rtcp, RtpSession, Senders};
 use crate::results::{SourceReport, Unrecognized};
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -73,6 +73,18 @@ struct ProbationPacket {
     arrival: u64,
 }
 
+impl ProbationPacket {
+    fn packet(&self) -> Packet<'_> {
+        Packet {
+            header: self.header,
+            payload: &self.payload,
+            missing: self.missing,
+            from: self.from,
+            arrival: self.arrival,
+        }
+    }
+}
+
 /// The sources of one socket.
 #[derive(Debug)]
 pub(super) struct Demux {
@@ -84,7 +96,9 @@ pub(super) struct Demux {
     /// The index of the source of the last packet. The next packet probably belongs to this source
     /// or to the one after it, so we check these two first.
     last: usize,
-    probation: HashMap<u32, Vec<ProbationPacket>>,
+    /// Further sources with the SSRC of another one, by their addresses.
+    collisions: HashMap<(u32, SocketAddr), usize>,
+    probation: HashMap<(u32, SocketAddr), Vec<ProbationPacket>>,
     /// The number of payload bytes in `probation`.
     probation_bytes: usize,
     unrecognized: Unrecognized,
@@ -94,6 +108,8 @@ pub(super) struct Demux {
     /// The next sequence number and timestamp of bare samples.
     raw: (u16, u32),
     next_report: u64,
+    /// The number of datagrams that the socket has dropped, modulo 2³².
+    dropped: u32,
     shared: bool,
 }
 
@@ -113,6 +129,7 @@ impl Demux {
             by_ssrc: HashMap::default(),
             sources: Vec::new(),
             last: 0,
+            collisions: HashMap::new(),
             probation: HashMap::new(),
             probation_bytes: 0,
             unrecognized: Unrecognized::default(),
@@ -120,6 +137,7 @@ impl Demux {
             probation_packets: 0,
             raw: (0, 0),
             next_report: 0,
+            dropped: 0,
             shared,
         }
     }
@@ -137,6 +155,10 @@ impl Demux {
     /// Processes a datagram.
     #[inline]
     pub(super) fn receive(&mut self, datagram: &[u8], from: SocketAddr, arrival: u64) {
+        if !self.session.sources.accepts(from.ip()) {
+            self.unrecognized.unknown += 1;
+            return;
+        }
         if self.config.raw {
             return self.receive_raw(datagram, from, arrival);
         }
@@ -147,14 +169,6 @@ impl Demux {
             self.unrecognized.malformed += 1;
             return;
         };
-        if self
-            .session
-            .source
-            .is_some_and(|source| source != from.ip())
-        {
-            self.unrecognized.unknown += 1;
-            return;
-        }
         let packet = Packet {
             header,
             payload,
@@ -194,14 +208,19 @@ impl Demux {
     }
 
     /// Returns the address from which the next datagram probably arrives, if there is one source
-    /// only. It saves a query, because a source rarely changes its address.
+    /// only and its last packets were in sequence.
+    #[inline]
     pub(super) fn expected_from(&self) -> Option<SocketAddr> {
         let is_alone = self.sources.len() == 1 && self.probation.is_empty();
-        let source = self
-            .sources
-            .first()
-            .filter(|_| is_alone && self.session.source.is_none());
+        let source = self.sources.first().filter(|source| {
+            is_alone && source.is_in_sequence() && self.session.sources == Senders::Any
+        });
         source.map(RtpSource::from)
+    }
+
+    /// Records the number of datagrams that the socket has dropped so far.
+    pub(super) fn set_dropped(&mut self, dropped: u32) {
+        self.dropped = dropped;
     }
 
     /// Counts a datagram that the socket truncated.
@@ -215,7 +234,7 @@ impl Demux {
         let is_it = |at: usize| {
             self.sources
                 .get(at)
-                .is_some_and(|source| source.ssrc() == ssrc)
+                .is_some_and(|source| source.ssrc() == ssrc && source.from() == packet.from)
         };
         let at = if is_it(self.last + 1) {
             self.last + 1
@@ -223,33 +242,52 @@ impl Demux {
             self.last
         } else {
             match self.by_ssrc.get(&ssrc) {
-                Some(&at) => at,
-                None => return self.receive_on_probation(packet),
+                Some(&at) if self.sources[at].from() == packet.from => at,
+                Some(_) => return self.receive_from_elsewhere(packet),
+                None => return self.receive_on_probation(packet, None),
             }
         };
+        self.receive_at(at, packet);
+    }
+
+    #[inline]
+    fn receive_at(&mut self, at: usize, packet: &Packet<'_>) {
         self.last = at;
         self.packets += 1;
         let late_after = self.config.late_after;
         self.sources[at].receive(packet, &self.session.formats, late_after);
     }
 
-    /// Processes a packet of a source on probation. The source is valid once two of its packets
-    /// follow one another, in either order of arrival.
+    /// Processes a packet with the SSRC of a source from another address than that source's. Either
+    /// the source has moved, for example because a NAT gave it another port, or two senders have
+    /// chosen the same SSRC (RFC 3550 section 8.2).
     #[cold]
-    fn receive_on_probation(&mut self, packet: &Packet<'_>) {
+    fn receive_from_elsewhere(&mut self, packet: &Packet<'_>) {
+        let ssrc = packet.header.ssrc;
+        match self.collisions.get(&(ssrc, packet.from)) {
+            Some(&at) => self.receive_at(at, packet),
+            None => self.receive_on_probation(packet, self.by_ssrc.get(&ssrc).copied()),
+        }
+    }
+
+    /// Processes a packet of a source on probation. The source is valid once two of its packets
+    /// follow one another, in either order of arrival. `known` is a source with the same SSRC at
+    /// another address.
+    #[cold]
+    fn receive_on_probation(&mut self, packet: &Packet<'_>, known: Option<usize>) {
         if self.sources.len() >= SOURCES_MAX {
             self.unrecognized.unknown += 1;
             return;
         }
         self.probation_packets += 1;
-        let ssrc = packet.header.ssrc;
+        let key = (packet.header.ssrc, packet.from);
         if self.probation_bytes > PROBATION_BYTES_MAX || self.probation.len() >= SOURCES_MAX {
             let all = self.probation.drain().map(|(_, early)| early.len() as u64);
             self.unrecognized.unvalidated += all.sum::<u64>();
             self.probation_bytes = 0;
         }
         self.probation_bytes += packet.payload.len();
-        let early = self.probation.entry(ssrc).or_default();
+        let early = self.probation.entry(key).or_default();
         let number = packet.header.sequence;
         let follows = |other: &ProbationPacket| {
             matches!(number.wrapping_sub(other.header.sequence), 1 | u16::MAX)
@@ -266,22 +304,46 @@ impl Demux {
             from: packet.from,
             arrival: packet.arrival,
         });
-        if is_valid && let Some(early) = self.probation.remove(&ssrc) {
+        if is_valid && let Some(early) = self.probation.remove(&key) {
             let bytes: usize = early.iter().map(|early| early.payload.len()).sum();
             self.probation_bytes -= bytes;
-            self.add_source(&early);
+            match known {
+                Some(at) if self.has_moved(at, &early) => self.move_source(at, &early),
+                Some(at) => {
+                    self.sources[at].mark_collision();
+                    self.add_source(&early);
+                    let last = self.sources.len() - 1;
+                    self.sources[last].mark_collision();
+                    self.collisions.insert(key, last);
+                    // The first source keeps its place.
+                    self.by_ssrc.insert(key.0, at);
+                }
+                None => self.add_source(&early),
+            }
         }
+    }
+
+    /// Returns whether packets from another address continue a source that has fallen silent.
+    fn has_moved(&self, at: usize, early: &[ProbationPacket]) -> bool {
+        let source = &self.sources[at];
+        let Some(first) = early.iter().min_by_key(|early| early.arrival) else {
+            return false;
+        };
+        source.last_arrival() < first.arrival && source.is_continued_by(first.header)
+    }
+
+    fn move_source(&mut self, at: usize, early: &[ProbationPacket]) {
+        let source = &mut self.sources[at];
+        for packet in early.iter().map(ProbationPacket::packet) {
+            source.move_to(packet.from);
+            source.receive(&packet, &self.session.formats, self.config.late_after);
+        }
+        self.packets += early.len() as u64;
     }
 
     /// Adds a source that has passed probation, with the packets that we held.
     fn add_source(&mut self, early: &[ProbationPacket]) {
-        let packets = early.iter().map(|early| Packet {
-            header: early.header,
-            payload: &early.payload,
-            missing: early.missing,
-            from: early.from,
-            arrival: early.arrival,
-        });
+        let packets = early.iter().map(ProbationPacket::packet);
         let late_after = self.config.late_after;
         for (n, packet) in packets.enumerate() {
             if n > 0 {
@@ -295,6 +357,7 @@ impl Demux {
             source.accept(
                 &packet,
                 SequenceUpdate::Newest,
+                0,
                 &self.session.formats,
                 late_after,
             );
@@ -313,6 +376,9 @@ impl Demux {
         let name = match (self.shared, self.sources.len()) {
             (true, index) => format!("stream-{}", self.number + index),
             (false, 0) => format!("stream-{}", self.number),
+            (false, index) if self.by_ssrc.contains_key(&ssrc) => {
+                format!("stream-{}-{ssrc:08x}-{index}", self.number)
+            }
             (false, _) => format!("stream-{}-{ssrc:08x}", self.number),
         };
         Some(Recorder::new(folder, name))
@@ -443,7 +509,7 @@ impl Demux {
         let rows = self
             .sources
             .into_iter()
-            .map(|source| source.into_report(port));
+            .map(|source| source.into_report(port, self.dropped.into(), self.config.late_after));
         (rows.collect(), self.unrecognized)
     }
 

@@ -1,5 +1,6 @@
 //! Receives many streams from UDP, TCP or a capture, and measures which packets arrived and when.
 
+mod breaks;
 mod counters;
 mod demux;
 mod recorder;
@@ -17,7 +18,7 @@ use crate::media::format::{Encoding, Format, Formats};
 use crate::net::identity;
 use crate::net::options::Options;
 use crate::net::overflow::Overflow;
-use crate::net::ports::{Ports, buffer_bytes};
+use crate::net::ports::{BufferSize, Ports};
 use crate::net::session::{Rtcp, RtpSession};
 use crate::net::{overflow, pcap};
 use crate::results::Measured;
@@ -46,6 +47,9 @@ const RAMP_UP: Duration = Duration::from_secs(1);
 pub struct Plan {
     /// The sessions to receive. Each has a port of its own.
     pub sessions: Vec<RtpSession>,
+    /// Whether the packet times of the sessions are those of the streams, and not a guess. They
+    /// determine the size of the sockets' buffers.
+    pub packet_time_is_known: bool,
     /// The total number of expected streams, or `None` to accept any number.
     pub streams: Option<usize>,
     /// Whether datagrams are bare samples, little-endian, instead of RTP. We cannot detect losses
@@ -57,8 +61,9 @@ pub struct Plan {
     pub wait: Duration,
     /// What other processes may do with the contexts.
     pub observe: creel::Observe,
-    /// A packet counts as late if it arrives more than this time, plus one quantum, after it was
-    /// due. It corresponds to the buffer of a player.
+    /// A packet counts as late if it arrives more than this time after it was due. It corresponds
+    /// to the buffer of a player. The time of arrival is that of the kernel, so `wait` has no
+    /// influence.
     pub late_after: Duration,
     /// The run ends after this number of packets of each stream.
     pub buffers: Option<u64>,
@@ -80,6 +85,7 @@ impl Plan {
     pub fn new(sessions: Vec<RtpSession>) -> Self {
         Plan {
             sessions,
+            packet_time_is_known: false,
             streams: None,
             raw: false,
             contexts: 1,
@@ -121,7 +127,7 @@ impl Plan {
     fn config(&self, files: Option<&Files>) -> Config {
         let identity = identity::random();
         Config {
-            late_after: (self.wait + self.late_after).as_nanos() as u64,
+            late_after: self.late_after.as_nanos() as u64,
             folder: files.map(Files::folder),
             raw: self.raw,
             ssrc: identity.ssrc,
@@ -200,7 +206,14 @@ impl<'a> Receiver<'a> {
             .streams
             .unwrap_or(1)
             .div_ceil(plan.sessions.len().max(1));
-        let mut ports = Ports::new(buffer_bytes(streams_a_port, plan.wait));
+        let packet_time = plan.packet_time_is_known.then(|| {
+            plan.sessions
+                .iter()
+                .map(|session| session.packet_time)
+                .min()
+        });
+        let size = BufferSize::of(streams_a_port, packet_time.flatten(), plan.wait);
+        let mut ports = Ports::new(size);
         for (number, session) in plan.sessions.iter().enumerate() {
             let demux = Demux::new(Arc::clone(&config), session.clone(), number, shared);
             if session.tcp {
@@ -461,6 +474,7 @@ fn finish(
             "{strays} packets had sequence numbers far from all others of their source"
         ));
     }
+    measured.notes.extend(breaks::notes(&measured.sources));
     let received = measured.sources.len();
     match plan.streams {
         _ if received == 0 && unvalidated > 0 => measured.warnings.push(format!(

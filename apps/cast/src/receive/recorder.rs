@@ -2,10 +2,9 @@
 
 use crate::error::Error;
 use crate::media::codec::Decoder;
-use crate::media::format::Format;
-use crate::media::recording::Recording;
+use crate::media::format::{Encoding, Format};
+use crate::media::recording::{Layout, Recording};
 use crate::media::wav::WavError;
-use crate::stream::buffer::Buffer;
 use creel::channel::leaky::{self, Leak, Sender};
 use creel::{Pool, Wait};
 use std::path::PathBuf;
@@ -14,6 +13,8 @@ use std::sync::{Arc, mpsc};
 /// The maximum number of buffers that wait for a file. A buffer that does not fit becomes a gap in
 /// the file.
 const QUEUE: usize = 256;
+/// The maximum number of files per stream.
+const PARTS_MAX: u32 = 100;
 
 /// Writes recordings on a pool of its own, because writing files blocks.
 #[derive(Debug)]
@@ -85,7 +86,47 @@ pub(super) struct Recorder {
     folder: Arc<Folder>,
     name: String,
     open: Option<Open>,
+    samples: Vec<i16>,
+    /// The number of files that were begun.
+    parts: u32,
+    /// The frame after the last one, at the rate of the current file.
     end: i64,
+}
+
+/// Samples on their way to a file.
+#[derive(Debug)]
+struct Chunk {
+    /// The position in the file, which may be negative at the beginning.
+    frame: i64,
+    /// Interleaved samples, little-endian.
+    bytes: Vec<u8>,
+}
+
+/// Returns the number of bytes per sample in a recording. L24 keeps all of its bits.
+fn sample_bytes(format: Format) -> usize {
+    match format.encoding {
+        Encoding::L24 => 3,
+        _ => 2,
+    }
+}
+
+/// Decodes a payload to interleaved samples, little-endian. `samples` is scratch memory.
+fn decode(
+    decoder: &mut Decoder,
+    format: Format,
+    payload: &[u8],
+    samples: &mut Vec<i16>,
+) -> Vec<u8> {
+    if format.encoding == Encoding::L24 {
+        let (triples, _odd) = payload.as_chunks::<3>();
+        let swapped = triples
+            .iter()
+            .flat_map(|&[high, middle, low]| [low, middle, high]);
+        return swapped.collect();
+    }
+    samples.clear();
+    decoder.decode(payload, samples);
+    samples.iter().flat_map(|it| it.to_le_bytes()).collect()
 }
 
 #[derive(Debug)]
@@ -93,7 +134,7 @@ struct Open {
     payload_type: u8,
     format: Format,
     decoder: Option<Decoder>,
-    file: Sender<Buffer>,
+    file: Sender<Chunk>,
 }
 
 impl Recorder {
@@ -103,18 +144,24 @@ impl Recorder {
             folder,
             name,
             open: None,
+            samples: Vec::new(),
+            parts: 0,
             end: 0,
         }
     }
 
-    /// Returns the frame after the last one that was recorded.
-    pub(super) fn end(&self) -> i64 {
-        self.end
+    /// Returns the frame after the last one that was recorded, at this number of frames per second.
+    pub(super) fn end_at(&self, rate: u32) -> i64 {
+        let of_file = self.open.as_ref().map_or(rate, |open| open.format.rate());
+        let frames = i128::from(self.end) * i128::from(rate);
+        (frames / i128::from(of_file.max(1))) as i64
     }
 
-    /// Decodes a payload and records it at position `frame`. Returns false if that is impossible,
-    /// because there is no codec for it, or because its rate or its channels differ from the
-    /// recording's.
+    /// Decodes a payload and records it at position `frame`. A file has one rate and one number of
+    /// channels, so a payload with others begins a file `NAME-part2.wav`, and so on.
+    ///
+    /// Returns false if that is impossible, because there is no codec for it, or because the stream
+    /// has changed too often.
     pub(super) fn record(
         &mut self,
         payload_type: u8,
@@ -122,57 +169,72 @@ impl Recorder {
         frame: i64,
         payload: &[u8],
     ) -> bool {
-        let open = match &mut self.open {
-            Some(open) => open,
-            none => none.insert(Open {
+        let is_alike = |open: &Open| {
+            open.format.rate() == format.rate()
+                && open.format.channels == format.channels
+                && sample_bytes(open.format) == sample_bytes(format)
+        };
+        if !self.open.as_ref().is_some_and(is_alike) {
+            if self.parts >= PARTS_MAX || Decoder::new(format).is_err() {
+                return false;
+            }
+            self.parts += 1;
+            let name = match self.parts {
+                1 => self.name.clone(),
+                part => format!("{}-part{part}", self.name),
+            };
+            self.end = 0;
+            self.open = Some(Open {
                 payload_type,
                 format,
                 decoder: Decoder::new(format).ok(),
-                file: begin(&self.folder, &self.name, format),
-            }),
+                file: begin(&self.folder, &name, format),
+            });
+        }
+        let Some(open) = &mut self.open else {
+            return false;
         };
         if open.payload_type != payload_type {
-            let is_alike =
-                open.format.rate() == format.rate() && open.format.channels == format.channels;
-            if !is_alike {
-                return false;
-            }
             open.payload_type = payload_type;
+            open.format = format;
             open.decoder = Decoder::new(format).ok();
         }
         let Some(decoder) = &mut open.decoder else {
             return false;
         };
-        let mut buffer = Buffer::new(0);
-        decoder.decode(payload, &mut buffer.samples);
-        // The field carries the position in the file, which may be negative at the beginning.
-        buffer.sequence = frame as u64;
-        let frames = buffer.samples.len() / usize::from(format.channels);
+        let bytes = decode(decoder, format, payload, &mut self.samples);
+        let frames = bytes.len() / usize::from(format.channels) / sample_bytes(format);
+        let chunk = Chunk { frame, bytes };
         self.end = self.end.max(frame + frames as i64);
         // If the file has failed, the stream continues without it.
         if self.folder.lossless {
-            let _ = open.file.send_blocking(buffer);
+            let _ = open.file.send_blocking(chunk);
         } else {
-            let _ = open.file.try_send(buffer);
+            let _ = open.file.try_send(chunk);
         }
         true
     }
 }
 
 /// Starts the task that writes a file. It ends when the returned sender is dropped.
-fn begin(folder: &Arc<Folder>, name: &str, format: Format) -> Sender<Buffer> {
+fn begin(folder: &Arc<Folder>, name: &str, format: Format) -> Sender<Chunk> {
     let path = folder.path.join(format!("{name}.wav"));
     let leak = if folder.lossless { Leak::No } else { Leak::New };
-    let (sender, mut receiver) = leaky::channel::<Buffer>(QUEUE, leak);
+    let (sender, mut receiver) = leaky::channel::<Chunk>(QUEUE, leak);
     let warn = folder.warn.clone();
     let task = async move {
-        let recorded = match Recording::create(&path, format.rate(), u16::from(format.channels)) {
+        let layout = Layout {
+            rate: format.rate(),
+            channels: format.channels.into(),
+            sample_bytes: sample_bytes(format) as u16,
+        };
+        let recorded = match Recording::create(&path, layout) {
             Err(error) => Err(error),
             Ok(mut recording) => loop {
-                let Ok(buffer) = receiver.recv().await else {
+                let Ok(chunk) = receiver.recv().await else {
                     break recording.finish();
                 };
-                if let Err(error) = recording.put(buffer.sequence as i64, &buffer.samples) {
+                if let Err(error) = recording.put(chunk.frame, &chunk.bytes) {
                     recording.repair_header();
                     break Err(error);
                 }

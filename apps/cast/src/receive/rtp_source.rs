@@ -2,7 +2,9 @@
 
 use super::recorder::Recorder;
 use crate::measure::context::with_histograms;
-use crate::measure::reception::{Jitter, Lateness, SequenceTracker, SequenceUpdate};
+use crate::measure::quality::rating;
+use crate::measure::reception::{Lateness, MISORDER, SequenceTracker, SequenceUpdate};
+use crate::measure::spacing::Spacing;
 use crate::measure::stats::{Stations, StreamStats};
 use crate::media::dtmf::DtmfReceiver;
 use crate::media::format::{Encoding, Format, Formats};
@@ -19,6 +21,21 @@ const PAYLOAD_TYPES_MAX: usize = 16;
 /// source has a new clock, not that it paused.
 const TIMESTAMP_JUMP: i64 = 10_000_000_000;
 
+/// A timestamp that is ahead of the time of arrival by more than this, in nanoseconds, has jumped,
+/// unless lost packets explain it. The network delays packets by less.
+const JUMP_TOLERANCE: i64 = 250_000_000;
+/// The clock of video formats, and how far a frame may be ahead of the next one, in nanoseconds.
+const VIDEO_CLOCK: u32 = 90_000;
+const REORDERED_VIDEO: i64 = 1_000_000_000;
+
+/// Converts ticks of a clock to nanoseconds.
+#[inline]
+fn nanos(ticks: i64, clock: u32) -> i64 {
+    // We convert the seconds and the rest separately, so that the products fit into 64 bits.
+    let clock = i64::from(clock.max(1));
+    ticks / clock * 1_000_000_000 + ticks % clock * 1_000_000_000 / clock
+}
+
 /// A packet as it arrived.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Packet<'a> {
@@ -29,6 +46,16 @@ pub(super) struct Packet<'a> {
     pub(super) from: SocketAddr,
     /// The time of arrival, in nanoseconds of the clock.
     pub(super) arrival: u64,
+}
+
+/// Where a packet belongs whose sequence number precedes a jump of the timestamps.
+#[derive(Debug, Clone, Copy)]
+struct EarlierSegment {
+    /// The first sequence number after the jump.
+    until: u16,
+    timestamp: i64,
+    base: i64,
+    offset: i64,
 }
 
 /// The state of one source.
@@ -43,7 +70,7 @@ pub(super) struct RtpSource {
     current_type: Option<(u8, Option<Format>)>,
     from: SocketAddr,
     sequence: SequenceTracker,
-    jitter: Jitter,
+    spacing: Spacing,
     lateness: Lateness,
     stats: StreamStats,
     bytes: u64,
@@ -52,6 +79,8 @@ pub(super) struct RtpSource {
     /// The extended timestamp of the newest packet, and the timestamp at the last restart.
     timestamp: i64,
     base: i64,
+    /// The number of clock ticks per packet, or zero before the second packet.
+    step: u32,
     recorder: Option<Recorder>,
     /// The payload type and the format of the audio packets.
     format: Option<(u8, Format)>,
@@ -59,6 +88,7 @@ pub(super) struct RtpSource {
     first_arrival: u64,
     /// The number of frames before the last restart.
     offset: i64,
+    earlier: Option<EarlierSegment>,
     keys: DtmfReceiver,
     /// The last packet whose sequence number was far from all others. It starts a new sequence if
     /// the next packet follows it.
@@ -68,6 +98,12 @@ pub(super) struct RtpSource {
     loss_interval: LossInterval,
     /// The number of packets that could not be recorded, for example because of their format.
     unrecorded: u64,
+    timestamp_jumps: u64,
+    clock_changes: u64,
+    codec_changes: u64,
+    collision: bool,
+    /// Whether the last packet followed the one before it.
+    is_in_sequence: bool,
 }
 
 impl RtpSource {
@@ -79,7 +115,7 @@ impl RtpSource {
             current_type: None,
             from: first.from,
             sequence: SequenceTracker::new(first.header.sequence),
-            jitter: Jitter::default(),
+            spacing: Spacing::default(),
             lateness: Lateness::default(),
             stats: StreamStats::default(),
             format: None,
@@ -90,7 +126,9 @@ impl RtpSource {
             last_arrival: first.arrival,
             timestamp,
             base: timestamp,
+            step: 0,
             offset: 0,
+            earlier: None,
             keys: DtmfReceiver::default(),
             recorder,
             stray: None,
@@ -98,6 +136,11 @@ impl RtpSource {
             has_left: false,
             loss_interval: LossInterval::default(),
             unrecorded: 0,
+            timestamp_jumps: 0,
+            clock_changes: 0,
+            codec_changes: 0,
+            collision: false,
+            is_in_sequence: false,
         }
     }
 
@@ -105,16 +148,47 @@ impl RtpSource {
         self.ssrc
     }
 
+    pub(super) fn is_in_sequence(&self) -> bool {
+        self.is_in_sequence
+    }
+
+    /// Returns the time at which the last packet arrived.
+    pub(super) fn last_arrival(&self) -> u64 {
+        self.last_arrival
+    }
+
+    /// Returns whether a packet continues the sequence and the timestamps of this source.
+    pub(super) fn is_continued_by(&self, header: Header) -> bool {
+        let ahead = header.sequence.wrapping_sub(self.sequence.newest());
+        let ticks = header.timestamp.wrapping_sub(self.timestamp as u32) as i32;
+        let clock = self.format.map_or(90_000, |(_, format)| format.clock);
+        let seconds = i64::from(ticks).abs() / i64::from(clock.max(1));
+        (1..=MISORDER).contains(&ahead) && seconds < 10
+    }
+
+    pub(super) fn mark_collision(&mut self) {
+        self.collision = true;
+    }
+
+    pub(super) fn move_to(&mut self, from: SocketAddr) {
+        self.from = from;
+    }
+
     /// Processes a packet after the first. A packet that is more than `late_after` nanoseconds late
     /// counts as late.
     pub(super) fn receive(&mut self, packet: &Packet<'_>, formats: &Formats, late_after: u64) {
+        let ahead = packet.header.sequence.wrapping_sub(self.sequence.newest());
+        self.is_in_sequence = ahead == 1;
         let update = self.sequence.update(packet.header.sequence);
         match update {
             SequenceUpdate::Stray => return self.keep_stray(packet),
-            SequenceUpdate::Restart => self.restart_from_stray(packet, formats, late_after),
+            SequenceUpdate::Restart => {
+                self.restart_from_stray(packet, formats, late_after);
+                return self.accept(packet, update, 1, formats, late_after);
+            }
             _ => {}
         }
-        self.accept(packet, update, formats, late_after);
+        self.accept(packet, update, ahead, formats, late_after);
     }
 
     #[cold]
@@ -126,6 +200,7 @@ impl RtpSource {
     /// Restarts the source with the stray packet that this packet follows.
     #[cold]
     fn restart_from_stray(&mut self, packet: &Packet<'_>, formats: &Formats, late_after: u64) {
+        self.keys.restart();
         let Some((header, payload, missing, arrival)) = self.stray.take() else {
             return self.restart(packet);
         };
@@ -137,27 +212,30 @@ impl RtpSource {
             arrival,
         };
         self.restart(&first);
-        self.accept(&first, SequenceUpdate::Newest, formats, late_after);
+        self.accept(&first, SequenceUpdate::Newest, 0, formats, late_after);
     }
 
-    /// Processes a packet that belongs to the source's sequence.
+    /// Processes a packet that belongs to the source's sequence. Its sequence number is `ahead` of
+    /// the newest one before it, or the value is 0 if that is unknown.
     pub(super) fn accept(
         &mut self,
         packet: &Packet<'_>,
         update: SequenceUpdate,
+        ahead: u16,
         formats: &Formats,
         late_after: u64,
     ) {
         let header = packet.header;
         self.bytes += (packet.payload.len() + packet.missing) as u64;
         self.last_arrival = packet.arrival;
-        if self.from != packet.from {
-            self.from = packet.from;
-        }
         let of_type = match self.current_type {
             Some((number, of_type)) if number == header.payload_type => of_type,
-            _ => self.set_payload_type(header.payload_type, formats),
+            _ => self.set_payload_type(packet, formats),
         };
+        // The time before the first packet of a silence or of a talkspurt is no delta.
+        let is_noise = of_type.is_some_and(|it| it.encoding == Encoding::ComfortNoise);
+        let is_first = header.marker || is_noise;
+        self.spacing.arrived(packet.arrival, is_first);
         let distance = header.timestamp.wrapping_sub(self.timestamp as u32) as i32;
         let extended = self.timestamp + i64::from(distance);
         let Some(format) = of_type else {
@@ -167,34 +245,76 @@ impl RtpSource {
         };
         if format.encoding == Encoding::Event {
             // The timestamp is constant while a key is held, so it says nothing about time.
-            self.keys.record(header.timestamp, packet.payload);
+            self.keys
+                .record(header.timestamp, header.marker, packet.payload);
             self.record_times(packet, 0);
             return;
         }
-        let clock = i64::from(format.clock);
-        // We convert the seconds and the rest separately, so that the products fit into 64 bits.
-        let nanos =
-            |ticks: i64| ticks / clock * 1_000_000_000 + ticks % clock * 1_000_000_000 / clock;
-        let jump = nanos(i64::from(distance)) - (packet.arrival as i64 - self.stats.last() as i64);
-        if self.stats.last() > 0 && jump.abs() > TIMESTAMP_JUMP && update == SequenceUpdate::Newest
-        {
+        let is_newest = matches!(update, SequenceUpdate::Newest | SequenceUpdate::Restart);
+        if update == SequenceUpdate::Reordered && self.is_before_a_jump(packet) {
+            // The timestamp has the old origin, so it says nothing about the current times.
+            self.record_times(packet, 0);
+            return self.record(packet, extended, format, update);
+        }
+        if is_newest && self.is_jump(distance, ahead, packet.arrival, format) {
+            self.timestamp_jumps += 1;
             self.restart(packet);
+            self.spacing
+                .sound(header.timestamp, packet.arrival, format.clock, is_first);
+            self.record_times(packet, 0);
             return self.record(packet, i64::from(header.timestamp), format, update);
         }
-        if distance > 0 || update == SequenceUpdate::Newest {
+        if is_newest {
+            if let Some(earlier) = &self.earlier
+                && header.sequence.wrapping_sub(earlier.until) > MISORDER
+            {
+                self.earlier = None;
+            }
+            if ahead == 1 && distance > 0 && !header.marker {
+                self.step = distance as u32;
+            }
             self.timestamp = extended;
         }
-        if update != SequenceUpdate::Duplicate {
-            self.jitter
-                .update(header.timestamp, packet.arrival, format.clock);
-        }
+        self.spacing
+            .sound(header.timestamp, packet.arrival, format.clock, is_first);
         let late = self
             .lateness
-            .update(nanos(extended - self.base), packet.arrival)
+            .update(nanos(extended - self.base, format.clock), packet.arrival)
             .as_nanos() as u64;
         self.late += u64::from(late > late_after);
         self.record_times(packet, late);
         self.record(packet, extended, format, update);
+    }
+
+    /// Returns whether the timestamp of the newest packet has a new origin.
+    ///
+    /// Timestamps grow by one step per packet, or by the time for which the sender was silent. A
+    /// jump is anything else: a timestamp of the past, one that is further ahead than both, or a
+    /// pause of the sender during which its timestamps stood still.
+    #[inline]
+    fn is_jump(&self, distance: i32, ahead: u16, arrival: u64, format: Format) -> bool {
+        let expected = i64::from(self.step) * i64::from(ahead);
+        let ticks = i64::from(distance);
+        let is_usual = ticks >= 0 && ticks <= expected;
+        let before = self.stats.last();
+        let passed = arrival as i64 - before as i64;
+        if before == 0 || is_usual && passed < TIMESTAMP_JUMP {
+            return false;
+        }
+        self.is_unusual_jump(ticks, expected, passed, format)
+    }
+
+    #[cold]
+    fn is_unusual_jump(&self, ticks: i64, expected: i64, passed: i64, format: Format) -> bool {
+        let media = nanos(ticks, format.clock);
+        if ticks < 0 {
+            // Frames of a video are not sent in the order in which they are shown.
+            return format.clock != VIDEO_CLOCK || media < -REORDERED_VIDEO;
+        }
+        if (media - passed).abs() > TIMESTAMP_JUMP {
+            return true;
+        }
+        ticks > 2 * expected && media - passed > JUMP_TOLERANCE
     }
 
     #[inline]
@@ -204,12 +324,13 @@ impl RtpSource {
             made: packet.arrival,
             arrived: Clock::monotonic().nanos().max(packet.arrival),
         };
-        with_histograms(|histograms| self.stats.note(histograms, at));
+        with_histograms(|histograms| self.stats.note_received(histograms, at));
     }
 
     /// Switches to another payload type, and returns its format.
     #[cold]
-    fn set_payload_type(&mut self, number: u8, formats: &Formats) -> Option<Format> {
+    fn set_payload_type(&mut self, packet: &Packet<'_>, formats: &Formats) -> Option<Format> {
+        let number = packet.header.payload_type;
         let there = self.payload_types.iter().position(|&known| known == number);
         match there {
             // We keep the current type at the end of the list.
@@ -219,26 +340,55 @@ impl RtpSource {
         }
         let of_type = formats.of(number);
         self.current_type = Some((number, of_type));
-        let audio = of_type.filter(|format| format.encoding != Encoding::Event);
-        if let Some(format) = audio.filter(|_| self.format.is_none_or(|(known, _)| known != number))
-        {
+        // Comfort noise belongs to the voice, so it does not change the format.
+        let is_voice =
+            |format: &Format| !matches!(format.encoding, Encoding::Event | Encoding::ComfortNoise);
+        let audio = of_type.filter(is_voice);
+        let before = self.format;
+        if let Some(format) = audio.filter(|_| before.is_none_or(|(known, _)| known != number)) {
             self.format = Some((number, format));
+            if let Some((_, known)) = before {
+                self.change_format(packet, known, format);
+            }
         }
         of_type
+    }
+
+    /// Handles a change of the audio format.
+    fn change_format(&mut self, packet: &Packet<'_>, before: Format, now: Format) {
+        self.codec_changes += u64::from(before != now);
+        if before.clock != now.clock {
+            self.clock_changes += 1;
+            self.restart(packet);
+        }
     }
 
     /// Restarts the source. From now on the positions in the recording follow the time of arrival.
     #[cold]
     fn restart(&mut self, packet: &Packet<'_>) {
+        self.earlier = Some(EarlierSegment {
+            until: packet.header.sequence,
+            timestamp: self.timestamp,
+            base: self.base,
+            offset: self.offset,
+        });
         let rate = self.format.map_or(8_000, |(_, format)| format.rate());
         let since = packet.arrival.saturating_sub(self.first_arrival);
         let frame = (u128::from(since) * u128::from(rate) / 1_000_000_000) as i64;
-        let end = self.recorder.as_ref().map_or(0, Recorder::end);
+        let end = self.recorder.as_ref().map_or(0, |it| it.end_at(rate));
         self.offset = frame.max(end);
         self.timestamp = i64::from(packet.header.timestamp);
         self.base = self.timestamp;
-        self.jitter.restart();
+        self.step = 0;
+        self.spacing.restart();
         self.lateness.restart();
+    }
+
+    /// Returns whether the sequence number of a packet precedes the last jump of the timestamps.
+    fn is_before_a_jump(&self, packet: &Packet<'_>) -> bool {
+        let number = packet.header.sequence;
+        self.earlier
+            .is_some_and(|earlier| (number.wrapping_sub(earlier.until) as i16) < 0)
     }
 
     fn record(
@@ -248,13 +398,25 @@ impl RtpSource {
         format: Format,
         update: SequenceUpdate,
     ) {
+        let earlier = self.earlier.filter(|_| self.is_before_a_jump(packet));
         let Some(recorder) = &mut self.recorder else {
             return;
         };
-        if update == SequenceUpdate::Duplicate || packet.missing > 0 {
+        let is_sound = format.encoding != Encoding::ComfortNoise && !packet.payload.is_empty();
+        if update == SequenceUpdate::Duplicate || packet.missing > 0 || !is_sound {
             return;
         }
-        let frame = self.offset + format.frames(extended - self.base);
+        let mut frame = self.offset + format.frames(extended - self.base);
+        if update == SequenceUpdate::Reordered
+            && let Some(earlier) = earlier
+        {
+            let before = packet
+                .header
+                .timestamp
+                .wrapping_sub(earlier.timestamp as u32) as i32;
+            let extended = earlier.timestamp + i64::from(before);
+            frame = earlier.offset + format.frames(extended - earlier.base);
+        }
         if !recorder.record(packet.header.payload_type, format, frame, packet.payload) {
             self.unrecorded += 1;
         }
@@ -288,7 +450,9 @@ impl RtpSource {
                 .fraction_lost(self.sequence.expected(), counts.received),
             lost: self.sequence.reported_lost().max(0) as u32,
             highest_sequence: self.sequence.extended(),
-            jitter: self.jitter.ticks(),
+            jitter: self
+                .spacing
+                .ticks(self.format.map_or(8_000, |(_, format)| format.clock)),
             last_sr,
             delay_since_last_sr,
         }
@@ -299,13 +463,26 @@ impl RtpSource {
         self.from
     }
 
-    /// Returns the row of the source, and ends its recording.
-    pub(super) fn into_report(self, port: u16) -> (SourceReport, StreamStats) {
+    /// Returns the row of the source, and ends its recording. `port` and `dropped` are the port and
+    /// its drops. A receiver with a buffer of `buffer` nanoseconds plays the packets.
+    pub(super) fn into_report(
+        mut self,
+        port: u16,
+        dropped: u64,
+        buffer: u64,
+    ) -> (SourceReport, StreamStats) {
         let counts = self.sequence.counts();
-        let (jitter_ms, jitter_max_ms) = self.format.map_or((None, None), |(_, format)| {
-            let (now, most) = self.jitter.millis(format.clock);
-            (Some(now), Some(most))
-        });
+        let expected = self.sequence.expected();
+        let bursts = self.sequence.bursts();
+        let clock = self.format.map(|(_, format)| format.clock);
+        let packet_nanos = clock
+            .filter(|_| self.step > 0)
+            .map(|clock| nanos(self.step.into(), clock));
+        let discarded = (self.sequence.lost() + self.late) as f64 / expected.max(1) as f64;
+        let delay = Duration::from_nanos(buffer + packet_nanos.unwrap_or(0) as u64);
+        let quality = self
+            .format
+            .and_then(|(number, _)| rating(number, discarded.min(1.0), bursts.run_packets, delay));
         let time = Duration::from_nanos(self.last_arrival.saturating_sub(self.first_arrival));
         let report = SourceReport {
             stream: 0,
@@ -313,23 +490,34 @@ impl RtpSource {
             port,
             from: self.from,
             format: self.format.map(|(_, format)| format),
-            payload_types: self.payload_types,
+            payload_types: std::mem::take(&mut self.payload_types),
             packets: counts.received,
             bytes: self.bytes,
             seconds: time.as_secs_f64(),
-            expected: self.sequence.expected(),
+            expected,
             lost: self.sequence.lost(),
+            lost_rfc3550: self.sequence.reported_lost(),
             late: self.late,
             reordered: counts.reordered,
             duplicates: counts.duplicates,
             strays: counts.strays,
             restarts: counts.restarts,
-            jitter_ms,
-            jitter_max_ms,
+            timestamp_jumps: self.timestamp_jumps,
+            clock_changes: self.clock_changes,
+            codec_changes: self.codec_changes,
+            collision: self.collision,
+            overflowed: dropped,
+            jitter_ms: clock.map(|_| self.spacing.jitter_ms()),
+            jitter: self.spacing.jitters(),
+            delta: self.spacing.deltas(),
+            bursts,
+            packet_ms: packet_nanos.map(|nanos| nanos as f64 / 1e6),
+            rating: quality.map(|(rating, _)| rating),
+            mos: quality.map(|(_, mos)| mos),
             interval_ms: self.stats.interval.mean() / 1e6,
             interval_sd_ms: self.stats.interval.deviation() / 1e6,
             drift_ppm: self.lateness.drift_ppm(),
-            keys: self.keys.keys().to_owned(),
+            keys: self.keys.keys(),
             sender_packets: self.sender.map(|(info, _)| info.packets),
             sender_bytes: self.sender.map(|(info, _)| info.octets),
             left: self.has_left,

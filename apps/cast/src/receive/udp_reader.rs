@@ -2,29 +2,30 @@
 
 use super::counters::{Published, ReceiveCounters};
 use super::demux::Demux;
+use crate::net::arrival::{self, ArrivalClock};
 use crate::net::pcap::CaptureWriter;
 use creel::net::{Received, UdpSocket};
 use creel::task::control::{Flow, Work};
-use creel::time::Clock;
 use std::cell::RefCell;
 use std::net::SocketAddr;
 use std::task::{Context, Poll, ready};
 
 /// A buffer of this size has room for any datagram.
 const DATAGRAM_BYTES: usize = 1 << 16;
-/// The number of datagrams per system call. A port with one stream needs few, because it usually
-/// gets one datagram per turn.
+/// The number of datagrams per system call. A port with one stream usually gets one datagram per
+/// turn, and a search for a second one costs more than it saves.
 const BATCH: usize = 64;
-const BATCH_OF_ONE: usize = 2;
-/// The reader of a single stream checks the source address once per this many packets, because a
-/// system call that returns the address takes half as long again.
+/// The reader of a single stream checks the source address once per this many packets, and whenever
+/// a packet does not follow the one before, because a system call that returns the address takes
+/// longer.
 const ADDRESS_CHECK_PACKETS: u32 = 64;
 
 thread_local! {
     /// The receive buffers, which all sockets of a context share.
     static MANY: RefCell<Received> = RefCell::new(Received::new(BATCH, DATAGRAM_BYTES));
-    static FEW: RefCell<Received> = RefCell::new(Received::new(BATCH_OF_ONE, DATAGRAM_BYTES));
-    static ONE: RefCell<Vec<u8>> = RefCell::new(vec![0; DATAGRAM_BYTES]);
+    static ONE: RefCell<Received> = RefCell::new(Received::new(1, DATAGRAM_BYTES));
+    static ONE_WITHOUT_ADDRESS: RefCell<Received> =
+        RefCell::new(Received::new(1, DATAGRAM_BYTES).without_addresses());
 }
 
 /// A UDP port.
@@ -40,9 +41,9 @@ pub(super) struct UdpReader {
     /// The socket from which reports leave, if it is not the socket that receives packets.
     rtcp_socket: Option<std::net::UdpSocket>,
     capture: Option<(CaptureWriter, SocketAddr)>,
+    arrivals: ArrivalClock,
     /// Packets since the source address was last checked.
     since_address_check: u32,
-    clock: Clock,
 }
 
 impl UdpReader {
@@ -52,6 +53,7 @@ impl UdpReader {
         shared: bool,
         counters: ReceiveCounters,
     ) -> Self {
+        arrival::request(&socket);
         UdpReader {
             socket,
             demux,
@@ -60,8 +62,8 @@ impl UdpReader {
             published: Published::default(),
             rtcp_socket: None,
             capture: None,
+            arrivals: ArrivalClock::default(),
             since_address_check: 0,
-            clock: Clock::monotonic(),
         }
     }
 
@@ -85,23 +87,23 @@ impl UdpReader {
         self.demux
     }
 
-    fn receive_batch(&mut self, received: &Received) {
-        let now = self.clock.nanos();
+    /// Processes datagrams. `expected` is the sender if their addresses were not queried.
+    fn receive_batch(&mut self, received: &Received, expected: Option<SocketAddr>) {
+        let now = self.arrivals.now();
         for datagram in received.iter() {
-            self.receive(datagram.bytes, datagram.from, now);
+            let from = expected.unwrap_or(datagram.from);
+            if let Some((capture, to)) = &self.capture {
+                let at = arrival::since_1970(datagram.arrived);
+                capture.write(at, datagram.bytes, from, *to);
+            }
+            let arrival = self.arrivals.arrival(&datagram, now);
+            self.demux.receive(datagram.bytes, from, arrival);
+            self.demux.set_dropped(datagram.dropped);
             if datagram.truncated {
                 self.demux.count_truncated();
             }
         }
         self.send_reports(now);
-    }
-
-    #[inline]
-    fn receive(&mut self, datagram: &[u8], from: SocketAddr, now: u64) {
-        if let Some((capture, to)) = &self.capture {
-            capture.write(datagram, from, *to);
-        }
-        self.demux.receive(datagram, from, now);
     }
 
     /// Sends the reports that are due, and publishes the counts of the demultiplexer.
@@ -113,38 +115,30 @@ impl UdpReader {
         }
         self.counters.add(&self.demux, &mut self.published);
     }
-
-    /// Receives a packet of a port's only stream, without querying its address.
-    fn poll_one(&mut self, cx: &mut Context<'_>, from: SocketAddr) -> Poll<Result<(), Flow>> {
-        ONE.with_borrow_mut(|bytes| {
-            let Ok(len) = ready!(self.socket.poll_recv(cx, bytes)) else {
-                return Poll::Ready(Err(Flow::Failed));
-            };
-            self.since_address_check += 1;
-            let now = self.clock.nanos();
-            self.receive(&bytes[..len], from, now);
-            self.send_reports(now);
-            Poll::Ready(Ok(()))
-        })
-    }
 }
 
 impl Work for UdpReader {
     fn poll_step(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Flow>> {
-        if !self.shared
-            && self.since_address_check < ADDRESS_CHECK_PACKETS
-            && let Some(from) = self.demux.expected_from()
-        {
-            return self.poll_one(cx, from);
-        }
-        self.since_address_check = 0;
-        let memory = if self.shared { &MANY } else { &FEW };
+        let is_due = self.since_address_check >= ADDRESS_CHECK_PACKETS;
+        let expected = self
+            .demux
+            .expected_from()
+            .filter(|_| !self.shared && !is_due);
+        let memory = match (self.shared, expected) {
+            (true, _) => &MANY,
+            (false, None) => &ONE,
+            (false, Some(_)) => &ONE_WITHOUT_ADDRESS,
+        };
         memory.with_borrow_mut(|received| {
             let filled = ready!(self.socket.poll_recv_batch(cx, received));
             if filled.is_err() {
                 return Poll::Ready(Err(Flow::Failed));
             }
-            self.receive_batch(received);
+            self.since_address_check = match expected {
+                Some(_) => self.since_address_check + 1,
+                None => 0,
+            };
+            self.receive_batch(received, expected);
             Poll::Ready(Ok(()))
         })
     }

@@ -4,7 +4,7 @@
 use super::plan::Plan;
 use super::report::{ClientReport, Shared, lock};
 use super::rewrite::Rewrite;
-use crate::net::rtcp::{self, Item};
+use super::translate::{Translator, translate};
 use crate::net::rtp::is_rtcp;
 use crate::net::session::Rtcp;
 use crate::net::udp::Clients;
@@ -25,6 +25,28 @@ const BATCHES_PER_SEND: usize = 16;
 /// The maximum number of sources whose addresses we remember, in order to send them the clients'
 /// reports.
 const SOURCES_MAX: usize = 32_768;
+
+/// The maximum number of sources to which we send one RTCP packet of a client.
+const RECEIVERS_MAX: usize = 64;
+
+/// Collects the SSRCs that RTCP names.
+#[derive(Debug, Default)]
+struct Named {
+    senders: Vec<u32>,
+    media: Vec<u32>,
+}
+
+impl Translator for Named {
+    fn sender(&mut self, ssrc: u32) -> u32 {
+        self.senders.push(ssrc);
+        ssrc
+    }
+
+    fn media(&mut self, ssrc: u32) -> u32 {
+        self.media.push(ssrc);
+        ssrc
+    }
+}
 
 /// A port and the clients of its packets.
 #[derive(Debug)]
@@ -268,38 +290,47 @@ impl ForwardState {
             return true;
         }
         if !self.current.iter().any(|client| client.to == from) {
-            let mut ssrc = None;
-            rtcp::read(datagram, |item| {
-                if let Item::Sender(of, _) = item {
-                    ssrc = Some(of);
+            let mut named = Named::default();
+            let mut unused = Vec::new();
+            if translate(datagram, &mut named, &mut unused).is_some() {
+                for ssrc in named.senders {
+                    self.remember_source(ssrc, from);
                 }
-            });
-            if let Some(ssrc) = ssrc {
-                self.remember_source(ssrc, from);
             }
             return false;
         }
-        let back = match &self.rewrite {
+        let back = match &mut self.rewrite {
             None => datagram,
-            Some(rewrite) => match rewrite.backward(datagram, &mut self.rewritten) {
+            Some(rewrite) => match rewrite.backward(datagram, from, &mut self.rewritten) {
                 Some(()) => &self.rewritten[..],
                 None => return true,
             },
         };
-        let mut to = Vec::new();
-        rtcp::read(back, |item| {
-            if let Item::Block(block) = item
-                && let Some(&source) = self.sources.get(&block.ssrc)
-                && !to.contains(&source)
-            {
-                to.push(source);
-            }
-        });
-        for source in to {
+        for source in self.sources_of(back) {
             // We ignore errors, because the next report replaces a lost one.
             let _ = socket.as_std().send_to(back, source);
         }
         true
+    }
+
+    /// Returns the addresses of the sources that RTCP of a client is about. If it names no source,
+    /// for example because it is an empty report, it is for all of them.
+    fn sources_of(&self, rtcp: &[u8]) -> Vec<SocketAddr> {
+        let (mut named, mut unused) = (Named::default(), Vec::new());
+        if translate(rtcp, &mut named, &mut unused).is_none() {
+            return Vec::new();
+        }
+        let media = named.media.iter();
+        let mut to: Vec<SocketAddr> = media
+            .filter_map(|ssrc| self.sources.get(ssrc).copied())
+            .collect();
+        if to.is_empty() && named.media.is_empty() {
+            to.extend(self.sources.values());
+        }
+        to.sort_unstable();
+        to.dedup();
+        to.truncate(RECEIVERS_MAX);
+        to
     }
 
     fn remember_source(&mut self, ssrc: u32, from: SocketAddr) {

@@ -4,6 +4,7 @@ mod forwarder;
 mod plan;
 mod report;
 mod rewrite;
+mod translate;
 
 pub use crate::net::control_port::serve;
 pub use plan::Plan;
@@ -15,7 +16,7 @@ use crate::media::format::Format;
 use crate::net::client_registry::ClientRegistry;
 use crate::net::options::socket_error;
 use crate::net::overflow::{self, Overflow};
-use crate::net::ports::{Ports, buffer_bytes, port_of_stream};
+use crate::net::ports::{BufferSize, Ports, port_of_stream};
 use crate::net::session::{Rtcp, RtpSession};
 use crate::results::Measured;
 use creel::net::UdpSocket;
@@ -68,7 +69,7 @@ impl<'a> Relay<'a> {
             warnings: Vec::new(),
             notes: Vec::new(),
         };
-        let mut ports = Ports::new(buffer_bytes(16, plan.wait));
+        let mut ports = Ports::new(BufferSize::of(16, None, plan.wait));
         for number in 0..plan.ports {
             for offset in 0..step {
                 let address = port_of_stream(plan.on, number * step + offset, false)?;

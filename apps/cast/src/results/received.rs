@@ -1,5 +1,7 @@
 //! The results of received streams: one report per source, and the datagrams of no source.
 
+use crate::measure::bursts::Bursts;
+use crate::measure::spacing::Range;
 use crate::media::format::Format;
 use std::net::SocketAddr;
 
@@ -28,6 +30,9 @@ pub struct SourceReport {
     pub expected: u64,
     /// The number of packets that never arrived.
     pub lost: u64,
+    /// The number of expected packets minus the number of packets that arrived, as RFC 3550 and
+    /// Wireshark count. Duplicates compensate for losses, so the number may be negative.
+    pub lost_rfc3550: i64,
     /// The number of packets that arrived too late to be played.
     pub late: u64,
     /// The number of packets that arrived after a later one.
@@ -36,12 +41,33 @@ pub struct SourceReport {
     pub duplicates: u64,
     /// The number of packets that were far from all others.
     pub strays: u64,
-    /// The number of restarts of the source.
+    /// The number of restarts of the source, after which its sequence numbers begin again.
     pub restarts: u64,
+    /// How often the timestamps jumped while the sequence numbers went on.
+    pub timestamp_jumps: u64,
+    /// How often the source changed to a payload type with another clock.
+    pub clock_changes: u64,
+    /// How often the source changed to another audio format.
+    pub codec_changes: u64,
+    /// Whether another address sends with the same SSRC. Each of them has a report of its own.
+    pub collision: bool,
+    /// The number of datagrams that this machine dropped at the port up to the last packet, because
+    /// the socket's buffer was full.
+    pub overflowed: u64,
     /// The jitter of RFC 3550 at the end, or `None` if the clock is unknown.
     pub jitter_ms: Option<f64>,
-    /// The maximum of the jitter.
-    pub jitter_max_ms: Option<f64>,
+    /// The range of the jitter, as Wireshark computes it.
+    pub jitter: Option<Range>,
+    /// The range of the times between two packets, as Wireshark computes it.
+    pub delta: Option<Range>,
+    /// How the losses cluster.
+    pub bursts: Bursts,
+    /// The duration of a packet, or `None` if it is unknown.
+    pub packet_ms: Option<f64>,
+    /// The rating of the E-model (R), or `None` if there is none for the codec.
+    pub rating: Option<f64>,
+    /// The mean opinion score that belongs to the rating, 1 to 4.5.
+    pub mos: Option<f64>,
     /// The mean time between two packets.
     pub interval_ms: f64,
     /// The standard deviation of that time.

@@ -5,8 +5,9 @@
 //! adds the samples. Each leg receives the sum without its own samples. An empty room only waits,
 //! so it costs no CPU time.
 //!
-//! A leg is an address that sends RTP. We send to this address in the format that it uses. A leg
-//! leaves with an RTCP BYE, or by sending nothing for some time.
+//! A leg is an SSRC and an address that sends RTP. Two packets in sequence make a leg. We send to
+//! its address in the format of its newest packet, even while it is alone, because telephones hang
+//! up if they receive nothing. A leg leaves with an RTCP BYE, or by sending nothing for some time.
 //!
 //! Left out: access control and legs of another rate than the room's. Everyone that knows a room's
 //! port can enter, so put a proxy in front of it if you need access control.
@@ -23,8 +24,8 @@ use crate::error::Error;
 use crate::measure::contexts::Contexts;
 use crate::media::format::Format;
 use crate::net::overflow::{self, Overflow};
-use crate::net::ports::{Ports, port_of_stream};
-use crate::net::session::RtpSession;
+use crate::net::ports::{BufferSize, Ports, port_of_stream};
+use crate::net::session::{Rtcp, RtpSession};
 use crate::results::Measured;
 use report::{Shared, lock};
 use room::Room;
@@ -52,18 +53,28 @@ pub fn run(
     let contexts = Contexts::new(plan.contexts, plan.wait, plan.observe)?;
     let mut measured = Measured::default();
     let totals: Shared = Arc::default();
-    let mut ports = Ports::new(SOCKET_BYTES);
+    let mut ports = Ports::new(BufferSize {
+        bytes: SOCKET_BYTES,
+        is_required: false,
+    });
     let mut rooms = Vec::new();
     let mut overflow = Overflow::default();
+    let step = 1 + usize::from(plan.rtcp == Rtcp::Own);
     for number in 0..plan.rooms {
-        let address = port_of_stream(plan.on, number, false)?;
-        if let Some(socket) =
-            ports.open(&plan.options, &RtpSession::new(address, 0, Format::CD_MONO))
-        {
-            overflow.watch(socket.as_std().as_fd());
-            let room = Room::new(number, socket, plan, Arc::clone(&totals));
-            rooms.push((number, room));
+        let address = port_of_stream(plan.on, number * step, false)?;
+        let session = |address| RtpSession::new(address, 0, Format::CD_MONO);
+        let Some(socket) = ports.open(&plan.options, &session(address)) else {
+            continue;
+        };
+        overflow.watch(socket.as_std().as_fd());
+        let mut room = Room::new(number, socket, plan, Arc::clone(&totals));
+        if plan.rtcp == Rtcp::Own {
+            let address = port_of_stream(address, 1, false)?;
+            if let Some(socket) = ports.open(&plan.options, &session(address)) {
+                room.set_rtcp_socket(socket);
+            }
         }
+        rooms.push((number, room));
     }
     let any = !rooms.is_empty();
     ports.close(&mut measured.warnings, &mut measured.notes, any)?;

@@ -2,6 +2,7 @@
 
 use crate::media::format::Formats;
 use crate::net::options::Options;
+use crate::net::session::Rtcp;
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -21,6 +22,8 @@ pub struct Plan {
     pub packet_time: Duration,
     /// The maximum number of legs per room.
     pub legs: usize,
+    /// Where reports go. If they have a port of their own, room n is on port + 2 n.
+    pub rtcp: Rtcp,
     /// A leg that has sent nothing for this time is removed.
     pub silence: Duration,
     /// The number of contexts, which are pools of one worker.
@@ -47,6 +50,7 @@ impl Plan {
             rate: 8_000,
             packet_time: Duration::from_millis(20),
             legs: 64,
+            rtcp: Rtcp::Off,
             silence: Duration::from_secs(10),
             contexts: 1,
             wait: Duration::from_millis(5),

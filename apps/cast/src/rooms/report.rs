@@ -15,6 +15,10 @@ pub struct LegReport {
     pub format: Format,
     /// The number of packets that the leg sent.
     pub packets: u64,
+    /// The number of its packets that never arrived.
+    pub lost: u64,
+    /// The jitter of its packets at the end.
+    pub jitter_ms: f64,
     /// The number of packets that were sent to the leg.
     pub sent: u64,
     /// The number of its packets that arrived too late.

@@ -1,11 +1,14 @@
 //! The task of one room.
 
-use super::leg::Leg;
+use super::leg::{Leg, Mix};
 use super::plan::Plan;
 use super::report::{Shared, lock};
 use crate::media::format::Formats;
+use crate::net::arrival::{self, ArrivalClock};
+use crate::net::identity::{self, Random};
 use crate::net::rtcp::{self, Item};
-use crate::net::rtp;
+use crate::net::rtp::{self, Header};
+use crate::net::session::Rtcp;
 use creel::net::{Outgoing, Received, UdpSocket};
 use creel::time::{Interval, interval};
 use std::cell::RefCell;
@@ -19,9 +22,35 @@ const DATAGRAM_BYTES: usize = 4_096 + 64;
 /// The number of batches that we receive per tick. Further packets wait until the next tick.
 const BATCHES_PER_TICK: usize = 4;
 
+/// The maximum numbers of candidates per room, and of packets that we hold for each.
+const CANDIDATES_MAX: usize = 64;
+const EARLY_MAX: usize = 4;
+/// Another stream of a leg's address replaces the leg's stream if that has not arrived for this
+/// number of ticks.
+const TAKE_OVER_TICKS: u32 = 3;
+
 thread_local! {
     /// The receive buffers, which all rooms of a context share.
     static RECEIVED: RefCell<Received> = RefCell::new(Received::new(BATCH, DATAGRAM_BYTES));
+}
+
+/// A packet of a candidate, and the time of its arrival.
+type EarlyPacket = (Header, Vec<u8>, u64);
+
+/// A sender that is not a leg yet.
+#[derive(Debug)]
+struct Candidate {
+    from: SocketAddr,
+    ssrc: u32,
+    early: Vec<EarlyPacket>,
+}
+
+fn mix(formats: &Formats, rate: u32, frame: usize) -> Mix<'_> {
+    Mix {
+        formats,
+        rate,
+        frame,
+    }
 }
 
 /// A room and its legs.
@@ -37,6 +66,13 @@ pub(super) struct Room {
     /// The number of ticks without a packet after which a leg is removed.
     silence: u32,
     legs: Vec<Leg>,
+    candidates: Vec<Candidate>,
+    arrivals: ArrivalClock,
+    rtcp: Rtcp,
+    /// The socket for reports, if they have a port of their own.
+    rtcp_socket: Option<UdpSocket>,
+    cname: String,
+    random: Random,
     sum: Vec<i32>,
     mix: Vec<i16>,
     datagram: Vec<u8>,
@@ -49,6 +85,7 @@ impl Room {
     pub(super) fn new(number: usize, socket: UdpSocket, plan: &Plan, totals: Shared) -> Self {
         let frame = (plan.packet_time.as_secs_f64() * f64::from(plan.rate)).round() as usize;
         let frame = frame.max(1);
+        arrival::request(&socket);
         Room {
             number,
             socket,
@@ -59,6 +96,12 @@ impl Room {
             legs_max: plan.legs,
             silence: (plan.silence.as_secs_f64() / plan.packet_time.as_secs_f64()) as u32,
             legs: Vec::new(),
+            candidates: Vec::new(),
+            arrivals: ArrivalClock::default(),
+            rtcp: plan.rtcp,
+            rtcp_socket: None,
+            cname: identity::random().cname,
+            random: Random::new(None),
             sum: vec![0; frame],
             mix: vec![0; frame],
             datagram: Vec::new(),
@@ -66,6 +109,11 @@ impl Room {
             refused: 0,
             totals,
         }
+    }
+
+    /// Exchanges reports on a port of their own.
+    pub(super) fn set_rtcp_socket(&mut self, socket: UdpSocket) {
+        self.rtcp_socket = Some(socket);
     }
 
     /// Mixes until the future is dropped.
@@ -76,10 +124,22 @@ impl Room {
             .is_ok()
         {
             let mut ticks = self.ticks();
+            let (begin, mut number) = (Instant::now(), 0);
             while !self.legs.is_empty() {
                 ticks.tick().await;
+                // Ticks that we missed are missing for the legs as well, so their timestamps go on.
+                let now = begin.elapsed().as_nanos() / self.packet_time.as_nanos().max(1);
+                let missed = now.saturating_sub(number + 1) as usize;
+                number = now.max(number + 1);
+                if missed > 1 {
+                    let frames = (missed - 1) * self.frame;
+                    self.legs
+                        .iter_mut()
+                        .for_each(|leg| leg.advance_timestamp(frames));
+                }
                 self.receive_all();
                 self.mix(&mut outgoing);
+                self.send_reports();
                 if !outgoing.is_empty() {
                     let sent = self.socket.send_batch(&mut outgoing).await;
                     lock(&self.totals).sent += sent.sent as u64;
@@ -98,6 +158,22 @@ impl Room {
                 break;
             }
         }
+        self.receive_reports(&mut cx);
+    }
+
+    /// Processes the reports that have arrived on their own port.
+    fn receive_reports(&mut self, cx: &mut Context<'_>) {
+        let Some(socket) = self.rtcp_socket.take() else {
+            return;
+        };
+        RECEIVED.with_borrow_mut(|received| {
+            if let Poll::Ready(Ok(_)) = socket.poll_recv_batch(cx, received) {
+                for datagram in received.iter() {
+                    self.receive_rtcp(datagram.bytes, datagram.from);
+                }
+            }
+        });
+        self.rtcp_socket = Some(socket);
     }
 
     /// Returns the ticks of this room. Rooms with different numbers have different phases, so that
@@ -113,15 +189,17 @@ impl Room {
         RECEIVED.with_borrow_mut(|received| {
             ready!(self.socket.poll_recv_batch(cx, received))?;
             let before = self.packets;
+            let now = self.arrivals.now();
             for datagram in received.iter() {
-                self.receive(datagram.bytes, datagram.from);
+                let arrival = self.arrivals.arrival(&datagram, now);
+                self.receive(datagram.bytes, datagram.from, arrival);
             }
             lock(&self.totals).packets += self.packets - before;
             Poll::Ready(Ok(()))
         })
     }
 
-    fn receive(&mut self, datagram: &[u8], from: SocketAddr) {
+    fn receive(&mut self, datagram: &[u8], from: SocketAddr, arrival: u64) {
         if rtp::is_rtcp(datagram) {
             return self.receive_rtcp(datagram, from);
         }
@@ -130,42 +208,141 @@ impl Room {
             return;
         };
         self.packets += 1;
-        let index = self.legs.iter().position(|leg| leg.from == from);
-        let leg = match index {
-            Some(index) if self.legs[index].ssrc == header.ssrc => &mut self.legs[index],
-            index => {
-                // This is a new leg, or a leg that has restarted with another SSRC.
-                let leg = match self.legs.len() < self.legs_max || index.is_some() {
-                    true => Leg::new(from, header, &self.formats, self.rate, self.frame),
-                    false => None,
-                };
-                let Some(leg) = leg else {
-                    self.refused += 1;
-                    return;
-                };
-                if let Some(index) = index {
-                    self.remove_leg(index);
-                }
-                self.legs.push(leg);
-                let last = self.legs.len() - 1;
-                &mut self.legs[last]
-            }
+        let is_it = |leg: &Leg| leg.ssrc == header.ssrc && leg.from == from;
+        let Some(index) = self.legs.iter().position(is_it) else {
+            return self.receive_on_probation(header, payload, from, arrival);
         };
-        self.refused += u64::from(!leg.receive(header, payload, &self.formats));
+        let leg = &mut self.legs[index];
+        let mix = mix(&self.formats, self.rate, self.frame);
+        self.refused += u64::from(!leg.receive(header, payload, arrival, mix));
     }
 
+    /// Processes a packet of no leg. Two packets in sequence make a leg, so that a single stray
+    /// packet changes nothing. Source: RFC 3550 appendix A.1.
+    #[cold]
+    fn receive_on_probation(
+        &mut self,
+        header: Header,
+        payload: &[u8],
+        from: SocketAddr,
+        arrival: u64,
+    ) {
+        let is_it = |it: &Candidate| it.from == from && it.ssrc == header.ssrc;
+        let index = self.candidates.iter().position(is_it);
+        let mut candidate = match index {
+            Some(index) => self.candidates.swap_remove(index),
+            None => Candidate {
+                from,
+                ssrc: header.ssrc,
+                early: Vec::new(),
+            },
+        };
+        let number = header.sequence;
+        let follows =
+            |(other, ..): &EarlyPacket| matches!(number.wrapping_sub(other.sequence), 1 | u16::MAX);
+        let is_valid = candidate.early.iter().any(follows);
+        if candidate.early.len() >= EARLY_MAX {
+            candidate.early.remove(0);
+            self.refused += 1;
+        }
+        candidate.early.push((header, payload.to_vec(), arrival));
+        if is_valid && let Some(index) = self.admit(&candidate) {
+            let mix = mix(&self.formats, self.rate, self.frame);
+            for (header, payload, arrival) in candidate.early {
+                let is_played = self.legs[index].receive(header, &payload, arrival, mix);
+                self.refused += u64::from(!is_played);
+            }
+            return;
+        }
+        if self.candidates.len() >= CANDIDATES_MAX {
+            self.refused += self.candidates.remove(0).early.len() as u64;
+        }
+        self.candidates.push(candidate);
+    }
+
+    /// Makes a candidate a leg, and returns the index of the leg. Returns `None` if there is no
+    /// codec, the room is full, or another stream of the same address is still arriving.
+    fn admit(&mut self, candidate: &Candidate) -> Option<usize> {
+        let mix = mix(&self.formats, self.rate, self.frame);
+        // A packet without a codec does not decide, because the next one may have one.
+        let mut headers = candidate.early.iter().map(|(header, ..)| *header);
+        let of_address = self.legs.iter().position(|leg| leg.from == candidate.from);
+        if let Some(index) = of_address {
+            let leg = &mut self.legs[index];
+            if leg.silent_ticks < TAKE_OVER_TICKS {
+                return None;
+            }
+            leg.renew(headers.next()?, mix);
+            return Some(index);
+        }
+        if self.legs.len() >= self.legs_max {
+            return None;
+        }
+        let leg = headers.find_map(|header| Leg::new(candidate.from, header, mix))?;
+        self.legs.push(leg);
+        Some(self.legs.len() - 1)
+    }
+
+    /// Removes the leg that says goodbye. Everyone can send such a packet, so it must have the SSRC
+    /// of the leg, and come from the leg's port, or from the next one, which is its port for
+    /// reports.
     fn receive_rtcp(&mut self, datagram: &[u8], from: SocketAddr) {
-        let mut says_bye = false;
-        rtcp::read(datagram, |item| says_bye |= matches!(item, Item::Bye(_)));
-        let index = self.legs.iter().position(|leg| leg.from == from);
-        if let Some(index) = index.filter(|_| says_bye) {
+        let mut leaving = Vec::new();
+        rtcp::read(datagram, |item| {
+            if let Item::Bye(ssrc) = item {
+                leaving.push(ssrc);
+            }
+        });
+        let is_leaving = |leg: &Leg| {
+            let port = leg.from.port();
+            let is_its_port = from.port() == port || Some(from.port()) == port.checked_add(1);
+            leaving.contains(&leg.ssrc) && from.ip() == leg.from.ip() && is_its_port
+        };
+        if let Some(index) = self.legs.iter().position(is_leaving) {
             self.remove_leg(index);
         }
     }
 
     fn remove_leg(&mut self, index: usize) {
-        let leg = self.legs.swap_remove(index);
+        let mut leg = self.legs.swap_remove(index);
+        self.send_report(&mut leg, true);
         lock(&self.totals).legs.push(leg.report(self.number));
+    }
+
+    /// Sends a report to a leg, if reports are on. We ignore errors, because the next report
+    /// replaces a lost one.
+    fn send_report(&self, leg: &mut Leg, with_bye: bool) {
+        let mut to = leg.from;
+        let socket = match (self.rtcp, &self.rtcp_socket) {
+            (Rtcp::Off, _) => return,
+            (Rtcp::Own, Some(socket)) => {
+                to.set_port(to.port().saturating_add(1));
+                socket
+            }
+            _ => &self.socket,
+        };
+        let report = leg.rtcp(&self.cname, with_bye);
+        let _ = socket.as_std().send_to(&report, to);
+    }
+
+    /// Sends the reports that are due.
+    fn send_reports(&mut self) {
+        if self.rtcp == Rtcp::Off {
+            return;
+        }
+        let mut legs = std::mem::take(&mut self.legs);
+        for leg in &mut legs {
+            if leg.until_report > 0 {
+                leg.until_report -= 1;
+                continue;
+            }
+            // The intervals are spread as RFC 3550 section 6.3.1 requires.
+            let ticks = rtcp::INTERVAL.as_secs_f64() / self.packet_time.as_secs_f64();
+            let share = 0.5 + (self.random.next() >> 40) as f64 / (1_u64 << 24) as f64;
+            leg.until_report = (ticks * share) as u32;
+            self.send_report(leg, false);
+        }
+        self.legs = legs;
     }
 
     /// Sends each leg the sum of all legs without its own samples.
@@ -177,15 +354,13 @@ impl Room {
                 *sum += i32::from(sample);
             }
         }
-        let alone = self.legs.len() < 2;
+        // A leg that is alone receives silence, because a telephone that receives nothing hangs up.
         for leg in &mut self.legs {
-            if !alone {
-                for ((mix, &sum), &own) in self.mix.iter_mut().zip(&self.sum).zip(&leg.samples) {
-                    *mix = (sum - i32::from(own)).clamp(i16::MIN.into(), i16::MAX.into()) as i16;
-                }
-                leg.build_packet(&self.mix, &mut self.datagram);
-                outgoing.push(&self.datagram, leg.from);
+            for ((mix, &sum), &own) in self.mix.iter_mut().zip(&self.sum).zip(&leg.samples) {
+                *mix = (sum - i32::from(own)).clamp(i16::MIN.into(), i16::MAX.into()) as i16;
             }
+            leg.build_packet(&self.mix, &mut self.datagram);
+            outgoing.push(&self.datagram, leg.from);
             leg.advance_timestamp(self.frame);
         }
     }
@@ -204,6 +379,9 @@ impl Room {
 
 impl Drop for Room {
     fn drop(&mut self) {
+        let mut legs = std::mem::take(&mut self.legs);
+        legs.iter_mut().for_each(|leg| self.send_report(leg, true));
+        self.legs = legs;
         let mut totals = lock(&self.totals);
         totals.refused += self.refused;
         totals

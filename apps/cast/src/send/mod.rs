@@ -19,7 +19,7 @@ use crate::media::wav::{Looped, Sound};
 use crate::net::client_registry::ClientRegistry;
 use crate::net::identity::{self, Random};
 use crate::net::options::{Options, socket_error};
-use crate::net::ports::{buffer_bytes, capped};
+use crate::net::ports::{BufferSize, capped};
 use crate::net::session::{Rtcp, RtpSession};
 use crate::net::tcp::{self, TcpSource};
 use crate::net::udp::{Outbox, Reports};
@@ -328,7 +328,12 @@ fn outboxes(
     notes: &mut Vec<String>,
 ) -> Result<Vec<Arc<Outbox>>, Error> {
     let streams = plan.sessions.len().div_ceil(contexts.count()) * plan.to.len().max(1);
-    let wanted = buffer_bytes(streams, plan.wait);
+    let shortest = plan
+        .sessions
+        .iter()
+        .map(|session| session.packet_time)
+        .min();
+    let wanted = BufferSize::of(streams, shortest, plan.wait).bytes;
     let open = |context: &Pool| {
         let outbox = Outbox::open(&plan.options, plan.rtcp(), wanted, reports.clone());
         let outbox = outbox.map_err(socket_error("cannot open a socket for sending"))?;

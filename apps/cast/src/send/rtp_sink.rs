@@ -167,7 +167,7 @@ impl RtpSink {
             packets: self.sent.packets as u32,
             octets: self.sent.bytes as u32,
         };
-        let report = rtcp::sender_report(self.initial.ssrc, info, &self.layout.cname, ends);
+        let report = rtcp::sender_report(self.initial.ssrc, info, &[], &self.layout.cname, ends);
         if let Transport::Udp(outbox, clients) = &self.transport {
             outbox.report(&report, clients, self.layout.rtcp);
         }
@@ -217,7 +217,8 @@ impl Sink for RtpSink {
             } else {
                 let is_first = self.sent.packets == 0 || skipped > 0;
                 datagram.extend(self.header(self.layout.payload_type, is_first, timestamp));
-                self.encoder.encode(&buffer.samples, datagram);
+                self.encoder
+                    .encode_wide(&buffer.samples, &buffer.low, datagram);
             }
             let payload = datagram.len() - HEADER_BYTES;
             self.write(datagram, payload)?;

@@ -22,8 +22,7 @@ pub struct Buffer(Option<Box<Block>>);
 /// The contents of a buffer.
 #[derive(Debug, Default)]
 pub struct Block {
-    /// The number of the period in its stream. In a recording, it is the frame at which the samples
-    /// belong.
+    /// The number of the period in its stream.
     pub sequence: u64,
     /// The time at which the buffer should have been produced, in nanoseconds of the clock.
     pub due: u64,
@@ -31,6 +30,8 @@ pub struct Block {
     pub made: u64,
     /// The interleaved samples.
     pub samples: Vec<i16>,
+    /// The lower 8 bits of samples of 24 bits, or empty for samples of 16 bits.
+    pub low: Vec<u8>,
 }
 
 impl Buffer {
@@ -51,6 +52,9 @@ impl Buffer {
         let mut buffer = spare.unwrap_or_else(Self::fresh);
         if buffer.samples.len() != samples {
             buffer.set_len(samples);
+        }
+        if !buffer.low.is_empty() {
+            buffer.low.clear();
         }
         buffer
     }

@@ -25,6 +25,11 @@ pub trait Signal: Send + Unpin {
     /// Fills `samples` with the next samples.
     fn fill(&mut self, samples: &mut [i16]);
 
+    /// Appends the lower 8 bits of the next `_count` samples, if they have 24 bits. It is called
+    /// before [`fill`](Self::fill).
+    #[inline]
+    fn fill_low(&self, _count: usize, _low: &mut Vec<u8>) {}
+
     /// Skips `_samples` samples.
     fn skip(&mut self, _samples: u64) {}
 }
@@ -67,6 +72,10 @@ impl Signal for Tone {
 }
 
 impl Signal for Looped {
+    fn fill_low(&self, count: usize, low: &mut Vec<u8>) {
+        Looped::fill_low(self, count, low);
+    }
+
     fn fill(&mut self, samples: &mut [i16]) {
         Looped::fill(self, samples);
     }
@@ -147,6 +156,7 @@ impl<S: Signal> Source for Paced<S> {
             due = self.skip(due, now);
         }
         let mut buffer = Buffer::new(self.samples);
+        self.signal.fill_low(self.samples, &mut buffer.low);
         self.signal.fill(&mut buffer.samples);
         buffer.sequence = self.made;
         buffer.due = due;

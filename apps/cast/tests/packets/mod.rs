@@ -51,15 +51,30 @@ pub fn counted(samples: usize) -> Vec<i16> {
 
 /// Writes a capture of datagrams to these ports, each with its time.
 pub fn capture(path: &Path, datagrams: &[(Duration, u16, Vec<u8>)]) {
+    let all = datagrams
+        .iter()
+        .map(|(at, to, bytes)| (*at, 4_000, *to, &bytes[..]));
+    write_capture(path, all);
+}
+
+/// Writes a capture of datagrams from these ports to port 5004.
+pub fn capture_from(path: &Path, datagrams: &[(Duration, u16, Vec<u8>)]) {
+    let all = datagrams
+        .iter()
+        .map(|(at, from, bytes)| (*at, *from, 5_004, &bytes[..]));
+    write_capture(path, all);
+}
+
+fn write_capture<'a>(path: &Path, datagrams: impl Iterator<Item = (Duration, u16, u16, &'a [u8])>) {
     let mut writer = PcapWriter::new(std::fs::File::create(path).unwrap()).unwrap();
-    for (at, port, bytes) in datagrams {
+    for (at, from, to, bytes) in datagrams {
         let mut frame = Vec::new();
         PacketBuilder::ethernet2([1; 6], [2; 6])
             .ipv4([127, 0, 0, 1], [127, 0, 0, 1], 64)
-            .udp(4_000, *port)
+            .udp(from, to)
             .write(&mut frame, bytes)
             .unwrap();
-        let record = PcapPacket::new(Duration::from_secs(1_000) + *at, frame.len() as u32, &frame);
+        let record = PcapPacket::new(Duration::from_secs(1_000) + at, frame.len() as u32, &frame);
         writer.write_packet(&record).unwrap();
     }
 }

@@ -4,6 +4,7 @@
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::ops::Range;
+use std::time::SystemTime;
 
 /// The maximum number of datagrams per system call. With more, the cost per datagram does not
 /// decrease any further, while the stack frame of the call grows.
@@ -102,6 +103,8 @@ pub struct Sent {
 pub struct Received {
     pub(super) bytes: Box<[u8]>,
     pub(super) room: usize,
+    /// Whether to query the addresses of the senders.
+    pub(super) addresses: bool,
     pub(super) slots: Vec<Slot>,
     pub(super) filled: usize,
 }
@@ -115,6 +118,8 @@ pub(super) struct Slot {
     pub(super) segment: usize,
     pub(super) from: SocketAddr,
     pub(super) truncated: bool,
+    pub(super) arrived: Option<SystemTime>,
+    pub(super) dropped: u32,
 }
 
 impl Slot {
@@ -123,6 +128,8 @@ impl Slot {
         segment: 0,
         from: SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0),
         truncated: false,
+        arrived: None,
+        dropped: 0,
     };
 
     /// Returns the number of datagrams in the slot. Note that an empty datagram counts as well.
@@ -148,6 +155,13 @@ pub struct Datagram<'a> {
     /// Whether the datagram was longer than its slot, so that the remaining bytes are lost. On
     /// systems other than Linux, it is also true for a datagram that fills its slot exactly.
     pub truncated: bool,
+    /// The time at which the kernel received the datagram, by the system's clock. It is `None`
+    /// unless [`UdpSocket::set_arrival_info`](super::UdpSocket::set_arrival_info) is on.
+    pub arrived: Option<SystemTime>,
+    /// How many datagrams the socket had dropped before this one arrived, because its buffer was
+    /// full. The kernel counts them modulo 2³². It is 0 unless
+    /// [`UdpSocket::set_arrival_info`](super::UdpSocket::set_arrival_info) is on.
+    pub dropped: u32,
 }
 
 impl Received {
@@ -173,9 +187,17 @@ impl Received {
         Received {
             bytes: vec![0; all].into_boxed_slice(),
             room: bytes,
+            addresses: true,
             slots: vec![Slot::EMPTY; slots],
             filled: 0,
         }
+    }
+
+    /// Makes the system leave out the addresses of the senders, which makes a call faster.
+    /// [`Datagram::from`] is then the unspecified address with port 0.
+    pub fn without_addresses(mut self) -> Self {
+        self.addresses = false;
+        self
     }
 
     /// Returns an iterator over the datagrams that were received last, in the order in which they
@@ -206,6 +228,8 @@ impl Received {
             bytes: &room[first..end],
             from: slot.from,
             truncated: slot.truncated,
+            arrived: slot.arrived,
+            dropped: slot.dropped,
         })
     }
 }

@@ -15,6 +15,7 @@ use std::io;
 use std::mem::MaybeUninit;
 use std::net::{SocketAddr, SocketAddrV4, SocketAddrV6, UdpSocket};
 use std::os::fd::AsRawFd;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// The maximum number of datagrams into which the kernel splits one message. Source: udp(7),
 /// UDP_MAX_SEGMENTS.
@@ -26,6 +27,22 @@ const MESSAGE_BYTES_MAX: usize = 65_000;
 #[derive(Clone, Copy)]
 #[repr(C, align(8))]
 struct Control([u8; 32]);
+
+/// Space for all control messages that the kernel may add to a received message: the segment length
+/// (24 bytes), the time of arrival (32 bytes) and the drop count (24 bytes). It is aligned like a
+/// `cmsghdr`.
+#[derive(Clone, Copy)]
+#[repr(C, align(8))]
+struct ReceiveControl([u8; 96]);
+
+/// What the control messages of a received message state.
+#[derive(Default)]
+struct Info {
+    /// The length of the datagrams that the kernel merged, or 0 if it did not merge any.
+    segment: usize,
+    arrived: Option<SystemTime>,
+    dropped: u32,
+}
 
 /// A run of datagrams that form one message.
 struct Run {
@@ -150,9 +167,48 @@ unsafe fn send_all(
 /// Fills the slots of `received` with the datagrams that have arrived. If it fills fewer than all
 /// slots, there are no more datagrams.
 pub(super) fn receive(socket: &UdpSocket, received: &mut Received) -> io::Result<()> {
+    match received.slots.len() {
+        1 => receive_one(socket, received),
+        _ => receive_many(socket, received),
+    }
+}
+
+/// Fills the only slot of `received`. A call for a single message is faster, and its stack frame is
+/// much smaller.
+fn receive_one(socket: &UdpSocket, received: &mut Received) -> io::Result<()> {
+    let mut name = MaybeUninit::<libc::sockaddr_in6>::uninit();
+    let mut control = MaybeUninit::<ReceiveControl>::uninit();
+    let mut part = libc::iovec {
+        iov_base: received.bytes.as_mut_ptr().cast(),
+        iov_len: received.bytes.len(),
+    };
+    let mut header = empty_header();
+    let message = &mut header.msg_hdr;
+    if received.addresses {
+        message.msg_name = name.as_mut_ptr().cast();
+        message.msg_namelen = size_of::<libc::sockaddr_in6>() as u32;
+    }
+    message.msg_iov = &raw mut part;
+    message.msg_iovlen = 1;
+    message.msg_control = control.as_mut_ptr().cast();
+    // The type of this field differs between C libraries.
+    message.msg_controllen = size_of::<ReceiveControl>() as _;
+    received.filled = 0;
+    // SAFETY: validity: the header points to `name`, `control` and `part`, and the part points to
+    // `received.bytes` and has its length. All of these are alive and have not moved, and any bytes
+    // that are written there form a valid value. Aliasing: no reference to any of them is used
+    // between this point and the return of the call.
+    let len = unsafe { libc::recvmsg(socket.as_raw_fd(), message, libc::MSG_DONTWAIT) };
+    header.msg_len = u32::try_from(len).map_err(|_| io::Error::last_os_error())?;
+    received.slots[0] = slot(&header, received.room);
+    received.filled = 1;
+    Ok(())
+}
+
+fn receive_many(socket: &UdpSocket, received: &mut Received) -> io::Result<()> {
     let mut parts = [const { MaybeUninit::<libc::iovec>::uninit() }; CALL_MAX];
     let mut names = [const { MaybeUninit::<libc::sockaddr_in6>::uninit() }; CALL_MAX];
-    let mut controls = [const { MaybeUninit::<Control>::uninit() }; CALL_MAX];
+    let mut controls = [const { MaybeUninit::<ReceiveControl>::uninit() }; CALL_MAX];
     let mut headers = [const { MaybeUninit::<libc::mmsghdr>::uninit() }; CALL_MAX];
     let mut filled = 0;
     for (i, bytes) in received.bytes.chunks_exact_mut(received.room).enumerate() {
@@ -161,13 +217,15 @@ pub(super) fn receive(socket: &UdpSocket, received: &mut Received) -> io::Result
             iov_len: bytes.len(),
         });
         let header = headers[i].write(empty_header());
-        header.msg_hdr.msg_name = names[i].as_mut_ptr().cast();
-        header.msg_hdr.msg_namelen = size_of::<libc::sockaddr_in6>() as u32;
+        if received.addresses {
+            header.msg_hdr.msg_name = names[i].as_mut_ptr().cast();
+            header.msg_hdr.msg_namelen = size_of::<libc::sockaddr_in6>() as u32;
+        }
         header.msg_hdr.msg_iov = part;
         header.msg_hdr.msg_iovlen = 1;
         header.msg_hdr.msg_control = controls[i].as_mut_ptr().cast();
         // The type of this field differs between C libraries.
-        header.msg_hdr.msg_controllen = size_of::<Control>() as _;
+        header.msg_hdr.msg_controllen = size_of::<ReceiveControl>() as _;
         filled += 1;
     }
     assert_eq!(filled, received.slots.len(), "each slot has its piece");
@@ -195,15 +253,24 @@ pub(super) fn receive(socket: &UdpSocket, received: &mut Received) -> io::Result
         // has only changed integers in it. Aliasing: the call has returned, so no one writes to the
         // header any more.
         let header = unsafe { header.assume_init_ref() };
-        *slot = Slot {
-            len: (header.msg_len as usize).min(received.room),
-            segment: merged_segment(&header.msg_hdr),
-            from: address(&header.msg_hdr).unwrap_or(Slot::EMPTY.from),
-            truncated: header.msg_hdr.msg_flags & libc::MSG_TRUNC != 0,
-        };
+        *slot = self::slot(header, received.room);
     }
     received.filled = count;
     Ok(())
+}
+
+/// Returns the slot of a message that the kernel has received. The pointers of the header must be
+/// those of [`receive`].
+fn slot(header: &libc::mmsghdr, room: usize) -> Slot {
+    let info = info(&header.msg_hdr);
+    Slot {
+        len: (header.msg_len as usize).min(room),
+        segment: info.segment,
+        arrived: info.arrived,
+        dropped: info.dropped,
+        from: address(&header.msg_hdr).unwrap_or(Slot::EMPTY.from),
+        truncated: header.msg_hdr.msg_flags & libc::MSG_TRUNC != 0,
+    }
 }
 
 fn empty_header() -> libc::mmsghdr {
@@ -238,34 +305,71 @@ fn ask_to_split(header: &mut libc::msghdr, segment: u16) {
     header.msg_controllen = space as _;
 }
 
-/// Returns the length of the datagrams that the kernel merged into this message, or 0 if the kernel
-/// did not merge any.
+/// Returns what the control messages of a received message state.
 ///
-/// The control buffer of the header must be a [`Control`] of the caller, of which the kernel has
-/// written as many bytes as the control length says.
-fn merged_segment(header: &libc::msghdr) -> usize {
+/// The control buffer of the header must be a [`ReceiveControl`] of the caller, of which the kernel
+/// has written as many bytes as the control length says.
+fn info(header: &libc::msghdr) -> Info {
+    let mut info = Info::default();
     // SAFETY: validity: this reads only the header. It returns null unless the kernel has written a
     // complete `cmsghdr`.
-    let control = unsafe { libc::CMSG_FIRSTHDR(header) };
-    if control.is_null() {
-        return 0;
+    let mut control = unsafe { libc::CMSG_FIRSTHDR(header) };
+    while !control.is_null() {
+        // SAFETY: validity: the pointer is not null, so it points to a `cmsghdr` that the kernel has
+        // written, aligned like `ReceiveControl`. Aliasing: this makes a copy, and no one writes to
+        // the buffer any more.
+        let cmsg = unsafe { control.read() };
+        let integer = size_of::<libc::c_int>();
+        match (cmsg.cmsg_level, cmsg.cmsg_type) {
+            (libc::SOL_UDP, libc::UDP_GRO) if has_data(&cmsg, integer) => {
+                // SAFETY: this computes the address after the header, which is within the buffer.
+                let data = unsafe { libc::CMSG_DATA(control) };
+                // SAFETY: validity: according to the length, the kernel has written this integer.
+                // The read does not assume an alignment. Aliasing: this makes a copy, as above.
+                let segment = unsafe { data.cast::<libc::c_int>().read_unaligned() };
+                info.segment = usize::try_from(segment).unwrap_or(0);
+            }
+            (libc::SOL_SOCKET, libc::SO_RXQ_OVFL) if has_data(&cmsg, integer) => {
+                // SAFETY: this computes the address after the header, which is within the buffer.
+                let data = unsafe { libc::CMSG_DATA(control) };
+                // SAFETY: validity: according to the length, the kernel has written this integer.
+                // The read does not assume an alignment. Aliasing: this makes a copy, as above.
+                info.dropped = unsafe { data.cast::<u32>().read_unaligned() };
+            }
+            (libc::SOL_SOCKET, libc::SCM_TIMESTAMPNS)
+                if has_data(&cmsg, size_of::<libc::timespec>()) =>
+            {
+                // SAFETY: this computes the address after the header, which is within the buffer.
+                let data = unsafe { libc::CMSG_DATA(control) };
+                // SAFETY: validity: according to the length, the kernel has written this time,
+                // which consists of integers. The read does not assume an alignment. Aliasing: this
+                // makes a copy, as above.
+                let time = unsafe { data.cast::<libc::timespec>().read_unaligned() };
+                info.arrived = system_time(time);
+            }
+            _ => {}
+        }
+        // SAFETY: validity: this reads the header and the `cmsghdr`, both of which are alive. It
+        // returns null unless there is another complete `cmsghdr` within the control length.
+        control = unsafe { libc::CMSG_NXTHDR(header, control) };
     }
-    // SAFETY: validity: the pointer is not null, so it points to a `cmsghdr` that the kernel has
-    // written, aligned like `Control`. Aliasing: this makes a copy, and no one writes to the buffer
-    // any more.
-    let cmsg = unsafe { control.read() };
+    info
+}
+
+/// Returns whether a control message has at least `bytes` bytes of data.
+fn has_data(cmsg: &libc::cmsghdr, bytes: usize) -> bool {
     // SAFETY: this computes a length and does not access memory.
-    let whole = unsafe { libc::CMSG_LEN(size_of::<libc::c_int>() as u32) } as usize;
-    let is_whole = cmsg.cmsg_len as usize >= whole;
-    if cmsg.cmsg_level != libc::SOL_UDP || cmsg.cmsg_type != libc::UDP_GRO || !is_whole {
-        return 0;
-    }
-    // SAFETY: this computes the address after the header, which is within the buffer.
-    let data = unsafe { libc::CMSG_DATA(control) };
-    // SAFETY: validity: according to the length, the kernel has written this integer. The read does
-    // not assume an alignment. Aliasing: this makes a copy, as above.
-    let segment = unsafe { data.cast::<libc::c_int>().read_unaligned() };
-    usize::try_from(segment).unwrap_or(0)
+    let whole = unsafe { libc::CMSG_LEN(bytes as u32) } as usize;
+    // The type of this field differs between C libraries.
+    let len: usize = cmsg.cmsg_len as _;
+    len >= whole
+}
+
+/// Returns `None` for a time before 1970, which no clock shows in practice.
+fn system_time(time: libc::timespec) -> Option<SystemTime> {
+    let seconds = u64::try_from(time.tv_sec).ok()?;
+    let nanos = u32::try_from(time.tv_nsec).ok()?;
+    UNIX_EPOCH.checked_add(Duration::new(seconds, nanos))
 }
 
 /// Writes an address in the format of the system and returns its length.
@@ -337,20 +441,32 @@ fn address(header: &libc::msghdr) -> Option<SocketAddr> {
 
 /// Returns whether the kernel can split messages.
 pub(super) fn can_split(socket: &UdpSocket) -> bool {
-    set_option(socket, libc::UDP_SEGMENT, 0).is_ok()
+    set_option(socket, libc::SOL_UDP, libc::UDP_SEGMENT, 0).is_ok()
 }
 
 /// Sets whether the kernel merges consecutive datagrams from one sender.
 pub(super) fn set_merging(socket: &UdpSocket, on: bool) -> io::Result<()> {
-    set_option(socket, libc::UDP_GRO, i32::from(on))
+    set_option(socket, libc::SOL_UDP, libc::UDP_GRO, i32::from(on))
 }
 
-fn set_option(socket: &UdpSocket, option: libc::c_int, value: libc::c_int) -> io::Result<()> {
+/// Sets whether the kernel reports the time of arrival and the drop count with each datagram.
+pub(super) fn set_arrival_info(socket: &UdpSocket, on: bool) -> io::Result<()> {
+    let on = i32::from(on);
+    set_option(socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, on)?;
+    set_option(socket, libc::SOL_SOCKET, libc::SO_RXQ_OVFL, on)
+}
+
+fn set_option(
+    socket: &UdpSocket,
+    level: libc::c_int,
+    option: libc::c_int,
+    value: libc::c_int,
+) -> io::Result<()> {
     let size = size_of::<libc::c_int>() as libc::socklen_t;
     let value = std::ptr::from_ref(&value).cast();
     // SAFETY: validity: the pointer points to a live C integer, which these options expect, and
     // `size` is its size. Aliasing: the call only reads it.
-    let set = unsafe { libc::setsockopt(socket.as_raw_fd(), libc::SOL_UDP, option, value, size) };
+    let set = unsafe { libc::setsockopt(socket.as_raw_fd(), level, option, value, size) };
     match set {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),

@@ -37,6 +37,7 @@ pub(super) fn receive(socket: &UdpSocket, received: &mut Received) -> io::Result
                     segment: 0,
                     from,
                     truncated,
+                    ..Slot::EMPTY
                 };
                 received.filled += 1;
             }
@@ -54,6 +55,14 @@ pub(super) fn can_split(_socket: &UdpSocket) -> bool {
 
 /// Sets whether the system merges consecutive datagrams from one sender.
 pub(super) fn set_merging(_socket: &UdpSocket, on: bool) -> io::Result<()> {
+    match on {
+        true => Err(io::ErrorKind::Unsupported.into()),
+        false => Ok(()),
+    }
+}
+
+/// Sets whether the system reports the time of arrival and the drop count with each datagram.
+pub(super) fn set_arrival_info(_socket: &UdpSocket, on: bool) -> io::Result<()> {
     match on {
         true => Err(io::ErrorKind::Unsupported.into()),
         false => Ok(()),

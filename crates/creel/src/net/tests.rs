@@ -204,6 +204,68 @@ fn merged_datagrams_are_taken_apart() {
     assert_eq!(got, packets);
 }
 
+#[cfg(target_os = "linux")]
+#[test]
+fn datagrams_have_their_time_of_arrival_and_the_drop_count() {
+    use std::time::SystemTime;
+    let driver = Arc::new(Driver::default());
+    let (sender, receiver, to) = pair();
+    let mut received = Received::new(4, 2_048);
+    run(&driver, sender.send_to(b"before", to)).unwrap();
+    run(&driver, receiver.recv_batch(&mut received)).unwrap();
+    let first = received.iter().next().unwrap();
+    assert_eq!((first.arrived, first.dropped), (None, 0));
+    receiver.set_arrival_info(true).unwrap();
+    // The first datagram waits for 30 ms, and still has its own time. The kernel turns its time
+    // stamps on a little later, so we try until it has.
+    let is_exact = || {
+        let begin = SystemTime::now();
+        run(&driver, sender.send_to(b"one", to)).unwrap();
+        let sent = SystemTime::now();
+        std::thread::sleep(Duration::from_millis(30));
+        run(&driver, sender.send_to(b"two", to)).unwrap();
+        run(&driver, receiver.recv_batch(&mut received)).unwrap();
+        let times: Vec<SystemTime> = received.iter().filter_map(|d| d.arrived).collect();
+        assert_eq!(times.len(), 2);
+        let apart = times[1].duration_since(times[0]).unwrap_or_default();
+        begin <= times[0] && times[0] <= sent && apart >= Duration::from_millis(25)
+    };
+    assert!(
+        std::iter::repeat_with(is_exact)
+            .take(200)
+            .any(|exact| exact)
+    );
+    // A buffer with one slot has the same, and may leave out the address.
+    let mut single = Received::new(1, 8).without_addresses();
+    run(&driver, sender.send_to(b"three", to)).unwrap();
+    run(&driver, receiver.recv_batch(&mut single)).unwrap();
+    let third = single.iter().next().unwrap();
+    assert_eq!((third.bytes, third.truncated), (&b"three"[..], false));
+    assert!(third.arrived.is_some() && third.from.port() == 0);
+    let mut single = Received::new(1, 3);
+    run(&driver, sender.send_to(b"four", to)).unwrap();
+    run(&driver, receiver.recv_batch(&mut single)).unwrap();
+    let fourth = single.iter().next().unwrap();
+    assert_eq!((fourth.bytes, fourth.truncated), (&b"fou"[..], true));
+    assert_eq!(fourth.from, sender.local_addr().unwrap());
+    // A full buffer drops datagrams. The next datagram that fits has the count.
+    let size = receiver.set_recv_buffer(1).unwrap();
+    let (sent, mut taken, mut dropped) = (size / 512, 0, 0);
+    for _ in 0..sent {
+        run(&driver, sender.send_to(&[0; 1_024], to)).unwrap();
+    }
+    let mut cx = Context::from_waker(Waker::noop());
+    let _entered = io::enter(Arc::clone(&driver));
+    while receiver.poll_recv_batch(&mut cx, &mut received).is_ready() {
+        taken += received.iter().count();
+    }
+    run(&driver, sender.send_to(b"after", to)).unwrap();
+    run(&driver, receiver.recv_batch(&mut received)).unwrap();
+    received.iter().for_each(|d| dropped = d.dropped as usize);
+    assert!(dropped > 0);
+    assert_eq!(dropped + taken, sent);
+}
+
 #[test]
 fn a_datagram_that_cannot_be_sent_is_skipped() {
     let driver = Arc::new(Driver::default());
@@ -243,6 +305,7 @@ fn one_at_a_time_is_the_same() {
     assert!(received.iter().zip(0..).all(|(d, n)| d.bytes == [n; 10]));
     assert!(!super::single::can_split(&sender));
     assert!(super::single::set_merging(&receiver, false).is_ok());
+    assert!(super::single::set_arrival_info(&receiver, false).is_ok());
     let error = super::single::receive(&receiver, &mut received).unwrap_err();
     assert_eq!(error.kind(), std::io::ErrorKind::WouldBlock);
 }

@@ -344,6 +344,23 @@ impl UdpSocket {
         mmsg::set_merging(self.as_std(), on)
     }
 
+    /// Sets whether the kernel reports with each datagram when it arrived and how many datagrams
+    /// the socket had dropped before, in [`Datagram::arrived`](super::Datagram::arrived) and
+    /// [`Datagram::dropped`](super::Datagram::dropped). Use [`recv_batch`](Self::recv_batch) to
+    /// receive, because no other method returns them.
+    ///
+    /// The time of arrival does not depend on when the task runs. For example, it shows the jitter
+    /// of the network even if a worker sleeps for 20 ms between two calls. Note that Linux starts
+    /// its time stamps shortly after the first socket of the machine asks for them. Until then, it
+    /// reports the time of the call that receives.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the system does not support it.
+    pub fn set_arrival_info(&self, on: bool) -> io::Result<()> {
+        mmsg::set_arrival_info(self.as_std(), on)
+    }
+
     /// Requests a receive buffer of `bytes` bytes and returns the size that the operating system
     /// has set. For example, Linux limits the size to `net.core.rmem_max` and includes its own
     /// overhead.
@@ -413,9 +430,11 @@ impl UdpSocket {
 /// Receives the datagrams that have arrived, at most as many as `received` has slots.
 fn receive_batch(socket: &Socket, received: &mut Received) -> io::Result<(usize, Left)> {
     mmsg::receive(socket, received)?;
-    let left = match received.filled < received.slots.len() {
-        true => Left::Nothing,
-        false => Left::More,
+    let left = match received.slots.len() {
+        // A single slot is always full, which says nothing about further datagrams.
+        1 => Left::Unknown,
+        slots if received.filled < slots => Left::Nothing,
+        _ => Left::More,
     };
     Ok((received.filled, left))
 }

@@ -1,0 +1,265 @@
+//! Walks through a compound RTCP packet, and lets a translator replace its SSRCs and numbers.
+//!
+//! Packets keep their contents otherwise, so reports, feedback, extended reports and packets of
+//! applications pass a relay that hides its sources. The library `rtcp-types` cannot change packets,
+//! and rejects compounds that begin with feedback (RFC 5506), so we patch the bytes ourselves.
+//!
+//! Source: RFC 3550 section 6, RFC 4585 (feedback), RFC 5104 (FIR, TMMBR), RFC 3611 (XR).
+
+/// The packet types.
+const SR: u8 = 200;
+const RR: u8 = 201;
+const SDES: u8 = 202;
+const BYE: u8 = 203;
+const TRANSPORT_FEEDBACK: u8 = 205;
+const PAYLOAD_FEEDBACK: u8 = 206;
+const XR: u8 = 207;
+
+/// The number of bytes of a report block.
+const BLOCK_BYTES: usize = 24;
+
+/// Replaces SSRCs and the numbers that belong to them. Each method gets the SSRC as it is in the
+/// packet. The default changes nothing.
+pub(super) trait Translator {
+    /// Returns the new SSRC of the packet's sender.
+    fn sender(&mut self, ssrc: u32) -> u32 {
+        ssrc
+    }
+
+    /// Returns the new SSRC of a stream that the packet is about.
+    fn media(&mut self, ssrc: u32) -> u32 {
+        ssrc
+    }
+
+    /// Returns the new timestamp in a sender report of this sender.
+    fn timestamp(&mut self, _ssrc: u32, timestamp: u32) -> u32 {
+        timestamp
+    }
+
+    /// Returns the new sequence number of a packet of a stream that the packet is about.
+    fn sequence(&mut self, _ssrc: u32, sequence: u16) -> u16 {
+        sequence
+    }
+
+    /// Returns the new highest sequence number, with its cycles, of such a stream.
+    fn highest_sequence(&mut self, _ssrc: u32, sequence: u32) -> u32 {
+        sequence
+    }
+
+    /// Returns the CNAME that replaces all items of a source description, or `None` to keep them.
+    fn cname(&self) -> Option<&str> {
+        None
+    }
+}
+
+/// Reads and writes fields of one packet.
+struct Fields<'a>(&'a mut [u8]);
+
+impl Fields<'_> {
+    fn word(&self, at: usize) -> Option<u32> {
+        let bytes = self.0.get(at..at + 4)?;
+        Some(u32::from_be_bytes(bytes.try_into().ok()?))
+    }
+
+    fn half(&self, at: usize) -> Option<u16> {
+        let bytes = self.0.get(at..at + 2)?;
+        Some(u16::from_be_bytes(bytes.try_into().ok()?))
+    }
+
+    /// Replaces a word and returns its former value. Returns `None` if the packet is too short.
+    fn replace(&mut self, at: usize, with: impl FnOnce(u32) -> u32) -> Option<u32> {
+        let before = self.word(at)?;
+        self.0[at..at + 4].copy_from_slice(&with(before).to_be_bytes());
+        Some(before)
+    }
+
+    fn replace_half(&mut self, at: usize, with: impl FnOnce(u16) -> u16) -> Option<()> {
+        let before = self.half(at)?;
+        self.0[at..at + 2].copy_from_slice(&with(before).to_be_bytes());
+        Some(())
+    }
+}
+
+/// Appends the translation of a compound packet to `into`. Returns `None` if it is malformed.
+pub(super) fn translate(
+    datagram: &[u8],
+    translator: &mut impl Translator,
+    into: &mut Vec<u8>,
+) -> Option<()> {
+    let mut rest = datagram;
+    while !rest.is_empty() {
+        let head: &[u8; 4] = rest.first_chunk()?;
+        let words = usize::from(u16::from_be_bytes([head[2], head[3]]));
+        let (packet, after) = rest.split_at_checked(4 + 4 * words)?;
+        rest = after;
+        if head[0] >> 6 != 2 {
+            return None;
+        }
+        let begin = into.len();
+        if head[1] == SDES && translator.cname().is_some() {
+            description(packet, translator, into)?;
+            continue;
+        }
+        into.extend_from_slice(packet);
+        let count = usize::from(head[0] & 0x1f);
+        patch(head[1], count, Fields(&mut into[begin..]), translator)?;
+    }
+    Some(())
+}
+
+fn patch(
+    kind: u8,
+    count: usize,
+    mut fields: Fields<'_>,
+    translator: &mut impl Translator,
+) -> Option<()> {
+    match kind {
+        SR => {
+            let sender = fields.replace(4, |ssrc| translator.sender(ssrc))?;
+            fields.replace(16, |time| translator.timestamp(sender, time))?;
+            blocks(28, count, &mut fields, translator)
+        }
+        RR => {
+            fields.replace(4, |ssrc| translator.sender(ssrc))?;
+            blocks(8, count, &mut fields, translator)
+        }
+        SDES => Some(()),
+        BYE => {
+            for n in 0..count {
+                fields.replace(4 + 4 * n, |ssrc| translator.sender(ssrc))?;
+            }
+            Some(())
+        }
+        TRANSPORT_FEEDBACK | PAYLOAD_FEEDBACK => {
+            fields.replace(4, |ssrc| translator.sender(ssrc))?;
+            feedback(kind, count, &mut fields, translator)
+        }
+        XR => {
+            fields.replace(4, |ssrc| translator.sender(ssrc))?;
+            extended(&mut fields, translator)
+        }
+        // All other types, for example those of applications, begin with the SSRC of their sender.
+        _ => {
+            if fields.0.len() >= 8 {
+                fields.replace(4, |ssrc| translator.sender(ssrc))?;
+            }
+            Some(())
+        }
+    }
+}
+
+fn blocks(
+    first: usize,
+    count: usize,
+    fields: &mut Fields<'_>,
+    translator: &mut impl Translator,
+) -> Option<()> {
+    for at in (0..count).map(|n| first + n * BLOCK_BYTES) {
+        let media = fields.replace(at, |ssrc| translator.media(ssrc))?;
+        fields.replace(at + 8, |it| translator.highest_sequence(media, it))?;
+        // The block must be complete.
+        fields.word(at + BLOCK_BYTES - 4)?;
+    }
+    Some(())
+}
+
+/// Translates feedback, whose format is in the field that has the count in other packets.
+fn feedback(
+    kind: u8,
+    format: usize,
+    fields: &mut Fields<'_>,
+    translator: &mut impl Translator,
+) -> Option<()> {
+    // Some formats name the streams in their entries, and have zero here.
+    let media = fields.word(8)?;
+    if media != 0 {
+        fields.replace(8, |ssrc| translator.media(ssrc))?;
+    }
+    let len = fields.0.len();
+    match (kind, format) {
+        // Missing packets, as a number and a bit mask of those after it.
+        (TRANSPORT_FEEDBACK, 1) => {
+            for at in (12..len).step_by(4) {
+                fields.replace_half(at, |number| translator.sequence(media, number))?;
+            }
+        }
+        // Bit rates and requests for a key frame, eight bytes per stream.
+        (TRANSPORT_FEEDBACK, 3 | 4) | (PAYLOAD_FEEDBACK, 4) => {
+            for at in (12..len).step_by(8) {
+                fields.replace(at, |ssrc| translator.media(ssrc))?;
+            }
+        }
+        // An estimate of the bandwidth, with the streams that it is about.
+        (PAYLOAD_FEEDBACK, 15) if fields.0.get(12..16) == Some(b"REMB") => {
+            let streams = usize::from(*fields.0.get(16)?);
+            for n in 0..streams {
+                fields.replace(20 + 4 * n, |ssrc| translator.media(ssrc))?;
+            }
+        }
+        _ => {}
+    }
+    Some(())
+}
+
+/// Translates the blocks of an extended report.
+fn extended(fields: &mut Fields<'_>, translator: &mut impl Translator) -> Option<()> {
+    let mut at = 8;
+    while at < fields.0.len() {
+        let kind = fields.0[at];
+        let end = at + 4 + 4 * usize::from(fields.half(at + 2)?);
+        if end > fields.0.len() {
+            return None;
+        }
+        match kind {
+            // Lost, duplicate or received packets, and a summary of a range of packets.
+            1 | 2 | 3 | 6 => {
+                let media = fields.replace(at + 4, |ssrc| translator.media(ssrc))?;
+                for number in [at + 8, at + 10] {
+                    fields.replace_half(number, |it| translator.sequence(media, it))?;
+                }
+            }
+            // The delays since the last reports of several receivers.
+            5 => {
+                for part in (at + 4..end).step_by(12) {
+                    fields.replace(part, |ssrc| translator.media(ssrc))?;
+                }
+            }
+            // The quality of a call.
+            7 => {
+                fields.replace(at + 4, |ssrc| translator.media(ssrc))?;
+            }
+            _ => {}
+        }
+        at = end;
+    }
+    Some(())
+}
+
+/// Appends a source description that has only our CNAME for each source.
+fn description(packet: &[u8], translator: &mut impl Translator, into: &mut Vec<u8>) -> Option<()> {
+    let begin = into.len();
+    into.extend_from_slice(packet.get(..4)?);
+    let mut rest = &packet[4..];
+    for _ in 0..packet[0] & 0x1f {
+        let (ssrc, mut items) = rest.split_first_chunk::<4>()?;
+        while items.first().is_some_and(|&kind| kind != 0) {
+            let length = usize::from(*items.get(1)?);
+            items = items.get(2 + length..)?;
+        }
+        let ssrc = translator.sender(u32::from_be_bytes(*ssrc));
+        let cname = translator.cname().unwrap_or_default();
+        into.extend(ssrc.to_be_bytes());
+        into.extend([1, cname.len() as u8]);
+        into.extend_from_slice(cname.as_bytes());
+        // At least one zero ends the items, and further ones fill the word.
+        let end = into.len() + 4 - into.len() % 4;
+        debug_assert_eq!(begin % 4, 0);
+        into.resize(end, 0);
+        // The items of the original end in the same way.
+        let offset = packet.len() - items.len();
+        rest = packet.get((offset / 4 + 1) * 4..)?;
+    }
+    let words = (into.len() - begin) / 4 - 1;
+    into[begin + 2..begin + 4].copy_from_slice(&(words as u16).to_be_bytes());
+    Some(())
+}

@@ -5,7 +5,7 @@
 //!
 //! 1. The pool's loop, if one is running and this worker has a share in it.
 //! 2. The worker's inbox jobs.
-//! 3. Shared jobs of other threads, which are joins, scopes, and loops inside loops.
+//! 3. Forks and shared jobs of other threads, which are joins, scopes, and loops inside loops.
 //! 4. Tasks.
 //! 5. Due timers and ready sockets.
 //!
@@ -17,11 +17,17 @@
 
 use super::{shared::Shared, wait::Pace, watchdog::Watchdog};
 use crate::{
+    loops::protocol::forks::{Forks, Hunter},
     net::{driver::Found, io},
     task,
     time::timers,
     worker::{
-        current, idle::Search, slot::WorkerSlot, slots::Work, trace::Doing, wakers::WorkerWaker,
+        current,
+        idle::Search,
+        slot::WorkerSlot,
+        slots::{When, Work},
+        trace::Doing,
+        wakers::WorkerWaker,
     },
 };
 use std::sync::Arc;
@@ -53,12 +59,14 @@ pub(super) fn run(shared: &Arc<Shared>, index: usize) {
     let _driver = io::enter(Arc::clone(&shared.driver));
     let mut pace = Pace::new(shared, slot);
     let mut watchdog = Watchdog::new(shared);
+    let mut hunter = Hunter::default();
     loop {
         slot.parker.begin_turn();
+        Forks::rest(&shared.loops, index);
         if shared.pinning.version() != pinned {
             pinned = attach(shared, index);
         }
-        if turn(slot, shared, &mut pace, &mut watchdog) {
+        if turn(slot, shared, &mut pace, &mut watchdog, &mut hunter) {
             pace.worked();
             continue;
         }
@@ -83,6 +91,7 @@ pub(super) fn run(shared: &Arc<Shared>, index: usize) {
             take_up(slot, shared, &mut pace, found);
         }
     }
+    Forks::rest(&shared.loops, index);
     shared.pinning.leave(index);
     shared.loops.forget_threads();
     if !slots.is_closing() {
@@ -107,7 +116,13 @@ fn attach(shared: &Shared, index: usize) -> usize {
 
 /// Runs one turn, which may or may not check timers and sockets. Returns whether there may be more
 /// to do at once.
-fn turn(slot: &WorkerSlot, shared: &Shared, pace: &mut Pace, watchdog: &mut Watchdog) -> bool {
+fn turn(
+    slot: &WorkerSlot,
+    shared: &Shared,
+    pace: &mut Pace,
+    watchdog: &mut Watchdog,
+    hunter: &mut Hunter,
+) -> bool {
     // The worker owns the search until it has found a task or runs something else. No other thread
     // can take the search away any more. Each of the steps below therefore ends it before it runs
     // user code.
@@ -125,10 +140,52 @@ fn turn(slot: &WorkerSlot, shared: &Shared, pace: &mut Pace, watchdog: &mut Watc
     let found = watchdog.check(shared, slot);
     // The worker may have left the idle state to fire timers, without a check for loops.
     let looped = found.fired && shared.loops.has_part(slot) && take_part(slot, shared) || looped;
-    let helped = help(slot, shared, &mut search);
+    let helped = steal(slot, shared, hunter, &mut search) | help(slot, shared, &mut search);
     let tasks = shared.tasks.turn(slot, search, found.tasks);
     let reacted = (pace.reacts() || found.sockets) && react(slot, shared, pace);
     looped || urgent || helped || tasks || reacted || found.fired
+}
+
+/// Steals forks of other threads and runs them. Returns whether it did.
+fn steal(
+    slot: &WorkerSlot,
+    shared: &Shared,
+    hunter: &mut Hunter,
+    search: &mut Option<Search>,
+) -> bool {
+    let loops = &shared.loops;
+    if !loops.forks.any_active() {
+        return false;
+    }
+    let busy = || {
+        let called = loops.has_part(slot) || slot.inbox.any();
+        called || loops.shared_jobs.left() > 0 || shared.tasks.any_outside()
+    };
+    let leaves = slot.is_idle();
+    let mut stole = false;
+    while !loops.has_part(slot)
+        && let Some(target) = hunter.hunt(loops, slot, stole, busy)
+    {
+        if let Some(left) = shared.slots.leave_idle_for_code(slot) {
+            *search = Some(left);
+        }
+        let begin = || {
+            shared.slots.end_search_of(search);
+            if loops.forks.any_left(slot.index) {
+                // If no thread can be started, the others run these forks.
+                let _ = shared.slots.notify_one(0, When::Now);
+            }
+        };
+        stole |= target.run(slot, hunter, begin);
+        Forks::rest(loops, slot.index);
+        if busy() {
+            break;
+        }
+    }
+    if leaves {
+        shared.slots.enter_idle(slot);
+    }
+    stole
 }
 
 /// Helps with shared jobs. Returns whether it did.

@@ -111,6 +111,9 @@ pub(crate) struct Idle {
     /// The number of workers in the list, which mirrors the value under the lock. The module's head
     /// explains why it is `SeqCst`. `notify_one` and `lease` check the list again under the lock.
     listed: AtomicUsize,
+    /// The number of these workers without worker 0. It is a hint, in the place of which the
+    /// watchdog looks as well.
+    listed_from_1: AtomicUsize,
     /// Whether there is no watchdog although one is needed. One is needed if at least one worker is
     /// running and at least one is idle. A thread that is about to sleep reads it as a hint.
     ///
@@ -172,6 +175,7 @@ impl Idle {
                 asked: false,
             }),
             listed: AtomicUsize::new(slots),
+            listed_from_1: AtomicUsize::new(slots.saturating_sub(1)),
             lacks_watchdog: AtomicBool::new(false),
             unrequested: AtomicBool::new(false),
             watchdog: AtomicUsize::new(NOBODY),
@@ -191,6 +195,8 @@ impl Idle {
         // This store comes after the ones above. A thread that finds the list empty therefore also
         // finds that a watchdog is missing.
         self.listed.store(state.list.len(), Ordering::SeqCst);
+        let from_1 = state.list.len() - usize::from(state.list.contains(&0));
+        self.listed_from_1.store(from_1, Ordering::Relaxed);
         self.watchdog
             .store(state.watchdog.unwrap_or(NOBODY), Ordering::Relaxed);
         result
@@ -199,6 +205,19 @@ impl Idle {
     /// Returns whether there is a worker that may be notified.
     pub(crate) fn any_listed(&self) -> bool {
         self.listed.load(Ordering::SeqCst) > 0
+    }
+
+    /// Returns the number of listed workers with an index of at least `first`, which is 0 or 1.
+    pub(crate) fn listed_from(&self, first: usize) -> &AtomicUsize {
+        match first {
+            0 => &self.listed,
+            _ => &self.listed_from_1,
+        }
+    }
+
+    /// Returns whether there seems to be a watchdog.
+    pub(crate) fn has_watchdog(&self) -> bool {
+        self.watchdog.load(Ordering::Relaxed) != NOBODY
     }
 
     /// Returns whether the pool needs a watchdog, and no worker has been asked to become it.

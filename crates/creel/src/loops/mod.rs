@@ -34,6 +34,7 @@ mod tiles;
 mod visit;
 
 pub use items::{ChunkOf, HasChunk, HasItem, ItemOf, ParChunks, ParItems};
+pub use join::Joiner;
 pub use outbox::{BoundOutbox, Outbox, OutboxSender};
 pub use scope::Scope;
 pub use scratch::Scratch;

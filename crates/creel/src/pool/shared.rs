@@ -218,7 +218,8 @@ impl Work for Shared {
     }
 
     fn is_ready(&self) -> bool {
-        self.tasks.any_outside() || self.loops.shared_jobs.left() > 0
+        let loops = &self.loops;
+        self.tasks.any_outside() || loops.shared_jobs.left() > 0 || loops.forks.any_old()
     }
 
     fn has_private_work(&self, slot: usize) -> bool {

@@ -5,7 +5,7 @@
 //!
 //! 1. The pool's loop, if one is running and this worker has a share in it.
 //! 2. The worker's inbox jobs.
-//! 3. Shared jobs of other threads, which are joins, scopes, and loops inside loops.
+//! 3. Forks and shared jobs of other threads, which are joins, scopes, and loops inside loops.
 //! 4. Tasks.
 //! 5. Due timers and ready sockets.
 //!
@@ -17,6 +17,7 @@
 
 use super::{shared::Shared, wait::Pace, watchdog::Watchdog};
 use crate::{
+    loops::protocol::forks::Forks,
     net::{driver::Found, io},
     task,
     time::timers,
@@ -53,8 +54,10 @@ pub(super) fn run(shared: &Arc<Shared>, index: usize) {
     let _driver = io::enter(Arc::clone(&shared.driver));
     let mut pace = Pace::new(shared, slot);
     let mut watchdog = Watchdog::new(shared);
+    shared.loops.forks.prepare(index);
     loop {
         slot.parker.begin_turn();
+        Forks::rest(&shared.loops, index);
         if shared.pinning.version() != pinned {
             pinned = attach(shared, index);
         }
@@ -78,11 +81,16 @@ pub(super) fn run(shared: &Arc<Shared>, index: usize) {
         }
         // The worker first adds itself to the idle list, and then checks everything that any worker
         // may take.
-        if shared.tasks.before_park(slot) && !shared.loops.shared_jobs.any_left() {
+        let loops = &shared.loops;
+        if shared.tasks.before_park(slot)
+            && !loops.shared_jobs.any_left()
+            && !loops.forks.any_old_for_idle()
+        {
             let found = pace.wait(watchdog.timeout(shared, slot));
             take_up(slot, shared, &mut pace, found);
         }
     }
+    Forks::rest(&shared.loops, index);
     shared.pinning.leave(index);
     shared.loops.forget_threads();
     if !slots.is_closing() {
@@ -125,10 +133,45 @@ fn turn(slot: &WorkerSlot, shared: &Shared, pace: &mut Pace, watchdog: &mut Watc
     let found = watchdog.check(shared, slot);
     // The worker may have left the idle state to fire timers, without a check for loops.
     let looped = found.fired && shared.loops.has_part(slot) && take_part(slot, shared) || looped;
-    let helped = help(slot, shared, &mut search);
+    let helped = steal(slot, shared, &mut search) | help(slot, shared, &mut search);
     let tasks = shared.tasks.turn(slot, search, found.tasks);
     let reacted = (pace.reacts() || found.sockets) && react(slot, shared, pace);
     looped || urgent || helped || tasks || reacted || found.fired
+}
+
+/// Steals forks of other threads and runs them. Returns whether it did.
+fn steal(slot: &WorkerSlot, shared: &Shared, search: &mut Option<Search>) -> bool {
+    let loops = &shared.loops;
+    if !loops.forks.any_active() {
+        return false;
+    }
+    let busy = || {
+        let called = loops.has_part(slot) || slot.inbox.any();
+        called || loops.shared_jobs.left() > 0 || shared.tasks.any_outside()
+    };
+    let leaves = slot.is_idle();
+    let mut stole = false;
+    while !loops.has_part(slot)
+        && let Some(target) = Forks::hunt(loops, slot, stole, busy)
+    {
+        if let Some(left) = shared.slots.leave_idle_for_code(slot) {
+            *search = Some(left);
+        }
+        let begin = || {
+            shared.slots.end_search_of(search);
+            shared.slots.notify_if_work();
+        };
+        let ran = target.run(slot, begin);
+        Forks::rest(loops, slot.index);
+        stole |= ran;
+        if !ran || busy() {
+            break;
+        }
+    }
+    if leaves {
+        shared.slots.enter_idle(slot);
+    }
+    stole
 }
 
 /// Helps with shared jobs. Returns whether it did.
@@ -173,14 +216,14 @@ fn take_part(slot: &WorkerSlot, shared: &Shared) -> bool {
     // have to wait for this worker. If it becomes the watchdog after this check, it is awake, and
     // the appointment is withdrawn.
     pass_on_shared_jobs(shared);
-    let leaves = slot.is_idle()
-        && (shared.has_private_work(slot.index) || shared.slots.idle.is_watchdog(slot.index));
-    if leaves {
+    let idle = slot.is_idle();
+    if idle && (shared.has_private_work(slot.index) || shared.slots.idle.is_watchdog(slot.index)) {
         slot.set_looping(true);
         shared.slots.leave_idle_for_long(slot);
     }
     let looped = shared.loops.take_part(slot);
-    if leaves {
+    // The loop's code may have left the idle list as well.
+    if idle && !slot.is_idle() {
         shared.slots.enter_idle(slot);
         slot.set_looping(false);
     }

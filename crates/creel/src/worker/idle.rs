@@ -111,6 +111,9 @@ pub(crate) struct Idle {
     /// The number of workers in the list, which mirrors the value under the lock. The module's head
     /// explains why it is `SeqCst`. `notify_one` and `lease` check the list again under the lock.
     listed: AtomicUsize,
+    /// The number of these workers without worker 0. It is a hint, in the place of which the
+    /// watchdog looks as well.
+    listed_from_1: AtomicUsize,
     /// Whether there is no watchdog although one is needed. One is needed if at least one worker is
     /// running and at least one is idle. A thread that is about to sleep reads it as a hint.
     ///
@@ -172,6 +175,7 @@ impl Idle {
                 asked: false,
             }),
             listed: AtomicUsize::new(slots),
+            listed_from_1: AtomicUsize::new(slots.saturating_sub(1)),
             lacks_watchdog: AtomicBool::new(false),
             unrequested: AtomicBool::new(false),
             watchdog: AtomicUsize::new(NOBODY),
@@ -191,6 +195,8 @@ impl Idle {
         // This store comes after the ones above. A thread that finds the list empty therefore also
         // finds that a watchdog is missing.
         self.listed.store(state.list.len(), Ordering::SeqCst);
+        let from_1 = state.list.len() - usize::from(state.list.contains(&0));
+        self.listed_from_1.store(from_1, Ordering::Relaxed);
         self.watchdog
             .store(state.watchdog.unwrap_or(NOBODY), Ordering::Relaxed);
         result
@@ -199,6 +205,19 @@ impl Idle {
     /// Returns whether there is a worker that may be notified.
     pub(crate) fn any_listed(&self) -> bool {
         self.listed.load(Ordering::SeqCst) > 0
+    }
+
+    /// Returns the number of listed workers with an index of at least `first`, which is 0 or 1.
+    pub(crate) fn listed_from(&self, first: usize) -> &AtomicUsize {
+        match first {
+            0 => &self.listed,
+            _ => &self.listed_from_1,
+        }
+    }
+
+    /// Returns whether there seems to be a watchdog.
+    pub(crate) fn has_watchdog(&self) -> bool {
+        self.watchdog.load(Ordering::Relaxed) != NOBODY
     }
 
     /// Returns whether the pool needs a watchdog, and no worker has been asked to become it.
@@ -232,18 +251,24 @@ impl Idle {
     }
 
     /// Marks a worker as notified, and passes it the search. The caller must then unpark the
-    /// worker. Workers below the index `first` are skipped. The watchdog is chosen only if there is
-    /// no other worker.
+    /// worker. Workers below the index `first` and the worker `own` are skipped. The watchdog is
+    /// chosen only if there is no other worker.
     ///
     /// # Errors
     ///
     /// Returns the search if there is no such worker.
-    pub(crate) fn notify_one(&self, first: usize, search: Search) -> Result<Notification, Search> {
+    pub(crate) fn notify_one(
+        &self,
+        first: usize,
+        own: Option<usize>,
+        search: Search,
+    ) -> Result<Notification, Search> {
         self.change(|state| {
             let watchdog = state.watchdog;
-            let others = |slot: &usize| *slot >= first && Some(*slot) != watchdog;
+            let fits = |slot: &usize| *slot >= first && Some(*slot) != own;
+            let others = |slot: &usize| fits(slot) && Some(*slot) != watchdog;
             let at = state.list.iter().rposition(others);
-            let at = at.or_else(|| state.list.iter().rposition(|slot| *slot >= first));
+            let at = at.or_else(|| state.list.iter().rposition(fits));
             let Some(at) = at else { return Err(search) };
             let slot = state.list.remove(at);
             state.set(slot, At::Notified);
@@ -531,7 +556,7 @@ mod tests {
 
     /// Begins a search and notifies a worker. Ends the search if there is none to notify.
     fn notify_one(idle: &Idle, first: usize) -> Option<usize> {
-        match idle.notify_one(first, idle.begin_search().expect("nobody searches")) {
+        match idle.notify_one(first, None, idle.begin_search().expect("nobody searches")) {
             Ok(notified) => Some(notified.slot),
             Err(search) => {
                 idle.end_search(search);
@@ -598,7 +623,9 @@ mod tests {
     #[test]
     fn a_call_that_has_arrived_or_is_another_cannot_be_given_up() {
         let idle = Idle::new(2);
-        let first = idle.notify_one(1, idle.begin_search().unwrap()).unwrap();
+        let first = idle
+            .notify_one(1, None, idle.begin_search().unwrap())
+            .unwrap();
         assert_eq!(idle.notified(), Some(first));
         let search = idle.leave(1).search.expect("it was notified");
         assert_eq!(idle.notified(), None, "it has arrived");
@@ -607,7 +634,9 @@ mod tests {
         idle.end_search(search);
 
         idle.enter(1);
-        let second = idle.notify_one(1, idle.begin_search().unwrap()).unwrap();
+        let second = idle
+            .notify_one(1, None, idle.begin_search().unwrap())
+            .unwrap();
         assert_eq!(idle.give_up(first), None, "the same slot, another call");
         let search = idle.give_up(second).expect("it has not arrived");
         assert_eq!(idle.give_up(second), None);

@@ -7,6 +7,7 @@
 //! | `share` | the cache lines of one worker |
 //! | `dispatch` | publishing a loop and taking part in it |
 //! | `groups`, `join` | how the caller waits for the workers |
+//! | `forks`, `deque`, `cutoff` | the second closures of joins, which idle workers steal |
 //! | `shared_jobs` | jobs that any idle worker helps with |
 //! | `places` | the shares of workers that run other code |
 //! | `loop_lock`, `call_sites`, `exclusion` | what callers remember from one loop to the next |
@@ -14,8 +15,11 @@
 pub(crate) mod call;
 pub(super) mod call_sites;
 pub(super) mod closure;
+pub(super) mod cutoff;
+mod deque;
 pub(crate) mod dispatch;
 pub(super) mod exclusion;
+pub(crate) mod forks;
 mod groups;
 pub(super) mod join;
 pub(super) mod loop_lock;
@@ -31,6 +35,7 @@ use crate::{
 };
 use crossbeam_utils::CachePadded;
 use dispatch::LoopMailbox;
+use forks::Forks;
 use share::Share;
 use shared_jobs::SharedJobs;
 use std::sync::Arc;
@@ -42,6 +47,7 @@ pub(crate) struct Protocol {
     /// The share of each worker.
     pub(crate) shares: Table<CachePadded<Share>>,
     pub(crate) shared_jobs: CachePadded<SharedJobs>,
+    pub(crate) forks: CachePadded<Forks>,
     /// The loop lock. The thread that holds it may publish a loop.
     pub(super) lock: CachePadded<Mutex<loop_lock::LoopState>>,
 }
@@ -49,6 +55,7 @@ pub(crate) struct Protocol {
 impl Protocol {
     pub(crate) fn new(slots: Arc<WorkerSlots>) -> Self {
         Self {
+            forks: CachePadded::new(Forks::new(&slots)),
             slots,
             mailbox: LoopMailbox::new(),
             shares: Table::new(|_| CachePadded::new(Share::new())),

@@ -15,7 +15,7 @@
 use super::Protocol;
 use crate::{
     sync::{AtomicUsize, Mutex, Ordering, local, lock, thread_local},
-    worker::{current, parker::PrevState, slots::When, waiter::Waiter},
+    worker::{current, parker::PrevState, waiter::Waiter},
 };
 use std::{cell::Cell, ptr, ptr::NonNull};
 
@@ -52,10 +52,9 @@ impl Entry {
 }
 
 /// A shared job. It is the first field of the type that contains what is shared.
+#[repr(C)]
 pub(crate) struct SharedJob {
-    /// The shared job of which the owner is running a piece. It outlives this job, because that
-    /// piece does.
-    parent: *const SharedJob,
+    ancestor: Ancestor,
     run: Run,
     /// The number of pieces that no thread has taken. It is only a hint for threads that are not
     /// inside.
@@ -64,21 +63,31 @@ pub(crate) struct SharedJob {
     splits: bool,
 }
 
-// SAFETY: the parent is only compared, and followed to its own parent, which does not change.
-unsafe impl Sync for SharedJob {}
-
 /// A function that takes a piece of the shared job and runs it. It returns false if there was none.
 /// It does not panic.
 pub(in crate::loops) type Run = unsafe fn(NonNull<SharedJob>) -> bool;
 
-thread_local! {
-    /// The shared job of which this thread is running a piece, or null.
-    static CURRENT_JOB: Cell<*const SharedJob> = const { Cell::new(ptr::null()) };
+/// The place of a job among the things that a thread may wait for. A job knows inside which other
+/// one it was created.
+pub(crate) struct Ancestor {
+    /// The job of which the owner is running a piece. It outlives this one, because that piece
+    /// does. It is only compared, and followed to its own parent.
+    parent: *const Self,
 }
 
-/// Calls `f`, while `shared_job` is the current shared job of this thread.
-fn with_current_job<R>(shared_job: *const SharedJob, f: impl FnOnce() -> R) -> R {
-    let outer = local(&CURRENT_JOB, |place| place.replace(shared_job));
+// SAFETY: the parent never changes, and everyone who follows it guarantees that it is alive.
+unsafe impl Sync for Ancestor {}
+// SAFETY: it belongs to no particular thread.
+unsafe impl Send for Ancestor {}
+
+thread_local! {
+    /// The job of which this thread is running a piece, or null.
+    static CURRENT_JOB: Cell<*const Ancestor> = const { Cell::new(ptr::null()) };
+}
+
+/// Calls `f`, while `job` is the current job of this thread.
+pub(super) fn with_current_job<R>(job: *const Ancestor, f: impl FnOnce() -> R) -> R {
+    let outer = local(&CURRENT_JOB, |place| place.replace(job));
     let result = f();
     if let Some(outer) = outer {
         local(&CURRENT_JOB, |place| place.set(outer));
@@ -86,15 +95,43 @@ fn with_current_job<R>(shared_job: *const SharedJob, f: impl FnOnce() -> R) -> R
     result
 }
 
-impl SharedJob {
-    /// Creates a shared job. `run` must be made for the type that begins with this job.
-    pub(in crate::loops) fn new(run: Run, splits: bool) -> Self {
+impl Ancestor {
+    /// Creates the ancestor of a job that the calling thread creates now.
+    #[inline(always)]
+    pub(in crate::loops) fn new() -> Self {
         // Under loom we cannot use this thread-local, because loom's threads share it.
         let parent = (!cfg!(loom))
             .then(|| local(&CURRENT_JOB, Cell::get))
             .flatten();
         Self {
             parent: parent.unwrap_or(ptr::null()),
+        }
+    }
+
+    /// Returns whether this job comes from a piece of `above`.
+    ///
+    /// # Safety
+    ///
+    /// The job must be alive. Then all jobs that it comes from are alive too.
+    unsafe fn is_under(&self, above: *const Self) -> bool {
+        let mut parent = self.parent;
+        while !parent.is_null() {
+            if ptr::eq(parent, above) {
+                return true;
+            }
+            // SAFETY: validity: the caller guarantees that the job is alive, and with it all jobs
+            // that it comes from. Aliasing: `parent` is only read, and it never changes.
+            parent = unsafe { (*parent).parent };
+        }
+        false
+    }
+}
+
+impl SharedJob {
+    /// Creates a shared job. `run` must be made for the type that begins with this job.
+    pub(in crate::loops) fn new(run: Run, splits: bool) -> Self {
+        Self {
+            ancestor: Ancestor::new(),
             run,
             left: AtomicUsize::new(0),
             splits,
@@ -104,24 +141,6 @@ impl SharedJob {
     /// Returns whether all pieces have been taken. The answer may be out of date.
     pub(in crate::loops) fn is_empty(&self) -> bool {
         self.left.load(Ordering::Acquire) == 0
-    }
-
-    /// Returns whether this job comes from a piece of `above`.
-    ///
-    /// # Safety
-    ///
-    /// The shared job must be alive. Then all jobs that it comes from are alive too.
-    unsafe fn is_under(&self, above: NonNull<SharedJob>) -> bool {
-        let mut parent = self.parent;
-        while !parent.is_null() {
-            if ptr::eq(parent, above.as_ptr()) {
-                return true;
-            }
-            // SAFETY: validity: the caller guarantees that the job is alive, and with it all jobs
-            // that it comes from. Aliasing: `parent` is only read, and it never changes.
-            parent = unsafe { (*parent).parent };
-        }
-        false
     }
 }
 
@@ -160,7 +179,7 @@ impl SharedJobs {
 
     /// Enters the first shared job that has pieces left. If `above` is given, it enters the last
     /// such job that comes from `above`.
-    pub(crate) fn enter(&self, above: Option<NonNull<SharedJob>>) -> Option<Helper<'_>> {
+    pub(crate) fn enter(&self, above: Option<&Ancestor>) -> Option<Helper<'_>> {
         if self.left() == 0 {
             return None;
         }
@@ -171,13 +190,20 @@ impl SharedJobs {
         })
     }
 
-    fn find(&self, above: Option<NonNull<SharedJob>>) -> Option<NonNull<SharedJob>> {
+    /// Runs pieces of a shared job that comes from `above`. Returns whether there was one.
+    pub(in crate::loops) fn help_under(&self, above: &Ancestor) -> bool {
+        let inside = self.enter(Some(above));
+        inside.iter().for_each(|inside| inside.run(|| false));
+        inside.is_some()
+    }
+
+    fn find(&self, above: Option<&Ancestor>) -> Option<NonNull<SharedJob>> {
         let mut list = lock(&self.list);
         let fits = |entry: &&mut Entry| {
             // SAFETY: everything in the list is alive, and is only shared.
             let shared_job = unsafe { entry.shared_job.as_ref() };
             // SAFETY: the jobs that it comes from are alive too.
-            let is_under = |above| unsafe { shared_job.is_under(above) };
+            let is_under = |above: &Ancestor| unsafe { shared_job.ancestor.is_under(above) };
             entry.is_worth_entering() && above.is_none_or(is_under)
         };
         let entry = match above {
@@ -226,8 +252,8 @@ impl Helper<'_> {
     /// Runs pieces until none is left, or until `enough` returns true.
     pub(crate) fn run(&self, enough: impl Fn() -> bool) {
         // SAFETY: the shared job is alive while this helper is inside.
-        let run = unsafe { self.shared_job.as_ref() }.run;
-        with_current_job(self.shared_job.as_ptr(), || {
+        let SharedJob { run, ancestor, .. } = unsafe { self.shared_job.as_ref() };
+        with_current_job(ancestor, || {
             // SAFETY: `run` was made for this shared job, which is alive.
             while unsafe { run(self.shared_job) } && !enough() {}
         });
@@ -244,8 +270,8 @@ impl Drop for Helper<'_> {
 pub(in crate::loops) struct Open<'a> {
     loops: &'a Protocol,
     shared_job: NonNull<SharedJob>,
-    /// Whether the owner is not a worker of the pool. It then counts as worker 0.
-    outside: bool,
+    /// The owner's worker. A thread from outside counts as worker 0.
+    own: Option<usize>,
 }
 
 // SAFETY: the code that opens the shared job guarantees that it may be shared, and this type only
@@ -270,14 +296,14 @@ impl<'a> Open<'a> {
             closed: None,
         };
         lock(&loops.shared_jobs.list).push(entry);
-        let outside = current::index_in(&loops.slots).is_none();
-        if outside {
+        let own = current::index_in(&loops.slots);
+        if own.is_none() {
             loops.slots.idle.begin_outside();
         }
         Self {
             loops,
             shared_job,
-            outside,
+            own,
         }
     }
 
@@ -302,11 +328,7 @@ impl<'a> Open<'a> {
 
     /// Notifies an idle worker.
     fn call(&self) {
-        // If no thread can be started, the owner does all the work.
-        let _ = self
-            .loops
-            .slots
-            .notify_one(usize::from(self.outside), When::Now);
+        self.loops.slots.notify_other(self.own);
     }
 
     /// Adds one piece that is meant for the worker `near`, and unparks that worker if it is idle.
@@ -327,16 +349,15 @@ impl<'a> Open<'a> {
 
     /// Takes a piece and runs it on the owner's thread.
     pub(in crate::loops) fn run_one(&self) -> bool {
-        let run = self.shared_job().run;
+        let SharedJob { run, ancestor, .. } = self.shared_job();
         // SAFETY: `run` belongs to this shared job.
-        with_current_job(self.shared_job.as_ptr(), || unsafe { run(self.shared_job) })
+        with_current_job(ancestor, || unsafe { run(self.shared_job) })
     }
 
     /// Runs pieces of a shared job that comes from this one. Returns whether there was one.
     pub(in crate::loops) fn help_under(&self) -> bool {
-        let inside = self.loops.shared_jobs.enter(Some(self.shared_job));
-        inside.iter().for_each(|inside| inside.run(|| false));
-        inside.is_some()
+        let shared_jobs = &self.loops.shared_jobs;
+        shared_jobs.help_under(&self.shared_job().ancestor)
     }
 }
 
@@ -361,7 +382,7 @@ impl Drop for Open<'_> {
                 );
             }
         }
-        if self.outside {
+        if self.own.is_none() {
             self.loops.slots.idle.end_outside();
         }
     }

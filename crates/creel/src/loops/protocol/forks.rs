@@ -1,0 +1,618 @@
+//! Forks: the second closures of `join`, which idle workers steal.
+//!
+//! Each thread that forks has a [`Forker`] with a deque (`deque.rs`). A worker has one of its own.
+//! A thread from outside borrows one while it is inside its outermost join, as a *guest*.
+//!
+//! # Work first
+//!
+//! A fork that nobody steals must cost as little as possible, because almost all forks of a deep
+//! recursion are such forks. The thread that forks therefore only writes to its own memory. All
+//! other costs are paid by the thief:
+//!
+//! - It finds out by itself which threads have forks ([`Forks::hunt`]).
+//! - It takes the *oldest* fork, which is the largest piece of a recursion.
+//! - It steals only from a recursion that has been running for [`PATIENCE_NS`]. A shorter one is
+//!   not worth a steal, which disturbs its owner for about a microsecond.
+//!
+//! # Liveness
+//!
+//! A thread that forks while a worker is idle notifies that worker ([`Forker::offer`]). The thread
+//! pushes first and then looks for an idle worker. A worker that becomes idle announces this first
+//! and then looks for forks ([`Forks::any_old_for_idle`]). The barriers in between ensure that at
+//! least one of them sees the other.
+//!
+//! If a thread has to notify often, it does so only from time to time. It relies on the watchdog in
+//! between, which hunts every millisecond. Therefore it notifies at once if there is no watchdog.
+//! The same applies to forks of a recursion that is too young.
+//!
+//! # Waiting for a stolen fork
+//!
+//! The owner of a stolen fork helps the thief meanwhile, by stealing back forks that belong to the
+//! stolen one (leapfrogging; Wagner and Calder, 1993). While the thief runs the stolen fork, each
+//! fork in its deque from a certain index on was created inside the stolen one. Therefore the owner
+//! runs nothing that it does not wait for anyway, and its stack grows no deeper than that of the
+//! plain recursion.
+
+use super::{
+    Protocol,
+    cutoff::{Cutoff, Place},
+    deque::Deque,
+    shared_jobs::{Ancestor, with_current_job},
+};
+use crate::{
+    sync::{
+        AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Mutex, Ordering, UnsafeCell, barrier, local,
+        lock, now_ns, spin_loop, thread_local,
+    },
+    worker::{
+        current,
+        idle::Idle,
+        slot::WorkerSlot,
+        slots::WorkerSlots,
+        table::{Table, WORKERS_MAX},
+        waiter::Waiter,
+    },
+};
+use crossbeam_utils::CachePadded;
+use std::{
+    cell::Cell,
+    mem::MaybeUninit,
+    ptr::{self, NonNull},
+    sync::Arc,
+    time::Duration,
+};
+
+/// The age at which forks may be stolen, counted from the moment at which their thread began to
+/// fork. It is about the time that a steal costs both threads.
+const PATIENCE_NS: u64 = if cfg!(shuttle) { 0 } else { 3_000 };
+/// A thread that has notified a worker of its forks waits for at least this time before it notifies
+/// the next one. The time doubles, up to the second value, while nobody steals from it.
+const OFFER_NS: u64 = if cfg!(shuttle) { 0 } else { 10_000 };
+const OFFER_MAX_NS: u64 = if cfg!(shuttle) { 0 } else { 500_000 };
+/// How long a thief that has stolen something looks for more before it becomes idle.
+const LOOK_NS: u64 = 5_000;
+/// How long the owner of a stolen fork looks for forks to steal back before it sleeps.
+const HELP_SPIN_NS: u64 = 20_000;
+/// How often it looks again after that.
+const HELP_EVERY: Duration = Duration::from_micros(200);
+
+/// The head of a fork, which is on the stack of the thread that forks.
+#[repr(C)]
+pub(in crate::loops) struct Fork {
+    /// The place of the fork among the things that a thread may wait for.
+    ancestor: Ancestor,
+    /// Runs the closure and stores its result. It does not panic.
+    run: unsafe fn(NonNull<Fork>, &Forker),
+    /// The number of forks that it is inside of.
+    depth: usize,
+    /// The thief writes it under the lock of the deque, before anybody reads it. The owner reads it
+    /// after it has found out under that lock that the fork was stolen.
+    stolen: UnsafeCell<MaybeUninit<Stolen>>,
+}
+
+/// What the owner of a stolen fork knows about the thief.
+struct Stolen {
+    /// Whether the result has been stored. The thief sets it last (`SeqCst`, as
+    /// [`Waiter::wake_if_asleep`] asks for), and does not use the fork after that.
+    done: AtomicBool,
+    thief: NonNull<Forker>,
+    /// The forks of the thief from this index on belong to the stolen fork, until it is done.
+    from: usize,
+}
+
+impl Fork {
+    #[inline(always)]
+    pub(in crate::loops) fn new(run: unsafe fn(NonNull<Fork>, &Forker), depth: usize) -> Self {
+        Self {
+            ancestor: Ancestor::new(),
+            run,
+            depth,
+            stolen: UnsafeCell::new(MaybeUninit::uninit()),
+        }
+    }
+
+    /// Returns what the thief wrote.
+    ///
+    /// # Safety
+    ///
+    /// The fork was stolen, and the calling thread has seen this under the lock of the deque, or
+    /// holds that lock, or is the thief.
+    unsafe fn stolen(&self) -> &Stolen {
+        self.stolen.with(|stolen| {
+            // SAFETY: validity: it lives as long as the fork. Aliasing: it is only shared after the
+            // thief has written it.
+            let stolen = unsafe { &*stolen };
+            // SAFETY: the thief has written it, as the caller guarantees.
+            unsafe { stolen.assume_init_ref() }
+        })
+    }
+}
+
+thread_local! {
+    /// The forker of this thread, while it is active, or null.
+    static CURRENT: Cell<*const Forker> = const { Cell::new(ptr::null()) };
+}
+
+/// A thread that forks, as others see it.
+pub(crate) struct Forker {
+    deque: Deque,
+    cutoff: Cutoff,
+    /// The pool in which the forker is active, or null.
+    loops: AtomicPtr<Protocol>,
+    /// When the thread began to fork. Thieves use it as a hint.
+    begun_ns: AtomicU64,
+    /// The worker whose forker this is. `None` for a guest, which counts as worker 0.
+    own: Option<usize>,
+    /// When the thread may notify a worker again, how long it waited the last time, and how many
+    /// forks had been stolen from it by then. Only this thread uses the three values.
+    offer_at_ns: AtomicU64,
+    offer_every_ns: AtomicU64,
+    offered_at: AtomicUsize,
+}
+
+impl Forker {
+    /// Creates the forker of a worker, or of a guest, which counts as worker 0.
+    ///
+    /// # Safety
+    ///
+    /// The idle workers must live as long as the forker.
+    unsafe fn new(idle: &Idle, own: Option<usize>) -> Self {
+        let first = usize::from(own.is_none());
+        Self {
+            // SAFETY: the caller guarantees that the counter, which is a part of `idle`, is alive.
+            deque: unsafe { Deque::new(idle.listed_from(first)) },
+            cutoff: Cutoff::new(),
+            loops: AtomicPtr::new(ptr::null_mut()),
+            begun_ns: AtomicU64::new(0),
+            own,
+            offer_at_ns: AtomicU64::new(0),
+            offer_every_ns: AtomicU64::new(0),
+            offered_at: AtomicUsize::new(0),
+        }
+    }
+
+    /// Returns the forker of the calling thread in this pool, if it is active.
+    #[inline(always)]
+    pub(in crate::loops) fn current(loops: &Protocol) -> Option<&Self> {
+        let current = local(&CURRENT, Cell::get).unwrap_or(ptr::null());
+        // SAFETY: the thread-local contains a forker only while the thread uses its pool.
+        let forker = unsafe { current.as_ref() }?;
+        ptr::eq(forker.loops.load(Ordering::Relaxed), loops).then_some(forker)
+    }
+
+    /// Returns the pool of this forker, which is active.
+    fn loops(&self) -> &Protocol {
+        // SAFETY: validity: a forker is part of its pool, so the pool is alive. `begin` has set the
+        // pointer. Aliasing: a pool is only shared.
+        unsafe { &*self.loops.load(Ordering::Relaxed) }
+    }
+
+    /// Returns the cutoff of the recursion.
+    #[inline(always)]
+    pub(in crate::loops) fn cutoff(&self) -> &Cutoff {
+        &self.cutoff
+    }
+
+    /// Pushes a fork and returns its index. Notifies an idle worker if there is one.
+    ///
+    /// # Safety
+    ///
+    /// The fork must stay alive and in its place until [`pop`](Self::pop) has returned true, or
+    /// [`wait`](Self::wait) has returned. The calling thread owns this forker.
+    #[inline(always)]
+    pub(in crate::loops) unsafe fn push(&self, fork: NonNull<Fork>) -> usize {
+        // SAFETY: the caller guarantees the same.
+        let index = unsafe { self.deque.push(fork) };
+        barrier::light();
+        if self.deque.any_idle() {
+            self.offer();
+        }
+        index
+    }
+
+    /// Takes back the youngest fork, as [`Deque::pop`].
+    #[inline(always)]
+    pub(in crate::loops) fn pop(&self, index: usize) -> bool {
+        self.deque.pop(index)
+    }
+
+    /// Notifies an idle worker of the forks. If there is a watchdog, which looks for forks as well,
+    /// this happens only from time to time.
+    #[cold]
+    #[inline(never)]
+    fn offer(&self) {
+        let slots = &self.loops().slots;
+        if slots.idle.is_searching() {
+            // The notified worker will find this fork. If it does not arrive, the watchdog will.
+            slots.ensure_watchdog();
+            return;
+        }
+        if slots.idle.has_watchdog() {
+            let now = now_ns();
+            if now < self.offer_at_ns.load(Ordering::Relaxed) {
+                return;
+            }
+            let stolen = self.deque.stolen();
+            let every = match self.offered_at.load(Ordering::Relaxed) == stolen {
+                true => 2 * self.offer_every_ns.load(Ordering::Relaxed),
+                false => 0,
+            };
+            let every = every.clamp(OFFER_NS, OFFER_MAX_NS);
+            self.offered_at.store(stolen, Ordering::Relaxed);
+            self.offer_every_ns.store(every, Ordering::Relaxed);
+            self.offer_at_ns.store(now + every, Ordering::Relaxed);
+        }
+        slots.notify_other(self.own);
+    }
+
+    /// Begins to fork, on the calling thread. `begun_ns` says since when.
+    fn begin(&self, loops: &Protocol, begun_ns: u64) {
+        self.deque.set_owner(Some(Waiter::current()));
+        self.cutoff.go_to(Place::default());
+        self.loops
+            .store(ptr::from_ref(loops).cast_mut(), Ordering::Relaxed);
+        self.begun_ns.store(begun_ns, Ordering::Relaxed);
+        loops.forks.active.fetch_add(1, Ordering::SeqCst);
+    }
+
+    fn end(&self, loops: &Protocol) {
+        loops.forks.active.fetch_sub(1, Ordering::SeqCst);
+        self.loops.store(ptr::null_mut(), Ordering::Relaxed);
+    }
+
+    /// Returns whether the recursion has been running for long enough to steal from it.
+    fn is_old(&self, now: u64) -> bool {
+        now.saturating_sub(self.begun_ns.load(Ordering::Relaxed)) >= PATIENCE_NS
+    }
+
+    fn is_active(&self) -> bool {
+        !self.loops.load(Ordering::Relaxed).is_null()
+    }
+
+    /// Runs a fork that this thread has stolen.
+    fn run(&self, prey: Prey) {
+        let Prey {
+            fork,
+            waiter,
+            place,
+        } = prey;
+        let before = self.cutoff.go_to(place);
+        // SAFETY: validity: the fork was stolen by this thread, and its owner keeps it alive until
+        // it is done. Aliasing: it is only shared.
+        let head = unsafe { fork.as_ref() };
+        let run = head.run;
+        with_current_job(&head.ancestor, || {
+            // SAFETY: `run` was made for this fork, which only this thread runs.
+            unsafe { run(fork, self) };
+        });
+        self.cutoff.go_to(before);
+        // SAFETY: this thread is the thief.
+        let stolen = unsafe { head.stolen() };
+        stolen.done.swap(true, Ordering::SeqCst);
+        // The fork may be gone from here on.
+        waiter.wake_if_asleep();
+    }
+
+    /// Steals the oldest fork of this forker for `thief`, unless its index is below `from` or
+    /// `fits` is false.
+    fn steal(
+        &self,
+        thief: &Self,
+        from: Option<usize>,
+        fits: impl FnOnce() -> bool,
+    ) -> Option<Prey> {
+        self.deque.steal(from, |fork, waiter| {
+            if !fits() {
+                return None;
+            }
+            // SAFETY: validity: the fork is in the deque, so its owner keeps it alive. Aliasing: it
+            // is only shared.
+            let head = unsafe { fork.as_ref() };
+            let stolen = Stolen {
+                done: AtomicBool::new(false),
+                thief: NonNull::from(thief),
+                from: thief.deque.bottom(),
+            };
+            head.stolen.with_mut(|place| {
+                // SAFETY: validity: the cell is inside the fork. Aliasing: nobody reads it before
+                // it is written, and only the one thief writes it, under the lock.
+                unsafe { place.write(MaybeUninit::new(stolen)) };
+            });
+            let place = self.cutoff.place(head.depth + 1);
+            Some(Prey {
+                fork,
+                waiter,
+                place,
+            })
+        })
+    }
+
+    /// Waits until a fork of this thread, which was stolen, is done. Helps with what belongs to it.
+    #[cold]
+    pub(in crate::loops) fn wait(&self, fork: &Fork) {
+        let loops = self.loops();
+        // SAFETY: `pop` has returned false for this fork, so this thread has seen under the lock
+        // that it was stolen.
+        let stolen = unsafe { fork.stolen() };
+        // SAFETY: the forkers of a pool live as long as the pool, which the caller borrows.
+        let thief = unsafe { stolen.thief.as_ref() };
+        let done = || stolen.done.load(Ordering::SeqCst);
+        let help = || {
+            let prey = thief.steal(self, Some(stolen.from), || !done());
+            if let Some(prey) = prey {
+                self.run(prey);
+                return true;
+            }
+            loops.shared_jobs.help_under(&fork.ancestor)
+        };
+        let mut since = None;
+        while !done() {
+            if help() {
+                since = None;
+                continue;
+            }
+            spin_loop();
+            let now = now_ns();
+            if now - *since.get_or_insert(now) >= HELP_SPIN_NS || cfg!(shuttle) {
+                break;
+            }
+        }
+        Waiter::current().wait_looking(Some(HELP_EVERY), done, help);
+    }
+}
+
+/// A fork that was stolen and must be run.
+#[must_use = "its owner waits until it has been run"]
+struct Prey {
+    fork: NonNull<Fork>,
+    /// The owner, which waits for the fork or will.
+    waiter: Waiter,
+    /// The place of the fork's closure in the recursion.
+    place: Place,
+}
+
+/// The threads of a pool that fork.
+pub(crate) struct Forks {
+    /// The number of active forkers. It is `SeqCst` like all that a worker reads before it sleeps.
+    active: AtomicUsize,
+    workers: Table<CachePadded<Forker>>,
+    guests: Table<CachePadded<Forker>>,
+    /// The number of workers, from worker 0 on, of which one has been active so far, and the number
+    /// of guests so far. A thread may read an old value. It then finds the forker later.
+    workers_made: AtomicUsize,
+    guests_made: AtomicUsize,
+    /// The guests that no thread uses.
+    free_guests: Mutex<Vec<usize>>,
+}
+
+impl Forks {
+    pub(super) fn new(slots: &Arc<WorkerSlots>) -> Self {
+        barrier::prepare();
+        let table = |is_guest: bool| {
+            let slots = Arc::clone(slots);
+            Table::new(move |index| {
+                let own = (!is_guest).then_some(index);
+                // SAFETY: the table keeps this closure, and with it the slots.
+                CachePadded::new(unsafe { Forker::new(&slots.idle, own) })
+            })
+        };
+        Self {
+            active: AtomicUsize::new(0),
+            workers: table(false),
+            guests: table(true),
+            workers_made: AtomicUsize::new(0),
+            guests_made: AtomicUsize::new(0),
+            free_guests: Mutex::default(),
+        }
+    }
+
+    /// Returns whether some thread may have forks.
+    #[inline]
+    pub(crate) fn any_active(&self) -> bool {
+        self.active.load(Ordering::SeqCst) > 0
+    }
+
+    /// Allocates what a worker needs for forks, so that forking and stealing allocate nothing.
+    pub(crate) fn prepare(&self, index: usize) {
+        self.workers.at(index);
+    }
+
+    /// Returns the forker of the calling worker, which is active from now on.
+    fn worker(&self, loops: &Protocol, index: usize, begun_ns: impl FnOnce() -> u64) -> &Forker {
+        let forker = &**self.workers.at(index);
+        if !forker.is_active() {
+            self.workers_made.fetch_max(index + 1, Ordering::Relaxed);
+            forker.begin(loops, begun_ns());
+        }
+        forker
+    }
+
+    /// Ends the forking of a worker, whose thread calls this when it is in no user code.
+    #[inline]
+    pub(crate) fn rest(loops: &Protocol, index: usize) {
+        if loops.forks.any_active() {
+            loops.forks.end_of(loops, index);
+        }
+    }
+
+    fn end_of(&self, loops: &Protocol, index: usize) {
+        let forker = self.workers.at(index);
+        if forker.is_active() {
+            local(&CURRENT, |current| current.set(ptr::null()));
+            forker.end(loops);
+        }
+    }
+
+    /// Returns whether there seem to be forks that are worth stealing.
+    pub(crate) fn any_old(&self) -> bool {
+        if !self.any_active() {
+            return false;
+        }
+        let now = now_ns();
+        let old = |forker: &Forker| forker.deque.has_forks() && forker.is_old(now);
+        self.others(usize::MAX).any(old)
+    }
+
+    /// Does the same for a worker that has just become idle. Either this sees a fork, or the thread
+    /// that pushes it sees the idle worker, except for forks that are not old enough yet.
+    pub(crate) fn any_old_for_idle(&self) -> bool {
+        self.any_active() && barrier::heavy() && self.any_old()
+    }
+
+    /// Returns all forkers that may be active, except for that of worker `own`.
+    fn others(&self, own: usize) -> impl Iterator<Item = &Forker> {
+        let guests = 0..self.guests_made.load(Ordering::Relaxed);
+        let guests = guests.map(|guest| &**self.guests.at(guest));
+        let workers = self.workers_made.load(Ordering::Relaxed);
+        // Each thief begins behind itself, so that thieves spread over the others.
+        let after = own.min(workers);
+        let workers = (after..workers)
+            .chain(0..after)
+            .filter(move |worker| *worker != own);
+        guests.chain(workers.map(|worker| &**self.workers.at(worker)))
+    }
+}
+
+/// The calling thread as a forker of a pool, until this value is dropped.
+pub(in crate::loops) struct Entered<'a> {
+    loops: &'a Protocol,
+    forker: &'a Forker,
+    /// What the thread was before. `None` if nothing must be undone.
+    undo: Option<Undo>,
+}
+
+struct Undo {
+    before: *const Forker,
+    guest: Option<usize>,
+}
+
+impl<'a> Entered<'a> {
+    /// Enters the pool, in which the thread is not active.
+    pub(in crate::loops) fn new(loops: &'a Protocol) -> Self {
+        let before = local(&CURRENT, Cell::get).unwrap_or(ptr::null());
+        let forks = &loops.forks;
+        let (forker, undo) = match current::index_in(&loops.slots) {
+            Some(index) => {
+                let slot = loops.slots.at(index);
+                if slot.is_idle() {
+                    // The worker takes part in a loop, for which it stays in the idle list. It would
+                    // not arrive if it were notified of the forks that are about to come.
+                    slot.set_looping(true);
+                    loops.slots.leave_idle_for_long(slot);
+                }
+                let forker = forks.worker(loops, index, now_ns);
+                // A worker stays active until its next turn, so that many short joins in one loop
+                // or task pay for this once.
+                let undo = (!before.is_null()).then_some(Undo {
+                    before,
+                    guest: None,
+                });
+                (forker, undo)
+            }
+            None => {
+                let free = lock(&forks.free_guests).pop();
+                let guest =
+                    free.unwrap_or_else(|| forks.guests_made.fetch_add(1, Ordering::Relaxed));
+                assert!(
+                    guest < WORKERS_MAX,
+                    "more than {WORKERS_MAX} threads from outside are in a join of one pool"
+                );
+                let forker = &**forks.guests.at(guest);
+                loops.slots.idle.begin_outside();
+                forker.begin(loops, now_ns());
+                let undo = Undo {
+                    before,
+                    guest: Some(guest),
+                };
+                (forker, Some(undo))
+            }
+        };
+        local(&CURRENT, |current| current.set(forker));
+        Self {
+            loops,
+            forker,
+            undo,
+        }
+    }
+
+    pub(in crate::loops) fn forker(&self) -> &'a Forker {
+        self.forker
+    }
+}
+
+impl Drop for Entered<'_> {
+    fn drop(&mut self) {
+        let Some(Undo { before, guest }) = self.undo.take() else {
+            return;
+        };
+        local(&CURRENT, |current| current.set(before));
+        let Some(guest) = guest else { return };
+        self.forker.end(self.loops);
+        self.forker.deque.set_owner(None);
+        self.loops.slots.idle.end_outside();
+        lock(&self.loops.forks.free_guests).push(guest);
+    }
+}
+
+/// A thread from which something can be stolen.
+pub(crate) struct Target<'a> {
+    loops: &'a Protocol,
+    victim: &'a Forker,
+}
+
+impl Forks {
+    /// Looks for a thread with a fork that is worth stealing. Waits for a recursion that has only
+    /// just begun, and for a while if this worker `stole` something already. Stops if `busy` returns
+    /// true, because this worker has something else to do.
+    pub(crate) fn hunt<'a>(
+        loops: &'a Protocol,
+        slot: &WorkerSlot,
+        stole: bool,
+        busy: impl Fn() -> bool,
+    ) -> Option<Target<'a>> {
+        let forks = &loops.forks;
+        let mut begin = None;
+        while forks.any_active() {
+            let now = now_ns();
+            let begin = *begin.get_or_insert(now);
+            let mut young = false;
+            for victim in forks.others(slot.index) {
+                if victim.deque.has_forks() {
+                    if victim.is_old(now) {
+                        return Some(Target { loops, victim });
+                    }
+                    young = true;
+                }
+            }
+            let until = match (young, stole) {
+                (true, _) => PATIENCE_NS,
+                (false, true) => LOOK_NS,
+                (false, false) => 0,
+            };
+            if now - begin >= until || busy() || cfg!(shuttle) {
+                return None;
+            }
+            spin_loop();
+        }
+        None
+    }
+}
+
+impl Target<'_> {
+    /// Steals the fork for the worker `slot` and runs it. `begin` is called in between. Returns
+    /// false if the fork is gone.
+    pub(crate) fn run(self, slot: &WorkerSlot, begin: impl FnOnce()) -> bool {
+        let Self { loops, victim } = self;
+        // What this worker forks from now on belongs to a recursion that has been running for long.
+        let own = loops.forks.worker(loops, slot.index, || 0);
+        let Some(prey) = victim.steal(own, None, || true) else {
+            // Another thread has just taken it, or is about to.
+            spin_loop();
+            return false;
+        };
+        local(&CURRENT, |current| current.set(own));
+        begin();
+        own.run(prey);
+        true
+    }
+}

@@ -3,7 +3,7 @@
 //!
 //! Source: VGM specification 1.71, "DAC Stream Control Write".
 
-use crate::format::{ChipId, Instance, Song, TICKS_PER_SECOND, Write};
+use crate::format::{ChipId, Instance, PSG_SECOND, Song, TICKS_PER_SECOND, Write};
 
 /// The fastest stream that is played, in writes per second. No converter accepts more.
 const STREAM_HZ_MAX: u32 = 4 * TICKS_PER_SECOND;
@@ -195,14 +195,17 @@ impl Stream {
     /// The SN76489 has no register numbers. The high bits of a byte select what the byte sets, and
     /// only volumes fit into the remaining 4 bits.
     fn write(&self, instance: Instance, data: u16) -> Option<Write> {
-        let (reg, value) = match instance.chip {
+        let (port, reg, value) = match instance.chip {
             ChipId::Sn76489 if self.reg & 0x10 == 0 => return None,
-            ChipId::Sn76489 => (0, u16::from(self.reg & 0xF0) | data & 0x0F),
-            _ => (self.reg, data),
+            ChipId::Sn76489 => {
+                let port = if instance.second { PSG_SECOND } else { 0 };
+                (port, 0, u16::from(self.reg & 0xF0) | data & 0x0F)
+            }
+            _ => (self.port, self.reg, data),
         };
         Some(Write {
             instance,
-            port: self.port,
+            port,
             reg: u16::from(reg),
             value,
         })

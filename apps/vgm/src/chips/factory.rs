@@ -113,7 +113,13 @@ pub fn missing(song: &Song) -> Vec<Instance> {
     let is_missing = |instance: &Instance| {
         chip_parts(&song.header, *instance).map_or(true, |parts| parts.is_empty())
     };
-    song.chips().filter(is_missing).collect()
+    // The format has no command for this chip that we know, so it is never written to.
+    let bsmt2000 = Instance {
+        chip: ChipId::Bsmt2000,
+        second: false,
+    };
+    let unwritten = song.header.clock(bsmt2000).map(|_| bsmt2000);
+    song.chips().filter(is_missing).chain(unwritten).collect()
 }
 
 /// Returns a description of each thing in the song that is not played, apart from missing chips and

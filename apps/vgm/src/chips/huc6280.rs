@@ -29,6 +29,7 @@ use super::Rate;
 use super::step_chip::{Countdown, OutputLevel, StepChip, StepSink, is_inaudible};
 use crate::chips::info::{ChipInfo, Create, DOCUMENTS, Level, VoiceGroup};
 use crate::format::ChipId;
+use crate::sequence::OF_CHANNEL;
 
 /// The entry of the HuC6280 in the list of chips.
 pub const INFO: ChipInfo = ChipInfo {
@@ -288,7 +289,13 @@ impl StepChip for Huc6280 {
         }
     }
 
-    fn write(&mut self, _port: u8, reg: u8, value: u8) {
+    fn write(&mut self, port: u8, reg: u8, value: u8) {
+        if port & OF_CHANNEL != 0 {
+            let chosen = std::mem::replace(&mut self.chosen, usize::from(port & 7));
+            self.write(0, reg, value);
+            self.chosen = chosen;
+            return;
+        }
         match reg {
             0 => {
                 self.chosen = usize::from(value & 7);

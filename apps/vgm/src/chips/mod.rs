@@ -43,6 +43,7 @@ pub mod ssg;
 pub mod step_chip;
 pub mod streamed_writes;
 pub mod t6w28;
+pub mod unplayed;
 pub mod voices;
 pub mod vsu;
 pub mod wonderswan;

@@ -44,7 +44,7 @@ pub struct Banks {
 pub fn is_block_kind(kind: u8) -> bool {
     match kind {
         0x00..=0x08 | 0x40..=0x48 | 0x7F => true,
-        0x80..=0x96 => true,
+        0x80..=0x94 | 0x96 => true,
         0xC0..=0xC2 | 0xE0 | 0xE1 => true,
         _ => false,
     }

@@ -20,6 +20,7 @@ use super::command::{
 };
 use super::header::{Header, Instance};
 use super::song::Loop;
+use crate::chips::unplayed::{Used, Watched};
 use crate::error::{Error, Result};
 
 /// The command that ends a song.
@@ -42,6 +43,12 @@ pub struct Walk {
     /// The parts of the song that cannot be played.
     pub losses: Vec<String>,
     samples: Samples,
+    /// The commands that are reserved, by their code.
+    reserved: [bool; 256],
+    /// The parts of chips that the song uses and that we do not play.
+    used: Used,
+    /// The signs of such parts, by chip.
+    watched: Vec<Watched>,
     /// The number of gaps, and the first one.
     gaps: (usize, Option<Gap>),
 }
@@ -110,6 +117,11 @@ impl Walk {
             blocks: Vec::new(),
             losses: Vec::new(),
             samples: Samples::default(),
+            reserved: [false; 256],
+            used: Used::default(),
+            watched: ChipId::all()
+                .map(|chip| Used::watched(header, chip))
+                .collect(),
             gaps: (0, None),
         };
         let end = data_end(bytes, header);
@@ -155,6 +167,7 @@ impl Walk {
         walk.blocks.sort_unstable();
         walk.blocks.dedup();
         walk.losses.extend(walk.gaps_described());
+        walk.losses.extend(walk.unplayed(header));
         Ok(walk)
     }
 
@@ -180,6 +193,7 @@ impl Walk {
                     self.count(id, chip & 0x80 != 0);
                 }
             }
+            Command::Nothing => self.reserved[usize::from(data[offset])] = true,
             Command::RamWrite(write) => self.note_block(write.kind),
             Command::Block(block) => {
                 self.note_block(block.kind);
@@ -248,6 +262,30 @@ impl Walk {
         self.writes[index] += 1;
         self.played[index] |= self.tick > 0;
         self.samples.write(write);
+        let watched = &self.watched[write.instance.chip as usize];
+        if !watched.is_empty() {
+            self.used.write(watched, write);
+        }
+    }
+
+    /// Returns a description of each part of the format that the song uses and that we do not play.
+    fn unplayed(&self, header: &Header) -> Vec<String> {
+        let codes = (0u8..=255).filter(|code| self.reserved[usize::from(*code)]);
+        let commands = codes.map(|code| match code {
+            0x31 => "the panning of the SSG of an OPN chip (command 0x31) is not played".into(),
+            _ => format!("the command {code:#04x} has no meaning that we know, and is ignored"),
+        });
+        let has = |chip: ChipId| {
+            let written = |second| self.writes[Instance { chip, second }.index()] > 0;
+            header
+                .clock(Instance {
+                    chip,
+                    second: false,
+                })
+                .is_some()
+                && (written(false) || written(true))
+        };
+        commands.chain(self.used.lines(header, has)).collect()
     }
 
     fn count(&mut self, chip: ChipId, second: bool) {

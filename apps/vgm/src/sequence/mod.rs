@@ -18,6 +18,7 @@ use crate::format::{
     ChipId, Command, Header, Instance, Song, StreamCommand, Write, decode, frequent_wait,
     frequent_write, misplaced,
 };
+pub use stream::OF_CHANNEL;
 use stream::Stream;
 
 /// A timed action of a chip.

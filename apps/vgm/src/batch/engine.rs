@@ -10,12 +10,15 @@
 //! - A file appears under its name only when it is complete, even if something fails.
 //! - The bytes of the files do not depend on the number of jobs or workers.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::ffi::OsStr;
 use std::fs;
 use std::io;
+use std::path::Path;
 use std::sync::{Condvar, Mutex, MutexGuard};
 
 use creel::Pool;
+use creel_console::AtomicFile;
 
 use super::gains::Gains;
 use super::{Plan, Unit};
@@ -152,7 +155,10 @@ struct SharedState<'p> {
 impl Engine<'_> {
     /// Renders all songs of the plan. It blocks until the last song is on the disk, or until all
     /// workers have stopped.
+    ///
+    /// First, it removes the temporary files of these songs that killed runs have left.
     pub fn run(&self, plan: &Plan, watch: Observer<'_>) {
+        remove_abandoned(&plan.units);
         let gains = &Gains::measure(self, &plan.units, watch);
         if plan.is_better_split(self.jobs) {
             let mut job = Job::default();
@@ -236,6 +242,7 @@ impl Engine<'_> {
             layout: self.layout,
             effects: self.effects,
             gain: way.0,
+            track: unit.track,
             split: way.1,
         };
         let rendered = job.render_file(&song, how, &unit.output, |frames| {
@@ -347,6 +354,7 @@ impl Stream<'_> {
                     layout: self.layout,
                     effects: self.effects,
                     gain: None,
+                    track: unit.track,
                     split: None,
                 };
                 let sink = |bytes: &[u8]| {
@@ -373,6 +381,19 @@ impl Stream<'_> {
             }
         }
         Ok(())
+    }
+}
+
+/// Removes the temporary files of the outputs that killed runs have left.
+fn remove_abandoned(units: &[Unit]) {
+    let mut folders: HashMap<&Path, HashSet<&OsStr>> = HashMap::new();
+    for unit in units {
+        if let (Some(folder), Some(name)) = (unit.output.parent(), unit.output.file_name()) {
+            folders.entry(folder).or_default().insert(name);
+        }
+    }
+    for (folder, names) in folders {
+        AtomicFile::remove_abandoned(folder, |name| names.contains(name));
     }
 }
 

@@ -92,6 +92,10 @@ fn killed_run_is_completed_by_the_next() {
             .collect::<Vec<_>>()
     };
     assert_eq!(wavs(&out), wavs(&whole));
+    // The temporary files of the killed run are gone, unless they were made just before the end.
+    std::thread::sleep(std::time::Duration::from_millis(200));
+    assert!(render(&songs, &out, &["--skip-done"]).status.success());
+    assert_eq!(files(&out).len(), songs.len(), "temporary files are left");
 }
 
 /// Two runs write the same folder at once. Each has temporary files of its own, so every file is

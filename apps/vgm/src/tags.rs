@@ -236,7 +236,7 @@ mod tests {
         assert_eq!(info(&tags).last(), Some(&(*b"ITRK", "7".into())));
         let id3 = String::from_utf8_lossy(&id3(&tags)).into_owned();
         assert!(
-            id3.contains("TRCK") && id3.contains("LOOPLENGTH\044100"),
+            id3.contains("TRCK") && id3.contains("LOOPLENGTH\x0044100"),
             "{id3}"
         );
     }

@@ -42,12 +42,10 @@ pub struct Banks {
 ///
 /// Packed blocks have the kinds of plain ones plus 0x40.
 pub fn is_block_kind(kind: u8) -> bool {
-    match kind {
-        0x00..=0x08 | 0x40..=0x48 | 0x7F => true,
-        0x80..=0x94 | 0x96 => true,
-        0xC0..=0xC2 | 0xE0 | 0xE1 => true,
-        _ => false,
-    }
+    let is_stream = matches!(kind, 0x00..=0x08 | 0x40..=0x48 | 0x7F);
+    let is_rom = matches!(kind, 0x80..=0x94 | 0x96);
+    let is_ram = matches!(kind, 0xC0..=0xC2 | 0xE0 | 0xE1);
+    is_stream || is_rom || is_ram
 }
 
 /// The number of kinds of stream data.

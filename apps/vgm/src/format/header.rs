@@ -308,8 +308,8 @@ fn data_offset(song: &[u8], version: u32) -> Result<(usize, Option<String>)> {
     }
     let usual = match version {
         ..0x151 => 0x40,
-        ..0x161 => 0x80,
-        ..0x171 => 0xC0,
+        0x151..0x161 => 0x80,
+        0x161..0x171 => 0xC0,
         _ => 0x100,
     };
     let defect = format!(

@@ -286,7 +286,7 @@ pub fn base_song(name: &str) -> Vec<u8> {
         "OKIM6258" => {
             let mut commands = vec![0xB7, 0, 2];
             for code in 0..400u32 {
-                let value = (code * 37 >> 2) as u8;
+                let value = ((code * 37) >> 2) as u8;
                 commands.extend([0xB7, 1, value, 0x7A]);
             }
             with(ChipId::Okim6258, &[], &commands)
@@ -301,7 +301,7 @@ pub fn base_song(name: &str) -> Vec<u8> {
         }
         // A voice whose bank is 1, and a memory that differs in every bank.
         "SegaPCM banks" => {
-            let data: Vec<u8> = (0..0x4000u32).map(|at| (at * at >> 7) as u8).collect();
+            let data: Vec<u8> = (0..0x4000u32).map(|at| ((at * at) >> 7) as u8).collect();
             let mut commands = vec![0x67, 0x66, 0x80];
             commands.extend((8 + data.len() as u32).to_le_bytes());
             commands.extend([0, 0x40, 0, 0, 0, 0, 0, 0]);

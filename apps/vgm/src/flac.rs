@@ -15,9 +15,8 @@ use flacenc::error::{Verified, Verify};
 use flacenc::source::{Context, Fill, FrameBuf};
 
 use crate::error::{Error, Result};
-use crate::format::Gd3;
 use crate::mix::{SampleFormat, to_i16, to_int};
-use crate::tags;
+use crate::tags::{self, FileTags};
 
 /// The number of frames per block.
 const BLOCK: usize = 4096;
@@ -79,7 +78,7 @@ impl Flac {
     }
 
     /// Returns the header of the file, with its format and tags.
-    pub fn header(&self, tags: &Gd3) -> Vec<u8> {
+    pub fn header(&self, tags: &FileTags) -> Vec<u8> {
         let mut header = self.beginning();
         let comments = comments(tags);
         // 0x80 marks the last metadata block, and 4 is the type of Vorbis comments.
@@ -145,7 +144,7 @@ impl Flac {
 
 /// Returns the block of Vorbis comments: the name of the program, the number of comments, and the
 /// comments.
-fn comments(tags: &Gd3) -> Vec<u8> {
+fn comments(tags: &FileTags) -> Vec<u8> {
     let text = |text: &str| [&(text.len() as u32).to_le_bytes(), text.as_bytes()].concat();
     let fields = tags::vorbis(tags);
     let mut comments = text("creel-vgm");
@@ -157,6 +156,7 @@ fn comments(tags: &Gd3) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::format::Gd3;
 
     /// Creates a file of noise and tones that is pushed in pieces of `step` frames.
     fn file(frames: usize, step: usize) -> Vec<u8> {
@@ -164,10 +164,11 @@ mod tests {
             .map(|at| [(at as f32 * 0.03).sin(), (at * at % 97) as f32 / 200.0])
             .collect();
         let mut flac = Flac::new(SampleFormat::I16, 44_100, frames as u64).unwrap();
-        let mut bytes = flac.header(&Gd3 {
+        let names = Gd3 {
             track: "Étude".into(),
             ..Gd3::default()
-        });
+        };
+        let mut bytes = flac.header(&names.into());
         for piece in samples.chunks(step) {
             flac.push(piece, &mut bytes);
         }
@@ -217,7 +218,7 @@ mod tests {
                 for frames in [1, 15, 32, 40, 4095, 4096, 4097, 10_001] {
                     let sound: Vec<_> = (0..frames).map(sound).collect();
                     let mut flac = Flac::new(samples, 44_100, frames as u64).unwrap();
-                    let mut file = flac.header(&Gd3::default());
+                    let mut file = flac.header(&FileTags::default());
                     flac.push(&sound, &mut file);
                     flac.finish(&mut file);
                     let expected = sound.as_flattened().iter().map(|it| to_int(*it, bits));

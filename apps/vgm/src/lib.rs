@@ -22,3 +22,4 @@ mod tags;
 pub mod wav;
 
 pub use error::{Error, Result};
+pub use tags::FileTags;

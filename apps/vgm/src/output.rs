@@ -11,9 +11,10 @@ use std::path::Path;
 use crate::effects::{Chain, Effects, Loudness, Measured, Meter};
 use crate::error::{Error, Result};
 use crate::flac::Flac;
-use crate::format::{Gd3, Song};
+use crate::format::{Song, TICKS_PER_SECOND};
 use crate::mix::SampleFormat;
 use crate::render::{Buffers, Player, Settings, SplitPlayer};
+use crate::tags::FileTags;
 use crate::wav::{Container, Layout};
 use creel::Pool;
 use creel_console::AtomicFile;
@@ -52,6 +53,8 @@ pub struct OutputSettings<'a> {
     /// The gain of the album, or of the song to which a stem belongs. If it is `None` and the
     /// effects need a gain, we measure the song first.
     pub gain: Option<f32>,
+    /// The number of the song in its folder, for the tags.
+    pub track: Option<usize>,
     /// The pool whose workers render the chips of the song, each chip on one worker. If it is
     /// `None`, the calling thread renders all chips.
     pub split: Option<&'a Pool>,
@@ -132,7 +135,7 @@ enum Writer {
 
 impl Writer {
     /// Creates a writer for this number of frames. Also returns the header of the file.
-    fn new(layout: Layout, rate: u32, frames: u64, tags: &Gd3) -> Result<(Writer, Vec<u8>)> {
+    fn new(layout: Layout, rate: u32, frames: u64, tags: &FileTags) -> Result<(Writer, Vec<u8>)> {
         if layout.container == Container::Flac {
             let flac = Flac::new(layout.samples, rate, frames)?;
             let header = flac.header(tags);
@@ -171,7 +174,26 @@ impl Writer {
 pub fn check(song: &Song, settings: &Settings, layout: Layout) -> Result<()> {
     Player::check(song, settings)?;
     let (frames, _) = settings.frames(song);
-    Writer::new(layout, settings.sample_rate, frames, &song.tags).map(drop)
+    let tags = file_tags(song, settings, None);
+    Writer::new(layout, settings.sample_rate, frames, &tags).map(drop)
+}
+
+/// Returns the tags of a song's file without its ReplayGain.
+fn file_tags(song: &Song, settings: &Settings, track: Option<usize>) -> FileTags {
+    let frame = |tick: u64| {
+        let frames = u128::from(tick) * u128::from(settings.sample_rate);
+        frames.div_ceil(u128::from(TICKS_PER_SECOND)) as u64
+    };
+    let loop_frames = song.repeat().map(|repeat| {
+        let start = frame(repeat.tick);
+        (start, frame(song.ticks()) - start)
+    });
+    FileTags {
+        names: song.tags.clone(),
+        track,
+        loop_frames,
+        replay_gain: None,
+    }
 }
 
 impl Job {
@@ -197,8 +219,16 @@ impl Job {
         let OutputSettings {
             settings, layout, ..
         } = how;
+        let mut tags = file_tags(song, settings, how.track);
         let gain = match (how.gain, how.effects.loudness) {
             (_, Loudness::AsIs) => 1.0,
+            (_, Loudness::Tagged) => match self.measure(song, how, || progress(0))? {
+                Some(measured) => {
+                    tags.replay_gain = measured.replay_gain();
+                    1.0
+                }
+                None => return Ok(Outcome::Cancelled),
+            },
             // The measurement includes the volume, so the gain would cancel it. We therefore apply
             // the volume again after the gain.
             (Some(gain), _) => gain * settings.volume,
@@ -211,7 +241,7 @@ impl Job {
         let mut player = self.player(song, how)?;
         let rate = settings.sample_rate;
         let mut chain = Chain::whole(how.effects, rate, gain, layout.samples);
-        let (mut writer, header) = Writer::new(layout, rate, player.frames(), &song.tags)?;
+        let (mut writer, header) = Writer::new(layout, rate, player.frames(), &tags)?;
         let mut extent = Extent::default();
         sink(&header)?;
         self.mix.resize(player.block_frames(), [0.0; 2]);

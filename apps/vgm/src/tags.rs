@@ -4,7 +4,7 @@
 //! |---|---|
 //! | Vorbis comments | any name is allowed |
 //! | ID3 | fixed names. Other fields go to `TXXX`, which has a name and free text |
-//! | INFO list of WAV | fixed names. Other fields go to the comment |
+//! | INFO list of WAV | fixed names. Other text goes to the comment, and other numbers are left out |
 //! | AU | a single text, for which we use one line per field as in Vorbis comments |
 //!
 //! Source: xiph.org, "Ogg Vorbis I format specification: comment field"; id3.org, "ID3 tag version
@@ -12,6 +12,56 @@
 //! (INFO).
 
 use crate::format::Gd3;
+
+/// The tags of a sound file.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct FileTags {
+    /// The names of the song and of the people that made it.
+    pub names: Gd3,
+    /// The number of the song in its folder, from 1.
+    pub track: Option<usize>,
+    /// The first frame of the loop, and its length in frames.
+    pub loop_frames: Option<(u64, u64)>,
+    /// The ReplayGain in dB, and the peak of the samples, where full scale is 1.
+    pub replay_gain: Option<(f64, f32)>,
+}
+
+impl From<Gd3> for FileTags {
+    fn from(names: Gd3) -> Self {
+        FileTags {
+            names,
+            ..FileTags::default()
+        }
+    }
+}
+
+impl FileTags {
+    /// Returns the fields that are numbers: the name, the ID3 frame, the INFO name and the value.
+    fn numbers(&self) -> Vec<Field> {
+        let field = |vorbis, id3, info, text| Field {
+            vorbis,
+            id3,
+            info,
+            text,
+        };
+        let mut fields = Vec::new();
+        if let Some(track) = self.track {
+            let info = Some(*b"ITRK");
+            fields.push(field("TRACKNUMBER", *b"TRCK", info, track.to_string()));
+        }
+        if let Some((start, length)) = self.loop_frames {
+            fields.push(field("LOOPSTART", FREE, None, start.to_string()));
+            fields.push(field("LOOPLENGTH", FREE, None, length.to_string()));
+        }
+        if let Some((decibels, peak)) = self.replay_gain {
+            let gain = format!("{decibels:.2} dB");
+            fields.push(field("REPLAYGAIN_TRACK_GAIN", FREE, None, gain));
+            let peak = format!("{peak:.6}");
+            fields.push(field("REPLAYGAIN_TRACK_PEAK", FREE, None, peak));
+        }
+        fields
+    }
+}
 
 /// A non-empty field.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -85,14 +135,15 @@ fn fields(tags: &Gd3) -> Vec<Field> {
 }
 
 /// Returns the tags as Vorbis comments of the form `NAME=text`.
-pub fn vorbis(tags: &Gd3) -> Vec<String> {
-    let comment = |field: &Field| format!("{}={}", field.vorbis, field.text);
-    fields(tags).iter().map(comment).collect()
+pub fn vorbis(tags: &FileTags) -> Vec<String> {
+    let comment = |field: Field| format!("{}={}", field.vorbis, field.text);
+    let all = fields(&tags.names).into_iter().chain(tags.numbers());
+    all.map(comment).collect()
 }
 
 /// Returns the names and texts of an INFO list.
-pub fn info(tags: &Gd3) -> Vec<([u8; 4], String)> {
-    let (named, nameless): (Vec<_>, Vec<_>) = fields(tags)
+pub fn info(tags: &FileTags) -> Vec<([u8; 4], String)> {
+    let (named, nameless): (Vec<_>, Vec<_>) = fields(&tags.names)
         .into_iter()
         .partition(|field| field.info.is_some());
     let mut list: Vec<_> = named
@@ -111,13 +162,15 @@ pub fn info(tags: &Gd3) -> Vec<([u8; 4], String)> {
             }
         }
     }
+    let numbers = tags.numbers().into_iter();
+    list.extend(numbers.filter_map(|field| Some((field.info?, field.text))));
     list
 }
 
 /// Returns an ID3 tag, or nothing if there are no fields.
-pub fn id3(tags: &Gd3) -> Vec<u8> {
+pub fn id3(tags: &FileTags) -> Vec<u8> {
     let mut frames = Vec::new();
-    for field in fields(tags) {
+    for field in fields(&tags.names).into_iter().chain(tags.numbers()) {
         // 3 means UTF-8. A comment also has a language and a heading, and a user-defined field has
         // a name.
         let head = match field.id3 {
@@ -145,9 +198,9 @@ fn seven_bits(size: usize) -> [u8; 4] {
 mod tests {
     use super::*;
 
-    fn all() -> Gd3 {
+    fn all() -> FileTags {
         let text = |text: &str| String::from(text);
-        Gd3 {
+        let names = Gd3 {
             track: text("Warp"),
             track_native: text("縦糸"),
             game: text("Loom"),
@@ -159,7 +212,33 @@ mod tests {
             date: text("1801/01/02"),
             converted_by: text("B. Spinner"),
             notes: text("two\nlines"),
-        }
+        };
+        names.into()
+    }
+
+    #[test]
+    fn numbers_follow_the_names_in_every_tag_format() {
+        let tags = FileTags {
+            track: Some(7),
+            loop_frames: Some((44_100, 44_100)),
+            replay_gain: Some((-3.456, 0.5)),
+            ..all()
+        };
+        let comments = vorbis(&tags);
+        let expected = [
+            "TRACKNUMBER=7",
+            "LOOPSTART=44100",
+            "LOOPLENGTH=44100",
+            "REPLAYGAIN_TRACK_GAIN=-3.46 dB",
+            "REPLAYGAIN_TRACK_PEAK=0.500000",
+        ];
+        assert_eq!(comments[11..], expected);
+        assert_eq!(info(&tags).last(), Some(&(*b"ITRK", "7".into())));
+        let id3 = String::from_utf8_lossy(&id3(&tags)).into_owned();
+        assert!(
+            id3.contains("TRCK") && id3.contains("LOOPLENGTH\x0044100"),
+            "{id3}"
+        );
     }
 
     #[test]
@@ -192,10 +271,11 @@ mod tests {
             system: "Jacquard".into(),
             ..Gd3::default()
         };
+        let tags = FileTags::from(tags);
         let expected = ["TITLE=縦糸", "SYSTEM=Jacquard", "SYSTEM-NATIVE=紋織"];
         assert_eq!(vorbis(&tags), expected);
         let comment = (*b"ICMT", "SYSTEM-NATIVE=紋織".into());
         assert_eq!(info(&tags).last(), Some(&comment));
-        assert!(id3(&Gd3::default()).is_empty() && info(&Gd3::default()).is_empty());
+        assert!(id3(&FileTags::default()).is_empty() && info(&FileTags::default()).is_empty());
     }
 }

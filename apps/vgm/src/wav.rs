@@ -11,9 +11,8 @@
 //! format" (AU).
 
 use crate::error::{Error, Result};
-use crate::format::Gd3;
 use crate::mix::{SampleFormat, to_i16, to_int};
-use crate::tags;
+use crate::tags::{self, FileTags};
 
 /// The kind of sound file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -72,14 +71,19 @@ impl Layout {
     /// Returns [`Error::TooLarge`] if the file would exceed 4 GiB.
     ///
     /// ```
-    /// use creel_vgm::{format::Gd3, wav::Layout};
+    /// use creel_vgm::{FileTags, wav::Layout};
     ///
-    /// let (header, trailer) = Layout::default().around(44_100, 2, &Gd3::default())?;
+    /// let (header, trailer) = Layout::default().around(44_100, 2, &FileTags::default())?;
     /// assert_eq!((header.len(), trailer.len()), (44, 0));
     /// assert_eq!(header[40..], 8u32.to_le_bytes());
     /// # Ok::<(), creel_vgm::Error>(())
     /// ```
-    pub fn around(self, sample_rate: u32, frames: u64, tags: &Gd3) -> Result<(Vec<u8>, Vec<u8>)> {
+    pub fn around(
+        self,
+        sample_rate: u32,
+        frames: u64,
+        tags: &FileTags,
+    ) -> Result<(Vec<u8>, Vec<u8>)> {
         if matches!(self.container, Container::Raw | Container::Flac) {
             return Ok((Vec::new(), Vec::new()));
         }
@@ -213,7 +217,7 @@ fn chunk(body: &mut Vec<u8>, name: &[u8; 4], data: &[u8]) {
 
 /// Returns the trailer of a WAV file. It needs no padding before it, because frames have two
 /// channels and therefore an even number of bytes.
-fn trailer(tags: &Gd3) -> Vec<u8> {
+fn trailer(tags: &FileTags) -> Vec<u8> {
     let id3 = tags::id3(tags);
     if id3.is_empty() {
         return Vec::new();
@@ -230,7 +234,7 @@ fn trailer(tags: &Gd3) -> Vec<u8> {
 
 /// Returns the annotation between the header and the samples of an AU file: the tags, one per line,
 /// padded with zeros to a multiple of eight bytes. Without tags, it has four zeros.
-fn annotation(tags: &Gd3) -> Vec<u8> {
+fn annotation(tags: &FileTags) -> Vec<u8> {
     let mut text = tags::vorbis(tags).join("\n").into_bytes();
     let zeros = 8 - text.len() % 8;
     text.resize(
@@ -253,6 +257,7 @@ fn each<const BYTES: usize>(samples: &[f32], out: &mut [u8], encode: impl Fn(f32
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::format::Gd3;
 
     const ALL: [SampleFormat; 5] = [
         SampleFormat::I8,
@@ -267,12 +272,13 @@ mod tests {
         for samples in ALL {
             for container in [Container::Wav, Container::Au] {
                 let layout = Layout { container, samples };
-                let tags = Gd3 {
+                let names = Gd3 {
                     track: "Étude".into(),
                     author_native: "糸".into(),
                     notes: "odd".into(),
                     ..Gd3::default()
                 };
+                let tags = names.into();
                 let (mut file, trailer) = layout.around(48_000, 3, &tags).unwrap();
                 let header = file.len();
                 layout.encode(&[[0.5, -0.5]; 3], &mut file);
@@ -328,7 +334,7 @@ mod tests {
             (SampleFormat::F32, 3, 18),
         ] {
             let container = Container::Wav;
-            let around = Layout { container, samples }.around(44_100, 1, &Gd3::default());
+            let around = Layout { container, samples }.around(44_100, 1, &FileTags::default());
             let (header, _) = around.unwrap();
             let word = |at: usize| u16::from_le_bytes([header[at], header[at + 1]]);
             assert_eq!((word(20), word(16)), (tag, bytes), "{samples:?}");
@@ -343,7 +349,7 @@ mod tests {
     #[test]
     fn file_above_4_gib_is_rejected() {
         let layout = Layout::default();
-        let around = |frames| layout.around(44_100, frames, &Gd3::default());
+        let around = |frames| layout.around(44_100, frames, &FileTags::default());
         assert!(around(1 << 29).is_ok());
         assert!(around(1 << 30).is_err());
         assert!(around(u64::MAX).is_err());

@@ -105,6 +105,53 @@ fn flac_and_wav_have_the_same_samples() {
 }
 
 #[test]
+fn files_have_numbers_loops_and_gains_as_tags() {
+    let folder = Folder::new("numbers");
+    let input = folder.path("in");
+    fs::create_dir_all(&input).unwrap();
+    for name in ["sn76489", "ym2151"] {
+        let carried = demo::CARRIED
+            .iter()
+            .find(|song| song.name.starts_with(name))
+            .unwrap();
+        fs::write(input.join(name).with_extension("vgz"), carried.packed).unwrap();
+    }
+    let out = folder.path("out");
+    render(
+        input.to_str().unwrap(),
+        &out,
+        &["--flac", "--replay-gain-tags"],
+    );
+    for (number, name) in [("1", "sn76489"), ("2", "ym2151")] {
+        let flac = claxon::FlacReader::open(out.join(name).with_extension("flac")).unwrap();
+        let tag = |name: &str| flac.get_tag(name).next().map(str::to_owned);
+        assert_eq!(tag("TRACKNUMBER").as_deref(), Some(number));
+        let frames = |name: &str| tag(name).unwrap().parse::<u64>().unwrap();
+        let end = frames("LOOPSTART") + frames("LOOPLENGTH");
+        // The song is played once and without a fade, so it ends where its loop ends.
+        assert_eq!(Some(end), flac.streaminfo().samples, "{name}");
+        assert!(tag("REPLAYGAIN_TRACK_GAIN").unwrap().ends_with(" dB"));
+        assert!(parsed(&tag("REPLAYGAIN_TRACK_PEAK").unwrap()) <= 1.0);
+    }
+    // The tags do not change the samples.
+    render(input.to_str().unwrap(), &folder.path("plain"), &[]);
+    render(
+        input.to_str().unwrap(),
+        &folder.path("tagged"),
+        &["--replay-gain-tags"],
+    );
+    let [plain, tagged] = ["plain", "tagged"].map(|of| folder.path(of).join("ym2151.wav"));
+    assert!(data(&plain) == data(&tagged) && fs::read(plain).unwrap() != fs::read(tagged).unwrap());
+    let bytes = fs::read(folder.path("plain/ym2151.wav")).unwrap();
+    let has = |name: &[u8]| bytes.windows(name.len()).any(|part| part == name);
+    assert!(has(b"ITRK") && has(b"TRCK") && has(b"LOOPSTART"));
+}
+
+fn parsed(text: &str) -> f64 {
+    text.parse().unwrap()
+}
+
+#[test]
 fn archives_are_treated_as_folders() {
     let folder = Folder::new("archives");
     let songs = [&demo::CARRIED[5], &demo::CARRIED[6]];

@@ -255,6 +255,50 @@ fn foreign_file_is_not_overwritten_as_index() {
 }
 
 #[test]
+fn post_is_rejected_and_the_page_has_an_icon() {
+    let folder = Folder::new("methods");
+    let server = Server::start(&folder);
+    for path in ["/", "/songs", "/sound?id=0"] {
+        let mut stream = TcpStream::connect(&server.address).unwrap();
+        write!(stream, "POST {path} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n").unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        assert!(answer.starts_with("HTTP/1.1 405 "), "{path}: {answer}");
+    }
+    for path in ["/favicon.ico", "/favicon.svg"] {
+        let (head, body) = server.ask(path, "127.0.0.1", "");
+        assert!(
+            head.contains("image/svg+xml") && body.starts_with(b"<svg"),
+            "{head}"
+        );
+    }
+    let page = String::from_utf8(server.get("/")).unwrap();
+    for landmark in ["<header>", "<main>", "<footer>"] {
+        assert_eq!(page.matches(landmark).count(), 1, "{landmark}");
+    }
+}
+
+#[test]
+fn too_many_connections_get_an_answer() {
+    let folder = Folder::new("busy");
+    let server = Server::start(&folder);
+    // Each of these connections has sent half a request.
+    let half = |_| {
+        let mut stream = TcpStream::connect(&server.address).unwrap();
+        let _ = write!(stream, "GET / HTTP/1.1\r\n");
+        stream
+    };
+    let open: Vec<TcpStream> = (0..200).map(half).collect();
+    let mut stream = TcpStream::connect(&server.address).unwrap();
+    let mut answer = Vec::new();
+    // Reading may end with a reset, because the server does not wait for a request.
+    let _ = stream.read_to_end(&mut answer);
+    let answer = String::from_utf8_lossy(&answer).into_owned();
+    assert!(answer.starts_with("HTTP/1.1 503 "), "{answer:?}");
+    drop(open);
+}
+
+#[test]
 fn samples_start_anywhere_with_muted_voices() {
     let folder = Folder::new("sound");
     let server = Server::start(&folder);

@@ -5,6 +5,7 @@ use std::fs::{self, File, OpenOptions};
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::{self, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// The longest file name that common file systems accept.
 const NAME_BYTES_MAX: usize = 255;
@@ -13,7 +14,7 @@ const NAME_BYTES_MAX: usize = 255;
 ///
 /// Until [`commit`](Self::commit), an existing file at the target stays as it is. If you drop the
 /// file before, we remove the temporary file. It stays only if the process is killed. Its name ends
-/// in `.part`.
+/// in `.part`. [`remove_abandoned`](Self::remove_abandoned) removes files that stayed.
 ///
 /// ```
 /// use creel_console::AtomicFile;
@@ -53,6 +54,9 @@ impl AtomicFile {
                 .open(&partial)
             {
                 Ok(file) => {
+                    // The lock shows other processes that this file is in use. Some file systems
+                    // have no locks, and work without them.
+                    let _ = file.try_lock();
                     return Ok(Self {
                         file,
                         partial,
@@ -75,6 +79,21 @@ impl AtomicFile {
         let mut file = Self::create(path)?;
         file.write_all(bytes)?;
         file.commit()
+    }
+
+    /// Removes the temporary files for these targets in one folder that killed processes have left.
+    ///
+    /// We keep files that another process writes, and files that were created just now. We ignore
+    /// errors, because an abandoned file does no harm.
+    pub fn remove_abandoned(folder: &Path, is_target: impl Fn(&OsStr) -> bool) {
+        let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+        for entry in entries {
+            let name = entry.file_name();
+            let target = target_name(&name);
+            if target.is_some_and(&is_target) && is_abandoned(&entry.path()) {
+                let _ = fs::remove_file(entry.path());
+            }
+        }
     }
 
     /// Returns the temporary file.
@@ -126,6 +145,23 @@ fn partial_name(name: &OsStr) -> OsString {
     partial
 }
 
+/// Returns the name of the target from a temporary name, or `None` for other names.
+fn target_name(partial: &OsStr) -> Option<&OsStr> {
+    let name = partial.to_str()?.strip_suffix(".part")?;
+    let (target, random) = name.rsplit_once('.')?;
+    let is_random = random.len() == 16 && random.bytes().all(|byte| byte.is_ascii_hexdigit());
+    (is_random && !target.is_empty()).then_some(OsStr::new(target))
+}
+
+/// The age up to which a temporary file may belong to a process that has not locked it yet.
+const YOUNG: Duration = Duration::from_millis(100);
+
+fn is_abandoned(path: &Path) -> bool {
+    let age = fs::symlink_metadata(path).and_then(|about| about.modified());
+    let is_old = age.is_ok_and(|time| time.elapsed().is_ok_and(|age| age > YOUNG));
+    is_old && File::open(path).is_ok_and(|file| file.try_lock().is_ok())
+}
+
 impl Write for AtomicFile {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.file.write(bytes)
@@ -162,6 +198,38 @@ mod tests {
         let folder = std::env::temp_dir().join(name);
         fs::create_dir_all(&folder).unwrap();
         folder
+    }
+
+    #[test]
+    fn only_old_unlocked_files_of_the_targets_are_removed() {
+        let folder = std::env::temp_dir().join(format!("creel-abandoned-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&folder);
+        fs::create_dir_all(&folder).unwrap();
+        let old = std::time::SystemTime::now() - 2 * YOUNG;
+        let leave = |name: &str| {
+            let file = File::create(folder.join(name)).unwrap();
+            file.set_modified(old).unwrap();
+        };
+        leave("a.wav.0123456789abcdef.part");
+        leave("b.wav.0123456789abcdef.part");
+        leave("a.wav.part");
+        leave("a.wav.0123.part");
+        let in_use = AtomicFile::create(&folder.join("a.wav")).unwrap();
+        in_use.file().set_modified(old).unwrap();
+        let young = File::create(folder.join("a.wav.ffffffffffffffff.part")).unwrap();
+        young
+            .set_modified(std::time::SystemTime::now() + Duration::from_secs(60))
+            .unwrap();
+        drop(young);
+        AtomicFile::remove_abandoned(&folder, |name| name == "a.wav");
+        let has = |name: &str| folder.join(name).exists();
+        assert!(!has("a.wav.0123456789abcdef.part"));
+        assert!(has("b.wav.0123456789abcdef.part"), "another target");
+        assert!(has("a.wav.part") && has("a.wav.0123.part"), "other names");
+        assert!(in_use.partial.exists(), "a file in use");
+        assert!(has("a.wav.ffffffffffffffff.part"), "a young file");
+        drop(in_use);
+        fs::remove_dir_all(folder).unwrap();
     }
 
     #[test]

@@ -234,6 +234,8 @@ pub fn serve(listener: &TcpListener, answer: impl Fn(&Request) -> Answer + Send 
         };
         if open.fetch_add(1, Ordering::Relaxed) >= CONNECTIONS_MAX {
             open.fetch_sub(1, Ordering::Relaxed);
+            // We ignore errors, because the browser may have closed the connection.
+            let _ = refuse(&stream);
             continue;
         }
         let (answer, counted) = (Arc::clone(&answer), Arc::clone(&open));
@@ -248,6 +250,14 @@ pub fn serve(listener: &TcpListener, answer: impl Fn(&Request) -> Answer + Send 
             open.fetch_sub(1, Ordering::Relaxed);
         }
     }
+}
+
+/// Answers a connection for which there is no thread, without waiting for its request.
+fn refuse(mut stream: &TcpStream) -> io::Result<()> {
+    stream.set_nonblocking(true)?;
+    // If there were unread bytes when we close the connection, the system would reset it.
+    let _ = stream.read(&mut [0; REQUEST_BYTES_MAX]);
+    Answer::refused("503 Service Unavailable").send(&mut stream, false)
 }
 
 fn respond(mut stream: &TcpStream, answer: &dyn Fn(&Request) -> Answer) -> io::Result<()> {

@@ -10,16 +10,19 @@
 //! - A file appears under its name only when it is complete, even if something fails.
 //! - The bytes of the files do not depend on the number of jobs or workers.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::ffi::OsStr;
 use std::fs;
 use std::io;
+use std::path::Path;
 use std::sync::{Condvar, Mutex, MutexGuard};
 
 use creel::Pool;
+use creel_console::AtomicFile;
 
 use super::gains::Gains;
 use super::{Plan, Unit};
-use crate::chips::factory::missing;
+use crate::chips::factory::{missing, unsupported};
 use crate::effects::Effects;
 use crate::error::{Error, Result};
 use crate::format::Song;
@@ -49,9 +52,11 @@ pub enum Existing {
 /// The warnings about a song.
 #[derive(Debug, Default, Clone, PartialEq, Eq, serde::Serialize)]
 pub struct Warnings {
-    /// The names of the chips that are not supported.
+    /// The names of the chips that are not played.
     pub chips_missing: Vec<&'static str>,
-    /// All other warnings.
+    /// The warnings about other parts of the song that are not played. `warnings` has them as well.
+    pub not_played: Vec<String>,
+    /// All warnings that are not about missing chips.
     pub warnings: Vec<String>,
 }
 
@@ -59,14 +64,24 @@ impl Warnings {
     /// Returns the warnings about a song.
     pub fn of(song: &Song) -> Warnings {
         let name = |instance: crate::format::Instance| song.header.name(instance.chip);
-        let mut warnings = song.warnings().to_vec();
+        let mut not_played = song.losses().to_vec();
+        not_played.extend(unsupported(song));
+        let mut warnings = not_played.clone();
+        let others = song.warnings().iter();
+        warnings.extend(others.filter(|it| !song.losses().contains(it)).cloned());
         if song.chips().next().is_none() {
             warnings.push("the song does not write to any chip for which it has a clock".into());
         }
         Warnings {
             chips_missing: missing(song).into_iter().map(name).collect(),
+            not_played,
             warnings,
         }
+    }
+
+    /// Returns whether everything in the song is played. `--strict` rejects other songs.
+    pub fn is_complete(&self) -> bool {
+        self.chips_missing.is_empty() && self.not_played.is_empty()
     }
 
     /// Adds a warning if the song is silent. A silent stem is normal, so there is no warning for
@@ -110,7 +125,7 @@ pub struct Engine<'a> {
     pub layout: Layout,
     /// The treatment of songs whose file exists.
     pub existing: Existing,
-    /// Whether to reject songs with a chip that is not supported.
+    /// Whether to reject songs that are not played in full.
     pub strict: bool,
 }
 
@@ -140,7 +155,10 @@ struct SharedState<'p> {
 impl Engine<'_> {
     /// Renders all songs of the plan. It blocks until the last song is on the disk, or until all
     /// workers have stopped.
+    ///
+    /// First, it removes the temporary files of these songs that killed runs have left.
     pub fn run(&self, plan: &Plan, watch: Observer<'_>) {
+        remove_abandoned(&plan.units);
         let gains = &Gains::measure(self, &plan.units, watch);
         if plan.is_better_split(self.jobs) {
             let mut job = Job::default();
@@ -224,6 +242,7 @@ impl Engine<'_> {
             layout: self.layout,
             effects: self.effects,
             gain: way.0,
+            track: unit.track,
             split: way.1,
         };
         let rendered = job.render_file(&song, how, &unit.output, |frames| {
@@ -335,6 +354,7 @@ impl Stream<'_> {
                     layout: self.layout,
                     effects: self.effects,
                     gain: None,
+                    track: unit.track,
                     split: None,
                 };
                 let sink = |bytes: &[u8]| {
@@ -364,6 +384,19 @@ impl Stream<'_> {
     }
 }
 
+/// Removes the temporary files of the outputs that killed runs have left.
+fn remove_abandoned(units: &[Unit]) {
+    let mut folders: HashMap<&Path, HashSet<&OsStr>> = HashMap::new();
+    for unit in units {
+        if let (Some(folder), Some(name)) = (unit.output.parent(), unit.output.file_name()) {
+            folders.entry(folder).or_default().insert(name);
+        }
+    }
+    for (folder, names) in folders {
+        AtomicFile::remove_abandoned(folder, |name| names.contains(name));
+    }
+}
+
 /// Reads a song and its warnings.
 pub(super) fn load(unit: &Unit, strict: bool) -> Result<(Song, Warnings)> {
     let song = unit.input.load()?;
@@ -371,6 +404,10 @@ pub(super) fn load(unit: &Unit, strict: bool) -> Result<(Song, Warnings)> {
     if strict && !remarks.chips_missing.is_empty() {
         let names = remarks.chips_missing.join(", ");
         let reason = format!("the song needs {names}, and --strict rejects it");
+        return Err(Error::Unsupported(reason));
+    }
+    if strict && let Some(loss) = remarks.not_played.first() {
+        let reason = format!("{loss}, and --strict rejects songs that are not played in full");
         return Err(Error::Unsupported(reason));
     }
     Ok((song, remarks))

@@ -31,7 +31,7 @@ impl Group {
     /// rendered, or not at all.
     fn of(unit: &Unit, loudness: Loudness) -> Option<Group> {
         match loudness {
-            Loudness::AsIs => None,
+            Loudness::AsIs | Loudness::Tagged => None,
             Loudness::Album => {
                 let folder = unit.output.parent().map(PathBuf::from);
                 Some(Group::Album(folder.unwrap_or_default()))
@@ -106,6 +106,7 @@ fn of_song(
         layout: engine.layout,
         effects: engine.effects,
         gain: None,
+        track: None,
         split: None,
     };
     job.measure(&song, how, || !(watch.should_stop)())

@@ -171,6 +171,9 @@ pub struct Unit {
     pub cost: Cost,
     /// The position of the song in the input.
     pub order: usize,
+    /// The number of the song in its folder, from 1 in the order of the input. It is `None` for a
+    /// song that was not found in a folder, an archive or a playlist with others.
+    pub track: Option<usize>,
     /// The part of the song to render, or `None` for the whole song.
     pub stem: Option<Stem>,
 }
@@ -282,6 +285,7 @@ impl Plan {
 /// they are in folders with the names of these.
 pub fn plan(paths: &[PathBuf], output: &Path, extension: &str, recurse: bool) -> Plan {
     let (mut plan, roots) = collect(paths, output, extension, recurse);
+    number_tracks(&mut plan.units);
     // On stdout, the names of the songs do not matter.
     if output.as_os_str() == "-" {
         sort(&mut plan.units);
@@ -370,6 +374,7 @@ pub fn carried(output: &Path, extension: &str) -> Plan {
         units: demo::CARRIED.iter().enumerate().map(unit).collect(),
         ..Plan::default()
     };
+    number_tracks(&mut plan.units);
     sort(&mut plan.units);
     plan
 }
@@ -383,7 +388,24 @@ fn unit(input: Source, output: PathBuf, header: Option<&Header>, order: usize) -
         claimed,
         cost: header.map_or(Cost::default(), |header| Cost::of(header, claimed)),
         order,
+        track: None,
         stem: None,
+    }
+}
+
+/// Numbers the songs of each output folder in the order of the input. A song alone has no number.
+fn number_tracks(units: &mut [Unit]) {
+    let mut order: Vec<usize> = (0..units.len()).collect();
+    order.sort_by_key(|place| units[*place].order);
+    let mut folders: HashMap<_, Vec<usize>> = HashMap::new();
+    for place in order {
+        let folder = units[place].output.parent().map(PathBuf::from);
+        folders.entry(folder).or_default().push(place);
+    }
+    for places in folders.values().filter(|places| places.len() > 1) {
+        for (number, place) in (1..).zip(places) {
+            units[*place].track = Some(number);
+        }
     }
 }
 
@@ -407,6 +429,7 @@ mod tests {
                 longest_chip: chips.iter().copied().max().unwrap_or(0),
             },
             order: 0,
+            track: None,
             stem: None,
         };
         Plan {

@@ -11,7 +11,7 @@ use std::path::PathBuf;
 
 use creel::Pool;
 
-use super::{Plan, Unit};
+use super::{Plan, Unit, number_tracks};
 use crate::error::{Error, Result};
 use crate::format::Gd3;
 
@@ -120,18 +120,9 @@ impl Naming {
 
     /// Names the songs like [`apply`](Self::apply), but several songs may get the same name.
     pub(super) fn rename(&self, plan: &mut Plan, pool: &Pool) {
-        let mut tracks = vec![0; plan.units.len()];
-        let mut order: Vec<usize> = (0..plan.units.len()).collect();
-        order.sort_by_key(|place| plan.units[*place].order);
-        let mut counts = std::collections::HashMap::new();
-        for place in order {
-            let folder = plan.units[place].output.parent().map(PathBuf::from);
-            let count = counts.entry(folder).or_insert(0);
-            *count += 1;
-            tracks[place] = *count;
-        }
-        let names = pool.map_indexed(&plan.units, |place, unit| {
-            self.name(unit, tracks[place]).ok()
+        number_tracks(&mut plan.units);
+        let names = pool.map_indexed(&plan.units, |_, unit| {
+            self.name(unit, unit.track.unwrap_or(1)).ok()
         });
         for (unit, name) in plan.units.iter_mut().zip(names) {
             if let Some(name) = name {

@@ -79,6 +79,7 @@ fn stems(unit: &Unit, apart: StemKind, selection: &Selection) -> Result<Vec<Unit
                 longest_chip: cost,
             },
             order: unit.order,
+            track: unit.track,
             stem: Some(stem),
         }
     };

@@ -21,6 +21,7 @@ use super::registry;
 use super::sn76489::{Sn76489, Variant};
 use super::square_chip::{SquareChip, SsgClock};
 use super::step_chip::StepChip;
+use super::t6w28::T6w28;
 use super::voices;
 use super::y8950::Y8950;
 use super::ym2151::Ym2151;
@@ -34,7 +35,7 @@ use super::ym3812::Ym3812;
 use super::ymf262::Ymf262;
 use super::ymz280b::Ymz280b;
 use crate::error::{Error, Result};
-use crate::format::{ChipId, Header, Instance, Song};
+use crate::format::{ChipId, Header, Instance, Song, is_block_kind};
 use crate::sequence::LANES;
 
 /// A part of a chip and its level, which is the factor from one of its steps to full scale.
@@ -79,18 +80,22 @@ impl Part {
 ///
 /// # Errors
 ///
-/// Returns [`Error::Unsupported`] if no chip of the song can be played, and [`Error::Malformed`] if
-/// a chip cannot run at the clock in the header.
+/// Returns [`Error::Unsupported`] if no chip of the song can be played, or [`Error::Malformed`] if
+/// this is because no chip can run at the clock in the header.
 pub fn parts(song: &Song) -> Result<Vec<(Instance, Part)>> {
-    let mut all = Vec::new();
+    let (mut all, mut refused) = (Vec::new(), None);
     for instance in song.chips() {
-        let parts = chip_parts(&song.header, instance)?;
-        all.extend(parts.into_iter().map(|part| (instance, part)));
+        match chip_parts(&song.header, instance) {
+            Ok(parts) => all.extend(parts.into_iter().map(|part| (instance, part))),
+            Err(error) => {
+                refused.get_or_insert(error);
+            }
+        }
     }
     // A song that has chips but does not write to them is silent, and this is not an error.
     let is_silent = song.chips().next().is_none() && song.header.instances().next().is_some();
     if all.is_empty() && !is_silent {
-        return Err(no_chip(song));
+        return Err(refused.unwrap_or_else(|| no_chip(song)));
     }
     Ok(all)
 }
@@ -106,9 +111,34 @@ pub fn parts(song: &Song) -> Result<Vec<(Instance, Part)>> {
 /// ```
 pub fn missing(song: &Song) -> Vec<Instance> {
     let is_missing = |instance: &Instance| {
-        chip_parts(&song.header, *instance).is_ok_and(|parts| parts.is_empty())
+        chip_parts(&song.header, *instance).map_or(true, |parts| parts.is_empty())
     };
-    song.chips().filter(is_missing).collect()
+    // The format has no command for this chip that we know, so it is never written to.
+    let bsmt2000 = Instance {
+        chip: ChipId::Bsmt2000,
+        second: false,
+    };
+    let unwritten = song.header.clock(bsmt2000).map(|_| bsmt2000);
+    song.chips().filter(is_missing).chain(unwritten).collect()
+}
+
+/// Returns a description of each thing in the song that is not played, apart from missing chips and
+/// damage.
+pub fn unsupported(song: &Song) -> Vec<String> {
+    let clocks = song.chips().filter_map(|chip| {
+        let reason = match chip_parts(&song.header, chip).err()? {
+            Error::Malformed { reason, .. } => reason,
+            error => error.to_string(),
+        };
+        Some(format!("{reason}; it is not played"))
+    });
+    let kinds = song
+        .block_kinds()
+        .iter()
+        .filter(|kind| !is_block_kind(**kind));
+    let blocks =
+        kinds.map(|kind| format!("data blocks of the unknown kind {kind:#04x} are ignored"));
+    clocks.chain(blocks).collect()
 }
 
 fn no_chip(song: &Song) -> Error {
@@ -154,6 +184,10 @@ fn chip_parts(header: &Header, instance: Instance) -> Result<Vec<Part>> {
         ChipId::Ay8910 => {
             let chip = Ay8910::new(clock_hz, header.byte(0x78), header.byte(0x79));
             parts.push(Part::Squares(SquareChip::Ay8910(Box::new(chip)), 0, level));
+        }
+        ChipId::Sn76489 if header.is_t6w28() => {
+            let chip = T6w28::new(clock_hz, sn76489_variant(header));
+            parts.push(Part::Squares(SquareChip::T6w28(Box::new(chip)), 0, level));
         }
         ChipId::Sn76489 => {
             let chip = Sn76489::new(clock_hz, sn76489_variant(header));

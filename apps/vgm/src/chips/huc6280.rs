@@ -16,8 +16,8 @@
 //! noise shifts every 64 × (31 - rate) ticks, or every 32 at the highest rate. With the LFO,
 //! channel 1 is silent. Its samples, shifted by 0, 2 or 4 bits, modulate the period of channel 0.
 //!
-//! The three volumes are attenuations of 1.5, 3 and 3 dB per step, which add up. From 45 dB on the
-//! output is silent. Samples are centred around their middle, as on the HuC6280A, so that a change
+//! The three volumes are attenuations of 1.5, 3 and 3 dB per step, which add up. Beyond 45 dB the
+//! output is silent, because volume 1 of a channel is 45 dB below volume 31. A volume of 0 is off. Samples are centred around their middle, as on the HuC6280A, so that a change
 //! of volume does not click. Writing and playing a wave use the same position. Writing 04 with only
 //! `d` set resets the position.
 //!
@@ -29,6 +29,7 @@ use super::Rate;
 use super::step_chip::{Countdown, OutputLevel, StepChip, StepSink, is_inaudible};
 use crate::chips::info::{ChipInfo, Create, DOCUMENTS, Level, VoiceGroup};
 use crate::format::ChipId;
+use crate::sequence::OF_CHANNEL;
 
 /// The entry of the HuC6280 in the list of chips.
 pub const INFO: ChipInfo = ChipInfo {
@@ -50,7 +51,7 @@ const WAVE: u8 = 32;
 const LOUDEST: f64 = 10_922.0;
 
 /// The attenuation from which a channel is silent.
-const SILENT: u8 = 30;
+const SILENT: u8 = 31;
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Channel {
@@ -215,8 +216,7 @@ impl Huc6280 {
             let own = sides(channel.balance);
             channel.gains = std::array::from_fn(|side| {
                 let off = 31 - (channel.control & 31);
-                let off = off + 2 * (15 - own[side]) + 2 * (15 - main[side]);
-                gain(off)
+                gain(off + coarse(own[side]) + coarse(main[side]))
             });
         }
     }
@@ -271,6 +271,14 @@ impl Huc6280 {
     }
 }
 
+/// Returns the attenuation of a volume with 4 bits, in steps of 1.5 dB. Volume 0 is off.
+fn coarse(volume: u8) -> u8 {
+    match volume {
+        0 => SILENT,
+        volume => 2 * (15 - volume),
+    }
+}
+
 /// Returns the highest level of a sample after an attenuation in steps of 1.5 dB.
 fn gain(off: u8) -> i32 {
     if off >= SILENT {
@@ -288,7 +296,13 @@ impl StepChip for Huc6280 {
         }
     }
 
-    fn write(&mut self, _port: u8, reg: u8, value: u8) {
+    fn write(&mut self, port: u8, reg: u8, value: u8) {
+        if port & OF_CHANNEL != 0 {
+            let chosen = std::mem::replace(&mut self.chosen, usize::from(port & 7));
+            self.write(0, reg, value);
+            self.chosen = chosen;
+            return;
+        }
         match reg {
             0 => {
                 self.chosen = usize::from(value & 7);

@@ -42,6 +42,8 @@ pub mod square_chip;
 pub mod ssg;
 pub mod step_chip;
 pub mod streamed_writes;
+pub mod t6w28;
+pub mod unplayed;
 pub mod voices;
 pub mod vsu;
 pub mod wonderswan;

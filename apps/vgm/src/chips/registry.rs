@@ -23,6 +23,14 @@ use super::{
 };
 use crate::format::ChipId;
 
+/// The way in which the ratios were measured, and when.
+pub const RATIO_METHOD: &str = "CPU time of libvgm's vgm2wav divided by ours, both on one thread and \
+    run in turns on 22 and 23 November 2026, for five or ten minutes of random notes on all voices";
+
+/// The meaning of a comparison of spectra.
+pub const SPECTRA_METHOD: &str = "songs of random notes, rendered by both programs: the power in 20 \
+    bands from 60 Hz to 15 kHz, every 4,096 frames, differs by at most 4.5 dB on average";
+
 /// Every chip that can be played, in the order of the header.
 pub const CHIPS: &[&ChipInfo] = &[
     &sn76489::INFO,

@@ -22,8 +22,8 @@
 //! feedback of the NCR 8496.
 //!
 //! As with the [`ssg`](super::ssg), [`levels`](Sn76489::levels) defines the output tick by tick,
-//! and [`run`](Sn76489::run) computes it faster. We leave out the Neo Geo Pocket's T6W28 on
-//! purpose, which is a pair of these chips that share a noise.
+//! and [`run`](Sn76489::run) computes it faster. The Neo Geo Pocket's [`T6W28`](super::t6w28)
+//! consists of two halves of this chip.
 //!
 //! Source: Texas Instruments SN76489AN data sheet; "SN76489 notes" of SMS Power! (Maxim); the VGM
 //! 1.72 specification (header 0x0C, 0x28 to 0x2B).
@@ -36,7 +36,7 @@ use crate::format::ChipId;
 /// The entry of the SN76489 in the list of chips.
 pub const INFO: ChipInfo = ChipInfo {
     chip: ChipId::Sn76489,
-    name: "SN76489",
+    name: "SN76489, T6W28",
     verification: "its documents; steps tick by tick",
     ratio: Some(12.3),
     level: Level::new(1.0, 0x80, 1.0),
@@ -109,9 +109,9 @@ impl Variant {
 #[derive(Clone, Debug)]
 pub struct Sn76489 {
     clock_hz: u32,
-    variant: Variant,
-    tones: [Tone; 3],
-    noise: Noise,
+    pub(super) variant: Variant,
+    pub(super) tones: [Tone; 3],
+    pub(super) noise: Noise,
     attenuations: [u8; CHANNELS],
     /// Bits 4 to 6 of the last byte with bit 7 set.
     latched: u8,
@@ -164,11 +164,11 @@ impl Sn76489 {
         }
     }
 
-    /// Writes a byte to the chip, or to the Game Gear's port if `port` is 1.
+    /// Writes a byte to the chip, or to the Game Gear's port if bit 0 of `port` is set.
     ///
     /// `_reg` is ignored, because the chip has no register numbers.
     pub fn write(&mut self, port: u8, _reg: u8, value: u8) {
-        match (port, value & 0x80 != 0) {
+        match (port & 1, value & 0x80 != 0) {
             (0, true) => {
                 self.latched = value >> 4 & 7;
                 self.write_low(value & 15);
@@ -267,7 +267,7 @@ impl Sn76489 {
     }
 
     /// Reports a tone, starting from level `shown`, and returns the last level.
-    fn run_tone(
+    pub(super) fn run_tone(
         &self,
         channel: usize,
         ticks: u32,
@@ -305,7 +305,7 @@ impl Sn76489 {
     }
 
     /// Reports the noise, starting from level `shown`, and returns the last level.
-    fn run_noise(
+    pub(super) fn run_noise(
         &self,
         ticks: u32,
         (shown, loud): (i16, i16),
@@ -349,7 +349,7 @@ impl Sn76489 {
         self.noise.follow(&self.tones[2]);
     }
 
-    fn loudness(&self, channel: usize) -> i16 {
+    pub(super) fn loudness(&self, channel: usize) -> i16 {
         let level = LEVELS[usize::from(self.attenuations[channel])];
         if self.variant.has(Variant::NEGATED) {
             -level
@@ -374,7 +374,7 @@ impl Sn76489 {
 
 /// A counter that toggles a square wave.
 #[derive(Clone, Copy, Debug)]
-struct Tone {
+pub(super) struct Tone {
     /// The period as written, 0 to 1023.
     period: u32,
     /// The number of ticks until the counter runs out, at least 1.
@@ -406,7 +406,7 @@ impl Tone {
         }
     }
 
-    fn advance(&mut self, ticks: u32) {
+    pub(super) fn advance(&mut self, ticks: u32) {
         let Some(past) = ticks.checked_sub(self.left) else {
             self.left -= ticks;
             return;
@@ -418,7 +418,7 @@ impl Tone {
 
 /// A shift register. Bit 0 is the output.
 #[derive(Clone, Copy, Debug)]
-struct Noise {
+pub(super) struct Noise {
     control: u8,
     /// The number of ticks until the next shift, at least 1.
     left: u32,
@@ -452,7 +452,7 @@ impl Noise {
         self.lfsr = self.lfsr >> 1 | fed << (variant.width - 1);
     }
 
-    fn advance(&mut self, mut ticks: u32, variant: Variant) {
+    pub(super) fn advance(&mut self, mut ticks: u32, variant: Variant) {
         while ticks >= self.left {
             ticks -= self.left;
             self.shift(variant);

@@ -6,6 +6,7 @@ use super::fm::opn::Prescaler;
 use super::sn76489::Sn76489;
 use super::ssg::Ssg;
 use super::step_chip::StepChip;
+use super::t6w28::T6w28;
 use crate::blep::{Sides, StereoBlep};
 use crate::format::{Command, Song, decode};
 use crate::sequence::Action;
@@ -17,6 +18,8 @@ pub enum SquareChip {
     Ay8910(Box<Ay8910>),
     /// The SN76489 and its variants.
     Sn76489(Box<Sn76489>),
+    /// The T6W28.
+    T6w28(Box<T6w28>),
     /// The SSG of an OPN chip.
     Ssg(Box<Ssg>, SsgClock),
     /// Any chip that reports its output as steps.
@@ -40,6 +43,7 @@ impl SquareChip {
         match self {
             SquareChip::Ay8910(chip) => chip.rate(),
             SquareChip::Sn76489(chip) => chip.rate(),
+            SquareChip::T6w28(chip) => chip.rate(),
             SquareChip::Ssg(_, clock) => Rate {
                 frames: u64::from(clock.clock_hz),
                 seconds: clock.divider * u64::from(clock.prescaler.ssg()),
@@ -61,6 +65,7 @@ impl SquareChip {
         match self {
             SquareChip::Ay8910(chip) => chip.set_inaudible_period(period),
             SquareChip::Sn76489(chip) => chip.set_inaudible_period(period),
+            SquareChip::T6w28(chip) => chip.set_inaudible_period(period),
             SquareChip::Ssg(chip, _) => chip.set_inaudible_period(period),
             SquareChip::Steps(chip) => chip.set_inaudible_period(2 * period),
         }
@@ -77,6 +82,7 @@ impl SquareChip {
             SquareChip::Ay8910(chip) if port == 1 => chip.set_stereo(value),
             SquareChip::Ay8910(chip) => chip.write(port, reg, value),
             SquareChip::Sn76489(chip) => chip.write(port, reg, value),
+            SquareChip::T6w28(chip) => chip.write(port, reg, value),
             SquareChip::Ssg(chip, clock) => {
                 clock.prescaler.select(port, reg);
                 chip.write(reg, value);
@@ -122,6 +128,9 @@ impl SquareChip {
                 blep.step(tick, sides, delta);
             }),
             SquareChip::Sn76489(chip) => chip.run(ticks, |tick, sides, delta| {
+                blep.step(tick, sides, delta);
+            }),
+            SquareChip::T6w28(chip) => chip.run(ticks, |tick, sides, delta| {
                 blep.step(tick, sides, delta);
             }),
             SquareChip::Ssg(chip, _) => chip.run(ticks, |tick, _, delta| {

@@ -23,7 +23,7 @@ use std::collections::BTreeMap;
 
 use super::info::VoiceGroup;
 use super::registry;
-use crate::format::ChipId;
+use crate::format::{ChipId, PSG_SECOND};
 
 /// Returns the number of voices of a chip that can be muted separately, or 1 if they cannot be.
 ///
@@ -78,6 +78,9 @@ pub struct VoiceMuter {
     silent_mask: u64,
     /// The state that the last writes selected for the next one: a register, a voice or a phrase.
     latch: [u16; 2],
+    /// The latch of an SN76489 for each of its ports: the register and the byte. Only the T6W28 uses
+    /// both ports.
+    psg_latches: [[u16; 2]; 2],
     /// The unchanged volumes and keys by port and register, if voices may be unmuted later.
     register_values: Option<BTreeMap<(u8, u16), u16>>,
 }
@@ -115,6 +118,7 @@ impl VoiceMuter {
             chip,
             silent_mask: !heard & all(chip),
             latch: [0; 2],
+            psg_latches: [[0; 2]; 2],
             register_values: Some(BTreeMap::new()),
         }
     }
@@ -150,23 +154,23 @@ impl VoiceMuter {
             ChipId::Sn76489 => {
                 // `reg` is the number of the latch, which contains the channel and whether it is
                 // the volume.
-                writes.push((0, 0, 0x80 | reg << 4 | value & 0xF));
-                let place = self.latch[0];
+                writes.push((port, 0, 0x80 | reg << 4 | value & 0xF));
+                let [place, byte] = self.psg_latches[psg_half(port)];
                 let volume = self
                     .register_values
                     .as_ref()
-                    .and_then(|values| values.get(&(0, place)));
+                    .and_then(|values| values.get(&(port, place)));
                 match volume {
                     // We restore the latch with the current volume and not with the one that was
                     // latched.
                     Some(&volume) => {
-                        let volume = self.masked_value(0, place, volume) & 0xF;
-                        writes.push((0, 0, 0x80 | place << 4 | volume));
+                        let volume = self.masked_value(port, place, volume) & 0xF;
+                        writes.push((port, 0, 0x80 | place << 4 | volume));
                     }
                     // Latching this register would restart the noise. We do not restore the latch,
                     // because `filter_latched` adds it to later writes.
                     None if place == PSG_NOISE_REGISTER => {}
-                    None => writes.push((0, 0, self.latch[1])),
+                    None => writes.push((port, 0, byte)),
                 }
             }
             ChipId::Huc6280 => {
@@ -189,7 +193,9 @@ impl VoiceMuter {
     /// Returns the value to write to the chip instead of `value`.
     pub fn filter(&mut self, port: u8, reg: u16, value: u16) -> u16 {
         match self.chip {
-            ChipId::Sn76489 | ChipId::Okim6295 | ChipId::Huc6280 | ChipId::MultiPcm => {
+            ChipId::Sn76489 if port & 1 == 0 && reg == 0 => self.filter_psg(port, value),
+            ChipId::Sn76489 => value,
+            ChipId::Okim6295 | ChipId::Huc6280 | ChipId::MultiPcm => {
                 self.filter_latched(u16::from(port) << 8 | reg, value)
             }
             _ => {
@@ -234,26 +240,30 @@ impl VoiceMuter {
         }
     }
 
+    /// Filters a byte to an SN76489 or T6W28.
+    fn filter_psg(&mut self, port: u8, value: u16) -> u16 {
+        let half = psg_half(port);
+        if value & 0x80 != 0 {
+            self.psg_latches[half] = [value >> 4 & 7, value];
+        }
+        let place = self.psg_latches[half][0];
+        if place == PSG_NOISE_REGISTER {
+            // The result is the same with and without its latch.
+            return 0x80 | PSG_NOISE_REGISTER << 4 | value & 0x0F;
+        }
+        if place & 1 == 0 {
+            return value;
+        }
+        self.remember((port, place), value & 0x0F);
+        let passed = self.masked_value(port, place, value);
+        let byte = &mut self.psg_latches[half][1];
+        *byte = *byte & 0xF0 | passed & 0x0F;
+        passed
+    }
+
     /// Filters a write to a chip in which earlier writes select the register of the next one.
     fn filter_latched(&mut self, at: u16, value: u16) -> u16 {
         match (self.chip, at) {
-            (ChipId::Sn76489, 0) => {
-                if value & 0x80 != 0 {
-                    self.latch = [value >> 4 & 7, value];
-                }
-                let place = self.latch[0];
-                if place == PSG_NOISE_REGISTER {
-                    // The result is the same with and without its latch.
-                    return 0x80 | PSG_NOISE_REGISTER << 4 | value & 0x0F;
-                }
-                if place & 1 == 0 {
-                    return value;
-                }
-                self.remember((0, place), value & 0x0F);
-                let passed = self.masked_value(0, place, value);
-                self.latch[1] = self.latch[1] & 0xF0 | passed & 0x0F;
-                return passed;
-            }
             (ChipId::Okim6295, 0) if self.latch[0] != 0 => {
                 self.latch[0] = 0;
                 return value & !(self.silent_bits(0) << 4 & 0xF0);
@@ -334,6 +344,11 @@ impl VoiceMuter {
     }
 }
 
+/// Returns the index of an SN76489's port in `psg_latches`.
+fn psg_half(port: u8) -> usize {
+    usize::from(port & PSG_SECOND != 0)
+}
+
 /// Returns the meaning of a write to an SSG whose first voice has the number `first`.
 fn ssg(at: u16, first: u16) -> Option<VoiceWrite> {
     matches!(at, 8..=10).then(|| VoiceWrite::Volume(at - 8 + first, 0))
@@ -350,6 +365,7 @@ mod tests {
             chip,
             silent_mask: silent,
             latch,
+            psg_latches: [latch; 2],
             register_values: None,
         };
         let writes = writes.iter();

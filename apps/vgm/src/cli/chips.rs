@@ -4,7 +4,7 @@ use clap::Args;
 
 use creel_console::{Align, Common, Exit, Format, Table, output};
 use creel_vgm::chips::info::ChipInfo;
-use creel_vgm::chips::registry::CHIPS;
+use creel_vgm::chips::registry::{CHIPS, RATIO_METHOD, SPECTRA_METHOD};
 use serde::Serialize;
 
 /// List the supported chips and how each of them was checked
@@ -17,6 +17,10 @@ pub struct Chips {}
 #[derive(Serialize)]
 struct Document {
     schema: u32,
+    /// The way in which the ratios were measured, and when.
+    ratio_method: &'static str,
+    /// The meaning of "spectra of random songs".
+    spectra_method: &'static str,
     chips: Vec<Row>,
 }
 
@@ -35,10 +39,15 @@ impl Chips {
         match common.format {
             Format::Json => output::json(&Document {
                 schema: 1,
+                ratio_method: RATIO_METHOD,
+                spectra_method: SPECTRA_METHOD,
                 chips: rows.collect(),
             })?,
             Format::Csv => output::csv(rows)?,
-            Format::Text => output::text(&table().text())?,
+            Format::Text => output::text(&format!(
+                "{}\nvs. libvgm: {RATIO_METHOD}.\nSpectra of random songs: {SPECTRA_METHOD}.\n",
+                table().text()
+            ))?,
         }
         Ok(Exit::Done)
     }

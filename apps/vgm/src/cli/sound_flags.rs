@@ -55,8 +55,12 @@ pub(super) struct EffectFlags {
     /// not beyond full scale. The program plays each song twice to measure it
     #[arg(long, value_name = "SCOPE", value_enum)]
     pub(super) replay_gain: Option<ReplayGain>,
-    /// Bring the loudest sample of each song to full scale. The program plays each song twice
+    /// Write the ReplayGain of each song as tags, and leave its samples as they are. The program
+    /// plays each song twice to measure it
     #[arg(long, conflicts_with = "replay_gain")]
+    replay_gain_tags: bool,
+    /// Bring the loudest sample of each song to full scale. The program plays each song twice
+    #[arg(long, conflicts_with_all = ["replay_gain", "replay_gain_tags"])]
     normalize: bool,
     #[command(flatten)]
     tone: EffectOptions,
@@ -133,6 +137,7 @@ impl EffectFlags {
     pub(super) fn effects(&self) -> Effects {
         Effects {
             loudness: match (self.normalize, self.replay_gain) {
+                _ if self.replay_gain_tags => Loudness::Tagged,
                 (true, _) => Loudness::Peak,
                 (_, Some(whose)) => whose.loudness(),
                 _ => Loudness::AsIs,

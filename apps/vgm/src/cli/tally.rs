@@ -64,6 +64,7 @@ struct SongLine<'l> {
     #[serde(skip_serializing_if = "Option::is_none")]
     clipped: Option<u64>,
     chips_missing: &'l [&'static str],
+    not_played: &'l [String],
     warnings: &'l [String],
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<String>,
@@ -154,10 +155,11 @@ impl Tally {
                 line.frames = extent.frames;
                 (line.peak, line.clipped) = (Some(extent.peak), Some(extent.clipped));
                 line.chips_missing = &remarks.chips_missing;
+                line.not_played = &remarks.not_played;
                 line.warnings = &remarks.warnings;
                 self.finish_song(&line, |counts| {
                     counts.done += 1;
-                    counts.incomplete += u64::from(!remarks.chips_missing.is_empty());
+                    counts.incomplete += u64::from(!remarks.is_complete());
                     counts.clipped += u64::from(extent.clipped > 0);
                     counts.frames += extent.frames;
                 });
@@ -197,7 +199,7 @@ impl Tally {
         line.warnings.iter().for_each(|warning| report(warning));
         if !line.chips_missing.is_empty() {
             let names = line.chips_missing.join(", ");
-            report(&format!("rendered without {names} (not supported yet)"));
+            report(&format!("rendered without {names} (not played)"));
         }
         line.error.iter().for_each(|error| report(error));
         // The lock also ensures that lines do not mix, and that their order is that of the counts.
@@ -287,7 +289,7 @@ impl Summary {
     fn notes_of(&self) -> String {
         let counted = |count: u64, what: &str| (count > 0).then(|| format!("{count} {what}"));
         let notes = [
-            counted(self.incomplete, "lack a chip"),
+            counted(self.incomplete, "not in full"),
             counted(self.clipped, "clip"),
         ];
         match notes.into_iter().flatten().collect::<Vec<_>>() {

@@ -52,6 +52,8 @@ struct UnitRow {
     exists: bool,
     chips_missing: JsonOrTable,
     #[serde(skip_serializing_if = "Option::is_none")]
+    not_played: Option<Vec<String>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     warnings: Option<Vec<String>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<String>,
@@ -77,6 +79,7 @@ impl UnitRow {
             song_escaped: None,
             output_escaped: None,
             chips_missing,
+            not_played: None,
             warnings: None,
             error: Some(self.error.unwrap_or_default()),
             ..self
@@ -147,6 +150,7 @@ fn line(unit: &Unit, preview: &Preview) -> UnitRow {
         cost_ns: preview.cost_ns,
         exists: unit.output.exists(),
         chips_missing: JsonOrTable::List(preview.remarks.chips_missing.clone()),
+        not_played: Some(preview.remarks.not_played.clone()),
         warnings: Some(preview.remarks.warnings.clone()),
         error,
     }

@@ -26,6 +26,8 @@ pub enum Loudness {
     Album,
     /// Full scale for the loudest sample of each song.
     Peak,
+    /// No normalisation, but the tags of the file have the gain.
+    Tagged,
 }
 
 /// The target loudness of ReplayGain, in LUFS.
@@ -85,6 +87,11 @@ impl Measured {
         (count > 0).then(|| power / count as f64)
     }
 
+    /// Returns the ReplayGain in dB and the peak, or `None` for silence.
+    pub fn replay_gain(&self) -> Option<(f64, f32)> {
+        Some((TARGET_LUFS - self.lufs()?, self.peak))
+    }
+
     /// Returns the factor that brings the sound to the `wanted` loudness.
     ///
     /// The factor is limited so that no sample is clipped, unless soft clipping `bends` loud
@@ -95,7 +102,7 @@ impl Measured {
         }
         let whole = 1.0 / self.peak;
         match wanted {
-            Loudness::AsIs => 1.0,
+            Loudness::AsIs | Loudness::Tagged => 1.0,
             Loudness::Peak => whole,
             Loudness::Track | Loudness::Album => {
                 let Some(lufs) = self.lufs() else { return 1.0 };

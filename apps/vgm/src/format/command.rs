@@ -2,7 +2,8 @@
 //!
 //! Invariant: a command is returned only if all its bytes lie within the song. Commands of the
 //! reserved ranges are skipped, because the specification gives their number of operands. Commands
-//! that the specification does not define are an error.
+//! that the specification does not define are an error, except for [`FILLER`], with which we
+//! overwrite damaged bytes.
 //!
 //! Source: VGM specification 1.71/1.72, "Commands", "Dual Chip Support".
 
@@ -19,7 +20,7 @@ pub struct Write {
     /// The chip of the song.
     pub instance: Instance,
     /// The chip's port, 0 or 1 for most chips. The stereo masks of the SN76489 and the AY8910 are
-    /// port 1.
+    /// port 1. Bit 1 is set for the second SN76489, which may be the right port of a T6W28.
     pub port: u8,
     /// The register, or the address for chips with memory.
     pub reg: u16,
@@ -103,6 +104,12 @@ pub enum StreamCommand {
     StartBlock { id: u8, block: u16, flags: u8 },
 }
 
+/// A byte that the specification does not define, and that we skip.
+///
+/// When we read a song, we overwrite bytes that are not commands with this byte. Otherwise, we
+/// would have to remember where they are while we play the song.
+pub const FILLER: u8 = 0x00;
+
 /// Decodes the command at `offset` of `song`, and returns it with the offset of the next one.
 ///
 /// # Errors
@@ -113,6 +120,9 @@ pub fn decode(song: &[u8], offset: usize, version: u32) -> Result<(Command, usiz
     let Some(&code) = song.get(offset) else {
         return Err(cut(offset));
     };
+    if code == FILLER {
+        return Ok((Command::Nothing, offset + 1));
+    }
     let length = 1 + operands(code, version).ok_or_else(|| {
         Error::malformed(
             offset,
@@ -233,6 +243,9 @@ fn stream(code: u8, ops: &[u8]) -> StreamCommand {
         },
     }
 }
+
+/// The bit of the port that is set for the second SN76489.
+pub const PSG_SECOND: u8 = 2;
 
 /// The chip and the port of the Yamaha commands 51–5F, and of A1–AF for the second chips.
 const YAMAHA: [(ChipId, u8); 15] = [
@@ -371,7 +384,8 @@ fn shaped(shape: Shape, reg: u8, value: u8) -> Option<(Write, usize)> {
         }
         Shape::Psg(second) => {
             let value = u16::from(reg);
-            return Some((to((ChipId::Sn76489, second), 0, 0, value), 2));
+            let port = if second { PSG_SECOND } else { 0 };
+            return Some((to((ChipId::Sn76489, second), port, 0, value), 2));
         }
         Shape::Msm5205 => {
             let chip = (ChipId::Msm5205, reg >> 7 != 0);
@@ -398,7 +412,8 @@ fn write(code: u8, ops: &[u8]) -> Option<Write> {
     }
     let to = |chip, second, port, reg, value| to((chip, second), port, reg, u16::from(value));
     Some(match code {
-        0x3F | 0x4F => to(ChipId::Sn76489, code == 0x3F, 1, 0, ops[0]),
+        0x4F => to(ChipId::Sn76489, false, 1, 0, ops[0]),
+        0x3F => to(ChipId::Sn76489, true, PSG_SECOND | 1, 0, ops[0]),
         // The panning of the three channels. If bit 6 is set, it is for the SSG of a YM2203.
         0x31 if ops[0] & 0x40 == 0 => to(ChipId::Ay8910, ops[0] >> 7 != 0, 1, 0, ops[0] & 0x3F),
         0x40 if ops.len() == 2 => to(ChipId::Mikey, ops[0] >> 7 != 0, 0, ops[0] & 0x7F, ops[1]),

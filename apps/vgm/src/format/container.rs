@@ -12,13 +12,25 @@ use crate::error::{Error, Result};
 /// The size of the largest decompressed song that is accepted, in bytes.
 pub const SONG_BYTES_MAX: usize = 64 << 20;
 
+/// The bytes of a song, unpacked as far as possible.
+#[derive(Debug)]
+pub struct Unpacked {
+    /// The bytes of the song.
+    pub bytes: Vec<u8>,
+    /// The defect of the container, if it has one. Then, bytes are missing at the end.
+    pub defect: Option<String>,
+}
+
 /// Unpacks `packed` if it is compressed, and returns a plain song unchanged.
+///
+/// If a container is damaged or ends early, we return the bytes up to the defect. Of zstd, this is
+/// nothing up to the size of its window, because the decoder keeps these bytes to itself.
 ///
 /// # Errors
 ///
-/// Returns [`Error::NotVgm`] if a container is damaged or ends before the song does, and
-/// [`Error::TooLarge`] if the song is larger than [`SONG_BYTES_MAX`].
-pub fn unpack(packed: Vec<u8>) -> Result<Vec<u8>> {
+/// Returns [`Error::NotVgm`] if a damaged container has no complete header of a song before its
+/// defect, and [`Error::TooLarge`] if the song is larger than [`SONG_BYTES_MAX`].
+pub fn unpack(packed: Vec<u8>) -> Result<Unpacked> {
     let unpacked = match packed.as_slice() {
         [0x1F, 0x8B, ..] => read_members(&packed)?,
         [b'B', b'Z', b'h', ..] => {
@@ -29,9 +41,12 @@ pub fn unpack(packed: Vec<u8>) -> Result<Vec<u8>> {
                 .map_err(|error| Error::NotVgm(format!("zstd: {error}")))?;
             read_bounded("zstd", decoder)?
         }
-        _ => packed,
+        _ => Unpacked {
+            bytes: packed,
+            defect: None,
+        },
     };
-    if unpacked.len() > SONG_BYTES_MAX {
+    if unpacked.bytes.len() > SONG_BYTES_MAX {
         return Err(too_large());
     }
     Ok(unpacked)
@@ -41,29 +56,39 @@ pub fn unpack(packed: Vec<u8>) -> Result<Vec<u8>> {
 ///
 /// Bytes after the last complete member are ignored, because real files contain all kinds of data
 /// there.
-fn read_members(packed: &[u8]) -> Result<Vec<u8>> {
+fn read_members(packed: &[u8]) -> Result<Unpacked> {
     let mut decoder = flate2::bufread::GzDecoder::new(packed);
-    let mut bytes = read_bounded("gzip", &mut decoder)?;
+    let mut first = read_bounded("gzip", &mut decoder)?;
+    if first.defect.is_some() {
+        return Ok(first);
+    }
     loop {
         let rest = decoder.into_inner();
-        if !rest.starts_with(&[0x1F, 0x8B]) || bytes.len() > SONG_BYTES_MAX {
-            return Ok(bytes);
+        if !rest.starts_with(&[0x1F, 0x8B]) || first.bytes.len() > SONG_BYTES_MAX {
+            return Ok(first);
         }
         decoder = flate2::bufread::GzDecoder::new(rest);
         match read_bounded("gzip", &mut decoder) {
-            Ok(member) => bytes.extend(member),
-            Err(_) => return Ok(bytes),
+            Ok(member) if member.defect.is_none() => first.bytes.extend(member.bytes),
+            _ => return Ok(first),
         }
     }
 }
 
-fn read_bounded(container: &str, decoder: impl Read) -> Result<Vec<u8>> {
+/// The number of bytes that a song needs at least, so that a part of it may be worth playing.
+const HEADER_BYTES: usize = 0x40;
+
+fn read_bounded(container: &str, decoder: impl Read) -> Result<Unpacked> {
     let mut bytes = Vec::new();
-    decoder
+    let read = decoder
         .take(SONG_BYTES_MAX as u64 + 1)
-        .read_to_end(&mut bytes)
-        .map_err(|error| Error::NotVgm(format!("{container}: {error}")))?;
-    Ok(bytes)
+        .read_to_end(&mut bytes);
+    let defect = match read {
+        Ok(_) => None,
+        Err(error) if bytes.len() > HEADER_BYTES => Some(format!("{container}: {error}")),
+        Err(error) => return Err(Error::NotVgm(format!("{container}: {error}"))),
+    };
+    Ok(Unpacked { bytes, defect })
 }
 
 /// Unpacks the beginning of a file and returns at most `count` bytes of the song.
@@ -110,7 +135,7 @@ mod tests {
     #[test]
     fn gzip_members_are_joined_and_trailing_garbage_ignored() {
         let two = [gzip(b"Vgm "), gzip(b"song")].concat();
-        assert_eq!(unpack(two.clone()).unwrap(), b"Vgm song");
+        assert_eq!(unpack(two.clone()).unwrap().bytes, b"Vgm song");
         for garbage in [
             &b"junk"[..],
             &[0; 512],
@@ -118,8 +143,36 @@ mod tests {
             &gzip(b"x")[..12],
         ] {
             let packed = [&two[..], garbage].concat();
-            assert_eq!(unpack(packed).unwrap(), b"Vgm song", "{garbage:?}");
+            let unpacked = unpack(packed).unwrap();
+            assert_eq!(unpacked.bytes, b"Vgm song", "{garbage:?}");
+            assert_eq!(unpacked.defect, None);
         }
         assert!(unpack(two[..10].to_vec()).is_err());
+    }
+
+    #[test]
+    fn damaged_container_is_unpacked_up_to_its_defect() {
+        let mut random = 1u32;
+        let song: Vec<u8> = std::iter::repeat_with(|| {
+            random = random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            (random >> 24) as u8
+        })
+        .take(300_000)
+        .collect();
+        let mut bzip2 = bzip2::write::BzEncoder::new(Vec::new(), bzip2::Compression::fast());
+        bzip2.write_all(&song).unwrap();
+        for whole in [gzip(&song), bzip2.finish().unwrap()] {
+            let name = format!("{:x?}", &whole[..2]);
+            let cut = unpack(whole[..whole.len() * 3 / 4].to_vec()).unwrap();
+            assert!(cut.defect.is_some(), "{name}");
+            assert!(cut.bytes.len() > song.len() / 3, "{name}");
+            assert!(song.starts_with(&cut.bytes), "{name}");
+        }
+        // The checksum of a gzip member comes after all of its bytes.
+        let mut wrong = gzip(&song);
+        let at = wrong.len() - 8;
+        wrong[at] ^= 1;
+        let unpacked = unpack(wrong).unwrap();
+        assert!(unpacked.bytes == song && unpacked.defect.is_some());
     }
 }

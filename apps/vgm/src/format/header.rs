@@ -75,6 +75,10 @@ pub struct Header {
     pub volume: f32,
     /// The chip volumes of the extra header.
     pub chip_volumes: Vec<ChipVolume>,
+    /// The defect of the offset of the commands, if it has one.
+    ///
+    /// Then, `data_offset` is the end of the header that songs of the version usually have.
+    pub defect: Option<String>,
     clocks: [u32; CHIPS],
     second_clocks: Vec<(ChipId, u32)>,
     fields: [u8; 0x100],
@@ -96,8 +100,8 @@ impl Header {
     ///
     /// # Errors
     ///
-    /// Returns [`Error::NotVgm`] if the magic is missing or the song has fewer than 64 bytes, and
-    /// [`Error::Malformed`] if the commands begin outside the file.
+    /// Returns [`Error::NotVgm`] if the magic is missing, and [`Error::Malformed`] if the song has
+    /// no commands or fewer than 64 bytes.
     pub fn parse(song: &[u8]) -> Result<Header> {
         if song.is_empty() {
             return Err(Error::NotVgm("the file is empty".into()));
@@ -111,7 +115,7 @@ impl Header {
             return Err(Error::malformed(song.len(), "the header is cut short"));
         }
         let version = u32_at(song, 0x08);
-        let data_offset = data_offset(song, version)?;
+        let (data_offset, defect) = data_offset(song, version)?;
         let mut fields = [0; 0x100];
         let readable = data_offset.min(0x100);
         fields[..readable].copy_from_slice(&song[..readable]);
@@ -137,6 +141,7 @@ impl Header {
             gd3_offset: relative(song, 0x14),
             volume: volume_factor(fields[0x7C]),
             chip_volumes: Vec::new(),
+            defect,
             clocks,
             second_clocks: Vec::new(),
             fields,
@@ -150,6 +155,9 @@ impl Header {
         let raw = self.clocks[instance.chip as usize];
         let own = raw & !(DUAL_BIT | VARIANT_BIT);
         if own == 0 || (instance.second && raw & DUAL_BIT == 0) {
+            return None;
+        }
+        if instance.second && instance.chip == ChipId::Sn76489 && self.is_t6w28() {
             return None;
         }
         let extra = self
@@ -166,10 +174,28 @@ impl Header {
             .filter(|chip| self.clock(*chip).is_some())
     }
 
+    /// Returns the chip that receives the writes to `instance`.
+    ///
+    /// A T6W28 is one chip. The format describes it as two SN76489.
+    pub fn receiver(&self, instance: Instance) -> Instance {
+        Instance {
+            second: instance.second && !(instance.chip == ChipId::Sn76489 && self.is_t6w28()),
+            ..instance
+        }
+    }
+
+    /// Returns whether the two SN76489 of the song are a T6W28, which has both flag bits.
+    ///
+    /// Bit 31 has no meaning without bit 30.
+    pub fn is_t6w28(&self) -> bool {
+        let bits = DUAL_BIT | VARIANT_BIT;
+        self.clocks[ChipId::Sn76489 as usize] & bits == bits
+    }
+
     /// Returns whether bit 31 of the chip's clock is set, which selects a variant of the chip.
     ///
-    /// For example, the variant is a YM2610B instead of a YM2610, a NES with an FDS, a T6W28, or
-    /// two YM3812 that are panned left and right.
+    /// For example, the variant is a YM2610B instead of a YM2610, a NES with an FDS, or two YM3812
+    /// that are panned left and right.
     pub fn is_variant(&self, chip: ChipId) -> bool {
         self.clocks[chip as usize] & VARIANT_BIT != 0
     }
@@ -181,7 +207,7 @@ impl Header {
             (ChipId::Ym2610, true) => "YM2610B",
             (ChipId::Ym2612, true) => "YM3438 (OPN2C)",
             (ChipId::Ym2413, true) => "VRC7",
-            (ChipId::Sn76489, true) => "T6W28",
+            (ChipId::Sn76489, true) if self.is_t6w28() => "T6W28",
             (ChipId::NesApu, true) => "NESAPU + FDS",
             (ChipId::K051649, true) => "K052539",
             (ChipId::Es5506, false) => "ES5505",
@@ -271,21 +297,29 @@ fn chip_volume(entry: &[u8]) -> Option<ChipVolume> {
     })
 }
 
-fn data_offset(song: &[u8], version: u32) -> Result<usize> {
+/// Returns the offset of the commands, and the defect of the header's offset if it has one.
+fn data_offset(song: &[u8], version: u32) -> Result<(usize, Option<String>)> {
     let offset = match relative(song, 0x34) {
         Some(offset) if version >= 0x150 => offset,
         _ => 0x40,
     };
-    if offset < 0x40 || offset >= song.len() {
-        return Err(Error::malformed(
-            0x34,
-            format!(
-                "the commands begin at {offset:#x}, outside the song of {:#x} bytes",
-                song.len()
-            ),
-        ));
+    if (0x40..song.len()).contains(&offset) {
+        return Ok((offset, None));
     }
-    Ok(offset)
+    let usual = match version {
+        ..0x151 => 0x40,
+        0x151..0x161 => 0x80,
+        0x161..0x171 => 0xC0,
+        _ => 0x100,
+    };
+    let defect = format!(
+        "the commands begin at {offset:#x}, outside the song of {:#x} bytes",
+        song.len()
+    );
+    if usual >= song.len() {
+        return Err(Error::malformed(0x34, defect));
+    }
+    Ok((usual, Some(defect)))
 }
 
 /// Returns the target of an offset that counts from its own position, or `None` for 0.

@@ -19,13 +19,15 @@ mod container;
 mod gd3;
 mod header;
 mod song;
+mod walk;
 
-pub use bank::Bank;
+pub use bank::{Bank, is_block_kind};
 pub use chip_id::ChipId;
 pub use command::{Block, Command, RamWrite, StreamCommand, Write, decode};
-pub(crate) use command::{frequent_wait, frequent_write};
+pub(crate) use command::{PSG_SECOND, frequent_wait, frequent_write};
 pub use container::SONG_BYTES_MAX;
 pub use gd3::Gd3;
 pub use header::{ChipVolume, Header, Instance, Volume, peek};
 pub(crate) use song::open;
 pub use song::{Loop, Song, TICKS_PER_SECOND};
+pub(crate) use walk::misplaced;

@@ -1,22 +1,20 @@
 //! A song: its header and tags, its checked commands, and its unpacked data banks.
 //!
-//! We walk the commands once from end to end when we read the song.
+//! We walk the commands once from end to end when we read the song, see [`walk`](super::walk).
 
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::Path;
 use std::sync::Arc;
 
-use super::bank::{Bank, Banks};
-use super::bytes::u32_at;
-use super::chip_id::ChipId;
-use super::command::{
-    Block, Command, StreamCommand, Write, decode, frequent_wait, frequent_write, is_command,
-};
+use super::bank::Bank;
 use super::container::{SONG_BYTES_MAX, unpack};
 use super::gd3::Gd3;
 use super::header::{Header, Instance};
-use crate::error::{Error, Result};
+use super::walk::Walk;
+#[cfg(doc)]
+use crate::error::Error;
+use crate::error::Result;
 
 /// The unit of time of the format, in samples per second, whatever the output rate.
 pub const TICKS_PER_SECOND: u32 = 44_100;
@@ -43,7 +41,9 @@ pub struct Song {
     repeat: Option<Loop>,
     writes: Vec<u64>,
     played: Vec<bool>,
+    blocks: Vec<u8>,
     warnings: Vec<String>,
+    losses: Vec<String>,
 }
 
 impl Song {
@@ -63,39 +63,45 @@ impl Song {
 
     /// Reads a song from memory: plain, gzip, bzip2 or zstd.
     ///
-    /// If players agree on the meaning of a damaged song, we play it in the same way, and
-    /// [`Song::warnings`] describes the damage.
+    /// We read as much of a damaged song as a listener can hear. [`Song::warnings`] describes the
+    /// damage, and [`Song::losses`] the part of it that is audible.
     ///
     /// # Errors
     ///
     /// Returns one of these errors:
     ///
     /// - [`Error::NotVgm`] if the bytes are not a VGM song.
-    /// - [`Error::Malformed`] with the offset and the reason if the song is damaged.
+    /// - [`Error::Malformed`] with the offset and the reason if the song has nothing to play before
+    ///   its first damage.
     /// - [`Error::TooLarge`] if the song is larger than [`SONG_BYTES_MAX`] bytes.
     pub fn parse(packed: Vec<u8>) -> Result<Song> {
-        let mut bytes = unpack(packed)?;
+        let unpacked = unpack(packed)?;
+        let mut bytes = unpacked.bytes;
         let header = Header::parse(&bytes)?;
         let tags = Gd3::parse(&bytes, header.gd3_offset);
+        let mut walk = Walk::over(&mut bytes, &header)?;
         let mut warnings = Vec::new();
-        let walk = Walk::over(&bytes, &header)?;
-        if let Some(reason) = &walk.missing_end {
-            warnings.push(format!("{reason}; the song ends there"));
-            bytes.truncate(walk.end);
-            bytes.push(END);
-        }
+        let repeat = walk.repeat(&header, &mut warnings);
+        let container = unpacked
+            .defect
+            .map(|defect| format!("{defect}; its end is missing"));
+        let mut losses: Vec<_> = container.into_iter().chain(header.defect.clone()).collect();
+        losses.append(&mut walk.losses);
+        warnings.splice(0..0, losses.iter().cloned());
         warnings.extend(walk.writes_without_clock(&header));
         warnings.extend(walk.missing_samples());
         Ok(Song {
-            repeat: walk.repeat(&header, &mut warnings),
+            repeat,
             ticks: walk.tick,
             writes: walk.writes,
             played: walk.played,
             banks: walk.banks.finish(),
+            blocks: walk.blocks,
             header,
             tags,
             bytes: Arc::new(bytes),
             warnings,
+            losses,
         })
     }
 
@@ -104,7 +110,17 @@ impl Song {
         &self.warnings
     }
 
-    /// Returns the bytes of the decompressed song.
+    /// Returns the warnings about parts of the song that we cannot play, because it is damaged.
+    pub fn losses(&self) -> &[String] {
+        &self.losses
+    }
+
+    /// Returns the kinds of the data blocks and of the copies into RAM, in ascending order.
+    pub fn block_kinds(&self) -> &[u8] {
+        &self.blocks
+    }
+
+    /// Returns the bytes of the decompressed song. Bytes that were not commands are 0.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
@@ -177,224 +193,10 @@ pub fn open(path: &Path) -> io::Result<File> {
     File::open(path)
 }
 
-/// The command that ends a song.
-const END: u8 = 0x66;
-
-/// The result of one pass over the commands.
-struct Walk {
-    tick: u64,
-    loop_tick: Option<u64>,
-    end: usize,
-    /// The reason why the command that ends the song is missing, if it is.
-    missing_end: Option<String>,
-    writes: Vec<u64>,
-    played: Vec<bool>,
-    banks: Banks,
-    samples: Samples,
-}
-
-/// The samples that a song plays and the samples that it contains.
-#[derive(Default)]
-struct Samples {
-    /// Whether the song plays the drums of a YM2608. No song can contain their samples.
-    drums: bool,
-    /// For ADPCM-A and ADPCM-B of a YM2610: whether the song plays samples, and whether it contains
-    /// any.
-    adpcm_a: [bool; 2],
-    adpcm_b: [bool; 2],
-}
-
-impl Samples {
-    #[inline(always)]
-    fn write(&mut self, write: &Write) {
-        let keys = write.value & 0x80 == 0 && write.value & 0x3F != 0;
-        match (write.instance.chip, write.port, write.reg) {
-            (ChipId::Ym2608, 0, 0x10) => self.drums |= keys,
-            (ChipId::Ym2610, 1, 0x00) => self.adpcm_a[0] |= keys,
-            (ChipId::Ym2610, 0, 0x10) => self.adpcm_b[0] |= write.value & 0x80 != 0,
-            _ => {}
-        }
-    }
-
-    fn block(&mut self, kind: u8) {
-        self.adpcm_a[1] |= kind == 0x82;
-        self.adpcm_b[1] |= kind == 0x83;
-    }
-}
-
-impl Walk {
-    fn over(song: &[u8], header: &Header) -> Result<Walk> {
-        let mut walk = Walk {
-            tick: 0,
-            loop_tick: None,
-            end: 0,
-            missing_end: None,
-            writes: vec![0; Instance::COUNT],
-            played: vec![false; Instance::COUNT],
-            banks: Banks::new(),
-            samples: Samples::default(),
-        };
-        let data = &song[..data_end(song, header)];
-        let mut offset = header.data_offset;
-        loop {
-            if header.loop_offset == Some(offset) {
-                walk.loop_tick = Some(walk.tick);
-            }
-            if let Some(ticks) = frequent_wait(data, offset) {
-                walk.tick += ticks;
-                offset += 1;
-                continue;
-            }
-            if let Some((write, length)) = frequent_write(data, offset) {
-                walk.write(&write);
-                offset += length;
-                continue;
-            }
-            let (command, next) = match decode(data, offset, header.version) {
-                Ok(decoded) => decoded,
-                Err(Error::Malformed { reason, .. })
-                    if is_command(data, offset, header.version) =>
-                {
-                    // The byte begins a command, so the error is that the command does not fit into
-                    // the data.
-                    walk.missing_end = Some(format!("{reason} (at byte {offset:#x})"));
-                    break;
-                }
-                Err(error) => return Err(error),
-            };
-            match command {
-                Command::End => break,
-                Command::Wait(ticks) => walk.tick += u64::from(ticks),
-                Command::DacWait(ticks) => {
-                    walk.tick += u64::from(ticks);
-                    walk.count(ChipId::Ym2612, false);
-                }
-                Command::Write(write) => walk.write(&write),
-                Command::Stream(StreamCommand::Setup { chip, .. }) => {
-                    if let Some(id) = ChipId::from_number(chip & 0x7F) {
-                        walk.count(id, chip & 0x80 != 0);
-                    }
-                }
-                Command::Block(block) if block.kind < 0x80 => walk.banks.add(song, &block)?,
-                Command::Block(block) => {
-                    check_memory(song, &block)?;
-                    walk.samples.block(block.kind);
-                }
-                _ => {}
-            }
-            offset = next;
-        }
-        walk.end = offset;
-        Ok(walk)
-    }
-
-    #[inline(always)]
-    fn write(&mut self, write: &Write) {
-        let index = write.instance.index();
-        self.writes[index] += 1;
-        self.played[index] |= self.tick > 0;
-        self.samples.write(write);
-    }
-
-    fn count(&mut self, chip: ChipId, second: bool) {
-        let index = Instance { chip, second }.index();
-        self.writes[index] += 1;
-        self.played[index] = true;
-    }
-
-    /// Returns a warning for each chip that is written to although the header has no clock for it.
-    fn writes_without_clock(&self, header: &Header) -> impl Iterator<Item = String> {
-        let instances = ChipId::all().flat_map(|chip| {
-            let instance = move |second| Instance { chip, second };
-            [false, true].map(instance)
-        });
-        let clockless = instances.filter(|chip| header.clock(*chip).is_none());
-        clockless.filter_map(|instance| {
-            let name = header.name(instance.chip);
-            let chip = match instance.second {
-                false => format!("{name} ignored: the header has no clock for it"),
-                true => format!("second {name} ignored: the header has no second one"),
-            };
-            match self.writes[instance.index()] {
-                0 => None,
-                1 => Some(format!("1 write to a {chip}")),
-                writes => Some(format!("{writes} writes to a {chip}")),
-            }
-        })
-    }
-
-    /// Returns warnings about samples that the song plays but does not contain.
-    fn missing_samples(&self) -> impl Iterator<Item = String> {
-        let Samples {
-            drums,
-            adpcm_a,
-            adpcm_b,
-        } = self.samples;
-        let silent =
-            |what| format!("the YM2610's {what} is silent: the song contains no samples for it");
-        let of_chip = "the YM2608's drums are replacements, because its ROM is not available";
-        let warnings = [
-            drums.then(|| of_chip.into()),
-            (adpcm_a == [true, false]).then(|| silent("ADPCM-A")),
-            (adpcm_b == [true, false]).then(|| silent("ADPCM-B")),
-        ];
-        warnings.into_iter().flatten()
-    }
-
-    /// Returns the loop, if the song has one that begins at a command and has a duration.
-    fn repeat(&self, header: &Header, warnings: &mut Vec<String>) -> Option<Loop> {
-        let offset = header.loop_offset?;
-        let reason = match self.loop_tick {
-            // If the loop had no duration, the song would never advance.
-            Some(tick) if tick < self.tick && header.loop_samples != 0 => {
-                return Some(Loop { offset, tick });
-            }
-            Some(_) => "the loop has no duration".into(),
-            None => format!(
-                "the loop points to {offset:#x}, where no command begins (commands: {:#x} to {:#x})",
-                header.data_offset, self.end
-            ),
-        };
-        warnings.push(format!("{reason}; the song does not loop"));
-        None
-    }
-}
-
-/// Returns the offset at which the commands must end: at the tags if these follow the commands,
-/// otherwise at the end of the file.
-fn data_end(song: &[u8], header: &Header) -> usize {
-    let tags = header.gd3_offset.filter(|at| {
-        *at > header.data_offset && song.get(*at..).is_some_and(|tag| tag.starts_with(b"Gd3 "))
-    });
-    tags.unwrap_or(song.len())
-}
-
-/// The largest memory of any chip of the format, in bytes.
-const MEMORY_MAX: usize = 16 << 20;
-
-/// Checks that a memory image lies within the address space of a chip.
-fn check_memory(song: &[u8], block: &Block) -> Result<()> {
-    let data = &song[block.data.clone()];
-    let (head, start) = match block.kind {
-        0x80..=0xBF => (8, u32_at(data, 4) as usize),
-        0xC0..=0xDF => (2, 0),
-        _ => (4, u32_at(data, 0) as usize),
-    };
-    if data.len() < head || start.saturating_add(data.len() - head) > MEMORY_MAX {
-        return Err(Error::malformed(
-            block.data.start,
-            format!(
-                "a memory block of {} bytes at {start:#x} is outside the memory of any chip",
-                data.len()
-            ),
-        ));
-    }
-    Ok(())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::format::ChipId;
 
     fn song(commands: &[u8], loop_at: Option<usize>) -> Result<Song> {
         let mut bytes = vec![0; 0x40];
@@ -486,13 +288,13 @@ mod tests {
             let song = song(commands, None).unwrap();
             assert_eq!(song.ticks(), ticks);
             assert!(
-                song.warnings()[0].contains("cut short"),
+                song.losses()[0].contains("cut short"),
                 "{:?}",
-                song.warnings()
+                song.losses()
             );
+            assert_eq!(song.warnings(), song.losses());
         }
         assert!(song(&[], None).is_err());
-        assert!(song(&[0x62, 0x05], None).is_err(), "not a command");
     }
 
     #[test]

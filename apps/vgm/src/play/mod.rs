@@ -52,7 +52,7 @@ use crate::render::{Settings, TEMPO};
 
 /// The number of blocks per second of sound.
 const BLOCKS_PER_SECOND: u32 = 100;
-/// The number of blocks that are rendered ahead of the device. They last 200 ms, which is twice the
+/// The usual number of blocks that are rendered ahead of the device. They last 200 ms, which is twice the
 /// longest time that we measured a thread to wait for a busy core. Commands do not wait for these
 /// blocks, because we drop them and render new ones.
 const BLOCKS: usize = 20;
@@ -266,13 +266,29 @@ pub fn player_parts(
     choose: ChooseSettings,
     open: device::Open,
 ) -> PlayerParts {
+    player_parts_ahead(queue, sample_rate, choose, open, BUFFER)
+}
+
+/// The duration of the sound that the renderer usually is ahead of the device.
+pub const BUFFER: Duration = BLOCK_TIME.saturating_mul(BLOCKS as u32);
+
+/// Creates the parts of a player like [`player_parts`]. The renderer is up to `ahead` ahead of the
+/// device, in steps of 10 ms and at least two of them.
+pub fn player_parts_ahead(
+    queue: Queue,
+    sample_rate: u32,
+    choose: ChooseSettings,
+    open: device::Open,
+    ahead: Duration,
+) -> PlayerParts {
+    let ahead = (ahead.as_millis() / BLOCK_TIME.as_millis()).clamp(2, 1000) as usize;
     let frames = (sample_rate / BLOCKS_PER_SECOND) as usize;
     // The channel must have room for all blocks, in addition to the commands.
-    let (to_renderer, inbox) = bounded::channel(BLOCKS + 56);
-    let (to_sink, blocks) = bounded::channel(BLOCKS);
+    let (to_renderer, inbox) = bounded::channel(ahead + 56);
+    let (to_sink, blocks) = bounded::channel(ahead);
     let (events_out, events) = bounded::channel(256);
     let (show, taps) = bounded::channel(256);
-    for _ in 0..BLOCKS {
+    for _ in 0..ahead {
         let block = Block {
             frames: Vec::with_capacity(frames),
             serial: 0,
@@ -294,6 +310,7 @@ pub fn player_parts(
             choose,
             (inbox, to_sink, events_out, show),
             Arc::clone(&controls),
+            ahead,
         ),
         commands: CommandSender {
             sender: to_renderer,

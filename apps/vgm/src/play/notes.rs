@@ -97,6 +97,9 @@ fn has_pitches(chip: ChipId) -> bool {
     )
 }
 
+/// The offset of the registers that hold the bytes to the right port of a T6W28.
+const PSG_RIGHT: usize = 0x40;
+
 /// The number of tracked voices, which is the maximum of these chips.
 const VOICES: usize = 24;
 
@@ -107,6 +110,8 @@ struct ChipRegisters {
     clock: f32,
     regs: [u8; 0x400],
     latch: u8,
+    /// The latch of the right port of a T6W28.
+    right_latch: u8,
     on: [bool; VOICES],
     strikes: [u8; VOICES],
 }
@@ -116,13 +121,16 @@ impl ChipRegisters {
         let mut regs = [0; 0x400];
         if instance.chip == ChipId::Sn76489 {
             // The chip is silent until the first write.
-            (0..4).for_each(|voice| regs[voice * 2 + 1] = 15);
+            for half in [0, PSG_RIGHT] {
+                (0..4).for_each(|voice| regs[half + voice * 2 + 1] = 15);
+            }
         }
         ChipRegisters {
             instance,
             clock: clock as f32,
             regs,
             latch: 0,
+            right_latch: 0,
             on: [false; VOICES],
             strikes: [0; VOICES],
         }
@@ -147,7 +155,10 @@ impl ChipRegisters {
     fn write(&mut self, port: u8, reg: u16, value: u8) {
         let at = (usize::from(port) << 8 | usize::from(reg)) & 0x3FF;
         match self.instance.chip {
-            ChipId::Sn76489 if at == 0 => return self.psg(value),
+            ChipId::Sn76489 if port & 1 == 0 => {
+                let is_right = port != 0 && !self.instance.second;
+                return self.psg(if is_right { PSG_RIGHT } else { 0 }, value);
+            }
             ChipId::Sn76489 => return,
             ChipId::Huc6280 if at == 0 => {
                 self.latch = value & 7;
@@ -212,19 +223,26 @@ impl ChipRegisters {
         }
     }
 
-    /// Handles a byte to an SN76489. Even registers are pitches, odd ones are volumes.
-    fn psg(&mut self, value: u8) {
-        let place = if value & 0x80 != 0 {
-            self.latch = value >> 4 & 7;
-            usize::from(self.latch)
+    /// Handles a byte to an SN76489. Even registers are pitches, odd ones are volumes. `half` is 0,
+    /// or [`PSG_RIGHT`] for the right port of a T6W28.
+    fn psg(&mut self, half: usize, value: u8) {
+        let latch = if half == 0 {
+            &mut self.latch
         } else {
-            usize::from(self.latch)
+            &mut self.right_latch
         };
-        let voice = place >> 1;
+        if value & 0x80 != 0 {
+            *latch = value >> 4 & 7;
+        }
+        let place = half + usize::from(*latch);
+        let voice = (place - half) >> 1;
         if place & 1 == 1 {
             let louder = value & 15 < self.regs[place];
             self.regs[place] = value & 15;
-            self.key(voice, value & 15 < 15, louder);
+            let is_on = [0, PSG_RIGHT]
+                .iter()
+                .any(|half| self.regs[half + voice * 2 + 1] < 15);
+            self.key(voice, is_on, louder);
         } else if value & 0x80 != 0 {
             self.regs[place] = value & 15;
         } else {

@@ -9,8 +9,8 @@ use creel::task::yield_now;
 
 use super::track::{MeterSchedule, SongPlayer};
 use super::{
-    BLOCK_TIME, BLOCKS, BLOCKS_PER_SECOND, Block, ChooseSettings, Command, MeterMode,
-    PlaybackSettings, PlayerControls, PlayerEvent, Queue, RendererMessage, TapBlock, Track,
+    BLOCK_TIME, BLOCKS_PER_SECOND, Block, ChooseSettings, Command, MeterMode, PlaybackSettings,
+    PlayerControls, PlayerEvent, Queue, RendererMessage, TapBlock, Track,
 };
 use crate::chips::factory::missing;
 use crate::effects::Chain;
@@ -34,6 +34,8 @@ pub struct Renderer {
     events: bounded::Sender<PlayerEvent>,
     taps: bounded::Sender<TapBlock>,
     controls: Arc<PlayerControls>,
+    /// The number of blocks that exist.
+    all_blocks: usize,
     serial: u64,
     generation: u64,
     /// The time of the command that started this generation, until a block carries it.
@@ -78,6 +80,7 @@ impl Renderer {
         choose: ChooseSettings,
         ends: RendererEnds,
         controls: Arc<PlayerControls>,
+        all_blocks: usize,
     ) -> Self {
         let (inbox, blocks, events, taps) = ends;
         Renderer {
@@ -88,6 +91,7 @@ impl Renderer {
             events,
             taps,
             controls,
+            all_blocks,
             serial: 0,
             generation: 0,
             commanded_at: None,
@@ -146,7 +150,7 @@ impl Renderer {
         let mut empty = Vec::new();
         loop {
             // If all blocks are here, the sink has passed all sound to the device.
-            self.controls.set_drained(empty.len() == BLOCKS);
+            self.controls.set_drained(empty.len() == self.all_blocks);
             match self.receive().await? {
                 RendererMessage::EmptyBlock(block) => empty.push(block),
                 RendererMessage::Command(Command::Quit, _) => return Ok(false),

@@ -15,8 +15,10 @@ mod stream;
 use crate::chips::registry;
 use crate::chips::voices::VoiceMuter;
 use crate::format::{
-    ChipId, Command, Instance, Song, StreamCommand, Write, decode, frequent_wait, frequent_write,
+    ChipId, Command, Header, Instance, Song, StreamCommand, Write, decode, frequent_wait,
+    frequent_write, misplaced,
 };
+pub use stream::OF_CHANNEL;
 use stream::Stream;
 
 /// A timed action of a chip.
@@ -128,7 +130,7 @@ struct Subscribers {
 }
 
 impl Subscribers {
-    fn new(all: Vec<Subscriber>) -> Self {
+    fn new(all: Vec<Subscriber>, header: &Header) -> Self {
         let mut of = [(0, 0); Instance::COUNT];
         for (place, subscriber) in (0u8..).zip(&all) {
             let range = &mut of[subscriber.instance.index()];
@@ -136,6 +138,13 @@ impl Subscribers {
                 range.0 = place;
             }
             range.1 = place + 1;
+        }
+        for chip in ChipId::all() {
+            let second = Instance { chip, second: true };
+            let receiver = header.receiver(second);
+            if receiver != second {
+                of[second.index()] = of[receiver.index()];
+            }
         }
         Subscribers { all, of }
     }
@@ -243,7 +252,7 @@ impl<'s> Sequencer<'s> {
             ended: false,
             streams: Vec::new(),
             dac_at: 0,
-            subscribers: Subscribers::new(subscribers.map(subscriber).collect()),
+            subscribers: Subscribers::new(subscribers.map(subscriber).collect(), &song.header),
         }
     }
 
@@ -314,7 +323,11 @@ impl<'s> Sequencer<'s> {
                 self.wait = u64::from(ticks);
             }
             Command::Seek(offset) => self.dac_at = offset as usize,
-            Command::Block(block) => self.memory(block.kind, block.second, at),
+            Command::Block(block) => {
+                if misplaced(self.song.bytes(), &block).is_none() {
+                    self.memory(block.kind, block.second, at);
+                }
+            }
             Command::Stream(command) => self.stream(command),
             Command::End => match self.song.repeat() {
                 Some(repeat) => self.offset = repeat.offset,

@@ -1,9 +1,10 @@
 //! One stream of the commands 90 to 95: bytes of a data bank, written to a register at a fixed
 //! rate.
 //!
-//! Source: VGM specification 1.71, "DAC Stream Control Write".
+//! Source: VGM specification 1.71, "DAC Stream Control Write". For chips that select a channel by a
+//! register, the port of a stream is the channel, or FF for the selected one.
 
-use crate::format::{ChipId, Instance, Song, TICKS_PER_SECOND, Write};
+use crate::format::{ChipId, Instance, PSG_SECOND, Song, TICKS_PER_SECOND, Write};
 
 /// The fastest stream that is played, in writes per second. No converter accepts more.
 const STREAM_HZ_MAX: u32 = 4 * TICKS_PER_SECOND;
@@ -12,6 +13,16 @@ const REVERSE: u8 = 0x10;
 const REPEAT: u8 = 0x80;
 /// The offset value that means "keep the current start".
 const OFFSET_KEPT: u32 = u32::MAX;
+
+/// The port of a stream that writes to the channel that the chip has selected.
+const ANY_CHANNEL: u8 = 0xFF;
+
+/// The bit of the port of a write to the channel in the other bits, whatever channel the chip has
+/// selected.
+///
+/// Only streams make such writes. They leave the selected channel as it is, because other writes
+/// rely on it.
+pub const OF_CHANNEL: u8 = 0x80;
 
 /// A stream and its position.
 #[derive(Debug, Clone)]
@@ -195,14 +206,25 @@ impl Stream {
     /// The SN76489 has no register numbers. The high bits of a byte select what the byte sets, and
     /// only volumes fit into the remaining 4 bits.
     fn write(&self, instance: Instance, data: u16) -> Option<Write> {
-        let (reg, value) = match instance.chip {
+        let (port, reg, value) = match instance.chip {
             ChipId::Sn76489 if self.reg & 0x10 == 0 => return None,
-            ChipId::Sn76489 => (0, u16::from(self.reg & 0xF0) | data & 0x0F),
-            _ => (self.reg, data),
+            ChipId::Sn76489 => {
+                let port = if instance.second { PSG_SECOND } else { 0 };
+                (port, 0, u16::from(self.reg & 0xF0) | data & 0x0F)
+            }
+            ChipId::Huc6280 | ChipId::Rf5c68 | ChipId::Rf5c164 => {
+                // The high nibble is the register that selects a channel, and we do not need it.
+                let port = match self.port {
+                    ANY_CHANNEL => 0,
+                    channel => OF_CHANNEL | channel & 7,
+                };
+                (port, self.reg & 0x0F, data)
+            }
+            _ => (self.port, self.reg, data),
         };
         Some(Write {
             instance,
-            port: self.port,
+            port,
             reg: u16::from(reg),
             value,
         })

@@ -17,13 +17,14 @@ fn damaged_songs_are_reported_and_others_rendered() {
     };
     let whole = small_song();
     let packed = gzip(&whole);
-    let bad: [(&str, Vec<u8>, &str); 7] = [
+    let mut nothing = whole[..0x40].to_vec();
+    nothing.extend([0; 40]);
+    let bad: [(&str, Vec<u8>, &str); 6] = [
         ("empty.vgm", Vec::new(), "empty"),
         ("magic.vgm", b"RIFFwhatever".to_vec(), "not a VGM song"),
         ("header.vgm", whole[..20].to_vec(), "cut short"),
-        ("cut.vgz", packed[..packed.len() - 20].to_vec(), "gzip"),
-        ("data.vgm", changed(0x34, 0x00FF_FFFF), "outside"),
-        ("command.vgm", changed(0x40, 0x0000_0001), "not a command"),
+        ("cut.vgz", packed[..30].to_vec(), "gzip"),
+        ("commands.vgm", nothing, "not a command"),
         ("clock.vgm", changed(0x0C, 3), "cannot run"),
     ];
     for (name, bytes, reason) in bad {
@@ -118,7 +119,7 @@ fn unsupported_chip_is_reported_and_fails_with_strict() {
     }
     let run = render(&[&lacking, &whole], &out, &["--overwrite"]);
     let printed = String::from_utf8_lossy(&run.stdout).into_owned();
-    assert!(printed.contains("2 songs (1 lack a chip)"), "{printed}");
+    assert!(printed.contains("2 songs (1 not in full)"), "{printed}");
 
     let run = render(
         &[&lacking, &whole],
@@ -151,7 +152,23 @@ fn tolerated_defects_render_with_a_warning() {
         song
     };
     let halves = [gzip(&whole[..0x42]), gzip(&whole[0x42..])].concat();
-    let songs: [(&str, Vec<u8>, &str); 5] = [
+    let packed = gzip(&whole);
+    let checksum = {
+        let (at, mut packed) = (packed.len() - 5, packed.clone());
+        packed[at] ^= 1;
+        packed
+    };
+    let mut gap = whole.clone();
+    gap.splice(0x42..0x42, [0, 0, 0]);
+    let songs: [(&str, Vec<u8>, &str); 9] = [
+        (
+            "trailer.vgz",
+            packed[..packed.len() - 4].to_vec(),
+            "its end is missing",
+        ),
+        ("checksum.vgz", checksum, "its end is missing"),
+        ("data.vgm", changed(0x34, 0x00FF_FFFF), "outside the song"),
+        ("gap.vgm", gap, "3 bytes skipped"),
         ("end.vgm", whole[..whole.len() - 1].to_vec(), "cut short"),
         ("cut.vgm", whole[..whole.len() - 2].to_vec(), "cut short"),
         ("loop.vgm", changed(0x1C, 0x1000), "loop points to"),
@@ -168,6 +185,16 @@ fn tolerated_defects_render_with_a_warning() {
         let seconds = if name == "cut.vgm" { 0 } else { 1 };
         let bytes = fs::metadata(out).unwrap().len();
         assert_eq!(bytes, 44 + seconds * 4 * 44_100, "{name}");
+        // Only songs that lose something are not in full.
+        let loses = !["no-time.vgm", "members.vgz"].contains(&name);
+        let not_played = lines(&run)[0]["not_played"].as_array().unwrap().len();
+        assert_eq!(
+            (not_played > 0, summary(&run)["incomplete"] == 1),
+            (loses, loses),
+            "{name}"
+        );
+        let run = render(&[&path], &folder.path("strict"), &["--strict"]);
+        assert_eq!(run.status.success(), !loses, "{name}: {}", stderr(&run));
     }
 }
 

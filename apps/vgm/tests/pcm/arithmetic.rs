@@ -295,7 +295,7 @@ fn qsound_loops_and_pans() {
 fn c352_reverses_links_and_ramps_volume() {
     let memory: Vec<u8> = (0..64).collect();
     let note = |flags: u16| {
-        let mut chip = with_rom(C352::new(24_192_000, 72), 0x92, &memory);
+        let mut chip = with_rom(C352::new(24_192_000, 72, true), 0x92, &memory);
         let voice = [
             (0, 0xFF00),
             (2, 0xFFFF),
@@ -325,7 +325,7 @@ fn c352_reverses_links_and_ramps_volume() {
     );
     assert_eq!(kinds(&note(3)[300..]), [6, 7, 8], "to and fro");
     // The volume moves towards 255 by a step per half sample, so 64 frames make about 128 steps.
-    let mut chip = with_rom(C352::new(24_192_000, 72), 0x92, &[64; 64]);
+    let mut chip = with_rom(C352::new(24_192_000, 72, true), 0x92, &[64; 64]);
     let voice = [
         (0, 0xFF00),
         (2, 0x8000),

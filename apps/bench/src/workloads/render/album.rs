@@ -106,6 +106,7 @@ impl Album {
             layout: Layout::default(),
             effects: &Effects::default(),
             gain: None,
+            track: None,
             split: None,
         };
         let outcome = job.render(song, how, keep, |_| true);

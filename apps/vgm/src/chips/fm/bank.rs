@@ -13,9 +13,7 @@ use super::operator::{BLOCK, LfoSegment, Operator, Pitch, Tone, key};
 use super::tables::MAX_ATTENUATION;
 use super::timer::TimerA;
 
-/// The number of frames after which the chip samples its keys even without a write.
-///
-/// This determines when the keys of a CSM trigger are released. Source: ymfm.
+/// The number of frames after which we look for silent channels even without a write.
 const PREPARE_PERIOD: usize = 4097;
 
 /// The differences between OPM and OPN after decoding the registers.
@@ -96,6 +94,8 @@ pub struct Bank<const CHANNELS: usize> {
     /// The channels whose keys timer A presses, one bit per channel.
     csm: u8,
     written: bool,
+    /// Whether timer A pressed keys at the end of the last block. They are released after a frame.
+    csm_pressed: bool,
     to_prepare: usize,
     buffers: Buffers<CHANNELS>,
 }
@@ -139,6 +139,7 @@ impl<const CHANNELS: usize> Bank<CHANNELS> {
             present,
             csm,
             written: true,
+            csm_pressed: false,
             to_prepare: PREPARE_PERIOD,
             buffers: Buffers {
                 segments: Vec::with_capacity(BLOCK),
@@ -184,6 +185,11 @@ impl<const CHANNELS: usize> Bank<CHANNELS> {
             }
             self.written = false;
             self.to_prepare = PREPARE_PERIOD;
+        }
+        if std::mem::take(&mut self.csm_pressed) {
+            // The next block begins with the release of these keys.
+            self.written = true;
+            return wanted.min(1);
         }
         let to_key = self
             .timer
@@ -358,6 +364,7 @@ impl<const CHANNELS: usize> Bank<CHANNELS> {
                 }
             }
             self.written = true;
+            self.csm_pressed = true;
         }
     }
 }

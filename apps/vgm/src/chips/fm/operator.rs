@@ -28,7 +28,7 @@ pub mod key {
     pub const NORMAL: u8 = 1;
     /// The rhythm register of the OPL family.
     pub const RHYTHM: u8 = 2;
-    /// Timer A in CSM mode, which releases its key automatically.
+    /// Timer A in CSM mode, which releases its key one frame later.
     pub const CSM: u8 = 4;
 }
 

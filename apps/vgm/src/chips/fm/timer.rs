@@ -1,5 +1,10 @@
 //! Timer A, as far as it is audible: in CSM mode it presses keys.
 //!
+//! The keys are released one frame after the timer has pressed them. A key that the key register
+//! holds stays pressed. ymfm (as of ymfm-sys 0.2) releases them only at the next write or after
+//! 4,096 frames, so we do not follow it here: the manuals describe a mode that turns the keys on
+//! and off with each overflow, and gate-level cores agree.
+//!
 //! The timer counts native frames. A frame has as many units as the prescaler, and the period is
 //! computed when the timer is loaded. We leave out timer B, the flags and the interrupts on
 //! purpose, because they make no sound.

@@ -16,9 +16,7 @@ use crate::chips::fm::envelope::EnvelopeClock;
 use crate::chips::fm::operator::{BLOCK, Tone, key};
 use crate::chips::fm::timer::TimerA;
 
-/// The number of frames after which the chip samples its keys even without a write.
-///
-/// This determines when the keys of a CSM trigger are released. Source: ymfm.
+/// The number of frames after which we look for silent channels even without a write.
 const PREPARE_PERIOD: usize = 4097;
 
 /// The channels with their common clocks and the buffers of a block.
@@ -37,6 +35,8 @@ pub struct Bank<const CHANNELS: usize> {
     /// Whether the LFO modulates any operator.
     modulated: bool,
     written: bool,
+    /// Whether timer A pressed keys at the end of the last block. They are released after a frame.
+    csm_pressed: bool,
     to_prepare: usize,
     buffers: Buffers<CHANNELS>,
 }
@@ -117,6 +117,7 @@ impl<const CHANNELS: usize> Default for Bank<CHANNELS> {
             clock: EnvelopeClock::new(1),
             modulated: false,
             written: true,
+            csm_pressed: false,
             to_prepare: PREPARE_PERIOD,
             buffers: Buffers {
                 tones: [Tone::OFF; CHANNELS],
@@ -171,6 +172,11 @@ impl<const CHANNELS: usize> Bank<CHANNELS> {
     pub fn begin(&mut self, wanted: usize) -> usize {
         if self.written || self.to_prepare == 0 {
             self.prepare();
+        }
+        if std::mem::take(&mut self.csm_pressed) {
+            // The next block begins with the release of these keys.
+            self.written = true;
+            return wanted.min(1);
         }
         let to_key = self
             .timer
@@ -466,6 +472,7 @@ impl<const CHANNELS: usize> Bank<CHANNELS> {
                 self.set_keys(channel, key::CSM, 15);
             }
             self.written = true;
+            self.csm_pressed = true;
         }
     }
 }

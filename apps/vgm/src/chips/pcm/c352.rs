@@ -25,13 +25,14 @@
 //! | 0004 | no interpolation |
 //! | 0002, 0001 | loops; backwards; both: ping-pong |
 //!
-//! Volumes move by one step every half sample. We mix front and rear.
+//! Volumes move by one step every half sample. We mix front and rear. If bit 31 of the clock in the
+//! header is set, the board has no rear speakers, and we leave the rear out.
 //!
 //! We leave out the control word 200 on purpose, and the counter behind 400 and 800 that shows a
 //! loop.
 //!
 //! Source: the registers as MAME's c352 (BSD-3-Clause, R. Belmont, superctr) describes them; VGM
-//! specification 1.72 (header D6: the clocks of a frame, in fours).
+//! specification 1.72 (header D6: the clocks of a frame, in fours; DC: the clock).
 
 use super::super::Rate;
 use super::super::rom::{Reader, Rom};
@@ -50,7 +51,10 @@ pub const INFO: ChipInfo = ChipInfo {
     voices: &[VoiceGroup::Numbered(32)],
     cost_ns: 80,
     memory_blocks: &[0x92],
-    create: Create::Samples(|header, clock_hz| Box::new(C352::new(clock_hz, header.byte(0xD6)))),
+    create: Create::Samples(|header, clock_hz| {
+        let has_rear = !header.is_variant(ChipId::C352);
+        Box::new(C352::new(clock_hz, header.byte(0xD6), has_rear))
+    }),
 };
 
 const VOICES: usize = 32;
@@ -88,6 +92,8 @@ struct Voice {
     sample: i32,
     last: i32,
     noise: u16,
+    /// Whether the rear outputs are heard.
+    has_rear: bool,
     /// The current volumes: front left and right, rear left and right. They move towards the
     /// volumes that were set.
     now: [i32; 4],
@@ -125,8 +131,10 @@ fn companded() -> [i32; 256] {
 }
 
 impl C352 {
-    /// Creates a chip in its state after reset. `divider` is byte D6 of the VGM header.
-    pub fn new(clock_hz: u32, divider: u8) -> Self {
+    /// Creates a chip in its state after reset.
+    ///
+    /// `divider` is byte D6 of the VGM header. `has_rear` is whether the board has rear speakers.
+    pub fn new(clock_hz: u32, divider: u8, has_rear: bool) -> Self {
         Self {
             clock_hz,
             divider: match divider {
@@ -135,6 +143,7 @@ impl C352 {
             },
             voices: std::array::from_fn(|number| Voice {
                 noise: 0x1234 + number as u16,
+                has_rear,
                 ..Voice::default()
             }),
             companded: companded(),
@@ -233,12 +242,13 @@ impl Voice {
 
     /// Returns the sums of front and rear, left and right.
     fn sides(&self) -> [i32; 2] {
+        let rear = if self.has_rear { self.now } else { [0; 4] };
         let turned = |turn, volume: i32| if self.has(turn) { -volume } else { volume };
         let left = turned(flag::FRONT_LEFT_INVERTED, self.now[0]);
-        let rear_left = turned(flag::REAR_LEFT_INVERTED, self.now[2]);
+        let rear_left = turned(flag::REAR_LEFT_INVERTED, rear[2]);
         [
             left + rear_left,
-            turned(flag::RIGHT_INVERTED, self.now[1] + self.now[3]),
+            turned(flag::RIGHT_INVERTED, self.now[1] + rear[3]),
         ]
     }
 }

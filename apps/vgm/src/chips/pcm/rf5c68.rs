@@ -24,6 +24,7 @@ use super::super::Rate;
 use super::{PcmChip, limit};
 use crate::chips::info::{ChipInfo, Create, Level, TONES, VoiceGroup};
 use crate::format::ChipId;
+use crate::sequence::OF_CHANNEL;
 
 /// The entry of the RF5C68 in the list of chips.
 pub const INFO: ChipInfo = ChipInfo {
@@ -156,6 +157,7 @@ impl PcmChip for Rf5c68 {
     fn write(&mut self, port: u8, reg: u16, value: u16) {
         let byte = value as u8;
         match (port, reg) {
+            (OF_CHANNEL.., _) => self.voices[usize::from(port & 7)].write(reg, byte),
             (0, 0x07) => {
                 self.sounds = byte & 0x80 != 0;
                 if byte & 0x40 != 0 {

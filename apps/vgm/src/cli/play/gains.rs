@@ -62,7 +62,7 @@ impl Gains {
             known: Mutex::default(),
             stop: AtomicBool::new(false),
         });
-        if wanted != Loudness::AsIs {
+        if !matches!(wanted, Loudness::AsIs | Loudness::Tagged) {
             let book = Arc::clone(&book);
             let thread = std::thread::Builder::new().name("gains".into());
             let measure = move || {
@@ -96,7 +96,7 @@ impl MeasuredGains {
     fn gain(&self, song: &Source) -> f32 {
         let mut all = Measured::default();
         match self.wanted {
-            Loudness::AsIs => return 1.0,
+            Loudness::AsIs | Loudness::Tagged => return 1.0,
             Loudness::Album => {
                 let folder = folder(song);
                 let of_album = |other: &&Source| self::folder(other) == folder;
@@ -122,6 +122,7 @@ impl MeasuredGains {
             effects: &self.effects,
             layout: Layout::default(),
             gain: None,
+            track: None,
             split: None,
         };
         let go_on = || !self.stop.load(Relaxed);

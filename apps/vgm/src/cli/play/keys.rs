@@ -236,7 +236,14 @@ fn handle_view_key(key: KeyCode, view: &mut View) -> bool {
         KeyCode::Char('?' | 'h') => show(view, Overlay::Help),
         KeyCode::Char('t') => show(view, Overlay::Tags),
         KeyCode::Char('v') => view.waves ^= true,
-        KeyCode::Char('f') => view.spectrum ^= true,
+        KeyCode::Char('f') => {
+            view.spectrum ^= true;
+            let rows = view.spectrum_rows_missing;
+            if rows > 0 {
+                let message = format!("the spectrum needs a terminal with {rows} more rows");
+                view.messages.push(message);
+            }
+        }
         KeyCode::Tab | KeyCode::Char('j') if voices > 0 => {
             view.selected = (view.selected + 1) % voices;
         }

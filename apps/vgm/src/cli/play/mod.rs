@@ -36,7 +36,9 @@ use creel_console::{Common, Exit, Failure, Interrupt, duration, is_ignored};
 use creel_vgm::batch::{Source, find};
 use creel_vgm::demo;
 use creel_vgm::effects::Loudness;
-use creel_vgm::play::{Command, PlaybackSettings, PlayerParts, Queue, Repeat, player_parts};
+use creel_vgm::play::{
+    BUFFER, Command, PlaybackSettings, PlayerParts, Queue, Repeat, player_parts_ahead,
+};
 use creel_vgm::render::Settings;
 use rustix::process::{Signal, kill_current_process_group};
 use serde::{Deserialize, Serialize};
@@ -127,6 +129,10 @@ pub struct Play {
         help_heading = "Sound"
     )]
     sample_rate: Option<u32>,
+    /// Render up to TIME ahead of the sound output, from 20ms to 10s. A longer buffer helps if
+    /// the sound is interrupted [default: 200ms]
+    #[arg(long, value_name = "TIME", value_parser = buffer, help_heading = "Sound")]
+    buffer: Option<Duration>,
     /// Convert the native frames of the chips to output frames with R [default: band-limited]
     #[arg(long, value_name = "R", value_enum, help_heading = "Sound")]
     resampler: Option<Resampler>,
@@ -181,6 +187,16 @@ pub enum After {
     All,
     /// Repeat each song
     One,
+}
+
+/// Parses a duration from 20 ms to 10 s.
+fn buffer(text: &str) -> Result<Duration, String> {
+    let parsed = duration::parse_duration(text)?;
+    if (Duration::from_millis(20)..=Duration::from_secs(10)).contains(&parsed) {
+        Ok(parsed)
+    } else {
+        Err("expected a duration from 20ms to 10s".into())
+    }
 }
 
 impl Play {
@@ -250,7 +266,7 @@ impl Play {
             commands,
             events,
             taps,
-        } = player_parts(queue, rate, choose, open);
+        } = player_parts_ahead(queue, rate, choose, open, self.buffer.unwrap_or(BUFFER));
         controls.set_volume(f32::from(config.volume.unwrap_or(100)) / 100.0);
         let has_two = config.jobs.unwrap_or(2) > 1;
         let rendering = self.pool("render")?;

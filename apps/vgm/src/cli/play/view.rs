@@ -63,6 +63,8 @@ pub struct View {
     pub first_lane: usize,
     pub waves: bool,
     pub spectrum: bool,
+    /// The number of rows that the screen lacks to show the spectrum.
+    pub spectrum_rows_missing: u16,
     pub overlay: Overlay,
     /// The number of lines by which the overlay is scrolled.
     pub overlay_scroll: u16,
@@ -98,6 +100,7 @@ impl View {
             first_lane: 0,
             waves: false,
             spectrum: true,
+            spectrum_rows_missing: 0,
             overlay: Overlay::None,
             overlay_scroll: 0,
             cursor: None,

@@ -124,6 +124,9 @@ struct Site {
     looked: Mutex<Instant>,
 }
 
+/// The icon of the page: a square wave.
+const ICON: &[u8] = br##"<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 16 16"><path d="M1 11V5h5v6h5V5h4" fill="none" stroke="#3a8" stroke-width="2"/></svg>"##;
+
 impl Site {
     /// Updates the list with the songs that a scan found. New songs are appended to the known ones.
     fn take(&self, found: Vec<Song>) {
@@ -167,7 +170,13 @@ impl Site {
     }
 
     fn answer(&self, request: &Request) -> Answer {
+        // Nothing on the page changes anything, so there is nothing to post.
+        if request.method != "GET" {
+            return Answer::refused("405 Method Not Allowed");
+        }
         match request.path.as_str() {
+            // Browsers ask for the second one without being asked to.
+            "/favicon.svg" | "/favicon.ico" => Answer::ok("image/svg+xml", ICON.to_vec()),
             "/" => Answer::ok(
                 "text/html; charset=utf-8",
                 include_bytes!("page.html").to_vec(),

@@ -13,9 +13,10 @@ use std::time::{Duration, Instant};
 use creel::Pool;
 use creel::channel::bounded;
 use creel_console::http::{Answer, Request};
+use creel_vgm::FileTags;
 use creel_vgm::batch::Source;
 use creel_vgm::flac::Flac;
-use creel_vgm::format::{Gd3, Song as Vgm};
+use creel_vgm::format::Song as Vgm;
 use creel_vgm::play::{SongPlayer, VOICES_MAX, note_name};
 use creel_vgm::render::{Buffers, Player, Settings};
 use creel_vgm::wav::{Container, Layout};
@@ -205,9 +206,14 @@ fn encode(frames: &[[f32; 2]], rate: u32, flac: bool) -> Reply {
         && !frames.is_empty()
         && let Ok(mut flac) = Flac::new(RAW_LAYOUT.samples, rate, frames.len() as u64)
     {
-        write_flac(&mut flac, &mut bytes, &Gd3::default(), |flac, bytes| {
-            flac.push(frames, bytes);
-        });
+        write_flac(
+            &mut flac,
+            &mut bytes,
+            &FileTags::default(),
+            |flac, bytes| {
+                flac.push(frames, bytes);
+            },
+        );
         return Reply::Bytes("audio/flac", bytes);
     }
     RAW_LAYOUT.encode(frames, &mut bytes);
@@ -218,7 +224,7 @@ fn encode(frames: &[[f32; 2]], rate: u32, flac: bool) -> Reply {
 fn write_flac(
     flac: &mut Flac,
     bytes: &mut Vec<u8>,
-    tags: &Gd3,
+    tags: &FileTags,
     push: impl FnOnce(&mut Flac, &mut Vec<u8>),
 ) {
     bytes.extend(flac.header(tags));
@@ -279,16 +285,21 @@ pub fn flac(song: &Song, request: &Request) -> Answer {
         return Answer::refused("404 Not Found");
     };
     let mut bytes = Vec::new();
-    write_flac(&mut flac, &mut bytes, &song.tags, |flac, bytes| {
-        let mut block = vec![[0.0; 2]; 4096];
-        loop {
-            let filled = player.fill(&mut buffers, &mut block);
-            flac.push(&block[..filled], bytes);
-            if filled == 0 {
-                return;
+    write_flac(
+        &mut flac,
+        &mut bytes,
+        &song.tags.clone().into(),
+        |flac, bytes| {
+            let mut block = vec![[0.0; 2]; 4096];
+            loop {
+                let filled = player.fill(&mut buffers, &mut block);
+                flac.push(&block[..filled], bytes);
+                if filled == 0 {
+                    return;
+                }
             }
-        }
-    });
+        },
+    );
     let length = bytes.len() as u64;
     let range = request.range(length);
     let (first, end) = range.unwrap_or((0, length));
@@ -304,7 +315,7 @@ pub fn wav(song: &Song, request: &Request) -> Answer {
     let song = Arc::new(song);
     let settings = Settings::default();
     let frames = settings.frames(&song).0;
-    let header = Layout::default().around(settings.sample_rate, frames, &Gd3::default());
+    let header = Layout::default().around(settings.sample_rate, frames, &FileTags::default());
     let Ok((header, _)) = header else {
         return Answer::refused("413 Content Too Large");
     };

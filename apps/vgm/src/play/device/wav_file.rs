@@ -5,7 +5,7 @@ use std::io::{self, BufWriter, Seek, SeekFrom, Write};
 use std::path::Path;
 
 use super::Device;
-use crate::format::Gd3;
+use crate::tags::FileTags;
 use crate::wav::Layout;
 
 /// A 16-bit WAV file. Its header is updated after each second and at the end, so that the file
@@ -39,7 +39,7 @@ impl WavFile {
 
     /// Writes the header again for the current length.
     fn write_header(&mut self) -> io::Result<()> {
-        let around = Layout::default().around(self.rate, self.frames, &Gd3::default());
+        let around = Layout::default().around(self.rate, self.frames, &FileTags::default());
         let (header, _) = around.map_err(io::Error::other)?;
         self.file.seek(SeekFrom::Start(0))?;
         self.file.write_all(&header)?;

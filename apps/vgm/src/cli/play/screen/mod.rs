@@ -45,7 +45,8 @@ pub fn draw(frame: &mut Frame<'_>, view: &mut View) {
     let rest = height.saturating_sub(head + 2);
     // While the user browses the songs, the list gets more room.
     let browses = view.search.is_some() || view.cursor.is_some();
-    let spectrum = if view.spectrum && !browses && rest >= voices + SPECTRUM_ROWS + 3 {
+    view.spectrum_rows_missing = (voices + SPECTRUM_ROWS + 3).saturating_sub(rest);
+    let spectrum = if view.spectrum && !browses && view.spectrum_rows_missing == 0 {
         SPECTRUM_ROWS
     } else {
         0

@@ -1,0 +1,117 @@
+//! The documented modes of each chip, and the tests that check them.
+//!
+//! The parts that we do not play are in `creel_vgm::chips::unplayed`, and the table adds them.
+
+use creel_vgm::format::ChipId::{self, *};
+
+use crate::State::{self, Reported, Tested, Unheard};
+
+const CSM: State = Tested(&[
+    "csm_strikes_the_keys_with_each_period_of_timer_a",
+    "csm_does_not_release_a_key_that_is_held",
+    "timer_without_csm_presses_no_keys",
+]);
+const NOTES: State = Tested(&["pcm_chips_play_eight_notes_at_their_pitch_and_level"]);
+const TONES: State = Tested(&[
+    "each_chip_tone_has_its_pitch",
+    "eight_key_ons_give_eight_attacks",
+]);
+const STORM: State = Tested(&["random_writes_are_independent_of_block_size"]);
+const FLAGS: &str = "timers and flags have no output";
+const SSG: State = Tested(&["ssg_streams", "ssg_steps_sum_to_its_levels"]);
+const BARE: State = Unheard("status, reading and interrupts have no output");
+
+/// The chip, the mode and what we do with it.
+#[rustfmt::skip]
+pub const MODES: &[(ChipId, &str, State)] = &[
+    (Sn76489, "tones, noise, periods of 0", Tested(&["sn76489_steps_sum_to_its_frames", "sn76489_noise_period_and_length", "sn76489_period_zero_follows_the_variant"])),
+    (Sn76489, "T6W28: volumes per side, noise of the right port", Tested(&["tones_take_their_period_from_the_left_port_and_a_volume_per_side", "noise_is_controlled_by_the_right_port"])),
+    (Ym2413, "melody, rhythm, user instrument", Tested(&["ym2413_streams"])),
+    (Ym2413, "VRC7", Tested(&["vrc7_streams"])),
+    (Ym2612, "FM, LFO, SSG-EG, four frequencies", Tested(&["ym2612_streams", "ym3438_streams", "ssg_eg"])),
+    (Ym2612, "CSM", CSM),
+    (Ym2612, "DAC with nine bits", Tested(&["ym2612_streams"])),
+    (Ym2612, "timer B, status", Unheard(FLAGS)),
+    (Ym2151, "FM, LFO with four waves, noise", Tested(&["ym2151_streams", "ym2151_noise"])),
+    (Ym2151, "CSM", CSM),
+    (Ym2151, "timer B, status, CT outputs", Unheard(FLAGS)),
+    (SegaPcm, "loops, last pages, banks", Tested(&["segapcm_loops_after_its_last_page", "each_header_flag_is_heard_or_reported_or_has_no_effect"])),
+    (Rf5c68, "loops, stores in memory", NOTES),
+    (Rf5c68, "streams to a channel", STORM),
+    (Ym2203, "FM, four frequencies, prescaler", Tested(&["ym2203_streams", "prescaler_streams"])),
+    (Ym2203, "CSM", CSM),
+    (Ym2203, "SSG", SSG),
+    (Ym2203, "timer B, status", Unheard(FLAGS)),
+    (Ym2608, "FM, LFO, rhythm, ADPCM-B, prescaler", Tested(&["ym2608_streams", "prescaler_streams"])),
+    (Ym2608, "CSM", CSM),
+    (Ym2608, "SSG", SSG),
+    (Ym2608, "rhythm without its ROM: replaced, with a warning", Tested(&["each_drum_is_audible_and_ends_with_its_samples"])),
+    (Ym2608, "timer B, status, reading the memory", Unheard(FLAGS)),
+    (Ym2610, "FM, LFO, ADPCM-A, ADPCM-B, YM2610B", Tested(&["ym2610_streams"])),
+    (Ym2610, "CSM", CSM),
+    (Ym2610, "SSG", SSG),
+    (Ym2610, "timer B, status", Unheard(FLAGS)),
+    (Ym3812, "FM, rhythm, four waves, note select", Tested(&["ym3812_streams"])),
+    (Ym3812, "CSM", CSM),
+    (Ym3812, "two chips, left and right", Tested(&["dual_ym3812_is_panned_left_and_right"])),
+    (Ym3812, "timer B, status", Unheard(FLAGS)),
+    (Ym3526, "FM, rhythm, note select", Tested(&["ym3526_streams"])),
+    (Ym3526, "CSM", CSM),
+    (Ym3526, "timer B, status", Unheard(FLAGS)),
+    (Y8950, "FM, rhythm, ADPCM-B", Tested(&["y8950_streams"])),
+    (Y8950, "CSM", CSM),
+    (Y8950, "keyboard, I/O, timer B, status", Unheard(FLAGS)),
+    (Ymf262, "FM with two and four operators, rhythm, eight waves", Tested(&["ymf262_streams"])),
+    (Ymf262, "outputs C and D", Unheard("no board of a song connects them")),
+    (Ymf262, "timers, status", Unheard(FLAGS)),
+    (Ymf278b, "waves, envelopes, LFO, levels, pans", Tested(&["ymf278b_envelope_times_match_the_manual", "ymf278b_level_is_0_375_db_and_pan_3_db_per_step"])),
+    (Ymf278b, "FM", Tested(&["ymf262_streams"])),
+    (Ymf278b, "status", BARE),
+    (Ymf271, "FM, samples, LFO, envelopes, loops", Tested(&["ymf271_algorithms_output_their_carriers", "ymf271_lfo_frequency_and_depth_match_the_manual", "ymf271_envelope_times_match_the_manual", "ymf271_8_and_12_bit_samples_loop"])),
+    (Ymf271, "outputs 3 and 4", Unheard("no board of a song connects them")),
+    (Ymf271, "timers, memory port", Unheard(FLAGS)),
+    (Ymz280b, "ADPCM, 8 and 16 bits, loops, pans", Tested(&["ymz280b_decodes_yamaha_adpcm", "ymz280b_loops_between_its_addresses", "ymz280b_interpolates_and_pans"])),
+    (Rf5c164, "loops, sign and magnitude", Tested(&["rf5c164_loops_at_ff_and_uses_sign_magnitude"])),
+    (Pwm, "widths, cycle, both sides at once", Tested(&["pwm_is_silent_at_half_cycle"])),
+    (Pwm, "timer, queues", Unheard("songs write at the times at which a width is heard")),
+    (Ay8910, "tones, noise, envelopes, panning", Tested(&["ay8910_steps_sum_to_its_frames", "ay8910_envelope_has_half_the_ym2149_levels"])),
+    (Ay8910, "I/O ports", BARE),
+    (GameBoy, "pulses, sweep, wave, noise, envelopes, lengths", Tested(&["game_boy_frame_sequencer_runs_at_512_hz", "noise_periods_match_lfsr_polynomials", "volumes_and_panning_match_the_documentation"])),
+    (NesApu, "pulses, triangle, noise, DMC, frame counter", Tested(&["nes_frame_counter_clocks_lengths_and_envelopes", "dmc_level_changes_by_two_per_bit", "nes_mixer_matches_resistor_networks"])),
+    (NesApu, "FDS: wave, modulation, envelopes", TONES),
+    (MultiPcm, "loops, envelopes, LFO, pans", NOTES),
+    (Upd7759, "phrases, slave mode, repeats, silences", Tested(&["upd7759_silences_repeats_and_ends", "each_header_flag_is_heard_or_reported_or_has_no_effect"])),
+    (Okim6258, "ADPCM, pan, clock, divider, 10 and 12 bits", Tested(&["okim6258_adpcm_follows_the_step_table", "okim6258_applies_pan_and_clock_writes", "okim6258_ten_bit_output_drops_two_bits"])),
+    (Okim6258, "recording", Unheard("it has no output")),
+    (Okim6295, "phrases, attenuation, banks, pin 7", Tested(&["okim6295_attenuation_is_3_db_and_phrases_end", "each_header_flag_is_heard_or_reported_or_has_no_effect"])),
+    (K051649, "waves, short periods, K052539", Tested(&["scc_truncates_low_bits_and_stops_at_short_periods"])),
+    (K054539, "8, 16 and 4 bits, loops, echo", Tested(&["k054539_end_markers_and_echo_delay", "each_header_flag_is_heard_or_reported_or_has_no_effect"])),
+    (K054539, "timer, access to the memory", Unheard(FLAGS)),
+    (Huc6280, "waves, noise, LFO, direct samples", Tested(&["step_chip_levels_are_independent_of_run_length", "streams_select_the_channel_in_their_port"])),
+    (C140, "plain and companded samples, C219", Tested(&["c140_decodes_companded_samples_and_c219_swaps_bytes"])),
+    (C140, "timer", Unheard(FLAGS)),
+    (K053260, "PCM, KADPCM, pans", Tested(&["k053260_pans_at_constant_power_and_decodes_kadpcm"])),
+    (K053260, "ports between processors, reading", BARE),
+    (Pokey, "noises, joined counters, high-pass, 15 kHz", Tested(&["noise_periods_match_lfsr_polynomials", "step_chip_levels_are_independent_of_run_length"])),
+    (Pokey, "serial port, keyboard", BARE),
+    (Qsound, "voices, ADPCM, echo, spatial filters", Tested(&["qsound_loops_and_pans", "qsound_adpcm_voice_accumulates_after_volume", "spatial_filters_match_measured_gains"])),
+    (Scsp, "loops, envelopes, LFO, modulation, effects", Tested(&["scsp_send_levels_and_octaves", "dsp_multiplies_input_by_coefficient", "dsp_ring_delay_is_the_address_difference"])),
+    (Scsp, "timers, MIDI, DMA", Unheard(FLAGS)),
+    (WonderSwan, "waves, voice, sweep, noise", Tested(&["step_chip_levels_are_independent_of_run_length", "volumes_and_panning_match_the_documentation"])),
+    (Vsu, "waves, sweep, modulation, noise, envelopes", Tested(&["step_chip_levels_are_independent_of_run_length", "noise_periods_match_lfsr_polynomials"])),
+    (Saa1099, "tones, noises, envelopes", Tested(&["saa1099_envelopes_shape_the_volume"])),
+    (Es5503, "oscillator modes, pans, stops", Tested(&["es5503_oscillator_modes", "es5503_stops_at_zero_and_pans"])),
+    (Es5506, "loops, filters, ramps, ES5505", Tested(&["es5506_loops_and_volume_exponent"])),
+    (X1010, "samples, wavetables, envelopes", Tested(&["x1_010_plays_wavetables_with_envelopes"])),
+    (C352, "8 bits, companded, noise, loops, ramps", Tested(&["c352_reverses_links_and_ramps_volume"])),
+    (C352, "no rear speakers", Tested(&["c352_board_without_rear_speakers_leaves_the_rear_out"])),
+    (Ga20, "volumes, rates", Tested(&["ga20_volume_curve_and_rates"])),
+    (Mikey, "taps, integration, linked counters", Tested(&["step_chip_levels_are_independent_of_run_length"])),
+    (K007232, "loops at the end mark", Tested(&["k007232_loops_at_end_mark_or_stops"])),
+    (K005289, "all", Reported),
+    (Msm5205, "3 and 4 bits, dividers, MSM6585", Tested(&["msm5205_follows_its_pins"])),
+    (Msm5232, "all", Reported),
+    (Bsmt2000, "all", Reported),
+    (Ics2115, "oscillators, ramps, pans, formats", Tested(&["ics2115_loops_forward_and_ping_pong", "ics2115_volume_ramps_follow_their_rate", "ics2115_decodes_mu_law_and_16_bit_samples"])),
+    (Ics2115, "timers, MIDI, DMA", Unheard(FLAGS)),
+];

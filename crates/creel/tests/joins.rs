@@ -252,7 +252,7 @@ fn joins_in_loops_in_joins_in_scopes_in_tasks_and_across_pools() {
         );
         assert_eq!(count.into_inner(), 400);
         let (a, b) = pool.join(
-            || other.join(|| fibonacci(&pool, 12), || fibonacci(&other, 12)),
+            || other.join(|| fibonacci(pool, 12), || fibonacci(&other, 12)),
             || {
                 other
                     .run_on(1, || pool.join(|| 1, || fibonacci(&other, 10)).1)

@@ -19,8 +19,11 @@ use std::path::Path;
 use crate::affinity;
 use crate::read::{self, Detail};
 use crate::types::{
-    Cache, CacheKind, Constraint, Core, CpuSet, Die, Error, Kind, NumaNode, Package, Parts,
+    Cache, CacheKind, Constraint, Core, CpuSet, Die, Error, Kind, NumaNode, Package, Parts, shown,
 };
+
+/// The maximum length of a note.
+const NOTE_CHARS_MAX: usize = 400;
 
 /// A machine, as described by the system, a captured tree, or a description.
 ///
@@ -484,7 +487,12 @@ impl Machine {
             kinds: parts.kinds,
             mask: parts.mask,
             constraints: parts.constraints,
-            notes: parts.notes,
+            // The names of files and groups may contain any character.
+            notes: parts
+                .notes
+                .iter()
+                .map(|note| shown(note, NOTE_CHARS_MAX))
+                .collect(),
             online: parts.online,
         };
         if machine.nodes.is_empty() {

@@ -64,7 +64,7 @@ impl Error {
 }
 
 /// Returns a text that fits in a line of a terminal. Control characters are replaced.
-fn shown(text: &str, chars_max: usize) -> String {
+pub(crate) fn shown(text: &str, chars_max: usize) -> String {
     let printable = |c: char| {
         if c.is_control() {
             char::REPLACEMENT_CHARACTER

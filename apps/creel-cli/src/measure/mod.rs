@@ -1,13 +1,13 @@
 //! `creel measure` measures the cost of a command over several runs, alone or compared with others.
 
-mod agent;
-mod args;
+pub(crate) mod agent;
+pub(crate) mod args;
 mod article;
 mod counters;
 mod hooks;
 mod plan;
 mod report;
-mod runner;
+pub(crate) mod runner;
 mod sample;
 mod store;
 mod verdict;
@@ -336,6 +336,8 @@ impl<'a> Session<'a> {
         let words = subject.command.iter().map(|word| word.as_bytes().to_vec());
         let request = RunRequest {
             words: words.collect(),
+            variables: Vec::new(),
+            mask: None,
             show_stderr: args.show_stderr || args.show_output,
             input: args.input.clone(),
             output: match &args.output {

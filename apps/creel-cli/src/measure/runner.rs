@@ -22,6 +22,7 @@ use super::{args::Where, counters::Counters, sample::Sample};
 use crate::process::descendants;
 use anyhow::{Context, Result, bail};
 use creel_console::energy::Meter;
+use creel_topology::{CpuSet, affinity};
 use nix::{
     errno::Errno,
     sys::{
@@ -64,6 +65,12 @@ const NOTICE_AFTER: Duration = Duration::from_secs(1);
 pub struct RunRequest {
     /// The words of the command, as bytes.
     pub words: Vec<Vec<u8>>,
+    /// The variables that the command gets in addition to ours, as bytes.
+    #[serde(default)]
+    pub variables: Vec<(Vec<u8>, Vec<u8>)>,
+    /// The affinity mask of the command as a CPU list, or `None` for ours.
+    #[serde(default)]
+    pub mask: Option<String>,
     pub show_stderr: bool,
     /// The file for stdin, or `None` for an empty one.
     pub input: Option<PathBuf>,
@@ -152,11 +159,17 @@ fn run(
     }
     monitor.prepare(request);
     meters.counters.begin();
+    // The command inherits the mask of this thread.
+    let own = narrow(request.mask.as_deref())?;
     let begin = Instant::now();
-    let mut child = command.spawn().with_context(|| {
+    let child = command.spawn().with_context(|| {
         let program = OsString::from_vec(request.words.first().cloned().unwrap_or_default());
         format!("cannot run {}", program.display())
-    })?;
+    });
+    if let Some(own) = own {
+        affinity::set(&own)?;
+    }
+    let mut child = child?;
     monitor.state.set(State::Running, monitor_thread);
     // A reader empties the pipe, because the command would wait when the pipe is full.
     let reader = child
@@ -204,6 +217,16 @@ fn run(
     })
 }
 
+/// Narrows the mask of this thread. Returns the mask before, if it changes.
+fn narrow(mask: Option<&str>) -> Result<Option<CpuSet>> {
+    let Some(mask) = mask else {
+        return Ok(None);
+    };
+    let own = affinity::current()?;
+    affinity::set(&mask.parse()?)?;
+    Ok(Some(own))
+}
+
 fn command(request: &RunRequest) -> Result<Command> {
     let mut words = request.words.iter().cloned().map(OsString::from_vec);
     let Some(program) = words.next() else {
@@ -240,7 +263,14 @@ fn command(request: &RunRequest) -> Result<Command> {
         None => Stdio::null(),
     };
     let mut command = Command::new(program);
+    let variable = |(name, value): &(Vec<u8>, Vec<u8>)| {
+        (
+            OsString::from_vec(name.clone()),
+            OsString::from_vec(value.clone()),
+        )
+    };
     command
+        .envs(request.variables.iter().map(variable))
         .args(words)
         .stdin(stdin)
         .stdout(stdout)

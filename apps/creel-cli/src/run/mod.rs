@@ -3,14 +3,15 @@
 mod elf;
 mod exec;
 mod explain;
-mod export;
+pub(crate) mod export;
 mod facts;
 mod ghc;
 mod knob;
-mod plan;
+mod load;
+pub(crate) mod plan;
 mod program;
 mod rules;
-mod runtime;
+pub(crate) mod runtime;
 mod shell;
 mod shim;
 mod variables;

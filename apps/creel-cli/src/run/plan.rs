@@ -3,6 +3,7 @@
 use super::{
     exec,
     knob::{Knob, KnobKind},
+    load,
     program::{self, Program},
     rules::{self, Advice, AdvisedKnob, Sizing},
     runtime::Runtime,
@@ -16,7 +17,7 @@ use std::{env, ffi::OsString, fs, path::PathBuf};
 
 /// The variable with which an outer `creel run` passes its number of workers to a nested `creel
 /// run` and to programs that use the C library.
-const JOBS_VARIABLE: &str = "CREEL_JOBS";
+pub const JOBS_VARIABLE: &str = "CREEL_JOBS";
 
 /// The wishes of the user.
 #[derive(Debug, Default)]
@@ -105,7 +106,14 @@ pub fn make(command: &[OsString], request: &Request) -> Result<Plan> {
         None => (machine, None),
     };
     let floor = budget(&masked, request, Rounding::Floor);
-    let size = sizing(&masked, &floor, request, program.arguments_at.is_some());
+    let mut size = sizing(&masked, &floor, request, program.arguments_at.is_some());
+    let waits =
+        |runtime: &Runtime| matches!(runtime, Runtime::OpenMp | Runtime::R | Runtime::Python);
+    let workers = size.explicit.unwrap_or(size.floor);
+    // Only the load of this machine is known, and a single thread waits for no other.
+    if !size.exported && workers > 1 && program.runtimes.iter().any(waits) {
+        size.contention = load::contention(workers, masked.online().len());
+    }
     let mut advice = Advice::default();
     for runtime in &program.runtimes {
         advice.join(rules::advise(*runtime, &size));
@@ -289,6 +297,7 @@ fn sizing(machine: &Machine, floor: &Budget, request: &Request, takes_arguments:
         gc: request.gc,
         takes_arguments: takes_arguments && !request.variables_only,
         exported: request.variables_only,
+        contention: None,
     }
 }
 

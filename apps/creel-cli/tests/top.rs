@@ -115,24 +115,17 @@ fn a_thread_that_waits_for_a_cpu_is_not_idle() {
         .unwrap();
     // Three programs spin on one CPU. The watched one has the least priority, so it only waits.
     let hog = |nice: &str| {
-        let words = [
-            "-n",
-            nice,
-            "taskset",
-            "-c",
-            &cpu.to_string(),
-            "sh",
-            "-c",
-            BUSY,
-        ];
-        Command::new("nice").args(words).spawn().unwrap()
+        let words = ["-n", nice, "taskset", "-c", &cpu.to_string()];
+        // They end by themselves, because a signal would not reach the shell inside of `timeout`.
+        let spin = ["timeout", "4", "sh", "-c", "while :; do :; done"];
+        let mut command = Command::new("nice");
+        command.args(words).args(spin).spawn().unwrap()
     };
     let mut hogs = [hog("0"), hog("0")];
     let mut watched = hog("19");
     let pid = watched.id().to_string();
     let (code, json, err) = creel(&["-p", &pid, "--for", "1s", "--format", "json"]);
     hogs.iter_mut().chain([&mut watched]).for_each(|child| {
-        child.kill().unwrap();
         child.wait().unwrap();
     });
     assert_eq!(code, Some(0), "{err}");

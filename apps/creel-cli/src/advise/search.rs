@@ -157,7 +157,7 @@ mod tests {
 
     #[test]
     fn the_cheaper_of_equally_fast_settings_is_chosen() {
-        let mut exact = |wall_s, cpu_s| {
+        let exact = |wall_s, cpu_s| {
             let cost = Cost {
                 wall_s,
                 cpu_s,

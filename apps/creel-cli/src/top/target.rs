@@ -62,8 +62,8 @@ impl Target {
         }
     }
 
-    /// Returns the processes now. Our own process is not among them, because a watched shell may
-    /// have started it.
+    /// Returns the processes now. Our own process is not among them unless it is meant, because a
+    /// watched shell may have started it.
     pub fn pids(&self) -> Vec<u32> {
         let mut pids = match self {
             Target::Processes(roots) => {
@@ -77,7 +77,8 @@ impl Target {
             Target::Group(folder) => in_group(folder),
         };
         let own = std::process::id();
-        pids.retain(|&pid| pid != own);
+        let is_root = matches!(self, Target::Processes(roots) if roots.contains(&own));
+        pids.retain(|&pid| pid != own || is_root);
         pids.sort_unstable();
         pids.dedup();
         pids

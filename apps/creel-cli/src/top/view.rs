@@ -476,7 +476,7 @@ mod tests {
     #[test]
     fn screens_of_every_size_are_filled_exactly() {
         let mut sampler =
-            Sampler::begin(Target::Processes(vec![1, std::process::id()]), 2, 0..6).unwrap();
+            Sampler::begin(Target::Processes(vec![std::process::id()]), 2, 0..6).unwrap();
         sampler.sample();
         let interval = sampler.interval();
         for help in [false, true] {

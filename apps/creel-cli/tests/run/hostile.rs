@@ -20,7 +20,7 @@ fn own_cpu() -> usize {
 #[test]
 fn child_builds_a_pool() {
     if std::env::var_os(CHILD).is_some() {
-        let mut pool = creel::Pool::builder()
+        let pool = creel::Pool::builder()
             .placement(creel::Placement::Cores)
             .build()
             .unwrap();

@@ -197,7 +197,10 @@ impl Machine {
         })?;
         let parts = read::tree(root, None, detail);
         if parts.online.is_empty() {
-            return Err(Error::NoMachine { root: root.into() });
+            return Err(Error::NoMachine {
+                root: root.into(),
+                notes: shown_notes(&parts.notes),
+            });
         }
         Ok(Machine::assemble(parts))
     }
@@ -487,12 +490,7 @@ impl Machine {
             kinds: parts.kinds,
             mask: parts.mask,
             constraints: parts.constraints,
-            // The names of files and groups may contain any character.
-            notes: parts
-                .notes
-                .iter()
-                .map(|note| shown(note, NOTE_CHARS_MAX))
-                .collect(),
+            notes: shown_notes(&parts.notes),
             online: parts.online,
         };
         if machine.nodes.is_empty() {
@@ -527,6 +525,14 @@ impl Machine {
             .sort_by_cached_key(|cache| (cache.level, cache.kind, key(&cache.pus)));
         self.cores.sort_by_cached_key(|core| key(&core.pus));
     }
+}
+
+/// Returns notes that fit in a line each. The names of files and groups may contain any character.
+fn shown_notes(notes: &[String]) -> Vec<String> {
+    notes
+        .iter()
+        .map(|note| shown(note, NOTE_CHARS_MAX))
+        .collect()
 }
 
 /// Returns the online PUs that the mask allows, or those that the cpusets allow if the mask is

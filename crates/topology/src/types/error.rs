@@ -27,6 +27,8 @@ pub enum Error {
     NoMachine {
         /// The folder that was read.
         root: PathBuf,
+        /// Notes on files that could not be used.
+        notes: Vec<String>,
     },
     /// A text that the caller wrote has a mistake, for example a CPU list, a placement or a
     /// synthetic machine.
@@ -85,11 +87,15 @@ impl fmt::Display for Error {
             Error::Unreadable { path, source } => {
                 write!(f, "cannot read {}: {source}", path.display())
             }
-            Error::NoMachine { root } => write!(
-                f,
-                "{} describes no machine (no CPU in sys/devices/system/cpu, proc/cpuinfo, proc/stat)",
-                root.display()
-            ),
+            Error::NoMachine { root, notes } => {
+                let root = root.display();
+                write!(
+                    f,
+                    "{root} describes no machine (no CPU in sys/devices/system/cpu, proc/cpuinfo, \
+                     proc/stat)"
+                )?;
+                notes.iter().try_for_each(|note| write!(f, "; {note}"))
+            }
             Error::Syntax { what, text, reason } => {
                 write!(f, "\"{text}\" is not a valid {what}: {reason}")
             }

@@ -72,10 +72,11 @@ impl Groups {
             else {
                 continue;
             };
+            let within = below(tree, path, mount);
+            // The ancestors may still have limits if only the folder of the group is missing.
             let point = mount.point.trim_end_matches('/');
-            let within = below(tree, path, mount)
-                .filter(|within| tree.is_folder(&format!("{point}/{within}")));
-            if within.is_none() {
+            let is_there = |within: &String| tree.is_folder(&format!("{point}/{within}"));
+            if !within.as_ref().is_some_and(is_there) {
                 hidden = Some((path, mount));
             }
             let depth = |within: &str| within.split('/').count();
@@ -85,7 +86,12 @@ impl Groups {
                 best = Some((mount, within));
             }
         }
-        if let (None, Some((path, mount))) = (&best, hidden) {
+        let is_shown = |(mount, within): &(&Mount, String)| {
+            tree.is_folder(&format!("{}/{within}", mount.point.trim_end_matches('/')))
+        };
+        if let Some((path, mount)) = hidden
+            && !best.as_ref().is_some_and(is_shown)
+        {
             tree.note(format!(
                 "the control group {path} of this process is not below {}, which shows the groups \
                  of {}: its limits are hidden",

@@ -117,9 +117,7 @@ pub fn advise(args: &AdviseArgs, common: &Common) -> Result<Exit> {
     }
     // Half of the time is for the numbers, and the rest for their neighbours and the placements.
     trial.run(0.5)?;
-    let best = trial.candidates[search::best(&trial.runs, 0)]
-        .setting
-        .clone();
+    let best = trial.candidates[search::best(&trial.runs)].setting.clone();
     if let Some(jobs) = best.jobs {
         if args.sizes.is_empty() {
             for near in [jobs * 3 / 4, jobs * 3 / 2] {
@@ -128,14 +126,15 @@ pub fn advise(args: &AdviseArgs, common: &Common) -> Result<Exit> {
                 }
             }
         }
-        if best.placement == Placement::Unpinned && pus > 1 {
+        // The system places a single worker well, and a mask would keep it from moving.
+        if best.placement == Placement::Unpinned && jobs > 1 {
             for placement in PLACEMENTS {
                 trial.add(Some(jobs), placement)?;
             }
         }
     }
     trial.run(1.0)?;
-    let chosen = search::best(&trial.runs, 0);
+    let chosen = search::best(&trial.runs);
     if trial.runs.iter().all(|runs| runs.costs.is_empty()) {
         bail!("the program failed with every setting: run it alone to see its messages");
     }

@@ -86,28 +86,21 @@ pub fn is_decided(all: &[Runs]) -> bool {
     rounds > ROUNDS_LEAST && open().all(is_clear)
 }
 
-/// Returns the setting to recommend: among the equally fast ones, the default if it is not more
-/// expensive, and otherwise the one with the least CPU time.
-pub fn best(all: &[Runs], default: usize) -> usize {
+/// Returns the setting to recommend: of the equally fast ones that do not cost more CPU time than
+/// others, the first. Simple settings come first, beginning with the program as it is.
+pub fn best(all: &[Runs]) -> usize {
     let first = fastest(all);
     let is_equal = |i: &usize| {
         let ratio = all[*i].ratio(&all[first]);
         !all[*i].costs.is_empty() && ratio.is_some_and(|ratio| ratio.geometric_mean <= EQUAL)
     };
     let equal: Vec<usize> = (0..all.len()).filter(is_equal).collect();
-    let cpu = |i: &usize| all[*i].median(|cost| cost.cpu_s);
-    let cheapest = equal
-        .iter()
-        .copied()
-        .min_by(|a, b| cpu(a).total_cmp(&cpu(b)));
-    let cheapest = cheapest.unwrap_or(first);
-    let is_cheap = |i: &usize| cpu(i) * (1.0 - SAVES) <= cpu(&cheapest);
-    match equal.contains(&default) && is_cheap(&default) {
-        true => default,
-        // Of those that cost about as much, the fastest.
-        false if equal.contains(&first) && is_cheap(&first) => first,
-        false => cheapest,
-    }
+    let cpu = |i: usize| all[i].median(|cost| cost.cpu_s);
+    let least = equal.iter().map(|&i| cpu(i)).fold(f64::INFINITY, f64::min);
+    let mut cheap = equal
+        .into_iter()
+        .filter(|&i| cpu(i) * (1.0 - SAVES) <= least);
+    cheap.next().unwrap_or(first)
 }
 
 #[cfg(test)]
@@ -136,7 +129,7 @@ mod tests {
             runs(noise, 0.5, 1.0, 20),
             runs(noise, 2.0, 1.0, 20),
         ];
-        assert_eq!(best(&all, 0), 1);
+        assert_eq!(best(&all), 1);
         let mut pruned = all.clone();
         prune(&mut pruned, 0);
         let dropped: Vec<bool> = pruned.iter().map(|runs| runs.is_dropped).collect();
@@ -150,7 +143,7 @@ mod tests {
             let all = [runs(noise, 1.0, 2.0, 40), runs(noise, 1.0, 2.0, 40)];
             let ratio = all[1].ratio(&all[0]).unwrap();
             if (0.97..1.03).contains(&ratio.geometric_mean) {
-                assert_eq!(best(&all, 0), 0, "seed {seed}");
+                assert_eq!(best(&all), 0, "seed {seed}");
             }
         }
     }
@@ -169,10 +162,10 @@ mod tests {
             }
         };
         let all = [exact(1.0, 4.0), exact(1.01, 1.0), exact(1.2, 0.5)];
-        assert_eq!(best(&all, 0), 1);
+        assert_eq!(best(&all), 1);
         let mut few = vec![exact(1.0, 4.0)];
         few[0].costs.truncate(1);
         prune(&mut few, 0);
-        assert!(is_decided(&few) && best(&few, 0) == 0);
+        assert!(is_decided(&few) && best(&few) == 0);
     }
 }

@@ -9,7 +9,6 @@ mod user_settings;
 mod watch;
 
 use std::{
-    fs,
     path::{Path, PathBuf},
     process::{Command, Output},
 };

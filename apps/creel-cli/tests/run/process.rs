@@ -1,6 +1,6 @@
 //! Checks that a program starts as without creel, and that wrong options have clear errors.
 
-use crate::{CREEL, output, said};
+use crate::{CREEL, said};
 use std::process::Command;
 
 #[test]

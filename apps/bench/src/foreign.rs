@@ -40,9 +40,14 @@ impl Foreign {
     }
 
     fn build(&self) -> Option<PathBuf> {
-        let name = format!("creel-bench-{}-{}", self.file, std::process::id());
-        let folder = std::env::temp_dir().join(name);
-        fs::create_dir_all(&folder).ok()?;
+        // The name is unpredictable, and the folder private. Otherwise, another user could prepare a
+        // program in it, which we would run. The folder stays, because cases run the program later.
+        let name = format!("creel-bench-{}-", self.file);
+        let folder = tempfile::Builder::new()
+            .prefix(&name)
+            .tempdir()
+            .ok()?
+            .keep();
         fs::write(folder.join(self.file), self.source).ok()?;
         let words = self.words(self.build, &folder, 1);
         let mut build = Command::new(words.first()?);

@@ -2,6 +2,7 @@
 //! measures them.
 #![deny(unsafe_code)]
 
+mod advise;
 mod drawing;
 mod inherited;
 mod measure;
@@ -46,6 +47,7 @@ enum Verb {
     /// Show the machine, the number of workers that it has room for, and where they are placed
     Topo(topo::Args),
     Run(run::RunArgs),
+    Advise(advise::AdviseArgs),
     Measure(Box<measure::MeasureArgs>),
     Top(top::TopArgs),
 }
@@ -67,6 +69,7 @@ fn run(cli: &Cli) -> Result<Exit> {
     let verbose = cli.verbose.verbose;
     match &cli.verb {
         Verb::Topo(args) => topo::run(args, &cli.common, verbose),
+        Verb::Advise(args) => advise::advise(args, &cli.common),
         Verb::Run(args) => run::run(args, &cli.common, verbose),
         Verb::Measure(args) => measure::measure(args, &cli.common, verbose),
         Verb::Top(args) => top::top(args, &cli.common, verbose),

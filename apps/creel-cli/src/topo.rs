@@ -115,14 +115,18 @@ fn view(args: &Args) -> Result<View, Error> {
     })
 }
 
+/// Returns the notes on a machine: what its files hide or contradict, and a limit by weight.
+fn notes(machine: &Machine) -> impl Iterator<Item = String> {
+    let notes = machine.notes().iter().cloned();
+    notes.chain(machine.weight_only())
+}
+
 /// Chooses the exit code: a mistake on the command line is a usage error, and an unreadable machine
 /// is bad data.
 fn with_exit(error: Error) -> Failure {
     let exit = match error {
         Error::Syntax { .. } | Error::NotAllowed { .. } => Exit::Usage,
-        Error::Unreadable { .. } | Error::Malformed { .. } | Error::NoMachine { .. } => {
-            Exit::BadData
-        }
+        Error::Unreadable { .. } | Error::NoMachine { .. } => Exit::BadData,
         _ => Exit::SomeFailed,
     };
     Failure::new(exit, error.to_string())

@@ -96,13 +96,99 @@ fn wrong_arguments_are_named() {
         assert!(said.contains(text), "{words:?}: {said}");
     };
     fails(&["no-such-program"], 127, "no-such-program");
-    fails(&["-p", "4000000000"], 2, "no process");
+    fails(&["-p", "4000000000"], 2, "no such process");
+    fails(&["--name", "no such name"], 2, "no process with the name");
+    fails(&["--cgroup", "no/such/group"], 2, "no control group");
     fails(&["--for", "x", "true"], 2, "use for example 90m");
     fails(
         &["--output", "/no/such/folder/x", "true"],
         2,
         "/no/such/folder/x",
     );
+}
+
+#[test]
+fn a_thread_that_waits_for_a_cpu_is_not_idle() {
+    let cpu = creel_topology::affinity::current()
+        .unwrap()
+        .first()
+        .unwrap();
+    // Three programs spin on one CPU. The watched one has the least priority, so it only waits.
+    let hog = |nice: &str| {
+        let words = ["-n", nice, "taskset", "-c", &cpu.to_string()];
+        // They end by themselves, because a signal would not reach the shell inside of `timeout`.
+        let spin = ["timeout", "4", "sh", "-c", "while :; do :; done"];
+        let mut command = Command::new("nice");
+        command.args(words).args(spin).spawn().unwrap()
+    };
+    let mut hogs = [hog("0"), hog("0")];
+    let mut watched = hog("19");
+    let pid = watched.id().to_string();
+    let (code, json, err) = creel(&["-p", &pid, "--for", "1s", "--format", "json"]);
+    hogs.iter_mut().chain([&mut watched]).for_each(|child| {
+        child.wait().unwrap();
+    });
+    assert_eq!(code, Some(0), "{err}");
+    let report: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(report["verdict"], "starved", "{json}");
+    let seconds = report["seconds"].as_f64().unwrap();
+    for thread in report["threads"].as_array().unwrap() {
+        assert!(thread["waited_s"].as_f64().unwrap() <= seconds, "{thread}");
+    }
+}
+
+#[test]
+fn running_processes_are_found_by_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = folder.path().join("creel-top-by-name");
+    fs::copy("/bin/sleep", &program).unwrap();
+    let mut child = Command::new(&program).arg("30").spawn().unwrap();
+    let (code, text, err) = creel(&["--name", "creel-top-by-name", "--for", "100ms"]);
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert_eq!(code, Some(0), "{err}");
+    assert!(text.contains("the program is idle"), "{text}");
+    assert!(text.contains("did nothing is not shown"), "{text}");
+}
+
+#[test]
+fn processes_of_a_control_group_are_watched() {
+    // A folder with a list of processes looks like a control group.
+    let folder = tempfile::tempdir().unwrap();
+    let mut child = Command::new("sleep").arg("30").spawn().unwrap();
+    fs::write(
+        folder.path().join("cgroup.procs"),
+        format!("{}\n", child.id()),
+    )
+    .unwrap();
+    let group = folder.path().to_str().unwrap();
+    let words = ["--cgroup", group, "--for", "100ms", "--format", "json"];
+    let (code, json, err) = creel(&words);
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert_eq!(code, Some(0), "{err}");
+    let report: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(report["processes"][0]["pid"], child.id());
+    assert_eq!(report["processes"][0]["verdict"], "idle");
+}
+
+#[test]
+fn lanes_are_written_as_a_trace() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("trace.json");
+    let trace = file.to_str().unwrap();
+    let (code, _, err) = creel(&["--for", "300ms", "--trace", trace, "--", "sh", "-c", BUSY]);
+    assert_eq!(code, Some(0), "{err}");
+    let trace: serde_json::Value =
+        serde_json::from_str(&fs::read_to_string(file).unwrap()).unwrap();
+    let events = trace["traceEvents"].as_array().unwrap();
+    let runs = |event: &serde_json::Value| {
+        event["ph"] == "X"
+            && event["name"]
+                .as_str()
+                .is_some_and(|name| name.starts_with("sh ("))
+    };
+    assert!(events.iter().any(runs), "{trace}");
 }
 
 /// `creel top` in a terminal of its own, and the contents of that terminal.

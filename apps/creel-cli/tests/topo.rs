@@ -124,6 +124,7 @@ fn the_budget_names_the_binding_limit() {
         "31 23 0:26 / /cg rw - cgroup2 cgroup rw\n",
     );
     write(root.path(), "proc/self/cgroup", "0::/a/b\n");
+    write(root.path(), "cg/a/b/cgroup.procs", "");
     write(root.path(), "cg/a/cpu.max", "300000 100000\n");
     let text = text(&["--root", root.path().to_str().unwrap()]);
     let usable = "usable: 3 workers, bound by cpu.max of the parent cgroup (300000/100000)";

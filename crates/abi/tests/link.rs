@@ -168,3 +168,24 @@ fn the_shared_library_links_with_pkg_config() {
         assert_eq!(printed, "workers 1, mask of 1\na CPU outside: 22\n");
     }
 }
+
+#[test]
+fn install_finds_a_moved_target_folder() {
+    let folder = tempfile::tempdir().unwrap();
+    let (built, prefix) = (folder.path().join("small"), folder.path().join("prefix"));
+    std::fs::create_dir(&built).unwrap();
+    for name in ["libcreel_abi.a", "libcreel_abi.so"] {
+        std::fs::write(built.join(name), name).unwrap();
+    }
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("install");
+    let mut command = Command::new(script);
+    command.env_remove("CREEL_BUILT").env_remove("DESTDIR");
+    let output = command
+        .arg(&prefix)
+        .env("CARGO_TARGET_DIR", folder.path())
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let installed = std::fs::read_to_string(prefix.join("lib/libcreel_abi.so"));
+    assert_eq!(installed.unwrap(), "libcreel_abi.so");
+}

@@ -19,11 +19,30 @@
 //! Without a valid `CREEL_CPUS`, every call returns libc's own result.
 #![cfg(target_os = "linux")]
 
-use libc::{RTLD_NEXT, c_char, c_int, c_long, c_void, cpu_set_t, pid_t, size_t};
 use std::{
-    ffi::CStr,
+    ffi::{CStr, c_char, c_int, c_long, c_void},
+    ptr,
     sync::atomic::{AtomicI64, AtomicPtr, Ordering},
 };
+
+/// The names of libc that we use. The build script of `creel-cli` compiles this file alone, so it
+/// must not depend on other crates. The numbers are those of glibc and musl.
+mod libc {
+    use super::{c_char, c_int, c_void};
+
+    pub(crate) const _SC_NPROCESSORS_CONF: c_int = 83;
+    pub(crate) const _SC_NPROCESSORS_ONLN: c_int = 84;
+
+    // SAFETY: These are the declarations of libc's headers.
+    unsafe extern "C" {
+        pub(crate) fn getenv(name: *const c_char) -> *mut c_char;
+        pub(crate) fn dlsym(handle: *mut c_void, name: *const c_char) -> *mut c_void;
+        pub(crate) fn getpid() -> c_int;
+    }
+}
+
+/// The pseudo-handle `RTLD_NEXT`, which selects the libraries after this one.
+const NEXT_LIBRARIES: *mut c_void = ptr::without_provenance_mut(usize::MAX);
 
 /// The number from the environment. It is 0 if there is none, and -1 before the first lookup.
 static CPUS: AtomicI64 = AtomicI64::new(-1);
@@ -62,7 +81,7 @@ fn next(cache: &AtomicPtr<c_void>, name: &CStr) -> *mut c_void {
         return known;
     }
     // SAFETY: The name ends with NUL, and the pseudo-handle selects the libraries after this one.
-    let found = unsafe { libc::dlsym(RTLD_NEXT, name.as_ptr().cast::<c_char>()) };
+    let found = unsafe { libc::dlsym(NEXT_LIBRARIES, name.as_ptr()) };
     cache.store(found, Ordering::Relaxed);
     found
 }
@@ -112,12 +131,8 @@ pub extern "C" fn get_nprocs_conf() -> c_int {
 /// The contract is that of libc's function: `mask` must point to `size` writable bytes.
 // SAFETY: We define this name on purpose, and the signature is that of libc.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn sched_getaffinity(
-    pid: pid_t,
-    size: size_t,
-    mask: *mut cpu_set_t,
-) -> c_int {
-    type Real = unsafe extern "C" fn(pid_t, size_t, *mut cpu_set_t) -> c_int;
+pub unsafe extern "C" fn sched_getaffinity(pid: c_int, size: usize, mask: *mut c_void) -> c_int {
+    type Real = unsafe extern "C" fn(c_int, usize, *mut c_void) -> c_int;
     static NEXT: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
     let next = next(&NEXT, c"sched_getaffinity");
     if next.is_null() {

@@ -141,15 +141,23 @@ pub(crate) fn student_t_95(degrees_of_freedom: usize) -> f64 {
 
 fn outliers(sorted: &[f64]) -> usize {
     const FAR: f64 = 5.0;
+    /// The difference between equal values that a coarse clock may show, as a share.
+    const RESOLUTION: f64 = 0.01;
     let centre = median(sorted);
     let mut distances: Vec<f64> = sorted.iter().map(|v| (v - centre).abs()).collect();
     distances.sort_by(f64::total_cmp);
     // This is the standard deviation of a normal distribution with the same median distance.
-    let scale = 1.4826 * median(&distances);
-    let far = distances
-        .iter()
-        .filter(|&&d| scale > 0.0 && d > FAR * scale);
-    far.count()
+    let normal = 1.4826 * median(&distances);
+    // If more than half of the values are equal, the median distance is zero. The others are then
+    // outliers unless they differ by a few percent only, because a clock has a resolution. Around
+    // zero we compare with the mean distance (Iglewicz and Hoaglin).
+    let relative = RESOLUTION * centre.abs();
+    let candidates = [normal, relative, 1.2533 * mean(&distances)];
+    let scale = candidates.into_iter().find(|&scale| scale > 0.0);
+    scale.map_or(0, |scale| {
+        let far = distances.iter().filter(|&&d| d > FAR * scale);
+        far.count()
+    })
 }
 
 #[cfg(test)]
@@ -174,6 +182,20 @@ mod tests {
         assert_eq!(Summary::of(&values).unwrap().outliers, 0);
         values.push(90.0);
         assert_eq!(Summary::of(&values).unwrap().outliers, 1);
+    }
+
+    #[test]
+    fn outliers_among_equal_values_are_counted() {
+        let outliers = |values: &[f64]| Summary::of(values).unwrap().outliers;
+        let mut values = vec![0.1; 9];
+        assert_eq!(outliers(&values), 0);
+        values.extend([0.5, 0.02]);
+        assert_eq!(outliers(&values), 2);
+        let coarse = [0.1, 0.1, 0.1, 0.1, 0.101, 0.099, 0.1, 0.1];
+        assert_eq!(outliers(&coarse), 0, "the clock has a resolution");
+        let mut zeros = vec![0.0; 19];
+        zeros.push(30.0);
+        assert_eq!(outliers(&zeros), 1);
     }
 
     #[test]

@@ -23,8 +23,8 @@
 //! In addition there is `neighbours.rs`, which uses only the types.
 //!
 //! **Invariants.** We read no environment variable. We place workers only on PUs that the caller
-//! allows. Reading a machine is bounded, so a hostile tree gives an [`Error`] and never a panic or
-//! an endless read.
+//! allows. Reading a machine is bounded, and no file can make it fail. A hostile tree gives a machine
+//! with notes, and never a panic or an endless read.
 //!
 //! **Left out on purpose.** Memory binding, devices, and distances between NUMA nodes. We use the
 //! distances only to find the nearest PUs of a node without PUs.
@@ -35,8 +35,8 @@
 //! let machine = Machine::synthetic("package:2 core:4 pu:2")?;
 //! assert_eq!(machine.cores().len(), 8);
 //! let layout = place(&machine, machine.allowed(), 2, &Placement::Spread)?;
-//! assert_eq!(layout.seats()[0].to_string(), "0-1"); // the first core of package 0
-//! assert_eq!(layout.seats()[1].to_string(), "8-9"); // the first core of package 1
+//! assert_eq!(layout.assigned()[0].to_string(), "0-1"); // the first core of package 0
+//! assert_eq!(layout.assigned()[1].to_string(), "8-9"); // the first core of package 1
 //! # Ok::<(), creel_topology::Error>(())
 //! ```
 

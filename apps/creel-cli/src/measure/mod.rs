@@ -1,12 +1,13 @@
 //! `creel measure` measures the cost of a command over several runs, alone or compared with others.
 
-mod agent;
+pub(crate) mod agent;
+pub(crate) mod args;
 mod article;
 mod counters;
 mod hooks;
 mod plan;
 mod report;
-mod runner;
+pub(crate) mod runner;
 mod sample;
 mod store;
 mod verdict;
@@ -14,238 +15,41 @@ mod verdict;
 use crate::drawing;
 use agent::Agent;
 pub use agent::RUNNER_COMMAND;
-use anyhow::{Context, Result, anyhow, bail};
-use clap::Args;
-use creel_console::{Common, Exit, Failure, Format, Interrupt, Progress, duration, energy, output};
+use anyhow::{Context, Result, bail};
+pub use args::MeasureArgs;
+use args::{Ignored, Order, Where};
+use creel_console::{Common, Exit, Failure, Format, Interrupt, Progress, energy, output};
 use creel_stats::Summary;
 use creel_topology::Machine;
 use hooks::Hooks;
-use plan::{Axis, Labels, MeasureRequest, Subject};
-use regex_lite::Regex;
-use report::Plot;
+use plan::{Labels, MeasureRequest, Subject};
 use runner::{RunRequest, processes};
 use sample::{Sample, WALL};
 use std::{
-    ffi::OsString,
     fs, io,
     os::unix::ffi::OsStrExt,
     path::{Path, PathBuf},
     time::{Duration, Instant},
 };
 use store::{Measured, Mode, Store};
+use tempfile::NamedTempFile;
 
 /// The smallest number of runs of a command without `-n`.
 const RUNS_LEAST: usize = 5;
 /// The largest number of runs of a command.
 const RUNS_MOST: usize = 10_000;
 
-/// Run a command several times and measure its cost
-///
-/// creel measures wall, user and system time, the peak memory of the whole process tree and context
-/// switches. Where the kernel reports them, it also measures migrations, cycles, instructions and
-/// energy. Several commands take turns (A B A B …), so that a drift in the speed of the machine
-/// affects them equally. Without -n, creel runs the commands until the mean is precise enough.
-#[derive(Args, Debug)]
-#[command(after_help = "Examples:
-  creel measure -- ./render song.vgz
-          Measure one command
-  creel measure --vs './old song.vgz' --name new --name old -- ./new song.vgz
-          Compare two commands
-  creel measure --scan jobs=1..8 --prepare 'make clean' --csv runs.csv -- make -j{jobs}
-          Measure a command with each value of a parameter
-  creel measure --metric 'samples=rendered (\\d+) samples' -- ./render song.vgz
-          Also record a number that the command prints
-  creel measure --from old.csv new.csv --markdown
-          Compare earlier measurements
-
-Exit codes:
-  0         success
-  1         a command failed; creel prints the runs before it
-  2         the command line is wrong
-  65        a file is not a measurement
-  130, 143  interrupted by Ctrl-C, or terminated by SIGTERM; creel prints the runs before it")]
-pub struct MeasureArgs {
-    /// Count RUNS runs of each command, instead of as many as --within needs
-    #[arg(
-        short = 'n',
-        short_alias = 'r',
-        long,
-        value_name = "RUNS",
-        value_parser = clap::value_parser!(u32).range(1..=RUNS_MOST as i64),
-        help_heading = "Number of runs"
-    )]
-    runs: Option<u32>,
-    /// Run until the 95 % confidence interval of the mean is within PERCENT of it (without -n)
-    #[arg(
-        long,
-        default_value_t = 2.0,
-        value_name = "PERCENT",
-        help_heading = "Number of runs"
-    )]
-    within: f64,
-    /// Start no further run after TIME per command and at least five runs (without -n)
-    #[arg(
-        long,
-        default_value = "5s",
-        value_name = "TIME",
-        value_parser = duration::value_parser,
-        help_heading = "Number of runs"
-    )]
-    at_most: Duration,
-    /// Run each command RUNS times before the counted runs
-    #[arg(
-        short,
-        long,
-        default_value_t = 0,
-        value_name = "RUNS",
-        help_heading = "Number of runs"
-    )]
-    warmup: u32,
-    /// Compare with COMMAND, which takes turns with the first command; quote it as one word (may be
-    /// repeated)
-    #[arg(long, value_name = "COMMAND", help_heading = "Comparison")]
-    vs: Vec<String>,
-    /// Name the commands in the tables, in their order (may be repeated)
-    #[arg(long, value_name = "NAME", help_heading = "Comparison")]
-    name: Vec<String>,
-    /// Also compare the first command with itself, and report no difference smaller than that
-    #[arg(long, help_heading = "Comparison")]
-    aa: bool,
-    /// Replace {NAME} in the commands by each VALUE (may be repeated)
-    #[arg(long, value_name = "NAME=VALUE,…", help_heading = "Comparison")]
-    matrix: Vec<Axis>,
-    /// Replace {NAME} in the commands by each number of a range, FROM..TO[:STEP] (may be repeated)
-    #[arg(
-        long,
-        value_name = "NAME=RANGE",
-        value_parser = plan::scan,
-        help_heading = "Comparison"
-    )]
-    scan: Vec<Axis>,
-    /// Read the runs from files instead of running commands, and compare the first with the others
-    #[arg(
-        long,
-        value_name = "FILE",
-        num_args = 1..,
-        conflicts_with_all = ["vs", "matrix", "scan", "csv", "command"],
-        help_heading = "Comparison"
-    )]
-    from: Vec<PathBuf>,
-    /// Run LINE in a shell before the first run of each command; {NAME} is replaced
-    #[arg(long, value_name = "LINE", help_heading = "Around the runs")]
-    setup: Option<String>,
-    /// Run LINE in a shell before each run, without measuring it
-    #[arg(long, value_name = "LINE", help_heading = "Around the runs")]
-    prepare: Option<String>,
-    /// Run LINE in a shell after the last run of each command
-    #[arg(long, value_name = "LINE", help_heading = "Around the runs")]
-    cleanup: Option<String>,
-    /// Wait for TIME before each run
-    #[arg(
-        long,
-        default_value = "0s",
-        value_name = "TIME",
-        value_parser = duration::value_parser,
-        help_heading = "Around the runs"
-    )]
-    cooldown: Duration,
-    /// Kill a run that takes longer than TIME, and count it as failed
-    #[arg(
-        long,
-        value_name = "TIME",
-        value_parser = duration::value_parser,
-        help_heading = "Around the runs"
-    )]
-    timeout: Option<Duration>,
-    /// Wait for TIME for processes that outlive the command, then end them
-    #[arg(
-        long,
-        default_value = "10s",
-        value_name = "TIME",
-        value_parser = duration::value_parser,
-        help_heading = "Around the runs"
-    )]
-    linger: Duration,
-    /// Count failed runs too, instead of stopping at the first one
-    #[arg(short, long, help_heading = "Around the runs")]
-    ignore_failure: bool,
-    /// Record a number that the command prints: the first group of REGEX in its last match
-    #[arg(
-        long,
-        value_name = "NAME=REGEX",
-        value_parser = metric,
-        help_heading = "Output"
-    )]
-    metric: Vec<(String, Regex)>,
-    /// Also write each run to FILE as soon as it ends; with - write to stdout and print nothing
-    /// else
-    #[arg(long, value_name = "FILE", help_heading = "Output")]
-    csv: Option<PathBuf>,
-    /// Append to the CSV file instead of replacing it
-    #[arg(long, requires = "csv", help_heading = "Output")]
-    append: bool,
-    /// Continue the CSV file: count its runs, and run only the missing ones
-    #[arg(long, requires = "csv", requires = "runs", help_heading = "Output")]
-    resume: bool,
-    /// Add a column to the CSV file and the tables (may be repeated)
-    #[arg(
-        long,
-        value_name = "KEY=VALUE",
-        value_parser = plan::label,
-        help_heading = "Output"
-    )]
-    label: Vec<(String, String)>,
-    /// Print the tables as Markdown
-    #[arg(long, help_heading = "Output")]
-    markdown: bool,
-    /// Also draw a chart of the runs
-    #[arg(long, value_enum, value_name = "CHART", help_heading = "Output")]
-    plot: Option<Plot>,
-    /// Draw the chart as SVG into FILE; with - draw to stdout and print nothing else
-    #[arg(long, value_name = "FILE", requires = "plot", help_heading = "Output")]
-    svg: Option<PathBuf>,
-    /// Show what the command prints on stdout
-    #[arg(long, help_heading = "Output")]
-    show_stdout: bool,
-    /// Show what the command prints on stderr
-    #[arg(long, help_heading = "Output")]
-    show_stderr: bool,
-    /// Show what the command prints on stdout and stderr
-    #[arg(long, help_heading = "Output")]
-    show_output: bool,
-    /// The command and its arguments; creel reads no options after it
-    #[arg(
-        trailing_var_arg = true,
-        value_name = "COMMAND",
-        required_unless_present = "from"
-    )]
-    command: Vec<OsString>,
-}
-
-/// Parses the value of `--metric`, for example `samples=(\d+) samples`.
-fn metric(text: &str) -> Result<(String, Regex)> {
-    let (name, expression) = text.split_once('=').context("use the form NAME=REGEX")?;
-    if sample::unit(name) != sample::Unit::Plain || name.is_empty() || name == "exit_code" {
-        bail!("the name `{name}` is not available: it is empty, or creel uses it itself");
-    }
-    let regex = Regex::new(expression)
-        .map_err(|error| anyhow!("`{expression}` is not a regular expression: {error}"))?;
-    if regex.captures_len() < 2 {
-        bail!("`{expression}` has no group: put the number in parentheses");
-    }
-    Ok((name.into(), regex))
-}
-
 /// Runs `creel measure`.
 pub fn measure(args: &MeasureArgs, common: &Common, verbose: bool) -> Result<Exit> {
-    let mixes = (args.show_stdout || args.show_output) && common.format != Format::Text;
+    let shows = args.show_stdout || args.show_output || args.output == Some(Where::Inherit);
+    let mixes = shows && common.format != Format::Text;
     if mixes {
-        let text = "--show-stdout would mix the output of the command with the data: leave out \
-                    --format, or use --csv FILE";
+        let text = "--show-stdout and --output inherit would mix the output of the command with the \
+                    data: leave out --format, or use --csv FILE";
         return Err(Failure::new(Exit::Usage, text).into());
     }
     let rows = args.csv.as_deref().is_some_and(drawing::is_stdout);
-    if rows && (args.append || args.resume || args.show_stdout || args.show_output) {
+    if rows && (args.append || args.resume || shows) {
         let text = "--csv - writes to stdout, so it cannot be combined with --append, --resume, \
                     --show-stdout or --show-output: use --csv FILE";
         return Err(Failure::new(Exit::Usage, text).into());
@@ -279,7 +83,10 @@ fn print(measured: &[Measured], args: &MeasureArgs, common: &Common, verbose: bo
         }
         Format::Csv => store::write_all(measured, io::stdout().lock())?,
         Format::Text => {
-            report::text(measured, args.markdown)?;
+            match args.sort {
+                Order::Command => report::text(measured, args.markdown)?,
+                Order::MeanTime => report::text(&store::by_time(measured), args.markdown)?,
+            }
             if let Some(reason) = missing_energy.filter(|_| verbose) {
                 eprintln!("creel: {reason}");
             }
@@ -341,7 +148,9 @@ type Ended = Result<()>;
 fn run_all(args: &MeasureArgs, common: &Common) -> Result<(Vec<Measured>, Ended)> {
     let request = MeasureRequest {
         command: &args.command,
+        reference: args.reference.as_deref(),
         versus: &args.vs,
+        shell: args.shell.as_deref(),
         names: &args.name,
         matrix: [&args.matrix[..], &args.scan[..]].concat(),
         is_aa_control: args.aa,
@@ -427,7 +236,7 @@ struct Session<'a> {
     hooks: Hooks<'a>,
     progress: Progress,
     /// The file that holds the output of a command, in which we search for `--metric`.
-    output_file: Option<PathBuf>,
+    output_file: Option<NamedTempFile>,
 }
 
 impl<'a> Session<'a> {
@@ -448,9 +257,11 @@ impl<'a> Session<'a> {
             let opened = Store::open(file, mode, keys.keys().cloned().collect(), own());
             opened.map_err(|e| Failure::new(Exit::BadData, format!("{e:#}")))
         };
-        let output_file = || {
-            let name = format!("creel-measure-{}.out", std::process::id());
-            std::env::temp_dir().join(name)
+        // The name is unpredictable, and only this user may read the file. Otherwise, another user
+        // could prepare a link with that name, and we would write to the target of the link.
+        let output_file = match args.metric.is_empty() {
+            true => None,
+            false => Some(NamedTempFile::with_prefix("creel-measure-")?),
         };
         let runs = args.runs.map_or(RUNS_LEAST, |n| n as usize) + args.warmup as usize;
         Ok(Self {
@@ -460,7 +271,7 @@ impl<'a> Session<'a> {
             agent: Agent::start()?,
             hooks: Hooks::new(args),
             progress: Progress::new((runs * measured.len()) as u64, "runs", common.quiet),
-            output_file: (!args.metric.is_empty()).then(output_file),
+            output_file,
         })
     }
 
@@ -517,15 +328,24 @@ impl<'a> Session<'a> {
         self.rest()?;
         self.hooks.prepare(subject)?;
         if let Some(file) = &self.output_file {
-            fs::write(file, "").with_context(|| format!("cannot write {}", file.display()))?;
+            file.as_file()
+                .set_len(0)
+                .context("cannot empty a temporary file")?;
         }
         let args = self.args;
         let words = subject.command.iter().map(|word| word.as_bytes().to_vec());
         let request = RunRequest {
             words: words.collect(),
-            show_stdout: args.show_stdout || args.show_output,
+            variables: Vec::new(),
+            mask: None,
             show_stderr: args.show_stderr || args.show_output,
-            output_file: self.output_file.clone(),
+            input: args.input.clone(),
+            output: match &args.output {
+                _ if args.show_stdout || args.show_output => Where::Inherit,
+                Some(output) => output.clone(),
+                None => Where::Null,
+            },
+            output_file: self.output_file.as_ref().map(|file| file.path().to_owned()),
             timeout_s: args.timeout.map(|timeout| timeout.as_secs_f64()),
             linger_s: args.linger.as_secs_f64(),
         };
@@ -544,10 +364,12 @@ impl<'a> Session<'a> {
                 if outcome.ended == 1 { "was" } else { "were" },
             ));
         }
-        if outcome.timed_out && !args.ignore_failure {
+        let ignored = args.ignore_failure.as_ref();
+        if outcome.timed_out && !ignored.is_some_and(Ignored::has_all) {
             bail!("`{label}` took longer than --timeout, so creel has ended it");
         }
-        if outcome.exit_code != 0 && !args.ignore_failure {
+        let code = outcome.exit_code;
+        if code != 0 && !outcome.timed_out && !ignored.is_some_and(|ignored| ignored.has(code)) {
             bail!(
                 "`{label}` failed with exit code {}: use --show-output to see its messages, or \
                  --ignore-failure to count failed runs",
@@ -559,7 +381,7 @@ impl<'a> Session<'a> {
             values: outcome.values,
         };
         if let Some(file) = &self.output_file {
-            self.search(file, label, &mut sample)?;
+            self.search(file.path(), label, &mut sample)?;
         }
         Ok(sample)
     }
@@ -590,15 +412,6 @@ impl<'a> Session<'a> {
             std::thread::sleep(left.min(Duration::from_millis(50)));
         }
         Ok(self.interrupt.check()?)
-    }
-}
-
-impl Drop for Session<'_> {
-    fn drop(&mut self) {
-        if let Some(file) = &self.output_file {
-            // We ignore the error, because nobody needs the file any more.
-            let _ = fs::remove_file(file);
-        }
     }
 }
 

@@ -91,6 +91,10 @@ pub fn scan(text: &str) -> Result<Axis> {
 #[derive(Default)]
 pub struct MeasureRequest<'a> {
     pub command: &'a [OsString],
+    /// The command that all others are compared with, if it is not the first one.
+    pub reference: Option<&'a str>,
+    /// The shell that runs each command as a line, with its options.
+    pub shell: Option<&'a str>,
     /// Further commands, one line each, with the quotes of a shell.
     pub versus: &'a [String],
     /// The names of the commands in tables, in their order.
@@ -102,12 +106,22 @@ pub struct MeasureRequest<'a> {
 
 /// Returns every command to run, once per point of the matrix.
 pub fn subjects(request: &MeasureRequest) -> Result<Vec<Subject>> {
-    let mut commands = vec![request.command.to_vec()];
-    for text in request.versus {
-        let Some(words) = shlex::split(text).filter(|words| !words.is_empty()) else {
-            bail!("--vs `{text}` is not a command: it is empty, or a quote is open");
-        };
-        commands.push(words.into_iter().map(OsString::from).collect());
+    let shell = match request.shell {
+        Some(shell) => words("--shell", shell)?,
+        None => Vec::new(),
+    };
+    // A shell gets a line as it is. Without a shell, we split the line.
+    let command = |flag: &str, line: &str| match shell.is_empty() {
+        true => words(flag, line),
+        false => Ok(vec![OsString::from(line)]),
+    };
+    let mut commands = Vec::new();
+    if let Some(line) = request.reference {
+        commands.push(command("--reference", line)?);
+    }
+    commands.push(request.command.to_vec());
+    for line in request.versus {
+        commands.push(command("--vs", line)?);
     }
     if request.names.len() > commands.len() {
         bail!("there are more --name options than commands: remove one, or add a command");
@@ -132,7 +146,7 @@ pub fn subjects(request: &MeasureRequest) -> Result<Vec<Subject>> {
         let base = all.len();
         for (i, command) in commands.iter().enumerate() {
             let name = request.names.get(i).map(|name| labelled(name, point));
-            all.push(subject(command, point, name));
+            all.push(subject(command, point, name, &shell));
         }
         if request.is_aa_control {
             let first: &Subject = &all[base];
@@ -144,6 +158,14 @@ pub fn subjects(request: &MeasureRequest) -> Result<Vec<Subject>> {
         }
     }
     Ok(all)
+}
+
+/// Splits a command into words, as a shell does.
+fn words(flag: &str, line: &str) -> Result<Vec<OsString>> {
+    match shlex::split(line).filter(|words| !words.is_empty()) {
+        Some(words) => Ok(words.into_iter().map(OsString::from).collect()),
+        None => bail!("{flag} `{line}` is not a command: it is empty, or a quote is open"),
+    }
 }
 
 /// Returns every combination of the values of all axes. The last axis changes fastest.
@@ -172,16 +194,34 @@ fn labelled(name: &str, point: &[(String, String)]) -> String {
     format!("{name} {}", settings.join(" "))
 }
 
-fn subject(command: &[OsString], point: &[(String, String)], name: Option<String>) -> Subject {
+fn subject(
+    command: &[OsString],
+    point: &[(String, String)],
+    name: Option<String>,
+    shell: &[OsString],
+) -> Subject {
     let command: Vec<OsString> = command.iter().map(|word| fill(word, point)).collect();
     let words: Vec<_> = command.iter().map(|w| w.to_string_lossy()).collect();
     let line = || {
         let line = shlex::try_join(words.iter().map(AsRef::as_ref));
         line.unwrap_or_else(|_| words.join(" "))
     };
+    // A single word is already a line of shell.
+    let line = match words.as_slice() {
+        [line] if !shell.is_empty() => line.to_string(),
+        _ => line(),
+    };
+    let command = match shell.is_empty() {
+        true => command.clone(),
+        false => {
+            let mut through_shell = shell.to_vec();
+            through_shell.extend(["-c".into(), OsString::from(&line)]);
+            through_shell
+        }
+    };
     Subject {
-        label: name.unwrap_or_else(line),
-        command: command.clone(),
+        label: name.unwrap_or(line),
+        command,
         settings: point.to_vec(),
         is_aa_control: false,
     }
@@ -236,7 +276,33 @@ mod tests {
             names: &strings(names),
             matrix: axes?,
             is_aa_control: false,
+            ..MeasureRequest::default()
         })
+    }
+
+    #[test]
+    fn lines_are_run_by_a_shell_on_request() {
+        let command = ["a | b {j}".into()];
+        let request = MeasureRequest {
+            command: &command,
+            reference: Some("c 'd"),
+            shell: Some("bash -e"),
+            matrix: vec!["j=1".parse().unwrap()],
+            ..MeasureRequest::default()
+        };
+        let all = subjects(&request).unwrap();
+        let words: Vec<String> = all
+            .iter()
+            .map(|s| s.command.join(" ".as_ref()).into_string().unwrap())
+            .collect();
+        assert_eq!(words, ["bash -e -c c 'd", "bash -e -c a | b 1"]);
+        assert_eq!(all[1].label, "a | b 1");
+        let without = MeasureRequest {
+            shell: None,
+            ..request
+        };
+        let error = subjects(&without).unwrap_err().to_string();
+        assert!(error.contains("--reference"), "{error}");
     }
 
     #[test]

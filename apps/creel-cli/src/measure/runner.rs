@@ -18,10 +18,11 @@
 //! - Times and context switches are differences of the resource usage of all our children. Since
 //!   there is one run at a time, the difference belongs to that run.
 
-use super::{counters::Counters, sample::Sample};
+use super::{args::Where, counters::Counters, sample::Sample};
 use crate::process::descendants;
 use anyhow::{Context, Result, bail};
 use creel_console::energy::Meter;
+use creel_topology::{CpuSet, affinity};
 use nix::{
     errno::Errno,
     sys::{
@@ -64,8 +65,16 @@ const NOTICE_AFTER: Duration = Duration::from_secs(1);
 pub struct RunRequest {
     /// The words of the command, as bytes.
     pub words: Vec<Vec<u8>>,
-    pub show_stdout: bool,
+    /// The variables that the command gets in addition to ours, as bytes.
+    #[serde(default)]
+    pub variables: Vec<(Vec<u8>, Vec<u8>)>,
+    /// The affinity mask of the command as a CPU list, or `None` for ours.
+    #[serde(default)]
+    pub mask: Option<String>,
     pub show_stderr: bool,
+    /// The file for stdin, or `None` for an empty one.
+    pub input: Option<PathBuf>,
+    pub output: Where,
     /// The file for stdout and stderr, if we search the output.
     pub output_file: Option<PathBuf>,
     /// The longest time that the command may take, in seconds.
@@ -150,16 +159,29 @@ fn run(
     }
     monitor.prepare(request);
     meters.counters.begin();
+    // The command inherits the mask of this thread.
+    let own = narrow(request.mask.as_deref())?;
     let begin = Instant::now();
-    let mut child = command.spawn().with_context(|| {
+    let child = command.spawn().with_context(|| {
         let program = OsString::from_vec(request.words.first().cloned().unwrap_or_default());
         format!("cannot run {}", program.display())
-    })?;
+    });
+    if let Some(own) = own {
+        affinity::set(&own)?;
+    }
+    let mut child = child?;
     monitor.state.set(State::Running, monitor_thread);
+    // A reader empties the pipe, because the command would wait when the pipe is full.
+    let reader = child
+        .stdout
+        .take()
+        .map(|mut pipe| thread::spawn(move || std::io::copy(&mut pipe, &mut std::io::sink())));
     let ended = wait_for(&mut child);
     let wall = begin.elapsed();
     monitor.state.set(State::Lingering, monitor_thread);
     while !matches!(wait(), Err(Errno::ECHILD)) {}
+    // Every process that could write to the pipe has ended, so the reader ends too.
+    drop(reader.map(thread::JoinHandle::join));
     monitor.state.set(State::Idle, monitor_thread);
     let (status, maxrss) = ended?;
     let after = getrusage(UsageWho::RUSAGE_CHILDREN)?;
@@ -195,30 +217,64 @@ fn run(
     })
 }
 
+/// Narrows the mask of this thread. Returns the mask before, if it changes.
+fn narrow(mask: Option<&str>) -> Result<Option<CpuSet>> {
+    let Some(mask) = mask else {
+        return Ok(None);
+    };
+    let own = affinity::current()?;
+    affinity::set(&mask.parse()?)?;
+    Ok(Some(own))
+}
+
 fn command(request: &RunRequest) -> Result<Command> {
     let mut words = request.words.iter().cloned().map(OsString::from_vec);
     let Some(program) = words.next() else {
         bail!("no command");
     };
-    let kept = request.output_file.as_ref();
-    let stream = |shown: bool, inherited: fn() -> Stdio| -> Result<Stdio> {
-        match kept {
-            Some(file) => {
-                let file = File::options().append(true).create(true).open(file);
-                Ok(file
-                    .context("cannot write the output of the command to a file")?
-                    .into())
-            }
-            None if shown => Ok(inherited()),
-            None => Ok(Stdio::null()),
-        }
+    let kept = || -> Result<Option<Stdio>> {
+        let Some(file) = &request.output_file else {
+            return Ok(None);
+        };
+        let file = File::options().append(true).open(file);
+        let file = file.context("cannot write the output of the command to a file")?;
+        Ok(Some(file.into()))
+    };
+    let named =
+        |what: &str, file: &PathBuf| format!("cannot open the {what} file {}", file.display());
+    let stdin = match &request.input {
+        Some(file) => File::open(file)
+            .with_context(|| named("input", file))?
+            .into(),
+        None => Stdio::null(),
+    };
+    let stdout = match (kept()?, &request.output) {
+        (Some(kept), _) => kept,
+        (None, Where::Null) => Stdio::null(),
+        (None, Where::Pipe) => Stdio::piped(),
+        (None, Where::Inherit) => Stdio::inherit(),
+        (None, Where::File(file)) => File::create(file)
+            .with_context(|| named("output", file))?
+            .into(),
+    };
+    let stderr = match kept()? {
+        Some(kept) => kept,
+        None if request.show_stderr => Stdio::inherit(),
+        None => Stdio::null(),
     };
     let mut command = Command::new(program);
+    let variable = |(name, value): &(Vec<u8>, Vec<u8>)| {
+        (
+            OsString::from_vec(name.clone()),
+            OsString::from_vec(value.clone()),
+        )
+    };
     command
+        .envs(request.variables.iter().map(variable))
         .args(words)
-        .stdin(Stdio::null())
-        .stdout(stream(request.show_stdout, Stdio::inherit)?)
-        .stderr(stream(request.show_stderr, Stdio::inherit)?);
+        .stdin(stdin)
+        .stdout(stdout)
+        .stderr(stderr);
     Ok(command)
 }
 

@@ -6,10 +6,11 @@
 
 use super::{
     plan::{AA_SUFFIX, Labels},
-    sample::{FIGURES, Sample, Unit, unit},
+    sample::{FIGURES, Sample, Unit, WALL, unit},
 };
 use crate::drawing::is_stdout;
 use anyhow::{Context, Result, bail};
+use creel_stats::Summary;
 use std::{
     fs::File,
     io::Write,
@@ -44,6 +45,23 @@ pub fn pair(all: &mut [Measured]) {
     for (m, base) in all.iter_mut().zip(bases) {
         m.base = if alone { 0 } else { base };
     }
+}
+
+/// Returns the commands with the fastest first, by their mean wall time. Each is still compared with
+/// the same command.
+pub fn by_time(all: &[Measured]) -> Vec<Measured> {
+    let mean = |m: &Measured| {
+        let summary = m.values(WALL).and_then(|walls| Summary::of(&walls));
+        summary.map_or(f64::INFINITY, |summary| summary.mean)
+    };
+    let mut order: Vec<usize> = (0..all.len()).collect();
+    order.sort_by(|&a, &b| mean(&all[a]).total_cmp(&mean(&all[b])));
+    let place = |old: usize| order.iter().position(|&o| o == old).unwrap_or(0);
+    let sorted = order.iter().map(|&old| Measured {
+        base: place(all[old].base),
+        ..all[old].clone()
+    });
+    sorted.collect()
 }
 
 /// What to do with an existing file.

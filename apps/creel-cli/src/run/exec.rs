@@ -1,7 +1,9 @@
 //! Replaces this process by another program, with the inherited signal dispositions and signal
 //! mask.
 
+use super::program;
 use crate::inherited;
+use creel_console::{Exit, Failure};
 use nix::errno::Errno;
 use std::{
     ffi::{CString, OsString},
@@ -39,6 +41,28 @@ pub fn replace(
     match execute(path, words) {
         Errno::ENOEXEC => execute(Path::new(SHELL), &for_shell(path, words)),
         error => error,
+    }
+}
+
+/// Explains why a program could not be executed. The exit codes are those of a shell: 127 if
+/// something does not exist, and 126 otherwise.
+pub fn failure(path: &Path, error: Errno) -> Failure {
+    let program = path.display();
+    match program::missing_interpreter(path).filter(|_| error == Errno::ENOENT) {
+        Some(missing) => Failure::new(
+            Exit::NotFound,
+            format!(
+                "cannot run {program}: the file exists, but its interpreter {} does not",
+                missing.display()
+            ),
+        ),
+        None if error == Errno::ENOENT => {
+            Failure::new(Exit::NotFound, format!("cannot run {program}: {error}"))
+        }
+        None => Failure::new(
+            Exit::NotExecutable,
+            format!("cannot run {program}: {error}"),
+        ),
     }
 }
 

@@ -15,6 +15,8 @@ pub enum Target {
     K8s,
     /// Lines for the [Service] section of a unit
     Systemd,
+    /// Lines for a Dockerfile
+    Dockerfile,
 }
 
 /// Returns the settings in the format of the target. The text is empty if there are none.
@@ -26,11 +28,16 @@ pub fn export(plan: &Plan, target: Target) -> String {
         Target::Env => format!("export {name}={}", quoted(&value)),
         Target::Docker => format!("-e {}", quoted(&format!("{name}={value}"))),
         Target::K8s => format!("- name: {name}\n  value: {}", in_yaml(&value)),
+        Target::Dockerfile => format!("ENV {name}=\"{}\"", in_dockerfile(&value)),
         Target::Systemd => format!("Environment=\"{name}={}\"", in_unit(&value)),
     };
     let mask = |mask: &_| match target {
         Target::Env => format!("taskset -cp {mask} $$ > /dev/null"),
         Target::Docker => format!("--cpuset-cpus={mask}"),
+        Target::Dockerfile => format!(
+            "# CPUs {mask}: an image cannot choose them; start the container with \
+             --cpuset-cpus={mask}"
+        ),
         Target::K8s => format!(
             "# CPUs {mask}: a pod cannot request these; give it whole CPUs and use the static CPU manager"
         ),
@@ -51,7 +58,7 @@ pub fn export(plan: &Plan, target: Target) -> String {
 
 /// Returns a word for a shell, without quotes if it needs none. This matters because the shell
 /// splits `$(creel run --export docker …)` at blanks and does not unquote it.
-fn quoted(value: &str) -> String {
+pub fn quoted(value: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_=:,./+@%".contains(c);
     if !value.is_empty() && value.chars().all(plain) {
         return value.to_owned();
@@ -64,6 +71,15 @@ fn quoted(value: &str) -> String {
 /// `$(NAME)`, we escape it.
 fn in_yaml(value: &str) -> String {
     serde_json::Value::from(value.replace("$(", "$$(")).to_string()
+}
+
+/// Escapes a value for a Dockerfile, in which Docker expands `$NAME`.
+fn in_dockerfile(value: &str) -> String {
+    value
+        .replace('\\', "\\\\")
+        .replace('"', "\\\"")
+        .replace('$', "\\$")
+        .replace('\n', "\\n")
 }
 
 /// Escapes a value for a systemd unit. systemd expands specifiers (`%h`), interprets backslashes

@@ -8,7 +8,12 @@ use super::{
 };
 use ::elf::abi;
 use memchr::memmem;
-use std::{fs::File, path::Path};
+use std::{
+    ffi::OsString,
+    fs::File,
+    os::unix::{ffi::OsStringExt, fs::FileExt},
+    path::{Path, PathBuf},
+};
 
 /// The facts that we have found in the file.
 #[derive(Debug, Default)]
@@ -65,6 +70,25 @@ pub fn read(path: &Path, is_named: bool) -> Option<Facts> {
         facts.marks = marks.collect();
     }
     Some(facts)
+}
+
+/// The longest path that the kernel accepts.
+const PATH_MAX: u64 = 4096;
+
+/// Returns the dynamic loader that an ELF file names, or `None` if it names none.
+pub fn loader(path: &Path) -> Option<PathBuf> {
+    let file = File::open(path).ok()?;
+    let tables = Tables::open_stream(&file).ok()?;
+    let named = tables
+        .segments()
+        .iter()
+        .find(|s| s.p_type == abi::PT_INTERP)?;
+    let mut bytes = vec![0; named.p_filesz.min(PATH_MAX) as usize];
+    file.read_exact_at(&mut bytes, named.p_offset).ok()?;
+    // The path ends with a NUL.
+    let end = bytes.iter().position(|&b| b == 0).unwrap_or(bytes.len());
+    bytes.truncate(end);
+    Some(OsString::from_vec(bytes).into())
 }
 
 /// Returns whether a library is the runtime of a language. We need not search the data then.

@@ -3,27 +3,29 @@
 mod elf;
 mod exec;
 mod explain;
-mod export;
+pub(crate) mod export;
 mod facts;
 mod ghc;
 mod knob;
-mod plan;
+mod load;
+pub(crate) mod plan;
 mod program;
 mod rules;
-mod runtime;
+pub(crate) mod runtime;
 mod shell;
+mod shim;
 mod variables;
 mod watch;
 mod wrappers;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use clap::Args;
 use creel_console::{Common, Exit, Failure, Format, knobs, output};
 use creel_topology::{CpuSet, Placement};
 use export::Target;
 use plan::Request;
 use runtime::Runtime;
-use std::{ffi::OsString, path::PathBuf};
+use std::ffi::OsString;
 
 use crate::options::{self, Round};
 
@@ -162,7 +164,7 @@ pub fn run(args: &RunArgs, common: &Common, verbose: bool) -> Result<Exit> {
         no_smt: args.no_smt,
         runtime: args.runtime,
         gc: args.gc,
-        shim: args.shim.then(shim).transpose()?,
+        shim: args.shim.then(shim::library),
         explained: args.dry_run || explain || args.export.is_some(),
         variables_only: args.export.is_some(),
     };
@@ -192,6 +194,10 @@ pub fn run(args: &RunArgs, common: &Common, verbose: bool) -> Result<Exit> {
         explain::to_stderr(&plan, &args.command, common.format)?;
     } else if plan.budget.is_none() && !common.quiet {
         eprintln!("creel: {}", plan.notes.join("; "));
+    } else if let Some(Err(reason)) = &request.shim
+        && !common.quiet
+    {
+        eprintln!("creel: {reason}");
     }
     if args.watch {
         let watch = watch::Watch {
@@ -202,27 +208,4 @@ pub fn run(args: &RunArgs, common: &Common, verbose: bool) -> Result<Exit> {
         return watch.run(&plan, &args.command);
     }
     Err(plan.exec(&args.command))
-}
-
-/// Finds the preload library. It is in the folder of this program, or in the `lib` folder next to
-/// that folder.
-fn shim() -> Result<PathBuf> {
-    let own = std::env::current_exe().context("cannot find the file of the creel program")?;
-    let beside = own
-        .parent()
-        .context("the file of the creel program has no folder")?;
-    let name = "libcreel_shim.so";
-    let places = [beside.join(name), beside.join("../lib").join(name)];
-    let missing = || {
-        let text = format!(
-            "--shim: cannot find {name} in the folder of {}: build it with `cargo build --profile \
-             small -p creel-shim` and copy it there",
-            own.display()
-        );
-        Failure::new(Exit::Usage, text).into()
-    };
-    places
-        .into_iter()
-        .find(|place| place.exists())
-        .ok_or_else(missing)
 }

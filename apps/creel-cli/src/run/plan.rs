@@ -3,6 +3,7 @@
 use super::{
     exec,
     knob::{Knob, KnobKind},
+    load,
     program::{self, Program},
     rules::{self, Advice, AdvisedKnob, Sizing},
     runtime::Runtime,
@@ -16,7 +17,7 @@ use std::{env, ffi::OsString, fs, path::PathBuf};
 
 /// The variable with which an outer `creel run` passes its number of workers to a nested `creel
 /// run` and to programs that use the C library.
-const JOBS_VARIABLE: &str = "CREEL_JOBS";
+pub const JOBS_VARIABLE: &str = "CREEL_JOBS";
 
 /// The wishes of the user.
 #[derive(Debug, Default)]
@@ -30,7 +31,8 @@ pub struct Request {
     pub no_smt: bool,
     pub runtime: Option<Runtime>,
     pub gc: bool,
-    pub shim: Option<PathBuf>,
+    /// The library to preload, or the reason why there is none.
+    pub shim: Option<Result<PathBuf, String>>,
     /// Whether the plan is printed, including advice that sets nothing.
     pub explained: bool,
     /// Whether the user will paste the settings elsewhere, where we cannot add arguments.
@@ -87,21 +89,39 @@ pub fn make(command: &[OsString], request: &Request) -> Result<Plan> {
     let mask = mask(&machine, request)?;
     // The mask changes the budget. Therefore we set it now, and see the machine as the program
     // will.
-    let masked = match &mask {
-        Some(mask) => {
-            affinity::set(mask).context("cannot set the affinity mask")?;
-            request.machine()?
-        }
-        None => machine,
+    let mut unset = None;
+    let (masked, mask) = match mask {
+        Some(mask) => match affinity::set(&mask) {
+            Ok(()) => (request.machine()?, Some(mask)),
+            // A sandbox may forbid the call. The CPUs of --cpu-list are a demand, but those of a
+            // placement are only a preference, which must not keep the program from starting.
+            Err(error) if request.cpus.is_some() => {
+                return Err(error).context("cannot set the affinity mask");
+            }
+            Err(error) => {
+                unset = Some(format!("the affinity mask stays as it is: {error}"));
+                (machine, None)
+            }
+        },
+        None => (machine, None),
     };
     let floor = budget(&masked, request, Rounding::Floor);
-    let size = sizing(&masked, &floor, request, program.arguments_at.is_some());
+    let mut size = sizing(&masked, &floor, request, program.arguments_at.is_some());
+    let waits =
+        |runtime: &Runtime| matches!(runtime, Runtime::OpenMp | Runtime::R | Runtime::Python);
+    let workers = size.explicit.unwrap_or(size.floor);
+    // Only the load of this machine is known, and a single thread waits for no other.
+    if !size.exported && workers > 1 && program.runtimes.iter().any(waits) {
+        size.contention = load::contention(workers, masked.online().len());
+    }
     let mut advice = Advice::default();
     for runtime in &program.runtimes {
         advice.join(rules::advise(*runtime, &size));
     }
     let mut notes = std::mem::take(&mut program.notes);
     notes.append(&mut advice.notes);
+    notes.extend(unset);
+    notes.extend(masked.notes().iter().cloned());
     notes.extend(masked.weight_only());
     if request.gc && size.memory_bytes.is_none() {
         notes.push("no cgroup limits the memory, so --gc does not change heap sizes".into());
@@ -129,12 +149,15 @@ pub fn make(command: &[OsString], request: &Request) -> Result<Plan> {
         .knobs
         .into_iter()
         .for_each(|knob| plan.set_knob(knob));
-    if let Some(library) = &request.shim {
-        plan.preload(library);
+    match &request.shim {
+        Some(Ok(library)) => plan.preload(library),
+        Some(Err(reason)) => plan.notes.push(reason.clone()),
+        None => {}
     }
     if (request.jobs.is_some() || request.worker_memory.is_some()) && !request.variables_only {
         plan.pass_to_nested_runs();
     }
+    plan.forget_repeated_notes();
     Ok(plan)
 }
 
@@ -243,8 +266,8 @@ fn mask(machine: &Machine, request: &Request) -> Result<Option<CpuSet>> {
 }
 
 fn union(layout: &Layout) -> CpuSet {
-    let join = |all: CpuSet, seat: &CpuSet| &all | seat;
-    layout.seats().iter().fold(CpuSet::new(), join)
+    let join = |all: CpuSet, pus: &CpuSet| &all | pus;
+    layout.assigned().iter().fold(CpuSet::new(), join)
 }
 
 fn sizing(machine: &Machine, floor: &Budget, request: &Request, takes_arguments: bool) -> Sizing {
@@ -274,6 +297,7 @@ fn sizing(machine: &Machine, floor: &Budget, request: &Request, takes_arguments:
         gc: request.gc,
         takes_arguments: takes_arguments && !request.variables_only,
         exported: request.variables_only,
+        contention: None,
     }
 }
 
@@ -391,6 +415,17 @@ impl Plan {
         });
     }
 
+    /// Removes notes that several runtimes of one program have in common.
+    fn forget_repeated_notes(&mut self) {
+        let mut kept: Vec<String> = Vec::new();
+        for note in self.notes.drain(..) {
+            if !kept.contains(&note) {
+                kept.push(note);
+            }
+        }
+        self.notes = kept;
+    }
+
     /// Returns whether we have chosen the number of workers, and not the user.
     fn budget_is_own(&self) -> bool {
         let budget = self.budget.as_ref();
@@ -431,7 +466,6 @@ impl Plan {
     /// Replaces this process by the program. Returns only if that fails.
     pub fn exec(&self, command: &[OsString]) -> anyhow::Error {
         let error = exec::replace(&self.program.path, &self.command(command), self.variables());
-        let path = self.program.path.display();
-        Failure::new(Exit::NotExecutable, format!("cannot run {path}: {error}")).into()
+        exec::failure(&self.program.path, error).into()
     }
 }

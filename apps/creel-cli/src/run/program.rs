@@ -111,7 +111,7 @@ impl Inspection {
         }
         let own = &command[at..];
         if let Some(unwrap_one) = wrappers::unwrap_one(own)
-            && let Ok(inner) = find(&own[unwrap_one.at])
+            && let Some(inner) = wrapped(path, &own[unwrap_one.at])
         {
             self.because.push(format!("{} starts", name(path)));
             self.notes.extend(unwrap_one.note);
@@ -245,6 +245,16 @@ impl Inspection {
     }
 }
 
+/// Finds the program that a wrapper starts.
+fn wrapped(wrapper: &Path, program: &OsStr) -> Option<PathBuf> {
+    let has_applets = ["busybox", "toybox"].contains(&name(wrapper).as_str());
+    match find(program) {
+        Ok(found) => Some(found),
+        // In a small container, the applet is only inside of its wrapper.
+        Err(_) => has_applets.then(|| PathBuf::from(program)),
+    }
+}
+
 /// Returns the script of `sh -c SCRIPT`. Other options may precede `-c` or share its word.
 fn script_argument(command: &[OsString]) -> Option<String> {
     let mut words = command[1..].iter();
@@ -286,6 +296,23 @@ fn find(command: &OsStr) -> Result<PathBuf> {
         Some(path) => Ok(path),
         None => fail(Exit::NotFound, "there is no such program in PATH"),
     }
+}
+
+/// Returns the interpreter that a program needs and that does not exist: the program in the `#!`
+/// line of a script, or the loader that an ELF file names.
+///
+/// The kernel returns the error of the interpreter as if it were that of the program.
+pub fn missing_interpreter(path: &Path) -> Option<PathBuf> {
+    let head = head(path);
+    let interpreter = match head.strip_prefix(b"#!") {
+        Some(line) => {
+            let line = line.split(|&b| b == b'\n').next()?;
+            let mut words = line.split(|b| b.is_ascii_whitespace());
+            PathBuf::from(OsStr::from_bytes(words.find(|word| !word.is_empty())?))
+        }
+        None => facts::loader(path)?,
+    };
+    (!interpreter.exists()).then_some(interpreter)
 }
 
 /// Returns whether the file is executable, or `None` if it does not exist.

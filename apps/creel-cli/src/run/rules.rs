@@ -44,6 +44,8 @@ pub struct Sizing {
     pub takes_arguments: bool,
     /// Whether the program will run elsewhere, where it may see other limits (`--export`).
     pub exported: bool,
+    /// The load of other programs, if it leaves no CPU for each worker.
+    pub contention: Option<f64>,
 }
 
 impl Sizing {
@@ -200,12 +202,14 @@ pub fn advise(runtime: Runtime, size: &Sizing) -> Advice {
             size.ceil()
         )),
         Runtime::Node => node(size),
-        Runtime::Python => python_libraries(size).env(
+        Runtime::Python => python_libraries(size).also(wait_policy(size)).env(
             "PYTHON_CPU_COUNT",
             n,
             "the value of os.cpu_count since Python 3.13; older versions count every CPU",
         ),
-        Runtime::R => libraries_of(&R, n).also(libraries_of(&LIBRARIES[..NUMERIC], n)),
+        Runtime::R => libraries_of(&R, n)
+            .also(libraries_of(&LIBRARIES[..NUMERIC], n))
+            .also(wait_policy(size)),
         Runtime::Erlang => none.set_knob(
             Knob {
                 // Our option is first, so that a later option of the user overrides it.
@@ -218,7 +222,7 @@ pub fn advise(runtime: Runtime, size: &Sizing) -> Advice {
             .or_in(&["ERL_FLAGS", "ERL_ZFLAGS", "ELIXIR_ERL_OPTIONS"]),
             "number of schedulers; Erlang sees the mask but no quota",
         ),
-        Runtime::OpenMp => libraries_of(&LIBRARIES[..NUMERIC], n),
+        Runtime::OpenMp => libraries_of(&LIBRARIES[..NUMERIC], n).also(wait_policy(size)),
         Runtime::Mono => by_shim("Mono (MONO_THREADS_PER_CPU only multiplies the number of CPUs)"),
         Runtime::DotNet => none.set_knob(
             Knob::variable("DOTNET_PROCESSOR_COUNT", size.ceil()),
@@ -284,6 +288,22 @@ fn by_shim(who: &str) -> Advice {
         "{who} has no setting for its number of threads: use --shim to change the number of CPUs \
          that it sees, or --cpu-list or --placement to narrow its mask"
     ))
+}
+
+/// Returns the advice for threads of OpenMP that wait for each other. They spin while there are no
+/// more of them than CPUs, which is slow if other programs use these CPUs (see `load`).
+fn wait_policy(size: &Sizing) -> Advice {
+    let Some(load) = size.contention else {
+        return Advice::default();
+    };
+    let knob = Knob::variable("OMP_WAIT_POLICY", "passive")
+        .yielding_to(&["GOMP_SPINCOUNT", "KMP_BLOCKTIME"]);
+    Advice::default().set_knob(
+        knob,
+        format!(
+            "threads sleep while they wait, because other programs use the CPUs (load {load:.1})"
+        ),
+    )
 }
 
 fn libraries_of(list: &[(&'static str, &str)], n: usize) -> Advice {

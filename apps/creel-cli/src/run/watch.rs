@@ -12,7 +12,7 @@ use super::exec;
 use super::plan::{Plan, Request, budget_now};
 use crate::{inherited, pools, process};
 use anyhow::{Context, Result};
-use creel_console::{Exit, Failure};
+use creel_console::Exit;
 use nix::{
     errno::Errno,
     sys::{
@@ -55,8 +55,10 @@ impl Watch<'_> {
         let forwarded = forwarded.into_iter().filter(|&s| !inherited::ignored(s));
         let mut signals = Signals::new(forwarded.chain([SIGCHLD]))?;
         let mut child = start(plan, &plan.command(command)).map_err(|e| {
-            let text = format!("cannot run {}: {e}", plan.program.path.display());
-            Failure::new(Exit::NotExecutable, text)
+            let error = e
+                .raw_os_error()
+                .map_or(Errno::UnknownErrno, Errno::from_raw);
+            exec::failure(&plan.program.path, error)
         })?;
         let pid = i32::try_from(child.id()).context("the id of the program is out of range")?;
         // A terminal sends SIGINT and SIGQUIT to the program as well.

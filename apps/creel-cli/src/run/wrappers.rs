@@ -3,7 +3,7 @@
 //!
 //! Each row lists the options with a value in the next word, and the number of words before the
 //! program. Source: the manual pages of coreutils, findutils, util-linux, strace, sudo, doas, tini,
-//! dumb-init and numactl.
+//! dumb-init, numactl, libcgroup, s6, runit and fakeroot.
 
 use super::variables::Variables;
 use std::{ffi::OsString, path::Path};
@@ -34,10 +34,14 @@ const fn row(
     }
 }
 
+const GROUP: &str =
+    "changes the control group after creel has read its limits: put it before `creel run`";
 const ENVIRONMENT: &str =
     "drops most variables, including those that creel sets: put it before `creel run`";
 
-const WRAPPERS: [Wrapper; 22] = [
+const ROOT: &str = "starts the program in another root folder, where creel cannot look at it";
+
+const WRAPPERS: [Wrapper; 40] = [
     row("nice", &["-n", "--adjustment"], 0, ""),
     row("timeout", &["-k", "--kill-after", "-s", "--signal"], 1, ""),
     row("nohup", &[], 0, ""),
@@ -96,6 +100,81 @@ const WRAPPERS: [Wrapper; 22] = [
     row("catatonit", &[], 0, ""),
     row("gosu", &[], 1, ""),
     row("su-exec", &[], 1, ""),
+    // Their next word is the name of an applet, which is often a wrapper or a shell itself.
+    row("busybox", &[], 0, ""),
+    row("toybox", &[], 0, ""),
+    row(
+        "setpriv",
+        &[
+            "--ambient-caps",
+            "--inh-caps",
+            "--bounding-set",
+            "--ruid",
+            "--euid",
+            "--rgid",
+            "--egid",
+            "--reuid",
+            "--regid",
+            "--groups",
+            "--securebits",
+            "--pdeathsig",
+            "--ptracer",
+            "--selinux-label",
+            "--apparmor-profile",
+            "--landlock-access",
+            "--landlock-rule",
+            "--seccomp-filter",
+        ],
+        0,
+        "",
+    ),
+    row(
+        "unshare",
+        &[
+            "-w",
+            "--wd",
+            "-S",
+            "--setuid",
+            "-G",
+            "--setgid",
+            "--propagation",
+            "--setgroups",
+        ],
+        0,
+        "",
+    ),
+    row("chroot", &[], 1, ROOT),
+    row("runuser", &["-u", "-g", "--group", "-G", "-s", "-w"], 0, ""),
+    row("choom", &["-n", "--adjust", "-p", "--pid"], 0, ""),
+    row("uclampset", &["-m", "-M", "-p", "--pid"], 0, ""),
+    row("linux32", &[], 0, ""),
+    row("linux64", &[], 0, ""),
+    row("i386", &[], 0, ""),
+    row("x86_64", &[], 0, ""),
+    row("cgexec", &["-g"], 0, GROUP),
+    row(
+        "flock",
+        &["-w", "--timeout", "--wait", "-E", "--conflict-exit-code"],
+        1,
+        "",
+    ),
+    row("fakeroot", &["-l", "-f", "-i", "-s", "-b"], 0, ""),
+    row(
+        "dbus-run-session",
+        &["--config-file", "--dbus-daemon"],
+        0,
+        "",
+    ),
+    row("s6-setuidgid", &[], 1, ""),
+    row(
+        "chpst",
+        &[
+            "-u", "-U", "-b", "-e", "-/", "-n", "-l", "-L", "-m", "-d", "-o", "-p", "-f", "-c",
+            "-t",
+        ],
+        0,
+        "",
+    ),
 ];
 
 /// The result of following a wrapper.
@@ -218,6 +297,15 @@ mod tests {
         assert_eq!(at("sudo -u www A=1 java"), Some(4));
         assert_eq!(at("strace -f -o x java"), Some(4));
         assert_eq!(at("xargs -P 4 -I {} java {}"), Some(5));
+        assert_eq!(
+            at("setpriv --reuid 65534 --clear-groups --inh-caps=-all java"),
+            Some(5)
+        );
+        assert_eq!(at("setpriv --no-new-privs -- java"), Some(3));
+        assert_eq!(at("busybox timeout 10 java"), Some(1));
+        assert_eq!(at("flock -w 3 /tmp/lock java"), Some(4));
+        assert_eq!(at("chpst -u www -n 5 java"), Some(5));
+        assert_eq!(at("unshare -r -m --propagation private java"), Some(5));
         assert_eq!(at("timeout 10"), None);
         assert_eq!(at("env"), None);
         assert_eq!(at("env -iuX -C / -- A=1 java -i"), Some(6));

@@ -77,9 +77,13 @@ impl ChildProgram {
     /// Starts a program with its output in a temporary file, which we show like a pane. We use this
     /// for a program that may outlive us, because a pane would end with us.
     pub fn in_temporary_file(program: &OsStr, args: &[OsString]) -> Result<Self> {
-        let name = format!("creel-top-{}.out", std::process::id());
-        let file = std::env::temp_dir().join(name);
-        let out = File::options().append(true).create_new(true).open(&file)?;
+        // The name is unpredictable, and only this user may read the file.
+        let file = tempfile::Builder::new()
+            .prefix("creel-top-")
+            .suffix(".out")
+            .append(true)
+            .tempfile()?;
+        let (out, file) = file.keep()?;
         let mut command = Command::new(program);
         command.args(args).stderr(out.try_clone()?).stdout(out);
         let mut child = Self::spawn(&mut command).inspect_err(|_| {

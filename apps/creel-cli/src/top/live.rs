@@ -86,7 +86,14 @@ impl Live<'_> {
                 if due {
                     drawn = Some(Instant::now());
                 }
-                self.show(&screen, &options, &interval)?;
+                options.back = options
+                    .back
+                    .min(self.sampler.history.len().saturating_sub(1));
+                let history = &self.sampler.history;
+                let earlier = history.len().checked_sub(1 + options.back);
+                let earlier = earlier.and_then(|at| history.get(at));
+                let shown = earlier.map_or(&interval, |(earlier, _)| earlier);
+                self.show(&screen, &options, shown)?;
             }
         }
     }
@@ -185,6 +192,8 @@ fn react_to_key(key: KeyEvent, options: &mut ViewOptions, threads: usize) -> Opt
         KeyCode::PageDown => scroll(options, PAGE, threads),
         KeyCode::PageUp => scroll(options, -PAGE, threads),
         KeyCode::Home => options.scroll = 0,
+        KeyCode::Left => options.back += 1,
+        KeyCode::Right => options.back = options.back.saturating_sub(1),
         _ => {}
     }
     Some(())

@@ -10,8 +10,11 @@ mod pool_stats;
 mod report;
 mod sampler;
 mod screen;
+mod target;
 mod threads;
 mod throttle;
+mod trace;
+mod verdict;
 mod view;
 
 use anyhow::{Context, Result};
@@ -31,6 +34,8 @@ use std::{
     thread::sleep,
     time::Duration,
 };
+use target::Target;
+use trace::Trace;
 
 /// The exit code after Ctrl-C. As in a shell, it is 128 plus the number of the signal.
 const INTERRUPTED: i32 = 130;
@@ -42,8 +47,9 @@ const SAMPLE_INTERVAL: Duration = Duration::from_millis(20);
 ///
 /// On a terminal, the display stays open. It shows the figures of the last interval, one lane per
 /// PU, and the output of the program in a pane of its own. Press ? for the keys. At the end, or if
-/// stdout is not a terminal, creel prints one table for the whole run. A verdict follows: whether
-/// the program has more runnable threads than usable CPUs.
+/// stdout is not a terminal, creel prints one table for the whole run. A verdict follows for the
+/// program and for each of its processes: whether it has more threads than usable CPUs, is stopped
+/// by its CPU quota, shares its CPUs with other programs, waits for a disk, or is idle.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   creel top -- ./service
@@ -52,13 +58,17 @@ const SAMPLE_INTERVAL: Duration = Duration::from_millis(20);
           Start a program and report on its first ten seconds
   creel top -p 1234 --for 5s
           Watch a program that is already running
+  creel top --cgroup system.slice/nginx.service --for 5s
+          Watch all processes of a control group
+  creel top --trace trace.json -- ./service
+          Also write a trace of the lanes, which you can open at ui.perfetto.dev
 
 The output of the program goes to a pane, to --output FILE, or to stderr if stdout is not a
 terminal.
 
 Exit codes:
   the code of the program that creel has started
-  0         you quit, the program outlives --for, or you watch it with -p
+  0         you quit, the program outlives --for, or you watch running processes
   2         the command line is wrong
   126, 127  the program cannot be executed, or does not exist
   130, 143  creel was interrupted by Ctrl-C, or terminated by SIGTERM")]
@@ -75,15 +85,40 @@ pub struct TopArgs {
     #[arg(long = "for", value_name = "TIME", value_parser = duration::value_parser)]
     duration: Option<Duration>,
     /// Write the output of the program to FILE
-    #[arg(long, value_name = "FILE", conflicts_with = "pid")]
+    #[arg(long, value_name = "FILE", conflicts_with = "running")]
     output: Option<PathBuf>,
     /// Watch the running process PID instead of starting a program
-    #[arg(short, long, conflicts_with = "command", value_name = "PID")]
+    #[arg(
+        short,
+        long,
+        group = "running",
+        conflicts_with = "command",
+        value_name = "PID"
+    )]
     pid: Option<u32>,
+    /// Watch all running processes with this name
+    #[arg(
+        long,
+        group = "running",
+        conflicts_with = "command",
+        value_name = "NAME"
+    )]
+    name: Option<String>,
+    /// Watch the processes of a control group, given as in /proc/PID/cgroup or as a folder
+    #[arg(
+        long,
+        group = "running",
+        conflicts_with = "command",
+        value_name = "GROUP"
+    )]
+    cgroup: Option<PathBuf>,
+    /// Write the lanes to FILE, as a trace for Perfetto
+    #[arg(long, value_name = "FILE")]
+    trace: Option<PathBuf>,
     /// The program to start and its arguments; creel reads no options after it
     #[arg(
         trailing_var_arg = true,
-        required_unless_present = "pid",
+        required_unless_present = "running",
         value_name = "PROGRAM"
     )]
     command: Vec<OsString>,
@@ -96,17 +131,27 @@ pub fn top(args: &TopArgs, common: &Common, verbose: bool) -> Result<Exit> {
     let usable = Budget::of(&machine).workers();
     let terminals = io::stdout().is_terminal() && io::stdin().is_terminal();
     let live = terminals && matches!(common.format, Format::Text);
-    let mut child = match args.pid {
+    let running = match (&args.pid, &args.name, &args.cgroup) {
+        (Some(pid), ..) => Some(Target::Processes(vec![*pid])),
+        (_, Some(name), _) => Some(Target::named(name)?),
+        (.., Some(group)) => Some(Target::group(group)?),
+        _ => None,
+    };
+    let mut child = match running {
         Some(_) => None,
         None => Some(start(args, live)?),
     };
-    let pid = child.as_ref().map(ChildProgram::id).or(args.pid);
-    let pid = pid.context("nothing to watch: give a program, or a process with -p PID")?;
-    let mut sampler = Sampler::begin(pid, usable, machine.allowed().iter())?;
+    let started = child
+        .as_ref()
+        .map(|child| Target::Processes(vec![child.id()]));
+    let target = started.or(running);
+    let target = target.context("nothing to watch: give a program, or a process with -p PID")?;
+    let shown = name(args, &target);
+    let mut sampler = Sampler::begin(target, usable, machine.allowed().iter())?;
+    sampler.trace = args.trace.is_some().then(Trace::default);
     let end = if live {
-        let program = name(args, pid);
         let mut live = Live {
-            program: &program,
+            program: &shown,
             sampler: &mut sampler,
             child: child.as_mut(),
             interval_s: args.interval.as_secs_f64(),
@@ -129,6 +174,11 @@ pub fn top(args: &TopArgs, common: &Common, verbose: bool) -> Result<Exit> {
     if let Some(rows) = pane.filter(|rows| !rows.is_empty()) {
         // The pane disappears with the display, so we print its last contents again.
         output::text(&format!("{}\n\n", rows.join("\n")))?;
+    }
+    if let (Some(trace), Some(file)) = (sampler.trace.take(), &args.trace) {
+        trace
+            .write(file)
+            .with_context(|| format!("cannot write the trace to {}", file.display()))?;
     }
     Report::new(whole, &machine, code).print(&verdict, common, verbose)?;
     interrupt.check()?;
@@ -180,14 +230,18 @@ fn wait(
 }
 
 /// Returns the name of the program on the display.
-fn name(args: &TopArgs, pid: u32) -> String {
+fn name(args: &TopArgs, target: &Target) -> String {
     let first = args.command.first().map(Path::new);
     let file = first.and_then(Path::file_name);
     match file {
         Some(file) => file.to_string_lossy().into_owned(),
-        None => {
-            let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
-            format!("{} ({pid})", name.trim())
-        }
+        None => match target {
+            Target::Processes(pids) if pids.len() == 1 => {
+                let pid = pids[0];
+                let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+                format!("{} ({pid})", name.trim())
+            }
+            _ => args.name.clone().unwrap_or_else(|| target.to_string()),
+        },
     }
 }

@@ -1,6 +1,12 @@
 //! The report on the whole run: a table with a verdict, JSON or CSV.
 
-use super::{pool_stats, sampler::Interval, threads::Thread, throttle::Periods};
+use super::{
+    pool_stats,
+    sampler::{Interval, Process},
+    threads::Thread,
+    throttle::Periods,
+    verdict::Verdict,
+};
 use crate::pools::Pool;
 use anyhow::Result;
 use creel_console::{
@@ -27,6 +33,10 @@ pub struct Report {
     /// The exit code of the program, or 128 plus the signal that ended it. It is null while the
     /// program runs.
     exit_code: Option<i32>,
+    /// The reason why the program is not faster.
+    verdict: Verdict,
+    /// The processes, each with a verdict of its own.
+    processes: Vec<Process>,
     threads: Vec<Thread>,
     /// The Creel pools of the program that are observable, see `creel::Observe`.
     pools: Vec<Pool>,
@@ -38,16 +48,20 @@ pub struct Report {
 impl Report {
     pub fn new(mut whole: Interval, machine: &Machine, exit_code: Option<i32>) -> Self {
         let budget = Budget::of(machine);
+        let usable = budget.workers();
+        let (verdict, processes) = (whole.verdict(usable), whole.processes(usable));
         whole.threads.sort_by(|a, b| b.cpu_s.total_cmp(&a.cpu_s));
         Self {
             schema: SCHEMA,
             machine: machine.into(),
             budget: (&budget).into(),
             seconds: whole.seconds,
-            usable_workers: budget.workers(),
+            usable_workers: usable,
             runnable_mean: whole.runnable_mean,
             throttled: whole.throttled,
             exit_code,
+            verdict,
+            processes,
             threads: whole.threads,
             pools: whole.pools,
             limits: limits(&budget),
@@ -58,7 +72,7 @@ impl Report {
         match common.format {
             Format::Text => {
                 let limits = if verbose { &self.limits } else { "" };
-                output::text(&format!("{}{limits}", self.text(verdict)))?;
+                output::text(&format!("{}{limits}", self.text(verdict, verbose)))?;
             }
             Format::Json => output::json(self)?,
             Format::Csv => output::csv(self.threads.iter())?,
@@ -66,7 +80,8 @@ impl Report {
         Ok(())
     }
 
-    fn text(&self, verdict: &str) -> String {
+    /// Returns the tables and the verdict. Threads that have done nothing appear only with `all`.
+    fn text(&self, verdict: &str, all: bool) -> String {
         let throttled = match &self.throttled {
             Some(periods) if periods.all > 0 => format!("throttled in {periods}\n"),
             _ => String::new(),
@@ -76,10 +91,57 @@ impl Report {
             format!("{}\n{table}\n", pool_stats::heading(pool, self.seconds))
         });
         let pools: String = pools.collect();
-        format!("{}\n{pools}{throttled}{verdict}\n", self.table().text())
+        let shown: Vec<&Thread> = self
+            .threads
+            .iter()
+            .filter(|t| all || t.is_active())
+            .collect();
+        let idle = match self.threads.len() - shown.len() {
+            0 => String::new(),
+            1 => "1 thread that did nothing is not shown (-v shows it)\n".into(),
+            n => format!("{n} threads that did nothing are not shown (-v shows them)\n"),
+        };
+        let processes = match self
+            .processes
+            .iter()
+            .filter(|p| all || p.is_active())
+            .count()
+        {
+            0 | 1 => String::new(),
+            _ => format!("{}\n", self.process_table(all).text()),
+        };
+        let threads = self.table(&shown).text();
+        format!("{threads}{idle}\n{processes}{pools}{throttled}{verdict}\n")
     }
 
-    fn table(&self) -> Table {
+    /// Returns a row with a verdict for each process.
+    fn process_table(&self, all: bool) -> Table {
+        let right = |title| (title, Align::Right);
+        let mut table = Table::new(&[
+            right("process"),
+            ("name", Align::Left),
+            right("threads"),
+            right("runnable"),
+            right("CPU %"),
+            right("wait %"),
+            ("verdict", Align::Left),
+        ]);
+        let percent = |s: f64| format!("{:.1}", s / self.seconds.max(1e-9) * 100.0);
+        for p in self.processes.iter().filter(|p| all || p.is_active()) {
+            table.row([
+                p.pid.to_string(),
+                p.name.clone(),
+                p.threads.to_string(),
+                format!("{:.1}", p.runnable_mean),
+                percent(p.cpu_s),
+                percent(p.waited_s),
+                p.verdict.text().into(),
+            ]);
+        }
+        table
+    }
+
+    fn table(&self, threads: &[&Thread]) -> Table {
         let right = |title| (title, Align::Right);
         let mut table = Table::new(&[
             right("thread"),
@@ -93,7 +155,7 @@ impl Report {
             right("migr."),
         ]);
         let percent = |s: f64| format!("{:.1}", s / self.seconds.max(1e-9) * 100.0);
-        for t in &self.threads {
+        for t in threads {
             table.row([
                 t.tid.to_string(),
                 t.name.clone(),
@@ -133,7 +195,7 @@ pub fn verdict(whole: &Interval, usable: usize) -> String {
          their time for a CPU\nverdict: {}",
         whole.runnable_mean,
         whole.waiting() * 100.0,
-        whole.diagnosis(usable)
+        whole.verdict(usable).text()
     )
 }
 

@@ -3,35 +3,38 @@
 
 use super::{
     pool_stats::PoolStats,
+    target::Target,
     threads::{self, Thread},
     throttle::{Periods, Throttled},
+    trace::Trace,
+    verdict::{Figures, Verdict},
 };
-use crate::{pools::Pool, process};
+use crate::pools::Pool;
 use anyhow::Result;
 use creel_console::{Exit, Failure};
+use serde::Serialize;
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
     time::Instant,
 };
 
-/// A program with less CPU time than this share of one CPU is idle. Its number of threads is then
-/// irrelevant.
-const IDLE: f64 = 0.02;
-
-/// The number of samples that a lane keeps, and the number of intervals that the sparkline keeps.
+/// The number of samples that a lane keeps, and the number of intervals that the sparkline and the
+/// display keep.
 const HISTORY: usize = 512;
 
-/// The thread that ran on a PU in one sample.
+/// The thread of the program that ran on a PU since the sample before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LaneSample {
     Nobody,
     One(u32),
-    /// Several threads were runnable on the PU.
-    Several,
+    /// This thread ran, and others waited for the PU.
+    Several(u32),
+    /// Threads waited for the PU, but none of them ran. Another program used it.
+    Waiting,
 }
 
 pub struct Sampler {
-    pid: u32,
+    target: Target,
     begin: Instant,
     pub usable: usize,
     first: BTreeMap<u32, Thread>,
@@ -44,10 +47,12 @@ pub struct Sampler {
     /// The ended threads that an earlier interval has reported.
     ended_threads: BTreeSet<u32>,
     throttled: Option<Throttled>,
-    samples: u64,
-    /// The sum of the number of runnable threads over all samples.
-    runnable: u64,
+    pub samples: u64,
     interval: IntervalStart,
+    /// The last intervals, each with the number of samples until its end. The newest is last.
+    pub history: VecDeque<(Interval, u64)>,
+    /// The trace of the lanes, if the user wants one.
+    pub trace: Option<Trace>,
     /// The last samples of each PU, the newest last.
     pub lanes: BTreeMap<usize, VecDeque<LaneSample>>,
     /// The share of throttled periods in each of the last intervals.
@@ -61,39 +66,42 @@ struct IntervalStart {
     threads: BTreeMap<u32, Thread>,
     periods: Option<Periods>,
     samples: u64,
-    runnable: u64,
 }
 
 /// The figures of a period of time.
 #[derive(Clone, Debug, Default)]
 pub struct Interval {
     pub seconds: f64,
+    pub samples: u64,
     pub runnable_mean: f64,
     pub throttled: Option<Periods>,
     /// The figures of the threads: of the existing ones for an interval, of all for the whole run.
     pub threads: Vec<Thread>,
-    /// The CPU time and the time waiting for a CPU of threads that have ended in the interval, in
-    /// seconds. These threads are not in `threads`.
-    pub ended_s: (f64, f64),
+    /// The threads that have ended in the interval, if they are not in `threads`.
+    pub ended: Vec<Thread>,
     /// The figures of the observable pools.
     pub pools: Vec<Pool>,
 }
 
 impl Sampler {
-    pub fn begin(pid: u32, usable: usize, pus: impl Iterator<Item = usize>) -> Result<Self> {
+    pub fn begin(target: Target, usable: usize, pus: impl Iterator<Item = usize>) -> Result<Self> {
         // We include the children, so that the figures exclude everything before the start.
-        let first = threads::sample(&process_tree(pid));
+        let pids = target.pids();
+        let first = threads::sample(&pids);
         if first.is_empty() {
             return Err(Failure::new(
                 Exit::Usage,
-                format!("cannot watch process {pid}: there is no process with this number"),
+                format!("cannot watch {target}: there is no such process"),
             )
             .into());
         }
-        let throttled = Throttled::begin(pid);
+        let throttled = match (&target, pids.first()) {
+            (Target::Group(folder), _) => Throttled::of_group(folder),
+            (Target::Processes(roots), _) => roots.first().and_then(|&pid| Throttled::begin(pid)),
+        };
         let now = Instant::now();
         Ok(Self {
-            pid,
+            target,
             begin: now,
             usable,
             last: first.clone(),
@@ -105,12 +113,12 @@ impl Sampler {
                 threads: first.clone(),
                 periods: throttled.as_ref().map(Throttled::since),
                 samples: 0,
-                runnable: 0,
             },
             first,
             throttled,
             samples: 0,
-            runnable: 0,
+            history: VecDeque::new(),
+            trace: None,
             lanes: pus.map(|pu| (pu, VecDeque::new())).collect(),
             throttling: VecDeque::new(),
             pool_stats: PoolStats::default(),
@@ -119,45 +127,47 @@ impl Sampler {
 
     /// Takes one sample. Returns whether the program still has threads.
     pub fn sample(&mut self) -> bool {
-        let pids = process_tree(self.pid);
+        let pids = self.target.pids();
         self.pool_stats.sample(&pids);
-        self.sampled_at = Instant::now();
+        let before = std::mem::replace(&mut self.sampled_at, Instant::now());
+        let seconds = (self.sampled_at - before).as_secs_f64();
         let mut now = threads::sample(&pids);
         for thread in now.values_mut() {
             if let Some(before) = self.last.get(&thread.tid) {
-                let moved = u64::from(before.cpu != thread.cpu);
-                thread.moves_seen = before.moves_seen + moved;
+                thread.follow(before, seconds);
             }
         }
         self.samples += 1;
-        self.runnable += now.values().filter(|t| t.runnable()).count() as u64;
         self.see(&now);
         self.last.extend(now.clone());
         self.now = now;
-        !self.now.is_empty()
+        !self.now.is_empty() || self.target.may_refill()
     }
 
     /// Adds a sample to the lanes.
     fn see(&mut self, now: &BTreeMap<u32, Thread>) {
+        let at_us = self.begin.elapsed().as_micros() as u64;
         for (pu, lane) in &mut self.lanes {
-            let mut running = now.values().filter(|t| t.runnable() && t.cpu == *pu);
-            let seen = match (running.next(), running.next()) {
-                (None, _) => LaneSample::Nobody,
-                (Some(thread), None) => LaneSample::One(thread.tid),
-                _ => LaneSample::Several,
-            };
+            let seen = on_pu(*pu, now, &self.last);
             push(lane, seen);
+            if let Some(trace) = &mut self.trace {
+                trace.add(*pu, seen, at_us, |tid| Some(now.get(&tid)?.name.clone()));
+            }
         }
     }
 
     /// Returns the figures since the start, including those of ended threads.
     pub fn whole(&self) -> Interval {
+        // The kernel may account for a wait that began before the first sample.
+        let seconds = (self.sampled_at - self.begin).as_secs_f64();
+        let threads = since(&self.last, &self.first, seconds);
         Interval {
-            seconds: self.begin.elapsed().as_secs_f64(),
-            runnable_mean: self.runnable as f64 / self.samples.max(1) as f64,
+            seconds,
+            samples: self.samples,
+            runnable_mean: mean(&threads, self.samples, |t| t.runnable_samples),
             throttled: self.throttled.as_ref().map(Throttled::since),
-            threads: since(&self.last, &self.first, f64::INFINITY),
-            ended_s: (0.0, 0.0),
+            threads,
+            ended: Vec::new(),
             pools: self.pool_stats.whole(),
         }
     }
@@ -174,14 +184,19 @@ impl Sampler {
         let samples = self.samples - self.interval.samples;
         // The interval lasts from sample to sample, as the figures of the threads do.
         let seconds = (self.sampled_at - self.interval.begin).as_secs_f64();
+        let ended = self.ended(seconds);
+        let threads = since(&self.now, &self.interval.threads, seconds);
+        let runnable = |threads: &[Thread]| mean(threads, samples, |t| t.runnable_samples);
         let interval = Interval {
             seconds,
-            ended_s: self.ended(seconds),
-            runnable_mean: (self.runnable - self.interval.runnable) as f64 / samples.max(1) as f64,
+            samples,
+            runnable_mean: runnable(&threads) + runnable(&ended),
+            ended,
             throttled,
-            threads: since(&self.now, &self.interval.threads, seconds),
+            threads,
             pools: self.pool_stats.interval(),
         };
+        push(&mut self.history, (interval.clone(), self.samples));
         if let Some(periods) = throttled {
             let share = periods.throttled as f64 / periods.all.max(1) as f64;
             push(&mut self.throttling, share);
@@ -191,23 +206,19 @@ impl Sampler {
             threads: self.now.clone(),
             periods,
             samples: self.samples,
-            runnable: self.runnable,
         };
         interval
     }
 
-    /// Returns the CPU time and the waiting time of threads that have ended in this interval, as
-    /// far as the samples show it.
-    fn ended(&mut self, seconds: f64) -> (f64, f64) {
+    /// Returns the threads that have ended in this interval, as far as the samples show them.
+    fn ended(&mut self, seconds: f64) -> Vec<Thread> {
         self.ended_threads.retain(|tid| !self.now.contains_key(tid));
         let ended = self.last.iter();
         let ended = ended
             .filter(|(tid, _)| !self.now.contains_key(tid) && !self.ended_threads.contains(tid));
         let ended: BTreeMap<u32, Thread> = ended.map(|(tid, t)| (*tid, t.clone())).collect();
         self.ended_threads.extend(ended.keys());
-        let did = since(&ended, &self.interval.threads, seconds);
-        let sum = |figure: fn(&Thread) -> f64| did.iter().map(figure).sum();
-        (sum(|t| t.cpu_s), sum(|t| t.waited_s))
+        since(&ended, &self.interval.threads, seconds)
     }
 
     pub fn elapsed_s(&self) -> f64 {
@@ -215,14 +226,25 @@ impl Sampler {
     }
 }
 
-/// Returns a process and its descendants. We exclude our own process, because a watched shell may
-/// have started it.
-fn process_tree(pid: u32) -> Vec<u32> {
-    let own = std::process::id();
-    let mut pids = process::descendants(pid);
-    pids.retain(|&pid| pid != own);
-    pids.push(pid);
-    pids
+/// Returns the thread that ran on a PU between two samples.
+///
+/// A thread that is runnable may still wait for a CPU. It has run if its CPU time has grown.
+fn on_pu(pu: usize, now: &BTreeMap<u32, Thread>, before: &BTreeMap<u32, Thread>) -> LaneSample {
+    let ran_s = |t: &Thread| before.get(&t.tid).map_or(t.cpu_s, |b| t.cpu_s - b.cpu_s);
+    let here = now.values().filter(|t| t.cpu == pu);
+    let here: Vec<&Thread> = here.filter(|t| t.runnable() || ran_s(t) > 0.0).collect();
+    let ran = here.iter().max_by(|a, b| ran_s(a).total_cmp(&ran_s(b)));
+    match ran.filter(|t| ran_s(t) > 0.0) {
+        Some(t) if here.len() == 1 => LaneSample::One(t.tid),
+        Some(t) => LaneSample::Several(t.tid),
+        None if here.is_empty() => LaneSample::Nobody,
+        None => LaneSample::Waiting,
+    }
+}
+
+/// Returns the mean number of threads per sample that a count describes.
+fn mean(threads: &[Thread], samples: u64, count: fn(&Thread) -> u64) -> f64 {
+    threads.iter().map(count).sum::<u64>() as f64 / samples.max(1) as f64
 }
 
 fn push<T>(history: &mut VecDeque<T>, value: T) {
@@ -252,30 +274,84 @@ fn since(now: &BTreeMap<u32, Thread>, before: &BTreeMap<u32, Thread>, seconds: f
 impl Interval {
     /// Returns the share of their runnable time that threads waited for a CPU.
     pub fn waiting(&self) -> f64 {
-        let waited = self.threads.iter().map(|t| t.waited_s).sum::<f64>() + self.ended_s.1;
-        let ran = self.ran();
-        waited / (waited + ran).max(1e-9)
+        self.figures().waiting()
     }
 
-    /// Returns the CPU time of all threads, in seconds.
-    fn ran(&self) -> f64 {
-        self.threads.iter().map(|t| t.cpu_s).sum::<f64>() + self.ended_s.0
+    /// Returns the figures of all threads.
+    fn figures(&self) -> Figures {
+        self.figures_of(|_| true)
     }
 
-    /// Says whether the number of threads is the bottleneck. The text is short, because the display
-    /// has one line for it.
-    pub fn diagnosis(&self, usable: usize) -> &'static str {
-        let waits = self.runnable_mean > 1.0 && self.waiting() > 0.25;
-        if !waits && self.ran() < self.seconds * IDLE {
-            "the program is idle"
-        } else if self.runnable_mean > usable as f64 * 1.25 {
-            "more threads than CPUs: try `creel run`"
-        } else if self.waiting() > 0.25 {
-            "other programs use the same CPUs"
-        } else {
-            "the number of threads is not the bottleneck"
+    /// Returns the figures of some threads.
+    fn figures_of(&self, is_meant: impl Fn(&Thread) -> bool) -> Figures {
+        let threads = self.threads.iter().chain(&self.ended);
+        let throttled = self.throttled.map_or(0.0, |periods| {
+            periods.throttled as f64 / periods.all.max(1) as f64
+        });
+        let mut figures = Figures {
+            seconds: self.seconds,
+            throttled,
+            ..Figures::default()
+        };
+        let samples = self.samples.max(1) as f64;
+        for t in threads.filter(|t| is_meant(t)) {
+            figures.ran_s += t.cpu_s;
+            figures.waited_s += t.waited_s;
+            figures.runnable += t.runnable_samples as f64 / samples;
+            figures.blocked += t.blocked_samples as f64 / samples;
         }
+        figures
     }
+
+    /// Returns the reason why the program is not faster.
+    pub fn verdict(&self, usable: usize) -> Verdict {
+        self.figures().verdict(usable)
+    }
+
+    /// Returns the processes, the one with the most CPU time first.
+    pub fn processes(&self, usable: usize) -> Vec<Process> {
+        let mut pids: Vec<u32> = self.threads.iter().map(|t| t.pid).collect();
+        pids.sort_unstable();
+        pids.dedup();
+        let process = |pid: u32| {
+            let figures = self.figures_of(|t| t.pid == pid);
+            let threads = || self.threads.iter().filter(|t| t.pid == pid);
+            let first = threads()
+                .find(|t| t.tid == pid)
+                .or_else(|| threads().next());
+            Process {
+                pid,
+                name: first.map_or_else(String::new, |t| t.name.clone()),
+                threads: threads().count(),
+                cpu_s: figures.ran_s,
+                waited_s: figures.waited_s,
+                runnable_mean: figures.runnable,
+                verdict: figures.verdict(usable),
+            }
+        };
+        let mut all: Vec<Process> = pids.into_iter().map(process).collect();
+        all.sort_by(|a, b| (b.cpu_s + b.waited_s).total_cmp(&(a.cpu_s + a.waited_s)));
+        all
+    }
+}
+
+impl Process {
+    /// Returns whether it has run or waited for a CPU.
+    pub fn is_active(&self) -> bool {
+        self.cpu_s + self.waited_s > 0.0
+    }
+}
+
+/// The figures of one process.
+#[derive(Clone, Debug, Serialize)]
+pub struct Process {
+    pub pid: u32,
+    pub name: String,
+    pub threads: usize,
+    pub cpu_s: f64,
+    pub waited_s: f64,
+    pub runnable_mean: f64,
+    pub verdict: Verdict,
 }
 
 #[cfg(test)]
@@ -287,32 +363,58 @@ mod tests {
         interval.threads.iter().map(|t| t.cpu_s).sum()
     }
 
+    fn thread(tid: u32, cpu_s: f64, waited_s: f64) -> Thread {
+        Thread {
+            tid,
+            cpu_s,
+            waited_s,
+            state: 'R',
+            ..Thread::default()
+        }
+    }
+
     #[test]
     fn ended_threads_count_for_the_verdict() {
         let busy = |cpu_s| Interval {
             seconds: 1.0,
-            runnable_mean: 1.6,
-            ended_s: (cpu_s, 0.2),
+            ended: vec![thread(7, cpu_s, 0.2)],
             ..Interval::default()
         };
-        assert_eq!(busy(0.0).diagnosis(2), "other programs use the same CPUs");
-        assert_eq!(
-            busy(1.5).diagnosis(2),
-            "the number of threads is not the bottleneck"
-        );
-        let thread = Thread {
-            tid: 7,
-            cpu_s: 3.0,
-            waited_s: 3.0,
-            ..Thread::default()
-        };
-        let now = BTreeMap::from([(7, thread)]);
+        assert_eq!(busy(0.0).verdict(2), Verdict::Starved);
+        assert_eq!(busy(1.5).verdict(2), Verdict::Running);
+        let now = BTreeMap::from([(7, thread(7, 3.0, 3.0))]);
         let did = &since(&now, &BTreeMap::new(), 0.5)[0];
         assert_eq!(
             (did.cpu_s, did.waited_s),
             (0.5, 0.0),
             "the times are limited to the interval"
         );
+    }
+
+    #[test]
+    fn lanes_distinguish_running_from_runnable() {
+        let samples = |threads: &[Thread]| -> BTreeMap<u32, Thread> {
+            threads.iter().map(|t| (t.tid, t.clone())).collect()
+        };
+        let before = samples(&[thread(7, 1.0, 0.0), thread(8, 1.0, 0.0)]);
+        let seen = |now: &[Thread]| on_pu(0, &samples(now), &before);
+        assert_eq!(seen(&[]), LaneSample::Nobody);
+        assert_eq!(seen(&[thread(7, 1.1, 0.0)]), LaneSample::One(7));
+        assert_eq!(seen(&[thread(7, 1.0, 0.0)]), LaneSample::Waiting);
+        let both = [thread(7, 1.0, 0.0), thread(8, 1.1, 0.0)];
+        assert_eq!(seen(&both), LaneSample::Several(8));
+    }
+
+    #[test]
+    fn a_wait_counts_before_the_kernel_accounts_for_it() {
+        let first = thread(7, 1.0, 2.0);
+        let mut second = thread(7, 1.0, 2.0);
+        second.follow(&first, 0.5);
+        assert_eq!(second.since(&first).waited_s, 0.5);
+        // When the thread gets a CPU, the kernel adds the whole wait.
+        let mut third = thread(7, 1.1, 2.9);
+        third.follow(&second, 0.5);
+        assert!((third.since(&second).waited_s - 0.4).abs() < 1e-9);
     }
 
     #[test]
@@ -327,13 +429,13 @@ mod tests {
         let mut line = [0; 5];
         let mut out = parent.stdout.take().unwrap();
         std::io::Read::read_exact(&mut out, &mut line).unwrap();
-        let mut sampler = Sampler::begin(parent.id(), 1, 0..1).unwrap();
+        let mut sampler = Sampler::begin(Target::Processes(vec![parent.id()]), 1, 0..1).unwrap();
         sampler.sample();
         let (did, alive): (f64, f64) = (
             ran(&sampler.whole()),
             sampler.last.values().map(|t| t.cpu_s).sum(),
         );
-        for child in process::descendants(parent.id()) {
+        for child in crate::process::descendants(parent.id()) {
             let pid = nix::unistd::Pid::from_raw(child as i32);
             nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGKILL).unwrap();
         }
@@ -350,7 +452,7 @@ mod tests {
             .stdout(std::process::Stdio::piped())
             .spawn()
             .unwrap();
-        let mut sampler = Sampler::begin(child.id(), 1, 0..1).unwrap();
+        let mut sampler = Sampler::begin(Target::Processes(vec![child.id()]), 1, 0..1).unwrap();
         let mut line = [0; 5];
         let mut out = child.stdout.take().unwrap();
         std::io::Read::read_exact(&mut out, &mut line).unwrap();

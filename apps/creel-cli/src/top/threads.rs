@@ -33,6 +33,15 @@ pub struct Thread {
     /// The number of samples in which the thread was on another PU than in the sample before. This
     /// is a lower bound for the number of migrations.
     pub moves_seen: u64,
+    /// The time that the thread has waited since the kernel last accounted for it, in seconds. The
+    /// kernel adds the time of a wait only when the wait ends.
+    #[serde(skip)]
+    pub pending_s: f64,
+    /// The numbers of samples in which the thread was runnable, and in uninterruptible sleep.
+    #[serde(skip)]
+    pub runnable_samples: u64,
+    #[serde(skip)]
+    pub blocked_samples: u64,
     #[serde(skip)]
     pub(super) user_ticks: u64,
     #[serde(skip)]
@@ -45,13 +54,40 @@ impl Thread {
         self.state == 'R'
     }
 
+    /// Returns whether the thread was in uninterruptible sleep, mostly for a disk.
+    pub fn blocked(&self) -> bool {
+        self.state == 'D'
+    }
+
+    /// Returns whether the thread has done anything. This is meant for a difference.
+    pub fn is_active(&self) -> bool {
+        self.cpu_s > 0.0 || self.waited_s > 0.0 || self.voluntary + self.involuntary > 0
+    }
+
+    /// Adds the counts of `before`, the sample of the same thread `seconds` ago.
+    pub fn follow(&mut self, before: &Thread, seconds: f64) {
+        self.moves_seen = before.moves_seen + u64::from(before.cpu != self.cpu);
+        self.runnable_samples += before.runnable_samples;
+        self.blocked_samples += before.blocked_samples;
+        let same = self.cpu_s == before.cpu_s && self.waited_s == before.waited_s;
+        if same && self.runnable() && before.runnable() {
+            self.pending_s = before.pending_s + seconds;
+        }
+    }
+
     /// Returns the difference to `before`, an earlier sample of the same thread.
     pub fn since(&self, before: &Thread) -> Thread {
         let user = self.user_ticks.saturating_sub(before.user_ticks);
         let sys = self.sys_ticks.saturating_sub(before.sys_ticks);
         Thread {
             cpu_s: (self.cpu_s - before.cpu_s).max(0.0),
-            waited_s: (self.waited_s - before.waited_s).max(0.0),
+            waited_s: (self.waited_s + self.pending_s - before.waited_s - before.pending_s)
+                .max(0.0),
+            pending_s: 0.0,
+            runnable_samples: self
+                .runnable_samples
+                .saturating_sub(before.runnable_samples),
+            blocked_samples: self.blocked_samples.saturating_sub(before.blocked_samples),
             sys_share: sys as f64 / (user + sys).max(1) as f64,
             moves_seen: self.moves_seen.saturating_sub(before.moves_seen),
             voluntary: self.voluntary.saturating_sub(before.voluntary),
@@ -74,7 +110,12 @@ pub fn sample(pids: &[u32]) -> BTreeMap<u32, Thread> {
     folders
         .flatten()
         .filter_map(|(pid, entry)| Some((pid, read(&entry.ok()?.path())?)))
-        .map(|(pid, thread)| (thread.tid, Thread { pid, ..thread }))
+        .map(|(pid, mut thread)| {
+            thread.pid = pid;
+            thread.runnable_samples = thread.runnable().into();
+            thread.blocked_samples = thread.blocked().into();
+            (thread.tid, thread)
+        })
         .collect()
 }
 

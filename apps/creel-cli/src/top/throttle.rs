@@ -4,7 +4,10 @@
 //! same name in version 1 has the same two lines.
 
 use serde::Serialize;
-use std::{fmt, fs, path::PathBuf};
+use std::{
+    fmt, fs,
+    path::{Path, PathBuf},
+};
 
 /// The number of enforcement periods, and the number of those in which the quota was used up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -33,7 +36,20 @@ impl Throttled {
         let around = own
             .ancestors()
             .take_while(|group| group.starts_with(&mount));
-        let files = around.filter_map(|group| {
+        Self::of(around)
+    }
+
+    /// Counts for the group in this folder and its ancestors. Returns `None` if there are no
+    /// counters.
+    pub fn of_group(folder: &Path) -> Option<Self> {
+        let around = folder
+            .ancestors()
+            .take_while(|group| group.join("cgroup.procs").exists());
+        Self::of(around)
+    }
+
+    fn of<'g>(groups: impl Iterator<Item = &'g Path>) -> Option<Self> {
+        let files = groups.filter_map(|group| {
             let file = group.join("cpu.stat");
             let first = read(&file)?;
             Some((file, first))

@@ -53,6 +53,8 @@ pub struct ViewOptions {
     pub paused: bool,
     /// The index of the first visible line of the table.
     pub scroll: usize,
+    /// The number of intervals that the display is behind the present.
+    pub back: usize,
 }
 
 impl Default for ViewOptions {
@@ -67,6 +69,7 @@ impl Default for ViewOptions {
             help: false,
             paused: false,
             scroll: 0,
+            back: 0,
         }
     }
 }
@@ -99,6 +102,19 @@ pub struct Scene<'a> {
     pub ended: Option<i32>,
 }
 
+impl Scene<'_> {
+    /// Returns the number of samples since the end of the interval that is shown.
+    fn samples_behind(&self) -> usize {
+        let history = &self.sampler.history;
+        let at = history.len().checked_sub(1 + self.options.back);
+        let until = at.and_then(|at| history.get(at)).map(|(_, until)| *until);
+        match (self.options.back, until) {
+            (1.., Some(until)) => (self.sampler.samples - until) as usize,
+            _ => 0,
+        }
+    }
+}
+
 /// The keys that the last line of the screen names, the most useful ones first. Keys that do not
 /// fit into the line are only in the help.
 const KEYS: [&str; 9] = [
@@ -113,7 +129,7 @@ const KEYS: [&str; 9] = [
     "c w s n m v i p t sort",
 ];
 
-const HELP: [&str; 18] = [
+const HELP: [&str; 20] = [
     "q         quit, and end the program if creel has started it",
     "c         sort by CPU time             w  sort by time waited for a CPU",
     "s         sort by time in the kernel   n  sort by name",
@@ -122,7 +138,9 @@ const HELP: [&str; 18] = [
     "t         sort by thread id            r  reverse the order",
     "T         group the threads by process, as a tree",
     "P         show the workers of a Creel program (if it allows it with --observe)",
-    "l         show a lane per PU: a letter per thread, + for several, . for none",
+    "l         show a lane per PU: the letter of the thread that ran, + if others",
+    "          waited for it, - if only others' programs ran, . for none",
+    "left      show an earlier interval; right goes back to the present",
     "o         show the output of the program",
     "space     pause the display; sampling goes on",
     "up down   scroll (also page up, page down, home and the mouse wheel)",
@@ -234,6 +252,9 @@ fn pools(scene: &Scene, height: usize) -> Vec<String> {
 fn title(scene: &Scene) -> String {
     let ended = match scene.ended {
         Some(code) => format!("  ended with {code}"),
+        None if scene.options.back > 0 => {
+            format!("  {} intervals ago", scene.options.back)
+        }
         None if scene.options.paused => "  paused".into(),
         None => String::new(),
     };
@@ -259,7 +280,7 @@ fn state(scene: &Scene, width: usize) -> String {
         "{:.1} runnable, {usable} usable, wait {:.0} %{throttled}  {}",
         interval.runnable_mean,
         interval.waiting() * 100.0,
-        interval.diagnosis(usable)
+        interval.verdict(usable).text()
     )
 }
 
@@ -278,7 +299,7 @@ fn letters(sampler: &Sampler, threads: &[(usize, Thread)]) -> BTreeMap<u32, char
     let mut tids: Vec<u32> = threads.iter().map(|(_, t)| t.tid).collect();
     let seen = sampler.lanes.values().flatten();
     tids.extend(seen.filter_map(|seen| match seen {
-        LaneSample::One(tid) => Some(*tid),
+        LaneSample::One(tid) | LaneSample::Several(tid) => Some(*tid),
         _ => None,
     }));
     tids.sort_unstable();
@@ -290,12 +311,18 @@ fn letters(sampler: &Sampler, threads: &[(usize, Thread)]) -> BTreeMap<u32, char
 fn lanes(scene: &Scene, letters: &BTreeMap<u32, char>, width: usize, most: usize) -> Vec<String> {
     let room = width.saturating_sub(8);
     let lane = |(pu, lane): (&usize, &std::collections::VecDeque<LaneSample>)| {
-        let skipped = lane.len().saturating_sub(room);
-        let marks = lane.iter().skip(skipped).map(|seen| match seen {
-            LaneSample::Nobody => '.',
-            LaneSample::One(tid) => letters.get(tid).copied().unwrap_or('?'),
-            LaneSample::Several => '+',
-        });
+        let shown = lane.len().saturating_sub(scene.samples_behind());
+        let skipped = shown.saturating_sub(room);
+        let marks = lane
+            .iter()
+            .take(shown)
+            .skip(skipped)
+            .map(|seen| match seen {
+                LaneSample::Nobody => '.',
+                LaneSample::One(tid) => letters.get(tid).copied().unwrap_or('?'),
+                LaneSample::Several(_) => '+',
+                LaneSample::Waiting => '-',
+            });
         format!("PU {pu:>4} {}", marks.collect::<String>())
     };
     scene.sampler.lanes.iter().take(most).map(lane).collect()
@@ -444,10 +471,12 @@ pub fn fitted(text: &str, width: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::top::target::Target;
 
     #[test]
     fn screens_of_every_size_are_filled_exactly() {
-        let mut sampler = Sampler::begin(std::process::id(), 2, 0..6).unwrap();
+        let mut sampler =
+            Sampler::begin(Target::Processes(vec![std::process::id()]), 2, 0..6).unwrap();
         sampler.sample();
         let interval = sampler.interval();
         for help in [false, true] {

@@ -40,7 +40,7 @@ impl Document {
                 .machine
                 .memory_limit()
                 .and_then(|m| m.value.parse().ok()),
-            notes: view.machine.weight_only().into_iter().collect(),
+            notes: super::notes(&view.machine).collect(),
             placement: view.worker_placement.as_ref().map(PlacementFields::from),
         }
     }
@@ -55,12 +55,12 @@ fn offline(machine: &Machine) -> CpuSet {
 
 impl From<&WorkerPlacement> for PlacementFields {
     fn from(worker_placement: &WorkerPlacement) -> PlacementFields {
-        let seats = worker_placement.layout.seats();
+        let assigned = worker_placement.layout.assigned();
         PlacementFields {
             policy: worker_placement.placement.to_string(),
-            workers: seats.len(),
+            workers: assigned.len(),
             wrapped: worker_placement.layout.wrapped(),
-            seats: seats.iter().map(CpuSet::to_string).collect(),
+            seats: assigned.iter().map(CpuSet::to_string).collect(),
         }
     }
 }
@@ -96,9 +96,9 @@ fn row(view: &View, logical: usize, pu: usize) -> Row {
     let workers = view
         .worker_placement
         .iter()
-        .flat_map(|worker_placement| worker_placement.layout.seats().iter().enumerate());
+        .flat_map(|worker_placement| worker_placement.layout.assigned().iter().enumerate());
     let here: Vec<String> = workers
-        .filter(|(_, seat)| seat.contains(pu))
+        .filter(|(_, pus)| pus.contains(pu))
         .map(|(worker, _)| worker.to_string())
         .collect();
     Row {

@@ -25,7 +25,7 @@ pub(super) fn draw(view: &View, limits: bool) -> String {
         );
     }
     if let Some(worker_placement) = &view.worker_placement {
-        out += &seats(view, worker_placement);
+        out += &placement(view, worker_placement);
     }
     out += &usable(view);
     if limits {
@@ -62,11 +62,12 @@ fn summary(machine: &Machine) -> String {
         out += "  the machine does not report hardware threads, so each PU counts as a core\n";
     }
     if machine.kinds().len() > 1 {
-        let source = machine
-            .kinds()
-            .first()
-            .map_or("", |kind| source(kind.source));
-        out += &format!("  kinds of cores according to {source}, the slowest first:\n");
+        let mut sources: Vec<KindSource> = machine.kinds().iter().map(|kind| kind.source).collect();
+        sources.sort_unstable();
+        sources.dedup();
+        let sources: Vec<&str> = sources.into_iter().map(source).collect();
+        let sources = sources.join(" and ");
+        out += &format!("  kinds of cores according to {sources}, the slowest first:\n");
         for kind in machine.kinds() {
             out += &kind_line(machine, kind);
         }
@@ -90,6 +91,8 @@ fn source(source: KindSource) -> &'static str {
         KindSource::Cppc => "the nominal performance of CPPC",
         KindSource::BaseFrequency => "the base frequency",
         KindSource::MaxFrequency => "the maximum frequency",
+        KindSource::CppcHighest => "the highest performance of CPPC",
+        KindSource::SharedCache => "the shared cache",
         KindSource::Description => "the description",
     }
 }
@@ -126,14 +129,14 @@ fn kind_note(view: &View, object: &Object) -> String {
 /// Formats the workers of an object, for example `← workers 0-1,8`. If a worker may use only some
 /// PUs of a core, the text names them.
 fn workers_note(object: &Object, allowed: &CpuSet) -> String {
-    let all_of_it = |seat: &CpuSet| seat == allowed || !object.is_core;
-    let here = object.workers.iter().filter(|(_, seat)| all_of_it(seat));
+    let all_of_it = |pus: &CpuSet| pus == allowed || !object.is_core;
+    let here = object.workers.iter().filter(|(_, pus)| all_of_it(pus));
     // The numbers of workers have the same list format as PUs, for example 0-3,8.
     let here: CpuSet = here.map(|(worker, _)| *worker).collect();
     let mut names = Vec::new();
     names.extend((!here.is_empty()).then(|| here.to_string()));
-    let partly = object.workers.iter().filter(|(_, seat)| !all_of_it(seat));
-    names.extend(partly.map(|(worker, seat)| format!("{worker} on PU {seat}")));
+    let partly = object.workers.iter().filter(|(_, pus)| !all_of_it(pus));
+    names.extend(partly.map(|(worker, pus)| format!("{worker} on PU {pus}")));
     if names.is_empty() {
         return String::new();
     }
@@ -145,8 +148,8 @@ fn workers_note(object: &Object, allowed: &CpuSet) -> String {
     styled(WORKER, &format!("  ← {noun} {}", names.join(", ")))
 }
 
-fn seats(view: &View, worker_placement: &WorkerPlacement) -> String {
-    let workers = counted(worker_placement.layout.seats().len(), "worker");
+fn placement(view: &View, worker_placement: &WorkerPlacement) -> String {
+    let workers = counted(worker_placement.layout.assigned().len(), "worker");
     if !worker_placement.layout.pinned() {
         return format!(
             "{workers}, unpinned: they may run on {}\n",
@@ -176,7 +179,7 @@ fn usable(view: &View) -> String {
         styled(BOLD, &workers),
         view.budget.bound_by()
     );
-    if let Some(note) = view.machine.weight_only() {
+    for note in super::notes(&view.machine) {
         out += &format!("note: {note}\n");
     }
     out

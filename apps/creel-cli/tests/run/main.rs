@@ -1,6 +1,7 @@
 //! Runs `creel run` with real runtimes and in real control groups.
 
 mod export;
+mod hostile;
 mod process;
 mod quota;
 mod runtimes;
@@ -8,7 +9,6 @@ mod user_settings;
 mod watch;
 
 use std::{
-    fs,
     path::{Path, PathBuf},
     process::{Command, Output},
 };
@@ -59,20 +59,6 @@ fn answer(wrapper: &[&str], options: &[&str], asked: &Asked) -> String {
     let output = Command::new(words[0]).args(&words[1..]).output().unwrap();
     assert!(output.status.success(), "{}: {output:?}", asked.name);
     String::from_utf8(output.stdout).unwrap().trim().into()
-}
-
-/// Copies the preload library next to the program, if cargo has built it.
-fn install_shim() -> bool {
-    let folder = Path::new(CREEL).parent().unwrap();
-    let (built, installed) = (folder.join("deps"), folder.join("libcreel_shim.so"));
-    let name = |entry: &fs::DirEntry| entry.file_name().to_string_lossy().into_owned();
-    let entries = fs::read_dir(built).into_iter().flatten().flatten();
-    let ours = entries.filter(|e| name(e).starts_with("libcreel_shim") && name(e).ends_with(".so"));
-    let newest = ours.max_by_key(|entry| entry.metadata().and_then(|m| m.modified()).ok());
-    if let Some(newest) = newest.filter(|_| !installed.exists()) {
-        fs::copy(newest.path(), &installed).unwrap();
-    }
-    installed.exists()
 }
 
 /// Returns stdout and stderr of `creel` with these variables in addition to ours.

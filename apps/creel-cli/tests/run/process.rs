@@ -1,6 +1,6 @@
 //! Checks that a program starts as without creel, and that wrong options have clear errors.
 
-use crate::{CREEL, output, said};
+use crate::{CREEL, said};
 use std::process::Command;
 
 #[test]
@@ -17,26 +17,6 @@ fn an_ignored_signal_stays_ignored() {
     };
     assert!(ignored("trap '' PIPE;"));
     assert!(!ignored(""));
-}
-
-#[test]
-fn an_unreadable_machine_changes_nothing() {
-    let hidden = "mount -t tmpfs none /sys && mount -t tmpfs none /proc || exit 99; \
-                  exec \"$0\" run -- sh -c 'echo started; exit 7'";
-    let mut command = Command::new("unshare");
-    let Some(out) = output(command.args(["-m", "sh", "-c", hidden, CREEL])) else {
-        return;
-    };
-    if !matches!(out.status.code(), Some(0 | 7)) {
-        eprintln!("skipped: this host does not allow hiding /proc and /sys");
-        return;
-    }
-    assert_eq!(
-        (out.status.code(), &out.stdout[..]),
-        (Some(7), &b"started\n"[..])
-    );
-    let said = String::from_utf8(out.stderr).unwrap();
-    assert!(said.contains("cannot be read"), "{said}");
 }
 
 #[test]
@@ -97,6 +77,71 @@ fn bad_requests_are_named() {
     fails(&[], 2, "PROGRAM");
     let export = ["--export", "env", "--format", "json", "--", "true"];
     fails(&export, 2, "--export has formats of its own");
+}
+
+#[test]
+fn a_missing_interpreter_is_named() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("program");
+    let script = "#!/no/such/interpreter -x\necho\n";
+    std::fs::write(&file, script).unwrap();
+    std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o755)).unwrap();
+    for options in [&["run"][..], &["run", "--watch"]] {
+        let mut command = Command::new(CREEL);
+        let out = command.args(options).arg("--").arg(&file).output().unwrap();
+        let said = String::from_utf8(out.stderr).unwrap();
+        assert_eq!(out.status.code(), Some(127), "{said}");
+        assert!(
+            said.contains("/no/such/interpreter") && said.contains("the file exists"),
+            "{said}"
+        );
+    }
+}
+
+#[test]
+fn wrappers_with_applets_are_followed() {
+    // Each program is inside of a wrapper whose own runtime is unknown.
+    for (wrapper, because) in [
+        ("setpriv --no-new-privs", "setpriv starts"),
+        (
+            "setpriv --inh-caps -all nice -n 1",
+            "setpriv starts, nice starts",
+        ),
+    ] {
+        let words: Vec<&str> = wrapper.split(' ').collect();
+        let words = [
+            &["run", "-n", "--"],
+            &words[..],
+            &["sh", "-c", "exec cargo x"],
+        ]
+        .concat();
+        let (out, err) = said(&words, &[]);
+        assert!(out.contains(because), "{out} {err}");
+        assert!(!out.contains("starts, an ELF file"), "{out}");
+    }
+    // A container may have busybox and nothing else.
+    let folder = tempfile::tempdir().unwrap();
+    std::os::unix::fs::symlink("/bin/true", folder.path().join("busybox")).unwrap();
+    let path = [("PATH", folder.path().to_str().unwrap())];
+    let words = [
+        "run", "-n", "--", "busybox", "timeout", "3", "busybox", "sh", "-c", "x",
+    ];
+    let (out, err) = said(&words, &path);
+    let chain = "busybox starts, timeout starts, busybox starts, sh -c";
+    assert!(out.contains(chain), "{out} {err}");
+}
+
+#[test]
+fn each_note_is_printed_once() {
+    // Both programs lack a setting, and creel has the same advice for both.
+    let script = "ls; cat x; sort y";
+    let (_, text) = said(&["run", "-v", "--", "sh", "-c", script], &[]);
+    let mut notes: Vec<&str> = text.lines().filter(|l| l.starts_with("note:")).collect();
+    let all = notes.len();
+    notes.sort_unstable();
+    notes.dedup();
+    assert_eq!(notes.len(), all, "{text}");
 }
 
 #[test]

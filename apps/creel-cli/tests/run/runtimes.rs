@@ -1,10 +1,7 @@
 //! Asks each installed runtime for its number of threads: without limits, with a mask and with
 //! quotas.
 
-use crate::{
-    Asked, CREEL, answer, built, creel_topology_has_no_smt, install_shim, output, quota::Quota,
-    source,
-};
+use crate::{Asked, CREEL, answer, built, creel_topology_has_no_smt, output, quota::Quota, source};
 use std::{
     fs,
     path::{Path, PathBuf},
@@ -230,10 +227,6 @@ fn strip(program: &Path) {
 fn every_runtime_gets_the_budget() {
     let folder = TempDir::new().unwrap();
     let mut runtimes = installed(folder.path());
-    if !install_shim() {
-        eprintln!("skipped: the shim is not next to the program");
-        runtimes.retain(|asked| !asked.options.contains(&"--shim"));
-    }
     // A program that exists may still be a placeholder for a runtime that is not installed.
     runtimes.retain(|asked| {
         let plain = Command::new(&asked.command[0])

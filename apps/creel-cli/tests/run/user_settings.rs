@@ -1,6 +1,6 @@
 //! Checks that settings of the user stay: variables, arguments, wrappers and an outer `creel run`.
 
-use crate::{CREEL, install_shim, output, said};
+use crate::{CREEL, output, said};
 use std::{os::unix::process::ExitStatusExt, process::Command};
 
 #[test]
@@ -62,10 +62,6 @@ fn the_as_option_selects_the_runtime() {
 
 #[test]
 fn the_shim_respects_jobs_and_user_preloads() {
-    if !install_shim() {
-        eprintln!("skipped: the shim is not next to the program");
-        return;
-    }
     let run = |preloaded: &str| {
         let mut command = Command::new(CREEL);
         command.args(["run", "--shim", "-j1", "--", "sh", "-c"]);

@@ -67,7 +67,7 @@ fn caption(view: &View) -> String {
     match &view.worker_placement {
         Some(worker_placement) => format!(
             "{} workers, {} — {usable}",
-            worker_placement.layout.seats().len(),
+            worker_placement.layout.assigned().len(),
             worker_placement.placement
         ),
         None => usable,
@@ -235,7 +235,7 @@ fn cells(out: &mut String, view: &View, object: &Object, (x, y): (f64, f64)) {
         let here = object
             .workers
             .iter()
-            .filter(|(_, seat)| object.is_core && seat.first() == Some(pu));
+            .filter(|(_, pus)| object.is_core && pus.first() == Some(pu));
         let here: CpuSet = here.map(|(worker, _)| *worker).collect();
         let mut text = here.to_string();
         if text.len() > CELL_LETTERS {

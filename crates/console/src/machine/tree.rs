@@ -87,14 +87,14 @@ pub fn of(view: &View) -> Object {
         root.holder(&node.pus).labels.push(node_label(node));
     }
     if let Some(worker_placement) = &view.worker_placement {
-        for (worker, seat) in worker_placement
+        for (worker, pus) in worker_placement
             .layout
-            .seats()
+            .assigned()
             .iter()
             .enumerate()
             .filter(|_| worker_placement.layout.pinned())
         {
-            root.holder(seat).workers.push((worker, seat.clone()));
+            root.holder(pus).workers.push((worker, pus.clone()));
         }
     }
     root

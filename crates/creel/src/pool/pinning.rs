@@ -65,7 +65,7 @@ impl Floor {
     /// Returns the PUs that worker `index` is pinned to. `None` if it is not pinned.
     fn pinned_pus(&self, index: usize) -> Option<&CpuSet> {
         let layout = self.layout.as_ref().filter(|layout| layout.pinned())?;
-        layout.seats().get(index)
+        layout.assigned().get(index)
     }
 
     fn thread(&mut self, index: usize) -> &mut Option<Thread> {
@@ -80,7 +80,7 @@ impl Floor {
         let slots = self
             .layout
             .as_ref()
-            .map_or(0, |layout| layout.seats().len());
+            .map_or(0, |layout| layout.assigned().len());
         let is_there = |slot: &usize| self.pinned_pus(*slot).is_some_and(|pus| pus.contains(pu));
         match (0..slots).find(is_there) {
             None | Some(0) => (),
@@ -187,7 +187,7 @@ impl Pinning {
         if let Some(old) = &*layout {
             ledger.release(old);
         }
-        match ledger.seat(&world.machine, &world.allowed, workers, placement) {
+        match ledger.assign(&world.machine, &world.allowed, workers, placement) {
             Ok(new) => *layout = Some(new),
             Err(error) => {
                 layout.iter().for_each(|old| ledger.add(old));
@@ -213,8 +213,8 @@ impl Pinning {
         let floor = lock(&self.floor);
         let pinned = floor.layout.as_ref().filter(|layout| layout.pinned());
         match (&self.world, pinned) {
-            (Some(world), Some(layout)) if index < layout.seats().len() => {
-                steal_order::nearest(&world.machine, layout.seats(), index).into()
+            (Some(world), Some(layout)) if index < layout.assigned().len() => {
+                steal_order::nearest(&world.machine, layout.assigned(), index).into()
             }
             _ => Arc::default(),
         }

@@ -39,11 +39,11 @@ mod tests {
         let machine = Machine::synthetic("package:2 l3:2 core:3 pu:2").unwrap();
         for placement in [Placement::Cores, Placement::Spread] {
             let mut ledger = Ledger::new();
-            let layout = ledger.seat(&machine, machine.allowed(), 12, &placement);
+            let layout = ledger.assign(&machine, machine.allowed(), 12, &placement);
             let layout = layout.unwrap();
-            let l3 = |slot: usize| layout.seats()[slot].first().unwrap() / 6;
+            let l3 = |slot: usize| layout.assigned()[slot].first().unwrap() / 6;
             for index in 0..12 {
-                let order = nearest(&machine, layout.seats(), index);
+                let order = nearest(&machine, layout.assigned(), index);
                 let mut all = order.clone();
                 all.sort_unstable();
                 assert!(all.iter().copied().eq((0..12).filter(|i| *i != index)));

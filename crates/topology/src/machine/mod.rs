@@ -13,12 +13,17 @@
 
 mod order;
 
+use std::fs;
 use std::path::Path;
 
+use crate::affinity;
+use crate::read::{self, Detail};
 use crate::types::{
-    Cache, CacheKind, Constraint, Core, CpuSet, Die, Error, Kind, NumaNode, Package, Parts,
+    Cache, CacheKind, Constraint, Core, CpuSet, Die, Error, Kind, NumaNode, Package, Parts, shown,
 };
-use crate::{affinity, read};
+
+/// The maximum length of a note.
+const NOTE_CHARS_MAX: usize = 400;
 
 /// A machine, as described by the system, a captured tree, or a description.
 ///
@@ -44,6 +49,7 @@ pub struct Machine {
     kinds: Vec<Kind>,
     mask: Option<CpuSet>,
     constraints: Vec<Constraint>,
+    notes: Vec<String>,
 }
 
 impl Machine {
@@ -52,11 +58,13 @@ impl Machine {
     /// This reads some files, so it may block for some milliseconds. On systems other than Linux it
     /// reports only the number of PUs.
     ///
+    /// On Linux, this never fails, because no file may keep a program from starting. If a file is
+    /// unusable or contradicts another, [`notes`](Machine::notes) says so. The affinity mask is the
+    /// last truth: the allowed PUs are those of the mask.
+    ///
     /// # Errors
     ///
-    /// - [`Error::Unreadable`] or [`Error::Malformed`] if the files of the system cannot be read.
-    /// - [`Error::NoMachine`] if they describe no CPU.
-    /// - [`Error::Unsupported`] on other systems, if they do not report the number of PUs.
+    /// Returns [`Error::Unsupported`] on other systems, if they do not report the number of PUs.
     ///
     /// ```
     /// use creel_topology::Machine;
@@ -66,7 +74,7 @@ impl Machine {
     /// # Ok::<(), creel_topology::Error>(())
     /// ```
     pub fn detect() -> Result<Machine, Error> {
-        Machine::here(read::tree)
+        Machine::here(Detail::Whole)
     }
 
     /// Reads only the parts that a [`Budget`](crate::Budget) needs: the PUs, the cores and the
@@ -91,34 +99,75 @@ impl Machine {
     ///
     /// Returns the errors of [`detect`](Machine::detect).
     pub fn detect_cores() -> Result<Machine, Error> {
-        Machine::here(read::cores)
+        Machine::here(Detail::Cores)
     }
 
-    /// Reads the running system with one of the readers.
-    fn here(read: fn(&Path) -> Result<Parts, Error>) -> Result<Machine, Error> {
+    /// Reads the running system.
+    fn here(detail: Detail) -> Result<Machine, Error> {
         if cfg!(target_os = "linux") {
-            let mut parts = read(Path::new("/"))?;
-            parts.mask = affinity::current().ok().or(parts.mask);
-            Ok(Machine::assemble(parts))
-        } else {
-            let pus = std::thread::available_parallelism()
-                .map_err(|_| Error::Unsupported("count of its PUs"))?;
-            Ok(Machine::assemble(Parts {
-                online: CpuSet::range(0, pus.get() - 1),
-                ..Parts::default()
-            }))
+            let mask = affinity::current().ok();
+            return Ok(Machine::started(Path::new("/"), mask.as_ref(), detail));
         }
+        let pus = std::thread::available_parallelism()
+            .map_err(|_| Error::Unsupported("count of its PUs"))?;
+        Ok(Machine::assemble(Parts {
+            online: CpuSet::range(0, pus.get() - 1),
+            ..Parts::default()
+        }))
+    }
+
+    /// Reads a machine like [`detect`](Machine::detect), but from the files below `root`, and for a
+    /// thread with the affinity mask `mask`.
+    ///
+    /// This never fails. Without any files, the PUs are those of the mask, or one PU if the mask is
+    /// unknown too.
+    ///
+    /// ```
+    /// use creel_topology::{Budget, CpuSet, Machine};
+    /// use std::path::Path;
+    ///
+    /// let machine = Machine::detect_in(Path::new("/no/such/folder"), Some(&CpuSet::range(4, 6)));
+    /// assert_eq!(Budget::of(&machine).workers(), 3);
+    /// assert!(machine.notes()[0].contains("no file lists the online CPUs"));
+    /// ```
+    pub fn detect_in(root: &Path, mask: Option<&CpuSet>) -> Machine {
+        Machine::started(root, mask, Detail::Whole)
+    }
+
+    /// Reads a machine like [`detect_cores`](Machine::detect_cores), but from the files below
+    /// `root`, and for a thread with the affinity mask `mask`.
+    ///
+    /// ```
+    /// use creel_topology::Machine;
+    /// use std::path::Path;
+    ///
+    /// let machine = Machine::detect_cores_in(Path::new("/no/such/folder"), None);
+    /// assert_eq!(machine.allowed().len(), 1);
+    /// ```
+    pub fn detect_cores_in(root: &Path, mask: Option<&CpuSet>) -> Machine {
+        Machine::started(root, mask, Detail::Cores)
+    }
+
+    /// Reads a machine for a program that must start.
+    fn started(root: &Path, mask: Option<&CpuSet>, detail: Detail) -> Machine {
+        let mut parts = read::tree(root, mask, detail);
+        if parts.online.is_empty() {
+            parts.online = CpuSet::range(0, 0);
+            let note = "neither a file nor an affinity mask lists a CPU, so creel assumes one";
+            parts.notes.push(note.into());
+        }
+        Machine::assemble(parts)
     }
 
     /// Reads a machine from a folder that contains copies of its `/sys` and `/proc`.
     ///
     /// The mask is that of `proc/self/status`, if it was copied. This reads some files per PU, so
-    /// it may block for some milliseconds.
+    /// it may block for some milliseconds. If a file is unusable or contradicts another,
+    /// [`notes`](Machine::notes) says so.
     ///
     /// # Errors
     ///
-    /// - [`Error::Unreadable`] if a file exists and cannot be read.
-    /// - [`Error::Malformed`] if a file contains something impossible.
+    /// - [`Error::Unreadable`] if the folder cannot be read.
     /// - [`Error::NoMachine`] if the folder describes no CPU.
     ///
     /// ```
@@ -128,7 +177,7 @@ impl Machine {
     /// assert!(Machine::read_from(&nothing).is_err());
     /// ```
     pub fn read_from(root: &Path) -> Result<Machine, Error> {
-        read::tree(root).map(Machine::assemble)
+        Machine::copied(root, Detail::Whole)
     }
 
     /// Reads from a folder, like [`read_from`](Machine::read_from), but only the parts that
@@ -138,7 +187,22 @@ impl Machine {
     ///
     /// Returns the errors of [`read_from`](Machine::read_from).
     pub fn read_cores_from(root: &Path) -> Result<Machine, Error> {
-        read::cores(root).map(Machine::assemble)
+        Machine::copied(root, Detail::Cores)
+    }
+
+    fn copied(root: &Path, detail: Detail) -> Result<Machine, Error> {
+        fs::read_dir(root).map_err(|source| Error::Unreadable {
+            path: root.into(),
+            source,
+        })?;
+        let parts = read::tree(root, None, detail);
+        if parts.online.is_empty() {
+            return Err(Error::NoMachine {
+                root: root.into(),
+                notes: shown_notes(&parts.notes),
+            });
+        }
+        Ok(Machine::assemble(parts))
     }
 
     /// Creates a machine from a description, for example `package:2 numa:2 l3:1 core:8 pu:2`.
@@ -353,6 +417,21 @@ impl Machine {
         units
     }
 
+    /// Returns notes on files that are unusable or contradict each other, and on facts that surprise
+    /// people. Each note is one line. The list is usually empty.
+    ///
+    /// ```
+    /// use creel_topology::Machine;
+    ///
+    /// for note in Machine::detect()?.notes() {
+    ///     eprintln!("note: {note}");
+    /// }
+    /// # Ok::<(), creel_topology::Error>(())
+    /// ```
+    pub fn notes(&self) -> &[String] {
+        &self.notes
+    }
+
     /// Returns the affinity mask, if it is known.
     pub(crate) fn mask(&self) -> Option<&CpuSet> {
         self.mask.as_ref()
@@ -387,7 +466,8 @@ impl Machine {
     }
 
     /// Builds the machine from its parts: derives the remaining facts and sorts all lists.
-    fn assemble(parts: Parts) -> Machine {
+    fn assemble(mut parts: Parts) -> Machine {
+        let allowed = allowed(&mut parts);
         let siblings_known = !parts.siblings.is_empty();
         let cores = order::with_lone_pus(parts.siblings, &parts.online)
             .into_iter()
@@ -399,7 +479,7 @@ impl Machine {
                 pus,
             });
         let mut machine = Machine {
-            allowed: allowed(&parts.online, parts.mask.as_ref(), &parts.constraints),
+            allowed,
             logical: Vec::new(),
             packages: parts.packages,
             dies: parts.dies,
@@ -410,6 +490,7 @@ impl Machine {
             kinds: parts.kinds,
             mask: parts.mask,
             constraints: parts.constraints,
+            notes: shown_notes(&parts.notes),
             online: parts.online,
         };
         if machine.nodes.is_empty() {
@@ -446,15 +527,48 @@ impl Machine {
     }
 }
 
-/// Returns the online PUs that the cpusets and the mask allow.
-///
-/// The kernel keeps the mask inside the cpuset. If the two disagree, for example in a stale or
-/// foreign tree, we use the mask because it restricts this thread.
-fn allowed(online: &CpuSet, mask: Option<&CpuSet>, constraints: &[Constraint]) -> CpuSet {
-    let in_mask = mask.map_or_else(|| online.clone(), |mask| online & mask);
-    let in_both = constraints
+/// Returns notes that fit in a line each. The names of files and groups may contain any character.
+fn shown_notes(notes: &[String]) -> Vec<String> {
+    notes
         .iter()
-        .filter_map(Constraint::cpuset)
-        .fold(in_mask.clone(), |set, cpus| &set & cpus);
-    if in_both.is_empty() { in_mask } else { in_both }
+        .map(|note| shown(note, NOTE_CHARS_MAX))
+        .collect()
+}
+
+/// Returns the online PUs that the mask allows, or those that the cpusets allow if the mask is
+/// unknown. The result is never empty, unless the machine has no PU.
+///
+/// The kernel keeps the mask inside of every cpuset. If a cpuset contradicts it, or leaves no PU, we
+/// ignore this cpuset and add a note.
+fn allowed(parts: &mut Parts) -> CpuSet {
+    let cpusets = || {
+        let outermost_first = parts.constraints.iter().rev();
+        outermost_first.filter_map(|constraint| Some((&constraint.path, constraint.cpuset()?)))
+    };
+    let mut notes = Vec::new();
+    let allowed = match &parts.mask {
+        Some(mask) => {
+            let allowed = &parts.online & mask;
+            for (path, cpus) in cpusets().filter(|(_, cpus)| !allowed.is_subset(cpus)) {
+                notes.push(format!(
+                    "{path} allows only the CPUs {cpus}, but the affinity mask has the CPUs \
+                     {allowed}: the mask counts"
+                ));
+            }
+            allowed
+        }
+        None => cpusets().fold(parts.online.clone(), |left, (path, cpus)| {
+            let narrowed = &left & cpus;
+            if narrowed.is_empty() {
+                notes.push(format!(
+                    "{path} allows only the CPUs {cpus}, of which none is in {left}: creel ignores \
+                     it"
+                ));
+                return left;
+            }
+            narrowed
+        }),
+    };
+    parts.notes.append(&mut notes);
+    allowed
 }

@@ -3,19 +3,19 @@
 use crate::types::CpuSet;
 
 /// The PUs of each worker of a pool, as returned by [`place`](crate::place) and
-/// [`Ledger::seat`](crate::Ledger::seat).
+/// [`Ledger::assign`](crate::Ledger::assign).
 ///
 /// ```
 /// use creel_topology::{Machine, Placement, place};
 ///
 /// let machine = Machine::synthetic("core:2 pu:2")?;
 /// let layout = place(&machine, machine.allowed(), 2, &Placement::Cores)?;
-/// assert_eq!(layout.seats().len(), 2);
+/// assert_eq!(layout.assigned().len(), 2);
 /// # Ok::<(), creel_topology::Error>(())
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Layout {
-    pub(super) seats: Vec<CpuSet>,
+    pub(super) assigned: Vec<CpuSet>,
     pub(super) wrapped: bool,
     pub(super) pinned: bool,
 }
@@ -28,11 +28,11 @@ impl Layout {
     ///
     /// let machine = Machine::synthetic("core:2 pu:2")?;
     /// let layout = place(&machine, machine.allowed(), 2, &Placement::Cores)?;
-    /// assert_eq!(layout.seats()[1].to_string(), "2-3");
+    /// assert_eq!(layout.assigned()[1].to_string(), "2-3");
     /// # Ok::<(), creel_topology::Error>(())
     /// ```
-    pub fn seats(&self) -> &[CpuSet] {
-        &self.seats
+    pub fn assigned(&self) -> &[CpuSet] {
+        &self.assigned
     }
 
     /// Exchanges the PUs of two workers.
@@ -47,11 +47,11 @@ impl Layout {
     /// let machine = Machine::synthetic("core:2 pu:2")?;
     /// let mut layout = place(&machine, machine.allowed(), 2, &Placement::Cores)?;
     /// layout.swap(0, 1);
-    /// assert_eq!(layout.seats()[0].to_string(), "2-3");
+    /// assert_eq!(layout.assigned()[0].to_string(), "2-3");
     /// # Ok::<(), creel_topology::Error>(())
     /// ```
     pub fn swap(&mut self, a: usize, b: usize) {
-        self.seats.swap(a, b);
+        self.assigned.swap(a, b);
     }
 
     /// Returns whether there are more workers than places, so that some workers share a place.

@@ -18,10 +18,10 @@ use crate::types::{CpuSet, Error};
 ///
 /// let machine = Machine::synthetic("core:4")?;
 /// let mut ledger = Ledger::new();
-/// let first = ledger.seat(&machine, machine.allowed(), 2, &Placement::Cores)?;
-/// let second = ledger.seat(&machine, machine.allowed(), 2, &Placement::Cores)?;
-/// assert_eq!(first.seats()[0].to_string(), "0");
-/// assert_eq!(second.seats()[0].to_string(), "2");
+/// let first = ledger.assign(&machine, machine.allowed(), 2, &Placement::Cores)?;
+/// let second = ledger.assign(&machine, machine.allowed(), 2, &Placement::Cores)?;
+/// assert_eq!(first.assigned()[0].to_string(), "0");
+/// assert_eq!(second.assigned()[0].to_string(), "2");
 /// ledger.release(&first);
 /// # Ok::<(), creel_topology::Error>(())
 /// ```
@@ -41,8 +41,8 @@ impl Ledger {
     /// ```
     /// use creel_topology::Ledger;
     ///
-    /// static SEATS: std::sync::Mutex<Ledger> = std::sync::Mutex::new(Ledger::new());
-    /// assert_eq!(SEATS.lock().unwrap().seated(0), 0.0);
+    /// static LEDGER: std::sync::Mutex<Ledger> = std::sync::Mutex::new(Ledger::new());
+    /// assert_eq!(LEDGER.lock().unwrap().workers_on(0), 0.0);
     /// ```
     pub const fn new() -> Ledger {
         Ledger { loads: Vec::new() }
@@ -60,11 +60,11 @@ impl Ledger {
     ///
     /// let machine = Machine::synthetic("core:2")?;
     /// let mut ledger = Ledger::new();
-    /// let layout = ledger.seat(&machine, machine.allowed(), 1, &Placement::Cores)?;
-    /// assert_eq!(layout.seats()[0].to_string(), "0");
+    /// let layout = ledger.assign(&machine, machine.allowed(), 1, &Placement::Cores)?;
+    /// assert_eq!(layout.assigned()[0].to_string(), "0");
     /// # Ok::<(), creel_topology::Error>(())
     /// ```
-    pub fn seat(
+    pub fn assign(
         &mut self,
         machine: &Machine,
         allowed: &CpuSet,
@@ -85,7 +85,7 @@ impl Ledger {
     /// let machine = Machine::synthetic("core:2")?;
     /// let mut ledger = Ledger::new();
     /// ledger.add(&place(&machine, machine.allowed(), 2, &Placement::Cores)?);
-    /// assert_eq!(ledger.seated(1), 1.0);
+    /// assert_eq!(ledger.workers_on(1), 1.0);
     /// # Ok::<(), creel_topology::Error>(())
     /// ```
     pub fn add(&mut self, layout: &Layout) {
@@ -97,16 +97,16 @@ impl Ledger {
         });
     }
 
-    /// Removes the workers of a layout that [`Ledger::seat`] or [`Ledger::add`] has counted.
+    /// Removes the workers of a layout that [`Ledger::assign`] or [`Ledger::add`] has counted.
     ///
     /// ```
     /// use creel_topology::{Ledger, Machine, Placement};
     ///
     /// let machine = Machine::synthetic("core:2")?;
     /// let mut ledger = Ledger::new();
-    /// let layout = ledger.seat(&machine, machine.allowed(), 2, &Placement::Cores)?;
+    /// let layout = ledger.assign(&machine, machine.allowed(), 2, &Placement::Cores)?;
     /// ledger.release(&layout);
-    /// assert_eq!(ledger.seated(0), 0.0);
+    /// assert_eq!(ledger.workers_on(0), 0.0);
     /// # Ok::<(), creel_topology::Error>(())
     /// ```
     pub fn release(&mut self, layout: &Layout) {
@@ -125,11 +125,11 @@ impl Ledger {
     ///
     /// let machine = Machine::synthetic("core:2")?;
     /// let mut ledger = Ledger::new();
-    /// ledger.seat(&machine, machine.allowed(), 3, &Placement::Cores)?;
-    /// assert_eq!(ledger.seated(0) + ledger.seated(1), 3.0);
+    /// ledger.assign(&machine, machine.allowed(), 3, &Placement::Cores)?;
+    /// assert_eq!(ledger.workers_on(0) + ledger.workers_on(1), 3.0);
     /// # Ok::<(), creel_topology::Error>(())
     /// ```
-    pub fn seated(&self, pu: usize) -> f64 {
+    pub fn workers_on(&self, pu: usize) -> f64 {
         self.load(pu) as f64 / WORKER as f64
     }
 
@@ -140,12 +140,12 @@ impl Ledger {
 
 /// Calls `each` with every PU of a worker and the load that the worker adds to it.
 fn for_each_share(layout: &Layout, mut each: impl FnMut(usize, u64)) {
-    for seat in layout
-        .seats()
+    for pus in layout
+        .assigned()
         .iter()
-        .filter(|seat| layout.pinned() && !seat.is_empty())
+        .filter(|pus| layout.pinned() && !pus.is_empty())
     {
-        let share = WORKER / seat.len() as u64;
-        seat.iter().for_each(|pu| each(pu, share));
+        let share = WORKER / pus.len() as u64;
+        pus.iter().for_each(|pu| each(pu, share));
     }
 }

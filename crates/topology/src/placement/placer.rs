@@ -28,8 +28,8 @@ use crate::types::{CacheKind, CpuSet, Error};
 ///
 /// let machine = Machine::synthetic("package:2 core:2 pu:2")?;
 /// let layout = place(&machine, machine.allowed(), 6, &Placement::Cores)?;
-/// let seats: Vec<String> = layout.seats().iter().map(|seat| seat.to_string()).collect();
-/// assert_eq!(seats, ["0-1", "2-3", "4-5", "6-7", "0-1", "2-3"]);
+/// let assigned: Vec<String> = layout.assigned().iter().map(|pus| pus.to_string()).collect();
+/// assert_eq!(assigned, ["0-1", "2-3", "4-5", "6-7", "0-1", "2-3"]);
 /// assert!(layout.wrapped());
 /// # Ok::<(), creel_topology::Error>(())
 /// ```
@@ -104,7 +104,7 @@ impl<'a> Placer<'a> {
 
     /// Returns the PUs of each worker.
     pub(crate) fn layout(&self, workers: usize, placement: &Placement) -> Result<Layout, Error> {
-        let (seats, places) = match placement {
+        let (assigned, places) = match placement {
             Placement::Unpinned => (vec![self.allowed.clone(); workers], usize::MAX),
             Placement::Cores => round_robin(
                 fastest_first(self.least_loaded(&self.cores, workers)),
@@ -123,7 +123,7 @@ impl<'a> Placer<'a> {
         };
         let pinned = *placement != Placement::Unpinned;
         Ok(Layout {
-            seats,
+            assigned,
             wrapped: workers > places,
             pinned,
         })
@@ -203,12 +203,12 @@ impl<'a> Placer<'a> {
         for chosen in spread_over(&cores, &all, rest, &self.machine.levels()) {
             counts[chosen] += 1;
         }
-        let seats = cores
+        let assigned = cores
             .iter()
             .zip(&counts)
             .flat_map(|(core, &count)| vec![core.pu_set(); count])
             .collect();
-        (seats, cores.len())
+        (assigned, cores.len())
     }
 
     /// Assigns workers to domains in turn. A domain gets more workers than it has cores only if all
@@ -233,14 +233,14 @@ impl<'a> Placer<'a> {
             domains[i].add(core);
         }
         domains.sort_by_key(Domain::load_per_core);
-        let seats = (0..workers).filter_map(|_| {
+        let assigned = (0..workers).filter_map(|_| {
             let next = domains.iter_mut().min_by_key(|domain| {
                 (domain.workers / domain.cores, domain.workers % domain.cores)
             })?;
             next.workers += 1;
             Some(next.pus.clone())
         });
-        (seats.collect(), self.cores.len())
+        (assigned.collect(), self.cores.len())
     }
 
     /// Returns the cores of the fastest kind.
@@ -337,7 +337,7 @@ fn round_robin(places: Vec<CpuSet>, workers: usize) -> (Vec<CpuSet>, usize) {
 /// Assigns workers with neighbouring indices to neighbouring places. If there are too few places,
 /// they share one.
 fn blocks(places: Vec<CpuSet>, workers: usize) -> (Vec<CpuSet>, usize) {
-    let seats = (0..workers).map(|i| {
+    let assigned = (0..workers).map(|i| {
         places[if workers <= places.len() {
             i
         } else {
@@ -345,7 +345,7 @@ fn blocks(places: Vec<CpuSet>, workers: usize) -> (Vec<CpuSet>, usize) {
         }]
         .clone()
     });
-    (seats.collect(), places.len())
+    (assigned.collect(), places.len())
 }
 
 /// Chooses `count` of the cores, evenly over the objects of each level from the outside in.

@@ -31,7 +31,7 @@ use crate::types::{CpuSet, Error};
 /// let machine = Machine::synthetic("package:2 core:2")?;
 /// let close = place(&machine, machine.allowed(), 2, &Placement::Close)?;
 /// let spread = place(&machine, machine.allowed(), 2, &Placement::Spread)?;
-/// assert_eq!((close.seats()[1].first(), spread.seats()[1].first()), (Some(1), Some(2)));
+/// assert_eq!((close.assigned()[1].first(), spread.assigned()[1].first()), (Some(1), Some(2)));
 /// # Ok::<(), creel_topology::Error>(())
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 
 use super::tree::Tree;
-use crate::types::{CpuSet, Error, Package, Parts};
+use crate::types::{CpuSet, Package};
 
 /// The fields of one PU.
 #[derive(Default)]
@@ -27,10 +27,8 @@ pub(crate) struct Cpuinfo {
 
 impl Cpuinfo {
     /// Reads `proc/cpuinfo`. If the file is missing, the list is empty.
-    pub(crate) fn read(tree: &Tree) -> Result<Cpuinfo, Error> {
-        Ok(Cpuinfo::parse(
-            &tree.long_text("proc/cpuinfo")?.unwrap_or_default(),
-        ))
+    pub(crate) fn read(tree: &Tree) -> Cpuinfo {
+        Cpuinfo::parse(&tree.long_text("proc/cpuinfo").unwrap_or_default())
     }
 
     fn parse(text: &str) -> Cpuinfo {
@@ -58,33 +56,18 @@ impl Cpuinfo {
         Cpuinfo { processors }
     }
 
-    /// Returns a machine that is described by this file only.
-    ///
-    /// # Errors
-    ///
-    /// Returns [`Error::NoMachine`] if neither this file nor `proc/stat` lists a PU, or the error of
-    /// reading `proc/stat`.
-    pub(crate) fn into_parts(self, tree: &Tree) -> Result<Parts, Error> {
-        let mut online: CpuSet = self
+    /// Returns the PUs of this file, or those of `proc/stat` if this file lists none.
+    pub(crate) fn online(&self, tree: &Tree) -> CpuSet {
+        let online: CpuSet = self
             .processors
             .iter()
             .map(|processor| processor.pu)
             .collect();
         if online.is_empty() {
-            online = in_stat(&tree.long_text("proc/stat")?.unwrap_or_default());
+            in_stat(&tree.long_text("proc/stat").unwrap_or_default())
+        } else {
+            online
         }
-        if online.is_empty() {
-            return Err(Error::NoMachine {
-                root: tree.root().into(),
-            });
-        }
-        let (siblings, packages) = (self.cores(&online), self.packages(&online));
-        Ok(Parts {
-            online,
-            siblings,
-            packages,
-            ..Parts::default()
-        })
     }
 
     /// Returns the PUs of each package, or nothing unless every PU in `online` has one.

@@ -2,6 +2,10 @@
 //!
 //! Each reader returns [`Parts`], or some of them, as it found them. [`Machine`](crate::Machine)
 //! derives the rest, so a reader needs only the types. All files come from one [`Tree`].
+//!
+//! The affinity mask is the last truth about the PUs, because the kernel itself enforces it. Files
+//! may contradict it. For example, in a container lxcfs shows a list of online PUs that need not be
+//! those on which the container runs. We then use both, and add a note.
 
 mod cgroup;
 mod cpuinfo;
@@ -11,35 +15,76 @@ mod tree;
 
 use std::path::Path;
 
-use self::tree::Tree;
-use crate::types::{Error, Parts};
+use self::cpuinfo::Cpuinfo;
+use self::tree::{CPU, Tree};
+use crate::types::{CpuSet, Parts};
 
-/// Reads everything that the files below a root contain: the shape of the machine and the limits of
-/// the process.
-///
-/// # Errors
-///
-/// Returns [`Error::Unreadable`], [`Error::Malformed`], or [`Error::NoMachine`] if the files
-/// describe no PU.
-pub(crate) fn tree(root: &Path) -> Result<Parts, Error> {
-    confined(&Tree::open(root)?, sysfs::read)
+/// The parts of a machine that a reader reads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Detail {
+    /// The shape of the machine and the limits of the process.
+    Whole,
+    /// Only the PUs, the cores and the limits of the process. A machine with many PUs has thousands
+    /// of files, and most of them are about other objects.
+    Cores,
 }
 
-/// Reads only the PUs, the cores and the limits of the process, because a machine with many PUs has
-/// thousands of files.
-///
-/// # Errors
-///
-/// Returns the errors of [`tree`].
-pub(crate) fn cores(root: &Path) -> Result<Parts, Error> {
-    confined(&Tree::open(root)?, sysfs::read_cores)
+/// Reads the files below a root. `mask` is the affinity mask of this thread, if the machine is the
+/// running one. The list of PUs is empty if the files name none and there is no mask.
+pub(crate) fn tree(root: &Path, mask: Option<&CpuSet>, detail: Detail) -> Parts {
+    let tree = Tree::open(root);
+    let folders = tree.numbered(CPU, "cpu");
+    let listed = sysfs::online(&tree, &folders);
+    let cpuinfo = if listed.is_empty() {
+        Some(Cpuinfo::read(&tree))
+    } else {
+        None
+    };
+    let listed = cpuinfo.map_or(listed, |cpuinfo| cpuinfo.online(&tree));
+    let live = mask.filter(|mask| !mask.is_empty());
+    let mask = live.cloned().or_else(|| cgroup::mask(&tree));
+    let online = match &mask {
+        // The mask of a file may contain offline PUs, but that of a running thread does not.
+        Some(mask) if live.is_some() || !mask.intersects(&listed) => {
+            note_contradiction(&tree, &listed, mask);
+            &listed | mask
+        }
+        _ => listed,
+    };
+    let mut parts = sysfs::read(&tree, &folders, online, detail);
+    parts.constraints = cgroup::read(&tree);
+    if let Some(mask) = &mask {
+        note_isolated(&tree, mask);
+    }
+    parts.mask = mask;
+    parts.notes = tree.into_notes();
+    parts
 }
 
-/// Reads the shape of the machine with `shape`, and the limits of the process.
-fn confined(tree: &Tree, shape: fn(&Tree) -> Result<Parts, Error>) -> Result<Parts, Error> {
-    let mut parts = shape(tree)?;
-    let confines = cgroup::read(tree)?;
-    parts.mask = confines.mask;
-    parts.constraints = confines.constraints;
-    Ok(parts)
+/// Notes that a mask contains PUs that no file lists.
+fn note_contradiction(tree: &Tree, listed: &CpuSet, mask: &CpuSet) {
+    if listed.is_empty() {
+        tree.note(format!(
+            "no file lists the online CPUs, so only those of the affinity mask are known ({mask})"
+        ));
+    } else if !mask.is_subset(listed) {
+        tree.note(format!(
+            "the files list only the CPUs {listed} as online, but the affinity mask has the CPUs \
+             {mask}: the mask counts"
+        ));
+    }
+}
+
+/// Notes that the kernel moves no threads to some PUs of a mask.
+///
+/// Source: Linux, Documentation/admin-guide/kernel-parameters.txt (`isolcpus`).
+fn note_isolated(tree: &Tree, mask: &CpuSet) {
+    let isolated = tree.list(&format!("{CPU}/isolated")).unwrap_or_default();
+    let here = &isolated & mask;
+    if !here.is_empty() {
+        tree.note(format!(
+            "the CPUs {here} are isolated (isolcpus): the kernel moves no thread there by itself, \
+             so only threads that are pinned there use them"
+        ));
+    }
 }

@@ -1,9 +1,13 @@
 //! Files below a root folder: the `/` of the running system, or a captured copy of one.
 //!
-//! Invariant: every read is bounded in size and never blocks, even if the tree contains a FIFO, a
-//! device or a loop of links. A missing file is not an error. A file that exists and cannot be read
-//! is one.
+//! Invariants:
+//!
+//! - Reading never fails. If a file exists and we cannot use it, its value is unknown, and a note
+//!   says so. A program must start even if `/sys` and `/proc` contain nonsense.
+//! - Every read is bounded in size and never blocks, even if the tree contains a FIFO, a device or a
+//!   loop of links. The whole tree is bounded too, because a hostile tree has many files.
 
+use std::cell::{Cell, RefCell};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Read};
 use std::path::{Path, PathBuf};
@@ -15,31 +19,45 @@ pub(crate) const CPU: &str = "sys/devices/system/cpu";
 
 /// The maximum size of a file. A sysfs file has at most a page, and lists and masks of large
 /// machines have a few.
-const FILE_BYTES_MAX: usize = 1 << 20;
+const FILE_BYTES_MAX: usize = 1 << 17;
 /// The maximum size of a long file. `/proc/cpuinfo` has about 1.5 KB per PU.
 const LONG_FILE_BYTES_MAX: usize = 1 << 25;
+/// The maximum work for a whole tree. A byte costs 1, and each file or entry of a folder costs
+/// [`ACCESS`]. A machine with 2,048 PUs needs less than a fifth of it.
+const WORK_MAX: usize = 1 << 28;
+/// The work of opening a file or reading an entry of a folder.
+const ACCESS: usize = 256;
+/// The maximum number of notes. One cause may spoil thousands of files.
+const NOTES_MAX: usize = 16;
 
-/// The files below a root folder.
+/// The files below a root folder, and notes on those that we could not use.
 pub(crate) struct Tree {
     root: PathBuf,
+    work_left: Cell<usize>,
+    notes: RefCell<Vec<String>>,
 }
 
 impl Tree {
-    /// Opens a tree.
-    ///
-    /// # Errors
-    ///
-    /// Returns [`Error::Unreadable`] if the root is not a readable folder.
-    pub(crate) fn open(root: &Path) -> Result<Tree, Error> {
-        fs::read_dir(root).map_err(|source| Error::Unreadable {
-            path: root.into(),
-            source,
-        })?;
-        Ok(Tree { root: root.into() })
+    /// Opens a tree. The root may be missing.
+    pub(crate) fn open(root: &Path) -> Tree {
+        Tree {
+            root: root.into(),
+            work_left: Cell::new(WORK_MAX),
+            notes: RefCell::default(),
+        }
     }
 
-    pub(crate) fn root(&self) -> &Path {
-        &self.root
+    /// Adds a note, unless it is known or there are too many.
+    pub(crate) fn note(&self, note: String) {
+        let mut notes = self.notes.borrow_mut();
+        if notes.len() < NOTES_MAX && !notes.contains(&note) {
+            notes.push(note);
+        }
+    }
+
+    /// Returns the notes.
+    pub(crate) fn into_notes(self) -> Vec<String> {
+        self.notes.into_inner()
     }
 
     /// Returns the path of a file. Its name inside the tree may begin with a slash.
@@ -47,99 +65,144 @@ impl Tree {
         self.root.join(file.trim_start_matches('/'))
     }
 
+    /// Returns whether a folder exists.
+    pub(crate) fn is_folder(&self, folder: &str) -> bool {
+        self.spend(ACCESS) && self.path(folder).is_dir()
+    }
+
     /// Returns the text of a file without NULs and whitespace around it, or `None` if the file is
-    /// missing.
-    pub(crate) fn text(&self, file: &str) -> Result<Option<String>, Error> {
+    /// missing or unusable.
+    pub(crate) fn text(&self, file: &str) -> Option<String> {
         self.read(file, FILE_BYTES_MAX)
     }
 
     /// Returns the text of a file like [`Tree::text`], with a higher limit for files with many
     /// lines.
-    pub(crate) fn long_text(&self, file: &str) -> Result<Option<String>, Error> {
+    pub(crate) fn long_text(&self, file: &str) -> Option<String> {
         self.read(file, LONG_FILE_BYTES_MAX)
     }
 
-    /// Reads a CPU list (`0-3,8`). Returns `None` if the file is missing.
-    pub(crate) fn list(&self, file: &str) -> Result<Option<CpuSet>, Error> {
-        let Some(text) = self.text(file)? else {
-            return Ok(None);
-        };
-        text.parse()
-            .map(Some)
-            .map_err(|error: Error| error.in_file(self.path(file)))
+    /// Reads a CPU list (`0-3,8`). Returns `None` if the file is missing or contains something else.
+    pub(crate) fn list(&self, file: &str) -> Option<CpuSet> {
+        self.valid(file, self.text(file)?.parse())
     }
 
-    /// Reads a CPU mask (`0000ffff`), or a list if there is no mask. Returns `None` if both are
-    /// missing.
-    pub(crate) fn mask_or_list(&self, mask: &str, list: &str) -> Result<Option<CpuSet>, Error> {
-        match self.text(mask)?.filter(|text| !text.is_empty()) {
-            Some(text) => CpuSet::parse_mask(&text)
-                .map(Some)
-                .map_err(|error| error.in_file(self.path(mask))),
-            None => self.list(list),
-        }
+    /// Reads a CPU mask (`0000ffff`), or a list if there is no usable mask.
+    pub(crate) fn mask_or_list(&self, mask: &str, list: &str) -> Option<CpuSet> {
+        let text = self.text(mask).filter(|text| !text.is_empty());
+        text.and_then(|text| self.valid(mask, CpuSet::parse_mask(&text)))
+            .or_else(|| self.list(list))
+    }
+
+    /// Returns a parsed value, or notes that the file is malformed.
+    pub(crate) fn valid<T>(&self, file: &str, parsed: Result<T, Error>) -> Option<T> {
+        parsed
+            .map_err(|error| self.note(format!("{}: {error}", self.path(file).display())))
+            .ok()
     }
 
     /// Reads a whole number. Returns `None` if the file is missing or contains something else. For
     /// example, kernels write `<unknown>` if a driver does not report a value.
-    pub(crate) fn number(&self, file: &str) -> Result<Option<i64>, Error> {
-        Ok(self.text(file)?.and_then(|text| text.parse().ok()))
+    pub(crate) fn number(&self, file: &str) -> Option<i64> {
+        self.text(file)?.parse().ok()
     }
 
     /// Returns the numbers N for which `folder` has an entry `prefixN`, in ascending order.
-    pub(crate) fn numbered(&self, folder: &str, prefix: &str) -> Result<Vec<usize>, Error> {
+    pub(crate) fn numbered(&self, folder: &str, prefix: &str) -> Vec<usize> {
         let mut numbers: Vec<usize> = self
-            .names(folder)?
+            .names(folder)
             .iter()
             .filter_map(|name| name.strip_prefix(prefix)?.parse().ok())
             .filter(|&number| number <= CpuSet::INDEX_MAX)
             .collect();
         numbers.sort_unstable();
         numbers.dedup();
-        Ok(numbers)
+        numbers
     }
 
     /// Returns the names of the folders in a folder. Links to folders do not count.
-    pub(crate) fn folders(&self, folder: &str) -> Result<Vec<String>, Error> {
+    pub(crate) fn folders(&self, folder: &str) -> Vec<String> {
         let is_folder = |name: &String| {
             let path = self.path(folder).join(name);
             fs::symlink_metadata(path).is_ok_and(|metadata| metadata.is_dir())
         };
-        Ok(self.names(folder)?.into_iter().filter(is_folder).collect())
+        self.names(folder).into_iter().filter(is_folder).collect()
     }
 
     /// Returns the names in a folder. The list is empty if the folder is missing.
-    fn names(&self, folder: &str) -> Result<Vec<String>, Error> {
+    fn names(&self, folder: &str) -> Vec<String> {
+        if !self.spend(ACCESS) {
+            return Vec::new();
+        }
         let path = self.path(folder);
         let entries = match fs::read_dir(&path) {
             Ok(entries) => entries,
-            Err(error) if is_absent(&error) => return Ok(Vec::new()),
-            Err(source) => return Err(Error::Unreadable { path, source }),
+            Err(error) => {
+                self.note_unreadable(&path, &error);
+                return Vec::new();
+            }
+        };
+        let name = |entry: io::Result<fs::DirEntry>| match entry {
+            Ok(entry) => Some(entry.file_name().to_string_lossy().into_owned()),
+            Err(error) => {
+                self.note_unreadable(&path, &error);
+                None
+            }
         };
         entries
             .take(CpuSet::INDEX_MAX)
-            .map(|entry| entry.map(|entry| entry.file_name().to_string_lossy().into_owned()))
-            .collect::<io::Result<_>>()
-            .map_err(|source| Error::Unreadable { path, source })
+            .take_while(|_| self.spend(ACCESS))
+            .map_while(name)
+            .collect()
     }
 
     /// Reads a file of at most `bytes_max` bytes.
-    fn read(&self, file: &str, bytes_max: usize) -> Result<Option<String>, Error> {
+    fn read(&self, file: &str, bytes_max: usize) -> Option<String> {
+        if !self.spend(ACCESS) {
+            return None;
+        }
         let path = self.path(file);
         match read_bounded(&path, bytes_max) {
-            Ok(bytes) if bytes.len() > bytes_max => Err(Error::Malformed {
-                path,
-                reason: format!("the file is longer than {bytes_max} bytes"),
-            }),
+            Ok(bytes) if bytes.len() > bytes_max => {
+                self.spend(bytes_max);
+                self.note(format!(
+                    "{}: the file is longer than {bytes_max} bytes",
+                    path.display()
+                ));
+                None
+            }
             Ok(bytes) => {
+                self.spend(bytes.len());
                 let text = String::from_utf8_lossy(&bytes);
-                Ok(Some(
+                Some(
                     text.trim_matches(|c: char| c == '\0' || c.is_whitespace())
                         .to_string(),
-                ))
+                )
             }
-            Err(error) if is_absent(&error) => Ok(None),
-            Err(source) => Err(Error::Unreadable { path, source }),
+            Err(error) => {
+                self.note_unreadable(&path, &error);
+                None
+            }
+        }
+    }
+
+    /// Takes some of the work that is left. Returns whether any was left.
+    fn spend(&self, work: usize) -> bool {
+        let left = self.work_left.get();
+        if left == 0 {
+            self.note(format!(
+                "{} has too many or too large files: creel has not read all of them",
+                self.root.display()
+            ));
+        }
+        self.work_left.set(left.saturating_sub(work));
+        left > 0
+    }
+
+    /// Notes that a file cannot be read, unless that is usual.
+    fn note_unreadable(&self, path: &Path, error: &io::Error) {
+        if !is_absent(error) {
+            self.note(format!("cannot read {}: {error}", path.display()));
         }
     }
 }

@@ -16,24 +16,19 @@ use std::path::PathBuf;
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Error {
-    /// A file or folder exists but cannot be read. Check the path and its permissions.
+    /// A folder cannot be read. Check the path and its permissions.
     Unreadable {
-        /// The file or folder.
+        /// The folder.
         path: PathBuf,
         /// The error of the system.
         source: io::Error,
-    },
-    /// A file of the system or of a captured tree contains something impossible.
-    Malformed {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong with it.
-        reason: String,
     },
     /// The folder describes no machine: neither `sys/devices/system/cpu` nor `proc` contains a CPU.
     NoMachine {
         /// The folder that was read.
         root: PathBuf,
+        /// Notes on files that could not be used.
+        notes: Vec<String>,
     },
     /// A text that the caller wrote has a mistake, for example a CPU list, a placement or a
     /// synthetic machine.
@@ -68,21 +63,10 @@ impl Error {
             reason: shown(reason.as_ref(), 4 * SHOWN_CHARS_MAX),
         }
     }
-
-    /// Converts a syntax error of a text that was read from a file. The file is then malformed.
-    pub(crate) fn in_file(self, path: PathBuf) -> Error {
-        match self {
-            Error::Syntax { what, text, reason } => Error::Malformed {
-                path,
-                reason: format!("\"{text}\" is not a valid {what}: {reason}"),
-            },
-            other => other,
-        }
-    }
 }
 
 /// Returns a text that fits in a line of a terminal. Control characters are replaced.
-fn shown(text: &str, chars_max: usize) -> String {
+pub(crate) fn shown(text: &str, chars_max: usize) -> String {
     let printable = |c: char| {
         if c.is_control() {
             char::REPLACEMENT_CHARACTER
@@ -103,12 +87,15 @@ impl fmt::Display for Error {
             Error::Unreadable { path, source } => {
                 write!(f, "cannot read {}: {source}", path.display())
             }
-            Error::Malformed { path, reason } => write!(f, "{}: {reason}", path.display()),
-            Error::NoMachine { root } => write!(
-                f,
-                "{} describes no machine (no CPU in sys/devices/system/cpu, proc/cpuinfo, proc/stat)",
-                root.display()
-            ),
+            Error::NoMachine { root, notes } => {
+                let root = root.display();
+                write!(
+                    f,
+                    "{root} describes no machine (no CPU in sys/devices/system/cpu, proc/cpuinfo, \
+                     proc/stat)"
+                )?;
+                notes.iter().try_for_each(|note| write!(f, "; {note}"))
+            }
             Error::Syntax { what, text, reason } => {
                 write!(f, "\"{text}\" is not a valid {what}: {reason}")
             }

@@ -11,5 +11,6 @@ mod parts;
 
 pub use cpuset::CpuSet;
 pub use error::Error;
+pub(crate) use error::shown;
 pub use objects::{Cache, CacheKind, Core, Die, Kind, KindSource, NumaNode, Package};
 pub(crate) use parts::{Constraint, Parts, Rule};

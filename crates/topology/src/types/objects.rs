@@ -137,11 +137,11 @@ pub struct Kind {
     pub rank: usize,
     /// The online PUs of this kind.
     pub pus: CpuSet,
-    /// The source of the information.
+    /// The source that distinguishes this kind from the others.
     pub source: KindSource,
 }
 
-/// The source that distinguishes the kinds of cores, the most trusted first.
+/// A source that distinguishes kinds of cores, the most trusted first.
 ///
 /// ```
 /// use creel_topology::{KindSource, Machine};
@@ -162,6 +162,10 @@ pub enum KindSource {
     BaseFrequency,
     /// The maximum frequency.
     MaxFrequency,
+    /// The highest performance of ACPI CPPC.
+    CppcHighest,
+    /// Whether the cores share a level 3 cache. Low-power cores may have none.
+    SharedCache,
     /// The description of a synthetic machine.
     Description,
 }

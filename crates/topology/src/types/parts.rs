@@ -16,6 +16,8 @@ pub(crate) struct Parts {
     pub(crate) kinds: Vec<Kind>,
     pub(crate) mask: Option<CpuSet>,
     pub(crate) constraints: Vec<Constraint>,
+    /// Notes on files that are unusable or contradict each other.
+    pub(crate) notes: Vec<String>,
 }
 
 /// A limit that one file of one control group sets.

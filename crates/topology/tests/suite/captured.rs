@@ -161,17 +161,25 @@ fn differences(machine: &Machine, expected: &Value) -> Vec<String> {
     differences
 }
 
-#[test]
-fn captured_machines_match_their_expectations() {
+/// Unpacks the captured machines, or returns `None` with a message if that is not possible.
+pub fn unpacked() -> Option<tempfile::TempDir> {
     let Some(shared) = shared() else {
         eprintln!("skipped: CREEL_SHARED or ../shared has no machines/expected.json");
-        return;
+        return None;
     };
     let folder = tempfile::tempdir().unwrap();
     if !unpack(&shared, folder.path()) {
         eprintln!("skipped: tar could not unpack machines.tar.xz");
-        return;
+        return None;
     }
+    Some(folder)
+}
+
+#[test]
+fn captured_machines_match_their_expectations() {
+    let Some((shared, folder)) = shared().zip(unpacked()) else {
+        return;
+    };
     let text = std::fs::read_to_string(shared.join("machines/expected.json")).unwrap();
     let expected: Value = serde_json::from_str(&text).unwrap();
     let mut wrong = Vec::new();

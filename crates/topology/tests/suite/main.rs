@@ -3,6 +3,9 @@
 mod caches;
 mod captured;
 mod confines;
+#[cfg(unix)]
+mod hostile;
+mod kinds;
 mod layers;
 mod mutation;
 mod nodes;

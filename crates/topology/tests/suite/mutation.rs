@@ -9,7 +9,7 @@ use creel_topology::{Budget, CpuSet, Machine, Placement, place};
 use crate::support::{CPU, Dice, Fixture, NODE};
 
 /// Returns a text with a few bytes changed, doubled or removed, or with its end cut off.
-fn mutated(dice: &mut Dice, text: &[u8]) -> Vec<u8> {
+pub fn mutated(dice: &mut Dice, text: &[u8]) -> Vec<u8> {
     let mut bytes = text.to_vec();
     for _ in 0..1 + dice.below(4) {
         let at = dice.below(bytes.len() + 1);
@@ -64,7 +64,7 @@ fn broken_texts_never_panic() {
 }
 
 /// Returns a tree with a file of every sort that the readers know.
-fn whole() -> Fixture {
+pub fn whole() -> Fixture {
     let mut fixture = Fixture::online("0-3")
         .topology("core_cpus_list", &["0-1", "2-3"])
         .topology("package_cpus_list", &["0-3"])
@@ -101,12 +101,14 @@ fn whole() -> Fixture {
     fixture
 }
 
-fn files(folder: &Path, found: &mut Vec<PathBuf>) {
+pub fn files(folder: &Path, found: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
-        match path.is_dir() {
-            true => files(&path, found),
-            false => found.push(path),
+        // A captured tree has links to folders, which may form a loop.
+        match path.symlink_metadata().unwrap().file_type() {
+            kind if kind.is_dir() => files(&path, found),
+            kind if kind.is_file() => found.push(path),
+            _ => {}
         }
     }
 }
@@ -119,7 +121,7 @@ fn broken_trees_never_panic() {
     let mut paths = Vec::new();
     files(fixture.root(), &mut paths);
     paths.sort();
-    let (mut machines, mut errors) = (0, 0);
+    let (mut machines, mut noted) = (0, 0);
     for _ in 0..1_500 {
         let path = &paths[dice.below(paths.len())];
         let original = fs::read(path).unwrap();
@@ -128,25 +130,21 @@ fn broken_trees_never_panic() {
         match fixture.read() {
             Ok(machine) => {
                 machines += 1;
+                noted += usize::from(!machine.notes().is_empty());
                 assert!(
                     machine.allowed().is_subset(machine.online()),
                     "{}",
                     path.display()
                 );
                 assert!(Budget::of(&machine).workers() >= 1);
-                if !machine.allowed().is_empty() {
-                    place(&machine, machine.allowed(), 3, &Placement::Spread).unwrap();
-                }
+                place(&machine, machine.allowed(), 3, &Placement::Spread).unwrap();
             }
-            Err(error) => {
-                errors += 1;
-                assert!(error.to_string().lines().count() == 1, "{error}");
-            }
+            Err(error) => panic!("{}: {error}", path.display()),
         }
         fs::write(path, original).unwrap();
     }
     assert!(
-        machines > 0 && errors > 0,
-        "{machines} machines, {errors} errors"
+        noted > 0,
+        "{machines} machines, of which {noted} have notes"
     );
 }

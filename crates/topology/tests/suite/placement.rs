@@ -43,16 +43,16 @@ fn machine(dice: &mut Dice) -> (Machine, CpuSet) {
 
 /// Returns the number of workers on each allowed core. It counts only workers that are restricted
 /// to one core.
-fn per_core(machine: &Machine, allowed: &CpuSet, seats: &[CpuSet]) -> Vec<usize> {
+fn per_core(machine: &Machine, allowed: &CpuSet, assigned: &[CpuSet]) -> Vec<usize> {
     let cores = machine
         .cores()
         .iter()
         .filter(|core| core.pus.intersects(allowed));
     cores
         .map(|core| {
-            seats
+            assigned
                 .iter()
-                .filter(|seat| seat.is_subset(&core.pus))
+                .filter(|pus| pus.is_subset(&core.pus))
                 .count()
         })
         .collect()
@@ -67,14 +67,14 @@ fn per_object(
     machine: &Machine,
     allowed: &CpuSet,
     objects: &[CpuSet],
-    seats: &[CpuSet],
+    assigned: &[CpuSet],
 ) -> Vec<(usize, usize)> {
     let cores = |object: &CpuSet| machine.cores_in(&(object & allowed));
     let objects = objects.iter().filter(|object| cores(object) > 0);
     objects
         .map(|object| {
             (
-                seats.iter().filter(|seat| seat.is_subset(object)).count(),
+                assigned.iter().filter(|pus| pus.is_subset(object)).count(),
                 cores(object),
             )
         })
@@ -129,10 +129,10 @@ fn last_level_caches(machine: &Machine) -> Vec<CpuSet> {
 }
 
 /// Checks the guarantees of one policy, in addition to the invariants of all policies.
-fn assert_promise(machine: &Machine, allowed: &CpuSet, placement: &Placement, seats: &[CpuSet]) {
-    let workers = seats.len();
+fn assert_promise(machine: &Machine, allowed: &CpuSet, placement: &Placement, assigned: &[CpuSet]) {
+    let workers = assigned.len();
     let cores = machine.cores_in(allowed);
-    let per_core = per_core(machine, allowed, seats);
+    let per_core = per_core(machine, allowed, assigned);
     match placement {
         Placement::Cores | Placement::Close | Placement::Spread | Placement::Pus => {
             assert_eq!(
@@ -151,33 +151,33 @@ fn assert_promise(machine: &Machine, allowed: &CpuSet, placement: &Placement, se
                 .rev()
                 .find(|kind| kind.pus.intersects(allowed));
             assert!(
-                seats
+                assigned
                     .iter()
-                    .all(|seat| fast.is_none_or(|fast| seat.is_subset(&fast.pus)))
+                    .all(|pus| fast.is_none_or(|fast| pus.is_subset(&fast.pus)))
             );
         }
         _ => {}
     }
     if *placement == Placement::Pus {
         let mut per_pu: BTreeMap<&CpuSet, usize> = BTreeMap::new();
-        seats
+        assigned
             .iter()
-            .for_each(|seat| *per_pu.entry(seat).or_default() += 1);
-        assert!(seats.iter().all(|seat| seat.len() == 1));
+            .for_each(|pus| *per_pu.entry(pus).or_default() += 1);
+        assert!(assigned.iter().all(|pus| pus.len() == 1));
         assert!(
             workers < allowed.len() || per_pu.len() == allowed.len(),
             "every PU must be used before one is shared"
         );
     }
     if *placement == Placement::Close && workers <= cores {
-        let seated = seats.iter().fold(CpuSet::new(), |all, seat| &all | seat);
+        let union = assigned.iter().fold(CpuSet::new(), |all, pus| &all | pus);
         for object in packages(machine)
             .into_iter()
             .chain(nodes(machine))
             .chain(last_level_caches(machine))
         {
             let fits = machine.cores_in(&(&object & allowed)) >= workers;
-            let within = |object: &CpuSet| seated.is_subset(object);
+            let within = |object: &CpuSet| union.is_subset(object);
             let other = packages(machine)
                 .iter()
                 .chain(&nodes(machine))
@@ -185,28 +185,28 @@ fn assert_promise(machine: &Machine, allowed: &CpuSet, placement: &Placement, se
                 .any(|other| other.len() <= object.len() && within(other));
             assert!(
                 !fits || other,
-                "{workers} workers fit into {object}, but were placed on {seated}"
+                "{workers} workers fit into {object}, but were placed on {union}"
             );
         }
     }
     let rounds = workers / cores;
     if *placement == Placement::Spread {
         assert_even(
-            &per_object(machine, allowed, &packages(machine), seats),
+            &per_object(machine, allowed, &packages(machine), assigned),
             rounds,
             "packages",
         );
     }
     if *placement == Placement::PerNode {
         assert_even(
-            &per_object(machine, allowed, &nodes(machine), seats),
+            &per_object(machine, allowed, &nodes(machine), assigned),
             rounds,
             "nodes",
         );
     }
     if *placement == Placement::PerCache && !last_level_caches(machine).is_empty() {
         assert_even(
-            &per_object(machine, allowed, &last_level_caches(machine), seats),
+            &per_object(machine, allowed, &last_level_caches(machine), assigned),
             rounds,
             "caches",
         );
@@ -225,19 +225,19 @@ fn every_policy_keeps_its_invariants() {
         for name in Placement::names() {
             let placement: Placement = name.parse().unwrap();
             let layout = place(&machine, &allowed, workers, &placement).unwrap();
-            let seats = layout.seats();
-            assert_eq!(seats.len(), workers, "{name}");
+            let assigned = layout.assigned();
+            assert_eq!(assigned.len(), workers, "{name}");
             assert!(
-                seats
+                assigned
                     .iter()
-                    .all(|seat| !seat.is_empty() && seat.is_subset(&allowed)),
-                "{name}: {seats:?}"
+                    .all(|pus| !pus.is_empty() && pus.is_subset(&allowed)),
+                "{name}: {assigned:?}"
             );
             assert_eq!(layout.pinned(), placement != Placement::Unpinned);
             if workers <= machine.cores_in(&allowed) && placement != Placement::FastCores {
                 assert!(!layout.wrapped(), "{name}: {workers} workers");
                 assert!(
-                    per_core(&machine, &allowed, seats)
+                    per_core(&machine, &allowed, assigned)
                         .iter()
                         .all(|&count| count <= 1)
                         || !layout.pinned()
@@ -245,7 +245,7 @@ fn every_policy_keeps_its_invariants() {
                     "{name}"
                 );
             }
-            assert_promise(&machine, &allowed, &placement, seats);
+            assert_promise(&machine, &allowed, &placement, assigned);
         }
     }
 }
@@ -267,12 +267,12 @@ fn layouts_are_deterministic() {
 fn lists_are_used_round_robin_and_never_widen() {
     let machine = Machine::synthetic("core:8").unwrap();
     let allowed = set("0-5");
-    let seats = |text: &str, workers| {
+    let assigned = |text: &str, workers| {
         let layout = place(&machine, &allowed, workers, &text.parse().unwrap());
         layout.map(|layout| {
             (
                 layout
-                    .seats()
+                    .assigned()
                     .iter()
                     .map(CpuSet::to_string)
                     .collect::<Vec<_>>(),
@@ -281,10 +281,10 @@ fn lists_are_used_round_robin_and_never_widen() {
         })
     };
     assert_eq!(
-        seats("{0-1},{4}", 3).unwrap(),
+        assigned("{0-1},{4}", 3).unwrap(),
         (vec!["0-1".into(), "4".into(), "0-1".into()], true)
     );
-    assert!(seats("5,6", 1).unwrap_err().to_string().contains("6"));
+    assert!(assigned("5,6", 1).unwrap_err().to_string().contains("6"));
     assert!(place(&machine, &set("100"), 1, &Placement::Cores).is_err());
     assert!(place(&machine, &CpuSet::new(), 1, &Placement::Unpinned).is_err());
 }
@@ -309,22 +309,22 @@ fn pools_spread_over_free_cores() {
             .clone();
             layouts.push(
                 ledger
-                    .seat(&machine, &allowed, workers, &placement)
+                    .assign(&machine, &allowed, workers, &placement)
                     .unwrap(),
             );
         }
-        let seats: Vec<CpuSet> = layouts
+        let assigned: Vec<CpuSet> = layouts
             .iter()
-            .flat_map(|layout| layout.seats().to_vec())
+            .flat_map(|layout| layout.assigned().to_vec())
             .collect();
         assert!(
-            per_core(&machine, &allowed, &seats)
+            per_core(&machine, &allowed, &assigned)
                 .iter()
                 .all(|&count| count == 1),
-            "{seats:?}"
+            "{assigned:?}"
         );
         layouts.iter().for_each(|layout| ledger.release(layout));
-        assert!(allowed.iter().all(|pu| ledger.seated(pu) == 0.0));
+        assert!(allowed.iter().all(|pu| ledger.workers_on(pu) == 0.0));
     }
 }
 
@@ -332,24 +332,24 @@ fn pools_spread_over_free_cores() {
 fn domain_and_pu_policies_use_the_ledger() {
     let machine = Machine::synthetic("package:2 l3:2 core:2 pu:2").unwrap();
     let mut ledger = Ledger::new();
-    let mut seat = |placement| {
+    let mut next = |placement| {
         ledger
-            .seat(&machine, machine.allowed(), 1, &placement)
+            .assign(&machine, machine.allowed(), 1, &placement)
             .unwrap()
-            .seats()[0]
+            .assigned()[0]
             .to_string()
     };
-    assert_eq!(seat(Placement::PerCache), "0-3");
-    assert_eq!(seat(Placement::PerCache), "4-7");
-    assert_eq!(seat(Placement::PerNode), "0-15");
+    assert_eq!(next(Placement::PerCache), "0-3");
+    assert_eq!(next(Placement::PerCache), "4-7");
+    assert_eq!(next(Placement::PerNode), "0-15");
     let two = Machine::synthetic("core:1 pu:2").unwrap();
     let mut ledger = Ledger::new();
-    let mut seat = || {
+    let mut next = || {
         ledger
-            .seat(&two, two.allowed(), 1, &Placement::Pus)
+            .assign(&two, two.allowed(), 1, &Placement::Pus)
             .unwrap()
-            .seats()[0]
+            .assigned()[0]
             .to_string()
     };
-    assert_eq!((seat(), seat()), ("0".into(), "1".into()));
+    assert_eq!((next(), next()), ("0".into(), "1".into()));
 }

@@ -1,7 +1,7 @@
 //! Tests of the special cases of real kernels. Each has the smallest tree that shows it.
 
 use crate::support::{CPU, Fixture, NODE, cores, set, texts};
-use creel_topology::{Error, KindSource, Machine};
+use creel_topology::{Error, Machine};
 
 #[test]
 fn ids_may_be_sparse_and_pus_offline() {
@@ -159,62 +159,6 @@ fn dies_are_listed_only_if_they_differ_from_packages() {
 }
 
 #[test]
-fn kinds_come_from_the_most_trusted_source() {
-    let hybrid = || {
-        Fixture::online("0-5")
-            .topology("core_cpus_list", &["0-1", "2-3", "4", "5"])
-            .each("0-3", "cpufreq/cpuinfo_max_freq", "5000000\n")
-            .each("4-5", "cpufreq/cpuinfo_max_freq", "3000000\n")
-    };
-    let kinds = |fixture: Fixture| {
-        let machine = fixture.machine();
-        (
-            machine.kinds()[0].source,
-            texts(machine.kinds().iter().map(|kind| &kind.pus)),
-        )
-    };
-    let expected = |source, sets: [&str; 2]| (source, sets.map(String::from).to_vec());
-    assert_eq!(
-        kinds(hybrid()),
-        expected(KindSource::MaxFrequency, ["4-5", "0-3"])
-    );
-    let base = hybrid()
-        .each("0-4", "cpufreq/base_frequency", "2000000\n")
-        .each("5", "cpufreq/base_frequency", "1500000\n");
-    assert_eq!(
-        kinds(base),
-        expected(KindSource::BaseFrequency, ["5", "0-4"])
-    );
-    let cppc = hybrid().each("0-2", "acpi_cppc/nominal_perf", "30\n").each(
-        "3-5",
-        "acpi_cppc/nominal_perf",
-        "20\n",
-    );
-    assert_eq!(kinds(cppc), expected(KindSource::Cppc, ["3-5", "0-2"]));
-    let capacity =
-        hybrid()
-            .each("0-1", "cpu_capacity", "1024\n")
-            .each("2-5", "cpu_capacity", "446\n");
-    assert_eq!(
-        kinds(capacity),
-        expected(KindSource::Capacity, ["2-5", "0-1"])
-    );
-    let pmu = hybrid()
-        .each("0-5", "cpu_capacity", "1024\n")
-        .file("sys/devices/cpu_core/cpus", "0-3\n")
-        .file("sys/devices/cpu_atom/cpus", "4-5\n");
-    assert_eq!(kinds(pmu), expected(KindSource::Pmu, ["4-5", "0-3"]));
-}
-
-#[test]
-fn incomplete_sources_are_ignored() {
-    let machine = Fixture::online("0-1")
-        .each("0", "cpufreq/cpuinfo_max_freq", "800000\n")
-        .machine();
-    assert!(machine.kinds().is_empty());
-}
-
-#[test]
 fn cpuinfo_replaces_a_missing_sysfs() {
     let cpuinfo = "processor\t: 0\nphysical id\t: 0\nsiblings\t: 2\ncore id\t: 0\ncpu cores\t: 1\n\n\
                    processor\t: 1\nphysical id\t: 0\nsiblings\t: 2\ncore id\t: 0\ncpu cores\t: 1\n";
@@ -252,10 +196,9 @@ fn machines_with_more_than_1024_pus_are_read() {
 }
 
 #[test]
-fn malformed_trees_are_distinguished() {
+fn folders_without_a_machine_are_distinguished() {
     let kind = |result: Result<Machine, Error>| match result {
         Err(Error::NoMachine { .. }) => "no machine",
-        Err(Error::Malformed { .. }) => "malformed",
         Err(Error::Unreadable { .. }) => "unreadable",
         Err(_) => "another error",
         Ok(_) => "a machine",
@@ -267,29 +210,35 @@ fn malformed_trees_are_distinguished() {
         kind(Fixture::new().file("sys", "a file").read()),
         "no machine"
     );
-    assert_eq!(
-        kind(Fixture::new().file(&format!("{CPU}/online"), "0-\n").read()),
-        "malformed"
-    );
-    assert_eq!(
-        kind(
-            Fixture::new()
-                .file(&format!("{CPU}/online"), "0-99999999\n")
-                .read()
-        ),
-        "malformed"
-    );
+}
+
+#[test]
+fn malformed_lists_are_noted_and_replaced_by_other_sources() {
     let huge = "0,".repeat(1 << 20);
-    assert_eq!(
-        kind(Fixture::new().file(&format!("{CPU}/online"), &huge).read()),
-        "malformed"
-    );
+    for (text, reason) in [
+        ("0-", "not a number"),
+        ("0-99999999", "above"),
+        (&huge, "longer"),
+    ] {
+        let fixture = Fixture::online("0-2").file(&format!("{CPU}/online"), text);
+        let machine = fixture.machine();
+        assert_eq!(machine.online().to_string(), "0-2", "{reason}");
+        let [note] = machine.notes() else {
+            panic!("{reason}: {:?}", machine.notes());
+        };
+        assert!(
+            note.contains("cpu/online") && note.contains(reason),
+            "{note}"
+        );
+    }
     let typo = Fixture::online("0-1").topology("thread_siblings_list", &["0-1"]);
     let typo = typo.file(&format!("{CPU}/cpu0/topology/thread_siblings_list"), "0..1");
-    let error = typo.read().unwrap_err().to_string();
+    let machine = typo.machine();
+    assert_eq!(cores(&machine), ["0-1"], "from the other PU");
+    let note = &machine.notes()[0];
     assert!(
-        error.contains("cpu0/topology/thread_siblings_list") && error.contains("0..1"),
-        "{error}"
+        note.contains("cpu0/topology/thread_siblings_list") && note.contains("0..1"),
+        "{note}"
     );
 }
 
@@ -299,10 +248,10 @@ fn links_devices_and_pipes_do_not_block_a_read() {
     use std::os::unix::fs::symlink;
     let looped = Fixture::new().file("sys/devices/system/x", "");
     symlink("cpu", looped.root().join(CPU)).unwrap();
-    assert!(matches!(looped.read(), Err(Error::Unreadable { .. })));
-    let endless = Fixture::new().file(&format!("{CPU}/x"), "");
+    assert!(matches!(looped.read(), Err(Error::NoMachine { .. })));
+    let endless = Fixture::new().file(&format!("{CPU}/cpu3/x"), "");
     symlink("/dev/zero", endless.root().join(CPU).join("online")).unwrap();
-    assert!(matches!(endless.read(), Err(Error::Malformed { .. })));
+    assert_eq!(endless.machine().online().to_string(), "3");
     let pipe = Fixture::online("0").file(&format!("{CPU}/cpu0/topology/x"), "");
     let fifo = pipe.root().join(CPU).join("cpu0/topology/thread_siblings");
     let made = std::process::Command::new("mkfifo").arg(fifo).status();

@@ -69,7 +69,7 @@ where
 fn worker_cpus(workers: usize) -> Vec<Option<CpuSet>> {
     let layout = Machine::detect()
         .and_then(|machine| place(&machine, machine.allowed(), workers, &Placement::Cores));
-    let worker_cpus = layout.map(|layout| layout.seats().iter().cloned().map(Some).collect());
+    let worker_cpus = layout.map(|layout| layout.assigned().iter().cloned().map(Some).collect());
     worker_cpus.unwrap_or_else(|_| vec![None; workers])
 }
 

@@ -131,9 +131,12 @@ impl Request {
         let memory = Path::new("/dev/shm");
         let temporary = std::env::temp_dir();
         let folder = if memory.is_dir() { memory } else { &temporary };
-        let folder = folder.join(format!("creel-bench-{}", std::process::id()));
-        std::fs::create_dir(&folder)
-            .with_context(|| format!("cannot create the folder {}", folder.display()))?;
+        // The name is unpredictable, and the folder private.
+        let folder = tempfile::Builder::new()
+            .prefix("creel-bench-")
+            .tempdir_in(folder)
+            .with_context(|| format!("cannot create a folder in {}", folder.display()))?
+            .keep();
         let sample = Sample::of(|| {
             let pool = Pool::builder()
                 .workers(self.jobs + SPARE_WORKERS)

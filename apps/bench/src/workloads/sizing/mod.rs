@@ -9,6 +9,9 @@
 //! second there, because a program that ends within the quota's period of 100 ms may never be
 //! stopped.
 //!
+//! In the cases `… neighbours`, a program runs next to threads that compute and sleep in turn, like
+//! compilers. They use all CPUs. Threads that spin while they wait for each other are then slow.
+//!
 //! We compile the programs here. Without a compiler or without `creel`, there are fewer cases.
 
 mod service;
@@ -21,6 +24,7 @@ use anyhow::{Context, ensure};
 
 use crate::foreign::Foreign;
 use crate::harness::{Case, Metric, Subject};
+use crate::hog::with_neighbours;
 use crate::quota;
 use crate::setting::Setting;
 use crate::workloads::Workload;
@@ -134,6 +138,20 @@ fn cases(setting: &Setting) -> anyhow::Result<Vec<Case>> {
             Subject::new(too_many, started(None, Some(many), "1")),
         ];
         cases.push(case(program.name.into(), setting, subjects, 500));
+        let crowded = [
+            Subject::new("creel run", started(Some(tool.clone()), None, "1")),
+            Subject::new(
+                format!("as it is, {many} threads"),
+                started(None, Some(many), "1"),
+            ),
+        ];
+        let crowded = crowded.map(|subject| with_neighbours(subject, setting.workers * 2));
+        cases.push(case(
+            format!("{} neighbours", program.name),
+            setting,
+            crowded.into(),
+            1_000,
+        ));
         if quotas {
             let cores = setting.workers as f64 / 2.0;
             let times = program.under_quota;

@@ -181,9 +181,11 @@ impl Scene {
                 })
             })
             .collect();
-        let folder = format!("creel-bench-traffic-{}-{}", std::process::id(), size.side);
-        let folder = std::env::temp_dir().join(folder);
-        std::fs::create_dir_all(&folder)?;
+        // The name is unpredictable, and the folder private.
+        let folder = tempfile::Builder::new()
+            .prefix("creel-bench-traffic-")
+            .tempdir()?
+            .keep();
         let length = |link: &u32| f64::from(network.links()[*link as usize].length_mm) / 1000.0;
         let scene = Self {
             metres: trips.iter().flat_map(|trip| &trip.1).map(length).sum(),

@@ -16,6 +16,7 @@ const SIZE: Sizing = Sizing {
     gc: false,
     takes_arguments: true,
     exported: false,
+    contention: None,
 };
 
 fn threaded(rtsopts: RtsOpts) -> Runtime {
@@ -39,6 +40,19 @@ fn knobs(runtime: Runtime, size: &Sizing) -> Vec<String> {
         _ => format!("{}={}", k.name, k.value),
     };
     knobs.map(|advised| shown(advised.knob)).collect()
+}
+
+#[test]
+fn openmp_waits_passively_on_a_busy_machine() {
+    let passive = "OMP_WAIT_POLICY=passive".to_owned();
+    let busy = Sizing {
+        contention: Some(3.5),
+        ..SIZE
+    };
+    for runtime in [Runtime::OpenMp, Runtime::R, Runtime::Python] {
+        assert!(knobs(runtime, &busy).contains(&passive), "{runtime:?}");
+        assert!(!knobs(runtime, &SIZE).contains(&passive), "{runtime:?}");
+    }
 }
 
 #[test]

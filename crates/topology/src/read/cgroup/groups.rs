@@ -3,7 +3,6 @@
 use super::mounts::{Controller, Mount, Version};
 use super::search;
 use crate::read::tree::Tree;
-use crate::types::Error;
 
 /// The group of the process in each hierarchy.
 pub(super) struct Groups {
@@ -14,8 +13,8 @@ pub(super) struct Groups {
 }
 
 impl Groups {
-    pub(super) fn read(tree: &Tree) -> Result<Groups, Error> {
-        let text = tree.long_text("proc/self/cgroup")?.unwrap_or_default();
+    pub(super) fn read(tree: &Tree) -> Groups {
+        let text = tree.long_text("proc/self/cgroup").unwrap_or_default();
         let lines = text.lines().filter_map(|line| {
             let mut fields = line.splitn(3, ':').skip(1);
             let (controllers, path) = (fields.next()?, fields.next()?);
@@ -23,12 +22,12 @@ impl Groups {
             Some((names.map(String::from).collect(), path.to_string()))
         });
         let lines = lines.collect();
-        Ok(Groups {
+        Groups {
             lines,
             cpuset: tree
-                .text("proc/self/cpuset")?
+                .text("proc/self/cpuset")
                 .filter(|path| path.starts_with('/')),
-        })
+        }
     }
 
     /// Returns the path of the group in the hierarchy of a mount.
@@ -45,13 +44,14 @@ impl Groups {
     /// its mount point.
     ///
     /// A controller is in one hierarchy only. In version 1 the mount options name it. If a
-    /// hierarchy is mounted several times, we choose the mount that shows the most ancestors.
+    /// hierarchy is mounted several times, we choose the mount that shows the most ancestors. If no
+    /// mount shows the group, a note says that its limits are hidden.
     pub(super) fn mount_of<'m>(
         &self,
         tree: &Tree,
         controller: Controller,
         mounts: &'m [Mount],
-    ) -> Result<Option<(&'m Mount, String)>, Error> {
+    ) -> Option<(&'m Mount, String)> {
         let named = |mount: &Mount| {
             mount
                 .controllers
@@ -64,6 +64,7 @@ impl Groups {
             Version::V2
         };
         let mut best: Option<(&Mount, String)> = None;
+        let mut hidden = None;
         for mount in mounts.iter().filter(|mount| mount.version == version) {
             let Some(path) = self
                 .path(controller, mount)
@@ -71,7 +72,13 @@ impl Groups {
             else {
                 continue;
             };
-            let within = below(tree, path, mount)?;
+            let within = below(tree, path, mount);
+            // The ancestors may still have limits if only the folder of the group is missing.
+            let point = mount.point.trim_end_matches('/');
+            let is_there = |within: &String| tree.is_folder(&format!("{point}/{within}"));
+            if !within.as_ref().is_some_and(is_there) {
+                hidden = Some((path, mount));
+            }
             let depth = |within: &str| within.split('/').count();
             if let Some(within) =
                 within.filter(|new| best.as_ref().is_none_or(|(_, old)| depth(new) > depth(old)))
@@ -79,13 +86,25 @@ impl Groups {
                 best = Some((mount, within));
             }
         }
-        Ok(best)
+        let is_shown = |(mount, within): &(&Mount, String)| {
+            tree.is_folder(&format!("{}/{within}", mount.point.trim_end_matches('/')))
+        };
+        if let Some((path, mount)) = hidden
+            && !best.as_ref().is_some_and(is_shown)
+        {
+            tree.note(format!(
+                "the control group {path} of this process is not below {}, which shows the groups \
+                 of {}: its limits are hidden",
+                mount.point, mount.root
+            ));
+        }
+        best
     }
 }
 
 /// Returns the part of a group's path below the group that is mounted. Returns `None` if the mount
 /// shows another part of the hierarchy.
-fn below(tree: &Tree, path: &str, mount: &Mount) -> Result<Option<String>, Error> {
+fn below(tree: &Tree, path: &str, mount: &Mount) -> Option<String> {
     // The group of a namespace is "/", and the groups above it are "/..". If the root of the mount
     // is `/..` or `/../..`, the mount begins that number of levels above the namespace. The names
     // of the groups in between are hidden, so we search for the group of this process.
@@ -93,7 +112,7 @@ fn below(tree: &Tree, path: &str, mount: &Mount) -> Result<Option<String>, Error
     if mount.root.starts_with("/..") && !path.starts_with("/..") {
         let levels = above.clone().take_while(|name| *name == "..").count();
         if above.count() > levels {
-            return Ok(None);
+            return None;
         }
         let own = path.split('/').filter(|name| !name.is_empty()).count();
         return search::group_of_self(tree, &mount.point, levels + own);
@@ -103,7 +122,7 @@ fn below(tree: &Tree, path: &str, mount: &Mount) -> Result<Option<String>, Error
         .strip_prefix(root)
         .filter(|rest| rest.is_empty() || rest.starts_with('/'));
     let outside = path.split('/').any(|name| name == "..");
-    Ok(within
+    within
         .filter(|_| !outside)
-        .map(|within| within.trim_matches('/').to_string()))
+        .map(|within| within.trim_matches('/').to_string())
 }

@@ -23,16 +23,10 @@ use mounts::{Controller, Version};
 use super::tree::Tree;
 use crate::types::{Constraint, CpuSet, Error, Rule};
 
-/// The limits of the process that the tree calls `self`.
-pub(crate) struct Confines {
-    pub(crate) mask: Option<CpuSet>,
-    pub(crate) constraints: Vec<Constraint>,
-}
-
-/// Reads the limits of the process.
-pub(crate) fn read(tree: &Tree) -> Result<Confines, Error> {
-    let mounts = mounts::read(tree)?;
-    let groups = Groups::read(tree)?;
+/// Reads the limits of the process that the tree calls `self`.
+pub(crate) fn read(tree: &Tree) -> Vec<Constraint> {
+    let mounts = mounts::read(tree);
+    let groups = Groups::read(tree);
     let mut constraints = Vec::new();
     for controller in [
         Controller::Cpuset,
@@ -40,36 +34,30 @@ pub(crate) fn read(tree: &Tree) -> Result<Confines, Error> {
         Controller::Pids,
         Controller::Memory,
     ] {
-        let Some((mount, within)) = groups.mount_of(tree, controller, &mounts)? else {
+        let Some((mount, within)) = groups.mount_of(tree, controller, &mounts) else {
             continue;
         };
         for (generation, group) in upwards(&mount.point, within).enumerate() {
-            constraints.extend(rule(tree, &group, controller, mount.version, generation)?);
+            constraints.extend(rule(tree, &group, controller, mount.version, generation));
             if controller == Controller::Cpu {
-                let weight = resources::weight(tree, &group, mount.version)?;
+                let weight = resources::weight(tree, &group, mount.version);
                 constraints.extend(at(weight, generation));
             }
         }
     }
-    constraints.extend(resources::processes(tree)?);
-    Ok(Confines {
-        mask: mask(tree)?,
-        constraints,
-    })
+    constraints.extend(resources::processes(tree));
+    constraints
 }
 
-/// Reads the affinity mask (`Cpus_allowed_list`) of the process.
-fn mask(tree: &Tree) -> Result<Option<CpuSet>, Error> {
+/// Reads the affinity mask (`Cpus_allowed_list`) of the process. It may contain offline PUs.
+pub(crate) fn mask(tree: &Tree) -> Option<CpuSet> {
     let file = "proc/self/status";
-    let status = tree.text(file)?.unwrap_or_default();
+    let status = tree.text(file)?;
     let list = status
         .lines()
-        .find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
-    list.map(|list| {
-        list.parse()
-            .map_err(|error: Error| error.in_file(tree.path(file)))
-    })
-    .transpose()
+        .find_map(|line| line.strip_prefix("Cpus_allowed_list:"))?;
+    tree.valid(file, list.parse())
+        .filter(|mask: &CpuSet| !mask.is_empty())
 }
 
 /// Returns the folder of the group, that of its parent, and so on up to the mount point.
@@ -93,20 +81,20 @@ fn rule(
     controller: Controller,
     version: Version,
     generation: usize,
-) -> Result<Option<Constraint>, Error> {
+) -> Option<Constraint> {
     let found = match (controller, version) {
-        (Controller::Cpuset, Version::V2) => cpuset(tree, group, &["cpuset.cpus.effective"])?,
+        (Controller::Cpuset, Version::V2) => cpuset(tree, group, &["cpuset.cpus.effective"]),
         (Controller::Cpuset, Version::V1) => cpuset(
             tree,
             group,
             &["cpuset.effective_cpus", "cpuset.cpus", "cpus"],
-        )?,
-        (Controller::Cpu, Version::V2) => quota_v2(tree, group)?,
-        (Controller::Cpu, Version::V1) => quota_v1(tree, group)?,
-        (Controller::Pids, _) => resources::tasks(tree, group)?,
-        (Controller::Memory, version) => resources::memory(tree, group, version)?,
+        ),
+        (Controller::Cpu, Version::V2) => quota_v2(tree, group),
+        (Controller::Cpu, Version::V1) => quota_v1(tree, group),
+        (Controller::Pids, _) => resources::tasks(tree, group),
+        (Controller::Memory, version) => resources::memory(tree, group, version),
     };
-    Ok(at(found, generation))
+    at(found, generation)
 }
 
 /// Creates the constraint of a limit that was found in a group.
@@ -119,70 +107,59 @@ fn at(found: Option<(String, Rule)>, generation: usize) -> Option<Constraint> {
 }
 
 /// Returns the PUs of the first of the files that lists any.
-fn cpuset(tree: &Tree, group: &str, names: &[&str]) -> Result<Option<(String, Rule)>, Error> {
-    for name in names {
+fn cpuset(tree: &Tree, group: &str, names: &[&str]) -> Option<(String, Rule)> {
+    names.iter().find_map(|name| {
         let path = format!("{group}/{name}");
-        if let Some(cpus) = tree.list(&path)?.filter(|cpus| !cpus.is_empty()) {
-            return Ok(Some((path, Rule::Cpuset(cpus))));
-        }
-    }
-    Ok(None)
+        let cpus = tree.list(&path).filter(|cpus| !cpus.is_empty())?;
+        Some((path, Rule::Cpuset(cpus)))
+    })
 }
 
 /// Reads `cpu.max`, which contains `QUOTA PERIOD`. The quota may be `max`.
-fn quota_v2(tree: &Tree, group: &str) -> Result<Option<(String, Rule)>, Error> {
+fn quota_v2(tree: &Tree, group: &str) -> Option<(String, Rule)> {
     let path = format!("{group}/cpu.max");
-    let Some(text) = tree.text(&path)? else {
-        return Ok(None);
-    };
+    let text = tree.text(&path)?;
     let mut words = text.split_whitespace();
     let (quota, period) = (
         words.next().unwrap_or("max"),
         words.next().unwrap_or("100000"),
     );
     if quota == "max" {
-        return Ok(None);
+        return None;
     }
     let quota = quota.parse().ok().zip(period.parse().ok());
-    quota_rule(tree, path, quota, &text).map(Some)
+    quota_rule(tree, path, quota, &text)
 }
 
 /// Reads `cpu.cfs_quota_us` and `cpu.cfs_period_us`. A quota of -1 means no limit.
-fn quota_v1(tree: &Tree, group: &str) -> Result<Option<(String, Rule)>, Error> {
+fn quota_v1(tree: &Tree, group: &str) -> Option<(String, Rule)> {
     let path = format!("{group}/cpu.cfs_quota_us");
-    let Some(text) = tree.text(&path)? else {
-        return Ok(None);
-    };
-    if text.starts_with('-') {
-        return Ok(None);
-    }
+    let text = tree.text(&path).filter(|text| !text.starts_with('-'))?;
     let period = tree
-        .text(&format!("{group}/cpu.cfs_period_us"))?
+        .text(&format!("{group}/cpu.cfs_period_us"))
         .unwrap_or_else(|| "100000".into());
     let quota = text.parse().ok().zip(period.parse().ok());
-    quota_rule(tree, path, quota, &format!("{text} of {period}")).map(Some)
+    quota_rule(tree, path, quota, &format!("{text} of {period}"))
 }
 
-/// Creates a quota, or an error if a number is missing or 0.
+/// Creates a quota, or notes that a number is missing or 0.
 fn quota_rule(
     tree: &Tree,
     path: String,
     quota: Option<(u64, u64)>,
     text: &str,
-) -> Result<(String, Rule), Error> {
+) -> Option<(String, Rule)> {
     match quota {
-        Some((quota_us, period_us)) if quota_us > 0 && period_us > 0 => Ok((
+        Some((quota_us, period_us)) if quota_us > 0 && period_us > 0 => Some((
             path,
             Rule::Quota {
                 quota_us,
                 period_us,
             },
         )),
-        _ => Err(Error::syntax(
-            "CPU quota",
-            text,
-            "both times must be whole numbers above 0",
-        )
-        .in_file(tree.path(&path))),
+        _ => {
+            let reason = "both times must be whole numbers above 0";
+            tree.valid(&path, Err(Error::syntax("CPU quota", text, reason)))
+        }
     }
 }

@@ -1,7 +1,6 @@
 //! The mounted cgroup hierarchies, read from the mount table.
 
 use crate::read::tree::Tree;
-use crate::types::Error;
 
 /// The version of a cgroup hierarchy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,15 +41,15 @@ pub(super) struct Mount {
 }
 
 /// Reads the mount table.
-pub(super) fn read(tree: &Tree) -> Result<Vec<Mount>, Error> {
-    if let Some(text) = tree.long_text("proc/self/mountinfo")? {
-        return Ok(text.lines().filter_map(from_mountinfo).collect());
+pub(super) fn read(tree: &Tree) -> Vec<Mount> {
+    if let Some(text) = tree.long_text("proc/self/mountinfo") {
+        return text.lines().filter_map(from_mountinfo).collect();
     }
-    let text = match tree.long_text("proc/mounts")? {
-        Some(text) => text,
-        None => tree.long_text("proc/self/mounts")?.unwrap_or_default(),
-    };
-    Ok(text.lines().filter_map(from_mounts).collect())
+    let text = tree
+        .long_text("proc/mounts")
+        .or_else(|| tree.long_text("proc/self/mounts"))
+        .unwrap_or_default();
+    text.lines().filter_map(from_mounts).collect()
 }
 
 /// Parses a line `ID PARENT MAJOR:MINOR ROOT POINT OPTIONS [FIELDS…] - TYPE SOURCE SUPER_OPTIONS`.

@@ -5,7 +5,7 @@
 
 use super::mounts::Version;
 use crate::read::tree::Tree;
-use crate::types::{Constraint, Error, Rule};
+use crate::types::{Constraint, Rule};
 
 /// The smallest value that we take as unlimited memory, because version 1 writes a number near 2^63
 /// then.
@@ -15,62 +15,52 @@ const EXEMPT: u64 = 1 << 21 | 1 << 24;
 
 /// Reads the CPU weight: `cpu.weight` with default 100, or in version 1 `cpu.shares` with default
 /// 1024. Returns `None` if it is the default.
-pub(super) fn weight(
-    tree: &Tree,
-    group: &str,
-    version: Version,
-) -> Result<Option<(String, Rule)>, Error> {
+pub(super) fn weight(tree: &Tree, group: &str, version: Version) -> Option<(String, Rule)> {
     let (name, usual) = match version {
         Version::V1 => ("cpu.shares", 1024),
         Version::V2 => ("cpu.weight", 100),
     };
     let path = format!("{group}/{name}");
-    let reported = tree.number(&path)?.and_then(|n| u64::try_from(n).ok());
-    let value = reported.filter(|&value| value != usual);
-    Ok(value.map(|value| (path, Rule::Weight { value, usual })))
+    let reported = u64::try_from(tree.number(&path)?).ok();
+    let value = reported.filter(|&value| value != usual)?;
+    Some((path, Rule::Weight { value, usual }))
 }
 
 /// Reads `pids.max` and `pids.current`.
-pub(super) fn tasks(tree: &Tree, group: &str) -> Result<Option<(String, Rule)>, Error> {
+pub(super) fn tasks(tree: &Tree, group: &str) -> Option<(String, Rule)> {
     let path = format!("{group}/pids.max");
-    let number = |path: &str| Ok(tree.number(path)?.and_then(|n| u64::try_from(n).ok()));
-    let Some(most) = number(&path)? else {
-        return Ok(None);
-    };
-    let now = number(&format!("{group}/pids.current"))?.unwrap_or(0);
-    Ok(Some((path, Rule::Tasks { most, now })))
+    let number = |path: &str| u64::try_from(tree.number(path)?).ok();
+    let most = number(&path)?;
+    let now = number(&format!("{group}/pids.current")).unwrap_or(0);
+    Some((path, Rule::Tasks { most, now }))
 }
 
 /// Reads the memory limit, or `None` if there is none.
-pub(super) fn memory(
-    tree: &Tree,
-    group: &str,
-    version: Version,
-) -> Result<Option<(String, Rule)>, Error> {
+pub(super) fn memory(tree: &Tree, group: &str, version: Version) -> Option<(String, Rule)> {
     let name = match version {
         Version::V1 => "memory.limit_in_bytes",
         Version::V2 => "memory.max",
     };
     let path = format!("{group}/{name}");
-    let reported = tree.number(&path)?.and_then(|n| u64::try_from(n).ok());
-    let bytes = reported.filter(|&bytes| bytes < UNLIMITED);
-    Ok(bytes.map(|bytes| (path, Rule::Memory(bytes))))
+    let reported = u64::try_from(tree.number(&path)?).ok();
+    let bytes = reported.filter(|&bytes| bytes < UNLIMITED)?;
+    Some((path, Rule::Memory(bytes)))
 }
 
 /// Reads the user's limit on processes. Each thread counts as one. Returns `None` if the process is
 /// exempt.
-pub(super) fn processes(tree: &Tree) -> Result<Option<Constraint>, Error> {
+pub(super) fn processes(tree: &Tree) -> Option<Constraint> {
     let path = "/proc/self/limits";
-    let limits = tree.text(path)?.unwrap_or_default();
+    let limits = tree.text(path).unwrap_or_default();
     let line = limits.lines().find_map(|l| l.strip_prefix("Max processes"));
     let soft = line.and_then(|line| line.split_whitespace().next()?.parse().ok());
-    let status = tree.text("proc/self/status")?.unwrap_or_default();
+    let status = tree.text("proc/self/status").unwrap_or_default();
     let capable = status.lines().find_map(|l| l.strip_prefix("CapEff:"));
     let capable = capable.and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok());
     let exempt = capable.is_some_and(|capable| capable & EXEMPT != 0);
-    Ok(soft.filter(|_| !exempt).map(|most| Constraint {
+    soft.filter(|_| !exempt).map(|most| Constraint {
         path: path.into(),
         generation: 0,
         rule: Rule::Tasks { most, now: 0 },
-    }))
+    })
 }

@@ -6,22 +6,15 @@
 //! for the group whose `cgroup.procs` lists this process.
 
 use crate::read::tree::Tree;
-use crate::types::Error;
 
 /// The maximum number of folders that the search visits.
 const FOLDERS_MAX: usize = 10_000;
 
 /// Returns the path below `point` of the group that lists the process that the tree calls `self`.
 /// The path has `levels` names. Returns `None` if no group lists it.
-pub(super) fn group_of_self(
-    tree: &Tree,
-    point: &str,
-    levels: usize,
-) -> Result<Option<String>, Error> {
-    let stat = tree.text("proc/self/stat")?.unwrap_or_default();
-    let Some(pid) = stat.split(' ').next().filter(|pid| !pid.is_empty()) else {
-        return Ok(None);
-    };
+pub(super) fn group_of_self(tree: &Tree, point: &str, levels: usize) -> Option<String> {
+    let stat = tree.text("proc/self/stat").unwrap_or_default();
+    let pid = stat.split(' ').next().filter(|pid| !pid.is_empty())?;
     let mut open = vec![(String::new(), 0)];
     let mut looked_at = 0;
     while let Some((within, depth)) = open.pop() {
@@ -32,14 +25,14 @@ pub(super) fn group_of_self(
         let folder = format!("{point}/{within}");
         if depth == levels {
             let members = tree
-                .long_text(&format!("{folder}/cgroup.procs"))?
+                .long_text(&format!("{folder}/cgroup.procs"))
                 .unwrap_or_default();
             if members.lines().any(|member| member == pid) {
-                return Ok(Some(within));
+                return Some(within);
             }
             continue;
         }
-        for name in tree.folders(&folder)? {
+        for name in tree.folders(&folder) {
             let inner = if within.is_empty() {
                 name
             } else {
@@ -48,5 +41,5 @@ pub(super) fn group_of_self(
             open.push((inner, depth + 1));
         }
     }
-    Ok(None)
+    None
 }

@@ -9,10 +9,10 @@
 use std::collections::BTreeMap;
 
 use crate::read::tree::{CPU, Tree};
-use crate::types::{Cache, CacheKind, CpuSet, Error};
+use crate::types::{Cache, CacheKind, CpuSet};
 
 /// Reads every cache once. We skip a hyper-thread if it shares all caches with a sibling.
-pub(super) fn read(tree: &Tree, asked: &CpuSet, siblings: &[CpuSet]) -> Result<Vec<Cache>, Error> {
+pub(super) fn read(tree: &Tree, asked: &CpuSet, siblings: &[CpuSet]) -> Vec<Cache> {
     let mut levels: BTreeMap<(u8, CacheKind), Vec<Cache>> = BTreeMap::new();
     let mut alike = CpuSet::new();
     for pu in asked.iter() {
@@ -21,7 +21,7 @@ pub(super) fn read(tree: &Tree, asked: &CpuSet, siblings: &[CpuSet]) -> Result<V
         }
         let core = siblings.iter().find(|core| core.contains(pu));
         let core = core.map_or_else(|| CpuSet::from_iter([pu]), |core| core & asked);
-        let indices = tree.numbered(&format!("{CPU}/cpu{pu}/cache"), "index")?;
+        let indices = tree.numbered(&format!("{CPU}/cpu{pu}/cache"), "index");
         let mut sharing_all = if indices.is_empty() {
             CpuSet::new()
         } else {
@@ -29,21 +29,21 @@ pub(super) fn read(tree: &Tree, asked: &CpuSet, siblings: &[CpuSet]) -> Result<V
         };
         for index in indices {
             let folder = format!("{CPU}/cpu{pu}/cache/index{index}");
-            let Some((level, kind)) = level_and_kind(tree, &folder)? else {
+            let Some((level, kind)) = level_and_kind(tree, &folder) else {
                 continue;
             };
             let known = levels.entry((level, kind)).or_default();
             let place = known.iter().position(|cache| cache.pus.contains(pu));
             let place = place.unwrap_or(known.len());
             if place == known.len() {
-                let reported = sharers(tree, &folder)?.map(|reported| &reported & asked);
+                let reported = sharers(tree, &folder).map(|reported| &reported & asked);
                 let reported = reported
                     .filter(|reported| !reported.is_empty())
                     .unwrap_or_else(|| core.clone());
                 let mut pus = known.iter().fold(reported, |pus, cache| &pus - &cache.pus);
                 pus.insert(pu);
                 let size_bytes = tree
-                    .text(&format!("{folder}/size"))?
+                    .text(&format!("{folder}/size"))
                     .and_then(|text| size_bytes(&text));
                 known.push(Cache {
                     level,
@@ -56,12 +56,12 @@ pub(super) fn read(tree: &Tree, asked: &CpuSet, siblings: &[CpuSet]) -> Result<V
         }
         alike = &alike | &sharing_all;
     }
-    Ok(levels.into_values().flatten().collect())
+    levels.into_values().flatten().collect()
 }
 
 /// Returns the PUs that share a cache. Old IA-64 kernels do not report them for some caches, which
 /// then belong to one core.
-fn sharers(tree: &Tree, folder: &str) -> Result<Option<CpuSet>, Error> {
+fn sharers(tree: &Tree, folder: &str) -> Option<CpuSet> {
     let (mask, list) = (
         format!("{folder}/shared_cpu_map"),
         format!("{folder}/shared_cpu_list"),
@@ -70,19 +70,17 @@ fn sharers(tree: &Tree, folder: &str) -> Result<Option<CpuSet>, Error> {
 }
 
 /// Returns the level and the contents of a cache, or `None` if the level is missing or invalid.
-fn level_and_kind(tree: &Tree, folder: &str) -> Result<Option<(u8, CacheKind)>, Error> {
-    let Some(level) = tree.number(&format!("{folder}/level"))? else {
-        return Ok(None);
-    };
-    let kind = match tree.text(&format!("{folder}/type"))?.as_deref() {
+fn level_and_kind(tree: &Tree, folder: &str) -> Option<(u8, CacheKind)> {
+    let level = tree.number(&format!("{folder}/level"))?;
+    let kind = match tree.text(&format!("{folder}/type")).as_deref() {
         Some("Data") => CacheKind::Data,
         Some("Instruction") => CacheKind::Instruction,
         _ => CacheKind::Unified,
     };
-    Ok(u8::try_from(level)
+    u8::try_from(level)
         .ok()
         .filter(|level| (1..=8).contains(level))
-        .map(|level| (level, kind)))
+        .map(|level| (level, kind))
 }
 
 /// Parses a size (`32K`, `8M` or a plain number) in bytes. A size of 0 means that it is unknown.

@@ -1,118 +1,162 @@
 //! Kinds of cores, for example performance and efficiency cores, or big and little ones.
 //!
-//! We use the first source that has a value for every online PU, in the order of [`KindSource`]. We
-//! split its values into kinds only where there is a large gap between neighbouring values, because
-//! single "favoured" cores that clock a few percent higher are not a kind of their own.
+//! No single source distinguishes all kinds. For example, the PMU lists of a Meteor Lake have its
+//! low-power efficiency cores together with the other efficiency cores, and some ARM firmware gives
+//! each core the same capacity. We therefore use all sources, the most trusted first. Each source
+//! splits the kinds that the sources before it have found. A source that gives the cores of a kind
+//! equal values, or has no value for some of them, leaves this kind to the next source.
 //!
-//! We read the *nominal* performance of CPPC and not the highest, because some firmware gives equal
-//! cores different highest values.
+//! We split values only where there is a large gap between neighbouring values, because single
+//! "favoured" cores that clock a few percent higher are not a kind of their own.
+//!
+//! We trust the *nominal* performance of CPPC more than the highest, because some firmware gives
+//! equal cores different highest values.
 //!
 //! Source: Linux, Documentation/ABI/testing/sysfs-devices-system-cpu (`cpu_capacity`,
 //! `acpi_cppc`), Documentation/admin-guide/pm/cpufreq.rst.
 
 use crate::read::tree::{CPU, Tree};
-use crate::types::{CpuSet, Error, Kind, KindSource};
+use crate::types::{Cache, CacheKind, CpuSet, Kind, KindSource};
 
 /// The names of the hybrid PMUs, the slowest first. Each lists the PUs that it counts.
 const PMUS: [&str; 3] = ["cpu_lowpower", "cpu_atom", "cpu_core"];
 
+/// The sources with a value for each PU, the most trusted first.
+const VALUES: [KindSource; 5] = [
+    KindSource::Capacity,
+    KindSource::Cppc,
+    KindSource::BaseFrequency,
+    KindSource::MaxFrequency,
+    KindSource::CppcHighest,
+];
+
+/// The level of the cache that low-power cores lack.
+const SHARED_LEVEL: u8 = 3;
+
 /// Returns the gap in percent above which two neighbouring values are different kinds.
 fn gap_percent(source: KindSource) -> i64 {
     match source {
-        KindSource::MaxFrequency => 20,
+        KindSource::MaxFrequency | KindSource::CppcHighest => 20,
         _ => 10,
     }
 }
 
+/// Some PUs, and the source that distinguishes them from the others. Without a source, they are all
+/// PUs of the machine.
+type Group = (CpuSet, Option<KindSource>);
+
 /// Reads the kinds of cores. The list is empty if no source covers every online PU.
-pub(crate) fn read(tree: &Tree, online: &CpuSet) -> Result<Vec<Kind>, Error> {
-    let by_pmu = by_pmu(tree, online)?;
-    if !by_pmu.is_empty() {
-        return Ok(by_pmu);
+pub(super) fn read(tree: &Tree, online: &CpuSet, caches: &[Cache]) -> Vec<Kind> {
+    let by_pmu = by_pmu(tree, online);
+    let pmus = (!by_pmu.is_empty()).then_some(KindSource::Pmu);
+    let mut groups: Vec<Group> = match by_pmu.len() {
+        0 | 1 => vec![(online.clone(), pmus)],
+        _ => by_pmu.into_iter().map(|pus| (pus, pmus)).collect(),
+    };
+    for source in VALUES {
+        groups = split_all(groups, source, |pus| {
+            Some(cut(values(tree, pus, source)?, source))
+        });
     }
-    for source in [
-        KindSource::Capacity,
-        KindSource::Cppc,
-        KindSource::BaseFrequency,
-        KindSource::MaxFrequency,
-    ] {
-        if let Some(values) = values(tree, online, source)? {
-            return Ok(cut(values, source));
-        }
+    // On a machine with one kind of cores, sockets may differ in their caches.
+    if groups.len() > 1 {
+        let source = KindSource::SharedCache;
+        groups = split_all(groups, source, |pus| by_shared_cache(pus, caches));
     }
-    Ok(Vec::new())
+    let kinds = groups.into_iter().enumerate();
+    kinds
+        .filter_map(|(rank, (pus, source))| {
+            let source = source?;
+            Some(Kind { rank, pus, source })
+        })
+        .collect()
 }
 
-/// Reads the kinds from the lists of the PMUs.
-fn by_pmu(tree: &Tree, online: &CpuSet) -> Result<Vec<Kind>, Error> {
-    let mut kinds = Vec::new();
+/// Splits each group with a source. `parts` returns the PUs of each part, the slowest first, or
+/// `None` if the source does not cover the group.
+fn split_all(
+    groups: Vec<Group>,
+    source: KindSource,
+    parts: impl Fn(&CpuSet) -> Option<Vec<CpuSet>>,
+) -> Vec<Group> {
+    let split = |(pus, before): Group| match parts(&pus) {
+        Some(parts) if parts.len() > 1 => {
+            parts.into_iter().map(|part| (part, Some(source))).collect()
+        }
+        Some(_) => vec![(pus, before.or(Some(source)))],
+        None => vec![(pus, before)],
+    };
+    groups.into_iter().flat_map(split).collect()
+}
+
+/// Reads the PUs of each PMU. The list is empty unless they cover every online PU.
+fn by_pmu(tree: &Tree, online: &CpuSet) -> Vec<CpuSet> {
+    let mut groups = Vec::new();
     let mut covered = CpuSet::new();
     for pmu in PMUS {
-        let reported = tree
-            .list(&format!("sys/devices/{pmu}/cpus"))?
-            .unwrap_or_default();
-        let pus = &(&reported & online) - &covered;
+        let reported = tree.list(&format!("sys/devices/{pmu}/cpus"));
+        let pus = &(&reported.unwrap_or_default() & online) - &covered;
         if !pus.is_empty() {
             covered = &covered | &pus;
-            kinds.push(Kind {
-                rank: kinds.len(),
-                pus,
-                source: KindSource::Pmu,
-            });
+            groups.push(pus);
         }
     }
-    Ok(if covered == *online {
-        kinds
+    if covered == *online {
+        groups
     } else {
         Vec::new()
-    })
-}
-
-/// Returns the value of each online PU, or `None` unless every PU has one.
-fn values(
-    tree: &Tree,
-    online: &CpuSet,
-    source: KindSource,
-) -> Result<Option<Vec<(i64, usize)>>, Error> {
-    let mut values = Vec::with_capacity(online.len());
-    for pu in online.iter() {
-        match value(tree, pu, source)? {
-            Some(value) if value > 0 => values.push((value, pu)),
-            _ => return Ok(None),
-        }
     }
-    Ok(Some(values))
 }
 
-fn value(tree: &Tree, pu: usize, source: KindSource) -> Result<Option<i64>, Error> {
-    let frequency = |name: &str| match tree.number(&format!("{CPU}/cpu{pu}/cpufreq/{name}"))? {
-        Some(value) => Ok(Some(value)),
-        // In a captured tree the link from the PU to its policy may be missing.
-        None => tree.number(&format!("{CPU}/cpufreq/policy{pu}/{name}")),
+/// Returns the PUs without and with a shared cache, for example the low-power cores of a Meteor
+/// Lake, which are on another tile than the cache. Returns `None` if the caches are unknown.
+fn by_shared_cache(pus: &CpuSet, caches: &[Cache]) -> Option<Vec<CpuSet>> {
+    let data = || caches.iter().filter(|c| c.kind != CacheKind::Instruction);
+    let covered = |level: Option<u8>| {
+        let caches = data().filter(|cache| level.is_none_or(|level| cache.level == level));
+        caches.fold(CpuSet::new(), |all, cache| &all | &cache.pus)
     };
+    let with = &covered(Some(SHARED_LEVEL)) & pus;
+    let without = pus - &with;
+    let known = pus.is_subset(&covered(None));
+    (known && !with.is_empty() && !without.is_empty()).then(|| vec![without, with])
+}
+
+/// Returns the value of each PU, or `None` unless every PU has one.
+fn values(tree: &Tree, pus: &CpuSet, source: KindSource) -> Option<Vec<(i64, usize)>> {
+    let value = |pu| {
+        let value = value(tree, pu, source).filter(|&value| value > 0)?;
+        Some((value, pu))
+    };
+    pus.iter().map(value).collect()
+}
+
+fn value(tree: &Tree, pu: usize, source: KindSource) -> Option<i64> {
+    let frequency = |name: &str| {
+        // In a captured tree the link from the PU to its policy may be missing.
+        tree.number(&format!("{CPU}/cpu{pu}/cpufreq/{name}"))
+            .or_else(|| tree.number(&format!("{CPU}/cpufreq/policy{pu}/{name}")))
+    };
+    let number = |name: &str| tree.number(&format!("{CPU}/cpu{pu}/{name}"));
     match source {
-        KindSource::Capacity => tree.number(&format!("{CPU}/cpu{pu}/cpu_capacity")),
-        KindSource::Cppc => tree.number(&format!("{CPU}/cpu{pu}/acpi_cppc/nominal_perf")),
+        KindSource::Capacity => number("cpu_capacity"),
+        KindSource::Cppc => number("acpi_cppc/nominal_perf"),
+        KindSource::CppcHighest => number("acpi_cppc/highest_perf"),
         KindSource::BaseFrequency => frequency("base_frequency"),
         KindSource::MaxFrequency => frequency("cpuinfo_max_freq"),
-        KindSource::Pmu | KindSource::Description => Ok(None),
+        KindSource::Pmu | KindSource::SharedCache | KindSource::Description => None,
     }
 }
 
 /// Sorts the values and splits them at gaps.
-fn cut(mut values: Vec<(i64, usize)>, source: KindSource) -> Vec<Kind> {
+fn cut(mut values: Vec<(i64, usize)>, source: KindSource) -> Vec<CpuSet> {
     values.sort_unstable();
     let apart = |low: i64, high: i64| {
         high - low > low / 100 * gap_percent(source) + low % 100 * gap_percent(source) / 100
     };
     values
         .chunk_by(|(low, _), (high, _)| !apart(*low, *high))
-        .enumerate()
-        .map(|(rank, run)| Kind {
-            rank,
-            pus: run.iter().map(|&(_, pu)| pu).collect(),
-            source,
-        })
+        .map(|run| run.iter().map(|&(_, pu)| pu).collect())
         .collect()
 }
 
@@ -127,10 +171,7 @@ mod tests {
             .enumerate()
             .map(|(pu, value)| (value, pu))
             .collect();
-        cut(values, source)
-            .iter()
-            .map(|kind| kind.pus.to_string())
-            .collect()
+        cut(values, source).iter().map(CpuSet::to_string).collect()
     }
 
     #[test]

@@ -8,7 +8,7 @@
 //! Documentation/admin-guide/mm/numaperf.rst.
 
 use crate::read::tree::Tree;
-use crate::types::{CpuSet, Error, NumaNode};
+use crate::types::{CpuSet, NumaNode};
 
 const NODE: &str = "sys/devices/system/node";
 
@@ -17,10 +17,10 @@ const NODE: &str = "sys/devices/system/node";
 const ACCESSES: [&str; 2] = ["access1", "access0"];
 
 /// Reads the NUMA nodes.
-pub(crate) fn read(tree: &Tree, online: &CpuSet) -> Result<Vec<NumaNode>, Error> {
-    let mut numbers = tree.numbered(NODE, "node")?;
+pub(crate) fn read(tree: &Tree, online: &CpuSet) -> Vec<NumaNode> {
+    let mut numbers = tree.numbered(NODE, "node");
     if let Some(up) = tree
-        .list(&format!("{NODE}/online"))?
+        .list(&format!("{NODE}/online"))
         .filter(|up| !up.is_empty())
     {
         numbers.retain(|&number| up.contains(number));
@@ -29,15 +29,14 @@ pub(crate) fn read(tree: &Tree, online: &CpuSet) -> Result<Vec<NumaNode>, Error>
     let mut taken = CpuSet::new();
     for &os_index in &numbers {
         let folder = format!("{NODE}/node{os_index}");
-        let reported =
-            tree.mask_or_list(&format!("{folder}/cpumap"), &format!("{folder}/cpulist"))?;
+        let reported = tree.mask_or_list(&format!("{folder}/cpumap"), &format!("{folder}/cpulist"));
         let pus = &reported.unwrap_or_default() & online;
         if pus.intersects(&taken) {
             continue;
         }
         taken = &taken | &pus;
         let memory_bytes = tree
-            .text(&format!("{folder}/meminfo"))?
+            .text(&format!("{folder}/meminfo"))
             .as_deref()
             .and_then(memory_bytes);
         nodes.push(NumaNode {
@@ -50,34 +49,29 @@ pub(crate) fn read(tree: &Tree, online: &CpuSet) -> Result<Vec<NumaNode>, Error>
     let nearest: Vec<CpuSet> = nodes
         .iter()
         .map(|node| nearest_pus(tree, node, &nodes, &numbers))
-        .collect::<Result<_, _>>()?;
+        .collect();
     for (node, pus) in nodes.iter_mut().zip(nearest) {
         node.pus = pus;
     }
-    Ok(nodes)
+    nodes
 }
 
 /// Returns the node's own PUs, or those of its initiators, or those of the nearest nodes that have
 /// PUs.
-fn nearest_pus(
-    tree: &Tree,
-    node: &NumaNode,
-    nodes: &[NumaNode],
-    numbers: &[usize],
-) -> Result<CpuSet, Error> {
+fn nearest_pus(tree: &Tree, node: &NumaNode, nodes: &[NumaNode], numbers: &[usize]) -> CpuSet {
     if node.has_pus {
-        return Ok(node.pus.clone());
+        return node.pus.clone();
     }
     for access in ACCESSES {
         let folder = format!("{NODE}/node{}/{access}/initiators", node.os_index);
-        let initiators = tree.numbered(&folder, "node")?;
+        let initiators = tree.numbered(&folder, "node");
         let pus = joined(nodes, |other| initiators.contains(&other.os_index));
         if !pus.is_empty() {
-            return Ok(pus);
+            return pus;
         }
     }
     // The file has one distance for each online node, in ascending order of their numbers.
-    let text = tree.text(&format!("{NODE}/node{}/distance", node.os_index))?;
+    let text = tree.text(&format!("{NODE}/node{}/distance", node.os_index));
     let distances: Vec<u32> = text
         .unwrap_or_default()
         .split_whitespace()
@@ -91,9 +85,7 @@ fn nearest_pus(
     };
     let with_pus = nodes.iter().filter(|other| other.has_pus);
     let least = with_pus.filter_map(distance).min();
-    Ok(joined(nodes, |other| {
-        least.is_some() && distance(other) == least
-    }))
+    joined(nodes, |other| least.is_some() && distance(other) == least)
 }
 
 /// Returns the own PUs of all nodes that `meant` selects.

@@ -12,32 +12,28 @@
 use std::collections::BTreeMap;
 
 use crate::read::tree::{CPU, Tree};
-use crate::types::{CpuSet, Die, Error, NumaNode, Package};
+use crate::types::{CpuSet, Die, NumaNode, Package};
 
 /// Reads the sibling sets of the kernel, including those of offline PUs if the kernel still reports
 /// them.
-pub(super) fn siblings(tree: &Tree, folders: &[usize]) -> Result<Vec<CpuSet>, Error> {
+pub(super) fn siblings(tree: &Tree, folders: &[usize]) -> Vec<CpuSet> {
     let reported = partition(folders.iter().copied(), |pu| {
         first_reported(tree, pu, ["core_cpus", "thread_siblings"])
-    })?;
-    Ok(reported.into_iter().map(|(_, pus)| pus).collect())
+    });
+    reported.into_iter().map(|(_, pus)| pus).collect()
 }
 
 /// Reads the packages.
-pub(super) fn packages(
-    tree: &Tree,
-    asked: &CpuSet,
-    nodes: &[NumaNode],
-) -> Result<Vec<Package>, Error> {
+pub(super) fn packages(tree: &Tree, asked: &CpuSet, nodes: &[NumaNode]) -> Vec<Package> {
     let reported = partition(asked.iter(), |pu| {
-        Ok(first_reported(tree, pu, ["package_cpus", "core_siblings"])?.map(|pus| &pus & asked))
-    })?;
+        first_reported(tree, pu, ["package_cpus", "core_siblings"]).map(|pus| &pus & asked)
+    });
     let mut packages: Vec<Package> = Vec::with_capacity(reported.len());
     for (pu, pus) in reported {
-        let os_index = id(tree, pu, "physical_package_id")?;
+        let os_index = id(tree, pu, "physical_package_id");
         packages.push(Package { os_index, pus });
     }
-    Ok(rejoined(packages, nodes))
+    rejoined(packages, nodes)
 }
 
 /// Joins the sets of packages that were split at NUMA nodes.
@@ -63,62 +59,55 @@ fn rejoined(reported: Vec<Package>, nodes: &[NumaNode]) -> Vec<Package> {
 
 /// Reads the dies. The list is empty if they are the same as the packages. Kernels that know no
 /// dies give each PU a die of its own with the number -1.
-pub(super) fn dies(tree: &Tree, asked: &CpuSet, packages: &[Package]) -> Result<Vec<Die>, Error> {
+pub(super) fn dies(tree: &Tree, asked: &CpuSet, packages: &[Package]) -> Vec<Die> {
     let reported = partition(asked.iter(), |pu| {
-        Ok(first_reported(tree, pu, ["die_cpus"])?.map(|pus| &pus & asked))
-    })?;
+        first_reported(tree, pu, ["die_cpus"]).map(|pus| &pus & asked)
+    });
     let mut dies = Vec::new();
     for (pu, pus) in reported {
-        let os_index = id(tree, pu, "die_id")?;
+        let os_index = id(tree, pu, "die_id");
         if os_index.is_some() {
             dies.push(Die { os_index, pus });
         }
     }
     let is_package = |die: &Die| packages.iter().any(|package| package.pus == die.pus);
-    Ok(if dies.iter().all(is_package) {
+    if dies.iter().all(is_package) {
         Vec::new()
     } else {
         dies
-    })
+    }
 }
 
 /// Returns the first of these sets that the kernel reports for a PU, as a mask or a list.
-fn first_reported<const N: usize>(
-    tree: &Tree,
-    pu: usize,
-    names: [&str; N],
-) -> Result<Option<CpuSet>, Error> {
-    for name in names {
+fn first_reported<const N: usize>(tree: &Tree, pu: usize, names: [&str; N]) -> Option<CpuSet> {
+    names.into_iter().find_map(|name| {
         let file = format!("{CPU}/cpu{pu}/topology/{name}");
-        if let Some(set) = tree.mask_or_list(&file, &format!("{file}_list"))? {
-            return Ok(Some(set));
-        }
-    }
-    Ok(None)
+        tree.mask_or_list(&file, &format!("{file}_list"))
+    })
 }
 
 /// Returns the number of an object. Kernels write -1 if the firmware gives none.
-fn id(tree: &Tree, pu: usize, name: &str) -> Result<Option<usize>, Error> {
+fn id(tree: &Tree, pu: usize, name: &str) -> Option<usize> {
     let number = tree.number(&format!("{CPU}/cpu{pu}/topology/{name}"))?;
-    Ok(number.and_then(|number| usize::try_from(number).ok()))
+    usize::try_from(number).ok()
 }
 
 /// Reads the set of each PU, unless the set of an earlier PU contains it.
 fn partition(
     pus: impl Iterator<Item = usize>,
-    reported: impl Fn(usize) -> Result<Option<CpuSet>, Error>,
-) -> Result<Vec<(usize, CpuSet)>, Error> {
+    reported: impl Fn(usize) -> Option<CpuSet>,
+) -> Vec<(usize, CpuSet)> {
     let mut covered = CpuSet::new();
     let mut sets = Vec::new();
     for pu in pus {
         if covered.contains(pu) {
             continue;
         }
-        let fresh = &reported(pu)?.unwrap_or_default() - &covered;
+        let fresh = &reported(pu).unwrap_or_default() - &covered;
         if !fresh.is_empty() {
             covered = &covered | &fresh;
             sets.push((pu, fresh));
         }
     }
-    Ok(sets)
+    sets
 }

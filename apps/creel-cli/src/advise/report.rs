@@ -1,0 +1,179 @@
+//! The recommendation as text, JSON or CSV.
+
+use super::{
+    Candidate,
+    search::{Cost, Runs},
+};
+use crate::run::export::{Target, export, quoted};
+use anyhow::Result;
+use creel_console::{Align, Common, Format, Table, document::SCHEMA, output};
+use serde::Serialize;
+use std::ffi::OsString;
+
+/// The document that `--format json` prints.
+#[derive(Serialize)]
+pub struct Report {
+    schema: u32,
+    program: String,
+    /// The settings in the order in which they were added. The first is the program without creel.
+    settings: Vec<Row>,
+    /// The index of the recommended setting.
+    best: usize,
+    /// The recommendation as lines to copy. They are empty if the program is best as it is.
+    command: String,
+    /// The same without creel, for a shell.
+    shell: String,
+    systemd: String,
+    dockerfile: String,
+}
+
+/// One setting. It is also a row of the CSV.
+#[derive(Clone, Serialize)]
+struct Row {
+    setting: String,
+    /// The number of workers, or null for the program without creel.
+    workers: Option<usize>,
+    placement: String,
+    runs: usize,
+    /// The medians of the runs.
+    wall_s: Option<f64>,
+    cpu_s: Option<f64>,
+    peak_rss_bytes: Option<f64>,
+    /// The wall time divided by that of the program without creel, with its 95 % interval.
+    ratio: Option<f64>,
+    ratio_low: Option<f64>,
+    ratio_high: Option<f64>,
+}
+
+impl Report {
+    pub fn new(all: &[Candidate], runs: &[Runs], best: usize, command: &[OsString]) -> Self {
+        let rows = all.iter().zip(runs).map(|(c, r)| row(c, r, &runs[0]));
+        let words: Vec<String> = command
+            .iter()
+            .map(|w| quoted(&w.to_string_lossy()))
+            .collect();
+        let program = words.join(" ");
+        let chosen = &all[best];
+        let exported = |target| {
+            let plan = chosen.plan.as_ref();
+            plan.map_or_else(String::new, |plan| export(plan, target))
+        };
+        let options = match (chosen.setting.jobs, chosen.setting.placement.to_string()) {
+            (None, _) => String::new(),
+            (Some(n), placement) if placement == "unpinned" => format!("creel run --jobs {n} -- "),
+            (Some(n), placement) => format!("creel run --jobs {n} --placement {placement} -- "),
+        };
+        Self {
+            schema: SCHEMA,
+            settings: rows.collect(),
+            best,
+            command: format!("{options}{program}"),
+            shell: shell(chosen, command),
+            systemd: exported(Target::Systemd),
+            dockerfile: exported(Target::Dockerfile),
+            program,
+        }
+    }
+
+    pub fn print(&self, common: &Common) -> Result<()> {
+        match common.format {
+            Format::Text => output::text(&self.text())?,
+            Format::Json => output::json(self)?,
+            Format::Csv => output::csv(self.settings.iter())?,
+        }
+        Ok(())
+    }
+
+    fn text(&self) -> String {
+        let right = |title| (title, Align::Right);
+        let mut table = Table::new(&[
+            ("setting", Align::Left),
+            right("runs"),
+            right("wall"),
+            right("ratio"),
+            right("user + sys"),
+            right("peak memory"),
+        ]);
+        for row in &self.settings {
+            let ratio = match (row.ratio, row.ratio_low, row.ratio_high) {
+                (Some(r), Some(low), Some(high)) => format!("{r:.3} ({low:.3} to {high:.3})"),
+                (Some(r), ..) => format!("{r:.3}"),
+                _ => "failed".into(),
+            };
+            let shown =
+                |value: Option<f64>, unit: fn(f64) -> String| value.map_or_else(String::new, unit);
+            let ms = |seconds: f64| format!("{:.1} ms", seconds * 1e3);
+            table.row([
+                row.setting.clone(),
+                row.runs.to_string(),
+                shown(row.wall_s, ms),
+                ratio,
+                shown(row.cpu_s, ms),
+                shown(row.peak_rss_bytes, |b| format!("{:.1} MiB", b / 1048576.0)),
+            ]);
+        }
+        format!("{}\n{}", table.text(), self.advice())
+    }
+
+    fn advice(&self) -> String {
+        let (own, best) = (&self.settings[0], &self.settings[self.best]);
+        if self.best == 0 {
+            return "best: as it is. No setting is better beyond noise.\n".into();
+        }
+        let share = |a: Option<f64>, b: Option<f64>| Some(a? / b? * 100.0);
+        let percent = |a, b| share(a, b).map_or_else(|| "?".into(), |p| format!("{p:.0} %"));
+        let mut text = format!(
+            "best: {}, with {} of the time, {} of the CPU time and {} of the memory\n",
+            best.setting,
+            percent(best.wall_s, own.wall_s),
+            percent(best.cpu_s, own.cpu_s),
+            percent(best.peak_rss_bytes, own.peak_rss_bytes),
+        );
+        let mut part = |title: &str, lines: &str| {
+            if !lines.trim().is_empty() {
+                text += &format!("\n{title}\n");
+                lines
+                    .lines()
+                    .for_each(|line| text += &format!("  {line}\n"));
+            }
+        };
+        part("with creel:", &self.command);
+        part("without creel:", &self.shell);
+        part("in a unit file, under [Service]:", &self.systemd);
+        part("in a Dockerfile:", &self.dockerfile);
+        text
+    }
+}
+
+/// Returns the command with its settings, for a shell.
+fn shell(chosen: &Candidate, command: &[OsString]) -> String {
+    let Some(plan) = &chosen.plan else {
+        return String::new();
+    };
+    let mask = plan.mask.as_ref().map(|mask| format!("taskset -c {mask}"));
+    let variables = plan
+        .variables()
+        .map(|(name, value)| format!("{name}={}", quoted(&value.to_string_lossy())));
+    let words = plan.command(command);
+    let words = words.iter().map(|word| quoted(&word.to_string_lossy()));
+    // Assignments come first, because `taskset` would take them for programs.
+    let parts: Vec<String> = variables.chain(mask).chain(words).collect();
+    parts.join(" ")
+}
+
+fn row(candidate: &Candidate, runs: &Runs, own: &Runs) -> Row {
+    let median = |figure: fn(&Cost) -> f64| Some(runs.median(figure)).filter(|m| m.is_finite());
+    let ratio = runs.ratio(own);
+    Row {
+        setting: candidate.setting.to_string(),
+        workers: candidate.setting.jobs,
+        placement: candidate.setting.placement.to_string(),
+        runs: runs.costs.len(),
+        wall_s: median(|cost| cost.wall_s),
+        cpu_s: median(|cost| cost.cpu_s),
+        peak_rss_bytes: median(|cost| cost.peak_bytes),
+        ratio: ratio.map(|ratio| ratio.geometric_mean),
+        ratio_low: ratio.and_then(|ratio| ratio.low),
+        ratio_high: ratio.and_then(|ratio| ratio.high),
+    }
+}

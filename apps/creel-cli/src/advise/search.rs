@@ -1,0 +1,171 @@
+//! Chooses the best of several settings from interleaved runs.
+//!
+//! The settings take turns, so that a drift in the speed of the machine affects them equally. We
+//! drop a setting as soon as it is slower than the fastest beyond noise, so that the time goes to
+//! those that are still in doubt.
+
+use creel_stats::{Ratio, Summary};
+
+/// The number of rounds after which we drop settings. With fewer runs, the interval of a ratio is
+/// too wide.
+const ROUNDS_LEAST: usize = 4;
+/// The largest number of rounds. More do not pay.
+const ROUNDS_MOST: usize = 40;
+/// Settings whose times differ by less than this factor count as equally fast.
+const EQUAL: f64 = 1.03;
+/// A cheaper setting is worth a change only if it saves this share of the CPU time.
+const SAVES: f64 = 0.1;
+
+/// The cost of one run.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Cost {
+    pub wall_s: f64,
+    pub cpu_s: f64,
+    pub peak_bytes: f64,
+}
+
+/// The runs of one setting.
+#[derive(Clone, Debug, Default)]
+pub struct Runs {
+    pub costs: Vec<Cost>,
+    /// Whether it was slower than the fastest beyond noise, or has failed.
+    pub is_dropped: bool,
+}
+
+impl Runs {
+    fn walls(&self) -> Vec<f64> {
+        self.costs.iter().map(|cost| cost.wall_s).collect()
+    }
+
+    /// Returns the median of a figure, or infinity without a run.
+    pub fn median(&self, figure: fn(&Cost) -> f64) -> f64 {
+        let values: Vec<f64> = self.costs.iter().map(figure).collect();
+        Summary::of(&values).map_or(f64::INFINITY, |summary| summary.median)
+    }
+
+    /// Returns the ratio of the wall times to those of `base`, round by round.
+    pub fn ratio(&self, base: &Runs) -> Option<Ratio> {
+        Ratio::of(&base.walls(), &self.walls())
+    }
+}
+
+/// Returns the fastest setting by the median of its wall times.
+fn fastest(all: &[Runs]) -> usize {
+    let wall = |i: &usize| all[*i].median(|cost| cost.wall_s);
+    let open = (0..all.len()).filter(|&i| !all[i].is_dropped);
+    open.min_by(|a, b| wall(a).total_cmp(&wall(b))).unwrap_or(0)
+}
+
+/// Drops the settings that are slower than the fastest beyond noise. `keep` is never dropped,
+/// because the report compares with it.
+pub fn prune(all: &mut [Runs], keep: usize) {
+    let best = fastest(all);
+    if all[best].costs.len() < ROUNDS_LEAST {
+        return;
+    }
+    let base = all[best].clone();
+    for (i, runs) in all.iter_mut().enumerate().filter(|(i, _)| *i != keep) {
+        let slower = runs.ratio(&base).and_then(|ratio| ratio.low);
+        runs.is_dropped |= i != best && slower.is_some_and(|low| low > 1.0);
+    }
+}
+
+/// Returns whether more rounds would not change the answer.
+pub fn is_decided(all: &[Runs]) -> bool {
+    let open = || all.iter().filter(|runs| !runs.is_dropped);
+    let rounds = open().map(|runs| runs.costs.len()).min().unwrap_or(0);
+    if open().count() <= 1 || rounds >= ROUNDS_MOST {
+        return true;
+    }
+    let base = &all[fastest(all)];
+    // The interval of each setting is then either inside of the tolerance or outside of it.
+    let is_clear = |runs: &Runs| {
+        let ratio = runs.ratio(base).and_then(|r| Some((r.low?, r.high?)));
+        ratio.is_some_and(|(low, high)| high <= EQUAL || low > EQUAL)
+    };
+    rounds > ROUNDS_LEAST && open().all(is_clear)
+}
+
+/// Returns the setting to recommend: of the equally fast ones that do not cost more CPU time than
+/// others, the first. Simple settings come first, beginning with the program as it is.
+pub fn best(all: &[Runs]) -> usize {
+    let first = fastest(all);
+    let is_equal = |i: &usize| {
+        let ratio = all[*i].ratio(&all[first]);
+        !all[*i].costs.is_empty() && ratio.is_some_and(|ratio| ratio.geometric_mean <= EQUAL)
+    };
+    let equal: Vec<usize> = (0..all.len()).filter(is_equal).collect();
+    let cpu = |i: usize| all[i].median(|cost| cost.cpu_s);
+    let least = equal.iter().map(|&i| cpu(i)).fold(f64::INFINITY, f64::min);
+    let mut cheap = equal
+        .into_iter()
+        .filter(|&i| cpu(i) * (1.0 - SAVES) <= least);
+    cheap.next().unwrap_or(first)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use creel_stats::noise::Noise;
+
+    /// Returns runs with this mean time and CPU time, and the noise of a shared machine.
+    fn runs(noise: &mut Noise, wall_s: f64, cpu_s: f64, rounds: usize) -> Runs {
+        let costs = (0..rounds).map(|_| Cost {
+            wall_s: wall_s * noise.factor(),
+            cpu_s,
+            peak_bytes: 1e6,
+        });
+        Runs {
+            costs: costs.collect(),
+            is_dropped: false,
+        }
+    }
+
+    #[test]
+    fn a_setting_that_is_better_beyond_noise_is_chosen() {
+        let noise = &mut Noise(7);
+        let all = [
+            runs(noise, 1.0, 2.0, 20),
+            runs(noise, 0.5, 1.0, 20),
+            runs(noise, 2.0, 1.0, 20),
+        ];
+        assert_eq!(best(&all), 1);
+        let mut pruned = all.clone();
+        prune(&mut pruned, 0);
+        let dropped: Vec<bool> = pruned.iter().map(|runs| runs.is_dropped).collect();
+        assert_eq!(dropped, [false, false, true], "the default is kept");
+    }
+
+    #[test]
+    fn the_default_is_kept_if_nothing_is_better() {
+        for seed in 0..50 {
+            let noise = &mut Noise(seed);
+            let all = [runs(noise, 1.0, 2.0, 40), runs(noise, 1.0, 2.0, 40)];
+            let ratio = all[1].ratio(&all[0]).unwrap();
+            if (0.97..1.03).contains(&ratio.geometric_mean) {
+                assert_eq!(best(&all), 0, "seed {seed}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_cheaper_of_equally_fast_settings_is_chosen() {
+        let exact = |wall_s, cpu_s| {
+            let cost = Cost {
+                wall_s,
+                cpu_s,
+                peak_bytes: 1e6,
+            };
+            Runs {
+                costs: vec![cost; 5],
+                is_dropped: false,
+            }
+        };
+        let all = [exact(1.0, 4.0), exact(1.01, 1.0), exact(1.2, 0.5)];
+        assert_eq!(best(&all), 1);
+        let mut few = vec![exact(1.0, 4.0)];
+        few[0].costs.truncate(1);
+        prune(&mut few, 0);
+        assert!(is_decided(&few) && best(&few) == 0);
+    }
+}

@@ -1,0 +1,90 @@
+//! The load that other programs put on the CPUs.
+//!
+//! Threads that wait for each other by spinning are fast while each has a CPU of its own. Next to
+//! other programs, however, a thread may spin for a whole time slice while the thread that it waits
+//! for has no CPU. We measured an OpenMP loop with two threads on two CPUs next to compilers: it
+//! took 6 s while its threads were spinning, and 0.3 s while they were sleeping.
+//!
+//! Source: proc_loadavg(5), and Documentation/accounting/psi.rst of Linux.
+
+use std::{fs, thread::sleep, time::Duration};
+
+/// The load that does not matter, for example that of an editor.
+const FREE: f64 = 0.5;
+/// The share of the last ten seconds in which some thread waited for a CPU, in percent, above which
+/// the machine is busy.
+const PRESSURE_MAX: f64 = 25.0;
+/// The number of samples of the runnable threads, and the time between two samples. One sample
+/// alone would often count a daemon that has just woken up.
+const SAMPLES: u32 = 5;
+const INTERVAL: Duration = Duration::from_millis(1);
+
+/// Returns the load of other programs, in CPUs, if it leaves no CPU for each of `workers` threads on
+/// a machine with `cpus` CPUs.
+pub fn contention(workers: usize, cpus: usize) -> Option<f64> {
+    let loadavg = || fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    let minute = average(&loadavg()).unwrap_or(0.0);
+    let pressure = fs::read_to_string("/proc/pressure/cpu").unwrap_or_default();
+    if is_busy(minute, waiting(&pressure), workers, cpus) {
+        return Some(minute);
+    }
+    // The averages lag behind a program that has just started.
+    let now = (0..SAMPLES).map(|_| {
+        sleep(INTERVAL);
+        others(&loadavg()).unwrap_or(0.0)
+    });
+    let now = now.sum::<f64>() / f64::from(SAMPLES);
+    is_busy(now, 0.0, workers, cpus).then_some(now)
+}
+
+fn is_busy(load: f64, waiting: f64, workers: usize, cpus: usize) -> bool {
+    let crowded = load + workers as f64 > cpus as f64 + FREE;
+    // The pressure does not say how many CPUs are busy, so it counts only for a program that uses
+    // much of the machine.
+    crowded || (waiting > PRESSURE_MAX && workers * 2 >= cpus)
+}
+
+/// Returns the mean load of the last minute.
+fn average(loadavg: &str) -> Option<f64> {
+    loadavg.split(' ').next()?.parse().ok()
+}
+
+/// Returns the number of threads that are runnable now, except this one.
+fn others(loadavg: &str) -> Option<f64> {
+    let (runnable, _) = loadavg.split(' ').nth(3)?.split_once('/')?;
+    Some(runnable.parse::<f64>().ok()? - 1.0)
+}
+
+/// Returns the share of the last ten seconds in which some thread waited for a CPU, in percent.
+fn waiting(pressure: &str) -> f64 {
+    let some = pressure
+        .lines()
+        .find_map(|line| line.strip_prefix("some avg10="));
+    let share = some.and_then(|rest| rest.split(' ').next()?.parse().ok());
+    share.unwrap_or(0.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_files_of_the_kernel_are_parsed() {
+        let loadavg = "3.54 4.18 3.53 10/165 24912\n";
+        assert_eq!((average(loadavg), others(loadavg)), (Some(3.54), Some(9.0)));
+        let pressure = "some avg10=98.46 avg60=98.05 avg300=98.65 total=108\nfull avg10=0.00\n";
+        assert_eq!(waiting(pressure), 98.46);
+        assert_eq!(
+            (average(""), others("1.0 x"), waiting("")),
+            (None, None, 0.0)
+        );
+    }
+
+    #[test]
+    fn a_machine_is_busy_if_a_thread_has_no_cpu_of_its_own() {
+        assert!(!is_busy(0.3, 5.0, 2, 2), "an idle machine");
+        assert!(is_busy(3.5, 0.0, 2, 2), "compilers on two CPUs");
+        assert!(!is_busy(20.0, 60.0, 4, 64), "other CPUs are free");
+        assert!(is_busy(0.0, 60.0, 2, 2), "neighbours that started just now");
+    }
+}

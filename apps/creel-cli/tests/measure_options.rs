@@ -1,0 +1,118 @@
+//! Checks the options of `creel measure` that hyperfine has too: input and output, a shell, a
+//! reference, exit codes and the order of the tables.
+
+use serde_json::Value;
+use std::{fs, process::Command};
+use tempfile::TempDir;
+
+const CREEL: &str = env!("CARGO_BIN_EXE_creel");
+
+fn creel(words: &[&str]) -> (Option<i32>, String, String) {
+    let output = Command::new(CREEL).args(words).output().unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    (
+        output.status.code(),
+        text(output.stdout),
+        text(output.stderr),
+    )
+}
+
+fn json(words: &[&str]) -> Value {
+    let all = [&["measure", "--format", "json"], words].concat();
+    let (code, json, err) = creel(&all);
+    assert_eq!(code, Some(0), "{words:?}: {err}");
+    serde_json::from_str(&json).unwrap()
+}
+
+#[test]
+fn input_and_output_of_the_command_are_chosen() {
+    let folder = TempDir::new().unwrap();
+    let file = |name: &str| folder.path().join(name).display().to_string();
+    let (input, output) = (file("in"), file("out"));
+    fs::write(&input, "given\n").unwrap();
+    let words = [
+        "measure", "-n2", "--input", &input, "--output", &output, "cat",
+    ];
+    let (code, _, err) = creel(&words);
+    assert_eq!(code, Some(0), "{err}");
+    assert_eq!(fs::read_to_string(&output).unwrap(), "given\n");
+    // More than a pipe holds.
+    let words = [
+        "measure",
+        "-n1",
+        "--output",
+        "pipe",
+        "head",
+        "-c",
+        "1000000",
+        "/dev/zero",
+    ];
+    let (code, _, err) = creel(&words);
+    assert_eq!(code, Some(0), "{err}");
+    let (_, out, _) = creel(&["measure", "-n1", "--output", "inherit", "echo", "printed"]);
+    assert!(out.starts_with("printed\n"), "{out}");
+    let (code, _, err) = creel(&["measure", "-n1", "--input", "/no/such/file", "cat"]);
+    assert!(code == Some(2) && err.contains("/no/such/file"), "{err}");
+}
+
+#[test]
+fn a_shell_runs_lines_and_a_reference_is_the_base() {
+    let words = [
+        "-n2",
+        "-S",
+        "sh",
+        "--reference",
+        "true | false; true",
+        "true && true",
+    ];
+    let output = json(&words);
+    let commands = output["commands"].as_array().unwrap();
+    let label = |i: usize| commands[i]["command"].as_str().unwrap();
+    assert_eq!((label(0), label(1)), ("true | false; true", "true && true"));
+    assert_eq!(commands[1]["base"], "true | false; true");
+}
+
+#[test]
+fn only_the_given_exit_codes_are_ignored() {
+    let exit = |ignore: &str, code: &str| {
+        let words = ["measure", "-n2", ignore, "sh", "-c", code];
+        creel(&words).0
+    };
+    assert_eq!(exit("--ignore-failure=3,4", "exit 3"), Some(0));
+    assert_eq!(exit("--ignore-failure=3,4", "exit 5"), Some(1));
+    assert_eq!(exit("-i", "exit 5"), Some(0));
+    assert_eq!(exit("--ignore-failure=x", "exit 5"), Some(2));
+}
+
+#[test]
+fn commands_are_sorted_by_time() {
+    let folder = TempDir::new().unwrap();
+    let file = folder.path().join("runs.csv").display().to_string();
+    let words = [
+        "measure", "-n2", "--csv", &file, "--vs", "true", "sleep", "0.1",
+    ];
+    assert_eq!(creel(&words).0, Some(0));
+    let first = |sort: &str| {
+        let (_, out, _) = creel(&["measure", "--from", &file, "--sort", sort]);
+        out.find("sleep 0.1").unwrap() < out.find("true").unwrap()
+    };
+    assert!(first("command") && !first("mean-time"));
+}
+
+#[test]
+fn metrics_are_read_through_no_link_of_others() {
+    // The name of the temporary file must not be guessable.
+    let folder = TempDir::new().unwrap();
+    let victim = folder.path().join("victim");
+    fs::write(&victim, "precious").unwrap();
+    let script = "ln -s \"$1\" \"$TMPDIR/creel-measure-$$.out\"; exec \"$0\" measure -n1 --metric \
+                  'n=([0-9]+)' echo 42";
+    let out = Command::new("sh")
+        .args(["-c", script, CREEL])
+        .arg(&victim)
+        .env("TMPDIR", folder.path())
+        .output()
+        .unwrap();
+    assert!(out.status.success(), "{out:?}");
+    assert_eq!(fs::read_to_string(&victim).unwrap(), "precious");
+}

@@ -1,0 +1,322 @@
+//! Fuzzes the trees that a machine is read from. Containers, emulators and old kernels show files
+//! that are missing, empty, huge or unreadable, or that contradict each other. None of them may keep
+//! a program from starting.
+//!
+//! The property: `Machine::detect_in` always returns a machine, its allowed PUs are those of the
+//! thread's mask, and its budget has at least one worker, which every placement can place.
+//!
+//! `CREEL_FUZZ` sets the number of mutations.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use creel_topology::{Budget, CpuSet, Machine, Placement, Rounding, place};
+
+use crate::captured;
+use crate::mutation::{files, mutated, whole};
+use crate::support::{CPU, Dice, Fixture, set};
+
+const POLICIES: [Placement; 8] = [
+    Placement::Unpinned,
+    Placement::Cores,
+    Placement::Pus,
+    Placement::Close,
+    Placement::Spread,
+    Placement::PerCache,
+    Placement::PerNode,
+    Placement::FastCores,
+];
+
+/// The maximum time of one read. A machine with 256 PUs takes about 50 ms on a slow disk.
+const READ_MAX: Duration = Duration::from_secs(20);
+
+/// Checks the property for one tree.
+fn check(root: &Path, mask: Option<&CpuSet>, change: &str) {
+    let begin = Instant::now();
+    for machine in [
+        Machine::detect_in(root, mask),
+        Machine::detect_cores_in(root, mask),
+    ] {
+        assert!(!machine.allowed().is_empty(), "{change}");
+        assert!(machine.allowed().is_subset(machine.online()), "{change}");
+        if let Some(mask) = mask {
+            assert_eq!(machine.allowed(), mask, "{change}");
+        }
+        for rounding in [Rounding::Floor, Rounding::Ceil] {
+            let budget = Budget::rounded(&machine, rounding);
+            assert!(budget.workers() >= 1, "{change}");
+            assert!(budget.bound_by().workers >= 1, "{change}");
+        }
+        // Some placements compare each core with each other core.
+        let placed = if machine.online().len() > 2048 {
+            0
+        } else {
+            POLICIES.len()
+        };
+        for policy in &POLICIES[..placed] {
+            let layout = place(&machine, machine.allowed(), 3, policy);
+            let layout = layout.unwrap_or_else(|error| panic!("{change}: {policy}: {error}"));
+            let allowed = |pus: &CpuSet| !pus.is_empty() && pus.is_subset(machine.allowed());
+            assert!(layout.assigned().iter().all(allowed), "{change}: {policy}");
+        }
+        let kinds = machine
+            .kinds()
+            .iter()
+            .map(|kind| kind.pus.len())
+            .sum::<usize>();
+        assert!(kinds <= machine.online().len(), "{change}");
+        assert!(
+            machine.notes().iter().all(|note| note.lines().count() == 1),
+            "{change}"
+        );
+    }
+    assert!(
+        begin.elapsed() < READ_MAX,
+        "{change}: {:?}",
+        begin.elapsed()
+    );
+}
+
+/// Returns a random set of at most eight PUs.
+fn some_pus(dice: &mut Dice) -> CpuSet {
+    let bound = [2, 8, 64, 1024][dice.below(4)];
+    (0..1 + dice.below(8)).map(|_| dice.below(bound)).collect()
+}
+
+/// Returns a text that contradicts the other files, or is no text at all.
+fn contradiction(dice: &mut Dice) -> Vec<u8> {
+    match dice.below(9) {
+        0 => Vec::new(),
+        1 => b"\n".to_vec(),
+        2 => some_pus(dice).to_string().into_bytes(),
+        3 => format!("{:x}", dice.below(1 << 20)).into_bytes(),
+        4 => b"0-16383\n".to_vec(),
+        5 => b"max 0\n".to_vec(),
+        6 => format!("-{}\n", dice.below(1 << 30)).into_bytes(),
+        7 => "18446744073709551615 1\n"
+            .repeat(dice.below(20_000))
+            .into_bytes(),
+        _ => (0..dice.below(64)).map(|_| dice.below(256) as u8).collect(),
+    }
+}
+
+/// Changes one file of the tree, and returns a function that restores it and a description.
+fn change(dice: &mut Dice, root: &Path, path: &Path) -> (Box<dyn FnOnce()>, String) {
+    let original = fs::read(path).unwrap();
+    let restored = path.to_owned();
+    let restore = move || {
+        if restored.is_dir() && !restored.is_symlink() {
+            fs::remove_dir_all(&restored).unwrap();
+        } else if restored.symlink_metadata().is_ok() {
+            fs::remove_file(&restored).unwrap();
+        }
+        fs::write(&restored, &original).unwrap();
+    };
+    let replace = || fs::remove_file(path).unwrap();
+    let what = match dice.below(8) {
+        0 => {
+            replace();
+            "missing"
+        }
+        1 => {
+            // A file that links to itself fails with ELOOP.
+            replace();
+            symlink(path.file_name().unwrap(), path).unwrap();
+            "looping"
+        }
+        2 => {
+            replace();
+            symlink("/dev/zero", path).unwrap();
+            "endless"
+        }
+        3 => {
+            replace();
+            fs::create_dir(path).unwrap();
+            "a folder"
+        }
+        4 => {
+            replace();
+            symlink("/proc/self/mem", path).unwrap();
+            "unreadable"
+        }
+        5 => {
+            let bytes = mutated(dice, &fs::read(path).unwrap());
+            fs::write(path, bytes).unwrap();
+            "mutated"
+        }
+        _ => {
+            fs::write(path, contradiction(dice)).unwrap();
+            "contradicting"
+        }
+    };
+    let name = path.strip_prefix(root).unwrap().display();
+    (Box::new(restore), format!("{name}: {what}"))
+}
+
+fn fuzz(dice: &mut Dice, root: &Path, mutations: usize) {
+    let mut paths = Vec::new();
+    files(root, &mut paths);
+    paths.sort();
+    // A file of the process or of a list has more effect than one of the many files of a PU.
+    let is_rare = |path: &&PathBuf| !path.to_string_lossy().contains("/cpu/cpu");
+    let rare: Vec<PathBuf> = paths.iter().filter(is_rare).cloned().collect();
+    let whole = Machine::detect_in(root, None);
+    for _ in 0..mutations {
+        let mut chosen: Vec<&PathBuf> = Vec::new();
+        for _ in 0..1 + dice.below(3) {
+            let among = if dice.below(2) == 0 && !rare.is_empty() {
+                &rare
+            } else {
+                &paths
+            };
+            let path = &among[dice.below(among.len())];
+            if !chosen.contains(&path) {
+                chosen.push(path);
+            }
+        }
+        let changes = chosen.into_iter().map(|path| change(dice, root, path));
+        let (restore, what): (Vec<_>, Vec<_>) = changes.collect();
+        let mask = match dice.below(3) {
+            0 => None,
+            1 => Some(some_pus(dice)),
+            _ => Some(whole.allowed().clone()),
+        };
+        let what = format!("{} with the mask {mask:?}: {what:?}", root.display());
+        check(root, mask.as_ref(), &what);
+        restore.into_iter().for_each(|restore| restore());
+    }
+}
+
+fn mutations() -> usize {
+    let given = std::env::var("CREEL_FUZZ").ok();
+    given.and_then(|n| n.parse().ok()).unwrap_or(2_000)
+}
+
+#[test]
+fn hostile_trees_always_give_a_worker() {
+    let mut dice = Dice::new("hostile_trees_always_give_a_worker");
+    let fixture = whole();
+    fuzz(&mut dice, fixture.root(), mutations());
+}
+
+#[test]
+fn hostile_captured_machines_always_give_a_worker() {
+    let Some(machines) = captured::unpacked() else {
+        return;
+    };
+    let mut dice = Dice::new("hostile_captured_machines_always_give_a_worker");
+    let mut roots: Vec<PathBuf> = fs::read_dir(machines.path().join("machines"))
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .collect();
+    roots.sort();
+    // A machine is read more often if it has few files, so that each takes about the same time.
+    let cost = |root: &PathBuf| {
+        let begin = Instant::now();
+        Machine::detect_in(root, None);
+        begin.elapsed().as_secs_f64() + 1e-4
+    };
+    let speeds: Vec<f64> = roots.iter().map(|root| 1.0 / cost(root)).collect();
+    let all: f64 = speeds.iter().sum();
+    for (root, speed) in roots.iter().zip(speeds) {
+        let share = (mutations() as f64 * speed / all).ceil() as usize;
+        fuzz(&mut dice, root, share);
+    }
+}
+
+#[test]
+fn trees_without_any_file_give_the_mask() {
+    let mask = set("3,5-6");
+    for root in [Path::new("no/such/folder"), Fixture::new().root()] {
+        let machine = Machine::detect_in(root, Some(&mask));
+        assert_eq!(machine.allowed(), &mask);
+        assert_eq!(Budget::of(&machine).workers(), 3);
+        assert_eq!(machine.notes().len(), 1, "{:?}", machine.notes());
+        check(root, None, "an empty tree without a mask");
+    }
+}
+
+#[test]
+fn the_mask_outranks_the_list_of_online_pus() {
+    // lxcfs shows other PUs than those on which the container may run.
+    let fixture = Fixture::online("0").topology("core_cpus_list", &["0-1", "2-3"]);
+    for (mask, workers) in [("1", 1), ("2", 1), ("1-3", 2), ("1-5", 4), ("0-5", 4)] {
+        let machine = Machine::detect_in(fixture.root(), Some(&set(mask)));
+        assert_eq!(machine.allowed().to_string(), mask);
+        assert_eq!(Budget::of(&machine).workers(), workers, "{mask}");
+        let note = &machine.notes()[0];
+        assert!(note.contains("online") && note.contains(mask), "{note}");
+    }
+}
+
+#[test]
+fn the_mask_outranks_a_cpuset_that_contradicts_it() {
+    let fixture = Fixture::online("0-7")
+        .file(
+            "proc/self/mountinfo",
+            "31 23 0:26 / /cg rw - cgroup2 cgroup rw\n",
+        )
+        .file("proc/self/cgroup", "0::/a\n")
+        .file("cg/a/cpuset.cpus.effective", "0-1\n");
+    for mask in ["4-6", "1-4"] {
+        let machine = Machine::detect_in(fixture.root(), Some(&set(mask)));
+        assert_eq!(machine.allowed().to_string(), mask);
+        assert_eq!(Budget::of(&machine).workers(), set(mask).len());
+        let note = &machine.notes()[0];
+        assert!(note.contains("cg/a/cpuset.cpus.effective"), "{note}");
+    }
+    let narrower = Machine::detect_in(fixture.root(), Some(&set("1")));
+    assert_eq!(narrower.notes(), [""; 0]);
+}
+
+#[test]
+fn a_cpuset_outside_the_machine_is_ignored() {
+    let fixture = Fixture::online("0-3")
+        .file(
+            "proc/self/mountinfo",
+            "31 23 0:26 / /cg rw - cgroup2 cgroup rw\n",
+        )
+        .file("proc/self/cgroup", "0::/a/b\n")
+        .file("cg/a/cpuset.cpus.effective", "1-2\n")
+        .file("cg/a/b/cpuset.cpus.effective", "8-9\n");
+    let machine = fixture.machine();
+    assert_eq!(machine.allowed().to_string(), "1-2");
+    assert_eq!(machine.notes().len(), 1, "{:?}", machine.notes());
+}
+
+#[test]
+fn isolated_pus_are_noted() {
+    let fixture = Fixture::online("0-7").file(&format!("{CPU}/isolated"), "4-7\n");
+    let notes = |mask: &str| {
+        Machine::detect_in(fixture.root(), Some(&set(mask)))
+            .notes()
+            .to_vec()
+    };
+    let both = notes("2-5");
+    assert!(both.len() == 1 && both[0].contains("4-5"), "{both:?}");
+    assert_eq!(notes("0-3").len(), 0);
+}
+
+#[test]
+fn groups_outside_of_the_mount_are_noted() {
+    let fixture = |group: &str, root: &str| {
+        Fixture::online("0-7")
+            .file(
+                "proc/self/mountinfo",
+                &format!("31 23 0:26 {root} /cg rw - cgroup2 cgroup rw\n"),
+            )
+            .file("proc/self/cgroup", &format!("0::{group}\n"))
+            .file("cg/a/cpu.max", "100000 100000\n")
+            .machine()
+    };
+    assert_eq!(fixture("/a", "/").notes(), [""; 0]);
+    for (group, root) in [("/other/a", "/docker"), ("/../a", "/"), ("/gone", "/")] {
+        let machine = fixture(group, root);
+        let [note] = machine.notes() else {
+            panic!("{group} {root}: {:?}", machine.notes());
+        };
+        assert!(note.contains(group) && note.contains("limits"), "{note}");
+    }
+}

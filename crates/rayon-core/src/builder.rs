@@ -76,6 +76,7 @@ impl Error for ThreadPoolBuildError {
 pub struct ThreadBuilder {
     thread: NewThread,
     index: usize,
+    name: Option<String>,
     stack_size: Option<usize>,
 }
 
@@ -87,7 +88,7 @@ impl ThreadBuilder {
 
     /// Returns the name that the thread should have.
     pub fn name(&self) -> Option<&str> {
-        self.thread.name()
+        self.name.as_deref()
     }
 
     /// Returns the stack size in bytes that the thread should have.
@@ -244,8 +245,6 @@ impl<S: ThreadSpawn> ThreadPoolBuilder<S> {
         }
         let threads = self.threads();
         let own = usize::from(self.member);
-        let name = self.name.as_mut();
-        let names: Option<Vec<String>> = name.map(|name| (own..threads).map(name).collect());
         let (queues, mut deques) = Queues::new(threads, self.breadth_first);
         let connection = Arc::<Threads>::default();
         let begins = Arc::clone(&connection);
@@ -266,7 +265,6 @@ impl<S: ThreadSpawn> ThreadPoolBuilder<S> {
         let pool = builder
             .workers((threads - own).max(1))
             .source(queues.clone())
-            .thread_names(move |index| names.as_ref()?.get(index).cloned())
             .on_thread_start(move |index| begins.begin(index + own))
             .on_thread_stop(|_| crate::registry::WorkerThread::end())
             .start_threads_with(move |thread| {
@@ -283,22 +281,44 @@ impl<S: ThreadSpawn> ThreadPoolBuilder<S> {
             unreachable!("the pool has just been created, and starting a thread only stores it");
         }
         let asked = std::mem::take(&mut *lock(&asked));
+        // The program's functions may fail or panic. The threads that run already then end.
+        let mut unfinished = Unfinished {
+            threads: &connection,
+            registry: &registry,
+            from: own,
+        };
         for thread in asked {
+            let index = thread.index() + own;
             let thread = ThreadBuilder {
-                index: thread.index() + own,
+                index,
+                name: self.name.as_mut().map(|name| name(index)),
                 stack_size: self.stack_size,
                 thread,
             };
-            if let Err(error) = self.spawn.spawn(thread) {
-                connection.give_up();
-                registry.leave();
-                return Err(ThreadPoolBuildError(Kind::Io(error)));
-            }
+            let spawned = self.spawn.spawn(thread);
+            spawned.map_err(|error| ThreadPoolBuildError(Kind::Io(error)))?;
+            unfinished.from = index + 1;
         }
+        std::mem::forget(unfinished);
         if let Some(deque) = member {
             crate::registry::WorkerThread::begin(Arc::clone(&registry), 0, deque);
         }
         Ok(registry)
+    }
+}
+
+/// Ends a pool of which not all threads could be started.
+struct Unfinished<'a> {
+    threads: &'a Threads,
+    registry: &'a Registry,
+    /// The index of the first thread that was not started.
+    from: usize,
+}
+
+impl Drop for Unfinished<'_> {
+    fn drop(&mut self) {
+        self.threads.give_up(self.from);
+        self.registry.leave();
     }
 }
 

@@ -503,9 +503,9 @@ impl Threads {
         }
     }
 
-    /// Forgets the threads that have not started and never will.
-    pub(crate) fn give_up(&self) {
-        let starts = std::mem::take(&mut *lock(&self.starts));
+    /// Forgets the threads from index `from` on, which will not start.
+    pub(crate) fn give_up(&self, from: usize) {
+        let starts = lock(&self.starts).split_off(from);
         drop(starts);
     }
 }

@@ -31,6 +31,15 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static COUNTING: Counting = Counting;
 
+/// Counts the leaves of a recursion.
+fn leaves(pool: &Pool, depth: u32) -> u32 {
+    if depth == 0 {
+        return 1;
+    }
+    let (a, b) = pool.join(|| leaves(pool, depth - 1), || leaves(pool, depth - 1));
+    a + b
+}
+
 #[test]
 fn a_loop_that_has_run_before_allocates_nothing() {
     for wait in [Wait::Adaptive, Wait::Park] {
@@ -47,6 +56,7 @@ fn a_loop_that_has_run_before_allocates_nothing() {
                     post.send(i % 5000, 1_u64);
                 });
                 loops.deliver(&mut outbox, &mut receivers, |x, m| *x += m);
+                assert_eq!(leaves(&loops, 8), 256);
             }
         };
         (0..40).for_each(|_| frame());

@@ -235,17 +235,36 @@ impl<'p> Joiner<'p> {
         self.fork(a, b)
     }
 
-    /// Offers `b` to thieves and runs `a`. This is not inlined, so that the code around a call stays
-    /// small.
+    /// Offers `b` to thieves and runs `a`, at a level of the recursion. This is not inlined, so that
+    /// the code around a call stays small.
     #[inline(never)]
     fn fork<A, B: Send>(
         self,
         a: impl FnOnce(Joiner<'_>) -> A,
         b: impl FnOnce(Joiner<'_>, bool) -> B + Send,
     ) -> (A, B) {
-        let cutoff = self.forker.cutoff();
-        let level = Level::new(cutoff);
-        let second = second(b, level.depth);
+        let level = Level::new(self.forker.cutoff());
+        let timed = |joiner: Joiner<'_>| {
+            let begun = if level.timed { stamp() } else { 0 };
+            let a = a(joiner);
+            if level.timed {
+                let time = stamp().saturating_sub(begun);
+                level.cutoff.learn(level.depth, time);
+            }
+            a
+        };
+        self.offer(timed, b, level.depth)
+    }
+
+    /// Offers `b` to thieves and runs `a`, whatever the cutoff is.
+    #[inline(always)]
+    fn offer<A, B: Send>(
+        self,
+        a: impl FnOnce(Joiner<'_>) -> A,
+        b: impl FnOnce(Joiner<'_>, bool) -> B + Send,
+        depth: usize,
+    ) -> (A, B) {
+        let second = second(b, depth);
         // SAFETY: `second` lives until the end of this function and is not moved. Before it ends,
         // normally or by a panic, the fork has been popped, or its thief is done. Other threads use
         // only the closure and its result, which are `Send`. The calling thread owns the forker,
@@ -256,12 +275,8 @@ impl<'p> Joiner<'p> {
             second: &second,
             index,
         };
-        let begun = if level.timed { stamp() } else { 0 };
         let a = a(self);
         std::mem::forget(unwinding);
-        if level.timed {
-            cutoff.learn(level.depth, stamp().saturating_sub(begun));
-        }
         if self.forker.pop(index) {
             // SAFETY: this thread has popped the fork.
             let b = unsafe { second.take() };
@@ -278,6 +293,17 @@ impl<'p> Joiner<'p> {
                 resume_unwind(payload)
             }
         }
+    }
+
+    /// Does the same as [`join`](Self::join), but always offers `b` to thieves, even if such
+    /// closures have been very short.
+    pub(super) fn join_always<A, B: Send>(
+        self,
+        a: impl FnOnce(Joiner<'_>) -> A,
+        b: impl FnOnce(Joiner<'_>) -> B + Send,
+    ) -> (A, B) {
+        let depth = self.forker.cutoff().depth();
+        self.offer(a, |joiner, _| b(joiner), depth)
     }
 
     /// Calls `a` and then `b`.

@@ -89,7 +89,7 @@ impl Pool {
 
     /// Runs a loop on the calling thread, with the help of idle workers.
     fn run_nested(&self, units: usize, slots: usize, body: Body<'_>) {
-        if let Some(payload) = nested::run(&self.shared.loops, units, slots, body) {
+        if let Some(payload) = nested::run(self, units, slots, body) {
             resume_unwind(payload);
         }
     }

@@ -62,6 +62,7 @@ pub(super) fn run(shared: &Arc<Shared>, index: usize) {
     let mut pace = Pace::new(shared, slot);
     let mut watchdog = Watchdog::new(shared);
     let mut hunter = Hunter::default();
+    shared.loops.forks.prepare(index);
     loop {
         slot.parker.begin_turn();
         Forks::rest(&shared.loops, index);

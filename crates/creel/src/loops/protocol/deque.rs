@@ -246,3 +246,108 @@ impl Deque {
         })
     }
 }
+
+/// A model for loom. Run it with `RUSTFLAGS="--cfg loom" cargo test -p creel --lib --release deque`.
+#[cfg(all(test, loom))]
+mod model {
+    use super::*;
+    use loom::{cell::UnsafeCell as Checked, model::Builder, thread};
+    use std::sync::Arc;
+
+    const FORKS: usize = 3;
+
+    /// Items that each belong to a fork. Loom checks that only one thread uses each of them.
+    struct Items {
+        deque: Deque,
+        items: [Checked<u32>; FORKS],
+        /// Something for the deque to point to.
+        _idle: Box<AtomicUsize>,
+    }
+
+    // SAFETY: loom checks here whether one thread at a time uses an item.
+    unsafe impl Sync for Items {}
+    // SAFETY: the same.
+    unsafe impl Send for Items {}
+
+    /// Returns a pointer that stands for a fork. It is never dereferenced.
+    fn fork(item: usize) -> NonNull<Fork> {
+        NonNull::new(ptr::without_provenance_mut(8 * (item + 1))).expect("it is not null")
+    }
+
+    impl Items {
+        fn new() -> Arc<Self> {
+            let idle = Box::new(AtomicUsize::new(0));
+            // SAFETY: the box is alive as long as the deque.
+            let deque = unsafe { Deque::new(&idle) };
+            deque.set_owner(Some(Waiter::current()));
+            Arc::new(Self {
+                deque,
+                items: std::array::from_fn(|_| Checked::new(0)),
+                _idle: idle,
+            })
+        }
+
+        /// Uses the item, which must not have been used before.
+        fn run(&self, item: usize) {
+            self.items[item].with_mut(|used| {
+                // SAFETY: loom checks that no other thread is here.
+                let used = unsafe { &mut *used };
+                assert_eq!(*used, 0, "a fork runs once");
+                *used = 1;
+            });
+        }
+
+        fn steal_one(&self) -> bool {
+            let stolen = self
+                .deque
+                .steal(None, |fork, _| Some(fork.as_ptr().addr() / 8 - 1));
+            stolen.inspect(|item| self.run(*item)).is_some()
+        }
+    }
+
+    /// The owner pushes three forks, so that the deque grows, and pops them. `thieves` steal.
+    fn check(thieves: usize, preemptions: usize) {
+        let mut builder = Builder::new();
+        builder.preemption_bound = Some(preemptions);
+        builder.check(move || {
+            let items = Items::new();
+            let thieves: Vec<_> = (0..thieves)
+                .map(|_| {
+                    let items = Arc::clone(&items);
+                    thread::spawn(move || usize::from(items.steal_one()))
+                })
+                .collect();
+            let mut popped = 0;
+            let mut take = |index, item| {
+                if items.deque.pop(index) {
+                    items.run(item);
+                    popped += 1;
+                }
+            };
+            // SAFETY: forks are never dereferenced here.
+            let push = |item| unsafe { items.deque.push(fork(item)) };
+            let first = push(0);
+            let second = push(1);
+            let third = push(2);
+            take(third, 2);
+            take(second, 1);
+            take(first, 0);
+            let stolen: usize = thieves
+                .into_iter()
+                .map(|t| t.join().expect("no panic"))
+                .sum();
+            assert_eq!(popped + stolen, FORKS, "each fork was taken");
+            assert!(!items.deque.has_forks());
+        });
+    }
+
+    #[test]
+    fn a_fork_is_either_popped_or_stolen() {
+        check(1, 3);
+    }
+
+    #[test]
+    fn two_thieves_take_different_forks() {
+        check(2, 2);
+    }
+}

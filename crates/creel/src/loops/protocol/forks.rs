@@ -441,6 +441,11 @@ impl Forks {
         self.active.load(Ordering::SeqCst) > 0
     }
 
+    /// Allocates what a worker needs for forks, so that forking and stealing allocate nothing.
+    pub(crate) fn prepare(&self, index: usize) {
+        self.workers.at(index);
+    }
+
     /// Returns the forker of the calling worker, which is active from now on.
     fn worker(&self, loops: &Protocol, index: usize, begun_ns: impl FnOnce() -> u64) -> &Forker {
         let forker = &**self.workers.at(index);

@@ -1,0 +1,308 @@
+//! Joins at any depth: what they return, how they panic, and that no closure waits while a worker is
+//! idle.
+
+mod deadline;
+
+use creel::{Balance, Joiner, Pool, Wait};
+use deadline::bounded;
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind, panic_any},
+    sync::{
+        Barrier, Mutex,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+fn pool(workers: usize) -> Pool {
+    Pool::builder().workers(workers).build().unwrap()
+}
+
+fn fibonacci(pool: &Pool, n: u64) -> u64 {
+    if n < 2 {
+        return n;
+    }
+    let (a, b) = pool.join(|| fibonacci(pool, n - 1), || fibonacci(pool, n - 2));
+    a + b
+}
+
+fn fibonacci_with(joiner: Joiner<'_>, n: u64) -> u64 {
+    if n < 2 {
+        return n;
+    }
+    let (a, b) = joiner.join(|j| fibonacci_with(j, n - 1), |j| fibonacci_with(j, n - 2));
+    a + b
+}
+
+#[test]
+fn a_recursion_without_a_cutoff_returns_the_right_result() {
+    for workers in [1, 2, 3, 8] {
+        for wait in [Wait::Adaptive, Wait::Park] {
+            let pool = Pool::builder().workers(workers).wait(wait).build().unwrap();
+            for n in [0, 1, 2, 10, 20, 24] {
+                let right = fibonacci_plain(n);
+                assert_eq!(fibonacci(&pool, n), right, "{workers} workers, {wait:?}");
+                assert_eq!(pool.recurse(|j| fibonacci_with(j, n)), right);
+                assert_eq!(pool.run_on(0, || fibonacci(&pool, n)).unwrap(), right);
+            }
+        }
+    }
+}
+
+fn fibonacci_plain(n: u64) -> u64 {
+    (0..n).fold((0, 1), |(a, b), _| (b, a + b)).0
+}
+
+#[test]
+fn many_threads_recurse_on_one_pool() {
+    let pool = pool(2);
+    std::thread::scope(|s| {
+        for n in 0..6 {
+            let pool = &pool;
+            s.spawn(move || {
+                for _ in 0..20 {
+                    assert_eq!(fibonacci(pool, 12 + n), fibonacci_plain(12 + n));
+                }
+            });
+        }
+    });
+}
+
+/// Counts down in a chain of joins. At the end, the first closure waits until all second closures
+/// have run.
+fn chain(pool: &Pool, depth: usize, ran: &AtomicUsize, all: usize) {
+    if depth == 0 {
+        while ran.load(Ordering::Acquire) < all {
+            std::thread::yield_now();
+        }
+        return;
+    }
+    let second = || _ = ran.fetch_add(1, Ordering::Release);
+    pool.join(|| chain(pool, depth - 1, ran, all), second);
+}
+
+#[test]
+fn each_second_closure_runs_while_the_first_one_blocks() {
+    bounded("chains of joins that block", || {
+        for workers in [2, 3] {
+            let pool = pool(workers);
+            for depth in [1, 2, 10, 100, 1000] {
+                let ran = AtomicUsize::new(0);
+                chain(&pool, depth, &ran, depth);
+                let ran = AtomicUsize::new(0);
+                pool.run_on(0, || chain(&pool, depth, &ran, depth)).unwrap();
+            }
+        }
+    });
+}
+
+#[test]
+fn the_leaves_of_a_recursion_meet() {
+    fn split(pool: &Pool, leaves: usize, all: &Barrier) {
+        if leaves == 1 {
+            all.wait();
+            return;
+        }
+        let (left, right) = (leaves / 2, leaves - leaves / 2);
+        pool.join(|| split(pool, left, all), || split(pool, right, all));
+    }
+    bounded("leaves that meet", || {
+        for workers in [2, 4, 7] {
+            let pool = pool(workers);
+            for _ in 0..20 {
+                split(&pool, workers, &Barrier::new(workers));
+            }
+        }
+    });
+}
+
+#[test]
+fn a_very_deep_recursion_needs_no_more_stack_than_a_plain_one() {
+    const LEVELS: usize = 100_000;
+    fn deep(joiner: Joiner<'_>, level: usize, sum: &AtomicUsize) -> usize {
+        if level == 0 {
+            return 0;
+        }
+        let add = |_: Joiner<'_>| _ = sum.fetch_add(1, Ordering::Relaxed);
+        let (depth, ()) = joiner.join(|j| deep(j, level - 1, sum), add);
+        depth + 1
+    }
+    let run = || {
+        let (pool, sum) = (pool(2), AtomicUsize::new(0));
+        assert_eq!(pool.recurse(|j| deep(j, LEVELS, &sum)), LEVELS);
+        assert_eq!(sum.into_inner(), LEVELS);
+    };
+    let thread = std::thread::Builder::new().stack_size(1 << 30).spawn(run);
+    thread.unwrap().join().unwrap();
+}
+
+/// Panics in the closure number `at` of a recursion, counted in any order. Returns how many ran.
+fn bomb(pool: &Pool, depth: u32, ran: &AtomicUsize, at: usize) {
+    let here = |ran: &AtomicUsize| {
+        if ran.fetch_add(1, Ordering::Relaxed) == at {
+            panic_any("the bomb");
+        }
+    };
+    if depth == 0 {
+        here(ran);
+        return;
+    }
+    pool.join(
+        || bomb(pool, depth - 1, ran, at),
+        || bomb(pool, depth - 1, ran, at),
+    );
+    here(ran);
+}
+
+#[test]
+fn a_panic_at_any_level_reaches_the_caller_after_all_closures_have_ended() {
+    for workers in [1, 2, 3] {
+        let pool = pool(workers);
+        for at in 0..63 {
+            let ran = AtomicUsize::new(0);
+            let caught = catch_unwind(AssertUnwindSafe(|| bomb(&pool, 5, &ran, at)));
+            let payload = caught.expect_err("it panics");
+            assert_eq!(payload.downcast_ref(), Some(&"the bomb"));
+            // All leaves run, because the other closure of each join runs in any case.
+            let leaves = 32;
+            assert!(ran.into_inner() >= leaves, "{workers} workers, panic {at}");
+        }
+        assert_eq!(fibonacci(&pool, 15), 610);
+    }
+}
+
+#[test]
+fn the_second_closure_runs_although_the_first_one_panics() {
+    for workers in [1, 2] {
+        let pool = pool(workers);
+        for _ in 0..100 {
+            let ran = AtomicBool::new(false);
+            let join = || pool.join(|| panic_any(1), || ran.store(true, Ordering::Relaxed));
+            let payload = catch_unwind(AssertUnwindSafe(join)).expect_err("it panics");
+            assert_eq!(payload.downcast_ref(), Some(&1));
+            assert!(ran.into_inner());
+        }
+        // Also below the cutoff, where a join is two calls.
+        let deep = || pool.recurse(|j| (0..10_000).for_each(|n| panics_late(j, n)));
+        assert!(catch_unwind(AssertUnwindSafe(deep)).is_err());
+    }
+}
+
+fn panics_late(joiner: Joiner<'_>, n: usize) {
+    let ran = AtomicBool::new(false);
+    let join = || {
+        joiner.join(
+            |_| {
+                if n == 9_999 {
+                    panic_any(n);
+                }
+            },
+            |_| ran.store(true, Ordering::Relaxed),
+        )
+    };
+    let caught = catch_unwind(AssertUnwindSafe(join));
+    assert!(ran.into_inner());
+    if let Err(payload) = caught {
+        panic_any(payload);
+    }
+}
+
+struct DropBomb;
+
+impl Drop for DropBomb {
+    fn drop(&mut self) {
+        panic_any("dropped");
+    }
+}
+
+#[test]
+fn results_that_panic_when_dropped_do_not_abort() {
+    for workers in [1, 2] {
+        let pool = pool(workers);
+        for _ in 0..50 {
+            let first = || pool.join(|| DropBomb, || panic_any(2));
+            let payload = catch_unwind(AssertUnwindSafe(first)).map(std::mem::forget);
+            assert_eq!(payload.expect_err("it panics").downcast_ref(), Some(&2));
+            let second = || pool.join(|| panic_any(1), || DropBomb);
+            let payload = catch_unwind(AssertUnwindSafe(second)).map(std::mem::forget);
+            assert_eq!(payload.expect_err("it panics").downcast_ref(), Some(&1));
+        }
+    }
+}
+
+#[test]
+fn joins_in_loops_in_joins_in_scopes_in_tasks_and_across_pools() {
+    for balance in [Balance::Fixed, Balance::Shared, Balance::Sticky] {
+        let pool = Pool::builder().workers(2).balance(balance).build().unwrap();
+        let other = self::pool(2);
+        let mut sums = vec![0; 50];
+        pool.for_each_indexed(&mut sums, |n, sum| *sum = fibonacci(&pool, n as u64 % 15));
+        let right: Vec<_> = (0..50).map(|n| fibonacci_plain(n % 15)).collect();
+        assert_eq!(sums, right);
+        let count = AtomicUsize::new(0);
+        let add = &|_: usize| _ = count.fetch_add(1, Ordering::Relaxed);
+        let pool = &pool;
+        pool.join(
+            || pool.for_each(0..100, |n| _ = pool.join(|| add(n), || add(n))),
+            || {
+                pool.scope(|s| {
+                    (0..100).for_each(|n| s.spawn(move || _ = pool.join(|| add(n), || add(n))))
+                })
+            },
+        );
+        assert_eq!(count.into_inner(), 400);
+        let (a, b) = pool.join(
+            || other.join(|| fibonacci(&pool, 12), || fibonacci(&other, 12)),
+            || {
+                other
+                    .run_on(1, || pool.join(|| 1, || fibonacci(&other, 10)).1)
+                    .unwrap()
+            },
+        );
+        assert_eq!((a, b), ((144, 144), 55));
+        let handle = pool.handle();
+        let task = pool.spawn(async move { fibonacci(&handle, 16) });
+        assert_eq!(pool.block_on(task).unwrap(), 987);
+    }
+}
+
+#[test]
+fn a_joiner_says_which_closures_have_migrated() {
+    bounded("a closure that migrates", || {
+        let pool = pool(2);
+        let stolen = AtomicBool::new(false);
+        let thread = std::thread::current().id();
+        let (_, (migrated, other)) = pool.recurse(|joiner| {
+            joiner.join_context(
+                |_| {
+                    while !stolen.load(Ordering::Acquire) {
+                        std::thread::yield_now();
+                    }
+                },
+                |_, migrated| {
+                    stolen.store(true, Ordering::Release);
+                    (migrated, std::thread::current().id() != thread)
+                },
+            )
+        });
+        assert!(migrated && other);
+        let alone = self::pool(1);
+        let (_, migrated) = alone.recurse(|j| j.join_context(|_| (), |_, migrated| migrated));
+        assert!(!migrated);
+    });
+}
+
+#[test]
+fn joins_work_on_a_pool_that_ends() {
+    let pool = pool(2);
+    let gate = Mutex::new(());
+    let handle = pool.handle();
+    let held = gate.lock().unwrap();
+    std::thread::scope(|s| {
+        let joins = s.spawn(|| handle.join(|| drop(gate.lock()), || fibonacci(&handle, 15)));
+        drop(pool);
+        std::thread::sleep(Duration::from_millis(5));
+        drop(held);
+        assert_eq!(joins.join().unwrap().1, 610);
+    });
+}

@@ -30,6 +30,8 @@
 //! runs nothing that it does not wait for anyway, and its stack grows no deeper than that of the
 //! plain recursion.
 
+mod apart;
+
 use super::{
     Protocol,
     cutoff::{Cutoff, Place},
@@ -50,6 +52,7 @@ use crate::{
         waiter::Waiter,
     },
 };
+use apart::Late;
 use crossbeam_utils::CachePadded;
 use std::{
     cell::Cell,
@@ -74,8 +77,6 @@ const PAUSE_MAX_NS: u64 = 256_000;
 const LOOK_NS: u64 = 5_000;
 /// How long the owner of a stolen fork looks for forks to steal back before it sleeps.
 const HELP_SPIN_NS: u64 = 20_000;
-/// How long it waits before it also runs jobs of the program's own queues (`Source`).
-const LATE_NS: u64 = 1_000_000;
 /// How often it looks again after that.
 const HELP_EVERY: Duration = Duration::from_micros(200);
 
@@ -353,41 +354,9 @@ impl Forker {
                 break;
             }
         }
-        let began = now_ns();
-        let waiter = Waiter::current();
-        let own = match &waiter {
-            Waiter::Worker(slots, index) if Arc::ptr_eq(slots, &loops.slots) => {
-                Some(slots.at(*index))
-            }
-            _ => None,
-        };
-        // The stolen fork may itself wait for a job of the program's own queues.
-        let late = || {
-            let slot = own.filter(|_| now_ns() - began > LATE_NS);
-            slot.is_some_and(|slot| loops.slots.work().is_some_and(|work| work.run_late(slot)))
-        };
-        waiter.wait_looking(Some(HELP_EVERY), done, || help() || late());
-    }
-
-    /// Steals one fork of another thread and runs it on the thread of the worker `slot`. Returns
-    /// whether there was one.
-    pub(crate) fn steal_one(loops: &Protocol, slot: &WorkerSlot, hunter: &mut Hunter) -> bool {
-        let before = local(&CURRENT, Cell::get);
-        let target = hunter.hunt(loops, slot, false, || true);
-        let stole = target.is_some_and(|target| target.run(slot, hunter, || ()));
-        if let Some(before) = before.filter(|before| !before.is_null()) {
-            local(&CURRENT, |current| current.set(before));
-        }
-        stole
-    }
-
-    /// Calls `f`, which is a recursion of its own, on the thread of worker `index`.
-    pub(crate) fn apart<R>(loops: &Protocol, index: usize, f: impl FnOnce() -> R) -> R {
-        let forker = &**loops.forks.workers.at(index);
-        let before = forker.cutoff.go_to(Place::default());
-        let result = f();
-        forker.cutoff.go_to(before);
-        result
+        let late = Late::new(loops);
+        late.waiter
+            .wait_looking(Some(HELP_EVERY), done, || help() || late.run());
     }
 }
 

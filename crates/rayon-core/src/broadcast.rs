@@ -121,8 +121,10 @@ where
         let shared = shared.cast::<Shared<'_, OP, R>>();
         // SAFETY: it is alive until its latch is open, and it is only shared.
         unsafe { &*shared }.call(index);
+        // SAFETY: it is alive, and nothing is read.
+        let latch = unsafe { &raw const (*shared).latch };
         // SAFETY: the latch counts this call.
-        unsafe { Latch::done(&raw const (*shared).latch) };
+        unsafe { Latch::done(latch) };
     }
     let own = registry.worker().map(|worker| worker.index);
     let threads = registry.threads();

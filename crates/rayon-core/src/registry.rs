@@ -335,8 +335,10 @@ impl<F: FnOnce(&WorkerThread, bool) -> R, R> Call<F, R> {
         });
         // SAFETY: the caller reads the result after the latch is open.
         unsafe { *call.result.get() = result };
+        // SAFETY: it is alive, and nothing is read.
+        let latch = unsafe { &raw const (*this).latch };
         // SAFETY: the latch counts this job.
-        unsafe { Latch::done(&raw const (*this).latch) };
+        unsafe { Latch::done(latch) };
     }
 }
 
@@ -482,8 +484,11 @@ impl WorkerThread {
 #[derive(Default)]
 pub(crate) struct Threads {
     /// The registry and the deque of each thread that has not started.
-    starts: Mutex<Vec<Option<(Arc<Registry>, Worker<JobRef>)>>>,
+    starts: Mutex<Vec<Option<Start>>>,
 }
+
+/// What a thread needs to start.
+type Start = (Arc<Registry>, Worker<JobRef>);
 
 impl Threads {
     /// Sets the registry and the deques. The threads must start after this.

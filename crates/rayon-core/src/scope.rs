@@ -87,8 +87,10 @@ impl<'scope> Base<'scope> {
         // SAFETY: the caller guarantees this. It is only shared.
         let base = unsafe { &*this };
         base.catch(f);
+        // SAFETY: it is alive, and nothing is read.
+        let latch = unsafe { &raw const (*this).latch };
         // SAFETY: the caller guarantees this.
-        unsafe { Latch::done(&raw const (*this).latch) };
+        unsafe { Latch::done(latch) };
     }
 
     /// Runs the scope's own closure, and waits for the jobs.

@@ -227,7 +227,11 @@ impl Work for Shared {
     }
 
     fn is_ready(&self) -> bool {
-        self.tasks.any_outside() || self.loops.shared_jobs.left() > 0 || self.has_jobs()
+        let loops = &self.loops;
+        self.tasks.any_outside()
+            || loops.shared_jobs.left() > 0
+            || loops.forks.any_old()
+            || self.has_jobs()
     }
 
     fn has_private_work(&self, slot: usize) -> bool {

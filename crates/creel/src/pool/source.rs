@@ -5,7 +5,7 @@
 
 use super::{Pool, PoolBuilder, WorkerError, shared::Shared};
 use crate::{
-    loops::protocol::forks::{Forker, Hunter},
+    loops::protocol::forks::Forker,
     sync::{now_ns, spin_loop},
     worker::{
         current,
@@ -38,10 +38,10 @@ impl Shared {
     }
 
     /// Runs any work of the pool, except for tasks. Returns whether there was some.
-    fn work_once(&self, slot: &WorkerSlot, hunter: &mut Hunter) -> bool {
+    fn work_once(&self, slot: &WorkerSlot) -> bool {
         slot.run_inbox()
             || self.run_source(slot, &mut || ())
-            || Forker::steal_one(&self.loops, slot, hunter)
+            || Forker::steal_one(&self.loops, slot)
             || self.help_once(slot)
     }
 
@@ -228,17 +228,16 @@ impl Pool {
             panic!("only a worker of this pool can work until something is done");
         };
         let slot = shared.slots.at(index);
-        let mut hunter = Hunter::default();
         let mut since = None;
         while !done() {
-            if shared.work_once(slot, &mut hunter) {
+            if shared.work_once(slot) {
                 since = None;
                 continue;
             }
             spin_loop();
             let now = now_ns();
             if now - *since.get_or_insert(now) >= SPIN_NS || cfg!(shuttle) {
-                let work = || shared.work_once(slot, &mut hunter);
+                let work = || shared.work_once(slot);
                 Waiter::current().wait_looking(Some(LOOK_EVERY), &done, work);
                 return;
             }
@@ -256,6 +255,6 @@ impl Pool {
     pub fn work_once(&self) -> bool {
         let shared = &self.shared;
         current::index_in(&shared.slots)
-            .is_some_and(|index| shared.work_once(shared.slots.at(index), &mut Hunter::default()))
+            .is_some_and(|index| shared.work_once(shared.slots.at(index)))
     }
 }

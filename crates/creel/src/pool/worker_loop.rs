@@ -18,17 +18,12 @@
 
 use super::{shared::Shared, wait::Pace, watchdog::Watchdog};
 use crate::{
-    loops::protocol::forks::{Forks, Hunter},
+    loops::protocol::forks::Forks,
     net::{driver::Found, io},
     task,
     time::timers,
     worker::{
-        current,
-        idle::Search,
-        slot::WorkerSlot,
-        slots::{When, Work},
-        trace::Doing,
-        wakers::WorkerWaker,
+        current, idle::Search, slot::WorkerSlot, slots::Work, trace::Doing, wakers::WorkerWaker,
     },
 };
 use std::sync::Arc;
@@ -61,7 +56,6 @@ pub(super) fn run(shared: &Arc<Shared>, index: usize) {
     slots.hooks.started(index);
     let mut pace = Pace::new(shared, slot);
     let mut watchdog = Watchdog::new(shared);
-    let mut hunter = Hunter::default();
     shared.loops.forks.prepare(index);
     loop {
         slot.parker.begin_turn();
@@ -69,7 +63,7 @@ pub(super) fn run(shared: &Arc<Shared>, index: usize) {
         if shared.pinning.version() != pinned {
             pinned = attach(shared, index);
         }
-        if turn(slot, shared, &mut pace, &mut watchdog, &mut hunter) {
+        if turn(slot, shared, &mut pace, &mut watchdog) {
             pace.worked();
             continue;
         }
@@ -89,8 +83,10 @@ pub(super) fn run(shared: &Arc<Shared>, index: usize) {
         }
         // The worker first adds itself to the idle list, and then checks everything that any worker
         // may take.
+        let loops = &shared.loops;
         if shared.tasks.before_park(slot)
-            && !shared.loops.shared_jobs.any_left()
+            && !loops.shared_jobs.any_left()
+            && !loops.forks.any_old_for_idle()
             && !shared.has_jobs()
         {
             let found = pace.wait(watchdog.timeout(shared, slot));
@@ -123,13 +119,7 @@ fn attach(shared: &Shared, index: usize) -> usize {
 
 /// Runs one turn, which may or may not check timers and sockets. Returns whether there may be more
 /// to do at once.
-fn turn(
-    slot: &WorkerSlot,
-    shared: &Shared,
-    pace: &mut Pace,
-    watchdog: &mut Watchdog,
-    hunter: &mut Hunter,
-) -> bool {
+fn turn(slot: &WorkerSlot, shared: &Shared, pace: &mut Pace, watchdog: &mut Watchdog) -> bool {
     // The worker owns the search until it has found a task or runs something else. No other thread
     // can take the search away any more. Each of the steps below therefore ends it before it runs
     // user code.
@@ -147,7 +137,7 @@ fn turn(
     let found = watchdog.check(shared, slot);
     // The worker may have left the idle state to fire timers, without a check for loops.
     let looped = found.fired && shared.loops.has_part(slot) && take_part(slot, shared) || looped;
-    let helped = steal(slot, shared, hunter, &mut search) | help(slot, shared, &mut search);
+    let helped = steal(slot, shared, &mut search) | help(slot, shared, &mut search);
     let jobs = run_jobs(slot, shared, &mut search);
     let tasks = shared.tasks.turn(slot, search, found.tasks);
     let reacted = (pace.reacts() || found.sockets) && react(slot, shared, pace);
@@ -155,12 +145,7 @@ fn turn(
 }
 
 /// Steals forks of other threads and runs them. Returns whether it did.
-fn steal(
-    slot: &WorkerSlot,
-    shared: &Shared,
-    hunter: &mut Hunter,
-    search: &mut Option<Search>,
-) -> bool {
+fn steal(slot: &WorkerSlot, shared: &Shared, search: &mut Option<Search>) -> bool {
     let loops = &shared.loops;
     if !loops.forks.any_active() {
         return false;
@@ -172,21 +157,19 @@ fn steal(
     let leaves = slot.is_idle();
     let mut stole = false;
     while !loops.has_part(slot)
-        && let Some(target) = hunter.hunt(loops, slot, stole, busy)
+        && let Some(target) = Forks::hunt(loops, slot, stole, busy)
     {
         if let Some(left) = shared.slots.leave_idle_for_code(slot) {
             *search = Some(left);
         }
         let begin = || {
             shared.slots.end_search_of(search);
-            if loops.forks.any_left(slot.index) {
-                // If no thread can be started, the others run these forks.
-                let _ = shared.slots.notify_one(0, When::Now);
-            }
+            shared.slots.notify_if_work();
         };
-        stole |= target.run(slot, hunter, begin);
+        let ran = target.run(slot, begin);
         Forks::rest(loops, slot.index);
-        if busy() {
+        stole |= ran;
+        if !ran || busy() {
             break;
         }
     }
@@ -269,14 +252,14 @@ fn take_part(slot: &WorkerSlot, shared: &Shared) -> bool {
     // have to wait for this worker. If it becomes the watchdog after this check, it is awake, and
     // the appointment is withdrawn.
     pass_on_shared_jobs(shared);
-    let leaves = slot.is_idle()
-        && (shared.has_private_work(slot.index) || shared.slots.idle.is_watchdog(slot.index));
-    if leaves {
+    let idle = slot.is_idle();
+    if idle && (shared.has_private_work(slot.index) || shared.slots.idle.is_watchdog(slot.index)) {
         slot.set_looping(true);
         shared.slots.leave_idle_for_long(slot);
     }
     let looped = shared.loops.take_part(slot);
-    if leaves {
+    // The loop's code may have left the idle list as well.
+    if idle && !slot.is_idle() {
         shared.slots.enter_idle(slot);
         slot.set_looping(false);
     }

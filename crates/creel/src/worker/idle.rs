@@ -251,18 +251,24 @@ impl Idle {
     }
 
     /// Marks a worker as notified, and passes it the search. The caller must then unpark the
-    /// worker. Workers below the index `first` are skipped. The watchdog is chosen only if there is
-    /// no other worker.
+    /// worker. Workers below the index `first` and the worker `own` are skipped. The watchdog is
+    /// chosen only if there is no other worker.
     ///
     /// # Errors
     ///
     /// Returns the search if there is no such worker.
-    pub(crate) fn notify_one(&self, first: usize, search: Search) -> Result<Notification, Search> {
+    pub(crate) fn notify_one(
+        &self,
+        first: usize,
+        own: Option<usize>,
+        search: Search,
+    ) -> Result<Notification, Search> {
         self.change(|state| {
             let watchdog = state.watchdog;
-            let others = |slot: &usize| *slot >= first && Some(*slot) != watchdog;
+            let fits = |slot: &usize| *slot >= first && Some(*slot) != own;
+            let others = |slot: &usize| fits(slot) && Some(*slot) != watchdog;
             let at = state.list.iter().rposition(others);
-            let at = at.or_else(|| state.list.iter().rposition(|slot| *slot >= first));
+            let at = at.or_else(|| state.list.iter().rposition(fits));
             let Some(at) = at else { return Err(search) };
             let slot = state.list.remove(at);
             state.set(slot, At::Notified);
@@ -550,7 +556,7 @@ mod tests {
 
     /// Begins a search and notifies a worker. Ends the search if there is none to notify.
     fn notify_one(idle: &Idle, first: usize) -> Option<usize> {
-        match idle.notify_one(first, idle.begin_search().expect("nobody searches")) {
+        match idle.notify_one(first, None, idle.begin_search().expect("nobody searches")) {
             Ok(notified) => Some(notified.slot),
             Err(search) => {
                 idle.end_search(search);
@@ -617,7 +623,9 @@ mod tests {
     #[test]
     fn a_call_that_has_arrived_or_is_another_cannot_be_given_up() {
         let idle = Idle::new(2);
-        let first = idle.notify_one(1, idle.begin_search().unwrap()).unwrap();
+        let first = idle
+            .notify_one(1, None, idle.begin_search().unwrap())
+            .unwrap();
         assert_eq!(idle.notified(), Some(first));
         let search = idle.leave(1).search.expect("it was notified");
         assert_eq!(idle.notified(), None, "it has arrived");
@@ -626,7 +634,9 @@ mod tests {
         idle.end_search(search);
 
         idle.enter(1);
-        let second = idle.notify_one(1, idle.begin_search().unwrap()).unwrap();
+        let second = idle
+            .notify_one(1, None, idle.begin_search().unwrap())
+            .unwrap();
         assert_eq!(idle.give_up(first), None, "the same slot, another call");
         let search = idle.give_up(second).expect("it has not arrived");
         assert_eq!(idle.give_up(second), None);

@@ -219,7 +219,7 @@ impl Counted {
 
     fn call(&self) {
         if let Some(search) = self.idle.begin_search()
-            && let Err(search) = self.idle.notify_one(0, search)
+            && let Err(search) = self.idle.notify_one(0, None, search)
         {
             self.search(search);
         }
@@ -267,7 +267,7 @@ fn a_notification_that_is_given_up_leaves_one_search() {
         counted.give_up();
         let search = counted.idle.begin_search().expect("no thread searches");
         assert!(
-            counted.idle.notify_one(0, search).is_ok(),
+            counted.idle.notify_one(0, None, search).is_ok(),
             "the slot is listed"
         );
         assert!(!counted.idle.any_listed(), "it is listed once");

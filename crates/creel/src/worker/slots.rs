@@ -312,6 +312,19 @@ impl WorkerSlots {
     ///
     /// Returns an error if the OS refuses a thread and the pool has none.
     pub(crate) fn notify_one(&self, first: usize, when: When) -> io::Result<()> {
+        self.notify(first, None, when)
+    }
+
+    /// Notifies an idle worker of work that the calling thread has just published and that it will
+    /// not look for itself. The thread is the worker `own`, or a thread from outside, which counts
+    /// as worker 0. A worker stays in the idle list while it takes part in a loop, so it could
+    /// otherwise notify itself.
+    pub(crate) fn notify_other(&self, own: Option<usize>) {
+        // If no thread can be started, the caller does all the work.
+        let _ = self.notify(usize::from(own.is_none()), own, When::Now);
+    }
+
+    fn notify(&self, first: usize, own: Option<usize>, when: When) -> io::Result<()> {
         // While the pool closes, its threads check for work by themselves and no thread is started.
         if self.is_closing() || self.threadless {
             return Ok(());
@@ -324,13 +337,13 @@ impl WorkerSlots {
             return Ok(());
         }
         while let Some(search) = self.idle.begin_search() {
-            match self.idle.notify_one(first, search) {
+            match self.idle.notify_one(first, own, search) {
                 Ok(notified) => return self.deliver(notified, first, when),
                 Err(search) => self.idle.end_search(search),
             }
             // A thread that published work while our search was under way has notified no worker,
             // so we check again.
-            if first > 0 || !self.is_ready() || !self.idle.any_listed() {
+            if first > 0 || own.is_some() || !self.is_ready() || !self.idle.any_listed() {
                 break;
             }
         }

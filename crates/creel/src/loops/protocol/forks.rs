@@ -13,14 +13,17 @@
 //! - It takes the *oldest* fork, which is the largest piece of a recursion.
 //! - It steals only from a recursion that has been running for [`PATIENCE_NS`]. A shorter one is
 //!   not worth a steal, which disturbs its owner for about a microsecond.
-//! - If a stolen fork was too short to be worth the steal, the thief waits for a while before it
-//!   steals again ([`Hunter`]).
 //!
 //! # Liveness
 //!
-//! A thread that forks while a worker is idle notifies that worker ([`Forker::offer`]). If this
-//! happens often, the thread does so only from time to time. It relies on the watchdog in between,
-//! which hunts every millisecond. Therefore it notifies at once if there is no watchdog.
+//! A thread that forks while a worker is idle notifies that worker ([`Forker::offer`]). The thread
+//! pushes first and then looks for an idle worker. A worker that becomes idle announces this first
+//! and then looks for forks ([`Forks::any_old_for_idle`]). The barriers in between ensure that at
+//! least one of them sees the other.
+//!
+//! If a thread has to notify often, it does so only from time to time. It relies on the watchdog in
+//! between, which hunts every millisecond. Therefore it notifies at once if there is no watchdog.
+//! The same applies to forks of a recursion that is too young.
 //!
 //! # Waiting for a stolen fork
 //!
@@ -47,7 +50,7 @@ use crate::{
         current,
         idle::Idle,
         slot::WorkerSlot,
-        slots::{When, WorkerSlots},
+        slots::WorkerSlots,
         table::{Table, WORKERS_MAX},
         waiter::Waiter,
     },
@@ -67,12 +70,8 @@ use std::{
 const PATIENCE_NS: u64 = if cfg!(shuttle) { 0 } else { 3_000 };
 /// A thread that has notified a worker of its forks waits for at least this time before it notifies
 /// the next one. The time doubles, up to the second value, while nobody steals from it.
-const OFFER_NS: u64 = 10_000;
-const OFFER_MAX_NS: u64 = 500_000;
-/// A stolen fork that runs for less than this was not worth the steal.
-const WORTH_NS: u64 = 2_000;
-/// The longest time for which a thief does not steal after forks that were not worth it.
-const PAUSE_MAX_NS: u64 = 256_000;
+const OFFER_NS: u64 = if cfg!(shuttle) { 0 } else { 10_000 };
+const OFFER_MAX_NS: u64 = if cfg!(shuttle) { 0 } else { 500_000 };
 /// How long a thief that has stolen something looks for more before it becomes idle.
 const LOOK_NS: u64 = 5_000;
 /// How long the owner of a stolen fork looks for forks to steal back before it sleeps.
@@ -145,8 +144,8 @@ pub(crate) struct Forker {
     loops: AtomicPtr<Protocol>,
     /// When the thread began to fork. Thieves use it as a hint.
     begun_ns: AtomicU64,
-    /// The first worker that the thread may notify.
-    first: usize,
+    /// The worker whose forker this is. `None` for a guest, which counts as worker 0.
+    own: Option<usize>,
     /// When the thread may notify a worker again, how long it waited the last time, and how many
     /// forks had been stolen from it by then. Only this thread uses the three values.
     offer_at_ns: AtomicU64,
@@ -160,15 +159,15 @@ impl Forker {
     /// # Safety
     ///
     /// The idle workers must live as long as the forker.
-    unsafe fn new(idle: &Idle, is_guest: bool) -> Self {
-        let first = usize::from(is_guest);
+    unsafe fn new(idle: &Idle, own: Option<usize>) -> Self {
+        let first = usize::from(own.is_none());
         Self {
             // SAFETY: the caller guarantees that the counter, which is a part of `idle`, is alive.
             deque: unsafe { Deque::new(idle.listed_from(first)) },
             cutoff: Cutoff::new(),
             loops: AtomicPtr::new(ptr::null_mut()),
             begun_ns: AtomicU64::new(0),
-            first,
+            own,
             offer_at_ns: AtomicU64::new(0),
             offer_every_ns: AtomicU64::new(0),
             offered_at: AtomicUsize::new(0),
@@ -207,6 +206,7 @@ impl Forker {
     pub(in crate::loops) unsafe fn push(&self, fork: NonNull<Fork>) -> usize {
         // SAFETY: the caller guarantees the same.
         let index = unsafe { self.deque.push(fork) };
+        barrier::light();
         if self.deque.any_idle() {
             self.offer();
         }
@@ -226,6 +226,8 @@ impl Forker {
     fn offer(&self) {
         let slots = &self.loops().slots;
         if slots.idle.is_searching() {
+            // The notified worker will find this fork. If it does not arrive, the watchdog will.
+            slots.ensure_watchdog();
             return;
         }
         if slots.idle.has_watchdog() {
@@ -243,8 +245,7 @@ impl Forker {
             self.offer_every_ns.store(every, Ordering::Relaxed);
             self.offer_at_ns.store(now + every, Ordering::Relaxed);
         }
-        // If no thread can be started, this thread does all the work.
-        let _ = slots.notify_one(self.first, When::Now);
+        slots.notify_other(self.own);
     }
 
     /// Begins to fork, on the calling thread. `begun_ns` says since when.
@@ -260,6 +261,11 @@ impl Forker {
     fn end(&self, loops: &Protocol) {
         loops.forks.active.fetch_sub(1, Ordering::SeqCst);
         self.loops.store(ptr::null_mut(), Ordering::Relaxed);
+    }
+
+    /// Returns whether the recursion has been running for long enough to steal from it.
+    fn is_old(&self, now: u64) -> bool {
+        now.saturating_sub(self.begun_ns.load(Ordering::Relaxed)) >= PATIENCE_NS
     }
 
     fn is_active(&self) -> bool {
@@ -387,11 +393,12 @@ pub(crate) struct Forks {
 impl Forks {
     pub(super) fn new(slots: &Arc<WorkerSlots>) -> Self {
         barrier::prepare();
-        let table = |is_guest| {
+        let table = |is_guest: bool| {
             let slots = Arc::clone(slots);
-            Table::new(move |_| {
+            Table::new(move |index| {
+                let own = (!is_guest).then_some(index);
                 // SAFETY: the table keeps this closure, and with it the slots.
-                CachePadded::new(unsafe { Forker::new(&slots.idle, is_guest) })
+                CachePadded::new(unsafe { Forker::new(&slots.idle, own) })
             })
         };
         Self {
@@ -441,9 +448,20 @@ impl Forks {
         }
     }
 
-    /// Returns whether there seem to be forks at a thread other than worker `own`.
-    pub(crate) fn any_left(&self, own: usize) -> bool {
-        self.others(own).any(|forker| forker.deque.has_forks())
+    /// Returns whether there seem to be forks that are worth stealing.
+    pub(crate) fn any_old(&self) -> bool {
+        if !self.any_active() {
+            return false;
+        }
+        let now = now_ns();
+        let old = |forker: &Forker| forker.deque.has_forks() && forker.is_old(now);
+        self.others(usize::MAX).any(old)
+    }
+
+    /// Does the same for a worker that has just become idle. Either this sees a fork, or the thread
+    /// that pushes it sees the idle worker, except for forks that are not old enough yet.
+    pub(crate) fn any_old_for_idle(&self) -> bool {
+        self.any_active() && barrier::heavy() && self.any_old()
     }
 
     /// Returns all forkers that may be active, except for that of worker `own`.
@@ -480,6 +498,13 @@ impl<'a> Entered<'a> {
         let forks = &loops.forks;
         let (forker, undo) = match current::index_in(&loops.slots) {
             Some(index) => {
+                let slot = loops.slots.at(index);
+                if slot.is_idle() {
+                    // The worker takes part in a loop, for which it stays in the idle list. It would
+                    // not arrive if it were notified of the forks that are about to come.
+                    slot.set_looping(true);
+                    loops.slots.leave_idle_for_long(slot);
+                }
                 let forker = forks.worker(loops, index, now_ns);
                 // A worker stays active until its next turn, so that many short joins in one loop
                 // or task pay for this once.
@@ -534,45 +559,31 @@ impl Drop for Entered<'_> {
     }
 }
 
-/// What a worker has learned about stealing.
-#[derive(Default)]
-pub(crate) struct Hunter {
-    /// It does not steal before this time.
-    pause_until_ns: u64,
-    pause_ns: u64,
-}
-
 /// A thread from which something can be stolen.
 pub(crate) struct Target<'a> {
     loops: &'a Protocol,
     victim: &'a Forker,
 }
 
-impl Hunter {
+impl Forks {
     /// Looks for a thread with a fork that is worth stealing. Waits for a recursion that has only
     /// just begun, and for a while if this worker `stole` something already. Stops if `busy` returns
     /// true, because this worker has something else to do.
     pub(crate) fn hunt<'a>(
-        &mut self,
         loops: &'a Protocol,
         slot: &WorkerSlot,
         stole: bool,
         busy: impl Fn() -> bool,
     ) -> Option<Target<'a>> {
-        if !loops.forks.any_active() {
-            return None;
-        }
-        let begin = now_ns();
-        let mut now = begin;
-        if now < self.pause_until_ns {
-            return None;
-        }
-        loop {
+        let forks = &loops.forks;
+        let mut begin = None;
+        while forks.any_active() {
+            let now = now_ns();
+            let begin = *begin.get_or_insert(now);
             let mut young = false;
-            for victim in loops.forks.others(slot.index) {
+            for victim in forks.others(slot.index) {
                 if victim.deque.has_forks() {
-                    let age = now.saturating_sub(victim.begun_ns.load(Ordering::Relaxed));
-                    if age >= PATIENCE_NS {
+                    if victim.is_old(now) {
                         return Some(Target { loops, victim });
                     }
                     young = true;
@@ -587,31 +598,26 @@ impl Hunter {
                 return None;
             }
             spin_loop();
-            now = now_ns();
         }
+        None
     }
 }
 
 impl Target<'_> {
     /// Steals the fork for the worker `slot` and runs it. `begin` is called in between. Returns
     /// false if the fork is gone.
-    pub(crate) fn run(self, slot: &WorkerSlot, hunter: &mut Hunter, begin: impl FnOnce()) -> bool {
+    pub(crate) fn run(self, slot: &WorkerSlot, begin: impl FnOnce()) -> bool {
         let Self { loops, victim } = self;
         // What this worker forks from now on belongs to a recursion that has been running for long.
         let own = loops.forks.worker(loops, slot.index, || 0);
         let Some(prey) = victim.steal(own, None, || true) else {
+            // Another thread has just taken it, or is about to.
+            spin_loop();
             return false;
         };
         local(&CURRENT, |current| current.set(own));
         begin();
-        let start = now_ns();
         own.run(prey);
-        let now = now_ns();
-        hunter.pause_ns = match now - start < WORTH_NS {
-            true => (2 * hunter.pause_ns).clamp(WORTH_NS, PAUSE_MAX_NS),
-            false => 0,
-        };
-        hunter.pause_until_ns = now + hunter.pause_ns;
         true
     }
 }

@@ -15,7 +15,7 @@
 use super::Protocol;
 use crate::{
     sync::{AtomicUsize, Mutex, Ordering, local, lock, thread_local},
-    worker::{current, parker::PrevState, slots::When, waiter::Waiter},
+    worker::{current, parker::PrevState, waiter::Waiter},
 };
 use std::{cell::Cell, ptr, ptr::NonNull};
 
@@ -270,8 +270,8 @@ impl Drop for Helper<'_> {
 pub(in crate::loops) struct Open<'a> {
     loops: &'a Protocol,
     shared_job: NonNull<SharedJob>,
-    /// Whether the owner is not a worker of the pool. It then counts as worker 0.
-    outside: bool,
+    /// The owner's worker. A thread from outside counts as worker 0.
+    own: Option<usize>,
 }
 
 // SAFETY: the code that opens the shared job guarantees that it may be shared, and this type only
@@ -296,14 +296,14 @@ impl<'a> Open<'a> {
             closed: None,
         };
         lock(&loops.shared_jobs.list).push(entry);
-        let outside = current::index_in(&loops.slots).is_none();
-        if outside {
+        let own = current::index_in(&loops.slots);
+        if own.is_none() {
             loops.slots.idle.begin_outside();
         }
         Self {
             loops,
             shared_job,
-            outside,
+            own,
         }
     }
 
@@ -328,11 +328,7 @@ impl<'a> Open<'a> {
 
     /// Notifies an idle worker.
     fn call(&self) {
-        // If no thread can be started, the owner does all the work.
-        let _ = self
-            .loops
-            .slots
-            .notify_one(usize::from(self.outside), When::Now);
+        self.loops.slots.notify_other(self.own);
     }
 
     /// Adds one piece that is meant for the worker `near`, and unparks that worker if it is idle.
@@ -386,7 +382,7 @@ impl Drop for Open<'_> {
                 );
             }
         }
-        if self.outside {
+        if self.own.is_none() {
             self.loops.slots.idle.end_outside();
         }
     }

@@ -1,7 +1,7 @@
 //! Forks and the program's own queues (`Source`): a job of such a queue is a recursion of its own,
 //! although its thread may be in the middle of another one.
 
-use super::{CURRENT, Forker, Hunter, Place};
+use super::{CURRENT, Forker, Forks, Place};
 use crate::{
     loops::protocol::Protocol,
     sync::{local, now_ns},
@@ -47,10 +47,10 @@ impl<'a> Late<'a> {
 impl Forker {
     /// Steals one fork of another thread and runs it on the thread of the worker `slot`. Returns
     /// whether there was one.
-    pub(crate) fn steal_one(loops: &Protocol, slot: &WorkerSlot, hunter: &mut Hunter) -> bool {
+    pub(crate) fn steal_one(loops: &Protocol, slot: &WorkerSlot) -> bool {
         let before = local(&CURRENT, Cell::get);
-        let target = hunter.hunt(loops, slot, false, || true);
-        let stole = target.is_some_and(|target| target.run(slot, hunter, || ()));
+        let target = Forks::hunt(loops, slot, false, || true);
+        let stole = target.is_some_and(|target| target.run(slot, || ()));
         if let Some(before) = before.filter(|before| !before.is_null()) {
             local(&CURRENT, |current| current.set(before));
         }

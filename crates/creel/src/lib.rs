@@ -129,9 +129,9 @@ pub use blocking::{Blocking, blocking, set_max_blocking_threads};
 pub use creel_topology::{CpuSet, Neighbour, Placement};
 pub use loops::{Joiner, Outbox, Scope, Scratch};
 pub use pool::{
-    AcquireError, Balance, BuildError, GlobalError, NamedPools, NamedSettings, Observe,
-    ParseKnobError, Pool, PoolBuilder, PoolStats, TaskStats, Wait, WorkerError, WorkerStats,
-    global,
+    AcquireError, Balance, BuildError, GlobalError, NamedPools, NamedSettings, NewThread, Observe,
+    ParseKnobError, Pool, PoolBuilder, PoolStats, Source, TaskStats, Wait, WorkerError,
+    WorkerStats, global,
 };
 #[cfg(feature = "tasks")]
 pub use task::{JoinError, JoinHandle};

@@ -1,7 +1,10 @@
 //! The builder of a pool, which holds the four settings and a few more.
 
 use super::{Balance, Observe, Pool, Wait, pinning::Available, shared::Shared};
-use crate::{time::Clock, worker::table::WORKERS_MAX};
+use crate::{
+    time::Clock,
+    worker::{hooks::Hooks, table::WORKERS_MAX},
+};
 use creel_topology::Placement;
 use std::{fmt, sync::Arc};
 
@@ -110,6 +113,7 @@ pub struct PoolBuilder {
     observe: Observe,
     /// The seed of the deterministic mode. `None` for an ordinary pool.
     pub(super) seed: Option<u64>,
+    pub(super) hooks: Hooks,
 }
 
 impl PoolBuilder {
@@ -124,6 +128,7 @@ impl PoolBuilder {
             clock: Clock::default(),
             observe: Observe::default(),
             seed: None,
+            hooks: Hooks::default(),
         }
     }
 

@@ -19,6 +19,7 @@ mod rhythm;
 #[cfg(feature = "tasks")]
 mod seeded;
 pub(crate) mod shared;
+mod source;
 #[cfg(feature = "tasks")]
 mod spawn;
 mod spin;
@@ -31,6 +32,7 @@ mod worker_loop;
 
 pub use crate::worker::{
     error::WorkerError,
+    hooks::{NewThread, Source},
     knobs::{Balance, ParseKnobError, Wait},
     stats::{PoolStats, TaskStats, WorkerStats},
 };

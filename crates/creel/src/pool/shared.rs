@@ -66,13 +66,14 @@ impl Shared {
             clock,
             seed,
             stack_size,
+            hooks,
             ..
         } = settings;
         let driver = Arc::<Driver>::default();
         driver.set_alone(workers == 1);
         let poller: Arc<dyn Poller> = driver.clone();
         let threadless = seed.is_some() || !HAS_THREADS;
-        let slots = WorkerSlots::new(name, workers, threadless, stack_size, poller);
+        let slots = WorkerSlots::new(name, workers, threadless, stack_size, hooks, poller);
         driver.set_wake(PollerWaker::waker(&slots));
         let shared = Arc::new(Self {
             wait,
@@ -217,9 +218,20 @@ impl Work for Shared {
         worker_loop::run(&self, slot);
     }
 
+    fn abandon(&self) {
+        self.slots.leave();
+    }
+
+    fn run_late(&self, slot: &WorkerSlot) -> bool {
+        self.run_source(slot, &mut || ())
+    }
+
     fn is_ready(&self) -> bool {
         let loops = &self.loops;
-        self.tasks.any_outside() || loops.shared_jobs.left() > 0 || loops.forks.any_old()
+        self.tasks.any_outside()
+            || loops.shared_jobs.left() > 0
+            || loops.forks.any_old()
+            || self.has_jobs()
     }
 
     fn has_private_work(&self, slot: usize) -> bool {

@@ -6,8 +6,9 @@
 //! 1. The pool's loop, if one is running and this worker has a share in it.
 //! 2. The worker's inbox jobs.
 //! 3. Forks and shared jobs of other threads, which are joins, scopes, and loops inside loops.
-//! 4. Tasks.
-//! 5. Due timers and ready sockets.
+//! 4. The program's own queues (`source.rs`).
+//! 5. Tasks.
+//! 6. Due timers and ready sockets.
 //!
 //! A source must satisfy two conditions. It publishes its work before it calls
 //! [`WorkerSlot::notify`] or
@@ -52,6 +53,7 @@ pub(super) fn run(shared: &Arc<Shared>, index: usize) {
     timers.set_wake(|| WorkerWaker::waker(slots, index));
     let _timers = timers::serve(Arc::clone(timers));
     let _driver = io::enter(Arc::clone(&shared.driver));
+    slots.hooks.started(index);
     let mut pace = Pace::new(shared, slot);
     let mut watchdog = Watchdog::new(shared);
     shared.loops.forks.prepare(index);
@@ -85,12 +87,14 @@ pub(super) fn run(shared: &Arc<Shared>, index: usize) {
         if shared.tasks.before_park(slot)
             && !loops.shared_jobs.any_left()
             && !loops.forks.any_old_for_idle()
+            && !shared.has_jobs()
         {
             let found = pace.wait(watchdog.timeout(shared, slot));
             take_up(slot, shared, &mut pace, found);
         }
     }
     Forks::rest(&shared.loops, index);
+    slots.hooks.stops(index);
     shared.pinning.leave(index);
     shared.loops.forget_threads();
     if !slots.is_closing() {
@@ -134,9 +138,10 @@ fn turn(slot: &WorkerSlot, shared: &Shared, pace: &mut Pace, watchdog: &mut Watc
     // The worker may have left the idle state to fire timers, without a check for loops.
     let looped = found.fired && shared.loops.has_part(slot) && take_part(slot, shared) || looped;
     let helped = steal(slot, shared, &mut search) | help(slot, shared, &mut search);
+    let jobs = run_jobs(slot, shared, &mut search);
     let tasks = shared.tasks.turn(slot, search, found.tasks);
     let reacted = (pace.reacts() || found.sockets) && react(slot, shared, pace);
-    looped || urgent || helped || tasks || reacted || found.fired
+    looped || urgent || helped || jobs || tasks || reacted || found.fired
 }
 
 /// Steals forks of other threads and runs them. Returns whether it did.
@@ -147,7 +152,7 @@ fn steal(slot: &WorkerSlot, shared: &Shared, search: &mut Option<Search>) -> boo
     }
     let busy = || {
         let called = loops.has_part(slot) || slot.inbox.any();
-        called || loops.shared_jobs.left() > 0 || shared.tasks.any_outside()
+        called || loops.shared_jobs.left() > 0 || shared.tasks.any_outside() || shared.has_jobs()
     };
     let leaves = slot.is_idle();
     let mut stole = false;
@@ -201,6 +206,37 @@ fn help(slot: &WorkerSlot, shared: &Shared, search: &mut Option<Search>) -> bool
         shared.slots.enter_idle(slot);
     }
     true
+}
+
+/// The number of jobs of the program's own queues that a worker runs in one turn.
+const JOBS: usize = 64;
+
+/// Runs jobs of the program's own queues. Returns whether it did.
+fn run_jobs(slot: &WorkerSlot, shared: &Shared, search: &mut Option<Search>) -> bool {
+    // A loop may have started, as in `help`.
+    if !shared.has_jobs() || shared.loops.has_part(slot) {
+        return false;
+    }
+    let leaves = slot.is_idle();
+    if let Some(left) = shared.slots.leave_idle_for_code(slot) {
+        *search = Some(left);
+    }
+    let mut ran = 0;
+    while ran < JOBS
+        && shared.run_source(slot, &mut || {
+            shared.slots.end_search_of(search);
+            pass_on_shared_jobs(shared);
+        })
+    {
+        ran += 1;
+        if slot.inbox.any() || shared.loops.has_part(slot) {
+            break;
+        }
+    }
+    if leaves {
+        shared.slots.enter_idle(slot);
+    }
+    ran > 0
 }
 
 /// Notifies another worker of shared jobs, because this one is about to run something else. This

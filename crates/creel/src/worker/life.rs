@@ -126,11 +126,11 @@ impl WorkerThread {
         self.alive.store(true, Ordering::SeqCst);
     }
 
-    /// Ensures that a thread is running, and calls `start` to start one if needed. Returns whether
-    /// it was started here.
+    /// Ensures that a thread is running, and calls `start` to start one if needed. `start`
+    /// returns no handle if the program has started the thread. Returns whether it was started here.
     pub(crate) fn ensure(
         &self,
-        start: impl FnOnce() -> io::Result<JoinHandle<()>>,
+        start: impl FnOnce() -> io::Result<Option<JoinHandle<()>>>,
     ) -> io::Result<bool> {
         if self.is_running() {
             return Ok(false);
@@ -139,7 +139,7 @@ impl WorkerThread {
         // We check again under the lock, because the flag changes only under the lock.
         let starts = !self.is_running();
         if starts {
-            *thread = Some(start()?);
+            *thread = start()?;
             self.alive.store(true, Ordering::SeqCst);
         }
         Ok(starts)

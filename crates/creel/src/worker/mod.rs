@@ -7,6 +7,7 @@
 pub(crate) mod budget;
 pub(crate) mod current;
 pub(crate) mod error;
+pub(crate) mod hooks;
 pub(crate) mod idle;
 pub(crate) mod inbox;
 pub(crate) mod knobs;

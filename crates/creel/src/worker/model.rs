@@ -5,6 +5,7 @@
 //! If a notification is lost, a publisher waits forever, and loom reports that.
 
 use super::{
+    hooks::Hooks,
     idle::{Idle, Search},
     parker::Poller,
     slot::WorkerSlot,
@@ -40,7 +41,14 @@ struct Pieces {
 impl Pieces {
     /// Creates the pieces and one thread per worker. The threads are loom's.
     fn begin(workers: usize, all: usize, meet: bool) -> (Arc<Self>, Vec<thread::JoinHandle<()>>) {
-        let slots = WorkerSlots::new("model".into(), workers, false, None, Arc::new(NoPoller));
+        let slots = WorkerSlots::new(
+            "model".into(),
+            workers,
+            false,
+            None,
+            Hooks::default(),
+            Arc::new(NoPoller),
+        );
         // We create the workers here, because loom does not see that a thread that finds one
         // created comes after the thread that created it.
         for slot in 0..workers {
@@ -132,6 +140,12 @@ impl Work for Pieces {
             }
         }
         slots.leave();
+    }
+
+    fn abandon(&self) {}
+
+    fn run_late(&self, _slot: &WorkerSlot) -> bool {
+        false
     }
 
     fn is_ready(&self) -> bool {

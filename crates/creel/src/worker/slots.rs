@@ -7,6 +7,7 @@
 use super::{
     current,
     error::WorkerError,
+    hooks::{Hooks, NewThread, Unstarted},
     idle::{Appointed, Idle, Notification, Search},
     inbox::Job,
     life::Life,
@@ -29,9 +30,16 @@ pub(crate) trait Work: Any + Send + Sync {
     /// Runs the body of a worker's thread. At its end, the thread leaves the pool's life.
     fn serve(self: Arc<Self>, slot: usize);
 
+    /// Removes a user of the pool, which is a thread that was never started.
+    fn abandon(&self);
+
     /// Returns whether there is work that any worker may take. If a thread publishes work before it
     /// reads the idle list, a worker that has marked itself idle sees that work here.
     fn is_ready(&self) -> bool;
+
+    /// Runs a job of the program's own queues on the thread of this worker, which is waiting for a
+    /// fork. Returns whether there was one.
+    fn run_late(&self, slot: &WorkerSlot) -> bool;
 
     /// Returns whether something that only this worker's thread checks may become ready while the
     /// thread runs user code.
@@ -68,6 +76,7 @@ pub(crate) struct WorkerSlots {
     threadless: bool,
     /// The stack size of a worker's thread in bytes. `None` means the default of the system.
     stack_size: Option<usize>,
+    pub(crate) hooks: Hooks,
     table: Table<WorkerSlot>,
     pub(crate) idle: CachePadded<Idle>,
     pub(crate) life: Life,
@@ -82,6 +91,7 @@ impl WorkerSlots {
         workers: usize,
         threadless: bool,
         stack_size: Option<usize>,
+        hooks: Hooks,
         poller: Arc<dyn Poller>,
     ) -> Arc<Self> {
         Arc::new(Self {
@@ -90,6 +100,7 @@ impl WorkerSlots {
             name,
             threadless,
             stack_size,
+            hooks,
             table: Table::new(move |index| WorkerSlot::new(index, Arc::clone(&poller))),
             idle: CachePadded::new(Idle::new(workers)),
             life: Life::new(),
@@ -226,14 +237,26 @@ impl WorkerSlots {
             if !self.life.enter() {
                 return Err(closing());
             }
-            let name = format!("{}-{index}", self.name.replace('\0', ""));
-            let thread = thread::Builder::new().name(name);
-            let thread = match self.stack_size {
-                Some(bytes) => thread.stack_size(bytes),
-                None => thread,
+            let name = match &self.hooks.name {
+                Some(name) => name(index),
+                None => Some(format!("{}-{index}", self.name)),
             };
+            let name = name.map(|name| name.replace('\0', ""));
+            if let Some(starter) = &self.hooks.starter {
+                let serves = Unstarted(Some(serves));
+                let run = move || serves.serve(index);
+                return starter(NewThread::new(index, name, self.stack_size, run)).map(|()| None);
+            }
+            let mut thread = thread::Builder::new();
+            if let Some(name) = name {
+                thread = thread.name(name);
+            }
+            if let Some(bytes) = self.stack_size {
+                thread = thread.stack_size(bytes);
+            }
             thread
                 .spawn(move || serves.serve(index))
+                .map(Some)
                 .inspect_err(|_| self.leave())
         })
     }

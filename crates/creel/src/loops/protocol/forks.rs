@@ -33,6 +33,8 @@
 //! runs nothing that it does not wait for anyway, and its stack grows no deeper than that of the
 //! plain recursion.
 
+mod apart;
+
 use super::{
     Protocol,
     cutoff::{Cutoff, Place},
@@ -53,6 +55,7 @@ use crate::{
         waiter::Waiter,
     },
 };
+use apart::Late;
 use crossbeam_utils::CachePadded;
 use std::{
     cell::Cell,
@@ -357,7 +360,9 @@ impl Forker {
                 break;
             }
         }
-        Waiter::current().wait_looking(Some(HELP_EVERY), done, help);
+        let late = Late::new(loops);
+        late.waiter
+            .wait_looking(Some(HELP_EVERY), done, || help() || late.run());
     }
 }
 

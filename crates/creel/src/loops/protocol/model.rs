@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{
     sync::{AtomicUsize, Ordering},
-    worker::{parker::Poller, slots::WorkerSlots},
+    worker::{hooks::Hooks, parker::Poller, slots::WorkerSlots},
 };
 use loom::{cell::UnsafeCell, model::Builder, thread};
 use std::{ops::Range, ptr::NonNull, sync::Arc};
@@ -41,7 +41,14 @@ impl Poller for NoPoller {
 }
 
 fn protocol(slots: usize) -> Arc<Protocol> {
-    let slots_of = WorkerSlots::new("model".into(), slots, true, None, Arc::new(NoPoller));
+    let slots_of = WorkerSlots::new(
+        "model".into(),
+        slots,
+        true,
+        None,
+        Hooks::default(),
+        Arc::new(NoPoller),
+    );
     let loops = Protocol::new(slots_of);
     // We create the workers here, because loom does not see that a thread that finds one created
     // comes after the thread that created it.

@@ -1,0 +1,260 @@
+//! What a program can add to its pool: queues and hooks of its own.
+//!
+//! An executor that has rules of its own about its jobs uses this to run on a pool. It keeps the
+//! queues, and the pool keeps the workers. `creel-rayon-core` is an example.
+
+use super::{Pool, PoolBuilder, WorkerError, shared::Shared};
+use crate::{
+    loops::protocol::forks::Forker,
+    sync::{now_ns, spin_loop},
+    worker::{
+        current,
+        hooks::{NewThread, Source},
+        slot::WorkerSlot,
+        slots::When,
+        waiter::Waiter,
+    },
+};
+use std::{io, sync::Arc, time::Duration};
+
+/// How long a worker in [`Pool::work_until`] looks for work before it sleeps.
+const SPIN_NS: u64 = 20_000;
+/// How often it looks again after that.
+const LOOK_EVERY: Duration = Duration::from_micros(500);
+
+impl Shared {
+    /// Returns whether the program's own queues have a job.
+    pub(super) fn has_jobs(&self) -> bool {
+        let source = &self.slots.hooks.source;
+        source.as_ref().is_some_and(|source| source.is_ready())
+    }
+
+    /// Runs a job of the program's own queues. Returns whether there was one.
+    pub(super) fn run_source(&self, slot: &WorkerSlot, begin: &mut dyn FnMut()) -> bool {
+        let source = &self.slots.hooks.source;
+        source.as_ref().is_some_and(|source| {
+            Forker::apart(&self.loops, slot.index, || source.run(slot.index, begin))
+        })
+    }
+
+    /// Runs any work of the pool, except for tasks. Returns whether there was some.
+    fn work_once(&self, slot: &WorkerSlot) -> bool {
+        slot.run_inbox()
+            || self.run_source(slot, &mut || ())
+            || Forker::steal_one(&self.loops, slot)
+            || self.help_once(slot)
+    }
+
+    fn help_once(&self, slot: &WorkerSlot) -> bool {
+        let inside = self.loops.shared_jobs.enter(None);
+        inside
+            .iter()
+            .for_each(|inside| Forker::apart(&self.loops, slot.index, || inside.run(|| true)));
+        inside.is_some()
+    }
+}
+
+impl PoolBuilder {
+    /// Adds queues of your own, from which idle workers take jobs. [`Source`] has an example.
+    pub fn source(mut self, source: Arc<dyn Source>) -> Self {
+        self.hooks.source = Some(source);
+        self
+    }
+
+    /// Sets a function that each worker's thread calls with the worker's index when it starts. The
+    /// function must not panic, because this aborts the process.
+    ///
+    /// ```
+    /// use std::sync::atomic::{AtomicUsize, Ordering};
+    ///
+    /// static STARTED: AtomicUsize = AtomicUsize::new(0);
+    /// let count = |_| { STARTED.fetch_add(1, Ordering::Relaxed); };
+    /// let pool = creel::Pool::builder().workers(2).on_thread_start(count).build()?;
+    /// pool.broadcast(|_| ());
+    /// assert_eq!(STARTED.load(Ordering::Relaxed), 2);
+    /// # Ok::<(), creel::BuildError>(())
+    /// ```
+    pub fn on_thread_start(mut self, f: impl Fn(usize) + Send + Sync + 'static) -> Self {
+        self.hooks.start = Some(Arc::new(f));
+        self
+    }
+
+    /// Sets a function that each worker's thread calls with the worker's index before it ends. The
+    /// function must not panic, because this aborts the process.
+    ///
+    /// ```
+    /// use std::sync::atomic::{AtomicUsize, Ordering};
+    ///
+    /// static ENDED: AtomicUsize = AtomicUsize::new(0);
+    /// let count = |_| { ENDED.fetch_add(1, Ordering::Relaxed); };
+    /// let pool = creel::Pool::builder().workers(2).on_thread_stop(count).build()?;
+    /// pool.broadcast(|_| ());
+    /// drop(pool);
+    /// assert_eq!(ENDED.load(Ordering::Relaxed), 2);
+    /// # Ok::<(), creel::BuildError>(())
+    /// ```
+    pub fn on_thread_stop(mut self, f: impl Fn(usize) + Send + Sync + 'static) -> Self {
+        self.hooks.stop = Some(Arc::new(f));
+        self
+    }
+
+    /// Sets a function that returns the name of the thread of a worker, or `None` for a thread
+    /// without a name. It replaces the names that follow from [`name`](Self::name).
+    ///
+    /// ```
+    /// let name = |worker| Some(format!("decoder {worker}"));
+    /// let pool = creel::Pool::builder().workers(2).thread_names(name).build()?;
+    /// let name = pool.run_on(1, || std::thread::current().name().map(String::from));
+    /// assert_eq!(name.unwrap().as_deref(), Some("decoder 1"));
+    /// # Ok::<(), creel::BuildError>(())
+    /// ```
+    pub fn thread_names(
+        mut self,
+        f: impl Fn(usize) -> Option<String> + Send + Sync + 'static,
+    ) -> Self {
+        self.hooks.name = Some(Arc::new(f));
+        self
+    }
+
+    /// Sets a function that starts the workers' threads. It must start a thread that calls
+    /// [`NewThread::run`], or return an error. The pool does not join these threads when it ends,
+    /// but it waits until `run` has returned.
+    ///
+    /// ```
+    /// let start = |thread: creel::NewThread| {
+    ///     let name = format!("worker {}", thread.index());
+    ///     std::thread::Builder::new().name(name).spawn(|| thread.run()).map(drop)
+    /// };
+    /// let pool = creel::Pool::builder().workers(2).start_threads_with(start).build()?;
+    /// let name = pool.run_on(1, || std::thread::current().name().map(String::from));
+    /// assert_eq!(name.unwrap().as_deref(), Some("worker 1"));
+    /// # Ok::<(), creel::BuildError>(())
+    /// ```
+    pub fn start_threads_with(
+        mut self,
+        f: impl Fn(NewThread) -> io::Result<()> + Send + Sync + 'static,
+    ) -> Self {
+        self.hooks.starter = Some(Arc::new(f));
+        self
+    }
+}
+
+impl Pool {
+    /// Starts the threads of all workers that have none. Without this call, a thread starts when
+    /// its worker gets its first work. Returns without waiting for the threads.
+    ///
+    /// # Errors
+    /// If the pool has ended, or the operating system refuses a thread.
+    ///
+    /// ```
+    /// let pool = creel::Pool::builder().workers(2).build()?;
+    /// pool.start_threads().unwrap();
+    /// assert!(pool.stats().workers.iter().all(|worker| worker.running));
+    /// # Ok::<(), creel::BuildError>(())
+    /// ```
+    pub fn start_threads(&self) -> Result<(), WorkerError> {
+        let slots = &self.shared.slots;
+        (0..self.workers()).try_for_each(|index| {
+            let started = slots.ensure_started(slots.at(index));
+            started.map_err(|error| slots.refused(error))
+        })
+    }
+
+    /// Runs `f` on the thread of worker `worker`, as [`run_on`](Self::run_on) does, but does not
+    /// wait for it. A panic of `f` aborts the process.
+    ///
+    /// # Errors
+    /// If the pool has no such worker, has ended, or the operating system refuses the worker's
+    /// thread. `f` has been dropped in that case.
+    ///
+    /// ```
+    /// let pool = creel::Pool::builder().workers(2).build()?;
+    /// let (sender, receiver) = std::sync::mpsc::channel();
+    /// pool.send_to(1, move || sender.send(7).unwrap()).unwrap();
+    /// assert_eq!(receiver.recv(), Ok(7));
+    /// # Ok::<(), creel::BuildError>(())
+    /// ```
+    pub fn send_to(
+        &self,
+        worker: usize,
+        f: impl FnOnce() + Send + 'static,
+    ) -> Result<(), WorkerError> {
+        let slots = &self.shared.slots;
+        let sent = slots.send(slots.slot_in_use(worker)?, Box::new(f));
+        sent.map_err(|error| slots.refused(error))
+    }
+
+    /// Notifies an idle worker, because you have pushed a job to a [`Source`]. Call it after each
+    /// push. If no worker is idle, it costs a few nanoseconds.
+    ///
+    /// A push must be a `SeqCst` operation, or be followed by a `SeqCst` fence.
+    pub fn notify(&self) {
+        // If no thread can be started, the next call tries again.
+        let _ = self.shared.slots.notify_one(0, When::Now);
+    }
+
+    /// Makes worker `worker` check the condition of [`work_until`](Self::work_until), if it waits
+    /// there.
+    pub fn wake(&self, worker: usize) {
+        if let Ok(slot) = self.shared.slots.slot_in_use(worker) {
+            slot.notify();
+        }
+    }
+
+    /// Blocks until `done` returns true. The calling thread must be a worker of this pool, and runs
+    /// *any* work of the pool in the meantime, except for tasks. Do not hold a lock across this
+    /// call, because the work may try to take the same lock.
+    ///
+    /// The thread that makes the condition true must then call [`wake`](Self::wake).
+    ///
+    /// # Panics
+    /// If the calling thread is not a worker of this pool.
+    ///
+    /// ```
+    /// use std::sync::atomic::{AtomicBool, Ordering};
+    ///
+    /// let pool = creel::Pool::builder().workers(1).build()?;
+    /// let done = AtomicBool::new(false);
+    /// pool.scope(|s| {
+    ///     s.spawn_on(0, || pool.work_until(|| done.load(Ordering::SeqCst))).unwrap();
+    ///     s.spawn_on(0, || done.store(true, Ordering::SeqCst)).unwrap(); // runs inside the first
+    /// });
+    /// # Ok::<(), creel::BuildError>(())
+    /// ```
+    #[track_caller]
+    pub fn work_until(&self, done: impl Fn() -> bool) {
+        let shared = &self.shared;
+        let Some(index) = current::index_in(&shared.slots) else {
+            panic!("only a worker of this pool can work until something is done");
+        };
+        let slot = shared.slots.at(index);
+        let mut since = None;
+        while !done() {
+            if shared.work_once(slot) {
+                since = None;
+                continue;
+            }
+            spin_loop();
+            let now = now_ns();
+            if now - *since.get_or_insert(now) >= SPIN_NS || cfg!(shuttle) {
+                let work = || shared.work_once(slot);
+                Waiter::current().wait_looking(Some(LOOK_EVERY), &done, work);
+                return;
+            }
+        }
+    }
+
+    /// Runs one piece of the pool's work on the calling thread, if it is a worker of this pool. The
+    /// work is the same as that of [`work_until`](Self::work_until). Returns whether there was any.
+    ///
+    /// ```
+    /// let pool = creel::Pool::builder().workers(1).build()?;
+    /// assert!(!pool.work_once());
+    /// # Ok::<(), creel::BuildError>(())
+    /// ```
+    pub fn work_once(&self) -> bool {
+        let shared = &self.shared;
+        current::index_in(&shared.slots)
+            .is_some_and(|index| shared.work_once(shared.slots.at(index)))
+    }
+}

@@ -1,0 +1,102 @@
+//! The settings of a pool under their old names.
+
+#![allow(deprecated)]
+
+use crate::{ThreadPool, ThreadPoolBuilder};
+use std::{any::Any, error::Error};
+
+/// The old builder of a pool.
+#[deprecated(note = "use `ThreadPoolBuilder`")]
+#[derive(Debug, Default)]
+pub struct Configuration {
+    builder: ThreadPoolBuilder,
+}
+
+impl Configuration {
+    /// Creates a builder with the default settings.
+    pub fn new() -> Configuration {
+        Self::default()
+    }
+
+    /// Creates a pool.
+    ///
+    /// # Errors
+    /// See [`ThreadPoolBuilder::build`].
+    pub fn build(self) -> Result<ThreadPool, Box<dyn Error + 'static>> {
+        self.into_builder().build().map_err(Box::from)
+    }
+
+    /// See [`ThreadPoolBuilder::thread_name`].
+    #[must_use]
+    pub fn thread_name<F>(mut self, closure: F) -> Self
+    where
+        F: FnMut(usize) -> String + 'static,
+    {
+        self.builder = self.builder.thread_name(closure);
+        self
+    }
+
+    /// See [`ThreadPoolBuilder::num_threads`].
+    #[must_use]
+    pub fn num_threads(mut self, num_threads: usize) -> Configuration {
+        self.builder = self.builder.num_threads(num_threads);
+        self
+    }
+
+    /// See [`ThreadPoolBuilder::panic_handler`].
+    #[must_use]
+    pub fn panic_handler<H>(mut self, panic_handler: H) -> Configuration
+    where
+        H: Fn(Box<dyn Any + Send>) + Send + Sync + 'static,
+    {
+        self.builder = self.builder.panic_handler(panic_handler);
+        self
+    }
+
+    /// See [`ThreadPoolBuilder::stack_size`].
+    #[must_use]
+    pub fn stack_size(mut self, stack_size: usize) -> Self {
+        self.builder = self.builder.stack_size(stack_size);
+        self
+    }
+
+    /// See [`ThreadPoolBuilder::breadth_first`].
+    #[must_use]
+    pub fn breadth_first(mut self) -> Self {
+        self.builder.set_breadth_first();
+        self
+    }
+
+    /// See [`ThreadPoolBuilder::start_handler`].
+    #[must_use]
+    pub fn start_handler<H>(mut self, start_handler: H) -> Configuration
+    where
+        H: Fn(usize) + Send + Sync + 'static,
+    {
+        self.builder = self.builder.start_handler(start_handler);
+        self
+    }
+
+    /// See [`ThreadPoolBuilder::exit_handler`].
+    #[must_use]
+    pub fn exit_handler<H>(mut self, exit_handler: H) -> Configuration
+    where
+        H: Fn(usize) + Send + Sync + 'static,
+    {
+        self.builder = self.builder.exit_handler(exit_handler);
+        self
+    }
+
+    pub(crate) fn into_builder(self) -> ThreadPoolBuilder {
+        self.builder
+    }
+}
+
+/// Creates the global pool.
+///
+/// # Errors
+/// See [`ThreadPoolBuilder::build_global`].
+#[deprecated(note = "use `ThreadPoolBuilder::build_global`")]
+pub fn initialize(config: Configuration) -> Result<(), Box<dyn Error>> {
+    config.into_builder().build_global().map_err(Box::from)
+}

@@ -1,0 +1,98 @@
+//! Jobs, as the queues see them.
+
+use crossbeam_deque::{Injector, Steal};
+
+/// A job in a queue. It is run exactly once, because it does nothing when it is dropped.
+#[derive(Clone, Copy)]
+pub(crate) struct JobRef {
+    data: *const (),
+    run: unsafe fn(*const ()),
+}
+
+// SAFETY: the functions that create a job require that it may run on any thread.
+unsafe impl Send for JobRef {}
+
+impl JobRef {
+    /// Creates a job that calls `run` with `data`.
+    ///
+    /// # Safety
+    ///
+    /// `run(data)` must be sound on any thread of the pool, once, and must not unwind. `data` must
+    /// stay valid until then.
+    pub(crate) unsafe fn new<T>(data: *const T, run: unsafe fn(*const ())) -> Self {
+        let data = data.cast();
+        Self { data, run }
+    }
+
+    /// Creates a job from a closure, which is moved to the heap.
+    ///
+    /// # Safety
+    ///
+    /// Everything that the closure borrows must outlive its call, and the closure must not unwind.
+    pub(crate) unsafe fn boxed<F: FnOnce() + Send>(f: F) -> Self {
+        unsafe fn run<F: FnOnce()>(data: *const ()) {
+            // SAFETY: the pointer comes from `Box::into_raw` below, and the job runs once.
+            let f = unsafe { Box::from_raw(data.cast::<F>().cast_mut()) };
+            f();
+        }
+        Self {
+            data: Box::into_raw(Box::new(f)).cast_const().cast(),
+            run: run::<F>,
+        }
+    }
+
+    /// Runs the job.
+    ///
+    /// # Safety
+    ///
+    /// This is called once for the job, of which the value may have been copied.
+    pub(crate) unsafe fn run(self) {
+        // SAFETY: the creator of the job guarantees that this is sound, and the caller that it
+        // happens once.
+        unsafe { (self.run)(self.data) };
+    }
+}
+
+/// A queue of jobs that are run in the order in which they were pushed, although the worker's own
+/// deque returns the youngest job first. The deque gets one *ticket* per job. A ticket runs the
+/// oldest job of the queue.
+#[derive(Default)]
+pub(crate) struct Fifo {
+    jobs: Injector<JobRef>,
+}
+
+impl Fifo {
+    /// Adds a job and returns its ticket.
+    ///
+    /// # Safety
+    ///
+    /// The queue must stay alive and in its place until the last ticket has taken its job.
+    pub(crate) unsafe fn push(&self, job: JobRef) -> JobRef {
+        unsafe fn run(fifo: *const ()) {
+            // SAFETY: the queue is alive, because this ticket has not taken its job yet. It is only
+            // shared.
+            let fifo = unsafe { &*fifo.cast::<Fifo>() };
+            match steal(&fifo.jobs) {
+                // SAFETY: the queue returns each job once.
+                Some(job) => unsafe { job.run() },
+                None => unreachable!("there is a job for each ticket"),
+            }
+        }
+        self.jobs.push(job);
+        JobRef {
+            data: std::ptr::from_ref(self).cast(),
+            run,
+        }
+    }
+}
+
+/// Takes the oldest job of a shared queue.
+pub(crate) fn steal(queue: &Injector<JobRef>) -> Option<JobRef> {
+    loop {
+        match queue.steal() {
+            Steal::Success(job) => return Some(job),
+            Steal::Empty => return None,
+            Steal::Retry => std::hint::spin_loop(),
+        }
+    }
+}

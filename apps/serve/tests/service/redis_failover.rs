@@ -78,20 +78,24 @@ fn a_record_is_not_acknowledged_before_a_replica_has_it() {
     let arguments = ["--store", store.as_str(), "--store-replicas", "0"];
     let careless = Service::start(&folder, &arguments);
     for service in [&service, &careless] {
-        eventually("the store is available", || is_ready(service));
-        assert_eq!(service.post("/sign", "first").status, 200);
+        // On a busy machine, the first confirmation of the replica may come too late.
+        eventually("a record is acknowledged", || {
+            service.post("/sign", "first").status == 200
+        });
     }
+    let before = service.lines("(replicas)").len();
     // The master still believes that the replica is there, but the replica receives nothing. After a
     // failover, it would not have the record.
     replica.signal("STOP");
     assert_eq!(careless.post("/sign", "second").status, 200);
     assert_eq!(service.post("/sign", "second").status, 503);
     eventually("the log says why", || {
-        service.lines("(replicas)").len() == 1
+        service.lines("(replicas)").len() > before
     });
     replica.signal("CONT");
-    eventually("the store is available again", || is_ready(&service));
-    assert_eq!(service.post("/sign", "second").status, 200);
+    eventually("a record is acknowledged again", || {
+        service.post("/sign", "second").status == 200
+    });
 }
 
 /// Starts the nodes of a cluster and gives each of them a part of the slots.

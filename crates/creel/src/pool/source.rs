@@ -149,7 +149,7 @@ impl Pool {
     /// ```
     /// let pool = creel::Pool::builder().workers(2).build()?;
     /// pool.start_threads().unwrap();
-    /// assert!(pool.stats().workers.iter().all(|worker| worker.running));
+    /// assert!(pool.stats().workers.iter().all(|worker| worker.started));
     /// # Ok::<(), creel::BuildError>(())
     /// ```
     pub fn start_threads(&self) -> Result<(), WorkerError> {

@@ -4,8 +4,8 @@ usage: work.py [--jobs N] LIST        (- for stdin)
 
 A unit is a line of JSON. There are two kinds:
 
-- A song, as `creel-vgm units` prints it, has `song` and `output`. All songs with the same output
-  folder are rendered by one `creel-vgm render --skip-done`.
+- A song, as `creel-vgm units` prints it, has `song` and `output`. Each song is rendered by a
+  `creel-vgm render --skip-done` of its own.
 - A command, as sweep.py prints it, has `command` and `output`. The stdout of the command becomes
   that file, which is either complete or absent.
 
@@ -66,21 +66,19 @@ def is_installed(program):
     return False
 
 
-def render(folder, songs, jobs):
+def render(folder, song, jobs):
     command = ["creel-vgm", "render", "-q", "--skip-done", "-o", folder]
-    return subprocess.call(command + (["--jobs", jobs] if jobs else []) + ["--", *songs])
+    return subprocess.call(command + (["--jobs", jobs] if jobs else []) + ["--", song])
 
 
 def render_all(folder, units, jobs):
     """Renders all songs of one output folder, and returns an exit code of creel-vgm or of ours."""
     if not is_installed("creel-vgm"):
         return USAGE
-    code = render(folder, [unit["song"] for unit in units], jobs)
-    if code != SOME:
-        return code
-    # We render the remaining songs one by one, because only then does the exit code say why a song
-    # failed. If it is not malformed, another try may help. A song that has disappeared from its
-    # folder will not come back. If its whole folder is missing, a disk may be unmounted for now.
+    # We render the songs one by one, because only then does the exit code say why a song failed. Also,
+    # songs of one call have track numbers, and these would depend on how the list was divided. If a
+    # song is not malformed, another try may help. A song that has disappeared from its folder will
+    # not come back. If its whole folder is missing, a disk may be unmounted for now.
     left = [unit["song"] for unit in units if not os.path.exists(unit["output"])]
     codes = []
     for song in left:
@@ -88,10 +86,10 @@ def render_all(folder, units, jobs):
             report(f"cannot render {song}: the file does not exist any more")
             codes.append(MALFORMED)
             continue
-        codes.append(render(folder, [song], jobs))
+        codes.append(render(folder, song, jobs))
         if codes[-1] not in (DONE, MALFORMED):
             return AGAIN if codes[-1] == SOME else codes[-1]
-    return max(codes, default=SOME)
+    return max(codes, default=DONE)
 
 
 def run(command, output, jobs):

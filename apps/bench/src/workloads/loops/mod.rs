@@ -13,6 +13,7 @@ mod openmp;
 mod outbox;
 mod peers;
 mod phases;
+mod recursion;
 #[cfg(feature = "peers")]
 mod spinning;
 pub mod work;
@@ -59,6 +60,21 @@ fn cases(setting: &Setting) -> anyhow::Result<Vec<Case>> {
         chain(setting, "zip-map-sum 1 M", 1_000_000),
         chain(setting, "zip-map-sum 10 k", 10_000),
         nested(setting),
+        tree(setting, "tree sum 1,023", 10),
+        tree(setting, "tree sum 131,071", 17),
+        tree(setting, "tree sum 1,048,575", 20),
+        recursive(setting, "fib 32", recursion::fib(32, setting.workers)),
+        recursive(
+            setting,
+            "quicksort 16",
+            recursion::sorts(16, setting.workers),
+        ),
+        recursive(
+            setting,
+            "quicksort 1,000",
+            recursion::sorts(1000, setting.workers),
+        ),
+        recursive(setting, "scope 100 k", recursion::scope(setting.workers)),
         article::article(setting),
         article::two_systems(setting),
     ])
@@ -253,4 +269,14 @@ fn chain(setting: &Setting, name: &str, count: usize) -> Case {
 fn nested(setting: &Setting) -> Case {
     let subjects = chains::nested(setting.workers);
     case("nested", setting.plan(20, 60), setting.rounds(7), subjects)
+}
+
+/// Returns a case with the sum of a binary tree, with one join per node.
+fn tree(setting: &Setting, name: &str, depth: u32) -> Case {
+    recursive(setting, name, recursion::tree(depth, setting.workers))
+}
+
+/// Returns a case with a recursion.
+fn recursive(setting: &Setting, name: &str, subjects: Vec<Subject>) -> Case {
+    case(name, setting.plan(20, 60), setting.rounds(7), subjects)
 }

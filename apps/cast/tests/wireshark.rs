@@ -1,7 +1,8 @@
 //! The figures of a capture, compared with the RTP analysis of `tshark`, if it is installed.
 //!
-//! We differ on purpose after a break, so there is no break in these captures: a timestamp that
-//! jumps, a source that restarts with the same SSRC, another clock, or telephone keys.
+//! After some events we differ on purpose, so these captures do not contain them. Examples are a
+//! timestamp that jumps, a source that restarts with the same SSRC, another clock, and telephone
+//! keys.
 
 mod folder;
 mod packets;

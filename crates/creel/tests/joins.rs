@@ -11,7 +11,6 @@ use std::{
         Barrier, Mutex,
         atomic::{AtomicBool, AtomicUsize, Ordering},
     },
-    time::Duration,
 };
 
 fn pool(workers: usize) -> Pool {
@@ -301,7 +300,6 @@ fn joins_work_on_a_pool_that_ends() {
     std::thread::scope(|s| {
         let joins = s.spawn(|| handle.join(|| drop(gate.lock()), || fibonacci(&handle, 15)));
         drop(pool);
-        std::thread::sleep(Duration::from_millis(5));
         drop(held);
         assert_eq!(joins.join().unwrap().1, 610);
     });

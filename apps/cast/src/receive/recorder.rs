@@ -160,8 +160,7 @@ impl Recorder {
     /// Decodes a payload and records it at position `frame`. A file has one rate and one number of
     /// channels, so a payload with others begins a file `NAME-part2.wav`, and so on.
     ///
-    /// Returns false if that is impossible, because there is no codec for it, or because the stream
-    /// has changed too often.
+    /// Returns false if we cannot decode the packet, or if the stream has changed too often.
     pub(super) fn record(
         &mut self,
         payload_type: u8,

@@ -232,7 +232,7 @@ impl RtpSource {
             Some((number, of_type)) if number == header.payload_type => of_type,
             _ => self.set_payload_type(packet, formats),
         };
-        // The time before the first packet of a silence or of a talkspurt is no delta.
+        // We do not measure a delta before the first packet of a silence or of a talkspurt.
         let is_noise = of_type.is_some_and(|it| it.encoding == Encoding::ComfortNoise);
         let is_first = header.marker || is_noise;
         self.spacing.arrived(packet.arrival, is_first);

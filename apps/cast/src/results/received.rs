@@ -64,7 +64,7 @@ pub struct SourceReport {
     pub bursts: Bursts,
     /// The duration of a packet, or `None` if it is unknown.
     pub packet_ms: Option<f64>,
-    /// The rating of the E-model (R), or `None` if there is none for the codec.
+    /// The rating of the E-model (R). It is `None` for codecs that the E-model does not cover.
     pub rating: Option<f64>,
     /// The mean opinion score that belongs to the rating, 1 to 4.5.
     pub mos: Option<f64>,

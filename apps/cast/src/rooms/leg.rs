@@ -125,7 +125,7 @@ impl Leg {
     }
 
     /// Processes a packet. The codec is that of the packet, because a telephone may change it at
-    /// any time. Returns false if there is no codec for it.
+    /// any time. Returns false if we cannot decode it.
     pub(super) fn receive(
         &mut self,
         header: Header,

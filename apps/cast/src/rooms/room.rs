@@ -260,8 +260,8 @@ impl Room {
         self.candidates.push(candidate);
     }
 
-    /// Makes a candidate a leg, and returns the index of the leg. Returns `None` if there is no
-    /// codec, the room is full, or another stream of the same address is still arriving.
+    /// Makes a candidate a leg, and returns the index of the leg. Returns `None` if we
+    /// cannot decode it, the room is full, or another stream of the same address is still arriving.
     fn admit(&mut self, candidate: &Candidate) -> Option<usize> {
         let mix = mix(&self.formats, self.rate, self.frame);
         // A packet without a codec does not decide, because the next one may have one.

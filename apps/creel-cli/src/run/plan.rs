@@ -31,7 +31,7 @@ pub struct Request {
     pub no_smt: bool,
     pub runtime: Option<Runtime>,
     pub gc: bool,
-    /// The library to preload, or the reason why there is none.
+    /// The library to preload, or the reason why we cannot preload it.
     pub shim: Option<Result<PathBuf, String>>,
     /// Whether the plan is printed, including advice that sets nothing.
     pub explained: bool,

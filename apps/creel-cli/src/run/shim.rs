@@ -17,8 +17,8 @@ const LIBRARY: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/libcreel_shim.s
 
 const NAME: &str = "libcreel_shim.so";
 
-/// Returns the path of the library, or the reason why there is none. The program starts in both
-/// cases.
+/// Returns the path of the library, or the reason why we cannot provide it. The program starts in
+/// both cases.
 pub fn library() -> Result<PathBuf, String> {
     if LIBRARY.is_empty() {
         return beside().ok_or_else(|| {

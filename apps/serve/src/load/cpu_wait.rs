@@ -1,8 +1,8 @@
 //! How long the load itself waited for a CPU.
 //!
 //! A load generator that gets no CPU reads answers late. Its connections then seem to wait for the
-//! service, although the answers are already there. The time in the run queue of the OS tells the
-//! two cases apart.
+//! service, although the answers are already there. The time in the run queue of the OS shows
+//! which of the two cases it is.
 
 use std::fs;
 use std::time::{Duration, Instant};

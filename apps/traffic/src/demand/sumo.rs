@@ -425,7 +425,7 @@ fn time(element: &Element<'_>, name: &str) -> Result<Option<f64>, ReadError> {
     })
 }
 
-/// Returns the departure time of a vehicle or trip. It is not a number if there is none.
+/// Returns the departure time of a vehicle or trip. It is `NAN` if the element does not give one.
 fn departure(element: &Element<'_>) -> Result<f64, ReadError> {
     let seconds = match element.get("depart")?.as_deref() {
         Some("now" | "begin") => Some(0.0),

@@ -14,7 +14,7 @@ pub(super) struct Tiles {
     /// The position at which each tile begins, plus one entry for the end.
     pub begins: Vec<u32>,
     /// Whether each link must take at least [`LINK_TIME_MS_MIN`], because its cluster would be too
-    /// large. Empty if there is no such link.
+    /// large. The list is empty if no link had to be raised.
     pub raised: Vec<bool>,
 }
 

@@ -259,7 +259,7 @@ impl Cluster {
         }
     }
 
-    /// Returns the connection to a host. Connects if there is none.
+    /// Returns the connection to a host, and connects first if necessary.
     fn node(&mut self, host: &Host) -> Result<&mut Node, StoreError> {
         if !self.nodes.contains_key(host) {
             let node = Node::connect(&self.address, host)?;

@@ -135,22 +135,24 @@ fn a_very_deep_recursion_needs_no_more_stack_than_a_plain_one() {
     thread.unwrap().join().unwrap();
 }
 
-/// Panics in the closure number `at` of a recursion, counted in any order. Returns how many ran.
-fn bomb(pool: &Pool, depth: u32, ran: &AtomicUsize, at: usize) {
-    let here = |ran: &AtomicUsize| {
-        if ran.fetch_add(1, Ordering::Relaxed) == at {
-            panic_any("the bomb");
-        }
-    };
+/// The nodes and the leaves of a recursion that have been visited.
+#[derive(Default)]
+struct Visits {
+    nodes: AtomicUsize,
+    leaves: AtomicUsize,
+}
+
+/// Panics at the node number `at` of a recursion, in the order in which they are visited.
+fn bomb(pool: &Pool, depth: u32, visits: &Visits, at: usize) {
     if depth == 0 {
-        here(ran);
-        return;
+        visits.leaves.fetch_add(1, Ordering::Relaxed);
+    } else {
+        let side = || bomb(pool, depth - 1, visits, at);
+        pool.join(side, side);
     }
-    pool.join(
-        || bomb(pool, depth - 1, ran, at),
-        || bomb(pool, depth - 1, ran, at),
-    );
-    here(ran);
+    if visits.nodes.fetch_add(1, Ordering::Relaxed) == at {
+        panic_any("the bomb");
+    }
 }
 
 #[test]
@@ -158,13 +160,16 @@ fn a_panic_at_any_level_reaches_the_caller_after_all_closures_have_ended() {
     for workers in [1, 2, 3] {
         let pool = pool(workers);
         for at in 0..63 {
-            let ran = AtomicUsize::new(0);
-            let caught = catch_unwind(AssertUnwindSafe(|| bomb(&pool, 5, &ran, at)));
+            let visits = Visits::default();
+            let caught = catch_unwind(AssertUnwindSafe(|| bomb(&pool, 5, &visits, at)));
             let payload = caught.expect_err("it panics");
             assert_eq!(payload.downcast_ref(), Some(&"the bomb"));
             // All leaves run, because the other closure of each join runs in any case.
-            let leaves = 32;
-            assert!(ran.into_inner() >= leaves, "{workers} workers, panic {at}");
+            assert_eq!(
+                visits.leaves.into_inner(),
+                32,
+                "{workers} workers, panic {at}"
+            );
         }
         assert_eq!(fibonacci(&pool, 15), 610);
     }
@@ -181,28 +186,22 @@ fn the_second_closure_runs_although_the_first_one_panics() {
             assert_eq!(payload.downcast_ref(), Some(&1));
             assert!(ran.into_inner());
         }
-        // Also below the cutoff, where a join is two calls.
-        let deep = || pool.recurse(|j| (0..10_000).for_each(|n| panics_late(j, n)));
-        assert!(catch_unwind(AssertUnwindSafe(deep)).is_err());
     }
 }
 
-fn panics_late(joiner: Joiner<'_>, n: usize) {
-    let ran = AtomicBool::new(false);
-    let join = || {
-        joiner.join(
-            |_| {
-                if n == 9_999 {
-                    panic_any(n);
-                }
-            },
-            |_| ran.store(true, Ordering::Relaxed),
-        )
-    };
-    let caught = catch_unwind(AssertUnwindSafe(join));
-    assert!(ran.into_inner());
-    if let Err(payload) = caught {
-        panic_any(payload);
+#[test]
+fn all_closures_of_a_deep_recursion_run_although_one_panics() {
+    const DEPTH: u32 = 13;
+    for workers in [1, 2] {
+        let pool = pool(workers);
+        // Most joins of such a recursion are plain calls, because its closures are very short.
+        for at in (1..1 << DEPTH).step_by(509) {
+            let visits = Visits::default();
+            let caught = catch_unwind(AssertUnwindSafe(|| bomb(&pool, DEPTH, &visits, at)));
+            assert!(caught.is_err());
+            let leaves = visits.leaves.into_inner();
+            assert_eq!(leaves, 1 << DEPTH, "{workers} workers, panic {at}");
+        }
     }
 }
 

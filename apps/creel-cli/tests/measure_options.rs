@@ -100,7 +100,7 @@ fn commands_are_sorted_by_time() {
 }
 
 #[test]
-fn metrics_are_read_through_no_link_of_others() {
+fn a_planted_symlink_is_not_followed() {
     // The name of the temporary file must not be guessable.
     let folder = TempDir::new().unwrap();
     let victim = folder.path().join("victim");

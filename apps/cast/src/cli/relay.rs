@@ -71,7 +71,7 @@ pub struct Relay {
     /// Share the ports among N contexts, which are threads
     #[arg(long, alias = "groups", value_name = "N", default_value_t = 1, value_parser = count, help_heading = "Contexts")]
     contexts: usize,
-    /// Let a context wait TIME before it reacts again. 0ms makes it react as soon as it can
+    /// Handle packets and timers at most once per TIME in each context. 0ms means at once
     #[arg(long, value_name = "TIME", default_value = "2ms", value_parser = parse_duration, help_heading = "Contexts")]
     wait: Duration,
     #[command(flatten, next_help_heading = "Contexts")]

@@ -115,7 +115,8 @@ pub fn advise(args: &AdviseArgs, common: &Common) -> Result<Exit> {
     for jobs in sizes {
         trial.add_size(jobs)?;
     }
-    // Half of the time is for the numbers, and the rest for their neighbours and the placements.
+    // Half of the time is for the numbers of workers, and the rest for neighbouring numbers and
+    // the placements.
     trial.run(0.5)?;
     let best = trial.candidates[search::best(&trial.runs)].setting.clone();
     if let Some(jobs) = best.jobs {

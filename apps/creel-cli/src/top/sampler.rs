@@ -445,7 +445,7 @@ mod tests {
 
     #[test]
     fn intervals_exclude_earlier_activity() {
-        // A child, because other tests run in this process meanwhile.
+        // We use a child, because other tests run in this process at the same time.
         let script = "i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done; echo done; exec sleep 60";
         let mut child = std::process::Command::new("sh")
             .args(["-c", script])

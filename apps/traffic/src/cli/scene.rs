@@ -347,7 +347,7 @@ impl Scene {
         let raised = network.raised_links();
         if raised > 0 && !quiet {
             output::note(&format!(
-                "creel-traffic: {}: {raised} roads take a second although they are shorter, because too many of them are connected\n",
+                "creel-traffic: {}: {raised} roads are simulated with one second each, although they are shorter: too many short roads are connected\n",
                 path.display()
             ));
         }

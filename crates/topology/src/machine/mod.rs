@@ -109,7 +109,7 @@ impl Machine {
             return Ok(Machine::started(Path::new("/"), mask.as_ref(), detail));
         }
         let pus = std::thread::available_parallelism()
-            .map_err(|_| Error::Unsupported("count of its PUs"))?;
+            .map_err(|_| Error::Unsupported("counting its PUs"))?;
         Ok(Machine::assemble(Parts {
             online: CpuSet::range(0, pus.get() - 1),
             ..Parts::default()

@@ -27,11 +27,12 @@
 //!
 //! # Waiting for a stolen fork
 //!
-//! The owner of a stolen fork helps the thief meanwhile, by stealing back forks that belong to the
+//! The owner of a stolen fork helps the thief in the meantime, by stealing back forks that belong to the
 //! stolen one (leapfrogging; Wagner and Calder, 1993). While the thief runs the stolen fork, each
 //! fork in its deque from a certain index on was created inside the stolen one. Therefore the owner
 //! runs nothing that it does not wait for anyway, and its stack grows no deeper than that of the
-//! plain recursion.
+//! plain recursion. There is one exception (`apart.rs`): after one millisecond, a worker also runs
+//! jobs of the program's own queues, because the stolen fork may wait for one of them.
 
 mod apart;
 
@@ -196,7 +197,8 @@ impl Forker {
         &self.cutoff
     }
 
-    /// Pushes a fork and returns its index. Notifies an idle worker if there is one.
+    /// Pushes a fork and returns its index. Notifies an idle worker if there is one, unless a worker
+    /// is already searching.
     ///
     /// # Safety
     ///
@@ -219,8 +221,8 @@ impl Forker {
         self.deque.pop(index)
     }
 
-    /// Notifies an idle worker of the forks. If there is a watchdog, which looks for forks as well,
-    /// this happens only from time to time.
+    /// Notifies an idle worker of the forks, unless a worker is already searching. If there is a
+    /// watchdog, which looks for forks as well, this happens only from time to time.
     #[cold]
     #[inline(never)]
     fn offer(&self) {

@@ -1,4 +1,4 @@
-//! A pool of the program's own.
+//! Pools that a program creates in addition to the global one.
 
 use crate::{
     BroadcastContext, Scope, ScopeFifo, Yield,

@@ -280,7 +280,7 @@ fn read(path: &Path) -> anyhow::Result<Options> {
         );
         match error.kind() {
             ErrorKind::InvalidData => Failure::new(Exit::BadData, why),
-            _ => Failure::new(Exit::Usage, why),
+            _ => Failure::new(Exit::SomeFailed, why),
         }
     })?;
     let options = toml::from_str(&text);

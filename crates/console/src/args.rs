@@ -94,7 +94,7 @@ pub fn parse<P: Parser>() -> P {
     }
 }
 
-fn with_manuals(command: Command) -> Command {
+pub(crate) fn with_manuals(command: Command) -> Command {
     let shell = clap::Arg::new("shell")
         .required(true)
         .value_parser(clap::value_parser!(Shell));

@@ -33,6 +33,7 @@ pub use view::{CaseView, SubjectView, is_more_better};
 
 /// The results of a workload and the conditions that they depend on.
 #[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Section {
     /// The machine and the build.
     pub host: Host,
@@ -44,6 +45,7 @@ pub struct Section {
     pub workers: usize,
     /// The current name of the workload. JSON has the name of the schema instead.
     #[serde(with = "workload_name")]
+    #[cfg_attr(test, schemars(with = "String"))]
     pub workload: String,
     /// How much of the machine other programs and the host used, if the system reports it.
     pub disturbance: Option<Disturbance>,
@@ -327,5 +329,19 @@ pub mod tests {
             .collect();
         report.sections.push(section);
         assert_eq!(report.noise_floor(), Some(1.0 / 0.99));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use creel_console::documented;
+
+    #[test]
+    fn the_published_schema_matches_the_types() {
+        documented::check_schema(
+            "creel-bench",
+            schemars::schema_for!(creel_console::Document<Section>),
+        );
     }
 }

@@ -114,6 +114,15 @@ fn exit_code(interrupt: &Interrupt, exit: Exit) -> Exit {
     }
 }
 
+/// Adds the exit code that belongs to the error of a run. The code of an interrupted run is that of
+/// the signal.
+fn run_error(error: Error, interrupt: &Interrupt) -> anyhow::Error {
+    match interrupt.check() {
+        Err(failure) if matches!(error, Error::Interrupted) => failure.into(),
+        _ => exit_error(error),
+    }
+}
+
 /// Adds the exit code that belongs to an error of the library.
 fn exit_error(error: Error) -> anyhow::Error {
     let exit = match &error {

@@ -86,17 +86,20 @@ pub struct Relay {
 
 /// A row of the report: one client of one port.
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct Row {
     port: u16,
     packets: u64,
     rtcp: u64,
     refused: u64,
+    #[cfg_attr(test, schemars(with = "Option<String>"))]
     client: Option<SocketAddr>,
     sent: u64,
     dropped: u64,
 }
 
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct Rows {
     #[serde(flatten)]
     body: Body,
@@ -248,4 +251,18 @@ fn prometheus(reports: &[PortReport]) -> String {
         }
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use creel_console::documented;
+
+    #[test]
+    fn the_published_schema_matches_the_types() {
+        documented::check_schema(
+            "creel-cast-relay",
+            schemars::schema_for!(creel_console::Document<Rows>),
+        );
+    }
 }

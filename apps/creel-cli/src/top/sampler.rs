@@ -344,6 +344,7 @@ impl Process {
 
 /// The figures of one process.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Process {
     pub pid: u32,
     pub name: String,

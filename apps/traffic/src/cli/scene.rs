@@ -46,8 +46,11 @@ pub struct Scene {
 
 /// The parts of the input files that were not used.
 #[derive(Clone, Debug, Default, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct UnusedParts {
+    #[cfg_attr(test, schemars(with = "std::collections::BTreeMap<String, u64>"))]
     network: Unused,
+    #[cfg_attr(test, schemars(with = "std::collections::BTreeMap<String, u64>"))]
     demand: Unused,
     /// The number of travellers and trips that were left out.
     left_out: usize,

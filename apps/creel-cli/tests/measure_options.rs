@@ -1,21 +1,12 @@
 //! Checks the options of `creel measure` that hyperfine has too: input and output, a shell, a
 //! reference, exit codes and the order of the tables.
 
+mod program;
+
+use program::{CREEL, creel};
 use serde_json::Value;
 use std::{fs, process::Command};
 use tempfile::TempDir;
-
-const CREEL: &str = env!("CARGO_BIN_EXE_creel");
-
-fn creel(words: &[&str]) -> (Option<i32>, String, String) {
-    let output = Command::new(CREEL).args(words).output().unwrap();
-    let text = |bytes| String::from_utf8(bytes).unwrap();
-    (
-        output.status.code(),
-        text(output.stdout),
-        text(output.stderr),
-    )
-}
 
 fn json(words: &[&str]) -> Value {
     let all = [&["measure", "--format", "json"], words].concat();

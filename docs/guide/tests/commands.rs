@@ -27,13 +27,7 @@ const LIMIT: Duration = Duration::from_secs(60);
 /// How long a block in the background may run after the next block has ended.
 const GRACE: Duration = Duration::from_secs(5);
 
-const PROGRAMS: &[&str] = &[
-    "creel",
-    "creel-vgm",
-    "creel-cast",
-    "creel-traffic",
-    "creel-serve",
-];
+const PROGRAMS: &[&str] = &["creel", "creel-vgm", "creel-cast", "creel-traffic"];
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
@@ -213,6 +207,12 @@ impl Running {
             }
             std::thread::sleep(Duration::from_millis(10));
         };
+        // A command that still runs in the background of the shell would keep the pipes open.
+        let group = format!("-{}", self.child.id());
+        let _ = Command::new("kill")
+            .args(["-TERM", "--", &group])
+            .stderr(Stdio::null())
+            .status();
         (
             status,
             is_late,

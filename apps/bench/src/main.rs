@@ -205,7 +205,8 @@ mod tests {
             documented::Documents {
                 manifest: env!("CARGO_MANIFEST_DIR"),
                 own: &["docs/benchmarks.md"],
-                foreign: &[],
+                // Of cargo, and of `creel run`.
+                foreign: &["--features", "--gc"],
             },
         );
     }

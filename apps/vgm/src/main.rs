@@ -59,7 +59,14 @@ mod tests {
             documented::Documents {
                 manifest: env!("CARGO_MANIFEST_DIR"),
                 own: &["docs/guide/src/music.md", "docs/guide/src/player.md"],
-                foreign: &[],
+                // Of other players.
+                foreign: &[
+                    "--loop",
+                    "--fadeout-seconds",
+                    "--vgm-chip-info",
+                    "--render",
+                    "--outdir",
+                ],
             },
         );
     }

@@ -143,6 +143,10 @@ impl Folder {
             fs::write(&script, format!("#!/bin/sh\nsleep {seconds}\n")).unwrap();
             fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
         }
+        for name in ["roads", "trips"] {
+            let from = root().join(format!("apps/traffic/tests/data/sioux-falls.{name}.tntp"));
+            fs::copy(from, folder.path.join(format!("{name}.tntp"))).unwrap();
+        }
         let setup = "creel-vgm generate -o music
             song=$(ls music/*.vg* | head -n 1)
             cp $song song.vgz

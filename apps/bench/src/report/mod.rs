@@ -252,6 +252,7 @@ fn not_a_report(error: &serde_json::Error, line: usize) -> String {
 pub mod tests {
     use super::*;
     use crate::rounds::tests::{case, measure, noisy};
+    use creel_console::documented;
 
     /// Returns a section of one case. Creel takes half of one thread's time, and rayon 80 %.
     pub fn section() -> Section {
@@ -278,6 +279,14 @@ pub mod tests {
         };
         section.add(&measure(case(9, subjects)));
         section
+    }
+
+    #[test]
+    fn the_published_schema_matches_the_types() {
+        documented::check_schema(
+            "creel-bench",
+            schemars::schema_for!(creel_console::Document<Section>),
+        );
     }
 
     #[test]
@@ -329,19 +338,5 @@ pub mod tests {
             .collect();
         report.sections.push(section);
         assert_eq!(report.noise_floor(), Some(1.0 / 0.99));
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use creel_console::documented;
-
-    #[test]
-    fn the_published_schema_matches_the_types() {
-        documented::check_schema(
-            "creel-bench",
-            schemars::schema_for!(creel_console::Document<Section>),
-        );
     }
 }

@@ -3,6 +3,7 @@
 
 use super::driver::Driver;
 use super::io;
+use super::io::Left;
 use super::*;
 use crate::worker::parker::{Parker, Poller};
 use crate::worker::woken::wake_all;
@@ -308,6 +309,53 @@ fn one_at_a_time_is_the_same() {
     assert!(super::single::set_arrival_info(&receiver, false).is_ok());
     let error = super::single::receive(&receiver, &mut received).unwrap_err();
     assert_eq!(error.kind(), std::io::ErrorKind::WouldBlock);
+}
+
+/// The sizes of datagrams for a buffer of `ROOM` bytes, and the order in which they are sent. An
+/// oversized datagram is the first one and a later one.
+const ROOM: usize = 20;
+const SIZES: [usize; 6] = [ROOM + 1, ROOM, ROOM - 1, 0, ROOM + 40, 1];
+
+#[test]
+fn a_batch_marks_exactly_the_datagrams_that_do_not_fit() {
+    let receivers = [super::single::receive, super::mmsg::receive];
+    for receive in receivers {
+        let sender = std::net::UdpSocket::bind(LOOPBACK).unwrap();
+        let receiver = std::net::UdpSocket::bind(LOOPBACK).unwrap();
+        receiver.set_nonblocking(true).unwrap();
+        for size in SIZES {
+            let to = receiver.local_addr().unwrap();
+            sender.send_to(&vec![7; size], to).unwrap();
+        }
+        let mut received = Received::new(8, ROOM);
+        assert_eq!(receive(&receiver, &mut received).unwrap(), Left::Nothing);
+        let got: Vec<_> = received
+            .iter()
+            .map(|d| (d.bytes.len(), d.truncated, d.from))
+            .collect();
+        let from = sender.local_addr().unwrap();
+        let expected = SIZES.map(|size| (size.min(ROOM), size > ROOM, from));
+        assert_eq!(got, expected);
+    }
+}
+
+#[test]
+fn a_single_receive_cuts_the_datagrams_that_do_not_fit() {
+    for driver in drivers() {
+        let (sender, receiver, to) = pair();
+        let mut bytes = [0; ROOM];
+        for (n, size) in SIZES.into_iter().enumerate() {
+            run(&driver, sender.send_to(&vec![7; size], to)).unwrap();
+            let len = if n % 2 == 0 {
+                let (len, from) = run(&driver, receiver.recv_from(&mut bytes)).unwrap();
+                assert_eq!(from, sender.local_addr().unwrap());
+                len
+            } else {
+                run(&driver, receiver.recv(&mut bytes)).unwrap()
+            };
+            assert_eq!(len, size.min(ROOM));
+        }
+    }
 }
 
 #[test]

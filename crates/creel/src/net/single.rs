@@ -76,7 +76,11 @@ fn receive_into(socket: &UdpSocket, bytes: &mut [u8]) -> io::Result<(usize, Sock
     let (len, flags, from) = SockRef::from(socket).recv_from_vectored(&mut parts)?;
     let unspecified = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0));
     let from = from.as_socket().unwrap_or(unspecified);
-    Ok((len.min(room), from, flags.is_truncated()))
+    // Windows does not return the length of a datagram that it has cut.
+    match flags.is_truncated() {
+        true => Ok((room, from, true)),
+        false => Ok((len.min(room), from, false)),
+    }
 }
 
 /// Returns whether the system can split messages.

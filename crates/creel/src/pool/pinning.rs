@@ -139,7 +139,7 @@ impl Available {
         let world = local(&WORLD, |world| world.borrow().clone()).flatten();
         let world = world.or_else(World::find);
         // A model uses the same number on every machine.
-        let threads = || match cfg!(shuttle) {
+        let threads = || match cfg!(creel_shuttle) {
             true => 4,
             false => thread::available_parallelism().map_or(1, NonZeroUsize::get),
         };
@@ -172,7 +172,7 @@ impl Available {
 
 impl World {
     fn find() -> Option<Arc<Self>> {
-        if cfg!(any(loom, shuttle, miri)) {
+        if cfg!(any(creel_loom, creel_shuttle, miri)) {
             return None; // in models and Miri, threads are not OS threads
         }
         let machine = Machine::detect().ok()?;
@@ -363,7 +363,7 @@ fn ledger() -> impl std::ops::DerefMut<Target = Ledger> {
     LEDGER.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-#[cfg(all(test, target_os = "linux", not(any(loom, shuttle, miri))))]
+#[cfg(all(test, target_os = "linux", not(any(creel_loom, creel_shuttle, miri))))]
 mod tests {
     use super::*;
 

@@ -68,11 +68,11 @@ use std::{
 
 /// The age at which forks may be stolen, counted from the moment at which their thread began to
 /// fork. It is about the time that a steal costs both threads.
-const PATIENCE_NS: u64 = if cfg!(shuttle) { 0 } else { 3_000 };
+const PATIENCE_NS: u64 = if cfg!(creel_shuttle) { 0 } else { 3_000 };
 /// A thread that has notified a worker of its forks waits for at least this time before it notifies
 /// the next one. The time doubles, up to the second value, while nobody steals from it.
-const OFFER_NS: u64 = if cfg!(shuttle) { 0 } else { 10_000 };
-const OFFER_MAX_NS: u64 = if cfg!(shuttle) { 0 } else { 500_000 };
+const OFFER_NS: u64 = if cfg!(creel_shuttle) { 0 } else { 10_000 };
+const OFFER_MAX_NS: u64 = if cfg!(creel_shuttle) { 0 } else { 500_000 };
 /// How long a thief that has stolen something looks for more before it becomes idle.
 const LOOK_NS: u64 = 5_000;
 /// How long the owner of a stolen fork looks for forks to steal back before it sleeps.
@@ -358,7 +358,7 @@ impl Forker {
             }
             spin_loop();
             let now = now_ns();
-            if now - *since.get_or_insert(now) >= HELP_SPIN_NS || cfg!(shuttle) {
+            if now - *since.get_or_insert(now) >= HELP_SPIN_NS || cfg!(creel_shuttle) {
                 break;
             }
         }
@@ -596,7 +596,7 @@ impl Forks {
                 (false, true) => LOOK_NS,
                 (false, false) => 0,
             };
-            if now - begin >= until || busy() || cfg!(shuttle) {
+            if now - begin >= until || busy() || cfg!(creel_shuttle) {
                 return None;
             }
             spin_loop();

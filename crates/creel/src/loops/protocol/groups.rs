@@ -17,10 +17,18 @@ use std::{iter::successors, ops::Range};
 
 /// The number of workers in a group. At least that many cores usually share a cache, and placements
 /// give such neighbours consecutive indices.
-const GROUP: usize = if cfg!(any(loom, shuttle)) { 2 } else { 8 };
+const GROUP: usize = if cfg!(any(creel_loom, creel_shuttle)) {
+    2
+} else {
+    8
+};
 /// The largest number of workers for which the caller checks each worker, because their cache lines
 /// arrive together.
-const FLAT_MAX: usize = if cfg!(any(loom, shuttle)) { 2 } else { 16 };
+const FLAT_MAX: usize = if cfg!(any(creel_loom, creel_shuttle)) {
+    2
+} else {
+    16
+};
 
 impl Part<'_> {
     /// Returns the workers of the loop, in groups.

@@ -145,7 +145,11 @@ fn value(tree: &Tree, pu: usize, source: KindSource) -> Option<i64> {
         KindSource::CppcHighest => number("acpi_cppc/highest_perf"),
         KindSource::BaseFrequency => frequency("base_frequency"),
         KindSource::MaxFrequency => frequency("cpuinfo_max_freq"),
-        KindSource::Pmu | KindSource::SharedCache | KindSource::Description => None,
+        KindSource::Pmu
+        | KindSource::SharedCache
+        | KindSource::EfficiencyClass
+        | KindSource::PerformanceLevel
+        | KindSource::Description => None,
     }
 }
 

@@ -485,7 +485,7 @@ mod tests {
         for line in [
             "creel-x send --codex PCMA",
             "creel-x send --codec G.711",
-            "creel-x recieve",
+            "creel-x unknown",
             "creel-x send --codex NAME=1",
             "TZ=UTC cat a | ./creel-x send --codec a > b",
             "cargo run -p creel-x -- send --codec a",

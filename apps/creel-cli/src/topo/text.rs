@@ -94,6 +94,8 @@ fn source(source: KindSource) -> &'static str {
         KindSource::CppcHighest => "the highest performance of CPPC",
         KindSource::SharedCache => "the shared cache",
         KindSource::Description => "the description",
+        KindSource::EfficiencyClass => "the efficiency classes of Windows",
+        KindSource::PerformanceLevel => "the performance levels of macOS",
     }
 }
 

@@ -75,6 +75,10 @@ fn on_a_thread(f: impl FnOnce() + Send + 'static) {
 }
 
 #[test]
+#[cfg_attr(
+    windows,
+    ignore = "Windows runs these destructors under a lock that ending threads need"
+)]
 fn a_pool_ends_with_its_thread() {
     let alive = Arc::new(());
     let inner = Arc::clone(&alive);
@@ -92,6 +96,10 @@ fn a_pool_ends_with_its_thread() {
 }
 
 #[test]
+#[cfg_attr(
+    windows,
+    ignore = "Windows runs these destructors under a lock that ending threads need"
+)]
 fn a_pool_works_in_a_thread_local_destructor() {
     let (results, sums) = mpsc::channel();
     on_a_thread(move || {

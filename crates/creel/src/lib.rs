@@ -101,7 +101,7 @@ mod blocking;
 #[cfg(feature = "tasks")]
 pub mod channel;
 pub mod loops;
-#[cfg(all(test, shuttle, not(loom)))]
+#[cfg(all(test, creel_shuttle, not(creel_loom)))]
 mod models;
 #[cfg(feature = "net")]
 pub mod net;
@@ -126,15 +126,15 @@ mod worker;
 
 // The tests of a build with all parts also compile the replacements of the parts. Therefore a
 // replacement that does not match the traits in `worker/parts.rs` fails to compile at once.
-#[cfg(all(test, feature = "net", not(any(loom, shuttle))))]
+#[cfg(all(test, feature = "net", not(any(creel_loom, creel_shuttle))))]
 #[allow(dead_code, reason = "only the compiler looks at it")]
 #[path = "net/disabled.rs"]
 mod disabled_net;
-#[cfg(all(test, feature = "net", not(any(loom, shuttle))))]
+#[cfg(all(test, feature = "net", not(any(creel_loom, creel_shuttle))))]
 #[allow(dead_code, reason = "only the compiler looks at it")]
 #[path = "task/disabled.rs"]
 mod disabled_task;
-#[cfg(all(test, feature = "net", not(any(loom, shuttle))))]
+#[cfg(all(test, feature = "net", not(any(creel_loom, creel_shuttle))))]
 #[allow(dead_code, reason = "only the compiler looks at it")]
 #[path = "time/disabled.rs"]
 mod disabled_time;

@@ -240,7 +240,7 @@ impl Drop for Counted {
 }
 
 #[test]
-fn a_sender_s_waker_that_panics_loses_no_message() {
+fn a_sender_s_waker_that_panics_does_not_lose_a_message() {
     let (bad, drops) = (Hostile::panics(Step::Wake), Arc::new(AtomicUsize::new(0)));
     let waker = bad.waker();
     let mut cx = Context::from_waker(&waker);

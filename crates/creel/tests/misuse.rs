@@ -117,10 +117,12 @@ fn misuse_panics_at_the_callers_line() {
             "set_max_blocking_threads",
             Box::new(|| creel::set_max_blocking_threads(0)),
         ),
+        #[cfg(unix)]
         (
             "signal",
             Box::new(|| drop(creel::signal::signal(libc::SIGBUS))),
         ),
+        #[cfg(unix)]
         (
             "signal that stops",
             Box::new(|| drop(creel::signal::signal(libc::SIGKILL))),

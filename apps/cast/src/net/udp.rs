@@ -1,4 +1,4 @@
-//! UDP as a sink.
+//! Sends streams over UDP.
 //!
 //! All streams of a context send through one socket per address family. A sink writes its datagram
 //! to the context's *outbox*, which has one [`SendQueue`] per family. The queue sends the datagrams

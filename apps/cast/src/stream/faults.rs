@@ -45,7 +45,7 @@ impl Counting {
             .map_or(0, |sequence| sequence.lost())
     }
 
-    /// Waits until `count` buffers have arrived. The test runner ends a test that waits in vain.
+    /// Waits until `count` buffers have arrived. The test runner ends a test that waits too long.
     fn reaches(&self, count: u64) {
         while self.taken() < count {
             std::thread::sleep(MS);

@@ -176,7 +176,7 @@ mod tests {
     ];
 
     #[test]
-    fn the_whole_table() {
+    fn transitions_follow_the_table() {
         // Each row is a state and each column is a trigger, in the order of the constants above. A
         // dash means that the trigger is rejected.
         let table = "

@@ -167,5 +167,5 @@ impl<T> std::fmt::Display for TrySendError<T> {
 
 impl<T> std::error::Error for TrySendError<T> {}
 
-#[cfg(all(test, loom))]
+#[cfg(all(test, creel_loom))]
 mod model;

@@ -60,5 +60,5 @@ pub(crate) use local::{block_for_channel, free_channel};
 pub(crate) use steal::Progress;
 pub(crate) use tasks::Tasks;
 
-#[cfg(all(test, loom))]
+#[cfg(all(test, creel_loom))]
 mod model;

@@ -19,6 +19,10 @@ test CRATE *FILTER:
 lint CRATE:
     cargo fmt -p {{CRATE}} && cargo clippy -p {{CRATE}} --all-targets -- -D warnings
 
+# Update the lists of the public API of the library crates, which CI compares.
+public-api:
+    .ci/public-api --update
+
 # Run everything that main must pass.
 ci:
     .ci/run

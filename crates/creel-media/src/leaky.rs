@@ -13,7 +13,7 @@
 use crate::blocking;
 use crate::in_budget;
 use crate::wakers::{RunAll, StoredWaker, lock};
-use creel::channel::{Closed, SendError, TryRecvError, TrySendError};
+use creel::channel::{RecvError, SendError, TryRecvError, TrySendError};
 use std::collections::VecDeque;
 use std::fmt;
 use std::future::{Future, poll_fn};
@@ -318,8 +318,8 @@ impl<T> Receiver<T> {
     ///
     /// # Errors
     ///
-    /// Returns [`Closed`] if the channel is empty and the sender has been dropped.
-    pub fn recv(&mut self) -> impl Future<Output = Result<T, Closed>> {
+    /// Returns [`RecvError`] if the channel is empty and the sender has been dropped.
+    pub fn recv(&mut self) -> impl Future<Output = Result<T, RecvError>> {
         poll_fn(|cx| self.poll_recv(cx))
     }
 
@@ -330,7 +330,7 @@ impl<T> Receiver<T> {
     ///
     /// Returns the same error as [`recv`](Self::recv).
     #[inline]
-    pub fn poll_recv(&mut self, cx: &mut Context<'_>) -> Poll<Result<T, Closed>> {
+    pub fn poll_recv(&mut self, cx: &mut Context<'_>) -> Poll<Result<T, RecvError>> {
         let received = self.poll_recv_or_wait(cx);
         received.map(|received| received.map(|(message, _)| message))
     }
@@ -343,7 +343,10 @@ impl<T> Receiver<T> {
     ///
     /// Returns the same error as [`recv`](Self::recv).
     #[inline]
-    pub fn poll_recv_or_wait(&mut self, cx: &mut Context<'_>) -> Poll<Result<(T, bool), Closed>> {
+    pub fn poll_recv_or_wait(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<(T, bool), RecvError>> {
         in_budget(cx, |cx| {
             let mut fresh = None;
             let mut inner = lock(&self.0);
@@ -367,7 +370,7 @@ impl<T> Receiver<T> {
             }
             match message {
                 Some(message) => Poll::Ready(Ok((message, again))),
-                None if again => Poll::Ready(Err(Closed)),
+                None if again => Poll::Ready(Err(RecvError)),
                 None => Poll::Pending,
             }
         })
@@ -401,7 +404,7 @@ impl<T> Receiver<T> {
     /// # Errors
     ///
     /// Returns the same error as [`recv`](Self::recv).
-    pub fn recv_blocking(&mut self) -> Result<T, Closed> {
+    pub fn recv_blocking(&mut self) -> Result<T, RecvError> {
         blocking::wait(self.recv())
     }
 

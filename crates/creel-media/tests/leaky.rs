@@ -1,6 +1,6 @@
 //! The leaky channel: which messages it keeps and drops, and which tasks it wakes.
 
-use creel::channel::{Closed, SendError, TryRecvError, TrySendError};
+use creel::channel::{RecvError, SendError, TryRecvError, TrySendError};
 use creel_media::leaky::{self, Leak, Receiver, Sender};
 use std::future::Future;
 use std::pin::pin;
@@ -61,7 +61,7 @@ fn the_end_of_one_side_is_seen_by_the_other() {
     drop(sender);
     assert_eq!(drained(&mut receiver), [1, 2]);
     assert_eq!(receiver.try_recv(), Err(TryRecvError::Closed));
-    assert_eq!(poll(receiver.recv()), Poll::Ready(Err(Closed)));
+    assert_eq!(poll(receiver.recv()), Poll::Ready(Err(RecvError)));
     let (mut sender, receiver) = filled(Leak::Old);
     drop(receiver);
     assert_eq!(poll(sender.send(3)), Poll::Ready(Err(SendError(3))));
@@ -80,7 +80,7 @@ fn a_receiver_that_took_the_last_message_is_woken_for_the_next() {
     assert_eq!(woken.get(), 1);
     drop(sender);
     assert_eq!(receive(), Poll::Ready(Ok((3, true))));
-    assert_eq!(receive(), Poll::Ready(Err(Closed)));
+    assert_eq!(receive(), Poll::Ready(Err(RecvError)));
 }
 
 #[test]

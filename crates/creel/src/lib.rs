@@ -124,6 +124,21 @@ pub mod time;
 mod time;
 mod worker;
 
+// The tests of a build with all parts also compile the replacements of the parts. Therefore a
+// replacement that does not match the traits in `worker/parts.rs` fails to compile at once.
+#[cfg(all(test, feature = "net", not(any(creel_loom, creel_shuttle))))]
+#[allow(dead_code, reason = "only the compiler looks at it")]
+#[path = "net/disabled.rs"]
+mod disabled_net;
+#[cfg(all(test, feature = "net", not(any(creel_loom, creel_shuttle))))]
+#[allow(dead_code, reason = "only the compiler looks at it")]
+#[path = "task/disabled.rs"]
+mod disabled_task;
+#[cfg(all(test, feature = "net", not(any(creel_loom, creel_shuttle))))]
+#[allow(dead_code, reason = "only the compiler looks at it")]
+#[path = "time/disabled.rs"]
+mod disabled_time;
+
 #[cfg(feature = "tasks")]
 pub use blocking::{Blocking, blocking, set_max_blocking_threads};
 pub use creel_topology::{CpuSet, Neighbour, Placement};

@@ -1,6 +1,6 @@
 //! The channels between plain threads, and polled by hand.
 
-use creel::channel::{Closed, SendError, TryRecvError, TrySendError, bounded, oneshot, spsc};
+use creel::channel::{RecvError, SendError, TryRecvError, TrySendError, bounded, oneshot, spsc};
 use std::future::Future;
 use std::pin::pin;
 use std::sync::Arc;
@@ -107,7 +107,7 @@ fn slot_hands_over_between_threads_in_order() {
         assert_eq!(rx.recv_blocking(), Ok(i));
     }
     sender.join().unwrap();
-    assert_eq!(rx.recv_blocking(), Err(Closed));
+    assert_eq!(rx.recv_blocking(), Err(RecvError));
 }
 
 #[test]

@@ -7,7 +7,7 @@
 
 use creel::{
     JoinHandle, Pool,
-    channel::{Closed, bounded, oneshot, spsc},
+    channel::{RecvError, bounded, oneshot, spsc},
     net::UdpSocket,
     time,
 };
@@ -125,7 +125,7 @@ fn a_dropped_sender_notifies_its_receiver() {
     let (one, one_rx) = oneshot::channel::<u8>();
     let (slot, mut slot_rx) = spsc::channel::<u8>();
     let (ring, ring_rx) = bounded::channel::<u8>(1);
-    let waits: Vec<JoinHandle<Result<u8, Closed>>> = vec![
+    let waits: Vec<JoinHandle<Result<u8, RecvError>>> = vec![
         pool.spawn(one_rx),
         pool.spawn(async move { slot_rx.recv().await }),
         pool.spawn(async move { ring_rx.recv().await }),
@@ -135,7 +135,7 @@ fn a_dropped_sender_notifies_its_receiver() {
     }
     on_a_thread(move || at_the_end(move || drop((one, slot, ring))));
     for wait in waits {
-        assert_eq!(pool.block_on(wait).unwrap(), Err(Closed));
+        assert_eq!(pool.block_on(wait).unwrap(), Err(RecvError));
     }
 }
 

@@ -1,6 +1,6 @@
 //! Tasks on a pool, tested through the public interface.
 
-use creel::channel::{Closed, SendError, TrySendError, bounded, oneshot, spsc};
+use creel::channel::{RecvError, SendError, TrySendError, bounded, oneshot, spsc};
 use creel::task::{self, JoinError, yield_now};
 use creel::{Pool, TaskStats, Wait};
 use std::future::{Future, pending};
@@ -354,7 +354,7 @@ fn a_closed_channel_gives_the_message_back() {
     assert_eq!(pool.block_on(tx.send(7)), Err(SendError(7)));
     assert_eq!(tx.send_blocking(8), Err(SendError(8)));
     assert_eq!(pool.block_on(rx.recv()), Ok(5));
-    assert_eq!(rx.recv_blocking(), Err(Closed));
+    assert_eq!(rx.recv_blocking(), Err(RecvError));
 }
 
 #[test]

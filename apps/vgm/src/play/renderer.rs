@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Instant;
 
-use creel::channel::{Closed, bounded};
+use creel::channel::{RecvError, bounded};
 use creel::task::yield_now;
 
 use super::track::{MeterSchedule, SongPlayer};
@@ -102,7 +102,7 @@ impl Renderer {
     }
 
     /// Receives the next message. Messages that were kept during a seek come first.
-    async fn receive(&mut self) -> Result<RendererMessage, Closed> {
+    async fn receive(&mut self) -> Result<RendererMessage, RecvError> {
         match self.deferred.pop_front() {
             Some(kept) => Ok(kept),
             None => self.inbox.recv().await,
@@ -146,7 +146,7 @@ impl Renderer {
     }
 
     /// Waits for a command that leads to a song. Returns `false` if the player should quit.
-    async fn wait_for_song(&mut self) -> Result<bool, Closed> {
+    async fn wait_for_song(&mut self) -> Result<bool, RecvError> {
         let mut empty = Vec::new();
         loop {
             // If all blocks are here, the sink has passed all sound to the device.
@@ -247,7 +247,7 @@ impl Renderer {
                         None => continue,
                     }
                 }
-                Err(Closed) => return Ok(Exit::Quit),
+                Err(RecvError) => return Ok(Exit::Quit),
             };
             let block = self.make_block(block, &mut playing, &mut chain);
             let is_last = block.frames.is_empty();

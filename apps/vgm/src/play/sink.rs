@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use creel::channel::{Closed, TryRecvError, bounded};
+use creel::channel::{RecvError, TryRecvError, bounded};
 use creel::time::{sleep, timeout};
 
 use super::device::{Device, Open};
@@ -68,7 +68,7 @@ impl Sink {
                 Err(TryRecvError::Closed) => break,
                 Err(TryRecvError::Empty) => match self.next(device.as_mut()).await {
                     Ok(block) => block,
-                    Err(Closed) => break,
+                    Err(RecvError) => break,
                 },
             };
             let mut at = 0;
@@ -145,7 +145,7 @@ impl Sink {
 
     /// Waits for the next block. While it waits, it keeps the gauge of the device's buffer up to
     /// date.
-    async fn next(&mut self, device: &mut dyn Device) -> Result<Box<Block>, Closed> {
+    async fn next(&mut self, device: &mut dyn Device) -> Result<Box<Block>, RecvError> {
         loop {
             let held = device.queued_frames();
             self.controls.set_queued(held);

@@ -21,7 +21,7 @@
 //! for that. For example, poll the futures of two `recv` calls in one `poll_fn`.
 
 use super::waiters::{Ticket, Waiters};
-use super::{Closed, SendError, TryRecvError, TrySendError, blocking};
+use super::{RecvError, SendError, TryRecvError, TrySendError, blocking};
 use crate::sync::{AtomicU64, AtomicUsize, Ordering, UnsafeCell};
 use crate::worker::budget;
 use crate::worker::{panics::RunAll, stored_waker::StoredWaker};
@@ -491,7 +491,7 @@ impl<T> Receiver<T> {
     ///
     /// # Errors
     ///
-    /// The future returns [`Closed`] if the channel is closed and empty.
+    /// The future returns [`RecvError`] if the channel is closed and empty.
     ///
     /// ```
     /// let pool = creel::Pool::builder().workers(2).build()?;
@@ -514,17 +514,17 @@ impl<T> Receiver<T> {
     ///
     /// # Errors
     ///
-    /// Returns [`Closed`] if the channel is closed and empty.
+    /// Returns [`RecvError`] if the channel is closed and empty.
     ///
     /// ```
     /// let (tx, rx) = creel::channel::bounded::channel(2);
     /// tx.try_send(1).unwrap();
     /// assert_eq!(rx.recv_blocking(), Ok(1));
     /// ```
-    pub fn recv_blocking(&self) -> Result<T, Closed> {
+    pub fn recv_blocking(&self) -> Result<T, RecvError> {
         match self.try_recv() {
             Ok(message) => Ok(message),
-            Err(TryRecvError::Closed) => Err(Closed),
+            Err(TryRecvError::Closed) => Err(RecvError),
             Err(TryRecvError::Empty) => blocking::wait(self.recv()),
         }
     }
@@ -622,6 +622,18 @@ pub struct RecvFuture<'a, T> {
     end: End<'a, T, false>,
 }
 
+impl<T> std::fmt::Debug for SendFuture<'_, T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("SendFuture").finish_non_exhaustive()
+    }
+}
+
+impl<T> std::fmt::Debug for RecvFuture<'_, T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("RecvFuture").finish_non_exhaustive()
+    }
+}
+
 impl<T> Unpin for SendFuture<'_, T> {}
 
 impl<T> Future for SendFuture<'_, T> {
@@ -639,7 +651,7 @@ impl<T> Future for SendFuture<'_, T> {
                 this.end.ring.put(claim, message);
                 Ok(())
             }
-            Err(Closed) => Err(SendError(message)),
+            Err(RecvError) => Err(SendError(message)),
         };
         this.end.done();
         Poll::Ready(sent)
@@ -647,7 +659,7 @@ impl<T> Future for SendFuture<'_, T> {
 }
 
 impl<T> Future for RecvFuture<'_, T> {
-    type Output = Result<T, Closed>;
+    type Output = Result<T, RecvError>;
 
     #[inline(always)]
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
@@ -688,13 +700,13 @@ impl<'a, T, const SENDS: bool> End<'a, T, SENDS> {
     /// Claims a place, or waits until the other side makes a claim possible. When it is ready, the
     /// caller must call [`done`](Self::done).
     #[inline(always)]
-    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<Claim<'a, T>, Closed>> {
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<Claim<'a, T>, RecvError>> {
         if budget::is_spent(cx) {
             return Poll::Pending;
         }
         let claim = match self.ring.claim::<SENDS>() {
             Ok(claim) => Ok(claim),
-            Err(Refused::Closed) => Err(Closed),
+            Err(Refused::Closed) => Err(RecvError),
             Err(Refused::ForNow) => return budget::counted(self.wait(cx)),
         };
         budget::use_up(1);
@@ -703,7 +715,7 @@ impl<'a, T, const SENDS: bool> End<'a, T, SENDS> {
 
     #[cold]
     #[inline(never)]
-    fn wait(&mut self, cx: &mut Context<'_>) -> Poll<Result<Claim<'a, T>, Closed>> {
+    fn wait(&mut self, cx: &mut Context<'_>) -> Poll<Result<Claim<'a, T>, RecvError>> {
         let (list, word) = self.ring.waiting(Self::SIDE);
         list.add(&mut self.ticket, cx.waker(), || raise(word));
         if self.may_sleep() {
@@ -711,7 +723,7 @@ impl<'a, T, const SENDS: bool> End<'a, T, SENDS> {
         }
         match self.ring.claim::<SENDS>() {
             Ok(claim) => return Poll::Ready(Ok(claim)),
-            Err(Refused::Closed) => return Poll::Ready(Err(Closed)),
+            Err(Refused::Closed) => return Poll::Ready(Err(RecvError)),
             Err(Refused::ForNow) => {}
         }
         if !self.may_sleep() {

@@ -28,22 +28,22 @@ mod waker_cell;
 /// The error of receiving from a channel that is closed and empty. No message will arrive any more.
 ///
 /// ```
-/// use creel::channel::{Closed, oneshot};
+/// use creel::channel::{RecvError, oneshot};
 ///
 /// let (tx, rx) = oneshot::channel::<u32>();
 /// drop(tx);
-/// assert_eq!(rx.recv_blocking(), Err(Closed));
+/// assert_eq!(rx.recv_blocking(), Err(RecvError));
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Closed;
+pub struct RecvError;
 
-impl std::fmt::Display for Closed {
+impl std::fmt::Display for RecvError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("the channel is closed")
     }
 }
 
-impl std::error::Error for Closed {}
+impl std::error::Error for RecvError {}
 
 /// The reason why a `try_recv` method returned no message.
 ///

@@ -1,7 +1,7 @@
 //! Loom models: they explore every interleaving of small channel programs up to a bound, and check
 //! every access to a message and every wake-up.
 
-use super::{Closed, TryRecvError, bounded, oneshot, spsc};
+use super::{RecvError, TryRecvError, bounded, oneshot, spsc};
 use loom::future::block_on;
 use loom::thread;
 use std::future::Future;
@@ -51,7 +51,7 @@ fn oneshot_halves_leave_in_any_order() {
     check(|| {
         let (tx, rx) = oneshot::channel::<u8>();
         let sender = thread::spawn(move || drop(tx));
-        assert_eq!(block_on(rx), Err(Closed));
+        assert_eq!(block_on(rx), Err(RecvError));
         sender.join().unwrap();
     });
 }
@@ -72,7 +72,7 @@ fn slot_hands_over_two_messages() {
             }
         };
         assert_eq!(last, Ok(Box::new(2)));
-        assert_eq!(block_on(rx.recv()), Err(Closed));
+        assert_eq!(block_on(rx.recv()), Err(RecvError));
         sender.join().unwrap();
     });
 }
@@ -104,7 +104,7 @@ fn ring_of_one_place_wakes_both_sides() {
         });
         assert_eq!(block_on(rx.recv()), Ok(1));
         assert_eq!(block_on(rx.recv()), Ok(2));
-        assert_eq!(block_on(rx.recv()), Err(Closed));
+        assert_eq!(block_on(rx.recv()), Err(RecvError));
         sender.join().unwrap();
     });
 }

@@ -8,7 +8,7 @@
 //! `Sender::is_closed`.
 
 use super::waker_cell::{EPOCH, Wait, WakerCell, exchange};
-use super::{Closed, SendError, TryRecvError, blocking, memory};
+use super::{RecvError, SendError, TryRecvError, blocking, memory};
 use crate::sync::{AtomicU64, Ordering, UnsafeCell};
 use crate::worker::budget;
 use crate::worker::stored_waker::StoredWaker;
@@ -71,7 +71,7 @@ pub struct Sender<T> {
 }
 
 /// The receiving half, which is a future that returns the message. If the sender is dropped without
-/// a message, it returns [`Closed`].
+/// a message, it returns [`RecvError`].
 ///
 /// # Cancel safety
 ///
@@ -138,14 +138,17 @@ unsafe fn take<T>(inner: &Inner<T>) -> T {
 /// # Safety
 ///
 /// The caller is the sender and calls this function once.
-unsafe fn finish<T>(inner: NonNull<Inner<T>>, outcome: u64) -> Result<Option<StoredWaker>, Closed> {
+unsafe fn finish<T>(
+    inner: NonNull<Inner<T>>,
+    outcome: u64,
+) -> Result<Option<StoredWaker>, RecvError> {
     // SAFETY: the channel lives until the exchange of this call, and we do not access it
     // afterwards.
     let inner = unsafe { inner.as_ref() };
     loop {
         let seen = inner.state.load(Ordering::Acquire);
         if seen & RX_GONE != 0 {
-            return Err(Closed);
+            return Err(RecvError);
         }
         let words = inner.waker.copy();
         if exchange(&inner.state, seen, (seen & !WAITING) | outcome) {
@@ -220,7 +223,7 @@ impl<T> Drop for Sender<T> {
             }
             // SAFETY: the receiver is gone, so this is the last half, and it does not use the
             // channel again.
-            Err(Closed) => unsafe { free(self.inner) },
+            Err(RecvError) => unsafe { free(self.inner) },
         }
     }
 }
@@ -271,7 +274,7 @@ impl<T> Receiver<T> {
     ///
     /// # Errors
     ///
-    /// Returns [`Closed`] if the sender was dropped without a message.
+    /// Returns [`RecvError`] if the sender was dropped without a message.
     ///
     /// ```
     /// let (tx, rx) = creel::channel::oneshot::channel();
@@ -279,13 +282,13 @@ impl<T> Receiver<T> {
     /// assert_eq!(rx.recv_blocking(), Ok(7));
     /// thread.join().unwrap().unwrap();
     /// ```
-    pub fn recv_blocking(self) -> Result<T, Closed> {
+    pub fn recv_blocking(self) -> Result<T, RecvError> {
         blocking::wait(self)
     }
 }
 
 impl<T> Future for Receiver<T> {
-    type Output = Result<T, Closed>;
+    type Output = Result<T, RecvError>;
 
     #[inline]
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
@@ -300,12 +303,12 @@ impl<T> Future for Receiver<T> {
                 }
                 Err(TryRecvError::Closed) => {
                     budget::use_up(1);
-                    return Poll::Ready(Err(Closed));
+                    return Poll::Ready(Err(RecvError));
                 }
                 Err(TryRecvError::Empty) => {}
             }
             let Some(inner) = &self.inner else {
-                return Poll::Ready(Err(Closed));
+                return Poll::Ready(Err(RecvError));
             };
             // SAFETY: the channel lives until `self.inner` is `None`.
             let inner = unsafe { inner.as_ref() };

@@ -14,7 +14,7 @@
 //! We leave out several senders or receivers. Use [`bounded`](super::bounded) for them.
 
 use super::waker_cell::{EPOCH, Wait, WakerCell, exchange};
-use super::{Closed, SendError, TryRecvError, TrySendError, blocking, memory};
+use super::{RecvError, SendError, TryRecvError, TrySendError, blocking, memory};
 use crate::sync::{AtomicU64, Ordering, UnsafeCell};
 use crate::worker::{budget, panics::quietly};
 use std::future::Future;
@@ -457,7 +457,7 @@ impl<T> Receiver<T> {
     ///
     /// # Errors
     ///
-    /// The future returns [`Closed`] if the channel is empty and the sender has been dropped.
+    /// The future returns [`RecvError`] if the channel is empty and the sender has been dropped.
     ///
     /// ```
     /// let pool = creel::Pool::builder().workers(2).build()?;
@@ -478,7 +478,7 @@ impl<T> Receiver<T> {
     ///
     /// # Errors
     ///
-    /// Returns [`Closed`] if the channel is empty and the sender has been dropped.
+    /// Returns [`RecvError`] if the channel is empty and the sender has been dropped.
     ///
     /// ```
     /// let pool = creel::Pool::builder().workers(2).build()?;
@@ -490,7 +490,7 @@ impl<T> Receiver<T> {
     /// # Ok::<(), creel::BuildError>(())
     /// ```
     #[inline(always)]
-    pub fn poll_recv(&mut self, cx: &mut Context<'_>) -> Poll<Result<T, Closed>> {
+    pub fn poll_recv(&mut self, cx: &mut Context<'_>) -> Poll<Result<T, RecvError>> {
         if budget::is_spent(cx) {
             return Poll::Pending;
         }
@@ -502,7 +502,7 @@ impl<T> Receiver<T> {
                 }
                 Err(seen) if seen & TX_GONE != 0 => {
                     budget::use_up(1);
-                    return Poll::Ready(Err(Closed));
+                    return Poll::Ready(Err(RecvError));
                 }
                 Err(seen) => seen,
             };
@@ -520,14 +520,14 @@ impl<T> Receiver<T> {
     ///
     /// # Errors
     ///
-    /// Returns [`Closed`] if the channel is empty and the sender has been dropped.
+    /// Returns [`RecvError`] if the channel is empty and the sender has been dropped.
     ///
     /// ```
     /// let (mut tx, mut rx) = creel::channel::spsc::channel();
     /// tx.try_send(1).unwrap();
     /// assert_eq!(rx.recv_blocking(), Ok(1));
     /// ```
-    pub fn recv_blocking(&mut self) -> Result<T, Closed> {
+    pub fn recv_blocking(&mut self) -> Result<T, RecvError> {
         blocking::wait(self.recv())
     }
 }
@@ -549,7 +549,7 @@ pub struct RecvFuture<'a, T> {
 }
 
 impl<T> Future for RecvFuture<'_, T> {
-    type Output = Result<T, Closed>;
+    type Output = Result<T, RecvError>;
 
     #[inline(always)]
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {

@@ -12,6 +12,7 @@ use crate::{
     sync::{Ordering, spin_loop, thread},
     task::{self, yield_now},
     time::{Clock, sleep},
+    worker::parts::TaskPart,
 };
 use shuttle::sync::{
     Barrier, Condvar, Mutex,

@@ -20,7 +20,7 @@ mod blocked;
 mod loops;
 mod tasks;
 
-use crate::{Balance, Pool, Wait, sync::model_clock};
+use crate::{Balance, Pool, Wait, sync::model_clock, worker::parts::TaskPart};
 use shuttle::{
     Config, FailurePersistence, MaxSteps, Runner,
     rand::{RngCore, thread_rng},

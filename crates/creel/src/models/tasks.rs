@@ -7,6 +7,7 @@ use crate::{
     sync::{AtomicUsize, Mutex, Ordering, lock, spin_loop, thread},
     task::{self, yield_now},
     time::{Clock, sleep},
+    worker::parts::TaskPart,
 };
 use std::{
     future::{Future, pending, poll_fn},

@@ -37,6 +37,7 @@ use super::poller::{Events, Mode, Poller};
 use super::readiness::lock;
 use super::source::AnySource;
 use crate::worker::parker;
+use crate::worker::parts::Found;
 use crate::worker::woken::{Woken, wake_all};
 use std::io;
 use std::num::NonZeroUsize;
@@ -93,25 +94,9 @@ struct Asking {
     row: u32,
 }
 
-/// The events that a poll found.
-#[derive(Default)]
-pub(crate) struct Found {
-    /// The number of events.
-    pub(crate) count: usize,
-    /// Whether the answer had no room for more events, so that there may be more.
-    pub(crate) full: bool,
-    /// Whether the worker should poll again for these sockets if an operation on them leaves it
-    /// open whether there is more. In the first poll of a row, these are all sockets that are
-    /// reported by level. In later polls, these are only the sockets that an earlier poll of the
-    /// row reported as well.
-    pub(crate) level: bool,
-    /// The wakers of the tasks that waited for these events.
-    pub(crate) due: Woken,
-}
-
 impl Driver {
     /// Sets whether the pool has one worker. It only affects sockets that are added afterwards.
-    pub(crate) fn set_alone(&self, alone: bool) {
+    pub(super) fn set_alone(&self, alone: bool) {
         self.alone.store(alone, Ordering::Relaxed);
     }
 
@@ -121,19 +106,19 @@ impl Driver {
     }
 
     /// Returns whether an operation since the last poll has left it open whether there is more.
-    pub(crate) fn is_unsure(&self) -> bool {
+    pub(super) fn is_unsure(&self) -> bool {
         self.unsure.load(Ordering::Relaxed)
     }
 
     /// Replaces the waker of the worker that polls. The driver calls the waker without holding a
     /// lock.
-    pub(crate) fn set_wake(&self, waker: Waker) {
+    pub(super) fn set_wake(&self, waker: Waker) {
         let old = lock(&self.sleeper_waker).replace(waker);
         drop(old);
     }
 
     /// Wakes a worker after a socket was added, if all workers are sleeping outside the poller.
-    pub(crate) fn wake_if_unattended(&self) {
+    pub(super) fn wake_if_unattended(&self) {
         if self.is_unattended() {
             let waker = lock(&self.sleeper_waker).clone();
             waker.inspect(Waker::wake_by_ref);
@@ -145,26 +130,26 @@ impl Driver {
     ///
     /// A worker that tries to sleep in the poller at this moment finds it taken and sleeps
     /// elsewhere. Therefore a caller that gets `true` must wake a worker or poll the driver itself.
-    pub(crate) fn is_unattended(&self) -> bool {
+    pub(super) fn is_unattended(&self) -> bool {
         // The lock is free again before the worker that we wake arrives.
         self.asking.try_lock().is_ok()
     }
 
     /// Returns how often a worker has finished a poll. While this number does not change, either no
     /// worker serves the sockets, or a worker is sleeping in the poller.
-    pub(crate) fn attended(&self) -> u64 {
+    pub(super) fn attended(&self) -> u64 {
         self.attended.load(Ordering::Relaxed)
     }
 
     /// Returns whether no socket is registered.
-    pub(crate) fn is_empty(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         self.registered.load(Ordering::SeqCst) == 0
     }
 
     /// Polls once without waiting. `again` says that this poll continues a row, because the last
     /// answer was full or because an operation left it open whether there is more. Returns `None`
     /// if another worker is polling.
-    pub(crate) fn turn(&self, again: bool) -> Option<Found> {
+    pub(super) fn turn(&self, again: bool) -> Option<Found> {
         if self.is_empty() {
             return None;
         }
@@ -177,7 +162,7 @@ impl Driver {
     ///
     /// `notified` returns whether this worker has been notified. We need it because another worker
     /// may have consumed the notification and left the poller since.
-    pub(crate) fn wait(
+    pub(super) fn wait(
         &self,
         timeout: Option<Duration>,
         notified: impl FnOnce() -> bool,
@@ -286,7 +271,7 @@ impl Driver {
     ///
     /// Blocks until a worker that is still in the poller has left it. This function interrupts that
     /// worker.
-    pub(crate) fn end(&self) {
+    pub(super) fn end(&self) {
         self.ended.store(true, Ordering::SeqCst);
         let poller = self.poller.write();
         let poller = poller.unwrap_or_else(PoisonError::into_inner).take();

@@ -59,6 +59,7 @@ mod listener;
 mod lookup_host;
 #[cfg(target_os = "linux")]
 mod mmsg;
+mod part;
 mod poller;
 mod readiness;
 #[cfg(feature = "futures-io")]

@@ -17,11 +17,15 @@ use super::{
     watchdog::WATCHDOG_INTERVAL,
 };
 use crate::{
-    net::io,
+    net::driver::Driver,
     sync::{AtomicBool, AtomicUsize, Instant, Ordering, WaitWord, local, thread, thread_local},
     task::{BlockOnDriver, ContextGuard, Frame, Stranded},
     time::timers,
-    worker::{current, slots::Work},
+    worker::{
+        current,
+        parts::{SocketPart, TaskPart},
+        slots::Work,
+    },
 };
 use std::{
     any::Any,
@@ -140,7 +144,7 @@ fn substitute(pool: &Arc<Shared>) {
     let _user = User(slots);
     local(&SUBSTITUTE_OF, |of| of.replace(Some(Arc::clone(pool))));
     let _timers = timers::enter(Arc::clone(pool.timers.at(0)));
-    let _driver = io::enter(Arc::clone(&pool.driver));
+    let _driver = Driver::enter(Arc::clone(&pool.driver));
     let block_on_driver = BlockOnDriver::new(&pool.tasks);
     let frame = Frame::new(&pool.tasks, &block_on_driver);
     let _inside = ContextGuard::enter(&frame);

@@ -4,11 +4,12 @@
 use super::away::Away;
 use super::watchdog::WATCHDOG_INTERVAL;
 use super::{Pool, seeded, shared::Shared, threadless};
-use crate::net::io;
+use crate::net::driver::Driver;
 use crate::sync::{AtomicBool, Ordering, WaitWord};
 use crate::task::{BlockOnDriver, ContextGuard, Frame};
 use crate::time::timers;
 use crate::worker::budget;
+use crate::worker::parts::{SocketPart, TimerPart};
 use crate::worker::slots::WorkerSlots;
 use crate::worker::waiter::Waiter;
 use crate::worker::wakers::WorkerWaker;
@@ -148,7 +149,7 @@ impl Pool {
         let timers = pool.timers.at(0);
         timers.set_wake(|| WorkerWaker::waker(slots, 0));
         let _timers = timers::enter(Arc::clone(timers));
-        let _driver = io::enter(Arc::clone(&pool.driver));
+        let _driver = Driver::enter(Arc::clone(&pool.driver));
         let block_on_driver = BlockOnDriver::new(tasks);
         let frame = Frame::new(tasks, &block_on_driver);
         let _inside = ContextGuard::enter(&frame);

@@ -3,8 +3,8 @@
 
 use super::{Balance, Owner, Pool, shared::Shared};
 use crate::{
-    task::{innermost_slots, is_in_context, runs_tasks_of},
-    worker::current,
+    task::Tasks,
+    worker::{current, parts::TaskPart},
 };
 use std::{any::Any, sync::Arc};
 
@@ -101,7 +101,7 @@ impl Pool {
     #[must_use]
     pub fn current() -> Option<Self> {
         let worker = || current::worker().map(|(slots, _)| slots);
-        let work = innermost_slots().or_else(worker)?.work()?;
+        let work = Tasks::innermost_slots().or_else(worker)?.work()?;
         let work: Arc<dyn Any + Send + Sync> = work;
         let shared = work.downcast::<Shared>().ok()?;
         Some(Self::new_of(shared, None))
@@ -125,7 +125,7 @@ impl Pool {
     pub fn is_current(&self) -> bool {
         let tasks = &*self.shared.tasks;
         current::index_in(&self.shared.slots).is_some()
-            || runs_tasks_of(tasks)
-            || is_in_context(tasks)
+            || tasks.is_run_by_this_thread()
+            || tasks.is_in_context()
     }
 }

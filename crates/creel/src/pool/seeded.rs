@@ -5,7 +5,10 @@
 //! task is runnable.
 
 use super::{Pool, PoolBuilder, shared::Shared};
-use crate::{time::Clock, worker::woken::wake_all};
+use crate::{
+    time::Clock,
+    worker::{parts::TimerPart, woken::wake_all},
+};
 use std::time::Duration;
 
 impl Pool {

@@ -11,11 +11,12 @@ use crate::{
     loops::protocol::Protocol,
     net::driver::Driver,
     sync::{AtomicUsize, HAS_THREADS, Instant, Mutex, lock, thread},
-    task::{Stranded, Tasks, is_in_context},
+    task::{Stranded, Tasks},
     time::timers::Timers,
     worker::{
         current,
         parker::Poller,
+        parts::{SocketPart, TaskPart, TimerPart},
         slot::WorkerSlot,
         slots::{Work, WorkerSlots},
         table::Table,
@@ -167,7 +168,7 @@ impl Shared {
             slot.notify();
         }
         let owned = current::index_in(slots).is_some() || current::is_amid(slots);
-        if !owned && !is_in_context(&self.tasks) && self.wait_for_the_end(within) {
+        if !owned && !self.tasks.is_in_context() && self.wait_for_the_end(within) {
             return;
         }
         let shared = Arc::clone(self);

@@ -7,7 +7,10 @@
 //! blocks until another thread does something. The standard library panics in that case.
 
 use super::shared::Shared;
-use crate::{sync::HAS_THREADS, worker::woken::wake_all};
+use crate::{
+    sync::HAS_THREADS,
+    worker::{parts::TimerPart, woken::wake_all},
+};
 use std::{cell::Cell, thread, time::Duration};
 
 /// The number of tasks between two checks of timers and bound tasks.

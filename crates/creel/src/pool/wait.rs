@@ -8,9 +8,9 @@
 //! - This module combines them in the right order.
 
 use super::{Wait, shared::Shared, spin::Spin};
-use crate::net::driver::Found;
 use crate::sync::now_ns;
 use crate::time::timers::Timers;
+use crate::worker::parts::{Found, SocketPart, TimerPart};
 use crate::worker::{slot::WorkerSlot, trace::Doing};
 use std::time::Duration;
 

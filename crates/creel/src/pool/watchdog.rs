@@ -14,7 +14,11 @@ use super::shared::Shared;
 use crate::{
     sync::Instant,
     task::Progress,
-    worker::{idle::Notification, slot::WorkerSlot},
+    worker::{
+        idle::Notification,
+        parts::{SocketPart, TaskPart, TimerPart},
+        slot::WorkerSlot,
+    },
 };
 use std::time::Duration;
 
@@ -116,7 +120,7 @@ impl Snapshot {
     fn take(&mut self, shared: &Shared) -> Instant {
         let now = Instant::now();
         self.at = Some(now);
-        self.tasks.take(&shared.tasks);
+        shared.tasks.record_progress(&mut self.tasks);
         let slots = 0..shared.slots.idle.slots();
         let reactions = slots.map(|index| shared.timers.at(index).reactions());
         self.reactions.clear();

@@ -19,11 +19,17 @@
 use super::{shared::Shared, wait::Pace, watchdog::Watchdog};
 use crate::{
     loops::protocol::forks::Forks,
-    net::{driver::Found, io},
-    task,
-    time::timers,
+    net::driver::Driver,
+    task::Tasks,
+    time::timers::Timers,
     worker::{
-        current, idle::Search, slot::WorkerSlot, slots::Work, trace::Doing, wakers::WorkerWaker,
+        current,
+        idle::Search,
+        parts::{Found, SocketPart, TaskPart, TimerPart},
+        slot::WorkerSlot,
+        slots::Work,
+        trace::Doing,
+        wakers::WorkerWaker,
     },
 };
 use std::sync::Arc;
@@ -48,11 +54,11 @@ pub(super) fn run(shared: &Arc<Shared>, index: usize) {
     let mut pinned = attach(shared, index);
     let (slots, timers) = (&shared.slots, shared.timers.at(index));
     let _entered = current::enter(Arc::clone(slots), index);
-    let _inside = task::enter(Arc::clone(&shared.tasks), index);
+    let _inside = Tasks::enter(Arc::clone(&shared.tasks), index);
     let slot = slots.at(index);
     timers.set_wake(|| WorkerWaker::waker(slots, index));
-    let _timers = timers::serve(Arc::clone(timers));
-    let _driver = io::enter(Arc::clone(&shared.driver));
+    let _timers = Timers::serve(Arc::clone(timers));
+    let _driver = Driver::enter(Arc::clone(&shared.driver));
     slots.hooks.started(index);
     let mut pace = Pace::new(shared, slot);
     let mut watchdog = Watchdog::new(shared);

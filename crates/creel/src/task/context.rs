@@ -16,7 +16,7 @@ thread_local! {
 }
 
 /// Marks the calling thread as worker `index` until the guard is dropped.
-pub(crate) fn enter(tasks: Arc<Tasks>, index: usize) -> Entered {
+pub(super) fn enter(tasks: Arc<Tasks>, index: usize) -> Entered {
     local(&WORKER, |worker| worker.replace(Some((tasks, index))));
     Entered
 }
@@ -73,13 +73,13 @@ pub(super) fn innermost<'a>() -> Option<&'a Tasks> {
 
 /// Returns the workers of the pool whose `block_on` the calling thread is in, or of the innermost
 /// if several are nested.
-pub(crate) fn innermost_slots() -> Option<Arc<WorkerSlots>> {
+pub(super) fn innermost_slots() -> Option<Arc<WorkerSlots>> {
     innermost().map(|tasks| Arc::clone(&tasks.slots))
 }
 
 /// Returns whether the calling thread is in a `block_on` of this pool, even if a `block_on` of
 /// another pool is nested inside it.
-pub(crate) fn is_in_context(tasks: &Tasks) -> bool {
+pub(super) fn is_in_context(tasks: &Tasks) -> bool {
     frames().any(|frame| ptr::eq(frame.tasks, tasks))
 }
 

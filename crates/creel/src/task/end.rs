@@ -20,7 +20,7 @@ pub(crate) struct Stranded {
 
 impl Tasks {
     /// Cancels every task of the pool that is not complete. The tasks' workers drop the futures.
-    pub(crate) fn cancel_all(&self) {
+    pub(super) fn cancel_all(&self) {
         let mut scheduled = Vec::new();
         self.for_each_cell(|task| {
             if let Some(Then::Enqueue) = task.state().cancel() {
@@ -43,7 +43,7 @@ impl Tasks {
     /// since `last`. Then it updates `last`. Returns whether there was a task. If the pool ends,
     /// `cancel` is true and the tasks are cancelled instead. A thread that holds no local scheduler
     /// calls this from time to time.
-    pub(crate) fn run_stranded(&self, last: &mut Stranded, cancel: bool) -> bool {
+    pub(super) fn run_stranded(&self, last: &mut Stranded, cancel: bool) -> bool {
         let (mut now, notified) = (Progress::default(), self.slots.idle.notified());
         now.take(self);
         if let Some(notified) = notified.filter(|notified| last.notified == Some(*notified)) {
@@ -85,7 +85,7 @@ impl Tasks {
 
     /// Drops the remaining tasks and releases the heaps. The last user to leave the pool calls this
     /// once. No thread serves the pool any more, and no thread can enter it.
-    pub(crate) fn end(&self) {
+    pub(super) fn end(&self) {
         loop {
             self.cancel_all();
             let bound = || {

@@ -131,7 +131,7 @@ pub(super) fn current_in(tasks: &Tasks) -> Option<LocalContext<'_>> {
 }
 
 /// Returns whether this thread holds a local scheduler of this pool.
-pub(crate) fn runs_tasks_of(tasks: &Tasks) -> bool {
+pub(super) fn runs_tasks_of(tasks: &Tasks) -> bool {
     current_in(tasks).is_some()
 }
 

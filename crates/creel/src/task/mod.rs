@@ -32,6 +32,7 @@ mod join_set;
 mod lifo;
 mod local;
 mod local_context;
+mod part;
 mod run_queue;
 mod seeded;
 mod slab;
@@ -53,9 +54,9 @@ pub use token::{CancellationToken, Cancelled, DropGuard};
 pub use yield_now::{YieldNow, yield_now};
 
 pub(crate) use block_on_driver::BlockOnDriver;
-pub(crate) use context::{ContextGuard, Frame, enter, innermost_slots, is_in_context};
+pub(crate) use context::{ContextGuard, Frame};
 pub(crate) use end::Stranded;
-pub(crate) use local::{block_for_channel, free_channel, runs_tasks_of};
+pub(crate) use local::{block_for_channel, free_channel};
 pub(crate) use steal::Progress;
 pub(crate) use tasks::Tasks;
 

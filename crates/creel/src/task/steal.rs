@@ -78,7 +78,7 @@ pub(crate) struct Progress {
 
 impl Progress {
     /// Updates the values in the same memory.
-    pub(crate) fn take(&mut self, tasks: &Tasks) {
+    pub(super) fn take(&mut self, tasks: &Tasks) {
         self.slots = tasks.slots.idle.slots();
         self.polls.clear();
         self.polls

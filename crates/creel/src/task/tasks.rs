@@ -46,7 +46,7 @@ pub(super) struct OutsideHeap(pub(super) Option<NonNull<Heap>>);
 unsafe impl Send for OutsideHeap {}
 
 impl Tasks {
-    pub(crate) fn new(slots: Arc<WorkerSlots>, seed: Option<u64>) -> Arc<Self> {
+    pub(super) fn new(slots: Arc<WorkerSlots>, seed: Option<u64>) -> Arc<Self> {
         // The LIFO slots need this.
         barrier::prepare();
         Arc::new_cyclic(|own| Self {
@@ -73,7 +73,7 @@ impl Tasks {
 
     /// Returns whether there are stealable tasks that any worker can take.
     #[inline]
-    pub(crate) fn any_outside(&self) -> bool {
+    pub(super) fn any_outside(&self) -> bool {
         self.outside.len() > 0
     }
 
@@ -83,7 +83,7 @@ impl Tasks {
     }
 
     /// Returns the statistics of the pool's tasks.
-    pub(crate) fn stats(&self) -> TaskStats {
+    pub(super) fn stats(&self) -> TaskStats {
         let refused = self.refused.load(Ordering::Relaxed);
         let mut stats = TaskStats {
             spawned: self.spawned.load(Ordering::Relaxed),

@@ -81,7 +81,7 @@ impl Tasks {
     ///
     /// If the worker was notified, `search` is the search that it now owns. `rescues` says whether
     /// the worker, as the watchdog, has found tasks whose holders make no progress.
-    pub(crate) fn turn(
+    pub(super) fn turn(
         &self,
         slot: &WorkerSlot,
         mut search: Option<Search>,
@@ -158,7 +158,7 @@ impl Tasks {
     /// In a pool with one worker, no other worker could take the woken tasks. Therefore each task
     /// runs through the LIFO slot before the next is woken. In larger pools all of them are queued,
     /// so that an idle worker finds them if one has a long poll.
-    pub(crate) fn run_due(&self, slot: &WorkerSlot, due: &mut Drain<'_, StoredWaker>) {
+    pub(super) fn run_due(&self, slot: &WorkerSlot, due: &mut Drain<'_, StoredWaker>) {
         // We do not check for loops here, because due timers must not wait for a share of a loop.
         // The next turn begins with that check.
         let context = self.attach(slot, WorkerSlots::leave_idle);
@@ -225,7 +225,7 @@ impl Tasks {
 
     /// Releases the worker's local scheduler and marks the worker as idle. A worker whose turn
     /// found nothing calls this before it waits. Returns false if there is a task after all.
-    pub(crate) fn before_park(&self, slot: &WorkerSlot) -> bool {
+    pub(super) fn before_park(&self, slot: &WorkerSlot) -> bool {
         if let Some(context) = local::current_in(self) {
             if context.scheduler.has_hints() {
                 return false;
@@ -243,7 +243,7 @@ impl Tasks {
     ///
     /// This must not be called while the worker's thread is retiring, because the worker that we
     /// notify may be this one, if it is in use again.
-    pub(crate) fn clear_scheduler(&self, slot: &WorkerSlot) {
+    pub(super) fn clear_scheduler(&self, slot: &WorkerSlot) {
         if let Some(context) = local::current_in(self) {
             context.clear();
             context.end_search();
@@ -255,7 +255,7 @@ impl Tasks {
 
     /// Returns whether the thread of a worker that is no longer in use may end, because no task
     /// bound to it is left.
-    pub(crate) fn may_retire(&self, slot: &WorkerSlot) -> bool {
+    pub(super) fn may_retire(&self, slot: &WorkerSlot) -> bool {
         if self
             .schedulers
             .at(slot.index)
@@ -276,7 +276,7 @@ impl Tasks {
     /// whether this worker must search for tasks or take them from the injection queue.
     ///
     /// If this worker is leased, it revokes the lease of a `block_on` caller that is stuck.
-    pub(crate) fn rescue(&self, slot: &WorkerSlot, before: &Progress, now: &Progress) -> bool {
+    pub(super) fn rescue(&self, slot: &WorkerSlot, before: &Progress, now: &Progress) -> bool {
         let found = now.mark_stuck(before, self) || self.outside.len() > 0;
         if !found || self.slots.idle.may_run_tasks(slot.index) {
             return found;
@@ -293,7 +293,7 @@ impl Tasks {
 
     /// Fires the due timers of another worker whose thread makes no progress. Returns whether there
     /// were any.
-    pub(crate) fn rescue_timers(&self, slot: &WorkerSlot, timers: &Timers) -> bool {
+    pub(super) fn rescue_timers(&self, slot: &WorkerSlot, timers: &Timers) -> bool {
         let mut found = false;
         for _ in 0..BATCHES {
             let mut rescued = timers.rescue();

@@ -19,6 +19,7 @@ mod clock;
 mod counter;
 mod interval;
 mod level;
+mod part;
 mod pending_timers;
 mod sleep;
 pub(crate) mod timers;

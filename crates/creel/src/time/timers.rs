@@ -22,6 +22,7 @@ use super::clock::{Clock, Subscription};
 use super::pending_timers::PendingTimers;
 use super::wheel::{self, Key, Wheel};
 use crate::sync::{AtomicBool, AtomicU64, Mutex, MutexGuard, Ordering, local, lock, thread_local};
+use crate::worker::parts::Fired;
 use crate::worker::stored_waker::{StoredWaker, WakerId};
 use crate::worker::woken::Woken;
 use std::cell::{Cell, RefCell};
@@ -118,7 +119,7 @@ impl Window {
 
 impl Timers {
     /// Creates timers that use `clock`.
-    pub(crate) fn new(clock: Clock) -> Self {
+    pub(super) fn new(clock: Clock) -> Self {
         let now = clock.exact_nanos();
         Timers {
             clock,
@@ -138,7 +139,7 @@ impl Timers {
     }
 
     /// Sets the waker of the worker that fires these timers. Only the first call has an effect.
-    pub(crate) fn set_wake(&self, waker: impl FnOnce() -> Waker) {
+    pub(super) fn set_wake(&self, waker: impl FnOnce() -> Waker) {
         // A second waker can only belong to the same worker.
         if self.sleeper_waker.get().is_some() {
             return;
@@ -149,19 +150,19 @@ impl Timers {
         }
     }
 
-    pub(crate) fn is_used(&self) -> bool {
+    pub(super) fn is_used(&self) -> bool {
         self.used.load(Ordering::Relaxed)
     }
 
     /// Ends the registration with a manual clock, because no worker will fire these timers any
     /// more.
-    pub(crate) fn end(&self) {
+    pub(super) fn end(&self) {
         let subscription = lock(&self.subscription).take();
         drop(subscription);
     }
 
     /// Returns the clock that these timers use.
-    pub(crate) fn clock(&self) -> &Clock {
+    pub(super) fn clock(&self) -> &Clock {
         &self.clock
     }
 
@@ -179,7 +180,7 @@ impl Timers {
     /// Begins a turn. Reads the clock and passes the wakers that are due to `run`, up to one batch.
     /// If more are due, the next call continues with the same reading of the clock, so that the
     /// backlog has an end.
-    pub(crate) fn fire(&self, run: impl FnOnce(&mut Drain<'_, StoredWaker>)) -> Fired {
+    pub(super) fn fire(&self, run: impl FnOnce(&mut Drain<'_, StoredWaker>)) -> Fired {
         let before = self.reactions.load(Ordering::Relaxed);
         self.reactions
             .store(before.wrapping_add(1), Ordering::Relaxed);
@@ -209,7 +210,7 @@ impl Timers {
     ///
     /// From here until the next `fire`, the worker counts as asleep. If another thread arms an
     /// earlier timer, it wakes the worker.
-    pub(crate) fn sleep_until(&self) -> Option<u64> {
+    pub(super) fn sleep_until(&self) -> Option<u64> {
         let next = self.with_state(|state| {
             let next = state.wheel.next();
             state.asleep_until = Some(next.unwrap_or(u64::MAX));
@@ -228,7 +229,7 @@ impl Timers {
 
     /// Returns whether no timer is armed. If so, the worker counts as asleep from now on, as before
     /// its first turn.
-    pub(crate) fn may_end(&self) -> bool {
+    pub(super) fn may_end(&self) -> bool {
         self.with_state(|state| {
             let is_idle = state.wheel.is_empty();
             if is_idle {
@@ -240,7 +241,7 @@ impl Timers {
 
     /// Returns how often the worker has fired timers. While this number does not change, the worker
     /// is in a poll or asleep.
-    pub(crate) fn reactions(&self) -> u64 {
+    pub(super) fn reactions(&self) -> u64 {
         self.reactions.load(Ordering::Relaxed)
     }
 
@@ -323,15 +324,6 @@ impl Timers {
     }
 }
 
-/// The result of [`Timers::fire`].
-#[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Fired {
-    /// The number of timers that fired.
-    pub(crate) count: usize,
-    /// Whether more timers are due, which are left to the next call.
-    pub(crate) more: bool,
-}
-
 /// The result of [`Timers::rescue`].
 pub(crate) struct Rescued {
     /// The wakers of the tasks that waited for these timers.
@@ -384,7 +376,7 @@ pub(crate) fn enter(timers: Arc<Timers>) -> Entered {
 
 /// Makes `timers` the timers of this thread like [`enter`], for the one thread that fires them.
 /// Only this thread calls `fire`, `sleep_until` and `may_end`.
-pub(crate) fn serve(timers: Arc<Timers>) -> Entered {
+pub(super) fn serve(timers: Arc<Timers>) -> Entered {
     enter_as(timers, Role::Serves)
 }
 

@@ -2,7 +2,8 @@
 //!
 //! This is the lowest layer of the runtime. It does not know any kind of work, because loops,
 //! tasks, timers and sockets are built on it, and `pool/` combines them. It calls the layers above
-//! only through two traits, [`slots::Work`] and [`parker::Poller`].
+//! only through two traits, [`slots::Work`] and [`parker::Poller`]. The traits in `parts.rs` are
+//! those by which the pool uses tasks, timers and sockets.
 
 pub(crate) mod budget;
 pub(crate) mod current;
@@ -16,6 +17,7 @@ pub(crate) mod life;
 mod model;
 pub(crate) mod panics;
 pub(crate) mod parker;
+pub(crate) mod parts;
 pub(crate) mod scoped_job;
 #[allow(clippy::module_inception)]
 pub(crate) mod slot;

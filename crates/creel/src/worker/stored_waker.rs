@@ -60,6 +60,7 @@ impl StoredWaker {
 
     /// Returns whether it wakes the same task as `waker`. It calls no code of the program.
     #[inline]
+    #[cfg(feature = "net")]
     pub(crate) fn will_wake(&self, waker: &Waker) -> bool {
         self.0.will_wake(waker)
     }

@@ -57,6 +57,10 @@ demo:
 guide:
     mdbook serve docs/guide
 
+# Run the runtime's tests for Windows, under Debian's wine.
+wine:
+    .ci/wine
+
 # Run the model checkers of the runtime: loom, then shuttle with 100 seeds for each model.
 models:
     cargo test --release --manifest-path crates/models/Cargo.toml --features loom --lib model

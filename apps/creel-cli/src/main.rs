@@ -2,16 +2,28 @@
 //! measures them.
 #![deny(unsafe_code)]
 
+#[cfg(target_os = "linux")]
 mod advise;
 mod drawing;
+#[cfg(target_os = "linux")]
 mod inherited;
+#[cfg(target_os = "linux")]
 mod measure;
+#[cfg(not(target_os = "linux"))]
+mod only_linux;
 mod options;
+#[cfg(target_os = "linux")]
 mod pools;
+#[cfg(target_os = "linux")]
 mod process;
+#[cfg(target_os = "linux")]
 mod run;
+#[cfg(target_os = "linux")]
 mod top;
 mod topo;
+
+#[cfg(not(target_os = "linux"))]
+use only_linux::{advise, measure, run, top};
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
@@ -53,9 +65,9 @@ enum Verb {
 }
 
 fn main() -> ExitCode {
-    let mut first = std::env::args_os().skip(1);
-    if first
-        .next()
+    #[cfg(target_os = "linux")]
+    if std::env::args_os()
+        .nth(1)
         .is_some_and(|verb| verb == measure::RUNNER_COMMAND)
     {
         return conclude("creel", measure::run_runner());

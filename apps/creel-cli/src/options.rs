@@ -2,7 +2,9 @@
 
 use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
-use creel_topology::{Budget, Rounding};
+#[cfg(target_os = "linux")]
+use creel_topology::Budget;
+use creel_topology::Rounding;
 
 /// The values of `--rounding`.
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -46,6 +48,7 @@ pub fn bytes(text: &str) -> Result<u64> {
 }
 
 /// Returns every limit on the number of workers, a line each.
+#[cfg(target_os = "linux")]
 pub fn limits(budget: &Budget) -> String {
     let mut text = format!("usable workers are bound by {}\n", budget.bound_by());
     for limit in budget.limits() {

@@ -176,6 +176,7 @@ pub fn conclude(program: &str, outcome: anyhow::Result<Exit>) -> ExitCode {
 /// itself. The shell shows the same code. In addition, a loop in the shell ends as well, because
 /// the shell sees the signal.
 pub fn conclude_by_signal(program: &str, outcome: anyhow::Result<Exit>) -> ExitCode {
+    #[cfg(unix)]
     let failed = outcome.as_ref().err().map(exit_of);
     let code = conclude(program, outcome);
     #[cfg(unix)]

@@ -219,8 +219,7 @@ fn summary(
 
 /// Returns the CPU time that the process has used so far on all CPUs.
 fn cpu_seconds() -> f64 {
-    let used = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
-    used.tv_sec as f64 + used.tv_nsec as f64 / 1e9
+    cpu_time::ProcessTime::now().as_duration().as_secs_f64()
 }
 
 /// Returns the peak resident memory of the process in bytes, or 0 if the system does not report it.

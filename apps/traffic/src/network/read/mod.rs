@@ -21,7 +21,6 @@ use creel::Pool;
 use std::fmt;
 use std::fs::File;
 use std::io::{self, Read};
-use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 
 /// Assumptions about values that a file does not contain. You can change them if your file uses
@@ -91,6 +90,18 @@ impl From<super::NetworkError> for ReadError {
 /// The maximum size of a file, decompressed.
 const BYTES_MAX: u64 = 8 << 30;
 
+#[cfg(unix)]
+fn is_device(of: &std::fs::Metadata) -> bool {
+    use std::os::unix::fs::FileTypeExt;
+    of.file_type().is_char_device() || of.file_type().is_block_device()
+}
+
+/// No path of a device opens as a file here.
+#[cfg(not(unix))]
+fn is_device(_: &std::fs::Metadata) -> bool {
+    false
+}
+
 /// Reads a whole file or pipe and decompresses it.
 ///
 /// # Errors
@@ -99,8 +110,7 @@ const BYTES_MAX: u64 = 8 << 30;
 pub fn bytes(path: &Path) -> Result<Vec<u8>, ReadError> {
     let mut packed = Vec::new();
     let file = File::open(path)?;
-    let kind = file.metadata()?.file_type();
-    if kind.is_char_device() || kind.is_block_device() {
+    if is_device(&file.metadata()?) {
         return Err(ReadError::Malformed(
             "it is a device, but must be a file or a pipe".into(),
         ));

@@ -1,8 +1,16 @@
 //! The DC filter: removes the mean and frequencies below the range of hearing.
+//!
+//! It stands for the coupling capacitors between the sound chips and the amplifier. Most chips run
+//! on a single supply, so their output is a voltage around half of it, or between 0 and a maximum.
+//! No amplifier or television accepts this voltage, and therefore all the boards that we know of
+//! have a capacitor at the output. Without it, a song whose square waves are only ever positive has
+//! a mean of several percent of full scale.
 
 use super::Effect;
 
-/// The frequency at which the filter attenuates by 3 dB.
+/// The frequency at which the filter attenuates by 3 dB. With the usual parts, for example 10 µF and
+/// a load of 10 kΩ (1.6 Hz) or 1 µF and 22 kΩ (7 Hz), it lies between 1 and 20 Hz. We use the same
+/// frequency for all chips, because it is inaudible.
 const CORNER_HZ: f64 = 5.0;
 
 /// A high-pass of 6 dB per octave for each side.
@@ -23,16 +31,25 @@ impl DcFilter {
     }
 }
 
+/// Outputs below this become 0 at the end of a block. They are 0 as `f32` in any case, so the
+/// samples do not depend on the blocks. Without this, a silent output would decay to numbers so
+/// small that the processor needs many times as long for them.
+const NOTHING: f64 = 1e-60;
+
 impl Effect for DcFilter {
     fn apply(&mut self, frames: &mut [[f32; 2]]) {
+        let (keep, [mut left_in, mut right_in]) = (self.keep, self.input);
+        let [mut left, mut right] = self.output;
         for frame in frames {
-            for (side, sample) in frame.iter_mut().enumerate() {
-                let now = f64::from(*sample);
-                self.output[side] = now - self.input[side] + self.keep * self.output[side];
-                self.input[side] = now;
-                *sample = self.output[side] as f32;
-            }
+            let [now_left, now_right] = frame.map(f64::from);
+            left = now_left - left_in + keep * left;
+            right = now_right - right_in + keep * right;
+            (left_in, right_in) = (now_left, now_right);
+            // Adding 0 turns a negative zero into a positive one.
+            *frame = [left as f32 + 0.0, right as f32 + 0.0];
         }
+        self.input = [left_in, right_in];
+        self.output = [left, right].map(|side| if side.abs() < NOTHING { 0.0 } else { side });
     }
 }
 
@@ -51,5 +68,37 @@ mod tests {
         assert!(mean.abs() < 1e-3, "{mean}");
         assert!((0.395..0.405).contains(&peak), "{peak}");
         assert!(last.iter().all(|frame| frame[1].abs() < 1e-3));
+    }
+
+    #[test]
+    fn a_long_silence_does_not_depend_on_the_blocks_and_ends_at_zero() {
+        let rate = 8_000;
+        let play = |block: usize| {
+            let mut filter = DcFilter::new(rate);
+            let mut frames = vec![[0.0; 2]; 60 * rate as usize];
+            frames[..100].fill([0.5, -0.25]);
+            // The sound after the silence must not depend on the blocks, either.
+            let last = frames.len() - 50;
+            frames[last..].fill([0.125, 0.5]);
+            frames
+                .chunks_mut(block)
+                .for_each(|block| filter.apply(block));
+            (frames, filter)
+        };
+        let (frames, _) = play(60 * rate as usize);
+        for block in [1, 7, 1024] {
+            let (other, _) = play(block);
+            let bits = |frames: &[[f32; 2]]| -> Vec<u32> {
+                frames
+                    .as_flattened()
+                    .iter()
+                    .map(|side| side.to_bits())
+                    .collect()
+            };
+            assert!(bits(&frames) == bits(&other), "blocks of {block}");
+        }
+        let mut filter = play(1024).1;
+        filter.apply(&mut vec![[0.125, 0.5]; 60 * rate as usize]);
+        assert_eq!(filter.output, [0.0; 2]);
     }
 }

@@ -26,6 +26,7 @@ enum Command {
     Serve(cli::serve::Serve),
     Info(cli::info::Info),
     Units(Box<cli::units::Units>),
+    Video(Box<cli::video::Draw>),
     Chips(cli::chips::Chips),
     Generate(cli::generate::Generate),
 }
@@ -40,6 +41,7 @@ fn main() -> ExitCode {
         Command::Serve(serve) => serve.run(&cli.common),
         Command::Info(info) => info.run(&cli.common),
         Command::Units(units) => units.run(&cli.common),
+        Command::Video(video) => video.run(&cli.common),
         Command::Chips(chips) => chips.run(&cli.common),
         Command::Generate(generate) => generate.run(),
     };

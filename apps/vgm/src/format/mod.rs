@@ -18,6 +18,7 @@ mod command;
 mod container;
 mod gd3;
 mod header;
+mod references;
 mod song;
 mod walk;
 

@@ -46,6 +46,19 @@ impl FromStr for Size {
     }
 }
 
+/// The presets of x264, from the fastest to the slowest.
+pub const PRESETS: [&str; 9] = [
+    "ultrafast",
+    "superfast",
+    "veryfast",
+    "faster",
+    "fast",
+    "medium",
+    "slow",
+    "slower",
+    "veryslow",
+];
+
 /// The arrangement of the panels.
 #[derive(ValueEnum, Clone, Copy, Debug, Default, PartialEq)]
 pub enum Arrangement {

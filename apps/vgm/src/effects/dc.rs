@@ -14,21 +14,81 @@ use super::Effect;
 const CORNER_HZ: f64 = 5.0;
 
 /// A high-pass of 6 dB per octave for each side.
+///
+/// With the change `c` of the input per frame, the output is `y[n] = c[n] + k × y[n - 1]`, so each
+/// frame would have to wait for the one before. We use the same equation twice,
+/// `y[n] = c[n] + k × c[n - 1] + k² × y[n - 2]`, because then two frames can be computed at once.
 pub(super) struct DcFilter {
-    /// The factor by which the output decays per frame.
-    keep: f64,
+    /// The factor by which the output decays per frame, and its square.
+    keep: [f64; 2],
+    /// The latest input.
     input: [f64; 2],
-    output: [f64; 2],
+    /// The latest change of the input.
+    change: [f64; 2],
+    /// The latest two outputs, in the order of their frames.
+    outputs: [[f64; 2]; 2],
 }
 
 impl DcFilter {
     pub(super) fn new(sample_rate: u32) -> Self {
+        let keep = (-std::f64::consts::TAU * CORNER_HZ / f64::from(sample_rate)).exp();
         DcFilter {
-            keep: (-std::f64::consts::TAU * CORNER_HZ / f64::from(sample_rate)).exp(),
+            keep: [keep, keep * keep],
             input: [0.0; 2],
-            output: [0.0; 2],
+            change: [0.0; 2],
+            outputs: [[0.0; 2]; 2],
         }
     }
+
+    /// Filters two frames at a time. The bits are those of [`apply_one`](Self::apply_one).
+    ///
+    /// The state is in local variables, because the compiler then keeps it in registers.
+    fn apply_pairs(&mut self, pairs: &mut [[[f32; 2]; 2]]) {
+        let [keep, squared] = self.keep;
+        let ([mut left, mut right], mut change) = (self.input, self.change);
+        let [[a, b], [c, d]] = self.outputs;
+        let mut outputs = [a, b, c, d];
+        for [first, second] in pairs {
+            let ([a, b], [c, d]) = (first.map(f64::from), second.map(f64::from));
+            let (input, before) = ([a, b, c, d], [left, right, a, b]);
+            let mut changes = [0.0; 4];
+            for lane in 0..4 {
+                changes[lane] = input[lane] - before[lane];
+            }
+            let earlier = [change[0], change[1], changes[0], changes[1]];
+            for lane in 0..4 {
+                outputs[lane] = (changes[lane] + keep * earlier[lane]) + squared * outputs[lane];
+            }
+            ([left, right], change) = ([c, d], [changes[2], changes[3]]);
+            *first = rounded([outputs[0], outputs[1]]);
+            *second = rounded([outputs[2], outputs[3]]);
+        }
+        (self.input, self.change) = ([left, right], change);
+        let [a, b, c, d] = outputs;
+        self.outputs = [[a, b], [c, d]];
+    }
+
+    /// Filters the next frame.
+    fn apply_one(&mut self, frame: &mut [f32; 2]) {
+        let [keep, squared] = self.keep;
+        let input = frame.map(f64::from);
+        let [before, latest] = self.outputs;
+        let mut output = [0.0; 2];
+        for side in 0..2 {
+            let change = input[side] - self.input[side];
+            output[side] = (change + keep * self.change[side]) + squared * before[side];
+            self.change[side] = change;
+        }
+        self.input = input;
+        self.outputs = [latest, output];
+        *frame = rounded(output);
+    }
+}
+
+/// Adding 0 turns a negative zero into a positive one.
+#[inline(always)]
+fn rounded(output: [f64; 2]) -> [f32; 2] {
+    output.map(|side| side as f32 + 0.0)
 }
 
 /// Outputs below this become 0 at the end of a block. They are 0 as `f32` in any case, so the
@@ -38,18 +98,16 @@ const NOTHING: f64 = 1e-60;
 
 impl Effect for DcFilter {
     fn apply(&mut self, frames: &mut [[f32; 2]]) {
-        let (keep, [mut left_in, mut right_in]) = (self.keep, self.input);
-        let [mut left, mut right] = self.output;
-        for frame in frames {
-            let [now_left, now_right] = frame.map(f64::from);
-            left = now_left - left_in + keep * left;
-            right = now_right - right_in + keep * right;
-            (left_in, right_in) = (now_left, now_right);
-            // Adding 0 turns a negative zero into a positive one.
-            *frame = [left as f32 + 0.0, right as f32 + 0.0];
+        let (pairs, rest) = frames.as_chunks_mut();
+        self.apply_pairs(pairs);
+        for frame in rest {
+            self.apply_one(frame);
         }
-        self.input = [left_in, right_in];
-        self.output = [left, right].map(|side| if side.abs() < NOTHING { 0.0 } else { side });
+        for side in self.outputs.as_flattened_mut() {
+            if side.abs() < NOTHING {
+                *side = 0.0;
+            }
+        }
     }
 }
 
@@ -99,6 +157,6 @@ mod tests {
         }
         let mut filter = play(1024).1;
         filter.apply(&mut vec![[0.125, 0.5]; 60 * rate as usize]);
-        assert_eq!(filter.output, [0.0; 2]);
+        assert_eq!(filter.outputs, [[0.0; 2]; 2]);
     }
 }

@@ -16,13 +16,19 @@ use super::bank::Banks;
 use super::bytes::u32_at;
 use super::chip_id::ChipId;
 use super::command::{
-    Block, Command, FILLER, StreamCommand, Write, decode, frequent_wait, frequent_write, is_command,
+    Block, Command, FILLER, PWM_BYTES, StreamCommand, Write, decode, frequent_wait, frequent_write,
+    is_command, pwm_write,
 };
 use super::header::{Header, Instance};
 use super::references::References;
 use super::song::Loop;
 use crate::chips::unplayed::{Used, Watched};
 use crate::error::{Error, Result};
+
+const PWM: Instance = Instance {
+    chip: ChipId::Pwm,
+    second: false,
+};
 
 /// The command that ends a song.
 const END: u8 = 0x66;
@@ -134,6 +140,11 @@ impl Walk {
             let data = &bytes[..end];
             if header.loop_offset == Some(offset) {
                 walk.loop_tick = Some(walk.tick);
+            }
+            if pwm_write(data, offset).is_some() {
+                walk.count_pwm();
+                offset += PWM_BYTES;
+                continue;
             }
             if let Some(ticks) = frequent_wait(data, offset) {
                 walk.tick += ticks;
@@ -298,6 +309,14 @@ impl Walk {
                 && (written(false) || written(true))
         };
         commands.chain(self.used.lines(header, has)).collect()
+    }
+
+    /// Counts a write to the PWM, all of whose registers we play.
+    #[inline(always)]
+    fn count_pwm(&mut self) {
+        let index = PWM.index();
+        self.writes[index] += 1;
+        self.played[index] |= self.tick > 0;
     }
 
     fn count(&mut self, chip: ChipId, second: bool) {

@@ -11,6 +11,7 @@ use anyhow::Context;
 use clap::Args;
 use creel::{Balance, Placement, Pool, Wait};
 use creel_console::{Common, Exit, Failure, Format, Interrupt, Knobs, Progress, duration, output};
+use creel_vgm::Error;
 use creel_vgm::batch::{Source, Warnings, find};
 use creel_vgm::chips::selection::{Name, Selection};
 use creel_vgm::format::Song;
@@ -141,9 +142,7 @@ impl Draw {
         if kind == Kind::Encoded {
             target::check_ffmpeg(&self.output)?;
         }
-        if !self.overwrite {
-            kind.check_new(&self.output)?;
-        }
+        kind.check_new(&self.output, self.overwrite)?;
         let interrupt = Interrupt::install().context("cannot handle Ctrl-C")?;
         let pool = Pool::builder()
             .balance(Balance::Shared)
@@ -155,6 +154,7 @@ impl Draw {
             report_warnings(&source, &song);
         }
         let (settings, options) = (self.settings(), self.options());
+        self.check_start(&song, &settings)?;
         let name = escape_control(&source.to_string());
         let cannot = || format!("cannot draw {name}");
         let components = match kind {
@@ -194,23 +194,39 @@ impl Draw {
 
     /// Reads the song. The path must lead to exactly one.
     fn song(&self) -> anyhow::Result<(Source, Song)> {
-        let path = self.path.display();
+        let cannot_read = |name: String, error| {
+            // The text of `Error::Io` is the text of its source, so we would print it twice.
+            let error = match error {
+                Error::Io(error) => anyhow::Error::new(error),
+                error => error.into(),
+            };
+            error.context(escape_control(&name))
+        };
         let mut found = find(std::slice::from_ref(&self.path), false);
         if let Some((path, error)) = found.refused.pop() {
-            return Err(
-                anyhow::Error::from(error).context(escape_control(&path.display().to_string()))
-            );
+            return Err(cannot_read(path.display().to_string(), error));
         }
         if found.songs.len() != 1 {
-            let count = found.songs.len();
+            let (path, count) = (self.path.display(), found.songs.len());
             let message = format!("cannot draw {path}: it has {count} songs. Pass one song");
             return Err(Failure::new(Exit::Usage, message).into());
         }
         let (source, _) = found.songs.remove(0);
-        let song = source
-            .load()
-            .with_context(|| escape_control(&source.to_string()))?;
+        let song = source.load();
+        let song = song.map_err(|error| cannot_read(source.to_string(), error))?;
         Ok((source, song))
+    }
+
+    /// Checks that the video starts within the song.
+    fn check_start(&self, song: &Song, settings: &Settings) -> anyhow::Result<()> {
+        let (frames, _) = settings.frames(song);
+        let seconds = frames as f64 / f64::from(settings.sample_rate);
+        if self.start.as_secs_f64() < seconds {
+            return Ok(());
+        }
+        let start = self.start.as_secs_f64();
+        let message = format!("cannot start at {start:.1} s: the song ends after {seconds:.1} s");
+        Err(Failure::new(Exit::Usage, message).into())
     }
 
     fn settings(&self) -> Settings {

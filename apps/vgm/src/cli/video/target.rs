@@ -80,19 +80,28 @@ impl Kind {
         }
     }
 
-    /// Checks that the file, or the first picture, does not exist.
-    pub fn check_new(self, path: &Path) -> anyhow::Result<()> {
+    /// Checks that the folder of the file exists, and that the file, or the first picture, does not
+    /// exist, unless it may be replaced.
+    pub fn check_new(self, path: &Path, overwrite: bool) -> anyhow::Result<()> {
         let first = match self {
             Kind::Stdout => return Ok(()),
             Kind::Pictures => PictureFiles::new(path, (0, 0)).path(0),
             Kind::Encoded | Kind::Raw => path.to_owned(),
         };
+        let folder = first
+            .parent()
+            .filter(|folder| !folder.as_os_str().is_empty());
+        if let Some(folder) = folder.filter(|folder| !folder.is_dir()) {
+            let (file, folder) = (path.display(), folder.display());
+            let message = format!("cannot write {file}: the folder {folder} does not exist");
+            return Err(Failure::new(Exit::Usage, message).into());
+        }
         match first.symlink_metadata() {
-            Ok(_) => {
+            Ok(_) if !overwrite => {
                 let message = format!("{} exists. Use --overwrite to replace it", first.display());
                 Err(Failure::new(Exit::SomeFailed, message).into())
             }
-            Err(_) => Ok(()),
+            _ => Ok(()),
         }
     }
 }

@@ -116,6 +116,7 @@ pub struct Draw {
 
 /// The JSON document about a finished video.
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct Document {
     schema: u32,
     output: String,
@@ -356,5 +357,16 @@ fn draw_all(
     match interrupt.requested() {
         true => Ok(()),
         false => target.finish(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use creel_console::documented;
+
+    #[test]
+    fn the_published_schema_matches_the_types() {
+        documented::check_schema("creel-vgm-video", schemars::schema_for!(Document));
     }
 }

@@ -43,6 +43,10 @@ impl DcFilter {
     /// Filters two frames at a time. The bits are those of [`apply_one`](Self::apply_one).
     ///
     /// The state is in local variables, because the compiler then keeps it in registers.
+    #[allow(
+        clippy::needless_range_loop,
+        reason = "a lane is at the same place in all arrays"
+    )]
     fn apply_pairs(&mut self, pairs: &mut [[[f32; 2]; 2]]) {
         let [keep, squared] = self.keep;
         let ([mut left, mut right], mut change) = (self.input, self.change);
@@ -69,6 +73,10 @@ impl DcFilter {
     }
 
     /// Filters the next frame.
+    #[allow(
+        clippy::needless_range_loop,
+        reason = "a lane is at the same place in all arrays"
+    )]
     fn apply_one(&mut self, frame: &mut [f32; 2]) {
         let [keep, squared] = self.keep;
         let input = frame.map(f64::from);

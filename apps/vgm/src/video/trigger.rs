@@ -347,7 +347,7 @@ mod tests {
             samples.push(wave(phase) as f32);
             phase += hz(at as f64 / f64::from(RATE)) / f64::from(RATE);
         }
-        let pictures = 0..(f64::from(RATE) * PICTURES_PER_SECOND / f64::from(RATE)) as usize;
+        let pictures = 0..PICTURES_PER_SECOND as usize;
         let found: Vec<(f64, f64)> = pictures
             .map(|picture| {
                 let step = f64::from(RATE) / PICTURES_PER_SECOND;

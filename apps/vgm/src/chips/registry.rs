@@ -25,7 +25,8 @@ use crate::format::ChipId;
 
 /// The way in which the ratios were measured, and when.
 pub const RATIO_METHOD: &str = "CPU time of libvgm's vgm2wav divided by ours, both on one thread and \
-    run in turns on 22 and 23 November 2026, for five or ten minutes of random notes on all voices";
+    run in turns on 22 and 23 November 2026, for five or ten minutes of random notes on all voices, \
+    without the DC filter; that of the PWM on 26 November, for four minutes, with the filter";
 
 /// The meaning of a comparison of spectra.
 pub const SPECTRA_METHOD: &str = "songs of random notes, rendered by both programs: the power in 20 \

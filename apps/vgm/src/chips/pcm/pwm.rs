@@ -25,7 +25,7 @@ pub const INFO: ChipInfo = ChipInfo {
     chip: ChipId::Pwm,
     name: "PWM",
     verification: TONES,
-    ratio: Some(1.2),
+    ratio: Some(1.5),
     level: Level::new(1.0, 0xE0, 1.0),
     voices: &[VoiceGroup::Numbered(1)],
     cost_ns: 15,

@@ -19,6 +19,7 @@ pub mod render;
 pub mod sequence;
 mod simd;
 mod tags;
+pub mod video;
 pub mod wav;
 
 pub use error::{Error, Result};

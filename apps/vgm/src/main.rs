@@ -26,6 +26,7 @@ enum Command {
     Serve(cli::serve::Serve),
     Info(cli::info::Info),
     Units(Box<cli::units::Units>),
+    Video(Box<cli::video::Draw>),
     Chips(cli::chips::Chips),
     Generate(cli::generate::Generate),
 }
@@ -40,6 +41,7 @@ fn main() -> ExitCode {
         Command::Serve(serve) => serve.run(&cli.common),
         Command::Info(info) => info.run(&cli.common),
         Command::Units(units) => units.run(&cli.common),
+        Command::Video(video) => video.run(&cli.common),
         Command::Chips(chips) => chips.run(&cli.common),
         Command::Generate(generate) => generate.run(),
     };
@@ -58,7 +60,11 @@ mod tests {
             Cli::command(),
             documented::Documents {
                 manifest: env!("CARGO_MANIFEST_DIR"),
-                own: &["docs/guide/src/music.md", "docs/guide/src/player.md"],
+                own: &[
+                    "docs/guide/src/music.md",
+                    "docs/guide/src/player.md",
+                    "docs/guide/src/video.md",
+                ],
                 // Of other players.
                 foreign: &[
                     "--loop",

@@ -101,6 +101,11 @@ impl AtomicFile {
         &self.file
     }
 
+    /// Returns the path of the temporary file, for another program that writes or reads it.
+    pub fn partial(&self) -> &Path {
+        &self.partial
+    }
+
     /// Syncs the file to disk and renames it to its target. The call blocks until the disk has the
     /// data.
     ///

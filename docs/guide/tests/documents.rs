@@ -23,6 +23,11 @@ const DOCUMENTS: &[(&str, &str)] = &[
     ("creel top --for 1s --format json -- sleep 9", "creel-top"),
     ("creel-vgm chips --format json", "creel-vgm-chips"),
     (
+        "creel-vgm video apps/vgm/songs/ay8910.vgz -o DIR/a.png --size 64x64 --length 20ms \
+         --format json",
+        "creel-vgm-video",
+    ),
+    (
         "creel-vgm info apps/vgm/songs --format json",
         "creel-vgm-info",
     ),

@@ -101,6 +101,7 @@ pub const YMFM: &str = "bit-exact comparison with ymfm on random streams and son
 /// The chip was compared with documented figures and with spectra.
 pub const DOCUMENTS: &str = "documented figures; libvgm's spectra of random songs";
 /// The chip was compared with documents only.
-pub const SAMPLES: &str = "documented steps, loops, ends and sides";
+pub const SAMPLES: &str =
+    "documented steps, loops, ends and sides; libvgm does not play our pieces";
 /// The chip was compared with documented figures and with waveforms.
 pub const TONES: &str = "documented arithmetic; libvgm's waveforms of random songs";

@@ -21,14 +21,14 @@
 
 use super::Rate;
 use super::step_chip::{Countdown, OutputLevel, StepChip, StepSink};
-use crate::chips::info::{ChipInfo, Create, DOCUMENTS, Level, VoiceGroup};
+use crate::chips::info::{ChipInfo, Create, Level, VoiceGroup};
 use crate::format::ChipId;
 
 /// The entry of the K007232 in the list of chips.
 pub const INFO: ChipInfo = ChipInfo {
     chip: ChipId::K007232,
     name: "K007232",
-    verification: DOCUMENTS,
+    verification: "documented figures; libvgm: spectra 2.2 dB, balance 0.1 dB",
     ratio: Some(3.2),
     level: Level::new(1.0, 0x100, 1.0),
     voices: &[VoiceGroup::Numbered(2)],

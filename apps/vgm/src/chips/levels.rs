@@ -95,3 +95,30 @@ fn chip_volume(header: &Header, instance: Instance, paired: bool, usual: u16) ->
     };
     volume / 256.0
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Returns the factor of a song that writes to a C140, and to a YM2151 if it is `with_fm`, after
+    /// its first wait.
+    fn factor(with_fm: bool) -> f32 {
+        let mut bytes = vec![0; 0x100];
+        bytes[..4].copy_from_slice(b"Vgm ");
+        bytes[8..10].copy_from_slice(&[0x71, 0x01]);
+        bytes[0x34] = 0xCC;
+        bytes[0xA8..0xAC].copy_from_slice(&21_390u32.to_le_bytes());
+        bytes.extend([0x62, 0xD4, 0, 0, 0x80]);
+        if with_fm {
+            bytes[0x30..0x34].copy_from_slice(&3_579_545u32.to_le_bytes());
+            bytes.extend([0x54, 0x08, 0x78]);
+        }
+        bytes.extend([0x62, 0x66]);
+        of_song(&Song::parse(bytes).unwrap())
+    }
+
+    #[test]
+    fn songs_of_a_c140_have_the_level_of_libvgm() {
+        assert_eq!([factor(false), factor(true)], [2.0, 1.0]);
+    }
+}

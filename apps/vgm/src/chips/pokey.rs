@@ -26,14 +26,14 @@ use std::sync::OnceLock;
 
 use super::Rate;
 use super::step_chip::{Countdown, OutputLevel, StepChip, StepSink, is_inaudible};
-use crate::chips::info::{ChipInfo, Create, DOCUMENTS, Level, VoiceGroup};
+use crate::chips::info::{ChipInfo, Create, Level, VoiceGroup};
 use crate::format::ChipId;
 
 /// The entry of the Pokey in the list of chips.
 pub const INFO: ChipInfo = ChipInfo {
     chip: ChipId::Pokey,
     name: "Pokey",
-    verification: DOCUMENTS,
+    verification: "documented figures; libvgm: spectra 2.9 dB, balance 0.0 dB",
     ratio: Some(38.0),
     // With this scale a tone is as loud as in libvgm.
     level: Level::new(1.45, 0x100, 1.0),

@@ -4,7 +4,7 @@ use clap::Args;
 
 use creel_console::{Align, Common, Exit, Format, Table, output};
 use creel_vgm::chips::info::ChipInfo;
-use creel_vgm::chips::registry::{CHIPS, RATIO_METHOD, SPECTRA_METHOD};
+use creel_vgm::chips::registry::{CHIPS, PIECE_METHOD, RATIO_METHOD, SPECTRA_METHOD};
 use serde::Serialize;
 
 /// List the supported chips and how each of them was checked
@@ -22,6 +22,8 @@ struct Document {
     ratio_method: &'static str,
     /// The meaning of "spectra of random songs".
     spectra_method: &'static str,
+    /// The meaning of a comparison by spectra, balance and onsets.
+    piece_method: &'static str,
     chips: Vec<Row>,
 }
 
@@ -43,11 +45,13 @@ impl Chips {
                 schema: 1,
                 ratio_method: RATIO_METHOD,
                 spectra_method: SPECTRA_METHOD,
+                piece_method: PIECE_METHOD,
                 chips: rows.collect(),
             })?,
             Format::Csv => output::csv(rows)?,
             Format::Text => output::text(&format!(
-                "{}\nvs. libvgm: {RATIO_METHOD}.\nSpectra of random songs: {SPECTRA_METHOD}.\n",
+                "{}\nvs. libvgm: {RATIO_METHOD}.\nSpectra of random songs: {SPECTRA_METHOD}.\n\
+                 Spectra, balance and onsets: {PIECE_METHOD}.\n",
                 table().text()
             ))?,
         }

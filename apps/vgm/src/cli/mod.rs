@@ -11,6 +11,7 @@ mod sound_flags;
 mod stderr;
 mod tally;
 pub mod units;
+pub mod video;
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -75,9 +75,13 @@ pub(super) struct EffectOptions {
     /// Compress loud samples (above -2 dB) smoothly instead of clipping them
     #[arg(long)]
     pub(super) soft_clip: bool,
-    /// Remove frequencies below 5 Hz
-    #[arg(long)]
-    pub(super) dc_filter: bool,
+    /// Keep the mean of the chips (DC). By default, a filter removes frequencies below 5 Hz, as the
+    /// capacitors at the outputs of the boards do
+    #[arg(long, overrides_with = "dc_filter")]
+    pub(super) no_dc_filter: bool,
+    /// Remove frequencies below 5 Hz. This is the default, and overrides a configuration file
+    #[arg(long, hide = true, overrides_with = "no_dc_filter")]
+    dc_filter: bool,
     /// Add an equaliser band: HZ:DB, HZ:DB:Q, low:HZ:DB or high:HZ:DB. Repeat the flag for more
     /// bands
     #[arg(long, value_name = "BAND", value_parser = band, allow_hyphen_values = true)]
@@ -91,10 +95,18 @@ pub(super) struct EffectOptions {
 }
 
 impl EffectOptions {
+    /// Returns whether to use the DC filter, or `None` if no flag says it.
+    pub(super) fn dc_filter(&self) -> Option<bool> {
+        match (self.dc_filter, self.no_dc_filter) {
+            (false, false) => None,
+            (on, _) => Some(on),
+        }
+    }
+
     /// Returns these effects. All other effects keep their defaults.
     pub(super) fn effects(&self) -> Effects {
         Effects {
-            dc_filter: self.dc_filter,
+            dc_filter: !self.no_dc_filter,
             // The argument parser has already checked the bands, so none is lost here.
             equalizer: self
                 .eq

@@ -49,7 +49,7 @@ pub struct Effects {
 impl Default for Effects {
     fn default() -> Self {
         Effects {
-            dc_filter: false,
+            dc_filter: true,
             equalizer: Vec::new(),
             reverb: 0.0,
             width: 1.0,
@@ -111,7 +111,7 @@ impl Chain {
     /// use creel_vgm::effects::{Chain, Effects};
     /// use creel_vgm::mix::SampleFormat;
     ///
-    /// let effects = Effects { width: 0.0, ..Effects::default() };
+    /// let effects = Effects { dc_filter: false, width: 0.0, ..Effects::default() };
     /// let mut frames = [[0.5, -0.25]];
     /// Chain::whole(&effects, 44_100, 2.0, SampleFormat::I16).apply(&mut frames);
     /// assert_eq!(frames, [[0.25, 0.25]]);
@@ -163,7 +163,11 @@ mod tests {
 
     #[test]
     fn no_effects_leave_samples_unchanged() {
-        let (mut frames, effects) = (song(100), Effects::default());
+        let effects = Effects {
+            dc_filter: false,
+            ..Effects::default()
+        };
+        let mut frames = song(100);
         let mut chain = Chain::whole(&effects, 44_100, 1.0, SampleFormat::I16);
         assert!(chain.0.is_empty());
         chain.apply(&mut frames);

@@ -98,6 +98,11 @@ impl Banks {
         Ok(defect)
     }
 
+    /// Returns the banks so far, indexed by kind.
+    pub fn filled(&self) -> &[Bank] {
+        &self.banks
+    }
+
     /// Returns the banks, indexed by kind.
     pub fn finish(self) -> Vec<Bank> {
         self.banks

@@ -360,6 +360,20 @@ pub fn frequent_wait(song: &[u8], offset: usize) -> Option<u64> {
     (code >> 4 == 7).then_some(u64::from(code & 15) + 1)
 }
 
+/// The number of bytes of a write to the PWM.
+pub const PWM_BYTES: usize = 3;
+
+/// Returns the register and the value if there is a write to the PWM at `offset`.
+///
+/// Songs of the 32X consist almost entirely of these writes. Therefore, we look for them first.
+#[inline(always)]
+pub fn pwm_write(song: &[u8], offset: usize) -> Option<(u16, u16)> {
+    match *song.get(offset..)?.first_chunk()? {
+        [0xB2, reg, value] => Some((u16::from(reg >> 4), u16::from_be_bytes([reg & 15, value]))),
+        _ => None,
+    }
+}
+
 /// Returns the write at `offset` and its length in bytes if it is one of the frequent writes.
 ///
 /// The result is that of [`decode`], but we get it faster.

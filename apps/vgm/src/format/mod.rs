@@ -18,13 +18,14 @@ mod command;
 mod container;
 mod gd3;
 mod header;
+mod references;
 mod song;
 mod walk;
 
 pub use bank::{Bank, is_block_kind};
 pub use chip_id::ChipId;
 pub use command::{Block, Command, RamWrite, StreamCommand, Write, decode};
-pub(crate) use command::{PSG_SECOND, frequent_wait, frequent_write};
+pub(crate) use command::{PSG_SECOND, PWM_BYTES, frequent_wait, frequent_write, pwm_write};
 pub use container::SONG_BYTES_MAX;
 pub use gd3::Gd3;
 pub use header::{ChipVolume, Header, Instance, Volume, peek};

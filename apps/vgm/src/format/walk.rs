@@ -16,12 +16,19 @@ use super::bank::Banks;
 use super::bytes::u32_at;
 use super::chip_id::ChipId;
 use super::command::{
-    Block, Command, FILLER, StreamCommand, Write, decode, frequent_wait, frequent_write, is_command,
+    Block, Command, FILLER, PWM_BYTES, StreamCommand, Write, decode, frequent_wait, frequent_write,
+    is_command, pwm_write,
 };
 use super::header::{Header, Instance};
+use super::references::References;
 use super::song::Loop;
 use crate::chips::unplayed::{Used, Watched};
 use crate::error::{Error, Result};
+
+const PWM: Instance = Instance {
+    chip: ChipId::Pwm,
+    second: false,
+};
 
 /// The command that ends a song.
 const END: u8 = 0x66;
@@ -42,6 +49,7 @@ pub struct Walk {
     pub blocks: Vec<u8>,
     /// The parts of the song that cannot be played.
     pub losses: Vec<String>,
+    references: References,
     samples: Samples,
     /// The commands that are reserved, by their code.
     reserved: [bool; 256],
@@ -114,6 +122,7 @@ impl Walk {
             writes: vec![0; Instance::COUNT],
             played: vec![false; Instance::COUNT],
             banks: Banks::new(),
+            references: References::new(header),
             blocks: Vec::new(),
             losses: Vec::new(),
             samples: Samples::default(),
@@ -132,6 +141,11 @@ impl Walk {
             if header.loop_offset == Some(offset) {
                 walk.loop_tick = Some(walk.tick);
             }
+            if pwm_write(data, offset).is_some() {
+                walk.count_pwm();
+                offset += PWM_BYTES;
+                continue;
+            }
             if let Some(ticks) = frequent_wait(data, offset) {
                 walk.tick += ticks;
                 offset += 1;
@@ -142,7 +156,7 @@ impl Walk {
                 offset += length;
                 continue;
             }
-            match walk.command(data, offset, header.version)? {
+            match walk.command(data, offset, header)? {
                 Step::Next(next) => offset = next,
                 Step::End => break,
                 Step::Damage(reason) => {
@@ -167,14 +181,16 @@ impl Walk {
         walk.blocks.sort_unstable();
         walk.blocks.dedup();
         walk.losses.extend(walk.gaps_described());
+        walk.losses
+            .extend(walk.references.missing(walk.banks.filled()));
         walk.losses.extend(walk.unplayed(header));
         Ok(walk)
     }
 
     /// Walks over one command.
-    fn command(&mut self, data: &[u8], offset: usize, version: u32) -> Result<Step> {
+    fn command(&mut self, data: &[u8], offset: usize, header: &Header) -> Result<Step> {
         let is_filler = data.get(offset) == Some(&FILLER);
-        let (command, next) = match decode(data, offset, version) {
+        let (command, next) = match decode(data, offset, header.version) {
             Ok(decoded) if !is_filler => decoded,
             Err(Error::Malformed { reason, .. }) => return Ok(Step::Damage(reason)),
             Err(error) => return Err(error),
@@ -184,17 +200,25 @@ impl Walk {
             Command::End => return Ok(Step::End),
             Command::Wait(ticks) => self.tick += u64::from(ticks),
             Command::DacWait(ticks) => {
+                self.references.dac_write();
                 self.tick += u64::from(ticks);
                 self.count(ChipId::Ym2612, false);
             }
             Command::Write(write) => self.write(&write),
-            Command::Stream(StreamCommand::Setup { chip, .. }) => {
-                if let Some(id) = ChipId::from_number(chip & 0x7F) {
+            Command::Stream(stream) => {
+                self.references.stream(&stream, header);
+                if let StreamCommand::Setup { chip, .. } = stream
+                    && let Some(id) = ChipId::from_number(chip & 0x7F)
+                {
                     self.count(id, chip & 0x80 != 0);
                 }
             }
+            Command::Seek(offset) => self.references.seek(offset),
             Command::Nothing => self.reserved[usize::from(data[offset])] = true,
-            Command::RamWrite(write) => self.note_block(write.kind),
+            Command::RamWrite(write) => {
+                self.references.copy(&write, header);
+                self.note_block(write.kind);
+            }
             Command::Block(block) => {
                 self.note_block(block.kind);
                 let defect = if block.kind < 0x80 {
@@ -203,10 +227,9 @@ impl Walk {
                     self.samples.block(block.kind);
                     misplaced(data, &block)
                 };
-                let lost = |defect| format!("{defect} (at byte {offset:#x}); it has no effect");
+                let lost = |defect| format!("{defect} (at byte {offset:#x})");
                 self.losses.extend(defect.map(lost));
             }
-            _ => {}
         }
         Ok(Step::Next(next))
     }
@@ -286,6 +309,14 @@ impl Walk {
                 && (written(false) || written(true))
         };
         commands.chain(self.used.lines(header, has)).collect()
+    }
+
+    /// Counts a write to the PWM, all of whose registers we play.
+    #[inline(always)]
+    fn count_pwm(&mut self) {
+        let index = PWM.index();
+        self.writes[index] += 1;
+        self.played[index] |= self.tick > 0;
     }
 
     fn count(&mut self, chip: ChipId, second: bool) {
@@ -379,7 +410,7 @@ pub fn misplaced(song: &[u8], block: &Block) -> Option<String> {
     let fits = data.len() >= head && start.saturating_add(data.len() - head) <= MEMORY_MAX;
     (!fits).then(|| {
         format!(
-            "a memory block of {} bytes at {start:#x} is outside the memory of any chip",
+            "a memory block of {} bytes at {start:#x} has no effect: no chip has memory there",
             data.len()
         )
     })

@@ -111,7 +111,12 @@ impl FrameCursor {
             && let Ok(ticks) = u32::try_from(ticks)
         {
             let more = u64::from(on).saturating_sub(self.remainder) as u32;
-            let frames = more.div_ceil(ticks);
+            // A frame per tick, as for the PWM, needs no division.
+            let frames = if ticks == 1 {
+                more
+            } else {
+                more.div_ceil(ticks)
+            };
             self.remainder = self.remainder + u64::from(frames) * u64::from(ticks) - u64::from(on);
             self.frame += u64::from(frames);
         } else {

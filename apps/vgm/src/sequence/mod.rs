@@ -15,8 +15,8 @@ mod stream;
 use crate::chips::registry;
 use crate::chips::voices::VoiceMuter;
 use crate::format::{
-    ChipId, Command, Header, Instance, Song, StreamCommand, Write, decode, frequent_wait,
-    frequent_write, misplaced,
+    ChipId, Command, Header, Instance, PWM_BYTES, Song, StreamCommand, Write, decode,
+    frequent_wait, frequent_write, misplaced, pwm_write,
 };
 pub use stream::OF_CHANNEL;
 use stream::Stream;
@@ -189,6 +189,23 @@ impl Subscribers {
         }
     }
 
+    /// Adds a write to the PWM, which has only the main lane.
+    #[inline(always)]
+    fn write_pwm(&mut self, tick: u64, reg: u16, value: u16) {
+        let pwm = Instance {
+            chip: ChipId::Pwm,
+            second: false,
+        };
+        for subscriber in self.of(pwm).iter_mut().filter(|it| it.subscribed[0]) {
+            let action = Action::Write {
+                port: 0,
+                reg,
+                value,
+            };
+            subscriber.queues[0].events.push(Event { tick, action });
+        }
+    }
+
     /// Adds DAC data. If the queue ends with data of the same tick, we replace it, because only the
     /// last value of a tick counts.
     fn push_data(&mut self, instance: Instance, event: Event) {
@@ -288,6 +305,11 @@ impl<'s> Sequencer<'s> {
         let bytes = self.song.bytes();
         let (mut offset, mut tick) = (self.offset, self.tick);
         loop {
+            if let Some((reg, value)) = pwm_write(bytes, offset) {
+                self.subscribers.write_pwm(tick, reg, value);
+                offset += PWM_BYTES;
+                continue;
+            }
             if let Some((write, length)) = frequent_write(bytes, offset) {
                 self.subscribers.write(tick, &write);
                 offset += length;

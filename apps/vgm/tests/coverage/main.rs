@@ -139,9 +139,10 @@ fn state_of(song: &Song) -> &'static str {
     }
 }
 
-/// Returns a song with every chip, two of each, in which this command appears with zeros.
+/// Returns a song with every chip, two of each, in which this command appears with zeros. A sample
+/// of the DAC precedes it.
 fn command_song(code: u8) -> Song {
-    let mut commands = vec![code];
+    let mut commands = vec![0x67, 0x66, 0, 1, 0, 0, 0, 9, code];
     let operands = if code == 0x67 {
         vec![0x66, 0, 1, 0, 0, 0, 9]
     } else {

@@ -36,7 +36,7 @@ pub const INFO: ChipInfo = ChipInfo {
     name: "C140, C219",
     verification: TONES,
     ratio: Some(5.0),
-    level: Level::new(1.0, 0x156, 2.0),
+    level: Level::new(1.0, 0x156, 1.0),
     voices: &[VoiceGroup::Numbered(24)],
     cost_ns: 40,
     memory_blocks: &[0x8D],

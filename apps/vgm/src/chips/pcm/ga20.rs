@@ -18,14 +18,14 @@
 use super::super::Rate;
 use super::super::rom::{Reader, Rom};
 use super::PcmChip;
-use crate::chips::info::{ChipInfo, Create, Level, TONES, VoiceGroup};
+use crate::chips::info::{ChipInfo, Create, Level, VoiceGroup};
 use crate::format::ChipId;
 
 /// The entry of the GA20 in the list of chips.
 pub const INFO: ChipInfo = ChipInfo {
     chip: ChipId::Ga20,
     name: "GA20",
-    verification: TONES,
+    verification: "documented arithmetic; libvgm: spectra 0.0 dB, balance 0.0 dB, onsets 1.00",
     ratio: Some(8.0),
     level: Level::new(1.0, 0x280, 1.0),
     voices: &[VoiceGroup::Numbered(4)],

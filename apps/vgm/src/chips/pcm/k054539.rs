@@ -32,14 +32,14 @@
 use super::super::Rate;
 use super::super::rom::{Reader, Rom};
 use super::{PcmChip, limit};
-use crate::chips::info::{ChipInfo, Create, Level, TONES, VoiceGroup};
+use crate::chips::info::{ChipInfo, Create, Level, VoiceGroup};
 use crate::format::ChipId;
 
 /// The entry of the K054539 in the list of chips.
 pub const INFO: ChipInfo = ChipInfo {
     chip: ChipId::K054539,
     name: "K054539",
-    verification: TONES,
+    verification: "documented arithmetic; libvgm: spectra 0.0 dB, balance 0.0 dB, onsets 1.00",
     ratio: Some(1.8),
     level: Level::new(1.0, 0x100, 1.0),
     voices: &[VoiceGroup::Numbered(8)],

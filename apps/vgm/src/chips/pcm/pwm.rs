@@ -25,7 +25,7 @@ pub const INFO: ChipInfo = ChipInfo {
     chip: ChipId::Pwm,
     name: "PWM",
     verification: TONES,
-    ratio: Some(1.2),
+    ratio: Some(1.5),
     level: Level::new(1.0, 0xE0, 1.0),
     voices: &[VoiceGroup::Numbered(1)],
     cost_ns: 15,
@@ -44,25 +44,48 @@ pub struct Pwm {
     widths: [Option<u16>; 2],
     /// The levels of these widths.
     levels: [i32; 2],
+    /// The level of one clock of width, from the cycle.
+    step: f64,
 }
 
 impl Pwm {
     /// Creates a chip in its state after reset.
     #[allow(clippy::new_without_default, reason = "all chips are made by new")]
     pub fn new() -> Self {
-        Self {
-            cycle: USUAL_CYCLE,
+        let mut pwm = Self {
+            cycle: 0,
             widths: [None; 2],
             levels: [0; 2],
-        }
+            step: 0.0,
+        };
+        pwm.set_cycle(USUAL_CYCLE);
+        pwm
     }
 
+    fn set_cycle(&mut self, cycle: u16) {
+        self.cycle = cycle.max(1);
+        self.step = 32_767.0 / f64::from(self.cycle.div_ceil(2));
+        self.levels = self.widths.map(|width| self.level(width));
+    }
+
+    /// Returns the level of a width: its distance from half of the cycle, times 0x7FFF, divided by
+    /// half of the cycle, rounded towards 0.
+    ///
+    /// We multiply by the quotient of the last two, because a division for each of the thousands of
+    /// writes per second would take as long as everything else.
+    #[inline]
     fn level(&self, width: Option<u16>) -> i32 {
-        let cycle = i32::from(self.cycle.max(1));
-        let width = width.map_or(cycle / 2, i32::from).min(cycle);
-        (width - cycle / 2) * 0x7FFF / ((cycle + 1) / 2)
+        let middle = self.cycle / 2;
+        let width = width.unwrap_or(middle).min(self.cycle);
+        let level = f64::from(i32::from(width) - i32::from(middle)) * self.step;
+        // An exact level may have become slightly smaller, and must not be rounded to the one
+        // below. All other levels are at least 1/2,048 away from the next whole number.
+        (level + ROUNDING.copysign(level)) as i32
     }
 }
+
+/// An allowance for the rounding of a product of two numbers.
+const ROUNDING: f64 = 1.0 / 65_536.0;
 
 impl PcmChip for Pwm {
     fn rate(&self) -> Rate {
@@ -79,10 +102,7 @@ impl PcmChip for Pwm {
     fn write(&mut self, _port: u8, reg: u16, value: u16) {
         let value = value & 0xFFF;
         match reg {
-            1 => {
-                self.cycle = value.wrapping_sub(1) & 0xFFF;
-                self.levels = self.widths.map(|width| self.level(width));
-            }
+            1 => self.set_cycle(value.wrapping_sub(1) & 0xFFF),
             2 | 3 => {
                 let side = usize::from(reg - 2);
                 self.widths[side] = Some(value);
@@ -98,5 +118,25 @@ impl PcmChip for Pwm {
 
     fn render(&mut self, out: &mut [[i32; 2]]) {
         out.fill(self.levels);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn levels_are_those_of_a_division() {
+        let mut pwm = Pwm::new();
+        for cycle in 0..=0xFFF_u16 {
+            pwm.set_cycle(cycle);
+            let cycle = i32::from(cycle.max(1));
+            for width in 0..=0xFFF {
+                let expected =
+                    (i32::from(width).min(cycle) - cycle / 2) * 0x7FFF / ((cycle + 1) / 2);
+                assert_eq!(pwm.level(Some(width)), expected, "{width} of {cycle}");
+            }
+            assert_eq!(pwm.level(None), 0);
+        }
     }
 }

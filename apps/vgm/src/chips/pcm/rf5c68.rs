@@ -30,7 +30,7 @@ use crate::sequence::OF_CHANNEL;
 pub const INFO: ChipInfo = ChipInfo {
     chip: ChipId::Rf5c68,
     name: "RF5C68",
-    verification: TONES,
+    verification: "documented arithmetic; libvgm: spectra 0.1 dB, balance 0.0 dB, onsets 1.00",
     ratio: Some(2.7),
     level: Level::new(1.0, 0xB0, 1.0),
     voices: &[VoiceGroup::Numbered(8)],

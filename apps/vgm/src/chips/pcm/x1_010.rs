@@ -20,14 +20,14 @@
 use super::super::Rate;
 use super::super::rom::{Reader, Rom};
 use super::{PcmChip, limit};
-use crate::chips::info::{ChipInfo, Create, Level, TONES, VoiceGroup};
+use crate::chips::info::{ChipInfo, Create, Level, VoiceGroup};
 use crate::format::ChipId;
 
 /// The entry of the X1-010 in the list of chips.
 pub const INFO: ChipInfo = ChipInfo {
     chip: ChipId::X1010,
     name: "X1-010",
-    verification: TONES,
+    verification: "documented arithmetic; libvgm: spectra 0.1 dB, balance 0.0 dB, onsets 1.00",
     ratio: Some(3.5),
     // A volume of 15 is 546 / 256.
     level: Level::new(546.0 / 512.0, 0x100, 1.0),

@@ -182,7 +182,7 @@ impl Config {
     /// Returns the effects that apply to all songs.
     pub fn effects(&self) -> Effects {
         Effects {
-            dc_filter: self.dc_filter == Some(true),
+            dc_filter: self.dc_filter != Some(false),
             // `parse` has already checked the bands, so none is lost here.
             equalizer: self
                 .eq

@@ -369,7 +369,7 @@ impl Play {
             sample_rate: self.sample_rate.or(file.sample_rate),
             resampler: self.resampler.or(file.resampler),
             replay_gain: self.replay_gain.or(file.replay_gain),
-            dc_filter: flag(self.tone.dc_filter).or(file.dc_filter),
+            dc_filter: self.tone.dc_filter().or(file.dc_filter),
             eq: match self.tone.eq.is_empty() {
                 true => file.eq,
                 false => self.tone.eq.clone(),

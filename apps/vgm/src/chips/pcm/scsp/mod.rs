@@ -35,7 +35,7 @@ use super::super::Rate;
 use super::envelope::{Envelope, Stage, THREE_DB, Volumes, envelope_mask};
 use super::sample::{Format, detuned, step};
 use super::{PcmChip, limit};
-use crate::chips::info::{ChipInfo, Create, Level, TONES, VoiceGroup};
+use crate::chips::info::{ChipInfo, Create, Level, VoiceGroup};
 use crate::format::ChipId;
 use dsp::Dsp;
 
@@ -43,7 +43,7 @@ use dsp::Dsp;
 pub const INFO: ChipInfo = ChipInfo {
     chip: ChipId::Scsp,
     name: "SCSP",
-    verification: TONES,
+    verification: "documented arithmetic; libvgm: spectra 0.0 dB, balance 0.0 dB, onsets 1.00",
     ratio: Some(1.6),
     level: Level::new(4.0, 0x20, 8.0),
     voices: &[VoiceGroup::Numbered(32)],

@@ -1,0 +1,178 @@
+//! The samples that the commands of a song refer to, to find those that the song does not contain.
+//!
+//! A sound that a stream cannot find in its bank is silent. Other players say nothing about it, and
+//! the listener cannot know that something is missing.
+
+use super::bank::Bank;
+use super::chip_id::ChipId;
+use super::command::{RamWrite, StreamCommand};
+use super::header::{Header, Instance};
+use crate::chips::registry;
+
+/// The number of kinds of stream data.
+const KINDS: usize = 0x40;
+
+/// What a song needs of its banks.
+pub(super) struct References {
+    has_dac: bool,
+    /// The read position of commands 80 to 8F, if it was set since the last of them.
+    dac: Option<u32>,
+    /// For each kind of data, the least number of bytes and of blocks that the song needs.
+    bytes: [u64; KINDS],
+    blocks: [u16; KINDS],
+    /// The streams whose chip exists, with the kind of their data.
+    streams: Vec<(u8, Option<u8>)>,
+}
+
+impl References {
+    /// Creates the references of a song without commands.
+    pub(super) fn new(header: &Header) -> Self {
+        let has_dac = exists(ChipId::Ym2612, false, header);
+        References {
+            has_dac,
+            dac: has_dac.then_some(0),
+            bytes: [0; KINDS],
+            blocks: [0; KINDS],
+            streams: Vec::new(),
+        }
+    }
+
+    /// Notes command E0.
+    pub(super) fn seek(&mut self, offset: u32) {
+        self.dac = self.has_dac.then_some(offset);
+    }
+
+    /// Notes a command of 80 to 8F. Only the first one after a seek matters, because many songs read
+    /// some bytes beyond the end of a sample.
+    #[inline]
+    pub(super) fn dac_write(&mut self) {
+        if let Some(offset) = self.dac.take() {
+            self.byte(0, offset);
+        }
+    }
+
+    /// Notes command 68.
+    pub(super) fn copy(&mut self, write: &RamWrite, header: &Header) {
+        if registry::of_block(write.kind).is_some_and(|chip| exists(chip, false, header)) {
+            self.byte(write.kind, write.from);
+        }
+    }
+
+    /// Notes a command of a stream.
+    pub(super) fn stream(&mut self, command: &StreamCommand, header: &Header) {
+        match *command {
+            StreamCommand::Setup { id, chip, .. } => {
+                let target = ChipId::from_number(chip & 0x7F);
+                let exists = target.is_some_and(|id| exists(id, chip & 0x80 != 0, header));
+                let bank = self.streams.iter().find(|stream| stream.0 == id);
+                let bank = bank.and_then(|stream| stream.1);
+                self.streams.retain(|stream| stream.0 != id);
+                if exists {
+                    self.streams.push((id, bank));
+                }
+            }
+            StreamCommand::Data { id, bank, .. } => {
+                if let Some(stream) = self.streams.iter_mut().find(|stream| stream.0 == id) {
+                    stream.1 = Some(bank);
+                }
+            }
+            StreamCommand::Start { id, offset, .. } if offset != u32::MAX => {
+                if let Some(bank) = self.bank(id) {
+                    self.byte(bank, offset);
+                }
+            }
+            StreamCommand::StartBlock { id, block, .. } => {
+                if let Some(bank) = self.bank(id) {
+                    let blocks = &mut self.blocks[usize::from(bank) % KINDS];
+                    *blocks = (*blocks).max(block.saturating_add(1));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn bank(&self, id: u8) -> Option<u8> {
+        let stream = self.streams.iter().find(|stream| stream.0 == id);
+        stream.and_then(|stream| stream.1)
+    }
+
+    fn byte(&mut self, kind: u8, offset: u32) {
+        let bytes = &mut self.bytes[usize::from(kind) % KINDS];
+        *bytes = (*bytes).max(u64::from(offset) + 1);
+    }
+
+    /// Returns a description of the data that the song refers to and does not contain.
+    pub(super) fn missing(&self, banks: &[Bank]) -> Vec<String> {
+        let mut lines = Vec::new();
+        for (kind, bank) in banks.iter().enumerate() {
+            let (bytes, blocks) = (bank.data.len(), bank.blocks.len());
+            let (byte, block) = (self.bytes[kind], self.blocks[kind]);
+            if byte > bytes as u64 {
+                lines.push(format!(
+                    "samples of kind {kind:#04x} from byte {:#x} are missing: the song has {bytes} \
+                     bytes of them",
+                    byte - 1
+                ));
+            }
+            if usize::from(block) > blocks {
+                lines.push(format!(
+                    "block {} of the samples of kind {kind:#04x} is missing: the song has {blocks} \
+                     of them",
+                    block - 1
+                ));
+            }
+        }
+        lines
+    }
+}
+
+/// Returns whether the header has a clock for a chip.
+fn exists(chip: ChipId, second: bool, header: &Header) -> bool {
+    header.clock(Instance { chip, second }).is_some()
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::format::Song;
+
+    /// Returns the losses of a YM2612 song with four samples and these commands.
+    fn losses(commands: &[u8]) -> Vec<String> {
+        let mut bytes = vec![0; 0x40];
+        bytes[..4].copy_from_slice(b"Vgm ");
+        bytes[8..10].copy_from_slice(&[0x60, 0x01]);
+        bytes[0x34] = 0x0C;
+        bytes[0x2C..0x30].copy_from_slice(&7_670_454u32.to_le_bytes());
+        bytes.extend([0x67, 0x66, 0, 4, 0, 0, 0, 10, 11, 12, 13]);
+        bytes.extend(commands);
+        bytes.push(0x66);
+        Song::parse(bytes).unwrap().losses().to_vec()
+    }
+
+    /// Stream 0 to the DAC, with every byte of bank 0.
+    const STREAM: [u8; 10] = [0x90, 0, 2, 0, 0x2A, 0x91, 0, 0, 1, 0];
+    /// The same for a PWM, which the song does not have.
+    const PWM: [u8; 10] = [0x90, 0, 0x11, 0, 2, 0x91, 0, 3, 1, 0];
+
+    #[test]
+    fn samples_that_the_song_does_not_contain_are_reported() {
+        let start = |offset: u8| [0x93, 0, offset, 0, 0, 0, 1, 3, 0, 0, 0];
+        for (commands, expected) in [
+            (vec![0x81, 0x81, 0x81, 0x81, 0x81, 0x81], ""),
+            (vec![0xE0, 3, 0, 0, 0, 0x81], ""),
+            (vec![0xE0, 4, 0, 0, 0, 0x71], ""),
+            (vec![0xE0, 4, 0, 0, 0, 0x81], "from byte 0x4"),
+            ([&STREAM[..], &start(3)].concat(), ""),
+            ([&STREAM[..], &start(4)].concat(), "from byte 0x4"),
+            ([&STREAM[..], &[0x95, 0, 0, 0, 0]].concat(), ""),
+            ([&STREAM[..], &[0x95, 0, 1, 0, 0]].concat(), "block 1"),
+            ([&PWM[..], &[0x95, 0, 1, 0, 0]].concat(), ""),
+            (vec![0x95, 0, 9, 0, 0], ""),
+        ] {
+            let losses = losses(&[&commands[..], &[0x71]].concat());
+            match expected {
+                "" => assert!(losses.is_empty(), "{commands:x?}: {losses:?}"),
+                _ => assert!(losses[0].contains(expected), "{commands:x?}: {losses:?}"),
+            }
+        }
+    }
+}
